@@ -1,10 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cost keeps what is known about how long candidates take.
 //
 // What comes in: samples measured by workers, failures with their reasons. What goes out: a Cost for each key,
 // and the Store, an append-only JSON-lines file that several processes may write at once.
 package cost
 
-import "time"
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
 
 // Origin says where a cost comes from.
 type Origin string
@@ -19,7 +26,7 @@ const (
 )
 
 // Cost is what is known about the latency of one candidate on one backend. It keeps its samples; the number
-// that the solver takes is Estimate.
+// that the solver takes is Estimate. The zero Cost is an unknown one.
 type Cost struct {
 	// Samples are latencies of one call in milliseconds, in the order in which they were taken.
 	Samples []float64 `json:"samples_ms,omitempty"`
@@ -36,7 +43,136 @@ type Cost struct {
 type Failure struct {
 	// Phase is "build", "load", "run" or "check".
 	Phase string `json:"phase"`
-	// Kind is "error", "crash", "timeout", "wrong-result" or "not-a-number".
+	// Kind is "error", "crash", "timeout", "out-of-memory", "wrong-result" or "not-a-number".
 	Kind   string `json:"kind"`
 	Detail string `json:"detail"`
+}
+
+// The kinds of failures. They are part of the store's format.
+const (
+	KindError       = "error"
+	KindCrash       = "crash"
+	KindTimeout     = "timeout"
+	KindOutOfMemory = "out-of-memory"
+	KindWrongResult = "wrong-result"
+	KindNotANumber  = "not-a-number"
+)
+
+// String is the failure in one line: "timeout in run: no answer within 60s".
+func (f *Failure) String() string {
+	if f.Detail == "" {
+		return fmt.Sprintf("%s in %s", f.Kind, f.Phase)
+	}
+	return fmt.Sprintf("%s in %s: %s", f.Kind, f.Phase, f.Detail)
+}
+
+// Lifetime is how long a failure is believed. What may have been the machine's fault (it was busy, memory was
+// short) is tried again after a week; what the backend said by itself, after three months. A new version of the
+// library is another key, so its candidates are tried at once.
+func (f *Failure) Lifetime() time.Duration {
+	switch f.Kind {
+	case KindTimeout, KindCrash, KindOutOfMemory:
+		return 7 * 24 * time.Hour
+	default:
+		return 90 * 24 * time.Hour
+	}
+}
+
+// Quantile is the quantile of the samples that Estimate takes. Noise on a shared machine only adds time, so the
+// lower quartile says more about the code than the mean does, and it does not fall with every further sample as
+// the minimum does.
+const Quantile = 0.25
+
+// confidence is the coverage of Interval.
+const confidence = 0.90
+
+// FromMilliseconds is a cost that is given, not measured.
+func FromMilliseconds(ms float64) Cost {
+	return Cost{Samples: []float64{ms}, Origin: Given}
+}
+
+// FromFailure is the cost of a candidate that failed when it was measured at the given time.
+func FromFailure(f Failure, taken time.Time) Cost {
+	return Cost{Failure: &f, Origin: Measured, Taken: taken}
+}
+
+// Failed says that the candidate must not be placed.
+func (c Cost) Failed() bool { return c.Failure != nil }
+
+// Known says that there is a number: samples and no failure.
+func (c Cost) Known() bool { return c.Failure == nil && len(c.Samples) > 0 }
+
+// Estimate is the latency in milliseconds that the solver takes: the lower quartile of the samples (linear
+// between order statistics). It is +Inf for a failed cost and for one without samples.
+func (c Cost) Estimate() float64 {
+	if !c.Known() {
+		return math.Inf(1)
+	}
+	sorted := slices.Sorted(slices.Values(c.Samples))
+	position := Quantile * float64(len(sorted)-1)
+	low := int(position)
+	if low+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[low] + (position-float64(low))*(sorted[low+1]-sorted[low])
+}
+
+// Interval is a 90 % confidence interval for the quantile that Estimate takes, in milliseconds. It assumes nothing
+// about the distribution: its ends are order statistics, chosen by the binomial distribution of how many of n
+// samples fall under the quantile. Where n is too small for an end, the end is the smallest or the greatest sample.
+// Both ends are +Inf for a failed cost and for one without samples.
+func (c Cost) Interval() (low, high float64) {
+	if !c.Known() {
+		return math.Inf(1), math.Inf(1)
+	}
+	n := len(c.Samples)
+	sorted := slices.Sorted(slices.Values(c.Samples))
+	const tail = (1 - confidence) / 2
+	lowRank, highRank := 0, n-1
+	below := 0.0 // P(at most k samples lie under the quantile)
+	for k := range n {
+		p := binomial(n, k, Quantile)
+		if below+p <= tail {
+			// At most k samples lie under the quantile with so small a probability that rank k+1 is still a low end.
+			lowRank = k
+		}
+		below += p
+		if 1-below <= tail {
+			highRank = k
+			break
+		}
+	}
+	return sorted[lowRank], sorted[highRank]
+}
+
+// binomial is the probability of exactly k successes in n trials.
+func binomial(n, k int, p float64) float64 {
+	logFactorial := func(i int) float64 {
+		v, _ := math.Lgamma(float64(i) + 1)
+		return v
+	}
+	return math.Exp(logFactorial(n) - logFactorial(k) - logFactorial(n-k) +
+		float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
+}
+
+// Validate says what is wrong with a cost that is to be stored; nil where nothing is.
+func (c Cost) Validate() error {
+	if c.Failure != nil {
+		if c.Failure.Phase == "" || c.Failure.Kind == "" {
+			return fmt.Errorf("cost: a failure needs a phase and a kind, this one has %q and %q", c.Failure.Phase, c.Failure.Kind)
+		}
+		return nil
+	}
+	if len(c.Samples) == 0 {
+		return fmt.Errorf("cost: neither samples nor a failure")
+	}
+	for i, s := range c.Samples {
+		if math.IsNaN(s) || math.IsInf(s, 0) || s < 0 {
+			return fmt.Errorf("cost: sample %d is %v ms: latencies are finite and not negative", i, s)
+		}
+	}
+	if math.IsNaN(c.MaxError) || math.IsInf(c.MaxError, 0) {
+		return fmt.Errorf("cost: the greatest difference from TVM's result is %v", c.MaxError)
+	}
+	return nil
 }
