@@ -82,4 +82,3 @@ type NormaliseOptions struct {
 	// DisabledPasses are left out.
 	DisabledPasses []string
 }
-
