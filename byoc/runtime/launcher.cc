@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher.h"
+
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/partitioner.h>
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include "arena.h"
+
+namespace collage {
+namespace {
+
+std::atomic<int64_t> launch_count{0};
+
+// The errors of one launch's tasks. Empty in all but the worst of cases, hence the plain lock.
+class TaskErrors {
+ public:
+  void Add(int task, std::string message) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    messages_[task] = std::move(message);
+  }
+
+  // The code to return from the launch; hands the messages to the calling thread.
+  int Report() {
+    if (messages_.empty()) return 0;
+    std::ostringstream text;  // the wording of TVM's own launcher
+    for (const auto& [task, message] : messages_) text << "Task " << task << " error: " << message << '\n';
+    TVMAPISetLastError(text.str().c_str());
+    return -1;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::string> messages_;
+};
+
+// TVM keeps its last error for each thread, so it is read where the task ran.
+std::string LastErrorOfThisThread() {
+  const char* message = TVMGetLastError();
+  return message != nullptr ? message : "the task failed with an exception of another language";
+}
+
+void RunTask(FTVMParallelLambda flambda, void* cdata, int task, TVMParallelGroupEnv env, TaskErrors* errors) {
+  try {
+    if (flambda(task, &env, cdata) != 0) errors->Add(task, LastErrorOfThisThread());
+  } catch (const std::exception& e) {
+    errors->Add(task, e.what());
+  } catch (...) {
+    errors->Add(task, "an exception of unknown type");
+  }
+}
+
+}  // namespace
+
+int ParallelLaunch(FTVMParallelLambda flambda, void* cdata, int num_task) {
+  launch_count.fetch_add(1, std::memory_order_relaxed);
+  tbb::task_arena& arena = CurrentArena();
+  TVMParallelGroupEnv env;
+  env.sync_handle = nullptr;  // for barriers, which are TVM's pool's
+  env.num_task = num_task > 0 ? num_task : arena.max_concurrency();
+  TaskErrors errors;
+  if (env.num_task == 1) {
+    RunTask(flambda, cdata, 0, env, &errors);
+    return errors.Report();
+  }
+  // The static partitioner gives task i of each loop to the same thread where it can: what one loop
+  // wrote, the next one finds in that core's cache.
+  arena.execute([&] {
+    tbb::parallel_for(
+        0, env.num_task, [&](int task) { RunTask(flambda, cdata, task, env, &errors); },
+        tbb::static_partitioner());
+  });
+  return errors.Report();
+}
+
+int64_t ParallelLaunchCount() { return launch_count.load(std::memory_order_relaxed); }
+
+}  // namespace collage
