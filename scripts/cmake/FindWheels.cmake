@@ -5,6 +5,7 @@
 #
 #     TVM_DIR                      site-packages/tvm, not imported
 #     DNNL_INCLUDE_DIR DNNL_LIB    oneDNN 2.6, oneTBB flavour
+#     DNNL_NEEDED_LIBS             what that oneDNN needs beside oneTBB
 #     TBB_INCLUDE_DIR TBB_LIB      oneTBB
 #     COLLAGE_LIBRARY_DIRS         where the two lie
 
@@ -63,6 +64,19 @@ if(COLLAGE_DNNL)
   endif()
   message(STATUS "oneDNN ${DNNL_VERSION}: ${DNNL_LIB}")
   get_filename_component(dnnl_lib_dir ${DNNL_LIB} DIRECTORY)
+  # Only a oneDNN that Intel's compiler made needs these; one that needs them and lacks them cannot be linked.
+  set(DNNL_NEEDED_LIBS "")
+  foreach(needed libsvml.so libimf.so libintlc.so.5)
+    if(EXISTS ${dnnl_lib_dir}/${needed})
+      list(APPEND DNNL_NEEDED_LIBS ${dnnl_lib_dir}/${needed})
+    endif()
+  endforeach()
+  if(NOT DNNL_NEEDED_LIBS)
+    file(STRINGS ${DNNL_LIB} intel_math REGEX "^libsvml\\.so$" LIMIT_COUNT 1)
+    if(intel_math)
+      collage_missing("Intel's math library, which this oneDNN needs," "intel-cmplr-lib-rt==2022.2.1" "")
+    endif()
+  endif()
   list(APPEND COLLAGE_LIBRARY_DIRS ${dnnl_lib_dir})
   list(REMOVE_DUPLICATES COLLAGE_LIBRARY_DIRS)
 endif()
