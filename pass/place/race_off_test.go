@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package place
+
+// raceFactor is how much longer a time limit is under the race detector.
+const raceFactor = 1
