@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line: one file for each command, and what they share.
+//
+// What comes in: the arguments, from the standalone program (cmd/collage) or from the Python host, which
+// calls the packed function collage.Main in its own process (cmd/libcollage). What goes out: an exit code,
+// results on the standard output (one JSON document with --json), and progress and errors on the standard
+// error.
+//
+// A command that needs TVM's compiler needs Python. The standalone program checks its arguments, so that a
+// mistake is told at once, and hands over to the Python host; what needs no compiler it does by itself.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/collage-tvm/collage/cmd/internal/nearest"
+)
+
+// Exit codes.
+const (
+	exitOK = 0
+	// exitFailure is every failure that the user is told about: bad input, an interrupt, a full disk.
+	exitFailure = 2
+)
+
+// Command is one entry of the table below. To add a command, write a file with its Command and add it there.
+type Command struct {
+	Name string
+	// Arguments is the rest of the usage line ("MODEL -o FILE").
+	Arguments string
+	// Short is one line for the list of commands; Long says what the command does, in full sentences.
+	Short, Long string
+	// Examples are command lines without "collage".
+	Examples []string
+	// Compiler says that the command needs TVM's compiler and so Python.
+	Compiler bool
+	// New declares the command's flags and gives what runs it.
+	New func(flags *pflag.FlagSet) Action
+}
+
+// Action is a command with its flags parsed.
+type Action interface {
+	// Check looks at everything that can be looked at in no time: arguments that are missing, files that do not
+	// exist, folders that cannot be written. It runs before any long work, in the standalone program and again in
+	// the Python host.
+	Check(s *Session, args []string) error
+	// Run does the work. Errors are told to the user as they are: they say what, where, and what to do.
+	Run(s *Session, args []string) error
+}
+
+// commands are all commands, in the order in which help lists them.
+func commands() []*Command {
+	return []*Command{&compileCommand, &runCommand, &doctorCommand, &backendsCommand, &versionCommand, &helpCommand}
+}
+
+// Main runs the command line (without the program's name) in the standalone program and gives the exit code.
+func Main(args []string) int {
+	s := newSession(os.Stdout, os.Stderr)
+	return s.main(args)
+}
+
+// hostedMain is Main in the process of the Python host, where TVM is loaded.
+func hostedMain(args []string) int {
+	s := newSession(os.Stdout, os.Stderr)
+	s.Hosted = true
+	return s.main(args)
+}
+
+func (s *Session) main(args []string) (code int) {
+	defer s.close()
+	// A panic is a defect of ours. The user gets a message and not a stack, and temporary files are removed.
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintf(s.Stderr, "collage: error: internal error: %v\n", r)
+			if os.Getenv("COLLAGE_DEBUG") != "" {
+				s.Stderr.Write(debug.Stack())
+			} else {
+				fmt.Fprintln(s.Stderr, "This is a defect of collage. Set COLLAGE_DEBUG=1 to see where, and please report it.")
+			}
+			code = exitFailure
+		}
+	}()
+	err := s.dispatch(args)
+	if err == nil {
+		return exitOK
+	}
+	s.printError(err)
+	return exitFailure
+}
+
+func (s *Session) dispatch(args []string) error {
+	if len(args) == 0 {
+		printOverview(s.Stdout)
+		return nil
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "-h", "--help":
+		name = helpCommand.Name
+	case "--version":
+		name = versionCommand.Name
+	}
+	command, err := lookup(name)
+	if err != nil {
+		return err
+	}
+	flags := newFlagSet(command)
+	action := command.New(flags)
+	if err := flags.Parse(rest); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			printHelp(s.Stdout, command)
+			return nil
+		}
+		return flagError(command, flags, err)
+	}
+	if err := action.Check(s, flags.Args()); err != nil {
+		return err
+	}
+	if command.Compiler && !s.Hosted {
+		return s.handOver(command, args)
+	}
+	s.watchSignals()
+	err = action.Run(s, flags.Args())
+	if s.Context.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		err = s.interruptError()
+	}
+	return err
+}
+
+func lookup(name string) (*Command, error) {
+	var names []string
+	for _, c := range commands() {
+		if c.Name == name {
+			return c, nil
+		}
+		names = append(names, c.Name)
+	}
+	if strings.HasPrefix(name, "-") {
+		return nil, fmt.Errorf("the command comes first: collage COMMAND %s (see collage help)", name)
+	}
+	if near := nearest.Word(name, names); near != "" {
+		return nil, fmt.Errorf("unknown command %q: did you mean %q? (see collage help)", name, near)
+	}
+	return nil, fmt.Errorf("unknown command %q (commands: %s)", name, strings.Join(names, ", "))
+}
+
+func newFlagSet(command *Command) *pflag.FlagSet {
+	flags := pflag.NewFlagSet(command.Name, pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	flags.SortFlags = false
+	flags.BoolP("help", "h", false, "print this help")
+	flags.Lookup("help").Hidden = true
+	return flags
+}
+
+// flagError puts what the parser found into the words of this program.
+func flagError(command *Command, flags *pflag.FlagSet, err error) error {
+	seeHelp := fmt.Sprintf("see collage help %s", command.Name)
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if group := unknown.GetSpecifiedShortnames(); group != "" {
+			return fmt.Errorf("%s has no flag -%s (%s)", command.Name, unknown.GetSpecifiedName(), seeHelp)
+		}
+		var names []string
+		flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := nearest.Word(unknown.GetSpecifiedName(), names); near != "" {
+			return fmt.Errorf("%s has no flag --%s: did you mean --%s? (%s)", command.Name, unknown.GetSpecifiedName(), near,
+				seeHelp)
+		}
+		return fmt.Errorf("%s has no flag --%s (%s)", command.Name, unknown.GetSpecifiedName(), seeHelp)
+	}
+	var missing *pflag.ValueRequiredError
+	if errors.As(err, &missing) {
+		return fmt.Errorf("the flag --%s needs a value (%s)", missing.GetFlag().Name, seeHelp)
+	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return fmt.Errorf("--%s %s: %s (%s)", invalid.GetFlag().Name, quoteIfNeeded(invalid.GetValue()),
+			valueFault(invalid), seeHelp)
+	}
+	return fmt.Errorf("%w (%s)", err, seeHelp)
+}
+
+// valueFault says what kind of value was wanted, in place of the messages of strconv.
+func valueFault(e *pflag.InvalidValueError) string {
+	switch e.GetFlag().Value.Type() {
+	case "int", "int64":
+		return "not a whole number"
+	case "uint64":
+		return "not a whole number from 0 up"
+	case "float64":
+		return "not a number"
+	case "bool":
+		return "neither true nor false"
+	case "duration":
+		return `not a duration such as "90s" or "5m"`
+	}
+	return e.Unwrap().Error()
+}
+
+func quoteIfNeeded(s string) string {
+	if s == "" || strings.ContainsAny(s, " \t\n\"'") {
+		return fmt.Sprintf("%q", s)
+	}
+	return s
+}
+
+// expect checks the number of arguments that are not flags.
+func expect(command *Command, args []string, names ...string) error {
+	switch {
+	case len(args) < len(names):
+		return fmt.Errorf("%s needs %s: collage %s %s", command.Name, names[len(args)], command.Name, command.Arguments)
+	case len(args) > len(names):
+		return fmt.Errorf("%s does not take %q: collage %s %s", command.Name, args[len(names)], command.Name, command.Arguments)
+	}
+	return nil
+}

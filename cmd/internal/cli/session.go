@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+)
+
+// interruptGrace is how long an interrupted command may take to come back by itself. TVM's compiler cannot be
+// stopped in the middle of a pass; after this time the process ends without it.
+const interruptGrace = 3 * time.Second
+
+// Session is one run of the command line.
+type Session struct {
+	Stdout, Stderr io.Writer
+	// Context ends when the user interrupts.
+	Context context.Context
+	// Hosted says that this is the Python host's process, with TVM loaded.
+	Hosted bool
+
+	cancel  context.CancelCauseFunc
+	signals chan os.Signal
+
+	mu sync.Mutex
+	// temporary are folders that are removed at the end, however it comes.
+	temporary []string
+	// onInterrupt says what became of the work so far, for the user who stopped it.
+	onInterrupt string
+}
+
+func newSession(stdout, stderr io.Writer) *Session {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Session{Stdout: stdout, Stderr: stderr, Context: ctx, cancel: cancel}
+}
+
+// watchSignals turns Ctrl-C and termination into the end of Context; the second one, or a command that does
+// not come back, ends the process. It takes the place of Python's handler in the Python host, which could
+// run only between two of Python's own instructions.
+func (s *Session) watchSignals() {
+	s.signals = make(chan os.Signal, 2)
+	signal.Notify(s.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func(signals <-chan os.Signal) {
+		received, open := <-signals
+		if !open {
+			return
+		}
+		s.cancel(fmt.Errorf("interrupted (%v)", received))
+		select {
+		case _, open = <-signals:
+			if !open {
+				return
+			}
+		case <-time.After(interruptGrace):
+		}
+		s.printError(s.interruptError())
+		s.removeTemporary()
+		os.Exit(exitFailure)
+	}(s.signals)
+}
+
+// setInterruptNote says what shall be told to a user who interrupts from now on.
+func (s *Session) setInterruptNote(note string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onInterrupt = note
+}
+
+func (s *Session) interruptError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.onInterrupt == "" {
+		return errors.New("interrupted")
+	}
+	return fmt.Errorf("interrupted; %s", s.onInterrupt)
+}
+
+// temporaryFolder makes a folder that is removed when the session ends, also when it is interrupted.
+func (s *Session) temporaryFolder() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	folder, err := os.MkdirTemp("", "collage-")
+	if err != nil {
+		return "", fmt.Errorf("cannot make a temporary folder: %w (TMPDIR names where)", err)
+	}
+	s.temporary = append(s.temporary, folder)
+	return folder, nil
+}
+
+func (s *Session) removeTemporary() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, folder := range s.temporary {
+		os.RemoveAll(folder)
+	}
+	s.temporary = nil
+}
+
+func (s *Session) close() {
+	if s.signals != nil {
+		signal.Stop(s.signals)
+		close(s.signals)
+		s.signals = nil
+	}
+	s.removeTemporary()
+	s.cancel(nil)
+}
+
+// printError writes "collage: error: ..." with what to do about it where that is known.
+func (s *Session) printError(err error) {
+	text := strings.TrimSpace(err.Error())
+	fmt.Fprintf(s.Stderr, "collage: error: %s\n", text)
+	if atomicfile.IsDiskFull(err) {
+		fmt.Fprintln(s.Stderr, "The disk is full: make room, or write to another one (-o; TMPDIR for temporary files). Nothing was left behind.")
+	}
+}
+
+// printJSON writes the one document of --json.
+func (s *Session) printJSON(v any) error {
+	encoder := json.NewEncoder(s.Stdout)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
