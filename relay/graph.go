@@ -1,6 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package relay
 
-import "github.com/collage-tvm/collage/bridge"
+import (
+	"sync"
+
+	"github.com/collage-tvm/collage/bridge"
+)
 
 // NodeID names a node of one Graph: its index in Graph.Nodes, which is also its place in post-order
 // (every node stands behind all the nodes it reads).
@@ -61,6 +67,9 @@ type Node struct {
 	// Nested are the scopes that the node opens: a function's body; an If's two branches; a Let's value and
 	// its body.
 	Nested []ScopeID
+	// Binds are the variables that the node brings into its nested scopes: a function's parameters, a Let's
+	// variable, the variables of a Match's patterns.
+	Binds []NodeID
 	// Constant describes a KindConstant's tensor; nil for other kinds.
 	Constant *Constant
 }
@@ -81,8 +90,9 @@ type Scope struct {
 	Root NodeID
 }
 
-// Graph is one global function, read once. It does not change after it has been read, but for nothing;
-// what is derived from it (consumers, post-dominators) is computed by Index.
+// Graph is one global function, read once. It does not change after it has been read;
+// what is derived from it is computed once and kept. All methods are safe for concurrent use, except that
+// those which call TVM (Digest of a large constant) obey bridge's rules.
 type Graph struct {
 	// Name is the global function's name ("main").
 	Name string
@@ -94,8 +104,22 @@ type Graph struct {
 
 	consumers [][]NodeID
 	reads     [][]NodeID
+	placeable []bool
+	derived   derived
 	handles   []*bridge.Object // TVM's expressions, by NodeID; nil for graphs made in Go (tests)
 	function  *bridge.Object   // the relay.Function; nil for graphs made in Go
+}
+
+// derived is what is computed from a graph the first time it is asked for.
+type derived struct {
+	postDominators sync.Once
+	tree           *PostDominatorTree
+
+	keyLines sync.Once
+	lines    []string // by NodeID, see key.go
+
+	digestMu sync.Mutex
+	digests  map[NodeID]string
 }
 
 // Constant describes a constant tensor without its data.
