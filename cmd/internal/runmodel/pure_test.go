@@ -111,7 +111,7 @@ func TestOpenWhatIsNoModel(t *testing.T) {
 		"no params": {writeTar(t, whole()[:2]...), "mod.params is missing in it"},
 		"twice":     {writeTar(t, append(whole(), whole()...)...), "holds mod.so twice"},
 		"MLF":       {writeTar(t, member{name: "./metadata.json", content: "{}"}), "Model Library Format"},
-		"truncated": {truncated(), "not a whole .tar file"},
+		"truncated": {truncated(), "unpacking mod.so: unexpected EOF"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
