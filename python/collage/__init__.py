@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collage for TVM: place the operators of a network on the backends that run them fastest.
+
+    import collage
+    placed = collage.partition(module, params, backends=["tvm", "dnnl"])
+    factory = collage.compile(module, params, backends=["tvm", "dnnl"])
+    pass_ = collage.transform.CollagePartition(backends=["tvm", "dnnl"])
+
+Importing the package loads TVM and libcollage into the process and registers the packed functions and PassContext
+options under ``collage.*``. Where libcollage has not been built yet, the parts that are plain TVM (workloads, front
+ends) work all the same, and the others say what is missing when they are used.
+"""
+
+import importlib
+import os
+import sys
+
+from ._version import __version__
+
+_LAZY = {
+    "CollagePartition": "transform",
+    "compile": "api",
+    "partition": "api",
+}
+_MODULES = ("api", "export", "frontends", "library", "target", "transform", "tvmc", "workloads")
+
+__all__ = ["__version__", *_LAZY, *_MODULES]
+
+
+def _starts_something_else():
+    """Whether this import only leads to a program that must begin before TVM is loaded.
+
+    That is the command (which replaces the process by the Go program) and the worker (which first takes its standard
+    output away from everybody else).
+    """
+    arguments = sys.orig_argv
+    if sys.argv[:1] == ["-m"] and "-m" in arguments:
+        return arguments[arguments.index("-m") + 1] in ("collage", "collage.worker")
+    return os.path.basename(sys.argv[0] if sys.argv else "") == "collage"
+
+
+def __getattr__(name):
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(__all__)
+
+
+if not _starts_something_else():
+    from . import library
+
+    if library.library_path().is_file():
+        library.load()

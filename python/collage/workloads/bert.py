@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transformer encoders: bert_full (the paper's), bert_base (Devlin et al.), bert (TASO's, without normalisation).
+
+bert_full has 66 operators in each of 8 layers: a normalisation of nine operators before each half (it divides by
+the unbiased standard deviation plus epsilon, so it is not nn.layer_norm), six dense layers, and the two products of
+attention as batch_matmul on reshaped and transposed operands, the way front ends write a four-dimensional matmul.
+"""
+
+import math
+
+from tvm import relay
+
+from .network import Network
+
+
+def _linear(net, x, name, tokens, units_in, units_out, gain=1.0):
+    """Dense layer on [1, tokens, units]: rows, dense, bias, back."""
+    rows = relay.reshape(x, (tokens, units_in))
+    return relay.reshape(net.dense(rows, name, units_in, units_out, gain), (1, tokens, units_out))
+
+
+def _norm_by_std(net, x, name, units, epsilon=1e-6):
+    """a * (x - mean) / (std + epsilon) + b over the last axis."""
+    scale = net.parameter(f"{name}.a_2", (units,), mean=1.0, std=0.1)
+    shift = net.parameter(f"{name}.b_2", (units,), std=0.05)
+    centred = relay.subtract(x, relay.mean(x, axis=-1, keepdims=True))
+    std = relay.std(x, axis=-1, keepdims=True, unbiased=True)
+    scaled = relay.divide(relay.multiply(scale, centred), relay.add(std, relay.const(epsilon, "float32")))
+    return relay.add(scaled, shift)
+
+
+def _matmul(a, b, batch, rows, inner, columns):
+    """[1, batch, rows, inner] times [1, batch, inner, columns]: batch_matmul wants three axes and b transposed."""
+    a = relay.reshape(a, (batch, rows, inner))
+    b = relay.transpose(relay.reshape(b, (batch, inner, columns)), (0, 2, 1))
+    return relay.reshape(relay.nn.batch_matmul(a, b), (1, batch, rows, columns))
+
+
+def _attention(net, x, name, tokens, units, heads):
+    """Multi-head self-attention on [1, tokens, units]."""
+    size = units // heads
+
+    def project(part):
+        out = _linear(net, x, f"{name}.{part}", tokens, units, units)
+        return relay.transpose(relay.reshape(out, (1, tokens, heads, size)), (0, 2, 1, 3))
+
+    query, key, value = (project(f"linear_layers.{index}") for index in range(3))
+    scores = _matmul(query, relay.transpose(key, (0, 1, 3, 2)), heads, tokens, size, tokens)
+    weights = relay.nn.softmax(relay.divide(scores, relay.const(math.sqrt(size), "float32")), axis=-1)
+    mixed = relay.transpose(_matmul(weights, value, heads, tokens, tokens, size), (0, 2, 1, 3))
+    return _linear(net, relay.reshape(mixed, (1, tokens, units)), f"{name}.output_linear", tokens, units, units)
+
+
+def bert_full(layers=8, tokens=64, units=256, heads=8):
+    """Pre-norm encoder with ReLU: [1, 64, 256] -> [1, 64, 256]."""
+    net = Network("bert_full")
+    x = net.input("input0", (1, tokens, units))
+    for layer in range(layers):
+        name = f"transformer_blocks.{layer}"
+        normed = _norm_by_std(net, x, f"{name}.input_sublayer.norm", units)
+        x = relay.add(x, _attention(net, normed, f"{name}.attention", tokens, units, heads))
+        normed = _norm_by_std(net, x, f"{name}.output_sublayer.norm", units)
+        hidden = relay.nn.relu(_linear(net, normed, f"{name}.feed_forward.w_1", tokens, units, 4 * units))
+        x = relay.add(x, _linear(net, hidden, f"{name}.feed_forward.w_2", tokens, 4 * units, units, gain=2.0))
+    return net.finish(x)
+
+
+def _gelu(x):
+    """x / 2 * (1 + erf(x / sqrt 2))."""
+    half = relay.multiply(x, relay.const(0.5, "float32"))
+    erf = relay.erf(relay.multiply(x, relay.const(1 / math.sqrt(2), "float32")))
+    return relay.multiply(half, relay.add(erf, relay.const(1.0, "float32")))
+
+
+def bert_base(layers=12, tokens=384, units=768, heads=12):
+    """Post-norm encoder with GELU, after the embedding: [1, 384, 768] -> [1, 384, 768]."""
+    net = Network("bert_base")
+    x = net.input("input0", (1, tokens, units))
+
+    def norm(x, name):
+        gamma = net.parameter(f"{name}.weight", (units,), mean=1.0, std=0.1)
+        return relay.nn.layer_norm(x, gamma, net.parameter(f"{name}.bias", (units,), std=0.05), epsilon=1e-12)
+
+    for layer in range(layers):
+        name = f"encoder.layer.{layer}"
+        x = norm(relay.add(_attention(net, x, f"{name}.attention", tokens, units, heads), x), f"{name}.attention.norm")
+        hidden = _gelu(_linear(net, x, f"{name}.intermediate.dense", tokens, units, 4 * units))
+        x = norm(relay.add(_linear(net, hidden, f"{name}.output.dense", tokens, 4 * units, units), x), f"{name}.norm")
+    return net.finish(x)
+
+
+def bert(layers=8, tokens=64, units=1024, heads=16):
+    """TASO's encoder, with neither softmax nor normalisation: [64, 1024] -> [64, 1024].
+
+    Every layer is cubic in its input, so a relative error triples from layer to layer: made for timing, not for comparing
+    results. Each product is scaled to keep the mean square of a standard normal input near one.
+    """
+    net = Network("bert")
+    x = net.input("input0", (tokens, units))
+    size = units // heads
+    for layer in range(layers):
+        name = f"nodes.{layer}"
+
+        def heads_of(part, axes, x=x, name=name):
+            # gain / size**(1/4) on both factors makes q k^T of unit size; the sum over tokens needs as much again.
+            gain = {"q": 1 / math.sqrt(size), "k": 1 / math.sqrt(size), "v": 1 / tokens}[part]
+            out = net.dense(x, f"{name}.{part}", units, units, gain=gain, bias=False)
+            return relay.transpose(relay.reshape(out, (tokens, heads, size)), axes)
+
+        logits = relay.nn.batch_matmul(heads_of("q", (1, 0, 2)), heads_of("k", (1, 0, 2)))
+        mixed = relay.nn.batch_matmul(logits, heads_of("v", (1, 2, 0)))
+        mixed = relay.reshape(relay.transpose(mixed, (1, 0, 2)), (tokens, units))
+        hidden = relay.nn.relu(net.dense(mixed, f"{name}.up", units, 4 * units, bias=False))
+        x = net.dense(hidden, f"{name}.final", 4 * units, units, gain=2.0, bias=False)
+    return net.finish(x)
