@@ -1,12 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package candidate proposes what could run where: for each scope of a graph and each backend, the groups
 // of operators that the backend could run as one.
 //
 // What comes in: a relay.Graph and the backends. What goes out: a Set of Candidates, each legal (one exit, no
 // interior value that escapes, connected, within one scope) and each with a structural key under which its
-// cost can be stored.
+// cost can be stored; and what the backends refused, with their reasons.
 package candidate
 
-import "github.com/collage-tvm/collage/relay"
+import (
+	"fmt"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/relay"
+)
 
 // Candidate is a group of nodes that one backend can run as one (Collage paper: a pattern match; TVM's
 // prototype: CandidatePartition).
@@ -17,6 +24,13 @@ type Candidate struct {
 	Composite string
 	// Bare: see byoc.Pattern.Bare.
 	Bare bool
+	// Free says that the candidate costs nothing by rule and is never measured: it holds no operator (a tuple, a
+	// projection, a call of a function), or one that cannot be run by itself, or one that is already
+	// partitioned. Free candidates are single nodes on TVM, and their Key is "".
+	Free bool
+	// Rank breaks ties between placements of equal cost (place.Option.Rank): fewer regions first, then fewer
+	// kernels of TVM's, then the backend that stands first in the list.
+	Rank int
 	// Scope is the scope that all Nodes belong to.
 	Scope relay.ScopeID
 	// Nodes are the covered nodes, ascending; constants and variables are never among them.
@@ -29,4 +43,113 @@ type Candidate struct {
 	Constants []relay.NodeID
 	// Key is the structural key of the computation, the same for the same computation on any backend.
 	Key string
+}
+
+// Set is what was proposed for one graph.
+type Set struct {
+	Graph *relay.Graph
+	// Candidates are in ascending order of their roots; then in the order of the backends; then those that cover
+	// more come first. No two have the same backend, composite and nodes.
+	Candidates []Candidate
+	// Refusals are matches that a backend's limits turned down, in the order in which they were met.
+	Refusals []Refusal
+}
+
+// Refusal says why a backend does not take a match of one of its patterns.
+type Refusal struct {
+	// Node is the root of the match.
+	Node      relay.NodeID
+	Backend   string
+	Composite string
+	Reason    string
+}
+
+// Options are what Propose needs to know beside the graph and the backends.
+type Options struct {
+	// OpPattern gives an operator's fusion pattern (TVM's operator attribute TOpPattern), Opaque for one that has
+	// none. nil: no groups are proposed that only TVM's fusion makes.
+	OpPattern func(op string) OpPattern
+}
+
+// Propose makes the candidates for a graph. Types must have been inferred. Each placeable node is covered by at
+// least one candidate if one of the backends takes anything (TVM does).
+//
+// For a backend that TakesAnything: each node by itself (an operator together with the tuples that only it reads),
+// the groups that TVM's FuseOps makes, whole and as the other backends' candidates could cut them, and the node
+// set of each other backend's candidate, so that costs compare like with like. For the others: the matches of
+// their patterns.
+func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error) {
+	p := newProposer(g, backends, opts)
+	if err := p.classify(); err != nil {
+		return nil, err
+	}
+	for i, b := range backends {
+		if !b.TakesAnything() {
+			p.matchPatterns(i, b)
+		}
+	}
+	library := p.found // the candidates of all backends that have patterns
+	for i, b := range backends {
+		if b.TakesAnything() {
+			p.addSingles(i)
+			p.addMirrors(i, library)
+			p.addFused(i, library)
+		}
+	}
+	p.sort()
+	if err := p.finish(); err != nil {
+		return nil, err
+	}
+	return &Set{Graph: g, Candidates: p.found, Refusals: p.refusals}, nil
+}
+
+// Operators counts the operators among the candidate's nodes (tuples and projections are none).
+func (c *Candidate) Operators(g *relay.Graph) int {
+	n := 0
+	for _, v := range c.Nodes {
+		if IsOperator(&g.Nodes[v]) {
+			n++
+		}
+	}
+	return n
+}
+
+// IsOperator says that a node is a call of a primitive operator.
+func IsOperator(n *relay.Node) bool { return n.Kind == relay.KindCall && n.Op != "" }
+
+// Label names the candidate in one line: "dnnl.conv2d_bias_relu %12 on dnnl", "nn.softmax %3 on tvm".
+func (c *Candidate) Label(g *relay.Graph) string {
+	what := c.Composite
+	if what == "" {
+		what = OperatorName(&g.Nodes[c.Root])
+		if n := c.Operators(g); n > 1 {
+			what = fmt.Sprintf("%s and %d before it", what, n-1)
+		}
+	}
+	return fmt.Sprintf("%s %%%d on %s", what, c.Root, c.Backend)
+}
+
+// OperatorName is the name of a node's operator; for other nodes what they are, in parentheses.
+func OperatorName(n *relay.Node) string {
+	if IsOperator(n) {
+		return n.Op
+	}
+	switch n.Kind {
+	case relay.KindCall:
+		return "(call)"
+	case relay.KindTuple:
+		return "(tuple)"
+	case relay.KindTupleGetItem:
+		return "(projection)"
+	case relay.KindFunction:
+		return "(function)"
+	case relay.KindLet:
+		return "(let)"
+	case relay.KindIf:
+		return "(if)"
+	case relay.KindRefCreate, relay.KindRefRead, relay.KindRefWrite:
+		return "(reference)"
+	default:
+		return "(opaque)"
+	}
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package candidate
+
+import (
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// matchPatterns proposes what the patterns of backend number b match, within their limits.
+func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
+	for v := range p.g.Nodes {
+		if p.class[v] != operator && p.class[v] != structural && p.class[v] != dynamic {
+			continue
+		}
+		for _, pattern := range backend.Patterns() {
+			for _, m := range p.g.Match(pattern.Shape, relay.NodeID(v)) {
+				if reason := p.reasonAgainst(&pattern, m); reason != "" {
+					p.refuse(Refusal{Node: m.Root, Backend: backend.Name(), Composite: pattern.Composite, Reason: reason})
+					continue
+				}
+				p.add(b, pattern.Composite, pattern.Bare, m.Nodes)
+			}
+		}
+	}
+}
+
+// reasonAgainst says why a match cannot be a candidate; "" where it can.
+func (p *proposer) reasonAgainst(pattern *byoc.Pattern, m *relay.Match) string {
+	computes := false
+	for _, v := range m.Nodes {
+		switch p.class[v] {
+		case dynamic:
+			return "a dimension is not known before the program runs"
+		case alone, unplaced:
+			return OperatorName(&p.g.Nodes[v]) + " stays where it is"
+		case operator:
+			computes = true
+		}
+	}
+	if !computes {
+		return "the match holds no operator"
+	}
+	if pattern.Limits != nil {
+		if err := pattern.Limits(p.g, m); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// addSingles proposes each placeable node by itself on backend number b, which takes anything. An operator takes
+// the tuples with it that only it reads (concatenate's argument): by itself it would have to be handed a tuple,
+// which no kernel is.
+func (p *proposer) addSingles(b int) {
+	for v := range p.g.Nodes {
+		if p.class[v] == unplaced {
+			continue
+		}
+		nodes := []relay.NodeID{relay.NodeID(v)}
+		if p.class[v] == operator {
+			for _, in := range p.g.Nodes[v].Inputs {
+				if p.ownTuple(in) && !slices.Contains(nodes, in) {
+					nodes = append(nodes, in)
+				}
+			}
+			slices.Sort(nodes)
+		}
+		p.add(b, "", false, nodes)
+	}
+}
+
+// ownTuple says that a value is a tuple that one node reads and nothing else.
+func (p *proposer) ownTuple(v relay.NodeID) bool {
+	return p.class[v] == structural && p.g.Nodes[v].Kind == relay.KindTuple &&
+		len(p.g.Consumers(v)) == 1 && !p.g.ScopeRoot(v)
+}
+
+// addMirrors proposes the nodes of the other backends' candidates on backend number b.
+func (p *proposer) addMirrors(b int, others []Candidate) {
+	for i := range others {
+		p.add(b, "", false, others[i].Nodes)
+	}
+}
