@@ -57,7 +57,10 @@ func Or(alternatives ...Pattern) Pattern { return &orPattern{alternatives} }
 // Optional matches p, or p with something on top of it:
 //
 //	Optional(conv, func(p Pattern) Pattern { return Op("nn.relu", p) })
-func Optional(p Pattern, with func(p Pattern) Pattern) Pattern { return Or(with(p), p) }
+//
+// Where two options in a row can explain the same node (an add as bias or as sum), the one that was added first
+// is tried first.
+func Optional(p Pattern, with func(p Pattern) Pattern) Pattern { return Or(p, with(p)) }
 
 type wherePattern struct {
 	p    Pattern

@@ -19,6 +19,10 @@ func (t *Type) String() string {
 }
 
 func (t *Type) write(b *strings.Builder) {
+	if t == nil { // a field without a type
+		b.WriteByte('_')
+		return
+	}
 	switch t.Kind {
 	case TypeTensor:
 		if len(t.Shape) == 0 {
