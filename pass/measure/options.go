@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package measure learns what candidates cost by compiling and running them in worker processes.
+//
+// What comes in: cost.Requests. What goes out: a cost.Cost for each, from the store where it is known, else from a
+// worker, and then at once into the store. A candidate that crashes the worker, hangs it or answers wrongly gets a
+// cost.Failure; the search goes on. Finished models are compared by the same workers (Pool.Compare).
+//
+// A worker is a process `python -m collage.worker`. It reads one JSON object a line on its standard input and
+// answers so on its standard output (protocol.go); its standard error is kept for messages.
+package measure
+
+import (
+	"time"
+
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+// Settings say how candidates are built and timed. All that changes the result is also in the costs' keys.
+type Settings struct {
+	// Target is TVM's target string.
+	Target string
+	// OptLevel is the optimisation level of relay.build.
+	OptLevel int
+	// DisabledPasses are left out of relay.build.
+	DisabledPasses []string
+	// Threads is how many threads the executable uses.
+	Threads int
+	// Samples is how many samples are taken of a candidate; 0 for DefaultSamples.
+	Samples int
+	// MinSample is the time that one sample takes at least, by calling the function again and again; 0 for
+	// DefaultMinSample.
+	MinSample time.Duration
+}
+
+// Defaults of Settings and Options.
+const (
+	DefaultSamples      = 10
+	DefaultMinSample    = 2 * time.Millisecond
+	DefaultBuildTimeout = 2 * time.Minute
+	DefaultRunTimeout   = time.Minute
+	DefaultStartTimeout = time.Minute
+)
+
+// Options say what a Pool works with. Only Command or Python must be given.
+type Options struct {
+	Settings
+	// Python is the interpreter of the workers.
+	Python string
+	// Command is the worker's command line; nil for {Python, "-m", "collage.worker"}.
+	Command []string
+	// Env are further environment variables of the workers, "NAME=value".
+	Env []string
+	// Workers is how many workers build and run at once; 0 for one, which is right where they would share the
+	// processors that they time.
+	Workers int
+	// Store has what is known; nil for a store in memory.
+	Store *cost.Store
+	// Reference is the backend that is measured first of all those that offer the same computation ("tvm").
+	Reference string
+	// StartTimeout, BuildTimeout and RunTimeout limit how long a worker may take to say hello, to build one candidate,
+	// and to check and time it; 0 for the defaults. A worker that takes longer is killed with all its children.
+	StartTimeout, BuildTimeout, RunTimeout time.Duration
+	// MaxMemory ends a worker (between two candidates) that holds more than so many bytes; 0 for half of the machine's
+	// memory.
+	MaxMemory int64
+	// RetryFailures measures candidates again that the store knows as failed.
+	RetryFailures bool
+	// Poll is called every 20 ms on the goroutine that called Estimate or Compare; an error of it ends the call (how
+	// Ctrl-C gets through while Go runs). May be nil.
+	Poll func() error
+	// Progress is called on that goroutine for each request that is answered. May be nil.
+	Progress func(Event)
+}
+
+// Event is a request that has been answered.
+type Event struct {
+	// Done of Total different keys have an answer.
+	Done, Total int
+	Request     *cost.Request
+	Cost        cost.Cost
+}
+
+// Stats count what a Pool has done since it was made.
+type Stats struct {
+	// Requested is the number of different keys that were asked for, FromStore how many of them were known, Measured
+	// how many went to a worker, and Failed how many of these failed.
+	Requested, FromStore, Measured, Failed int
+	// Started is how many worker processes were started.
+	Started int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Command == nil {
+		o.Command = []string{o.Python, "-m", "collage.worker"}
+	}
+	if o.Workers <= 0 {
+		o.Workers = 1
+	}
+	if o.Store == nil {
+		o.Store = cost.NewMemoryStore()
+	}
+	if o.Samples <= 0 {
+		o.Samples = DefaultSamples
+	}
+	if o.MinSample <= 0 {
+		o.MinSample = DefaultMinSample
+	}
+	if o.StartTimeout <= 0 {
+		o.StartTimeout = DefaultStartTimeout
+	}
+	if o.BuildTimeout <= 0 {
+		o.BuildTimeout = DefaultBuildTimeout
+	}
+	if o.RunTimeout <= 0 {
+		o.RunTimeout = DefaultRunTimeout
+	}
+	if o.MaxMemory <= 0 {
+		o.MaxMemory = halfOfMemory()
+	}
+	return o
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+// pollInterval is how often Options.Poll is called.
+const pollInterval = 20 * time.Millisecond
+
+// Pool is a cost.Estimator that looks into the store and measures what is not there. Make it with NewPool and Close
+// it. Its methods are called by one goroutine at a time.
+type Pool struct {
+	options Options
+	dir     string // the workers' temporary folder
+	slots   []*process
+	stats   Stats
+}
+
+var _ cost.Estimator = (*Pool)(nil)
+
+// NewPool makes a pool. Workers are started when they are first needed.
+func NewPool(options Options) (*Pool, error) {
+	options = options.withDefaults()
+	if options.Command[0] == "" {
+		return nil, errors.New("measure: no Python interpreter for the workers is known; set COLLAGE_PYTHON or Config.Python")
+	}
+	dir, err := os.MkdirTemp("", "collage-measure-")
+	if err != nil {
+		return nil, fmt.Errorf("measure: making a folder for the workers: %w", err)
+	}
+	return &Pool{options: options, dir: dir, slots: make([]*process, options.Workers)}, nil
+}
+
+// Stats are the counts since the pool was made.
+func (p *Pool) Stats() Stats { return p.stats }
+
+// Close ends the workers and removes what they left in their temporary folder. The store stays open: it is the caller's.
+func (p *Pool) Close() error {
+	var group sync.WaitGroup
+	for i, worker := range p.slots {
+		if worker != nil {
+			group.Go(worker.quit)
+			p.slots[i] = nil
+		}
+	}
+	group.Wait()
+	return os.RemoveAll(p.dir)
+}
+
+// job is one key that must be measured.
+type job struct {
+	request  *cost.Request
+	workload *cost.Workload
+}
+
+// outcome is what a worker's goroutine found about a job.
+type outcome struct {
+	job  *job
+	slot int
+	cost cost.Cost
+	err  error // the search cannot go on
+	// started is how many worker processes the job took.
+	started int
+}
+
+// Estimate implements cost.Estimator.
+func (p *Pool) Estimate(ctx context.Context, requests []cost.Request) ([]cost.Cost, error) {
+	known := map[cost.Key]cost.Cost{}
+	var waiting []*job
+	asked := map[cost.Key]bool{}
+	for i := range requests {
+		r := &requests[i]
+		if asked[r.Key] {
+			continue
+		}
+		asked[r.Key] = true
+		c, found := p.options.Store.Lookup(r.Key)
+		if found && !(c.Failed() && p.options.RetryFailures && c.Origin == cost.Stored) {
+			known[r.Key] = c
+			p.stats.FromStore++
+			continue
+		}
+		waiting = append(waiting, &job{request: r})
+	}
+	p.stats.Requested += len(asked)
+	p.order(waiting)
+	done, total := len(known), len(asked)
+	for i := range requests {
+		if c, ok := known[requests[i].Key]; ok && asked[requests[i].Key] {
+			asked[requests[i].Key] = false // one event a key
+			p.report(Event{Done: done, Total: total, Request: &requests[i], Cost: c})
+		}
+	}
+	err := p.measure(ctx, waiting, func(j *job, c cost.Cost) error {
+		known[j.request.Key] = c
+		done++
+		p.stats.Measured++
+		if c.Failed() {
+			p.stats.Failed++
+		}
+		// At once: whatever happens next, this is not measured again.
+		err := p.options.Store.Put(j.request.Key, c)
+		p.report(Event{Done: done, Total: total, Request: j.request, Cost: c})
+		return err
+	})
+	costs := make([]cost.Cost, len(requests))
+	for i := range requests {
+		costs[i] = known[requests[i].Key]
+	}
+	return costs, err
+}
+
+// order puts jobs with one structure together, the reference backend's first, and keeps the order of the requests
+// otherwise: a worker then has the reference outputs of a structure at hand when the other backends are checked.
+func (p *Pool) order(jobs []*job) {
+	first := map[string]int{}
+	for i, j := range jobs {
+		if _, ok := first[j.request.Key.Structure]; !ok {
+			first[j.request.Key.Structure] = i
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *job) int {
+		if d := first[a.request.Key.Structure] - first[b.request.Key.Structure]; d != 0 {
+			return d
+		}
+		return p.rank(a) - p.rank(b)
+	})
+}
+
+func (p *Pool) rank(j *job) int {
+	if j.request.Key.Backend == p.options.Reference {
+		return 0
+	}
+	return 1
+}
+
+func (p *Pool) report(e Event) {
+	if p.options.Progress != nil {
+		p.options.Progress(e)
+	}
+}
+
+func (p *Pool) poll(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if p.options.Poll == nil {
+		return nil
+	}
+	return p.options.Poll()
+}
+
+// measure runs the jobs on the workers, each worker on a goroutine of its own, and calls take on this goroutine for
+// each finished one.
+func (p *Pool) measure(ctx context.Context, jobs []*job, take func(*job, cost.Cost) error) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	outcomes := make(chan outcome)
+	idle := make([]int, 0, len(p.slots))
+	for slot := range p.slots {
+		idle = append(idle, slot)
+	}
+	running := 0
+	var failure error
+	stop := func(err error) {
+		if failure == nil && err != nil {
+			failure = err
+			cancel()
+		}
+	}
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		for failure == nil && len(idle) > 0 && len(jobs) > 0 {
+			j := jobs[0]
+			jobs = jobs[1:]
+			if err := p.poll(ctx); err != nil {
+				stop(err)
+				break
+			}
+			workload, err := j.request.Build()
+			if err != nil {
+				stop(fmt.Errorf("measure: %s: %w", j.request.Label, err))
+				break
+			}
+			j.workload = workload
+			slot := idle[len(idle)-1]
+			idle = idle[:len(idle)-1]
+			running++
+			go func() { outcomes <- p.run(ctx, slot, j) }()
+		}
+		if running == 0 {
+			return failure
+		}
+		select {
+		case o := <-outcomes:
+			running--
+			idle = append(idle, o.slot)
+			p.stats.Started += o.started
+			if o.err != nil {
+				stop(o.err)
+			} else {
+				stop(take(o.job, o.cost))
+			}
+		case <-ticker.C:
+			if failure == nil {
+				stop(p.poll(ctx))
+			}
+		}
+	}
+}
+
+// run measures one job on one slot's worker. A worker that crashes after it has served other requests may have
+// been broken by them: a fresh one gets the job once more.
+func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
+	o = outcome{job: j, slot: slot}
+	defer func() {
+		if r := recover(); r != nil {
+			o.err = fmt.Errorf("measure: %s: %v", j.request.Label, r)
+		}
+	}()
+	for {
+		worker := p.slots[slot]
+		if worker != nil && worker.memory() > p.options.MaxMemory {
+			worker.quit()
+			worker = nil
+		}
+		if worker == nil {
+			var err error
+			if worker, err = startProcess(ctx, &p.options, p.dir); err != nil {
+				p.slots[slot] = nil
+				o.err = err
+				return o
+			}
+			o.started++
+			p.slots[slot] = worker
+		}
+		c, alive, err := p.ask(ctx, worker, j)
+		if !alive {
+			p.slots[slot] = nil
+			worker.kill()
+		}
+		if err != nil {
+			o.err = err
+			return o
+		}
+		if !alive && worker.served > 0 && c.Failure.Kind != cost.KindTimeout {
+			continue
+		}
+		worker.served++
+		o.cost = c
+		return o
+	}
+}
+
+// ask sends one job to a worker and waits for the result. alive says whether the worker can be used again; a cost that
+// comes with a worker that is not alive has a failure.
+func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, alive bool, err error) {
+	o := &p.options
+	w := j.workload
+	worker.lastID++
+	message := measureMessage{
+		ID: worker.lastID, Op: "measure", Function: w.Function, Constants: w.Constants, Compiler: w.Compiler,
+		Target: o.Target, OptLevel: o.OptLevel, DisabledPasses: o.DisabledPasses, Key: j.request.Key.Structure,
+		Threads: o.Threads, Samples: o.Samples, MinSampleMs: float64(o.MinSample) / float64(time.Millisecond),
+		Check: w.Compiler != "", RTol: w.RTol, ATol: w.ATol,
+	}
+	if message.Constants == nil {
+		message.Constants = []cost.ConstantParam{}
+	}
+	if message.DisabledPasses == nil {
+		message.DisabledPasses = []string{}
+	}
+	taken := time.Now()
+	fail := func(phase, kind, detail string) cost.Cost {
+		return cost.FromFailure(cost.Failure{Phase: phase, Kind: kind, Detail: detail}, taken)
+	}
+	phase, limit := "build", o.BuildTimeout
+	if err := worker.send(message); err != nil {
+		kind, detail := describeEnd(worker.exit())
+		return fail(phase, kind, detail), false, nil
+	}
+	for {
+		r, line, err := worker.receive(ctx, limit)
+		if err != nil {
+			var end *exitError
+			switch {
+			case ctx.Err() != nil:
+				return cost.Cost{}, false, ctx.Err()
+			case errors.Is(err, errTimeout):
+				return fail(phase, cost.KindTimeout, fmt.Sprintf("no answer within %v", limit)), false, nil
+			case errors.As(err, &end):
+				kind, detail := describeEnd(end)
+				return fail(phase, kind, detail), false, nil
+			default: // not the protocol
+				return fail(phase, cost.KindError, err.Error()), false, nil
+			}
+		}
+		switch r.Event {
+		case "built":
+			phase, limit = "run", o.RunTimeout
+		case "progress":
+		case "error":
+			return errorCost(r, phase, fail), true, nil
+		case "result":
+			c, err := resultCost(line, taken)
+			if err != nil {
+				return fail(phase, cost.KindError, err.Error()), false, nil
+			}
+			return c, true, nil
+		default:
+			return fail(phase, cost.KindError, fmt.Sprintf("the worker sent the unknown event %q", r.Event)), false, nil
+		}
+	}
+}
+
+// describeEnd says what the end of a worker means for its candidate.
+func describeEnd(end *exitError) (kind, detail string) {
+	status, ok := end.state.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+		// Nobody else sends it unasked.
+		return cost.KindOutOfMemory, "the worker was killed, most likely for want of memory"
+	}
+	return cost.KindCrash, end.Error()
+}

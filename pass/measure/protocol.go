@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import "github.com/collage-tvm/collage/pass/cost"
+
+// The messages to a worker. Each is one line of JSON.
+
+type helloMessage struct {
+	ID int    `json:"id"`
+	Op string `json:"op"` // "hello"
+}
+
+// measureMessage asks for the latency of one function. Key seeds the inputs and the constants, so that every
+// backend sees the same ones; the worker keeps TVM's outputs under it.
+type measureMessage struct {
+	ID             int                  `json:"id"`
+	Op             string               `json:"op"` // "measure"
+	Function       string               `json:"function"`
+	Constants      []cost.ConstantParam `json:"constants"`
+	Compiler       string               `json:"compiler"`
+	Target         string               `json:"target"`
+	OptLevel       int                  `json:"opt_level"`
+	DisabledPasses []string             `json:"disabled_passes"`
+	Key            string               `json:"key"`
+	Threads        int                  `json:"threads"`
+	Samples        int                  `json:"samples"`
+	MinSampleMs    float64              `json:"min_sample_ms"`
+	Check          bool                 `json:"check"`
+	RTol           float64              `json:"rtol"`
+	ATol           float64              `json:"atol"`
+}
+
+// compareMessage asks for the latencies of exported models, run in turn on the same inputs.
+type compareMessage struct {
+	ID      int     `json:"id"`
+	Op      string  `json:"op"` // "compare"
+	Models  []Model `json:"models"`
+	Rounds  int     `json:"rounds"`
+	Threads int     `json:"threads"`
+	Seed    int     `json:"seed"`
+	RTol    float64 `json:"rtol"`
+	ATol    float64 `json:"atol"`
+}
+
+// reply is any message from a worker; which fields it has depends on Event.
+type reply struct {
+	ID    int    `json:"id"`
+	Event string `json:"event"` // "hello", "built", "progress", "result" or "error"
+
+	// hello
+	TVM string `json:"tvm"`
+
+	// built
+	Seconds float64 `json:"seconds"`
+
+	// progress
+	Round int `json:"round"`
+
+	// error
+	Phase  string `json:"phase"`
+	Kind   string `json:"kind"`
+	Detail string `json:"detail"`
+}
+
+// measureResult is the reply "result" to a measureMessage.
+type measureResult struct {
+	Samples  []float64 `json:"samples_ms"`
+	MaxError float64   `json:"max_abs_error"`
+	Mismatch *string   `json:"mismatch"`
+}
+
+// compareResult is the reply "result" to a compareMessage.
+type compareResult struct {
+	Samples map[string][]float64   `json:"samples_ms"`
+	Outputs map[string]OutputCheck `json:"outputs_equal"`
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+// maxDetail is how many bytes of a failure's text are kept: a compiler's message can be a page.
+const maxDetail = 2000
+
+// errorCost is the cost of a candidate that the worker reports as failed.
+func errorCost(r reply, phase string, fail func(phase, kind, detail string) cost.Cost) cost.Cost {
+	if r.Phase == "" {
+		r.Phase = phase
+	}
+	if r.Kind == "" {
+		r.Kind = cost.KindError
+	}
+	if len(r.Detail) > maxDetail {
+		// The end of a traceback says what happened.
+		r.Detail = "..." + r.Detail[len(r.Detail)-maxDetail:]
+	}
+	return fail(r.Phase, r.Kind, r.Detail)
+}
+
+// resultCost is the cost that a worker's result says. An error means that the line is no result.
+func resultCost(line []byte, taken time.Time) (cost.Cost, error) {
+	var result measureResult
+	if err := json.Unmarshal(line, &result); err != nil {
+		return cost.Cost{}, fmt.Errorf("the worker's result is not readable: %w: %s", err, excerpt(line))
+	}
+	if result.Mismatch != nil {
+		return cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: *result.Mismatch}, taken), nil
+	}
+	if len(result.Samples) == 0 {
+		return cost.Cost{}, fmt.Errorf("the worker's result has no samples: %s", excerpt(line))
+	}
+	for _, s := range result.Samples {
+		if !(s > 0) || math.IsInf(s, 0) {
+			return cost.Cost{}, fmt.Errorf("the worker's result has a sample of %v ms", s)
+		}
+	}
+	return cost.Cost{Samples: result.Samples, Origin: cost.Measured, MaxError: result.MaxError, Taken: taken}, nil
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be a worker: a real process that speaks the protocol, whose "functions" are orders to
+// behave well or badly.
+func TestMain(m *testing.M) {
+	if os.Getenv("MEASURE_TEST_WORKER") != "" {
+		workerProcess(os.Getenv("MEASURE_TEST_WORKER"))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func say(message map[string]any) {
+	line, _ := json.Marshal(message)
+	fmt.Println(string(line))
+}
+
+// logLine notes what the worker did in the file MEASURE_TEST_LOG.
+func logLine(text string) {
+	file, err := os.OpenFile(os.Getenv("MEASURE_TEST_LOG"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		fmt.Fprintln(file, text)
+		file.Close()
+	}
+}
+
+func workerProcess(kind string) {
+	logLine("start")
+	switch kind {
+	case "dies":
+		fmt.Fprintln(os.Stderr, "No module named collage")
+		os.Exit(1)
+	case "mute":
+		time.Sleep(time.Hour)
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 64<<20)
+	served := 0
+	for lines.Scan() {
+		var m struct {
+			measureMessage
+			Models []Model `json:"models"`
+			Rounds int     `json:"rounds"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+		switch m.Op {
+		case "hello":
+			say(map[string]any{"id": m.ID, "event": "hello", "tvm": "0.19.0", "pid": os.Getpid()})
+		case "compare":
+			samples := map[string][]float64{}
+			for round := range m.Rounds {
+				for i, model := range m.Models {
+					if strings.HasSuffix(model.Path, "crash.so") && round == 2 {
+						_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+						time.Sleep(time.Hour)
+					}
+					samples[model.Name] = append(samples[model.Name], float64(i+1))
+				}
+				say(map[string]any{"id": m.ID, "event": "progress", "round": round + 1})
+			}
+			say(map[string]any{"id": m.ID, "event": "result", "samples_ms": samples,
+				"outputs_equal": map[string]any{m.Models[1].Name: map[string]any{"max_abs_error": 0.5, "ok": true}}})
+		case "measure":
+			logLine(m.Function)
+			serve(m.measureMessage, served)
+			served++
+		}
+	}
+	os.Exit(0)
+}
+
+// serve follows the order that stands in the place of a function: "ok 1.5", "crash-run", ...
+func serve(m measureMessage, served int) {
+	order, rest, _ := strings.Cut(m.Function, " ")
+	built := func() { say(map[string]any{"id": m.ID, "event": "built", "seconds": 0.1}) }
+	crash := func() {
+		// A death by signal; one that the Go runtime has no report of its own for.
+		fmt.Fprintln(os.Stderr, "going down")
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		time.Sleep(time.Hour)
+	}
+	switch order {
+	case "ok":
+		built()
+		var ms float64
+		fmt.Sscan(rest, &ms)
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{ms, ms, ms}, "max_abs_error": 1e-6})
+	case "slow-ok":
+		built()
+		time.Sleep(150 * time.Millisecond)
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{1}})
+	case "crash-build":
+		crash()
+	case "crash-run":
+		built()
+		crash()
+	case "crash-unless-fresh": // an earlier request has broken the worker
+		built()
+		if served > 0 {
+			crash()
+		}
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{2}})
+	case "killed":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "exit":
+		fmt.Fprintln(os.Stderr, "last words")
+		os.Exit(7)
+	case "hang-build":
+		time.Sleep(time.Hour)
+	case "hang-run":
+		built()
+		time.Sleep(time.Hour)
+	case "hang-with-child": // the child holds the pipes and must go, too
+		child := exec.Command("sleep", "3600")
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		_ = child.Start()
+		logLine(fmt.Sprintf("child %d", child.Process.Pid))
+		time.Sleep(time.Hour)
+	case "exit-with-child":
+		child := exec.Command("sleep", "3600")
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		_ = child.Start()
+		logLine(fmt.Sprintf("child %d", child.Process.Pid))
+		os.Exit(7)
+	case "garbage":
+		fmt.Println("onednn_verbose,info,oneDNN v2.6.0")
+		time.Sleep(time.Hour)
+	case "half-a-line":
+		fmt.Print(`{"id":`)
+		os.Exit(0)
+	case "not-json-number":
+		built()
+		fmt.Printf("{\"id\":%d,\"event\":\"result\",\"samples_ms\":[NaN]}\n", m.ID)
+		time.Sleep(time.Hour)
+	case "no-samples":
+		built()
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{}})
+		time.Sleep(time.Hour)
+	case "wrong-result":
+		built()
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{1}, "mismatch": "3 of 10 values differ by up to 1 %"})
+	case "error":
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "build", "kind": "error", "detail": "TVMError: no strategy"})
+	case "nan":
+		built()
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "check", "kind": "not-a-number", "detail": "output 0"})
+	case "stale": // an answer to an earlier request comes first
+		say(map[string]any{"id": m.ID - 1, "event": "result", "samples_ms": []float64{99}})
+		built()
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{4}})
+	case "long":
+		built()
+		fmt.Fprint(os.Stderr, strings.Repeat("x", 200_000))
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "run", "kind": "error", "detail": strings.Repeat("y", 300_000) + "end"})
+	case "fat": // holds on to memory
+		fat = append(fat, make([]byte, 64<<20))
+		for i := range fat[len(fat)-1] {
+			fat[len(fat)-1][i] = 1
+		}
+		built()
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{1}})
+	default:
+		fmt.Fprintln(os.Stderr, "unknown order", order)
+		os.Exit(3)
+	}
+}
+
+var fat [][]byte
