@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Builder makes a plan, function by function.
+type Builder struct {
+	plan     *Plan
+	failures map[[3]string]int // (backend, composite, key) -> index into Failures
+	refusals map[[3]string]int // (backend, composite, reason) -> index into Refusals
+	distinct map[[3]string]bool
+	total    float64
+	bound    float64
+	proven   bool
+}
+
+// NewBuilder begins a plan. The environment's Library is dropped: each backend has its own.
+func NewBuilder(module Module, environment cost.Environment, backends []byoc.Backend) *Builder {
+	environment.Library = ""
+	p := &Plan{Schema: Schema, Module: module, Environment: environment}
+	p.Module.Functions = slices.Clone(module.Functions)
+	for _, b := range backends {
+		p.Backends = append(p.Backends, NewBackend(b))
+	}
+	return &Builder{plan: p, failures: map[[3]string]int{}, refusals: map[[3]string]int{},
+		distinct: map[[3]string]bool{}, proven: true}
+}
+
+// Placed is one function with what was decided about it.
+type Placed struct {
+	Set *candidate.Set
+	// Costs are those of Set.Candidates, in that order; those of free candidates are not looked at.
+	Costs []cost.Cost
+	// Options are what was solved, in the same order: their costs are what was placed with.
+	Options []place.Option
+	// Placement is the solution. One without prices (a placement that nobody searched for) is recorded as not
+	// proven.
+	Placement *place.Placement
+	// Groups say which of the chosen candidates were joined into one region. A chosen candidate in none of them is a
+	// region by itself, without a symbol.
+	Groups []Group
+}
+
+// Group is a region that is outlined.
+type Group struct {
+	// Symbol is the region's global_symbol.
+	Symbol string
+	// Candidates are indices into the set's candidates, all chosen and on one backend.
+	Candidates []int
+}
+
+// Add records one function.
+func (b *Builder) Add(f *Placed) error {
+	set := f.Set
+	if len(f.Costs) != len(set.Candidates) || len(f.Options) != len(set.Candidates) {
+		return fmt.Errorf("plan: function %s has %d candidates, %d costs and %d options",
+			set.Graph.Name, len(set.Candidates), len(f.Costs), len(f.Options))
+	}
+	function := Function{Name: set.Graph.Name, Nodes: len(set.Graph.Nodes)}
+	b.count(f)
+	for _, r := range b.regions(f) {
+		if backend := b.plan.Backend(r.Backend); backend != nil {
+			operators := len(r.Operators())
+			function.Operators += operators
+			backend.Operators += operators
+			if operators > 0 {
+				backend.Regions++
+			}
+			backend.Milliseconds += r.Milliseconds
+		} else {
+			return fmt.Errorf("plan: function %s has a region on %s, which was not offered", function.Name, r.Backend)
+		}
+		r.ID = len(b.plan.Regions)
+		b.plan.Regions = append(b.plan.Regions, r)
+	}
+	b.plan.Module.Functions = append(b.plan.Module.Functions, function)
+	b.total += f.Placement.Cost
+	if f.Placement.Prices == nil {
+		b.proven = false
+	}
+	for _, y := range f.Placement.Prices {
+		b.bound += y
+	}
+	return nil
+}
+
+// Plan ends the plan and checks it.
+func (b *Builder) Plan() (*Plan, error) {
+	p := b.plan
+	p.Estimate = Estimate{Milliseconds: round(b.total), Optimal: b.proven}
+	if b.proven {
+		p.Estimate.Bound = round(b.bound)
+		p.Estimate.Gap = round(b.total - b.bound)
+	}
+	for i := range p.Backends {
+		p.Backends[i].Milliseconds = round(p.Backends[i].Milliseconds)
+	}
+	p.Candidates.Distinct = len(b.distinct)
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// round takes milliseconds to whole picoseconds, the solver's unit, so that sums print as what they are.
+func round(ms float64) float64 {
+	ms = math.Round(ms*1e9) / 1e9
+	if ms == 0 {
+		return 0 // not -0
+	}
+	return ms
+}
+
+// regions makes the regions in the order of their last nodes.
+func (b *Builder) regions(f *Placed) []Region {
+	g, set := f.Set.Graph, f.Set
+	tree := g.PostDominators()
+	grouped := map[int]bool{}
+	groups := slices.Clone(f.Groups)
+	for _, group := range groups {
+		for _, i := range group.Candidates {
+			grouped[i] = true
+		}
+	}
+	for _, i := range f.Placement.Chosen {
+		if !grouped[i] {
+			groups = append(groups, Group{Candidates: []int{i}})
+		}
+	}
+	last := func(group Group) relay.NodeID {
+		root := relay.NoNode
+		for _, i := range group.Candidates {
+			root = max(root, set.Candidates[i].Root)
+		}
+		return root
+	}
+	slices.SortFunc(groups, func(a, b Group) int { return int(last(a) - last(b)) })
+	regions := make([]Region, 0, len(groups))
+	for _, group := range groups {
+		chosen := slices.Clone(group.Candidates)
+		slices.SortFunc(chosen, func(i, j int) int { return int(set.Candidates[i].Root - set.Candidates[j].Root) })
+		r := Region{Function: g.Name, Symbol: group.Symbol, Backend: set.Candidates[chosen[0]].Backend}
+		for _, i := range chosen {
+			c := &set.Candidates[i]
+			part := Candidate{Composite: c.Composite, Key: c.Key, Milliseconds: round(f.Options[i].Cost), Cost: f.Costs[i]}
+			if c.Free {
+				part.Cost = cost.FromMilliseconds(0)
+			}
+			for _, v := range c.Nodes {
+				n := &g.Nodes[v]
+				node := Node{Index: int(v), Operator: candidate.OperatorName(n), Span: spanText(n.Span),
+					PostDominator: int(tree.Parent(v))}
+				if n.Type != nil {
+					node.Type = n.Type.String()
+				}
+				if f.Placement.Prices != nil {
+					node.Price = round(f.Placement.Prices[v])
+				}
+				part.Nodes = append(part.Nodes, node)
+			}
+			r.Milliseconds += part.Milliseconds
+			r.Candidates = append(r.Candidates, part)
+		}
+		r.Milliseconds = round(r.Milliseconds)
+		regions = append(regions, r)
+	}
+	return regions
+}
+
+// spanText writes a span as "source:line:column", as far as there is something to say.
+func spanText(s relay.Span) string {
+	if s.Line == 0 && s.Column == 0 {
+		return s.Source
+	}
+	return fmt.Sprintf("%s:%d:%d", s.Source, s.Line, s.Column)
+}
+
+// count records what became of a function's candidates.
+func (b *Builder) count(f *Placed) {
+	g, counts := f.Set.Graph, &b.plan.Candidates
+	chosen := map[int]bool{}
+	for _, i := range f.Placement.Chosen {
+		chosen[i] = true
+	}
+	for i := range f.Set.Candidates {
+		c := &f.Set.Candidates[i]
+		counts.Proposed++
+		if c.Free {
+			counts.Free++
+			continue
+		}
+		b.distinct[[3]string{c.Backend, c.Composite, c.Key}] = true
+		known := f.Costs[i]
+		switch {
+		case known.Failure == nil && len(known.Samples) == 0:
+			counts.Unknown++
+		case known.Origin == cost.Measured:
+			counts.Measured++
+		case known.Origin == cost.Stored:
+			counts.Stored++
+		default:
+			counts.Given++
+		}
+		switch {
+		case known.Failure != nil:
+			counts.Failed++
+			b.fail(g, c, known.Failure)
+		case !chosen[i] && !math.IsInf(f.Options[i].Cost, 1):
+			r := Rejected{Function: g.Name, Backend: c.Backend, Composite: c.Composite, Nodes: make([]int, len(c.Nodes)),
+				Milliseconds: round(f.Options[i].Cost)}
+			for k, v := range c.Nodes {
+				r.Nodes[k] = int(v)
+			}
+			if f.Placement.Prices != nil {
+				r.Slack = round(f.Placement.Slack(f.Options[i]))
+			}
+			counts.Rejected = append(counts.Rejected, r)
+		}
+	}
+	for _, r := range f.Set.Refusals {
+		key := [3]string{r.Backend, r.Composite, r.Reason}
+		at, ok := b.refusals[key]
+		if !ok {
+			at = len(counts.Refusals)
+			b.refusals[key] = at
+			counts.Refusals = append(counts.Refusals, Refusal{Backend: r.Backend, Composite: r.Composite, Reason: r.Reason})
+		}
+		counts.Refusals[at].Places = append(counts.Refusals[at].Places, Place{Function: g.Name, Index: int(r.Node)})
+	}
+}
+
+func (b *Builder) fail(g *relay.Graph, c *candidate.Candidate, failure *cost.Failure) {
+	counts := &b.plan.Candidates
+	key := [3]string{c.Backend, c.Composite, c.Key}
+	at, ok := b.failures[key]
+	if !ok {
+		at = len(counts.Failures)
+		b.failures[key] = at
+		entry := Failure{Backend: c.Backend, Composite: c.Composite, Key: c.Key, Failure: *failure}
+		entry.Failure.Detail = strings.TrimSpace(entry.Failure.Detail)
+		for _, v := range c.Nodes {
+			if n := &g.Nodes[v]; candidate.IsOperator(n) {
+				entry.Operators = append(entry.Operators, n.Op)
+			}
+		}
+		counts.Failures = append(counts.Failures, entry)
+	}
+	counts.Failures[at].Places = append(counts.Failures[at].Places, Place{Function: g.Name, Index: int(c.Root)})
+}

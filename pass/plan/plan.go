@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan is the record of a placement: what was placed where, at what cost, with the prices that prove it, and
+// what was left out and why.
+//
+// What comes in: graphs with their candidates, costs and placement (Builder), or a file (ReadFile, Decode). What
+// goes out: a Plan, and its JSON, the same byte for byte for the same plan. A plan holds all that is needed to
+// place again without measuring.
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+// Schema is the version of the schema that this package reads and writes.
+const Schema = 1
+
+// Plan is the whole record. All times are in milliseconds; all node indices are those of relay.Graph, read from the
+// normalised module whose hash the plan carries.
+type Plan struct {
+	Schema int    `json:"collage_plan"`
+	Module Module `json:"module"`
+	// Environment is what the costs are valid for. Its Library is "": each backend has its own.
+	Environment cost.Environment `json:"environment"`
+	// Backends are those that were offered, in the order in which they were named.
+	Backends []Backend `json:"backends"`
+	// Estimate is what the costs say about the whole.
+	Estimate Estimate `json:"estimate"`
+	// Regions are in the order of the functions, within one in the order of their last nodes.
+	Regions []Region `json:"regions"`
+	// Candidates says what became of the candidates.
+	Candidates Candidates `json:"candidates"`
+	// Finalists are whole networks that were built and run in turn; empty where none were (a plan that is only
+	// decided has none, so that the same input gives the same plan).
+	Finalists []Finalist `json:"finalists,omitempty"`
+}
+
+// Module says which module was placed.
+type Module struct {
+	// Name is what the user called it (a path, "workload:bert_full"); may be "".
+	Name string `json:"name,omitempty"`
+	// Hash is a structural hash of the normalised module, constants by content.
+	Hash string `json:"hash"`
+	// Functions are the global functions that were placed.
+	Functions []Function `json:"functions"`
+}
+
+// Function is one global function of the module.
+type Function struct {
+	Name string `json:"name"`
+	// Nodes is the number of nodes of its graph; Operators the number of operator calls that were placed.
+	Nodes     int `json:"nodes"`
+	Operators int `json:"operators"`
+}
+
+// Backend is one of the backends that were offered, and its share.
+type Backend struct {
+	Name string `json:"name"`
+	// Compiler is the Compiler attribute of its regions; "" for TVM, whose share stays inline.
+	Compiler string `json:"compiler"`
+	// Library and Version are what the probe found.
+	Library  string   `json:"library"`
+	Version  string   `json:"version"`
+	Features []string `json:"features,omitempty"`
+	// Regions and Operators count what was placed on it; Milliseconds is the sum of its regions' estimates. For
+	// TVM a region is one group of operators that is fused as one.
+	Regions      int     `json:"regions"`
+	Operators    int     `json:"operators"`
+	Milliseconds float64 `json:"estimate_ms"`
+}
+
+// Estimate is what the candidates' costs say about the whole network. It is a sum of parts measured alone, no bound
+// on the time of the whole.
+type Estimate struct {
+	// Milliseconds is the sum of the regions' costs.
+	Milliseconds float64 `json:"total_ms"`
+	// Bound is what no placement of these candidates can cost less than: the sum of the prices.
+	Bound float64 `json:"bound_ms"`
+	// Gap is Milliseconds less Bound; 0 where the placement is proven to be the cheapest.
+	Gap float64 `json:"gap_ms"`
+	// Optimal says that the gap is proven: the prices are there and check. A placement that was not searched for
+	// ("everything that oneDNN can take") has Optimal false and no prices.
+	Optimal bool `json:"optimal"`
+}
+
+// Region is a group of operators that goes to one backend as one.
+type Region struct {
+	// ID is the region's place in Plan.Regions.
+	ID       int    `json:"id"`
+	Function string `json:"function"`
+	// Symbol is the name of the function that the region becomes ("tvmgen_default_dnnl_main_0"); "" for TVM's
+	// share, which stays inline.
+	Symbol  string `json:"symbol,omitempty"`
+	Backend string `json:"backend"`
+	// Milliseconds is the sum of the candidates' estimates.
+	Milliseconds float64 `json:"estimate_ms"`
+	// Candidates are those that were joined into the region, in ascending order of their last nodes.
+	Candidates []Candidate `json:"candidates"`
+}
+
+// Candidate is one that was chosen.
+type Candidate struct {
+	// Composite is the pattern's name; "" for TVM.
+	Composite string `json:"composite,omitempty"`
+	// Key is the structural key of the computation; "" where nothing was to be measured.
+	Key string `json:"key,omitempty"`
+	// Milliseconds is the number that was placed with.
+	Milliseconds float64   `json:"estimate_ms"`
+	Cost         cost.Cost `json:"cost"`
+	// Nodes are ascending; the last one is the exit.
+	Nodes []Node `json:"nodes"`
+}
+
+// Node is one covered node.
+type Node struct {
+	Index int `json:"index"`
+	// Operator is its name; for nodes that are no operator calls what they are, in parentheses: "(tuple)".
+	Operator string `json:"operator"`
+	// Type is the type of its value, as Relay writes it.
+	Type string `json:"type,omitempty"`
+	// Span is where the front end says that it comes from ("conv1/BiasAdd", "model.onnx:12:3").
+	Span string `json:"span,omitempty"`
+	// PostDominator is the index of its immediate post-dominator; -1 for the last node of a scope.
+	PostDominator int `json:"post_dominator"`
+	// Price is what the node costs in this placement.
+	Price float64 `json:"price_ms"`
+}
+
+// Candidates says how many candidates there were and what became of them, so that nothing is left out silently.
+type Candidates struct {
+	// Proposed counts all; Free those among them that cost nothing by rule.
+	Proposed int `json:"proposed"`
+	Free     int `json:"free"`
+	// Given, Stored and Measured count where the costs of the others came from; Failed those of all three that
+	// cannot be placed, Unknown those that nothing is known about.
+	Given    int `json:"given"`
+	Stored   int `json:"stored"`
+	Measured int `json:"measured"`
+	Failed   int `json:"failed"`
+	Unknown  int `json:"unknown,omitempty"`
+	// Distinct counts the different computations among those that are not free: what had to be measured at most.
+	Distinct int `json:"distinct"`
+	// Failures are the candidates that failed, one entry for each computation.
+	Failures []Failure `json:"failures,omitempty"`
+	// Refusals are matches that a backend's limits turned down, one entry for each reason.
+	Refusals []Refusal `json:"refusals,omitempty"`
+	// Rejected are the candidates that could have been placed and were not.
+	Rejected []Rejected `json:"rejected,omitempty"`
+}
+
+// Failure is a computation that a backend could not do.
+type Failure struct {
+	Backend   string       `json:"backend"`
+	Composite string       `json:"composite,omitempty"`
+	Operators []string     `json:"operators"`
+	Key       string       `json:"key"`
+	Failure   cost.Failure `json:"failure"`
+	Places    []Place      `json:"places"`
+}
+
+// Refusal is a limit of a backend that was met.
+type Refusal struct {
+	Backend   string  `json:"backend"`
+	Composite string  `json:"composite"`
+	Reason    string  `json:"reason"`
+	Places    []Place `json:"places"`
+}
+
+// Place is a node of a function.
+type Place struct {
+	Function string `json:"function"`
+	Index    int    `json:"index"`
+}
+
+// Rejected is a candidate that was not chosen.
+type Rejected struct {
+	Function  string `json:"function"`
+	Backend   string `json:"backend"`
+	Composite string `json:"composite,omitempty"`
+	Nodes     []int  `json:"nodes"`
+	// Milliseconds is what it costs; Slack how much that is above the prices of its nodes: if it became cheaper by
+	// less, the placement would stay the same.
+	Milliseconds float64 `json:"estimate_ms"`
+	Slack        float64 `json:"slack_ms"`
+}
+
+// Finalist is a whole network that was built and run.
+type Finalist struct {
+	// Name is a backend's name for what that backend (with TVM for the rest) does alone, "collage" for the
+	// placement.
+	Name string `json:"name"`
+	// Samples are latencies of one run of the network. Sample i of all finalists comes from the same round, so
+	// differences are paired.
+	Samples []float64 `json:"samples_ms,omitempty"`
+	// MaxError is the greatest absolute difference from plain TVM's outputs.
+	MaxError float64 `json:"max_error,omitempty"`
+	// Estimate is the sum of the parts for this finalist; 0 where it is not known.
+	Estimate float64 `json:"estimate_ms,omitempty"`
+	// Failure says why there are no samples.
+	Failure *cost.Failure `json:"failure,omitempty"`
+	// Chosen marks the one that was kept.
+	Chosen bool `json:"chosen,omitempty"`
+}
+
+// PlacementName is the name of the finalist that is the plan itself.
+const PlacementName = "collage"
+
+// Operators are the names of the region's operators in order; tuples and projections are left out.
+func (r *Region) Operators() []string {
+	var names []string
+	for i := range r.Candidates {
+		names = append(names, r.Candidates[i].Operators()...)
+	}
+	return names
+}
+
+// Operators are the names of the candidate's operators in order.
+func (c *Candidate) Operators() []string {
+	var names []string
+	for _, n := range c.Nodes {
+		if n.IsOperator() {
+			names = append(names, n.Operator)
+		}
+	}
+	return names
+}
+
+// IsOperator says that the node is an operator call.
+func (n *Node) IsOperator() bool { return !strings.HasPrefix(n.Operator, "(") }
+
+// Backend returns the backend of that name; nil where it was not offered.
+func (p *Plan) Backend(name string) *Backend {
+	i := slices.IndexFunc(p.Backends, func(b Backend) bool { return b.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Backends[i]
+}
+
+// Operators is the number of operators that were placed.
+func (p *Plan) Operators() int {
+	n := 0
+	for _, f := range p.Module.Functions {
+		n += f.Operators
+	}
+	return n
+}
+
+// String is the placement in one line: "116 operators: 14 on tvm, 102 on dnnl; 41.2 ms estimated".
+func (p *Plan) String() string {
+	shares := make([]string, len(p.Backends))
+	for i, b := range p.Backends {
+		shares[i] = fmt.Sprintf("%d on %s", b.Operators, b.Name)
+	}
+	return fmt.Sprintf("%d operators: %s; %.3g ms estimated", p.Operators(), strings.Join(shares, ", "), p.Estimate.Milliseconds)
+}
+
+// NewBackend describes a backend by its probe.
+func NewBackend(b byoc.Backend) Backend {
+	probe := b.Probe()
+	return Backend{Name: b.Name(), Compiler: b.Compiler(), Library: probe.Library, Version: probe.Version,
+		Features: slices.Clone(probe.Features)}
+}

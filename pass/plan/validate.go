@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// SchemaError says that a plan was written for another version of the schema.
+type SchemaError struct{ Found int }
+
+func (e *SchemaError) Error() string {
+	if e.Found > Schema {
+		return fmt.Sprintf("the plan has schema version %d; this program reads version %d: use a newer one", e.Found, Schema)
+	}
+	return fmt.Sprintf("the plan has schema version %d; this program reads version %d: make the plan again", e.Found, Schema)
+}
+
+// sumTolerance is how far a sum in a plan may be from its parts, in milliseconds: all are whole picoseconds, and a
+// plan has at most a few million of them.
+const sumTolerance = 1e-6
+
+// Validate says what is wrong with a plan: what is missing, contradicts itself or does not add up. A plan that is
+// valid need not fit a module; its hash says which one it is for.
+func (p *Plan) Validate() error {
+	if p.Schema != Schema {
+		return &SchemaError{Found: p.Schema}
+	}
+	if p.Module.Hash == "" {
+		return errors.New("plan: the module's hash is missing")
+	}
+	functions := map[string]Function{}
+	for _, f := range p.Module.Functions {
+		if _, twice := functions[f.Name]; twice || f.Name == "" {
+			return fmt.Errorf("plan: the function %q is named twice or has no name", f.Name)
+		}
+		functions[f.Name] = f
+	}
+	shares := map[string]*Backend{}
+	for _, b := range p.Backends {
+		if _, twice := shares[b.Name]; twice || b.Name == "" {
+			return fmt.Errorf("plan: the backend %q is named twice or has no name", b.Name)
+		}
+		shares[b.Name] = &Backend{}
+	}
+	covered := map[Place]int{}
+	symbols := map[string]bool{}
+	total, prices := 0.0, 0.0
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		if r.ID != i {
+			return fmt.Errorf("plan: region %d stands at place %d", r.ID, i)
+		}
+		if err := p.validateRegion(r, functions, covered); err != nil {
+			return fmt.Errorf("plan: region %d: %w", i, err)
+		}
+		if r.Symbol != "" {
+			if symbols[r.Symbol] {
+				return fmt.Errorf("plan: region %d: the symbol %s is used twice", i, r.Symbol)
+			}
+			symbols[r.Symbol] = true
+		}
+		share := shares[r.Backend]
+		operators := len(r.Operators())
+		share.Operators += operators
+		if operators > 0 {
+			share.Regions++
+		}
+		share.Milliseconds += r.Milliseconds
+		total += r.Milliseconds
+		for _, c := range r.Candidates {
+			for _, n := range c.Nodes {
+				prices += n.Price
+			}
+		}
+	}
+	for _, b := range p.Backends {
+		s := shares[b.Name]
+		if s.Operators != b.Operators || s.Regions != b.Regions || !near(s.Milliseconds, b.Milliseconds) {
+			return fmt.Errorf("plan: backend %s says %d operators in %d regions, %v ms; its regions say %d in %d, %v ms",
+				b.Name, b.Operators, b.Regions, b.Milliseconds, s.Operators, s.Regions, round(s.Milliseconds))
+		}
+	}
+	e := p.Estimate
+	if !near(total, e.Milliseconds) {
+		return fmt.Errorf("plan: the estimate is %v ms, the regions sum to %v ms", e.Milliseconds, round(total))
+	}
+	if e.Optimal && (!near(prices, e.Bound) || !near(e.Milliseconds-e.Bound, e.Gap)) {
+		return fmt.Errorf("plan: the bound is %v ms and the gap %v ms, but the prices sum to %v ms", e.Bound, e.Gap, round(prices))
+	}
+	return p.validateRest()
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= sumTolerance }
+
+func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered map[Place]int) error {
+	f, ok := functions[r.Function]
+	if !ok {
+		return fmt.Errorf("the function %q is not listed", r.Function)
+	}
+	backend := p.Backend(r.Backend)
+	if backend == nil {
+		return fmt.Errorf("the backend %q is not listed", r.Backend)
+	}
+	if backend.Compiler == "" && r.Symbol != "" {
+		return fmt.Errorf("it is outlined as %s, but what is on %s stays inline", r.Symbol, r.Backend)
+	}
+	if len(r.Candidates) == 0 {
+		return errors.New("it holds nothing")
+	}
+	sum, last := 0.0, -1
+	for _, c := range r.Candidates {
+		if len(c.Nodes) == 0 {
+			return errors.New("it holds a candidate without nodes")
+		}
+		if math.IsNaN(c.Milliseconds) || c.Milliseconds < 0 || math.IsInf(c.Milliseconds, 0) {
+			return fmt.Errorf("a candidate costs %v ms", c.Milliseconds)
+		}
+		if c.Cost.Failure != nil {
+			return fmt.Errorf("it holds a candidate that failed: %s", c.Cost.Failure)
+		}
+		before := -1
+		for _, n := range c.Nodes {
+			if n.Index <= before || n.Index >= f.Nodes {
+				return fmt.Errorf("the nodes of a candidate are not ascending nodes of %s (%%%d)", f.Name, n.Index)
+			}
+			if n.Operator == "" {
+				return fmt.Errorf("%%%d has no operator name", n.Index)
+			}
+			if n.PostDominator != -1 && n.PostDominator <= n.Index {
+				return fmt.Errorf("%%%d has the post-dominator %%%d, which does not stand behind it", n.Index, n.PostDominator)
+			}
+			at := Place{Function: r.Function, Index: n.Index}
+			if other, twice := covered[at]; twice {
+				return fmt.Errorf("%%%d is in region %d too", n.Index, other)
+			}
+			covered[at] = r.ID
+			before = n.Index
+		}
+		if before <= last {
+			return errors.New("its candidates are not in the order of their last nodes")
+		}
+		last = before
+		sum += c.Milliseconds
+	}
+	if !near(sum, r.Milliseconds) {
+		return fmt.Errorf("its estimate is %v ms, its candidates sum to %v ms", r.Milliseconds, round(sum))
+	}
+	return nil
+}
+
+// validateRest checks what is there for the reader.
+func (p *Plan) validateRest() error {
+	operators := 0
+	for _, b := range p.Backends {
+		operators += b.Operators
+	}
+	if operators != p.Operators() {
+		return fmt.Errorf("plan: the functions have %d operators, %d are placed", p.Operators(), operators)
+	}
+	c := &p.Candidates
+	if known := c.Free + c.Given + c.Stored + c.Measured + c.Unknown; known != c.Proposed {
+		return fmt.Errorf("plan: %d candidates were proposed, %d are accounted for", c.Proposed, known)
+	}
+	names, rounds, chosen := map[string]bool{}, -1, 0
+	for _, f := range p.Finalists {
+		if f.Name == "" || names[f.Name] {
+			return fmt.Errorf("plan: the finalist %q is named twice or has no name", f.Name)
+		}
+		names[f.Name] = true
+		if f.Chosen {
+			chosen++
+		}
+		if f.Failure != nil {
+			if f.Chosen {
+				return fmt.Errorf("plan: the finalist %s failed and is marked as chosen", f.Name)
+			}
+			continue
+		}
+		if bad := slices.ContainsFunc(f.Samples, func(s float64) bool { return math.IsNaN(s) || math.IsInf(s, 0) || s < 0 }); bad ||
+			len(f.Samples) == 0 {
+			return fmt.Errorf("plan: the finalist %s has no samples, or one that is no time", f.Name)
+		}
+		if rounds >= 0 && len(f.Samples) != rounds {
+			return fmt.Errorf("plan: the finalist %s ran %d rounds, another one %d: finalists run in turn", f.Name, len(f.Samples), rounds)
+		}
+		rounds = len(f.Samples)
+	}
+	if chosen > 1 {
+		return fmt.Errorf("plan: %d finalists are marked as chosen", chosen)
+	}
+	return nil
+}
