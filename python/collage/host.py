@@ -7,6 +7,7 @@ shows as one line.
 """
 
 import json
+import logging
 import sys
 
 import tvm
@@ -47,6 +48,8 @@ def main(arguments):
         print(f"collage: error: {error}", file=sys.stderr)
         return 2
     register()
+    # TVM's advice to tune is not an event of this program.
+    logging.getLogger("autotvm").setLevel(logging.ERROR)
     try:
         return int(tvm.get_global_func("collage.Main")(*arguments))
     except KeyboardInterrupt:
