@@ -205,3 +205,14 @@ func TestCheckInputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) { assert.EqualError(t, CheckInputs(twoInputs, test.arrays), test.want) })
 	}
 }
+
+func TestParseGraph(t *testing.T) {
+	names, err := parseGraph([]byte(`{"nodes":[{"op":"null","name":"data","inputs":[]},{"op":"tvm_op","name":"f"},
+		{"op":"null","name":"p0"}],"arg_nodes":[0,2],"heads":[[1,0,0]]}`))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"data", "p0"}, names)
+	_, err = parseGraph([]byte("x"))
+	assert.ErrorContains(t, err, "not the JSON")
+	_, err = parseGraph([]byte(`{"nodes":[],"arg_nodes":[0]}`))
+	assert.ErrorContains(t, err, "names a node 0 and has 0")
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package progress tells a user how far long work has come.
+//
+// What comes in: steps, each with a title, perhaps a number of pieces, and a result. What goes out: on a
+// terminal a bar that gives way to one line when the step is done; anywhere else plain lines, few enough for a
+// log file. It never writes to the standard output.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/cheggaaa/pb/v3"
+	"golang.org/x/term"
+)
+
+// plainInterval is how often a step with many pieces says how far it is where there is no terminal.
+const plainInterval = 10 * time.Second
+
+// The bars, as cheggaaa/pb's templates.
+const (
+	countedBar = `{{string . "title"}}  {{counters .}} {{bar . "[" "=" ">" " " "]"}} {{rtime . "%s left"}}  {{string . "label"}}`
+	spinner    = `{{string . "title"}}  {{cycle . "|" "/" "-" "\\"}} {{etime .}}`
+)
+
+// Printer writes the progress of one command. The zero Printer is silent.
+type Printer struct {
+	w        io.Writer
+	terminal bool
+	verbose  bool
+	now      func() time.Time
+	current  *Step
+}
+
+// New makes a Printer; it is silent if quiet. Bars are drawn if w is a terminal. verbose lets Detail through.
+func New(w io.Writer, quiet, verbose bool) *Printer {
+	if quiet {
+		return &Printer{}
+	}
+	p := &Printer{w: w, verbose: verbose, now: time.Now}
+	if file, ok := w.(*os.File); ok {
+		p.terminal = term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
+	}
+	return p
+}
+
+// Step is a piece of work that is going on. Its methods may be called on a nil Step.
+type Step struct {
+	printer *Printer
+	title   string
+	total   int
+	started time.Time
+	said    time.Time
+	bar     *pb.ProgressBar
+}
+
+// Start begins a step of total pieces; 0 for one that cannot be counted. The step before is ended.
+func (p *Printer) Start(title string, total int) *Step {
+	if p.w == nil {
+		return nil
+	}
+	p.Stop()
+	s := &Step{printer: p, title: title, total: total, started: p.now(), said: p.now()}
+	p.current = s
+	if !p.terminal {
+		fmt.Fprintf(p.w, "%s\n", title)
+		return s
+	}
+	template := countedBar
+	if total == 0 {
+		template = spinner
+	}
+	s.bar = pb.ProgressBarTemplate(template).New(total).SetWriter(p.w).SetRefreshRate(100*time.Millisecond).
+		Set(pb.Terminal, true).Set(pb.CleanOnFinish, true).Set("title", title)
+	s.bar.Start()
+	return s
+}
+
+// At says that done of the pieces are finished, and what the last one was.
+func (s *Step) At(done int, label string) {
+	if s == nil || s.printer.current != s {
+		return
+	}
+	if s.bar != nil {
+		s.bar.Set("label", label).SetCurrent(int64(done))
+		return
+	}
+	if now := s.printer.now(); now.Sub(s.said) >= plainInterval && done < s.total {
+		s.said = now
+		fmt.Fprintf(s.printer.w, "  %d of %d\n", done, s.total)
+	}
+}
+
+// Done ends the step with its result ("116 operators").
+func (s *Step) Done(format string, args ...any) {
+	if s == nil || s.printer.current != s {
+		return
+	}
+	s.printer.Stop()
+	result, seconds := fmt.Sprintf(format, args...), s.printer.now().Sub(s.started).Seconds()
+	if s.printer.terminal {
+		fmt.Fprintf(s.printer.w, "%s: %s (%.1f s)\n", s.title, result, seconds)
+	} else {
+		fmt.Fprintf(s.printer.w, "  %s (%.1f s)\n", result, seconds)
+	}
+}
+
+// Stop takes the bar of the current step away, if there is one. It is called before anything else is written
+// to the terminal.
+func (p *Printer) Stop() {
+	if p.current != nil && p.current.bar != nil {
+		p.current.bar.Finish()
+	}
+	p.current = nil
+}
+
+// Detail writes a line for those who asked for all of them.
+func (p *Printer) Detail(format string, args ...any) {
+	if p.w == nil || !p.verbose {
+		return
+	}
+	p.line("  "+format, args...)
+}
+
+// Note writes a line that is no step.
+func (p *Printer) Note(format string, args ...any) {
+	if p.w != nil {
+		p.line(format, args...)
+	}
+}
+
+// line writes above a bar that is being drawn.
+func (p *Printer) line(format string, args ...any) {
+	if p.terminal && p.current != nil {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+	fmt.Fprintf(p.w, format+"\n", args...)
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runmodel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/cmd/internal/npz"
+)
+
+// pluginPrefix begins the file names of the runtime plug-ins.
+const pluginPrefix = "libcollage_"
+
+// Model is an exported model that is loaded and can be called. It is not safe for concurrent use.
+type Model struct {
+	Inputs, Outputs []TensorInfo
+	// Plugins are the runtime plug-ins that the model needs: the path of those that were loaded from this
+	// installation, the bare name of those that were left to the dynamic loader.
+	Plugins []string
+
+	executor                           *bridge.Module
+	setInput, run, getInput, getOutput *bridge.Function
+}
+
+// Load loads a model on the CPU. TVM's runtime must be loaded (bridge.Load). The libraries stay in the process
+// until it ends.
+func Load(files *Files) (*Model, error) {
+	m := &Model{}
+	if err := m.loadPlugins(files.Library); err != nil {
+		return nil, err
+	}
+	library, err := bridge.LoadModuleFromFile(files.Library, "")
+	if err != nil {
+		return nil, m.explainLoadError(err)
+	}
+	params, graph, err := m.createExecutor(library, files)
+	if err != nil {
+		return nil, err
+	}
+	for name, function := range map[string]**bridge.Function{
+		"set_input": &m.setInput, "run": &m.run, "get_input": &m.getInput, "get_output": &m.getOutput,
+	} {
+		if *function, err = m.executor.GetFunction(name, false); err != nil {
+			return nil, fmt.Errorf("the model's executor has no function %s: %w", name, err)
+		}
+	}
+	return m, m.describe(graph, params)
+}
+
+// loadPlugins loads the plug-ins of this installation before the model, whose own path to them may be that of the
+// machine where it was compiled. The loader then finds them by their names.
+func (m *Model) loadPlugins(library string) error {
+	needed, err := Needed(library)
+	if err != nil {
+		return err
+	}
+	for _, name := range needed {
+		if !strings.HasPrefix(name, pluginPrefix) {
+			continue
+		}
+		path, err := byoc.PluginPath(name)
+		if err != nil {
+			m.Plugins = append(m.Plugins, name)
+			continue
+		}
+		if _, err := bridge.LoadModuleFromFile(path, "so"); err != nil {
+			return fmt.Errorf("the runtime plug-in %s does not load: %w", path, err)
+		}
+		m.Plugins = append(m.Plugins, path)
+	}
+	return nil
+}
+
+// explainLoadError says what to do where the dynamic loader or TVM missed a plug-in.
+func (m *Model) explainLoadError(err error) error {
+	text := err.Error()
+	if strings.Contains(text, pluginPrefix) && strings.Contains(text, "cannot open shared object file") {
+		return fmt.Errorf("the model needs the runtime plug-ins %s, and this installation does not have them all; name their "+
+			"folder in %s: %w", strings.Join(m.Plugins, ", "), byoc.PluginDirEnv, err)
+	}
+	return fmt.Errorf("the model does not load: %w", err)
+}
+
+// createExecutor makes the graph executor. It gives the executor's graph and the names of its parameters.
+func (m *Model) createExecutor(library *bridge.Module, files *Files) (params map[string]bool, graph string, err error) {
+	if files.Graph == "" {
+		return m.createFromFactory(library)
+	}
+	content, err := os.ReadFile(files.Graph)
+	if err != nil {
+		return nil, "", err
+	}
+	weights, err := os.ReadFile(files.Params)
+	if err != nil {
+		return nil, "", err
+	}
+	cpu := bridge.CPU(0)
+	created, err := bridge.Global("tvm.graph_executor.create", string(content), library, int(cpu.Type), int(cpu.ID))
+	if err != nil {
+		return nil, "", fmt.Errorf("the model's graph (mod.json) is not one of TVM's graph executor: %w", err)
+	}
+	if m.executor, err = created.Module(); err != nil {
+		return nil, "", err
+	}
+	if _, err := m.call("load_params", weights); err != nil {
+		return nil, "", fmt.Errorf("the model's weights (mod.params) do not load: %w", err)
+	}
+	// What is not a parameter is an input: the executor knows after load_params.
+	info, err := m.call("get_input_info")
+	if err != nil {
+		return nil, "", err
+	}
+	inputs, err := mapNames(info, "shape")
+	if err != nil {
+		return nil, "", err
+	}
+	tensors, err := parseGraph(content)
+	if err != nil {
+		return nil, "", err
+	}
+	params = map[string]bool{}
+	for _, name := range tensors {
+		params[name] = !inputs[name]
+	}
+	return params, string(content), nil
+}
+
+func (m *Model) createFromFactory(library *bridge.Module) (params map[string]bool, graph string, err error) {
+	if key := library.TypeKey(); key != "GraphExecutorFactory" {
+		return nil, "", fmt.Errorf("the model is not for TVM's graph executor (its library begins with a module of type %q); "+
+			"compile it with collage compile, or with tvmc's --executor graph", key)
+	}
+	create, err := library.GetFunction("default", false)
+	if err != nil {
+		return nil, "", fmt.Errorf("the model has no network named \"default\": %w", err)
+	}
+	created, err := create.Invoke(bridge.CPU(0))
+	if err != nil {
+		return nil, "", fmt.Errorf("the model does not start: %w", err)
+	}
+	if m.executor, err = created.Module(); err != nil {
+		return nil, "", err
+	}
+	getGraph, err := library.GetFunction("get_graph_json", false)
+	if err != nil {
+		return nil, "", err
+	}
+	value, err := getGraph.Invoke()
+	if err != nil {
+		return nil, "", err
+	}
+	if graph, err = value.Str(); err != nil {
+		return nil, "", err
+	}
+	getParams, err := library.GetFunction("get_graph_params", false)
+	if err != nil {
+		return nil, "", err
+	}
+	if value, err = getParams.Invoke(); err != nil {
+		return nil, "", err
+	}
+	params, err = mapNames(value, "")
+	return params, graph, err
+}
+
+// call calls a function of the executor by its name.
+func (m *Model) call(name string, args ...any) (bridge.Value, error) {
+	function, err := m.executor.GetFunction(name, false)
+	if err != nil {
+		return bridge.Value{}, err
+	}
+	return function.Invoke(args...)
+}
+
+// describe fills Inputs and Outputs: the order is the graph's, shapes and types are those of the executor's own
+// tensors.
+func (m *Model) describe(graph string, params map[string]bool) error {
+	names, err := parseGraph([]byte(graph))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if params[name] {
+			continue
+		}
+		info, err := tensorInfo(m.getInput, name, name)
+		if err != nil {
+			return fmt.Errorf("the model's input %q: %w", name, err)
+		}
+		m.Inputs = append(m.Inputs, info)
+	}
+	value, err := m.call("get_num_outputs")
+	if err != nil {
+		return err
+	}
+	count, err := value.Int()
+	if err != nil {
+		return err
+	}
+	for i := range count {
+		info, err := tensorInfo(m.getOutput, fmt.Sprintf("output_%d", i), i)
+		if err != nil {
+			return fmt.Errorf("the model's output %d: %w", i, err)
+		}
+		m.Outputs = append(m.Outputs, info)
+	}
+	return nil
+}
+
+func tensorInfo(get *bridge.Function, name string, which any) (TensorInfo, error) {
+	value, err := get.Invoke(which)
+	if err != nil {
+		return TensorInfo{}, err
+	}
+	array, err := value.NDArray()
+	if err != nil {
+		return TensorInfo{}, err
+	}
+	defer array.Release()
+	return TensorInfo{Name: name, Shape: array.Shape(), DType: array.DType().String()}, nil
+}
+
+// SetInputs copies the arrays into the model. They must be what the model takes (CheckInputs).
+func (m *Model) SetInputs(arrays []npz.Array) error {
+	if err := CheckInputs(m.Inputs, arrays); err != nil {
+		return err
+	}
+	for i := range arrays {
+		a := &arrays[i]
+		dtype, err := bridge.ParseDataType(a.DType)
+		if err != nil {
+			return err
+		}
+		tensor, err := bridge.Empty(a.Shape, dtype, bridge.CPU(0))
+		if err != nil {
+			return err
+		}
+		err = tensor.CopyFromBytes(a.Data)
+		if err == nil {
+			_, err = m.setInput.Invoke(a.Name, tensor)
+		}
+		tensor.Release()
+		if err != nil {
+			return fmt.Errorf("setting the input %q: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// Time calls the model warmup+repeat times and times the last repeat calls. It ends early, with the context's
+// error, between two calls.
+func (m *Model) Time(ctx context.Context, repeat, warmup int) (*Timings, error) {
+	samples := make([]time.Duration, 0, repeat)
+	for i := range warmup + repeat {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		if _, err := m.run.Invoke(); err != nil {
+			return nil, fmt.Errorf("the model failed: %w", err)
+		}
+		if i >= warmup {
+			samples = append(samples, time.Since(start))
+		}
+	}
+	return newTimings(samples, warmup), nil
+}
+
+// GetOutputs copies the outputs of the last call.
+func (m *Model) GetOutputs() ([]npz.Array, error) {
+	arrays := make([]npz.Array, len(m.Outputs))
+	for i, out := range m.Outputs {
+		value, err := m.getOutput.Invoke(i)
+		if err != nil {
+			return nil, err
+		}
+		tensor, err := value.NDArray()
+		if err != nil {
+			return nil, err
+		}
+		data, err := tensor.Bytes()
+		tensor.Release()
+		if err != nil {
+			return nil, fmt.Errorf("getting %s: %w", out.Name, err)
+		}
+		arrays[i] = npz.Array{Name: out.Name, DType: out.DType, Shape: out.Shape, Data: data}
+	}
+	return arrays, nil
+}
+
+// mapNames are the keys of a map, or of the map that is under a key of it.
+func mapNames(value bridge.Value, under string) (map[string]bool, error) {
+	object, err := value.Object()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := object.Entries()
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, entry := range entries {
+		key, err := entry.Key.Str()
+		if err != nil {
+			return nil, err
+		}
+		if under == "" {
+			names[key] = true
+		} else if key == under {
+			return mapNames(entry.Value, "")
+		}
+	}
+	if under != "" {
+		return nil, errors.New("the executor does not say which inputs it has")
+	}
+	return names, nil
+}
+
+// PluginNames are the file names of the plug-ins.
+func (m *Model) PluginNames() []string {
+	names := make([]string, len(m.Plugins))
+	for i, p := range m.Plugins {
+		names[i] = filepath.Base(p)
+	}
+	return names
+}
