@@ -35,6 +35,15 @@ execute_process(
 get_filename_component(tvm_prefix ${TVM_DIR}/../../../.. ABSOLUTE)
 set(wheel_prefixes ${python_prefix} ${tvm_prefix})
 
+# CMake remembers what it found; another interpreter wants another search.
+if(NOT "${Python_EXECUTABLE}" STREQUAL "${COLLAGE_FOUND_FOR}")
+  unset(TBB_INCLUDE_DIR CACHE)
+  unset(TBB_LIB CACHE)
+  unset(DNNL_INCLUDE_DIR CACHE)
+  unset(DNNL_LIB CACHE)
+  set(COLLAGE_FOUND_FOR "${Python_EXECUTABLE}" CACHE INTERNAL "The interpreter whose prefix was searched")
+endif()
+
 set(tbb_prefixes ${TBB_ROOT} ${wheel_prefixes})
 find_path(TBB_INCLUDE_DIR oneapi/tbb/task_arena.h PATHS ${tbb_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
 find_file(TBB_LIB libtbb.so.12 PATHS ${tbb_prefixes} PATH_SUFFIXES lib lib64 NO_DEFAULT_PATH)

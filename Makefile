@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# `make help` lists the targets. Each sets up what it needs first; set-up leaves alone what is up to date.
+
+PYTHON ?=
+JOBS ?=
+export PYTHON JOBS
+
+COLLAGE := .venv/bin/collage
+
+.PHONY: help setup build demo test check bench-partition clean distclean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: ## .venv with TVM and oneDNN, the native parts, the command .venv/bin/collage
+	@scripts/setup.sh
+
+build: setup ## the native parts (set-up builds them)
+
+demo: setup ## compile ResNeXt-50 for TVM and oneDNN, then run the result without TVM's compiler
+	@mkdir -p build/demo
+	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl -o build/demo/model.tar
+	$(COLLAGE) run build/demo/model.tar --repeat 20
+
+test: setup ## all tests: Go (with the race detector), then Python
+	@scripts/test.sh
+
+check: setup ## format, vet, lint; fails where that leaves the tree dirty
+	@scripts/check.sh
+
+bench-partition: setup ## reading and annotating ResNet-50, beside TVM's PartitionGraph
+	@.venv/bin/python scripts/bench_partition.py
+
+clean: ## remove what was built; .venv stays
+	rm -rf build dist python/collage/lib python/collage/bin
+
+distclean: clean ## remove .venv, too
+	rm -rf .venv
