@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"regexp"
+	"runtime"
+	"strings"
+	"unsafe"
+)
+
+// ErrInterrupted is what CheckSignals gives after Ctrl-C. The error that wraps it carries Python's own
+// KeyboardInterrupt back where the interpreter is the host.
+var ErrInterrupted = errors.New("interrupted")
+
+// ErrForked is what the bridge gives in a process that was made by fork after it was loaded.
+var ErrForked = errors.New("RuntimeError: Collage cannot be used in a process made by fork after it was loaded; " +
+	"use multiprocessing's 'spawn' or a subprocess")
+
+// Error is an error that came over the border from TVM or from Python.
+type Error struct {
+	// Class is the name of the exception: Python's class, or what TVM's message begins with ("ValueError",
+	// "InternalError", "TVMError").
+	Class string
+	// Message is the text without class, source position and stack trace.
+	Message string
+	// Full is the whole text as TVM gave it; the same as Message for a Python exception.
+	Full string
+
+	exception *pyException // nil unless it was a Python exception
+}
+
+// Error is the class and the message on one line or more.
+func (e *Error) Error() string {
+	switch {
+	case e.Class == "":
+		return e.Message
+	case e.Message == "":
+		return e.Class
+	}
+	return e.Class + ": " + e.Message
+}
+
+// Python says whether the error is a Python exception, which goes back to Python as the object it is.
+func (e *Error) Python() bool { return e.exception != nil }
+
+// Is makes errors.Is(err, ErrInterrupted) true for Python's KeyboardInterrupt.
+func (e *Error) Is(target error) bool {
+	return target == ErrInterrupted && e.Class == "KeyboardInterrupt"
+}
+
+// pyException owns a reference to a Python exception.
+type pyException struct{ handle }
+
+func newPyException(p unsafe.Pointer) *pyException {
+	x := &pyException{}
+	x.own(livePyError, p, freePyError)
+	return x
+}
+
+// err makes an error of what a failed call left in the frame.
+func (f *frame) err() error {
+	text := f.text()
+	if p := f.c.py_error; p != nil {
+		f.c.py_error = nil
+		return &Error{Class: C.GoString(&f.c.py_class[0]), Message: text, Full: text, exception: newPyException(p)}
+	}
+	class, message := splitMessage(text)
+	return &Error{Class: class, Message: message, Full: text}
+}
+
+var (
+	// "[12:00:00] /src/x.cc:12: " before a message that TVM logged as fatal.
+	position = regexp.MustCompile(`^(?:\[\d\d:\d\d:\d\d\] )?[^\s:]+:\d+: `)
+	// "ValueError: " or "tvm.error.OpError: ".
+	className = regexp.MustCompile(`^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration)): ?`)
+	// Lines of TVM's banner about internal errors.
+	banner = regexp.MustCompile(`(?m)^-{5,}\n(?:An error occurred during the execution of TVM\.\nFor more information, ` +
+		`please see: [^\n]*\n)?-{5,}\n`)
+	sourceLine = regexp.MustCompile(`\n\s+File "[^"\n]*", line \d+(?:, in [^\n]*)?`)
+)
+
+// splitMessage finds class and message in the text of a TVM error, which carries a stack trace, source
+// positions and a banner.
+func splitMessage(full string) (class, message string) {
+	text := full
+	// A trace that stands in front ("Traceback (most recent call last):\n  3: ...\nValueError: ...").
+	if rest, ok := strings.CutPrefix(text, "Traceback (most recent call last):\n"); ok {
+		for {
+			line, after, more := strings.Cut(rest, "\n")
+			if !more || !(strings.HasPrefix(line, " ") || line == "") {
+				break
+			}
+			rest = after
+		}
+		text = rest
+	}
+	if i := strings.Index(text, "\nStack trace:"); i >= 0 {
+		text = text[:i]
+	}
+	text = banner.ReplaceAllString(text, "")
+	text = sourceLine.ReplaceAllString("\n"+text, "")
+	text = strings.TrimSpace(text)
+	for {
+		if loc := position.FindString(text); loc != "" {
+			text = strings.TrimSpace(text[len(loc):])
+			continue
+		}
+		if m := className.FindStringSubmatch(text); m != nil && (class == "" || class == "TVMError" ||
+			class == "InternalError") {
+			class = strings.TrimPrefix(m[1], "tvm.error.")
+			text = strings.TrimSpace(text[len(m[0]):])
+			continue
+		}
+		break
+	}
+	if class == "" {
+		class = "TVMError"
+	}
+	return class, text
+}
+
+// setError makes err this thread's last TVM error. The callback returns -1 next, on the same thread.
+func setError(err error) {
+	var e *Error
+	if errors.As(err, &e) && e.exception != nil {
+		C.collage_set_error(nil, e.exception.ptr)
+		runtime.KeepAlive(e)
+		return
+	}
+	text := err.Error()
+	if e != nil && error(e) == err {
+		text = e.Full
+	} else if !className.MatchString(text) {
+		text = "TVMError: " + text
+	}
+	message := C.CString(strings.ReplaceAll(text, "\x00", "\\0"))
+	C.collage_set_error(message, nil)
+	C.free(unsafe.Pointer(message))
+}
+
+// CheckSignals asks Python to run the signal handlers that are due, and gives the exception that one of them
+// raised: after Ctrl-C an error that is ErrInterrupted. While Go runs, Python cannot do this by itself, so
+// long work calls it every 20 ms or so, on the thread that came in from Python's main thread; elsewhere, and
+// where there is no Python in the process, it does nothing.
+func CheckSignals() error {
+	f := getFrame()
+	defer f.put()
+	f.c.py_error = nil
+	if C.collage_check_signals(f.c) == C.COLLAGE_OK {
+		return nil
+	}
+	if f.c.py_error == nil {
+		return ErrInterrupted
+	}
+	return f.err()
+}

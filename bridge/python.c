@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The few things that are asked of Python, where there is one in the process: keep an exception alive, read
+// its text, look for Ctrl-C. Python is found like TVM, by dlsym, and never needed.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shim.h"
+
+typedef struct {
+  int (*IsInitialized)(void);
+  int (*GILState_Ensure)(void);
+  void (*GILState_Release)(int);
+  void (*IncRef)(void*);
+  void (*DecRef)(void*);
+  int (*CheckSignals)(void);
+  void (*Fetch)(void**, void**, void**);
+  void (*Normalize)(void**, void**, void**);
+  void (*Clear)(void);
+  int (*SetTraceback)(void*, void*);
+  void* (*Str)(void*);
+  void* (*Type)(void*);
+  void* (*GetAttrString)(void*, const char*);
+  const char* (*AsUTF8AndSize)(void*, ptrdiff_t*);
+} python_api;
+
+// Every entry is written once with the same value, so a race between two threads is harmless.
+static python_api py;
+static volatile int found;
+
+int collage_python_present(void) {
+  if (found) return py.IsInitialized();
+  python_api api;
+  const struct {
+    void* slot;
+    const char* name;
+  } wanted[] = {
+      {&api.IsInitialized, "Py_IsInitialized"},       {&api.GILState_Ensure, "PyGILState_Ensure"},
+      {&api.GILState_Release, "PyGILState_Release"},  {&api.IncRef, "Py_IncRef"},
+      {&api.DecRef, "Py_DecRef"},                     {&api.CheckSignals, "PyErr_CheckSignals"},
+      {&api.Fetch, "PyErr_Fetch"},                    {&api.Normalize, "PyErr_NormalizeException"},
+      {&api.Clear, "PyErr_Clear"},                    {&api.SetTraceback, "PyException_SetTraceback"},
+      {&api.Str, "PyObject_Str"},                     {&api.Type, "PyObject_Type"},
+      {&api.GetAttrString, "PyObject_GetAttrString"}, {&api.AsUTF8AndSize, "PyUnicode_AsUTF8AndSize"},
+  };
+  for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    void* symbol = dlsym(RTLD_DEFAULT, wanted[i].name);
+    if (!symbol) return 0;
+    memcpy(wanted[i].slot, &symbol, sizeof symbol);
+  }
+  py = api;
+  __sync_synchronize();
+  found = 1;
+  return py.IsInitialized();
+}
+
+// Copies a str into the frame's text; the GIL is held.
+static void text_of(void* str, collage_frame* f) {
+  ptrdiff_t size = 0;
+  const char* s = str ? py.AsUTF8AndSize(str, &size) : NULL;
+  if (s) {
+    collage_set_text(f, s, (size_t)size);
+  } else {
+    py.Clear();
+    collage_set_text(f, "(an exception whose text cannot be read)", 40);
+  }
+}
+
+// Reads class and text of an exception and keeps a reference to it; the GIL is held.
+static void describe(void* exception, collage_frame* f) {
+  f->py_error = exception;
+  f->py_class[0] = 0;
+  void* type = py.Type(exception);
+  void* name = type ? py.GetAttrString(type, "__name__") : NULL;
+  ptrdiff_t size = 0;
+  const char* s = name ? py.AsUTF8AndSize(name, &size) : NULL;
+  if (s) {
+    snprintf(f->py_class, sizeof f->py_class, "%s", s);
+  } else {
+    py.Clear();
+  }
+  if (name) py.DecRef(name);
+  if (type) py.DecRef(type);
+  void* str = py.Str(exception);
+  text_of(str, f);
+  if (str) py.DecRef(str);
+}
+
+void collage_take_python_error(void* exception, collage_frame* f) {
+  if (!collage_python_present()) {
+    collage_set_text(f, "a Python exception", 18);
+    return;
+  }
+  int state = py.GILState_Ensure();
+  py.IncRef(exception);
+  describe(exception, f);
+  py.GILState_Release(state);
+}
+
+void collage_python_decref(void* object) {
+  if (collage_stopped() || !collage_python_present()) return;
+  int state = py.GILState_Ensure();
+  py.DecRef(object);
+  py.GILState_Release(state);
+}
+
+// Runs Python's signal handlers that are due. COLLAGE_ERROR, with the exception in the frame, where one raised;
+// Python does this on its main thread only, elsewhere the answer is always COLLAGE_OK.
+int collage_check_signals(collage_frame* f) {
+  if (collage_stopped() || !collage_python_present()) return COLLAGE_OK;
+  int state = py.GILState_Ensure();
+  int rc = py.CheckSignals();
+  if (rc != 0) {
+    void *type = NULL, *value = NULL, *trace = NULL;
+    py.Fetch(&type, &value, &trace);
+    py.Normalize(&type, &value, &trace);
+    if (value && trace) py.SetTraceback(value, trace);
+    if (value) {
+      describe(value, f);  // keeps the reference that Fetch gave
+    } else {
+      f->py_error = NULL;
+      collage_set_text(f, "interrupted", 11);
+    }
+    if (type) py.DecRef(type);
+    if (trace) py.DecRef(trace);
+  }
+  py.GILState_Release(state);
+  return rc == 0 ? COLLAGE_OK : COLLAGE_ERROR;
+}
