@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report shows a plan to people and to scripts.
+//
+// What comes in: a plan.Plan. What goes out: a Summary of it, as JSON (WriteJSON) or as text tables (WriteText): the
+// regions with their operators, backends and estimated times; how many operators went where; what became of the
+// candidates; and the finalists' measured times beside the estimates.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// Summary is what a report says. All times are in milliseconds.
+type Summary struct {
+	Module    string `json:"module"`
+	Target    string `json:"target"`
+	Device    string `json:"device"`
+	TVM       string `json:"tvm"`
+	Threads   int    `json:"threads"`
+	Operators int    `json:"operators"`
+	// Regions are in the plan's order. Those without operators (tuples, projections) are among them.
+	Regions    []Region   `json:"regions"`
+	Backends   []Backend  `json:"backends"`
+	Candidates Candidates `json:"candidates"`
+	// Finalists are in the plan's order; empty where no whole network was run.
+	Finalists []Finalist `json:"finalists,omitempty"`
+	// Reference is the finalist that ratios are taken against: the fastest that is not the placement; "" where
+	// there is none.
+	Reference string `json:"reference,omitempty"`
+	Times     Times  `json:"times"`
+}
+
+// Region is one row of the first table.
+type Region struct {
+	ID         int      `json:"region"`
+	Function   string   `json:"function"`
+	Symbol     string   `json:"symbol,omitempty"`
+	Backend    string   `json:"backend"`
+	Operators  []string `json:"operators"`
+	Composites []string `json:"composites,omitempty"`
+	// Nodes are the indices of the operators, as in Operators.
+	Nodes    []int   `json:"nodes"`
+	Estimate float64 `json:"estimate_ms"`
+	// Key is the same for regions that compute the same on the same backend.
+	Key string `json:"-"`
+}
+
+// Backend is a backend's share.
+type Backend struct {
+	Name      string  `json:"name"`
+	Library   string  `json:"library"`
+	Version   string  `json:"version"`
+	Regions   int     `json:"regions"`
+	Operators int     `json:"operators"`
+	Estimate  float64 `json:"estimate_ms"`
+}
+
+// Candidates says what became of the candidates.
+type Candidates struct {
+	Proposed int `json:"proposed"`
+	Free     int `json:"free"`
+	Distinct int `json:"distinct"`
+	Given    int `json:"given"`
+	Stored   int `json:"stored"`
+	Measured int `json:"measured"`
+	Failed   int `json:"failed"`
+	Unknown  int `json:"unknown"`
+	// Failures and Refusals are as in the plan.
+	Failures []plan.Failure `json:"failures,omitempty"`
+	Refusals []plan.Refusal `json:"refusals,omitempty"`
+}
+
+// Finalist is a whole network that was run.
+type Finalist struct {
+	Name   string  `json:"name"`
+	Rounds int     `json:"rounds"`
+	Median float64 `json:"median_ms,omitempty"`
+	// LowerQuartile is the number that is compared, Low and High its 90 % confidence interval.
+	LowerQuartile float64 `json:"lower_quartile_ms,omitempty"`
+	Low           float64 `json:"low_ms,omitempty"`
+	High          float64 `json:"high_ms,omitempty"`
+	// Ratio is the median over the rounds of this finalist's time divided by the reference's in the same round: 0.8
+	// is a fifth less time. 0 where there is no reference.
+	Ratio    float64       `json:"ratio,omitempty"`
+	MaxError float64       `json:"max_error"`
+	Estimate float64       `json:"estimate_ms,omitempty"`
+	Failure  *cost.Failure `json:"failure,omitempty"`
+	Chosen   bool          `json:"chosen"`
+}
+
+// Times are the three numbers that must not be taken for each other.
+type Times struct {
+	// Bound: no placement of these candidates has a smaller sum; 0 where nothing is proven.
+	Bound float64 `json:"additive_bound_ms"`
+	// Estimate: the sum of the placed parts, each measured by itself.
+	Estimate float64 `json:"additive_estimate_ms"`
+	// Measured: the median of the whole network's runs; 0 where it was not run.
+	Measured float64 `json:"measured_ms"`
+	Optimal  bool    `json:"optimal"`
+}
+
+// Summarise takes from a plan what a report says.
+func Summarise(p *plan.Plan) *Summary {
+	s := &Summary{Module: p.Module.Name, Target: p.Environment.Target, Device: p.Environment.Device,
+		TVM: p.Environment.TVM, Threads: p.Environment.Threads, Operators: p.Operators(),
+		Times: Times{Bound: p.Estimate.Bound, Estimate: p.Estimate.Milliseconds, Optimal: p.Estimate.Optimal}}
+	for i := range p.Regions {
+		s.Regions = append(s.Regions, summariseRegion(&p.Regions[i]))
+	}
+	for _, b := range p.Backends {
+		s.Backends = append(s.Backends, Backend{Name: b.Name, Library: b.Library, Version: b.Version,
+			Regions: b.Regions, Operators: b.Operators, Estimate: b.Milliseconds})
+	}
+	c := p.Candidates
+	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given, Stored: c.Stored,
+		Measured: c.Measured, Failed: c.Failed, Unknown: c.Unknown, Failures: c.Failures, Refusals: c.Refusals}
+	s.summariseFinalists(p.Finalists)
+	return s
+}
+
+func summariseRegion(r *plan.Region) Region {
+	row := Region{ID: r.ID, Function: r.Function, Symbol: r.Symbol, Backend: r.Backend, Estimate: r.Milliseconds,
+		Operators: []string{}, Nodes: []int{}, Key: r.Backend}
+	for _, c := range r.Candidates {
+		if c.Composite != "" {
+			row.Composites = append(row.Composites, c.Composite)
+		}
+		row.Key += fmt.Sprintf(" %s %s", c.Composite, c.Key)
+		for _, n := range c.Nodes {
+			if n.IsOperator() {
+				row.Operators = append(row.Operators, n.Operator)
+				row.Nodes = append(row.Nodes, n.Index)
+				row.Key += " " + n.Operator
+			}
+		}
+	}
+	return row
+}
+
+func (s *Summary) summariseFinalists(finalists []plan.Finalist) {
+	var reference []float64
+	best := math.Inf(1)
+	for _, f := range finalists {
+		if q := quartile(f.Samples); f.Name != plan.PlacementName && f.Failure == nil && q < best {
+			best, reference, s.Reference = q, f.Samples, f.Name
+		}
+	}
+	for _, f := range finalists {
+		row := Finalist{Name: f.Name, Rounds: len(f.Samples), MaxError: f.MaxError, Estimate: f.Estimate,
+			Failure: f.Failure, Chosen: f.Chosen}
+		if f.Failure == nil && len(f.Samples) > 0 {
+			row.Median = median(f.Samples)
+			row.LowerQuartile = quartile(f.Samples)
+			row.Low, row.High = cost.Cost{Samples: f.Samples, Origin: cost.Measured}.Interval()
+			if len(reference) == len(f.Samples) {
+				ratios := make([]float64, len(reference))
+				for i := range ratios {
+					ratios[i] = f.Samples[i] / reference[i]
+				}
+				row.Ratio = median(ratios)
+			}
+			if f.Name == plan.PlacementName {
+				s.Times.Measured = row.Median
+			}
+		}
+		s.Finalists = append(s.Finalists, row)
+	}
+}
+
+func quartile(samples []float64) float64 {
+	return cost.Cost{Samples: samples, Origin: cost.Measured}.Estimate()
+}
+
+func median(samples []float64) float64 {
+	sorted := slices.Sorted(slices.Values(samples))
+	n := len(sorted)
+	if n%2 == 1 {
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
+}
+
+// WriteJSON writes the summary as indented JSON.
+func (s *Summary) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(s)
+}

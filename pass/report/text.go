@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// Options say how much a text report shows.
+type Options struct {
+	// Verbose shows each region on a line of its own with all its operators and their indices, and each failure and
+	// refusal with its places. Otherwise regions that compute the same share a line, and long lists are cut, always
+	// saying what was left out.
+	Verbose bool
+}
+
+// How much is shown without Verbose.
+const (
+	shownRegions   = 40
+	shownOperators = 6
+	shownFailures  = 8
+)
+
+// WriteText writes the summary as text tables.
+func (s *Summary) WriteText(w io.Writer, opts Options) error {
+	sections := []string{s.regions(opts), s.shares(), s.candidates(opts)}
+	if len(s.Finalists) > 0 {
+		sections = append(sections, s.finalists())
+	}
+	sections = append(sections, s.times())
+	_, err := io.WriteString(w, strings.Join(sections, "\n"))
+	return err
+}
+
+// newTable is a table without frames; the columns named in numbers are flush right.
+func newTable(header table.Row, numbers ...int) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Options.SeparateHeader = true
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.AppendHeader(header)
+	var columns []table.ColumnConfig
+	for _, n := range numbers {
+		columns = append(columns, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	return t
+}
+
+// render gives the table's text; no line ends in blanks.
+func render(t table.Writer) string {
+	lines := strings.Split(t.Render(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func ms(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
+
+// row is one line of the table of regions: regions that compute the same.
+type row struct {
+	first *Region
+	ids   []int
+	sum   float64
+}
+
+func (s *Summary) regions(opts Options) string {
+	var rows []row
+	at := map[string]int{}
+	hidden, functions := 0, map[string]bool{}
+	for i := range s.Regions {
+		r := &s.Regions[i]
+		functions[r.Function] = true
+		if len(r.Operators) == 0 && !opts.Verbose {
+			hidden++
+			continue
+		}
+		k, ok := at[r.Key]
+		if !ok || opts.Verbose {
+			k = len(rows)
+			at[r.Key] = k
+			rows = append(rows, row{first: r})
+		}
+		rows[k].ids = append(rows[k].ids, r.ID)
+		rows[k].sum += r.Estimate
+	}
+	var b strings.Builder
+	if s.Module != "" {
+		fmt.Fprintf(&b, "%s: ", s.Module)
+	}
+	fmt.Fprintf(&b, "%d operators in %d regions, for %s, %d threads\n\n", s.Operators, len(s.Regions)-hidden, s.Target, s.Threads)
+
+	cut, rest := 0, 0.0
+	if !opts.Verbose && len(rows) > shownRegions {
+		rows, cut, rest = dearest(rows)
+	}
+	var t table.Writer
+	if opts.Verbose {
+		t = newTable(table.Row{"region", "operators", "backend", "function", "estimated ms"}, 1, 5)
+	} else {
+		t = newTable(table.Row{"region", "times", "operators", "backend", "estimated ms", "each ms"}, 2, 5, 6)
+	}
+	for _, r := range rows {
+		if opts.Verbose {
+			function := r.first.Symbol
+			if function == "" {
+				function = r.first.Function
+			}
+			t.AppendRow(table.Row{r.first.ID, operatorsWithIndices(r.first), r.first.Backend, function, ms(r.sum)})
+			continue
+		}
+		each := ""
+		if len(r.ids) > 1 {
+			each = ms(r.sum / float64(len(r.ids)))
+		}
+		t.AppendRow(table.Row{ranges(r.ids), len(r.ids), operators(r.first.Operators), r.first.Backend, ms(r.sum), each})
+	}
+	b.WriteString(render(t))
+	if cut > 0 {
+		fmt.Fprintf(&b, "and %d cheaper kinds of regions, %s ms together (--verbose shows all)\n", cut, ms(rest))
+	}
+	if hidden > 0 {
+		fmt.Fprintf(&b, "%d nodes that compute nothing (tuples, projections, calls) are not shown\n", hidden)
+	}
+	return b.String()
+}
+
+// dearest keeps the rows that take most time, in their order, and says how many it left out and what they take.
+func dearest(rows []row) (kept []row, cut int, rest float64) {
+	order := slices.Clone(rows)
+	slices.SortStableFunc(order, func(a, b row) int {
+		if a.sum != b.sum {
+			if a.sum > b.sum {
+				return -1
+			}
+			return 1
+		}
+		return a.first.ID - b.first.ID
+	})
+	for _, r := range order[shownRegions:] {
+		rest += r.sum
+	}
+	kept = order[:shownRegions]
+	slices.SortFunc(kept, func(a, b row) int { return a.first.ID - b.first.ID })
+	return kept, len(order) - shownRegions, rest
+}
+
+// ranges writes ascending numbers as "0, 4, 7-9", and no more than a few of them.
+func ranges(ids []int) string {
+	var parts []string
+	for i := 0; i < len(ids); {
+		j := i
+		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
+			j++
+		}
+		if len(parts) == 3 {
+			return strings.Join(append(parts, "..."), ", ")
+		}
+		switch {
+		case j == i:
+			parts = append(parts, strconv.Itoa(ids[i]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", ids[i], ids[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}
+
+// operators writes a few operators one by one and many by their numbers.
+func operators(names []string) string {
+	if len(names) <= shownOperators {
+		return strings.Join(names, " ")
+	}
+	counts := map[string]int{}
+	var order []string
+	for _, name := range names {
+		if counts[name] == 0 {
+			order = append(order, name)
+		}
+		counts[name]++
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return counts[b] - counts[a] })
+	parts := make([]string, 0, shownOperators)
+	others := len(names)
+	for i, name := range order {
+		if i == shownOperators-1 && len(order) > shownOperators {
+			parts = append(parts, fmt.Sprintf("%d others", others))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
+		others -= counts[name]
+	}
+	return strings.Join(parts, ", ")
+}
+
+func operatorsWithIndices(r *Region) string {
+	if len(r.Operators) == 0 {
+		return "-"
+	}
+	parts := make([]string, len(r.Operators))
+	for i, name := range r.Operators {
+		parts[i] = fmt.Sprintf("%s %%%d", name, r.Nodes[i])
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s *Summary) shares() string {
+	t := newTable(table.Row{"backend", "library", "regions", "operators", "estimated ms"}, 3, 4, 5)
+	for _, b := range s.Backends {
+		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators, ms(b.Estimate)})
+	}
+	return render(t)
+}
+
+func (s *Summary) candidates(opts Options) string {
+	c := &s.Candidates
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d candidates: %d cost nothing, the others are %d different computations\n", c.Proposed, c.Free, c.Distinct)
+	fmt.Fprintf(&b, "costs: %d measured, %d from the store, %d given", c.Measured, c.Stored, c.Given)
+	if c.Unknown > 0 {
+		fmt.Fprintf(&b, ", %d unknown", c.Unknown)
+	}
+	fmt.Fprintf(&b, "; %d failed\n", c.Failed)
+	for i, f := range c.Failures {
+		if i == shownFailures && !opts.Verbose {
+			fmt.Fprintf(&b, "  and %d other computations failed (--verbose shows all)\n", len(c.Failures)-i)
+			break
+		}
+		what := operators(f.Operators)
+		if f.Composite != "" {
+			what = f.Composite
+		}
+		fmt.Fprintf(&b, "  %s on %s%s: %s\n", what, f.Backend, places(f.Places, opts), firstLine(f.Failure.String(), opts))
+	}
+	if len(c.Refusals) == 0 {
+		return b.String()
+	}
+	if !opts.Verbose {
+		met := 0
+		for _, r := range c.Refusals {
+			met += len(r.Places)
+		}
+		fmt.Fprintf(&b, "%d matches were beyond a backend's limits (--verbose says which)\n", met)
+		return b.String()
+	}
+	b.WriteString("beyond a backend's limits:\n")
+	for _, r := range c.Refusals {
+		fmt.Fprintf(&b, "  %s on %s%s: %s\n", r.Composite, r.Backend, places(r.Places, opts), r.Reason)
+	}
+	return b.String()
+}
+
+// places says where something happened: " (%12, %30)", or how often.
+func places(at []plan.Place, opts Options) string {
+	if !opts.Verbose && len(at) > 4 {
+		return fmt.Sprintf(" (%d places)", len(at))
+	}
+	parts := make([]string, len(at))
+	for i, p := range at {
+		parts[i] = fmt.Sprintf("%%%d", p.Index)
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// firstLine cuts what compilers say.
+func firstLine(s string, opts Options) string {
+	if opts.Verbose {
+		return strings.ReplaceAll(s, "\n", "\n      ")
+	}
+	line, _, more := strings.Cut(s, "\n")
+	const width = 160
+	if runes := []rune(line); len(runes) > width {
+		line, more = string(runes[:width]), true
+	}
+	if more {
+		line += " ..."
+	}
+	return line
+}
+
+func (s *Summary) finalists() string {
+	header := table.Row{"", "network", "median ms", "lower quartile ms", "90 % interval", "max error"}
+	if s.Reference != "" {
+		header = append(header, "time / "+s.Reference+"'s")
+	}
+	t := newTable(header, 3, 4, 5, 6, 7)
+	rounds := 0
+	var failed []string
+	for _, f := range s.Finalists {
+		if f.Failure != nil {
+			failed = append(failed, fmt.Sprintf("%s could not be run: %s\n", f.Name, f.Failure))
+			continue
+		}
+		rounds = f.Rounds
+		mark := ""
+		if f.Chosen {
+			mark = "*"
+		}
+		cells := table.Row{mark, f.Name, ms(f.Median), ms(f.LowerQuartile), ms(f.Low) + " - " + ms(f.High),
+			strconv.FormatFloat(f.MaxError, 'g', 3, 64)}
+		if s.Reference != "" {
+			cells = append(cells, strconv.FormatFloat(f.Ratio, 'f', 3, 64))
+		}
+		t.AppendRow(cells)
+	}
+	note := fmt.Sprintf("%d rounds, the networks taken in turn", rounds)
+	if slices.ContainsFunc(s.Finalists, func(f Finalist) bool { return f.Chosen }) {
+		note += "; * is the one that was kept"
+	}
+	return render(t) + note + "\n" + strings.Join(failed, "")
+}
+
+// times are three separate lines, since none of the three numbers says anything about the others for sure.
+func (s *Summary) times() string {
+	lines := [][3]string{}
+	if s.Times.Optimal {
+		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms", "no placement of these candidates has a smaller sum"})
+	} else {
+		lines = append(lines, [3]string{"additive bound", "none", "this placement was not searched for"})
+	}
+	lines = append(lines, [3]string{"additive estimate", ms(s.Times.Estimate) + " ms", "sum of the placed parts, each measured by itself"})
+	if s.Times.Measured > 0 {
+		lines = append(lines, [3]string{"measured", ms(s.Times.Measured) + " ms", "median of the whole network's runs"})
+	} else {
+		lines = append(lines, [3]string{"measured", "-", "the whole network was not run"})
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%-18s %12s   %s\n", l[0], l[1], l[2])
+	}
+	return b.String()
+}
