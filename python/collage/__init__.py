@@ -6,9 +6,9 @@
     factory = collage.compile(module, params, backends=["tvm", "dnnl"])
     pass_ = collage.transform.CollagePartition(backends=["tvm", "dnnl"])
 
-Importing the package loads TVM and libcollage into the process and registers the packed functions and PassContext
-options under ``collage.*``. Where libcollage has not been built yet, the parts that are plain TVM (workloads, front
-ends) work all the same, and the others say what is missing when they are used.
+Importing the package loads TVM and libcollage into the process and registers the packed functions and
+PassContext options under ``collage.*``. Where libcollage has not been built yet, the parts that are plain
+TVM (workloads, front ends) work all the same, and the others say what is missing when they are used.
 """
 
 import importlib
@@ -30,8 +30,8 @@ __all__ = ["__version__", *_LAZY, *_MODULES]
 def _starts_something_else():
     """Whether this import only leads to a program that must begin before TVM is loaded.
 
-    That is the command (which replaces the process by the Go program) and the worker (which first takes its standard
-    output away from everybody else).
+    That is the command (which replaces the process by the Go program) and the worker (which first takes its
+    standard output away from everybody else).
     """
     arguments = sys.orig_argv
     if sys.argv[:1] == ["-m"] and "-m" in arguments:

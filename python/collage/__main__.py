@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ``collage`` command: hand over to the Go program, telling it which Python to come back to.
 
-What needs TVM's compiler the Go program runs as ``$COLLAGE_PYTHON -m collage.host``; what does not, it does by itself,
-without Python in the process.
+What needs TVM's compiler the Go program runs as ``$COLLAGE_PYTHON -m collage.host``; what does not, it does
+by itself, without Python in the process.
 """
 
 import os

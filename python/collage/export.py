@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a module with TVM and write it as an executable that plain TVM loads.
 
-In: an IRModule (with regions of other backends outlined, or without). Out: one file, either ``.so`` (a graph executor
-factory for ``tvm.runtime.load_module``) or ``.tar`` (mod.so, mod.json, mod.params: what ``tvmc run`` and
-``collage run`` accept). The library inside is linked with the runtime plug-ins, so the dynamic loader brings
-them in and neither Go nor Python is needed to run it.
+In: an IRModule (with regions of other backends outlined, or without). Out: one file, either ``.so`` (a
+graph executor factory for ``tvm.runtime.load_module``) or ``.tar`` (mod.so, mod.json, mod.params: what
+``tvmc run`` and ``collage run`` accept). The library inside is linked with the runtime plug-ins, so the
+dynamic loader brings them in and neither Go nor Python is needed to run it.
 
 A file appears under its name only when it is complete.
 """
@@ -23,7 +23,8 @@ from . import library, target
 
 FORMATS = (".so", ".tar")
 
-# Space that must be free for intermediate files beside what the parameters take: objects and libraries of code.
+# Space that must be free for intermediate files beside what the parameters take: objects and libraries of
+# code.
 _CODE_BYTES = 64 << 20
 
 
@@ -51,7 +52,8 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None):
 
 
 def attach_threads(factory, threads):
-    """Make the exported library run TVM's loops on oneTBB with ``threads`` threads (0: as many as there are cores).
+    """Make the exported library run TVM's loops on oneTBB with ``threads`` threads (0: as many as there are
+    cores).
 
     Needs the runtime plug-in in this process. Returns whether it was attached.
     """
@@ -67,7 +69,8 @@ def link_options(plugins):
     if not plugins:
         return []
     folders = dict.fromkeys(os.path.dirname(os.path.realpath(plugin)) for plugin in plugins)
-    # The plug-in's symbols are found through TVM's registry, not by the linker: it must not be dropped as unneeded.
+    # The plug-in's symbols are found through TVM's registry, not by the linker: it must not be dropped as
+    # unneeded.
     return ["-Wl,--no-as-needed", *map(str, plugins), *(f"-Wl,-rpath,{folder}" for folder in folders)]
 
 
@@ -89,14 +92,17 @@ def _require_space(folder, needed, what):
     if free < needed:
         raise ExportError(
             errno.ENOSPC,
-            f"no space left on device: {what} needs about {needed >> 20} MiB in {folder}, {free >> 20} MiB are free",
+            f"no space left on device: {what} needs about {needed >> 20} MiB in {folder}, "
+            f"{free >> 20} MiB are free",
         )
 
 
 def _is_full(error):
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
-    return any(text in str(error) for text in ("No space left", "Disk quota", "File too large", "File size limit"))
+    return any(
+        text in str(error) for text in ("No space left", "Disk quota", "File too large", "File size limit")
+    )
 
 
 def _pack(factory, library_file, archive):

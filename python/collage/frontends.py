@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a model, whatever it comes as, into a typed Relay module with its parameters bound.
 
-In: ``workload:NAME``, an ONNX file, a Relay program as text or JSON (with a parameter file), or a TorchScript file.
-Out: an IRModule whose ``main`` takes only the inputs, all of fixed shape. What cannot be read raises FileNotFoundError,
-ValueError or ImportError with a text that names the file, the reason and the remedy.
+In: ``workload:NAME``, an ONNX file, a Relay program as text or JSON (with a parameter file), or a
+TorchScript file. Out: an IRModule whose ``main`` takes only the inputs, all of fixed shape. What cannot be
+read raises FileNotFoundError, ValueError or ImportError with a text that names the file, the reason and the
+remedy.
 """
 
 import difflib
@@ -49,7 +50,9 @@ class Model:
         return {
             "name": self.name,
             "format": self.format,
-            "inputs": {name: {"shape": list(shape), "dtype": dtype} for name, (shape, dtype) in self.inputs.items()},
+            "inputs": {
+                name: {"shape": list(shape), "dtype": dtype} for name, (shape, dtype) in self.inputs.items()
+            },
             "operators": sum(counts.values()),
             "operator_counts": dict(sorted(counts.items())),
         }
@@ -58,8 +61,8 @@ class Model:
 def load(model, params=None, input_shapes=None, form=None):
     """Read ``model`` (a path, or workload:NAME) and return a Model.
 
-    ``params`` is a parameter file (.params or .npz) for a Relay program, ``input_shapes`` {name: shape} fixes what the
-    model leaves open, ``form`` is one of FORMATS where the file name does not tell.
+    ``params`` is a parameter file (.params or .npz) for a Relay program, ``input_shapes`` {name: shape}
+    fixes what the model leaves open, ``form`` is one of FORMATS where the file name does not tell.
     """
     input_shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     if str(model).startswith(WORKLOAD):
@@ -81,7 +84,9 @@ def load(model, params=None, input_shapes=None, form=None):
     if form not in FORMATS:
         raise ValueError(f"unknown model format {form!r}; known are: {', '.join(FORMATS)}")
     if params and form != "relay":
-        raise ValueError(f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs")
+        raise ValueError(
+            f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs"
+        )
 
     module = {"onnx": _onnx, "relay": _relay, "torchscript": _torchscript}[form](path, input_shapes)
     if params:
@@ -146,7 +151,9 @@ def _onnx(path, input_shapes):
         lacking = str(error).strip().splitlines()[-1].rsplit(":", 1)[-1].strip()
         raise ValueError(f"{path} uses operators that TVM's ONNX importer lacks: {lacking}") from None
     except Exception as error:
-        raise ValueError(f"TVM's ONNX importer cannot read {path}: {type(error).__name__}: {_last_line(error)}") from None
+        raise ValueError(
+            f"TVM's ONNX importer cannot read {path}: {type(error).__name__}: {_last_line(error)}"
+        ) from None
     return _typed(module, path)
 
 
@@ -164,8 +171,10 @@ def _onnx_shapes(proto, path, input_shapes):
         ]
         if value.name in input_shapes:
             given = input_shapes[value.name]
-            if len(dims) != len(given) or any(isinstance(d, int) and d != g for d, g in zip(dims, given)):
-                raise ValueError(f"input {value.name} of {path} is {_show(dims)}; {_show(given)} does not fit")
+            if not _fits(dims, given):
+                raise ValueError(
+                    f"input {value.name} of {path} is {_show(dims)}; {_show(given)} does not fit"
+                )
             shapes[value.name] = list(given)
         elif all(isinstance(dim, int) for dim in dims):
             shapes[value.name] = dims
@@ -178,6 +187,18 @@ def _onnx_shapes(proto, path, input_shapes):
 
 def _show(dims):
     return "[" + ", ".join(str(dim) for dim in dims) + "]"
+
+
+def _dims(kind):
+    """The dimensions of a tensor type; "?" for one that is open."""
+    return ["?" if isinstance(dim, tvm.tir.Any) else int(dim) for dim in kind.shape]
+
+
+def _fits(dims, given):
+    """Whether a shape agrees with dimensions of which only the numbers are fixed."""
+    return len(dims) == len(given) and all(
+        not isinstance(dim, int) or dim == size for dim, size in zip(dims, given, strict=True)
+    )
 
 
 def _refuse_unknown_inputs(input_shapes, names, what):
@@ -211,7 +232,9 @@ def _relay(path, input_shapes):
             raise ValueError(f"{path} is not a Relay program in JSON: {_last_line(error)}") from None
     else:
         try:
-            node = tvm.relay.fromtext(text) if text.lstrip().startswith("#[version") else tvm.relay.parse(text)
+            node = (
+                tvm.relay.fromtext(text) if text.lstrip().startswith("#[version") else tvm.relay.parse(text)
+            )
         except Exception as error:
             raise ValueError(f"{path} is not a Relay program: {_last_line(error)}") from None
     if isinstance(node, relay.Function):
@@ -230,11 +253,8 @@ def _with_shapes(module, input_shapes, what):
     replaced, params = {}, []
     for var in function.params:
         if var.name_hint in input_shapes:
-            declared, given = list(var.checked_type.shape), input_shapes[var.name_hint]
-            fits = len(declared) == len(given) and all(
-                isinstance(dim, tvm.tir.Any) or int(dim) == size for dim, size in zip(declared, given)
-            )
-            if not fits:
+            declared, given = _dims(var.checked_type), input_shapes[var.name_hint]
+            if not _fits(declared, given):
                 raise ValueError(
                     f"input {var.name_hint} of {what} is {_show(declared)}; {_show(given)} does not fit"
                 )
@@ -258,21 +278,24 @@ def read_params(path):
                 return {name: archive[name] for name in archive.files}
         return {name: value.numpy() for name, value in relay.load_param_dict(path.read_bytes()).items()}
     except Exception as error:
-        raise ValueError(f"{path} is not a parameter file (.npz or TVM's .params): {_last_line(error)}") from None
+        raise ValueError(
+            f"{path} is not a parameter file (.npz or TVM's .params): {_last_line(error)}"
+        ) from None
 
 
 def bind(module, values, what, source="its parameters"):
-    """Make ``values`` constants of ``main``. Raises ValueError where a name, a shape or a type does not fit."""
+    """Make ``values`` constants of ``main``. Raises ValueError where a name, a shape or a type does not
+    fit.
+    """
     variables = {var.name_hint: var for var in module["main"].params}
     for name, array in values.items():
         if name not in variables:
-            raise ValueError(f"{source} holds {name!r}, which {what} does not take; it takes: {_some(variables)}")
+            raise ValueError(
+                f"{source} holds {name!r}, which {what} does not take; it takes: {_some(variables)}"
+            )
         declared = variables[name].checked_type
-        shape = [dim if isinstance(dim, tvm.tir.Any) else int(dim) for dim in declared.shape]
-        fits = len(shape) == len(array.shape) and all(
-            isinstance(dim, tvm.tir.Any) or dim == size for dim, size in zip(shape, array.shape)
-        )
-        if not fits or str(array.dtype) != declared.dtype:
+        shape = _dims(declared)
+        if not _fits(shape, array.shape) or str(array.dtype) != declared.dtype:
             raise ValueError(
                 f"{source} holds {name} as {array.dtype}{_show(array.shape)}, "
                 f"but {what} takes {declared.dtype}{_show(shape)}"
@@ -295,8 +318,8 @@ def _require_fixed_shapes(module, path):
     for var in module["main"].params:
         if not isinstance(var.checked_type, relay.TensorType):
             raise ValueError(f"input {var.name_hint} of {path} is not a tensor but {var.checked_type}")
-        if any(isinstance(dim, tvm.tir.Any) for dim in var.checked_type.shape):
-            dims = ["?" if isinstance(dim, tvm.tir.Any) else int(dim) for dim in var.checked_type.shape]
+        dims = _dims(var.checked_type)
+        if "?" in dims:
             unclear[var.name_hint] = dims
     _ask_for_shapes(unclear, path)
 
@@ -309,7 +332,8 @@ def _torchscript(path, input_shapes):
         import torch
     except ImportError:
         raise ImportError(
-            f"reading {path} needs torch, which is not installed here: install it, or export the model to ONNX"
+            f"reading {path} needs torch, which is not installed here: install it, "
+            "or export the model to ONNX"
         ) from None
     try:
         script = torch.jit.load(str(path), map_location="cpu").eval()
@@ -321,7 +345,9 @@ def _torchscript(path, input_shapes):
     try:
         module, values = relay.frontend.from_pytorch(script, [(name, input_shapes[name]) for name in names])
     except NotImplementedError as error:
-        raise ValueError(f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}") from None
+        raise ValueError(
+            f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}"
+        ) from None
     except Exception as error:
         raise ValueError(f"TVM's PyTorch importer cannot read {path}: {_last_line(error)}") from None
     return bind(_typed(module, path), {name: value.numpy() for name, value in values.items()}, str(path))

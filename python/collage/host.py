@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that holds TVM's compiler for the command line: ``python -m collage.host ARGS``.
 
-Go decides, and calls back for what only Python has: reading a model (TVM's front ends) and building one (relay.build).
-These two are registered here as packed functions, JSON in, module and JSON out; errors are Python exceptions, which Go
-shows as one line.
+Go decides, and calls back for what only Python has: reading a model (TVM's front ends) and building one
+(relay.build). These two are registered here as packed functions, JSON in, module and JSON out; errors are
+Python exceptions, which Go shows as one line.
 """
 
 import json
@@ -16,7 +16,7 @@ from . import export, frontends, library
 
 
 def load_model(spec_json):
-    """collage.host.load_model: {"model", "params", "input_shapes", "format"} -> [IRModule, info as JSON]."""
+    """collage.host.load_model: {"model", "params", "input_shapes", "format"} -> [IRModule, info JSON]."""
     spec = json.loads(spec_json)
     model = frontends.load(spec["model"], spec.get("params"), spec.get("input_shapes"), spec.get("format"))
     info = model.info()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find and load libcollage and the runtime plug-ins that exported models are linked with.
 
-The files stand in ``collage/lib`` of the installed package (or of the working tree, after a build). The environment
-overrides: COLLAGE_LIBRARY names libcollage itself, COLLAGE_PLUGIN_DIR the folder of the plug-ins.
+The files stand in ``collage/lib`` of the installed package (or of the working tree, after a build). The
+environment overrides: COLLAGE_LIBRARY names libcollage itself, COLLAGE_PLUGIN_DIR the folder of the
+plug-ins.
 """
 
 import atexit
@@ -51,7 +52,8 @@ def load_plugin(path):
         except OSError as error:
             raise LibraryError(
                 f"the runtime plug-in {path} cannot be loaded: {error}\n"
-                "It needs the libraries it was built against; build it again (make build), or set COLLAGE_PLUGIN_DIR."
+                "It needs the libraries it was built against; build it again (make build), or set "
+                "COLLAGE_PLUGIN_DIR."
             ) from None
     return _plugins[path]
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build, run, check and time one region, or compare whole models. What the measuring worker does, without its protocol.
+"""Build, run, check and time one region, or compare whole models. What the measuring worker does, without
+its protocol.
 
-In: a Relay function as pass/annotate makes it (attributes Compiler and global_symbol where it belongs to another
-backend than TVM), whose large constants are parameters. Out: samples of its latency in milliseconds, and how far its result
-is from plain TVM's.
+In: a Relay function as pass/annotate makes it (attributes Compiler and global_symbol where it belongs to
+another backend than TVM), whose large constants are parameters. Out: samples of its latency in
+milliseconds, and how far its result is from plain TVM's.
 """
 
 import hashlib
@@ -23,7 +24,8 @@ from tvm.contrib import graph_executor
 
 from . import export, library
 
-# Operators that want positive numbers: on others both sides would answer NaN, and the check would say nothing.
+# Operators that want positive numbers: on others both sides would answer NaN, and the check would say
+# nothing.
 _POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10", "power"}
 
 # References kept, in bytes; the oldest go first.
@@ -56,7 +58,9 @@ def random_array(shape, dtype, rng, positive=False, scale=1.0):
 
 
 def constant_array(name, shape, dtype, key, positive=False):
-    """A stand-in for a large constant: weights scaled by what enters one output, vectors positive (variances are)."""
+    """A stand-in for a large constant: weights scaled by what enters one output, vectors positive
+    (variances are).
+    """
     rng = generator(key, "constant", name)
     if len(shape) < 2 or math.prod(shape) == max(shape):
         return random_array(shape, dtype, rng, positive=True)
@@ -98,7 +102,7 @@ class _Inline(relay.ExprMutator):
         if isinstance(call.op, relay.Function):
             arguments = [self.visit(argument) for argument in call.args]
             body = self.visit(call.op.body)
-            return relay.bind(body, dict(zip(call.op.params, arguments)))
+            return relay.bind(body, dict(zip(call.op.params, arguments, strict=True)))
         return super().visit_call(call)
 
 
@@ -116,7 +120,9 @@ class Region:
         self.key = key
         values = {
             constant["name"]: tvm.nd.array(
-                constant_array(constant["name"], tuple(constant["shape"]), constant["dtype"], key, self.positive)
+                constant_array(
+                    constant["name"], tuple(constant["shape"]), constant["dtype"], key, self.positive
+                )
             )
             for constant in constants
         }
@@ -132,7 +138,9 @@ class Region:
         if not compiler:
             return self._typed(tvm.IRModule.from_expr(plain(self.function)))
         attrs = self.function.attrs
-        symbol = str(attrs["global_symbol"]) if attrs and "global_symbol" in attrs else f"collage_{compiler}_0"
+        symbol = (
+            str(attrs["global_symbol"]) if attrs and "global_symbol" in attrs else f"collage_{compiler}_0"
+        )
         function = self.function.with_attr("global_symbol", tvm.runtime.String(symbol))
         function = function.with_attr("Compiler", tvm.runtime.String(compiler))
         function = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
@@ -197,13 +205,13 @@ class References:
 def difference(got, expected, rtol, atol):
     """Compare lists of arrays: (largest absolute error, None or a text that says where they differ).
 
-    An element differs where |got - expected| > atol + rtol * |expected|. Equal infinities and NaN in the same place count
-    as equal.
+    An element differs where |got - expected| > atol + rtol * |expected|. Equal infinities and NaN in the
+    same place count as equal.
     """
     if len(got) != len(expected):
         return math.inf, f"{len(got)} outputs where {len(expected)} were expected"
     largest = 0.0
-    for number, (one, other) in enumerate(zip(got, expected)):
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
         if one.shape != other.shape or one.dtype != other.dtype:
             return math.inf, f"output {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
         if not one.size:
@@ -216,7 +224,9 @@ def difference(got, expected, rtol, atol):
         largest = max(largest, float(error.max()))
         wrong = error > atol + rtol * np.where(np.isfinite(b), np.abs(b), 0.0)
         if wrong.any():
-            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), a.shape))
+            place = tuple(
+                int(i) for i in np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), a.shape)
+            )
             return largest, (
                 f"output {number} differs in {int(wrong.sum())} of {a.size} elements, "
                 f"most at {list(place)}: {one[place]!s} instead of {other[place]!s}"
@@ -226,7 +236,9 @@ def difference(got, expected, rtol, atol):
 
 def _tolerances(request, expected, rtol):
     """(rtol, atol) of a request; where it says nothing (or 0), defaults from what is expected."""
-    scale = max((float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in expected if o.size), default=0.0)
+    scale = max(
+        (float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in expected if o.size), default=0.0
+    )
     # Sums of both signs cancel: what is small beside the largest value has no digits of its own.
     return request.get("rtol") or rtol, request.get("atol") or 1e-5 * scale
 
@@ -234,12 +246,14 @@ def _tolerances(request, expected, rtol):
 def _has_new_nan(got, expected):
     return any(
         np.issubdtype(one.dtype, np.floating) and np.isnan(one).any() and not np.isnan(other).any()
-        for one, other in zip(got, expected)
+        for one, other in zip(got, expected, strict=False)
     )
 
 
 def plugins_for(compiler):
-    """The runtime plug-ins that a region of ``compiler`` is linked with; those that are not built are left out."""
+    """The runtime plug-ins that a region of ``compiler`` is linked with; those that are not built are left
+    out.
+    """
     names = ["runtime"] + ([compiler] if compiler else [])
     return [path for path in map(library.plugin_path, names) if path]
 
@@ -268,7 +282,9 @@ def sample(executor, samples, min_sample_ms):
 
 
 def measure(request, references, built=None):
-    """Do what one "measure" request asks; returns the fields of its result. Calls ``built(seconds)`` after the build."""
+    """Do what one "measure" request asks; returns the fields of its result. Calls ``built(seconds)`` after
+    the build.
+    """
     compiler = request.get("compiler") or ""
     target = request.get("target") or None
     settings = (target, request.get("opt_level"), request.get("disabled_passes"))
@@ -306,10 +322,7 @@ def measure(request, references, built=None):
     outputs = _in_phase("run", _run, executor, region.values())
     largest = None
     if request.get("check"):
-        if compiler:
-            expected = _in_phase("check", references.get, region, *settings)
-        else:
-            expected = outputs
+        expected = _in_phase("check", references.get, region, *settings) if compiler else outputs
         if _has_new_nan(outputs, expected):
             raise RegionError("check", "not-a-number", "the result holds NaN where plain TVM's holds numbers")
         largest, mismatch = difference(outputs, expected, *_tolerances(request, expected, 1e-3))
@@ -352,7 +365,9 @@ def model_inputs(executor):
 
 
 def compare(request, progress=None):
-    """Do what one "compare" request asks: run whole models in turn on the same inputs; the first is the reference."""
+    """Do what one "compare" request asks: run whole models in turn on the same inputs; the first is the
+    reference.
+    """
     models = request["models"]
     threads = int(request.get("threads") or 0)
     if threads and library.plugin_path("runtime") is None:

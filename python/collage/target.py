@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TVM compiles for, unless told otherwise: this processor, and the passes that every build uses.
 
-TVM asks LLVM which features a ``-mcpu`` has (AVX-512 or not decides its schedules), so the name that LLVM gives this
-processor is enough: znver5 gets the same 16-lane schedules and layouts as skylake-avx512.
+TVM asks LLVM which features a ``-mcpu`` has (AVX-512 or not decides its schedules), so the name that LLVM
+gives this processor is enough: znver5 gets the same 16-lane schedules and layouts as skylake-avx512.
 """
 
 import contextlib
@@ -11,8 +11,8 @@ import tvm
 
 OPT_LEVEL = 3
 
-# One after the other, these two lose the sharing of a graph such as NasNet-A and grow it without end. They are
-# disabled for all builds alike, so that comparisons between backends stay fair.
+# One after the other, these two lose the sharing of a graph such as NasNet-A and grow it without end. They
+# are disabled for all builds alike, so that comparisons between backends stay fair.
 DISABLED_PASSES = ("EliminateCommonSubexpr", "SimplifyExpr")
 
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process in which candidates are measured: ``python -m collage.worker``, driven by pass/measure over its pipes.
+"""The process in which candidates are measured: ``python -m collage.worker``, driven by pass/measure over
+its pipes.
 
-One JSON object a line in on standard input, one a line out on standard output, which belongs to the protocol alone
-(whatever else is printed goes to standard error):
+One JSON object a line in on standard input, one a line out on standard output, which belongs to the
+protocol alone (whatever else is printed goes to standard error):
 
     {"id", "op": "hello"}    -> {"id", "event": "hello", "tvm", "pid"}
-    {"id", "op": "measure"}  -> {"id", "event": "built", "seconds"}, {"id", "event": "result", "samples_ms", ...}
-    {"id", "op": "compare"}  -> {"id", "event": "progress", "round"}..., {"id", "event": "result", "samples_ms", ...}
-    anything that fails      -> {"id", "event": "error", "phase", "kind", "detail"}
+    {"id", "op": "measure"}  -> {"id", "event": "built", "seconds"}, {"id", "event": "result", "samples_ms",
+    ...} {"id", "op": "compare"}  -> {"id", "event": "progress", "round"}..., {"id", "event": "result",
+    "samples_ms", ...} anything that fails      -> {"id", "event": "error", "phase", "kind", "detail"}
 
-The end of standard input or SIGTERM ends the process at once, in the middle of a measurement too. A crash is the process's
-own, and the one that drives it sees the pipe close. Modules named in COLLAGE_IMPORT (separated by commas) are imported
-first: code generators that a user registers in Python must be here too.
+The end of standard input or SIGTERM ends the process at once, in the middle of a measurement too. A crash
+is the process's own, and the one that drives it sees the pipe close. Modules named in COLLAGE_IMPORT
+(separated by commas) are imported first: code generators that a user registers in Python must be here too.
 """
 
 import importlib
@@ -25,7 +26,9 @@ import threading
 
 
 def _take_stdout():
-    """Keep the real standard output for the protocol and let everything else that prints go to standard error."""
+    """Keep the real standard output for the protocol and let everything else that prints go to standard
+    error.
+    """
     protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
@@ -74,7 +77,9 @@ class Worker:
         def built(seconds):
             self._send({"id": number, "event": "built", "seconds": seconds})
 
-        self._send({"id": number, "event": "result", **self._region.measure(request, self._references, built)})
+        self._send(
+            {"id": number, "event": "result", **self._region.measure(request, self._references, built)}
+        )
 
     def _compare(self, number, request):
         def progress(round_number):

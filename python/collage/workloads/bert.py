@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformer encoders: bert_full (the paper's), bert_base (Devlin et al.), bert (TASO's, without normalisation).
+"""Transformer encoders: bert_full (the paper's), bert_base (Devlin et al.), bert (TASO's, without
+normalisation).
 
-bert_full has 66 operators in each of 8 layers: a normalisation of nine operators before each half (it divides by
-the unbiased standard deviation plus epsilon, so it is not nn.layer_norm), six dense layers, and the two products of
-attention as batch_matmul on reshaped and transposed operands, the way front ends write a four-dimensional matmul.
+bert_full has 66 operators in each of 8 layers: a normalisation of nine operators before each half (it
+divides by the unbiased standard deviation plus epsilon, so it is not nn.layer_norm), six dense layers, and
+the two products of attention as batch_matmul on reshaped and transposed operands, the way front ends write
+a four-dimensional matmul.
 """
 
 import math
@@ -30,7 +32,9 @@ def _norm_by_std(net, x, name, units, epsilon=1e-6):
 
 
 def _matmul(a, b, batch, rows, inner, columns):
-    """[1, batch, rows, inner] times [1, batch, inner, columns]: batch_matmul wants three axes and b transposed."""
+    """[1, batch, rows, inner] times [1, batch, inner, columns]: batch_matmul wants three axes and b
+    transposed.
+    """
     a = relay.reshape(a, (batch, rows, inner))
     b = relay.transpose(relay.reshape(b, (batch, inner, columns)), (0, 2, 1))
     return relay.reshape(relay.nn.batch_matmul(a, b), (1, batch, rows, columns))
@@ -48,7 +52,9 @@ def _attention(net, x, name, tokens, units, heads):
     scores = _matmul(query, relay.transpose(key, (0, 1, 3, 2)), heads, tokens, size, tokens)
     weights = relay.nn.softmax(relay.divide(scores, relay.const(math.sqrt(size), "float32")), axis=-1)
     mixed = relay.transpose(_matmul(weights, value, heads, tokens, tokens, size), (0, 2, 1, 3))
-    return _linear(net, relay.reshape(mixed, (1, tokens, units)), f"{name}.output_linear", tokens, units, units)
+    return _linear(
+        net, relay.reshape(mixed, (1, tokens, units)), f"{name}.output_linear", tokens, units, units
+    )
 
 
 def bert_full(layers=8, tokens=64, units=256, heads=8):
@@ -83,17 +89,24 @@ def bert_base(layers=12, tokens=384, units=768, heads=12):
 
     for layer in range(layers):
         name = f"encoder.layer.{layer}"
-        x = norm(relay.add(_attention(net, x, f"{name}.attention", tokens, units, heads), x), f"{name}.attention.norm")
+        x = norm(
+            relay.add(_attention(net, x, f"{name}.attention", tokens, units, heads), x),
+            f"{name}.attention.norm",
+        )
         hidden = _gelu(_linear(net, x, f"{name}.intermediate.dense", tokens, units, 4 * units))
-        x = norm(relay.add(_linear(net, hidden, f"{name}.output.dense", tokens, 4 * units, units), x), f"{name}.norm")
+        x = norm(
+            relay.add(_linear(net, hidden, f"{name}.output.dense", tokens, 4 * units, units), x),
+            f"{name}.norm",
+        )
     return net.finish(x)
 
 
 def bert(layers=8, tokens=64, units=1024, heads=16):
     """TASO's encoder, with neither softmax nor normalisation: [64, 1024] -> [64, 1024].
 
-    Every layer is cubic in its input, so a relative error triples from layer to layer: made for timing, not for comparing
-    results. Each product is scaled to keep the mean square of a standard normal input near one.
+    Every layer is cubic in its input, so a relative error triples from layer to layer: made for timing, not
+    for comparing results. Each product is scaled to keep the mean square of a standard normal input near
+    one.
     """
     net = Network("bert")
     x = net.input("input0", (tokens, units))
@@ -102,7 +115,8 @@ def bert(layers=8, tokens=64, units=1024, heads=16):
         name = f"nodes.{layer}"
 
         def heads_of(part, axes, x=x, name=name):
-            # gain / size**(1/4) on both factors makes q k^T of unit size; the sum over tokens needs as much again.
+            # gain / size**(1/4) on both factors makes q k^T of unit size; the sum over tokens needs as much
+            # again.
             gain = {"q": 1 / math.sqrt(size), "k": 1 / math.sqrt(size), "v": 1 / tokens}[part]
             out = net.dense(x, f"{name}.{part}", units, units, gain=gain, bias=False)
             return relay.transpose(relay.reshape(out, (tokens, heads, size)), axes)

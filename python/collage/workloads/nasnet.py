@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NASNet-A as TASO and Collage benchmark it: three stages of five normal cells, a reduction cell between stages.
+"""NASNet-A as TASO and Collage benchmark it: three stages of five normal cells, a reduction cell between
+stages.
 
-427 operators: 204 convolutions (half of the separable ones depthwise), 49 average pools, 85 adds. Concatenations are
-five ways wide. Every cell reads its two predecessors, so the graph shares a great deal: passes that walk it as a tree
-do not finish.
+427 operators: 204 convolutions (half of the separable ones depthwise), 49 average pools, 85 adds.
+Concatenations are five ways wide. Every cell reads its two predecessors, so the graph shares a great deal:
+passes that walk it as a tree do not finish.
 """
 
 from tvm import relay
@@ -21,7 +22,15 @@ def _fit(net, x, name, channels_in, channels_out):
 
 def _separable(net, x, name, channels, kernel, stride):
     x = net.conv(
-        x, f"{name}.depthwise_conv2d", channels, channels, kernel, stride, kernel // 2, groups=channels, gain=1.0
+        x,
+        f"{name}.depthwise_conv2d",
+        channels,
+        channels,
+        kernel,
+        stride,
+        kernel // 2,
+        groups=channels,
+        gain=1.0,
     )
     return net.conv(x, f"{name}.pointwise_conv2d", channels, channels, 1, gain=1.0)
 

@@ -4,8 +4,8 @@
 In: calls of the operators a network is made of. Out: an IRModule whose ``main`` takes the inputs and then the
 parameters, and a dictionary of parameter arrays.
 
-A parameter's values are drawn from a generator seeded by SHA-256 of its name, so they do not depend on the order of
-construction, on the machine or on the front end that asks for them.
+A parameter's values are drawn from a generator seeded by SHA-256 of its name, so they do not depend on the
+order of construction, on the machine or on the front end that asks for them.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ def generator(name):
 class Network:
     """A network being written: its inputs, its parameters and the operators in terms of them.
 
-    Parameter names are those a PyTorch module of the same structure would use (``layer1.0.conv1.weight``). Weights are
-    scaled by the number of values that enter one output (He et al. 2015), times ``gain``, so that activations stay
-    finite through networks that have no normalisation.
+    Parameter names are those a PyTorch module of the same structure would use (``layer1.0.conv1.weight``).
+    Weights are scaled by the number of values that enter one output (He et al. 2015), times ``gain``, so
+    that activations stay finite through networks that have no normalisation.
     """
 
     def __init__(self, name):
@@ -42,7 +42,9 @@ class Network:
         return var
 
     def parameter(self, name, shape, mean=0.0, std=1.0, low=None):
-        """Declare a float32 parameter: normal around ``mean`` with ``std``, not below ``low`` where that is given."""
+        """Declare a float32 parameter: normal around ``mean`` with ``std``, not below ``low`` where that is
+        given.
+        """
         if name in self._params:
             raise ValueError(f"parameter {name} of {self.name} is declared twice")
         var = relay.var(name, shape=shape, dtype="float32")
@@ -53,10 +55,23 @@ class Network:
         """Declare a weight; ``gain`` is by how much it multiplies the mean square (2 in front of a ReLU)."""
         return self.parameter(name, shape, std=math.sqrt(gain / fan_in))
 
-    # Operators with parameters. `name` is the module's, so that parameters get `<name>.weight` and `<name>.bias`.
+    # Operators with parameters. `name` is the module's, so that parameters get `<name>.weight` and
+    # `<name>.bias`.
 
-    def conv(self, x, name, channels_in, channels_out, kernel, stride=1, padding=0, groups=1, bias=False, gain=2.0,
-             rank=2):
+    def conv(
+        self,
+        x,
+        name,
+        channels_in,
+        channels_out,
+        kernel,
+        stride=1,
+        padding=0,
+        groups=1,
+        bias=False,
+        gain=2.0,
+        rank=2,
+    ):
         """A convolution of ``rank`` 2 (NCHW) or 3 (NCDHW), square kernel, with bias_add where ``bias``."""
         operator = {2: relay.nn.conv2d, 3: relay.nn.conv3d}[rank]
         shape = (channels_out, channels_in // groups) + (kernel,) * rank
@@ -86,13 +101,17 @@ class Network:
 
     def dense(self, x, name, units_in, units_out, gain=1.0, bias=True):
         """A dense layer on [rows, units_in], with an add of the bias where ``bias``."""
-        out = relay.nn.dense(x, self.weight(f"{name}.weight", (units_out, units_in), units_in, gain), units=units_out)
+        out = relay.nn.dense(
+            x, self.weight(f"{name}.weight", (units_out, units_in), units_in, gain), units=units_out
+        )
         if bias:
             out = relay.add(out, self.parameter(f"{name}.bias", (units_out,), std=0.05))
         return out
 
     def finish(self, output):
-        """The typed module with ``output`` as result of ``main``, and its parameters as {name: numpy array}."""
+        """The typed module with ``output`` as result of ``main``, and its parameters as {name: numpy
+        array}.
+        """
         variables = self._inputs + [entry[0] for entry in self._params.values()]
         module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(variables, output)))
         values = {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Residual networks of bottleneck blocks [3, 4, 6, 3]: ResNeXt-50 32x4d in 2D and ResNet-50 in 3D.
 
-As the paper benchmarks them: what follows the stem, without normalisation, pooling and classifier (116 operators, 52
-of them convolutions). And whole, with stem, batch normalisation, pooling and classifier. The stride of a block sits
-at its 3x3 convolution.
+As the paper benchmarks them: what follows the stem, without normalisation, pooling and classifier (116
+operators, 52 of them convolutions). And whole, with stem, batch normalisation, pooling and classifier. The
+stride of a block sits at its 3x3 convolution.
 """
 
 from tvm import relay
@@ -19,7 +19,9 @@ def _bottleneck(net, x, name, channels_in, planes, stride, width, groups, rank, 
 
     def conv(x, part, channels_in, channels_out, kernel, stride=1, groups=1, gain=2.0):
         module = f"{name}.{part}"
-        out = net.conv(x, module, channels_in, channels_out, kernel, stride, kernel // 2, groups, gain=gain, rank=rank)
+        out = net.conv(
+            x, module, channels_in, channels_out, kernel, stride, kernel // 2, groups, gain=gain, rank=rank
+        )
         if norm:
             after = f"{name}.downsample.1" if part == "downsample.0" else f"{name}.bn{part[-1]}"
             out = net.batch_norm(out, after, channels_out)
@@ -28,7 +30,8 @@ def _bottleneck(net, x, name, channels_in, planes, stride, width, groups, rank, 
     channels_out = planes * EXPANSION
     out = relay.nn.relu(conv(x, "conv1", channels_in, width, 1))
     out = relay.nn.relu(conv(out, "conv2", width, width, 3, stride, groups))
-    # The branch adds to what is there already; a smaller gain keeps sixteen such sums from growing without need.
+    # The branch adds to what is there already; a smaller gain keeps sixteen such sums from growing without
+    # need.
     out = conv(out, "conv3", width, channels_out, 1, gain=0.5)
     if stride != 1 or channels_in != channels_out:
         x = conv(x, "downsample.0", channels_in, channels_out, 1, stride, gain=1.0)

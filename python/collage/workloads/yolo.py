@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YOLO v3: Darknet-53 and three detection heads, with batch normalisation; the raw maps of the heads come out."""
+"""YOLO v3: Darknet-53 and three detection heads, with batch normalisation; the raw maps of the heads come
+out.
+"""
 
 from tvm import relay
 
@@ -38,7 +40,9 @@ def yolov3():
             channels_out = channels if kernel == 1 else 2 * channels
             x = conv(x, channels_in, channels_out, kernel)
             channels_in = channels_out
-        heads.append(net.conv(conv(x, channels, 2 * channels, 3), f"head.{level}", 2 * channels, OUTPUTS, 1, bias=True))
+        heads.append(
+            net.conv(conv(x, channels, 2 * channels, 3), f"head.{level}", 2 * channels, OUTPUTS, 1, bias=True)
+        )
         if level < 2:
             up = relay.nn.upsampling(conv(x, channels, channels // 2, 1), scale_h=2, scale_w=2)
             x = relay.concatenate([up, taps[3 - level]], axis=1)
