@@ -25,7 +25,7 @@ def load_model(spec_json):
 
 
 def build(module, options_json):
-    """collage.host.build: build a module and write it to options["out"]; returns what was written, as JSON."""
+    """collage.host.build: build a module and write it to options["out"]; returns what it wrote, as JSON."""
     options = json.loads(options_json)
     factory = export.build(
         module, options.get("target"), options.get("opt_level"), options.get("disabled_passes")
