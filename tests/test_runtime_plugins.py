@@ -122,7 +122,9 @@ def export(tvm, tmp_path_factory):
 
     def export_kernels(name, threads=None, defines=()):
         code = "".join(f"#define {d}\n" for d in defines) + KERNELS
-        module = tvm.get_global_func("runtime.CSourceModuleCreate")(code, "c", ["count", "nest", "fail"], None)
+        module = tvm.get_global_func("runtime.CSourceModuleCreate")(
+            code, "c", ["count", "nest", "fail"], None
+        )
         options = [f"-I{Path(tvm.__file__).parent}/{d}" for d in ("include", "3rdparty/dlpack/include")]
         if threads is not None:
             module.import_module(tvm.get_global_func("collage.runtime.ThreadsModuleCreate")(threads))

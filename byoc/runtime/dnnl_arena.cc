@@ -29,26 +29,29 @@ dnnl_status_t InArena(Call call) {
 
 extern "C" {
 
-dnnl_status_t __real_dnnl_primitive_desc_iterator_create(dnnl_primitive_desc_iterator_t*, const_dnnl_op_desc_t,
-                                                         const_dnnl_primitive_attr_t, dnnl_engine_t,
-                                                         const_dnnl_primitive_desc_t);
+dnnl_status_t __real_dnnl_primitive_desc_iterator_create(dnnl_primitive_desc_iterator_t*,
+                                                         const_dnnl_op_desc_t, const_dnnl_primitive_attr_t,
+                                                         dnnl_engine_t, const_dnnl_primitive_desc_t);
 dnnl_status_t __wrap_dnnl_primitive_desc_iterator_create(dnnl_primitive_desc_iterator_t* iterator,
                                                          const_dnnl_op_desc_t op_desc,
-                                                         const_dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                                                         const_dnnl_primitive_attr_t attr,
+                                                         dnnl_engine_t engine,
                                                          const_dnnl_primitive_desc_t hint) {
   return InArena(
       [=] { return __real_dnnl_primitive_desc_iterator_create(iterator, op_desc, attr, engine, hint); });
 }
 
 dnnl_status_t __real_dnnl_reorder_primitive_desc_create(dnnl_primitive_desc_t*, const dnnl_memory_desc_t*,
-                                                        dnnl_engine_t, const dnnl_memory_desc_t*, dnnl_engine_t,
-                                                        const_dnnl_primitive_attr_t);
+                                                        dnnl_engine_t, const dnnl_memory_desc_t*,
+                                                        dnnl_engine_t, const_dnnl_primitive_attr_t);
 dnnl_status_t __wrap_dnnl_reorder_primitive_desc_create(dnnl_primitive_desc_t* desc,
-                                                        const dnnl_memory_desc_t* from, dnnl_engine_t from_engine,
+                                                        const dnnl_memory_desc_t* from,
+                                                        dnnl_engine_t from_engine,
                                                         const dnnl_memory_desc_t* to, dnnl_engine_t to_engine,
                                                         const_dnnl_primitive_attr_t attr) {
-  return InArena(
-      [=] { return __real_dnnl_reorder_primitive_desc_create(desc, from, from_engine, to, to_engine, attr); });
+  return InArena([=] {
+    return __real_dnnl_reorder_primitive_desc_create(desc, from, from_engine, to, to_engine, attr);
+  });
 }
 
 dnnl_status_t __real_dnnl_primitive_create(dnnl_primitive_t*, const_dnnl_primitive_desc_t);
@@ -56,7 +59,8 @@ dnnl_status_t __wrap_dnnl_primitive_create(dnnl_primitive_t* primitive, const_dn
   return InArena([=] { return __real_dnnl_primitive_create(primitive, desc); });
 }
 
-dnnl_status_t __real_dnnl_primitive_execute(const_dnnl_primitive_t, dnnl_stream_t, int, const dnnl_exec_arg_t*);
+dnnl_status_t __real_dnnl_primitive_execute(const_dnnl_primitive_t, dnnl_stream_t, int,
+                                            const dnnl_exec_arg_t*);
 dnnl_status_t __wrap_dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int nargs,
                                             const dnnl_exec_arg_t* args) {
   return InArena([=] { return __real_dnnl_primitive_execute(primitive, stream, nargs, args); });
