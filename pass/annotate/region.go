@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package annotate writes a placement back into the module.
+//
+// What comes in: a graph's candidates and which of them were chosen. What goes out: the regions that they form
+// (Regions), and a module in which each region of a backend other than TVM is a function of its own, exactly as TVM's
+// MergeComposite and PartitionGraph would have made it (Module); TVM's share stays inline. Function makes one candidate
+// a function for measuring.
+package annotate
+
+import (
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Region is a group of chosen candidates of one backend that is outlined as one function. It may have several
+// outputs.
+type Region struct {
+	Backend  string
+	Compiler string
+	// Symbol is the function's global_symbol; "" until Module has named it.
+	Symbol string
+	Scope  relay.ScopeID
+	// Candidates are indices into the set's candidates, in ascending order of their roots.
+	Candidates []int
+	// Nodes are all covered nodes, ascending.
+	Nodes []relay.NodeID
+	// Inputs are the values from outside that are no constants, in the order of first use; Constants are bound inside,
+	// in the order of first use.
+	Inputs, Constants []relay.NodeID
+	// Outputs are the nodes whose values are used outside, ascending; each is the root of a candidate.
+	Outputs []relay.NodeID
+}
+
+// Regions forms the regions of a placement: the chosen candidates of each backend with a compiler, neighbours on a
+// backend that merges regions joined as long as the graph of regions and remaining nodes stays without a cycle (two
+// regions that each need a result of the other could not be run). chosen are indices into the set's candidates; a
+// backend that byName does not know has no compiler. The regions come in the order of their last nodes.
+func Regions(set *candidate.Set, chosen []int, byName map[string]byoc.Backend) []Region {
+	order := slices.Clone(chosen)
+	slices.SortFunc(order, func(a, b int) int { return int(set.Candidates[a].Root - set.Candidates[b].Root) })
+	q := newQuotient(set.Graph)
+	owner := make([]int, len(set.Graph.Nodes)) // 1 + the candidate that covers a node in a region
+	outlined := order[:0]
+	for _, i := range order {
+		c := &set.Candidates[i]
+		b := byName[c.Backend]
+		if b == nil || b.Compiler() == "" || c.Free {
+			continue
+		}
+		outlined = append(outlined, i)
+		for _, v := range c.Nodes {
+			owner[v] = i + 1
+		}
+		q.contract(c.Nodes)
+	}
+	for _, i := range outlined {
+		c := &set.Candidates[i]
+		if !byName[c.Backend].MergesRegions() {
+			continue
+		}
+		for _, in := range c.Inputs {
+			if set.Graph.Nodes[in].Scope != c.Scope || owner[in] == 0 {
+				continue
+			}
+			if set.Candidates[owner[in]-1].Backend == c.Backend {
+				q.merge(in, c.Root)
+			}
+		}
+	}
+	at := map[relay.NodeID]int{}
+	var regions []Region
+	for _, i := range outlined {
+		c := &set.Candidates[i]
+		top := q.find(c.Root)
+		k, ok := at[top]
+		if !ok {
+			k = len(regions)
+			at[top] = k
+			regions = append(regions, Region{Backend: c.Backend, Compiler: byName[c.Backend].Compiler(), Scope: c.Scope})
+		}
+		regions[k].Candidates = append(regions[k].Candidates, i)
+		regions[k].Nodes = append(regions[k].Nodes, c.Nodes...)
+	}
+	for k := range regions {
+		slices.Sort(regions[k].Nodes)
+		regions[k].border(set.Graph)
+	}
+	slices.SortFunc(regions, func(a, b Region) int {
+		return int(a.Nodes[len(a.Nodes)-1] - b.Nodes[len(b.Nodes)-1])
+	})
+	return regions
+}
+
+// border fills in what crosses the region's border.
+func (r *Region) border(g *relay.Graph) {
+	r.Inputs, r.Constants = g.Boundary(r.Nodes)
+	inside := func(v relay.NodeID) bool {
+		_, ok := slices.BinarySearch(r.Nodes, v)
+		return ok
+	}
+	for _, v := range r.Nodes {
+		if g.ScopeRoot(v) || slices.ContainsFunc(g.Consumers(v), func(c relay.NodeID) bool { return !inside(c) }) {
+			r.Outputs = append(r.Outputs, v)
+		}
+	}
+}
