@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package byoc is the registry of backends: the libraries and compilers that can run parts of a network.
 //
 // What comes in: registrations (one folder below this one for each built-in backend; users register their

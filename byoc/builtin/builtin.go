@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package builtin puts the backends that come with Collage into the registry.
+package builtin
+
+import (
+	"sync"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/dnnl"
+	"github.com/collage-tvm/collage/byoc/tvm"
+)
+
+var once sync.Once
+
+// RegisterAll registers tvm and dnnl. Calling it again does nothing; a backend that the program registered
+// under one of these names before stays, and its error is given back.
+func RegisterAll() (err error) {
+	once.Do(func() {
+		for _, b := range []byoc.Backend{tvm.New(), dnnl.New()} {
+			if e := byoc.Register(b); e != nil && err == nil {
+				err = e
+			}
+		}
+	})
+	return err
+}

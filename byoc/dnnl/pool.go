@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dnnl
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// poolLayouts are the data layouts of pools, by spatial dimensions.
+var poolLayouts = map[int][]string{1: {"NCW", "NWC"}, 2: {"NCHW", "NHWC"}, 3: {"NCDHW", "NDHWC"}}
+
+// poolRules offers maximum and average pools over one to three dimensions, global ones, and adaptive ones
+// whose windows are all of one size.
+func poolRules() []*rule {
+	var all []*rule
+	for _, kind := range []string{"max", "avg"} {
+		for dims := 1; dims <= 3; dims++ {
+			p := pool{kind: kind, dims: dims}
+			text := "float32, static shapes, layouts " + strings.Join(poolLayouts[dims], ", ") + ", no window wholly outside"
+			all = append(all, bare(fmt.Sprintf("nn.%s_pool%dd", kind, dims), []string{roleData}, p.check, text, p.emit))
+
+			text = "float32, static shapes, layouts " + strings.Join(poolLayouts[dims], ", ") + ", windows of one size"
+			adaptive := bare(fmt.Sprintf("nn.adaptive_%s_pool%dd", kind, dims), []string{roleData}, p.check, text, p.emit)
+			adaptive.own = true
+			all = append(all, adaptive)
+		}
+		p := pool{kind: kind, dims: 2}
+		text := "float32, static shapes, layouts " + strings.Join(poolLayouts[2], ", ")
+		all = append(all, bare(fmt.Sprintf("nn.global_%s_pool2d", kind), []string{roleData}, p.check, text, p.emit))
+	}
+	return all
+}
+
+// pool is one kind of pool over a number of spatial dimensions.
+type pool struct {
+	kind string // "max" or "avg"
+	dims int
+}
+
+func (p pool) check(g *relay.Graph, m *relay.Match) error {
+	_, err := p.window(g, m)
+	return err
+}
+
+func (p pool) emit(g *relay.Graph, m *relay.Match) (*kernel, error) {
+	w, err := p.window(g, m)
+	if err != nil {
+		return nil, err
+	}
+	k := &kernel{
+		name:   fmt.Sprintf("nn.%s_pool%dd", p.kind, p.dims),
+		inputs: []operand{{value: m.Named[roleData]}},
+		attrs: []attribute{
+			ints("pool_size", w.size...), ints("strides", w.strides...), ints("dilation", w.dilation...),
+			ints("padding", w.padding...), text("layout", w.layout), text("out_layout", ""),
+		},
+		sum: -1,
+	}
+	if p.kind == "avg" {
+		k.attrs = append(k.attrs, truth("count_include_pad", w.includePad))
+	}
+	return k, nil
+}
+
+// window is a pool in oneDNN's terms: explicit windows over explicit padding.
+type window struct {
+	size, strides, dilation, padding []int64
+	includePad                       bool
+	layout                           string
+}
+
+// window reads any of the pool operators; the error says which limit it breaks.
+func (p pool) window(g *relay.Graph, m *relay.Match) (*window, error) {
+	c, err := checkedCall(g, m.Root, "argument")
+	if err != nil {
+		return nil, err
+	}
+	n := c.node
+	if len(c.in) != 1 || len(c.in[0].Shape) != p.dims+2 || len(c.out.Shape) != p.dims+2 {
+		return nil, fmt.Errorf("%s has operands of other than %d dimensions", n.Op, p.dims+2)
+	}
+	w := &window{}
+	if w.layout, err = p.layout(n); err != nil {
+		return nil, err
+	}
+	// The sizes of the spatial dimensions, wherever the layout has them.
+	first := 2
+	if strings.HasSuffix(w.layout, "C") {
+		first = 1
+	}
+	in, out := c.in[0].Shape[first:first+p.dims], c.out.Shape[first:first+p.dims]
+	if strings.HasPrefix(n.Op, "nn.global_") || strings.HasPrefix(n.Op, "nn.adaptive_") {
+		return w, w.divide(n.Op, in, out)
+	}
+	return w, w.read(n, p.kind, in, out)
+}
+
+func (p pool) layout(n *relay.Node) (string, error) {
+	layout, _ := n.Attrs.String("layout")
+	known := false
+	for _, l := range poolLayouts[p.dims] {
+		known = known || l == layout
+	}
+	if !known {
+		return "", fmt.Errorf("%s has data in %q; only %s are supported", n.Op, layout, strings.Join(poolLayouts[p.dims], ", "))
+	}
+	if out, _ := n.Attrs.String("out_layout"); out != "" && out != layout {
+		return "", fmt.Errorf("%s stores its result in %s and reads %s; they must be equal", n.Op, out, layout)
+	}
+	return layout, nil
+}
+
+// divide makes the windows of an adaptive pool: those of equal size that tile the input.
+func (w *window) divide(op string, in, out []int64) error {
+	for i := range in {
+		if in[i]%out[i] != 0 {
+			return fmt.Errorf("%s makes %d values of %d, with windows of different sizes", op, out[i], in[i])
+		}
+		w.size = append(w.size, in[i]/out[i])
+	}
+	w.strides = w.size
+	w.dilation = repeat(1, len(in))
+	w.padding = repeat(0, 2*len(in))
+	w.includePad = true
+	return nil
+}
+
+// read takes the windows of an ordinary pool from its attributes.
+func (w *window) read(n *relay.Node, kind string, in, out []int64) (err error) {
+	dims := len(in)
+	if w.size, err = spatial(n, "pool_size", dims); err != nil {
+		return err
+	}
+	if w.strides, err = spatial(n, "strides", dims); err != nil {
+		return err
+	}
+	if w.dilation, err = spatial(n, "dilation", dims); err != nil {
+		return err
+	}
+	if w.padding, err = paddings(n, dims); err != nil {
+		return err
+	}
+	if kind == "avg" {
+		w.includePad, _ = n.Attrs.Bool("count_include_pad")
+	}
+	ceil, _ := n.Attrs.Bool("ceil_mode")
+	for i := range in {
+		extent := (w.size[i]-1)*w.dilation[i] + 1
+		front, back := w.padding[i], w.padding[dims+i]
+		last := (out[i] - 1) * w.strides[i] // where the last window begins, counted from the padding's edge
+		if ceil {
+			// oneDNN rounds the number of windows down: give it as much padding as the last window reaches over.
+			back = max(back, last+extent-front-in[i])
+			w.padding[dims+i] = back
+		}
+		if (in[i]+front+back-extent)/w.strides[i]+1 != out[i] {
+			return fmt.Errorf("%s makes %d values of %d, which its attributes do not explain", n.Op, out[i], in[i])
+		}
+		// A window that sees padding only has no maximum, and an average over nothing.
+		if front >= extent || last >= front+in[i] {
+			return fmt.Errorf("%s has windows that lie wholly in the padding", n.Op)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package byoc
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// PluginDirEnv names the folder of the runtime plug-ins; it goes before every other place.
+const PluginDirEnv = "COLLAGE_PLUGIN_DIR"
+
+// PluginPath finds the file of a runtime plug-in, by its file name ("libcollage_dnnl.so") or the part of it
+// that tells it from the others ("dnnl", "runtime"). It looks in $COLLAGE_PLUGIN_DIR if that is set, and
+// otherwise beside libcollage.so where that is loaded, beside this executable, and in lib/ next to it. The
+// path is absolute; the error names the folders that were searched. Nothing is loaded.
+func PluginPath(name string) (string, error) {
+	file := name
+	if !strings.HasSuffix(file, ".so") {
+		file = "libcollage_" + strings.TrimPrefix(strings.TrimPrefix(file, "lib"), "collage_") + ".so"
+	}
+	dirs := pluginDirs()
+	for _, dir := range dirs {
+		path := filepath.Join(dir, file)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return filepath.Abs(path)
+		}
+	}
+	return "", fmt.Errorf("runtime plug-in %s not found (looked in %s); build it with `make build`, or name its folder in %s",
+		file, strings.Join(dirs, ", "), PluginDirEnv)
+}
+
+func pluginDirs() []string {
+	if dir := os.Getenv(PluginDirEnv); dir != "" {
+		return []string{dir}
+	}
+	var dirs []string
+	seen := map[string]bool{}
+	add := func(dir string) {
+		if dir = filepath.Clean(dir); !seen[dir] {
+			seen[dir] = true
+			dirs = append(dirs, dir)
+		}
+	}
+	if lib := mappedFile("libcollage.so"); lib != "" {
+		add(filepath.Dir(lib))
+	}
+	if exe, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = real
+		}
+		dir := filepath.Dir(exe)
+		add(dir)
+		add(filepath.Join(dir, "lib"))
+		add(filepath.Join(dir, "..", "lib"))
+	}
+	return dirs
+}
+
+// mappedFile is the path of the file with this base name that is mapped into this process; "" if none is.
+// (dladdr would say the same, but only bridge speaks C.)
+func mappedFile(base string) string {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// The path is everything from the first '/' of a line: "7f..-7f.. r-xp 00000000 08:01 123   /a b/c.so".
+		if i := strings.IndexByte(lines.Text(), '/'); i >= 0 {
+			if path := lines.Text()[i:]; filepath.Base(path) == base {
+				return path
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package byoc
+
+import (
+	"fmt"
+	"regexp"
+	"sort"
+	"strings"
+	"sync"
+)
+
+// registry holds the backends by name. A process has one, as it has one TVM.
+var registry = struct {
+	sync.RWMutex
+	byName map[string]Backend
+}{byName: map[string]Backend{}}
+
+// A backend's name must work in --backends a,b and in the names of stored costs; a Compiler attribute becomes
+// part of a C symbol (tvmgen_default_<compiler>_main_0).
+var (
+	nameForm      = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+	compilerForm  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	compositeForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$`)
+)
+
+// Register adds a backend to the registry of this process. The error names the field that is at fault; a
+// backend whose name is taken is refused, and the one that is there stays.
+func Register(b Backend) error {
+	if err := Validate(b); err != nil {
+		return err
+	}
+	registry.Lock()
+	defer registry.Unlock()
+	name := b.Name()
+	if _, taken := registry.byName[name]; taken {
+		return fmt.Errorf("byoc: Name: a backend named %q is already registered", name)
+	}
+	if c := b.Compiler(); c != "" {
+		for _, other := range registry.byName {
+			if other.Compiler() == c {
+				return fmt.Errorf("byoc: backend %q: Compiler: %q already belongs to the backend %q", name, c, other.Name())
+			}
+		}
+	}
+	registry.byName[name] = b
+	return nil
+}
+
+// Lookup finds a registered backend. The error is an *UnknownBackendError.
+func Lookup(name string) (Backend, error) {
+	registry.RLock()
+	defer registry.RUnlock()
+	if b, ok := registry.byName[name]; ok {
+		return b, nil
+	}
+	known := make([]string, 0, len(registry.byName))
+	for n := range registry.byName {
+		known = append(known, n)
+	}
+	sort.Strings(known)
+	return nil, &UnknownBackendError{Name: name, Nearest: nearest(name, known), Known: known}
+}
+
+// All gives the registered backends, sorted by name.
+func All() []Backend {
+	registry.RLock()
+	defer registry.RUnlock()
+	all := make([]Backend, 0, len(registry.byName))
+	for _, b := range registry.byName {
+		all = append(all, b)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name() < all[j].Name() })
+	return all
+}
+
+// Reset empties the registry and gives a function that puts back what was there. It is for tests.
+func Reset() (restore func()) {
+	registry.Lock()
+	defer registry.Unlock()
+	saved := registry.byName
+	registry.byName = map[string]Backend{}
+	return func() {
+		registry.Lock()
+		defer registry.Unlock()
+		registry.byName = saved
+	}
+}
+
+// Validate says whether a backend's description is complete and consistent. The error names the first field
+// that is at fault.
+func Validate(b Backend) error {
+	if b == nil {
+		return fmt.Errorf("byoc: the backend is nil")
+	}
+	name := b.Name()
+	if !nameForm.MatchString(name) {
+		return fmt.Errorf("byoc: Name: %q is not a backend name (lower case letters, digits, '-' and '_', a letter first)", name)
+	}
+	fault := func(field, format string, args ...any) error {
+		return fmt.Errorf("byoc: backend %q: %s: %s", name, field, fmt.Sprintf(format, args...))
+	}
+	if d := b.Description(); strings.TrimSpace(d) == "" || strings.Contains(d, "\n") {
+		return fault("Description", "must be one line of text, is %q", d)
+	}
+	if l := b.Level(); l != OperatorLevel && l != GraphLevel {
+		return fault("Level", "%d is neither OperatorLevel nor GraphLevel", l)
+	}
+	patterns := b.Patterns()
+	if b.TakesAnything() {
+		if len(patterns) > 0 {
+			return fault("Patterns", "a backend that takes anything (TakesAnything) has no patterns, this one has %d", len(patterns))
+		}
+	} else {
+		if len(patterns) == 0 {
+			return fault("Patterns", "is empty, and TakesAnything is false: the backend could take nothing")
+		}
+		if b.Compiler() == "" {
+			return fault("Compiler", "is empty, but the backend takes patterns: TVM would not know whom to call")
+		}
+	}
+	if c := b.Compiler(); c != "" && !compilerForm.MatchString(c) {
+		return fault("Compiler", "%q cannot be part of a symbol name (letters, digits and '_')", c)
+	}
+	for i, p := range patterns {
+		if err := validatePattern(p); err != nil {
+			return fault(fmt.Sprintf("Patterns[%d].%s", i, err.field), "%s", err.text)
+		}
+	}
+	return nil
+}
+
+type patternFault struct{ field, text string }
+
+func validatePattern(p Pattern) *patternFault {
+	if p.Composite == "" {
+		return &patternFault{"Composite", "is empty"}
+	}
+	if !p.Bare && !compositeForm.MatchString(p.Composite) {
+		return &patternFault{"Composite", fmt.Sprintf("%q is not of the form compiler.pattern", p.Composite)}
+	}
+	if p.Shape == nil {
+		return &patternFault{"Shape", fmt.Sprintf("of %q is nil", p.Composite)}
+	}
+	if p.Limits != nil && strings.TrimSpace(p.LimitsText) == "" {
+		return &patternFault{"LimitsText", fmt.Sprintf("of %q is empty although it has Limits", p.Composite)}
+	}
+	return nil
+}
+
+// UnknownBackendError says that no backend of a name is registered.
+type UnknownBackendError struct {
+	// Name is what was asked for.
+	Name string
+	// Nearest is the registered name closest to it; "" where none is close.
+	Nearest string
+	// Known are all registered names, sorted.
+	Known []string
+}
+
+// Error gives the name, the nearest known one and all known ones.
+func (e *UnknownBackendError) Error() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "unknown backend %q", e.Name)
+	if e.Nearest != "" {
+		fmt.Fprintf(&s, ": did you mean %q?", e.Nearest)
+	}
+	if len(e.Known) > 0 {
+		fmt.Fprintf(&s, " (known: %s)", strings.Join(e.Known, ", "))
+	}
+	return s.String()
+}
+
+// nearest is the known name with the least edit distance from name, the first in order among equals; "" where
+// even that needs more than half of the letters changed.
+func nearest(name string, known []string) string {
+	name = strings.ToLower(strings.TrimSpace(name))
+	best, bestDistance := "", 0
+	for _, k := range known {
+		d := editDistance(name, k)
+		if best == "" || d < bestDistance {
+			best, bestDistance = k, d
+		}
+	}
+	if best == "" || 2*bestDistance > max(len(name), len(best)) {
+		return ""
+	}
+	return best
+}
+
+// editDistance counts the least insertions, deletions, replacements and swaps of neighbours that turn a into
+// b (optimal string alignment).
+func editDistance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replace := 1
+			if a[i-1] == b[j-1] {
+				replace = 0
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+replace)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}
