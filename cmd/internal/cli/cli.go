@@ -41,11 +41,23 @@ type Command struct {
 	Short, Long string
 	// Examples are command lines without "collage".
 	Examples []string
-	// Compiler says that the command needs TVM's compiler and so Python.
-	Compiler bool
+	// Host says where the command runs.
+	Host Host
 	// New declares the command's flags and gives what runs it.
 	New func(flags *pflag.FlagSet) Action
 }
+
+// Host says whether a command runs in the Python host's process, where TVM's compiler is, or in this one.
+type Host int
+
+const (
+	// standalone: this program does it by itself.
+	standalone Host = iota
+	// hostIfThere: the Python host knows more, but this program does what it can where there is none.
+	hostIfThere
+	// hostOnly: it cannot be done without TVM's compiler.
+	hostOnly
+)
 
 // Action is a command with its flags parsed.
 type Action interface {
@@ -59,7 +71,7 @@ type Action interface {
 
 // commands are all commands, in the order in which help lists them.
 func commands() []*Command {
-	return []*Command{&compileCommand, &runCommand, &doctorCommand, &backendsCommand, &versionCommand, &helpCommand}
+	return []*Command{&runCommand, &doctorCommand, &backendsCommand, &versionCommand, &helpCommand}
 }
 
 // Main runs the command line (without the program's name) in the standalone program and gives the exit code.
@@ -125,8 +137,10 @@ func (s *Session) dispatch(args []string) error {
 	if err := action.Check(s, flags.Args()); err != nil {
 		return err
 	}
-	if command.Compiler && !s.Hosted {
-		return s.handOver(command, args)
+	if command.Host != standalone && !s.Hosted {
+		if err := s.handOver(command, args); err != nil {
+			return err
+		}
 	}
 	s.watchSignals()
 	err = action.Run(s, flags.Args())

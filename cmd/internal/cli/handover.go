@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/collage-tvm/collage/cmd/internal/install"
@@ -13,34 +14,34 @@ import (
 // hostModule is the Python module that loads TVM and libcollage and calls collage.Main with its arguments.
 const hostModule = "collage.host"
 
-// handOver replaces this process by the Python host, which runs the same command with TVM loaded. It comes
-// back only with an error.
+// handOver replaces this process by the Python host, which runs the same command with TVM loaded. It comes back
+// with an error, or with nil where there is no host and the command can do without (hostIfThere).
 func (s *Session) handOver(command *Command, args []string) error {
-	python, err := install.Python()
+	python, err := s.findHost()
 	if err != nil {
-		return fmt.Errorf("%s needs Python with TVM: %w", command.Name, err)
-	}
-	packages, err := install.ProbePython(s.Context, python)
-	if err != nil {
-		return fmt.Errorf("%s needs Python with TVM: %w (%s names the interpreter)", command.Name, err, install.PythonEnv)
-	}
-	if missing := missingPackages(packages); missing != "" {
-		return fmt.Errorf("%s needs Python with TVM: %s has no package %s; install it there, or name another interpreter in %s "+
-			"(see collage doctor)", command.Name, packages.Executable, missing, install.PythonEnv)
+		if command.Host == hostIfThere {
+			return nil
+		}
+		return fmt.Errorf("%s needs Python with TVM: %w (see collage doctor)", command.Name, err)
 	}
 	s.close()
 	argv := append([]string{python, "-m", hostModule}, args...)
 	return fmt.Errorf("cannot run %s: %w", python, syscall.Exec(python, argv, os.Environ()))
 }
 
-func missingPackages(p *install.Packages) string {
-	switch {
-	case p.TVM == "" && p.Collage == "":
-		return "tvm and none named collage"
-	case p.TVM == "":
-		return "tvm"
-	case p.Collage == "":
-		return "collage"
+// findHost gives the interpreter that has TVM and this package, without importing either.
+func (s *Session) findHost() (string, error) {
+	python, err := install.Python()
+	if err != nil {
+		return "", err
 	}
-	return ""
+	packages, err := install.ProbePython(s.Context, python)
+	if err != nil {
+		return "", fmt.Errorf("%w; name another interpreter in %s", err, install.PythonEnv)
+	}
+	if missing := packages.Missing(); len(missing) > 0 {
+		return "", fmt.Errorf("%s has no package %s; install it there, or name another interpreter in %s", packages.Executable,
+			strings.Join(missing, " and none named "), install.PythonEnv)
+	}
+	return python, nil
 }

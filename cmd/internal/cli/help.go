@@ -78,7 +78,7 @@ func printHelp(w io.Writer, c *Command) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		printWrapped(w, paragraph)
+		printWrapped(w, "", paragraph)
 	}
 	if usages := flags.FlagUsagesWrapped(textWidth); usages != "" {
 		fmt.Fprintln(w)
@@ -94,19 +94,17 @@ func printHelp(w io.Writer, c *Command) {
 	}
 }
 
-// printWrapped breaks a paragraph's lines at textWidth; indented lines stay as they are.
-func printWrapped(w io.Writer, paragraph string) {
-	if strings.HasPrefix(paragraph, "  ") {
-		fmt.Fprintln(w, paragraph)
-		return
-	}
+// printWrapped breaks a paragraph's lines at textWidth, each beginning with indent.
+func printWrapped(w io.Writer, indent, paragraph string) {
 	column := 0
 	for _, word := range strings.Fields(paragraph) {
 		switch {
 		case column == 0:
+			fmt.Fprint(w, indent)
+			column = len(indent)
 		case column+1+len(word) > textWidth:
-			fmt.Fprintln(w)
-			column = 0
+			fmt.Fprintf(w, "\n%s", indent)
+			column = len(indent)
 		default:
 			fmt.Fprint(w, " ")
 			column++

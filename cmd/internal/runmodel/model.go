@@ -102,7 +102,7 @@ func (m *Model) createExecutor(library *bridge.Module, files *Files) (params map
 	if err != nil {
 		return nil, "", err
 	}
-	cpu := bridge.CPU(0)
+	cpu := bridge.CPU()
 	created, err := bridge.Global("tvm.graph_executor.create", string(content), library, int(cpu.Type), int(cpu.ID))
 	if err != nil {
 		return nil, "", fmt.Errorf("the model's graph (mod.json) is not one of TVM's graph executor: %w", err)
@@ -142,7 +142,7 @@ func (m *Model) createFromFactory(library *bridge.Module) (params map[string]boo
 	if err != nil {
 		return nil, "", fmt.Errorf("the model has no network named \"default\": %w", err)
 	}
-	created, err := create.Invoke(bridge.CPU(0))
+	created, err := create.Invoke(bridge.CPU())
 	if err != nil {
 		return nil, "", fmt.Errorf("the model does not start: %w", err)
 	}
@@ -239,7 +239,7 @@ func (m *Model) SetInputs(arrays []npz.Array) error {
 		if err != nil {
 			return err
 		}
-		tensor, err := bridge.Empty(a.Shape, dtype, bridge.CPU(0))
+		tensor, err := bridge.Empty(a.Shape, dtype, bridge.CPU())
 		if err != nil {
 			return err
 		}
