@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python tests share: one cost store for all of them, the command line, exported models by name."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Before anything imports TVM: relay.build would look for tuned schedules on the network.
+os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+
+TREE = Path(__file__).resolve().parents[1]
+PACKAGE = TREE / "python" / "collage"
+
+sys.path.insert(0, str(PACKAGE.parent))
+
+# Enough to tell a candidate that is right and fast from one that is not, in a tenth of the default's time.
+SAMPLES = 3
+
+
+def environment(**extra):
+    """The environment of a program under test: this tree's package, nothing from the network."""
+    paths = [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "COLLAGE_PYTHON": sys.executable,
+        **{name: str(value) for name, value in extra.items()},
+    }
+
+
+def run_python(program, *arguments, timeout=300, **extra):
+    """Run a program in a fresh Python; what it prints last is JSON, and is returned."""
+    result = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment(**extra),
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def collage_library():
+    """libcollage; tests that need it say so by asking for it."""
+    path = PACKAGE / "lib" / "libcollage.so"
+    assert path.exists(), f"{path} is not there; build it with `make build`"
+    return path
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """The file of measured costs that all tests share, so that nothing is measured twice."""
+    return tmp_path_factory.mktemp("store") / "costs.jsonl"
+
+
+@pytest.fixture(scope="session")
+def command(collage_library):
+    """A function that runs the command line: command("compile", ...) -> CompletedProcess."""
+    binary = PACKAGE / "bin" / "collage"
+    assert binary.exists(), f"{binary} is not there; build it with `make build`"
+
+    def run(*arguments, timeout=600, **options):
+        extra = options.pop("environment", {})
+        return subprocess.run(
+            [str(binary), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=environment(**extra),
+            **options,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """A folder for what tests compile, removed at the end (the five networks are 700 MB)."""
+    folder = tmp_path_factory.mktemp("models")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

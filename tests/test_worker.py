@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measuring worker, spoken to as pass/measure does: a process, lines of JSON on its pipes."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+import tvm
+from conftest import PACKAGE, environment
+from tvm import relay
+
+from collage import export
+
+# A backend that a test brings along: C code for whatever region it gets, computing {expression} of each
+# element.
+BACKEND = """
+import tvm
+from tvm import relay
+
+def generate(function):
+    name = str(function.attrs["global_symbol"])
+    size = 1
+    for dim in function.params[0].checked_type.shape:
+        size *= int(dim)
+    code = '''
+#include <tvm/runtime/c_runtime_api.h>
+#include <dlpack/dlpack.h>
+#include <math.h>
+extern "C" int32_t %(name)s(TVMValue* args, int32_t* codes, int32_t n, TVMValue* rv, int32_t* rc, void* h) {
+  const float* x = (const float*)((DLTensor*)args[0].v_handle)->data;
+  float* y = (float*)((DLTensor*)args[n - 1].v_handle)->data;
+  for (int i = 0; i < %(size)d; ++i) y[i] = %(expression)s;
+  return 0;
+}
+''' % {"name": name, "size": size, "expression": %(expression)r}
+    return tvm.get_global_func("runtime.CSourceModuleCreate")(code, "cc", [name], None)
+
+tvm.register_func("relay.ext.%(compiler)s", generate)
+"""
+
+
+class Driver:
+    """A worker process and the lines it answers."""
+
+    def __init__(self, **extra):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "collage.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(**extra),
+        )
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.errors = []
+        threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def send(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self, timeout=120):
+        line = self.lines.get(timeout=timeout)
+        return None if line is None else json.loads(line)
+
+    def ask(self, **request):
+        """Send a request; the messages up to the one that ends it."""
+        self.send(id=7, **request)
+        answers = []
+        while not answers or answers[-1]["event"] in ("built", "progress"):
+            answers.append(self.receive())
+            assert answers[-1] is not None, "".join(self.errors)
+            assert answers[-1]["id"] == 7
+        return answers
+
+    def close(self):
+        if self.process.stdin and not self.process.stdin.closed:
+            self.process.stdin.close()
+        try:
+            return self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+@pytest.fixture(scope="module")
+def worker():
+    driver = Driver()
+    yield driver
+    assert driver.close() == 0
+
+
+def saved(function):
+    """A function as pass/annotate sends it: typed, as JSON."""
+    return tvm.ir.save_json(relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"])
+
+
+def relu_function():
+    x = relay.var("x", shape=(4, 32), dtype="float32")
+    return relay.Function([x], relay.nn.relu(x))
+
+
+def conv_function(channels=16):
+    x = relay.var("x", shape=(1, channels, 14, 14), dtype="float32")
+    w = relay.var("c0", shape=(channels, channels, 3, 3), dtype="float32")
+    b = relay.const(np.linspace(-1, 1, channels, dtype="float32"))
+    out = relay.nn.bias_add(relay.nn.conv2d(x, w, padding=(1, 1), kernel_size=(3, 3), channels=channels), b)
+    constants = [{"name": "c0", "shape": [channels, channels, 3, 3], "dtype": "float32"}]
+    return relay.Function([x, w], relay.nn.relu(out)), constants
+
+
+def backend(folder, compiler, expression):
+    """Write a module that registers relay.ext.COMPILER; gives the environment in which a worker imports it.
+    """
+    (folder / f"{compiler}_backend.py").write_text(
+        BACKEND.replace("%(compiler)s", compiler).replace("%(expression)r", repr(expression))
+    )
+    return {
+        "PYTHONPATH": os.pathsep.join([str(folder), environment()["PYTHONPATH"]]),
+        "COLLAGE_IMPORT": f"{compiler}_backend",
+    }
+
+
+def test_hello(worker):
+    (answer,) = worker.ask(op="hello")
+    assert answer["event"] == "hello"
+    assert answer["tvm"] == tvm.__version__
+    assert answer["pid"] == worker.process.pid
+
+
+def test_measures_what_tvm_runs(worker):
+    function, constants = conv_function()
+    built, result = worker.ask(
+        op="measure",
+        function=saved(function),
+        constants=constants,
+        compiler="",
+        key="conv",
+        threads=2,
+        samples=4,
+        min_sample_ms=0.5,
+        check=True,
+    )
+    assert built["event"] == "built" and built["seconds"] > 0
+    assert result["event"] == "result" and result["mismatch"] is None
+    assert len(result["samples_ms"]) == 4
+    assert all(0 < sample < 1000 for sample in result["samples_ms"])
+
+
+def test_failures_are_answers(worker):
+    for request, phase in (
+        ({"function": "{}"}, "build"),
+        ({"function": "not json"}, "build"),
+        (
+            {
+                "function": saved(relu_function()),
+                "constants": [{"name": "c9", "shape": [2], "dtype": "float32"}],
+            },
+            "build",
+        ),
+        ({"function": saved(relu_function()), "target": "llvm -mcpu=abacus9000 -nonsense=1"}, "build"),
+    ):
+        answer = worker.ask(op="measure", compiler="", key="k", samples=1, **request)[-1]
+        assert answer["event"] == "error", answer
+        assert answer["phase"] == phase
+        assert answer["kind"] == "error"
+        assert answer["detail"]
+    assert worker.ask(op="dance")[-1]["detail"] == "unknown operation 'dance'"
+    assert worker.ask(op="hello")[-1]["event"] == "hello"
+
+
+def test_open_shapes_are_refused(worker):
+    x = relay.var("x", shape=(relay.Any(), 32), dtype="float32")
+    answer = worker.ask(
+        op="measure", function=saved(relay.Function([x], relay.nn.relu(x))), compiler="", key="any"
+    )[-1]
+    assert answer["event"] == "error"
+    assert "not fixed" in answer["detail"]
+
+
+def test_a_backend_of_the_users(tmp_path):
+    driver = Driver(**backend(tmp_path, "right", "x[i] > 0 ? x[i] : 0"))
+    result = driver.ask(
+        op="measure", function=saved(relu_function()), compiler="right", key="k", samples=2, check=True
+    )[-1]
+    assert result["event"] == "result", result
+    assert result["max_abs_error"] == 0
+    driver.close()
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [("x[i]", "wrong-result"), ("x[i] > 0 ? x[i] : sqrtf(x[i])", "not-a-number"), ("1.5f", "wrong-result")],
+)
+def test_wrong_results_are_caught(tmp_path, expression, kind):
+    driver = Driver(**backend(tmp_path, "wrong", expression))
+    built, answer = driver.ask(
+        op="measure", function=saved(relu_function()), compiler="wrong", key="k", samples=2, check=True
+    )
+    assert built["event"] == "built"
+    assert (answer["event"], answer["phase"], answer["kind"]) == ("error", "check", kind)
+    # The worker is as good as before.
+    assert driver.ask(op="hello")[-1]["event"] == "hello"
+    driver.close()
+
+
+def test_a_crash_is_the_end_of_the_pipe(tmp_path):
+    driver = Driver(**backend(tmp_path, "crashing", "*(volatile float*)0"))
+    driver.send(id=1, op="measure", function=saved(relu_function()), compiler="crashing", key="k", samples=2)
+    assert driver.receive()["event"] == "built"
+    assert driver.receive() is None
+    assert driver.process.wait(timeout=20) == -signal.SIGSEGV
+
+
+def test_end_of_input_ends_a_measurement_that_hangs(tmp_path):
+    driver = Driver(**backend(tmp_path, "hanging", "(__builtin_ia32_pause(), --i, 0)"))
+    driver.send(id=1, op="measure", function=saved(relu_function()), compiler="hanging", key="k", samples=2)
+    assert driver.receive()["event"] == "built"
+    assert driver.close() == 0
+
+
+def test_interrupt_is_not_for_the_worker(worker):
+    worker.process.send_signal(signal.SIGINT)
+    assert worker.ask(op="hello")[-1]["event"] == "hello"
+
+
+def test_stdout_is_for_the_protocol_alone(tmp_path):
+    (tmp_path / "chatty.py").write_text(
+        textwrap.dedent(
+            """
+            import os, sys
+            print("hello from Python")
+            os.write(1, b"hello from below\\n")
+            os.system("echo hello from a child")
+            """
+        )
+    )
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    driver = Driver(COLLAGE_IMPORT="chatty", PYTHONPATH=path)
+    assert driver.ask(op="hello")[-1]["event"] == "hello"
+    driver.close()
+    assert {"hello from Python\n", "hello from below\n", "hello from a child\n"} <= set(driver.errors)
+
+
+@pytest.fixture(scope="module")
+def small_models(tmp_path_factory):
+    """Two exports of one function, and one of another that takes the same input."""
+    folder = tmp_path_factory.mktemp("small")
+    function, constants = conv_function()
+    weights = {"c0": np.random.default_rng(0).standard_normal(constants[0]["shape"], dtype=np.float32) * 0.1}
+    plugin = PACKAGE / "lib" / "libcollage_runtime.so"
+    plugins = [plugin] if plugin.exists() else []
+    paths = {}
+    for name, scale, suffix in (("one", 1.0, ".so"), ("same", 1.0, ".tar"), ("other", 1.1, ".so")):
+        bound = relay.build_module.bind_params_by_name(
+            function, {"c0": tvm.nd.array(weights["c0"] * np.float32(scale))}
+        )
+        paths[name] = folder / f"{name}{suffix}"
+        export.write(export.build(tvm.IRModule.from_expr(bound)), paths[name], plugins, 2)
+    return paths
+
+
+def test_compares_models_in_turn(worker, small_models):
+    request = {"op": "compare", "rounds": 3, "threads": 2, "seed": 1, "min_sample_ms": 0.1}
+    request["models"] = [{"name": name, "path": str(path)} for name, path in small_models.items()]
+    *progress, result = worker.ask(**request)
+    assert [message["round"] for message in progress] == [1, 2, 3]
+    assert {name: len(samples) for name, samples in result["samples_ms"].items()} == dict.fromkeys(
+        small_models, 3
+    )
+    assert result["outputs_equal"]["same"] == {"max_abs_error": 0.0, "ok": True}
+    assert result["outputs_equal"]["other"]["ok"] is False
+    assert result["outputs_equal"]["other"]["max_abs_error"] > 0
+
+
+def test_compare_without_a_model(worker, small_models, tmp_path):
+    models = [
+        {"name": "one", "path": str(small_models["one"])},
+        {"name": "gone", "path": str(tmp_path / "gone.so")},
+    ]
+    answer = worker.ask(op="compare", models=models, rounds=1)[-1]
+    assert (answer["event"], answer["phase"]) == ("error", "load")
+
+
+def test_dnnl_region(collage_library):
+    """A region of oneDNN: Go's code generator, TVM's runtime, the weights inside the region."""
+    function, constants = conv_function(32)
+    x, w = function.params
+    conv = function.body.args[0].args[0]
+    bias = function.body.args[0].args[1]
+    inner_x, inner_w = relay.var("a", shape=(1, 32, 14, 14)), relay.var("b", shape=(32, 32, 3, 3))
+    inner_b = relay.var("c", shape=(32,))
+    inner = relay.nn.conv2d(inner_x, inner_w, padding=(1, 1), kernel_size=(3, 3), channels=32)
+    composite = relay.Function([inner_x, inner_w, inner_b], relay.nn.relu(relay.nn.bias_add(inner, inner_b)))
+    composite = composite.with_attr("Composite", tvm.runtime.String("dnnl.conv2d_bias_relu"))
+    composite = composite.with_attr(
+        "PartitionedFromPattern", tvm.runtime.String("nn.conv2d_nn.bias_add_nn.relu_")
+    )
+    assert conv.op.name == "nn.conv2d"
+    region = relay.Function([x, w], relay.Call(composite, [x, w, bias]))
+    region = region.with_attr("Compiler", tvm.runtime.String("dnnl"))
+    region = region.with_attr("global_symbol", tvm.runtime.String("tvmgen_default_dnnl_main_0"))
+    driver = Driver()
+    request = {"constants": constants, "key": "k", "threads": 2, "samples": 3, "check": True}
+    result = driver.ask(op="measure", function=saved(region), compiler="dnnl", **request)[-1]
+    assert result["event"] == "result", (result, "".join(driver.errors))
+    # oneDNN sums in another order than TVM: a result without any difference would be TVM's own.
+    assert 0 < result["max_abs_error"] < 1e-3
+    driver.close()
