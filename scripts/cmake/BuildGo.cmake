@@ -22,18 +22,12 @@ set(go_build ${CMAKE_COMMAND} -E env CGO_ENABLED=1 CC=${CMAKE_C_COMPILER}
   ${GO_EXECUTABLE} build -trimpath -buildvcs=false)
 # Without debug information the files are a third smaller; panics still show file and line.
 
-file(GLOB libcollage_sources ${CMAKE_CURRENT_SOURCE_DIR}/cmd/libcollage/*.go)
-if(libcollage_sources)
 add_custom_target(libcollage ALL
   COMMAND ${go_build} -buildmode=c-shared "-ldflags=-s -w -extldflags=-Wl,-soname,libcollage.so"
     -o ${CMAKE_BINARY_DIR}/lib/libcollage.so ./cmd/libcollage
   WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} BYPRODUCTS ${CMAKE_BINARY_DIR}/lib/libcollage.so
   COMMENT "Building libcollage.so (Go)" VERBATIM)
 install(PROGRAMS ${CMAKE_BINARY_DIR}/lib/libcollage.so DESTINATION collage/lib COMPONENT python)
-else()
-  message(WARNING "cmd/libcollage has no sources yet")
-  add_custom_target(libcollage)
-endif()
 add_custom_target(collage ALL
   COMMAND ${go_build} "-ldflags=-s -w" -o ${CMAKE_BINARY_DIR}/bin/collage ./cmd/collage
   WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} BYPRODUCTS ${CMAKE_BINARY_DIR}/bin/collage
