@@ -11,17 +11,31 @@ import (
 
 // matchPatterns proposes what the patterns of backend number b match, within their limits.
 func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
+	patterns := backend.Patterns()
 	for v := range p.g.Nodes {
 		if p.class[v] != operator && p.class[v] != structural && p.class[v] != dynamic {
 			continue
 		}
-		for _, pattern := range backend.Patterns() {
+		// A pattern may match the same nodes in several ways (an addend as the bias or as the sum). What one way
+		// was refused for says nothing where another one was accepted.
+		type refusal struct {
+			Refusal
+			nodes []relay.NodeID
+		}
+		var refusals []refusal
+		for _, pattern := range patterns {
 			for _, m := range p.g.Match(pattern.Shape, relay.NodeID(v)) {
 				if reason := p.reasonAgainst(&pattern, m); reason != "" {
-					p.refuse(Refusal{Node: m.Root, Backend: backend.Name(), Composite: pattern.Composite, Reason: reason})
+					refusals = append(refusals, refusal{
+						Refusal{Node: m.Root, Backend: backend.Name(), Composite: pattern.Composite, Reason: reason}, m.Nodes})
 					continue
 				}
 				p.add(b, pattern.Composite, pattern.Bare, m.Nodes)
+			}
+		}
+		for _, r := range refusals {
+			if !p.seen[string(p.identify(r.Backend, r.Composite, r.nodes))] {
+				p.refuse(r.Refusal)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ type proposer struct {
 	order    map[string]int // a backend's place in the list
 	refusals []Refusal
 	refused  map[Refusal]bool
-	identity []byte // scratch of add
+	identity []byte // scratch of identify
 }
 
 func newProposer(g *relay.Graph, backends []byoc.Backend, opts Options) *proposer {
@@ -153,19 +153,25 @@ func isStatic(t *relay.Type) bool {
 // add proposes nodes (ascending, kept) on backend number b, unless that is proposed already.
 func (p *proposer) add(b int, composite string, bare bool, nodes []relay.NodeID) {
 	backend := p.backends[b].Name()
-	p.identity = append(append(append(append(p.identity[:0], backend...), 0), composite...), 0)
-	for _, v := range nodes {
-		p.identity = binary.BigEndian.AppendUint32(p.identity, uint32(v))
-	}
-	if p.seen[string(p.identity)] {
+	identity := p.identify(backend, composite, nodes)
+	if p.seen[string(identity)] {
 		return
 	}
-	p.seen[string(p.identity)] = true
+	p.seen[string(identity)] = true
 	root := nodes[len(nodes)-1]
 	c := Candidate{Backend: backend, Composite: composite, Bare: bare, Scope: p.g.Nodes[root].Scope, Nodes: nodes, Root: root}
 	c.Free = !slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == operator })
 	c.Rank = p.rank(b, c.Free)
 	p.found = append(p.found, c)
+}
+
+// identify gives what makes a candidate different from others; the bytes are valid until the next call.
+func (p *proposer) identify(backend, composite string, nodes []relay.NodeID) []byte {
+	p.identity = append(append(append(append(p.identity[:0], backend...), 0), composite...), 0)
+	for _, v := range nodes {
+		p.identity = binary.BigEndian.AppendUint32(p.identity, uint32(v))
+	}
+	return p.identity
 }
 
 // regionRank is what a region weighs against kernels of TVM's: at equal cost no number of them is worth one.
@@ -223,14 +229,11 @@ func (p *proposer) finish() error {
 		if c.Free {
 			continue
 		}
-		p.identity = p.identity[:0]
-		for _, v := range c.Nodes {
-			p.identity = binary.BigEndian.AppendUint32(p.identity, uint32(v))
-		}
-		key, ok := keys[string(p.identity)]
+		identity := p.identify("", "", c.Nodes)
+		key, ok := keys[string(identity)]
 		if !ok {
 			key = p.g.Key(c.Nodes, c.Root, relay.KeyOptions{})
-			keys[string(p.identity)] = key
+			keys[string(identity)] = key
 		}
 		c.Key = key
 	}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package candidate
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// recorded is a graph with the groups that TVM 0.19's FuseOps made of it (testdata/fuseops.py writes the files).
+type recorded struct {
+	g        *relay.Graph
+	patterns map[string]OpPattern
+	groups   [][]relay.NodeID // operators only, those of at least two
+}
+
+func readRecorded(t *testing.T, path string) *recorded {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	r := &recorded{patterns: map[string]OpPattern{}}
+	m := relay.NewGraph("main")
+	groups := map[string][]relay.NodeID{}
+	last := relay.NoNode
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		require.Len(t, f, 7, path)
+		var inputs []relay.NodeID
+		if f[5] != "-" {
+			for _, in := range strings.Split(f[5], ",") {
+				inputs = append(inputs, relay.NodeID(number(t, in)))
+			}
+		}
+		typ := recordedType(t, f[4])
+		switch f[1] {
+		case "var":
+			last = m.Var(typ.Shape, "float32")
+		case "const":
+			last = m.Const(typ.Shape, "float32")
+		case "tuple":
+			last = m.Tuple(inputs...)
+		case "get":
+			last = m.Get(inputs[0], number(t, f[2]))
+		case "call":
+			last = m.Call(f[2], typ, nil, inputs...)
+			r.patterns[f[2]] = OpPattern(number(t, f[3]))
+			groups[f[6]] = append(groups[f[6]], last)
+		default:
+			t.Fatalf("%s: %q", path, line)
+		}
+		require.Equal(t, f[0], strconv.Itoa(int(last)))
+	}
+	r.g = m.Finish(last)
+	for _, group := range groups {
+		if len(group) > 1 {
+			r.groups = append(r.groups, group)
+		}
+	}
+	sortGroups(r.groups)
+	return r
+}
+
+func number(t *testing.T, s string) int {
+	n, err := strconv.Atoi(s)
+	require.NoError(t, err)
+	return n
+}
+
+func recordedType(t *testing.T, s string) *relay.Type {
+	if strings.Contains(s, ";") {
+		var fields []*relay.Type
+		for _, part := range strings.Split(s, ";") {
+			fields = append(fields, recordedType(t, part))
+		}
+		return relay.TupleOf(fields...)
+	}
+	var shape []int64
+	if s != "scalar" {
+		for _, part := range strings.Split(s, "x") {
+			shape = append(shape, int64(number(t, part)))
+		}
+	}
+	return relay.Tensor("float32", shape...)
+}
+
+func sortGroups(groups [][]relay.NodeID) {
+	slices.SortFunc(groups, slices.Compare)
+}
+
+// TestGroupsAreThoseOfFuseOps holds the groups against what TVM made of real networks and of random graphs.
+func TestGroupsAreThoseOfFuseOps(t *testing.T) {
+	files, err := filepath.Glob("testdata/fuseops/*.txt")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 15)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			r := readRecorded(t, file)
+			p := newProposer(r.g, []byoc.Backend{tvm}, Options{OpPattern: func(op string) OpPattern { return r.patterns[op] }})
+			require.NoError(t, p.classify())
+			var groups [][]relay.NodeID
+			for _, group := range p.fuse() {
+				require.NoError(t, Check(r.g, group))
+				group = slices.DeleteFunc(group, func(v relay.NodeID) bool { return !IsOperator(&r.g.Nodes[v]) })
+				if len(group) > 1 {
+					groups = append(groups, group)
+				}
+			}
+			sortGroups(groups)
+			require.Equal(t, r.groups, groups)
+		})
+	}
+}
