@@ -9,11 +9,10 @@ import numpy as np
 import onnx
 import pytest
 import tvm
+from collage import frontends
 from conftest import environment
 from onnx import TensorProto, helper
 from tvm import relay
-
-from collage import frontends
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 

@@ -13,10 +13,9 @@ import threading
 import numpy as np
 import pytest
 import tvm
+from collage import export
 from conftest import PACKAGE, environment
 from tvm import relay
-
-from collage import export
 
 # A backend that a test brings along: C code for whatever region it gets, computing {expression} of each
 # element.

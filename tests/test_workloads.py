@@ -5,10 +5,9 @@ import hashlib
 
 import numpy as np
 import pytest
+from collage import workloads
 from conftest import run_python
 from tvm import relay
-
-from collage import workloads
 
 # What shared notes and the paper's code say: all operators, and how many of some of them.
 EXPECTED = {
