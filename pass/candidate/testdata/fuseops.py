@@ -5,8 +5,8 @@ Run from the repository's root in an environment with TVM, when the set of graph
 
     python pass/candidate/testdata/fuseops.py
 
-Each file holds a graph, one node a line: index, kind, operator, fusion pattern, shapes, inputs, group. The group of
-an operator is the same for operators that TVM fuses into one function; other nodes have "-".
+Each file holds a graph, one node a line: index, kind, operator, fusion pattern, shapes, inputs, group. The
+group of an operator is the same for operators that TVM fuses into one function; other nodes have "-".
 """
 
 import os
@@ -18,6 +18,7 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "python" / "collage"))
 
+import numpy  # noqa: E402
 import tvm  # noqa: E402
 import workloads  # noqa: E402
 from tvm import relay  # noqa: E402
@@ -51,13 +52,13 @@ def random_network(seed):
     def take():
         return values[-1 - rng.randrange(min(len(values), rng.choice((1, 2, 5))))]
 
-    for i in range(40):
+    for _ in range(40):
         kind = rng.randrange(13)
         v = take()
         if kind <= 1:
-            v = relay.nn.conv2d(v, relay.const(rng.random() + relay_zeros((8, 8, 1, 1))))
+            v = relay.nn.conv2d(v, zeros(8, 8, 1, 1))
         elif kind == 2:
-            v = relay.add(v, relay.const(relay_zeros((8, 1, 1))))
+            v = relay.add(v, zeros(8, 1, 1))
         elif kind <= 4:
             v = relay.add(v, take())
         elif kind == 5:
@@ -83,10 +84,8 @@ def random_network(seed):
     return tvm.IRModule.from_expr(relay.Function([x], body))
 
 
-def relay_zeros(shape):
-    import numpy
-
-    return numpy.zeros(shape, "float32")
+def zeros(*shape):
+    return relay.const(numpy.zeros(shape, "float32"))
 
 
 def shapes(kind):
