@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/collage-tvm/collage/bridge"
+)
+
+// The functions of this file make Relay expressions. All arguments stay the caller's; the result is the
+// caller's. Expressions are immutable and may be used in many others.
+
+// object calls a packed function that returns an object.
+func object(name string, args ...any) (*bridge.Object, error) {
+	v, err := bridge.Global(name, args...)
+	if err != nil {
+		return nil, err
+	}
+	return v.Object()
+}
+
+// NewType makes TVM's type; nil gives nil. TypeOther cannot be made.
+func NewType(t *Type) (*bridge.Object, error) {
+	if t == nil {
+		return nil, nil
+	}
+	switch t.Kind {
+	case TypeTensor:
+		shape := make([]any, len(t.Shape))
+		for i, d := range t.Shape {
+			var err error
+			if d == AnyDim {
+				shape[i], err = object("relay.ir.Any")
+			} else {
+				shape[i], err = newDim(d)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		dtype, err := bridge.ParseDataType(t.DType)
+		if err != nil {
+			return nil, err
+		}
+		return object("ir.TensorType", shape, dtype)
+	case TypeTuple:
+		fields, err := newTypes(t.Fields)
+		if err != nil {
+			return nil, err
+		}
+		return object("ir.TupleType", fields)
+	case TypeFunction:
+		fields, err := newTypes(t.Fields)
+		if err != nil {
+			return nil, err
+		}
+		last := len(fields) - 1
+		return object("ir.FuncType", fields[:last], fields[last], []any{}, []any{})
+	}
+	return nil, fmt.Errorf("TypeError: type %s cannot be made", t)
+}
+
+func newDim(d int64) (*bridge.Object, error) {
+	dtype := "int32" // what front ends and the parser use for dimensions
+	if d > 1<<31-1 {
+		dtype = "int64"
+	}
+	return newInt(dtype, d)
+}
+
+func newInt(dtype string, n int64) (*bridge.Object, error) {
+	t, err := bridge.ParseDataType(dtype)
+	if err != nil {
+		return nil, err
+	}
+	return object("ir.IntImm", t, n, nil)
+}
+
+func newTypes(types []*Type) ([]any, error) {
+	made := make([]any, len(types))
+	for i, f := range types {
+		o, err := NewType(f)
+		if err != nil {
+			return nil, err
+		}
+		made[i] = o
+	}
+	return made, nil
+}
+
+// NewVar makes a variable with a type annotation; t may be nil.
+func NewVar(name string, t *Type) (*bridge.Object, error) {
+	annotation, err := NewType(t)
+	if err != nil {
+		return nil, fmt.Errorf("variable %s: %w", name, err)
+	}
+	return NewVarOfType(name, annotation)
+}
+
+// NewVarOfType is NewVar with a type of TVM's (CheckedType gives one); it may be nil.
+func NewVarOfType(name string, annotation *bridge.Object) (*bridge.Object, error) {
+	return object("relay.ir.Var", name, orNil(annotation), nil)
+}
+
+// CheckedType returns TVM's type of an expression that has been through InferType; nil if it has none.
+func CheckedType(expr *bridge.Object) (*bridge.Object, error) {
+	return expr.AttrObject("_checked_type_")
+}
+
+// NewCall makes a call of a function, an operator (Operator) or a global variable.
+func NewCall(callee *bridge.Object, args []*bridge.Object, attrs *bridge.Object) (*bridge.Object, error) {
+	return object("relay.ir.Call", callee, args, orNil(attrs), []any{}, nil)
+}
+
+// Operator returns the primitive operator of that name.
+func Operator(name string) (*bridge.Object, error) { return object("ir.GetOp", name) }
+
+// NewTuple makes a tuple.
+func NewTuple(fields []*bridge.Object) (*bridge.Object, error) {
+	return object("relay.ir.Tuple", fields, nil)
+}
+
+// NewTupleGetItem takes field i of a tuple.
+func NewTupleGetItem(tuple *bridge.Object, i int) (*bridge.Object, error) {
+	return object("relay.ir.TupleGetItem", tuple, i, nil)
+}
+
+// NewConstant makes a constant of a tensor, which it shares.
+func NewConstant(data *bridge.NDArray) (*bridge.Object, error) {
+	return object("relay.ir.Constant", data, nil)
+}
+
+// NewFunction makes a function literal or the definition of a global function. attrs may be nil; their values
+// are strings and integers (which TVM keeps as int32, as Python does), or objects.
+func NewFunction(params []*bridge.Object, body *bridge.Object, attrs map[string]any) (*bridge.Object, error) {
+	return NewTypedFunction(params, body, nil, attrs)
+}
+
+// NewTypedFunction is NewFunction with a declared result type of TVM's, which may be nil.
+func NewTypedFunction(params []*bridge.Object, body, result *bridge.Object, attrs map[string]any) (*bridge.Object, error) {
+	var dict *bridge.Object
+	if len(attrs) > 0 {
+		var err error
+		if dict, err = NewDictAttrs(attrs); err != nil {
+			return nil, err
+		}
+	}
+	return object("relay.ir.Function", params, body, orNil(result), []any{}, orNil(dict), nil)
+}
+
+// NewDictAttrs makes the attributes of a function or a module.
+func NewDictAttrs(attrs map[string]any) (*bridge.Object, error) {
+	names := make([]string, 0, len(attrs))
+	for name := range attrs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	args := []any{"DictAttrs"}
+	for _, name := range names {
+		value, err := attrObject(attrs[name])
+		if err != nil {
+			return nil, fmt.Errorf("attribute %s: %w", name, err)
+		}
+		args = append(args, name, value)
+	}
+	return object("node.MakeNode", args...)
+}
+
+func attrObject(v any) (any, error) {
+	switch v := v.(type) {
+	case int:
+		return newInt("int32", int64(v))
+	case int64:
+		return newInt("int32", v)
+	case bool:
+		if v {
+			return newInt("int32", 1)
+		}
+		return newInt("int32", 0)
+	}
+	return v, nil
+}
+
+// WithAttr returns the function with one attribute set.
+func WithAttr(function *bridge.Object, name string, value any) (*bridge.Object, error) {
+	o, err := attrObject(value)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := o.(string); ok {
+		if o, err = object("runtime.String", s); err != nil {
+			return nil, err
+		}
+	}
+	return object("ir.BaseFuncWithAttr", function, name, o)
+}
+
+// orNil keeps a nil *Object from becoming a non-nil argument.
+func orNil(o *bridge.Object) any {
+	if o == nil {
+		return nil
+	}
+	return o
+}
