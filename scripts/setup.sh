@@ -10,6 +10,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# CMake's make is its own, not a child of the one that called this script.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
 started=$SECONDS
 say() { printf 'setup: %-9s %s\n' "$1" "$2"; }
 die() {
