@@ -80,7 +80,7 @@ var (
 	// "[12:00:00] /src/x.cc:12: " before a message that TVM logged as fatal.
 	position = regexp.MustCompile(`^(?:\[\d\d:\d\d:\d\d\] )?[^\s:]+:\d+: `)
 	// "ValueError: " or "tvm.error.OpError: ".
-	className = regexp.MustCompile(`^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration)): ?`)
+	className = regexp.MustCompile(`^(tvm\.error\.\w+|(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)): ?`)
 	// Lines of TVM's banner about internal errors.
 	banner = regexp.MustCompile(`(?m)^-{5,}\n(?:An error occurred during the execution of TVM\.\nFor more information, ` +
 		`please see: [^\n]*\n)?-{5,}\n`)
