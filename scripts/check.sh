@@ -9,22 +9,33 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:/usr/local/go/bin
 bin=$PWD/.venv/bin
 
-failed=()
-step() {
-  echo "check: $*"
-  "$@" </dev/null || failed+=("$1 ${2:-}")
+# The files of the project: what git knows and what it would take, as far as it is there.
+files() {
+  git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
+    [[ -e $file ]] && echo "$file"
+  done
 }
 
-step gofmt -l -s -w .
-step go mod tidy
-step go vet ./...
-step go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
-step "$bin/ruff" format --quiet python tests scripts
-step "$bin/ruff" check --quiet python tests scripts
-mapfile -t sources < <(git ls-files '*.cc' '*.h' '*.c')
-step "$bin/clang-format" -i "${sources[@]}"
-if [[ -n $(git grep -l '^//go:generate' -- '*.go') ]]; then
-  step go generate ./...
+failed=()
+step() {
+  local name=$1
+  shift
+  echo "check: $name"
+  "$@" </dev/null || failed+=("$name")
+}
+
+mapfile -t go_files < <(files '*.go')
+mapfile -t c_files < <(files '*.c' '*.cc' '*.h')
+step "gofmt" gofmt -s -w "${go_files[@]}"
+step "go mod tidy" go mod tidy
+step "go vet" go vet ./...
+step "staticcheck" go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+step "ruff format" "$bin/ruff" format --quiet python tests scripts
+step "ruff check" "$bin/ruff" check --quiet python tests scripts
+step "clang-format" "$bin/clang-format" -i "${c_files[@]}"
+step "bash -n" bash -n scripts/*.sh .ci/run
+if grep -q '^//go:generate' "${go_files[@]}"; then
+  step "go generate" go generate ./...
 fi
 
 if ((${#failed[@]})); then
