@@ -140,14 +140,12 @@ func NewFunction(params []*bridge.Object, body *bridge.Object, attrs map[string]
 
 // NewTypedFunction is NewFunction with a declared result type of TVM's, which may be nil.
 func NewTypedFunction(params []*bridge.Object, body, result *bridge.Object, attrs map[string]any) (*bridge.Object, error) {
-	var dict *bridge.Object
-	if len(attrs) > 0 {
-		var err error
-		if dict, err = NewDictAttrs(attrs); err != nil {
-			return nil, err
-		}
+	dict, err := NewDictAttrs(attrs) // TVM 0.19 refuses null
+	if err != nil {
+		return nil, err
 	}
-	return object("relay.ir.Function", params, body, orNil(result), []any{}, orNil(dict), nil)
+	defer dict.Release()
+	return object("relay.ir.Function", params, body, orNil(result), []any{}, dict, nil)
 }
 
 // NewDictAttrs makes the attributes of a function or a module.
@@ -188,11 +186,6 @@ func WithAttr(function *bridge.Object, name string, value any) (*bridge.Object, 
 	o, err := attrObject(value)
 	if err != nil {
 		return nil, err
-	}
-	if s, ok := o.(string); ok {
-		if o, err = object("runtime.String", s); err != nil {
-			return nil, err
-		}
 	}
 	return object("ir.BaseFuncWithAttr", function, name, o)
 }

@@ -92,6 +92,7 @@ func TestTypeText(t *testing.T) {
 		"(bool, Tensor[(2, 2), float16])": TupleOf(Tensor("bool"), Tensor("float16", 2, 2)),
 		"(bool,)":                         TupleOf(Tensor("bool")),
 		"fn (int32, bool) -> ()":          FunctionOf([]*Type{Tensor("int32"), Tensor("bool")}, TupleOf()),
+		"fn (int32) -> bool":              FunctionOf([]*Type{Tensor("int32")}, Tensor("bool")),
 		"List[A]":                         {Kind: TypeOther, Text: "List[A]"},
 	} {
 		assert.Equal(t, want, typ.String())

@@ -109,6 +109,11 @@ func newModule(pairs []any, like *bridge.Object) (*bridge.Object, error) {
 			return nil, err
 		}
 	}
+	if attrs == nil {
+		if attrs, err = NewDictAttrs(nil); err != nil {
+			return nil, err
+		}
+	}
 	if infos == nil {
 		if infos, err = emptyMap(); err != nil {
 			return nil, err

@@ -155,7 +155,7 @@ func resnetText() string {
 		}
 	}
 	x = emit("nn.batch_flatten(%s)", emit("nn.global_avg_pool2d(%s)", x))
-	x = emit("nn.dense(%s, %%fc)", x)
+	x = emit("nn.dense(%s, %%fc, units=1000)", x)
 	return fmt.Sprintf("def @main(%%x: Tensor[(1, 3, 224, 224), float32], %%fc: Tensor[(1000, 2048), float32]%s) {\n%s  nn.softmax(%s)\n}",
 		params.String(), b.String(), x)
 }

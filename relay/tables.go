@@ -5,6 +5,7 @@ package relay
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
 )
@@ -118,7 +119,35 @@ func (t *tables) readNewType(o *bridge.Object) (*Type, error) {
 		result, err := t.typeField(o, "ret_type")
 		return &Type{Kind: TypeFunction, Fields: append(fields, result)}, err
 	}
-	return &Type{Kind: TypeOther, Text: o.Text()}, nil
+	text, err := t.otherType(o)
+	return &Type{Kind: TypeOther, Text: text}, err
+}
+
+// otherType writes a type that is not made of tensors as Relay's text does: "List[Tensor[(4), float32]]",
+// "ref(float32)".
+func (t *tables) otherType(o *bridge.Object) (string, error) {
+	switch t.key(o) {
+	case "GlobalTypeVar", "relay.GlobalTypeVar", "TypeVar", "relay.TypeVar":
+		return o.AttrString("name_hint")
+	case "TypeCall", "relay.TypeCall":
+		generic, err := t.typeField(o, "func")
+		if err != nil {
+			return "", err
+		}
+		args, err := t.readTypes(o, "args")
+		if err != nil {
+			return "", err
+		}
+		texts := make([]string, len(args))
+		for i, a := range args {
+			texts[i] = a.String()
+		}
+		return generic.String() + "[" + strings.Join(texts, ", ") + "]", nil
+	case "relay.RefType":
+		value, err := t.typeField(o, "value")
+		return "ref(" + value.String() + ")", err
+	}
+	return o.Text(), nil
 }
 
 func (t *tables) readTypes(o *bridge.Object, field string) ([]*Type, error) {

@@ -44,14 +44,14 @@ func (t *Type) write(b *strings.Builder) {
 		b.WriteString(t.DType)
 		b.WriteByte(']')
 	case TypeTuple:
-		writeTypes(b, t.Fields)
+		writeTypes(b, t.Fields, ",")
 	case TypeFunction:
 		b.WriteString("fn ")
 		if len(t.Fields) == 0 {
 			b.WriteString("()")
 			return
 		}
-		writeTypes(b, t.Fields[:len(t.Fields)-1])
+		writeTypes(b, t.Fields[:len(t.Fields)-1], "")
 		b.WriteString(" -> ")
 		t.Fields[len(t.Fields)-1].write(b)
 	default:
@@ -59,7 +59,8 @@ func (t *Type) write(b *strings.Builder) {
 	}
 }
 
-func writeTypes(b *strings.Builder, types []*Type) {
+// writeTypes writes a list in brackets; single stands behind the element of a list of one (Relay's tuples).
+func writeTypes(b *strings.Builder, types []*Type, single string) {
 	b.WriteByte('(')
 	for i, f := range types {
 		if i > 0 {
@@ -68,7 +69,7 @@ func writeTypes(b *strings.Builder, types []*Type) {
 		f.write(b)
 	}
 	if len(types) == 1 {
-		b.WriteByte(',')
+		b.WriteString(single)
 	}
 	b.WriteByte(')')
 }
