@@ -97,9 +97,7 @@ func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error
 		}
 	}
 	p.sort()
-	if err := p.finish(); err != nil {
-		return nil, err
-	}
+	p.finish()
 	return &Set{Graph: g, Candidates: p.found, Refusals: p.refusals}, nil
 }
 

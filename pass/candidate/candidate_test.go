@@ -206,7 +206,7 @@ func TestWhatIsPartitionedAlreadyIsLeftAlone(t *testing.T) {
 	set := propose(t, g, tvm, convolutions())
 	require.Equal(t, strings.TrimLeft(`
 tvm [3] <- [1] [2] free
-tvm [5] <- [4 0] [] free
+tvm [5] <- [0] [] free
 tvm [6] <- [5] []
 `, "\n"), list(set))
 	require.Empty(t, set.Refusals)

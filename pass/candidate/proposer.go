@@ -204,28 +204,11 @@ func (p *proposer) sort() {
 }
 
 // finish fills in what follows from the nodes: inputs, constants and keys.
-func (p *proposer) finish() error {
+func (p *proposer) finish() {
 	keys := map[string]string{} // by nodes: mirrors have the key of what they mirror
-	member := make([]int32, len(p.g.Nodes))
-	read := make([]int32, len(p.g.Nodes))
 	for i := range p.found {
-		c, mark := &p.found[i], int32(i)+1
-		for _, v := range c.Nodes {
-			member[v] = mark
-		}
-		for _, v := range c.Nodes {
-			for _, in := range p.g.Reads(v) {
-				if member[in] == mark || read[in] == mark {
-					continue
-				}
-				read[in] = mark
-				if p.g.Nodes[in].Kind == relay.KindConstant {
-					c.Constants = append(c.Constants, in)
-				} else {
-					c.Inputs = append(c.Inputs, in)
-				}
-			}
-		}
+		c := &p.found[i]
+		c.Inputs, c.Constants = p.g.Boundary(c.Nodes)
 		if c.Free {
 			continue
 		}
@@ -237,5 +220,4 @@ func (p *proposer) finish() error {
 		}
 		c.Key = key
 	}
-	return nil
 }
