@@ -33,7 +33,9 @@ step "staticcheck" go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 step "ruff format" "$bin/ruff" format --quiet python tests scripts
 step "ruff check" "$bin/ruff" check --quiet python tests scripts
 step "clang-format" "$bin/clang-format" -i "${c_files[@]}"
-step "bash -n" bash -n scripts/*.sh .ci/run
+for script in scripts/*.sh .ci/run; do
+  step "bash -n $script" bash -n "$script"
+done
 if grep -q '^//go:generate' "${go_files[@]}"; then
   step "go generate" go generate ./...
 fi
