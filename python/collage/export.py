@@ -11,6 +11,7 @@ A file appears under its name only when it is complete.
 
 import errno
 import os
+import resource
 import shutil
 import tarfile
 import tempfile
@@ -88,7 +89,15 @@ def _parameter_bytes(factory):
 
 
 def _require_space(folder, needed, what):
+    """Refuse where intermediate files cannot be written: LLVM ends the process when one cannot."""
     free = shutil.disk_usage(folder).free
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise ExportError(
+            errno.EFBIG,
+            f"{what} needs files of up to about {needed >> 20} MiB, but the limit of file sizes is "
+            f"{limit >> 10} KiB (ulimit -f)",
+        )
     if free < needed:
         raise ExportError(
             errno.ENOSPC,
@@ -134,7 +143,6 @@ def write(factory, path, plugins=(), threads=0):
     attach_threads(factory, threads)
 
     parameters = _parameter_bytes(factory)
-    # Checked beforehand, because LLVM ends the process when it cannot write an object file.
     _require_space(tempfile.gettempdir(), 3 * parameters + _CODE_BYTES, "compiling")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

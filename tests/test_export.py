@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is exported runs under plain TVM; what cannot be written leaves nothing behind."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from conftest import PACKAGE, environment, run_python
+from tvm import relay
+
+from collage import export, library, target
+
+# Runs a model in a process that has TVM and nothing of Collage's on its path, and says what it got mapped.
+RUNNER = """
+import json, sys
+import numpy as np
+import tvm
+from tvm.contrib import graph_executor
+path, inputs, outputs = sys.argv[1:]
+executor = graph_executor.GraphModule(tvm.runtime.load_module(path)["default"](tvm.cpu()))
+executor.set_input(**dict(np.load(inputs)))
+executor.run()
+np.savez(outputs, *[executor.get_output(i).numpy() for i in range(executor.get_num_outputs())])
+assert "collage" not in sys.modules
+maps = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
+print(json.dumps(sorted(maps)))
+"""
+
+WEIGHTS = 64
+
+
+@pytest.fixture(scope="module")
+def module():
+    x = relay.var("x", shape=(1, WEIGHTS), dtype="float32")
+    weight = np.random.default_rng(5).standard_normal((WEIGHTS, WEIGHTS), dtype=np.float32)
+    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.dense(x, relay.const(weight)))))
+
+
+@pytest.fixture(scope="module")
+def factory(module):
+    return export.build(module)
+
+
+@pytest.fixture(scope="module")
+def plugins():
+    path = library.plugin_path("runtime")
+    assert path, f"there is no runtime plug-in in {PACKAGE / 'lib'}; build it with `make build`"
+    return [path]
+
+
+def test_so_runs_under_plain_tvm(module, plugins, tmp_path):
+    size = export.write(export.build(module), tmp_path / "model.so", plugins, 2)
+    assert size == (tmp_path / "model.so").stat().st_size
+    x = np.random.default_rng(6).standard_normal((1, WEIGHTS), dtype=np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    mapped = run_python(RUNNER, tmp_path / "model.so", tmp_path / "x.npz", tmp_path / "y.npz", PYTHONPATH="")
+    names = {Path(path).name for path in mapped}
+    assert "libcollage_runtime.so" in names
+    assert "libcollage.so" not in names
+    expected = relay.create_executor("graph", module).evaluate()(x).numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["arr_0"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_tar_is_what_tvmc_runs(module, plugins, tmp_path):
+    export.write(export.build(module), tmp_path / "model.tar", plugins, 2)
+    with tarfile.open(tmp_path / "model.tar") as tar:
+        assert tar.getnames() == ["mod.so", "mod.json", "mod.params"]
+    x = np.ones((1, WEIGHTS), "float32")
+    np.savez(tmp_path / "x.npz", x=x)
+    tvmc = [sys.executable, "-m", "tvm.driver.tvmc", "run", "--inputs", "x.npz", "--outputs", "y.npz", "model.tar"]
+    result = subprocess.run(tvmc, cwd=tmp_path, capture_output=True, text=True, env=environment(PYTHONPATH=""))
+    assert result.returncode == 0, result.stderr
+    expected = relay.create_executor("graph", module).evaluate()(x).numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["output_0"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_package_repeats(module, tmp_path):
+    """The same build packed twice gives the same bytes but for the linker's."""
+    built = export.build(module)
+    for name in ("a.tar", "b.tar"):
+        export.write(built, tmp_path / name)
+    contents = []
+    for name in ("a.tar", "b.tar"):
+        with tarfile.open(tmp_path / name) as tar:
+            contents.append([tar.extractfile(member).read() for member in ("mod.json", "mod.params")])
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("model.onnx", ValueError, r"the name must end in \.so or \.tar"),
+        ("model", ValueError, r"the name must end in"),
+        ("nowhere/model.so", FileNotFoundError, "there is no directory"),
+        ("folder.so", IsADirectoryError, "is a directory"),
+    ],
+)
+def test_outputs_that_cannot_be(factory, tmp_path, name, kind, message):
+    (tmp_path / "folder.so").mkdir()
+    with pytest.raises(kind, match=message):
+        export.write(factory, tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".so", ".tar"])
+def test_full_disk(full_disk, suffix):
+    model = full_disk / f"model{suffix}"
+    model.write_bytes(b"what stood here before")
+    big = tvm.IRModule.from_expr(
+        relay.Function([], relay.nn.relu(relay.const(np.ones((512, 512), "float32"))))
+    )
+    with pytest.raises(export.ExportError, match=f"no space left on device while writing {model}") as raised:
+        with tvm.transform.PassContext(disabled_pass=["FoldConstant"]):
+            export.write(export.build(big, disabled_passes=["FoldConstant"]), model)
+    assert raised.value.errno == errno.ENOSPC
+    assert os.listdir(full_disk) == [model.name]
+    assert model.read_bytes() == b"what stood here before"
+
+
+def test_file_size_limit(module, tmp_path):
+    """Told beforehand: LLVM would end the process in the middle."""
+    built = export.build(module)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(export.ExportError, match="the limit of file sizes is 4 KiB"):
+            export.write(built, tmp_path / "model.so")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.listdir(tmp_path) == []
+
+
+def test_default_target_has_the_widest_vectors():
+    """LLVM's name of the processor makes TVM choose the schedules that its features deserve."""
+    named = tvm.target.Target(target.default_target())
+    assert named.kind.name == "llvm"
+    flags = Path("/proc/cpuinfo").read_text()
+    with named:
+        for feature in ("avx2", "avx512f"):
+            assert bool(tvm.target.codegen.target_has_features(feature)) == (f" {feature} " in flags)
+
+
+def test_build_disables_what_does_not_finish():
+    with target.build_context() as context:
+        assert list(context.disabled_pass) == ["EliminateCommonSubexpr", "SimplifyExpr"]
+        assert context.opt_level == 3
