@@ -40,17 +40,26 @@ type Summary struct {
 
 // Region is one row of the first table.
 type Region struct {
-	ID         int      `json:"region"`
-	Function   string   `json:"function"`
-	Symbol     string   `json:"symbol,omitempty"`
-	Backend    string   `json:"backend"`
-	Operators  []string `json:"operators"`
-	Composites []string `json:"composites,omitempty"`
+	ID        int      `json:"region"`
+	Function  string   `json:"function"`
+	Symbol    string   `json:"symbol,omitempty"`
+	Backend   string   `json:"backend"`
+	Operators []string `json:"operators"`
+	Estimate  float64  `json:"estimate_ms"`
+	// Parts are the candidates that were joined into the region.
+	Parts []Part `json:"parts"`
+	// Key is the same for regions that compute the same on the same backend.
+	Key string `json:"-"`
+}
+
+// Part is one candidate of a region.
+type Part struct {
+	// Composite is the pattern's name; "" for TVM.
+	Composite string   `json:"composite,omitempty"`
+	Operators []string `json:"operators"`
 	// Nodes are the indices of the operators, as in Operators.
 	Nodes    []int   `json:"nodes"`
 	Estimate float64 `json:"estimate_ms"`
-	// Key is the same for regions that compute the same on the same backend.
-	Key string `json:"-"`
 }
 
 // Backend is a backend's share.
@@ -128,19 +137,19 @@ func Summarise(p *plan.Plan) *Summary {
 
 func summariseRegion(r *plan.Region) Region {
 	row := Region{ID: r.ID, Function: r.Function, Symbol: r.Symbol, Backend: r.Backend, Estimate: r.Milliseconds,
-		Operators: []string{}, Nodes: []int{}, Key: r.Backend}
+		Operators: []string{}, Key: r.Backend}
 	for _, c := range r.Candidates {
-		if c.Composite != "" {
-			row.Composites = append(row.Composites, c.Composite)
-		}
+		part := Part{Composite: c.Composite, Estimate: c.Milliseconds, Operators: []string{}, Nodes: []int{}}
 		row.Key += fmt.Sprintf(" %s %s", c.Composite, c.Key)
 		for _, n := range c.Nodes {
 			if n.IsOperator() {
-				row.Operators = append(row.Operators, n.Operator)
-				row.Nodes = append(row.Nodes, n.Index)
+				part.Operators = append(part.Operators, n.Operator)
+				part.Nodes = append(part.Nodes, n.Index)
 				row.Key += " " + n.Operator
 			}
 		}
+		row.Operators = append(row.Operators, part.Operators...)
+		row.Parts = append(row.Parts, part)
 	}
 	return row
 }

@@ -17,8 +17,8 @@ import (
 
 // Options say how much a text report shows.
 type Options struct {
-	// Verbose shows each region on a line of its own with all its operators and their indices, and each failure and
-	// refusal with its places. Otherwise regions that compute the same share a line, and long lists are cut, always
+	// Verbose shows each region on a line of its own, each of its parts with its operators and their indices, and
+	// each failure and refusal with its places. Otherwise regions that compute the same share a line, and long lists are cut, always
 	// saying what was left out.
 	Verbose bool
 }
@@ -32,7 +32,10 @@ const (
 
 // WriteText writes the summary as text tables.
 func (s *Summary) WriteText(w io.Writer, opts Options) error {
-	sections := []string{s.regions(opts), s.shares(), s.candidates(opts)}
+	sections := []string{s.regions(opts), s.shares()}
+	if s.Candidates.Proposed > 0 {
+		sections = append(sections, s.candidates(opts))
+	}
 	if len(s.Finalists) > 0 {
 		sections = append(sections, s.finalists())
 	}
@@ -107,21 +110,12 @@ func (s *Summary) regions(opts Options) string {
 	if !opts.Verbose && len(rows) > shownRegions {
 		rows, cut, rest = dearest(rows)
 	}
-	var t table.Writer
 	if opts.Verbose {
-		t = newTable(table.Row{"region", "operators", "backend", "function", "estimated ms"}, 1, 5)
-	} else {
-		t = newTable(table.Row{"region", "times", "operators", "backend", "estimated ms", "each ms"}, 2, 5, 6)
+		b.WriteString(render(everyRegion(rows)))
+		return b.String()
 	}
+	t := newTable(table.Row{"region", "times", "operators", "backend", "estimated ms", "each ms"}, 2, 5, 6)
 	for _, r := range rows {
-		if opts.Verbose {
-			function := r.first.Symbol
-			if function == "" {
-				function = r.first.Function
-			}
-			t.AppendRow(table.Row{r.first.ID, operatorsWithIndices(r.first), r.first.Backend, function, ms(r.sum)})
-			continue
-		}
 		each := ""
 		if len(r.ids) > 1 {
 			each = ms(r.sum / float64(len(r.ids)))
@@ -133,9 +127,28 @@ func (s *Summary) regions(opts Options) string {
 		fmt.Fprintf(&b, "and %d cheaper kinds of regions, %s ms together (--verbose shows all)\n", cut, ms(rest))
 	}
 	if hidden > 0 {
-		fmt.Fprintf(&b, "%d nodes that compute nothing (tuples, projections, calls) are not shown\n", hidden)
+		fmt.Fprintf(&b, "not shown: %d without an operator (tuples, projections, calls)\n", hidden)
 	}
 	return b.String()
+}
+
+// everyRegion has a line for each region, and under it one for each part where there are several.
+func everyRegion(rows []row) table.Writer {
+	t := newTable(table.Row{"region", "operators", "backend", "composite", "estimated ms"}, 1, 5)
+	for _, r := range rows {
+		region := r.first
+		if len(region.Parts) == 1 {
+			part := &region.Parts[0]
+			t.AppendRow(table.Row{region.ID, withIndices(part), region.Backend, part.Composite, ms(region.Estimate)})
+			continue
+		}
+		t.AppendRow(table.Row{region.ID, operators(region.Operators), region.Backend, "", ms(region.Estimate)})
+		for i := range region.Parts {
+			part := &region.Parts[i]
+			t.AppendRow(table.Row{"", "  " + withIndices(part), "", part.Composite, "(" + ms(part.Estimate) + ")"})
+		}
+	}
+	return t
 }
 
 // dearest keeps the rows that take most time, in their order, and says how many it left out and what they take.
@@ -207,15 +220,15 @@ func operators(names []string) string {
 	return strings.Join(parts, ", ")
 }
 
-func operatorsWithIndices(r *Region) string {
-	if len(r.Operators) == 0 {
+func withIndices(part *Part) string {
+	if len(part.Operators) == 0 {
 		return "-"
 	}
-	parts := make([]string, len(r.Operators))
-	for i, name := range r.Operators {
-		parts[i] = fmt.Sprintf("%s %%%d", name, r.Nodes[i])
+	names := make([]string, len(part.Operators))
+	for i, name := range part.Operators {
+		names[i] = fmt.Sprintf("%s %%%d", name, part.Nodes[i])
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(names, ", ")
 }
 
 func (s *Summary) shares() string {

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+func written(t *testing.T, p *plan.Plan, opts Options) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, Summarise(p).WriteText(&b, opts))
+	return b.Bytes()
+}
+
+// maker makes plans region by region.
+type maker struct {
+	plan.Plan
+	node int
+}
+
+func newMaker(name string) *maker {
+	return &maker{Plan: plan.Plan{Schema: plan.Schema,
+		Module: plan.Module{Name: name, Hash: "5e1f", Functions: []plan.Function{{Name: "main"}}},
+		Environment: cost.Environment{Target: "llvm -mcpu=skylake-avx512", Device: "a processor", TVM: "0.19.0",
+			Threads: 2, Options: "O3"},
+		Backends: []plan.Backend{{Name: "tvm", Library: "TVM", Version: "0.19.0"},
+			{Name: "dnnl", Compiler: "dnnl", Library: "oneDNN", Version: "2.6.0"}},
+		Estimate: plan.Estimate{Optimal: true}}}
+}
+
+// region adds a region of one candidate for each list of operators.
+func (m *maker) region(backend string, ms float64, candidates ...[]string) {
+	r := plan.Region{ID: len(m.Regions), Function: "main", Backend: backend}
+	share := m.Backend(backend)
+	if share.Compiler != "" {
+		r.Symbol = fmt.Sprintf("tvmgen_default_%s_main_%d", backend, len(m.Regions))
+	}
+	for _, operators := range candidates {
+		c := plan.Candidate{Key: fmt.Sprint(operators, ms), Milliseconds: ms}
+		if share.Compiler != "" {
+			c.Composite = "dnnl.pattern"
+		}
+		for _, op := range operators {
+			n := plan.Node{Index: m.node, Operator: op, PostDominator: -1}
+			if n.IsOperator() {
+				share.Operators++
+				m.Module.Functions[0].Operators++
+			}
+			c.Nodes = append(c.Nodes, n)
+			m.node += 2
+		}
+		r.Candidates = append(r.Candidates, c)
+		r.Milliseconds += ms
+	}
+	if len(r.Operators()) > 0 {
+		share.Regions++
+	}
+	share.Milliseconds += r.Milliseconds
+	m.Estimate.Milliseconds += r.Milliseconds
+	m.Estimate.Bound = m.Estimate.Milliseconds
+	m.Regions = append(m.Regions, r)
+}
+
+// small is a network with every kind of thing that a report shows.
+func small() *plan.Plan {
+	m := newMaker("workload:small")
+	conv := []string{"nn.conv2d", "add", "nn.relu"}
+	m.region("dnnl", 0.75, conv)
+	m.region("tvm", 0.125, []string{"nn.softmax"})
+	m.region("dnnl", 0.75, conv)
+	m.region("tvm", 0, []string{"(tuple)"})
+	m.region("tvm", 0.25, []string{"concatenate"})
+	m.region("dnnl", 0.5, conv, conv, []string{"nn.max_pool2d"}, []string{"nn.dense", "add"})
+	m.region("dnnl", 0.75, conv)
+	places := func(indices ...int) (at []plan.Place) {
+		for _, i := range indices {
+			at = append(at, plan.Place{Function: "main", Index: i})
+		}
+		return at
+	}
+	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 20, Stored: 15, Given: 5, Failed: 6,
+		Failures: []plan.Failure{
+			{Backend: "dnnl", Composite: "dnnl.conv3d", Operators: []string{"nn.conv3d"}, Places: places(4, 8, 12, 16, 20),
+				Failure: cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "differs by 0.25 at [0, 1]\nsecond line"}},
+			{Backend: "tvm", Operators: []string{"nn.conv2d", "add"}, Places: places(30),
+				Failure: cost.Failure{Phase: "run", Kind: cost.KindTimeout, Detail: "no answer within 60 s"}},
+		},
+		Refusals: []plan.Refusal{{Backend: "dnnl", Composite: "dnnl.softmax", Reason: "softmax over four dimensions", Places: places(3, 5)}}}
+	m.Finalists = []plan.Finalist{
+		{Name: "tvm", Samples: []float64{8, 8.5, 8.25, 9, 8}, Estimate: 9},
+		{Name: "dnnl", Samples: []float64{5, 5.5, 5.25, 6, 5}, MaxError: 1.25e-6, Estimate: 5.5},
+		{Name: "mkl", Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no libmkl_rt.so"}},
+		{Name: plan.PlacementName, Samples: []float64{4, 4.25, 4.5, 6.5, 4}, MaxError: 1.5e-6, Estimate: 4.625, Chosen: true},
+	}
+	return &m.Plan
+}
+
+// large is a network whose regions do not fit on a screen: seventy kinds, each three times.
+func large() *plan.Plan {
+	m := newMaker("")
+	for k := range 210 {
+		m.region([]string{"tvm", "dnnl"}[k%2], float64(1+k%70)/8, []string{"nn.conv2d", "add", "nn.relu"})
+	}
+	m.Estimate.Optimal, m.Estimate.Bound = false, 0
+	return &m.Plan
+}
+
+func TestText(t *testing.T) {
+	golden(t, "small.txt", written(t, small(), Options{}))
+	golden(t, "small-verbose.txt", written(t, small(), Options{Verbose: true}))
+	golden(t, "large.txt", written(t, large(), Options{}))
+}
+
+func TestVerboseLeavesNothingOut(t *testing.T) {
+	got := string(written(t, large(), Options{Verbose: true}))
+	for _, r := range large().Regions {
+		require.Contains(t, got, fmt.Sprintf("nn.relu %%%d", r.Candidates[0].Nodes[2].Index))
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, Summarise(small()).WriteJSON(&b))
+	golden(t, "small.json", b.Bytes())
+	var back Summary
+	require.NoError(t, json.Unmarshal(b.Bytes(), &back))
+	require.Equal(t, "dnnl", back.Reference)
+	require.Equal(t, 20, back.Operators)
+}
+
+func TestRatiosArePaired(t *testing.T) {
+	s := Summarise(small())
+	// Round for round 0.8, 0.773, 0.857, 1.083, 0.8: one bad round does not count.
+	require.InDelta(t, 0.8, s.Finalists[3].Ratio, 1e-9)
+	require.Equal(t, 1.0, s.Finalists[1].Ratio)
+	require.Equal(t, 4.25, s.Times.Measured)
+	require.Zero(t, s.Finalists[2].Median)
+}
+
+func TestPlacementAloneHasNoRatio(t *testing.T) {
+	p := small()
+	p.Finalists = p.Finalists[3:]
+	s := Summarise(p)
+	require.Empty(t, s.Reference)
+	require.Zero(t, s.Finalists[0].Ratio)
+	require.NotContains(t, string(written(t, p, Options{})), "time /")
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestWriteErrorsAreGivenBack(t *testing.T) {
+	require.ErrorContains(t, Summarise(small()).WriteText(fullDisk{}, Options{}), "no space")
+	require.ErrorContains(t, Summarise(small()).WriteJSON(fullDisk{}), "no space")
+}
