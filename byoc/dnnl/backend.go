@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -29,9 +30,12 @@ const (
 
 type backend struct {
 	patterns func() []byoc.Pattern
-	install  sync.Mutex
+	// lock guards the fields below.
+	lock sync.Mutex
 	// installed says that Install has succeeded.
 	installed bool
+	// plugin keeps the plug-in loaded: its packed functions stay registered for the life of the process.
+	plugin *bridge.Module
 }
 
 // foreign says that relay.ext.dnnl in this process is that of a TVM which was built with oneDNN. It is a
@@ -74,12 +78,12 @@ func (*backend) MergesRegions() bool { return false }
 // Install makes relay.ext.dnnl and the oneDNN runtime available in this process. A TVM that was built with
 // oneDNN has both already; they are used as they are.
 func (b *backend) Install() error {
-	b.install.Lock()
-	defer b.install.Unlock()
+	b.lock.Lock()
+	defer b.lock.Unlock()
 	if b.installed {
 		return nil
 	}
-	if err := install(); err != nil {
+	if err := b.install(); err != nil {
 		return fmt.Errorf("dnnl: %w", err)
 	}
 	b.installed = true

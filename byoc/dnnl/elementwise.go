@@ -83,11 +83,16 @@ func geluRules() []*rule {
 func binaryRules() []*rule {
 	var all []*rule
 	for _, op := range []string{"add", "multiply"} {
-		all = append(all, bare(op, nil, checkBinary, "float32, static and equal shapes",
+		r := bare(op, nil, checkBinary, "float32, static and equal shapes",
 			func(g *relay.Graph, m *relay.Match) (*kernel, error) {
 				in := g.Nodes[m.Root].Inputs
 				return &kernel{name: op, inputs: []operand{{value: in[0]}, {value: in[1]}}, sum: -1}, nil
-			}))
+			})
+		r.correct = func(g *relay.Graph, m *relay.Match) error {
+			_, err := checkedCall(g, m.Root, "left side", "right side")
+			return err
+		}
+		all = append(all, r)
 	}
 	return all
 }

@@ -18,7 +18,9 @@ func layer(activation func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID) *r
 
 func TestActivations(t *testing.T) {
 	y := f(4, 8)
-	call := func(m *relay.GraphMaker, op string, in ...relay.NodeID) relay.NodeID { return m.Call(op, y, nil, in...) }
+	call := func(m *relay.GraphMaker, op string, in ...relay.NodeID) relay.NodeID {
+		return m.Call(op, y, nil, in...)
+	}
 	s := func(m *relay.GraphMaker, v float64) relay.NodeID { return m.Scalar(v, f32) }
 	for _, c := range []struct {
 		composite string

@@ -18,10 +18,8 @@ const (
 	runtimeCreateName   = "runtime.DNNLJSONRuntimeCreate"
 )
 
-// plugin keeps the plug-in loaded: its packed functions stay registered for the life of the process.
-var plugin *bridge.Module
-
-func install() error {
+// install does the work of Install; the lock is held.
+func (b *backend) install() error {
 	if !bridge.Loaded() {
 		return errors.New("no TVM is loaded in this process")
 	}
@@ -30,7 +28,7 @@ func install() error {
 		foreign.Store(true)
 		return nil
 	}
-	if err := loadRuntime(); err != nil {
+	if err := b.loadRuntime(); err != nil {
 		return err
 	}
 	if err := bridge.RegisterFunction(codegenName, false, generate); err != nil {
@@ -124,7 +122,7 @@ func read(fn *bridge.Object, symbol string) (*relay.Graph, *program, error) {
 }
 
 // loadRuntime brings TVM's oneDNN runtime into the process where it is not there yet.
-func loadRuntime() error {
+func (b *backend) loadRuntime() error {
 	if f, ok := bridge.LookupGlobalFunction(runtimeCreateName); ok {
 		f.Release()
 		return nil
@@ -144,6 +142,6 @@ func loadRuntime() error {
 		return fmt.Errorf("the plug-in %s does not register %s", path, runtimeCreateName)
 	}
 	f.Release()
-	plugin = m
+	b.plugin = m
 	return nil
 }

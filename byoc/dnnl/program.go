@@ -175,12 +175,16 @@ func (t *translation) call(id relay.NodeID, n *relay.Node) (*kernel, *relay.Type
 
 // match finds the way in which the rule fits the expression at root and writes its kernel.
 func (t *translation) match(r *rule, name string, root relay.NodeID) (*kernel, error) {
+	limits := r.correct
+	if limits == nil {
+		limits = r.Limits
+	}
 	var refusal error
 	for _, m := range t.g.Match(r.Shape, root) {
 		if !t.whole(m) {
 			continue
 		}
-		if err := r.Limits(t.g, m); err != nil {
+		if err := limits(t.g, m); err != nil {
 			if refusal == nil {
 				refusal = err
 			}

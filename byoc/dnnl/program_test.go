@@ -131,8 +131,8 @@ func TestCodegenRefusals(t *testing.T) {
 				return r.Call("nn.relu", f(4, 4), nil, r.Call("nn.dense", f(4, 4), nil, p[0], r.Call("exp", f(4, 4), nil, p[0])))
 			}, []*relay.Type{f(4, 4)}, x)
 		}},
-		{"add: add has operands of different shapes", func(r region, x relay.NodeID) relay.NodeID {
-			return r.Call("add", f(4, 4), nil, x, r.Const([]int64{4}, f32))
+		{"add: the right side of add is int32; only float32", func(r region, x relay.NodeID) relay.NodeID {
+			return r.Call("add", f(4, 4), nil, x, r.Const([]int64{4}, "int32"))
 		}},
 		{"calls a function that is not a Composite function", func(r region, x relay.NodeID) relay.NodeID {
 			v := r.LocalVar([]int64{4, 4}, f32)

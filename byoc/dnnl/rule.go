@@ -16,6 +16,10 @@ type rule struct {
 	byoc.Pattern
 	// emit writes a match that has passed the limits as one kernel of TVM's oneDNN runtime.
 	emit func(g *relay.Graph, m *relay.Match) (*kernel, error)
+	// correct are those of the limits without which the kernel would fail or answer wrongly; nil where all are
+	// such. The rest keeps slow kernels out of placements, but the code generator writes them: somebody else may
+	// have partitioned the module.
+	correct func(g *relay.Graph, m *relay.Match) error
 	// own says that only the code generator of this package can write the pattern, not the one of a TVM that
 	// was built with oneDNN.
 	own bool
