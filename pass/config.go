@@ -11,44 +11,53 @@ package pass
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
-// Config says how to partition. The zero Config places on TVM and oneDNN, measures in worker processes for the
-// target "llvm", and keeps costs in the user's store.
+// Config says how to partition. The zero Config places on TVM and oneDNN, measures in worker processes for this
+// machine's processor, and keeps costs in the user's store.
 type Config struct {
-	// Backends are the names of the backends that may be used; empty for {"tvm", "dnnl"}.
-	Backends []string
-	// Target is TVM's target ("llvm -mcpu=native" is spelt out by TVM); "" for "llvm" with this machine's processor.
-	Target string
+	// Backends are the names of the backends that may be used; empty for DefaultBackends.
+	Backends []string `json:"backends,omitempty"`
+	// Target is TVM's target; "" for the one of the Target scope around the call, else "llvm" with this machine's
+	// processor.
+	Target string `json:"target,omitempty"`
 	// Store is the file of costs; "" for the user's default (cost.DefaultPath). It is used only when Estimator is nil.
-	Store string
+	Store string `json:"store,omitempty"`
 	// Threads is how many threads the executable may use; 0 for as many as this process has processors.
-	Threads int
+	Threads int `json:"threads,omitempty"`
 	// Only names a backend that gets all that it can take, the rest going to TVM (a "single backend" placement).
-	// Nothing is measured then.
-	Only string
+	// Nothing is measured then, and Backends is not looked at.
+	Only string `json:"only,omitempty"`
 	// Estimator gives the costs; nil measures in worker processes.
-	Estimator cost.Estimator
-	// Python is the interpreter that runs the workers; "" for COLLAGE_PYTHON, else the one that this process is,
-	// else python3.
-	Python string
+	Estimator cost.Estimator `json:"-"`
+	// Python is the interpreter that runs the workers; "" for COLLAGE_PYTHON, which libcollage sets to the one that it
+	// was loaded into.
+	Python string `json:"python,omitempty"`
 	// Progress is called on the goroutine that called Partition. May be nil.
-	Progress func(Event)
+	Progress func(Event) `json:"-"`
 	// Context ends the search when it is done; nil for none. What was measured before is in the store.
-	Context context.Context
-	// OptLevel is the optimisation level of the builds that are measured; 0 for 3. Use -1 for level 0.
-	OptLevel int
+	Context context.Context `json:"-"`
+	// OptLevel is the optimisation level of the builds that are measured, which should be that of the final build; nil
+	// for 3.
+	OptLevel *int `json:"opt_level,omitempty"`
 	// DisabledPasses are passes that builds leave out, those that are measured and the final one.
-	DisabledPasses []string
+	DisabledPasses []string `json:"disabled_passes,omitempty"`
 	// BuildTimeout and RunTimeout limit the two halves of one measurement; 0 for the defaults of pass/measure.
-	BuildTimeout, RunTimeout time.Duration
+	BuildTimeout time.Duration `json:"build_timeout_ns,omitempty"`
+	RunTimeout   time.Duration `json:"run_timeout_ns,omitempty"`
 	// Samples is how many samples are taken of each candidate; 0 for the default of pass/measure.
-	Samples int
+	Samples int `json:"samples,omitempty"`
 	// RetryFailures measures candidates again that are in the store as failed.
-	RetryFailures bool
+	RetryFailures bool `json:"retry_failures,omitempty"`
+	// ModuleName is what the user calls the module; it stands in the plan.
+	ModuleName string `json:"module_name,omitempty"`
 }
 
 // Stage names a step of Partition in its Events.
@@ -68,7 +77,7 @@ type Event struct {
 	Stage Stage
 	// Done of Total pieces of the stage's work are finished.
 	Done, Total int
-	// Label says what was worked on ("dnnl.conv2d_bias_relu on dnnl").
+	// Label says what was worked on ("dnnl.conv2d_bias_relu %12 on dnnl").
 	Label string
 	// Cost is what was found for a candidate (StageMeasure); nil otherwise.
 	Cost *cost.Cost
@@ -80,5 +89,92 @@ var DefaultBackends = []string{"tvm", "dnnl"}
 // NormaliseOptions says how Normalise prepares a module.
 type NormaliseOptions struct {
 	// DisabledPasses are left out.
-	DisabledPasses []string
+	DisabledPasses []string `json:"disabled_passes,omitempty"`
+}
+
+// OptionError says which option makes no sense, and why.
+type OptionError struct {
+	// Option is the option's name as Python and the PassContext spell it ("threads").
+	Option string
+	Reason string
+}
+
+func (e *OptionError) Error() string { return fmt.Sprintf("the option %s %s", e.Option, e.Reason) }
+
+// ParseConfig reads a Config from JSON ("" for the zero Config). Its names are those of the JSON tags above; unknown
+// ones are an error.
+func ParseConfig(text string) (Config, error) {
+	var cfg Config
+	err := parseJSON(text, &cfg)
+	return cfg, err
+}
+
+func parseJSON(text string, into any) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return &OptionError{"configuration", "is not readable: " + err.Error()}
+	}
+	return nil
+}
+
+// Validate says which option makes no sense, and why. It needs no TVM, and does not say whether the backends' libraries
+// are there.
+func (c *Config) Validate() error {
+	if _, err := findBackends(c.backendNames()); err != nil {
+		return err
+	}
+	switch {
+	case c.Threads < 0:
+		return &OptionError{"threads", fmt.Sprintf("is %d; name at least 1, or 0 for all processors", c.Threads)}
+	case c.Samples < 0:
+		return &OptionError{"samples", fmt.Sprintf("is %d; take at least 1, or 0 for the default", c.Samples)}
+	case c.OptLevel != nil && (*c.OptLevel < 0 || *c.OptLevel > 4):
+		return &OptionError{"opt_level", fmt.Sprintf("is %d; it goes from 0 to 4", *c.OptLevel)}
+	}
+	return nil
+}
+
+// backendNames are the backends that a placement may use: those named, or for a single-backend placement that one and
+// TVM, which takes the rest.
+func (c *Config) backendNames() []string {
+	switch {
+	case c.Only != "":
+		return slices.Compact([]string{"tvm", strings.TrimSpace(c.Only)})
+	case len(c.Backends) == 0:
+		return DefaultBackends
+	}
+	return c.Backends
+}
+
+// resolved is a Config without gaps.
+func (c Config) resolved() (Config, error) {
+	if err := c.Validate(); err != nil {
+		return c, err
+	}
+	c.Backends = c.backendNames()
+	if c.Threads == 0 {
+		c.Threads = defaultThreads()
+	}
+	if c.Context == nil {
+		c.Context = context.Background()
+	}
+	if c.OptLevel == nil {
+		level := 3
+		c.OptLevel = &level
+	}
+	if c.Progress == nil {
+		c.Progress = func(Event) {}
+	}
+	if c.Target == "" {
+		target, err := defaultTarget()
+		if err != nil {
+			return c, err
+		}
+		c.Target = target
+	}
+	return c, nil
 }

@@ -4,29 +4,233 @@ package pass
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
 )
 
-// Partition places the operators of a module on backends. The module must have gone through Normalise (or at least
-// through InferType). It is not changed; the new module has the regions as functions of their own. Functions that
-// have a Compiler attribute, and what they hold, are left as they are.
+// Partition places the operators of a module on backends. The module should have gone through Normalise. It is not
+// changed; the new module has the regions as functions of their own. Functions that have a Compiler attribute, and what
+// they hold, are left as they are.
 //
-// On an error the module is nil; costs that were measured before it are in the store.
-func Partition(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error) {
-	return nil, nil, errors.New("pass: Partition is being written")
+// On an error the module is nil; costs that were measured before it are in the store. Errors that are the caller's to
+// mend are *OptionError, *byoc.UnknownBackendError, *UnusableError and *UncoveredError.
+func Partition(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, err error) {
+	// PassContext and Target, which TVM's passes read, belong to the thread.
+	err = bridge.OnThread(func() error {
+		out, p, err = partition(mod, cfg)
+		return err
+	})
+	return out, p, err
 }
 
-// Normalise gives the module the form that candidates are looked for in: types inferred, training-only operators
-// removed, constants folded, scales folded into convolutions, functions that nothing calls removed. The module that
-// comes in is not changed.
-func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error) {
-	return nil, errors.New("pass: Normalise is being written")
+func partition(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error) {
+	cfg, err := cfg.resolved()
+	if err != nil {
+		return nil, nil, err
+	}
+	backends, err := lookupBackends(cfg.Backends)
+	if err != nil {
+		return nil, nil, err
+	}
+	env, err := environment(&cfg, backends)
+	if err != nil {
+		return nil, nil, err
+	}
+	typed, err := runPass(mod, "InferType")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer typed.Release()
+	s := &search{cfg: &cfg, backends: backends, env: env, byName: map[string]byoc.Backend{}}
+	for _, b := range backends {
+		s.byName[b.Name()] = b
+	}
+	if err := s.read(typed); err != nil {
+		return nil, nil, err
+	}
+	if err := s.propose(); err != nil {
+		return nil, nil, err
+	}
+	if cfg.Only != "" {
+		err = s.placeAll(cfg.Only)
+	} else if err = s.estimate(); err == nil {
+		err = s.place()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Progress(Event{Stage: StageAnnotate, Total: 1})
+	out, err := annotate.Module(s.module, s.annotations())
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Progress(Event{Stage: StageAnnotate, Done: 1, Total: 1})
+	p, err := s.plan(typed)
+	if err != nil {
+		out.Release()
+		return nil, nil, err
+	}
+	return out, p, nil
 }
 
-// Register registers the packed functions collage.transform.* and collage.partition, and the options collage.* of
-// PassContext. TVM must be loaded. It is idempotent.
-func Register() error {
-	return errors.New("pass: Register is being written")
+// search is one Partition at work.
+type search struct {
+	cfg       *Config
+	backends  []byoc.Backend
+	byName    map[string]byoc.Backend
+	env       cost.Environment
+	module    *relay.Module
+	functions []*function
+}
+
+// function is one global function with what is known and decided about it.
+type function struct {
+	set       *candidate.Set
+	costs     []cost.Cost
+	options   []place.Option
+	placement *place.Placement
+	regions   []annotate.Region
+}
+
+// read reads the module's functions, but for those that are already a backend's.
+func (s *search) read(mod *bridge.Object) (err error) {
+	s.cfg.Progress(Event{Stage: StageRead, Total: 1})
+	if s.module, err = relay.Read(mod); err != nil {
+		return err
+	}
+	for _, g := range s.module.Functions {
+		if g.Attrs["Compiler"] == "" && !isTrue(g.Attrs["Primitive"]) {
+			s.functions = append(s.functions, &function{set: &candidate.Set{Graph: g}})
+		}
+	}
+	s.cfg.Progress(Event{Stage: StageRead, Done: 1, Total: 1})
+	return nil
+}
+
+func isTrue(attr string) bool { return attr != "" && attr != "0" }
+
+func (s *search) propose() error {
+	for i, f := range s.functions {
+		s.cfg.Progress(Event{Stage: StageCandidates, Done: i, Total: len(s.functions), Label: f.set.Graph.Name})
+		set, err := candidate.Propose(f.set.Graph, s.backends, candidate.Options{OpPattern: opPattern})
+		if err != nil {
+			return err
+		}
+		f.set = set
+	}
+	s.cfg.Progress(Event{Stage: StageCandidates, Done: len(s.functions), Total: len(s.functions)})
+	return nil
+}
+
+// place chooses by cost, function by function.
+func (s *search) place() error {
+	var missing []*UncoveredError
+	for i, f := range s.functions {
+		s.cfg.Progress(Event{Stage: StagePlace, Done: i, Total: len(s.functions), Label: f.set.Graph.Name})
+		f.options = make([]place.Option, len(f.set.Candidates))
+		for k := range f.set.Candidates {
+			c := &f.set.Candidates[k]
+			f.options[k] = place.Option{Nodes: c.Nodes, Cost: f.costs[k].Estimate(), Rank: c.Rank}
+		}
+		placement, err := place.Solve(f.options, place.TreeOf(f.set.Graph))
+		var uncovered *place.UncoveredError
+		if errors.As(err, &uncovered) {
+			missing = append(missing, s.uncovered(f, uncovered))
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("function %s: %w", f.set.Graph.Name, err)
+		}
+		f.decide(placement, s.byName)
+	}
+	if len(missing) > 0 {
+		return mergeUncovered(missing)
+	}
+	s.cfg.Progress(Event{Stage: StagePlace, Done: len(s.functions), Total: len(s.functions)})
+	return nil
+}
+
+// decide takes a placement and forms its regions.
+func (f *function) decide(placement *place.Placement, byName map[string]byoc.Backend) {
+	f.placement = placement
+	f.regions = annotate.Regions(f.set, placement.Chosen, byName)
+}
+
+// placeAll gives one backend all that it can take and TVM the rest. An operator on TVM counts 1 and everything else
+// nothing, so that the placement leaves as few operators to TVM as can be; ranks decide for few, large candidates.
+func (s *search) placeAll(only string) error {
+	for _, f := range s.functions {
+		f.costs = make([]cost.Cost, len(f.set.Candidates))
+		f.options = make([]place.Option, len(f.set.Candidates))
+		for k := range f.set.Candidates {
+			c := &f.set.Candidates[k]
+			f.options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
+			if s.byName[c.Backend].TakesAnything() && c.Backend != only {
+				f.options[k].Cost = float64(c.Operators(f.set.Graph))
+			}
+		}
+		placement, err := place.Solve(f.options, place.TreeOf(f.set.Graph))
+		if err != nil {
+			return fmt.Errorf("function %s: %w", f.set.Graph.Name, err)
+		}
+		// These numbers are no times: nothing of them may reach the plan.
+		for k := range f.options {
+			f.options[k].Cost = cost.Cost{}.Estimate()
+		}
+		for _, k := range placement.Chosen {
+			f.options[k].Cost = 0
+		}
+		f.decide(&place.Placement{Chosen: placement.Chosen}, s.byName)
+	}
+	return nil
+}
+
+// annotations are the regions, function by function.
+func (s *search) annotations() []annotate.Function {
+	list := make([]annotate.Function, len(s.functions))
+	for i, f := range s.functions {
+		list[i] = annotate.Function{Set: f.set, Regions: f.regions}
+	}
+	return list
+}
+
+// plan writes down what was decided.
+func (s *search) plan(mod *bridge.Object) (*plan.Plan, error) {
+	hash, err := Hash(mod)
+	if err != nil {
+		return nil, err
+	}
+	builder := plan.NewBuilder(plan.Module{Name: s.cfg.ModuleName, Hash: hash}, s.env, s.backends)
+	for _, f := range s.functions {
+		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement}
+		for _, r := range f.regions {
+			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
+		}
+		if err := builder.Add(placed); err != nil {
+			return nil, err
+		}
+	}
+	return builder.Plan()
+}
+
+// Hash is a structural hash of a module: names of functions and parameters, operators, attributes, types, and
+// constants by content. It is the same between runs.
+func Hash(mod *bridge.Object) (string, error) {
+	v, err := bridge.Global("node.StructuralHash", mod, true)
+	if err != nil {
+		return "", fmt.Errorf("hashing the module: %w", err)
+	}
+	n, err := v.Int()
+	if err != nil {
+		return "", fmt.Errorf("hashing the module: %w", err)
+	}
+	return fmt.Sprintf("%016x", uint64(n)), nil
 }

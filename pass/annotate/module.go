@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Function is what is written back of one global function.
+type Function struct {
+	Set *candidate.Set
+	// Regions are outlined; Module fills in their symbols.
+	Regions []Region
+}
+
+// Module writes regions into a module: each becomes a global function tvmgen_default_<compiler>_<function>_<n> with
+// the attributes that PartitionGraph sets, and a call of it where it stood. Functions without regions stay the
+// objects that they were. The graphs must have been read from the module m; it is not changed. The new module is the
+// caller's, its types are inferred.
+func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
+	var changed []relay.GlobalFunction
+	taken := map[string]bool{}
+	for i := range functions {
+		f := &functions[i]
+		if len(f.Regions) == 0 {
+			continue
+		}
+		g := f.Set.Graph
+		outside := relay.NewRewriter(g)
+		next := 0
+		for k := range f.Regions {
+			r := &f.Regions[k]
+			for r.Symbol == "" {
+				symbol := fmt.Sprintf("tvmgen_default_%s_%s_%d", sanitise(r.Compiler), sanitise(g.Name), next)
+				next++
+				if !taken[symbol] && m.GlobalVar(symbol) == nil {
+					r.Symbol = symbol
+				}
+			}
+			taken[r.Symbol] = true
+			region, err := f.outline(r, outside, next-1)
+			if err != nil {
+				return nil, fmt.Errorf("annotating region %s: %w", r.Symbol, err)
+			}
+			changed = append(changed, region)
+		}
+		function, err := outside.Function()
+		if err != nil {
+			return nil, fmt.Errorf("annotating function %s: %w", g.Name, err)
+		}
+		changed = append(changed, relay.GlobalFunction{Var: m.GlobalVar(g.Name), Function: function})
+	}
+	out, err := m.Replace(changed)
+	if err != nil {
+		return nil, fmt.Errorf("annotating the module: %w", err)
+	}
+	defer out.Release()
+	typed, err := relay.InferType(out)
+	if err != nil {
+		return nil, fmt.Errorf("annotating the module: %w", err)
+	}
+	return typed, nil
+}
+
+// sanitise makes a name fit for a C symbol, as TVM's SanitizeName does.
+func sanitise(name string) string {
+	return strings.Map(func(c rune) rune {
+		if c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			return c
+		}
+		return '_'
+	}, name)
+}
+
+// outline makes the function of one region and puts a call of it into the function around it. Several outputs come
+// out as the fields of a tuple.
+func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (region relay.GlobalFunction, err error) {
+	g := f.Set.Graph
+	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}}
+	var params []*bridge.Object
+	for i, in := range r.Inputs {
+		p, err := param(fmt.Sprintf("%s_%d_i%d", r.Compiler, number, i), g.Handle(in))
+		if err != nil {
+			return region, err
+		}
+		o.set[in] = p
+		params = append(params, p)
+	}
+	candidates := make([]*candidate.Candidate, len(r.Candidates))
+	for i, k := range r.Candidates {
+		candidates[i] = &f.Set.Candidates[k]
+	}
+	outputs, err := o.outputs(candidates, r.Outputs)
+	if err != nil {
+		return region, err
+	}
+	body := outputs[0]
+	var result *bridge.Object
+	if len(outputs) == 1 {
+		if result, err = relay.CheckedType(g.Handle(r.Outputs[0])); err != nil {
+			return region, err
+		}
+	} else if body, err = relay.NewTuple(outputs); err != nil {
+		return region, err
+	}
+	region.Function, err = relay.NewTypedFunction(params, body, result, map[string]any{
+		"global_symbol": r.Symbol, "Primitive": 1, "Compiler": r.Compiler, "Inline": 1})
+	if err != nil {
+		return region, err
+	}
+	if region.Var, err = relay.NewGlobalVar(r.Symbol); err != nil {
+		return region, err
+	}
+
+	var call *bridge.Object // made once, when the first of the outputs is needed
+	for i, v := range r.Outputs {
+		outside.Replace(v, r.Inputs, func(now []*bridge.Object) (_ *bridge.Object, err error) {
+			if call == nil {
+				last := r.Outputs[len(r.Outputs)-1]
+				if call, err = callLike(region.Var, now, g.Handle(last)); err != nil {
+					return nil, err
+				}
+			}
+			if len(r.Outputs) == 1 {
+				return call, nil
+			}
+			return relay.NewTupleGetItem(call, i)
+		})
+	}
+	return region, nil
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// outliner makes functions of groups of candidates.
+type outliner struct {
+	g *relay.Graph
+	// set are the expressions that stand for values from outside: parameters.
+	set map[relay.NodeID]*bridge.Object
+}
+
+// outputs gives the expressions of the roots inside the function: calls of Composite functions for candidates that
+// have one, and for the others the operators as they stand.
+func (o *outliner) outputs(candidates []*candidate.Candidate, roots []relay.NodeID) ([]*bridge.Object, error) {
+	inside := relay.NewRewriter(o.g)
+	for id, expr := range o.set {
+		inside.Set(id, expr)
+	}
+	for k, c := range candidates {
+		if c.Composite == "" || c.Bare {
+			continue
+		}
+		function, args, err := o.composite(c, k)
+		if err != nil {
+			return nil, err
+		}
+		inside.Replace(c.Root, args, func(now []*bridge.Object) (*bridge.Object, error) {
+			return callLike(function, now, o.g.Handle(c.Root))
+		})
+	}
+	exprs := make([]*bridge.Object, len(roots))
+	for i, v := range roots {
+		expr, err := inside.Expr(v)
+		if err != nil {
+			return nil, err
+		}
+		exprs[i] = expr
+	}
+	return exprs, nil
+}
+
+// composite makes the Composite function of a candidate, the way MergeComposite does: its parameters are what the
+// pattern's wildcards matched, in the order in which they are used, constants among them; a constant of one element
+// is a part of the pattern and stays inside. args are the nodes that are handed to it.
+func (o *outliner) composite(c *candidate.Candidate, k int) (function *bridge.Object, args []relay.NodeID, err error) {
+	inside := relay.NewRewriter(o.g)
+	var params []*bridge.Object
+	var pattern strings.Builder
+	for _, v := range c.Nodes {
+		for _, in := range o.g.Reads(v) {
+			if _, own := slices.BinarySearch(c.Nodes, in); own || slices.Contains(args, in) || o.embedded(in) {
+				continue
+			}
+			param, err := relay.NewVarOfType(fmt.Sprintf("FunctionVar_%d_%d", k, len(args)), nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			inside.Set(in, param)
+			args = append(args, in)
+			params = append(params, param)
+		}
+		pattern.WriteString(patternName(&o.g.Nodes[v]))
+	}
+	body, err := inside.Expr(c.Root)
+	if err != nil {
+		return nil, nil, err
+	}
+	function, err = relay.NewFunction(params, body, map[string]any{
+		"Composite": c.Composite, "PartitionedFromPattern": pattern.String()})
+	return function, args, err
+}
+
+// embedded says that a value belongs to the pattern: the half of a GELU, the epsilon of a normalisation.
+func (o *outliner) embedded(v relay.NodeID) bool {
+	constant := o.g.Nodes[v].Constant
+	if constant == nil {
+		return false
+	}
+	for _, d := range constant.Shape {
+		if d != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// patternName is a node's part of the name that MergeComposite gives a pattern.
+func patternName(n *relay.Node) string {
+	switch {
+	case candidate.IsOperator(n):
+		return n.Op + "_"
+	case n.Kind == relay.KindTuple:
+		return "Tuple_"
+	case n.Kind == relay.KindTupleGetItem:
+		return fmt.Sprintf("TupleGetItem%d_", n.Index)
+	}
+	return ""
+}
+
+// callLike makes a call that has the span of the expression that it stands for.
+func callLike(callee *bridge.Object, args []*bridge.Object, like *bridge.Object) (*bridge.Object, error) {
+	var span any
+	if s, err := like.AttrObject("span"); err != nil {
+		return nil, err
+	} else if s != nil {
+		defer s.Release()
+		span = s
+	}
+	v, err := bridge.Global("relay.ir.Call", callee, args, nil, []any{}, span)
+	if err != nil {
+		return nil, err
+	}
+	return v.Object()
+}
+
+// param makes a parameter of the type of a value.
+func param(name string, value *bridge.Object) (*bridge.Object, error) {
+	t, err := relay.CheckedType(value)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, fmt.Errorf("%s stands for a value without a type: run InferType first", name)
+	}
+	defer t.Release()
+	return relay.NewVarOfType(name, t)
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/builtin"
+)
+
+// UnusableError says that a backend that was asked for cannot be used here.
+type UnusableError struct {
+	Backend string
+	// Reason says why, Remedy what to do about it.
+	Reason, Remedy string
+}
+
+func (e *UnusableError) Error() string {
+	text := fmt.Sprintf("the backend %q cannot be used here: %s", e.Backend, e.Reason)
+	if e.Remedy != "" {
+		text += ": " + e.Remedy
+	}
+	return text
+}
+
+// lookupBackends finds the backends by their names and makes sure that they can be used. It gives them in the order
+// of the names, and makes their code generators known to TVM.
+func lookupBackends(names []string) ([]byoc.Backend, error) {
+	backends, err := findBackends(names)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range backends {
+		if probe := b.Probe(); !probe.Usable {
+			return nil, &UnusableError{Backend: b.Name(), Reason: probe.Reason, Remedy: probe.Remedy}
+		}
+		if err := b.Install(); err != nil {
+			return nil, &UnusableError{Backend: b.Name(), Reason: err.Error()}
+		}
+	}
+	return backends, nil
+}
+
+// findBackends finds the backends by their names.
+func findBackends(names []string) ([]byoc.Backend, error) {
+	if err := builtin.RegisterAll(); err != nil {
+		return nil, err
+	}
+	var backends []byoc.Backend
+	var seen []string
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		if slices.Contains(seen, name) {
+			continue
+		}
+		seen = append(seen, name)
+		b, err := byoc.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		backends = append(backends, b)
+	}
+	if len(backends) == 0 {
+		return nil, &OptionError{"backends", "is empty; name at least one, such as tvm"}
+	}
+	return backends, nil
+}
+
+func namesOf(backends []byoc.Backend) []string {
+	names := make([]string, len(backends))
+	for i, b := range backends {
+		names[i] = b.Name()
+	}
+	return names
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+// defaultTarget is the target of this thread's Target scope if there is one, else "llvm" for this processor.
+func defaultTarget() (string, error) {
+	if v, err := bridge.Global("target.TargetCurrent", true); err == nil && !v.IsNil() {
+		target, err := v.Object()
+		if err != nil {
+			return "", err
+		}
+		defer target.Release()
+		return target.Text(), nil
+	}
+	// Where TVM cannot say, it compiles for any processor of this architecture.
+	v, err := bridge.Global("target.llvm_get_system_cpu")
+	if err != nil {
+		return "llvm", nil
+	}
+	cpu, err := v.Str()
+	if err != nil || cpu == "" || cpu == "generic" {
+		return "llvm", nil
+	}
+	return "llvm -mcpu=" + cpu, nil
+}
+
+// canonicalTarget is the target with all that it implies, so that two spellings of one target share their costs.
+func canonicalTarget(target string) (string, error) {
+	v, err := bridge.Global("target.Target", target)
+	if err != nil {
+		return "", fmt.Errorf("the target %q: %w", target, err)
+	}
+	o, err := v.Object()
+	if err != nil {
+		return "", err
+	}
+	defer o.Release()
+	return o.Text(), nil
+}
+
+// environment is the part of the costs' keys that does not depend on the backend.
+func environment(cfg *Config, backends []byoc.Backend) (cost.Environment, error) {
+	target, err := canonicalTarget(cfg.Target)
+	if err != nil {
+		return cost.Environment{}, err
+	}
+	env := cost.Environment{Target: target, Device: cost.Device(), Threads: cfg.Threads, Options: buildOptions(cfg)}
+	for _, b := range backends {
+		if b.TakesAnything() {
+			env.TVM = b.Probe().Version
+		}
+	}
+	if env.TVM == "" {
+		tvm, err := byoc.Lookup("tvm")
+		if err != nil {
+			return cost.Environment{}, err
+		}
+		env.TVM = tvm.Probe().Version
+	}
+	return env, nil
+}
+
+// buildOptions says what else changes the code that relay.build makes.
+func buildOptions(cfg *Config) string {
+	text := fmt.Sprintf("O%d", *cfg.OptLevel)
+	disabled := slices.Clone(cfg.DisabledPasses)
+	slices.Sort(disabled)
+	for _, name := range slices.Compact(disabled) {
+		text += " -" + name
+	}
+	return text
+}
+
+// library names a backend's library with its version and what of the machine it uses: "oneDNN 2.6.0 avx512_core".
+func library(b byoc.Backend) string {
+	probe := b.Probe()
+	parts := append([]string{probe.Library, probe.Version}, probe.Features...)
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
+}
+
+// opPatterns remembers TOpPattern by operator name: it is fixed for the life of the process.
+var opPatterns sync.Map // string -> candidate.OpPattern
+
+// opPattern is TVM's fusion pattern of an operator; candidate.Opaque where it has none.
+func opPattern(op string) candidate.OpPattern {
+	if p, ok := opPatterns.Load(op); ok {
+		return p.(candidate.OpPattern)
+	}
+	pattern := candidate.Opaque
+	if v, err := bridge.Global("ir.GetOp", op); err == nil {
+		if o, err := v.Object(); err == nil {
+			if v, err := bridge.Global("ir.OpGetAttr", o, "TOpPattern"); err == nil {
+				if n, err := v.Int(); err == nil {
+					pattern = candidate.OpPattern(n)
+				}
+			}
+			o.Release()
+		}
+	}
+	opPatterns.Store(op, pattern)
+	return pattern
+}
+
+// python is the interpreter of the workers.
+func python(cfg *Config) (string, error) {
+	if cfg.Python != "" {
+		return cfg.Python, nil
+	}
+	if named := os.Getenv("COLLAGE_PYTHON"); named != "" {
+		return named, nil
+	}
+	return "", errors.New("candidates are measured by Python workers, and no interpreter is known: set COLLAGE_PYTHON " +
+		"or Config.Python to one that has tvm and collage")
+}
+
+func defaultThreads() int { return runtime.NumCPU() }

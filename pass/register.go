@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/builtin"
+)
+
+// The packed functions that Register registers.
+const (
+	// PartitionPass takes a Config as JSON (may be missing) and gives the pass, a tvm.transform.Pass.
+	PartitionPass = "collage.transform.CollagePartition"
+	// NormalisePass takes NormaliseOptions as JSON (may be missing) and gives the pass.
+	NormalisePass = "collage.transform.Normalise"
+	// PartitionFunction takes a module and a Config as JSON (may be missing), and gives the array [module, plan as JSON].
+	PartitionFunction = "collage.partition"
+)
+
+// passOptions are the options of PassContext. They hold where the pass was made without a value of its own.
+var passOptions = []struct {
+	key  string
+	kind bridge.OptionKind
+	set  func(cfg *Config, v bridge.Value) error
+}{
+	{"collage.backends", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error {
+		list, err := v.Object()
+		if err != nil || len(cfg.Backends) > 0 {
+			return err
+		}
+		cfg.Backends, err = list.Strings()
+		return err
+	}},
+	{"collage.target", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Target, v) }},
+	{"collage.store", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Store, v) }},
+	{"collage.only", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Only, v) }},
+	{"collage.python", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Python, v) }},
+	{"collage.threads", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
+	{"collage.samples", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Samples, v) }},
+	{"collage.retry_failures", bridge.OptionBool, func(cfg *Config, v bridge.Value) error {
+		retry, err := v.Bool()
+		cfg.RetryFailures = cfg.RetryFailures || retry
+		return err
+	}},
+}
+
+func setString(field *string, v bridge.Value) error {
+	text, err := v.Str()
+	if err == nil && *field == "" {
+		*field = text
+	}
+	return err
+}
+
+func setInt(field *int, v bridge.Value) error {
+	n, err := v.Int()
+	if err == nil && *field == 0 {
+		*field = int(n)
+	}
+	return err
+}
+
+// Register registers the packed functions above and the options collage.* of PassContext. TVM must be loaded; one
+// without a compiler gets nothing. It is idempotent.
+func Register() error {
+	if !bridge.HasCompiler() {
+		return nil
+	}
+	if err := builtin.RegisterAll(); err != nil {
+		return err
+	}
+	for _, o := range passOptions {
+		if err := bridge.RegisterPassContextOption(o.key, o.kind); err != nil {
+			return err
+		}
+	}
+	for name, f := range map[string]func([]bridge.Value) (any, error){
+		PartitionPass: partitionPass, NormalisePass: normalisePassObject, PartitionFunction: partitionFunction,
+	} {
+		err := bridge.RegisterFunction(name, true, func(args []bridge.Value) (any, error) {
+			result, err := f(args)
+			return result, asPythonError(err)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asPythonError makes an error that is the caller's to mend a ValueError in Python.
+func asPythonError(err error) error {
+	var option *OptionError
+	var unknown *byoc.UnknownBackendError
+	var unusable *UnusableError
+	var uncovered *UncoveredError
+	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) {
+		return fmt.Errorf("ValueError: %w", err)
+	}
+	return err
+}
+
+// argument is argument i as a string; "" where it is missing or None.
+func argument(args []bridge.Value, i int, function string) (string, error) {
+	if i >= len(args) || args[i].IsNil() {
+		return "", nil
+	}
+	text, err := args[i].Str()
+	if err != nil {
+		return "", fmt.Errorf("TypeError: %s: argument %d is not a string: %s", function, i, strings.TrimPrefix(err.Error(), "TypeError: "))
+	}
+	return text, nil
+}
+
+func partitionPass(args []bridge.Value) (any, error) {
+	text, err := argument(args, 0, PartitionPass)
+	if err != nil {
+		return nil, err
+	}
+	given, err := ParseConfig(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := given.Validate(); err != nil {
+		return nil, err
+	}
+	return makePass("CollagePartition", func(mod *bridge.Object) (*bridge.Object, error) {
+		cfg := given
+		if err := fromPassContext(&cfg); err != nil {
+			return nil, err
+		}
+		out, _, err := Partition(mod, cfg)
+		return out, err
+	})
+}
+
+func normalisePassObject(args []bridge.Value) (any, error) {
+	text, err := argument(args, 0, NormalisePass)
+	if err != nil {
+		return nil, err
+	}
+	var opts NormaliseOptions
+	if err := parseJSON(text, &opts); err != nil {
+		return nil, err
+	}
+	return makePass("CollageNormalise", func(mod *bridge.Object) (*bridge.Object, error) { return Normalise(mod, opts) })
+}
+
+func partitionFunction(args []bridge.Value) (any, error) {
+	if len(args) == 0 {
+		return nil, fmt.Errorf("TypeError: %s takes a module and a configuration", PartitionFunction)
+	}
+	mod, err := args[0].Object()
+	if err != nil {
+		return nil, err
+	}
+	text, err := argument(args, 1, PartitionFunction)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := ParseConfig(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := fromPassContext(&cfg); err != nil {
+		return nil, err
+	}
+	out, p, err := Partition(mod, cfg)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := p.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return []any{out, string(encoded)}, nil
+}
+
+// fromPassContext takes the options of the PassContext around the call where cfg says nothing.
+func fromPassContext(cfg *Config) error {
+	for _, o := range passOptions {
+		v, ok, err := bridge.PassContextConfig(o.key)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if err := o.set(cfg, v); err != nil {
+			return &OptionError{o.key, "of the PassContext is not readable: " + err.Error()}
+		}
+	}
+	return nil
+}
+
+// makePass makes a module pass of TVM's.
+func makePass(name string, f func(mod *bridge.Object) (*bridge.Object, error)) (*bridge.Object, error) {
+	v, err := bridge.Global("transform.PassInfo", 0, name, []string{}, false)
+	if err != nil {
+		return nil, err
+	}
+	info, err := v.Object()
+	if err != nil {
+		return nil, err
+	}
+	defer info.Release()
+	v, err = bridge.Global("transform.MakeModulePass", func(args []bridge.Value) (any, error) {
+		mod, err := args[0].Object()
+		if err != nil {
+			return nil, err
+		}
+		out, err := f(mod)
+		if err != nil {
+			return nil, asPythonError(err)
+		}
+		return out, nil
+	}, info)
+	if err != nil {
+		return nil, err
+	}
+	return v.Object()
+}
