@@ -12,7 +12,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/nearest"
 )
 
@@ -71,7 +71,7 @@ type Action interface {
 
 // commands are all commands, in the order in which help lists them.
 func commands() []*Command {
-	return []*Command{&runCommand, &doctorCommand, &backendsCommand, &versionCommand, &helpCommand}
+	return []*Command{&compileCommand, &runCommand, &doctorCommand, &backendsCommand, &versionCommand, &helpCommand}
 }
 
 // Main runs the command line (without the program's name) in the standalone program and gives the exit code.
@@ -84,6 +84,7 @@ func Main(args []string) int {
 func hostedMain(args []string) int {
 	s := newSession(os.Stdout, os.Stderr)
 	s.Hosted = true
+	s.adoptTemporary()
 	return s.main(args)
 }
 
@@ -144,7 +145,7 @@ func (s *Session) dispatch(args []string) error {
 	}
 	s.watchSignals()
 	err = action.Run(s, flags.Args())
-	if s.Context.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
+	if err != nil && (s.Context.Err() != nil || errors.Is(err, bridge.ErrInterrupted)) {
 		err = s.interruptError()
 	}
 	return err

@@ -83,7 +83,6 @@ func (r *doctorReport) print(out io.Writer) {
 	}
 	switch {
 	case !r.Ready:
-		fmt.Fprintln(out, "Models cannot be compiled here.")
 	case len(r.Problems) > 0:
 		fmt.Fprintln(out, "Models can be compiled here.")
 	default:

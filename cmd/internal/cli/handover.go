@@ -4,7 +4,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 
@@ -24,9 +23,13 @@ func (s *Session) handOver(command *Command, args []string) error {
 		}
 		return fmt.Errorf("%s needs Python with TVM: %w (see collage doctor)", command.Name, err)
 	}
-	s.close()
+	folder, environment, err := handOverTemporary()
+	if err != nil {
+		return err
+	}
+	s.removeLater(folder) // should exec fail
 	argv := append([]string{python, "-m", hostModule}, args...)
-	return fmt.Errorf("cannot run %s: %w", python, syscall.Exec(python, argv, os.Environ()))
+	return fmt.Errorf("cannot run %s: %w", python, syscall.Exec(python, argv, environment))
 }
 
 // findHost gives the interpreter that has TVM and this package, without importing either.

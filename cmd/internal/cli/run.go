@@ -42,9 +42,8 @@ names that tvmc run gives them.`,
 		flags.IntVar(&a.repeat, "repeat", 10, "time `N` calls")
 		flags.IntVar(&a.warmup, "warmup", 3, "make `N` calls before, untimed")
 		flags.IntVar(&a.threads, "threads", 0, "use `N` threads; 0 for what the model was compiled for")
-		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of random inputs")
-		flags.StringVar(&a.runtime, "tvm-runtime", "", "`FILE` of TVM's runtime library; without it, $COLLAGE_TVM_RUNTIME, or the\n"+
-			"libtvm_runtime.so of the tvm package that Python would import")
+		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the random inputs")
+		flags.StringVar(&a.runtime, "tvm-runtime", "", "TVM's runtime library, `FILE`; without it, $COLLAGE_TVM_RUNTIME or the tvm package's")
 		flags.BoolVar(&a.json, "json", false, "print JSON")
 		return a
 	},

@@ -29,6 +29,8 @@ type Session struct {
 	Context context.Context
 	// Hosted says that this is the Python host's process, with TVM loaded.
 	Hosted bool
+	// beforeError takes away what is being drawn on the terminal; nil for nothing.
+	beforeError func()
 
 	cancel  context.CancelCauseFunc
 	signals chan os.Signal
@@ -86,18 +88,6 @@ func (s *Session) interruptError() error {
 	return fmt.Errorf("interrupted; %s", s.onInterrupt)
 }
 
-// temporaryFolder makes a folder that is removed when the session ends, also when it is interrupted.
-func (s *Session) temporaryFolder() (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	folder, err := os.MkdirTemp("", "collage-")
-	if err != nil {
-		return "", fmt.Errorf("cannot make a temporary folder: %w (TMPDIR names where)", err)
-	}
-	s.temporary = append(s.temporary, folder)
-	return folder, nil
-}
-
 func (s *Session) removeTemporary() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,6 +109,9 @@ func (s *Session) close() {
 
 // printError writes "collage: error: ..." with what to do about it where that is known.
 func (s *Session) printError(err error) {
+	if s.beforeError != nil {
+		s.beforeError()
+	}
 	text := strings.TrimSpace(err.Error())
 	fmt.Fprintf(s.Stderr, "collage: error: %s\n", text)
 	if atomicfile.IsDiskFull(err) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
@@ -26,13 +27,16 @@ const (
 	spinner    = `{{string . "title"}}  {{cycle . "|" "/" "-" "\\"}} {{etime .}}`
 )
 
-// Printer writes the progress of one command. The zero Printer is silent.
+// Printer writes the progress of one command. The zero Printer is silent. Its methods and those of its Steps may be
+// called by several goroutines.
 type Printer struct {
 	w        io.Writer
 	terminal bool
 	verbose  bool
 	now      func() time.Time
-	current  *Step
+
+	mu      sync.Mutex
+	current *Step
 }
 
 // New makes a Printer; it is silent if quiet. Bars are drawn if w is a terminal. verbose lets Detail through.
@@ -62,7 +66,9 @@ func (p *Printer) Start(title string, total int) *Step {
 	if p.w == nil {
 		return nil
 	}
-	p.Stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop()
 	s := &Step{printer: p, title: title, total: total, started: p.now(), said: p.now()}
 	p.current = s
 	if !p.terminal {
@@ -81,7 +87,12 @@ func (p *Printer) Start(title string, total int) *Step {
 
 // At says that done of the pieces are finished, and what the last one was.
 func (s *Step) At(done int, label string) {
-	if s == nil || s.printer.current != s {
+	if s == nil {
+		return
+	}
+	s.printer.mu.Lock()
+	defer s.printer.mu.Unlock()
+	if s.printer.current != s {
 		return
 	}
 	if s.bar != nil {
@@ -96,10 +107,15 @@ func (s *Step) At(done int, label string) {
 
 // Done ends the step with its result ("116 operators").
 func (s *Step) Done(format string, args ...any) {
-	if s == nil || s.printer.current != s {
+	if s == nil {
 		return
 	}
-	s.printer.Stop()
+	s.printer.mu.Lock()
+	defer s.printer.mu.Unlock()
+	if s.printer.current != s {
+		return
+	}
+	s.printer.stop()
 	result, seconds := fmt.Sprintf(format, args...), s.printer.now().Sub(s.started).Seconds()
 	if s.printer.terminal {
 		fmt.Fprintf(s.printer.w, "%s: %s (%.1f s)\n", s.title, result, seconds)
@@ -111,6 +127,12 @@ func (s *Step) Done(format string, args ...any) {
 // Stop takes the bar of the current step away, if there is one. It is called before anything else is written
 // to the terminal.
 func (p *Printer) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop()
+}
+
+func (p *Printer) stop() {
 	if p.current != nil && p.current.bar != nil {
 		p.current.bar.Finish()
 	}
@@ -134,6 +156,8 @@ func (p *Printer) Note(format string, args ...any) {
 
 // line writes above a bar that is being drawn.
 func (p *Printer) line(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.terminal && p.current != nil {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// tieMargin is how much slower a finalist may be, by the median of the paired rounds, and still count as equal.
+const tieMargin = 0.01
+
+// choose takes the fastest finalist that may be chosen. Those that cannot be told from it are as good, and then
+// the one with the fewest regions is kept: it is the simplest.
+func (c *compilation) choose() (*finalist, string, error) {
+	var running []*finalist
+	var lost []string
+	for _, f := range c.finalists {
+		switch {
+		case f.built().failure != nil:
+			lost = append(lost, fmt.Sprintf("%s (%s)", f.title(), f.built().failure))
+		case f.sameAs == nil || !f.sameAs.eligible:
+			running = append(running, f)
+		}
+	}
+	if len(running) == 0 {
+		return nil, "", fmt.Errorf("no network that may be chosen can be run: %s", strings.Join(lost, "; "))
+	}
+	fastest := slices.MinFunc(running, func(a, b *finalist) int {
+		return cmp.Compare(a.built().cost.Estimate(), b.built().cost.Estimate())
+	})
+	var tied []*finalist
+	for _, f := range running {
+		if f == fastest || equal(f.built().cost.Samples, fastest.built().cost.Samples) {
+			tied = append(tied, f)
+		}
+	}
+	chosen := slices.MinFunc(tied, func(a, b *finalist) int { return a.regions() - b.regions() })
+	return chosen, reason(chosen, fastest, running), nil
+}
+
+// reason says in one sentence why the chosen one was kept.
+func reason(chosen, fastest *finalist, running []*finalist) string {
+	if len(running) == 1 {
+		return fmt.Sprintf("%s is kept: there is nothing else to choose.", capital(chosen.title()))
+	}
+	if chosen != fastest {
+		return fmt.Sprintf("%s is kept: it cannot be told from %s by its time (%.2f to %.2f ms) and has fewer regions (%d to %d).",
+			capital(chosen.title()), fastest.title(), chosen.cost.Estimate(), fastest.cost.Estimate(), chosen.regions(),
+			fastest.regions())
+	}
+	var second *finalist
+	for _, f := range running {
+		if f != chosen && (second == nil || f.built().cost.Estimate() < second.built().cost.Estimate()) {
+			second = f
+		}
+	}
+	ours, theirs := chosen.built().cost.Samples, second.built().cost.Samples
+	return fmt.Sprintf("%s is kept: it is the fastest; the next, %s, takes %.3g times as long.", capital(chosen.title()),
+		second.title(), medianRatio(theirs, ours))
+}
+
+// equal says that two finalists cannot be told apart: the median of the rounds' ratios is within the margin, or so
+// few rounds lie on one side that chance explains them (a sign test at 10 %).
+func equal(a, b []float64) bool {
+	ratio := medianRatio(a, b)
+	if math.IsNaN(ratio) {
+		return false
+	}
+	if math.Abs(ratio-1) <= tieMargin {
+		return true
+	}
+	above, below := 0, 0
+	for i := range min(len(a), len(b)) {
+		if a[i] > b[i] {
+			above++
+		} else if a[i] < b[i] {
+			below++
+		}
+	}
+	return signTest(min(above, below), above+below) > 0.1
+}
+
+// medianRatio is the median over the rounds of a's time divided by b's in the same round; NaN without rounds.
+func medianRatio(a, b []float64) float64 {
+	n := min(len(a), len(b))
+	if n == 0 {
+		return math.NaN()
+	}
+	ratios := make([]float64, n)
+	for i := range ratios {
+		ratios[i] = a[i] / b[i]
+	}
+	slices.Sort(ratios)
+	return (ratios[(n-1)/2] + ratios[n/2]) / 2
+}
+
+// signTest is the probability that of n fair coins at most k fall on either one of the two sides.
+func signTest(k, n int) float64 {
+	if n == 0 {
+		return 1
+	}
+	sum, term := 0.0, math.Pow(0.5, float64(n))
+	for i := 0; i <= k; i++ {
+		sum += term
+		term *= float64(n-i) / float64(i+1)
+	}
+	return min(1, 2*sum)
+}
+
+// export puts the chosen model in its place.
+func (c *compilation) export(chosen *finalist) (int64, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	from := chosen.built()
+	if err := atomicfile.Copy(c.Output, from.path, c.ctx.Err); err != nil {
+		return 0, err
+	}
+	return from.bytes, nil
+}
+
+// record writes the finalists into the plan.
+func (c *compilation) record(chosen *finalist) {
+	c.plan.Finalists = nil
+	all := c.finalists
+	if !c.reference.eligible {
+		c.notes = append(c.notes, "TVM alone was run to check outputs; it was not offered (--backends).")
+		all = append([]*finalist{c.reference}, all...)
+	}
+	for _, f := range all {
+		built := f.built()
+		entry := plan.Finalist{Name: f.name, Samples: built.cost.Samples, MaxError: built.maxError, Failure: built.failure,
+			Chosen: f == chosen}
+		if f.plan != nil {
+			entry.Estimate = f.plan.Estimate.Milliseconds
+		}
+		if entry.Failure != nil {
+			entry.Samples, entry.MaxError = nil, 0
+			c.notes = append(c.notes, fmt.Sprintf("%s was left out: %s.", capital(f.title()), entry.Failure))
+		}
+		c.plan.Finalists = append(c.plan.Finalists, entry)
+	}
+}
+
+// sameModule says whether two modules are the same network.
+func sameModule(a, b *bridge.Object) (bool, error) {
+	if a.Same(b) {
+		return true, nil
+	}
+	// Not in assert mode; free variables need not be the same objects.
+	value, err := bridge.Global("node.StructuralEqual", a, b, false, true)
+	if err != nil {
+		return false, fmt.Errorf("comparing two placements: %w", err)
+	}
+	return value.Bool()
+}
+
+func capital(s string) string {
+	// Names of backends stay as users write them.
+	if rest, found := strings.CutPrefix(s, "the "); found {
+		return "The " + rest
+	}
+	return s
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compile makes an executable of a model: it has the model placed, builds the placement and what stands
+// against it as whole networks (each backend by itself, TVM alone), runs them in turn, and keeps the fastest.
+//
+// What comes in: a model's name and Options, in the Python host's process (TVM loaded, collage.host.* registered).
+// What goes out: the executable at Options.Output and a Result with the plan, the finalists' times and the reason
+// for the choice. On an error nothing stands at Options.Output that did not before; costs that were measured are
+// in the store.
+package compile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// Options say what to compile and how.
+type Options struct {
+	// Model is a file, or "workload:NAME".
+	Model string
+	// Params is a file of parameters for a Relay program; "" for none.
+	Params string
+	// InputShapes fix what the model leaves open.
+	InputShapes map[string][]int64
+	// Format is "onnx", "relay" or "torchscript"; "" to tell by the file.
+	Format string
+	// Output is the executable, .so or .tar.
+	Output string
+	// Backends are those that may be used, in the user's order.
+	Backends []string
+	// Target is TVM's; "" for this machine's processor.
+	Target string
+	// Threads is how many threads the executable uses; 0 for all.
+	Threads int
+	// OptLevel is the optimisation level of relay.build.
+	OptLevel int
+	// Store is the file of costs; "" for the user's.
+	Store string
+	// Samples of each candidate and Rounds of the finalists; 0 for the defaults.
+	Samples, Rounds int
+	// RetryFailures measures candidates again that failed before.
+	RetryFailures bool
+	// Python is the interpreter of the workers.
+	Python string
+	// Temporary is a folder for what is built on the way; the caller removes it.
+	Temporary string
+	// Progress is told what happens.
+	Progress *progress.Printer
+}
+
+// Result is what became of a model.
+type Result struct {
+	// Plan is the placement's, with the finalists in it.
+	Plan *plan.Plan
+	// Chosen is the name of the finalist that was kept (plan.PlacementName or a backend's), and Why says why in one
+	// sentence.
+	Chosen, Why string
+	// Notes are what a user should know beside the tables.
+	Notes []string
+	// Bytes is the size of the executable.
+	Bytes int64
+	// Model is what the front end said.
+	Model ModelInfo
+}
+
+// ModelInfo is what the front end says about a model.
+type ModelInfo struct {
+	Name   string `json:"name"`
+	Format string `json:"format"`
+	Inputs map[string]struct {
+		Shape []int64 `json:"shape"`
+		DType string  `json:"dtype"`
+	} `json:"inputs"`
+	Operators      int            `json:"operators"`
+	OperatorCounts map[string]int `json:"operator_counts"`
+	ParameterBytes int64          `json:"parameter_bytes"`
+}
+
+// disabledPasses are left out of every build, those of the candidates too: one after the other they lose the sharing
+// of a graph with many ways through it (NasNet-A) and grow it without end. (The Python host leaves out the same by
+// itself.)
+var disabledPasses = []string{"EliminateCommonSubexpr", "SimplifyExpr"}
+
+// compilation is one run of Compile.
+type compilation struct {
+	Options
+	ctx    context.Context
+	module *bridge.Object // normalised
+	plan   *plan.Plan
+	target string
+	// finalists are in the order in which they are reported: each backend alone, then the placement.
+	finalists []*finalist
+	// reference is TVM alone, against which outputs are checked. It is among the finalists if TVM was offered.
+	reference *finalist
+	notes     []string
+}
+
+// Compile compiles a model. See the package's comment.
+func Compile(ctx context.Context, options Options) (*Result, error) {
+	c := &compilation{Options: options, ctx: ctx}
+	result := &Result{}
+	if err := c.load(&result.Model); err != nil {
+		return nil, err
+	}
+	if err := c.place(); err != nil {
+		return nil, err
+	}
+	if err := c.build(); err != nil {
+		return nil, err
+	}
+	if err := c.compare(); err != nil {
+		return nil, err
+	}
+	chosen, why, err := c.choose()
+	if err != nil {
+		return nil, err
+	}
+	if result.Bytes, err = c.export(chosen); err != nil {
+		return nil, err
+	}
+	c.record(chosen)
+	result.Plan, result.Chosen, result.Why, result.Notes = c.plan, chosen.name, why, c.notes
+	return result, nil
+}
+
+// load reads the model and normalises it.
+func (c *compilation) load(info *ModelInfo) error {
+	step := c.Progress.Start("reading "+c.Model, 0)
+	spec := map[string]any{"model": c.Model, "params": orNull(c.Params), "format": orNull(c.Format), "input_shapes": nil}
+	if len(c.InputShapes) > 0 {
+		spec["input_shapes"] = c.InputShapes
+	}
+	value, err := callHost("collage.host.load_model", spec)
+	if err != nil {
+		return err
+	}
+	answer, err := value.Object()
+	if err != nil {
+		return err
+	}
+	defer answer.Release()
+	module, err := answer.ObjectAt(0)
+	if err != nil {
+		return err
+	}
+	text, err := answer.At(1)
+	if err != nil {
+		return err
+	}
+	description, err := text.Str()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(description), info); err != nil {
+		return fmt.Errorf("the Python host's description of the model is not readable: %w", err)
+	}
+	step.Done("%d operators, %.1f MB of weights", info.Operators, float64(info.ParameterBytes)/1e6)
+
+	step = c.Progress.Start("normalising", 0)
+	c.module, err = pass.Normalise(module, pass.NormaliseOptions{DisabledPasses: disabledPasses})
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Model, err)
+	}
+	step.Done("done")
+	return c.ctx.Err()
+}
+
+// place decides the placements of the whole network that are to be built.
+func (c *compilation) place() error {
+	// TVM alone needs no decision. It is built even where it may not be chosen: outputs are held against its.
+	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm")}
+	if c.reference.eligible {
+		c.finalists = append(c.finalists, c.reference)
+	}
+	for _, name := range c.Backends {
+		if name == "tvm" || !c.reference.eligible {
+			continue
+		}
+		f, err := c.single(name)
+		if err != nil {
+			return err
+		}
+		c.finalists = append(c.finalists, f)
+	}
+	f, err := c.placement()
+	if err != nil {
+		return err
+	}
+	c.finalists = append(c.finalists, f)
+	return nil
+}
+
+// single gives everything that a backend can take to it, and the rest to TVM.
+func (c *compilation) single(name string) (*finalist, error) {
+	config := c.config()
+	config.Only = name
+	module, p, err := pass.Partition(c.module, config)
+	if err != nil {
+		return nil, fmt.Errorf("placing all that %s can take on it: %w", name, err)
+	}
+	return &finalist{name: name, module: module, plan: p, eligible: true}, nil
+}
+
+// placement is what the search decides.
+func (c *compilation) placement() (*finalist, error) {
+	var step *progress.Step
+	config := c.config()
+	config.Progress = func(e pass.Event) {
+		if e.Stage != pass.StageMeasure || e.Total == 0 {
+			return
+		}
+		if step == nil {
+			step = c.Progress.Start("measuring candidates", e.Total)
+		}
+		step.At(e.Done, e.Label)
+		if e.Cost != nil && e.Cost.Failed() {
+			c.Progress.Detail("%s: %s", e.Label, e.Cost.Failure)
+		} else if e.Cost != nil {
+			c.Progress.Detail("%s: %.4g ms (%s)", e.Label, e.Cost.Estimate(), e.Cost.Origin)
+		}
+	}
+	if len(c.Backends) == 1 && c.reference.eligible {
+		// With TVM alone there is nothing to choose, so nothing is measured.
+		config.Only = "tvm"
+	}
+	module, p, err := pass.Partition(c.module, config)
+	if err != nil {
+		return nil, err
+	}
+	if step == nil {
+		step = c.Progress.Start("placing", 0)
+	}
+	n := p.Candidates
+	step.Done("%d candidates: %d costs measured now, %d from the store, %d failed; %s", n.Proposed, n.Measured, n.Stored,
+		n.Failed, p)
+	p.Module.Name = c.Model
+	c.plan, c.target = p, p.Environment.Target
+	return &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}, c.ctx.Err()
+}
+
+func (c *compilation) config() pass.Config {
+	level := c.OptLevel
+	if level == 0 {
+		level = -1 // the zero Config means the default level
+	}
+	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
+		OptLevel: level, DisabledPasses: disabledPasses, Samples: c.Samples, RetryFailures: c.RetryFailures,
+		Python: c.Python}
+}
+
+// callHost calls a packed function of the Python host. The last argument is the options, as JSON.
+func callHost(name string, options map[string]any, before ...any) (bridge.Value, error) {
+	text, err := json.Marshal(options)
+	if err != nil {
+		return bridge.Value{}, err
+	}
+	value, err := bridge.Global(name, append(before, string(text))...)
+	if err != nil {
+		return bridge.Value{}, plainError(err)
+	}
+	return value, nil
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// pluginPaths are the runtime plug-ins that an executable with regions of these compilers is linked with. A
+// compiler that has no plug-in of ours brings its runtime by itself.
+func pluginPaths(compilers []string) []string {
+	var paths []string
+	for _, name := range append([]string{"runtime"}, compilers...) {
+		if path, err := byoc.PluginPath(name); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+func backendCompiler(name string) string {
+	b, err := byoc.Lookup(name)
+	if err != nil {
+		return ""
+	}
+	return b.Compiler()
+}
+
+func joinNames(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}

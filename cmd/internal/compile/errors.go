@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+
+	"github.com/collage-tvm/collage/bridge"
+)
+
+// plainClasses are Python's exceptions whose text alone is what a user wants to read.
+var plainClasses = map[string]bool{
+	"FileNotFoundError": true, "PermissionError": true, "IsADirectoryError": true, "NotADirectoryError": true,
+	"OSError": true, "ValueError": true, "ImportError": true, "ExportError": true, "LibraryError": true,
+}
+
+// plainError takes the class off an exception that the Python host raised with a text for the user, and makes a
+// full disk one that Go knows.
+func plainError(err error) error {
+	var fromHost *bridge.Error
+	if !errors.As(err, &fromHost) {
+		return err
+	}
+	if errors.Is(err, bridge.ErrInterrupted) {
+		return err
+	}
+	text := fromHost.Message
+	for _, sign := range []string{"No space left", "no space left", "Disk quota exceeded"} {
+		if strings.Contains(text, sign) {
+			return &fullDisk{text}
+		}
+	}
+	if fromHost.Python() && plainClasses[fromHost.Class] {
+		// str() of an OSError begins with its number: "[Errno 28] ...".
+		if strings.HasPrefix(text, "[Errno ") {
+			if _, rest, found := strings.Cut(text, "] "); found {
+				text = rest
+			}
+		}
+		return errors.New(text)
+	}
+	return err
+}
+
+// fullDisk is a full disk that the Python host met.
+type fullDisk struct{ text string }
+
+func (e *fullDisk) Error() string { return e.text }
+func (e *fullDisk) Unwrap() error { return syscall.ENOSPC }
+
+// oneLine is an error's first line, cut: what TVM says goes on for pages.
+func oneLine(err error) string {
+	line, _, more := strings.Cut(err.Error(), "\n")
+	const width = 300
+	if len(line) > width {
+		line, more = strings.ToValidUTF8(line[:width], ""), true
+	}
+	if more {
+		line += " ..."
+	}
+	return line
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// finalist is one way to build the whole network.
+type finalist struct {
+	// name is a backend's for that backend alone, plan.PlacementName for the placement.
+	name   string
+	module *bridge.Object
+	// plan is nil for TVM alone.
+	plan *plan.Plan
+	// eligible says that it may be chosen.
+	eligible bool
+
+	// sameAs is the finalist that has the same module; this one is then not built.
+	sameAs *finalist
+	// path is the built model.
+	path  string
+	bytes int64
+	cost  cost.Cost
+	// maxError is the greatest difference from TVM's outputs.
+	maxError float64
+	failure  *cost.Failure
+}
+
+// title is how the finalist is called in sentences.
+func (f *finalist) title() string {
+	if f.name == plan.PlacementName {
+		return "the placement"
+	}
+	return f.name + " alone"
+}
+
+// regions counts the regions that were given to other backends than TVM.
+func (f *finalist) regions() int {
+	n := 0
+	if f.plan != nil {
+		for i := range f.plan.Regions {
+			if f.plan.Regions[i].Symbol != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// compilers are the Compiler attributes of its regions.
+func (f *finalist) compilers() []string {
+	names := map[string]bool{}
+	if f.plan != nil {
+		for i := range f.plan.Regions {
+			if f.plan.Regions[i].Symbol != "" {
+				names[backendCompiler(f.plan.Regions[i].Backend)] = true
+			}
+		}
+	}
+	delete(names, "")
+	return slices.Sorted(maps.Keys(names))
+}
+
+// built is the finalist that was built in its place.
+func (f *finalist) built() *finalist {
+	if f.sameAs != nil {
+		return f.sameAs
+	}
+	return f
+}
+
+// all are the finalists, the reference first.
+func (c *compilation) all() []*finalist {
+	all := []*finalist{c.reference}
+	for _, f := range c.finalists {
+		if f != c.reference {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// distinct are the finalists that were built and have not failed, the reference first.
+func (c *compilation) distinct() []*finalist {
+	var some []*finalist
+	for _, f := range c.all() {
+		if f.sameAs == nil && f.failure == nil {
+			some = append(some, f)
+		}
+	}
+	return some
+}
+
+// build builds every finalist. One that TVM cannot build has lost, with the reason; only the reference must be
+// built.
+func (c *compilation) build() error {
+	all := c.all()
+	for i, f := range all {
+		for _, earlier := range all[:i] {
+			same, err := sameModule(earlier.module, f.module)
+			if err != nil {
+				return err
+			}
+			if same {
+				f.sameAs = earlier.built()
+				break
+			}
+		}
+		if f.sameAs != nil {
+			if f.eligible {
+				c.notes = append(c.notes, sameNote(f))
+			}
+			continue
+		}
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		err := c.buildOne(f)
+		switch {
+		case err == nil:
+		case errors.Is(err, bridge.ErrInterrupted), c.ctx.Err() != nil, atomicfile.IsDiskFull(err):
+			return err
+		case f == c.reference:
+			return fmt.Errorf("TVM cannot build %s: %w", c.Model, err)
+		default:
+			f.failure = &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: oneLine(err)}
+		}
+	}
+	return nil
+}
+
+func sameNote(f *finalist) string {
+	if f.name == plan.PlacementName {
+		return fmt.Sprintf("The placement is the same network as %s; it was built and measured once.", f.sameAs.title())
+	}
+	if f.sameAs.name == "tvm" {
+		return fmt.Sprintf("%s can take nothing of this network, so by itself it is the same as TVM alone.", f.name)
+	}
+	return fmt.Sprintf("%s alone is the same network as %s.", f.name, f.sameAs.title())
+}
+
+// buildOne has TVM build a finalist into the temporary folder.
+func (c *compilation) buildOne(f *finalist) error {
+	step := c.Progress.Start("building "+f.title(), 0)
+	f.path = filepath.Join(c.Temporary, f.name+filepath.Ext(c.Output))
+	_, err := callHost("collage.host.build", map[string]any{
+		"target": c.target, "opt_level": c.OptLevel, "disabled_passes": disabledPasses,
+		"out": f.path, "plugins": pluginPaths(f.compilers()), "threads": c.Threads,
+	}, f.module)
+	if err != nil {
+		c.Progress.Stop()
+		return err
+	}
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("the Python host did not write what it built: %w", err)
+	}
+	f.bytes = info.Size()
+	step.Done("%d regions outside of TVM, %.1f MB", f.regions(), float64(f.bytes)/1e6)
+	return nil
+}
+
+// compare runs the finalists in turn and checks their outputs against the reference's.
+func (c *compilation) compare() error {
+	pool, err := measure.NewPool(measure.Options{
+		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
+		Python:   c.Python,
+		Poll:     c.ctx.Err,
+	})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	comparison, err := c.compareIn(pool, c.distinct(), c.Rounds)
+	if err != nil {
+		if c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
+		// One of them took the worker with it. Find out which, and leave it out.
+		if err := c.findCulprits(pool, err); err != nil {
+			return err
+		}
+		if comparison, err = c.compareIn(pool, c.distinct(), c.Rounds); err != nil {
+			return err
+		}
+	}
+	for _, f := range c.distinct() {
+		f.cost = comparison.Costs[f.name]
+		if f == c.reference {
+			continue
+		}
+		check := comparison.Outputs[f.name]
+		f.maxError = check.MaxError
+		if !check.OK {
+			f.failure = &cost.Failure{Phase: "check", Kind: cost.KindWrongResult,
+				Detail: fmt.Sprintf("its outputs differ from TVM's by up to %.3g", check.MaxError)}
+		}
+	}
+	return nil
+}
+
+func (c *compilation) compareIn(pool *measure.Pool, finalists []*finalist, rounds int) (*measure.Comparison, error) {
+	names := make([]string, len(finalists))
+	models := make([]measure.Model, len(finalists))
+	for i, f := range finalists {
+		names[i], models[i] = f.title(), measure.Model{Name: f.name, Path: f.path}
+	}
+	var step *progress.Step
+	title := "running " + joinNames(names) + " in turn"
+	if len(names) == 1 {
+		title = "running " + names[0]
+	}
+	comparison, err := pool.Compare(c.ctx, models, measure.CompareOptions{Rounds: rounds, Progress: func(done, total int) {
+		if step == nil {
+			step = c.Progress.Start(title, total)
+		}
+		step.At(done, "")
+	}})
+	if err != nil {
+		c.Progress.Stop()
+		return nil, err
+	}
+	step.Done("%d rounds", len(comparison.Costs[finalists[0].name].Samples))
+	return comparison, nil
+}
+
+// findCulprits runs each finalist beside the reference alone. The error is the one that is given back if none of
+// them is at fault.
+func (c *compilation) findCulprits(pool *measure.Pool, original error) error {
+	found := false
+	for _, f := range c.distinct() {
+		if f == c.reference {
+			continue
+		}
+		_, err := c.compareIn(pool, []*finalist{c.reference, f}, 1)
+		if c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
+		if err != nil {
+			f.failure = &cost.Failure{Phase: "run", Kind: cost.KindCrash, Detail: oneLine(err)}
+			found = true
+		}
+	}
+	if !found {
+		return original
+	}
+	return nil
+}
