@@ -184,7 +184,7 @@ func setResult(ret unsafe.Pointer, result any) error {
 	if err := fr.set(0, result); err != nil {
 		return fmt.Errorf("result: %w", err)
 	}
-	if a, ok := result.(*NDArray); ok && a != nil && a.view {
+	if fr.codes[0] == codeDLTensor {
 		return fmt.Errorf("TypeError: a view of an NDArray cannot be returned to TVM; return a copy")
 	}
 	rc := C.collage_set_return(ret, fr.c)

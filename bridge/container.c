@@ -155,16 +155,18 @@ int collage_float_value(void* object, double* out) {
   return COLLAGE_OK;
 }
 
-// Writes the integers of an array to out (at most cap) and gives their number; an item that is no integer
-// constant counts in *others and is written as otherwise. Gives -1 where the array cannot be read in place.
-int64_t collage_array_ints(void* array, int64_t* out, int64_t cap, int64_t otherwise, int64_t* others) {
-  *others = 0;
+// Writes the integers of an array to the frame's values (at most its capacity) and gives their number; an item
+// that is no integer constant is written as otherwise and counted in ret_type. Gives -1 where the array cannot
+// be read in place.
+int64_t collage_array_ints(void* array, int64_t otherwise, collage_frame* f) {
+  f->ret_type = 0;
   if (!array_ok || type_of(array) != array_type) return -1;
   array_object* a = array;
-  for (int64_t i = 0; i < a->size && i < cap; i++) {
-    if (!a->items[i] || collage_int_value(a->items[i], &out[i]) != COLLAGE_OK) {
-      out[i] = otherwise;
-      ++*others;
+  for (int64_t i = 0; i < a->size && i < f->cap; i++) {
+    int64_t* out = &f->values[i].v_int64;
+    if (!a->items[i] || collage_int_value(a->items[i], out) != COLLAGE_OK) {
+      *out = otherwise;
+      ++f->ret_type;
     }
   }
   return a->size;

@@ -10,6 +10,7 @@ import "C"
 import (
 	"fmt"
 	"runtime"
+	"slices"
 )
 
 // Entry is a key and a value of a runtime.Map.
@@ -133,23 +134,18 @@ func (o *Object) Ints(otherwise int64) ([]int64, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var small [8]C.int64_t
-	var others C.int64_t
-	n := C.collage_array_ints(p, &small[0], C.int64_t(len(small)), C.int64_t(otherwise), &others)
+	f := getFrame()
+	defer f.put()
+	n := C.collage_array_ints(p, C.int64_t(otherwise), f.c)
+	if n > C.int64_t(f.c.cap) {
+		f.room(int(n))
+		n = C.collage_array_ints(p, C.int64_t(otherwise), f.c)
+	}
 	runtime.KeepAlive(o)
 	if n < 0 {
 		return o.intsSlowly(otherwise)
 	}
-	items := make([]int64, n)
-	if int(n) <= len(small) {
-		for i := range items {
-			items[i] = int64(small[i])
-		}
-		return items, int(others), nil
-	}
-	C.collage_array_ints(p, (*C.int64_t)(&items[0]), n, C.int64_t(otherwise), &others)
-	runtime.KeepAlive(o)
-	return items, int(others), nil
+	return slices.Clone(f.values[:n]), int(f.c.ret_type), nil
 }
 
 // intsSlowly is Ints item by item, for ShapeTuples and for a TVM whose arrays cannot be read in place.

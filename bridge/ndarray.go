@@ -23,6 +23,10 @@ type NDArray struct {
 	base     *NDArray // what a view's memory belongs to
 }
 
+// deviceTypes is the size of TVM's table of devices, which TVM itself does not check: a number beyond it ends
+// the process.
+const deviceTypes = 36
+
 // newNDArray takes over a reference to an NDArray.
 func newNDArray(p unsafe.Pointer) *NDArray {
 	a := &NDArray{}
@@ -45,6 +49,9 @@ func Empty(shape []int64, dtype DataType, device Device) (*NDArray, error) {
 		if n < 0 {
 			return nil, fmt.Errorf("ValueError: shape %v has a negative dimension", shape)
 		}
+	}
+	if device.Type < 1 || device.Type >= deviceTypes {
+		return nil, fmt.Errorf("ValueError: there is no device type %d", device.Type)
 	}
 	f := getFrame()
 	defer f.put()

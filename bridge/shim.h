@@ -104,7 +104,7 @@ int collage_probe_layouts(void* array_fn, void* int_fn, void* float_fn, collage_
 int collage_unbox_string(collage_frame* f);
 int collage_array_size(void* array, int64_t* size);
 int collage_array_at(void* array, int64_t i, collage_frame* f);
-int64_t collage_array_ints(void* array, int64_t* out, int64_t cap, int64_t otherwise, int64_t* others);
+int64_t collage_array_ints(void* array, int64_t otherwise, collage_frame* f);
 int collage_int_value(void* object, int64_t* out);
 int collage_float_value(void* object, double* out);
 
