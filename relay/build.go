@@ -39,6 +39,7 @@ func NewType(t *Type) (*bridge.Object, error) {
 			if err != nil {
 				return nil, err
 			}
+			defer shape[i].(*bridge.Object).Release()
 		}
 		dtype, err := bridge.ParseDataType(t.DType)
 		if err != nil {
@@ -50,12 +51,14 @@ func NewType(t *Type) (*bridge.Object, error) {
 		if err != nil {
 			return nil, err
 		}
+		defer releaseAll(fields)
 		return object("ir.TupleType", fields)
 	case TypeFunction:
 		fields, err := newTypes(t.Fields)
 		if err != nil {
 			return nil, err
 		}
+		defer releaseAll(fields)
 		last := len(fields) - 1
 		return object("ir.FuncType", fields[:last], fields[last], []any{}, []any{})
 	}
@@ -90,12 +93,19 @@ func newTypes(types []*Type) ([]any, error) {
 	return made, nil
 }
 
+func releaseAll(objects []any) {
+	for _, o := range objects {
+		o.(*bridge.Object).Release()
+	}
+}
+
 // NewVar makes a variable with a type annotation; t may be nil.
 func NewVar(name string, t *Type) (*bridge.Object, error) {
 	annotation, err := NewType(t)
 	if err != nil {
 		return nil, fmt.Errorf("variable %s: %w", name, err)
 	}
+	defer annotation.Release()
 	return NewVarOfType(name, annotation)
 }
 
@@ -161,6 +171,9 @@ func NewDictAttrs(attrs map[string]any) (*bridge.Object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("attribute %s: %w", name, err)
 		}
+		if made, ok := value.(*bridge.Object); ok && value != attrs[name] {
+			defer made.Release()
+		}
 		args = append(args, name, value)
 	}
 	return object("node.MakeNode", args...)
@@ -186,6 +199,9 @@ func WithAttr(function *bridge.Object, name string, value any) (*bridge.Object, 
 	o, err := attrObject(value)
 	if err != nil {
 		return nil, err
+	}
+	if made, ok := o.(*bridge.Object); ok && o != value {
+		defer made.Release()
 	}
 	return object("ir.BaseFuncWithAttr", function, name, o)
 }

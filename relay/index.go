@@ -114,6 +114,9 @@ func (g *Graph) collectReads() {
 				return // and so have the owners around it
 			}
 			captured[edge{owner, value}] = true
+			if slices.Contains(g.Nodes[owner].Binds, value) {
+				return // the owner's own variable: a recursive Let
+			}
 			if !slices.Contains(g.Nodes[owner].Inputs, value) {
 				g.reads[owner] = append(g.reads[owner], value)
 			}

@@ -143,3 +143,48 @@ func TestScalarOf(t *testing.T) {
 	assert.Equal(t, -2.0, scalarOf("int64", []byte{0xfe, 255, 255, 255, 255, 255, 255, 255}))
 	assert.Equal(t, 1.0, scalarOf("bool", []byte{1}))
 }
+
+// lets is let v1 = v0 + x; let v2 = v1 + x; … as A-normal form makes of a network.
+func lets(n int) *Graph {
+	m := NewGraph("main")
+	shape, typ := []int64{4}, Tensor("float32", 4)
+	x := m.Var(shape, "float32")
+	vars, values := []NodeID{x}, []NodeID{NoNode}
+	for i := range n {
+		values = append(values, m.Call("add", typ, nil, vars[i], x))
+		vars = append(vars, m.LocalVar(shape, "float32"))
+	}
+	at := m.Call("tanh", typ, nil, vars[n])
+	for i := n; i > 0; i-- {
+		at = m.Let(vars[i], values[i], at)
+	}
+	return m.Finish(at)
+}
+
+func TestLets(t *testing.T) {
+	g := lets(3)
+	checkPostDominators(t, g)
+	assert.Equal(t, []NodeID{g.Root()}, g.Consumers(g.Params[0]))
+	assert.Equal(t, g.Params, g.Reads(g.Root()), "its own variable is no input")
+	inputs, _ := g.Boundary([]NodeID{g.Root()})
+	assert.Equal(t, g.Params, inputs)
+}
+
+func TestRecursiveLet(t *testing.T) {
+	m := NewGraph("main")
+	x := m.Var([]int64{4}, "float32")
+	f := m.LocalVar(nil, "")
+	p := m.LocalVar([]int64{4}, "float32")
+	fn := m.Function([]NodeID{p}, m.CallFunction(f, nil, m.Call("tanh", nil, nil, p)), nil)
+	let := m.Let(f, fn, m.CallFunction(f, nil, x))
+	g := m.Finish(m.Call("exp", nil, nil, let))
+	assert.Equal(t, []NodeID{x}, g.Reads(let))
+	assert.True(t, g.Placeable(fn), "a function that is a value")
+	checkPostDominators(t, g)
+}
+
+func BenchmarkIndexLets(b *testing.B) {
+	for b.Loop() {
+		lets(2000)
+	}
+}

@@ -212,7 +212,7 @@ func (g *Graph) computeKeyLines() {
 			}
 			b.WriteString(text)
 		}
-		b.WriteString(sortedText(n.FuncAttrs))
+		b.WriteString(sortedText(n.FuncAttrs, "global_symbol")) // which is only a name
 		if n.Type != nil {
 			text, ok := types[n.Type]
 			if !ok {
@@ -226,14 +226,16 @@ func (g *Graph) computeKeyLines() {
 	g.derived.lines = lines
 }
 
-// sortedText writes string attributes as ` [a="x", b="y"]`, sorted; "" for none.
-func sortedText(m map[string]string) string {
-	if len(m) == 0 {
-		return ""
-	}
+// sortedText writes string attributes as ` [a="x", b="y"]`, sorted, without those named in except; "" for none.
+func sortedText(m map[string]string, except ...string) string {
 	names := make([]string, 0, len(m))
 	for k := range m {
-		names = append(names, k)
+		if !slices.Contains(except, k) {
+			names = append(names, k)
+		}
+	}
+	if len(names) == 0 {
+		return ""
 	}
 	slices.Sort(names)
 	var b strings.Builder

@@ -25,6 +25,7 @@ func ModuleFromFunctions(functions map[string]*bridge.Object) (*bridge.Object, e
 		if err != nil {
 			return nil, err
 		}
+		defer v.Release()
 		pairs = append(pairs, v, functions[name])
 	}
 	return newModule(pairs, nil)
@@ -61,6 +62,8 @@ func (m *Module) Replace(functions []GlobalFunction) (*bridge.Object, error) {
 	}
 	var pairs []any
 	for _, e := range entries {
+		defer e.Key.Release()
+		defer e.Value.Release()
 		v, err := e.Key.Object()
 		if err != nil {
 			return nil, err
@@ -88,46 +91,29 @@ func newModule(pairs []any, like *bridge.Object) (*bridge.Object, error) {
 		return nil, err
 	}
 	defer functions.Release()
-	var definitions, attrs, infos any
+	var definitions, attrs, infos *bridge.Object
 	if like != nil {
-		for field, to := range map[string]*any{"type_definitions": &definitions, "attrs": &attrs, "global_infos": &infos} {
-			o, err := like.AttrObject(field)
-			if err != nil {
-				if field == "attrs" || field == "global_infos" {
-					continue // a TVM that has none
-				}
-				return nil, err
-			}
-			if o != nil {
-				defer o.Release()
-				*to = o
-			}
-		}
-	}
-	if definitions == nil {
-		if definitions, err = emptyMap(); err != nil {
+		if definitions, err = like.AttrObject("type_definitions"); err != nil {
 			return nil, err
 		}
+		attrs, _ = like.AttrObject("attrs") // older TVMs have none of these
+		infos, _ = like.AttrObject("global_infos")
+	}
+	for _, m := range []**bridge.Object{&definitions, &infos} {
+		if *m == nil {
+			if *m, err = bridge.NewMap(); err != nil {
+				return nil, err
+			}
+		}
+		defer (*m).Release()
 	}
 	if attrs == nil {
 		if attrs, err = NewDictAttrs(nil); err != nil {
 			return nil, err
 		}
 	}
-	if infos == nil {
-		if infos, err = emptyMap(); err != nil {
-			return nil, err
-		}
-	}
+	defer attrs.Release()
 	return object("ir.IRModule", functions, definitions, attrs, infos)
-}
-
-func emptyMap() (any, error) {
-	o, err := bridge.NewMap()
-	if err != nil {
-		return nil, err
-	}
-	return o, nil
 }
 
 // InferType returns the module with the types of all its Relay functions inferred; mod is unchanged.

@@ -38,6 +38,26 @@ func (m *Module) Function(name string) *Graph {
 // none. It belongs to the Module.
 func (m *Module) GlobalVar(name string) *bridge.Object { return m.globals[name] }
 
+// Release gives all references to TVM's objects back at once, instead of when Go's collector finds them. What was
+// read stays readable; Handle, Function and Tensor can no longer be used. A second call does nothing.
+func (m *Module) Release() {
+	m.object.Release()
+	for _, v := range m.globals {
+		v.Release()
+	}
+	for _, g := range m.Functions {
+		g.Release()
+	}
+}
+
+// Release is Module.Release for one graph, for graphs that ReadFunction made.
+func (g *Graph) Release() {
+	for _, h := range g.handles {
+		h.Release()
+	}
+	g.function.Release()
+}
+
 // Read reads an IRModule: each global Relay function becomes a Graph. The module should have been through
 // InferType; where it has not, types are nil. Nothing is changed, and mod stays the caller's.
 //

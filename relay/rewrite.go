@@ -13,12 +13,13 @@ import (
 // their attributes and spans, and kept as the very same objects where nothing below them changed. Each node is
 // rewritten once, so sharing stays sharing, and the walk has its own stack, so depth does not matter.
 //
-// The expressions that it gives out belong to it (or to the graph); they live as long as somebody uses them.
-// It is not safe for concurrent use.
+// The expressions that Expr gives out belong to it or to the graph; Release gives back those that it made. It is
+// not safe for concurrent use.
 type Rewriter struct {
 	g        *Graph
 	done     map[NodeID]*bridge.Object
 	replaced map[NodeID]replacement
+	made     []*bridge.Object
 }
 
 type replacement struct {
@@ -114,7 +115,16 @@ func (r *Rewriter) rewrite(id NodeID, deps []NodeID) (*bridge.Object, error) {
 	if same {
 		return h, nil
 	}
-	n := &r.g.Nodes[id]
+	made, err := remake(h, &r.g.Nodes[id], now)
+	if err != nil {
+		return nil, err
+	}
+	r.made = append(r.made, made)
+	return made, nil
+}
+
+// remake makes an expression like h with other operands, now.
+func remake(h *bridge.Object, n *Node, now []*bridge.Object) (*bridge.Object, error) {
 	switch n.Kind {
 	case KindCall:
 		if n.Callee == NoNode {
@@ -156,13 +166,16 @@ func rewriteMatch(h *bridge.Object, n *Node, now []*bridge.Object) (*bridge.Obje
 	bodies := now[len(now)-len(n.Nested):]
 	clauses := make([]*bridge.Object, len(old))
 	for i, c := range old {
+		defer c.Release()
 		pattern, err := c.AttrObject("lhs")
 		if err != nil {
 			return nil, err
 		}
+		defer pattern.Release()
 		if clauses[i], err = object("relay.ir.Clause", pattern, bodies[i]); err != nil {
 			return nil, err
 		}
+		defer clauses[i].Release()
 	}
 	complete, err := h.AttrInt("complete")
 	if err != nil {
@@ -172,7 +185,8 @@ func rewriteMatch(h *bridge.Object, n *Node, now []*bridge.Object) (*bridge.Obje
 }
 
 // Function returns the rewritten function: its parameters (those that were Set are other variables), its
-// body, and the attributes and span as they were. It is the very function that was read if nothing changed.
+// body, and the attributes and span as they were. It is the very function that was read if nothing changed. The
+// reference is the caller's.
 func (r *Rewriter) Function() (*bridge.Object, error) {
 	body, err := r.Expr(r.g.Root())
 	if err != nil {
@@ -187,7 +201,17 @@ func (r *Rewriter) Function() (*bridge.Object, error) {
 		same = same && params[i].Same(r.g.handles[p])
 	}
 	if same {
-		return r.g.function, nil
+		return r.g.function.Retain()
 	}
 	return object("relay.ir.FunctionWithFields", r.g.function, params, body, nil, nil, nil, nil, nil)
+}
+
+// Release gives back at once what the Rewriter made, instead of when Go's collector finds it; what was built of
+// it lives on in TVM. What was Set, and what Replace's functions made, is not touched.
+func (r *Rewriter) Release() {
+	for _, o := range r.made {
+		o.Release()
+	}
+	r.made = nil
+	clear(r.done)
 }

@@ -4,7 +4,11 @@ package relay
 
 import (
 	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -231,4 +235,99 @@ func BenchmarkRewriteResNet50(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestNothingLeaks(t *testing.T) {
+	mod := parse(t, programs["adt"]+"\n"+strings.ReplaceAll(programs["functions"], "@main", "@other"))
+	defer mod.Release()
+	once := func() {
+		m := read(t, mod)
+		var changed []GlobalFunction
+		var fresh []*bridge.Object
+		for _, g := range m.Functions {
+			r := NewRewriter(g)
+			for i := range g.Nodes {
+				if g.Nodes[i].Op == "tanh" || g.Nodes[i].Op == "nn.relu" {
+					r.Replace(NodeID(i), g.Nodes[i].Inputs, func(in []*bridge.Object) (*bridge.Object, error) {
+						op, err := Operator("exp")
+						require.NoError(t, err)
+						defer op.Release()
+						c, err := NewCall(op, in, nil)
+						fresh = append(fresh, c)
+						return c, err
+					})
+				}
+			}
+			f, err := r.Function()
+			require.NoError(t, err)
+			r.Release()
+			fresh = append(fresh, f)
+			changed = append(changed, GlobalFunction{m.GlobalVar(g.Name), f})
+		}
+		out, err := m.Replace(changed)
+		require.NoError(t, err)
+		typed, err := InferType(out)
+		require.NoError(t, err)
+		out.Release()
+		typed.Release()
+		for _, o := range fresh {
+			o.Release()
+		}
+		m.Release()
+		m.Release()
+	}
+	once()
+	settle := func() bridge.Counts {
+		for range 3 {
+			runtime.GC()
+			time.Sleep(10 * time.Millisecond)
+		}
+		return bridge.LiveHandles()
+	}
+	before := settle()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // Release alone must do
+	atOnce := bridge.LiveHandles().Total()
+	for range 100 {
+		once()
+	}
+	released := bridge.LiveHandles().Total()
+	assert.Equal(t, before, settle())
+	assert.Equal(t, atOnce, released, "left to the collector")
+}
+
+func TestDigestOfWeights(t *testing.T) {
+	needTVM(t)
+	whole := func(bump float32) (*Graph, string) {
+		values := make([]float32, 4096)
+		values[7] = bump
+		data, err := bridge.FromSlice(values, 64, 64)
+		require.NoError(t, err)
+		c, err := NewConstant(data)
+		require.NoError(t, err)
+		op, err := Operator("tanh")
+		require.NoError(t, err)
+		y, err := NewCall(op, []*bridge.Object{c}, nil)
+		require.NoError(t, err)
+		f, err := NewFunction(nil, y, nil)
+		require.NoError(t, err)
+		g, err := ReadFunction("f", f)
+		require.NoError(t, err)
+		assert.Empty(t, g.Nodes[0].Constant.Digest, "not read before it is asked for")
+		d, err := g.Digest(0)
+		require.NoError(t, err)
+		return g, d
+	}
+	g, a := whole(0)
+	h, b := whole(0)
+	k, c := whole(1)
+	assert.Equal(t, a, b)
+	assert.NotEqual(t, a, c)
+	key := func(g *Graph, content bool) string {
+		return g.Key([]NodeID{1}, 1, KeyOptions{ConstantContent: content})
+	}
+	assert.Equal(t, key(g, true), key(h, true))
+	assert.NotEqual(t, key(g, true), key(k, true))
+	assert.Equal(t, key(g, false), key(k, false))
+	_, err := g.Digest(1)
+	assert.EqualError(t, err, "relay: f: node %1 is a call, not a constant")
 }

@@ -285,6 +285,7 @@ func (t *tables) functionAttrs(function *bridge.Object) (map[string]string, erro
 	}
 	var attrs map[string]string
 	for _, e := range entries {
+		defer e.Value.Release()
 		name, err := e.Key.Str()
 		if err != nil {
 			return nil, err
