@@ -142,6 +142,17 @@ func TestLimitsAreReported(t *testing.T) {
 	require.Equal(t, []Refusal{{Node: 2, Backend: "dnnl", Composite: "dnnl.conv2d", Reason: "three input channels"}}, set.Refusals)
 }
 
+func TestRefusalsOfWhatIsTakenAnotherWayAreNotReported(t *testing.T) {
+	m := relay.NewGraph("main")
+	x := m.Var([]int64{1, 3, 4, 4}, "float32")
+	g := m.Finish(m.Call("nn.conv2d", act, nil, x, m.Const([]int64{8, 3, 3, 3}, "float32")))
+	l := convolutions()
+	l.patterns = append(l.patterns, byoc.Pattern{Composite: "dnnl.any_conv2d", Shape: relay.Op("nn.conv2d")})
+	set := propose(t, g, tvm, l)
+	require.Contains(t, list(set), "dnnl [2] <- [0] [1] dnnl.any_conv2d\n")
+	require.Empty(t, set.Refusals)
+}
+
 func TestValueThatIsUsedTwiceEndsACandidate(t *testing.T) {
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")

@@ -16,8 +16,8 @@ func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
 		if p.class[v] != operator && p.class[v] != structural && p.class[v] != dynamic {
 			continue
 		}
-		// A pattern may match the same nodes in several ways (an addend as the bias or as the sum). What one way
-		// was refused for says nothing where another one was accepted.
+		// The same nodes may be matched in several ways (an addend as the bias or as the sum). What one way was
+		// refused for says nothing where another one was accepted.
 		type refusal struct {
 			Refusal
 			nodes []relay.NodeID
@@ -34,7 +34,7 @@ func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
 			}
 		}
 		for _, r := range refusals {
-			if !p.seen[string(p.identify(r.Backend, r.Composite, r.nodes))] {
+			if !p.taken[string(p.identify(r.Backend, "", r.nodes))] {
 				p.refuse(r.Refusal)
 			}
 		}

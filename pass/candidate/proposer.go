@@ -38,7 +38,8 @@ type proposer struct {
 	class    []class
 
 	found    []Candidate
-	seen     map[string]bool
+	seen     map[string]bool // backend, composite and nodes of what was found
+	taken    map[string]bool // backend and nodes of what was found
 	order    map[string]int // a backend's place in the list
 	refusals []Refusal
 	refused  map[Refusal]bool
@@ -47,7 +48,7 @@ type proposer struct {
 
 func newProposer(g *relay.Graph, backends []byoc.Backend, opts Options) *proposer {
 	p := &proposer{g: g, backends: backends, opts: opts, class: make([]class, len(g.Nodes)),
-		seen: map[string]bool{}, order: map[string]int{}, refused: map[Refusal]bool{}}
+		seen: map[string]bool{}, taken: map[string]bool{}, order: map[string]int{}, refused: map[Refusal]bool{}}
 	for i, b := range backends {
 		p.order[b.Name()] = i
 	}
@@ -158,6 +159,7 @@ func (p *proposer) add(b int, composite string, bare bool, nodes []relay.NodeID)
 		return
 	}
 	p.seen[string(identity)] = true
+	p.taken[string(p.identify(backend, "", nodes))] = true
 	root := nodes[len(nodes)-1]
 	c := Candidate{Backend: backend, Composite: composite, Bare: bare, Scope: p.g.Nodes[root].Scope, Nodes: nodes, Root: root}
 	c.Free = !slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == operator })
