@@ -316,6 +316,27 @@ def test_an_exported_onednn_region_loads_by_itself(tvm, export, tmp_path, runtim
     assert values == [28.0 + 64.0 * i for i in range(16)] and threads == 2
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_onednn_keeps_to_the_arena(tvm, threads):
+    """oneDNN's own parallel loops start as many threads as the arena has, also beyond the processors."""
+    program = f"""
+    import ctypes, os, time
+    ctypes.CDLL({str(DNNL)!r})
+    packed("collage.runtime.SetNumThreads")({threads})
+    before = len(os.listdir("/proc/self/task"))
+    region = packed("runtime.DNNLJSONRuntimeCreate")("region", sys.argv[1], ["w"])
+    region["__init_region"]([tvm.nd.array(np.ones((1024, 1024), "float32"))])
+    x, out = tvm.nd.array(np.ones((512, 1024), "float32")), tvm.nd.empty((512, 1024))
+    run = region["region"]
+    for _ in range(20):
+        run(x, out)
+        time.sleep(0.01)
+    started = len(os.listdir("/proc/self/task")) - before
+    print(json.dumps([started, bool((out.numpy() == 1024).all())]))
+    """
+    assert run(program, dense_relu_graph(512, 1024, 1024)) == [threads - 1, True]
+
+
 def test_unloading_a_model_leaves_the_runtime_usable(export):
     """The functions that a model's plug-in registered must outlive the model."""
     first, second = export("gone", threads=2), export("stays", threads=2)
