@@ -40,7 +40,7 @@ type proposer struct {
 	found    []Candidate
 	seen     map[string]bool // backend, composite and nodes of what was found
 	taken    map[string]bool // backend and nodes of what was found
-	order    map[string]int // a backend's place in the list
+	order    map[string]int  // a backend's place in the list
 	refusals []Refusal
 	refused  map[Refusal]bool
 	identity []byte // scratch of identify
