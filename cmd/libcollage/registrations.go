@@ -2,5 +2,17 @@
 
 package main
 
-// registrations are what makes Collage known to TVM, in order.
-var registrations = []func() error{}
+import (
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/cmd/internal/cli"
+	"github.com/collage-tvm/collage/pass"
+)
+
+// registrations are what makes Collage known to TVM, in order: each may use what those before it registered.
+var registrations = []func() error{
+	bridge.RegisterDiagnostics,
+	builtin.RegisterAll,
+	pass.Register,
+	cli.Register,
+}
