@@ -106,12 +106,10 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 		return
 	}
 	if !verbose {
-		names := make([]string, len(b.Patterns))
-		for i, p := range b.Patterns {
-			names[i] = strings.TrimPrefix(p.Composite, b.Compiler+".")
-		}
 		fmt.Fprintf(w, "  takes     %d patterns:\n", len(b.Patterns))
-		printWrapped(w, "            ", strings.Join(names, ", "))
+		for _, g := range groupPatterns(b) {
+			printWrapped(w, "    ", g)
+		}
 		return
 	}
 	fmt.Fprintf(w, "  takes     %d patterns, most specific first:\n", len(b.Patterns))
@@ -121,6 +119,40 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 			printWrapped(w, "      ", p.Limits)
 		}
 	}
+}
+
+// groupPatterns puts patterns that differ only in what follows their first operator into one line each
+// ("conv1d, conv2d with bias, bias_relu, relu"), and the others into one line at the end.
+func groupPatterns(b *backendInfo) []string {
+	var heads, alone []string
+	tails := map[string][]string{}
+	for _, p := range b.Patterns {
+		name := strings.TrimPrefix(p.Composite, b.Compiler+".")
+		head, tail, found := strings.Cut(name, "_")
+		if name == p.Composite || !found { // an operator by itself has its Relay name
+			alone = append(alone, name)
+			continue
+		}
+		if tails[head] == nil {
+			heads = append(heads, head)
+		}
+		tails[head] = append(tails[head], tail)
+	}
+	var lines []string
+	at := map[string]int{}
+	for _, head := range heads {
+		key := strings.Join(tails[head], ", ")
+		if i, there := at[key]; there {
+			lines[i] = head + ", " + lines[i]
+			continue
+		}
+		at[key] = len(lines)
+		lines = append(lines, head+" with "+key)
+	}
+	if len(alone) > 0 {
+		lines = append(lines, "alone: "+strings.Join(alone, ", "))
+	}
+	return lines
 }
 
 // libraryText is "oneDNN 2.6.0 (avx512_core), /path" or why there is none.

@@ -105,10 +105,14 @@ func (a *doctorAction) Run(s *Session, _ []string) error {
 
 func diagnose(s *Session) *doctorReport {
 	r := &doctorReport{Collage: currentVersion(), Problems: []doctorProblem{}, Machine: machine.Here(), Store: lookAtStore()}
+	backends, err := listBackends()
+	if err != nil {
+		r.problem("error", err.Error(), "this is a defect of collage; please report it")
+	}
 	r.lookAtPython(s)
 	r.lookAtTVM()
 	r.lookAtPlugins()
-	r.lookAtBackends()
+	r.lookAtBackends(backends)
 	if _, err := exec.LookPath(linker()); err != nil {
 		r.problem("error", "there is no C++ compiler, with which TVM links what it compiles",
 			"install g++ (Debian: apt install g++), or name one in CXX")
@@ -180,8 +184,7 @@ func (r *doctorReport) lookAtPlugins() {
 		}
 		if err != nil {
 			info.Reason = err.Error()
-			r.problem("warning", fmt.Sprintf("the runtime plug-in %s cannot be used: %v", p.name, err),
-				"make build in the source tree, or install the package again")
+			r.problem("warning", err.Error(), "make build in the source tree, or install the package again")
 		}
 		r.Plugins = append(r.Plugins, info)
 	}
@@ -207,17 +210,13 @@ func askPlugin(path, library, version string) (map[string]string, error) {
 	return map[string]string{library: text}, nil
 }
 
-func (r *doctorReport) lookAtBackends() {
+func (r *doctorReport) lookAtBackends(backends []backendInfo) {
 	r.Backends = []doctorBackend{}
-	infos, err := listBackends()
-	if err != nil {
-		r.problem("error", err.Error(), "this is a defect of collage; please report it")
-		return
-	}
-	for _, b := range infos {
+	for _, b := range backends {
 		r.Backends = append(r.Backends, doctorBackend{b.Name, b.Probe, len(b.Patterns)})
-		// What TVM lacks was said before.
-		if !b.Probe.Usable && b.Compiler != "" {
+		// What TVM lacks, and which plug-ins are missing, was said before.
+		said := slices.ContainsFunc(r.Plugins, func(p pluginInfo) bool { return p.Reason == b.Probe.Reason })
+		if !b.Probe.Usable && b.Compiler != "" && !said {
 			r.problem("warning", fmt.Sprintf("the backend %s cannot be used: %s", b.Name, b.Probe.Reason), b.Probe.Remedy)
 		}
 	}

@@ -105,16 +105,16 @@ func (t *tvmInfo) print(line func(name, format string, args ...any)) {
 	} else {
 		line("LLVM", "none")
 	}
-	line("has", "%s", orNone(strings.Join(t.On, ", ")))
+	line("has", "%s", orNone(strings.Join(interesting(t.On), ", ")))
 	line("has not", "%s", orNone(strings.Join(interesting(t.Off), ", ")))
 }
 
 // interesting are the switches that stand for something a network could use; the whole list is in --json.
-func interesting(off []string) []string {
-	wanted := []string{"BLAS", "CUBLAS", "CUDA", "CUDNN", "CUTLASS", "DNNL", "METAL", "MKL", "OPENCL", "OPENMP", "ROCM",
-		"TENSORRT_CODEGEN", "TENSORRT_RUNTIME", "VULKAN"}
+func interesting(switches []string) []string {
+	wanted := []string{"AOT_EXECUTOR", "BLAS", "CUBLAS", "CUDA", "CUDNN", "CUTLASS", "DNNL", "GRAPH_EXECUTOR", "LLVM", "METAL",
+		"MKL", "OPENCL", "OPENMP", "PROFILER", "ROCM", "RPC", "TENSORRT_CODEGEN", "TENSORRT_RUNTIME", "VULKAN"}
 	var names []string
-	for _, name := range off {
+	for _, name := range switches {
 		if slices.Contains(wanted, name) {
 			names = append(names, name)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/tvm"
 )
 
 // tvmInfo is what the TVM in this process says about itself.
@@ -28,7 +30,10 @@ type tvmInfo struct {
 func readTVMInfo() *tvmInfo {
 	info := &tvmInfo{Library: bridge.LibraryPath(), Compiler: bridge.HasCompiler(), On: []string{}, Off: []string{}}
 	settings := libInfo()
-	info.Version, info.Commit, info.LLVM = settings["TVM_VERSION"], settings["GIT_COMMIT_HASH"], settings["LLVM_VERSION"]
+	info.Commit, info.LLVM = settings["GIT_COMMIT_HASH"], settings["LLVM_VERSION"]
+	if backend, err := byoc.Lookup(tvm.Name); err == nil {
+		info.Version = backend.Probe().Version
+	}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		short, isSwitch := strings.CutPrefix(name, "USE_")
 		if !isSwitch {

@@ -45,7 +45,7 @@ type Options struct {
 	OptLevel int
 	// Store is the file of costs; "" for the user's.
 	Store string
-	// Samples of each candidate and Rounds of the finalists; 0 for the defaults.
+	// Samples are taken of each candidate, and the finalists run Rounds times; both are at least 1.
 	Samples, Rounds int
 	// RetryFailures measures candidates again that failed before.
 	RetryFailures bool
@@ -249,11 +249,8 @@ func (c *compilation) placement() (*finalist, error) {
 
 func (c *compilation) config() pass.Config {
 	level := c.OptLevel
-	if level == 0 {
-		level = -1 // the zero Config means the default level
-	}
 	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
-		OptLevel: level, DisabledPasses: disabledPasses, Samples: c.Samples, RetryFailures: c.RetryFailures,
+		OptLevel: &level, DisabledPasses: disabledPasses, Samples: c.Samples, RetryFailures: c.RetryFailures,
 		Python: c.Python}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
-	"github.com/collage-tvm/collage/cmd/internal/progress"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -218,15 +217,12 @@ func (c *compilation) compareIn(pool *measure.Pool, finalists []*finalist, round
 	for i, f := range finalists {
 		names[i], models[i] = f.title(), measure.Model{Name: f.name, Path: f.path}
 	}
-	var step *progress.Step
 	title := "running " + joinNames(names) + " in turn"
 	if len(names) == 1 {
 		title = "running " + names[0]
 	}
-	comparison, err := pool.Compare(c.ctx, models, measure.CompareOptions{Rounds: rounds, Progress: func(done, total int) {
-		if step == nil {
-			step = c.Progress.Start(title, total)
-		}
+	step := c.Progress.Start(title, rounds)
+	comparison, err := pool.Compare(c.ctx, models, measure.CompareOptions{Rounds: rounds, Progress: func(done, _ int) {
 		step.At(done, "")
 	}})
 	if err != nil {
