@@ -13,6 +13,7 @@ import (
 //	collage.bridge.LiveHandles() -> Map   LiveHandles, by kind, and "total"
 //	collage.bridge.Collect()              runs Go's collector until the counts stand still
 //	collage.bridge.Call(f, args...)       calls f through Go and gives its result or its error
+//	collage.bridge.Wait(seconds)          waits, and looks for Ctrl-C meanwhile, as long work does
 func RegisterDiagnostics() error {
 	functions := map[string]func([]Value) (any, error){
 		"collage.bridge.LiveHandles": func([]Value) (any, error) {
@@ -34,6 +35,23 @@ func RegisterDiagnostics() error {
 				rest[i] = args[i+1]
 			}
 			return fn.Invoke(rest...)
+		},
+		"collage.bridge.Wait": func(args []Value) (any, error) {
+			if len(args) != 1 {
+				return nil, fmt.Errorf("TypeError: collage.bridge.Wait wants a number of seconds")
+			}
+			seconds, err := args[0].Float()
+			if err != nil {
+				return nil, err
+			}
+			end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+			for time.Now().Before(end) {
+				time.Sleep(SignalInterval)
+				if err := CheckSignals(); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
 		},
 	}
 	for name, f := range functions {

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -146,9 +147,13 @@ func setError(err error) {
 	C.free(unsafe.Pointer(message))
 }
 
+// SignalInterval is how often long work calls CheckSignals: often enough for a hand on Ctrl-C, and too seldom to
+// cost anything.
+const SignalInterval = 20 * time.Millisecond
+
 // CheckSignals asks Python to run the signal handlers that are due, and gives the exception that one of them
 // raised: after Ctrl-C an error that is ErrInterrupted. While Go runs, Python cannot do this by itself, so
-// long work calls it every 20 ms or so, on the thread that came in from Python's main thread; elsewhere, and
+// long work calls it every SignalInterval, on the thread that came in from Python's main thread; elsewhere, and
 // where there is no Python in the process, it does nothing.
 func CheckSignals() error {
 	f := getFrame()
