@@ -20,6 +20,9 @@ const (
 	NormalisePass = "collage.transform.Normalise"
 	// PartitionFunction takes a module and a Config as JSON (may be missing), and gives the array [module, plan as JSON].
 	PartitionFunction = "collage.partition"
+	// InstallFunction takes the Compiler attribute of a backend's regions and makes its code generator known to TVM in
+	// this process: for whoever builds a module that was partitioned elsewhere.
+	InstallFunction = "collage.install"
 )
 
 // passOptions are the options of PassContext. They hold where the pass was made without a value of its own.
@@ -81,6 +84,7 @@ func Register() error {
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, PartitionFunction: partitionFunction,
+		InstallFunction: installFunction,
 	} {
 		err := bridge.RegisterFunction(name, true, func(args []bridge.Value) (any, error) {
 			result, err := f(args)
@@ -179,6 +183,21 @@ func partitionFunction(args []bridge.Value) (any, error) {
 		return nil, err
 	}
 	return []any{out, string(encoded)}, nil
+}
+
+func installFunction(args []bridge.Value) (any, error) {
+	compiler, err := argument(args, 0, InstallFunction)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range byoc.All() {
+		if compiler == "" || b.Compiler() != compiler {
+			continue
+		}
+		_, err := lookupBackends([]string{b.Name()})
+		return nil, err
+	}
+	return nil, fmt.Errorf("ValueError: no backend has regions with the attribute Compiler=%q", compiler)
 }
 
 // fromPassContext takes the options of the PassContext around the call where cfg says nothing.

@@ -99,16 +99,11 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (regi
 	if err != nil {
 		return region, err
 	}
-	body := outputs[0]
-	var result *bridge.Object
-	if len(outputs) == 1 {
-		if result, err = relay.CheckedType(g.Handle(r.Outputs[0])); err != nil {
-			return region, err
-		}
-	} else if body, err = relay.NewTuple(outputs); err != nil {
+	body, resultType, err := result(g, r.Outputs, outputs)
+	if err != nil {
 		return region, err
 	}
-	region.Function, err = relay.NewTypedFunction(params, body, result, map[string]any{
+	region.Function, err = relay.NewTypedFunction(params, body, resultType, map[string]any{
 		"global_symbol": r.Symbol, "Primitive": 1, "Compiler": r.Compiler, "Inline": 1})
 	if err != nil {
 		return region, err

@@ -47,7 +47,12 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Wo
 		params = append(params, p)
 		w.Constants = append(w.Constants, cost.ConstantParam{Name: name, Shape: constant.Shape, DType: constant.DType})
 	}
-	outputs, err := o.outputs([]*candidate.Candidate{c}, []relay.NodeID{c.Root})
+	roots := []relay.NodeID{c.Root}
+	outputs, err := o.outputs([]*candidate.Candidate{c}, roots)
+	if err != nil {
+		return nil, err
+	}
+	body, resultType, err := result(g, roots, outputs)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +61,7 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Wo
 		attrs = map[string]any{"global_symbol": fmt.Sprintf("tvmgen_default_%s_main_0", sanitise(compiler)), "Primitive": 1,
 			"Compiler": compiler, "Inline": 1}
 	}
-	function, err := relay.NewFunction(params, outputs[0], attrs)
+	function, err := relay.NewTypedFunction(params, body, resultType, attrs)
 	if err != nil {
 		return nil, err
 	}

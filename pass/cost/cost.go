@@ -67,14 +67,14 @@ func (f *Failure) String() string {
 }
 
 // Lifetime is how long a failure is believed. What may have been the machine's fault (it was busy, memory was
-// short) is tried again after a week; what the backend said by itself, after three months. A new version of the
-// library is another key, so its candidates are tried at once.
+// short, an installation was broken) is tried again after a week; a wrong result after three months. A new version of
+// the library is another key, so its candidates are tried at once.
 func (f *Failure) Lifetime() time.Duration {
 	switch f.Kind {
-	case KindTimeout, KindCrash, KindOutOfMemory:
-		return 7 * 24 * time.Hour
-	default:
+	case KindWrongResult, KindNotANumber:
 		return 90 * 24 * time.Hour
+	default:
+		return 7 * 24 * time.Hour
 	}
 }
 

@@ -315,6 +315,9 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 			phase, limit = "run", o.RunTimeout
 		case "progress":
 		case "error":
+			if r.Phase == "setup" || r.Phase == "protocol" {
+				return cost.Cost{}, true, fmt.Errorf("measure: %s: the worker cannot measure: %s", j.request.Label, r.Detail)
+			}
 			return errorCost(r, phase, fail), true, nil
 		case "result":
 			c, err := resultCost(line, taken)

@@ -314,6 +314,14 @@ func TestFailuresAreRetriedWhenAsked(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatIsNotSetUpEndsTheSearch(t *testing.T) {
+	b := newBench(t, nil)
+	costs, err := b.Estimate(context.Background(), []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "setup")})
+	require.ErrorContains(t, err, "no code generator")
+	assert.Equal(t, 1.0, costs[0].Estimate())
+	assert.False(t, costs[1].Failed(), "no fault of the candidate")
+}
+
 func TestAFunctionThatCannotBeBuiltEndsTheSearch(t *testing.T) {
 	b := newBench(t, nil)
 	r := b.request("a", "dnnl", "ok 1")

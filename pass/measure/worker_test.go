@@ -158,6 +158,8 @@ func serve(m measureMessage, served int) {
 		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{1}, "mismatch": "3 of 10 values differ by up to 1 %"})
 	case "error":
 		say(map[string]any{"id": m.ID, "event": "error", "phase": "build", "kind": "error", "detail": "TVMError: no strategy"})
+	case "setup":
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "setup", "kind": "error", "detail": "no code generator"})
 	case "nan":
 		built()
 		say(map[string]any{"id": m.ID, "event": "error", "phase": "check", "kind": "not-a-number", "detail": "output 0"})
