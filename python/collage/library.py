@@ -109,3 +109,15 @@ def load():
     atexit.register(library.collage_shutdown)
     _library = library
     return library
+
+
+def install(compiler):
+    """Make the code generator of the backend whose regions have this Compiler attribute known to TVM in this process.
+
+    A code generator that is registered already stays. Raises LibraryError where there is none, with what to do.
+    """
+    import tvm
+
+    if tvm.get_global_func(f"relay.ext.{compiler}", allow_missing=True) is None:
+        load()
+        tvm.get_global_func("collage.install")(compiler)

@@ -33,7 +33,7 @@ _REFERENCE_BYTES = 256 << 20
 
 
 class RegionError(Exception):
-    """A region failed: in which ``phase`` (build, load, run, check) and of which ``kind``."""
+    """A region failed: in which ``phase`` (setup, build, load, run, check) and of which ``kind``."""
 
     def __init__(self, phase, kind, detail):
         super().__init__(detail)
@@ -289,8 +289,9 @@ def measure(request, references, built=None):
     target = request.get("target") or None
     settings = (target, request.get("opt_level"), request.get("disabled_passes"))
     key = request.get("key") or ""
-    if compiler and tvm.get_global_func(f"relay.ext.{compiler}", allow_missing=True) is None:
-        _in_phase("build", library.load)
+    if compiler:
+        # Not the candidate's fault: the phase "setup" ends the search.
+        _in_phase("setup", library.install, compiler)
 
     started = time.perf_counter()
     try:
