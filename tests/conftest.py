@@ -49,7 +49,7 @@ def run_python(program, *arguments, timeout=300, **extra):
 @pytest.fixture(scope="session")
 def collage_library():
     """libcollage; tests that need it say so by asking for it."""
-    path = PACKAGE / "lib" / "libcollage.so"
+    path = Path(os.environ.get("COLLAGE_LIBRARY") or PACKAGE / "lib" / "libcollage.so")
     assert path.exists(), f"{path} is not there; build it with `make build`"
     return path
 
@@ -63,7 +63,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="session")
 def command(collage_library):
     """A function that runs the command line: command("compile", ...) -> CompletedProcess."""
-    binary = PACKAGE / "bin" / "collage"
+    binary = Path(os.environ.get("COLLAGE_BINARY") or PACKAGE / "bin" / "collage")
     assert binary.exists(), f"{binary} is not there; build it with `make build`"
 
     def run(*arguments, timeout=600, **options):

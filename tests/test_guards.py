@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What protects a process that holds Go beside Python and TVM: fork, a second copy, the order of exit, threads."""
+"""What protects a process that holds Go beside Python and TVM: fork, a second copy, the order of exit,
+threads.
+"""
 
 import shutil
 import subprocess
@@ -65,8 +67,10 @@ def test_other_processes_are_fine():
 import subprocess
 place(network())
 code = "import collage, tvm; tvm.get_global_func('collage.transform.CollagePartition')"
-with tvm.contrib.popen_pool.PopenPoolExecutor(max_workers=1) as pool:
-    popen = pool.submit(len, [1, 2, 3]).result()
+from tvm.contrib.popen_pool import PopenWorker
+worker = PopenWorker()
+worker.send(len, [[1, 2, 3]])
+popen = worker.recv()
 print(json.dumps([subprocess.run([sys.executable, "-c", code]).returncode, popen]))
 """
     )
@@ -94,16 +98,14 @@ print(json.dumps([code, other.collage_last_error().decode()]))
 
 
 def test_loading_twice_is_one_loading():
-    assert run_python(
-        PRELUDE + "print(json.dumps(collage.library.load() is collage.library.load()))"
-    )
+    assert run_python(PRELUDE + "print(json.dumps(collage.library.load() is collage.library.load()))")
 
 
 @pytest.mark.parametrize(
     "last",
     [
         "",
-        "kept = [collage.transform.CollagePartition(backends=['tvm', 'dnnl'], only='dnnl') for _ in range(50)]",
+        "kept = [collage.transform.CollagePartition(only='dnnl') for _ in range(50)]",
         "result = place(network())",
         "import threading; threading.Thread(target=lambda: place(network())).start()",
         "tvm.register_func('kept', lambda: 1); sys.exit(0)",

@@ -104,7 +104,8 @@ def worker():
 
 def saved(function):
     """A function as pass/annotate sends it: typed, as JSON."""
-    return tvm.ir.save_json(relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"])
+    module = tvm.IRModule({relay.GlobalVar("main"): function})
+    return tvm.ir.save_json(relay.transform.InferType()(module)["main"])
 
 
 def relu_function():
