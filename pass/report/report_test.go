@@ -104,10 +104,14 @@ func small() *plan.Plan {
 		}
 		return at
 	}
-	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 20, Stored: 15, Given: 5, Failed: 6,
+	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 20, Stored: 15, Given: 5, Failed: 9,
 		Failures: []plan.Failure{
 			{Backend: "dnnl", Composite: "dnnl.conv3d", Operators: []string{"nn.conv3d"}, Places: places(4, 8, 12, 16, 20),
 				Failure: cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "differs by 0.25 at [0, 1]\nsecond line"}},
+			{Backend: "dnnl", Composite: "dnnl.dense", Operators: []string{"nn.dense"}, Places: places(40),
+				Failure: cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no libdnnl.so.2"}},
+			{Backend: "dnnl", Composite: "nn.relu", Operators: []string{"nn.relu"}, Places: places(42, 44),
+				Failure: cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no libdnnl.so.2"}},
 			{Backend: "tvm", Operators: []string{"nn.conv2d", "add"}, Places: places(30),
 				Failure: cost.Failure{Phase: "run", Kind: cost.KindTimeout, Detail: "no answer within 60 s"}},
 		},

@@ -248,17 +248,7 @@ func (s *Summary) candidates(opts Options) string {
 		fmt.Fprintf(&b, ", %d unknown", c.Unknown)
 	}
 	fmt.Fprintf(&b, "; %d failed\n", c.Failed)
-	for i, f := range c.Failures {
-		if i == shownFailures && !opts.Verbose {
-			fmt.Fprintf(&b, "  and %d other computations failed (--verbose shows all)\n", len(c.Failures)-i)
-			break
-		}
-		what := operators(f.Operators)
-		if f.Composite != "" {
-			what = f.Composite
-		}
-		fmt.Fprintf(&b, "  %s on %s%s: %s\n", what, f.Backend, places(f.Places, opts), firstLine(f.Failure.String(), opts))
-	}
+	b.WriteString(failures(c.Failures, opts))
 	if len(c.Refusals) == 0 {
 		return b.String()
 	}
@@ -273,6 +263,43 @@ func (s *Summary) candidates(opts Options) string {
 	b.WriteString("beyond a backend's limits:\n")
 	for _, r := range c.Refusals {
 		fmt.Fprintf(&b, "  %s on %s%s: %s\n", r.Composite, r.Backend, places(r.Places, opts), r.Reason)
+	}
+	return b.String()
+}
+
+// failures says what failed, how and where. Without Verbose, what failed alike on one backend shares a line: where a
+// library is broken, everything that it was offered says the same.
+func failures(list []plan.Failure, opts Options) string {
+	type line struct {
+		what, how string
+		computes  int
+		at        []plan.Place
+	}
+	var lines []line
+	alike := map[string]int{}
+	for _, f := range list {
+		what := operators(f.Operators)
+		if f.Composite != "" {
+			what = f.Composite
+		}
+		l := line{what: what + " on " + f.Backend, how: firstLine(f.Failure.String(), opts), computes: 1, at: f.Places}
+		k, ok := alike[f.Backend+"\n"+l.how]
+		if !ok || opts.Verbose {
+			alike[f.Backend+"\n"+l.how] = len(lines)
+			lines = append(lines, l)
+			continue
+		}
+		lines[k].what = fmt.Sprintf("%d computations on %s", lines[k].computes+1, f.Backend)
+		lines[k].computes++
+		lines[k].at = append(slices.Clone(lines[k].at), f.Places...)
+	}
+	var b strings.Builder
+	for i, l := range lines {
+		if i == shownFailures && !opts.Verbose {
+			fmt.Fprintf(&b, "  and %d other kinds of failures (--verbose shows all)\n", len(lines)-i)
+			break
+		}
+		fmt.Fprintf(&b, "  %s%s: %s\n", l.what, places(l.at, opts), l.how)
 	}
 	return b.String()
 }
@@ -306,7 +333,7 @@ func firstLine(s string, opts Options) string {
 }
 
 func (s *Summary) finalists() string {
-	header := table.Row{"", "network", "median ms", "lower quartile ms", "90 % interval", "max error"}
+	header := table.Row{"", "network", "median ms", "lower quartile ms", "its 90 % interval", "max error"}
 	if s.Reference != "" {
 		header = append(header, "time / "+s.Reference+"'s")
 	}
