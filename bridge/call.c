@@ -70,6 +70,12 @@ int collage_fail(collage_frame* f) {
   return COLLAGE_ERROR;
 }
 
+// collage_fail for a call that gave rc. -2 says that a signal handler of Python's raised inside of TVM.
+static int failed(int rc, collage_frame* f) {
+  if (rc == -2 && collage_take_pending_error(f) == COLLAGE_OK) return COLLAGE_ERROR;
+  return collage_fail(f);
+}
+
 // Reads what must be read on this thread: strings, and an object's type.
 static int finish(collage_frame* f) {
   switch (f->ret_code) {
@@ -88,7 +94,8 @@ static int finish(collage_frame* f) {
 
 int collage_call(void* fn, collage_frame* f, int n) {
   f->ret_code = kTVMNullptr;
-  if (collage_tvm.FuncCall(fn, f->values, f->codes, n, &f->ret, &f->ret_code) != 0) return collage_fail(f);
+  int rc = collage_tvm.FuncCall(fn, f->values, f->codes, n, &f->ret, &f->ret_code);
+  if (rc != 0) return failed(rc, f);
   return finish(f);
 }
 
@@ -99,7 +106,8 @@ int collage_attr(void* fn, void* object, const char* name, collage_frame* f) {
   values[0].v_handle = object;
   values[1].v_str = name;
   f->ret_code = kTVMNullptr;
-  if (collage_tvm.FuncCall(fn, values, codes, 2, &f->ret, &f->ret_code) != 0) return collage_fail(f);
+  int rc = collage_tvm.FuncCall(fn, values, codes, 2, &f->ret, &f->ret_code);
+  if (rc != 0) return failed(rc, f);
   return finish(f);
 }
 
@@ -183,10 +191,6 @@ int collage_derived_from(unsigned child, unsigned parent) {
 int collage_retain(void* object) { return collage_tvm.ObjectRetain(object); }
 
 void collage_free_object(void* object) { collage_tvm.ObjectFree(object); }
-
-void collage_free_objects(void** objects, int n) {
-  for (int i = 0; i < n; i++) collage_tvm.ObjectFree(objects[i]);
-}
 
 // Calls tvm::transform::PassContext::RegisterConfigOption<T>(const char*), which keeps the key's pointer for
 // ever: key is never freed. It throws where the key is taken, so the caller looks first.

@@ -211,7 +211,7 @@ func decodeArgs(values *C.TVMValue, codes *C.int, types *C.uint, n int) []Value 
 			args[i] = Value{kind: KindString, str: C.GoString((*C.char)(p))}
 		case codeBytes:
 			b := (*C.TVMByteArray)(p)
-			args[i] = Value{kind: KindBytes, str: C.GoStringN(b.data, C.int(b.size))}
+			args[i] = Value{kind: KindBytes, str: copyString(unsafe.Pointer(b.data), uint64(b.size))}
 		case codeObject:
 			args[i] = decodeObject(p, ts[i])
 		case codeModule, codeFunction, codeNDArray:

@@ -11,6 +11,7 @@ import "C"
 import (
 	"math"
 	"runtime"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -176,7 +177,15 @@ func (f *frame) handle() unsafe.Pointer {
 
 // text copies the string, the bytes or the message that C left.
 func (f *frame) text() string {
-	return C.GoStringN(f.c.text, C.int(f.c.text_len))
+	return copyString(unsafe.Pointer(f.c.text), uint64(f.c.text_len))
+}
+
+// copyString copies n bytes of C memory; n may be beyond what C.GoStringN can count.
+func copyString(p unsafe.Pointer, n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strings.Clone(unsafe.String((*byte)(p), int(n)))
 }
 
 // result turns what a call left into a Value, which owns what it refers to.

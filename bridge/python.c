@@ -106,26 +106,39 @@ void collage_python_decref(void* object) {
   py.GILState_Release(state);
 }
 
+// Moves the exception that is raised on this thread, if one is, into the frame; the GIL is held.
+static int take_pending(collage_frame* f) {
+  void *type = NULL, *value = NULL, *trace = NULL;
+  py.Fetch(&type, &value, &trace);
+  if (!type) return COLLAGE_NONE;
+  py.Normalize(&type, &value, &trace);
+  if (value && trace) py.SetTraceback(value, trace);
+  if (value) {
+    describe(value, f);  // keeps the reference that Fetch gave
+  } else {
+    f->py_error = NULL;
+    collage_set_text(f, "interrupted", 11);
+  }
+  py.DecRef(type);
+  if (trace) py.DecRef(trace);
+  return COLLAGE_OK;
+}
+
+int collage_take_pending_error(collage_frame* f) {
+  if (!collage_python_present()) return COLLAGE_NONE;
+  int state = py.GILState_Ensure();
+  int rc = take_pending(f);
+  py.GILState_Release(state);
+  return rc;
+}
+
 // Runs Python's signal handlers that are due. COLLAGE_ERROR, with the exception in the frame, where one raised;
 // Python does this on its main thread only, elsewhere the answer is always COLLAGE_OK.
 int collage_check_signals(collage_frame* f) {
   if (collage_stopped() || !collage_python_present()) return COLLAGE_OK;
   int state = py.GILState_Ensure();
   int rc = py.CheckSignals();
-  if (rc != 0) {
-    void *type = NULL, *value = NULL, *trace = NULL;
-    py.Fetch(&type, &value, &trace);
-    py.Normalize(&type, &value, &trace);
-    if (value && trace) py.SetTraceback(value, trace);
-    if (value) {
-      describe(value, f);  // keeps the reference that Fetch gave
-    } else {
-      f->py_error = NULL;
-      collage_set_text(f, "interrupted", 11);
-    }
-    if (type) py.DecRef(type);
-    if (trace) py.DecRef(trace);
-  }
+  if (rc != 0) take_pending(f);
   py.GILState_Release(state);
   return rc == 0 ? COLLAGE_OK : COLLAGE_ERROR;
 }

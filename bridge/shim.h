@@ -96,7 +96,6 @@ int collage_type_index(const char* key, unsigned* index);
 int collage_derived_from(unsigned child, unsigned parent);
 int collage_retain(void* object);
 void collage_free_object(void* object);
-void collage_free_objects(void** objects, int n);
 int collage_register_option(const char* symbol, const char* key);
 
 // container.c: reading of TVM's own containers in place, after their layout was checked
@@ -118,6 +117,7 @@ int collage_python_present(void);
 void collage_take_python_error(void* exception, collage_frame* f);
 void collage_python_decref(void* object);
 int collage_check_signals(collage_frame* f);
+int collage_take_pending_error(collage_frame* f);
 
 // tensor.c
 int collage_array_alloc(const int64_t* shape, int ndim, DLDataType dtype, DLDevice device, collage_frame* f);

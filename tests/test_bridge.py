@@ -204,6 +204,15 @@ def test_ctrl_c_reaches_go(python):
         else:
             assert False
 
+        # TVM's own look at signals, in a call that Go makes.
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            call(tvm.get_global_func("testing.run_check_signal"), 60)
+        except KeyboardInterrupt:
+            pass
+        else:
+            assert False
+
         class Stop(Exception):
             pass
 
