@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
@@ -126,6 +128,28 @@ func python(cfg *Config) (string, error) {
 	}
 	return "", errors.New("candidates are measured by Python workers, and no interpreter is known: set COLLAGE_PYTHON " +
 		"or Config.Python to one that has tvm and collage")
+}
+
+// workerPath is what WorkerPathFunction was given.
+var workerPath atomic.Pointer[[]string]
+
+// workerEnvironment is what the workers' environment has beside this process's: PYTHONPATH with the folders of
+// WorkerPathFunction in front, and without relative folders, since workers run in a folder of their own.
+func workerEnvironment() []string {
+	var folders []string
+	if set := workerPath.Load(); set != nil {
+		folders = append(folders, *set...)
+	}
+	folders = append(folders, filepath.SplitList(os.Getenv("PYTHONPATH"))...)
+	for i, folder := range folders {
+		if absolute, err := filepath.Abs(folder); err == nil {
+			folders[i] = absolute
+		}
+	}
+	if len(folders) == 0 {
+		return nil
+	}
+	return []string{"PYTHONPATH=" + strings.Join(folders, string(filepath.ListSeparator))}
 }
 
 func defaultThreads() int { return runtime.NumCPU() }

@@ -80,7 +80,7 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 	pool, err := measure.NewPool(measure.Options{
 		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: cfg.DisabledPasses,
 			Threads: cfg.Threads, Samples: cfg.Samples},
-		Python: interpreter, Store: store, Reference: "tvm",
+		Python: interpreter, Env: workerEnvironment(), Store: store, Reference: "tvm",
 		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,
 		Poll: bridge.CheckSignals,
 		Progress: func(e measure.Event) {

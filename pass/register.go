@@ -23,6 +23,9 @@ const (
 	// InstallFunction takes the Compiler attribute of a backend's regions and makes its code generator known to TVM in
 	// this process: for whoever builds a module that was partitioned elsewhere.
 	InstallFunction = "collage.install"
+	// WorkerPathFunction takes folders in which the workers' Python is to look for packages first: where the package
+	// collage itself was imported from.
+	WorkerPathFunction = "collage.set_worker_path"
 )
 
 // passOptions are the options of PassContext. They hold where the pass was made without a value of its own.
@@ -84,7 +87,7 @@ func Register() error {
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, PartitionFunction: partitionFunction,
-		InstallFunction: installFunction,
+		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 	} {
 		err := bridge.RegisterFunction(name, true, func(args []bridge.Value) (any, error) {
 			result, err := f(args)
@@ -198,6 +201,19 @@ func installFunction(args []bridge.Value) (any, error) {
 		return nil, err
 	}
 	return nil, fmt.Errorf("ValueError: no backend has regions with the attribute Compiler=%q", compiler)
+}
+
+func setWorkerPath(args []bridge.Value) (any, error) {
+	folders := make([]string, len(args))
+	for i := range args {
+		folder, err := argument(args, i, WorkerPathFunction)
+		if err != nil {
+			return nil, err
+		}
+		folders[i] = folder
+	}
+	workerPath.Store(&folders)
+	return nil, nil
 }
 
 // fromPassContext takes the options of the PassContext around the call where cfg says nothing.
