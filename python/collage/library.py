@@ -105,6 +105,9 @@ def load():
         message = library.collage_last_error() or b"no reason given"
         raise LibraryError(f"{path} does not start: {message.decode(errors='replace')}")
 
+    # The workers import this package from where this process did, however it came onto sys.path.
+    if set_worker_path := tvm.get_global_func("collage.set_worker_path", allow_missing=True):
+        set_worker_path(str(PACKAGE.parent))
     # After this Go drops no Python object any more: the interpreter that would take it is going away.
     atexit.register(library.collage_shutdown)
     _library = library
