@@ -132,20 +132,28 @@ func splitMessage(full string) (class, message string) {
 func setError(err error) {
 	var e *Error
 	if errors.As(err, &e) && e.exception != nil {
-		C.collage_set_error(nil, e.exception.ptr)
+		C.collage_set_error(e.exception.ptr)
 		runtime.KeepAlive(e)
 		return
 	}
-	text := err.Error()
+	full := err.Error()
+	class, message := "TVMError", full
 	if e != nil && error(e) == err {
-		text = e.Full
-	} else if !className.MatchString(text) {
-		text = "TVMError: " + text
+		class, full = "", e.Full // TVM's own error: its text has the C++ stack, which Python shows as a traceback
+	} else if m := className.FindStringSubmatch(full); m != nil {
+		class, message = strings.TrimPrefix(m[1], "tvm.error."), full[len(m[0]):]
+	} else {
+		full = "TVMError: " + full
 	}
-	message := C.CString(strings.ReplaceAll(text, "\x00", "\\0"))
-	C.collage_set_error(message, nil)
-	C.free(unsafe.Pointer(message))
+	texts := [...]*C.char{cText(class), cText(message), cText(full)}
+	C.collage_raise(texts[0], texts[1], texts[2])
+	for _, p := range texts {
+		C.free(unsafe.Pointer(p))
+	}
 }
+
+// cText is C.CString for a text that may hold NULs.
+func cText(s string) *C.char { return C.CString(strings.ReplaceAll(s, "\x00", "\\0")) }
 
 // SignalInterval is how often long work calls CheckSignals: often enough for a hand on Ctrl-C, and too seldom to
 // cost anything.

@@ -24,6 +24,11 @@ typedef struct {
   void* (*Type)(void*);
   void* (*GetAttrString)(void*, const char*);
   const char* (*AsUTF8AndSize)(void*, ptrdiff_t*);
+  void* (*DecodeUTF8)(const char*, ptrdiff_t, const char*);
+  void* (*ImportModule)(const char*);
+  void* (*CallWith)(void*, ...);
+  int (*IsSubclass)(void*, void*);
+  void** BaseException;
 } python_api;
 
 // Every entry is written once with the same value, so a race between two threads is harmless.
@@ -44,6 +49,9 @@ int collage_python_present(void) {
       {&api.Clear, "PyErr_Clear"},                    {&api.SetTraceback, "PyException_SetTraceback"},
       {&api.Str, "PyObject_Str"},                     {&api.Type, "PyObject_Type"},
       {&api.GetAttrString, "PyObject_GetAttrString"}, {&api.AsUTF8AndSize, "PyUnicode_AsUTF8AndSize"},
+      {&api.DecodeUTF8, "PyUnicode_DecodeUTF8"},      {&api.ImportModule, "PyImport_ImportModule"},
+      {&api.CallWith, "PyObject_CallFunctionObjArgs"}, {&api.IsSubclass, "PyObject_IsSubclass"},
+      {&api.BaseException, "PyExc_BaseException"},
   };
   for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
     void* symbol = dlsym(RTLD_DEFAULT, wanted[i].name);
@@ -104,6 +112,38 @@ void collage_python_decref(void* object) {
   int state = py.GILState_Ensure();
   py.DecRef(object);
   py.GILState_Release(state);
+}
+
+// The exception class of that name in a module; NULL, with nothing raised, where there is none. The GIL is held.
+static void* class_in(const char* module, const char* name) {
+  void* m = py.ImportModule(module);
+  void* found_class = m ? py.GetAttrString(m, name) : NULL;
+  if (m) py.DecRef(m);
+  if (found_class && py.IsSubclass(found_class, *py.BaseException) == 1) return found_class;
+  py.Clear();
+  if (found_class) py.DecRef(found_class);
+  return NULL;
+}
+
+// Makes an exception of a class of Python's or of tvm.error's, so that Python sees the message as it was written
+// and not with TVM's C++ stack in it. NULL where there is no such class; a new reference else.
+void* collage_new_exception(const char* name, const char* message) {
+  if (collage_stopped() || !collage_python_present()) return NULL;
+  int state = py.GILState_Ensure();
+  void* exception = NULL;
+  void* type = class_in("builtins", name);
+  if (!type) type = class_in("tvm.error", name);
+  if (type) {
+    void* text = py.DecodeUTF8(message, (ptrdiff_t)strlen(message), "replace");
+    if (text) {
+      exception = py.CallWith(type, text, NULL);
+      py.DecRef(text);
+    }
+    if (!exception) py.Clear();
+    py.DecRef(type);
+  }
+  py.GILState_Release(state);
+  return exception;
 }
 
 // Moves the exception that is raised on this thread, if one is, into the frame; the GIL is held.

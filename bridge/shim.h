@@ -110,12 +110,14 @@ int collage_float_value(void* object, double* out);
 // callback.c
 int collage_new_function(void* resource, collage_frame* f);
 int collage_set_return(void* ret, collage_frame* f);
-void collage_set_error(const char* message, void* py_error);
+void collage_set_error(void* py_error);
+void collage_raise(const char* class_name, const char* message, const char* full);
 
 // python.c
 int collage_python_present(void);
 void collage_take_python_error(void* exception, collage_frame* f);
 void collage_python_decref(void* object);
+void* collage_new_exception(const char* class_name, const char* message);
 int collage_check_signals(collage_frame* f);
 int collage_take_pending_error(collage_frame* f);
 

@@ -102,6 +102,12 @@ def test_errors_have_pythons_classes(python):
             else:
                 assert False, args
 
+        # An error of Go's own reads as it was written, without TVM's stack.
+        try:
+            call("no function")
+        except TypeError as error:
+            assert str(error) == "expected a function, got string", error
+
         expect(TypeError, "expected a function, got string", "no function")
         expect(TypeError, "wants a function")
         expect(tvm.error.InternalError, "out of bound", tvm.get_global_func("runtime.ArrayGetItem"),
