@@ -124,35 +124,44 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 // groupPatterns puts patterns that differ only in what follows their first operator into one line each
 // ("conv1d, conv2d with bias, bias_relu, relu"), and the others into one line at the end.
 func groupPatterns(b *backendInfo) []string {
-	var heads, alone []string
-	tails := map[string][]string{}
+	heads := newOrdered() // first operator -> what follows it
+	var alone []string
 	for _, p := range b.Patterns {
 		name := strings.TrimPrefix(p.Composite, b.Compiler+".")
 		head, tail, found := strings.Cut(name, "_")
-		if name == p.Composite || !found { // an operator by itself has its Relay name
+		if name == p.Composite || !found || strings.Contains(name, "norm") { // an operator by itself
 			alone = append(alone, name)
 			continue
 		}
-		if tails[head] == nil {
-			heads = append(heads, head)
-		}
-		tails[head] = append(tails[head], tail)
+		heads.add(head, tail)
+	}
+	groups := newOrdered() // what follows -> first operators
+	for _, head := range heads.keys {
+		groups.add(strings.Join(heads.values[head], ", "), head)
 	}
 	var lines []string
-	at := map[string]int{}
-	for _, head := range heads {
-		key := strings.Join(tails[head], ", ")
-		if i, there := at[key]; there {
-			lines[i] = head + ", " + lines[i]
-			continue
-		}
-		at[key] = len(lines)
-		lines = append(lines, head+" with "+key)
+	for _, tails := range groups.keys {
+		lines = append(lines, strings.Join(groups.values[tails], ", ")+" with "+tails)
 	}
 	if len(alone) > 0 {
 		lines = append(lines, "alone: "+strings.Join(alone, ", "))
 	}
 	return lines
+}
+
+// ordered is a map to lists that keeps the order in which its keys came.
+type ordered struct {
+	keys   []string
+	values map[string][]string
+}
+
+func newOrdered() *ordered { return &ordered{values: map[string][]string{}} }
+
+func (o *ordered) add(key, value string) {
+	if o.values[key] == nil {
+		o.keys = append(o.keys, key)
+	}
+	o.values[key] = append(o.values[key], value)
 }
 
 // libraryText is "oneDNN 2.6.0 (avx512_core), /path" or why there is none.

@@ -90,24 +90,29 @@ func hostedMain(args []string) int {
 
 func (s *Session) main(args []string) (code int) {
 	defer s.close()
-	// A panic is a defect of ours. The user gets a message and not a stack, and temporary files are removed.
-	defer func() {
-		if r := recover(); r != nil {
-			fmt.Fprintf(s.Stderr, "collage: error: internal error: %v\n", r)
-			if os.Getenv("COLLAGE_DEBUG") != "" {
-				s.Stderr.Write(debug.Stack())
-			} else {
-				fmt.Fprintln(s.Stderr, "This is a defect of collage. Set COLLAGE_DEBUG=1 to see where, and please report it.")
-			}
-			code = exitFailure
-		}
-	}()
+	defer s.recoverPanic(&code)
 	err := s.dispatch(args)
 	if err == nil {
 		return exitOK
 	}
 	s.printError(err)
 	return exitFailure
+}
+
+// recoverPanic is deferred. A panic is a defect of ours: the user gets a message and not a stack, and what is deferred
+// after it removes temporary files.
+func (s *Session) recoverPanic(code *int) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	s.printError(fmt.Errorf("internal error: %v", r))
+	if os.Getenv("COLLAGE_DEBUG") != "" {
+		s.Stderr.Write(debug.Stack())
+	} else {
+		fmt.Fprintln(s.Stderr, "This is a defect of collage. Set COLLAGE_DEBUG=1 to see where, and please report it.")
+	}
+	*code = exitFailure
 }
 
 func (s *Session) dispatch(args []string) error {
@@ -173,8 +178,6 @@ func newFlagSet(command *Command) *pflag.FlagSet {
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
 	flags.SortFlags = false
-	flags.BoolP("help", "h", false, "print this help")
-	flags.Lookup("help").Hidden = true
 	return flags
 }
 

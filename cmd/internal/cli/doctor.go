@@ -111,7 +111,7 @@ func diagnose(s *Session) *doctorReport {
 	}
 	r.lookAtPython(s)
 	r.lookAtTVM()
-	r.lookAtPlugins()
+	r.lookAtPlugins(backends)
 	r.lookAtBackends(backends)
 	if _, err := exec.LookPath(linker()); err != nil {
 		r.problem("error", "there is no C++ compiler, with which TVM links what it compiles",
@@ -173,7 +173,7 @@ var pluginNames = []struct {
 	{"libcollage_dnnl.so", "oneDNN", "collage.runtime.DNNLVersion"},
 }
 
-func (r *doctorReport) lookAtPlugins() {
+func (r *doctorReport) lookAtPlugins(backends []backendInfo) {
 	r.Plugins = []pluginInfo{}
 	for _, p := range pluginNames {
 		info := pluginInfo{Name: p.name}
@@ -184,7 +184,14 @@ func (r *doctorReport) lookAtPlugins() {
 		}
 		if err != nil {
 			info.Reason = err.Error()
-			r.problem("warning", err.Error(), "make build in the source tree, or install the package again")
+			remedy := "make build in the source tree, or install the package again"
+			// A backend that lacks this plug-in knows better how to get it.
+			for _, b := range backends {
+				if b.Probe.Reason == info.Reason {
+					remedy = b.Probe.Remedy
+				}
+			}
+			r.problem("warning", err.Error(), remedy)
 		}
 		r.Plugins = append(r.Plugins, info)
 	}

@@ -108,6 +108,9 @@ type compilation struct {
 func Compile(ctx context.Context, options Options) (*Result, error) {
 	c := &compilation{Options: options, ctx: ctx}
 	result := &Result{}
+	if err := c.checkTarget(); err != nil {
+		return nil, err
+	}
 	if err := c.load(&result.Model); err != nil {
 		return nil, err
 	}
@@ -130,6 +133,17 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 	c.record(chosen)
 	result.Plan, result.Chosen, result.Why, result.Notes = c.plan, chosen.name, why, c.notes
 	return result, nil
+}
+
+// checkTarget asks TVM whether it knows the target, before anything else is done.
+func (c *compilation) checkTarget() error {
+	if c.Target == "" {
+		return nil
+	}
+	if _, err := bridge.Global("target.Target", c.Target); err != nil {
+		return fmt.Errorf("--target: TVM does not know the target %q: %s", c.Target, lastMessage(err))
+	}
+	return nil
 }
 
 // load reads the model and normalises it.
@@ -205,7 +219,7 @@ func (c *compilation) single(name string) (*finalist, error) {
 	config.Only = name
 	module, p, err := pass.Partition(c.module, config)
 	if err != nil {
-		return nil, fmt.Errorf("placing all that %s can take on it: %w", name, err)
+		return nil, err
 	}
 	return &finalist{name: name, module: module, plan: p, eligible: true}, nil
 }

@@ -62,3 +62,12 @@ func oneLine(err error) string {
 	}
 	return line
 }
+
+// lastMessage is what TVM says, without the class.
+func lastMessage(err error) string {
+	var fromTVM *bridge.Error
+	if errors.As(err, &fromTVM) {
+		return fromTVM.Message
+	}
+	return err.Error()
+}

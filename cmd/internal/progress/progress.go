@@ -19,7 +19,7 @@ import (
 )
 
 // plainInterval is how often a step with many pieces says how far it is where there is no terminal.
-const plainInterval = 10 * time.Second
+const plainInterval = 30 * time.Second
 
 // The bars, as cheggaaa/pb's templates.
 const (

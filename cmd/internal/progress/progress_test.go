@@ -17,7 +17,7 @@ func TestPlainLines(t *testing.T) {
 	p.now = func() time.Time { return now }
 	step := p.Start("measuring", 100)
 	for i := range 101 {
-		now = now.Add(300 * time.Millisecond)
+		now = now.Add(time.Second)
 		step.At(i, "a")
 	}
 	p.Detail("found %d", 1)
@@ -25,7 +25,7 @@ func TestPlainLines(t *testing.T) {
 	step.Done("twice")
 	step.At(3, "")
 	p.Note("a note")
-	assert.Equal(t, "measuring\n  33 of 100\n  67 of 100\n  found 1\n  100 measured (30.3 s)\na note\n", out.String())
+	assert.Equal(t, "measuring\n  29 of 100\n  59 of 100\n  89 of 100\n  found 1\n  100 measured (101.0 s)\na note\n", out.String())
 }
 
 func TestQuietAndBrief(t *testing.T) {

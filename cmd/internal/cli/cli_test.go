@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/cmd/internal/install"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// runLine runs a command line in a session of its own, as the standalone program does.
+func runLine(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	s := newSession(&out, &err)
+	code = s.main(args)
+	return code, out.String(), err.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, "%s (go test -rewrite writes it anew)", path)
+}
+
+func TestHelp(t *testing.T) {
+	_, overview, _ := runLine(t)
+	golden(t, "help.txt", overview)
+	for _, line := range [][]string{{"help"}, {"--help"}, {"-h"}} {
+		code, stdout, stderr := runLine(t, line...)
+		assert.Zero(t, code)
+		assert.Equal(t, overview, stdout)
+		assert.Empty(t, stderr)
+	}
+	for _, c := range commands() {
+		code, help, stderr := runLine(t, "help", c.Name)
+		assert.Zero(t, code)
+		assert.Empty(t, stderr)
+		golden(t, "help_"+c.Name+".txt", help)
+		_, same, _ := runLine(t, c.Name, "--help")
+		assert.Equal(t, help, same)
+		for number, line := range strings.Split(help, "\n") {
+			assert.LessOrEqual(t, len(line), textWidth, "line %d of the help of %s", number+1, c.Name)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, _ := runLine(t, "version")
+	assert.Zero(t, code)
+	assert.Regexp(t, `^collage \d+\.\d+\.\d+ \(go`, stdout)
+	_, same, _ := runLine(t, "--version")
+	assert.Equal(t, stdout, same)
+	_, asJSON, _ := runLine(t, "version", "--json")
+	assert.Contains(t, asJSON, `"version": "`+Version+`"`)
+}
+
+// Every failure is one message on the standard error, exit code 2, and nothing on the standard output.
+func TestFailures(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	t.Setenv("COLLAGE_PLUGIN_DIR", folder)
+	t.Setenv(install.PythonEnv, filepath.Join(folder, "no-python"))
+	require.NoError(t, os.WriteFile("model.onnx", []byte("x"), 0o600))
+	require.NoError(t, os.Mkdir("folder", 0o755))
+
+	tests := map[string]string{
+		"complie":                           `unknown command "complie": did you mean "compile"? (see collage help)`,
+		"zzz":                               `unknown command "zzz" (commands: compile, run, doctor, backends, version, help)`,
+		"--json doctor":                     `the command comes first: collage COMMAND --json (see collage help)`,
+		"help zzz":                          `unknown command "zzz" (commands: compile, run, doctor, backends, version, help)`,
+		"help run compile":                  `help takes one command, not "compile" too`,
+		"version now":                       `version does not take "now": collage version`,
+		"run":                               `run needs MODEL: collage run MODEL [--inputs FILE] [--outputs FILE]`,
+		"run a b":                           `run does not take "b": collage run MODEL [--inputs FILE] [--outputs FILE]`,
+		"run --repat 3 a":                   `run has no flag --repat: did you mean --repeat? (see collage help run)`,
+		"run --zzzzzzz a":                   `run has no flag --zzzzzzz (see collage help run)`,
+		"run -z a":                          `run has no flag -z (see collage help run)`,
+		"run a --repeat":                    `the flag --repeat needs a value (see collage help run)`,
+		"run a --repeat many":               `--repeat many: not a whole number (see collage help run)`,
+		"run a --seed -1":                   `--seed -1: not a whole number from 0 up (see collage help run)`,
+		"run a --repeat 0":                  `--repeat 0: at least one call must be made`,
+		"run a --warmup -1":                 `--warmup -1: cannot be negative`,
+		"run a --threads -1":                `--threads -1: not a number of threads (0 for all that the machine has)`,
+		"run a":                             `model: no such file a`,
+		"run folder":                        `model: folder is a folder, not a file`,
+		"run model.onnx":                    `model.onnx is neither a .tar nor a .so that collage compile or tvmc wrote`,
+		"run model.onnx --inputs none.npz":  `inputs: no such file none.npz`,
+		"run model.onnx --outputs no/y.npz": `cannot write no/y.npz: the folder no does not exist`,
+		"run model.onnx --outputs folder":   `folder is a folder; give the name of a file`,
+		"compile":                           `compile needs MODEL: collage compile MODEL -o FILE [--backends tvm,dnnl]`,
+		"compile model.onnx":                `where to write the executable is missing: -o FILE.tar or -o FILE.so`,
+		"compile model.onnx -o":             `the flag --output needs a value (see collage help compile)`,
+		"compile none.onnx -o a.tar":        `model: no such file none.onnx`,
+		"compile resnet -o a.tar":           `model: no such file resnet (networks that are built in are named workload:NAME)`,
+		"compile workload: -o a.tar":        `workload: needs a name, as in workload:resnext50_32x4d`,
+		"compile folder -o a.tar":           `model: folder is a folder, not a file`,
+		"compile model.onnx -o a.zip":       `-o a.zip: the name must end in .tar (for collage run and tvmc run) or .so (for TVM's load_module)`,
+		"compile model.onnx -o no/a.tar":    `cannot write no/a.tar: the folder no does not exist`,
+		"compile model.onnx -o a.so --plan-out no/p":     `cannot write no/p: the folder no does not exist`,
+		"compile model.onnx -o a.so --plan-out a.so":     `-o and --plan-out are the same file a.so`,
+		"compile model.onnx -o a.so --db folder":         `--db folder is a folder; give the name of a file`,
+		"compile model.onnx -o a.so --db model.onnx":     `MODEL and --db are the same file model.onnx`,
+		"compile model.onnx -o a.so --format onyx":       `--format onyx is not known: did you mean onnx?`,
+		"compile model.onnx -o a.so --params none":       `--params: no such file none`,
+		"compile workload:x -o a.so --params none":       `workload:x brings its own parameters; --params goes with a Relay program`,
+		"compile model.onnx -o a.so --opt-level 5":       `--opt-level 5: TVM has levels 0 to 4`,
+		"compile model.onnx -o a.so --repeat 0":          `--repeat 0: at least one sample must be taken`,
+		"compile model.onnx -o a.so --rounds 0":          `--rounds 0: at least one round must be run`,
+		"compile model.onnx -o a.so -q -v":               `--quiet and --verbose contradict each other`,
+		"compile model.onnx -o a.so --backends ,":        `--backends is empty: name at least one (see collage backends)`,
+		"compile model.onnx -o a.so --backends tvm,tvm":  `--backends names tvm twice`,
+		"compile model.onnx -o a.so --backends tvm,dnl":  `--backends: unknown backend "dnl": did you mean "dnnl"? (known: dnnl, tvm)`,
+		"compile model.onnx -o a.so --backends tvm,dnnl": `--backends: dnnl cannot be used: runtime plug-in libcollage_dnnl.so not found`,
+		"compile model.onnx -o a.so --backends tvm":      `compile needs Python with TVM: COLLAGE_PYTHON is ` + folder + `/no-python, which cannot be run`,
+		"compile model.onnx -o a.so --input-shape x":     `--input-shape x: give it as NAME:1,3,224,224`,
+	}
+	for line, want := range tests {
+		t.Run(line, func(t *testing.T) {
+			code, stdout, stderr := runLine(t, strings.Fields(line)...)
+			assert.Equal(t, 2, code)
+			assert.Empty(t, stdout)
+			assert.True(t, strings.HasPrefix(stderr, "collage: error: "+want), "%q does not begin with %q", stderr, want)
+		})
+	}
+	entries, err := os.ReadDir(".")
+	require.NoError(t, err)
+	assert.Len(t, entries, 2, "something was left behind")
+}
+
+func TestParseShapes(t *testing.T) {
+	got, err := parseShapes([]string{"data:1,3,224,224", "scope/x:0:[1, 8]", "scalar:"})
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]int64{"data": {1, 3, 224, 224}, "scope/x:0": {1, 8}, "scalar": {}}, got)
+	for text, want := range map[string]string{
+		"data": "give it as NAME", ":1": "give it as NAME", "x:1,a": `"a" is not a size`, "x:0": `"0" is not a size`,
+		"x:1,,2": `"" is not a size`, "x:-1": `"-1" is not a size`,
+	} {
+		_, err := parseShapes([]string{text})
+		assert.ErrorContains(t, err, want, text)
+	}
+	_, err = parseShapes([]string{"x:1", "x:2"})
+	assert.ErrorContains(t, err, "twice")
+}
+
+// Without Python doctor and backends still say what there is.
+func TestDoctorAndBackendsWithoutPython(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("COLLAGE_PLUGIN_DIR", folder)
+	t.Setenv("XDG_CACHE_HOME", folder)
+	t.Setenv(install.PythonEnv, filepath.Join(folder, "no-python"))
+	code, stdout, stderr := runLine(t, "doctor")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, stdout, "no-python, which cannot be run")
+	assert.Contains(t, stdout, "remedy: pip install onednn-cpu-tbb")
+	assert.Equal(t, "collage: error: models cannot be compiled here; what is missing is listed above\n", stderr)
+
+	code, stdout, _ = runLine(t, "doctor", "--json")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, stdout, `"ready": false`)
+
+	code, stdout, _ = runLine(t, "backends")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "tvm: ")
+	assert.Contains(t, stdout, "dnnl: ")
+	code, stdout, _ = runLine(t, "backends", "--verbose")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "dnnl.conv2d_bias_relu\n")
+	code, stdout, _ = runLine(t, "backends", "--json")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, `"composite": "dnnl.conv2d_bias_relu"`)
+}
+
+// A panic is a message and exit code 2; temporary folders are removed.
+func TestPanicIsTold(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var out, err bytes.Buffer
+	s := newSession(&out, &err)
+	folder, e := s.temporaryFolder()
+	require.NoError(t, e)
+	code := func() (code int) {
+		defer s.close()
+		defer s.recoverPanic(&code)
+		panic("the roof is on fire")
+	}()
+	assert.Equal(t, 2, code)
+	assert.Contains(t, err.String(), "collage: error: internal error: the roof is on fire\n")
+	assert.NotContains(t, err.String(), "goroutine")
+	assert.NoDirExists(t, folder)
+}
+
+// The folder that is handed over belongs to the process that made it; no other removes it.
+func TestTemporaryFolderIsHandedOver(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	folder, environment, err := handOverTemporary()
+	require.NoError(t, err)
+	assert.Contains(t, environment, "TMPDIR="+folder)
+
+	t.Setenv(temporaryEnv, folder)
+	s := newSession(nil, nil)
+	s.adoptTemporary()
+	s.close()
+	assert.NoDirExists(t, folder)
+
+	foreign := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(foreign, ownerFile), []byte("1"), 0o600))
+	t.Setenv(temporaryEnv, foreign)
+	s = newSession(nil, nil)
+	s.adoptTemporary()
+	s.close()
+	assert.DirExists(t, foreign)
+}
