@@ -24,6 +24,10 @@ from . import library, target
 
 FORMATS = (".so", ".tar")
 
+# Where TIR's common subexpressions are vectors, TVM 0.19 describes them to debuggers in a way that LLVM 22
+# refuses. Without that pass LLVM finds the same common subexpressions by itself.
+_BAD_DEBUG_INFORMATION = "location of #dbg_declare must be a pointer or int"
+
 # Space that must be free for intermediate files beside what the parameters take: objects and libraries of
 # code.
 _CODE_BYTES = 64 << 20
@@ -48,8 +52,15 @@ def check_output(path):
 
 def build(module, build_target=None, opt_level=None, disabled_passes=None):
     """relay.build with the project's settings; returns TVM's graph executor factory."""
-    with target.build_context(opt_level, disabled_passes):
-        return relay.build(module, target=tvm.target.Target(build_target or target.default_target()))
+    build_for = tvm.target.Target(build_target or target.default_target())
+    try:
+        with target.build_context(opt_level, disabled_passes):
+            return relay.build(module, target=build_for)
+    except tvm.TVMError as error:
+        if _BAD_DEBUG_INFORMATION not in str(error):
+            raise
+    with target.build_context(opt_level, disabled_passes, {"tir.disable_cse_tir": True}):
+        return relay.build(module, target=build_for)
 
 
 def attach_threads(factory, threads):

@@ -115,9 +115,11 @@ def load():
 
 
 def install(compiler):
-    """Make the code generator of the backend whose regions have this Compiler attribute known to TVM in this process.
+    """Make the code generator of the backend whose regions have this Compiler attribute known to TVM in
+    this process.
 
-    A code generator that is registered already stays. Raises LibraryError where there is none, with what to do.
+    A code generator that is registered already stays. Raises LibraryError where there is none, with what to
+    do.
     """
     import tvm
 
