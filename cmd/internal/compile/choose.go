@@ -33,9 +33,7 @@ func (c *compilation) choose() (*finalist, string, error) {
 	if len(running) == 0 {
 		return nil, "", fmt.Errorf("no network that may be chosen can be run: %s", strings.Join(lost, "; "))
 	}
-	fastest := slices.MinFunc(running, func(a, b *finalist) int {
-		return cmp.Compare(a.built().cost.Estimate(), b.built().cost.Estimate())
-	})
+	fastest := slices.MinFunc(running, byEstimate)
 	var tied []*finalist
 	for _, f := range running {
 		if f == fastest || equal(f.built().cost.Samples, fastest.built().cost.Samples) {
@@ -43,28 +41,43 @@ func (c *compilation) choose() (*finalist, string, error) {
 		}
 	}
 	chosen := slices.MinFunc(tied, func(a, b *finalist) int { return a.regions() - b.regions() })
-	return chosen, reason(chosen, fastest, running), nil
+	return chosen, reason(chosen, tied, running), nil
 }
 
 // reason says in one sentence why the chosen one was kept.
-func reason(chosen, fastest *finalist, running []*finalist) string {
+func reason(chosen *finalist, tied, running []*finalist) string {
+	title := capital(chosen.title())
 	if len(running) == 1 {
-		return fmt.Sprintf("%s is kept: there is nothing else to choose.", capital(chosen.title()))
+		return fmt.Sprintf("%s is kept: there is nothing else to choose.", title)
 	}
-	if chosen != fastest {
-		return fmt.Sprintf("%s is kept: it cannot be told from %s by its time (%.2f to %.2f ms) and has fewer regions (%d to %d).",
-			capital(chosen.title()), fastest.title(), chosen.cost.Estimate(), fastest.cost.Estimate(), chosen.regions(),
-			fastest.regions())
-	}
-	var second *finalist
-	for _, f := range running {
-		if f != chosen && (second == nil || f.built().cost.Estimate() < second.built().cost.Estimate()) {
-			second = f
+	if len(tied) > 1 {
+		var others []string
+		for _, f := range tied {
+			if f != chosen {
+				others = append(others, fmt.Sprintf("%s (%s)", f.title(), regionText(f.regions())))
+			}
 		}
+		return fmt.Sprintf("%s is kept: by its time it cannot be told from %s, and with %s outside of TVM it is the simplest.",
+			title, joinNames(others), regionText(chosen.regions()))
 	}
-	ours, theirs := chosen.built().cost.Samples, second.built().cost.Samples
-	return fmt.Sprintf("%s is kept: it is the fastest; the next, %s, takes %.3g times as long.", capital(chosen.title()),
-		second.title(), medianRatio(theirs, ours))
+	others := slices.DeleteFunc(slices.Clone(running), func(f *finalist) bool { return f == chosen })
+	second := slices.MinFunc(others, byEstimate)
+	return fmt.Sprintf("%s is kept: it is the fastest; the next, %s, takes %.3g times as long.", title, second.title(),
+		medianRatio(second.built().cost.Samples, chosen.built().cost.Samples))
+}
+
+func byEstimate(a, b *finalist) int {
+	return cmp.Compare(a.built().cost.Estimate(), b.built().cost.Estimate())
+}
+
+func regionText(n int) string {
+	switch n {
+	case 0:
+		return "no region"
+	case 1:
+		return "1 region"
+	}
+	return fmt.Sprintf("%d regions", n)
 }
 
 // equal says that two finalists cannot be told apart: the median of the rounds' ratios is within the margin, or so

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// made is a finalist that takes base times a slow pattern of noise, with so many regions outside of TVM.
+func made(name string, base float64, regions int, noise ...float64) *finalist {
+	f := &finalist{name: name, eligible: true, plan: &plan.Plan{}, cost: cost.Cost{Origin: cost.Measured}}
+	for range regions {
+		f.plan.Regions = append(f.plan.Regions, plan.Region{Symbol: "s", Backend: "dnnl"})
+	}
+	for i := range 20 {
+		factor := 1.0
+		if len(noise) > 0 {
+			factor = noise[i%len(noise)]
+		}
+		f.cost.Samples = append(f.cost.Samples, base*factor)
+	}
+	return f
+}
+
+func choose(t *testing.T, finalists ...*finalist) (string, string) {
+	t.Helper()
+	c := &compilation{finalists: finalists, reference: finalists[0]}
+	chosen, why, err := c.choose()
+	require.NoError(t, err)
+	return chosen.name, why
+}
+
+func TestTheFastestIsKept(t *testing.T) {
+	name, why := choose(t, made("tvm", 10, 0), made("dnnl", 8, 5), made(plan.PlacementName, 7, 9))
+	assert.Equal(t, plan.PlacementName, name)
+	assert.Equal(t, "The placement is kept: it is the fastest; the next, dnnl alone, takes 1.14 times as long.", why)
+
+	name, why = choose(t, made("tvm", 10, 0), made("dnnl", 8, 5), made(plan.PlacementName, 9, 9))
+	assert.Equal(t, "dnnl", name)
+	assert.Equal(t, "dnnl alone is kept: it is the fastest; the next, the placement, takes 1.12 times as long.", why)
+}
+
+func TestTiesGoToTheSimplest(t *testing.T) {
+	name, why := choose(t, made("tvm", 10, 0), made("dnnl", 8.05, 5), made(plan.PlacementName, 8, 9))
+	assert.Equal(t, "dnnl", name)
+	assert.Equal(t, "dnnl alone is kept: by its time it cannot be told from the placement (9 regions), and with 5 regions outside "+
+		"of TVM it is the simplest.", why)
+
+	// A noisy machine: one is slower by a third in the median, but in as many rounds it is faster.
+	name, _ = choose(t, made("tvm", 10, 0, 1, 2, 1, 2), made(plan.PlacementName, 10, 3, 1.9, 1, 1.9, 1))
+	assert.Equal(t, "tvm", name)
+}
+
+func TestWhatFailedOrWasNotOfferedIsNotChosen(t *testing.T) {
+	wrong := made("dnnl", 1, 5)
+	wrong.failure = &cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "by 3"}
+	name, _ := choose(t, made("tvm", 10, 0), wrong, made(plan.PlacementName, 7, 9))
+	assert.Equal(t, plan.PlacementName, name)
+
+	c := &compilation{finalists: []*finalist{wrong}}
+	_, _, err := c.choose()
+	assert.EqualError(t, err, "no network that may be chosen can be run: dnnl alone (wrong-result in check: by 3)")
+
+	// The same network twice counts once.
+	tvm := made("tvm", 10, 0)
+	same := made(plan.PlacementName, 0, 0)
+	same.sameAs = tvm
+	name, why := choose(t, tvm, same)
+	assert.Equal(t, "tvm", name)
+	assert.Equal(t, "tvm alone is kept: there is nothing else to choose.", why)
+
+	// Unless it is the same as TVM alone, which was not offered.
+	tvm.eligible = false
+	c = &compilation{finalists: []*finalist{same}, reference: tvm}
+	chosen, _, err := c.choose()
+	require.NoError(t, err)
+	assert.Same(t, same, chosen)
+}
+
+func TestSignTest(t *testing.T) {
+	assert.Equal(t, 1.0, signTest(0, 0))
+	assert.InDelta(t, 2*(1.0/1024), signTest(0, 10), 1e-12)
+	assert.InDelta(t, 2*(1+10+45)/1024.0, signTest(2, 10), 1e-12)
+	assert.Equal(t, 1.0, signTest(5, 10))
+}
+
+func TestEqual(t *testing.T) {
+	assert.False(t, equal(nil, []float64{1}))
+	assert.True(t, equal([]float64{1, 1.005}, []float64{1, 1}))
+	assert.False(t, equal(made("a", 1, 0).cost.Samples, made("b", 1.02, 0).cost.Samples))
+}
