@@ -182,6 +182,7 @@ func TestOperatorLimits(t *testing.T) {
 		{"nn.max_pool2d", one("nn.max_pool2d", poolAttrs(), f(2, 4, 4, 4), x)},
 		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "ceil_mode", true), f(1, 1, 4, 4), f(1, 1, 7, 7))},
 		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "count_include_pad", true), f(2, 4, 4, 4), x)},
+		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "ceil_mode", true, "count_include_pad", true), f(1, 1, 4, 4), f(1, 1, 7, 7))},
 		{"nn.global_avg_pool2d", one("nn.global_avg_pool2d", map[string]any{"layout": "NHWC", "out_layout": ""}, f(2, 1, 1, 8), f(2, 7, 7, 8))},
 		{"nn.adaptive_avg_pool1d", one("nn.adaptive_avg_pool1d", map[string]any{"layout": "NCW", "out_layout": "", "output_size": []int64{5}}, f(2, 3, 5), f(2, 3, 15))},
 	} {
@@ -207,6 +208,7 @@ func TestOperatorLimits(t *testing.T) {
 		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "layout", "NCHW8c"), f(2, 4, 4, 4), x), `data in "NCHW8c"`},
 		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "padding", []int64{2, 2, 2, 2}), f(2, 4, 6, 6), x), "wholly in the padding"},
 		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "ceil_mode", true, "pool_size", []int64{1, 1}, "strides", []int64{3, 3}), f(1, 1, 4, 4), f(1, 1, 8, 8)), "wholly in the padding"},
+		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "ceil_mode", true, "count_include_pad", true, "padding", []int64{1, 1, 0, 0}), f(1, 1, 5, 5), f(1, 1, 8, 8)), "counts its padding"},
 		{"nn.max_pool2d", one("nn.max_pool2d", poolAttrs(), f(2, 4, 5, 4), x), "which its attributes do not explain"},
 		{"nn.adaptive_avg_pool2d", one("nn.adaptive_avg_pool2d", map[string]any{"layout": "NCHW", "out_layout": ""}, f(2, 4, 3, 3), x), "windows of different sizes"},
 	} {

@@ -4,6 +4,7 @@ package dnnl
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/relay"
@@ -100,11 +101,7 @@ func (p pool) window(g *relay.Graph, m *relay.Match) (*window, error) {
 
 func (p pool) layout(n *relay.Node) (string, error) {
 	layout, _ := n.Attrs.String("layout")
-	known := false
-	for _, l := range poolLayouts[p.dims] {
-		known = known || l == layout
-	}
-	if !known {
+	if !slices.Contains(poolLayouts[p.dims], layout) {
 		return "", fmt.Errorf("%s has data in %q; only %s are supported", n.Op, layout, strings.Join(poolLayouts[p.dims], ", "))
 	}
 	if out, _ := n.Attrs.String("out_layout"); out != "" && out != layout {
@@ -147,14 +144,22 @@ func (w *window) read(n *relay.Node, kind string, in, out []int64) (err error) {
 		w.includePad, _ = n.Attrs.Bool("count_include_pad")
 	}
 	ceil, _ := n.Attrs.Bool("ceil_mode")
+	unpadded := !slices.ContainsFunc(w.padding, func(p int64) bool { return p > 0 })
 	for i := range in {
 		extent := (w.size[i]-1)*w.dilation[i] + 1
 		front, back := w.padding[i], w.padding[dims+i]
 		last := (out[i] - 1) * w.strides[i] // where the last window begins, counted from the padding's edge
 		if ceil {
 			// oneDNN rounds the number of windows down: give it as much padding as the last window reaches over.
-			back = max(back, last+extent-front-in[i])
-			w.padding[dims+i] = back
+			if reach := last + extent - front - in[i]; reach > back {
+				// TVM never counts what lies beyond the declared padding. oneDNN counts all padding or none.
+				if w.includePad && !unpadded {
+					return fmt.Errorf("%s counts its padding, and its last window (ceil_mode) reaches beyond that", n.Op)
+				}
+				w.includePad = false
+				back = reach
+				w.padding[dims+i] = back
+			}
 		}
 		if (in[i]+front+back-extent)/w.strides[i]+1 != out[i] {
 			return fmt.Errorf("%s makes %d values of %d, which its attributes do not explain", n.Op, out[i], in[i])
