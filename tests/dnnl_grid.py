@@ -54,7 +54,7 @@ class Grid:
         assert counted == expected, f"too many: {counted - expected}, missing: {expected - counted}"
         got, want = self.run(placed), self.run(module)
         wrong = []
-        for name, (rtol, atol), a, b in zip(self.names, self.tolerances, got, want):
+        for name, (rtol, atol), a, b in zip(self.names, self.tolerances, got, want, strict=True):
             if a.shape != b.shape or not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
                 wrong.append(f"{name}: {np.max(np.abs(a - b)) if a.shape == b.shape else a.shape}")
         assert not wrong, "oneDNN and TVM disagree:\n" + "\n".join(wrong)

@@ -90,7 +90,9 @@ def test_grouped_convolutions(grid, partition):
 def test_channels_last(grid, partition):
     one = convolve(grid, 1, (2, 19, 12), 8, (3,), channels_last=True, padding=(1, 2))
     grid.add("conv1d NWC", one, "nn.conv1d")
-    one = convolve(grid, 2, (2, 11, 13, 12), 8, (3, 2), channels_last=True, strides=(2, 1), padding=(1, 0, 0, 2))
+    one = convolve(
+        grid, 2, (2, 11, 13, 12), 8, (3, 2), channels_last=True, strides=(2, 1), padding=(1, 0, 0, 2)
+    )
     grid.add("conv2d NHWC", one, "nn.conv2d")
     one = convolve(grid, 2, (2, 11, 13, 12), 8, (3, 2), 2, channels_last=True)
     grid.add("conv2d NHWC groups", one, "nn.conv2d")
@@ -251,7 +253,9 @@ def test_dense_and_batch_matmul(grid, partition):
     for m, n, k in ((1, 1, 1), (1, 10, 64), (7, 33, 5), (64, 64, 64)):
         one = nn.dense(grid.input(m, k), grid.constant(n, k), units=n)
         grid.add(f"dense {m} {n} {k}", one, "nn.dense")
-        grid.add(f"dense {m} {n} {k}, weight an input", nn.dense(grid.input(m, k), grid.input(n, k)), "nn.dense")
+        grid.add(
+            f"dense {m} {n} {k}, weight an input", nn.dense(grid.input(m, k), grid.input(n, k)), "nn.dense"
+        )
     for batch, m, n, k in ((1, 1, 1, 1), (3, 5, 7, 9), (12, 16, 16, 8)):
         for ta in (False, True):
             for tb in (False, True):
@@ -291,7 +295,11 @@ def test_pools(grid, partition):
                 one = op(grid.input(*last), pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout="NHWC")
                 grid.add(f"{name} NHWC", one, name)
             adaptive = getattr(nn, f"adaptive_{kind}_pool{dims}d")
-            grid.add(f"adaptive {name}", adaptive(grid.input(*data), (1,) * dims), f"nn.adaptive_{kind}_pool{dims}d")
+            grid.add(
+                f"adaptive {name}",
+                adaptive(grid.input(*data), (1,) * dims),
+                f"nn.adaptive_{kind}_pool{dims}d",
+            )
     for kind in ("max", "avg"):
         one = getattr(nn, f"global_{kind}_pool2d")(grid.input(2, 5, 7, 9))
         grid.add(f"global {kind}", one, f"nn.global_{kind}_pool2d")
@@ -325,7 +333,9 @@ def test_elementwise_and_softmax(grid, partition):
 def test_layer_normalisation(grid, partition):
     """The operator (which normalising takes apart), and the arithmetic of ONNX exporters."""
     for shape in ((4, 8), (2, 3, 16), (1, 2, 3, 8), (2, 2, 2, 2, 4)):
-        one = nn.layer_norm(grid.input(*shape), grid.constant(shape[-1]), grid.constant(shape[-1]), epsilon=1e-5)
+        one = nn.layer_norm(
+            grid.input(*shape), grid.constant(shape[-1]), grid.constant(shape[-1]), epsilon=1e-5
+        )
         grid.add(f"layer_norm {shape}", one, "dnnl.layer_norm")
         x = grid.input(*shape)
         mean = relay.mean(x, -1, keepdims=True)
@@ -346,7 +356,11 @@ def test_refused(grid, partition):
     grid.add("round", relay.round(grid.input(64, low=-4, high=4) * relay.const(2.0)))
     grid.add("broadcast add", grid.input(2, 8, 4, 4) + grid.constant(8, 1, 1))
     grid.add("broadcast multiply", grid.input(2, 8) * grid.constant(8))
-    grid.add("layer_norm of another axis", nn.layer_norm(grid.input(8, 8), grid.constant(8), grid.constant(8), axis=0), "sqrt")
+    grid.add(
+        "layer_norm of another axis",
+        nn.layer_norm(grid.input(8, 8), grid.constant(8), grid.constant(8), axis=0),
+        "sqrt",
+    )
     one = nn.adaptive_avg_pool2d(grid.input(2, 5, 7, 9), (2, 2))
     grid.add("uneven adaptive pool", one)
     one = nn.batch_matmul(grid.input(4, 5, 6), grid.input(1, 7, 6))
@@ -410,7 +424,14 @@ def test_regions_that_tvm_partitioned(collage_library, merged):
         regions = [f for f in placed.functions.values() if f.attrs and "Compiler" in f.attrs]
         assert len(regions) == 1 if merged else len(regions) >= len(offloaded(placed))
         grid.taken = ["dnnl.conv2d_bias_relu", "dnnl.conv2d_bias_sum_relu", "dnnl.conv2d_bias_sum_relu"]
-        grid.taken += ["dnnl.conv2d_bias_clip", "dnnl.conv2d_bias_sum", "add", "add", "nn.max_pool2d", "nn.softmax"]
+        grid.taken += [
+            "dnnl.conv2d_bias_clip",
+            "dnnl.conv2d_bias_sum",
+            "add",
+            "add",
+            "nn.max_pool2d",
+            "nn.softmax",
+        ]
         return placed
 
     grid.check(place)
@@ -438,7 +459,11 @@ def test_codegen_refuses_what_the_runtime_does_not_know(collage_library):
     load_backend()
     x = relay.var("x", shape=(2, 3))
     region = relay.Function([x], relay.round(x))
-    for name, value in (("Compiler", "dnnl"), ("Primitive", 1), ("global_symbol", "tvmgen_default_dnnl_main_0")):
+    for name, value in (
+        ("Compiler", "dnnl"),
+        ("Primitive", 1),
+        ("global_symbol", "tvmgen_default_dnnl_main_0"),
+    ):
         region = region.with_attr(name, tvm.tir.IntImm("int32", 1) if value == 1 else value)
     y = relay.var("y", shape=(2, 3))
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([y], region(y))))
