@@ -65,7 +65,7 @@ def test_onnx_from_the_wild(name):
 
 
 def test_onnx_with_open_batch_asks_for_it(dense_onnx):
-    with pytest.raises(ValueError, match=r"leaves shapes open \(x is \[batch, 8\]\).*--input-shape x="):
+    with pytest.raises(ValueError, match=r"leaves shapes open \(x is \[batch, 8\]\).*--input-shape x:"):
         frontends.load(dense_onnx)
 
 

@@ -212,7 +212,7 @@ def _ask_for_shapes(unclear, what):
         listed = "; ".join(f"{name} is {_show(dims)}" for name, dims in unclear.items())
         raise ValueError(
             f"{what} leaves shapes open ({listed}); give them with input_shapes (on the command line "
-            f"--input-shape {next(iter(unclear))}=1,...)"
+            f"--input-shape {next(iter(unclear))}:1,...)"
         )
 
 
