@@ -16,7 +16,10 @@ export COLLAGE_PLUGIN_DIR=$PWD/python/collage/lib
 # TVM would fetch tuning logs otherwise.
 export TOPHUB_LOCATION=NONE
 
+# Both run, whatever the first says.
+failed=0
 echo "test: go test -race ./..."
-go test -race -timeout 15m ./... </dev/null
+go test -race -timeout 15m ./... </dev/null || failed=1
 echo "test: pytest"
-.venv/bin/python -m pytest -q "$@" </dev/null
+.venv/bin/python -m pytest -q "$@" </dev/null || failed=1
+exit $failed
