@@ -16,6 +16,7 @@ import (
 
 // estimate finds out what each candidate of all functions costs.
 func (s *search) estimate() error {
+	defer clock(&s.timings.Measure)()
 	type place struct{ function, candidate int }
 	var requests []cost.Request
 	var places []place

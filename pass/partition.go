@@ -25,13 +25,25 @@ import (
 func Partition(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, err error) {
 	// PassContext and Target, which TVM's passes read, belong to the thread.
 	err = bridge.OnThread(func() error {
-		out, p, err = partition(mod, cfg)
-		return err
+		var s *search
+		if s, out, err = partition(mod, cfg); err != nil {
+			return err
+		}
+		if p, err = s.plan(); err != nil {
+			out.Release()
+			return err
+		}
+		lastTimings.Store(&s.timings)
+		return nil
 	})
-	return out, p, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, p, nil
 }
 
-func partition(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error) {
+// partition does everything but write the plan.
+func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) {
 	cfg, err := cfg.resolved()
 	if err != nil {
 		return nil, nil, err
@@ -44,16 +56,11 @@ func partition(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	typed, err := runPass(mod, "InferType")
-	if err != nil {
-		return nil, nil, err
-	}
-	defer typed.Release()
 	s := &search{cfg: &cfg, backends: backends, env: env, byName: map[string]byoc.Backend{}}
 	for _, b := range backends {
 		s.byName[b.Name()] = b
 	}
-	if err := s.read(typed); err != nil {
+	if err := s.read(mod); err != nil {
 		return nil, nil, err
 	}
 	if err := s.propose(); err != nil {
@@ -67,18 +74,16 @@ func partition(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg.Progress(Event{Stage: StageAnnotate, Total: 1})
-	out, err := annotate.Module(s.module, s.annotations())
+	out, err := s.annotate()
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg.Progress(Event{Stage: StageAnnotate, Done: 1, Total: 1})
-	p, err := s.plan(typed)
-	if err != nil {
-		out.Release()
-		return nil, nil, err
-	}
-	return out, p, nil
+	return s, out, nil
+}
+
+func timed(field *float64, f func() (*bridge.Object, error)) (*bridge.Object, error) {
+	defer clock(field)()
+	return f()
 }
 
 // search is one Partition at work.
@@ -89,6 +94,7 @@ type search struct {
 	env       cost.Environment
 	module    *relay.Module
 	functions []*function
+	timings   Timings
 }
 
 // function is one global function with what is known and decided about it.
@@ -100,11 +106,22 @@ type function struct {
 	regions   []annotate.Region
 }
 
-// read reads the module's functions, but for those that are already a backend's.
+// read reads the module's functions, but for those that are already a backend's. A module without types, or with some
+// missing since a pass changed it, goes through InferType first.
 func (s *search) read(mod *bridge.Object) (err error) {
 	s.cfg.Progress(Event{Stage: StageRead, Total: 1})
-	if s.module, err = relay.Read(mod); err != nil {
+	if s.module, err = s.readOnce(mod); err != nil {
 		return err
+	}
+	if !isTyped(s.module) {
+		typed, err := timed(&s.timings.InferType, func() (*bridge.Object, error) { return relay.InferType(mod) })
+		if err != nil {
+			return fmt.Errorf("TVM cannot infer the module's types: %w", err)
+		}
+		defer typed.Release()
+		if s.module, err = s.readOnce(typed); err != nil {
+			return err
+		}
 	}
 	for _, g := range s.module.Functions {
 		if g.Attrs["Compiler"] == "" && !isTrue(g.Attrs["Primitive"]) {
@@ -115,9 +132,27 @@ func (s *search) read(mod *bridge.Object) (err error) {
 	return nil
 }
 
+func (s *search) readOnce(mod *bridge.Object) (*relay.Module, error) {
+	defer clock(&s.timings.Read)()
+	return relay.Read(mod)
+}
+
+// isTyped says that every value of a module has a type.
+func isTyped(m *relay.Module) bool {
+	for _, g := range m.Functions {
+		for v := range g.Nodes {
+			if g.Nodes[v].Type == nil && (g.Placeable(relay.NodeID(v)) || g.Nodes[v].Kind == relay.KindConstant) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func isTrue(attr string) bool { return attr != "" && attr != "0" }
 
 func (s *search) propose() error {
+	defer clock(&s.timings.Candidates)()
 	for i, f := range s.functions {
 		s.cfg.Progress(Event{Stage: StageCandidates, Done: i, Total: len(s.functions), Label: f.set.Graph.Name})
 		set, err := candidate.Propose(f.set.Graph, s.backends, candidate.Options{OpPattern: opPattern})
@@ -132,6 +167,7 @@ func (s *search) propose() error {
 
 // place chooses by cost, function by function.
 func (s *search) place() error {
+	defer clock(&s.timings.Place)()
 	var missing []*UncoveredError
 	for i, f := range s.functions {
 		s.cfg.Progress(Event{Stage: StagePlace, Done: i, Total: len(s.functions), Label: f.set.Graph.Name})
@@ -167,6 +203,7 @@ func (f *function) decide(placement *place.Placement, byName map[string]byoc.Bac
 // placeAll gives one backend all that it can take and TVM the rest. An operator on TVM counts 1 and everything else
 // nothing, so that the placement leaves as few operators to TVM as can be; ranks decide for few, large candidates.
 func (s *search) placeAll(only string) error {
+	defer clock(&s.timings.Place)()
 	for _, f := range s.functions {
 		f.costs = make([]cost.Cost, len(f.set.Candidates))
 		f.options = make([]place.Option, len(f.set.Candidates))
@@ -193,21 +230,35 @@ func (s *search) placeAll(only string) error {
 	return nil
 }
 
-// annotations are the regions, function by function.
-func (s *search) annotations() []annotate.Function {
+// annotate writes the regions into a new module and has TVM infer its types.
+func (s *search) annotate() (*bridge.Object, error) {
+	s.cfg.Progress(Event{Stage: StageAnnotate, Total: 1})
 	list := make([]annotate.Function, len(s.functions))
 	for i, f := range s.functions {
 		list[i] = annotate.Function{Set: f.set, Regions: f.regions}
 	}
-	return list
-}
-
-// plan writes down what was decided.
-func (s *search) plan(mod *bridge.Object) (*plan.Plan, error) {
-	hash, err := Hash(mod)
+	out, err := timed(&s.timings.Annotate, func() (*bridge.Object, error) { return annotate.Module(s.module, list) })
 	if err != nil {
 		return nil, err
 	}
+	defer out.Release()
+	typed, err := timed(&s.timings.InferResult, func() (*bridge.Object, error) { return relay.InferType(out) })
+	if err != nil {
+		return nil, fmt.Errorf("the annotated module is not well typed, which is a defect of Collage: %w", err)
+	}
+	s.cfg.Progress(Event{Stage: StageAnnotate, Done: 1, Total: 1})
+	return typed, nil
+}
+
+// plan writes down what was decided.
+func (s *search) plan() (*plan.Plan, error) {
+	stop := clock(&s.timings.Hash)
+	hash, err := Hash(s.module.Object())
+	stop()
+	if err != nil {
+		return nil, err
+	}
+	defer clock(&s.timings.Plan)()
 	builder := plan.NewBuilder(plan.Module{Name: s.cfg.ModuleName, Hash: hash}, s.env, s.backends)
 	for _, f := range s.functions {
 		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement}

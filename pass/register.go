@@ -26,6 +26,8 @@ const (
 	// WorkerPathFunction takes folders in which the workers' Python is to look for packages first: where the package
 	// collage itself was imported from.
 	WorkerPathFunction = "collage.set_worker_path"
+	// TimingsFunction gives LastTimings as JSON, or None.
+	TimingsFunction = "collage.last_timings"
 )
 
 // passOptions are the options of PassContext. They hold where the pass was made without a value of its own.
@@ -88,6 +90,7 @@ func Register() error {
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, PartitionFunction: partitionFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
+		TimingsFunction: func([]bridge.Value) (any, error) { return timingsJSON() },
 	} {
 		err := bridge.RegisterFunction(name, true, func(args []bridge.Value) (any, error) {
 			result, err := f(args)
@@ -141,7 +144,15 @@ func partitionPass(args []bridge.Value) (any, error) {
 		if err := fromPassContext(&cfg); err != nil {
 			return nil, err
 		}
-		out, _, err := Partition(mod, cfg)
+		var out *bridge.Object
+		err := bridge.OnThread(func() error {
+			s, made, err := partition(mod, cfg) // nobody asks for the plan
+			if err == nil {
+				lastTimings.Store(&s.timings)
+				out = made
+			}
+			return err
+		})
 		return out, err
 	})
 }

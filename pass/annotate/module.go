@@ -21,7 +21,7 @@ type Function struct {
 // Module writes regions into a module: each becomes a global function tvmgen_default_<compiler>_<function>_<n> with
 // the attributes that PartitionGraph sets, and a call of it where it stood. Functions without regions stay the
 // objects that they were. The graphs must have been read from the module m; it is not changed. The new module is the
-// caller's, its types are inferred.
+// caller's; its types are to be inferred (relay.InferType).
 func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 	var changed []relay.GlobalFunction
 	taken := map[string]bool{}
@@ -59,12 +59,7 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("annotating the module: %w", err)
 	}
-	defer out.Release()
-	typed, err := relay.InferType(out)
-	if err != nil {
-		return nil, fmt.Errorf("annotating the module: %w", err)
-	}
-	return typed, nil
+	return out, nil
 }
 
 // sanitise makes a name fit for a C symbol, as TVM's SanitizeName does.

@@ -3,7 +3,6 @@
 package annotate
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -317,6 +316,6 @@ func TestJoiningIsFast(t *testing.T) {
 	start := time.Now()
 	regions := Regions(set, chosen, libraries)
 	assert.Less(t, time.Since(start), 10*time.Second)
-	t.Log(fmt.Sprintf("%d regions in %v", len(regions), time.Since(start)))
+	t.Logf("%d regions in %v", len(regions), time.Since(start))
 	assert.Greater(t, len(regions), n/10)
 }
