@@ -53,6 +53,9 @@ func findBackends(names []string) ([]byoc.Backend, error) {
 	var seen []string
 	for _, name := range names {
 		name = strings.TrimSpace(name)
+		if name == "" {
+			return nil, &OptionError{"backends", "has an empty name in it"}
+		}
 		if slices.Contains(seen, name) {
 			continue
 		}
@@ -62,9 +65,6 @@ func findBackends(names []string) ([]byoc.Backend, error) {
 			return nil, err
 		}
 		backends = append(backends, b)
-	}
-	if len(backends) == 0 {
-		return nil, &OptionError{"backends", "is empty; name at least one, such as tvm"}
 	}
 	return backends, nil
 }
