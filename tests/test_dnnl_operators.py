@@ -164,6 +164,7 @@ def gelu_torch(x):
 
 ACTIVATIONS = {
     "relu": nn.relu,
+    "leaky": lambda x: nn.leaky_relu(x, 0.1),
     "tanh": relay.tanh,
     "sigmoid": relay.sigmoid,
     "clip": lambda x: relay.clip(x, 0.0, 0.75),

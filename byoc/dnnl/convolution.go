@@ -61,7 +61,7 @@ func (c convolution) fused(e epilogue) *rule {
 			LimitsText: c.limitsText(),
 		},
 		emit: func(g *relay.Graph, m *relay.Match) (*kernel, error) { return c.emit(g, m, name, e) },
-		own:  c.op == "nn.conv1d_transpose",
+		own:  c.op == "nn.conv1d_transpose" || e.own(),
 	}
 }
 
@@ -198,15 +198,12 @@ func (c convolution) emit(g *relay.Graph, m *relay.Match, name string, e epilogu
 	}
 	k := &kernel{
 		name:   name,
-		inputs: append([]operand{{value: m.Named[roleData]}, weight}, e.operands(m)...),
-		attrs: append([]attribute{
+		inputs: []operand{{value: m.Named[roleData]}, weight},
+		attrs: []attribute{
 			ints("strides", strides...), ints("dilation", dilation...), ints("padding", padding...), ints("groups", groups),
 			text("data_layout", dataLayout), text("kernel_layout", kernelLayout), text("out_layout", ""),
-		}, e.attributes(g, m)...),
+		},
 		sum: -1,
 	}
-	if e.sum {
-		k.sum = len(k.inputs) - 1
-	}
-	return k, nil
+	return e.apply(k, g, m), nil
 }

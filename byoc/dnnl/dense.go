@@ -26,6 +26,7 @@ func denseRules() []*rule {
 				LimitsText: denseLimits,
 			},
 			emit: func(g *relay.Graph, m *relay.Match) (*kernel, error) { return emitDense(g, m, name, e) },
+			own:  e.own(),
 		})
 	}
 	return append(all, bare("nn.dense", []string{roleData, roleWeight},
@@ -57,16 +58,8 @@ func checkDense(g *relay.Graph, m *relay.Match, e epilogue) error {
 }
 
 func emitDense(g *relay.Graph, m *relay.Match, name string, e epilogue) (*kernel, error) {
-	k := &kernel{
-		name:   name,
-		inputs: append([]operand{{value: m.Named[roleData]}, {value: m.Named[roleWeight]}}, e.operands(m)...),
-		attrs:  e.attributes(g, m),
-		sum:    -1,
-	}
-	if e.sum {
-		k.sum = len(k.inputs) - 1
-	}
-	return k, nil
+	k := &kernel{name: name, inputs: []operand{{value: m.Named[roleData]}, {value: m.Named[roleWeight]}}, sum: -1}
+	return e.apply(k, g, m), nil
 }
 
 const batchMatmulLimits = "float32, static shapes, three dimensions, equal batches"

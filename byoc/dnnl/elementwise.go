@@ -48,11 +48,7 @@ func checkElementwise(g *relay.Graph, m *relay.Match) error {
 	case "clip":
 		return checkClip(c.node)
 	case "nn.leaky_relu":
-		alpha, ok := c.node.Attrs.Float("alpha")
-		if !ok {
-			return fmt.Errorf("nn.leaky_relu has no usable attribute \"alpha\"")
-		}
-		return fitsFloat32("the slope of nn.leaky_relu", alpha)
+		return checkSlope(c.node)
 	}
 	return nil
 }

@@ -5,14 +5,15 @@ package dnnl
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/collage-tvm/collage/relay"
 )
 
 // epilogue is what a convolution or dense layer does to its result before it stores it. The runtime reads it
-// out of the composite's name and applies it in this order, whatever the order of the name's parts: bias,
-// residual sum, activation.
+// out of the composite's name (but for leaky) and applies it in this order, whatever the order of the name's
+// parts: bias, residual sum, activation.
 type epilogue struct {
 	bias       bool
 	sum        bool
@@ -59,7 +60,7 @@ func epilogues(sums bool) []epilogue {
 				all = append(all, epilogue{bias: bias, sum: true, activation: activation})
 			}
 		}
-		for _, activation := range []string{"gelu", "mish", "swish", "relu", "tanh", "sigmoid", "clip", ""} {
+		for _, activation := range []string{"gelu", "mish", "swish", "relu", "leaky", "tanh", "sigmoid", "clip", ""} {
 			if bias || activation != "" {
 				all = append(all, epilogue{bias: bias, activation: activation})
 			}
@@ -151,25 +152,37 @@ func checkBias(g *relay.Graph, m *relay.Match, out *relay.Type, channel int) err
 	return nil
 }
 
-// attributes are what the runtime must be told of the epilogue beside the name.
-func (e epilogue) attributes(g *relay.Graph, m *relay.Match) []attribute {
-	if e.activation == "clip" {
-		return clipBounds(&g.Nodes[m.Root])
-	}
-	return nil
-}
-
-// operands are the epilogue's inputs, in the order in which the runtime wants them behind data and weight.
-func (e epilogue) operands(m *relay.Match) []operand {
-	var list []operand
+// apply gives a kernel, which has data and weight already, the epilogue's inputs in the order in which the
+// runtime wants them, and what it must be told of the epilogue beside the name.
+func (e epilogue) apply(k *kernel, g *relay.Graph, m *relay.Match) *kernel {
 	if e.bias {
-		list = append(list, operand{value: m.Named[roleBias]})
+		k.inputs = append(k.inputs, operand{value: m.Named[roleBias]})
 	}
 	if e.sum {
-		list = append(list, operand{value: m.Named[roleSum]})
+		k.sum = len(k.inputs)
+		k.inputs = append(k.inputs, operand{value: m.Named[roleSum]})
 	}
-	return list
+	switch e.activation {
+	case "clip":
+		k.attrs = append(k.attrs, clipBounds(&g.Nodes[m.Root])...)
+	case "leaky":
+		// The runtime knows no name for it, but a second way to say an activation: the elementwise function with
+		// the inputs that hold its scale, alpha and beta. The name is not looked at then, so that the bias must be
+		// pointed out too.
+		if e.bias {
+			k.attrs = append(k.attrs, ints("bias_idx", int64(len(k.inputs)-1)))
+		}
+		slope, _ := g.Nodes[m.Root].Attrs.Float("alpha")
+		at := len(k.inputs)
+		k.inputs = append(k.inputs, constantOperand(1), constantOperand(slope), constantOperand(0))
+		k.attrs = append(k.attrs, attribute{"activation",
+			[]string{"nn.leaky_relu", strconv.Itoa(at), strconv.Itoa(at + 1), strconv.Itoa(at + 2)}})
+	}
+	return k
 }
+
+// own says that a code generator which goes by the name alone would leave the activation out.
+func (e epilogue) own() bool { return e.activation == "leaky" }
 
 // activation is an elementwise function that can be done on the way out.
 type activation struct {
@@ -181,6 +194,7 @@ var activations = map[string]activation{
 	"relu":    {shape: unary("nn.relu")},
 	"tanh":    {shape: unary("tanh")},
 	"sigmoid": {shape: unary("sigmoid")},
+	"leaky":   {shape: unary("nn.leaky_relu"), check: func(g *relay.Graph, m *relay.Match) error { return checkSlope(&g.Nodes[m.Root]) }},
 	"clip":    {shape: unary("clip"), check: func(g *relay.Graph, m *relay.Match) error { return checkClip(&g.Nodes[m.Root]) }},
 	"swish":   {shape: func(p relay.Pattern) relay.Pattern { return relay.Op("multiply", p, relay.Op("sigmoid", p)) }},
 	"mish":    {shape: mish, check: checkConstants},
@@ -234,6 +248,14 @@ func checkConstants(g *relay.Graph, m *relay.Match) error {
 		}
 	}
 	return nil
+}
+
+func checkSlope(n *relay.Node) error {
+	alpha, ok := n.Attrs.Float("alpha")
+	if !ok {
+		return fmt.Errorf("nn.leaky_relu has no usable attribute \"alpha\"")
+	}
+	return fitsFloat32("the slope of nn.leaky_relu", alpha)
 }
 
 func checkClip(n *relay.Node) error {

@@ -32,6 +32,9 @@ func TestActivations(t *testing.T) {
 		{"dnnl.dense_bias_clip", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
 			return m.Call("clip", y, map[string]any{"a_min": 0.0, "a_max": 6.0}, x)
 		}},
+		{"dnnl.dense_bias_leaky", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return m.Call("nn.leaky_relu", y, map[string]any{"alpha": 0.1}, x)
+		}},
 		{"dnnl.dense_bias_swish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
 			return call(m, "multiply", call(m, "sigmoid", x), x)
 		}},

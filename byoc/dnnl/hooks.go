@@ -71,13 +71,19 @@ func updateConstants(args []bridge.Value) (any, error) {
 	}
 	named := make(map[string]any, len(p.constants))
 	for _, c := range p.constants {
-		data, err := g.Handle(c.value).Attr("data")
-		if err != nil {
+		if named[c.name], err = tensorOf(g, c); err != nil {
 			return nil, fmt.Errorf("%s: the constant %s: %w", constantUpdaterName, c.name, err)
 		}
-		named[c.name] = data
 	}
 	return named, nil
+}
+
+// tensorOf gives a constant's NDArray.
+func tensorOf(g *relay.Graph, c constantEntry) (any, error) {
+	if c.value == relay.NoNode {
+		return bridge.FromSlice([]float32{c.number}, 1)
+	}
+	return g.Handle(c.value).Attr("data")
 }
 
 func functionArgument(callee string, args []bridge.Value, want int) (*bridge.Object, error) {

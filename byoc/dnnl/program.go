@@ -30,9 +30,11 @@ type programNode struct {
 	sum    int // the index in inputs of what the kernel accumulates into; -1 without one
 }
 
+// constantEntry is a constant tensor of the graph, or a number of the code generator's where value is NoNode.
 type constantEntry struct {
-	name  string
-	value relay.NodeID
+	name   string
+	value  relay.NodeID
+	number float32
 }
 
 // constantName names the i-th constant of a region. TVM wants it to begin with the compiler's name.
@@ -97,6 +99,8 @@ type translation struct {
 type leafKey struct {
 	value relay.NodeID
 	shape string
+	// number is the constant where value is NoNode.
+	number float32
 }
 
 func (t *translation) add(n programNode) int {
@@ -245,6 +249,13 @@ func (t *translation) resolve(id relay.NodeID) relay.NodeID {
 
 // value is the node that holds a value in the wanted shape.
 func (t *translation) value(in operand) (int, error) {
+	if in.value == relay.NoNode {
+		key := leafKey{value: relay.NoNode, number: in.number}
+		if _, ok := t.leaves[key]; !ok {
+			t.leaves[key] = t.constant(constantEntry{value: relay.NoNode, number: in.number}, []int64{1}, "float32")
+		}
+		return t.leaves[key], nil
+	}
 	id := t.resolve(in.value)
 	if at, ok := t.kernels[id]; ok {
 		if in.shape != nil {
@@ -270,15 +281,19 @@ func (t *translation) value(in operand) (int, error) {
 		if in.shape != nil {
 			shape = in.shape
 		}
-		name := constantName(t.p.symbol, len(t.p.constants))
-		t.p.constants = append(t.p.constants, constantEntry{name, id})
-		at := t.add(programNode{op: "const", name: name, shape: shape, dtype: typ.DType, sum: -1})
-		t.leaves[key] = at
-		return at, nil
+		t.leaves[key] = t.constant(constantEntry{value: id}, shape, typ.DType)
+		return t.leaves[key], nil
 	case relay.KindVar:
 		return t.parameterInShape(id, key, in.shape)
 	}
 	return 0, fmt.Errorf("an argument is %s, which is made by no kernel", t.describe(n))
+}
+
+// constant adds a constant's node and names it.
+func (t *translation) constant(c constantEntry, shape []int64, dtype string) int {
+	c.name = constantName(t.p.symbol, len(t.p.constants))
+	t.p.constants = append(t.p.constants, c)
+	return t.add(programNode{op: "const", name: c.name, shape: shape, dtype: dtype, sum: -1})
 }
 
 // parameterInShape lets the runtime see a parameter of the region in another shape. The runtime knows one

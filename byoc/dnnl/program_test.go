@@ -65,6 +65,19 @@ func TestConvolutionWithClip(t *testing.T) {
 	require.Equal(t, []relay.NodeID{w, b}, []relay.NodeID{p.constants[0].value, p.constants[1].value})
 }
 
+func TestDenseWithLeakyReLU(t *testing.T) {
+	r := newRegion()
+	x := r.Var([]int64{2, 4}, f32)
+	call := r.composite("dnnl.dense_bias_leaky", f(2, 3), func(p []relay.NodeID) relay.NodeID {
+		dense := r.Call("nn.dense", f(2, 3), nil, p[0], r.Const([]int64{3, 4}, f32))
+		biased := r.Call("add", f(2, 3), nil, dense, r.Const([]int64{3}, f32))
+		return r.Call("nn.leaky_relu", f(2, 3), map[string]any{"alpha": 0.1}, biased)
+	}, []*relay.Type{f(2, 4)}, x)
+	p := golden(t, "dense_bias_leaky.json", r.Finish(call))
+	require.Len(t, p.constants, 5)
+	require.Equal(t, []float32{1, 0.1, 0}, []float32{p.constants[2].number, p.constants[3].number, p.constants[4].number})
+}
+
 func TestBareOperatorsAndSeveralResults(t *testing.T) {
 	r := newRegion()
 	x, y := r.Var([]int64{2, 3}, f32), r.Var([]int64{2, 3}, f32)

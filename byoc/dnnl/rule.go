@@ -37,12 +37,17 @@ type kernel struct {
 	sum int
 }
 
-// operand is one input of a kernel. shape, where it is not nil, is how the runtime is to see the tensor
-// (a reshaping of the same bytes).
+// operand is one input of a kernel: a value of the graph, or a number that the code generator adds as a
+// constant of its own.
 type operand struct {
 	value relay.NodeID
+	// shape, where it is not nil, is how the runtime is to see the tensor (a reshaping of the same bytes).
 	shape []int64
+	// number is the constant where value is NoNode.
+	number float32
 }
+
+func constantOperand(v float64) operand { return operand{value: relay.NoNode, number: float32(v)} }
 
 // attribute is one attribute of a kernel; the runtime reads lists of texts.
 type attribute struct {
