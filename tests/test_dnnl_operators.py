@@ -348,6 +348,43 @@ def test_layer_normalisation(grid, partition):
     grid.check(partition)
 
 
+def test_normalisation_operators(grid, collage_library):
+    """Without the normalising pass, which takes them apart, the operators themselves are taken."""
+    from collage import library, transform
+
+    library.load()
+    for shape in ((4, 8), (2, 3, 16), (2, 2, 2, 2, 4)):
+        for axis in (-1, len(shape) - 1):
+            one = nn.layer_norm(
+                grid.input(*shape),
+                grid.constant(shape[-1]),
+                grid.constant(shape[-1]),
+                axis=axis,
+                epsilon=1e-4,
+            )
+            grid.add(f"layer_norm {shape} {axis}", one, "nn.layer_norm")
+    for shape in ((4, 8), (2, 8, 5), (2, 8, 5, 6), (2, 8, 3, 4, 5)):
+        one = nn.batch_norm(
+            grid.input(*shape),
+            grid.constant(8),
+            grid.constant(8),
+            grid.constant(8),
+            grid.constant(8, low=0.1),
+            epsilon=1e-3,
+        )
+        grid.add(f"batch_norm {shape}", one[0], "dnnl.batch_norm")
+    last = nn.batch_norm(
+        grid.input(2, 5, 6, 8),
+        grid.constant(8),
+        grid.constant(8),
+        grid.constant(8),
+        grid.constant(8, low=0.1),
+        axis=3,
+    )
+    grid.add("batch_norm of the last axis", last[0])
+    grid.check(transform.CollagePartition(backends=["tvm", "dnnl"], only="dnnl"))
+
+
 def test_refused(grid, partition):
     """What the library cannot do, or does otherwise than TVM, stays with TVM and is right."""
     half = grid.input(2, 8, dtype="float16")
