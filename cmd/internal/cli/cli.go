@@ -91,9 +91,13 @@ func hostedMain(args []string) int {
 func (s *Session) main(args []string) (code int) {
 	defer s.close()
 	defer s.recoverPanic(&code)
+	s.watchSignals()
 	err := s.dispatch(args)
 	if err == nil {
 		return exitOK
+	}
+	if s.Context.Err() != nil || errors.Is(err, bridge.ErrInterrupted) {
+		err = s.interruptError()
 	}
 	s.printError(err)
 	return exitFailure
@@ -148,12 +152,7 @@ func (s *Session) dispatch(args []string) error {
 			return err
 		}
 	}
-	s.watchSignals()
-	err = action.Run(s, flags.Args())
-	if err != nil && (s.Context.Err() != nil || errors.Is(err, bridge.ErrInterrupted)) {
-		err = s.interruptError()
-	}
-	return err
+	return action.Run(s, flags.Args())
 }
 
 func lookup(name string) (*Command, error) {

@@ -110,6 +110,9 @@ func diagnose(s *Session) *doctorReport {
 		r.problem("error", err.Error(), "this is a defect of collage; please report it")
 	}
 	r.lookAtPython(s)
+	if s.hostFailure != nil {
+		r.problem("error", "TVM and Collage cannot be loaded: "+s.hostFailure.Error(), "what the message says; or "+installTVM)
+	}
 	r.lookAtTVM()
 	r.lookAtPlugins(backends)
 	r.lookAtBackends(backends)

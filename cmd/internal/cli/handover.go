@@ -3,22 +3,42 @@
 package cli
 
 import (
+	_ "embed"
+	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/collage-tvm/collage/cmd/internal/install"
 )
 
-// hostModule is the Python module that loads TVM and libcollage and calls collage.Main with its arguments.
-const hostModule = "collage.host"
+// host loads TVM and libcollage in Python and calls collage.Main with its arguments (module collage.host does the
+// same). Until collage.Main runs, it answers an interrupt and whatever keeps TVM from being loaded.
+//
+//go:embed host.py
+var host string
+
+// The variables by which host.py comes back to this program for a command that can do without a host: where the
+// program is, and why there is no host.
+const (
+	returnToEnv   = "COLLAGE_RETURN_TO"
+	hostFailedEnv = "COLLAGE_HOST_FAILED"
+)
 
 // handOver replaces this process by the Python host, which runs the same command with TVM loaded. It comes back
 // with an error, or with nil where there is no host and the command can do without (hostIfThere).
 func (s *Session) handOver(command *Command, args []string) error {
+	optional := command.Host == hostIfThere
+	if why := os.Getenv(hostFailedEnv); why != "" && optional {
+		s.hostFailure = errors.New(why)
+		return nil
+	}
 	python, err := s.findHost()
 	if err != nil {
-		if command.Host == hostIfThere {
+		if optional && s.Context.Err() == nil {
 			return nil
 		}
 		return fmt.Errorf("%s needs Python with TVM: %w (see collage doctor)", command.Name, err)
@@ -28,8 +48,30 @@ func (s *Session) handOver(command *Command, args []string) error {
 		return err
 	}
 	s.removeLater(folder) // should exec fail
-	argv := append([]string{python, "-m", hostModule}, args...)
-	return fmt.Errorf("cannot run %s: %w", python, syscall.Exec(python, argv, environment))
+	if program, err := os.Executable(); err == nil && optional {
+		environment = append(environment, returnToEnv+"="+program)
+	}
+	if err := s.Context.Err(); err != nil {
+		return err
+	}
+	argv := append([]string{python, "-c", host}, args...)
+	return fmt.Errorf("cannot run %s: %w", python, execute(python, argv, environment))
+}
+
+// execute is exec. An interrupt while Python starts waits until host.py can answer it: the mask and what is pending
+// belong to the thread and outlive exec.
+func execute(program string, argv, environment []string) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var mask, before unix.Sigset_t
+	for _, number := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+		mask.Val[0] |= 1 << (number - 1)
+	}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &before); err != nil {
+		return err
+	}
+	err := unix.Exec(program, argv, environment)
+	return errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil))
 }
 
 // findHost gives the interpreter that has TVM and this package, without importing either.

@@ -29,6 +29,8 @@ type Session struct {
 	Context context.Context
 	// Hosted says that this is the Python host's process, with TVM loaded.
 	Hosted bool
+	// hostFailure is why there is no Python host for a command that can do without; nil where none was tried.
+	hostFailure error
 	// beforeError takes away what is being drawn on the terminal; nil for nothing.
 	beforeError func()
 
