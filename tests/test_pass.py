@@ -290,6 +290,16 @@ def test_measured_placement_repeats(store):
     assert_same_results(first, module)
 
 
+def test_plan_repeats_byte_for_byte(store):
+    import collage
+
+    text = collage.transform.configuration(["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2)
+    partition = tvm.get_global_func("collage.partition")
+    first, second, third = (str(partition(network(), text)[1]) for _ in range(3))
+    assert second == third
+    assert first.count("samples_ms") == second.count("samples_ms")
+
+
 def test_thousand_passes_leak_nothing():
     counts = tvm.get_global_func("collage.bridge.LiveHandles")
     collect = tvm.get_global_func("collage.bridge.Collect")
