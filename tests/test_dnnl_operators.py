@@ -267,6 +267,35 @@ def test_dense_and_batch_matmul(grid, partition):
     grid.check(partition)
 
 
+def test_operands_of_every_kind(grid, partition):
+    """Constants, inputs and computed values in every place; one value in two places."""
+    x = grid.input(3, 3)
+    grid.add("x + x", x + x, "add")
+    grid.add("x + constant", grid.input(3, 3) + grid.constant(3, 3), "add")
+    one = grid.input(2, 3, 3)
+    grid.add("batch_matmul of x and x", nn.batch_matmul(one, one), "nn.batch_matmul")
+    square = grid.input(4, 4)
+    grid.add("dense of x and x", nn.dense(square, square) + square, "dnnl.dense_sum")
+    for dims, data in ((1, (1, 4, 9)), (2, (1, 4, 9, 9)), (3, (1, 4, 5, 5, 5))):
+        op = getattr(nn, f"conv{dims}d")
+        settings = {"channels": 4, "kernel_size": (3,) * dims, "padding": (1,) * dims}
+        weight = nn.relu(grid.input(4, 4, *[3] * dims))
+        bias = relay.tanh(grid.input(4, *[1] * dims))
+        value = nn.relu(op(grid.input(*data), weight, **settings) + bias)
+        grid.add(f"computed weight and bias {dims}", value, "nn.relu", "tanh", f"dnnl.conv{dims}d_bias_relu")
+        value = op(grid.input(*data), grid.input(4, 4, *[3] * dims), **settings)
+        value = value + grid.input(4, *[1] * dims) + grid.constant(*data)
+        grid.add(f"inputs as weights, constant residual {dims}", value, f"dnnl.conv{dims}d_bias_sum")
+    value = nn.dense(grid.input(2, 3), grid.input(4, 3)) + grid.constant(2, 4)
+    grid.add("dense, constant residual", value, "dnnl.dense_sum")
+    # Axes of one element, where a bias and a residual value look alike.
+    value = convolve(grid, 2, (1, 3, 1, 1), 5, (1, 1)) + grid.input(1, 5, 1, 1)
+    grid.add("one pixel", value, "dnnl.conv2d_bias")
+    value = convolve(grid, 2, (2, 3, 4, 4), 1, (1, 1)) + grid.constant(1, 1, 1)
+    grid.add("one channel", value, "dnnl.conv2d_bias")
+    grid.check(partition)
+
+
 def test_pools(grid, partition):
     sizes = {1: (2, 5, 17), 2: (2, 5, 17, 19), 3: (1, 5, 9, 11, 10)}
     for dims, data in sizes.items():
