@@ -27,18 +27,18 @@ func plainError(err error) error {
 		return err
 	}
 	text := fromHost.Message
+	// str() of an OSError begins with its number: "[Errno 28] ...".
+	if strings.HasPrefix(text, "[Errno ") {
+		if _, rest, found := strings.Cut(text, "] "); found {
+			text = rest
+		}
+	}
 	for _, sign := range []string{"No space left", "no space left", "Disk quota exceeded"} {
 		if strings.Contains(text, sign) {
 			return &fullDisk{text}
 		}
 	}
 	if fromHost.Python() && plainClasses[fromHost.Class] {
-		// str() of an OSError begins with its number: "[Errno 28] ...".
-		if strings.HasPrefix(text, "[Errno ") {
-			if _, rest, found := strings.Cut(text, "] "); found {
-				text = rest
-			}
-		}
 		return errors.New(text)
 	}
 	return err

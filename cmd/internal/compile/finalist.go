@@ -12,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -177,6 +178,7 @@ func (c *compilation) compare() error {
 	pool, err := measure.NewPool(measure.Options{
 		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
 		Python:   c.Python,
+		Env:      pass.WorkerEnvironment(),
 		Poll:     c.ctx.Err,
 	})
 	if err != nil {

@@ -21,6 +21,9 @@ import (
 // plainInterval is how often a step with many pieces says how far it is where there is no terminal.
 const plainInterval = 30 * time.Second
 
+// minimalWidth is how wide a terminal must be for bars.
+const minimalWidth = 40
+
 // The bars, as cheggaaa/pb's templates.
 const (
 	countedBar = `{{string . "title"}}  {{counters .}} {{bar . "[" "=" ">" " " "]"}} {{rtime . "%s left"}}  {{string . "label"}}`
@@ -46,7 +49,9 @@ func New(w io.Writer, quiet, verbose bool) *Printer {
 	}
 	p := &Printer{w: w, verbose: verbose, now: time.Now}
 	if file, ok := w.(*os.File); ok {
-		p.terminal = term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
+		// A terminal without a width (a pseudo-terminal that nobody looks at) has no room for a bar.
+		width, _, err := term.GetSize(int(file.Fd()))
+		p.terminal = err == nil && width >= minimalWidth && os.Getenv("TERM") != "dumb"
 	}
 	return p
 }
