@@ -133,9 +133,9 @@ func python(cfg *Config) (string, error) {
 // workerPath is what WorkerPathFunction was given.
 var workerPath atomic.Pointer[[]string]
 
-// workerEnvironment is what the workers' environment has beside this process's: PYTHONPATH with the folders of
+// WorkerEnvironment is what the workers' environment has beside this process's: PYTHONPATH with the folders of
 // WorkerPathFunction in front, and without relative folders, since workers run in a folder of their own.
-func workerEnvironment() []string {
+func WorkerEnvironment() []string {
 	var folders []string
 	if set := workerPath.Load(); set != nil {
 		folders = append(folders, *set...)

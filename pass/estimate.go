@@ -40,7 +40,9 @@ func (s *search) estimate() error {
 		return err
 	}
 	costs, err := estimator.Estimate(s.cfg.Context, requests)
-	err = errors.Join(err, done())
+	if closing := done(); err == nil {
+		err = closing // after another error it would only say the same again
+	}
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,7 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 	pool, err := measure.NewPool(measure.Options{
 		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: cfg.DisabledPasses,
 			Threads: cfg.Threads, Samples: cfg.Samples},
-		Python: interpreter, Env: workerEnvironment(), Store: store, Reference: "tvm",
+		Python: interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
 		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,
 		Poll: bridge.CheckSignals,
 		Progress: func(e measure.Event) {
