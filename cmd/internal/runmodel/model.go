@@ -84,7 +84,7 @@ func (m *Model) explainLoadError(err error) error {
 	text := err.Error()
 	if strings.Contains(text, pluginPrefix) && strings.Contains(text, "cannot open shared object file") {
 		return fmt.Errorf("the model needs the runtime plug-ins %s, and this installation does not have them all; name their "+
-			"folder in %s: %w", strings.Join(m.Plugins, ", "), byoc.PluginDirEnv, err)
+			"folder in %s", strings.Join(m.PluginNames(), ", "), byoc.PluginDirEnv)
 	}
 	return fmt.Errorf("the model does not load: %w", err)
 }
