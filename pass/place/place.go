@@ -6,6 +6,11 @@
 // What comes in: the post-dominator tree (Tree), candidates and their costs as plain numbers (Option). What goes
 // out: the chosen candidates, and prices (the dual solution) that prove that no other choice is cheaper
 // (Placement). Verify checks such a proof and shares no code with the solver that found it.
+//
+// Solve is exact, in linear time, where costs add up and each candidate has one exit. Problem adds costs between
+// neighbours and candidates with several exits, and states how far from the cheapest its answer can be. Constraints
+// pin and forbid; Regret and Threshold say what it would have taken for a loser to win; SolveInterval places under
+// uncertain costs; Overhead keeps noise from cutting.
 package place
 
 import (
@@ -25,7 +30,14 @@ type Option struct {
 	// the last node to the first, the one whose option stands first. (So among options of equal cost for the
 	// same nodes the lower rank wins, then the one that stands first.)
 	Rank int
+	// State says on what device, or in what layout, the option reads and leaves its values. Solve does not look at it;
+	// Problem and Constraints do.
+	State State
 }
+
+// State numbers a backend, a device or a layout: whatever a value has to be carried over between, and whatever an
+// operator may be pinned to. The numbers are the caller's.
+type State int32
 
 // Placement is a solution.
 type Placement struct {
@@ -36,7 +48,15 @@ type Placement struct {
 	// Prices[v] is what node v costs in this placement (the dual variable y(v)), in milliseconds; 0 for nodes
 	// that need no cover. Their sum is Cost; over the nodes of any option it is at most the option's cost. All
 	// three hold exactly when every number is taken in whole picoseconds (see Verify).
+	//
+	// Where options have costs between them or several exits (Problem), the prices sum to the bound that was found
+	// before anything was tried out, which is at most LowerBound, and carry the shares of those costs.
 	Prices []float64
+	// LowerBound is what every placement costs at least, in milliseconds: Cost where this one is proven to be the
+	// cheapest.
+	LowerBound float64
+	// Gap is Cost less LowerBound: 0 where proven.
+	Gap float64
 }
 
 // Slack is an option's cost less the prices of its nodes, in milliseconds: 0 for the chosen ones, +Inf for one that

@@ -98,6 +98,7 @@ func (TreeSolver) Solve(options []Option, tree *Tree) (*Placement, error) {
 		total += picoseconds(options[i].Cost)
 	}
 	p.Cost = milliseconds(total)
+	p.LowerBound = p.Cost
 	big, err := openPrice(options, price)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,8 @@ import (
 // option's cost, then every cover costs at least the sum of all prices; and the chosen cover costs exactly that.
 //
 // The options and the tree must be those that were solved. All numbers are taken in whole picoseconds, the
-// solver's unit, and compared exactly. The error says which of the conditions fails and where.
+// solver's unit, and compared exactly. The error says which of the conditions fails and where. A LowerBound that is set
+// must be the cost.
 func Verify(options []Option, tree *Tree, p *Placement) error {
 	n := len(tree.Needs)
 	if len(p.Prices) != n || len(tree.Parent) != n {
@@ -24,6 +25,11 @@ func Verify(options []Option, tree *Tree, p *Placement) error {
 	}
 	if err := verifyCover(options, tree, p); err != nil {
 		return err
+	}
+	// A placement that was read back from a plan may lack its bound; prices are the proof, not the bound.
+	if p.Gap != 0 || p.LowerBound != 0 && p.LowerBound != p.Cost {
+		return fmt.Errorf("certificate: the placement costs %v ms and claims a lower bound of %v ms (gap %v ms): "+
+			"that is no claim to be the cheapest", p.Cost, p.LowerBound, p.Gap)
 	}
 
 	prices := make([]*big.Int, n)

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// checkProblem solves a problem with the given effort and holds it against brute force.
+func checkProblem(t *testing.T, n *network, p *Problem, name string) (q *Placement, best float64) {
+	t.Helper()
+	best, ok := n.cheapest(p, nil)
+	q, err := p.Solve()
+	if !ok {
+		require.Error(t, err, name)
+		return nil, 0
+	}
+	require.NoError(t, err, name)
+	require.NoError(t, p.Verify(q), name)
+	require.GreaterOrEqual(t, q.Cost, best-1e-7, name)
+	require.LessOrEqual(t, q.LowerBound, best+1e-7, name)
+	require.InDelta(t, q.Cost-q.LowerBound, q.Gap, 1e-7, name)
+	again, err := p.Solve()
+	require.NoError(t, err, name)
+	require.Equal(t, q, again, name)
+	return q, best
+}
+
+func TestTransfersAgainstBruteForce(t *testing.T) {
+	solved, infeasible, proven, alone, open := 0, 0, 0, 0, 0
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		n := randomNetwork(r, 1+r.IntN(7))
+		p := &Problem{Tree: n.tree, Options: n.options(r, 2+r.IntN(2)), Reads: n.reads, Transfer: n.transfers(r)}
+		q, best := checkProblem(t, n, p, "")
+		if q == nil {
+			infeasible++
+			continue
+		}
+		solved++
+		if q.Gap == 0 {
+			proven++
+			require.InDelta(t, best, q.Cost, 1e-7, "seed %d", seed)
+		}
+		// With next to no effort the bounds still hold.
+		p.Effort = 1
+		hasty, _ := checkProblem(t, n, p, "")
+		if hasty.Gap > 0 {
+			open++
+		}
+		// Transfers only add: without them the tree's answer is a lower bound.
+		plain, err := Solve(p.Options, p.Tree)
+		require.NoError(t, err)
+		require.LessOrEqual(t, plain.Cost, q.LowerBound+1e-9, "seed %d", seed)
+		if plain.Cost < q.LowerBound {
+			alone++
+		}
+	}
+	require.Equal(t, solved, proven)
+	// A test that never sees a case shows nothing about it.
+	require.Greater(t, infeasible, 20)
+	require.Greater(t, open, 50)
+	require.Greater(t, alone, 500)
+}
+
+func TestOptionsWithSeveralExitsAgainstBruteForce(t *testing.T) {
+	solved, infeasible, several, proven := 0, 0, 0, 0
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 12))
+		n := randomNetwork(r, 1+r.IntN(8))
+		p := &Problem{Tree: n.tree, Reads: n.reads}
+		states := 1 + r.IntN(3)
+		p.Options = append(n.options(r, states), n.convex(r, 1+r.IntN(8), states)...)
+		if states > 1 {
+			p.Transfer = n.transfers(r)
+		}
+		q, best := checkProblem(t, n, p, "")
+		if q == nil {
+			infeasible++
+			continue
+		}
+		solved++
+		m, err := p.compile()
+		require.NoError(t, err)
+		for _, i := range q.Chosen {
+			if len(m.of[i]) > 1 {
+				several++
+			}
+		}
+		if q.Gap == 0 {
+			proven++
+			require.InDelta(t, best, q.Cost, 1e-7, "seed %d", seed)
+		}
+	}
+	require.Equal(t, solved, proven)
+	require.Greater(t, infeasible, 10)
+	require.Greater(t, several, 300)
+}
+
+// TestTransfersOnTreesAreExactAtOnce: where each value is read by its post-dominator only, one pass is a proof.
+func TestTransfersOnTreesAreExactAtOnce(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		size := 2 + r.IntN(7)
+		m := relay.NewGraph("main")
+		kind := relay.Tensor("float32", 8)
+		var loose []relay.NodeID
+		for range size {
+			in := []relay.NodeID{m.Var([]int64{8}, "float32")}
+			for len(loose) > 0 && r.IntN(3) > 0 {
+				in, loose = append(in, loose[len(loose)-1]), loose[:len(loose)-1]
+			}
+			loose = append(loose, m.Call("add", kind, nil, in...))
+		}
+		n := of(m.Finish(m.Tuple(loose...)))
+		p := &Problem{Tree: n.tree, Options: n.options(r, 3), Reads: n.reads, Transfer: n.transfers(r), Effort: 1}
+		if q, best := checkProblem(t, n, p, "tree"); q != nil {
+			require.Zero(t, q.Gap, "seed %d", seed)
+			require.InDelta(t, best, q.Cost, 1e-7, "seed %d", seed)
+		}
+	}
+}
+
+// diamonds are two operators that read one value, and two sums of them: 0 -> {1, 2}, {1, 2} -> 3, 4, tuple 5.
+func diamonds() *network {
+	m := relay.NewGraph("main")
+	kind := relay.Tensor("float32", 8)
+	x := m.Var([]int64{8}, "float32")
+	a, b := m.Call("exp", kind, nil, x), m.Call("tanh", kind, nil, x)
+	c, d := m.Call("exp", kind, nil, a), m.Call("tanh", kind, nil, b)
+	return of(m.Finish(m.Tuple(c, d)))
+}
+
+func TestConvexOptionsThatNeedEachOther(t *testing.T) {
+	// Two chains, 1 -> 3 and 2 -> 4. Each of {1, 4} and {2, 3} is convex; together they feed each other.
+	n := diamonds()
+	cross := [][]relay.NodeID{nodes(1, 4), nodes(2, 3)}
+	for _, set := range cross {
+		require.True(t, n.convexSet(set))
+		require.NoError(t, QuotientAcyclic(n.reads, [][]relay.NodeID{set}))
+	}
+	err := QuotientAcyclic(n.reads, cross)
+	var cycle *CycleError
+	require.ErrorAs(t, err, &cycle)
+	require.ElementsMatch(t, []int{0, 1}, cycle.Regions)
+	require.ElementsMatch(t, nodes(1, 2, 3, 4), cycle.Path)
+
+	p := &Problem{Tree: n.tree, Reads: n.reads, Options: []Option{
+		{Nodes: cross[0], Cost: 1}, {Nodes: cross[1], Cost: 1.5}, {Nodes: nodes(5), Cost: 0},
+		{Nodes: nodes(1), Cost: 2}, {Nodes: nodes(2), Cost: 2}, {Nodes: nodes(3), Cost: 2}, {Nodes: nodes(4), Cost: 2},
+	}}
+	q, err := p.Solve()
+	require.NoError(t, err)
+	require.Equal(t, []int{4, 5, 0, 2}, q.Chosen)
+	require.Equal(t, 5.0, q.Cost)
+	require.Zero(t, q.Gap)
+	_, err = p.Cost([]int{0, 1, 2})
+	require.ErrorAs(t, err, &cycle)
+
+	p.Options = p.Options[:3]
+	_, err = p.Solve()
+	require.ErrorContains(t, err, "need each other's results")
+}
+
+func TestQuotientAgainstItsDefinition(t *testing.T) {
+	cyclic, free := 0, 0
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 14))
+		n := randomNetwork(r, 3+r.IntN(10))
+		var regions [][]relay.NodeID
+		used := map[relay.NodeID]bool{}
+		for _, o := range n.convex(r, 3+r.IntN(5), 1) {
+			if !slices.ContainsFunc(o.Nodes, func(v relay.NodeID) bool { return used[v] }) {
+				regions = append(regions, o.Nodes)
+				for _, v := range o.Nodes {
+					used[v] = true
+				}
+			}
+		}
+		all := slices.Clone(regions)
+		for _, v := range n.needs {
+			if !used[v] {
+				all = append(all, nodes(v))
+			}
+		}
+		err := QuotientAcyclic(n.reads, regions)
+		require.Equal(t, n.ordered(all), err == nil, "seed %d", seed)
+		if err == nil {
+			free++
+			continue
+		}
+		cyclic++
+		var cycle *CycleError
+		require.ErrorAs(t, err, &cycle)
+		require.Greater(t, len(cycle.Regions), 1, "each region is convex")
+		only := [][]relay.NodeID{}
+		for _, i := range cycle.Regions {
+			only = append(only, regions[i])
+		}
+		require.Error(t, QuotientAcyclic(n.reads, only), "seed %d: the regions named are on a cycle", seed)
+	}
+	require.Greater(t, cyclic, 10)
+	require.Greater(t, free, 500)
+}
+
+func TestMalformedProblemsAreRefused(t *testing.T) {
+	n := diamonds()
+	single := []Option{{Nodes: nodes(1)}, {Nodes: nodes(2)}, {Nodes: nodes(3)}, {Nodes: nodes(4)}, {Nodes: nodes(5)}}
+	with := func(o Option) error {
+		p := &Problem{Tree: n.tree, Reads: n.reads, Options: append(slices.Clone(single), o)}
+		_, err := p.Solve()
+		return err
+	}
+	for name, o := range map[string]Option{
+		"empty": {}, "descending": {Nodes: nodes(2, 1)}, "no such node": {Nodes: nodes(9)}, "needs no cover": {Nodes: nodes(0)},
+		"negative": {Nodes: nodes(1), Cost: -1}, "not convex": {Nodes: nodes(1, 5)},
+	} {
+		var bad *OptionError
+		require.ErrorAs(t, with(o), &bad, name)
+		require.Equal(t, 5, bad.Option)
+	}
+	require.ErrorContains(t, with(Option{Nodes: nodes(1, 5)}), "not convex: %5 reads, from outside, what comes of its node %1")
+	require.ErrorContains(t, with(Option{Nodes: nodes(1, 2), Cost: 1e13}), "hours")
+
+	single[0].State = 1
+	for _, cost := range []float64{-1, math.NaN(), math.Inf(1)} {
+		p := &Problem{Tree: n.tree, Reads: n.reads, Options: single, Transfer: func(_ relay.NodeID, from, to State) float64 {
+			if from == to {
+				return 0
+			}
+			return cost
+		}}
+		_, err := p.Solve()
+		require.ErrorContains(t, err, "bringing the value of %1 from state 0 to state 1")
+	}
+	var open *UncoveredError
+	p := &Problem{Tree: n.tree, Reads: n.reads, Options: append(slices.Clone(single[2:]), Option{Nodes: nodes(1, 4)})}
+	_, err := p.Solve()
+	require.ErrorAs(t, err, &open)
+	require.Equal(t, nodes(2), open.Nodes)
+}
