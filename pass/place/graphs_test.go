@@ -292,3 +292,12 @@ func (n *network) transfers(r *rand.Rand) func(u relay.NodeID, from, to State) f
 		return q.Float64() * scale
 	}
 }
+
+// RandomProblem is for the tests outside of the package, which may use the oracle: options, their tree, and brute force.
+func RandomProblem(r *rand.Rand, operators int) ([]Option, *Tree, func() (float64, bool)) {
+	n := randomNetwork(r, operators)
+	options := n.options(r, 1)
+	return options, n.tree, func() (float64, bool) {
+		return n.cheapest(&Problem{Tree: n.tree, Options: options, Reads: n.reads}, nil)
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package oracle finds the cheapest placement in another way: by Dijkstra's algorithm over sets of covered nodes, as TVM's
+// own CollagePartition does. Tests and benchmarks hold the solver against it; nothing else uses it.
+//
+// What comes in: the options and the tree of package place, of which it uses only which nodes need cover. What goes out:
+// the chosen options and their cost. It shares no code with the solver.
+package oracle
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// ErrNoCover says that no choice of options covers each node exactly once.
+var ErrNoCover = errors.New("oracle: no choice of options covers each node exactly once")
+
+// LimitError says that more states were met than allowed.
+type LimitError struct{ States int }
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("oracle: more than %d sets of covered nodes", e.States)
+}
+
+// Result is what was found.
+type Result struct {
+	// Chosen are indices into the options, by their last nodes.
+	Chosen []int
+	// Picoseconds is their cost; Ranks the sum of their ranks, the least among placements of that cost.
+	Picoseconds, Ranks int64
+	// States is how many sets of covered nodes were met: the work that was done.
+	States int
+}
+
+// Dijkstra finds the cheapest cover; among those of equal cost the one whose ranks (at least 0) have the least sum. From
+// a set of covered nodes it goes on with the options that hold the first node that is not covered. Costs are taken in whole
+// picoseconds, as the solver's. It gives up with a *LimitError when it has met more than limit sets.
+func Dijkstra(options []place.Option, tree *place.Tree, limit int) (*Result, error) {
+	words := (len(tree.Needs) + 63) / 64
+	full := make([]uint64, words)
+	for v, needs := range tree.Needs {
+		if needs {
+			full[v/64] |= 1 << (v % 64)
+		}
+	}
+	type candidate struct {
+		index  int
+		covers []uint64
+		cost   int64
+		rank   int64
+	}
+	with := make([][]candidate, len(tree.Needs))
+	for i, o := range options {
+		if math.IsInf(o.Cost, 1) {
+			continue
+		}
+		c := candidate{i, make([]uint64, words), int64(math.Round(o.Cost * 1e9)), int64(o.Rank)}
+		for _, v := range o.Nodes {
+			c.covers[v/64] |= 1 << (v % 64)
+		}
+		// The first node that is not covered is the first one of whatever covers it.
+		with[o.Nodes[0]] = append(with[o.Nodes[0]], c)
+	}
+
+	states := []state{{covered: make([]uint64, words), before: -1, option: -1}}
+	known := map[string]int{key(states[0].covered): 0}
+	q := &queue{}
+	heap.Push(q, entry{0, 0, 0})
+	for q.Len() > 0 {
+		e := heap.Pop(q).(entry)
+		s := &states[e.state]
+		if s.settled || e.cost != s.cost || e.rank != s.rank {
+			continue
+		}
+		s.settled = true
+		first := firstMissing(s.covered, full)
+		if first < 0 {
+			return finish(states, e.state, options), nil
+		}
+		for _, c := range with[first] {
+			covered := states[e.state].covered
+			if overlap(covered, c.covers) {
+				continue
+			}
+			next := make([]uint64, words)
+			for w := range next {
+				next[w] = covered[w] | c.covers[w]
+			}
+			cost, rank := e.cost+c.cost, e.rank+c.rank
+			k := key(next)
+			at, met := known[k]
+			if !met {
+				if len(states) == limit {
+					return nil, &LimitError{limit}
+				}
+				at = len(states)
+				known[k] = at
+				states = append(states, state{covered: next, cost: math.MaxInt64})
+			}
+			t := &states[at]
+			if !t.settled && (cost < t.cost || cost == t.cost && rank < t.rank) {
+				t.cost, t.rank, t.before, t.option = cost, rank, e.state, c.index
+				heap.Push(q, entry{cost, rank, at})
+			}
+		}
+	}
+	return nil, ErrNoCover
+}
+
+// state is a set of covered nodes and the cheapest way to it.
+type state struct {
+	covered    []uint64
+	cost, rank int64
+	before     int
+	option     int
+	settled    bool
+}
+
+func finish(states []state, at int, options []place.Option) *Result {
+	r := &Result{Picoseconds: states[at].cost, Ranks: states[at].rank, States: len(states)}
+	for ; states[at].before >= 0; at = states[at].before {
+		r.Chosen = append(r.Chosen, states[at].option)
+	}
+	last := func(i int) relay.NodeID { return options[i].Nodes[len(options[i].Nodes)-1] }
+	slices.SortFunc(r.Chosen, func(a, b int) int { return int(last(a) - last(b)) })
+	return r
+}
+
+func key(set []uint64) string {
+	bytes := make([]byte, 0, 8*len(set))
+	for _, w := range set {
+		for shift := 0; shift < 64; shift += 8 {
+			bytes = append(bytes, byte(w>>shift))
+		}
+	}
+	return string(bytes)
+}
+
+func firstMissing(covered, full []uint64) int {
+	for w := range full {
+		if missing := full[w] &^ covered[w]; missing != 0 {
+			return 64*w + bits.TrailingZeros64(missing)
+		}
+	}
+	return -1
+}
+
+func overlap(a, b []uint64) bool {
+	for w := range a {
+		if a[w]&b[w] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+type entry struct {
+	cost, rank int64
+	state      int
+}
+
+type queue struct{ entries []entry }
+
+func (q *queue) Len() int { return len(q.entries) }
+
+func (q *queue) Less(i, j int) bool {
+	a, b := q.entries[i], q.entries[j]
+	if a.cost != b.cost {
+		return a.cost < b.cost
+	}
+	if a.rank != b.rank {
+		return a.rank < b.rank
+	}
+	return a.state < b.state
+}
+
+func (q *queue) Swap(i, j int) { q.entries[i], q.entries[j] = q.entries[j], q.entries[i] }
+
+func (q *queue) Push(e any) { q.entries = append(q.entries, e.(entry)) }
+
+func (q *queue) Pop() any {
+	e := q.entries[len(q.entries)-1]
+	q.entries = q.entries[:len(q.entries)-1]
+	return e
+}
