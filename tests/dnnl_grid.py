@@ -102,3 +102,8 @@ def walk(root, visit):
             stack.extend(node.fields)
         elif isinstance(node, relay.TupleGetItem):
             stack.append(node.tuple_value)
+
+
+def channel_bias(grid, dims, channels):
+    """A constant with one value for each channel of a tensor [n, channels, ...]."""
+    return grid.constant(channels, *[1] * dims)

@@ -6,10 +6,8 @@ Every test says how many operators go to oneDNN, pattern by pattern.
 
 import math
 
-import numpy as np
 import pytest
-import tvm
-from dnnl_grid import Grid, offloaded
+from dnnl_grid import Grid, channel_bias
 from tvm import relay
 
 nn = relay.nn
@@ -52,17 +50,18 @@ def convolve(grid, dims, data, channels, kernel, groups=1, channels_last=False, 
     )
 
 
-def channel_bias(grid, dims, channels):
-    return grid.constant(channels, *[1] * dims)
-
-
 def test_convolutions(grid, partition):
     sizes = {1: (2, 12, 19), 2: (2, 12, 11, 13), 3: (1, 12, 6, 7, 8)}
     for dims, data in sizes.items():
         name = f"nn.conv{dims}d"
-        for kernel in ((1,) * dims, (3,) * dims, (2, 3, 1)[:dims]):
-            for strides in ((1,) * dims, (2,) * dims, (2, 1, 2)[:dims]):
-                for padding in ((0,) * 2 * dims, (1,) * 2 * dims, tuple(range(dims)) + (1,) * dims):
+        kernels = ((1,) * dims, (3,) * dims, (2, 3, 1)[:dims])
+        steps = ((1,) * dims, (2,) * dims, (2, 1, 2)[:dims])
+        paddings = ((0,) * 2 * dims, (1,) * 2 * dims, tuple(range(dims)) + (1,) * dims)
+        for i, kernel in enumerate(kernels):
+            for j, strides in enumerate(steps):
+                for k, padding in enumerate(paddings):
+                    if dims != 2 and (i + j + k) % 3:
+                        continue  # each pair of settings once is enough beside the whole cube in 2D
                     case = f"{name} kernel {kernel} strides {strides} padding {padding}"
                     expression = convolve(grid, dims, data, 8, kernel, strides=strides, padding=padding)
                     grid.add(case, expression, name)
@@ -119,8 +118,11 @@ def test_transposed_convolutions(grid, partition):
         op = getattr(nn, f"conv{dims}d_transpose")
         name = f"nn.conv{dims}d_transpose"
         for strides in (1, 2, 3):
-            for padding in ((0,) * 2 * dims, (1,) * 2 * dims, (1,) * dims + (0,) * dims):
+            paddings = ((0,) * 2 * dims, (1,) * 2 * dims, (1,) * dims + (0,) * dims)
+            for k, padding in enumerate(paddings):
                 for extra in range(min(strides, 2)):
+                    if dims != 2 and (strides + k + extra) % 3:
+                        continue
                     one = op(
                         grid.input(*data),
                         grid.constant(6, 8, *[3] * dims),
@@ -447,119 +449,3 @@ def test_bias_traps(grid, partition):
     one = nn.dense(x, grid.constant(16, 16), units=16)
     grid.add("dense and its own input", one + x, "dnnl.dense_sum")
     grid.check(partition)
-
-
-@pytest.mark.parametrize("merged", [False, True])
-def test_regions_that_tvm_partitioned(collage_library, merged):
-    """Regions made by TVM's passes, of one operator and of many: residual values that are needed again."""
-    from collage import library
-
-    library.load()
-    load_backend()
-    grid = Grid()
-    x = grid.input(1, 8, 10, 10)
-
-    def layer(value, channels, kernel):
-        one = nn.conv2d(
-            value,
-            grid.constant(channels, 8, kernel, kernel, low=-0.2, high=0.2),
-            channels=channels,
-            kernel_size=(kernel, kernel),
-            padding=(kernel // 2,) * 2,
-        )
-        return one + channel_bias(grid, 2, channels)
-
-    a = nn.relu(layer(x, 8, 3))
-    b = nn.relu(layer(a, 8, 1) + a)  # the residual value is the convolution's own input
-    c = nn.relu(layer(b, 8, 3) + a)  # a is needed no longer
-    d = relay.clip(layer(c, 8, 1), 0.0, 0.5)
-    e = layer(d, 8, 3) + b  # d and b are read again below
-    grid.add("e", e + d + b)
-    grid.add("c", nn.softmax(nn.max_pool2d(c, (2, 2), (2, 2)), 1))
-    grid.add("d", d)
-
-    def place(module):
-        passes = [
-            relay.transform.MergeComposite(residual_patterns()),
-            relay.transform.AnnotateTarget("dnnl"),
-            *([relay.transform.MergeCompilerRegions()] if merged else []),
-            relay.transform.PartitionGraph(),
-            relay.transform.InferType(),
-        ]
-        with tvm.transform.PassContext(opt_level=3):
-            placed = tvm.transform.Sequential(passes)(module)
-        regions = [f for f in placed.functions.values() if f.attrs and "Compiler" in f.attrs]
-        assert len(regions) == 1 if merged else len(regions) >= len(offloaded(placed))
-        grid.taken = ["dnnl.conv2d_bias_relu", "dnnl.conv2d_bias_sum_relu", "dnnl.conv2d_bias_sum_relu"]
-        grid.taken += [
-            "dnnl.conv2d_bias_clip",
-            "dnnl.conv2d_bias_sum",
-            "add",
-            "add",
-            "nn.max_pool2d",
-            "nn.softmax",
-        ]
-        return placed
-
-    grid.check(place)
-
-
-def residual_patterns():
-    """The patterns as people write them for TVM's MergeComposite (its own table fails on residual values)."""
-    from tvm.relay.dataflow_pattern import is_op, wildcard
-
-    layer = is_op("add")(is_op("nn.conv2d")(wildcard(), wildcard()), wildcard())
-    added = is_op("add")(layer, wildcard())
-    return [
-        ("dnnl.conv2d_bias_sum_relu", is_op("nn.relu")(added)),
-        ("dnnl.conv2d_bias_relu", is_op("nn.relu")(layer)),
-        ("dnnl.conv2d_bias_clip", is_op("clip")(layer)),
-        ("dnnl.conv2d_bias_sum", added),
-    ]
-
-
-def test_codegen_refuses_what_the_runtime_does_not_know(collage_library):
-    """An operator without a kernel is an error of the build that says which, not an abort at run time."""
-    from collage import library
-
-    library.load()
-    load_backend()
-    x = relay.var("x", shape=(2, 3))
-    region = relay.Function([x], relay.round(x))
-    for name, value in (
-        ("Compiler", "dnnl"),
-        ("Primitive", 1),
-        ("global_symbol", "tvmgen_default_dnnl_main_0"),
-    ):
-        region = region.with_attr(name, tvm.tir.IntImm("int32", 1) if value == 1 else value)
-    y = relay.var("y", shape=(2, 3))
-    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([y], region(y))))
-    with pytest.raises(ValueError, match="no kernel for the operator round"):
-        relay.build(module, "llvm")
-
-
-def load_backend():
-    """Install relay.ext.dnnl, as the first partitioning does."""
-    import collage
-
-    x = relay.var("x", shape=(2, 3))
-    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], nn.relu(x))))
-    placed = collage.partition(module, backends=["tvm", "dnnl"], only="dnnl")
-    assert offloaded(placed) == ["nn.relu"]
-
-
-def test_constants_are_named_and_bound(partition):
-    """Equal weights of two regions are two constants; one region's constants carry its name."""
-    grid = Grid()
-    weight = relay.const(np.ones((4, 4), "float32"))
-    one = nn.dense(grid.input(2, 4), weight, units=4)
-    two = nn.dense(grid.input(2, 4), weight, units=4)
-    grid.add("one", one, "nn.dense")
-    grid.add("two", two, "nn.dense")
-    grid.check(partition)
-    updater = tvm.get_global_func("relay.ext.dnnl.constant_updater")
-    placed = partition(grid.module())
-    for variable, function in placed.functions.items():
-        if function.attrs and "Compiler" in function.attrs:
-            names = list(updater(function, variable.name_hint))
-            assert [str(name) for name in names] == [f"dnnl_{variable.name_hint}_const_0"]
