@@ -18,7 +18,8 @@ type Environment struct {
 	Target string `json:"target"`
 	// Device is the processor (or accelerator) that ran it, as Device says it.
 	Device string `json:"device"`
-	// Library is the backend's library with its version ("oneDNN 2.6.0"); "" for TVM itself.
+	// Library is the backend's library with its version and what of the machine it uses ("oneDNN 2.6 avx2 avx512_core",
+	// "TVM 0.19.0 llvm 22.1.8").
 	Library string `json:"library,omitempty"`
 	// TVM is the version of TVM ("0.19.0").
 	TVM string `json:"tvm"`

@@ -35,6 +35,8 @@ type CompareOptions struct {
 type OutputCheck struct {
 	MaxError float64 `json:"max_abs_error"`
 	OK       bool    `json:"ok"`
+	// Mismatch says where they differ by more than the tolerance; "" where they do not.
+	Mismatch string `json:"mismatch,omitempty"`
 }
 
 // Comparison is what Compare found, by the models' names.

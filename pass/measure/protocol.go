@@ -57,7 +57,7 @@ type reply struct {
 	// progress
 	Round int `json:"round"`
 
-	// error
+	// error; the phases "setup" and "protocol" say that the worker cannot measure at all, the others are the candidate's
 	Phase  string `json:"phase"`
 	Kind   string `json:"kind"`
 	Detail string `json:"detail"`
