@@ -103,7 +103,6 @@ func (p *Pool) Estimate(ctx context.Context, requests []cost.Request) ([]cost.Co
 		}
 	}
 	err := p.measure(ctx, waiting, func(j *job, c cost.Cost) error {
-		known[j.request.Key] = c
 		done++
 		p.stats.Measured++
 		if c.Failed() {
@@ -111,6 +110,10 @@ func (p *Pool) Estimate(ctx context.Context, requests []cost.Request) ([]cost.Co
 		}
 		// At once: whatever happens next, this is not measured again.
 		err := p.options.Store.Put(j.request.Key, c)
+		if kept, found := p.options.Store.Lookup(j.request.Key); found {
+			c = kept // with the digits that the next run will read
+		}
+		known[j.request.Key] = c
 		p.report(Event{Done: done, Total: total, Request: j.request, Cost: c})
 		return err
 	})
