@@ -23,6 +23,8 @@ const (
 	Stored Origin = "stored"
 	// Given by a cost function of the backend, by a caller's estimator, or by rule (a tuple costs nothing).
 	Given Origin = "given"
+	// Bounded: not measured. The one sample is a true lower bound that left the candidate no chance.
+	Bounded Origin = "bounded"
 )
 
 // Cost is what is known about the latency of one candidate on one backend. It keeps its samples; the number

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/candidate"
@@ -20,10 +21,11 @@ type Builder struct {
 	plan     *Plan
 	failures map[[3]string]int // (backend, composite, key) -> index into Failures
 	refusals map[[3]string]int // (backend, composite, reason) -> index into Refusals
-	distinct map[[3]string]bool
+	distinct map[[3]string]bool // (backend, composite, key) of what is not free
 	total    float64
 	bound    float64
-	proven   bool
+	// searched: every function's placement was searched for. proven: the prices prove every one.
+	searched, proven bool
 }
 
 // NewBuilder begins a plan. The environment's Library is dropped: each backend has its own.
@@ -35,7 +37,7 @@ func NewBuilder(module Module, environment cost.Environment, backends []byoc.Bac
 		p.Backends = append(p.Backends, NewBackend(b))
 	}
 	return &Builder{plan: p, failures: map[[3]string]int{}, refusals: map[[3]string]int{},
-		distinct: map[[3]string]bool{}, proven: true}
+		distinct: map[[3]string]bool{}, searched: true, proven: true}
 }
 
 // Placed is one function with what was decided about it.
@@ -48,6 +50,8 @@ type Placed struct {
 	// Placement is the solution. One without prices (a placement that nobody searched for) is recorded as not
 	// proven.
 	Placement *place.Placement
+	// Excluded are candidates that the constraints ruled out; they are not in the set.
+	Excluded []Excluded
 	// Groups say which of the chosen candidates were joined into one region. A chosen candidate in none of them is a
 	// region by itself, without a symbol.
 	Groups []Group
@@ -87,20 +91,29 @@ func (b *Builder) Add(f *Placed) error {
 	}
 	b.plan.Module.Functions = append(b.plan.Module.Functions, function)
 	b.total += f.Placement.Cost
-	if f.Placement.Prices == nil {
-		b.proven = false
-	}
+	prices := 0.0
 	for _, y := range f.Placement.Prices {
-		b.bound += y
+		prices += y
 	}
+	// Where costs between neighbours play a part, the prices are not the whole proof (place.Problem).
+	b.proven = b.proven && f.Placement.Prices != nil && round(prices) == round(f.Placement.Cost)
+	b.searched = b.searched && f.Placement.Prices != nil
+	b.bound += max(prices, f.Placement.LowerBound)
 	return nil
+}
+
+// Constrain records what the placement had to keep to.
+func (b *Builder) Constrain(c Constraints) {
+	if len(c.Pin)+len(c.Forbid) > 0 {
+		b.plan.Constraints = &Constraints{Pin: slices.Clone(c.Pin), Forbid: slices.Clone(c.Forbid)}
+	}
 }
 
 // Plan ends the plan and checks it.
 func (b *Builder) Plan() (*Plan, error) {
 	p := b.plan
 	p.Estimate = Estimate{Milliseconds: round(b.total), Optimal: b.proven}
-	if b.proven {
+	if b.searched {
 		p.Estimate.Bound = round(b.bound)
 		p.Estimate.Gap = round(b.total - b.bound)
 	}
@@ -158,9 +171,10 @@ func (b *Builder) regions(f *Placed) []Region {
 			if c.Free {
 				part.Cost = cost.FromMilliseconds(0)
 			}
+			part.Cost.Taken = time.Time{} // the store has it; a plan is the same whenever it is made
 			for _, v := range c.Nodes {
 				n := &g.Nodes[v]
-				node := Node{Index: int(v), Operator: candidate.OperatorName(n), Span: spanText(n.Span),
+				node := Node{Index: int(v), Operator: candidate.OperatorName(n), Span: SpanText(n.Span),
 					PostDominator: int(tree.Parent(v))}
 				if n.Type != nil {
 					node.Type = n.Type.String()
@@ -179,8 +193,8 @@ func (b *Builder) regions(f *Placed) []Region {
 	return regions
 }
 
-// spanText writes a span as "source:line:column", as far as there is something to say.
-func spanText(s relay.Span) string {
+// SpanText writes a span as "source:line:column", as far as there is something to say.
+func SpanText(s relay.Span) string {
 	if s.Line == 0 && s.Column == 0 {
 		return s.Source
 	}
@@ -194,39 +208,22 @@ func (b *Builder) count(f *Placed) {
 	for _, i := range f.Placement.Chosen {
 		chosen[i] = true
 	}
+	counts.Proposed += len(f.Set.Candidates) + len(f.Excluded)
+	counts.Excluded = append(counts.Excluded, f.Excluded...)
 	for i := range f.Set.Candidates {
-		c := &f.Set.Candidates[i]
-		counts.Proposed++
+		c, known := &f.Set.Candidates[i], f.Costs[i]
 		if c.Free {
 			counts.Free++
-			continue
-		}
-		b.distinct[[3]string{c.Backend, c.Composite, c.Key}] = true
-		known := f.Costs[i]
-		switch {
-		case known.Failure == nil && len(known.Samples) == 0:
-			counts.Unknown++
-		case known.Origin == cost.Measured:
-			counts.Measured++
-		case known.Origin == cost.Stored:
-			counts.Stored++
-		default:
-			counts.Given++
+			known = cost.FromMilliseconds(0)
+		} else if key := [3]string{c.Backend, c.Composite, c.Key}; !b.distinct[key] {
+			b.distinct[key] = true
+			counts.countOrigin(known)
 		}
 		switch {
 		case known.Failure != nil:
-			counts.Failed++
 			b.fail(g, c, known.Failure)
 		case !chosen[i] && !math.IsInf(f.Options[i].Cost, 1):
-			r := Rejected{Function: g.Name, Backend: c.Backend, Composite: c.Composite, Nodes: make([]int, len(c.Nodes)),
-				Milliseconds: round(f.Options[i].Cost)}
-			for k, v := range c.Nodes {
-				r.Nodes[k] = int(v)
-			}
-			if f.Placement.Prices != nil {
-				r.Slack = round(f.Placement.Slack(f.Options[i]))
-			}
-			counts.Rejected = append(counts.Rejected, r)
+			counts.Rejected = append(counts.Rejected, reject(f, i, known))
 		}
 	}
 	for _, r := range f.Set.Refusals {
@@ -239,6 +236,44 @@ func (b *Builder) count(f *Placed) {
 		}
 		counts.Refusals[at].Places = append(counts.Refusals[at].Places, Place{Function: g.Name, Index: int(r.Node)})
 	}
+}
+
+func (c *Candidates) countOrigin(known cost.Cost) {
+	switch {
+	case known.Failure == nil && len(known.Samples) == 0:
+		c.Unknown++
+	case known.Origin == cost.Measured:
+		c.Measured++
+	case known.Origin == cost.Stored:
+		c.Stored++
+	case known.Origin == cost.Bounded:
+		c.Bounded++
+	default:
+		c.Given++
+	}
+}
+
+// reject describes candidate i, which could have been placed.
+func reject(f *Placed, i int, known cost.Cost) Rejected {
+	c := &f.Set.Candidates[i]
+	r := Rejected{Function: f.Set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Nodes: indices(c.Nodes), Key: c.Key,
+		Milliseconds: round(f.Options[i].Cost), Origin: known.Origin}
+	if known.Origin != cost.Bounded && len(known.Samples) > 1 {
+		low, high := known.Interval()
+		r.Low, r.High = round(low), round(high)
+	}
+	if f.Placement.Prices != nil {
+		r.Slack = round(f.Placement.Slack(f.Options[i]))
+	}
+	return r
+}
+
+func indices(nodes []relay.NodeID) []int {
+	out := make([]int, len(nodes))
+	for k, v := range nodes {
+		out[k] = int(v)
+	}
+	return out
 }
 
 func (b *Builder) fail(g *relay.Graph, c *candidate.Candidate, failure *cost.Failure) {
@@ -256,6 +291,8 @@ func (b *Builder) fail(g *relay.Graph, c *candidate.Candidate, failure *cost.Fai
 			}
 		}
 		counts.Failures = append(counts.Failures, entry)
+		counts.Failed++
 	}
-	counts.Failures[at].Places = append(counts.Failures[at].Places, Place{Function: g.Name, Index: int(c.Root)})
+	counts.Failures[at].Places = append(counts.Failures[at].Places,
+		Place{Function: g.Name, Index: int(c.Root), Nodes: indices(c.Nodes)})
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Schema is the version of the schema that this package reads and writes.
-const Schema = 1
+const Schema = 2
 
 // Plan is the whole record. All times are in milliseconds; all node indices are those of relay.Graph, read from the
 // normalised module whose hash the plan carries.
@@ -29,6 +29,8 @@ type Plan struct {
 	Environment cost.Environment `json:"environment"`
 	// Backends are those that were offered, in the order in which they were named.
 	Backends []Backend `json:"backends"`
+	// Constraints are what the placement had to keep to; nil for nothing.
+	Constraints *Constraints `json:"constraints,omitempty"`
 	// Estimate is what the costs say about the whole.
 	Estimate Estimate `json:"estimate"`
 	// Regions are in the order of the functions, within one in the order of their last nodes.
@@ -48,6 +50,14 @@ type Module struct {
 	Hash string `json:"hash"`
 	// Functions are the global functions that were placed.
 	Functions []Function `json:"functions"`
+}
+
+// Constraints are what the user asked of the placement, as "SELECTOR=BACKEND" (Selector says what selects what). The
+// proof holds among the placements that keep to them.
+type Constraints struct {
+	// Pin: what is selected goes to that backend; Forbid: it does not.
+	Pin    []string `json:"pin,omitempty"`
+	Forbid []string `json:"forbid,omitempty"`
 }
 
 // Function is one global function of the module.
@@ -79,12 +89,12 @@ type Backend struct {
 type Estimate struct {
 	// Milliseconds is the sum of the regions' costs.
 	Milliseconds float64 `json:"total_ms"`
-	// Bound is what no placement of these candidates can cost less than: the sum of the prices.
+	// Bound is what no placement of these candidates can cost less than: where Optimal, the sum of the prices.
 	Bound float64 `json:"bound_ms"`
 	// Gap is Milliseconds less Bound; 0 where the placement is proven to be the cheapest.
 	Gap float64 `json:"gap_ms"`
-	// Optimal says that the gap is proven: the prices are there and check. A placement that was not searched for
-	// ("everything that oneDNN can take") has Optimal false and no prices.
+	// Optimal says that the plan itself holds the proof: the prices are there and sum to Milliseconds. A placement that
+	// was not searched for ("everything that oneDNN can take") has Optimal false, no prices, no bound and no gap.
 	Optimal bool `json:"optimal"`
 }
 
@@ -133,22 +143,27 @@ type Node struct {
 
 // Candidates says how many candidates there were and what became of them, so that nothing is left out silently.
 type Candidates struct {
-	// Proposed counts all; Free those among them that cost nothing by rule.
+	// Proposed counts all candidates; Free those among them that cost nothing by rule.
 	Proposed int `json:"proposed"`
 	Free     int `json:"free"`
-	// Given, Stored and Measured count where the costs of the others came from; Failed those of all three that
-	// cannot be placed, Unknown those that nothing is known about.
+	// Distinct counts the different computations among those that are neither free nor excluded: what had to be measured
+	// at most. The same convolution at ten places is one computation on each backend.
+	Distinct int `json:"distinct"`
+	// Given, Stored, Measured, Bounded and Unknown say of how many of these computations the cost came from where. Bounded
+	// ones were not measured, since a lower bound left them no chance; of Unknown ones nothing is known.
 	Given    int `json:"given"`
 	Stored   int `json:"stored"`
 	Measured int `json:"measured"`
-	Failed   int `json:"failed"`
+	Bounded  int `json:"bounded"`
 	Unknown  int `json:"unknown,omitempty"`
-	// Distinct counts the different computations among those that are not free: what had to be measured at most.
-	Distinct int `json:"distinct"`
+	// Failed counts the computations, of all origins, that cannot be placed: the length of Failures.
+	Failed int `json:"failed"`
 	// Failures are the candidates that failed, one entry for each computation.
 	Failures []Failure `json:"failures,omitempty"`
 	// Refusals are matches that a backend's limits turned down, one entry for each reason.
 	Refusals []Refusal `json:"refusals,omitempty"`
+	// Excluded are the candidates that the constraints rule out.
+	Excluded []Excluded `json:"excluded,omitempty"`
 	// Rejected are the candidates that could have been placed and were not.
 	Rejected []Rejected `json:"rejected,omitempty"`
 }
@@ -171,10 +186,22 @@ type Refusal struct {
 	Places    []Place `json:"places"`
 }
 
-// Place is a node of a function.
+// Place is where in a function something is.
 type Place struct {
 	Function string `json:"function"`
-	Index    int    `json:"index"`
+	// Index is the last of the covered nodes, Nodes are all of them, where they are known.
+	Index int   `json:"index"`
+	Nodes []int `json:"nodes,omitempty"`
+}
+
+// Excluded is a candidate that a constraint rules out.
+type Excluded struct {
+	Function  string `json:"function"`
+	Backend   string `json:"backend"`
+	Composite string `json:"composite,omitempty"`
+	Nodes     []int  `json:"nodes"`
+	// Constraint is the one that it breaks: "pin nn.conv2d=dnnl".
+	Constraint string `json:"constraint"`
 }
 
 // Rejected is a candidate that was not chosen.
@@ -183,10 +210,17 @@ type Rejected struct {
 	Backend   string `json:"backend"`
 	Composite string `json:"composite,omitempty"`
 	Nodes     []int  `json:"nodes"`
-	// Milliseconds is what it costs; Slack how much that is above the prices of its nodes: if it became cheaper by
-	// less, the placement would stay the same.
-	Milliseconds float64 `json:"estimate_ms"`
-	Slack        float64 `json:"slack_ms"`
+	// Key is the structural key of the computation; "" where nothing was to be measured.
+	Key string `json:"key,omitempty"`
+	// Milliseconds is what it was placed with: its estimate, or, where Origin is cost.Bounded, what it takes at least.
+	Milliseconds float64     `json:"estimate_ms"`
+	Origin       cost.Origin `json:"origin"`
+	// Low and High are the interval of the estimate; both 0 for one that is exact.
+	Low  float64 `json:"low_ms,omitempty"`
+	High float64 `json:"high_ms,omitempty"`
+	// Slack is how much Milliseconds is above the prices of its nodes: if it became cheaper by less, the placement would
+	// stay the same. Explain has the exact number.
+	Slack float64 `json:"slack_ms"`
 }
 
 // Finalist is a whole network that was built and run.

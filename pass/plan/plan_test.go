@@ -162,9 +162,11 @@ func TestPlanCounts(t *testing.T) {
 	require.True(t, p.Estimate.Optimal)
 	require.Zero(t, p.Estimate.Gap)
 	c := p.Candidates
-	require.Equal(t, c.Proposed, c.Free+c.Measured+c.Stored)
+	require.Equal(t, 12, c.Proposed)
+	require.Equal(t, 9, c.Distinct, "nn.conv2d stands at two places, on tvm and on dnnl")
+	require.Equal(t, c.Distinct, c.Measured+c.Stored)
 	require.Equal(t, 1, c.Stored)
-	require.Equal(t, 2, c.Failed)
+	require.Equal(t, 1, c.Failed)
 	require.Len(t, c.Failures, 1, "one computation that stands in two places")
 	require.Len(t, c.Failures[0].Places, 2)
 	require.Len(t, c.Refusals, 1)
@@ -228,12 +230,12 @@ func TestWhatIsNoPlanIsRefused(t *testing.T) {
 	text, err := example(t).Encode()
 	require.NoError(t, err)
 	for name, c := range map[string]struct{ from, to, want string }{
-		"newer schema":  {`"collage_plan": 1`, `"collage_plan": 2`, "use a newer one"},
-		"older schema":  {`"collage_plan": 1`, `"collage_plan": 0`, "make the plan again"},
-		"other json":    {`"collage_plan": 1`, `"another": 1`, "no field collage_plan"},
-		"unknown field": {`"collage_plan": 1`, `"collage_plan": 1, "surprise": 1`, "surprise"},
+		"newer schema":  {`"collage_plan": 2`, `"collage_plan": 3`, "use a newer one"},
+		"older schema":  {`"collage_plan": 2`, `"collage_plan": 1`, "make the plan again"},
+		"other json":    {`"collage_plan": 2`, `"another": 1`, "no field collage_plan"},
+		"unknown field": {`"collage_plan": 2`, `"collage_plan": 2, "surprise": 1`, "surprise"},
 		"wrong type":    {`"proposed": `, `"proposed": true, "x": `, "line "},
-		"no json":       {`"collage_plan": 1,`, `"collage_plan" 1,`, "line 2"},
+		"no json":       {`"collage_plan": 2,`, `"collage_plan" 2,`, "line 2"},
 		"trailing":      {"\n}\n", "\n}\n{}", "after top-level value"},
 	} {
 		broken := strings.Replace(string(text), c.from, c.to, 1)
@@ -265,7 +267,10 @@ func TestPlansThatContradictThemselvesAreRefused(t *testing.T) {
 		"the prices sum to":           func(p *Plan) { p.Regions[0].Candidates[0].Nodes[0].Price += 1 },
 		"says 9 operators":            func(p *Plan) { p.Backends[0].Operators = 9 },
 		"9 operators, 6 are placed":   func(p *Plan) { p.Module.Functions[0].Operators = 9 },
-		"are accounted for":           func(p *Plan) { p.Candidates.Proposed++ },
+		"are accounted for":           func(p *Plan) { p.Candidates.Measured++ },
+		"13 candidates were proposed": func(p *Plan) { p.Candidates.Proposed++ },
+		"1 are listed":                func(p *Plan) { p.Candidates.Failed++ },
+		"only a lower bound is known": func(p *Plan) { p.Regions[0].Candidates[0].Cost.Origin = cost.Bounded },
 		"backend \"tvm\" is named":    func(p *Plan) { p.Backends = append(p.Backends, p.Backends[0]) },
 		"function \"main\" is named":  func(p *Plan) { p.Module.Functions = append(p.Module.Functions, p.Module.Functions[0]) },
 		"finalist \"\" is named":      func(p *Plan) { p.Finalists = []Finalist{{}} },

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/collage-tvm/collage/pass/cost"
 )
 
 // SchemaError says that a plan was written for another version of the schema.
@@ -46,7 +48,7 @@ func (p *Plan) Validate() error {
 		}
 		shares[b.Name] = &Backend{}
 	}
-	covered := map[Place]int{}
+	covered := map[at]int{}
 	symbols := map[string]bool{}
 	total, prices := 0.0, 0.0
 	for i := range p.Regions {
@@ -94,9 +96,15 @@ func (p *Plan) Validate() error {
 	return p.validateRest()
 }
 
+// at is a node of a function.
+type at struct {
+	function string
+	index    int
+}
+
 func near(a, b float64) bool { return math.Abs(a-b) <= sumTolerance }
 
-func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered map[Place]int) error {
+func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered map[at]int) error {
 	f, ok := functions[r.Function]
 	if !ok {
 		return fmt.Errorf("the function %q is not listed", r.Function)
@@ -122,6 +130,9 @@ func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered 
 		if c.Cost.Failure != nil {
 			return fmt.Errorf("it holds a candidate that failed: %s", c.Cost.Failure)
 		}
+		if c.Cost.Origin == cost.Bounded {
+			return errors.New("it holds a candidate of which only a lower bound is known")
+		}
 		before := -1
 		for _, n := range c.Nodes {
 			if n.Index <= before || n.Index >= f.Nodes {
@@ -133,11 +144,11 @@ func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered 
 			if n.PostDominator != -1 && n.PostDominator <= n.Index {
 				return fmt.Errorf("%%%d has the post-dominator %%%d, which does not stand behind it", n.Index, n.PostDominator)
 			}
-			at := Place{Function: r.Function, Index: n.Index}
-			if other, twice := covered[at]; twice {
+			here := at{r.Function, n.Index}
+			if other, twice := covered[here]; twice {
 				return fmt.Errorf("%%%d is in region %d too", n.Index, other)
 			}
-			covered[at] = r.ID
+			covered[here] = r.ID
 			before = n.Index
 		}
 		if before <= last {
@@ -152,6 +163,18 @@ func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered 
 	return nil
 }
 
+// listed counts the candidates that are listed one by one: all of them, unless nothing is known about some.
+func (p *Plan) listed() int {
+	n := len(p.Candidates.Rejected) + len(p.Candidates.Excluded)
+	for i := range p.Regions {
+		n += len(p.Regions[i].Candidates)
+	}
+	for i := range p.Candidates.Failures {
+		n += len(p.Candidates.Failures[i].Places)
+	}
+	return n
+}
+
 // validateRest checks what is there for the reader.
 func (p *Plan) validateRest() error {
 	operators := 0
@@ -162,8 +185,14 @@ func (p *Plan) validateRest() error {
 		return fmt.Errorf("plan: the functions have %d operators, %d are placed", p.Operators(), operators)
 	}
 	c := &p.Candidates
-	if known := c.Free + c.Given + c.Stored + c.Measured + c.Unknown; known != c.Proposed {
-		return fmt.Errorf("plan: %d candidates were proposed, %d are accounted for", c.Proposed, known)
+	if known := c.Given + c.Stored + c.Measured + c.Bounded + c.Unknown; known != c.Distinct {
+		return fmt.Errorf("plan: there are %d different computations, the costs of %d are accounted for", c.Distinct, known)
+	}
+	if c.Failed != len(c.Failures) {
+		return fmt.Errorf("plan: %d computations failed, %d are listed", c.Failed, len(c.Failures))
+	}
+	if listed := p.listed(); c.Unknown == 0 && p.Estimate.Optimal && listed != c.Proposed {
+		return fmt.Errorf("plan: %d candidates were proposed, %d are listed", c.Proposed, listed)
 	}
 	names, rounds, chosen := map[string]bool{}, -1, 0
 	for _, f := range p.Finalists {

@@ -72,7 +72,8 @@ type Backend struct {
 	Estimate  float64 `json:"estimate_ms"`
 }
 
-// Candidates says what became of the candidates.
+// Candidates says what became of the candidates. Proposed, Free and Excluded count candidates, the others different
+// computations (plan.Candidates).
 type Candidates struct {
 	Proposed int `json:"proposed"`
 	Free     int `json:"free"`
@@ -80,8 +81,10 @@ type Candidates struct {
 	Given    int `json:"given"`
 	Stored   int `json:"stored"`
 	Measured int `json:"measured"`
-	Failed   int `json:"failed"`
+	Bounded  int `json:"bounded"`
 	Unknown  int `json:"unknown"`
+	Failed   int `json:"failed"`
+	Excluded int `json:"excluded"`
 	// Failures and Refusals are as in the plan.
 	Failures []plan.Failure `json:"failures,omitempty"`
 	Refusals []plan.Refusal `json:"refusals,omitempty"`
@@ -130,7 +133,8 @@ func Summarise(p *plan.Plan) *Summary {
 	}
 	c := p.Candidates
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given, Stored: c.Stored,
-		Measured: c.Measured, Failed: c.Failed, Unknown: c.Unknown, Failures: c.Failures, Refusals: c.Refusals}
+		Measured: c.Measured, Bounded: c.Bounded, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded),
+		Failures: c.Failures, Refusals: c.Refusals}
 	s.summariseFinalists(p.Finalists)
 	return s
 }

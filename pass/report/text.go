@@ -242,12 +242,21 @@ func (s *Summary) shares() string {
 func (s *Summary) candidates(opts Options) string {
 	c := &s.Candidates
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d candidates: %d cost nothing, the others are %d different computations\n", c.Proposed, c.Free, c.Distinct)
-	fmt.Fprintf(&b, "costs: %d measured, %d from the store, %d given", c.Measured, c.Stored, c.Given)
-	if c.Unknown > 0 {
-		fmt.Fprintf(&b, ", %d unknown", c.Unknown)
+	fmt.Fprintf(&b, "%d candidates: %d cost nothing, ", c.Proposed, c.Free)
+	if c.Excluded > 0 {
+		fmt.Fprintf(&b, "%d were ruled out, ", c.Excluded)
 	}
-	fmt.Fprintf(&b, "; %d failed\n", c.Failed)
+	fmt.Fprintf(&b, "the others are %d different computations\n", c.Distinct)
+	costs := []string{fmt.Sprintf("%d measured", c.Measured), fmt.Sprintf("%d from the store", c.Stored)}
+	for _, more := range []struct {
+		n    int
+		text string
+	}{{c.Given, "%d given"}, {c.Bounded, "%d bounded away"}, {c.Unknown, "%d unknown"}} {
+		if more.n > 0 {
+			costs = append(costs, fmt.Sprintf(more.text, more.n))
+		}
+	}
+	fmt.Fprintf(&b, "their costs: %s; %d failed\n", strings.Join(costs, ", "), c.Failed)
 	b.WriteString(failures(c.Failures, opts))
 	if len(c.Refusals) == 0 {
 		return b.String()
