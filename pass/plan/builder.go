@@ -19,8 +19,8 @@ import (
 // Builder makes a plan, function by function.
 type Builder struct {
 	plan     *Plan
-	failures map[[3]string]int // (backend, composite, key) -> index into Failures
-	refusals map[[3]string]int // (backend, composite, reason) -> index into Refusals
+	failures map[[3]string]int  // (backend, composite, key) -> index into Failures
+	refusals map[[3]string]int  // (backend, composite, reason) -> index into Refusals
 	distinct map[[3]string]bool // (backend, composite, key) of what is not free
 	total    float64
 	bound    float64
@@ -191,14 +191,6 @@ func (b *Builder) regions(f *Placed) []Region {
 		regions = append(regions, r)
 	}
 	return regions
-}
-
-// SpanText writes a span as "source:line:column", as far as there is something to say.
-func SpanText(s relay.Span) string {
-	if s.Line == 0 && s.Column == 0 {
-		return s.Source
-	}
-	return fmt.Sprintf("%s:%d:%d", s.Source, s.Line, s.Column)
 }
 
 // count records what became of a function's candidates.

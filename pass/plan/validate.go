@@ -93,6 +93,9 @@ func (p *Plan) Validate() error {
 	if e.Optimal && (!near(prices, e.Bound) || !near(e.Milliseconds-e.Bound, e.Gap)) {
 		return fmt.Errorf("plan: the bound is %v ms and the gap %v ms, but the prices sum to %v ms", e.Bound, e.Gap, round(prices))
 	}
+	if !e.Optimal && e.Bound != 0 && !near(e.Milliseconds-e.Bound, e.Gap) {
+		return fmt.Errorf("plan: the estimate is %v ms and the bound %v ms, but the gap %v ms", e.Milliseconds, e.Bound, e.Gap)
+	}
 	return p.validateRest()
 }
 

@@ -5,6 +5,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/relay"
@@ -23,17 +24,37 @@ func (p *Plan) Verify() error {
 	if !p.Estimate.Optimal {
 		return ErrNotProven
 	}
-	for _, f := range p.Module.Functions {
-		options, tree, placement := p.problem(f)
-		for i, o := range options {
-			for _, v := range o.Nodes {
-				if v < 0 || int(v) >= f.Nodes {
-					return fmt.Errorf("plan: function %s: option %d covers %%%d, which is no node of it", f.Name, i, v)
-				}
-			}
+	for _, r := range p.Candidates.Rejected {
+		if !slices.ContainsFunc(p.Module.Functions, func(f Function) bool { return f.Name == r.Function }) {
+			return fmt.Errorf("plan: a rejected candidate belongs to the function %q, which is not listed", r.Function)
 		}
+	}
+	for _, f := range p.Module.Functions {
+		if err := p.checkIndices(f); err != nil {
+			return err
+		}
+		options, tree, placement := p.problem(f)
 		if err := place.Verify(options, tree, placement); err != nil {
 			return fmt.Errorf("plan: function %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkIndices says which rejected candidate of a function covers what is no node of it. (Validate looks at the chosen
+// ones.)
+func (p *Plan) checkIndices(f Function) error {
+	for _, r := range p.Candidates.Rejected {
+		before := -1
+		for _, v := range r.Nodes {
+			if r.Function == f.Name && (v <= before || v >= f.Nodes) {
+				return fmt.Errorf("plan: function %s: a rejected candidate on %s covers %%%d, which is no node of it or stands twice",
+					f.Name, r.Backend, v)
+			}
+			before = v
+		}
+		if len(r.Nodes) == 0 {
+			return fmt.Errorf("plan: function %s: a rejected candidate on %s covers nothing", f.Name, r.Backend)
 		}
 	}
 	return nil

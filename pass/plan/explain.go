@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/place"
+)
+
+// Explanation says why operators are where they are: the candidate that was chosen for them, and everything else that
+// could have been. All of it comes from the plan alone.
+type Explanation struct {
+	Function string `json:"function"`
+	// Selected are the nodes that were asked for; all are among Nodes.
+	Selected []int `json:"selected"`
+	// Nodes are what the chosen candidate covers, with their prices.
+	Nodes []Node `json:"nodes"`
+	// Region and Symbol are the region that the candidate is part of.
+	Region    int       `json:"region"`
+	Symbol    string    `json:"symbol,omitempty"`
+	Backend   string    `json:"backend"`
+	Composite string    `json:"composite,omitempty"`
+	Key       string    `json:"key,omitempty"`
+	Estimate  float64   `json:"estimate_ms"`
+	Cost      cost.Cost `json:"cost"`
+	// Others are the candidates that cover a selected node and were not chosen: those that could have been placed, the
+	// closest first, then those that failed, were ruled out or were refused.
+	Others []Other `json:"others"`
+}
+
+// Fate says why a candidate was not chosen.
+type Fate string
+
+// The fates.
+const (
+	// FateDearer: it could have been placed, but not in a cheapest placement; or it is in one that is as cheap.
+	FateDearer Fate = "dearer"
+	// FateBounded: its cost is not known, but it is at least Estimate.
+	FateBounded Fate = "bounded"
+	// FateFailed, FateExcluded and FateRefused: it could not be placed at all.
+	FateFailed   Fate = "failed"
+	FateExcluded Fate = "excluded"
+	FateRefused  Fate = "refused"
+)
+
+// Other is a candidate that was not chosen.
+type Other struct {
+	Fate      Fate   `json:"fate"`
+	Backend   string `json:"backend"`
+	Composite string `json:"composite,omitempty"`
+	// Nodes are what it covers; of a refused match only the last is known.
+	Nodes     []int    `json:"nodes"`
+	Operators []string `json:"operators"`
+	// Estimate is what it costs; where it is bounded, what it costs at least. 0 where it could not be placed.
+	Estimate float64     `json:"estimate_ms,omitempty"`
+	Low      float64     `json:"low_ms,omitempty"`
+	High     float64     `json:"high_ms,omitempty"`
+	Origin   cost.Origin `json:"origin,omitempty"`
+	// Regret is by how much it would have had to be cheaper so that some cheapest placement takes it (place.Regret); 0 for
+	// one that is in a placement as cheap as the plan's. nil where the plan was not searched for, and where no placement
+	// can hold it.
+	Regret *float64 `json:"regret_ms,omitempty"`
+	// Reason says why it could not be placed.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Explain says why the nodes that the selector means are where they are: one explanation for each chosen candidate that
+// covers one, in the plan's order. The error says that there is no such node.
+func (p *Plan) Explain(s Selector) ([]Explanation, error) {
+	x, err := p.explainer()
+	if err != nil {
+		return nil, err
+	}
+	var out []Explanation
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		for k := range r.Candidates {
+			c := &r.Candidates[k]
+			var selected []int
+			for j := range c.Nodes {
+				if s.Selects(r.Function, len(p.Module.Functions) == 1, &c.Nodes[j]) {
+					selected = append(selected, c.Nodes[j].Index)
+				}
+			}
+			if selected != nil {
+				out = append(out, Explanation{Function: r.Function, Selected: selected, Nodes: slices.Clone(c.Nodes), Region: r.ID,
+					Symbol: r.Symbol, Backend: r.Backend, Composite: c.Composite, Key: c.Key, Estimate: c.Milliseconds,
+					Cost: c.Cost, Others: x.others(r.Function, selected)})
+			}
+		}
+	}
+	if out == nil {
+		return nil, p.noSuchNode(s)
+	}
+	return out, nil
+}
+
+// Closest are the candidates that could have been placed and were not, over the whole plan, with the least regrets: at
+// most n. Those that cost nothing are left out. It is empty for a plan that was not searched for.
+func (p *Plan) Closest(n int) ([]Rival, error) {
+	x, err := p.explainer()
+	if err != nil || !p.Estimate.Optimal {
+		return nil, err
+	}
+	var rivals []Rival
+	for i := range p.Candidates.Rejected {
+		r := &p.Candidates.Rejected[i]
+		if regret := x.regret[i]; r.Milliseconds > 0 && regret != nil {
+			rivals = append(rivals, Rival{Function: r.Function, Other: x.rejected(i)})
+		}
+	}
+	slices.SortStableFunc(rivals, func(a, b Rival) int { return cmp.Compare(*a.Regret, *b.Regret) })
+	return rivals[:min(n, len(rivals))], nil
+}
+
+// Rival is a candidate of a function that was not chosen.
+type Rival struct {
+	Function string `json:"function"`
+	Other
+}
+
+// explainer has what explanations are made from.
+type explainer struct {
+	plan      *Plan
+	operators map[at]string
+	// regret of each rejected candidate; nil where there is none.
+	regret []*float64
+}
+
+func (p *Plan) explainer() (*explainer, error) {
+	x := &explainer{plan: p, operators: map[at]string{}, regret: make([]*float64, len(p.Candidates.Rejected))}
+	for i := range p.Regions {
+		for _, c := range p.Regions[i].Candidates {
+			for _, n := range c.Nodes {
+				x.operators[at{p.Regions[i].Function, n.Index}] = n.Operator
+			}
+		}
+	}
+	if !p.Estimate.Optimal {
+		return x, nil
+	}
+	for _, f := range p.Module.Functions {
+		if err := p.checkIndices(f); err != nil {
+			return nil, err
+		}
+		options, tree, placement := p.problem(f)
+		regret, err := place.Regret(options, tree)
+		if err != nil {
+			return nil, fmt.Errorf("plan: function %s: %w", f.Name, err)
+		}
+		k := len(placement.Chosen) // the rejected ones stand behind the chosen ones, in the plan's order
+		for i := range p.Candidates.Rejected {
+			if p.Candidates.Rejected[i].Function != f.Name {
+				continue
+			}
+			if !math.IsInf(regret[k], 1) {
+				exact := round(regret[k])
+				x.regret[i] = &exact
+			}
+			k++
+		}
+	}
+	return x, nil
+}
+
+func (x *explainer) names(function string, nodes []int) []string {
+	names := make([]string, 0, len(nodes))
+	for _, v := range nodes {
+		if name := x.operators[at{function, v}]; name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (x *explainer) rejected(i int) Other {
+	r := &x.plan.Candidates.Rejected[i]
+	o := Other{Fate: FateDearer, Backend: r.Backend, Composite: r.Composite, Nodes: r.Nodes,
+		Operators: x.names(r.Function, r.Nodes), Estimate: r.Milliseconds, Low: r.Low, High: r.High, Origin: r.Origin,
+		Regret: x.regret[i]}
+	if r.Origin == cost.Bounded {
+		o.Fate = FateBounded
+	}
+	return o
+}
+
+// others are the candidates that cover one of the selected nodes.
+func (x *explainer) others(function string, selected []int) []Other {
+	covers := func(f string, nodes []int) bool {
+		return f == function && slices.ContainsFunc(nodes, func(v int) bool { return slices.Contains(selected, v) })
+	}
+	all := &x.plan.Candidates
+	out := []Other{}
+	for i := range all.Rejected {
+		if covers(all.Rejected[i].Function, all.Rejected[i].Nodes) {
+			out = append(out, x.rejected(i))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Other) int {
+		return cmp.Or(cmp.Compare(orInfinite(a.Regret), orInfinite(b.Regret)), cmp.Compare(a.Estimate, b.Estimate))
+	})
+	for _, f := range all.Failures {
+		for _, place := range f.Places {
+			if covers(place.Function, place.Nodes) {
+				out = append(out, Other{Fate: FateFailed, Backend: f.Backend, Composite: f.Composite, Nodes: place.Nodes,
+					Operators: f.Operators, Reason: f.Failure.String()})
+			}
+		}
+	}
+	for _, e := range all.Excluded {
+		if covers(e.Function, e.Nodes) {
+			out = append(out, Other{Fate: FateExcluded, Backend: e.Backend, Composite: e.Composite, Nodes: e.Nodes,
+				Operators: x.names(e.Function, e.Nodes), Reason: e.Constraint})
+		}
+	}
+	for _, r := range all.Refusals {
+		for _, place := range r.Places {
+			if covers(place.Function, []int{place.Index}) {
+				out = append(out, Other{Fate: FateRefused, Backend: r.Backend, Composite: r.Composite, Nodes: []int{place.Index},
+					Operators: x.names(place.Function, []int{place.Index}), Reason: r.Reason})
+			}
+		}
+	}
+	return out
+}
+
+func orInfinite(v *float64) float64 {
+	if v == nil {
+		return math.Inf(1)
+	}
+	return *v
+}
+
+// noSuchNode says what there is instead.
+func (p *Plan) noSuchNode(s Selector) error {
+	if s.Index >= 0 {
+		for _, f := range p.Module.Functions {
+			if s.Function == f.Name || s.Function == "" && (f.Name == "main" || len(p.Module.Functions) == 1) {
+				if s.Index >= f.Nodes {
+					return fmt.Errorf("there is no node %s: function %s has the nodes %%0 to %%%d", s, f.Name, f.Nodes-1)
+				}
+				return fmt.Errorf("%s is a variable or a constant: it is nowhere placed", s)
+			}
+		}
+		names := make([]string, len(p.Module.Functions))
+		for i, f := range p.Module.Functions {
+			names[i] = f.Name
+		}
+		return fmt.Errorf("there is no node %s: the functions are %s", s, strings.Join(names, ", "))
+	}
+	counts := map[string]int{}
+	for i := range p.Regions {
+		for _, name := range p.Regions[i].Operators() {
+			counts[name]++
+		}
+	}
+	var names []string
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
+	const shown = 12
+	more := ""
+	if len(names) > shown {
+		names, more = names[:shown], ", ..."
+	}
+	return fmt.Errorf("nothing in the plan is called %q: give a node (%%12), a span, or one of its operators (%s%s)", s.Name,
+		strings.Join(names, ", "), more)
+}
