@@ -61,6 +61,11 @@ func network() *relay.Graph {
 
 // placed solves network with made-up costs: dnnl takes a quarter of the time, TVM a millisecond an operator.
 func placed(t *testing.T, g *relay.Graph, backends []byoc.Backend) *Placed {
+	return placedAt(t, g, backends, 0.25)
+}
+
+// placedAt is placed where dnnl takes that part of TVM's time.
+func placedAt(t *testing.T, g *relay.Graph, backends []byoc.Backend, part float64) *Placed {
 	t.Helper()
 	set, err := candidate.Propose(g, backends, candidate.Options{OpPattern: func(op string) candidate.OpPattern {
 		return map[string]candidate.OpPattern{"nn.conv2d": candidate.OutEWiseFusable, "add": candidate.Broadcast,
@@ -83,7 +88,7 @@ func placed(t *testing.T, g *relay.Graph, backends []byoc.Backend) *Placed {
 		case c.Free:
 			known = cost.Cost{}
 		case c.Backend == "dnnl" && c.Composite == "dnnl.conv2d_bias_relu":
-			known = cost.Cost{Samples: []float64{ms / 4}, Origin: cost.Stored, Taken: taken, MaxError: 1.5e-6}
+			known = cost.Cost{Samples: []float64{ms * part}, Origin: cost.Stored, Taken: taken, MaxError: 1.5e-6}
 		case c.Backend == "dnnl":
 			known = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindTimeout, Detail: "no answer within 60 s"}, taken)
 		}

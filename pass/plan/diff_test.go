@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+// slowLibrary is the plan of the same network where dnnl, in a newer version, takes twice TVM's time.
+func slowLibrary(t *testing.T) *Plan {
+	t.Helper()
+	newer := backends()
+	newer[1] = library{"dnnl", "oneDNN", "3.0.0", newer[1].Patterns()}
+	b := NewBuilder(Module{Name: "workload:example", Hash: "5e1f"}, cost.Environment{Target: "llvm -mcpu=skylake-avx512",
+		Device: "a processor", TVM: "0.19.0", Threads: 2, Options: "O3"}, newer)
+	b.Constrain(Constraints{Forbid: []string{"nn.softmax=dnnl"}})
+	require.NoError(t, b.Add(placedAt(t, network(), newer, 2)))
+	p, err := b.Plan()
+	require.NoError(t, err)
+	return p
+}
+
+func TestDiffSaysWhatWentWhere(t *testing.T) {
+	a, b := example(t), slowLibrary(t)
+	text, err := b.Encode()
+	require.NoError(t, err)
+	const golden = "testdata/slow-library.json" // pass/report and the command line show it
+	if *update {
+		require.NoError(t, os.WriteFile(golden, text, 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(text))
+
+	d := Diff(a, b)
+	assert.True(t, d.SameModule)
+	assert.False(t, d.Identical)
+	assert.Equal(t, []FieldChange{{"backend dnnl", "oneDNN 2.6.0", "oneDNN 3.0.0"}, {"forbidden", "", "nn.softmax=dnnl"}}, d.Fields)
+	operators := 0
+	for _, m := range d.Moves {
+		assert.True(t, m.Backends())
+		assert.Equal(t, "dnnl", m.From.Backend)
+		assert.Equal(t, "tvm", m.To.Backend)
+		operators += len(m.Operators)
+	}
+	assert.Equal(t, 3, operators)
+	require.Len(t, d.Costs, 1)
+	assert.Equal(t, [2]float64{0.75, 6}, d.Costs[0].Estimate)
+	assert.Equal(t, [2]bool{true, false}, d.Costs[0].Chosen)
+	assert.Equal(t, [2]int{}, d.Only)
+	assert.Equal(t, [2]float64{0.75, 0}, d.Shares[1].Estimate)
+}
+
+func TestDiffOfTheSame(t *testing.T) {
+	d := Diff(example(t), example(t))
+	assert.True(t, d.Identical)
+	assert.Empty(t, d.Fields)
+	assert.Empty(t, d.Moves)
+	assert.Empty(t, d.Costs)
+}
+
+func TestDiffOfOtherModules(t *testing.T) {
+	other := example(t)
+	other.Module.Hash = "beef"
+	d := Diff(example(t), other)
+	assert.False(t, d.SameModule)
+	assert.False(t, d.Identical)
+	assert.Empty(t, d.Moves)
+}
+
+func TestDiffOfFailures(t *testing.T) {
+	a, b := example(t), example(t)
+	f := b.Candidates.Failures[0]
+	b.Candidates.Failures = nil
+	b.Candidates.Rejected = append(b.Candidates.Rejected, Rejected{Function: "main", Backend: f.Backend, Composite: f.Composite,
+		Key: f.Key, Nodes: []int{2}, Milliseconds: 9})
+	d := Diff(a, b)
+	require.Len(t, d.Fates, 1)
+	assert.NotNil(t, d.Fates[0].From)
+	assert.Nil(t, d.Fates[0].To)
+	assert.Equal(t, [2]int{0, 1}, d.Only)
+	d = Diff(b, a)
+	require.Len(t, d.Fates, 1)
+	assert.NotNil(t, d.Fates[0].To)
+}

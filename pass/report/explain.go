@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// shownExplained is how many explanations are written in full; more of them share a table.
+const shownExplained = 3
+
+// WriteExplanations writes why operators are where they are (plan.Plan.Explain). Many of them share a table with a line
+// each, unless Verbose.
+func WriteExplanations(w io.Writer, explanations []plan.Explanation, opts Options) error {
+	var b strings.Builder
+	if len(explanations) > shownExplained && !opts.Verbose {
+		b.WriteString(explanationTable(explanations))
+	} else {
+		for i := range explanations {
+			if i > 0 {
+				b.WriteString("\n")
+			}
+			explain(&b, &explanations[i])
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func explain(b *strings.Builder, e *plan.Explanation) {
+	fmt.Fprintf(b, "%s is on %s", subject(e), e.Backend)
+	if e.Composite != "" {
+		fmt.Fprintf(b, " as %s", e.Composite)
+	}
+	if others := len(e.Nodes) - len(e.Selected); others > 0 {
+		fmt.Fprintf(b, ", together with %s", otherNodes(e))
+	}
+	fmt.Fprintf(b, ": region %d", e.Region)
+	if e.Symbol != "" {
+		fmt.Fprintf(b, ", %s", e.Symbol)
+	} else {
+		b.WriteString(", inline")
+	}
+	fmt.Fprintf(b, "\n%s ms %s\n\n", ms(e.Estimate), evidence(e.Cost))
+
+	t := newTable(table.Row{"", "node", "operator", "price ms", "type", "from"}, 4)
+	for i := range e.Nodes {
+		n := &e.Nodes[i]
+		mark := ""
+		if slices.Contains(e.Selected, n.Index) {
+			mark = ">"
+		}
+		t.AppendRow(table.Row{mark, "%" + strconv.Itoa(n.Index), n.Operator, ms(n.Price), n.Type, n.Span})
+	}
+	b.WriteString(render(t))
+	b.WriteString("\n")
+	if len(e.Others) == 0 {
+		b.WriteString("nothing else was proposed for it\n")
+		return
+	}
+	t = newTable(table.Row{"instead", "backend", "operators", "nodes", "ms", "interval", "to be taken"}, 5)
+	var impossible []string
+	for i := range e.Others {
+		o := &e.Others[i]
+		if o.Fate != plan.FateDearer && o.Fate != plan.FateBounded {
+			impossible = append(impossible, fmt.Sprintf("%s on %s (%s) %s\n", otherName(o), o.Backend, nodeRanges(o.Nodes), fate(o)))
+			continue
+		}
+		estimate, interval := ms(o.Estimate), ""
+		if o.Fate == plan.FateBounded {
+			estimate = "at least " + estimate
+		}
+		if o.High > 0 {
+			interval = ms(o.Low) + " - " + ms(o.High)
+		}
+		t.AppendRow(table.Row{o.Composite, o.Backend, operators(o.Operators), nodeRanges(o.Nodes), estimate, interval, needed(o)})
+	}
+	if t.Length() > 0 {
+		b.WriteString(render(t))
+	} else {
+		b.WriteString("nothing else could have been placed\n")
+	}
+	if len(impossible) > 0 {
+		b.WriteString("\nnot placeable:\n")
+		for _, line := range impossible {
+			b.WriteString("  " + line)
+		}
+	}
+}
+
+// subject is what was asked for: "nn.conv2d %2 of main".
+func subject(e *plan.Explanation) string {
+	var parts []string
+	for i := range e.Nodes {
+		if n := &e.Nodes[i]; slices.Contains(e.Selected, n.Index) {
+			parts = append(parts, fmt.Sprintf("%s %%%d", n.Operator, n.Index))
+		}
+	}
+	return fmt.Sprintf("%s of %s", strings.Join(parts, ", "), e.Function)
+}
+
+func otherNodes(e *plan.Explanation) string {
+	var parts []string
+	for i := range e.Nodes {
+		if n := &e.Nodes[i]; !slices.Contains(e.Selected, n.Index) {
+			parts = append(parts, fmt.Sprintf("%s %%%d", n.Operator, n.Index))
+		}
+	}
+	const shown = 5
+	if len(parts) > shown {
+		return fmt.Sprintf("%s and %d others", strings.Join(parts[:shown], ", "), len(parts)-shown)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// evidence says where a cost is from: "from the store (10 samples; 90 % interval 0.740 - 0.760; error 1.5e-06)".
+func evidence(c cost.Cost) string {
+	var origin string
+	switch c.Origin {
+	case cost.Measured:
+		origin = "measured"
+	case cost.Stored:
+		origin = "from the store"
+	default:
+		return "by rule or as given"
+	}
+	details := []string{fmt.Sprintf("%d samples", len(c.Samples))}
+	if len(c.Samples) == 1 {
+		details[0] = "1 sample"
+	}
+	if len(c.Samples) > 1 {
+		low, high := c.Interval()
+		details = append(details, fmt.Sprintf("90 %% interval %s - %s ms", ms(low), ms(high)))
+	}
+	if c.MaxError > 0 {
+		details = append(details, fmt.Sprintf("greatest difference from TVM's result %.3g", c.MaxError))
+	}
+	return fmt.Sprintf("%s (%s)", origin, strings.Join(details, "; "))
+}
+
+// needed says how much faster a loser would have had to be.
+func needed(o *plan.Other) string {
+	switch {
+	case o.Regret == nil:
+		return "fits into no placement"
+	case *o.Regret == 0 && o.Fate == plan.FateBounded:
+		return "its bound leaves it a chance"
+	case *o.Regret == 0:
+		return "another placement as cheap"
+	case *o.Regret > o.Estimate:
+		return fmt.Sprintf("not even at no cost (%s ms short)", ms(*o.Regret-o.Estimate))
+	}
+	return fmt.Sprintf("%s ms faster (%s)", ms(*o.Regret), percent(*o.Regret/o.Estimate))
+}
+
+func percent(ratio float64) string {
+	switch p := 100 * ratio; {
+	case p < 0.1:
+		return "under 0.1 %"
+	case p < 10:
+		return fmt.Sprintf("%.1f %%", p)
+	default:
+		return fmt.Sprintf("%.0f %%", p)
+	}
+}
+
+func otherName(o *plan.Other) string {
+	if o.Composite != "" {
+		return o.Composite
+	}
+	return operators(o.Operators)
+}
+
+// fate says why a candidate could not be placed.
+func fate(o *plan.Other) string {
+	switch o.Fate {
+	case plan.FateFailed:
+		return "failed: " + o.Reason
+	case plan.FateExcluded:
+		return "is ruled out: " + o.Reason
+	}
+	return "was refused: " + o.Reason
+}
+
+// nodeRanges writes nodes as "%2, %4-%5".
+func nodeRanges(nodes []int) string {
+	var parts []string
+	for i := 0; i < len(nodes); {
+		j := i
+		for j+1 < len(nodes) && nodes[j+1] == nodes[j]+1 {
+			j++
+		}
+		if len(parts) == 4 {
+			parts = append(parts, "...")
+			break
+		}
+		if j == i {
+			parts = append(parts, fmt.Sprintf("%%%d", nodes[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%%%d-%%%d", nodes[i], nodes[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}
+
+// explanationTable has a line for each chosen candidate, with the one that was closest to taking its place.
+func explanationTable(explanations []plan.Explanation) string {
+	t := newTable(table.Row{"nodes", "backend", "composite", "ms", "price ms", "closest other", "its ms", "to be taken"}, 4, 5, 7)
+	for i := range explanations {
+		e := &explanations[i]
+		price := 0.0
+		for k := range e.Nodes {
+			if slices.Contains(e.Selected, e.Nodes[k].Index) {
+				price += e.Nodes[k].Price
+			}
+		}
+		row := table.Row{nodeRanges(e.Selected), e.Backend, e.Composite, ms(e.Estimate), ms(price), "-", "", ""}
+		if len(e.Others) > 0 {
+			switch o := &e.Others[0]; o.Fate {
+			case plan.FateDearer, plan.FateBounded:
+				row[5], row[6], row[7] = otherName(o)+" on "+o.Backend, ms(o.Estimate), needed(o)
+			default:
+				row[5], row[7] = otherName(o)+" on "+o.Backend, string(o.Fate)
+			}
+		}
+		t.AppendRow(row)
+	}
+	return render(t) + "a single node (as in %12) and --verbose say more\n"
+}
+
+// WriteClosest writes which of the candidates that were not placed came closest.
+func WriteClosest(w io.Writer, rivals []plan.Rival) error {
+	if len(rivals) == 0 {
+		return nil
+	}
+	t := newTable(table.Row{"closest to being taken", "backend", "nodes", "ms", "interval", "to be taken"}, 4)
+	for i := range rivals {
+		o := &rivals[i].Other
+		interval := ""
+		if o.High > 0 {
+			interval = ms(o.Low) + " - " + ms(o.High)
+		}
+		t.AppendRow(table.Row{otherName(o), o.Backend, nodeRanges(o.Nodes), ms(o.Estimate), interval, needed(o)})
+	}
+	_, err := io.WriteString(w, render(t))
+	return err
+}
