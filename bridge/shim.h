@@ -113,6 +113,9 @@ int collage_set_return(void* ret, collage_frame* f);
 void collage_set_error(void* py_error);
 void collage_raise(const char* class_name, const char* message, const char* full);
 
+// method.c
+int collage_new_binary_method(void* method, collage_frame* f);
+
 // python.c
 int collage_python_present(void);
 void collage_take_python_error(void* exception, collage_frame* f);
