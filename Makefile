@@ -8,7 +8,7 @@ export PYTHON JOBS
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build demo test check bench-partition clean distclean
+.PHONY: help setup build demo test check bench-partition bench-solver clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,6 +31,9 @@ check: setup ## format, vet, lint; fails where that leaves the tree dirty
 
 bench-partition: setup ## reading and annotating ResNet-50, beside TVM's PartitionGraph
 	@.venv/bin/python scripts/bench_partition.py
+
+bench-solver: ## the solver on 10^2 to 10^5 operators, beside Dijkstra; writes docs/results/solver.{txt,json}
+	@PATH="$$PATH:/usr/local/go/bin" go run ./scripts/benchsolver --out docs/results
 
 clean: ## remove what was built; .venv stays
 	rm -rf build dist python/collage/lib python/collage/bin

@@ -48,15 +48,13 @@ func (m *model) addReads(i int, in []int32, edgeOf [][]int32) {
 	for _, k := range m.of[i] {
 		p := &m.pieces[k]
 		at := map[relay.NodeID]int{}
-		inside := func(v relay.NodeID) bool { return false }
+		inside := func(v relay.NodeID) bool { return in[v] == int32(i)+1 }
 		if len(m.of[i]) > 1 {
 			mine := map[relay.NodeID]bool{}
 			for _, v := range p.nodes {
 				mine[v] = true
 			}
 			inside = func(v relay.NodeID) bool { return mine[v] }
-		} else {
-			inside = func(v relay.NodeID) bool { return in[v] == int32(i)+1 }
 		}
 		for _, w := range p.nodes {
 			for j, u := range m.problem.Reads[w] {

@@ -42,10 +42,12 @@ func Threshold(options []Option, tree *Tree) ([]float64, error) {
 	if err := checkTree(tree); err != nil {
 		return nil, err
 	}
-	if err := checkOptions(options, tree); err != nil {
+	roots, err := checkOptions(options, tree)
+	if err != nil {
 		return nil, err
 	}
 	d := &descent{options: options, tree: tree}
+	d.byRoot, d.start = groupByRoot(roots, len(tree.Parent))
 	if err := d.up(); err != nil {
 		return nil, err
 	}
@@ -83,7 +85,6 @@ type descent struct {
 
 func (d *descent) up() error {
 	n := len(d.tree.Parent)
-	d.byRoot, d.start = groupByRoot(d.options, n)
 	d.price, d.least, d.outside = make([]value, n), make([]value, n), make([]value, n)
 	best := make([]int32, n)
 	for v := range n {

@@ -5,6 +5,7 @@ package place
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/collage-tvm/collage/relay"
 )
@@ -62,11 +63,12 @@ func (TreeSolver) Solve(options []Option, tree *Tree) (*Placement, error) {
 	if err := checkTree(tree); err != nil {
 		return nil, err
 	}
-	if err := checkOptions(options, tree); err != nil {
+	roots, err := checkOptions(options, tree)
+	if err != nil {
 		return nil, err
 	}
 	n := len(tree.Parent)
-	byRoot, start := groupByRoot(options, n)
+	byRoot, start := groupByRoot(roots, n)
 
 	price := make([]value, n)
 	best := make([]int32, n)
@@ -111,20 +113,19 @@ func (TreeSolver) Solve(options []Option, tree *Tree) (*Placement, error) {
 
 // groupByRoot sorts the options that may be taken by their roots, keeping their order: those topped at v are
 // byRoot[start[v]:start[v+1]].
-func groupByRoot(options []Option, n int) (byRoot, start []int32) {
+func groupByRoot(roots []relay.NodeID, n int) (byRoot, start []int32) {
 	start = make([]int32, n+2)
-	for i := range options {
-		if !math.IsInf(options[i].Cost, 1) {
-			start[root(&options[i])+2]++
+	for _, r := range roots {
+		if r != relay.NoNode {
+			start[r+2]++
 		}
 	}
 	for v := range n {
 		start[v+2] += start[v+1]
 	}
 	byRoot = make([]int32, start[n+1])
-	for i := range options {
-		if !math.IsInf(options[i].Cost, 1) {
-			r := root(&options[i])
+	for i, r := range roots {
+		if r != relay.NoNode {
 			byRoot[start[r+1]] = int32(i)
 			start[r+1]++
 		}
@@ -188,6 +189,9 @@ func uncovered(options []Option, open []relay.NodeID) *UncoveredError {
 // openPrice gives the least price, in picoseconds, of leaving a node open with which the prices satisfy every
 // option: where the cover is complete, any price from there on does.
 func openPrice(options []Option, price []value) (int64, error) {
+	if !slices.ContainsFunc(price, func(y value) bool { return y.open != 0 }) {
+		return 0, nil
+	}
 	big, depth := int64(0), int64(1)
 	for i := range options {
 		if math.IsInf(options[i].Cost, 1) {
@@ -232,36 +236,40 @@ func checkTree(tree *Tree) error {
 	return nil
 }
 
-// checkOptions refuses what would make the recursion wrong. It is one pass over the options' nodes.
-func checkOptions(options []Option, tree *Tree) error {
+// checkOptions refuses what would make the recursion wrong, and gives the options' roots; NoNode for an option that must
+// not be taken. It is one pass over the options' nodes.
+func checkOptions(options []Option, tree *Tree) ([]relay.NodeID, error) {
+	roots := make([]relay.NodeID, len(options))
 	inside := make([]int32, len(tree.Parent)) // 1 + the last option that a node was seen in
 	worst := make([]float64, len(tree.Parent))
 	for i := range options {
 		o := &options[i]
 		if len(o.Nodes) == 0 {
-			return &OptionError{i, "it covers nothing"}
+			return nil, &OptionError{i, "it covers nothing"}
 		}
 		if math.IsNaN(o.Cost) || o.Cost < 0 {
-			return &OptionError{i, fmt.Sprintf("its cost is %v ms", o.Cost)}
+			return nil, &OptionError{i, fmt.Sprintf("its cost is %v ms", o.Cost)}
 		}
 		last := relay.NoNode
 		for _, v := range o.Nodes {
 			if v <= last || int(v) >= len(tree.Parent) {
-				return &OptionError{i, fmt.Sprintf("its nodes %v are not ascending nodes of the graph", o.Nodes)}
+				return nil, &OptionError{i, fmt.Sprintf("its nodes %v are not ascending nodes of the graph", o.Nodes)}
 			}
 			if !tree.Needs[v] {
-				return &OptionError{i, fmt.Sprintf("node %%%d needs no cover", v)}
+				return nil, &OptionError{i, fmt.Sprintf("node %%%d needs no cover", v)}
 			}
 			inside[v] = int32(i) + 1
 			last = v
 		}
 		for _, v := range o.Nodes[:len(o.Nodes)-1] {
 			if p := tree.Parent[v]; p == relay.NoNode || inside[p] != int32(i)+1 {
-				return &OptionError{i, fmt.Sprintf(
+				return nil, &OptionError{i, fmt.Sprintf(
 					"node %%%d is not its root %%%d, but its immediate post-dominator %%%d is outside", v, last, p)}
 			}
 		}
+		roots[i] = relay.NoNode
 		if !math.IsInf(o.Cost, 1) {
+			roots[i] = last
 			worst[last] = max(worst[last], o.Cost)
 		}
 	}
@@ -271,7 +279,7 @@ func checkOptions(options []Option, tree *Tree) error {
 		sum += w
 	}
 	if sum*perMillisecond >= greatestSum {
-		return fmt.Errorf("placement: the costs add up to more than %.0f hours", greatestSum/perMillisecond/3600e3)
+		return nil, fmt.Errorf("placement: the costs add up to more than %.0f hours", greatestSum/perMillisecond/3600e3)
 	}
-	return nil
+	return roots, nil
 }

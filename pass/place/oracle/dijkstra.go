@@ -9,6 +9,7 @@ package oracle
 
 import (
 	"container/heap"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -50,27 +51,17 @@ func Dijkstra(options []place.Option, tree *place.Tree, limit int) (*Result, err
 			full[v/64] |= 1 << (v % 64)
 		}
 	}
-	type candidate struct {
-		index  int
-		covers []uint64
-		cost   int64
-		rank   int64
-	}
-	with := make([][]candidate, len(tree.Needs))
+	with := make([][]int, len(tree.Needs))
 	for i, o := range options {
-		if math.IsInf(o.Cost, 1) {
-			continue
+		if !math.IsInf(o.Cost, 1) {
+			// The first node that is not covered is the first one of whatever covers it.
+			with[o.Nodes[0]] = append(with[o.Nodes[0]], i)
 		}
-		c := candidate{i, make([]uint64, words), int64(math.Round(o.Cost * 1e9)), int64(o.Rank)}
-		for _, v := range o.Nodes {
-			c.covers[v/64] |= 1 << (v % 64)
-		}
-		// The first node that is not covered is the first one of whatever covers it.
-		with[o.Nodes[0]] = append(with[o.Nodes[0]], c)
 	}
 
 	states := []state{{covered: make([]uint64, words), before: -1, option: -1}}
-	known := map[string]int{key(states[0].covered): 0}
+	known := map[string]int{string(appendKey(nil, states[0].covered)): 0}
+	next, bytes := make([]uint64, words), make([]byte, 0, 8*words)
 	q := &queue{}
 	heap.Push(q, entry{0, 0, 0})
 	for q.Len() > 0 {
@@ -84,29 +75,26 @@ func Dijkstra(options []place.Option, tree *place.Tree, limit int) (*Result, err
 		if first < 0 {
 			return finish(states, e.state, options), nil
 		}
-		for _, c := range with[first] {
-			covered := states[e.state].covered
-			if overlap(covered, c.covers) {
+		for _, i := range with[first] {
+			o := &options[i]
+			copy(next, states[e.state].covered)
+			if !cover(next, o.Nodes) {
 				continue
 			}
-			next := make([]uint64, words)
-			for w := range next {
-				next[w] = covered[w] | c.covers[w]
-			}
-			cost, rank := e.cost+c.cost, e.rank+c.rank
-			k := key(next)
-			at, met := known[k]
+			cost, rank := e.cost+int64(math.Round(o.Cost*1e9)), e.rank+int64(o.Rank)
+			bytes = appendKey(bytes[:0], next)
+			at, met := known[string(bytes)]
 			if !met {
 				if len(states) == limit {
 					return nil, &LimitError{limit}
 				}
 				at = len(states)
-				known[k] = at
-				states = append(states, state{covered: next, cost: math.MaxInt64})
+				known[string(bytes)] = at
+				states = append(states, state{covered: slices.Clone(next), cost: math.MaxInt64})
 			}
 			t := &states[at]
 			if !t.settled && (cost < t.cost || cost == t.cost && rank < t.rank) {
-				t.cost, t.rank, t.before, t.option = cost, rank, e.state, c.index
+				t.cost, t.rank, t.before, t.option = cost, rank, e.state, i
 				heap.Push(q, entry{cost, rank, at})
 			}
 		}
@@ -133,14 +121,11 @@ func finish(states []state, at int, options []place.Option) *Result {
 	return r
 }
 
-func key(set []uint64) string {
-	bytes := make([]byte, 0, 8*len(set))
+func appendKey(bytes []byte, set []uint64) []byte {
 	for _, w := range set {
-		for shift := 0; shift < 64; shift += 8 {
-			bytes = append(bytes, byte(w>>shift))
-		}
+		bytes = binary.LittleEndian.AppendUint64(bytes, w)
 	}
-	return string(bytes)
+	return bytes
 }
 
 func firstMissing(covered, full []uint64) int {
@@ -152,13 +137,15 @@ func firstMissing(covered, full []uint64) int {
 	return -1
 }
 
-func overlap(a, b []uint64) bool {
-	for w := range a {
-		if a[w]&b[w] != 0 {
-			return true
+// cover adds nodes to a set; it says whether none was there.
+func cover(set []uint64, nodes []relay.NodeID) bool {
+	for _, v := range nodes {
+		if set[v/64]>>(v%64)&1 == 1 {
+			return false
 		}
+		set[v/64] |= 1 << (v % 64)
 	}
-	return false
+	return true
 }
 
 type entry struct {
