@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // estimate finds out what each candidate of all functions costs.
@@ -60,9 +62,23 @@ func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 	key := cost.Key{Structure: c.Key, Backend: c.Backend, Composite: c.Composite, Environment: s.env}
 	key.Library = library(s.byName[c.Backend])
 	g := f.set.Graph
-	return cost.Request{Key: key, Candidate: c, Label: c.Label(g), Build: func() (*cost.Workload, error) {
+	return cost.Request{Key: key, Candidate: c, Label: c.Label(g), Computation: computation(g, c), Build: func() (*cost.Workload, error) {
 		return annotate.Workload(g, c, s.byName[c.Backend].Compiler())
 	}}
+}
+
+// computation is what a candidate computes, for people: its operators and the type of its result.
+func computation(g *relay.Graph, c *candidate.Candidate) string {
+	var words []string
+	for _, v := range c.Nodes {
+		if candidate.IsOperator(&g.Nodes[v]) {
+			words = append(words, g.Nodes[v].Op)
+		}
+	}
+	if t := g.Nodes[c.Root].Type; t != nil {
+		words = append(words, t.String())
+	}
+	return strings.Join(words, " ")
 }
 
 // estimator gives the caller's estimator, or one that looks into the store and measures in worker processes. done

@@ -39,6 +39,8 @@ type Cost struct {
 	MaxError float64 `json:"max_error,omitempty"`
 	// Taken is when the samples were taken.
 	Taken time.Time `json:"taken,omitzero"`
+	// Computation says for people what was measured ("nn.conv2d nn.relu (1, 64, 56, 56) float32"). Nothing depends on it.
+	Computation string `json:"computation,omitempty"`
 }
 
 // Failure says why a candidate cannot be used.

@@ -35,6 +35,8 @@ type Request struct {
 	Candidate *candidate.Candidate
 	// Label names the candidate in progress messages ("dnnl.conv2d_bias_relu %12 on dnnl").
 	Label string
+	// Computation says what is measured, wherever it stands (Cost.Computation); may be "".
+	Computation string
 	// Build makes the workload. It calls TVM, so it is called on the goroutine that called Estimate, and only when
 	// the cost is not known yet.
 	Build func() (*Workload, error)

@@ -86,13 +86,13 @@ func decodeRecord(line []byte) (record, error) {
 	return r, r.Cost.Validate()
 }
 
-// scanLine gives each record of one line to yield, and what cannot be read to bad. A line holds several records
-// only where a torn record was joined with the next one: then what follows the torn part is still read.
-func scanLine(line []byte, yield func(record), bad func(part []byte, err error)) {
+// scanLine gives each record of one line to yield, with its bytes, and what cannot be read to bad. A line holds several
+// records only where a torn record was joined with the next one: then what follows the torn part is still read.
+func scanLine(line []byte, yield func(r record, raw []byte), bad func(part []byte, err error)) {
 	for len(bytes.TrimSpace(line)) > 0 {
 		r, err := decodeRecord(line)
 		if err == nil {
-			yield(r)
+			yield(r, line)
 			return
 		}
 		next := -1
@@ -105,7 +105,7 @@ func scanLine(line []byte, yield func(record), bad func(part []byte, err error))
 		}
 		// The part before may itself be whole (two records without a line break between them).
 		if r, err := decodeRecord(line[:next+1]); err == nil {
-			yield(r)
+			yield(r, line[:next+1])
 		} else {
 			bad(line[:next+1], err)
 		}

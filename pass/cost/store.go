@@ -299,7 +299,7 @@ func (s *Store) readNew() error {
 			return nil
 		}
 		s.line++
-		scanLine(content[:end], s.take, func(_ []byte, err error) {
+		scanLine(content[:end], func(r record, _ []byte) { s.take(r) }, func(_ []byte, err error) {
 			if errors.Is(err, errNewer) {
 				s.newer++
 			} else {
@@ -356,7 +356,7 @@ func (s *Store) repairTail() error {
 			"repair the file or name another one", s.path)
 	}
 	whole := false
-	scanLine(tail, func(r record) { whole = true; s.take(r) }, func([]byte, error) {})
+	scanLine(tail, func(r record, _ []byte) { whole = true; s.take(r) }, func([]byte, error) {})
 	if !whole {
 		if err := s.file.Truncate(s.offset); err != nil {
 			return s.writeError(err)

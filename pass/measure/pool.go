@@ -108,6 +108,7 @@ func (p *Pool) Estimate(ctx context.Context, requests []cost.Request) ([]cost.Co
 		if c.Failed() {
 			p.stats.Failed++
 		}
+		c.Computation = j.request.Computation
 		// At once: whatever happens next, this is not measured again.
 		err := p.options.Store.Put(j.request.Key, c)
 		if kept, found := p.options.Store.Lookup(j.request.Key); found {

@@ -171,7 +171,8 @@ func (b *Builder) regions(f *Placed) []Region {
 			if c.Free {
 				part.Cost = cost.FromMilliseconds(0)
 			}
-			part.Cost.Taken = time.Time{} // the store has it; a plan is the same whenever it is made
+			// The store has these; a plan is the same whenever and from whichever network its costs were measured.
+			part.Cost.Taken, part.Cost.Computation = time.Time{}, ""
 			for _, v := range c.Nodes {
 				n := &g.Nodes[v]
 				node := Node{Index: int(v), Operator: candidate.OperatorName(n), Span: SpanText(n.Span),

@@ -135,13 +135,13 @@ func TestRules(t *testing.T) {
 // decision depends on are left alone: samples, slacks, intervals, what finalists took.)
 func TestTamperedPlansAreRefused(t *testing.T) {
 	spoils := map[string]func(p *Plan){
-		"a cheaper loser":          func(p *Plan) { p.Candidates.Rejected[2].Milliseconds = 0.5 },
-		"a loser that is gone":     func(p *Plan) { p.Candidates.Rejected = p.Candidates.Rejected[1:] },
-		"a loser of other nodes":   func(p *Plan) { p.Candidates.Rejected[4].Nodes = []int{2, 4, 5, 7, 8, 9, 10} },
-		"a loser out of bounds":    func(p *Plan) { p.Candidates.Rejected[0].Nodes = []int{-1} },
-		"a loser elsewhere":        func(p *Plan) { p.Candidates.Rejected[0].Function = "x" },
-		"a price":                  func(p *Plan) { p.Regions[0].Candidates[0].Nodes[0].Price += 1e-9 },
-		"prices that were moved":   func(p *Plan) { movePrice(p) },
+		"a cheaper loser":        func(p *Plan) { p.Candidates.Rejected[2].Milliseconds = 0.5 },
+		"a loser that is gone":   func(p *Plan) { p.Candidates.Rejected = p.Candidates.Rejected[1:] },
+		"a loser of other nodes": func(p *Plan) { p.Candidates.Rejected[4].Nodes = []int{2, 4, 5, 7, 8, 9, 10} },
+		"a loser out of bounds":  func(p *Plan) { p.Candidates.Rejected[0].Nodes = []int{-1} },
+		"a loser elsewhere":      func(p *Plan) { p.Candidates.Rejected[0].Function = "x" },
+		"a price":                func(p *Plan) { p.Regions[0].Candidates[0].Nodes[0].Price += 1e-9 },
+		"prices that were moved": func(p *Plan) { movePrice(p) },
 		"a cheaper winner": func(p *Plan) {
 			p.Regions[0].Candidates[0].Milliseconds -= 0.25
 			p.Regions[0].Milliseconds -= 0.25
