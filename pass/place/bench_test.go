@@ -37,7 +37,7 @@ func residualNetwork(n int) (*Tree, []Option) {
 }
 
 func TestHundredThousandOperatorsUnderASecond(t *testing.T) {
-	tree, options := residualNetwork(100_000)
+	tree, options := residualNetwork(large)
 	start := time.Now()
 	p, err := Solve(options, tree)
 	took := time.Since(start)

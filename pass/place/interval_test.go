@@ -127,6 +127,48 @@ func TestSamplingWhatIsNextEndsSure(t *testing.T) {
 	require.Less(t, sampled, all*3/4)
 }
 
+// TestLazyMeasuringFindsTheOptimum: with single operators measured and a lower bound on everything else, measuring only
+// what Next names ends at the optimum.
+func TestLazyMeasuringFindsTheOptimum(t *testing.T) {
+	measured, all := 0, 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 54))
+		n := randomNetwork(r, 2+r.IntN(20))
+		truth := n.options(r, 2)
+		for _, v := range n.needs {
+			truth = append(truth, Option{Nodes: nodes(v), Cost: 1 + 2*r.Float64()})
+		}
+		options, ranges := slices.Clone(truth), make([]Interval, len(truth))
+		for i, o := range truth {
+			if len(o.Nodes) == 1 && o.State == 0 || math.IsInf(o.Cost, 1) {
+				ranges[i] = Interval{o.Cost, o.Cost}
+			} else {
+				options[i].Cost, ranges[i] = math.Inf(1), Interval{o.Cost * (0.3 + 0.6*r.Float64()), math.Inf(1)}
+			}
+		}
+		best, err := Solve(truth, n.tree)
+		require.NoError(t, err)
+		for {
+			p, err := SolveInterval(options, ranges, n.tree)
+			require.NoError(t, err)
+			require.LessOrEqual(t, p.Low, best.Cost+1e-7)
+			if p.Regret == 0 {
+				require.InDelta(t, best.Cost, p.Cost, 1e-6, "seed %d", seed)
+				break
+			}
+			require.NotEmpty(t, p.Next)
+			for _, i := range p.Next {
+				options[i].Cost, ranges[i] = truth[i].Cost, Interval{truth[i].Cost, truth[i].Cost}
+				measured++
+			}
+		}
+		all += len(options)
+	}
+	t.Logf("%d of %d options measured", measured, all)
+	require.Greater(t, all, 1000)
+	require.Less(t, measured, all/2)
+}
+
 func TestOptionsThatAreNotMeasuredYet(t *testing.T) {
 	inf := math.Inf(1)
 	options := []Option{{Nodes: nodes(0), Cost: 1}, {Nodes: nodes(1), Cost: 1}, {Nodes: nodes(0, 1), Cost: inf}}

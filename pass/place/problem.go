@@ -38,7 +38,8 @@ const DefaultEffort = 200_000_000
 // Solve places. Where all costs add up over connected subtrees the answer is TreeSolver's. Otherwise it searches, with
 // lower bounds from TreeSolver's recursion over (node, state): the answer is a valid placement whose Gap is 0 where it
 // is proven to be the cheapest. It is proven without search where each value is only read by the option that holds its
-// post-dominator (chains and trees); within the Effort it nearly always is elsewhere. Deterministic.
+// post-dominator (chains and trees); within the Effort it nearly always is elsewhere. Deterministic; but ranks do not
+// decide among placements of equal cost as they do in TreeSolver's.
 //
 // Errors: as Solver's; *OptionError for an option that is not convex; a plain error where Transfer breaks its rules, or
 // where no placement was found within the effort.

@@ -6,3 +6,6 @@ package place
 
 // raceFactor is how much longer a time limit is under the race detector.
 const raceFactor = 20
+
+// large is how many operators the tests of speed place.
+const large = 20_000

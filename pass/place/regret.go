@@ -36,8 +36,10 @@ func Regret(options []Option, tree *Tree) ([]float64, error) {
 
 // Threshold is, for each option, the cost in milliseconds up to which some cheapest placement takes it; for one that is
 // taken now, its cost. It is negative for an option that could not win if it cost nothing, and -Inf for one that no
-// cover of the graph can hold. An option of cost +Inf (one that is not measured yet) has a threshold like any other: if
-// its cost is above that, it need not be known.
+// cover of the graph can hold. An option of cost +Inf (one that is not measured yet) has a threshold like any other, with
+// everything else at the costs given. That is for one option at a time: two that are not measured may win together where
+// neither does alone. To leave options unmeasured without risk, hold their lower bounds against the prices of one
+// placement (Slack of each at its bound at least 0), or use SolveInterval.
 func Threshold(options []Option, tree *Tree) ([]float64, error) {
 	if err := checkTree(tree); err != nil {
 		return nil, err

@@ -101,8 +101,8 @@ func TestRegretIsTheTurningPoint(t *testing.T) {
 	require.Greater(t, turned, 20)
 }
 
-func TestRegretOfAHundredThousandOperators(t *testing.T) {
-	tree, options := residualNetwork(100_000)
+func TestRegretOfALargeNetwork(t *testing.T) {
+	tree, options := residualNetwork(large)
 	start := time.Now()
 	regret, err := Regret(options, tree)
 	took := time.Since(start)
