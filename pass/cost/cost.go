@@ -95,6 +95,11 @@ func FromMilliseconds(ms float64) Cost {
 	return Cost{Samples: []float64{ms}, Origin: Given}
 }
 
+// FromBound is the cost of a candidate that was not measured: at least so many milliseconds.
+func FromBound(ms float64) Cost {
+	return Cost{Samples: []float64{ms}, Origin: Bounded}
+}
+
 // FromFailure is the cost of a candidate that failed when it was measured at the given time.
 func FromFailure(f Failure, taken time.Time) Cost {
 	return Cost{Failure: &f, Origin: Measured, Taken: taken}
