@@ -122,3 +122,9 @@ func TestTamperedCertificatesOfNetworksAreRefused(t *testing.T) {
 	}
 	require.Greater(t, refused, 1500)
 }
+
+func TestOracleGivesUpAtItsLimit(t *testing.T) {
+	options, tree, _ := place.RandomProblem(rand.New(rand.NewPCG(1, 22)), 40)
+	_, err := oracle.Dijkstra(options, tree, 10)
+	require.EqualError(t, err, "oracle: more than 10 sets of covered nodes")
+}

@@ -246,3 +246,41 @@ func TestMalformedProblemsAreRefused(t *testing.T) {
 	require.ErrorAs(t, err, &open)
 	require.Equal(t, nodes(2), open.Nodes)
 }
+
+func TestTamperedPlacementsOfProblemsAreRefused(t *testing.T) {
+	refused := 0
+	for seed := range uint64(600) {
+		r := rand.New(rand.NewPCG(seed, 15))
+		n := randomNetwork(r, 2+r.IntN(8))
+		p := &Problem{Tree: n.tree, Reads: n.reads, Transfer: n.transfers(r), Effort: 1 + int64(r.IntN(2))*DefaultEffort}
+		p.Options = append(n.options(r, 3), n.convex(r, 4, 3)...)
+		q, err := p.Solve()
+		if err != nil {
+			continue
+		}
+		require.NoError(t, p.Verify(q))
+		bad := *q
+		bad.Chosen = slices.Clone(q.Chosen)
+		i := r.IntN(len(bad.Chosen))
+		switch r.IntN(6) {
+		case 0:
+			bad.Cost -= 2e-9
+		case 1:
+			bad.LowerBound += 2e-9
+		case 2:
+			bad.Gap -= 2e-9
+		case 3:
+			bad.Chosen = slices.Delete(bad.Chosen, i, i+1)
+		case 4:
+			bad.Chosen[i] = bad.Chosen[(i+1)%len(bad.Chosen)]
+			if len(bad.Chosen) == 1 {
+				continue
+			}
+		case 5:
+			bad.Chosen[i] = len(p.Options)
+		}
+		require.Error(t, p.Verify(&bad), "seed %d", seed)
+		refused++
+	}
+	require.Greater(t, refused, 300)
+}
