@@ -47,7 +47,8 @@ type Cost struct {
 type Failure struct {
 	// Phase is "build", "load", "run" or "check".
 	Phase string `json:"phase"`
-	// Kind is "error", "crash", "timeout", "out-of-memory", "wrong-result" or "not-a-number".
+	// Kind is "error", "crash", "timeout", "out-of-memory", "wrong-result", "not-a-number" or
+	// "leak".
 	Kind   string `json:"kind"`
 	Detail string `json:"detail"`
 }
@@ -60,6 +61,7 @@ const (
 	KindOutOfMemory = "out-of-memory"
 	KindWrongResult = "wrong-result"
 	KindNotANumber  = "not-a-number"
+	KindLeak        = "leak"
 )
 
 // String is the failure in one line: "timeout in run: no answer within 60s".
@@ -75,7 +77,7 @@ func (f *Failure) String() string {
 // the library is another key, so its candidates are tried at once.
 func (f *Failure) Lifetime() time.Duration {
 	switch f.Kind {
-	case KindWrongResult, KindNotANumber:
+	case KindWrongResult, KindNotANumber, KindLeak:
 		return 90 * 24 * time.Hour
 	default:
 		return 7 * 24 * time.Hour

@@ -64,6 +64,9 @@ type Options struct {
 	// MaxMemory ends a worker (between two candidates) that holds more than so many bytes; 0 for half of the machine's
 	// memory.
 	MaxMemory int64
+	// MemoryLimit ends a worker at once that holds more than so many bytes: its candidate is out of memory. 0 for three
+	// quarters of the machine's memory.
+	MemoryLimit int64
 	// RetryFailures measures candidates again that the store knows as failed.
 	RetryFailures bool
 	// Poll is called every 20 ms on the goroutine that called Estimate or Compare; an error of it ends the call (how
@@ -84,8 +87,9 @@ type Event struct {
 // Stats count what a Pool has done since it was made.
 type Stats struct {
 	// Requested is the number of different keys that were asked for, FromStore how many of them were known, Measured
-	// how many went to a worker, and Failed how many of these failed.
-	Requested, FromStore, Measured, Failed int
+	// how many went to a worker, and Failed how many of these failed. Resampled counts the rounds of further samples,
+	// a key each time.
+	Requested, FromStore, Measured, Failed, Resampled int
 	// Started is how many worker processes were started.
 	Started int
 }
@@ -117,6 +121,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxMemory <= 0 {
 		o.MaxMemory = halfOfMemory()
+	}
+	if o.MemoryLimit <= 0 {
+		o.MemoryLimit = halfOfMemory() / 2 * 3
 	}
 	return o
 }

@@ -25,6 +25,8 @@ type Pool struct {
 	dir     string // the workers' temporary folder
 	slots   []*process
 	stats   Stats
+	// absent are the backends that the workers cannot set up: their library has gone since it was probed.
+	absent map[string]cost.Failure
 }
 
 var _ cost.Estimator = (*Pool)(nil)
@@ -39,7 +41,7 @@ func NewPool(options Options) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measure: making a folder for the workers: %w", err)
 	}
-	return &Pool{options: options, dir: dir, slots: make([]*process, options.Workers)}, nil
+	return &Pool{options: options, dir: dir, slots: make([]*process, options.Workers), absent: map[string]cost.Failure{}}, nil
 }
 
 // Stats are the counts since the pool was made.
@@ -62,6 +64,8 @@ func (p *Pool) Close() error {
 type job struct {
 	request  *cost.Request
 	workload *cost.Workload
+	samples  int
+	again    bool // it was measured and checked before
 }
 
 // outcome is what a worker's goroutine found about a job.
@@ -70,6 +74,8 @@ type outcome struct {
 	slot int
 	cost cost.Cost
 	err  error // the search cannot go on
+	// absent: the cost is a failure of the backend, not of this candidate.
+	absent bool
 	// started is how many worker processes the job took.
 	started int
 }
@@ -85,13 +91,12 @@ func (p *Pool) Estimate(ctx context.Context, requests []cost.Request) ([]cost.Co
 			continue
 		}
 		asked[r.Key] = true
-		c, found := p.options.Store.Lookup(r.Key)
-		if found && !(c.Failed() && p.options.RetryFailures && c.Origin == cost.Stored) {
+		if c, found := p.lookup(r.Key); found {
 			known[r.Key] = c
 			p.stats.FromStore++
 			continue
 		}
-		waiting = append(waiting, &job{request: r})
+		waiting = append(waiting, &job{request: r, samples: p.options.Samples})
 	}
 	p.stats.Requested += len(asked)
 	p.order(waiting)
@@ -102,11 +107,18 @@ func (p *Pool) Estimate(ctx context.Context, requests []cost.Request) ([]cost.Co
 			p.report(Event{Done: done, Total: total, Request: &requests[i], Cost: c})
 		}
 	}
-	err := p.measure(ctx, waiting, func(j *job, c cost.Cost) error {
+	err := p.measure(ctx, waiting, func(j *job, c cost.Cost, absent bool) error {
 		done++
 		p.stats.Measured++
 		if c.Failed() {
 			p.stats.Failed++
+		}
+		if absent {
+			// Not in the store: the next run may find the library again.
+			p.absent[j.request.Key.Backend] = *c.Failure
+			known[j.request.Key] = c
+			p.report(Event{Done: done, Total: total, Request: j.request, Cost: c})
+			return nil
 		}
 		c.Computation = j.request.Computation
 		// At once: whatever happens next, this is not measured again.
@@ -123,6 +135,27 @@ func (p *Pool) Estimate(ctx context.Context, requests []cost.Request) ([]cost.Co
 		costs[i] = known[requests[i].Key]
 	}
 	return costs, err
+}
+
+// Known gives what is known about each request without measuring; zero Costs for the others.
+func (p *Pool) Known(requests []cost.Request) []cost.Cost {
+	costs := make([]cost.Cost, len(requests))
+	for i := range requests {
+		if c, found := p.lookup(requests[i].Key); found {
+			costs[i] = c
+			p.stats.Requested++
+			p.stats.FromStore++
+		}
+	}
+	return costs
+}
+
+func (p *Pool) lookup(key cost.Key) (cost.Cost, bool) {
+	c, found := p.options.Store.Lookup(key)
+	if found && c.Failed() && p.options.RetryFailures && c.Origin == cost.Stored {
+		return cost.Cost{}, false
+	}
+	return c, found
 }
 
 // order puts jobs with one structure together, the reference backend's first, and keeps the order of the requests
@@ -167,7 +200,7 @@ func (p *Pool) poll(ctx context.Context) error {
 
 // measure runs the jobs on the workers, each worker on a goroutine of its own, and calls take on this goroutine for
 // each finished one.
-func (p *Pool) measure(ctx context.Context, jobs []*job, take func(*job, cost.Cost) error) error {
+func (p *Pool) measure(ctx context.Context, jobs []*job, take func(j *job, c cost.Cost, absent bool) error) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -196,6 +229,10 @@ func (p *Pool) measure(ctx context.Context, jobs []*job, take func(*job, cost.Co
 				stop(err)
 				break
 			}
+			if failure, ok := p.absent[j.request.Key.Backend]; ok {
+				stop(take(j, cost.FromFailure(failure, time.Now()), true))
+				continue
+			}
 			workload, err := j.request.Build()
 			if err != nil {
 				stop(fmt.Errorf("measure: %s: %w", j.request.Label, err))
@@ -218,7 +255,7 @@ func (p *Pool) measure(ctx context.Context, jobs []*job, take func(*job, cost.Co
 			if o.err != nil {
 				stop(o.err)
 			} else {
-				stop(take(o.job, o.cost))
+				stop(take(o.job, o.cost, o.absent))
 			}
 		case <-ticker.C:
 			if failure == nil {
@@ -254,6 +291,11 @@ func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
 			p.slots[slot] = worker
 		}
 		c, alive, err := p.ask(ctx, worker, j)
+		var setup *setupError
+		if errors.As(err, &setup) && j.workload.Compiler != "" {
+			o.cost, o.absent = cost.FromFailure(cost.Failure{Phase: "load", Kind: cost.KindError, Detail: setup.detail}, time.Now()), true
+			return o
+		}
 		if !alive {
 			p.slots[slot] = nil
 			worker.kill()
@@ -262,7 +304,7 @@ func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
 			o.err = err
 			return o
 		}
-		if !alive && worker.served > 0 && c.Failure.Kind != cost.KindTimeout {
+		if !alive && worker.served > 0 && c.Failure.Kind != cost.KindTimeout && c.Failure.Kind != cost.KindOutOfMemory {
 			continue
 		}
 		worker.served++
@@ -280,8 +322,8 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 	message := measureMessage{
 		ID: worker.lastID, Op: "measure", Function: w.Function, Constants: w.Constants, Compiler: w.Compiler,
 		Target: o.Target, OptLevel: o.OptLevel, DisabledPasses: o.DisabledPasses, Key: j.request.Key.Structure,
-		Threads: o.Threads, Samples: o.Samples, MinSampleMs: float64(o.MinSample) / float64(time.Millisecond),
-		Check: w.Compiler != "", RTol: w.RTol, ATol: w.ATol,
+		Threads: o.Threads, Samples: j.samples, MinSampleMs: float64(o.MinSample) / float64(time.Millisecond),
+		Check: w.Compiler != "" && !j.again, RTol: w.RTol, ATol: w.ATol, Again: j.again,
 	}
 	if message.Constants == nil {
 		message.Constants = []cost.ConstantParam{}
@@ -307,6 +349,8 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 				return cost.Cost{}, false, ctx.Err()
 			case errors.Is(err, errTimeout):
 				return fail(phase, cost.KindTimeout, fmt.Sprintf("no answer within %v", limit)), false, nil
+			case errors.Is(err, errMemory):
+				return fail(phase, cost.KindOutOfMemory, fmt.Sprintf("the worker held more than %d MiB", worker.most>>20)), false, nil
 			case errors.As(err, &end):
 				kind, detail := describeEnd(end)
 				return fail(phase, kind, detail), false, nil
@@ -319,7 +363,10 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 			phase, limit = "run", o.RunTimeout
 		case "progress":
 		case "error":
-			if r.Phase == "setup" || r.Phase == "protocol" {
+			if r.Phase == "setup" {
+				return cost.Cost{}, true, &setupError{j.request.Label, r.Detail}
+			}
+			if r.Phase == "protocol" {
 				return cost.Cost{}, true, fmt.Errorf("measure: %s: the worker cannot measure: %s", j.request.Label, r.Detail)
 			}
 			return errorCost(r, phase, fail), true, nil
@@ -333,6 +380,13 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 			return fail(phase, cost.KindError, fmt.Sprintf("the worker sent the unknown event %q", r.Event)), false, nil
 		}
 	}
+}
+
+// setupError says that a worker has not got what a backend needs.
+type setupError struct{ label, detail string }
+
+func (e *setupError) Error() string {
+	return fmt.Sprintf("measure: %s: the worker cannot measure: %s", e.label, e.detail)
 }
 
 // describeEnd says what the end of a worker means for its candidate.

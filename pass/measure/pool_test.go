@@ -314,12 +314,88 @@ func TestFailuresAreRetriedWhenAsked(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatIsNotSetUpEndsTheSearch(t *testing.T) {
-	b := newBench(t, nil)
-	costs, err := b.Estimate(context.Background(), []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "setup")})
-	require.ErrorContains(t, err, "no code generator")
+// A library that has gone since it was probed loses its backend, not the search, and is tried again by the next one.
+func TestABackendThatIsNotSetUpIsLeftOut(t *testing.T) {
+	store := cost.NewMemoryStore()
+	b := newBench(t, func(o *Options) { o.Store = store })
+	requests := []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "gone", "setup"), b.request("c", "gone", "ok 3"),
+		b.request("d", "dnnl", "ok 4")}
+	costs, err := b.Estimate(context.Background(), requests)
+	require.NoError(t, err)
 	assert.Equal(t, 1.0, costs[0].Estimate())
-	assert.False(t, costs[1].Failed(), "no fault of the candidate")
+	for _, c := range costs[1:3] {
+		require.True(t, c.Failed())
+		assert.Equal(t, "load", c.Failure.Phase)
+		assert.Contains(t, c.Failure.Detail, "no code generator")
+	}
+	assert.Equal(t, 4.0, costs[3].Estimate())
+	assert.Equal(t, 2, store.Len())
+	assert.NotContains(t, b.logged(t), "ok 3", "it is not asked for again")
+
+	_, err = b.Estimate(context.Background(), []cost.Request{b.request("e", "tvm", "setup")})
+	assert.ErrorContains(t, err, "no code generator", "without TVM there is nothing to measure with")
+}
+
+// Further samples are taken in turn and stand with the first ones in the store.
+func TestRefineTakesTurns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "costs.jsonl")
+	store, err := cost.OpenStore(path)
+	require.NoError(t, err)
+	b := newBench(t, func(o *Options) { o.Store, o.Samples = store, 3 })
+	requests := []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "ok 2"), b.request("c", "dnnl", "crash-again")}
+	_, err = b.Estimate(context.Background(), requests)
+	require.NoError(t, err)
+	costs, err := b.Refine(context.Background(), requests, 3)
+	require.NoError(t, err)
+	assert.Len(t, costs[0].Samples, 6)
+	assert.Len(t, costs[1].Samples, 6)
+	assert.True(t, costs[2].Failed(), "it fails later")
+	assert.Equal(t, []string{"start", "ok 1", "ok 2", "crash-again", "again ok 1", "again ok 2", "again crash-again"}, b.logged(t)[:7])
+	assert.Equal(t, 3+3, b.built, "built again once, for all rounds")
+	require.NoError(t, store.Close())
+	again, err := cost.OpenStore(path)
+	require.NoError(t, err)
+	for i, want := range costs {
+		c, found := again.Lookup(requests[i].Key)
+		require.True(t, found)
+		assert.Equal(t, want.Samples, c.Samples)
+		assert.Equal(t, want.Failed(), c.Failed())
+	}
+	require.NoError(t, again.Close())
+}
+
+func TestMachineIsCalibratedOnce(t *testing.T) {
+	store := cost.NewMemoryStore()
+	b := newBench(t, func(o *Options) { o.Store = store })
+	env := cost.Environment{Target: "llvm", Device: "cpu", Threads: 2}
+	first, err := b.Machine(context.Background(), env)
+	require.NoError(t, err)
+	assert.Equal(t, 1e9/0.5, first.Flops, "the best sample")
+	again, err := b.Machine(context.Background(), env)
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+	calibrations := 0
+	for _, line := range b.logged(t) {
+		if line == "calibrate" {
+			calibrations++
+		}
+	}
+	assert.Equal(t, 1, calibrations)
+	env.Threads = 1
+	_, err = b.Machine(context.Background(), env)
+	require.NoError(t, err, "one thread is another machine")
+}
+
+// A worker that takes too much memory is ended before the kernel looks for somebody to kill.
+func TestAGreedyCandidateIsOutOfMemory(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.MemoryLimit = 300 << 20 })
+	costs, err := b.Estimate(context.Background(), []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "greedy"),
+		b.request("c", "dnnl", "ok 3")})
+	require.NoError(t, err)
+	require.True(t, costs[1].Failed())
+	assert.Equal(t, cost.KindOutOfMemory, costs[1].Failure.Kind)
+	assert.Contains(t, costs[1].Failure.Detail, "more than 300 MiB")
+	assert.Equal(t, 3.0, costs[2].Estimate())
 }
 
 func TestAFunctionThatCannotBeBuiltEndsTheSearch(t *testing.T) {

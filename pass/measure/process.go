@@ -30,12 +30,19 @@ type process struct {
 	exited  chan struct{} // closed when the process has been reaped
 	stderr  *tail
 	lastID  int
-	served  int // requests that were finished
+	most    int64 // bytes that it may hold; 0 for as many as it likes
+	served  int   // requests that were finished
 	killed  bool
 }
 
 // reasons for which a worker gives no answer
-var errTimeout = errors.New("time limit")
+var (
+	errTimeout = errors.New("time limit")
+	errMemory  = errors.New("memory limit")
+)
+
+// memoryInterval is how often a working worker's memory is looked at.
+const memoryInterval = 50 * time.Millisecond
 
 // exitError is the end of a worker in the middle of a request.
 type exitError struct {
@@ -59,7 +66,7 @@ func (e *protocolError) Error() string { return e.text }
 // startProcess starts a worker in a process group of its own and waits for its hello. dir is its working and
 // temporary folder.
 func startProcess(ctx context.Context, o *Options, dir string) (*process, error) {
-	p := &process{lines: make(chan []byte), exited: make(chan struct{}), stderr: &tail{}}
+	p := &process{lines: make(chan []byte), exited: make(chan struct{}), stderr: &tail{}, most: o.MemoryLimit}
 	p.command = exec.Command(o.Command[0], o.Command[1:]...)
 	p.command.Dir = dir
 	p.command.Env = append(os.Environ(), "TMPDIR="+dir, "TOPHUB_LOCATION=NONE", "PYTHONUNBUFFERED=1",
@@ -180,8 +187,14 @@ func (p *process) send(message any) error {
 func (p *process) receive(ctx context.Context, limit time.Duration) (reply, []byte, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	memory := time.NewTicker(memoryInterval)
+	defer memory.Stop()
 	for {
 		select {
+		case <-memory.C:
+			if p.most > 0 && p.memory() > p.most {
+				return reply{}, nil, errMemory
+			}
 		case line, ok := <-p.lines:
 			if !ok {
 				return reply{}, nil, p.exit()

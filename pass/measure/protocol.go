@@ -27,8 +27,26 @@ type measureMessage struct {
 	Samples        int                  `json:"samples"`
 	MinSampleMs    float64              `json:"min_sample_ms"`
 	Check          bool                 `json:"check"`
-	RTol           float64              `json:"rtol"`
-	ATol           float64              `json:"atol"`
+	// RTol is relative to the expected element, ATol to the greatest expected one; 0 for the worker's defaults.
+	RTol float64 `json:"rtol"`
+	ATol float64 `json:"atol_of_greatest"`
+	// Again says that the function was measured before and needs no check.
+	Again bool `json:"again,omitempty"`
+}
+
+// calibrateMessage asks how fast the machine is at best. Sizes are those of working sets in bytes, all threads together.
+type calibrateMessage struct {
+	ID      int    `json:"id"`
+	Op      string `json:"op"` // "calibrate"
+	Threads int    `json:"threads"`
+	Sizes   []int  `json:"sizes"`
+}
+
+// calibrateResult is the reply "result" to a calibrateMessage: milliseconds for 10^9 float32 operations, and for reading
+// 2^30 bytes of a working set of each size.
+type calibrateResult struct {
+	Flops []float64   `json:"gflop_ms"`
+	Reads [][]float64 `json:"read_gib_ms"`
 }
 
 // compareMessage asks for the latencies of exported models, run in turn on the same inputs.

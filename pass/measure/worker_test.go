@@ -55,6 +55,7 @@ func workerProcess(kind string) {
 			measureMessage
 			Models []Model `json:"models"`
 			Rounds int     `json:"rounds"`
+			Sizes  []int   `json:"sizes"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -77,8 +78,19 @@ func workerProcess(kind string) {
 			}
 			say(map[string]any{"id": m.ID, "event": "result", "samples_ms": samples,
 				"outputs_equal": map[string]any{m.Models[1].Name: map[string]any{"max_abs_error": 0.5, "ok": true}}})
+		case "calibrate":
+			logLine("calibrate")
+			reads := make([][]float64, len(m.Sizes))
+			for i := range reads {
+				reads[i] = []float64{float64(i + 1)}
+			}
+			say(map[string]any{"id": m.ID, "event": "result", "gflop_ms": []float64{0.7, 0.5, 0.6}, "read_gib_ms": reads})
 		case "measure":
-			logLine(m.Function)
+			if m.Again {
+				logLine("again " + m.Function)
+			} else {
+				logLine(m.Function)
+			}
 			serve(m.measureMessage, served)
 			served++
 		}
@@ -101,7 +113,29 @@ func serve(m measureMessage, served int) {
 		built()
 		var ms float64
 		fmt.Sscan(rest, &ms)
-		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{ms, ms, ms}, "max_abs_error": 1e-6})
+		samples := []float64{ms, ms, ms}
+		if m.Again {
+			samples = samples[:m.Samples]
+		}
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": samples, "max_abs_error": 1e-6})
+	case "crash-again":
+		built()
+		if m.Again {
+			crash()
+		}
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{3, 3, 3}})
+	case "greedy": // takes ever more memory and does not come back
+		built()
+		for {
+			fat = append(fat, make([]byte, 16<<20))
+			for i := 0; i < len(fat[len(fat)-1]); i += 4096 {
+				fat[len(fat)-1][i] = 1
+			}
+			time.Sleep(time.Millisecond)
+			if len(fat) > 200 {
+				time.Sleep(time.Hour)
+			}
+		}
 	case "slow-ok":
 		built()
 		time.Sleep(150 * time.Millisecond)
