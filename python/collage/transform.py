@@ -6,7 +6,7 @@ import sys
 
 import tvm
 
-from . import library, target
+from . import library, patterns, target
 
 
 def _list(backends):
@@ -46,25 +46,48 @@ def configuration(
 
 
 def CollagePartition(  # noqa: N802  (TVM's passes are named so)
-    backends=None, target=None, store=None, threads=None, only=None, samples=None, opt_level=None,
-    disabled_passes=None, retry_failures=None,
+    config=None, cost_estimator=None, outline_native=False, *, backends=None, target=None, store=None, threads=None,
+    only=None, samples=None, opt_level=None, disabled_passes=None, retry_failures=None,
 ):  # fmt: skip
-    """The pass that places a module's operators on backends by measured cost.
+    """The pass that places a module's operators on backends by cost, as a ``tvm.transform.Pass``.
 
-    backends: names, ["tvm", "dnnl"] by default. target: TVM's target string (default: this processor).
-    store: the file of measured costs (default: the user's). threads: of the executable (default: as many as
-    there are processors). only: a backend that gets all it can take, without measuring. samples: how many
-    samples of each candidate. opt_level and disabled_passes: of the builds that are measured.
+    Without config: backends are names, ["tvm", "dnnl"] by default. target: TVM's target string (default: this
+    processor). store: the file of measured costs (default: the user's). threads: of the executable (default: as
+    many as there are processors). only: a backend that gets all it can take, without measuring. samples: how
+    many samples of each candidate. opt_level and disabled_passes: of the builds that are measured.
 
-    The result is a ``tvm.transform.Pass``. Its module comes out with one function for each region of a
-    backend other than TVM, attributes as PartitionGraph sets them; TVM's share stays in ``main``. Raises
-    ValueError for options that make no sense, when the pass is made.
+    With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
+    config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.
+    cost_estimator is one of ``tvm.relay.collage``'s, or a function of a module and a target that gives seconds
+    (infinity for what cannot be done); by default ``tvm.relay.collage.CostEstimator``, which measures.
+    outline_native gives the regions the form and the names that TVM's pass gives them.
+
+    The result's module comes out with one function for each region of a backend other than TVM, attributes as
+    PartitionGraph sets them; TVM's share stays in ``main``. Raises ValueError for options that make no sense,
+    when the pass is made.
     """
     library.load()
+    if isinstance(config, (str, list, tuple)):  # the backends, by position
+        config, backends = None, config
+    if config is not None:
+        return _drop_in(config, cost_estimator, outline_native)
+    if cost_estimator is not None or outline_native:
+        raise ValueError(
+            "CollagePartition: cost_estimator and outline_native go with a CompilationConfig as the first argument"
+        )
     text = configuration(
         backends, target, store, threads, only, samples, opt_level, disabled_passes, retry_failures
     )
     return tvm.get_global_func("collage.transform.CollagePartition")(text)
+
+
+def _drop_in(config, cost_estimator, outline_native):
+    patterns.register()
+    if cost_estimator is None:
+        cost_estimator = tvm.relay.collage.CostEstimator()
+    elif not isinstance(cost_estimator, tvm.runtime.Object) and callable(cost_estimator):
+        cost_estimator = tvm.runtime.convert(cost_estimator)
+    return tvm.get_global_func("collage.transform.DropIn")(config, cost_estimator, bool(outline_native))
 
 
 def Normalise(disabled_passes=None):  # noqa: N802

@@ -19,19 +19,20 @@ _compilers = set()
 def partition_for_collage(module, params=None, mod_name="default", **options):
     """TVMC's hook: place ``module`` with ``params`` bound.
 
-    ``options`` are those of the target string; their values arrive as strings. ``backends`` are separated
-    by semicolons, because TVMC takes the comma for itself.
+    ``options`` are those of the target string, as in ``--target="collage -backends=tvm+dnnl -threads=2,
+    llvm"``: backends, threads, samples, only. Their values arrive as strings.
     """
     if params:
         bound = tvm.IRModule(module.functions, module.type_definitions)
         # Weights must stand inside the regions.
         bound["main"] = relay.build_module.bind_params_by_name(module["main"], params)
         module = relay.transform.InferType()(bound)
-    arguments = {name: str(options[name]) for name in ("only", "store") if name in options}
+    arguments = {name: str(options[name]) for name in ("only",) if name in options}
     arguments.update({name: int(options[name]) for name in ("threads", "samples") if name in options})
     if "backends" in options:
-        arguments["backends"] = str(options["backends"]).strip('"').split(";")
-    unknown = set(options) - {"only", "store", "threads", "samples", "backends"}
+        arguments["backends"] = str(options["backends"]).replace("+", ",")
+    # A cost store cannot be named: paths do not survive TVMC's tokenizer.
+    unknown = set(options) - {"only", "threads", "samples", "backends"}
     if unknown:
         raise ValueError(f"the target collage has no option {sorted(unknown)[0]}")
     placed = tvm.transform.Sequential([transform.Normalise(), transform.CollagePartition(**arguments)])(

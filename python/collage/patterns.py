@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pattern tables of TVM's external code generators, for Go: two packed functions under ``collage.host``."""
+
+import tvm
+
+_tables = {}
+
+
+def _entries(compiler):
+    # Looked up by its full name at each call, so that what replaces it (a test's table) is seen.
+    table = tvm.relay.op.contrib.get_pattern_table(compiler)
+    return None if table is None else [tuple(entry) for entry in table]
+
+
+def pattern_table(compiler):
+    """The table of a compiler as [name, pattern, name, pattern, ...]; None where there is none."""
+    entries = _entries(str(compiler))
+    if entries is None:
+        return None
+    _tables[str(compiler)] = entries
+    return [part for entry in entries for part in entry[:2]]
+
+
+def pattern_accepts(compiler, index, expression):
+    """What the predicate of an entry of the table that was given last says; without one, True."""
+    entry = _tables[str(compiler)][int(index)]
+    return bool(entry[2](expression)) if len(entry) > 2 and entry[2] is not None else True
+
+
+def register():
+    """Register the two; the second time does nothing new."""
+    tvm.register_func("collage.host.pattern_table", pattern_table, override=True)
+    tvm.register_func("collage.host.pattern_accepts", pattern_accepts, override=True)
