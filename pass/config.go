@@ -56,6 +56,10 @@ type Config struct {
 	Samples int `json:"samples,omitempty"`
 	// RetryFailures measures candidates again that are in the store as failed.
 	RetryFailures bool `json:"retry_failures,omitempty"`
+	// Pin and Forbid say where operators must go and must not, each as "SELECTOR=BACKEND" (plan.Selector): "nn.conv2d=dnnl",
+	// "%12=tvm". They do not go with Only.
+	Pin    []string `json:"pin,omitempty"`
+	Forbid []string `json:"forbid,omitempty"`
 	// ModuleName is what the user calls the module; it stands in the plan.
 	ModuleName string `json:"module_name,omitempty"`
 }
@@ -130,6 +134,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Threads < 0:
 		return &OptionError{"threads", fmt.Sprintf("is %d; name at least 1, or 0 for all processors", c.Threads)}
+	case c.Only != "" && len(c.Pin)+len(c.Forbid) > 0:
+		return &OptionError{"only", "leaves nothing to choose, so nothing can be pinned or forbidden"}
 	case c.Samples < 0:
 		return &OptionError{"samples", fmt.Sprintf("is %d; take at least 1, or 0 for the default", c.Samples)}
 	case c.OptLevel != nil && (*c.OptLevel < 0 || *c.OptLevel > 4):

@@ -66,6 +66,9 @@ func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) 
 	if err := s.propose(); err != nil {
 		return nil, nil, err
 	}
+	if err := s.constrain(); err != nil {
+		return nil, nil, err
+	}
 	if cfg.Only != "" {
 		err = s.placeAll(cfg.Only)
 	} else if err = s.estimate(); err == nil {
@@ -104,6 +107,9 @@ type function struct {
 	options   []place.Option
 	placement *place.Placement
 	regions   []annotate.Region
+	// selected are the rules (indices) that select a node; excluded is what they rule out.
+	selected map[relay.NodeID][]int
+	excluded []plan.Excluded
 }
 
 // read reads the module's functions, but for those that are already a backend's. A module without types, or with some
@@ -260,8 +266,10 @@ func (s *search) plan() (*plan.Plan, error) {
 	}
 	defer clock(&s.timings.Plan)()
 	builder := plan.NewBuilder(plan.Module{Name: s.cfg.ModuleName, Hash: hash}, s.env, s.backends)
+	builder.Constrain(plan.Constraints{Pin: s.cfg.Pin, Forbid: s.cfg.Forbid})
 	for _, f := range s.functions {
-		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement}
+		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement,
+			Excluded: f.excluded}
 		for _, r := range f.regions {
 			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
 		}

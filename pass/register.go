@@ -36,14 +36,9 @@ var passOptions = []struct {
 	kind bridge.OptionKind
 	set  func(cfg *Config, v bridge.Value) error
 }{
-	{"collage.backends", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error {
-		list, err := v.Object()
-		if err != nil || len(cfg.Backends) > 0 {
-			return err
-		}
-		cfg.Backends, err = list.Strings()
-		return err
-	}},
+	{"collage.backends", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Backends, v) }},
+	{"collage.pin", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Pin, v) }},
+	{"collage.forbid", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Forbid, v) }},
 	{"collage.target", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Target, v) }},
 	{"collage.store", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Store, v) }},
 	{"collage.only", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Only, v) }},
@@ -55,6 +50,15 @@ var passOptions = []struct {
 		cfg.RetryFailures = cfg.RetryFailures || retry
 		return err
 	}},
+}
+
+func setStrings(field *[]string, v bridge.Value) error {
+	list, err := v.Object()
+	if err != nil || len(*field) > 0 {
+		return err
+	}
+	*field, err = list.Strings()
+	return err
 }
 
 func setString(field *string, v bridge.Value) error {
@@ -109,7 +113,8 @@ func asPythonError(err error) error {
 	var unknown *byoc.UnknownBackendError
 	var unusable *UnusableError
 	var uncovered *UncoveredError
-	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) {
+	var replay *ReplayError
+	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) || errors.As(err, &replay) {
 		return fmt.Errorf("ValueError: %w", err)
 	}
 	return err

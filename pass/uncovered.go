@@ -104,6 +104,11 @@ func (s *search) uncovered(f *function, e *place.UncoveredError) *UncoveredError
 				o.Reasons = append(o.Reasons, fmt.Sprintf("%s: %s", c.Backend, firstLine(f.costs[k].Failure.String())))
 			}
 		}
+		for _, e := range f.excluded {
+			if slices.Contains(e.Nodes, int(v)) {
+				o.Reasons = append(o.Reasons, fmt.Sprintf("%s: ruled out by %s", e.Backend, e.Constraint))
+			}
+		}
 		slices.Sort(o.Reasons)
 		o.Reasons = slices.Compact(o.Reasons)
 		out.Operators = append(out.Operators, o)

@@ -4,6 +4,7 @@ package annotate
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -14,7 +15,7 @@ import (
 // Function is what is written back of one global function.
 type Function struct {
 	Set *candidate.Set
-	// Regions are outlined; Module fills in their symbols.
+	// Regions are outlined; Module fills in the symbols that are missing.
 	Regions []Region
 }
 
@@ -43,7 +44,7 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 				}
 			}
 			taken[r.Symbol] = true
-			region, err := f.outline(r, outside, next-1)
+			region, err := f.outline(r, outside, symbolNumber(r.Symbol))
 			if err != nil {
 				return nil, fmt.Errorf("annotating region %s: %w", r.Symbol, err)
 			}
@@ -60,6 +61,12 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 		return nil, fmt.Errorf("annotating the module: %w", err)
 	}
 	return out, nil
+}
+
+// symbolNumber is the number at the end of a region's symbol; the names of its parameters have it too.
+func symbolNumber(symbol string) int {
+	n, _ := strconv.Atoi(symbol[strings.LastIndexByte(symbol, '_')+1:])
+	return n
 }
 
 // sanitise makes a name fit for a C symbol, as TVM's SanitizeName does.

@@ -87,7 +87,7 @@ func Regions(set *candidate.Set, chosen []int, byName map[string]byoc.Backend) [
 	}
 	for k := range regions {
 		slices.Sort(regions[k].Nodes)
-		regions[k].border(set.Graph)
+		regions[k].Border(set.Graph)
 	}
 	slices.SortFunc(regions, func(a, b Region) int {
 		return int(a.Nodes[len(a.Nodes)-1] - b.Nodes[len(b.Nodes)-1])
@@ -95,8 +95,8 @@ func Regions(set *candidate.Set, chosen []int, byName map[string]byoc.Backend) [
 	return regions
 }
 
-// border fills in what crosses the region's border.
-func (r *Region) border(g *relay.Graph) {
+// Border fills in what crosses the region's border, by its Nodes: Inputs, Constants and Outputs.
+func (r *Region) Border(g *relay.Graph) {
 	r.Inputs, r.Constants = g.Boundary(r.Nodes)
 	inside := func(v relay.NodeID) bool {
 		_, ok := slices.BinarySearch(r.Nodes, v)

@@ -24,6 +24,7 @@ type Builder struct {
 	distinct map[[3]string]bool // (backend, composite, key) of what is not free
 	total    float64
 	bound    float64
+	overhead float64
 	// searched: every function's placement was searched for. proven: the prices prove every one.
 	searched, proven bool
 }
@@ -109,10 +110,13 @@ func (b *Builder) Constrain(c Constraints) {
 	}
 }
 
+// SetOverhead records what was added to each candidate's cost in Placed.Options.
+func (b *Builder) SetOverhead(ms float64) { b.overhead = ms }
+
 // Plan ends the plan and checks it.
 func (b *Builder) Plan() (*Plan, error) {
 	p := b.plan
-	p.Estimate = Estimate{Milliseconds: round(b.total), Optimal: b.proven}
+	p.Estimate = Estimate{Milliseconds: round(b.total), Optimal: b.proven, Overhead: b.overhead}
 	if b.searched {
 		p.Estimate.Bound = round(b.bound)
 		p.Estimate.Gap = round(b.total - b.bound)

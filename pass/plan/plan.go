@@ -96,6 +96,9 @@ type Estimate struct {
 	// Optimal says that the plan itself holds the proof: the prices are there and sum to Milliseconds. A placement that
 	// was not searched for ("everything that oneDNN can take") has Optimal false, no prices, no bound and no gap.
 	Optimal bool `json:"optimal"`
+	// Overhead is what each candidate that costs something was charged beside its own time (place.Overhead); it is in all
+	// the times above, in those of the candidates, and in the prices.
+	Overhead float64 `json:"overhead_ms,omitempty"`
 }
 
 // Region is a group of operators that goes to one backend as one.

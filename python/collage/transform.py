@@ -25,6 +25,8 @@ def configuration(
     opt_level=None,
     disabled_passes=None,
     retry_failures=None,
+    pin=None,
+    forbid=None,
 ):
     """The options of CollagePartition as the JSON that Go reads; what is None is left out.
 
@@ -40,6 +42,8 @@ def configuration(
         "opt_level": target.OPT_LEVEL if opt_level is None else opt_level,
         "disabled_passes": list(target.DISABLED_PASSES if disabled_passes is None else disabled_passes),
         "retry_failures": retry_failures,
+        "pin": None if pin is None else list(pin),
+        "forbid": None if forbid is None else list(forbid),
         "python": sys.executable,
     }
     return json.dumps({key: value for key, value in options.items() if value is not None})
@@ -76,7 +80,7 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
             "CollagePartition: cost_estimator and outline_native go with a CompilationConfig as the first argument"
         )
     text = configuration(
-        backends, target, store, threads, only, samples, opt_level, disabled_passes, retry_failures
+        backends, target, store, threads, only, samples, opt_level, disabled_passes, retry_failures, pin, forbid
     )
     return tvm.get_global_func("collage.transform.CollagePartition")(text)
 

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// ReplayError says why a plan cannot be replayed on a module.
+type ReplayError struct{ Reason string }
+
+func (e *ReplayError) Error() string { return "the plan cannot be replayed: " + e.Reason }
+
+// Replay writes the placement of a plan into a module, which is to be the one that the plan was made for (normalised in
+// the same way: the plan has its hash). Nothing is measured and nothing chosen; that each region is one that its backend
+// takes, and that regions do not need each other's results, is checked. Of cfg, Progress is used.
+//
+// On an error the module is nil. Errors that are the caller's to mend are *ReplayError, *byoc.UnknownBackendError and
+// *UnusableError.
+func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, err error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(Event) {}
+	}
+	err = bridge.OnThread(func() error {
+		backends, err := lookupBackends(usedBackends(p))
+		if err != nil {
+			return fmt.Errorf("the plan needs it: %w", err)
+		}
+		s := &search{cfg: &cfg, backends: backends, byName: map[string]byoc.Backend{}}
+		for _, b := range backends {
+			s.byName[b.Name()] = b
+		}
+		if err := s.read(mod); err != nil {
+			return err
+		}
+		hash, err := Hash(s.module.Object())
+		if err != nil {
+			return err
+		}
+		if hash != p.Module.Hash {
+			return &ReplayError{fmt.Sprintf("it is for another network: %s has the hash %s, this one has %s (weights, shapes and the "+
+				"version of TVM count too); make a plan for this one", quoteName(p.Module.Name), p.Module.Hash, hash)}
+		}
+		if err := s.propose(); err != nil {
+			return err
+		}
+		for _, f := range s.functions {
+			if err := s.replay(f, p); err != nil {
+				return err
+			}
+		}
+		out, err = s.annotate()
+		return err
+	})
+	return out, err
+}
+
+func quoteName(name string) string {
+	if name == "" {
+		return "its network"
+	}
+	return name
+}
+
+// usedBackends are those that have a region, in the plan's order.
+func usedBackends(p *plan.Plan) []string {
+	var names []string
+	for _, b := range p.Backends {
+		if slices.ContainsFunc(p.Regions, func(r plan.Region) bool { return r.Backend == b.Name }) {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}
+
+// replay gives a function the candidates and regions that the plan names.
+func (s *search) replay(f *function, p *plan.Plan) error {
+	g := f.set.Graph
+	k := slices.IndexFunc(p.Module.Functions, func(known plan.Function) bool { return known.Name == g.Name })
+	if k < 0 || p.Module.Functions[k].Nodes != len(g.Nodes) {
+		return &ReplayError{fmt.Sprintf("the network's function %s is not the one that it was made for", g.Name)}
+	}
+	proposed := map[string]*candidate.Candidate{}
+	for i := range f.set.Candidates {
+		c := &f.set.Candidates[i]
+		proposed[candidateID(c.Backend, c.Composite, c.Nodes)] = c
+	}
+	set := &candidate.Set{Graph: g}
+	var covers [][]relay.NodeID
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		if r.Function != g.Name {
+			continue
+		}
+		region := annotate.Region{Backend: r.Backend, Compiler: s.byName[r.Backend].Compiler(), Symbol: r.Symbol}
+		for j := range r.Candidates {
+			nodes := make([]relay.NodeID, len(r.Candidates[j].Nodes))
+			for n := range nodes {
+				nodes[n] = relay.NodeID(r.Candidates[j].Nodes[n].Index)
+			}
+			c := proposed[candidateID(r.Backend, r.Candidates[j].Composite, nodes)]
+			if c == nil {
+				var err error
+				if c, err = s.asPlanned(g, r.Backend, r.Candidates[j].Composite, nodes); err != nil {
+					return err
+				}
+			}
+			region.Candidates = append(region.Candidates, len(set.Candidates))
+			region.Nodes = append(region.Nodes, nodes...)
+			set.Candidates = append(set.Candidates, *c)
+		}
+		slices.Sort(region.Nodes)
+		if r.Symbol == "" {
+			for _, i := range region.Candidates {
+				covers = append(covers, set.Candidates[i].Nodes)
+			}
+			continue
+		}
+		covers = append(covers, region.Nodes)
+		region.Scope = set.Candidates[region.Candidates[0]].Scope
+		region.Border(g)
+		f.regions = append(f.regions, region)
+	}
+	if err := place.QuotientAcyclic(place.ReadsOf(g), covers); err != nil {
+		return &ReplayError{fmt.Sprintf("function %s: %s", g.Name, strings.TrimPrefix(err.Error(), "placement: "))}
+	}
+	f.set = set
+	return nil
+}
+
+func candidateID(backend, composite string, nodes []relay.NodeID) string {
+	return fmt.Sprint(backend, " ", composite, " ", nodes)
+}
+
+// asPlanned is a candidate that is not proposed now. Those of a backend that takes anything depend on what was asked for
+// when the plan was made, and any group of nodes with one exit will do; a library's must be ones that it offers.
+func (s *search) asPlanned(g *relay.Graph, backend, composite string, nodes []relay.NodeID) (*candidate.Candidate, error) {
+	root := nodes[len(nodes)-1]
+	if !s.byName[backend].TakesAnything() {
+		what := composite
+		if what == "" {
+			what = "a group of operators"
+		}
+		return nil, &ReplayError{fmt.Sprintf("%s does not take %s at %%%d (%s) any more; make the plan again", backend, what, root,
+			candidate.OperatorName(&g.Nodes[root]))}
+	}
+	if err := candidate.Check(g, nodes); err != nil {
+		return nil, &ReplayError{fmt.Sprintf("the candidate at %%%d: %s", root, err)}
+	}
+	c := &candidate.Candidate{Backend: backend, Composite: composite, Scope: g.Nodes[root].Scope, Nodes: nodes, Root: root}
+	c.Inputs, c.Constants = g.Boundary(nodes)
+	return c, nil
+}

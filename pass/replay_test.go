@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// saved is a plan that went through its file's format.
+func saved(t *testing.T, p *plan.Plan) *plan.Plan {
+	t.Helper()
+	text, err := p.Encode()
+	require.NoError(t, err)
+	back, err := plan.Decode(text)
+	require.NoError(t, err)
+	return back
+}
+
+func TestReplayGivesTheSameModule(t *testing.T) {
+	withLibraries(t)
+	for _, cfg := range []Config{{}, {Pin: []string{"nn.dense=tvm"}}, {Only: "lib"}, {Only: "tvm"}} {
+		mod := parse(t, layers)
+		cfg.Backends, cfg.Target = []string{"tvm", "lib"}, "llvm"
+		cfg.Estimator = &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
+		want, p, err := Partition(mod, cfg)
+		require.NoError(t, err)
+		got, err := Replay(parse(t, layers), saved(t, p), Config{})
+		require.NoError(t, err)
+		same, err := bridge.Global("node.StructuralEqual", want, got, false, true)
+		require.NoError(t, err)
+		equal, err := same.Bool()
+		require.NoError(t, err)
+		assert.True(t, equal, "%v", cfg)
+		wantHash, err := Hash(want)
+		require.NoError(t, err)
+		gotHash, err := Hash(got)
+		require.NoError(t, err)
+		assert.Equal(t, wantHash, gotHash)
+		assert.Equal(t, placement(t, want), placement(t, got))
+	}
+}
+
+func TestReplayRefusesWhatDoesNotFit(t *testing.T) {
+	withLibraries(t)
+	_, p, err := Partition(parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", ModuleName: "layers",
+		Estimator: &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}})
+	require.NoError(t, err)
+	replay := func(text string, spoil func(p *plan.Plan)) error {
+		changed := saved(t, p)
+		if spoil != nil {
+			spoil(changed)
+		}
+		out, err := Replay(parse(t, text), changed, Config{})
+		if err != nil {
+			assert.Nil(t, out)
+		}
+		return err
+	}
+	other := `def @main(%x: Tensor[(4, 32), float32]) { tanh(%x) }`
+	require.ErrorContains(t, replay(other, nil), "it is for another network: layers has the hash "+p.Module.Hash)
+	var refused *ReplayError
+	require.ErrorAs(t, replay(other, nil), &refused)
+
+	region := func(p *plan.Plan) *plan.Region {
+		for i := range p.Regions {
+			if p.Regions[i].Backend == "lib" {
+				return &p.Regions[i]
+			}
+		}
+		return nil
+	}
+	err = replay(layers, func(p *plan.Plan) { region(p).Candidates[0].Composite = "lib.unheard" })
+	require.ErrorContains(t, err, "lib does not take lib.unheard at %")
+	err = replay(layers, func(p *plan.Plan) { region(p).Candidates = nil })
+	require.ErrorContains(t, err, "it holds nothing")
+
+	err = replay(layers, func(p *plan.Plan) {
+		for i := range p.Regions {
+			if p.Regions[i].Backend == "lib" {
+				p.Regions[i].Backend = "zzz"
+			}
+		}
+		p.Backends[1].Name = "zzz"
+	})
+	var unknown *byoc.UnknownBackendError
+	require.ErrorAs(t, err, &unknown)
+
+	// The library is gone.
+	lib, err := byoc.Lookup("lib")
+	require.NoError(t, err)
+	t.Cleanup(byoc.Reset())
+	require.NoError(t, builtin.RegisterAll())
+	gone := *lib.(*testLibrary)
+	gone.probe = byoc.Probe{Reason: "liblib.so is not there", Remedy: "get it"}
+	require.NoError(t, byoc.Register(&gone))
+	err = replay(layers, nil)
+	require.ErrorContains(t, err, `the backend "lib" cannot be used here: liblib.so is not there`)
+	var unusable *UnusableError
+	require.ErrorAs(t, err, &unusable)
+}
