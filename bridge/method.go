@@ -10,12 +10,13 @@ import "C"
 
 import "fmt"
 
-// NewBinaryMethod makes a packed function of a C++ method that libtvm exports without registering it,
+// NewBinaryMethod makes a packed function of a virtual C++ method that libtvm exports without registering it,
 //
 //	double Class::Method(const ObjectRef& a, const ObjectRef& b) const
 //
 // or one that returns a class of one double. symbol is its mangled name. The packed function takes the object, a and
-// b, and gives a float; what the method throws is its error. The object must be of that class: nothing can check it.
+// b, and gives a float; what the method throws is its error. The object must be of that class,
+// and the class the first below tvm::runtime::Object with virtual methods, or derived from it: nothing can check it.
 func NewBinaryMethod(symbol string) (*Function, error) {
 	if !loaded.Load() {
 		return nil, ErrNotLoaded

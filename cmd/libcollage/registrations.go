@@ -7,6 +7,7 @@ import (
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/cmd/internal/cli"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/dropin"
 )
 
 // registrations are what makes Collage known to TVM, in order: each may use what those before it registered.
@@ -14,5 +15,6 @@ var registrations = []func() error{
 	bridge.RegisterDiagnostics,
 	builtin.RegisterAll,
 	pass.Register,
+	dropin.Register,
 	cli.Register,
 }

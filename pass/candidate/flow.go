@@ -110,6 +110,9 @@ func (f *Flow) describe(n *relay.Node, kind func(*relay.Node) OpPattern) (OpPatt
 	}
 }
 
+// IsStatic says that all dimensions of a type are known.
+func IsStatic(t *relay.Type) bool { return isStatic(t) }
+
 // Kind is the fusion kind of a node.
 func (f *Flow) Kind(v relay.NodeID) OpPattern { return f.kinds[v] }
 

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dropin
+
+import (
+	"slices"
+
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// regionOf is a group of chosen options of one external code generator.
+type regionOf struct {
+	group  *candidate.Group
+	target *target
+}
+
+// coalesce joins neighbours of the same external code generator, in the prototype's order, and gives the groups in the
+// order of their last nodes. chosen comes last option first.
+//
+// The prototype joins a group with each of its readers in the same round, so that it ends up in several partitions, and
+// it does not see when two partitions come to need each other. Here a group joins one reader a round, and where a join
+// leaves the partitions without an order, all are done again with that looked at before each.
+func (f *function) coalesce(chosen []*option) []regionOf {
+	regions := f.join(chosen, false)
+	if !f.ordered(regions) {
+		regions = f.join(chosen, true)
+	}
+	slices.SortFunc(regions, func(a, b regionOf) int { return int(a.group.Nodes.Last() - b.group.Nodes.Last()) })
+	return regions
+}
+
+func (f *function) join(chosen []*option, careful bool) []regionOf {
+	var current, added []regionOf
+	for _, o := range chosen {
+		if o.external() {
+			added = append(added, regionOf{o.group, o.target})
+		}
+	}
+	for len(added) > 0 {
+		current = append(current, added...)
+		added = nil
+		gone := make([]bool, len(current))
+		alive := func() []regionOf {
+			var all []regionOf
+			for i, r := range current {
+				if !gone[i] {
+					all = append(all, r)
+				}
+			}
+			return append(all, added...)
+		}
+		for i, up := range current {
+			if gone[i] {
+				continue
+			}
+			for j, down := range current {
+				if i == j || gone[j] || up.target != down.target || !f.strict.Touch(up.group, down.group) {
+					continue
+				}
+				union := regionOf{f.strict.Union(up.group, down.group), up.target}
+				gone[i], gone[j] = true, true
+				if careful && !f.ordered(append(alive(), union)) {
+					gone[i], gone[j] = false, false
+					continue
+				}
+				added = append(added, union)
+				break
+			}
+		}
+		kept := current[:0:0]
+		for i, r := range current {
+			if !gone[i] {
+				kept = append(kept, r)
+			}
+		}
+		current = kept
+	}
+	return current
+}
+
+// ordered says that the regions, and the nodes in none, can be run one after the other.
+func (f *function) ordered(regions []regionOf) bool {
+	g := f.graph
+	in := make([]int, len(g.Nodes)) // 1 + a node's region
+	for i, r := range regions {
+		for _, v := range f.flow.Placeable(r.group) {
+			in[v] = i + 1
+		}
+	}
+	name := func(v relay.NodeID) int { // regions first, then nodes
+		if in[v] > 0 {
+			return in[v] - 1
+		}
+		return len(regions) + int(v)
+	}
+	needs := make([]int, len(regions)+len(g.Nodes))
+	readers := make([][]int, len(needs))
+	for v := range g.Nodes {
+		for _, from := range g.Reads(relay.NodeID(v)) {
+			if a, b := name(from), name(relay.NodeID(v)); a != b {
+				readers[a] = append(readers[a], b)
+				needs[b]++
+			}
+		}
+	}
+	var ready []int
+	for i, n := range needs {
+		if n == 0 {
+			ready = append(ready, i)
+		}
+	}
+	done := 0
+	for ; len(ready) > 0; done++ {
+		i := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		for _, r := range readers[i] {
+			if needs[r]--; needs[r] == 0 {
+				ready = append(ready, r)
+			}
+		}
+	}
+	return done == len(needs)
+}

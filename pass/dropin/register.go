@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dropin
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/collage-tvm/collage/bridge"
+)
+
+// The packed functions that Register registers.
+const (
+	// PassFunction takes a CompilationConfig, a cost estimator (an object of TVM's, or a packed function of a module and a
+	// target) and whether to write regions as TVM's prototype does, and gives the pass, a tvm.transform.Pass.
+	PassFunction = "collage.transform.DropIn"
+	// ReportFunction gives the Report of the last run in this process as JSON, or None.
+	ReportFunction = "collage.transform.drop_in_report"
+)
+
+var lastReport atomic.Pointer[Report]
+
+// Register registers the packed functions above. TVM must be loaded; one without a compiler gets nothing.
+func Register() error {
+	if !bridge.HasCompiler() {
+		return nil
+	}
+	if err := bridge.RegisterFunction(PassFunction, true, makePass); err != nil {
+		return err
+	}
+	return bridge.RegisterFunction(ReportFunction, true, func([]bridge.Value) (any, error) {
+		report := lastReport.Load()
+		if report == nil {
+			return nil, nil
+		}
+		text, err := json.Marshal(report)
+		return string(text), err
+	})
+}
+
+func makePass(args []bridge.Value) (any, error) {
+	if len(args) != 3 {
+		return nil, fmt.Errorf("TypeError: %s takes a configuration, an estimator and a flag", PassFunction)
+	}
+	var opts Options
+	var err error
+	if opts.Config, err = args[0].Object(); err != nil {
+		return nil, fmt.Errorf("TypeError: CollagePartition takes a CompilationConfig: %w", err)
+	}
+	if opts.Estimator, err = estimatorOf(args[1]); err != nil {
+		return nil, err
+	}
+	if opts.OutlineNative, err = args[2].Bool(); err != nil {
+		return nil, err
+	}
+	v, err := bridge.Global("transform.PassInfo", 0, "CollagePartition", []string{}, false)
+	if err != nil {
+		return nil, err
+	}
+	info, err := v.Object()
+	if err != nil {
+		return nil, err
+	}
+	defer info.Release()
+	return bridge.Global("transform.MakeModulePass", func(args []bridge.Value) (any, error) {
+		mod, err := args[0].Object()
+		if err != nil {
+			return nil, err
+		}
+		out, report, err := Partition(mod, opts)
+		if err != nil {
+			return nil, err
+		}
+		lastReport.Store(report)
+		return out, nil
+	}, info)
+}
+
+func estimatorOf(v bridge.Value) (Estimator, error) {
+	if v.Kind() == bridge.KindFunction {
+		function, err := v.Function()
+		return functionEstimator{function}, err
+	}
+	object, err := v.Object()
+	if err != nil {
+		return nil, fmt.Errorf("TypeError: cost_estimator: %w", err)
+	}
+	return newTVMEstimator(object)
+}
