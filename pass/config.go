@@ -60,6 +60,11 @@ type Config struct {
 	// "%12=tvm". They do not go with Only.
 	Pin    []string `json:"pin,omitempty"`
 	Forbid []string `json:"forbid,omitempty"`
+	// Exhaustive measures all candidates, those too that a lower bound leaves no chance. The placement is as cheap.
+	Exhaustive bool `json:"exhaustive,omitempty"`
+	// Overhead is added to the cost of each candidate, in milliseconds (place.Overhead); nil for place.DefaultOverhead, or
+	// for none where Estimator is set.
+	Overhead *float64 `json:"overhead_ms,omitempty"`
 	// ModuleName is what the user calls the module; it stands in the plan.
 	ModuleName string `json:"module_name,omitempty"`
 }
@@ -138,6 +143,8 @@ func (c *Config) Validate() error {
 		return &OptionError{"only", "leaves nothing to choose, so nothing can be pinned or forbidden"}
 	case c.Samples < 0:
 		return &OptionError{"samples", fmt.Sprintf("is %d; take at least 1, or 0 for the default", c.Samples)}
+	case c.Overhead != nil && !(*c.Overhead >= 0 && *c.Overhead < 1e6):
+		return &OptionError{"overhead_ms", fmt.Sprintf("is %v; name some milliseconds, or 0 for none", *c.Overhead)}
 	case c.OptLevel != nil && (*c.OptLevel < 0 || *c.OptLevel > 4):
 		return &OptionError{"opt_level", fmt.Sprintf("is %d; it goes from 0 to 4", *c.OptLevel)}
 	}

@@ -3,59 +3,204 @@
 package pass
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
+	"time"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/bound"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/lazy"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// estimate finds out what each candidate of all functions costs.
+// computations are the different ones among all candidates: what is measured at most.
+type computations struct {
+	requests []cost.Request
+	bounds   []float64
+	// reference says that the computation is a single operator on a backend that takes anything.
+	reference []bool
+	// of says, for each function, which computation each candidate is; lazy.Free for those that cost nothing.
+	of [][]int
+	// counts for the events
+	known, done int
+}
+
+// estimate finds out what the candidates cost, measuring as little as the proof needs.
 func (s *search) estimate() error {
 	defer clock(&s.timings.Measure)()
-	type place struct{ function, candidate int }
-	var requests []cost.Request
-	var places []place
+	all := s.computations()
+	s.all = all
 	for i, f := range s.functions {
 		f.costs = make([]cost.Cost, len(f.set.Candidates))
-		for k := range f.set.Candidates {
-			c := &f.set.Candidates[k]
-			if c.Free {
+		for k := range f.costs {
+			if all.of[i][k] == lazy.Free {
 				f.costs[k] = cost.FromMilliseconds(0)
-				continue
 			}
-			requests = append(requests, s.request(f, c))
-			places = append(places, place{i, k})
 		}
 	}
-	if len(requests) == 0 {
+	if len(all.requests) == 0 {
 		return nil
 	}
 	estimator, done, err := s.estimator()
 	if err != nil {
 		return err
 	}
-	costs, err := estimator.Estimate(s.cfg.Context, requests)
+	costs, err := s.search(estimator, all)
 	if closing := done(); err == nil {
 		err = closing // after another error it would only say the same again
 	}
 	if err != nil {
 		return err
 	}
-	if len(costs) != len(requests) {
-		return fmt.Errorf("the cost estimator gave %d costs for %d requests", len(costs), len(requests))
+	for i, f := range s.functions {
+		for k := range f.costs {
+			if c := all.of[i][k]; c != lazy.Free {
+				f.costs[k] = costs[c]
+			}
+		}
 	}
-	for i, at := range places {
-		s.functions[at.function].costs[at.candidate] = costs[i]
-	}
-	s.keepReference()
 	return nil
+}
+
+// computations finds out which candidates are the same computation on the same backend.
+func (s *search) computations() *computations {
+	all := &computations{}
+	index := map[cost.Key]int{}
+	for _, f := range s.functions {
+		of := make([]int, len(f.set.Candidates))
+		for k := range f.set.Candidates {
+			c := &f.set.Candidates[k]
+			if of[k] = lazy.Free; c.Free {
+				continue
+			}
+			r := s.request(f, c)
+			i, ok := index[r.Key]
+			if !ok {
+				i = len(all.requests)
+				index[r.Key] = i
+				all.requests = append(all.requests, r)
+				all.reference = append(all.reference, s.byName[c.Backend].TakesAnything() && c.Operators(f.set.Graph) <= 1)
+			}
+			of[k] = i
+		}
+		all.of = append(all.of, of)
+	}
+	all.bounds = make([]float64, len(all.requests))
+	return all
+}
+
+// knower is an estimator that knows some costs without measuring.
+type knower interface {
+	Known(requests []cost.Request) []cost.Cost
+}
+
+// calibrator is an estimator that measures on a machine whose speed it can tell.
+type calibrator interface {
+	Machine(ctx context.Context, env cost.Environment) (*bound.Machine, error)
+}
+
+// search runs the loop of pass/lazy and has what competes measured again until its order is clear.
+func (s *search) search(estimator cost.Estimator, all *computations) ([]cost.Cost, error) {
+	known := make([]cost.Cost, len(all.requests))
+	if k, ok := estimator.(knower); ok {
+		known = k.Known(all.requests)
+		for i := range known {
+			s.keepReference(all, i, &known[i])
+		}
+	}
+	if c, ok := estimator.(calibrator); ok && s.bounded() && !s.cfg.Exhaustive {
+		machine, err := c.Machine(s.cfg.Context, s.env)
+		if err != nil {
+			return nil, err
+		}
+		for i, f := range s.functions {
+			for k := range f.set.Candidates {
+				if at := all.of[i][k]; at != lazy.Free && all.bounds[at] == 0 {
+					all.bounds[at] = machine.Milliseconds(bound.Of(f.set.Graph, &f.set.Candidates[k]))
+				}
+			}
+		}
+	}
+	problem := &lazy.Problem{Bounds: all.bounds, Known: known, Overhead: s.overhead(), Exhaustive: s.cfg.Exhaustive}
+	for i, f := range s.functions {
+		problem.Functions = append(problem.Functions, lazy.Function{Tree: place.TreeOf(f.set.Graph),
+			Options: f.lazyOptions(), Computations: all.of[i]})
+	}
+	for i := range known {
+		if known[i].Known() || known[i].Failed() {
+			all.known++
+			s.cfg.Progress(Event{Stage: StageMeasure, Done: all.known, Total: len(all.requests), Label: all.requests[i].Label, Cost: &known[i]})
+		}
+	}
+	all.done = all.known
+	problem.Measure = func(wanted []int) ([]cost.Cost, error) {
+		requests := make([]cost.Request, len(wanted))
+		for k, i := range wanted {
+			requests[k] = all.requests[i]
+		}
+		costs, err := estimator.Estimate(s.cfg.Context, requests)
+		for k, i := range wanted {
+			if k < len(costs) {
+				s.keepReference(all, i, &costs[k])
+			}
+		}
+		all.done += len(wanted)
+		if err == nil && len(costs) != len(wanted) {
+			err = fmt.Errorf("the cost estimator gave %d costs for %d requests", len(costs), len(wanted))
+		}
+		return costs, err
+	}
+	result, err := problem.Run()
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := estimator.(refiner); ok {
+		if result, err = s.compete(r, all, problem, result); err != nil {
+			return nil, err
+		}
+	}
+	// The rest was bounded away.
+	s.cfg.Progress(Event{Stage: StageMeasure, Done: len(all.requests), Total: len(all.requests)})
+	return result.Costs, nil
+}
+
+// measured passes on what the workers report.
+func (s *search) measured(e measure.Event) {
+	s.cfg.Progress(Event{Stage: StageMeasure, Done: min(s.all.done+e.Done, len(s.all.requests)), Total: len(s.all.requests),
+		Label: e.Request.Label, Cost: &e.Cost})
+}
+
+// bounded says that the calibration of this machine's processor says something about the target.
+func (s *search) bounded() bool {
+	return strings.HasPrefix(s.env.Target, "llvm") || strings.HasPrefix(s.env.Target, "c ")
+}
+
+// overhead is what each candidate costs beside its own latency. Costs that a caller gives are taken as they are, unless
+// the caller asks for it.
+func (s *search) overhead() place.Overhead {
+	switch {
+	case s.cfg.Overhead != nil:
+		return place.Overhead{Option: *s.cfg.Overhead}
+	case s.cfg.Estimator != nil:
+		return place.Overhead{}
+	}
+	return place.Overhead{Option: place.DefaultOverhead}
+}
+
+// lazyOptions are a function's options without their costs.
+func (f *function) lazyOptions() []place.Option {
+	options := make([]place.Option, len(f.set.Candidates))
+	for k := range f.set.Candidates {
+		options[k] = place.Option{Nodes: f.set.Candidates[k].Nodes, Rank: f.set.Candidates[k].Rank}
+	}
+	return options
 }
 
 func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
@@ -63,7 +208,11 @@ func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 	key.Library = library(s.byName[c.Backend])
 	g := f.set.Graph
 	return cost.Request{Key: key, Candidate: c, Label: c.Label(g), Computation: computation(g, c), Build: func() (*cost.Workload, error) {
-		return annotate.Workload(g, c, s.byName[c.Backend].Compiler())
+		w, err := annotate.Workload(g, c, s.byName[c.Backend].Compiler())
+		if err == nil {
+			w.RTol, w.ATol = bound.Tolerance(g, c)
+		}
+		return w, err
 	}}
 }
 
@@ -101,10 +250,8 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 			Threads: cfg.Threads, Samples: cfg.Samples},
 		Python: interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
 		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,
-		Poll: bridge.CheckSignals,
-		Progress: func(e measure.Event) {
-			cfg.Progress(Event{Stage: StageMeasure, Done: e.Done, Total: e.Total, Label: e.Request.Label, Cost: &e.Cost})
-		},
+		Poll:     bridge.CheckSignals,
+		Progress: s.measured,
 	})
 	if err != nil {
 		store.Close()
@@ -113,27 +260,18 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 	return pool, func() error { return errors.Join(pool.Close(), store.Close()) }, nil
 }
 
+// lastResort is what an operator costs that TVM builds but cannot run in time, in milliseconds: more than anything that
+// was measured.
+const lastResort = float64(10*time.Minute) / float64(time.Millisecond)
+
 // keepReference makes sure that what TVM could build but not run in time by itself can still be placed on TVM, where
-// nobody else takes it: TVM's result is what all others are checked against, and it compiles the network whole. Such a
-// candidate gets a cost that any other's is below.
-func (s *search) keepReference() {
-	for _, f := range s.functions {
-		total := 0.0
-		for _, c := range f.costs {
-			if ms := c.Estimate(); !math.IsInf(ms, 1) {
-				total += ms
-			}
-		}
-		for k := range f.set.Candidates {
-			c := &f.set.Candidates[k]
-			failure := f.costs[k].Failure
-			if failure == nil || !s.byName[c.Backend].TakesAnything() || c.Operators(f.set.Graph) > 1 {
-				continue
-			}
-			if failure.Phase == "build" && failure.Kind == cost.KindError {
-				continue // TVM has no code for it: it would not build the network either
-			}
-			f.costs[k] = cost.FromMilliseconds(math.Max(1000, 2*total))
-		}
+// nobody else takes it: TVM's result is what all others are checked against, and it compiles the network whole.
+func (s *search) keepReference(all *computations, i int, c *cost.Cost) {
+	if c.Failure == nil || !all.reference[i] {
+		return
 	}
+	if c.Failure.Phase == "build" && c.Failure.Kind == cost.KindError {
+		return // TVM has no code for it: it would not build the network either
+	}
+	*c = cost.FromMilliseconds(lastResort)
 }

@@ -97,6 +97,7 @@ type search struct {
 	env       cost.Environment
 	module    *relay.Module
 	functions []*function
+	all       *computations // what there is to measure
 	timings   Timings
 }
 
@@ -182,6 +183,7 @@ func (s *search) place() error {
 			c := &f.set.Candidates[k]
 			f.options[k] = place.Option{Nodes: c.Nodes, Cost: f.costs[k].Estimate(), Rank: c.Rank}
 		}
+		f.options = s.overhead().Apply(f.options)
 		placement, err := place.Solve(f.options, place.TreeOf(f.set.Graph))
 		var uncovered *place.UncoveredError
 		if errors.As(err, &uncovered) {

@@ -152,7 +152,7 @@ func TestTheCheapestPlacementIsTaken(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"main": "nn.softmax", "tvmgen_default_lib_main_0": "nn.dense nn.relu",
 		"tvmgen_default_lib_main_1": "nn.dense nn.relu", "tvmgen_default_lib_main_2": "tanh"}, placement(t, out))
-	assert.Equal(t, []Stage{StageRead, StageCandidates, StagePlace, StageAnnotate}, stages)
+	assert.Equal(t, []Stage{StageRead, StageCandidates, StageMeasure, StagePlace, StageAnnotate}, stages)
 	assert.Equal(t, "layers", p.Module.Name)
 	assert.Len(t, p.Module.Hash, 16)
 	assert.Equal(t, 5, p.Backend("lib").Operators)
@@ -288,7 +288,7 @@ func TestIdenticalPartsHaveOneKey(t *testing.T) {
 	repeated := 0
 	for key, n := range times {
 		if key.Composite == "lib.dense_relu" {
-			assert.Equal(t, 2, n)
+			assert.Equal(t, 1, n, "asked for once")
 			repeated++
 		}
 	}

@@ -28,8 +28,15 @@ from . import export, library
 # nothing.
 _POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10", "power"}
 
-# References kept, in bytes; the oldest go first.
+# What is kept of regions that were built: how many, and bytes of reference outputs. The oldest go first.
+_KEPT_REGIONS = 64
 _REFERENCE_BYTES = 256 << 20
+
+# A region leaks whose every further block of runs takes at least so much more memory.
+_LEAK_BYTES = 64 << 10
+_LEAK_BLOCKS = 4
+# A block of runs takes about as long.
+_LEAK_SECONDS = 0.1
 
 
 class RegionError(Exception):
@@ -178,28 +185,80 @@ def _run(executor, values):
     return _outputs(executor)
 
 
-class References:
-    """Plain TVM's answers, by key, so that several candidates of one region cost one reference."""
+class Artefact:
+    """A region that is built and loaded, with what is known about running it."""
 
-    def __init__(self, limit=_REFERENCE_BYTES):
-        self._kept = OrderedDict()
-        self._limit = limit
+    def __init__(self, region, executor):
+        self.region = region
+        self.executor = executor
+        self.number = None  # runs in one sample
+
+    def outputs(self):
+        """The outputs for the inputs that belong to the region's key."""
+        return _run(self.executor, self.region.values())
+
+
+class Artefacts:
+    """Regions that were built, and plain TVM's answers by key, so that nothing is built twice in a row."""
+
+    def __init__(self, count=_KEPT_REGIONS, reference_bytes=_REFERENCE_BYTES):
+        self._built = OrderedDict()
+        self._count = count
+        self._outputs = OrderedDict()
+        self._limit = reference_bytes
         self._bytes = 0
 
-    def get(self, region, target, opt_level, disabled_passes):
-        """The outputs of ``region`` under plain TVM."""
-        key = (region.key, target)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        factory = export.build(region.module(""), target, opt_level, disabled_passes)
-        executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
-        outputs = _run(executor, region.values())
-        self._kept[key] = outputs
+    def get(self, request, compiler, built=None):
+        """The region of a request as an Artefact; builds it where it is not kept. ``built`` gets the seconds."""
+        identity = _identity(request, compiler)
+        seconds = 0.0
+        if identity in self._built:
+            self._built.move_to_end(identity)
+        else:
+            started = time.perf_counter()
+            self._built[identity] = _build(request, compiler)
+            seconds = time.perf_counter() - started
+            while len(self._built) > self._count:
+                self._built.popitem(last=False)
+        if built:
+            built(seconds)
+        artefact = self._built[identity]
+        if artefact.executor is None:
+            try:
+                artefact.executor = _in_phase("load", load_executor, artefact.path)
+            except BaseException:
+                del self._built[identity]
+                raise
+            finally:
+                # What is loaded stays loaded; a worker that is killed later leaves nothing behind.
+                os.unlink(artefact.path)
+        return artefact
+
+    def drop(self, request, compiler):
+        """Forget a region that did harm."""
+        self._built.pop(_identity(request, compiler), None)
+
+    def reference(self, request):
+        """The outputs of a request's region under plain TVM."""
+        key = (request.get("key") or "", request.get("target") or "")
+        if key in self._outputs:
+            self._outputs.move_to_end(key)
+            return self._outputs[key]
+        outputs = self.get(request, "").outputs()
+        self._outputs[key] = outputs
         self._bytes += sum(output.nbytes for output in outputs)
-        while self._bytes > self._limit and len(self._kept) > 1:
-            self._bytes -= sum(output.nbytes for output in self._kept.popitem(last=False)[1])
+        while self._bytes > self._limit and len(self._outputs) > 1:
+            self._bytes -= sum(output.nbytes for output in self._outputs.popitem(last=False)[1])
         return outputs
+
+
+def _identity(request, compiler):
+    fields = ("constants", "target", "opt_level", "disabled_passes", "key", "threads")
+    # Under plain TVM all backends' functions of one key are the same computation.
+    function = "" if request.get("key") and not compiler else request["function"]
+    return hashlib.sha256(
+        repr([compiler, function, *(request.get(name) for name in fields)]).encode()
+    ).digest()
 
 
 def difference(got, expected, rtol, atol):
@@ -235,12 +294,16 @@ def difference(got, expected, rtol, atol):
 
 
 def _tolerances(request, expected, rtol):
-    """(rtol, atol) of a request; where it says nothing (or 0), defaults from what is expected."""
+    """(rtol, atol) of a request; where it says nothing (or 0), defaults from what is expected.
+
+    "atol_of_greatest" is a share of the greatest expected value: sums of both signs cancel, and what is small
+    beside the greatest value has no digits of its own.
+    """
     scale = max(
         (float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in expected if o.size), default=0.0
     )
-    # Sums of both signs cancel: what is small beside the largest value has no digits of its own.
-    return request.get("rtol") or rtol, request.get("atol") or 1e-5 * scale
+    atol = request.get("atol") or (request.get("atol_of_greatest") or 1e-5) * scale
+    return request.get("rtol") or rtol, atol
 
 
 def _has_new_nan(got, expected):
@@ -287,29 +350,50 @@ def _runs(executor, min_sample_ms):
     return max(1, math.ceil(min_sample_ms / 1000.0 / max(once, 1e-7)))
 
 
-def sample(executor, samples, min_sample_ms):
+def sample(artefact, samples, min_sample_ms):
     """Latency samples in ms; each is the mean of as many runs as fill ``min_sample_ms``."""
-    number = _runs(executor, min_sample_ms)
-    results = executor.module.time_evaluator("run", tvm.cpu(), number=number, repeat=samples)().results
+    timer = artefact.executor.module.time_evaluator
+    if artefact.number is None:
+        once = timer("run", tvm.cpu(), number=1, repeat=2)().results
+        artefact.number = max(1, math.ceil(min_sample_ms / 1000.0 / max(min(once), 1e-7)))
+    results = timer("run", tvm.cpu(), number=artefact.number, repeat=samples)().results
     return [1000.0 * result for result in results]
 
 
-def measure(request, references, built=None):
-    """Do what one "measure" request asks; returns the fields of its result. Calls ``built(seconds)`` after
-    the build.
-    """
-    compiler = request.get("compiler") or ""
-    target = request.get("target") or None
-    settings = (target, request.get("opt_level"), request.get("disabled_passes"))
-    key = request.get("key") or ""
-    if compiler:
-        # Not the candidate's fault: the phase "setup" ends the search.
-        _in_phase("setup", library.install, compiler)
+def _resident():
+    """This process's memory in bytes; 0 where it cannot be known."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
-    started = time.perf_counter()
+
+def leak(artefact, grown, run_ms):
+    """Bytes that each run of a region leaves behind, as far as that is certain; 0 where it is not.
+
+    ``grown`` is by how much the process grew while the region was timed: caches and pools grow, too, but stop.
+    """
+    if grown < _LEAK_BYTES:
+        return 0
+    runs = max(1, min(100_000, math.ceil(1000.0 * _LEAK_SECONDS / max(run_ms, 1e-6))))
+    timer = artefact.executor.module.time_evaluator("run", tvm.cpu(), number=runs, repeat=1)
+    before = first = _resident()
+    for _ in range(_LEAK_BLOCKS):
+        timer()
+        now = _resident()
+        if now - before < _LEAK_BYTES:
+            return 0
+        before = now
+    return (before - first) // (_LEAK_BLOCKS * runs) or 1
+
+
+def _build(request, compiler):
+    """Build and link a region; its executor is loaded later, from ``path``."""
+    settings = (request.get("target") or None, request.get("opt_level"), request.get("disabled_passes"))
     try:
         function = tvm.ir.load_json(request["function"])
-        region = Region(function, request.get("constants") or [], key)
+        region = Region(function, request.get("constants") or [], request.get("key") or "")
         factory = export.build(region.module(compiler), *settings)
         plugins = plugins_for(compiler)
         for plugin in plugins:
@@ -318,44 +402,72 @@ def measure(request, references, built=None):
         if not export.attach_threads(factory, threads) and threads:
             # Without the plug-in TVM's own pool runs the loops; 1 is its mode "prefer the big cores".
             tvm.get_global_func("runtime.config_threadpool")(1, threads)
-        handle, path = tempfile.mkstemp(prefix="collage-region-", suffix=".so")
+        artefact = Artefact(region, None)
+        handle, artefact.path = tempfile.mkstemp(prefix="collage-region-", suffix=".so")
         os.close(handle)
         try:
-            # Only code and what regions hold; other constants stay in memory, where the executor finds them.
-            export.link(factory.get_lib(), path, plugins)
-            if built:
-                built(time.perf_counter() - started)
-            executor = _in_phase("load", _load, path, factory)
-        finally:
-            # What is loaded stays loaded; a worker that is killed later leaves nothing behind.
-            os.unlink(path)
-    except RegionError:
+            export.link(factory, artefact.path, plugins)
+        except BaseException:
+            os.unlink(artefact.path)
+            raise
+        return artefact
+    except (RegionError, MemoryError):
         raise
     except Exception as error:
-        raise RegionError("build", "error", _short(error)) from error
+        raise RegionError("build", _kind(error), _short(error)) from error
 
-    outputs = _in_phase("run", _run, executor, region.values())
+
+def measure(request, artefacts, built=None):
+    """Do what one "measure" request asks; returns the fields of its result. Calls ``built(seconds)`` after
+    the build.
+    """
+    compiler = request.get("compiler") or ""
+    if compiler:
+        # Not the candidate's fault: the phase "setup" says that the backend cannot be used.
+        _in_phase("setup", library.install, compiler)
+    artefact = artefacts.get(request, compiler, built)
     largest = None
-    if request.get("check"):
-        expected = _in_phase("check", references.get, region, *settings) if compiler else outputs
-        if _has_new_nan(outputs, expected):
-            raise RegionError("check", "not-a-number", "the result holds NaN where plain TVM's holds numbers")
-        largest, mismatch = difference(outputs, expected, *_tolerances(request, expected, 1e-3))
-        if mismatch:
-            raise RegionError("check", "wrong-result", mismatch)
+    if not request.get("again"):
+        outputs = _in_phase("run", artefact.outputs)
+        if request.get("check"):
+            expected = _in_phase("check", artefacts.reference, request) if compiler else outputs
+            if _has_new_nan(outputs, expected):
+                raise RegionError(
+                    "check", "not-a-number", "the result holds NaN where plain TVM's holds numbers"
+                )
+            largest, mismatch = difference(outputs, expected, *_tolerances(request, expected, 1e-3))
+            if mismatch:
+                raise RegionError("check", "wrong-result", mismatch)
+    before = _resident()
     times = _in_phase(
-        "run", sample, executor, int(request.get("samples") or 10), float(request.get("min_sample_ms") or 2.0)
+        "run", sample, artefact, int(request.get("samples") or 10), float(request.get("min_sample_ms") or 2.0)
     )
+    if compiler:
+        lost = _in_phase("run", leak, artefact, _resident() - before, min(times))
+        if lost:
+            artefacts.drop(request, compiler)
+            raise RegionError("run", "leak", f"each run leaves about {_size(lost)} behind that is not freed")
     return {"samples_ms": times, "max_abs_error": largest, "mismatch": None}
+
+
+def _size(count):
+    return f"{count} bytes" if count < 10_000 else f"{count >> 10} KiB"
 
 
 def _in_phase(phase, function, *arguments):
     try:
         return function(*arguments)
-    except RegionError:
+    except (RegionError, MemoryError):
         raise
     except Exception as error:
-        raise RegionError(phase, "error", _short(error)) from error
+        raise RegionError(phase, _kind(error), _short(error)) from error
+
+
+def _kind(error):
+    """What an exception means: TVM and libraries say in words that memory is short."""
+    text = str(error).lower()
+    short = "bad_alloc" in text or "out of memory" in text or "cannot allocate memory" in text
+    return "out-of-memory" if short else "error"
 
 
 def _short(error, limit=2000):

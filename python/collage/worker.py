@@ -6,9 +6,14 @@ One JSON object a line in on standard input, one a line out on standard output, 
 protocol alone (whatever else is printed goes to standard error):
 
     {"id", "op": "hello"}    -> {"id", "event": "hello", "tvm", "pid"}
-    {"id", "op": "measure"}  -> {"id", "event": "built", "seconds"}, {"id", "event": "result", "samples_ms",
-    ...} {"id", "op": "compare"}  -> {"id", "event": "progress", "round"}..., {"id", "event": "result",
-    "samples_ms", ...} anything that fails      -> {"id", "event": "error", "phase", "kind", "detail"}
+    {"id", "op": "measure"}  -> {"id", "event": "built", "seconds"},
+                                {"id", "event": "result", "samples_ms", ...}
+    {"id", "op": "calibrate"} -> {"id", "event": "result", "gflop_ms", "read_gib_ms"}
+    {"id", "op": "compare"}  -> {"id", "event": "progress", "round"}...,
+                                {"id", "event": "result", "samples_ms", ...}
+    anything that fails      -> {"id", "event": "error", "phase", "kind", "detail"}
+
+What a "measure" built is kept for a while, so that further samples of it ("again": true) cost no build.
 
 The end of standard input or SIGTERM ends the process at once, in the middle of a measurement too. A crash
 is the process's own, and the one that drives it sees the pipe close. Modules named in COLLAGE_IMPORT
@@ -43,7 +48,7 @@ class Worker:
 
         self._region = region
         self._send = send
-        self._references = region.References()
+        self._artefacts = region.Artefacts()
 
     def answer(self, line):
         """Do what one line asks. Never raises: what goes wrong is an answer too."""
@@ -56,12 +61,16 @@ class Worker:
                 self._hello(number)
             elif operation == "measure":
                 self._measure(number, request)
+            elif operation == "calibrate":
+                self._calibrate(number, request)
             elif operation == "compare":
                 self._compare(number, request)
             else:
                 self._fail(number, "protocol", "error", f"unknown operation {operation!r}")
         except self._region.RegionError as error:
             self._fail(number, error.phase, error.kind, str(error))
+        except MemoryError as error:
+            self._fail(number, "run", "out-of-memory", str(error) or "Python has no memory left")
         except Exception as error:
             self._fail(number, "protocol", "error", f"{type(error).__name__}: {error}")
 
@@ -77,9 +86,13 @@ class Worker:
         def built(seconds):
             self._send({"id": number, "event": "built", "seconds": seconds})
 
-        self._send(
-            {"id": number, "event": "result", **self._region.measure(request, self._references, built)}
-        )
+        self._send({"id": number, "event": "result", **self._region.measure(request, self._artefacts, built)})
+
+    def _calibrate(self, number, request):
+        from . import calibrate
+
+        result = calibrate.calibrate(int(request.get("threads") or 1), request.get("sizes") or [])
+        self._send({"id": number, "event": "result", **result})
 
     def _compare(self, number, request):
         def progress(round_number):
