@@ -4,11 +4,9 @@ package relay
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -278,10 +276,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	once()
 	settle := func() bridge.Counts {
-		for range 3 {
-			runtime.GC()
-			time.Sleep(10 * time.Millisecond)
-		}
+		bridge.Collect()
 		return bridge.LiveHandles()
 	}
 	before := settle()

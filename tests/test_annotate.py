@@ -83,7 +83,7 @@ def test_regions_are_those_of_partition_graph(network):
     ours = calls(collage.transform.CollagePartition(only="dnnl")(module))
     expected = calls(theirs(module))
     assert len(ours) == len(expected) > 0
-    for one, other in zip(ours, expected):
+    for one, other in zip(ours, expected, strict=True):
         tvm.ir.assert_structural_equal(unnamed(one), unnamed(other))
         assert [p.name_hint.rsplit("_", 1)[1] for p in one.params] == [
             p.name_hint.rsplit("_", 1)[1] for p in other.params
