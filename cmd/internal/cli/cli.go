@@ -45,6 +45,9 @@ type Command struct {
 	Host Host
 	// New declares the command's flags and gives what runs it.
 	New func(flags *pflag.FlagSet) Action
+	// Parts are the commands that this one consists of ("db ls"), whose names begin with its name; such a command has no
+	// flags and no action.
+	Parts []*Command
 }
 
 // Host says whether a command runs in the Python host's process, where TVM's compiler is, or in this one.
@@ -71,7 +74,8 @@ type Action interface {
 
 // commands are all commands, in the order in which help lists them.
 func commands() []*Command {
-	return []*Command{&compileCommand, &runCommand, &doctorCommand, &backendsCommand, &versionCommand, &helpCommand}
+	return []*Command{&compileCommand, &planCommand, &runCommand, &explainCommand, &diffCommand, &dbCommand, &doctorCommand,
+		&backendsCommand, &versionCommand, &helpCommand}
 }
 
 // Main runs the command line (without the program's name) in the standalone program and gives the exit code.
@@ -131,9 +135,19 @@ func (s *Session) dispatch(args []string) error {
 	case "--version":
 		name = versionCommand.Name
 	}
-	command, err := lookup(name)
+	command, err := lookup(commands(), name)
 	if err != nil {
 		return err
+	}
+	if command.Parts != nil {
+		if len(rest) == 0 || rest[0] == "-h" || rest[0] == "--help" {
+			printHelp(s.Stdout, command)
+			return nil
+		}
+		if command, err = lookup(command.Parts, command.Name+" "+rest[0]); err != nil {
+			return err
+		}
+		rest = rest[1:]
 	}
 	flags := newFlagSet(command)
 	action := command.New(flags)
@@ -155,9 +169,9 @@ func (s *Session) dispatch(args []string) error {
 	return action.Run(s, flags.Args())
 }
 
-func lookup(name string) (*Command, error) {
+func lookup(among []*Command, name string) (*Command, error) {
 	var names []string
-	for _, c := range commands() {
+	for _, c := range among {
 		if c.Name == name {
 			return c, nil
 		}

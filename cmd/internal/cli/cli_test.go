@@ -29,13 +29,18 @@ func runLine(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
+	compareGolden(t, filepath.Join("testdata", name), got)
+}
+
+// compareGolden is golden for a file anywhere.
+func compareGolden(t *testing.T, path, got string) {
+	t.Helper()
 	if *rewrite {
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, string(want), got, "%s (go test -rewrite writes it anew)", path)
+	assert.Equal(t, string(want), got, "%s (go test -rewrite writes it anew)", filepath.Base(path))
 }
 
 func TestHelp(t *testing.T) {
@@ -47,17 +52,27 @@ func TestHelp(t *testing.T) {
 		assert.Equal(t, overview, stdout)
 		assert.Empty(t, stderr)
 	}
-	for _, c := range commands() {
-		code, help, stderr := runLine(t, "help", c.Name)
+	for _, c := range allCommands() {
+		words := strings.Fields(c.Name)
+		code, help, stderr := runLine(t, append([]string{"help"}, words...)...)
 		assert.Zero(t, code)
 		assert.Empty(t, stderr)
-		golden(t, "help_"+c.Name+".txt", help)
-		_, same, _ := runLine(t, c.Name, "--help")
+		golden(t, "help_"+strings.Join(words, "_")+".txt", help)
+		_, same, _ := runLine(t, append(words, "--help")...)
 		assert.Equal(t, help, same)
 		for number, line := range strings.Split(help, "\n") {
 			assert.LessOrEqual(t, len(line), textWidth, "line %d of the help of %s", number+1, c.Name)
 		}
 	}
+}
+
+// allCommands are all commands and their parts.
+func allCommands() []*Command {
+	var all []*Command
+	for _, c := range commands() {
+		all = append(append(all, c), c.Parts...)
+	}
+	return all
 }
 
 func TestVersion(t *testing.T) {
@@ -78,57 +93,82 @@ func TestFailures(t *testing.T) {
 	t.Setenv(install.PythonEnv, filepath.Join(folder, "no-python"))
 	require.NoError(t, os.WriteFile("model.onnx", []byte("x"), 0o600))
 	require.NoError(t, os.Mkdir("folder", 0o755))
+	t.Setenv("XDG_CACHE_HOME", folder)
 
 	tests := map[string]string{
-		"complie":                           `unknown command "complie": did you mean "compile"? (see collage help)`,
-		"zzz":                               `unknown command "zzz" (commands: compile, run, doctor, backends, version, help)`,
-		"--json doctor":                     `the command comes first: collage COMMAND --json (see collage help)`,
-		"help zzz":                          `unknown command "zzz" (commands: compile, run, doctor, backends, version, help)`,
-		"help run compile":                  `help takes one command, not "compile" too`,
-		"version now":                       `version does not take "now": collage version`,
-		"run":                               `run needs MODEL: collage run MODEL [--inputs FILE] [--outputs FILE]`,
-		"run a b":                           `run does not take "b": collage run MODEL [--inputs FILE] [--outputs FILE]`,
-		"run --repat 3 a":                   `run has no flag --repat: did you mean --repeat? (see collage help run)`,
-		"run --zzzzzzz a":                   `run has no flag --zzzzzzz (see collage help run)`,
-		"run -z a":                          `run has no flag -z (see collage help run)`,
-		"run a --repeat":                    `the flag --repeat needs a value (see collage help run)`,
-		"run a --repeat many":               `--repeat many: not a whole number (see collage help run)`,
-		"run a --seed -1":                   `--seed -1: not a whole number from 0 up (see collage help run)`,
-		"run a --repeat 0":                  `--repeat 0: at least one call must be made`,
-		"run a --warmup -1":                 `--warmup -1: cannot be negative`,
-		"run a --threads -1":                `--threads -1: not a number of threads (0 for all that the machine has)`,
-		"run a":                             `model: no such file a`,
-		"run folder":                        `model: folder is a folder, not a file`,
-		"run model.onnx":                    `model.onnx is neither a .tar nor a .so that collage compile or tvmc wrote`,
-		"run model.onnx --inputs none.npz":  `inputs: no such file none.npz`,
-		"run model.onnx --outputs no/y.npz": `cannot write no/y.npz: the folder no does not exist`,
-		"run model.onnx --outputs folder":   `folder is a folder; give the name of a file`,
-		"compile":                           `compile needs MODEL: collage compile MODEL -o FILE [--backends tvm,dnnl]`,
-		"compile model.onnx":                `where to write the executable is missing: -o FILE.tar or -o FILE.so`,
-		"compile model.onnx -o":             `the flag --output needs a value (see collage help compile)`,
-		"compile none.onnx -o a.tar":        `model: no such file none.onnx`,
-		"compile resnet -o a.tar":           `model: no such file resnet (networks that are built in are named workload:NAME)`,
-		"compile workload: -o a.tar":        `workload: needs a name, as in workload:resnext50_32x4d`,
-		"compile folder -o a.tar":           `model: folder is a folder, not a file`,
-		"compile model.onnx -o a.zip":       `-o a.zip: the name must end in .tar (for collage run and tvmc run) or .so (for TVM's load_module)`,
-		"compile model.onnx -o no/a.tar":    `cannot write no/a.tar: the folder no does not exist`,
-		"compile model.onnx -o a.so --plan-out no/p":     `cannot write no/p: the folder no does not exist`,
-		"compile model.onnx -o a.so --plan-out a.so":     `-o and --plan-out are the same file a.so`,
-		"compile model.onnx -o a.so --db folder":         `--db folder is a folder; give the name of a file`,
-		"compile model.onnx -o a.so --db model.onnx":     `MODEL and --db are the same file model.onnx`,
-		"compile model.onnx -o a.so --format onyx":       `--format onyx is not known: did you mean onnx?`,
-		"compile model.onnx -o a.so --params none":       `--params: no such file none`,
-		"compile workload:x -o a.so --params none":       `workload:x brings its own parameters; --params goes with a Relay program`,
-		"compile model.onnx -o a.so --opt-level 5":       `--opt-level 5: TVM has levels 0 to 4`,
-		"compile model.onnx -o a.so --repeat 0":          `--repeat 0: at least one sample must be taken`,
-		"compile model.onnx -o a.so --rounds 0":          `--rounds 0: at least one round must be run`,
-		"compile model.onnx -o a.so -q -v":               `--quiet and --verbose contradict each other`,
-		"compile model.onnx -o a.so --backends ,":        `--backends is empty: name at least one (see collage backends)`,
-		"compile model.onnx -o a.so --backends tvm,tvm":  `--backends names tvm twice`,
-		"compile model.onnx -o a.so --backends tvm,dnl":  `--backends: unknown backend "dnl": did you mean "dnnl"? (known: dnnl, tvm)`,
-		"compile model.onnx -o a.so --backends tvm,dnnl": `--backends: dnnl cannot be used: runtime plug-in libcollage_dnnl.so not found`,
-		"compile model.onnx -o a.so --backends tvm":      `compile needs Python with TVM: COLLAGE_PYTHON is ` + folder + `/no-python, which cannot be run`,
-		"compile model.onnx -o a.so --input-shape x":     `--input-shape x: give it as NAME:1,3,224,224`,
+		"complie":                               `unknown command "complie": did you mean "compile"? (see collage help)`,
+		"zzz":                                   `unknown command "zzz" (commands: compile, plan, run, explain, diff, db, doctor, backends, version, help)`,
+		"--json doctor":                         `the command comes first: collage COMMAND --json (see collage help)`,
+		"help zzz":                              `unknown command "zzz" (commands: compile, plan, run, explain, diff, db, doctor, backends, version, help)`,
+		"help run compile":                      `help takes one command, not "compile" too`,
+		"version now":                           `version does not take "now": collage version`,
+		"run":                                   `run needs MODEL: collage run MODEL [--inputs FILE] [--outputs FILE]`,
+		"run a b":                               `run does not take "b": collage run MODEL [--inputs FILE] [--outputs FILE]`,
+		"run --repat 3 a":                       `run has no flag --repat: did you mean --repeat? (see collage help run)`,
+		"run --zzzzzzz a":                       `run has no flag --zzzzzzz (see collage help run)`,
+		"run -z a":                              `run has no flag -z (see collage help run)`,
+		"run a --repeat":                        `the flag --repeat needs a value (see collage help run)`,
+		"run a --repeat many":                   `--repeat many: not a whole number (see collage help run)`,
+		"run a --seed -1":                       `--seed -1: not a whole number from 0 up (see collage help run)`,
+		"run a --repeat 0":                      `--repeat 0: at least one call must be made`,
+		"run a --warmup -1":                     `--warmup -1: cannot be negative`,
+		"run a --threads -1":                    `--threads -1: not a number of threads (0 for all that the machine has)`,
+		"run a":                                 `model: no such file a`,
+		"run folder":                            `model: folder is a folder, not a file`,
+		"run model.onnx":                        `model.onnx is neither a .tar nor a .so that collage compile or tvmc wrote`,
+		"run model.onnx --inputs none.npz":      `inputs: no such file none.npz`,
+		"run model.onnx --outputs no/y.npz":     `cannot write no/y.npz: the folder no does not exist`,
+		"run model.onnx --outputs folder":       `folder is a folder; give the name of a file`,
+		"compile":                               `compile needs MODEL: collage compile MODEL -o FILE [--backends tvm,dnnl]`,
+		"db lss":                                `unknown command "db lss": did you mean "db ls"? (see collage help)`,
+		"db zzz":                                `unknown command "db zzz"`,
+		"db ls --older-than soon":               `--older-than soon: give it as 12h, 30d or 8w`,
+		"db ls --db none":                       `--db: no such file none`,
+		"db ls":                                 `there is no cost store yet at `,
+		"db ls --db model.onnx":                 `cost: model.onnx is not a cost store`,
+		"db merge":                              `db merge needs the stores to merge`,
+		"db merge model.onnx":                   `where to write the merged store is missing: -o FILE`,
+		"db merge none -o c":                    `store: no such file none`,
+		"db export --format xml":                `--format xml is not known`,
+		"help db ls more":                       `help takes one command, not "more" too`,
+		"explain":                               `explain needs PLAN: collage explain PLAN [NODE]`,
+		"explain none.json":                     `plan: no such file none.json`,
+		"explain model.onnx":                    `model.onnx: not a plan: `,
+		"explain model.onnx %x":                 `the selector %x is no node: give its number, as in %12`,
+		"diff model.onnx":                       `diff needs a second PLAN: collage diff PLAN PLAN`,
+		"plan":                                  `plan needs MODEL: collage plan MODEL [--plan-out FILE]`,
+		"plan model.onnx --plan-out model.onnx": `MODEL and --plan-out are the same file model.onnx`,
+		"plan model.onnx --rounds 3":            `plan has no flag --rounds`,
+		"plan model.onnx --pin nn.conv2d":       `--pin: "nn.conv2d" is not SELECTOR=BACKEND`,
+		"plan model.onnx --forbid nn.conv2d=cudnn":        `--forbid nn.conv2d=cudnn: cudnn is not among the backends that may be used (tvm, dnnl)`,
+		"compile model.onnx -o a.so --plan none":          `--plan: no such file none`,
+		"compile model.onnx -o a.so --plan model.onnx":    `MODEL and --plan are the same file model.onnx`,
+		"compile model.onnx -o a.so --plan p --threads 2": `--threads does not go with --plan: the plan says it`,
+		"compile model.onnx":                              `where to write the executable is missing: -o FILE.tar or -o FILE.so`,
+		"compile model.onnx -o":                           `the flag --output needs a value (see collage help compile)`,
+		"compile none.onnx -o a.tar":                      `model: no such file none.onnx`,
+		"compile resnet -o a.tar":                         `model: no such file resnet (networks that are built in are named workload:NAME)`,
+		"compile workload: -o a.tar":                      `workload: needs a name, as in workload:resnext50_32x4d`,
+		"compile folder -o a.tar":                         `model: folder is a folder, not a file`,
+		"compile model.onnx -o a.zip":                     `-o a.zip: the name must end in .tar (for collage run and tvmc run) or .so (for TVM's load_module)`,
+		"compile model.onnx -o no/a.tar":                  `cannot write no/a.tar: the folder no does not exist`,
+		"compile model.onnx -o a.so --plan-out no/p":      `cannot write no/p: the folder no does not exist`,
+		"compile model.onnx -o a.so --plan-out a.so":      `-o and --plan-out are the same file a.so`,
+		"compile model.onnx -o a.so --db folder":          `--db folder is a folder; give the name of a file`,
+		"compile model.onnx -o a.so --db model.onnx":      `MODEL and --db are the same file model.onnx`,
+		"compile model.onnx -o a.so --format onyx":        `--format onyx is not known: did you mean onnx?`,
+		"compile model.onnx -o a.so --params none":        `--params: no such file none`,
+		"compile workload:x -o a.so --params none":        `workload:x brings its own parameters; --params goes with a Relay program`,
+		"compile model.onnx -o a.so --opt-level 5":        `--opt-level 5: TVM has levels 0 to 4`,
+		"compile model.onnx -o a.so --repeat 0":           `--repeat 0: at least one sample must be taken`,
+		"compile model.onnx -o a.so --rounds 0":           `--rounds 0: at least one round must be run`,
+		"compile model.onnx -o a.so -q -v":                `--quiet and --verbose contradict each other`,
+		"compile model.onnx -o a.so --backends ,":         `--backends is empty: name at least one (see collage backends)`,
+		"compile model.onnx -o a.so --backends tvm,tvm":   `--backends names tvm twice`,
+		"compile model.onnx -o a.so --backends tvm,dnl":   `--backends: unknown backend "dnl": did you mean "dnnl"? (known: dnnl, tvm)`,
+		"compile model.onnx -o a.so --backends tvm,dnnl":  `--backends: dnnl cannot be used: runtime plug-in libcollage_dnnl.so not found`,
+		"compile model.onnx -o a.so --backends tvm":       `compile needs Python with TVM: COLLAGE_PYTHON is ` + folder + `/no-python, which cannot be run`,
+		"compile model.onnx -o a.so --input-shape x":      `--input-shape x: give it as NAME:1,3,224,224`,
 	}
 	for line, want := range tests {
 		t.Run(line, func(t *testing.T) {

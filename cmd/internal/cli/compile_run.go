@@ -4,13 +4,8 @@ package cli
 
 import (
 	"fmt"
-	"io"
 
-	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
-	"github.com/collage-tvm/collage/cmd/internal/install"
-	"github.com/collage-tvm/collage/cmd/internal/progress"
-	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/report"
 )
 
@@ -29,41 +24,25 @@ type compileReport struct {
 }
 
 func (a *compileAction) Run(s *Session, args []string) error {
-	python, err := install.Python()
+	options, err := a.begin(s, args[0], "no executable was written")
 	if err != nil {
 		return err
 	}
-	store := a.store
-	if store == "" {
-		if store, err = cost.DefaultPath(); err != nil {
-			return err
-		}
+	options.Output, options.Rounds, options.Replay = a.output, a.rounds, a.replayed
+	if a.replayed != nil {
+		s.setInterruptNote("no executable was written")
 	}
-	temporary, err := s.temporaryFolder()
-	if err != nil {
+	if options.Temporary, err = s.temporaryFolder(); err != nil {
 		return err
 	}
-	printer := progress.New(s.Stderr, a.quiet, a.verbose)
-	s.beforeError = printer.Stop
-	s.setInterruptNote(fmt.Sprintf("no executable was written; what was measured is kept in %s", store))
-
-	result, err := compile.Compile(s.Context, compile.Options{
-		Model: args[0], Params: a.params, InputShapes: a.inputShapes, Format: a.format, Output: a.output,
-		Backends: a.backends, Target: a.target, Threads: a.threads, OptLevel: a.optLevel, Store: a.store,
-		Samples: a.samples, Rounds: a.rounds, RetryFailures: a.retry, Python: python, Temporary: temporary,
-		Progress: printer,
-	})
+	result, err := compile.Compile(s.Context, options)
 	if err != nil {
 		return err
 	}
 	// From here on the executable is there.
 	s.setInterruptNote(fmt.Sprintf("%s was written", a.output))
 	if a.planOut != "" {
-		text, err := result.Plan.Encode()
-		if err != nil {
-			return err
-		}
-		if err := atomicfile.Write(a.planOut, func(w io.Writer) error { _, err := w.Write(text); return err }); err != nil {
+		if err := writePlan(a.planOut, result.Plan); err != nil {
 			return fmt.Errorf("%s was written, but not its plan: %w", a.output, err)
 		}
 	}

@@ -25,8 +25,14 @@ var helpCommand = Command{
 type helpAction struct{}
 
 func (*helpAction) Check(_ *Session, args []string) error {
-	if len(args) > 1 {
-		return fmt.Errorf("help takes one command, not %q too", args[1])
+	most := 1
+	if len(args) > 0 {
+		if command, err := lookup(commands(), args[0]); err == nil && command.Parts != nil {
+			most = 2
+		}
+	}
+	if len(args) > most {
+		return fmt.Errorf("help takes one command, not %q too", args[most])
 	}
 	return nil
 }
@@ -36,14 +42,15 @@ func (*helpAction) Run(s *Session, args []string) error {
 		printOverview(s.Stdout)
 		return nil
 	}
-	for _, c := range commands() {
-		if c.Name == args[0] {
-			printHelp(s.Stdout, c)
-			return nil
-		}
+	command, err := lookup(commands(), args[0])
+	if err == nil && len(args) > 1 {
+		command, err = lookup(command.Parts, args[0]+" "+args[1])
 	}
-	_, err := lookup(args[0])
-	return err
+	if err != nil {
+		return err
+	}
+	printHelp(s.Stdout, command)
+	return nil
 }
 
 func printOverview(w io.Writer) {
@@ -67,7 +74,9 @@ func printOverview(w io.Writer) {
 
 func printHelp(w io.Writer, c *Command) {
 	flags := newFlagSet(c)
-	c.New(flags)
+	if c.New != nil {
+		c.New(flags)
+	}
 	fmt.Fprintf(w, "Usage: collage %s", c.Name)
 	if c.Arguments != "" {
 		fmt.Fprintf(w, " %s", c.Arguments)
@@ -79,6 +88,13 @@ func printHelp(w io.Writer, c *Command) {
 			fmt.Fprintln(w)
 		}
 		printWrapped(w, "", paragraph)
+	}
+	if len(c.Parts) > 0 {
+		fmt.Fprintln(w)
+		fmt.Fprintln(w, "Commands:")
+		for _, part := range c.Parts {
+			fmt.Fprintf(w, "  %-10s %s\n", part.Name, part.Short)
+		}
 	}
 	if usages := flags.FlagUsagesWrapped(textWidth); usages != "" {
 		fmt.Fprintln(w)

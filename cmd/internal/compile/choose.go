@@ -145,7 +145,11 @@ func (c *compilation) record(chosen *finalist) {
 	c.plan.Finalists = nil
 	all := c.finalists
 	if !c.reference.eligible {
-		c.notes = append(c.notes, "TVM alone was run to check outputs; it was not offered (--backends).")
+		why := "it was not offered (--backends)"
+		if c.constrained() {
+			why = "what was asked for (--pin, --forbid) rules it out, and every backend alone"
+		}
+		c.notes = append(c.notes, fmt.Sprintf("TVM alone was run to check outputs; %s.", why))
 		all = append([]*finalist{c.reference}, all...)
 	}
 	for _, f := range all {

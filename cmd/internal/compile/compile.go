@@ -37,6 +37,11 @@ type Options struct {
 	Output string
 	// Backends are those that may be used, in the user's order.
 	Backends []string
+	// Pin and Forbid are what the placement must keep to (pass.Config).
+	Pin, Forbid []string
+	// Replay is a plan that is built as it is; nil to decide. What a plan says is then not looked at above and below:
+	// Backends, Pin, Forbid, Target, Threads, OptLevel, Store, Samples, Rounds.
+	Replay *plan.Plan
 	// Target is TVM's; "" for this machine's processor.
 	Target string
 	// Threads is how many threads the executable uses; 0 for all.
@@ -107,6 +112,9 @@ type compilation struct {
 // Compile compiles a model. See the package's comment.
 func Compile(ctx context.Context, options Options) (*Result, error) {
 	c := &compilation{Options: options, ctx: ctx}
+	if options.Replay != nil {
+		return c.replay()
+	}
 	result := &Result{}
 	if err := c.checkTarget(); err != nil {
 		return nil, err
@@ -132,6 +140,26 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 	}
 	c.record(chosen)
 	result.Plan, result.Chosen, result.Why, result.Notes = c.plan, chosen.name, why, c.notes
+	return result, nil
+}
+
+// Decide reads a model and places it, and builds nothing: the result has the plan, without finalists. Options.Output,
+// Rounds and Temporary are not looked at.
+func Decide(ctx context.Context, options Options) (*Result, error) {
+	c := &compilation{Options: options, ctx: ctx}
+	result := &Result{}
+	if err := c.checkTarget(); err != nil {
+		return nil, err
+	}
+	if err := c.load(&result.Model); err != nil {
+		return nil, err
+	}
+	f, err := c.placement()
+	if err != nil {
+		return nil, err
+	}
+	f.module.Release()
+	result.Plan, result.Notes = c.plan, c.notes
 	return result, nil
 }
 
@@ -191,7 +219,7 @@ func (c *compilation) load(info *ModelInfo) error {
 // place decides the placements of the whole network that are to be built.
 func (c *compilation) place() error {
 	// TVM alone needs no decision. It is built even where it may not be chosen: outputs are held against its.
-	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm")}
+	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm") && !c.constrained()}
 	if c.reference.eligible {
 		c.finalists = append(c.finalists, c.reference)
 	}
@@ -213,6 +241,9 @@ func (c *compilation) place() error {
 	return nil
 }
 
+// constrained says that only the placement keeps to what was asked for.
+func (c *compilation) constrained() bool { return len(c.Pin)+len(c.Forbid) > 0 }
+
 // single gives everything that a backend can take to it, and the rest to TVM.
 func (c *compilation) single(name string) (*finalist, error) {
 	config := c.config()
@@ -228,6 +259,7 @@ func (c *compilation) single(name string) (*finalist, error) {
 func (c *compilation) placement() (*finalist, error) {
 	var step *progress.Step
 	config := c.config()
+	config.Pin, config.Forbid = c.Pin, c.Forbid
 	config.Progress = func(e pass.Event) {
 		if e.Stage != pass.StageMeasure || e.Total == 0 {
 			return
@@ -242,7 +274,7 @@ func (c *compilation) placement() (*finalist, error) {
 			c.Progress.Detail("%s: %.4g ms (%s)", e.Label, e.Cost.Estimate(), e.Cost.Origin)
 		}
 	}
-	if len(c.Backends) == 1 && c.reference.eligible {
+	if len(c.Backends) == 1 && c.Backends[0] == "tvm" && !c.constrained() {
 		// With TVM alone there is nothing to choose, so nothing is measured.
 		config.Only = "tvm"
 	}
@@ -254,8 +286,8 @@ func (c *compilation) placement() (*finalist, error) {
 		step = c.Progress.Start("placing", 0)
 	}
 	n := p.Candidates
-	step.Done("%d candidates: %d costs measured now, %d from the store, %d failed; %s", n.Proposed, n.Measured, n.Stored,
-		n.Failed, p)
+	step.Done("%d candidates, %d different computations: %d measured now, %d from the store, %d failed; %s", n.Proposed,
+		n.Distinct, n.Measured, n.Stored, n.Failed, p)
 	p.Module.Name = c.Model
 	c.plan, c.target = p, p.Environment.Target
 	return &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}, c.ctx.Err()

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/report"
+)
+
+var explainCommand = Command{
+	Name:      "explain",
+	Arguments: "PLAN [NODE]",
+	Short:     "say why an operator is where it is, or check a plan's proof",
+	Long: `Reads a plan that collage plan or collage compile wrote, and says what it decides. With NODE it says why that
+operator is where it is: which candidates there were, what they cost, what each operator costs in this placement (its
+price), and by how much a candidate that was not taken would have had to be faster.
+
+NODE is the number of a node (%12; block%12 for one of the function block), an operator (nn.conv2d), or what the front
+end called it (conv1/BiasAdd, or model.onnx:12:3).
+
+With --verify the plan's proof is checked from the file alone: every operator is covered once, and no choice among all
+candidates costs less. A plan that was changed by hand does not pass.`,
+	Examples: []string{
+		"explain plan.json",
+		"explain plan.json %12",
+		"explain plan.json nn.softmax --verbose",
+		"explain --verify plan.json",
+	},
+	New: func(flags *pflag.FlagSet) Action {
+		a := &explainAction{}
+		flags.BoolVar(&a.verify, "verify", false, "check the plan's proof")
+		flags.BoolVar(&a.json, "json", false, "print JSON")
+		flags.BoolVarP(&a.verbose, "verbose", "v", false, "leave nothing out")
+		return a
+	},
+}
+
+type explainAction struct{ verify, json, verbose bool }
+
+// shownRivals is how many candidates are listed that came close to being taken.
+const shownRivals = 10
+
+func (a *explainAction) Check(_ *Session, args []string) error {
+	if len(args) == 2 && !a.verify {
+		if _, err := plan.ParseSelector(args[1]); err != nil {
+			return err
+		}
+		return checkReadable("plan", args[0])
+	}
+	if err := expect(&explainCommand, args, "PLAN"); err != nil {
+		return err
+	}
+	return checkReadable("plan", args[0])
+}
+
+func (a *explainAction) Run(s *Session, args []string) error {
+	p, err := plan.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.verify:
+		return a.verifyPlan(s, args[0], p)
+	case len(args) == 2:
+		return a.explainNode(s, p, args[1])
+	}
+	return a.explainPlan(s, p)
+}
+
+func (a *explainAction) explainNode(s *Session, p *plan.Plan, node string) error {
+	selector, err := plan.ParseSelector(node)
+	if err != nil {
+		return err
+	}
+	explanations, err := p.Explain(selector)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return s.printJSON(map[string]any{"explanations": explanations})
+	}
+	return report.WriteExplanations(s.Stdout, explanations, report.Options{Verbose: a.verbose})
+}
+
+func (a *explainAction) explainPlan(s *Session, p *plan.Plan) error {
+	rivals, err := p.Closest(shownRivals)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return s.printJSON(map[string]any{"report": report.Summarise(p), "closest": append([]plan.Rival{}, rivals...),
+			"constraints": p.Constraints})
+	}
+	if c := p.Constraints; c != nil {
+		if len(c.Pin) > 0 {
+			fmt.Fprintf(s.Stdout, "pinned: %s\n", strings.Join(c.Pin, ", "))
+		}
+		if len(c.Forbid) > 0 {
+			fmt.Fprintf(s.Stdout, "forbidden: %s\n", strings.Join(c.Forbid, ", "))
+		}
+	}
+	if err := report.Summarise(p).WriteText(s.Stdout, report.Options{Verbose: a.verbose}); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.Stdout)
+	if err := report.WriteClosest(s.Stdout, rivals); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.Stdout, "`collage explain PLAN %12` says why node 12 is where it is.")
+	return err
+}
+
+// verification is what --verify --json prints.
+type verification struct {
+	Plan       string  `json:"plan"`
+	Valid      bool    `json:"valid"`
+	Fault      string  `json:"fault,omitempty"`
+	Candidates int     `json:"candidates"`
+	Operators  int     `json:"operators"`
+	Estimate   float64 `json:"estimate_ms"`
+	Bound      float64 `json:"bound_ms"`
+}
+
+func (a *explainAction) verifyPlan(s *Session, path string, p *plan.Plan) error {
+	err := p.Verify()
+	v := verification{Plan: path, Valid: err == nil, Candidates: p.Candidates.Proposed, Operators: p.Operators(),
+		Estimate: p.Estimate.Milliseconds, Bound: p.Estimate.Bound}
+	if err != nil {
+		v.Fault = err.Error()
+	}
+	if a.json {
+		if err := s.printJSON(v); err != nil {
+			return err
+		}
+	}
+	switch {
+	case errors.Is(err, plan.ErrNotProven) && p.Estimate.Bound > 0:
+		return fmt.Errorf("%s holds no whole proof: its placement costs %g ms, and all that is known is that none costs less than %g ms",
+			path, p.Estimate.Milliseconds, p.Estimate.Bound)
+	case errors.Is(err, plan.ErrNotProven):
+		return fmt.Errorf("%s holds no proof: its placement was not searched for", path)
+	case err != nil:
+		return fmt.Errorf("%s: the proof does not check: %s", path, strings.TrimPrefix(err.Error(), "plan: "))
+	case a.json:
+		return nil
+	}
+	_, err = fmt.Fprintf(s.Stdout, "%s: the proof checks: each of %d operators is placed once, and no placement of the %d candidates "+
+		"costs less than %g ms\n", path, p.Operators(), p.Candidates.Proposed-len(p.Candidates.Excluded), p.Estimate.Milliseconds)
+	return err
+}

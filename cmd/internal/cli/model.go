@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+	"github.com/collage-tvm/collage/cmd/internal/compile"
+	"github.com/collage-tvm/collage/cmd/internal/install"
+	"github.com/collage-tvm/collage/cmd/internal/nearest"
+	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// modelFlags are the flags of the commands that place a model: which one it is, and how it is to be placed.
+type modelFlags struct {
+	params, format, target, store string
+	backends, shapes, pin, forbid []string
+	threads, optLevel, samples    int
+	retry, json, verbose, quiet   bool
+
+	inputShapes map[string][]int64
+}
+
+// declareModel declares the flags that say what the model is.
+func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
+	flags.StringVar(&m.params, "params", "", "parameters of a Relay program, from `FILE`")
+	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, relay or torchscript")
+	flags.StringArrayVar(&m.shapes, "input-shape", nil, "fix an input's shape, as `NAME:1,3,224,224`; may be repeated")
+}
+
+// declarePlacement declares those that say how it is placed.
+func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&m.backends, "backends", []string{"tvm", "dnnl"}, "the backends that may be used, as `NAMES` with commas")
+	flags.StringArrayVar(&m.pin, "pin", nil, "put operators on a backend, as `WHAT=BACKEND`: nn.conv2d=dnnl, %12=tvm, or what the "+
+		"front end calls it; may be repeated")
+	flags.StringArrayVar(&m.forbid, "forbid", nil, "keep operators off a backend, as `WHAT=BACKEND`; may be repeated")
+	flags.StringVar(&m.target, "target", "", "TVM's `TARGET`; without it, this machine's processor")
+	flags.IntVar(&m.threads, "threads", 0, "the executable uses `N` threads; 0 for all that the machine has")
+	flags.IntVar(&m.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
+	declareStore(flags, &m.store)
+	flags.IntVar(&m.samples, "repeat", 10, "take `N` samples of each candidate")
+	flags.BoolVar(&m.retry, "retry-failures", false, "measure candidates again that failed before")
+}
+
+func (m *modelFlags) declareOutput(flags *pflag.FlagSet) {
+	flags.BoolVar(&m.json, "json", false, "print JSON")
+	flags.BoolVarP(&m.verbose, "verbose", "v", false, "print each measurement, region and limit")
+	flags.BoolVarP(&m.quiet, "quiet", "q", false, "print no progress")
+}
+
+// workloadPrefix begins the names of built-in networks.
+const workloadPrefix = "workload:"
+
+var formats = []string{"onnx", "relay", "torchscript"}
+
+func (m *modelFlags) checkNumbers() error {
+	switch {
+	case m.optLevel < 0 || m.optLevel > 4:
+		return fmt.Errorf("--opt-level %d: TVM has levels 0 to 4", m.optLevel)
+	case m.samples < 1:
+		return fmt.Errorf("--repeat %d: at least one sample must be taken", m.samples)
+	case m.quiet && m.verbose:
+		return errors.New("--quiet and --verbose contradict each other")
+	}
+	return checkThreads(m.threads)
+}
+
+func (m *modelFlags) checkModel(model string) (err error) {
+	if m.format != "" && !slices.Contains(formats, m.format) {
+		if near := nearest.Word(m.format, formats); near != "" {
+			return fmt.Errorf("--format %s is not known: did you mean %s?", m.format, near)
+		}
+		return fmt.Errorf("--format %s is not known (formats: %s)", m.format, strings.Join(formats, ", "))
+	}
+	if m.inputShapes, err = parseShapes(m.shapes); err != nil {
+		return err
+	}
+	if name, isWorkload := strings.CutPrefix(model, workloadPrefix); isWorkload {
+		switch {
+		case name == "":
+			return errors.New("workload: needs a name, as in workload:resnext50_32x4d")
+		case m.params != "":
+			return fmt.Errorf("%s brings its own parameters; --params goes with a Relay program", model)
+		case m.format != "":
+			return fmt.Errorf("%s is no file; --format does not go with it", model)
+		}
+		return nil
+	}
+	if err := checkReadable("model", model); err != nil {
+		if _, statErr := os.Stat(model); errors.Is(statErr, os.ErrNotExist) && !strings.ContainsAny(model, "./") {
+			return fmt.Errorf("%w (networks that are built in are named %sNAME)", err, workloadPrefix)
+		}
+		return err
+	}
+	if m.params != "" {
+		return checkReadable("--params", m.params)
+	}
+	return nil
+}
+
+// usedFile is a file that a command reads or writes, and what for.
+type usedFile struct{ what, path string }
+
+// checkDifferent says which two of the files are the same one.
+func checkDifferent(files ...usedFile) error {
+	for i, f := range files {
+		for _, other := range files[:i] {
+			if f.path != "" && other.path != "" && sameFile(f.path, other.path) {
+				return fmt.Errorf("%s and %s are the same file %s", other.what, f.what, f.path)
+			}
+		}
+	}
+	return nil
+}
+
+func (m *modelFlags) checkStore() error {
+	if m.store == "" {
+		return nil
+	}
+	info, err := os.Stat(m.store)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return atomicfile.CheckWritable(m.store)
+	case err != nil:
+		return fmt.Errorf("--db: %w", err)
+	case info.IsDir():
+		return fmt.Errorf("--db %s is a folder; give the name of a file", m.store)
+	}
+	file, err := os.OpenFile(m.store, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return fmt.Errorf("--db: %w", err)
+	}
+	return file.Close()
+}
+
+// checkBackends says which of the backends are not known or cannot be used. Whether TVM can be used only the
+// Python host knows.
+func (m *modelFlags) checkBackends(s *Session) error {
+	if err := builtin.RegisterAll(); err != nil {
+		return err
+	}
+	var names []string
+	for _, name := range m.backends {
+		name = strings.TrimSpace(name)
+		if name == "" {
+			continue
+		}
+		if slices.Contains(names, name) {
+			return fmt.Errorf("--backends names %s twice", name)
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return errors.New("--backends is empty: name at least one (see collage backends)")
+	}
+	m.backends = names
+	if err := m.checkRules(); err != nil {
+		return err
+	}
+	for _, name := range names {
+		backend, err := byoc.Lookup(name)
+		if err != nil {
+			return fmt.Errorf("--backends: %w", err)
+		}
+		if err := checkUsable(s, "--backends", backend); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkUsable(s *Session, what string, backend byoc.Backend) error {
+	if backend.Compiler() == "" && !s.Hosted {
+		return nil
+	}
+	if probe := backend.Probe(); !probe.Usable {
+		return fmt.Errorf("%s: %s cannot be used: %s\nTo get it: %s", what, backend.Name(), probe.Reason, probe.Remedy)
+	}
+	return nil
+}
+
+// checkRules looks at what is pinned and forbidden. Whether it fits the network is told when that is read.
+func (m *modelFlags) checkRules() error {
+	for _, list := range []struct {
+		flag   string
+		texts  []string
+		forbid bool
+	}{{"--pin", m.pin, false}, {"--forbid", m.forbid, true}} {
+		for _, text := range list.texts {
+			rule, err := plan.ParseRule(text, list.forbid)
+			if err != nil {
+				return fmt.Errorf("%s: %w", list.flag, err)
+			}
+			if !slices.Contains(m.backends, rule.Backend) {
+				return fmt.Errorf("%s %s: %s is not among the backends that may be used (%s)", list.flag, quoteIfNeeded(text),
+					rule.Backend, strings.Join(m.backends, ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// begin prepares the long part of a command: the interpreter, the progress on the terminal, what to tell on an interrupt.
+func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Options, error) {
+	python, err := install.Python()
+	if err != nil {
+		return compile.Options{}, err
+	}
+	store := m.store
+	if store == "" {
+		if store, err = cost.DefaultPath(); err != nil {
+			return compile.Options{}, err
+		}
+	}
+	printer := progress.New(s.Stderr, m.quiet, m.verbose)
+	s.beforeError = printer.Stop
+	s.setInterruptNote(fmt.Sprintf("%s; what was measured is kept in %s", unfinished, store))
+	return compile.Options{
+		Model: model, Params: m.params, InputShapes: m.inputShapes, Format: m.format, Backends: m.backends, Pin: m.pin,
+		Forbid: m.forbid, Target: m.target, Threads: m.threads, OptLevel: m.optLevel, Store: m.store, Samples: m.samples,
+		RetryFailures: m.retry, Python: python, Progress: printer,
+	}, nil
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// replay builds what a plan says, and measures nothing.
+func (c *compilation) replay() (*Result, error) {
+	result := &Result{}
+	p := c.Replay
+	if err := c.adopt(p); err != nil {
+		return nil, err
+	}
+	if err := c.checkTarget(); err != nil {
+		return nil, err
+	}
+	if err := c.load(&result.Model); err != nil {
+		return nil, err
+	}
+	kept := plan.PlacementName
+	if i := slices.IndexFunc(p.Finalists, func(f plan.Finalist) bool { return f.Chosen }); i >= 0 {
+		kept = p.Finalists[i].Name
+	}
+	// Also where another network was kept: that the plan is for this one is checked here.
+	module, err := pass.Replay(c.module, p, pass.Config{})
+	if err != nil {
+		return nil, err
+	}
+	f := &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}
+	switch kept {
+	case plan.PlacementName:
+	case "tvm":
+		f = &finalist{name: kept, module: c.module, eligible: true}
+	default:
+		if f, err = c.single(kept); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := c.buildOne(f); err != nil {
+		return nil, err
+	}
+	if result.Bytes, err = c.export(f); err != nil {
+		return nil, err
+	}
+	why := fmt.Sprintf("%s is built, as the plan says; nothing was measured.", capital(f.title()))
+	result.Plan, result.Chosen, result.Why, result.Notes = p, f.name, why, c.staleNotes(p)
+	return result, nil
+}
+
+// levelOf is the optimisation level in a cost's options ("O3 -AlterOpLayout").
+var levelOf = regexp.MustCompile(`^O([0-4])\b`)
+
+// adopt takes from the plan what it was made for.
+func (c *compilation) adopt(p *plan.Plan) error {
+	level := levelOf.FindStringSubmatch(p.Environment.Options)
+	if level == nil {
+		return fmt.Errorf("the plan does not say for which optimisation level it is: its options are %q", p.Environment.Options)
+	}
+	c.OptLevel, _ = strconv.Atoi(level[1])
+	c.Target, c.target, c.Threads = p.Environment.Target, p.Environment.Target, p.Environment.Threads
+	c.Backends = nil
+	for _, b := range p.Backends {
+		c.Backends = append(c.Backends, b.Name)
+	}
+	return nil
+}
+
+// staleNotes say where this machine is another than the one that the plan's costs are from.
+func (c *compilation) staleNotes(p *plan.Plan) []string {
+	var differences []string
+	if here := cost.Device(); here != p.Environment.Device {
+		differences = append(differences, fmt.Sprintf("its costs are from %s, this machine is %s", p.Environment.Device, here))
+	}
+	for _, b := range p.Backends {
+		backend, err := byoc.Lookup(b.Name)
+		if err != nil || b.Regions == 0 {
+			continue
+		}
+		if here := plan.NewBackend(backend); here.Version != b.Version || here.Library != b.Library {
+			differences = append(differences, fmt.Sprintf("it was made with %s %s, here is %s %s", b.Library, b.Version, here.Library,
+				here.Version))
+		}
+	}
+	if len(differences) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Another placement may be faster here: %s.", strings.Join(differences, "; "))}
+}
