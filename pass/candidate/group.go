@@ -157,6 +157,8 @@ func (g *Group) identity() string {
 	text.WriteString(g.Nodes.key())
 	for _, p := range g.Parts {
 		text.WriteString(p.Nodes.key())
+		text.WriteString(p.Composite)
+		text.WriteByte(0)
 	}
 	return text.String()
 }

@@ -21,17 +21,37 @@ type regionOf struct {
 // The prototype joins a group with each of its readers in the same round, so that it ends up in several partitions, and
 // it does not see when two partitions come to need each other. Here a group joins one reader a round, and where a join
 // leaves the partitions without an order, all are done again with that looked at before each.
-func (f *function) coalesce(chosen []*option) []regionOf {
-	regions := f.join(chosen, false)
+//
+// corrected says that the prototype's module would have been wrong.
+func (f *function) coalesce(chosen []*option) (regions []regionOf, corrected bool) {
+	regions, corrected = f.join(chosen, false)
 	if !f.ordered(regions) {
-		regions = f.join(chosen, true)
+		regions, _ = f.join(chosen, true)
+		corrected = true
 	}
 	slices.SortFunc(regions, func(a, b regionOf) int { return int(a.group.Nodes.Last() - b.group.Nodes.Last()) })
-	return regions
+	return regions, corrected || f.loses(regions)
 }
 
-func (f *function) join(chosen []*option, careful bool) []regionOf {
-	var current, added []regionOf
+// loses says that the prototype would leave one of the regions, which come in the order of their last nodes, on TVM: it
+// writes the last one first, and what lies behind any of a region's outputs is then no longer the expression that it
+// looks for.
+func (f *function) loses(regions []regionOf) bool {
+	for i, late := range regions {
+		for _, v := range outputs(f.graph, late.group.Nodes) {
+			for _, early := range regions[:i] {
+				if f.strict.Downstream(v).Intersects(early.group.Nodes) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// join is one go. twice says that the prototype would have put a group into two partitions.
+func (f *function) join(chosen []*option, careful bool) (current []regionOf, twice bool) {
+	var added []regionOf
 	for _, o := range chosen {
 		if o.external() {
 			added = append(added, regionOf{o.group, o.target})
@@ -65,6 +85,9 @@ func (f *function) join(chosen []*option, careful bool) []regionOf {
 					continue
 				}
 				added = append(added, union)
+				for k := j + 1; k < len(current) && !twice; k++ {
+					twice = !gone[k] && current[k].target == up.target && f.strict.Touch(up.group, current[k].group)
+				}
 				break
 			}
 		}
@@ -76,7 +99,7 @@ func (f *function) join(chosen []*option, careful bool) []regionOf {
 		}
 		current = kept
 	}
-	return current
+	return current, twice
 }
 
 // ordered says that the regions, and the nodes in none, can be run one after the other.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -55,8 +54,8 @@ func (f *function) option(g *candidate.Group, t *target) *option {
 
 const hostName = "host"
 
-// identity says which options the prototype takes for the same: it compares nodes and the functions inside, and forgets
-// the target.
+// identity says which options the prototype takes for the same: it compares nodes and the functions inside with their
+// attributes, but not the target, so two of TVM's own are one.
 func (o *option) identity() string {
 	var text []byte
 	write := func(s candidate.NodeSet) {
@@ -67,10 +66,11 @@ func (o *option) identity() string {
 	}
 	write(o.group.Nodes)
 	if o.external() {
-		text = append(text, 'p')
+		text = append(append(text, o.target.kind...), 0)
 	}
 	for _, p := range o.group.Parts {
 		write(p.Nodes)
+		text = append(append(text, p.Composite...), 0)
 	}
 	return string(text)
 }
@@ -118,7 +118,7 @@ func (f *function) collect(targets []*target) error {
 		for _, g := range groups {
 			if f.flow.Legal(g, full.MaxDepth) {
 				o := f.option(g, t)
-				if twin := same[o.identity()]; twin != nil && composites(twin.group) == composites(g) {
+				if twin := same[o.identity()]; twin != nil {
 					o = twin // what is known of one is known of the other
 				}
 				f.all = append(f.all, o)
@@ -138,16 +138,6 @@ func (f *function) collect(targets []*target) error {
 	}
 	f.leaveRest()
 	return nil
-}
-
-// composites names the parts of a group.
-func composites(g *candidate.Group) string {
-	var text strings.Builder
-	for _, p := range g.Parts {
-		text.WriteString(p.Composite)
-		text.WriteByte(0)
-	}
-	return text.String()
 }
 
 // matches are the groups that a target starts from.

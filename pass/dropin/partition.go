@@ -58,7 +58,11 @@ func Partition(mod *bridge.Object, opts Options) (*bridge.Object, *Report, error
 			return nil, nil, fmt.Errorf("function %s: %w", g.Name, err)
 		}
 		functions = append(functions, f)
-		regions = append(regions, f.coalesce(chosen))
+		joined, corrected := f.coalesce(chosen)
+		if corrected {
+			s.report.Corrected++
+		}
+		regions = append(regions, joined)
 	}
 	var out *bridge.Object
 	if opts.OutlineNative {

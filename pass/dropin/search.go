@@ -25,6 +25,9 @@ type Report struct {
 	Prototype *float64 `json:"prototype,omitempty"`
 	// Followed counts the functions where the prototype's choice is the cheapest, and was taken.
 	Followed int `json:"followed"`
+	// Corrected counts the functions where the prototype would have written its choice wrongly: a group in two partitions,
+	// two partitions that need each other, or a chosen one left out.
+	Corrected int `json:"corrected"`
 	// Proven says that LowerBound is Seconds: the estimator was not exhausted, and no rule was cut short.
 	Proven bool `json:"proven"`
 }
