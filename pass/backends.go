@@ -3,6 +3,7 @@
 package pass
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,11 +20,29 @@ type UnusableError struct {
 }
 
 func (e *UnusableError) Error() string {
-	text := fmt.Sprintf("the backend %q cannot be used here: %s", e.Backend, e.Reason)
-	if e.Remedy != "" {
-		text += ": " + e.Remedy
+	return fmt.Sprintf("the backend %q cannot be used here: %s", e.Backend, e.text())
+}
+
+func (e *UnusableError) text() string {
+	if e.Remedy == "" {
+		return e.Reason
 	}
-	return text
+	return e.Reason + ": " + e.Remedy
+}
+
+// usable gives the backends of a configuration. With SkipUnusable those that cannot be used are given apart, as long as
+// any is left.
+func usable(cfg *Config) (backends []byoc.Backend, absent []*UnusableError, err error) {
+	names := cfg.Backends
+	for {
+		backends, err = lookupBackends(names)
+		var unusable *UnusableError
+		if !cfg.SkipUnusable || !errors.As(err, &unusable) || len(names) == 1 {
+			return backends, absent, err
+		}
+		absent = append(absent, unusable)
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.TrimSpace(name) == unusable.Backend })
+	}
 }
 
 // lookupBackends finds the backends by their names and makes sure that they can be used. It gives them in the order

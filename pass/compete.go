@@ -38,6 +38,7 @@ func (s *search) compete(estimator refiner, all *computations, problem *lazy.Pro
 	}
 	for {
 		var wanted []int
+		s.ties = 0
 		for i, f := range s.functions {
 			of, err := s.contested(f, all.of[i], result.Costs)
 			if err != nil {
@@ -111,7 +112,7 @@ func (s *search) contested(f *function, of []int, costs []cost.Cost) ([]int, err
 	}
 	var wanted []int
 	for _, c := range contests(raised, p.Chosen, p.Rival) {
-		regret, size := 0.0, 0.0
+		regret, size, open := 0.0, 0.0, len(wanted)
 		for _, k := range c.mine {
 			regret += intervals[k].High
 			size += raised[k].Cost
@@ -126,6 +127,9 @@ func (s *search) contested(f *function, of []int, costs []cost.Cost) ([]int, err
 			if of[k] != lazy.Free && costs[of[k]].Origin != cost.Bounded && costs[of[k]].Origin != cost.Given {
 				wanted = append(wanted, of[k])
 			}
+		}
+		if len(wanted) > open {
+			s.ties++
 		}
 	}
 	return wanted, nil

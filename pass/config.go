@@ -60,6 +60,12 @@ type Config struct {
 	// "%12=tvm". They do not go with Only.
 	Pin    []string `json:"pin,omitempty"`
 	Forbid []string `json:"forbid,omitempty"`
+	// MemoryLimit is how many bytes a worker may hold; a candidate that takes more is out of memory. 0 for the default of
+	// pass/measure.
+	MemoryLimit int64 `json:"memory_limit_bytes,omitempty"`
+	// SkipUnusable leaves a backend out that cannot be used here (its library is absent); the plan says why. Without it
+	// that is an error.
+	SkipUnusable bool `json:"skip_unusable,omitempty"`
 	// Exhaustive measures all candidates, those too that a lower bound leaves no chance. The placement is as cheap.
 	Exhaustive bool `json:"exhaustive,omitempty"`
 	// Overhead is added to the cost of each candidate, in milliseconds (place.Overhead); nil for place.DefaultOverhead, or

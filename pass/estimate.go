@@ -250,8 +250,9 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 			Threads: cfg.Threads, Samples: cfg.Samples},
 		Python: interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
 		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,
-		Poll:     bridge.CheckSignals,
-		Progress: s.measured,
+		MemoryLimit: cfg.MemoryLimit,
+		Poll:        bridge.CheckSignals,
+		Progress:    s.measured,
 	})
 	if err != nil {
 		store.Close()

@@ -48,7 +48,7 @@ func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	backends, err := lookupBackends(cfg.Backends)
+	backends, absent, err := usable(&cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +56,7 @@ func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &search{cfg: &cfg, backends: backends, env: env, byName: map[string]byoc.Backend{}}
+	s := &search{cfg: &cfg, backends: backends, absent: absent, env: env, byName: map[string]byoc.Backend{}}
 	for _, b := range backends {
 		s.byName[b.Name()] = b
 	}
@@ -97,7 +97,9 @@ type search struct {
 	env       cost.Environment
 	module    *relay.Module
 	functions []*function
-	all       *computations // what there is to measure
+	absent    []*UnusableError // backends that were left out
+	all       *computations    // what there is to measure
+	ties      int
 	timings   Timings
 }
 
@@ -269,6 +271,12 @@ func (s *search) plan() (*plan.Plan, error) {
 	defer clock(&s.timings.Plan)()
 	builder := plan.NewBuilder(plan.Module{Name: s.cfg.ModuleName, Hash: hash}, s.env, s.backends)
 	builder.Constrain(plan.Constraints{Pin: s.cfg.Pin, Forbid: s.cfg.Forbid})
+	for _, e := range s.absent {
+		if b, err := byoc.Lookup(e.Backend); err == nil {
+			builder.LeaveOut(b, e.text())
+		}
+	}
+	builder.Tie(s.ties)
 	for _, f := range s.functions {
 		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement,
 			Excluded: f.excluded}

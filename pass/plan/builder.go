@@ -103,6 +103,16 @@ func (b *Builder) Add(f *Placed) error {
 	return nil
 }
 
+// LeaveOut records a backend that was asked for and cannot be used, and why.
+func (b *Builder) LeaveOut(backend byoc.Backend, reason string) {
+	entry := NewBackend(backend)
+	entry.Unusable = reason
+	b.plan.Backends = append(b.plan.Backends, entry)
+}
+
+// Tie records places where the order of the candidates is not clear.
+func (b *Builder) Tie(places int) { b.plan.Candidates.Ties += places }
+
 // Constrain records what the placement had to keep to.
 func (b *Builder) Constrain(c Constraints) {
 	if len(c.Pin)+len(c.Forbid) > 0 {

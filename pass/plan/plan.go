@@ -77,6 +77,8 @@ type Backend struct {
 	Library  string   `json:"library"`
 	Version  string   `json:"version"`
 	Features []string `json:"features,omitempty"`
+	// Unusable says why the backend was left out; "" for one that was offered.
+	Unusable string `json:"unusable,omitempty"`
 	// Regions and Operators count what was placed on it; Milliseconds is the sum of its regions' estimates. For
 	// TVM a region is one group of operators that is fused as one.
 	Regions      int     `json:"regions"`
@@ -161,6 +163,9 @@ type Candidates struct {
 	Unknown  int `json:"unknown,omitempty"`
 	// Failed counts the computations, of all origins, that cannot be placed: the length of Failures.
 	Failed int `json:"failed"`
+	// Ties counts the places where candidates were measured again and again and their order is still not clear: the
+	// placement may be off by the noise there.
+	Ties int `json:"ties,omitempty"`
 	// Failures are the candidates that failed, one entry for each computation.
 	Failures []Failure `json:"failures,omitempty"`
 	// Refusals are matches that a backend's limits turned down, one entry for each reason.
