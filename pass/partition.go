@@ -270,6 +270,7 @@ func (s *search) plan() (*plan.Plan, error) {
 	}
 	defer clock(&s.timings.Plan)()
 	builder := plan.NewBuilder(plan.Module{Name: s.cfg.ModuleName, Hash: hash}, s.env, s.backends)
+	builder.SetOverhead(s.overhead().Option)
 	builder.Constrain(plan.Constraints{Pin: s.cfg.Pin, Forbid: s.cfg.Forbid})
 	for _, e := range s.absent {
 		if b, err := byoc.Lookup(e.Backend); err == nil {

@@ -267,7 +267,8 @@ func reject(f *Placed, i int, known cost.Cost) Rejected {
 		Milliseconds: round(f.Options[i].Cost), Origin: known.Origin}
 	if known.Origin != cost.Bounded && len(known.Samples) > 1 {
 		low, high := known.Interval()
-		r.Low, r.High = round(low), round(high)
+		charged := f.Options[i].Cost - known.Estimate() // the overhead
+		r.Low, r.High = round(low+charged), round(high+charged)
 	}
 	if f.Placement.Prices != nil {
 		r.Slack = round(f.Placement.Slack(f.Options[i]))

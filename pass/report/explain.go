@@ -50,7 +50,11 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 	} else {
 		b.WriteString(", inline")
 	}
-	fmt.Fprintf(b, "\n%s ms %s\n\n", ms(e.Estimate), evidence(e.Cost))
+	fmt.Fprintf(b, "\n%s ms", ms(e.Estimate))
+	if charged := e.Estimate - e.Cost.Estimate(); charged > 1e-9 && e.Cost.Known() {
+		fmt.Fprintf(b, ", %s of them for starting it: its own time is", ms(charged))
+	}
+	fmt.Fprintf(b, " %s\n\n", evidence(e.Cost))
 
 	t := newTable(table.Row{"", "node", "operator", "price ms", "type", "from"}, 4)
 	for i := range e.Nodes {
@@ -75,13 +79,7 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 			impossible = append(impossible, fmt.Sprintf("%s on %s (%s) %s\n", otherName(o), o.Backend, nodeRanges(o.Nodes), fate(o)))
 			continue
 		}
-		estimate, interval := ms(o.Estimate), ""
-		if o.Fate == plan.FateBounded {
-			estimate = "at least " + estimate
-		}
-		if o.High > 0 {
-			interval = ms(o.Low) + " - " + ms(o.High)
-		}
+		estimate, interval := estimateCells(o)
 		t.AppendRow(table.Row{o.Composite, o.Backend, operators(o.Operators), nodeRanges(o.Nodes), estimate, interval, needed(o)})
 	}
 	if t.Length() > 0 {
@@ -95,6 +93,17 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 			b.WriteString("  " + line)
 		}
 	}
+}
+
+// estimateCells are the estimate of a candidate that could have been placed, and its interval.
+func estimateCells(o *plan.Other) (estimate, interval string) {
+	if o.Fate == plan.FateBounded {
+		return "at least " + ms(o.Estimate), "not measured"
+	}
+	if o.High > 0 {
+		interval = ms(o.Low) + " - " + ms(o.High)
+	}
+	return ms(o.Estimate), interval
 }
 
 // subject is what was asked for: "nn.conv2d %2 of main".
@@ -156,6 +165,8 @@ func needed(o *plan.Other) string {
 		return "its bound leaves it a chance"
 	case *o.Regret == 0:
 		return "another placement as cheap"
+	case *o.Regret < 5e-4:
+		return fmt.Sprintf("%.3g us faster (%s)", 1e3**o.Regret, percent(*o.Regret/o.Estimate))
 	case *o.Regret > o.Estimate:
 		return fmt.Sprintf("not even at no cost (%s ms short)", ms(*o.Regret-o.Estimate))
 	}
@@ -228,7 +239,8 @@ func explanationTable(explanations []plan.Explanation) string {
 		if len(e.Others) > 0 {
 			switch o := &e.Others[0]; o.Fate {
 			case plan.FateDearer, plan.FateBounded:
-				row[5], row[6], row[7] = otherName(o)+" on "+o.Backend, ms(o.Estimate), needed(o)
+				row[5], row[7] = otherName(o)+" on "+o.Backend, needed(o)
+				row[6], _ = estimateCells(o)
 			default:
 				row[5], row[7] = otherName(o)+" on "+o.Backend, string(o.Fate)
 			}
@@ -246,11 +258,8 @@ func WriteClosest(w io.Writer, rivals []plan.Rival) error {
 	t := newTable(table.Row{"closest to being taken", "backend", "nodes", "ms", "interval", "to be taken"}, 4)
 	for i := range rivals {
 		o := &rivals[i].Other
-		interval := ""
-		if o.High > 0 {
-			interval = ms(o.Low) + " - " + ms(o.High)
-		}
-		t.AppendRow(table.Row{otherName(o), o.Backend, nodeRanges(o.Nodes), ms(o.Estimate), interval, needed(o)})
+		estimate, interval := estimateCells(o)
+		t.AppendRow(table.Row{otherName(o), o.Backend, nodeRanges(o.Nodes), estimate, interval, needed(o)})
 	}
 	_, err := io.WriteString(w, render(t))
 	return err

@@ -266,7 +266,11 @@ func (s *Summary) candidates(opts Options) string {
 		for _, r := range c.Refusals {
 			met += len(r.Places)
 		}
-		fmt.Fprintf(&b, "%d matches were beyond a backend's limits (--verbose says which)\n", met)
+		what := "matches were"
+		if met == 1 {
+			what = "match was"
+		}
+		fmt.Fprintf(&b, "%d %s beyond a backend's limits (--verbose says which)\n", met, what)
 		return b.String()
 	}
 	b.WriteString("beyond a backend's limits:\n")

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -72,49 +73,55 @@ func heading(k cost.Key) string { return environmentText(k.Environment) }
 
 func (a *dbListAction) printGroup(s *Session, entries []cost.Entry) {
 	fmt.Fprintf(s.Stdout, "%s\n", heading(entries[0].Key))
-	w := tabwriter.NewWriter(s.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  key\tbackend\tcomputation\tms\tinterval\tsamples\ttaken")
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  key\tbackend\tms\tinterval\tsamples\ttaken\tcomputation")
 	for _, e := range entries {
-		key := e.Key.Structure
+		key, backend := e.Key.Structure, e.Key.Backend
 		if !a.verbose && len(key) > 10 {
 			key = key[:10]
 		}
-		backend := e.Key.Backend
 		if e.Key.Library != "" && a.verbose {
 			backend += " (" + e.Key.Library + ")"
-		}
-		what := e.Cost.Computation
-		if e.Key.Composite != "" {
-			what = strings.TrimSpace(e.Key.Composite + ": " + what)
-			if e.Cost.Computation == "" {
-				what = e.Key.Composite
-			}
-		}
-		if what == "" {
-			what = "-"
 		}
 		taken := "-"
 		if !e.Cost.Taken.IsZero() {
 			taken = e.Cost.Taken.UTC().Format("2006-01-02")
 		}
-		if e.Cost.Failed() {
-			reason := e.Cost.Failure.String()
-			if line, _, more := strings.Cut(reason, "\n"); more && !a.verbose {
-				reason = line + " ..."
-			}
-			if e.Expired() {
-				reason += " (no longer believed)"
-			}
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t\t\t%s\n", key, backend, what, "failed", taken)
-			fmt.Fprintf(w, "  \t\t  %s\t\t\t\t\n", strings.ReplaceAll(reason, "\n", "\n      "))
-			continue
+		estimate, interval, samples := "failed", "", ""
+		if !e.Cost.Failed() {
+			low, high := e.Cost.Interval()
+			estimate, interval = fmt.Sprintf("%.4f", e.Cost.Estimate()), fmt.Sprintf("%.4f - %.4f", low, high)
+			samples = strconv.Itoa(len(e.Cost.Samples))
 		}
-		low, high := e.Cost.Interval()
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%.4f\t%.4f - %.4f\t%d\t%s\n", key, backend, what, e.Cost.Estimate(), low, high,
-			len(e.Cost.Samples), taken)
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", key, backend, estimate, interval, samples, taken, a.computation(e))
 	}
 	w.Flush()
-	fmt.Fprintln(s.Stdout)
+	fmt.Fprintln(s.Stdout, text.String())
+}
+
+// computation says what an entry's cost is the cost of, and why it failed.
+func (a *dbListAction) computation(e cost.Entry) string {
+	text := e.Cost.Computation
+	switch {
+	case e.Key.Composite != "" && text != "":
+		text = e.Key.Composite + ": " + text
+	case e.Key.Composite != "":
+		text = e.Key.Composite
+	case text == "":
+		text = "-"
+	}
+	if !e.Cost.Failed() {
+		return text
+	}
+	reason := e.Cost.Failure.String()
+	if line, _, more := strings.Cut(reason, "\n"); more && !a.verbose {
+		reason = line + " ..."
+	}
+	if e.Expired() {
+		reason += " (no longer believed)"
+	}
+	return text + "; " + strings.ReplaceAll(reason, "\n", "\n      ")
 }
 
 func (a *dbListAction) printSum(s *Session, file *cost.File) error {
