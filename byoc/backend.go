@@ -80,3 +80,33 @@ type Probe struct {
 	Reason string `json:"reason,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
 }
+
+// Proposer is implemented by a backend that proposes candidates by itself, beside its patterns: an engine that knows
+// what it can run as one, a code generator that learns what pays.
+type Proposer interface {
+	// Propose gives groups of nodes that the backend could run as one, given the graph and what has been learnt about
+	// candidates so far (nothing at first). It may be asked again, with more learnt. What is no legal candidate (several
+	// exits, a dead node, several scopes) is left out by the caller, as is what was proposed before. The same graph
+	// and the same learnt give the same proposals.
+	Propose(g *relay.Graph, learnt []Learnt) []Proposal
+}
+
+// Proposal is a candidate as a backend proposes it.
+type Proposal struct {
+	// Composite and Bare are as in Pattern; for a backend that takes anything, Composite is "".
+	Composite string
+	Bare      bool
+	// Nodes are the nodes to cover, ascending, without constants and variables.
+	Nodes []relay.NodeID
+}
+
+// Learnt is what is known about a candidate.
+type Learnt struct {
+	// Backend, Composite and Nodes say which candidate it is.
+	Backend   string
+	Composite string
+	Nodes     []relay.NodeID
+	// Milliseconds is its cost; +Inf where it failed, and then Failure says why.
+	Milliseconds float64
+	Failure      string
+}

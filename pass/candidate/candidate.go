@@ -77,7 +77,7 @@ type Options struct {
 // For a backend that TakesAnything: each node by itself (an operator together with the tuples that only it reads),
 // the groups that TVM's FuseOps makes, whole and as the other backends' candidates could cut them, and the node
 // set of each other backend's candidate, so that costs compare like with like. For the others: the matches of
-// their patterns.
+// their patterns. Beside that, what a backend proposes by itself (byoc.Proposer).
 func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error) {
 	p := newProposer(g, backends, opts)
 	if err := p.classify(); err != nil {
@@ -86,14 +86,16 @@ func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error
 	for i, b := range backends {
 		if !b.TakesAnything() {
 			p.matchPatterns(i, b)
+			p.propose(i, b, nil)
 		}
 	}
-	library := p.found // the candidates of all backends that have patterns
+	library := p.found // the candidates of all backends that do not take everything
 	for i, b := range backends {
 		if b.TakesAnything() {
 			p.addSingles(i)
 			p.addMirrors(i, library)
 			p.addFused(i, library)
+			p.propose(i, b, nil)
 		}
 	}
 	p.sort()

@@ -98,6 +98,10 @@ func (s *search) know(f *function, o *option) error {
 }
 
 func (s *search) ask(f *function, o *option, symbol string) (float64, error) {
+	if pool, ok := s.estimator.(*poolEstimator); ok {
+		s.report.Estimated++
+		return pool.estimate(f, o, symbol)
+	}
 	mod, err := o.workload.module(f.graph, symbol)
 	if err != nil {
 		return 0, fmt.Errorf("the module of candidate %s: %w", o.group.Label, err)

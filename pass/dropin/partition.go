@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
@@ -16,8 +17,9 @@ import (
 type Options struct {
 	// Config is TVM's CompilationConfig.
 	Config *bridge.Object
-	// Estimator gives the costs.
+	// Estimator gives the costs; nil measures in worker processes as Measure says.
 	Estimator Estimator
+	Measure   pass.Config
 	// OutlineNative gives the regions the form, and the names, that TVM's own pass gives them:
 	// @collage_<compiler>_<operators>, functions that compute the same shared, constants as arguments unless the pattern
 	// asks for them. Otherwise they have the form of PartitionGraph, as everywhere else in Collage.
@@ -41,6 +43,14 @@ func Partition(mod *bridge.Object, opts Options) (*bridge.Object, *Report, error
 		return nil, nil, err
 	}
 	defer m.Release()
+	if opts.Estimator == nil {
+		pool, err := newPoolEstimator(&opts.Measure, targets)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer pool.close()
+		opts.Estimator = pool
+	}
 	s := &search{estimator: opts.Estimator, names: newNames(), known: map[*target][]*option{}, report: Report{Proven: true}}
 	var functions []*function
 	var regions [][]regionOf

@@ -8,12 +8,14 @@ import (
 	"sync/atomic"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass"
 )
 
 // The packed functions that Register registers.
 const (
-	// PassFunction takes a CompilationConfig, a cost estimator (an object of TVM's, or a packed function of a module and a
-	// target) and whether to write regions as TVM's prototype does, and gives the pass, a tvm.transform.Pass.
+	// PassFunction takes a CompilationConfig, a cost estimator (an object of TVM's, a packed function of a module and a
+	// target, or None to measure), whether to write regions as TVM's prototype does, and a pass.Config as JSON that says
+	// how to measure. It gives the pass, a tvm.transform.Pass.
 	PassFunction = "collage.transform.DropIn"
 	// ReportFunction gives the Report of the last run in this process as JSON, or None.
 	ReportFunction = "collage.transform.drop_in_report"
@@ -40,8 +42,8 @@ func Register() error {
 }
 
 func makePass(args []bridge.Value) (any, error) {
-	if len(args) != 3 {
-		return nil, fmt.Errorf("TypeError: %s takes a configuration, an estimator and a flag", PassFunction)
+	if len(args) != 4 {
+		return nil, fmt.Errorf("TypeError: %s takes a configuration, an estimator, a flag and options", PassFunction)
 	}
 	var opts Options
 	var err error
@@ -53,6 +55,13 @@ func makePass(args []bridge.Value) (any, error) {
 	}
 	if opts.OutlineNative, err = args[2].Bool(); err != nil {
 		return nil, err
+	}
+	text, err := args[3].Str()
+	if err != nil {
+		return nil, err
+	}
+	if opts.Measure, err = pass.ParseConfig(text); err != nil {
+		return nil, fmt.Errorf("ValueError: %w", err)
 	}
 	v, err := bridge.Global("transform.PassInfo", 0, "CollagePartition", []string{}, false)
 	if err != nil {
@@ -78,6 +87,9 @@ func makePass(args []bridge.Value) (any, error) {
 }
 
 func estimatorOf(v bridge.Value) (Estimator, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
 	if v.Kind() == bridge.KindFunction {
 		function, err := v.Function()
 		return functionEstimator{function}, err

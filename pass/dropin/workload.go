@@ -3,7 +3,6 @@
 package dropin
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -36,7 +35,17 @@ func newRegion(g *relay.Graph, nodes candidate.NodeSet, parts []candidate.Part, 
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range parts {
+	attrs := map[string]any{}
+	if compiler != "" {
+		attrs = map[string]any{"Primitive": 1, "Compiler": compiler}
+	}
+	r.function, err = r.close(g, inside, params, attrs)
+	return r, err
+}
+
+// close makes a function of the region, the parameters of which stand for its inputs in the rewriter already.
+func (r *region) close(g *relay.Graph, inside *relay.Rewriter, params []*bridge.Object, attrs map[string]any) (*bridge.Object, error) {
+	for _, p := range r.parts {
 		if err := replacePart(g, inside, p); err != nil {
 			return nil, err
 		}
@@ -45,12 +54,41 @@ func newRegion(g *relay.Graph, nodes candidate.NodeSet, parts []candidate.Part, 
 	if err != nil {
 		return nil, err
 	}
-	attrs := map[string]any{}
-	if compiler != "" {
-		attrs = map[string]any{"Primitive": 1, "Compiler": compiler}
+	return relay.NewTypedFunction(params, body, resultType, attrs)
+}
+
+// flat is the function with parameters that are tensors, for a worker: under the given name where it is an external code
+// generator's.
+func (r *region) flat(g *relay.Graph, symbol string) (*bridge.Object, error) {
+	inside := relay.NewRewriter(g)
+	params, args, err := r.arguments(g)
+	if err != nil {
+		return nil, err
 	}
-	r.function, err = relay.NewTypedFunction(params, body, resultType, attrs)
-	return r, err
+	for i, in := range r.inputs {
+		inside.Set(in, args[i])
+	}
+	attrs := map[string]any{}
+	if r.compiler != "" {
+		attrs = map[string]any{"Primitive": 1, "Compiler": r.compiler, "Inline": 1, "global_symbol": symbol}
+	}
+	return r.close(g, inside, params, attrs)
+}
+
+// arguments makes parameters that are tensors and the region's arguments of them.
+func (r *region) arguments(g *relay.Graph) (params, args []*bridge.Object, err error) {
+	for i, in := range r.inputs {
+		t, err := relay.CheckedType(g.Handle(in))
+		if err != nil {
+			return nil, nil, err
+		}
+		arg, err := tensors(fmt.Sprintf("FunctionVar_%d", i), t, &params)
+		if err != nil {
+			return nil, nil, err
+		}
+		args = append(args, arg)
+	}
+	return params, args, nil
 }
 
 // replacePart makes a part's Composite function, and a call of it where the part's value is used.
@@ -166,55 +204,39 @@ func inputs(g *relay.Graph, nodes candidate.NodeSet, outputs []relay.NodeID) []r
 // module makes a module whose main has the region's function as its body, or calls it as the global function symbol
 // where it is an external code generator's. Parameters that are tuples are taken apart into tensors.
 func (r *region) module(g *relay.Graph, symbol string) (*bridge.Object, error) {
-	var params, args []*bridge.Object
-	for i, in := range r.inputs {
-		t, err := relay.CheckedType(g.Handle(in))
+	if r.compiler == "" {
+		function, err := r.flat(g, "")
 		if err != nil {
 			return nil, err
 		}
-		arg, err := tensors(fmt.Sprintf("FunctionVar_%d", i), t, &params)
+		mod, err := relay.ModuleFromFunctions(map[string]*bridge.Object{"main": function})
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, arg)
+		defer mod.Release()
+		return relay.InferType(mod)
 	}
-	functions := map[string]*bridge.Object{}
-	var body *bridge.Object
-	var err error
-	if r.compiler != "" {
-		callee, err := relay.NewGlobalVar(symbol)
-		if err != nil {
-			return nil, err
-		}
-		if body, err = relay.NewCall(callee, args, nil); err != nil {
-			return nil, err
-		}
-		outlined, err := relay.WithAttr(r.function, "global_symbol", symbol)
-		if err != nil {
-			return nil, err
-		}
-		main, err := relay.NewFunction(params, body, nil)
-		if err != nil {
-			return nil, err
-		}
-		return callingModule(callee, outlined, main)
-	}
-	inside := relay.NewRewriter(g)
-	for i, in := range r.inputs {
-		inside.Set(in, args[i])
-	}
-	if body, _, err = value(g, inside, r.outputs); err != nil {
-		return nil, err
-	}
-	if functions["main"], err = relay.NewFunction(params, body, nil); err != nil {
-		return nil, err
-	}
-	mod, err := relay.ModuleFromFunctions(functions)
+	params, args, err := r.arguments(g)
 	if err != nil {
 		return nil, err
 	}
-	defer mod.Release()
-	return relay.InferType(mod)
+	callee, err := relay.NewGlobalVar(symbol)
+	if err != nil {
+		return nil, err
+	}
+	body, err := relay.NewCall(callee, args, nil)
+	if err != nil {
+		return nil, err
+	}
+	outlined, err := relay.WithAttr(r.function, "global_symbol", symbol)
+	if err != nil {
+		return nil, err
+	}
+	main, err := relay.NewFunction(params, body, nil)
+	if err != nil {
+		return nil, err
+	}
+	return callingModule(callee, outlined, main)
 }
 
 func callingModule(callee, function, main *bridge.Object) (*bridge.Object, error) {
@@ -265,6 +287,3 @@ func tensors(name string, t *bridge.Object, params *[]*bridge.Object) (*bridge.O
 	}
 	return relay.NewTuple(fields)
 }
-
-// byLast orders regions by their last nodes.
-func byLast(a, b *region) int { return cmp.Compare(a.nodes.Last(), b.nodes.Last()) }

@@ -63,7 +63,8 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
     With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
     config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.
     cost_estimator is one of ``tvm.relay.collage``'s, or a function of a module and a target that gives seconds
-    (infinity for what cannot be done); by default ``tvm.relay.collage.CostEstimator``, which measures.
+    (infinity for what cannot be done); by default candidates are measured as without config (store, threads,
+    samples, opt_level, disabled_passes hold).
     outline_native gives the regions the form and the names that TVM's pass gives them.
 
     The result's module comes out with one function for each region of a backend other than TVM, attributes as
@@ -73,8 +74,11 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
     library.load()
     if isinstance(config, (str, list, tuple)):  # the backends, by position
         config, backends = None, config
+    text = configuration(
+        backends, target, store, threads, only, samples, opt_level, disabled_passes, retry_failures
+    )
     if config is not None:
-        return _drop_in(config, cost_estimator, outline_native)
+        return _drop_in(config, cost_estimator, outline_native, text)
     if cost_estimator is not None or outline_native:
         raise ValueError(
             "CollagePartition: cost_estimator and outline_native go with a CompilationConfig as the first argument"
@@ -85,13 +89,11 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
     return tvm.get_global_func("collage.transform.CollagePartition")(text)
 
 
-def _drop_in(config, cost_estimator, outline_native):
+def _drop_in(config, cost_estimator, outline_native, measuring):
     patterns.register()
-    if cost_estimator is None:
-        cost_estimator = tvm.relay.collage.CostEstimator()
-    elif not isinstance(cost_estimator, tvm.runtime.Object) and callable(cost_estimator):
+    if callable(cost_estimator) and not isinstance(cost_estimator, tvm.runtime.Object):
         cost_estimator = tvm.runtime.convert(cost_estimator)
-    return tvm.get_global_func("collage.transform.DropIn")(config, cost_estimator, bool(outline_native))
+    return tvm.get_global_func("collage.transform.DropIn")(config, cost_estimator, bool(outline_native), measuring)
 
 
 def Normalise(disabled_passes=None):  # noqa: N802

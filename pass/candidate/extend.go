@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package candidate
+
+import (
+	"math"
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// propose adds what backend number b proposes by itself, if it does; what cannot be a candidate is left out.
+func (p *proposer) propose(b int, backend byoc.Backend, learnt []byoc.Learnt) {
+	source, ok := backend.(byoc.Proposer)
+	if !ok {
+		return
+	}
+	for _, proposal := range source.Propose(p.g, learnt) {
+		if Check(p.g, proposal.Nodes) == nil && p.movable(proposal.Nodes) {
+			p.add(b, proposal.Composite, proposal.Bare, proposal.Nodes)
+		}
+	}
+}
+
+// movable says that the nodes hold an operator, and none that stays where it is.
+func (p *proposer) movable(nodes []relay.NodeID) bool {
+	computes := false
+	for _, v := range nodes {
+		switch p.class[v] {
+		case operator:
+			computes = true
+		case structural:
+		default:
+			return false
+		}
+	}
+	return computes
+}
+
+// Extend asks the backends that propose by themselves (byoc.Proposer) again, with what was learnt about the set's
+// candidates, and gives a set with what is new in it, and how many those are. backends and opts are those that Propose
+// was given. The old set stays as it is; candidates of the new one have other indices.
+func Extend(set *Set, backends []byoc.Backend, opts Options, learnt []byoc.Learnt) (*Set, int, error) {
+	p := newProposer(set.Graph, backends, opts)
+	if err := p.classify(); err != nil {
+		return nil, 0, err
+	}
+	p.refusals = set.Refusals
+	for _, c := range set.Candidates {
+		p.seen[string(p.identify(c.Backend, c.Composite, c.Nodes))] = true
+	}
+	for i, b := range backends {
+		p.propose(i, b, learnt)
+	}
+	added := len(p.found)
+	if added == 0 {
+		return set, 0, nil
+	}
+	p.finish()
+	p.found = append(slices.Clone(set.Candidates), p.found...)
+	p.sort()
+	return &Set{Graph: set.Graph, Candidates: p.found, Refusals: p.refusals}, added, nil
+}
+
+// Learnt says of a candidate what it was found to cost, in milliseconds; +Inf for one that failed.
+func (c *Candidate) Learnt(milliseconds float64, failure string) byoc.Learnt {
+	if failure != "" {
+		milliseconds = math.Inf(1)
+	}
+	return byoc.Learnt{Backend: c.Backend, Composite: c.Composite, Nodes: c.Nodes, Milliseconds: milliseconds, Failure: failure}
+}
