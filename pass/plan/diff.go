@@ -140,6 +140,9 @@ func libraryText(b *Backend) string {
 	if b == nil {
 		return ""
 	}
+	if b.Unusable != "" {
+		return "left out: " + b.Unusable
+	}
 	return strings.Join(append([]string{b.Library, b.Version}, b.Features...), " ")
 }
 

@@ -98,13 +98,14 @@ func small() *plan.Plan {
 	m.region("tvm", 0.25, []string{"concatenate"})
 	m.region("dnnl", 0.5, conv, conv, []string{"nn.max_pool2d"}, []string{"nn.dense", "add"})
 	m.region("dnnl", 0.75, conv)
+	m.Backends = append(m.Backends, plan.Backend{Name: "mkl", Compiler: "mkl", Unusable: "libmkl_rt.so is not there"})
 	places := func(indices ...int) (at []plan.Place) {
 		for _, i := range indices {
 			at = append(at, plan.Place{Function: "main", Index: i})
 		}
 		return at
 	}
-	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 8, Stored: 7, Given: 2, Failed: 4,
+	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 8, Stored: 7, Given: 2, Failed: 4, Ties: 3,
 		Failures: []plan.Failure{
 			{Backend: "dnnl", Composite: "dnnl.conv3d", Operators: []string{"nn.conv3d"}, Places: places(4, 8, 12, 16, 20),
 				Failure: cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "differs by 0.25 at [0, 1]\nsecond line"}},

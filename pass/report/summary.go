@@ -64,9 +64,11 @@ type Part struct {
 
 // Backend is a backend's share.
 type Backend struct {
-	Name      string  `json:"name"`
-	Library   string  `json:"library"`
-	Version   string  `json:"version"`
+	Name    string `json:"name"`
+	Library string `json:"library"`
+	Version string `json:"version"`
+	// Unusable says why the backend was left out; "" for one that was offered.
+	Unusable  string  `json:"unusable,omitempty"`
 	Regions   int     `json:"regions"`
 	Operators int     `json:"operators"`
 	Estimate  float64 `json:"estimate_ms"`
@@ -85,6 +87,7 @@ type Candidates struct {
 	Unknown  int `json:"unknown"`
 	Failed   int `json:"failed"`
 	Excluded int `json:"excluded"`
+	Ties     int `json:"ties"`
 	// Failures and Refusals are as in the plan.
 	Failures []plan.Failure `json:"failures,omitempty"`
 	Refusals []plan.Refusal `json:"refusals,omitempty"`
@@ -128,12 +131,12 @@ func Summarise(p *plan.Plan) *Summary {
 		s.Regions = append(s.Regions, summariseRegion(&p.Regions[i]))
 	}
 	for _, b := range p.Backends {
-		s.Backends = append(s.Backends, Backend{Name: b.Name, Library: b.Library, Version: b.Version,
+		s.Backends = append(s.Backends, Backend{Name: b.Name, Library: b.Library, Version: b.Version, Unusable: b.Unusable,
 			Regions: b.Regions, Operators: b.Operators, Estimate: b.Milliseconds})
 	}
 	c := p.Candidates
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given, Stored: c.Stored,
-		Measured: c.Measured, Bounded: c.Bounded, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded),
+		Measured: c.Measured, Bounded: c.Bounded, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
 		Failures: c.Failures, Refusals: c.Refusals}
 	s.summariseFinalists(p.Finalists)
 	return s

@@ -233,10 +233,15 @@ func withIndices(part *Part) string {
 
 func (s *Summary) shares() string {
 	t := newTable(table.Row{"backend", "library", "regions", "operators", "estimated ms"}, 3, 4, 5)
+	absent := ""
 	for _, b := range s.Backends {
+		if b.Unusable != "" {
+			absent += fmt.Sprintf("%s was left out: %s\n", b.Name, b.Unusable)
+			continue
+		}
 		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators, ms(b.Estimate)})
 	}
-	return render(t)
+	return render(t) + absent
 }
 
 func (s *Summary) candidates(opts Options) string {
@@ -257,6 +262,9 @@ func (s *Summary) candidates(opts Options) string {
 		}
 	}
 	fmt.Fprintf(&b, "their costs: %s; %d failed\n", strings.Join(costs, ", "), c.Failed)
+	if c.Ties > 0 {
+		fmt.Fprintf(&b, "ties: at %d places candidates took so nearly the same time that further samples did not tell them apart\n", c.Ties)
+	}
 	b.WriteString(failures(c.Failures, opts))
 	if len(c.Refusals) == 0 {
 		return b.String()

@@ -26,7 +26,7 @@ func storeHere(t *testing.T) string {
 	t.Chdir(t.TempDir())
 	s, err := cost.OpenStore("costs.jsonl")
 	require.NoError(t, err)
-	day := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	day := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	put := func(structure, backend, composite, computation string, c cost.Cost, change func(*cost.Key)) {
 		k := cost.Key{Structure: strings.Repeat(structure, 16), Backend: backend, Composite: composite, Environment: cost.Environment{
 			Target: "llvm -mcpu=skylake-avx512", Device: "a processor", TVM: "0.19.0", Threads: 2, Options: "O3"}}

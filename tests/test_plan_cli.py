@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans on the command line: decided, repeated, explained, compared, tampered with, built again.
+
+And the store of costs that they come from.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+from conftest import run_python
+from onnx import TensorProto, helper, numpy_helper
+
+# The same plan so many times.
+RUNS = 20
+
+# Decides the plan of one file RUNS times in one process, and prints how many different ones came out.
+REPEATED = """
+import json, sys
+import tvm
+from collage import frontends, library, transform
+model, store, runs = sys.argv[1:]
+library.load()
+module = transform.Normalise()(frontends.load(model).module)
+configuration = transform.configuration(backends=["tvm", "dnnl"], store=store, samples=3)
+decide = tvm.get_global_func("collage.partition")
+plans = {str(decide(module, configuration)[1]) for _ in range(int(runs))}
+measured = [json.loads(plan)["candidates"]["measured"] for plan in plans]
+print(json.dumps({"plans": len(plans), "measured": sum(measured)}))
+"""
+
+
+def network(path):
+    """Two convolutions with a residual sum, and a classifier."""
+    rng = np.random.default_rng(4)
+    shapes = {"w": (8, 8, 3, 3), "b": (8,), "v": (10, 8 * 16 * 16), "c": (10,)}
+    values = {name: rng.standard_normal(shape, dtype=np.float32) * 0.1 for name, shape in shapes.items()}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["conv1"], name="first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["conv1"], ["relu1"]),
+        helper.make_node("Conv", ["relu1", "w", "b"], ["conv2"], name="second", pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["conv2", "relu1"], ["sum"]),
+        helper.make_node("Flatten", ["sum"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "v", "c"], ["y"], transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 8, 16, 16))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 10))],
+        [numpy_helper.from_array(value, name) for name, value in values.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def decided(command, tmp_path_factory):
+    """A folder with net.onnx, its store and its plan: first.json was measured for, plan.json was not."""
+    folder = tmp_path_factory.mktemp("plan")
+    network(folder / "net.onnx")
+    reports = []
+    for name in ("first.json", "plan.json"):
+        result = command(
+            "plan", folder / "net.onnx", "--db", folder / "store.jsonl", "--repeat", 3, "-q", "--json",
+            "--plan-out", folder / name,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        reports.append(json.loads(result.stdout))
+    return SimpleNamespace(folder=folder, plan=folder / "plan.json", reports=reports)
+
+
+def ok(result):
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_second_plan_measures_nothing(decided):
+    first, second = (report["report"]["candidates"] for report in decided.reports)
+    assert first["measured"] > 0
+    assert second["measured"] == 0
+    assert second["stored"] >= first["measured"]
+    # One computation stands at many places and is counted once.
+    origins = ("measured", "stored", "given", "bounded", "unknown")
+    assert sum(first[origin] for origin in origins) == first["distinct"]
+    assert not list(decided.folder.glob("*.tar")), "nothing was built"
+    plan = json.loads(decided.plan.read_text())
+    assert "finalists" not in plan
+    assert plan["estimate"]["optimal"]
+
+
+def test_the_same_plan_every_time(decided, command):
+    again = decided.folder / "again.json"
+    model, store = decided.folder / "net.onnx", decided.folder / "store.jsonl"
+    ok(command("plan", model, "--db", store, "--repeat", 3, "-q", "--plan-out", again))
+    assert again.read_bytes() == decided.plan.read_bytes()
+    got = run_python(REPEATED, model, store, RUNS)
+    assert got == {"plans": 1, "measured": 0}
+
+
+def test_explain_and_diff_need_neither_tvm_nor_python(decided, command):
+    def alone(*arguments):
+        return command(*arguments, environment={"COLLAGE_PYTHON": "/nowhere/python", "PYTHONPATH": ""})
+
+    assert "the proof checks" in ok(alone("explain", "--verify", decided.plan))
+    assert "closest to being taken" in ok(alone("explain", decided.plan))
+    convolutions = json.loads(ok(alone("explain", decided.plan, "nn.conv2d", "--json")))["explanations"]
+    assert sum(len(e["selected"]) for e in convolutions) == 2
+    assert all(e["others"] for e in convolutions)
+    node = convolutions[0]["selected"][0]
+    assert f"nn.conv2d %{node} of main is on " in ok(alone("explain", decided.plan, f"%{node}"))
+    difference = json.loads(ok(alone("diff", decided.folder / "first.json", decided.plan, "--json")))
+    assert difference["identical_placement"]
+    assert difference["moves"] == difference["costs"] == []
+
+    tampered = json.loads(decided.plan.read_text())
+    loser = max(tampered["candidates"]["rejected"], key=lambda r: r["estimate_ms"] - r["slack_ms"])
+    assert loser["estimate_ms"] - loser["slack_ms"] > 0, "its nodes cost something"
+    loser["estimate_ms"] = 0
+    changed = decided.folder / "tampered.json"
+    changed.write_text(json.dumps(tampered))
+    result = alone("explain", "--verify", changed)
+    assert result.returncode == 2
+    assert "the proof does not check" in result.stderr
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_plan_is_built_without_measuring(decided, command, tmp_path):
+    """collage compile decides what collage plan does; --plan builds it again, and computes the same."""
+    model, store = decided.folder / "net.onnx", decided.folder / "store.jsonl"
+    ok(command("compile", model, "--db", store, "--repeat", 3, "--rounds", 2, "-q", "-o", tmp_path / "a.tar",
+               "--plan-out", tmp_path / "compiled.json"))  # fmt: skip
+    compiled = json.loads((tmp_path / "compiled.json").read_text())
+    chosen = [finalist["name"] for finalist in compiled.pop("finalists") if finalist.get("chosen")]
+    assert compiled == json.loads(decided.plan.read_text())
+
+    before = digest(store)
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(5).standard_normal((1, 8, 16, 16), dtype=np.float32))
+    built = [tmp_path / "a.tar"]
+    for plan, kept in ((decided.plan, "collage"), (tmp_path / "compiled.json", chosen[0])):
+        out, copy = tmp_path / f"{plan.stem}.tar", tmp_path / f"{plan.stem}.copy.json"
+        report = json.loads(
+            ok(command("compile", model, "--plan", plan, "-q", "-o", out, "--plan-out", copy, "--json"))
+        )
+        assert report["chosen"] == kept
+        assert copy.read_bytes() == plan.read_bytes()
+        built.append(out)
+    assert digest(store) == before
+    results = []
+    for number, path in enumerate(built):
+        outputs = tmp_path / f"{number}.npz"
+        ok(command("run", path, "--inputs", tmp_path / "x.npz", "--outputs", outputs, "--repeat", 1))
+        with np.load(outputs) as arrays:
+            results.append(arrays["output_0"])
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_plan_of_another_network_is_refused(decided, command, tmp_path):
+    result = command("compile", "workload:dcgan", "--plan", decided.plan, "-o", tmp_path / "x.tar", "-q")
+    assert result.returncode == 2
+    assert "it is for another network" in result.stderr
+    assert not (tmp_path / "x.tar").exists()
+
+
+def test_pins_and_prohibitions(decided, command):
+    store = shutil.copy(decided.folder / "store.jsonl", decided.folder / "pinned.jsonl")
+
+    def plan(*flags, name="pinned.json"):
+        return command("plan", decided.folder / "net.onnx", "--db", store, "--repeat", 3, "-q",
+                       "--plan-out", decided.folder / name, *flags)  # fmt: skip
+
+    ok(plan("--pin", "nn.dense=tvm", "--forbid", "nn.conv2d=tvm"))
+    written = json.loads((decided.folder / "pinned.json").read_text())
+    assert written["constraints"] == {"pin": ["nn.dense=tvm"], "forbid": ["nn.conv2d=tvm"]}
+    where = {
+        node["operator"]: region["backend"]
+        for region in written["regions"]
+        for part in region["candidates"]
+        for node in part["nodes"]
+    }
+    assert where["nn.dense"] == "tvm"
+    assert where["nn.conv2d"] == "dnnl"
+    assert "the proof checks" in ok(command("explain", "--verify", decided.folder / "pinned.json"))
+
+    for flags, want in (
+        (("--pin", "nn.lstm=dnnl"), "selects nothing in this network: its operators are "),
+        (("--pin", "nn.batch_flatten=dnnl"), "no candidate on dnnl covers %"),
+        (("--pin", "nn.dense=dnnl", "--pin", "nn.dense=tvm"), "contradicts another pin"),
+    ):
+        result = plan(*flags, name="none.json")
+        assert result.returncode == 2
+        assert want in result.stderr
+        assert "Traceback" not in result.stderr
+        assert not (decided.folder / "none.json").exists()
+
+
+def test_the_store_is_looked_after(decided, command, tmp_path):
+    store = decided.folder / "store.jsonl"
+    costs = json.loads(ok(command("db", "ls", "--db", store, "--json")))["costs"]
+    assert any("nn.conv2d" in entry.get("computation", "") for entry in costs)
+    merged = tmp_path / "merged.jsonl"
+    ok(command("db", "merge", store, store, "-o", merged))
+    assert json.loads(ok(command("db", "verify", "--db", merged, "--json")))["costs"] == len(costs)
+    ok(command("db", "prune", "--db", merged, "--backend", "dnnl"))
+    left = json.loads(ok(command("db", "ls", "--db", merged, "--json")))["costs"]
+    assert 0 < len(left) < len(costs)
+    assert all(entry["backend"] != "dnnl" for entry in left)
+    with merged.open("ab") as file:
+        file.write(merged.read_bytes()[:50])
+    assert command("db", "verify", "--db", merged).returncode == 2
+    ok(command("db", "verify", "--repair", "--db", merged))
+    ok(command("db", "verify", "--db", merged))
+    rows = ok(command("db", "export", "--db", merged)).splitlines()
+    assert len(rows) == len(left) + 1
+
+
+def test_explain_with_an_empty_environment(decided, command):
+    """The standalone program reads plans wherever it stands."""
+    binary = command("version").args[0]
+    result = subprocess.run(
+        [binary, "explain", "--verify", str(decided.plan)], capture_output=True, text=True, env={}, cwd="/"
+    )
+    assert result.returncode == 0, result.stderr
