@@ -3,6 +3,7 @@
 package dropin
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -49,7 +50,7 @@ func (e *tvmEstimator) Estimate(mod, target *bridge.Object) (float64, error) {
 	v, err := e.method.Invoke(e.object, mod, target)
 	if err != nil {
 		if e.mock() && strings.Contains(err.Error(), "non-trivial distinct candidates") {
-			return 0, errExhausted
+			return 0, fmt.Errorf("%w: %w", errExhausted, err)
 		}
 		return 0, err
 	}
@@ -72,7 +73,7 @@ func (e functionEstimator) Estimate(mod, target *bridge.Object) (float64, error)
 }
 
 // errExhausted says that the estimator gives no more estimates.
-var errExhausted = fmt.Errorf("the cost estimator gives no more estimates")
+var errExhausted = errors.New("the cost estimator gives no more estimates")
 
 // know finds out what an option costs.
 func (s *search) know(f *function, o *option) error {

@@ -5,6 +5,7 @@ package dropin
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -75,9 +76,13 @@ func (s *search) choose(f *function) ([]*option, error) {
 		}
 		s.report.Prototype = &sum
 	}
+	limit := err
 	chosen, bound, err := s.optimise(f, best)
 	if err != nil {
 		return nil, err
+	}
+	if chosen == nil && prototype == nil {
+		return nil, fmt.Errorf("too little is known to place anything: %w", cmp.Or(limit, errExhausted))
 	}
 	if prototype != nil && (chosen == nil || best <= total(chosen)*(1+tolerance)) {
 		chosen = prototype

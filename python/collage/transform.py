@@ -84,7 +84,17 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
             "CollagePartition: cost_estimator and outline_native go with a CompilationConfig as the first argument"
         )
     text = configuration(
-        backends, target, store, threads, only, samples, opt_level, disabled_passes, retry_failures, pin, forbid
+        backends,
+        target,
+        store,
+        threads,
+        only,
+        samples,
+        opt_level,
+        disabled_passes,
+        retry_failures,
+        pin,
+        forbid,
     )
     return tvm.get_global_func("collage.transform.CollagePartition")(text)
 
@@ -93,7 +103,9 @@ def _drop_in(config, cost_estimator, outline_native, measuring):
     patterns.register()
     if callable(cost_estimator) and not isinstance(cost_estimator, tvm.runtime.Object):
         cost_estimator = tvm.runtime.convert(cost_estimator)
-    return tvm.get_global_func("collage.transform.DropIn")(config, cost_estimator, bool(outline_native), measuring)
+    return tvm.get_global_func("collage.transform.DropIn")(
+        config, cost_estimator, bool(outline_native), measuring
+    )
 
 
 def Normalise(disabled_passes=None):  # noqa: N802
