@@ -68,7 +68,8 @@ type compileAction struct {
 }
 
 // decidedByPlan are the flags that --plan answers.
-var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "db", "repeat", "retry-failures", "rounds"}
+var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "db", "repeat", "exhaustive",
+	"skip-unusable", "retry-failures", "rounds"}
 
 func (a *compileAction) Check(s *Session, args []string) error {
 	if err := expect(&compileCommand, args, "MODEL"); err != nil {

@@ -27,7 +27,8 @@ type modelFlags struct {
 	params, format, target, store string
 	backends, shapes, pin, forbid []string
 	threads, optLevel, samples    int
-	retry, json, verbose, quiet   bool
+	exhaustive, skip, retry       bool
+	json, verbose, quiet          bool
 
 	inputShapes map[string][]int64
 }
@@ -50,6 +51,8 @@ func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 	flags.IntVar(&m.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
 	declareStore(flags, &m.store)
 	flags.IntVar(&m.samples, "repeat", 10, "take `N` samples of each candidate")
+	flags.BoolVar(&m.exhaustive, "exhaustive", false, "measure every candidate, those too that a lower bound leaves no chance")
+	flags.BoolVar(&m.skip, "skip-unusable", false, "leave backends out that cannot be used here; the plan says why")
 	flags.BoolVar(&m.retry, "retry-failures", false, "measure candidates again that failed before")
 }
 
@@ -173,8 +176,8 @@ func (m *modelFlags) checkBackends(s *Session) error {
 		if err != nil {
 			return fmt.Errorf("--backends: %w", err)
 		}
-		if err := checkUsable(s, "--backends", backend); err != nil {
-			return err
+		if err := checkUsable(s, "--backends", backend); err != nil && !m.skip {
+			return fmt.Errorf("%w\nTo go on without it: --skip-unusable", err)
 		}
 	}
 	return nil
@@ -229,6 +232,6 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 	return compile.Options{
 		Model: model, Params: m.params, InputShapes: m.inputShapes, Format: m.format, Backends: m.backends, Pin: m.pin,
 		Forbid: m.forbid, Target: m.target, Threads: m.threads, OptLevel: m.optLevel, Store: m.store, Samples: m.samples,
-		RetryFailures: m.retry, Python: python, Progress: printer,
+		Exhaustive: m.exhaustive, SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,
 	}, nil
 }

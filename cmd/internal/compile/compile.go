@@ -52,6 +52,10 @@ type Options struct {
 	Store string
 	// Samples are taken of each candidate, and the finalists run Rounds times; both are at least 1.
 	Samples, Rounds int
+	// Exhaustive measures every candidate (pass.Config).
+	Exhaustive bool
+	// SkipUnusable leaves backends out that cannot be used here.
+	SkipUnusable bool
 	// RetryFailures measures candidates again that failed before.
 	RetryFailures bool
 	// Python is the interpreter of the workers.
@@ -224,7 +228,7 @@ func (c *compilation) place() error {
 		c.finalists = append(c.finalists, c.reference)
 	}
 	for _, name := range c.Backends {
-		if name == "tvm" || !c.reference.eligible {
+		if name == "tvm" || !c.reference.eligible || c.leftOut(name) {
 			continue
 		}
 		f, err := c.single(name)
@@ -239,6 +243,12 @@ func (c *compilation) place() error {
 	}
 	c.finalists = append(c.finalists, f)
 	return nil
+}
+
+// leftOut says that a backend cannot be used here and is left out for it.
+func (c *compilation) leftOut(name string) bool {
+	b, err := byoc.Lookup(name)
+	return c.SkipUnusable && err == nil && !b.Probe().Usable
 }
 
 // constrained says that only the placement keeps to what was asked for.
@@ -297,6 +307,7 @@ func (c *compilation) config() pass.Config {
 	level := c.OptLevel
 	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
 		OptLevel: &level, DisabledPasses: disabledPasses, Samples: c.Samples, RetryFailures: c.RetryFailures,
+		Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
 		Python: c.Python}
 }
 
