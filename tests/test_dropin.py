@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``collage.transform.CollagePartition`` in the place of TVM's: side by side in one process, on hand-made and on
-random networks, with TVM's own estimators."""
+"""``collage.transform.CollagePartition`` in the place of TVM's: side by side in one process, on hand-made
+and on random networks, with TVM's own estimators."""
 
 import json
 import math
@@ -121,7 +121,10 @@ RELUS = "%0 = nn.relu(%x); %1 = nn.relu(%0); nn.relu(%1)"
 DIAMOND = "%0 = nn.relu(%x); %1 = abs(%0); %2 = nn.relu(%1); add(%1, %2)"
 TUPLE_OUT = "%0 = nn.relu(%x); %1 = nn.relu(%0); (%0, %1)"
 TUPLE_IN = "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = (%0, %1); concatenate(%2)"
-RESIDUALS = "%0 = nn.relu(%x); %1 = abs(%0); %2 = nn.relu(%1); %3 = add(%1, %2); %4 = abs(%3); %5 = add(%3, %4); abs(%5)"
+RESIDUALS = (
+    "%0 = nn.relu(%x); %1 = abs(%0); %2 = nn.relu(%1); %3 = add(%1, %2); %4 = abs(%3);"
+    "%5 = add(%3, %4); abs(%5)"
+)
 PREFIX = "collage_" + HOOK
 
 # body, costs of llvm and the hook, depths, and what the outlined functions are called
@@ -169,7 +172,7 @@ def test_few_estimates():
 
 
 def test_an_exhausted_estimator_ends_with_the_best_so_far():
-    """What TVM's pass needs is asked for first; when the estimator gives no more after that, that is the answer."""
+    """What TVM's pass needs is asked for first; when the estimator then gives no more, that is the answer."""
     module = main("%0 = abs(%x); %1 = exp(%x); add(%0, %1)")
     config, costs = Config(), {"llvm": 2, HOOK: 3}
     _, free = config.ours(module, MockCostEstimator(costs, 0))
@@ -194,7 +197,7 @@ def test_fusion_styles(style, seconds):
 
 def test_unknown_style_is_said():
     config = Config(styles=[f"{HOOK}.WildFusion"])
-    with pytest.raises(ValueError, match="WildFusion.*NoFusion, TVMFusion and ArbitraryFusion"):
+    with pytest.raises(ValueError, match=r"WildFusion.*NoFusion, TVMFusion and ArbitraryFusion"):
         config.ours(main("nn.relu(%x)"), MockCostEstimator({"llvm": 2, HOOK: 1}, 0))
 
 
@@ -242,13 +245,13 @@ def test_what_cannot_be_done_is_not_chosen():
 
 
 def test_the_estimators_own_exception_comes_back():
-    class Mine(Exception):
+    class MeterError(Exception):
         pass
 
     def estimate(module, target):
-        raise Mine("no meter")
+        raise MeterError("no meter")
 
-    with pytest.raises(Mine, match="no meter"):
+    with pytest.raises(MeterError, match="no meter"):
         Config().ours(main("nn.relu(%x)"), estimate)
 
 
@@ -306,7 +309,7 @@ def test_measured_where_no_estimator_is_given(store):
 
 
 def test_two_producers_flow_into_one_group():
-    """TVM's pass never looks at {abs, exp, add} as one: it forgets to join a group with one that came later."""
+    """TVM's pass never sees {abs, exp, add} as one: it does not join a group with one that came later."""
     module = main("%0 = abs(%x); %1 = exp(%x); add(%0, %1)")
     ours, found = Config().ours(module, MockCostEstimator({"llvm": 1, HOOK: 1}, 0))
     assert found["prototype"] > found["seconds"] == pytest.approx(2.71)
@@ -323,7 +326,7 @@ def test_a_value_twice_in_a_tuple():
 
 
 def test_one_reader_more_does_not_lose_a_choice():
-    """TVM's pass puts the sum into two partitions, with each of its readers, and then finds only one of them."""
+    """TVM's pass puts the sum into two partitions, with each of its readers, and finds only one later."""
     body = "%0 = add(%x, %x); %1 = abs(%x); %2 = nn.relu(%0); %3 = add(%1, %0); (%2, %3)"
     config, costs = Config(8, 1), {"llvm": 3, HOOK: 1}
     ours, found = config.ours(main(body), MockCostEstimator(costs, 0))

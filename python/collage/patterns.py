@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pattern tables of TVM's external code generators, for Go: two packed functions under ``collage.host``."""
+"""The pattern tables of TVM's external code generators, for Go: two packed functions ``collage.host.*``."""
 
 import tvm
 

@@ -50,22 +50,36 @@ def configuration(
 
 
 def CollagePartition(  # noqa: N802  (TVM's passes are named so)
-    config=None, cost_estimator=None, outline_native=False, *, backends=None, target=None, store=None, threads=None,
-    only=None, samples=None, opt_level=None, disabled_passes=None, retry_failures=None,
-):  # fmt: skip
+    config=None,
+    cost_estimator=None,
+    outline_native=False,
+    *,
+    backends=None,
+    target=None,
+    store=None,
+    threads=None,
+    only=None,
+    samples=None,
+    opt_level=None,
+    disabled_passes=None,
+    retry_failures=None,
+    pin=None,
+    forbid=None,
+):
     """The pass that places a module's operators on backends by cost, as a ``tvm.transform.Pass``.
 
-    Without config: backends are names, ["tvm", "dnnl"] by default. target: TVM's target string (default: this
-    processor). store: the file of measured costs (default: the user's). threads: of the executable (default: as
-    many as there are processors). only: a backend that gets all it can take, without measuring. samples: how
-    many samples of each candidate. opt_level and disabled_passes: of the builds that are measured.
+    Without config: backends are names, ["tvm", "dnnl"] by default. target: TVM's target string (default:
+    this processor). store: the file of measured costs (default: the user's). threads: of the executable
+    (default: as many as there are processors). only: a backend that gets all it can take, without measuring.
+    samples: how many samples of each candidate. opt_level and disabled_passes: of the builds that are
+    measured. pin and forbid: "WHAT=BACKEND", where operators must and must not go.
 
     With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
     config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.
-    cost_estimator is one of ``tvm.relay.collage``'s, or a function of a module and a target that gives seconds
-    (infinity for what cannot be done); by default candidates are measured as without config (store, threads,
-    samples, opt_level, disabled_passes hold).
-    outline_native gives the regions the form and the names that TVM's pass gives them.
+    cost_estimator is one of ``tvm.relay.collage``'s, or a function of a module and a target that gives
+    seconds (infinity for what cannot be done); by default candidates are measured as without config (store,
+    threads, samples, opt_level, disabled_passes hold). outline_native gives the regions the form and the
+    names that TVM's pass gives them.
 
     The result's module comes out with one function for each region of a backend other than TVM, attributes as
     PartitionGraph sets them; TVM's share stays in ``main``. Raises ValueError for options that make no sense,
@@ -74,15 +88,6 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
     library.load()
     if isinstance(config, (str, list, tuple)):  # the backends, by position
         config, backends = None, config
-    text = configuration(
-        backends, target, store, threads, only, samples, opt_level, disabled_passes, retry_failures
-    )
-    if config is not None:
-        return _drop_in(config, cost_estimator, outline_native, text)
-    if cost_estimator is not None or outline_native:
-        raise ValueError(
-            "CollagePartition: cost_estimator and outline_native go with a CompilationConfig as the first argument"
-        )
     text = configuration(
         backends,
         target,
@@ -96,6 +101,12 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
         pin,
         forbid,
     )
+    if config is not None:
+        return _drop_in(config, cost_estimator, outline_native, text)
+    if cost_estimator is not None or outline_native:
+        raise ValueError(
+            "CollagePartition: cost_estimator and outline_native need a CompilationConfig as first argument"
+        )
     return tvm.get_global_func("collage.transform.CollagePartition")(text)
 
 
