@@ -26,7 +26,7 @@ func WriteDifference(w io.Writer, d *plan.Difference, names [2]string, opts Opti
 	if len(d.Fields) > 0 {
 		t := newTable(table.Row{"", names[0], names[1]})
 		for _, f := range d.Fields {
-			t.AppendRow(table.Row{f.Field, orDash(f.From), orDash(f.To)})
+			t.AppendRow(table.Row{f.Field, field(f.From, opts), field(f.To, opts)})
 		}
 		sections = append(sections, render(t))
 	}
@@ -68,11 +68,17 @@ func WriteDifference(w io.Writer, d *plan.Difference, names [2]string, opts Opti
 	return err
 }
 
-func orDash(s string) string {
-	if s == "" {
+// field is a property's value, cut so that two stand on a line.
+func field(text string, opts Options) string {
+	const width = 60
+	runes := []rune(text)
+	switch {
+	case text == "":
 		return "-"
+	case len(runes) > width && !opts.Verbose:
+		return string(runes[:width]) + "..."
 	}
-	return s
+	return text
 }
 
 func differenceSums(d *plan.Difference, names [2]string) string {
