@@ -84,7 +84,8 @@ int collage_probe_layouts(void* array_fn, void* int_fn, void* float_fn, collage_
   int rc = collage_tvm.FuncCall(array_fn, items, codes, n, &f->ret, &f->ret_code);
   if (rc == 0) {
     array_object* a = f->ret.v_handle;
-    array_ok = a->size == n && a->capacity >= n && (n == 1 || (a->items[1] == made[0] && a->items[2] == made[1]));
+    array_ok =
+        a->size == n && a->capacity >= n && (n == 1 || (a->items[1] == made[0] && a->items[2] == made[1]));
     if (array_ok) {
       array_type = type_of(a);
       string_object* s = a->items[0];
@@ -155,9 +156,9 @@ int collage_float_value(void* object, double* out) {
   return COLLAGE_OK;
 }
 
-// Writes the integers of an array to the frame's values (at most its capacity) and gives their number; an item
-// that is no integer constant is written as otherwise and counted in ret_type. Gives -1 where the array cannot
-// be read in place.
+// Writes the integers of an array to the frame's values (at most its capacity) and gives their number; an
+// item that is no integer constant is written as otherwise and counted in ret_type. Gives -1 where the array
+// cannot be read in place.
 int64_t collage_array_ints(void* array, int64_t otherwise, collage_frame* f) {
   f->ret_type = 0;
   if (!array_ok || type_of(array) != array_type) return -1;

@@ -22,9 +22,7 @@ static volatile int stopped;
 static void after_fork_in_child(void) { forked = 1; }
 
 // A constructor, so that the mark is right whether or not TVM was loaded before the fork.
-__attribute__((constructor)) static void watch_fork(void) {
-  pthread_atfork(NULL, NULL, after_fork_in_child);
-}
+__attribute__((constructor)) static void watch_fork(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
 
 int collage_forked(void) { return forked; }
 void collage_stop(void) { stopped = 1; }
@@ -44,14 +42,15 @@ static void path_of(void* symbol, char* out) {
   if (!realpath(info.dli_fname, out)) snprintf(out, PATH_MAX, "%s", info.dli_fname);
 }
 
-#define REQUIRED(field, symbol)                                                                      \
-  do {                                                                                               \
-    *(void**)&api.field = dlsym(from, symbol);                                                       \
-    if (!api.field) {                                                                                \
-      snprintf(error, error_size, "%s has no symbol %s: it is not a TVM that Collage can use (0.10 to 0.19)", \
-               library_path, symbol);                                                                \
-      return COLLAGE_ERROR;                                                                          \
-    }                                                                                                \
+#define REQUIRED(field, symbol)                                                                          \
+  do {                                                                                                   \
+    *(void**)&api.field = dlsym(from, symbol);                                                           \
+    if (!api.field) {                                                                                    \
+      snprintf(error, error_size,                                                                        \
+               "%s has no symbol %s: it is not a TVM that Collage can use (0.10 to 0.19)", library_path, \
+               symbol);                                                                                  \
+      return COLLAGE_ERROR;                                                                              \
+    }                                                                                                    \
   } while (0)
 #define OPTIONAL(field, symbol) *(void**)&api.field = dlsym(from, symbol)
 
@@ -66,7 +65,8 @@ int collage_load(const char* path, char* error, size_t error_size) {
       if (!realpath(path, want)) snprintf(want, sizeof want, "%s", path);
       if (strcmp(have, want) != 0) {
         snprintf(error, error_size,
-                 "this process already holds TVM from %s; a second one (%s) cannot be loaded beside it", have, path);
+                 "this process already holds TVM from %s; a second one (%s) cannot be loaded beside it", have,
+                 path);
         return COLLAGE_ERROR;
       }
     }
@@ -79,8 +79,8 @@ int collage_load(const char* path, char* error, size_t error_size) {
     }
     present = dlsym(api.library, "TVMFuncCall");
     if (!present) {
-      snprintf(error, error_size, "%s has no symbol TVMFuncCall: it is not libtvm or libtvm_runtime (0.10 to 0.19)",
-               path);
+      snprintf(error, error_size,
+               "%s has no symbol TVMFuncCall: it is not libtvm or libtvm_runtime (0.10 to 0.19)", path);
       dlclose(api.library);
       return COLLAGE_ERROR;
     }

@@ -42,15 +42,24 @@ int collage_python_present(void) {
     void* slot;
     const char* name;
   } wanted[] = {
-      {&api.IsInitialized, "Py_IsInitialized"},       {&api.GILState_Ensure, "PyGILState_Ensure"},
-      {&api.GILState_Release, "PyGILState_Release"},  {&api.IncRef, "Py_IncRef"},
-      {&api.DecRef, "Py_DecRef"},                     {&api.CheckSignals, "PyErr_CheckSignals"},
-      {&api.Fetch, "PyErr_Fetch"},                    {&api.Normalize, "PyErr_NormalizeException"},
-      {&api.Clear, "PyErr_Clear"},                    {&api.SetTraceback, "PyException_SetTraceback"},
-      {&api.Str, "PyObject_Str"},                     {&api.Type, "PyObject_Type"},
-      {&api.GetAttrString, "PyObject_GetAttrString"}, {&api.AsUTF8AndSize, "PyUnicode_AsUTF8AndSize"},
-      {&api.DecodeUTF8, "PyUnicode_DecodeUTF8"},      {&api.ImportModule, "PyImport_ImportModule"},
-      {&api.CallWith, "PyObject_CallFunctionObjArgs"}, {&api.IsSubclass, "PyObject_IsSubclass"},
+      {&api.IsInitialized, "Py_IsInitialized"},
+      {&api.GILState_Ensure, "PyGILState_Ensure"},
+      {&api.GILState_Release, "PyGILState_Release"},
+      {&api.IncRef, "Py_IncRef"},
+      {&api.DecRef, "Py_DecRef"},
+      {&api.CheckSignals, "PyErr_CheckSignals"},
+      {&api.Fetch, "PyErr_Fetch"},
+      {&api.Normalize, "PyErr_NormalizeException"},
+      {&api.Clear, "PyErr_Clear"},
+      {&api.SetTraceback, "PyException_SetTraceback"},
+      {&api.Str, "PyObject_Str"},
+      {&api.Type, "PyObject_Type"},
+      {&api.GetAttrString, "PyObject_GetAttrString"},
+      {&api.AsUTF8AndSize, "PyUnicode_AsUTF8AndSize"},
+      {&api.DecodeUTF8, "PyUnicode_DecodeUTF8"},
+      {&api.ImportModule, "PyImport_ImportModule"},
+      {&api.CallWith, "PyObject_CallFunctionObjArgs"},
+      {&api.IsSubclass, "PyObject_IsSubclass"},
       {&api.BaseException, "PyExc_BaseException"},
   };
   for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
@@ -114,7 +123,8 @@ void collage_python_decref(void* object) {
   py.GILState_Release(state);
 }
 
-// The exception class of that name in a module; NULL, with nothing raised, where there is none. The GIL is held.
+// The exception class of that name in a module; NULL, with nothing raised, where there is none. The GIL is
+// held.
 static void* class_in(const char* module, const char* name) {
   void* m = py.ImportModule(module);
   void* found_class = m ? py.GetAttrString(m, name) : NULL;
@@ -125,8 +135,8 @@ static void* class_in(const char* module, const char* name) {
   return NULL;
 }
 
-// Makes an exception of a class of Python's or of tvm.error's, so that Python sees the message as it was written
-// and not with TVM's C++ stack in it. NULL where there is no such class; a new reference else.
+// Makes an exception of a class of Python's or of tvm.error's, so that Python sees the message as it was
+// written and not with TVM's C++ stack in it. NULL where there is no such class; a new reference else.
 void* collage_new_exception(const char* name, const char* message) {
   if (collage_stopped() || !collage_python_present()) return NULL;
   int state = py.GILState_Ensure();
@@ -172,8 +182,8 @@ int collage_take_pending_error(collage_frame* f) {
   return rc;
 }
 
-// Runs Python's signal handlers that are due. COLLAGE_ERROR, with the exception in the frame, where one raised;
-// Python does this on its main thread only, elsewhere the answer is always COLLAGE_OK.
+// Runs Python's signal handlers that are due. COLLAGE_ERROR, with the exception in the frame, where one
+// raised; Python does this on its main thread only, elsewhere the answer is always COLLAGE_OK.
 int collage_check_signals(collage_frame* f) {
   if (collage_stopped() || !collage_python_present()) return COLLAGE_OK;
   int state = py.GILState_Ensure();

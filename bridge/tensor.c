@@ -51,7 +51,8 @@ int64_t collage_tensor_bytes(const DLTensor* t) {
 }
 
 // Copies one contiguous run between host memory and t, at an offset from t's own start.
-static int copy_run(const DLTensor* t, int64_t offset, char* host, int64_t size, int write, collage_frame* f) {
+static int copy_run(const DLTensor* t, int64_t offset, char* host, int64_t size, int write,
+                    collage_frame* f) {
   if (t->device.device_type == kDLCPU) {
     char* at = (char*)t->data + t->byte_offset + offset;
     if (write) {
@@ -105,7 +106,8 @@ int collage_tensor_copy(void* from, void* to, collage_frame* f) {
   if (collage_tvm.ArrayCopyFromTo(from, to, NULL) != 0) return collage_fail(f);
   DLTensor *a = from, *b = to;
   DLDevice device = a->device.device_type == kDLCPU ? b->device : a->device;
-  if (device.device_type != kDLCPU && collage_tvm.Synchronize(device.device_type, device.device_id, NULL) != 0) {
+  if (device.device_type != kDLCPU &&
+      collage_tvm.Synchronize(device.device_type, device.device_id, NULL) != 0) {
     return collage_fail(f);
   }
   return COLLAGE_OK;

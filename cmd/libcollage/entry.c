@@ -13,8 +13,8 @@
 #include "_cgo_export.h"
 
 static volatile int forked;
-// Malloc'ed, or NULL. A pointer and no buffer: Go's runtime puts the library's thread-locals into the static TLS
-// block, which has room for little when a library is loaded late.
+// Malloc'ed, or NULL. A pointer and no buffer: Go's runtime puts the library's thread-locals into the static
+// TLS block, which has room for little when a library is loaded late.
 static __thread char* error;
 
 static void after_fork_in_child(void) { forked = 1; }
