@@ -45,9 +45,11 @@ func Tolerance(g *relay.Graph, c *candidate.Candidate) (rtol, atol float64) {
 	if epsilon == 0 {
 		return exact, exact
 	}
-	// 16: several roundings in one step, approximations of exp and the like, fast algorithms of convolution.
-	spread := 16 * epsilon * math.Sqrt(terms)
-	return min(max(spread, 1e-5), 5e-3+2*epsilon), min(max(spread/4, 1e-6), 2e-3+epsilon)
+	// The floors are for approximations of exp, log and the like, which libraries make to some 1e-5; the factors are for
+	// several roundings in one step and for fast algorithms of convolution.
+	rtol = epsilon * max(1000, 64*math.Sqrt(terms))
+	atol = epsilon * max(100, 16*math.Sqrt(terms))
+	return min(rtol, 5e-3+2*epsilon), min(atol, 2e-3+epsilon)
 }
 
 // exact stands for 0, which would leave the choice to the worker.
