@@ -101,7 +101,7 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (regi
 	if err != nil {
 		return region, err
 	}
-	body, resultType, err := result(g, r.Outputs, outputs)
+	body, resultType, err := relay.NewResult(g, r.Outputs, outputs)
 	if err != nil {
 		return region, err
 	}

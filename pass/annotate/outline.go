@@ -135,29 +135,3 @@ func param(name string, value *bridge.Object) (*bridge.Object, error) {
 	defer t.Release()
 	return relay.NewVarOfType(name, t)
 }
-
-// result is the expression and the type of a function's result: one value, or a tuple of several. The type is declared
-// because TVM infers the types of a module's functions in no particular order, and a caller needs it.
-func result(g *relay.Graph, roots []relay.NodeID, exprs []*bridge.Object) (body, resultType *bridge.Object, err error) {
-	types := make([]*bridge.Object, len(roots))
-	for i, v := range roots {
-		if types[i], err = relay.CheckedType(g.Handle(v)); err != nil {
-			return nil, nil, err
-		}
-		if types[i] == nil {
-			return nil, nil, fmt.Errorf("%s has no type: run InferType first", g.Line(v))
-		}
-	}
-	if len(roots) == 1 {
-		return exprs[0], types[0], nil
-	}
-	v, err := bridge.Global("ir.TupleType", types)
-	if err != nil {
-		return nil, nil, err
-	}
-	if resultType, err = v.Object(); err != nil {
-		return nil, nil, err
-	}
-	body, err = relay.NewTuple(exprs)
-	return body, resultType, err
-}

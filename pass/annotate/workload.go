@@ -27,7 +27,7 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Wo
 		if t == nil {
 			return nil, fmt.Errorf("%s has no type: run InferType first", g.Line(in))
 		}
-		expr, err := tensorParams(t, &params)
+		expr, err := relay.NewTensorParams(fmt.Sprintf("i%d", len(params)), t, &params)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Wo
 	if err != nil {
 		return nil, err
 	}
-	body, resultType, err := result(g, roots, outputs)
+	body, resultType, err := relay.NewResult(g, roots, outputs)
 	if err != nil {
 		return nil, err
 	}
@@ -72,32 +72,4 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Wo
 	}
 	w.Function, err = v.Str()
 	return w, err
-}
-
-// tensorParams makes the parameters for a value of that type and gives the value made of them.
-func tensorParams(t *bridge.Object, params *[]*bridge.Object) (*bridge.Object, error) {
-	if t.TypeKey() != "TupleType" {
-		p, err := relay.NewVarOfType(fmt.Sprintf("i%d", len(*params)), t)
-		if err == nil {
-			*params = append(*params, p)
-		}
-		return p, err
-	}
-	list, err := t.AttrObject("fields")
-	if err != nil {
-		return nil, err
-	}
-	defer list.Release()
-	types, err := list.Objects()
-	if err != nil {
-		return nil, err
-	}
-	fields := make([]*bridge.Object, len(types))
-	for i, field := range types {
-		if fields[i], err = tensorParams(field, params); err != nil {
-			return nil, err
-		}
-		field.Release()
-	}
-	return relay.NewTuple(fields)
 }

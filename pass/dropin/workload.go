@@ -82,7 +82,7 @@ func (r *region) arguments(g *relay.Graph) (params, args []*bridge.Object, err e
 		if err != nil {
 			return nil, nil, err
 		}
-		arg, err := tensors(fmt.Sprintf("FunctionVar_%d", i), t, &params)
+		arg, err := relay.NewTensorParams(fmt.Sprintf("FunctionVar_%d", i), t, &params)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -138,27 +138,13 @@ func bind(g *relay.Graph, r *relay.Rewriter, inputs []relay.NodeID) ([]*bridge.O
 
 // value gives the expression of the outputs and its type.
 func value(g *relay.Graph, r *relay.Rewriter, outputs []relay.NodeID) (body, resultType *bridge.Object, err error) {
-	exprs, types := make([]*bridge.Object, len(outputs)), make([]*bridge.Object, len(outputs))
+	exprs := make([]*bridge.Object, len(outputs))
 	for i, v := range outputs {
 		if exprs[i], err = r.Expr(v); err != nil {
 			return nil, nil, err
 		}
-		if types[i], err = relay.CheckedType(g.Handle(v)); err != nil {
-			return nil, nil, err
-		}
 	}
-	if len(outputs) == 1 {
-		return exprs[0], types[0], nil
-	}
-	v, err := bridge.Global("ir.TupleType", types)
-	if err != nil {
-		return nil, nil, err
-	}
-	if resultType, err = v.Object(); err != nil {
-		return nil, nil, err
-	}
-	body, err = relay.NewTuple(exprs)
-	return body, resultType, err
+	return relay.NewResult(g, outputs, exprs)
 }
 
 // outputs are the nodes of a set whose values are used outside, ascending. A constant is bound wherever it is needed.
@@ -259,31 +245,4 @@ func callingModule(callee, function, main *bridge.Object) (*bridge.Object, error
 	}
 	defer mod.Release()
 	return relay.InferType(mod)
-}
-
-// tensors makes parameters for a value of that type, one a tensor, and gives the value made of them.
-func tensors(name string, t *bridge.Object, params *[]*bridge.Object) (*bridge.Object, error) {
-	if t.TypeKey() != "TupleType" {
-		p, err := relay.NewVarOfType(name, t)
-		if err == nil {
-			*params = append(*params, p)
-		}
-		return p, err
-	}
-	list, err := t.AttrObject("fields")
-	if err != nil {
-		return nil, err
-	}
-	defer list.Release()
-	types, err := list.Objects()
-	if err != nil {
-		return nil, err
-	}
-	fields := make([]*bridge.Object, len(types))
-	for i, field := range types {
-		if fields[i], err = tensors(fmt.Sprintf("%s_%d", name, i), field, params); err != nil {
-			return nil, err
-		}
-	}
-	return relay.NewTuple(fields)
 }
