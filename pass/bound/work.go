@@ -25,7 +25,8 @@ type Work struct {
 
 // Of is the work of a candidate. Types must have been inferred; what has no static type counts nothing.
 func Of(g *relay.Graph, c *candidate.Candidate) Work {
-	a := analysis{g: g, inside: map[relay.NodeID]bool{}, used: map[relay.NodeID]float64{}, varies: map[relay.NodeID]bool{}}
+	a := analysis{g: g, inside: map[relay.NodeID]bool{}, used: map[relay.NodeID]float64{},
+		moved: map[relay.NodeID]float64{}, varies: map[relay.NodeID]bool{}}
 	for _, v := range c.Nodes {
 		a.inside[v] = true
 	}
@@ -52,7 +53,7 @@ func Of(g *relay.Graph, c *candidate.Candidate) Work {
 		a.spread(v)
 	}
 	for _, v := range append(append([]relay.NodeID(nil), c.Inputs...), c.Constants...) {
-		w.Bytes += a.used[v] * bytes(g.Nodes[v].Type)
+		w.Bytes += a.moved[v] * bytes(g.Nodes[v].Type)
 	}
 	w.Bytes += a.written(c.Root)
 	return w
@@ -65,21 +66,32 @@ type analysis struct {
 	// used is the share of a value's elements that the result depends on for certain; of several readers the one that
 	// needs the most counts.
 	used map[relay.NodeID]float64
+	// moved is the share that some operator has to read: what is only given on in another shape is not.
+	moved map[relay.NodeID]float64
 	// varies: the value depends on an input, so that it is computed at each call.
 	varies map[relay.NodeID]bool
 }
 
-func (a *analysis) use(v relay.NodeID, share float64) { a.used[v] = max(a.used[v], share) }
+func (a *analysis) use(v relay.NodeID, share float64) {
+	a.used[v] = max(a.used[v], share)
+	a.moved[v] = max(a.moved[v], share)
+}
+
+// pass hands on what a node's readers need of it to the values that it is made of.
+func (a *analysis) pass(v relay.NodeID) {
+	for _, in := range a.g.Nodes[v].Inputs {
+		a.used[in] = max(a.used[in], a.used[v])
+		a.moved[in] = max(a.moved[in], a.moved[v])
+	}
+}
 
 // spread says what a node needs of its inputs, given that its own value is needed.
 func (a *analysis) spread(v relay.NodeID) {
 	n := &a.g.Nodes[v]
 	share := a.used[v]
 	switch {
-	case n.Kind == relay.KindTuple:
-		for _, in := range n.Inputs {
-			a.use(in, share)
-		}
+	case n.Kind == relay.KindTuple || candidate.IsOperator(n) && isReshape(n.Op):
+		a.pass(v)
 	case !candidate.IsOperator(n):
 		// A projection: what is not taken of the tuple need not be computed.
 	case isConvolution(n.Op), isPooling(n.Op):
@@ -93,7 +105,7 @@ func (a *analysis) spread(v relay.NodeID) {
 				a.use(in, 1)
 			}
 		}
-	case elementwise[n.Op] || isReshape(n.Op):
+	case elementwise[n.Op]:
 		for _, in := range n.Inputs {
 			a.use(in, share)
 		}
