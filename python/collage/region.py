@@ -209,7 +209,9 @@ class Artefacts:
         self._bytes = 0
 
     def get(self, request, compiler, built=None):
-        """The region of a request as an Artefact; builds it where it is not kept. ``built`` gets the seconds."""
+        """The region of a request as an Artefact; builds it where it is not kept. ``built`` gets the
+        seconds.
+        """
         identity = _identity(request, compiler)
         seconds = 0.0
         if identity in self._built:
@@ -372,7 +374,8 @@ def _resident():
 def leak(artefact, grown, run_ms):
     """Bytes that each run of a region leaves behind, as far as that is certain; 0 where it is not.
 
-    ``grown`` is by how much the process grew while the region was timed: caches and pools grow, too, but stop.
+    ``grown`` is by how much the process grew while the region was timed: caches and pools grow, too, but
+    stop.
     """
     if grown < _LEAK_BYTES:
         return 0

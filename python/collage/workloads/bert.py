@@ -101,17 +101,21 @@ def bert_base(layers=12, tokens=384, units=768, heads=12):
     return net.finish(x)
 
 
-def bert(layers=8, tokens=64, units=1024, heads=16):
+# The last gain of each layer of bert, found by running standard normal inputs through it (geometric mean over
+# eight of them): what comes out stays between 1e-18 and 1e25, where a gain of 2 ends in denormal numbers.
+TASO_GAINS = (1.893, 0.2295, 0.07935, 0.06201, 0.04882, 0.06631, 0.05589, 0.04782)
+
+
+def bert(tokens=64, units=1024, heads=16):
     """TASO's encoder, with neither softmax nor normalisation: [64, 1024] -> [64, 1024].
 
     Every layer is cubic in its input, so a relative error triples from layer to layer: made for timing, not
-    for comparing results. Each product is scaled to keep the mean square of a standard normal input near
-    one.
+    for comparing results.
     """
     net = Network("bert")
     x = net.input("input0", (tokens, units))
     size = units // heads
-    for layer in range(layers):
+    for layer, last_gain in enumerate(TASO_GAINS):
         name = f"nodes.{layer}"
 
         def heads_of(part, axes, x=x, name=name):
@@ -125,5 +129,5 @@ def bert(layers=8, tokens=64, units=1024, heads=16):
         mixed = relay.nn.batch_matmul(logits, heads_of("v", (1, 2, 0)))
         mixed = relay.reshape(relay.transpose(mixed, (1, 0, 2)), (tokens, units))
         hidden = relay.nn.relu(net.dense(mixed, f"{name}.up", units, 4 * units, bias=False))
-        x = net.dense(hidden, f"{name}.final", 4 * units, units, gain=2.0, bias=False)
+        x = net.dense(hidden, f"{name}.final", 4 * units, units, gain=last_gain, bias=False)
     return net.finish(x)
