@@ -35,6 +35,9 @@ bench-partition: setup ## reading and annotating ResNet-50, beside TVM's Partiti
 bench-solver: ## the solver on 10^2 to 10^5 operators, beside Dijkstra; writes docs/results/solver.{txt,json}
 	@PATH="$$PATH:/usr/local/go/bin" go run ./scripts/benchsolver --out docs/results
 
+bench-search: setup ## seconds of searching and latency of what is found, beside TVM's CollagePartition
+	@.venv/bin/python scripts/bench_search.py $(ARGS)
+
 clean: ## remove what was built; .venv stays
 	rm -rf build dist python/collage/lib python/collage/bin
 
