@@ -8,7 +8,7 @@ export PYTHON JOBS
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build demo test check bench-partition bench-solver clean distclean
+.PHONY: help setup build demo test check bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
