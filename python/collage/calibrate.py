@@ -43,7 +43,9 @@ double collage_read(const char* data, long bytes, long rounds) {
   long count = bytes / 64;
   words a = {0}, b = {0}, c = {0}, d = {0};
   for (long r = 0; r < rounds; ++r) {
-    for (long i = 0; i + 3 < count; i += 4) { a |= from[i]; b |= from[i + 1]; c |= from[i + 2]; d |= from[i + 3]; }
+    for (long i = 0; i + 3 < count; i += 4) {
+      a |= from[i]; b |= from[i + 1]; c |= from[i + 2]; d |= from[i + 3];
+    }
     __asm__ volatile("" ::: "memory");
   }
   a |= b; c |= d; a |= c;
@@ -98,7 +100,7 @@ def _together(works):
 
 
 def _samples(times, amount):
-    """Milliseconds for ``amount`` pieces of work, had all threads had their best bursts at once; best first."""
+    """Milliseconds for ``amount`` work, had all threads had their best bursts at once; best first."""
     ranked = [sorted(each)[:_KEPT] for each in times]
     return [1000.0 * amount / sum(1.0 / each[rank] for each in ranked) for rank in range(_KEPT)]
 
