@@ -43,9 +43,7 @@ def test_the_users_own_exception_survives():
     assert caught.value.number == 42
 
 
-@pytest.mark.parametrize(
-    "kind", [ValueError, KeyError, ZeroDivisionError, NotImplementedError]
-)
+@pytest.mark.parametrize("kind", [ValueError, KeyError, ZeroDivisionError, NotImplementedError])
 def test_pythons_exceptions_survive(kind):
     def fail():
         raise kind("said here")

@@ -123,8 +123,7 @@ def conv_function(channels=16):
 
 
 def backend(folder, compiler, expression):
-    """Write a module that registers relay.ext.COMPILER; gives the environment in which a worker imports it.
-    """
+    """Write a module that registers relay.ext.COMPILER; gives the environment of a worker that imports it."""
     (folder / f"{compiler}_backend.py").write_text(
         BACKEND.replace("%(compiler)s", compiler).replace("%(expression)r", repr(expression))
     )
