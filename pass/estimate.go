@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/bound"
 	"github.com/collage-tvm/collage/pass/candidate"
@@ -32,41 +34,113 @@ type computations struct {
 	known, done int
 }
 
-// estimate finds out what the candidates cost, measuring as little as the proof needs.
+// mostProposals is how often backends are asked for further candidates at most.
+const mostProposals = 3
+
+// estimate finds out what the candidates cost, measuring as little as the proof needs, and lets the backends propose
+// further ones from what was learnt until they have nothing more to say.
 func (s *search) estimate() error {
 	defer clock(&s.timings.Measure)()
-	all := s.computations()
-	s.all = all
-	for i, f := range s.functions {
-		f.costs = make([]cost.Cost, len(f.set.Candidates))
-		for k := range f.costs {
-			if all.of[i][k] == lazy.Free {
-				f.costs[k] = cost.FromMilliseconds(0)
+	estimator, done := cost.Estimator(nil), func() error { return nil }
+	learnt := map[cost.Key]cost.Cost{}
+	var all *computations
+	var costs []cost.Cost
+	var err error
+	for round := 0; ; round++ {
+		all = s.computations()
+		s.all = all
+		if len(all.requests) > 0 && estimator == nil {
+			if estimator, done, err = s.estimator(); err != nil {
+				return err
 			}
 		}
+		var problem *lazy.Problem
+		var result *lazy.Result
+		if len(all.requests) > 0 {
+			if problem, result, err = s.search(estimator, all, learnt); err != nil {
+				break
+			}
+			costs = result.Costs
+		}
+		added := 0
+		if round < mostProposals {
+			if added, err = s.extend(all, costs, learnt); err != nil {
+				break
+			}
+		}
+		if added > 0 {
+			continue
+		}
+		if r, ok := estimator.(refiner); ok && problem != nil {
+			if result, err = s.compete(r, all, problem, result); err != nil {
+				break
+			}
+			costs = result.Costs
+		}
+		break
 	}
-	if len(all.requests) == 0 {
-		return nil
-	}
-	estimator, done, err := s.estimator()
-	if err != nil {
-		return err
-	}
-	costs, err := s.search(estimator, all)
 	if closing := done(); err == nil {
 		err = closing // after another error it would only say the same again
 	}
 	if err != nil {
 		return err
 	}
+	// The rest was bounded away.
+	s.cfg.Progress(Event{Stage: StageMeasure, Done: len(all.requests), Total: len(all.requests)})
 	for i, f := range s.functions {
+		f.costs = make([]cost.Cost, len(f.set.Candidates))
 		for k := range f.costs {
 			if c := all.of[i][k]; c != lazy.Free {
 				f.costs[k] = costs[c]
+			} else {
+				f.costs[k] = cost.FromMilliseconds(0)
 			}
 		}
 	}
 	return nil
+}
+
+// extend asks the backends that propose by themselves for more, with what is known by now, and says how many candidates
+// came. learnt takes what is known, for the next round.
+func (s *search) extend(all *computations, costs []cost.Cost, learnt map[cost.Key]cost.Cost) (int, error) {
+	known := func(c *cost.Cost) bool { return c.Failed() || c.Known() && c.Origin != cost.Bounded }
+	for i, c := range costs {
+		if known(&c) {
+			learnt[all.requests[i].Key] = c
+		}
+	}
+	rules, err := s.rules()
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for i, f := range s.functions {
+		var about []byoc.Learnt
+		for k := range f.set.Candidates {
+			at := all.of[i][k]
+			if at == lazy.Free || !known(&costs[at]) {
+				continue
+			}
+			failure := ""
+			if costs[at].Failed() {
+				failure = costs[at].Failure.Detail
+			}
+			about = append(about, f.set.Candidates[k].Learnt(costs[at].Estimate(), failure))
+		}
+		set, added, err := candidate.Extend(f.set, s.backends, candidate.Options{OpPattern: opPattern}, about)
+		if err != nil {
+			return 0, err
+		}
+		if added == 0 {
+			continue
+		}
+		// Those that a rule forbids were taken out before, and are proposed anew.
+		allowed := slices.DeleteFunc(slices.Clone(set.Candidates), func(c candidate.Candidate) bool { return f.broken(&c, rules) >= 0 })
+		total += len(allowed) - len(f.set.Candidates)
+		set.Candidates = allowed
+		f.set = set
+	}
+	return total, nil
 }
 
 // computations finds out which candidates are the same computation on the same backend.
@@ -106,8 +180,8 @@ type calibrator interface {
 	Machine(ctx context.Context, env cost.Environment) (*bound.Machine, error)
 }
 
-// search runs the loop of pass/lazy and has what competes measured again until its order is clear.
-func (s *search) search(estimator cost.Estimator, all *computations) ([]cost.Cost, error) {
+// search runs the loop of pass/lazy. learnt is what earlier rounds found out.
+func (s *search) search(estimator cost.Estimator, all *computations, learnt map[cost.Key]cost.Cost) (*lazy.Problem, *lazy.Result, error) {
 	known := make([]cost.Cost, len(all.requests))
 	if k, ok := estimator.(knower); ok {
 		known = k.Known(all.requests)
@@ -115,10 +189,15 @@ func (s *search) search(estimator cost.Estimator, all *computations) ([]cost.Cos
 			s.keepReference(all, i, &known[i])
 		}
 	}
+	for i := range known {
+		if c, ok := learnt[all.requests[i].Key]; ok {
+			known[i] = c
+		}
+	}
 	if c, ok := estimator.(calibrator); ok && s.bounded() && !s.cfg.Exhaustive {
 		machine, err := c.Machine(s.cfg.Context, s.env)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for i, f := range s.functions {
 			for k := range f.set.Candidates {
@@ -158,17 +237,7 @@ func (s *search) search(estimator cost.Estimator, all *computations) ([]cost.Cos
 		return costs, err
 	}
 	result, err := problem.Run()
-	if err != nil {
-		return nil, err
-	}
-	if r, ok := estimator.(refiner); ok {
-		if result, err = s.compete(r, all, problem, result); err != nil {
-			return nil, err
-		}
-	}
-	// The rest was bounded away.
-	s.cfg.Progress(Event{Stage: StageMeasure, Done: len(all.requests), Total: len(all.requests)})
-	return result.Costs, nil
+	return problem, result, err
 }
 
 // measured passes on what the workers report.
