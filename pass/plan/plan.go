@@ -299,7 +299,11 @@ func (p *Plan) String() string {
 	for i, b := range p.Backends {
 		shares[i] = fmt.Sprintf("%d on %s", b.Operators, b.Name)
 	}
-	return fmt.Sprintf("%d operators: %s; %.3g ms estimated", p.Operators(), strings.Join(shares, ", "), p.Estimate.Milliseconds)
+	text := fmt.Sprintf("%d operators: %s", p.Operators(), strings.Join(shares, ", "))
+	if p.Estimate.Optimal || p.Estimate.Milliseconds > 0 {
+		text += fmt.Sprintf("; %.3g ms estimated", p.Estimate.Milliseconds)
+	}
+	return text
 }
 
 // NewBackend describes a backend by its probe.

@@ -111,16 +111,16 @@ func (s *Summary) regions(opts Options) string {
 		rows, cut, rest = dearest(rows)
 	}
 	if opts.Verbose {
-		b.WriteString(render(everyRegion(rows)))
+		b.WriteString(render(s.everyRegion(rows)))
 		return b.String()
 	}
 	t := newTable(table.Row{"region", "times", "operators", "backend", "estimated ms", "each ms"}, 2, 5, 6)
 	for _, r := range rows {
 		each := ""
 		if len(r.ids) > 1 {
-			each = ms(r.sum / float64(len(r.ids)))
+			each = s.partMS(r.sum / float64(len(r.ids)))
 		}
-		t.AppendRow(table.Row{ranges(r.ids), len(r.ids), operators(r.first.Operators), r.first.Backend, ms(r.sum), each})
+		t.AppendRow(table.Row{ranges(r.ids), len(r.ids), operators(r.first.Operators), r.first.Backend, s.partMS(r.sum), each})
 	}
 	b.WriteString(render(t))
 	if cut > 0 {
@@ -133,19 +133,19 @@ func (s *Summary) regions(opts Options) string {
 }
 
 // everyRegion has a line for each region, and under it one for each part where there are several.
-func everyRegion(rows []row) table.Writer {
+func (s *Summary) everyRegion(rows []row) table.Writer {
 	t := newTable(table.Row{"region", "operators", "backend", "composite", "estimated ms"}, 1, 5)
 	for _, r := range rows {
 		region := r.first
 		if len(region.Parts) == 1 {
 			part := &region.Parts[0]
-			t.AppendRow(table.Row{region.ID, withIndices(part), region.Backend, part.Composite, ms(region.Estimate)})
+			t.AppendRow(table.Row{region.ID, withIndices(part), region.Backend, part.Composite, s.partMS(region.Estimate)})
 			continue
 		}
-		t.AppendRow(table.Row{region.ID, operators(region.Operators), region.Backend, "", ms(region.Estimate)})
+		t.AppendRow(table.Row{region.ID, operators(region.Operators), region.Backend, "", s.partMS(region.Estimate)})
 		for i := range region.Parts {
 			part := &region.Parts[i]
-			t.AppendRow(table.Row{"", "  " + withIndices(part), "", part.Composite, "(" + ms(part.Estimate) + ")"})
+			t.AppendRow(table.Row{"", "  " + withIndices(part), "", part.Composite, "(" + s.partMS(part.Estimate) + ")"})
 		}
 	}
 	return t
@@ -239,7 +239,7 @@ func (s *Summary) shares() string {
 			absent += fmt.Sprintf("%s was left out: %s\n", b.Name, b.Unusable)
 			continue
 		}
-		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators, ms(b.Estimate)})
+		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators, s.partMS(b.Estimate)})
 	}
 	return render(t) + absent
 }
@@ -385,6 +385,19 @@ func (s *Summary) finalists() string {
 	return render(t) + note + "\n" + strings.Join(failed, "")
 }
 
+// estimated says that the parts' costs are known: a placement that was not searched for has none.
+func (s *Summary) estimated() bool {
+	return s.Times.Optimal || s.Times.Bound > 0 || s.Times.Estimate > 0
+}
+
+// partMS is a part's estimated time in the tables.
+func (s *Summary) partMS(v float64) string {
+	if !s.estimated() {
+		return "-"
+	}
+	return ms(v)
+}
+
 // times are three separate lines, since none of the three numbers says anything about the others for sure.
 func (s *Summary) times() string {
 	lines := [][3]string{}
@@ -396,7 +409,11 @@ func (s *Summary) times() string {
 	} else {
 		lines = append(lines, [3]string{"additive bound", "none", "this placement was not searched for"})
 	}
-	lines = append(lines, [3]string{"additive estimate", ms(s.Times.Estimate) + " ms", "sum of the placed parts, each measured by itself"})
+	if s.estimated() {
+		lines = append(lines, [3]string{"additive estimate", ms(s.Times.Estimate) + " ms", "sum of the placed parts, each measured by itself"})
+	} else {
+		lines = append(lines, [3]string{"additive estimate", "none", "nothing was measured: there was nothing to choose"})
+	}
 	if s.Times.Measured > 0 {
 		lines = append(lines, [3]string{"measured", ms(s.Times.Measured) + " ms", "median of the whole network's runs"})
 	} else {
