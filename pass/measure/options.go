@@ -11,6 +11,7 @@
 package measure
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/collage-tvm/collage/pass/cost"
@@ -24,7 +25,7 @@ type Settings struct {
 	OptLevel int
 	// DisabledPasses are left out of relay.build.
 	DisabledPasses []string
-	// Threads is how many threads the executable uses.
+	// Threads is how many threads the executable uses; 0 for as many as this process has processors.
 	Threads int
 	// Samples is how many samples are taken of a candidate; 0 for DefaultSamples.
 	Samples int
@@ -95,6 +96,9 @@ type Stats struct {
 }
 
 func (o Options) withDefaults() Options {
+	if o.Threads <= 0 {
+		o.Threads = runtime.NumCPU()
+	}
 	if o.Command == nil {
 		o.Command = []string{o.Python, "-m", "collage.worker"}
 	}

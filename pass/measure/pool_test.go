@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -437,6 +438,8 @@ func TestCompare(t *testing.T) {
 	assert.Equal(t, 2.0, c.Costs["dnnl"].Estimate())
 	assert.Equal(t, OutputCheck{MaxError: 0.5, OK: true}, c.Outputs["dnnl"])
 	assert.Equal(t, []int{1, 2, 3, 4}, rounds)
+	// Where nobody says how many threads, the networks get all that an exported one would get.
+	assert.Contains(t, b.logged(t), fmt.Sprintf("compare on %d threads", runtime.NumCPU()))
 
 	models[1].Path = "/crash.so"
 	_, err = b.Compare(context.Background(), models, CompareOptions{Rounds: 4})

@@ -70,7 +70,7 @@ func startProcess(ctx context.Context, o *Options, dir string) (*process, error)
 	p.command = exec.Command(o.Command[0], o.Command[1:]...)
 	p.command.Dir = dir
 	p.command.Env = append(os.Environ(), "TMPDIR="+dir, "TOPHUB_LOCATION=NONE", "PYTHONUNBUFFERED=1",
-		"TVM_NUM_THREADS="+strconv.Itoa(max(o.Threads, 1)))
+		"TVM_NUM_THREADS="+strconv.Itoa(o.Threads))
 	p.command.Env = append(p.command.Env, o.Env...)
 	// A terminal's Ctrl-C goes to the foreground group: the worker must not die of it before it is asked to. Should
 	// this process be killed, the kernel ends the worker.

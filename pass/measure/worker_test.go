@@ -65,6 +65,7 @@ func workerProcess(kind string) {
 		case "hello":
 			say(map[string]any{"id": m.ID, "event": "hello", "tvm": "0.19.0", "pid": os.Getpid()})
 		case "compare":
+			logLine("compare on " + os.Getenv("TVM_NUM_THREADS") + " threads")
 			samples := map[string][]float64{}
 			for round := range m.Rounds {
 				for i, model := range m.Models {
