@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every engine's runtime module has in common. A plug-in brings an engine: a class that is made from
+// a program and runs it. From here comes the rest: the TVM runtime module around it, its packed
+// functions, how it is saved into an exported model and loaded again, the lock, the arena, the
+// checking of arguments and the wording of errors.
+#ifndef COLLAGE_REGION_MODULE_H_
+#define COLLAGE_REGION_MODULE_H_
+
+#include <tvm/runtime/ndarray.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collage_runtime.h"
+
+namespace collage {
+
+// One region as its code generator wrote it.
+struct RegionProgram {
+  // The name under which TVM calls the region.
+  std::string symbol;
+  // The engine's own format; may hold zeros.
+  std::string text;
+  // Weights, on the CPU, compact, in the order that the code generator gave them. They are kept in the
+  // exported model once.
+  std::vector<tvm::runtime::NDArray> constants;
+  int num_inputs = 0;
+  int num_outputs = 0;
+};
+
+// Runs one region. Made when the region's function is fetched for the first time. Making and running
+// happen inside the arena (collage_run_in_arena), one call at a time for each engine. Both may throw
+// anything that derives from std::exception; the caller learns which region it was.
+class COLLAGE_EXPORT RegionEngine {
+ public:
+  virtual ~RegionEngine();
+
+  // inputs and outputs are compact tensors on the CPU, as many as the program says; their data begins at
+  // TensorData. They belong to the caller, and may lie elsewhere, and be aligned to less than a cache line,
+  // at each call. Shapes are those of the program's types; TVM has checked them when the model was compiled.
+  virtual void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) = 0;
+};
+
+using MakeEngine = std::unique_ptr<RegionEngine> (*)(const RegionProgram& program);
+
+// Registers the packed functions of an engine (a name in lower case: "openvino"):
+//
+//     collage.runtime.<engine>ModuleCreate(symbol, text, constants, num_inputs, num_outputs) -> Module
+//     runtime.module.loadbinary_collage_<engine>
+//
+// text is bytes, constants an Array of NDArrays. Where the names are taken already, they stay as they are.
+COLLAGE_EXPORT void RegisterRegionEngine(const char* engine, MakeEngine make);
+
+// Where a tensor's elements begin.
+inline void* TensorData(const DLTensor* tensor) {
+  return static_cast<char*>(tensor->data) + tensor->byte_offset;
+}
+
+}  // namespace collage
+
+#endif  // COLLAGE_REGION_MODULE_H_
