@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+)
+
+// Emitter writes a region in an engine's own format. constants are the tensors that the engine is to be given beside the
+// text, in this order; they must be constants of the Program. An error says which operator or attribute the engine
+// cannot run.
+type Emitter func(p *Program) (text []byte, constants []ValueID, err error)
+
+// registering lets one Register at a time look whether a name is taken.
+var registering sync.Mutex
+
+// Register makes relay.ext.<compiler> available in this process: for each region it calls emit, and hands what that
+// writes to collage.runtime.<engine>ModuleCreate, which the plug-in (a name for byoc.PluginPath) registers when it is
+// loaded. Where relay.ext.<compiler> is there already nothing happens. TVM must be loaded.
+//
+// emit is called on the thread that compiles; the Program is released after it has returned.
+func Register(compiler, engine, plugin string, emit Emitter) error {
+	registering.Lock()
+	defer registering.Unlock()
+	if !bridge.Loaded() {
+		return errors.New("no TVM is loaded in this process")
+	}
+	codegen := "relay.ext." + compiler
+	if f, ok := bridge.LookupGlobalFunction(codegen); ok {
+		f.Release()
+		return nil
+	}
+	create := "collage.runtime." + engine + "ModuleCreate"
+	if err := loadPlugin(plugin, create); err != nil {
+		return err
+	}
+	return bridge.RegisterFunction(codegen, false, func(args []bridge.Value) (any, error) {
+		if len(args) != 1 {
+			return nil, fmt.Errorf("TypeError: %s takes one argument, the region function; got %d", codegen, len(args))
+		}
+		fn, err := args[0].Object()
+		if err != nil {
+			return nil, fmt.Errorf("TypeError: %s takes a relay.Function: %w", codegen, err)
+		}
+		return generate(create, fn, emit)
+	})
+}
+
+// generate makes the runtime module of one region.
+func generate(create string, fn *bridge.Object, emit Emitter) (any, error) {
+	p, err := Read(fn)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Graph.Release()
+	text, constants, err := emit(p)
+	if err != nil {
+		return nil, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
+	}
+	data := make([]any, len(constants))
+	for i, v := range constants {
+		tensor, err := p.constant(v)
+		if err != nil {
+			return nil, err
+		}
+		defer tensor.Release()
+		data[i] = tensor
+	}
+	return bridge.Global(create, p.Symbol, text, data, len(p.Inputs), len(p.Outputs))
+}
+
+// plugins keeps what was loaded: packed functions stay registered for the life of the process.
+var plugins []*bridge.Module
+
+// loadPlugin brings a runtime plug-in into the process, unless the packed function that it registers is there.
+func loadPlugin(plugin, registers string) error {
+	if f, ok := bridge.LookupGlobalFunction(registers); ok {
+		f.Release()
+		return nil
+	}
+	path, err := byoc.PluginPath(plugin)
+	if err != nil {
+		return err
+	}
+	// TVM's loader of shared libraries is dlopen; that the library holds no module of TVM's does not matter.
+	m, err := bridge.LoadModuleFromFile(path, "so")
+	if err != nil {
+		return fmt.Errorf("the plug-in %s cannot be loaded: %w", path, err)
+	}
+	f, ok := bridge.LookupGlobalFunction(registers)
+	if !ok {
+		m.Release()
+		return fmt.Errorf("the plug-in %s does not register %s", path, registers)
+	}
+	f.Release()
+	plugins = append(plugins, m)
+	return nil
+}
