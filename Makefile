@@ -5,10 +5,13 @@
 PYTHON ?=
 JOBS ?=
 export PYTHON JOBS
+# What `make backends` installs, and what `make test` installs first. Tests of a backend that is absent are skipped.
+BACKENDS ?=
+TEST_BACKENDS ?= openvino,onnxruntime,openblas,mkl
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build demo test check bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends demo test check bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -18,12 +21,16 @@ setup: ## .venv with TVM and oneDNN, the native parts, the command .venv/bin/col
 
 build: setup ## the native parts (set-up builds them)
 
+backends: setup ## the libraries of optional backends: make backends BACKENDS=openvino,onnxruntime,mkl,openblas (or all)
+	@scripts/backends.sh $(BACKENDS)
+
 demo: setup ## compile ResNeXt-50 for TVM and oneDNN, then run the result without TVM's compiler
 	@mkdir -p build/demo
 	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl -o build/demo/model.tar
 	$(COLLAGE) run build/demo/model.tar --repeat 20
 
 test: setup ## all tests: Go (with the race detector), then Python
+	@scripts/backends.sh $(TEST_BACKENDS)
 	@scripts/test.sh
 
 check: setup ## format, vet, lint; fails where that leaves the tree dirty

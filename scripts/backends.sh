@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the libraries of optional backends into .venv: backends.sh NAME[,NAME...]. A name is that of a file
+# requirements-NAME.txt in this folder, or "all" for every one of them. The runtime plug-ins are built by
+# setup.sh whether the libraries are there or not, so nothing is compiled here. May be run as often as one
+# likes: what is there in the pinned version is left as it is.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+started=$SECONDS
+say() { printf 'backends: %-12s %s\n' "$1" "$2"; }
+die() {
+  printf 'backends: error: %s\n' "$1" >&2
+  exit 2
+}
+
+# Compressed, in megabytes: what has to be fetched.
+declare -A megabytes=([openvino]=59 [onnxruntime]=24 [mkl]=195 [openblas]=8 [tune]=200)
+
+known=()
+for file in scripts/requirements-*.txt; do
+  name=${file#scripts/requirements-}
+  name=${name%.txt}
+  [[ $name == dev ]] || known+=("$name")
+done
+list="$(printf '%s, ' "${known[@]}")all"
+
+IFS=', ' read -r -a names <<<"$*"
+((${#names[@]})) || die "name what to install, as in: make backends BACKENDS=openvino,openblas (known: $list)"
+wanted=()
+for name in "${names[@]}"; do
+  case $name in
+  "") ;;
+  all) wanted=("${known[@]}") ;;
+  # These two come with make setup.
+  tvm | dnnl | dnnl_tvm) say "$name" "needs nothing beyond make setup" ;;
+  *)
+    [[ $name != dev && -f scripts/requirements-$name.txt ]] || die "there is no backend $name to install (known: $list)"
+    [[ " ${wanted[*]} " == *" $name "* ]] || wanted+=("$name")
+    ;;
+  esac
+done
+[[ -x .venv/bin/python ]] || die "there is no .venv; run make backends, or make setup first"
+
+mkdir -p build
+log=build/backends.log
+for name in "${wanted[@]}"; do
+  file=scripts/requirements-$name.txt
+  stamp=.venv/collage-backend-$name
+  hash=$(cat "$file" .venv/collage-requirements 2>/dev/null | sha256sum | cut -d ' ' -f 1)
+  if [[ -f $stamp && $(<"$stamp") == "$hash" ]]; then
+    say "$name" "is up to date"
+    continue
+  fi
+  say "$name" "installing into .venv (${megabytes[$name]:-some} MB to fetch)"
+  # The files name all that is needed; what else the packages ask for (another oneTBB, an OpenMP, a package that
+  # reports to the network) must not come with them.
+  if ! .venv/bin/python -m pip install --no-input --disable-pip-version-check --no-deps --only-binary :all: \
+    --requirement "$file" >"$log" 2>&1 </dev/null; then
+    tail -n 20 "$log" >&2
+    die "$name could not be installed (all of the output: $log); the other backends work without it"
+  fi
+  echo "$hash" >"$stamp"
+done
+say done "in $((SECONDS - started)) s; .venv/bin/collage backends says what can be used"
