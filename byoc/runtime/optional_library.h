@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A shared library that a plug-in opens when it is first needed and is not linked with: the same file may
+// lie elsewhere, or nowhere, on the machine that runs an exported model. byoc/library.go looks in the same
+// places when a model is compiled.
+#ifndef COLLAGE_OPTIONAL_LIBRARY_H_
+#define COLLAGE_OPTIONAL_LIBRARY_H_
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace collage {
+
+// Where a library may lie.
+struct LibraryPlaces {
+  // What users call it ("OpenBLAS") and how they get it ("pip install scipy-openblas32").
+  const char* title;
+  const char* remedy;
+  // The environment variable that names the file; it goes before every other place.
+  const char* environment;
+  // Files below site-packages and below the Python's prefix, and names for the loader's own search.
+  std::vector<std::string> in_packages, in_prefix, names;
+};
+
+// An open library. It is never closed: its threads and caches outlive any model.
+class OptionalLibrary {
+ public:
+  // Opens the library: where the environment says, else at the hint (a path that was found when the model was
+  // compiled; "" for none), else near the plug-in that calls this, else where the loader finds it. Throws
+  // std::runtime_error with what was tried and what to do.
+  OptionalLibrary(const LibraryPlaces& places, const std::string& hint) : title_(places.title) {
+    std::string tried;
+    const char* named = std::getenv(places.environment);
+    if (named != nullptr && *named != '\0') {
+      if (Open(named, &tried)) return;
+      throw std::runtime_error(title_ + " cannot be opened where " + places.environment + " says:" + tried);
+    }
+    std::vector<std::filesystem::path> files;
+    if (!hint.empty()) files.emplace_back(hint);
+    // The plug-in lies in PREFIX/lib/pythonX.Y/site-packages/collage/lib.
+    const std::filesystem::path sites = PluginFolder() / ".." / "..";
+    for (const std::string& file : places.in_packages) files.push_back(sites / file);
+    for (const std::string& file : places.in_prefix) files.push_back(sites / ".." / ".." / ".." / file);
+    std::error_code ignored;
+    for (const auto& file : files) {
+      if (std::filesystem::exists(file, ignored) && Open(file.lexically_normal().string(), &tried)) return;
+    }
+    for (const std::string& name : places.names) {
+      if (Open(name, &tried)) return;
+    }
+    throw std::runtime_error(title_ + ", which this model was compiled for, is not here:" + tried +
+                             ". Install it (" + places.remedy + "), or name its file in " +
+                             places.environment);
+  }
+
+  OptionalLibrary(const OptionalLibrary&) = delete;
+  OptionalLibrary& operator=(const OptionalLibrary&) = delete;
+
+  // Where it was found.
+  const std::string& path() const { return path_; }
+
+  // A function of the library; nullptr where it has none of that name.
+  template <typename Function>
+  Function Find(const std::string& name) const {
+    return reinterpret_cast<Function>(dlsym(handle_, name.c_str()));
+  }
+
+  // Sets function to that of the given name. Throws where the library has none: it is another version.
+  template <typename Function>
+  void Get(const std::string& name, Function* function) const {
+    *function = Find<Function>(name);
+    if (*function == nullptr) {
+      throw std::runtime_error(title_ + " in " + path_ + " has no function " + name +
+                               "; it is another version than this model was compiled for");
+    }
+  }
+
+ private:
+  bool Open(const std::string& file, std::string* tried) {
+    // Local: two versions of a library, or two libraries with the same names in them, stay apart.
+    handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ != nullptr) {
+      path_ = file;
+      return true;
+    }
+    const char* error = dlerror();
+    *tried += (tried->empty() ? " " : "; ") + std::string(error != nullptr ? error : file);
+    return false;
+  }
+
+  // The folder of the plug-in that this is compiled into.
+  static std::filesystem::path PluginFolder() {
+    static const char here = 0;
+    Dl_info info;
+    if (dladdr(&here, &info) == 0 || info.dli_fname == nullptr) return ".";
+    return std::filesystem::absolute(info.dli_fname).parent_path();
+  }
+
+  const std::string title_;
+  void* handle_ = nullptr;
+  std::string path_;
+};
+
+}  // namespace collage
+
+#endif  // COLLAGE_OPTIONAL_LIBRARY_H_
