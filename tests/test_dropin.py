@@ -120,10 +120,18 @@ def composites(module):
 RELUS = "%0 = nn.relu(%x); %1 = nn.relu(%0); nn.relu(%1)"
 DIAMOND = "%0 = nn.relu(%x); %1 = abs(%0); %2 = nn.relu(%1); add(%1, %2)"
 TUPLE_OUT = "%0 = nn.relu(%x); %1 = nn.relu(%0); (%0, %1)"
+TUPLE_OUT_MORE = "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = abs(%1); (%0, %1, %2)"
 TUPLE_IN = "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = (%0, %1); concatenate(%2)"
 RESIDUALS = (
     "%0 = nn.relu(%x); %1 = abs(%0); %2 = nn.relu(%1); %3 = add(%1, %2); %4 = abs(%3);"
     "%5 = add(%3, %4); abs(%5)"
+)
+# One value in two sums, of which one holds the other.
+TWO_SUMS = "%0 = nn.relu(%x); %1 = abs(%0); %2 = add(%0, %1); add(%1, %2)"
+# Two branches that only the backend can take whole, between operators that only TVM takes.
+TREE = (
+    "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = abs(%x); %3 = nn.relu(%2); %4 = add(%1, %3);"
+    "%5 = nn.relu(%4); abs(%5)"
 )
 PREFIX = "collage_" + HOOK
 
@@ -141,6 +149,17 @@ CASES = {
     "the backend fuses three": (RELUS, (99, 100), (1, 3), [PREFIX + "_nn_relu_nn_relu_nn_relu"]),
     "tuple at the output": (TUPLE_OUT, (2, 1), (8, 8), [PREFIX]),
     "tuple inside": (TUPLE_IN, (2, 1), (8, 8), [PREFIX, PREFIX + "_concatenate"]),
+    "tuple at the output, one field more on TVM": (TUPLE_OUT_MORE, (2, 1), (2, 2), [PREFIX]),
+    "tuple inside, depths apart": (TUPLE_IN, (2, 1), (3, 5), [PREFIX, PREFIX + "_concatenate"]),
+    "diamond, TVM fuses nothing": (DIAMOND, (2, 1), (1, 1), [PREFIX, PREFIX + "_nn_relu"]),
+    "diamond, the backend fuses": (DIAMOND, (2, 1), (1, 3), [PREFIX + "_nn_relu", PREFIX + "_nn_relu_add"]),
+    "two residuals at once": (TWO_SUMS, (2, 1), (4, 4), [PREFIX + "_nn_relu", PREFIX + "_add_add"]),
+    "fusion wins on the dearer backend": (
+        TREE,
+        (5, 6),
+        (1, 5),
+        [PREFIX + "_nn_relu_nn_relu_nn_relu_add_nn_relu"],
+    ),
     "double residual": (RESIDUALS, (5, 3), (8, 8), None),
     "fusion beats the better backend": (RESIDUALS, (5, 6), (8, 8), None),
     "fusion beats the better TVM": (RESIDUALS, (6, 5), (2, 8), None),
@@ -163,8 +182,8 @@ def test_same_module_as_tvm(name):
 def test_few_estimates():
     """Two functions are all that must be known: the whole on each target."""
     module = main("%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = add(%0, %1); add(%1, %2)")
-    config = Config()
-    for limit in (2, 0):
+    for limit, depth in ((2, 8), (2, 4), (0, 8)):
+        config = Config(depth, depth)
         ours, found = config.ours(module, MockCostEstimator({"llvm": 2, HOOK: 1}, limit))
         assert found["estimated"] == 2 and found["proven"]
         assert found["proposed"] > 10
