@@ -24,8 +24,8 @@ type Function struct {
 // objects that they were. The graphs must have been read from the module m; it is not changed. The new module is the
 // caller's; its types are to be inferred (relay.InferType).
 func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
+	NameRegions(m, functions)
 	var changed []relay.GlobalFunction
-	taken := map[string]bool{}
 	for i := range functions {
 		f := &functions[i]
 		if len(f.Regions) == 0 {
@@ -33,17 +33,8 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 		}
 		g := f.Set.Graph
 		outside := relay.NewRewriter(g)
-		next := 0
 		for k := range f.Regions {
 			r := &f.Regions[k]
-			for r.Symbol == "" {
-				symbol := fmt.Sprintf("tvmgen_default_%s_%s_%d", sanitise(r.Compiler), sanitise(g.Name), next)
-				next++
-				if !taken[symbol] && m.GlobalVar(symbol) == nil {
-					r.Symbol = symbol
-				}
-			}
-			taken[r.Symbol] = true
 			region, err := f.outline(r, outside, symbolNumber(r.Symbol))
 			if err != nil {
 				return nil, fmt.Errorf("annotating region %s: %w", r.Symbol, err)
@@ -61,6 +52,25 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 		return nil, fmt.Errorf("annotating the module: %w", err)
 	}
 	return out, nil
+}
+
+// NameRegions fills in the symbols that are missing, as Module does.
+func NameRegions(m *relay.Module, functions []Function) {
+	taken := map[string]bool{}
+	for i := range functions {
+		next := 0
+		for k := range functions[i].Regions {
+			r := &functions[i].Regions[k]
+			for r.Symbol == "" {
+				symbol := fmt.Sprintf("tvmgen_default_%s_%s_%d", sanitise(r.Compiler), sanitise(functions[i].Set.Graph.Name), next)
+				next++
+				if !taken[symbol] && m.GlobalVar(symbol) == nil {
+					r.Symbol = symbol
+				}
+			}
+			taken[r.Symbol] = true
+		}
+	}
 }
 
 // symbolNumber is the number at the end of a region's symbol; the names of its parameters have it too.

@@ -40,6 +40,12 @@ type Region struct {
 // regions that each need a result of the other could not be run). chosen are indices into the set's candidates; a
 // backend that byName does not know has no compiler. The regions come in the order of their last nodes.
 func Regions(set *candidate.Set, chosen []int, byName map[string]byoc.Backend) []Region {
+	return RegionsWhere(set, chosen, byName, nil)
+}
+
+// RegionsWhere is Regions where not all neighbours may be joined: join says of two chosen candidates (a value of the
+// first is read by the second) whether they may share a region. nil allows it always.
+func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backend, join func(producer, user int) bool) []Region {
 	order := slices.Clone(chosen)
 	slices.SortFunc(order, func(a, b int) int { return int(set.Candidates[a].Root - set.Candidates[b].Root) })
 	q := newQuotient(set.Graph)
@@ -66,7 +72,7 @@ func Regions(set *candidate.Set, chosen []int, byName map[string]byoc.Backend) [
 			if set.Graph.Nodes[in].Scope != c.Scope || owner[in] == 0 {
 				continue
 			}
-			if set.Candidates[owner[in]-1].Backend == c.Backend {
+			if set.Candidates[owner[in]-1].Backend == c.Backend && (join == nil || join(owner[in]-1, i)) {
 				q.merge(in, c.Root)
 			}
 		}
