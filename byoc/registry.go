@@ -112,8 +112,8 @@ func Validate(b Backend) error {
 			return fault("Patterns", "a backend that takes anything (TakesAnything) has no patterns, this one has %d", len(patterns))
 		}
 	} else {
-		if len(patterns) == 0 {
-			return fault("Patterns", "is empty, and TakesAnything is false: the backend could take nothing")
+		if len(patterns) == 0 && !takesOtherwise(b) {
+			return fault("Patterns", "is empty, and so are rules and proposers; TakesAnything is false: the backend could take nothing")
 		}
 		if b.Compiler() == "" {
 			return fault("Compiler", "is empty, but the backend takes patterns: TVM would not know whom to call")
@@ -127,7 +127,25 @@ func Validate(b Backend) error {
 			return fault(fmt.Sprintf("Patterns[%d].%s", i, err.field), "%s", err.text)
 		}
 	}
+	if d, ok := b.(*defined); ok {
+		if field, text := d.fault(); field != "" {
+			return fault(field, "%s", text)
+		}
+	}
 	return nil
+}
+
+// takesOtherwise says that a backend has candidates though it has no patterns.
+func takesOtherwise(b Backend) bool {
+	if RulesOf(b) != nil {
+		return true
+	}
+	if d, ok := b.(*defined); ok {
+		return d.d.Propose != nil
+	}
+	_, proposes := b.(Proposer)
+	_, matches := b.(Matcher)
+	return proposes || matches
 }
 
 type patternFault struct{ field, text string }

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csource
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/region"
+)
+
+// MaxConstants bounds the bytes of constants in one region's source. A compiler takes some seconds for as much.
+const MaxConstants = 64 << 20
+
+// types are the C types of elements. Half floats are handed over as their bits.
+var types = map[string]struct {
+	name  string
+	bytes int64
+}{
+	"float32": {"float", 4}, "float64": {"double", 8}, "float16": {"uint16_t", 2}, "bfloat16": {"uint16_t", 2},
+	"int8": {"int8_t", 1}, "int16": {"int16_t", 2}, "int32": {"int32_t", 4}, "int64": {"int64_t", 8},
+	"uint8": {"uint8_t", 1}, "uint16": {"uint16_t", 2}, "uint32": {"uint32_t", 4}, "uint64": {"uint64_t", 8},
+	"bool": {"uint8_t", 1},
+}
+
+// Name is what a tensor is called in the source: a pointer to its first element.
+func Name(v region.ValueID) string { return fmt.Sprintf("v%d", v) }
+
+// constants are the tensors that stand in the source: those of the program, packed where somebody packs.
+type constants map[region.ValueID]byoc.Tensor
+
+// pack reads the constants of a program. Each is packed for the first operator that reads it; an operator that wants it
+// otherwise is an error.
+func pack(p *region.Program, by byoc.PackParameters) (constants, error) {
+	packed := constants{}
+	total := 0
+	for i := range p.Ops {
+		for k, v := range p.Ops[i].Args {
+			if !p.IsConstant(v) {
+				continue
+			}
+			t, err := tensor(p, v)
+			if err != nil {
+				return nil, err
+			}
+			if by != nil {
+				if t, err = by(p.Ops[i].Name, k, t); err != nil {
+					return nil, fmt.Errorf("packing argument %d of %s: %w", k, p.Ops[i].Name, err)
+				}
+			}
+			if err := packed.add(v, t); err != nil {
+				return nil, fmt.Errorf("argument %d of %s: %w", k, p.Ops[i].Name, err)
+			}
+		}
+	}
+	for _, v := range p.Outputs {
+		if _, there := packed[v]; p.IsConstant(v) && !there {
+			t, err := tensor(p, v)
+			if err != nil {
+				return nil, err
+			}
+			packed[v] = t
+		}
+	}
+	for _, t := range packed {
+		if total += len(t.Data); total > MaxConstants {
+			return nil, fmt.Errorf("its constants take more than %d MiB, which is too much for C source: let the backend's emitter "+
+				"make a runtime module that holds them", MaxConstants>>20)
+		}
+	}
+	return packed, nil
+}
+
+func tensor(p *region.Program, v region.ValueID) (byoc.Tensor, error) {
+	data, err := p.ConstantBytes(v)
+	t := p.Values[v].Type
+	return byoc.Tensor{DType: t.DType, Shape: t.Shape, Data: data}, err
+}
+
+// add notes a constant; the same constant has one form.
+func (c constants) add(v region.ValueID, t byoc.Tensor) error {
+	if _, known := types[t.DType]; !known {
+		return fmt.Errorf("the packed constant has the type %q, which C source cannot hold", t.DType)
+	}
+	if want := elements(t.Shape) * types[t.DType].bytes; want != int64(len(t.Data)) {
+		return fmt.Errorf("the packed constant has %d bytes, %v %s takes %d", len(t.Data), t.Shape, t.DType, want)
+	}
+	if before, there := c[v]; there && (before.DType != t.DType || string(before.Data) != string(t.Data)) {
+		return fmt.Errorf("the constant is read by two operators that pack it differently")
+	}
+	c[v] = t
+	return nil
+}
+
+// write makes the whole source file of a region: statements between the pointers that they use.
+func write(p *region.Program, prelude, statements string, packed constants) (string, error) {
+	var s strings.Builder
+	s.WriteString("#include <stdint.h>\n#include <string.h>\n#include <tvm/runtime/c_backend_api.h>\n" +
+		"#include <tvm/runtime/c_runtime_api.h>\n\n")
+	s.WriteString(strings.TrimSpace(prelude))
+	s.WriteString("\n\n")
+	for v := range p.Values {
+		if t, ok := packed[region.ValueID(v)]; ok {
+			fmt.Fprintf(&s, "static const unsigned char %s_bytes[%d] __attribute__((aligned(64))) =\n", Name(region.ValueID(v)), len(t.Data)+1)
+			writeBytes(&s, t.Data)
+		}
+	}
+	count := len(p.Inputs) + len(p.Outputs)
+	fmt.Fprintf(&s, "extern \"C\" TVM_DLL int32_t %s(TVMValue* args, int32_t*, int32_t count, TVMValue*, int32_t*, void*) {\n", p.Symbol)
+	fmt.Fprintf(&s, "  if (count != %d) {\n    TVMAPISetLastError(\"%s takes %d tensors\");\n    return -1;\n  }\n", count, p.Symbol, count)
+	var workspaces, copies []string
+	declared := map[region.ValueID]bool{}
+	for i, v := range p.Inputs {
+		declared[v] = true
+		if err := declare(&s, p, v, "const ", argument(i)); err != nil {
+			return "", err
+		}
+	}
+	for v := range p.Values {
+		if t, ok := packed[region.ValueID(v)]; ok {
+			declared[region.ValueID(v)] = true
+			fmt.Fprintf(&s, "  const %[2]s* %[1]s = (const %[2]s*)%[1]s_bytes;\n", Name(region.ValueID(v)), types[t.DType].name)
+		}
+	}
+	for i, v := range p.Outputs {
+		at := argument(len(p.Inputs) + i)
+		if declared[v] { // an input, a constant, or a result that is given twice
+			bytes, err := size(p, v)
+			if err != nil {
+				return "", err
+			}
+			copies = append(copies, fmt.Sprintf("  memcpy(%s, %s, %d);\n", at, Name(v), bytes))
+			continue
+		}
+		declared[v] = true
+		if err := declare(&s, p, v, "", at); err != nil {
+			return "", err
+		}
+	}
+	for v := range p.Values {
+		id := region.ValueID(v)
+		if declared[id] || !mentions(statements, id) {
+			continue
+		}
+		bytes, err := size(p, id)
+		if err != nil {
+			return "", err
+		}
+		if err := declare(&s, p, id, "", fmt.Sprintf("TVMBackendAllocWorkspace(1, 0, %d, 2, 32)", max(bytes, 1))); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&s, "  if (%s == NULL) return -1;\n", Name(id))
+		workspaces = append(workspaces, Name(id))
+	}
+	s.WriteString("  {\n")
+	s.WriteString(strings.TrimRight(statements, "\n"))
+	s.WriteString("\n  }\n")
+	s.WriteString(strings.Join(copies, ""))
+	for i := len(workspaces) - 1; i >= 0; i-- { // they are a stack
+		fmt.Fprintf(&s, "  TVMBackendFreeWorkspace(1, 0, %s);\n", workspaces[i])
+	}
+	s.WriteString("  return 0;\n}\n")
+	return s.String(), nil
+}
+
+// argument is the data of the tensor that the caller hands over at place i.
+func argument(i int) string {
+	return fmt.Sprintf("((char*)((DLTensor*)args[%[1]d].v_handle)->data + ((DLTensor*)args[%[1]d].v_handle)->byte_offset)", i)
+}
+
+func declare(s *strings.Builder, p *region.Program, v region.ValueID, qualifier, value string) error {
+	t, known := types[p.Values[v].Type.DType]
+	if !known {
+		return fmt.Errorf("a tensor has the type %s, which C source cannot hold", p.Values[v].Type.DType)
+	}
+	fmt.Fprintf(s, "  %s%s* %s = (%s%s*)%s;\n", qualifier, t.name, Name(v), qualifier, t.name, value)
+	return nil
+}
+
+func size(p *region.Program, v region.ValueID) (int64, error) {
+	t := p.Values[v].Type
+	kind, known := types[t.DType]
+	if !known {
+		return 0, fmt.Errorf("a tensor has the type %s, which C source cannot hold", t.DType)
+	}
+	return elements(t.Shape) * kind.bytes, nil
+}
+
+func elements(shape []int64) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+func mentions(text string, v region.ValueID) bool {
+	return regexp.MustCompile(`\b` + Name(v) + `\b`).MatchString(text)
+}
+
+// writeBytes writes data as string literals. Compilers read those much faster than lists of numbers.
+func writeBytes(s *strings.Builder, data []byte) {
+	const line = 4096
+	for start := 0; start < len(data) || start == 0; start += line {
+		s.WriteByte('"')
+		for _, b := range data[start:min(start+line, len(data))] {
+			s.Write([]byte{'\\', '0' + b>>6, '0' + b>>3&7, '0' + b&7})
+		}
+		s.WriteString("\"\n")
+	}
+	s.WriteString(";\n")
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package byoc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// What follows a backend may have beside the methods of Backend. Each interface has one method that gives what the
+// backend has, nil where it has nothing, so that a backend which is data (Definition) can implement them all.
+
+// Style says how the operators that a backend supports are combined to larger candidates.
+type Style uint8
+
+// The styles (TVM's prototype: option relay.collage.byoc_fusion_style).
+const (
+	// NoFusion leaves operators alone.
+	NoFusion Style = iota
+	// TVMFusion combines what TVM's FuseOps would.
+	TVMFusion
+	// ArbitraryFusion combines whatever touches and is not opaque.
+	ArbitraryFusion
+)
+
+// Rules generate candidates by the kinds of the operators.
+type Rules struct {
+	// Supports says why the backend cannot run an operator; nil where it can. It is asked for each operator call.
+	Supports func(g *relay.Graph, call relay.NodeID) error
+	// Style and MaxDepth say what is combined: at most MaxDepth operators one behind the other (0 for 8).
+	Style    Style
+	MaxDepth int
+	// Limit is how many groups the rules may make for a function before they stop; 0 for 4096.
+	Limit int
+}
+
+// Ruler is a backend whose candidates rules generate. They are bare (Pattern.Bare), and all that relay.ext.<Compiler>
+// gets of them is the operators.
+type Ruler interface{ Rules() *Rules }
+
+// Matcher is a backend whose patterns somebody else matches than relay.Graph.Match: those of tvm.relay.dataflow_pattern
+// are TVM's to match. The error (a predicate that raised one) ends the search.
+type Matcher interface {
+	Matches(g *relay.Graph) ([]Proposal, error)
+}
+
+// CostFunction is a backend's own estimate of what a candidate takes, in milliseconds of one call. +Inf says that the
+// candidate must not be placed. Where known is false it is measured like any other. An estimate is taken as it is: the
+// candidate is neither built nor compared with TVM's result before the whole network is.
+type CostFunction func(g *relay.Graph, c Proposal) (milliseconds float64, known bool, err error)
+
+// Coster is a backend that estimates its candidates by itself.
+type Coster interface{ CostFunction() CostFunction }
+
+// BorderCost is what it takes, in milliseconds, to bring a tensor to a backend's regions from elsewhere, and from them to
+// elsewhere (another device, another layout); both at least 0. Between two regions of the backend there is nothing to
+// bring. TVM's own side of a border is free.
+type BorderCost func(t *relay.Type) (in, out float64)
+
+// Borderer is a backend whose borders cost something.
+type Borderer interface{ BorderCost() BorderCost }
+
+// Tensor is a constant tensor with its data, compact and little-endian.
+type Tensor struct {
+	DType string
+	Shape []int64
+	Data  []byte
+}
+
+// PackParameters gives the form in which an operator's constant argument is to be stored in the executable (transposed,
+// blocked, converted): it is called once, when the region is compiled. The first result may be t itself. t.Data must not
+// be changed.
+type PackParameters func(operator string, argument int, t Tensor) (Tensor, error)
+
+// Packer is a backend that packs parameters. The emitters that write constants (byoc/csource) obey it.
+type Packer interface{ PackParameters() PackParameters }
+
+// Linker is a backend whose regions need other libraries than the plug-in named after its Compiler.
+type Linker interface {
+	// Libraries are names for PluginPath, or absolute paths of shared libraries; nil for the plug-in named after the
+	// Compiler. An exported model is linked with them.
+	Libraries() []string
+}
+
+// WorkerSetup is a backend that must be set up in measuring workers in a way of its own, since it was not built into
+// libcollage.
+type WorkerSetup interface {
+	// WorkerSetup is a JSON object for collage.backend (Python), "" for nothing.
+	WorkerSetup() string
+}
+
+// Refresher is a backend that remembers what Probe found. Refresh makes it look again; it is called when a search begins.
+type Refresher interface{ Refresh() }
+
+// RulesOf, CostFunctionOf, BorderCostOf and PackParametersOf give what a backend has of these; nil for nothing.
+func RulesOf(b Backend) *Rules {
+	if r, ok := b.(Ruler); ok {
+		return r.Rules()
+	}
+	return nil
+}
+
+// CostFunctionOf: see RulesOf.
+func CostFunctionOf(b Backend) CostFunction {
+	if c, ok := b.(Coster); ok {
+		return c.CostFunction()
+	}
+	return nil
+}
+
+// BorderCostOf: see RulesOf.
+func BorderCostOf(b Backend) BorderCost {
+	if c, ok := b.(Borderer); ok {
+		return c.BorderCost()
+	}
+	return nil
+}
+
+// PackParametersOf: see RulesOf.
+func PackParametersOf(b Backend) PackParameters {
+	if p, ok := b.(Packer); ok {
+		return p.PackParameters()
+	}
+	return nil
+}
+
+// Libraries are the files that a model with regions of a backend is linked with: what a Linker names, otherwise the
+// plug-in named after the Compiler, where it was built. The error says which of the former cannot be found.
+func Libraries(b Backend) ([]string, error) {
+	if l, ok := b.(Linker); ok {
+		if names := l.Libraries(); names != nil {
+			return libraryFiles(names)
+		}
+	}
+	if compiler := b.Compiler(); compiler != "" {
+		if path, err := PluginPath(compiler); err == nil {
+			return []string{path}, nil
+		}
+	}
+	return nil, nil
+}
+
+func libraryFiles(names []string) ([]string, error) {
+	files := make([]string, len(names))
+	for i, name := range names {
+		files[i] = name
+		if filepath.IsAbs(name) {
+			if _, err := os.Stat(name); err != nil {
+				return nil, fmt.Errorf("a library that regions are linked with: %w", err)
+			}
+			continue
+		}
+		path, err := PluginPath(name)
+		if err != nil {
+			return nil, err
+		}
+		files[i] = path
+	}
+	return files, nil
+}
