@@ -5,6 +5,12 @@ go 1.26.0
 require github.com/agnivade/levenshtein v1.2.2
 
 require (
+	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
+	github.com/wcharczuk/go-chart/v2 v2.1.2 // indirect
+	golang.org/x/image v0.18.0 // indirect
+)
+
+require (
 	github.com/VividCortex/ewma v1.2.0 // indirect
 	github.com/cheggaaa/pb/v3 v3.3.0
 	github.com/clipperhouse/uax29/v2 v2.2.0 // indirect

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"context"
+	"slices"
+
+	"github.com/collage-tvm/collage/bridge"
+)
+
+// Load reads the model of the options and normalises it, as Compile does. The caller releases the module. Looked at are
+// Model, Params, InputShapes, Format and Progress.
+func Load(ctx context.Context, options Options) (*bridge.Object, *ModelInfo, error) {
+	c := &compilation{Options: options, ctx: ctx}
+	info := &ModelInfo{}
+	if err := c.load(info); err != nil {
+		return nil, nil, err
+	}
+	return c.module, info, nil
+}
+
+// CallHost calls a packed function of the Python host ("collage.host.build"), which takes before and then the options as
+// JSON. An exception that is meant for the user comes without its class; a full disk is one that errors.Is knows.
+func CallHost(name string, options map[string]any, before ...any) (bridge.Value, error) {
+	return callHost(name, options, before...)
+}
+
+// DisabledPasses are left out of every build, those of candidates and peers too.
+func DisabledPasses() []string { return slices.Clone(disabledPasses) }
