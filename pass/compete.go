@@ -124,7 +124,7 @@ func (s *search) contested(f *function, of []int, costs []cost.Cost) ([]int, err
 			continue
 		}
 		for _, k := range slices.Concat(c.mine, c.theirs) {
-			if of[k] != lazy.Free && costs[of[k]].Origin != cost.Bounded && costs[of[k]].Origin != cost.Given {
+			if of[k] != lazy.Free && costs[of[k]].Origin != cost.Bounded && !costs[of[k]].Exact() {
 				wanted = append(wanted, of[k])
 			}
 		}

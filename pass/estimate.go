@@ -194,6 +194,9 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 			known[i] = c
 		}
 	}
+	if err := s.backendCosts(all, known); err != nil {
+		return nil, nil, err
+	}
 	if c, ok := estimator.(calibrator); ok && s.bounded() && !s.cfg.Exhaustive {
 		machine, err := c.Machine(s.cfg.Context, s.env)
 		if err != nil {

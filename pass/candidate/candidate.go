@@ -77,7 +77,8 @@ type Options struct {
 // For a backend that TakesAnything: each node by itself (an operator together with the tuples that only it reads),
 // the groups that TVM's FuseOps makes, whole and as the other backends' candidates could cut them, and the node
 // set of each other backend's candidate, so that costs compare like with like. For the others: the matches of
-// their patterns. Beside that, what a backend proposes by itself (byoc.Proposer).
+// their patterns, and what their rules make (byoc.Rules). Beside that, what a backend proposes by itself (byoc.Proposer).
+// The error is that of a node without a type, or of a backend that matches its patterns by itself (byoc.Matcher).
 func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error) {
 	p := newProposer(g, backends, opts)
 	if err := p.classify(); err != nil {
@@ -86,6 +87,10 @@ func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error
 	for i, b := range backends {
 		if !b.TakesAnything() {
 			p.matchPatterns(i, b)
+			if err := p.matches(i, b); err != nil {
+				return nil, err
+			}
+			p.applyRules(i, b)
 			p.propose(i, b, nil)
 		}
 	}

@@ -5,20 +5,8 @@ package candidate
 import (
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
-)
-
-// Style says how candidates of a backend are combined to larger ones.
-type Style uint8
-
-// The styles of TVM's prototype (option relay.collage.byoc_fusion_style).
-const (
-	// NoFusion leaves matches as they are.
-	NoFusion Style = iota
-	// TVMFusion combines by the rules of TVM's FuseOps.
-	TVMFusion
-	// ArbitraryFusion combines whatever touches and is not opaque.
-	ArbitraryFusion
 )
 
 // ByKind lets a group whose hardest kind is at most From be joined with a reader whose hardest kind is at most To.
@@ -47,13 +35,13 @@ func FuseOpsRules() []ByKind {
 	return []ByKind{{OutEWiseFusable, Broadcast}, {Broadcast, CommReduce}, {Injective, Injective}}
 }
 
-// Rules gives the rules of a style for a backend with patterns.
-func (s Style) Rules(maxDepth int) Rules {
+// StyleRules gives the rules of a style for a backend with patterns or operators of its own.
+func StyleRules(s byoc.Style, maxDepth int) Rules {
 	r := Rules{MaxDepth: maxDepth}
 	switch s {
-	case TVMFusion:
+	case byoc.TVMFusion:
 		r.ByKind = FuseOpsRules()
-	case ArbitraryFusion:
+	case byoc.ArbitraryFusion:
 		r.ByKind = []ByKind{{OutEWiseFusable, OutEWiseFusable}}
 	}
 	return r

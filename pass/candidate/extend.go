@@ -24,19 +24,7 @@ func (p *proposer) propose(b int, backend byoc.Backend, learnt []byoc.Learnt) {
 }
 
 // movable says that the nodes hold an operator, and none that stays where it is.
-func (p *proposer) movable(nodes []relay.NodeID) bool {
-	computes := false
-	for _, v := range nodes {
-		switch p.class[v] {
-		case operator:
-			computes = true
-		case structural:
-		default:
-			return false
-		}
-	}
-	return computes
-}
+func (p *proposer) movable(nodes []relay.NodeID) bool { return p.immovable(nodes) == "" }
 
 // Extend asks the backends that propose by themselves (byoc.Proposer) again, with what was learnt about the set's
 // candidates, and gives a set with what is new in it, and how many those are. backends and opts are those that Propose

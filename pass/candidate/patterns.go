@@ -43,19 +43,8 @@ func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
 
 // reasonAgainst says why a match cannot be a candidate; "" where it can.
 func (p *proposer) reasonAgainst(pattern *byoc.Pattern, m *relay.Match) string {
-	computes := false
-	for _, v := range m.Nodes {
-		switch p.class[v] {
-		case dynamic:
-			return "a dimension is not known before the program runs"
-		case alone, unplaced:
-			return OperatorName(&p.g.Nodes[v]) + " stays where it is"
-		case operator:
-			computes = true
-		}
-	}
-	if !computes {
-		return "the match holds no operator"
+	if reason := p.immovable(m.Nodes); reason != "" {
+		return reason
 	}
 	if pattern.Limits != nil {
 		if err := pattern.Limits(p.g, m); err != nil {

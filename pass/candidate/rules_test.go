@@ -39,10 +39,10 @@ func TestStylesAndDepthOfAChain(t *testing.T) {
 		v = m.Call("nn.relu", act, nil, v)
 	}
 	f := flowOf(m.Finish(v))
-	require.Len(t, legal(f, NoFusion.Rules(8)), 4)
+	require.Len(t, legal(f, StyleRules(byoc.NoFusion, 8)), 4)
 	for depth, runs := range map[int]int{1: 4, 2: 7, 3: 9, 4: 10, 8: 10} { // runs of at most depth operators
-		require.Len(t, legal(f, TVMFusion.Rules(depth)), runs, "depth %d", depth)
-		require.Len(t, legal(f, ArbitraryFusion.Rules(depth)), runs, "depth %d", depth)
+		require.Len(t, legal(f, StyleRules(byoc.TVMFusion, depth)), runs, "depth %d", depth)
+		require.Len(t, legal(f, StyleRules(byoc.ArbitraryFusion, depth)), runs, "depth %d", depth)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestKindsDecideWhatTVMFuses(t *testing.T) {
 	c := conv(m, b)
 	f := flowOf(m.Finish(c))
 	require.Equal(t, [][]relay.NodeID{{a}, {a, b}, {b}, {c}}, legal(f, NativeRules(8)), "nothing goes into a convolution")
-	require.Contains(t, legal(f, ArbitraryFusion.Rules(8)), []relay.NodeID{a, b, c})
+	require.Contains(t, legal(f, StyleRules(byoc.ArbitraryFusion, 8)), []relay.NodeID{a, b, c})
 }
 
 func TestADiamondIsTakenWhole(t *testing.T) {
@@ -115,7 +115,7 @@ func TestALimitEndsTheRounds(t *testing.T) {
 	for range 40 {
 		v = m.Call("nn.relu", act, nil, v)
 	}
-	rules := ArbitraryFusion.Rules(20)
+	rules := StyleRules(byoc.ArbitraryFusion, 20)
 	rules.Limit = 100
 	f := flowOf(m.Finish(v))
 	groups, complete := f.Combine(f.Singles(), rules)
@@ -128,7 +128,7 @@ func TestRulesOnRandomGraphsGiveLegalGroups(t *testing.T) {
 	for seed := range uint64(150) {
 		g := randomGraph(rand.New(rand.NewPCG(seed, 2)), 12)
 		f := flowOf(g)
-		for _, rules := range []Rules{NativeRules(4), ArbitraryFusion.Rules(3)} {
+		for _, rules := range []Rules{NativeRules(4), StyleRules(byoc.ArbitraryFusion, 3)} {
 			narrow := legal(f, rules)
 			rules.Complete, rules.Limit = true, 4000
 			wide := legal(f, rules)

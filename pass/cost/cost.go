@@ -21,8 +21,10 @@ const (
 	Measured Origin = "measured"
 	// Stored: measured earlier and found in the store.
 	Stored Origin = "stored"
-	// Given by a cost function of the backend, by a caller's estimator, or by rule (a tuple costs nothing).
+	// Given by a caller's estimator, or by rule (a tuple costs nothing).
 	Given Origin = "given"
+	// ByBackend: the backend's own estimate (byoc.CostFunction); nothing was measured.
+	ByBackend Origin = "backend"
 	// Bounded: not measured. The one sample is a true lower bound that left the candidate no chance.
 	Bounded Origin = "bounded"
 )
@@ -112,6 +114,9 @@ func (c Cost) Failed() bool { return c.Failure != nil }
 
 // Known says that there is a number: samples and no failure.
 func (c Cost) Known() bool { return c.Failure == nil && len(c.Samples) > 0 }
+
+// Exact says that the number stands for itself: further samples would say nothing.
+func (c Cost) Exact() bool { return c.Origin == Given || c.Origin == ByBackend }
 
 // Estimate is the latency in milliseconds that the solver takes: the lower quartile of the samples (linear
 // between order statistics). It is +Inf for a failed cost and for one without samples.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/candidate"
 )
 
@@ -87,7 +88,7 @@ func readSettings() (settings, error) {
 
 // style is how matches of a code generator's patterns are combined: what the option says, else what TVM's prototype
 // takes for it.
-func (s *settings) style(compiler string) (candidate.Style, error) {
+func (s *settings) style(compiler string) (byoc.Style, error) {
 	for _, entry := range s.styles {
 		name, style, _ := strings.Cut(entry, ".")
 		if name != compiler {
@@ -95,21 +96,21 @@ func (s *settings) style(compiler string) (candidate.Style, error) {
 		}
 		switch style {
 		case "NoFusion":
-			return candidate.NoFusion, nil
+			return byoc.NoFusion, nil
 		case "TVMFusion":
-			return candidate.TVMFusion, nil
+			return byoc.TVMFusion, nil
 		case "ArbitraryFusion":
-			return candidate.ArbitraryFusion, nil
+			return byoc.ArbitraryFusion, nil
 		}
 		return 0, fmt.Errorf("ValueError: %s has %q; the styles are NoFusion, TVMFusion and ArbitraryFusion", styleOption, entry)
 	}
 	switch compiler {
 	case "cutlass", "cublas", "cudnn":
-		return candidate.NoFusion, nil
+		return byoc.NoFusion, nil
 	case "tensorrt":
-		return candidate.TVMFusion, nil
+		return byoc.TVMFusion, nil
 	}
-	return candidate.ArbitraryFusion, nil
+	return byoc.ArbitraryFusion, nil
 }
 
 // readTargets reads a CompilationConfig.
@@ -155,7 +156,7 @@ func readTarget(o *bridge.Object, s *settings) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.rules = style.Rules(s.byocDepth)
+	t.rules = candidate.StyleRules(style, s.byocDepth)
 	t.patterns, err = readPatterns(t.kind)
 	return t, err
 }

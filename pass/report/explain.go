@@ -139,6 +139,8 @@ func evidence(c cost.Cost) string {
 		origin = "measured"
 	case cost.Stored:
 		origin = "from the store"
+	case cost.ByBackend:
+		return "the backend's own estimate, not measured"
 	default:
 		return "by rule or as given"
 	}
