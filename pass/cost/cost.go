@@ -27,6 +27,9 @@ const (
 	ByBackend Origin = "backend"
 	// Bounded: not measured. The one sample is a true lower bound that left the candidate no chance.
 	Bounded Origin = "bounded"
+	// Context: what the candidate took in its place in a whole network, layout transforms and copies at its border
+	// included.
+	Context Origin = "context"
 )
 
 // Cost is what is known about the latency of one candidate on one backend. It keeps its samples; the number
@@ -43,6 +46,30 @@ type Cost struct {
 	Taken time.Time `json:"taken,omitzero"`
 	// Computation says for people what was measured ("nn.conv2d nn.relu (1, 64, 56, 56) float32"). Nothing depends on it.
 	Computation string `json:"computation,omitempty"`
+	// Network is what else is known of a whole network (NetworkKind); nil for a candidate.
+	Network *Network `json:"network,omitempty"`
+}
+
+// Network is what was found about a whole network beside its latency.
+type Network struct {
+	// Against are latencies of plain TVM's executable in milliseconds, each from the same round as the sample of the same
+	// place: on a busy machine only the two together say something.
+	Against []float64 `json:"against_ms,omitempty"`
+	// Parts say what each part of the network took in place. Rest is the time of kernels that belong to no part.
+	Parts []NetworkPart `json:"parts,omitempty"`
+	Rest  float64       `json:"rest_ms,omitempty"`
+	// Bytes is the executable's size, Resident what loading and running it took of memory.
+	Bytes    int64 `json:"bytes,omitempty"`
+	Resident int64 `json:"resident_bytes,omitempty"`
+	// Seconds is how long building and measuring took, which a search with a limit of time counts.
+	Seconds float64 `json:"seconds,omitempty"`
+}
+
+// NetworkPart is a group of nodes of main that ran as one.
+type NetworkPart struct {
+	Nodes        []int32 `json:"nodes"`
+	Milliseconds float64 `json:"ms"`
+	Border       float64 `json:"border_ms,omitempty"`
 }
 
 // Failure says why a candidate cannot be used.

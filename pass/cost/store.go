@@ -182,7 +182,7 @@ func (s *Store) Entries() []Entry {
 }
 
 func compareKeys(a, b Key) int {
-	return cmp.Or(cmp.Compare(a.Structure, b.Structure), cmp.Compare(a.Backend, b.Backend),
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Structure, b.Structure), cmp.Compare(a.Backend, b.Backend),
 		cmp.Compare(a.Composite, b.Composite), cmp.Compare(a.Target, b.Target), cmp.Compare(a.Device, b.Device),
 		cmp.Compare(a.Library, b.Library), cmp.Compare(a.TVM, b.TVM), cmp.Compare(a.Threads, b.Threads),
 		cmp.Compare(a.Options, b.Options))

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedback
+
+import (
+	"math"
+	"slices"
+
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Table holds what the candidates of one function cost: measured alone, and in place wherever a placement that had them
+// was profiled. It is filled in a fixed order, so that the same profiles give the same table.
+type Table struct {
+	set      *candidate.Set
+	isolated []float64
+	anything func(backend string) bool
+	// context has what was seen of each candidate last.
+	context []float64
+	// sums of what was seen, and of what the same had cost alone, by computation, by operator and by backend.
+	byKey, byOperator, byBackend map[string]*ratio
+}
+
+type ratio struct{ context, isolated float64 }
+
+func (r *ratio) add(context, isolated float64) {
+	r.context += context
+	r.isolated += isolated
+}
+
+// NewTable begins with what was measured of each candidate alone, in milliseconds (a lower bound where nothing was, +Inf
+// where it failed). anything says of a backend that its candidates stay inline, so that TVM fuses them as it likes.
+func NewTable(set *candidate.Set, isolated []float64, anything func(backend string) bool) *Table {
+	t := &Table{set: set, isolated: isolated, anything: anything, context: make([]float64, len(isolated)),
+		byKey: map[string]*ratio{}, byOperator: map[string]*ratio{}, byBackend: map[string]*ratio{}}
+	for i := range t.context {
+		t.context[i] = math.NaN()
+	}
+	return t
+}
+
+// Observe takes what a profile says about the candidates that were chosen: a part's time is shared among those in it by
+// what they cost alone. Candidates that stay inline and that were not chosen, but ran as they stand (TVM's kernels are
+// exactly its nodes), are known by it, too.
+func (t *Table) Observe(profile *Profile, chosen []int) {
+	owner := map[relay.NodeID]int{}
+	for _, k := range chosen {
+		for _, v := range t.set.Candidates[k].Nodes {
+			owner[v] = k
+		}
+	}
+	sums := map[int]float64{}
+	partOf := map[relay.NodeID]int{}
+	for i := range profile.Parts {
+		part := &profile.Parts[i]
+		weights := map[int]float64{}
+		var order []int
+		total := 0.0
+		for _, v := range part.Nodes {
+			partOf[v] = i
+			k, ok := owner[v]
+			if !ok || t.set.Candidates[k].Free {
+				continue
+			}
+			if _, seen := weights[k]; !seen {
+				order = append(order, k)
+			}
+			w := t.weight(k)
+			weights[k] += w
+			total += w
+		}
+		for _, k := range order {
+			sums[k] += (part.Milliseconds + part.Border) * weights[k] / total
+		}
+	}
+	for _, k := range slices.Sorted(keysOf(sums)) {
+		t.see(k, sums[k])
+	}
+	// What TVM made of its share, whatever was chosen there.
+	for k := range t.set.Candidates {
+		c := &t.set.Candidates[k]
+		if _, was := sums[k]; was || c.Free || !t.anything(c.Backend) || math.IsInf(t.isolated[k], 1) {
+			continue
+		}
+		if ms, exact := t.inline(profile, partOf, owner, c); exact {
+			t.see(k, ms)
+		}
+	}
+}
+
+// inline is the time of the parts that hold nothing but a candidate's nodes and together all its operators.
+func (t *Table) inline(profile *Profile, partOf map[relay.NodeID]int, owner map[relay.NodeID]int, c *candidate.Candidate) (float64, bool) {
+	parts := map[int]int{}
+	for _, v := range c.Nodes {
+		if k, ok := owner[v]; ok && !t.set.Candidates[k].Free && t.set.Candidates[k].Backend != c.Backend {
+			return 0, false
+		}
+		i, ok := partOf[v]
+		if !ok {
+			if candidate.IsOperator(&t.set.Graph.Nodes[v]) {
+				return 0, false
+			}
+			continue
+		}
+		parts[i]++
+	}
+	ms := 0.0
+	for _, i := range slices.Sorted(keysOf(parts)) {
+		if parts[i] != len(profile.Parts[i].Nodes) {
+			return 0, false
+		}
+		ms += profile.Parts[i].Milliseconds + profile.Parts[i].Border
+	}
+	return ms, len(parts) > 0
+}
+
+func keysOf[V any](m map[int]V) func(yield func(int) bool) {
+	return func(yield func(int) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// weight is what a candidate's share of a part's time is measured by, for each of its nodes in it.
+func (t *Table) weight(k int) float64 {
+	w := t.isolated[k]
+	if !(w > 0) || math.IsInf(w, 1) {
+		w = 1e-3
+	}
+	return w / float64(len(t.set.Candidates[k].Nodes))
+}
+
+// see notes what a candidate took in place.
+func (t *Table) see(k int, ms float64) {
+	t.context[k] = ms
+	c, alone := &t.set.Candidates[k], t.isolated[k]
+	if !(alone > 0) || math.IsInf(alone, 1) {
+		return
+	}
+	for _, at := range []struct {
+		m   map[string]*ratio
+		key string
+	}{{t.byKey, c.Backend + " " + c.Composite + " " + c.Key}, {t.byOperator, c.Backend + " " + t.operator(c)}, {t.byBackend, c.Backend}} {
+		r := at.m[at.key]
+		if r == nil {
+			r = &ratio{}
+			at.m[at.key] = r
+		}
+		r.add(ms, alone)
+	}
+}
+
+// operator names what a candidate is about: its first operator, which in most patterns is the one that takes the time.
+func (t *Table) operator(c *candidate.Candidate) string {
+	for _, v := range c.Nodes {
+		if n := &t.set.Graph.Nodes[v]; candidate.IsOperator(n) {
+			return n.Op
+		}
+	}
+	return ""
+}
+
+// mostScale is how far from what it took alone the cost of a candidate is believed to be that was not seen in place.
+const mostScale = 2.0
+
+// Cost is what candidate k is believed to cost in place, in milliseconds: what was seen last; else what it took alone,
+// scaled by what the same computation, else the same operator, else the backend as a whole took in place against alone. seen
+// says which.
+func (t *Table) Cost(k int) (ms float64, seen bool) {
+	if !math.IsNaN(t.context[k]) {
+		return t.context[k], true
+	}
+	c := &t.set.Candidates[k]
+	if math.IsInf(t.isolated[k], 1) || c.Free {
+		return t.isolated[k], false
+	}
+	for _, r := range []*ratio{t.byKey[c.Backend+" "+c.Composite+" "+c.Key], t.byOperator[c.Backend+" "+t.operator(c)], t.byBackend[c.Backend]} {
+		if r != nil && r.isolated > 0 {
+			return t.isolated[k] * min(mostScale, max(1/mostScale, r.context/r.isolated)), false
+		}
+	}
+	return t.isolated[k], false
+}
+
+// Costs are what all candidates are believed to cost in place.
+func (t *Table) Costs() []float64 {
+	costs := make([]float64, len(t.isolated))
+	for k := range costs {
+		costs[k], _ = t.Cost(k)
+	}
+	return costs
+}
+
+// Seen gives what was seen of a candidate in place, in milliseconds.
+func (t *Table) Seen(k int) (float64, bool) {
+	if math.IsNaN(t.context[k]) {
+		return 0, false
+	}
+	return t.context[k], true
+}

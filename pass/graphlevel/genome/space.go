@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package genome describes placements of whole networks as something that can be bred.
+//
+// What comes in: the candidates of a network's functions and what they are thought to cost (Space). What goes out:
+// for each Genome a Placement that is legal by construction (Space.Decode): each node is covered once, no value escapes
+// a candidate, no two regions need each other's results. Moves and Cross make new genomes of old ones.
+//
+// A genome gives each node a backend and a colour. Candidates are then chosen by the exact solver of pass/place, with a
+// penalty for each node that a candidate takes against its gene, so that any genome at all has a placement. Neighbours
+// on a backend that merges share a region if they have one colour, and a candidate of several nodes is chosen only if
+// they have one colour: so colours say what is merged and what is split, what is fused and what is not.
+package genome
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Function is one function of the network.
+type Function struct {
+	Set  *candidate.Set
+	Tree *place.Tree
+	// Costs are those of Set.Candidates, in milliseconds; +Inf for one that must not be taken. They decide what a genome
+	// leaves open, and what Predict says.
+	Costs []float64
+}
+
+// Space is what genomes are about. It is not changed while genomes are decoded, except for Function.Costs between two
+// decodings.
+type Space struct {
+	Backends  []byoc.Backend
+	Functions []Function
+
+	byName map[string]byoc.Backend
+	index  map[string]int16
+	// free is the backend that takes anything: what no gene decides goes there.
+	free int16
+	// takes are the backends that can have a part in covering a node, for each function and node.
+	takes [][][]int16
+}
+
+// NewSpace makes a space. One of the backends must take anything; each function's costs must be there.
+func NewSpace(backends []byoc.Backend, functions []Function) (*Space, error) {
+	s := &Space{Backends: backends, Functions: functions, byName: map[string]byoc.Backend{}, index: map[string]int16{}, free: -1}
+	for i, b := range backends {
+		s.byName[b.Name()], s.index[b.Name()] = b, int16(i)
+		if b.TakesAnything() && s.free < 0 {
+			s.free = int16(i)
+		}
+	}
+	if s.free < 0 {
+		return nil, errors.New("graph-level search: none of the backends takes anything, so there is nowhere to move operators to: offer tvm")
+	}
+	for _, f := range functions {
+		if len(f.Costs) != len(f.Set.Candidates) {
+			return nil, fmt.Errorf("graph-level search: function %s has %d candidates and %d costs", f.Set.Graph.Name,
+				len(f.Set.Candidates), len(f.Costs))
+		}
+		takes := make([][]int16, len(f.Set.Graph.Nodes))
+		for k := range f.Set.Candidates {
+			c := &f.Set.Candidates[k]
+			at, known := s.index[c.Backend]
+			if !known {
+				return nil, fmt.Errorf("graph-level search: a candidate is on the backend %q, which is not offered", c.Backend)
+			}
+			if c.Free || math.IsInf(f.Costs[k], 1) {
+				continue
+			}
+			for _, v := range c.Nodes {
+				takes[v] = insert(takes[v], at)
+			}
+		}
+		s.takes = append(s.takes, takes)
+	}
+	return s, nil
+}
+
+// insert adds an element to an ascending list that has it at most once.
+func insert(list []int16, x int16) []int16 {
+	for i, y := range list {
+		if y == x {
+			return list
+		}
+		if y > x {
+			return append(list[:i:i], append([]int16{x}, list[i:]...)...)
+		}
+	}
+	return append(list, x)
+}
+
+// Backend is the number of a backend; -1 for one that is not offered.
+func (s *Space) Backend(name string) int16 {
+	if i, ok := s.index[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// Free is the number of the backend that takes anything.
+func (s *Space) Free() int16 { return s.free }
+
+// Gene says where a node should go: to a backend, together with the neighbours of its colour.
+type Gene struct {
+	Backend int16
+	Colour  int32
+}
+
+// Genome has a gene for each node of each function; those of nodes that need no cover say nothing.
+type Genome [][]Gene
+
+// Clone is a copy that shares nothing.
+func (g Genome) Clone() Genome {
+	out := make(Genome, len(g))
+	for i := range g {
+		out[i] = append([]Gene(nil), g[i]...)
+	}
+	return out
+}
+
+// Uniform is the genome that gives everything to one backend, as far as it takes it.
+func (s *Space) Uniform(backend int16) Genome {
+	g := make(Genome, len(s.Functions))
+	for i := range s.Functions {
+		g[i] = make([]Gene, len(s.Functions[i].Set.Graph.Nodes))
+		for v := range g[i] {
+			g[i][v] = Gene{Backend: backend}
+		}
+	}
+	return g
+}
+
+// Placement is a legal placement of a whole network.
+type Placement struct {
+	// Genome is what the placement is: decoded again it gives the same placement. It may differ from the genome that was
+	// decoded, which may have asked for what cannot be.
+	Genome Genome
+	// Chosen are, for each function, indices into its candidates, in ascending order of their roots.
+	Chosen [][]int
+	// Regions are, for each function, what is outlined, without symbols.
+	Regions [][]annotate.Region
+	// Key is the same for placements that are the same executable: those with the same regions of backends that have a
+	// compiler. How TVM's share is cut into candidates is not in it, since TVM fuses as it likes.
+	Key string
+}
+
+// Predict is the sum of the chosen candidates' costs, in milliseconds: what the costs say about a placement.
+func (s *Space) Predict(p *Placement) float64 {
+	sum := 0.0
+	for i, f := range s.Functions {
+		for _, k := range p.Chosen[i] {
+			if c := &f.Set.Candidates[k]; !c.Free {
+				sum += f.Costs[k]
+			}
+		}
+	}
+	return sum
+}
+
+// Outlined counts the regions of a placement, which is how complicated it is.
+func (p *Placement) Outlined() int {
+	n := 0
+	for _, regions := range p.Regions {
+		n += len(regions)
+	}
+	return n
+}
+
+// Check says why a placement is not legal; nil where it is. It shares no code with Decode.
+func (s *Space) Check(p *Placement) error {
+	for i, f := range s.Functions {
+		g := f.Set.Graph
+		by := make([]int, len(g.Nodes))
+		for v := range by {
+			by[v] = -1
+		}
+		for _, k := range p.Chosen[i] {
+			if math.IsInf(f.Costs[k], 1) {
+				return fmt.Errorf("function %s: candidate %d must not be taken", g.Name, k)
+			}
+			for _, v := range f.Set.Candidates[k].Nodes {
+				if by[v] >= 0 {
+					return fmt.Errorf("function %s: %%%d is covered twice", g.Name, v)
+				}
+				by[v] = k
+			}
+		}
+		for v, needs := range f.Tree.Needs {
+			if needs && by[v] < 0 {
+				return fmt.Errorf("function %s: %%%d is not covered", g.Name, v)
+			}
+		}
+		inRegion := map[int]bool{}
+		var covers [][]relay.NodeID
+		for _, r := range p.Regions[i] {
+			for _, k := range r.Candidates {
+				if f.Set.Candidates[k].Backend != r.Backend || inRegion[k] {
+					return fmt.Errorf("function %s: candidate %d does not belong into its region", g.Name, k)
+				}
+				inRegion[k] = true
+			}
+			covers = append(covers, r.Nodes)
+		}
+		for _, k := range p.Chosen[i] {
+			if !inRegion[k] {
+				covers = append(covers, f.Set.Candidates[k].Nodes)
+			}
+		}
+		if err := place.QuotientAcyclic(place.ReadsOf(g), covers); err != nil {
+			return fmt.Errorf("function %s: %w", g.Name, err)
+		}
+	}
+	return nil
+}
