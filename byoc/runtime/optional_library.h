@@ -27,8 +27,9 @@ struct LibraryPlaces {
   std::vector<std::string> in_packages, in_prefix, names;
 };
 
-// An open library. It is never closed: its threads and caches outlive any model.
-class OptionalLibrary {
+// An open library. It is never closed: its threads and caches outlive any model. Hidden, since each plug-in
+// has its own idea of where it lies.
+class __attribute__((visibility("hidden"))) OptionalLibrary {
  public:
   // Opens the library: where the environment says, else at the hint (a path that was found when the model was
   // compiled; "" for none), else near the plug-in that calls this, else where the loader finds it. Throws
@@ -57,9 +58,6 @@ class OptionalLibrary {
                              ". Install it (" + places.remedy + "), or name its file in " +
                              places.environment);
   }
-
-  OptionalLibrary(const OptionalLibrary&) = delete;
-  OptionalLibrary& operator=(const OptionalLibrary&) = delete;
 
   // Where it was found.
   const std::string& path() const { return path_; }

@@ -35,8 +35,11 @@ def binary_path():
 
 
 def plugin_path(name):
-    """The runtime plug-in ``name`` ("runtime", "dnnl") as a Path, or None where it was not built."""
+    """The runtime plug-in ``name`` ("runtime", "dnnl", or a Compiler attribute: "collage_mkl") as a Path, or
+    None where it was not built.
+    """
     folder = os.environ.get("COLLAGE_PLUGIN_DIR")
+    name = name.removeprefix("collage_")
     path = (Path(folder) if folder else PACKAGE / "lib") / f"libcollage_{name}.so"
     return path if path.is_file() else None
 
@@ -123,6 +126,9 @@ def install(compiler):
     """
     import tvm
 
+    from . import workerside
+
     if tvm.get_global_func(f"relay.ext.{compiler}", allow_missing=True) is None:
         load()
-        tvm.get_global_func("collage.install")(compiler)
+        if not workerside.install(compiler):
+            tvm.get_global_func("collage.install")(compiler)

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package blas is two libraries of matrix products as backends: mkl (Intel's oneMKL) and openblas.
+//
+// What comes in: for the placement, graphs in which their patterns are looked for; from TVM, region functions through
+// relay.ext.collage_mkl and relay.ext.collage_openblas. What goes out: the patterns with their limits, and for each
+// region a short text that says which matrix products to run with which epilogue (emit.go); libcollage_mkl.so and
+// libcollage_openblas.so execute it (byoc/runtime/blas_engine.cc).
+package blas
+
+import (
+	"sync"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/region"
+)
+
+// library is one of the two, with what differs between them.
+type library struct {
+	// name is what users write in --backends, the engine's name and the first part of composites ("mkl.dense_bias").
+	name, description string
+	// title, remedy and places are for Probe.
+	title, remedy string
+	places        byoc.Library
+	patterns      func() []byoc.Pattern
+}
+
+// NewMKL gives the backend mkl. It needs neither TVM nor oneMKL; Probe says whether oneMKL is there.
+func NewMKL() byoc.Backend {
+	return define(&library{
+		name:        "mkl",
+		description: "Intel's oneMKL: matrix products with bias, residual sum and activation, on oneTBB",
+		title:       "oneMKL",
+		remedy:      "pip install mkl==2024.2.2, or make backends BACKENDS=mkl in the source tree",
+		places: byoc.Library{
+			Env:    "COLLAGE_MKL_LIBRARY",
+			Prefix: []string{"lib/libmkl_rt.so.2", "lib/libmkl_rt.so.3"},
+			Names:  []string{"libmkl_rt.so.2", "libmkl_rt.so.3"},
+		},
+	})
+}
+
+// NewOpenBLAS gives the backend openblas. It needs neither TVM nor OpenBLAS; Probe says whether OpenBLAS is there.
+func NewOpenBLAS() byoc.Backend {
+	return define(&library{
+		name:        "openblas",
+		description: "OpenBLAS: matrix products with bias, residual sum and activation, split over oneTBB",
+		title:       "OpenBLAS",
+		remedy:      "pip install scipy-openblas32, or make backends BACKENDS=openblas in the source tree",
+		places: byoc.Library{
+			Env:      "COLLAGE_OPENBLAS_LIBRARY",
+			Packages: []string{"scipy_openblas32/lib/libscipy_openblas.so"},
+			Names:    []string{"libscipy_openblas.so", "libopenblas.so.0", "libopenblas.so"},
+		},
+	})
+}
+
+func define(l *library) byoc.Backend {
+	l.patterns = sync.OnceValue(func() []byoc.Pattern {
+		var all []byoc.Pattern
+		for _, r := range rules() {
+			p := r.pattern
+			p.Composite = l.name + "." + p.Composite
+			all = append(all, p)
+		}
+		return all
+	})
+	return l
+}
+
+func (l *library) Name() string             { return l.name }
+func (l *library) Description() string      { return l.description }
+func (l *library) Level() byoc.Level        { return byoc.OperatorLevel }
+func (l *library) Compiler() string         { return "collage_" + l.name }
+func (l *library) Patterns() []byoc.Pattern { return l.patterns() }
+func (l *library) TakesAnything() bool      { return false }
+
+// MergesRegions is false: a matrix product has nothing to gain from its neighbours beside its epilogue.
+func (l *library) MergesRegions() bool { return false }
+
+// Install registers relay.ext.<Compiler> and loads the plug-in; the library itself is opened when a region first runs.
+func (l *library) Install() error { return region.Register(l.Compiler(), l.name, l.name, l.emit) }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OpenBLAS, on one thread: what runs side by side are our pieces of a product (blas_split.h). OpenBLAS can
+// hand its own pieces to a callback, but they wait for each other in loops, so that they hang unless all of
+// them run at once, which no task scheduler promises.
+#include <tvm/runtime/registry.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "blas_engine.h"
+#include "optional_library.h"
+
+namespace collage {
+namespace {
+
+// Sets a variable of the environment for a while, unless it is set.
+class WithEnvironment {
+ public:
+  WithEnvironment(const char* name, const char* value) : name_(name), ours_(std::getenv(name) == nullptr) {
+    if (ours_) setenv(name_, value, 0);
+  }
+  ~WithEnvironment() {
+    if (ours_) unsetenv(name_);
+  }
+  WithEnvironment(const WithEnvironment&) = delete;
+  WithEnvironment& operator=(const WithEnvironment&) = delete;
+
+ private:
+  const char* name_;
+  const bool ours_;
+};
+
+// AMD's processors with AVX-512 that a version of OpenBLAS does not know yet get its kernels for AVX2, which
+// are half as fast.
+bool WantsAvx512Kernels() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
+
+OptionalLibrary Open(const std::string& hint) {
+  // Read once, when the library is loaded: without its threads, and with the kernels for this processor.
+  const WithEnvironment threads("OPENBLAS_NUM_THREADS", "1");
+  const WithEnvironment core(WantsAvx512Kernels() ? "OPENBLAS_CORETYPE" : "OPENBLAS_NUM_THREADS", "SkylakeX");
+  return OptionalLibrary({"OpenBLAS",
+                          "pip install scipy-openblas32",
+                          "COLLAGE_OPENBLAS_LIBRARY",
+                          {"scipy_openblas32/lib/libscipy_openblas.so"},
+                          {},
+                          {"libscipy_openblas.so", "libopenblas.so.0", "libopenblas.so"}},
+                         hint);
+}
+
+struct OpenBlas : BlasLibrary {
+  explicit OpenBlas(const std::string& hint) : file(Open(hint)) {
+    // SciPy's build puts a word before its names, so that two libraries get along in one process.
+    prefix = file.Find<void*>("scipy_cblas_sgemm") != nullptr ? "scipy_" : "";
+    file.Get(prefix + "cblas_sgemm", &of_float.gemm);
+    file.Get(prefix + "cblas_sgemv", &of_float.gemv);
+    file.Get(prefix + "cblas_dgemm", &of_double.gemm);
+    file.Get(prefix + "cblas_dgemv", &of_double.gemv);
+    void (*set_threads)(int) = nullptr;
+    file.Get(prefix + "openblas_set_num_threads", &set_threads);
+    set_threads(1);
+  }
+
+  OptionalLibrary file;
+  std::string prefix;
+};
+
+const OpenBlas& Library(const std::string& hint) {
+  static const OpenBlas* const library = new OpenBlas(hint);
+  return *library;
+}
+
+std::unique_ptr<RegionEngine> Make(const RegionProgram& program) {
+  BlasProgram parsed = BlasProgram::Parse(program.text);
+  const OpenBlas& library = Library(parsed.library);
+  return MakeBlasEngine(library, std::move(parsed), program.constants);
+}
+
+const bool registered = (RegisterRegionEngine("openblas", Make), true);
+
+}  // namespace
+
+// What the library says of itself ("OpenBLAS 0.3.34 DYNAMIC_ARCH NO_AFFINITY SkylakeX ..."); it is opened for
+// it.
+TVM_REGISTER_GLOBAL("collage.runtime.OpenBLASVersion")
+    .set_body_typed([](tvm::runtime::String path) -> tvm::runtime::String {
+      const OpenBlas& library = Library(path);
+      char* (*config)() = nullptr;
+      library.file.Get(library.prefix + "openblas_get_config", &config);
+      return std::string(config());
+    });
+
+}  // namespace collage
