@@ -15,6 +15,8 @@ import (
 type Table struct {
 	set      *candidate.Set
 	isolated []float64
+	// bounded says that isolated is no more than a lower bound.
+	bounded  []bool
 	anything func(backend string) bool
 	// context has what was seen of each candidate last.
 	context []float64
@@ -29,10 +31,10 @@ func (r *ratio) add(context, isolated float64) {
 	r.isolated += isolated
 }
 
-// NewTable begins with what was measured of each candidate alone, in milliseconds (a lower bound where nothing was, +Inf
-// where it failed). anything says of a backend that its candidates stay inline, so that TVM fuses them as it likes.
-func NewTable(set *candidate.Set, isolated []float64, anything func(backend string) bool) *Table {
-	t := &Table{set: set, isolated: isolated, anything: anything, context: make([]float64, len(isolated)),
+// NewTable begins with what was measured of each candidate alone, in milliseconds (+Inf where it failed; a lower bound
+// where nothing was, which bounded says). anything says of a backend that its candidates stay inline, so that TVM fuses them as it likes.
+func NewTable(set *candidate.Set, isolated []float64, bounded []bool, anything func(backend string) bool) *Table {
+	t := &Table{set: set, isolated: isolated, bounded: bounded, anything: anything, context: make([]float64, len(isolated)),
 		byKey: map[string]*ratio{}, byOperator: map[string]*ratio{}, byBackend: map[string]*ratio{}}
 	for i := range t.context {
 		t.context[i] = math.NaN()
@@ -137,21 +139,31 @@ func (t *Table) weight(k int) float64 {
 // see notes what a candidate took in place.
 func (t *Table) see(k int, ms float64) {
 	t.context[k] = ms
-	c, alone := &t.set.Candidates[k], t.isolated[k]
+	alone := t.isolated[k]
 	if !(alone > 0) || math.IsInf(alone, 1) {
 		return
 	}
-	for _, at := range []struct {
-		m   map[string]*ratio
-		key string
-	}{{t.byKey, c.Backend + " " + c.Composite + " " + c.Key}, {t.byOperator, c.Backend + " " + t.operator(c)}, {t.byBackend, c.Backend}} {
-		r := at.m[at.key]
-		if r == nil {
-			r = &ratio{}
-			at.m[at.key] = r
+	for i, m := range t.ratios() {
+		key := t.ratioKeys(k)[i]
+		if m[key] == nil {
+			m[key] = &ratio{}
 		}
-		r.add(ms, alone)
+		m[key].add(ms, alone)
 	}
+}
+
+// ratios are the sums, the most particular first; ratioKeys says which of them a candidate belongs to.
+func (t *Table) ratios() []map[string]*ratio {
+	return []map[string]*ratio{t.byKey, t.byOperator, t.byBackend}
+}
+
+func (t *Table) ratioKeys(k int) [3]string {
+	c := &t.set.Candidates[k]
+	prefix := c.Backend + " "
+	if t.bounded[k] { // what a bound has to do with a time is another question
+		prefix = "bounded " + prefix
+	}
+	return [3]string{prefix + c.Composite + " " + c.Key, prefix + t.operator(c), prefix}
 }
 
 // operator names what a candidate is about: its first operator, which in most patterns is the one that takes the time.
@@ -164,8 +176,12 @@ func (t *Table) operator(c *candidate.Candidate) string {
 	return ""
 }
 
-// mostScale is how far from what it took alone the cost of a candidate is believed to be that was not seen in place.
-const mostScale = 2.0
+const (
+	// mostScale is how far from what it took alone the cost of a candidate is believed to be that was not seen in place.
+	mostScale = 2.0
+	// boundScale is how many times its lower bound a candidate is believed to take of which nothing else is known.
+	boundScale = 3.0
+)
 
 // Cost is what candidate k is believed to cost in place, in milliseconds: what was seen last; else what it took alone,
 // scaled by what the same computation, else the same operator, else the backend as a whole took in place against alone. seen
@@ -174,14 +190,23 @@ func (t *Table) Cost(k int) (ms float64, seen bool) {
 	if !math.IsNaN(t.context[k]) {
 		return t.context[k], true
 	}
-	c := &t.set.Candidates[k]
-	if math.IsInf(t.isolated[k], 1) || c.Free {
+	if math.IsInf(t.isolated[k], 1) || t.set.Candidates[k].Free {
 		return t.isolated[k], false
 	}
-	for _, r := range []*ratio{t.byKey[c.Backend+" "+c.Composite+" "+c.Key], t.byOperator[c.Backend+" "+t.operator(c)], t.byBackend[c.Backend]} {
-		if r != nil && r.isolated > 0 {
-			return t.isolated[k] * min(mostScale, max(1/mostScale, r.context/r.isolated)), false
+	keys := t.ratioKeys(k)
+	for i, m := range t.ratios() {
+		r := m[keys[i]]
+		if r == nil || r.isolated <= 0 {
+			continue
 		}
+		scale := r.context / r.isolated
+		if t.bounded[k] {
+			return t.isolated[k] * max(1, scale), false
+		}
+		return t.isolated[k] * min(mostScale, max(1/mostScale, scale)), false
+	}
+	if t.bounded[k] {
+		return t.isolated[k] * boundScale, false
 	}
 	return t.isolated[k], false
 }

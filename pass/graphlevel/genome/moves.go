@@ -18,6 +18,9 @@ const (
 	Rehome Move = "rehome"
 	// RehomeAlike gives all parts that compute the same to another backend: networks repeat their cells.
 	RehomeAlike Move = "rehome-alike"
+	// Grow gives a part and what stands around it to one backend as one region: what an engine gains across kernels shows
+	// only in regions of some size.
+	Grow Move = "grow"
 	// Evict takes everything from one backend and gives it to another: some do badly in company.
 	Evict Move = "evict"
 	// Merge gives a part to the region next to it.
@@ -31,7 +34,7 @@ const (
 )
 
 // Moves are all of them, in fixed order.
-var Moves = []Move{Rehome, RehomeAlike, Evict, Merge, Split, Shift, Unfuse}
+var Moves = []Move{Rehome, RehomeAlike, Grow, Evict, Merge, Split, Shift, Unfuse}
 
 // part is a region, or a candidate that is not outlined.
 type part struct {
@@ -74,6 +77,8 @@ func (s *Space) Mutate(p *Placement, move Move, r *rand.Rand) Genome {
 		done = m.rehome(false)
 	case RehomeAlike:
 		done = m.rehome(true)
+	case Grow:
+		done = m.grow()
 	case Evict:
 		done = m.evict()
 	case Merge:
@@ -199,6 +204,48 @@ func (m *mutation) partKey(at *part) string {
 		key += c.Composite + " " + c.Key + "\n"
 	}
 	return key
+}
+
+func (m *mutation) grow() bool {
+	start := m.r.IntN(len(m.parts))
+	function := m.parts[start].function
+	g := m.s.Functions[function].Set.Graph
+	others := m.others(&m.parts[start])
+	if m.parts[start].backend != m.s.free {
+		others = insert(others, m.parts[start].backend)
+	}
+	others = slices.DeleteFunc(others, func(b int16) bool { return b == m.s.free })
+	if len(others) == 0 {
+		return false
+	}
+	gene := Gene{Backend: others[m.r.IntN(len(others))], Colour: m.fresh()}
+	partOf := map[relay.NodeID]int{}
+	for i := range m.parts {
+		if m.parts[i].function == function {
+			for _, v := range m.parts[i].nodes {
+				partOf[v] = i
+			}
+		}
+	}
+	// Small stretches more often than large ones.
+	size := 2
+	for size < len(m.parts) && m.r.IntN(4) > 0 {
+		size += 1 + size/2
+	}
+	taken, queue := map[int]bool{start: true}, []int{start}
+	for n := 0; n < len(queue) && n < size; n++ {
+		at := &m.parts[queue[n]]
+		for _, v := range at.nodes {
+			m.g[function][v] = gene
+			for _, u := range slices.Concat(g.Reads(v), g.Consumers(v)) {
+				if i, ok := partOf[u]; ok && !taken[i] {
+					taken[i] = true
+					queue = append(queue, i)
+				}
+			}
+		}
+	}
+	return true
 }
 
 func (m *mutation) evict() bool {

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package genome
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// library is a backend of the tests; "tvm" takes anything.
+type library struct {
+	name   string
+	merges bool
+}
+
+func (l library) Name() string        { return l.name }
+func (l library) Description() string { return "a library of the tests" }
+func (l library) Level() byoc.Level   { return byoc.OperatorLevel }
+func (l library) Compiler() string {
+	if l.name == "tvm" {
+		return ""
+	}
+	return l.name
+}
+func (l library) Patterns() []byoc.Pattern { return nil }
+func (l library) TakesAnything() bool      { return l.name == "tvm" }
+func (l library) MergesRegions() bool      { return l.merges }
+func (l library) Probe() byoc.Probe        { return byoc.Probe{Usable: true} }
+func (l library) Install() error           { return nil }
+
+var backends = []byoc.Backend{library{"tvm", false}, library{"merging", true}, library{"single", false}, library{"engine", true}}
+
+// randomGraph has branches, values that are used several times, tuples and projections.
+func randomGraph(r *rand.Rand, n int) *relay.Graph {
+	m := relay.NewGraph("main")
+	vector := relay.Tensor("float32", 8)
+	values := []relay.NodeID{m.Var([]int64{8}, "float32")}
+	used := map[relay.NodeID]bool{}
+	pick := func() relay.NodeID {
+		v := values[len(values)-1-r.IntN(min(len(values), 5))]
+		used[v] = true
+		return v
+	}
+	for range n {
+		switch r.IntN(8) {
+		case 0:
+			values = append(values, m.Call("concatenate", vector, nil, m.Tuple(pick(), pick())))
+		case 1, 2, 3:
+			values = append(values, m.Call("add", vector, nil, pick(), pick()))
+		default:
+			values = append(values, m.Call("tanh", vector, nil, pick()))
+		}
+	}
+	var open []relay.NodeID
+	for _, v := range values {
+		if !used[v] {
+			open = append(open, v)
+		}
+	}
+	if len(open) == 1 {
+		return m.Finish(open[0])
+	}
+	return m.Finish(m.Tuple(open...))
+}
+
+// randomSpace offers single operators and random groups, some of which failed.
+func randomSpace(t *testing.T, r *rand.Rand, n int) *Space {
+	t.Helper()
+	g := randomGraph(r, n)
+	set := &candidate.Set{Graph: g}
+	var costs []float64
+	add := func(backend string, free bool, nodes ...relay.NodeID) {
+		if candidate.Check(g, nodes) != nil {
+			return
+		}
+		inputs, constants := g.Boundary(nodes)
+		cost := float64(1 + r.IntN(20))
+		if free {
+			cost = 0
+		} else if backend != "tvm" && r.IntN(15) == 0 {
+			cost = math.Inf(1)
+		}
+		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: nodes, Root: nodes[len(nodes)-1], Free: free,
+			Scope: g.Nodes[nodes[0]].Scope, Inputs: inputs, Constants: constants, Key: g.Nodes[nodes[len(nodes)-1]].Op})
+		costs = append(costs, cost)
+	}
+	for v := range g.Nodes {
+		id := relay.NodeID(v)
+		if !g.Placeable(id) {
+			continue
+		}
+		add("tvm", !candidate.IsOperator(&g.Nodes[v]), id)
+		for _, b := range backends[1:] {
+			if candidate.IsOperator(&g.Nodes[v]) && r.IntN(3) > 0 {
+				add(b.Name(), false, id)
+			}
+			if up := g.PostDominators().Parent(id); up != relay.NoNode && r.IntN(3) == 0 {
+				add(b.Name(), false, id, up)
+			}
+		}
+	}
+	s, err := NewSpace(backends, []Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
+	require.NoError(t, err)
+	return s
+}
+
+func randomGenome(s *Space, r *rand.Rand) Genome {
+	g := s.Uniform(0)
+	for v := range g[0] {
+		g[0][v] = Gene{Backend: int16(r.IntN(len(s.Backends))), Colour: int32(r.IntN(3))}
+	}
+	return g
+}
+
+// same decodes a placement's own genome and compares.
+func same(t *testing.T, s *Space, p *Placement) {
+	t.Helper()
+	again, err := s.Decode(p.Genome)
+	require.NoError(t, err)
+	require.Equal(t, p.Key, again.Key, "a placement's own genome is another placement")
+}
+
+func TestAnyGenomeIsALegalPlacement(t *testing.T) {
+	for seed := range uint64(150) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := randomSpace(t, r, 5+r.IntN(30))
+		for range 5 {
+			p, err := s.Decode(randomGenome(s, r))
+			require.NoError(t, err)
+			require.NoError(t, s.Check(p))
+			same(t, s, p)
+		}
+	}
+}
+
+func TestMovesAndCrossingsStayLegal(t *testing.T) {
+	made := map[Move]int{}
+	changed := map[Move]int{}
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		s := randomSpace(t, r, 5+r.IntN(30))
+		p, err := s.Decode(randomGenome(s, r))
+		require.NoError(t, err)
+		q, err := s.Decode(s.Uniform(1))
+		require.NoError(t, err)
+		for range 10 {
+			for _, move := range Moves {
+				before := p.Genome.Clone()
+				g := s.Mutate(p, move, r)
+				require.Equal(t, before, p.Genome, "a move changed its parent")
+				if g == nil {
+					continue
+				}
+				made[move]++
+				child, err := s.Decode(g)
+				require.NoError(t, err)
+				require.NoError(t, s.Check(child), move)
+				same(t, s, child)
+				if child.Key != p.Key {
+					changed[move]++
+				}
+				if r.IntN(4) == 0 {
+					p = child
+				}
+			}
+			child, err := s.Decode(s.Cross(p, q, r))
+			require.NoError(t, err)
+			require.NoError(t, s.Check(child))
+			p, q = q, child
+		}
+	}
+	for _, move := range Moves {
+		assert.Positive(t, made[move], move)
+		assert.Greater(t, changed[move], made[move]/10, "%s hardly ever changes anything", move)
+	}
+}
+
+func TestGenesAreFollowed(t *testing.T) {
+	m := relay.NewGraph("main")
+	vector := relay.Tensor("float32", 8)
+	x := m.Var([]int64{8}, "float32")
+	a := m.Call("exp", vector, nil, x)
+	b := m.Call("tanh", vector, nil, a)
+	c := m.Call("sqrt", vector, nil, b)
+	g := m.Finish(c)
+	set := &candidate.Set{Graph: g}
+	var costs []float64
+	for _, v := range []relay.NodeID{a, b, c} {
+		for _, backend := range []string{"tvm", "merging"} {
+			inputs, _ := g.Boundary([]relay.NodeID{v})
+			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
+			costs = append(costs, 1)
+		}
+	}
+	inputs, _ := g.Boundary([]relay.NodeID{b, c})
+	set.Candidates = append(set.Candidates, candidate.Candidate{Backend: "merging", Nodes: []relay.NodeID{b, c}, Root: c, Inputs: inputs})
+	costs = append(costs, 1)
+	s, err := NewSpace(backends, []Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
+	require.NoError(t, err)
+
+	decode := func(genes map[relay.NodeID]Gene) *Placement {
+		genome := s.Uniform(0)
+		for v, gene := range genes {
+			genome[0][v] = gene
+		}
+		p, err := s.Decode(genome)
+		require.NoError(t, err)
+		require.NoError(t, s.Check(p))
+		return p
+	}
+	lib := func(colour int32) Gene { return Gene{Backend: 1, Colour: colour} }
+	whole := decode(map[relay.NodeID]Gene{a: lib(0), b: lib(0), c: lib(0)})
+	require.Len(t, whole.Regions[0], 1, "neighbours of one colour are one region")
+	assert.Equal(t, []int{1, 6}, whole.Chosen[0], "and the cheaper cover is taken: tanh and sqrt as one")
+
+	split := decode(map[relay.NodeID]Gene{a: lib(1), b: lib(2), c: lib(2)})
+	assert.Len(t, split.Regions[0], 2)
+	assert.Equal(t, []int{1, 6}, split.Chosen[0])
+
+	unfused := decode(map[relay.NodeID]Gene{a: lib(1), b: lib(1), c: lib(2)})
+	assert.Equal(t, []int{1, 3, 5}, unfused.Chosen[0], "what is fused has one colour")
+	assert.Len(t, unfused.Regions[0], 2)
+
+	partly := decode(map[relay.NodeID]Gene{a: lib(0)})
+	assert.Equal(t, []int{1, 2, 4}, partly.Chosen[0])
+	tvm := decode(nil)
+	assert.Empty(t, tvm.Regions[0])
+	keys := map[string]bool{}
+	for _, p := range []*Placement{whole, split, unfused, partly, tvm} {
+		keys[p.Key] = true
+	}
+	assert.Len(t, keys, 5)
+	assert.Equal(t, 3.0, s.Predict(tvm))
+	assert.Equal(t, 2.0, s.Predict(whole))
+}
+
+func TestASpaceNeedsSomewhereToGo(t *testing.T) {
+	_, err := NewSpace(backends[1:], nil)
+	assert.EqualError(t, err, "graph-level search: none of the backends takes anything, so there is nowhere to move operators to: offer tvm")
+}

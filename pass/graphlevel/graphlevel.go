@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package graphlevel searches among whole networks, which is what the operator level cannot do: there costs add up, and
+// what happens between kernels (layouts kept, caches, an engine's own scheduling, the crossing of borders) does not.
+//
+// What comes in: the space of placements (genome.Space), placements to begin with (Seed), and someone who builds, runs and
+// profiles whole networks (Estimator). What goes out: all that was tried, each with its samples, and what is the best
+// (Result).
+//
+// First the seeds are measured. Then comes feedback from context: what each part took in place replaces what it took
+// alone, the operator level places again, and so on until a placement repeats. Then evolution: moves and crossings of the
+// best so far, the most promising by the costs in context first, none of them twice. Whatever is measured is a record in
+// the cost store at once; a search that is begun again finds it there, takes the same decisions and goes on where the
+// other one was ended. It depends on nothing but the store, the seed of the random numbers, and the budget.
+package graphlevel
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/place"
+)
+
+// Estimator builds and measures whole networks.
+type Estimator interface {
+	// Measure gives the costs of placements, in their order: samples of the whole network and, in cost.Network, those of
+	// plain TVM from the same rounds, the time of each part, sizes, and the seconds that it took. A placement that cannot be
+	// built or run, or answers wrongly, is a cost with a failure. best is the best cost so far, nil where there is none:
+	// what is hopeless beside it need not be measured to the end (Hopeless). taken is called on the caller's goroutine with
+	// each one that is finished, in any order; an error of it ends the call. Errors are for what makes the search
+	// impossible.
+	Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error
+}
+
+// Seed is a placement to begin with.
+type Seed struct {
+	// Name says what it is: "tvm", a backend's name for that backend alone, "operator level", "runner-up".
+	Name      string
+	Placement *genome.Placement
+}
+
+// Options say how long to search, and how.
+type Options struct {
+	// Seed makes the random numbers.
+	Seed uint64
+	// Time ends the search when building and measuring have taken so long; 0 for DefaultTime. Seeds are measured whatever
+	// it is. What stands in the store counts as long as it took, so that a search that is resumed ends where one that was
+	// left alone would have.
+	Time time.Duration
+	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit.
+	Trials int
+	// Patience ends it when so many networks in a row, after the seeds and the feedback, were no improvement; 0 for
+	// DefaultPatience, or less in a small network.
+	Patience int
+	// FeedbackSteps is how often the operator level places again at most; 0 for DefaultFeedback, -1 for never.
+	FeedbackSteps int
+	// Batch is how many networks are built side by side; 0 for 2.
+	Batch int
+	// Overhead is what the operator level adds to each candidate.
+	Overhead place.Overhead
+	// Bounded says of each function's candidates whose costs are lower bounds; nil: none are.
+	Bounded [][]bool
+	// MemoryLimit is how many bytes a network may take when it runs; 0 for no limit.
+	MemoryLimit int64
+	// Store keeps what is measured, under Key with the placement's key as Composite.
+	Store *cost.Store
+	Key   cost.Key
+	// RetryFailures measures networks again that the store knows as failed.
+	RetryFailures bool
+	// Progress is told of each network that was measured or found in the store. May be nil.
+	Progress func(Event)
+}
+
+// The defaults of Options.
+const (
+	DefaultTime     = 2 * time.Minute
+	DefaultPatience = 10
+	DefaultFeedback = 4
+)
+
+// Event is a piece of progress.
+type Event struct {
+	// Trial is what was found; Best is the best so far, nil where nothing has run yet.
+	Trial, Best *Trial
+	// Trials counts what was tried; Spent is what of the time was used up.
+	Trials int
+	Spent  time.Duration
+}
+
+// Trial is a whole network that was measured.
+type Trial struct {
+	// Name says where it comes from: a seed's name, "feedback 2", "evolved 7 (merge)".
+	Name      string
+	Placement *genome.Placement
+	Cost      cost.Cost
+	// Score is its time over plain TVM's, by the median of the rounds; +Inf where it failed.
+	Score float64
+	// Predicted is what the costs said before it was measured, in milliseconds.
+	Predicted float64
+}
+
+// Step is one turn of the feedback.
+type Step struct {
+	// Name and Key say which placement was profiled.
+	Name string `json:"name"`
+	Key  string `json:"placement"`
+	// Predicted is the sum of its candidates' costs as they were believed before; Kernels is the sum of its kernels' times
+	// in place, of which Border was spent between parts and Rest belongs to nobody; Measured is the whole. All in
+	// milliseconds.
+	Predicted float64 `json:"predicted_ms"`
+	Kernels   float64 `json:"kernels_ms"`
+	Border    float64 `json:"border_ms"`
+	Rest      float64 `json:"rest_ms"`
+	Measured  float64 `json:"measured_ms"`
+	// Regions is how many regions it has outside of TVM.
+	Regions int `json:"regions"`
+	// Repeats says that this placement had been measured before, so that the feedback ended here.
+	Repeats bool `json:"repeats,omitempty"`
+}
+
+// Result is what the search found.
+type Result struct {
+	// Trials are in the order in which they were tried.
+	Trials []Trial
+	Steps  []Step
+	// Spent is how long building and measuring took, in this run or another.
+	Spent time.Duration
+	// Why says what ended the search.
+	Why string
+	// Tables have, for each function, what its candidates took in place.
+	Tables []*feedback.Table
+}
+
+// Best are the indices of the trials that ran, the best first.
+func (r *Result) Best() []int {
+	var order []int
+	for i := range r.Trials {
+		if !r.Trials[i].Cost.Failed() {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return r.Trials[a].compare(&r.Trials[b]) })
+	return order
+}
+
+// compare orders trials by score; of equal ones the simpler one comes first.
+func (t *Trial) compare(other *Trial) int {
+	switch {
+	case t.Score < other.Score:
+		return -1
+	case t.Score > other.Score:
+		return 1
+	}
+	return t.Placement.Outlined() - other.Placement.Outlined()
+}
+
+// Search searches. On an error or an interrupt the result has what was found by then, and the store has it, too.
+func Search(ctx context.Context, space *genome.Space, seeds []Seed, estimator Estimator, options Options) (*Result, error) {
+	s := newSearch(ctx, space, estimator, options)
+	err := s.run(seeds)
+	s.result.Spent = s.spent
+	return s.result, err
+}
+
+// Ratios are the rounds' times over plain TVM's; where there are none of plain TVM, the times themselves.
+func Ratios(c cost.Cost) []float64 {
+	ratios := slices.Clone(c.Samples)
+	if c.Network != nil {
+		for i := range min(len(ratios), len(c.Network.Against)) {
+			ratios[i] /= c.Network.Against[i]
+		}
+	}
+	return ratios
+}
+
+// Score is the median of the ratios; +Inf for what failed.
+func Score(c cost.Cost) float64 {
+	if !c.Known() {
+		return math.Inf(1)
+	}
+	return quantile(Ratios(c), 0.5)
+}
+
+// roundsToJudge is how many rounds are run before a network may be called hopeless.
+const roundsToJudge = 3
+
+// Hopeless says that a network need not be measured further: even its better rounds are worse than the worse rounds of
+// the best one.
+func Hopeless(c, best cost.Cost) bool {
+	if len(c.Samples) < roundsToJudge || !best.Known() {
+		return false
+	}
+	return quantile(Ratios(c), 0.25) > 1.03*quantile(Ratios(best), 0.75)
+}
+
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.Inf(1)
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := q * float64(len(sorted)-1)
+	low := int(at)
+	high := min(low+1, len(sorted)-1)
+	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+}
+
+// sizeText is a size for people.
+func sizeText(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graphlevel
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// search is one Search at work.
+type search struct {
+	ctx       context.Context
+	space     *genome.Space
+	estimator Estimator
+	options   Options
+	result    *Result
+	// tried has the index of each placement that was measured, by key.
+	tried map[string]int
+	best  int // of the trials; -1 for none
+	spent time.Duration
+	// idle counts the trials since the last improvement.
+	idle int
+	// main is the function that is profiled; -1 for none.
+	main int
+}
+
+func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, options Options) *search {
+	if options.Time <= 0 {
+		options.Time = DefaultTime
+	}
+	if options.FeedbackSteps == 0 {
+		options.FeedbackSteps = DefaultFeedback
+	}
+	if options.Batch <= 0 {
+		options.Batch = 2
+	}
+	if options.Store == nil {
+		options.Store = cost.NewMemoryStore()
+	}
+	if options.Key.Structure == "" {
+		options.Key.Structure = "network"
+	}
+	if options.Key.Backend == "" {
+		options.Key.Backend = "all"
+	}
+	options.Key.Kind = cost.NetworkKind
+	s := &search{ctx: ctx, space: space, estimator: estimator, options: options, result: &Result{}, tried: map[string]int{}, best: -1,
+		main: -1}
+	byName := map[string]byoc.Backend{}
+	for _, b := range space.Backends {
+		byName[b.Name()] = b
+	}
+	for i, f := range space.Functions {
+		if f.Set.Graph.Name == "main" {
+			s.main = i
+		}
+		bounded := make([]bool, len(f.Costs))
+		if options.Bounded != nil {
+			bounded = options.Bounded[i]
+		}
+		s.result.Tables = append(s.result.Tables, feedback.NewTable(f.Set, append([]float64(nil), f.Costs...), bounded,
+			func(backend string) bool { return byName[backend].TakesAnything() }))
+	}
+	if s.options.Patience <= 0 {
+		s.options.Patience = DefaultPatience
+		operators := 0
+		for _, f := range space.Functions {
+			for v := range f.Tree.Needs {
+				if n := &f.Set.Graph.Nodes[v]; f.Tree.Needs[v] && n.Kind == relay.KindCall {
+					operators++
+				}
+			}
+		}
+		s.options.Patience = min(s.options.Patience, max(2, operators/4))
+	}
+	return s
+}
+
+// pending is a placement that is to be measured.
+type pending struct {
+	name      string
+	placement *genome.Placement
+}
+
+func (s *search) run(seeds []Seed) error {
+	var first []pending
+	for _, seed := range seeds {
+		first = append(first, pending{seed.Name, seed.Placement})
+	}
+	for len(first) > 0 {
+		n := min(len(first), s.options.Batch)
+		if err := s.measure(first[:n]); err != nil {
+			return err
+		}
+		first = first[n:]
+	}
+	s.believe()
+	if err := s.feedback(); err != nil {
+		return err
+	}
+	s.idle = 0
+	return s.evolve()
+}
+
+// measure has placements measured that were not yet, and takes in what was found, in their order.
+func (s *search) measure(list []pending) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	var missing []*genome.Placement
+	var at []int
+	found := make([]cost.Cost, len(list))
+	known := make([]bool, len(list))
+	for i, p := range list {
+		if _, done := s.tried[p.placement.Key]; done {
+			continue
+		}
+		if c, ok := s.options.Store.Lookup(s.key(p.placement)); ok && !(c.Failed() && s.options.RetryFailures && c.Origin == cost.Stored) {
+			found[i], known[i] = c, true
+			continue
+		}
+		missing, at = append(missing, p.placement), append(at, i)
+	}
+	if len(missing) > 0 {
+		var best *cost.Cost
+		if s.best >= 0 {
+			best = &s.result.Trials[s.best].Cost
+		}
+		err := s.estimator.Measure(s.ctx, missing, best, func(k int, c cost.Cost) error {
+			key := s.key(missing[k])
+			err := s.options.Store.Put(key, c)
+			if kept, ok := s.options.Store.Lookup(key); ok {
+				c = kept // with the digits that the next run will read
+			}
+			found[at[k]], known[at[k]] = c, true
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i, p := range list {
+		if _, done := s.tried[p.placement.Key]; done {
+			continue
+		}
+		if !known[i] {
+			return fmt.Errorf("graph-level search: %s was not measured, which is a defect of the estimator", p.name)
+		}
+		s.take(p, found[i])
+	}
+	return nil
+}
+
+func (s *search) key(p *genome.Placement) cost.Key {
+	key := s.options.Key
+	key.Composite = p.Key
+	if key.Composite == "" {
+		key.Composite = "none"
+	}
+	return key
+}
+
+// improvement is what a network must gain to count as better: less is noise.
+const improvement = 0.005
+
+// take takes in what was found about a placement.
+func (s *search) take(p pending, c cost.Cost) {
+	if limit := s.options.MemoryLimit; limit > 0 && c.Known() && c.Network != nil && c.Network.Resident > limit {
+		c.Failure = &cost.Failure{Phase: "run", Kind: cost.KindOutOfMemory,
+			Detail: fmt.Sprintf("it takes %s, the limit is %s", sizeText(c.Network.Resident), sizeText(limit))}
+	}
+	s.tried[p.placement.Key] = len(s.result.Trials)
+	s.result.Trials = append(s.result.Trials, Trial{Name: p.name, Placement: p.placement, Cost: c, Score: Score(c),
+		Predicted: s.space.Predict(p.placement)})
+	t := &s.result.Trials[len(s.result.Trials)-1]
+	if c.Network != nil {
+		s.spent += time.Duration(c.Network.Seconds * float64(time.Second))
+	}
+	s.idle++
+	switch {
+	case c.Failed():
+	case s.best < 0:
+		s.best, s.idle = len(s.result.Trials)-1, 0
+	default:
+		best := &s.result.Trials[s.best]
+		if t.Score < best.Score*(1-improvement) {
+			s.idle = 0
+		}
+		if t.compare(best) < 0 {
+			s.best = len(s.result.Trials) - 1
+		}
+	}
+	s.observe(t)
+	if s.options.Progress != nil {
+		e := Event{Trial: t, Trials: len(s.result.Trials), Spent: s.spent}
+		if s.best >= 0 {
+			e.Best = &s.result.Trials[s.best]
+		}
+		s.options.Progress(e)
+	}
+}
+
+// profileOf is what a record says about the parts of its network; nil where it says nothing.
+func profileOf(c cost.Cost) *feedback.Profile {
+	if c.Network == nil || len(c.Network.Parts) == 0 {
+		return nil
+	}
+	p := &feedback.Profile{Rest: c.Network.Rest}
+	for _, part := range c.Network.Parts {
+		nodes := make([]relay.NodeID, len(part.Nodes))
+		for i, v := range part.Nodes {
+			nodes[i] = relay.NodeID(v)
+		}
+		p.Parts = append(p.Parts, feedback.Part{Nodes: nodes, Milliseconds: part.Milliseconds, Border: part.Border})
+	}
+	return p
+}
+
+// RecordProfile is the other way round: what the store keeps of a profile.
+func RecordProfile(p *feedback.Profile, into *cost.Network) {
+	into.Rest = digits(p.Rest)
+	into.Parts = nil
+	for _, part := range p.Parts {
+		nodes := make([]int32, len(part.Nodes))
+		for i, v := range part.Nodes {
+			nodes[i] = int32(v)
+		}
+		into.Parts = append(into.Parts, cost.NetworkPart{Nodes: nodes, Milliseconds: digits(part.Milliseconds), Border: digits(part.Border)})
+	}
+}
+
+// digits cuts a time to tenths of a microsecond, which is what a clock around a kernel can tell.
+func digits(ms float64) float64 { return math.Round(ms*1e4) / 1e4 }
+
+// observe puts what a trial says about its parts into the table.
+func (s *search) observe(t *Trial) {
+	profile := profileOf(t.Cost)
+	if profile == nil || s.main < 0 || t.Cost.Failed() {
+		return
+	}
+	s.result.Tables[s.main].Observe(profile, t.Placement.Chosen[s.main])
+}
+
+// believe makes what was seen in place the costs by which genomes are decoded and judged.
+func (s *search) believe() {
+	for i := range s.space.Functions {
+		s.space.Functions[i].Costs = s.result.Tables[i].Costs()
+	}
+}
+
+// again places by the costs in context.
+func (s *search) again() (*genome.Placement, error) {
+	chosen := make([][]int, len(s.space.Functions))
+	for i := range s.space.Functions {
+		f := &s.space.Functions[i]
+		options := make([]place.Option, len(f.Costs))
+		for k := range options {
+			c := &f.Set.Candidates[k]
+			options[k] = place.Option{Nodes: c.Nodes, Cost: f.Costs[k], Rank: c.Rank}
+			if c.Free {
+				options[k].Cost = 0
+			}
+		}
+		placed, err := place.Solve(s.options.Overhead.Apply(options), f.Tree)
+		if err != nil {
+			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
+		}
+		chosen[i] = placed.Chosen
+	}
+	return s.space.Place(chosen), nil
+}
+
+// over says that the budget is used up, and why.
+func (s *search) over() bool {
+	switch {
+	case s.options.Trials > 0 && len(s.result.Trials) >= s.options.Trials:
+		s.result.Why = fmt.Sprintf("%d networks were measured", len(s.result.Trials))
+	case s.spent >= s.options.Time:
+		s.result.Why = fmt.Sprintf("its %v were used up", s.options.Time)
+	default:
+		return false
+	}
+	return true
+}
+
+// feedback profiles, places again by what was seen in place, and so on until a placement repeats.
+func (s *search) feedback() error {
+	if s.main < 0 || s.options.FeedbackSteps < 0 {
+		return nil
+	}
+	// The seeds' own figures come first.
+	for i := range s.result.Trials {
+		s.step(i, false)
+	}
+	if len(s.result.Steps) == 0 {
+		return nil // nothing could be profiled
+	}
+	for n := 1; n <= s.options.FeedbackSteps && !s.over(); n++ {
+		p, err := s.again()
+		if err != nil {
+			return err
+		}
+		if i, done := s.tried[p.Key]; done {
+			s.step(i, true)
+			return nil
+		}
+		if err := s.measure([]pending{{fmt.Sprintf("feedback %d", n), p}}); err != nil {
+			return err
+		}
+		s.step(len(s.result.Trials)-1, false)
+		s.believe()
+	}
+	return nil
+}
+
+// step writes a turn of the feedback down.
+func (s *search) step(i int, repeats bool) {
+	t := &s.result.Trials[i]
+	profile := profileOf(t.Cost)
+	if profile == nil || t.Cost.Failed() {
+		return
+	}
+	s.result.Steps = append(s.result.Steps, Step{Name: t.Name, Key: t.Placement.Key, Predicted: digits(t.Predicted),
+		Kernels: digits(profile.Total()), Border: digits(profile.Border()), Rest: digits(profile.Rest), Measured: digits(t.Cost.Estimate()),
+		Regions: t.Placement.Outlined(), Repeats: repeats})
+}
