@@ -91,6 +91,12 @@ type Proposer interface {
 	Propose(g *relay.Graph, learnt []Learnt) []Proposal
 }
 
+// FallibleProposer is a Proposer whose proposing can fail (it runs somebody's Python); the search ends with the error. It
+// is asked in the place of Propose.
+type FallibleProposer interface {
+	ProposeOrFail(g *relay.Graph, learnt []Learnt) ([]Proposal, error)
+}
+
 // Proposal is a candidate as a backend proposes it.
 type Proposal struct {
 	// Composite and Bare are as in Pattern; for a backend that takes anything, Composite is "".

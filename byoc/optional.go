@@ -88,7 +88,7 @@ type Linker interface {
 // WorkerSetup is a backend that must be set up in measuring workers in a way of its own, since it was not built into
 // libcollage.
 type WorkerSetup interface {
-	// WorkerSetup is a JSON object for collage.backend (Python), "" for nothing.
+	// WorkerSetup is a JSON object for collage.workerside (Python), "" for nothing.
 	WorkerSetup() string
 }
 
@@ -160,4 +160,18 @@ func libraryFiles(names []string) ([]string, error) {
 		files[i] = path
 	}
 	return files, nil
+}
+
+// LibrariesFor is Libraries for the registered backend whose regions have this Compiler attribute; for any other
+// compiler the plug-in that is named after it, where it was built.
+func LibrariesFor(compiler string) ([]string, error) {
+	for _, b := range All() {
+		if compiler != "" && b.Compiler() == compiler {
+			return Libraries(b)
+		}
+	}
+	if path, err := PluginPath(compiler); compiler != "" && err == nil {
+		return []string{path}, nil
+	}
+	return nil, nil
 }

@@ -47,6 +47,16 @@ func Register(b Backend) error {
 	return nil
 }
 
+// Remove takes a backend out of the registry, if it is this one that is there under its name. Searches that are at work
+// keep it.
+func Remove(b Backend) {
+	registry.Lock()
+	defer registry.Unlock()
+	if registry.byName[b.Name()] == b {
+		delete(registry.byName, b.Name())
+	}
+}
+
 // Lookup finds a registered backend. The error is an *UnknownBackendError.
 func Lookup(name string) (Backend, error) {
 	registry.RLock()

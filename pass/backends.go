@@ -53,6 +53,9 @@ func lookupBackends(names []string) ([]byoc.Backend, error) {
 		return nil, err
 	}
 	for _, b := range backends {
+		if r, ok := b.(byoc.Refresher); ok {
+			r.Refresh()
+		}
 		if probe := b.Probe(); !probe.Usable {
 			return nil, &UnusableError{Backend: b.Name(), Reason: probe.Reason, Remedy: probe.Remedy}
 		}

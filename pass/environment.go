@@ -134,7 +134,8 @@ func python(cfg *Config) (string, error) {
 var workerPath atomic.Pointer[[]string]
 
 // WorkerEnvironment is what the workers' environment has beside this process's: PYTHONPATH with the folders of
-// WorkerPathFunction in front, and without relative folders, since workers run in a folder of their own.
+// WorkerPathFunction in front, and without relative folders, since workers run in a folder of their own; and how the
+// backends that were registered from Python are set up there.
 func WorkerEnvironment() []string {
 	var folders []string
 	if set := workerPath.Load(); set != nil {
@@ -146,10 +147,26 @@ func WorkerEnvironment() []string {
 			folders[i] = absolute
 		}
 	}
-	if len(folders) == 0 {
-		return nil
+	environment := []string{workerMark + "=1"}
+	if len(folders) > 0 {
+		environment = append(environment, "PYTHONPATH="+strings.Join(folders, string(filepath.ListSeparator)))
 	}
-	return []string{"PYTHONPATH=" + strings.Join(folders, string(filepath.ListSeparator))}
+	var setups []string
+	for _, b := range byoc.All() {
+		if w, ok := b.(byoc.WorkerSetup); ok && w.WorkerSetup() != "" {
+			setups = append(setups, w.WorkerSetup())
+		}
+	}
+	if len(setups) > 0 {
+		environment = append(environment, workerBackends+"=["+strings.Join(setups, ",")+"]")
+	}
+	return environment
 }
+
+// The variables by which collage.workerside (Python) knows that it is in a worker, and what it has to set up there.
+const (
+	workerMark     = "COLLAGE_WORKER"
+	workerBackends = "COLLAGE_WORKER_BACKENDS"
+)
 
 func defaultThreads() int { return runtime.NumCPU() }

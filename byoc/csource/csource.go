@@ -42,24 +42,19 @@ func (e emitter) Install(b byoc.Backend) error {
 		if err != nil {
 			return nil, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
 		}
-		return Module(p, e.prelude, statements, pack)
+		constants, err := Pack(p, pack)
+		if err != nil {
+			return nil, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
+		}
+		return Module(p, e.prelude, statements, constants)
 	}).Install(b)
 }
 
-// Module makes the runtime module of a region from its statements. pack may be nil.
-func Module(p *region.Program, prelude, statements string, pack byoc.PackParameters) (bridge.Value, error) {
-	text, err := Source(p, prelude, statements, pack)
+// Module makes the runtime module of a region from its statements and its constants (Pack).
+func Module(p *region.Program, prelude, statements string, constants Constants) (bridge.Value, error) {
+	text, err := Source(p, prelude, statements, constants)
 	if err != nil {
 		return bridge.Value{}, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
 	}
 	return bridge.Global("runtime.CSourceModuleCreate", text, "cc", []string{p.Symbol}, []string{})
-}
-
-// Source is the whole file.
-func Source(p *region.Program, prelude, statements string, by byoc.PackParameters) (string, error) {
-	packed, err := pack(p, by)
-	if err != nil {
-		return "", err
-	}
-	return write(p, prelude, statements, packed)
 }

@@ -28,14 +28,13 @@ var types = map[string]struct {
 // Name is what a tensor is called in the source: a pointer to its first element.
 func Name(v region.ValueID) string { return fmt.Sprintf("v%d", v) }
 
-// constants are the tensors that stand in the source: those of the program, packed where somebody packs.
-type constants map[region.ValueID]byoc.Tensor
+// Constants are the tensors that stand in the source: those of the program, packed where somebody packs.
+type Constants map[region.ValueID]byoc.Tensor
 
-// pack reads the constants of a program. Each is packed for the first operator that reads it; an operator that wants it
-// otherwise is an error.
-func pack(p *region.Program, by byoc.PackParameters) (constants, error) {
-	packed := constants{}
-	total := 0
+// Pack reads the constants of a program; by, which may be nil, packs them. A constant has one form: operators that want
+// the same one in different forms are an error.
+func Pack(p *region.Program, by byoc.PackParameters) (Constants, error) {
+	packed := Constants{}
 	for i := range p.Ops {
 		for k, v := range p.Ops[i].Args {
 			if !p.IsConstant(v) {
@@ -64,13 +63,19 @@ func pack(p *region.Program, by byoc.PackParameters) (constants, error) {
 			packed[v] = t
 		}
 	}
-	for _, t := range packed {
+	return packed, nil
+}
+
+// check says what is too much for C source.
+func (c Constants) check() error {
+	total := 0
+	for _, t := range c {
 		if total += len(t.Data); total > MaxConstants {
-			return nil, fmt.Errorf("its constants take more than %d MiB, which is too much for C source: let the backend's emitter "+
+			return fmt.Errorf("its constants take more than %d MiB, which is too much for C source: let the backend's emitter "+
 				"make a runtime module that holds them", MaxConstants>>20)
 		}
 	}
-	return packed, nil
+	return nil
 }
 
 func tensor(p *region.Program, v region.ValueID) (byoc.Tensor, error) {
@@ -80,23 +85,37 @@ func tensor(p *region.Program, v region.ValueID) (byoc.Tensor, error) {
 }
 
 // add notes a constant; the same constant has one form.
-func (c constants) add(v region.ValueID, t byoc.Tensor) error {
+func (c Constants) add(v region.ValueID, t byoc.Tensor) error {
+	before, there := c[v]
+	if err := c.Replace(v, t); err != nil {
+		return err
+	}
+	if there && (before.DType != t.DType || string(before.Data) != string(t.Data)) {
+		return fmt.Errorf("the constant is read by two operators that pack it differently")
+	}
+	return nil
+}
+
+// Replace gives a constant another form.
+func (c Constants) Replace(v region.ValueID, t byoc.Tensor) error {
 	if _, known := types[t.DType]; !known {
 		return fmt.Errorf("the packed constant has the type %q, which C source cannot hold", t.DType)
 	}
 	if want := elements(t.Shape) * types[t.DType].bytes; want != int64(len(t.Data)) {
 		return fmt.Errorf("the packed constant has %d bytes, %v %s takes %d", len(t.Data), t.Shape, t.DType, want)
 	}
-	if before, there := c[v]; there && (before.DType != t.DType || string(before.Data) != string(t.Data)) {
-		return fmt.Errorf("the constant is read by two operators that pack it differently")
-	}
 	c[v] = t
 	return nil
 }
 
-// write makes the whole source file of a region: statements between the pointers that they use.
-func write(p *region.Program, prelude, statements string, packed constants) (string, error) {
+// Source is the whole file of a region: statements between the pointers that they use.
+func Source(p *region.Program, prelude, statements string, packed Constants) (string, error) {
+	if err := packed.check(); err != nil {
+		return "", err
+	}
 	var s strings.Builder
+	// TVM's export compiles without asking for optimisation.
+	s.WriteString("#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize(\"O3\")\n#endif\n")
 	s.WriteString("#include <stdint.h>\n#include <string.h>\n#include <tvm/runtime/c_backend_api.h>\n" +
 		"#include <tvm/runtime/c_runtime_api.h>\n\n")
 	s.WriteString(strings.TrimSpace(prelude))

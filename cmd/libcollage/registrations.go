@@ -8,6 +8,7 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/cli"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/dropin"
+	"github.com/collage-tvm/collage/pass/userbackend"
 )
 
 // registrations are what makes Collage known to TVM, in order: each may use what those before it registered.
@@ -16,5 +17,6 @@ var registrations = []func() error{
 	builtin.RegisterAll,
 	pass.Register,
 	dropin.Register,
+	userbackend.Register,
 	cli.Register,
 }

@@ -91,7 +91,9 @@ func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error
 				return nil, err
 			}
 			p.applyRules(i, b)
-			p.propose(i, b, nil)
+			if err := p.propose(i, b, nil); err != nil {
+				return nil, err
+			}
 		}
 	}
 	library := p.found // the candidates of all backends that do not take everything
@@ -100,7 +102,9 @@ func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error
 			p.addSingles(i)
 			p.addMirrors(i, library)
 			p.addFused(i, library)
-			p.propose(i, b, nil)
+			if err := p.propose(i, b, nil); err != nil {
+				return nil, err
+			}
 		}
 	}
 	p.sort()

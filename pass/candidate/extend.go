@@ -3,6 +3,7 @@
 package candidate
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -11,16 +12,23 @@ import (
 )
 
 // propose adds what backend number b proposes by itself, if it does; what cannot be a candidate is left out.
-func (p *proposer) propose(b int, backend byoc.Backend, learnt []byoc.Learnt) {
-	source, ok := backend.(byoc.Proposer)
-	if !ok {
-		return
+func (p *proposer) propose(b int, backend byoc.Backend, learnt []byoc.Learnt) error {
+	var proposals []byoc.Proposal
+	switch source := backend.(type) {
+	case byoc.FallibleProposer:
+		var err error
+		if proposals, err = source.ProposeOrFail(p.g, learnt); err != nil {
+			return fmt.Errorf("what the backend %s proposes: %w", backend.Name(), err)
+		}
+	case byoc.Proposer:
+		proposals = source.Propose(p.g, learnt)
 	}
-	for _, proposal := range source.Propose(p.g, learnt) {
+	for _, proposal := range proposals {
 		if Check(p.g, proposal.Nodes) == nil && p.movable(proposal.Nodes) {
 			p.add(b, proposal.Composite, proposal.Bare, proposal.Nodes)
 		}
 	}
+	return nil
 }
 
 // movable says that the nodes hold an operator, and none that stays where it is.
@@ -39,7 +47,9 @@ func Extend(set *Set, backends []byoc.Backend, opts Options, learnt []byoc.Learn
 		p.seen[string(p.identify(c.Backend, c.Composite, c.Nodes))] = true
 	}
 	for i, b := range backends {
-		p.propose(i, b, learnt)
+		if err := p.propose(i, b, learnt); err != nil {
+			return nil, 0, err
+		}
 	}
 	added := len(p.found)
 	if added == 0 {

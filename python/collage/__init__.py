@@ -5,6 +5,7 @@
     placed = collage.partition(module, params, backends=["tvm", "dnnl"])
     factory = collage.compile(module, params, backends=["tvm", "dnnl"])
     pass_ = collage.transform.CollagePartition(backends=["tvm", "dnnl"])
+    @collage.backend(name="mylib", patterns=...)  # a library of one's own (docs/add-a-backend.md)
 
 Importing the package loads TVM and libcollage into the process and registers the packed functions and
 PassContext options under ``collage.*``. Where libcollage has not been built yet, the parts that are plain
@@ -19,8 +20,13 @@ from ._version import __version__
 
 _LAZY = {
     "CollagePartition": "transform",
+    "Probe": "registration",
+    "RegistrationError": "registration",
+    "backend": "registration",
+    "backend_from_tvm": "registration",
     "compile": "api",
     "partition": "api",
+    "register_backend": "registration",
 }
 _MODULES = ("api", "export", "frontends", "library", "target", "transform", "tvmc", "workloads")
 
@@ -35,7 +41,7 @@ def _starts_something_else():
     """
     arguments = sys.orig_argv
     if sys.argv[:1] == ["-m"] and "-m" in arguments:
-        return arguments[arguments.index("-m") + 1] in ("collage", "collage.worker")
+        return arguments[arguments.index("-m") + 1] in ("collage", "collage.worker", "collage.peers")
     return os.path.basename(sys.argv[0] if sys.argv else "") == "collage"
 
 

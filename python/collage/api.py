@@ -9,7 +9,7 @@ Keyword arguments beyond those named are CollagePartition's.
 
 import tvm
 
-from . import export, frontends, library, region, transform
+from . import export, frontends, library, region, transform, workerside
 
 
 def partition(module, params=None, **options):
@@ -17,6 +17,7 @@ def partition(module, params=None, **options):
 
     Returns a new IRModule for relay.build; ``module`` is not changed.
     """
+    workerside.refuse()
     library.load()
     if params:
         values = {name: value.numpy() if hasattr(value, "numpy") else value for name, value in params.items()}
@@ -31,6 +32,7 @@ def compile(module, params=None, out=None, **options):
     With ``out`` (.so or .tar) the executable is written there and its path returned: it runs wherever TVM's
     runtime and the plug-ins are. Without, TVM's graph executor factory is returned, for this process.
     """
+    workerside.refuse()
     library.load()
     if out is not None:
         export.check_output(out)

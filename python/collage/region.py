@@ -22,7 +22,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from . import export, library
+from . import export, library, workerside
 
 # Operators that want positive numbers: on others both sides would answer NaN, and the check would say
 # nothing.
@@ -319,8 +319,12 @@ def plugins_for(compiler):
     """The runtime plug-ins that a region of ``compiler`` is linked with; those that are not built are left
     out.
     """
-    names = ["runtime"] + ([compiler] if compiler else [])
-    return [path for path in map(library.plugin_path, names) if path]
+    plugins = [library.plugin_path("runtime")]
+    found = workerside.libraries(compiler)
+    if found is None and (ask := tvm.get_global_func("collage.backend.libraries", allow_missing=True)):
+        found = [str(path) for path in ask(compiler)]
+    plugins += [library.plugin_path(compiler) if compiler else None] if found is None else found
+    return [path for path in plugins if path]
 
 
 def _load(path, factory):

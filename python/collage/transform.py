@@ -6,7 +6,7 @@ import sys
 
 import tvm
 
-from . import library, patterns, target
+from . import library, patterns, target, workerside
 
 
 def _list(backends):
@@ -27,6 +27,8 @@ def configuration(
     retry_failures=None,
     pin=None,
     forbid=None,
+    exhaustive=None,
+    skip_unusable=None,
 ):
     """The options of CollagePartition as the JSON that Go reads; what is None is left out.
 
@@ -44,6 +46,8 @@ def configuration(
         "retry_failures": retry_failures,
         "pin": None if pin is None else list(pin),
         "forbid": None if forbid is None else list(forbid),
+        "exhaustive": exhaustive,
+        "skip_unusable": skip_unusable,
         "python": sys.executable,
     }
     return json.dumps({key: value for key, value in options.items() if value is not None})
@@ -85,6 +89,7 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
     PartitionGraph sets them; TVM's share stays in ``main``. Raises ValueError for options that make no sense,
     when the pass is made.
     """
+    workerside.refuse()
     library.load()
     if isinstance(config, (str, list, tuple)):  # the backends, by position
         config, backends = None, config
