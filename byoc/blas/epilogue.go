@@ -177,10 +177,17 @@ func gelu(p relay.Pattern) relay.Pattern {
 	)
 }
 
-// scalar matches a constant of one element with that value (to float32's precision).
+// scalar matches a constant of one element with that value, to the precision of its type.
 func scalar(value float64) relay.Pattern {
 	return relay.Where(relay.IsConstant(), func(g *relay.Graph, id relay.NodeID) bool {
 		c := g.Nodes[id].Constant
-		return c != nil && math.Abs(c.Scalar-value) <= 1e-6*math.Abs(value)
+		if c == nil {
+			return false
+		}
+		precision := 1e-6
+		if c.DType == "float64" {
+			precision = 1e-14
+		}
+		return math.Abs(c.Scalar-value) <= precision*math.Abs(value)
 	})
 }
