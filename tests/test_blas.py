@@ -88,7 +88,7 @@ class Grid:
         got, want = self.run(placed), self.run(self.module())
         wrong = []
         for name, a, b in zip(self.names, got, want, strict=True):
-            rtol, atol = TOLERANCES[str(b.dtype)] if str(b.dtype) in TOLERANCES else (0, 0)
+            rtol, atol = TOLERANCES.get(str(b.dtype), (0, 0))
             if a.shape != b.shape or not np.allclose(a, b, rtol=rtol, atol=atol):
                 wrong.append(f"{name}: {np.max(np.abs(a - b)) if a.shape == b.shape else a.shape}")
         assert not wrong, f"{self.backend} and TVM disagree:\n" + "\n".join(wrong)
