@@ -3,16 +3,18 @@
 
 Go decides, and calls back for what only Python has: reading a model (TVM's front ends) and building one
 (relay.build). These two are registered here as packed functions, JSON in, module and JSON out; errors are
-Python exceptions, which Go shows as one line.
+Python exceptions, which Go shows as one line. Modules named in COLLAGE_REGISTER (separated by commas) are
+imported before: they register the user's own backends.
 """
 
 import json
 import logging
+import os
 import sys
 
 import tvm
 
-from . import export, frontends, library
+from . import export, frontends, library, registration
 
 
 def load_model(spec_json):
@@ -48,6 +50,12 @@ def main(arguments):
         print(f"collage: error: {error}", file=sys.stderr)
         return 2
     register()
+    if names := [name for name in os.environ.get("COLLAGE_REGISTER", "").split(",") if name.strip()]:
+        try:
+            registration.import_named(names)
+        except Exception as error:
+            print(f"collage: error: COLLAGE_REGISTER={','.join(names)}: {error}", file=sys.stderr)
+            return 2
     # TVM's advice to tune is not an event of this program.
     logging.getLogger("autotvm").setLevel(logging.ERROR)
     try:

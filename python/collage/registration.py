@@ -12,6 +12,7 @@ tutorial.
 """
 
 import dataclasses
+import importlib
 import inspect
 import json
 import re
@@ -345,14 +346,8 @@ def _answers(fields):
 
 
 def import_named(names):
-    """Import modules that register backends, and those that installed packages name as entry points of the
-    group ``collage.backends``. For programs that are not the user's own, as the command line.
-    """
-    import importlib
-    import importlib.metadata
-
-    sys.path.append("") if "" not in sys.path else None
+    """Import modules that register backends, from the working directory too; for the command line."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     for name in names:
-        importlib.import_module(name)
-    for entry in importlib.metadata.entry_points(group="collage.backends"):
-        entry.load()
+        importlib.import_module(name.strip())
