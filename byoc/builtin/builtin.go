@@ -7,17 +7,23 @@ import (
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/blas"
 	"github.com/collage-tvm/collage/byoc/dnnl"
 	"github.com/collage-tvm/collage/byoc/tvm"
 )
 
 var once sync.Once
 
-// RegisterAll registers tvm and dnnl. Calling it again does nothing; a backend that the program registered
+// RegisterAll registers the backends that come with Collage. Calling it again does nothing; a backend that the program registered
 // under one of these names before stays, and its error is given back.
 func RegisterAll() (err error) {
 	once.Do(func() {
-		for _, b := range []byoc.Backend{tvm.New(), dnnl.New()} {
+		for _, b := range []byoc.Backend{
+			tvm.New(),
+			dnnl.New(),
+			blas.NewMKL(),
+			blas.NewOpenBLAS(),
+		} {
 			if e := byoc.Register(b); e != nil && err == nil {
 				err = e
 			}

@@ -14,7 +14,7 @@ func TestRegisterAll(t *testing.T) {
 	defer byoc.Reset()()
 	require.NoError(t, RegisterAll())
 	require.NoError(t, RegisterAll(), "a second time")
-	for _, name := range []string{"tvm", "dnnl"} {
+	for _, name := range []string{"tvm", "dnnl", "mkl", "openblas"} {
 		b, err := byoc.Lookup(name)
 		require.NoError(t, err)
 		require.NoError(t, byoc.Validate(b))
