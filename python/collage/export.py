@@ -50,16 +50,18 @@ def check_output(path):
         raise PermissionError(errno.EACCES, f"cannot write {path}: no permission to write in {path.parent}")
 
 
-def build(module, build_target=None, opt_level=None, disabled_passes=None):
-    """relay.build with the project's settings; returns TVM's graph executor factory."""
+def build(module, build_target=None, opt_level=None, disabled_passes=None, instruments=()):
+    """relay.build with the project's settings; returns TVM's graph executor factory. ``instruments`` watch
+    its passes.
+    """
     build_for = tvm.target.Target(build_target or target.default_target())
     try:
-        with target.build_context(opt_level, disabled_passes):
+        with target.build_context(opt_level, disabled_passes, instruments=instruments):
             return relay.build(module, target=build_for)
     except tvm.TVMError as error:
         if _BAD_DEBUG_INFORMATION not in str(error):
             raise
-    with target.build_context(opt_level, disabled_passes, {"tir.disable_cse_tir": True}):
+    with target.build_context(opt_level, disabled_passes, {"tir.disable_cse_tir": True}, instruments):
         return relay.build(module, target=build_for)
 
 

@@ -30,9 +30,11 @@ def default_target():
 
 
 @contextlib.contextmanager
-def build_context(opt_level=None, disabled_passes=None, config=None):
+def build_context(opt_level=None, disabled_passes=None, config=None, instruments=()):
     """The PassContext of every relay.build in this package; None means the default."""
     level = OPT_LEVEL if opt_level is None else opt_level
     disabled = DISABLED_PASSES if disabled_passes is None else disabled_passes
-    with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), config=config) as context:
+    with tvm.transform.PassContext(
+        opt_level=level, disabled_pass=list(disabled), config=config, instruments=list(instruments) or None
+    ) as context:
         yield context

@@ -11,6 +11,8 @@ protocol alone (whatever else is printed goes to standard error):
     {"id", "op": "calibrate"} -> {"id", "event": "result", "gflop_ms", "read_gib_ms"}
     {"id", "op": "compare"}  -> {"id", "event": "progress", "round"}...,
                                 {"id", "event": "result", "samples_ms", ...}
+    {"id", "op": "network_build" | "network_run" | "network_profile" | "network_drop" | "network_footprint"}
+                             -> {"id", "event": "result", ...}: network.Networks says what each answers
     anything that fails      -> {"id", "event": "error", "phase", "kind", "detail"}
 
 What a "measure" built is kept for a while, so that further samples of it ("again": true) cost no build.
@@ -49,6 +51,7 @@ class Worker:
         self._region = region
         self._send = send
         self._artefacts = region.Artefacts()
+        self._networks = None
 
     def answer(self, line):
         """Do what one line asks. Never raises: what goes wrong is an answer too."""
@@ -65,6 +68,8 @@ class Worker:
                 self._calibrate(number, request)
             elif operation == "compare":
                 self._compare(number, request)
+            elif str(operation).startswith("network_"):
+                self._network(number, request)
             else:
                 self._fail(number, "protocol", "error", f"unknown operation {operation!r}")
         except self._region.RegionError as error:
@@ -93,6 +98,17 @@ class Worker:
 
         result = calibrate.calibrate(int(request.get("threads") or 1), request.get("sizes") or [])
         self._send({"id": number, "event": "result", **result})
+
+    def _network(self, number, request):
+        from . import network
+
+        if self._networks is None:
+            self._networks = network.Networks()
+        operation = self._networks.operations().get(request["op"])
+        if operation is None:
+            self._fail(number, "protocol", "error", f"unknown operation {request['op']!r}")
+            return
+        self._send({"id": number, "event": "result", **operation(request)})
 
     def _compare(self, number, request):
         def progress(round_number):

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build, run and profile whole networks: what the workers do for the graph-level search.
+
+In: a normalised module without its weights (a file of TVM's JSON) and the weights (a file of its
+parameters), written once by pass.Network; for each network the regions that it is to have. Out: exported
+models, samples of their latency beside plain TVM's, what each kernel takes in place, sizes. The answers of
+each operation are described where it stands.
+"""
+
+import errno
+import time
+from collections import OrderedDict
+from pathlib import Path
+
+import tvm
+from tvm import relay
+
+from . import export, library, profile, region
+
+
+class Networks:
+    """What a worker keeps between the requests about whole networks."""
+
+    def __init__(self):
+        self._modules = {}
+        self._models = OrderedDict()
+        self._inputs = {}
+        self._outputs = {}
+
+    def operations(self):
+        """The operations by name; each takes the request and gives the fields of its result."""
+        return {"network_build": self.build, "network_run": self.run, "network_profile": self.profile,
+                "network_drop": self.drop, "network_footprint": footprint}  # fmt: skip
+
+    def module(self, path, params):
+        """The normalised module, its weights bound again as constants."""
+        if path not in self._modules:
+            module = tvm.ir.load_json(Path(path).read_text())
+            values = tvm.runtime.load_param_dict(Path(params).read_bytes())
+            for var in module.get_global_vars():
+                function = module[var]
+                if not isinstance(function, relay.Function):
+                    continue
+                mine = {p.name_hint for p in function.params} & values.keys()
+                if mine:
+                    module[var] = relay.build_module.bind_params_by_name(
+                        function, {name: values[name] for name in mine}
+                    )
+            self._modules.clear()
+            self._modules[path] = relay.transform.InferType()(module)
+        return self._modules[path]
+
+    def build(self, request):
+        """Build a network with regions and export it to request["out"].
+
+        "network" is a pass.NetworkSpec as JSON. Gives {"seconds", "bytes", "storage_bytes",
+        "parameter_bytes", "executable"}; the last one is profile.describe's and may be None.
+        """
+        library.load()
+        started = time.perf_counter()
+        module = self.module(request["module"], request["params"])
+        compilers = request.get("compilers") or []
+        for compiler in compilers:
+            region._in_phase("setup", library.install, compiler)
+        try:
+            placed = tvm.get_global_func("collage.network.annotate")(module, request["network"])
+            recorder = profile.KernelRecorder()
+            factory = export.build(
+                placed,
+                request.get("target") or None,
+                request.get("opt_level"),
+                request.get("disabled_passes"),
+                instruments=[recorder],
+            )
+            described = profile.describe(recorder.module, factory)
+            plugins = list(
+                dict.fromkeys(path for name in ("", *compilers) for path in region.plugins_for(name))
+            )
+            size = export.write(factory, request["out"], plugins, int(request.get("threads") or 0))
+        except MemoryError:
+            raise
+        except OSError as error:
+            kind = "disk-full" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "error"
+            raise region.RegionError("build", kind, error.strerror or str(error)) from error
+        except Exception as error:
+            raise region.RegionError("build", region._kind(error), region._short(error)) from error
+        parameters = sum(array.numpy().nbytes for array in factory.get_params().values())
+        return {
+            "seconds": time.perf_counter() - started,
+            "bytes": size,
+            "storage_bytes": profile.storage_bytes(factory),
+            "parameter_bytes": parameters,
+            "executable": described,
+        }
+
+    def _load(self, path):
+        if path not in self._models:
+            self._models[path] = region._in_phase("load", region.load_executor, path)
+        self._models.move_to_end(path)
+        return self._models[path]
+
+    def _values(self, reference, seed):
+        """Inputs for all models of a network: those of the one that others are held against."""
+        key = (reference, seed)
+        if key not in self._inputs:
+            self._inputs = {
+                key: {
+                    name: region.random_array(shape, dtype, region.generator(seed, "input", name))
+                    for name, (shape, dtype) in region.model_inputs(self._load(reference)).items()
+                }
+            }
+            self._outputs = {}
+        return self._inputs[key]
+
+    def _ready(self, path, reference, seed):
+        executor = self._load(path)
+        for name, value in self._values(reference, seed).items():
+            executor.set_input(name, value)
+        return executor
+
+    def run(self, request):
+        """Run "model" in turn with "against" (plain TVM), "rounds" times, on the same inputs.
+
+        With "check" the outputs are compared first. Gives {"samples_ms", "against_ms", "max_abs_error",
+        "mismatch", "resident_bytes"}; the last one is by how much this process has grown over loading and
+        running the model the first time, 0 where it was loaded before.
+        """
+        model, against = request["model"], request["against"]
+        seed = request.get("seed") or 0
+        threads = int(request.get("threads") or 0)
+        if threads and library.plugin_path("runtime") is None:
+            tvm.get_global_func("runtime.config_threadpool")(1, threads)
+        reference = self._ready(against, against, seed)
+        before, known = region._resident(), model in self._models
+        executor = self._ready(model, against, seed)
+        region._in_phase("run", executor.run)
+        result = {"max_abs_error": 0.0, "mismatch": None, "resident_bytes": 0}
+        if not known:
+            result["resident_bytes"] = max(0, region._resident() - before)
+        if request.get("check") and model != against:
+            outputs = region._in_phase("run", region._outputs, executor)
+            if against not in self._outputs:
+                reference.run()
+                self._outputs[against] = region._outputs(reference)
+            expected = self._outputs[against]
+            if region._has_new_nan(outputs, expected):
+                raise region.RegionError(
+                    "check", "not-a-number", "the outputs hold NaN where TVM's hold numbers"
+                )
+            largest, mismatch = region.difference(
+                outputs, expected, *region._tolerances(request, expected, 1e-4)
+            )
+            if mismatch:
+                raise region.RegionError("check", "wrong-result", mismatch)
+            result["max_abs_error"] = largest
+        minimum = float(request.get("min_sample_ms") or 2.0)
+        timers = [self._timer(executor, minimum)]
+        if model != against:
+            timers.append(self._timer(reference, minimum))
+        samples = [[] for _ in timers]
+        for _ in range(int(request.get("rounds") or 3)):
+            for timer, taken in zip(timers, samples, strict=True):
+                taken.append(1000.0 * region._in_phase("run", timer).results[0])
+        return {**result, "samples_ms": samples[0], "against_ms": samples[-1]}
+
+    @staticmethod
+    def _timer(executor, minimum):
+        number = getattr(executor, "collage_runs", None)
+        if number is None:
+            number = executor.collage_runs = region._in_phase("run", region._runs, executor, minimum)
+        return executor.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
+
+    def profile(self, request):
+        """What each kernel of "model" takes in place; see profile.profile."""
+        values = self._values(request["against"], request.get("seed") or 0)
+        return region._in_phase(
+            "run", profile.profile, request["model"], values, int(request.get("rounds") or 5)
+        )
+
+    def drop(self, request):
+        """Forget the models that are not among "keep"."""
+        keep = set(request.get("keep") or [])
+        for path in [path for path in self._models if path not in keep]:
+            del self._models[path]
+        return {}
+
+
+def footprint(request):
+    """What loading and running "model" takes of memory in a process that has done nothing else.
+
+    Gives {"resident_bytes", "peak_bytes"}: by how much the process is larger afterwards, and was at most.
+    """
+    for plugin in request.get("plugins") or []:
+        library.load_plugin(plugin)
+    before, most = region._resident(), _most()
+    executor = region._in_phase("load", region.load_executor, request["model"])
+    for name, (shape, dtype) in region.model_inputs(executor).items():
+        executor.set_input(name, region.random_array(shape, dtype, region.generator(0, "input", name)))
+    for _ in range(2):
+        region._in_phase("run", executor.run)
+    after = region._resident()
+    # Where the process had held more before, while it started, its greatest size says nothing of the model.
+    peak = _most() if _most() > most else after
+    return {"resident_bytes": max(0, after - before), "peak_bytes": max(0, peak - before)}
+
+
+def _most():
+    """The most memory that this process has held, in bytes; 0 where it cannot be known."""
+    try:
+        with open("/proc/self/status") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return 0

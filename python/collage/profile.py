@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernels of a built network are, and what each of them takes within a run of the whole.
+
+In: the module that relay.build has fused (KernelRecorder watches the build), and later the exported model.
+Out: the operators with the kernel that each is a part of, in the order in which TVM's graph executor runs
+the kernels, and the kernels' times. pass/graphlevel/feedback finds out which of them belongs to what was
+placed.
+"""
+
+import json
+import tarfile
+import tempfile
+from pathlib import Path
+
+import tvm
+from tvm import relay
+
+
+@tvm.instrument.pass_instrument
+class KernelRecorder:
+    """Keeps the module as it is after fusion, which is the last time that operators can be seen."""
+
+    def __init__(self):
+        self.module = None
+
+    def run_after_pass(self, module, info):
+        """Called by TVM after each pass."""
+        if info.name == "FuseOps":
+            self.module = module
+
+
+def _children(expr):
+    if isinstance(expr, relay.Call):
+        return list(expr.args)
+    if isinstance(expr, relay.Tuple):
+        return list(expr.fields)
+    if isinstance(expr, relay.TupleGetItem):
+        return [expr.tuple_value]
+    if isinstance(expr, relay.Let):
+        return [expr.value, expr.body]
+    return []
+
+
+def _post_order(body):
+    """The expressions that ``body`` is made of, each once, operands first; functions are not looked into."""
+    order, seen, stack = [], set(), [(body, False)]
+    while stack:
+        expr, complete = stack.pop()
+        if complete:
+            order.append(expr)
+            continue
+        key = expr.handle.value
+        if key in seen:
+            continue
+        seen.add(key)
+        stack.append((expr, True))
+        stack.extend((child, False) for child in reversed(_children(expr)))
+    return order
+
+
+class _Describer:
+    """Writes the operators of a fused module down, those inside fused functions where they are called."""
+
+    def __init__(self):
+        self.ops = []
+        self.kernels = []
+
+    def _add(self, name, kernel, arguments, index=None):
+        entry = {"op": name, "kernel": kernel, "args": arguments}
+        if index is not None:
+            entry["index"] = index
+        self.ops.append(entry)
+        return len(self.ops) - 1
+
+    def expression(self, body, values, kernel=None):
+        """The number of the operator that gives ``body``; -1 for an input. ``values`` are known ones by
+        handle; ``kernel`` is the one that all of it is in, None for main.
+        """
+        for expr in _post_order(body):
+            key = expr.handle.value
+            if key not in values:
+                values[key] = self._one(expr, values, kernel)
+        return values[body.handle.value]
+
+    def _one(self, expr, values, kernel):
+        arguments = [values[child.handle.value] for child in _children(expr)]
+        inside = -1 if kernel is None else kernel
+        if isinstance(expr, relay.Tuple):
+            return self._add("(tuple)", inside, arguments)
+        if isinstance(expr, relay.TupleGetItem):
+            return self._add("(get)", inside, arguments, expr.index)
+        if isinstance(expr, relay.Let):
+            return arguments[1]
+        if not isinstance(expr, relay.Call):
+            return -1
+        if isinstance(expr.op, tvm.ir.Op):
+            return self._add(
+                expr.op.name, self._kernel(expr.op.name) if kernel is None else kernel, arguments
+            )
+        if isinstance(expr.op, relay.GlobalVar):
+            name = expr.op.name_hint
+            return self._add("@" + name, self._kernel(name) if kernel is None else kernel, arguments)
+        function = expr.op
+        own = self._kernel("fused") if kernel is None else kernel
+        if not isinstance(function, relay.Function):
+            return self._add("(call)", own, arguments)
+        inner = {
+            parameter.handle.value: argument
+            for parameter, argument in zip(function.params, arguments, strict=True)
+        }
+        return self.expression(function.body, inner, own)
+
+    def _kernel(self, name):
+        self.kernels.append(name)
+        return len(self.kernels) - 1
+
+
+def describe(module, factory):
+    """The operators of a fused module and their kernels, as pass/graphlevel/feedback.Executable reads them.
+
+    None where that cannot be said: no module was recorded, or TVM's graph has other kernels than it.
+    """
+    if module is None or "main" not in {var.name_hint for var in module.get_global_vars()}:
+        return None
+    describer = _Describer()
+    root = describer.expression(module["main"].body, {})
+    nodes = json.loads(factory.get_graph_json())["nodes"]
+    names = [node["attrs"]["func_name"] for node in nodes if node["op"] == "tvm_op"]
+    if len(names) != len(describer.kernels):
+        return None
+    for written, name in zip(describer.kernels, names, strict=True):
+        # The two orders are the same if the regions stand in the same places.
+        if written != name and not (written == "fused" and (name == "__nop" or "fused" in name)):
+            return None
+    return {"ops": describer.ops, "root": root, "kernels": names}
+
+
+def storage_bytes(factory):
+    """What a built network keeps between kernels, in bytes: TVM's own plan of its memory, without weights."""
+    attributes = json.loads(factory.get_graph_json())["attrs"]
+    largest = {}
+    shapes, kinds = attributes["shape"][1], attributes["dltype"][1]
+    for storage, shape, kind in zip(attributes["storage_id"][1], shapes, kinds, strict=True):
+        size = tvm.runtime.DataType(kind)
+        count = (size.bits * size.lanes + 7) // 8
+        for extent in shape:
+            count *= extent
+        largest[storage] = max(largest.get(storage, 0), count)
+    return sum(largest.values())
+
+
+def debug_module(path):
+    """An exported model (.so or .tar) as TVM's debug executor, whose function "profile" times each kernel."""
+    path = Path(path)
+    if path.suffix != ".tar":
+        return tvm.runtime.load_module(str(path))["debug_create"]("default", tvm.cpu())
+    with tempfile.TemporaryDirectory(prefix="collage-load-") as folder:
+        with tarfile.open(path) as tar:
+            for name in ("mod.so", "mod.json", "mod.params"):
+                tar.extract(name, folder, filter="data")
+        library = tvm.runtime.load_module(str(Path(folder, "mod.so")))
+        create = tvm.get_global_func("tvm.graph_executor_debug.create")
+        executor = create(
+            Path(folder, "mod.json").read_text(), library, tvm.cpu().device_type, tvm.cpu().device_id
+        )
+        executor["load_params"](bytearray(Path(folder, "mod.params").read_bytes()))
+    return executor
+
+
+def profile(path, inputs, rounds=5):
+    """What each kernel of an exported model takes, in milliseconds: ({"kernels_ms", "names"}).
+
+    The network is run ``rounds`` times as a whole, each kernel timed where it stands, caches as its
+    predecessors left them; the median counts. ``inputs`` are arrays by name.
+    """
+    executor = debug_module(path)
+    for name, value in inputs.items():
+        executor["set_input"](name, tvm.nd.array(value))
+    run = executor["profile"]
+    run([])  # what is set up the first time is not the network's
+    times, names = [], []
+    for _ in range(rounds):
+        calls = run([]).calls
+        names = [str(call["Name"]) for call in calls]
+        times.append([call["Duration (us)"].microseconds / 1000.0 for call in calls])
+    middle = [sorted(column)[len(column) // 2] for column in zip(*times, strict=True)]
+    return {"kernels_ms": middle, "names": names}
