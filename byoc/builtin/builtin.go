@@ -9,6 +9,7 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/blas"
 	"github.com/collage-tvm/collage/byoc/dnnl"
+	"github.com/collage-tvm/collage/byoc/openvino"
 	"github.com/collage-tvm/collage/byoc/tvm"
 )
 
@@ -23,6 +24,7 @@ func RegisterAll() (err error) {
 			dnnl.New(),
 			blas.NewMKL(),
 			blas.NewOpenBLAS(),
+			openvino.New(),
 		} {
 			if e := byoc.Register(b); e != nil && err == nil {
 				err = e

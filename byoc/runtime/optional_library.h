@@ -7,6 +7,7 @@
 #define COLLAGE_OPTIONAL_LIBRARY_H_
 
 #include <dlfcn.h>
+#include <glob.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -23,7 +24,8 @@ struct LibraryPlaces {
   const char* remedy;
   // The environment variable that names the file; it goes before every other place.
   const char* environment;
-  // Files below site-packages and below the Python's prefix, and names for the loader's own search.
+  // Files below site-packages and below the Python's prefix (each may be a glob: a version number ends some
+  // names), and names for the loader's own search.
   std::vector<std::string> in_packages, in_prefix, names;
 };
 
@@ -47,9 +49,10 @@ class __attribute__((visibility("hidden"))) OptionalLibrary {
     const std::filesystem::path sites = PluginFolder() / ".." / "..";
     for (const std::string& file : places.in_packages) files.push_back(sites / file);
     for (const std::string& file : places.in_prefix) files.push_back(sites / ".." / ".." / ".." / file);
-    std::error_code ignored;
-    for (const auto& file : files) {
-      if (std::filesystem::exists(file, ignored) && Open(file.lexically_normal().string(), &tried)) return;
+    for (const auto& pattern : files) {
+      for (const std::string& file : Existing(pattern.lexically_normal().string())) {
+        if (Open(file, &tried)) return;
+      }
     }
     for (const std::string& name : places.names) {
       if (Open(name, &tried)) return;
@@ -89,6 +92,17 @@ class __attribute__((visibility("hidden"))) OptionalLibrary {
     const char* error = dlerror();
     *tried += (tried->empty() ? " " : "; ") + std::string(error != nullptr ? error : file);
     return false;
+  }
+
+  // The files that a path or glob stands for.
+  static std::vector<std::string> Existing(const std::string& pattern) {
+    glob_t found;
+    std::vector<std::string> files;
+    if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+      files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    }
+    globfree(&found);
+    return files;
   }
 
   // The folder of the plug-in that this is compiled into.

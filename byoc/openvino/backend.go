@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package openvino is OpenVINO as a graph-level backend: whole regions run in its CPU plug-in, which fuses and lays out
+// for itself.
+//
+// What comes in: for the placement, graphs in which its patterns are looked for and from which it proposes regions; from
+// TVM, region functions (relay.ext.collage_openvino). What goes out: the patterns with their limits, the proposed
+// regions, and for each region function a program for libcollage_openvino.so: OpenVINO IR version 11, XML with the
+// weights beside it.
+//
+// An operator is a check and a writer (operators.go): the check says in words what OpenVINO does otherwise than Relay,
+// the writer appends layers to the IR (ir.go, writer.go). The families of operators have a file each; program.go goes
+// through a region, patterns.go says what the placement looks for.
+package openvino
+
+import (
+	"sync"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/propose"
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Name is what users write in --backends; Compiler is the Compiler attribute of the regions.
+const (
+	Name     = "openvino"
+	Compiler = "collage_openvino"
+)
+
+type backend struct{ patterns func() []byoc.Pattern }
+
+// New gives the backend. It needs neither TVM nor OpenVINO; Probe says whether OpenVINO is there.
+func New() byoc.Backend { return backend{sync.OnceValue(patterns)} }
+
+func (backend) Name() string { return Name }
+func (backend) Description() string {
+	return "OpenVINO, Intel's inference engine, on the CPU: whole regions as one model"
+}
+func (backend) Level() byoc.Level          { return byoc.GraphLevel }
+func (backend) Compiler() string           { return Compiler }
+func (b backend) Patterns() []byoc.Pattern { return b.patterns() }
+func (backend) TakesAnything() bool        { return false }
+
+// MergesRegions is true: inside a region OpenVINO keeps its own layouts, and each border costs a call.
+func (backend) MergesRegions() bool { return true }
+
+// Propose implements byoc.Proposer: the greatest regions that OpenVINO can run, and their parts between
+// post-dominators, so that "the engine takes it all" is a candidate whose cost is measured.
+func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
+	return propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
+}
+
+// Install makes relay.ext.collage_openvino available in this process. OpenVINO itself is opened when a region is first
+// run.
+func (backend) Install() error {
+	return region.Register(Compiler, Name, Name, emit)
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openvino
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// operator is how one of Relay's operators is run by OpenVINO.
+type operator struct {
+	// check says what of a call OpenVINO cannot do, or does otherwise than Relay; nil where it can run it.
+	check func(c *call) error
+	// write appends the layers of a call that check has accepted and gives its results; those that are not used may be
+	// left out at the end.
+	write func(w *writer, c *call, in []port) []port
+	// limits says in one line what check accepts.
+	limits string
+}
+
+// operators are all that are supported, by Relay's names.
+var operators = sync.OnceValue(func() map[string]*operator {
+	all := map[string]*operator{}
+	for _, family := range []map[string]*operator{
+		convolutions(), pools(), products(), unaries(), binaries(), normalisations(), reductions(), movements(), selections(), resizes(),
+	} {
+		for name, o := range family {
+			if _, twice := all[name]; twice {
+				panic("openvino: two ways to write " + name)
+			}
+			all[name] = o
+		}
+	}
+	return all
+})
+
+// names are the supported operators in alphabetical order.
+func names() []string { return slices.Sorted(maps.Keys(operators())) }
+
+// check says why OpenVINO cannot run a call; nil where it can.
+func check(c *call) error {
+	o := operators()[c.op]
+	if o == nil {
+		return fmt.Errorf("%s has no counterpart in OpenVINO that Collage knows", c.op)
+	}
+	return o.check(c)
+}
+
+const float32Static = "float32, static shapes"
+
+// floats checks that all tensors are float32.
+func floats(c *call) error { return c.static("float32") }
+
+// numbers checks that all tensors are float32, or all int32.
+func numbers(c *call) error {
+	if err := c.static("float32", "int32"); err != nil {
+		return err
+	}
+	return c.alike()
+}
+
+// alike checks that all tensors have one dtype.
+func (c *call) alike() error {
+	for _, t := range c.in {
+		if t.DType != c.out[0].DType {
+			return c.refuse("reads %s and gives %s", t.DType, c.out[0].DType)
+		}
+	}
+	return nil
+}
+
+// movable are the dtypes whose elements OpenVINO moves without changing them (it keeps int64 in 32 bits).
+var movable = []string{"float32", "int32", "int8", "uint8", "bool"}
+
+// moves checks that all tensors are of one dtype that may be moved.
+func moves(c *call) error {
+	if err := c.static(movable...); err != nil {
+		return err
+	}
+	return c.alike()
+}
+
+const movableStatic = "float32, int32, int8, uint8 and bool, static shapes"

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openvino
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
+)
+
+const remedy = "make backends BACKENDS=openvino, or pip install openvino==2026.4.1"
+
+// library is where OpenVINO's C library lies: PyPI's wheel, or an installation of Intel's archives.
+var library = byoc.Library{
+	Env:      "COLLAGE_OPENVINO_LIBRARY",
+	Packages: []string{"openvino/libs/libopenvino_c.so*"},
+	Prefix:   []string{"lib/libopenvino_c.so*"},
+	Names:    []string{"libopenvino_c.so*"},
+}
+
+// Probe looks for the runtime plug-in and for OpenVINO, without loading either.
+func (backend) Probe() byoc.Probe {
+	p := byoc.Probe{Library: "OpenVINO"}
+	unusable := func(reason, remedy string) byoc.Probe {
+		p.Reason, p.Remedy = reason, remedy
+		return p
+	}
+	if runtime.GOOS != "linux" {
+		return unusable("the OpenVINO plug-in exists for Linux only, this is "+runtime.GOOS, "use the other backends")
+	}
+	if _, err := byoc.PluginPath(Name); err != nil {
+		return unusable(err.Error(), "build the plug-ins with `make build`")
+	}
+	path, err := library.Find()
+	if err != nil {
+		return unusable(err.Error(), remedy)
+	}
+	p.Usable, p.Path, p.Version = true, path, version(path)
+	return p
+}
+
+// version is the version of OpenVINO whose C library is at path. Python's package says it in full; otherwise the number
+// at the end of the file's name (2641 for 2026.4.1) does.
+func version(path string) string {
+	infos, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "..", "..", "openvino-*.dist-info", "METADATA"))
+	for _, info := range infos {
+		if text, err := os.ReadFile(info); err == nil {
+			if m := metadataVersion.FindSubmatch(text); m != nil {
+				return string(m[1])
+			}
+		}
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		real = path
+	}
+	_, number, _ := strings.Cut(filepath.Base(real), ".so.")
+	return number
+}
+
+var metadataVersion = regexp.MustCompile(`(?m)^Version: (\S+)`)

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openvino
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/collage-tvm/collage/byoc/region"
+)
+
+// formatLine begins the text of a region; libcollage_openvino.so (byoc/runtime/openvino_program.cc) reads it. The next
+// line has three numbers, the sizes in bytes of what follows: the path of the OpenVINO that was found when the region was
+// compiled, the XML, and the data of the constants that the writer added. The weights that the XML speaks of are the
+// region's constants, each beginning at a multiple of alignment, and behind them that data.
+const formatLine = "collage-openvino 1\n"
+
+// alignment is where constants begin, for the sake of vector instructions.
+const alignment = 64
+
+func aligned(n int64) int64 { return (n + alignment - 1) / alignment * alignment }
+
+// emit is the region.Emitter: it writes a region as IR. The error says which operator OpenVINO cannot run.
+func emit(p *region.Program) ([]byte, []region.ValueID, error) {
+	w, constants, err := write(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	document, err := w.net.text()
+	if err != nil {
+		return nil, nil, err
+	}
+	hint, err := library.Find()
+	if err != nil {
+		hint = "" // the machine that runs the model may have it
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s%d %d %d\n%s", formatLine, len(hint), len(document), len(w.own), hint)
+	text.Write(document)
+	text.Write(w.own)
+	return text.Bytes(), constants, nil
+}
+
+// write appends the layers of a region to a new IR and gives the constants whose data it refers to.
+func write(p *region.Program) (*writer, []region.ValueID, error) {
+	w := newWriter(p.Symbol)
+	ports := make([]port, len(p.Values))
+	for i, v := range p.Inputs {
+		t := p.Values[v].Type
+		if _, ok := elements[t.DType]; !ok {
+			return nil, nil, fmt.Errorf("input %d is of %s, which OpenVINO does not know", i, t.DType)
+		}
+		w.prefix = "input_"
+		ports[v] = w.parameter(t)
+	}
+	readers := p.Readers()
+	var constants []region.ValueID
+	w.prefix = "weight_"
+	for v := range p.Values {
+		id := region.ValueID(v)
+		if !p.IsConstant(id) || readers[v] == 0 {
+			continue
+		}
+		t := p.Values[v].Type
+		if _, ok := elements[t.DType]; !ok {
+			return nil, nil, fmt.Errorf("a constant is of %s, which OpenVINO does not know", t.DType)
+		}
+		size, _ := t.NumBytes()
+		ports[v] = w.weight(t, w.base)
+		constants = append(constants, id)
+		w.base += aligned(size)
+	}
+	for i := range p.Ops {
+		op := &p.Ops[i]
+		c := callIn(p, op, readers)
+		if err := check(c); err != nil {
+			return nil, nil, err
+		}
+		in := make([]port, len(op.Args))
+		for k, v := range op.Args {
+			in[k] = ports[v]
+		}
+		w.prefix = plainName(op.Name) + "_"
+		for k, result := range operators()[op.Name].write(w, c, in) {
+			if k < len(op.Results) {
+				ports[op.Results[k]] = result
+			}
+		}
+	}
+	w.prefix = "output_"
+	for _, v := range p.Outputs {
+		w.result(ports[v])
+	}
+	return w, constants, nil
+}

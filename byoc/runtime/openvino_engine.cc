@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs regions by OpenVINO on the CPU. Each region is one compiled model with one request; the region's
+// tensors are OpenVINO's too, nothing is copied.
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "openvino_api.h"
+#include "openvino_program.h"
+#include "region_module.h"
+
+namespace collage {
+namespace openvino {
+namespace {
+
+// OpenVINO in this process. The hint of the region that comes first decides.
+const Api& OpenVino(const std::string& hint) {
+  static const Api api(hint);
+  return api;
+}
+
+// One for all regions: it holds what OpenVINO knows of its devices. Never freed, since its threads may
+// outlive static objects.
+Core* SharedCore(const Api& api) {
+  static Core* const core = [&api] {
+    Core* made = nullptr;
+    api.Check(api.core_create(&made), "start");
+    return made;
+  }();
+  return core;
+}
+
+ElementType TypeOf(const DLTensor* tensor) {
+  const DLDataType t = tensor->dtype;
+  if (t.lanes == 1) {
+    if (t.code == kDLFloat && t.bits == 32) return kF32;
+    if (t.code == kDLInt && t.bits == 32) return kI32;
+    if (t.code == kDLInt && t.bits == 64) return kI64;
+    if (t.code == kDLInt && t.bits == 8) return kI8;
+    if (t.code == kDLUInt && t.bits == 1) return kBoolean;
+    if (t.code == kDLUInt && t.bits == 8) return kU8;
+  }
+  throw std::runtime_error("a tensor has a type that OpenVINO was not told of; compile the model again");
+}
+
+size_t BytesOf(const DLTensor* tensor) {
+  size_t bytes = (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
+  for (int i = 0; i < tensor->ndim; ++i) bytes *= static_cast<size_t>(tensor->shape[i]);
+  return bytes;
+}
+
+// A unique_ptr for OpenVINO's objects.
+template <typename T>
+using Owned = std::unique_ptr<T, void (*)(T*)>;
+
+class Engine final : public RegionEngine {
+ public:
+  explicit Engine(const RegionProgram& region) : Engine(region, Program::Parse(region.text)) {}
+
+  void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Bind(inputs[i], &inputs_[i], [this, i](const Tensor* tensor) {
+        api_.Check(api_.infer_request_set_input_tensor_by_index(request_.get(), i, tensor), "take an input");
+      });
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      Bind(outputs[i], &outputs_[i], [this, i](const Tensor* tensor) {
+        api_.Check(api_.infer_request_set_output_tensor_by_index(request_.get(), i, tensor),
+                   "take an output");
+      });
+    }
+    api_.Check(api_.infer_request_infer(request_.get()), "run the region");
+  }
+
+ private:
+  // A tensor of the region as OpenVINO has it: the caller's memory.
+  struct Binding {
+    void* data = nullptr;
+    Owned<Tensor> tensor;
+  };
+
+  Engine(const RegionProgram& region, const Program& program)
+      : api_(OpenVino(std::string(program.library))),
+        compiled_(nullptr, api_.compiled_model_free),
+        request_(nullptr, api_.infer_request_free) {
+    Core* core = SharedCore(api_);
+    const Owned<Tensor> weights = Weights(region, program);
+    Model* read = nullptr;
+    api_.Check(api_.core_read_model_from_memory_buffer(core, program.xml.data(), program.xml.size(),
+                                                       weights.get(), &read),
+               "read the region");
+    const Owned<Model> model(read, api_.model_free);
+
+    // f32: on processors with AMX OpenVINO would choose bfloat16 by itself. Its threads are as many as the
+    // arena's and, being oneTBB's, the same; they stay where the process may run and are not pinned.
+    const std::string threads = std::to_string(collage_num_threads());
+    CompiledModel* compiled = nullptr;
+    api_.Check(api_.core_compile_model(core, model.get(), "CPU", 10, &compiled,   //
+                                       "INFERENCE_PRECISION_HINT", "f32",         //
+                                       "PERFORMANCE_HINT", "LATENCY",             //
+                                       "NUM_STREAMS", "1",                        //
+                                       "INFERENCE_NUM_THREADS", threads.c_str(),  //
+                                       "ENABLE_CPU_PINNING", "NO"),
+               "compile the region");
+    compiled_.reset(compiled);
+    size_t inputs = 0, outputs = 0;
+    api_.Check(api_.compiled_model_inputs_size(compiled, &inputs), "count the inputs");
+    api_.Check(api_.compiled_model_outputs_size(compiled, &outputs), "count the outputs");
+    if (inputs != static_cast<size_t>(region.num_inputs) ||
+        outputs != static_cast<size_t>(region.num_outputs)) {
+      throw std::runtime_error("OpenVINO made " + std::to_string(inputs) + " inputs and " +
+                               std::to_string(outputs) + " outputs of the region's " +
+                               std::to_string(region.num_inputs) + " and " +
+                               std::to_string(region.num_outputs) + "; this is a defect of Collage");
+    }
+    InferRequest* request = nullptr;
+    api_.Check(api_.compiled_model_create_infer_request(compiled, &request), "prepare the region");
+    request_.reset(request);
+    for (size_t i = 0; i < inputs; ++i) inputs_.push_back({nullptr, NoTensor()});
+    for (size_t i = 0; i < outputs; ++i) outputs_.push_back({nullptr, NoTensor()});
+  }
+
+  Owned<Tensor> NoTensor() const { return Owned<Tensor>(nullptr, api_.tensor_free); }
+
+  // All constants in one piece, as the IR refers to them. OpenVINO owns it, so that it lives as long as
+  // the compiled model has use for some of it and no longer.
+  Owned<Tensor> Weights(const RegionProgram& region, const Program& program) const {
+    std::vector<size_t> sizes;
+    for (const auto& constant : region.constants) sizes.push_back(BytesOf(constant.operator->()));
+    const std::vector<size_t> offsets = Offsets(sizes);
+    const int64_t total = static_cast<int64_t>(offsets.back() + program.own.size());
+    if (total == 0) return NoTensor();
+    Tensor* made = nullptr;
+    api_.Check(api_.tensor_create(kU8, Shape{1, &total}, &made), "take the weights");
+    Owned<Tensor> weights(made, api_.tensor_free);
+    void* data = nullptr;
+    api_.Check(api_.tensor_data(made, &data), "take the weights");
+    auto* bytes = static_cast<char*>(data);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      std::memcpy(bytes + offsets[i], TensorData(region.constants[i].operator->()), sizes[i]);
+    }
+    std::memcpy(bytes + offsets.back(), program.own.data(), program.own.size());
+    return weights;
+  }
+
+  // Makes the caller's memory OpenVINO's tensor, unless it is already.
+  template <typename Set>
+  void Bind(const DLTensor* given, Binding* bound, Set set) const {
+    void* data = TensorData(given);
+    if (data == bound->data) return;
+    Tensor* made = nullptr;
+    api_.Check(api_.tensor_create_from_host_ptr(TypeOf(given), Shape{given->ndim, given->shape}, data, &made),
+               "take a tensor");
+    Owned<Tensor> tensor(made, api_.tensor_free);
+    set(made);
+    bound->tensor = std::move(tensor);
+    bound->data = data;
+  }
+
+  const Api& api_;
+  Owned<CompiledModel> compiled_;
+  Owned<InferRequest> request_;
+  std::vector<Binding> inputs_, outputs_;
+};
+
+std::unique_ptr<RegionEngine> Make(const RegionProgram& program) { return std::make_unique<Engine>(program); }
+
+const bool registered = [] {
+  RegisterRegionEngine("openvino", Make);
+  return true;
+}();
+
+}  // namespace
+}  // namespace openvino
+}  // namespace collage
