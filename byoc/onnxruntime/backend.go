@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package onnxruntime is ONNX Runtime as a backend: an engine that is given a whole region and optimises across its
+// operators.
+//
+// What comes in: for the placement, graphs in which supported operators are looked for; from TVM, region functions
+// through the packed function relay.ext.collage_onnxruntime. What goes out: patterns and proposed regions; and for each
+// region function an ONNX model without its weights, which libcollage_onnxruntime.so hands to ONNX Runtime together with
+// them (byoc/runtime/onnxruntime_*.cc).
+//
+// A rule (rule.go) holds for each of Relay's operators when it means what ONNX's means, and how it is written.
+// convolution.go, pool.go, product.go, norm.go, elementwise.go, reduce.go, shape.go, selection.go and image.go hold the
+// rules; model.go turns a region into a graph, proto.go writes it as protobuf.
+package onnxruntime
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/propose"
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Name is what users write in --backends; Compiler is the Compiler attribute of the regions.
+const (
+	Name     = "onnxruntime"
+	Compiler = "collage_onnxruntime"
+)
+
+// DumpEnv names a folder into which each region that is compiled is also written as a complete ONNX model, SYMBOL.onnx:
+// what the engine is given can be looked at, and run by ONNX Runtime alone.
+const DumpEnv = "COLLAGE_ONNXRUNTIME_DUMP"
+
+type backend struct{ patterns func() []byoc.Pattern }
+
+// New gives the backend. It needs neither TVM nor ONNX Runtime; Probe says whether that is there.
+func New() byoc.Backend { return &backend{sync.OnceValue(patterns)} }
+
+func (*backend) Name() string { return Name }
+func (*backend) Description() string {
+	return "ONNX Runtime, an engine for whole regions, through its C API"
+}
+func (*backend) Level() byoc.Level          { return byoc.GraphLevel }
+func (*backend) Compiler() string           { return Compiler }
+func (b *backend) Patterns() []byoc.Pattern { return b.patterns() }
+func (*backend) TakesAnything() bool        { return false }
+func (*backend) MergesRegions() bool        { return true }
+
+// Libraries implements byoc.Linker: the plug-in, not ONNX Runtime itself.
+func (*backend) Libraries() []string { return []string{Name} }
+
+// Propose implements byoc.Proposer: the greatest regions that can be run, and their stages.
+func (*backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
+	return propose.Regions(g, func(id relay.NodeID) bool { return refusal(g, id) == nil }, propose.Limit)
+}
+
+// Install makes relay.ext.collage_onnxruntime and the engine's plug-in available in this process.
+func (*backend) Install() error {
+	if err := region.Register(Compiler, Name, Name, emit); err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
+	}
+	return nil
+}
+
+// emit is the region.Emitter: the path of the library as it was found here, a zero, and the model.
+func emit(p *region.Program) ([]byte, []region.ValueID, error) {
+	model, constants, err := write(p, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if folder := os.Getenv(DumpEnv); folder != "" {
+		if err := dump(p, folder); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", DumpEnv, err)
+		}
+	}
+	path, _ := library.Find() // only a hint for where the model is loaded
+	return append(append([]byte(path), 0), model...), constants, nil
+}
+
+// dump writes the region as a model that is complete by itself.
+func dump(p *region.Program, folder string) error {
+	model, _, err := write(p, p.ConstantBytes)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, p.Symbol+".onnx"), model, 0o644)
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package onnxruntime
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// operation is an operator of a region with the names of its tensors in the model.
+type operation struct {
+	*call
+	in, out []string
+	// last is the last of the operators that are written as one (rule.merge); the call itself without such.
+	last *call
+}
+
+// writer writes a region as an ONNX graph.
+type writer struct {
+	p       *region.Program
+	readers []int
+	// names are the tensors' names; "" where there is none yet.
+	names []string
+	// done marks operators that were written together with an earlier one.
+	done []bool
+	// constants are the tensors that the engine is given beside the model: c0, c1, ...
+	constants []region.ValueID
+	// literals are the names of small constants that rules made, by their content.
+	literals map[string]string
+	fresh    int
+
+	nodes, initializers []byte
+	count               int
+}
+
+// write turns a region into an ONNX model. Its inputs are named i0, i1, ..., its outputs o0, o1, ..., in the order of
+// the region's; the constants c0, c1, ... are initialisers without data, in the order in which they are given back. data
+// gives a constant's data to be written into the model instead; nil leaves it out.
+func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (model []byte, constants []region.ValueID, err error) {
+	w := &writer{p: p, readers: p.Readers(), names: make([]string, len(p.Values)), done: make([]bool, len(p.Ops)),
+		literals: map[string]string{}}
+	var inputs, outputs message
+	for i, v := range p.Inputs {
+		w.names[v] = fmt.Sprintf("i%d", i)
+		t := p.Values[v].Type
+		if elementTypes[t.DType] == 0 {
+			return nil, nil, fmt.Errorf("the input %d is %s, which ONNX has no type for", i, t.DType)
+		}
+		inputs.bytes(graphInput, encodeValue(w.names[v], t.DType, t.Shape))
+	}
+	// A tensor that is made inside and given back once has the output's name.
+	copies := map[int]region.ValueID{}
+	for i, v := range p.Outputs {
+		name := fmt.Sprintf("o%d", i)
+		if w.names[v] == "" && p.Values[v].Producer >= 0 {
+			w.names[v] = name
+		} else {
+			copies[i] = v
+		}
+		t := p.Values[v].Type
+		outputs.bytes(graphOutput, encodeValue(name, t.DType, t.Shape))
+	}
+	for i := range p.Ops {
+		if err := w.operator(i); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range p.Outputs {
+		if v, ok := copies[i]; ok {
+			w.emit("Identity", []string{w.name(v)}, []string{fmt.Sprintf("o%d", i)})
+		}
+	}
+	for i, v := range w.constants {
+		t, name := p.Values[v].Type, fmt.Sprintf("c%d", i)
+		if data == nil {
+			w.initializer(encodeExternalTensor(name, t.DType, t.Shape))
+			continue
+		}
+		raw, err := data(v)
+		if err != nil {
+			return nil, nil, err
+		}
+		w.initializer(encodeTensor(name, t.DType, t.Shape, raw))
+	}
+	var graph message
+	graph = append(graph, w.nodes...)
+	graph.text(graphName, p.Symbol)
+	graph = append(graph, w.initializers...)
+	graph = append(append(graph, inputs...), outputs...)
+	return encodeModel(graph), w.constants, nil
+}
+
+// operator writes one operator of the region.
+func (w *writer) operator(i int) error {
+	if w.done[i] {
+		return nil
+	}
+	op := &w.p.Ops[i]
+	c := callOfOp(w.p, op)
+	r, err := supported(c)
+	if err != nil {
+		return fmt.Errorf("%s (%%%d): %w", op.Name, op.Node, err)
+	}
+	o := &operation{call: c, last: c}
+	for _, v := range op.Args {
+		o.in = append(o.in, w.name(v))
+	}
+	if r.merge != nil {
+		if last := r.merge(w, o, i); last != i {
+			op = &w.p.Ops[last]
+			o.last = callOfOp(w.p, op)
+		}
+	}
+	for _, v := range op.Results {
+		o.out = append(o.out, w.name(v))
+	}
+	return r.emit(w, o)
+}
+
+// name gives a tensor's name; a constant becomes one of the model's when it is first asked for.
+func (w *writer) name(v region.ValueID) string {
+	if w.names[v] == "" {
+		if w.p.IsConstant(v) {
+			w.names[v] = fmt.Sprintf("c%d", len(w.constants))
+			w.constants = append(w.constants, v)
+		} else {
+			w.names[v] = fmt.Sprintf("v%d", v)
+		}
+	}
+	return w.names[v]
+}
+
+// emit writes a node.
+func (w *writer) emit(op string, in, out []string, attributes ...attribute) {
+	m := message(w.nodes)
+	m.bytes(graphNode, encodeNode(fmt.Sprintf("n%d", w.count), op, in, out, attributes))
+	w.nodes = m
+	w.count++
+}
+
+// value writes a node and gives its one result a name of its own.
+func (w *writer) value(op string, in []string, attributes ...attribute) string {
+	w.fresh++
+	name := fmt.Sprintf("t%d", w.fresh)
+	w.emit(op, in, []string{name}, attributes...)
+	return name
+}
+
+func (w *writer) initializer(encoded []byte) {
+	m := message(w.initializers)
+	m.bytes(graphInitializer, encoded)
+	w.initializers = m
+}
+
+// literal makes a small constant, once for each content.
+func (w *writer) literal(dtype string, shape []int64, data []byte) string {
+	key := fmt.Sprint(dtype, shape, data)
+	if name, ok := w.literals[key]; ok {
+		return name
+	}
+	name := fmt.Sprintf("k%d", len(w.literals))
+	w.literals[key] = name
+	w.initializer(encodeTensor(name, dtype, shape, data))
+	return name
+}
+
+// ints makes a list of int64, what ONNX wants shapes and axes as.
+func (w *writer) ints(values ...int64) string {
+	var data []byte
+	for _, v := range values {
+		data = binary.LittleEndian.AppendUint64(data, uint64(v))
+	}
+	return w.literal("int64", []int64{int64(len(values))}, data)
+}
+
+// filled makes a tensor of one repeated number, of float32, float64, int32, int64 or another integer type.
+func (w *writer) filled(dtype string, shape []int64, value float64) string {
+	var one []byte
+	switch dtype {
+	case "float32":
+		one = binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(value)))
+	case "float64":
+		one = binary.LittleEndian.AppendUint64(nil, math.Float64bits(value))
+	default:
+		one = binary.LittleEndian.AppendUint64(nil, uint64(int64(value)))[:relay.DTypeBits(dtype)/8]
+	}
+	var data []byte
+	for range elements(shape) {
+		data = append(data, one...)
+	}
+	return w.literal(dtype, shape, data)
+}
+
+// reshaped gives a tensor another shape.
+func (w *writer) reshaped(name string, shape ...int64) string {
+	return w.value("Reshape", []string{name, w.ints(shape...)})
+}
+
+// onlyReader finds the operator that alone reads what operator i makes, if that is one tensor that is no result of the
+// region; -1 otherwise.
+func (w *writer) onlyReader(i int) int {
+	results := w.p.Ops[i].Results
+	if len(results) != 1 || w.readers[results[0]] != 1 {
+		return -1
+	}
+	for k := i + 1; k < len(w.p.Ops); k++ {
+		for _, v := range w.p.Ops[k].Args {
+			if v == results[0] {
+				return k
+			}
+		}
+	}
+	return -1
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine "onnxruntime": runs a region as an ONNX Runtime session. The program's text is the path at which
+// the library lay when the model was compiled, a zero, and the ONNX model; its inputs are i0, i1, ..., its
+// outputs o0, o1, ..., and its initialisers c0, c1, ... are the program's constants, which stay where they
+// are.
+#include <tvm/runtime/registry.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "onnxruntime_api.h"
+#include "region_module.h"
+
+namespace collage {
+namespace {
+
+// Something of ONNX Runtime's that is released when it goes.
+template <typename T>
+using Owned = std::unique_ptr<T, void (*)(T*)>;
+
+// What all sessions of the process share. Never destroyed: sessions may be running while the process ends.
+class Runtime {
+ public:
+  // The hint of the first model counts.
+  static const Runtime& Get(const std::string& hint) {
+    static const Runtime* const runtime = new Runtime(hint);
+    return *runtime;
+  }
+
+  const OrtFunctions functions;
+  OrtEnv* env = nullptr;
+  OrtMemoryInfo* memory = nullptr;
+  // The number of threads of the pool that sessions can share, the calling one included; 0 where there is
+  // none.
+  int pool_threads = 0;
+
+ private:
+  explicit Runtime(const std::string& hint) : functions(hint) {
+    functions.Check(functions.CreateCpuMemoryInfo(kOrtArenaAllocator, kOrtMemTypeDefault, &memory));
+    // One pool for all sessions, as large as the arena: a model has many regions, and threads of its own for
+    // each of them would do nothing but be there.
+    const int threads = collage_num_threads();
+    OrtThreadingOptions* made = nullptr;
+    functions.Check(functions.CreateThreadingOptions(&made));
+    const Owned<OrtThreadingOptions> options(made, functions.ReleaseThreadingOptions);
+    functions.Check(functions.SetGlobalIntraOpNumThreads(made, threads));
+    functions.Check(functions.SetGlobalInterOpNumThreads(made, 1));
+    functions.Check(functions.SetGlobalSpinControl(made, 1));
+    functions.Check(functions.CreateEnvWithGlobalThreadPools(kOrtLogErrors, "collage", made, &env));
+    pool_threads = threads;
+  }
+};
+
+// ONNX's number for an element type.
+int ElementType(const DLDataType& type) {
+  if (type.lanes == 1) {
+    switch (type.code << 8 | type.bits) {
+      case kDLFloat << 8 | 16:
+        return 10;
+      case kDLFloat << 8 | 32:
+        return 1;
+      case kDLFloat << 8 | 64:
+        return 11;
+      case kDLBfloat << 8 | 16:
+        return 16;
+      case kDLInt << 8 | 8:
+        return 3;
+      case kDLInt << 8 | 16:
+        return 5;
+      case kDLInt << 8 | 32:
+        return 6;
+      case kDLInt << 8 | 64:
+        return 7;
+      case kDLUInt << 8 | 1:
+        return 9;
+      case kDLUInt << 8 | 8:
+        return 2;
+      case kDLUInt << 8 | 16:
+        return 4;
+      case kDLUInt << 8 | 32:
+        return 12;
+      case kDLUInt << 8 | 64:
+        return 13;
+    }
+  }
+  throw std::runtime_error("a tensor has an element type that ONNX does not know");
+}
+
+// A tensor of the caller's as ONNX Runtime sees it, kept for as long as it lies in the same place: an
+// executor passes the same ones again and again.
+class SharedTensor {
+ public:
+  explicit SharedTensor(const Runtime& runtime)
+      : runtime_(runtime), value_(nullptr, runtime.functions.ReleaseValue) {}
+
+  OrtValue* Of(const DLTensor* tensor) {
+    void* data = TensorData(tensor);
+    if (value_ == nullptr || data != data_) {
+      OrtValue* made = nullptr;
+      runtime_.functions.Check(runtime_.functions.CreateTensorWithDataAsOrtValue(
+          runtime_.memory, data, tvm::runtime::GetDataSize(*tensor), tensor->shape, tensor->ndim,
+          ElementType(tensor->dtype), &made));
+      value_.reset(made);
+      data_ = data;
+    }
+    return value_.get();
+  }
+
+ private:
+  const Runtime& runtime_;
+  Owned<OrtValue> value_;
+  const void* data_ = nullptr;
+};
+
+class OnnxRuntimeEngine final : public RegionEngine {
+ public:
+  OnnxRuntimeEngine(const Runtime& runtime, const RegionProgram& program, size_t model_begin)
+      : runtime_(runtime),
+        constants_(program.constants),
+        session_(nullptr, runtime.functions.ReleaseSession) {
+    for (const auto& constant : constants_) {
+      constant_values_.emplace_back(runtime);
+      constant_values_.back().Of(constant.operator->());
+    }
+    const int threads = collage_num_threads();
+    try {
+      Load(program, model_begin, threads, threads == runtime.pool_threads);
+    } catch (const std::runtime_error&) {
+      // A program that uses this ONNX Runtime by itself may have made the one environment that a process has,
+      // without a pool to share.
+      if (threads != runtime.pool_threads) throw;
+      Load(program, model_begin, threads, false);
+    }
+    Name("i", program.num_inputs, &input_texts_, &input_names_, &inputs_);
+    Name("o", program.num_outputs, &output_texts_, &output_names_, &outputs_);
+  }
+
+  void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    input_values_.clear();
+    output_values_.clear();
+    for (size_t i = 0; i < inputs.size(); ++i) input_values_.push_back(inputs_[i].Of(inputs[i]));
+    for (size_t i = 0; i < outputs.size(); ++i) output_values_.push_back(outputs_[i].Of(outputs[i]));
+    runtime_.functions.Check(runtime_.functions.Run(
+        session_.get(), nullptr, input_names_.data(), input_values_.data(), input_values_.size(),
+        output_names_.data(), output_values_.size(), output_values_.data()));
+  }
+
+ private:
+  void Load(const RegionProgram& program, size_t model_begin, int threads, bool shared_pool) {
+    const OrtFunctions& ort = runtime_.functions;
+    OrtSessionOptions* made = nullptr;
+    ort.Check(ort.CreateSessionOptions(&made));
+    const Owned<OrtSessionOptions> options(made, ort.ReleaseSessionOptions);
+    ort.Check(ort.SetSessionExecutionMode(made, kOrtSequential));
+    ort.Check(ort.SetSessionGraphOptimizationLevel(made, kOrtOptimizeAll));
+    if (shared_pool) {
+      ort.Check(ort.DisablePerSessionThreads(made));
+    } else {
+      ort.Check(ort.SetIntraOpNumThreads(made, threads));
+      ort.Check(ort.SetInterOpNumThreads(made, 1));
+    }
+    // While a region runs its threads spin between operators, which is what makes small operators fast; when
+    // it is done they sleep and leave the processors to the arena.
+    ort.Check(ort.AddSessionConfigEntry(made, "session.force_spinning_stop", "1"));
+    std::vector<std::string> texts;
+    std::vector<const char*> names;
+    std::vector<const OrtValue*> values;
+    for (size_t i = 0; i < constants_.size(); ++i) texts.push_back("c" + std::to_string(i));
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      names.push_back(texts[i].c_str());
+      values.push_back(constant_values_[i].Of(constants_[i].operator->()));
+    }
+    if (!names.empty()) {
+      ort.Check(ort.AddExternalInitializers(made, names.data(), values.data(), names.size()));
+    }
+    OrtSession* session = nullptr;
+    ort.Check(ort.CreateSessionFromArray(runtime_.env, program.text.data() + model_begin,
+                                         program.text.size() - model_begin, made, &session));
+    session_.reset(session);
+  }
+
+  void Name(const std::string& prefix, int count, std::vector<std::string>* texts,
+            std::vector<const char*>* names, std::vector<SharedTensor>* tensors) {
+    for (int i = 0; i < count; ++i) {
+      texts->push_back(prefix + std::to_string(i));
+      tensors->emplace_back(runtime_);
+    }
+    for (const std::string& text : *texts) names->push_back(text.c_str());
+  }
+
+  const Runtime& runtime_;
+  // The session reads the weights from here.
+  const std::vector<tvm::runtime::NDArray> constants_;
+  std::vector<SharedTensor> constant_values_;
+  Owned<OrtSession> session_;
+  std::vector<std::string> input_texts_, output_texts_;
+  std::vector<const char*> input_names_, output_names_;
+  std::vector<SharedTensor> inputs_, outputs_;
+  std::vector<const OrtValue*> input_values_;
+  std::vector<OrtValue*> output_values_;
+};
+
+std::unique_ptr<RegionEngine> MakeOnnxRuntimeEngine(const RegionProgram& program) {
+  const size_t zero = program.text.find('\0');
+  if (zero == std::string::npos) throw std::runtime_error("the program has no model in it");
+  const Runtime& runtime = Runtime::Get(program.text.substr(0, zero));
+  return std::make_unique<OnnxRuntimeEngine>(runtime, program, zero + 1);
+}
+
+struct Registration {
+  Registration() { RegisterRegionEngine("onnxruntime", MakeOnnxRuntimeEngine); }
+} registration;
+
+}  // namespace
+}  // namespace collage
