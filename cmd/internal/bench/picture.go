@@ -18,6 +18,8 @@ type dotPlot struct {
 	Title, X, Y string
 	Labels      []string
 	Series      []dots
+	// Wide makes room for long labels.
+	Wide bool
 }
 
 // dots are the ratios of one series, one for each label; 0 for none.
@@ -33,6 +35,7 @@ var colours = []string{"000000", "e69f00", "56b4e9", "009e73", "d55e00", "cc79a7
 const (
 	plotHeight   = 460
 	columnWidth  = 42
+	wideColumn   = 130
 	plotMargins  = 190
 	spreadOfDots = 0.6
 )
@@ -67,10 +70,14 @@ func (p *dotPlot) render(w io.Writer, format chart.RendererProvider) error {
 		return errors.New("there is nothing to draw: no backend or peer gave a time")
 	}
 	low, high = math.Floor(min(low, -0.5)*2)/2, math.Ceil(max(high, 0.5)*2)/2
+	column, least := columnWidth, 10
+	if p.Wide {
+		column, least = wideColumn, 4
+	}
 	grid := chart.Style{StrokeColor: drawing.ColorFromHex("dddddd"), StrokeWidth: 1}
 	picture := chart.Chart{
 		Title: p.Title, TitleStyle: chart.Style{FontSize: 11}, Height: plotHeight,
-		Width:      plotMargins + columnWidth*max(len(p.Labels), 10),
+		Width:      plotMargins + column*max(len(p.Labels), least),
 		Background: chart.Style{Padding: chart.Box{Top: 50, Left: 130, Right: 20, Bottom: 20}},
 		XAxis:      chart.XAxis{Name: p.X, Style: chart.Style{FontSize: 8}},
 		YAxis: chart.YAxis{Name: p.Y, Range: &chart.ContinuousRange{Min: low, Max: high}, GridMajorStyle: grid,

@@ -38,16 +38,21 @@ func median(values []float64) float64 {
 
 // pairedRatio divides the times of turns, above by below; both have as many. The zero Ratio of none.
 func pairedRatio(above, below []float64) Ratio {
-	ratios := make([]float64, min(len(above), len(below)))
-	if len(ratios) == 0 {
+	sorted := slices.Sorted(slices.Values(ratios(above, below)))
+	if len(sorted) == 0 {
 		return Ratio{}
 	}
-	for i := range ratios {
-		ratios[i] = above[i] / below[i]
+	rank, coverage := signTestRank(len(sorted))
+	return Ratio{Median: median(sorted), Low: sorted[rank], High: sorted[len(sorted)-1-rank], Coverage: coverage}
+}
+
+// ratios are the turns' ratios, in the order of the turns.
+func ratios(above, below []float64) []float64 {
+	out := make([]float64, min(len(above), len(below)))
+	for i := range out {
+		out[i] = above[i] / below[i]
 	}
-	slices.Sort(ratios)
-	rank, coverage := signTestRank(len(ratios))
-	return Ratio{Median: median(ratios), Low: ratios[rank], High: ratios[len(ratios)-1-rank], Coverage: coverage}
+	return out
 }
 
 // signTestRank is the greatest r for which the order statistics r and n-1-r of n values (counted from 0) enclose the

@@ -25,7 +25,7 @@ all: whole networks, compiled by Collage, beside the engines that people use.
 Each prints a table, and writes JSON and a picture where it is told to. The machine, and how busy it was meanwhile, stand in
 all three: figures from a busy machine are worth nothing.`,
 	Examples: []string{"bench convs --svg convs.svg", "bench matmuls --json matmuls.json", "bench all --rounds 15"},
-	Parts:    []*Command{&benchConvsCommand, &benchMatmulsCommand},
+	Parts:    []*Command{&benchConvsCommand, &benchMatmulsCommand, &benchAllCommand},
 }
 
 // benchOutput are the flags that say where a report goes.

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"math"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// Network is one that is run.
+type Network struct {
+	// Name is short and different for each ("resnext50_32x4d"); Model is what collage compile takes.
+	Name, Model string
+	// Params, Format and InputShapes are as of compile.Options.
+	Params, Format string
+	InputShapes    map[string][]int64
+	// Executable is what Collage made of it; Chosen and Shares say what that is, where it is known: the finalist that was
+	// kept, and how many operators each backend has.
+	Executable string
+	Chosen     string
+	Shares     map[string]int
+	// BestSingle is the fastest single backend when it was compiled, and ToBestSingle that one's time to what was kept, in
+	// the rounds of the compilation; only where a placement was kept.
+	BestSingle   string
+	ToBestSingle Ratio
+}
+
+// Describe takes from the plan of a compilation what was kept, which backends have how many operators in it, and by how
+// much it beat the best single backend. A single backend that was kept has no shares: the plan is the placement's.
+func (n *Network) Describe(p *plan.Plan) {
+	var chosen, single *plan.Finalist
+	least := math.Inf(1)
+	for i := range p.Finalists {
+		f := &p.Finalists[i]
+		if f.Chosen {
+			chosen = f
+		}
+		if isBackend(f.Name) && len(f.Samples) > 0 && median(f.Samples) < least {
+			single, least = f, median(f.Samples)
+		}
+	}
+	if chosen == nil {
+		return
+	}
+	if n.Chosen = chosen.Name; chosen == single || isBackend(chosen.Name) {
+		return
+	}
+	n.Shares = map[string]int{}
+	for _, b := range p.Backends {
+		if b.Operators > 0 {
+			n.Shares[b.Name] = b.Operators
+		}
+	}
+	if single != nil && len(chosen.Samples) > 0 {
+		n.BestSingle, n.ToBestSingle = single.Name, pairedRatio(single.Samples, chosen.Samples)
+	}
+}
+
+func isBackend(name string) bool {
+	_, err := byoc.Lookup(name)
+	return err == nil
+}

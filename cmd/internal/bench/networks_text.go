@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/wcharczuk/go-chart/v2"
+)
+
+// WriteText writes the report as tables: milliseconds, ratios with their intervals, what is not there.
+func (r *NetworkReport) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Whole networks, %s, %d threads: median ms of %d turns of at least %.0f ms, the engines in turn\n\n", r.Precision,
+		r.Threads, r.Rounds, r.TurnMS)
+	notes := newNotes()
+	b.WriteString(r.times(notes))
+	b.WriteString("\nTime of each engine to that of what Collage compiled, turn by turn, with its interval (sign test): above 1, Collage's is faster\n\n")
+	b.WriteString(r.toOurs(notes))
+	b.WriteString("\n" + notes.String() + r.Summary.text(len(r.Networks)))
+	for _, p := range r.Peers {
+		switch {
+		case p.Absent != "":
+			fmt.Fprintf(&b, "%s was not run: %s\n  to get it: %s\n", p.Name, p.Absent, p.Remedy)
+		case p.Name != Ours && p.Version != "":
+			fmt.Fprintf(&b, "%s is %s\n", p.Name, p.Version)
+		}
+	}
+	b.WriteString(machineText(r.Machine, r.Load))
+	for _, n := range r.Networks {
+		if n.Load.Disturbed() {
+			fmt.Fprintf(&b, "while %s ran: %s\n", n.Name, n.Load)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// ran are the columns of engines that ran something.
+func (r *NetworkReport) ran() []string {
+	var names []string
+	for _, p := range r.Peers {
+		if p.Absent == "" {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func (r *NetworkReport) times(notes *notes) string {
+	header, numbers := table.Row{"network"}, []int{}
+	for i, name := range r.ran() {
+		header, numbers = append(header, name), append(numbers, i+2)
+	}
+	t := newTable(append(header, "Collage kept"), numbers...)
+	for i := range r.Networks {
+		n := &r.Networks[i]
+		row := table.Row{n.Name}
+		for _, c := range n.Cells {
+			switch {
+			case c.Absent != "":
+				row = append(row, "-"+notes.mark(c.Peer+": "+c.Absent))
+			case c.Wrong:
+				row = append(row, milliseconds(c.Median)+notes.mark(fmt.Sprintf(
+					"%s on %s: its outputs differ from TVM's by up to %.2g, where the greatest is %.2g; it is not compared with",
+					c.Peer, n.Name, c.MaxError, c.Greatest)))
+			default:
+				row = append(row, milliseconds(c.Median))
+			}
+		}
+		t.AppendRow(append(row, n.kept()))
+	}
+	return render(t)
+}
+
+// kept says what Collage's executable is: "collage: dnnl 67, tvm 49 operators".
+func (n *NetworkRow) kept() string {
+	var shares []string
+	for _, name := range slices.Sorted(maps.Keys(n.Shares)) {
+		shares = append(shares, fmt.Sprintf("%s %d", name, n.Shares[name]))
+	}
+	switch {
+	case n.Chosen == "" && shares == nil:
+		return "?"
+	case shares == nil:
+		return n.Chosen
+	}
+	text := n.Chosen + ": " + strings.Join(shares, ", ")
+	if n.BestSingle != "" {
+		text += fmt.Sprintf("; best single %s %.2f [%.2f, %.2f]", n.BestSingle, n.ToBestSingle.Median, n.ToBestSingle.Low, n.ToBestSingle.High)
+	}
+	return text
+}
+
+func (r *NetworkReport) toOurs(notes *notes) string {
+	header, numbers := table.Row{"network"}, []int{}
+	for i, name := range r.ran()[1:] {
+		header, numbers = append(header, name), append(numbers, i+2)
+	}
+	t := newTable(append(header, "best peer"), numbers...)
+	for i := range r.Networks {
+		n := &r.Networks[i]
+		row := table.Row{n.Name}
+		for _, c := range n.Cells[1:] {
+			if len(c.Turns) == 0 {
+				row = append(row, "-")
+				continue
+			}
+			text := fmt.Sprintf("%.2f [%.2f, %.2f]", c.Ratio.Median, c.Ratio.Low, c.Ratio.High)
+			if c.Ratio.Coverage < confidence {
+				text += notes.mark(fmt.Sprintf("%d turns give an interval of %.0f %% at most", len(c.Turns), 100*c.Ratio.Coverage))
+			}
+			row = append(row, text)
+		}
+		best := n.Best
+		if best == "" {
+			best = "-"
+		}
+		t.AppendRow(append(row, best))
+	}
+	return render(t)
+}
+
+func (s *NetworkSummary) text(networks int) string {
+	var b strings.Builder
+	mean := func(what string, g GeometricMean) {
+		if g.Networks > 0 {
+			fmt.Fprintf(&b, "geometric mean over %d networks, %s to ours: %.3f [%.3f, %.3f] (bootstrap over turns)\n", g.Networks, what,
+				g.Mean, g.Low, g.High)
+		}
+	}
+	mean("the best peer of each", s.BestPeer)
+	mean("the best of TVM and PyTorch", s.BestOfTVMAndTorch)
+	if s.BestPeer.Networks > 0 {
+		fmt.Fprintf(&b, "no peer is faster (intervals not below 1) on %d of %d: %s\n", len(s.NotSlower), networks, orNone(s.NotSlower))
+	}
+	fmt.Fprintf(&b, "two or more backends share the executable on: %s\n", orNone(s.Mixed))
+	return b.String()
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// WritePicture writes it as SVG.
+func (r *NetworkReport) WritePicture(w io.Writer) error {
+	plot := &dotPlot{Title: fmt.Sprintf("Whole networks, %s, %d threads", r.Precision, r.Threads), X: "network",
+		Y: "time to Collage's (log scale)", Wide: true}
+	for _, n := range r.Networks {
+		plot.Labels = append(plot.Labels, n.Name)
+	}
+	for i, name := range r.ran() {
+		series := dots{Name: name}
+		for k := range r.Networks {
+			cell := &r.Networks[k].Cells[i]
+			switch {
+			case len(cell.Turns) == 0 || cell.Wrong:
+				series.Ratios = append(series.Ratios, 0)
+			case i == 0:
+				series.Ratios = append(series.Ratios, 1)
+			default:
+				series.Ratios = append(series.Ratios, cell.Ratio.Median)
+			}
+		}
+		plot.Series = append(plot.Series, series)
+	}
+	return plot.render(w, chart.SVG)
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Ours is the name of what Collage compiled, among the peers.
+const Ours = "collage"
+
+// Peer is an engine that networks are run on beside Collage.
+type Peer struct {
+	Name string
+	// Package is the Python package that it needs; "" for what every installation has.
+	Package string
+	// Remedy says how to get it.
+	Remedy string
+}
+
+// Peers are all that are known, in the order of the columns.
+var Peers = []Peer{
+	{Name: "tvm"},
+	{Name: "tvm-collage"},
+	{Name: "onnxruntime", Package: "onnxruntime", Remedy: "make backends BACKENDS=onnxruntime, or pip install onnxruntime"},
+	{Name: "openvino", Package: "openvino", Remedy: "make backends BACKENDS=openvino, or pip install openvino"},
+	{Name: "torch", Package: "torch", Remedy: torchRemedy},
+	{Name: "torch-compile", Package: "torch", Remedy: torchRemedy},
+}
+
+const torchRemedy = "make peers, or pip install torch (with what PyPI's brings along it takes 6 GB)"
+
+// usesTVM says that a peer's process must be able to import TVM.
+func usesTVM(name string) bool { return name == Ours || strings.HasPrefix(name, "tvm") }
+
+// installed asks an interpreter which packages it has, without importing them.
+func installed(ctx context.Context, python string, packages []string) (map[string]bool, error) {
+	const ask = `import importlib.util, json, sys
+print(json.dumps({name: importlib.util.find_spec(name) is not None for name in sys.argv[1:]}))`
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, python, append([]string{"-c", ask}, packages...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s does not work as a Python interpreter: %w", python, err)
+	}
+	found := map[string]bool{}
+	if err := json.Unmarshal(text, &found); err != nil {
+		return nil, fmt.Errorf("%s does not work as a Python interpreter: it printed %q", python, text)
+	}
+	return found, nil
+}
+
+// process is one peer at work on one network. Between calls of ask it is stopped, so that none of its threads runs.
+type process struct {
+	name    string
+	command *exec.Cmd
+	stdin   *os.File
+	lines   chan []byte
+	stderr  *lastLines
+	done    sync.WaitGroup
+}
+
+// startPeer starts a peer's process. env is what its environment has beside this one's.
+func startPeer(python, name string, threads int, env []string) (*process, error) {
+	p := &process{name: name, lines: make(chan []byte, 1), stderr: &lastLines{}}
+	p.command = exec.Command(python, "-m", "collage.peers", name)
+	n := strconv.Itoa(threads)
+	p.command.Env = append(os.Environ(), "TOPHUB_LOCATION=NONE", "TVM_NUM_THREADS="+n, "COLLAGE_NUM_THREADS="+n, "OMP_NUM_THREADS="+n)
+	p.command.Env = append(p.command.Env, env...)
+	// A group of its own: it is stopped and ended with all that it starts. Should this process be killed, the kernel ends it.
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	childIn, stdin, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	defer childIn.Close()
+	stdout, childOut, err := os.Pipe()
+	if err != nil {
+		stdin.Close()
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	defer childOut.Close()
+	p.stdin = stdin
+	p.command.Stdin, p.command.Stdout, p.command.Stderr = childIn, childOut, p.stderr
+	p.command.WaitDelay = time.Second
+	if err := p.command.Start(); err != nil {
+		stdin.Close()
+		stdout.Close()
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	p.done.Go(func() {
+		defer close(p.lines)
+		defer stdout.Close()
+		reader := bufio.NewReader(stdout)
+		for {
+			line, err := reader.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			p.lines <- line
+		}
+	})
+	return p, nil
+}
+
+// ask sends a request and reads the answer into answer. The process runs only meanwhile. An error that the peer reports
+// is a *peerError; after any other the process has ended.
+func (p *process) ask(ctx context.Context, limit time.Duration, request map[string]any, answer any) error {
+	line, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	p.signal(syscall.SIGCONT)
+	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
+		return p.ended()
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case got, alive := <-p.lines:
+		if !alive {
+			return p.ended()
+		}
+		p.signal(syscall.SIGSTOP)
+		var said struct {
+			Error string `json:"error"`
+		}
+		if err := json.Unmarshal(got, &said); err != nil {
+			return fmt.Errorf("%s wrote %q, which is no answer", p.name, bytes.TrimSpace(got))
+		}
+		if said.Error != "" {
+			return &peerError{said.Error}
+		}
+		return json.Unmarshal(got, answer)
+	case <-timer.C:
+		p.end()
+		return fmt.Errorf("no answer within %v", limit)
+	case <-ctx.Done():
+		p.end()
+		return ctx.Err()
+	}
+}
+
+// peerError is what a peer says about a network that it cannot run.
+type peerError struct{ text string }
+
+func (e *peerError) Error() string { return e.text }
+
+func (p *process) signal(s syscall.Signal) {
+	if p.command.ProcessState == nil {
+		_ = syscall.Kill(-p.command.Process.Pid, s)
+	}
+}
+
+// ended says how a process ended by itself.
+func (p *process) ended() error {
+	p.end()
+	text := p.command.ProcessState.String()
+	if said := p.stderr.String(); said != "" {
+		text += ": " + said
+	}
+	return errors.New("its process ended: " + text)
+}
+
+// end kills the process and all that it started, and waits for it. It may be called again.
+func (p *process) end() {
+	if p.command.ProcessState != nil {
+		return
+	}
+	_ = syscall.Kill(-p.command.Process.Pid, syscall.SIGKILL)
+	p.stdin.Close()
+	go func() { // the reader may be waiting for somebody to take a line
+		for range p.lines {
+		}
+	}()
+	_ = p.command.Wait()
+	p.done.Wait()
+}
+
+// lastLines keeps the end of what a process writes to its standard error.
+type lastLines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lastLines) Write(part []byte) (int, error) {
+	const size = 2048
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, part...)
+	if len(l.text) > size {
+		l.text = bytes.Clone(l.text[len(l.text)-size:])
+	}
+	return len(part), nil
+}
+
+// String is the last line that was written.
+func (l *lastLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := strings.TrimSpace(strings.ToValidUTF8(string(l.text), "?"))
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
