@@ -56,6 +56,8 @@ type Placed struct {
 	// Groups say which of the chosen candidates were joined into one region. A chosen candidate in none of them is a
 	// region by itself, without a symbol.
 	Groups []Group
+	// Context, if not nil, is what candidate k took in place, in milliseconds, where it was profiled.
+	Context func(k int) (ms float64, seen bool)
 }
 
 // Group is a region that is outlined.
@@ -187,6 +189,11 @@ func (b *Builder) regions(f *Placed) []Region {
 			}
 			// The store has these; a plan is the same whenever and from whichever network its costs were measured.
 			part.Cost.Taken, part.Cost.Computation = time.Time{}, ""
+			if f.Context != nil && !c.Free {
+				if ms, seen := f.Context(i); seen {
+					part.Context = round(ms)
+				}
+			}
 			for _, v := range c.Nodes {
 				n := &g.Nodes[v]
 				node := Node{Index: int(v), Operator: candidate.OperatorName(n), Span: SpanText(n.Span),

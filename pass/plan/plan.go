@@ -37,6 +37,8 @@ type Plan struct {
 	Regions []Region `json:"regions"`
 	// Candidates says what became of the candidates.
 	Candidates Candidates `json:"candidates"`
+	// GraphLevel says how the graph level came to this placement; nil for one of the operator level.
+	GraphLevel *GraphLevel `json:"graph_level,omitempty"`
 	// Finalists are whole networks that were built and run in turn; empty where none were (a plan that is only
 	// decided has none, so that the same input gives the same plan).
 	Finalists []Finalist `json:"finalists,omitempty"`
@@ -127,6 +129,9 @@ type Candidate struct {
 	// Milliseconds is the number that was placed with.
 	Milliseconds float64   `json:"estimate_ms"`
 	Cost         cost.Cost `json:"cost"`
+	// Context is what it took in its place in a whole network (cost.Context), in milliseconds, its share of what was spent
+	// on layouts and borders included; 0 where it was not profiled there.
+	Context float64 `json:"context_ms,omitempty"`
 	// Nodes are ascending; the last one is the exit.
 	Nodes []Node `json:"nodes"`
 }
@@ -243,6 +248,11 @@ type Finalist struct {
 	MaxError float64 `json:"max_error,omitempty"`
 	// Estimate is the sum of the parts for this finalist; 0 where it is not known.
 	Estimate float64 `json:"estimate_ms,omitempty"`
+	// Bytes is the executable's size, Resident by how much a process grows that loads and runs it, Peak by how much it had
+	// grown at most on the way; 0 where that was not measured.
+	Bytes    int64 `json:"bytes,omitempty"`
+	Resident int64 `json:"resident_bytes,omitempty"`
+	Peak     int64 `json:"peak_bytes,omitempty"`
 	// Failure says why there are no samples.
 	Failure *cost.Failure `json:"failure,omitempty"`
 	// Chosen marks the one that was kept.

@@ -133,7 +133,7 @@ func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered 
 		if c.Cost.Failure != nil {
 			return fmt.Errorf("it holds a candidate that failed: %s", c.Cost.Failure)
 		}
-		if c.Cost.Origin == cost.Bounded {
+		if c.Cost.Origin == cost.Bounded && p.Estimate.Optimal {
 			return errors.New("it holds a candidate of which only a lower bound is known")
 		}
 		before := -1
