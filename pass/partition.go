@@ -44,36 +44,7 @@ func Partition(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan
 
 // partition does everything but write the plan.
 func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) {
-	cfg, err := cfg.resolved()
-	if err != nil {
-		return nil, nil, err
-	}
-	backends, absent, err := usable(&cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	env, err := environment(&cfg, backends)
-	if err != nil {
-		return nil, nil, err
-	}
-	s := &search{cfg: &cfg, backends: backends, absent: absent, env: env, byName: map[string]byoc.Backend{}}
-	for _, b := range backends {
-		s.byName[b.Name()] = b
-	}
-	if err := s.read(mod); err != nil {
-		return nil, nil, err
-	}
-	if err := s.propose(); err != nil {
-		return nil, nil, err
-	}
-	if err := s.constrain(); err != nil {
-		return nil, nil, err
-	}
-	if cfg.Only != "" {
-		err = s.placeAll(cfg.Only)
-	} else if err = s.estimate(); err == nil {
-		err = s.place()
-	}
+	s, err := decided(mod, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,6 +53,44 @@ func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) 
 		return nil, nil, err
 	}
 	return s, out, nil
+}
+
+// decided reads a module and places it.
+func decided(mod *bridge.Object, cfg Config) (*search, error) {
+	cfg, err := cfg.resolved()
+	if err != nil {
+		return nil, err
+	}
+	backends, absent, err := usable(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	env, err := environment(&cfg, backends)
+	if err != nil {
+		return nil, err
+	}
+	s := &search{cfg: &cfg, backends: backends, absent: absent, env: env, byName: map[string]byoc.Backend{}}
+	for _, b := range backends {
+		s.byName[b.Name()] = b
+	}
+	if err := s.read(mod); err != nil {
+		return nil, err
+	}
+	if err := s.propose(); err != nil {
+		return nil, err
+	}
+	if err := s.constrain(); err != nil {
+		return nil, err
+	}
+	if cfg.Only != "" {
+		err = s.placeAll(cfg.Only)
+	} else if err = s.estimate(); err == nil {
+		err = s.place()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func timed(field *float64, f func() (*bridge.Object, error)) (*bridge.Object, error) {
@@ -268,6 +277,18 @@ func (s *search) plan() (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	placed := make([]*plan.Placed, len(s.functions))
+	for i, f := range s.functions {
+		placed[i] = &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement, Excluded: f.excluded}
+		for _, r := range f.regions {
+			placed[i].Groups = append(placed[i].Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
+		}
+	}
+	return s.written(hash, placed)
+}
+
+// written writes functions down that were placed.
+func (s *search) written(hash string, placed []*plan.Placed) (*plan.Plan, error) {
 	defer clock(&s.timings.Plan)()
 	builder := plan.NewBuilder(plan.Module{Name: s.cfg.ModuleName, Hash: hash}, s.env, s.backends)
 	builder.SetOverhead(s.overhead().Option)
@@ -278,13 +299,8 @@ func (s *search) plan() (*plan.Plan, error) {
 		}
 	}
 	builder.Tie(s.ties)
-	for _, f := range s.functions {
-		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement,
-			Excluded: f.excluded}
-		for _, r := range f.regions {
-			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
-		}
-		if err := builder.Add(placed); err != nil {
+	for _, f := range placed {
+		if err := builder.Add(f); err != nil {
 			return nil, err
 		}
 	}

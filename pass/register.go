@@ -94,6 +94,7 @@ func Register() error {
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, PartitionFunction: partitionFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
+		NetworkFunction: networkFunction,
 		TimingsFunction: func([]bridge.Value) (any, error) { return timingsJSON() },
 	} {
 		err := bridge.RegisterFunction(name, true, func(args []bridge.Value) (any, error) {

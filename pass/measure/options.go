@@ -41,6 +41,8 @@ const (
 	DefaultBuildTimeout = 2 * time.Minute
 	DefaultRunTimeout   = time.Minute
 	DefaultStartTimeout = time.Minute
+	// A large network takes TVM minutes on a slow machine.
+	DefaultNetworkTimeout = 15 * time.Minute
 )
 
 // Options say what a Pool works with. Only Command or Python must be given.
@@ -62,6 +64,8 @@ type Options struct {
 	// StartTimeout, BuildTimeout and RunTimeout limit how long a worker may take to say hello, to build one candidate,
 	// and to check and time it; 0 for the defaults. A worker that takes longer is killed with all its children.
 	StartTimeout, BuildTimeout, RunTimeout time.Duration
+	// NetworkTimeout limits building, and each step of running, a whole network; 0 for DefaultNetworkTimeout.
+	NetworkTimeout time.Duration
 	// MaxMemory ends a worker (between two candidates) that holds more than so many bytes; 0 for half of the machine's
 	// memory.
 	MaxMemory int64
@@ -122,6 +126,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.RunTimeout <= 0 {
 		o.RunTimeout = DefaultRunTimeout
+	}
+	if o.NetworkTimeout <= 0 {
+		o.NetworkTimeout = DefaultNetworkTimeout
 	}
 	if o.MaxMemory <= 0 {
 		o.MaxMemory = halfOfMemory()

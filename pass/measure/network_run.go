@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+type networkRunMessage struct {
+	ID          int     `json:"id"`
+	Op          string  `json:"op"` // "network_run", "network_profile" or "network_footprint"
+	Model       string  `json:"model"`
+	Against     string  `json:"against,omitempty"`
+	Rounds      int     `json:"rounds,omitempty"`
+	Check       bool    `json:"check,omitempty"`
+	Threads     int     `json:"threads,omitempty"`
+	MinSampleMs float64 `json:"min_sample_ms,omitempty"`
+}
+
+type networkDropMessage struct {
+	ID   int      `json:"id"`
+	Op   string   `json:"op"` // "network_drop"
+	Keep []string `json:"keep"`
+}
+
+type networkRunResult struct {
+	Samples  []float64 `json:"samples_ms"`
+	Against  []float64 `json:"against_ms"`
+	MaxError float64   `json:"max_abs_error"`
+	Resident int64     `json:"resident_bytes"`
+}
+
+type networkProfileResult struct {
+	Kernels []float64 `json:"kernels_ms"`
+	Names   []string  `json:"names"`
+}
+
+// NetworkRun says how a network is measured.
+type NetworkRun struct {
+	// Model is the executable, Against plain TVM's: the two run in turn, and their outputs are compared.
+	Model, Against string
+	// Step is how many rounds are run until More is asked whether to go on, Rounds how many at most.
+	Step, Rounds int
+	// More says of what is known so far whether further rounds are worth their time; nil: they are.
+	More func(c cost.Cost) bool
+}
+
+// Run measures a network that was built. A network that cannot be run, or answers otherwise than plain TVM's, is a cost
+// with a failure; the others have the rounds of both in Samples and Network.Against, and Network.Resident. Errors: as
+// Build's.
+func (n *Networks) Run(ctx context.Context, run NetworkRun) (c cost.Cost, err error) {
+	for _, path := range []*string{&run.Model, &run.Against} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return c, fmt.Errorf("measure: running a network: %w", err)
+		}
+	}
+	err = n.waiting(ctx, func(ctx context.Context) error {
+		c, err = n.run(ctx, &run)
+		return err
+	})
+	return c, err
+}
+
+func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) {
+	taken := time.Now()
+	c := cost.Cost{Origin: cost.Measured, Taken: taken, Network: &cost.Network{}}
+	for len(c.Samples) < run.Rounds {
+		var result networkRunResult
+		rounds := min(run.Step, run.Rounds-len(c.Samples))
+		failure, err := n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
+			return networkRunMessage{ID: id, Op: "network_run", Model: run.Model, Against: run.Against, Rounds: rounds,
+				Check: len(c.Samples) == 0, Threads: n.options.Threads, MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond)}
+		})
+		if err != nil {
+			return c, err
+		}
+		if failure == nil && (len(result.Samples) != rounds || len(result.Against) != rounds) {
+			failure = &cost.Failure{Phase: "run", Kind: cost.KindError, Detail: fmt.Sprintf("the worker ran %d rounds instead of %d", len(result.Samples), rounds)}
+		}
+		if failure != nil {
+			return cost.FromFailure(*failure, taken), nil
+		}
+		c.Samples = append(c.Samples, result.Samples...)
+		c.Network.Against = append(c.Network.Against, result.Against...)
+		c.MaxError = max(c.MaxError, result.MaxError)
+		c.Network.Resident = max(c.Network.Resident, result.Resident)
+		if bad := slices.ContainsFunc(slices.Concat(result.Samples, result.Against), func(s float64) bool { return !(s > 0) || math.IsInf(s, 1) }); bad {
+			return cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindError, Detail: "the worker's samples are no times"}, taken), nil
+		}
+		if run.More != nil && !run.More(c) {
+			break
+		}
+	}
+	return c, nil
+}
+
+// Profile times each kernel of a network that was run, in place; milliseconds, in the order in which they run. It is nil
+// where the network cannot be profiled.
+func (n *Networks) Profile(ctx context.Context, model, against string, rounds int) (kernels []float64, err error) {
+	for _, path := range []*string{&model, &against} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, fmt.Errorf("measure: profiling a network: %w", err)
+		}
+	}
+	err = n.waiting(ctx, func(ctx context.Context) error {
+		var result networkProfileResult
+		failure, err := n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
+			return networkRunMessage{ID: id, Op: "network_profile", Model: model, Against: against, Rounds: rounds}
+		})
+		if failure == nil {
+			kernels = result.Kernels
+		}
+		return err
+	})
+	return kernels, err
+}
+
+// Drop makes the lane forget all networks but the one that others are held against.
+func (n *Networks) Drop(ctx context.Context, against string) error {
+	if n.lane == nil {
+		return nil
+	}
+	against, err := filepath.Abs(against)
+	if err != nil {
+		return err
+	}
+	return n.waiting(ctx, func(ctx context.Context) error {
+		var nothing struct{}
+		_, err := n.ask(ctx, &n.lane, n.options.RunTimeout, "run", &nothing, func(id int) any {
+			return networkDropMessage{ID: id, Op: "network_drop", Keep: []string{against}}
+		})
+		return err
+	})
+}
+
+// Footprint is what loading and running an executable takes of memory.
+type Footprint struct {
+	// Resident is by how much the process is larger afterwards, Peak by how much it was at most, in bytes.
+	Resident int64 `json:"resident_bytes"`
+	Peak     int64 `json:"peak_bytes"`
+}
+
+// Footprint measures an executable in a process of its own. The zero Footprint, without an error, is for one that cannot
+// be run.
+func (n *Networks) Footprint(ctx context.Context, model string) (f Footprint, err error) {
+	if model, err = filepath.Abs(model); err != nil {
+		return f, fmt.Errorf("measure: running a network: %w", err)
+	}
+	err = n.waiting(ctx, func(ctx context.Context) error {
+		var worker *process
+		defer func() {
+			if worker != nil {
+				worker.quit()
+			}
+		}()
+		failure, err := n.ask(ctx, &worker, n.options.NetworkTimeout, "run", &f, func(id int) any {
+			return networkRunMessage{ID: id, Op: "network_footprint", Model: model}
+		})
+		if failure != nil {
+			f = Footprint{}
+		}
+		return err
+	})
+	return f, err
+}

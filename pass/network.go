@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Network is a module that Partition has been through, with all that was learnt on the way: what the graph level searches
+// in. Its methods belong to one goroutine.
+type Network struct {
+	// Placed is the operator level's placement.
+	Placed *genome.Placement
+	// Space has the candidates with their costs, each measured alone.
+	Space *genome.Space
+	// Hash is the module's.
+	Hash string
+
+	s *search
+}
+
+// Explore is Partition that keeps what it knows. Nothing is written into the module: Module does that for any
+// placement. cfg.Only must be "". Errors: as Partition's.
+func Explore(mod *bridge.Object, cfg Config) (n *Network, err error) {
+	if cfg.Only != "" {
+		return nil, &OptionError{"only", "leaves the graph level nothing to search"}
+	}
+	err = bridge.OnThread(func() error {
+		s, err := decided(mod, cfg)
+		if err != nil {
+			return err
+		}
+		n = &Network{s: s}
+		stop := clock(&s.timings.Hash)
+		n.Hash, err = Hash(s.module.Object())
+		stop()
+		if err != nil {
+			return err
+		}
+		return n.open()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// open makes the space of what was learnt.
+func (n *Network) open() (err error) {
+	var functions []genome.Function
+	chosen := make([][]int, len(n.s.functions))
+	for i, f := range n.s.functions {
+		g := genome.Function{Set: f.set, Tree: place.TreeOf(f.set.Graph), Costs: make([]float64, len(f.costs))}
+		for k := range f.costs {
+			if g.Costs[k] = f.costs[k].Estimate(); f.set.Candidates[k].Free {
+				g.Costs[k] = 0
+			}
+		}
+		functions = append(functions, g)
+		chosen[i] = f.placement.Chosen
+	}
+	if n.Space, err = genome.NewSpace(n.s.backends, functions); err != nil {
+		return err
+	}
+	n.Placed = n.Space.Place(chosen)
+	return nil
+}
+
+// Backends are those that were offered and can be used, in the order of their names in the Config.
+func (n *Network) Backends() []byoc.Backend { return n.s.backends }
+
+// Target is TVM's target string, as TVM was given it; Environment is what costs are valid for.
+func (n *Network) Target() string                { return n.s.cfg.Target }
+func (n *Network) Environment() cost.Environment { return n.s.env }
+
+// Threads is how many threads the executable uses.
+func (n *Network) Threads() int { return n.s.cfg.Threads }
+
+// Key is the key of the network's records in the store, but for the placement.
+func (n *Network) Key() cost.Key {
+	var libraries []string
+	for _, b := range n.s.backends {
+		libraries = append(libraries, library(b))
+	}
+	key := cost.Key{Kind: cost.NetworkKind, Structure: n.Hash, Backend: strings.Join(namesOf(n.s.backends), ","), Environment: n.s.env}
+	key.Library = strings.Join(libraries, ", ")
+	return key
+}
+
+// Overhead is what the operator level adds to each candidate.
+func (n *Network) Overhead() place.Overhead { return n.s.overhead() }
+
+// Bounded says of each function's candidates whose costs are no more than lower bounds.
+func (n *Network) Bounded() [][]bool {
+	all := make([][]bool, len(n.s.functions))
+	for i, f := range n.s.functions {
+		all[i] = make([]bool, len(f.costs))
+		for k := range f.costs {
+			all[i][k] = f.costs[k].Origin == cost.Bounded
+		}
+	}
+	return all
+}
+
+// Plain is the placement that leaves everything to TVM; nil where TVM does not take everything or a constraint forbids it.
+func (n *Network) Plain() *genome.Placement { return n.Single(n.Space.Backends[n.Space.Free()].Name()) }
+
+// Single is the placement that gives a backend all that it can take, of what has not failed, and the rest to TVM. nil where
+// the backend is not offered, or there is no such placement.
+func (n *Network) Single(backend string) *genome.Placement {
+	chosen := make([][]int, len(n.s.functions))
+	for i, f := range n.s.functions {
+		options := make([]place.Option, len(f.set.Candidates))
+		for k := range f.set.Candidates {
+			c := &f.set.Candidates[k]
+			options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
+			switch {
+			case f.costs[k].Failed() && !c.Free, c.Backend != backend && !n.s.byName[c.Backend].TakesAnything():
+				options[k].Cost = math.Inf(1)
+			case c.Backend != backend:
+				options[k].Cost = float64(c.Operators(f.set.Graph))
+			}
+		}
+		placed, err := place.Solve(options, n.Space.Functions[i].Tree)
+		if err != nil {
+			return nil
+		}
+		chosen[i] = placed.Chosen
+	}
+	return n.Space.Place(chosen)
+}
+
+// RunnersUp are the cheapest placements by the costs, beside the one that was chosen: the one that would win were all
+// costs at the worse ends of their intervals, and for each backend with a part in the winner the cheapest without it.
+// How much dearer each is, is certain as far as the costs are.
+func (n *Network) RunnersUp() []graphlevel.Seed {
+	var seeds []graphlevel.Seed
+	seen := map[string]bool{n.Placed.Key: true}
+	add := func(name string, solve func(i int, options []place.Option) ([]int, error)) {
+		chosen := make([][]int, len(n.s.functions))
+		for i := range n.s.functions {
+			options := append([]place.Option(nil), n.s.functions[i].options...)
+			of, err := solve(i, options)
+			if err != nil {
+				return
+			}
+			chosen[i] = of
+		}
+		if p := n.Space.Place(chosen); !seen[p.Key] {
+			seen[p.Key] = true
+			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
+		}
+	}
+	add("runner-up", func(i int, options []place.Option) ([]int, error) {
+		f := n.s.functions[i]
+		intervals := make([]place.Interval, len(options))
+		for k := range options {
+			intervals[k] = place.Interval{Low: options[k].Cost, High: options[k].Cost}
+			if c := f.costs[k]; len(c.Samples) > 1 && !f.set.Candidates[k].Free {
+				low, high := c.Interval()
+				charged := options[k].Cost - c.Estimate()
+				intervals[k] = place.Interval{Low: min(low+charged, options[k].Cost), High: max(high+charged, options[k].Cost)}
+			}
+		}
+		p, err := place.SolveInterval(options, intervals, n.Space.Functions[i].Tree)
+		if err != nil {
+			return nil, err
+		}
+		if p.Rival == nil {
+			return p.Chosen, nil
+		}
+		return p.Rival, nil
+	})
+	for _, b := range n.s.backends {
+		if b.TakesAnything() {
+			continue
+		}
+		add("without "+b.Name(), func(i int, options []place.Option) ([]int, error) {
+			for k := range options {
+				if n.s.functions[i].set.Candidates[k].Backend == b.Name() {
+					options[k].Cost = math.Inf(1)
+				}
+			}
+			p, err := place.Solve(options, n.Space.Functions[i].Tree)
+			if err != nil {
+				return nil, err
+			}
+			return p.Chosen, nil
+		})
+	}
+	return seeds
+}
+
+// named gives the functions of a placement, their regions with symbols.
+func (n *Network) named(p *genome.Placement) []annotate.Function {
+	list := make([]annotate.Function, len(n.s.functions))
+	for i, f := range n.s.functions {
+		list[i] = annotate.Function{Set: f.set, Regions: append([]annotate.Region(nil), p.Regions[i]...)}
+	}
+	annotate.NameRegions(n.s.module, list)
+	return list
+}
+
+// Module writes a placement into the module. The result is the caller's.
+func (n *Network) Module(p *genome.Placement) (out *bridge.Object, err error) {
+	err = bridge.OnThread(func() error {
+		written, err := annotate.Module(n.s.module, n.named(p))
+		if err != nil {
+			return err
+		}
+		defer written.Release()
+		if out, err = relay.InferType(written); err != nil {
+			return fmt.Errorf("the annotated module is not well typed, which is a defect of Collage: %w", err)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Plan writes a placement down: its candidates with their costs, each measured alone, and what tables (of the search; may be
+// nil) say about them in place. For another placement than the operator level's the bound is that of the operator level:
+// no placement of these candidates has a smaller sum.
+func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Plan, error) {
+	named := n.named(p)
+	decided := make([]*plan.Placed, len(n.s.functions))
+	for i, f := range n.s.functions {
+		placement := f.placement
+		if p.Key != n.Placed.Key {
+			sum := 0.0
+			for _, k := range p.Chosen[i] {
+				sum += f.options[k].Cost
+			}
+			placement = &place.Placement{Chosen: p.Chosen[i], Cost: sum, Prices: f.placement.Prices,
+				LowerBound: f.placement.LowerBound, Gap: sum - f.placement.LowerBound}
+		}
+		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: placement, Excluded: f.excluded}
+		for _, r := range named[i].Regions {
+			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
+		}
+		if tables != nil {
+			placed.Context = tables[i].Seen
+		}
+		decided[i] = placed
+	}
+	return n.s.written(n.Hash, decided)
+}
+
+// NetworkSpec says which regions a network is to have: what a worker needs beside the module.
+type NetworkSpec struct {
+	Functions []FunctionSpec `json:"functions"`
+}
+
+// FunctionSpec is one function of a NetworkSpec.
+type FunctionSpec struct {
+	Name string `json:"name"`
+	// Shape is a hash of the function's graph (its operators and who reads whom), by which the worker knows that its nodes
+	// have the same numbers.
+	Shape   string       `json:"shape"`
+	Regions []RegionSpec `json:"regions"`
+}
+
+// RegionSpec is one region.
+type RegionSpec struct {
+	Symbol     string          `json:"symbol"`
+	Backend    string          `json:"backend"`
+	Compiler   string          `json:"compiler"`
+	Candidates []CandidateSpec `json:"candidates"`
+}
+
+// CandidateSpec is one candidate of a region.
+type CandidateSpec struct {
+	Composite string         `json:"composite,omitempty"`
+	Bare      bool           `json:"bare,omitempty"`
+	Nodes     []relay.NodeID `json:"nodes"`
+}
+
+// Spec describes a placement for a worker; named has its regions with their symbols, function by function.
+func (n *Network) Spec(p *genome.Placement) (spec NetworkSpec, named [][]annotate.Region) {
+	for i, f := range n.named(p) {
+		g := n.s.functions[i].set.Graph
+		of := FunctionSpec{Name: g.Name, Shape: graphShape(g), Regions: []RegionSpec{}}
+		for _, r := range f.Regions {
+			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler}
+			for _, k := range r.Candidates {
+				c := &f.Set.Candidates[k]
+				region.Candidates = append(region.Candidates, CandidateSpec{Composite: c.Composite, Bare: c.Bare, Nodes: c.Nodes})
+			}
+			of.Regions = append(of.Regions, region)
+		}
+		spec.Functions = append(spec.Functions, of)
+		named = append(named, f.Regions)
+	}
+	return spec, named
+}
+
+// graphShape hashes a graph's operators and who reads whom.
+func graphShape(g *relay.Graph) string {
+	h := sha256.New()
+	for v := range g.Nodes {
+		node := &g.Nodes[v]
+		fmt.Fprintln(h, node.Kind, node.Op, node.Inputs, node.Index)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// errNoMain says that the graph level has nothing to run.
+var errNoMain = errors.New("the module has no function main, so there is no network to run")
+
+// Graph is the graph of main; the error says that there is none.
+func (n *Network) Graph() (*relay.Graph, error) {
+	for _, f := range n.s.functions {
+		if f.set.Graph.Name == "main" {
+			return f.set.Graph, nil
+		}
+	}
+	return nil, errNoMain
+}
