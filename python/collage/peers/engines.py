@@ -217,9 +217,14 @@ class TorchCompile(Torch):
     without_gradients = "no_grad"  # what freezing asks for
 
     def load(self, files, threads):
+        # What it compiles goes when the run ends, and it starts no processes of its own that stay.
+        os.environ.setdefault(
+            "TORCHINDUCTOR_CACHE_DIR", os.path.join(os.path.dirname(files["program"]), "inductor")
+        )
         import torch
         import torch._inductor.config
 
+        torch._inductor.config.compile_threads = 1
         torch._inductor.config.freezing = True
         torch._inductor.config.cpp.threads = threads
         told = super().load(files, threads)

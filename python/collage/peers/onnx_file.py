@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a Program as an ONNX model (operator set 17), the way exporters write one, or fix a model's shapes."""
+"""Write a Program as an ONNX model (operator set 17), as exporters write one, or fix a model's shapes."""
 
 import math
 

@@ -122,7 +122,7 @@ def read(module):
             arguments = [
                 one for arg in expr.args for one in (of(arg) if isinstance(of(arg), list) else [of(arg)])
             ]
-            attrs = {key: _plain(expr.attrs[key]) for key in expr.attrs.keys()}  # noqa: SIM118 if expr.attrs else {}
+            attrs = {key: _plain(expr.attrs[key]) for key in expr.attrs.keys()} if expr.attrs else {}  # noqa: SIM118
             number = len(program.steps)
             kind = kind_of(expr)
             if isinstance(kind, relay.TupleType):  # one step a field, told apart by "index"
