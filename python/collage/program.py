@@ -126,8 +126,8 @@ class Program:
         return self._values[tensor.number]
 
     def pack(self, function):
-        """Replace constant arguments by ``function(operator, argument, array)``; returns {number: array} of
-        those that changed.
+        """Replace constant arguments by ``function(operator name, argument, array)``; returns {number: array}
+        of those that changed.
         """
         packed = {}
         for operator in self.operators:
@@ -135,7 +135,7 @@ class Program:
                 if not tensor.is_constant:
                     continue
                 before = self.constant(tensor) if tensor.number not in packed else packed[tensor.number][0]
-                after = function(operator, place, before)
+                after = function(operator.name, place, before)
                 if tensor.number in packed:
                     if not _same(packed[tensor.number][1], after):
                         raise ValueError(f"{tensor!r} is read by two operators that pack it differently")
