@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -47,8 +48,12 @@ type Config struct {
 	// OptLevel is the optimisation level of the builds that are measured, which should be that of the final build; nil
 	// for 3.
 	OptLevel *int `json:"opt_level,omitempty"`
-	// DisabledPasses are passes that builds leave out, those that are measured and the final one.
+	// DisabledPasses are passes that builds leave out, those that are measured and the final one; nil for
+	// DefaultDisabledPasses.
 	DisabledPasses []string `json:"disabled_passes,omitempty"`
+	// TuningLog is what TVM's tuners have found out (TuningDigest says in which forms), applied to what TVM compiles; "" for
+	// none.
+	TuningLog string `json:"tuning_log,omitempty"`
 	// BuildTimeout and RunTimeout limit the two halves of one measurement; 0 for the defaults of pass/measure.
 	BuildTimeout time.Duration `json:"build_timeout_ns,omitempty"`
 	RunTimeout   time.Duration `json:"run_timeout_ns,omitempty"`
@@ -73,6 +78,9 @@ type Config struct {
 	Overhead *float64 `json:"overhead_ms,omitempty"`
 	// ModuleName is what the user calls the module; it stands in the plan.
 	ModuleName string `json:"module_name,omitempty"`
+
+	// tuningDigest is the tuning log's; resolved fills it in.
+	tuningDigest string
 }
 
 // Stage names a step of Partition in its Events.
@@ -103,7 +111,7 @@ var DefaultBackends = []string{"tvm", "dnnl"}
 
 // NormaliseOptions says how Normalise prepares a module.
 type NormaliseOptions struct {
-	// DisabledPasses are left out.
+	// DisabledPasses are left out; nil for DefaultDisabledPasses.
 	DisabledPasses []string `json:"disabled_passes,omitempty"`
 }
 
@@ -187,6 +195,18 @@ func (c Config) resolved() (Config, error) {
 	}
 	if c.Progress == nil {
 		c.Progress = func(Event) {}
+	}
+	if c.DisabledPasses == nil {
+		c.DisabledPasses = DefaultDisabledPasses()
+	}
+	if c.TuningLog != "" {
+		var err error
+		if c.tuningDigest, err = TuningDigest(c.TuningLog); err == nil {
+			c.TuningLog, err = filepath.Abs(c.TuningLog)
+		}
+		if err != nil {
+			return c, &OptionError{"tuning_log", "cannot be used: " + err.Error()}
+		}
 	}
 	if c.Target == "" {
 		target, err := defaultTarget()

@@ -85,7 +85,7 @@ func buildOptions(cfg *Config) string {
 	for _, name := range slices.Compact(disabled) {
 		text += " -" + name
 	}
-	return text
+	return text + Tuned(cfg.tuningDigest)
 }
 
 // library names a backend's library with its version and what of the machine it uses: "oneDNN 2.6.0 avx512_core".

@@ -278,6 +278,10 @@ func (f *function) lazyOptions() []place.Option {
 func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 	key := cost.Key{Structure: c.Key, Backend: c.Backend, Composite: c.Composite, Environment: s.env}
 	key.Library = library(s.byName[c.Backend])
+	if !s.byName[c.Backend].TakesAnything() {
+		// What TVM's tuners know changes TVM's code alone.
+		key.Options = strings.TrimSuffix(key.Options, Tuned(s.cfg.tuningDigest))
+	}
 	g := f.set.Graph
 	return cost.Request{Key: key, Candidate: c, Label: c.Label(g), Computation: computation(g, c), Build: func() (*cost.Workload, error) {
 		w, err := annotate.Workload(g, c, s.byName[c.Backend].Compiler())
@@ -319,7 +323,7 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 	}
 	pool, err := measure.NewPool(measure.Options{
 		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: cfg.DisabledPasses,
-			Threads: cfg.Threads, Samples: cfg.Samples},
+			TuningLog: cfg.TuningLog, Threads: cfg.Threads, Samples: cfg.Samples},
 		Python: interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
 		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,
 		MemoryLimit: cfg.MemoryLimit,

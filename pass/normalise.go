@@ -34,6 +34,9 @@ var normalisePasses = []normalisePass{
 // removed, constants folded, scales folded into convolutions, functions that nothing calls removed. The module that
 // comes in is not changed.
 func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error) {
+	if opts.DisabledPasses == nil {
+		opts.DisabledPasses = DefaultDisabledPasses()
+	}
 	var out *bridge.Object
 	err := underPassContext(3, opts.DisabledPasses, func() error {
 		current := mod

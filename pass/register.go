@@ -41,6 +41,7 @@ var passOptions = []struct {
 	{"collage.forbid", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Forbid, v) }},
 	{"collage.target", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Target, v) }},
 	{"collage.store", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Store, v) }},
+	{"collage.tuning_log", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.TuningLog, v) }},
 	{"collage.only", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Only, v) }},
 	{"collage.python", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Python, v) }},
 	{"collage.threads", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
@@ -94,8 +95,9 @@ func Register() error {
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, PartitionFunction: partitionFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
-		NetworkFunction: networkFunction,
-		TimingsFunction: func([]bridge.Value) (any, error) { return timingsJSON() },
+		NetworkFunction:        networkFunction,
+		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
+		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
 	} {
 		err := bridge.RegisterFunction(name, true, func(args []bridge.Value) (any, error) {
 			result, err := f(args)

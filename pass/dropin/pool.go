@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -40,6 +41,20 @@ func newPoolEstimator(cfg *pass.Config, targets []*target) (*poolEstimator, erro
 	}
 	settings := measure.Settings{Target: "llvm", OptLevel: 3, DisabledPasses: cfg.DisabledPasses, Threads: cfg.Threads,
 		Samples: cfg.Samples}
+	if settings.DisabledPasses == nil {
+		settings.DisabledPasses = pass.DefaultDisabledPasses()
+	}
+	var tuned string
+	if cfg.TuningLog != "" {
+		digest, err := pass.TuningDigest(cfg.TuningLog)
+		if err != nil {
+			return nil, &pass.OptionError{Option: "tuning_log", Reason: "cannot be used: " + err.Error()}
+		}
+		if settings.TuningLog, err = filepath.Abs(cfg.TuningLog); err != nil {
+			return nil, err
+		}
+		tuned = pass.Tuned(digest)
+	}
 	if native := slices.IndexFunc(targets, func(t *target) bool { return !t.external }); native >= 0 {
 		settings.Target = targets[native].object.Text()
 	}
@@ -55,7 +70,7 @@ func newPoolEstimator(cfg *pass.Config, targets []*target) (*poolEstimator, erro
 	}
 	disabled := slices.Sorted(slices.Values(settings.DisabledPasses))
 	e := &poolEstimator{env: cost.Environment{Target: settings.Target, Device: cost.Device(), TVM: tvm.Probe().Version,
-		Threads: settings.Threads, Options: strings.Join(append([]string{fmt.Sprintf("O%d", settings.OptLevel)}, disabled...), " -")}}
+		Threads: settings.Threads, Options: strings.Join(append([]string{fmt.Sprintf("O%d", settings.OptLevel)}, disabled...), " -") + tuned}}
 	path := cfg.Store
 	if path == "" {
 		if path, err = cost.DefaultPath(); err != nil {

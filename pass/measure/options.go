@@ -12,6 +12,7 @@ package measure
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/collage-tvm/collage/pass/cost"
@@ -25,6 +26,8 @@ type Settings struct {
 	OptLevel int
 	// DisabledPasses are left out of relay.build.
 	DisabledPasses []string
+	// TuningLog is what TVM's tuners have found out (pass.TuningDigest), an absolute path; "" for none.
+	TuningLog string
 	// Threads is how many threads the executable uses; 0 for as many as this process has processors.
 	Threads int
 	// Samples is how many samples are taken of a candidate; 0 for DefaultSamples.
@@ -136,5 +139,7 @@ func (o Options) withDefaults() Options {
 	if o.MemoryLimit <= 0 {
 		o.MemoryLimit = halfOfMemory() / 2 * 3
 	}
+	// The workers' own builds take it from there, whatever this process was started with.
+	o.Env = append(slices.Clone(o.Env), "COLLAGE_TUNING_LOG="+o.TuningLog)
 	return o
 }
