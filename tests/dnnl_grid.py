@@ -70,8 +70,12 @@ class Grid:
         return [executor.get_output(i).numpy() for i in range(len(self.fields))]
 
 
+# The Compiler attributes of both backends on oneDNN: our own runtime's, and TVM's.
+COMPILERS = ("collage_dnnl", "dnnl")
+
+
 def offloaded(module):
-    """The composites and single operators in the module's dnnl regions."""
+    """The composites and single operators in the module's regions on oneDNN."""
     names = []
 
     def visit(node):
@@ -82,7 +86,7 @@ def offloaded(module):
                 names.append(node.op.name)
 
     for function in module.functions.values():
-        if function.attrs and function.attrs.get("Compiler") == "dnnl":
+        if function.attrs and function.attrs.get("Compiler") in COMPILERS:
             walk(function.body, visit)
     return names
 

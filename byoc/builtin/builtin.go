@@ -9,6 +9,7 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/blas"
 	"github.com/collage-tvm/collage/byoc/dnnl"
+	"github.com/collage-tvm/collage/byoc/dnnltvm"
 	"github.com/collage-tvm/collage/byoc/openvino"
 	"github.com/collage-tvm/collage/byoc/tvm"
 )
@@ -22,6 +23,7 @@ func RegisterAll() (err error) {
 		for _, b := range []byoc.Backend{
 			tvm.New(),
 			dnnl.New(),
+			dnnltvm.New(),
 			blas.NewMKL(),
 			blas.NewOpenBLAS(),
 			openvino.New(),

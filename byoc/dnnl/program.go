@@ -3,402 +3,180 @@
 package dnnl
 
 import (
+	"bytes"
 	"fmt"
+	"math"
+	"strconv"
 
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// program is a region function as TVM's oneDNN runtime reads it: nodes in the order in which they run, the
-// parameters first, a constant before its first use. Every node has one result, so that a node's number is
-// also the number of its result: the runtime's in-place accumulation mixes the two up.
-type program struct {
-	symbol string
-	nodes  []programNode
-	// heads are the nodes whose results the function returns, in order, each node once.
-	heads []int
-	// constants are the constant nodes' names and tensors, in the order of the nodes.
-	constants []constantEntry
-}
+// formatVersion is that of the text; the runtime refuses any other.
+const formatVersion = 1
 
-type programNode struct {
-	op     string // "input", "const" or "kernel"
-	name   string
-	inputs []int
-	attrs  []attribute
-	shape  []int64
-	dtype  string
-	sum    int // the index in inputs of what the kernel accumulates into; -1 without one
-}
+// dtypes are the runtime's names of dtypes.
+var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32"}
 
-// constantEntry is a constant tensor of the graph, or a number of the code generator's where value is NoNode.
-type constantEntry struct {
-	name   string
-	value  relay.NodeID
-	number float32
-}
-
-// constantName names the i-th constant of a region. TVM wants it to begin with the compiler's name.
-func constantName(symbol string, i int) string {
-	return fmt.Sprintf("%s_%s_const_%d", Compiler, symbol, i)
-}
-
-func (p *program) constantNames() []string {
-	names := make([]string, len(p.constants))
-	for i, c := range p.constants {
-		names[i] = c.name
-	}
-	return names
-}
-
-// translate turns a region function, read into g, into a program. The error says which operator or attribute
-// the runtime would not understand.
-func translate(g *relay.Graph, symbol string) (*program, error) {
-	t := &translation{
-		g: g, p: &program{symbol: symbol},
-		kernels: map[relay.NodeID]int{}, leaves: map[leafKey]int{}, bound: map[relay.NodeID]relay.NodeID{},
-	}
-	for i, param := range g.Params {
-		typ, err := t.anyTensor(param, fmt.Sprintf("parameter %d", i+1))
-		if err != nil {
-			return nil, err
-		}
-		name := g.Nodes[param].Name
-		if name == "" {
-			name = fmt.Sprintf("p%d", i)
-		}
-		t.leaves[leafKey{value: param}] = t.add(programNode{op: "input", name: name, shape: typ.Shape, dtype: typ.DType, sum: -1})
-	}
-	// Post-order: every call stands behind what it reads.
-	for id := range g.Nodes {
-		n := &g.Nodes[id]
-		if n.Scope != 0 {
-			continue
-		}
-		if err := t.visit(relay.NodeID(id), n); err != nil {
-			return nil, fmt.Errorf("region %s: %w", symbol, err)
-		}
-	}
-	if err := t.results(g.Scopes[0].Root); err != nil {
-		return nil, fmt.Errorf("region %s: %w", symbol, err)
-	}
-	t.protectResiduals()
-	return t.p, nil
-}
-
-type translation struct {
-	g *relay.Graph
-	p *program
-	// kernels says which node holds the value of a call.
-	kernels map[relay.NodeID]int
-	leaves  map[leafKey]int
-	// bound says which value of the region a Composite function's parameter stands for.
-	bound map[relay.NodeID]relay.NodeID
-}
-
-// leafKey is a parameter or constant as one shape: the same tensor may be read in two shapes.
-type leafKey struct {
-	value relay.NodeID
-	shape string
-	// number is the constant where value is NoNode.
-	number float32
-}
-
-func (t *translation) add(n programNode) int {
-	t.p.nodes = append(t.p.nodes, n)
-	return len(t.p.nodes) - 1
-}
-
-// anyTensor is the type of a parameter or constant: any dtype, so that what no kernel reads may be there.
-func (t *translation) anyTensor(id relay.NodeID, what string) (*relay.Type, error) {
-	typ := t.g.Nodes[id].Type
-	if typ == nil || typ.Kind != relay.TypeTensor {
-		return nil, fmt.Errorf("%s is not a tensor of known type", what)
-	}
-	for _, d := range typ.Shape {
-		if d == relay.AnyDim {
-			return nil, fmt.Errorf("%s has the shape %s; dimensions that are known only at run time are not supported",
-				what, shapeText(typ.Shape))
-		}
-	}
-	return typ, nil
-}
-
-// visit translates a node of the region's own scope.
-func (t *translation) visit(id relay.NodeID, n *relay.Node) error {
-	switch n.Kind {
-	case relay.KindVar, relay.KindConstant, relay.KindTuple, relay.KindTupleGetItem, relay.KindFunction:
-		return nil // taken up where they are used
-	case relay.KindCall:
-		k, typ, err := t.call(id, n)
-		if err != nil {
-			return err
-		}
-		return t.kernel(id, k, typ)
-	}
-	return fmt.Errorf("a region for oneDNN cannot contain the expression %s", t.describe(n))
-}
-
-func (t *translation) describe(n *relay.Node) string {
-	if n.Op != "" {
-		return n.Op
-	}
-	return fmt.Sprintf("of kind %d", n.Kind)
-}
-
-// call finds the kernel of an operator call or of a call of a Composite function.
-func (t *translation) call(id relay.NodeID, n *relay.Node) (*kernel, *relay.Type, error) {
-	root, r, name := id, (*rule)(nil), n.Op
-	if n.Op != "" {
-		if r = rulesByOperator()[n.Op]; r == nil {
-			return nil, nil, fmt.Errorf("TVM's oneDNN runtime has no kernel for the operator %s", n.Op)
-		}
-	} else {
-		callee := &t.g.Nodes[n.Callee]
-		name = callee.FuncAttrs["Composite"]
-		if callee.Kind != relay.KindFunction || name == "" {
-			return nil, nil, fmt.Errorf("a region for oneDNN calls a function that is not a Composite function")
-		}
-		if r = ruleByComposite()[name]; r == nil {
-			return nil, nil, fmt.Errorf("TVM's oneDNN runtime does not know the composite %q", name)
-		}
-		if len(callee.Binds) != len(n.Inputs) {
-			return nil, nil, fmt.Errorf("%s is called with %d arguments for %d parameters", name, len(n.Inputs), len(callee.Binds))
-		}
-		for i, v := range callee.Binds {
-			t.bound[v] = n.Inputs[i]
-		}
-		root = t.g.Scopes[callee.Nested[0]].Root
-	}
-	k, err := t.match(r, name, root)
+// emit writes a region for the runtime (a region.Emitter).
+func emit(p *region.Program) ([]byte, []region.ValueID, error) {
+	l, err := lower(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	typ, err := tensor(t.g, root, "the result of "+name)
-	return k, typ, err
+	l.fuse()
+	return l.text()
 }
 
-// match finds the way in which the rule fits the expression at root and writes its kernel.
-func (t *translation) match(r *rule, name string, root relay.NodeID) (*kernel, error) {
-	limits := r.correct
-	if limits == nil {
-		limits = r.Limits
-	}
-	var refusal error
-	for _, m := range t.g.Match(r.Shape, root) {
-		if !t.whole(m) {
-			continue
+// text writes the operations as JSON: byoc/runtime/dnnl_program.h shows how. Values are numbered in the order in which
+// they are first met. The same region gives the same text.
+func (l *lowering) text() ([]byte, []region.ValueID, error) {
+	w := &writer{l: l, ids: map[region.ValueID]int{}}
+	w.b.WriteString("{\"format\": \"collage-dnnl\", \"version\": " + strconv.Itoa(formatVersion) + ",\n\"inputs\": ")
+	w.list(l.p.Inputs)
+	var ops bytes.Buffer
+	head := w.b
+	w.b = ops
+	for i, o := range l.ops {
+		if i > 0 {
+			w.b.WriteString(",\n  ")
 		}
-		if err := limits(t.g, m); err != nil {
-			if refusal == nil {
-				refusal = err
-			}
-			continue
+		w.operation(o)
+	}
+	ops = w.b
+	w.b = head
+	w.b.WriteString(", \"outputs\": ")
+	w.list(l.p.Outputs)
+	w.b.WriteString(",\n\"constants\": ")
+	var constants []region.ValueID
+	for _, v := range w.order {
+		if int(v) < len(l.p.Values) && l.p.Values[v].Constant != relay.NoNode {
+			constants = append(constants, v)
 		}
-		return r.emit(t.g, m)
 	}
-	if refusal == nil {
-		refusal = fmt.Errorf("its body is not what the name says")
+	w.list(constants)
+	w.b.WriteString(",\n\"values\": [")
+	for i, v := range w.order {
+		if i > 0 {
+			w.b.WriteString(", ")
+		}
+		dtype, ok := dtypes[l.types[v].DType]
+		if !ok {
+			return nil, nil, fmt.Errorf("a tensor is %s, which oneDNN does not have", l.types[v].DType)
+		}
+		fmt.Fprintf(&w.b, "[%q, ", dtype)
+		w.numbers(l.types[v].Shape)
+		w.b.WriteByte(']')
 	}
-	return nil, fmt.Errorf("%s: %w", name, refusal)
+	w.b.WriteString("],\n\"ops\": [\n  ")
+	w.b.Write(ops.Bytes())
+	w.b.WriteString("]}\n")
+	return w.b.Bytes(), constants, nil
 }
 
-// whole says that a match inside a Composite function leaves nothing of the function's body outside.
-func (t *translation) whole(m *relay.Match) bool {
-	if t.g.Nodes[m.Root].Scope == 0 {
-		return true
-	}
-	for _, in := range m.Inputs {
-		if _, parameter := t.bound[in]; !parameter {
-			return false
-		}
-	}
-	return true
+type writer struct {
+	l *lowering
+	b bytes.Buffer
+	// ids are the numbers of values in the text, order the values by number.
+	ids   map[region.ValueID]int
+	order []region.ValueID
 }
 
-// kernel adds the node of a kernel and of the leaves that it is the first to read.
-func (t *translation) kernel(id relay.NodeID, k *kernel, typ *relay.Type) error {
-	n := programNode{op: "kernel", name: k.name, attrs: k.attrs, shape: typ.Shape, dtype: typ.DType, sum: k.sum}
-	for _, in := range k.inputs {
-		at, err := t.value(in)
-		if err != nil {
-			return fmt.Errorf("%s: %w", k.name, err)
-		}
-		n.inputs = append(n.inputs, at)
-	}
-	t.kernels[id] = t.add(n)
-	return nil
-}
-
-// resolve follows a Composite function's parameters, and fields of tuples, to where a value is made.
-func (t *translation) resolve(id relay.NodeID) relay.NodeID {
-	for {
-		n := &t.g.Nodes[id]
-		if outer, ok := t.bound[id]; ok {
-			id = outer
-			continue
-		}
-		if n.Kind == relay.KindTupleGetItem {
-			if tuple := t.resolve(n.Inputs[0]); t.g.Nodes[tuple].Kind == relay.KindTuple {
-				id = t.g.Nodes[tuple].Inputs[n.Index]
-				continue
-			}
-		}
-		return id
-	}
-}
-
-// value is the node that holds a value in the wanted shape.
-func (t *translation) value(in operand) (int, error) {
-	if in.value == relay.NoNode {
-		key := leafKey{value: relay.NoNode, number: in.number}
-		if _, ok := t.leaves[key]; !ok {
-			t.leaves[key] = t.constant(constantEntry{value: relay.NoNode, number: in.number}, []int64{1}, "float32")
-		}
-		return t.leaves[key], nil
-	}
-	id := t.resolve(in.value)
-	if at, ok := t.kernels[id]; ok {
-		if in.shape != nil {
-			return 0, fmt.Errorf("a weight that is to be read in another shape is made inside the region")
-		}
-		return at, nil
-	}
-	n := &t.g.Nodes[id]
-	key := leafKey{value: id}
-	if in.shape != nil {
-		key.shape = shapeText(in.shape)
-	}
-	if at, ok := t.leaves[key]; ok {
-		return at, nil
-	}
-	switch n.Kind {
-	case relay.KindConstant:
-		typ, err := t.anyTensor(id, "a constant")
-		if err != nil {
-			return 0, err
-		}
-		shape := typ.Shape
-		if in.shape != nil {
-			shape = in.shape
-		}
-		t.leaves[key] = t.constant(constantEntry{value: id}, shape, typ.DType)
-		return t.leaves[key], nil
-	case relay.KindVar:
-		return t.parameterInShape(id, key, in.shape)
-	}
-	return 0, fmt.Errorf("an argument is %s, which is made by no kernel", t.describe(n))
-}
-
-// constant adds a constant's node and names it.
-func (t *translation) constant(c constantEntry, shape []int64, dtype string) int {
-	c.name = constantName(t.p.symbol, len(t.p.constants))
-	t.p.constants = append(t.p.constants, c)
-	return t.add(programNode{op: "const", name: c.name, shape: shape, dtype: dtype, sum: -1})
-}
-
-// parameterInShape lets the runtime see a parameter of the region in another shape. The runtime knows one
-// shape for each parameter, so this works for a parameter with one reader.
-func (t *translation) parameterInShape(id relay.NodeID, key leafKey, shape []int64) (int, error) {
-	at, ok := t.leaves[leafKey{value: id}]
+func (w *writer) id(v region.ValueID) int {
+	id, ok := w.ids[v]
 	if !ok {
-		return 0, fmt.Errorf("the variable %s is not a parameter of the region, or is read in two shapes", t.g.Nodes[id].Name)
+		id = len(w.order)
+		w.ids[v] = id
+		w.order = append(w.order, v)
 	}
-	for _, other := range t.p.nodes {
-		for _, in := range other.inputs {
-			if in == at {
-				return 0, fmt.Errorf("the weight %s is not a constant and is used twice", t.g.Nodes[id].Name)
-			}
-		}
-	}
-	t.p.nodes[at].shape = shape
-	delete(t.leaves, leafKey{value: id}) // a later reader in the plain shape would read the wrong one
-	t.leaves[key] = at
-	return at, nil
+	return id
 }
 
-// results lists what the function returns. The runtime finds an output by its node: one that is a parameter,
-// or that is returned twice, needs a copy of its own.
-func (t *translation) results(root relay.NodeID) error {
-	fields := []relay.NodeID{root}
-	if tuple := t.resolve(root); t.g.Nodes[tuple].Kind == relay.KindTuple {
-		fields = t.g.Nodes[tuple].Inputs
+func (w *writer) list(values []region.ValueID) {
+	list := make([]int64, len(values))
+	for i, v := range values {
+		list[i] = int64(w.id(v))
 	}
-	taken := map[int]bool{}
-	for _, f := range fields {
-		id := t.resolve(f)
-		if t.g.Nodes[id].Kind == relay.KindTuple {
-			return fmt.Errorf("the region returns a tuple inside a tuple")
-		}
-		at, err := t.value(operand{value: id})
-		if err != nil {
-			return fmt.Errorf("a result: %w", err)
-		}
-		if t.p.nodes[at].op != "kernel" || taken[at] {
-			if d := t.p.nodes[at].dtype; d != "float32" {
-				return fmt.Errorf("the region returns its own %s argument", d)
-			}
-			at = t.add(identity(t.p.nodes[at], at))
-		}
-		taken[at] = true
-		t.p.heads = append(t.p.heads, at)
-	}
-	return nil
+	w.numbers(list)
 }
 
-// identity is a kernel that copies a value: a leaky ReLU whose slope is one.
-func identity(of programNode, at int) programNode {
-	return programNode{
-		op: "kernel", name: "nn.leaky_relu", inputs: []int{at}, attrs: []attribute{number("alpha", 1)},
-		shape: of.shape, dtype: of.dtype, sum: -1,
+func (w *writer) numbers(list []int64) {
+	w.b.WriteByte('[')
+	for i, v := range list {
+		if i > 0 {
+			w.b.WriteString(", ")
+		}
+		w.b.WriteString(strconv.FormatInt(v, 10))
 	}
+	w.b.WriteByte(']')
 }
 
-// protectResiduals puts a copy before every accumulation that would destroy a value which is still needed. The
-// runtime lets a kernel write its result over the residual value when both live only inside the region, without
-// asking who else reads that value: the kernel itself, or one that runs later.
-func (t *translation) protectResiduals() {
-	returned := map[int]bool{}
-	for _, h := range t.p.heads {
-		returned[h] = true
+func (w *writer) operation(o *operation) {
+	fmt.Fprintf(&w.b, "{\"op\": %q", o.kind)
+	if o.algorithm != "" {
+		fmt.Fprintf(&w.b, ", \"algorithm\": %q", o.algorithm)
 	}
-	old := t.p.nodes
-	lastReader := make([]int, len(old))
-	for at, n := range old {
-		for _, in := range n.inputs {
-			lastReader[in] = at
+	w.b.WriteString(", \"in\": ")
+	w.list(o.in)
+	fmt.Fprintf(&w.b, ", \"out\": %d", w.id(o.out))
+	for _, f := range []struct {
+		name string
+		list []int64
+	}{{"perm", o.perm}, {"axes", o.axes}, {"kernel", o.kernel}, {"strides", o.strides}, {"dilation", o.dilation}, {"padding", o.padding}} {
+		if f.list != nil {
+			fmt.Fprintf(&w.b, ", %q: ", f.name)
+			w.numbers(f.list)
 		}
 	}
-	destroys := func(at int) bool {
-		n := &old[at]
-		if n.sum < 0 || returned[at] {
-			return false
+	if o.weightDims != nil {
+		w.b.WriteString(", \"weight\": {\"dims\": ")
+		w.numbers(o.weightDims)
+		w.b.WriteString(", \"strides\": ")
+		w.numbers(o.weightStrides)
+		w.b.WriteByte('}')
+	}
+	for _, f := range []struct {
+		name string
+		on   bool
+	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}} {
+		if f.on {
+			fmt.Fprintf(&w.b, ", %q: true", f.name)
 		}
-		residual := n.inputs[n.sum]
-		if old[residual].op != "kernel" || returned[residual] {
-			return false
-		}
-		for i, in := range n.inputs {
-			if in == residual && i != n.sum {
-				return true
+	}
+	w.scalar("alpha", o.alpha)
+	w.scalar("beta", o.beta)
+	w.scalar("epsilon", o.epsilon)
+	if len(o.post) > 0 {
+		w.b.WriteString(", \"post\": [")
+		for i, p := range o.post {
+			if i > 0 {
+				w.b.WriteString(", ")
 			}
+			fmt.Fprintf(&w.b, "{\"op\": %q", p.function)
+			if p.operand != noValue {
+				fmt.Fprintf(&w.b, ", \"in\": %d", w.id(p.operand))
+			}
+			w.scalar("alpha", p.alpha)
+			w.scalar("beta", p.beta)
+			w.b.WriteByte('}')
 		}
-		return lastReader[residual] > at
+		w.b.WriteByte(']')
 	}
-	t.p.nodes = nil
-	renamed := make([]int, len(old))
-	for at, n := range old {
-		inputs := make([]int, len(n.inputs))
-		for i, in := range n.inputs {
-			inputs[i] = renamed[in]
+	w.b.WriteByte('}')
+}
+
+// scalar writes a number as the nearest float32; zero is left out.
+func (w *writer) scalar(name string, v float64) {
+	f := float64(float32(v))
+	switch {
+	case f == 0:
+	case math.IsInf(f, 0):
+		text := "inf"
+		if f < 0 {
+			text = "-inf"
 		}
-		if destroys(at) {
-			residual := n.inputs[n.sum]
-			inputs[n.sum] = t.add(identity(old[residual], renamed[residual]))
-		}
-		n.inputs = inputs
-		renamed[at] = t.add(n)
-	}
-	for i, h := range t.p.heads {
-		t.p.heads[i] = renamed[h]
+		fmt.Fprintf(&w.b, ", %q: %q", name, text)
+	default:
+		fmt.Fprintf(&w.b, ", %q: %s", name, strconv.FormatFloat(f, 'g', -1, 32))
 	}
 }

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dnnl
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// lowering turns the operators of a region into operations.
+type lowering struct {
+	p *region.Program
+	// types are those of the program's values and of values that were added.
+	types []*relay.Type
+	ops   []*operation
+	// nodes says which value a node of the group that is being lowered stands for.
+	nodes map[relay.NodeID]region.ValueID
+}
+
+// lower gives the region's operations in order. The error says which operator the runtime would not understand.
+func lower(p *region.Program) (*lowering, error) {
+	l := &lowering{p: p}
+	for _, v := range p.Values {
+		l.types = append(l.types, v.Type)
+	}
+	for first := 0; first < len(p.Ops); {
+		last := first
+		if c := p.Ops[first].CompositeIndex; c >= 0 {
+			for last+1 < len(p.Ops) && p.Ops[last+1].CompositeIndex == c {
+				last++
+			}
+		}
+		if err := l.group(p.Ops[first : last+1]); err != nil {
+			return nil, err
+		}
+		first = last + 1
+	}
+	return l, nil
+}
+
+// group lowers the operators of one composite function, or a single one.
+func (l *lowering) group(ops []region.Op) error {
+	g := l.p.Graph
+	last := &ops[len(ops)-1]
+	rule, name, root := index().Operator(last.Name), last.Name, last.Node
+	if c := last.CompositeIndex; c >= 0 {
+		name = l.p.Composites[c]
+		rule = index().Composite(name)
+		root = g.Scopes[g.Nodes[last.Node].Scope].Root
+	}
+	if rule == nil {
+		return fmt.Errorf("the oneDNN runtime knows no %s", name)
+	}
+	l.nodes = map[relay.NodeID]region.ValueID{root: last.Results[0]}
+	for _, op := range ops {
+		inputs := g.Nodes[op.Node].Inputs
+		for i, in := range inputs {
+			if len(inputs) == len(op.Args) {
+				l.nodes[in] = op.Args[i]
+			}
+		}
+		l.nodes[op.Node] = op.Results[0]
+	}
+	limits := rule.Correct
+	if limits == nil {
+		limits = rule.Limits
+	}
+	refusal := fmt.Errorf("its body is not what the name says")
+	for _, m := range g.Match(rule.Shape, root) {
+		if last.CompositeIndex >= 0 && !coversAll(m, ops) {
+			continue
+		}
+		if err := limits(g, m); err != nil {
+			refusal = err
+			continue
+		}
+		layer, err := rule.Read(g, m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return l.layer(layer, last)
+	}
+	return fmt.Errorf("%s: %w", name, refusal)
+}
+
+func coversAll(m *relay.Match, ops []region.Op) bool {
+	return !slices.ContainsFunc(ops, func(op region.Op) bool { return !m.Covers(op.Node) })
+}
+
+// add appends an operation.
+func (l *lowering) add(o *operation) { l.ops = append(l.ops, o) }
+
+// value adds a value of the program's own.
+func (l *lowering) value(dtype string, shape ...int64) region.ValueID {
+	l.types = append(l.types, relay.Tensor(dtype, shape...))
+	return region.ValueID(len(l.types) - 1)
+}
+
+// of are the values of nodes.
+func (l *lowering) of(nodes ...relay.NodeID) []region.ValueID {
+	list := make([]region.ValueID, len(nodes))
+	for i, n := range nodes {
+		list[i] = l.nodes[n]
+	}
+	return list
+}
+
+// layer lowers one layer, whose result is that of op.
+func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
+	out := op.Results[0]
+	switch y := layer.(type) {
+	case *onednn.Convolution:
+		l.convolution(y, out)
+	case *onednn.Product:
+		o := &operation{kind: "matmul", in: l.of(y.Left, y.Right), out: out, transposeA: y.TransposeA, transposeB: y.TransposeB}
+		l.epilogue(o, y.Epilogue)
+		l.add(o)
+	case *onednn.Elementwise:
+		p := elementwise(y)
+		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta, in: l.of(y.Data), out: out})
+	case *onednn.Binary:
+		l.binary(y.Function, l.nodes[y.Left], l.nodes[y.Right], out)
+	case *biasAdd:
+		l.biasAdd(y, out)
+	case *onednn.Pool:
+		l.pool(y, out)
+	case *onednn.Softmax:
+		l.add(&operation{kind: "softmax", axes: []int64{y.Axis}, in: l.of(y.Data), out: out})
+	case *onednn.LayerNorm:
+		l.add(&operation{kind: "layer_norm", epsilon: y.Epsilon, in: l.of(y.Data, y.Gamma, y.Beta), out: out})
+	case *onednn.BatchNorm:
+		l.add(&operation{kind: "batch_norm", epsilon: y.Epsilon, in: l.of(y.Data, y.Gamma, y.Beta, y.Mean, y.Variance), out: out})
+	case *reshape:
+		l.add(&operation{kind: "reshape", in: op.Args[:1], out: out})
+	case *transpose:
+		l.add(&operation{kind: "transpose", perm: y.axes, in: l.of(y.data), out: out})
+	case *concat:
+		l.add(&operation{kind: "concat", axes: []int64{y.axis}, in: op.Args, out: out})
+	case *reduce:
+		l.add(&operation{kind: "reduce", algorithm: y.function, axes: y.axes, in: l.of(y.data), out: out})
+	case *resize:
+		l.add(&operation{kind: "resample", algorithm: y.method, perm: canonical(y.layout), in: l.of(y.data), out: out})
+	default:
+		return fmt.Errorf("the layer %T is not known", layer)
+	}
+	return nil
+}
+
+// elementwise is a function in the runtime's words.
+func elementwise(e *onednn.Elementwise) postOp {
+	p := postOp{function: e.Function, alpha: e.Alpha, beta: e.Beta, operand: noValue}
+	if p.function == "swish" {
+		p.alpha = 1 // x * sigmoid(alpha * x)
+	}
+	return p
+}
+
+// epilogue gives an operation, which has data and weight, what happens to its result.
+func (l *lowering) epilogue(o *operation, e onednn.Epilogue) {
+	if e.Bias != relay.NoNode {
+		o.bias = true
+		o.in = append(o.in, l.nodes[e.Bias])
+	}
+	if e.Sum != relay.NoNode {
+		o.post = append(o.post, postOp{function: "add", operand: l.nodes[e.Sum]})
+	}
+	if e.Activation != nil {
+		o.post = append(o.post, elementwise(e.Activation))
+	}
+}
+
+// canonical are the axes of a layout in oneDNN's order: batch, channels, space. nil where they stand so.
+func canonical(layout string) []int64 {
+	var space []int64
+	for i, letter := range layout {
+		if letter != 'N' && letter != 'C' {
+			space = append(space, int64(i))
+		}
+	}
+	axes := append([]int64{int64(strings.IndexByte(layout, 'N')), int64(strings.IndexByte(layout, 'C'))}, space...)
+	if slices.IsSorted(axes) {
+		return nil
+	}
+	return axes
+}
+
+func (l *lowering) convolution(c *onednn.Convolution, out region.ValueID) {
+	o := &operation{
+		kind: "conv", algorithm: "direct", in: l.of(c.Data, c.Weight), out: out, perm: canonical(c.DataLayout),
+		strides: c.Strides, dilation: c.Dilation, padding: c.Padding,
+	}
+	switch {
+	case c.Transposed:
+		o.kind = "deconv"
+	case c.Winograd:
+		o.algorithm = "winograd"
+	}
+	o.weightDims, o.weightStrides = weightView(c, l.types[o.in[1]].Shape)
+	l.epilogue(o, c.Epilogue)
+	l.add(o)
+}
+
+// weightView gives dimensions in oneDNN's order (groups where there are any, output channels, input channels, space) and
+// the strides by which they lie in the plain weight.
+func weightView(c *onednn.Convolution, shape []int64) (dims, strides []int64) {
+	stride := make([]int64, len(shape))
+	step := int64(1)
+	for i := len(shape) - 1; i >= 0; i-- {
+		stride[i] = step
+		step *= shape[i]
+	}
+	at := func(letter byte) int { return strings.IndexByte(c.KernelLayout, letter) }
+	o, i := at('O'), at('I')
+	outs, ins := shape[o], shape[i]
+	if c.Groups > 1 {
+		// The groups are counted in the outputs of a convolution, in the inputs of a transposed one.
+		split := o
+		if c.Transposed {
+			split = i
+			ins /= c.Groups
+		} else {
+			outs /= c.Groups
+		}
+		dims, strides = append(dims, c.Groups), append(strides, shape[split]/c.Groups*stride[split])
+	}
+	dims, strides = append(dims, outs, ins), append(strides, stride[o], stride[i])
+	for axis := range shape {
+		if axis != o && axis != i {
+			dims, strides = append(dims, shape[axis]), append(strides, stride[axis])
+		}
+	}
+	return dims, strides
+}
+
+func (l *lowering) pool(p *onednn.Pool, out region.ValueID) {
+	algorithm := "max_pool"
+	if p.Kind == "avg" {
+		algorithm = "avg_pool"
+		if p.IncludePadding {
+			algorithm = "avg_pool_padded"
+		}
+	}
+	l.add(&operation{
+		kind: "pool", algorithm: algorithm, in: l.of(p.Data), out: out, perm: canonical(p.Layout),
+		kernel: p.Size, strides: p.Strides, dilation: p.Dilation, padding: p.Padding,
+	})
+}
+
+// biasAdd gives the bias the shape in which it is broadcast along the right axis.
+func (l *lowering) biasAdd(b *biasAdd, out region.ValueID) {
+	data, bias := l.nodes[b.data], l.nodes[b.bias]
+	rank := int64(l.types[data].Rank())
+	axis := b.axis
+	if axis < 0 {
+		axis += rank
+	}
+	if axis < rank-1 {
+		shape := slices.Repeat([]int64{1}, int(rank-axis))
+		shape[0] = l.types[bias].Shape[0]
+		column := l.value(l.types[bias].DType, shape...)
+		l.add(&operation{kind: "reshape", in: []region.ValueID{bias}, out: column})
+		bias = column
+	}
+	l.binary("add", data, bias, out)
+}
+
+// binary lowers an operator on two tensors. One that is a single number makes it an elementwise function, which can be
+// fused with anything.
+func (l *lowering) binary(function string, left, right, out region.ValueID) {
+	if p, of, ok := l.byNumber(function, left, right); ok && onednn.SameShape(l.types[of].Shape, l.types[out].Shape) {
+		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta, in: []region.ValueID{of}, out: out})
+		return
+	}
+	l.add(&operation{kind: "binary", algorithm: function, in: []region.ValueID{left, right}, out: out})
+}
+
+// byNumber writes a binary operator of which one side is a number as a function of the other side.
+func (l *lowering) byNumber(function string, left, right region.ValueID) (p postOp, of region.ValueID, ok bool) {
+	number, of := l.number(right), left
+	swapped := math.IsNaN(number)
+	if swapped {
+		number, of = l.number(left), right
+	}
+	if math.IsNaN(number) {
+		return p, noValue, false
+	}
+	linear := func(alpha, beta float64) (postOp, region.ValueID, bool) {
+		return postOp{function: "linear", alpha: alpha, beta: beta, operand: noValue}, of, true
+	}
+	switch {
+	case function == "add":
+		return linear(1, number)
+	case function == "multiply":
+		return linear(number, 0)
+	case function == "subtract" && swapped:
+		return linear(-1, number)
+	case function == "subtract":
+		return linear(1, -number)
+	case function == "divide" && !swapped && isPowerOfTwo(number):
+		return linear(1/number, 0)
+	}
+	return p, noValue, false
+}
+
+// isPowerOfTwo says that dividing by a number is the same as multiplying by its inverse.
+func isPowerOfTwo(v float64) bool {
+	fraction, _ := math.Frexp(math.Abs(v))
+	return fraction == 0.5
+}
+
+// number is the value of a constant of one element; NaN for anything else.
+func (l *lowering) number(v region.ValueID) float64 {
+	if int(v) >= len(l.p.Values) || l.p.Values[v].Constant == relay.NoNode {
+		return math.NaN()
+	}
+	c := l.p.Graph.Nodes[l.p.Values[v].Constant].Constant
+	if c == nil || math.IsInf(c.Scalar, 0) {
+		return math.NaN()
+	}
+	return c.Scalar
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dnnl
+
+import (
+	"github.com/collage-tvm/collage/byoc/region"
+)
+
+// operation is one operator of the program that the runtime reads (byoc/runtime/dnnl_program.h says what the fields
+// mean).
+type operation struct {
+	kind      string
+	algorithm string
+	in        []region.ValueID
+	out       region.ValueID
+	// perm are the axes of the data in the order batch, channels, space, or those of a transpose; nil for as they are.
+	perm, axes                         []int64
+	strides, dilation, padding, kernel []int64
+	// weightDims and weightStrides are how the plain weight is seen.
+	weightDims, weightStrides []int64
+	transposeA, transposeB    bool
+	// bias says that in[2] is one value for each channel.
+	bias                 bool
+	alpha, beta, epsilon float64
+	post                 []postOp
+}
+
+// postOp is done to an operation's result before it is stored.
+type postOp struct {
+	function    string
+	alpha, beta float64
+	// operand is the right side of a binary function; noValue for an elementwise one.
+	operand region.ValueID
+}
+
+const noValue region.ValueID = -1
+
+// reads says how often an operation reads a value.
+func (o *operation) reads(v region.ValueID) int {
+	count := 0
+	for _, in := range o.in {
+		if in == v {
+			count++
+		}
+	}
+	for _, p := range o.post {
+		if p.operand == v {
+			count++
+		}
+	}
+	return count
+}

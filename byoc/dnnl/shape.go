@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dnnl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/relay"
+)
+
+const shapeLimits = "float32, static shapes, at most 6 dimensions"
+
+// The layers of this file. Inside a region most of them cost nothing: they change how a buffer is seen.
+type (
+	// reshape gives the result's shape to the argument's numbers, in plain order.
+	reshape struct{ data relay.NodeID }
+	// transpose makes axis axes[i] of the argument axis i of the result.
+	transpose struct {
+		data relay.NodeID
+		axes []int64
+	}
+	// concat puts tensors one behind the other along an axis.
+	concat struct{ axis int64 }
+	// reduce takes the sum, mean, max or min over axes that follow one another, ascending.
+	reduce struct {
+		function string
+		data     relay.NodeID
+		axes     []int64
+	}
+	// resize enlarges or shrinks the spatial dimensions.
+	resize struct {
+		method string // "nearest" or "bilinear"
+		layout string
+		data   relay.NodeID
+	}
+)
+
+// shapeRules offers what only moves numbers, or only says how they are seen.
+func shapeRules() []*onednn.Rule {
+	check := func(g *relay.Graph, m *relay.Match) error {
+		_, err := onednn.CheckedCall(g, m.Root, "argument")
+		return err
+	}
+	var all []*onednn.Rule
+	for _, op := range []string{"reshape", "nn.batch_flatten", "squeeze", "expand_dims"} {
+		all = append(all, onednn.Bare(op, nil, check, shapeLimits, func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+			return &reshape{g.Nodes[m.Root].Inputs[0]}, nil
+		}))
+	}
+	all = append(all, onednn.Bare("transpose", nil, check, shapeLimits, func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+		n := &g.Nodes[m.Root]
+		return &transpose{n.Inputs[0], transposeAxes(n, n.Type.Rank())}, nil
+	}))
+	return append(all, onednn.Bare("concatenate", nil, checkConcat, shapeLimits+", 2 to 64 tensors",
+		func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+			n := &g.Nodes[m.Root]
+			return &concat{concatAxis(n)}, nil
+		}))
+}
+
+// transposeAxes reads the axes of a transpose; without any they are reversed.
+func transposeAxes(n *relay.Node, rank int) []int64 {
+	axes, ok := n.Attrs.Ints("axes")
+	if !ok || len(axes) == 0 {
+		axes = make([]int64, rank)
+		for i := range axes {
+			axes[i] = int64(rank - 1 - i)
+		}
+	}
+	for i, axis := range axes {
+		if axis < 0 {
+			axes[i] = axis + int64(rank)
+		}
+	}
+	return axes
+}
+
+func concatAxis(n *relay.Node) int64 {
+	axis, _ := n.Attrs.Int("axis")
+	if axis < 0 {
+		axis += int64(n.Type.Rank())
+	}
+	return axis
+}
+
+func checkConcat(g *relay.Graph, m *relay.Match) error {
+	n := &g.Nodes[m.Root]
+	if _, err := onednn.TensorAt(g, m.Root, "the result of concatenate"); err != nil {
+		return err
+	}
+	tuple := &g.Nodes[n.Inputs[0]]
+	if tuple.Type == nil || tuple.Type.Kind != relay.TypeTuple {
+		return fmt.Errorf("concatenate works on something else than a tuple of tensors")
+	}
+	if fields := len(tuple.Type.Fields); fields < 2 || fields > 64 {
+		return fmt.Errorf("concatenate has %d tensors; 2 to 64 are supported", fields)
+	}
+	for i, field := range tuple.Type.Fields {
+		if field.Kind != relay.TypeTensor || field.DType != "float32" || slices.ContainsFunc(field.Shape, func(d int64) bool { return d < 1 }) {
+			return fmt.Errorf("field %d of concatenate is not a float32 tensor of known shape that is not empty", i)
+		}
+	}
+	if axis := concatAxis(n); axis < 0 || axis >= int64(n.Type.Rank()) {
+		return fmt.Errorf("concatenate works along axis %d of %d dimensions", axis, n.Type.Rank())
+	}
+	return nil
+}
+
+// reduceRules offers sums, means and extremes over axes that follow one another.
+func reduceRules() []*onednn.Rule {
+	var all []*onednn.Rule
+	for _, op := range []string{"sum", "mean", "max", "min"} {
+		all = append(all, onednn.Bare(op, nil, checkReduce, shapeLimits+", axes that follow one another",
+			func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+				n := &g.Nodes[m.Root]
+				axes, err := reduceAxes(g, n)
+				return &reduce{op, n.Inputs[0], axes}, err
+			}))
+	}
+	return all
+}
+
+func checkReduce(g *relay.Graph, m *relay.Match) error {
+	if _, err := onednn.CheckedCall(g, m.Root, "argument"); err != nil {
+		return err
+	}
+	_, err := reduceAxes(g, &g.Nodes[m.Root])
+	return err
+}
+
+// reduceAxes are the axes that a reduction takes away, ascending.
+func reduceAxes(g *relay.Graph, n *relay.Node) ([]int64, error) {
+	rank := int64(g.Nodes[n.Inputs[0]].Type.Rank())
+	var axes []int64
+	if v, _ := n.Attrs.Get("axis"); v == nil {
+		for i := range rank {
+			axes = append(axes, i)
+		}
+	} else {
+		list, err := onednn.AttrInts(n, "axis")
+		if err != nil {
+			return nil, err
+		}
+		for _, axis := range list {
+			if axis < 0 {
+				axis += rank
+			}
+			axes = append(axes, axis)
+		}
+	}
+	if exclude, _ := n.Attrs.Bool("exclude"); exclude {
+		given := axes
+		axes = nil
+		for i := range rank {
+			if !slices.Contains(given, i) {
+				axes = append(axes, i)
+			}
+		}
+	}
+	slices.Sort(axes)
+	axes = slices.Compact(axes)
+	if len(axes) == 0 || axes[0] < 0 || axes[len(axes)-1] >= rank {
+		return nil, fmt.Errorf("%s works over the axes %v of %d dimensions", n.Op, axes, rank)
+	}
+	if axes[len(axes)-1]-axes[0] != int64(len(axes)-1) {
+		return nil, fmt.Errorf("%s works over the axes %v; only axes that follow one another are supported", n.Op, axes)
+	}
+	return axes, nil
+}
+
+// resizeRules offers nearest and bilinear resizing as oneDNN does it.
+func resizeRules() []*onednn.Rule {
+	text := "float32, static shapes, NCHW or NHWC, nearest by whole factors, or bilinear with half pixels"
+	var all []*onednn.Rule
+	for _, op := range []string{"nn.upsampling", "image.resize2d"} {
+		all = append(all, onednn.Bare(op, nil, func(g *relay.Graph, m *relay.Match) error {
+			_, err := readResize(g, m)
+			return err
+		}, text, func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) { return readResize(g, m) }))
+	}
+	return all
+}
+
+func readResize(g *relay.Graph, m *relay.Match) (*resize, error) {
+	c, err := onednn.CheckedCall(g, m.Root, "argument")
+	if err != nil {
+		return nil, err
+	}
+	n := c.Node
+	r := &resize{data: n.Inputs[0]}
+	r.layout, _ = n.Attrs.String("layout")
+	if r.layout != "NCHW" && r.layout != "NHWC" || len(c.In[0].Shape) != 4 {
+		return nil, fmt.Errorf("%s has data in %q; only NCHW and NHWC are supported", n.Op, r.layout)
+	}
+	method, _ := n.Attrs.String("method")
+	switch method {
+	case "nearest_neighbor", "nearest":
+		r.method = "nearest"
+	case "linear", "bilinear":
+		r.method = "bilinear"
+	default:
+		return nil, fmt.Errorf("%s has the method %q; only nearest and linear are supported", n.Op, method)
+	}
+	first := 2
+	if r.layout == "NHWC" {
+		first = 1
+	}
+	whole := true
+	for i := first; i < first+2; i++ {
+		whole = whole && c.Out.Shape[i]%c.In[0].Shape[i] == 0
+	}
+	mode, _ := n.Attrs.String("coordinate_transformation_mode")
+	rounding, _ := n.Attrs.String("rounding_method")
+	if r.method == "nearest" {
+		// oneDNN takes the pixel whose centre is nearest. For whole factors that is what counting from corners and
+		// rounding down gives (nn.upsampling), and counting from centres and rounding.
+		down := mode == "asymmetric" && (rounding == "floor" || rounding == "")
+		nearest := mode == "half_pixel" && strings.HasPrefix(rounding, "round")
+		if !whole || n.Op == "image.resize2d" && !down && !nearest {
+			return nil, fmt.Errorf("%s takes pixels otherwise than oneDNN, by factors that are not whole or rounded (%s, %s)",
+				n.Op, mode, rounding)
+		}
+		return r, nil
+	}
+	if n.Op != "image.resize2d" || mode != "half_pixel" {
+		return nil, fmt.Errorf("%s is linear in another way than with half pixels, which is oneDNN's", n.Op)
+	}
+	return r, nil
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package onednn
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// epilogue is what a convolution or dense layer does to its result before it stores it. The runtime reads it
+// out of the composite's name (but for leaky) and applies it in this order, whatever the order of the name's
+// parts: bias, residual sum, activation.
+type epilogue struct {
+	bias       bool
+	sum        bool
+	activation string // a key of activations, or ""
+}
+
+// suffix is the epilogue's part of a composite's name ("_bias_sum_relu").
+func (e epilogue) suffix() string {
+	var s strings.Builder
+	if e.bias {
+		s.WriteString("_bias")
+	}
+	if e.sum {
+		s.WriteString("_sum")
+	}
+	if e.activation != "" {
+		s.WriteString("_" + e.activation)
+	}
+	return s.String()
+}
+
+// on puts the epilogue's pattern on top of a call.
+func (e epilogue) on(p relay.Pattern) relay.Pattern {
+	if e.bias {
+		bias := relay.Named(roleBias, relay.Wildcard())
+		p = relay.Named(roleBiased, relay.Or(relay.Op("add", p, bias), relay.Op("nn.bias_add", p, bias)))
+	}
+	if e.sum {
+		p = relay.Named(roleSummed, relay.Op("add", p, relay.Named(roleSum, relay.Wildcard())))
+	}
+	if e.activation != "" {
+		p = activations[e.activation].shape(p)
+	}
+	return p
+}
+
+// epilogues are the combinations that are offered, those that cover most first. sums says that the primitive
+// can accumulate into a residual value.
+func epilogues(sums bool) []epilogue {
+	var all []epilogue
+	for _, bias := range []bool{true, false} {
+		if sums {
+			for _, activation := range []string{"relu", "clip", ""} {
+				all = append(all, epilogue{bias: bias, sum: true, activation: activation})
+			}
+		}
+		for _, activation := range []string{"gelu", "mish", "swish", "relu", "leaky", "tanh", "sigmoid", "clip", ""} {
+			if bias || activation != "" {
+				all = append(all, epilogue{bias: bias, activation: activation})
+			}
+		}
+	}
+	return all
+}
+
+// check is the limits of the epilogue of a call with that result, whose channels lie along axis channel.
+func (e epilogue) check(g *relay.Graph, m *relay.Match, out *relay.Type, channel int) error {
+	if e.bias {
+		if err := checkBias(g, m, out, channel); err != nil {
+			return err
+		}
+	}
+	if e.sum {
+		sum := m.Named[roleSum]
+		if m.Covers(sum) {
+			return fmt.Errorf("the residual value is made inside the pattern")
+		}
+		t, err := TensorAt(g, sum, "the residual value")
+		if err != nil {
+			return err
+		}
+		if !SameShape(t.Shape, out.Shape) {
+			return fmt.Errorf("the residual value has the shape %s and the result %s; they must be equal",
+				ShapeText(t.Shape), ShapeText(out.Shape))
+		}
+	}
+	if a := activations[e.activation]; a.check != nil {
+		return a.check(g, m)
+	}
+	return nil
+}
+
+// checkBias makes sure that what is added is one value for each output channel: the runtime reads the bias
+// as a flat list of channels, and Relay's add would broadcast a list along the last axis.
+func checkBias(g *relay.Graph, m *relay.Match, out *relay.Type, channel int) error {
+	bias := m.Named[roleBias]
+	if m.Covers(bias) {
+		return fmt.Errorf("the bias is made inside the pattern")
+	}
+	t, err := TensorAt(g, bias, "the bias")
+	if err != nil {
+		return err
+	}
+	channels := out.Shape[channel]
+	add := &g.Nodes[m.Named[roleBiased]]
+	wrong := func() error {
+		return fmt.Errorf("the bias has the shape %s, which is not one value for each of the %d channels of %s",
+			ShapeText(t.Shape), channels, ShapeText(out.Shape))
+	}
+	if add.Op == "nn.bias_add" {
+		if add.Inputs[1] != bias {
+			return fmt.Errorf("nn.bias_add adds the layer's result to something else")
+		}
+		axis, ok := add.Attrs.Int("axis")
+		if !ok {
+			axis = 1
+		}
+		if axis < 0 {
+			axis += int64(len(out.Shape))
+		}
+		if axis != int64(channel) {
+			return fmt.Errorf("nn.bias_add works along axis %d; the channels of the layer are axis %d", axis, channel)
+		}
+		if len(t.Shape) != 1 || t.Shape[0] != channels {
+			return wrong()
+		}
+		return nil
+	}
+	// Broadcasting aligns the last dimensions.
+	if len(t.Shape) > len(out.Shape) {
+		return wrong()
+	}
+	offset := len(out.Shape) - len(t.Shape)
+	for i, d := range t.Shape {
+		want := int64(1)
+		if i+offset == channel {
+			want = channels
+		}
+		if d != want {
+			return wrong()
+		}
+	}
+	if channels != 1 && offset > channel {
+		return wrong()
+	}
+	return nil
+}
+
+// noEpilogue is that of a bare layer.
+var noEpilogue = Epilogue{Bias: relay.NoNode, Sum: relay.NoNode}
+
+// read gives the epilogue of a match.
+func (e epilogue) read(g *relay.Graph, m *relay.Match) Epilogue {
+	out := noEpilogue
+	if e.bias {
+		out.Bias = m.Named[roleBias]
+	}
+	if e.sum {
+		out.Sum = m.Named[roleSum]
+	}
+	switch e.activation {
+	case "":
+	case "gelu", "swish", "mish":
+		out.Activation = &Elementwise{Function: e.activation, Data: relay.NoNode}
+	default:
+		out.Activation = elementwise(&g.Nodes[m.Root])
+	}
+	return out
+}
+
+// own says that a code generator which goes by the name alone would leave the activation out.
+func (e epilogue) own() bool { return e.activation == "leaky" }
+
+// activation is an elementwise function that can be done on the way out.
+type activation struct {
+	shape func(p relay.Pattern) relay.Pattern
+	check func(g *relay.Graph, m *relay.Match) error
+}
+
+var activations = map[string]activation{
+	"relu":    {shape: unary("nn.relu")},
+	"tanh":    {shape: unary("tanh")},
+	"sigmoid": {shape: unary("sigmoid")},
+	"leaky":   {shape: unary("nn.leaky_relu"), check: func(g *relay.Graph, m *relay.Match) error { return checkSlope(&g.Nodes[m.Root]) }},
+	"clip":    {shape: unary("clip"), check: func(g *relay.Graph, m *relay.Match) error { return checkClip(&g.Nodes[m.Root]) }},
+	"swish":   {shape: func(p relay.Pattern) relay.Pattern { return relay.Op("multiply", p, relay.Op("sigmoid", p)) }},
+	"mish":    {shape: mish, check: checkConstants},
+	"gelu":    {shape: gelu, check: checkConstants},
+}
+
+func unary(op string) func(p relay.Pattern) relay.Pattern {
+	return func(p relay.Pattern) relay.Pattern { return relay.Op(op, p) }
+}
+
+// mish is x * tanh(log(exp(x) + 1)).
+func mish(p relay.Pattern) relay.Pattern {
+	soft := relay.Op("log", relay.Op("add", relay.Op("exp", p), scalar("one", 1)))
+	return relay.Op("multiply", p, relay.Op("tanh", soft))
+}
+
+// gelu is x/2 * (1 + erf(x/√2)) in the forms in which front ends write it.
+func gelu(p relay.Pattern) relay.Pattern {
+	erf := relay.Op("erf", relay.Or(
+		relay.Op("divide", p, scalar("sqrt2", math.Sqrt2)),
+		relay.Op("multiply", p, scalar("sqrt_half", math.Sqrt2/2))))
+	onePlus := relay.Op("add", erf, scalar("one", 1))
+	return relay.Or(
+		relay.Op("multiply", relay.Op("multiply", p, onePlus), scalar("half", 0.5)),
+		relay.Op("multiply", relay.Op("multiply", p, scalar("half", 0.5)), onePlus),
+		relay.Op("multiply", p, relay.Op("multiply", onePlus, scalar("half", 0.5))),
+		// PyTorch: x * (0.5 + erf(x * √½) * 0.5)
+		relay.Op("multiply", p, relay.Op("add", relay.Op("multiply", erf, scalar("half", 0.5)), scalar("half_too", 0.5))),
+	)
+}
+
+// scalar matches a constant of one element with that value (to float32's precision).
+func scalar(name string, value float64) relay.Pattern {
+	return relay.Named(name, relay.Where(relay.IsConstant(), func(g *relay.Graph, id relay.NodeID) bool {
+		c := g.Nodes[id].Constant
+		return c != nil && math.Abs(c.Scalar-value) <= 1e-6*math.Abs(value)
+	}))
+}
+
+// checkConstants makes sure that the scalars of an activation do not widen its result's shape: a constant of
+// shape [1, 1, 1, 1, 1] would.
+func checkConstants(g *relay.Graph, m *relay.Match) error {
+	root := g.Nodes[m.Root].Type
+	for _, id := range m.Nodes {
+		t, err := TensorAt(g, id, "a value inside the pattern")
+		if err != nil {
+			return err
+		}
+		if root == nil || len(t.Shape) != len(root.Shape) {
+			return fmt.Errorf("the shape of the activation is not the shape of what it is applied to")
+		}
+	}
+	return nil
+}
+
+func checkSlope(n *relay.Node) error {
+	alpha, ok := n.Attrs.Float("alpha")
+	if !ok {
+		return fmt.Errorf("nn.leaky_relu has no usable attribute \"alpha\"")
+	}
+	return fitsFloat32("the slope of nn.leaky_relu", alpha)
+}
+
+func checkClip(n *relay.Node) error {
+	low, okLow := n.Attrs.Float("a_min")
+	high, okHigh := n.Attrs.Float("a_max")
+	if !okLow || !okHigh {
+		return fmt.Errorf("clip has no bounds")
+	}
+	if err := fitsFloat32("the lower bound of clip", low); err != nil {
+		return err
+	}
+	if err := fitsFloat32("the upper bound of clip", high); err != nil {
+		return err
+	}
+	if low > high {
+		return fmt.Errorf("clip has the lower bound %g above the upper bound %g", low, high)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package onednn
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+const f32 = "float32"
+
+func f(shape ...int64) *relay.Type { return relay.Tensor(f32, shape...) }
+
+// with gives attributes with some of them changed.
+func with(attrs map[string]any, changes ...any) map[string]any {
+	out := maps.Clone(attrs)
+	for i := 0; i < len(changes); i += 2 {
+		out[changes[i].(string)] = changes[i+1]
+	}
+	return out
+}
+
+// conv2dAttrs are those of a 3x3 convolution that keeps its size.
+func conv2dAttrs() map[string]any {
+	return map[string]any{
+		"strides": []int64{1, 1}, "padding": []int64{1, 1, 1, 1}, "dilation": []int64{1, 1}, "groups": 1,
+		"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": "", "out_dtype": "",
+	}
+}
+
+func poolAttrs() map[string]any {
+	return map[string]any{
+		"pool_size": []int64{2, 2}, "strides": []int64{2, 2}, "padding": []int64{0, 0, 0, 0}, "dilation": []int64{1, 1},
+		"layout": "NCHW", "out_layout": "", "ceil_mode": false,
+	}
+}
+
+// matched are the composites (or operators) that the backend accepts at a node, largest first, and the refusals.
+func matched(g *relay.Graph, root relay.NodeID) (accepted []string, refusals map[string]string) {
+	refusals = map[string]string{}
+	best := map[string]int{}
+	for _, p := range Rules() {
+		for _, m := range g.Match(p.Shape, root) {
+			if err := p.Limits(g, m); err != nil {
+				if _, ok := best[p.Composite]; !ok {
+					refusals[p.Composite] = err.Error()
+				}
+				continue
+			}
+			delete(refusals, p.Composite)
+			if len(m.Nodes) > best[p.Composite] {
+				best[p.Composite] = len(m.Nodes)
+			}
+		}
+	}
+	for n := len(g.Nodes); n > 0; n-- {
+		for _, p := range Rules() {
+			if best[p.Composite] == n {
+				accepted = append(accepted, p.Composite)
+			}
+		}
+	}
+	return accepted, refusals
+}
+
+// requireTaken checks that the largest pattern accepted at the root is that one.
+func requireTaken(t *testing.T, g *relay.Graph, composite string) {
+	t.Helper()
+	accepted, refusals := matched(g, g.Scopes[0].Root)
+	require.NotEmpty(t, accepted, "refusals: %v", refusals)
+	require.Equal(t, composite, accepted[0])
+}
+
+// requireRefused checks that nothing is accepted at the root, and that the pattern says why.
+func requireRefused(t *testing.T, g *relay.Graph, composite, reason string) {
+	t.Helper()
+	accepted, refusals := matched(g, g.Scopes[0].Root)
+	require.NotContains(t, accepted, composite)
+	require.Contains(t, refusals[composite], reason)
+}
+
+func TestRulesHaveNamesAndLimits(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Rules() {
+		require.False(t, seen[p.Composite], "two patterns named %s", p.Composite)
+		seen[p.Composite] = true
+		require.NotEmpty(t, p.LimitsText, p.Composite)
+	}
+}

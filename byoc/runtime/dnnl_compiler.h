@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Turns a program into a plan: chooses primitives and layouts, packs constants, fuses what can be fused, and
+// puts reorders where layouts meet.
+//
+// A value has, at any time, a tensor: a buffer and a descriptor of the value's own dimensions, in any layout.
+// An operator reads its arguments in the layout in which it finds them or asks for another one (Wanted), and
+// says in which layout its result is. Transposes and most reshapes only change the descriptor. Results go
+// back to plain order at the end, if they are not in it anyway.
+#ifndef COLLAGE_DNNL_COMPILER_H_
+#define COLLAGE_DNNL_COMPILER_H_
+
+#include <tvm/runtime/ndarray.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dnnl_plan.h"
+#include "dnnl_program.h"
+
+namespace collage::onednn {
+
+// A value as it lies in memory.
+struct Tensor {
+  Desc desc;
+  int buffer = -1;
+};
+
+class Compiler {
+ public:
+  // The constants' data must live as long as the plan, where oneDNN reads it as it is; ownership is shared.
+  Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants);
+
+  // Throws dnnl::error or std::runtime_error where oneDNN has no primitive for an operator; the text says
+  // which.
+  std::unique_ptr<Plan> Compile();
+
+ private:
+  // What an operator's primitive is made of: a function from attributes to the descriptor, which may be
+  // empty.
+  using MakeDesc = std::function<dnnl::primitive_desc(const dnnl::primitive_attr&)>;
+  using Arguments = std::vector<std::pair<int, Tensor>>;
+
+  void CompileOp(const Op& op);
+  void Convolution(const Op& op);  // dnnl_convolution.cc
+  void MatMul(const Op& op);       // dnnl_matmul.cc
+  void Pool(const Op& op);         // dnnl_pool.cc
+  void Resample(const Op& op);
+  void BatchNorm(const Op& op);  // dnnl_norm.cc
+  void LayerNorm(const Op& op);
+  void Softmax(const Op& op);
+  void Eltwise(const Op& op);  // dnnl_pointwise.cc
+  void Binary(const Op& op);
+  void Reshape(const Op& op);  // dnnl_shape.cc
+  void Transpose(const Op& op);
+  void Concat(const Op& op);
+  void Reduce(const Op& op);
+
+  // Values and their tensors.
+  const ValueType& type(int value) const { return program_.values[value]; }
+  const Tensor& tensor(int value) const { return tensors_[value].front(); }
+  bool IsConstant(int value) const;
+  // Gives a value its tensor; its buffer must then stay as it is until the value is no longer needed.
+  void Define(int value, Tensor tensor);
+  // The value in plain order, or in any layout; reorders once for all that want the same. Constants are
+  // reordered now, the rest when the plan runs.
+  Tensor Plain(int value);
+  Tensor Wanted(int value, const Desc& desc);
+  // The same for a value seen with other dimensions: view is how its plain tensor is seen.
+  Tensor WantedView(int value, const Desc& view, const Desc& desc);
+  Tensor Reordered(const Tensor& from, const Desc& to, bool constant);
+  // Whether the operator that is being compiled is the last one to need what is in a buffer, so that it may
+  // be overwritten.
+  bool Overwritable(const Tensor& tensor) const;
+
+  // Buffers, slots and steps.
+  int NewBuffer(Buffer::Kind kind, int index = -1);
+  Tensor NewTensor(const Desc& desc) { return {desc, NewBuffer(Buffer::Kind::kInternal)}; }
+  int SlotOf(const Tensor& tensor);
+  void AddPrimitive(const std::string& what, const dnnl::primitive_desc_base& desc,
+                    const Arguments& arguments);
+  void AddKernel(const std::string& what, const std::vector<Tensor>& tensors,
+                 std::function<void(void* const* data)> kernel);
+  void AddReorder(const Tensor& from, const Tensor& to);
+
+  // Fusion (dnnl_fusion.cc).
+  struct Fused {
+    dnnl::primitive_desc desc;
+    // How many of the operator's post-operations the primitive does.
+    size_t count = 0;
+    // The residual value that the primitive accumulates into; -1 without one.
+    int sum = -1;
+    // What the post-operations read.
+    Arguments arguments;
+  };
+  // Makes the primitive descriptor with as many of the post-operations as are done by the implementation that
+  // oneDNN would choose without any. perm is how the primitive's axes come of the value's own.
+  Fused Fuse(const Op& op, const std::vector<int>& perm, const MakeDesc& make);
+  // The tensor, in the value's own axes, that a fused primitive writes: a new one, or the residual value's.
+  Tensor Destination(const Op& op, const std::vector<int>& perm, const Fused& fused);
+  // Does the post-operations from the given one on, in the tensor, which nobody else reads. Then defines the
+  // operator's result.
+  void Finish(const Op& op, size_t from, Tensor tensor);
+  // Whether an operator reads anything that lies in the buffer, other than the value given.
+  bool Reads(const Op& op, int buffer, int except) const;
+
+  // Pointwise operators on tensors: where the result lies. In place they overwrite the (left) argument.
+  Tensor ApplyEltwise(const Tensor& from, dnnl::algorithm algorithm, float alpha, float beta, bool in_place);
+  Tensor ApplyBinary(dnnl::algorithm algorithm, const Tensor& left, int right, bool in_place);
+  Tensor ApplyBroadcast(dnnl::algorithm algorithm, const Dims& dims, const Tensor& left, const Tensor& right,
+                        bool in_place);
+
+  const Program& program_;
+  // By value: its tensor, and copies of it in other layouts.
+  std::vector<std::vector<Tensor>> tensors_;
+  // By value, the last operator that reads it; kForEver for results of the region.
+  std::vector<int> last_use_;
+  // By buffer, the last operator that reads a value that lies there.
+  std::vector<int> needed_until_;
+  // Tensors that were made of values seen with other dimensions.
+  struct Packed {
+    int value;
+    Desc view;
+    Tensor tensor;
+  };
+  std::vector<Packed> packed_;
+  int now_ = 0;  // the operator that is being compiled
+  std::vector<Buffer> buffers_;
+  std::vector<Slot> slots_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace collage::onednn
+
+#endif  // COLLAGE_DNNL_COMPILER_H_

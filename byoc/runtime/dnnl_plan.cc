@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dnnl_plan.h"
+
+#include <algorithm>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+namespace collage::onednn {
+
+const dnnl::engine& CpuEngine() {
+  static const auto* const engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *engine;
+}
+
+Plan::Plan(std::vector<Buffer> buffers, std::vector<Slot> slots, std::vector<Step> steps)
+    : buffers_(std::move(buffers)), slots_(std::move(slots)), steps_(std::move(steps)), stream_(CpuEngine()) {
+  // A buffer is in use from the first step that touches it to the last.
+  for (Buffer& buffer : buffers_) buffer.interval.first = -1;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    for (const auto& [argument, slot] : steps_[i].slots) {
+      (void)argument;
+      Interval& interval = buffers_[slots_[slot].buffer].interval;
+      if (interval.first < 0) interval.first = static_cast<int>(i);
+      interval.last = static_cast<int>(i);
+      interval.bytes = std::max(interval.bytes, slots_[slot].desc.get_size());
+    }
+  }
+  std::vector<Interval*> internal;
+  for (Buffer& buffer : buffers_) {
+    if (buffer.kind == Buffer::Kind::kInternal && buffer.interval.first >= 0)
+      internal.push_back(&buffer.interval);
+  }
+  workspace_ = PlanOffsets(internal);
+  if (workspace_ > 0) reservation_ = std::make_unique<WorkspaceReservation>(workspace_);
+
+  addresses_.assign(slots_.size(), nullptr);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Buffer& buffer = buffers_[slots_[i].buffer];
+    void* data = buffer.kind == Buffer::Kind::kConstant ? buffer.data : DNNL_MEMORY_NONE;
+    slots_[i].memory = dnnl::memory(slots_[i].desc, CpuEngine(), data);
+    addresses_[i] = data;
+  }
+  size_t most = 0;
+  for (Step& step : steps_) {
+    for (const auto& [argument, slot] : step.slots)
+      step.arguments.push_back({argument, slots_[slot].memory.get()});
+    most = std::max(most, step.slots.size());
+  }
+  scratch_.resize(most);
+}
+
+void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs) {
+  const WorkspaceLease lease(workspace_);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Buffer& buffer = buffers_[slots_[i].buffer];
+    void* data = nullptr;
+    switch (buffer.kind) {
+      case Buffer::Kind::kConstant:
+        continue;
+      case Buffer::Kind::kInternal:
+        data = lease.base() + buffer.interval.offset;
+        break;
+      case Buffer::Kind::kInput:
+        data = inputs[buffer.index];
+        break;
+      case Buffer::Kind::kOutput:
+        data = outputs[buffer.index];
+        break;
+    }
+    // Usually all stands where it stood at the last call.
+    if (data == addresses_[i]) continue;
+    slots_[i].memory.set_data_handle(data);
+    addresses_[i] = data;
+  }
+  for (const Step& step : steps_) {
+    if (step.kernel) {
+      for (size_t i = 0; i < step.slots.size(); ++i) scratch_[i] = addresses_[step.slots[i].second];
+      step.kernel(scratch_.data());
+      continue;
+    }
+    const dnnl_status_t status = dnnl_primitive_execute(
+        step.primitive.get(), stream_.get(), static_cast<int>(step.arguments.size()), step.arguments.data());
+    if (status != dnnl_success) throw std::runtime_error("oneDNN could not run " + step.what);
+  }
+  stream_.wait();
+}
+
+std::string Plan::Describe() const {
+  std::ostringstream text;
+  for (const Step& step : steps_) text << step.what << '\n';
+  text << "workspace " << workspace_ << '\n';
+  return text.str();
+}
+
+}  // namespace collage::onednn

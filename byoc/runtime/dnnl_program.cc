@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dnnl_program.h"
+
+#include <picojson.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+namespace collage::onednn {
+namespace {
+
+constexpr int kVersion = 1;
+
+[[noreturn]] void Fail(const std::string& what) {
+  throw std::runtime_error("the program for oneDNN cannot be read (" + what +
+                           "); compile the model again with this version of Collage");
+}
+
+const std::map<std::string, dnnl::algorithm>& Algorithms() {
+  using dnnl::algorithm;
+  static const auto* const names = new std::map<std::string, algorithm>{
+      {"direct", algorithm::convolution_direct},
+      {"winograd", algorithm::convolution_winograd},
+      {"max_pool", algorithm::pooling_max},
+      {"avg_pool", algorithm::pooling_avg_exclude_padding},
+      {"avg_pool_padded", algorithm::pooling_avg_include_padding},
+      {"relu", algorithm::eltwise_relu},
+      {"tanh", algorithm::eltwise_tanh},
+      {"sigmoid", algorithm::eltwise_logistic},
+      {"exp", algorithm::eltwise_exp},
+      {"log", algorithm::eltwise_log},
+      {"sqrt", algorithm::eltwise_sqrt},
+      {"abs", algorithm::eltwise_abs},
+      {"square", algorithm::eltwise_square},
+      {"linear", algorithm::eltwise_linear},
+      {"clip", algorithm::eltwise_clip},
+      {"pow", algorithm::eltwise_pow},
+      {"gelu", algorithm::eltwise_gelu_erf},
+      {"swish", algorithm::eltwise_swish},
+      {"mish", algorithm::eltwise_mish},
+      {"hardswish", algorithm::eltwise_hardswish},
+      {"add", algorithm::binary_add},
+      {"subtract", algorithm::binary_sub},
+      {"multiply", algorithm::binary_mul},
+      {"divide", algorithm::binary_div},
+      {"maximum", algorithm::binary_max},
+      {"minimum", algorithm::binary_min},
+      {"sum", algorithm::reduction_sum},
+      {"mean", algorithm::reduction_mean},
+      {"max", algorithm::reduction_max},
+      {"min", algorithm::reduction_min},
+      {"nearest", algorithm::resampling_nearest},
+      {"bilinear", algorithm::resampling_linear},
+  };
+  return *names;
+}
+
+dnnl::algorithm AlgorithmOf(const std::string& name) {
+  const auto found = Algorithms().find(name);
+  if (found == Algorithms().end()) Fail("it asks for the function " + name + ", which is not known");
+  return found->second;
+}
+
+// An object of the text; the getters fail with the field's name.
+class Object {
+ public:
+  explicit Object(const picojson::value& value) {
+    if (!value.is<picojson::object>()) Fail("an object was expected");
+    fields_ = &value.get<picojson::object>();
+  }
+
+  const picojson::value* Find(const std::string& name) const {
+    const auto found = fields_->find(name);
+    return found == fields_->end() ? nullptr : &found->second;
+  }
+  const picojson::value& Get(const std::string& name) const {
+    const picojson::value* value = Find(name);
+    if (value == nullptr) Fail("the field " + name + " is not there");
+    return *value;
+  }
+  std::string Text(const std::string& name) const {
+    const picojson::value& value = Get(name);
+    if (!value.is<std::string>()) Fail(name + " is no text");
+    return value.get<std::string>();
+  }
+  bool Truth(const std::string& name) const {
+    const picojson::value* value = Find(name);
+    return value != nullptr && value->is<bool>() && value->get<bool>();
+  }
+  // JSON has no infinity: it is written as a text. 0 where the field is absent.
+  float Number(const std::string& name) const {
+    const picojson::value* value = Find(name);
+    if (value == nullptr) return 0;
+    if (value->is<double>()) return static_cast<float>(value->get<double>());
+    if (value->is<std::string>()) {
+      const std::string& text = value->get<std::string>();
+      if (text == "inf") return std::numeric_limits<float>::infinity();
+      if (text == "-inf") return -std::numeric_limits<float>::infinity();
+    }
+    Fail(name + " is no number");
+  }
+  const picojson::array& List(const std::string& name) const {
+    const picojson::value& value = Get(name);
+    if (!value.is<picojson::array>()) Fail(name + " is no list");
+    return value.get<picojson::array>();
+  }
+  // A list of whole numbers; empty where the field is absent.
+  template <typename T>
+  std::vector<T> Integers(const std::string& name) const {
+    std::vector<T> list;
+    if (Find(name) == nullptr) return list;
+    for (const picojson::value& one : List(name)) {
+      if (!one.is<double>()) Fail(name + " holds something else than numbers");
+      list.push_back(static_cast<T>(std::llround(one.get<double>())));
+    }
+    return list;
+  }
+
+ private:
+  const picojson::object* fields_;
+};
+
+dnnl::memory::data_type TypeOf(const std::string& name) {
+  using Type = dnnl::memory::data_type;
+  if (name == "f32") return Type::f32;
+  if (name == "bf16") return Type::bf16;
+  if (name == "s8") return Type::s8;
+  if (name == "u8") return Type::u8;
+  if (name == "s32") return Type::s32;
+  Fail("it has tensors of the type " + name);
+}
+
+class Reader {
+ public:
+  explicit Reader(const picojson::value& root) : root_(root) {}
+
+  Program Read() {
+    if (root_.Text("format") != "collage-dnnl" || root_.Number("version") != kVersion) {
+      Fail("it is of another version");
+    }
+    for (const picojson::value& value : root_.List("values")) ReadValue(value);
+    program_.inputs = Ids(root_, "inputs");
+    program_.constants = Ids(root_, "constants");
+    program_.outputs = Ids(root_, "outputs");
+    for (const picojson::value& value : root_.List("ops")) ReadOp(Object(value));
+    return std::move(program_);
+  }
+
+ private:
+  void ReadValue(const picojson::value& value) {
+    if (!value.is<picojson::array>() || value.get<picojson::array>().size() != 2) Fail("a value is no pair");
+    const picojson::array& pair = value.get<picojson::array>();
+    if (!pair[0].is<std::string>() || !pair[1].is<picojson::array>()) Fail("a value has no type and shape");
+    ValueType type;
+    type.dtype = TypeOf(pair[0].get<std::string>());
+    for (const picojson::value& dim : pair[1].get<picojson::array>()) {
+      if (!dim.is<double>() || dim.get<double>() < 1) Fail("a value has an empty dimension");
+      type.dims.push_back(static_cast<int64_t>(dim.get<double>()));
+    }
+    if (type.dims.empty()) type.dims.push_back(1);
+    program_.values.push_back(std::move(type));
+  }
+
+  int Known(int id) const {
+    if (id < 0 || id >= static_cast<int>(program_.values.size())) {
+      Fail("there is no value " + std::to_string(id));
+    }
+    return id;
+  }
+
+  std::vector<int> Ids(const Object& object, const std::string& name) const {
+    std::vector<int> ids = object.Integers<int>(name);
+    for (const int id : ids) Known(id);
+    return ids;
+  }
+
+  void ReadOp(const Object& object) {
+    Op op;
+    op.kind = object.Text("op");
+    if (object.Find("algorithm") != nullptr) op.algorithm = AlgorithmOf(object.Text("algorithm"));
+    op.in = Ids(object, "in");
+    op.out = Known(static_cast<int>(object.Number("out")));
+    op.perm = object.Integers<int>("perm");
+    op.axes = object.Integers<int>("axes");
+    op.strides = object.Integers<int64_t>("strides");
+    op.dilation = object.Integers<int64_t>("dilation");
+    op.kernel = object.Integers<int64_t>("kernel");
+    const Dims padding = object.Integers<int64_t>("padding");
+    op.pad_front.assign(padding.begin(), padding.begin() + padding.size() / 2);
+    op.pad_back.assign(padding.begin() + padding.size() / 2, padding.end());
+    if (const picojson::value* weight = object.Find("weight")) {
+      op.weight.dims = Object(*weight).Integers<int64_t>("dims");
+      op.weight.strides = Object(*weight).Integers<int64_t>("strides");
+    }
+    op.transpose_a = object.Truth("transpose_a");
+    op.transpose_b = object.Truth("transpose_b");
+    op.bias = object.Truth("bias");
+    op.alpha = object.Number("alpha");
+    op.beta = object.Number("beta");
+    op.epsilon = object.Number("epsilon");
+    if (object.Find("post") != nullptr) {
+      for (const picojson::value& value : object.List("post")) op.post.push_back(ReadPostOp(Object(value)));
+    }
+    program_.ops.push_back(std::move(op));
+  }
+
+  PostOp ReadPostOp(const Object& object) const {
+    PostOp post;
+    post.algorithm = AlgorithmOf(object.Text("op"));
+    post.alpha = object.Number("alpha");
+    post.beta = object.Number("beta");
+    if (object.Find("in") != nullptr) {
+      post.kind = PostOp::Kind::kBinary;
+      post.operand = Known(static_cast<int>(object.Number("in")));
+    }
+    return post;
+  }
+
+  Object root_;
+  Program program_;
+};
+
+}  // namespace
+
+Program ParseProgram(const std::string& text) {
+  picojson::value root;
+  const std::string error = picojson::parse(root, text);
+  if (!error.empty()) Fail(error);
+  return Reader(root).Read();
+}
+
+}  // namespace collage::onednn

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A region for oneDNN as its code generator (byoc/dnnl) wrote it: tensors and operators on them, in the order
+// in which they run. In: JSON text, see ParseProgram. Out: the same as C++ values, checked so far that
+// everything that is named is there.
+#ifndef COLLAGE_DNNL_PROGRAM_H_
+#define COLLAGE_DNNL_PROGRAM_H_
+
+#include <dnnl.hpp>
+#include <string>
+#include <vector>
+
+namespace collage::onednn {
+
+using Dims = dnnl::memory::dims;
+
+// A tensor of the program. A tensor without dimensions has dims {1} here: oneDNN knows no rank 0.
+struct ValueType {
+  dnnl::memory::data_type dtype = dnnl::memory::data_type::f32;
+  Dims dims;
+};
+
+// What happens to an operator's result before it is stored.
+struct PostOp {
+  enum class Kind { kEltwise, kBinary };
+  Kind kind = Kind::kEltwise;
+  dnnl::algorithm algorithm = dnnl::algorithm::undef;
+  float alpha = 0, beta = 0;
+  // kBinary: the value that is the right side; it has the result's dimensions or is broadcast to them.
+  int operand = -1;
+};
+
+// A tensor as another shape than its own: dims in oneDNN's order and the strides, in elements, of the plain
+// tensor. Weights come so, whatever layout Relay gave them.
+struct View {
+  Dims dims, strides;
+};
+
+struct Op {
+  // "conv", "deconv", "matmul", "pool", "eltwise", "binary", "softmax", "layer_norm", "batch_norm", "concat",
+  // "reduce", "resample", "reshape", "transpose".
+  std::string kind;
+  dnnl::algorithm algorithm = dnnl::algorithm::undef;
+  std::vector<int> in;
+  int out = -1;
+  // conv, deconv, pool, resample, batch_norm: the axes of the tensor in the order batch, channels, space;
+  // empty where they stand so. transpose: the result's axis i is the argument's axis perm[i].
+  std::vector<int> perm;
+  Dims strides, dilation, pad_front, pad_back, kernel;
+  View weight;
+  // matmul: the last two dimensions of a side are to be exchanged.
+  bool transpose_a = false, transpose_b = false;
+  // conv, deconv, matmul: in[2] is one value for each channel of the result.
+  bool bias = false;
+  // softmax, concat, layer_norm: the axis, from 0. reduce: all axes.
+  std::vector<int> axes;
+  float alpha = 0, beta = 0, epsilon = 0;
+  std::vector<PostOp> post;
+};
+
+struct Program {
+  std::vector<ValueType> values;
+  std::vector<int> inputs, outputs;
+  // The value that the i-th constant tensor of the region is.
+  std::vector<int> constants;
+  std::vector<Op> ops;
+};
+
+// Reads the text; throws std::runtime_error that says what is wrong with it.
+//
+//     {"format": "collage-dnnl", "version": 1,
+//      "values": [["f32", [1, 64, 56, 56]], ...], "inputs": [0], "constants": [1, 2], "outputs": [4],
+//      "ops": [{"op": "conv", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "bias": true, "strides": [1,
+//      1],
+//               "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [...], "strides": [...]},
+//               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...]}
+Program ParseProgram(const std::string& text);
+
+}  // namespace collage::onednn
+
+#endif  // COLLAGE_DNNL_PROGRAM_H_
