@@ -38,7 +38,11 @@ def compile(module, params=None, out=None, **options):
         export.check_output(out)
     placed = partition(module, params, **options)
     factory = export.build(
-        placed, options.get("target"), options.get("opt_level"), options.get("disabled_passes")
+        placed,
+        options.get("target"),
+        options.get("opt_level"),
+        options.get("disabled_passes"),
+        tuning_log=options.get("tuning_log"),
     )
     plugins = list(
         dict.fromkeys(path for name in ("", *compilers(placed)) for path in region.plugins_for(name))

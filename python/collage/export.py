@@ -50,18 +50,19 @@ def check_output(path):
         raise PermissionError(errno.EACCES, f"cannot write {path}: no permission to write in {path.parent}")
 
 
-def build(module, build_target=None, opt_level=None, disabled_passes=None, instruments=()):
+def build(module, build_target=None, opt_level=None, disabled_passes=None, instruments=(), tuning_log=None):
     """relay.build with the project's settings; returns TVM's graph executor factory. ``instruments`` watch
-    its passes.
+    its passes. What None means, ``target.build_context`` says.
     """
     build_for = tvm.target.Target(build_target or target.default_target())
+    settings = {"instruments": instruments, "tuning_log": tuning_log}
     try:
-        with target.build_context(opt_level, disabled_passes, instruments=instruments):
+        with target.build_context(opt_level, disabled_passes, **settings):
             return relay.build(module, target=build_for)
     except tvm.TVMError as error:
         if _BAD_DEBUG_INFORMATION not in str(error):
             raise
-    with target.build_context(opt_level, disabled_passes, {"tir.disable_cse_tir": True}, instruments):
+    with target.build_context(opt_level, disabled_passes, {"tir.disable_cse_tir": True}, **settings):
         return relay.build(module, target=build_for)
 
 

@@ -30,7 +30,11 @@ def build(module, options_json):
     """collage.host.build: build a module and write it to options["out"]; returns what it wrote, as JSON."""
     options = json.loads(options_json)
     factory = export.build(
-        module, options.get("target"), options.get("opt_level"), options.get("disabled_passes")
+        module,
+        options.get("target"),
+        options.get("opt_level"),
+        options.get("disabled_passes"),
+        tuning_log=options.get("tuning_log"),
     )
     size = export.write(factory, options["out"], options.get("plugins") or [], options.get("threads") or 0)
     return json.dumps({"path": options["out"], "bytes": size})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What TVM compiles for, unless told otherwise: this processor, and the passes that every build uses.
+"""What TVM compiles for, unless told otherwise: this processor, the passes that every build uses, and what is
+known from tuning.
 
 TVM asks LLVM which features a ``-mcpu`` has (AVX-512 or not decides its schedules), so the name that LLVM
 gives this processor is enough: znver5 gets the same 16-lane schedules and layouts as skylake-avx512.
@@ -11,11 +12,9 @@ import functools
 import tvm
 from tvm.relay.backend import te_compiler
 
-OPT_LEVEL = 3
+from . import library, tuninglog
 
-# One after the other, these two lose the sharing of a graph such as NasNet-A and grow it without end. They
-# are disabled for all builds alike, so that comparisons between backends stay fair.
-DISABLED_PASSES = ("EliminateCommonSubexpr", "SimplifyExpr")
+OPT_LEVEL = 3
 
 # TVM asks for its own build flags for every shape that it lowers, 6 ms each time: a third of what building
 # takes. They do not change, so they are asked for once.
@@ -29,12 +28,29 @@ def default_target():
     return "llvm" if cpu in ("", "generic") else f"llvm -mcpu={cpu}"
 
 
+def disabled_passes(given=None):
+    """The passes that builds leave out: those given; where given is None, those that Collage leaves out."""
+    if given is not None:
+        return list(given)
+    library.load()
+    return [str(name) for name in tvm.get_global_func("collage.disabled_passes")()]
+
+
 @contextlib.contextmanager
-def build_context(opt_level=None, disabled_passes=None, config=None, instruments=()):
-    """The PassContext of every relay.build in this package; None means the default."""
-    level = OPT_LEVEL if opt_level is None else opt_level
-    disabled = DISABLED_PASSES if disabled_passes is None else disabled_passes
-    with tvm.transform.PassContext(
-        opt_level=level, disabled_pass=list(disabled), config=config, instruments=list(instruments) or None
-    ) as context:
+def build_context(opt_level=None, disabled=None, config=None, instruments=(), tuning_log=None):
+    """The PassContext of every relay.build in this package; None means the default.
+
+    tuning_log is a path (tuninglog says of what); where it is None, the one that the process was started
+    with holds.
+    """
+    log = tuninglog.from_environment() if tuning_log is None else tuning_log
+    with (
+        tuninglog.applied(log) as extra,
+        tvm.transform.PassContext(
+            opt_level=OPT_LEVEL if opt_level is None else opt_level,
+            disabled_pass=disabled_passes(disabled),
+            config={**(config or {}), **extra},
+            instruments=list(instruments) or None,
+        ) as context,
+    ):
         yield context

@@ -29,6 +29,7 @@ def configuration(
     forbid=None,
     exhaustive=None,
     skip_unusable=None,
+    tuning_log=None,
 ):
     """The options of CollagePartition as the JSON that Go reads; what is None is left out.
 
@@ -42,7 +43,8 @@ def configuration(
         "only": only,
         "samples": samples,
         "opt_level": target.OPT_LEVEL if opt_level is None else opt_level,
-        "disabled_passes": list(target.DISABLED_PASSES if disabled_passes is None else disabled_passes),
+        "disabled_passes": None if disabled_passes is None else list(disabled_passes),
+        "tuning_log": None if tuning_log is None else str(tuning_log),
         "retry_failures": retry_failures,
         "pin": None if pin is None else list(pin),
         "forbid": None if forbid is None else list(forbid),
@@ -69,6 +71,7 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
     retry_failures=None,
     pin=None,
     forbid=None,
+    tuning_log=None,
 ):
     """The pass that places a module's operators on backends by cost, as a ``tvm.transform.Pass``.
 
@@ -77,6 +80,8 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
     (default: as many as there are processors). only: a backend that gets all it can take, without measuring.
     samples: how many samples of each candidate. opt_level and disabled_passes: of the builds that are
     measured. pin and forbid: "WHAT=BACKEND", where operators must and must not go.
+    tuning_log: what TVM's tuners have found out (AutoTVM's file, or a MetaSchedule database's folder); it
+    holds for what TVM compiles, where the module is built with it too (``collage.compile`` does that).
 
     With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
     config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.
@@ -105,6 +110,7 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
         retry_failures,
         pin,
         forbid,
+        tuning_log=tuning_log,
     )
     if config is not None:
         return _drop_in(config, cost_estimator, outline_native, text)
@@ -130,5 +136,5 @@ def Normalise(disabled_passes=None):  # noqa: N802
     Types inferred, training-only operators removed, constants folded, scales folded into convolutions.
     """
     library.load()
-    disabled = list(target.DISABLED_PASSES if disabled_passes is None else disabled_passes)
-    return tvm.get_global_func("collage.transform.Normalise")(json.dumps({"disabled_passes": disabled}))
+    options = {} if disabled_passes is None else {"disabled_passes": list(disabled_passes)}
+    return tvm.get_global_func("collage.transform.Normalise")(json.dumps(options))
