@@ -2,8 +2,6 @@ module github.com/collage-tvm/collage
 
 go 1.26.0
 
-require github.com/agnivade/levenshtein v1.2.2
-
 require (
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/wcharczuk/go-chart/v2 v2.1.2 // indirect

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 	"sync"
+
+	"github.com/collage-tvm/collage/internal/nearest"
 )
 
 // registry holds the backends by name. A process has one, as it has one TVM.
@@ -69,7 +71,7 @@ func Lookup(name string) (Backend, error) {
 		known = append(known, n)
 	}
 	sort.Strings(known)
-	return nil, &UnknownBackendError{Name: name, Nearest: nearest(name, known), Known: known}
+	return nil, &UnknownBackendError{Name: name, Nearest: nearest.Word(name, known), Known: known}
 }
 
 // All gives the registered backends, sorted by name.
@@ -197,48 +199,4 @@ func (e *UnknownBackendError) Error() string {
 		fmt.Fprintf(&s, " (known: %s)", strings.Join(e.Known, ", "))
 	}
 	return s.String()
-}
-
-// nearest is the known name with the least edit distance from name, the first in order among equals; "" where
-// even that needs more than half of the letters changed.
-func nearest(name string, known []string) string {
-	name = strings.ToLower(strings.TrimSpace(name))
-	best, bestDistance := "", 0
-	for _, k := range known {
-		d := editDistance(name, k)
-		if best == "" || d < bestDistance {
-			best, bestDistance = k, d
-		}
-	}
-	if best == "" || 2*bestDistance > max(len(name), len(best)) {
-		return ""
-	}
-	return best
-}
-
-// editDistance counts the least insertions, deletions, replacements and swaps of neighbours that turn a into
-// b (optimal string alignment).
-func editDistance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			replace := 1
-			if a[i-1] == b[j-1] {
-				replace = 0
-			}
-			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+replace)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[i-2][j-2]+1)
-			}
-			rows[i][j] = d
-		}
-	}
-	return rows[len(a)][len(b)]
 }

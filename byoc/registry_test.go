@@ -142,12 +142,3 @@ func TestMappedFile(t *testing.T) {
 	require.Equal(t, exe, mappedFile(filepath.Base(exe)))
 	require.Empty(t, mappedFile("no such library.so"))
 }
-
-func TestEditDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"kitten", "sitting", 3}} {
-		require.Equal(t, c.want, editDistance(c.a, c.b), "%s %s", c.a, c.b)
-	}
-}

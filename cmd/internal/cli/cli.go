@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/cmd/internal/nearest"
+	"github.com/collage-tvm/collage/internal/nearest"
 )
 
 // Exit codes.

@@ -16,8 +16,8 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/cmd/internal/install"
-	"github.com/collage-tvm/collage/cmd/internal/nearest"
 	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/internal/nearest"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/plan"
 )

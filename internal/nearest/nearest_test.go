@@ -19,3 +19,12 @@ func TestWord(t *testing.T) {
 	}
 	assert.Empty(t, Word("x", nil))
 }
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"kitten", "sitting", 3}} {
+		assert.Equal(t, c.want, distance(c.a, c.b), "%s %s", c.a, c.b)
+	}
+}
