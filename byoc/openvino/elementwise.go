@@ -46,10 +46,7 @@ func unaries() map[string]*operator {
 	}, float32Static}
 	all["nn.prelu"] = &operator{checkPrelu, writePrelu, float32Static + ", along any axis"}
 	all["cast"] = &operator{checkCast, func(w *writer, c *call, in []port) []port {
-		if c.in[0].DType == c.out[0].DType {
-			return in
-		}
-		return []port{w.one("Convert", "opset1", c.out[0], []xml.Attr{attr("destination_type", elements[c.out[0].DType].attribute)}, in[0])}
+		return []port{w.convert(in[0], c.out[0].DType)}
 	}, "between float32, int32, int8, uint8 and bool, but not from float32 to a narrower one"}
 	for _, name := range []string{"copy", "nn.dropout"} {
 		all[name] = &operator{checkIdentity, func(_ *writer, _ *call, in []port) []port { return in }, movableStatic}

@@ -238,7 +238,9 @@ func (c *call) padWidths() (begin, end []int64, ok bool) {
 }
 
 func checkPad(c *call) error {
-	if err := floats(c); err != nil {
+	data := *c
+	data.in = c.in[:1]
+	if err := floats(&data); err != nil {
 		return err
 	}
 	if padModes[c.padMode()] == "" {
@@ -255,8 +257,11 @@ func checkPad(c *call) error {
 			}
 		}
 	}
-	if len(c.in) > 1 && len(c.in[1].Shape) != 0 {
-		return c.refuse("is filled with a tensor of the shape %s", shapeText(c.in[1].Shape))
+	if padModes[c.padMode()] != "constant" {
+		return nil // what it would be filled with does not matter
+	}
+	if len(c.in) != 2 || c.in[1] == nil || len(c.in[1].Shape) != 0 || c.in[1].DType != "float32" && c.in[1].DType != "int32" {
+		return c.refuse("is filled with something else than a number")
 	}
 	return nil
 }
@@ -266,7 +271,7 @@ func writePad(w *writer, c *call, in []port) []port {
 	mode := padModes[c.padMode()]
 	args := []port{in[0], w.ints(begin...), w.ints(end...)}
 	if mode == "constant" {
-		args = append(args, in[1])
+		args = append(args, w.convert(in[1], "float32"))
 	}
 	return []port{w.one("Pad", "opset1", c.out[0], []xml.Attr{attr("pad_mode", mode)}, args...)}
 }

@@ -111,8 +111,8 @@ func (p pool) write(w *writer, c *call, in []port) []port {
 		if slices.Max(win.dilation) == 1 {
 			return []port{w.one("MaxPool", "opset1", c.out[0], attrs, data)}
 		}
-		attrs = append(attrs, attrInts("dilations", win.dilation...), attr("index_element_type", "i64"), attr("axis", "0"))
-		return w.layer("MaxPool", "opset8", attrs, []port{data}, c.out[0], tensor("int64", c.out[0].Shape...))[:1]
+		attrs = append(attrs, attrInts("dilations", win.dilation...), attr("index_element_type", "i32"), attr("axis", "0"))
+		return w.layer("MaxPool", "opset8", attrs, []port{data}, c.out[0], tensor("int32", c.out[0].Shape...))[:1]
 	}
 	counted := c.truth("count_include_pad")
 	if counted && win.beyond {
@@ -168,8 +168,8 @@ func (p pool) writeAdaptive(w *writer, c *call, in []port) []port {
 		}
 		return []port{w.one("AvgPool", "opset1", c.out[0], append(attrs, attrBool("exclude-pad", true)), in[0])}
 	case p.max:
-		return w.layer("AdaptiveMaxPool", "opset8", []xml.Attr{attr("index_element_type", "i64")},
-			[]port{in[0], w.ints(to...)}, c.out[0], tensor("int64", c.out[0].Shape...))[:1]
+		return w.layer("AdaptiveMaxPool", "opset8", []xml.Attr{attr("index_element_type", "i32")},
+			[]port{in[0], w.ints(to...)}, c.out[0], tensor("int32", c.out[0].Shape...))[:1]
 	}
 	return []port{w.one("AdaptiveAvgPool", "opset8", c.out[0], nil, in[0], w.ints(to...))}
 }

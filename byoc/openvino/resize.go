@@ -108,9 +108,18 @@ func (r resize) check(c *call) error {
 // exact refuses scales that are not whole for nearest neighbours: which neighbour is nearest would depend on how a
 // coordinate is rounded in float32.
 func (r resize) exact(c *call) error {
+	h, err := r.how(c)
+	if err != nil {
+		return err
+	}
 	for i := 2; i < r.dims+2; i++ {
-		if from, to := c.in[0].Shape[i], c.out[0].Shape[i]; to%from != 0 && from%to != 0 {
+		from, to := c.in[0].Shape[i], c.out[0].Shape[i]
+		if to%from != 0 && from%to != 0 {
 			return c.refuse("takes nearest neighbours from %d to %d; only whole scales are supported", from, to)
+		}
+		// TVM divides whole numbers then, and with that rounds down whatever it was told.
+		if r.dims == 2 && to > from && h.transformation == "asymmetric" && h.nearest != "floor" {
+			return c.refuse("enlarges %d to %d with the rounding %s; only floor is supported", from, to, h.nearest)
 		}
 	}
 	return nil

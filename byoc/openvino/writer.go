@@ -147,6 +147,14 @@ func (w *writer) reshape(p port, shape ...int64) port {
 	return w.one("Reshape", "opset1", tensor(p.typ.DType, shape...), []xml.Attr{attrBool("special_zero", false)}, p, w.ints(shape...))
 }
 
+// convert gives a tensor another dtype.
+func (w *writer) convert(p port, dtype string) port {
+	if p.typ.DType == dtype {
+		return p
+	}
+	return w.one("Convert", "opset1", tensor(dtype, p.typ.Shape...), []xml.Attr{attr("destination_type", elements[dtype].attribute)}, p)
+}
+
 // along reshapes a vector so that it is broadcast along one axis of a tensor of that rank.
 func (w *writer) along(p port, axis, rank int) port {
 	shape := slices.Repeat([]int64{1}, rank)
