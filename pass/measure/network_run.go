@@ -88,7 +88,9 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 			return cost.FromFailure(*failure, taken), nil
 		}
 		c.Samples = append(c.Samples, result.Samples...)
-		c.Network.Against = append(c.Network.Against, result.Against...)
+		for _, against := range result.Against {
+			c.Network.Against = append(c.Network.Against, math.Round(against*1e7)/1e7) // the digits that the store keeps of samples
+		}
 		c.MaxError = max(c.MaxError, result.MaxError)
 		c.Network.Resident = max(c.Network.Resident, result.Resident)
 		if bad := slices.ContainsFunc(slices.Concat(result.Samples, result.Against), func(s float64) bool { return !(s > 0) || math.IsInf(s, 1) }); bad {

@@ -15,7 +15,7 @@ from pathlib import Path
 import tvm
 from tvm import relay
 
-from . import export, library, profile, region
+from . import check, compare, export, library, profile, region, timing
 
 
 class Networks:
@@ -36,7 +36,7 @@ class Networks:
         """The normalised module, its weights bound again as constants."""
         if path not in self._modules:
             module = tvm.ir.load_json(Path(path).read_text())
-            values = tvm.runtime.load_param_dict(Path(params).read_bytes())
+            values = dict(tvm.runtime.load_param_dict(Path(params).read_bytes()).items())
             for var in module.get_global_vars():
                 function = module[var]
                 if not isinstance(function, relay.Function):
@@ -61,7 +61,7 @@ class Networks:
         module = self.module(request["module"], request["params"])
         compilers = request.get("compilers") or []
         for compiler in compilers:
-            region._in_phase("setup", library.install, compiler)
+            region.in_phase("setup", library.install, compiler)
         try:
             placed = tvm.get_global_func("collage.network.annotate")(module, request["network"])
             recorder = profile.KernelRecorder()
@@ -83,7 +83,7 @@ class Networks:
             kind = "disk-full" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "error"
             raise region.RegionError("build", kind, error.strerror or str(error)) from error
         except Exception as error:
-            raise region.RegionError("build", region._kind(error), region._short(error)) from error
+            raise region.RegionError("build", region.kind_of(error), region.in_short(error)) from error
         parameters = sum(array.numpy().nbytes for array in factory.get_params().values())
         return {
             "seconds": time.perf_counter() - started,
@@ -95,7 +95,7 @@ class Networks:
 
     def _load(self, path):
         if path not in self._models:
-            self._models[path] = region._in_phase("load", region.load_executor, path)
+            self._models[path] = region.in_phase("load", region.load_executor, path)
         self._models.move_to_end(path)
         return self._models[path]
 
@@ -131,24 +131,24 @@ class Networks:
         if threads and library.plugin_path("runtime") is None:
             tvm.get_global_func("runtime.config_threadpool")(1, threads)
         reference = self._ready(against, against, seed)
-        before, known = region._resident(), model in self._models
+        before, known = timing.resident(), model in self._models
         executor = self._ready(model, against, seed)
-        region._in_phase("run", executor.run)
+        region.in_phase("run", executor.run)
         result = {"max_abs_error": 0.0, "mismatch": None, "resident_bytes": 0}
         if not known:
-            result["resident_bytes"] = max(0, region._resident() - before)
+            result["resident_bytes"] = max(0, timing.resident() - before)
         if request.get("check") and model != against:
-            outputs = region._in_phase("run", region._outputs, executor)
+            outputs = region.in_phase("run", region.outputs_of, executor)
             if against not in self._outputs:
                 reference.run()
-                self._outputs[against] = region._outputs(reference)
+                self._outputs[against] = region.outputs_of(reference)
             expected = self._outputs[against]
-            if region._has_new_nan(outputs, expected):
+            if check.has_new_nan(outputs, expected):
                 raise region.RegionError(
                     "check", "not-a-number", "the outputs hold NaN where TVM's hold numbers"
                 )
-            largest, mismatch = region.difference(
-                outputs, expected, *region._tolerances(request, expected, 1e-4)
+            largest, mismatch = check.difference(
+                outputs, expected, *check.tolerances(request, expected, 1e-4)
             )
             if mismatch:
                 raise region.RegionError("check", "wrong-result", mismatch)
@@ -160,20 +160,20 @@ class Networks:
         samples = [[] for _ in timers]
         for _ in range(int(request.get("rounds") or 3)):
             for timer, taken in zip(timers, samples, strict=True):
-                taken.append(1000.0 * region._in_phase("run", timer).results[0])
+                taken.append(1000.0 * region.in_phase("run", timer).results[0])
         return {**result, "samples_ms": samples[0], "against_ms": samples[-1]}
 
     @staticmethod
     def _timer(executor, minimum):
         number = getattr(executor, "collage_runs", None)
         if number is None:
-            number = executor.collage_runs = region._in_phase("run", region._runs, executor, minimum)
+            number = executor.collage_runs = region.in_phase("run", compare.runs, executor, minimum)
         return executor.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
 
     def profile(self, request):
         """What each kernel of "model" takes in place; see profile.profile."""
         values = self._values(request["against"], request.get("seed") or 0)
-        return region._in_phase(
+        return region.in_phase(
             "run", profile.profile, request["model"], values, int(request.get("rounds") or 5)
         )
 
@@ -192,13 +192,13 @@ def footprint(request):
     """
     for plugin in request.get("plugins") or []:
         library.load_plugin(plugin)
-    before, most = region._resident(), _most()
-    executor = region._in_phase("load", region.load_executor, request["model"])
+    before, most = timing.resident(), _most()
+    executor = region.in_phase("load", region.load_executor, request["model"])
     for name, (shape, dtype) in region.model_inputs(executor).items():
         executor.set_input(name, region.random_array(shape, dtype, region.generator(0, "input", name)))
     for _ in range(2):
-        region._in_phase("run", executor.run)
-    after = region._resident()
+        region.in_phase("run", executor.run)
+    after = timing.resident()
     # Where the process had held more before, while it started, its greatest size says nothing of the model.
     peak = _most() if _most() > most else after
     return {"resident_bytes": max(0, after - before), "peak_bytes": max(0, peak - before)}

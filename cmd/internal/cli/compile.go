@@ -7,14 +7,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+	"github.com/collage-tvm/collage/cmd/internal/compile"
+	"github.com/collage-tvm/collage/internal/nearest"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -31,7 +36,13 @@ is installed), or workload:NAME for a network that is built in.
 
 FILE ends in .tar (what collage run and tvmc run take) or in .so (a graph executor factory for TVM's load_module).
 
-What was measured is kept in the cost store and is not measured again, also after an interrupt.
+The search has two levels. The operator level adds up what parts take by themselves. The graph level starts from there,
+from every backend alone and from the runners-up: it builds whole networks, times each part in its place, places again by
+that, and tries changes to the best, until --search-time or --trials are used up or nothing improves.
+--no-graph-search does without it.
+
+What was measured is kept in the cost store and is not measured again, also after an interrupt: a search that was stopped
+goes on from there.
 
 With --plan nothing is measured and nothing chosen: what the plan says is built. A plan that collage compile wrote says
 which network was kept, and that one is built; one of collage plan is the placement itself.`,
@@ -50,6 +61,13 @@ which network was kept, and that one is built; one of collage plan is the placem
 		a.declareModel(flags)
 		a.declarePlacement(flags)
 		flags.IntVar(&a.rounds, "rounds", 20, "run the finished networks `N` times each, in turn")
+		flags.StringVar(&a.level, "level", string(compile.GraphLevel), "search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
+			"measured alone)")
+		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "the graph level's search takes about `TIME` (90s, 5m), beside the candidates and the finalists")
+		flags.IntVar(&a.trials, "trials", 0, "the graph level's search measures at most `N` networks; 0 for no such limit")
+		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
+		flags.StringVar(&a.memory, "memory-limit-executable", "", "keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")
 		flags.StringVar(&a.planOut, "plan-out", "", "write the plan to `FILE` (JSON)")
 		flags.StringVar(&a.planIn, "plan", "", "build the plan in `FILE`, measuring nothing; what is placed how stands there")
 		a.declareOutput(flags)
@@ -62,6 +80,14 @@ type compileAction struct {
 	flags                   *pflag.FlagSet
 	output, planOut, planIn string
 	rounds                  int
+	level, memory           string
+	noGraph                 bool
+	searchTime              time.Duration
+	trials                  int
+	seed                    uint64
+
+	// memoryLimit is --memory-limit-executable in bytes.
+	memoryLimit int64
 
 	// replayed is the plan of --plan.
 	replayed *plan.Plan
@@ -69,7 +95,7 @@ type compileAction struct {
 
 // decidedByPlan are the flags that --plan answers.
 var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "db", "repeat", "exhaustive",
-	"skip-unusable", "retry-failures", "rounds"}
+	"skip-unusable", "retry-failures", "rounds", "level", "no-graph-search", "search-time", "trials", "seed", "memory-limit-executable"}
 
 func (a *compileAction) Check(s *Session, args []string) error {
 	if err := expect(&compileCommand, args, "MODEL"); err != nil {
@@ -81,6 +107,9 @@ func (a *compileAction) Check(s *Session, args []string) error {
 	if a.rounds < 1 {
 		return fmt.Errorf("--rounds %d: at least one round must be run", a.rounds)
 	}
+	if err := a.checkSearch(); err != nil {
+		return err
+	}
 	if err := a.checkModel(args[0]); err != nil {
 		return err
 	}
@@ -91,6 +120,51 @@ func (a *compileAction) Check(s *Session, args []string) error {
 		return a.checkPlan(s)
 	}
 	return a.checkBackends(s)
+}
+
+// checkSearch looks at what is said about the graph level.
+func (a *compileAction) checkSearch() (err error) {
+	levels := []string{string(compile.GraphLevel), string(compile.OperatorLevel)}
+	switch {
+	case !slices.Contains(levels, a.level):
+		if near := nearest.Word(a.level, levels); near != "" {
+			return fmt.Errorf("--level %s is not known: did you mean %s?", quoteIfNeeded(a.level), near)
+		}
+		return fmt.Errorf("--level %s is not known (levels: %s)", quoteIfNeeded(a.level), strings.Join(levels, ", "))
+	case a.noGraph && a.flags.Changed("level") && a.level == string(compile.GraphLevel):
+		return errors.New("--level graph and --no-graph-search contradict each other")
+	case a.searchTime <= 0:
+		return fmt.Errorf("--search-time %v: name some time, as in 90s; --no-graph-search does without", a.searchTime)
+	case a.trials < 0:
+		return fmt.Errorf("--trials %d: name at least 1, or 0 for no limit", a.trials)
+	}
+	if a.noGraph {
+		a.level = string(compile.OperatorLevel)
+	}
+	if a.memory != "" && a.level == string(compile.OperatorLevel) {
+		return errors.New("--memory-limit-executable needs the graph level: leave --level operator (--no-graph-search) out")
+	}
+	if a.memoryLimit, err = parseSize(a.memory); err != nil {
+		return fmt.Errorf("--memory-limit-executable: %w", err)
+	}
+	return nil
+}
+
+// sizeUnits are what a size may end with.
+var sizeUnits = map[string]float64{"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+// parseSize reads "512M"; "" is 0.
+func parseSize(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	unit := strings.ToUpper(strings.TrimLeft(text, "0123456789."))
+	number, err := strconv.ParseFloat(strings.TrimSpace(text[:len(text)-len(unit)]), 64)
+	factor, known := sizeUnits[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(unit), "B"), "I")]
+	if err != nil || !known || !(number*factor >= 1) || number*factor > 1<<60 {
+		return 0, fmt.Errorf("%s is not a size: give it as 512M or 2G", quoteIfNeeded(text))
+	}
+	return int64(number * factor), nil
 }
 
 // checkPlan reads the plan that is to be built, and looks whether it can be built here.

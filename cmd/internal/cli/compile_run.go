@@ -29,6 +29,8 @@ func (a *compileAction) Run(s *Session, args []string) error {
 		return err
 	}
 	options.Output, options.Rounds, options.Replay = a.output, a.rounds, a.replayed
+	options.Level, options.SearchTime, options.Trials, options.Seed = compile.Level(a.level), a.searchTime, a.trials, a.seed
+	options.ExecutableMemory = a.memoryLimit
 	if a.replayed != nil {
 		s.setInterruptNote("no executable was written")
 	}

@@ -41,6 +41,9 @@ func (c *compilation) choose() (*finalist, string, error) {
 		}
 	}
 	chosen := slices.MinFunc(tied, func(a, b *finalist) int { return a.regions() - b.regions() })
+	if c.graph != nil {
+		c.adoptPlacement(chosen)
+	}
 	return chosen, reason(chosen, tied, running), nil
 }
 
@@ -155,7 +158,7 @@ func (c *compilation) record(chosen *finalist) {
 	for _, f := range all {
 		built := f.built()
 		entry := plan.Finalist{Name: f.name, Samples: built.cost.Samples, MaxError: built.maxError, Failure: built.failure,
-			Chosen: f == chosen}
+			Chosen: f == chosen, Bytes: built.bytes, Resident: built.resident, Peak: built.peak}
 		if f.plan != nil {
 			entry.Estimate = f.plan.Estimate.Milliseconds
 		}

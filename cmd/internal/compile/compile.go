@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
@@ -48,10 +49,21 @@ type Options struct {
 	Threads int
 	// OptLevel is the optimisation level of relay.build.
 	OptLevel int
+	// TuningLog is what TVM's tuners have found out (pass.Config); "" for none.
+	TuningLog string
 	// Store is the file of costs; "" for the user's.
 	Store string
 	// Samples are taken of each candidate, and the finalists run Rounds times; both are at least 1.
 	Samples, Rounds int
+	// Level says how far the search goes; "" for GraphLevel.
+	Level Level
+	// SearchTime and Trials limit the graph level (graphlevel.Options); 0 for its default and for no limit. Seed makes its
+	// random numbers.
+	SearchTime time.Duration
+	Trials     int
+	Seed       uint64
+	// ExecutableMemory is how many bytes the executable may take when it runs; 0 for no limit. It needs GraphLevel.
+	ExecutableMemory int64
 	// Exhaustive measures every candidate (pass.Config).
 	Exhaustive bool
 	// SkipUnusable leaves backends out that cannot be used here.
@@ -94,10 +106,8 @@ type ModelInfo struct {
 	ParameterBytes int64          `json:"parameter_bytes"`
 }
 
-// disabledPasses are left out of every build, those of the candidates too: one after the other they lose the sharing
-// of a graph with many ways through it (NasNet-A) and grow it without end. (The Python host leaves out the same by
-// itself.)
-var disabledPasses = []string{"EliminateCommonSubexpr", "SimplifyExpr"}
+// disabledPasses are left out of every build, those of the candidates too.
+var disabledPasses = pass.DefaultDisabledPasses()
 
 // compilation is one run of Compile.
 type compilation struct {
@@ -110,7 +120,9 @@ type compilation struct {
 	finalists []*finalist
 	// reference is TVM alone, against which outputs are checked. It is among the finalists if TVM was offered.
 	reference *finalist
-	notes     []string
+	// graph is set where the graph level was searched.
+	graph *graph
+	notes []string
 }
 
 // Compile compiles a model. See the package's comment.
@@ -126,12 +138,10 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 	if err := c.load(&result.Model); err != nil {
 		return nil, err
 	}
-	if err := c.place(); err != nil {
+	if err := c.find(); err != nil {
 		return nil, err
 	}
-	if err := c.build(); err != nil {
-		return nil, err
-	}
+	defer c.graph.close()
 	if err := c.compare(); err != nil {
 		return nil, err
 	}
@@ -220,6 +230,21 @@ func (c *compilation) load(info *ModelInfo) error {
 	return c.ctx.Err()
 }
 
+// find decides which networks are compared in the end, and has them built.
+func (c *compilation) find() error {
+	if c.searchesGraph() {
+		err := c.searchGraph()
+		if err != nil {
+			c.graph.close()
+		}
+		return err
+	}
+	if err := c.place(); err != nil {
+		return err
+	}
+	return c.build()
+}
+
 // place decides the placements of the whole network that are to be built.
 func (c *compilation) place() error {
 	// TVM alone needs no decision. It is built even where it may not be chosen: outputs are held against its.
@@ -265,25 +290,42 @@ func (c *compilation) single(name string) (*finalist, error) {
 	return &finalist{name: name, module: module, plan: p, eligible: true}, nil
 }
 
-// placement is what the search decides.
-func (c *compilation) placement() (*finalist, error) {
-	var step *progress.Step
-	config := c.config()
+// placementConfig is the configuration of the placement's search, with its progress shown; step gives the step under
+// which that is.
+func (c *compilation) placementConfig() (config pass.Config, step func() *progress.Step) {
+	var current *progress.Step
+	config = c.config()
 	config.Pin, config.Forbid = c.Pin, c.Forbid
 	config.Progress = func(e pass.Event) {
 		if e.Stage != pass.StageMeasure || e.Total == 0 {
 			return
 		}
-		if step == nil {
-			step = c.Progress.Start("measuring candidates", e.Total)
+		if current == nil {
+			current = c.Progress.Start("measuring candidates", e.Total)
 		}
-		step.At(e.Done, e.Label)
+		current.At(e.Done, e.Label)
 		if e.Cost != nil && e.Cost.Failed() {
 			c.Progress.Detail("%s: %s", e.Label, e.Cost.Failure)
 		} else if e.Cost != nil {
 			c.Progress.Detail("%s: %.4g ms (%s)", e.Label, e.Cost.Estimate(), e.Cost.Origin)
 		}
 	}
+	return config, func() *progress.Step { return current }
+}
+
+// donePlacing ends the step of the placement.
+func (c *compilation) donePlacing(step *progress.Step, p *plan.Plan) {
+	if step == nil {
+		step = c.Progress.Start("placing", 0)
+	}
+	n := p.Candidates
+	step.Done("%d candidates, %d different computations: %d measured now, %d from the store, %d failed; %s", n.Proposed,
+		n.Distinct, n.Measured, n.Stored, n.Failed, p)
+}
+
+// placement is what the operator level decides.
+func (c *compilation) placement() (*finalist, error) {
+	config, step := c.placementConfig()
 	if len(c.Backends) == 1 && c.Backends[0] == "tvm" && !c.constrained() {
 		// With TVM alone there is nothing to choose, so nothing is measured.
 		config.Only = "tvm"
@@ -292,12 +334,7 @@ func (c *compilation) placement() (*finalist, error) {
 	if err != nil {
 		return nil, err
 	}
-	if step == nil {
-		step = c.Progress.Start("placing", 0)
-	}
-	n := p.Candidates
-	step.Done("%d candidates, %d different computations: %d measured now, %d from the store, %d failed; %s", n.Proposed,
-		n.Distinct, n.Measured, n.Stored, n.Failed, p)
+	c.donePlacing(step(), p)
 	p.Module.Name = c.Model
 	c.plan, c.target = p, p.Environment.Target
 	return &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}, c.ctx.Err()
@@ -308,7 +345,7 @@ func (c *compilation) config() pass.Config {
 	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
 		OptLevel: &level, DisabledPasses: disabledPasses, Samples: c.Samples, RetryFailures: c.RetryFailures,
 		Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
-		Python: c.Python}
+		TuningLog: c.TuningLog, Python: c.Python}
 }
 
 // callHost calls a packed function of the Python host. The last argument is the options, as JSON.

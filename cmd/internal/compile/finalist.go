@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -27,6 +29,9 @@ type finalist struct {
 	plan *plan.Plan
 	// eligible says that it may be chosen.
 	eligible bool
+	// placement is set where the graph level was searched, and then module is nil. origin is what the search called it.
+	placement *genome.Placement
+	origin    string
 
 	// sameAs is the finalist that has the same module; this one is then not built.
 	sameAs *finalist
@@ -36,13 +41,20 @@ type finalist struct {
 	cost  cost.Cost
 	// maxError is the greatest difference from TVM's outputs.
 	maxError float64
-	failure  *cost.Failure
+	// resident and peak are what running it takes of memory, in bytes; 0 where that was not measured.
+	resident, peak int64
+	failure        *cost.Failure
 }
 
 // title is how the finalist is called in sentences.
 func (f *finalist) title() string {
-	if f.name == plan.PlacementName {
+	switch {
+	case f.name == plan.PlacementName:
 		return "the placement"
+	case f.name == operatorLevelName:
+		return "the operator level's placement"
+	case strings.HasPrefix(f.name, graphLevelName):
+		return "the graph level's placement" + strings.TrimPrefix(f.name, graphLevelName)
 	}
 	return f.name + " alone"
 }
@@ -84,7 +96,10 @@ func (f *finalist) built() *finalist {
 
 // all are the finalists, the reference first.
 func (c *compilation) all() []*finalist {
-	all := []*finalist{c.reference}
+	var all []*finalist
+	if c.reference != nil {
+		all = append(all, c.reference)
+	}
 	for _, f := range c.finalists {
 		if f != c.reference {
 			all = append(all, f)
@@ -143,8 +158,8 @@ func (c *compilation) build() error {
 }
 
 func sameNote(f *finalist) string {
-	if f.name == plan.PlacementName {
-		return fmt.Sprintf("The placement is the same network as %s; it was built and measured once.", f.sameAs.title())
+	if f.name == plan.PlacementName || f.name == operatorLevelName {
+		return fmt.Sprintf("%s is the same network as %s; it was built and measured once.", capital(f.title()), f.sameAs.title())
 	}
 	if f.sameAs.name == "tvm" {
 		return fmt.Sprintf("%s can take nothing of this network, so by itself it is the same as TVM alone.", f.name)
@@ -157,7 +172,7 @@ func (c *compilation) buildOne(f *finalist) error {
 	step := c.Progress.Start("building "+f.title(), 0)
 	f.path = filepath.Join(c.Temporary, f.name+filepath.Ext(c.Output))
 	_, err := callHost("collage.host.build", map[string]any{
-		"target": c.target, "opt_level": c.OptLevel, "disabled_passes": disabledPasses,
+		"target": c.target, "opt_level": c.OptLevel, "disabled_passes": disabledPasses, "tuning_log": c.TuningLog,
 		"out": f.path, "plugins": pluginPaths(f.compilers()), "threads": c.Threads,
 	}, f.module)
 	if err != nil {

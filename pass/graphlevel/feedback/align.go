@@ -123,7 +123,8 @@ func (a *aligner) match(p pair) {
 	n, op := &a.g.Nodes[p.v], &a.e.Ops[p.op]
 	region, outlined := a.of[p.v]
 	switch {
-	case outlined && op.Name == "(get)" && len(a.regions[region].Outputs) > 1:
+	case outlined && (op.Name == "(get)" || op.Name == "(tuple)") && len(op.Args) > 0:
+		// One of several results, or one that is a tuple.
 		a.push(p.v, op.Args[0], p.user)
 	case outlined && a.symbols[op.Name] == region && strings.HasPrefix(op.Name, "@"):
 		if _, done := a.out.region[region]; !done {

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// Level says how far the search goes.
+type Level string
+
+const (
+	// OperatorLevel places by the costs of parts that are measured alone.
+	OperatorLevel Level = "operator"
+	// GraphLevel goes on from there with whole networks.
+	GraphLevel Level = "graph"
+)
+
+// bestFew is how many of the graph level's placements become finalists.
+const bestFew = 3
+
+// The names of finalists before one of them is the placement.
+const (
+	operatorLevelName = "operator level"
+	graphLevelName    = "graph level"
+)
+
+// graph has the graph level at work.
+type graph struct {
+	network *pass.Network
+	lane    *pass.Lane
+	result  *graphlevel.Result
+}
+
+// searchesGraph says that there is something for the graph level to do.
+func (c *compilation) searchesGraph() bool {
+	return c.Level != OperatorLevel && !(len(c.Backends) == 1 && c.Backends[0] == "tvm")
+}
+
+// searchGraph decides the operator level's placement, searches on from there among whole networks, and makes finalists
+// of the best, of every backend alone, and of plain TVM. All of them are built.
+func (c *compilation) searchGraph() error {
+	config, step := c.placementConfig()
+	network, err := pass.Explore(c.module, config)
+	if err != nil {
+		return err
+	}
+	c.target = network.Target()
+	first, err := network.Plan(network.Placed, nil)
+	if err != nil {
+		return err
+	}
+	c.donePlacing(step(), first)
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	c.graph = &graph{network: network, result: &graphlevel.Result{}}
+	c.graph.lane, err = pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: extension(c.Output), Python: c.Python,
+		Poll: c.ctx.Err})
+	if err != nil {
+		return err
+	}
+	seeds := c.seeds()
+	if distinct(seeds) > 1 {
+		if err := c.evolve(seeds); err != nil {
+			return err
+		}
+	}
+	return c.graphFinalists(seeds)
+}
+
+// seeds are what the graph level begins with: plain TVM and every backend alone, where they may be chosen, the operator
+// level's placement and its runners-up.
+func (c *compilation) seeds() []graphlevel.Seed {
+	network := c.graph.network
+	var seeds []graphlevel.Seed
+	if slices.Contains(c.Backends, "tvm") && !c.constrained() {
+		seeds = append(seeds, graphlevel.Seed{Name: "tvm", Placement: c.graph.lane.Plain()})
+	}
+	seeds = append(seeds, graphlevel.Seed{Name: operatorLevelName, Placement: network.Placed})
+	if len(seeds) == 2 {
+		for _, b := range network.Backends() {
+			if b.TakesAnything() {
+				continue
+			}
+			if p := network.Single(b.Name()); p != nil {
+				seeds = append(seeds, graphlevel.Seed{Name: b.Name(), Placement: p})
+			}
+		}
+	}
+	return append(seeds, network.RunnersUp()...)
+}
+
+func distinct(seeds []graphlevel.Seed) int {
+	keys := map[string]bool{}
+	for _, s := range seeds {
+		keys[s.Placement.Key] = true
+	}
+	return len(keys)
+}
+
+// evolve runs the search. Its own time limit does not stop it in the middle of a network.
+func (c *compilation) evolve(seeds []graphlevel.Seed) error {
+	network := c.graph.network
+	store, err := cost.OpenStore(c.Store)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	limit := c.SearchTime
+	if limit <= 0 {
+		limit = graphlevel.DefaultTime
+	}
+	step := c.Progress.Start("searching among whole networks", int(limit/time.Second))
+	c.graph.result, err = graphlevel.Search(c.ctx, network.Space, seeds, c.graph.lane, graphlevel.Options{
+		Seed: c.Seed, Time: limit, Trials: c.Trials, Store: store, Key: network.Key(), Overhead: network.Overhead(), Bounded: network.Bounded(),
+		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures,
+		Progress: func(e graphlevel.Event) { c.tellTrial(step, e) },
+	})
+	if err != nil {
+		c.Progress.Stop()
+		return c.laneError(err)
+	}
+	best := c.graph.result.Best()
+	if len(best) == 0 {
+		step.Done("none of %d networks runs", len(c.graph.result.Trials))
+		return nil
+	}
+	at := &c.graph.result.Trials[best[0]]
+	step.Done("%d networks; the best is %s, %.3g of plain TVM's time; %s", len(c.graph.result.Trials), at.Name, at.Score, c.graph.result.Why)
+	return nil
+}
+
+func (c *compilation) tellTrial(step *progress.Step, e graphlevel.Event) {
+	step.At(int(e.Spent/time.Second), e.Trial.Name)
+	t := e.Trial
+	switch {
+	case t.Cost.Failed():
+		c.Progress.Note("  %s: %s", t.Name, oneLine(errors.New(t.Cost.Failure.String())))
+	default:
+		mark := ""
+		if e.Best == t {
+			mark = ", the best so far"
+		}
+		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it (%s)%s", t.Name, t.Cost.Estimate(), t.Score,
+			regionText(t.Placement.Outlined()), t.Cost.Origin, mark)
+	}
+}
+
+// laneError makes a full disk that a worker met one that Go knows, and an interrupt the context's.
+func (c *compilation) laneError(err error) error {
+	var full *measure.DiskFullError
+	if errors.As(err, &full) {
+		return &fullDisk{full.Error()}
+	}
+	if c.ctx.Err() != nil {
+		return c.ctx.Err()
+	}
+	return err
+}
+
+// graphFinalists makes the finalists of what was found.
+func (c *compilation) graphFinalists(seeds []graphlevel.Seed) error {
+	plain := c.graph.lane.Plain()
+	eligible := len(seeds) > 0 && seeds[0].Name == "tvm"
+	if err := c.addFinalist("tvm", plain, eligible); err != nil {
+		return err
+	}
+	c.reference = c.finalists[0]
+	if !eligible {
+		c.finalists = nil
+	}
+	if eligible {
+		for _, b := range c.Backends {
+			i := slices.IndexFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == b && b != "tvm" })
+			if i < 0 {
+				continue
+			}
+			if err := c.addFinalist(b, seeds[i].Placement, true); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.addFinalist(operatorLevelName, c.graph.network.Placed, true); err != nil {
+		return err
+	}
+	number := 0
+	for _, i := range c.graph.result.Best() {
+		t := &c.graph.result.Trials[i]
+		if number == bestFew {
+			break
+		}
+		if slices.ContainsFunc(c.all(), func(f *finalist) bool { return f.placement.Key == t.Placement.Key }) {
+			continue
+		}
+		number++
+		name := graphLevelName
+		if number > 1 {
+			name = fmt.Sprintf("%s %d", graphLevelName, number)
+		}
+		if err := c.addFinalist(name, t.Placement, true); err != nil {
+			return err
+		}
+		c.finalists[len(c.finalists)-1].origin = t.Name
+	}
+	return c.buildGraph()
+}
+
+func (c *compilation) addFinalist(name string, p *genome.Placement, eligible bool) error {
+	written, err := c.graph.network.Plan(p, c.graph.result.Tables)
+	if err != nil {
+		return err
+	}
+	written.Module.Name = c.Model
+	f := &finalist{name: name, placement: p, plan: written, eligible: eligible}
+	for _, earlier := range c.all() {
+		if earlier != nil && earlier.placement.Key == p.Key {
+			f.sameAs = earlier.built()
+			break
+		}
+	}
+	c.finalists = append(c.finalists, f)
+	return nil
+}
+
+// buildGraph builds the finalists that the search has not built in this run, and measures what they take of memory.
+func (c *compilation) buildGraph() error {
+	var list []*genome.Placement
+	for _, f := range c.all() {
+		if f.sameAs == nil {
+			list = append(list, f.placement)
+		}
+	}
+	c.graph.lane.Rest()
+	c.graph.lane.Forget(list...)
+	step := c.Progress.Start(fmt.Sprintf("building %d finalists", len(list)), 0)
+	if err := c.graph.lane.Build(c.ctx, list); err != nil {
+		c.Progress.Stop()
+		return c.laneError(err)
+	}
+	step.Done("done")
+	for _, f := range c.all() {
+		if f.sameAs != nil {
+			if f.eligible {
+				c.notes = append(c.notes, sameNote(f))
+			}
+			continue
+		}
+		e, err := c.graph.lane.Executable(c.ctx, f.placement)
+		if err != nil {
+			return c.laneError(err)
+		}
+		f.path, f.bytes, f.failure = e.Path, e.Bytes, e.Failure
+		if f.failure != nil {
+			if f == c.reference {
+				return fmt.Errorf("TVM cannot build %s: %s", c.Model, f.failure.Detail)
+			}
+			continue
+		}
+		if err := c.weigh(f, e); err != nil {
+			return c.laneError(err)
+		}
+	}
+	return nil
+}
+
+// weigh measures what a finalist takes of memory. One that takes more than it may has lost, but for the reference, which
+// outputs are held against.
+func (c *compilation) weigh(f *finalist, e *pass.Executable) error {
+	print, err := c.graph.lane.Footprint(c.ctx, e)
+	if err != nil {
+		return err
+	}
+	f.resident, f.peak = print.Resident, print.Peak
+	if limit := c.ExecutableMemory; limit > 0 && print.Resident > limit {
+		if f == c.reference {
+			f.eligible = false
+			c.finalists = slices.DeleteFunc(c.finalists, func(other *finalist) bool { return other == f })
+			c.notes = append(c.notes, fmt.Sprintf("TVM alone takes %.1f MB of memory, more than the limit of %.1f MB.", float64(print.Resident)/1e6,
+				float64(limit)/1e6))
+			return nil
+		}
+		f.failure = &cost.Failure{Phase: "run", Kind: cost.KindOutOfMemory, Detail: fmt.Sprintf("it takes %.1f MB, the limit is %.1f MB",
+			float64(print.Resident)/1e6, float64(limit)/1e6)}
+	}
+	return nil
+}
+
+// adoptPlacement makes one of the finalists the placement that the plan describes: the one that was chosen, or where a
+// backend alone was chosen, the best of the others.
+func (c *compilation) adoptPlacement(chosen *finalist) {
+	placement := chosen
+	if c.isSingle(chosen) {
+		placement = nil
+		for _, f := range c.finalists {
+			if c.isSingle(f) {
+				continue
+			}
+			better := placement == nil || placement.built().failure != nil && f.built().failure == nil ||
+				f.built().failure == nil && f.built().cost.Known() && byEstimate(f, placement) < 0
+			if better {
+				placement = f
+			}
+		}
+	}
+	origin := placement.origin
+	if placement.name == operatorLevelName {
+		origin = "the operator level's"
+	}
+	placement.name = plan.PlacementName
+	c.plan = placement.plan
+	c.plan.GraphLevel = c.graphRecord()
+	if origin != "" && len(c.graph.result.Trials) > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("The placement is %s; %d networks were measured in the search.", origin, len(c.graph.result.Trials)))
+	}
+}
+
+// isSingle says that a finalist is a backend alone.
+func (c *compilation) isSingle(f *finalist) bool {
+	return slices.Contains(c.Backends, f.name) || f.name == "tvm"
+}
+
+// graphRecord is what the plan says of the search; nil where there was none.
+func (c *compilation) graphRecord() *plan.GraphLevel {
+	r := c.graph.result
+	if len(r.Trials) == 0 {
+		return nil
+	}
+	record := &plan.GraphLevel{Seconds: float64(r.Spent.Round(time.Millisecond)) / float64(time.Second), Why: r.Why, Seed: c.Seed}
+	for _, s := range r.Steps {
+		record.Steps = append(record.Steps, plan.Step{Name: s.Name, Placement: s.Key, Predicted: s.Predicted, Kernels: s.Kernels, Border: s.Border,
+			Rest: s.Rest, Measured: s.Measured, Regions: s.Regions, Repeats: s.Repeats})
+	}
+	for i := range r.Trials {
+		t := &r.Trials[i]
+		n := plan.Network{Name: t.Name, Placement: t.Placement.Key, Regions: t.Placement.Outlined()}
+		if t.Cost.Failed() {
+			n.Failure = t.Cost.Failure.String()
+		} else {
+			n.Ratio, n.Milliseconds, n.Rounds = t.Score, t.Cost.Estimate(), len(t.Cost.Samples)
+		}
+		record.Networks = append(record.Networks, n)
+	}
+	return record
+}
+
+// close ends the workers of the graph level.
+func (g *graph) close() {
+	if g != nil && g.lane != nil {
+		g.lane.Close()
+	}
+}
+
+// extension is that of the executables that are built on the way: the one of the executable at the end.
+func extension(output string) string {
+	if len(output) > 4 && output[len(output)-4:] == ".tar" {
+		return ".tar"
+	}
+	return ".so"
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/measure"
+)
+
+// Lane is a graphlevel.Estimator that builds networks in worker processes, runs each beside plain TVM's, and profiles it.
+// Executables stay in its folder until Close.
+type Lane struct {
+	network *Network
+	options LaneOptions
+	pool    *measure.Networks
+	carried Carried
+	folder  string
+	built   map[string]*Executable // by the placement's key
+	plain   *genome.Placement
+}
+
+// LaneOptions say how a Lane works.
+type LaneOptions struct {
+	// Folder is where executables and what is needed to build them are kept; the caller removes it.
+	Folder string
+	// Extension is that of the executables, ".so" or ".tar".
+	Extension string
+	// Rounds is how often a network is run beside plain TVM's, unless it is hopeless before; 0 for DefaultNetworkRounds.
+	Rounds int
+	// Builders is how many networks are built side by side; 0 for 2.
+	Builders int
+	// Python is the interpreter of the workers; "" as in Config.
+	Python string
+	// Poll is called while workers are waited for; an error of it ends what is going on. nil: bridge.CheckSignals.
+	Poll func() error
+	// Progress is told what is being done ("building feedback 1"). May be nil.
+	Progress func(what string)
+}
+
+// DefaultNetworkRounds is how many rounds are run of each network in the search.
+const DefaultNetworkRounds = 9
+
+// networkSample is how long one sample of a network takes at least: small networks are run again and again. It is longer
+// than for candidates, since fewer samples are taken, and of more things that can go wrong.
+const networkSample = 10 * time.Millisecond
+
+// profileRounds is how often a network is run to time its kernels.
+const profileRounds = 5
+
+// Executable is a network that was built.
+type Executable struct {
+	// Path is the file; "" where it could not be built, and then Failure says why.
+	Path    string
+	Bytes   int64
+	Failure *cost.Failure
+
+	kernels *feedback.Executable
+	regions []annotate.Region // those of main, with symbols
+	seconds float64
+}
+
+// NewLane prepares for building and measuring a network's placements. Close it.
+func NewLane(network *Network, options LaneOptions) (*Lane, error) {
+	if options.Rounds <= 0 {
+		options.Rounds = DefaultNetworkRounds
+	}
+	if options.Builders <= 0 {
+		options.Builders = 2
+	}
+	if options.Extension == "" {
+		options.Extension = ".so"
+	}
+	if options.Poll == nil {
+		options.Poll = bridge.CheckSignals
+	}
+	if options.Progress == nil {
+		options.Progress = func(string) {}
+	}
+	l := &Lane{network: network, options: options, folder: options.Folder, built: map[string]*Executable{}}
+	var err error
+	if l.plain, err = network.Space.Decode(network.Space.Uniform(network.Space.Free())); err != nil {
+		return nil, err
+	}
+	if l.plain.Outlined() > 0 {
+		// What everything is held against must be plain TVM, whatever may be chosen.
+		l.plain.Regions, l.plain.Key = make([][]annotate.Region, len(l.plain.Regions)), network.Space.Place(make([][]int, len(l.plain.Chosen))).Key
+	}
+	cfg := network.s.cfg
+	interpreter, err := python(&Config{Python: options.Python})
+	if err != nil {
+		return nil, err
+	}
+	l.pool, err = measure.NewNetworks(measure.Options{
+		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: cfg.DisabledPasses,
+			TuningLog: cfg.TuningLog, Threads: cfg.Threads, MinSample: networkSample},
+		Python: interpreter, Env: WorkerEnvironment(), MemoryLimit: cfg.MemoryLimit, Poll: options.Poll,
+	}, options.Builders, options.Folder)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close ends the workers. The executables stay where they are.
+func (l *Lane) Close() { l.pool.Close() }
+
+// Plain is the placement that everything is held against: everything on TVM, whether that may be chosen or not.
+func (l *Lane) Plain() *genome.Placement { return l.plain }
+
+var _ graphlevel.Estimator = (*Lane)(nil)
+
+// Build builds those of the placements that were not built yet, side by side. What cannot be built has its reason in
+// Executable.Failure. Errors: as measure.Networks.Build's.
+func (l *Lane) Build(ctx context.Context, placements []*genome.Placement) error {
+	if l.carried.Module == "" {
+		var err error
+		if l.carried, err = l.network.Save(l.folder); err != nil {
+			return err
+		}
+	}
+	var jobs []measure.NetworkBuild
+	var made []*Executable
+	for _, p := range placements {
+		if _, done := l.built[p.Key]; done {
+			continue
+		}
+		spec, named := l.network.Spec(p)
+		text, err := json.Marshal(spec)
+		if err != nil {
+			return err
+		}
+		e := &Executable{Path: filepath.Join(l.folder, "network-"+p.Key+l.options.Extension)}
+		for i, f := range spec.Functions {
+			if f.Name == "main" {
+				e.regions = named[i]
+			}
+		}
+		l.built[p.Key] = e
+		made = append(made, e)
+		jobs = append(jobs, measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params, Network: string(text), Compilers: compilersOf(&spec),
+			Out: e.Path})
+	}
+	err := l.pool.Build(ctx, jobs, func(i int, b *measure.NetworkBuilt) error {
+		e := made[i]
+		e.Bytes, e.kernels, e.seconds, e.Failure = b.Bytes, b.Executable, b.Seconds, b.Failure
+		if e.Failure != nil {
+			e.Path = ""
+		}
+		return nil
+	})
+	if err != nil {
+		for k, e := range l.built {
+			if slices.Contains(made, e) {
+				delete(l.built, k)
+			}
+		}
+	}
+	return err
+}
+
+func compilersOf(spec *NetworkSpec) []string {
+	compilers := []string{}
+	for _, f := range spec.Functions {
+		for _, r := range f.Regions {
+			if !slices.Contains(compilers, r.Compiler) {
+				compilers = append(compilers, r.Compiler)
+			}
+		}
+	}
+	slices.Sort(compilers)
+	return compilers
+}
+
+// Executable builds a placement where that was not done, and gives what came of it.
+func (l *Lane) Executable(ctx context.Context, p *genome.Placement) (*Executable, error) {
+	if err := l.Build(ctx, []*genome.Placement{p}); err != nil {
+		return nil, err
+	}
+	return l.built[p.Key], nil
+}
+
+// Footprint measures what an executable takes of memory.
+func (l *Lane) Footprint(ctx context.Context, e *Executable) (measure.Footprint, error) {
+	return l.pool.Footprint(ctx, e.Path)
+}
+
+// Rest ends the worker that measures, so that nothing of it is in the way of others.
+func (l *Lane) Rest() { l.pool.Rest() }
+
+// Forget removes the executables of placements other than those named.
+func (l *Lane) Forget(keep ...*genome.Placement) {
+	for key, e := range l.built {
+		if e.Path == "" || key == l.plain.Key || slices.ContainsFunc(keep, func(p *genome.Placement) bool { return p.Key == key }) {
+			continue
+		}
+		_ = os.Remove(e.Path)
+		delete(l.built, key)
+	}
+}
+
+// Measure implements graphlevel.Estimator.
+func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
+	started := time.Now()
+	l.options.Progress(fmt.Sprintf("building %d", len(placements)))
+	if err := l.Build(ctx, append([]*genome.Placement{l.plain}, placements...)); err != nil {
+		return err
+	}
+	plain := l.built[l.plain.Key]
+	if plain.Failure != nil {
+		return fmt.Errorf("TVM cannot build the network: %s", plain.Failure)
+	}
+	building := time.Since(started).Seconds() / float64(len(placements))
+	for i, p := range placements {
+		started := time.Now()
+		e := l.built[p.Key]
+		var c cost.Cost
+		if e.Failure != nil {
+			c = cost.FromFailure(*e.Failure, time.Now())
+		} else {
+			l.options.Progress("measuring")
+			var err error
+			if c, err = l.measure(ctx, e, plain, best); err != nil {
+				return err
+			}
+		}
+		if c.Network == nil {
+			c.Network = &cost.Network{}
+		}
+		c.Network.Seconds = building + time.Since(started).Seconds()
+		if err := taken(i, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errNoProfile says that a network's kernels cannot be told apart; it is measured as a whole all the same.
+var errNoProfile = errors.New("no profile")
+
+func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cost) (cost.Cost, error) {
+	c, err := l.pool.Run(ctx, measure.NetworkRun{Model: e.Path, Against: plain.Path, Step: 3, Rounds: l.options.Rounds, More: func(c cost.Cost) bool {
+		return best == nil || !graphlevel.Hopeless(c, *best)
+	}})
+	if err != nil || c.Failed() {
+		return c, err
+	}
+	c.Network.Bytes = e.Bytes
+	profile, err := l.profile(ctx, e, plain)
+	switch {
+	case err == nil:
+		graphlevel.RecordProfile(profile, c.Network)
+	case !errors.Is(err, errNoProfile):
+		return c, err
+	}
+	return c, l.pool.Drop(ctx, plain.Path)
+}
+
+func (l *Lane) profile(ctx context.Context, e, plain *Executable) (*feedback.Profile, error) {
+	if e.kernels == nil {
+		return nil, errNoProfile
+	}
+	kernels, err := l.pool.Profile(ctx, e.Path, plain.Path, profileRounds)
+	if err != nil {
+		return nil, err
+	}
+	g, err := l.network.Graph()
+	if err != nil || len(kernels) != len(e.kernels.Kernels) {
+		return nil, errNoProfile
+	}
+	profile, err := feedback.Attribute(g, e.regions, e.kernels, kernels)
+	if err != nil {
+		return nil, errNoProfile
+	}
+	return profile, nil
+}
