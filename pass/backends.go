@@ -5,11 +5,13 @@ package pass
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/pass/cost"
 )
 
 // UnusableError says that a backend that was asked for cannot be used here.
@@ -30,19 +32,51 @@ func (e *UnusableError) text() string {
 	return e.Reason + ": " + e.Remedy
 }
 
-// usable gives the backends of a configuration. With SkipUnusable those that cannot be used are given apart, as long as
-// any is left.
+// usable gives the backends of a configuration. Those that cannot be used are given apart, as long as any is left, with
+// SkipUnusable; and without it where they could be used before: a library that vanishes between two runs must not end the
+// second one, but whoever names a library that was never there is told so.
 func usable(cfg *Config) (backends []byoc.Backend, absent []*UnusableError, err error) {
 	names := cfg.Backends
 	for {
 		backends, err = lookupBackends(names)
 		var unusable *UnusableError
-		if !cfg.SkipUnusable || !errors.As(err, &unusable) || len(names) == 1 {
+		if !errors.As(err, &unusable) || len(names) == 1 || unusable.Backend == strings.TrimSpace(cfg.Only) {
 			return backends, absent, err
+		}
+		if !cfg.SkipUnusable {
+			if cfg.Estimator != nil || !MeasuredBefore(cfg.Store, unusable.Backend) {
+				return backends, absent, err
+			}
+			cfg.Warn(VanishedWarning(unusable.Backend, unusable.text()))
 		}
 		absent = append(absent, unusable)
 		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.TrimSpace(name) == unusable.Backend })
 	}
+}
+
+// MeasuredBefore says that a store ("" for the user's) has costs of a backend: its library was here once. A store that is
+// not there or cannot be read has none.
+func MeasuredBefore(store, backend string) bool {
+	if store == "" {
+		var err error
+		if store, err = cost.DefaultPath(); err != nil {
+			return false
+		}
+	}
+	if _, err := os.Stat(store); err != nil {
+		return false
+	}
+	s, err := cost.OpenStore(store)
+	if err != nil {
+		return false
+	}
+	defer s.Close()
+	return slices.ContainsFunc(s.Entries(), func(e cost.Entry) bool { return e.Key.Backend == backend })
+}
+
+// VanishedWarning is what is said of a backend that is left out because its library has gone.
+func VanishedWarning(backend, reason string) string {
+	return fmt.Sprintf("the backend %q was measured before and cannot be used any more; it is left out: %s", backend, reason)
 }
 
 // lookupBackends finds the backends by their names and makes sure that they can be used. It gives them in the order

@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,6 +44,8 @@ type Config struct {
 	Python string `json:"python,omitempty"`
 	// Progress is called on the goroutine that called Partition. May be nil.
 	Progress func(Event) `json:"-"`
+	// Warn is told what the user should know and what is no error; nil writes to standard error.
+	Warn func(text string) `json:"-"`
 	// Context ends the search when it is done; nil for none. What was measured before is in the store.
 	Context context.Context `json:"-"`
 	// OptLevel is the optimisation level of the builds that are measured, which should be that of the final build; nil
@@ -69,7 +72,7 @@ type Config struct {
 	// pass/measure.
 	MemoryLimit int64 `json:"memory_limit_bytes,omitempty"`
 	// SkipUnusable leaves a backend out that cannot be used here (its library is absent); the plan says why. Without it
-	// that is an error.
+	// that is an error, unless the store has costs of the backend: then it is left out with a warning.
 	SkipUnusable bool `json:"skip_unusable,omitempty"`
 	// Exhaustive measures all candidates, those too that a lower bound leaves no chance. The placement is as cheap.
 	Exhaustive bool `json:"exhaustive,omitempty"`
@@ -195,6 +198,9 @@ func (c Config) resolved() (Config, error) {
 	}
 	if c.Progress == nil {
 		c.Progress = func(Event) {}
+	}
+	if c.Warn == nil {
+		c.Warn = func(text string) { fmt.Fprintln(os.Stderr, "collage: warning:", text) }
 	}
 	if c.DisabledPasses == nil {
 		c.DisabledPasses = DefaultDisabledPasses()

@@ -10,6 +10,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/pass/plan"
 )
 
 // The packed functions that Register registers.
@@ -18,6 +19,8 @@ const (
 	PartitionPass = "collage.transform.CollagePartition"
 	// NormalisePass takes NormaliseOptions as JSON (may be missing) and gives the pass.
 	NormalisePass = "collage.transform.Normalise"
+	// ReplayPass takes a plan as JSON and gives the pass that places as it says.
+	ReplayPass = "collage.transform.Replay"
 	// PartitionFunction takes a module and a Config as JSON (may be missing), and gives the array [module, plan as JSON].
 	PartitionFunction = "collage.partition"
 	// InstallFunction takes the Compiler attribute of a backend's regions and makes its code generator known to TVM in
@@ -46,11 +49,15 @@ var passOptions = []struct {
 	{"collage.python", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Python, v) }},
 	{"collage.threads", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
 	{"collage.samples", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Samples, v) }},
-	{"collage.retry_failures", bridge.OptionBool, func(cfg *Config, v bridge.Value) error {
-		retry, err := v.Bool()
-		cfg.RetryFailures = cfg.RetryFailures || retry
-		return err
-	}},
+	{"collage.retry_failures", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.RetryFailures, v) }},
+	{"collage.exhaustive", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exhaustive, v) }},
+	{"collage.skip_unusable", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.SkipUnusable, v) }},
+}
+
+func setBool(field *bool, v bridge.Value) error {
+	yes, err := v.Bool()
+	*field = *field || yes
+	return err
 }
 
 func setStrings(field *[]string, v bridge.Value) error {
@@ -93,8 +100,9 @@ func Register() error {
 		}
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
-		PartitionPass: partitionPass, NormalisePass: normalisePassObject, PartitionFunction: partitionFunction,
-		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
+		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
+		PartitionFunction: partitionFunction,
+		InstallFunction:   installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:        networkFunction,
 		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
@@ -175,6 +183,21 @@ func normalisePassObject(args []bridge.Value) (any, error) {
 		return nil, err
 	}
 	return makePass("CollageNormalise", func(mod *bridge.Object) (*bridge.Object, error) { return Normalise(mod, opts) })
+}
+
+func replayPass(args []bridge.Value) (any, error) {
+	text, err := argument(args, 0, ReplayPass)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Decode([]byte(text))
+	if err == nil {
+		err = p.Validate()
+	}
+	if err != nil {
+		return nil, &ReplayError{"it is not readable: " + err.Error()}
+	}
+	return makePass("CollageReplay", func(mod *bridge.Object) (*bridge.Object, error) { return Replay(mod, p, Config{}) })
 }
 
 func partitionFunction(args []bridge.Value) (any, error) {

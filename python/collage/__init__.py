@@ -27,6 +27,7 @@ _LAZY = {
     "compile": "api",
     "partition": "api",
     "register_backend": "registration",
+    "replay": "api",
 }
 _MODULES = ("api", "export", "frontends", "library", "target", "transform", "tvmc", "workloads")
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collage's passes as ``tvm.transform.Pass`` objects; made in Go, usable wherever TVM takes a pass."""
 
+import difflib
+import inspect
 import json
 import sys
+from pathlib import Path
 
 import tvm
 
@@ -15,73 +18,64 @@ def _list(backends):
     return [name.strip() for name in backends if name.strip()]
 
 
-def configuration(
-    backends=None,
-    target_string=None,
-    store=None,
-    threads=None,
-    only=None,
-    samples=None,
-    opt_level=None,
-    disabled_passes=None,
-    retry_failures=None,
-    pin=None,
-    forbid=None,
-    exhaustive=None,
-    skip_unusable=None,
-    tuning_log=None,
-):
+def _names(values):
+    return [values] if isinstance(values, str) else list(values)
+
+
+# The options of CollagePartition, and how each is written for Go (None: as it is).
+_OPTIONS = {
+    "backends": _list,
+    "target": str,
+    "store": str,
+    "threads": None,
+    "only": None,
+    "samples": None,
+    "opt_level": None,
+    "disabled_passes": list,
+    "tuning_log": str,
+    "retry_failures": None,
+    "pin": _names,
+    "forbid": _names,
+    "exhaustive": None,
+    "skip_unusable": None,
+}
+
+
+def configuration(backends=None, **options):
     """The options of CollagePartition as the JSON that Go reads; what is None is left out.
 
-    A PassContext's ``collage.*`` options stand in for what is left out here.
+    A PassContext's ``collage.*`` options stand in for what is left out here. Raises TypeError for an option
+    that there is not.
     """
-    options = {
-        "backends": None if backends is None else _list(backends),
-        "target": str(target_string) if target_string is not None else None,
-        "store": None if store is None else str(store),
-        "threads": threads,
-        "only": only,
-        "samples": samples,
-        "opt_level": target.OPT_LEVEL if opt_level is None else opt_level,
-        "disabled_passes": None if disabled_passes is None else list(disabled_passes),
-        "tuning_log": None if tuning_log is None else str(tuning_log),
-        "retry_failures": retry_failures,
-        "pin": None if pin is None else list(pin),
-        "forbid": None if forbid is None else list(forbid),
-        "exhaustive": exhaustive,
-        "skip_unusable": skip_unusable,
-        "python": sys.executable,
+    told = {"backends": backends, "opt_level": target.OPT_LEVEL, "python": sys.executable}
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, 1)
+            hint = f"; did you mean {near[0]}?" if near else f" (options: {', '.join(_OPTIONS)})"
+            raise TypeError(f"CollagePartition has no option {name}{hint}")
+        if value is not None:
+            told[name] = value
+    written = {
+        name: _OPTIONS[name](value) if _OPTIONS.get(name) else value
+        for name, value in told.items()
+        if value is not None
     }
-    return json.dumps({key: value for key, value in options.items() if value is not None})
+    return json.dumps(written)
 
 
-def CollagePartition(  # noqa: N802  (TVM's passes are named so)
-    config=None,
-    cost_estimator=None,
-    outline_native=False,
-    *,
-    backends=None,
-    target=None,
-    store=None,
-    threads=None,
-    only=None,
-    samples=None,
-    opt_level=None,
-    disabled_passes=None,
-    retry_failures=None,
-    pin=None,
-    forbid=None,
-    tuning_log=None,
-):
+def CollagePartition(config=None, cost_estimator=None, outline_native=False, **options):  # noqa: N802
     """The pass that places a module's operators on backends by cost, as a ``tvm.transform.Pass``.
 
-    Without config: backends are names, ["tvm", "dnnl"] by default. target: TVM's target string (default:
-    this processor). store: the file of measured costs (default: the user's). threads: of the executable
-    (default: as many as there are processors). only: a backend that gets all it can take, without measuring.
-    samples: how many samples of each candidate. opt_level and disabled_passes: of the builds that are
-    measured. pin and forbid: "WHAT=BACKEND", where operators must and must not go.
-    tuning_log: what TVM's tuners have found out (AutoTVM's file, or a MetaSchedule database's folder); it
-    holds for what TVM compiles, where the module is built with it too (``collage.compile`` does that).
+    Without config, the options are: backends: names, ["tvm", "dnnl"] by default. target: TVM's target string
+    (default: this processor). store: the file of measured costs (default: the user's). threads: of the
+    executable (default: as many as there are processors). only: a backend that gets all it can take, without
+    measuring. samples: how many samples of each candidate. opt_level and disabled_passes: of the builds that
+    are measured. pin and forbid: "WHAT=BACKEND", where operators must and must not go. exhaustive: measure
+    every candidate, those too that a lower bound leaves no chance. skip_unusable: leave backends out that
+    cannot be used here (one that the store has costs of is left out in any case, with a warning).
+    retry_failures: measure again what is known to have failed. tuning_log: what TVM's tuners have found out
+    (AutoTVM's file, or a MetaSchedule database's folder); it holds for what TVM compiles, where the module is
+    built with it too (``collage.compile`` does that).
 
     With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
     config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.
@@ -97,21 +91,8 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
     workerside.refuse()
     library.load()
     if isinstance(config, (str, list, tuple)):  # the backends, by position
-        config, backends = None, config
-    text = configuration(
-        backends,
-        target,
-        store,
-        threads,
-        only,
-        samples,
-        opt_level,
-        disabled_passes,
-        retry_failures,
-        pin,
-        forbid,
-        tuning_log=tuning_log,
-    )
+        config, options = None, {**options, "backends": config}
+    text = configuration(**options)
     if config is not None:
         return _drop_in(config, cost_estimator, outline_native, text)
     if cost_estimator is not None or outline_native:
@@ -119,6 +100,33 @@ def CollagePartition(  # noqa: N802  (TVM's passes are named so)
             "CollagePartition: cost_estimator and outline_native need a CompilationConfig as first argument"
         )
     return tvm.get_global_func("collage.transform.CollagePartition")(text)
+
+
+# What help() and editors show.
+CollagePartition.__signature__ = inspect.Signature(
+    [
+        *list(inspect.signature(CollagePartition).parameters.values())[:3],
+        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _OPTIONS),
+    ]
+)
+
+
+def Replay(plan):  # noqa: N802
+    """The pass that places a module as a plan says, without measuring.
+
+    ``plan`` is the path of a plan file, its text, or what ``json.loads`` made of it. The module must be the
+    normalised one that the plan was made for. Raises ValueError where it is another one, or where a backend
+    does not take any more what the plan gives it.
+    """
+    workerside.refuse()
+    library.load()
+    if isinstance(plan, dict):
+        text = json.dumps(plan)
+    elif isinstance(plan, str) and plan.lstrip().startswith("{"):
+        text = plan
+    else:
+        text = Path(plan).read_text(encoding="utf-8")
+    return tvm.get_global_func("collage.transform.Replay")(text)
 
 
 def _drop_in(config, cost_estimator, outline_native, measuring):

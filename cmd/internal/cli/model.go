@@ -18,6 +18,7 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/install"
 	"github.com/collage-tvm/collage/cmd/internal/progress"
 	"github.com/collage-tvm/collage/internal/nearest"
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -171,6 +172,7 @@ func (m *modelFlags) checkBackends(s *Session) error {
 		return errors.New("--backends is empty: name at least one (see collage backends)")
 	}
 	m.backends = names
+	vanished := false
 	if err := m.checkRules(); err != nil {
 		return err
 	}
@@ -183,9 +185,16 @@ func (m *modelFlags) checkBackends(s *Session) error {
 			return fmt.Errorf("--backends: %w", err)
 		}
 		if err := checkUsable(s, "--backends", backend); err != nil && !m.skip {
-			return fmt.Errorf("%w\nTo go on without it: --skip-unusable", err)
+			if !pass.MeasuredBefore(m.store, name) {
+				return fmt.Errorf("%w\nTo go on without it: --skip-unusable", err)
+			}
+			vanished = true
+			if s.Hosted {
+				fmt.Fprintln(s.Stderr, "collage: warning:", pass.VanishedWarning(name, backend.Probe().Reason))
+			}
 		}
 	}
+	m.skip = m.skip || vanished
 	return nil
 }
 
