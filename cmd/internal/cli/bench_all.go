@@ -16,7 +16,7 @@ import (
 
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
-	"github.com/collage-tvm/collage/cmd/internal/nearest"
+	"github.com/collage-tvm/collage/internal/nearest"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/plan"
 )
