@@ -8,6 +8,8 @@ protocol alone (whatever else is printed goes to standard error):
     {"id", "op": "hello"}    -> {"id", "event": "hello", "tvm", "pid"}
     {"id", "op": "measure"}  -> {"id", "event": "built", "seconds"},
                                 {"id", "event": "result", "samples_ms", ...}
+    {"id", "op": "build"}    -> {"id", "event": "result", "manifest"}
+    {"id", "op": "load"}     -> {"id", "event": "result"}
     {"id", "op": "calibrate"} -> {"id", "event": "result", "gflop_ms", "read_gib_ms"}
     {"id", "op": "compare"}  -> {"id", "event": "progress", "round"}...,
                                 {"id", "event": "result", "samples_ms", ...}
@@ -15,7 +17,10 @@ protocol alone (whatever else is printed goes to standard error):
                              -> {"id", "event": "result", ...}: network.Networks says what each answers
     anything that fails      -> {"id", "event": "error", "phase", "kind", "detail"}
 
-What a "measure" built is kept for a while, so that further samples of it ("again": true) cost no build.
+What a "measure" built is kept for a while, so that further samples of it ("again": true) cost no build. With
+no samples ("samples": 0) it only builds, runs and checks. "build" compiles many regions ("items", each as
+"measure" has it, for plain TVM) into files in "folder"; another worker is told of them with "load" and has no
+need to build them.
 
 The end of standard input or SIGTERM ends the process at once, in the middle of a measurement too. A crash
 is the process's own, and the one that drives it sees the pipe close. Modules named in COLLAGE_IMPORT
@@ -43,15 +48,26 @@ def _take_stdout():
 
 
 class Worker:
-    """Answers requests one after the other; ``send`` takes the answers as dictionaries."""
+    """Answers requests one after the other; ``send`` takes the answers as dictionaries.
+
+    A new kind of request is a method that takes (number, request) and an entry of ``operations``.
+    """
 
     def __init__(self, send):
-        from . import region
+        from . import artefact, region
 
         self._region = region
         self._send = send
-        self._artefacts = region.Artefacts()
+        self._artefacts = artefact.Artefacts()
         self._networks = None
+        self.operations = {
+            "hello": self._hello,
+            "measure": self._measure,
+            "build": self._build,
+            "load": self._load,
+            "calibrate": self._calibrate,
+            "compare": self._compare,
+        }
 
     def answer(self, line):
         """Do what one line asks. Never raises: what goes wrong is an answer too."""
@@ -59,19 +75,11 @@ class Worker:
         try:
             request = json.loads(line)
             number = request.get("id")
-            operation = request.get("op")
-            if operation == "hello":
-                self._hello(number)
-            elif operation == "measure":
-                self._measure(number, request)
-            elif operation == "calibrate":
-                self._calibrate(number, request)
-            elif operation == "compare":
-                self._compare(number, request)
-            elif str(operation).startswith("network_"):
-                self._network(number, request)
+            operation = self._operation(request.get("op"))
+            if operation is None:
+                self._fail(number, "protocol", "error", f"unknown operation {request.get('op')!r}")
             else:
-                self._fail(number, "protocol", "error", f"unknown operation {operation!r}")
+                operation(number, request)
         except self._region.RegionError as error:
             self._fail(number, error.phase, error.kind, str(error))
         except MemoryError as error:
@@ -79,42 +87,60 @@ class Worker:
         except Exception as error:
             self._fail(number, "protocol", "error", f"{type(error).__name__}: {error}")
 
+    def _operation(self, name):
+        if not str(name).startswith("network_"):
+            return self.operations.get(name)
+        from . import network
+
+        if self._networks is None:
+            self._networks = network.Networks()
+        operation = self._networks.operations().get(name)
+        return operation and (lambda number, request: self._result(number, operation(request)))
+
     def _fail(self, number, phase, kind, detail):
         self._send({"id": number, "event": "error", "phase": phase, "kind": kind, "detail": detail})
 
-    def _hello(self, number):
+    def _result(self, number, fields):
+        self._send({"id": number, "event": "result", **fields})
+
+    def _hello(self, number, request):
         import tvm
 
         self._send({"id": number, "event": "hello", "tvm": tvm.__version__, "pid": os.getpid()})
 
     def _measure(self, number, request):
+        from . import measuring
+
         def built(seconds):
             self._send({"id": number, "event": "built", "seconds": seconds})
 
-        self._send({"id": number, "event": "result", **self._region.measure(request, self._artefacts, built)})
+        self._result(number, measuring.measure(request, self._artefacts, built))
+
+    def _build(self, number, request):
+        from . import batch
+
+        # Which of the regions is at fault is found out by whoever asked.
+        self._result(number, self._region.in_phase("build", batch.build, request))
+
+    def _load(self, number, request):
+        from . import batch
+
+        self._artefacts.add(self._region.in_phase("load", batch.load, request["manifest"]))
+        self._result(number, {})
 
     def _calibrate(self, number, request):
         from . import calibrate
 
-        result = calibrate.calibrate(int(request.get("threads") or 1), request.get("sizes") or [])
-        self._send({"id": number, "event": "result", **result})
-
-    def _network(self, number, request):
-        from . import network
-
-        if self._networks is None:
-            self._networks = network.Networks()
-        operation = self._networks.operations().get(request["op"])
-        if operation is None:
-            self._fail(number, "protocol", "error", f"unknown operation {request['op']!r}")
-            return
-        self._send({"id": number, "event": "result", **operation(request)})
+        told = int(request.get("threads") or 1), request.get("sizes") or []
+        self._result(number, calibrate.calibrate(*told))
 
     def _compare(self, number, request):
+        from . import compare
+
         def progress(round_number):
             self._send({"id": number, "event": "progress", "round": round_number})
 
-        self._send({"id": number, "event": "result", **self._region.compare(request, progress)})
+        self._result(number, compare.compare(request, progress))
 
 
 def main():

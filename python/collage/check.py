@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether two results are the same: a backend's and plain TVM's.
+
+In: lists of numpy arrays and tolerances. Out: the largest absolute error, and a text that says where they
+differ.
+"""
+
+import math
+
+import numpy as np
+
+
+def difference(got, expected, rtol, atol):
+    """Compare lists of arrays: (largest absolute error, None or a text that says where they differ).
+
+    An element differs where |got - expected| > atol + rtol * |expected|. Equal infinities and NaN in the
+    same place count as equal.
+    """
+    if len(got) != len(expected):
+        return math.inf, f"{len(got)} outputs where {len(expected)} were expected"
+    largest = 0.0
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return math.inf, f"output {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
+        if not one.size:
+            continue
+        a, b = one.astype("float64"), other.astype("float64")
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        with np.errstate(invalid="ignore"):
+            error = np.where(same, 0.0, np.abs(a - b))
+        error = np.where(np.isnan(error), np.inf, error)
+        largest = max(largest, float(error.max()))
+        wrong = error > atol + rtol * np.where(np.isfinite(b), np.abs(b), 0.0)
+        if wrong.any():
+            place = tuple(
+                int(i) for i in np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), a.shape)
+            )
+            return largest, (
+                f"output {number} differs in {int(wrong.sum())} of {a.size} elements, "
+                f"most at {list(place)}: {one[place]!s} instead of {other[place]!s}"
+            )
+    return largest, None
+
+
+def tolerances(request, expected, rtol):
+    """(rtol, atol) of a request; where it says nothing (or 0), defaults from what is expected.
+
+    "atol_of_greatest" is a share of the greatest expected value: sums of both signs cancel, and what is small
+    beside the greatest value has no digits of its own.
+    """
+    scale = max(
+        (float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in expected if o.size), default=0.0
+    )
+    atol = request.get("atol") or (request.get("atol_of_greatest") or 1e-5) * scale
+    return request.get("rtol") or rtol, atol
+
+
+def has_new_nan(got, expected):
+    return any(
+        np.issubdtype(one.dtype, np.floating) and np.isnan(one).any() and not np.isnan(other).any()
+        for one, other in zip(got, expected, strict=False)
+    )

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole models, run in turn on the same inputs."""
+
+import math
+from collections import OrderedDict
+
+import tvm
+
+from . import check, library, timing
+from .region import generator, in_phase, load_executor, model_inputs, outputs_of, random_array
+
+
+def runs(executor, min_sample_ms):
+    """How many runs of a loaded model fill ``min_sample_ms``."""
+    # time_evaluator itself makes a run before, untimed.
+    once = executor.module.time_evaluator("run", tvm.cpu(), number=1, repeat=1)().mean
+    return timing.runs(once, min_sample_ms)
+
+
+def compare(request, progress=None):
+    """Do what one "compare" request asks: run whole models in turn on the same inputs; the first is the
+    reference.
+    """
+    models = request["models"]
+    threads = int(request.get("threads") or 0)
+    if threads and library.plugin_path("runtime") is None:
+        tvm.get_global_func("runtime.config_threadpool")(1, threads)
+    executors = OrderedDict()
+    for model in models:
+        executors[model["name"]] = in_phase("load", load_executor, model["path"])
+    first = next(iter(executors))
+    inputs = {
+        name: random_array(shape, dtype, generator(request.get("seed") or 0, "input", name))
+        for name, (shape, dtype) in model_inputs(executors[first]).items()
+    }
+
+    outputs = {}
+    for name, executor in executors.items():
+
+        def run(executor=executor):
+            for key, value in inputs.items():
+                executor.set_input(key, value)
+            executor.run()
+            return outputs_of(executor)
+
+        outputs[name] = in_phase("run", run)
+
+    equal = {}
+    rtol, atol = check.tolerances(request, outputs[first], 1e-4)
+    for name in list(executors)[1:]:
+        largest, mismatch = check.difference(outputs[name], outputs[first], rtol, atol)
+        equal[name] = {"max_abs_error": largest if math.isfinite(largest) else None, "ok": mismatch is None}
+        if mismatch:
+            equal[name]["mismatch"] = mismatch
+
+    min_ms = float(request.get("min_sample_ms") or 2.0)
+    timers = {}
+    for name, executor in executors.items():
+        number = runs(executor, min_ms)
+        timers[name] = executor.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
+    samples = {name: [] for name in executors}
+    for round_number in range(int(request.get("rounds") or 20)):
+        for name, timer in timers.items():
+            samples[name].append(1000.0 * timer().results[0])
+        if progress:
+            progress(round_number + 1)
+    return {"samples_ms": samples, "outputs_equal": equal}

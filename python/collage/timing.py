@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latency samples of something that runs, and whether its runs leave memory behind.
+
+In: functions that run it ``number`` times, ``repeat`` times over, and give seconds a run (what TVM's
+time_evaluator gives). Out: milliseconds and bytes.
+"""
+
+import math
+import os
+
+# A region leaks whose every further block of runs takes at least so much more memory.
+LEAK_BYTES = 64 << 10
+_LEAK_BLOCKS = 4
+# A block of runs takes about as long.
+_LEAK_SECONDS = 0.1
+
+
+def resident():
+    """This process's memory in bytes; 0 where it cannot be known."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def runs(seconds, min_sample_ms):
+    """How many runs of so many seconds fill ``min_sample_ms``."""
+    return max(1, math.ceil(min_sample_ms / 1000.0 / max(seconds, 1e-7)))
+
+
+def sample(artefact, samples, min_sample_ms):
+    """Latency samples in ms; each is the mean of as many runs as fill ``min_sample_ms``."""
+    if artefact.number is None:
+        artefact.number = runs(min(artefact.seconds(1, 2)), min_sample_ms)
+    return [1000.0 * seconds for seconds in artefact.seconds(artefact.number, samples)]
+
+
+def leak(artefact, run_ms):
+    """Bytes that each run of a region leaves behind, as far as that is certain; 0 where it is not."""
+    count = max(1, min(100_000, math.ceil(1000.0 * _LEAK_SECONDS / max(run_ms, 1e-6))))
+    before = first = resident()
+    for _ in range(_LEAK_BLOCKS):
+        artefact.seconds(count, 1)
+        now = resident()
+        if now - before < LEAK_BYTES:
+            return 0
+        before = now
+    return (before - first) // (_LEAK_BLOCKS * count) or 1
