@@ -30,10 +30,11 @@ type Summary struct {
 	Regions    []Region   `json:"regions"`
 	Backends   []Backend  `json:"backends"`
 	Candidates Candidates `json:"candidates"`
+	// GraphLevel is what the search among whole networks did; nil where there was none.
+	GraphLevel *plan.GraphLevel `json:"graph_level,omitempty"`
 	// Finalists are in the plan's order; empty where no whole network was run.
 	Finalists []Finalist `json:"finalists,omitempty"`
-	// Reference is the finalist that ratios are taken against: the fastest that is not the placement; "" where
-	// there is none.
+	// Reference is the finalist that ratios are taken against: the fastest backend alone; "" where there is none.
 	Reference string `json:"reference,omitempty"`
 	Times     Times  `json:"times"`
 }
@@ -104,9 +105,13 @@ type Finalist struct {
 	High          float64 `json:"high_ms,omitempty"`
 	// Ratio is the median over the rounds of this finalist's time divided by the reference's in the same round: 0.8
 	// is a fifth less time. 0 where there is no reference.
-	Ratio    float64       `json:"ratio,omitempty"`
-	MaxError float64       `json:"max_error"`
-	Estimate float64       `json:"estimate_ms,omitempty"`
+	Ratio    float64 `json:"ratio,omitempty"`
+	MaxError float64 `json:"max_error"`
+	Estimate float64 `json:"estimate_ms,omitempty"`
+	// Bytes, Resident and Peak are as in the plan: the executable's size, and what it takes of memory.
+	Bytes    int64         `json:"bytes,omitempty"`
+	Resident int64         `json:"resident_bytes,omitempty"`
+	Peak     int64         `json:"peak_bytes,omitempty"`
 	Failure  *cost.Failure `json:"failure,omitempty"`
 	Chosen   bool          `json:"chosen"`
 }
@@ -119,7 +124,9 @@ type Times struct {
 	Estimate float64 `json:"additive_estimate_ms"`
 	// Measured: the median of the whole network's runs; 0 where it was not run.
 	Measured float64 `json:"measured_ms"`
-	Optimal  bool    `json:"optimal"`
+	// Context: the sum of the placed parts, each in its place in a whole network; 0 where not all of them were profiled.
+	Context float64 `json:"context_ms,omitempty"`
+	Optimal bool    `json:"optimal"`
 }
 
 // Summarise takes from a plan what a report says.
@@ -138,8 +145,24 @@ func Summarise(p *plan.Plan) *Summary {
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given, Stored: c.Stored,
 		Measured: c.Measured, Bounded: c.Bounded, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
 		Failures: c.Failures, Refusals: c.Refusals}
-	s.summariseFinalists(p.Finalists)
+	s.GraphLevel = p.GraphLevel
+	s.Times.Context = inContext(p)
+	s.summariseFinalists(p)
 	return s
+}
+
+// inContext is the sum of what the parts took in place; 0 where one of them was not seen there.
+func inContext(p *plan.Plan) float64 {
+	sum := 0.0
+	for i := range p.Regions {
+		for _, c := range p.Regions[i].Candidates {
+			if c.Context == 0 && c.Milliseconds > 0 {
+				return 0
+			}
+			sum += c.Context
+		}
+	}
+	return sum
 }
 
 func summariseRegion(r *plan.Region) Region {
@@ -161,17 +184,19 @@ func summariseRegion(r *plan.Region) Region {
 	return row
 }
 
-func (s *Summary) summariseFinalists(finalists []plan.Finalist) {
+func (s *Summary) summariseFinalists(p *plan.Plan) {
+	finalists := p.Finalists
+	alone := func(name string) bool { return name == "tvm" || p.Backend(name) != nil }
 	var reference []float64
 	best := math.Inf(1)
 	for _, f := range finalists {
-		if q := quartile(f.Samples); f.Name != plan.PlacementName && f.Failure == nil && q < best {
+		if q := quartile(f.Samples); alone(f.Name) && f.Failure == nil && q < best {
 			best, reference, s.Reference = q, f.Samples, f.Name
 		}
 	}
 	for _, f := range finalists {
 		row := Finalist{Name: f.Name, Rounds: len(f.Samples), MaxError: f.MaxError, Estimate: f.Estimate,
-			Failure: f.Failure, Chosen: f.Chosen}
+			Bytes: f.Bytes, Resident: f.Resident, Peak: f.Peak, Failure: f.Failure, Chosen: f.Chosen}
 		if f.Failure == nil && len(f.Samples) > 0 {
 			row.Median = median(f.Samples)
 			row.LowerQuartile = quartile(f.Samples)

@@ -36,6 +36,9 @@ func (s *Summary) WriteText(w io.Writer, opts Options) error {
 	if s.Candidates.Proposed > 0 {
 		sections = append(sections, s.candidates(opts))
 	}
+	if s.GraphLevel != nil {
+		sections = append(sections, s.graphLevel(opts))
+	}
 	if len(s.Finalists) > 0 {
 		sections = append(sections, s.finalists())
 	}
@@ -355,10 +358,14 @@ func firstLine(s string, opts Options) string {
 
 func (s *Summary) finalists() string {
 	header := table.Row{"", "network", "median ms", "lower quartile ms", "its 90 % interval", "max error"}
+	weighed := slices.ContainsFunc(s.Finalists, func(f Finalist) bool { return f.Resident > 0 })
+	if weighed {
+		header = append(header, "file MB", "memory MB")
+	}
 	if s.Reference != "" {
 		header = append(header, "time / "+s.Reference+"'s")
 	}
-	t := newTable(header, 3, 4, 5, 6, 7)
+	t := newTable(header, 3, 4, 5, 6, 7, 8, 9)
 	rounds := 0
 	var failed []string
 	for _, f := range s.Finalists {
@@ -373,6 +380,9 @@ func (s *Summary) finalists() string {
 		}
 		cells := table.Row{mark, f.Name, ms(f.Median), ms(f.LowerQuartile), ms(f.Low) + " - " + ms(f.High),
 			strconv.FormatFloat(f.MaxError, 'g', 3, 64)}
+		if weighed {
+			cells = append(cells, megabytes(f.Bytes), megabytes(f.Resident))
+		}
 		if s.Reference != "" {
 			cells = append(cells, strconv.FormatFloat(f.Ratio, 'f', 3, 64))
 		}
@@ -413,6 +423,9 @@ func (s *Summary) times() string {
 		lines = append(lines, [3]string{"additive estimate", ms(s.Times.Estimate) + " ms", "sum of the placed parts, each measured by itself"})
 	} else {
 		lines = append(lines, [3]string{"additive estimate", "none", "nothing was measured: there was nothing to choose"})
+	}
+	if s.Times.Context > 0 {
+		lines = append(lines, [3]string{"estimate in place", ms(s.Times.Context) + " ms", "sum of the placed parts, each timed within a whole network"})
 	}
 	if s.Times.Measured > 0 {
 		lines = append(lines, [3]string{"measured", ms(s.Times.Measured) + " ms", "median of the whole network's runs"})

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+)
+
+// graphLevel says what the search among whole networks did: the turns of the feedback with their figures, and what came
+// of the rest.
+func (s *Summary) graphLevel(opts Options) string {
+	g := s.GraphLevel
+	failed := 0
+	for _, n := range g.Networks {
+		if n.Failure != "" {
+			failed++
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "graph level: %d whole networks built and measured in %.0f s", len(g.Networks), g.Seconds)
+	if failed > 0 {
+		fmt.Fprintf(&b, ", %d of them failed", failed)
+	}
+	if g.Why != "" {
+		fmt.Fprintf(&b, "; it ended because %s", g.Why)
+	}
+	b.WriteString("\n")
+	if len(g.Steps) > 0 {
+		t := newTable(table.Row{"feedback from", "regions", "believed ms", "kernels in place ms", "of it at borders", "measured ms"}, 2, 3, 4, 5, 6)
+		for _, step := range g.Steps {
+			name := step.Name
+			if step.Repeats {
+				name += " (again)"
+			}
+			t.AppendRow(table.Row{name, step.Regions, ms(step.Predicted), ms(step.Kernels), ms(step.Border), ms(step.Measured)})
+		}
+		b.WriteString(render(t))
+	}
+	if !opts.Verbose {
+		return b.String()
+	}
+	t := newTable(table.Row{"network", "regions", "rounds", "measured ms", "time / tvm's"}, 2, 3, 4, 5)
+	for _, n := range g.Networks {
+		if n.Failure != "" {
+			t.AppendRow(table.Row{n.Name, n.Regions, "", firstLine(n.Failure, Options{}), ""})
+			continue
+		}
+		t.AppendRow(table.Row{n.Name, n.Regions, n.Rounds, ms(n.Milliseconds), strconv.FormatFloat(n.Ratio, 'f', 3, 64)})
+	}
+	b.WriteString(render(t))
+	return b.String()
+}
+
+// megabytes is a size in the tables; "-" where it is not known.
+func megabytes(bytes int64) string {
+	if bytes <= 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(float64(bytes)/1e6, 'f', 1, 64)
+}
