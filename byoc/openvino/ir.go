@@ -5,6 +5,8 @@ package openvino
 import (
 	"encoding/xml"
 	"strings"
+
+	"github.com/collage-tvm/collage/relay"
 )
 
 // The elements of OpenVINO IR, version 11.
@@ -23,12 +25,25 @@ type layerXML struct {
 	Type    string    `xml:"type,attr"`
 	Version string    `xml:"version,attr"`
 	Data    *dataXML  `xml:"data"`
-	Inputs  []portXML `xml:"input>port"`
-	Outputs []portXML `xml:"output>port"`
+	Inputs  *portsXML `xml:"input"`
+	Outputs *portsXML `xml:"output"`
 }
 
 type dataXML struct {
 	Attrs []xml.Attr `xml:",any,attr"`
+}
+
+type portsXML struct {
+	Ports []portXML `xml:"port"`
+}
+
+// add appends a port; the first one makes the list.
+func (p *portsXML) add(id int, t *relay.Type) *portsXML {
+	if p == nil {
+		p = &portsXML{}
+	}
+	p.Ports = append(p.Ports, portXML{id, elements[t.DType].port, t.Shape})
+	return p
 }
 
 type portXML struct {

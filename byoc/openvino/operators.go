@@ -45,7 +45,24 @@ func check(c *call) error {
 	if o == nil {
 		return fmt.Errorf("%s has no counterpart in OpenVINO that Collage knows", c.op)
 	}
+	if want := max(1, arities[c.op]); len(c.in) < want && arities[c.op] >= 0 {
+		return c.refuse("has %d arguments where %d are needed", len(c.in), want)
+	}
+	if len(c.out) == 0 || c.out[0] == nil {
+		return c.refuse("gives something that is no tensor of known type")
+	}
 	return o.check(c)
+}
+
+// arities are how many arguments the checks may rely on where that is not one; -1 for none.
+var arities = map[string]int{
+	"nn.conv1d": 2, "nn.conv2d": 2, "nn.conv3d": 2, "nn.conv1d_transpose": 2, "nn.conv2d_transpose": 2, "nn.conv3d_transpose": 2,
+	"nn.dense": 2, "nn.matmul": 2, "nn.batch_matmul": 2, "nn.bias_add": 2, "nn.prelu": 2,
+	"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "power": 2, "maximum": 2, "minimum": 2,
+	"equal": 2, "not_equal": 2, "less": 2, "less_equal": 2, "greater": 2, "greater_equal": 2,
+	"logical_and": 2, "logical_or": 2, "logical_xor": 2, "where": 3,
+	"nn.layer_norm": 3, "nn.instance_norm": 3, "nn.group_norm": 3, "nn.batch_norm": 5,
+	"variance": 2, "take": 2, "gather": 2, "zeros": -1, "ones": -1,
 }
 
 const float32Static = "float32, static shapes"

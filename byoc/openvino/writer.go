@@ -47,13 +47,13 @@ func (w *writer) layer(kind, opset string, attrs []xml.Attr, in []port, out ...*
 		l.Data = &dataXML{attrs}
 	}
 	for i, p := range in {
-		l.Inputs = append(l.Inputs, portXML{i, elements[p.typ.DType].port, p.typ.Shape})
+		l.Inputs = l.Inputs.add(i, p.typ)
 		w.net.Edges = append(w.net.Edges, edgeXML{p.layer, p.index, id, i})
 	}
 	results := make([]port, len(out))
 	for i, t := range out {
 		at := len(in) + i
-		l.Outputs = append(l.Outputs, portXML{at, elements[t.DType].port, t.Shape})
+		l.Outputs = l.Outputs.add(at, t)
 		results[i] = port{id, at, t}
 	}
 	w.net.Layers = append(w.net.Layers, l)

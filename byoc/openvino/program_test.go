@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openvino
+
+import (
+	"encoding/xml"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const f32 = "float32"
+
+func f(shape ...int64) *relay.Type { return relay.Tensor(f32, shape...) }
+
+func convAttrs() map[string]any {
+	return map[string]any{"strides": []int{1, 1}, "padding": []int{1, 1, 1, 1}, "dilation": []int{1, 1}, "groups": 1,
+		"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": "", "out_dtype": ""}
+}
+
+// block is a convolution with bias and ReLU, whose output is split and put together the other way round.
+func block() *relay.Graph {
+	m := relay.NewGraph("tvmgen_default_collage_openvino_main_0")
+	x := m.Var([]int64{1, 3, 8, 8}, f32)
+	conv := m.Call("nn.conv2d", f(1, 4, 8, 8), convAttrs(), x, m.Const([]int64{4, 3, 3, 3}, f32))
+	relu := m.Call("nn.relu", f(1, 4, 8, 8), nil, m.Call("add", f(1, 4, 8, 8), nil, conv, m.Const([]int64{4, 1, 1}, f32)))
+	split := m.Call("split", relay.TupleOf(f(1, 2, 8, 8), f(1, 2, 8, 8)), map[string]any{"indices_or_sections": 2, "axis": 1}, relu)
+	joined := m.Call("concatenate", f(1, 4, 8, 8), map[string]any{"axis": 1}, m.Tuple(m.Get(split, 1), m.Get(split, 0)))
+	flat := m.Call("reshape", f(1, 256), map[string]any{"newshape": []int{1, -1}}, joined)
+	return m.Finish(m.Tuple(flat, m.Call("clip", f(1, 4, 8, 8), map[string]any{"a_min": 0.0, "a_max": 6.0}, relu)))
+}
+
+func program(t *testing.T, g *relay.Graph) *region.Program {
+	t.Helper()
+	p, err := region.FromGraph(g, g.Name)
+	require.NoError(t, err)
+	return p
+}
+
+func TestGoldenIR(t *testing.T) {
+	w, constants, err := write(program(t, block()))
+	require.NoError(t, err)
+	require.Len(t, constants, 2)
+	text, err := w.net.text()
+	require.NoError(t, err)
+	path := filepath.Join("testdata", "block.xml")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, text, 0o644))
+		return
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "run go test ./byoc/openvino -update and review the diff")
+	require.Equal(t, string(want), string(text))
+}
+
+func TestWeightsDoNotOverlap(t *testing.T) {
+	w, _, err := write(program(t, block()))
+	require.NoError(t, err)
+	end := int64(0)
+	for _, l := range w.net.Layers {
+		if l.Type != "Const" {
+			continue
+		}
+		var offset, size int64
+		for _, a := range l.Data.Attrs {
+			switch a.Name.Local {
+			case "offset":
+				_, err = fmt.Sscan(a.Value, &offset)
+			case "size":
+				_, err = fmt.Sscan(a.Value, &size)
+			}
+			require.NoError(t, err)
+		}
+		require.GreaterOrEqual(t, offset, end, l.Name)
+		end = offset + size
+	}
+	require.Equal(t, w.base+int64(len(w.own)), end)
+}
+
+func TestProgramText(t *testing.T) {
+	t.Setenv(library.Env, "/no such file")
+	text, _, err := emit(program(t, block()))
+	require.NoError(t, err)
+	rest, ok := strings.CutPrefix(string(text), formatLine)
+	require.True(t, ok)
+	var hint, document, own int
+	_, err = fmt.Sscanf(rest, "%d %d %d\n", &hint, &document, &own)
+	require.NoError(t, err)
+	require.Zero(t, hint, "OpenVINO is not there, which must not be needed for writing")
+	_, body, _ := strings.Cut(rest, "\n")
+	require.Len(t, body, hint+document+own)
+	var net netXML
+	require.NoError(t, xml.Unmarshal([]byte(body[:document]), &net))
+	require.Equal(t, 11, net.Version)
+}
+
+func TestRefusals(t *testing.T) {
+	nhwc := convAttrs()
+	nhwc["data_layout"] = "NHWC"
+	for _, c := range []struct {
+		because string
+		op      string
+		out     *relay.Type
+		attrs   map[string]any
+		in      []*relay.Type
+	}{
+		{"nn.conv2d has data_layout NHWC; only NCHW is supported", "nn.conv2d", f(1, 4, 8, 8), nhwc, []*relay.Type{f(1, 3, 8, 8), f(4, 3, 3, 3)}},
+		{"nn.conv2d has weights of the shape [4, 2, 3, 3]", "nn.conv2d", f(1, 4, 8, 8), convAttrs(), []*relay.Type{f(1, 3, 8, 8), f(4, 2, 3, 3)}},
+		{"add has as argument 1 a tensor of float16; only float32, int32 is supported", "add", relay.Tensor("float16", 2), nil,
+			[]*relay.Type{relay.Tensor("float16", 2), relay.Tensor("float16", 2)}},
+		{"exp has the shape [0, 3]; empty tensors are not supported", "exp", f(0, 3), nil, []*relay.Type{f(0, 3)}},
+		{"exp has the shape [-1, 3]; dimensions that are known only at run time", "exp", f(relay.AnyDim, 3), nil, []*relay.Type{f(relay.AnyDim, 3)}},
+		{"exp has as argument 1 a tensor of 7 dimensions; at most 6", "exp", f(1, 1, 1, 1, 1, 1, 1), nil, []*relay.Type{f(1, 1, 1, 1, 1, 1, 1)}},
+		{"image.odd has no counterpart in OpenVINO", "image.odd", f(3), nil, []*relay.Type{f(3)}},
+		{"cast narrows float32 to int8", "cast", relay.Tensor("int8", 3), map[string]any{"dtype": "int8"}, []*relay.Type{f(3)}},
+	} {
+		m := relay.NewGraph("r")
+		var args []relay.NodeID
+		for _, t := range c.in {
+			args = append(args, m.Var(t.Shape, t.DType))
+		}
+		call := m.Call(c.op, c.out, c.attrs, args...)
+		g := m.Finish(call)
+		require.ErrorContains(t, check(callOf(g, call)), c.because)
+	}
+}
+
+// Checks meet calls of any form: types that are missing, attributes of another version of TVM.
+func TestChecksSurviveAnything(t *testing.T) {
+	types := []*relay.Type{nil, f(), f(2, 3), relay.TupleOf(f(3), f(3)), f(1, 3, 8, 8), relay.Tensor("int64", 2), relay.Tensor("bool", 2, 3)}
+	attrs := []*relay.Attrs{nil, relay.NewAttrs("", map[string]any{"axis": 9, "axes": "x", "padding": []int{1}, "strides": []int{0},
+		"pool_size": 2, "dilation": []int{1}, "groups": 0, "pad_width": []int{1}, "begin": []int{1}, "end": []int{}, "reps": []int{}, "newshape": nil})}
+	for _, name := range append(names(), "image.odd") {
+		for _, a := range attrs {
+			for _, out := range types[:4] {
+				for _, x := range types {
+					for _, y := range types {
+						for n := range 4 {
+							c := &call{op: name, attrs: a, out: tensors(out)}
+							for i := range n {
+								c.in = append(c.in, tensors([]*relay.Type{x, y, x}[i])...)
+							}
+							c.constants = make([]*relay.Constant, len(c.in))
+							c.used = make([]bool, len(c.out))
+							_ = check(c)
+							for i := range c.used {
+								c.used[i] = true
+							}
+							_ = check(c)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestBackend(t *testing.T) {
+	b := New()
+	require.NoError(t, byoc.Validate(b))
+	seen := map[string]bool{}
+	for _, p := range b.Patterns() {
+		require.False(t, seen[p.Composite], "twice: %s", p.Composite)
+		seen[p.Composite] = true
+	}
+	require.Len(t, b.(byoc.Proposer).Propose(block(), nil), 2, "two results, two exits")
+}
+
+func TestProposesTheWholeNetwork(t *testing.T) {
+	m := relay.NewGraph("main")
+	at := m.Var([]int64{1, 3, 8, 8}, f32)
+	for i := range 4 {
+		conv := m.Call("nn.conv2d", f(1, 3, 8, 8), convAttrs(), at, m.Const([]int64{3, 3, 3, 3}, f32, fmt.Sprint(i)))
+		at = m.Call("nn.relu", f(1, 3, 8, 8), nil, conv)
+	}
+	g := m.Finish(at)
+	proposals := New().(byoc.Proposer).Propose(g, nil)
+	require.NotEmpty(t, proposals)
+	require.Len(t, proposals[0].Nodes, 8)
+}
+
+func TestVersion(t *testing.T) {
+	site := t.TempDir()
+	file := filepath.Join(site, "openvino", "libs", "libopenvino_c.so.2641")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	require.Equal(t, "2641", version(file))
+	info := filepath.Join(site, "openvino-2026.4.1.dist-info")
+	require.NoError(t, os.MkdirAll(info, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(info, "METADATA"), []byte("Metadata-Version: 2.4\nName: openvino\nVersion: 2026.4.1\n"), 0o644))
+	require.Equal(t, "2026.4.1", version(file))
+	t.Setenv(library.Env, file)
+	path, err := library.Find()
+	require.NoError(t, err)
+	require.Equal(t, file, path)
+}
