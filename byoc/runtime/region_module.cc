@@ -89,6 +89,9 @@ class RegionModuleNode final : public ModuleNode {
     return PackedFunc([self, this](TVMArgs args, TVMRetValue*) { Named([&] { Run(args); }); });
   }
 
+  // relay.build asks whether the function is there; making an engine is for those who run it.
+  bool ImplementsFunction(const String& name, bool) final { return name == program_.symbol; }
+
   void SaveToBinary(dmlc::Stream* stream) final {
     stream->Write(kFormat);
     stream->Write(program_.symbol);
