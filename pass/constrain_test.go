@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -16,7 +17,7 @@ func placedWith(t *testing.T, cfg Config) (map[string]string, *plan.Plan, *estim
 	t.Helper()
 	e := &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
 	cfg.Backends, cfg.Target, cfg.Estimator = []string{"tvm", "lib"}, "llvm", e
-	out, p, err := Partition(parse(t, layers), cfg)
+	out, p, err := Partition(tvmtest.Parse(t, layers), cfg)
 	if err != nil {
 		assert.Nil(t, out)
 		return nil, nil, e, err

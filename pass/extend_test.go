@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
@@ -28,7 +29,7 @@ func TestBackendsProposeFromWhatWasLearnt(t *testing.T) {
 		last = fmt.Sprintf("%%%d", i)
 	}
 	fmt.Fprintf(&text, "  sqrt(%s)\n}", last)
-	mod := parse(t, text.String())
+	mod := tvmtest.Parse(t, text.String())
 
 	// A kernel of TVM's costs 1 ms whatever is in it, but for the one with everything in it, which is dearer than one
 	// by one.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -62,21 +62,6 @@ func withLibraries(t *testing.T) {
 	}}))
 	require.NoError(t, byoc.Register(&testLibrary{name: "absent", patterns: []byoc.Pattern{{Composite: "tanh", Bare: true,
 		Shape: relay.Op("tanh", w())}}, probe: byoc.Probe{Reason: "libabsent.so is not there", Remedy: "pip install absent"}}))
-}
-
-// parse parses Relay text with the libtvm that COLLAGE_TEST_LIBTVM names, or skips the test.
-func parse(t testing.TB, text string) *bridge.Object {
-	t.Helper()
-	path := os.Getenv("COLLAGE_TEST_LIBTVM")
-	if path == "" {
-		t.Skip("COLLAGE_TEST_LIBTVM names no libtvm")
-	}
-	require.NoError(t, bridge.Load(path))
-	v, err := bridge.Global("relay.parser.ParseModule", "test.relay", "#[version = \"0.0.5\"]\n"+text)
-	require.NoError(t, err)
-	mod, err := v.Object()
-	require.NoError(t, err)
-	return mod
 }
 
 const layers = `def @main(%x: Tensor[(4, 32), float32], %w: Tensor[(32, 32), float32]) {
@@ -140,7 +125,7 @@ func placement(t *testing.T, mod *bridge.Object) map[string]string {
 
 func TestTheCheapestPlacementIsTaken(t *testing.T) {
 	withLibraries(t)
-	mod := parse(t, layers)
+	mod := tvmtest.Parse(t, layers)
 	e := &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
 	var stages []Stage
 	out, p, err := Partition(mod, Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Threads: 2, Estimator: e,
@@ -189,12 +174,12 @@ func TestTheCheapestPlacementIsTaken(t *testing.T) {
 
 func TestOnlyTakesAllThatABackendCan(t *testing.T) {
 	withLibraries(t)
-	out, p, err := Partition(parse(t, layers), Config{Only: "lib", Target: "llvm"})
+	out, p, err := Partition(tvmtest.Parse(t, layers), Config{Only: "lib", Target: "llvm"})
 	require.NoError(t, err)
 	assert.Equal(t, "nn.softmax", placement(t, out)["main"])
 	assert.Equal(t, 5, p.Backend("lib").Operators)
 	assert.False(t, p.Estimate.Optimal, "nothing was estimated")
-	out, _, err = Partition(parse(t, layers), Config{Only: "tvm", Target: "llvm"})
+	out, _, err = Partition(tvmtest.Parse(t, layers), Config{Only: "tvm", Target: "llvm"})
 	require.NoError(t, err)
 	assert.Len(t, placement(t, out), 1)
 }
@@ -207,7 +192,7 @@ func TestFailedCandidatesAreNotPlaced(t *testing.T) {
 		}
 		return byBackend(map[string]float64{"tvm": 2, "lib": 1})(r)
 	}
-	out, p, err := Partition(parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
+	out, p, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
 		Estimator: &estimator{rule: failing}})
 	require.NoError(t, err)
 	assert.Equal(t, "nn.relu nn.relu nn.softmax", placement(t, out)["main"])
@@ -221,7 +206,7 @@ func TestFailedCandidatesAreNotPlaced(t *testing.T) {
 		}
 		return cost.FromMilliseconds(1)
 	}
-	out, _, err = Partition(parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
+	out, _, err = Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
 		Estimator: &estimator{rule: slow}})
 	require.NoError(t, err)
 	assert.Equal(t, "nn.softmax", placement(t, out)["main"])
@@ -229,7 +214,7 @@ func TestFailedCandidatesAreNotPlaced(t *testing.T) {
 
 func TestUncoveredOperatorsAreNamed(t *testing.T) {
 	withLibraries(t)
-	mod := parse(t, `def @main(%x: Tensor[(4, 32), float32], %w: Tensor[(200, 32), float32]) {
+	mod := tvmtest.Parse(t, `def @main(%x: Tensor[(4, 32), float32], %w: Tensor[(200, 32), float32]) {
   %0 = nn.dense(%x, %w, units=None);
   nn.softmax(tanh(nn.softmax(%0)))
 }`)
@@ -249,7 +234,7 @@ func TestUncoveredOperatorsAreNamed(t *testing.T) {
 
 func TestBackendsThatCannotBeUsed(t *testing.T) {
 	withLibraries(t)
-	mod := parse(t, layers)
+	mod := tvmtest.Parse(t, layers)
 	_, _, err := Partition(mod, Config{Backends: []string{"tvm", "absent"}})
 	var unusable *UnusableError
 	require.ErrorAs(t, err, &unusable)
@@ -262,14 +247,14 @@ func TestBackendsThatCannotBeUsed(t *testing.T) {
 
 func TestErrorsOfTheEstimatorEndTheSearch(t *testing.T) {
 	withLibraries(t)
-	_, _, err := Partition(parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
+	_, _, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
 		Estimator: &estimator{err: context.Canceled}})
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
 func TestNothingIsKnown(t *testing.T) {
 	withLibraries(t)
-	_, _, err := Partition(parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
+	_, _, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
 		Estimator: &estimator{rule: func(cost.Request) cost.Cost { return cost.Cost{} }}})
 	var uncovered *UncoveredError
 	require.ErrorAs(t, err, &uncovered)
@@ -278,7 +263,7 @@ func TestNothingIsKnown(t *testing.T) {
 func TestIdenticalPartsHaveOneKey(t *testing.T) {
 	withLibraries(t)
 	e := &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
-	_, _, err := Partition(parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: e})
+	_, _, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: e})
 	require.NoError(t, err)
 	times := map[cost.Key]int{}
 	for _, r := range e.requests {
@@ -296,7 +281,7 @@ func TestIdenticalPartsHaveOneKey(t *testing.T) {
 }
 
 func TestNormalise(t *testing.T) {
-	mod := parse(t, `def @main(%x: Tensor[(4, 32), float32]) -> Tensor[(4, 32), float32] {
+	mod := tvmtest.Parse(t, `def @main(%x: Tensor[(4, 32), float32]) -> Tensor[(4, 32), float32] {
   %0 = nn.dropout(%x);
   %0.0
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -26,12 +27,12 @@ func saved(t *testing.T, p *plan.Plan) *plan.Plan {
 func TestReplayGivesTheSameModule(t *testing.T) {
 	withLibraries(t)
 	for _, cfg := range []Config{{}, {Pin: []string{"nn.dense=tvm"}}, {Only: "lib"}, {Only: "tvm"}} {
-		mod := parse(t, layers)
+		mod := tvmtest.Parse(t, layers)
 		cfg.Backends, cfg.Target = []string{"tvm", "lib"}, "llvm"
 		cfg.Estimator = &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
 		want, p, err := Partition(mod, cfg)
 		require.NoError(t, err)
-		got, err := Replay(parse(t, layers), saved(t, p), Config{})
+		got, err := Replay(tvmtest.Parse(t, layers), saved(t, p), Config{})
 		require.NoError(t, err)
 		same, err := bridge.Global("node.StructuralEqual", want, got, false, true)
 		require.NoError(t, err)
@@ -49,7 +50,7 @@ func TestReplayGivesTheSameModule(t *testing.T) {
 
 func TestReplayRefusesWhatDoesNotFit(t *testing.T) {
 	withLibraries(t)
-	_, p, err := Partition(parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", ModuleName: "layers",
+	_, p, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", ModuleName: "layers",
 		Estimator: &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}})
 	require.NoError(t, err)
 	replay := func(text string, spoil func(p *plan.Plan)) error {
@@ -57,7 +58,7 @@ func TestReplayRefusesWhatDoesNotFit(t *testing.T) {
 		if spoil != nil {
 			spoil(changed)
 		}
-		out, err := Replay(parse(t, text), changed, Config{})
+		out, err := Replay(tvmtest.Parse(t, text), changed, Config{})
 		if err != nil {
 			assert.Nil(t, out)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,7 @@ import (
 func TestGoldenRead(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
 		t.Run(name, func(t *testing.T) {
-			m := read(t, parse(t, programs[name]))
+			m := read(t, tvmtest.Parse(t, programs[name]))
 			var b strings.Builder
 			for _, g := range m.Functions {
 				b.WriteString(g.String())
@@ -44,7 +45,7 @@ func checkOrder(t *testing.T, g *Graph) {
 }
 
 func TestReadDetails(t *testing.T) {
-	m := read(t, parse(t, programs["conv"]))
+	m := read(t, tvmtest.Parse(t, programs["conv"]))
 	g := m.Function("main")
 	require.NotNil(t, g)
 	assert.Nil(t, m.Function("other"))
@@ -72,7 +73,7 @@ func TestReadDetails(t *testing.T) {
 }
 
 func TestReadConstants(t *testing.T) {
-	g := read(t, parse(t, programs["functions"])).Function("helper")
+	g := read(t, tvmtest.Parse(t, programs["functions"])).Function("helper")
 	assert.Equal(t, map[string]string{"Inline": "1"}, g.Attrs)
 	for i := range g.Nodes {
 		if c := g.Nodes[i].Constant; c != nil {
@@ -88,7 +89,7 @@ func TestReadConstants(t *testing.T) {
 }
 
 func TestReadRefusesOtherThings(t *testing.T) {
-	mod := parse(t, programs["conv"])
+	mod := tvmtest.Parse(t, programs["conv"])
 	functions, err := mod.AttrObject("functions")
 	require.NoError(t, err)
 	_, err = Read(functions)
@@ -107,9 +108,9 @@ func TestKeyOfReadEqualsAfterReparse(t *testing.T) {
 		return g.Key(nodes, g.Root(), KeyOptions{ConstantContent: true})
 	}
 	for name, text := range programs {
-		assert.Equal(t, whole(read(t, parse(t, text))), whole(read(t, parse(t, text))), name)
+		assert.Equal(t, whole(read(t, tvmtest.Parse(t, text))), whole(read(t, tvmtest.Parse(t, text))), name)
 		renamed := strings.ReplaceAll(strings.ReplaceAll(text, "%x", "%input"), "%0", "%7")
-		assert.Equal(t, whole(read(t, parse(t, text))), whole(read(t, parse(t, renamed))), name)
+		assert.Equal(t, whole(read(t, tvmtest.Parse(t, text))), whole(read(t, tvmtest.Parse(t, renamed))), name)
 	}
 }
 
@@ -161,7 +162,7 @@ func resnetText() string {
 }
 
 func TestReadResNet(t *testing.T) {
-	mod := parse(t, resnetText())
+	mod := tvmtest.Parse(t, resnetText())
 	best := time.Hour
 	var g *Graph
 	for range 5 {
@@ -181,7 +182,7 @@ func TestReadResNet(t *testing.T) {
 }
 
 func BenchmarkReadResNet50(b *testing.B) {
-	mod := parse(b, resnetText())
+	mod := tvmtest.Parse(b, resnetText())
 	for b.Loop() {
 		read(b, mod)
 	}

@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/internal/tvmtest"
 )
 
 // deepModule is tanh(tanh(…(x))), n deep.
 func deepModule(t testing.TB, n int) *bridge.Object {
-	needTVM(t)
+	tvmtest.Load(t)
 	typ := Tensor("float32", 4)
 	x, err := NewVar("x", typ)
 	require.NoError(t, err)
@@ -67,7 +68,7 @@ func boundByMatch(g *Graph, v NodeID) bool {
 func TestRoundTrip(t *testing.T) {
 	for name, text := range programs {
 		t.Run(name, func(t *testing.T) {
-			mod := parse(t, text)
+			mod := tvmtest.Parse(t, text)
 			m := read(t, mod)
 			var changed []GlobalFunction
 			for _, g := range m.Functions {
@@ -104,7 +105,7 @@ func TestRoundTrip(t *testing.T) {
 
 // Outlining of a region as placement does it: the relu and the add of the helper become a function of their own.
 func TestOutline(t *testing.T) {
-	m := read(t, parse(t, programs["functions"]))
+	m := read(t, tvmtest.Parse(t, programs["functions"]))
 	g := m.Function("helper")
 	ms := g.Match(Op("nn.relu", Op("add", Wildcard(), IsConstant())), g.Root())
 	require.Len(t, ms, 1)
@@ -141,7 +142,7 @@ func TestOutline(t *testing.T) {
 		return s
 	}())
 	// The module that was read is as it was.
-	equal, err := StructuralEqual(m.Object(), parse(t, programs["functions"]))
+	equal, err := StructuralEqual(m.Object(), tvmtest.Parse(t, programs["functions"]))
 	require.NoError(t, err)
 	assert.True(t, equal)
 
@@ -170,7 +171,7 @@ func TestRewriteDeep(t *testing.T) {
 
 // A DAG in which each node is used twice has 2^n paths: a walk without memory would never end.
 func TestRewriteKeepsSharing(t *testing.T) {
-	needTVM(t)
+	tvmtest.Load(t)
 	typ := Tensor("float32", 4)
 	x, err := NewVar("x", typ)
 	require.NoError(t, err)
@@ -194,7 +195,7 @@ func TestRewriteKeepsSharing(t *testing.T) {
 }
 
 func TestBuilders(t *testing.T) {
-	needTVM(t)
+	tvmtest.Load(t)
 	data, err := bridge.FromSlice([]float32{1, 2, 3}, 3)
 	require.NoError(t, err)
 	c, err := NewConstant(data)
@@ -223,7 +224,7 @@ func TestBuilders(t *testing.T) {
 }
 
 func BenchmarkRewriteResNet50(b *testing.B) {
-	g := read(b, parse(b, resnetText())).Function("main")
+	g := read(b, tvmtest.Parse(b, resnetText())).Function("main")
 	x, err := NewVar("y", g.Nodes[g.Params[0]].Type)
 	require.NoError(b, err)
 	for b.Loop() {
@@ -236,7 +237,7 @@ func BenchmarkRewriteResNet50(b *testing.B) {
 }
 
 func TestNothingLeaks(t *testing.T) {
-	mod := parse(t, programs["adt"]+"\n"+strings.ReplaceAll(programs["functions"], "@main", "@other"))
+	mod := tvmtest.Parse(t, programs["adt"]+"\n"+strings.ReplaceAll(programs["functions"], "@main", "@other"))
 	defer mod.Release()
 	once := func() {
 		m := read(t, mod)
@@ -291,7 +292,7 @@ func TestNothingLeaks(t *testing.T) {
 }
 
 func TestDigestOfWeights(t *testing.T) {
-	needTVM(t)
+	tvmtest.Load(t)
 	whole := func(bump float32) (*Graph, string) {
 		values := make([]float32, 4096)
 		values[7] = bump

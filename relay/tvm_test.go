@@ -3,34 +3,12 @@
 package relay
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/bridge"
 )
-
-// needTVM loads the libtvm that COLLAGE_TEST_LIBTVM names, or skips the test.
-func needTVM(t testing.TB) {
-	t.Helper()
-	path := os.Getenv("COLLAGE_TEST_LIBTVM")
-	if path == "" {
-		t.Skip("COLLAGE_TEST_LIBTVM names no libtvm")
-	}
-	require.NoError(t, bridge.Load(path))
-}
-
-// parse parses Relay text and infers types.
-func parse(t testing.TB, text string) *bridge.Object {
-	t.Helper()
-	needTVM(t)
-	v, err := bridge.Global("relay.parser.ParseModule", "test.relay", "#[version = \"0.0.5\"]\n"+text)
-	require.NoError(t, err)
-	mod, err := v.Object()
-	require.NoError(t, err)
-	return mod
-}
 
 func read(t testing.TB, mod *bridge.Object) *Module {
 	t.Helper()

@@ -14,25 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// parse parses Relay text with the libtvm that COLLAGE_TEST_LIBTVM names, or skips the test.
+// parse parses Relay text and reads it.
 func parse(t testing.TB, text string) *relay.Module {
 	t.Helper()
-	path := os.Getenv("COLLAGE_TEST_LIBTVM")
-	if path == "" {
-		t.Skip("COLLAGE_TEST_LIBTVM names no libtvm")
-	}
-	require.NoError(t, bridge.Load(path))
-	v, err := bridge.Global("relay.parser.ParseModule", "test.relay", "#[version = \"0.0.5\"]\n"+text)
-	require.NoError(t, err)
-	mod, err := v.Object()
-	require.NoError(t, err)
-	m, err := relay.Read(mod)
+	m, err := relay.Read(tvmtest.Parse(t, text))
 	require.NoError(t, err)
 	return m
 }
