@@ -46,6 +46,9 @@ func workerProcess(kind string) {
 		os.Exit(1)
 	case "mute":
 		time.Sleep(time.Hour)
+	case "networks":
+		networkWorker()
+		return
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+// networkWorker is a worker whose networks' regions, and whose executables' names, are orders to behave well or badly.
+func networkWorker() {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var m struct {
+			ID      int      `json:"id"`
+			Op      string   `json:"op"`
+			Network string   `json:"network"`
+			Out     string   `json:"out"`
+			Model   string   `json:"model"`
+			Against string   `json:"against"`
+			Rounds  int      `json:"rounds"`
+			Check   bool     `json:"check"`
+			Keep    []string `json:"keep"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			os.Exit(3)
+		}
+		model := filepath.Base(m.Model)
+		fail := func(phase, kind, detail string) {
+			say(map[string]any{"id": m.ID, "event": "error", "phase": phase, "kind": kind, "detail": detail})
+		}
+		result := func(fields map[string]any) {
+			fields["id"], fields["event"] = m.ID, "result"
+			say(fields)
+		}
+		logLine(fmt.Sprintf("%s %s%s %d %v", m.Op, m.Network, model, m.Rounds, m.Check))
+		switch {
+		case m.Op == "hello":
+			say(map[string]any{"id": m.ID, "event": "hello", "tvm": "0.19.0", "pid": os.Getpid()})
+		case m.Network == "bad", model == "wrong.so":
+			fail("check", cost.KindWrongResult, "by 3")
+		case m.Network == "full":
+			fail("build", "disk-full", "no room in /tmp")
+		case m.Network == "nonsense":
+			fail("protocol", cost.KindError, "what?")
+		case m.Network == "crash", model == "crash.so":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+			time.Sleep(time.Hour)
+		case m.Network == "hang":
+			time.Sleep(time.Hour)
+		case m.Op == "network_build":
+			time.Sleep(20 * time.Millisecond)
+			logLine("end " + m.Network)
+			result(map[string]any{"seconds": 0.5, "bytes": 100, "storage_bytes": 10, "parameter_bytes": 20,
+				"executable": map[string]any{"ops": []any{map[string]any{"op": "add", "kernel": 0, "args": []int{-1}}}, "root": 0, "kernels": []string{"k"}}})
+		case m.Op == "network_run":
+			samples, against := make([]float64, m.Rounds), make([]float64, m.Rounds)
+			for i := range samples {
+				samples[i], against[i] = 2, 4
+			}
+			if model == "short.so" {
+				samples = samples[1:]
+			}
+			if model == "zero.so" {
+				samples[0] = 0
+			}
+			result(map[string]any{"samples_ms": samples, "against_ms": against, "max_abs_error": 0.25, "resident_bytes": 1 << 20})
+		case m.Op == "network_profile":
+			result(map[string]any{"kernels_ms": []float64{1.5}, "names": []string{"k"}})
+		case m.Op == "network_footprint":
+			result(map[string]any{"resident_bytes": 7, "peak_bytes": 9})
+		default:
+			result(map[string]any{})
+		}
+	}
+	os.Exit(0)
+}
+
+type networkBench struct {
+	*Networks
+	log string
+}
+
+func newNetworks(t *testing.T, builders int, change func(*Options)) *networkBench {
+	t.Helper()
+	b := &networkBench{log: filepath.Join(t.TempDir(), "log")}
+	options := Options{Command: []string{os.Args[0]}, NetworkTimeout: 10 * time.Second, RunTimeout: 10 * time.Second,
+		Env: []string{"MEASURE_TEST_WORKER=networks", "MEASURE_TEST_LOG=" + b.log, "GORACE=atexit_sleep_ms=0"}}
+	if change != nil {
+		change(&options)
+	}
+	networks, err := NewNetworks(options, builders, t.TempDir())
+	require.NoError(t, err)
+	b.Networks = networks
+	t.Cleanup(networks.Close)
+	return b
+}
+
+func (b *networkBench) logged(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile(b.log)
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(string(content)), "\n")
+}
+
+func (b *networkBench) build(t *testing.T, networks ...string) (map[int]*NetworkBuilt, error) {
+	t.Helper()
+	var jobs []NetworkBuild
+	for _, n := range networks {
+		jobs = append(jobs, NetworkBuild{Network: n, Out: n + ".so"})
+	}
+	built := map[int]*NetworkBuilt{}
+	err := b.Build(context.Background(), jobs, func(i int, n *NetworkBuilt) error {
+		built[i] = n
+		return nil
+	})
+	return built, err
+}
+
+func TestNetworksAreBuiltSideBySide(t *testing.T) {
+	b := newNetworks(t, 2, nil)
+	built, err := b.build(t, "a", "b", "bad", "c")
+	require.NoError(t, err)
+	require.Len(t, built, 4)
+	assert.Equal(t, int64(100), built[0].Bytes)
+	require.NotNil(t, built[3].Executable)
+	assert.Equal(t, []string{"k"}, built[3].Executable.Kernels)
+	assert.Equal(t, &cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "by 3"}, built[2].Failure)
+	hellos := 0
+	for _, line := range b.logged(t) {
+		if strings.HasPrefix(line, "hello") {
+			hellos++
+		}
+	}
+	assert.Equal(t, 2, hellos, "a worker serves one network after the other")
+}
+
+func TestABuilderThatDiesLosesItsNetworkOnly(t *testing.T) {
+	b := newNetworks(t, 1, func(o *Options) { o.NetworkTimeout = 300 * time.Millisecond })
+	built, err := b.build(t, "a", "crash", "b", "hang", "c")
+	require.NoError(t, err)
+	require.Len(t, built, 5)
+	assert.Equal(t, cost.KindCrash, built[1].Failure.Kind)
+	assert.Equal(t, cost.KindTimeout, built[3].Failure.Kind)
+	for _, i := range []int{0, 2, 4} {
+		assert.Nil(t, built[i].Failure, i)
+	}
+}
+
+func TestWhatEndsBuilding(t *testing.T) {
+	b := newNetworks(t, 2, nil)
+	_, err := b.build(t, "a", "full")
+	var full *DiskFullError
+	require.ErrorAs(t, err, &full)
+	assert.Equal(t, "no space left on device: no room in /tmp", full.Error())
+	_, err = b.build(t, "nonsense")
+	assert.ErrorContains(t, err, "the worker cannot do what it was asked to: what?")
+
+	interrupted := errors.New("interrupted")
+	b = newNetworks(t, 1, func(o *Options) { o.Poll = func() error { return interrupted } })
+	_, err = b.build(t, "hang")
+	assert.ErrorIs(t, err, interrupted)
+	_, err = b.Run(context.Background(), NetworkRun{Model: "a.so", Against: "tvm.so", Step: 3, Rounds: 3})
+	if err != nil { // it may have been faster than the first poll
+		assert.ErrorIs(t, err, interrupted)
+	}
+	_, err = NewNetworks(Options{}, 1, "")
+	assert.ErrorContains(t, err, "COLLAGE_PYTHON")
+}
+
+func TestNetworksAreRunInSteps(t *testing.T) {
+	b := newNetworks(t, 1, nil)
+	ctx := context.Background()
+	run := NetworkRun{Model: "a.so", Against: "tvm.so", Step: 3, Rounds: 8}
+	c, err := b.Run(ctx, run)
+	require.NoError(t, err)
+	assert.Len(t, c.Samples, 8)
+	assert.Len(t, c.Network.Against, 8)
+	assert.Equal(t, 0.25, c.MaxError)
+	assert.Equal(t, int64(1<<20), c.Network.Resident)
+	assert.Equal(t, []string{"network_run a.so 3 true", "network_run a.so 3 false", "network_run a.so 2 false"}, b.logged(t)[2:],
+		"outputs are compared once")
+
+	asked := 0
+	run.More = func(c cost.Cost) bool { asked++; return false }
+	c, err = b.Run(ctx, run)
+	require.NoError(t, err)
+	assert.Len(t, c.Samples, 3, "hopeless")
+	assert.Equal(t, 1, asked)
+
+	kernels, err := b.Profile(ctx, "a.so", "tvm.so", 5)
+	require.NoError(t, err)
+	assert.Equal(t, []float64{1.5}, kernels)
+	require.NoError(t, b.Drop(ctx, "tvm.so"))
+	f, err := b.Footprint(ctx, "a.so")
+	require.NoError(t, err)
+	assert.Equal(t, Footprint{Resident: 7, Peak: 9}, f)
+}
+
+func TestNetworksThatFail(t *testing.T) {
+	b := newNetworks(t, 1, nil)
+	ctx := context.Background()
+	for model, kind := range map[string]string{"wrong.so": cost.KindWrongResult, "crash.so": cost.KindCrash, "short.so": cost.KindError,
+		"zero.so": cost.KindError} {
+		c, err := b.Run(ctx, NetworkRun{Model: model, Against: "tvm.so", Step: 3, Rounds: 6})
+		require.NoError(t, err, model)
+		require.NotNil(t, c.Failure, model)
+		assert.Equal(t, kind, c.Failure.Kind, model)
+	}
+	c, err := b.Run(ctx, NetworkRun{Model: "fine.so", Against: "tvm.so", Step: 3, Rounds: 6})
+	require.NoError(t, err)
+	assert.True(t, c.Known(), "the lane is there again")
+	kernels, err := b.Profile(ctx, "crash.so", "tvm.so", 5)
+	require.NoError(t, err)
+	assert.Nil(t, kernels, "what cannot be profiled is no error")
+	f, err := b.Footprint(ctx, "crash.so")
+	require.NoError(t, err)
+	assert.Zero(t, f)
+}
