@@ -97,7 +97,7 @@ def main():
         module, params = workloads.build(options.workload)
     module["main"] = relay.build_module.bind_params_by_name(module["main"], params)
     module = transform.Normalise()(relay.transform.InferType()(module))
-    ours = transform.CollagePartition(backends=["tvm", "dnnl"], only="dnnl")
+    ours = transform.CollagePartition(backends=["tvm", "dnnl_tvm"], only="dnnl_tvm")
     partitioned = ours(module)
 
     marked = tvm.IRModule.from_expr(Annotate(partitioned).visit(partitioned["main"]))

@@ -150,7 +150,7 @@ def virtual_machine(module, threads):
 
 def search_collage(module, store, threads):
     """(placed module, plan, seconds)."""
-    options = transform.configuration(["tvm", "dnnl"], store=store, threads=threads)
+    options = transform.configuration(["tvm", "dnnl_tvm"], store=store, threads=threads)
     started = time.perf_counter()
     placed, plan = tvm.get_global_func("collage.partition")(module, options)
     return placed, json.loads(str(plan)), time.perf_counter() - started

@@ -121,13 +121,13 @@ def test_network(name, compiled, reference, tmp_path):
     path, report = compiled(name)
     summary = report["report"]
 
-    # Every operator is placed, and where both backends apply both have some.
+    # Every operator is placed, and oneDNN has some of them (it can run all of some networks).
     placed = [operator for region in summary["regions"] for operator in region["operators"]]
     assert len(placed) == summary["operators"] >= 30
     shares = {backend["name"]: backend for backend in summary["backends"]}
     assert set(shares) == {"tvm", "dnnl"}
     assert shares["tvm"]["operators"] + shares["dnnl"]["operators"] == summary["operators"]
-    assert shares["tvm"]["operators"] > 0 and shares["dnnl"]["operators"] > 0
+    assert shares["dnnl"]["operators"] > 0
     assert len(operators_of(summary, "dnnl")) == shares["dnnl"]["operators"]
 
     # All that could be chosen has been run; what was kept was.

@@ -2,7 +2,7 @@
 """Backends that crash, hang, lie, leak or vanish, and searches that are killed: a candidate may be lost, the
 search and what was measured never.
 
-The faults are real: in the workers ``relay.ext.dnnl`` is one of ours, whose compiled code does harm by the
+The faults are real: in the workers ``relay.ext.collage_dnnl`` is one of ours, whose compiled code does harm by the
 operator that it stands for.
 """
 
@@ -60,7 +60,7 @@ extern "C" int32_t %s(TVMValue* args, int32_t* codes, int32_t count, TVMValue* r
 ''' % (name, size, BODY[found[-1]])
     return tvm.get_global_func("runtime.CSourceModuleCreate")(code, "cc", [name], None)
 
-tvm.register_func("relay.ext.dnnl", generate)
+tvm.register_func("relay.ext.collage_dnnl", generate)
 """
 
 # A search over one operator of each kind; prints the plan. What it is told stands in argv[1], as JSON.

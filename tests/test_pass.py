@@ -22,11 +22,11 @@ def loaded(collage_library):
     return collage.library.load()
 
 
-def only_dnnl(**options):
+def only_dnnl(backend="dnnl", **options):
     """The pass that gives oneDNN all it can take, without measuring."""
     import collage
 
-    return collage.transform.CollagePartition(backends=["tvm", "dnnl"], only="dnnl", **options)
+    return collage.transform.CollagePartition(backends=["tvm", backend], only=backend, **options)
 
 
 def weight(*shape):
@@ -114,7 +114,7 @@ def test_alone():
 
 
 def test_the_form_is_partition_graphs():
-    for name, function in regions(only_dnnl()(network())).items():
+    for name, function in regions(only_dnnl("dnnl_tvm")(network())).items():
         attrs = function.attrs
         assert name.startswith("tvmgen_default_dnnl_main_")
         assert str(attrs["Compiler"]) == "dnnl"
@@ -197,8 +197,8 @@ def test_several_functions():
     module = typed(module)
     placed = only_dnnl()(module)
     assert {name.rsplit("_", 1)[0] for name in regions(placed)} == {
-        "tvmgen_default_dnnl_main",
-        "tvmgen_default_dnnl_helper",
+        "tvmgen_default_collage_dnnl_main",
+        "tvmgen_default_collage_dnnl_helper",
     }
     assert {"main", "helper"} <= {var.name_hint for var in placed.get_global_vars()}
     # TVM's graph executor has no calls between functions, its virtual machine has.
@@ -228,7 +228,7 @@ def test_what_others_partitioned_is_left_alone():
     for name, function in before.items():
         assert tvm.ir.structural_equal(placed[name], function)
     compilers = {str(function.attrs["Compiler"]) for function in regions(placed).values()}
-    assert compilers == {"ccompiler", "dnnl"}
+    assert compilers == {"ccompiler", "collage_dnnl"}
 
 
 def branching(x):

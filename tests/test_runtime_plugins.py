@@ -18,7 +18,7 @@ PLUGINS = Path(
     os.environ.get("COLLAGE_PLUGIN_DIR") or Path(__file__).resolve().parents[1] / "python" / "collage" / "lib"
 )
 RUNTIME = PLUGINS / "libcollage_runtime.so"
-DNNL = PLUGINS / "libcollage_dnnl.so"
+DNNL = PLUGINS / "libcollage_dnnl_tvm.so"
 
 # Code in the form that TVM generates: context pointers that TVM fills, packed functions.
 KERNELS = r"""

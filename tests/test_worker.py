@@ -310,11 +310,11 @@ def test_dnnl_region(collage_library):
     )
     assert conv.op.name == "nn.conv2d"
     region = relay.Function([x, w], relay.Call(composite, [x, w, bias]))
-    region = region.with_attr("Compiler", tvm.runtime.String("dnnl"))
-    region = region.with_attr("global_symbol", tvm.runtime.String("tvmgen_default_dnnl_main_0"))
+    region = region.with_attr("Compiler", tvm.runtime.String("collage_dnnl"))
+    region = region.with_attr("global_symbol", tvm.runtime.String("tvmgen_default_collage_dnnl_main_0"))
     driver = Driver()
     request = {"constants": constants, "key": "k", "threads": 2, "samples": 3, "check": True}
-    result = driver.ask(op="measure", function=saved(region), compiler="dnnl", **request)[-1]
+    result = driver.ask(op="measure", function=saved(region), compiler="collage_dnnl", **request)[-1]
     assert result["event"] == "result", (result, "".join(driver.errors))
     # oneDNN sums in another order than TVM: a result without any difference would be TVM's own.
     assert 0 < result["max_abs_error"] < 1e-3
