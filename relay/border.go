@@ -60,3 +60,57 @@ func NewResult(g *Graph, nodes []NodeID, exprs []*bridge.Object) (body, resultTy
 	body, err = NewTuple(exprs)
 	return body, resultType, err
 }
+
+// TupleFields is the number of a node's fields where its value is a tuple of tensors; 0 for anything else.
+func TupleFields(g *Graph, v NodeID) int {
+	t := g.Nodes[v].Type
+	if t == nil || t.Kind != TypeTuple {
+		return 0
+	}
+	for _, field := range t.Fields {
+		if field.Kind != TypeTensor {
+			return 0
+		}
+	}
+	return len(t.Fields)
+}
+
+// NewFlatResult is NewResult, but for that where there are several nodes, one whose value is a tuple (TupleFields) gives
+// each of its fields: no tuple within the tuple.
+func NewFlatResult(g *Graph, nodes []NodeID, exprs []*bridge.Object) (body, resultType *bridge.Object, err error) {
+	if len(nodes) == 1 {
+		return NewResult(g, nodes, exprs)
+	}
+	var fields, types []*bridge.Object
+	for i, v := range nodes {
+		t, err := CheckedType(g.Handle(v))
+		if err != nil {
+			return nil, nil, err
+		}
+		if t == nil {
+			return nil, nil, fmt.Errorf("%s has no type: run InferType first", g.Line(v))
+		}
+		n := TupleFields(g, v)
+		if n == 0 {
+			fields, types = append(fields, exprs[i]), append(types, t)
+			continue
+		}
+		parts, err := objects(t, "fields")
+		if err != nil {
+			return nil, nil, err
+		}
+		types = append(types, parts...)
+		for k := range n {
+			field, err := NewTupleGetItem(exprs[i], k)
+			if err != nil {
+				return nil, nil, err
+			}
+			fields = append(fields, field)
+		}
+	}
+	if resultType, err = object("ir.TupleType", types); err != nil {
+		return nil, nil, err
+	}
+	body, err = NewTuple(fields)
+	return body, resultType, err
+}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -66,9 +67,10 @@ func (*backend) Install() error {
 	return nil
 }
 
-// emit is the region.Emitter: the path of the library as it was found here, a zero, and the model.
+// emit is the region.Emitter. It writes the path of the library as it was found here, a zero, the names of the
+// initialisers that the constants are, with spaces between, a zero, and the model.
 func emit(p *region.Program) ([]byte, []region.ValueID, error) {
-	model, constants, err := write(p, nil)
+	w, err := write(p, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,14 +80,15 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 		}
 	}
 	path, _ := library.Find() // only a hint for where the model is loaded
-	return append(append([]byte(path), 0), model...), constants, nil
+	head := path + "\x00" + strings.Join(w.names, " ") + "\x00"
+	return append([]byte(head), w.model...), w.constants, nil
 }
 
 // dump writes the region as a model that is complete by itself.
 func dump(p *region.Program, folder string) error {
-	model, _, err := write(p, p.ConstantBytes)
+	w, err := write(p, p.ConstantBytes)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, p.Symbol+".onnx"), model, 0o644)
+	return os.WriteFile(filepath.Join(folder, p.Symbol+".onnx"), w.model, 0o644)
 }

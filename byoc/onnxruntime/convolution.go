@@ -15,6 +15,8 @@ var spaces = map[int]string{1: "W", 2: "HW", 3: "DHW"}
 // then ends.
 type window struct {
 	kernel, strides, dilation, pads []int64
+	// ceil asks for ceil_mode (pools).
+	ceil bool
 }
 
 // window reads them; kernel is left to the caller.

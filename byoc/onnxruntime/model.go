@@ -27,8 +27,10 @@ type writer struct {
 	names []string
 	// done marks operators that were written together with an earlier one.
 	done []bool
-	// constants are the tensors that the engine is given beside the model: c0, c1, ...
+	// constants are the region's constants that were named so far, used what nodes read. Only what is read may be an
+	// initialiser: ONNX Runtime drops others, and then knows no tensor of that name.
 	constants []region.ValueID
+	used      map[string]bool
 	// literals are the names of small constants that rules made, by their content.
 	literals map[string]string
 	fresh    int
@@ -37,18 +39,26 @@ type writer struct {
 	count               int
 }
 
+// written is a region as an ONNX model.
+type written struct {
+	model []byte
+	// constants are the tensors that the engine is given beside the model, and names those of their initialisers.
+	constants []region.ValueID
+	names     []string
+}
+
 // write turns a region into an ONNX model. Its inputs are named i0, i1, ..., its outputs o0, o1, ..., in the order of
-// the region's; the constants c0, c1, ... are initialisers without data, in the order in which they are given back. data
-// gives a constant's data to be written into the model instead; nil leaves it out.
-func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (model []byte, constants []region.ValueID, err error) {
+// the region's. Its constants are initialisers without data; data gives a constant's data to be written into the model
+// instead, nil leaves it out.
+func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (*written, error) {
 	w := &writer{p: p, readers: p.Readers(), names: make([]string, len(p.Values)), done: make([]bool, len(p.Ops)),
-		literals: map[string]string{}}
+		literals: map[string]string{}, used: map[string]bool{}}
 	var inputs, outputs message
 	for i, v := range p.Inputs {
 		w.names[v] = fmt.Sprintf("i%d", i)
 		t := p.Values[v].Type
 		if elementTypes[t.DType] == 0 {
-			return nil, nil, fmt.Errorf("the input %d is %s, which ONNX has no type for", i, t.DType)
+			return nil, fmt.Errorf("the input %d is %s, which ONNX has no type for", i, t.DType)
 		}
 		inputs.bytes(graphInput, encodeValue(w.names[v], t.DType, t.Shape))
 	}
@@ -66,7 +76,7 @@ func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (model 
 	}
 	for i := range p.Ops {
 		if err := w.operator(i); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	for i := range p.Outputs {
@@ -74,15 +84,20 @@ func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (model 
 			w.emit("Identity", []string{w.name(v)}, []string{fmt.Sprintf("o%d", i)})
 		}
 	}
-	for i, v := range w.constants {
-		t, name := p.Values[v].Type, fmt.Sprintf("c%d", i)
+	out := &written{}
+	for _, v := range w.constants {
+		t, name := p.Values[v].Type, w.names[v]
+		if !w.used[name] {
+			continue
+		}
+		out.constants, out.names = append(out.constants, v), append(out.names, name)
 		if data == nil {
 			w.initializer(encodeExternalTensor(name, t.DType, t.Shape))
 			continue
 		}
 		raw, err := data(v)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		w.initializer(encodeTensor(name, t.DType, t.Shape, raw))
 	}
@@ -91,7 +106,8 @@ func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (model 
 	graph.text(graphName, p.Symbol)
 	graph = append(graph, w.initializers...)
 	graph = append(append(graph, inputs...), outputs...)
-	return encodeModel(graph), w.constants, nil
+	out.model = encodeModel(graph)
+	return out, nil
 }
 
 // operator writes one operator of the region.
@@ -136,6 +152,9 @@ func (w *writer) name(v region.ValueID) string {
 
 // emit writes a node.
 func (w *writer) emit(op string, in, out []string, attributes ...attribute) {
+	for _, name := range in {
+		w.used[name] = true
+	}
 	m := message(w.nodes)
 	m.bytes(graphNode, encodeNode(fmt.Sprintf("n%d", w.count), op, in, out, attributes))
 	w.nodes = m

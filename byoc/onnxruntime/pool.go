@@ -5,6 +5,7 @@ package onnxruntime
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // pools are nn.{max,avg}_poolNd, the global ones and the adaptive ones.
@@ -21,11 +22,10 @@ func pools() map[string]rule {
 					}
 					attributes := win.attributes()
 					if kind == "avg" {
-						counted := int64(0)
-						if o.flag("count_include_pad", false) {
-							counted = 1
-						}
-						attributes = append(attributes, attribute{"count_include_pad", counted})
+						attributes = append(attributes, attribute{"count_include_pad", bit(o.flag("count_include_pad", false))})
+					}
+					if win.ceil {
+						attributes = append(attributes, attribute{"ceil_mode", int64(1)})
 					}
 					w.emit(onnx, o.in, o.out, attributes...)
 					return nil
@@ -82,8 +82,8 @@ func (c *call) poolBasics(n int) error {
 }
 
 // pool checks a pool of n dimensions. Where Relay's ceil_mode lets windows reach over the end, the padding at the end is
-// made greater by what they reach over: padding counts in both in the same way, while ONNX's own ceil_mode leaves out
-// windows that begin in the padding.
+// made greater by what they reach over, since ONNX Runtime's ceil_mode has meant different things in different versions.
+// Only for averages that count padding it is used: they do not count what windows reach over.
 func (c *call) pool(n int) (w window, err error) {
 	if err := c.poolBasics(n); err != nil {
 		return w, err
@@ -97,12 +97,16 @@ func (c *call) pool(n int) (w window, err error) {
 	w.pads = slices.Clone(w.pads)
 	for i := range n {
 		in, out := c.args[0].Shape[2+i], c.result().Shape[2+i]
-		if w.dilation[i] != 1 && c.results[0] != nil && c.name[:len("nn.avg")] == "nn.avg" {
+		if w.dilation[i] != 1 && strings.HasPrefix(c.name, "nn.avg") {
 			return w, fmt.Errorf("%s has dilation %v; averages are taken over windows without gaps only", c.name, w.dilation)
 		}
 		last := (out - 1) * w.strides[i] // where the last window begins, from the padding's begin
 		if over := last + w.reach(i) - in - w.pads[i] - w.pads[n+i]; over > 0 {
-			w.pads[n+i] += over
+			if c.flag("count_include_pad", false) {
+				w.ceil = true
+			} else {
+				w.pads[n+i] += over
+			}
 		} else if -over >= w.strides[i] {
 			return w, fmt.Errorf("%s makes the shape %s, from its attributes more follows in dimension %d", c.name,
 				shapeText(c.result().Shape), 2+i)

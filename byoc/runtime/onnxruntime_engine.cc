@@ -6,9 +6,9 @@
 // are.
 #include <tvm/runtime/registry.h>
 
-#include <cstdlib>
+#include <iterator>
 #include <memory>
-#include <mutex>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -120,22 +120,26 @@ class SharedTensor {
 
 class OnnxRuntimeEngine final : public RegionEngine {
  public:
-  OnnxRuntimeEngine(const Runtime& runtime, const RegionProgram& program, size_t model_begin)
+  // model begins at that place in the program's text.
+  OnnxRuntimeEngine(const Runtime& runtime, const RegionProgram& program, std::istringstream constant_names,
+                    size_t model)
       : runtime_(runtime),
         constants_(program.constants),
+        constant_names_(std::istream_iterator<std::string>(constant_names), {}),
         session_(nullptr, runtime.functions.ReleaseSession) {
-    for (const auto& constant : constants_) {
-      constant_values_.emplace_back(runtime);
-      constant_values_.back().Of(constant.operator->());
+    if (constant_names_.size() != constants_.size()) {
+      throw std::runtime_error("the program has " + std::to_string(constants_.size()) + " constants and " +
+                               std::to_string(constant_names_.size()) + " names for them");
     }
+    for (size_t i = 0; i < constants_.size(); ++i) constant_values_.emplace_back(runtime);
     const int threads = collage_num_threads();
     try {
-      Load(program, model_begin, threads, threads == runtime.pool_threads);
+      Load(program, model, threads, threads == runtime.pool_threads);
     } catch (const std::runtime_error&) {
       // A program that uses this ONNX Runtime by itself may have made the one environment that a process has,
       // without a pool to share.
       if (threads != runtime.pool_threads) throw;
-      Load(program, model_begin, threads, false);
+      Load(program, model, threads, false);
     }
     Name("i", program.num_inputs, &input_texts_, &input_names_, &inputs_);
     Name("o", program.num_outputs, &output_texts_, &output_names_, &outputs_);
@@ -152,7 +156,7 @@ class OnnxRuntimeEngine final : public RegionEngine {
   }
 
  private:
-  void Load(const RegionProgram& program, size_t model_begin, int threads, bool shared_pool) {
+  void Load(const RegionProgram& program, size_t model, int threads, bool shared_pool) {
     const OrtFunctions& ort = runtime_.functions;
     OrtSessionOptions* made = nullptr;
     ort.Check(ort.CreateSessionOptions(&made));
@@ -168,20 +172,18 @@ class OnnxRuntimeEngine final : public RegionEngine {
     // While a region runs its threads spin between operators, which is what makes small operators fast; when
     // it is done they sleep and leave the processors to the arena.
     ort.Check(ort.AddSessionConfigEntry(made, "session.force_spinning_stop", "1"));
-    std::vector<std::string> texts;
     std::vector<const char*> names;
     std::vector<const OrtValue*> values;
-    for (size_t i = 0; i < constants_.size(); ++i) texts.push_back("c" + std::to_string(i));
     for (size_t i = 0; i < constants_.size(); ++i) {
-      names.push_back(texts[i].c_str());
+      names.push_back(constant_names_[i].c_str());
       values.push_back(constant_values_[i].Of(constants_[i].operator->()));
     }
     if (!names.empty()) {
       ort.Check(ort.AddExternalInitializers(made, names.data(), values.data(), names.size()));
     }
     OrtSession* session = nullptr;
-    ort.Check(ort.CreateSessionFromArray(runtime_.env, program.text.data() + model_begin,
-                                         program.text.size() - model_begin, made, &session));
+    ort.Check(ort.CreateSessionFromArray(runtime_.env, program.text.data() + model,
+                                         program.text.size() - model, made, &session));
     session_.reset(session);
   }
 
@@ -197,6 +199,7 @@ class OnnxRuntimeEngine final : public RegionEngine {
   const Runtime& runtime_;
   // The session reads the weights from here.
   const std::vector<tvm::runtime::NDArray> constants_;
+  const std::vector<std::string> constant_names_;
   std::vector<SharedTensor> constant_values_;
   Owned<OrtSession> session_;
   std::vector<std::string> input_texts_, output_texts_;
@@ -207,10 +210,12 @@ class OnnxRuntimeEngine final : public RegionEngine {
 };
 
 std::unique_ptr<RegionEngine> MakeOnnxRuntimeEngine(const RegionProgram& program) {
-  const size_t zero = program.text.find('\0');
-  if (zero == std::string::npos) throw std::runtime_error("the program has no model in it");
-  const Runtime& runtime = Runtime::Get(program.text.substr(0, zero));
-  return std::make_unique<OnnxRuntimeEngine>(runtime, program, zero + 1);
+  const size_t path_end = program.text.find('\0');
+  const size_t names_end = path_end == std::string::npos ? path_end : program.text.find('\0', path_end + 1);
+  if (names_end == std::string::npos) throw std::runtime_error("the program has no model in it");
+  const Runtime& runtime = Runtime::Get(program.text.substr(0, path_end));
+  std::istringstream names(program.text.substr(path_end + 1, names_end - path_end - 1));
+  return std::make_unique<OnnxRuntimeEngine>(runtime, program, std::move(names), names_end + 1);
 }
 
 struct Registration {

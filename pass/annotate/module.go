@@ -111,7 +111,8 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (regi
 	if err != nil {
 		return region, err
 	}
-	body, resultType, err := relay.NewResult(g, r.Outputs, outputs)
+	begins := flatResults(g, r.Outputs)
+	body, resultType, err := relay.NewFlatResult(g, r.Outputs, outputs)
 	if err != nil {
 		return region, err
 	}
@@ -136,8 +137,36 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (regi
 			if len(r.Outputs) == 1 {
 				return call, nil
 			}
-			return relay.NewTupleGetItem(call, i)
+			if fields := relay.TupleFields(g, v); fields > 0 {
+				return takeTogether(call, begins[i], fields)
+			}
+			return relay.NewTupleGetItem(call, begins[i])
 		})
 	}
 	return region, nil
+}
+
+// flatResults says at which field of a region's result each of its outputs begins: a tuple takes one for each of its
+// fields, since TVM's executors know no tuples within a tuple of results.
+func flatResults(g *relay.Graph, outputs []relay.NodeID) []int {
+	begins := make([]int, len(outputs))
+	at := 0
+	for i, v := range outputs {
+		begins[i] = at
+		at += max(1, relay.TupleFields(g, v))
+	}
+	return begins
+}
+
+// takeTogether makes a tuple again of fields of a call's result.
+func takeTogether(call *bridge.Object, begin, fields int) (*bridge.Object, error) {
+	parts := make([]*bridge.Object, fields)
+	for k := range parts {
+		part, err := relay.NewTupleGetItem(call, begin+k)
+		if err != nil {
+			return nil, err
+		}
+		parts[k] = part
+	}
+	return relay.NewTuple(parts)
 }
