@@ -10,6 +10,7 @@ import (
 	"github.com/collage-tvm/collage/byoc/blas"
 	"github.com/collage-tvm/collage/byoc/dnnl"
 	"github.com/collage-tvm/collage/byoc/dnnltvm"
+	"github.com/collage-tvm/collage/byoc/onnxruntime"
 	"github.com/collage-tvm/collage/byoc/openvino"
 	"github.com/collage-tvm/collage/byoc/tvm"
 )
@@ -26,6 +27,7 @@ func RegisterAll() (err error) {
 			dnnltvm.New(),
 			blas.NewMKL(),
 			blas.NewOpenBLAS(),
+			onnxruntime.New(),
 			openvino.New(),
 		} {
 			if e := byoc.Register(b); e != nil && err == nil {
