@@ -74,7 +74,7 @@ type Action interface {
 
 // commands are all commands, in the order in which help lists them.
 func commands() []*Command {
-	return []*Command{&compileCommand, &planCommand, &runCommand, &benchCommand, &explainCommand, &diffCommand, &dbCommand, &doctorCommand,
+	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &benchCommand, &explainCommand, &diffCommand, &dbCommand, &doctorCommand,
 		&backendsCommand, &versionCommand, &helpCommand}
 }
 

@@ -26,6 +26,7 @@ import (
 // modelFlags are the flags of the commands that place a model: which one it is, and how it is to be placed.
 type modelFlags struct {
 	params, format, target, store string
+	tuningLog                     string
 	backends, shapes, pin, forbid []string
 	threads, optLevel, samples    int
 	exhaustive, skip, retry       bool
@@ -50,6 +51,8 @@ func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 	flags.StringVar(&m.target, "target", "", "TVM's `TARGET`; without it, this machine's processor")
 	flags.IntVar(&m.threads, "threads", 0, "the executable uses `N` threads; 0 for all that the machine has")
 	flags.IntVar(&m.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
+	flags.StringVar(&m.tuningLog, "tuning-log", "", "compile TVM's part with what its tuners found out: AutoTVM's `FILE`, or the "+
+		"folder of a MetaSchedule database (see collage tune)")
 	declareStore(flags, &m.store)
 	flags.IntVar(&m.samples, "repeat", 10, "take `N` samples of each candidate")
 	flags.BoolVar(&m.exhaustive, "exhaustive", false, "measure every candidate, those too that a lower bound leaves no chance")
@@ -76,6 +79,10 @@ func (m *modelFlags) checkNumbers() error {
 		return fmt.Errorf("--repeat %d: at least one sample must be taken", m.samples)
 	case m.quiet && m.verbose:
 		return errors.New("--quiet and --verbose contradict each other")
+	case m.tuningLog != "":
+		if _, err := pass.TuningDigest(m.tuningLog); err != nil {
+			return fmt.Errorf("--tuning-log: %w", err)
+		}
 	}
 	return checkThreads(m.threads)
 }
@@ -246,7 +253,7 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 	s.setInterruptNote(fmt.Sprintf("%s; what was measured is kept in %s", unfinished, store))
 	return compile.Options{
 		Model: model, Params: m.params, InputShapes: m.inputShapes, Format: m.format, Backends: m.backends, Pin: m.pin,
-		Forbid: m.forbid, Target: m.target, Threads: m.threads, OptLevel: m.optLevel, Store: m.store, Samples: m.samples,
-		Exhaustive: m.exhaustive, SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,
+		Forbid: m.forbid, Target: m.target, Threads: m.threads, OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store,
+		Samples: m.samples, Exhaustive: m.exhaustive, SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,
 	}, nil
 }

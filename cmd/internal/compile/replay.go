@@ -72,9 +72,33 @@ func (c *compilation) adopt(p *plan.Plan) error {
 	}
 	c.OptLevel, _ = strconv.Atoi(level[1])
 	c.Target, c.target, c.Threads = p.Environment.Target, p.Environment.Target, p.Environment.Threads
+	if err := c.checkTuned(p); err != nil {
+		return err
+	}
 	c.Backends = nil
 	for _, b := range p.Backends {
 		c.Backends = append(c.Backends, b.Name)
+	}
+	return nil
+}
+
+// checkTuned makes sure that what was tuned for the plan is here, and nothing else.
+func (c *compilation) checkTuned(p *plan.Plan) error {
+	digest := ""
+	if c.TuningLog != "" {
+		var err error
+		if digest, err = pass.TuningDigest(c.TuningLog); err != nil {
+			return fmt.Errorf("--tuning-log: %w", err)
+		}
+	}
+	_, wanted, tuned := strings.Cut(p.Environment.Options, strings.TrimRight(pass.Tuned(strings.Repeat("x", 16)), "x"))
+	switch {
+	case tuned && digest == "":
+		return fmt.Errorf("the plan was made with a tuning log (SHA-256 %s...): give it with --tuning-log", wanted)
+	case tuned && !strings.HasPrefix(digest, wanted):
+		return fmt.Errorf("the plan was made with another tuning log (SHA-256 %s...) than %s (%s...)", wanted, c.TuningLog, digest[:16])
+	case !tuned && digest != "":
+		return fmt.Errorf("the plan was made without a tuning log: leave --tuning-log out, or make a plan with it (collage plan)")
 	}
 	return nil
 }

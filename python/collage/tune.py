@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TVM's own tuners, run on one computation that Go has chosen (pass/tunable.go).
+
+In: a Relay function as pass/annotate makes it for TVM, and how long to search. Out: TVM's records, and what
+the computation takes with and without them.
+
+AutoTVM: every trial is appended to a file of its own at once, so a search that is ended goes on where it was.
+A best record goes into the log only if the whole function is faster with it: AutoTVM prefers any record to
+what TVM would do by itself, which a short search may not reach. MetaSchedule keeps all of it in its database.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from . import export, target, tuninglog
+
+# "metaschedule" searches programs, the others search the parameters of AutoTVM's schedules.
+TUNERS = ("auto", "xgboost", "genetic", "random", "metaschedule")
+
+# A record must make the whole function this much faster to be kept: less may be noise.
+_BETTER = 0.98
+_BUILD_SECONDS, _RUN_SECONDS = 30, 20
+
+
+class TuneError(ValueError):
+    """What was asked for cannot be tuned; the text says why."""
+
+
+def tune(spec_json, progress):
+    """collage.host.tune: tune one computation. ``progress(done, total, best_ms)`` is called after each trial
+    (best_ms is 0 while none has worked); what it raises ends the search.
+
+    The spec is {"function", "constants", "target", "opt_level", "disabled_passes", "threads", "tuner",
+    "trials", "log", "trials_log"}: "log" is the tuning log, "trials_log" AutoTVM's file of all trials.
+    Returns {"tuner", "tasks", "trials", "failed", "default_ms", "tuned_ms", "kept"} as JSON.
+    """
+    spec = json.loads(spec_json)
+    module = _module(spec)
+    build_for = tvm.target.Target(spec.get("target") or target.default_target())
+    tuner = _choose(spec.get("tuner") or "auto")
+    with _threads(spec.get("threads") or 0):
+        if tuner == "metaschedule":
+            result = _meta_schedule(module, build_for, spec, progress)
+        else:
+            result = _autotvm(module, build_for, tuner, spec, progress)
+    return json.dumps({"tuner": tuner, **result})
+
+
+def _choose(tuner):
+    """Which tuner it is; without xgboost, which learns what is fast, the genetic one."""
+    if tuner not in TUNERS:
+        raise TuneError(f"there is no tuner {tuner} (tuners: {', '.join(TUNERS)})")
+    if tuner not in ("auto", "xgboost"):
+        return tuner
+    try:
+        import xgboost  # noqa: F401
+    except ImportError:
+        if tuner == "xgboost":
+            raise TuneError(
+                "the tuner xgboost needs the package xgboost==1.7.6: pip install xgboost==1.7.6, or make "
+                "backends BACKENDS=tune in the source tree"
+            ) from None
+        return "genetic"
+    return "xgboost"
+
+
+def _module(spec):
+    """The function with its constants filled in, as a module."""
+    function = tvm.ir.load_json(spec["function"])
+    rng = np.random.RandomState(0)
+    constants = {
+        c["name"]: tvm.nd.array(rng.standard_normal(c["shape"]).astype(c["dtype"]))
+        for c in spec.get("constants") or []
+    }
+    if constants:
+        function = relay.build_module.bind_params_by_name(function, constants)
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(function.params, function.body)))
+
+
+@contextlib.contextmanager
+def _threads(threads):
+    """The processes that measure run on so many threads (0: as many as there are processors)."""
+    before = os.environ.get("TVM_NUM_THREADS")
+    if threads:
+        os.environ["TVM_NUM_THREADS"] = str(threads)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("TVM_NUM_THREADS", None)
+        else:
+            os.environ["TVM_NUM_THREADS"] = before
+
+
+def _autotvm(module, build_for, tuner, spec, progress):
+    from tvm import autotvm
+
+    logging.getLogger("autotvm").setLevel(logging.ERROR)
+    tasks = _tasks(autotvm, module, build_for, spec)
+    trials_log, wanted = spec["trials_log"], int(spec["trials"])
+    state = {"done": 0, "failed": 0, "best": 0.0}
+    total = wanted * len(tasks)
+    for task in tasks:
+        known = _records(autotvm, trials_log, task)
+        state["done"] += min(wanted, len(known))
+        search = _tuner(autotvm, tuner, task)
+        for inp, result in known:
+            _count(state, result)
+            # What was tried is not tried again. (Some tuners keep a list, some a set.)
+            (search.visited.append if isinstance(search.visited, list) else search.visited.add)(
+                inp.config.index
+            )
+        if known:
+            search.load_history(known)
+        progress(state["done"], total, state["best"])
+        remaining = min(wanted, len(task.config_space)) - len(known)
+        if remaining <= 0:
+            continue
+
+        def told(_search, _inputs, results):
+            for result in results:
+                state["done"] += 1
+                _count(state, result)
+            progress(state["done"], total, state["best"])
+
+        try:
+            search.tune(
+                n_trial=remaining,
+                measure_option=autotvm.measure_option(
+                    # One at a time: builds beside a measurement would disturb it.
+                    builder=autotvm.LocalBuilder(n_parallel=1, timeout=_BUILD_SECONDS),
+                    runner=autotvm.LocalRunner(number=1, repeat=3, min_repeat_ms=50, timeout=_RUN_SECONDS),
+                ),
+                callbacks=[autotvm.callback.log_to_file(trials_log), told],
+            )
+        finally:
+            # Left on where a callback raises; builds after it would go on taking notes.
+            autotvm.GLOBAL_SCOPE.in_tuning = False
+    result = {
+        "tasks": [task.name for task in tasks],
+        "trials": state["done"],
+        "failed": state["failed"],
+    }
+    return {**result, **_keep(autotvm, tasks, module, build_for, spec)}
+
+
+def _tasks(autotvm, module, build_for, spec):
+    """AutoTVM's tasks in the function: the choices that its schedules leave open."""
+    tasks = autotvm.task.extract_from_program(module["main"], target=build_for, params={})
+    tasks = [task for task in tasks if len(task.config_space) > 1]
+    if not tasks:
+        raise TuneError("TVM's schedules for this operator leave nothing to tune")
+    # Several implementations of one operator are offered; the first is what TVM takes by itself.
+    return tasks[: int(spec.get("tasks") or 1)]
+
+
+def _tuner(autotvm, name, task):
+    if name == "xgboost":
+        return autotvm.tuner.XGBTuner(task, loss_type="reg", num_threads=os.cpu_count())
+    if name == "genetic":
+        return autotvm.tuner.GATuner(task, pop_size=min(50, len(task.config_space)))
+    return autotvm.tuner.RandomTuner(task)
+
+
+def _count(state, result):
+    if result.error_no != 0:
+        state["failed"] += 1
+        return
+    took = 1000.0 * float(np.mean(result.costs))
+    state["best"] = min(state["best"] or took, took)
+
+
+def _records(autotvm, path, task):
+    """The records of a task in a log; none where there is no log yet."""
+    if not os.path.exists(path):
+        return []
+    return [
+        (inp, result)
+        for inp, result in autotvm.record.load_from_file(path)
+        if inp.task.workload == task.workload and str(inp.target) == str(task.target)
+    ]
+
+
+def _keep(autotvm, tasks, module, build_for, spec):
+    """Put the best record of each task into the log, if the function is faster with them."""
+    best = []
+    for task in tasks:
+        good = [record for record in _records(autotvm, spec["trials_log"], task) if record[1].error_no == 0]
+        if good:
+            best.append(min(good, key=lambda record: np.mean(record[1].costs)))
+    with tempfile.TemporaryDirectory(prefix="collage-tune-") as folder:
+        trial = os.path.join(folder, "best.json")
+        Path(trial).write_text("".join(autotvm.record.encode(*record) + "\n" for record in best))
+        default_ms, tuned_ms = _compare(module, build_for, spec, trial)
+    kept = bool(best) and tuned_ms < _BETTER * default_ms
+    _replace(autotvm, spec["log"], tasks, best if kept else [])
+    return {"default_ms": default_ms, "tuned_ms": tuned_ms, "kept": kept}
+
+
+def _replace(autotvm, log, tasks, records):
+    """Let ``records`` take the place of what the log has of ``tasks``; the file changes in one step."""
+    workloads = {(task.workload, str(task.target)) for task in tasks}
+    kept = []
+    if os.path.exists(log):
+        for inp, result in autotvm.record.load_from_file(log):
+            if (inp.task.workload, str(inp.target)) not in workloads:
+                kept.append(autotvm.record.encode(inp, result))
+    kept += [autotvm.record.encode(*record) for record in records]
+    partial = f"{log}.{os.getpid()}.partial"
+    Path(partial).write_text("".join(line + "\n" for line in kept))
+    os.replace(partial, log)
+
+
+def _compare(module, build_for, spec, log):
+    """Milliseconds of the function as TVM makes it by itself, and with the log; run in turn."""
+    timers = []
+    for tuning_log in ("", log):
+        factory = export.build(
+            module, build_for, spec.get("opt_level"), spec.get("disabled_passes"), tuning_log=tuning_log
+        )
+        executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+        for name, value in factory.get_params().items():
+            executor.set_input(name, value)
+        timers.append(executor.module.time_evaluator("run", tvm.cpu(), number=1, repeat=3, min_repeat_ms=20))
+    samples = [[], []]
+    for _ in range(5):
+        for number, timer in enumerate(timers):
+            samples[number].extend(timer().results)
+    return [1000.0 * float(np.median(results)) for results in samples]
+
+
+def _meta_schedule(module, build_for, spec, progress):
+    from tvm import meta_schedule as ms
+
+    folder = Path(spec["log"])
+    folder.mkdir(exist_ok=True)
+    if "num-cores" not in build_for.attrs:
+        cores = spec.get("threads") or os.cpu_count()
+        build_for = tvm.target.Target(f"{spec.get('target') or target.default_target()} -num-cores={cores}")
+    logging.getLogger("tvm.meta_schedule").setLevel(logging.ERROR)
+    files = [str(folder / name) for name in (tuninglog.WORKLOADS, tuninglog.RECORDS)]
+    database = ms.database.JSONDatabase(*files)
+    wanted = int(spec["trials"])
+    state = {"done": 0, "failed": 0, "best": 0.0}
+    with tempfile.TemporaryDirectory(prefix="collage-tune-") as scratch:
+        tasks, weights = ms.relay_integration.extracted_tasks_to_tune_contexts(
+            ms.relay_integration.extract_tasks(module, build_for, {}), work_dir=scratch
+        )
+        state["done"] = _known(database, tasks)
+        remaining = wanted - state["done"]
+        progress(min(state["done"], wanted), wanted, 0.0)
+        if remaining > 0:
+            ms.tune.tune_tasks(
+                tasks=tasks,
+                task_weights=weights,
+                work_dir=scratch,
+                max_trials_global=remaining,
+                # Told about, and asked whether to go on, after so many.
+                num_trials_per_iter=min(remaining, 16),
+                builder=ms.builder.LocalBuilder(max_workers=1, timeout_sec=_BUILD_SECONDS),
+                runner=ms.runner.LocalRunner(timeout_sec=_RUN_SECONDS),
+                database=database,
+                cost_model="xgb" if _choose("auto") == "xgboost" else "random",
+                measure_callbacks=[
+                    ms.measure_callback.AddToDatabase(),
+                    _telling(ms, state, wanted, progress),
+                ],
+            )
+    default_ms, tuned_ms = _compare(module, build_for, spec, str(folder))
+    return {
+        "tasks": [task.task_name for task in tasks],
+        "trials": state["done"],
+        "failed": state["failed"],
+        "default_ms": default_ms,
+        "tuned_ms": tuned_ms,
+        "kept": True,
+    }
+
+
+def _known(database, tasks):
+    """How many records of the tasks a MetaSchedule database has."""
+    modules = [task.mod for task in tasks]
+    return sum(
+        any(tvm.ir.structural_equal(record.workload.mod, module) for module in modules)
+        for record in database.get_all_tuning_records()
+    )
+
+
+def _telling(ms, state, wanted, progress):
+    """A callback of MetaSchedule's that counts trials and tells ``progress``."""
+
+    @ms.derived_object
+    class Telling(ms.measure_callback.PyMeasureCallback):
+        def apply(self, _scheduler, _task, _candidates, _built, results):
+            for result in results or []:
+                state["done"] += 1
+                if result is None or result.run_secs is None:
+                    state["failed"] += 1
+                    continue
+                took = 1000.0 * float(np.mean([float(seconds) for seconds in result.run_secs]))
+                state["best"] = min(state["best"] or took, took)
+            progress(min(state["done"], wanted), wanted, state["best"])
+
+    return Telling()
