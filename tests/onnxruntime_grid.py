@@ -54,7 +54,7 @@ class Grid:
         return relay.transform.InferType()(tvm.IRModule.from_expr(function))
 
     def check(self, partition, least):
-        """Partition, count what was offloaded, run both, compare. ``least`` is the number of cases expected."""
+        """Partition, count what was offloaded, run both, compare. There must be ``least`` cases."""
         assert len(self.names) >= least, f"only {len(self.names)} cases"
         module = self.module()
         placed = partition(module)
@@ -72,7 +72,7 @@ class Grid:
     def run(self, module):
         """Build at level 2 (without alternative layouts TVM compiles in half the time) and run.
 
-        Without common subexpressions: TVM's code generator writes debug information for them that LLVM 22 does
+        Without common subexpressions: TVM writes debug information for them that LLVM 22 does
         not accept, in linear resizes and depthwise 3D convolutions for example.
         """
         with tvm.transform.PassContext(opt_level=2, config={"tir.disable_cse_tir": True}):

@@ -4,16 +4,13 @@
 Every test says how many operators go to the engine. Skipped where ONNX Runtime is not installed.
 """
 
-import json
 import os
-import shutil
-import subprocess
-import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tvm
-from conftest import environment, run_python
+from conftest import run_python
 from onnxruntime_grid import Grid, offloaded, operators, regions
 from tvm import relay
 from tvm.contrib import graph_executor
@@ -67,7 +64,9 @@ def test_convolutions(grid, partition):
     for dims, data in sizes.items():
         for i, kernel in enumerate(((1,) * dims, (3,) * dims, (2, 3, 1)[:dims])):
             for j, strides in enumerate(((1,) * dims, (2,) * dims, (2, 1, 2)[:dims])):
-                for k, padding in enumerate(((0,) * 2 * dims, (1,) * 2 * dims, tuple(range(dims)) + (1,) * dims)):
+                for k, padding in enumerate(
+                    ((0,) * 2 * dims, (1,) * 2 * dims, tuple(range(dims)) + (1,) * dims)
+                ):
                     if dims != 2 and (i + j + k) % 3:
                         continue  # each pair of settings once is enough beside the whole cube in 2D
                     one = convolve(grid, dims, data, 8, kernel, strides=strides, padding=padding)
@@ -117,11 +116,17 @@ def test_pools(grid, partition):
                     for counted in (False, True) if kind == "avg" and padding else (False,):
                         more = {"count_include_pad": counted} if kind == "avg" else {}
                         shape = ((kernel,) * dims, (strides,) * dims)
-                        one = pool(grid.input(*data), *shape, padding=(padding,) * dims, ceil_mode=ceil, **more)
-                        grid.add(f"{kind}{dims}d {kernel} by {strides} padding {padding} {ceil} {counted}", one)
+                        one = pool(
+                            grid.input(*data), *shape, padding=(padding,) * dims, ceil_mode=ceil, **more
+                        )
+                        grid.add(
+                            f"{kind}{dims}d {kernel} by {strides} padding {padding} {ceil} {counted}", one
+                        )
     uneven = nn.max_pool2d(grid.input(1, 3, 9, 9), (3, 2), (2, 1), padding=(1, 0, 2, 1))
     grid.add("max padded unevenly", uneven)
-    uneven = nn.avg_pool2d(grid.input(1, 3, 9, 9), (3, 2), (2, 1), padding=(1, 0, 2, 1), count_include_pad=True)
+    uneven = nn.avg_pool2d(
+        grid.input(1, 3, 9, 9), (3, 2), (2, 1), padding=(1, 0, 2, 1), count_include_pad=True
+    )
     grid.add("avg padded unevenly", uneven)
     grid.add("max dilated", nn.max_pool2d(grid.input(1, 3, 12, 12), (3, 3), (1, 1), dilation=(2, 2)))
     grid.add("global max", nn.global_max_pool2d(grid.input(2, 5, 7, 6)))
@@ -144,7 +149,10 @@ def test_pools(grid, partition):
 
 def test_products(grid, partition):
     for rows, inner, columns in ((1, 16, 8), (7, 33, 5), (64, 32, 32), (1, 1, 1)):
-        grid.add(f"dense {rows} {inner} {columns}", nn.dense(grid.input(rows, inner), grid.constant(columns, inner)))
+        grid.add(
+            f"dense {rows} {inner} {columns}",
+            nn.dense(grid.input(rows, inner), grid.constant(columns, inner)),
+        )
         both = nn.dense(grid.input(rows, inner), grid.input(columns, inner))
         grid.add(f"dense of inputs {rows} {inner} {columns}", both)
         for left in (False, True):
@@ -188,7 +196,9 @@ def test_normalisations(grid, partition):
 
 
 UNARY = {
-    **dict.fromkeys(("abs", "negative", "sign", "copy", "ceil", "floor", "exp", "sin", "cos", "tan"), (-2.0, 2.0)),
+    **dict.fromkeys(
+        ("abs", "negative", "sign", "copy", "ceil", "floor", "exp", "sin", "cos", "tan"), (-2.0, 2.0)
+    ),
     **dict.fromkeys(("sinh", "cosh", "tanh", "asinh", "atan", "sigmoid", "erf"), (-3.0, 3.0)),
     **dict.fromkeys(("asin", "acos", "atanh"), (-0.9, 0.9)),
     **dict.fromkeys(("sqrt", "rsqrt", "log"), (0.1, 4.0)),
@@ -226,8 +236,15 @@ def test_elementwise(grid, partition):
     grid.add("logical_not", relay.logical_not(grid.input(5, 6, dtype="bool")))
     choice = relay.where(grid.input(3, 1, dtype="bool"), grid.input(3, 4), grid.input(4))
     grid.add("where", choice)
-    for source, target in (("float32", "int32"), ("int32", "float32"), ("bool", "float32"), ("float32", "bool")):
-        grid.add(f"cast {source} to {target}", relay.cast(grid.input(3, 4, dtype=source, low=-4, high=4), target))
+    for source, target in (
+        ("float32", "int32"),
+        ("int32", "float32"),
+        ("bool", "float32"),
+        ("float32", "bool"),
+    ):
+        grid.add(
+            f"cast {source} to {target}", relay.cast(grid.input(3, 4, dtype=source, low=-4, high=4), target)
+        )
     grid.add("round", relay.round(grid.input(3, 4)), taken=False)
     pair = [grid.input(3, 4, dtype="int32", low=1, high=9) for _ in range(2)]
     grid.add("integer division", relay.floor_divide(*pair), taken=False)
@@ -238,7 +255,12 @@ def test_elementwise(grid, partition):
 
 def test_reductions(grid, partition):
     for name in ("sum", "mean", "max", "min", "prod"):
-        for axis, keepdims, exclude in ((None, False, False), (1, True, False), ((0, -1), False, False), (1, False, True)):
+        for axis, keepdims, exclude in (
+            (None, False, False),
+            (1, True, False),
+            ((0, -1), False, False),
+            (1, False, True),
+        ):
             data = grid.input(3, 4, 5, low=0.5, high=1.5)
             one = getattr(relay, name)(data, axis=axis, keepdims=keepdims, exclude=exclude)
             grid.add(f"{name} {axis} {keepdims} {exclude}", one)
@@ -265,7 +287,10 @@ def test_shapes(grid, partition):
         pair = [grid.input(2, n, 4, dtype=dtype, high=9) for n in (1, 3)]
         grid.add(f"concatenate {dtype}", relay.concatenate(pair, axis=1))
     grid.add("reshape to a number", relay.reshape(grid.input(1, 1), ()))
-    grid.add("reshapes in a row", relay.reshape(relay.expand_dims(relay.reshape(grid.input(2, 6), (3, 4)), 0), (12,)))
+    grid.add(
+        "reshapes in a row",
+        relay.reshape(relay.expand_dims(relay.reshape(grid.input(2, 6), (3, 4)), 0), (12,)),
+    )
     grid.add("transpose backwards", relay.transpose(grid.input(2, 3, 4)))
     grid.add("batch_flatten", nn.batch_flatten(grid.input(2, 3, 4)))
     grid.add("expand_dims", relay.expand_dims(grid.input(2, 3), axis=1, num_newaxis=2))
@@ -318,7 +343,9 @@ def test_selections(grid, partition):
         width = ((0, 0), (0, 1), (2, 0), (1, 2))
         grid.add(f"pad {mode}", nn.pad(grid.input(1, 2, 4, 5), width, 0.5, pad_mode=mode))
     grid.add("pad int32", nn.pad(grid.input(3, 4, dtype="int32", high=9), ((1, 1), (0, 2)), 7))
-    batched = relay.take(grid.input(2, 5), grid.input(2, 3, dtype="int32", low=0, high=5), axis=1, batch_dims=1)
+    batched = relay.take(
+        grid.input(2, 5), grid.input(2, 3, dtype="int32", low=0, high=5), axis=1, batch_dims=1
+    )
     grid.add("take with batches", batched, taken=False)
     grid.check(partition, 23)
 
@@ -396,7 +423,10 @@ def test_fused(grid, partition):
         grid.add(f"conv bias {name}", activation(layer + grid.constant(16, 1, 1)))
         layer = convolve(grid, 2, (1, 8, 9, 9), 16, (3, 3), padding=(1, 1))
         grid.add(f"conv bias_add {name}", activation(nn.bias_add(layer, grid.constant(16))))
-        grid.add(f"dense bias {name}", activation(nn.dense(grid.input(5, 8), grid.constant(6, 8)) + grid.constant(6)))
+        grid.add(
+            f"dense bias {name}",
+            activation(nn.dense(grid.input(5, 8), grid.constant(6, 8)) + grid.constant(6)),
+        )
     for shape in ((1, 16, 1, 1), (16, 1, 1), (1, 1), (1,), (9, 9), (1, 16, 9, 9)):
         layer = convolve(grid, 2, (1, 8, 9, 9), 16, (3, 3), padding=(1, 1))
         grid.add(f"conv plus a constant {shape}", nn.relu(layer + grid.constant(*shape)))
@@ -461,30 +491,45 @@ def test_networks_alone(partition, name):
     np.testing.assert_allclose(results[0], results[1], rtol=1e-3, atol=1e-4 * scale)
 
 
-WITHOUT_LIBRARY = """
+LOAD = """
 import json, sys
-import numpy as np, tvm, collage
+import numpy as np, tvm
 from tvm.contrib import graph_executor
 try:
-    graph_executor.GraphModule(tvm.runtime.load_module(sys.argv[1])["default"](tvm.cpu()))
-    print(json.dumps("loaded"))
+    executor = graph_executor.GraphModule(tvm.runtime.load_module(sys.argv[1])["default"](tvm.cpu()))
+    executor.run(x=np.ones((2, 8), "float32"))
+    print(json.dumps(executor.get_output(0).numpy().tolist()))
 except tvm.TVMError as error:
     print(json.dumps(str(error)))
 """
 
 
-def test_without_the_library(partition, tmp_path):
-    """A model that needs ONNX Runtime says so where there is none."""
+@pytest.fixture(scope="module")
+def exported(collage_library, partition, tmp_path_factory):
+    """An exported model with one region: twice its input plus one, rectified."""
     from collage import export
 
     x = relay.var("x", shape=(2, 8))
-    module = tvm.IRModule.from_expr(relay.Function([x], nn.relu(relay.exp(x))))
+    body = nn.relu(x * relay.const(np.full((2, 8), 2, "float32")) + relay.const(np.ones((8,), "float32")))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body)))
     with tvm.transform.PassContext(opt_level=3):
-        factory = relay.build(partition(relay.transform.InferType()(module)), "llvm")
-    path = tmp_path / "model.so"
-    plugins = [os.environ.get("COLLAGE_PLUGIN_DIR") or str(export.PLUGIN_DIR)]
-    assert plugins
-    factory.export_library(str(path))
+        factory = relay.build(partition(module), "llvm")
+    folder = Path(os.environ.get("COLLAGE_PLUGIN_DIR") or collage_library.parent)
+    path = tmp_path_factory.mktemp("model") / "model.so"
+    export.write(
+        factory, str(path), [folder / f"libcollage_{name}.so" for name in ("runtime", "onnxruntime")]
+    )
+    return path
+
+
+def test_exported(exported):
+    """An exported model runs in plain TVM, from where ONNX Runtime lay when it was compiled."""
+    assert run_python(LOAD, exported) == [[3.0] * 8] * 2
+
+
+def test_without_the_library(exported, tmp_path):
+    """A model that needs ONNX Runtime says so where there is none, and how to get it."""
     missing = str(tmp_path / "nothing.so")
-    said = run_python(WITHOUT_LIBRARY, path, COLLAGE_ONNXRUNTIME_LIBRARY=missing)
-    assert "ONNX Runtime" in said and missing in said and "main_0" in said
+    said = run_python(LOAD, exported, COLLAGE_ONNXRUNTIME_LIBRARY=missing)
+    for part in ("ONNX Runtime", missing, "main_0", "COLLAGE_ONNXRUNTIME_LIBRARY"):
+        assert part in said
