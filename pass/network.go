@@ -331,3 +331,12 @@ func (n *Network) Graph() (*relay.Graph, error) {
 	}
 	return nil, errNoMain
 }
+
+// WithPassContext is a Config with what a PassContext around the call says about what it leaves open.
+func WithPassContext(cfg Config) (Config, error) {
+	err := fromPassContext(&cfg)
+	return cfg, err
+}
+
+// AsPythonError makes an error that is the caller's to mend a ValueError in Python.
+func AsPythonError(err error) error { return asPythonError(err) }

@@ -6,6 +6,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/cmd/internal/cli"
+	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/dropin"
 	"github.com/collage-tvm/collage/pass/userbackend"
@@ -18,5 +19,6 @@ var registrations = []func() error{
 	pass.Register,
 	dropin.Register,
 	userbackend.Register,
+	compile.Register,
 	cli.Register,
 }

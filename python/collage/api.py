@@ -8,6 +8,7 @@
 Keyword arguments beyond those named are CollagePartition's.
 """
 
+import json
 import os
 from pathlib import Path
 
@@ -62,17 +63,59 @@ def _write(path, text):
         raise
 
 
-def compile(module, params=None, out=None, plan=None, plan_out=None, **options):
+def compile(
+    module,
+    params=None,
+    out=None,
+    plan=None,
+    plan_out=None,
+    level=None,
+    search_time=None,
+    trials=None,
+    seed=0,
+    memory_limit_executable=None,
+    rounds=None,
+    progress=False,
+    **options,
+):
     """Place and build ``module``.
 
     With ``out`` (.so or .tar) the executable is written there and its path returned: it runs wherever TVM's
     runtime and the plug-ins are. Without, TVM's graph executor factory is returned, for this process. With
     ``plan`` it is placed as that plan says, and nothing is measured; ``plan_out`` is ``partition``'s.
+
+    ``level`` says how far the search goes: "operator" adds up what parts take by themselves; "graph", which
+    needs ``out`` and is then the default, goes on with whole networks, and keeps the fastest of its best, of
+    each backend alone, and of plain TVM. It takes about ``search_time`` seconds (120) beside the candidates
+    and the finalists, and measures at most ``trials`` networks; ``seed`` makes its random numbers. No
+    executable is kept that takes more than ``memory_limit_executable`` bytes when it runs. The finalists run
+    ``rounds`` times (20), in turn. ``progress`` is shown on the standard error.
     """
     workerside.refuse()
     library.load()
     if out is not None:
         export.check_output(out)
+    if level is None:
+        level = "graph" if out is not None and plan is None and not options.get("only") else "operator"
+    if level not in ("graph", "operator"):
+        raise ValueError(f"level is {level!r}; it is 'graph' or 'operator'")
+    if level == "graph":
+        if out is None or plan is not None:
+            raise ValueError(
+                "level='graph' needs out, a file for the executable, and decides by itself: without plan"
+            )
+        searching = {
+            "out": str(out),
+            "plan_out": "" if plan_out is None else str(plan_out),
+            "level": level,
+            "search_time_s": search_time or 0,
+            "trials": trials or 0,
+            "seed": seed,
+            "memory_limit_executable_bytes": int(memory_limit_executable or 0),
+            "rounds": rounds or 0,
+            "progress": bool(progress),
+        }
+        return _search(module, params, searching, options)
     if plan is None:
         placed = partition(module, params, plan_out, **options)
     else:
@@ -93,6 +136,16 @@ def compile(module, params=None, out=None, plan=None, plan_out=None, **options):
         return factory
     export.write(factory, out, plugins, options.get("threads") or 0)
     return str(out)
+
+
+def _search(module, params, searching, options):
+    from . import host
+
+    host.register()
+    configuration = transform.configuration(**options)
+    module = _normalised(module, params, options.get("disabled_passes"))
+    tvm.get_global_func("collage.compile")(module, configuration, json.dumps(searching))
+    return searching["out"]
 
 
 def compilers(module):

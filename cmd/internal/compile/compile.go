@@ -28,6 +28,8 @@ import (
 type Options struct {
 	// Model is a file, or "workload:NAME".
 	Model string
+	// Module is the model itself, normalised, where there is no file to read; Model is then no more than a name.
+	Module *bridge.Object
 	// Params is a file of parameters for a Relay program; "" for none.
 	Params string
 	// InputShapes fix what the model leaves open.
@@ -51,6 +53,8 @@ type Options struct {
 	OptLevel int
 	// TuningLog is what TVM's tuners have found out (pass.Config); "" for none.
 	TuningLog string
+	// DisabledPasses are left out of every build; nil for pass.DefaultDisabledPasses.
+	DisabledPasses []string
 	// Store is the file of costs; "" for the user's.
 	Store string
 	// Samples are taken of each candidate, and the finalists run Rounds times; both are at least 1.
@@ -76,6 +80,8 @@ type Options struct {
 	Temporary string
 	// Progress is told what happens.
 	Progress *progress.Printer
+	// Poll is called all the while beside the context; an error of it ends the compilation. May be nil.
+	Poll func() error
 }
 
 // Result is what became of a model.
@@ -106,7 +112,7 @@ type ModelInfo struct {
 	ParameterBytes int64          `json:"parameter_bytes"`
 }
 
-// disabledPasses are left out of every build, those of the candidates too.
+// disabledPasses are left out of the builds of a model that was read from a file, those of the candidates too.
 var disabledPasses = pass.DefaultDisabledPasses()
 
 // compilation is one run of Compile.
@@ -177,6 +183,14 @@ func Decide(ctx context.Context, options Options) (*Result, error) {
 	return result, nil
 }
 
+// poll says whether somebody wants the compilation to end.
+func (c *compilation) poll() error {
+	if err := c.ctx.Err(); err != nil || c.Poll == nil {
+		return err
+	}
+	return c.Poll()
+}
+
 // checkTarget asks TVM whether it knows the target, before anything else is done.
 func (c *compilation) checkTarget() error {
 	if c.Target == "" {
@@ -190,6 +204,10 @@ func (c *compilation) checkTarget() error {
 
 // load reads the model and normalises it.
 func (c *compilation) load(info *ModelInfo) error {
+	if c.Module != nil {
+		c.module = c.Module
+		return nil
+	}
 	step := c.Progress.Start("reading "+c.Model, 0)
 	spec := map[string]any{"model": c.Model, "params": orNull(c.Params), "format": orNull(c.Format), "input_shapes": nil}
 	if len(c.InputShapes) > 0 {
@@ -340,10 +358,18 @@ func (c *compilation) placement() (*finalist, error) {
 	return &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}, c.ctx.Err()
 }
 
+// disabledPasses are left out of every build, those of the candidates too.
+func (c *compilation) disabledPasses() []string {
+	if c.DisabledPasses != nil {
+		return c.DisabledPasses
+	}
+	return disabledPasses
+}
+
 func (c *compilation) config() pass.Config {
 	level := c.OptLevel
 	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
-		OptLevel: &level, DisabledPasses: disabledPasses, Samples: c.Samples, RetryFailures: c.RetryFailures,
+		OptLevel: &level, DisabledPasses: c.disabledPasses(), Samples: c.Samples, RetryFailures: c.RetryFailures,
 		Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
 		TuningLog: c.TuningLog, Python: c.Python}
 }

@@ -172,7 +172,7 @@ func (c *compilation) buildOne(f *finalist) error {
 	step := c.Progress.Start("building "+f.title(), 0)
 	f.path = filepath.Join(c.Temporary, f.name+filepath.Ext(c.Output))
 	_, err := callHost("collage.host.build", map[string]any{
-		"target": c.target, "opt_level": c.OptLevel, "disabled_passes": disabledPasses, "tuning_log": c.TuningLog,
+		"target": c.target, "opt_level": c.OptLevel, "disabled_passes": c.disabledPasses(), "tuning_log": c.TuningLog,
 		"out": f.path, "plugins": pluginPaths(f.compilers()), "threads": c.Threads,
 	}, f.module)
 	if err != nil {
@@ -194,7 +194,7 @@ func (c *compilation) compare() error {
 		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
 		Python:   c.Python,
 		Env:      pass.WorkerEnvironment(),
-		Poll:     c.ctx.Err,
+		Poll:     c.poll,
 	})
 	if err != nil {
 		return err

@@ -41,6 +41,17 @@ type graph struct {
 	network *pass.Network
 	lane    *pass.Lane
 	result  *graphlevel.Result
+	// step is what is being shown, since when, and doing is what is being done in it.
+	step    *progress.Step
+	started time.Time
+	doing   string
+}
+
+// tick shows that time goes by: building a network takes a while.
+func (g *graph) tick() {
+	if g.step != nil {
+		g.step.At(int(time.Since(g.started)/time.Second), g.doing)
+	}
 }
 
 // searchesGraph says that there is something for the graph level to do.
@@ -67,7 +78,7 @@ func (c *compilation) searchGraph() error {
 	}
 	c.graph = &graph{network: network, result: &graphlevel.Result{}}
 	c.graph.lane, err = pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: extension(c.Output), Python: c.Python,
-		Poll: c.ctx.Err})
+		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what }})
 	if err != nil {
 		return err
 	}
@@ -122,11 +133,13 @@ func (c *compilation) evolve(seeds []graphlevel.Seed) error {
 	if limit <= 0 {
 		limit = graphlevel.DefaultTime
 	}
-	step := c.Progress.Start("searching among whole networks", int(limit/time.Second))
+	step := c.Progress.Start("searching among whole networks (seconds)", int(limit/time.Second))
+	c.graph.step, c.graph.started = step, time.Now()
+	defer func() { c.graph.step = nil }()
 	c.graph.result, err = graphlevel.Search(c.ctx, network.Space, seeds, c.graph.lane, graphlevel.Options{
 		Seed: c.Seed, Time: limit, Trials: c.Trials, Store: store, Key: network.Key(), Overhead: network.Overhead(), Bounded: network.Bounded(),
 		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures,
-		Progress: func(e graphlevel.Event) { c.tellTrial(step, e) },
+		Progress: c.tellTrial,
 	})
 	if err != nil {
 		c.Progress.Stop()
@@ -142,8 +155,7 @@ func (c *compilation) evolve(seeds []graphlevel.Seed) error {
 	return nil
 }
 
-func (c *compilation) tellTrial(step *progress.Step, e graphlevel.Event) {
-	step.At(int(e.Spent/time.Second), e.Trial.Name)
+func (c *compilation) tellTrial(e graphlevel.Event) {
 	t := e.Trial
 	switch {
 	case t.Cost.Failed():

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/measure"
+)
+
+// CompileFunction is the packed function behind collage.compile (Python): it takes a normalised module, a pass.Config as
+// JSON, and a call as JSON; it writes the executable and gives an answer as JSON.
+const CompileFunction = "collage.compile"
+
+// call is what CompileFunction is asked beside the Config.
+type call struct {
+	// Out is the executable to write, PlanOut the plan; "" for no plan.
+	Out     string `json:"out"`
+	PlanOut string `json:"plan_out"`
+	// Level, SearchTime (in seconds), Trials, Seed, ExecutableMemory (in bytes) and Rounds are as in Options; 0 for the
+	// defaults.
+	Level            Level   `json:"level"`
+	SearchTime       float64 `json:"search_time_s"`
+	Trials           int     `json:"trials"`
+	Seed             uint64  `json:"seed"`
+	ExecutableMemory int64   `json:"memory_limit_executable_bytes"`
+	Rounds           int     `json:"rounds"`
+	// Progress says that it is shown on the standard error.
+	Progress bool `json:"progress"`
+}
+
+// answer is what CompileFunction gives.
+type answer struct {
+	Chosen string   `json:"chosen"`
+	Why    string   `json:"why"`
+	Notes  []string `json:"notes"`
+	Bytes  int64    `json:"output_bytes"`
+}
+
+// DefaultRounds is how often the finalists are run where nobody says so.
+const DefaultRounds = 20
+
+// Register registers CompileFunction. TVM must be loaded.
+func Register() error {
+	if !bridge.HasCompiler() {
+		return nil
+	}
+	return bridge.RegisterFunction(CompileFunction, true, func(args []bridge.Value) (any, error) {
+		if len(args) != 3 {
+			return nil, fmt.Errorf("TypeError: %s takes a module, a configuration and a call", CompileFunction)
+		}
+		module, err := args[0].Object()
+		if err != nil {
+			return nil, err
+		}
+		var texts [2]string
+		for i := range texts {
+			if texts[i], err = args[i+1].Str(); err != nil {
+				return nil, err
+			}
+		}
+		given, err := compileCall(module, texts[0], texts[1])
+		if err != nil {
+			return nil, pass.AsPythonError(err)
+		}
+		text, err := json.Marshal(given)
+		return string(text), err
+	})
+}
+
+func compileCall(module *bridge.Object, configText, callText string) (*answer, error) {
+	config, err := pass.ParseConfig(configText)
+	if err != nil {
+		return nil, err
+	}
+	if config, err = pass.WithPassContext(config); err != nil {
+		return nil, err
+	}
+	var what call
+	if err := json.Unmarshal([]byte(callText), &what); err != nil {
+		return nil, fmt.Errorf("TypeError: %s: the call is not readable: %w", CompileFunction, err)
+	}
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	switch {
+	case config.Only != "":
+		return nil, &pass.OptionError{Option: "only", Reason: "leaves the graph level nothing to search; it goes with level=\"operator\""}
+	case what.SearchTime < 0 || what.Trials < 0 || what.ExecutableMemory < 0 || what.Rounds < 0:
+		return nil, &pass.OptionError{Option: "search_time, trials, memory_limit_executable or rounds", Reason: "is negative"}
+	}
+	options := Options{
+		Module: module, Model: config.ModuleName, Output: what.Out, Backends: config.Backends, Pin: config.Pin, Forbid: config.Forbid,
+		Target: config.Target, Threads: config.Threads, TuningLog: config.TuningLog, Store: config.Store, Samples: config.Samples,
+		DisabledPasses: config.DisabledPasses, OptLevel: 3, Level: what.Level, SearchTime: time.Duration(what.SearchTime * float64(time.Second)),
+		Trials: what.Trials, Seed: what.Seed, ExecutableMemory: what.ExecutableMemory, Rounds: what.Rounds, Exhaustive: config.Exhaustive,
+		SkipUnusable: config.SkipUnusable, RetryFailures: config.RetryFailures, Python: config.Python, Poll: bridge.CheckSignals,
+		Progress: progress.New(os.Stderr, !what.Progress, false),
+	}
+	if options.Model == "" {
+		options.Model = "the module"
+	}
+	if len(options.Backends) == 0 {
+		options.Backends = pass.DefaultBackends
+	}
+	if config.OptLevel != nil {
+		options.OptLevel = *config.OptLevel
+	}
+	if options.Samples == 0 {
+		options.Samples = measure.DefaultSamples
+	}
+	if options.Rounds == 0 {
+		options.Rounds = DefaultRounds
+	}
+	if options.Temporary, err = os.MkdirTemp("", "collage-compile-"); err != nil {
+		return nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
+	}
+	defer os.RemoveAll(options.Temporary)
+	result, err := Compile(context.Background(), options)
+	if err != nil {
+		return nil, err
+	}
+	if what.PlanOut != "" {
+		if err := result.Plan.WriteFile(what.PlanOut); err != nil {
+			return nil, fmt.Errorf("%s was written, but not its plan: %w", what.Out, err)
+		}
+	}
+	return &answer{Chosen: result.Chosen, Why: result.Why, Notes: append([]string{}, result.Notes...), Bytes: result.Bytes}, nil
+}
