@@ -49,8 +49,8 @@ type Seed struct {
 type Options struct {
 	// Seed makes the random numbers.
 	Seed uint64
-	// Time ends the search when building and measuring have taken so long; 0 for DefaultTime. Seeds are measured whatever
-	// it is. What stands in the store counts as long as it took, so that a search that is resumed ends where one that was
+	// Time ends the search when building and measuring have taken so long, that of the seeds not counted: they are measured
+	// whatever it is. 0 for DefaultTime. What stands in the store counts as long as it took, so that a search that is resumed ends where one that was
 	// left alone would have.
 	Time time.Duration
 	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit.

@@ -27,6 +27,8 @@ type search struct {
 	tried map[string]int
 	best  int // of the trials; -1 for none
 	spent time.Duration
+	// limit is what may be spent: the time of the seeds comes on top of it.
+	limit time.Duration
 	// idle counts the trials since the last improvement.
 	idle int
 	// main is the function that is profiled; -1 for none.
@@ -104,6 +106,7 @@ func (s *search) run(seeds []Seed) error {
 		first = first[n:]
 	}
 	s.believe()
+	s.limit = s.spent + s.options.Time
 	if err := s.feedback(); err != nil {
 		return err
 	}
@@ -284,7 +287,7 @@ func (s *search) over() bool {
 	switch {
 	case s.options.Trials > 0 && len(s.result.Trials) >= s.options.Trials:
 		s.result.Why = fmt.Sprintf("%d networks were measured", len(s.result.Trials))
-	case s.spent >= s.options.Time:
+	case s.spent >= s.limit:
 		s.result.Why = fmt.Sprintf("its %v were used up", s.options.Time)
 	default:
 		return false

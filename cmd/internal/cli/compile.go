@@ -64,7 +64,7 @@ which network was kept, and that one is built; one of collage plan is the placem
 		flags.StringVar(&a.level, "level", string(compile.GraphLevel), "search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
 			"measured alone)")
 		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "the graph level's search takes about `TIME` (90s, 5m), beside the candidates and the finalists")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "the graph level's search takes about `TIME` (90s, 5m), beside the candidates, every backend alone and the finalists")
 		flags.IntVar(&a.trials, "trials", 0, "the graph level's search measures at most `N` networks; 0 for no such limit")
 		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		flags.StringVar(&a.memory, "memory-limit-executable", "", "keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")
