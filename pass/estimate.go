@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +34,9 @@ type computations struct {
 	// counts for the events
 	known, done int
 }
+
+// mostBuilders is how many workers compile side by side at most: each holds some 300 MB.
+const mostBuilders = 4
 
 // mostProposals is how often backends are asked for further candidates at most.
 const mostProposals = 3
@@ -180,6 +184,11 @@ type calibrator interface {
 	Machine(ctx context.Context, env cost.Environment) (*bound.Machine, error)
 }
 
+// expecter is an estimator that can do something ahead for requests that are likely to come.
+type expecter interface {
+	Expect(requests []cost.Request) error
+}
+
 // search runs the loop of pass/lazy. learnt is what earlier rounds found out.
 func (s *search) search(estimator cost.Estimator, all *computations, learnt map[cost.Key]cost.Cost) (*lazy.Problem, *lazy.Result, error) {
 	known := make([]cost.Cost, len(all.requests))
@@ -196,6 +205,28 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 	}
 	if err := s.backendCosts(all, known); err != nil {
 		return nil, nil, err
+	}
+	// Most of what is not known will be measured: workers start and build while the machine is looked at, and while the
+	// first are timed. Where something is known, it may be all that is needed.
+	var unknown []cost.Request
+	for i := range known {
+		if !known[i].Known() && !known[i].Failed() {
+			unknown = append(unknown, all.requests[i])
+		}
+	}
+	expect := func() error {
+		e, ok := estimator.(expecter)
+		if !ok || unknown == nil {
+			return nil
+		}
+		list := unknown
+		unknown = nil
+		return e.Expect(list)
+	}
+	if len(unknown) == len(known) {
+		if err := expect(); err != nil {
+			return nil, nil, err
+		}
 	}
 	if c, ok := estimator.(calibrator); ok && s.bounded() && !s.cfg.Exhaustive {
 		machine, err := c.Machine(s.cfg.Context, s.env)
@@ -226,6 +257,9 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 		requests := make([]cost.Request, len(wanted))
 		for k, i := range wanted {
 			requests[k] = all.requests[i]
+		}
+		if err := expect(); err != nil {
+			return nil, err
 		}
 		costs, err := estimator.Estimate(s.cfg.Context, requests)
 		for k, i := range wanted {
@@ -324,7 +358,8 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 	pool, err := measure.NewPool(measure.Options{
 		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: cfg.DisabledPasses,
 			TuningLog: cfg.TuningLog, Threads: cfg.Threads, Samples: cfg.Samples},
-		Python: interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
+		Builders: min(runtime.NumCPU(), mostBuilders),
+		Python:   interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
 		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,
 		MemoryLimit: cfg.MemoryLimit,
 		Poll:        bridge.CheckSignals,

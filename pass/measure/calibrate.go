@@ -5,7 +5,6 @@ package measure
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -53,36 +52,7 @@ func (p *Pool) calibrate(ctx context.Context) ([][]float64, error) {
 	}
 	done := make(chan answer, 1)
 	go func() {
-		worker := p.slots[0]
-		if worker == nil {
-			var err error
-			if worker, err = startProcess(ctx, &p.options, p.dir); err != nil {
-				done <- answer{err: err}
-				return
-			}
-			p.slots[0] = worker
-			p.stats.Started++
-		}
-		worker.lastID++
-		err := worker.send(calibrateMessage{ID: worker.lastID, Op: "calibrate", Threads: max(p.options.Threads, 1), Sizes: bound.Sizes})
-		if err != nil {
-			err = worker.exit()
-		}
-		var r reply
-		var line []byte
-		if err == nil {
-			r, line, err = worker.receive(ctx, p.options.BuildTimeout)
-		}
-		if err == nil && r.Event != "result" {
-			err = errors.New(r.Detail)
-			done <- answer{err: fmt.Errorf("measure: the worker cannot calibrate the machine: %w", err)}
-			return
-		}
-		if err != nil {
-			p.slots[0] = nil
-			worker.kill()
-			err = fmt.Errorf("measure: calibrating the machine: %w", err)
-		}
+		line, err := p.askCalibration(ctx)
 		done <- answer{line, err}
 	}()
 	ticker := time.NewTicker(pollInterval)
@@ -110,4 +80,33 @@ func (p *Pool) calibrate(ctx context.Context) ([][]float64, error) {
 			}
 		}
 	}
+}
+
+// askCalibration gives the worker's answer while nobody else is at work.
+func (p *Pool) askCalibration(ctx context.Context) ([]byte, error) {
+	worker, started, err := p.worker(ctx, 0)
+	p.stats.Started += started
+	if err != nil {
+		return nil, err
+	}
+	defer p.alone()()
+	worker.lastID++
+	err = worker.send(calibrateMessage{ID: worker.lastID, Op: "calibrate", Threads: max(p.options.Threads, 1), Sizes: bound.Sizes})
+	if err != nil {
+		err = worker.exit()
+	}
+	var r reply
+	var line []byte
+	if err == nil {
+		r, line, err = worker.receive(ctx, p.options.BuildTimeout)
+	}
+	if err == nil && r.Event != "result" {
+		return nil, fmt.Errorf("measure: the worker cannot calibrate the machine: %s", r.Detail)
+	}
+	if err != nil {
+		p.slots[0] = nil
+		worker.kill()
+		return nil, fmt.Errorf("measure: calibrating the machine: %w", err)
+	}
+	return line, nil
 }

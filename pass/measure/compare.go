@@ -63,6 +63,7 @@ func (p *Pool) Compare(ctx context.Context, models []Model, options CompareOptio
 		}
 		named[i] = Model{Name: m.Name, Path: path}
 	}
+	defer p.alone()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	rounds := make(chan int)

@@ -27,6 +27,7 @@ type Pool struct {
 	stats   Stats
 	// absent are the backends that the workers cannot set up: their library has gone since it was probed.
 	absent map[string]cost.Failure
+	ahead  *ahead // nil where nobody builds ahead
 }
 
 var _ cost.Estimator = (*Pool)(nil)
@@ -41,7 +42,13 @@ func NewPool(options Options) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measure: making a folder for the workers: %w", err)
 	}
-	return &Pool{options: options, dir: dir, slots: make([]*process, options.Workers), absent: map[string]cost.Failure{}}, nil
+	p := &Pool{options: options, dir: dir, absent: map[string]cost.Failure{}}
+	if options.Builders > 0 {
+		options.Workers = 1
+		p.ahead = newAhead(&p.options, dir)
+	}
+	p.slots = make([]*process, options.Workers)
+	return p, nil
 }
 
 // Stats are the counts since the pool was made.
@@ -49,6 +56,9 @@ func (p *Pool) Stats() Stats { return p.stats }
 
 // Close ends the workers and removes what they left in their temporary folder. The store stays open: it is the caller's.
 func (p *Pool) Close() error {
+	if p.ahead != nil {
+		p.stats.Started += p.ahead.close()
+	}
 	var group sync.WaitGroup
 	for i, worker := range p.slots {
 		if worker != nil {
@@ -66,6 +76,7 @@ type job struct {
 	workload *cost.Workload
 	samples  int
 	again    bool // it was measured and checked before
+	prepare  bool // it is only built, run and checked
 }
 
 // outcome is what a worker's goroutine found about a job.
@@ -107,7 +118,11 @@ func (p *Pool) Estimate(ctx context.Context, requests []cost.Request) ([]cost.Co
 			p.report(Event{Done: done, Total: total, Request: &requests[i], Cost: c})
 		}
 	}
-	err := p.measure(ctx, waiting, func(j *job, c cost.Cost, absent bool) error {
+	measure := p.measure
+	if p.ahead != nil {
+		measure = p.pipeline
+	}
+	err := measure(ctx, waiting, func(j *job, c cost.Cost, absent bool) error {
 		done++
 		p.stats.Measured++
 		if c.Failed() {
@@ -265,6 +280,63 @@ func (p *Pool) measure(ctx context.Context, jobs []*job, take func(j *job, c cos
 	}
 }
 
+// worker is a slot's worker, which is started if there is none and replaced if it has grown too fat. started is how many
+// were started.
+func (p *Pool) worker(ctx context.Context, slot int) (worker *process, started int, err error) {
+	worker = p.slots[slot]
+	if worker != nil && worker.memory() > p.options.MaxMemory {
+		worker.quit()
+		worker = nil
+	}
+	if worker == nil {
+		p.slots[slot] = nil
+		if worker, err = launch(&p.options, p.dir); err != nil {
+			return nil, 0, err
+		}
+		started++
+	}
+	if worker.lastID == 0 {
+		if err := worker.greet(ctx, &p.options); err != nil {
+			p.slots[slot] = nil
+			return nil, started, err
+		}
+	}
+	p.slots[slot] = worker
+	return worker, started, nil
+}
+
+// Expect says that these requests are likely to be asked for, in this order, so that workers can be started and code can
+// be built while nobody waits for it. Nothing is measured. Errors are those of a request's Build.
+func (p *Pool) Expect(requests []cost.Request) error {
+	if p.ahead == nil {
+		return nil
+	}
+	var unknown []cost.Request
+	for _, r := range requests {
+		if _, found := p.lookup(r.Key); !found {
+			unknown = append(unknown, r)
+		}
+	}
+	if len(unknown) > 0 && p.slots[0] == nil {
+		worker, err := launch(&p.options, p.dir)
+		if err != nil {
+			return err
+		}
+		p.stats.Started++
+		p.slots[0] = worker
+	}
+	return p.ahead.expect(unknown)
+}
+
+// alone makes the builders stand still until the function that it gives is called.
+func (p *Pool) alone() (done func()) {
+	if p.ahead == nil {
+		return func() {}
+	}
+	p.ahead.pause()
+	return p.ahead.resume
+}
+
 // run measures one job on one slot's worker. A worker that crashes after it has served other requests may have
 // been broken by them: a fresh one gets the job once more.
 func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
@@ -275,20 +347,11 @@ func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
 		}
 	}()
 	for {
-		worker := p.slots[slot]
-		if worker != nil && worker.memory() > p.options.MaxMemory {
-			worker.quit()
-			worker = nil
-		}
-		if worker == nil {
-			var err error
-			if worker, err = startProcess(ctx, &p.options, p.dir); err != nil {
-				p.slots[slot] = nil
-				o.err = err
-				return o
-			}
-			o.started++
-			p.slots[slot] = worker
+		worker, started, err := p.worker(ctx, slot)
+		o.started += started
+		if err != nil {
+			o.err = err
+			return o
 		}
 		c, alive, err := p.ask(ctx, worker, j)
 		var setup *setupError
@@ -317,20 +380,9 @@ func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
 // comes with a worker that is not alive has a failure.
 func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, alive bool, err error) {
 	o := &p.options
-	w := j.workload
 	worker.lastID++
-	message := measureMessage{
-		ID: worker.lastID, Op: "measure", Function: w.Function, Constants: w.Constants, Compiler: w.Compiler,
-		Target: o.Target, OptLevel: o.OptLevel, DisabledPasses: o.DisabledPasses, Key: j.request.Key.Structure,
-		Threads: o.Threads, Samples: j.samples, MinSampleMs: float64(o.MinSample) / float64(time.Millisecond),
-		Check: w.Compiler != "" && !j.again, RTol: w.RTol, ATol: w.ATol, Again: j.again,
-	}
-	if message.Constants == nil {
-		message.Constants = []cost.ConstantParam{}
-	}
-	if message.DisabledPasses == nil {
-		message.DisabledPasses = []string{}
-	}
+	message := o.message(j)
+	message.ID = worker.lastID
 	taken := time.Now()
 	fail := func(phase, kind, detail string) cost.Cost {
 		return cost.FromFailure(cost.Failure{Phase: phase, Kind: kind, Detail: detail}, taken)
@@ -371,7 +423,7 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 			}
 			return errorCost(r, phase, fail), true, nil
 		case "result":
-			c, err := resultCost(line, taken)
+			c, err := resultCost(line, !j.prepare, taken)
 			if err != nil {
 				return fail(phase, cost.KindError, err.Error()), false, nil
 			}
@@ -380,6 +432,24 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 			return fail(phase, cost.KindError, fmt.Sprintf("the worker sent the unknown event %q", r.Event)), false, nil
 		}
 	}
+}
+
+// message asks for a job.
+func (o *Options) message(j *job) measureMessage {
+	w := j.workload
+	message := measureMessage{
+		Op: "measure", Function: w.Function, Constants: w.Constants, Compiler: w.Compiler,
+		Target: o.Target, OptLevel: o.OptLevel, DisabledPasses: o.DisabledPasses, Key: j.request.Key.Structure,
+		Threads: o.Threads, Samples: j.samples, MinSampleMs: float64(o.MinSample) / float64(time.Millisecond),
+		Check: w.Compiler != "" && !j.again, RTol: w.RTol, ATol: w.ATol, Again: j.again,
+	}
+	if message.Constants == nil {
+		message.Constants = []cost.ConstantParam{}
+	}
+	if message.DisabledPasses == nil {
+		message.DisabledPasses = []string{}
+	}
+	return message
 }
 
 // setupError says that a worker has not got what a backend needs.

@@ -33,6 +33,7 @@ type process struct {
 	most    int64 // bytes that it may hold; 0 for as many as it likes
 	served  int   // requests that were finished
 	killed  bool
+	pauses
 }
 
 // reasons for which a worker gives no answer
@@ -63,9 +64,20 @@ type protocolError struct{ text string }
 
 func (e *protocolError) Error() string { return e.text }
 
-// startProcess starts a worker in a process group of its own and waits for its hello. dir is its working and
-// temporary folder.
+// startProcess starts a worker and waits for its hello. dir is its working and temporary folder.
 func startProcess(ctx context.Context, o *Options, dir string) (*process, error) {
+	p, err := launch(o, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.greet(ctx, o); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// launch starts a worker in a process group of its own. Before it is asked for anything it must be greeted.
+func launch(o *Options, dir string) (*process, error) {
 	p := &process{lines: make(chan []byte), exited: make(chan struct{}), stderr: &tail{}, most: o.MemoryLimit}
 	p.command = exec.Command(o.Command[0], o.Command[1:]...)
 	p.command.Dir = dir
@@ -118,13 +130,18 @@ func startProcess(ctx context.Context, o *Options, dir string) (*process, error)
 		close(p.exited)
 	}()
 
+	return p, nil
+}
+
+// greet waits for the worker's hello. On an error the worker is gone.
+func (p *process) greet(ctx context.Context, o *Options) error {
 	p.lastID++
 	if err := p.send(helloMessage{ID: p.lastID, Op: "hello"}); err == nil {
 		r, _, err := p.receive(ctx, o.StartTimeout)
 		if err != nil || r.Event != "hello" {
 			p.kill()
 			if ctx.Err() != nil {
-				return nil, ctx.Err()
+				return ctx.Err()
 			}
 			if err == nil {
 				err = fmt.Errorf("its first message is %q %s", r.Event, r.Detail)
@@ -132,13 +149,13 @@ func startProcess(ctx context.Context, o *Options, dir string) (*process, error)
 			if errors.Is(err, errTimeout) {
 				err = fmt.Errorf("no hello within %v: %s", o.StartTimeout, p.stderr)
 			}
-			return nil, fmt.Errorf("measure: the worker `%s` does not start: %w", strings.Join(o.Command, " "), err)
+			return fmt.Errorf("measure: the worker `%s` does not start: %w", strings.Join(o.Command, " "), err)
 		}
-		return p, nil
+		return nil
 	}
 	// It has ended before it read anything.
 	p.kill()
-	return nil, fmt.Errorf("measure: the worker `%s` does not start: %w", strings.Join(o.Command, " "), p.exit())
+	return fmt.Errorf("measure: the worker `%s` does not start: %w", strings.Join(o.Command, " "), p.exit())
 }
 
 // read hands on the worker's lines until it has no more.
@@ -185,6 +202,7 @@ func (p *process) send(message any) error {
 
 // receive waits for the next message that answers the last one sent. The raw line comes with it.
 func (p *process) receive(ctx context.Context, limit time.Duration) (reply, []byte, error) {
+	started, paused := time.Now(), p.total()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	memory := time.NewTicker(memoryInterval)
@@ -211,6 +229,11 @@ func (p *process) receive(ctx context.Context, limit time.Duration) (reply, []by
 			}
 			return r, line, nil
 		case <-timer.C:
+			// What it did not run for does not count.
+			if left := limit - time.Since(started) + p.total() - paused; left > 0 {
+				timer.Reset(left)
+				continue
+			}
 			return reply{}, nil, errTimeout
 		case <-ctx.Done():
 			return reply{}, nil, ctx.Err()
@@ -255,6 +278,7 @@ func (p *process) kill() {
 // quit asks the worker to end and kills it if it does not.
 func (p *process) quit() {
 	p.stdin.Close()
+	p.resume()
 	timer := time.NewTimer(2 * time.Second)
 	defer timer.Stop()
 	lines := p.lines

@@ -24,7 +24,7 @@ type measureMessage struct {
 	DisabledPasses []string             `json:"disabled_passes"`
 	Key            string               `json:"key"`
 	Threads        int                  `json:"threads"`
-	Samples        int                  `json:"samples"`
+	Samples        int                  `json:"samples"` // 0: only build, run and check
 	MinSampleMs    float64              `json:"min_sample_ms"`
 	Check          bool                 `json:"check"`
 	// RTol is relative to the expected element, ATol to the greatest expected one; 0 for the worker's defaults.
@@ -32,6 +32,28 @@ type measureMessage struct {
 	ATol float64 `json:"atol_of_greatest"`
 	// Again says that the function was measured before and needs no check.
 	Again bool `json:"again,omitempty"`
+}
+
+// buildMessage asks for the code of many functions in one library, for plain TVM. The items are what "measure" would ask
+// for; ids and the like in them mean nothing.
+type buildMessage struct {
+	ID     int              `json:"id"`
+	Op     string           `json:"op"` // "build"
+	Items  []measureMessage `json:"items"`
+	Folder string           `json:"folder"`
+	Name   string           `json:"name"`
+}
+
+// buildResult is the reply "result" to a buildMessage.
+type buildResult struct {
+	Manifest string `json:"manifest"`
+}
+
+// loadMessage tells a worker of what another one has built; it removes the files.
+type loadMessage struct {
+	ID       int    `json:"id"`
+	Op       string `json:"op"` // "load"
+	Manifest string `json:"manifest"`
 }
 
 // calibrateMessage asks how fast the machine is at best. Sizes are those of working sets in bytes, all threads together.

@@ -18,6 +18,7 @@ const turn = 2
 // record of a key holds all of them. It gives the costs in the order of the requests, whose keys must differ; one that
 // fails now has failed. Errors: as Estimate's.
 func (p *Pool) Refine(ctx context.Context, requests []cost.Request, samples int) ([]cost.Cost, error) {
+	defer p.alone()()
 	costs := make([]cost.Cost, len(requests))
 	index := map[cost.Key]int{}
 	for i := range requests {

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+const (
+	// mostInBatch is how many computations are built at once: more save little of what each costs, and make whoever
+	// waits for the first of them wait longer.
+	mostInBatch = 6
+	// fewestForBuilder: for fewer computations a further worker is not worth its start.
+	fewestForBuilder = 4
+)
+
+// ahead has plain TVM's code of computations built before it is needed, in worker processes of its own, many
+// computations in one library. It is what TVM's candidates are measured with, and what the others are checked against.
+//
+// It only saves time: what it cannot build is left to the worker that measures, which says what is wrong with it. A
+// computation is one by cost.Key.Structure. All methods are called by one goroutine.
+type ahead struct {
+	options  *Options
+	dir      string
+	builders []*builder
+	known    map[string]*code
+	wanted   []*code         // somebody waits for it
+	later    []*cost.Request // somebody may want it later
+	done     chan *batch
+	loads    []*batch // what nobody has loaded yet
+	batches  int
+	started  int
+	paused   bool
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+// builder is one worker that builds.
+type builder struct {
+	process *process
+	batch   *batch // nil while it has nothing to do
+}
+
+// code is what is known about the code of a computation.
+type code struct {
+	request  *cost.Request
+	workload *cost.Workload
+	state    codeState
+	// alone: it was in a batch that failed.
+	alone bool
+	// lost counts how often it was built for a worker that died.
+	lost int
+}
+
+type codeState int
+
+const (
+	codeUnknown codeState = iota
+	codeWanted
+	codeBuilding
+	codeBuilt // its manifest waits to be loaded
+	codeLoaded
+	codeGivenUp
+)
+
+// batch is what one builder builds at once.
+type batch struct {
+	builder  *builder
+	items    []*code
+	message  buildMessage
+	manifest string
+	// failed says that nothing came of it; hopeless that nothing will.
+	failed, hopeless bool
+	alive            bool
+}
+
+func newAhead(o *Options, dir string) *ahead {
+	a := &ahead{options: o, dir: dir, known: map[string]*code{}, done: make(chan *batch, o.Builders)}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	for range o.Builders {
+		a.builders = append(a.builders, &builder{})
+	}
+	return a
+}
+
+// close ends the builders and says how many there were.
+func (a *ahead) close() int {
+	a.cancel()
+	for _, b := range a.builders {
+		if b.batch != nil {
+			<-a.done // of any of them
+		}
+	}
+	for _, b := range a.builders {
+		b.batch = nil
+		if b.process != nil {
+			b.process.kill()
+			b.process = nil
+		}
+	}
+	return a.started
+}
+
+func (a *ahead) code(r *cost.Request) *code {
+	c := a.known[r.Key.Structure]
+	if c == nil {
+		c = &code{request: r}
+		a.known[r.Key.Structure] = c
+	}
+	return c
+}
+
+// want says that somebody waits for a computation. workload may be nil.
+func (a *ahead) want(r *cost.Request, workload *cost.Workload) {
+	if c := a.code(r); c.state == codeUnknown {
+		c.request, c.workload, c.state = r, workload, codeWanted
+		a.wanted = append(a.wanted, c)
+	}
+}
+
+// expect says that somebody may want these, in this order, and has the builders begin.
+func (a *ahead) expect(requests []cost.Request) error {
+	for i := range requests {
+		if c := a.known[requests[i].Key.Structure]; c == nil || c.state == codeUnknown {
+			a.later = append(a.later, &requests[i])
+		}
+	}
+	return a.dispatch()
+}
+
+// settled says that there is nothing to wait for.
+func (a *ahead) settled(r *cost.Request) bool {
+	c := a.known[r.Key.Structure]
+	return c != nil && (c.state == codeLoaded || c.state == codeGivenUp)
+}
+
+// pending counts computations that are not being built yet.
+func (a *ahead) pending() int {
+	n := len(a.wanted)
+	for _, r := range a.later {
+		if c := a.known[r.Key.Structure]; c == nil || c.state == codeUnknown {
+			n++
+		}
+	}
+	return n
+}
+
+// dispatch gives idle builders work, and starts them where there is enough of it. An error is one of a request's Build.
+func (a *ahead) dispatch() error {
+	if a.paused {
+		return nil
+	}
+	running := 0
+	for _, b := range a.builders {
+		if b.process != nil {
+			running++
+		}
+	}
+	for _, b := range a.builders {
+		if b.batch != nil {
+			continue
+		}
+		if b.process == nil {
+			pending := a.pending()
+			if pending < fewestForBuilder*(running+1) {
+				continue
+			}
+			var err error
+			if b.process, err = launch(a.options, a.dir); err != nil {
+				return err
+			}
+			running++
+			a.started++
+		}
+		items, err := a.next()
+		if err != nil {
+			return err
+		}
+		if len(items) > 0 {
+			a.start(b, items)
+		}
+	}
+	if running == 0 {
+		for _, c := range a.wanted {
+			c.state = codeGivenUp
+		}
+		a.wanted = nil
+	}
+	return nil
+}
+
+// next takes the computations of the next batch.
+func (a *ahead) next() ([]*code, error) {
+	var items []*code
+	size := min(mostInBatch, max(1, (len(a.wanted)+len(a.builders)-1)/len(a.builders)))
+	for len(a.wanted) > 0 && len(items) < size {
+		c := a.wanted[0]
+		if c.alone && len(items) > 0 {
+			break
+		}
+		a.wanted = a.wanted[1:]
+		items = append(items, c)
+		if c.alone {
+			break
+		}
+	}
+	for len(items) == 0 && len(a.later) > 0 {
+		for len(a.later) > 0 && len(items) < mostInBatch/2 {
+			c := a.code(a.later[0])
+			a.later = a.later[1:]
+			if c.state == codeUnknown {
+				items = append(items, c)
+			}
+		}
+	}
+	for _, c := range items {
+		if c.workload == nil {
+			w, err := c.request.Build()
+			if err != nil {
+				return nil, fmt.Errorf("measure: %s: %w", c.request.Label, err)
+			}
+			c.workload = w
+		}
+		c.state = codeBuilding
+	}
+	return items, nil
+}
+
+// start has a builder build, on a goroutine of its own.
+func (a *ahead) start(b *builder, items []*code) {
+	a.batches++
+	t := &batch{builder: b, items: items,
+		message: buildMessage{Op: "build", Folder: a.dir, Name: fmt.Sprintf("batch%d", a.batches)}}
+	for _, c := range items {
+		m := a.options.message(&job{request: c.request, workload: c.workload})
+		m.Compiler, m.Check = "", false
+		t.message.Items = append(t.message.Items, m)
+	}
+	b.batch = t
+	process, greeted := b.process, b.process.lastID > 0
+	go func() {
+		defer func() {
+			if recover() != nil {
+				t.failed, t.hopeless, t.alive = true, true, false
+			}
+			a.done <- t
+		}()
+		if !greeted {
+			if err := process.greet(a.ctx, a.options); err != nil {
+				t.failed, t.hopeless = true, true
+				return
+			}
+		}
+		t.build(a.ctx, process, a.options.BuildTimeout)
+	}()
+}
+
+// build asks a worker.
+func (t *batch) build(ctx context.Context, worker *process, limit time.Duration) {
+	t.failed = true
+	worker.lastID++
+	t.message.ID = worker.lastID
+	if worker.send(t.message) != nil {
+		return
+	}
+	r, line, err := worker.receive(ctx, limit)
+	if err != nil {
+		// Each by itself gets as long again, where it is measured.
+		t.hopeless = errors.Is(err, errTimeout)
+		return
+	}
+	t.alive = true
+	var result buildResult
+	if r.Event == "result" && json.Unmarshal(line, &result) == nil && result.Manifest != "" {
+		t.manifest, t.failed = result.Manifest, false
+	}
+}
+
+// finish takes what came out of a.done.
+func (a *ahead) finish(t *batch) {
+	b := t.builder
+	b.batch = nil
+	if !t.alive || b.process.memory() > a.options.MaxMemory {
+		b.process.kill()
+		b.process = nil
+	}
+	if !t.failed {
+		a.loads = append(a.loads, t)
+		for _, c := range t.items {
+			c.state = codeBuilt
+		}
+		return
+	}
+	single := len(t.items) == 1
+	var again []*code
+	for _, c := range t.items {
+		if single || t.hopeless {
+			c.state = codeGivenUp
+			continue
+		}
+		c.state, c.alone = codeWanted, true
+		again = append(again, c)
+	}
+	a.wanted = slices.Concat(again, a.wanted)
+}
+
+// loaded says that the worker that measures has loaded a batch, or (false) that it could not.
+func (a *ahead) loaded(t *batch, ok bool) {
+	for _, c := range t.items {
+		if c.state = codeLoaded; !ok {
+			c.state = codeGivenUp
+		}
+	}
+}
+
+// forget says that the worker that had loaded everything is gone.
+func (a *ahead) forget() {
+	for _, c := range a.known {
+		if c.state != codeLoaded {
+			continue
+		}
+		if c.lost++; c.lost > 1 {
+			c.state = codeGivenUp
+		} else {
+			c.state = codeUnknown
+		}
+	}
+}
+
+// pause makes the builders stand still, and resume lets them go on.
+func (a *ahead) pause() {
+	if a.paused {
+		return
+	}
+	a.paused = true
+	for _, b := range a.builders {
+		if b.batch != nil && b.process != nil {
+			b.process.pause()
+		}
+	}
+}
+
+func (a *ahead) resume() {
+	a.paused = false
+	for _, b := range a.builders {
+		if b.process != nil {
+			b.process.resume()
+		}
+	}
+}
