@@ -65,6 +65,8 @@ func decided(mod *bridge.Object, cfg Config) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The bounds of pass/lazy do not know borders.
+	cfg.Exhaustive = cfg.Exhaustive || len(borders(backends)) > 0
 	env, err := environment(&cfg, backends)
 	if err != nil {
 		return nil, err
@@ -119,6 +121,7 @@ type function struct {
 	options   []place.Option
 	placement *place.Placement
 	regions   []annotate.Region
+	borders   *plan.Borders // nil where borders cost nothing
 	// selected are the rules (indices) that select a node; excluded is what they rule out.
 	selected map[relay.NodeID][]int
 	excluded []plan.Excluded
@@ -195,7 +198,7 @@ func (s *search) place() error {
 			f.options[k] = place.Option{Nodes: c.Nodes, Cost: f.costs[k].Estimate(), Rank: c.Rank}
 		}
 		f.options = s.overhead().Apply(f.options)
-		placement, err := place.Solve(f.options, place.TreeOf(f.set.Graph))
+		placement, err := s.solve(f)
 		var uncovered *place.UncoveredError
 		if errors.As(err, &uncovered) {
 			missing = append(missing, s.uncovered(f, uncovered))
@@ -279,7 +282,8 @@ func (s *search) plan() (*plan.Plan, error) {
 	}
 	placed := make([]*plan.Placed, len(s.functions))
 	for i, f := range s.functions {
-		placed[i] = &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement, Excluded: f.excluded}
+		placed[i] = &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement, Excluded: f.excluded,
+			Borders: f.borders}
 		for _, r := range f.regions {
 			placed[i].Groups = append(placed[i].Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
 		}

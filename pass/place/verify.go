@@ -19,16 +19,28 @@ import (
 // solver's unit, and compared exactly. The error says which of the conditions fails and where. A LowerBound that is set
 // must be the cost.
 func Verify(options []Option, tree *Tree, p *Placement) error {
+	_, err := verify(options, tree, p, true)
+	return err
+}
+
+// VerifyBound checks a placement that need not be the cheapest: that it is a cover which costs what it says, and that its
+// prices, in milliseconds, sum to no more than any cover costs. It gives that sum.
+func VerifyBound(options []Option, tree *Tree, p *Placement) (float64, error) {
+	return verify(options, tree, p, false)
+}
+
+// verify gives the sum of the prices; cheapest asks for the proof that it is the placement's cost.
+func verify(options []Option, tree *Tree, p *Placement, cheapest bool) (float64, error) {
 	n := len(tree.Needs)
 	if len(p.Prices) != n || len(tree.Parent) != n {
-		return fmt.Errorf("certificate: %d prices and %d post-dominators for %d nodes", len(p.Prices), len(tree.Parent), n)
+		return 0, fmt.Errorf("certificate: %d prices and %d post-dominators for %d nodes", len(p.Prices), len(tree.Parent), n)
 	}
 	if err := verifyCover(options, tree, p); err != nil {
-		return err
+		return 0, err
 	}
 	// A placement that was read back from a plan may lack its bound; prices are the proof, not the bound.
-	if p.Gap != 0 || p.LowerBound != 0 && p.LowerBound != p.Cost {
-		return fmt.Errorf("certificate: the placement costs %v ms and claims a lower bound of %v ms (gap %v ms): "+
+	if cheapest && (p.Gap != 0 || p.LowerBound != 0 && p.LowerBound != p.Cost) {
+		return 0, fmt.Errorf("certificate: the placement costs %v ms and claims a lower bound of %v ms (gap %v ms): "+
 			"that is no claim to be the cheapest", p.Cost, p.LowerBound, p.Gap)
 	}
 
@@ -37,31 +49,31 @@ func Verify(options []Option, tree *Tree, p *Placement) error {
 	for v, price := range p.Prices {
 		exact, err := whole(price)
 		if err != nil {
-			return fmt.Errorf("certificate: the price of node %%%d: %w", v, err)
+			return 0, fmt.Errorf("certificate: the price of node %%%d: %w", v, err)
 		}
 		if !tree.Needs[v] && exact.Sign() != 0 {
-			return fmt.Errorf("certificate: node %%%d needs no cover but has the price %v ms", v, price)
+			return 0, fmt.Errorf("certificate: node %%%d needs no cover but has the price %v ms", v, price)
 		}
 		prices[v] = exact
 		sum.Add(sum, exact)
 	}
 	cost, err := whole(p.Cost)
 	if err != nil {
-		return fmt.Errorf("certificate: the cost of the placement: %w", err)
+		return 0, fmt.Errorf("certificate: the cost of the placement: %w", err)
 	}
 	chosen := new(big.Int)
 	for _, i := range p.Chosen {
 		c, err := whole(options[i].Cost)
 		if err != nil {
-			return fmt.Errorf("certificate: option %d was chosen: %w", i, err)
+			return 0, fmt.Errorf("certificate: option %d was chosen: %w", i, err)
 		}
 		chosen.Add(chosen, c)
 	}
 	if chosen.Cmp(cost) != 0 {
-		return fmt.Errorf("certificate: the chosen options cost %s ps, not %s ps", chosen, cost)
+		return 0, fmt.Errorf("certificate: the chosen options cost %s ps, not %s ps", chosen, cost)
 	}
-	if sum.Cmp(cost) != 0 {
-		return fmt.Errorf("certificate: the prices sum to %s ps, the placement costs %s ps", sum, cost)
+	if cheapest && sum.Cmp(cost) != 0 {
+		return 0, fmt.Errorf("certificate: the prices sum to %s ps, the placement costs %s ps", sum, cost)
 	}
 	for i, o := range options {
 		if math.IsInf(o.Cost, 1) {
@@ -69,21 +81,22 @@ func Verify(options []Option, tree *Tree, p *Placement) error {
 		}
 		c, err := whole(o.Cost)
 		if err != nil {
-			return fmt.Errorf("certificate: option %d: %w", i, err)
+			return 0, fmt.Errorf("certificate: option %d: %w", i, err)
 		}
 		over := new(big.Int).Neg(c)
 		for _, v := range o.Nodes {
 			if v < 0 || int(v) >= n {
-				return fmt.Errorf("certificate: option %d covers %%%d, which is no node of the graph", i, v)
+				return 0, fmt.Errorf("certificate: option %d covers %%%d, which is no node of the graph", i, v)
 			}
 			over.Add(over, prices[v])
 		}
 		if over.Sign() > 0 {
-			return fmt.Errorf("certificate: option %d costs %s ps less than the prices of its nodes: "+
+			return 0, fmt.Errorf("certificate: option %d costs %s ps less than the prices of its nodes: "+
 				"the placement is not proven to be the cheapest", i, over)
 		}
 	}
-	return nil
+	bound, _ := new(big.Float).SetInt(sum).Float64()
+	return bound / 1e9, nil
 }
 
 // verifyCover checks the chosen options as such, and that each hangs together below its root.

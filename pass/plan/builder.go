@@ -25,6 +25,8 @@ type Builder struct {
 	total    float64
 	bound    float64
 	overhead float64
+	// transfers is the part of total that borders cost.
+	transfers float64
 	// searched: every function's placement was searched for. proven: the prices prove every one.
 	searched, proven bool
 }
@@ -53,11 +55,20 @@ type Placed struct {
 	Placement *place.Placement
 	// Excluded are candidates that the constraints ruled out; they are not in the set.
 	Excluded []Excluded
+	// Borders are what was charged between the options; nil for nothing.
+	Borders *Borders
 	// Groups say which of the chosen candidates were joined into one region. A chosen candidate in none of them is a
 	// region by itself, without a symbol.
 	Groups []Group
 	// Context, if not nil, is what candidate k took in place, in milliseconds, where it was profiled.
 	Context func(k int) (ms float64, seen bool)
+}
+
+// Borders are the costs between the options of one function.
+type Borders struct {
+	Values []Border
+	// Reads[v] are the nodes that node v reads (place.ReadsOf).
+	Reads [][]relay.NodeID
 }
 
 // Group is a region that is outlined.
@@ -94,6 +105,13 @@ func (b *Builder) Add(f *Placed) error {
 	}
 	b.plan.Module.Functions = append(b.plan.Module.Functions, function)
 	b.total += f.Placement.Cost
+	if f.Borders != nil {
+		b.plan.Borders = append(b.plan.Borders, f.Borders.Values...)
+		b.transfers += f.Placement.Cost
+		for _, i := range f.Placement.Chosen {
+			b.transfers -= f.Options[i].Cost
+		}
+	}
 	prices := 0.0
 	for _, y := range f.Placement.Prices {
 		prices += y
@@ -128,7 +146,8 @@ func (b *Builder) SetOverhead(ms float64) { b.overhead = ms }
 // Plan ends the plan and checks it.
 func (b *Builder) Plan() (*Plan, error) {
 	p := b.plan
-	p.Estimate = Estimate{Milliseconds: round(b.total), Optimal: b.proven, Overhead: b.overhead}
+	p.Estimate = Estimate{Milliseconds: round(b.total), Optimal: b.proven, Overhead: b.overhead,
+		Transfers: round(max(0, b.transfers))}
 	if b.searched {
 		p.Estimate.Bound = round(b.bound)
 		p.Estimate.Gap = round(b.total - b.bound)
@@ -203,6 +222,9 @@ func (b *Builder) regions(f *Placed) []Region {
 				}
 				if f.Placement.Prices != nil {
 					node.Price = round(f.Placement.Prices[v])
+				}
+				if f.Borders != nil {
+					node.Reads = indices(f.Borders.Reads[v])
 				}
 				part.Nodes = append(part.Nodes, node)
 			}

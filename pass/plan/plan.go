@@ -33,6 +33,8 @@ type Plan struct {
 	Constraints *Constraints `json:"constraints,omitempty"`
 	// Estimate is what the costs say about the whole.
 	Estimate Estimate `json:"estimate"`
+	// Borders are what it costs to bring values to backends and away from them; empty where that costs nothing.
+	Borders []Border `json:"borders,omitempty"`
 	// Regions are in the order of the functions, within one in the order of their last nodes.
 	Regions []Region `json:"regions"`
 	// Candidates says what became of the candidates.
@@ -91,8 +93,10 @@ type Backend struct {
 // Estimate is what the candidates' costs say about the whole network. It is a sum of parts measured alone, no bound
 // on the time of the whole.
 type Estimate struct {
-	// Milliseconds is the sum of the regions' costs.
+	// Milliseconds is the sum of the regions' costs, and of Transfers.
 	Milliseconds float64 `json:"total_ms"`
+	// Transfers is what it takes to bring values from one region to another where that costs anything (Plan.Borders).
+	Transfers float64 `json:"transfers_ms,omitempty"`
 	// Bound is what no placement of these candidates can cost less than: where Optimal, the sum of the prices.
 	Bound float64 `json:"bound_ms"`
 	// Gap is Milliseconds less Bound; 0 where the placement is proven to be the cheapest.
@@ -149,6 +153,18 @@ type Node struct {
 	PostDominator int `json:"post_dominator"`
 	// Price is what the node costs in this placement.
 	Price float64 `json:"price_ms"`
+	// Reads are the placed nodes whose values it reads; only where the plan has Borders.
+	Reads []int `json:"reads,omitempty"`
+}
+
+// Border is what it takes, in milliseconds, to bring a value to a backend from another one and away from it. What is not
+// listed costs nothing, nor does a value that stays on its backend.
+type Border struct {
+	Function string  `json:"function"`
+	Value    int     `json:"value"`
+	Backend  string  `json:"backend"`
+	In       float64 `json:"in_ms"`
+	Out      float64 `json:"out_ms"`
 }
 
 // Candidates says how many candidates there were and what became of them, so that nothing is left out silently.

@@ -87,14 +87,17 @@ func (p *Plan) Validate() error {
 		}
 	}
 	e := p.Estimate
-	if !near(total, e.Milliseconds) {
-		return fmt.Errorf("plan: the estimate is %v ms, the regions sum to %v ms", e.Milliseconds, round(total))
+	if !near(total+e.Transfers, e.Milliseconds) {
+		return fmt.Errorf("plan: the estimate is %v ms, the regions sum to %v ms, with %v ms between them", e.Milliseconds, round(total), e.Transfers)
 	}
 	if e.Optimal && (!near(prices, e.Bound) || !near(e.Milliseconds-e.Bound, e.Gap)) {
 		return fmt.Errorf("plan: the bound is %v ms and the gap %v ms, but the prices sum to %v ms", e.Bound, e.Gap, round(prices))
 	}
 	if !e.Optimal && e.Bound != 0 && !near(e.Milliseconds-e.Bound, e.Gap) {
 		return fmt.Errorf("plan: the estimate is %v ms and the bound %v ms, but the gap %v ms", e.Milliseconds, e.Bound, e.Gap)
+	}
+	if err := p.validateBorders(functions, covered); err != nil {
+		return err
 	}
 	return p.validateRest()
 }
@@ -194,7 +197,7 @@ func (p *Plan) validateRest() error {
 	if c.Failed != len(c.Failures) {
 		return fmt.Errorf("plan: %d computations failed, %d are listed", c.Failed, len(c.Failures))
 	}
-	if listed := p.listed(); c.Unknown == 0 && p.Estimate.Optimal && listed != c.Proposed {
+	if listed := p.listed(); c.Unknown == 0 && (p.Estimate.Optimal || len(p.Borders) > 0) && listed != c.Proposed {
 		return fmt.Errorf("plan: %d candidates were proposed, %d are listed", c.Proposed, listed)
 	}
 	names, rounds, chosen := map[string]bool{}, -1, 0

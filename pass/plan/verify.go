@@ -14,31 +14,69 @@ import (
 // ErrNotProven says that a plan carries no proof: its placement was not searched for.
 var ErrNotProven = errors.New("plan: the placement was not searched for, so there is nothing that proves it")
 
-// Verify checks the plan's proof from what stands in the plan alone, without the module: that in each function every
-// node is covered once, and that no choice among the chosen and the rejected candidates has a smaller sum. It
-// returns ErrNotProven for a plan without prices.
+// Proof is what a plan proves about its placement.
+type Proof struct {
+	// Milliseconds is what the placement costs, transfers included.
+	Milliseconds float64
+	// Bound is what no placement of the plan's candidates costs less than, as far as the plan itself shows it. The search
+	// may have shown more (Estimate.Bound).
+	Bound float64
+}
+
+// Gap is how far from the cheapest the placement is at most; 0 for one that is proven to be the cheapest.
+func (p Proof) Gap() float64 { return round(max(0, p.Milliseconds-p.Bound)) }
+
+// Verify checks the plan's proof from what stands in the plan alone, without the module (Prove).
 func (p *Plan) Verify() error {
+	_, err := p.Prove()
+	return err
+}
+
+// Prove checks from what stands in the plan alone, without the module, that in each function every node is covered once,
+// that the costs add up, and what no choice among the chosen and the rejected candidates costs less than. It returns
+// ErrNotProven for a plan that holds nothing of the kind.
+func (p *Plan) Prove() (Proof, error) {
 	if err := p.Validate(); err != nil {
-		return err
+		return Proof{}, err
 	}
-	if !p.Estimate.Optimal {
-		return ErrNotProven
+	if !p.Estimate.Optimal && p.Estimate.Bound == 0 {
+		return Proof{}, ErrNotProven
 	}
 	for _, r := range p.Candidates.Rejected {
 		if !slices.ContainsFunc(p.Module.Functions, func(f Function) bool { return f.Name == r.Function }) {
-			return fmt.Errorf("plan: a rejected candidate belongs to the function %q, which is not listed", r.Function)
+			return Proof{}, fmt.Errorf("plan: a rejected candidate belongs to the function %q, which is not listed", r.Function)
 		}
 	}
+	proof := Proof{}
 	for _, f := range p.Module.Functions {
 		if err := p.checkIndices(f); err != nil {
-			return err
+			return Proof{}, err
+		}
+		if len(p.Borders) > 0 {
+			cost, bound, err := p.proveBorders(f)
+			if err != nil {
+				return Proof{}, fmt.Errorf("plan: function %s: %w", f.Name, err)
+			}
+			proof.Milliseconds, proof.Bound = proof.Milliseconds+cost, proof.Bound+bound
+			continue
 		}
 		options, tree, placement := p.problem(f)
-		if err := place.Verify(options, tree, placement); err != nil {
-			return fmt.Errorf("plan: function %s: %w", f.Name, err)
+		bound, err := placement.Cost, error(nil)
+		if p.Estimate.Optimal {
+			err = place.Verify(options, tree, placement)
+		} else {
+			bound, err = place.VerifyBound(options, tree, placement)
 		}
+		if err != nil {
+			return Proof{}, fmt.Errorf("plan: function %s: %w", f.Name, err)
+		}
+		proof.Milliseconds, proof.Bound = proof.Milliseconds+placement.Cost, proof.Bound+bound
 	}
-	return nil
+	proof.Milliseconds, proof.Bound = round(proof.Milliseconds), round(proof.Bound)
+	if !near(proof.Milliseconds, p.Estimate.Milliseconds) {
+		return Proof{}, fmt.Errorf("plan: the placement costs %v ms, not %v ms", proof.Milliseconds, p.Estimate.Milliseconds)
+	}
+	return proof, nil
 }
 
 // checkIndices says which rejected candidate of a function covers what is no node of it. (Validate looks at the chosen
