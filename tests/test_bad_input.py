@@ -61,7 +61,7 @@ def compile_(command, store, tmp_path):
     folder.mkdir()
 
     def run(model, *arguments, **options):
-        arguments = ["compile", model, *arguments, "-q", "--repeat", 2, "--rounds", 2]
+        arguments = ["compile", model, *arguments, "-q", "--level", "operator", "--repeat", 2, "--rounds", 2]
         if "-o" not in arguments:
             arguments += ["-o", folder / "model.tar"]
         if "--db" not in arguments:

@@ -139,7 +139,7 @@ def test_a_plan_is_built_without_measuring(decided, command, tmp_path):
     """collage compile decides what collage plan does; --plan builds it again, and computes the same."""
     model, store = decided.folder / "net.onnx", decided.folder / "store.jsonl"
     ok(command("compile", model, "--db", store, "--repeat", 3, "--rounds", 2, "-q", "-o", tmp_path / "a.tar",
-               "--plan-out", tmp_path / "compiled.json"))  # fmt: skip
+               "--level", "operator", "--plan-out", tmp_path / "compiled.json"))  # fmt: skip
     compiled = json.loads((tmp_path / "compiled.json").read_text())
     chosen = [finalist["name"] for finalist in compiled.pop("finalists") if finalist.get("chosen")]
     assert compiled == json.loads(decided.plan.read_text())

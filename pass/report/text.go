@@ -413,6 +413,8 @@ func (s *Summary) times() string {
 	lines := [][3]string{}
 	if s.Times.Optimal {
 		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms", "no placement of these candidates has a smaller sum"})
+	} else if s.Times.Bound > 0 && s.GraphLevel != nil {
+		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms", "no placement of these candidates has a smaller sum"})
 	} else if s.Times.Bound > 0 {
 		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms",
 			"no placement of these candidates has a smaller sum; that there is none between is not proven"})

@@ -5,6 +5,7 @@ package compile
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -314,17 +315,7 @@ func (c *compilation) weigh(f *finalist, e *pass.Executable) error {
 func (c *compilation) adoptPlacement(chosen *finalist) {
 	placement := chosen
 	if c.isSingle(chosen) {
-		placement = nil
-		for _, f := range c.finalists {
-			if c.isSingle(f) {
-				continue
-			}
-			better := placement == nil || placement.built().failure != nil && f.built().failure == nil ||
-				f.built().failure == nil && f.built().cost.Known() && byEstimate(f, placement) < 0
-			if better {
-				placement = f
-			}
-		}
+		placement = c.bestPlacement()
 	}
 	origin := placement.origin
 	if placement.name == operatorLevelName {
@@ -336,6 +327,26 @@ func (c *compilation) adoptPlacement(chosen *finalist) {
 	if origin != "" && len(c.graph.result.Trials) > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("The placement is %s; %d networks were measured in the search.", origin, len(c.graph.result.Trials)))
 	}
+}
+
+// bestPlacement is the best of the finalists that are no backend alone, by what the search found: what is in the store
+// decides, so that the same store gives the same plan.
+func (c *compilation) bestPlacement() *finalist {
+	var best *finalist
+	score := func(f *finalist) float64 {
+		for i := range c.graph.result.Trials {
+			if t := &c.graph.result.Trials[i]; t.Placement.Key == f.placement.Key {
+				return t.Score
+			}
+		}
+		return math.Inf(1)
+	}
+	for _, f := range c.finalists {
+		if !c.isSingle(f) && (best == nil || score(f) < score(best)) {
+			best = f
+		}
+	}
+	return best
 }
 
 // isSingle says that a finalist is a backend alone.
