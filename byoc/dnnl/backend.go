@@ -7,7 +7,7 @@
 // and operators on them with what is done to their results on the way out. libcollage_dnnl.so chooses oneDNN's
 // primitives and layouts for it when the region is first used.
 //
-// A pattern is a rule: those of byoc/onednn, and pointwise.go, shape.go, attention.go here. lower.go turns the layers of
+// A pattern is a rule: those of byoc/onednn, and those of pointwise.go, shape.go and standardise.go here. lower.go turns the layers of
 // a region into operations, fuse.go joins them, program.go writes them down.
 package dnnl
 
@@ -37,7 +37,7 @@ func New() byoc.Backend { return backend{} }
 // rules are all patterns, most specific first.
 var rules = sync.OnceValue(func() []*onednn.Rule {
 	return slices.Concat(
-		onednn.LayerNormRules(), onednn.ConvolutionRules(), onednn.WinogradRules(), onednn.DenseRules(),
+		onednn.LayerNormRules(), standardiseRules(), onednn.ConvolutionRules(), onednn.WinogradRules(), onednn.DenseRules(),
 		onednn.BatchMatmulRules(), onednn.BatchNormRules(), onednn.GeluRules(), onednn.PoolRules(), onednn.SoftmaxRules(),
 		onednn.ElementwiseRules(), binaryRules(), shapeRules(), reduceRules(), resizeRules())
 })

@@ -7,6 +7,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc/onednn"
 	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // maxPostOps is how much is hung on one operation; oneDNN takes up to 32.
@@ -16,22 +17,15 @@ const maxPostOps = 8
 // only says what could be done on the way out: the runtime asks oneDNN, and what its good kernels cannot do is done
 // behind them after all.
 func (l *lowering) fuse() {
-	for {
-		if !slices.ContainsFunc(l.ops, l.absorb) {
-			return
-		}
+	for slices.ContainsFunc(l.ops, func(o *operation) bool { return l.absorb(o) || l.hoist(o) }) {
 	}
 }
 
-// absorb joins an operation with the only one that reads its result, if that can be done.
-func (l *lowering) absorb(o *operation) bool {
-	switch o.kind {
-	case "conv", "deconv", "matmul":
-	default:
-		return false
-	}
-	if len(o.post) >= maxPostOps || slices.Contains(l.p.Outputs, o.out) {
-		return false
+// onlyReader is the operation that alone reads an operation's result, once; nil if there is none, or the result leaves
+// the region.
+func (l *lowering) onlyReader(o *operation) *operation {
+	if slices.Contains(l.p.Outputs, o.out) {
+		return nil
 	}
 	var reader *operation
 	for _, other := range l.ops {
@@ -39,35 +33,57 @@ func (l *lowering) absorb(o *operation) bool {
 		case 0:
 		case 1:
 			if reader != nil {
-				return false
+				return nil
 			}
 			reader = other
 		default:
-			return false
+			return nil
 		}
 	}
-	if reader == nil || len(reader.post) > 0 || !onednn.SameShape(l.types[reader.out].Shape, l.types[o.out].Shape) {
+	return reader
+}
+
+// takesPostOps says that an operation has a primitive for which work on the way out is worth while.
+func (o *operation) takesPostOps() bool {
+	return (o.kind == "conv" || o.kind == "deconv" || o.kind == "matmul") && len(o.post) < maxPostOps
+}
+
+// rightSide is the other argument of a pointwise operation that reads v, noValue for an elementwise one; ok says that the
+// operation is pointwise and can be done to v.
+func (o *operation) rightSide(v region.ValueID) (other region.ValueID, ok bool) {
+	switch {
+	case len(o.post) > 0:
+	case o.kind == "eltwise":
+		return noValue, true
+	case o.kind == "binary" && o.in[0] == v:
+		return o.in[1], true
+	case o.kind == "binary" && o.algorithm != "subtract" && o.algorithm != "divide":
+		return o.in[0], true
+	}
+	return noValue, false
+}
+
+// absorb joins an operation with the only one that reads its result, if that can be done.
+func (l *lowering) absorb(o *operation) bool {
+	if !o.takesPostOps() {
 		return false
 	}
-	switch reader.kind {
-	case "eltwise":
+	reader := l.onlyReader(o)
+	if reader == nil || !onednn.SameShape(l.types[reader.out].Shape, l.types[o.out].Shape) {
+		return false
+	}
+	operand, ok := reader.rightSide(o.out)
+	if !ok {
+		return false
+	}
+	switch {
+	case operand == noValue:
 		o.post = append(o.post, postOp{function: reader.algorithm, alpha: reader.alpha, beta: reader.beta, operand: noValue})
-	case "binary":
-		operand := reader.in[1]
-		if operand == o.out {
-			if reader.algorithm == "subtract" || reader.algorithm == "divide" {
-				return false
-			}
-			operand = reader.in[0]
-		}
-		if reader.algorithm == "add" && len(o.post) == 0 && !o.bias && l.perChannel(o, operand) {
-			o.bias = true
-			o.in = append(o.in, operand)
-		} else {
-			o.post = append(o.post, postOp{function: reader.algorithm, operand: operand})
-		}
+	case reader.algorithm == "add" && len(o.post) == 0 && !o.bias && l.perChannel(o, operand):
+		o.bias = true
+		o.in = append(o.in, operand)
 	default:
-		return false
+		o.post = append(o.post, postOp{function: reader.algorithm, operand: operand})
 	}
 	// All that both read is there where the second one stands.
 	o.out = reader.out
@@ -75,6 +91,74 @@ func (l *lowering) absorb(o *operation) bool {
 	l.ops[slices.Index(l.ops, reader)] = o
 	l.ops = slices.Delete(l.ops, at, at+1)
 	return true
+}
+
+// hoist moves a pointwise operation from behind a reshape to before it, where that brings it to an operation that can
+// absorb it: dense layers of sequences are written as a product, a reshape, and then the activation.
+func (l *lowering) hoist(o *operation) bool {
+	if !o.takesPostOps() {
+		return false
+	}
+	shape := l.onlyReader(o)
+	if shape == nil || shape.kind != "reshape" {
+		return false
+	}
+	reader := l.onlyReader(shape)
+	if reader == nil || !onednn.SameShape(l.types[reader.out].Shape, l.types[shape.out].Shape) {
+		return false
+	}
+	operand, ok := reader.rightSide(shape.out)
+	if !ok {
+		return false
+	}
+	inner := l.types[o.out]
+	result := l.value(inner.DType, inner.Shape...)
+	moved := &operation{kind: reader.kind, algorithm: reader.algorithm, alpha: reader.alpha, beta: reader.beta,
+		in: []region.ValueID{o.out}, out: result}
+	before := []*operation{moved}
+	if operand != noValue {
+		seen, how := l.through(operand, shape.out, o.out)
+		if !how {
+			return false
+		}
+		if !onednn.SameShape(seen.Shape, l.types[operand].Shape) {
+			view := l.value(seen.DType, seen.Shape...)
+			before = []*operation{{kind: "reshape", in: []region.ValueID{operand}, out: view}, moved}
+			operand = view
+		}
+		moved.in = append(moved.in, operand)
+	}
+	// What the reader reads is there where it stands, so that is where all goes.
+	outer := &operation{kind: "reshape", in: []region.ValueID{result}, out: reader.out}
+	at := slices.Index(l.ops, reader)
+	l.ops = slices.Replace(l.ops, at, at+1, append(before, outer)...)
+	l.ops = slices.DeleteFunc(l.ops, func(other *operation) bool { return other == shape })
+	return true
+}
+
+// through says how the other side of a pointwise operation must be seen before a reshape of from to to is made: as a
+// tensor of to's shape where it has from's, as a row where it is broadcast along all axes but an equal last one, as it is
+// where it is a number.
+func (l *lowering) through(operand, from, to region.ValueID) (*relay.Type, bool) {
+	t, outer, inner := l.types[operand], l.types[from].Shape, l.types[to].Shape
+	switch {
+	case onednn.SameShape(t.Shape, outer):
+		return relay.Tensor(t.DType, inner...), true
+	case elements(t.Shape) == 1:
+		return relay.Tensor(t.DType, 1), true
+	case len(t.Shape) > 0 && elements(t.Shape) == t.Shape[len(t.Shape)-1] && len(t.Shape) <= len(outer) && len(inner) > 0 &&
+		outer[len(outer)-1] == inner[len(inner)-1] && t.Shape[len(t.Shape)-1] == inner[len(inner)-1]:
+		return relay.Tensor(t.DType, inner[len(inner)-1]), true
+	}
+	return nil, false
+}
+
+func elements(shape []int64) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	return n
 }
 
 // perChannel says that a value holds one number for each channel of an operation's result.

@@ -144,6 +144,10 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 		l.add(&operation{kind: "concat", axes: []int64{y.axis}, in: op.Args, out: out})
 	case *reduce:
 		l.add(&operation{kind: "reduce", algorithm: y.function, axes: y.axes, in: l.of(y.data), out: out})
+	case *variance:
+		l.add(&operation{kind: "variance", unbiased: y.unbiased, axes: y.axes, in: l.of(y.data, y.mean), out: out})
+	case *standardise:
+		l.add(&operation{kind: "standardise", unbiased: y.unbiased, epsilon: y.epsilon, in: l.of(y.data, y.gain, y.shift), out: out})
 	case *resize:
 		l.add(&operation{kind: "resample", algorithm: y.method, perm: canonical(y.layout), in: l.of(y.data), out: out})
 	default:

@@ -20,7 +20,9 @@ type operation struct {
 	weightDims, weightStrides []int64
 	transposeA, transposeB    bool
 	// bias says that in[2] is one value for each channel.
-	bias                 bool
+	bias bool
+	// unbiased says that a variance is divided by one less than the number of elements.
+	unbiased             bool
 	alpha, beta, epsilon float64
 	post                 []postOp
 }

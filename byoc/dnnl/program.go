@@ -138,7 +138,7 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		on   bool
-	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}} {
+	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"unbiased", o.unbiased}} {
 		if f.on {
 			fmt.Fprintf(&w.b, ", %q: true", f.name)
 		}

@@ -43,6 +43,7 @@ func unfoldedLayerNorm() relay.Pattern {
 	centred := relay.Named("centred", relay.Op("subtract", x, mean))
 	variance := relay.Named("variance", relay.Or(
 		relay.Op("variance", x, mean),
+		relay.Op("variance", x, relay.Op("mean", x)), // computed a second time
 		relay.Op("mean", relay.Or(
 			relay.Op("power", centred, scalar("two", 2)),
 			relay.Op("multiply", centred, centred)))))
@@ -139,22 +140,30 @@ func checkUnfoldedLayerNorm(g *relay.Graph, m *relay.Match) error {
 		if n.Op != "mean" && n.Op != "variance" {
 			continue
 		}
-		axes, err := AttrInts(n, "axis")
-		if err != nil || len(axes) != 1 {
-			return fmt.Errorf("the %s inside layer_norm is not over one axis", n.Op)
-		}
-		if err := lastAxis("the "+n.Op+" inside layer_norm", axes[0], len(data.Shape)); err != nil {
+		if err := CheckOverLastAxis(n, len(data.Shape), "layer_norm"); err != nil {
 			return err
-		}
-		if keep, _ := n.Attrs.Bool("keepdims"); !keep {
-			return fmt.Errorf("the %s inside layer_norm drops its axis", n.Op)
-		}
-		if exclude, _ := n.Attrs.Bool("exclude"); exclude {
-			return fmt.Errorf("the %s inside layer_norm is over all axes but one", n.Op)
 		}
 		if unbiased, _ := n.Attrs.Bool("unbiased"); unbiased {
 			return fmt.Errorf("the variance inside layer_norm is the unbiased one")
 		}
+	}
+	return nil
+}
+
+// CheckOverLastAxis checks that a mean or variance, which is part of what, is over the last of rank axes and keeps it.
+func CheckOverLastAxis(n *relay.Node, rank int, what string) error {
+	axes, err := AttrInts(n, "axis")
+	if err != nil || len(axes) != 1 {
+		return fmt.Errorf("the %s inside %s is not over one axis", n.Op, what)
+	}
+	if err := lastAxis("the "+n.Op+" inside "+what, axes[0], rank); err != nil {
+		return err
+	}
+	if keep, _ := n.Attrs.Bool("keepdims"); !keep {
+		return fmt.Errorf("the %s inside %s drops its axis", n.Op, what)
+	}
+	if exclude, _ := n.Attrs.Bool("exclude"); exclude {
+		return fmt.Errorf("the %s inside %s is over all axes but one", n.Op, what)
 	}
 	return nil
 }

@@ -81,6 +81,7 @@ void Compiler::CompileOp(const Op& op) {
       {"eltwise", &Compiler::Eltwise},      {"binary", &Compiler::Binary},
       {"reshape", &Compiler::Reshape},      {"transpose", &Compiler::Transpose},
       {"concat", &Compiler::Concat},        {"reduce", &Compiler::Reduce},
+      {"variance", &Compiler::Reduce},      {"standardise", &Compiler::Standardise},
   };
   for (const auto& [kind, method] : kMethods) {
     if (op.kind == kind) return (this->*method)(op);

@@ -50,6 +50,7 @@ class Compiler {
   void Resample(const Op& op);
   void BatchNorm(const Op& op);  // dnnl_norm.cc
   void LayerNorm(const Op& op);
+  void Standardise(const Op& op);
   void Softmax(const Op& op);
   void Eltwise(const Op& op);  // dnnl_pointwise.cc
   void Binary(const Op& op);

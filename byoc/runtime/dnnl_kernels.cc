@@ -154,6 +154,41 @@ COLLAGE_VECTOR_WIDTHS float SumRow(const float* in, int64_t length) {
   return sum;
 }
 
+// The sum of the squares of what is left when the mean is taken away.
+COLLAGE_VECTOR_WIDTHS float SquaresRow(const float* in, float mean, int64_t length) {
+  constexpr int kLanes = 16;
+  float lanes[kLanes] = {};
+  int64_t k = 0;
+  for (; k + kLanes <= length; k += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += (in[k + lane] - mean) * (in[k + lane] - mean);
+  }
+  float sum = 0;
+  for (; k < length; ++k) sum += (in[k] - mean) * (in[k] - mean);
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+COLLAGE_VECTOR_WIDTHS void SquaresRows(const float* in, const float* mean, float* out, int64_t length,
+                                       int64_t inner) {
+  for (int64_t i = 0; i < inner; ++i) out[i] = 0;
+  for (int64_t k = 0; k < length; ++k, in += inner) {
+    for (int64_t i = 0; i < inner; ++i) out[i] += (in[i] - mean[i]) * (in[i] - mean[i]);
+  }
+}
+COLLAGE_VECTOR_WIDTHS void ScaleRow(const float* in, const float* gain, const float* shift, float mean,
+                                    float scale, float* out, int64_t length) {
+  for (int64_t k = 0; k < length; ++k) out[k] = gain[k] * ((in[k] - mean) * scale) + shift[k];
+}
+
+// Runs body(begin, end) over 0 .. count, on several threads where there is enough to do: each turn handles so
+// many elements.
+template <typename Body>
+void InParallel(int64_t count, int64_t elements, const Body& body) {
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, elements));
+  if (count <= grain) return body(0, count);
+  tbb::parallel_for(tbb::blocked_range<int64_t>(0, count, grain),
+                    [&](const auto& range) { body(range.begin(), range.end()); });
+}
+
 template <typename F>
 void Extreme(const float* in, float* out, int64_t length, int64_t inner) {
   std::copy(in, in + inner, out);
@@ -197,16 +232,12 @@ std::function<void(void* const*)> BroadcastKernel(dnnl::algorithm algorithm, con
     };
     if (rows == 1) {
       // One long row: cut it instead.
-      tbb::parallel_for(tbb::blocked_range<int64_t>(0, inner.count, kGrain), [&](const auto& range) {
-        row(a + range.begin() * inner.a_step, b + range.begin() * inner.b_step, out + range.begin(),
-            range.size(), inner.a_step, inner.b_step);
+      return InParallel(inner.count, 1, [&](int64_t begin, int64_t end) {
+        row(a + begin * inner.a_step, b + begin * inner.b_step, out + begin, end - begin, inner.a_step,
+            inner.b_step);
       });
-      return;
     }
-    const int64_t grain = std::max<int64_t>(1, kGrain / inner.count);
-    if (rows <= grain) return some_rows(0, rows);
-    tbb::parallel_for(tbb::blocked_range<int64_t>(0, rows, grain),
-                      [&](const auto& range) { some_rows(range.begin(), range.end()); });
+    InParallel(rows, inner.count, some_rows);
   };
 }
 
@@ -232,13 +263,48 @@ std::function<void(void* const*)> ReduceKernel(dnnl::algorithm algorithm, int64_
         for (int64_t i = 0; i < inner; ++i) to[i] *= scale;
       }
     };
-    const int64_t grain = std::max<int64_t>(1, kGrain / (length * inner));
-    if (outer <= grain) {
-      for (int64_t o = 0; o < outer; ++o) one(o);
-      return;
-    }
-    tbb::parallel_for(tbb::blocked_range<int64_t>(0, outer, grain), [&](const auto& range) {
-      for (int64_t o = range.begin(); o < range.end(); ++o) one(o);
+    InParallel(outer, length * inner, [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) one(o);
+    });
+  };
+}
+
+std::function<void(void* const*)> VarianceKernel(int64_t outer, int64_t length, int64_t inner,
+                                                 int64_t divisor) {
+  const float scale = 1.0F / static_cast<float>(divisor);
+  return [=](void* const* data) {
+    const auto* in = static_cast<const float*>(data[0]);
+    const auto* mean = static_cast<const float*>(data[1]);
+    auto* out = static_cast<float*>(data[2]);
+    InParallel(outer, length * inner, [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) {
+        const float* from = in + o * length * inner;
+        float* to = out + o * inner;
+        if (inner == 1) {
+          *to = SquaresRow(from, mean[o], length);
+        } else {
+          SquaresRows(from, mean + o * inner, to, length, inner);
+        }
+        for (int64_t i = 0; i < inner; ++i) to[i] *= scale;
+      }
+    });
+  };
+}
+
+std::function<void(void* const*)> StandardiseKernel(int64_t rows, int64_t length, int64_t divisor,
+                                                    float epsilon) {
+  return [=](void* const* data) {
+    const auto* in = static_cast<const float*>(data[0]);
+    const auto* gain = static_cast<const float*>(data[1]);
+    const auto* shift = static_cast<const float*>(data[2]);
+    auto* out = static_cast<float*>(data[3]);
+    InParallel(rows, length, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const float* from = in + r * length;
+        const float mean = SumRow(from, length) / static_cast<float>(length);
+        const float variance = SquaresRow(from, mean, length) / static_cast<float>(divisor);
+        ScaleRow(from, gain, shift, mean, 1.0F / (std::sqrt(variance) + epsilon), out + r * length, length);
+      }
     });
   };
 }

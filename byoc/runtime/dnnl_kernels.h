@@ -21,6 +21,18 @@ std::function<void(void* const* data)> BroadcastKernel(dnnl::algorithm algorithm
 std::function<void(void* const* data)> ReduceKernel(dnnl::algorithm algorithm, int64_t outer, int64_t length,
                                                     int64_t inner);
 
+// data: argument, mean, result. The variance of the argument, seen as [outer, length, inner], about the mean
+// [outer, inner]; divisor is length, or one less.
+std::function<void(void* const* data)> VarianceKernel(int64_t outer, int64_t length, int64_t inner,
+                                                      int64_t divisor);
+
+// data: argument, gain, shift, result. Each row of length is brought to mean 0 and divided by its standard
+// deviation plus epsilon, times gain, plus shift; both have length elements. divisor is that of the variance.
+// This is not what is usually called layer normalisation, where epsilon is added to the variance, and which
+// oneDNN has.
+std::function<void(void* const* data)> StandardiseKernel(int64_t rows, int64_t length, int64_t divisor,
+                                                         float epsilon);
+
 }  // namespace collage::onednn
 
 #endif  // COLLAGE_DNNL_KERNELS_H_

@@ -18,10 +18,6 @@ std::vector<int> MatrixAxes(size_t rank, bool transpose) {
   return axes;
 }
 
-Desc AnyLayout(const Desc& desc) {
-  return Desc(desc.dims(), desc.data_type(), dnnl::memory::format_tag::any);
-}
-
 }  // namespace
 
 void Compiler::MatMul(const Op& op) {
@@ -32,19 +28,26 @@ void Compiler::MatMul(const Op& op) {
     return Transposed(RowMajor(Aligned(type(value).dims, rank), type(value).dtype),
                       MatrixAxes(rank, transpose));
   };
+  // A layer with one output is a dot product, for which only the inner product has a good kernel. Its weights
+  // are seen as [outputs, inputs].
+  const bool dot = rank == 2 && out.dims[1] == 1 && op.transpose_b && !op.transpose_a;
   const Desc left = side(op.in[0], op.transpose_a);
-  const Desc right = side(op.in[1], op.transpose_b);
-  const bool pack = IsConstant(op.in[1]);
+  const Desc right = side(op.in[1], op.transpose_b && !dot);
   const Desc dst = RowMajor(out.dims, out.dtype);
   Desc bias;
-  if (op.bias) bias = RowMajor(Aligned({out.dims.back()}, rank), type(op.in[2]).dtype);
+  if (op.bias) bias = RowMajor(dot ? Dims{1} : Aligned({out.dims.back()}, rank), type(op.in[2]).dtype);
+  // Weights that are made anew at each call would be packed anew, too.
+  const Desc weights =
+      IsConstant(op.in[1]) ? Desc(right.dims(), right.data_type(), dnnl::memory::format_tag::any) : right;
   const MakeDesc make = [&](const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
-    const Desc weights = pack ? AnyLayout(right) : right;
-    if (op.bias) {
-      const dnnl::matmul::desc desc(left, weights, bias, dst);
-      return dnnl::matmul::primitive_desc(desc, attr, CpuEngine());
+    if (dot) {
+      constexpr auto kind = dnnl::prop_kind::forward_inference;
+      const auto desc = op.bias ? dnnl::inner_product_forward::desc(kind, left, weights, bias, dst)
+                                : dnnl::inner_product_forward::desc(kind, left, weights, dst);
+      return dnnl::inner_product_forward::primitive_desc(desc, attr, CpuEngine());
     }
-    const dnnl::matmul::desc desc(left, weights, dst);
+    const auto desc =
+        op.bias ? dnnl::matmul::desc(left, weights, bias, dst) : dnnl::matmul::desc(left, weights, dst);
     return dnnl::matmul::primitive_desc(desc, attr, CpuEngine());
   };
   const Fused fused = Fuse(op, {}, make);

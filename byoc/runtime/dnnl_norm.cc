@@ -4,6 +4,7 @@
 #include <string>
 
 #include "dnnl_compiler.h"
+#include "dnnl_kernels.h"
 
 namespace collage::onednn {
 namespace {
@@ -50,6 +51,16 @@ void Compiler::LayerNorm(const Op& op) {
                 {DNNL_ARG_SCALE, Plain(op.in[1])},
                 {DNNL_ARG_SHIFT, Plain(op.in[2])},
                 {DNNL_ARG_DST, {src, to.buffer}}});
+  Finish(op, 0, to);
+}
+
+void Compiler::Standardise(const Op& op) {
+  const Tensor from = Plain(op.in[0]);
+  const int64_t length = from.desc.dims().back();
+  const Tensor to = Overwritable(from) ? from : NewTensor(from.desc);
+  AddKernel("standardise", {from, Plain(op.in[1]), Plain(op.in[2]), to},
+            StandardiseKernel(Elements(from.desc.dims()) / length, length, op.unbiased ? length - 1 : length,
+                              op.epsilon));
   Finish(op, 0, to);
 }
 

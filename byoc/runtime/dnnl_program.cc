@@ -197,6 +197,7 @@ class Reader {
     op.transpose_a = object.Truth("transpose_a");
     op.transpose_b = object.Truth("transpose_b");
     op.bias = object.Truth("bias");
+    op.unbiased = object.Truth("unbiased");
     op.alpha = object.Number("alpha");
     op.beta = object.Number("beta");
     op.epsilon = object.Number("epsilon");

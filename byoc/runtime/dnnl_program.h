@@ -38,7 +38,7 @@ struct View {
 
 struct Op {
   // "conv", "deconv", "matmul", "pool", "eltwise", "binary", "softmax", "layer_norm", "batch_norm", "concat",
-  // "reduce", "resample", "reshape", "transpose".
+  // "reduce", "variance", "standardise", "resample", "reshape", "transpose".
   std::string kind;
   dnnl::algorithm algorithm = dnnl::algorithm::undef;
   std::vector<int> in;
@@ -52,7 +52,9 @@ struct Op {
   bool transpose_a = false, transpose_b = false;
   // conv, deconv, matmul: in[2] is one value for each channel of the result.
   bool bias = false;
-  // softmax, concat, layer_norm: the axis, from 0. reduce: all axes.
+  // variance, standardise: divide by one less than the number of elements.
+  bool unbiased = false;
+  // softmax, concat: the axis, from 0. reduce, variance: all axes, which follow one another.
   std::vector<int> axes;
   float alpha = 0, beta = 0, epsilon = 0;
   std::vector<PostOp> post;

@@ -44,7 +44,12 @@ void Compiler::Reduce(const Op& op) {
   }
   const Tensor from = Plain(op.in[0]);
   const Tensor to = NewTensor(RowMajor(type(op.out).dims, type(op.out).dtype));
-  AddKernel("reduce", {from, to}, ReduceKernel(op.algorithm, outer, length, inner));
+  if (op.kind == "variance") {
+    AddKernel("variance", {from, Plain(op.in[1]), to},
+              VarianceKernel(outer, length, inner, op.unbiased ? length - 1 : length));
+  } else {
+    AddKernel("reduce", {from, to}, ReduceKernel(op.algorithm, outer, length, inner));
+  }
   Finish(op, 0, to);
 }
 
