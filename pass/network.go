@@ -246,10 +246,12 @@ func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Pla
 			for _, k := range p.Chosen[i] {
 				sum += f.options[k].Cost
 			}
+			sum += f.transfers(p.Chosen[i])
 			placement = &place.Placement{Chosen: p.Chosen[i], Cost: sum, Prices: f.placement.Prices,
 				LowerBound: f.placement.LowerBound, Gap: sum - f.placement.LowerBound}
 		}
-		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: placement, Excluded: f.excluded}
+		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: placement, Excluded: f.excluded,
+			Borders: f.borders}
 		for _, r := range named[i].Regions {
 			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
 		}
@@ -259,6 +261,44 @@ func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Pla
 		decided[i] = placed
 	}
 	return n.s.written(n.Hash, decided)
+}
+
+// transfers is what it takes to bring the values of chosen candidates to those of other backends that read them, in
+// milliseconds: a value that several nodes of one candidate read is brought once.
+func (f *function) transfers(chosen []int) float64 {
+	if f.borders == nil {
+		return 0
+	}
+	type border struct {
+		value   int
+		backend string
+	}
+	in, out := map[border]float64{}, map[border]float64{}
+	for _, b := range f.borders.Values {
+		in[border{b.Value, b.Backend}], out[border{b.Value, b.Backend}] = b.In, b.Out
+	}
+	owner := map[relay.NodeID]int{}
+	for _, k := range chosen {
+		for _, v := range f.set.Candidates[k].Nodes {
+			owner[v] = k
+		}
+	}
+	sum := 0.0
+	for _, k := range chosen {
+		brought := map[relay.NodeID]bool{}
+		to := f.set.Candidates[k].Backend
+		for _, v := range f.set.Candidates[k].Nodes {
+			for _, u := range f.borders.Reads[v] {
+				from, covered := owner[u]
+				if !covered || from == k || brought[u] || f.set.Candidates[from].Backend == to {
+					continue
+				}
+				brought[u] = true
+				sum += out[border{int(u), f.set.Candidates[from].Backend}] + in[border{int(u), to}]
+			}
+		}
+	}
+	return sum
 }
 
 // NetworkSpec says which regions a network is to have: what a worker needs beside the module.

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph level: whole networks, built and measured by the real workers, on a network small enough for that.
+
+Nothing here says which placement is the fastest: on a machine that other tests share, that is chance.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from conftest import PACKAGE, environment
+
+BACKENDS = "tvm,dnnl"
+
+
+def network():
+    """Convolutions with a residual connection, a pool, a reshape, a dense layer and a softmax."""
+    import tvm
+    from tvm import relay
+
+    rng = np.random.default_rng(0)
+
+    def weight(*shape):
+        return relay.const((rng.standard_normal(shape) * 0.1).astype("float32"))
+
+    data = relay.var("data", shape=(1, 16, 24, 24))
+    x = data
+    for number in range(3):
+        y = relay.nn.conv2d(x, weight(16, 16, 3, 3), padding=(1, 1), channels=16, kernel_size=(3, 3))
+        y = relay.nn.relu(relay.nn.bias_add(y, weight(16)))
+        x = relay.add(x, y) if number else y
+    x = relay.nn.max_pool2d(x, (2, 2), (2, 2))
+    x = relay.nn.softmax(
+        relay.nn.dense(relay.reshape(x, (1, 16 * 12 * 12)), weight(10, 16 * 12 * 12), units=10)
+    )
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data], x)))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    import tvm
+
+    path = tmp_path_factory.mktemp("model") / "network.json"
+    path.write_text(tvm.ir.save_json(network()))
+    return path
+
+
+def arguments(model, costs, out, *more, trials=7):
+    return [
+        "compile", model, "-o", out, "--backends", BACKENDS, "--db", costs, "-q", "--repeat", 3, "--rounds", 5,
+        "--trials", trials, "--seed", 3, *more,
+    ]  # fmt: skip
+
+
+def networks_in(costs):
+    """The records of whole networks in a store, in the order in which they were written."""
+    if not costs.exists():
+        return []
+    records = []
+    for line in costs.read_text().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # the end of one that is being written
+        if record["key"].get("kind") == "network":
+            records.append(record)
+    return records
+
+
+@pytest.fixture(scope="module")
+def searched(command, model, tmp_path_factory):
+    """A network that was searched: (folder, report, plan)."""
+    folder = tmp_path_factory.mktemp("searched")
+    result = command(*arguments(model, folder / "costs.jsonl", folder / "a.tar", "--plan-out", folder / "plan.json",
+                                "--json"))  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return folder, json.loads(result.stdout), json.loads((folder / "plan.json").read_text())
+
+
+def test_the_search_and_its_figures(searched):
+    folder, report, plan = searched
+    level = plan["graph_level"]
+    assert 3 <= len(level["networks"]) <= 7
+    names = [one["name"] for one in level["networks"]]
+    assert names[:2] == ["tvm", "operator level"]
+    assert level["networks"][0]["ratio"] == pytest.approx(1.0, abs=1e-6)
+    assert len({one["placement"] for one in level["networks"]}) == len(names), "none is measured twice"
+    records = networks_in(folder / "costs.jsonl")
+    assert [record["key"]["composite"] for record in records] == [
+        one["placement"] for one in level["networks"]
+    ]
+
+    # Every kernel's time belongs to some part, and every operator to one.
+    assert level["steps"]
+    for step in level["steps"]:
+        assert step["kernels_ms"] > 0
+        assert step["border_ms"] >= 0
+        assert step["rest_ms"] <= 0.2 * step["kernels_ms"]
+    for record in records:
+        parts = record["network"]["parts"]
+        nodes = [node for part in parts for node in part["nodes"]]
+        assert len(nodes) == len(set(nodes))
+        assert len(nodes) >= 14
+        assert all(part["ms"] >= 0 for part in parts)
+        assert len(record["network"]["against_ms"]) == len(record["samples_ms"])
+
+    finalists = {one["name"]: one for one in plan["finalists"]}
+    assert {"tvm", "dnnl", "collage"} <= set(finalists)
+    for one in finalists.values():
+        assert one["bytes"] > 1000
+        assert one["resident_bytes"] >= 0
+        assert len(one["samples_ms"]) == 5
+    times = report["report"]["times"]
+    assert times["additive_bound_ms"] <= times["additive_estimate_ms"] + 1e-6
+    assert times["measured_ms"] > 0
+
+
+def test_the_plan_is_replayed(searched, command, model, tmp_path):
+    folder, report, _ = searched
+    result = command(
+        "compile", model, "--plan", folder / "plan.json", "-o", tmp_path / "b.tar", "-q", "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["chosen"] == report["chosen"]
+    np.savez(
+        tmp_path / "x.npz", data=np.random.default_rng(5).standard_normal((1, 16, 24, 24), dtype=np.float32)
+    )
+    outputs = []
+    for path in (folder / "a.tar", tmp_path / "b.tar"):
+        result = command(
+            "run", path, "--inputs", tmp_path / "x.npz", "--outputs", tmp_path / "y.npz", "--repeat", 1
+        )
+        assert result.returncode == 0, result.stderr
+        with np.load(tmp_path / "y.npz") as arrays:
+            outputs.append(arrays["output_0"])
+    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-4, atol=1e-6)
+
+
+def test_a_killed_search_goes_on_from_the_store(collage_library, command, model, tmp_path):
+    costs = tmp_path / "costs.jsonl"
+    binary = os.environ.get("COLLAGE_BINARY") or str(PACKAGE / "bin" / "collage")
+    killed = 0
+    for wanted in (2, 4):
+        process = subprocess.Popen(
+            [binary, *map(str, arguments(model, costs, tmp_path / "a.so"))], env=environment(), start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        deadline = time.monotonic() + 400
+        while len(networks_in(costs)) < wanted and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if process.poll() is None:
+            killed += 1
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert killed == 2
+    before = networks_in(costs)
+    plans = []
+    for number in range(2):
+        plan = tmp_path / f"{number}.json"
+        result = command(*arguments(model, costs, tmp_path / "a.so", "--plan-out", plan))
+        assert result.returncode == 0, result.stderr
+        plans.append(json.loads(plan.read_text())["graph_level"])
+        after = networks_in(costs)
+        assert after[: len(before)] == before, "nothing is measured twice"
+        before = after
+    assert plans[0] == plans[1]
+    assert len(plans[0]["networks"]) == len(before)
+
+
+def test_limits_of_memory(command, model, searched, tmp_path):
+    folder, _, _ = searched
+    result = command(
+        *arguments(model, folder / "costs.jsonl", tmp_path / "a.so", "--memory-limit-executable", "1K")
+    )
+    assert result.returncode == 2
+    assert "the limit is" in result.stderr
+    assert not (tmp_path / "a.so").exists()
+    result = command(
+        *arguments(model, folder / "costs.jsonl", tmp_path / "a.so", "--memory-limit-executable", "4G")
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--level", "grap"), "did you mean graph?"),
+        (("--level", "graph", "--no-graph-search"), "contradict"),
+        (("--search-time", "0s"), "--search-time"),
+        (("--trials", "-1"), "--trials"),
+        (("--memory-limit-executable", "lots"), "is not a size"),
+        (("--memory-limit-executable", "1G", "--no-graph-search"), "needs the graph level"),
+    ],
+)
+def test_options_that_make_no_sense(command, model, tmp_path, more, said):
+    result = command("compile", model, "-o", tmp_path / "a.so", *more)
+    assert result.returncode == 2
+    assert said in result.stderr
+
+
+def test_the_operator_level_alone(command, model, searched, tmp_path):
+    folder, _, _ = searched
+    result = command("compile", model, "-o", tmp_path / "a.so", "--backends", BACKENDS, "--db", folder / "costs.jsonl", "-q",
+                     "--repeat", 3, "--rounds", 3, "--no-graph-search", "--plan-out", tmp_path / "plan.json")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert "graph_level" not in plan
+    assert {one["name"] for one in plan["finalists"]} == {"tvm", "dnnl", "collage"}
+
+
+def test_from_python(searched, tmp_path):
+    import collage
+    import tvm
+    from collage import library
+    from tvm.contrib import graph_executor
+
+    folder, _, _ = searched
+    out = collage.compile(
+        network(), out=tmp_path / "c.so", backends=BACKENDS.split(","), store=folder / "costs.jsonl", samples=3,
+        trials=5, rounds=3, seed=3, plan_out=tmp_path / "plan.json",
+    )  # fmt: skip
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["graph_level"]["networks"]
+    assert any(one.get("chosen") for one in plan["finalists"])
+    for name in ("runtime", "dnnl"):
+        library.load_plugin(library.plugin_path(name))
+    executor = graph_executor.GraphModule(tvm.runtime.load_module(out)["default"](tvm.cpu()))
+    executor.run(data=np.zeros((1, 16, 24, 24), "float32"))
+    assert executor.get_output(0).numpy().sum() == pytest.approx(1.0, abs=1e-4)
+
+    with pytest.raises(ValueError, match="needs out"):
+        collage.compile(network(), level="graph")
+    with pytest.raises(ValueError, match="'graph' or 'operator'"):
+        collage.compile(network(), out=tmp_path / "d.so", level="both")
+    with pytest.raises(ValueError, match="only"):
+        collage.compile(network(), out=tmp_path / "d.so", level="graph", only="dnnl")
