@@ -90,8 +90,8 @@ func newAhead(o *Options, dir string) *ahead {
 	return a
 }
 
-// close ends the builders and says how many there were.
-func (a *ahead) close() int {
+// close ends the builders.
+func (a *ahead) close() {
 	a.cancel()
 	for _, b := range a.builders {
 		if b.batch != nil {
@@ -105,7 +105,6 @@ func (a *ahead) close() int {
 			b.process = nil
 		}
 	}
-	return a.started
 }
 
 func (a *ahead) code(r *cost.Request) *code {
@@ -157,10 +156,13 @@ func (a *ahead) dispatch() error {
 	if a.paused {
 		return nil
 	}
-	running := 0
+	running, building := 0, 0
 	for _, b := range a.builders {
 		if b.process != nil {
 			running++
+		}
+		if b.batch != nil {
+			building += len(b.batch.items)
 		}
 	}
 	for _, b := range a.builders {
@@ -168,8 +170,7 @@ func (a *ahead) dispatch() error {
 			continue
 		}
 		if b.process == nil {
-			pending := a.pending()
-			if pending < fewestForBuilder*(running+1) {
+			if a.pending()+building < fewestForBuilder*(running+1) {
 				continue
 			}
 			var err error
@@ -184,6 +185,7 @@ func (a *ahead) dispatch() error {
 			return err
 		}
 		if len(items) > 0 {
+			building += len(items)
 			a.start(b, items)
 		}
 	}

@@ -52,12 +52,18 @@ func NewPool(options Options) (*Pool, error) {
 }
 
 // Stats are the counts since the pool was made.
-func (p *Pool) Stats() Stats { return p.stats }
+func (p *Pool) Stats() Stats {
+	stats := p.stats
+	if p.ahead != nil {
+		stats.Started += p.ahead.started
+	}
+	return stats
+}
 
 // Close ends the workers and removes what they left in their temporary folder. The store stays open: it is the caller's.
 func (p *Pool) Close() error {
 	if p.ahead != nil {
-		p.stats.Started += p.ahead.close()
+		p.ahead.close()
 	}
 	var group sync.WaitGroup
 	for i, worker := range p.slots {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,9 +57,13 @@ func workerProcess(kind string) {
 	for lines.Scan() {
 		var m struct {
 			measureMessage
-			Models []Model `json:"models"`
-			Rounds int     `json:"rounds"`
-			Sizes  []int   `json:"sizes"`
+			Models   []Model          `json:"models"`
+			Items    []measureMessage `json:"items"`
+			Folder   string           `json:"folder"`
+			Name     string           `json:"name"`
+			Manifest string           `json:"manifest"`
+			Rounds   int              `json:"rounds"`
+			Sizes    []int            `json:"sizes"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -89,7 +94,23 @@ func workerProcess(kind string) {
 				reads[i] = []float64{float64(i + 1)}
 			}
 			say(map[string]any{"id": m.ID, "event": "result", "gflop_ms": []float64{0.7, 0.5, 0.6}, "read_gib_ms": reads})
+		case "build":
+			build(m.ID, m.Items, filepath.Join(m.Folder, m.Name))
+		case "load":
+			content, err := os.ReadFile(m.Manifest)
+			_ = os.Remove(m.Manifest)
+			logLine("load " + string(content))
+			if err != nil || strings.Contains(string(content), "load-error") {
+				say(map[string]any{"id": m.ID, "event": "error", "phase": "load", "kind": "error", "detail": "no such code"})
+				continue
+			}
+			say(map[string]any{"id": m.ID, "event": "result"})
 		case "measure":
+			if m.Samples == 0 {
+				logLine("prepare " + m.Function)
+				prepare(m.measureMessage)
+				continue
+			}
 			if m.Again {
 				logLine("again " + m.Function)
 			} else {
@@ -100,6 +121,50 @@ func workerProcess(kind string) {
 		}
 	}
 	os.Exit(0)
+}
+
+// build writes a manifest of the functions, or fails as the first of them orders.
+func build(id int, items []measureMessage, path string) {
+	var functions []string
+	for _, item := range items {
+		functions = append(functions, item.Function)
+	}
+	logLine("build " + strings.Join(functions, "; "))
+	for _, f := range functions {
+		switch order, rest, _ := strings.Cut(f, " "); order {
+		case "build-crash":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+			time.Sleep(time.Hour)
+		case "build-hang":
+			time.Sleep(time.Hour)
+		case "build-error":
+			say(map[string]any{"id": id, "event": "error", "phase": "build", "kind": "error", "detail": rest})
+			return
+		case "build-slow":
+			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+				time.Sleep(5 * time.Millisecond)
+			}
+			logLine("built " + f)
+		}
+	}
+	_ = os.WriteFile(path, []byte(strings.Join(functions, "; ")), 0o600)
+	say(map[string]any{"id": id, "event": "result", "manifest": path})
+}
+
+// prepare answers an order for which nothing is to be timed.
+func prepare(m measureMessage) {
+	say(map[string]any{"id": m.ID, "event": "built", "seconds": 0.1})
+	switch order, _, _ := strings.Cut(m.Function, " "); order {
+	case "crash-prepare":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		time.Sleep(time.Hour)
+	case "wrong-result":
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{}, "mismatch": "3 of 10 values differ by up to 1 %"})
+	case "setup":
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "setup", "kind": "error", "detail": "no code generator"})
+	default:
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{}, "max_abs_error": 1e-6})
+	}
 }
 
 // serve follows the order that stands in the place of a function: "ok 1.5", "crash-run", ...
@@ -113,7 +178,7 @@ func serve(m measureMessage, served int) {
 		time.Sleep(time.Hour)
 	}
 	switch order {
-	case "ok":
+	case "ok", "build-crash", "build-hang", "build-error", "build-slow", "load-error":
 		built()
 		var ms float64
 		fmt.Sscan(rest, &ms)
