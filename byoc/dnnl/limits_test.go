@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dnnl
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/relay"
+)
+
+func TestOwnRules(t *testing.T) {
+	x := f(2, 4, 8, 8)
+	keep := map[string]any{"axis": []int64{-1}, "keepdims": true, "exclude": false}
+	resize := map[string]any{"layout": "NCHW", "method": "nearest_neighbor", "coordinate_transformation_mode": "half_pixel", "rounding_method": "round"}
+	for _, c := range []struct {
+		name string
+		g    *relay.Graph
+	}{
+		{"add", one("add", nil, x, x, f(4, 1, 1))},
+		{"divide", one("divide", nil, x, f(), x)},
+		{"nn.bias_add", one("nn.bias_add", map[string]any{"axis": 1}, x, x, f(4))},
+		{"nn.bias_add", one("nn.bias_add", map[string]any{"axis": -1}, x, x, f(8))},
+		{"reshape", one("reshape", nil, f(2, 256), x)},
+		{"transpose", one("transpose", map[string]any{"axes": nil}, f(8, 8, 4, 2), x)},
+		{"sum", one("sum", map[string]any{"axis": nil, "keepdims": false, "exclude": false}, f(), x)},
+		{"mean", one("mean", map[string]any{"axis": []int64{1}, "keepdims": true, "exclude": true}, f(2, 4, 1, 1), f(2, 4, 8))},
+		{"mean", one("mean", keep, f(2, 4, 8, 1), x)},
+		{"variance", one("variance", with(keep, "unbiased", true), f(2, 4, 8, 1), x, f(2, 4, 8, 1))},
+		{"nn.upsampling", one("nn.upsampling", map[string]any{"layout": "NHWC", "method": "nearest_neighbor"}, f(2, 8, 16, 8), x)},
+		{"image.resize2d", one("image.resize2d", resize, f(2, 4, 16, 24), x)},
+		{"image.resize2d", one("image.resize2d", with(resize, "method", "linear"), f(2, 4, 5, 5), x)},
+	} {
+		if c.name == "mean" && c.g.Nodes[0].Type.Rank() == 3 {
+			taken, why := verdict(c.g, c.name)
+			require.False(t, taken)
+			require.Contains(t, why, "only axes that follow one another")
+			continue
+		}
+		taken, why := verdict(c.g, c.name)
+		require.True(t, taken, "%s: %s", c.name, why)
+	}
+	for _, c := range []struct {
+		name    string
+		g       *relay.Graph
+		because string
+	}{
+		{"add", one("add", nil, relay.Tensor("int32", 4), relay.Tensor("int32", 4), relay.Tensor("int32", 4)), "only float32"},
+		{"add", one("add", nil, f(1, 1, 1, 1, 1, 1, 2), f(1, 1, 1, 1, 1, 1, 2), f(2)), "at most 6"},
+		{"reshape", one("reshape", nil, f(0, 4), f(0, 4)), "each dimension must be 1"},
+		{"nn.bias_add", one("nn.bias_add", map[string]any{"axis": 2}, x, x, f(4)), "along axis 2"},
+		{"sum", one("sum", map[string]any{"axis": []int64{0, 2}, "keepdims": false, "exclude": false}, f(4, 8), x), "only axes that follow one another"},
+		{"variance", one("variance", with(keep, "unbiased", true), f(4, 1), f(4, 1), f(4, 1)), "of one element"},
+		{"variance", one("variance", keep, f(4, 1), f(4, 2), f(4)), "about a mean of the shape [4]"},
+		{"image.resize2d", one("image.resize2d", with(resize, "rounding_method", "floor"), f(2, 4, 16, 16), x), "takes pixels otherwise"},
+		{"image.resize2d", one("image.resize2d", resize, f(2, 4, 12, 12), x), "takes pixels otherwise"},
+		{"image.resize2d", one("image.resize2d", with(resize, "method", "cubic"), f(2, 4, 16, 16), x), `the method "cubic"`},
+		{"nn.upsampling", one("nn.upsampling", map[string]any{"layout": "NCHW", "method": "bilinear"}, f(2, 4, 16, 16), x), "half pixels"},
+		{"nn.upsampling", one("nn.upsampling", map[string]any{"layout": "NCHW8c", "method": "bilinear"}, f(2, 4, 16, 16), x), `data in "NCHW8c"`},
+	} {
+		taken, why := verdict(c.g, c.name)
+		require.False(t, taken, c.name)
+		require.Contains(t, why, c.because, c.name)
+	}
+}
+
+func TestConcatenation(t *testing.T) {
+	concat := func(axis int64, dtype string, n int) *relay.Graph {
+		m := relay.NewGraph("main")
+		var fields []relay.NodeID
+		for range n {
+			fields = append(fields, m.Var([]int64{2, 3}, dtype))
+		}
+		return m.Finish(m.Call("concatenate", relay.Tensor(dtype, 2, int64(3*n)), map[string]any{"axis": axis}, m.Tuple(fields...)))
+	}
+	taken, why := verdict(concat(-1, f32, 3), "concatenate")
+	require.True(t, taken, why)
+	for because, g := range map[string]*relay.Graph{
+		"2 to 64":                 concat(1, f32, 65),
+		"is not a float32 tensor": concat(1, f32[:5]+"64", 2),
+	} {
+		taken, why := verdict(g, "concatenate")
+		require.False(t, taken)
+		require.NotEmpty(t, why, because)
+	}
+}
+
+func TestWinogradLimits(t *testing.T) {
+	conv := func(channels int64, changes ...any) *relay.Graph {
+		return one("nn.conv2d", with(conv2dAttrs(), changes...), f(1, 16, 8, 8), f(1, channels, 8, 8), f(16, channels, 3, 3))
+	}
+	if _, why := verdict(conv(16), "dnnl.winograd_conv2d"); why != "" {
+		require.Contains(t, why, "AVX-512")
+	}
+	for because, g := range map[string]*relay.Graph{
+		"padding of at most 1":    conv(16, "padding", []int64{2, 2, 0, 0}),
+		"strides of 1":            conv(16, "strides", []int64{2, 2}),
+		"dilation of 1":           conv(16, "dilation", []int64{2, 2}),
+		"blocks of 16 channels":   conv(8),
+		"has data in NHWC":        conv(16, "data_layout", "NHWC", "kernel_layout", "HWIO"),
+		"Winograd convolutions h": one("nn.conv2d", conv2dAttrs(), f(1, 16, 8, 8), f(1, 16, 8, 8), f(16, 16, 5, 5)),
+	} {
+		taken, why := verdict(g, "dnnl.winograd_conv2d")
+		require.False(t, taken)
+		require.Contains(t, why, because)
+	}
+}
+
+func TestStandardise(t *testing.T) {
+	full, column := f(2, 4, 8), f(2, 4, 1)
+	over := map[string]any{"axis": []int64{-1}, "keepdims": true, "exclude": false}
+	form := func(axis int64, twice, divideFirst bool) *relay.Graph {
+		m := relay.NewGraph("main")
+		x := m.Var(full.Shape, f32)
+		over := with(over, "axis", []int64{axis})
+		mean := m.Call("mean", column, over, x)
+		centred := m.Call("subtract", full, nil, x, mean)
+		if twice {
+			mean = m.Call("mean", column, over, x)
+		}
+		deviation := m.Call("sqrt", column, nil, m.Call("variance", column, with(over, "unbiased", true), x, mean))
+		deviation = m.Call("add", column, nil, deviation, m.Scalar(1e-6, f32))
+		gain := m.Const([]int64{8}, f32, "gain")
+		var scaled relay.NodeID
+		if divideFirst {
+			scaled = m.Call("multiply", full, nil, gain, m.Call("divide", full, nil, centred, deviation))
+		} else {
+			scaled = m.Call("divide", full, nil, m.Call("multiply", full, nil, gain, centred), deviation)
+		}
+		return m.Finish(m.Call("add", full, nil, scaled, m.Const([]int64{8}, f32, "shift")))
+	}
+	for _, twice := range []bool{false, true} {
+		for _, divideFirst := range []bool{false, true} {
+			taken, why := verdict(form(-1, twice, divideFirst), "dnnl.standardise")
+			require.True(t, taken, why)
+		}
+	}
+	taken, why := verdict(form(1, true, false), "dnnl.standardise")
+	require.False(t, taken)
+	require.Contains(t, why, "only the last axis")
+}
+
+func TestRulesHaveDifferentNames(t *testing.T) {
+	require.NotPanics(t, func() { onednn.NewIndex(rules()) })
+}
