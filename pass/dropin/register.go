@@ -28,8 +28,12 @@ func Register() error {
 	if !bridge.HasCompiler() {
 		return nil
 	}
-	if err := bridge.RegisterFunction(PassFunction, true, makePass); err != nil {
-		return err
+	for name, f := range map[string]func([]bridge.Value) (any, error){
+		PassFunction: makePass, TableFunction: giveTable, TableAccepts: tableAccepts,
+	} {
+		if err := bridge.RegisterFunction(name, true, f); err != nil {
+			return err
+		}
 	}
 	return bridge.RegisterFunction(ReportFunction, true, func([]bridge.Value) (any, error) {
 		report := lastReport.Load()

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pattern tables of TVM's external code generators, for Go: two packed functions ``collage.host.*``."""
+"""Pattern tables, both ways: those of TVM's external code generators for Go (two packed functions
+``collage.host.*``), and those of Collage's backends for TVM's passes (``table_of``).
+"""
 
 import tvm
+
+from . import library
 
 _tables = {}
 
@@ -31,3 +35,24 @@ def register():
     """Register the two; the second time does nothing new."""
     tvm.register_func("collage.host.pattern_table", pattern_table, override=True)
     tvm.register_func("collage.host.pattern_accepts", pattern_accepts, override=True)
+
+
+def table_of(backend, module):
+    """The patterns of one of Collage's backends as a pattern table of TVM's, for ``module`` (typed): a list
+    of (composite, pattern, predicate, bare). The predicates know the backend's limits and hold for
+    expressions of this module, until the next call. bare: the backend expects the operator without a
+    Composite function.
+
+    For MergeComposite, CollagePartition and whatever else of TVM's takes tables.
+    """
+    library.load()
+    parts = list(tvm.get_global_func("collage.backend.table")(module, backend))
+    accepts = tvm.get_global_func("collage.backend.table_accepts")
+
+    def predicate(place):
+        return lambda expression: bool(accepts(place, expression))
+
+    return [
+        (str(parts[at]), parts[at + 1], predicate(at // 3), bool(int(parts[at + 2])))
+        for at in range(0, len(parts), 3)
+    ]

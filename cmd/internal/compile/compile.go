@@ -398,9 +398,13 @@ func orNull(s string) any {
 // compiler that has no plug-in of ours brings its runtime by itself.
 func pluginPaths(compilers []string) []string {
 	var paths []string
-	for _, name := range append([]string{"runtime"}, compilers...) {
-		if path, err := byoc.PluginPath(name); err == nil {
-			paths = append(paths, path)
+	if path, err := byoc.PluginPath("runtime"); err == nil {
+		paths = append(paths, path)
+	}
+	for _, compiler := range compilers {
+		// What is missing here was missing when the backend was probed.
+		if files, err := byoc.LibrariesFor(compiler); err == nil {
+			paths = append(paths, files...)
 		}
 	}
 	return paths
