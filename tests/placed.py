@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks on one backend without measuring: what every backend's tests of its border do.
+
+``usable()`` are the backends that can be used here; ``place`` gives one of them all that it can take,
+``export_to`` and ``load`` make an executable of it as users do, ``expected`` is what plain TVM computes.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from conftest import PACKAGE, environment
+
+THREADS = 2
+# Executables of plain TVM that are kept.
+KEPT = 100
+
+
+@functools.cache
+def usable():
+    """Names of the backends beside TVM that can be used here; none where nothing is built."""
+    binary = Path(os.environ.get("COLLAGE_BINARY") or PACKAGE / "bin" / "collage")
+    if not binary.exists():
+        return []
+    told = subprocess.run(
+        [str(binary), "backends", "--json"], capture_output=True, text=True, timeout=120, env=environment()
+    )
+    assert told.returncode == 0, told.stderr
+    return [
+        backend["name"]
+        for backend in json.loads(told.stdout)["backends"]
+        if backend["probe"]["usable"] and not backend["takes_anything"]
+    ]
+
+
+def place(module, backend, **options):
+    """The module with all that ``backend`` can take given to it."""
+    import collage
+
+    return collage.partition(module, only=backend, threads=THREADS, **options)
+
+
+def regions(module):
+    """{symbol: names of the operators in it} of the regions of a partitioned module."""
+    from collage import region
+
+    return {
+        var.name_hint: counted(function)
+        for var, function in module.functions.items()
+        if getattr(function, "attrs", None) and "Compiler" in function.attrs
+        and region.operators(function) is not None
+    }  # fmt: skip
+
+
+def counted(function):
+    """How often each primitive operator is called in a function, composites included."""
+    import tvm
+    from tvm import relay
+
+    counts = Counter()
+
+    def visit(expr):
+        if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
+            counts[expr.op.name] += 1
+
+    relay.analysis.post_order_visit(function, visit)
+    return counts
+
+
+def offloaded(module):
+    """How many operators stand in regions of other backends, by name."""
+    return sum(regions(module).values(), Counter())
+
+
+def export_to(path, placed, threads=THREADS):
+    """Build a placed module and write it as users get it."""
+    from collage import api, export, region
+
+    plugins = dict.fromkeys(
+        plugin for compiler in ("", *api.compilers(placed)) for plugin in region.plugins_for(compiler)
+    )
+    export.write(export.build(placed), path, list(plugins), threads)
+    return path
+
+
+def load(path):
+    """An exported model as a GraphModule."""
+    from collage import region
+
+    return region.load_executor(path)
+
+
+def run(executor, *inputs):
+    """Outputs of a model for inputs in the order of main's parameters."""
+    for index, value in enumerate(inputs):
+        executor.set_input(index, value)
+    executor.run()
+    return [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
+
+
+_plain = {}
+
+
+def expected(module, *inputs):
+    """Outputs of the module under plain TVM, which is built once for all backends."""
+    import tvm
+    from collage import export
+    from tvm.contrib import graph_executor
+
+    key = hashlib.sha256(tvm.ir.save_json(module).encode()).digest()
+    if key not in _plain:
+        if len(_plain) >= KEPT:
+            del _plain[next(iter(_plain))]
+        _plain[key] = graph_executor.GraphModule(export.build(module)["default"](tvm.cpu()))
+    return run(_plain[key], *inputs)
+
+
+def values(module, seed=0):
+    """Inputs of ``main``, always the same for a seed."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for var in module["main"].params:
+        kind = var.checked_type
+        shape = [int(dim) for dim in kind.shape]
+        if kind.dtype.startswith("float"):
+            made.append(rng.standard_normal(shape).astype(kind.dtype))
+        else:
+            made.append(rng.integers(-4, 5, shape).astype(kind.dtype))
+    return made
+
+
+def same(got, wanted, rtol=1e-4, share=1e-5):
+    """Hold outputs against TVM's: relative to each value, and to the greatest."""
+    assert len(got) == len(wanted)
+    for one, other in zip(got, wanted, strict=True):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        greatest = float(np.abs(other.astype("float64")).max()) if other.size else 0.0
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=share * greatest)
