@@ -40,18 +40,10 @@ def build(module, options_json):
     return json.dumps({"path": options["out"], "bytes": size})
 
 
-def tune(spec_json, progress):
-    """collage.host.tune: tune one computation with TVM's tuners; see tune.tune."""
-    from . import tune as tuning
-
-    return tuning.tune(spec_json, progress)
-
-
 def register():
     """Register the packed functions; a second time replaces them by themselves."""
     tvm.register_func("collage.host.load_model", load_model, override=True)
     tvm.register_func("collage.host.build", build, override=True)
-    tvm.register_func("collage.host.tune", tune, override=True)
 
 
 def main(arguments):

@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TVM's own tuners, run on one computation that Go has chosen (pass/tunable.go).
+"""TVM's own tuners, run on one computation that Go has chosen (pass/tunable.go): ``python -m collage.tune``,
+a process of its own, as tuners start servers and builders that must end with it.
 
-In: a Relay function as pass/annotate makes it for TVM, and how long to search. Out: TVM's records, and what
-the computation takes with and without them.
+In, one line of JSON on standard input (see ``tune``): a Relay function as pass/annotate makes it for TVM, and
+how long to search. Out, JSON objects, one a line, on standard output:
+
+    {"event": "progress", "done", "total", "best_ms"}   after each trial; best_ms is 0 while none has worked
+    {"event": "result", ...}                            what ``tune`` returns
+    {"event": "error", "detail"}                        it cannot be tuned, and why
+
+The end of standard input ends the process and all that it started.
 
 AutoTVM: every trial is appended to a file of its own at once, so a search that is ended goes on where it was.
 A best record goes into the log only if the whole function is faster with it: AutoTVM prefers any record to
 what TVM would do by itself, which a short search may not reach. MetaSchedule keeps all of it in its database.
 """
 
-import contextlib
 import json
 import logging
 import os
+import signal
+import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +30,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from . import export, target, tuninglog
+from . import export, library, target, tuninglog
 
 # "metaschedule" searches programs, the others search the parameters of AutoTVM's schedules.
 TUNERS = ("auto", "xgboost", "genetic", "random", "metaschedule")
@@ -35,24 +44,24 @@ class TuneError(ValueError):
     """What was asked for cannot be tuned; the text says why."""
 
 
-def tune(spec_json, progress):
-    """collage.host.tune: tune one computation. ``progress(done, total, best_ms)`` is called after each trial
-    (best_ms is 0 while none has worked); what it raises ends the search.
+def tune(spec, progress):
+    """Tune one computation. ``progress(done, total, best_ms)`` is called after each trial; what it raises
+    ends the search.
 
     The spec is {"function", "constants", "target", "opt_level", "disabled_passes", "threads", "tuner",
     "trials", "log", "trials_log"}: "log" is the tuning log, "trials_log" AutoTVM's file of all trials.
-    Returns {"tuner", "tasks", "trials", "failed", "default_ms", "tuned_ms", "kept"} as JSON.
+    Returns {"tuner", "tasks", "trials", "failed", "default_ms", "tuned_ms", "kept"}.
     """
-    spec = json.loads(spec_json)
+    if threads := spec.get("threads"):
+        os.environ["TVM_NUM_THREADS"] = str(threads)  # of the processes that measure
     module = _module(spec)
     build_for = tvm.target.Target(spec.get("target") or target.default_target())
     tuner = _choose(spec.get("tuner") or "auto")
-    with _threads(spec.get("threads") or 0):
-        if tuner == "metaschedule":
-            result = _meta_schedule(module, build_for, spec, progress)
-        else:
-            result = _autotvm(module, build_for, tuner, spec, progress)
-    return json.dumps({"tuner": tuner, **result})
+    if tuner == "metaschedule":
+        result = _meta_schedule(module, build_for, spec, progress)
+    else:
+        result = _autotvm(module, build_for, tuner, spec, progress)
+    return {"tuner": tuner, **result}
 
 
 def _choose(tuner):
@@ -84,21 +93,6 @@ def _module(spec):
     if constants:
         function = relay.build_module.bind_params_by_name(function, constants)
     return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(function.params, function.body)))
-
-
-@contextlib.contextmanager
-def _threads(threads):
-    """The processes that measure run on so many threads (0: as many as there are processors)."""
-    before = os.environ.get("TVM_NUM_THREADS")
-    if threads:
-        os.environ["TVM_NUM_THREADS"] = str(threads)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("TVM_NUM_THREADS", None)
-        else:
-            os.environ["TVM_NUM_THREADS"] = before
 
 
 def _autotvm(module, build_for, tuner, spec, progress):
@@ -221,15 +215,24 @@ def _replace(autotvm, log, tasks, records):
 
 
 def _compare(module, build_for, spec, log):
-    """Milliseconds of the function as TVM makes it by itself, and with the log; run in turn."""
+    """Milliseconds of the function as TVM makes it by itself, and with the log; run in turn, as an exported
+    model runs.
+    """
+    runtime = library.plugin_path("runtime")
+    plugins = [runtime] if runtime else []
+    for plugin in plugins:
+        library.load_plugin(plugin)
     timers = []
     for tuning_log in ("", log):
         factory = export.build(
             module, build_for, spec.get("opt_level"), spec.get("disabled_passes"), tuning_log=tuning_log
         )
-        executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
-        for name, value in factory.get_params().items():
-            executor.set_input(name, value)
+        export.attach_threads(factory, int(spec.get("threads") or 0))
+        with tempfile.TemporaryDirectory(prefix="collage-tune-") as folder:
+            path = os.path.join(folder, "function.so")
+            export.link(factory, path, plugins)
+            loaded = tvm.runtime.load_module(path)
+        executor = graph_executor.GraphModule(loaded["default"](tvm.cpu()))
         timers.append(executor.module.time_evaluator("run", tvm.cpu(), number=1, repeat=3, min_repeat_ms=20))
     samples = [[], []]
     for _ in range(5):
@@ -311,3 +314,39 @@ def _telling(ms, state, wanted, progress):
             progress(min(state["done"], wanted), wanted, state["best"])
 
     return Telling()
+
+
+def main():
+    """Tune what standard input says."""
+    protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # Tuners print; that is not for the one that drives this process.
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def send(event, **fields):
+        protocol.write(json.dumps({"event": event, **fields}) + "\n")
+        protocol.flush()
+
+    spec = json.loads(sys.stdin.readline())
+
+    def watch():
+        sys.stdin.read()
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True, name="watch").start()
+
+    def progress(done, total, best_ms):
+        send("progress", done=done, total=total, best_ms=best_ms)
+
+    try:
+        send("result", **tune(spec, progress))
+    except TuneError as error:
+        send("error", detail=str(error))
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        send("error", detail=f"{type(error).__name__}: {said[-1] if said else 'no reason given'}")
+
+
+if __name__ == "__main__":
+    main()

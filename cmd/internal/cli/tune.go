@@ -177,9 +177,8 @@ func (a *tuneAction) Run(s *Session, args []string) error {
 			PriceMs: t.Price, Placed: t.Placed, GainMs: t.Gain}
 		step := options.Progress.Start(fmt.Sprintf("tuning %d of %d: %s %s", i+1, len(chosen), t.Operator, t.Type), a.trials)
 		entry.Result, err = model.Tune(t, compile.TuneOptions{Tuner: a.tuner, Trials: a.trials, Log: a.output,
-			TrialsLog: a.output + ".trials", Progress: func(done, _ int, ms float64) error {
+			TrialsLog: a.output + ".trials", Progress: func(done, _ int, ms float64) {
 				step.At(done, bestText(ms))
-				return nil
 			}})
 		if s.Context.Err() != nil {
 			return s.Context.Err()

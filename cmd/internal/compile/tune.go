@@ -5,9 +5,14 @@ package compile
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
 
-	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -30,9 +35,8 @@ type TuneOptions struct {
 	Trials int
 	// Log is the tuning log, TrialsLog AutoTVM's file of all trials.
 	Log, TrialsLog string
-	// Progress is told after each trial; milliseconds is the best time so far, 0 where there is none. An error of it ends
-	// the search.
-	Progress func(done, total int, milliseconds float64) error
+	// Progress is told after each trial; milliseconds is the best time so far, 0 where there is none.
+	Progress func(done, total int, milliseconds float64)
 }
 
 // TuneResult is what became of one computation.
@@ -73,32 +77,12 @@ func OpenTuning(ctx context.Context, options Options) (*Tuning, error) {
 // Release frees the model.
 func (t *Tuning) Release() { t.c.module.Release() }
 
-// Tune has TVM tune one of the Tunables.
+// Tune has TVM tune one of the Tunables, in a process of its own. The end of the context that the model was opened with
+// ends it and all that it started.
 func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, error) {
 	w, err := pass.TunableWorkload(t.c.module, tunable)
 	if err != nil {
 		return nil, err
-	}
-	tell := func(args []bridge.Value) (any, error) {
-		if err := t.c.ctx.Err(); err != nil {
-			return nil, err
-		}
-		if len(args) != 3 {
-			return nil, fmt.Errorf("TypeError: the progress of tuning takes 3 arguments, got %d", len(args))
-		}
-		done, err := args[0].Int()
-		if err != nil {
-			return nil, err
-		}
-		total, err := args[1].Int()
-		if err != nil {
-			return nil, err
-		}
-		best, err := args[2].Float()
-		if err != nil {
-			return nil, err
-		}
-		return nil, options.Progress(int(done), int(total), best)
 	}
 	spec, err := json.Marshal(map[string]any{
 		"function": w.Function, "constants": w.Constants, "target": t.c.target, "opt_level": t.c.OptLevel,
@@ -108,20 +92,79 @@ func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, 
 	if err != nil {
 		return nil, err
 	}
-	value, err := bridge.Global("collage.host.tune", string(spec), tell)
-	if t.c.ctx.Err() != nil {
-		return nil, t.c.ctx.Err()
-	}
-	if err != nil {
-		return nil, plainError(err)
-	}
-	text, err := value.Str()
+	tuner := exec.Command(t.c.Python, "-m", "collage.tune")
+	// TVM's tuners start builders and servers; as one group they can be ended together.
+	tuner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	tuner.Env = append(append(os.Environ(), pass.WorkerEnvironment()...), "COLLAGE_TUNING_LOG=", "TOPHUB_LOCATION=NONE")
+	complaints, err := os.CreateTemp(t.c.Temporary, "collage-tune-")
 	if err != nil {
 		return nil, err
 	}
-	result := &TuneResult{}
-	if err := json.Unmarshal([]byte(text), result); err != nil {
-		return nil, fmt.Errorf("the Python host's account of tuning is not readable: %w", err)
+	defer os.Remove(complaints.Name())
+	defer complaints.Close()
+	tuner.Stderr = complaints
+	in, err := tuner.StdinPipe()
+	if err != nil {
+		return nil, err
 	}
-	return result, nil
+	out, err := tuner.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := tuner.Start(); err != nil {
+		return nil, fmt.Errorf("the tuner cannot be started: %w", err)
+	}
+	end := func() { syscall.Kill(-tuner.Process.Pid, syscall.SIGKILL) }
+	stop := context.AfterFunc(t.c.ctx, end)
+	result, err := converse(in, out, spec, options.Progress)
+	stop()
+	end()
+	wait := tuner.Wait()
+	switch {
+	case t.c.ctx.Err() != nil:
+		return nil, t.c.ctx.Err()
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("the tuner ended without a word (%v)%s", wait, lastWords(complaints))
+	}
+	return result, err
+}
+
+// converse gives a tuner its work and follows what it says. io.EOF: it said nothing more.
+func converse(in io.WriteCloser, out io.Reader, spec []byte, progress func(done, total int, milliseconds float64)) (*TuneResult, error) {
+	if _, err := in.Write(append(spec, '\n')); err != nil {
+		return nil, io.EOF
+	}
+	for replies := json.NewDecoder(out); ; {
+		var reply struct {
+			Event  string  `json:"event"`
+			Done   int     `json:"done"`
+			Total  int     `json:"total"`
+			BestMs float64 `json:"best_ms"`
+			Detail string  `json:"detail"`
+			TuneResult
+		}
+		switch err := replies.Decode(&reply); {
+		case err != nil:
+			return nil, io.EOF
+		case reply.Event == "progress":
+			progress(reply.Done, reply.Total, reply.BestMs)
+		case reply.Event == "result":
+			return &reply.TuneResult, nil
+		case reply.Event == "error":
+			return nil, errors.New(reply.Detail)
+		}
+	}
+}
+
+// lastWords is the last line that a process wrote to its standard error.
+func lastWords(file *os.File) string {
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return ": " + last
+	}
+	return ""
 }

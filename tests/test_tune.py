@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TVM's tuners found out is used, in measuring and in the executable; `collage tune` finds it out.
+
+Budgets are of a few trials: whether tuning helps is not tested, only that it is done right.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+TREE = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """A small network as files: its program and its parameters."""
+    folder = tmp_path_factory.mktemp("network")
+    program = folder / "net.relay"
+    program.write_text(
+        '#[version = "0.0.5"]\n'
+        "def @main(%x: Tensor[(1, 16, 14, 14), float32], %w: Tensor[(32, 16, 3, 3), float32],\n"
+        "          %d: Tensor[(10, 6272), float32]) {\n"
+        "  %0 = nn.relu(nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3]));\n"
+        "  nn.dense(nn.batch_flatten(%0), %d, units=10)\n"
+        "}\n"
+    )
+    random = np.random.RandomState(0)
+    arrays = {"w": (32, 16, 3, 3), "d": (10, 6272)}
+    values = {
+        name: tvm.nd.array(random.randn(*shape).astype("float32") * 0.1) for name, shape in arrays.items()
+    }
+    parameters = folder / "net.params"
+    parameters.write_bytes(relay.save_param_dict(values))
+    return [str(program), "--params", str(parameters)]
+
+
+@pytest.fixture(scope="module")
+def tuned(network, command, store, tmp_path_factory):
+    """A log with all trials of the operator that matters most, and the report of `collage tune`."""
+    log = tmp_path_factory.mktemp("tuned") / "log.json"
+    arguments = ["tune", *network, "--backends", "tvm", "--db", store, "--trials", 3, "--top", 1]
+    done = command(*arguments, "--tuner", "random", "-o", log, "--json")
+    assert done.returncode == 0, done.stderr
+    return log, json.loads(done.stdout)
+
+
+def lines(path):
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_the_operator_that_matters_is_tuned(tuned):
+    log, report = tuned
+    (operator,) = report["operators"]
+    assert operator["operator"] in ("nn.conv2d", "nn.dense")
+    assert operator["placed_on_tvm"] and operator["hoped_gain_ms"] > 0
+    assert operator["result"]["trials"] == 3
+    trials = lines(f"{log}.trials")
+    assert len(trials) == 3
+    assert len({json.dumps(trial["config"]["entity"]) for trial in trials}) == 3, "nothing is tried twice"
+    # The log has the best trial, or nothing where none is better than what TVM does by itself.
+    assert log.is_file()
+    assert len(lines(log)) == (1 if operator["result"]["kept"] else 0)
+
+
+def test_a_search_goes_on_where_it_was(tuned, network, command, store):
+    log, _ = tuned
+    arguments = ["tune", *network, "--backends", "tvm", "--db", store, "--trials", 5, "--top", 1]
+    done = command(*arguments, "--tuner", "random", "-o", log, "--json")
+    assert done.returncode == 0, done.stderr
+    (operator,) = json.loads(done.stdout)["operators"]
+    trials = lines(f"{log}.trials")
+    # What the log has now may have changed what promises most.
+    assert operator["result"]["trials"] == 5
+    assert len(trials) in (5, 8)
+
+
+def test_an_interrupt_keeps_the_trials(network, store, tmp_path):
+    binary = os.environ.get("COLLAGE_BINARY") or TREE / "python" / "collage" / "bin" / "collage"
+    log = tmp_path / "log.json"
+    environment = {**os.environ, "COLLAGE_PYTHON": sys.executable}
+    environment["PYTHONPATH"] = os.pathsep.join([str(TREE / "python"), os.environ.get("PYTHONPATH", "")])
+    arguments = ["tune", *network, "--backends", "tvm", "--db", store, "--trials", 200, "--tuner", "random"]
+    process = subprocess.Popen(
+        list(map(str, [binary, *arguments, "-o", log])), stderr=subprocess.PIPE, text=True, env=environment
+    )
+    trials = Path(f"{log}.trials")
+    deadline = time.monotonic() + 120
+    while not (trials.exists() and trials.read_text().count("\n") >= 2):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline, "no trial in two minutes"
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "interrupted" in stderr and "trials so far are kept" in stderr
+    assert len(lines(trials)) >= 2
+
+
+def test_a_log_is_used_in_measuring_and_in_the_executable(tuned, network, command, store, tmp_path):
+    log = Path(f"{tuned[0]}.trials")  # every trial is a record; the best is used, however slow it is
+    plan_file = tmp_path / "plan.json"
+    arguments = ["compile", *network, "--backends", "tvm,dnnl", "--db", store, "--repeat", 3, "--rounds", 3]
+    done = command(*arguments, "--tuning-log", log, "-o", tmp_path / "a.so", "--plan-out", plan_file)
+    assert done.returncode == 0, done.stderr
+    options = json.loads(plan_file.read_text())["environment"]["options"]
+    assert options.startswith("O3 -EliminateCommonSubexpr -SimplifyExpr tuned:")
+    # TVM's costs hold with this log; the others' do not depend on it.
+    records = [entry["key"] for entry in lines(store) if "key" in entry and entry["key"].get("structure")]
+    assert {"tvm"} == {key["backend"] for key in records if "tuned:" in key.get("options", "")}
+
+    # The plan can be built again only with the log that it was made with.
+    arguments = ["compile", *network, "--plan", plan_file, "-o", tmp_path / "b.so"]
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert "the plan was made with a tuning log" in done.stderr
+    other = tmp_path / "other.json"
+    other.write_text("\n".join(log.read_text().splitlines()[:1]) + "\n")
+    done = command(*arguments, "--tuning-log", other)
+    assert done.returncode == 2
+    assert "the plan was made with another tuning log" in done.stderr
+    done = command(*arguments, "--tuning-log", log)
+    assert done.returncode == 0, done.stderr
+
+
+def convolution():
+    x = relay.var("x", shape=(1, 16, 14, 14))
+    weight = relay.const(np.random.RandomState(0).randn(32, 16, 3, 3).astype("float32"))
+    one = relay.nn.conv2d(x, weight, padding=(1, 1), channels=32, kernel_size=(3, 3))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(one))))
+
+
+def code(module, **options):
+    from collage import export
+
+    return export.build(module, "llvm", **options).get_lib().get_source()
+
+
+def test_records_change_the_code(collage_library, tmp_path):
+    """AutoTVM's record is applied; a record of another operator changes nothing."""
+    from tvm import autotvm
+
+    module = convolution()
+    task, *_ = autotvm.task.extract_from_program(module["main"], target=tvm.target.Target("llvm"), params={})
+    log = tmp_path / "log.json"
+
+    def write(index):
+        measured = autotvm.MeasureInput(task.target, task, task.config_space.get(index))
+        result = autotvm.MeasureResult((1e-9,), 0, 0.1, 0)
+        log.write_text(autotvm.record.encode(measured, result) + "\n")
+
+    plain = code(module)
+    assert plain == code(module, tuning_log="")
+    variants = set()
+    for index in (0, len(task.config_space) // 2, len(task.config_space) - 1):
+        write(index)
+        variants.add(code(module, tuning_log=log))
+    assert len(variants) > 1
+    x = relay.var("x", shape=(3, 5))
+    other = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.tanh(x))))
+    assert code(other) == code(other, tuning_log=log)
+
+
+def test_from_python(collage_library, tuned, store, tmp_path):
+    """The pass and collage.compile take the log; a wrong one is refused before anything is measured."""
+    import collage
+    from tvm.contrib import graph_executor
+
+    module = convolution()
+    options = {"backends": ["tvm"], "store": str(store), "tuning_log": f"{tuned[0]}.trials"}
+    factory = collage.compile(module, only="tvm", **options)
+    value = np.random.RandomState(1).randn(1, 16, 14, 14).astype("float32")
+
+    def run(factory):
+        executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+        executor.set_input("x", value)
+        executor.run()
+        return executor.get_output(0).numpy()
+
+    with tvm.transform.PassContext(opt_level=3):
+        want = run(relay.build(module, "llvm"))
+    np.testing.assert_allclose(run(factory), want, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="tuning_log cannot be used: no such file or folder"):
+        collage.partition(module, backends=["tvm"], tuning_log=str(tmp_path / "absent.json"))
+
+
+def test_metaschedule(network, command, store, tmp_path):
+    """A database is made, used, and not written to by builds."""
+    folder = tmp_path / "database"
+    arguments = ["tune", *network, "--backends", "tvm", "--db", store, "--trials", 2, "--top", 1]
+    done = command(*arguments, "--tuner", "metaschedule", "-o", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    (operator,) = json.loads(done.stdout)["operators"]
+    assert operator["result"]["tuner"] == "metaschedule"
+    assert operator["result"]["trials"] >= 2
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert sorted(before) == ["database_tuning_record.json", "database_workload.json"]
+    arguments = ["compile", *network, "--backends", "tvm", "--db", store, "--rounds", 2]
+    done = command(*arguments, "--tuning-log", folder, "-o", tmp_path / "a.so")
+    assert done.returncode == 0, done.stderr
+    assert before == {file.name: file.read_bytes() for file in folder.iterdir()}
