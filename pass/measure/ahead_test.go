@@ -18,7 +18,7 @@ import (
 )
 
 func withBuilders(n int) func(*Options) {
-	return func(o *Options) { o.Builders, o.Samples = n, 4 }
+	return func(o *Options) { o.Builders, o.Samples = n, 2*turn }
 }
 
 // count says how many of the notes begin with each of the beginnings.
@@ -45,7 +45,7 @@ func TestBuildersWorkAhead(t *testing.T) {
 	for i := range 10 {
 		assert.Equal(t, float64(i+1), costs[2*i].Estimate())
 		assert.Equal(t, float64(i+21), costs[2*i+1].Estimate())
-		assert.Len(t, costs[2*i].Samples, 4)
+		assert.Len(t, costs[2*i].Samples, 2*turn)
 		assert.Equal(t, 1e-6, costs[2*i].MaxError)
 	}
 	assert.Equal(t, 20, store.Len())
@@ -60,7 +60,7 @@ func TestBuildersWorkAhead(t *testing.T) {
 	assert.Equal(t, 10, built, "each computation once")
 	assert.Equal(t, count(notes, "build "), count(notes, "load "))
 	assert.Equal(t, 20, count(notes, "prepare "))
-	assert.Equal(t, 40, count(notes, "again "), "two samples in each turn")
+	assert.Equal(t, 40, count(notes, "again "), "two turns each")
 	first := slices.IndexFunc(notes, func(n string) bool { return strings.HasPrefix(n, "again") })
 	assert.NotEqual(t, notes[first], notes[first+1], "in turn")
 	assert.Equal(t, 3, b.Stats().Started)

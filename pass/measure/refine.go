@@ -11,7 +11,7 @@ import (
 )
 
 // turn is how many samples are taken of one candidate before it is the next one's turn.
-const turn = 2
+const turn = 5
 
 // Refine takes further samples of candidates that were measured before, so many of each, in turn (A B A B), so that
 // whatever slows the machine down for a while slows all of them. The samples are added to those in the store: the new

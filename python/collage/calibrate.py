@@ -57,7 +57,7 @@ double collage_read(const char* data, long bytes, long rounds) {
 
 # One burst is short, so that now and then one goes through undisturbed.
 _BURST_SECONDS = 0.002
-_BURSTS = 40
+_BURSTS = 16
 # Best times that are kept.
 _KEPT = 5
 
