@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph level: whole networks, built and measured by the real workers, on a network small enough for that.
+"""The graph level: whole networks, built and measured by the real workers, on one small enough for that.
 
 Nothing here says which placement is the fastest: on a machine that other tests share, that is chance.
 """
@@ -51,8 +51,8 @@ def model(tmp_path_factory):
 
 def arguments(model, costs, out, *more, trials=7):
     return [
-        "compile", model, "-o", out, "--backends", BACKENDS, "--db", costs, "-q", "--repeat", 3, "--rounds", 5,
-        "--trials", trials, "--seed", 3, *more,
+        "compile", model, "-o", out, "--backends", BACKENDS, "--db", costs, "-q", "--repeat", 3,
+        "--rounds", 5, "--trials", trials, "--seed", 3, *more,
     ]  # fmt: skip
 
 
@@ -75,8 +75,8 @@ def networks_in(costs):
 def searched(command, model, tmp_path_factory):
     """A network that was searched: (folder, report, plan)."""
     folder = tmp_path_factory.mktemp("searched")
-    result = command(*arguments(model, folder / "costs.jsonl", folder / "a.tar", "--plan-out", folder / "plan.json",
-                                "--json"))  # fmt: skip
+    written = ("--plan-out", folder / "plan.json", "--json")
+    result = command(*arguments(model, folder / "costs.jsonl", folder / "a.tar", *written))
     assert result.returncode == 0, result.stderr
     return folder, json.loads(result.stdout), json.loads((folder / "plan.json").read_text())
 
@@ -146,9 +146,12 @@ def test_a_killed_search_goes_on_from_the_store(collage_library, command, model,
     killed = 0
     for wanted in (2, 4):
         process = subprocess.Popen(
-            [binary, *map(str, arguments(model, costs, tmp_path / "a.so"))], env=environment(), start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [binary, *map(str, arguments(model, costs, tmp_path / "a.so"))],
+            env=environment(),
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         deadline = time.monotonic() + 400
         while len(networks_in(costs)) < wanted and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -204,8 +207,10 @@ def test_options_that_make_no_sense(command, model, tmp_path, more, said):
 
 def test_the_operator_level_alone(command, model, searched, tmp_path):
     folder, _, _ = searched
-    result = command("compile", model, "-o", tmp_path / "a.so", "--backends", BACKENDS, "--db", folder / "costs.jsonl", "-q",
-                     "--repeat", 3, "--rounds", 3, "--no-graph-search", "--plan-out", tmp_path / "plan.json")  # fmt: skip
+    result = command(
+        "compile", model, "-o", tmp_path / "a.so", "--backends", BACKENDS, "--db", folder / "costs.jsonl",
+        "-q", "--repeat", 3, "--rounds", 3, "--no-graph-search", "--plan-out", tmp_path / "plan.json",
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert "graph_level" not in plan
@@ -220,8 +225,8 @@ def test_from_python(searched, tmp_path):
 
     folder, _, _ = searched
     out = collage.compile(
-        network(), out=tmp_path / "c.so", backends=BACKENDS.split(","), store=folder / "costs.jsonl", samples=3,
-        trials=5, rounds=3, seed=3, plan_out=tmp_path / "plan.json",
+        network(), out=tmp_path / "c.so", backends=BACKENDS.split(","), store=folder / "costs.jsonl",
+        samples=3, trials=5, rounds=3, seed=3, plan_out=tmp_path / "plan.json",
     )  # fmt: skip
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert plan["graph_level"]["networks"]
