@@ -5,6 +5,8 @@ Each case has inputs and constants of its own and becomes one field of the modul
 cases cost two builds.
 """
 
+import importlib.util
+import os
 from collections import Counter
 
 import numpy as np
@@ -14,6 +16,15 @@ from tvm.contrib import graph_executor
 
 TARGET = "llvm"
 COMPILER = "collage_openvino"
+
+
+def why_not():
+    """Why OpenVINO cannot be used; "" where it can."""
+    if os.environ.get("COLLAGE_OPENVINO_LIBRARY"):
+        return ""
+    if importlib.util.find_spec("openvino"):
+        return ""
+    return "OpenVINO is not installed: make backends BACKENDS=openvino"
 
 
 class Grid:
@@ -73,8 +84,8 @@ class Grid:
 def run(module, inputs, level=2):
     """Build and run a module; ``inputs`` is {variable or name: array}. Returns the outputs.
 
-    Level 2: without alternative layouts TVM compiles in half the time. Without common subexpressions: TVM describes
-    some of them to the debugger in a way that this LLVM refuses.
+    Level 2: without alternative layouts TVM compiles in half the time. Without common subexpressions: TVM
+    describes some of them to the debugger in a way that this LLVM refuses.
     """
     with tvm.transform.PassContext(opt_level=level, config={"tir.disable_cse_tir": True}):
         factory = relay.build(module, TARGET)

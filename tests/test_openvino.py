@@ -5,32 +5,15 @@ Every test says how many operators go to OpenVINO.
 """
 
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-import tvm
-from openvino_grid import Grid, offloaded, regions, run
+from openvino_grid import Grid, offloaded, regions, why_not
 from tvm import relay
 
 nn, image = relay.nn, relay.image
 DIMS = {1: "W", 2: "HW", 3: "DHW"}
 SIZES = {1: (2, 12, 19), 2: (2, 12, 11, 13), 3: (1, 12, 6, 7, 8)}
-
-
-def why_not():
-    """Why OpenVINO cannot be used; "" where it can."""
-    if os.environ.get("COLLAGE_OPENVINO_LIBRARY"):
-        return ""
-    try:
-        import importlib.util
-
-        found = importlib.util.find_spec("openvino")
-    except ImportError:
-        found = None
-    return "" if found else "OpenVINO is not installed: make backends BACKENDS=openvino"
 
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
@@ -61,7 +44,9 @@ def convolve(grid, dims, data, channels, kernel, groups=1, **attributes):
     """A convolution of that many dimensions with constant weights."""
     weight = grid.constant(channels, data[1] // groups, *kernel)
     operator = getattr(nn, f"conv{dims}d")
-    return operator(grid.input(*data), weight, channels=channels, kernel_size=kernel, groups=groups, **attributes)
+    return operator(
+        grid.input(*data), weight, channels=channels, kernel_size=kernel, groups=groups, **attributes
+    )
 
 
 def test_convolutions(grid, partition):
@@ -220,9 +205,13 @@ def test_pools(grid, partition):
             for out in ((1,) * dims, (3,) * dims, data[2:]):
                 one = adaptive(grid.input(*data), out)
                 grid.add(f"adaptive {name} {out}", one, f"nn.adaptive_{kind}_pool{dims}d")
-        dilated = getattr(nn, f"max_pool{dims}d")(grid.input(*data), pool_size=(3,) * dims, dilation=(2,) * dims)
+        dilated = getattr(nn, f"max_pool{dims}d")(
+            grid.input(*data), pool_size=(3,) * dims, dilation=(2,) * dims
+        )
         grid.add(f"nn.max_pool{dims}d dilated", dilated, f"nn.max_pool{dims}d")
-        dilated = getattr(nn, f"avg_pool{dims}d")(grid.input(*data), pool_size=(3,) * dims, dilation=(2,) * dims)
+        dilated = getattr(nn, f"avg_pool{dims}d")(
+            grid.input(*data), pool_size=(3,) * dims, dilation=(2,) * dims
+        )
         grid.add(f"nn.avg_pool{dims}d dilated", dilated)
     for kind in ("max", "avg"):
         one = getattr(nn, f"global_{kind}_pool2d")(grid.input(2, 5, 7, 9))
@@ -232,16 +221,21 @@ def test_pools(grid, partition):
     grid.check(partition)
 
 
+# Name, operator, and from where to where the inputs lie.
 UNARY = (
-    ("nn.relu", nn.relu, -2, 2), ("sigmoid", relay.sigmoid, -8, 8), ("tanh", relay.tanh, -4, 4), ("exp", relay.exp, -5, 5),
-    ("log", relay.log, 0.1, 9), ("log2", relay.log2, 0.1, 9), ("log10", relay.log10, 0.1, 9), ("sqrt", relay.sqrt, 0, 9),
-    ("rsqrt", relay.rsqrt, 0.1, 9), ("erf", relay.erf, -3, 3), ("abs", relay.abs, -2, 2), ("negative", relay.negative, -2, 2),
-    ("floor", relay.floor, -4, 4), ("ceil", relay.ceil, -4, 4), ("sign", relay.sign, -2, 2), ("sin", relay.sin, -6, 6),
-    ("cos", relay.cos, -6, 6), ("tan", relay.tan, -1, 1), ("asin", relay.asin, -1, 1), ("acos", relay.acos, -1, 1),
-    ("atan", relay.atan, -3, 3), ("sinh", relay.sinh, -2, 2), ("cosh", relay.cosh, -2, 2), ("asinh", relay.asinh, -3, 3),
+    ("nn.relu", nn.relu, -2, 2), ("sigmoid", relay.sigmoid, -8, 8), ("tanh", relay.tanh, -4, 4),
+    ("exp", relay.exp, -5, 5), ("log", relay.log, 0.1, 9), ("log2", relay.log2, 0.1, 9),
+    ("log10", relay.log10, 0.1, 9), ("sqrt", relay.sqrt, 0, 9), ("rsqrt", relay.rsqrt, 0.1, 9),
+    ("erf", relay.erf, -3, 3), ("abs", relay.abs, -2, 2), ("negative", relay.negative, -2, 2),
+    ("floor", relay.floor, -4, 4), ("ceil", relay.ceil, -4, 4), ("sign", relay.sign, -2, 2),
+    ("sin", relay.sin, -6, 6), ("cos", relay.cos, -6, 6), ("tan", relay.tan, -1, 1),
+    ("asin", relay.asin, -1, 1), ("acos", relay.acos, -1, 1), ("atan", relay.atan, -3, 3),
+    ("sinh", relay.sinh, -2, 2), ("cosh", relay.cosh, -2, 2), ("asinh", relay.asinh, -3, 3),
     ("acosh", relay.acosh, 1.1, 4), ("atanh", relay.atanh, -0.9, 0.9),
-    ("clip", lambda x: relay.clip(x, -0.5, 0.25), -1, 1), ("clip", lambda x: relay.clip(x, 0.0, math.inf), -1, 1),
-    ("clip", lambda x: relay.clip(x, -math.inf, 0.5), -1, 1), ("nn.leaky_relu", lambda x: nn.leaky_relu(x, 0.1), -1, 1),
+    ("clip", lambda x: relay.clip(x, -0.5, 0.25), -1, 1),
+    ("clip", lambda x: relay.clip(x, 0.0, math.inf), -1, 1),
+    ("clip", lambda x: relay.clip(x, -math.inf, 0.5), -1, 1),
+    ("nn.leaky_relu", lambda x: nn.leaky_relu(x, 0.1), -1, 1),
 )  # fmt: skip
 
 
@@ -262,11 +256,22 @@ def test_unary_operators(grid, partition):
 
 
 def test_binary_operators(grid, partition):
-    shapes = (((2, 3, 4, 5), (2, 3, 4, 5)), ((2, 3, 4, 5), (3, 1, 1)), ((2, 1, 5), (4, 1)), ((3,), ()), ((1, 7), (6, 1)))
+    shapes = (
+        ((2, 3, 4, 5), (2, 3, 4, 5)),
+        ((2, 3, 4, 5), (3, 1, 1)),
+        ((2, 1, 5), (4, 1)),
+        ((3,), ()),
+        ((1, 7), (6, 1)),
+    )
     for name, op in (
-        ("add", relay.add), ("subtract", relay.subtract), ("multiply", relay.multiply), ("divide", relay.divide),
-        ("maximum", relay.maximum), ("minimum", relay.minimum), ("power", relay.power),
-    ):  # fmt: skip
+        ("add", relay.add),
+        ("subtract", relay.subtract),
+        ("multiply", relay.multiply),
+        ("divide", relay.divide),
+        ("maximum", relay.maximum),
+        ("minimum", relay.minimum),
+        ("power", relay.power),
+    ):
         low = 0.2 if name in ("power", "divide") else -1.0
         for left, right in shapes:
             one = op(grid.input(*left, low=low), grid.input(*right, low=low))
@@ -274,7 +279,8 @@ def test_binary_operators(grid, partition):
         grid.add(f"{name} of a constant", op(grid.input(4, 5, low=low), grid.constant(5, low=low)), name)
         if name not in ("power", "divide"):
             # beyond 2^24 a float32 has no ones
-            big = {"dtype": "int32", "low": 2**24, "high": 2**26} if name != "multiply" else {"dtype": "int32", "low": -9999, "high": 9999}
+            low, high = (2**24, 2**26) if name != "multiply" else (-9999, 9999)
+            big = {"dtype": "int32", "low": low, "high": high}
             grid.add(f"{name} int32", op(grid.input(4, 5, **big), grid.input(5, **big)), name)
     for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
         for dtype in ("float32", "int32"):
@@ -286,7 +292,11 @@ def test_binary_operators(grid, partition):
         one = getattr(relay, name)(grid.input(3, 4, dtype="bool"), grid.input(4, dtype="bool"))
         grid.add(name, one, name)
     for dtype in ("float32", "int32"):
-        one = relay.where(grid.input(3, 1, dtype="bool"), grid.input(3, 4, dtype=dtype, high=9), grid.input(4, dtype=dtype, high=9))
+        one = relay.where(
+            grid.input(3, 1, dtype="bool"),
+            grid.input(3, 4, dtype=dtype, high=9),
+            grid.input(4, dtype=dtype, high=9),
+        )
         grid.add(f"where {dtype}", one, "where")
     grid.add("power of negatives", relay.power(grid.input(4, 5), relay.const(2.0)), "power")
     one = relay.where(relay.greater(grid.input(3, 4), grid.input(3, 4)), grid.input(3, 4), grid.input(3, 4))
@@ -295,11 +305,25 @@ def test_binary_operators(grid, partition):
 
 
 def test_casts(grid, partition):
-    pairs = (("int32", "float32"), ("float32", "int32"), ("bool", "float32"), ("bool", "int32"), ("uint8", "float32"), ("int8", "int32"), ("int8", "float32"), ("uint8", "int32"))
+    pairs = (
+        ("int32", "float32"),
+        ("float32", "int32"),
+        ("bool", "float32"),
+        ("bool", "int32"),
+        ("uint8", "float32"),
+        ("int8", "int32"),
+        ("int8", "float32"),
+        ("uint8", "int32"),
+    )
     for source, target in pairs:
         one = relay.cast(grid.input(5, 6, dtype=source, low=0 if source == "uint8" else -9, high=9), target)
         grid.add(f"{source} to {target}", one, "cast")
-    for source, target in (("float32", "bool"), ("int32", "int8"), ("int64", "int32"), ("float32", "float16")):
+    for source, target in (
+        ("float32", "bool"),
+        ("int32", "int8"),
+        ("int64", "int32"),
+        ("float32", "float16"),
+    ):
         one = relay.cast(grid.input(5, 6, dtype=source, low=-9, high=9), target)
         grid.add(f"{source} to {target}", one)
     grid.check(partition)
@@ -309,14 +333,25 @@ def test_softmax_and_reductions(grid, partition):
     shape = (2, 3, 4, 5)
     for rank in range(1, 5):
         for axis in range(-1, rank):
-            grid.add(f"softmax {rank} {axis}", nn.softmax(grid.input(*shape[:rank], low=-5, high=5), axis), "nn.softmax")
+            grid.add(
+                f"softmax {rank} {axis}",
+                nn.softmax(grid.input(*shape[:rank], low=-5, high=5), axis),
+                "nn.softmax",
+            )
     for axis in (-1, 1):
-        grid.add(f"log_softmax {axis}", nn.log_softmax(grid.input(4, 7, low=-5, high=5), axis), "nn.log_softmax")
+        grid.add(
+            f"log_softmax {axis}", nn.log_softmax(grid.input(4, 7, low=-5, high=5), axis), "nn.log_softmax"
+        )
     for name in ("sum", "mean", "max", "min", "prod"):
         op = getattr(relay, name)
         for axis, keep, exclude in (
-            (None, False, False), (1, False, False), (-1, True, False), ((1, 3), False, False), ((2, 3), True, False), (1, True, True),
-        ):  # fmt: skip
+            (None, False, False),
+            (1, False, False),
+            (-1, True, False),
+            ((1, 3), False, False),
+            ((2, 3), True, False),
+            (1, True, True),
+        ):
             grid.add(f"{name} {axis} {keep} {exclude}", op(grid.input(*shape), axis, keep, exclude), name)
     for name in ("all", "any"):
         grid.add(name, getattr(relay, name)(grid.input(*shape, dtype="bool"), 1), name)
@@ -340,7 +375,9 @@ def test_normalisations(grid, raw_partition):
     for shape, axis in (((4, 8), -1), ((2, 3, 16), -1), ((2, 8, 5), 1), ((2, 2, 2, 8), 3)):
         size = shape[axis]
         for center, scale in ((True, True), (False, True), (True, False)):
-            one = nn.layer_norm(grid.input(*shape), grid.constant(size), grid.constant(size), axis, 1e-4, center, scale)
+            one = nn.layer_norm(
+                grid.input(*shape), grid.constant(size), grid.constant(size), axis, 1e-4, center, scale
+            )
             grid.add(f"layer_norm {shape} {axis} {center} {scale}", one, "nn.layer_norm")
     for shape in ((2, 8, 5), (2, 8, 5, 6), (1, 8, 3, 4, 5)):
         one = nn.instance_norm(grid.input(*shape), grid.constant(8), grid.constant(8), 1, 1e-4)
@@ -350,16 +387,21 @@ def test_normalisations(grid, raw_partition):
             grid.add(f"group_norm {shape} {groups}", one, "nn.group_norm")
     for shape in ((4, 8), (2, 8, 5), (2, 8, 5, 6), (2, 8, 3, 4, 5)):
         for center, scale in ((True, True), (False, False)):
+            gamma, beta, mean, variance = (grid.constant(8, low=0.1) for _ in range(4))
             one = nn.batch_norm(
-                grid.input(*shape), grid.constant(8), grid.constant(8), grid.constant(8), grid.constant(8, low=0.1),
-                epsilon=1e-3, center=center, scale=scale,
-            )  # fmt: skip
+                grid.input(*shape), gamma, beta, mean, variance, epsilon=1e-3, center=center, scale=scale
+            )
             grid.add(f"batch_norm {shape} {center}", one[0], "nn.batch_norm")
     for axes in ([1], [2, 3]):
         one = nn.l2_normalize(grid.input(2, 3, 4, 5), 1e-5, axes)
         grid.add(f"l2_normalize {axes}", one, "nn.l2_normalize")
     last = nn.batch_norm(
-        grid.input(2, 5, 8), grid.constant(8), grid.constant(8), grid.constant(8), grid.constant(8, low=0.1), axis=2
+        grid.input(2, 5, 8),
+        grid.constant(8),
+        grid.constant(8),
+        grid.constant(8),
+        grid.constant(8, low=0.1),
+        axis=2,
     )
     grid.add("batch_norm of the last axis", last[0])
     grid.check(raw_partition)
@@ -379,7 +421,11 @@ def test_movements(grid, partition):
         data = {"dtype": dtype, "low": low, "high": 9}
         grid.add(f"reshape {dtype}", relay.reshape(grid.input(2, 3, 4, **data), (4, -1)), "reshape")
         grid.add(f"transpose {dtype}", relay.transpose(grid.input(2, 3, 4, **data), (2, 0, 1)), "transpose")
-        grid.add(f"concatenate {dtype}", relay.concatenate([grid.input(2, 3, **data), grid.input(4, 3, **data)], 0), "concatenate")
+        grid.add(
+            f"concatenate {dtype}",
+            relay.concatenate([grid.input(2, 3, **data), grid.input(4, 3, **data)], 0),
+            "concatenate",
+        )
         one = relay.strided_slice(grid.input(5, 6, **data), [1, 0], [4, 6], [2, 1])
         grid.add(f"strided_slice {dtype}", one, "strided_slice")
         grid.add(f"split {dtype}", relay.split(grid.input(4, 6, **data), 3, 1)[1], "split")
@@ -393,17 +439,27 @@ def test_movements(grid, partition):
     grid.add("reshape_like", relay.reshape_like(grid.input(2, 12), grid.input(4, 6)), "reshape_like")
     for axis in (0, 1, -1):
         grid.add(f"stack {axis}", relay.stack([grid.input(3, 4) for _ in range(3)], axis), "stack")
-        grid.add(f"concatenate {axis}", relay.concatenate([grid.input(3, 4, 2) for _ in range(5)], axis), "concatenate")
+        grid.add(
+            f"concatenate {axis}",
+            relay.concatenate([grid.input(3, 4, 2) for _ in range(5)], axis),
+            "concatenate",
+        )
     parts = relay.split(grid.input(2, 9, 4), (2, 5), 1)
-    grid.add("split in uneven parts", relay.concatenate([parts[2], parts[0], parts[1]], 1), "split", "concatenate")
+    grid.add(
+        "split in uneven parts", relay.concatenate([parts[2], parts[0], parts[1]], 1), "split", "concatenate"
+    )
     grid.add("broadcast_to", relay.broadcast_to(grid.input(3, 1), (2, 3, 4)), "broadcast_to")
     grid.add("tile", relay.tile(grid.input(2, 3), (2, 1, 3)), "tile")
     grid.add("full", relay.full(grid.input(), (3, 4)), "full")
     grid.add("depth_to_space", nn.depth_to_space(grid.input(1, 8, 3, 4), 2), "nn.depth_to_space")
-    grid.add("depth_to_space CDR", nn.depth_to_space(grid.input(1, 8, 3, 4), 2, mode="CDR"), "nn.depth_to_space")
+    grid.add(
+        "depth_to_space CDR", nn.depth_to_space(grid.input(1, 8, 3, 4), 2, mode="CDR"), "nn.depth_to_space"
+    )
     grid.add("space_to_depth", nn.space_to_depth(grid.input(1, 2, 6, 4), 2), "nn.space_to_depth")
     for mode in ("constant", "edge", "reflect"):
-        one = nn.pad(grid.input(2, 3, 5, 6), ((0, 0), (0, 1), (2, 1), (1, 0)), 0.5 if mode == "constant" else 0, mode)
+        one = nn.pad(
+            grid.input(2, 3, 5, 6), ((0, 0), (0, 1), (2, 1), (1, 0)), 0.5 if mode == "constant" else 0, mode
+        )
         grid.add(f"pad {mode}", one, "nn.pad")
     grid.add("pad with 0", nn.pad(grid.input(2, 3), ((1, 0), (0, 2)), 0), "nn.pad")
     for mode in ("SYMMETRIC", "REFLECT"):
@@ -447,9 +503,12 @@ def test_resizes(grid, partition):
         for size in ((10, 12), (7, 9), (3, 2)):
             for method in ("linear", "cubic"):
                 one = image.resize2d(
-                    grid.input(2, 3, 5, 6), size, method=method, coordinate_transformation_mode=transformation,
+                    grid.input(2, 3, 5, 6),
+                    size,
+                    method=method,
+                    coordinate_transformation_mode=transformation,
                     cubic_alpha=-0.75,
-                )  # fmt: skip
+                )
                 grid.add(f"resize2d {transformation} {size} {method}", one, "image.resize2d", atol=1e-4)
     for rounding in ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
         for size in ((10, 18), (5, 3)):
@@ -460,9 +519,13 @@ def test_resizes(grid, partition):
             # TVM rounds down in whole enlargements, whatever it is told.
             takes = () if size == (10, 18) and rounding != "floor" else ("image.resize2d",)
             grid.add(f"resize2d nearest {rounding} {size}", one, *takes)
-    one = image.resize1d(grid.input(2, 3, 8), (13,), method="linear", coordinate_transformation_mode="half_pixel")
+    one = image.resize1d(
+        grid.input(2, 3, 8), (13,), method="linear", coordinate_transformation_mode="half_pixel"
+    )
     grid.add("resize1d", one, "image.resize1d", atol=1e-4)
-    one = image.resize3d(grid.input(1, 2, 4, 5, 6), (8, 7, 9), method="linear", coordinate_transformation_mode="half_pixel")
+    one = image.resize3d(
+        grid.input(1, 2, 4, 5, 6), (8, 7, 9), method="linear", coordinate_transformation_mode="half_pixel"
+    )
     grid.add("resize3d", one, "image.resize3d", atol=1e-4)
     grid.check(partition)
 
@@ -475,42 +538,29 @@ def test_refused(grid, partition):
     whole = grid.input(2, 8, dtype="int32", low=1, high=9)
     grid.add("divide of int32", relay.divide(whole, grid.input(2, 8, dtype="int32", low=1, high=9)))
     last = nn.conv2d(
-        grid.input(1, 8, 8, 4), grid.constant(3, 3, 4, 8), channels=8, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"
+        grid.input(1, 8, 8, 4),
+        grid.constant(3, 3, 4, 8),
+        channels=8,
+        kernel_size=(3, 3),
+        data_layout="NHWC",
+        kernel_layout="HWIO",
     )
     grid.add("channels last", last)
     one = nn.max_pool2d(grid.input(1, 8, 8, 4), (2, 2), layout="NHWC")
     grid.add("pool with channels last", one)
     grid.add("argmax of the last", relay.argmax(grid.input(4, 9), 1, select_last_index=True))
-    grid.add("take that wraps", relay.take(grid.input(4, 5), grid.input(3, dtype="int32", low=-9, high=9), 0, mode="wrap"))
+    grid.add(
+        "take that wraps",
+        relay.take(grid.input(4, 5), grid.input(3, dtype="int32", low=-9, high=9), 0, mode="wrap"),
+    )
     one = image.resize2d(
-        grid.input(1, 2, 5, 6), (7, 11), method="nearest_neighbor", coordinate_transformation_mode="asymmetric"
+        grid.input(1, 2, 5, 6),
+        (7, 11),
+        method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric",
     )
     grid.add("nearest neighbours of no whole scale", one)
     grid.add("topk", relay.topk(grid.input(3, 9), 2, ret_type="values"))
     grid.add("cumsum", relay.cumsum(grid.input(3, 9), 1))
     grid.check(partition)
     assert not offloaded(partition(grid.module()))
-
-
-def test_regions_with_several_results(grid, partition):
-    """One region with many outputs: inner values, a value twice, an input's own reshaping."""
-    x = grid.input(1, 8, 10, 10)
-    a = nn.relu(nn.conv2d(x, grid.constant(8, 8, 3, 3), channels=8, kernel_size=(3, 3), padding=(1, 1)))
-    b = nn.max_pool2d(a, (2, 2), (2, 2))
-    c = nn.conv2d(a, grid.constant(4, 8, 1, 1), channels=4, kernel_size=(1, 1))
-    grid.add("a", a, "nn.conv2d", "nn.relu")
-    grid.add("b", b, "nn.max_pool2d")
-    grid.add("b again", b)
-    grid.add("c", relay.transpose(c, (0, 2, 3, 1)), "nn.conv2d", "transpose")
-    grid.add("x", relay.reshape(x, (8, 100)), "reshape")
-    grid.check(partition)
-
-
-def test_one_tbb(partition):
-    """OpenVINO runs on the oneTBB that the model's own loops run on."""
-    grid = Grid()
-    grid.add("relu", nn.relu(grid.input(2, 8)), "nn.relu")
-    grid.check(partition)
-    with open("/proc/self/maps") as maps:
-        loaded = {line.split()[-1] for line in maps if "/libtbb.so" in line}
-    assert len(loaded) == 1, loaded

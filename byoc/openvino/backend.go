@@ -14,6 +14,7 @@
 package openvino
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -47,8 +48,25 @@ func (backend) MergesRegions() bool { return true }
 
 // Propose implements byoc.Proposer: the greatest regions that OpenVINO can run, and their parts between
 // post-dominators, so that "the engine takes it all" is a candidate whose cost is measured.
-func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
-	return propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
+// What is a match of a pattern, too, is left out: it would be written, and measured, the same.
+func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
+	regions := propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
+	return slices.DeleteFunc(regions, func(p byoc.Proposal) bool { return len(p.Nodes) <= longest && b.matched(g, p.Nodes) })
+}
+
+// longest is how many nodes the longest pattern can cover: an operator, bias, residual value and GELU.
+const longest = 9
+
+// matched says that one of the patterns covers exactly these nodes.
+func (b backend) matched(g *relay.Graph, nodes []relay.NodeID) bool {
+	for _, p := range b.patterns() {
+		for _, m := range g.Match(p.Shape, nodes[len(nodes)-1]) {
+			if slices.Equal(m.Nodes, nodes) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Install makes relay.ext.collage_openvino available in this process. OpenVINO itself is opened when a region is first
