@@ -3,6 +3,7 @@
 package pass
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,7 @@ type Executable struct {
 	Bytes   int64
 	Failure *cost.Failure
 
+	score   float64 // 0 until it was measured
 	kernels *feedback.Executable
 	regions []annotate.Region // those of main, with symbols
 	seconds float64
@@ -212,6 +214,32 @@ func (l *Lane) Forget(keep ...*genome.Placement) {
 	}
 }
 
+// mostKept is how many bytes of executables are kept at most, as long as it is not the last few: in large networks each
+// has hundreds of megabytes of weights.
+const mostKept = 3 << 30
+
+// evict removes the executables of the worst networks while there are too many bytes of them; should one of them be wanted
+// after all, it is built again.
+func (l *Lane) evict() {
+	var order []string
+	total := int64(0)
+	for key, e := range l.built {
+		if e.Path != "" && key != l.plain.Key {
+			order, total = append(order, key), total+e.Bytes
+		}
+	}
+	slices.SortFunc(order, func(a, b string) int {
+		return cmp.Or(cmp.Compare(l.built[b].score, l.built[a].score), cmp.Compare(a, b))
+	})
+	const few = 4
+	for i := 0; i < len(order)-few && total > mostKept; i++ {
+		e := l.built[order[i]]
+		total -= e.Bytes
+		_ = os.Remove(e.Path)
+		delete(l.built, order[i])
+	}
+}
+
 // Measure implements graphlevel.Estimator.
 func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
 	started := time.Now()
@@ -241,10 +269,12 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 			c.Network = &cost.Network{}
 		}
 		c.Network.Seconds = building + time.Since(started).Seconds()
+		e.score = graphlevel.Score(c)
 		if err := taken(i, c); err != nil {
 			return err
 		}
 	}
+	l.evict()
 	return nil
 }
 

@@ -55,9 +55,9 @@ func (g *graph) tick() {
 	}
 }
 
-// searchesGraph says that there is something for the graph level to do.
+// searchesGraph says that there is something for the graph level to do: operators can go to TVM and elsewhere.
 func (c *compilation) searchesGraph() bool {
-	return c.Level != OperatorLevel && !(len(c.Backends) == 1 && c.Backends[0] == "tvm")
+	return c.Level != OperatorLevel && len(c.Backends) > 1 && slices.Contains(c.Backends, "tvm")
 }
 
 // searchGraph decides the operator level's placement, searches on from there among whole networks, and makes finalists
