@@ -48,10 +48,7 @@ func (w dfWriter) construct(p Pattern) (*bridge.Object, error) {
 			return nil, err
 		}
 		defer callee.Release()
-		if p.args == nil {
-			return object(namespace+"CallPattern", callee, nil)
-		}
-		args, err := w.all(p.args)
+		args, err := w.arguments(p)
 		if err != nil {
 			return nil, err
 		}
@@ -95,6 +92,27 @@ func (w dfWriter) construct(p Pattern) (*bridge.Object, error) {
 		return object(namespace+"TupleGetItemPattern", tuple, p.index)
 	}
 	return nil, fmt.Errorf("relay: a %T has no form in TVM", p)
+}
+
+// arguments are those of a call. TVM's matcher does not take "any" for operators of two arguments: it looks at both.
+func (w dfWriter) arguments(p *opPattern) ([]*bridge.Object, error) {
+	if len(p.args) > 0 {
+		return w.all(p.args)
+	}
+	op, err := object("ir.GetOp", p.names[0])
+	if err != nil {
+		return nil, err
+	}
+	defer op.Release()
+	n, err := op.AttrInt("num_inputs")
+	if err != nil {
+		return nil, err
+	}
+	var wildcards []Pattern
+	for range n {
+		wildcards = append(wildcards, Wildcard())
+	}
+	return w.all(wildcards)
 }
 
 func (w dfWriter) all(patterns []Pattern) ([]*bridge.Object, error) {

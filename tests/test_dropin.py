@@ -8,11 +8,13 @@ import random
 from collections import Counter
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 tvm = pytest.importorskip("tvm")
 relay = pytest.importorskip("tvm.relay")
 
+import collage.patterns  # noqa: E402
 import collage.transform  # noqa: E402
 from tvm.relay.collage import CustomCostEstimator, MockCostEstimator  # noqa: E402
 from tvm.relay.dataflow_pattern import is_constant, is_op, wildcard  # noqa: E402
@@ -114,7 +116,7 @@ def composites(module):
     for name, function in module.functions.items():
         if name.name_hint != "main":
             relay.analysis.post_order_visit(function.body, visit)
-    return dict(counts)
+    return counts
 
 
 RELUS = "%0 = nn.relu(%x); %1 = nn.relu(%0); nn.relu(%1)"
@@ -322,6 +324,31 @@ def test_measured_where_no_estimator_is_given(store):
     found = report()
     assert symbols(made) == []
     assert found["estimated"] > 0 and 0 < found["seconds"] < 1
+
+
+def test_tvms_pass_takes_the_patterns_of_a_backend():
+    """TVM's CollagePartition, with a backend's table, finds what the backend's own matcher finds."""
+    weight = relay.const(np.ones((8, 8, 3, 3), "float32"))
+    x = relay.var("x", shape=(1, 8, 14, 14))
+
+    def conv(data):
+        return relay.nn.conv2d(data, weight, padding=(1, 1), channels=8, kernel_size=(3, 3))
+
+    body = relay.nn.softmax(relay.nn.relu(conv(relay.nn.relu(conv(x)))))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(body))
+    table = collage.patterns.table_of("dnnl_tvm", module)
+    assert len(table) > 20 and len({entry[0] for entry in table}) == len(table)
+    config = Config(8, 8, table=lambda _: [entry[:3] for entry in table], styles=[f"{HOOK}.NoFusion"])
+    with patch("tvm.relay.op.contrib.get_pattern_table", wraps=config.table), config.context:
+        compilation = tvm.target.make_compilation_config(config.context, config.targets)
+        estimator = MockCostEstimator({"llvm": 100, HOOK: 1}, 0)
+        theirs = relay.transform.CollagePartition(compilation, estimator)(module)
+    placed = collage.transform.CollagePartition(["tvm", "dnnl_tvm"], only="dnnl_tvm")(module)
+    assert composites(placed) == {"dnnl.conv2d_relu": 2}
+    assert composites(theirs) == {"dnnl.conv2d_relu": 2, "nn.softmax": 1}
+    assert not any(predicate(relay.nn.relu(x)) for _, _, predicate, _ in table), "another module's expression"
+    with pytest.raises(ValueError, match="unknown backend"):
+        collage.patterns.table_of("nobody", module)
 
 
 # Where TVM's answer is not the cheapest, or wrong.

@@ -43,7 +43,8 @@ def table_of(backend, module):
     expressions of this module, until the next call. bare: the backend expects the operator without a
     Composite function.
 
-    For MergeComposite, CollagePartition and whatever else of TVM's takes tables.
+    For passes that look at the module as it is, as TVM's CollagePartition does. (MergeComposite changes it
+    from pattern to pattern; the predicates do not know what comes out.)
     """
     library.load()
     parts = list(tvm.get_global_func("collage.backend.table")(module, backend))
