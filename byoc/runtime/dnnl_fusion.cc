@@ -10,6 +10,25 @@
 #include "dnnl_compiler.h"
 
 namespace collage::onednn {
+namespace {
+
+// How many of an operator's post-operations can be in one list. oneDNN's kernels may keep one generator of
+// code for each elementwise algorithm: a second post-operation of the same algorithm would run with the first
+// one's numbers.
+size_t LongestList(const std::vector<PostOp>& post) {
+  for (size_t i = 0; i < post.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      if (post[i].kind == PostOp::Kind::kEltwise && post[k].kind == PostOp::Kind::kEltwise &&
+          post[i].algorithm == post[k].algorithm &&
+          (post[i].alpha != post[k].alpha || post[i].beta != post[k].beta)) {
+        return i;
+      }
+    }
+  }
+  return post.size();
+}
+
+}  // namespace
 
 Compiler::Fused Compiler::Fuse(const Op& op, const std::vector<int>& perm, const MakeDesc& make) {
   dnnl::primitive_attr bare;
@@ -30,7 +49,7 @@ Compiler::Fused Compiler::Fuse(const Op& op, const std::vector<int>& perm, const
     return true;
   };
 
-  for (size_t count = op.post.size(); count > 0; --count) {
+  for (size_t count = LongestList(op.post); count > 0; --count) {
     for (const bool accumulate : {true, false}) {
       dnnl::post_ops list;
       Fused tried;
