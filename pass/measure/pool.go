@@ -22,7 +22,8 @@ const pollInterval = 20 * time.Millisecond
 // it. Its methods are called by one goroutine at a time.
 type Pool struct {
 	options Options
-	dir     string // the workers' temporary folder
+	dir     string   // the workers' temporary folder
+	lock    *os.File // says that it is in use
 	slots   []*process
 	stats   Stats
 	// absent are the backends that the workers cannot set up: their library has gone since it was probed.
@@ -38,11 +39,11 @@ func NewPool(options Options) (*Pool, error) {
 	if options.Command[0] == "" {
 		return nil, errors.New("measure: no Python interpreter for the workers is known; set COLLAGE_PYTHON or Config.Python")
 	}
-	dir, err := os.MkdirTemp("", "collage-measure-")
+	dir, lock, err := makeFolder(os.TempDir())
 	if err != nil {
 		return nil, fmt.Errorf("measure: making a folder for the workers: %w", err)
 	}
-	p := &Pool{options: options, dir: dir, absent: map[string]cost.Failure{}}
+	p := &Pool{options: options, dir: dir, lock: lock, absent: map[string]cost.Failure{}}
 	if options.Builders > 0 {
 		options.Workers = 1
 		p.ahead = newAhead(&p.options, dir)
@@ -73,6 +74,7 @@ func (p *Pool) Close() error {
 		}
 	}
 	group.Wait()
+	defer p.lock.Close()
 	return os.RemoveAll(p.dir)
 }
 

@@ -49,7 +49,7 @@ type buildResult struct {
 	Manifest string `json:"manifest"`
 }
 
-// loadMessage tells a worker of what another one has built; it removes the files.
+// loadMessage tells a worker of what another one has built.
 type loadMessage struct {
 	ID       int    `json:"id"`
 	Op       string `json:"op"` // "load"

@@ -99,7 +99,6 @@ func workerProcess(kind string) {
 			build(m.ID, m.Items, filepath.Join(m.Folder, m.Name))
 		case "load":
 			content, err := os.ReadFile(m.Manifest)
-			_ = os.Remove(m.Manifest)
 			logLine("load " + string(content))
 			if err != nil || strings.Contains(string(content), "load-error") {
 				say(map[string]any{"id": m.ID, "event": "error", "phase": "load", "kind": "error", "detail": "no such code"})
