@@ -101,14 +101,16 @@ func (c *compilation) seeds() []graphlevel.Seed {
 		seeds = append(seeds, graphlevel.Seed{Name: "tvm", Placement: c.graph.lane.Plain()})
 	}
 	seeds = append(seeds, graphlevel.Seed{Name: operatorLevelName, Placement: network.Placed})
-	if len(seeds) == 2 {
-		for _, b := range network.Backends() {
-			if b.TakesAnything() {
-				continue
-			}
-			if p := network.Single(b.Name()); p != nil {
-				seeds = append(seeds, graphlevel.Seed{Name: b.Name(), Placement: p})
-			}
+	for _, b := range network.Backends() {
+		name := b.Name()
+		switch {
+		case c.constrained():
+			name = "mostly " + name // as far as what was asked for lets it
+		case b.TakesAnything():
+			continue
+		}
+		if p := network.Single(b.Name()); p != nil {
+			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
 		}
 	}
 	return append(seeds, network.RunnersUp()...)
