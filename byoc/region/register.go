@@ -39,6 +39,12 @@ func Register(compiler, engine, plugin string, emit Emitter) error {
 	if err := loadPlugin(plugin, create); err != nil {
 		return err
 	}
+	// The module holds the region's constants. Without this TVM would store them twice more, as constants of the region
+	// and as parameters of the model.
+	nothing := func([]bridge.Value) (any, error) { return map[string]any{}, nil }
+	if err := bridge.RegisterFunction(codegen+".constant_updater", false, nothing); err != nil {
+		return err
+	}
 	return bridge.RegisterFunction(codegen, false, func(args []bridge.Value) (any, error) {
 		if len(args) != 1 {
 			return nil, fmt.Errorf("TypeError: %s takes one argument, the region function; got %d", codegen, len(args))
