@@ -159,6 +159,29 @@ def test_measures_what_tvm_runs(worker):
     assert all(0 < sample < 1000 for sample in result["samples_ms"])
 
 
+def test_one_worker_builds_for_another(worker, tmp_path):
+    """Two regions in one build; the other worker loads, checks and times them without TVM's compiler."""
+    function, constants = conv_function(24)
+    items = [
+        {"function": saved(function), "constants": constants, "key": "ahead", "threads": 2},
+        {"function": saved(relu_function()), "constants": [], "key": "ahead too", "threads": 2},
+    ]
+    builder = Driver()
+    (made,) = builder.ask(op="build", items=items, folder=str(tmp_path), name="batch")
+    assert made["event"] == "result", made
+    bad = [items[0], {**items[1], "function": "{}"}]
+    assert builder.ask(op="build", items=bad, folder=str(tmp_path), name="bad")[-1]["phase"] == "build"
+    builder.close()
+    assert worker.ask(op="load", manifest=made["manifest"])[-1]["event"] == "result"
+    assert worker.ask(op="load", manifest=str(tmp_path / "none"))[-1]["phase"] == "load"
+    for item in items:
+        built, prepared = worker.ask(op="measure", compiler="", check=True, samples=0, **item)
+        assert built["seconds"] < 0.1
+        assert prepared["samples_ms"] == [] and prepared["max_abs_error"] == 0
+        result = worker.ask(op="measure", compiler="", samples=3, again=True, **item)[-1]
+        assert len(result["samples_ms"]) == 3
+
+
 def test_failures_are_answers(worker):
     for request, phase in (
         ({"function": "{}"}, "build"),
