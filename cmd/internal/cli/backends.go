@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -26,6 +27,9 @@ var backendsCommand = Command{
 		return a
 	},
 }
+
+// optionalBackends are those whose libraries set-up does not install by itself; each is an extra of the Python package.
+var optionalBackends = []string{"mkl", "onnxruntime", "openblas", "openvino"}
 
 type backendsAction struct{ json, verbose bool }
 
@@ -121,32 +125,67 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 	}
 }
 
-// groupPatterns puts patterns that differ only in what follows their first operator into one line each
-// ("conv1d, conv2d with bias, bias_relu, relu"), and the others into one line at the end.
+// groupPatterns puts patterns that are one operator with something on top of it into one line for all operators with
+// the same ("conv1d, conv2d alone or with bias, bias_relu, relu"), and the others into one line at the end.
 func groupPatterns(b *backendInfo) []string {
-	heads := newOrdered() // first operator -> what follows it
-	var alone []string
+	var names []string
 	for _, p := range b.Patterns {
-		name := strings.TrimPrefix(p.Composite, b.Compiler+".")
-		head, tail, found := strings.Cut(name, "_")
-		if name == p.Composite || !found || strings.Contains(name, "norm") { // an operator by itself
-			alone = append(alone, name)
-			continue
+		// A composite begins with the compiler's name or the backend's, an operator perhaps with "nn.".
+		name := strings.TrimPrefix(strings.TrimPrefix(p.Composite, b.Compiler+"."), b.Name+".")
+		if name = strings.TrimPrefix(name, "nn."); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		heads.add(head, tail)
 	}
-	groups := newOrdered() // what follows -> first operators
+	heads, alone := splitPatterns(names)
+	groups := newOrdered() // what follows -> operators
 	for _, head := range heads.keys {
-		groups.add(strings.Join(heads.values[head], ", "), head)
+		with := " with "
+		if slices.Contains(names, head) {
+			with = " alone or with "
+		}
+		groups.add(with+strings.Join(heads.values[head], ", "), head)
 	}
 	var lines []string
 	for _, tails := range groups.keys {
-		lines = append(lines, strings.Join(groups.values[tails], ", ")+" with "+tails)
+		lines = append(lines, strings.Join(groups.values[tails], ", ")+tails)
 	}
 	if len(alone) > 0 {
 		lines = append(lines, "alone: "+strings.Join(alone, ", "))
 	}
 	return lines
+}
+
+// epilogueWords begin what patterns name after their operator.
+var epilogueWords = []string{"bias", "sum", "scale", "relu", "leaky", "prelu", "gelu", "clip", "swish", "mish", "tanh", "sigmoid"}
+
+// fewestEpilogues is how many an operator must have to be no operator of which such a word is a part (leaky_relu).
+const fewestEpilogues = 3
+
+// splitPatterns says what follows which operator, and which names stand alone.
+func splitPatterns(names []string) (heads *ordered, alone []string) {
+	all := newOrdered()
+	headOf := map[string]string{}
+	for _, name := range names {
+		words := strings.Split(name, "_")
+		i := slices.IndexFunc(words[1:], func(w string) bool { return slices.Contains(epilogueWords, w) })
+		if i < 0 {
+			continue
+		}
+		head := strings.Join(words[:i+1], "_")
+		headOf[name] = head
+		all.add(head, strings.Join(words[i+1:], "_"))
+	}
+	heads = newOrdered()
+	for _, name := range names {
+		head, found := headOf[name]
+		switch {
+		case found && len(all.values[head]) >= fewestEpilogues:
+			heads.add(head, strings.TrimPrefix(name, head+"_"))
+		case len(all.values[name]) < fewestEpilogues:
+			alone = append(alone, name)
+		}
+	}
+	return heads, alone
 }
 
 // ordered is a map to lists that keeps the order in which its keys came.

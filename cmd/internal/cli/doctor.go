@@ -50,9 +50,10 @@ type doctorReport struct {
 	Store    storeInfo         `json:"cost_store"`
 }
 
-// doctorProblem is something that is missing. What compiling needs is an error, the rest a warning.
+// doctorProblem is something that is missing. What compiling needs is an error, what is there to be used and cannot is a
+// warning, and an optional library that is not installed a note.
 type doctorProblem struct {
-	// Severity is "error" or "warning".
+	// Severity is "error", "warning" or "note".
 	Severity string `json:"severity"`
 	Problem  string `json:"problem"`
 	Remedy   string `json:"remedy"`
@@ -166,7 +167,8 @@ func (r *doctorReport) lookAtTVM() {
 	}
 }
 
-// pluginNames are the runtime plug-ins, with the packed functions that say which libraries they bring.
+// pluginNames are the runtime plug-ins, with the packed functions that say which libraries they bring; "" for those that
+// open their library when it is first needed (the backend says whether it is there).
 var pluginNames = []struct {
 	name    string
 	library string
@@ -174,6 +176,11 @@ var pluginNames = []struct {
 }{
 	{"libcollage_runtime.so", "oneTBB", "collage.runtime.TBBVersion"},
 	{"libcollage_dnnl.so", "oneDNN", "collage.runtime.DNNLVersion"},
+	{"libcollage_dnnl_tvm.so", "", ""},
+	{"libcollage_mkl.so", "", ""},
+	{"libcollage_onnxruntime.so", "", ""},
+	{"libcollage_openblas.so", "", ""},
+	{"libcollage_openvino.so", "", ""},
 }
 
 func (r *doctorReport) lookAtPlugins(backends []backendInfo) {
@@ -209,6 +216,9 @@ func askPlugin(path, library, version string) (map[string]string, error) {
 	if _, err := bridge.LoadModuleFromFile(path, "so"); err != nil {
 		return nil, err
 	}
+	if version == "" {
+		return nil, nil
+	}
 	value, err := bridge.Global(version)
 	if err != nil {
 		return nil, err
@@ -227,7 +237,11 @@ func (r *doctorReport) lookAtBackends(backends []backendInfo) {
 		// What TVM lacks, and which plug-ins are missing, was said before.
 		said := slices.ContainsFunc(r.Plugins, func(p pluginInfo) bool { return p.Reason == b.Probe.Reason })
 		if !b.Probe.Usable && b.Compiler != "" && !said {
-			r.problem("warning", fmt.Sprintf("the backend %s cannot be used: %s", b.Name, b.Probe.Reason), b.Probe.Remedy)
+			severity := "warning"
+			if slices.Contains(optionalBackends, b.Name) {
+				severity = "note"
+			}
+			r.problem(severity, fmt.Sprintf("the backend %s cannot be used: %s", b.Name, b.Probe.Reason), b.Probe.Remedy)
 		}
 	}
 }

@@ -83,10 +83,10 @@ func (r *doctorReport) print(out io.Writer) {
 	}
 	switch {
 	case !r.Ready:
-	case len(r.Problems) > 0:
+	case slices.ContainsFunc(r.Problems, func(p doctorProblem) bool { return p.Severity != "note" }):
 		fmt.Fprintln(out, "Models can be compiled here.")
 	default:
-		fmt.Fprintln(out, "Nothing is missing: models can be compiled here.")
+		fmt.Fprintln(out, "Nothing that is needed is missing: models can be compiled here.")
 	}
 }
 
