@@ -95,3 +95,13 @@ func TestEqual(t *testing.T) {
 	assert.True(t, equal([]float64{1, 1.005}, []float64{1, 1}))
 	assert.False(t, equal(made("a", 1, 0).cost.Samples, made("b", 1.02, 0).cost.Samples))
 }
+
+func TestNoiseIsNoDecision(t *testing.T) {
+	undecided := func(finalists ...*finalist) bool {
+		return (&compilation{finalists: finalists, reference: finalists[0]}).undecided()
+	}
+	assert.False(t, undecided(made("tvm", 10, 0)))
+	assert.False(t, undecided(made("tvm", 10, 0), made("dnnl", 8, 5)), "clear")
+	assert.False(t, undecided(made("tvm", 8.01, 0), made("dnnl", 8, 5)), "as good as equal")
+	assert.True(t, undecided(made("tvm", 10, 0), made("dnnl", 10, 3, 0.7, 0.7, 0.7, 1.3, 1.3)), "faster in most rounds, and not in all")
+}

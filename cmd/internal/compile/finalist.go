@@ -188,6 +188,30 @@ func (c *compilation) buildOne(f *finalist) error {
 	return nil
 }
 
+const (
+	// mostTurns is how many times the rounds are run at most, where it is not clear who is the fastest.
+	mostTurns = 3
+	// roundsToDoubt: who asks for fewer rounds has no more time.
+	roundsToDoubt = 10
+)
+
+// undecided says that noise alone ties the fastest finalist with one that seems to be slower.
+func (c *compilation) undecided() bool {
+	var running []*finalist
+	for _, f := range c.distinct() {
+		if f.eligible {
+			running = append(running, f)
+		}
+	}
+	if len(running) < 2 {
+		return false
+	}
+	fastest := slices.MinFunc(running, byEstimate)
+	return slices.ContainsFunc(running, func(f *finalist) bool {
+		return f != fastest && equal(f.cost.Samples, fastest.cost.Samples) && medianRatio(f.cost.Samples, fastest.cost.Samples) > 1+tieMargin
+	})
+}
+
 // compare runs the finalists in turn and checks their outputs against the reference's.
 func (c *compilation) compare() error {
 	pool, err := measure.NewPool(measure.Options{
@@ -213,8 +237,20 @@ func (c *compilation) compare() error {
 			return err
 		}
 	}
+	for turn := 1; ; turn++ {
+		for _, f := range c.distinct() {
+			f.cost.Origin = cost.Measured
+			f.cost.Samples = append(f.cost.Samples, comparison.Costs[f.name].Samples...)
+		}
+		if turn == mostTurns || c.Rounds < roundsToDoubt || !c.undecided() {
+			break
+		}
+		c.Progress.Note("  which one is the fastest is not clear; they run again")
+		if comparison, err = c.compareIn(pool, c.distinct(), c.Rounds); err != nil {
+			return err
+		}
+	}
 	for _, f := range c.distinct() {
-		f.cost = comparison.Costs[f.name]
 		if f == c.reference {
 			continue
 		}
