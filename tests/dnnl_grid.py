@@ -60,8 +60,9 @@ class Grid:
         assert not wrong, "oneDNN and TVM disagree:\n" + "\n".join(wrong)
 
     def run(self, module):
-        # Level 2: without alternative layouts TVM compiles in half the time.
-        with tvm.transform.PassContext(opt_level=2):
+        # Level 2: without alternative layouts TVM compiles in half the time. Some common subexpressions become vectors
+        # whose description for debuggers LLVM refuses.
+        with tvm.transform.PassContext(opt_level=2, config={"tir.disable_cse_tir": True}):
             factory = relay.build(module, TARGET)
         executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
         for variable, value in self.inputs.items():
@@ -89,6 +90,24 @@ def offloaded(module):
         if function.attrs and function.attrs.get("Compiler") in COMPILERS:
             walk(function.body, visit)
     return names
+
+
+def region(symbol, composite, body, *arguments):
+    """A call of a region for our runtime whose only content is a composite function, without partitioning: how a
+    pattern is tested that no placement would choose without measuring. Constants go inside.
+    """
+    types = [relay.transform.InferTypeLocal(argument) for argument in arguments]
+    inner = [relay.var(f"c{i}", type_) for i, type_ in enumerate(types)]
+    function = relay.Function(inner, body(*inner)).with_attr("Composite", tvm.runtime.String(composite))
+    function = function.with_attr("PartitionedFromPattern", tvm.runtime.String(""))
+    outer = [relay.var(f"r{i}", type_) for i, type_ in enumerate(types)]
+    free = [not isinstance(argument, relay.Constant) for argument in arguments]
+    passed = [o if is_free else a for o, a, is_free in zip(outer, arguments, free, strict=True)]
+    made = relay.Function([o for o, is_free in zip(outer, free, strict=True) if is_free], relay.Call(function, passed))
+    made = made.with_attr("Compiler", tvm.runtime.String("collage_dnnl"))
+    made = made.with_attr("global_symbol", tvm.runtime.String(symbol))
+    made = made.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    return relay.Call(made, [a for a, is_free in zip(arguments, free, strict=True) if is_free])
 
 
 def walk(root, visit):

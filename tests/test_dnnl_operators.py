@@ -7,7 +7,8 @@ Every test says how many operators go to oneDNN, pattern by pattern.
 import math
 
 import pytest
-from dnnl_grid import Grid, channel_bias
+import tvm
+from dnnl_grid import Grid, channel_bias, region
 from tvm import relay
 
 nn = relay.nn
@@ -446,3 +447,133 @@ def test_bias_traps(grid, partition):
     one = nn.dense(x, grid.constant(16, 16), units=16)
     grid.add("dense and its own input", one + x, "dnnl.dense_sum")
     grid.check(partition)
+
+
+def test_broadcasts(grid, partition):
+    """Operands of every shape that broadcasts, on both sides."""
+    shapes = (
+        ((2, 8, 4, 4), (8, 1, 1)), ((2, 8, 4, 4), (1, 8, 4, 4)), ((2, 8, 4, 4), (4,)), ((2, 8, 4, 4), (2, 1, 1, 4)),
+        ((2, 8, 4, 4), (1,)), ((2, 8, 4, 4), ()), ((3, 1, 5), (1, 4, 1)), ((6, 1), (1, 7)), ((1, 1), (3, 5)),
+        ((2, 3, 4, 5, 2, 2), (4, 1, 2, 1)),
+    )  # fmt: skip
+    for name, op in (
+        ("add", relay.add), ("subtract", relay.subtract), ("multiply", relay.multiply), ("divide", relay.divide),
+        ("maximum", relay.maximum), ("minimum", relay.minimum),
+    ):  # fmt: skip
+        for one, other in shapes:
+            for left, right in ((one, other), (other, one)):
+                value = op(grid.input(*left), grid.input(*right, low=0.5, high=2.0))
+                grid.add(f"{name} {left} {right}", value, name)
+            number = relay.const(3.0)
+            grid.add(f"{name} {one} number", op(grid.input(*one), number), name)
+            grid.add(f"{name} number {one}", op(number, grid.input(*one, low=0.5, high=2.0)), name)
+    for axis in (0, 1, 2, -1):
+        data = grid.input(2, 3, 4, 5)
+        length = (2, 3, 4, 5)[axis]
+        grid.add(f"bias_add {axis}", nn.bias_add(data, grid.constant(length), axis=axis), "add")
+    grid.check(partition)
+
+
+def test_reductions(grid, partition):
+    shape = (2, 3, 4, 5)
+    for name, op in (("sum", relay.sum), ("mean", relay.mean), ("max", relay.max), ("min", relay.min)):
+        for axis in (None, 0, 1, 3, (1, 2), (2, 3), (-2, -1), (0, 1, 2)):
+            for keepdims in (False, True):
+                one = op(grid.input(*shape), axis=axis, keepdims=keepdims)
+                grid.add(f"{name} {axis} {keepdims}", one, name)
+        grid.add(f"{name} but one", op(grid.input(*shape), axis=0, exclude=True), name)
+        grid.add(f"{name} of many", op(grid.input(3, 1000), axis=1), name)
+    for axis in (-1, 1, (1, 2)):
+        for unbiased in (False, True):
+            one = relay.variance(grid.input(*shape), axis=axis, keepdims=True, unbiased=unbiased)
+            grid.add(f"variance {axis} {unbiased}", one, "mean", "variance")
+    grid.check(partition)
+
+
+def test_standardising(grid, partition):
+    """The normalisation of the paper's BERT: epsilon is added to the deviation."""
+    for shape in ((4, 8), (2, 3, 17), (1, 64, 256), (2, 2, 2, 2, 4)):
+        for unbiased in (False, True):
+            x = grid.input(*shape)
+            deviation = relay.sqrt(relay.variance(x, axis=-1, keepdims=True, unbiased=unbiased))
+            centred = grid.constant(shape[-1]) * (x - relay.mean(x, axis=-1, keepdims=True))
+            one = centred / (deviation + relay.const(1e-6)) + grid.constant(shape[-1])
+            grid.add(f"standardise {shape} {unbiased}", one, "dnnl.standardise")
+    grid.check(partition)
+
+
+def test_shapes(grid, partition):
+    grid.add("reshape", relay.reshape(grid.input(2, 3, 4), (6, 4)), "reshape")
+    grid.add("flatten", nn.batch_flatten(grid.input(2, 3, 4)), "nn.batch_flatten")
+    grid.add("squeeze", relay.squeeze(grid.input(2, 1, 4)), "squeeze")
+    grid.add("expand_dims", relay.expand_dims(grid.input(2, 4), 1, 2), "expand_dims")
+    for axes in ((1, 0, 2), (2, 0, 1), (0, 2, 1), None):
+        grid.add(f"transpose {axes}", relay.transpose(grid.input(2, 3, 4), axes), "transpose")
+    grid.add("transpose 4", relay.transpose(grid.input(2, 3, 4, 5), (0, 2, 3, 1)), "transpose")
+    for axis in (0, 1, -1):
+        parts = [grid.input(2, 3, 4), grid.constant(2, 3, 4), grid.input(2, 3, 4)]
+        grid.add(f"concatenate {axis}", relay.concatenate(parts, axis), "concatenate")
+    parts = [grid.input(1, c, 5, 5) for c in (3, 16, 5, 1)]
+    grid.add("concatenate channels", relay.concatenate(parts, 1), "concatenate")
+    grid.check(partition)
+
+
+def test_resizing(grid, partition):
+    for layout, data in (("NCHW", (2, 5, 4, 6)), ("NHWC", (2, 4, 6, 5))):
+        for scale in (2, 3):
+            one = nn.upsampling(grid.input(*data), scale, scale, layout=layout, method="nearest_neighbor")
+            grid.add(f"upsampling {layout} {scale}", one, "nn.upsampling")
+        spatial = data[2:] if layout == "NCHW" else data[1:3]
+        for mode, rounding in (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_ceil")):
+            one = relay.image.resize2d(
+                grid.input(*data), [2 * d for d in spatial], layout=layout, method="nearest_neighbor",
+                coordinate_transformation_mode=mode, rounding_method=rounding,
+            )  # fmt: skip
+            grid.add(f"resize {layout} {mode} {rounding}", one, "image.resize2d")
+        for size in ([2 * d for d in spatial], [d + 3 for d in spatial], [d - 1 for d in spatial]):
+            one = relay.image.resize2d(
+                grid.input(*data), size, layout=layout, method="linear",
+                coordinate_transformation_mode="half_pixel",
+            )  # fmt: skip
+            grid.add(f"resize linear {layout} {size}", one, "image.resize2d")
+    grid.check(partition)
+
+
+def test_winograd(collage_library):
+    """Winograd convolutions; placements take them where they are measured to be faster."""
+    grid = Grid()
+    install()
+    regions = []
+    for batch, inputs, channels, size, padding in (
+        (1, 16, 16, 8, 1), (2, 32, 48, 14, 1), (1, 64, 64, 56, 1), (1, 17, 33, 7, 0), (3, 16, 64, 5, 1),
+        (1, 128, 32, 2, 1),
+    ):  # fmt: skip
+        for name in ("", "_relu", "_bias", "_bias_relu", "_bias_sum_relu", "_sum", "_bias_gelu"):
+            data = grid.input(batch, inputs, size, size)
+            weight = grid.constant(channels, inputs, 3, 3, low=-0.2, high=0.2)
+            arguments = [data, weight]
+            if "bias" in name:
+                arguments.append(channel_bias(grid, 2, channels))
+            if "sum" in name:
+                arguments.append(grid.input(batch, channels, size + 2 * padding - 2, size + 2 * padding - 2))
+
+            def body(x, w, *addends, name=name, padding=padding, channels=channels):
+                one = nn.conv2d(x, w, channels=channels, kernel_size=(3, 3), padding=(padding,) * 2)
+                for addend in addends:
+                    one = one + addend
+                activation = name.rsplit("_", 1)[-1]
+                return ACTIVATIONS[activation](one) if activation in ACTIVATIONS else one
+
+            case = f"winograd {batch} {inputs} {channels} {size}{name}"
+            grid.add(case, body(*arguments), rtol=1e-3, atol=1e-4)
+            regions.append(region(f"r{len(regions)}", f"dnnl.winograd_conv2d{name}", body, *arguments))
+    module = tvm.IRModule.from_expr(relay.Function(list(grid.inputs), relay.Tuple(regions)))
+    grid.check(lambda _: relay.transform.InferType()(module))
+
+
+def install():
+    """Make the code generator known, as the first partitioning does."""
+    from collage import library
+
+    library.load()
+    library.install("collage_dnnl")
