@@ -235,8 +235,8 @@ def test_killed_searches_go_on_from_the_store(collage_library, tmp_path):
     store, temporary = tmp_path / "costs.jsonl", tmp_path / "tmp"
     temporary.mkdir()
     rng = random.Random(4)
-    # Each layer is a computation of its own: some 150, so that none of the searches comes to its end.
-    layers = {"operators": [], "widths": list(range(65, 90))}
+    # Each layer is a computation of its own: some 360, so that none of the searches comes to its end.
+    layers = {"operators": [], "widths": list(range(65, 125))}
     told = json.dumps({**layers, "store": str(store), "options": {"exhaustive": True}})
     lines = 0
     kills = 0
