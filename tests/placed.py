@@ -120,6 +120,11 @@ def expected(module, *inputs):
     return run(_plain[key], *inputs)
 
 
+def forget():
+    """Let go of plain TVM's executables."""
+    _plain.clear()
+
+
 def values(module, seed=0):
     """Inputs of ``main``, always the same for a seed."""
     rng = np.random.default_rng(seed)

@@ -319,8 +319,8 @@ def at_offset(shape, offset, seed=0):
     return array
 
 
-# TVM's own runtime for oneDNN looks at neither. TVM's graph executor, which is the one that calls regions, has
-# neither byte offsets nor strides.
+# TVM's own runtime for oneDNN looks at neither. TVM's graph executor, which is the one that calls regions,
+# has neither byte offsets nor strides.
 BLIND = {"dnnl_tvm"}
 
 

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole networks, the paper's five and three that come with the onnx package, with each backend that is
+installed alone and with all of them together: counts of what is offloaded, and TVM's outputs from Python,
+from `collage run` and from `tvmc run`.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import placed
+import pytest
+import tvm
+from collage import frontends, transform, workloads
+from conftest import environment
+from tvm import relay
+
+BACKENDS = placed.usable()
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+GRAPHS = ("light_squeezenet", "light_shufflenet", "light_resnet50")
+NETWORKS = (*workloads.PAPER, *GRAPHS)
+# tvmc takes seconds to start: it is asked about networks of few weights.
+SMALL = ("bert_full", "light_squeezenet")
+# Operators that are pinned to each backend where all of them share a network.
+PINNED = 2
+
+pytestmark = [
+    pytest.mark.usefixtures("collage_library"),
+    pytest.mark.skipif(not BACKENDS, reason="no backend beside TVM can be used here"),
+]
+
+# The least that a backend takes of a network, as operators of TVM's normalised form. What is not here need
+# not be taken at all (a library of matrix products finds none in a network of convolutions).
+CONVOLUTIONS = {
+    "dcgan": 7, "nasneta": 204, "resnet50_3d": 52, "resnext50_32x4d": 52,
+    "light_squeezenet": 26, "light_shufflenet": 30, "light_resnet50": 53,
+}  # fmt: skip
+MATMULS = {"bert_full": 64, "dcgan": 2}
+BLAS = ("mkl", "openblas")
+
+
+class _Weights(relay.ExprMutator):
+    """Random weights in the place of those that come with the graphs, which are all the same number."""
+
+    def __init__(self):
+        super().__init__()
+        self.rng = np.random.default_rng(7)
+
+    def visit_constant(self, const):
+        array = const.data.numpy()
+        if array.size < 16 or array.dtype != "float32":
+            return const
+        inner = int(np.prod(array.shape[1:])) if array.ndim > 1 and array.shape[0] > 1 else 100
+        drawn = self.rng.standard_normal(array.shape, dtype="float32") * np.float32(np.sqrt(2 / inner))
+        return relay.const(drawn, "float32")
+
+
+def normalised(name):
+    if name not in GRAPHS:
+        return transform.Normalise()(frontends.load(f"workload:{name}").module)
+    module = transform.Normalise()(frontends.load(LIGHT / f"{name}.onnx").module)
+    module["main"] = _Weights().visit(module["main"])
+    return relay.transform.InferType()(module)
+
+
+class Network:
+    """A network with its inputs and plain TVM's outputs, for all backends."""
+
+    def __init__(self, name):
+        self.name = name
+        self.module = normalised(name)
+        self.inputs = placed.values(self.module, seed=11)
+        self.names = [var.name_hint for var in self.module["main"].params]
+        self.expected = placed.expected(self.module, *self.inputs)
+
+    def same(self, outputs):
+        # Sums of a thousand products, one upon the other through fifty layers.
+        placed.same(outputs, self.expected, rtol=1e-3, share=1e-4)
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def network(request, collage_library):
+    """One network after the other, each held only while it is tested."""
+    yield Network(request.param)
+    placed.forget()
+
+
+def run_everywhere(network, split, command, folder, tvmc):
+    """The placed network gives TVM's outputs from Python, `collage run` and, where asked for, tvmc."""
+    archive = placed.export_to(folder / "model.tar", split)
+    network.same(placed.run(placed.load(archive), *network.inputs))
+    np.savez(folder / "x.npz", **dict(zip(network.names, network.inputs, strict=True)))
+    told = command(
+        "run",
+        archive,
+        "--inputs",
+        folder / "x.npz",
+        "--outputs",
+        folder / "y.npz",
+        "--repeat",
+        1,
+        "--warmup",
+        0,
+    )
+    assert told.returncode == 0, told.stderr
+    network.same(outputs(folder / "y.npz"))
+    if tvmc:
+        arguments = ["run", "--inputs", "x.npz", "--outputs", "z.npz", str(archive)]
+        told = subprocess.run(
+            [sys.executable, "-m", "tvm.driver.tvmc", *arguments],
+            cwd=folder, capture_output=True, text=True, env=environment(PYTHONPATH=""), timeout=300,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        network.same(outputs(folder / "z.npz"))
+    archive.unlink()  # hundreds of megabytes
+
+
+def outputs(path):
+    with np.load(path) as archive:
+        return [archive[f"output_{index}"] for index in range(len(archive.files))]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_backend(network, backend, command, tmp_path):
+    split = placed.place(network.module, backend)
+    taken = placed.offloaded(split)
+    convolutions = sum(count for name, count in taken.items() if name.startswith("nn.conv"))
+    matmuls = taken["nn.dense"] + taken["nn.batch_matmul"]
+    if backend in BLAS:
+        assert matmuls >= MATMULS.get(network.name, 0)
+        assert convolutions == 0
+    else:
+        assert convolutions >= CONVOLUTIONS.get(network.name, 0)
+    if not taken:
+        assert not placed.regions(split)  # the network is TVM's as a whole
+        return
+    run_everywhere(network, split, command, tmp_path, network.name in SMALL)
+
+
+def covered(network, backend):
+    """{index: operator} of what a backend takes when it gets all that it can."""
+    ask = tvm.get_global_func("collage.partition")
+    _, plan = ask(network.module, transform.configuration(only=backend, threads=placed.THREADS))
+    return {
+        node["index"]: node.get("operator", "")
+        for region in json.loads(str(plan))["regions"]
+        if region["backend"] == backend
+        for part in region["candidates"]
+        for node in part["nodes"]
+    }
+
+
+def shares(network):
+    """{backend: indices}: some convolutions and products for each backend, none for two."""
+    heavy = ("nn.conv", "nn.dense", "nn.batch_matmul")
+    takes = {
+        backend: sorted(index for index, name in covered(network, backend).items() if name.startswith(heavy))
+        for backend in BACKENDS
+    }
+    chosen, taken = {}, set()
+    # The choosy ones first: what they take is taken by the others, too.
+    for backend in sorted(BACKENDS, key=lambda name: (len(takes[name]), name)):
+        free = [index for index in takes[backend] if index not in taken]
+        step = max(1, len(free) // PINNED)
+        chosen[backend] = free[::step][:PINNED]
+        taken.update(chosen[backend])
+    return {backend: indices for backend, indices in chosen.items() if indices}
+
+
+@pytest.mark.skipif(len(BACKENDS) < 2, reason="one backend is not together with another")
+def test_all_backends_together(network, command, store, tmp_path):
+    wanted = shares(network)
+    pinned = {index for indices in wanted.values() for index in indices}
+    pins = [f"%{index}={backend}" for backend, indices in wanted.items() for index in indices]
+    pins += [f"%{index}=tvm" for index in covered(network, "tvm") if index not in pinned]
+    ask = tvm.get_global_func("collage.partition")
+    split, plan = ask(
+        network.module,
+        transform.configuration(["tvm", *BACKENDS], store=store, threads=placed.THREADS, samples=1, pin=pins),
+    )
+    operators = {entry["name"]: entry["operators"] for entry in json.loads(str(plan))["backends"]}
+    for backend, indices in wanted.items():
+        assert operators[backend] == len(indices)
+    assert len(wanted) >= min(2, len(BACKENDS))
+    run_everywhere(network, split, command, tmp_path, network.name in SMALL)
