@@ -60,8 +60,8 @@ class Grid:
         assert not wrong, "oneDNN and TVM disagree:\n" + "\n".join(wrong)
 
     def run(self, module):
-        # Level 2: without alternative layouts TVM compiles in half the time. Some common subexpressions become vectors
-        # whose description for debuggers LLVM refuses.
+        # Level 2: without alternative layouts TVM compiles in half the time. Some common subexpressions become
+        # vectors whose description for debuggers LLVM refuses.
         with tvm.transform.PassContext(opt_level=2, config={"tir.disable_cse_tir": True}):
             factory = relay.build(module, TARGET)
         executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
@@ -93,8 +93,9 @@ def offloaded(module):
 
 
 def region(symbol, composite, body, *arguments):
-    """A call of a region for our runtime whose only content is a composite function, without partitioning: how a
-    pattern is tested that no placement would choose without measuring. Constants go inside.
+    """A call of a region for our runtime whose only content is a composite function.
+
+    So is tested what no placement would choose without measuring. Constants go inside.
     """
     types = [relay.transform.InferTypeLocal(argument) for argument in arguments]
     inner = [relay.var(f"c{i}", type_) for i, type_ in enumerate(types)]
@@ -103,7 +104,9 @@ def region(symbol, composite, body, *arguments):
     outer = [relay.var(f"r{i}", type_) for i, type_ in enumerate(types)]
     free = [not isinstance(argument, relay.Constant) for argument in arguments]
     passed = [o if is_free else a for o, a, is_free in zip(outer, arguments, free, strict=True)]
-    made = relay.Function([o for o, is_free in zip(outer, free, strict=True) if is_free], relay.Call(function, passed))
+    made = relay.Function(
+        [o for o, is_free in zip(outer, free, strict=True) if is_free], relay.Call(function, passed)
+    )
     made = made.with_attr("Compiler", tvm.runtime.String("collage_dnnl"))
     made = made.with_attr("global_symbol", tvm.runtime.String(symbol))
     made = made.with_attr("Primitive", tvm.tir.IntImm("int32", 1))

@@ -452,13 +452,14 @@ def test_bias_traps(grid, partition):
 def test_broadcasts(grid, partition):
     """Operands of every shape that broadcasts, on both sides."""
     shapes = (
-        ((2, 8, 4, 4), (8, 1, 1)), ((2, 8, 4, 4), (1, 8, 4, 4)), ((2, 8, 4, 4), (4,)), ((2, 8, 4, 4), (2, 1, 1, 4)),
-        ((2, 8, 4, 4), (1,)), ((2, 8, 4, 4), ()), ((3, 1, 5), (1, 4, 1)), ((6, 1), (1, 7)), ((1, 1), (3, 5)),
+        ((2, 8, 4, 4), (8, 1, 1)), ((2, 8, 4, 4), (1, 8, 4, 4)), ((2, 8, 4, 4), (4,)),
+        ((2, 8, 4, 4), (2, 1, 1, 4)), ((2, 8, 4, 4), (1,)), ((2, 8, 4, 4), ()), ((3, 1, 5), (1, 4, 1)),
+        ((6, 1), (1, 7)), ((1, 1), (3, 5)),
         ((2, 3, 4, 5, 2, 2), (4, 1, 2, 1)),
     )  # fmt: skip
     for name, op in (
-        ("add", relay.add), ("subtract", relay.subtract), ("multiply", relay.multiply), ("divide", relay.divide),
-        ("maximum", relay.maximum), ("minimum", relay.minimum),
+        ("add", relay.add), ("subtract", relay.subtract), ("multiply", relay.multiply),
+        ("divide", relay.divide), ("maximum", relay.maximum), ("minimum", relay.minimum),
     ):  # fmt: skip
         for one, other in shapes:
             for left, right in ((one, other), (other, one)):
@@ -524,7 +525,11 @@ def test_resizing(grid, partition):
             one = nn.upsampling(grid.input(*data), scale, scale, layout=layout, method="nearest_neighbor")
             grid.add(f"upsampling {layout} {scale}", one, "nn.upsampling")
         spatial = data[2:] if layout == "NCHW" else data[1:3]
-        for mode, rounding in (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_ceil")):
+        for mode, rounding in (
+            ("asymmetric", "floor"),
+            ("half_pixel", "round"),
+            ("half_pixel", "round_prefer_ceil"),
+        ):
             one = relay.image.resize2d(
                 grid.input(*data), [2 * d for d in spatial], layout=layout, method="nearest_neighbor",
                 coordinate_transformation_mode=mode, rounding_method=rounding,

@@ -25,11 +25,15 @@ def partition(collage_library):
 
 
 def regions(module):
-    return [f for f in module.functions.values() if f.attrs and str(f.attrs.get("Compiler")) == "collage_dnnl"]
+    return [
+        f for f in module.functions.values() if f.attrs and str(f.attrs.get("Compiler")) == "collage_dnnl"
+    ]
 
 
 def layer(grid, value, inputs, channels, kernel=3, **attributes):
-    weight = grid.constant(channels, inputs // attributes.get("groups", 1), kernel, kernel, low=-0.2, high=0.2)
+    weight = grid.constant(
+        channels, inputs // attributes.get("groups", 1), kernel, kernel, low=-0.2, high=0.2
+    )
     attributes.setdefault("padding", (kernel // 2,) * 2)
     one = nn.conv2d(value, weight, channels=channels, kernel_size=(kernel, kernel), **attributes)
     return one + channel_bias(grid, 2, channels)
@@ -73,7 +77,13 @@ def test_channels_last(partition):
     for _ in range(3):
         weight = grid.constant(3, 3, 16, 16, low=-0.2, high=0.2)
         one = nn.conv2d(
-            x, weight, channels=16, kernel_size=(3, 3), padding=(1, 1), data_layout="NHWC", kernel_layout="HWIO"
+            x,
+            weight,
+            channels=16,
+            kernel_size=(3, 3),
+            padding=(1, 1),
+            data_layout="NHWC",
+            kernel_layout="HWIO",
         )
         x = nn.relu(one + grid.constant(16)) + x
     pooled = nn.avg_pool2d(x, (3, 3), (2, 2), layout="NHWC")
@@ -251,7 +261,12 @@ def test_what_becomes_of_a_program(partition):
     program["values"].append(["f32", [1, 64, 14, 14]])
     program["ops"].append({**program["ops"][0], "in": [2, 1], "out": 3})
     program["outputs"] = [3]
-    assert [step.split()[0] for step in steps(program, (64, 64, 3, 3))] == ["reorder", "conv", "conv", "reorder"]
+    assert [step.split()[0] for step in steps(program, (64, 64, 3, 3))] == [
+        "reorder",
+        "conv",
+        "conv",
+        "reorder",
+    ]
 
 
 def test_a_bad_program_is_refused(partition):

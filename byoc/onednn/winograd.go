@@ -35,25 +35,25 @@ var hasAVX512 = sync.OnceValue(func() bool { return slices.Contains(cpuFeatures(
 func checkWinograd(c *Call) error {
 	out, in, kernel := c.In[1].Shape[0], c.In[1].Shape[1], c.In[1].Shape[2:]
 	if groups, _ := c.Node.Attrs.Int("groups"); groups != 1 {
-		return fmt.Errorf("Winograd convolutions have no groups, this one has %d", groups)
+		return fmt.Errorf("a Winograd convolution has no groups, this one has %d", groups)
 	}
 	if !slices.Equal(kernel, []int64{3, 3}) {
-		return fmt.Errorf("Winograd convolutions have kernels of 3x3, this one has %s", ShapeText(kernel))
+		return fmt.Errorf("a Winograd convolution has kernels of 3x3, this one has %s", ShapeText(kernel))
 	}
 	for _, name := range []string{"strides", "dilation"} {
 		if list, _ := spatial(c.Node, name, 2); !slices.Equal(list, []int64{1, 1}) {
-			return fmt.Errorf("Winograd convolutions have %s of 1, this one has %s", name, ShapeText(list))
+			return fmt.Errorf("a Winograd convolution has %s of 1, this one has %s", name, ShapeText(list))
 		}
 	}
 	padding, _ := paddings(c.Node, 2)
 	if slices.ContainsFunc(padding, func(p int64) bool { return p > 1 }) {
-		return fmt.Errorf("Winograd convolutions have padding of at most 1, this one has %s", ShapeText(padding))
+		return fmt.Errorf("a Winograd convolution has padding of at most 1, this one has %s", ShapeText(padding))
 	}
 	if in < winogradChannels || out < winogradChannels {
-		return fmt.Errorf("Winograd convolutions work on blocks of %d channels, this one makes %d of %d", winogradChannels, out, in)
+		return fmt.Errorf("a Winograd convolution works on blocks of %d channels, this one makes %d of %d", winogradChannels, out, in)
 	}
 	if !hasAVX512() {
-		return fmt.Errorf("Winograd convolutions need AVX-512, which this processor does not have")
+		return fmt.Errorf("a Winograd convolution needs AVX-512, which this processor does not have")
 	}
 	return nil
 }
