@@ -22,6 +22,8 @@ type library struct {
 	// title, remedy and places are for Probe.
 	title, remedy string
 	places        byoc.Library
+	// settings are environment variables that choose its kernels.
+	settings []string
 	patterns      func() []byoc.Pattern
 }
 
@@ -37,6 +39,7 @@ func NewMKL() byoc.Backend {
 			Prefix: []string{"lib/libmkl_rt.so.2", "lib/libmkl_rt.so.3"},
 			Names:  []string{"libmkl_rt.so.2", "libmkl_rt.so.3"},
 		},
+		settings: []string{"MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"},
 	})
 }
 
@@ -52,6 +55,7 @@ func NewOpenBLAS() byoc.Backend {
 			Packages: []string{"scipy_openblas32/lib/libscipy_openblas.so"},
 			Names:    []string{"libscipy_openblas.so", "libopenblas.so.0", "libopenblas.so"},
 		},
+		settings: []string{"OPENBLAS_CORETYPE"},
 	})
 }
 

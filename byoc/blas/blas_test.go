@@ -3,6 +3,8 @@
 package blas
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -154,4 +156,22 @@ func TestEmit(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = backend.emit(p)
 	require.EqualError(t, err, "OpenBLAS cannot run nn.relu outside of a composite function")
+}
+
+func TestProbeTellsSettings(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv(byoc.PluginDirEnv, folder)
+	for _, name := range []string{"libcollage_openblas.so", "libmine.so"} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o644))
+	}
+	t.Setenv("COLLAGE_OPENBLAS_LIBRARY", filepath.Join(folder, "libmine.so"))
+	t.Setenv("OPENBLAS_CORETYPE", "Haswell")
+	p := NewOpenBLAS().Probe()
+	require.True(t, p.Usable, p.Reason)
+	require.Equal(t, []string{"OPENBLAS_CORETYPE=Haswell"}, p.Features)
+	t.Setenv("COLLAGE_OPENBLAS_LIBRARY", filepath.Join(folder, "absent.so"))
+	p = NewOpenBLAS().Probe()
+	require.False(t, p.Usable)
+	require.Contains(t, p.Reason, "which is no file")
+	require.Contains(t, p.Remedy, "make backends BACKENDS=openblas")
 }

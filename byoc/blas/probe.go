@@ -24,6 +24,12 @@ func (l *library) Probe() byoc.Probe {
 		return p
 	}
 	p.Usable, p.Path, p.Version = true, path, version(path)
+	// They make another library of it, so they belong to the keys of costs.
+	for _, name := range l.settings {
+		if value := os.Getenv(name); value != "" {
+			p.Features = append(p.Features, name+"="+value)
+		}
+	}
 	return p
 }
 

@@ -31,22 +31,9 @@ class WithEnvironment {
   const bool ours_;
 };
 
-// AMD's processors with AVX-512 that a version of OpenBLAS does not know yet get its kernels for AVX2, which
-// are half as fast.
-bool WantsAvx512Kernels() {
-#if defined(__x86_64__) && defined(__GNUC__)
-  __builtin_cpu_init();
-  return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-  return false;
-#endif
-}
-
 OptionalLibrary Open(const std::string& hint) {
-  // Read once, when the library is loaded: without its threads, and with the kernels for this processor.
+  // Read once, when the library is loaded and would start its own threads.
   const WithEnvironment threads("OPENBLAS_NUM_THREADS", "1");
-  const WithEnvironment core(WantsAvx512Kernels() ? "OPENBLAS_CORETYPE" : "OPENBLAS_NUM_THREADS", "SkylakeX");
   return OptionalLibrary({"OpenBLAS",
                           "pip install scipy-openblas32",
                           "COLLAGE_OPENBLAS_LIBRARY",

@@ -253,6 +253,10 @@ func (r *doctorReport) lookAtThreads() {
 		r.problem("warning", fmt.Sprintf("this container may use %.3g of %d processors; more threads than that wait for each other",
 			m.Quota, m.Processors), fmt.Sprintf("give --threads %d", max(1, int(m.Quota))))
 	}
+	if value := m.Environment["OPENBLAS_CORETYPE"]; value != "" {
+		r.problem("warning", fmt.Sprintf("OPENBLAS_CORETYPE=%s chooses OpenBLAS's kernels, whatever the processor has", value),
+			"unset OPENBLAS_CORETYPE")
+	}
 	for _, name := range []string{"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"} {
 		if value := m.Environment[name]; value != "" && value != "ALL" && value != "DEFAULT" {
 			r.problem("warning", fmt.Sprintf("%s=%s keeps oneDNN from what the processor has", name, value), "unset "+name)
