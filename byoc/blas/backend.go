@@ -24,7 +24,7 @@ type library struct {
 	places        byoc.Library
 	// settings are environment variables that choose its kernels.
 	settings []string
-	patterns      func() []byoc.Pattern
+	patterns func() []byoc.Pattern
 }
 
 // NewMKL gives the backend mkl. It needs neither TVM nor oneMKL; Probe says whether oneMKL is there.
