@@ -60,7 +60,7 @@ class Grid:
         assert not wrong, "oneDNN and TVM disagree:\n" + "\n".join(wrong)
 
     def run(self, module):
-        # Level 2: without alternative layouts TVM compiles in half the time. Some common subexpressions become
+        # Level 2: without alternative layouts TVM compiles in half the time. Common subexpressions may become
         # vectors whose description for debuggers LLVM refuses.
         with tvm.transform.PassContext(opt_level=2, config={"tir.disable_cse_tir": True}):
             factory = relay.build(module, TARGET)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of many operators on our oneDNN runtime: merging, layouts inside, several results, threads, two at once."""
+"""Regions of many operators on our oneDNN runtime: layouts inside, several results, threads, two at once."""
 
 import json
 import threading
@@ -255,7 +255,7 @@ def steps(program, *constants):
 
 
 def test_what_becomes_of_a_program(partition):
-    """Two convolutions in a row are two primitives between two reorders: fused, and in the library's layout."""
+    """Two convolutions in a row are two primitives between two reorders: fused, in the library's layout."""
     load_plugin(partition)
     program = json.loads(json.dumps(CONVOLUTION))
     program["values"].append(["f32", [1, 64, 14, 14]])
