@@ -15,6 +15,7 @@ import (
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
 	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/pass"
 )
 
 // Tolerance is how far an output may be from TVM's, as a share of the greatest value that TVM gives. Sums in another order
@@ -212,7 +213,7 @@ func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 	w := &runner{NetworkOptions: o, report: r, network: n, row: row, files: map[string]any{
 		"model": n.Model, "params": orNull(n.Params), "format": orNull(n.Format), "input_shapes": n.InputShapes,
 		"inputs": at("inputs.npz"), "onnx": at("model.onnx"), "program": at("program.pickle"), "reference": at("reference.npz"),
-		"executable": n.Executable, "seconds": o.SearchLimit.Seconds(),
+		"executable": n.Executable, "seconds": o.SearchLimit.Seconds(), "disabled_passes": pass.DefaultDisabledPasses(),
 	}}
 	if o.Keep != "" {
 		w.files["keep"] = filepath.Join(o.Keep, n.Name+".tvm-collage")

@@ -117,7 +117,7 @@ func MeasureOperators(ctx context.Context, o OperatorOptions) (*OperatorReport, 
 	level := o.Compile.OptLevel
 	var step *progress.Step
 	config := pass.Config{Backends: withBaseline(o.Compile.Backends), Target: o.Compile.Target, Store: o.Compile.Store,
-		Threads: o.Compile.Threads, Context: ctx, OptLevel: &level, DisabledPasses: compile.DisabledPasses(),
+		Threads: o.Compile.Threads, Context: ctx, OptLevel: &level,
 		Samples: o.Compile.Samples, RetryFailures: o.Compile.RetryFailures, SkipUnusable: o.Compile.SkipUnusable,
 		Python: o.Compile.Python, Progress: func(e pass.Event) {
 			if e.Stage != pass.StageMeasure || e.Total == 0 {

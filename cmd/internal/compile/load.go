@@ -4,7 +4,6 @@ package compile
 
 import (
 	"context"
-	"slices"
 
 	"github.com/collage-tvm/collage/bridge"
 )
@@ -25,6 +24,3 @@ func Load(ctx context.Context, options Options) (*bridge.Object, *ModelInfo, err
 func CallHost(name string, options map[string]any, before ...any) (bridge.Value, error) {
 	return callHost(name, options, before...)
 }
-
-// DisabledPasses are left out of every build, those of candidates and peers too.
-func DisabledPasses() []string { return slices.Clone(disabledPasses) }

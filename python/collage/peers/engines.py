@@ -21,7 +21,7 @@ class Tvm:
         from .. import export
 
         self.model = self._read(files)
-        self._create(export.build(self.model.module))
+        self._create(export.build(self.model.module, disabled_passes=files.get("disabled_passes")))
         import tvm
 
         return f"TVM {tvm.__version__}, untuned"
