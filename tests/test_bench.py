@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`collage bench`: what its reports hold, on networks that take no time. No figure is asserted."""
+
+import importlib.util
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import onnx
+import placed
+import pytest
+from collage import frontends
+from collage.peers import onnx_file, program
+from onnx import TensorProto, helper, numpy_helper
+from test_end_to_end import small_onnx
+
+
+def matmul_onnx(path):
+    """Two matrix products, one of them twice."""
+    rng = np.random.default_rng(3)
+    weights = {"a": (16, 24), "b": (24, 16), "c": (16, 24)}
+    nodes = [
+        helper.make_node("Gemm", ["x", "a"], ["u"]),
+        helper.make_node("Gemm", ["u", "b"], ["v"]),
+        helper.make_node("Gemm", ["v", "c"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "matmuls",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 24])],
+        [
+            numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
+            for name, shape in weights.items()
+        ],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+
+
+def installed(*packages):
+    return all(importlib.util.find_spec(package) for package in packages)
+
+
+def report_of(result, path):
+    assert result.returncode == 0, result.stderr
+    return json.loads(path.read_text())
+
+
+def test_operators_by_themselves(command, store, tmp_path):
+    matmul_onnx(tmp_path / "net.onnx")
+    arguments = [
+        "bench", "matmuls", "--model", tmp_path / "net.onnx", "--db", store, "--repeat", 2, "-q",
+        "--json", tmp_path / "report.json", "--svg", tmp_path / "report.svg",
+    ]  # fmt: skip
+    result = command(*arguments)
+    report = report_of(result, tmp_path / "report.json")
+    assert [row["count"] for row in report["operators"]] == [2, 1]
+    names = [backend["name"] for backend in report["backends"]]
+    assert names[0] == "tvm"
+    assert set(names) == {"tvm", *placed.usable()}
+    for row in report["operators"]:
+        assert row["operator"] == "nn.dense"
+        assert [cell["backend"] for cell in row["backends"]] == names
+        assert row["backends"][0]["relative"] == 1
+        for cell in row["backends"]:
+            if cell.get("absent"):
+                continue
+            assert 0 < cell["low_ms"] <= cell["ms"] <= cell["high_ms"]
+            assert cell["relative"] == pytest.approx(cell["ms"] / row["backends"][0]["ms"])
+        assert (
+            row["fastest"]
+            == min((cell for cell in row["backends"] if "ms" in cell), key=lambda cell: cell["ms"])["backend"]
+        )
+    assert report["measured"] > 0
+    assert report["machine"]["processors"] > 0
+    assert report["load"]["seconds"] > 0
+    for text in ("geometric mean", "other processes took", "machine:"):
+        assert text in result.stdout
+    ElementTree.parse(tmp_path / "report.svg")
+
+    # What was measured is not measured again.
+    again = report_of(command(*arguments), tmp_path / "report.json")
+    assert again["measured"] == 0
+    assert again["stored"] == report["measured"] + report["stored"]
+
+    result = command("bench", "convs", "--model", tmp_path / "net.onnx", "--db", store, "-q")
+    assert result.returncode == 2
+    assert "has none of the operators nn.conv1d" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def executables(command, store, tmp_path_factory):
+    """A folder with the small network and what was compiled of it."""
+    folder = tmp_path_factory.mktemp("bench")
+    small_onnx(folder / "small.onnx")
+    (folder / "built").mkdir()
+    result = command(
+        "compile", folder / "small.onnx", "--input-shape", "x:1,3,16,16",
+        "-o", folder / "built" / "small.tar",
+        "--backends", "tvm,dnnl", "--db", store, "--repeat", 2, "--rounds", 2, "-q",
+        "--plan-out", folder / "built" / "small.plan.json",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def bench_all(command, folder, *arguments, **options):
+    return command(
+        "bench", "all", folder / "small.onnx", "--networks", "none", "--input-shape", "x:1,3,16,16",
+        "--executables", folder / "built", "--turn", "10ms", "-q", *arguments, **options,
+    )  # fmt: skip
+
+
+def test_networks_beside_engines(command, executables, tmp_path):
+    """Each engine that is installed runs the network, right, in turn; the others are named."""
+    peers = ["tvm", "onnxruntime", "openvino", "torch"]
+    result = bench_all(
+        command, executables, "--peers", ",".join(peers), "--rounds", 3,
+        "--json", tmp_path / "all.json", "--svg", tmp_path / "all.svg",
+    )  # fmt: skip
+    report = report_of(result, tmp_path / "all.json")
+    told = {peer["name"]: peer for peer in report["peers"]}
+    assert list(told) == ["collage", *peers]
+    for name in ("onnxruntime", "openvino"):
+        if not installed(name):
+            assert f"the Python package {name} is not installed" in told[name]["absent"]
+            assert f"{name} was not run" in result.stdout
+            assert told[name]["remedy"]
+    (network,) = report["networks"]
+    assert network["name"] == "small"
+    assert network["chosen"]
+    ran = [name for name, peer in told.items() if "absent" not in peer]
+    assert [cell["peer"] for cell in network["peers"]] == ran
+    for cell in network["peers"]:
+        assert not cell.get("absent"), cell
+        assert len(cell["turns_ms"]) == 3
+        assert not cell.get("wrong")
+        assert cell["max_abs_error"] <= 1e-4
+        if cell["peer"] != "collage":
+            assert 0 < cell["to_ours"]["low"] <= cell["to_ours"]["median"] <= cell["to_ours"]["high"]
+            assert cell["to_ours"]["coverage"] == 0.75  # what three turns can give
+    assert network["best_peer"] in ran[1:]
+    assert report["summary"]["best_peer_to_ours"]["networks"] == 1
+    assert network["load"]["seconds"] > 0
+    for text in ("best peer", "sign test", "other processes took", "tvm is TVM"):
+        assert text in result.stdout
+    ElementTree.parse(tmp_path / "all.svg")
+
+
+def test_an_executable_that_computes_something_else(command, executables, store, tmp_path):
+    """An output that is not TVM's is told, and where it is an engine's, nobody is compared with it."""
+    folder = shutil.copytree(executables, tmp_path / "other")
+    weights = onnx.load(str(folder / "small.onnx"))
+    for tensor in weights.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(2 * numpy_helper.to_array(tensor), tensor.name))
+    onnx.save(weights, str(folder / "small.onnx"))
+    result = bench_all(command, folder, "--peers", "tvm", "--rounds", 1, "--json", tmp_path / "all.json")
+    (network,) = report_of(result, tmp_path / "all.json")["networks"]
+    assert network["peers"][0]["wrong"]
+    assert "its outputs differ from TVM's" in result.stdout
+
+
+def test_arguments(command, executables, tmp_path):
+    for arguments, told in (
+        (("bench",), None),
+        (("bench", "al"), 'unknown command "bench al": did you mean "bench all"?'),
+        (("bench", "all", "--peers", "tensorrt"), '--peers: unknown engine "tensorrt"'),
+        (("bench", "all", "--peers", "openvin"), 'unknown engine "openvin": did you mean "openvino"?'),
+        (("bench", "all", "--networks", "none"), "there is no network to run"),
+        (("bench", "all", "--rounds", 0), "--rounds 0: at least one turn must be run"),
+        (("bench", "all", "--executables", tmp_path / "none"), "there is no such folder"),
+        (("bench", "convs", "--json", tmp_path / "x", "--svg", tmp_path / "x"), "are the same file"),
+        (("bench", "convs", "workload:dcgan"), "bench convs does not take"),
+    ):
+        result = command(*arguments)
+        assert result.returncode == (0 if told is None else 2)
+        assert told is None or told in result.stderr
+
+
+@pytest.mark.parametrize("name", ["bert_full", "small"])
+def test_the_onnx_form_computes_the_same(name, tmp_path):
+    """What other engines are given is the network: read back by TVM, it gives the same outputs."""
+    small_onnx(tmp_path / "small.onnx")
+    source = tmp_path / "small.onnx" if name == "small" else f"workload:{name}"
+    model = frontends.load(source, input_shapes={"x": (1, 3, 16, 16)} if name == "small" else None)
+    plain = program.read(model.module)
+    onnx_file.write(plain, tmp_path / "written.onnx")
+    written = frontends.load(tmp_path / "written.onnx")
+    assert written.inputs == model.inputs
+    inputs = placed.values(model.module)
+    placed.same(placed.expected(written.module, *inputs), placed.expected(model.module, *inputs))
+
+
+def test_what_cannot_be_said_to_others_is_named():
+    from tvm import IRModule, relay
+
+    x = relay.var("x", shape=(4, 4))
+    module = relay.transform.InferType()(IRModule.from_expr(relay.Function([x], relay.cumsum(x, axis=0))))
+    plain = program.read(module)
+    with pytest.raises(program.UnsupportedError, match="the operator cumsum has no ONNX form here"):
+        onnx_file.write(plain, "/nowhere")
