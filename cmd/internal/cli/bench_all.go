@@ -18,6 +18,7 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/nearest"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -61,6 +62,9 @@ with its plan. Engines that the Python with TVM has not are looked for in the on
 		a.declarePlacement(flags)
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
+		flags.StringVar(&a.level, "level", string(compile.GraphLevel), "compiling, search up to `LEVEL`: graph or operator")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "compiling, the graph level's search takes about `TIME` a network")
+		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		a.output.declare(flags)
 		a.flags = flags
 		return a
@@ -73,6 +77,9 @@ type benchAllAction struct {
 	peers, networks       []string
 	rounds, compileRounds int
 	turn, searchLimit     time.Duration
+	level                 string
+	searchTime            time.Duration
+	seed                  uint64
 	executables           string
 	output                benchOutput
 	// runs are the networks of Check.
@@ -96,6 +103,10 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 		return fmt.Errorf("--rounds %d: at least one turn must be run", a.rounds)
 	case a.compileRounds < 1:
 		return fmt.Errorf("--compile-rounds %d: at least one round must be run", a.compileRounds)
+	case a.level != string(compile.GraphLevel) && a.level != string(compile.OperatorLevel):
+		return fmt.Errorf("--level %s: it is graph or operator", quoteIfNeeded(a.level))
+	case a.searchTime <= 0:
+		return fmt.Errorf("--search-time %v: name some time, as in 90s; --level operator does without", a.searchTime)
 	case a.turn < 0 || a.turn > time.Minute:
 		return fmt.Errorf("--turn %v: a turn lasts up to a minute", a.turn)
 	}
@@ -182,6 +193,7 @@ func (a *benchAllAction) Run(s *Session, _ []string) error {
 		threads = runtime.NumCPU()
 	}
 	options.Threads = threads
+	options.Level, options.SearchTime, options.Seed = compile.Level(a.level), a.searchTime, a.seed
 	for i := range a.runs {
 		if err := a.executable(s, options, &a.runs[i], temporary); err != nil {
 			return fmt.Errorf("%s: %w", a.runs[i].Name, err)
