@@ -2,16 +2,19 @@
 #
 # `make help` lists the targets. Each sets up what it needs first; set-up leaves alone what is up to date.
 
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+
 PYTHON ?=
 JOBS ?=
 export PYTHON JOBS
 # What `make backends` installs, and what `make test` installs first. Tests of a backend that is absent are skipped.
-BACKENDS ?=
+BACKENDS ?= openvino,onnxruntime,openblas,mkl
 TEST_BACKENDS ?= openvino,onnxruntime,openblas,mkl
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends demo test check bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends peers demo test check bench bench-operators bench-threads bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -24,6 +27,9 @@ build: setup ## the native parts (set-up builds them)
 backends: setup ## the libraries of optional backends: make backends BACKENDS=openvino,onnxruntime,mkl,openblas (or all)
 	@scripts/backends.sh $(BACKENDS)
 
+peers: setup ## PyTorch, in an environment of its own, for make bench (3 GB to fetch)
+	@scripts/peers.sh
+
 demo: setup ## compile ResNeXt-50 for TVM and oneDNN, then run the result without TVM's compiler
 	@mkdir -p build/demo
 	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl -o build/demo/model.tar
@@ -35,6 +41,16 @@ test: setup ## all tests: Go (with the race detector), then Python
 
 check: setup ## format, vet, lint; fails where that leaves the tree dirty
 	@scripts/check.sh
+
+bench: backends ## the five networks beside TVM, ONNX Runtime, OpenVINO and PyTorch, where installed; writes docs/results/all.{txt,json,svg}
+	@$(COLLAGE) bench all --executables build/bench --json docs/results/all.json --svg docs/results/all.svg $(ARGS) | tee docs/results/all.txt
+
+bench-operators: backends ## ResNeXt-50's convolutions and BERT's products on each backend; writes docs/results/{convs,matmuls}.{txt,json,svg}
+	@for what in convs matmuls; do \
+	  $(COLLAGE) bench $$what --json docs/results/$$what.json --svg docs/results/$$what.svg $(ARGS) | tee docs/results/$$what.txt; done
+
+bench-threads: backends ## one thread pool beside separate ones, idle and with a neighbour
+	@.venv/bin/python scripts/bench_threads.py $(ARGS)
 
 bench-partition: setup ## reading and annotating ResNet-50, beside TVM's PartitionGraph
 	@.venv/bin/python scripts/bench_partition.py
