@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """TVM's own CollagePartition (a prototype for GPUs) at work on a processor, with oneDNN.
 
-It is made to work through its own interfaces, as far as it has them:
+It has the same backends and patterns as Collage with the backends tvm and dnnl_tvm, and is made to work
+through its own interfaces, as far as it has them:
 
 - Its estimator calls nvcc. A CustomCostEstimator stands in, a copy of it that links with the C++ compiler,
   with its own counts of runs (MEASURE_NUMBER, MEASURE_REPEAT, WARMUP_MIN_REPEAT_MS).
 - There is no TargetKind "dnnl", and no interface registers one from Python: libtvm's
   TargetKindRegEntry::RegisterOrGet and UpdateAttr are called by their mangled names, with what
   TVM_REGISTER_TARGET_KIND would set (device type CPU, is_external_codegen).
-- Patterns without a predicate crash it: make_byoc_partition_rule is registered anew and gives each one that
-  is always true. The pattern table is TVM's for dnnl.
+- make_byoc_partition_rule is registered anew, with Collage's table of patterns (collage.patterns.table_of):
+  each pattern as tvm.relay.dataflow_pattern, with a predicate that says where Collage's own matcher and the
+  backend's limits allow it. Its operators that oneDNN expects without a Composite function are unwrapped
+  before they are built.
 - relay.ext.dnnl and the oneDNN runtime are Collage's. The graph executor cannot build the result, so it is
   built and run with the VM.
+- It is to be run in a process of its own, which can be ended: on large graphs it takes long before it
+  estimates anything, where no exception can stop it. The estimator gives up, too (TimeoutError).
 """
 
 import ctypes
@@ -26,17 +31,13 @@ import tvm
 from tvm import relay
 from tvm.relay import collage as prototype
 
-from .. import export, library, target, transform
+from .. import export, library, patterns, region, target, transform
 
-# TVM's limits of fusion depth, and how long its search may take.
+# Collage's name, and the Compiler attribute: the target kind of TVM's pass.
+BACKEND, COMPILER = "dnnl_tvm", "dnnl"
+# How deep TVM's pass fuses TVM's operators, and how long its search may take.
 DEPTH = 4
 SECONDS = 1800.0
-
-
-def plugins():
-    """The plug-ins that a module with regions of TVM's oneDNN runtime needs."""
-    oneDNN = library.plugin_path("dnnl_tvm") or library.plugin_path("dnnl")  # noqa: N806
-    return [path for path in (library.plugin_path("runtime"), oneDNN) if path]
 
 
 def register_target_kind(name):
@@ -79,35 +80,63 @@ def register_target_kind(name):
     register_target_kind.kept = kept
 
 
-def make_rule(compiler):
-    """tvm.relay.collage.make_byoc_partition_rule, for patterns without predicates, too."""
-    api = prototype.collage._ffi_api
-    rules = []
-    for name, pattern, *predicate in tvm.relay.op.contrib.get_pattern_table(compiler):
-        check = predicate[0] if predicate else (lambda _: True)
-        rules.append(
-            api.MakeLabelledDFPatternPartitionRuleWithPredicate(
-                compiler, name, pattern, lambda e, check=check: bool(check(e))
-            )
-        )
-    return api.MakePatternBYOCPartitionRule(compiler, rules)
+def rule_maker(table):
+    """tvm.relay.collage.make_byoc_partition_rule with a table of Collage's."""
+
+    def make_rule(compiler):
+        api = prototype.collage._ffi_api
+        rules = [
+            api.MakeLabelledDFPatternPartitionRuleWithPredicate(compiler, composite, pattern, predicate)
+            for composite, pattern, predicate, _ in table
+        ]
+        return api.MakePatternBYOCPartitionRule(compiler, rules)
+
+    return make_rule
+
+
+class Unwrap(relay.ExprMutator):
+    """Calls of Composite functions of these names replaced by what is in them."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+
+    def visit_call(self, call):
+        inner = call.op
+        if (
+            isinstance(inner, relay.Function)
+            and inner.attrs
+            and inner.attrs.get_str("Composite") in self.names
+        ):
+            arguments = [self.visit(argument) for argument in call.args]
+            return relay.bind(self.visit(inner.body), dict(zip(inner.params, arguments, strict=True)))
+        return super().visit_call(call)
+
+
+def unwrapped(module, names):
+    """A module without the Composite functions of these names."""
+    made = tvm.IRModule(module.functions, module.type_definitions)
+    for var, function in module.functions.items():
+        if function.attrs and "Compiler" in function.attrs:
+            made[var] = Unwrap(names).visit(function)
+    return relay.transform.InferType()(made)
 
 
 class Estimator:
     """TVM's estimate_seconds with the C++ compiler in the place of nvcc; it counts and can be cut short."""
 
-    def __init__(self, threads, most_seconds):
-        self.threads, self.most_seconds = threads, most_seconds
+    def __init__(self, threads, most_seconds, bare):
+        self.threads, self.most_seconds, self.bare = threads, most_seconds, bare
         self.calls, self.failed, self.seconds = 0, 0, 0.0
         self.started = time.perf_counter()
 
     def __call__(self, module, build_for):
         if time.perf_counter() - self.started > self.most_seconds:
-            raise TimeoutError
+            raise TimeoutError("TVM's search has used up its time")
         self.calls += 1
         started = time.perf_counter()
         try:
-            vm, inputs = virtual_machine(module, self.threads)
+            vm, inputs = virtual_machine(unwrapped(module, self.bare), self.threads)
             options = {"func_name": "main", **inputs}
             device = tvm.cpu()
             vm.benchmark(device, repeat=1, number=1, min_repeat_ms=prototype.WARMUP_MIN_REPEAT_MS, **options)
@@ -147,70 +176,76 @@ def build(module, threads, folder):
     create = tvm.get_global_func("collage.runtime.ThreadsModuleCreate", allow_missing=True)
     if create is not None:
         lib.import_module(create(threads))
-    path = os.path.join(folder, "library.so")
-    lib.export_library(path, options=export.link_options(plugins()))
+    lib.export_library(
+        os.path.join(folder, "library.so"), options=export.link_options(region.plugins_for(COMPILER))
+    )
     Path(folder, "code.ro").write_bytes(code)
     return load(folder)
 
 
 def load(folder):
     """What ``build`` wrote to ``folder``."""
-    code, lib = (
-        Path(folder, "code.ro").read_bytes(),
-        tvm.runtime.load_module(os.path.join(folder, "library.so")),
-    )
-    return tvm.runtime.vm.Executable.load_exec(bytearray(code), lib)
+    lib = tvm.runtime.load_module(os.path.join(folder, "library.so"))
+    return tvm.runtime.vm.Executable.load_exec(bytearray(Path(folder, "code.ro").read_bytes()), lib)
+
+
+def prepare():
+    """Load Collage, the code generator of the regions and their runtime into this process."""
+    library.load()
+    for plugin in region.plugins_for(COMPILER):
+        library.load_plugin(plugin)
+    library.install(COMPILER)
 
 
 def search(module, threads, depth=DEPTH, most_seconds=SECONDS):
-    """(placed module or None, Estimator, seconds, why there is none)."""
-    estimator = Estimator(threads, most_seconds)
-    why = None
+    """What TVM's pass makes of a normalised module: {"module", "ended", "seconds", "calls", "failed",
+    "measuring"}. "module" is absent where it did not finish, and then "ended" says why.
+    """
+    prepare()
+    module = relay.transform.InferType()(module)
+    table = patterns.table_of(BACKEND, module)
+    bare = {composite for composite, _, _, unwrapped in table if unwrapped}
+    estimator = Estimator(threads, most_seconds, bare)
     tvm.register_func("collage.bench.estimate_seconds", estimator.__call__, override=True)
-    tvm.register_func("tvm.relay.collage.make_byoc_partition_rule", make_rule, override=True)
-    register_target_kind("dnnl")
-    library.install("dnnl")
-    options = {"relay.collage.tvm_max_depth": depth, "relay.collage.byoc_max_depth": depth}
+    tvm.register_func("tvm.relay.collage.make_byoc_partition_rule", rule_maker(table), override=True)
+    register_target_kind(COMPILER)
+    # Matches are not joined, so that no pattern is cut is all that the second depth has to do.
+    options = {"relay.collage.tvm_max_depth": depth, "relay.collage.byoc_max_depth": 64}
+    found = {}
     with tvm.transform.PassContext(opt_level=3, config=options) as context:
         host = tvm.target.Target(target.default_target())
-        config = tvm.target.make_compilation_config(context, [host, tvm.target.Target("dnnl")])
+        config = tvm.target.make_compilation_config(context, [host, tvm.target.Target(COMPILER)])
         custom = prototype.CustomCostEstimator("collage.bench.estimate_seconds")
         started = time.perf_counter()
         try:
             placed = tvm.relay.transform.CollagePartition(config, custom)(module)
+            found["module"] = unwrapped(placed, bare)
         except (TimeoutError, tvm.TVMError) as error:
-            text = str(error).strip().splitlines()
-            why = (
-                text[-1]
-                if text and "TimeoutError" not in str(error)
-                else f"not finished after {most_seconds:.0f} s"
-            )
-            placed = None
-    return placed, estimator, time.perf_counter() - started, why
+            found["ended"] = (str(error).strip().splitlines() or ["time limit"])[-1]
+        found["seconds"] = time.perf_counter() - started
+    found.update(calls=estimator.calls, failed=estimator.failed, measuring=estimator.seconds)
+    return found
 
 
 def machine(model, files, threads):
     """(VirtualMachine of what TVM's CollagePartition makes of a model, its name). ``files["keep"]`` is a
     folder that keeps the result, since the search takes minutes; without it nothing is kept.
     """
-    library.load()
-    for plugin in plugins():
-        library.load_plugin(plugin)
+    prepare()
     kept = files.get("keep")
     if kept and Path(kept, "code.ro").exists():
         executable, told = load(kept), "kept"
     else:
-        module = transform.Normalise()(model.module)
-        placed, estimator, seconds, why = search(
-            module, threads, most_seconds=float(files.get("seconds") or SECONDS)
+        found = search(
+            transform.Normalise()(model.module), threads, most_seconds=float(files.get("seconds") or SECONDS)
         )
-        if placed is None:
-            raise RuntimeError(f"TVM's CollagePartition gave nothing: {why}")
-        told = f"searched for {seconds:.0f} s, {estimator.calls} estimates"
+        if "module" not in found:
+            raise RuntimeError(f"TVM's CollagePartition gave nothing: {found['ended']}")
+        told = f"searched for {found['seconds']:.0f} s, {found['calls']} estimates"
         with tempfile.TemporaryDirectory(prefix="collage-bench-") as folder:
             if kept:
                 os.makedirs(kept, exist_ok=True)
-            executable = build(placed, threads, kept or folder)
+            executable = build(found["module"], threads, kept or folder)
     return tvm.runtime.vm.VirtualMachine(
         executable, tvm.cpu()
     ), f"TVM's CollagePartition with oneDNN ({told})"
