@@ -17,7 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/onednn"
 	"github.com/collage-tvm/collage/relay"
@@ -37,8 +36,6 @@ type backend struct {
 	lock sync.Mutex
 	// installed says that Install has succeeded.
 	installed bool
-	// plugin keeps the plug-in loaded: its packed functions stay registered for the life of the process.
-	plugin *bridge.Module
 }
 
 // foreign says that relay.ext.dnnl in this process is that of a TVM which was built with oneDNN. It is a

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -28,7 +28,7 @@ func (b *backend) install() error {
 		foreign.Store(true)
 		return nil
 	}
-	if err := b.loadRuntime(); err != nil {
+	if err := region.LoadPlugin(plugin, runtimeCreateName); err != nil {
 		return err
 	}
 	if err := bridge.RegisterFunction(codegenName, false, generate); err != nil {
@@ -125,29 +125,4 @@ func read(fn *bridge.Object, symbol string) (*relay.Graph, *program, error) {
 		return nil, nil, fmt.Errorf("ValueError: %s: %w", codegenName, err)
 	}
 	return g, p, nil
-}
-
-// loadRuntime brings TVM's oneDNN runtime into the process where it is not there yet.
-func (b *backend) loadRuntime() error {
-	if f, ok := bridge.LookupGlobalFunction(runtimeCreateName); ok {
-		f.Release()
-		return nil
-	}
-	path, err := byoc.PluginPath(plugin)
-	if err != nil {
-		return err
-	}
-	// TVM's loader of shared libraries is dlopen; that the library holds no module of TVM's does not matter.
-	m, err := bridge.LoadModuleFromFile(path, "so")
-	if err != nil {
-		return fmt.Errorf("the plug-in %s cannot be loaded: %w", path, err)
-	}
-	f, ok := bridge.LookupGlobalFunction(runtimeCreateName)
-	if !ok {
-		m.Release()
-		return fmt.Errorf("the plug-in %s does not register %s", path, runtimeCreateName)
-	}
-	f.Release()
-	b.plugin = m
-	return nil
 }

@@ -35,7 +35,7 @@ func golden(t *testing.T, name string, g *relay.Graph) *program {
 	return p
 }
 
-// region makes region functions as the annotation makes them.
+// programOf makes region functions as the annotation makes them.
 type region struct{ *relay.GraphMaker }
 
 func newRegion() region { return region{relay.NewGraph("tvmgen_default_dnnl_main_0")} }

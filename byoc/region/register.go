@@ -36,7 +36,7 @@ func Register(compiler, engine, plugin string, emit Emitter) error {
 		return nil
 	}
 	create := "collage.runtime." + engine + "ModuleCreate"
-	if err := loadPlugin(plugin, create); err != nil {
+	if err := LoadPlugin(plugin, create); err != nil {
 		return err
 	}
 	// The module holds the region's constants. Without this TVM would store them twice more, as constants of the region
@@ -81,10 +81,14 @@ func generate(create string, fn *bridge.Object, emit Emitter) (any, error) {
 }
 
 // plugins keeps what was loaded: packed functions stay registered for the life of the process.
-var plugins []*bridge.Module
+var (
+	pluginsLock sync.Mutex
+	plugins     []*bridge.Module
+)
 
-// loadPlugin brings a runtime plug-in into the process, unless the packed function that it registers is there.
-func loadPlugin(plugin, registers string) error {
+// LoadPlugin brings a runtime plug-in (a name for byoc.PluginPath) into the process, unless the packed function that it
+// registers is there. It stays for the life of the process.
+func LoadPlugin(plugin, registers string) error {
 	if f, ok := bridge.LookupGlobalFunction(registers); ok {
 		f.Release()
 		return nil
@@ -104,6 +108,8 @@ func loadPlugin(plugin, registers string) error {
 		return fmt.Errorf("the plug-in %s does not register %s", path, registers)
 	}
 	f.Release()
+	pluginsLock.Lock()
+	defer pluginsLock.Unlock()
 	plugins = append(plugins, m)
 	return nil
 }

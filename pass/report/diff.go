@@ -11,6 +11,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/collage-tvm/collage/internal/plaintable"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -24,11 +25,11 @@ const (
 func WriteDifference(w io.Writer, d *plan.Difference, names [2]string, opts Options) error {
 	var sections []string
 	if len(d.Fields) > 0 {
-		t := newTable(table.Row{"", names[0], names[1]})
+		t := plaintable.New(table.Row{"", names[0], names[1]})
 		for _, f := range d.Fields {
 			t.AppendRow(table.Row{f.Field, field(f.From, opts), field(f.To, opts)})
 		}
-		sections = append(sections, render(t))
+		sections = append(sections, plaintable.Render(t))
 	}
 	sections = append(sections, differenceSums(d, names))
 	switch {
@@ -82,7 +83,7 @@ func field(text string, opts Options) string {
 }
 
 func differenceSums(d *plan.Difference, names [2]string) string {
-	t := newTable(table.Row{"", names[0], names[1], "change"}, 2, 3, 4)
+	t := plaintable.New(table.Row{"", names[0], names[1], "change"}, 2, 3, 4)
 	for _, s := range d.Shares {
 		t.AppendRow(table.Row{"operators on " + s.Backend, s.Operators[0], s.Operators[1], signed(s.Operators[1] - s.Operators[0])})
 	}
@@ -95,7 +96,7 @@ func differenceSums(d *plan.Difference, names [2]string) string {
 		return ms(e.Gap)
 	}
 	t.AppendRow(table.Row{"gap ms", gap(d.Estimate[0]), gap(d.Estimate[1]), ""})
-	return render(t)
+	return plaintable.Render(t)
 }
 
 func signed(n int) string {
@@ -146,13 +147,13 @@ func differenceMoves(d *plan.Difference, opts Options) string {
 	if !opts.Verbose && len(list) > shownMoves {
 		cut, list = len(list)-shownMoves, list[:shownMoves]
 	}
-	t := newTable(table.Row{"nodes", "operators", "from", "ms", "to", "ms"}, 4, 6)
+	t := plaintable.New(table.Row{"nodes", "operators", "from", "ms", "to", "ms"}, 4, 6)
 	for i := range list {
 		m := &list[i]
 		t.AppendRow(table.Row{nodeRanges(m.Nodes), operators(m.Operators), sideText(m.From, m.Nodes), ms(m.From.Estimate),
 			sideText(m.To, m.Nodes), ms(m.To.Estimate)})
 	}
-	b.WriteString(render(t))
+	b.WriteString(plaintable.Render(t))
 	if cut > 0 {
 		fmt.Fprintf(&b, "and %d more (--verbose shows all)\n", cut)
 	}
@@ -180,7 +181,7 @@ func differenceCosts(d *plan.Difference, opts Options) string {
 	if !opts.Verbose && len(list) > shownCosts {
 		cut, list = len(list)-shownCosts, list[:shownCosts]
 	}
-	t := newTable(table.Row{"cost of", "backend", "places", "ms before", "ms after", "change", "placed"}, 3, 4, 5, 6)
+	t := plaintable.New(table.Row{"cost of", "backend", "places", "ms before", "ms after", "change", "placed"}, 3, 4, 5, 6)
 	for _, c := range list {
 		name := c.Composite
 		if name == "" {
@@ -190,7 +191,7 @@ func differenceCosts(d *plan.Difference, opts Options) string {
 		t.AppendRow(table.Row{name, c.Backend, len(c.Places), ms(c.Estimate[0]), ms(c.Estimate[1]),
 			change(c.Estimate[0], c.Estimate[1]), placed})
 	}
-	text := render(t)
+	text := plaintable.Render(t)
 	if cut > 0 {
 		text += fmt.Sprintf("and %d smaller changes (--verbose shows all)\n", cut)
 	}

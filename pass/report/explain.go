@@ -11,6 +11,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/collage-tvm/collage/internal/plaintable"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -56,7 +57,7 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 	}
 	fmt.Fprintf(b, " %s\n\n", evidence(e.Cost))
 
-	t := newTable(table.Row{"", "node", "operator", "price ms", "type", "from"}, 4)
+	t := plaintable.New(table.Row{"", "node", "operator", "price ms", "type", "from"}, 4)
 	for i := range e.Nodes {
 		n := &e.Nodes[i]
 		mark := ""
@@ -65,13 +66,13 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 		}
 		t.AppendRow(table.Row{mark, "%" + strconv.Itoa(n.Index), n.Operator, ms(n.Price), n.Type, n.Span})
 	}
-	b.WriteString(render(t))
+	b.WriteString(plaintable.Render(t))
 	b.WriteString("\n")
 	if len(e.Others) == 0 {
 		b.WriteString("nothing else was proposed for it\n")
 		return
 	}
-	t = newTable(table.Row{"instead", "backend", "operators", "nodes", "ms", "interval", "to be taken"}, 5)
+	t = plaintable.New(table.Row{"instead", "backend", "operators", "nodes", "ms", "interval", "to be taken"}, 5)
 	var impossible []string
 	for i := range e.Others {
 		o := &e.Others[i]
@@ -83,7 +84,7 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 		t.AppendRow(table.Row{o.Composite, o.Backend, operators(o.Operators), nodeRanges(o.Nodes), estimate, interval, needed(o)})
 	}
 	if t.Length() > 0 {
-		b.WriteString(render(t))
+		b.WriteString(plaintable.Render(t))
 	} else {
 		b.WriteString("nothing else could have been placed\n")
 	}
@@ -228,7 +229,7 @@ func nodeRanges(nodes []int) string {
 
 // explanationTable has a line for each chosen candidate, with the one that was closest to taking its place.
 func explanationTable(explanations []plan.Explanation) string {
-	t := newTable(table.Row{"nodes", "backend", "composite", "ms", "price ms", "closest other", "its ms", "to be taken"}, 4, 5, 7)
+	t := plaintable.New(table.Row{"nodes", "backend", "composite", "ms", "price ms", "closest other", "its ms", "to be taken"}, 4, 5, 7)
 	for i := range explanations {
 		e := &explanations[i]
 		price := 0.0
@@ -249,7 +250,7 @@ func explanationTable(explanations []plan.Explanation) string {
 		}
 		t.AppendRow(row)
 	}
-	return render(t) + "a single node (as in %12) and --verbose say more\n"
+	return plaintable.Render(t) + "a single node (as in %12) and --verbose say more\n"
 }
 
 // WriteClosest writes which of the candidates that were not placed came closest.
@@ -257,12 +258,12 @@ func WriteClosest(w io.Writer, rivals []plan.Rival) error {
 	if len(rivals) == 0 {
 		return nil
 	}
-	t := newTable(table.Row{"closest to being taken", "backend", "nodes", "ms", "interval", "to be taken"}, 4)
+	t := plaintable.New(table.Row{"closest to being taken", "backend", "nodes", "ms", "interval", "to be taken"}, 4)
 	for i := range rivals {
 		o := &rivals[i].Other
 		estimate, interval := estimateCells(o)
 		t.AppendRow(table.Row{otherName(o), o.Backend, nodeRanges(o.Nodes), estimate, interval, needed(o)})
 	}
-	_, err := io.WriteString(w, render(t))
+	_, err := io.WriteString(w, plaintable.Render(t))
 	return err
 }

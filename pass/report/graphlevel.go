@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/collage-tvm/collage/internal/plaintable"
 )
 
 // graphLevel says what the search among whole networks did: the turns of the feedback with their figures, and what came
@@ -30,7 +32,7 @@ func (s *Summary) graphLevel(opts Options) string {
 	}
 	b.WriteString("\n")
 	if len(g.Steps) > 0 {
-		t := newTable(table.Row{"feedback from", "regions", "believed ms", "kernels in place ms", "of it at borders", "measured ms"}, 2, 3, 4, 5, 6)
+		t := plaintable.New(table.Row{"feedback from", "regions", "believed ms", "kernels in place ms", "of it at borders", "measured ms"}, 2, 3, 4, 5, 6)
 		for _, step := range g.Steps {
 			name := step.Name
 			if step.Repeats {
@@ -38,12 +40,12 @@ func (s *Summary) graphLevel(opts Options) string {
 			}
 			t.AppendRow(table.Row{name, step.Regions, ms(step.Predicted), ms(step.Kernels), ms(step.Border), ms(step.Measured)})
 		}
-		b.WriteString(render(t))
+		b.WriteString(plaintable.Render(t))
 	}
 	if !opts.Verbose {
 		return b.String()
 	}
-	t := newTable(table.Row{"network", "regions", "rounds", "measured ms", "time / tvm's"}, 2, 3, 4, 5)
+	t := plaintable.New(table.Row{"network", "regions", "rounds", "measured ms", "time / tvm's"}, 2, 3, 4, 5)
 	for _, n := range g.Networks {
 		if n.Failure != "" {
 			t.AppendRow(table.Row{n.Name, n.Regions, "", firstLine(n.Failure, Options{}), ""})
@@ -51,7 +53,7 @@ func (s *Summary) graphLevel(opts Options) string {
 		}
 		t.AppendRow(table.Row{n.Name, n.Regions, n.Rounds, ms(n.Milliseconds), strconv.FormatFloat(n.Ratio, 'f', 3, 64)})
 	}
-	b.WriteString(render(t))
+	b.WriteString(plaintable.Render(t))
 	return b.String()
 }
 

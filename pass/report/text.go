@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/collage-tvm/collage/internal/plaintable"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -45,33 +45,6 @@ func (s *Summary) WriteText(w io.Writer, opts Options) error {
 	sections = append(sections, s.times())
 	_, err := io.WriteString(w, strings.Join(sections, "\n"))
 	return err
-}
-
-// newTable is a table without frames; the columns named in numbers are flush right.
-func newTable(header table.Row, numbers ...int) table.Writer {
-	t := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Options.SeparateHeader = true
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(header)
-	var columns []table.ColumnConfig
-	for _, n := range numbers {
-		columns = append(columns, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(columns)
-	return t
-}
-
-// render gives the table's text; no line ends in blanks.
-func render(t table.Writer) string {
-	lines := strings.Split(t.Render(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n") + "\n"
 }
 
 func ms(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
@@ -114,10 +87,10 @@ func (s *Summary) regions(opts Options) string {
 		rows, cut, rest = dearest(rows)
 	}
 	if opts.Verbose {
-		b.WriteString(render(s.everyRegion(rows)))
+		b.WriteString(plaintable.Render(s.everyRegion(rows)))
 		return b.String()
 	}
-	t := newTable(table.Row{"region", "times", "operators", "backend", "estimated ms", "each ms"}, 2, 5, 6)
+	t := plaintable.New(table.Row{"region", "times", "operators", "backend", "estimated ms", "each ms"}, 2, 5, 6)
 	for _, r := range rows {
 		each := ""
 		if len(r.ids) > 1 {
@@ -125,7 +98,7 @@ func (s *Summary) regions(opts Options) string {
 		}
 		t.AppendRow(table.Row{ranges(r.ids), len(r.ids), operators(r.first.Operators), r.first.Backend, s.partMS(r.sum), each})
 	}
-	b.WriteString(render(t))
+	b.WriteString(plaintable.Render(t))
 	if cut > 0 {
 		fmt.Fprintf(&b, "and %d cheaper kinds of regions, %s ms together (--verbose shows all)\n", cut, ms(rest))
 	}
@@ -137,7 +110,7 @@ func (s *Summary) regions(opts Options) string {
 
 // everyRegion has a line for each region, and under it one for each part where there are several.
 func (s *Summary) everyRegion(rows []row) table.Writer {
-	t := newTable(table.Row{"region", "operators", "backend", "composite", "estimated ms"}, 1, 5)
+	t := plaintable.New(table.Row{"region", "operators", "backend", "composite", "estimated ms"}, 1, 5)
 	for _, r := range rows {
 		region := r.first
 		if len(region.Parts) == 1 {
@@ -235,7 +208,7 @@ func withIndices(part *Part) string {
 }
 
 func (s *Summary) shares() string {
-	t := newTable(table.Row{"backend", "library", "regions", "operators", "estimated ms"}, 3, 4, 5)
+	t := plaintable.New(table.Row{"backend", "library", "regions", "operators", "estimated ms"}, 3, 4, 5)
 	absent := ""
 	for _, b := range s.Backends {
 		if b.Unusable != "" {
@@ -244,7 +217,7 @@ func (s *Summary) shares() string {
 		}
 		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators, s.partMS(b.Estimate)})
 	}
-	return render(t) + absent
+	return plaintable.Render(t) + absent
 }
 
 func (s *Summary) candidates(opts Options) string {
@@ -365,7 +338,7 @@ func (s *Summary) finalists() string {
 	if s.Reference != "" {
 		header = append(header, "time / "+s.Reference+"'s")
 	}
-	t := newTable(header, 3, 4, 5, 6, 7, 8, 9)
+	t := plaintable.New(header, 3, 4, 5, 6, 7, 8, 9)
 	rounds := 0
 	var failed []string
 	for _, f := range s.Finalists {
@@ -392,7 +365,7 @@ func (s *Summary) finalists() string {
 	if slices.ContainsFunc(s.Finalists, func(f Finalist) bool { return f.Chosen }) {
 		note += "; * is the one that was kept"
 	}
-	return render(t) + note + "\n" + strings.Join(failed, "")
+	return plaintable.Render(t) + note + "\n" + strings.Join(failed, "")
 }
 
 // estimated says that the parts' costs are known: a placement that was not searched for has none.

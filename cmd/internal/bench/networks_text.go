@@ -11,6 +11,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/wcharczuk/go-chart/v2"
+
+	"github.com/collage-tvm/collage/internal/plaintable"
 )
 
 // WriteText writes the report as tables: milliseconds, ratios with their intervals, what is not there.
@@ -57,7 +59,7 @@ func (r *NetworkReport) times(notes *notes) string {
 	for i, name := range r.ran() {
 		header, numbers = append(header, name), append(numbers, i+2)
 	}
-	t := newTable(append(header, "Collage kept"), numbers...)
+	t := plaintable.New(append(header, "Collage kept"), numbers...)
 	for i := range r.Networks {
 		n := &r.Networks[i]
 		row := table.Row{n.Name}
@@ -75,7 +77,7 @@ func (r *NetworkReport) times(notes *notes) string {
 		}
 		t.AppendRow(append(row, n.kept()))
 	}
-	return render(t)
+	return plaintable.Render(t)
 }
 
 // kept says what Collage's executable is: "collage: dnnl 67, tvm 49 operators".
@@ -102,7 +104,7 @@ func (r *NetworkReport) toOurs(notes *notes) string {
 	for i, name := range r.ran()[1:] {
 		header, numbers = append(header, name), append(numbers, i+2)
 	}
-	t := newTable(append(header, "best peer"), numbers...)
+	t := plaintable.New(append(header, "best peer"), numbers...)
 	for i := range r.Networks {
 		n := &r.Networks[i]
 		row := table.Row{n.Name}
@@ -123,7 +125,7 @@ func (r *NetworkReport) toOurs(notes *notes) string {
 		}
 		t.AppendRow(append(row, best))
 	}
-	return render(t)
+	return plaintable.Render(t)
 }
 
 func (s *NetworkSummary) text(networks int) string {

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/wcharczuk/go-chart/v2"
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
+	"github.com/collage-tvm/collage/internal/plaintable"
 )
 
 // WriteText writes the report as a table: TVM's milliseconds, and the other backends' times to TVM's.
@@ -24,7 +24,7 @@ func (r *OperatorReport) WriteText(w io.Writer) error {
 		header = append(header, b.Name)
 		numbers = append(numbers, 6+i)
 	}
-	t := newTable(append(header, "fastest"), numbers...)
+	t := plaintable.New(append(header, "fastest"), numbers...)
 	notes := newNotes()
 	for _, row := range r.Operators {
 		cells := table.Row{row.Number, row.Operator, row.Summary, row.Count}
@@ -57,7 +57,7 @@ func (r *OperatorReport) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: each different operator by itself on %d threads; times of the others are to %s's (below 1 is faster)\n\n",
 		r.Model, r.Threads, baseline)
-	b.WriteString(render(t))
+	b.WriteString(plaintable.Render(t))
 	b.WriteString("\n" + notes.String())
 	for _, backend := range r.Backends {
 		fmt.Fprintf(&b, "%s is %s\n", backend.Name, backend.Library)
@@ -121,33 +121,6 @@ func (n *notes) String() string {
 		fmt.Fprintf(&b, "%s  %s\n", letter(i), line)
 	}
 	return b.String()
-}
-
-// newTable is a table without frames; the columns named in numbers are flush right.
-func newTable(header table.Row, numbers ...int) table.Writer {
-	t := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Options.SeparateHeader = true
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(header)
-	var columns []table.ColumnConfig
-	for _, n := range numbers {
-		columns = append(columns, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(columns)
-	return t
-}
-
-// render gives the table's text; no line ends in blanks.
-func render(t table.Writer) string {
-	lines := strings.Split(t.Render(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n") + "\n"
 }
 
 func milliseconds(v float64) string {
