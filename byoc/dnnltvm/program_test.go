@@ -36,12 +36,12 @@ func golden(t *testing.T, name string, g *relay.Graph) *program {
 }
 
 // programOf makes region functions as the annotation makes them.
-type region struct{ *relay.GraphMaker }
+type regionMaker struct{ *relay.GraphMaker }
 
-func newRegion() region { return region{relay.NewGraph("tvmgen_default_dnnl_main_0")} }
+func newRegion() regionMaker { return regionMaker{relay.NewGraph("tvmgen_default_dnnl_main_0")} }
 
 // composite calls a Composite function of that name; body makes its body of its parameters.
-func (r region) composite(name string, out *relay.Type, body func(p []relay.NodeID) relay.NodeID, types []*relay.Type, args ...relay.NodeID) relay.NodeID {
+func (r regionMaker) composite(name string, out *relay.Type, body func(p []relay.NodeID) relay.NodeID, types []*relay.Type, args ...relay.NodeID) relay.NodeID {
 	var params []relay.NodeID
 	for _, t := range types {
 		params = append(params, r.LocalVar(t.Shape, t.DType))
@@ -98,7 +98,7 @@ func TestGroupedTransposedConvolution(t *testing.T) {
 }
 
 // residual is a chain in which the value of relu is added to the result of a convolution.
-func residual(r region, x, w relay.NodeID) relay.NodeID {
+func residual(r regionMaker, x, w relay.NodeID) relay.NodeID {
 	y := f(1, 8, 4, 4)
 	return r.composite("dnnl.conv2d_sum", y, func(p []relay.NodeID) relay.NodeID {
 		return r.Call("add", y, nil, r.Call("nn.conv2d", y, conv2dAttrs(), p[0], p[1]), p[0])
@@ -128,26 +128,26 @@ func TestResidualThatIsReturned(t *testing.T) {
 func TestCodegenRefusals(t *testing.T) {
 	for _, c := range []struct {
 		because string
-		make    func(r region, x relay.NodeID) relay.NodeID
+		make    func(r regionMaker, x relay.NodeID) relay.NodeID
 	}{
-		{"region s: TVM's oneDNN runtime has no kernel for the operator round", func(r region, x relay.NodeID) relay.NodeID {
+		{"region s: TVM's oneDNN runtime has no kernel for the operator round", func(r regionMaker, x relay.NodeID) relay.NodeID {
 			return r.Call("round", f(4, 4), nil, x)
 		}},
-		{`does not know the composite "dnnl.qnn.conv2d"`, func(r region, x relay.NodeID) relay.NodeID {
+		{`does not know the composite "dnnl.qnn.conv2d"`, func(r regionMaker, x relay.NodeID) relay.NodeID {
 			return r.composite("dnnl.qnn.conv2d", f(4, 4), func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) }, []*relay.Type{f(4, 4)}, x)
 		}},
-		{"dnnl.dense_bias: its body is not what the name says", func(r region, x relay.NodeID) relay.NodeID {
+		{"dnnl.dense_bias: its body is not what the name says", func(r regionMaker, x relay.NodeID) relay.NodeID {
 			return r.composite("dnnl.dense_bias", f(4, 4), func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) }, []*relay.Type{f(4, 4)}, x)
 		}},
-		{"dnnl.dense_relu: its body is not what the name says", func(r region, x relay.NodeID) relay.NodeID {
+		{"dnnl.dense_relu: its body is not what the name says", func(r regionMaker, x relay.NodeID) relay.NodeID {
 			return r.composite("dnnl.dense_relu", f(4, 4), func(p []relay.NodeID) relay.NodeID {
 				return r.Call("nn.relu", f(4, 4), nil, r.Call("nn.dense", f(4, 4), nil, p[0], r.Call("exp", f(4, 4), nil, p[0])))
 			}, []*relay.Type{f(4, 4)}, x)
 		}},
-		{"add: the right side of add is int32; only float32", func(r region, x relay.NodeID) relay.NodeID {
+		{"add: the right side of add is int32; only float32", func(r regionMaker, x relay.NodeID) relay.NodeID {
 			return r.Call("add", f(4, 4), nil, x, r.Const([]int64{4}, "int32"))
 		}},
-		{"calls a function that is not a Composite function", func(r region, x relay.NodeID) relay.NodeID {
+		{"calls a function that is not a Composite function", func(r regionMaker, x relay.NodeID) relay.NodeID {
 			v := r.LocalVar([]int64{4, 4}, f32)
 			return r.CallFunction(r.Function([]relay.NodeID{v}, r.Call("exp", f(4, 4), nil, v), nil), f(4, 4), x)
 		}},
