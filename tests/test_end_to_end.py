@@ -58,8 +58,8 @@ def compiled(command, store, models):
         if name not in done:
             path = models / f"{name}.tar"
             result = command(
-                "compile", f"workload:{name}", "--backends", "tvm,dnnl", "-o", path, "--db", store, "-q", "--level", "operator",
-                "--repeat", SAMPLES, "--rounds", 3, "--plan-out", models / f"{name}.plan.json", "--json",
+                "compile", f"workload:{name}", "--backends", "tvm,dnnl", "-o", path, "--db", store, "-q",
+                "--level", "operator", "--repeat", SAMPLES, "--rounds", 3, "--plan-out", models / f"{name}.plan.json", "--json",
             )  # fmt: skip
             assert result.returncode == 0, result.stderr
             done[name] = (path, json.loads(result.stdout))
@@ -241,7 +241,8 @@ def test_same_input_same_store_same_plan(command, store, tmp_path):
         plan = tmp_path / f"plan{number}.json"
         result = command(
             "compile", tmp_path / "small.onnx", "--input-shape", "x:1,3,16,16", "-o", tmp_path / "small.tar",
-            "--db", store, "--level", "operator", "--repeat", SAMPLES, "--rounds", 3, "--plan-out", plan, "--json", "-q",
+            "--db", store, "--level", "operator", "--repeat", SAMPLES, "--rounds", 3,
+            "--plan-out", plan, "--json", "-q",
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
         if number == 0:

@@ -2,8 +2,8 @@
 """Backends that crash, hang, lie, leak or vanish, and searches that are killed: a candidate may be lost, the
 search and what was measured never.
 
-The faults are real: in the workers ``relay.ext.collage_dnnl`` is one of ours, whose compiled code does harm by the
-operator that it stands for.
+The faults are real: in the workers ``relay.ext.collage_dnnl`` is one of ours, whose compiled code does harm
+by the operator that it stands for.
 """
 
 import collections

@@ -195,7 +195,10 @@ def test_pins_and_prohibitions(decided, command):
 
     for flags, want in (
         (("--pin", "nn.lstm=dnnl"), "selects nothing in this network: its operators are "),
-        (("--backends", "tvm,dnnl_tvm", "--pin", "nn.batch_flatten=dnnl_tvm"), "no candidate on dnnl_tvm covers %"),
+        (
+            ("--backends", "tvm,dnnl_tvm", "--pin", "nn.batch_flatten=dnnl_tvm"),
+            "no candidate on dnnl_tvm covers %",
+        ),
         (("--pin", "nn.dense=dnnl", "--pin", "nn.dense=tvm"), "contradicts another pin"),
     ):
         result = plan(*flags, name="none.json")
