@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
-	github.com/wcharczuk/go-chart/v2 v2.1.2 // indirect
+	github.com/wcharczuk/go-chart/v2 v2.1.2
 	golang.org/x/image v0.18.0 // indirect
 	google.golang.org/protobuf v1.36.12
 )

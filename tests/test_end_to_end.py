@@ -59,7 +59,8 @@ def compiled(command, store, models):
             path = models / f"{name}.tar"
             result = command(
                 "compile", f"workload:{name}", "--backends", "tvm,dnnl", "-o", path, "--db", store, "-q",
-                "--level", "operator", "--repeat", SAMPLES, "--rounds", 3, "--plan-out", models / f"{name}.plan.json", "--json",
+                "--level", "operator", "--repeat", SAMPLES, "--rounds", 3,
+                "--plan-out", models / f"{name}.plan.json", "--json",
             )  # fmt: skip
             assert result.returncode == 0, result.stderr
             done[name] = (path, json.loads(result.stdout))
