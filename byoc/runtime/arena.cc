@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 
+#include "apart.h"
 #include "collage_runtime.h"
 
 namespace collage {
@@ -60,6 +61,7 @@ struct Arenas {
         new tbb::global_control(tbb::global_control::max_allowed_parallelism, size);
       }
       arena = new tbb::task_arena(size);
+      new Apart(*arena);
     }
     current.store(arena, std::memory_order_release);
     return arena;
