@@ -86,14 +86,7 @@ OrtFunctions::OrtFunctions(const std::string& hint) {
   take(&ReleaseSession, 95);
   take(&ReleaseValue, 96);
   take(&ReleaseSessionOptions, 100);
-  take(&CreateEnvWithGlobalThreadPools, 119);
-  take(&DisablePerSessionThreads, 120);
-  take(&CreateThreadingOptions, 121);
-  take(&ReleaseThreadingOptions, 122);
   take(&AddSessionConfigEntry, 130);
-  take(&SetGlobalIntraOpNumThreads, 147);
-  take(&SetGlobalInterOpNumThreads, 148);
-  take(&SetGlobalSpinControl, 149);
   take(&AddExternalInitializers, 210);
 }
 

@@ -17,7 +17,6 @@ struct OrtEnv;
 struct OrtSession;
 struct OrtSessionOptions;
 struct OrtRunOptions;
-struct OrtThreadingOptions;
 struct OrtMemoryInfo;
 struct OrtValue;
 
@@ -63,15 +62,7 @@ class OrtFunctions {
   void (*ReleaseSession)(OrtSession*);
   void (*ReleaseValue)(OrtValue*);
   void (*ReleaseSessionOptions)(OrtSessionOptions*);
-  OrtStatus* (*CreateEnvWithGlobalThreadPools)(int severity, const char* id, const OrtThreadingOptions*,
-                                               OrtEnv** out);
-  OrtStatus* (*DisablePerSessionThreads)(OrtSessionOptions*);
-  OrtStatus* (*CreateThreadingOptions)(OrtThreadingOptions** out);
-  void (*ReleaseThreadingOptions)(OrtThreadingOptions*);
   OrtStatus* (*AddSessionConfigEntry)(OrtSessionOptions*, const char* key, const char* value);
-  OrtStatus* (*SetGlobalIntraOpNumThreads)(OrtThreadingOptions*, int threads);
-  OrtStatus* (*SetGlobalInterOpNumThreads)(OrtThreadingOptions*, int threads);
-  OrtStatus* (*SetGlobalSpinControl)(OrtThreadingOptions*, int spin);
   OrtStatus* (*AddExternalInitializers)(OrtSessionOptions*, const char* const* names,
                                         const OrtValue* const* values, size_t count);
 

@@ -36,24 +36,11 @@ class Runtime {
   const OrtFunctions functions;
   OrtEnv* env = nullptr;
   OrtMemoryInfo* memory = nullptr;
-  // The number of threads of the pool that sessions can share, the calling one included; 0 where there is
-  // none.
-  int pool_threads = 0;
 
  private:
   explicit Runtime(const std::string& hint) : functions(hint) {
     functions.Check(functions.CreateCpuMemoryInfo(kOrtArenaAllocator, kOrtMemTypeDefault, &memory));
-    // One pool for all sessions, as large as the arena: a model has many regions, and threads of its own for
-    // each of them would do nothing but be there.
-    const int threads = collage_num_threads();
-    OrtThreadingOptions* made = nullptr;
-    functions.Check(functions.CreateThreadingOptions(&made));
-    const Owned<OrtThreadingOptions> options(made, functions.ReleaseThreadingOptions);
-    functions.Check(functions.SetGlobalIntraOpNumThreads(made, threads));
-    functions.Check(functions.SetGlobalInterOpNumThreads(made, 1));
-    functions.Check(functions.SetGlobalSpinControl(made, 1));
-    functions.Check(functions.CreateEnvWithGlobalThreadPools(kOrtLogErrors, "collage", made, &env));
-    pool_threads = threads;
+    functions.Check(functions.CreateEnv(kOrtLogErrors, "collage", &env));
   }
 };
 
@@ -132,15 +119,7 @@ class OnnxRuntimeEngine final : public RegionEngine {
                                std::to_string(constant_names_.size()) + " names for them");
     }
     for (size_t i = 0; i < constants_.size(); ++i) constant_values_.emplace_back(runtime);
-    const int threads = collage_num_threads();
-    try {
-      Load(program, model, threads, threads == runtime.pool_threads);
-    } catch (const std::runtime_error&) {
-      // A program that uses this ONNX Runtime by itself may have made the one environment that a process has,
-      // without a pool to share.
-      if (threads != runtime.pool_threads) throw;
-      Load(program, model, threads, false);
-    }
+    Load(program, model);
     Name("i", program.num_inputs, &input_texts_, &input_names_, &inputs_);
     Name("o", program.num_outputs, &output_texts_, &output_names_, &outputs_);
   }
@@ -156,21 +135,18 @@ class OnnxRuntimeEngine final : public RegionEngine {
   }
 
  private:
-  void Load(const RegionProgram& program, size_t model, int threads, bool shared_pool) {
+  void Load(const RegionProgram& program, size_t model) {
     const OrtFunctions& ort = runtime_.functions;
     OrtSessionOptions* made = nullptr;
     ort.Check(ort.CreateSessionOptions(&made));
     const Owned<OrtSessionOptions> options(made, ort.ReleaseSessionOptions);
     ort.Check(ort.SetSessionExecutionMode(made, kOrtSequential));
     ort.Check(ort.SetSessionGraphOptimizationLevel(made, kOrtOptimizeAll));
-    if (shared_pool) {
-      ort.Check(ort.DisablePerSessionThreads(made));
-    } else {
-      ort.Check(ort.SetIntraOpNumThreads(made, threads));
-      ort.Check(ort.SetInterOpNumThreads(made, 1));
-    }
+    ort.Check(ort.SetIntraOpNumThreads(made, collage_num_threads()));
+    ort.Check(ort.SetInterOpNumThreads(made, 1));
     // While a region runs its threads spin between operators, which is what makes small operators fast; when
-    // it is done they sleep and leave the processors to the arena.
+    // it is done they sleep and leave the processors to the arena. A pool that sessions share does not obey:
+    // its threads go on for some 30 ms, in which what runs next takes twice as long.
     ort.Check(ort.AddSessionConfigEntry(made, "session.force_spinning_stop", "1"));
     std::vector<const char*> names;
     std::vector<const OrtValue*> values;

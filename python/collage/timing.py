@@ -7,6 +7,7 @@ time_evaluator gives). Out: milliseconds and bytes.
 
 import math
 import os
+import time
 
 # A region leaks whose every further block of runs takes at least so much more memory.
 LEAK_BYTES = 64 << 10
@@ -14,6 +15,9 @@ LEAK_BYTES = 64 << 10
 # in the first ten thousand runs.
 _POOL_BYTES = 32 << 20
 _LEAK_BLOCKS = 16
+# For so long something runs before samples of it are taken: after a pause threads have to wake up and to come apart
+# on the processors, clocks to rise and caches to fill, as they have in the middle of a network.
+_WARM_MS = 8.0
 # A block of runs takes about as long.
 _LEAK_SECONDS = 0.1
 
@@ -36,6 +40,9 @@ def sample(artefact, samples, min_sample_ms):
     """Latency samples in ms; each is the mean of as many runs as fill ``min_sample_ms``."""
     if artefact.number is None:
         artefact.number = runs(min(artefact.seconds(1, 2)), min_sample_ms)
+    began = time.perf_counter()
+    while 1000.0 * (time.perf_counter() - began) < _WARM_MS:
+        artefact.seconds(artefact.number, 1)
     return [1000.0 * seconds for seconds in artefact.seconds(artefact.number, samples)]
 
 
