@@ -41,7 +41,7 @@ def table_of(backend, module):
     """The patterns of one of Collage's backends as a pattern table of TVM's, for ``module`` (typed): a list
     of (composite, pattern, predicate, bare). The predicates know the backend's limits and hold for
     expressions of this module, until the next call. bare: the backend expects the operator without a
-    Composite function.
+    Composite function. Patterns that match nothing in the module are left out: TVM takes minutes to find out.
 
     For passes that look at the module as it is, as TVM's CollagePartition does. (MergeComposite changes it
     from pattern to pattern; the predicates do not know what comes out.)
@@ -53,7 +53,14 @@ def table_of(backend, module):
     def predicate(place):
         return lambda expression: bool(accepts(place, expression))
 
-    return [
-        (str(parts[at]), parts[at + 1], predicate(at // 3), bool(int(parts[at + 2])))
-        for at in range(0, len(parts), 3)
-    ]
+    calls = []
+    for function in module.functions.values():
+        tvm.relay.analysis.post_order_visit(
+            function, lambda node: calls.append(node) if isinstance(node, tvm.relay.Call) else None
+        )
+    table = []
+    for at in range(0, len(parts), 3):
+        holds = predicate(at // 3)
+        if any(map(holds, calls)):
+            table.append((str(parts[at]), parts[at + 1], holds, bool(int(parts[at + 2]))))
+    return table
