@@ -15,8 +15,8 @@ LEAK_BYTES = 64 << 10
 # in the first ten thousand runs.
 _POOL_BYTES = 32 << 20
 _LEAK_BLOCKS = 16
-# For so long something runs before samples of it are taken: after a pause threads have to wake up and to come apart
-# on the processors, clocks to rise and caches to fill, as they have in the middle of a network.
+# For so long something runs before samples of it are taken: after a pause threads have to wake up and to
+# come apart on the processors, clocks to rise and caches to fill, as they have in the middle of a network.
 _WARM_MS = 8.0
 # A block of runs takes about as long.
 _LEAK_SECONDS = 0.1
