@@ -123,10 +123,12 @@ def unwrapped(module, names):
 
 
 class Estimator:
-    """TVM's estimate_seconds with the C++ compiler in the place of nvcc; it counts and can be cut short."""
+    """TVM's estimate_seconds with the C++ compiler in the place of nvcc; it counts and can be cut short.
+    ``told`` is called with the counts after each estimate: the search around it may never end.
+    """
 
-    def __init__(self, threads, most_seconds, bare):
-        self.threads, self.most_seconds, self.bare = threads, most_seconds, bare
+    def __init__(self, threads, most_seconds, bare, told=None):
+        self.threads, self.most_seconds, self.bare, self.told = threads, most_seconds, bare, told
         self.calls, self.failed, self.seconds = 0, 0, 0.0
         self.started = time.perf_counter()
 
@@ -153,6 +155,13 @@ class Estimator:
             return math.inf
         finally:
             self.seconds += time.perf_counter() - started
+            if self.told:
+                self.told(self.counts())
+
+    def counts(self):
+        """What was estimated so far, and how many seconds after the start the last estimate ended."""
+        last = time.perf_counter() - self.started
+        return {"calls": self.calls, "failed": self.failed, "measuring": self.seconds, "last": last}
 
 
 def virtual_machine(module, threads):
@@ -197,15 +206,16 @@ def prepare():
     library.install(COMPILER)
 
 
-def search(module, threads, depth=DEPTH, most_seconds=SECONDS):
+def search(module, threads, depth=DEPTH, most_seconds=SECONDS, told=None):
     """What TVM's pass makes of a normalised module: {"module", "ended", "seconds", "calls", "failed",
-    "measuring"}. "module" is absent where it did not finish, and then "ended" says why.
+    "measuring"}. "module" is absent where it did not finish, and then "ended" says why. ``told`` is called
+    with the counts after each estimate.
     """
     prepare()
     module = relay.transform.InferType()(module)
     table = patterns.table_of(BACKEND, module)
     bare = {composite for composite, _, _, unwrapped in table if unwrapped}
-    estimator = Estimator(threads, most_seconds, bare)
+    estimator = Estimator(threads, most_seconds, bare, told)
     tvm.register_func("collage.bench.estimate_seconds", estimator.__call__, override=True)
     tvm.register_func("tvm.relay.collage.make_byoc_partition_rule", rule_maker(table), override=True)
     register_target_kind(COMPILER)
