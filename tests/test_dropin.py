@@ -337,7 +337,9 @@ def test_tvms_pass_takes_the_patterns_of_a_backend():
     body = relay.nn.softmax(relay.nn.relu(conv(relay.nn.relu(conv(x)))))
     module = relay.transform.InferType()(tvm.IRModule.from_expr(body))
     table = collage.patterns.table_of("dnnl_tvm", module)
-    assert len(table) > 20 and len({entry[0] for entry in table}) == len(table)
+    # What matches nothing in this module is left out.
+    assert {entry[0] for entry in table} == {"dnnl.conv2d_relu", "nn.conv2d", "nn.relu", "nn.softmax"}
+    assert len(table) == 4
     config = Config(8, 8, table=lambda _: [entry[:3] for entry in table], styles=[f"{HOOK}.NoFusion"])
     with patch("tvm.relay.op.contrib.get_pattern_table", wraps=config.table), config.context:
         compilation = tvm.target.make_compilation_config(config.context, config.targets)
