@@ -219,8 +219,8 @@ def search(module, threads, depth=DEPTH, most_seconds=SECONDS, told=None):
     tvm.register_func("collage.bench.estimate_seconds", estimator.__call__, override=True)
     tvm.register_func("tvm.relay.collage.make_byoc_partition_rule", rule_maker(table), override=True)
     register_target_kind(COMPILER)
-    # Matches are not joined, so that no pattern is cut is all that the second depth has to do.
-    options = {"relay.collage.tvm_max_depth": depth, "relay.collage.byoc_max_depth": 64}
+    # The longest of the patterns fits into the second depth; with much more TVM makes candidates without end.
+    options = {"relay.collage.tvm_max_depth": depth, "relay.collage.byoc_max_depth": 8}
     found = {}
     with tvm.transform.PassContext(opt_level=3, config=options) as context:
         host = tvm.target.Target(target.default_target())
