@@ -38,8 +38,8 @@ func (g *Graph) Digest(id NodeID) (string, error) {
 	return d, nil
 }
 
-// elements is the number of elements of a known shape.
-func elements(shape []int64) int64 {
+// Elements is the number of elements of a known shape.
+func Elements(shape []int64) int64 {
 	n := int64(1)
 	for _, d := range shape {
 		n *= d

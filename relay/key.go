@@ -24,7 +24,7 @@ func (c *Constant) IsWeight() bool {
 	if c.Bytes > SmallConstant {
 		return true
 	}
-	return elements(c.Shape) > 16 && (strings.HasPrefix(c.DType, "float") || strings.HasPrefix(c.DType, "bfloat"))
+	return Elements(c.Shape) > 16 && (strings.HasPrefix(c.DType, "float") || strings.HasPrefix(c.DType, "bfloat"))
 }
 
 // keyVersion is part of every key; it changes when what a key is made of changes.

@@ -256,7 +256,7 @@ func readConstant(o *bridge.Object) (*Constant, error) {
 	}
 	sum := sha256.Sum256(content)
 	c.Digest = hex.EncodeToString(sum[:])
-	if elements(c.Shape) == 1 {
+	if Elements(c.Shape) == 1 {
 		c.Scalar = scalarOf(c.DType, content)
 	}
 	return c, nil

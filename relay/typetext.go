@@ -74,6 +74,18 @@ func writeTypes(b *strings.Builder, types []*Type, single string) {
 	b.WriteByte(')')
 }
 
+// ShapeText is a shape as messages show it: "[1, 3, ?]", with a question mark for AnyDim.
+func ShapeText(shape []int64) string {
+	texts := make([]string, len(shape))
+	for i, d := range shape {
+		texts[i] = strconv.FormatInt(d, 10)
+		if d == AnyDim {
+			texts[i] = "?"
+		}
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
 // NumElements returns how many elements a value of the type has (a tuple: all its fields together). ok is
 // false where the type is unknown, has an unknown dimension, or is not made of tensors.
 func (t *Type) NumElements() (n int64, ok bool) {

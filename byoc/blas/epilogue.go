@@ -64,7 +64,7 @@ func (e epilogue) on(p relay.Pattern) relay.Pattern {
 	case "relu":
 		p = relay.Op("nn.relu", p)
 	case "gelu":
-		p = gelu(p)
+		p = relay.Gelu(p)
 	}
 	return p
 }
@@ -78,7 +78,7 @@ func (e epilogue) read(g *relay.Graph, m *relay.Match, out *relay.Type, p *produ
 			return err
 		}
 		if !slices.Equal(t.Shape, out.Shape) || t.DType != out.DType {
-			return fmt.Errorf("the epilogue turns the result %s into %s", shapeText(out.Shape), shapeText(t.Shape))
+			return fmt.Errorf("the epilogue turns the result %s into %s", relay.ShapeText(out.Shape), relay.ShapeText(t.Shape))
 		}
 	}
 	if e.scale {
@@ -99,7 +99,7 @@ func (e epilogue) read(g *relay.Graph, m *relay.Match, out *relay.Type, p *produ
 
 func (e epilogue) readScale(g *relay.Graph, m *relay.Match, p *product) error {
 	c := g.Nodes[m.Named[roleScale]].Constant
-	if c == nil || elements(c.Shape) != 1 || math.IsNaN(c.Scalar) || math.IsInf(c.Scalar, 0) {
+	if c == nil || relay.Elements(c.Shape) != 1 || math.IsNaN(c.Scalar) || math.IsInf(c.Scalar, 0) {
 		return fmt.Errorf("the scale is not a constant number")
 	}
 	if scaled := &g.Nodes[m.Named[roleScaled]]; scaled.Op == "divide" {
@@ -141,9 +141,9 @@ func checkBias(g *relay.Graph, m *relay.Match, out *relay.Type) error {
 		}
 	}
 	wide := len(t.Shape) > 0 && t.Shape[len(t.Shape)-1] == out.Shape[last] || out.Shape[last] == 1
-	if !wide || elements(t.Shape) != out.Shape[last] || t.DType != out.DType || len(t.Shape) > len(out.Shape) {
+	if !wide || relay.Elements(t.Shape) != out.Shape[last] || t.DType != out.DType || len(t.Shape) > len(out.Shape) {
 		return fmt.Errorf("the bias has the shape %s, which is not one value for each of the %d columns of %s",
-			shapeText(t.Shape), out.Shape[last], shapeText(out.Shape))
+			relay.ShapeText(t.Shape), out.Shape[last], relay.ShapeText(out.Shape))
 	}
 	return nil
 }
@@ -159,35 +159,7 @@ func checkSum(g *relay.Graph, m *relay.Match, out *relay.Type) error {
 	}
 	if !slices.Equal(t.Shape, out.Shape) || t.DType != out.DType {
 		return fmt.Errorf("the residual value has the shape %s and the result %s; they must be equal",
-			shapeText(t.Shape), shapeText(out.Shape))
+			relay.ShapeText(t.Shape), relay.ShapeText(out.Shape))
 	}
 	return nil
-}
-
-// gelu is x/2 * (1 + erf(x/√2)) in the forms in which front ends write it.
-func gelu(p relay.Pattern) relay.Pattern {
-	erf := relay.Op("erf", relay.Or(relay.Op("divide", p, scalar(math.Sqrt2)), relay.Op("multiply", p, scalar(math.Sqrt2/2))))
-	onePlus := relay.Op("add", erf, scalar(1))
-	return relay.Or(
-		relay.Op("multiply", relay.Op("multiply", p, onePlus), scalar(0.5)),
-		relay.Op("multiply", relay.Op("multiply", p, scalar(0.5)), onePlus),
-		relay.Op("multiply", p, relay.Op("multiply", onePlus, scalar(0.5))),
-		// PyTorch: x * (0.5 + erf(x * √½) * 0.5)
-		relay.Op("multiply", p, relay.Op("add", relay.Op("multiply", erf, scalar(0.5)), scalar(0.5))),
-	)
-}
-
-// scalar matches a constant of one element with that value, to the precision of its type.
-func scalar(value float64) relay.Pattern {
-	return relay.Where(relay.IsConstant(), func(g *relay.Graph, id relay.NodeID) bool {
-		c := g.Nodes[id].Constant
-		if c == nil {
-			return false
-		}
-		precision := 1e-6
-		if c.DType == "float64" {
-			precision = 1e-14
-		}
-		return math.Abs(c.Scalar-value) <= precision*math.Abs(value)
-	})
 }

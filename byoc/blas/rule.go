@@ -5,8 +5,6 @@ package blas
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -114,9 +112,9 @@ func (r *rule) read(g *relay.Graph, m *relay.Match) (*product, error) {
 		return nil, err
 	}
 	p.dtype, p.alpha = out.DType, 1
-	if p.batch*p.m*p.n != elements(out.Shape) {
+	if p.batch*p.m*p.n != relay.Elements(out.Shape) {
 		return nil, fmt.Errorf("%s has the result %s, which does not fit its operands %s and %s", r.product,
-			shapeText(out.Shape), shapeText(left.Shape), shapeText(right.Shape))
+			relay.ShapeText(out.Shape), relay.ShapeText(left.Shape), relay.ShapeText(right.Shape))
 	}
 	if err := r.epilogue.read(g, m, out, p); err != nil {
 		return nil, err
@@ -164,7 +162,7 @@ func (r *rule) shape(node *relay.Node, left, right []int64) (*product, error) {
 		inner, p.n = p.n, inner
 	}
 	if inner != p.k {
-		return nil, fmt.Errorf("%s multiplies %s and %s, which do not fit", r.product, shapeText(left), shapeText(right))
+		return nil, fmt.Errorf("%s multiplies %s and %s, which do not fit", r.product, relay.ShapeText(left), relay.ShapeText(right))
 	}
 	switch {
 	case r.product != "nn.batch_matmul":
@@ -174,7 +172,7 @@ func (r *rule) shape(node *relay.Node, left, right []int64) (*product, error) {
 		if p.leftT && rank != 2 {
 			return nil, fmt.Errorf("the left side of %s has %d dimensions and is transposed; only 2 are supported", r.product, rank)
 		}
-		p.m *= elements(left[:rank-2])
+		p.m *= relay.Elements(left[:rank-2])
 	case rank != 3 || len(right) != 3:
 		return nil, fmt.Errorf("nn.batch_matmul has operands of other than 3 dimensions")
 	default:
@@ -210,30 +208,11 @@ func tensor(g *relay.Graph, id relay.NodeID, what string) (*relay.Type, error) {
 	for _, d := range t.Shape {
 		if d == relay.AnyDim {
 			return nil, fmt.Errorf("%s has the shape %s; dimensions that are known only at run time are not supported", what,
-				shapeText(t.Shape))
+				relay.ShapeText(t.Shape))
 		}
 		if d < 1 {
-			return nil, fmt.Errorf("%s has the shape %s; each dimension must be at least 1", what, shapeText(t.Shape))
+			return nil, fmt.Errorf("%s has the shape %s; each dimension must be at least 1", what, relay.ShapeText(t.Shape))
 		}
 	}
 	return t, nil
-}
-
-func elements(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
-func shapeText(shape []int64) string {
-	texts := make([]string, len(shape))
-	for i, d := range shape {
-		texts[i] = strconv.FormatInt(d, 10)
-		if d == relay.AnyDim {
-			texts[i] = "?"
-		}
-	}
-	return "[" + strings.Join(texts, ", ") + "]"
 }

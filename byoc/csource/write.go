@@ -9,6 +9,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // MaxConstants bounds the bytes of constants in one region's source. A compiler takes some seconds for as much.
@@ -101,7 +102,7 @@ func (c Constants) Replace(v region.ValueID, t byoc.Tensor) error {
 	if _, known := types[t.DType]; !known {
 		return fmt.Errorf("the packed constant has the type %q, which C source cannot hold", t.DType)
 	}
-	if want := elements(t.Shape) * types[t.DType].bytes; want != int64(len(t.Data)) {
+	if want := relay.Elements(t.Shape) * types[t.DType].bytes; want != int64(len(t.Data)) {
 		return fmt.Errorf("the packed constant has %d bytes, %v %s takes %d", len(t.Data), t.Shape, t.DType, want)
 	}
 	c[v] = t
@@ -204,15 +205,7 @@ func size(p *region.Program, v region.ValueID) (int64, error) {
 	if !known {
 		return 0, fmt.Errorf("a tensor has the type %s, which C source cannot hold", t.DType)
 	}
-	return elements(t.Shape) * kind.bytes, nil
-}
-
-func elements(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
-	return n
+	return relay.Elements(t.Shape) * kind.bytes, nil
 }
 
 func mentions(text string, v region.ValueID) bool {

@@ -5,7 +5,6 @@ package dnnl
 import (
 	"slices"
 
-	"github.com/collage-tvm/collage/byoc/onednn"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -69,7 +68,7 @@ func (l *lowering) absorb(o *operation) bool {
 		return false
 	}
 	reader := l.onlyReader(o)
-	if reader == nil || !onednn.SameShape(l.types[reader.out].Shape, l.types[o.out].Shape) {
+	if reader == nil || !slices.Equal(l.types[reader.out].Shape, l.types[o.out].Shape) {
 		return false
 	}
 	operand, ok := reader.rightSide(o.out)
@@ -104,7 +103,7 @@ func (l *lowering) hoist(o *operation) bool {
 		return false
 	}
 	reader := l.onlyReader(shape)
-	if reader == nil || !onednn.SameShape(l.types[reader.out].Shape, l.types[shape.out].Shape) {
+	if reader == nil || !slices.Equal(l.types[reader.out].Shape, l.types[shape.out].Shape) {
 		return false
 	}
 	operand, ok := reader.rightSide(shape.out)
@@ -121,7 +120,7 @@ func (l *lowering) hoist(o *operation) bool {
 		if !how {
 			return false
 		}
-		if !onednn.SameShape(seen.Shape, l.types[operand].Shape) {
+		if !slices.Equal(seen.Shape, l.types[operand].Shape) {
 			view := l.value(seen.DType, seen.Shape...)
 			before = []*operation{{kind: "reshape", in: []region.ValueID{operand}, out: view}, moved}
 			operand = view
@@ -142,23 +141,15 @@ func (l *lowering) hoist(o *operation) bool {
 func (l *lowering) through(operand, from, to region.ValueID) (*relay.Type, bool) {
 	t, outer, inner := l.types[operand], l.types[from].Shape, l.types[to].Shape
 	switch {
-	case onednn.SameShape(t.Shape, outer):
+	case slices.Equal(t.Shape, outer):
 		return relay.Tensor(t.DType, inner...), true
-	case elements(t.Shape) == 1:
+	case relay.Elements(t.Shape) == 1:
 		return relay.Tensor(t.DType, 1), true
-	case len(t.Shape) > 0 && elements(t.Shape) == t.Shape[len(t.Shape)-1] && len(t.Shape) <= len(outer) && len(inner) > 0 &&
+	case len(t.Shape) > 0 && relay.Elements(t.Shape) == t.Shape[len(t.Shape)-1] && len(t.Shape) <= len(outer) && len(inner) > 0 &&
 		outer[len(outer)-1] == inner[len(inner)-1] && t.Shape[len(t.Shape)-1] == inner[len(inner)-1]:
 		return relay.Tensor(t.DType, inner[len(inner)-1]), true
 	}
 	return nil, false
-}
-
-func elements(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
-	return n
 }
 
 // perChannel says that a value holds one number for each channel of an operation's result.

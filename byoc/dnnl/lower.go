@@ -277,7 +277,7 @@ func (l *lowering) biasAdd(b *biasAdd, out region.ValueID) {
 // binary lowers an operator on two tensors. One that is a single number makes it an elementwise function, which can be
 // fused with anything.
 func (l *lowering) binary(function string, left, right, out region.ValueID) {
-	if p, of, ok := l.byNumber(function, left, right); ok && onednn.SameShape(l.types[of].Shape, l.types[out].Shape) {
+	if p, of, ok := l.byNumber(function, left, right); ok && slices.Equal(l.types[of].Shape, l.types[out].Shape) {
 		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta, in: []region.ValueID{of}, out: out})
 		return
 	}

@@ -82,7 +82,7 @@ func checkStandardise(g *relay.Graph, m *relay.Match) error {
 			return err
 		}
 		if m.Covers(m.Named[role]) || len(t.Shape) != 1 || t.Shape[0] != length {
-			return fmt.Errorf("the %s has the shape %s; it must be [%d], made outside of the pattern", role, onednn.ShapeText(t.Shape), length)
+			return fmt.Errorf("the %s has the shape %s; it must be [%d], made outside of the pattern", role, relay.ShapeText(t.Shape), length)
 		}
 	}
 	epsilon := g.Nodes[m.Named["epsilon"]].Constant
@@ -96,7 +96,7 @@ func checkStandardise(g *relay.Graph, m *relay.Match) error {
 			return err
 		}
 		if len(t.Shape) != len(data.Shape) {
-			return fmt.Errorf("a value inside the pattern has the shape %s", onednn.ShapeText(t.Shape))
+			return fmt.Errorf("a value inside the pattern has the shape %s", relay.ShapeText(t.Shape))
 		}
 		if n.Op == "mean" || n.Op == "variance" {
 			if err := onednn.CheckOverLastAxis(n, len(data.Shape), "the pattern"); err != nil {
@@ -128,7 +128,7 @@ func checkVariance(g *relay.Graph, m *relay.Match) error {
 			d = 1
 		}
 		if len(mean) != len(data) || mean[i] != d {
-			return fmt.Errorf("variance is about a mean of the shape %s for %s", onednn.ShapeText(mean), onednn.ShapeText(data))
+			return fmt.Errorf("variance is about a mean of the shape %s for %s", relay.ShapeText(mean), relay.ShapeText(data))
 		}
 	}
 	if unbiased, _ := c.Node.Attrs.Bool("unbiased"); unbiased && length == 1 {

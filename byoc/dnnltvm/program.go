@@ -122,7 +122,7 @@ func (t *translation) anyTensor(id relay.NodeID, what string) (*relay.Type, erro
 	for _, d := range typ.Shape {
 		if d == relay.AnyDim {
 			return nil, fmt.Errorf("%s has the shape %s; dimensions that are known only at run time are not supported",
-				what, onednn.ShapeText(typ.Shape))
+				what, relay.ShapeText(typ.Shape))
 		}
 	}
 	return typ, nil
@@ -275,7 +275,7 @@ func (t *translation) value(in operand) (int, error) {
 	n := &t.g.Nodes[id]
 	key := leafKey{value: id}
 	if in.shape != nil {
-		key.shape = onednn.ShapeText(in.shape)
+		key.shape = relay.ShapeText(in.shape)
 	}
 	if at, ok := t.leaves[key]; ok {
 		return at, nil

@@ -161,7 +161,7 @@ func (c convolution) checkGroups(g *relay.Graph, m *relay.Match, conv *Call, dat
 	}
 	if weight('O') != wantO || weight('I') != wantI {
 		return fmt.Errorf("%s has weights of shape %s in %s, which do not fit %d input and %d output channels in %d groups",
-			c.op, ShapeText(conv.In[1].Shape), layout, in, out, groups)
+			c.op, relay.ShapeText(conv.In[1].Shape), layout, in, out, groups)
 	}
 	if c.transposed && groups > 1 {
 		if !strings.HasPrefix(layout, "IO") {

@@ -49,7 +49,7 @@ func checkDense(g *relay.Graph, m *relay.Match, e epilogue) error {
 	}
 	if dense.In[0].Shape[1] != dense.In[1].Shape[1] || dense.In[1].Shape[0] != dense.Out.Shape[1] {
 		return fmt.Errorf("nn.dense has data %s and weight %s; only [m, k] and [n, k] are supported",
-			ShapeText(dense.In[0].Shape), ShapeText(dense.In[1].Shape))
+			relay.ShapeText(dense.In[0].Shape), relay.ShapeText(dense.In[1].Shape))
 	}
 	if rewritten, ok := dense.Node.Attrs.String("auto_scheduler_rewritten_layout"); ok && rewritten != "" {
 		return fmt.Errorf("the weight of nn.dense has been laid out for TVM's auto-scheduler (%s)", rewritten)

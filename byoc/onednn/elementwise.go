@@ -4,6 +4,7 @@ package onednn
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -64,7 +65,7 @@ func GeluRules() []*Rule {
 	return []*Rule{{
 		Pattern: byoc.Pattern{
 			Composite: "dnnl.gelu",
-			Shape:     gelu(relay.Named(roleData, relay.Wildcard())),
+			Shape:     relay.Gelu(relay.Named(roleData, relay.Wildcard())),
 			Limits: func(g *relay.Graph, m *relay.Match) error {
 				if _, err := TensorAt(g, m.Named[roleData], "the argument of gelu"); err != nil {
 					return err
@@ -103,7 +104,7 @@ func checkBinary(g *relay.Graph, m *relay.Match) error {
 	if err != nil {
 		return err
 	}
-	if len(c.In) != 2 || !SameShape(c.In[0].Shape, c.In[1].Shape) {
+	if len(c.In) != 2 || !slices.Equal(c.In[0].Shape, c.In[1].Shape) {
 		return fmt.Errorf("%s has operands of different shapes, which oneDNN would run on its slow reference kernel", c.Node.Op)
 	}
 	return nil

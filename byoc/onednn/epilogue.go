@@ -4,7 +4,7 @@ package onednn
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/relay"
@@ -84,9 +84,9 @@ func (e epilogue) check(g *relay.Graph, m *relay.Match, out *relay.Type, channel
 		if err != nil {
 			return err
 		}
-		if !SameShape(t.Shape, out.Shape) {
+		if !slices.Equal(t.Shape, out.Shape) {
 			return fmt.Errorf("the residual value has the shape %s and the result %s; they must be equal",
-				ShapeText(t.Shape), ShapeText(out.Shape))
+				relay.ShapeText(t.Shape), relay.ShapeText(out.Shape))
 		}
 	}
 	if a := activations[e.activation]; a.check != nil {
@@ -110,7 +110,7 @@ func checkBias(g *relay.Graph, m *relay.Match, out *relay.Type, channel int) err
 	add := &g.Nodes[m.Named[roleBiased]]
 	wrong := func() error {
 		return fmt.Errorf("the bias has the shape %s, which is not one value for each of the %d channels of %s",
-			ShapeText(t.Shape), channels, ShapeText(out.Shape))
+			relay.ShapeText(t.Shape), channels, relay.ShapeText(out.Shape))
 	}
 	if add.Op == "nn.bias_add" {
 		if add.Inputs[1] != bias {
@@ -190,7 +190,7 @@ var activations = map[string]activation{
 	"clip":    {shape: unary("clip"), check: func(g *relay.Graph, m *relay.Match) error { return checkClip(&g.Nodes[m.Root]) }},
 	"swish":   {shape: func(p relay.Pattern) relay.Pattern { return relay.Op("multiply", p, relay.Op("sigmoid", p)) }},
 	"mish":    {shape: mish, check: checkConstants},
-	"gelu":    {shape: gelu, check: checkConstants},
+	"gelu":    {shape: relay.Gelu, check: checkConstants},
 }
 
 func unary(op string) func(p relay.Pattern) relay.Pattern {
@@ -199,31 +199,8 @@ func unary(op string) func(p relay.Pattern) relay.Pattern {
 
 // mish is x * tanh(log(exp(x) + 1)).
 func mish(p relay.Pattern) relay.Pattern {
-	soft := relay.Op("log", relay.Op("add", relay.Op("exp", p), scalar("one", 1)))
+	soft := relay.Op("log", relay.Op("add", relay.Op("exp", p), relay.Scalar(1)))
 	return relay.Op("multiply", p, relay.Op("tanh", soft))
-}
-
-// gelu is x/2 * (1 + erf(x/√2)) in the forms in which front ends write it.
-func gelu(p relay.Pattern) relay.Pattern {
-	erf := relay.Op("erf", relay.Or(
-		relay.Op("divide", p, scalar("sqrt2", math.Sqrt2)),
-		relay.Op("multiply", p, scalar("sqrt_half", math.Sqrt2/2))))
-	onePlus := relay.Op("add", erf, scalar("one", 1))
-	return relay.Or(
-		relay.Op("multiply", relay.Op("multiply", p, onePlus), scalar("half", 0.5)),
-		relay.Op("multiply", relay.Op("multiply", p, scalar("half", 0.5)), onePlus),
-		relay.Op("multiply", p, relay.Op("multiply", onePlus, scalar("half", 0.5))),
-		// PyTorch: x * (0.5 + erf(x * √½) * 0.5)
-		relay.Op("multiply", p, relay.Op("add", relay.Op("multiply", erf, scalar("half", 0.5)), scalar("half_too", 0.5))),
-	)
-}
-
-// scalar matches a constant of one element with that value (to float32's precision).
-func scalar(name string, value float64) relay.Pattern {
-	return relay.Named(name, relay.Where(relay.IsConstant(), func(g *relay.Graph, id relay.NodeID) bool {
-		c := g.Nodes[id].Constant
-		return c != nil && math.Abs(c.Scalar-value) <= 1e-6*math.Abs(value)
-	}))
 }
 
 // checkConstants makes sure that the scalars of an activation do not widen its result's shape: a constant of

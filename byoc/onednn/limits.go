@@ -5,8 +5,6 @@ package onednn
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 
 	"github.com/collage-tvm/collage/relay"
 )
@@ -33,10 +31,10 @@ func TensorAt(g *relay.Graph, id relay.NodeID, what string) (*relay.Type, error)
 	for _, d := range t.Shape {
 		if d == relay.AnyDim {
 			return nil, fmt.Errorf("%s has the shape %s; dimensions that are known only at run time are not supported",
-				what, ShapeText(t.Shape))
+				what, relay.ShapeText(t.Shape))
 		}
 		if d < 1 || d > math.MaxInt32 {
-			return nil, fmt.Errorf("%s has the shape %s; each dimension must be 1 to %d", what, ShapeText(t.Shape), math.MaxInt32)
+			return nil, fmt.Errorf("%s has the shape %s; each dimension must be 1 to %d", what, relay.ShapeText(t.Shape), math.MaxInt32)
 		}
 	}
 	return t, nil
@@ -100,7 +98,7 @@ func spatial(node *relay.Node, name string, n int) ([]int64, error) {
 	}
 	for _, v := range list {
 		if v < 1 {
-			return nil, fmt.Errorf("%s has %s %s; each must be at least 1", node.Op, name, ShapeText(list))
+			return nil, fmt.Errorf("%s has %s %s; each must be at least 1", node.Op, name, relay.ShapeText(list))
 		}
 	}
 	return list, nil
@@ -124,7 +122,7 @@ func paddings(node *relay.Node, n int) ([]int64, error) {
 	}
 	for _, v := range list {
 		if v < 0 {
-			return nil, fmt.Errorf("%s has padding %s; negative padding is not supported", node.Op, ShapeText(list))
+			return nil, fmt.Errorf("%s has padding %s; negative padding is not supported", node.Op, relay.ShapeText(list))
 		}
 	}
 	return list, nil
@@ -157,33 +155,4 @@ func fitsFloat32(what string, v float64) error {
 		return fmt.Errorf("%s is %g, which is too small for a float32", what, v)
 	}
 	return nil
-}
-
-func SameShape(a, b []int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
-func ShapeText(shape []int64) string {
-	var s strings.Builder
-	s.WriteByte('[')
-	for i, d := range shape {
-		if i > 0 {
-			s.WriteString(", ")
-		}
-		if d == relay.AnyDim {
-			s.WriteByte('?')
-		} else {
-			s.WriteString(strconv.FormatInt(d, 10))
-		}
-	}
-	s.WriteByte(']')
-	return s.String()
 }

@@ -5,6 +5,7 @@ package onednn
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
@@ -45,13 +46,13 @@ func unfoldedLayerNorm() relay.Pattern {
 		relay.Op("variance", x, mean),
 		relay.Op("variance", x, relay.Op("mean", x)), // computed a second time
 		relay.Op("mean", relay.Or(
-			relay.Op("power", centred, scalar("two", 2)),
+			relay.Op("power", centred, relay.Scalar(2)),
 			relay.Op("multiply", centred, centred)))))
 	shifted := relay.Op("add", variance, relay.Named("epsilon", relay.IsConstant()))
 	deviation := relay.Op("sqrt", shifted)
 	normal := relay.Or(
 		relay.Op("divide", centred, deviation),
-		relay.Op("multiply", centred, relay.Op("divide", scalar("one", 1), deviation)),
+		relay.Op("multiply", centred, relay.Op("divide", relay.Scalar(1), deviation)),
 		relay.Op("multiply", centred, relay.Op("rsqrt", shifted)))
 	scaled := relay.Op("multiply", normal, relay.Named(roleGamma, relay.Wildcard()))
 	return relay.Op("add", scaled, relay.Named(roleBeta, relay.Wildcard()))
@@ -80,7 +81,7 @@ func checkScaleAndShift(g *relay.Graph, m *relay.Match, epsilon float64) error {
 			return err
 		}
 		if len(t.Shape) != 1 || t.Shape[0] != channels {
-			return fmt.Errorf("the %s of layer_norm has the shape %s; it must be [%d]", role, ShapeText(t.Shape), channels)
+			return fmt.Errorf("the %s of layer_norm has the shape %s; it must be [%d]", role, relay.ShapeText(t.Shape), channels)
 		}
 	}
 	if epsilon < 0 {
@@ -127,15 +128,15 @@ func checkUnfoldedLayerNorm(g *relay.Graph, m *relay.Match) error {
 	if err != nil {
 		return err
 	}
-	if !SameShape(root.Shape, data.Shape) {
-		return fmt.Errorf("layer_norm makes %s of %s", ShapeText(root.Shape), ShapeText(data.Shape))
+	if !slices.Equal(root.Shape, data.Shape) {
+		return fmt.Errorf("layer_norm makes %s of %s", relay.ShapeText(root.Shape), relay.ShapeText(data.Shape))
 	}
 	for _, id := range m.Nodes {
 		n := &g.Nodes[id]
 		if t, err := TensorAt(g, id, "a value inside layer_norm"); err != nil {
 			return err
 		} else if len(t.Shape) != len(data.Shape) {
-			return fmt.Errorf("a value inside layer_norm has the shape %s", ShapeText(t.Shape))
+			return fmt.Errorf("a value inside layer_norm has the shape %s", relay.ShapeText(t.Shape))
 		}
 		if n.Op != "mean" && n.Op != "variance" {
 			continue
@@ -210,7 +211,7 @@ func checkBatchNorm(g *relay.Graph, m *relay.Match, roles []string) error {
 			return err
 		}
 		if len(t.Shape) != 1 || t.Shape[0] != data.Shape[1] {
-			return fmt.Errorf("the %s of nn.batch_norm has the shape %s; it must be [%d]", role, ShapeText(t.Shape), data.Shape[1])
+			return fmt.Errorf("the %s of nn.batch_norm has the shape %s; it must be [%d]", role, relay.ShapeText(t.Shape), data.Shape[1])
 		}
 	}
 	axis, ok := n.Attrs.Int("axis")

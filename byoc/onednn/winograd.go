@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/collage-tvm/collage/relay"
 )
 
 // WinogradRules offers oneDNN 2.6's f32 Winograd convolution (AVX-512) as candidates of their own, beside the direct
@@ -38,16 +40,16 @@ func checkWinograd(c *Call) error {
 		return fmt.Errorf("a Winograd convolution has no groups, this one has %d", groups)
 	}
 	if !slices.Equal(kernel, []int64{3, 3}) {
-		return fmt.Errorf("a Winograd convolution has kernels of 3x3, this one has %s", ShapeText(kernel))
+		return fmt.Errorf("a Winograd convolution has kernels of 3x3, this one has %s", relay.ShapeText(kernel))
 	}
 	for _, name := range []string{"strides", "dilation"} {
 		if list, _ := spatial(c.Node, name, 2); !slices.Equal(list, []int64{1, 1}) {
-			return fmt.Errorf("a Winograd convolution has %s of 1, this one has %s", name, ShapeText(list))
+			return fmt.Errorf("a Winograd convolution has %s of 1, this one has %s", name, relay.ShapeText(list))
 		}
 	}
 	padding, _ := paddings(c.Node, 2)
 	if slices.ContainsFunc(padding, func(p int64) bool { return p > 1 }) {
-		return fmt.Errorf("a Winograd convolution has padding of at most 1, this one has %s", ShapeText(padding))
+		return fmt.Errorf("a Winograd convolution has padding of at most 1, this one has %s", relay.ShapeText(padding))
 	}
 	if in < winogradChannels || out < winogradChannels {
 		return fmt.Errorf("a Winograd convolution works on blocks of %d channels, this one makes %d of %d", winogradChannels, out, in)

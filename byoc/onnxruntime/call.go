@@ -209,11 +209,3 @@ func (c *call) axis(name string, fallback int64, rank int) (int64, error) {
 }
 
 func shapeText(shape []int64) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ") }
-
-func elements(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}

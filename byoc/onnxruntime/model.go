@@ -208,7 +208,7 @@ func (w *writer) filled(dtype string, shape []int64, value float64) string {
 		one = binary.LittleEndian.AppendUint64(nil, uint64(int64(value)))[:relay.DTypeBits(dtype)/8]
 	}
 	var data []byte
-	for range elements(shape) {
+	for range relay.Elements(shape) {
 		data = append(data, one...)
 	}
 	return w.literal(dtype, shape, data)

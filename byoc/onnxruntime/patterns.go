@@ -3,7 +3,6 @@
 package onnxruntime
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -26,7 +25,7 @@ var activations = []struct {
 	name  string
 	shape func(p relay.Pattern) relay.Pattern
 }{
-	{"gelu", gelu},
+	{"gelu", relay.Gelu},
 	{"swish", func(p relay.Pattern) relay.Pattern { return relay.Op("multiply", p, relay.Op("sigmoid", p)) }},
 	{"relu", on("nn.relu")}, {"clip", on("clip")}, {"leaky_relu", on("nn.leaky_relu")},
 	{"prelu", func(p relay.Pattern) relay.Pattern { return relay.Op("nn.prelu", p, relay.Wildcard()) }},
@@ -76,7 +75,7 @@ func patterns() []byoc.Pattern {
 			}
 		}
 	}
-	add("gelu", "float32", gelu(relay.Wildcard()))
+	add("gelu", "float32", relay.Gelu(relay.Wildcard()))
 	for _, op := range operators() {
 		name, shape := op[strings.LastIndexByte(op, '.')+1:], relay.Op(op)
 		switch op {
@@ -109,24 +108,4 @@ func refusalOfMatch(g *relay.Graph, m *relay.Match) error {
 		}
 	}
 	return nil
-}
-
-// gelu is x/2 * (1 + erf(x/√2)) in the forms in which front ends write it.
-func gelu(p relay.Pattern) relay.Pattern {
-	erf := relay.Op("erf", relay.Or(relay.Op("divide", p, scalar(math.Sqrt2)), relay.Op("multiply", p, scalar(math.Sqrt2/2))))
-	onePlus := relay.Op("add", erf, scalar(1))
-	return relay.Or(
-		relay.Op("multiply", relay.Op("multiply", p, onePlus), scalar(0.5)),
-		relay.Op("multiply", relay.Op("multiply", p, scalar(0.5)), onePlus),
-		relay.Op("multiply", p, relay.Op("multiply", onePlus, scalar(0.5))),
-		relay.Op("multiply", p, relay.Op("add", relay.Op("multiply", erf, scalar(0.5)), scalar(0.5))),
-	)
-}
-
-// scalar matches a constant of one element with that value, to float32's precision.
-func scalar(value float64) relay.Pattern {
-	return relay.Where(relay.IsConstant(), func(g *relay.Graph, id relay.NodeID) bool {
-		c := g.Nodes[id].Constant
-		return c != nil && math.Abs(c.Scalar-value) <= 1e-6*math.Abs(value)
-	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/collage-tvm/collage/relay"
 )
 
 // pools are nn.{max,avg}_poolNd, the global ones and the adaptive ones.
@@ -36,7 +38,7 @@ func pools() map[string]rule {
 				check: func(c *call) error { return c.adaptive(n) },
 				emit: func(w *writer, o *operation) error {
 					in, out := o.args[0].Shape[2:], o.result().Shape[2:]
-					if elements(out) == 1 {
+					if relay.Elements(out) == 1 {
 						w.emit("Global"+onnx, o.in, o.out)
 						return nil
 					}

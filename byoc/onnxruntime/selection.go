@@ -5,6 +5,8 @@ package onnxruntime
 import (
 	"fmt"
 	"slices"
+
+	"github.com/collage-tvm/collage/relay"
 )
 
 // selections are the operators that take a part of a tensor, or surround it.
@@ -157,7 +159,7 @@ func emitTake(w *writer, o *operation) error {
 	if err != nil {
 		return err
 	}
-	data, n := o.in[0], elements(o.args[0].Shape)
+	data, n := o.in[0], relay.Elements(o.args[0].Shape)
 	if axis < 0 {
 		data, axis = w.reshaped(data, n), 0
 	} else {
@@ -206,7 +208,7 @@ func (c *call) padded() ([]int64, error) {
 	if !slices.Contains([]string{"constant", "edge", "reflect"}, mode) {
 		return nil, fmt.Errorf("nn.pad has the mode %q", mode)
 	}
-	if elements(c.args[1].Shape) != 1 {
+	if relay.Elements(c.args[1].Shape) != 1 {
 		return nil, fmt.Errorf("nn.pad fills with a tensor of the shape %s", shapeText(c.args[1].Shape))
 	}
 	value, _ := c.attrs.Get("pad_width")

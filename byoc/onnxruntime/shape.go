@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/collage-tvm/collage/relay"
 )
 
 // reshapes are operators that keep the elements in their order.
@@ -20,7 +22,7 @@ func shapes() map[string]rule {
 				if len(c.args) == 0 {
 					return fmt.Errorf("%s reads nothing", c.name)
 				}
-				if elements(c.args[0].Shape) != elements(c.result().Shape) {
+				if relay.Elements(c.args[0].Shape) != relay.Elements(c.result().Shape) {
 					return fmt.Errorf("%s makes %s of %s", c.name, shapeText(c.result().Shape), shapeText(c.args[0].Shape))
 				}
 				return c.dtype("the data", c.args[0], anything...)
