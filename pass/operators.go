@@ -73,29 +73,11 @@ func MeasureOperators(mod *bridge.Object, cfg Config, names []string) (out *Oper
 }
 
 func measureOperators(mod *bridge.Object, cfg Config, names []string) (*OperatorCosts, error) {
-	cfg, err := cfg.resolved()
+	s, err := proposed(mod, cfg)
 	if err != nil {
 		return nil, err
 	}
-	backends, absent, err := usable(&cfg)
-	if err != nil {
-		return nil, err
-	}
-	env, err := environment(&cfg, backends)
-	if err != nil {
-		return nil, err
-	}
-	s := &search{cfg: &cfg, backends: backends, absent: absent, env: env, byName: map[string]byoc.Backend{}}
-	for _, b := range backends {
-		s.byName[b.Name()] = b
-	}
-	if err := s.read(mod); err != nil {
-		return nil, err
-	}
-	if err := s.propose(); err != nil {
-		return nil, err
-	}
-	out := &OperatorCosts{Environment: env, Backends: backends, Absent: absent}
+	out := &OperatorCosts{Environment: s.env, Backends: s.backends, Absent: s.absent}
 	requests, of := s.operatorRequests(out, names)
 	if len(requests) == 0 {
 		return out, nil
@@ -105,7 +87,7 @@ func measureOperators(mod *bridge.Object, cfg Config, names []string) (*Operator
 	if err != nil {
 		return nil, err
 	}
-	costs, err := estimator.Estimate(cfg.Context, requests)
+	costs, err := estimator.Estimate(s.cfg.Context, requests)
 	if closing := done(); err == nil {
 		err = closing
 	}

@@ -57,6 +57,26 @@ func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) 
 
 // decided reads a module and places it.
 func decided(mod *bridge.Object, cfg Config) (*search, error) {
+	s, err := proposed(mod, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.constrain(); err != nil {
+		return nil, err
+	}
+	if s.cfg.Only != "" {
+		err = s.placeAll(s.cfg.Only)
+	} else if err = s.estimate(); err == nil {
+		err = s.place()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// proposed reads a module and finds the candidates of all usable backends.
+func proposed(mod *bridge.Object, cfg Config) (*search, error) {
 	cfg, err := cfg.resolved()
 	if err != nil {
 		return nil, err
@@ -79,17 +99,6 @@ func decided(mod *bridge.Object, cfg Config) (*search, error) {
 		return nil, err
 	}
 	if err := s.propose(); err != nil {
-		return nil, err
-	}
-	if err := s.constrain(); err != nil {
-		return nil, err
-	}
-	if cfg.Only != "" {
-		err = s.placeAll(cfg.Only)
-	} else if err = s.estimate(); err == nil {
-		err = s.place()
-	}
-	if err != nil {
 		return nil, err
 	}
 	return s, nil
