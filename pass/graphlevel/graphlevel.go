@@ -25,6 +25,7 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/pass/plan"
 )
 
 // Estimator builds and measures whole networks.
@@ -105,30 +106,12 @@ type Trial struct {
 	Predicted float64
 }
 
-// Step is one turn of the feedback.
-type Step struct {
-	// Name and Key say which placement was profiled.
-	Name string `json:"name"`
-	Key  string `json:"placement"`
-	// Predicted is the sum of its candidates' costs as they were believed before; Kernels is the sum of its kernels' times
-	// in place, of which Border was spent between parts and Rest belongs to nobody; Measured is the whole. All in
-	// milliseconds.
-	Predicted float64 `json:"predicted_ms"`
-	Kernels   float64 `json:"kernels_ms"`
-	Border    float64 `json:"border_ms"`
-	Rest      float64 `json:"rest_ms"`
-	Measured  float64 `json:"measured_ms"`
-	// Regions is how many regions it has outside of TVM.
-	Regions int `json:"regions"`
-	// Repeats says that this placement had been measured before, so that the feedback ended here.
-	Repeats bool `json:"repeats,omitempty"`
-}
-
 // Result is what the search found.
 type Result struct {
 	// Trials are in the order in which they were tried.
 	Trials []Trial
-	Steps  []Step
+	// Steps are the turns of the feedback.
+	Steps []plan.Step
 	// Spent is how long building and measuring took, in this run or another.
 	Spent time.Duration
 	// Why says what ended the search.

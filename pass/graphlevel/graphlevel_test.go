@@ -239,7 +239,7 @@ func TestFeedbackAloneUnmasksTheOneThatIsSlowInCompany(t *testing.T) {
 	last := r.Steps[len(r.Steps)-1]
 	for _, step := range r.Steps {
 		assert.InDelta(t, step.Kernels, step.Kernels+step.Border, 1e-9)
-		assert.NotEmpty(t, step.Key)
+		assert.NotEmpty(t, step.Placement)
 	}
 	assert.True(t, last.Repeats || len(r.Steps) > DefaultFeedback, "%+v", r.Steps)
 	// What was seen in place is kept beside what it took alone.

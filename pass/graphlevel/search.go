@@ -13,6 +13,7 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -332,7 +333,7 @@ func (s *search) step(i int, repeats bool) {
 	if profile == nil || t.Cost.Failed() {
 		return
 	}
-	s.result.Steps = append(s.result.Steps, Step{Name: t.Name, Key: t.Placement.Key, Predicted: digits(t.Predicted),
+	s.result.Steps = append(s.result.Steps, plan.Step{Name: t.Name, Placement: t.Placement.Key, Predicted: digits(t.Predicted),
 		Kernels: digits(profile.Total()), Border: digits(profile.Border()), Rest: digits(profile.Rest), Measured: digits(t.Cost.Estimate()),
 		Regions: t.Placement.Outlined(), Repeats: repeats})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/collage-tvm/collage/cmd/internal/progress"
@@ -362,11 +363,7 @@ func (c *compilation) graphRecord() *plan.GraphLevel {
 	if len(r.Trials) == 0 {
 		return nil
 	}
-	record := &plan.GraphLevel{Seconds: float64(r.Spent.Round(time.Millisecond)) / float64(time.Second), Why: r.Why, Seed: c.Seed}
-	for _, s := range r.Steps {
-		record.Steps = append(record.Steps, plan.Step{Name: s.Name, Placement: s.Key, Predicted: s.Predicted, Kernels: s.Kernels, Border: s.Border,
-			Rest: s.Rest, Measured: s.Measured, Regions: s.Regions, Repeats: s.Repeats})
-	}
+	record := &plan.GraphLevel{Seconds: float64(r.Spent.Round(time.Millisecond)) / float64(time.Second), Why: r.Why, Seed: c.Seed, Steps: r.Steps}
 	for i := range r.Trials {
 		t := &r.Trials[i]
 		n := plan.Network{Name: t.Name, Placement: t.Placement.Key, Regions: t.Placement.Outlined()}
@@ -389,7 +386,7 @@ func (g *graph) close() {
 
 // extension is that of the executables that are built on the way: the one of the executable at the end.
 func extension(output string) string {
-	if len(output) > 4 && output[len(output)-4:] == ".tar" {
+	if strings.HasSuffix(output, ".tar") {
 		return ".tar"
 	}
 	return ".so"

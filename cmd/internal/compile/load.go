@@ -18,9 +18,3 @@ func Load(ctx context.Context, options Options) (*bridge.Object, *ModelInfo, err
 	}
 	return c.module, info, nil
 }
-
-// CallHost calls a packed function of the Python host ("collage.host.build"), which takes before and then the options as
-// JSON. An exception that is meant for the user comes without its class; a full disk is one that errors.Is knows.
-func CallHost(name string, options map[string]any, before ...any) (bridge.Value, error) {
-	return callHost(name, options, before...)
-}
