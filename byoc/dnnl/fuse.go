@@ -16,6 +16,7 @@ const maxPostOps = 8
 // only says what could be done on the way out: the runtime asks oneDNN, and what its good kernels cannot do is done
 // behind them after all.
 func (l *lowering) fuse() {
+	defer l.follow()()
 	for slices.ContainsFunc(l.ops, func(o *operation) bool { return l.absorb(o) || l.hoist(o) }) {
 	}
 }
@@ -86,6 +87,7 @@ func (l *lowering) absorb(o *operation) bool {
 	}
 	// All that both read is there where the second one stands.
 	o.out = reader.out
+	o.of = union(o.of, reader.of)
 	at := slices.Index(l.ops, o)
 	l.ops[slices.Index(l.ops, reader)] = o
 	l.ops = slices.Delete(l.ops, at, at+1)
@@ -113,7 +115,7 @@ func (l *lowering) hoist(o *operation) bool {
 	inner := l.types[o.out]
 	result := l.value(inner.DType, inner.Shape...)
 	moved := &operation{kind: reader.kind, algorithm: reader.algorithm, alpha: reader.alpha, beta: reader.beta,
-		in: []region.ValueID{o.out}, out: result}
+		in: []region.ValueID{o.out}, out: result, of: reader.of}
 	before := []*operation{moved}
 	if operand != noValue {
 		seen, how := l.through(operand, shape.out, o.out)
@@ -122,13 +124,13 @@ func (l *lowering) hoist(o *operation) bool {
 		}
 		if !slices.Equal(seen.Shape, l.types[operand].Shape) {
 			view := l.value(seen.DType, seen.Shape...)
-			before = []*operation{{kind: "reshape", in: []region.ValueID{operand}, out: view}, moved}
+			before = []*operation{{kind: "reshape", in: []region.ValueID{operand}, out: view, of: reader.of}, moved}
 			operand = view
 		}
 		moved.in = append(moved.in, operand)
 	}
 	// What the reader reads is there where it stands, so that is where all goes.
-	outer := &operation{kind: "reshape", in: []region.ValueID{result}, out: reader.out}
+	outer := &operation{kind: "reshape", in: []region.ValueID{result}, out: reader.out, of: shape.of}
 	at := slices.Index(l.ops, reader)
 	l.ops = slices.Replace(l.ops, at, at+1, append(before, outer)...)
 	l.ops = slices.DeleteFunc(l.ops, func(other *operation) bool { return other == shape })

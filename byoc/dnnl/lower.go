@@ -21,6 +21,8 @@ type lowering struct {
 	ops   []*operation
 	// nodes says which value a node of the group that is being lowered stands for.
 	nodes map[relay.NodeID]region.ValueID
+	// groups are the names of the composite functions and single operators, in order; the last one is being lowered.
+	groups []string
 }
 
 // lower gives the region's operations in order. The error says which operator the runtime would not understand.
@@ -57,6 +59,7 @@ func (l *lowering) group(ops []region.Op) error {
 	if rule == nil {
 		return fmt.Errorf("the oneDNN runtime knows no %s", name)
 	}
+	l.groups = append(l.groups, name)
 	l.nodes = map[relay.NodeID]region.ValueID{root: last.Results[0]}
 	for _, op := range ops {
 		inputs := g.Nodes[op.Node].Inputs
@@ -94,7 +97,10 @@ func coversAll(m *relay.Match, ops []region.Op) bool {
 }
 
 // add appends an operation.
-func (l *lowering) add(o *operation) { l.ops = append(l.ops, o) }
+func (l *lowering) add(o *operation) {
+	o.of = []int{len(l.groups) - 1}
+	l.ops = append(l.ops, o)
+}
 
 // value adds a value of the program's own.
 func (l *lowering) value(dtype string, shape ...int64) region.ValueID {

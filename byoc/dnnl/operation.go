@@ -25,6 +25,8 @@ type operation struct {
 	unbiased             bool
 	alpha, beta, epsilon float64
 	post                 []postOp
+	// of are the groups that it does (groups.go), ascending.
+	of []int
 }
 
 // postOp is done to an operation's result before it is stored.

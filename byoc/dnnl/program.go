@@ -70,7 +70,9 @@ func (l *lowering) text() ([]byte, []region.ValueID, error) {
 	}
 	w.b.WriteString("],\n\"ops\": [\n  ")
 	w.b.Write(ops.Bytes())
-	w.b.WriteString("]}\n")
+	w.b.WriteString("],\n")
+	w.groups()
+	w.b.WriteString("}\n")
 	return w.b.Bytes(), constants, nil
 }
 

@@ -46,12 +46,14 @@ Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArr
 std::unique_ptr<Plan> Compiler::Compile() {
   for (now_ = 0; now_ < static_cast<int>(program_.ops.size()); ++now_) {
     const Op& op = program_.ops[now_];
+    const size_t first = steps_.size();
     try {
       CompileOp(op);
     } catch (const dnnl::error& error) {
       throw std::runtime_error("oneDNN has no primitive for operator " + std::to_string(now_) + " (" +
                                op.kind + "): " + error.what());
     }
+    for (size_t i = first; i < steps_.size(); ++i) steps_[i].op = now_;
   }
   for (size_t i = 0; i < program_.outputs.size(); ++i) {
     const int value = program_.outputs[i];
@@ -152,6 +154,7 @@ int Compiler::NewBuffer(Buffer::Kind kind, int index) {
   Buffer buffer;
   buffer.kind = kind;
   buffer.index = index;
+  buffer.op = now_;
   buffers_.push_back(std::move(buffer));
   needed_until_.push_back(-1);
   return static_cast<int>(buffers_.size()) - 1;
@@ -192,6 +195,9 @@ void Compiler::AddReorder(const Tensor& from, const Tensor& to) {
   Step step;
   step.what = std::string("reorder ") + desc.impl_info_str();
   step.primitive = dnnl::reorder(desc);
+  step.reorder = true;
+  const Buffer& source = buffers_[from.buffer];
+  step.from = source.kind == Buffer::Kind::kInput ? Step::kNone : source.op;
   step.slots = {{DNNL_ARG_FROM, SlotOf(from)}, {DNNL_ARG_TO, SlotOf(to)}};
   const Desc scratchpad = desc.scratchpad_desc();
   if (scratchpad.get_size() > 0) step.slots.emplace_back(DNNL_ARG_SCRATCHPAD, SlotOf(NewTensor(scratchpad)));

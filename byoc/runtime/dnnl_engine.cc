@@ -12,6 +12,7 @@
 
 #include "dnnl_compiler.h"
 #include "dnnl_program.h"
+#include "dnnl_times.h"
 #include "region_module.h"
 #include "register_once.h"
 
@@ -30,6 +31,21 @@ class DnnlEngine final : public RegionEngine {
   }
 
   void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) override {
+    RunPlan(inputs, outputs, nullptr);
+  }
+
+  std::string RunTimed(const std::vector<const DLTensor*>& inputs,
+                       const std::vector<DLTensor*>& outputs) override {
+    std::vector<double> milliseconds;
+    RunPlan(inputs, outputs, &milliseconds);
+    return program_.groups.empty() ? "" : DescribeTimes(program_, plan_->steps(), milliseconds);
+  }
+
+  std::string Describe() const { return plan_->Describe(); }
+
+ private:
+  void RunPlan(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs,
+               std::vector<double>* milliseconds) {
     // Primitives divide their work, and the scratchpads, among the threads that there were when they were
     // made.
     if (threads_ != collage_num_threads()) Compile();
@@ -37,12 +53,9 @@ class DnnlEngine final : public RegionEngine {
     for (const DLTensor* tensor : inputs) inputs_.push_back(TensorData(tensor));
     outputs_.clear();
     for (const DLTensor* tensor : outputs) outputs_.push_back(TensorData(tensor));
-    plan_->Run(inputs_, outputs_);
+    plan_->Run(inputs_, outputs_, milliseconds);
   }
 
-  std::string Describe() const { return plan_->Describe(); }
-
- private:
   void Compile() {
     plan_.reset();  // before, so that packed constants are not there twice
     threads_ = collage_num_threads();

@@ -2,6 +2,7 @@
 #include "dnnl_plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -50,7 +51,8 @@ Plan::Plan(std::vector<Buffer> buffers, std::vector<Slot> slots, std::vector<Ste
   scratch_.resize(most);
 }
 
-void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs) {
+void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs,
+               std::vector<double>* milliseconds) {
   const WorkspaceLease lease(workspace_);
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Buffer& buffer = buffers_[slots_[i].buffer];
@@ -73,17 +75,29 @@ void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outpu
     slots_[i].memory.set_data_handle(data);
     addresses_[i] = data;
   }
-  for (const Step& step : steps_) {
-    if (step.kernel) {
-      for (size_t i = 0; i < step.slots.size(); ++i) scratch_[i] = addresses_[step.slots[i].second];
-      step.kernel(scratch_.data());
-      continue;
+  if (milliseconds == nullptr) {
+    for (const Step& step : steps_) RunStep(step);
+  } else {
+    milliseconds->clear();
+    for (const Step& step : steps_) {
+      const auto begin = std::chrono::steady_clock::now();
+      RunStep(step);  // on oneTBB, oneDNN comes back when all is done
+      milliseconds->push_back(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     }
-    const dnnl_status_t status = dnnl_primitive_execute(
-        step.primitive.get(), stream_.get(), static_cast<int>(step.arguments.size()), step.arguments.data());
-    if (status != dnnl_success) throw std::runtime_error("oneDNN could not run " + step.what);
   }
   stream_.wait();
+}
+
+void Plan::RunStep(const Step& step) {
+  if (step.kernel) {
+    for (size_t i = 0; i < step.slots.size(); ++i) scratch_[i] = addresses_[step.slots[i].second];
+    step.kernel(scratch_.data());
+    return;
+  }
+  const dnnl_status_t status = dnnl_primitive_execute(
+      step.primitive.get(), stream_.get(), static_cast<int>(step.arguments.size()), step.arguments.data());
+  if (status != dnnl_success) throw std::runtime_error("oneDNN could not run " + step.what);
 }
 
 std::string Plan::Describe() const {

@@ -29,6 +29,8 @@ struct Buffer {
   // kConstant: where it is, and what keeps it alive.
   void* data = nullptr;
   std::shared_ptr<void> owner;
+  // kInternal: the operator for which it was made.
+  int op = -1;
 };
 
 // A buffer as a tensor. Primitives get oneDNN's memory object, kernels the address.
@@ -48,6 +50,13 @@ struct Step {
   std::vector<dnnl_exec_arg_t> arguments;  // made by Plan
   // ... or a function, which gets the addresses of the slots in order.
   std::function<void(void* const* data)> kernel;
+  // The operator of the program that it belongs to; kNone at the end, for what brings results into plain
+  // order.
+  int op = kNone;
+  // A reorder only: the operator whose result it changes, kNone for an input of the region.
+  bool reorder = false;
+  int from = kNone;
+  static constexpr int kNone = -1;
 };
 
 class Plan {
@@ -56,13 +65,19 @@ class Plan {
   Plan(std::vector<Buffer> buffers, std::vector<Slot> slots, std::vector<Step> steps);
 
   // Runs the steps on the calling thread's arena. The pointers are those of the region's inputs and
-  // outputs. Not to be called twice at the same time.
-  void Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs);
+  // outputs. Not to be called twice at the same time. milliseconds, where it is given, becomes what each of
+  // steps() took.
+  void Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs,
+           std::vector<double>* milliseconds = nullptr);
+
+  const std::vector<Step>& steps() const { return steps_; }
 
   // The steps, one a line, and the workspace's size: for people and tests.
   std::string Describe() const;
 
  private:
+  void RunStep(const Step& step);
+
   std::vector<Buffer> buffers_;
   std::vector<Slot> slots_;
   std::vector<Step> steps_;

@@ -145,6 +145,7 @@ class Reader {
     program_.constants = Ids(root_, "constants");
     program_.outputs = Ids(root_, "outputs");
     for (const picojson::value& value : root_.List("ops")) ReadOp(Object(value));
+    if (root_.Find("groups") != nullptr) ReadGroups();
     return std::move(program_);
   }
 
@@ -205,6 +206,22 @@ class Reader {
       for (const picojson::value& value : object.List("post")) op.post.push_back(ReadPostOp(Object(value)));
     }
     program_.ops.push_back(std::move(op));
+  }
+
+  void ReadGroups() {
+    for (const picojson::value& name : root_.List("groups")) program_.groups.push_back(name.to_str());
+    for (const picojson::value& list : root_.List("of")) {
+      if (!list.is<picojson::array>()) Fail("what operators are of is no list");
+      std::vector<int> of;
+      for (const picojson::value& one : list.get<picojson::array>()) {
+        const int group = one.is<double>() ? static_cast<int>(one.get<double>()) : -1;
+        if (group < 0 || group >= static_cast<int>(program_.groups.size()))
+          Fail("an operator is of no group");
+        of.push_back(group);
+      }
+      program_.of.push_back(std::move(of));
+    }
+    if (program_.of.size() != program_.ops.size()) Fail("not every operator is of a group");
   }
 
   PostOp ReadPostOp(const Object& object) const {

@@ -66,6 +66,10 @@ struct Program {
   // The value that the i-th constant tensor of the region is.
   std::vector<int> constants;
   std::vector<Op> ops;
+  // For profiles: the names of the composite functions and single operators that the region is made of, and
+  // for each of ops which of these it does. Both may be empty.
+  std::vector<std::string> groups;
+  std::vector<std::vector<int>> of;
 };
 
 // Reads the text; throws std::runtime_error that says what is wrong with it.
@@ -75,7 +79,8 @@ struct Program {
 //      "ops": [{"op": "conv", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "bias": true, "strides": [1,
 //      1],
 //               "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [...], "strides": [...]},
-//               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...]}
+//               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...],
+//      "groups": ["dnnl.conv2d_relu", "add"], "of": [[0, 1]]}
 Program ParseProgram(const std::string& text);
 
 }  // namespace collage::onednn

@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "region_profile.h"
+
 namespace collage {
 
 using tvm::runtime::Array;
@@ -27,6 +29,12 @@ using tvm::runtime::TVMArgs;
 using tvm::runtime::TVMRetValue;
 
 RegionEngine::~RegionEngine() = default;
+
+std::string RegionEngine::RunTimed(const std::vector<const DLTensor*>& inputs,
+                                   const std::vector<DLTensor*>& outputs) {
+  Run(inputs, outputs);
+  return "";
+}
 
 namespace {
 
@@ -165,7 +173,14 @@ class RegionModuleNode final : public ModuleNode {
       }
     }
     std::lock_guard<std::mutex> lock(mutex_);
-    InArena([&] { engine_->Run(inputs, outputs); });
+    if (!RegionProfile::Get().on()) {
+      InArena([&] { engine_->Run(inputs, outputs); });
+      return;
+    }
+    const RegionProfile::Call call(program_.symbol);
+    std::string steps;
+    InArena([&] { steps = engine_->RunTimed(inputs, outputs); });
+    call.Done(steps);
   }
 
   const std::string engine_name_;

@@ -41,9 +41,21 @@ class COLLAGE_EXPORT RegionEngine {
   // TensorData. They belong to the caller, and may lie elsewhere, and be aligned to less than a cache line,
   // at each call. Shapes are those of the program's types; TVM has checked them when the model was compiled.
   virtual void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) = 0;
+
+  // Run, and what each step of it took: a JSON object in the form that pass/graphlevel/feedback.Inside reads.
+  // "" from engines that cannot tell, which is what this one does.
+  virtual std::string RunTimed(const std::vector<const DLTensor*>& inputs,
+                               const std::vector<DLTensor*>& outputs);
 };
 
 using MakeEngine = std::unique_ptr<RegionEngine> (*)(const RegionProgram& program);
+
+// While a profile is taken (packed functions of libcollage_runtime), regions run by RunTimed:
+//
+//     collage.runtime.ProfileRegions(on)   begins a profile, or ends it; what was noted is forgotten
+//     collage.runtime.RegionProfile() -> string
+//         what was noted since the last call: {"symbol": {"ms": 1.5, "steps": {...}}, ...}, one entry for
+//         each region that ran; "ms" is the last call as a whole, "steps" what RunTimed gave, absent for "".
 
 // Registers the packed functions of an engine (a name in lower case: "openvino"):
 //

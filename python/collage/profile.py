@@ -167,21 +167,56 @@ def debug_module(path):
     return executor
 
 
+def _median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def _medians(rounds):
+    """The regions of one network, from what collage.runtime.RegionProfile said of each round.
+
+    Each has "ms" and, where its engine tells, "steps": their "ms" are medians. A region that had other steps
+    in some round (its plan was made anew) is left without any.
+    """
+    regions = {}
+    for symbol in rounds[-1] if rounds else {}:
+        calls = [one[symbol] for one in rounds if symbol in one]
+        region = {"ms": _median([call["ms"] for call in calls])}
+        inside = [call["steps"] for call in calls if "steps" in call]
+        if inside and len({len(one["steps"]) for one in inside}) == 1:
+            steps = zip(*(one["steps"] for one in inside), strict=True)
+            region["groups"] = inside[-1]["groups"]
+            region["steps"] = [{**same[-1], "ms": _median([step["ms"] for step in same])} for same in steps]
+        regions[symbol] = region
+    return regions
+
+
 def profile(path, inputs, rounds=5):
-    """What each kernel of an exported model takes, in milliseconds: ({"kernels_ms", "names"}).
+    """What each kernel of an exported model takes, in milliseconds: {"kernels_ms", "names", "regions"}.
 
     The network is run ``rounds`` times as a whole, each kernel timed where it stands, caches as its
-    predecessors left them; the median counts. ``inputs`` are arrays by name.
+    predecessors left them; the median counts. ``inputs`` are arrays by name. "regions" has, by symbol, what
+    the regions' own runtimes say about the steps inside (pass/graphlevel/feedback.Inside); it is empty where
+    the runtime is not loaded or is one of an earlier version.
     """
     executor = debug_module(path)
     for name, value in inputs.items():
         executor["set_input"](name, tvm.nd.array(value))
     run = executor["profile"]
     run([])  # what is set up the first time is not the network's
-    times, names = [], []
-    for _ in range(rounds):
-        calls = run([]).calls
-        names = [str(call["Name"]) for call in calls]
-        times.append([call["Duration (us)"].microseconds / 1000.0 for call in calls])
-    middle = [sorted(column)[len(column) // 2] for column in zip(*times, strict=True)]
-    return {"kernels_ms": middle, "names": names}
+    switch = tvm.get_global_func("collage.runtime.ProfileRegions", allow_missing=True)
+    take = tvm.get_global_func("collage.runtime.RegionProfile", allow_missing=True)
+    times, names, regions = [], [], []
+    if switch is not None:
+        switch(True)
+    try:
+        for _ in range(rounds):
+            calls = run([]).calls
+            names = [str(call["Name"]) for call in calls]
+            times.append([call["Duration (us)"].microseconds / 1000.0 for call in calls])
+            if take is not None:
+                regions.append(json.loads(str(take())))
+    finally:
+        if switch is not None:
+            switch(False)
+    middle = [_median(column) for column in zip(*times, strict=True)]
+    return {"kernels_ms": middle, "names": names, "regions": _medians(regions)}

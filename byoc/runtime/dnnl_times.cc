@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dnnl_times.h"
+
+#include <picojson.h>
+
+namespace collage::onednn {
+namespace {
+
+// The groups of an operator; none for Step::kNone.
+picojson::value GroupsOf(const Program& program, int op) {
+  picojson::array list;
+  if (op != Step::kNone) {
+    for (const int group : program.of[op]) list.emplace_back(static_cast<double>(group));
+  }
+  return picojson::value(list);
+}
+
+}  // namespace
+
+std::string DescribeTimes(const Program& program, const std::vector<Step>& steps,
+                          const std::vector<double>& milliseconds) {
+  picojson::array written, groups;
+  for (const std::string& name : program.groups) groups.emplace_back(name);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    picojson::object step;
+    step["ms"] = picojson::value(milliseconds[i]);
+    if (steps[i].op != Step::kNone) step["of"] = GroupsOf(program, steps[i].op);
+    if (steps[i].reorder) {
+      step["reorder"] = picojson::value(true);
+      if (steps[i].from != Step::kNone) step["from"] = GroupsOf(program, steps[i].from);
+    }
+    written.emplace_back(step);
+  }
+  picojson::object all;
+  all["groups"] = picojson::value(groups);
+  all["steps"] = picojson::value(written);
+  return picojson::value(all).serialize();
+}
+
+}  // namespace collage::onednn
