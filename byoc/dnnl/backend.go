@@ -37,7 +37,8 @@ func New() byoc.Backend { return backend{} }
 // rules are all patterns, most specific first.
 var rules = sync.OnceValue(func() []*onednn.Rule {
 	return slices.Concat(
-		onednn.LayerNormRules(), standardiseRules(), onednn.ConvolutionRules(), onednn.WinogradRules(), onednn.DenseRules(),
+		onednn.LayerNormRules(), standardiseRules(), onednn.ConvolutionRules(), onednn.WinogradRules(),
+		onednn.UpsampledConvolutionRules(), onednn.DenseRules(),
 		onednn.BatchMatmulRules(), onednn.BatchNormRules(), onednn.GeluRules(), onednn.PoolRules(), onednn.SoftmaxRules(),
 		onednn.ElementwiseRules(), binaryRules(), shapeRules(), reduceRules(), resizeRules())
 })

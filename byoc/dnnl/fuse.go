@@ -45,7 +45,7 @@ func (l *lowering) onlyReader(o *operation) *operation {
 
 // takesPostOps says that an operation has a primitive for which work on the way out is worth while.
 func (o *operation) takesPostOps() bool {
-	return (o.kind == "conv" || o.kind == "deconv" || o.kind == "matmul") && len(o.post) < maxPostOps
+	return (o.kind == "conv" || o.kind == "deconv" || o.kind == "upsampled_conv" || o.kind == "matmul") && len(o.post) < maxPostOps
 }
 
 // rightSide is the other argument of a pointwise operation that reads v, noValue for an elementwise one; ok says that the

@@ -210,6 +210,8 @@ func (l *lowering) convolution(c *onednn.Convolution, out region.ValueID) {
 		o.kind = "deconv"
 	case c.Winograd:
 		o.algorithm = "winograd"
+	case c.Scale != nil:
+		o.kind, o.scale = "upsampled_conv", c.Scale
 	}
 	o.weightDims, o.weightStrides = weightView(c, l.types[o.in[1]].Shape)
 	l.epilogue(o, c.Epilogue)

@@ -16,6 +16,8 @@ type operation struct {
 	// perm are the axes of the data in the order batch, channels, space, or those of a transpose; nil for as they are.
 	perm, axes                         []int64
 	strides, dilation, padding, kernel []int64
+	// scale is how often each pixel of the data is repeated before a convolution.
+	scale []int64
 	// weightDims and weightStrides are how the plain weight is seen.
 	weightDims, weightStrides []int64
 	transposeA, transposeB    bool

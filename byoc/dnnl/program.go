@@ -124,7 +124,7 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		list []int64
-	}{{"perm", o.perm}, {"axes", o.axes}, {"kernel", o.kernel}, {"strides", o.strides}, {"dilation", o.dilation}, {"padding", o.padding}} {
+	}{{"perm", o.perm}, {"axes", o.axes}, {"kernel", o.kernel}, {"scale", o.scale}, {"strides", o.strides}, {"dilation", o.dilation}, {"padding", o.padding}} {
 		if f.list != nil {
 			fmt.Fprintf(&w.b, ", %q: ", f.name)
 			w.numbers(f.list)

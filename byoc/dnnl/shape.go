@@ -5,7 +5,6 @@ package dnnl
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/collage-tvm/collage/byoc/onednn"
 	"github.com/collage-tvm/collage/relay"
@@ -210,26 +209,10 @@ func readResize(g *relay.Graph, m *relay.Match) (*resize, error) {
 	default:
 		return nil, fmt.Errorf("%s has the method %q; only nearest and linear are supported", n.Op, method)
 	}
-	first := 2
-	if r.layout == "NHWC" {
-		first = 1
-	}
-	whole := true
-	for i := first; i < first+2; i++ {
-		whole = whole && c.Out.Shape[i]%c.In[0].Shape[i] == 0
-	}
 	mode, _ := n.Attrs.String("coordinate_transformation_mode")
-	rounding, _ := n.Attrs.String("rounding_method")
 	if r.method == "nearest" {
-		// oneDNN takes the pixel whose centre is nearest. For whole factors that is what counting from corners and
-		// rounding down gives (nn.upsampling), and counting from centres and rounding.
-		down := mode == "asymmetric" && (rounding == "floor" || rounding == "")
-		nearest := mode == "half_pixel" && strings.HasPrefix(rounding, "round")
-		if !whole || n.Op == "image.resize2d" && !down && !nearest {
-			return nil, fmt.Errorf("%s takes pixels otherwise than oneDNN, by factors that are not whole or rounded (%s, %s)",
-				n.Op, mode, rounding)
-		}
-		return r, nil
+		// oneDNN takes the pixel whose centre is nearest, which for whole factors is the same.
+		return r, onednn.NearestByWholeFactors(c)
 	}
 	if n.Op != "image.resize2d" || mode != "half_pixel" {
 		return nil, fmt.Errorf("%s is linear in another way than with half pixels, which is oneDNN's", n.Op)

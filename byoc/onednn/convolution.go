@@ -21,6 +21,8 @@ type convolution struct {
 	layouts [][2]string
 	// winograd asks for that algorithm, see winograd.go.
 	winograd bool
+	// upsampled takes the upsampling before it along, see upsampling.go.
+	upsampled bool
 }
 
 var convolutions = []convolution{
@@ -52,8 +54,7 @@ func ConvolutionRules() []*Rule {
 }
 
 func (c convolution) fused(e epilogue) *Rule {
-	anchor := relay.Named(roleAnchor, relay.Op(c.op,
-		relay.Named(roleData, relay.Wildcard()), relay.Named(roleWeight, relay.Wildcard())))
+	anchor := relay.Named(roleAnchor, relay.Op(c.op, c.operand(), relay.Named(roleWeight, relay.Wildcard())))
 	name := c.composite + e.suffix()
 	return &Rule{
 		Pattern: byoc.Pattern{
@@ -114,6 +115,11 @@ func (c convolution) check(g *relay.Graph, m *relay.Match, e epilogue) error {
 	}
 	if c.winograd {
 		if err := checkWinograd(conv); err != nil {
+			return err
+		}
+	}
+	if c.upsampled {
+		if err := c.checkUpsampled(g, m, conv); err != nil {
 			return err
 		}
 	}
@@ -193,6 +199,11 @@ func (c convolution) read(g *relay.Graph, m *relay.Match, e epilogue) (Layer, er
 	}
 	if l.Padding, err = paddings(n, c.dims); err != nil {
 		return nil, err
+	}
+	if c.upsampled {
+		if l.Scale, err = c.scale(g, m); err != nil {
+			return nil, err
+		}
 	}
 	l.Groups, _ = n.Attrs.Int("groups")
 	l.DataLayout, _ = n.Attrs.String("data_layout")

@@ -15,6 +15,9 @@ type Convolution struct {
 	// Winograd asks for that algorithm.
 	Winograd   bool
 	Transposed bool
+	// Scale is how often each pixel of the data is repeated along each spatial dimension before the convolution; nil for
+	// not at all.
+	Scale []int64
 	// Dims is the number of spatial dimensions.
 	Dims         int
 	Data, Weight relay.NodeID

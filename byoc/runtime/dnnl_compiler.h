@@ -44,7 +44,8 @@ class Compiler {
   using Arguments = std::vector<std::pair<int, Tensor>>;
 
   void CompileOp(const Op& op);
-  void Convolution(const Op& op);  // dnnl_convolution.cc
+  void Convolution(const Op& op);           // dnnl_convolution.cc
+  void UpsampledConvolution(const Op& op);  // dnnl_upsampling.cc
   void MatMul(const Op& op);       // dnnl_matmul.cc
   void Pool(const Op& op);         // dnnl_pool.cc
   void Resample(const Op& op);

@@ -188,6 +188,7 @@ class Reader {
     op.strides = object.Integers<int64_t>("strides");
     op.dilation = object.Integers<int64_t>("dilation");
     op.kernel = object.Integers<int64_t>("kernel");
+    op.scale = object.Integers<int64_t>("scale");
     const Dims padding = object.Integers<int64_t>("padding");
     op.pad_front.assign(padding.begin(), padding.begin() + padding.size() / 2);
     op.pad_back.assign(padding.begin() + padding.size() / 2, padding.end());

@@ -37,7 +37,7 @@ struct View {
 };
 
 struct Op {
-  // "conv", "deconv", "matmul", "pool", "eltwise", "binary", "softmax", "layer_norm", "batch_norm", "concat",
+  // "conv", "deconv", "upsampled_conv", "matmul", "pool", "eltwise", "binary", "softmax", "layer_norm", "batch_norm", "concat",
   // "reduce", "variance", "standardise", "resample", "reshape", "transpose".
   std::string kind;
   dnnl::algorithm algorithm = dnnl::algorithm::undef;
@@ -47,6 +47,8 @@ struct Op {
   // empty where they stand so. transpose: the result's axis i is the argument's axis perm[i].
   std::vector<int> perm;
   Dims strides, dilation, pad_front, pad_back, kernel;
+  // upsampled_conv: how often each pixel of the data is repeated before the convolution, along each axis.
+  Dims scale;
   View weight;
   // matmul: the last two dimensions of a side are to be exchanged.
   bool transpose_a = false, transpose_b = false;

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions of upsampled tensors, by a kernel of our own.
+#include <memory>
+#include <utility>
+
+#include "collage_runtime.h"
+#include "dnnl_compiler.h"
+#include "dnnl_upsampling_kernel.h"
+
+namespace collage::onednn {
+namespace {
+
+using Kernel = UpsampledConvolutionKernel;
+
+constexpr int64_t kBlock = 16;
+
+Desc InBlocks(const Dims& dims) {
+  return Desc(dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nChw16c);
+}
+
+// Whether 16 channels always stand side by side: in blocks of them, or all channels last.
+bool HasChannelBlocks(const Desc& desc) {
+  if (desc == InBlocks(desc.dims())) return true;
+  return desc.dims()[1] % kBlock == 0 && IsStrided(desc) && IsRowMajor(Transposed(desc, {0, 2, 3, 1}));
+}
+
+ChannelBlocks LayoutOf(const Desc& desc) {
+  const auto& strides = desc.data.format_desc.blocking.strides;
+  return {strides[0], IsStrided(desc) ? kBlock : strides[1], strides[2], strides[3]};
+}
+
+// Whether a post-operation keeps a result within limits that zero is within, so that the zeros that fill up the
+// last block of channels stay zeros.
+bool AsClamp(const PostOp& post, Kernel::Arguments* arguments) {
+  if (post.kind != PostOp::Kind::kEltwise) return false;
+  if (post.algorithm == dnnl::algorithm::eltwise_relu && post.alpha == 0) {
+    arguments->low = 0;
+  } else if (post.algorithm == dnnl::algorithm::eltwise_clip && post.alpha <= 0 && post.beta >= 0) {
+    arguments->low = post.alpha;
+    arguments->high = post.beta;
+  } else {
+    return false;
+  }
+  arguments->clamp = true;
+  return true;
+}
+
+}  // namespace
+
+void Compiler::UpsampledConvolution(const Op& op) {
+  const Dims in = Permuted(type(op.in[0]).dims, op.perm), out = Permuted(type(op.out).dims, op.perm);
+  const Dims& taps = op.weight.dims;
+  const auto axis = [&](int i) {
+    return UpsampledAxis(in[2 + i], op.scale.at(i), taps.at(2 + i), op.pad_front.at(i), out[2 + i]);
+  };
+  const auto kernel =
+      std::make_shared<const Kernel>(in[0], in[1], out[1], axis(0), axis(1), collage_num_threads());
+
+  // The weights are summed once, now, or at each call if they are not known before.
+  const Tensor plain = Plain(op.in[1]);
+  const Desc row = RowMajor({static_cast<int64_t>(kernel->PackedSize())}, dnnl::memory::data_type::f32);
+  Tensor packed{row, -1};
+  if (IsConstant(op.in[1])) {
+    packed.buffer = NewBuffer(Buffer::Kind::kConstant);
+    std::shared_ptr<void> sums(AllocateAligned(row.get_size()).release(), AlignedFree());
+    kernel->Pack(static_cast<const float*>(buffers_[plain.buffer].data), op.weight.strides,
+                 static_cast<float*>(sums.get()));
+    buffers_[packed.buffer].data = sums.get();
+    buffers_[packed.buffer].owner = std::move(sums);
+  } else {
+    packed = NewTensor(row);
+    AddKernel("pack upsampled_conv", {plain, packed}, [kernel, strides = op.weight.strides](void* const* data) {
+      kernel->Pack(static_cast<const float*>(data[0]), strides, static_cast<float*>(data[1]));
+    });
+  }
+
+  const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);
+  const Desc src = HasChannelBlocks(found) ? found : InBlocks(in);
+  // The result lies as its argument does, as its neighbours probably do.
+  const Desc dst = IsStrided(src) && out[1] % kBlock == 0 ? Desc(out, src.data_type(), dnnl::memory::format_tag::nhwc)
+                                                          : InBlocks(out);
+  const Tensor data = Wanted(op.in[0], Transposed(src, Inverse(op.perm)));
+  const Tensor result = NewTensor(Transposed(dst, Inverse(op.perm)));
+  const Tensor scratch =
+      NewTensor(RowMajor({static_cast<int64_t>(kernel->ScratchSize())}, dnnl::memory::data_type::f32));
+  Kernel::Arguments arguments;
+  arguments.src_layout = LayoutOf(src);
+  arguments.dst_layout = LayoutOf(dst);
+  const size_t done = !op.post.empty() && AsClamp(op.post.front(), &arguments) ? 1 : 0;
+  std::vector<Tensor> tensors = {data, packed, result, scratch};
+  if (op.bias) tensors.push_back(Plain(op.in[2]));
+  AddKernel("upsampled_conv", tensors, [kernel, arguments, bias = op.bias](void* const* pointers) {
+    Kernel::Arguments now = arguments;
+    now.src = static_cast<const float*>(pointers[0]);
+    now.packed = static_cast<const float*>(pointers[1]);
+    now.dst = static_cast<float*>(pointers[2]);
+    now.scratch = static_cast<float*>(pointers[3]);
+    if (bias) now.bias = static_cast<const float*>(pointers[4]);
+    kernel->Run(now);
+  });
+  Finish(op, done, result);
+}
+
+}  // namespace collage::onednn
