@@ -2,7 +2,7 @@
 #include "region_module.h"
 
 #include <dmlc/io.h>
-#include <dmlc/memory_io.h>
+#include <malloc.h>
 #include <tvm/runtime/container/array.h>
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/packed_func.h>
@@ -146,6 +146,9 @@ class RegionModuleNode final : public ModuleNode {
     InArena([this] { engine_ = make_(program_); });
     ICHECK(engine_ != nullptr);
     program_.constants.Forget();
+    // Packing leaves holes as large as the weights behind, which the next region's need not fit into.
+    constexpr size_t kWorthATrim = size_t{1} << 20;
+    if (program_.constants.PieceBytes() >= kWorthATrim) malloc_trim(0);
   }
 
   void Run(TVMArgs args) {
