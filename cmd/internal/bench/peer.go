@@ -21,6 +21,9 @@ import (
 // Ours is the name of what Collage compiled, among the peers.
 const Ours = "collage"
 
+// tvmEngine is plain TVM among the peers; it also writes the network for the others.
+const tvmEngine = "tvm"
+
 // Peer is an engine that networks are run on beside Collage.
 type Peer struct {
 	Name string
@@ -32,7 +35,7 @@ type Peer struct {
 
 // Peers are all that are known, in the order of the columns.
 var Peers = []Peer{
-	{Name: "tvm"},
+	{Name: tvmEngine},
 	{Name: "tvm-collage"},
 	{Name: "onnxruntime", Package: "onnxruntime", Remedy: "make backends BACKENDS=onnxruntime, or pip install onnxruntime"},
 	{Name: "openvino", Package: "openvino", Remedy: "make backends BACKENDS=openvino, or pip install openvino"},
