@@ -6,6 +6,7 @@ weights lie at odd addresses, and those that outlive their model.
 """
 
 import gc
+import itertools
 import os
 
 import numpy as np
@@ -53,7 +54,7 @@ def backend(request):
 def layers(sizes, seed=1):
     """Dense layers with ReLU, each a region of its own."""
     x = y = relay.var("x", shape=(4, sizes[0]))
-    for i, (fan_in, fan_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         y = relay.nn.relu(relay.nn.dense(apart(y), weight(fan_out, fan_in, seed=seed + i)))
     return module_of(y, x)
 

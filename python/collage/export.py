@@ -28,9 +28,9 @@ FORMATS = (".so", ".tar")
 # refuses. Without that pass LLVM finds the same common subexpressions by itself.
 _BAD_DEBUG_INFORMATION = "location of #dbg_declare must be a pointer or int"
 
-# TVM puts the modules of a library (devc.o) behind other data, wherever that ends. Regions read their weights in
-# place, which wants them to begin at a cache line (byoc/runtime/region_constants.cc counts on it, and copies
-# weights that do not). INSERT adds to the linker's own script.
+# TVM puts the modules of a library (devc.o) behind other data, wherever that ends. Regions read their weights
+# in place, which wants them to begin at a cache line (byoc/runtime/region_constants.cc counts on it, and
+# copies weights that do not). INSERT adds to the linker's own script.
 _ALIGN_MODULES = """\
 SECTIONS
 {
