@@ -17,7 +17,7 @@ namespace {
 char* Begin(const dmlc::MemoryFixedSizeStream& stream);
 size_t Size(const dmlc::MemoryFixedSizeStream& stream);
 
-template <char* dmlc::MemoryFixedSizeStream::*kBegin, size_t dmlc::MemoryFixedSizeStream::*kSize>
+template <char* dmlc::MemoryFixedSizeStream::* kBegin, size_t dmlc::MemoryFixedSizeStream::* kSize>
 struct Opened {
   friend char* Begin(const dmlc::MemoryFixedSizeStream& stream) { return stream.*kBegin; }
   friend size_t Size(const dmlc::MemoryFixedSizeStream& stream) { return stream.*kSize; }

@@ -122,15 +122,15 @@ class Engine final : public RegionEngine {
   Owned<Tensor> NoTensor() const { return Owned<Tensor>(nullptr, api_.tensor_free); }
 
   // All constants in one piece, as the IR refers to them. The compiled model keeps it for good, although
-  // most of it is packed: so it is the piece in the model's library, if that can be. Else OpenVINO owns a copy.
+  // most of it is packed: so it is the piece in the model's library, if that can be. Else OpenVINO owns a
+  // copy.
   Owned<Tensor> Weights() const {
     const int64_t total = static_cast<int64_t>(constants_.PieceBytes());
     if (total == 0) return NoTensor();
     Tensor* made = nullptr;
     if (const void* piece = constants_.Piece()) {
-      api_.Check(
-          api_.tensor_create_from_host_ptr(kU8, Shape{1, &total}, const_cast<void*>(piece), &made),
-          "take the weights");
+      api_.Check(api_.tensor_create_from_host_ptr(kU8, Shape{1, &total}, const_cast<void*>(piece), &made),
+                 "take the weights");
       return Owned<Tensor>(made, api_.tensor_free);
     }
     api_.Check(api_.tensor_create(kU8, Shape{1, &total}, &made), "take the weights");

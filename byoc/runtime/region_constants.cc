@@ -23,7 +23,8 @@ constexpr size_t kBlobHeader = 8;
 constexpr int kMostDimensions = 64;
 
 size_t Aligned(size_t bytes) {
-  return (bytes + RegionConstants::kAlignment - 1) / RegionConstants::kAlignment * RegionConstants::kAlignment;
+  return (bytes + RegionConstants::kAlignment - 1) / RegionConstants::kAlignment *
+         RegionConstants::kAlignment;
 }
 
 const char* DataOf(const NDArray& tensor) {

@@ -25,7 +25,8 @@ class MappedLibrary;
 // Copies share what they refer to.
 class COLLAGE_EXPORT RegionConstants {
  public:
-  // Tensors begin at multiples of this many bytes, TVM's NDArrays as well: a cache line and the widest vector.
+  // Tensors begin at multiples of this many bytes, TVM's NDArrays as well: a cache line and the widest
+  // vector.
   static constexpr size_t kAlignment = 64;
 
   RegionConstants() = default;
@@ -39,8 +40,8 @@ class COLLAGE_EXPORT RegionConstants {
   // copy that is made anew at each call: keep it only as long as it is read.
   tvm::runtime::NDArray Tensor(size_t i) const;
 
-  // All constants as one piece of memory, each beginning at Offset(i) and the piece at a multiple of kAlignment;
-  // nullptr where they do not lie in that way. It lives as long as this object or a copy of it.
+  // All constants as one piece of memory, each beginning at Offset(i) and the piece at a multiple of
+  // kAlignment; nullptr where they do not lie in that way. It lives as long as this object or a copy of it.
   const void* Piece() const;
   size_t Offset(size_t i) const { return offsets_[i].begin; }
   size_t PieceBytes() const { return piece_bytes_; }

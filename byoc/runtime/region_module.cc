@@ -147,8 +147,10 @@ class RegionModuleNode final : public ModuleNode {
     ICHECK(engine_ != nullptr);
     program_.constants.Forget();
     // Packing leaves holes as large as the weights behind, which the next region's need not fit into.
+#ifdef __GLIBC__
     constexpr size_t kWorthATrim = size_t{1} << 20;
     if (program_.constants.PieceBytes() >= kWorthATrim) malloc_trim(0);
+#endif
   }
 
   void Run(TVMArgs args) {
