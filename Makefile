@@ -14,7 +14,7 @@ TEST_BACKENDS ?= openvino,onnxruntime,openblas,mkl
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test check bench bench-operators bench-threads bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends peers demo test check bench bench-operators bench-backends bench-threads bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,8 +49,12 @@ bench-operators: backends ## ResNeXt-50's convolutions and BERT's products on ea
 	@for what in convs matmuls; do \
 	  $(COLLAGE) bench $$what --json docs/results/$$what.json --svg docs/results/$$what.svg $(ARGS) | tee docs/results/$$what.txt; done
 
-bench-threads: backends ## one thread pool beside separate ones, idle and with a neighbour
-	@.venv/bin/python scripts/bench_threads.py $(ARGS)
+bench-backends: backends ## the five networks on each backend alone and on its library directly; writes docs/results/backends.{txt,json,svg}
+	@mkdir -p build/bench
+	@$(COLLAGE) bench backends --executables build/bench --json docs/results/backends.json --svg docs/results/backends.svg $(ARGS) | tee docs/results/backends.txt
+
+bench-threads: backends ## one thread pool beside separate ones, idle and with a neighbour; writes docs/results/threads.{txt,json}
+	@.venv/bin/python scripts/bench_threads.py --json docs/results/threads.json $(ARGS) | tee docs/results/threads.txt
 
 bench-partition: setup ## reading and annotating ResNet-50, beside TVM's PartitionGraph
 	@.venv/bin/python scripts/bench_partition.py

@@ -76,12 +76,23 @@ func writeTypes(b *strings.Builder, types []*Type, single string) {
 
 // ShapeText is a shape as messages show it: "[1, 3, ?]", with a question mark for AnyDim.
 func ShapeText(shape []int64) string {
-	texts := make([]string, len(shape))
-	for i, d := range shape {
-		texts[i] = strconv.FormatInt(d, 10)
+	return listText(shape, func(d int64) string {
 		if d == AnyDim {
-			texts[i] = "?"
+			return "?"
 		}
+		return strconv.FormatInt(d, 10)
+	})
+}
+
+// IntsText is a list of numbers that are no dimensions (strides, padding) as messages show it: "[1, -1]".
+func IntsText(list []int64) string {
+	return listText(list, func(n int64) string { return strconv.FormatInt(n, 10) })
+}
+
+func listText(list []int64, text func(int64) string) string {
+	texts := make([]string, len(list))
+	for i, n := range list {
+		texts[i] = text(n)
 	}
 	return "[" + strings.Join(texts, ", ") + "]"
 }

@@ -16,11 +16,13 @@ nothing but compute, on whatever core the kernel gives it. Medians of the turns'
 import argparse
 import json
 import os
+import resource
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
@@ -41,6 +43,8 @@ VARIANTS = {
     "separate, yielding": {"TVM_THREAD_POOL_SPIN_COUNT": "0"},
 }
 BUSY_LOOP = "while True: pass"
+# What other processes may take of the machine without disturbing what is measured.
+BUSY = 0.05
 
 
 def mixed(module, backend, threads, store):
@@ -140,31 +144,68 @@ def measure(paths, inputs, told):
     return medians
 
 
+def from_command(*arguments):
+    """What the command line says as JSON."""
+    binary = str(collage.library.binary_path())
+    told = subprocess.run([binary, *arguments, "--json"], capture_output=True, text=True)
+    return json.loads(told.stdout)
+
+
 def usable():
-    """The backends beside TVM that can be used here."""
-    binary = collage.library.binary_path()
-    told = subprocess.run([str(binary), "backends", "--json"], capture_output=True, text=True, check=True)
+    """The backends beside TVM that can be used here; ``dnnl_tvm`` is the same library as ``dnnl``."""
     return [
         entry["name"]
-        for entry in json.loads(told.stdout)["backends"]
-        if entry["probe"]["usable"] and not entry["takes_anything"]
+        for entry in from_command("backends")["backends"]
+        if entry["probe"]["usable"] and not entry["takes_anything"] and entry["name"] != "dnnl_tvm"
     ]
 
 
-def main():
-    """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="*", default=NETWORKS)
-    parser.add_argument("--backends", help="names with commas; by default all that can be used")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each (default 9)")
-    parser.add_argument("--turn", type=float, default=0.3, help="seconds of a turn (default 0.3)")
-    parser.add_argument("--json", help="write the numbers here")
-    told = parser.parse_args()
-    rows = []
-    print(f"{told.threads} threads of {os.cpu_count()} processors, load average {os.getloadavg()[0]:.2f}")
-    print(f"{'':34}{'idle: one pool':>16}{'separate':>12}{'yielding':>12}", end="")
-    print(f"{'busy: one pool':>18}{'separate':>12}{'yielding':>12}")
+class Meter:
+    """What other processes take of the machine, from its making on."""
+
+    def __init__(self):
+        self.started, self.busy, self.own = time.monotonic(), self._busy(), self._own()
+
+    @staticmethod
+    def _busy():
+        with open("/proc/stat") as file:
+            user, nice, system, _idle, _wait, irq, softirq, steal = map(int, file.readline().split()[1:9])
+        return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+    @staticmethod
+    def _own():
+        usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+    def others(self):
+        """The share of all processors' time that other processes took; those of ours have ended."""
+        seconds = (time.monotonic() - self.started) * os.cpu_count()
+        return max(0.0, (self._busy() - self.busy - (self._own() - self.own)) / seconds)
+
+
+def describe(machine):
+    """The machine in a line."""
+    memory = machine.get("memory_bytes", 0) / 2**30
+    return (
+        f"{machine.get('processor') or 'a processor without a name'}, {machine['processors']} processors, "
+        f"{machine['os']}/{machine['arch']}, {memory:.0f} GiB ({' '.join(machine.get('features') or [])})"
+    )
+
+
+def input_file(module, folder):
+    """Random inputs of a module, as a file for the peers protocol."""
+    rng = np.random.default_rng(0)
+    path = Path(folder, "inputs.npz")
+    parameters = module["main"].params
+    shapes = {var.name_hint: [int(dim) for dim in var.checked_type.shape] for var in parameters}
+    np.savez(path, **{name: rng.standard_normal(shape, dtype="float32") for name, shape in shapes.items()})
+    return path
+
+
+def run(told):
+    """One row for each network and backend: {"network", "backend", "idle_ms", "neighbour_ms"}; printed."""
+    head = f"{'':34}{'idle: one pool':>16}{'separate':>12}{'yielding':>12}"
+    print(f"{head}{'neighbour: one pool':>22}{'separate':>12}{'yielding':>12}", flush=True)
     for name in told.networks:
         source = name if ":" in name or os.path.exists(name) else f"workload:{name}"
         module = transform.Normalise()(frontends.load(source).module)
@@ -173,25 +214,57 @@ def main():
                 placed = mixed(module, backend, told.threads, Path(folder, "costs.jsonl"))
                 if placed is None:
                     continue
-                inputs = Path(folder, "inputs.npz")
-                rng = np.random.default_rng(0)
-                np.savez(
-                    inputs,
-                    **{
-                        var.name_hint: rng.standard_normal(var.checked_type.concrete_shape, dtype="float32")
-                        for var in module["main"].params
-                    },
-                )
-                medians = measure(executables(placed, told.threads, Path(folder)), inputs, told)
-            rows.append({"network": name, "backend": backend, "threads": told.threads, "rounds": told.rounds})
-            rows[-1]["idle_ms"] = {variant: medians[variant, False] for variant in VARIANTS}
-            rows[-1]["neighbour_ms"] = {variant: medians[variant, True] for variant in VARIANTS}
+                paths = executables(placed, told.threads, Path(folder))
+                medians = measure(paths, input_file(module, folder), told)
+            row = {"network": name, "backend": backend}
+            row["idle_ms"] = {variant: medians[variant, False] for variant in VARIANTS}
+            row["neighbour_ms"] = {variant: medians[variant, True] for variant in VARIANTS}
             cells = [medians[variant, neighbour] for neighbour in (False, True) for variant in VARIANTS]
-            widths = (16, 12, 12, 18, 12, 12)
+            widths = (16, 12, 12, 22, 12, 12)
             print(f"{name + ' on ' + backend + ' and TVM':34}", end="")
             print(*(f"{ms:{width}.2f}" for ms, width in zip(cells, widths, strict=True)), sep="", flush=True)
+            yield row
+
+
+def main():
+    """Run the benchmark, print its table, write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--backends", help="names with commas; by default all that can be used")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each (default 7)")
+    parser.add_argument("--turn", type=float, default=0.2, help="seconds of a turn (default 0.2)")
+    parser.add_argument("--json", help="write the numbers here")
+    told = parser.parse_args()
+    report = {
+        "machine": from_command("doctor")["machine"],
+        "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "threads": told.threads,
+        "rounds": told.rounds,
+        "turn_ms": 1000 * told.turn,
+    }
+    print(
+        f"Executables shared by a backend and TVM, float32, {told.threads} threads: "
+        f"median ms of {told.rounds} turns of at least {report['turn_ms']:.0f} ms, in turn\n\n"
+        "one pool: as exported, TVM's loops and the library in one oneTBB arena. separate: TVM's own pool\n"
+        "beside the library's threads. yielding: the same with TVM_THREAD_POOL_SPIN_COUNT=0. neighbour: a\n"
+        "process that computes without end takes one core.\n"
+    )
+    meter = Meter()
+    report["rows"] = list(run(told))
+    report["other_share"] = others = meter.others()
+    print("\nGeometric means of the times to one pool's:")
+    for where in ("idle", "neighbour"):
+        means = []
+        for variant in list(VARIANTS)[1:]:
+            ratios = [row[f"{where}_ms"][variant] / row[f"{where}_ms"]["one pool"] for row in report["rows"]]
+            means.append(f"{variant} {statistics.geometric_mean(ratios):.2f}")
+        print(f"  {where}: {'; '.join(means)}")
+    print(f"\nmachine: {describe(report['machine'])}")
+    busy = "; the machine was BUSY: take these figures again when it is quiet" if others > BUSY else ""
+    print(f"load: other processes than the neighbour took {100 * others:.1f} % of the processors' time{busy}")
     if told.json:
-        Path(told.json).write_text(json.dumps(rows, indent=1) + "\n")
+        Path(told.json).write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,74 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A grid of small expressions that are offloaded to oneDNN in one module and compared with plain TVM.
+"""The grid of expressions that are offloaded to oneDNN; what counts are composites and single operators."""
 
-Each case has inputs and constants of its own and becomes one field of the module's result, so that a few
-hundred cases cost two builds a test.
-"""
-
-from collections import Counter
-
-import numpy as np
+import grid
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
-
-TARGET = "llvm"
 
 
-class Grid:
-    """Cases, each with what oneDNN is to take of it."""
+class Grid(grid.Grid):
+    """Cases, each with the composites and operators that oneDNN is to take of it."""
 
-    def __init__(self, seed=0):
-        self.random = np.random.RandomState(seed)
-        self.names, self.fields, self.inputs, self.taken = [], [], {}, []
-        self.tolerances = []
+    library = "oneDNN"
 
-    def array(self, shape, low=-1.0, high=1.0):
-        return self.random.uniform(low, high, shape).astype("float32")
+    def array(self, shape, dtype="float32", low=-1.0, high=1.0):
+        """Random values, drawn as float32 whatever the dtype."""
+        return self.random.uniform(low, high, shape).astype("float32").astype(dtype)
 
-    def input(self, *shape, dtype="float32", low=-1.0, high=1.0):
-        """A new input of the module, with values."""
-        variable = relay.var(f"x{len(self.inputs)}", shape=shape, dtype=dtype)
-        self.inputs[variable] = self.array(shape, low, high).astype(dtype)
-        return variable
-
-    def constant(self, *shape, low=-1.0, high=1.0):
-        return relay.const(self.array(shape, low, high))
-
-    def add(self, name, expression, *takes, rtol=1e-4, atol=1e-5):
-        """Add a case; takes are the composites and operators that go to oneDNN, none where it is refused."""
-        self.names.append(name)
-        self.fields.append(expression)
-        self.taken.extend(takes)
-        self.tolerances.append((rtol, atol))
-
-    def module(self):
-        function = relay.Function(list(self.inputs), relay.Tuple(self.fields))
-        return relay.transform.InferType()(tvm.IRModule.from_expr(function))
-
-    def check(self, partition):
-        """Partition, count what was offloaded, run both, compare."""
-        module = self.module()
-        placed = partition(module)
-        counted, expected = Counter(offloaded(placed)), Counter(self.taken)
-        assert counted == expected, f"too many: {counted - expected}, missing: {expected - counted}"
-        got, want = self.run(placed), self.run(module)
-        wrong = []
-        for name, (rtol, atol), a, b in zip(self.names, self.tolerances, got, want, strict=True):
-            if a.shape != b.shape or not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
-                wrong.append(f"{name}: {np.max(np.abs(a - b)) if a.shape == b.shape else a.shape}")
-        assert not wrong, "oneDNN and TVM disagree:\n" + "\n".join(wrong)
-
-    def run(self, module):
-        # Level 2: without alternative layouts TVM compiles in half the time. Common subexpressions may become
-        # vectors whose description for debuggers LLVM refuses.
-        with tvm.transform.PassContext(opt_level=2, config={"tir.disable_cse_tir": True}):
-            factory = relay.build(module, TARGET)
-        executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
-        for variable, value in self.inputs.items():
-            executor.set_input(variable.name_hint, value)
-        executor.run()
-        return [executor.get_output(i).numpy() for i in range(len(self.fields))]
+    def offloaded(self, placed):
+        return offloaded(placed)
 
 
 # The Compiler attributes of both backends on oneDNN: our own runtime's, and TVM's.
@@ -88,7 +36,7 @@ def offloaded(module):
 
     for function in module.functions.values():
         if function.attrs and function.attrs.get("Compiler") in COMPILERS:
-            walk(function.body, visit)
+            grid.walk(function.body, visit)
     return names
 
 
@@ -113,23 +61,6 @@ def region(symbol, composite, body, *arguments):
     return relay.Call(made, [a for a, is_free in zip(arguments, free, strict=True) if is_free])
 
 
-def walk(root, visit):
-    """Visit the expressions of one function, without the functions that it calls."""
-    seen, stack = set(), [root]
-    while stack:
-        node = stack.pop()
-        if node.handle.value in seen:
-            continue
-        seen.add(node.handle.value)
-        visit(node)
-        if isinstance(node, relay.Call):
-            stack.extend(node.args)
-        elif isinstance(node, relay.Tuple):
-            stack.extend(node.fields)
-        elif isinstance(node, relay.TupleGetItem):
-            stack.append(node.tuple_value)
-
-
-def channel_bias(grid, dims, channels):
+def channel_bias(cases, dims, channels):
     """A constant with one value for each channel of a tensor [n, channels, ...]."""
-    return grid.constant(channels, *[1] * dims)
+    return cases.constant(channels, *[1] * dims)

@@ -161,6 +161,40 @@ def test_an_executable_that_computes_something_else(command, executables, store,
     assert "its outputs differ from TVM's" in result.stdout
 
 
+def test_backends_alone(command, executables, tmp_path):
+    """Each backend runs the network alone, right, and beside its library, in turn with what was compiled."""
+    result = command(
+        "bench", "backends", executables / "small.onnx", "--networks", "none", "--input-shape", "x:1,3,16,16",
+        "--executables", executables / "built", "--turn", "10ms", "--rounds", 3, "-q",
+        "--json", tmp_path / "backends.json", "--svg", tmp_path / "backends.svg",
+    )  # fmt: skip
+    report = report_of(result, tmp_path / "backends.json")
+    there = [column["name"] for column in report["backends"] if "absent" not in column]
+    assert set(there) == {"tvm", *placed.usable()}
+    (network,) = report["networks"]
+    assert network["chosen"]
+    assert len(network["collage"]["turns_ms"]) == 3
+    assert [cell["peer"] for cell in network["backends"]] == there
+    libraries = {"tvm": "tvm", "openvino": "openvino", "onnxruntime": "onnxruntime"}
+    for cell in network["backends"]:
+        assert not cell.get("absent"), cell
+        assert not cell.get("wrong")
+        assert cell["operators"] > 0
+        assert len(cell["turns_ms"]) == 3
+        runs_directly = libraries.get(cell["peer"]) and installed(libraries[cell["peer"]])
+        assert bool(cell.get("direct")) == bool(runs_directly)
+        if runs_directly:
+            assert 0 < cell["to_direct"]["low"] <= cell["to_direct"]["median"] <= cell["to_direct"]["high"]
+    by_time = sorted(network["backends"], key=lambda cell: cell["median_ms"])
+    assert network["fastest"] == by_time[0]["peer"]
+    assert [entry["backend"] for entry in report["overheads"]] == [n for n in there if n in libraries]
+    for entry in report["overheads"]:
+        assert len(entry["within"]) + len(entry["above"]) == 1
+    for text in ("all together", "tvm alone to it", "geometric mean", "sign test", "machine:"):
+        assert text in result.stdout
+    ElementTree.parse(tmp_path / "backends.svg")
+
+
 def test_arguments(command, executables, tmp_path):
     for arguments, told in (
         (("bench",), None),
@@ -172,6 +206,8 @@ def test_arguments(command, executables, tmp_path):
         (("bench", "all", "--executables", tmp_path / "none"), "there is no such folder"),
         (("bench", "convs", "--json", tmp_path / "x", "--svg", tmp_path / "x"), "are the same file"),
         (("bench", "convs", "workload:dcgan"), "bench convs does not take"),
+        (("bench", "backends", "--backends", "dnn"), 'did you mean "dnnl"?'),
+        (("bench", "backends", "--turn", "2m"), "a turn lasts up to a minute"),
     ):
         result = command(*arguments)
         assert result.returncode == (0 if told is None else 2)

@@ -3,35 +3,22 @@
 package dnnltvm
 
 import (
-	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/onednn/onednntest"
 	"github.com/collage-tvm/collage/relay"
 )
 
-const f32 = "float32"
+const f32 = onednntest.F32
 
-func f(shape ...int64) *relay.Type { return relay.Tensor(f32, shape...) }
-
-// with gives attributes with some of them changed.
-func with(attrs map[string]any, changes ...any) map[string]any {
-	out := maps.Clone(attrs)
-	for i := 0; i < len(changes); i += 2 {
-		out[changes[i].(string)] = changes[i+1]
-	}
-	return out
-}
-
-// conv2dAttrs are those of a 3x3 convolution that keeps its size.
-func conv2dAttrs() map[string]any {
-	return map[string]any{
-		"strides": []int64{1, 1}, "padding": []int64{1, 1, 1, 1}, "dilation": []int64{1, 1}, "groups": 1,
-		"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": "", "out_dtype": "",
-	}
-}
+var (
+	f           = onednntest.Float
+	with        = onednntest.With
+	conv2dAttrs = onednntest.Conv2DAttrs
+)
 
 func TestBackendIsValid(t *testing.T) {
 	require.NoError(t, byoc.Validate(New()))

@@ -98,7 +98,7 @@ func spatial(node *relay.Node, name string, n int) ([]int64, error) {
 	}
 	for _, v := range list {
 		if v < 1 {
-			return nil, fmt.Errorf("%s has %s %s; each must be at least 1", node.Op, name, relay.ShapeText(list))
+			return nil, fmt.Errorf("%s has %s %s; each must be at least 1", node.Op, name, relay.IntsText(list))
 		}
 	}
 	return list, nil
@@ -122,7 +122,7 @@ func paddings(node *relay.Node, n int) ([]int64, error) {
 	}
 	for _, v := range list {
 		if v < 0 {
-			return nil, fmt.Errorf("%s has padding %s; negative padding is not supported", node.Op, relay.ShapeText(list))
+			return nil, fmt.Errorf("%s has padding %s; negative padding is not supported", node.Op, relay.IntsText(list))
 		}
 	}
 	return list, nil

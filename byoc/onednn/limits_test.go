@@ -45,7 +45,7 @@ func TestConvolutionLimits(t *testing.T) {
 		{"out layout", conv2d(x, w, y, with(a, "out_layout", "NHWC")), "stores its result in NHWC and reads NCHW"},
 		{"out dtype", conv2d(x, w, y, with(a, "out_dtype", "float16")), "out_dtype float16"},
 		{"strides", conv2d(x, w, y, with(a, "strides", []int64{0, 1})), "strides [0, 1]; each must be at least 1"},
-		{"padding", conv2d(x, w, y, with(a, "padding", []int64{-1, 0, 0, 0})), "negative padding"},
+		{"padding", conv2d(x, w, y, with(a, "padding", []int64{-1, 0, 0, 0})), "padding [-1, 0, 0, 0]; negative padding"},
 		{"odd padding", conv2d(x, w, y, with(a, "padding", []int64{1, 1, 1})), "3 values of padding for 2"},
 		{"groups", conv2d(x, w, y, with(a, "groups", 3)), "16 input and 32 output channels in 3 groups"},
 		{"weights do not fit", conv2d(x, f(32, 8, 3, 3), y, a), "weights of shape [32, 8, 3, 3] in OIHW, which do not fit"},

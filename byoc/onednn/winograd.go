@@ -40,16 +40,16 @@ func checkWinograd(c *Call) error {
 		return fmt.Errorf("a Winograd convolution has no groups, this one has %d", groups)
 	}
 	if !slices.Equal(kernel, []int64{3, 3}) {
-		return fmt.Errorf("a Winograd convolution has kernels of 3x3, this one has %s", relay.ShapeText(kernel))
+		return fmt.Errorf("a Winograd convolution has kernels of 3x3, this one has %s", relay.IntsText(kernel))
 	}
 	for _, name := range []string{"strides", "dilation"} {
 		if list, _ := spatial(c.Node, name, 2); !slices.Equal(list, []int64{1, 1}) {
-			return fmt.Errorf("a Winograd convolution has %s of 1, this one has %s", name, relay.ShapeText(list))
+			return fmt.Errorf("a Winograd convolution has %s of 1, this one has %s", name, relay.IntsText(list))
 		}
 	}
 	padding, _ := paddings(c.Node, 2)
 	if slices.ContainsFunc(padding, func(p int64) bool { return p > 1 }) {
-		return fmt.Errorf("a Winograd convolution has padding of at most 1, this one has %s", relay.ShapeText(padding))
+		return fmt.Errorf("a Winograd convolution has padding of at most 1, this one has %s", relay.IntsText(padding))
 	}
 	if in < winogradChannels || out < winogradChannels {
 		return fmt.Errorf("a Winograd convolution works on blocks of %d channels, this one makes %d of %d", winogradChannels, out, in)

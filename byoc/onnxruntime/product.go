@@ -75,15 +75,20 @@ func (w *writer) swapped(name string, rank int) string {
 	return w.value("Transpose", []string{name}, attribute{"perm", order})
 }
 
-// product checks nn.dense and nn.matmul and says which operands are transposed.
-func (c *call) product() (left, right bool, err error) {
+// operands checks what all products want of theirs.
+func (c *call) operands() error {
 	if err := c.arity(2); err != nil {
-		return false, false, err
+		return err
 	}
 	if err := c.allDTypes(onlyFloat); err != nil {
-		return false, false, err
+		return err
 	}
-	if err := c.sameOutDType(); err != nil {
+	return c.sameOutDType()
+}
+
+// product checks nn.dense and nn.matmul and says which operands are transposed.
+func (c *call) product() (left, right bool, err error) {
+	if err := c.operands(); err != nil {
 		return false, false, err
 	}
 	right = true
@@ -103,13 +108,7 @@ func (c *call) product() (left, right bool, err error) {
 
 // batchProduct checks nn.batch_matmul and says which operands are transposed.
 func (c *call) batchProduct() (left, right bool, err error) {
-	if err := c.arity(2); err != nil {
-		return false, false, err
-	}
-	if err := c.allDTypes(onlyFloat); err != nil {
-		return false, false, err
-	}
-	if err := c.sameOutDType(); err != nil {
+	if err := c.operands(); err != nil {
 		return false, false, err
 	}
 	if len(c.args[0].Shape) != 3 || len(c.args[1].Shape) != 3 {

@@ -10,10 +10,10 @@ import (
 )
 
 // formatLine begins the text of a region; libcollage_openvino.so (byoc/runtime/openvino_program.cc) reads it. The next
-// line has three numbers, the sizes in bytes of what follows: the path of the OpenVINO that was found when the region was
-// compiled, the XML, and the data of the constants that the writer added. The weights that the XML speaks of are the
-// region's constants, each beginning at a multiple of alignment, and behind them that data.
-const formatLine = "collage-openvino 1\n"
+// line has two numbers, the sizes in bytes of what follows: the path of the OpenVINO that was found when the region was
+// compiled, and the XML. The weights that the XML speaks of are the region's constants, each beginning at a multiple of
+// alignment, as they are saved (byoc/runtime/region_constants.h); the last one is the data that the writer added.
+const formatLine = "collage-openvino 2\n"
 
 // alignment is where constants begin, for the sake of vector instructions.
 const alignment = 64
@@ -35,9 +35,11 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 		hint = "" // the machine that runs the model may have it
 	}
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "%s%d %d %d\n%s", formatLine, len(hint), len(document), len(w.own), hint)
+	fmt.Fprintf(&text, "%s%d %d\n%s", formatLine, len(hint), len(document), hint)
 	text.Write(document)
-	text.Write(w.own)
+	if len(w.own) > 0 {
+		constants = append(constants, p.AddConstant(w.own))
+	}
 	return text.Bytes(), constants, nil
 }
 

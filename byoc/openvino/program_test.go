@@ -91,16 +91,18 @@ func TestWeightsDoNotOverlap(t *testing.T) {
 
 func TestProgramText(t *testing.T) {
 	t.Setenv(library.Env, "/no such file")
-	text, _, err := emit(program(t, block()))
+	p := program(t, block())
+	text, constants, err := emit(p)
 	require.NoError(t, err)
+	require.Equal(t, "uint8", p.Values[constants[len(constants)-1]].Type.DType, "what the writer added comes last")
 	rest, ok := strings.CutPrefix(string(text), formatLine)
 	require.True(t, ok)
-	var hint, document, own int
-	_, err = fmt.Sscanf(rest, "%d %d %d\n", &hint, &document, &own)
+	var hint, document int
+	_, err = fmt.Sscanf(rest, "%d %d\n", &hint, &document)
 	require.NoError(t, err)
 	require.Zero(t, hint, "OpenVINO is not there, which must not be needed for writing")
 	_, body, _ := strings.Cut(rest, "\n")
-	require.Len(t, body, hint+document+own)
+	require.Len(t, body, hint+document)
 	var net netXML
 	require.NoError(t, xml.Unmarshal([]byte(body[:document]), &net))
 	require.Equal(t, 11, net.Version)

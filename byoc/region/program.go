@@ -58,6 +58,8 @@ type Value struct {
 	Constant relay.NodeID
 	// Producer is the operator that makes the tensor, by its index in Program.Ops; -1 for inputs and constants.
 	Producer int
+	// added is the data of a tensor that AddConstant made.
+	added []byte
 }
 
 // Read reads a region function, which has the attribute global_symbol. The error says which expression no engine can
@@ -130,8 +132,18 @@ func (p *Program) ConstantBytes(v ValueID) ([]byte, error) {
 	return data.Bytes()
 }
 
+// AddConstant adds bytes that the engine is to be given beside the region's own constants, as a tensor of uint8 that no
+// operator reads. data must not be empty.
+func (p *Program) AddConstant(data []byte) ValueID {
+	p.Values = append(p.Values, Value{Type: relay.Tensor("uint8", int64(len(data))), Constant: relay.NoNode, Producer: -1, added: data})
+	return ValueID(len(p.Values) - 1)
+}
+
 // constant gives a constant's tensor; the caller releases it.
 func (p *Program) constant(v ValueID) (*bridge.NDArray, error) {
+	if data := p.Values[v].added; data != nil {
+		return addedTensor(data)
+	}
 	node := p.Values[v].Constant
 	if node == relay.NoNode {
 		return nil, fmt.Errorf("region %s: the value %d is no constant", p.Symbol, v)
@@ -145,6 +157,18 @@ func (p *Program) constant(v ValueID) (*bridge.NDArray, error) {
 		return nil, err
 	}
 	return data.NDArray()
+}
+
+func addedTensor(data []byte) (*bridge.NDArray, error) {
+	tensor, err := bridge.Empty([]int64{int64(len(data))}, bridge.Uint8, bridge.CPU())
+	if err != nil {
+		return nil, err
+	}
+	if err := tensor.CopyFromBytes(data); err != nil {
+		tensor.Release()
+		return nil, err
+	}
+	return tensor, nil
 }
 
 // IsConstant says whether a tensor is a constant.

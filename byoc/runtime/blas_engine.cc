@@ -54,6 +54,9 @@ class Product {
                static_cast<T>(s_.alpha), right, Int(s_.LeadingRight()), static_cast<T*>(packed_.get()));
   }
 
+  bool is_packed() const { return packed_ != nullptr; }
+
+  // right is not read where it is packed.
   void Run(const T* left, const T* right, const T* bias, const T* residual, T* result) const {
     if (parallel_) {
       Whole(left, right, result);
@@ -161,19 +164,20 @@ class Product {
 
 class BlasEngine final : public RegionEngine {
  public:
-  BlasEngine(const BlasLibrary& library, BlasProgram program,
-             const std::vector<tvm::runtime::NDArray>& constants)
-      : program_(std::move(program)), constants_(constants), values_(program_.num_values, nullptr) {
-    if (constants_.size() != program_.constants.size()) {
+  BlasEngine(const BlasLibrary& library, BlasProgram program, const RegionConstants& constants)
+      : program_(std::move(program)), values_(program_.num_values, nullptr) {
+    if (constants.size() != program_.constants.size()) {
       throw std::runtime_error("it lacks constants; the model is damaged, compile it again");
     }
-    for (size_t i = 0; i < constants_.size(); ++i) {
+    for (size_t i = 0; i < constants.size(); ++i) {
+      constants_.push_back(constants.Tensor(i));
       values_[program_.constants[i]] = TensorData(constants_[i].operator->());
     }
     results_in_output_.assign(program_.outputs.size(), false);
     for (const BlasProduct& p : program_.products) {
       Prepare(library, p);
     }
+    ReleasePacked();
   }
 
   void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
@@ -218,6 +222,25 @@ class BlasEngine final : public RegionEngine {
     }
   }
 
+  // Constants that are read in packed form only are not kept as they were.
+  void ReleasePacked() {
+    std::vector<bool> read(program_.num_values, false);
+    for (const int value : program_.outputs) read[value] = true;
+    for (size_t i = 0; i < program_.products.size(); ++i) {
+      const BlasProduct& p = program_.products[i];
+      const bool packed = p.is_double ? doubles_[i]->is_packed() : floats_[i]->is_packed();
+      for (const int value : {p.left, p.bias, p.residual, packed ? -1 : p.right}) {
+        if (value >= 0) read[value] = true;
+      }
+    }
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      const int value = program_.constants[i];
+      if (read[value]) continue;
+      constants_[i] = {};
+      values_[value] = nullptr;
+    }
+  }
+
   template <typename T>
   void Execute(const BlasProduct& p, const Product<T>& product) const {
     const auto value = [&](int id) { return id < 0 ? nullptr : static_cast<const T*>(values_[id]); };
@@ -226,7 +249,8 @@ class BlasEngine final : public RegionEngine {
   }
 
   const BlasProgram program_;
-  const std::vector<tvm::runtime::NDArray> constants_;
+  // Those that are read as they are; the others are empty.
+  std::vector<tvm::runtime::NDArray> constants_;
   // Where each tensor is: constants and intermediate results for good, the others during Run.
   std::vector<void*> values_;
   // The output is where its product writes.
@@ -240,7 +264,7 @@ class BlasEngine final : public RegionEngine {
 }  // namespace
 
 std::unique_ptr<RegionEngine> MakeBlasEngine(const BlasLibrary& library, BlasProgram program,
-                                             const std::vector<tvm::runtime::NDArray>& constants) {
+                                             const RegionConstants& constants) {
   return std::make_unique<BlasEngine>(library, std::move(program), constants);
 }
 

@@ -47,7 +47,7 @@ struct BlasLibrary {
 
 // Makes the engine of a parsed program; constants as in RegionProgram. The library lives for ever.
 std::unique_ptr<RegionEngine> MakeBlasEngine(const BlasLibrary& library, BlasProgram program,
-                                             const std::vector<tvm::runtime::NDArray>& constants);
+                                             const RegionConstants& constants);
 
 }  // namespace collage
 

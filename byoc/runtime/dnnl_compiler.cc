@@ -70,6 +70,12 @@ std::unique_ptr<Plan> Compiler::Compile() {
                     NewBuffer(Buffer::Kind::kOutput, static_cast<int>(i))};
     AddReorder(from, to);
   }
+  // What was packed is not kept as it was.
+  std::vector<bool> read(buffers_.size(), false);
+  for (const Slot& slot : slots_) read[slot.buffer] = true;
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (!read[i]) buffers_[i].owner.reset();
+  }
   return std::make_unique<Plan>(std::move(buffers_), std::move(slots_), std::move(steps_));
 }
 

@@ -30,7 +30,7 @@ struct Tensor {
 
 class Compiler {
  public:
-  // The constants' data must live as long as the plan, where oneDNN reads it as it is; ownership is shared.
+  // Constants that oneDNN reads as they are belong to the plan, too; the others are no longer referred to.
   Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants);
 
   // Throws dnnl::error or std::runtime_error where oneDNN has no primitive for an operator; the text says

@@ -48,7 +48,10 @@ class DnnlEngine final : public RegionEngine {
                std::vector<double>* milliseconds) {
     // Primitives divide their work, and the scratchpads, among the threads that there were when they were
     // made.
-    if (threads_ != collage_num_threads()) Compile();
+    if (threads_ != collage_num_threads()) {
+      Compile();
+      constants_.Forget();
+    }
     inputs_.clear();
     for (const DLTensor* tensor : inputs) inputs_.push_back(TensorData(tensor));
     outputs_.clear();
@@ -59,11 +62,13 @@ class DnnlEngine final : public RegionEngine {
   void Compile() {
     plan_.reset();  // before, so that packed constants are not there twice
     threads_ = collage_num_threads();
-    plan_ = Compiler(program_, constants_).Compile();
+    std::vector<tvm::runtime::NDArray> tensors;
+    for (size_t i = 0; i < constants_.size(); ++i) tensors.push_back(constants_.Tensor(i));
+    plan_ = Compiler(program_, tensors).Compile();
   }
 
   const Program program_;
-  const std::vector<tvm::runtime::NDArray> constants_;
+  const RegionConstants constants_;
   int threads_ = 0;
   std::unique_ptr<Plan> plan_;
   std::vector<void*> inputs_, outputs_;
@@ -86,7 +91,7 @@ TVM_REGISTER_GLOBAL("collage.runtime.DNNLDescribe")
                        const tvm::runtime::Array<tvm::runtime::NDArray>& constants) -> tvm::runtime::String {
       RegionProgram region;
       region.text = text;
-      for (const tvm::runtime::NDArray& constant : constants) region.constants.push_back(constant);
+      region.constants = RegionConstants({constants.begin(), constants.end()});
       const Program program = ParseProgram(region.text);
       region.num_inputs = static_cast<int>(program.inputs.size());
       region.num_outputs = static_cast<int>(program.outputs.size());

@@ -111,14 +111,17 @@ class OnnxRuntimeEngine final : public RegionEngine {
   OnnxRuntimeEngine(const Runtime& runtime, const RegionProgram& program, std::istringstream constant_names,
                     size_t model)
       : runtime_(runtime),
-        constants_(program.constants),
         constant_names_(std::istream_iterator<std::string>(constant_names), {}),
         session_(nullptr, runtime.functions.ReleaseSession) {
-    if (constant_names_.size() != constants_.size()) {
-      throw std::runtime_error("the program has " + std::to_string(constants_.size()) + " constants and " +
-                               std::to_string(constant_names_.size()) + " names for them");
+    if (constant_names_.size() != program.constants.size()) {
+      throw std::runtime_error("the program has " + std::to_string(program.constants.size()) +
+                               " constants and " + std::to_string(constant_names_.size()) +
+                               " names for them");
     }
-    for (size_t i = 0; i < constants_.size(); ++i) constant_values_.emplace_back(runtime);
+    for (size_t i = 0; i < program.constants.size(); ++i) {
+      constants_.push_back(program.constants.Tensor(i));
+      constant_values_.emplace_back(runtime);
+    }
     Load(program, model);
     Name("i", program.num_inputs, &input_texts_, &input_names_, &inputs_);
     Name("o", program.num_outputs, &output_texts_, &output_names_, &outputs_);
@@ -173,8 +176,8 @@ class OnnxRuntimeEngine final : public RegionEngine {
   }
 
   const Runtime& runtime_;
-  // The session reads the weights from here.
-  const std::vector<tvm::runtime::NDArray> constants_;
+  // The session reads those weights from here that it has not brought into another form.
+  std::vector<tvm::runtime::NDArray> constants_;
   const std::vector<std::string> constant_names_;
   std::vector<SharedTensor> constant_values_;
   Owned<OrtSession> session_;

@@ -47,12 +47,6 @@ ElementType TypeOf(const DLTensor* tensor) {
   throw std::runtime_error("a tensor has a type that OpenVINO was not told of; compile the model again");
 }
 
-size_t BytesOf(const DLTensor* tensor) {
-  size_t bytes = (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
-  for (int i = 0; i < tensor->ndim; ++i) bytes *= static_cast<size_t>(tensor->shape[i]);
-  return bytes;
-}
-
 // A unique_ptr for OpenVINO's objects.
 template <typename T>
 using Owned = std::unique_ptr<T, void (*)(T*)>;
@@ -85,10 +79,11 @@ class Engine final : public RegionEngine {
 
   Engine(const RegionProgram& region, const Program& program)
       : api_(OpenVino(std::string(program.library))),
+        constants_(region.constants),
         compiled_(nullptr, api_.compiled_model_free),
         request_(nullptr, api_.infer_request_free) {
     Core* core = SharedCore(api_);
-    const Owned<Tensor> weights = Weights(region, program);
+    const Owned<Tensor> weights = Weights();
     Model* read = nullptr;
     api_.Check(api_.core_read_model_from_memory_buffer(core, program.xml.data(), program.xml.size(),
                                                        weights.get(), &read),
@@ -126,24 +121,27 @@ class Engine final : public RegionEngine {
 
   Owned<Tensor> NoTensor() const { return Owned<Tensor>(nullptr, api_.tensor_free); }
 
-  // All constants in one piece, as the IR refers to them. OpenVINO owns it, so that it lives as long as
-  // the compiled model has use for some of it and no longer.
-  Owned<Tensor> Weights(const RegionProgram& region, const Program& program) const {
-    std::vector<size_t> sizes;
-    for (const auto& constant : region.constants) sizes.push_back(BytesOf(constant.operator->()));
-    const std::vector<size_t> offsets = Offsets(sizes);
-    const int64_t total = static_cast<int64_t>(offsets.back() + program.own.size());
+  // All constants in one piece, as the IR refers to them. The compiled model keeps it for good, although
+  // most of it is packed: so it is the piece in the model's library, if that can be. Else OpenVINO owns a
+  // copy.
+  Owned<Tensor> Weights() const {
+    const int64_t total = static_cast<int64_t>(constants_.PieceBytes());
     if (total == 0) return NoTensor();
     Tensor* made = nullptr;
+    if (const void* piece = constants_.Piece()) {
+      api_.Check(api_.tensor_create_from_host_ptr(kU8, Shape{1, &total}, const_cast<void*>(piece), &made),
+                 "take the weights");
+      return Owned<Tensor>(made, api_.tensor_free);
+    }
     api_.Check(api_.tensor_create(kU8, Shape{1, &total}, &made), "take the weights");
     Owned<Tensor> weights(made, api_.tensor_free);
     void* data = nullptr;
     api_.Check(api_.tensor_data(made, &data), "take the weights");
     auto* bytes = static_cast<char*>(data);
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      std::memcpy(bytes + offsets[i], TensorData(region.constants[i].operator->()), sizes[i]);
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      const tvm::runtime::NDArray tensor = constants_.Tensor(i);
+      std::memcpy(bytes + constants_.Offset(i), TensorData(tensor.operator->()), constants_.Bytes(i));
     }
-    std::memcpy(bytes + offsets.back(), program.own.data(), program.own.size());
     return weights;
   }
 
@@ -162,6 +160,8 @@ class Engine final : public RegionEngine {
   }
 
   const Api& api_;
+  // OpenVINO reads there what it has not packed.
+  const RegionConstants constants_;
   Owned<CompiledModel> compiled_;
   Owned<InferRequest> request_;
   std::vector<Binding> inputs_, outputs_;

@@ -4,10 +4,8 @@
 #ifndef COLLAGE_OPENVINO_PROGRAM_H_
 #define COLLAGE_OPENVINO_PROGRAM_H_
 
-#include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace collage {
 namespace openvino {
@@ -18,16 +16,10 @@ struct Program {
   std::string_view library;
   // OpenVINO IR version 11.
   std::string_view xml;
-  // The constants that stand in no tensor of the region.
-  std::string_view own;
 
   // Throws std::runtime_error where the text was written by another version of Collage.
   static Program Parse(const std::string& text);
 };
-
-// Where constants of these sizes begin among the weights, and last where they end: each at a multiple of
-// a cache line.
-std::vector<size_t> Offsets(const std::vector<size_t>& sizes);
 
 }  // namespace openvino
 }  // namespace collage

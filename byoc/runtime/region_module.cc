@@ -2,7 +2,7 @@
 #include "region_module.h"
 
 #include <dmlc/io.h>
-#include <dmlc/memory_io.h>
+#include <malloc.h>
 #include <tvm/runtime/container/array.h>
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/packed_func.h>
@@ -39,7 +39,7 @@ std::string RegionEngine::RunTimed(const std::vector<const DLTensor*>& inputs,
 namespace {
 
 // Begins the saved form. A change of form takes another word.
-constexpr uint64_t kFormat = 0x314E475245474C43;  // "CLGERGN1"
+constexpr uint64_t kFormat = 0x324E475245474C43;  // "CLGERGN2"
 
 // Runs body inside the arena and lets what it throws out again: no exception may cross the arena's C
 // interface.
@@ -106,22 +106,16 @@ class RegionModuleNode final : public ModuleNode {
     stream->Write(program_.text);
     stream->Write<int32_t>(program_.num_inputs);
     stream->Write<int32_t>(program_.num_outputs);
-    stream->Write<uint64_t>(program_.constants.size());
-    for (const NDArray& constant : program_.constants) constant.Save(stream);
+    program_.constants.Save(stream);
   }
 
   static RegionProgram Load(dmlc::Stream* stream) {
     RegionProgram program;
-    uint64_t format = 0, count = 0;
+    uint64_t format = 0;
     int32_t inputs = 0, outputs = 0;
-    bool whole = stream->Read(&format) && format == kFormat && stream->Read(&program.symbol) &&
-                 stream->Read(&program.text) && stream->Read(&inputs) && stream->Read(&outputs) &&
-                 stream->Read(&count) && inputs >= 0 && outputs >= 1;
-    for (; whole && count > 0; --count) {
-      NDArray constant;
-      whole = constant.Load(stream);
-      program.constants.push_back(constant);
-    }
+    const bool whole = stream->Read(&format) && format == kFormat && stream->Read(&program.symbol) &&
+                       stream->Read(&program.text) && stream->Read(&inputs) && stream->Read(&outputs) &&
+                       inputs >= 0 && outputs >= 1 && program.constants.Load(stream);
     ICHECK(whole) << "a region of this model was written by another version of Collage, or the file is "
                      "damaged; compile the model again";
     program.num_inputs = inputs;
@@ -151,6 +145,12 @@ class RegionModuleNode final : public ModuleNode {
     if (engine_ != nullptr) return;
     InArena([this] { engine_ = make_(program_); });
     ICHECK(engine_ != nullptr);
+    program_.constants.Forget();
+    // Packing leaves holes as large as the weights behind, which the next region's need not fit into.
+#ifdef __GLIBC__
+    constexpr size_t kWorthATrim = size_t{1} << 20;
+    if (program_.constants.PieceBytes() >= kWorthATrim) malloc_trim(0);
+#endif
   }
 
   void Run(TVMArgs args) {
@@ -205,7 +205,7 @@ void RegisterRegionEngine(const char* engine, MakeEngine make) {
       program.symbol = args[0].operator std::string();
       program.text = args[1].operator std::string();
       const Array<NDArray> constants = args[2];
-      for (const NDArray& constant : constants) program.constants.push_back(constant);
+      program.constants = RegionConstants({constants.begin(), constants.end()});
       program.num_inputs = args[3];
       program.num_outputs = args[4];
       *result = Module(tvm::runtime::make_object<RegionModuleNode>(name, make, std::move(program)));

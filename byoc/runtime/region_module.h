@@ -7,13 +7,14 @@
 #ifndef COLLAGE_REGION_MODULE_H_
 #define COLLAGE_REGION_MODULE_H_
 
-#include <tvm/runtime/ndarray.h>
+#include <dlpack/dlpack.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "collage_runtime.h"
+#include "region_constants.h"
 
 namespace collage {
 
@@ -23,9 +24,8 @@ struct RegionProgram {
   std::string symbol;
   // The engine's own format; may hold zeros.
   std::string text;
-  // Weights, on the CPU, compact, in the order that the code generator gave them. They are kept in the
-  // exported model once.
-  std::vector<tvm::runtime::NDArray> constants;
+  // Weights, in the order that the code generator gave them.
+  RegionConstants constants;
   int num_inputs = 0;
   int num_outputs = 0;
 };

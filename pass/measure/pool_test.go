@@ -152,7 +152,7 @@ func TestFaultsLoseOnlyTheirCandidate(t *testing.T) {
 			assert.Equal(t, f.phase, c.Failure.Phase, f.order)
 			assert.Equal(t, f.kind, c.Failure.Kind, f.order)
 			assert.Contains(t, c.Failure.Detail, f.detail, f.order)
-			assert.Less(t, len(c.Failure.Detail), tailSize+200, f.order)
+			assert.Less(t, len(c.Failure.Detail), 4096+200, f.order)
 		}
 		stored, found := store.Lookup(requests[2*i+1].Key)
 		assert.True(t, found && stored.Failed(), "the failure of %q is a record, too", f.order)

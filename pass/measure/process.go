@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/collage-tvm/collage/internal/stderrtail"
 )
 
 // maxLine is the longest reply that is read.
@@ -28,7 +30,7 @@ type process struct {
 	stdin   *os.File
 	lines   chan []byte   // the worker's output; closed at its end
 	exited  chan struct{} // closed when the process has been reaped
-	stderr  *tail
+	stderr  *stderrtail.Tail
 	lastID  int
 	most    int64 // bytes that it may hold; 0 for as many as it likes
 	served  int   // requests that were finished
@@ -78,7 +80,7 @@ func startProcess(ctx context.Context, o *Options, dir string) (*process, error)
 
 // launch starts a worker in a process group of its own. Before it is asked for anything it must be greeted.
 func launch(o *Options, dir string) (*process, error) {
-	p := &process{lines: make(chan []byte), exited: make(chan struct{}), stderr: &tail{}, most: o.MemoryLimit}
+	p := &process{lines: make(chan []byte), exited: make(chan struct{}), stderr: &stderrtail.Tail{}, most: o.MemoryLimit}
 	p.command = exec.Command(o.Command[0], o.Command[1:]...)
 	p.command.Dir = dir
 	p.command.Env = append(os.Environ(), "TMPDIR="+dir, "TOPHUB_LOCATION=NONE", "PYTHONUNBUFFERED=1",
@@ -327,30 +329,4 @@ func excerpt(line []byte) string {
 		return string(line[:most]) + "..."
 	}
 	return string(bytes.TrimSpace(line))
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-// tailSize is how many bytes of a worker's standard error are kept.
-const tailSize = 4096
-
-func (t *tail) Write(part []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, part...)
-	if len(t.text) > tailSize {
-		t.text = bytes.Clone(t.text[len(t.text)-tailSize:])
-	}
-	return len(part), nil
-}
-
-// String is what was kept, without surrounding space.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(bytes.TrimSpace(t.text)), "?")
 }

@@ -28,6 +28,17 @@ FORMATS = (".so", ".tar")
 # refuses. Without that pass LLVM finds the same common subexpressions by itself.
 _BAD_DEBUG_INFORMATION = "location of #dbg_declare must be a pointer or int"
 
+# TVM puts the modules of a library (devc.o) behind other data, wherever that ends. Regions read their weights
+# in place, which wants them to begin at a cache line (byoc/runtime/region_constants.cc counts on it, and
+# copies weights that do not). INSERT adds to the linker's own script.
+_ALIGN_MODULES = """\
+SECTIONS
+{
+  .collage.modules : ALIGN(64) { *devc.o(.rodata .rodata.*) }
+}
+INSERT AFTER .rodata;
+"""
+
 # Space that must be free for intermediate files beside what the parameters take: objects and libraries of
 # code.
 _CODE_BYTES = 64 << 20
@@ -91,7 +102,13 @@ def link_options(plugins):
 
 def link(exportable, path, plugins=()):
     """Write ``exportable`` (a factory or a runtime module) as the shared library ``path``."""
-    exportable.export_library(str(path), options=link_options(plugins))
+    with tempfile.TemporaryDirectory(prefix="collage-link-") as folder:
+        options = link_options(plugins)
+        if plugins:
+            script = Path(folder) / "align.ld"
+            script.write_text(_ALIGN_MODULES)
+            options.append(f"-Wl,-T,{script}")
+        exportable.export_library(str(path), options=options)
 
 
 def _parameter_bytes(factory):

@@ -25,6 +25,16 @@ type Network struct {
 	// the rounds of the compilation; only where a placement was kept.
 	BestSingle   string
 	ToBestSingle Ratio
+	// Alone are the executables that have all that a backend can take on that backend, by its name.
+	Alone map[string]Alone
+}
+
+// Alone is a network on one backend and, where that takes nothing, on TVM.
+type Alone struct {
+	// Executable is "" where it could not be built; Failure says why.
+	Executable, Failure string
+	// Operators and Regions are what the backend was given.
+	Operators, Regions int
 }
 
 // Describe takes from the plan of a compilation what was kept, which backends have how many operators in it, and by how

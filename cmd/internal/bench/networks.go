@@ -4,18 +4,14 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
 	"github.com/collage-tvm/collage/cmd/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 )
 
 // Tolerance is how far an output may be from TVM's, as a share of the greatest value that TVM gives. Sums in another order
@@ -122,7 +118,8 @@ type NetworkSummary struct {
 func RunNetworks(ctx context.Context, networks []Network, o NetworkOptions) (*NetworkReport, error) {
 	r := &NetworkReport{Machine: machine.Here(), Taken: time.Now().UTC().Truncate(time.Second), Threads: o.Threads,
 		Rounds: o.Rounds, TurnMS: float64(o.Turn) / float64(time.Millisecond), Precision: "float32"}
-	if err := r.findPeers(ctx, &o); err != nil {
+	var err error
+	if r.Peers, err = findPeers(ctx, &o); err != nil {
 		return nil, err
 	}
 	meter := machine.StartMeter()
@@ -138,8 +135,8 @@ func RunNetworks(ctx context.Context, networks []Network, o NetworkOptions) (*Ne
 	return r, nil
 }
 
-// findPeers says which of the peers can be run, and by which interpreter.
-func (r *NetworkReport) findPeers(ctx context.Context, o *NetworkOptions) error {
+// findPeers says which of the peers can be run, and by which interpreter; Ours comes first.
+func findPeers(ctx context.Context, o *NetworkOptions) ([]PeerInfo, error) {
 	packages := map[string]bool{}
 	for _, p := range Peers {
 		if p.Package != "" {
@@ -154,7 +151,7 @@ func (r *NetworkReport) findPeers(ctx context.Context, o *NetworkOptions) error 
 		}
 		found, err := installed(ctx, python, names)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for name, there := range found {
 			if there {
@@ -162,7 +159,7 @@ func (r *NetworkReport) findPeers(ctx context.Context, o *NetworkOptions) error 
 			}
 		}
 	}
-	r.Peers = []PeerInfo{{Name: Ours, python: o.Python}}
+	infos := []PeerInfo{{Name: Ours, python: o.Python}}
 	for _, p := range Peers {
 		if !slices.Contains(o.Peers, p.Name) {
 			continue
@@ -173,9 +170,9 @@ func (r *NetworkReport) findPeers(ctx context.Context, o *NetworkOptions) error 
 				info.Absent, info.Remedy = "the Python package "+p.Package+" is not installed", p.Remedy
 			}
 		}
-		r.Peers = append(r.Peers, info)
+		infos = append(infos, info)
 	}
-	return nil
+	return infos, nil
 }
 
 func sortedKeys(set map[string]bool) []string {
@@ -187,230 +184,44 @@ func sortedKeys(set map[string]bool) []string {
 	return keys
 }
 
-// runner is one network at work.
-type runner struct {
-	*NetworkOptions
-	report  *NetworkReport
-	network *Network
-	files   map[string]any
-	row     *NetworkRow
-	// processes are those of the row's cells; nil for one that did not come so far.
-	processes []*process
-	greatest  float64
-	// unsupported says why the network cannot be given to engines that know no Relay; "" where it can.
-	unsupported string
-}
-
-func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOptions) (row *NetworkRow, err error) {
-	folder := filepath.Join(o.Temporary, n.Name)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	at := func(name string) string { return filepath.Join(folder, name) }
-	row = &NetworkRow{Name: n.Name, Model: n.Model, Chosen: n.Chosen, Shares: n.Shares, BestSingle: n.BestSingle,
+// runNetwork runs a network on all engines that are there.
+func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOptions) (*NetworkRow, error) {
+	row := &NetworkRow{Name: n.Name, Model: n.Model, Chosen: n.Chosen, Shares: n.Shares, BestSingle: n.BestSingle,
 		ToBestSingle: n.ToBestSingle}
-	w := &runner{NetworkOptions: o, report: r, network: n, row: row, files: map[string]any{
-		"model": n.Model, "params": orNull(n.Params), "format": orNull(n.Format), "input_shapes": n.InputShapes,
-		"inputs": at("inputs.npz"), "onnx": at("model.onnx"), "program": at("program.pickle"), "reference": at("reference.npz"),
-		"executable": n.Executable, "seconds": o.SearchLimit.Seconds(), "disabled_passes": pass.DefaultDisabledPasses(),
-	}}
-	if o.Keep != "" {
-		w.files["keep"] = filepath.Join(o.Keep, n.Name+".tvm-collage")
+	c := contest{NetworkOptions: o, network: n}
+	var columns []*PeerInfo
+	for i := range r.Peers {
+		if info := &r.Peers[i]; info.Absent == "" {
+			columns = append(columns, info)
+			c.contestants = append(c.contestants, &contestant{name: info.Name, engine: info.Name, python: info.python,
+				executable: n.Executable, needed: info.Name == Ours})
+		}
 	}
-	defer w.end()
-	meter := machine.StartMeter()
-	if err := w.loadAll(ctx); err != nil {
+	var err error
+	if row.Load, err = c.run(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.runAll(ctx); err != nil {
-		return nil, err
+	for i, one := range c.contestants {
+		columns[i].Version = one.version
+		row.Cells = append(row.Cells, one.cell)
 	}
-	w.end()
-	row.Load = meter.Stop()
-	w.compare()
+	row.compare()
 	return row, nil
 }
 
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
-func (w *runner) end() {
-	for _, p := range w.processes {
-		if p != nil {
-			p.end()
-		}
-	}
-}
-
-// Time limits of the parts of a peer's work. torch.compile takes minutes for its first call.
-const (
-	loadLimit = 10 * time.Minute
-	callLimit = 10 * time.Minute
-	turnLimit = 2 * time.Minute
-)
-
-// loadAll starts every engine and has it load the network and run it once. TVM comes first: it writes the network for the
-// others, and its outputs are the reference. Where TVM is not among the peers it is ended then.
-func (w *runner) loadAll(ctx context.Context) error {
-	step := w.Progress.Start("loading "+w.network.Name, len(w.report.Peers)+1)
-	reference, cell, err := w.load(ctx, PeerInfo{Name: "tvm", python: w.Python}, true)
-	if err != nil {
-		return err
-	}
-	timed := slices.ContainsFunc(w.report.Peers, func(p PeerInfo) bool { return p.Name == "tvm" })
-	if !timed {
-		reference.end()
-	}
-	for i := range w.report.Peers {
-		info := &w.report.Peers[i]
-		if info.Absent != "" {
-			continue
-		}
-		if info.Name == "tvm" {
-			w.row.Cells, w.processes = append(w.row.Cells, *cell), append(w.processes, reference)
-			step.At(i+1, info.Name)
-			continue
-		}
-		p, cell, err := w.load(ctx, *info, false)
-		var unable *peerError
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case info.Name == Ours:
-			return fmt.Errorf("the executable %s: %w", w.network.Executable, err)
-		case errors.As(err, &unable):
-			cell = &NetworkCell{Peer: info.Name, Absent: unable.text}
-		default:
-			cell = &NetworkCell{Peer: info.Name, Absent: err.Error()}
-		}
-		w.row.Cells, w.processes = append(w.row.Cells, *cell), append(w.processes, p)
-		step.At(i+1, info.Name)
-	}
-	step.Done("%d engines", len(w.row.Cells))
-	return nil
-}
-
-// load starts an engine. The process is nil with an error.
-func (w *runner) load(ctx context.Context, info PeerInfo, reference bool) (p *process, cell *NetworkCell, err error) {
-	if w.unsupported != "" && !usesTVM(info.Name) {
-		if _, err := os.Stat(w.files["onnx"].(string)); err != nil || info.Name == "torch" || info.Name == "torch-compile" {
-			return nil, nil, &peerError{w.unsupported}
-		}
-	}
-	if p, err = startPeer(info.python, info.Name, w.Threads, w.Env); err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		if err != nil {
-			p.end()
-			p = nil
-		}
-	}()
-	limit := loadLimit
-	if info.Name == "tvm-collage" {
-		limit += w.SearchLimit
-	}
-	var loaded struct {
-		Version     string  `json:"version"`
-		Seconds     float64 `json:"seconds"`
-		Unsupported string  `json:"unsupported"`
-	}
-	request := map[string]any{"op": "load", "files": w.files, "threads": w.Threads, "prepare": reference}
-	if err := p.ask(ctx, limit, request, &loaded); err != nil {
-		return p, nil, err
-	}
-	request = map[string]any{"op": "check", "inputs": w.files["inputs"], "reference": w.files["reference"]}
-	if reference {
-		w.unsupported = loaded.Unsupported
-		request["reference"], request["outputs"] = nil, w.files["reference"]
-	}
-	var checked struct {
-		MaxError float64 `json:"max_abs_error"`
-		Greatest float64 `json:"greatest"`
-		Mismatch string  `json:"mismatch"`
-	}
-	if err := p.ask(ctx, callLimit, request, &checked); err != nil {
-		return p, nil, err
-	}
-	cell = &NetworkCell{Peer: info.Name, LoadSeconds: loaded.Seconds, MaxError: checked.MaxError, Greatest: checked.Greatest}
-	switch {
-	case checked.Mismatch != "":
-		cell.Wrong, cell.Absent = true, "its outputs are wrong: "+checked.Mismatch
-		p.end()
-		return nil, cell, nil
-	case reference:
-		w.greatest = checked.Greatest
-	default:
-		cell.Wrong = checked.MaxError > Tolerance*w.greatest
-	}
-	for i := range w.report.Peers {
-		if w.report.Peers[i].Name == info.Name {
-			w.report.Peers[i].Version = loaded.Version
-		}
-	}
-	return p, cell, nil
-}
-
-// leastCalls is how many calls a turn has at least.
-const leastCalls = 3
-
-// runAll gives every engine its turns. Each round begins with another one, so that none always follows the same.
-func (w *runner) runAll(ctx context.Context) error {
-	step := w.Progress.Start("running "+w.network.Name+" in turn", w.Rounds)
-	n := len(w.processes)
-	for round := range w.Rounds {
-		for k := range n {
-			i := (k + round) % n
-			p, cell := w.processes[i], &w.row.Cells[i]
-			if p == nil {
-				continue
-			}
-			var took struct {
-				Samples []float64 `json:"samples_ms"`
-			}
-			request := map[string]any{"op": "sample", "seconds": w.Turn.Seconds(), "least": leastCalls}
-			if err := p.ask(ctx, turnLimit, request, &took); err != nil {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				if cell.Peer == Ours {
-					return fmt.Errorf("the executable %s: %w", w.network.Executable, err)
-				}
-				p.end()
-				w.processes[i], cell.Turns, cell.Absent = nil, nil, err.Error()
-				continue
-			}
-			cell.Turns = append(cell.Turns, median(took.Samples))
-		}
-		step.At(round+1, "")
-	}
-	step.Done("%d rounds", w.Rounds)
-	return nil
-}
-
-// compare fills in medians and ratios.
-func (w *runner) compare() {
-	ours := w.row.Cells[0]
+// compare fills in ratios, and who is the best.
+func (n *NetworkRow) compare() {
+	ours := n.Cells[0]
 	best := math.Inf(1)
-	for i := range w.row.Cells {
-		cell := &w.row.Cells[i]
-		if len(cell.Turns) == 0 {
-			continue
-		}
-		cell.Median = median(cell.Turns)
-		if i == 0 {
+	for i := range n.Cells {
+		cell := &n.Cells[i]
+		if i == 0 || len(cell.Turns) == 0 {
 			continue
 		}
 		cell.Ratio = pairedRatio(cell.Turns, ours.Turns)
 		// An engine that computes something else (in another precision) is shown and beats nobody.
 		if cell.Median < best && !cell.Wrong {
-			best, w.row.Best = cell.Median, cell.Peer
+			best, n.Best = cell.Median, cell.Peer
 		}
 	}
 }

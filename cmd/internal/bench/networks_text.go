@@ -64,20 +64,36 @@ func (r *NetworkReport) times(notes *notes) string {
 		n := &r.Networks[i]
 		row := table.Row{n.Name}
 		for _, c := range n.Cells {
-			switch {
-			case c.Absent != "":
-				row = append(row, "-"+notes.mark(c.Peer+": "+c.Absent))
-			case c.Wrong:
-				row = append(row, milliseconds(c.Median)+notes.mark(fmt.Sprintf(
-					"%s on %s: its outputs differ from TVM's by up to %.2g, where the greatest is %.2g; it is not compared with",
-					c.Peer, n.Name, c.MaxError, c.Greatest)))
-			default:
-				row = append(row, milliseconds(c.Median))
-			}
+			row = append(row, c.text(n.Name, notes))
 		}
 		t.AppendRow(append(row, n.kept()))
 	}
 	return plaintable.Render(t)
+}
+
+// text is the cell's time, with a note where it has none, or outputs that are wrong.
+func (c *NetworkCell) text(network string, notes *notes) string {
+	switch {
+	case c.Absent != "":
+		return "-" + notes.mark(c.Peer+": "+c.Absent)
+	case c.Wrong:
+		return milliseconds(c.Median) + notes.mark(fmt.Sprintf(
+			"%s on %s: its outputs differ from TVM's by up to %.2g, where the greatest is %.2g; it is not compared with",
+			c.Peer, network, c.MaxError, c.Greatest))
+	}
+	return milliseconds(c.Median)
+}
+
+// text is the ratio with its interval, "-" for none; a note says it where there are too few turns for the usual one.
+func (r Ratio) text(notes *notes) string {
+	if r.Median == 0 {
+		return "-"
+	}
+	text := fmt.Sprintf("%.2f [%.2f, %.2f]", r.Median, r.Low, r.High)
+	if r.Coverage < confidence {
+		text += notes.mark(fmt.Sprintf("there are too few turns: their intervals are of %.0f %%", 100*r.Coverage))
+	}
+	return text
 }
 
 // kept says what Collage's executable is: "collage: dnnl 67, tvm 49 operators".
@@ -109,15 +125,7 @@ func (r *NetworkReport) toOurs(notes *notes) string {
 		n := &r.Networks[i]
 		row := table.Row{n.Name}
 		for _, c := range n.Cells[1:] {
-			if len(c.Turns) == 0 {
-				row = append(row, "-")
-				continue
-			}
-			text := fmt.Sprintf("%.2f [%.2f, %.2f]", c.Ratio.Median, c.Ratio.Low, c.Ratio.High)
-			if c.Ratio.Coverage < confidence {
-				text += notes.mark(fmt.Sprintf("%d turns give an interval of %.0f %% at most", len(c.Turns), 100*c.Ratio.Coverage))
-			}
-			row = append(row, text)
+			row = append(row, c.Ratio.text(notes))
 		}
 		best := n.Best
 		if best == "" {

@@ -16,10 +16,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/collage-tvm/collage/internal/stderrtail"
 )
 
 // Ours is the name of what Collage compiled, among the peers.
 const Ours = "collage"
+
+// tvmEngine is plain TVM among the peers; it also writes the network for the others.
+const tvmEngine = "tvm"
 
 // Peer is an engine that networks are run on beside Collage.
 type Peer struct {
@@ -32,7 +37,7 @@ type Peer struct {
 
 // Peers are all that are known, in the order of the columns.
 var Peers = []Peer{
-	{Name: "tvm"},
+	{Name: tvmEngine},
 	{Name: "tvm-collage"},
 	{Name: "onnxruntime", Package: "onnxruntime", Remedy: "make backends BACKENDS=onnxruntime, or pip install onnxruntime"},
 	{Name: "openvino", Package: "openvino", Remedy: "make backends BACKENDS=openvino, or pip install openvino"},
@@ -68,13 +73,13 @@ type process struct {
 	command *exec.Cmd
 	stdin   *os.File
 	lines   chan []byte
-	stderr  *lastLines
+	stderr  *stderrtail.Tail
 	done    sync.WaitGroup
 }
 
 // startPeer starts a peer's process. env is what its environment has beside this one's.
 func startPeer(python, name string, threads int, env []string) (*process, error) {
-	p := &process{name: name, lines: make(chan []byte, 1), stderr: &lastLines{}}
+	p := &process{name: name, lines: make(chan []byte, 1), stderr: &stderrtail.Tail{}}
 	p.command = exec.Command(python, "-m", "collage.peers", name)
 	n := strconv.Itoa(threads)
 	p.command.Env = append(os.Environ(), "TOPHUB_LOCATION=NONE", "TVM_NUM_THREADS="+n, "COLLAGE_NUM_THREADS="+n, "OMP_NUM_THREADS="+n)
@@ -168,7 +173,7 @@ func (p *process) signal(s syscall.Signal) {
 func (p *process) ended() error {
 	p.end()
 	text := p.command.ProcessState.String()
-	if said := p.stderr.String(); said != "" {
+	if said := p.stderr.LastLine(); said != "" {
 		text += ": " + said
 	}
 	return errors.New("its process ended: " + text)
@@ -187,29 +192,4 @@ func (p *process) end() {
 	}()
 	_ = p.command.Wait()
 	p.done.Wait()
-}
-
-// lastLines keeps the end of what a process writes to its standard error.
-type lastLines struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *lastLines) Write(part []byte) (int, error) {
-	const size = 2048
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, part...)
-	if len(l.text) > size {
-		l.text = bytes.Clone(l.text[len(l.text)-size:])
-	}
-	return len(part), nil
-}
-
-// String is the last line that was written.
-func (l *lastLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := strings.TrimSpace(strings.ToValidUTF8(string(l.text), "?"))
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }

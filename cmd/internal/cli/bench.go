@@ -20,12 +20,12 @@ var benchCommand = Command{
 	Arguments: "COMMAND",
 	Short:     "measure operators on each backend, and networks beside other engines",
 	Long: `Measures what can be compared. convs and matmuls: each different operator of a network on each backend, by itself.
-all: whole networks, compiled by Collage, beside the engines that people use.
+backends: whole networks on each backend alone. all: whole networks, compiled by Collage, beside the engines that people use.
 
 Each prints a table, and writes JSON and a picture where it is told to. The machine, and how busy it was meanwhile, stand in
 all three: figures from a busy machine are worth nothing.`,
 	Examples: []string{"bench convs --svg convs.svg", "bench matmuls --json matmuls.json", "bench all --rounds 15"},
-	Parts:    []*Command{&benchConvsCommand, &benchMatmulsCommand, &benchAllCommand},
+	Parts:    []*Command{&benchConvsCommand, &benchMatmulsCommand, &benchBackendsCommand, &benchAllCommand},
 }
 
 // benchOutput are the flags that say where a report goes.
