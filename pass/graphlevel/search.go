@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/collage-tvm/collage/pass/cost"
@@ -111,14 +112,12 @@ func (s *search) measure(list []pending) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
+	list = s.untried(list)
 	var missing []*genome.Placement
 	var at []int
 	found := make([]cost.Cost, len(list))
 	known := make([]bool, len(list))
 	for i, p := range list {
-		if _, done := s.tried[p.placement.Key]; done {
-			continue
-		}
 		if c, ok := s.options.Store.Lookup(s.key(p.placement)); ok && !(c.Failed() && s.options.RetryFailures && c.Origin == cost.Stored) {
 			found[i], known[i] = c, true
 			continue
@@ -144,15 +143,24 @@ func (s *search) measure(list []pending) error {
 		}
 	}
 	for i, p := range list {
-		if _, done := s.tried[p.placement.Key]; done {
-			continue
-		}
 		if !known[i] {
 			return fmt.Errorf("graph-level search: %s was not measured, which is a defect of the estimator", p.name)
 		}
 		s.take(p, found[i])
 	}
 	return nil
+}
+
+// untried leaves out what was measured, and what stands in the list a second time.
+func (s *search) untried(list []pending) []pending {
+	var left []pending
+	for _, p := range list {
+		_, done := s.tried[p.placement.Key]
+		if !done && !slices.ContainsFunc(left, func(q pending) bool { return q.placement.Key == p.placement.Key }) {
+			left = append(left, p)
+		}
+	}
+	return left
 }
 
 func (s *search) key(p *genome.Placement) cost.Key {

@@ -36,13 +36,13 @@ func (s *search) sow(seeds []Seed) error {
 			})
 		}
 		var batch []pending
-		for _, seed := range rest[:min(len(rest), s.options.Batch)] {
-			batch = append(batch, pending{seed.Name, seed.Placement})
+		for len(rest) > 0 && len(batch) < s.options.Batch {
+			batch = s.untried(append(batch, pending{rest[0].Name, rest[0].Placement}))
+			rest = rest[1:]
 		}
 		if err := s.measure(batch); err != nil {
 			return err
 		}
-		rest = rest[len(batch):]
 		s.believe()
 	}
 	return nil
