@@ -7,14 +7,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
-	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/place"
@@ -116,95 +115,6 @@ func (n *Network) Bounded() [][]bool {
 		}
 	}
 	return all
-}
-
-// Plain is the placement that leaves everything to TVM; nil where TVM does not take everything or a constraint forbids it.
-func (n *Network) Plain() *genome.Placement { return n.Single(n.Space.Backends[n.Space.Free()].Name()) }
-
-// Single is the placement that gives a backend all that it can take, of what has not failed, and the rest to TVM. nil where
-// the backend is not offered, or there is no such placement.
-func (n *Network) Single(backend string) *genome.Placement {
-	chosen := make([][]int, len(n.s.functions))
-	for i, f := range n.s.functions {
-		options := make([]place.Option, len(f.set.Candidates))
-		for k := range f.set.Candidates {
-			c := &f.set.Candidates[k]
-			options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
-			switch {
-			case f.costs[k].Failed() && !c.Free, c.Backend != backend && !n.s.byName[c.Backend].TakesAnything():
-				options[k].Cost = math.Inf(1)
-			case c.Backend != backend:
-				options[k].Cost = float64(c.Operators(f.set.Graph))
-			}
-		}
-		placed, err := place.Solve(options, n.Space.Functions[i].Tree)
-		if err != nil {
-			return nil
-		}
-		chosen[i] = placed.Chosen
-	}
-	return n.Space.Place(chosen)
-}
-
-// RunnersUp are the cheapest placements by the costs, beside the one that was chosen: the one that would win were all
-// costs at the worse ends of their intervals, and for each backend with a part in the winner the cheapest without it.
-// How much dearer each is, is certain as far as the costs are.
-func (n *Network) RunnersUp() []graphlevel.Seed {
-	var seeds []graphlevel.Seed
-	seen := map[string]bool{n.Placed.Key: true}
-	add := func(name string, solve func(i int, options []place.Option) ([]int, error)) {
-		chosen := make([][]int, len(n.s.functions))
-		for i := range n.s.functions {
-			options := append([]place.Option(nil), n.s.functions[i].options...)
-			of, err := solve(i, options)
-			if err != nil {
-				return
-			}
-			chosen[i] = of
-		}
-		if p := n.Space.Place(chosen); !seen[p.Key] {
-			seen[p.Key] = true
-			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
-		}
-	}
-	add("runner-up", func(i int, options []place.Option) ([]int, error) {
-		f := n.s.functions[i]
-		intervals := make([]place.Interval, len(options))
-		for k := range options {
-			intervals[k] = place.Interval{Low: options[k].Cost, High: options[k].Cost}
-			if c := f.costs[k]; len(c.Samples) > 1 && !f.set.Candidates[k].Free {
-				low, high := c.Interval()
-				charged := options[k].Cost - c.Estimate()
-				intervals[k] = place.Interval{Low: min(low+charged, options[k].Cost), High: max(high+charged, options[k].Cost)}
-			}
-		}
-		p, err := place.SolveInterval(options, intervals, n.Space.Functions[i].Tree)
-		if err != nil {
-			return nil, err
-		}
-		if p.Rival == nil {
-			return p.Chosen, nil
-		}
-		return p.Rival, nil
-	})
-	for _, b := range n.s.backends {
-		if b.TakesAnything() {
-			continue
-		}
-		add("without "+b.Name(), func(i int, options []place.Option) ([]int, error) {
-			for k := range options {
-				if n.s.functions[i].set.Candidates[k].Backend == b.Name() {
-					options[k].Cost = math.Inf(1)
-				}
-			}
-			p, err := place.Solve(options, n.Space.Functions[i].Tree)
-			if err != nil {
-				return nil, err
-			}
-			return p.Chosen, nil
-		})
-	}
-	return seeds
 }
 
 // named gives the functions of a placement, their regions with symbols.
@@ -362,11 +272,11 @@ func graphShape(g *relay.Graph) string {
 // errNoMain says that the graph level has nothing to run.
 var errNoMain = errors.New("the module has no function main, so there is no network to run")
 
-// Graph is the graph of main; the error says that there is none.
-func (n *Network) Graph() (*relay.Graph, error) {
+// main are the candidates of main; the error says that there is none.
+func (n *Network) main() (*candidate.Set, error) {
 	for _, f := range n.s.functions {
 		if f.set.Graph.Name == "main" {
-			return f.set.Graph, nil
+			return f.set, nil
 		}
 	}
 	return nil, errNoMain

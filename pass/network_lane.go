@@ -303,15 +303,15 @@ func (l *Lane) profile(ctx context.Context, e, plain *Executable) (*feedback.Pro
 	if e.kernels == nil {
 		return nil, errNoProfile
 	}
-	kernels, err := l.pool.Profile(ctx, e.Path, plain.Path, profileRounds)
+	times, err := l.pool.Profile(ctx, e.Path, plain.Path, profileRounds)
 	if err != nil {
 		return nil, err
 	}
-	g, err := l.network.Graph()
-	if err != nil || len(kernels) != len(e.kernels.Kernels) {
+	set, err := l.network.main()
+	if err != nil || len(times.Kernels) != len(e.kernels.Kernels) {
 		return nil, errNoProfile
 	}
-	profile, err := feedback.Attribute(g, e.regions, e.kernels, kernels)
+	profile, err := feedback.Attribute(set, e.regions, e.kernels, times)
 	if err != nil {
 		return nil, errNoProfile
 	}

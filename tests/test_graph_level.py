@@ -119,6 +119,29 @@ def test_the_search_and_its_figures(searched):
     assert times["measured_ms"] > 0
 
 
+def test_regions_are_profiled_step_by_step(searched):
+    """A merged region is not one time: each of its candidates has its own, and so has its border."""
+    folder, _, plan = searched
+    inside = 0
+    for record, network in zip(
+        networks_in(folder / "costs.jsonl"), plan["graph_level"]["networks"], strict=True
+    ):
+        borders = {one["backend"]: one for one in record["network"].get("borders", [])}
+        assert ("dnnl" in borders) == (network["regions"] > 0), network["name"]
+        if "dnnl" not in borders:
+            continue
+        border = borders["dnnl"]
+        assert border["calls"] == network["regions"], "each region told what it does"
+        assert border["ins"] >= border["calls"]
+        assert border["outs"] >= border["calls"]
+        assert border["in_bytes"] >= 16 * 24 * 24 * 4 or network["regions"] > 1
+        assert border.get("in_ms", 0) >= 0
+        parts = record["network"]["parts"]
+        assert all(0 <= one.get("crossing_ms", 0) <= one.get("border_ms", 0) + 1e-3 for one in parts)
+        inside = max(inside, len(parts) - network["regions"])
+    assert inside >= 4, "convolutions, a pool and a product are parts of their own"
+
+
 def test_the_plan_is_replayed(searched, command, model, tmp_path):
     folder, report, _ = searched
     result = command(

@@ -56,19 +56,16 @@ func (o *outliner) composite(c *candidate.Candidate, k int) (function *bridge.Ob
 	inside := relay.NewRewriter(o.g)
 	var params []*bridge.Object
 	var pattern strings.Builder
-	for _, v := range c.Nodes {
-		for _, in := range o.g.Reads(v) {
-			if _, own := slices.BinarySearch(c.Nodes, in); own || slices.Contains(args, in) || o.embedded(in) {
-				continue
-			}
-			param, err := relay.NewVarOfType(fmt.Sprintf("FunctionVar_%d_%d", k, len(args)), nil)
-			if err != nil {
-				return nil, nil, err
-			}
-			inside.Set(in, param)
-			args = append(args, in)
-			params = append(params, param)
+	args = arguments(o.g, c)
+	for i, in := range args {
+		param, err := relay.NewVarOfType(fmt.Sprintf("FunctionVar_%d_%d", k, i), nil)
+		if err != nil {
+			return nil, nil, err
 		}
+		inside.Set(in, param)
+		params = append(params, param)
+	}
+	for _, v := range c.Nodes {
 		pattern.WriteString(patternName(&o.g.Nodes[v]))
 	}
 	body, err := inside.Expr(c.Root)
@@ -80,9 +77,22 @@ func (o *outliner) composite(c *candidate.Candidate, k int) (function *bridge.Ob
 	return function, args, err
 }
 
+// arguments are the values that a candidate's Composite function is called with, in order.
+func arguments(g *relay.Graph, c *candidate.Candidate) []relay.NodeID {
+	var args []relay.NodeID
+	for _, v := range c.Nodes {
+		for _, in := range g.Reads(v) {
+			if _, own := slices.BinarySearch(c.Nodes, in); !own && !slices.Contains(args, in) && !embedded(g, in) {
+				args = append(args, in)
+			}
+		}
+	}
+	return args
+}
+
 // embedded says that a value belongs to the pattern: the half of a GELU, the epsilon of a normalisation.
-func (o *outliner) embedded(v relay.NodeID) bool {
-	constant := o.g.Nodes[v].Constant
+func embedded(g *relay.Graph, v relay.NodeID) bool {
+	constant := g.Nodes[v].Constant
 	if constant == nil {
 		return false
 	}

@@ -58,6 +58,8 @@ type Network struct {
 	// Parts say what each part of the network took in place. Rest is the time of kernels that belong to no part.
 	Parts []NetworkPart `json:"parts,omitempty"`
 	Rest  float64       `json:"rest_ms,omitempty"`
+	// Borders are what crossing the borders of regions took, by backend.
+	Borders []NetworkBorder `json:"borders,omitempty"`
 	// Bytes is the executable's size, Resident what loading and running it took of memory.
 	Bytes    int64 `json:"bytes,omitempty"`
 	Resident int64 `json:"resident_bytes,omitempty"`
@@ -70,6 +72,22 @@ type NetworkPart struct {
 	Nodes        []int32 `json:"nodes"`
 	Milliseconds float64 `json:"ms"`
 	Border       float64 `json:"border_ms,omitempty"`
+	// Crossing is what of Border is due to another backend on the other side.
+	Crossing float64 `json:"crossing_ms,omitempty"`
+}
+
+// NetworkBorder is what the borders of one backend's regions took, "" for what stays inline (feedback.Border has the same
+// fields).
+type NetworkBorder struct {
+	Backend          string  `json:"backend"`
+	Calls            int     `json:"calls,omitempty"`
+	CallMilliseconds float64 `json:"call_ms,omitempty"`
+	Ins              int     `json:"ins,omitempty"`
+	InBytes          int64   `json:"in_bytes,omitempty"`
+	In               float64 `json:"in_ms,omitempty"`
+	Outs             int     `json:"outs,omitempty"`
+	OutBytes         int64   `json:"out_bytes,omitempty"`
+	Out              float64 `json:"out_ms,omitempty"`
 }
 
 // Failure says why a candidate cannot be used.

@@ -17,13 +17,17 @@ const (
 	parents = 12
 	// tournament is how many of them are drawn for each parent; the best of these is taken.
 	tournament = 3
-	// brood is how many different children are made for each batch; those that look best by their costs in context are
+	// brood is how many different children are made by chance for each batch; those that look best by their costs in context are
 	// measured, and some others.
 	brood = 24
 	// attempts is how many children in a row may have been tried before until the space counts as searched.
 	attempts = 400
 	// crossings is how many of the children have two parents.
 	crossings = 0.25
+	// classes is how many of the dearest computations of the best are tried elsewhere and in other ways, each as a child.
+	classes = 16
+	// beyond is how much worse than its parent a child may look that is drawn by chance, while there are others.
+	beyond = 1.25
 )
 
 // child is a placement that was bred.
@@ -31,6 +35,8 @@ type child struct {
 	pending
 	// expected is its parent's score, changed as the costs in context say.
 	expected float64
+	// parent is its parent's.
+	parent float64
 }
 
 // evolve breeds until the budget ends, nothing improves, or nothing new can be bred.
@@ -78,7 +84,7 @@ func (s *search) random(generation int) *rand.Rand {
 }
 
 // breed makes children that were not tried yet, all different. The operator level's answer to what was learnt is among
-// them where it is new.
+// them where it is new, and what comes of doing otherwise with one computation of the best; the others are drawn by chance.
 func (s *search) breed(population []int, r *rand.Rand) ([]child, error) {
 	var children []child
 	seen := map[string]bool{}
@@ -91,7 +97,7 @@ func (s *search) breed(population []int, r *rand.Rand) ([]child, error) {
 		if before := s.space.Predict(parent.Placement); before > 0 {
 			expected *= s.space.Predict(p) / before
 		}
-		children = append(children, child{pending{name, p}, expected})
+		children = append(children, child{pending{name, p}, expected, parent.Score})
 		return true
 	}
 	if s.main >= 0 && s.options.FeedbackSteps >= 0 {
@@ -101,7 +107,15 @@ func (s *search) breed(population []int, r *rand.Rand) ([]child, error) {
 		}
 		add("placed again", p, &s.result.Trials[population[0]])
 	}
-	for failed := 0; len(children) < brood && failed < attempts; {
+	alternatives, err := s.alternatives(&s.result.Trials[population[0]])
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range alternatives {
+		add(a.name, a.placement, &s.result.Trials[population[0]])
+	}
+	limit := len(children) + brood
+	for failed := 0; len(children) < limit && failed < attempts; {
 		parent := &s.result.Trials[s.draw(population, r)]
 		name, g := s.vary(parent, population, r)
 		if g == nil {
@@ -119,6 +133,42 @@ func (s *search) breed(population []int, r *rand.Rand) ([]child, error) {
 		failed = 0
 	}
 	return children, nil
+}
+
+// alternatives are the placements that do otherwise with one computation of a trial's and are not tried.
+func (s *search) alternatives(of *Trial) ([]pending, error) {
+	var list []pending
+	for _, a := range s.space.Alternatives(of.Placement, classes) {
+		p, err := s.space.Decode(a.Genome)
+		if err != nil {
+			return nil, err
+		}
+		if _, done := s.tried[p.Key]; !done {
+			list = append(list, pending{a.Name, p})
+		}
+	}
+	return list, nil
+}
+
+// promising is the alternative to the best that looks best, where it looks better than it; except is the key of a placement
+// that is being measured already.
+func (s *search) promising(except string) ([]pending, error) {
+	if s.best < 0 {
+		return nil, nil
+	}
+	best := &s.result.Trials[s.best]
+	list, err := s.alternatives(best)
+	if err != nil {
+		return nil, err
+	}
+	least := s.space.Predict(best.Placement) * (1 - improvement)
+	var found []pending
+	for _, p := range list {
+		if expected := s.space.Predict(p.placement); expected < least && p.placement.Key != except {
+			least, found = expected, []pending{{"with " + p.name, p.placement}}
+		}
+	}
+	return found, nil
 }
 
 // draw picks a parent: the best of a few that are drawn at random.
@@ -157,7 +207,8 @@ func (s *search) vary(parent *Trial, population []int, r *rand.Rand) (string, ge
 	return name, g
 }
 
-// pick takes those that are measured: in turn the one that looks best and any other.
+// pick takes those that are measured: in turn the one that looks best and another one, of those that are not much worse than what
+// they were made of.
 func (s *search) pick(children []child, n int, r *rand.Rand) []pending {
 	order := slices.Clone(children)
 	slices.SortStableFunc(order, func(a, b child) int {
@@ -169,11 +220,19 @@ func (s *search) pick(children []child, n int, r *rand.Rand) []pending {
 		}
 		return 0
 	})
+	fair := len(order)
+	for fair > n && order[fair-1].expected > beyond*order[fair-1].parent {
+		fair--
+	}
+	order = order[:fair]
 	var picked []pending
 	for i := 0; i < n && len(order) > 0; i++ {
 		at := 0
 		if i%2 == 1 {
 			at = r.IntN(len(order))
+			if r.IntN(2) == 0 {
+				at = min(at, r.IntN(len(order)), r.IntN(len(order)))
+			}
 		}
 		c := order[at].pending
 		c.name = fmt.Sprintf("evolved %d (%s)", len(s.result.Trials)+len(picked), c.name)

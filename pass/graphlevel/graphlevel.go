@@ -8,8 +8,9 @@
 // (Result).
 //
 // First the seeds are measured. Then comes feedback from context: what each part took in place replaces what it took
-// alone, the operator level places again, and so on until a placement repeats. Then evolution: moves and crossings of the
-// best so far, the most promising by the costs in context first, none of them twice. Whatever is measured is a record in
+// alone, what was spent at borders says what crossing one takes, the operator level places again with both, and so on until a
+// placement repeats. Then evolution: changes of what is done with one computation wherever it stands, moves and crossings of
+// the best so far, the most promising by the costs in context first, none of them twice. Whatever is measured is a record in
 // the cost store at once; a search that is begun again finds it there, takes the same decisions and goes on where the
 // other one was ended. It depends on nothing but the store, the seed of the random numbers, and the budget.
 package graphlevel
@@ -44,6 +45,8 @@ type Seed struct {
 	// Name says what it is: "tvm", a backend's name for that backend alone, "operator level", "runner-up".
 	Name      string
 	Placement *genome.Placement
+	// Optional says that it need not be measured where it looks hopeless by what others took.
+	Optional bool
 }
 
 // Options say how long to search, and how.
@@ -112,6 +115,8 @@ type Result struct {
 	Trials []Trial
 	// Steps are the turns of the feedback.
 	Steps []plan.Step
+	// PassedOver are the names of seeds that were not measured, since they looked hopeless.
+	PassedOver []string
 	// Spent is how long building and measuring took, in this run or another.
 	Spent time.Duration
 	// Why says what ended the search.

@@ -183,7 +183,8 @@ func seedsOf(t *testing.T, s *genome.Space) []Seed {
 	require.NoError(t, err)
 	shy, err := s.Decode(s.Uniform(2))
 	require.NoError(t, err)
-	return []Seed{{"tvm", tvm}, {"operator level", operatorLevel(t, s)}, {"vain", vain}, {"shy", shy}}
+	return []Seed{{Name: "tvm", Placement: tvm}, {Name: "operator level", Placement: operatorLevel(t, s)}, {Name: "vain", Placement: vain},
+		{Name: "shy", Placement: shy}}
 }
 
 var ten = []string{"exp", "tanh", "sqrt", "sort", "tanh", "tanh", "sqrt", "exp", "tanh", "sqrt"}

@@ -6,13 +6,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
-	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
-	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -34,6 +33,10 @@ type search struct {
 	idle int
 	// main is the function that is profiled; -1 for none.
 	main int
+	// borders are learnt with the tables. reference is what plain TVM's kernels take, by the first profile that there was: all
+	// profiles are brought to it, since machines are not as fast at all times; 0 before that.
+	borders   *feedback.Borders
+	reference float64
 }
 
 func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, options Options) *search {
@@ -58,10 +61,8 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 	options.Key.Kind = cost.NetworkKind
 	s := &search{ctx: ctx, space: space, estimator: estimator, options: options, result: &Result{}, tried: map[string]int{}, best: -1,
 		main: -1}
-	byName := map[string]byoc.Backend{}
-	for _, b := range space.Backends {
-		byName[b.Name()] = b
-	}
+	traits := TraitsOf(space.Backends)
+	s.borders = feedback.NewBorders(traits)
 	for i, f := range space.Functions {
 		if f.Set.Graph.Name == "main" {
 			s.main = i
@@ -70,8 +71,7 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 		if options.Bounded != nil {
 			bounded = options.Bounded[i]
 		}
-		s.result.Tables = append(s.result.Tables, feedback.NewTable(f.Set, append([]float64(nil), f.Costs...), bounded,
-			func(backend string) bool { return byName[backend].TakesAnything() }))
+		s.result.Tables = append(s.result.Tables, feedback.NewTable(f.Set, append([]float64(nil), f.Costs...), bounded, traits))
 	}
 	if s.options.Patience <= 0 {
 		s.options.Patience = DefaultPatience
@@ -95,18 +95,10 @@ type pending struct {
 }
 
 func (s *search) run(seeds []Seed) error {
-	var first []pending
-	for _, seed := range seeds {
-		first = append(first, pending{seed.Name, seed.Placement})
-	}
-	for len(first) > 0 {
-		n := min(len(first), s.options.Batch)
-		if err := s.measure(first[:n]); err != nil {
-			return err
-		}
-		first = first[n:]
-	}
 	s.believe()
+	if err := s.sow(seeds); err != nil {
+		return err
+	}
 	s.limit = s.spent + s.options.Time
 	if err := s.feedback(); err != nil {
 		return err
@@ -120,14 +112,12 @@ func (s *search) measure(list []pending) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
+	list = s.untried(list)
 	var missing []*genome.Placement
 	var at []int
 	found := make([]cost.Cost, len(list))
 	known := make([]bool, len(list))
 	for i, p := range list {
-		if _, done := s.tried[p.placement.Key]; done {
-			continue
-		}
 		if c, ok := s.options.Store.Lookup(s.key(p.placement)); ok && !(c.Failed() && s.options.RetryFailures && c.Origin == cost.Stored) {
 			found[i], known[i] = c, true
 			continue
@@ -153,15 +143,24 @@ func (s *search) measure(list []pending) error {
 		}
 	}
 	for i, p := range list {
-		if _, done := s.tried[p.placement.Key]; done {
-			continue
-		}
 		if !known[i] {
 			return fmt.Errorf("graph-level search: %s was not measured, which is a defect of the estimator", p.name)
 		}
 		s.take(p, found[i])
 	}
 	return nil
+}
+
+// untried leaves out what was measured, and what stands in the list a second time.
+func (s *search) untried(list []pending) []pending {
+	var left []pending
+	for _, p := range list {
+		_, done := s.tried[p.placement.Key]
+		if !done && !slices.ContainsFunc(left, func(q pending) bool { return q.placement.Key == p.placement.Key }) {
+			left = append(left, p)
+		}
+	}
+	return left
 }
 
 func (s *search) key(p *genome.Placement) cost.Key {
@@ -219,12 +218,16 @@ func profileOf(c cost.Cost) *feedback.Profile {
 		return nil
 	}
 	p := &feedback.Profile{Rest: c.Network.Rest}
+	for _, b := range c.Network.Borders {
+		p.Borders = append(p.Borders, feedback.Border(b))
+	}
 	for _, part := range c.Network.Parts {
 		nodes := make([]relay.NodeID, len(part.Nodes))
 		for i, v := range part.Nodes {
 			nodes[i] = relay.NodeID(v)
 		}
-		p.Parts = append(p.Parts, feedback.Part{Nodes: nodes, Milliseconds: part.Milliseconds, Border: part.Border})
+		p.Parts = append(p.Parts, feedback.Part{Nodes: nodes, Milliseconds: part.Milliseconds, Border: part.Border,
+			Crossing: part.Crossing})
 	}
 	return p
 }
@@ -232,56 +235,23 @@ func profileOf(c cost.Cost) *feedback.Profile {
 // RecordProfile is the other way round: what the store keeps of a profile.
 func RecordProfile(p *feedback.Profile, into *cost.Network) {
 	into.Rest = digits(p.Rest)
-	into.Parts = nil
+	into.Parts, into.Borders = nil, nil
+	for _, b := range p.Borders {
+		b.CallMilliseconds, b.In, b.Out = digits(b.CallMilliseconds), digits(b.In), digits(b.Out)
+		into.Borders = append(into.Borders, cost.NetworkBorder(b))
+	}
 	for _, part := range p.Parts {
 		nodes := make([]int32, len(part.Nodes))
 		for i, v := range part.Nodes {
 			nodes[i] = int32(v)
 		}
-		into.Parts = append(into.Parts, cost.NetworkPart{Nodes: nodes, Milliseconds: digits(part.Milliseconds), Border: digits(part.Border)})
+		into.Parts = append(into.Parts, cost.NetworkPart{Nodes: nodes, Milliseconds: digits(part.Milliseconds), Border: digits(part.Border),
+			Crossing: digits(part.Crossing)})
 	}
 }
 
 // digits cuts a time to tenths of a microsecond, which is what a clock around a kernel can tell.
 func digits(ms float64) float64 { return math.Round(ms*1e4) / 1e4 }
-
-// observe puts what a trial says about its parts into the table.
-func (s *search) observe(t *Trial) {
-	profile := profileOf(t.Cost)
-	if profile == nil || s.main < 0 || t.Cost.Failed() {
-		return
-	}
-	s.result.Tables[s.main].Observe(profile, t.Placement.Chosen[s.main])
-}
-
-// believe makes what was seen in place the costs by which genomes are decoded and judged.
-func (s *search) believe() {
-	for i := range s.space.Functions {
-		s.space.Functions[i].Costs = s.result.Tables[i].Costs()
-	}
-}
-
-// again places by the costs in context.
-func (s *search) again() (*genome.Placement, error) {
-	chosen := make([][]int, len(s.space.Functions))
-	for i := range s.space.Functions {
-		f := &s.space.Functions[i]
-		options := make([]place.Option, len(f.Costs))
-		for k := range options {
-			c := &f.Set.Candidates[k]
-			options[k] = place.Option{Nodes: c.Nodes, Cost: f.Costs[k], Rank: c.Rank}
-			if c.Free {
-				options[k].Cost = 0
-			}
-		}
-		placed, err := place.Solve(s.options.Overhead.Apply(options), f.Tree)
-		if err != nil {
-			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
-		}
-		chosen[i] = placed.Chosen
-	}
-	return s.space.Place(chosen), nil
-}
 
 // over says that the budget is used up, and why.
 func (s *search) over() bool {
@@ -317,10 +287,20 @@ func (s *search) feedback() error {
 			s.step(i, true)
 			return nil
 		}
-		if err := s.measure([]pending{{fmt.Sprintf("feedback %d", n), p}}); err != nil {
+		list := []pending{{fmt.Sprintf("feedback %d", n), p}}
+		if s.options.Batch > 1 && (s.options.Trials <= 0 || len(s.result.Trials)+1 < s.options.Trials) {
+			// Another one is built meanwhile.
+			more, err := s.promising(p.Key)
+			if err != nil {
+				return err
+			}
+			list = append(list, more...)
+		}
+		at := len(s.result.Trials)
+		if err := s.measure(list); err != nil {
 			return err
 		}
-		s.step(len(s.result.Trials)-1, false)
+		s.step(at, false)
 		s.believe()
 	}
 	return nil

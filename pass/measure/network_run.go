@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 )
 
 type networkRunMessage struct {
@@ -38,8 +39,9 @@ type networkRunResult struct {
 }
 
 type networkProfileResult struct {
-	Kernels []float64 `json:"kernels_ms"`
-	Names   []string  `json:"names"`
+	Kernels []float64                   `json:"kernels_ms"`
+	Names   []string                    `json:"names"`
+	Regions map[string]*feedback.Inside `json:"regions"`
 }
 
 // NetworkRun says how a network is measured.
@@ -103,12 +105,12 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 	return c, nil
 }
 
-// Profile times each kernel of a network that was run, in place; milliseconds, in the order in which they run. It is nil
-// where the network cannot be profiled.
-func (n *Networks) Profile(ctx context.Context, model, against string, rounds int) (kernels []float64, err error) {
+// Profile times each kernel of a network that was run, in place, and the steps inside regions whose engines tell. There are no
+// kernels where the network cannot be profiled.
+func (n *Networks) Profile(ctx context.Context, model, against string, rounds int) (times feedback.Times, err error) {
 	for _, path := range []*string{&model, &against} {
 		if *path, err = filepath.Abs(*path); err != nil {
-			return nil, fmt.Errorf("measure: profiling a network: %w", err)
+			return times, fmt.Errorf("measure: profiling a network: %w", err)
 		}
 	}
 	err = n.waiting(ctx, func(ctx context.Context) error {
@@ -117,11 +119,11 @@ func (n *Networks) Profile(ctx context.Context, model, against string, rounds in
 			return networkRunMessage{ID: id, Op: "network_profile", Model: model, Against: against, Rounds: rounds}
 		})
 		if failure == nil {
-			kernels = result.Kernels
+			times = feedback.Times{Kernels: result.Kernels, Inside: result.Regions}
 		}
 		return err
 	})
-	return kernels, err
+	return times, err
 }
 
 // Drop makes the lane forget all networks but the one that others are held against.

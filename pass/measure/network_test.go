@@ -205,7 +205,7 @@ func TestNetworksAreRunInSteps(t *testing.T) {
 
 	kernels, err := b.Profile(ctx, "a.so", "tvm.so", 5)
 	require.NoError(t, err)
-	assert.Equal(t, []float64{1.5}, kernels)
+	assert.Equal(t, []float64{1.5}, kernels.Kernels)
 	require.NoError(t, b.Drop(ctx, "tvm.so"))
 	f, err := b.Footprint(ctx, "a.so")
 	require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestNetworksThatFail(t *testing.T) {
 	assert.True(t, c.Known(), "the lane is there again")
 	kernels, err := b.Profile(ctx, "crash.so", "tvm.so", 5)
 	require.NoError(t, err)
-	assert.Nil(t, kernels, "what cannot be profiled is no error")
+	assert.Nil(t, kernels.Kernels, "what cannot be profiled is no error")
 	f, err := b.Footprint(ctx, "crash.so")
 	require.NoError(t, err)
 	assert.Zero(t, f)

@@ -93,8 +93,8 @@ func (c *compilation) searchGraph() error {
 	return c.graphFinalists(seeds)
 }
 
-// seeds are what the graph level begins with: plain TVM and every backend alone, where they may be chosen, the operator
-// level's placement and its runners-up.
+// seeds are what the graph level begins with: plain TVM and every backend alone, where they may be chosen, once as its users
+// would have it and once with the cheapest of its own candidates, the operator level's placement and its runners-up.
 func (c *compilation) seeds() []graphlevel.Seed {
 	network := c.graph.network
 	var seeds []graphlevel.Seed
@@ -112,6 +112,9 @@ func (c *compilation) seeds() []graphlevel.Seed {
 		}
 		if p := network.Single(b.Name()); p != nil {
 			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
+		}
+		if p := network.Tuned(b.Name()); p != nil {
+			seeds = append(seeds, graphlevel.Seed{Name: name + ", cheapest of its own", Placement: p})
 		}
 	}
 	return append(seeds, network.RunnersUp()...)
@@ -155,6 +158,9 @@ func (c *compilation) evolve(seeds []graphlevel.Seed) error {
 		return nil
 	}
 	at := &c.graph.result.Trials[best[0]]
+	if passed := c.graph.result.PassedOver; len(passed) > 0 {
+		c.Progress.Note("  not built, since others are expected to take much less: %s", strings.Join(passed, ", "))
+	}
 	step.Done("%d networks; the best is %s, %.3g of plain TVM's time; %s", len(c.graph.result.Trials), at.Name, at.Score, c.graph.result.Why)
 	return nil
 }
@@ -169,8 +175,8 @@ func (c *compilation) tellTrial(e graphlevel.Event) {
 		if e.Best == t {
 			mark = ", the best so far"
 		}
-		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it (%s)%s", t.Name, t.Cost.Estimate(), t.Score,
-			regionText(t.Placement.Outlined()), t.Cost.Origin, mark)
+		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it (%s, %.0f s)%s", t.Name, t.Cost.Estimate(), t.Score,
+			regionText(t.Placement.Outlined()), t.Cost.Origin, e.Spent.Seconds(), mark)
 	}
 }
 

@@ -72,7 +72,7 @@ func partWith(t *testing.T, p *Profile, v relay.NodeID) Part {
 
 func TestKernelsBelongToNodes(t *testing.T) {
 	s := makeSmall()
-	p, err := Attribute(s.g, []annotate.Region{s.region(s.pool)}, executable(), []float64{1, 10, 2, 20, 4, 30, 6, 5})
+	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, executable(), Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
 	require.NoError(t, err)
 	assert.Zero(t, p.Rest)
 	assert.InDelta(t, 78, p.Total(), 1e-9, "no time is lost")
@@ -98,7 +98,7 @@ func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
 	s := makeSmall()
 	e := executable()
 	e.Kernels = append(e.Kernels, "unknown")
-	p, err := Attribute(s.g, []annotate.Region{s.region(s.pool)}, e, []float64{1, 10, 2, 20, 4, 30, 6, 5, 7})
+	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e, Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5, 7}})
 	require.NoError(t, err)
 	assert.Equal(t, 7.0, p.Rest)
 	assert.InDelta(t, 85, p.Total(), 1e-9)
@@ -106,7 +106,7 @@ func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
 	// Another operator than the one that was placed: what is behind it cannot be found any more.
 	e = executable()
 	e.Ops[6].Name = "mystery"
-	p, err = Attribute(s.g, []annotate.Region{s.region(s.pool)}, e, []float64{1, 10, 2, 20, 4, 30, 6, 5})
+	p, err = Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e, Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
 	require.NoError(t, err)
 	assert.InDelta(t, 78, p.Total(), 1e-9)
 	assert.Equal(t, 30.0+4, p.Rest, "the mystery, and the transform that it wanted")
@@ -117,18 +117,18 @@ func TestExecutablesThatContradictThemselves(t *testing.T) {
 	s := makeSmall()
 	regions := []annotate.Region{s.region(s.pool)}
 	e := executable()
-	_, err := Attribute(s.g, regions, e, []float64{1})
+	_, err := Attribute(&candidate.Set{Graph: s.g}, regions, e, Times{Kernels: []float64{1}})
 	assert.EqualError(t, err, "feedback: 1 kernels were timed, the network has 8")
 	e.Ops[3].Args = []int{5}
-	_, err = Attribute(s.g, regions, e, make([]float64, 8))
+	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, Times{Kernels: make([]float64, 8)})
 	assert.EqualError(t, err, "feedback: operator 3 (layout_transform) reads 5, which does not stand before it")
 	e = executable()
 	e.Ops[3].Kernel = 8
-	_, err = Attribute(s.g, regions, e, make([]float64, 8))
+	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, Times{Kernels: make([]float64, 8)})
 	assert.EqualError(t, err, "feedback: operator 3 (layout_transform) is in kernel 8, of which there are 8")
 	e = executable()
 	e.Root = 10
-	_, err = Attribute(s.g, regions, e, make([]float64, 8))
+	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, Times{Kernels: make([]float64, 8)})
 	assert.Error(t, err)
 }
 
@@ -159,7 +159,7 @@ func (s *small) set() (*candidate.Set, []float64, []bool) {
 func TestTheTableKnowsWhatWasSeenAndGuessesTheRest(t *testing.T) {
 	s := makeSmall()
 	set, costs, bounded := s.set()
-	table := NewTable(set, costs, bounded, func(backend string) bool { return backend == "tvm" })
+	table := NewTable(set, costs, bounded, func(backend string) Traits { return Traits{Anything: backend == "tvm"} })
 	for k := range costs {
 		ms, seen := table.Cost(k)
 		assert.False(t, seen)
@@ -172,7 +172,7 @@ func TestTheTableKnowsWhatWasSeenAndGuessesTheRest(t *testing.T) {
 	p := &Profile{Parts: []Part{{Nodes: []relay.NodeID{s.conv, s.relu}, Milliseconds: 9, Border: 3},
 		{Nodes: []relay.NodeID{s.pool}, Milliseconds: 20, Border: 1}, {Nodes: []relay.NodeID{s.conv2, s.add}, Milliseconds: 17}}}
 	// Chosen were the single operators on TVM; TVM fused two and two of them.
-	table.Observe(p, []int{0, 1, 4, 5, 6, 8})
+	table.Observe(p, []int{0, 1, 4, 5, 6, 8}, 1)
 	seen := func(k int) float64 {
 		ms, ok := table.Seen(k)
 		require.True(t, ok, "candidate %d", k)
@@ -201,17 +201,17 @@ func TestTheTableKnowsWhatWasSeenAndGuessesTheRest(t *testing.T) {
 
 	// What is seen later counts.
 	p.Parts[1].Milliseconds = 9
-	table.Observe(p, []int{0, 1, 4, 5, 6, 8})
+	table.Observe(p, []int{0, 1, 4, 5, 6, 8}, 1)
 	assert.InDelta(t, 10, seen(8), 1e-9)
 }
 
 func TestARegionsTimeIsSharedAmongItsCandidates(t *testing.T) {
 	s := makeSmall()
 	set, costs, bounded := s.set()
-	table := NewTable(set, costs, bounded, func(backend string) bool { return backend == "tvm" })
+	table := NewTable(set, costs, bounded, func(backend string) Traits { return Traits{Anything: backend == "tvm"} })
 	// conv and relu on lib would be a region together with the pool: 12 ms for what takes 18 by itself.
 	p := &Profile{Parts: []Part{{Nodes: []relay.NodeID{s.conv, s.relu, s.pool}, Milliseconds: 12}}}
-	table.Observe(p, []int{7, 8})
+	table.Observe(p, []int{7, 8}, 1)
 	a, _ := table.Seen(7)
 	b, _ := table.Seen(8)
 	assert.InDelta(t, 12, a+b, 1e-9)

@@ -5,9 +5,11 @@ package feedback
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -20,6 +22,8 @@ type Part struct {
 	// Border is what was spent on transforms of layouts and other copies because of it: half of each one that stands between
 	// it and another part, all of each one that stands between it and the network's own inputs and outputs.
 	Border float64 `json:"border_ms,omitempty"`
+	// Crossing is what of Border was spent because another backend is on the other side.
+	Crossing float64 `json:"crossing_ms,omitempty"`
 }
 
 // Profile is what a run of a built network took, part by part.
@@ -27,6 +31,25 @@ type Profile struct {
 	Parts []Part `json:"parts"`
 	// Rest is the time of kernels that nobody could be found for.
 	Rest float64 `json:"rest_ms,omitempty"`
+	// Borders are what crossing the borders of regions took, for each backend of which that is known.
+	Borders []Border `json:"borders,omitempty"`
+}
+
+// Border is what the borders of one backend's regions took in one network.
+type Border struct {
+	// Backend is its name, "" for all that stays inline.
+	Backend string `json:"backend"`
+	// Calls is how many regions it has, CallMilliseconds what calling them took beside their own steps.
+	Calls            int     `json:"calls,omitempty"`
+	CallMilliseconds float64 `json:"call_ms,omitempty"`
+	// Ins are the values that came from elsewhere, InBytes their sizes, In what was spent on changing their layouts, in
+	// milliseconds; Outs the same for the values that were used elsewhere.
+	Ins      int     `json:"ins,omitempty"`
+	InBytes  int64   `json:"in_bytes,omitempty"`
+	In       float64 `json:"in_ms,omitempty"`
+	Outs     int     `json:"outs,omitempty"`
+	OutBytes int64   `json:"out_bytes,omitempty"`
+	Out      float64 `json:"out_ms,omitempty"`
 }
 
 // Total is the sum of all kernels' times, in milliseconds.
@@ -35,76 +58,198 @@ func (p *Profile) Total() float64 {
 	for _, part := range p.Parts {
 		sum += part.Milliseconds + part.Border
 	}
+	for _, b := range p.Borders {
+		sum += b.CallMilliseconds
+	}
 	return sum
 }
 
-// Border is what was spent between parts, in milliseconds.
+// Border is what was spent between parts and on calling regions, in milliseconds.
 func (p *Profile) Border() float64 {
 	sum := 0.0
 	for _, part := range p.Parts {
 		sum += part.Border
 	}
+	for _, b := range p.Borders {
+		sum += b.CallMilliseconds
+	}
 	return sum
 }
 
-// Attribute says which nodes each kernel's time belongs to. g is the graph of main, regions are its regions with their
-// symbols, ms are the kernels' times in milliseconds. Errors: an executable that contradicts itself, or times for
-// another one.
-func Attribute(g *relay.Graph, regions []annotate.Region, e *Executable, ms []float64) (*Profile, error) {
+// Times are what a network's kernels took in place.
+type Times struct {
+	// Kernels are in milliseconds, in the order of Executable.Kernels.
+	Kernels []float64
+	// Inside has what engines told about their regions, by symbol. May be nil.
+	Inside map[string]*Inside
+}
+
+// Attribute says which nodes each kernel's time belongs to. set is what main was placed of, regions are its regions with
+// their symbols. A region of which the engine tells is taken apart. Errors: an executable that contradicts itself, or times
+// for another one.
+func Attribute(set *candidate.Set, regions []annotate.Region, e *Executable, times Times) (*Profile, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
-	if len(ms) != len(e.Kernels) {
-		return nil, fmt.Errorf("feedback: %d kernels were timed, the network has %d", len(ms), len(e.Kernels))
+	if len(times.Kernels) != len(e.Kernels) {
+		return nil, fmt.Errorf("feedback: %d kernels were timed, the network has %d", len(times.Kernels), len(e.Kernels))
 	}
-	found := align(g, regions, e)
-	nodes := make([][]relay.NodeID, len(e.Kernels))
-	for v, op := range found.op {
-		if k := e.Ops[op].Kernel; k >= 0 {
-			nodes[k] = append(nodes[k], v)
+	a := &attribution{set: set, regions: regions, e: e, found: align(set.Graph, regions, e), times: times, p: &Profile{},
+		partOf: map[relay.NodeID]int{}, nodes: make([][]relay.NodeID, len(e.Kernels)), borders: map[string]*Border{}}
+	a.kernels()
+	a.transforms()
+	for _, backend := range slices.Sorted(maps.Keys(a.borders)) {
+		a.p.Borders = append(a.p.Borders, *a.borders[backend])
+	}
+	slices.SortFunc(a.p.Parts, func(a, b Part) int { return cmp.Compare(a.Nodes[len(a.Nodes)-1], b.Nodes[len(b.Nodes)-1]) })
+	return a.p, nil
+}
+
+// attribution is one Attribute at work.
+type attribution struct {
+	set     *candidate.Set
+	regions []annotate.Region
+	e       *Executable
+	found   *alignment
+	times   Times
+	p       *Profile
+	partOf  map[relay.NodeID]int
+	nodes   [][]relay.NodeID // of each kernel
+	borders map[string]*Border
+}
+
+// kernels makes the parts.
+func (a *attribution) kernels() {
+	for v, op := range a.found.op {
+		if k := a.e.Ops[op].Kernel; k >= 0 {
+			a.nodes[k] = append(a.nodes[k], v)
 		}
 	}
-	for i, op := range found.region {
-		if k := e.Ops[op].Kernel; k >= 0 {
-			nodes[k] = append(nodes[k], regions[i].Nodes...)
+	region := map[int]*annotate.Region{}
+	for i, op := range a.found.region {
+		if k := a.e.Ops[op].Kernel; k >= 0 {
+			region[k] = &a.regions[i]
+			a.nodes[k] = append(a.nodes[k], a.regions[i].Nodes...)
 		}
 	}
-	p := &Profile{}
-	partOf := map[relay.NodeID]int{}
-	for k := range nodes {
-		if len(nodes[k]) == 0 {
+	for k, nodes := range a.nodes {
+		if len(nodes) == 0 {
 			continue
 		}
-		slices.Sort(nodes[k])
-		for _, v := range nodes[k] {
-			partOf[v] = len(p.Parts)
-		}
-		p.Parts = append(p.Parts, Part{Nodes: nodes[k], Milliseconds: ms[k]})
-	}
-	// Kernels that hold nothing but what was put between.
-	causes := map[int][]int{}
-	for _, c := range found.crossings {
-		k := e.Ops[c.op].Kernel
-		if k < 0 || len(nodes[k]) > 0 {
+		slices.Sort(nodes)
+		if r := region[k]; r != nil && len(nodes) == len(r.Nodes) && a.apart(r, a.times.Kernels[k]) {
 			continue
+		}
+		a.add(Part{Nodes: nodes, Milliseconds: a.times.Kernels[k]})
+	}
+}
+
+func (a *attribution) add(part Part) int {
+	at := len(a.p.Parts)
+	for _, v := range part.Nodes {
+		a.partOf[v] = at
+	}
+	a.p.Parts = append(a.p.Parts, part)
+	return at
+}
+
+// transforms gives the kernels that hold nothing but what was put between to the parts on both sides.
+func (a *attribution) transforms() {
+	outlined := map[relay.NodeID]bool{}
+	for i := range a.regions {
+		for _, v := range a.regions[i].Nodes {
+			outlined[v] = true
+		}
+	}
+	a.inline(outlined)
+	// in, out: a transform that stands behind a region for somebody inline, or the other way round.
+	type causes struct {
+		parts   []int
+		in, out bool
+	}
+	of := map[int]*causes{}
+	for _, c := range a.found.crossings {
+		k := a.e.Ops[c.op].Kernel
+		if k < 0 || len(a.nodes[k]) > 0 {
+			continue
+		}
+		if of[k] == nil {
+			of[k] = &causes{}
 		}
 		for _, v := range []relay.NodeID{c.from, c.to} {
-			if part, ok := partOf[v]; ok && !slices.Contains(causes[k], part) {
-				causes[k] = append(causes[k], part)
+			if part, ok := a.partOf[v]; ok && !slices.Contains(of[k].parts, part) {
+				of[k].parts = append(of[k].parts, part)
 			}
 		}
+		_, from := a.partOf[c.from]
+		_, to := a.partOf[c.to]
+		if from && to {
+			of[k].in = of[k].in || outlined[c.from] && !outlined[c.to]
+			of[k].out = of[k].out || outlined[c.to] && !outlined[c.from]
+		}
 	}
-	for k, time := range ms {
-		if len(nodes[k]) > 0 {
+	for k, time := range a.times.Kernels {
+		if len(a.nodes[k]) > 0 {
 			continue
 		}
-		for _, part := range causes[k] {
-			p.Parts[part].Border += time / float64(len(causes[k]))
+		c := of[k]
+		if c == nil || len(c.parts) == 0 {
+			a.p.Rest += time
+			continue
 		}
-		if len(causes[k]) == 0 {
-			p.Rest += time
+		for _, i := range c.parts {
+			part := &a.p.Parts[i]
+			part.Border += time / float64(len(c.parts))
+			if c.in || c.out {
+				part.Crossing += time / float64(len(c.parts))
+			}
+		}
+		switch {
+		case c.in:
+			a.border("").In += time
+		case c.out:
+			a.border("").Out += time
 		}
 	}
-	slices.SortFunc(p.Parts, func(a, b Part) int { return cmp.Compare(a.Nodes[len(a.Nodes)-1], b.Nodes[len(b.Nodes)-1]) })
-	return p, nil
+}
+
+// inline counts the values that go from regions to what stays inline, and back.
+func (a *attribution) inline(outlined map[relay.NodeID]bool) {
+	g := a.set.Graph
+	for v := range g.Nodes {
+		id := relay.NodeID(v)
+		if !g.Placeable(id) {
+			continue
+		}
+		for _, user := range g.Consumers(id) {
+			if outlined[id] == outlined[user] {
+				continue
+			}
+			b := a.border("")
+			if outlined[id] {
+				b.Ins, b.InBytes = b.Ins+1, b.InBytes+bytesOf(g, id)
+			} else {
+				b.Outs, b.OutBytes = b.Outs+1, b.OutBytes+bytesOf(g, id)
+			}
+			break
+		}
+	}
+}
+
+func (a *attribution) border(backend string) *Border {
+	if a.borders[backend] == nil {
+		a.borders[backend] = &Border{Backend: backend}
+	}
+	return a.borders[backend]
+}
+
+// bytesOf is the size of a node's value; 0 where it is not known.
+func bytesOf(g *relay.Graph, v relay.NodeID) int64 { return typeBytes(g.Nodes[v].Type) }
+
+func typeBytes(t *relay.Type) int64 {
+	if t == nil {
+		return 0
+	}
+	n, _ := t.NumBytes()
+	return n
 }

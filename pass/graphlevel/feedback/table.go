@@ -16,8 +16,8 @@ type Table struct {
 	set      *candidate.Set
 	isolated []float64
 	// bounded says that isolated is no more than a lower bound.
-	bounded  []bool
-	anything func(backend string) bool
+	bounded []bool
+	traits  func(backend string) Traits
 	// context has what was seen of each candidate last.
 	context []float64
 	// sums of what was seen, and of what the same had cost alone, by computation, by operator and by backend.
@@ -32,9 +32,9 @@ func (r *ratio) add(context, isolated float64) {
 }
 
 // NewTable begins with what was measured of each candidate alone, in milliseconds (+Inf where it failed; a lower bound
-// where nothing was, which bounded says). anything says of a backend that its candidates stay inline, so that TVM fuses them as it likes.
-func NewTable(set *candidate.Set, isolated []float64, bounded []bool, anything func(backend string) bool) *Table {
-	t := &Table{set: set, isolated: isolated, bounded: bounded, anything: anything, context: make([]float64, len(isolated)),
+// where nothing was, which bounded says).
+func NewTable(set *candidate.Set, isolated []float64, bounded []bool, traits func(backend string) Traits) *Table {
+	t := &Table{set: set, isolated: isolated, bounded: bounded, traits: traits, context: make([]float64, len(isolated)),
 		byKey: map[string]*ratio{}, byOperator: map[string]*ratio{}, byBackend: map[string]*ratio{}}
 	for i := range t.context {
 		t.context[i] = math.NaN()
@@ -44,8 +44,9 @@ func NewTable(set *candidate.Set, isolated []float64, bounded []bool, anything f
 
 // Observe takes what a profile says about the candidates that were chosen: a part's time is shared among those in it by
 // what they cost alone. Candidates that stay inline and that were not chosen, but ran as they stand (TVM's kernels are
-// exactly its nodes), are known by it, too.
-func (t *Table) Observe(profile *Profile, chosen []int) {
+// exactly its nodes), are known by it, too. What crossing borders took is not in it (Borders), but where a backend's neighbours
+// do not merge. Times are multiplied by scale.
+func (t *Table) Observe(profile *Profile, chosen []int, scale float64) {
 	owner := map[relay.NodeID]int{}
 	for _, k := range chosen {
 		for _, v := range t.set.Candidates[k].Nodes {
@@ -73,7 +74,7 @@ func (t *Table) Observe(profile *Profile, chosen []int) {
 			total += w
 		}
 		for _, k := range order {
-			sums[k] += (part.Milliseconds + part.Border) * weights[k] / total
+			sums[k] += scale * t.inPlace(part, t.set.Candidates[k].Backend) * weights[k] / total
 		}
 	}
 	for _, k := range slices.Sorted(keysOf(sums)) {
@@ -82,13 +83,22 @@ func (t *Table) Observe(profile *Profile, chosen []int) {
 	// What TVM made of its share, whatever was chosen there.
 	for k := range t.set.Candidates {
 		c := &t.set.Candidates[k]
-		if _, was := sums[k]; was || c.Free || !t.anything(c.Backend) || math.IsInf(t.isolated[k], 1) {
+		if _, was := sums[k]; was || c.Free || !t.traits(c.Backend).Anything || math.IsInf(t.isolated[k], 1) {
 			continue
 		}
 		if ms, exact := t.inline(profile, partOf, owner, c); exact {
-			t.see(k, ms)
+			t.see(k, scale*ms)
 		}
 	}
+}
+
+// inPlace is what a part took that its candidates are to be charged with.
+func (t *Table) inPlace(part *Part, backend string) float64 {
+	ms := part.Milliseconds + part.Border
+	if traits := t.traits(backend); traits.Anything || traits.Merges {
+		ms -= part.Crossing
+	}
+	return ms
 }
 
 // inline is the time of the parts that hold nothing but a candidate's nodes and together all its operators.
@@ -112,7 +122,7 @@ func (t *Table) inline(profile *Profile, partOf map[relay.NodeID]int, owner map[
 		if parts[i] != len(profile.Parts[i].Nodes) {
 			return 0, false
 		}
-		ms += profile.Parts[i].Milliseconds + profile.Parts[i].Border
+		ms += t.inPlace(&profile.Parts[i], c.Backend)
 	}
 	return ms, len(parts) > 0
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
 )
 
 const (
@@ -28,16 +29,16 @@ func (s *Space) Decode(g Genome) (*Placement, error) {
 	p := &Placement{Chosen: make([][]int, len(s.Functions)), Regions: make([][]annotate.Region, len(s.Functions))}
 	for i := range s.Functions {
 		f := &s.Functions[i]
-		placed, err := place.Solve(s.options(f, g[i]), f.Tree)
+		placed, err := place.Solve(s.options(i, g[i]), f.Tree)
 		if err != nil {
 			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
 		}
 		p.Chosen[i] = placed.Chosen
 		p.Regions[i] = annotate.RegionsWhere(f.Set, placed.Chosen, s.byName, func(producer, user int) bool {
-			return g[i][f.Set.Candidates[producer].Root].Colour == g[i][f.Set.Candidates[user].Root].Colour
+			return g[i][f.speaker(producer)].Colour == g[i][f.speaker(user)].Colour
 		})
 	}
-	p.Genome = s.normal(p)
+	p.Genome = s.normal(p, g)
 	p.Key = s.key(p)
 	return p, nil
 }
@@ -52,13 +53,25 @@ func (s *Space) Place(chosen [][]int) *Placement {
 		slices.SortFunc(p.Chosen[i], func(a, b int) int { return int(set.Candidates[a].Root - set.Candidates[b].Root) })
 		p.Regions[i] = annotate.Regions(set, p.Chosen[i], s.byName)
 	}
-	p.Genome = s.normal(p)
+	p.Genome = s.normal(p, nil)
 	p.Key = s.key(p)
 	return p
 }
 
+// speaker is the node whose gene speaks for a candidate: its last operator.
+func (f *Function) speaker(k int) relay.NodeID {
+	c := &f.Set.Candidates[k]
+	for n := len(c.Nodes) - 1; n >= 0; n-- {
+		if candidate.IsOperator(&f.Set.Graph.Nodes[c.Nodes[n]]) {
+			return c.Nodes[n]
+		}
+	}
+	return c.Root
+}
+
 // options are a function's candidates, dearer for each node whose gene they go against.
-func (s *Space) options(f *Function, genes []Gene) []place.Option {
+func (s *Space) options(i int, genes []Gene) []place.Option {
+	f := &s.Functions[i]
 	unit := 0.0
 	for _, c := range f.Costs {
 		if !math.IsInf(c, 1) {
@@ -74,7 +87,7 @@ func (s *Space) options(f *Function, genes []Gene) []place.Option {
 			options[k].Cost = 0 // a tuple goes wherever its neighbours are
 			continue
 		}
-		backend, colour := s.index[c.Backend], genes[c.Root].Colour
+		backend, colour := s.index[c.Backend], genes[f.speaker(k)].Colour
 		against := 0
 		for _, v := range c.Nodes {
 			// A tuple or a projection inside of a candidate goes with what it stands between.
@@ -88,25 +101,38 @@ func (s *Space) options(f *Function, genes []Gene) []place.Option {
 				against++
 			}
 		}
+		if s.variants[i][k].against(genes[c.Root]) {
+			against++
+		}
 		options[k].Cost += unit * float64(against)
 	}
 	return options
 }
 
-// normal is the genome of a placement: each region has a colour of its own.
-func (s *Space) normal(p *Placement) Genome {
+// normal is the genome of a placement: each region has a colour of its own. asked is the genome that it was decoded from; nil
+// for none.
+func (s *Space) normal(p *Placement, asked Genome) Genome {
 	g := s.Uniform(s.free)
+	for i := range asked {
+		for v := range asked[i] {
+			g[i][v].Variant = asked[i][v].Variant
+		}
+	}
 	colour := int32(0)
 	for i := range s.Functions {
 		for _, r := range p.Regions[i] {
 			colour++
 			for _, v := range r.Nodes {
-				g[i][v] = Gene{Backend: s.index[r.Backend], Colour: colour}
+				g[i][v].Backend, g[i][v].Colour = s.index[r.Backend], colour
 			}
 		}
-		// A backend other than the free one may have no compiler, too.
 		for _, k := range p.Chosen[i] {
 			c := &s.Functions[i].Set.Candidates[k]
+			// What decided about those that were not chosen stays as it was, so that they are not chosen next time either.
+			if v := s.variants[i][k]; v.of > 0 && g[i][c.Root].Variant <= v.of {
+				g[i][c.Root].Variant = v.number
+			}
+			// A backend other than the free one may have no compiler, too.
 			if b := s.index[c.Backend]; !c.Free && g[i][c.Root].Backend != b {
 				for _, v := range c.Nodes {
 					g[i][v].Backend = b

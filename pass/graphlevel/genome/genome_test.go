@@ -78,6 +78,7 @@ func randomSpace(t *testing.T, r *rand.Rand, n int) *Space {
 	g := randomGraph(r, n)
 	set := &candidate.Set{Graph: g}
 	var costs []float64
+	composite := ""
 	add := func(backend string, free bool, nodes ...relay.NodeID) {
 		if candidate.Check(g, nodes) != nil {
 			return
@@ -89,7 +90,7 @@ func randomSpace(t *testing.T, r *rand.Rand, n int) *Space {
 		} else if backend != "tvm" && r.IntN(15) == 0 {
 			cost = math.Inf(1)
 		}
-		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: nodes, Root: nodes[len(nodes)-1], Free: free,
+		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Composite: composite, Nodes: nodes, Root: nodes[len(nodes)-1], Free: free,
 			Scope: g.Nodes[nodes[0]].Scope, Inputs: inputs, Constants: constants, Key: g.Nodes[nodes[len(nodes)-1]].Op})
 		costs = append(costs, cost)
 	}
@@ -102,6 +103,11 @@ func randomSpace(t *testing.T, r *rand.Rand, n int) *Space {
 		for _, b := range backends[1:] {
 			if candidate.IsOperator(&g.Nodes[v]) && r.IntN(3) > 0 {
 				add(b.Name(), false, id)
+				if r.IntN(3) == 0 {
+					composite = "another algorithm"
+					add(b.Name(), false, id)
+					composite = ""
+				}
 			}
 			if up := g.PostDominators().Parent(id); up != relay.NoNode && r.IntN(3) == 0 {
 				add(b.Name(), false, id, up)
@@ -246,4 +252,109 @@ func TestGenesAreFollowed(t *testing.T) {
 func TestASpaceNeedsSomewhereToGo(t *testing.T) {
 	_, err := NewSpace(backends[1:], nil)
 	assert.EqualError(t, err, "graph-level search: none of the backends takes anything, so there is nowhere to move operators to: offer tvm")
+}
+
+func TestVariantsAreGenes(t *testing.T) {
+	m := relay.NewGraph("main")
+	vector := relay.Tensor("float32", 8)
+	x := m.Var([]int64{8}, "float32")
+	var nodes []relay.NodeID
+	for range 3 {
+		x = m.Call("tanh", vector, nil, x)
+		nodes = append(nodes, x)
+	}
+	g := m.Finish(x)
+	set := &candidate.Set{Graph: g}
+	var costs []float64
+	for _, v := range nodes {
+		inputs, _ := g.Boundary([]relay.NodeID{v})
+		for _, of := range []struct {
+			backend, composite string
+			cost               float64
+		}{{"tvm", "", 5}, {"merging", "direct", 2}, {"merging", "winograd", 1}} {
+			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: of.backend, Composite: of.composite, Key: "tanh",
+				Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
+			costs = append(costs, of.cost)
+		}
+	}
+	s, err := NewSpace(backends, []Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
+	require.NoError(t, err)
+	p, err := s.Decode(s.Uniform(1))
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 5, 8}, p.Chosen[0], "what no gene decides the costs decide")
+
+	genome := p.Genome.Clone()
+	genome[0][nodes[1]].Variant = 1
+	q, err := s.Decode(genome)
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 4, 8}, q.Chosen[0])
+	assert.NotEqual(t, p.Key, q.Key)
+	assert.Len(t, q.Regions[0], 1)
+	// Later costs do not change what a placement is.
+	s.Functions[0].Costs = []float64{5, 1, 2, 5, 1, 2, 5, 1, 2}
+	again, err := s.Decode(q.Genome)
+	require.NoError(t, err)
+	assert.Equal(t, q.Key, again.Key)
+	// A way that there is not is no wish at all.
+	genome[0][nodes[1]].Variant = 3
+	again, err = s.Decode(genome)
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 4, 8}, again.Chosen[0])
+
+	r := rand.New(rand.NewPCG(1, 1))
+	all := 0
+	for range 20 {
+		child, err := s.Decode(s.Mutate(p, Vary, r))
+		require.NoError(t, err)
+		require.NotEqual(t, p.Key, child.Key)
+		if child.Chosen[0][0] == 1 && child.Chosen[0][1] == 4 && child.Chosen[0][2] == 7 {
+			all++
+		}
+	}
+	assert.Positive(t, all, "often all that compute the same")
+}
+
+func TestAlternativesChangeOneComputationEverywhere(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		s := randomSpace(t, r, 5+r.IntN(30))
+		p, err := s.Decode(randomGenome(s, r))
+		require.NoError(t, err)
+		before := p.Genome.Clone()
+		changed := 0
+		list := s.Alternatives(p, 6)
+		for _, a := range list {
+			q, err := s.Decode(a.Genome)
+			require.NoError(t, err)
+			require.NoError(t, s.Check(q))
+			if q.Key != p.Key {
+				changed++
+			}
+		}
+		require.Equal(t, before, p.Genome)
+		if len(list) > 4 {
+			assert.Greater(t, changed, len(list)/3)
+		}
+	}
+}
+
+func TestPredictKnowsBorders(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		s := randomSpace(t, r, 5+r.IntN(20))
+		p, err := s.Decode(randomGenome(s, r))
+		require.NoError(t, err)
+		bare := s.Predict(p)
+		s.Border = func(_ int, v relay.NodeID, backend int16) (in, out float64) {
+			if backend == 0 {
+				return 0, 0
+			}
+			return 1, 100
+		}
+		ins, outs := 0, 0
+		for _, region := range p.Regions[0] {
+			ins, outs = ins+len(region.Inputs), outs+len(region.Outputs)
+		}
+		assert.InDelta(t, bare+float64(ins)+100*float64(outs), s.Predict(p), 1e-9)
+	}
 }

@@ -31,10 +31,12 @@ const (
 	Shift Move = "shift"
 	// Unfuse asks for the operators of one candidate one by one.
 	Unfuse Move = "unfuse"
+	// Vary has a candidate, or all that compute the same, run in another way by the backend that has it.
+	Vary Move = "vary"
 )
 
 // Moves are all of them, in fixed order.
-var Moves = []Move{Rehome, RehomeAlike, Grow, Evict, Merge, Split, Shift, Unfuse}
+var Moves = []Move{Rehome, RehomeAlike, Grow, Evict, Merge, Split, Shift, Unfuse, Vary}
 
 // part is a region, or a candidate that is not outlined.
 type part struct {
@@ -89,6 +91,8 @@ func (s *Space) Mutate(p *Placement, move Move, r *rand.Rand) Genome {
 		done = m.shift()
 	case Unfuse:
 		done = m.unfuse()
+	case Vary:
+		done = m.vary()
 	}
 	if !done {
 		return nil
@@ -115,10 +119,22 @@ func (m *mutation) fresh() int32 {
 	return most + 1
 }
 
+// set gives nodes a gene. On a backend on which they are already they are run as before.
 func (m *mutation) set(function int, nodes []relay.NodeID, gene Gene) {
 	for _, v := range nodes {
+		gene.Variant = 0
+		if was := m.g[function][v]; was.Backend == gene.Backend {
+			gene.Variant = was.Variant
+		}
 		m.g[function][v] = gene
 	}
+}
+
+// home is where a node is, whatever the way in which it is run there.
+func (m *mutation) home(function int, v relay.NodeID) Gene {
+	gene := m.g[function][v]
+	gene.Variant = 0
+	return gene
 }
 
 // others are the backends, other than the one it is on, that can have a part in covering any node of a part.
@@ -158,7 +174,7 @@ func (m *mutation) neighbours(at *part, want func(Gene) bool) []Gene {
 		if _, own := slices.BinarySearch(at.nodes, v); own {
 			return
 		}
-		if gene := m.g[at.function][v]; want(gene) && !slices.Contains(genes, gene) {
+		if gene := m.home(at.function, v); want(gene) && !slices.Contains(genes, gene) {
 			genes = append(genes, gene)
 		}
 	}
@@ -269,7 +285,7 @@ func (m *mutation) evict() bool {
 func (m *mutation) merge() bool {
 	for range 8 {
 		at := &m.parts[m.r.IntN(len(m.parts))]
-		mine := m.g[at.function][at.nodes[len(at.nodes)-1]]
+		mine := m.home(at.function, at.nodes[len(at.nodes)-1])
 		near := m.neighbours(at, func(g Gene) bool { return g.Backend != m.s.free && g != mine })
 		if len(near) == 0 {
 			continue
@@ -305,7 +321,7 @@ func (m *mutation) shift() bool {
 		f := &m.s.Functions[at.function]
 		nodes := f.Set.Candidates[at.candidates[m.r.IntN(len(at.candidates))]].Nodes
 		one := part{at.function, at.backend, nil, nodes}
-		mine := m.g[at.function][nodes[len(nodes)-1]]
+		mine := m.home(at.function, nodes[len(nodes)-1])
 		near := m.neighbours(&one, func(g Gene) bool { return g != mine })
 		if len(near) == 0 {
 			continue

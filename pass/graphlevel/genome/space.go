@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
@@ -34,10 +35,13 @@ type Function struct {
 }
 
 // Space is what genomes are about. It is not changed while genomes are decoded, except for Function.Costs between two
-// decodings.
+// decodings, and Border.
 type Space struct {
 	Backends  []byoc.Backend
 	Functions []Function
+	// Border is what it is thought to take to bring a node's value to a region of a backend and away from it, in milliseconds,
+	// or to and from what stays inline. nil: nothing.
+	Border func(function int, v relay.NodeID, backend int16) (in, out float64)
 
 	byName map[string]byoc.Backend
 	index  map[string]int16
@@ -45,6 +49,8 @@ type Space struct {
 	free int16
 	// takes are the backends that can have a part in covering a node, for each function and node.
 	takes [][][]int16
+	// variants are, for each function and candidate, which ways there are to run its nodes on its backend.
+	variants [][]variant
 }
 
 // NewSpace makes a space. One of the backends must take anything; each function's costs must be there.
@@ -79,6 +85,7 @@ func NewSpace(backends []byoc.Backend, functions []Function) (*Space, error) {
 			}
 		}
 		s.takes = append(s.takes, takes)
+		s.variants = append(s.variants, variantsOf(&f))
 	}
 	return s, nil
 }
@@ -110,6 +117,9 @@ func (s *Space) Free() int16 { return s.free }
 // Gene says where a node should go: to a backend, together with the neighbours of its colour.
 type Gene struct {
 	Backend int16
+	// Variant is the way in which the backend should run what ends here, where there are several (another algorithm for the same
+	// nodes), from 1; 0 for the cheapest by the costs.
+	Variant int16
 	Colour  int32
 }
 
@@ -151,13 +161,50 @@ type Placement struct {
 	Key string
 }
 
-// Predict is the sum of the chosen candidates' costs, in milliseconds: what the costs say about a placement.
+// Predict is what the costs say about a placement, in milliseconds: the sum of the chosen candidates', and what the values
+// that cross the borders of its regions take.
 func (s *Space) Predict(p *Placement) float64 {
 	sum := 0.0
 	for i, f := range s.Functions {
 		for _, k := range p.Chosen[i] {
 			if c := &f.Set.Candidates[k]; !c.Free {
 				sum += f.Costs[k]
+			}
+		}
+		if s.Border != nil {
+			sum += s.borders(i, p.Regions[i])
+		}
+	}
+	return sum
+}
+
+// borders is what crossing the borders of a function's regions takes: each value is brought out of the region that makes it
+// once, and into each region that reads it.
+func (s *Space) borders(function int, regions []annotate.Region) float64 {
+	g := s.Functions[function].Set.Graph
+	outlined := map[relay.NodeID]bool{}
+	for i := range regions {
+		for _, v := range regions[i].Nodes {
+			outlined[v] = true
+		}
+	}
+	sum := 0.0
+	for i := range regions {
+		at := s.index[regions[i].Backend]
+		for _, v := range regions[i].Inputs {
+			in, _ := s.Border(function, v, at)
+			sum += in
+			if g.Placeable(v) && !outlined[v] {
+				_, out := s.Border(function, v, s.free)
+				sum += out
+			}
+		}
+		for _, v := range regions[i].Outputs {
+			_, out := s.Border(function, v, at)
+			sum += out
+			if slices.ContainsFunc(g.Consumers(v), func(user relay.NodeID) bool { return !outlined[user] }) {
+				in, _ := s.Border(function, v, s.free)
+				sum += in
 			}
 		}
 	}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedback
+
+import (
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Traits are what the graph level must know of a backend.
+type Traits struct {
+	// Anything: see byoc.Backend.TakesAnything. Such a backend's share stays inline, fused as TVM likes.
+	Anything bool
+	// Merges: see byoc.Backend.MergesRegions. Where neighbours do not merge, what crossing the border of each takes is in its
+	// own cost.
+	Merges bool
+	// Declared is what the backend says about its borders; nil where it says nothing.
+	Declared byoc.BorderCost
+}
+
+// TraitsOf reads them off a backend.
+func TraitsOf(b byoc.Backend) Traits {
+	return Traits{Anything: b.TakesAnything(), Merges: b.MergesRegions(), Declared: byoc.BorderCostOf(b)}
+}
+
+// Borders holds what it takes to bring values to a backend and away from it. What a backend declares is believed; else it is
+// learnt from profiles, beginning with what moving the bytes once would take.
+type Borders struct {
+	traits func(backend string) Traits
+	sums   map[string]*Border
+}
+
+// What is believed before anything was seen, with the weight that it keeps.
+const (
+	// copyRate is what a byte takes that is read and written once, in milliseconds: 10 GB/s.
+	copyRate = 1e-7
+	// callTime is what calling a region takes, in milliseconds.
+	callTime = 0.005
+	// priorBytes and priorCalls are how much it is believed, in bytes and calls.
+	priorBytes = 4 << 20
+	priorCalls = 4
+)
+
+// NewBorders begins with nothing seen.
+func NewBorders(traits func(backend string) Traits) *Borders {
+	return &Borders{traits: traits, sums: map[string]*Border{}}
+}
+
+// Observe takes what a profile says about borders; times are multiplied by scale.
+func (b *Borders) Observe(p *Profile, scale float64) {
+	for _, seen := range p.Borders {
+		sum := b.sums[seen.Backend]
+		if sum == nil {
+			sum = &Border{Backend: seen.Backend}
+			b.sums[seen.Backend] = sum
+		}
+		sum.Calls, sum.CallMilliseconds = sum.Calls+seen.Calls, sum.CallMilliseconds+scale*seen.CallMilliseconds
+		sum.Ins, sum.InBytes, sum.In = sum.Ins+seen.Ins, sum.InBytes+seen.InBytes, sum.In+scale*seen.In
+		sum.Outs, sum.OutBytes, sum.Out = sum.Outs+seen.Outs, sum.OutBytes+seen.OutBytes, sum.Out+scale*seen.Out
+	}
+}
+
+// Cost is what it is believed to take to bring a value of a type to a backend, and from it to elsewhere, in milliseconds. Calling
+// a region is shared among the values that it reads.
+func (b *Borders) Cost(backend string, t *relay.Type) (in, out float64) {
+	traits := b.traits(backend)
+	if traits.Declared != nil {
+		return declared(traits.Declared, t)
+	}
+	rate, name := copyRate, backend
+	switch {
+	case traits.Anything:
+		rate, name = 0, "" // plain layouts, and nothing to be called
+	case !traits.Merges:
+		return 0, 0
+	}
+	seen := b.sums[name]
+	if seen == nil {
+		seen = &Border{}
+	}
+	bytes := float64(typeBytes(t))
+	in = bytes * (rate*priorBytes + seen.In) / float64(priorBytes+seen.InBytes)
+	out = bytes * (rate*priorBytes + seen.Out) / float64(priorBytes+seen.OutBytes)
+	if !traits.Anything {
+		in += (callTime*priorCalls + seen.CallMilliseconds) / float64(priorCalls+max(seen.Calls, seen.Ins))
+	}
+	return in, out
+}
+
+// declared sums up what a backend declares for the tensors of a type.
+func declared(of byoc.BorderCost, t *relay.Type) (in, out float64) {
+	if t == nil {
+		return 0, 0
+	}
+	if t.Kind != relay.TypeTuple {
+		return of(t)
+	}
+	for _, field := range t.Fields {
+		i, o := declared(of, field)
+		in, out = in+i, out+o
+	}
+	return in, out
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedback
+
+import (
+	"slices"
+
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Inside is what an engine tells about the time within one of its regions (byoc/runtime/dnnl_times.h). An engine that tells
+// nothing leaves it empty.
+type Inside struct {
+	// Groups are the names of what the region is made of, in the order of annotate.Groups.
+	Groups []string `json:"groups"`
+	Steps  []Step   `json:"steps"`
+}
+
+// Step is one thing that an engine does in a region.
+type Step struct {
+	Milliseconds float64 `json:"ms"`
+	// Of are the groups that it does, indices into Groups. For a reorder, who wants its result; nil for the region's own
+	// results.
+	Of []int `json:"of"`
+	// Reorder says that it brings a value into another layout; From are the groups that made the value, nil for an input of
+	// the region.
+	Reorder bool  `json:"reorder"`
+	From    []int `json:"from"`
+}
+
+// apart makes parts of a region's groups, as far as the engine does them one by one, where it tells that. ms is what the
+// region took as a whole. false, and nothing was done, where it does not, or speaks of something else.
+func (a *attribution) apart(r *annotate.Region, ms float64) bool {
+	inside := a.times.Inside[r.Symbol]
+	if inside == nil || len(inside.Steps) == 0 {
+		return false
+	}
+	groups := annotate.Groups(a.set, r)
+	if !inside.fits(groups) {
+		return false
+	}
+	together := newUnion(len(groups))
+	for i := range inside.Steps {
+		if s := &inside.Steps[i]; !s.Reorder {
+			for _, group := range s.Of {
+				together.join(s.Of[0], group)
+			}
+		}
+	}
+	part := make([]int, len(groups)) // the part of each group, of those that stand for several
+	for i := range groups {
+		top := together.find(i)
+		if top == i {
+			part[i] = a.add(Part{})
+		}
+		at := &a.p.Parts[part[top]]
+		part[i] = part[top]
+		at.Nodes = append(at.Nodes, groups[i].Nodes...)
+	}
+	for _, i := range part {
+		slices.Sort(a.p.Parts[i].Nodes)
+		a.p.Parts[i].Nodes = slices.Compact(a.p.Parts[i].Nodes)
+		for _, v := range a.p.Parts[i].Nodes {
+			a.partOf[v] = i
+		}
+	}
+	b := a.border(r.Backend)
+	a.steps(inside, part, b, ms)
+	b.Calls++
+	count := func(values []relay.NodeID, n *int, bytes *int64) {
+		for _, v := range values {
+			*n, *bytes = *n+1, *bytes+bytesOf(a.set.Graph, v)
+		}
+	}
+	count(r.Inputs, &b.Ins, &b.InBytes)
+	count(r.Outputs, &b.Outs, &b.OutBytes)
+	return true
+}
+
+// fits says that an engine speaks of these groups.
+func (s *Inside) fits(groups []annotate.Group) bool {
+	if len(s.Groups) != len(groups) {
+		return false
+	}
+	for i, name := range s.Groups {
+		if groups[i].Name != name {
+			return false
+		}
+	}
+	outside := func(i int) bool { return i < 0 || i >= len(groups) }
+	return !slices.ContainsFunc(s.Steps, func(step Step) bool {
+		return slices.ContainsFunc(step.Of, outside) || slices.ContainsFunc(step.From, outside)
+	})
+}
+
+// steps gives the steps' times to the parts of the groups, and to the backend's border.
+func (a *attribution) steps(inside *Inside, part []int, b *Border, ms float64) {
+	of := func(groups []int) []int {
+		var list []int
+		for _, group := range groups {
+			list = append(list, part[group])
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	total, unknown := 0.0, 0.0
+	for i := range inside.Steps {
+		s := &inside.Steps[i]
+		total += s.Milliseconds
+		to, from := of(s.Of), of(s.From)
+		switch {
+		case !s.Reorder && len(to) == 0:
+			unknown += s.Milliseconds
+		case !s.Reorder:
+			a.p.Parts[to[0]].Milliseconds += s.Milliseconds
+		case len(to) == 0 && len(from) == 0: // from an input to a result
+			b.In += s.Milliseconds
+			a.share(of(every(len(part))), s.Milliseconds, true)
+		case len(from) == 0:
+			b.In += s.Milliseconds
+			a.share(to, s.Milliseconds, true)
+		case len(to) == 0:
+			b.Out += s.Milliseconds
+			a.share(from, s.Milliseconds, true)
+		default:
+			a.share(to, s.Milliseconds/2, false)
+			a.share(from, s.Milliseconds/2, false)
+		}
+	}
+	if unknown > 0 {
+		a.share(of(every(len(part))), unknown, false)
+	}
+	b.CallMilliseconds += max(0, ms-total)
+}
+
+// share adds to the border of several parts, the same for each.
+func (a *attribution) share(parts []int, ms float64, crossing bool) {
+	for _, i := range parts {
+		a.p.Parts[i].Border += ms / float64(len(parts))
+		if crossing {
+			a.p.Parts[i].Crossing += ms / float64(len(parts))
+		}
+	}
+}
+
+func every(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// union says what belongs together; the least of each lot stands for it.
+type union []int
+
+func newUnion(n int) union { return every(n) }
+
+func (u union) find(i int) int {
+	for u[i] != i {
+		i = u[i]
+	}
+	return i
+}
+
+func (u union) join(i, j int) {
+	i, j = u.find(i), u.find(j)
+	u[max(i, j)] = min(i, j)
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedback
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// merged is a region of lib of all of small: a composite function of the first convolution and its relu, and single operators.
+func (s *small) merged() (*candidate.Set, annotate.Region) {
+	set := &candidate.Set{Graph: s.g}
+	for _, nodes := range [][]relay.NodeID{{s.conv, s.relu}, {s.pool}, {s.conv2}, {s.add}} {
+		c := candidate.Candidate{Backend: "lib", Nodes: nodes, Root: nodes[len(nodes)-1], Key: "k"}
+		if len(nodes) > 1 {
+			c.Composite = "lib.conv2d_relu"
+		}
+		set.Candidates = append(set.Candidates, c)
+	}
+	r := s.region(s.conv, s.relu, s.pool, s.conv2, s.add)
+	r.Candidates = []int{0, 1, 2, 3}
+	return set, r
+}
+
+// recorded is what the runtime told about it: the second convolution was fused with the addition; the input and a result
+// changed their layouts, and so did the pool's value for the convolution.
+const recorded = `{"ms": 21.5, "groups": ["lib.conv2d_relu", "nn.max_pool2d", "nn.conv2d", "add"], "steps": [
+	{"ms": 1, "of": [0], "reorder": true}, {"ms": 8, "of": [0]}, {"ms": 2, "of": [1]}, {"ms": 0.5, "of": [2], "from": [1], "reorder": true},
+	{"ms": 6, "of": [2, 3]}, {"ms": 2, "from": [2, 3], "reorder": true}]}`
+
+// oneCall is the executable that is nothing but that region.
+func oneCall() *Executable {
+	return &Executable{Kernels: []string{"lib_0"}, Root: 3, Ops: []Op{{Name: "@lib_0", Kernel: 0, Args: []int{-1}},
+		{Name: "(get)", Kernel: -1, Args: []int{0}}, {Name: "(get)", Kernel: -1, Args: []int{0}, Index: 1},
+		{Name: "(tuple)", Kernel: -1, Args: []int{1, 2}}}}
+}
+
+func insideOf(t *testing.T, text string) *Inside {
+	t.Helper()
+	var inside Inside
+	require.NoError(t, json.Unmarshal([]byte(text), &inside))
+	return &inside
+}
+
+func TestARegionIsTakenApart(t *testing.T) {
+	s := makeSmall()
+	set, r := s.merged()
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{22}, Inside: map[string]*Inside{"lib_0": insideOf(t, recorded)}})
+	require.NoError(t, err)
+	assert.InDelta(t, 22, p.Total(), 1e-9, "no time is lost")
+	require.Len(t, p.Parts, 3)
+	conv := partWith(t, p, s.conv)
+	assert.Equal(t, Part{Nodes: []relay.NodeID{s.conv, s.relu}, Milliseconds: 8, Border: 1, Crossing: 1}, conv)
+	pool := partWith(t, p, s.pool)
+	assert.Equal(t, Part{Nodes: []relay.NodeID{s.pool}, Milliseconds: 2, Border: 0.25}, pool, "a layout inside is no crossing")
+	fused := partWith(t, p, s.add)
+	assert.Equal(t, Part{Nodes: []relay.NodeID{s.conv2, s.add}, Milliseconds: 6, Border: 2.25, Crossing: 2}, fused)
+
+	tensor := int64(8 * 8 * 8 * 4)
+	require.Len(t, p.Borders, 2)
+	assert.Equal(t, "", p.Borders[0].Backend, "the tuple of results is inline")
+	assert.Equal(t, Border{Backend: "lib", Calls: 1, CallMilliseconds: 2.5, Ins: 1, InBytes: tensor, In: 1, Outs: 2, OutBytes: 2 * tensor,
+		Out: 2}, p.Borders[1])
+
+	// The candidates are charged with what is theirs: nothing of the crossing, and what was fused by what each takes alone.
+	costs := []float64{10, 3, 6, 3}
+	table := NewTable(set, costs, make([]bool, 4), func(string) Traits { return Traits{Merges: true} })
+	table.Observe(p, []int{0, 1, 2, 3}, 1)
+	for k, want := range []float64{8, 2.25, 6.25 * 6 / 9, 6.25 * 3 / 9} {
+		ms, ok := table.Seen(k)
+		require.True(t, ok)
+		assert.InDelta(t, want, ms, 1e-9, "candidate %d", k)
+	}
+	// Where neighbours do not merge, all that a region took is its candidate's; and a busy machine is counted out.
+	table = NewTable(set, costs, make([]bool, 4), func(string) Traits { return Traits{} })
+	table.Observe(p, []int{0, 1, 2, 3}, 0.5)
+	ms, _ := table.Seen(0)
+	assert.InDelta(t, 4.5, ms, 1e-9)
+}
+
+func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
+	s := makeSmall()
+	set, r := s.merged()
+	for name, change := range map[string]func(*Inside){
+		"another name":  func(i *Inside) { i.Groups[1] = "nn.avg_pool2d" },
+		"another order": func(i *Inside) { i.Groups[1], i.Groups[2] = i.Groups[2], i.Groups[1] },
+		"fewer":         func(i *Inside) { i.Groups = i.Groups[:3] },
+		"no such group": func(i *Inside) { i.Steps[4].Of = []int{4} },
+		"nor this one":  func(i *Inside) { i.Steps[5].From = []int{-1} },
+		"no steps":      func(i *Inside) { i.Steps = nil },
+	} {
+		inside := insideOf(t, recorded)
+		change(inside)
+		p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{22}, Inside: map[string]*Inside{"lib_0": inside}})
+		require.NoError(t, err, name)
+		require.Len(t, p.Parts, 1, name)
+		assert.Equal(t, 22.0, p.Parts[0].Milliseconds, name)
+		for _, b := range p.Borders {
+			assert.Equal(t, "", b.Backend, "%s: nothing was learnt about lib", name)
+		}
+	}
+}
+
+func TestStepsOfNobodyAreShared(t *testing.T) {
+	s := makeSmall()
+	set, r := s.merged()
+	inside := insideOf(t, recorded)
+	inside.Steps = append(inside.Steps, Step{Milliseconds: 3, Of: []int{}}, Step{Milliseconds: 6, Reorder: true})
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{20}, Inside: map[string]*Inside{"lib_0": inside}})
+	require.NoError(t, err)
+	assert.InDelta(t, 19.5+9, p.Total(), 1e-9, "steps that add up to more than the call was timed with")
+	assert.InDelta(t, 1+2, partWith(t, p, s.pool).Border-0.25, 1e-9)
+	assert.InDelta(t, 2, partWith(t, p, s.pool).Crossing, 1e-9, "from an input to a result")
+}
+
+func TestBordersAreLearnt(t *testing.T) {
+	traits := map[string]Traits{"tvm": {Anything: true}, "lib": {Merges: true}, "single": {},
+		"far": {Merges: true, Declared: func(*relay.Type) (float64, float64) { return 3, 4 }}}
+	b := NewBorders(func(backend string) Traits { return traits[backend] })
+	small, large := relay.Tensor("float32", 8), relay.Tensor("float32", 1<<20)
+	in, out := b.Cost("lib", large)
+	assert.Greater(t, in, out, "calling it comes on top")
+	assert.InDelta(t, 0.42, out, 0.01, "moving 4 MiB at 10 GB/s")
+	less, _ := b.Cost("lib", small)
+	assert.Less(t, less, in)
+	for _, name := range []string{"tvm", "single"} {
+		in, out = b.Cost(name, large)
+		assert.Zero(t, in+out, name)
+	}
+	in, out = b.Cost("far", &relay.Type{Kind: relay.TypeTuple, Fields: []*relay.Type{small, large}})
+	assert.Equal(t, []float64{6, 8}, []float64{in, out})
+
+	b.Observe(&Profile{Borders: []Border{{Backend: "lib", Calls: 100, CallMilliseconds: 10, Ins: 200, InBytes: 1 << 30, In: 1000, Outs: 100,
+		OutBytes: 1 << 30, Out: 500}, {Backend: "", Outs: 10, OutBytes: 1 << 20, Out: 1}}}, 2)
+	in, out = b.Cost("lib", large)
+	assert.InDelta(t, 2*1000.0/256+2*10.0/200, in, 0.05, "what was seen outweighs what was believed; calls are shared among the values")
+	assert.InDelta(t, 2*500.0/256, out, 0.02)
+	_, out = b.Cost("tvm", large)
+	assert.Positive(t, out)
+}
+
+// TestSharesAddUp: whatever engines tell, no time is lost.
+func TestSharesAddUp(t *testing.T) {
+	s := makeSmall()
+	set, r := s.merged()
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		inside := insideOf(t, recorded)
+		inside.Steps = nil
+		total := 0.0
+		some := func() []int {
+			var list []int
+			for i := range 4 {
+				if random.IntN(3) == 0 {
+					list = append(list, i)
+				}
+			}
+			return list
+		}
+		for range 1 + random.IntN(8) {
+			step := Step{Milliseconds: random.Float64(), Of: some(), Reorder: random.IntN(2) == 0}
+			if step.Reorder {
+				step.From = some()
+			}
+			total += step.Milliseconds
+			inside.Steps = append(inside.Steps, step)
+		}
+		call := total * (0.5 + random.Float64())
+		p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{call}, Inside: map[string]*Inside{"lib_0": inside}})
+		require.NoError(t, err)
+		require.InDelta(t, math.Max(call, total), p.Total(), 1e-9)
+		seen := map[relay.NodeID]bool{}
+		for _, part := range p.Parts {
+			require.GreaterOrEqual(t, part.Border, part.Crossing)
+			for _, v := range part.Nodes {
+				require.False(t, seen[v], "a node in two parts")
+				seen[v] = true
+			}
+		}
+		require.Len(t, seen, 5)
+	}
+}

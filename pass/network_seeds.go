@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"math"
+
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/place"
+)
+
+// Plain is the placement that leaves everything to TVM; nil where TVM does not take everything or a constraint forbids it.
+func (n *Network) Plain() *genome.Placement { return n.Single(n.Space.Backends[n.Space.Free()].Name()) }
+
+// Single is the placement that gives a backend all that it can take, of what has not failed, and the rest to TVM, without
+// regard to costs: what a user of that backend alone would get. nil where the backend is not offered, or there is no such
+// placement.
+func (n *Network) Single(backend string) *genome.Placement {
+	return n.alone(backend, func(int, int) float64 { return 0 })
+}
+
+// elsewhere is what an operator counts that is left to TVM where a backend is to take all that it can, in milliseconds: more
+// than any choice among the backend's own candidates can save.
+const elsewhere = 1e5
+
+// Tuned is Single where the costs decide among the backend's own candidates: algorithms, and what is fused. One that was not
+// measured counts by its bound, as the graph level counts it.
+func (n *Network) Tuned(backend string) *genome.Placement {
+	overhead := n.s.overhead().Option
+	tables := make([]*feedback.Table, len(n.s.functions))
+	for i, f := range n.s.functions {
+		tables[i] = feedback.NewTable(f.set, n.Space.Functions[i].Costs, n.Bounded()[i], graphlevel.TraitsOf(n.s.backends))
+	}
+	return n.alone(backend, func(i, k int) float64 {
+		ms, _ := tables[i].Cost(k)
+		return ms + overhead
+	})
+}
+
+// alone covers with a backend's candidates, by the costs that own gives them, and with TVM's what is left.
+func (n *Network) alone(backend string, own func(i, k int) float64) *genome.Placement {
+	chosen := make([][]int, len(n.s.functions))
+	for i, f := range n.s.functions {
+		options := make([]place.Option, len(f.set.Candidates))
+		for k := range f.set.Candidates {
+			c := &f.set.Candidates[k]
+			options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
+			switch {
+			case f.costs[k].Failed() && !c.Free, c.Backend != backend && !n.s.byName[c.Backend].TakesAnything():
+				options[k].Cost = math.Inf(1)
+			case c.Backend != backend:
+				options[k].Cost = elsewhere * float64(c.Operators(f.set.Graph))
+			case !c.Free:
+				options[k].Cost = own(i, k)
+			}
+		}
+		placed, err := place.Solve(options, n.Space.Functions[i].Tree)
+		if err != nil {
+			return nil
+		}
+		chosen[i] = placed.Chosen
+	}
+	return n.Space.Place(chosen)
+}
+
+// RunnersUp are the cheapest placements by the costs, beside the one that was chosen: the one that would win were all
+// costs at the worse ends of their intervals, and for each backend with a part in the winner the cheapest without it,
+// borders counted as they are believed before any was seen.
+func (n *Network) RunnersUp() []graphlevel.Seed {
+	var seeds []graphlevel.Seed
+	seen := map[string]bool{n.Placed.Key: true}
+	add := func(name string, solve func(i int, options []place.Option) ([]int, error)) {
+		chosen := make([][]int, len(n.s.functions))
+		for i := range n.s.functions {
+			options := append([]place.Option(nil), n.s.functions[i].options...)
+			of, err := solve(i, options)
+			if err != nil {
+				return
+			}
+			chosen[i] = of
+		}
+		if p := n.Space.Place(chosen); !seen[p.Key] {
+			seen[p.Key] = true
+			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p, Optional: true})
+		}
+	}
+	space := *n.Space
+	space.Border = graphlevel.BorderOf(&space, feedback.NewBorders(graphlevel.TraitsOf(n.s.backends)))
+	add("with borders", func(i int, _ []place.Option) ([]int, error) {
+		return graphlevel.PlaceWithBorders(&space, i, n.priced(i))
+	})
+	add("runner-up", func(i int, options []place.Option) ([]int, error) {
+		f := n.s.functions[i]
+		intervals := make([]place.Interval, len(options))
+		for k := range options {
+			intervals[k] = place.Interval{Low: options[k].Cost, High: options[k].Cost}
+			if c := f.costs[k]; len(c.Samples) > 1 && !f.set.Candidates[k].Free {
+				low, high := c.Interval()
+				charged := options[k].Cost - c.Estimate()
+				intervals[k] = place.Interval{Low: min(low+charged, options[k].Cost), High: max(high+charged, options[k].Cost)}
+			}
+		}
+		p, err := place.SolveInterval(options, intervals, n.Space.Functions[i].Tree)
+		if err != nil {
+			return nil, err
+		}
+		if p.Rival == nil {
+			return p.Chosen, nil
+		}
+		return p.Rival, nil
+	})
+	for _, b := range n.s.backends {
+		if b.TakesAnything() {
+			continue
+		}
+		add("without "+b.Name(), func(i int, _ []place.Option) ([]int, error) {
+			options := n.priced(i)
+			for k := range options {
+				if n.s.functions[i].set.Candidates[k].Backend == b.Name() {
+					options[k].Cost = math.Inf(1)
+				}
+			}
+			return graphlevel.PlaceWithBorders(&space, i, options)
+		})
+	}
+	return seeds
+}
+
+// priced are a function's candidates with their costs, each measured alone, as the operator level adds to them; what borders
+// cost is not in it.
+func (n *Network) priced(i int) []place.Option {
+	f := n.s.functions[i]
+	options := make([]place.Option, len(f.set.Candidates))
+	for k := range options {
+		c := &f.set.Candidates[k]
+		options[k] = place.Option{Nodes: c.Nodes, Cost: f.costs[k].Estimate(), Rank: c.Rank}
+	}
+	return n.s.overhead().Apply(options)
+}

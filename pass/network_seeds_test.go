@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// offered is a backend of the tests.
+type offered struct{ name string }
+
+func (o offered) Name() string             { return o.name }
+func (o offered) Description() string      { return "a backend of the tests" }
+func (o offered) Level() byoc.Level        { return byoc.OperatorLevel }
+func (o offered) Patterns() []byoc.Pattern { return nil }
+func (o offered) TakesAnything() bool      { return o.name == "tvm" }
+func (o offered) MergesRegions() bool      { return o.name == "lib" }
+func (o offered) Probe() byoc.Probe        { return byoc.Probe{Usable: true} }
+func (o offered) Install() error           { return nil }
+func (o offered) Compiler() string {
+	if o.name == "tvm" {
+		return ""
+	}
+	return o.name
+}
+
+// explored is a network conv -> relu -> round of which each candidate costs what is given; a negative cost is a bound.
+func explored(t *testing.T, costs map[string]float64) (*Network, func(p *genome.Placement) []string) {
+	t.Helper()
+	m := relay.NewGraph("main")
+	vector := relay.Tensor("float32", 1, 8, 8, 8)
+	conv := m.Call("nn.conv2d", vector, nil, m.Var([]int64{1, 8, 8, 8}, "float32"), m.Const([]int64{8, 8, 3, 3}, "float32"))
+	relu := m.Call("nn.relu", vector, nil, conv)
+	round := m.Call("round", vector, nil, relu) // lib does not take it
+	g := m.Finish(round)
+	f := &function{set: &candidate.Set{Graph: g}}
+	add := func(backend, composite string, rank int, nodes ...relay.NodeID) {
+		ms, ok := costs[backend+" "+composite]
+		if !ok {
+			ms = 1
+		}
+		known := cost.Cost{Samples: []float64{ms}, Origin: cost.Measured}
+		if ms < 0 {
+			known = cost.Cost{Samples: []float64{-ms}, Origin: cost.Bounded}
+		}
+		inputs, constants := g.Boundary(nodes)
+		f.set.Candidates = append(f.set.Candidates, candidate.Candidate{Backend: backend, Composite: composite, Rank: rank, Nodes: nodes,
+			Root: nodes[len(nodes)-1], Inputs: inputs, Constants: constants, Key: composite})
+		f.costs = append(f.costs, known)
+	}
+	add("tvm", "", 10, conv)
+	add("tvm", "", 10, relu)
+	add("lib", "lib.conv2d", 1, conv)
+	add("lib", "lib.relu", 1, relu)
+	add("lib", "lib.conv2d_relu", 1, conv, relu)
+	add("lib", "lib.winograd_conv2d_relu", 1, conv, relu)
+	add("tvm", "", 10, round)
+	s := &search{cfg: &Config{}, backends: []byoc.Backend{offered{"tvm"}, offered{"lib"}}, byName: map[string]byoc.Backend{},
+		functions: []*function{f}}
+	for _, b := range s.backends {
+		s.byName[b.Name()] = b
+	}
+	f.options = make([]place.Option, len(f.costs))
+	for k := range f.options {
+		f.options[k] = place.Option{Nodes: f.set.Candidates[k].Nodes, Cost: f.costs[k].Estimate(), Rank: f.set.Candidates[k].Rank}
+	}
+	var err error
+	f.placement, err = place.Solve(f.options, place.TreeOf(g))
+	require.NoError(t, err)
+	n := &Network{s: s}
+	require.NoError(t, n.open())
+	return n, func(p *genome.Placement) []string {
+		require.NotNil(t, p)
+		require.NoError(t, n.Space.Check(p))
+		var composites []string
+		for _, k := range p.Chosen[0] {
+			composites = append(composites, f.set.Candidates[k].Composite)
+		}
+		return composites
+	}
+}
+
+func TestASingleBackendWithItsCheapestCandidates(t *testing.T) {
+	for _, of := range []struct {
+		costs map[string]float64
+		want  []string
+	}{
+		{map[string]float64{"lib lib.conv2d_relu": 3, "lib lib.winograd_conv2d_relu": 2}, []string{"lib.winograd_conv2d_relu", ""}},
+		{map[string]float64{"lib lib.conv2d_relu": 2, "lib lib.winograd_conv2d_relu": 3}, []string{"lib.conv2d_relu", ""}},
+		{map[string]float64{"lib lib.conv2d_relu": 9, "lib lib.winograd_conv2d_relu": 8}, []string{"lib.conv2d", "lib.relu", ""}},
+		// TVM is cheaper, but it is not what is asked for; a bound is no time.
+		{map[string]float64{"tvm ": 0.1, "lib lib.conv2d_relu": 2, "lib lib.winograd_conv2d_relu": -1, "lib lib.conv2d": 9},
+			[]string{"lib.conv2d_relu", ""}},
+	} {
+		n, composites := explored(t, of.costs)
+		assert.Equal(t, of.want, composites(n.Tuned("lib")), "%v", of.costs)
+		assert.Equal(t, []string{"lib.conv2d_relu", ""}, composites(n.Single("lib")), "without regard to costs")
+		assert.Equal(t, []string{"", "", ""}, composites(n.Plain()))
+		assert.Len(t, n.Tuned("lib").Regions[0], 1)
+	}
+}
+
+func TestRunnersUpKeepRegionsWhole(t *testing.T) {
+	n, composites := explored(t, map[string]float64{"tvm ": 0.05, "lib lib.conv2d": 0.049, "lib lib.relu": 9, "lib lib.conv2d_relu": 9,
+		"lib lib.winograd_conv2d_relu": 9})
+	assert.Equal(t, []string{"lib.conv2d", "", ""}, composites(n.Placed), "cheaper by a microsecond")
+	seeds := n.RunnersUp()
+	require.NotEmpty(t, seeds)
+	assert.Equal(t, "with borders", seeds[0].Name)
+	assert.Equal(t, []string{"", "", ""}, composites(seeds[0].Placement))
+	for _, seed := range seeds {
+		assert.True(t, seed.Optional)
+	}
+}
