@@ -84,6 +84,7 @@ void Compiler::CompileOp(const Op& op) {
       {"reshape", &Compiler::Reshape},      {"transpose", &Compiler::Transpose},
       {"concat", &Compiler::Concat},        {"reduce", &Compiler::Reduce},
       {"variance", &Compiler::Reduce},      {"standardise", &Compiler::Standardise},
+      {"attention", &Compiler::Attention},
   };
   for (const auto& [kind, method] : kMethods) {
     if (op.kind == kind) return (this->*method)(op);

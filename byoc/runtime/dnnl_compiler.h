@@ -22,6 +22,8 @@
 
 namespace collage::onednn {
 
+class PackedWeights;
+
 // A value as it lies in memory.
 struct Tensor {
   Desc desc;
@@ -46,6 +48,11 @@ class Compiler {
   void CompileOp(const Op& op);
   void Convolution(const Op& op);  // dnnl_convolution.cc
   void MatMul(const Op& op);       // dnnl_matmul.cc
+  void Attention(const Op& op);    // dnnl_attention.cc
+  // A dense layer, or several of one left side, by the kernel of our own; false where it is not for that one.
+  bool Product(const Op& op);  // dnnl_dense.cc
+  // The operators, each with one result, that one with several stands for.
+  std::vector<Op> Parts(const Op& op) const;
   void Pool(const Op& op);         // dnnl_pool.cc
   void Resample(const Op& op);
   void BatchNorm(const Op& op);  // dnnl_norm.cc
@@ -127,6 +134,7 @@ class Compiler {
     Tensor tensor;
   };
   std::vector<Packed> packed_;
+  std::shared_ptr<PackedWeights> last_weights_;  // of the product that was compiled last
   int now_ = 0;  // the operator that is being compiled
   std::vector<Buffer> buffers_;
   std::vector<Slot> slots_;
