@@ -13,8 +13,11 @@
 namespace collage::onednn {
 namespace {
 
-// Rows for which it is worth while. Fewer are no product of matrices but of a matrix and a vector.
-constexpr int64_t kLeastRows = 4;
+// Rows for which it is worth while, measured on one thread of a Zen 5 against oneDNN's brgemm: 1.5 times as fast
+// for 16 rows, 1.1 for 64, as fast for 192. Of fewer rows it is the reading of weights that counts, and of more
+// the reading of the left side, and oneDNN is better at either.
+constexpr int64_t kLeastRows = 16;
+constexpr int64_t kMostRows = 192;
 
 }  // namespace
 
@@ -56,7 +59,7 @@ bool Compiler::Product(const Op& op) {
   const int width = BestVectorUnit().width;
   const ValueType& left = type(op.in[0]);
   if (width != 16 || op.transpose_a || left.dtype != f32 || left.dims.size() != 2 ||
-      left.dims[0] < kLeastRows) {
+      left.dims[0] < kLeastRows || left.dims[0] > kMostRows) {
     return false;
   }
   std::vector<TilePost> posts;
