@@ -32,6 +32,7 @@ type attention struct {
 
 // attend makes each attention one operation. It runs before fuse, which would hang parts of it on the products.
 func (l *lowering) attend() {
+	defer l.follow()()
 	found := false
 	for i := 0; i < len(l.ops); i++ {
 		if a := l.attentionAt(l.ops[i]); a != nil && l.replace(a) {

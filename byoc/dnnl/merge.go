@@ -14,6 +14,7 @@ import (
 // TVM's CombineParallelDense, but weights and results stay apart. It runs after fuse; layers are alike if what is hung on
 // them is.
 func (l *lowering) merge() {
+	defer l.follow()()
 	merged := false
 	for i := 0; i < len(l.ops); i++ {
 		first := l.ops[i]
@@ -28,6 +29,7 @@ func (l *lowering) merge() {
 			merged = true
 			first.in = append(first.in, other.in[1:]...)
 			first.more = append(first.more, other.out)
+			first.of = union(first.of, other.of)
 			l.ops = slices.Delete(l.ops, k, k+1)
 			k--
 		}
