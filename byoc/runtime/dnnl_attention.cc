@@ -8,7 +8,8 @@
 namespace collage::onednn {
 
 void Compiler::Attention(const Op& op) {
-  // Views of query, key, value, result, and the mask where there is one; dims are batch, heads, rows, columns.
+  // Views of query, key, value, result, and the mask where there is one; dims are batch, heads, rows,
+  // columns.
   const bool masked = op.in.size() == 4;
   if (op.in.size() < 3 || op.views.size() != op.in.size() + 1) {
     throw std::runtime_error("attention is written with " + std::to_string(op.in.size()) + " arguments and " +
@@ -39,7 +40,7 @@ void Compiler::Attention(const Op& op) {
   tensors.push_back(to);
   const int threads = collage_num_threads();
   tensors.push_back(NewTensor(RowMajor({AttentionScratch(shape, threads)}, dnnl::memory::data_type::u8)));
-  AddKernel("attention", tensors, AttentionKernel(shape, threads));
+  AddWork("attention", tensors, AttentionKernel(shape, threads));
   Finish(op, 0, to);
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_attention_kernel.h"
 
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/partitioner.h>
-
 #include <algorithm>
 
 #include "dnnl_tile.h"
@@ -38,14 +35,9 @@ class Attention {
   }
   int64_t Scratch() const { return tasks_ * TaskScratch(); }
 
-  void Run(void* const* data) const {
-    if (tasks_ == 1) return Task(data, 0);
-    tbb::parallel_for(
-        int64_t{0}, tasks_, [&](int64_t task) { Task(data, task); }, tbb::static_partitioner());
-  }
+  int pieces() const { return static_cast<int>(tasks_); }
 
- private:
-  void Task(void* const* data, int64_t task) const {
+  void Run(void* const* data, int64_t task) const {
     const auto* query = static_cast<const float*>(data[0]);
     const auto* key = static_cast<const float*>(data[1]);
     const auto* value = static_cast<const float*>(data[2]);
@@ -71,6 +63,7 @@ class Attention {
     }
   }
 
+ private:
   // The columns of a panel of scores.
   int64_t PanelWidth(int64_t column, int64_t columns) const {
     return std::min<int64_t>(int64_t{unit_.width} * kTileVectors, columns - column);
@@ -148,8 +141,9 @@ int64_t AttentionScratch(const AttentionShape& shape, int threads) {
   return Attention(shape, threads).Scratch() * static_cast<int64_t>(sizeof(float));
 }
 
-std::function<void(void* const*)> AttentionKernel(const AttentionShape& shape, int threads) {
-  return [attention = Attention(shape, threads)](void* const* data) { attention.Run(data); };
+PieceWork AttentionKernel(const AttentionShape& shape, int threads) {
+  const Attention attention(shape, threads);
+  return {attention.pieces(), [attention](void* const* data, int piece) { attention.Run(data, piece); }};
 }
 
 }  // namespace collage::onednn

@@ -5,9 +5,9 @@
 #ifndef COLLAGE_DNNL_ATTENTION_KERNEL_H_
 #define COLLAGE_DNNL_ATTENTION_KERNEL_H_
 
-#include <functional>
+#include <cstdint>
 
-#include "dnnl_program.h"
+#include "dnnl_crew.h"
 
 namespace collage::onednn {
 
@@ -33,7 +33,7 @@ int64_t AttentionScratch(const AttentionShape& shape, int threads);
 
 // data: query, key, value, the mask if there is one, the result, the scratch buffer. The result overlaps
 // nothing that is read.
-std::function<void(void* const* data)> AttentionKernel(const AttentionShape& shape, int threads);
+PieceWork AttentionKernel(const AttentionShape& shape, int threads);
 
 }  // namespace collage::onednn
 

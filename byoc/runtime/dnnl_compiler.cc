@@ -189,6 +189,12 @@ void Compiler::AddKernel(const std::string& what, const std::vector<Tensor>& ten
   steps_.push_back(std::move(step));
 }
 
+void Compiler::AddWork(const std::string& what, const std::vector<Tensor>& tensors, PieceWork work) {
+  AddKernel(what, tensors, nullptr);
+  steps_.back().work = std::move(work.work);
+  steps_.back().pieces = work.pieces;
+}
+
 void Compiler::AddReorder(const Tensor& from, const Tensor& to) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);

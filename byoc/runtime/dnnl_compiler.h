@@ -53,7 +53,7 @@ class Compiler {
   bool Product(const Op& op);  // dnnl_dense.cc
   // The operators, each with one result, that one with several stands for.
   std::vector<Op> Parts(const Op& op) const;
-  void Pool(const Op& op);         // dnnl_pool.cc
+  void Pool(const Op& op);  // dnnl_pool.cc
   void Resample(const Op& op);
   void BatchNorm(const Op& op);  // dnnl_norm.cc
   void LayerNorm(const Op& op);
@@ -91,6 +91,7 @@ class Compiler {
                     const Arguments& arguments);
   void AddKernel(const std::string& what, const std::vector<Tensor>& tensors,
                  std::function<void(void* const* data)> kernel);
+  void AddWork(const std::string& what, const std::vector<Tensor>& tensors, PieceWork work);
   void AddReorder(const Tensor& from, const Tensor& to);
 
   // Fusion (dnnl_fusion.cc).
@@ -135,7 +136,7 @@ class Compiler {
   };
   std::vector<Packed> packed_;
   std::shared_ptr<PackedWeights> last_weights_;  // of the product that was compiled last
-  int now_ = 0;  // the operator that is being compiled
+  int now_ = 0;                                  // the operator that is being compiled
   std::vector<Buffer> buffers_;
   std::vector<Slot> slots_;
   std::vector<Step> steps_;

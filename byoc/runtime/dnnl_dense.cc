@@ -13,9 +13,9 @@
 namespace collage::onednn {
 namespace {
 
-// Rows for which it is worth while, measured on one thread of a Zen 5 against oneDNN's brgemm: 1.5 times as fast
-// for 16 rows, 1.1 for 64, as fast for 192. Of fewer rows it is the reading of weights that counts, and of more
-// the reading of the left side, and oneDNN is better at either.
+// Rows for which it is worth while, measured on one thread of a Zen 5 against oneDNN's brgemm: 1.5 times as
+// fast for 16 rows, 1.1 for 64, as fast for 192. Of fewer rows it is the reading of weights that counts, and
+// of more the reading of the left side, and oneDNN is better at either.
 constexpr int64_t kLeastRows = 16;
 constexpr int64_t kMostRows = 192;
 
@@ -101,7 +101,7 @@ bool Compiler::Product(const Op& op) {
   std::vector<Tensor> results;
   for (const Op& part : parts) results.push_back(NewTensor(RowMajor(type(part.out).dims, f32)));
   tensors.insert(tensors.end(), results.begin(), results.end());
-  AddKernel("product", tensors, ProductKernel(weights, left.dims[0], columns, posts, collage_num_threads()));
+  AddWork("product", tensors, ProductKernel(weights, left.dims[0], columns, posts, collage_num_threads()));
   for (size_t i = 0; i < parts.size(); ++i) Define(parts[i].out, results[i]);
   return true;
 }

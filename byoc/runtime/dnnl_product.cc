@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_product.h"
 
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/partitioner.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -53,9 +50,12 @@ class Product {
         rows_(rows),
         columns_(std::move(columns)),
         posts_(std::move(posts)),
-        division_(Divide(DivideUp(rows, kTileRows), static_cast<int64_t>(weights_->panels().size()), threads)) {}
+        division_(
+            Divide(DivideUp(rows, kTileRows), static_cast<int64_t>(weights_->panels().size()), threads)) {}
 
-  void Run(void* const* data) const {
+  int pieces() const { return static_cast<int>(division_.rows * division_.panels); }
+
+  void Run(void* const* data, int piece) const {
     std::vector<TilePost> posts = posts_;
     int next = 1;
     for (TilePost& post : posts) {
@@ -63,11 +63,7 @@ class Product {
     }
     void* const* results = data + next;
     const auto* left = static_cast<const float*>(data[0]);
-    const int64_t tasks = division_.rows * division_.panels;
-    if (tasks == 1) return Part(left, posts, results, 0);
-    tbb::parallel_for(
-        int64_t{0}, tasks, [&](int64_t task) { Part(left, posts, results, task); },
-        tbb::static_partitioner());
+    Part(left, posts, results, piece);
   }
 
  private:
@@ -163,12 +159,11 @@ void PackedWeights::Add(const float* data, int64_t row_step, int64_t column_step
   ++results_;
 }
 
-std::function<void(void* const*)> ProductKernel(std::shared_ptr<const PackedWeights> weights, int64_t rows,
-                                                const std::vector<int64_t>& columns,
-                                                std::vector<TilePost> posts, int threads) {
+PieceWork ProductKernel(std::shared_ptr<const PackedWeights> weights, int64_t rows,
+                        const std::vector<int64_t>& columns, std::vector<TilePost> posts, int threads) {
   const auto product =
       std::make_shared<const Product>(std::move(weights), rows, columns, std::move(posts), threads);
-  return [product](void* const* data) { product->Run(data); };
+  return {product->pieces(), [product](void* const* data, int piece) { product->Run(data, piece); }};
 }
 
 }  // namespace collage::onednn

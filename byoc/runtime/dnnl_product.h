@@ -7,10 +7,10 @@
 #ifndef COLLAGE_DNNL_PRODUCT_H_
 #define COLLAGE_DNNL_PRODUCT_H_
 
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "dnnl_crew.h"
 #include "dnnl_program.h"
 #include "dnnl_tile.h"
 #include "dnnl_workspace.h"
@@ -54,9 +54,8 @@ class PackedWeights {
 
 // data: the left side [rows, weights->rows()], the operands of the posts that have one, and the results, each
 // row-major; a post's operand lies as the (only) result. The result must lie in memory of its own.
-std::function<void(void* const* data)> ProductKernel(std::shared_ptr<const PackedWeights> weights,
-                                                     int64_t rows, const std::vector<int64_t>& columns,
-                                                     std::vector<TilePost> posts, int threads);
+PieceWork ProductKernel(std::shared_ptr<const PackedWeights> weights, int64_t rows,
+                        const std::vector<int64_t>& columns, std::vector<TilePost> posts, int threads);
 
 }  // namespace collage::onednn
 
