@@ -41,7 +41,9 @@ func (l *lowering) follow() func() {
 		maker := map[region.ValueID]*operation{}
 		done := map[int]bool{}
 		for _, o := range l.ops {
-			maker[o.out] = o
+			for _, v := range append([]region.ValueID{o.out}, o.more...) {
+				maker[v] = o
+			}
 			for _, group := range o.of {
 				done[group] = true
 			}

@@ -13,6 +13,9 @@ type operation struct {
 	algorithm string
 	in        []region.ValueID
 	out       region.ValueID
+	// more are results beside out: matmul is then several layers of one left side, whose weights and biases follow one
+	// another in in. Only merge, which is the last, makes such.
+	more []region.ValueID
 	// perm are the axes of the data in the order batch, channels, space, or those of a transpose; nil for as they are.
 	perm, axes                         []int64
 	strides, dilation, padding, kernel []int64
@@ -20,7 +23,9 @@ type operation struct {
 	scale []int64
 	// weightDims and weightStrides are how the plain weight is seen.
 	weightDims, weightStrides []int64
-	transposeA, transposeB    bool
+	// views are how attention sees query, key, value, result and mask: batch, heads, rows, columns.
+	views                  []view
+	transposeA, transposeB bool
 	// bias says that in[2] is one value for each channel.
 	bias bool
 	// unbiased says that a variance is divided by one less than the number of elements.

@@ -24,7 +24,9 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	l.attend()
 	l.fuse()
+	l.merge()
 	return l.text()
 }
 
@@ -121,6 +123,10 @@ func (w *writer) operation(o *operation) {
 	w.b.WriteString(", \"in\": ")
 	w.list(o.in)
 	fmt.Fprintf(&w.b, ", \"out\": %d", w.id(o.out))
+	if o.more != nil {
+		w.b.WriteString(", \"more\": ")
+		w.list(o.more)
+	}
 	for _, f := range []struct {
 		name string
 		list []int64
@@ -131,11 +137,15 @@ func (w *writer) operation(o *operation) {
 		}
 	}
 	if o.weightDims != nil {
-		w.b.WriteString(", \"weight\": {\"dims\": ")
-		w.numbers(o.weightDims)
-		w.b.WriteString(", \"strides\": ")
-		w.numbers(o.weightStrides)
-		w.b.WriteByte('}')
+		w.b.WriteString(", \"weight\": ")
+		w.view(view{o.weightDims, o.weightStrides})
+	}
+	for i, v := range o.views {
+		w.b.WriteString([]string{", \"views\": [", ", "}[min(i, 1)])
+		w.view(v)
+		if i == len(o.views)-1 {
+			w.b.WriteByte(']')
+		}
 	}
 	for _, f := range []struct {
 		name string
@@ -164,6 +174,14 @@ func (w *writer) operation(o *operation) {
 		}
 		w.b.WriteByte(']')
 	}
+	w.b.WriteByte('}')
+}
+
+func (w *writer) view(v view) {
+	w.b.WriteString("{\"dims\": ")
+	w.numbers(v.dims)
+	w.b.WriteString(", \"strides\": ")
+	w.numbers(v.strides)
 	w.b.WriteByte('}')
 }
 

@@ -91,6 +91,7 @@ void Compiler::CompileOp(const Op& op) {
       {"concat", &Compiler::Concat},        {"reduce", &Compiler::Reduce},
       {"variance", &Compiler::Reduce},      {"standardise", &Compiler::Standardise},
       {"upsampled_conv", &Compiler::UpsampledConvolution},
+      {"attention", &Compiler::Attention},
   };
   for (const auto& [kind, method] : kMethods) {
     if (op.kind == kind) return (this->*method)(op);
@@ -193,6 +194,12 @@ void Compiler::AddKernel(const std::string& what, const std::vector<Tensor>& ten
   for (const Tensor& tensor : tensors) step.slots.emplace_back(0, SlotOf(tensor));
   step.kernel = std::move(kernel);
   steps_.push_back(std::move(step));
+}
+
+void Compiler::AddWork(const std::string& what, const std::vector<Tensor>& tensors, PieceWork work) {
+  AddKernel(what, tensors, nullptr);
+  steps_.back().work = std::move(work.work);
+  steps_.back().pieces = work.pieces;
 }
 
 void Compiler::AddReorder(const Tensor& from, const Tensor& to) {

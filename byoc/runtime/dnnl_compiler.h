@@ -22,6 +22,8 @@
 
 namespace collage::onednn {
 
+class PackedWeights;
+
 // A value as it lies in memory.
 struct Tensor {
   Desc desc;
@@ -47,7 +49,12 @@ class Compiler {
   void Convolution(const Op& op);           // dnnl_convolution.cc
   void UpsampledConvolution(const Op& op);  // dnnl_upsampling.cc
   void MatMul(const Op& op);       // dnnl_matmul.cc
-  void Pool(const Op& op);         // dnnl_pool.cc
+  void Attention(const Op& op);    // dnnl_attention.cc
+  // A dense layer, or several of one left side, by the kernel of our own; false where it is not for that one.
+  bool Product(const Op& op);  // dnnl_dense.cc
+  // The operators, each with one result, that one with several stands for.
+  std::vector<Op> Parts(const Op& op) const;
+  void Pool(const Op& op);  // dnnl_pool.cc
   void Resample(const Op& op);
   void BatchNorm(const Op& op);  // dnnl_norm.cc
   void LayerNorm(const Op& op);
@@ -85,6 +92,7 @@ class Compiler {
                     const Arguments& arguments);
   void AddKernel(const std::string& what, const std::vector<Tensor>& tensors,
                  std::function<void(void* const* data)> kernel);
+  void AddWork(const std::string& what, const std::vector<Tensor>& tensors, PieceWork work);
   void AddReorder(const Tensor& from, const Tensor& to);
 
   // Fusion (dnnl_fusion.cc).
@@ -128,7 +136,8 @@ class Compiler {
     Tensor tensor;
   };
   std::vector<Packed> packed_;
-  int now_ = 0;  // the operator that is being compiled
+  std::shared_ptr<PackedWeights> last_weights_;  // of the product that was compiled last
+  int now_ = 0;                                  // the operator that is being compiled
   std::vector<Buffer> buffers_;
   std::vector<Slot> slots_;
   std::vector<Step> steps_;

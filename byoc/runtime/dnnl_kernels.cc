@@ -291,22 +291,24 @@ std::function<void(void* const*)> VarianceKernel(int64_t outer, int64_t length, 
   };
 }
 
-std::function<void(void* const*)> StandardiseKernel(int64_t rows, int64_t length, int64_t divisor,
-                                                    float epsilon) {
-  return [=](void* const* data) {
+PieceWork StandardiseKernel(int64_t rows, int64_t length, int64_t divisor, float epsilon, int threads) {
+  // A piece takes about a microsecond, which is more than it costs to begin one.
+  constexpr int64_t kPiece = 4096;
+  const int64_t most = std::min({int64_t{threads}, rows, rows * length / kPiece});
+  const int pieces = static_cast<int>(std::max<int64_t>(1, most));
+  const auto work = [=](void* const* data, int piece) {
     const auto* in = static_cast<const float*>(data[0]);
     const auto* gain = static_cast<const float*>(data[1]);
     const auto* shift = static_cast<const float*>(data[2]);
     auto* out = static_cast<float*>(data[3]);
-    InParallel(rows, length, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        const float* from = in + r * length;
-        const float mean = SumRow(from, length) / static_cast<float>(length);
-        const float variance = SquaresRow(from, mean, length) / static_cast<float>(divisor);
-        ScaleRow(from, gain, shift, mean, 1.0F / (std::sqrt(variance) + epsilon), out + r * length, length);
-      }
-    });
+    for (int64_t r = rows * piece / pieces; r < rows * (piece + 1) / pieces; ++r) {
+      const float* from = in + r * length;
+      const float mean = SumRow(from, length) / static_cast<float>(length);
+      const float variance = SquaresRow(from, mean, length) / static_cast<float>(divisor);
+      ScaleRow(from, gain, shift, mean, 1.0F / (std::sqrt(variance) + epsilon), out + r * length, length);
+    }
   };
+  return {pieces, work};
 }
 
 }  // namespace collage::onednn

@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "dnnl_crew.h"
 #include "dnnl_program.h"
 
 namespace collage::onednn {
@@ -30,8 +31,7 @@ std::function<void(void* const* data)> VarianceKernel(int64_t outer, int64_t len
 // deviation plus epsilon, times gain, plus shift; both have length elements. divisor is that of the variance.
 // This is not what is usually called layer normalisation, where epsilon is added to the variance, and which
 // oneDNN has.
-std::function<void(void* const* data)> StandardiseKernel(int64_t rows, int64_t length, int64_t divisor,
-                                                         float epsilon);
+PieceWork StandardiseKernel(int64_t rows, int64_t length, int64_t divisor, float epsilon, int threads);
 
 }  // namespace collage::onednn
 

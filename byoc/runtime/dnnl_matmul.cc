@@ -21,6 +21,11 @@ std::vector<int> MatrixAxes(size_t rank, bool transpose) {
 }  // namespace
 
 void Compiler::MatMul(const Op& op) {
+  if (Product(op)) return;
+  if (!op.more.empty()) {
+    for (const Op& part : Parts(op)) MatMul(part);
+    return;
+  }
   const ValueType& out = type(op.out);
   const size_t rank = out.dims.size();
   // A side as the primitive sees it: where its plain tensor lies, with exchanged strides.

@@ -3,6 +3,7 @@
 // Normalisations and softmax.
 #include <string>
 
+#include "collage_runtime.h"
 #include "dnnl_compiler.h"
 #include "dnnl_kernels.h"
 
@@ -58,9 +59,9 @@ void Compiler::Standardise(const Op& op) {
   const Tensor from = Plain(op.in[0]);
   const int64_t length = from.desc.dims().back();
   const Tensor to = Overwritable(from) ? from : NewTensor(from.desc);
-  AddKernel("standardise", {from, Plain(op.in[1]), Plain(op.in[2]), to},
-            StandardiseKernel(Elements(from.desc.dims()) / length, length, op.unbiased ? length - 1 : length,
-                              op.epsilon));
+  AddWork("standardise", {from, Plain(op.in[1]), Plain(op.in[2]), to},
+          StandardiseKernel(Elements(from.desc.dims()) / length, length, op.unbiased ? length - 1 : length,
+                            op.epsilon, collage_num_threads()));
   Finish(op, 0, to);
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_plan.h"
 
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/partitioner.h>
+
 #include <algorithm>
 #include <chrono>
 #include <sstream>
@@ -15,7 +18,13 @@ const dnnl::engine& CpuEngine() {
 }
 
 Plan::Plan(std::vector<Buffer> buffers, std::vector<Slot> slots, std::vector<Step> steps)
-    : buffers_(std::move(buffers)), slots_(std::move(slots)), steps_(std::move(steps)), stream_(CpuEngine()) {
+    : buffers_(std::move(buffers)),
+      slots_(std::move(slots)),
+      steps_(std::move(steps)),
+      data_(steps_.size()),
+      shifts_(steps_.size()),
+      crew_(steps_.size()),
+      stream_(CpuEngine()) {
   // A buffer is in use from the first step that touches it to the last.
   for (Buffer& buffer : buffers_) buffer.interval.first = -1;
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -42,13 +51,13 @@ Plan::Plan(std::vector<Buffer> buffers, std::vector<Slot> slots, std::vector<Ste
     slots_[i].memory = dnnl::memory(slots_[i].desc, CpuEngine(), data);
     addresses_[i] = data;
   }
-  size_t most = 0;
-  for (Step& step : steps_) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
     for (const auto& [argument, slot] : step.slots)
       step.arguments.push_back({argument, slots_[slot].memory.get()});
-    most = std::max(most, step.slots.size());
+    data_[i].resize(step.slots.size());
+    shifts_[i] = {step.pieces, &step.work, data_[i].data()};
   }
-  scratch_.resize(most);
 }
 
 void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs,
@@ -76,12 +85,12 @@ void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outpu
     addresses_[i] = data;
   }
   if (milliseconds == nullptr) {
-    for (const Step& step : steps_) RunStep(step);
+    for (size_t i = 0; i < steps_.size();) i = RunFrom(i);
   } else {
     milliseconds->clear();
-    for (const Step& step : steps_) {
+    for (size_t i = 0; i < steps_.size(); ++i) {
       const auto begin = std::chrono::steady_clock::now();
-      RunStep(step);  // on oneTBB, oneDNN comes back when all is done
+      RunStep(i);  // on oneTBB, oneDNN comes back when all is done
       milliseconds->push_back(
           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     }
@@ -89,10 +98,34 @@ void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outpu
   stream_.wait();
 }
 
-void Plan::RunStep(const Step& step) {
-  if (step.kernel) {
-    for (size_t i = 0; i < step.slots.size(); ++i) scratch_[i] = addresses_[step.slots[i].second];
-    step.kernel(scratch_.data());
+size_t Plan::RunFrom(size_t i) {
+  size_t end = i;
+  int pieces = 0;
+  for (; end < steps_.size() && steps_[end].work && steps_[end].pieces <= Crew::kMostPieces; ++end) {
+    pieces = std::max(pieces, steps_[end].pieces);
+  }
+  if (end - i < 2 || pieces < 2) {
+    RunStep(i);
+    return i + 1;
+  }
+  for (size_t k = i; k < end; ++k) SetData(k);
+  crew_.Run(&shifts_[i], static_cast<int>(end - i), pieces);
+  return end;
+}
+
+void Plan::SetData(size_t i) {
+  const Step& step = steps_[i];
+  for (size_t k = 0; k < step.slots.size(); ++k) data_[i][k] = addresses_[step.slots[k].second];
+}
+
+void Plan::RunStep(size_t i) {
+  const Step& step = steps_[i];
+  if (step.kernel || step.work) SetData(i);
+  if (step.kernel) return step.kernel(data_[i].data());
+  if (step.work) {
+    if (step.pieces == 1) return step.work(data_[i].data(), 0);
+    tbb::parallel_for(
+        0, step.pieces, [&](int piece) { step.work(data_[i].data(), piece); }, tbb::static_partitioner());
     return;
   }
   const dnnl_status_t status = dnnl_primitive_execute(

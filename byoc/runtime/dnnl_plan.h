@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "dnnl_crew.h"
 #include "dnnl_layout.h"
 #include "dnnl_workspace.h"
 
@@ -50,6 +51,9 @@ struct Step {
   std::vector<dnnl_exec_arg_t> arguments;  // made by Plan
   // ... or a function, which gets the addresses of the slots in order.
   std::function<void(void* const* data)> kernel;
+  // ... or one that does a piece of the work, from 0 on, so many in all.
+  std::function<void(void* const* data, int piece)> work;
+  int pieces = 0;
   // The operator of the program that it belongs to; kNone at the end, for what brings results into plain
   // order.
   int op = kNone;
@@ -76,14 +80,20 @@ class Plan {
   std::string Describe() const;
 
  private:
-  void RunStep(const Step& step);
+  // Runs step i, or all that follow one another from there on and consist of pieces; gives the next one.
+  size_t RunFrom(size_t i);
+  void RunStep(size_t i);
+  void SetData(size_t i);
 
   std::vector<Buffer> buffers_;
   std::vector<Slot> slots_;
   std::vector<Step> steps_;
   // The address at which each slot's memory stands now.
   std::vector<void*> addresses_;
-  std::vector<void*> scratch_;  // the addresses of one kernel's slots
+  // The addresses of the slots of each step that is a function.
+  std::vector<std::vector<void*>> data_;
+  std::vector<Shift> shifts_;  // by step
+  Crew crew_;
   size_t workspace_ = 0;
   std::unique_ptr<WorkspaceReservation> reservation_;
   dnnl::stream stream_;

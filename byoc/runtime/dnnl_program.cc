@@ -192,9 +192,10 @@ class Reader {
     const Dims padding = object.Integers<int64_t>("padding");
     op.pad_front.assign(padding.begin(), padding.begin() + padding.size() / 2);
     op.pad_back.assign(padding.begin() + padding.size() / 2, padding.end());
-    if (const picojson::value* weight = object.Find("weight")) {
-      op.weight.dims = Object(*weight).Integers<int64_t>("dims");
-      op.weight.strides = Object(*weight).Integers<int64_t>("strides");
+    op.more = Ids(object, "more");
+    if (const picojson::value* weight = object.Find("weight")) op.weight = ReadView(*weight);
+    if (object.Find("views") != nullptr) {
+      for (const picojson::value& view : object.List("views")) op.views.push_back(ReadView(view));
     }
     op.transpose_a = object.Truth("transpose_a");
     op.transpose_b = object.Truth("transpose_b");
@@ -223,6 +224,11 @@ class Reader {
       program_.of.push_back(std::move(of));
     }
     if (program_.of.size() != program_.ops.size()) Fail("not every operator is of a group");
+  }
+
+  static View ReadView(const picojson::value& value) {
+    const Object object(value);
+    return {object.Integers<int64_t>("dims"), object.Integers<int64_t>("strides")};
   }
 
   PostOp ReadPostOp(const Object& object) const {

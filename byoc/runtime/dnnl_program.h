@@ -37,12 +37,16 @@ struct View {
 };
 
 struct Op {
-  // "conv", "deconv", "upsampled_conv", "matmul", "pool", "eltwise", "binary", "softmax", "layer_norm", "batch_norm", "concat",
-  // "reduce", "variance", "standardise", "resample", "reshape", "transpose".
+  // "conv", "deconv", "upsampled_conv", "matmul", "attention", "pool", "eltwise", "binary", "softmax",
+  // "layer_norm", "batch_norm", "concat", "reduce", "variance", "standardise", "resample", "reshape",
+  // "transpose".
   std::string kind;
   dnnl::algorithm algorithm = dnnl::algorithm::undef;
   std::vector<int> in;
   int out = -1;
+  // matmul: results beside the first, each of the same left side and of weights (and bias) of its own, which
+  // follow the first's in `in`.
+  std::vector<int> more;
   // conv, deconv, pool, resample, batch_norm: the axes of the tensor in the order batch, channels, space;
   // empty where they stand so. transpose: the result's axis i is the argument's axis perm[i].
   std::vector<int> perm;
@@ -50,6 +54,9 @@ struct Op {
   // upsampled_conv: how often each pixel of the data is repeated before the convolution, along each axis.
   Dims scale;
   View weight;
+  // attention: how query, key, value, the result and the mask (if in[3] is there) are seen, each as batch,
+  // heads, rows and columns. alpha is the scale of the scores.
+  std::vector<View> views;
   // matmul: the last two dimensions of a side are to be exchanged.
   bool transpose_a = false, transpose_b = false;
   // conv, deconv, matmul: in[2] is one value for each channel of the result.

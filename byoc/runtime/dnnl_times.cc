@@ -24,6 +24,7 @@ std::string DescribeTimes(const Program& program, const std::vector<Step>& steps
   for (size_t i = 0; i < steps.size(); ++i) {
     picojson::object step;
     step["ms"] = picojson::value(milliseconds[i]);
+    step["what"] = picojson::value(steps[i].what);
     if (steps[i].op != Step::kNone) step["of"] = GroupsOf(program, steps[i].op);
     if (steps[i].reorder) {
       step["reorder"] = picojson::value(true);

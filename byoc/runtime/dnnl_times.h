@@ -15,7 +15,8 @@ namespace collage::onednn {
 // milliseconds are those of the plan's steps, in order. Gives
 //
 //     {"groups": ["dnnl.conv2d_relu", "add"],
-//      "steps": [{"ms": 0.5, "of": [0, 1]}, {"ms": 0.1, "of": [1], "reorder": true, "from": [0]}, ...]}
+//      "steps": [{"ms": 0.5, "what": "conv jit:avx2", "of": [0, 1]},
+//                {"ms": 0.1, "what": "reorder jit:uni", "of": [1], "reorder": true, "from": [0]}, ...]}
 //
 // "of" are the groups that a step does. A reorder has those that want its result in "of" and those whose
 // result it changes in "from"; the one is absent at the end of the region, the other at its beginning.
