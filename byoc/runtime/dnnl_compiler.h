@@ -45,7 +45,9 @@ class Compiler {
 
   void CompileOp(const Op& op);
   void Convolution(const Op& op);  // dnnl_convolution.cc
-  void MatMul(const Op& op);       // dnnl_matmul.cc
+  // Does a Winograd convolution with our own kernel; false, and nothing done, where that is not for it.
+  bool Winograd(const Op& op);  // dnnl_winograd.cc
+  void MatMul(const Op& op);    // dnnl_matmul.cc
   void Pool(const Op& op);         // dnnl_pool.cc
   void Resample(const Op& op);
   void BatchNorm(const Op& op);  // dnnl_norm.cc
@@ -71,6 +73,10 @@ class Compiler {
   Tensor Wanted(int value, const Desc& desc);
   // The same for a value seen with other dimensions: view is how its plain tensor is seen.
   Tensor WantedView(int value, const Desc& view, const Desc& desc);
+  // A constant as a function makes it of its plain tensor: packed for a kernel. view and desc, which says how
+  // large it is, tell it from others.
+  Tensor WantedPacked(int value, const Desc& view, const Desc& desc,
+                      const std::function<void(const void* plain, void* packed)>& pack);
   Tensor Reordered(const Tensor& from, const Desc& to, bool constant);
   // Whether the operator that is being compiled is the last one to need what is in a buffer, so that it may
   // be overwritten.

@@ -41,6 +41,11 @@ dnnl::primitive_desc Describe(const Op& op, dnnl::algorithm algorithm, const Des
 }  // namespace
 
 void Compiler::Convolution(const Op& op) {
+  const bool winograd = op.algorithm == dnnl::algorithm::convolution_winograd;
+  if (winograd && Winograd(op)) return;
+  // oneDNN's own Winograd kernels are two-dimensional.
+  const dnnl::algorithm algorithm =
+      winograd && op.strides.size() != 2 ? dnnl::algorithm::convolution_direct : op.algorithm;
   const bool transposed = op.kind == "deconv";
   const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);
   const ValueType& weight_type = type(op.in[1]);
@@ -56,7 +61,7 @@ void Compiler::Convolution(const Op& op) {
       return transposed
                  ? Describe<dnnl::deconvolution_forward>(op, dnnl::algorithm::deconvolution_direct, src,
                                                          weight_any, b, dst_any, attr)
-                 : Describe<dnnl::convolution_forward>(op, op.algorithm, src, weight_any, b, dst_any, attr);
+                 : Describe<dnnl::convolution_forward>(op, algorithm, src, weight_any, b, dst_any, attr);
     };
   };
 
