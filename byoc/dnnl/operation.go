@@ -16,8 +16,9 @@ type operation struct {
 	// perm are the axes of the data in the order batch, channels, space, or those of a transpose; nil for as they are.
 	perm, axes                         []int64
 	strides, dilation, padding, kernel []int64
-	// weightDims and weightStrides are how the plain weight is seen.
+	// weightDims, weightStrides and weightOffset are how the plain weight is seen, or a part of it.
 	weightDims, weightStrides []int64
+	weightOffset              int64
 	transposeA, transposeB    bool
 	// bias says that in[2] is one value for each channel.
 	bias bool

@@ -135,6 +135,9 @@ func (w *writer) operation(o *operation) {
 		w.numbers(o.weightDims)
 		w.b.WriteString(", \"strides\": ")
 		w.numbers(o.weightStrides)
+		if o.weightOffset != 0 {
+			fmt.Fprintf(&w.b, ", \"offset\": %d", o.weightOffset)
+		}
 		w.b.WriteByte('}')
 	}
 	for _, f := range []struct {

@@ -101,6 +101,13 @@ class Object {
     }
     Fail(name + " is no number");
   }
+  // 0 where the field is absent.
+  int64_t Integer(const std::string& name) const {
+    const picojson::value* value = Find(name);
+    if (value == nullptr) return 0;
+    if (!value->is<double>()) Fail(name + " is no number");
+    return std::llround(value->get<double>());
+  }
   const picojson::array& List(const std::string& name) const {
     const picojson::value& value = Get(name);
     if (!value.is<picojson::array>()) Fail(name + " is no list");
@@ -194,6 +201,7 @@ class Reader {
     if (const picojson::value* weight = object.Find("weight")) {
       op.weight.dims = Object(*weight).Integers<int64_t>("dims");
       op.weight.strides = Object(*weight).Integers<int64_t>("strides");
+      op.weight.offset = Object(*weight).Integer("offset");
     }
     op.transpose_a = object.Truth("transpose_a");
     op.transpose_b = object.Truth("transpose_b");

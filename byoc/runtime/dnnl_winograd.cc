@@ -111,9 +111,9 @@ bool Compiler::Winograd(const Op& op) {
   // The weights, transformed once.
   const Desc packed_desc({static_cast<int64_t>(kernel->PackedSize())}, dnnl::memory::data_type::f32,
                          dnnl::memory::format_tag::a);
-  const Desc view(op.weight.dims, type(op.in[1]).dtype, op.weight.strides);
+  const Desc view = Seen(op.weight, type(op.in[1]).dtype);
   const Tensor packed = WantedPacked(op.in[1], view, packed_desc, [&](const void* plain, void* memory) {
-    kernel->Pack(static_cast<const float*>(plain), strides, static_cast<float*>(memory));
+    kernel->Pack(static_cast<const float*>(plain) + op.weight.offset, strides, static_cast<float*>(memory));
   });
 
   std::vector<Tensor> tensors = {Wanted(op.in[0], src), packed};
