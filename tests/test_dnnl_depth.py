@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions of small depth on the backend dnnl, and Winograd convolutions in three dimensions: TVM's answer.
+"""Convolutions of small depth on the backend dnnl, and 3D Winograd convolutions, give TVM's answer.
 
-Depths of 1 to 5, in which part of a kernel meets nothing but padding; the runtime's own Winograd kernel with its
-epilogues; and the whole of ResNet-50 in 3D.
+Depths of 1 to 5, in which part of a kernel meets nothing but padding; the runtime's own Winograd kernel
+with its epilogues; and the whole of ResNet-50 in 3D.
 """
 
 import numpy as np
@@ -70,7 +70,12 @@ def test_small_depths(partition):
             grid.add(f"biased {depth}, {kernel} {attributes}", biased, "dnnl.conv3d_bias_relu")
     for depth in (1, 2):
         one = conv3d(
-            grid.input(1, depth, 5, 6, 8), grid.constant(3, 3, 3, 8, 12), 12, (3,) * 3, last=True, padding=(1,) * 3
+            grid.input(1, depth, 5, 6, 8),
+            grid.constant(3, 3, 3, 8, 12),
+            12,
+            (3,) * 3,
+            last=True,
+            padding=(1,) * 3,
         )
         grid.add(f"NDHWC {depth}", one, "nn.conv3d")
     for size in (1, 2):
@@ -87,7 +92,18 @@ ACTIVATIONS = {
     "gelu": lambda x: x * (relay.const(0.5) + relay.erf(x * relay.const(0.5**0.5)) * relay.const(0.5)),
     "swish": lambda x: x * relay.sigmoid(x),
 }
-EPILOGUES = ("", "_relu", "_bias", "_bias_relu", "_bias_sum_relu", "_sum", "_bias_clip", "_leaky", "_bias_gelu", "_swish")
+EPILOGUES = (
+    "",
+    "_relu",
+    "_bias",
+    "_bias_relu",
+    "_bias_sum_relu",
+    "_sum",
+    "_bias_clip",
+    "_leaky",
+    "_bias_gelu",
+    "_swish",
+)
 
 
 def winograd(grid, regions, shape, channels, kernel_depth, name, last=False, constant=True, **attributes):
@@ -188,7 +204,11 @@ class _Winograd(relay.ExprMutator):
         fits = []
 
         def visit(node):
-            if isinstance(node, relay.Call) and isinstance(node.op, tvm.ir.Op) and node.op.name == "nn.conv3d":
+            if (
+                isinstance(node, relay.Call)
+                and isinstance(node.op, tvm.ir.Op)
+                and node.op.name == "nn.conv3d"
+            ):
                 fits.append(
                     [int(k) for k in node.attrs.kernel_size[1:]] == [3, 3]
                     and [int(s) for s in node.attrs.strides[1:]] == [1, 1]
@@ -197,7 +217,9 @@ class _Winograd(relay.ExprMutator):
         walk(function.body, visit)
         if name.startswith("dnnl.conv3d") and fits == [True]:
             self.count += 1
-            function = function.with_attr("Composite", tvm.runtime.String(name.replace("dnnl.", "dnnl.winograd_")))
+            function = function.with_attr(
+                "Composite", tvm.runtime.String(name.replace("dnnl.", "dnnl.winograd_"))
+            )
         return function
 
 

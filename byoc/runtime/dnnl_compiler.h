@@ -48,7 +48,7 @@ class Compiler {
   // Does a Winograd convolution with our own kernel; false, and nothing done, where that is not for it.
   bool Winograd(const Op& op);  // dnnl_winograd.cc
   void MatMul(const Op& op);    // dnnl_matmul.cc
-  void Pool(const Op& op);         // dnnl_pool.cc
+  void Pool(const Op& op);      // dnnl_pool.cc
   void Resample(const Op& op);
   void BatchNorm(const Op& op);  // dnnl_norm.cc
   void LayerNorm(const Op& op);

@@ -70,8 +70,8 @@ void Compiler::Convolution(const Op& op) {
     try {
       make({});
     } catch (const dnnl::error&) {
-      // oneDNN's own Winograd kernels are two-dimensional and choosy: weights that the code generator took for
-      // constants may be none here.
+      // oneDNN's own Winograd kernels are two-dimensional and choosy: weights that the code generator took
+      // for constants may be none here.
       algorithm = dnnl::algorithm::convolution_direct;
     }
   }

@@ -2,6 +2,7 @@
 //
 // Winograd convolutions as steps of a plan: which of them our own kernel does, in which layout, with which
 // post-operations.
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -11,6 +12,9 @@
 
 namespace collage::onednn {
 namespace {
+
+// How many tensors one convolution adds on the way out.
+constexpr size_t kMostAddends = 4;
 
 // A dense tensor of dims batch, channels, space, whose channels are the innermost.
 Desc ChannelsLast(const Dims& dims, dnnl::memory::data_type dtype) {
@@ -100,6 +104,7 @@ bool Compiler::Winograd(const Op& op) {
     const bool full = post.operand >= 0 && type(post.operand).dims == type(op.out).dims;
     if (!Understood(post, full, &one)) break;
     if (one.kind == WinogradPost::Kind::kAdd) {
+      if (addends.size() == kMostAddends) break;
       one.addend = static_cast<int>(addends.size());
       addends.push_back(post.operand);
     }
@@ -132,13 +137,13 @@ bool Compiler::Winograd(const Op& op) {
   tensors.push_back(scratch);
   tensors.push_back(result);
   AddKernel(op.kind + " winograd", tensors,
-            [kernel, bias = op.bias, addends = addends.size()](void* const* data) {
-              const size_t first = bias ? 3 : 2;
+            [kernel, bias = op.bias, count = addends.size()](void* const* data) {
+              void* const* rest = data + (bias ? 3 : 2);
+              std::array<const float*, kMostAddends> addends{};
+              for (size_t i = 0; i < count; ++i) addends[i] = static_cast<const float*>(rest[i]);
               kernel->Run(static_cast<const float*>(data[0]), static_cast<const float*>(data[1]),
-                          bias ? static_cast<const float*>(data[2]) : nullptr,
-                          reinterpret_cast<const float* const*>(data + first),
-                          static_cast<float*>(data[first + addends]),
-                          static_cast<float*>(data[first + addends + 1]));
+                          bias ? static_cast<const float*>(data[2]) : nullptr, addends.data(),
+                          static_cast<float*>(rest[count]), static_cast<float*>(rest[count + 1]));
             });
   Finish(op, done, result);
   return true;

@@ -11,15 +11,17 @@
 namespace collage::onednn {
 namespace {
 
-constexpr int64_t kLane = 16;        // floats of a vector
+constexpr int64_t kLane = 16;          // floats of a vector
 constexpr int64_t kPanel = 4 * kLane;  // output channels of a block of packed weights
-constexpr int64_t kRows = 6;         // tiles of which products are kept in registers: 24 of 32
-constexpr int64_t kSkew = kLane;     // keeps the planes of transformed tiles out of one another's cache sets
+constexpr int64_t kRows = 6;           // tiles of which products are kept in registers: 24 of 32
+constexpr int64_t kSkew = kLane;  // keeps the planes of transformed tiles out of one another's cache sets
 
-// What reading a packed weight from memory costs, in multiplications that a core does meanwhile.
+// What it costs to read a packed weight from memory, in multiplications that a core does meanwhile: decides
+// between tiles of 4x4, with fewest multiplications, and of 2x2, with fewer weights. (14x14, 256 channels:
+// even.)
 constexpr int64_t kBalance = 24;
-// How much of a core's cache transformed tiles should take, in floats, and the least number of them that is worth reading all
-// weights once more.
+// How much of a core's cache the transformed tiles of a block should take, in floats, and the least number of
+// tiles for which all weights are worth being read once more.
 constexpr int64_t kBlockFloats = 256 * 1024, kLeast = 24;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -208,13 +210,14 @@ void Multiply(const Task& t, int64_t plane, int64_t panel, int64_t planes) {
   const int64_t first = panel * kPanel, width = std::min(kPanel, s.out_channels - first);
   // Panels lie one behind the other, in each the planes, in these the taps.
   const int64_t tap_size = s.in_channels * width;
-  const float* weight = t.packed + planes * s.kernel_depth * s.in_channels * first +
-                        plane * s.kernel_depth * tap_size;
+  const float* weight =
+      t.packed + planes * s.kernel_depth * s.in_channels * first + plane * s.kernel_depth * tap_size;
   for (int64_t slice = 0; slice < s.out_depth; ++slice) {
     const Taps taps = TapsOf(s, slice);
-    const int64_t from = slice * s.stride_depth - s.pad_depth + taps.first * s.dilation_depth;
+    const bool any = taps.first < taps.last;  // else this slice of the result is the padding's: zeros
+    const int64_t from = any ? slice * s.stride_depth - s.pad_depth + taps.first * s.dilation_depth : 0;
     const float* a = t.in + from * t.in_slice + plane * t.in_plane;
-    const float* b = weight + taps.first * tap_size;
+    const float* b = any ? weight + taps.first * tap_size : weight;
     float* c = t.out + slice * t.out_slice + plane * t.out_plane + first;
     // Evenly: 13 rows are 5, 4, 4 and not 6, 6, 1.
     const int64_t parts = CeilDiv(t.tiles, kRows);
@@ -225,16 +228,20 @@ void Multiply(const Task& t, int64_t plane, int64_t panel, int64_t planes) {
       const int64_t a_tap = s.dilation_depth * t.in_slice, count = taps.last - taps.first;
       switch (width / kLane) {
         case 1:
-          ProductOf<1>(high, rows, s.in_channels, a_tap, b, tap_size, count, s.in_channels, to, s.out_channels);
+          ProductOf<1>(high, rows, s.in_channels, a_tap, b, tap_size, count, s.in_channels, to,
+                       s.out_channels);
           break;
         case 2:
-          ProductOf<2>(high, rows, s.in_channels, a_tap, b, tap_size, count, s.in_channels, to, s.out_channels);
+          ProductOf<2>(high, rows, s.in_channels, a_tap, b, tap_size, count, s.in_channels, to,
+                       s.out_channels);
           break;
         case 3:
-          ProductOf<3>(high, rows, s.in_channels, a_tap, b, tap_size, count, s.in_channels, to, s.out_channels);
+          ProductOf<3>(high, rows, s.in_channels, a_tap, b, tap_size, count, s.in_channels, to,
+                       s.out_channels);
           break;
         default:
-          ProductOf<4>(high, rows, s.in_channels, a_tap, b, tap_size, count, s.in_channels, to, s.out_channels);
+          ProductOf<4>(high, rows, s.in_channels, a_tap, b, tap_size, count, s.in_channels, to,
+                       s.out_channels);
       }
       row += high;
     }
@@ -259,8 +266,7 @@ void TransformProduct(const Task& t, int64_t slice, int64_t tile) {
     Vector half[kSide][kWide], out[kSide][kSide];
     for (int x = 0; x < kWide; ++x) {
       Vector products[kWide];
-      for (int y = 0; y < kWide; ++y)
-        products[y] = _mm512_loadu_ps(from + (y * kWide + x) * t.out_plane + c);
+      for (int y = 0; y < kWide; ++y) products[y] = _mm512_loadu_ps(from + (y * kWide + x) * t.out_plane + c);
       Transform<kSide>::Product(products, 1, &half[0][x], kWide);
     }
     for (int y = 0; y < kSide; ++y) Transform<kSide>::Product(half[y], 1, out[y], 1);
@@ -328,21 +334,24 @@ bool WinogradKernel::Available() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
 }
 
-WinogradKernel::WinogradKernel(const WinogradShape& shape, std::vector<WinogradPost> posts, int threads, int side, int64_t block)
+WinogradKernel::WinogradKernel(const WinogradShape& shape, std::vector<WinogradPost> posts, int threads)
     : shape_(shape), posts_(std::move(posts)), threads_(std::max(threads, 1)) {
   auto tiles = [&](int64_t side) {
     return shape.batch * CeilDiv(shape.out_height, side) * CeilDiv(shape.out_width, side);
   };
   auto cost = [&](int64_t side) { return (side + 2) * (side + 2) * (tiles(side) + kBalance); };
-  side_ = side ? side : cost(2) < cost(4) ? 2 : 4;
+  side_ = cost(2) < cost(4) ? 2 : 4;
   tile_rows_ = CeilDiv(shape.out_height, side_);
   tile_columns_ = CeilDiv(shape.out_width, side_);
   tiles_ = tiles(side_);
   const int64_t planes = (side_ + 2) * (side_ + 2);
   const int64_t tile_floats =
       planes * (shape.in_depth * shape.in_channels + shape.out_depth * shape.out_channels);
-  block_ = block ? block : std::max(kLeast, kBlockFloats / tile_floats);
-  if (tiles_ < block_ * threads_ || block < 0) {block_ = 0;return;}
+  block_ = std::max(kLeast, kBlockFloats / tile_floats);
+  if (tiles_ < block_ * threads_) {
+    block_ = 0;
+    return;
+  }
   // Blocks of equal size, as many for each thread.
   block_ = CeilDiv(tiles_, CeilDiv(CeilDiv(tiles_, block_), threads_) * threads_);
 }
@@ -399,12 +408,13 @@ void WinogradKernel::Pack(const float* weight, const int64_t (&strides)[5], floa
   });
 }
 
-void WinogradKernel::Run(const float* src, const float* packed, const float* bias, const float* const* addends,
-                         float* scratch, float* dst) const {
+void WinogradKernel::Run(const float* src, const float* packed, const float* bias,
+                         const float* const* addends, float* scratch, float* dst) const {
   const Scratch s = ScratchOf();
   const int64_t planes = (side_ + 2) * (side_ + 2), panels = CeilDiv(shape_.out_channels, kPanel);
-  Task whole{shape_, posts_.data(), posts_.size(), tile_rows_, tile_columns_, 0, tiles_, s.in_plane, s.in_slice,
-             s.out_plane, s.out_slice, src, packed, bias, addends, scratch, scratch + s.out, dst};
+  Task whole{shape_, posts_.data(), posts_.size(), tile_rows_,  tile_columns_,   0,
+             tiles_, s.in_plane,    s.in_slice,    s.out_plane, s.out_slice,     src,
+             packed, bias,          addends,       scratch,     scratch + s.out, dst};
   // Each of so many workers takes the next item until there is none left.
   auto divide = [&](int64_t items, const auto& work) {
     std::atomic<int64_t> next{0};
@@ -436,7 +446,8 @@ void WinogradKernel::Run(const float* src, const float* packed, const float* bia
   }
   divide(shape_.in_depth * tiles_,
          [&](int64_t item, int64_t) { TransformDataOf(side_, whole, item / tiles_, item % tiles_); });
-  divide(panels * planes, [&](int64_t item, int64_t) { Multiply(whole, item % planes, item / planes, planes); });
+  divide(panels * planes,
+         [&](int64_t item, int64_t) { Multiply(whole, item % planes, item / planes, planes); });
   divide(shape_.out_depth * tiles_,
          [&](int64_t item, int64_t) { TransformProductOf(side_, whole, item / tiles_, item % tiles_); });
 }

@@ -49,7 +49,7 @@ class WinogradKernel {
   static bool Available();
 
   // threads is how many threads Run may use: the scratch memory is divided among them.
-  WinogradKernel(const WinogradShape& shape, std::vector<WinogradPost> posts, int threads, int side = 0, int64_t block = 0);
+  WinogradKernel(const WinogradShape& shape, std::vector<WinogradPost> posts, int threads);
 
   // The sizes, in floats, of the packed weights and of Run's scratch memory.
   size_t PackedSize() const;
@@ -59,7 +59,7 @@ class WinogradKernel {
   void Pack(const float* weight, const int64_t (&strides)[5], float* packed) const;
 
   // Convolves. bias has one number for each output channel, or is null; addends are laid out like dst and may
-  // be dst. All pointers but those of bias and weights are multiples of 64 bytes or not, as they like.
+  // be dst; src may not. Not to be called twice at the same time with the same scratch memory.
   void Run(const float* src, const float* packed, const float* bias, const float* const* addends,
            float* scratch, float* dst) const;
 
@@ -74,7 +74,8 @@ class WinogradKernel {
   WinogradShape shape_;
   std::vector<WinogradPost> posts_;
   int threads_;
-  // The side of the square of results that is computed at once: 2 or 4. The transformed square has two more.
+  // The side of the square of results (tile) that is computed at once: 2 or 4. The transformed one has two
+  // more.
   int side_;
   int64_t tile_rows_, tile_columns_, tiles_;  // tiles_: of one slice in depth, of the whole batch
   // How many tiles one thread takes at a time, all phases; 0 where the phases are divided, each among all.
