@@ -45,10 +45,22 @@ class Compiler {
 
   void CompileOp(const Op& op);
   void Convolution(const Op& op);  // dnnl_convolution.cc
-  // Does a Winograd convolution with our own kernel; false, and nothing done, where that is not for it.
-  bool Winograd(const Op& op);  // dnnl_winograd.cc
-  void MatMul(const Op& op);    // dnnl_matmul.cc
-  void Pool(const Op& op);      // dnnl_pool.cc
+  // Do a convolution with a kernel of our own (dnnl_own_convolution.cc): 3x3 in rows and columns by
+  // Winograd's algorithm, or 1x1. False, and nothing done, where it is not for them.
+  bool Winograd(const Op& op);
+  bool Projection(const Op& op);
+  struct OwnArguments {
+    const float *src = nullptr, *packed = nullptr, *bias = nullptr;
+    const float* const* addends = nullptr;
+    float *dst = nullptr, *scratch = nullptr;
+  };
+  // Adds the step, with the first of the operator's post-operations (done) in it; sizes are in floats.
+  void OwnConvolution(const Op& op, const std::string& what, size_t packed_size,
+                      const std::function<void(const float* plain, float* packed)>& pack,
+                      const std::vector<int>& addends, size_t done, size_t scratch_size,
+                      const std::function<void(const OwnArguments&)>& run);
+  void MatMul(const Op& op);  // dnnl_matmul.cc
+  void Pool(const Op& op);    // dnnl_pool.cc
   void Resample(const Op& op);
   void BatchNorm(const Op& op);  // dnnl_norm.cc
   void LayerNorm(const Op& op);

@@ -42,7 +42,7 @@ dnnl::primitive_desc Describe(const Op& op, dnnl::algorithm algorithm, const Des
 
 void Compiler::Convolution(const Op& op) {
   const bool winograd = op.algorithm == dnnl::algorithm::convolution_winograd;
-  if (winograd && Winograd(op)) return;
+  if (winograd ? Winograd(op) : Projection(op)) return;
   dnnl::algorithm algorithm = op.algorithm;
   const bool transposed = op.kind == "deconv";
   const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_winograd_kernel.h"
 
-#include <immintrin.h>
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
@@ -29,7 +28,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Everything that the phases need to know. Planes are the (side + 2)^2 positions in a transformed tile.
 struct Task {
   WinogradShape shape;
-  const WinogradPost* posts;
+  const VectorPost* posts;
   size_t num_posts;
   int64_t tile_rows, tile_columns;
   // The tiles first .. first + tiles are worked on; in the scratch memory they are 0 .. tiles.
@@ -277,36 +276,15 @@ void TransformProduct(const Task& t, int64_t slice, int64_t tile) {
       }
     }
     for (size_t i = 0; i < t.num_posts; ++i) {
-      const WinogradPost& post = t.posts[i];
-      const Vector alpha = _mm512_set1_ps(post.alpha), beta = _mm512_set1_ps(post.beta),
-                   zero = _mm512_setzero_ps();
-      switch (post.kind) {
-        case WinogradPost::Kind::kRelu:
-          for (auto& line : out) {
-            for (Vector& v : line) v = v < zero ? (post.alpha == 0 ? zero : alpha * v) : v;
-          }
-          break;
-        case WinogradPost::Kind::kClip:
-          for (auto& line : out) {
-            for (Vector& v : line) {
-              v = v < alpha ? alpha : v;
-              v = v > beta ? beta : v;
-            }
-          }
-          break;
-        case WinogradPost::Kind::kLinear:
-          for (auto& line : out) {
-            for (Vector& v : line) v = alpha * v + beta;
-          }
-          break;
-        case WinogradPost::Kind::kAdd: {
-          const float* addend = t.addends[post.addend] + base + c;
-          for (int y = 0; y < high; ++y) {
-            for (int x = 0; x < wide; ++x) {
-              out[y][x] += _mm512_loadu_ps(addend + y * row_step + x * s.out_channels);
-            }
-          }
-          break;
+      const VectorPost& post = t.posts[i];
+      if (post.kind != VectorPost::Kind::kAdd) {
+        ApplyPost(post, &out[0][0], kSide * kSide);
+        continue;
+      }
+      const float* addend = t.addends[post.addend] + base + c;
+      for (int y = 0; y < high; ++y) {
+        for (int x = 0; x < wide; ++x) {
+          out[y][x] += _mm512_loadu_ps(addend + y * row_step + x * s.out_channels);
         }
       }
     }
@@ -329,12 +307,7 @@ void TransformProductOf(int side, const Task& t, int64_t slice, int64_t tile) {
 
 }  // namespace
 
-bool WinogradKernel::Available() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-}
-
-WinogradKernel::WinogradKernel(const WinogradShape& shape, std::vector<WinogradPost> posts, int threads)
+WinogradKernel::WinogradKernel(const WinogradShape& shape, std::vector<VectorPost> posts, int threads)
     : shape_(shape), posts_(std::move(posts)), threads_(std::max(threads, 1)) {
   auto tiles = [&](int64_t side) {
     return shape.batch * CeilDiv(shape.out_height, side) * CeilDiv(shape.out_width, side);

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "dnnl_vector_posts.h"
+
 namespace collage::onednn {
 
 // A convolution of [batch, in_depth, in_height, in_width, in_channels] to [batch, out_depth, out_height,
@@ -30,26 +32,14 @@ struct WinogradShape {
   int64_t pad_top = 0, pad_left = 0;
 };
 
-// What is done to each result, in order.
-struct WinogradPost {
-  enum class Kind { kRelu, kClip, kLinear, kAdd };
-  Kind kind = Kind::kRelu;
-  // kRelu: alpha is the slope of what is negative. kClip: the bounds. kLinear: alpha * x + beta.
-  float alpha = 0, beta = 0;
-  // kAdd: which of the addends that Run gets.
-  int addend = -1;
-};
-
 class WinogradKernel {
  public:
   // Both numbers of channels must be multiples of this.
   static constexpr int64_t kChannels = 16;
 
-  // Whether the processor has what the kernel is written for.
-  static bool Available();
-
-  // threads is how many threads Run may use: the scratch memory is divided among them.
-  WinogradKernel(const WinogradShape& shape, std::vector<WinogradPost> posts, int threads);
+  // threads is how many threads Run may use: the scratch memory is divided among them. posts are done to each
+  // result, in order.
+  WinogradKernel(const WinogradShape& shape, std::vector<VectorPost> posts, int threads);
 
   // The sizes, in floats, of the packed weights and of Run's scratch memory.
   size_t PackedSize() const;
@@ -72,7 +62,7 @@ class WinogradKernel {
   Scratch ScratchOf() const;
 
   WinogradShape shape_;
-  std::vector<WinogradPost> posts_;
+  std::vector<VectorPost> posts_;
   int threads_;
   // The side of the square of results (tile) that is computed at once: 2 or 4. The transformed one has two
   // more.
