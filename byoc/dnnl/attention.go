@@ -15,8 +15,11 @@ const attentionVector = 16
 // maxKeys bounds the number of keys, and so the memory that a tile of scores takes on each thread (2 MiB).
 const maxKeys = 1 << 16
 
-// view is how an operation sees a plain value: dimensions and steps in elements.
-type view struct{ dims, strides []int64 }
+// view is how an operation sees a plain value, or the part of it that begins at offset: dimensions and steps in elements.
+type view struct {
+	dims, strides []int64
+	offset        int64
+}
 
 // attention is softmax(scale * query key^T + mask) value as it is found in a region: two batched products with a softmax
 // between them, and what reshapes and transposes stand around it.
@@ -282,7 +285,7 @@ func (l *lowering) attentionOf(a *attention, in []strided, result strided, mask 
 		if (i == 2 || i == 3) && dims[3]%attentionVector != 0 {
 			return nil
 		}
-		o.views = append(o.views, view{dims, []int64{batchStep, headStep, rowStep, columnStep}})
+		o.views = append(o.views, view{dims: dims, strides: []int64{batchStep, headStep, rowStep, columnStep}})
 		if i != 3 {
 			o.in = append(o.in, s.base)
 		}

@@ -25,6 +25,12 @@ var (
 	conv2dAttrs = onednntest.Conv2DAttrs
 )
 
+// conv3dAttrs are those of a 3x3x3 convolution that keeps its size.
+func conv3dAttrs() map[string]any {
+	return with(conv2dAttrs(), "strides", []int64{1, 1, 1}, "padding", []int64{1, 1, 1, 1, 1, 1}, "dilation", []int64{1, 1, 1},
+		"data_layout", "NCDHW", "kernel_layout", "OIDHW")
+}
+
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // text is what is emitted for a region function.

@@ -84,27 +84,6 @@ func TestConcatenation(t *testing.T) {
 	require.False(t, taken)
 }
 
-func TestWinogradLimits(t *testing.T) {
-	conv := func(channels int64, changes ...any) *relay.Graph {
-		return one("nn.conv2d", with(conv2dAttrs(), changes...), f(1, 16, 8, 8), f(1, channels, 8, 8), f(16, channels, 3, 3))
-	}
-	if _, why := verdict(conv(16), "dnnl.winograd_conv2d"); why != "" {
-		require.Contains(t, why, "AVX-512")
-	}
-	for because, g := range map[string]*relay.Graph{
-		"padding of at most 1":  conv(16, "padding", []int64{2, 2, 0, 0}),
-		"strides of 1":          conv(16, "strides", []int64{2, 2}),
-		"dilation of 1":         conv(16, "dilation", []int64{2, 2}),
-		"blocks of 16 channels": conv(8),
-		"has data in NHWC":      conv(16, "data_layout", "NHWC", "kernel_layout", "HWIO"),
-		"kernels of 3x3":        one("nn.conv2d", conv2dAttrs(), f(1, 16, 8, 8), f(1, 16, 8, 8), f(16, 16, 5, 5)),
-	} {
-		taken, why := verdict(g, "dnnl.winograd_conv2d")
-		require.False(t, taken)
-		require.Contains(t, why, because)
-	}
-}
-
 func TestStandardise(t *testing.T) {
 	full, column := f(2, 4, 8), f(2, 4, 1)
 	over := map[string]any{"axis": []int64{-1}, "keepdims": true, "exclude": false}

@@ -203,7 +203,7 @@ func canonical(layout string) []int64 {
 func (l *lowering) convolution(c *onednn.Convolution, out region.ValueID) {
 	o := &operation{
 		kind: "conv", algorithm: "direct", in: l.of(c.Data, c.Weight), out: out, perm: canonical(c.DataLayout),
-		strides: c.Strides, dilation: c.Dilation, padding: c.Padding,
+		strides: c.Strides, dilation: c.Dilation, padding: slices.Clone(c.Padding),
 	}
 	switch {
 	case c.Transposed:
@@ -214,8 +214,23 @@ func (l *lowering) convolution(c *onednn.Convolution, out region.ValueID) {
 		o.kind, o.scale = "upsampled_conv", c.Scale
 	}
 	o.weightDims, o.weightStrides = weightView(c, l.types[o.in[1]].Shape)
+	if !c.Transposed {
+		o.trim(spaceOf(l.types[o.in[0]].Shape, o.perm), spaceOf(l.types[out].Shape, o.perm))
+	}
 	l.epilogue(o, c.Epilogue)
 	l.add(o)
+}
+
+// spaceOf are the spatial sizes of a tensor, whose axes perm puts in oneDNN's order.
+func spaceOf(shape, perm []int64) []int64 {
+	if perm == nil {
+		return shape[2:]
+	}
+	var space []int64
+	for _, axis := range perm[2:] {
+		space = append(space, shape[axis])
+	}
+	return space
 }
 
 // weightView gives dimensions in oneDNN's order (groups where there are any, output channels, input channels, space) and

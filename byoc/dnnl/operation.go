@@ -21,8 +21,9 @@ type operation struct {
 	strides, dilation, padding, kernel []int64
 	// scale is how often each pixel of the data is repeated before a convolution.
 	scale []int64
-	// weightDims and weightStrides are how the plain weight is seen.
+	// weightDims, weightStrides and weightOffset are how the plain weight is seen, or a part of it.
 	weightDims, weightStrides []int64
+	weightOffset              int64
 	// views are how attention sees query, key, value, result and mask: batch, heads, rows, columns.
 	views                  []view
 	transposeA, transposeB bool

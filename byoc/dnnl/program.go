@@ -138,7 +138,7 @@ func (w *writer) operation(o *operation) {
 	}
 	if o.weightDims != nil {
 		w.b.WriteString(", \"weight\": ")
-		w.view(view{o.weightDims, o.weightStrides})
+		w.view(view{o.weightDims, o.weightStrides, o.weightOffset})
 	}
 	for i, v := range o.views {
 		w.b.WriteString([]string{", \"views\": [", ", "}[min(i, 1)])
@@ -182,6 +182,9 @@ func (w *writer) view(v view) {
 	w.numbers(v.dims)
 	w.b.WriteString(", \"strides\": ")
 	w.numbers(v.strides)
+	if v.offset != 0 {
+		fmt.Fprintf(&w.b, ", \"offset\": %d", v.offset)
+	}
 	w.b.WriteByte('}')
 }
 

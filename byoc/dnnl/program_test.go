@@ -130,22 +130,6 @@ func TestSeveralResults(t *testing.T) {
 	require.Len(t, constants, 1)
 }
 
-func TestWinogradIsAsked(t *testing.T) {
-	r := newRegion()
-	y := f(1, 16, 8, 8)
-	call := r.composite("dnnl.winograd_conv2d_relu", y, func(p []relay.NodeID) relay.NodeID {
-		return r.Call("nn.relu", y, nil, r.Call("nn.conv2d", y, conv2dAttrs(), p[0], p[1]))
-	}, []*relay.Type{y, f(16, 16, 3, 3)}, r.Var(y.Shape, f32), r.Const([]int64{16, 16, 3, 3}, f32))
-	g := r.Finish(call)
-	if p, err := region.FromGraph(g, "s"); err == nil {
-		if _, _, err := emit(p); err != nil {
-			require.ErrorContains(t, err, "AVX-512", "on a processor without it")
-			return
-		}
-	}
-	golden(t, "winograd.json", g)
-}
-
 func TestEmitRefusals(t *testing.T) {
 	for _, c := range []struct {
 		because string

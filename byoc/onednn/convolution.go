@@ -114,7 +114,8 @@ func (c convolution) check(g *relay.Graph, m *relay.Match, e epilogue) error {
 		}
 	}
 	if c.winograd {
-		if err := checkWinograd(conv); err != nil {
+		weight := m.Named[roleWeight]
+		if err := checkWinograd(conv, c.dims, g.Nodes[weight].Kind == relay.KindConstant || isParameter(g, weight)); err != nil {
 			return err
 		}
 	}

@@ -136,6 +136,21 @@ Tensor Compiler::WantedView(int value, const Desc& view, const Desc& desc) {
   return made;
 }
 
+Tensor Compiler::WantedPacked(int value, const Desc& view, const Desc& desc,
+                              const std::function<void(const void* plain, void* packed)>& pack) {
+  for (const Packed& one : packed_) {
+    if (one.value == value && one.view == view && one.tensor.desc == desc) return one.tensor;
+  }
+  std::shared_ptr<void> packed(AllocateAligned(desc.get_size()).release(), AlignedFree());
+  pack(buffers_[Plain(value).buffer].data, packed.get());
+  const int buffer = NewBuffer(Buffer::Kind::kConstant);
+  buffers_[buffer].data = packed.get();
+  buffers_[buffer].owner = std::move(packed);
+  needed_until_[buffer] = last_use_[value];
+  packed_.push_back({value, view, {desc, buffer}});
+  return {desc, buffer};
+}
+
 Tensor Compiler::Reordered(const Tensor& from, const Desc& to, bool constant) {
   if (!constant) {
     const Tensor made = NewTensor(to);

@@ -48,6 +48,20 @@ class Compiler {
   void CompileOp(const Op& op);
   void Convolution(const Op& op);           // dnnl_convolution.cc
   void UpsampledConvolution(const Op& op);  // dnnl_upsampling.cc
+  // Do a convolution with a kernel of our own (dnnl_own_convolution.cc): 3x3 in rows and columns by
+  // Winograd's algorithm, or 1x1. False, and nothing done, where it is not for them.
+  bool Winograd(const Op& op);
+  bool Projection(const Op& op);
+  struct OwnArguments {
+    const float *src = nullptr, *packed = nullptr, *bias = nullptr;
+    const float* const* addends = nullptr;
+    float *dst = nullptr, *scratch = nullptr;
+  };
+  // Adds the step, with the first of the operator's post-operations (done) in it; sizes are in floats.
+  void OwnConvolution(const Op& op, const std::string& what, size_t packed_size,
+                      const std::function<void(const float* plain, float* packed)>& pack,
+                      const std::vector<int>& addends, size_t done, size_t scratch_size,
+                      const std::function<void(const OwnArguments&)>& run);
   void MatMul(const Op& op);       // dnnl_matmul.cc
   void Attention(const Op& op);    // dnnl_attention.cc
   // A dense layer, or several of one left side, by the kernel of our own; false where it is not for that one.
@@ -79,6 +93,10 @@ class Compiler {
   Tensor Wanted(int value, const Desc& desc);
   // The same for a value seen with other dimensions: view is how its plain tensor is seen.
   Tensor WantedView(int value, const Desc& view, const Desc& desc);
+  // A constant as a function makes it of its plain tensor: packed for a kernel. view and desc, which says how
+  // large it is, tell it from others.
+  Tensor WantedPacked(int value, const Desc& view, const Desc& desc,
+                      const std::function<void(const void* plain, void* packed)>& pack);
   Tensor Reordered(const Tensor& from, const Desc& to, bool constant);
   // Whether the operator that is being compiled is the last one to need what is in a buffer, so that it may
   // be overwritten.

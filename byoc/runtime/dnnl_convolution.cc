@@ -41,28 +41,40 @@ dnnl::primitive_desc Describe(const Op& op, dnnl::algorithm algorithm, const Des
 }  // namespace
 
 void Compiler::Convolution(const Op& op) {
+  const bool winograd = op.algorithm == dnnl::algorithm::convolution_winograd;
+  if (winograd ? Winograd(op) : Projection(op)) return;
+  dnnl::algorithm algorithm = op.algorithm;
   const bool transposed = op.kind == "deconv";
   const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);
   const ValueType& weight_type = type(op.in[1]);
-  const Desc weight_view(op.weight.dims, weight_type.dtype, op.weight.strides);
+  const Desc weight_view = Seen(op.weight, weight_type.dtype);
   const Desc weight_any = AnyLayout(weight_view);
   const Desc dst_any(Permuted(type(op.out).dims, op.perm), type(op.out).dtype, dnnl::memory::format_tag::any);
   Desc bias;
   if (op.bias) bias = RowMajor({dst_any.dims()[1]}, type(op.in[2]).dtype);
 
-  auto make_with = [&](const Desc& src) {
+  auto make_with = [&](const Desc& src) -> MakeDesc {
     return [&, src](const dnnl::primitive_attr& attr) {
       const Desc* b = op.bias ? &bias : nullptr;
       return transposed
                  ? Describe<dnnl::deconvolution_forward>(op, dnnl::algorithm::deconvolution_direct, src,
                                                          weight_any, b, dst_any, attr)
-                 : Describe<dnnl::convolution_forward>(op, op.algorithm, src, weight_any, b, dst_any, attr);
+                 : Describe<dnnl::convolution_forward>(op, algorithm, src, weight_any, b, dst_any, attr);
     };
   };
 
   // oneDNN chooses the layout of the data; where the same implementation also takes the one in which the data
   // is found, nothing needs to be reordered.
   MakeDesc make = make_with(AnyLayout(found));
+  if (winograd) {
+    try {
+      make({});
+    } catch (const dnnl::error&) {
+      // oneDNN's own Winograd kernels are two-dimensional and choosy: weights that the code generator took
+      // for constants may be none here.
+      algorithm = dnnl::algorithm::convolution_direct;
+    }
+  }
   const dnnl::primitive_desc chosen = make({});
   if (chosen.query_md(dnnl::query::src_md, 0) != found) {
     try {

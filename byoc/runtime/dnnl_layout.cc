@@ -24,6 +24,12 @@ Desc RowMajor(const Dims& dims, dnnl::memory::data_type dtype) {
   return Desc(dims, dtype, RowMajorStrides(dims));
 }
 
+Desc Seen(const View& view, dnnl::memory::data_type dtype) {
+  Desc desc(view.dims, dtype, view.strides);
+  desc.data.offset0 = view.offset;
+  return desc;
+}
+
 bool IsStrided(const Desc& desc) {
   if (desc.data.format_kind != dnnl_blocked || desc.data.format_desc.blocking.inner_nblks != 0) return false;
   return std::equal(desc.data.dims, desc.data.dims + desc.data.ndims, desc.data.padded_dims);

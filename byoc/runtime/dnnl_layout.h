@@ -21,6 +21,9 @@ int64_t Elements(const Dims& dims);
 // The layout of a compact tensor whose last axis is the innermost: TVM's.
 Desc RowMajor(const Dims& dims, dnnl::memory::data_type dtype);
 
+// A plain tensor as a view shows it.
+Desc Seen(const View& view, dnnl::memory::data_type dtype);
+
 // Whether a descriptor is that layout; where an axis of one element "lies" does not matter.
 bool IsRowMajor(const Desc& desc);
 

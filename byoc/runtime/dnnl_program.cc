@@ -101,6 +101,13 @@ class Object {
     }
     Fail(name + " is no number");
   }
+  // 0 where the field is absent.
+  int64_t Integer(const std::string& name) const {
+    const picojson::value* value = Find(name);
+    if (value == nullptr) return 0;
+    if (!value->is<double>()) Fail(name + " is no number");
+    return std::llround(value->get<double>());
+  }
   const picojson::array& List(const std::string& name) const {
     const picojson::value& value = Get(name);
     if (!value.is<picojson::array>()) Fail(name + " is no list");
@@ -228,7 +235,7 @@ class Reader {
 
   static View ReadView(const picojson::value& value) {
     const Object object(value);
-    return {object.Integers<int64_t>("dims"), object.Integers<int64_t>("strides")};
+    return {object.Integers<int64_t>("dims"), object.Integers<int64_t>("strides"), object.Integer("offset")};
   }
 
   PostOp ReadPostOp(const Object& object) const {

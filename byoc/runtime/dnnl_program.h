@@ -30,10 +30,11 @@ struct PostOp {
   int operand = -1;
 };
 
-// A tensor as another shape than its own: dims in oneDNN's order and the strides, in elements, of the plain
-// tensor. Weights come so, whatever layout Relay gave them.
+// A tensor, or a part of it, as another shape than its own: dims in oneDNN's order, and the strides and the
+// offset, in elements, of the plain tensor. Weights come so, whatever layout Relay gave them.
 struct View {
   Dims dims, strides;
+  int64_t offset = 0;
 };
 
 struct Op {
