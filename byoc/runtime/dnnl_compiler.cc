@@ -45,6 +45,8 @@ Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArr
 
 std::unique_ptr<Plan> Compiler::Compile() {
   for (now_ = 0; now_ < static_cast<int>(program_.ops.size()); ++now_) {
+    const auto strips = program_.strips.find(now_);
+    if (strips != program_.strips.end() && CompileStrips(now_, strips->second)) continue;
     const Op& op = program_.ops[now_];
     try {
       CompileOp(op);

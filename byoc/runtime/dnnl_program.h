@@ -7,6 +7,7 @@
 #define COLLAGE_DNNL_PROGRAM_H_
 
 #include <dnnl.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,8 @@ struct Program {
   // The value that the i-th constant tensor of the region is.
   std::vector<int> constants;
   std::vector<Op> ops;
+  // Operators that may be run together, strip by strip: the first one's index and how many follow one another.
+  std::map<int, int> strips;
 };
 
 // Reads the text; throws std::runtime_error that says what is wrong with it.
@@ -75,7 +78,8 @@ struct Program {
 //      "ops": [{"op": "conv", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "bias": true, "strides": [1,
 //      1],
 //               "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [...], "strides": [...]},
-//               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...]}
+//               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...],
+//      "strips": [12, 5]}
 Program ParseProgram(const std::string& text);
 
 }  // namespace collage::onednn
