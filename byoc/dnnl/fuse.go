@@ -45,7 +45,11 @@ func (l *lowering) onlyReader(o *operation) *operation {
 
 // takesPostOps says that an operation has a primitive for which work on the way out is worth while.
 func (o *operation) takesPostOps() bool {
-	return (o.kind == "conv" || o.kind == "deconv" || o.kind == "upsampled_conv" || o.kind == "matmul") && len(o.post) < maxPostOps
+	switch o.kind {
+	case "conv", "deconv", "upsampled_conv", "matmul", "pool":
+		return len(o.post) < maxPostOps
+	}
+	return false
 }
 
 // rightSide is the other argument of a pointwise operation that reads v, noValue for an elementwise one; ok says that the
@@ -79,7 +83,7 @@ func (l *lowering) absorb(o *operation) bool {
 	switch {
 	case operand == noValue:
 		o.post = append(o.post, postOp{function: reader.algorithm, alpha: reader.alpha, beta: reader.beta, operand: noValue})
-	case reader.algorithm == "add" && len(o.post) == 0 && !o.bias && l.perChannel(o, operand):
+	case reader.algorithm == "add" && o.kind != "pool" && len(o.post) == 0 && !o.bias && l.perChannel(o, operand):
 		o.bias = true
 		o.in = append(o.in, operand)
 	default:

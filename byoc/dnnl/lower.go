@@ -19,6 +19,8 @@ type lowering struct {
 	// types are those of the program's values and of values that were added.
 	types []*relay.Type
 	ops   []*operation
+	// stripRanges are pairs: the first of operations that may be run strip by strip together, and how many they are.
+	stripRanges []int64
 	// nodes says which value a node of the group that is being lowered stands for.
 	nodes map[relay.NodeID]region.ValueID
 	// groups are the names of the composite functions and single operators, in order; the last one is being lowered.
@@ -143,11 +145,11 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 	case *onednn.BatchNorm:
 		l.add(&operation{kind: "batch_norm", epsilon: y.Epsilon, in: l.of(y.Data, y.Gamma, y.Beta, y.Mean, y.Variance), out: out})
 	case *reshape:
-		l.add(&operation{kind: "reshape", in: op.Args[:1], out: out})
+		l.add(&operation{kind: "reshape", in: slices.Clone(op.Args[:1]), out: out})
 	case *transpose:
 		l.add(&operation{kind: "transpose", perm: y.axes, in: l.of(y.data), out: out})
 	case *concat:
-		l.add(&operation{kind: "concat", axes: []int64{y.axis}, in: op.Args, out: out})
+		l.add(&operation{kind: "concat", axes: []int64{y.axis}, in: slices.Clone(op.Args), out: out})
 	case *reduce:
 		l.add(&operation{kind: "reduce", algorithm: y.function, axes: y.axes, in: l.of(y.data), out: out})
 	case *variance:

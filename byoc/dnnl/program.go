@@ -24,9 +24,11 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	l.share()
 	l.attend()
 	l.fuse()
 	l.merge()
+	l.strips()
 	return l.text()
 }
 
@@ -72,7 +74,12 @@ func (l *lowering) text() ([]byte, []region.ValueID, error) {
 	}
 	w.b.WriteString("],\n\"ops\": [\n  ")
 	w.b.Write(ops.Bytes())
-	w.b.WriteString("],\n")
+	w.b.WriteByte(']')
+	if len(l.stripRanges) > 0 {
+		w.b.WriteString(",\n\"strips\": ")
+		w.numbers(l.stripRanges)
+	}
+	w.b.WriteString(",\n")
 	w.groups()
 	w.b.WriteString("}\n")
 	return w.b.Bytes(), constants, nil

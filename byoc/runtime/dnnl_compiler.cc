@@ -45,15 +45,27 @@ Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArr
 
 std::unique_ptr<Plan> Compiler::Compile() {
   for (now_ = 0; now_ < static_cast<int>(program_.ops.size()); ++now_) {
-    const Op& op = program_.ops[now_];
+    const int begin = now_;
     const size_t first = steps_.size();
+    const auto belongs = [&] {
+      for (size_t i = first; i < steps_.size(); ++i) {
+        steps_[i].op = begin;
+        steps_[i].ops = now_ - begin + 1;
+      }
+    };
+    const auto strips = program_.strips.find(now_);
+    if (strips != program_.strips.end() && CompileStrips(now_, strips->second)) {
+      belongs();
+      continue;
+    }
+    const Op& op = program_.ops[now_];
     try {
       CompileOp(op);
     } catch (const dnnl::error& error) {
       throw std::runtime_error("oneDNN has no primitive for operator " + std::to_string(now_) + " (" +
                                op.kind + "): " + error.what());
     }
-    for (size_t i = first; i < steps_.size(); ++i) steps_[i].op = now_;
+    belongs();
   }
   for (size_t i = 0; i < program_.outputs.size(); ++i) {
     const int value = program_.outputs[i];

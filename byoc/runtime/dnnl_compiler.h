@@ -46,6 +46,10 @@ class Compiler {
   using Arguments = std::vector<std::pair<int, Tensor>>;
 
   void CompileOp(const Op& op);
+  // The operators first .. first + count - 1 as one step that goes strip by strip (dnnl_strips.cc); false, and
+  // nothing has happened, where they have to be compiled one by one.
+  bool CompileStrips(int first, int count);
+  friend class StripBuilder;
   void Convolution(const Op& op);           // dnnl_convolution.cc
   void UpsampledConvolution(const Op& op);  // dnnl_upsampling.cc
   // Do a convolution with a kernel of our own (dnnl_own_convolution.cc): 3x3 in rows and columns by

@@ -153,6 +153,14 @@ class Reader {
     program_.outputs = Ids(root_, "outputs");
     for (const picojson::value& value : root_.List("ops")) ReadOp(Object(value));
     if (root_.Find("groups") != nullptr) ReadGroups();
+    const std::vector<int> strips = root_.Integers<int>("strips");
+    for (size_t i = 0; i + 1 < strips.size(); i += 2) {
+      const int first = strips[i], count = strips[i + 1];
+      if (first < 0 || count < 1 || first + count > static_cast<int>(program_.ops.size())) {
+        Fail("strips has operators that are not there");
+      }
+      program_.strips[first] = count;
+    }
     return std::move(program_);
   }
 

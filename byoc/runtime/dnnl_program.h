@@ -7,6 +7,7 @@
 #define COLLAGE_DNNL_PROGRAM_H_
 
 #include <dnnl.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,8 @@ struct Program {
   // for each of ops which of these it does. Both may be empty.
   std::vector<std::string> groups;
   std::vector<std::vector<int>> of;
+  // Operators that may be run together, strip by strip: the first one's index and how many follow one another.
+  std::map<int, int> strips;
 };
 
 // Reads the text; throws std::runtime_error that says what is wrong with it.
@@ -90,7 +93,7 @@ struct Program {
 //      1],
 //               "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [...], "strides": [...]},
 //               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...],
-//      "groups": ["dnnl.conv2d_relu", "add"], "of": [[0, 1]]}
+//      "groups": ["dnnl.conv2d_relu", "add"], "of": [[0, 1]], "strips": [12, 5]}
 Program ParseProgram(const std::string& text);
 
 }  // namespace collage::onednn

@@ -3,15 +3,17 @@
 
 #include <picojson.h>
 
+#include <set>
+
 namespace collage::onednn {
 namespace {
 
-// The groups of an operator; none for Step::kNone.
-picojson::value GroupsOf(const Program& program, int op) {
+// The groups of so many operators, each once.
+picojson::value GroupsOf(const Program& program, int first, int count) {
+  std::set<int> groups;
+  for (int op = first; op < first + count; ++op) groups.insert(program.of[op].begin(), program.of[op].end());
   picojson::array list;
-  if (op != Step::kNone) {
-    for (const int group : program.of[op]) list.emplace_back(static_cast<double>(group));
-  }
+  for (const int group : groups) list.emplace_back(static_cast<double>(group));
   return picojson::value(list);
 }
 
@@ -25,10 +27,10 @@ std::string DescribeTimes(const Program& program, const std::vector<Step>& steps
     picojson::object step;
     step["ms"] = picojson::value(milliseconds[i]);
     step["what"] = picojson::value(steps[i].what);
-    if (steps[i].op != Step::kNone) step["of"] = GroupsOf(program, steps[i].op);
+    if (steps[i].op != Step::kNone) step["of"] = GroupsOf(program, steps[i].op, steps[i].ops);
     if (steps[i].reorder) {
       step["reorder"] = picojson::value(true);
-      if (steps[i].from != Step::kNone) step["from"] = GroupsOf(program, steps[i].from);
+      if (steps[i].from != Step::kNone) step["from"] = GroupsOf(program, steps[i].from, 1);
     }
     written.emplace_back(step);
   }

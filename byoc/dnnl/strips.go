@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dnnl
+
+import (
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// role is how an operation can take part in a group that is run strip by strip.
+type role int
+
+const (
+	// barrier: not at all. It reads and writes whole tensors.
+	barrier role = iota
+	// pointwise: each pixel of the result depends on that pixel of the arguments alone.
+	pointwise
+	// window: each pixel of the result depends on pixels around it, so the argument must be finished before.
+	window
+)
+
+// image is what all results of a group have in common: batch, height and width.
+type image [3]int64
+
+// strips finds groups of operations that the runtime can run strip by strip (byoc/runtime/dnnl_strips.cc), and brings the
+// operations into an order in which those of a group follow one another.
+//
+// Operations are sorted into levels. What reads pixels around its own (window) stands a level above what made its
+// argument; what reads one pixel only may share its argument's level. Operations of one level and one image size then
+// depend on each other pixel by pixel, and on nothing that depends on them: they form a group. A group is worth it where
+// depthwise convolutions meet 1x1 convolutions, whose small kernels leave oneDNN waiting for memory and for its
+// threads; and next to such a group, as what it reads and writes is laid out in the same way.
+func (l *lowering) strips() {
+	roles := make([]role, len(l.ops))
+	producer := map[region.ValueID]int{}
+	found := false
+	for i, o := range l.ops {
+		roles[i] = l.role(o)
+		producer[o.out] = i
+		found = found || roles[i] == window && o.kind == "conv"
+	}
+	if !found {
+		return
+	}
+	groups := l.groups(roles, producer)
+	l.choose(groups, roles, producer)
+	l.gather(groups, producer)
+}
+
+// role says what an operation can be, see byoc/runtime/dnnl_strips.cc (StripBuilder::Fits).
+func (l *lowering) role(o *operation) role {
+	if !l.isImage(o.out) || o.perm != nil || !l.boundsOnly(o) {
+		return barrier
+	}
+	switch o.kind {
+	case "conv":
+		if o.algorithm != "direct" || !l.isConstant(o.in[1]) || o.bias && !l.isConstant(o.in[2]) || !all(o.dilation, 1) {
+			break
+		}
+		w := o.weightDims
+		if len(w) == 4 && w[2] == 1 && w[3] == 1 && all(o.strides, 1) && all(o.padding, 0) {
+			return pointwise
+		}
+		if len(w) == 5 && w[1] == 1 && w[2] == 1 && knownWindow(w[4], o.strides[1]) {
+			return window
+		}
+	case "pool":
+		if all(o.dilation, 1) && knownWindow(o.kernel[1], o.strides[1]) {
+			return window
+		}
+	case "binary":
+		if o.algorithm == "add" && l.sameShape(o.in[0], o.out) && l.sameShape(o.in[1], o.out) {
+			return pointwise
+		}
+	case "eltwise":
+		if isBound(o.algorithm, o.alpha) {
+			return pointwise
+		}
+	case "concat":
+		if slices.Equal(o.axes, []int64{1}) {
+			return pointwise
+		}
+	}
+	return barrier
+}
+
+// knownWindow says that the runtime has a kernel for windows of a width and a stride along rows.
+func knownWindow(width, stride int64) bool {
+	return (stride == 1 || stride == 2) && (width == 2 || width == 3 || width == 5 || width == 7)
+}
+
+// boundsOnly says that what is hung on an operation is at most a sum with a tensor of its shape, and then bounds; on a pool,
+// before them, a factor.
+func (l *lowering) boundsOnly(o *operation) bool {
+	post := o.post
+	if o.kind == "pool" && len(post) > 0 && isScale(post[0]) {
+		post = post[1:]
+	}
+	for i, p := range post {
+		sum := i == 0 && p.function == "add" && p.operand != noValue && l.sameShape(p.operand, o.out)
+		bound := p.operand == noValue && i == len(post)-1 && isBound(p.function, p.alpha)
+		if !sum && !bound {
+			return false
+		}
+	}
+	return true
+}
+
+// isScale says that a post-operation multiplies by a number.
+func isScale(p postOp) bool { return p.operand == noValue && p.function == "linear" && p.beta == 0 }
+
+// isBound says that a function keeps its argument within bounds.
+func isBound(function string, alpha float64) bool {
+	return function == "relu" && alpha == 0 || function == "clip"
+}
+
+func all(list []int64, value int64) bool {
+	return !slices.ContainsFunc(list, func(v int64) bool { return v != value })
+}
+
+// minPixels is how many pixels an image has at least: the kernels work on 14 at a time.
+const minPixels = 28
+
+func (l *lowering) isImage(v region.ValueID) bool {
+	shape := l.types[v].Shape
+	return l.types[v].DType == "float32" && len(shape) == 4 && shape[0]*shape[2]*shape[3] >= minPixels
+}
+
+func (l *lowering) sameShape(a, b region.ValueID) bool {
+	return slices.Equal(l.types[a].Shape, l.types[b].Shape)
+}
+
+// isConstant says that a value is a constant of the region.
+func (l *lowering) isConstant(v region.ValueID) bool {
+	return int(v) < len(l.p.Values) && l.p.Values[v].Constant != relay.NoNode
+}
+
+// data are the tensors that an operation computes with, without weights.
+func (o *operation) data() []region.ValueID {
+	in := o.in
+	if o.kind == "conv" || o.kind == "deconv" || o.kind == "matmul" {
+		in = in[:1]
+	}
+	list := slices.Clone(in)
+	for _, p := range o.post {
+		if p.operand != noValue {
+			list = append(list, p.operand)
+		}
+	}
+	return list
+}
+
+// groups gives each operation the number of its group; -1 for barriers.
+func (l *lowering) groups(roles []role, producer map[region.ValueID]int) []int {
+	// level is that of the operation; finished the first level that finds its result finished.
+	level, finished := make([]int, len(l.ops)), make([]int, len(l.ops))
+	type key struct {
+		level int
+		image image
+	}
+	numbers := map[key]int{}
+	group := make([]int, len(l.ops))
+	for i, o := range l.ops {
+		reads := o.data()
+		if roles[i] == barrier {
+			reads = o.in
+			for _, p := range o.post {
+				reads = append(slices.Clone(reads), p.operand)
+			}
+		}
+		for at, v := range reads {
+			p, ok := producer[v]
+			switch {
+			case !ok: // an input or a constant
+			case roles[i] == barrier || roles[i] == window && at == 0 || roles[p] == barrier:
+				level[i] = max(level[i], finished[p])
+			default:
+				level[i] = max(level[i], level[p])
+			}
+		}
+		finished[i] = level[i]
+		if roles[i] != barrier {
+			finished[i]++
+		}
+	}
+	l.sink(level, roles, producer)
+	for i, o := range l.ops {
+		group[i] = -1
+		if roles[i] == barrier {
+			continue
+		}
+		shape := l.types[o.out].Shape
+		k := key{level[i], image{shape[0], shape[2], shape[3]}}
+		if _, ok := numbers[k]; !ok {
+			numbers[k] = len(numbers)
+		}
+		group[i] = numbers[k]
+	}
+	return group
+}
+
+// sink moves operations up to the level of what reads them, where that is a higher one, so that their results need not be
+// stored as a whole. It must not cause something else to be stored: what they read has to be finished anyway, or to
+// move with them.
+func (l *lowering) sink(level []int, roles []role, producer map[region.ValueID]int) {
+	readers := map[region.ValueID][]int{}
+	for i, o := range l.ops {
+		for _, v := range o.data() {
+			readers[v] = append(readers[v], i)
+		}
+		if roles[i] == barrier {
+			for _, v := range o.in {
+				readers[v] = append(readers[v], i)
+			}
+		}
+	}
+	movable := make([]bool, len(l.ops))
+	for i, o := range l.ops {
+		movable[i] = roles[i] != barrier
+		for at, v := range o.data() {
+			p, ok := producer[v]
+			if !ok || roles[i] == window && at == 0 || roles[p] == barrier || level[p] < level[i] {
+				continue
+			}
+			movable[i] = movable[i] && movable[p] && len(readers[v]) == 1 && !slices.Contains(l.p.Outputs, v)
+		}
+	}
+	for i := len(l.ops) - 1; i >= 0; i-- {
+		o := l.ops[i]
+		if !movable[i] || len(readers[o.out]) == 0 || slices.Contains(l.p.Outputs, o.out) {
+			continue
+		}
+		to := level[readers[o.out][0]]
+		for _, r := range readers[o.out] {
+			reader := l.ops[r]
+			if roles[r] == barrier || roles[r] == window && reader.in[0] == o.out || !l.sameImage(reader.out, o.out) {
+				to = level[i]
+			}
+			to = min(to, level[r])
+		}
+		level[i] = max(level[i], to)
+	}
+}
+
+// sameImage says that two tensors have the same batch, height and width.
+func (l *lowering) sameImage(a, b region.ValueID) bool {
+	x, y := l.types[a].Shape, l.types[b].Shape
+	return len(x) == 4 && len(y) == 4 && x[0] == y[0] && slices.Equal(x[2:], y[2:])
+}
+
+// choose takes those operations out of their groups (-1) whose group is not worth it.
+func (l *lowering) choose(groups []int, roles []role, producer map[region.ValueID]int) {
+	count := 0
+	for _, g := range groups {
+		count = max(count, g+1)
+	}
+	products, depthwise := make([]int, count), make([]int, count)
+	for i, g := range groups {
+		if g < 0 || l.ops[i].kind != "conv" {
+			continue
+		}
+		if roles[i] == pointwise {
+			products[g]++
+		} else {
+			depthwise[g]++
+		}
+	}
+	chosen := make([]bool, count)
+	for g := range chosen {
+		chosen[g] = products[g] > 0 && depthwise[g] > 0
+	}
+	for changed := true; changed; {
+		changed = false
+		for g := range chosen {
+			if !chosen[g] && products[g] > 0 && l.amongChosen(g, groups, chosen, producer) {
+				chosen[g], changed = true, true
+			}
+		}
+	}
+	for i, g := range groups {
+		if g >= 0 && !chosen[g] {
+			groups[i] = -1
+		}
+	}
+}
+
+// amongChosen says that a group reads what comes from outside the region or from chosen groups, and is read by such
+// groups, by at least one of them, and else by nobody in the region.
+func (l *lowering) amongChosen(g int, groups []int, chosen []bool, producer map[region.ValueID]int) bool {
+	good := func(i int) bool { return groups[i] == g || groups[i] >= 0 && chosen[groups[i]] }
+	neighbours := 0
+	for i, o := range l.ops {
+		for _, v := range o.data() {
+			p, ok := producer[v]
+			if !ok || groups[p] != g && groups[i] != g {
+				continue
+			}
+			if !good(p) || !good(i) {
+				return false
+			}
+			if groups[i] != groups[p] {
+				neighbours++
+			}
+		}
+	}
+	return neighbours > 0
+}
+
+// gather brings the operations of each group together, each behind all that it reads, and notes where the groups are.
+func (l *lowering) gather(groups []int, producer map[region.ValueID]int) {
+	members := map[int][]int{}
+	for i, g := range groups {
+		if g >= 0 {
+			members[g] = append(members[g], i)
+		}
+	}
+	var order []*operation
+	done := make([]bool, len(l.ops))
+	var emit func(i int)
+	before := func(i int) {
+		o := l.ops[i]
+		for _, v := range o.in {
+			if p, ok := producer[v]; ok && (groups[p] < 0 || groups[p] != groups[i]) {
+				emit(p)
+			}
+		}
+		for _, post := range o.post {
+			if p, ok := producer[post.operand]; ok && (groups[p] < 0 || groups[p] != groups[i]) {
+				emit(p)
+			}
+		}
+	}
+	emit = func(i int) {
+		if done[i] {
+			return
+		}
+		g := groups[i]
+		if g < 0 {
+			done[i] = true
+			before(i)
+			order = append(order, l.ops[i])
+			return
+		}
+		for _, m := range members[g] {
+			done[m] = true
+		}
+		for _, m := range members[g] {
+			before(m)
+		}
+		l.stripRanges = append(l.stripRanges, int64(len(order)), int64(len(members[g])))
+		for _, m := range members[g] {
+			order = append(order, l.ops[m])
+		}
+	}
+	for i := range l.ops {
+		emit(i)
+	}
+	l.ops = order
+}

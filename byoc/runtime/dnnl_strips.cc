@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Groups of operators that are run strip by strip: a few rows of the image go through all of them, on one
+// thread and in its caches, before the next rows begin. The code generator (byoc/dnnl/strips.go) says which
+// operators form a group: depthwise convolutions and pools that read what is finished, and 1x1 convolutions,
+// sums, concatenations and bounds, which see one pixel at a time and may follow one another. Of what is
+// computed inside, only what is read elsewhere is ever stored as a whole; a concatenation is a place in which
+// its parts are computed.
+//
+// In: a range of operators of the program. Out: one step. Where this processor or the shapes do not allow it,
+// the operators are compiled one by one, like all others.
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collage_runtime.h"
+#include "dnnl_compiler.h"
+#include "dnnl_strip_kernels.h"
+
+namespace collage::onednn {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+// What a strip's values may take together: half of what a core's second-level cache holds on processors with
+// AVX-512 (1 to 2 MB), so that weights pass through the other half.
+constexpr int64_t kStripBytes = 512 << 10;
+// A strip of one row that takes more is not worth it.
+constexpr int64_t kMostBytes = 8 << 20;
+
+// Where a value is, within a step.
+struct Place {
+  // The step's tensor that it lies in; kScratch for the memory of the thread.
+  static constexpr int kScratch = -1;
+  int tensor = kScratch;
+  // kScratch: which of the buffers there.
+  int local = -1;
+  // The first channel within a pixel, and the distance of two pixels, in elements.
+  int64_t channel = 0, ld = 0;
+};
+
+struct Action {
+  enum class Kind { kProduct, kWindow, kAdd, kCopy } kind = Kind::kCopy;
+  Place in, other, out;
+  // Whether other is read: it is added.
+  bool adds = false;
+  int64_t channels_in = 0, channels_out = 0;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  strip::Window window;
+  strip::Range range;
+};
+
+// The step.
+struct Strips {
+  int64_t images = 0, height = 0, width = 0;  // of all results
+  int64_t strips = 0;
+  std::vector<Action> actions;
+  std::vector<Interval> locals;
+  int64_t scratch = 0;  // elements for each thread
+  // Packed weights.
+  std::vector<std::shared_ptr<void>> owned;
+
+  void Run(void* const* data) const {
+    tbb::parallel_for(
+        tbb::blocked_range<int64_t>(0, strips, 1),
+        [&](const auto& range) {
+          float* const mine =
+              static_cast<float*>(data[0]) + tbb::this_task_arena::current_thread_index() * scratch;
+          for (int64_t i = range.begin(); i < range.end(); ++i) RunStrip(data, mine, i);
+        },
+        tbb::simple_partitioner());
+  }
+
+  void RunStrip(void* const* data, float* mine, int64_t index) const {
+    const int64_t rows = images * height;
+    const int64_t first = index * rows / strips, count = (index + 1) * rows / strips - first;
+    const int64_t pixels = count * width;
+    const auto at = [&](const Place& place) {
+      float* const base = place.tensor == Place::kScratch
+                              ? mine + locals[place.local].offset / kFloat
+                              : static_cast<float*>(data[place.tensor]) + first * width * place.ld;
+      return base + place.channel;
+    };
+    for (const Action& a : actions) {
+      float* const out = at(a.out);
+      const float* const other = a.adds ? at(a.other) : nullptr;
+      switch (a.kind) {
+        case Action::Kind::kProduct:
+          strip::Run({at(a.in), a.in.ld, a.weight, a.bias, other, a.other.ld, out, a.out.ld, pixels,
+                      a.channels_in, a.channels_out, a.range});
+          break;
+        case Action::Kind::kWindow:
+          for (int64_t row = first; row < first + count;) {
+            const int64_t image = row / height;
+            const int64_t end = std::min(first + count, (image + 1) * height);
+            const float* const from = static_cast<const float*>(data[a.in.tensor]) + a.in.channel +
+                                      image * a.window.height * a.window.width * a.in.ld;
+            const int64_t done = (row - first) * width;
+            strip::Run(a.window, from, a.in.ld, row - image * height, end - row,
+                       a.adds ? other + done * a.other.ld : nullptr, a.other.ld, out + done * a.out.ld,
+                       a.out.ld);
+            row = end;
+          }
+          break;
+        case Action::Kind::kAdd:
+          strip::Add(at(a.in), a.in.ld, other, a.other.ld, out, a.out.ld, pixels, a.channels_out, a.range);
+          break;
+        case Action::Kind::kCopy:
+          strip::Copy(at(a.in), a.in.ld, out, a.out.ld, pixels, a.channels_out, a.range);
+          break;
+      }
+    }
+  }
+};
+
+Desc ChannelsLast(const Dims& dims) {
+  return Desc(dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
+}
+
+bool IsBound(dnnl::algorithm algorithm, float alpha) {
+  return (algorithm == dnnl::algorithm::eltwise_relu && alpha == 0) ||
+         algorithm == dnnl::algorithm::eltwise_clip;
+}
+
+strip::Range RangeOf(dnnl::algorithm algorithm, float alpha, float beta) {
+  if (algorithm == dnnl::algorithm::eltwise_relu) return {true, 0.0F, __builtin_inff()};
+  return {true, alpha, beta};
+}
+
+// The number of bytes that the values inside take for so many pixels; gives the buffers their places.
+int64_t Lay(std::vector<Interval>& locals, const std::vector<int64_t>& channels, int64_t pixels) {
+  std::vector<Interval*> all;
+  for (size_t i = 0; i < locals.size(); ++i) {
+    locals[i].bytes = static_cast<size_t>(pixels * channels[i] * kFloat);
+    all.push_back(&locals[i]);
+  }
+  return static_cast<int64_t>(PlanOffsets(all));
+}
+
+}  // namespace
+
+// Builds the step. It asks the compiler for tensors only when all operators are known to fit.
+class StripBuilder {
+ public:
+  StripBuilder(Compiler& compiler, int first, int count)
+      : c_(compiler), first_(first), last_(first + count - 1), step_(std::make_shared<Strips>()) {}
+
+  bool Build() {
+    if (!strip::Available() || last_ >= static_cast<int>(c_.program_.ops.size()) || last_ < first_)
+      return false;
+    const Dims& dims = c_.type(op(first_).out).dims;
+    if (dims.size() != 4) return false;
+    step_->images = dims[0];
+    step_->height = dims[2];
+    step_->width = dims[3];
+    for (int i = first_; i <= last_; ++i) made_.insert(op(i).out);
+    for (int i = first_; i <= last_; ++i) {
+      if (!Fits(op(i))) return false;
+    }
+    PlaceResults();
+    if (!ChooseStrips()) return false;
+    // From here on nothing fails.
+    c_.now_ = last_;
+    tensors_.push_back({});  // the scratch, when its size is known
+    for (int i = first_; i <= last_; ++i) Act(op(i));
+    Finish();
+    return true;
+  }
+
+ private:
+  const Op& op(int index) const { return c_.program_.ops[index]; }
+  const Dims& dims(int value) const { return c_.type(value).dims; }
+  bool Inside(int value) const { return made_.count(value) > 0; }
+  bool ReadElsewhere(int value) const { return c_.last_use_[value] > last_; }
+
+  static bool IsProduct(const Op& o) { return o.kind == "conv" && o.weight.dims.size() == 4; }
+  static bool IsWindow(const Op& o) { return o.kind == "pool" || (o.kind == "conv" && !IsProduct(o)); }
+
+  bool SameImage(int value) const {
+    const Dims& d = dims(value);
+    return c_.type(value).dtype == dnnl::memory::data_type::f32 && d.size() == 4 && d[0] == step_->images &&
+           d[2] == step_->height && d[3] == step_->width;
+  }
+
+  // A pool's result may first be multiplied by a number.
+  static bool IsScaled(const Op& o) {
+    return o.kind == "pool" && !o.post.empty() && o.post[0].kind == PostOp::Kind::kEltwise &&
+           o.post[0].algorithm == dnnl::algorithm::eltwise_linear && o.post[0].beta == 0;
+  }
+
+  // What else is done to an operator's result.
+  static std::vector<PostOp> Tail(const Op& o) {
+    return {o.post.begin() + (IsScaled(o) ? 1 : 0), o.post.end()};
+  }
+
+  // Whether an operator can be run here.
+  bool Fits(const Op& o) const {
+    if (!SameImage(o.out) || !o.perm.empty()) return false;
+    if (Tail(o).size() > 2) return false;
+    const std::vector<PostOp> tail = Tail(o);
+    for (size_t i = 0; i < tail.size(); ++i) {
+      const PostOp& post = tail[i];
+      const bool bound = post.kind == PostOp::Kind::kEltwise && IsBound(post.algorithm, post.alpha);
+      const bool sum = post.kind == PostOp::Kind::kBinary && i == 0 &&
+                       post.algorithm == dnnl::algorithm::binary_add && dims(post.operand) == dims(o.out);
+      if (!sum && !(bound && i + 1 == tail.size())) return false;
+    }
+    if (o.kind == "conv") {
+      if (o.algorithm != dnnl::algorithm::convolution_direct || !c_.IsConstant(o.in[1])) return false;
+      if (o.bias && !c_.IsConstant(o.in[2])) return false;
+    }
+    const auto all = [](const Dims& list, int64_t value) {
+      return std::all_of(list.begin(), list.end(), [value](int64_t one) { return one == value; });
+    };
+    if (IsProduct(o)) {
+      return SameImage(o.in[0]) && all(o.strides, 1) && all(o.pad_front, 0) && all(o.pad_back, 0) &&
+             o.weight.dims[2] == 1 && o.weight.dims[3] == 1;
+    }
+    if (IsWindow(o)) {
+      if (Inside(o.in[0]) || dims(o.in[0]).size() != 4 || !all(o.dilation, 1)) return false;
+      if (o.kind == "conv" && (o.weight.dims.size() != 5 || o.weight.dims[0] != dims(o.in[0])[1] ||
+                               o.weight.dims[1] != 1 || o.weight.dims[2] != 1)) {
+        return false;
+      }
+      return strip::Knows(WindowOf(o));
+    }
+    if (o.kind == "binary") {
+      return o.algorithm == dnnl::algorithm::binary_add && dims(o.in[0]) == dims(o.out) &&
+             dims(o.in[1]) == dims(o.out);
+    }
+    if (o.kind == "eltwise") return IsBound(o.algorithm, o.alpha);
+    return o.kind == "concat" && o.axes == std::vector<int>{1} &&
+           std::all_of(o.in.begin(), o.in.end(), [this](int value) { return SameImage(value); });
+  }
+
+  strip::Window WindowOf(const Op& o) const {
+    const Dims& from = dims(o.in[0]);
+    strip::Window w;
+    const bool conv = o.kind == "conv";
+    w.kind = conv                                          ? strip::Window::Kind::kDepthwise
+             : o.algorithm == dnnl::algorithm::pooling_max ? strip::Window::Kind::kMaximum
+             : o.algorithm == dnnl::algorithm::pooling_avg_include_padding
+                 ? strip::Window::Kind::kAverageWithPadding
+                 : strip::Window::Kind::kAverage;
+    w.channels = from[1];
+    w.height = from[2];
+    w.width = from[3];
+    w.out_width = step_->width;
+    w.kernel_height = conv ? o.weight.dims[3] : o.kernel[0];
+    w.kernel_width = conv ? o.weight.dims[4] : o.kernel[1];
+    w.stride_height = o.strides[0];
+    w.stride_width = o.strides[1];
+    w.pad_top = o.pad_front[0];
+    w.pad_left = o.pad_front[1];
+    if (IsScaled(o)) w.scale = o.post[0].alpha;
+    return w;
+  }
+
+  // Says where each result lies: what is read elsewhere in a tensor of its own, a part of a concatenation
+  // within that, the rest in the scratch. The last operators come first: a concatenation's place is known
+  // before those of its parts.
+  void PlaceResults() {
+    for (int i = last_; i >= first_; --i) {
+      const Op& o = op(i);
+      if (places_.count(o.out) == 0) {
+        const int64_t channels = dims(o.out)[1];
+        Place place;
+        place.ld = channels;
+        if (ReadElsewhere(o.out)) {
+          outside_.push_back(o.out);
+          place.tensor = 0;  // which one is said in Act
+        } else {
+          place.local = static_cast<int>(channels_.size());
+          channels_.push_back(channels);
+        }
+        places_[o.out] = place;
+      }
+      if (o.kind != "concat") continue;
+      Place part = places_[o.out];
+      for (const int value : o.in) {
+        if (Inside(value) && !ReadElsewhere(value) && places_.count(value) == 0) {
+          places_[value] = part;
+          root_[value] = root_.count(o.out) > 0 ? root_[o.out] : o.out;
+        }
+        part.channel += dims(value)[1];
+      }
+    }
+  }
+
+  void Touch(int value, int when) {
+    const auto place = places_.find(value);
+    if (place == places_.end() || place->second.local < 0) return;
+    Interval& interval = step_->locals[place->second.local];
+    if (interval.first < 0) interval.first = when;
+    interval.last = when;
+  }
+
+  // Gives the scratch its layout and the strips their number; false where even a row takes too much.
+  bool ChooseStrips() {
+    step_->locals.assign(channels_.size(), Interval{});
+    for (Interval& interval : step_->locals) interval.first = -1;
+    for (int i = first_; i <= last_; ++i) {
+      const Op& o = op(i);
+      for (const int value : o.in) Touch(value, i);
+      for (const PostOp& post : o.post) {
+        if (post.operand >= 0) Touch(post.operand, i);
+      }
+      Touch(o.out, i);
+    }
+    const int64_t rows = step_->images * step_->height, threads = collage_num_threads();
+    const int64_t row_bytes = std::max<int64_t>(1, Lay(step_->locals, channels_, step_->width));
+    if (row_bytes > kMostBytes) return false;
+    int64_t whole = 0;  // a row of what is stored as a whole
+    for (const int value : outside_) whole += dims(value)[1] * step_->width * kFloat;
+    const int64_t fitting = std::max<int64_t>(1, kStripBytes / (row_bytes + whole));
+    int64_t strips = (rows + fitting - 1) / fitting;
+    strips = (strips + threads - 1) / threads * threads;  // as much for each thread
+    step_->strips = std::min(rows, strips);
+    const int64_t most = (rows + step_->strips - 1) / step_->strips;
+    const int64_t bytes = Lay(step_->locals, channels_, most * step_->width);
+    // Threads do not share lines.
+    step_->scratch = (bytes + 4095) / 4096 * 4096 / kFloat;
+    return true;
+  }
+
+  // A tensor of the step, by its number there.
+  int Slot(const Tensor& tensor) {
+    for (size_t i = 1; i < tensors_.size(); ++i) {
+      if (tensors_[i].buffer == tensor.buffer) return static_cast<int>(i);
+    }
+    tensors_.push_back(tensor);
+    return static_cast<int>(tensors_.size()) - 1;
+  }
+
+  Place PlaceOf(int value) {
+    if (Inside(value)) {
+      Place place = places_.at(value);
+      if (place.local < 0) {
+        const int whole = root_.count(value) > 0 ? root_.at(value) : value;
+        if (results_.count(whole) == 0) results_[whole] = c_.NewTensor(ChannelsLast(dims(whole)));
+        place.tensor = Slot(results_.at(whole));
+      }
+      return place;
+    }
+    Place place;
+    place.ld = dims(value)[1];
+    place.tensor = Slot(c_.Wanted(value, ChannelsLast(dims(value))));
+    return place;
+  }
+
+  float* Keep(int64_t elements) {
+    step_->owned.emplace_back(AllocateAligned(static_cast<size_t>(elements * kFloat)).release(),
+                              AlignedFree());
+    return static_cast<float*>(step_->owned.back().get());
+  }
+
+  const float* Constant(int value) {
+    return static_cast<const float*>(c_.buffers_[c_.Plain(value).buffer].data);
+  }
+
+  void Act(const Op& o) {
+    if (o.kind == "concat") return Join(o);
+    Action a;
+    a.in = PlaceOf(o.in[0]);
+    a.out = PlaceOf(o.out);
+    a.channels_in = dims(o.in[0])[1];
+    a.channels_out = dims(o.out)[1];
+    int other = -1;
+    for (const PostOp& post : Tail(o)) {
+      if (post.kind == PostOp::Kind::kBinary) {
+        other = post.operand;
+      } else {
+        a.range = RangeOf(post.algorithm, post.alpha, post.beta);
+      }
+    }
+    if (o.kind == "binary") other = o.in[1];
+    if (o.kind == "eltwise") a.range = RangeOf(o.algorithm, o.alpha, o.beta);
+    if (o.kind == "conv" && o.bias) {
+      const int64_t count = a.channels_out;
+      float* const bias = Keep(count);
+      std::copy_n(Constant(o.in[2]), count, bias);
+      a.bias = bias;
+    }
+    if (other >= 0) {
+      a.adds = true;
+      a.other = PlaceOf(other);
+    }
+    const Dims& w = o.weight.strides;
+    if (IsProduct(o)) {
+      ++products_;
+      a.kind = Action::Kind::kProduct;
+      float* const packed = Keep(strip::PackedSize(a.channels_in, a.channels_out));
+      strip::Pack(Constant(o.in[1]), w[0], w[1], a.channels_in, a.channels_out, packed);
+      a.weight = packed;
+    } else if (IsWindow(o)) {
+      ++windows_;
+      a.kind = Action::Kind::kWindow;
+      a.window = WindowOf(o);
+      a.window.bias = a.bias;
+      if (o.kind == "conv") {
+        float* const taps =
+            Keep(strip::TapsSize(a.channels_out, a.window.kernel_height * a.window.kernel_width));
+        strip::PackTaps(Constant(o.in[1]), w[0], w[3], w[4], a.channels_out, a.window.kernel_height,
+                        a.window.kernel_width, taps);
+        a.window.taps = taps;
+      }
+      a.window.range = a.range;
+    } else {
+      a.kind = o.kind == "binary" ? Action::Kind::kAdd : Action::Kind::kCopy;
+    }
+    step_->actions.push_back(std::move(a));
+  }
+
+  // Copies those parts of a concatenation that could not be computed in their place.
+  void Join(const Op& o) {
+    Action a;
+    a.out = PlaceOf(o.out);
+    for (const int value : o.in) {
+      a.in = PlaceOf(value);
+      a.channels_out = dims(value)[1];
+      const bool there = a.in.tensor == a.out.tensor && a.in.local == a.out.local &&
+                         a.in.channel == a.out.channel && Inside(value);
+      if (!there) step_->actions.push_back(a);
+      a.out.channel += dims(value)[1];
+    }
+  }
+
+  void Finish() {
+    const int64_t elements = std::max<int64_t>(1, step_->scratch * collage_num_threads());
+    tensors_[0] = c_.NewTensor(RowMajor({elements}, dnnl::memory::data_type::f32));
+    std::ostringstream what;
+    what << "strips " << products_ << " products " << windows_ << " windows " << step_->strips << " strips";
+    const std::shared_ptr<const Strips> step = std::move(step_);
+    c_.AddKernel(what.str(), tensors_, [step](void* const* data) { step->Run(data); });
+    for (const int value : outside_) c_.Define(value, results_.at(value));
+  }
+
+  Compiler& c_;
+  const int first_, last_;
+  std::shared_ptr<Strips> step_;
+  // What the group's operators make, where it lies, and which of it is read elsewhere.
+  std::set<int> made_;
+  std::map<int, Place> places_;
+  std::vector<int> outside_;
+  // By value that is computed within a concatenation, the concatenation that has the place.
+  std::map<int, int> root_;
+  // The channels of each buffer of the scratch.
+  std::vector<int64_t> channels_;
+  std::vector<Tensor> tensors_;
+  std::map<int, Tensor> results_;
+  int products_ = 0, windows_ = 0;
+};
+
+bool Compiler::CompileStrips(int first, int count) { return StripBuilder(*this, first, count).Build(); }
+
+}  // namespace collage::onednn

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of operators that our oneDNN runtime runs strip by strip, and what is shared within a region:
+against TVM's answer, with the steps that were made of them counted.
+"""
+
+import json
+
+import numpy as np
+import placed
+import pytest
+import tvm
+from dnnl_grid import Grid, offloaded
+from tvm import relay
+
+nn = relay.nn
+
+
+def has_avx512():
+    with open("/proc/cpuinfo") as file:
+        flags = file.read()
+    return all(flag in flags for flag in ("avx512f", "avx512vl", "avx512dq"))
+
+
+needs_avx512 = pytest.mark.skipif(not has_avx512(), reason="strips need AVX-512; elsewhere oneDNN runs")
+
+
+@pytest.fixture(scope="module")
+def partition(collage_library):
+    import collage
+
+    def place(module):
+        return collage.partition(module, backends=["tvm", "dnnl"], only="dnnl")
+
+    return place
+
+
+def pointwise(grid, x, inputs, channels, bias=False, **attributes):
+    weight = grid.constant(channels, inputs, 1, 1, low=-0.3, high=0.3)
+    one = nn.conv2d(x, weight, channels=channels, kernel_size=(1, 1), **attributes)
+    return one + grid.constant(channels, 1, 1) if bias else one
+
+
+def depthwise(grid, x, channels, kernel=3, stride=1, padding=None, bias=False):
+    kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
+    weight = grid.constant(channels, 1, *kernel, low=-0.5, high=0.5)
+    one = nn.conv2d(
+        x, weight, channels=channels, kernel_size=kernel, groups=channels, strides=(stride, stride),
+        padding=padding or tuple(k // 2 for k in kernel),
+    )  # fmt: skip
+    return one + grid.constant(channels, 1, 1) if bias else one
+
+
+def separable(grid, x, inputs, channels, kernel=3, stride=1, **options):
+    return pointwise(grid, depthwise(grid, x, inputs, kernel, stride, **options), inputs, channels)
+
+
+def average(x, **options):
+    options = {"pool_size": (3, 3), "strides": (1, 1), "padding": (1, 1), **options}
+    return nn.avg_pool2d(x, **options)
+
+
+def check(grid, partition):
+    def place(module):
+        split = partition(module)
+        grid.taken = offloaded(split)
+        assert "nn.conv2d" in grid.taken or any(name.startswith("dnnl.conv2d") for name in grid.taken)
+        return split
+
+    grid.check(place)
+
+
+@pytest.mark.parametrize("channels", [1, 8, 16, 19, 33, 48, 64])
+def test_channels(partition, channels):
+    """Vectors that are not full, at the end of the first and of the second vector of a tile."""
+    grid = Grid(channels)
+    for image in ((1, 6, 6), (2, 9, 7), (3, 15, 16)):
+        x = grid.input(image[0], channels, *image[1:])
+        grid.add(f"{image}", nn.relu(separable(grid, x, channels, channels + 3, bias=True)))
+        y = separable(grid, x, channels, channels) + x
+        grid.add(f"{image} residual", relay.clip(y, -0.3, 0.4))
+    check(grid, partition)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_windows(partition, stride):
+    """Depthwise kernels and pools of all sizes that are written out, with padding on some sides only."""
+    grid = Grid(stride)
+    for kernel in (2, 3, 5, 7, (1, 3), (5, 2), (3, 7)):
+        for height, width in ((14, 14), (13, 23)):
+            size = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+            least = tuple(k // 2 for k in size)
+            for padding in (least, (0, 0, *least), (*least, 0, 0)):
+                x = grid.input(1, 20, height, width)
+                y = separable(grid, x, 20, 12, kernel, stride, padding=padding)
+                if size[0] > 1 and size[1] > 1:
+                    pooled = {"pool_size": size, "strides": (stride, stride), "padding": padding}
+                    parts = [
+                        y,
+                        nn.max_pool2d(x, **pooled),
+                        nn.avg_pool2d(x, **pooled, count_include_pad=False),
+                        nn.avg_pool2d(x, **pooled, count_include_pad=True),
+                    ]
+                    y = relay.concatenate(parts, 1)
+                grid.add(f"{kernel} of {height}x{width}, padding {padding}", y)
+    check(grid, partition)
+
+
+def test_pools_with_sums(partition):
+    grid = Grid()
+    for channels in (16, 21):
+        x = grid.input(1, channels, 10, 11)
+        y = separable(grid, x, channels, channels)
+        for name, value in (
+            ("plus an input", average(x) + x),
+            ("plus a sibling", average(x) + y),
+            ("twice", average(x) + average(x)),
+            ("twice, and bounds", nn.relu(average(x, count_include_pad=True) + average(x, count_include_pad=True))),
+            ("both kinds", average(x) + average(x, count_include_pad=True)),
+            ("maximum, twice", relay.add(*[nn.max_pool2d(x, (3, 3), (1, 1), padding=(1, 1))] * 2)),
+            ("plus a constant", average(x) + grid.constant(1, channels, 10, 11)),
+            ("clipped", relay.clip(average(x) + x, -0.1, 0.2)),
+        ):
+            grid.add(f"{name}, {channels}", relay.concatenate([value, y], 1))
+    # Without a group around: oneDNN's own pool with what is hung on it.
+    x = grid.input(1, 24, 12, 12)
+    grid.add("alone", average(x) + x)
+    grid.add("alone, twice", nn.relu(average(x) + average(x)))
+    grid.add("alone, maximum", nn.leaky_relu(nn.max_pool2d(x, (2, 2), (2, 2)), 0.3))
+    grid.add("alone, per channel", average(x) + grid.constant(24, 1, 1))
+    check(grid, partition)
+
+
+def test_concatenations(partition):
+    """Parts that are made here, shared, inputs, constants, of odd widths, nested, and results themselves."""
+    grid = Grid()
+    for a, b in ((16, 32), (5, 20)):
+        x = grid.input(1, a, 9, 8)
+        one, two = separable(grid, x, a, b), separable(grid, x, a, a)
+        constant = grid.constant(1, 7, 9, 8)
+        other = grid.input(1, 3, 9, 8)
+        inner = relay.concatenate([two, one], 1)
+        for name, value in (
+            ("made", [one, two]),
+            ("the same twice", [one, one, two]),
+            ("with an input", [x, one]),
+            ("with another input", [one, other, two]),
+            ("with a constant", [constant, one]),
+            ("nested", [inner, one, inner]),
+            ("bounded parts", [nn.relu(one), relay.clip(two, -0.2, 0.2)]),
+            ("of a sum", [two + x, one]),
+            ("of a chain", [pointwise(grid, nn.relu(two), a, 9), two]),
+        ):
+            joined = relay.concatenate(value, 1)
+            grid.add(f"{name}, {a}", joined)
+            width = sum(int(relay.transform.InferTypeLocal(v).shape[1]) for v in value)
+            grid.add(f"{name}, read, {a}", nn.relu(pointwise(grid, joined, width, 10, bias=True)))
+            after = separable(grid, joined, width, 8)
+            grid.add(f"{name}, read around, {a}", after + pointwise(grid, joined, width, 8))
+    # Along other axes, and of vectors: not within a group.
+    x = grid.input(1, 8, 8, 8)
+    y = separable(grid, x, 8, 8)
+    grid.add("along rows", relay.concatenate([y, x], 2))
+    grid.add("of the outputs of a region", relay.concatenate([y, nn.relu(y)], 1))
+    grid.add("itself", y)
+    check(grid, partition)
+
+
+def cells(grid, count=3, channels=8, size=12, batch=1):
+    """Cells that read their two predecessors, in which a pool is called twice, with a reduction between."""
+
+    def fit(x, inputs):
+        return nn.relu(pointwise(grid, x, inputs, channels, bias=True))
+
+    x = grid.input(batch, channels, size, size)
+    previous, current = (x, channels), (x, channels)
+    for cell in range(count):
+        a, b = fit(*current), fit(*previous)
+        if cell == 1:
+            stride = 2
+            first = separable(grid, b, channels, channels, 7, 2) + separable(grid, a, channels, channels, 5, 2)
+            second = nn.max_pool2d(a, (3, 3), (2, 2), padding=(1, 1)) + separable(
+                grid, b, channels, channels, 7, stride
+            )
+            third = average(first) + second
+            sums = [first, second, third, separable(grid, first, channels, channels)]
+        else:
+            sums = [
+                separable(grid, a, channels, channels) + a,
+                separable(grid, b, channels, channels) + separable(grid, a, channels, channels),
+                average(a) + b,
+                average(b) + average(b),
+            ]
+        joined = (relay.concatenate(sums, 1), 4 * channels)
+        previous, current = (joined, joined) if cell == 1 else (current, joined)
+    return current[0]
+
+
+@pytest.mark.parametrize("batch,size,channels", [(1, 12, 8), (2, 13, 20), (1, 56, 16), (5, 7, 33)])
+def test_cells(partition, batch, size, channels):
+    grid = Grid(size)
+    grid.add("cells", cells(grid, 4, channels, size, batch), rtol=1e-3, atol=1e-4)
+    check(grid, partition)
+
+
+def test_threads(partition):
+    """Strips are divided anew for other numbers of threads."""
+    from collage import export
+    from tvm.contrib import graph_executor
+
+    grid = Grid()
+    grid.add("cells", cells(grid, 3, 16, 20))
+    module = grid.module()
+    want = grid.run(module)
+    executor = graph_executor.GraphModule(export.build(partition(module), opt_level=2)["default"](tvm.cpu()))
+    set_threads = tvm.get_global_func("collage.runtime.SetNumThreads")
+    inputs = {variable.name_hint: value for variable, value in grid.inputs.items()}
+    try:
+        for threads in (1, 3, 16, 2):
+            set_threads(threads)
+            executor.set_input(**inputs)
+            for _ in range(3):
+                executor.run()
+            np.testing.assert_allclose(executor.get_output(0).numpy(), want[0], rtol=1e-3, atol=1e-4)
+    finally:
+        set_threads(0)
+
+
+SEPARABLE = {
+    "format": "collage-dnnl", "version": 1, "inputs": [0], "constants": [1, 2], "outputs": [4],
+    "values": [["f32", [1, 16, 14, 14]], ["f32", [16, 1, 3, 3]], ["f32", [16, 16, 1, 1]],
+               ["f32", [1, 16, 14, 14]], ["f32", [1, 16, 14, 14]]],
+    "ops": [{
+        "op": "conv", "algorithm": "direct", "in": [0, 1], "out": 3, "strides": [1, 1], "dilation": [1, 1],
+        "padding": [1, 1, 1, 1], "weight": {"dims": [16, 1, 1, 3, 3], "strides": [9, 9, 9, 3, 1]},
+    }, {
+        "op": "conv", "algorithm": "direct", "in": [3, 2], "out": 4, "strides": [1, 1], "dilation": [1, 1],
+        "padding": [0, 0, 0, 0], "weight": {"dims": [16, 16, 1, 1], "strides": [16, 1, 1, 1]},
+    }],
+    "strips": [0, 2],
+}  # fmt: skip
+
+
+def steps(program):
+    arrays = [tvm.nd.array(np.ones(program["values"][i][1], "float32")) for i in program["constants"]]
+    text = tvm.get_global_func("collage.runtime.DNNLDescribe")(json.dumps(program), arrays)
+    return [line.split()[0] for line in str(text).splitlines() if line and not line.startswith("workspace")]
+
+
+def load_plugin(partition):
+    x = relay.var("x", shape=(2, 3))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], nn.relu(x))))
+    relay.build(partition(module), "llvm")
+
+
+@needs_avx512
+def test_a_group_is_one_step(partition):
+    load_plugin(partition)
+    assert steps(SEPARABLE) == ["reorder", "strips", "reorder"]
+
+
+def changed(**changes):
+    """The program with fields of its operators replaced: op0 = {...}, op1 = {...}."""
+    program = json.loads(json.dumps(SEPARABLE))
+    for name, fields in changes.items():
+        program["ops"][int(name[-1])].update(fields)
+    return program
+
+
+def test_what_strips_cannot_do_is_compiled_one_by_one(partition):
+    """A group is an offer: the runtime looks again, whatever the program says."""
+    load_plugin(partition)
+    for program in (
+        changed(op1={"post": [{"op": "tanh"}]}),
+        changed(op0={"dilation": [2, 2], "padding": [2, 2, 2, 2]}),
+        changed(op1={"post": [{"op": "relu", "alpha": 0.1}]}),
+    ):
+        made = steps(program)
+        assert "strips" not in made and made.count("conv") == 2
+
+
+def test_a_group_that_is_not_there_is_refused(partition):
+    load_plugin(partition)
+    for strips in ([0, 3], [-1, 1], [1, 0]):
+        with pytest.raises(tvm.TVMError, match="strips has operators that are not there"):
+            steps({**SEPARABLE, "strips": strips})
+
+
+@needs_avx512
+@pytest.mark.parametrize("name,groups", [("nasneta", 20), ("mobilenet_v2", 10)])
+def test_networks(name, groups, collage_library, tmp_path):
+    """Whole networks on dnnl alone give TVM's answer, and most of their operators are in groups."""
+    from collage import frontends, transform
+
+    module = transform.Normalise()(frontends.load(f"workload:{name}").module)
+    values = placed.values(module, seed=3)
+    want = placed.expected(module, *values)
+    split = placed.place(module, "dnnl")
+    assert len(placed.regions(split)) == 1
+    archive = placed.export_to(tmp_path / "model.tar", split)
+    placed.same(placed.run(placed.load(archive), *values), want, rtol=1e-3, share=1e-4)
+    assert archive.read_bytes().count(b'"strips": [') == 1
+    text = archive.read_bytes().split(b'"strips": [')[1].split(b"]")[0]
+    assert len(text.split(b",")) >= 2 * groups
+    placed.forget()
