@@ -12,7 +12,7 @@ import (
 // share does equal computations once: an operation that is equal to an earlier one in all but its result goes, and what
 // read its result reads the earlier one's. Before fuse, which would give equal operations different post-operations.
 func (l *lowering) share() {
-	seen := map[string]region.ValueID{}
+	seen := map[string]*operation{}
 	same := map[region.ValueID]region.ValueID{}
 	renamed := func(v region.ValueID) region.ValueID {
 		if first, ok := same[v]; ok {
@@ -30,15 +30,16 @@ func (l *lowering) share() {
 		}
 		if o.kind == "binary" && o.algorithm == "add" && o.in[0] == o.in[1] {
 			// Twice the same, as it may turn out here: a function of one argument, which can be fused.
-			*o = operation{kind: "eltwise", algorithm: "linear", alpha: 2, in: o.in[:1], out: o.out}
+			*o = operation{kind: "eltwise", algorithm: "linear", alpha: 2, in: o.in[:1], out: o.out, of: o.of}
 		}
 		key := l.computation(o)
 		first, ok := seen[key]
 		switch {
 		case !ok:
-			seen[key] = o.out
+			seen[key] = o
 		case !slices.Contains(l.p.Outputs, o.out): // a result of the region has a tensor of its own
-			same[o.out] = first
+			same[o.out] = first.out
+			first.of = union(first.of, o.of)
 			continue
 		}
 		kept = append(kept, o)
@@ -50,6 +51,6 @@ func (l *lowering) share() {
 // the result's type, which a reshape's attributes do not say.
 func (l *lowering) computation(o *operation) string {
 	c := *o
-	c.out = noValue
+	c.out, c.of = noValue, nil
 	return fmt.Sprintf("%+v %v %s", c, l.types[o.out].Shape, l.types[o.out].DType)
 }

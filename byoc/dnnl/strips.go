@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/byoc/region"
-	"github.com/collage-tvm/collage/relay"
 )
 
 // role is how an operation can take part in a group that is run strip by strip.
@@ -38,13 +37,15 @@ func (l *lowering) strips() {
 	found := false
 	for i, o := range l.ops {
 		roles[i] = l.role(o)
-		producer[o.out] = i
+		for _, v := range append([]region.ValueID{o.out}, o.more...) {
+			producer[v] = i
+		}
 		found = found || roles[i] == window && o.kind == "conv"
 	}
 	if !found {
 		return
 	}
-	groups := l.groups(roles, producer)
+	groups := l.levels(roles, producer)
 	l.choose(groups, roles, producer)
 	l.gather(groups, producer)
 }
@@ -132,11 +133,6 @@ func (l *lowering) sameShape(a, b region.ValueID) bool {
 	return slices.Equal(l.types[a].Shape, l.types[b].Shape)
 }
 
-// isConstant says that a value is a constant of the region.
-func (l *lowering) isConstant(v region.ValueID) bool {
-	return int(v) < len(l.p.Values) && l.p.Values[v].Constant != relay.NoNode
-}
-
 // data are the tensors that an operation computes with, without weights.
 func (o *operation) data() []region.ValueID {
 	in := o.in
@@ -152,8 +148,8 @@ func (o *operation) data() []region.ValueID {
 	return list
 }
 
-// groups gives each operation the number of its group; -1 for barriers.
-func (l *lowering) groups(roles []role, producer map[region.ValueID]int) []int {
+// levels gives each operation the number of its group; -1 for barriers.
+func (l *lowering) levels(roles []role, producer map[region.ValueID]int) []int {
 	// level is that of the operation; finished the first level that finds its result finished.
 	level, finished := make([]int, len(l.ops)), make([]int, len(l.ops))
 	type key struct {

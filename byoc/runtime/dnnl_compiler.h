@@ -46,8 +46,8 @@ class Compiler {
   using Arguments = std::vector<std::pair<int, Tensor>>;
 
   void CompileOp(const Op& op);
-  // The operators first .. first + count - 1 as one step that goes strip by strip (dnnl_strips.cc); false, and
-  // nothing has happened, where they have to be compiled one by one.
+  // The operators first .. first + count - 1 as one step that goes strip by strip (dnnl_strips.cc); false,
+  // and nothing has happened, where they have to be compiled one by one.
   bool CompileStrips(int first, int count);
   friend class StripBuilder;
   void Convolution(const Op& op);           // dnnl_convolution.cc
@@ -66,8 +66,8 @@ class Compiler {
                       const std::function<void(const float* plain, float* packed)>& pack,
                       const std::vector<int>& addends, size_t done, size_t scratch_size,
                       const std::function<void(const OwnArguments&)>& run);
-  void MatMul(const Op& op);       // dnnl_matmul.cc
-  void Attention(const Op& op);    // dnnl_attention.cc
+  void MatMul(const Op& op);     // dnnl_matmul.cc
+  void Attention(const Op& op);  // dnnl_attention.cc
   // A dense layer, or several of one left side, by the kernel of our own; false where it is not for that one.
   bool Product(const Op& op);  // dnnl_dense.cc
   // The operators, each with one result, that one with several stands for.

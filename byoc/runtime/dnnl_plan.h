@@ -54,8 +54,8 @@ struct Step {
   // ... or one that does a piece of the work, from 0 on, so many in all.
   std::function<void(void* const* data, int piece)> work;
   int pieces = 0;
-  // The operator of the program that it belongs to, or the first of several; kNone at the end, for what brings
-  // results into plain order.
+  // The operator of the program that it belongs to, or the first of several; kNone at the end, for what
+  // brings results into plain order.
   int op = kNone;
   int ops = 1;
   // A reorder only: the operator whose result it changes, kNone for an input of the region.

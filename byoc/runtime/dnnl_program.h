@@ -81,7 +81,8 @@ struct Program {
   // for each of ops which of these it does. Both may be empty.
   std::vector<std::string> groups;
   std::vector<std::vector<int>> of;
-  // Operators that may be run together, strip by strip: the first one's index and how many follow one another.
+  // Operators that may be run together, strip by strip: the first one's index and how many follow one
+  // another.
   std::map<int, int> strips;
 };
 

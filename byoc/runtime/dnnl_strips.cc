@@ -399,7 +399,7 @@ class StripBuilder {
       ++products_;
       a.kind = Action::Kind::kProduct;
       float* const packed = Keep(strip::PackedSize(a.channels_in, a.channels_out));
-      strip::Pack(Constant(o.in[1]), w[0], w[1], a.channels_in, a.channels_out, packed);
+      strip::Pack(Constant(o.in[1]) + o.weight.offset, w[0], w[1], a.channels_in, a.channels_out, packed);
       a.weight = packed;
     } else if (IsWindow(o)) {
       ++windows_;
@@ -409,8 +409,8 @@ class StripBuilder {
       if (o.kind == "conv") {
         float* const taps =
             Keep(strip::TapsSize(a.channels_out, a.window.kernel_height * a.window.kernel_width));
-        strip::PackTaps(Constant(o.in[1]), w[0], w[3], w[4], a.channels_out, a.window.kernel_height,
-                        a.window.kernel_width, taps);
+        strip::PackTaps(Constant(o.in[1]) + o.weight.offset, w[0], w[3], w[4], a.channels_out,
+                        a.window.kernel_height, a.window.kernel_width, taps);
         a.window.taps = taps;
       }
       a.window.range = a.range;

@@ -30,8 +30,8 @@ ChannelBlocks LayoutOf(const Desc& desc) {
   return {strides[0], IsStrided(desc) ? kBlock : strides[1], strides[2], strides[3]};
 }
 
-// Whether a post-operation keeps a result within limits that zero is within, so that the zeros that fill up the
-// last block of channels stay zeros.
+// Whether a post-operation keeps a result within limits that zero is within, so that the zeros that fill up
+// the last block of channels stay zeros.
 bool AsClamp(const PostOp& post, Kernel::Arguments* arguments) {
   if (post.kind != PostOp::Kind::kEltwise) return false;
   if (post.algorithm == dnnl::algorithm::eltwise_relu && post.alpha == 0) {
@@ -70,16 +70,18 @@ void Compiler::UpsampledConvolution(const Op& op) {
     buffers_[packed.buffer].owner = std::move(sums);
   } else {
     packed = NewTensor(row);
-    AddKernel("pack upsampled_conv", {plain, packed}, [kernel, strides = op.weight.strides](void* const* data) {
-      kernel->Pack(static_cast<const float*>(data[0]), strides, static_cast<float*>(data[1]));
-    });
+    AddKernel("pack upsampled_conv", {plain, packed},
+              [kernel, strides = op.weight.strides](void* const* data) {
+                kernel->Pack(static_cast<const float*>(data[0]), strides, static_cast<float*>(data[1]));
+              });
   }
 
   const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);
   const Desc src = HasChannelBlocks(found) ? found : InBlocks(in);
   // The result lies as its argument does, as its neighbours probably do.
-  const Desc dst = IsStrided(src) && out[1] % kBlock == 0 ? Desc(out, src.data_type(), dnnl::memory::format_tag::nhwc)
-                                                          : InBlocks(out);
+  const Desc dst = IsStrided(src) && out[1] % kBlock == 0
+                       ? Desc(out, src.data_type(), dnnl::memory::format_tag::nhwc)
+                       : InBlocks(out);
   const Tensor data = Wanted(op.in[0], Transposed(src, Inverse(op.perm)));
   const Tensor result = NewTensor(Transposed(dst, Inverse(op.perm)));
   const Tensor scratch =
