@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions of small depth on the backend dnnl, and 3D Winograd convolutions, give TVM's answer.
+"""Convolutions for which the backend dnnl does more than to call oneDNN give TVM's answer.
 
-Depths of 1 to 5, in which part of a kernel meets nothing but padding; the runtime's own Winograd kernel
-with its epilogues; and the whole of ResNet-50 in 3D.
+Depths of 1 to 5, in which part of a kernel meets nothing but padding; the runtime's own kernels, for
+Winograd's algorithm and for 1x1 with a residual sum, with their epilogues; and the whole of ResNet-50 in 3D.
 """
 
 import numpy as np
@@ -182,6 +182,49 @@ def test_winograd_sizes(generator):
     ):
         winograd(grid, regions, shape, channels, 3, "_bias_sum_relu", padding=(1, 1, 1))
     check(grid, regions)
+
+
+def test_residual_sums(partition):
+    """1x1 convolutions whose results are large: the runtime's own kernel, which also adds to them."""
+    grid = Grid()
+    for shape, channels, steps in (
+        ((1, 8, 72, 71), 64, 1),
+        ((1, 24, 72, 71), 80, 1),  # a panel of weights that is not full
+        ((2, 16, 3, 41, 40), 48, 1),
+        ((1, 16, 90, 91), 64, 2),  # strides: oneDNN's
+        ((1, 16, 9, 11), 32, 1),  # small: oneDNN's
+        ((1, 16, 72, 71), 72, 1),  # not a multiple of 16 channels: oneDNN's
+    ):
+        dims = len(shape) - 2
+        for name in ("_bias_sum_relu", "_sum", "_sum_clip", "_bias_sum", "_bias_sum_leaky", "_sum_gelu"):
+            one = getattr(nn, f"conv{dims}d")(
+                grid.input(*shape),
+                grid.constant(channels, shape[1], *[1] * dims),
+                channels=channels,
+                kernel_size=(1,) * dims,
+                strides=(steps,) * dims,
+            )
+            if "bias" in name:
+                one = one + channel_bias(grid, dims, channels)
+            one = one + grid.input(*relay.transform.InferTypeLocal(one).concrete_shape)
+            activation = name.rsplit("_", 1)[-1]
+            if activation in ("relu", "clip"):
+                taken = [f"dnnl.conv{dims}d{name}"]
+            else:  # a composite without it, and what is fused behind
+                taken = [f"dnnl.conv{dims}d{name.removesuffix('_leaky').removesuffix('_gelu')}"]
+            if activation in ACTIVATIONS:
+                one = ACTIVATIONS[activation](one)
+                taken += {"leaky": ["nn.leaky_relu"], "gelu": ["dnnl.gelu"]}.get(activation, [])
+            grid.add(f"{shape} to {channels}, strides {steps}{name}", one, *taken)
+    # What is added is needed afterwards, is added twice, or is what is convolved.
+    x = grid.input(1, 64, 72, 71)
+    kept = nn.relu(x)
+    one = nn.conv2d(kept, grid.constant(64, 64, 1, 1)) + kept
+    grid.add("the data itself", one * kept, "nn.relu", "dnnl.conv2d_sum", "multiply")
+    kept = relay.exp(x)
+    one = nn.conv2d(x, grid.constant(64, 64, 1, 1)) + kept + kept
+    grid.add("twice", one, "exp", "dnnl.conv2d_sum", "add")
+    grid.check(partition)
 
 
 def test_winograd_of_a_weight_that_is_no_constant(generator):
