@@ -8,7 +8,8 @@
 // primitives and layouts for it when the region is first used.
 //
 // A pattern is a rule: those of byoc/onednn, and those of pointwise.go, shape.go and standardise.go here. lower.go turns the layers of
-// a region into operations, fuse.go joins them, program.go writes them down.
+// a region into operations, attention.go, fuse.go and merge.go join them (strided.go says what is a view of what), program.go
+// writes them down.
 package dnnl
 
 import (
