@@ -81,9 +81,16 @@ func (p *proposer) ownTuple(v relay.NodeID) bool {
 		len(p.g.Consumers(v)) == 1 && !p.g.ScopeRoot(v)
 }
 
+// mostMirrored is how many operators a candidate has at most that is proposed on a backend that takes anything, too. A region that
+// an engine proposes is many of that backend's kernels, which are candidates by themselves: their sum is its cost there, and
+// the graph level corrects what is wrong with sums. Building and timing each of some hundred such regions took many minutes.
+const mostMirrored = 12
+
 // addMirrors proposes the nodes of the other backends' candidates on backend number b.
 func (p *proposer) addMirrors(b int, others []Candidate) {
 	for i := range others {
-		p.add(b, "", false, others[i].Nodes)
+		if others[i].Operators(p.g) <= mostMirrored {
+			p.add(b, "", false, others[i].Nodes)
+		}
 	}
 }
