@@ -107,7 +107,7 @@ func TestWhatIsNotAttention(t *testing.T) {
 		},
 		"scores times scores": func(h *heads) {
 			h.between = func(r maker, scores relay.NodeID) relay.NodeID {
-				return r.Call("add", f(1, 2, 6, 6), nil, scores, scores)
+				return r.Call("multiply", f(1, 2, 6, 6), nil, scores, scores)
 			}
 		},
 	} {
