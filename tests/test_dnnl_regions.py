@@ -269,6 +269,27 @@ def test_what_becomes_of_a_program(partition):
     ]
 
 
+def test_kernels_of_our_own(partition):
+    """A Winograd convolution, and a 1x1 convolution whose result is large and added to, are one step each."""
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        if "avx512dq" not in info.read():
+            pytest.skip("the kernels need AVX-512")
+    load_plugin(partition)
+    data, weight = ["f32", [1, 64, 64, 64]], {"dims": [64, 64, 1, 1], "strides": [64, 1, 1, 1]}
+    winograd = {**CONVOLUTION["ops"][0], "algorithm": "winograd"}
+    projection = {
+        **winograd, "algorithm": "direct", "in": [2, 3], "out": 4, "padding": [0, 0, 0, 0], "weight": weight,
+        "post": [{"op": "add", "in": 0}, {"op": "relu"}],
+    }  # fmt: skip
+    program = {
+        **CONVOLUTION, "constants": [1, 3], "outputs": [4], "ops": [winograd, projection],
+        "values": [data, CONVOLUTION["values"][1], data, ["f32", [64, 64, 1, 1]], data],
+    }  # fmt: skip
+    made = steps(program, (64, 64, 3, 3), (64, 64, 1, 1))
+    assert made[1:3] == ["conv winograd", "conv projection"]
+    assert [step.split()[0] for step in made] == ["reorder", "conv", "conv", "reorder"]
+
+
 def test_a_bad_program_is_refused(partition):
     load_plugin(partition)
     for change, message in (
