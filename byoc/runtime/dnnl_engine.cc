@@ -34,11 +34,12 @@ class DnnlEngine final : public RegionEngine {
     RunPlan(inputs, outputs, nullptr);
   }
 
-  std::string RunTimed(const std::vector<const DLTensor*>& inputs,
-                       const std::vector<DLTensor*>& outputs) override {
-    std::vector<double> milliseconds;
-    RunPlan(inputs, outputs, &milliseconds);
-    return program_.groups.empty() ? "" : DescribeTimes(program_, plan_->steps(), milliseconds);
+  void RunTimed(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) override {
+    RunPlan(inputs, outputs, &milliseconds_);
+  }
+
+  std::string Times() const override {
+    return program_.groups.empty() ? "" : DescribeTimes(program_, plan_->steps(), milliseconds_);
   }
 
   std::string Describe() const { return plan_->Describe(); }
@@ -72,6 +73,7 @@ class DnnlEngine final : public RegionEngine {
   int threads_ = 0;
   std::unique_ptr<Plan> plan_;
   std::vector<void*> inputs_, outputs_;
+  std::vector<double> milliseconds_;  // of the last RunTimed
 };
 
 std::unique_ptr<RegionEngine> MakeDnnlEngine(const RegionProgram& region) {

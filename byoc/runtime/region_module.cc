@@ -8,6 +8,7 @@
 #include <tvm/runtime/packed_func.h>
 #include <tvm/runtime/registry.h>
 
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <type_traits>
@@ -30,11 +31,12 @@ using tvm::runtime::TVMRetValue;
 
 RegionEngine::~RegionEngine() = default;
 
-std::string RegionEngine::RunTimed(const std::vector<const DLTensor*>& inputs,
-                                   const std::vector<DLTensor*>& outputs) {
+void RegionEngine::RunTimed(const std::vector<const DLTensor*>& inputs,
+                            const std::vector<DLTensor*>& outputs) {
   Run(inputs, outputs);
-  return "";
 }
+
+std::string RegionEngine::Times() const { return ""; }
 
 namespace {
 
@@ -177,10 +179,10 @@ class RegionModuleNode final : public ModuleNode {
       InArena([&] { engine_->Run(inputs, outputs); });
       return;
     }
-    const RegionProfile::Call call(program_.symbol);
-    std::string steps;
-    InArena([&] { steps = engine_->RunTimed(inputs, outputs); });
-    call.Done(steps);
+    const auto begin = std::chrono::steady_clock::now();
+    InArena([&] { engine_->RunTimed(inputs, outputs); });
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    RegionProfile::Get().Note(program_.symbol, took.count(), engine_->Times());
   }
 
   const std::string engine_name_;

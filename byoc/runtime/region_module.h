@@ -42,10 +42,12 @@ class COLLAGE_EXPORT RegionEngine {
   // at each call. Shapes are those of the program's types; TVM has checked them when the model was compiled.
   virtual void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) = 0;
 
-  // Run, and what each step of it took: a JSON object in the form that pass/graphlevel/feedback.Inside reads.
-  // "" from engines that cannot tell, which is what this one does.
-  virtual std::string RunTimed(const std::vector<const DLTensor*>& inputs,
-                               const std::vector<DLTensor*>& outputs);
+  // Run, which also notes how long each step takes, for Times. Engines that cannot tell just run.
+  virtual void RunTimed(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs);
+
+  // What the steps of the last RunTimed took: a JSON object in the form that pass/graphlevel/feedback.Inside
+  // reads; "" from engines that cannot tell, which is what this one does.
+  virtual std::string Times() const;
 };
 
 using MakeEngine = std::unique_ptr<RegionEngine> (*)(const RegionProgram& program);
@@ -55,7 +57,7 @@ using MakeEngine = std::unique_ptr<RegionEngine> (*)(const RegionProgram& progra
 //     collage.runtime.ProfileRegions(on)   begins a profile, or ends it; what was noted is forgotten
 //     collage.runtime.RegionProfile() -> string
 //         what was noted since the last call: {"symbol": {"ms": 1.5, "steps": {...}}, ...}, one entry for
-//         each region that ran; "ms" is the last call as a whole, "steps" what RunTimed gave, absent for "".
+//         each region that ran; "ms" is the last call as a whole, "steps" what Times gave, absent for "".
 
 // Registers the packed functions of an engine (a name in lower case: "openvino"):
 //

@@ -3,8 +3,6 @@
 
 #include <tvm/runtime/registry.h>
 
-#include <utility>
-
 namespace collage {
 
 RegionProfile& RegionProfile::Get() {
@@ -29,16 +27,11 @@ std::string RegionProfile::Take() {
   return text + "}";
 }
 
-RegionProfile::Call::Call(std::string symbol)
-    : symbol_(std::move(symbol)), begin_(std::chrono::steady_clock::now()) {}
-
-void RegionProfile::Call::Done(const std::string& steps) const {
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin_;
-  std::string text = "{\"ms\": " + std::to_string(took.count());
+void RegionProfile::Note(const std::string& symbol, double milliseconds, const std::string& steps) {
+  std::string text = "{\"ms\": " + std::to_string(milliseconds);
   if (!steps.empty()) text += ", \"steps\": " + steps;
-  RegionProfile& profile = Get();
-  const std::lock_guard<std::mutex> lock(profile.mutex_);
-  if (profile.on_) profile.calls_[symbol_] = text + "}";
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (on_) calls_[symbol] = text + "}";
 }
 
 TVM_REGISTER_GLOBAL("collage.runtime.ProfileRegions").set_body_typed([](bool on) {

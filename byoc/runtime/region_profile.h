@@ -7,7 +7,6 @@
 #define COLLAGE_REGION_PROFILE_H_
 
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <string>
@@ -24,17 +23,8 @@ class RegionProfile {
   // All that was noted, as JSON; then begins anew.
   std::string Take();
 
-  // One run of a region, from its making to Done.
-  class Call {
-   public:
-    explicit Call(std::string symbol);
-    // steps is JSON, or "".
-    void Done(const std::string& steps) const;
-
-   private:
-    const std::string symbol_;
-    const std::chrono::steady_clock::time_point begin_;
-  };
+  // One run of a region. steps is JSON, or "".
+  void Note(const std::string& symbol, double milliseconds, const std::string& steps);
 
  private:
   std::atomic<bool> on_{false};

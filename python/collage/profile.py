@@ -167,25 +167,29 @@ def debug_module(path):
     return executor
 
 
-def _median(values):
-    return sorted(values)[len(values) // 2]
+def _estimate(values):
+    """The lower quartile, as for candidates: what else the machine does only adds time."""
+    return sorted(values)[len(values) // 4]
 
 
-def _medians(rounds):
+def _regions(rounds):
     """The regions of one network, from what collage.runtime.RegionProfile said of each round.
 
-    Each has "ms" and, where its engine tells, "steps": their "ms" are medians. A region that had other steps
-    in some round (its plan was made anew) is left without any.
+    Each has "ms" and, where its engine tells, "groups", "steps" with their "ms", and "call_ms": what the call
+    took beside its steps, in the round in which that was least. A region that had other steps in some round
+    (its plan was made anew) is left without any.
     """
     regions = {}
     for symbol in rounds[-1] if rounds else {}:
         calls = [one[symbol] for one in rounds if symbol in one]
-        region = {"ms": _median([call["ms"] for call in calls])}
-        inside = [call["steps"] for call in calls if "steps" in call]
-        if inside and len({len(one["steps"]) for one in inside}) == 1:
-            steps = zip(*(one["steps"] for one in inside), strict=True)
-            region["groups"] = inside[-1]["groups"]
-            region["steps"] = [{**same[-1], "ms": _median([step["ms"] for step in same])} for same in steps]
+        region = {"ms": _estimate([call["ms"] for call in calls])}
+        told = [call for call in calls if "steps" in call]
+        if told and len({len(call["steps"]["steps"]) for call in told}) == 1:
+            steps = zip(*(call["steps"]["steps"] for call in told), strict=True)
+            region["groups"] = told[-1]["steps"]["groups"]
+            region["steps"] = [{**same[-1], "ms": _estimate([step["ms"] for step in same])} for same in steps]
+            beside = [call["ms"] - sum(step["ms"] for step in call["steps"]["steps"]) for call in told]
+            region["call_ms"] = max(0.0, min(beside))
         regions[symbol] = region
     return regions
 
@@ -194,9 +198,9 @@ def profile(path, inputs, rounds=5):
     """What each kernel of an exported model takes, in milliseconds: {"kernels_ms", "names", "regions"}.
 
     The network is run ``rounds`` times as a whole, each kernel timed where it stands, caches as its
-    predecessors left them; the median counts. ``inputs`` are arrays by name. "regions" has, by symbol, what
-    the regions' own runtimes say about the steps inside (pass/graphlevel/feedback.Inside); it is empty where
-    the runtime is not loaded or is one of an earlier version.
+    predecessors left them; the lower quartile counts. ``inputs`` are arrays by name. "regions" has, by
+    symbol, what the regions' own runtimes say about the steps inside (pass/graphlevel/feedback.Inside); it is
+    empty where the runtime is not loaded or is one of an earlier version.
     """
     executor = debug_module(path)
     for name, value in inputs.items():
@@ -218,5 +222,5 @@ def profile(path, inputs, rounds=5):
     finally:
         if switch is not None:
             switch(False)
-    middle = [_median(column) for column in zip(*times, strict=True)]
-    return {"kernels_ms": middle, "names": names, "regions": _medians(regions)}
+    estimates = [_estimate(column) for column in zip(*times, strict=True)]
+    return {"kernels_ms": estimates, "names": names, "regions": _regions(regions)}

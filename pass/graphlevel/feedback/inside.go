@@ -15,6 +15,8 @@ type Inside struct {
 	// Groups are the names of what the region is made of, in the order of annotate.Groups.
 	Groups []string `json:"groups"`
 	Steps  []Step   `json:"steps"`
+	// Call is what calling the region took beside its steps, in milliseconds.
+	Call float64 `json:"call_ms"`
 }
 
 // Step is one thing that an engine does in a region.
@@ -29,9 +31,9 @@ type Step struct {
 	From    []int `json:"from"`
 }
 
-// apart makes parts of a region's groups, as far as the engine does them one by one, where it tells that. ms is what the
-// region took as a whole. false, and nothing was done, where it does not, or speaks of something else.
-func (a *attribution) apart(r *annotate.Region, ms float64) bool {
+// apart makes parts of a region's groups, as far as the engine does them one by one, where it tells that. The steps and the
+// call count then, and not the kernel as a whole: on a busy machine long times are disturbed more than short ones. false, and nothing was done, where it does not, or speaks of something else.
+func (a *attribution) apart(r *annotate.Region) bool {
 	inside := a.times.Inside[r.Symbol]
 	if inside == nil || len(inside.Steps) == 0 {
 		return false
@@ -66,7 +68,7 @@ func (a *attribution) apart(r *annotate.Region, ms float64) bool {
 		}
 	}
 	b := a.border(r.Backend)
-	a.steps(inside, part, b, ms)
+	a.steps(inside, part, b)
 	b.Calls++
 	count := func(values []relay.NodeID, n *int, bytes *int64) {
 		for _, v := range values {
@@ -95,7 +97,7 @@ func (s *Inside) fits(groups []annotate.Group) bool {
 }
 
 // steps gives the steps' times to the parts of the groups, and to the backend's border.
-func (a *attribution) steps(inside *Inside, part []int, b *Border, ms float64) {
+func (a *attribution) steps(inside *Inside, part []int, b *Border) {
 	of := func(groups []int) []int {
 		var list []int
 		for _, group := range groups {
@@ -104,10 +106,9 @@ func (a *attribution) steps(inside *Inside, part []int, b *Border, ms float64) {
 		slices.Sort(list)
 		return slices.Compact(list)
 	}
-	total, unknown := 0.0, 0.0
+	unknown := 0.0
 	for i := range inside.Steps {
 		s := &inside.Steps[i]
-		total += s.Milliseconds
 		to, from := of(s.Of), of(s.From)
 		switch {
 		case !s.Reorder && len(to) == 0:
@@ -131,7 +132,7 @@ func (a *attribution) steps(inside *Inside, part []int, b *Border, ms float64) {
 	if unknown > 0 {
 		a.share(of(every(len(part))), unknown, false)
 	}
-	b.CallMilliseconds += max(0, ms-total)
+	b.CallMilliseconds += inside.Call
 }
 
 // share adds to the border of several parts, the same for each.

@@ -137,7 +137,7 @@ func (a *attribution) kernels() {
 			continue
 		}
 		slices.Sort(nodes)
-		if r := region[k]; r != nil && len(nodes) == len(r.Nodes) && a.apart(r, a.times.Kernels[k]) {
+		if r := region[k]; r != nil && len(nodes) == len(r.Nodes) && a.apart(r) {
 			continue
 		}
 		a.add(Part{Nodes: nodes, Milliseconds: a.times.Kernels[k]})
