@@ -93,65 +93,27 @@ func (e *DiskFullError) Error() string { return "no space left on device: " + e.
 // Build builds networks, so many side by side as there are builders, and calls built on this goroutine with each one
 // that is finished. Errors: no worker can be started, a full disk (*DiskFullError), an interrupt; those of built.
 func (n *Networks) Build(ctx context.Context, jobs []NetworkBuild, built func(i int, b *NetworkBuilt) error) error {
-	if len(jobs) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	type outcome struct {
-		job, slot int
-		built     *NetworkBuilt
-		err       error
+		built *NetworkBuilt
+		err   error
 	}
-	outcomes := make(chan outcome)
-	idle := make([]int, 0, len(n.builders))
-	for slot := range n.builders {
-		idle = append(idle, slot)
-	}
-	next, running := 0, 0
-	var failure error
-	stop := func(err error) {
-		if failure == nil && err != nil {
-			failure = err
-			cancel()
-		}
-	}
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		for failure == nil && len(idle) > 0 && next < len(jobs) {
-			slot, job := idle[0], next
-			idle, next = idle[1:], next+1
-			running++
-			go func() {
-				o := outcome{job: job, slot: slot}
-				defer func() {
-					if r := recover(); r != nil {
-						o.err = fmt.Errorf("measure: building a network: %v", r)
-					}
-					outcomes <- o
-				}()
-				o.built, o.err = n.buildOne(ctx, slot, &jobs[job])
+	d := dispatching[outcome]{workers: len(n.builders), jobs: len(jobs), poll: n.poll,
+		run: func(ctx context.Context, slot, job int) (o outcome) {
+			defer func() {
+				if r := recover(); r != nil {
+					o.err = fmt.Errorf("measure: building a network: %v", r)
+				}
 			}()
-		}
-		if running == 0 {
-			return failure
-		}
-		select {
-		case o := <-outcomes:
-			running--
-			idle = append(idle, o.slot)
-			if o.err != nil {
-				stop(o.err)
-			} else if failure == nil {
-				stop(built(o.job, o.built))
+			o.built, o.err = n.buildOne(ctx, slot, &jobs[job])
+			return o
+		},
+		take: func(job int, o outcome, stopped bool) error {
+			if o.err != nil || stopped {
+				return o.err
 			}
-		case <-ticker.C:
-			if failure == nil {
-				stop(n.poll(ctx))
-			}
-		}
-	}
+			return built(job, o.built)
+		}}
+	return d.dispatch(ctx)
 }
 
 func (n *Networks) poll(ctx context.Context) error {

@@ -90,7 +90,6 @@ type job struct {
 // outcome is what a worker's goroutine found about a job.
 type outcome struct {
 	job  *job
-	slot int
 	cost cost.Cost
 	err  error // the search cannot go on
 	// absent: the cost is a failure of the backend, not of this candidate.
@@ -221,71 +220,31 @@ func (p *Pool) poll(ctx context.Context) error {
 	return p.options.Poll()
 }
 
-// measure runs the jobs on the workers, each worker on a goroutine of its own, and calls take on this goroutine for
-// each finished one.
+// measure runs the jobs on the workers, and calls take on this goroutine for each finished one.
 func (p *Pool) measure(ctx context.Context, jobs []*job, take func(j *job, c cost.Cost, absent bool) error) error {
-	if len(jobs) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	outcomes := make(chan outcome)
-	idle := make([]int, 0, len(p.slots))
-	for slot := range p.slots {
-		idle = append(idle, slot)
-	}
-	running := 0
-	var failure error
-	stop := func(err error) {
-		if failure == nil && err != nil {
-			failure = err
-			cancel()
-		}
-	}
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		for failure == nil && len(idle) > 0 && len(jobs) > 0 {
-			j := jobs[0]
-			jobs = jobs[1:]
+	d := dispatching[outcome]{workers: len(p.slots), jobs: len(jobs), poll: p.poll,
+		prepare: func(i int) (done bool, err error) {
+			j := jobs[i]
 			if err := p.poll(ctx); err != nil {
-				stop(err)
-				break
+				return false, err
 			}
 			if failure, ok := p.absent[j.request.Key.Backend]; ok {
-				stop(take(j, cost.FromFailure(failure, time.Now()), true))
-				continue
+				return true, take(j, cost.FromFailure(failure, time.Now()), true)
 			}
-			workload, err := j.request.Build()
-			if err != nil {
-				stop(fmt.Errorf("measure: %s: %w", j.request.Label, err))
-				break
+			if j.workload, err = j.request.Build(); err != nil {
+				return false, fmt.Errorf("measure: %s: %w", j.request.Label, err)
 			}
-			j.workload = workload
-			slot := idle[len(idle)-1]
-			idle = idle[:len(idle)-1]
-			running++
-			go func() { outcomes <- p.run(ctx, slot, j) }()
-		}
-		if running == 0 {
-			return failure
-		}
-		select {
-		case o := <-outcomes:
-			running--
-			idle = append(idle, o.slot)
+			return false, nil
+		},
+		run: func(ctx context.Context, slot, i int) outcome { return p.run(ctx, slot, jobs[i]) },
+		take: func(_ int, o outcome, _ bool) error {
 			p.stats.Started += o.started
 			if o.err != nil {
-				stop(o.err)
-			} else {
-				stop(take(o.job, o.cost, o.absent))
+				return o.err
 			}
-		case <-ticker.C:
-			if failure == nil {
-				stop(p.poll(ctx))
-			}
-		}
-	}
+			return take(o.job, o.cost, o.absent)
+		}}
+	return d.dispatch(ctx)
 }
 
 // worker is a slot's worker, which is started if there is none and replaced if it has grown too fat. started is how many
@@ -348,7 +307,7 @@ func (p *Pool) alone() (done func()) {
 // run measures one job on one slot's worker. A worker that crashes after it has served other requests may have
 // been broken by them: a fresh one gets the job once more.
 func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
-	o = outcome{job: j, slot: slot}
+	o = outcome{job: j}
 	defer func() {
 		if r := recover(); r != nil {
 			o.err = fmt.Errorf("measure: %s: %v", j.request.Label, r)
