@@ -52,6 +52,8 @@ class Compiler {
   friend class StripBuilder;
   void Convolution(const Op& op);           // dnnl_convolution.cc
   void UpsampledConvolution(const Op& op);  // dnnl_upsampling.cc
+  void NarrowConvolution(const Op& op);     // dnnl_narrow.cc
+  bool IsNarrow(const Op& op) const;
   // Do a convolution with a kernel of our own (dnnl_own_convolution.cc): 3x3 in rows and columns by
   // Winograd's algorithm, or 1x1. False, and nothing done, where it is not for them.
   bool Winograd(const Op& op);
@@ -67,6 +69,7 @@ class Compiler {
                       const std::vector<int>& addends, size_t done, size_t scratch_size,
                       const std::function<void(const OwnArguments&)>& run);
   void MatMul(const Op& op);     // dnnl_matmul.cc
+  void MatVec(const Op& op);     // dnnl_matvec.cc
   void Attention(const Op& op);  // dnnl_attention.cc
   // A dense layer, or several of one left side, by the kernel of our own; false where it is not for that one.
   bool Product(const Op& op);  // dnnl_dense.cc
@@ -102,6 +105,9 @@ class Compiler {
   Tensor WantedPacked(int value, const Desc& view, const Desc& desc,
                       const std::function<void(const void* plain, void* packed)>& pack);
   Tensor Reordered(const Tensor& from, const Desc& to, bool constant);
+  // The layout, in the value's own axes, in which the first convolution that reads it wants it; other where
+  // there is none, or any layout will do.
+  Desc LayoutForReader(int value, const Desc& other) const;  // dnnl_convolution.cc
   // Whether the operator that is being compiled is the last one to need what is in a buffer, so that it may
   // be overwritten.
   bool Overwritable(const Tensor& tensor) const;

@@ -41,6 +41,7 @@ dnnl::primitive_desc Describe(const Op& op, dnnl::algorithm algorithm, const Des
 }  // namespace
 
 void Compiler::Convolution(const Op& op) {
+  if (IsNarrow(op)) return NarrowConvolution(op);
   const bool winograd = op.algorithm == dnnl::algorithm::convolution_winograd;
   if (winograd ? Winograd(op) : Projection(op)) return;
   dnnl::algorithm algorithm = op.algorithm;
@@ -97,6 +98,26 @@ void Compiler::Convolution(const Op& op) {
   arguments.push_back({DNNL_ARG_DST, {Transposed(result.desc, op.perm), result.buffer}});
   AddPrimitive(op.kind, fused.desc, arguments);
   Finish(op, fused.count, result);
+}
+
+Desc Compiler::LayoutForReader(int value, const Desc& other) const {
+  for (size_t i = now_ + 1; i < program_.ops.size(); ++i) {
+    const Op& op = program_.ops[i];
+    if (std::find(op.in.begin(), op.in.end(), value) == op.in.end()) continue;
+    if (op.kind != "conv" || op.in[0] != value || IsNarrow(op)) return other;
+    const auto any = [&](const Dims& dims) {
+      return Desc(dims, type(value).dtype, dnnl::memory::format_tag::any);
+    };
+    try {
+      const auto desc = Describe<dnnl::convolution_forward>(
+          op, op.algorithm, any(Permuted(type(value).dims, op.perm)), any(op.weight.dims), nullptr,
+          any(Permuted(type(op.out).dims, op.perm)), {});
+      return Transposed(desc.query_md(dnnl::query::src_md, 0), Inverse(op.perm));
+    } catch (const dnnl::error&) {
+      return other;
+    }
+  }
+  return other;
 }
 
 }  // namespace collage::onednn

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "collage_runtime.h"
+#include "dnnl_channel_blocks.h"
 #include "dnnl_compiler.h"
 #include "dnnl_upsampling_kernel.h"
 
@@ -12,23 +13,6 @@ namespace collage::onednn {
 namespace {
 
 using Kernel = UpsampledConvolutionKernel;
-
-constexpr int64_t kBlock = 16;
-
-Desc InBlocks(const Dims& dims) {
-  return Desc(dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nChw16c);
-}
-
-// Whether 16 channels always stand side by side: in blocks of them, or all channels last.
-bool HasChannelBlocks(const Desc& desc) {
-  if (desc == InBlocks(desc.dims())) return true;
-  return desc.dims()[1] % kBlock == 0 && IsStrided(desc) && IsRowMajor(Transposed(desc, {0, 2, 3, 1}));
-}
-
-ChannelBlocks LayoutOf(const Desc& desc) {
-  const auto& strides = desc.data.format_desc.blocking.strides;
-  return {strides[0], IsStrided(desc) ? kBlock : strides[1], strides[2], strides[3]};
-}
 
 // Whether a post-operation keeps a result within limits that zero is within, so that the zeros that fill up
 // the last block of channels stay zeros.
@@ -78,17 +62,18 @@ void Compiler::UpsampledConvolution(const Op& op) {
 
   const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);
   const Desc src = HasChannelBlocks(found) ? found : InBlocks(in);
-  // The result lies as its argument does, as its neighbours probably do.
-  const Desc dst = IsStrided(src) && out[1] % kBlock == 0
-                       ? Desc(out, src.data_type(), dnnl::memory::format_tag::nhwc)
-                       : InBlocks(out);
+  // Where nobody says otherwise, channels last are left so.
+  const Desc last(out, src.data_type(), dnnl::memory::format_tag::nhwc);
+  const Desc other = op.perm.empty() ? InBlocks(out) : last;
+  const Desc wanted = Transposed(LayoutForReader(op.out, Transposed(other, Inverse(op.perm))), op.perm);
+  const Desc dst = HasChannelBlocks(wanted) ? wanted : InBlocks(out);
   const Tensor data = Wanted(op.in[0], Transposed(src, Inverse(op.perm)));
   const Tensor result = NewTensor(Transposed(dst, Inverse(op.perm)));
   const Tensor scratch =
       NewTensor(RowMajor({static_cast<int64_t>(kernel->ScratchSize())}, dnnl::memory::data_type::f32));
   Kernel::Arguments arguments;
-  arguments.src_layout = LayoutOf(src);
-  arguments.dst_layout = LayoutOf(dst);
+  arguments.src_layout = StepsOf(src);
+  arguments.dst_layout = StepsOf(dst);
   const size_t done = !op.post.empty() && AsClamp(op.post.front(), &arguments) ? 1 : 0;
   std::vector<Tensor> tensors = {data, packed, result, scratch};
   if (op.bias) tensors.push_back(Plain(op.in[2]));

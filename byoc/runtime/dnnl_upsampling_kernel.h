@@ -12,14 +12,9 @@
 #include <vector>
 
 #include "dnnl_upsampling_axis.h"
+#include "dnnl_vectors.h"
 
 namespace collage::onednn {
-
-// How a tensor [batch, channels, height, width] lies: the steps, in elements, between images, blocks of 16
-// channels, rows and pixels. The channels of a block stand side by side.
-struct ChannelBlocks {
-  int64_t batch = 0, block = 0, row = 0, pixel = 0;
-};
 
 class UpsampledConvolutionKernel {
  public:

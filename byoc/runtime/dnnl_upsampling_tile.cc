@@ -4,23 +4,8 @@
 #include <stdexcept>
 #include <string>
 
-// All is compiled for three sorts of processors: with AVX-512, whose 32 registers hold large tiles, with AVX2
-// and FMA, and for all others.
-#if defined(__x86_64__) && defined(__GNUC__)
-#define COLLAGE_X86 1
-#define COLLAGE_AVX512 __attribute__((target("avx512f")))
-#define COLLAGE_AVX2 __attribute__((target("avx2,fma")))
-#endif
-#define COLLAGE_INLINE inline __attribute__((always_inline))
-
 namespace collage::onednn {
 namespace {
-
-// A vector of so many numbers, at any address (GCC's and Clang's vectors).
-template <int kWidth>
-struct VectorOf {
-  typedef float Type __attribute__((vector_size(kWidth * sizeof(float)), aligned(sizeof(float))));
-};
 
 using Term = UpsampledConvolutionKernel::Term;
 
@@ -32,8 +17,8 @@ struct Sums {
 
   Vector of[kPixels][kParts];
 
-  static COLLAGE_INLINE const Vector& At(const float* from) { return *reinterpret_cast<const Vector*>(from); }
-  static COLLAGE_INLINE Vector& At(float* to) { return *reinterpret_cast<Vector*>(to); }
+  static COLLAGE_INLINE const Vector& At(const float* from) { return VectorOf<kWidth>::At(from); }
+  static COLLAGE_INLINE Vector& At(float* to) { return VectorOf<kWidth>::At(to); }
 
   // Calls body(pixel, part) for all, written out.
   template <typename Body>
@@ -146,13 +131,13 @@ COLLAGE_INLINE void Operands(const OperandRow& row, float* values, float* differ
       Vector value{};
       if (x >= 0 && x < row.columns) {
         const float* const at = row.pixels + x * row.pixel + part;
-        if (row.here) value = *reinterpret_cast<const Vector*>(at);
-        if (row.before) value -= *reinterpret_cast<const Vector*>(at - row.row);
+        if (row.here) value = VectorOf<kWidth>::At(at);
+        if (row.before) value -= VectorOf<kWidth>::At(at - row.row);
       }
       if (x >= row.begin) {
         const int64_t to = (x - row.begin) * kLanes + part;
-        *reinterpret_cast<Vector*>(values + to) = value;
-        *reinterpret_cast<Vector*>(differences + to) = value - last;
+        VectorOf<kWidth>::At(values + to) = value;
+        VectorOf<kWidth>::At(differences + to) = value - last;
       }
       last = value;
     }
@@ -205,15 +190,14 @@ COLLAGE_OPERANDS(COLLAGE_AVX512, Avx512, 16)
 const Compiled& Best() {
   static const Compiled* const best = [] {
 #ifdef COLLAGE_X86
-    if (__builtin_cpu_supports("avx512f")) {
+    const Isa isa = BestIsa();
+    if (isa == Isa::kAvx512) {
       return new Compiled{{COLLAGE_SIZE(Avx512, 2), COLLAGE_SIZE(Avx512, 4), COLLAGE_SIZE(Avx512, 6),
                            COLLAGE_SIZE(Avx512, 8), COLLAGE_SIZE(Avx512, 10), COLLAGE_SIZE(Avx512, 12),
                            COLLAGE_SIZE(Avx512, 13), COLLAGE_SIZE(Avx512, 14)},
                           Avx512Operands};
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-      return new Compiled{{COLLAGE_SIZE(Avx2, 3)}, Avx2Operands};
-    }
+    if (isa == Isa::kAvx2) return new Compiled{{COLLAGE_SIZE(Avx2, 3)}, Avx2Operands};
 #endif
     return new Compiled{{COLLAGE_SIZE(Any, 2)}, AnyOperands};
   }();

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "dnnl_upsampling_kernel.h"
+#include "dnnl_vectors.h"
 
 namespace collage::onednn {
 
-constexpr int64_t kLanes = 16;
 // So many pixels by so many blocks are accumulated in registers: 28 of AVX-512's 32.
 constexpr int kTilePixels = 14;
 constexpr int kTileBlocks = 2;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dense layers of one row, by a kernel of our own.
+#include "dnnl_compiler.h"
+#include "dnnl_matvec_kernel.h"
+
+namespace collage::onednn {
+
+void Compiler::MatVec(const Op& op) {
+  const Dims& weights = type(op.in[1]).dims;
+  const Tensor result = NewTensor(RowMajor(type(op.out).dims, type(op.out).dtype));
+  std::vector<Tensor> tensors = {Plain(op.in[1]), Plain(op.in[0]), result};
+  if (op.bias) tensors.push_back(Plain(op.in[2]));
+  AddKernel("matvec", tensors, [rows = weights[0], columns = weights[1], bias = op.bias](void* const* data) {
+    MatrixTimesVector(static_cast<const float*>(data[0]), static_cast<const float*>(data[1]),
+                      bias ? static_cast<const float*>(data[3]) : nullptr, static_cast<float*>(data[2]), rows,
+                      columns);
+  });
+  Finish(op, 0, result);
+}
+
+}  // namespace collage::onednn
