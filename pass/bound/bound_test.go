@@ -53,6 +53,19 @@ func TestWorkOfConvolutions(t *testing.T) {
 	assert.Equal(t, 4.0*(64*56*56+64*64*9+64*56*56), w.Bytes)
 }
 
+func TestWorkOfConvolutionsOfRepeatedPixels(t *testing.T) {
+	m := relay.NewGraph("main")
+	x := m.Var([]int64{1, 8, 6, 6}, f32)
+	up := m.Call("nn.upsampling", relay.Tensor(f32, 1, 8, 12, 18), map[string]any{"layout": "NCHW", "method": "nearest_neighbor"}, x)
+	w := m.Const([]int64{4, 8, 3, 3}, f32)
+	one := m.Call("nn.conv2d", relay.Tensor(f32, 1, 4, 10, 16), conv([]int64{1, 1}, []int64{0, 0, 0, 0}, []int64{3, 3}, 4), up, w)
+	g := m.Finish(one)
+	// The enlarged tensor has six times as many elements, which need not be multiplied with.
+	large := 2.0 * 4 * 8 * 9 * 10 * 16 / (2.25 * 2.25)
+	assert.InDelta(t, large, Of(g, of(g, one)).Flops, 1)
+	assert.InDelta(t, large/6, Of(g, of(g, up, one)).Flops, 1)
+}
+
 func TestWorkOfDepthwiseAndTransposedConvolutions(t *testing.T) {
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{1, 14, 14, 32}, f32)

@@ -28,10 +28,28 @@ func (a *analysis) flops(v relay.NodeID) float64 {
 		if w == nil {
 			return 0
 		}
-		return 2 * w.multiplications(out, data, weight)
+		return 2 * w.multiplications(out, data, weight) * a.distinct(n.Inputs[0])
 	default:
 		return 2 * elements(out.Shape) * float64(contracted(n, data))
 	}
+}
+
+// distinct is the share of a value that is not a repetition of the rest. Who knows that a convolution reads a tensor
+// that has been enlarged need not multiply with each of its elements (byoc/onednn/upsampling.go).
+func (a *analysis) distinct(v relay.NodeID) float64 {
+	n := &a.g.Nodes[v]
+	if !a.inside[v] || !isResize(n.Op) || len(n.Inputs) == 0 {
+		return 1
+	}
+	small, large := a.g.Nodes[n.Inputs[0]].Type, n.Type
+	if small == nil || large == nil || elements(large.Shape) == 0 {
+		return 0
+	}
+	return min(1, elements(small.Shape)/elements(large.Shape))
+}
+
+func isResize(op string) bool {
+	return strings.HasPrefix(op, "nn.upsampling") || strings.HasPrefix(op, "image.resize")
 }
 
 // contracted is the length of the sums of a matrix product; 0 for other operators.
