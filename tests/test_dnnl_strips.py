@@ -69,7 +69,7 @@ def check(grid, partition):
     grid.check(place)
 
 
-@pytest.mark.parametrize("channels", [1, 8, 16, 19, 33, 48, 64])
+@pytest.mark.parametrize("channels", [1, 16, 19, 33, 48])
 def test_channels(partition, channels):
     """Vectors that are not full, at the end of the first and of the second vector of a tile."""
     grid = Grid(channels)
@@ -85,23 +85,23 @@ def test_channels(partition, channels):
 def test_windows(partition, stride):
     """Depthwise kernels and pools of all sizes that are written out, with padding on some sides only."""
     grid = Grid(stride)
-    for kernel in (2, 3, 5, 7, (1, 3), (5, 2), (3, 7)):
-        for height, width in ((14, 14), (13, 23)):
-            size = kernel if isinstance(kernel, tuple) else (kernel, kernel)
-            least = tuple(k // 2 for k in size)
-            for padding in (least, (0, 0, *least), (*least, 0, 0)):
-                x = grid.input(1, 20, height, width)
-                y = separable(grid, x, 20, 12, kernel, stride, padding=padding)
-                if size[0] > 1 and size[1] > 1:
-                    pooled = {"pool_size": size, "strides": (stride, stride), "padding": padding}
-                    parts = [
-                        y,
-                        nn.max_pool2d(x, **pooled),
-                        nn.avg_pool2d(x, **pooled, count_include_pad=False),
-                        nn.avg_pool2d(x, **pooled, count_include_pad=True),
-                    ]
-                    y = relay.concatenate(parts, 1)
-                grid.add(f"{kernel} of {height}x{width}, padding {padding}", y)
+    for kernel in (2, 3, 5, 7, (1, 3), (3, 7)):
+        height, width = 13, 23
+        size = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+        least = tuple(k // 2 for k in size)
+        for padding in (least, (0, 0, *least), (*least, 0, 0)):
+            x = grid.input(1, 20, height, width)
+            y = separable(grid, x, 20, 12, kernel, stride, padding=padding)
+            if size[0] > 1 and size[1] > 1:
+                pooled = {"pool_size": size, "strides": (stride, stride), "padding": padding}
+                parts = [
+                    y,
+                    nn.max_pool2d(x, **pooled),
+                    nn.avg_pool2d(x, **pooled, count_include_pad=False),
+                    nn.avg_pool2d(x, **pooled, count_include_pad=True),
+                ]
+                y = relay.concatenate(parts, 1)
+            grid.add(f"{kernel} of {height}x{width}, padding {padding}", y)
     check(grid, partition)
 
 
@@ -114,7 +114,10 @@ def test_pools_with_sums(partition):
             ("plus an input", average(x) + x),
             ("plus a sibling", average(x) + y),
             ("twice", average(x) + average(x)),
-            ("twice, and bounds", nn.relu(average(x, count_include_pad=True) + average(x, count_include_pad=True))),
+            (
+                "twice, and bounds",
+                nn.relu(average(x, count_include_pad=True) + average(x, count_include_pad=True)),
+            ),
             ("both kinds", average(x) + average(x, count_include_pad=True)),
             ("maximum, twice", relay.add(*[nn.max_pool2d(x, (3, 3), (1, 1), padding=(1, 1))] * 2)),
             ("plus a constant", average(x) + grid.constant(1, channels, 10, 11)),
@@ -176,10 +179,11 @@ def cells(grid, count=3, channels=8, size=12, batch=1):
     for cell in range(count):
         a, b = fit(*current), fit(*previous)
         if cell == 1:
-            stride = 2
-            first = separable(grid, b, channels, channels, 7, 2) + separable(grid, a, channels, channels, 5, 2)
+            first = separable(grid, b, channels, channels, 7, 2) + separable(
+                grid, a, channels, channels, 5, 2
+            )
             second = nn.max_pool2d(a, (3, 3), (2, 2), padding=(1, 1)) + separable(
-                grid, b, channels, channels, 7, stride
+                grid, b, channels, channels, 7, 2
             )
             third = average(first) + second
             sums = [first, second, third, separable(grid, first, channels, channels)]
