@@ -63,7 +63,18 @@ func (backend) Level() byoc.Level        { return byoc.OperatorLevel }
 func (backend) Compiler() string         { return Compiler }
 func (backend) Patterns() []byoc.Pattern { return patterns() }
 func (backend) TakesAnything() bool      { return false }
-func (backend) Probe() byoc.Probe        { return onednn.Probe(Engine) }
+
+// runtimeRevision is raised whenever kernels of the runtime change: what was measured with others is measured anew.
+const runtimeRevision = 2
+
+// Probe is oneDNN's, with the runtime's own revision in the version, which is part of the key of costs.
+func (backend) Probe() byoc.Probe {
+	p := onednn.Probe(Engine)
+	if p.Usable {
+		p.Version = fmt.Sprintf("%s+collage.%d", p.Version, runtimeRevision)
+	}
+	return p
+}
 
 // MergesRegions is true: within a region values stay in blocked layouts, in memory that is reused, and what follows an
 // operator is fused with it, whichever candidates both belonged to.

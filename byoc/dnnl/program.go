@@ -12,8 +12,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// formatVersion is that of the text; the runtime refuses any other.
-const formatVersion = 1
+// formatVersion is that of the text; the runtime refuses any that is newer than itself.
+const formatVersion = 2
 
 // dtypes are the runtime's names of dtypes.
 var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32"}

@@ -11,7 +11,8 @@
 namespace collage::onednn {
 namespace {
 
-constexpr int kVersion = 1;
+// Programs of version 1 say less, and mean the same.
+constexpr int kVersion = 2, kOldestVersion = 1;
 
 [[noreturn]] void Fail(const std::string& what) {
   throw std::runtime_error("the program for oneDNN cannot be read (" + what +
@@ -144,7 +145,8 @@ class Reader {
   explicit Reader(const picojson::value& root) : root_(root) {}
 
   Program Read() {
-    if (root_.Text("format") != "collage-dnnl" || root_.Number("version") != kVersion) {
+    const int64_t version = root_.Integer("version");
+    if (root_.Text("format") != "collage-dnnl" || version < kOldestVersion || version > kVersion) {
       Fail("it is of another version");
     }
     for (const picojson::value& value : root_.List("values")) ReadValue(value);

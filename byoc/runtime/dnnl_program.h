@@ -88,7 +88,7 @@ struct Program {
 
 // Reads the text; throws std::runtime_error that says what is wrong with it.
 //
-//     {"format": "collage-dnnl", "version": 1,
+//     {"format": "collage-dnnl", "version": 2,
 //      "values": [["f32", [1, 64, 56, 56]], ...], "inputs": [0], "constants": [1, 2], "outputs": [4],
 //      "ops": [{"op": "conv", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "bias": true, "strides": [1,
 //      1],
