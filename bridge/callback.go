@@ -232,7 +232,7 @@ func decodeObject(p unsafe.Pointer, typeIndex uint32) Value {
 	if typeIndex == uint32(C.collage_tvm.string_type) {
 		f := getFrame()
 		defer f.put()
-		*(*unsafe.Pointer)(unsafe.Pointer(&f.c.ret)) = p
+		store(unsafe.Pointer(&f.c.ret), p)
 		f.c.ret_type = C.uint(typeIndex)
 		if C.collage_unbox_string(f.c) == C.COLLAGE_OK {
 			return Value{kind: KindString, str: f.text()}

@@ -146,9 +146,13 @@ func (f *frame) setFloat(i int, v float64) {
 }
 
 func (f *frame) setPointer(i int, code int32, p unsafe.Pointer) {
-	*(*unsafe.Pointer)(unsafe.Pointer(&f.values[i])) = p
+	store(unsafe.Pointer(&f.values[i]), p)
 	f.codes[i] = code
 }
+
+// store writes a pointer into C memory, as a number: while garbage is collected, Go's write barrier would mark what the
+// old content points to, which may be any bits, among them the address of Go memory that has been freed since.
+func store(at, p unsafe.Pointer) { *(*uintptr)(at) = uintptr(p) }
 
 // setBytes lends b to TVM for the length of the call.
 func (f *frame) setBytes(i int, b []byte) {
@@ -165,7 +169,7 @@ func (f *frame) setBytes(i int, b []byte) {
 		copy(unsafe.Slice((*byte)(data), len(b)), b)
 	}
 	array := (*C.TVMByteArray)(f.alloc(int(unsafe.Sizeof(C.TVMByteArray{}))))
-	array.data = (*C.char)(data)
+	store(unsafe.Pointer(&array.data), data)
 	array.size = C.size_t(len(b))
 	f.setPointer(i, codeBytes, unsafe.Pointer(array))
 }
