@@ -113,6 +113,11 @@ def test_weights_that_are_not_constants(grid, partition):
     grid.add("an input", nn.relu(one + grid.input(8, 1, 1)), f"{UPSAMPLED}_bias_relu")
     one = convolve(grid, enlarge(x, (3, 2)), 6, 8, (3, 3), relay.tanh(grid.input(8, 6, 3, 3)), padding=(1, 1))
     grid.add("computed", one, UPSAMPLED, "tanh")
+    one = convolve(grid, enlarge(x, (2, 2)), 6, 32, (3, 3), padding=(1, 1))
+    later = relay.tanh(one + grid.input(1, 32, 10, 10))
+    few = convolve(grid, one, 32, 3, (3, 3), relay.reshape(nn.relu(grid.input(3, 288)), (3, 32, 3, 3)))
+    grid.add("read by one whose weights come later", few, UPSAMPLED, "nn.conv2d", "nn.relu", "reshape")
+    grid.add("and by another reader", later, "add", "tanh")
     weight = grid.constant(6, 6, 3, 3)
     one = convolve(grid, enlarge(x, (2, 2)), 6, 6, (3, 3), weight, padding=(1, 1))
     two = convolve(grid, one, 6, 6, (3, 3), weight, padding=(1, 1))
@@ -192,6 +197,9 @@ def test_few_output_channels(grid, partition):
                 grid, x, inputs, channels, kernel, strides=strides, dilation=dilation, padding=padding
             )
             grid.add(f"{inputs} to {channels} {kernel} {strides}", relay.tanh(one), "dnnl.conv2d_bias_tanh")
+    weight = grid.constant(64, 8, 3, low=-0.2, high=0.2)
+    one = nn.conv1d(grid.input(2, 16, 19), weight, channels=64, kernel_size=(3,), groups=2, padding=(1,))
+    grid.add("groups of one dimension", one, "nn.conv1d")
     weight = grid.constant(3, 3, 32, 3, low=-0.2, high=0.2)
     one = nn.conv2d(
         grid.input(2, 9, 11, 32), weight, channels=3, kernel_size=(3, 3), padding=(1, 1), data_layout="NHWC",

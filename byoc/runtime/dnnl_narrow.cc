@@ -13,13 +13,12 @@
 namespace collage::onednn {
 
 bool Compiler::IsNarrow(const Op& op) const {
-  // Weights that are not known before would have to be packed at each call, and with groups have an axis
-  // more.
-  if (op.kind != "conv" || op.algorithm != dnnl::algorithm::convolution_direct ||
-      op.weight.dims.size() != 4 || !IsConstant(op.in[1]) ||
-      type(op.in[0]).dtype != dnnl::memory::data_type::f32) {
-    return false;
+  if (op.kind != "conv" || op.algorithm != dnnl::algorithm::convolution_direct || op.strides.size() != 2 ||
+      op.weight.dims.size() != 4 || type(op.in[0]).dtype != dnnl::memory::data_type::f32) {
+    return false;  // not of two dimensions, or with groups, which are an axis more of the weights
   }
+  // Weights that are not constants, and may not be there yet, would have to be packed at each call.
+  if (tensors_[op.in[1]].empty() || !IsConstant(op.in[1])) return false;
   // oneDNN fills the outputs up to whole blocks, this kernel the inputs. By itself the kernel is up to a
   // third slower, and reading a large tensor takes its time.
   const int64_t outputs = op.weight.dims[0], inputs = op.weight.dims[1];

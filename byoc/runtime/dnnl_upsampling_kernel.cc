@@ -19,7 +19,7 @@ constexpr int64_t kOperands = 64 * 1024;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The sums over runs of taps that an axis' products want, of `taps` values that lie `stride` apart.
+// The sum of taps that a product wants; they lie so many elements apart.
 float SumOfTaps(const float* values, int64_t stride, const AxisProduct& product) {
   double sum = 0;
   for (int64_t t = product.first; t < product.last; ++t) sum += values[t * stride];
