@@ -43,6 +43,7 @@ check: setup ## format, vet, lint; fails where that leaves the tree dirty
 	@scripts/check.sh
 
 bench: backends ## the five networks beside TVM, ONNX Runtime, OpenVINO and PyTorch, where installed; writes docs/results/all.{txt,json,svg}
+	@mkdir -p build/bench
 	@$(COLLAGE) bench all --executables build/bench --json docs/results/all.json --svg docs/results/all.svg $(ARGS) | tee docs/results/all.txt
 
 bench-operators: backends ## ResNeXt-50's convolutions and BERT's products on each backend; writes docs/results/{convs,matmuls}.{txt,json,svg}
