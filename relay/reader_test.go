@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/internal/tvmtest"
 )
 
 func TestGoldenRead(t *testing.T) {
