@@ -8,7 +8,8 @@ Winograd's algorithm and for 1x1 with a residual sum, with their epilogues; and 
 import numpy as np
 import pytest
 import tvm
-from dnnl_grid import Grid, channel_bias, region, walk
+from dnnl_grid import Grid, channel_bias, region
+from grid import walk
 from tvm import relay
 from tvm.contrib import graph_executor
 
