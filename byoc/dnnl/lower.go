@@ -216,7 +216,7 @@ func (l *lowering) convolution(c *onednn.Convolution, out region.ValueID) {
 		o.kind, o.scale = "upsampled_conv", c.Scale
 	}
 	o.weightDims, o.weightStrides = weightView(c, l.types[o.in[1]].Shape)
-	if !c.Transposed {
+	if o.kind == "conv" { // of upsampled tensors the sizes are not the ones that the taps meet
 		o.trim(spaceOf(l.types[o.in[0]].Shape, o.perm), spaceOf(l.types[out].Shape, o.perm))
 	}
 	l.epilogue(o, c.Epilogue)
