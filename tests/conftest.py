@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gate import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401 (hooks)
 
 # Before anything imports TVM: relay.build would look for tuned schedules on the network.
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
@@ -56,8 +57,12 @@ def collage_library():
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory):
-    """The file of measured costs that all tests share, so that nothing is measured twice."""
-    return tmp_path_factory.mktemp("store") / "costs.jsonl"
+    """The file of measured costs that all tests share, so that nothing is measured twice; the workers of
+    pytest-xdist, whose folders have one parent, share it, too.
+    """
+    shared = "PYTEST_XDIST_WORKER" in os.environ
+    folder = tmp_path_factory.getbasetemp().parent if shared else tmp_path_factory.mktemp("store")
+    return folder / "costs.jsonl"
 
 
 @pytest.fixture(scope="session")
