@@ -18,11 +18,13 @@ die() {
 # Compressed, in megabytes: what has to be fetched.
 declare -A megabytes=([openvino]=59 [onnxruntime]=24 [mkl]=195 [openblas]=8 [tune]=200)
 
+# These are for developers, not for a backend.
+other=" dev package peers "
 known=()
 for file in scripts/requirements-*.txt; do
   name=${file#scripts/requirements-}
   name=${name%.txt}
-  [[ $name == dev ]] || known+=("$name")
+  [[ $other == *" $name "* ]] || known+=("$name")
 done
 list="$(printf '%s, ' "${known[@]}")all"
 
@@ -36,7 +38,7 @@ for name in "${names[@]}"; do
   # These two come with make setup.
   tvm | dnnl | dnnl_tvm) say "$name" "needs nothing beyond make setup" ;;
   *)
-    [[ $name != dev && -f scripts/requirements-$name.txt ]] || die "there is no backend $name to install (known: $list)"
+    [[ $other != *" $name "* && -f scripts/requirements-$name.txt ]] || die "there is no backend $name to install (known: $list)"
     [[ " ${wanted[*]} " == *" $name "* ]] || wanted+=("$name")
     ;;
   esac
@@ -56,8 +58,8 @@ for name in "${wanted[@]}"; do
   say "$name" "installing into .venv (${megabytes[$name]:-some} MB to fetch)"
   # The files name all that is needed; what else the packages ask for (another oneTBB, an OpenMP, a package that
   # reports to the network) must not come with them.
-  if ! .venv/bin/python -m pip install --no-input --disable-pip-version-check --no-deps --only-binary :all: \
-    --requirement "$file" >"$log" 2>&1 </dev/null; then
+  if ! .venv/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes --no-deps \
+    --only-binary :all: --requirement "$file" >"$log" 2>&1 </dev/null; then
     tail -n 20 "$log" >&2
     die "$name could not be installed (all of the output: $log); the other backends work without it"
   fi

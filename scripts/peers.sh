@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-torch=torch==2.15.0
+requirements=scripts/requirements-peers.txt
 say() { printf 'peers: %s\n' "$1"; }
 die() {
   printf 'peers: error: %s\n' "$1" >&2
@@ -16,22 +16,23 @@ die() {
 
 [[ -x .venv/bin/python ]] || die "there is no .venv; run make peers, or make setup first"
 stamp=.venv-peers/collage-peers
-if [[ -f $stamp && $(<"$stamp") == "$torch" ]]; then
-  say "$torch is up to date"
+hash=$(sha256sum <"$requirements" | cut -d ' ' -f 1)
+if [[ -f $stamp && $(<"$stamp") == "$hash" ]]; then
+  say "PyTorch is up to date"
   exit
 fi
 free=$(df --output=avail -k . | tail -n 1)
-((free > 10 * 1024 * 1024)) || die "$torch needs 10 GB of disk while it is installed; $((free >> 20)) GB are free here"
-say "installing $torch into .venv-peers (3 GB to fetch; some minutes)"
+((free > 10 * 1024 * 1024)) || die "PyTorch needs 10 GB of disk while it is installed; $((free >> 20)) GB are free here"
+say "installing PyTorch into .venv-peers (3 GB to fetch; some minutes)"
 [[ -x .venv-peers/bin/python ]] || .venv/bin/python -m venv .venv-peers
 site=$(.venv-peers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/collage-venv.pth"
 mkdir -p build
 log=build/peers.log
-if ! .venv-peers/bin/python -m pip install --no-input --disable-pip-version-check --only-binary :all: "$torch" \
-  >"$log" 2>&1 </dev/null; then
+if ! .venv-peers/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes \
+  --only-binary :all: --requirement "$requirements" >"$log" 2>&1 </dev/null; then
   tail -n 20 "$log" >&2
-  die "installing $torch failed (all of its output: $log)"
+  die "installing PyTorch failed (all of its output: $log)"
 fi
-echo "$torch" >"$stamp"
+echo "$hash" >"$stamp"
 say "done; collage bench all finds it"

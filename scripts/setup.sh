@@ -105,7 +105,7 @@ if [[ -f $stamp && $(<"$stamp") == "$hash" ]]; then
   say Python ".venv is up to date: $(.venv/bin/python --version)"
 else
   say Python "installing TVM, LLVM, oneDNN and the rest into .venv (200 MB to fetch, a minute or two)"
-  quietly .venv/bin/python -m pip install --no-input --disable-pip-version-check --only-binary :all: \
+  quietly .venv/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes --only-binary :all: \
     "${requirements[@]/#/--requirement=}"
   echo "$hash" >"$stamp"
 fi
