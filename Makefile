@@ -8,13 +8,15 @@ SHELL := /bin/bash
 PYTHON ?=
 JOBS ?=
 export PYTHON JOBS
-# What `make backends` installs, and what `make test` installs first. Tests of a backend that is absent are skipped.
+# What `make backends` installs; what the tests install first, and then demand together with what set-up brings:
+# one that does not work fails the run.
 BACKENDS ?= openvino,onnxruntime,openblas,mkl
 TEST_BACKENDS ?= openvino,onnxruntime,openblas,mkl
+DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test check bench bench-operators bench-backends bench-threads bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-operators bench-backends bench-threads bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -35,9 +37,29 @@ demo: setup ## compile ResNeXt-50 for TVM and oneDNN, then run the result withou
 	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl --search-time 30s -o build/demo/model.tar
 	$(COLLAGE) run build/demo/model.tar --repeat 20
 
-test: setup ## all tests: Go (with the race detector), then Python
+test-fast: setup ## under a minute: Go without TVM, small graphs through TVM
+	@scripts/test.sh fast
+
+test: setup ## what every change must pass: Go (with the race detector), C++, Python
 	@scripts/backends.sh $(TEST_BACKENDS)
-	@scripts/test.sh
+	@$(DEMANDED) scripts/test.sh
+
+test-all: setup ## the long ones: whole networks, random programs, sanitizers, fuzzing, sabotage; ARGS=--list names the pieces
+	@scripts/backends.sh $(TEST_BACKENDS)
+	@$(DEMANDED) .venv/bin/python scripts/test_all.py $(ARGS)
+
+test-native: setup ## the C++ parts under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
+	@scripts/test_native.sh
+
+fuzz: setup ## each fuzz target for a minute: Go's, then the C++ ones (SECONDS_EACH=600 for longer)
+	@scripts/fuzz_go.sh
+	@scripts/fuzz_native.sh
+
+mutate: ## changes the optimiser's code in small ways and counts what its tests do not notice
+	@scripts/mutate.sh
+
+sabotage: setup ## ten deliberate faults, each of which must make the gate fail
+	@scripts/sabotage.sh
 
 check: setup ## format, vet, lint; fails where that leaves the tree dirty
 	@scripts/check.sh

@@ -12,8 +12,8 @@ import fnmatch
 import os
 import re
 import sys
-from xml.etree import ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 EXPECTED = Path(__file__).resolve().parents[1] / "tests" / "expected_skips.txt"
 

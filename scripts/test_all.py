@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The long tests, in pieces: test_all.py [--list] [--share] [PIECE...]
+
+All pieces, those named, or with --share those that are this commit's: the pieces are dealt into shares of
+about equal length, and the count of commits says whose turn it is, so that successive commits go through all
+of them. Each piece is a command with an exit code; what it printed is kept in build/reports/long/PIECE.log,
+and shown where it fails. A piece that outlives four times what it is expected to take is ended, with its
+children.
+"""
+
+import argparse
+import collections
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[1]
+LOGS = TREE / "build" / "reports" / "long"
+# Minutes of a share at most, on two cores: what is left of an hour beside `make check` and `make test`.
+SHARE_MINUTES = 25
+
+# minutes: what it took on two cores of an AMD EPYC (Zen 5); they decide how the shares are dealt.
+Piece = collections.namedtuple("Piece", "name minutes command")
+
+
+def pieces():
+    """All of them, in the order in which they run."""
+    slices = 6
+    found = [
+        Piece(f"long-{at}", 8, pytest(f"long-{at}", 2, "long and not alone", f"--slice {at}/{slices}"))
+        for at in range(1, slices + 1)
+    ]
+    found += [
+        Piece("long-alone", 5, pytest("long-alone", 1, "long and alone")),
+        Piece("native-asan", 4, "scripts/test_native.sh asan"),
+        Piece("native-tsan", 4, "scripts/test_native.sh tsan"),
+        Piece("fuzz-go", 15, "scripts/fuzz_go.sh"),
+        Piece("fuzz-native", 8, "scripts/fuzz_native.sh"),
+        Piece("sabotage", 12, "scripts/sabotage.sh"),
+    ]
+    return found
+
+
+def pytest(name, processes, marks, *arguments):
+    """The command that runs the Python tests with these marks; its JUnit file is build/reports/long/NAME.xml."""
+    report = f"--junitxml=build/reports/long/{name}.xml"
+    return " ".join(
+        [
+            "scripts/test.sh -q -p no:cacheprovider",
+            f"-n {processes} --dist worksteal",
+            f"-m '{marks}'",
+            report,
+            *arguments,
+        ]
+    )
+
+
+def shares(found):
+    """The pieces dealt into as few shares as keep to SHARE_MINUTES: the longest first, each to the share that
+    is the shortest so far.
+    """
+    count = max(1, -(-sum(piece.minutes for piece in found) // SHARE_MINUTES))
+    dealt = [[] for _ in range(count)]
+    for piece in sorted(found, key=lambda piece: -piece.minutes):
+        min(dealt, key=lambda share: sum(one.minutes for one in share)).append(piece)
+    return dealt
+
+
+def turn():
+    """The number of commits that led here, which says whose turn it is."""
+    counted = subprocess.run(
+        ["git", "rev-list", "--count", "HEAD"], cwd=TREE, capture_output=True, text=True, check=True
+    )
+    return int(counted.stdout)
+
+
+def run(piece):
+    """Run one piece; True if it passed."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    path, started = LOGS / f"{piece.name}.log", time.monotonic()
+    print(f"test-all: {piece.name}: {piece.command}", flush=True)
+    with path.open("wb") as log:
+        process = subprocess.Popen(
+            piece.command,
+            shell=True,
+            cwd=TREE,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            process_group=0,
+        )
+        try:
+            code = process.wait(timeout=4 * 60 * piece.minutes)
+            said = f"exit code {code}"
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            code, said = 1, f"ended after {error.timeout / 60:.0f} minutes"
+    minutes = (time.monotonic() - started) / 60
+    if code != 0:
+        sys.stdout.write("".join(path.read_text(errors="replace").splitlines(keepends=True)[-60:]))
+    print(
+        f"test-all: {piece.name}: {'passed' if code == 0 else 'FAILED, ' + said}, {minutes:.1f} min",
+        flush=True,
+    )
+    return code == 0
+
+
+def main():
+    """Run what was asked for. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="say what there is, run nothing")
+    parser.add_argument("--share", action="store_true", help="this commit's share")
+    parser.add_argument("pieces", nargs="*", metavar="PIECE", help="the pieces to run (all)")
+    options = parser.parse_args()
+    found = pieces()
+    if unknown := set(options.pieces) - {piece.name for piece in found}:
+        parser.error(f"there is no piece {', '.join(sorted(unknown))}; --list says which there are")
+    chosen = [piece for piece in found if piece.name in options.pieces] or found
+    if options.share:
+        dealt = shares(found)
+        mine = turn() % len(dealt)
+        chosen = [piece for piece in found if piece in dealt[mine]]
+        print(f"test-all: share {mine + 1} of {len(dealt)}: {', '.join(piece.name for piece in chosen)}")
+    if options.list:
+        for piece in chosen:
+            print(f"{piece.name:14} {piece.minutes:3} min  {piece.command}")
+        return 0
+    failed = [piece.name for piece in chosen if not run(piece)]
+    for name in failed:
+        print(f"test-all: FAILED: {name} (build/reports/long/{name}.log)", file=sys.stderr)
+    print(f"{len(chosen) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
