@@ -3,14 +3,17 @@
 package pass
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // The packed functions that Register registers.
@@ -21,8 +24,13 @@ const (
 	NormalisePass = "collage.transform.Normalise"
 	// ReplayPass takes a plan as JSON and gives the pass that places as it says.
 	ReplayPass = "collage.transform.Replay"
-	// PartitionFunction takes a module and a Config as JSON (may be missing), and gives the array [module, plan as JSON].
+	// PartitionFunction takes a module, a Config as JSON (may be missing), and a packed function that gives costs instead of
+	// measuring (may be missing; givenCosts). It gives the array [module, plan as JSON].
 	PartitionFunction = "collage.partition"
+	// VerifyFunction takes a plan as JSON and gives its plan.Proof as JSON; an error says why the plan proves nothing.
+	VerifyFunction = "collage.plan.verify"
+	// OperatorsFunction takes the name of a backend and gives the names of the operators in its patterns.
+	OperatorsFunction = "collage.backend.operators"
 	// InstallFunction takes the Compiler attribute of a backend's regions and makes its code generator known to TVM in
 	// this process: for whoever builds a module that was partitioned elsewhere.
 	InstallFunction = "collage.install"
@@ -101,8 +109,8 @@ func Register() error {
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
-		PartitionFunction: partitionFunction,
-		InstallFunction:   installFunction, WorkerPathFunction: setWorkerPath,
+		PartitionFunction: partitionFunction, VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
+		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:        networkFunction,
 		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
@@ -219,6 +227,9 @@ func partitionFunction(args []bridge.Value) (any, error) {
 	if err := fromPassContext(&cfg); err != nil {
 		return nil, err
 	}
+	if cfg.Estimator, err = estimatorOf(args, 2); err != nil {
+		return nil, err
+	}
 	out, p, err := Partition(mod, cfg)
 	if err != nil {
 		return nil, err
@@ -228,6 +239,40 @@ func partitionFunction(args []bridge.Value) (any, error) {
 		return nil, err
 	}
 	return []any{out, string(encoded)}, nil
+}
+
+func verifyFunction(args []bridge.Value) (any, error) {
+	text, err := argument(args, 0, VerifyFunction)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Decode([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	proof, err := p.Prove()
+	if err != nil {
+		return nil, fmt.Errorf("ValueError: %w", err)
+	}
+	told, err := json.Marshal(map[string]float64{"ms": proof.Milliseconds, "bound_ms": proof.Bound, "gap_ms": proof.Gap()})
+	return string(told), err
+}
+
+func operatorsFunction(args []bridge.Value) (any, error) {
+	name, err := argument(args, 0, OperatorsFunction)
+	if err != nil {
+		return nil, err
+	}
+	backends, err := findBackends([]string{name})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, p := range backends[0].Patterns() {
+		names = append(names, relay.Operators(p.Shape)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 func installFunction(args []bridge.Value) (any, error) {

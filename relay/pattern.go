@@ -2,7 +2,10 @@
 
 package relay
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Pattern says what must stand in a graph. Patterns are made by the constructors below, are immutable and may
 // be shared between goroutines.
@@ -146,4 +149,41 @@ func (p *tuplePattern) canRoot(n *Node) bool  { return n.Kind == KindTuple }
 func (p *getPattern) canRoot(n *Node) bool    { return n.Kind == KindTupleGetItem }
 func (p *orPattern) canRoot(n *Node) bool {
 	return slices.ContainsFunc(p.alternatives, func(a Pattern) bool { return a.canRoot(n) })
+}
+
+// Operators are the names of the operators that a match of p may cover, sorted.
+func Operators(p Pattern) []string {
+	names, seen := map[string]bool{}, map[Pattern]bool{}
+	var visit func(p Pattern)
+	visit = func(p Pattern) {
+		if seen[p] {
+			return
+		}
+		seen[p] = true
+		switch p := p.(type) {
+		case *opPattern:
+			for _, name := range p.names {
+				names[name] = true
+			}
+			for _, a := range p.args {
+				visit(a)
+			}
+		case *orPattern:
+			for _, a := range p.alternatives {
+				visit(a)
+			}
+		case *tuplePattern:
+			for _, f := range p.fields {
+				visit(f)
+			}
+		case *wherePattern:
+			visit(p.p)
+		case *namedPattern:
+			visit(p.p)
+		case *getPattern:
+			visit(p.tuple)
+		}
+	}
+	visit(p)
+	return slices.Sorted(maps.Keys(names))
 }
