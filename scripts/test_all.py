@@ -45,17 +45,9 @@ def pieces():
 
 
 def pytest(name, processes, marks, *arguments):
-    """The command that runs the Python tests with these marks; its JUnit file is build/reports/long/NAME.xml."""
-    report = f"--junitxml=build/reports/long/{name}.xml"
-    return " ".join(
-        [
-            "scripts/test.sh -q -p no:cacheprovider",
-            f"-n {processes} --dist worksteal",
-            f"-m '{marks}'",
-            report,
-            *arguments,
-        ]
-    )
+    """The command that runs the Python tests with these marks and writes build/reports/long/NAME.xml."""
+    how = f"-q -p no:cacheprovider -n {processes} --dist worksteal -m '{marks}'"
+    return " ".join(["scripts/test.sh", how, f"--junitxml=build/reports/long/{name}.xml", *arguments])
 
 
 def shares(found):
