@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,12 +68,7 @@ type benchReport interface {
 // write writes the report wherever it is wanted.
 func (o *benchOutput) write(s *Session, report benchReport) error {
 	if o.jsonFile != "" && o.jsonFile != "-" {
-		err := atomicfile.Write(o.jsonFile, func(w io.Writer) error {
-			encoder := json.NewEncoder(w)
-			encoder.SetIndent("", " ")
-			encoder.SetEscapeHTML(false)
-			return encoder.Encode(report)
-		})
+		err := atomicfile.Write(o.jsonFile, func(w io.Writer) error { return writeJSON(w, report, " ") })
 		if err != nil {
 			return err
 		}

@@ -96,9 +96,16 @@ func (s *Session) main(args []string) (code int) {
 	defer s.close()
 	defer s.recoverPanic(&code)
 	s.watchSignals()
+	s.answerBrokenPipes()
 	err := s.dispatch(args)
 	if err == nil {
+		err = s.output.err
+	}
+	switch {
+	case err == nil:
 		return exitOK
+	case s.readerIsGone():
+		return exitBrokenPipe
 	}
 	if s.Context.Err() != nil || errors.Is(err, bridge.ErrInterrupted) {
 		err = s.interruptError()

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -21,7 +20,7 @@ var dbExportCommand = Command{
 	Name:  "db export",
 	Short: "write costs as CSV or JSON",
 	Long: `Writes the costs of the store, or those that the flags pick, for other programs: as CSV with a line of names, or as
-a JSON array. Times are in milliseconds; samples stand in one CSV field with blanks between.`,
+JSON, a list named costs. Times are in milliseconds; samples stand in one CSV field with blanks between.`,
 	Examples: []string{"db export -o costs.csv", "db export --format json --backend dnnl", "db export --match nn.dense -o dense.json"},
 	New: func(flags *pflag.FlagSet) Action {
 		a := &dbExportAction{}
@@ -74,12 +73,7 @@ func (a *dbExportAction) Run(s *Session, _ []string) error {
 	}
 	write := func(w io.Writer) error { return writeCSV(w, newDBEntries(entries)) }
 	if a.format == "json" {
-		write = func(w io.Writer) error {
-			encoder := json.NewEncoder(w)
-			encoder.SetEscapeHTML(false)
-			encoder.SetIndent("", " ")
-			return encoder.Encode(newDBEntries(entries))
-		}
+		write = func(w io.Writer) error { return writeJSON(w, map[string]any{"costs": newDBEntries(entries)}, " ") }
 	}
 	if a.output == "" {
 		return write(s.Stdout)

@@ -92,10 +92,14 @@ func TestDBExport(t *testing.T) {
 	require.Zero(t, code, stderr)
 	text, err := os.ReadFile("costs.json")
 	require.NoError(t, err)
-	var entries []map[string]any
-	require.NoError(t, json.Unmarshal(text, &entries))
-	assert.Len(t, entries, 5)
-	assert.Contains(t, entries[0], "samples_ms")
+	var exported struct {
+		Schema int
+		Costs  []map[string]any
+	}
+	require.NoError(t, json.Unmarshal(text, &exported))
+	assert.Equal(t, outputSchema, exported.Schema)
+	assert.Len(t, exported.Costs, 5)
+	assert.Contains(t, exported.Costs[0], "samples_ms")
 }
 
 func TestDBPruneMergeVerify(t *testing.T) {

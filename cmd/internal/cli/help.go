@@ -18,11 +18,15 @@ var helpCommand = Command{
 	Arguments: "[COMMAND]",
 	Short:     "say what a command does and which flags it has",
 	Long:      "Says what a command does and which flags it has; without a command, which commands there are.",
-	Examples:  []string{"help compile"},
-	New:       func(*pflag.FlagSet) Action { return &helpAction{} },
+	Examples:  []string{"help compile", "help --json"},
+	New: func(flags *pflag.FlagSet) Action {
+		a := &helpAction{}
+		flags.BoolVar(&a.json, "json", false, "print JSON")
+		return a
+	},
 }
 
-type helpAction struct{}
+type helpAction struct{ json bool }
 
 func (*helpAction) Check(_ *Session, args []string) error {
 	most := 1
@@ -37,20 +41,70 @@ func (*helpAction) Check(_ *Session, args []string) error {
 	return nil
 }
 
-func (*helpAction) Run(s *Session, args []string) error {
-	if len(args) == 0 {
+func (a *helpAction) Run(s *Session, args []string) error {
+	about := commands()
+	if len(args) > 0 {
+		command, err := lookup(about, args[0])
+		if err == nil && len(args) > 1 {
+			command, err = lookup(command.Parts, args[0]+" "+args[1])
+		}
+		if err != nil {
+			return err
+		}
+		about = []*Command{command}
+	}
+	switch {
+	case a.json:
+		return s.printJSON(map[string]any{"commands": describe(about)})
+	case len(args) == 0:
 		printOverview(s.Stdout)
-		return nil
+	default:
+		printHelp(s.Stdout, about[0])
 	}
-	command, err := lookup(commands(), args[0])
-	if err == nil && len(args) > 1 {
-		command, err = lookup(command.Parts, args[0]+" "+args[1])
-	}
-	if err != nil {
-		return err
-	}
-	printHelp(s.Stdout, command)
 	return nil
+}
+
+// commandInfo is what --json prints of each command.
+type commandInfo struct {
+	Name      string     `json:"name"`
+	Arguments string     `json:"arguments"`
+	Short     string     `json:"short"`
+	Long      string     `json:"long"`
+	Flags     []flagInfo `json:"flags"`
+	Examples  []string   `json:"examples"`
+	// Parts are the names of the commands that it consists of, which follow it.
+	Parts []string `json:"parts"`
+}
+
+type flagInfo struct {
+	Name      string `json:"name"`
+	Shorthand string `json:"shorthand,omitempty"`
+	// Type is pflag's name of what it takes: bool, int, string, stringSlice, duration, ...
+	Type    string `json:"type"`
+	Default string `json:"default"`
+	Usage   string `json:"usage"`
+}
+
+// describe gives the commands, each with its parts after it.
+func describe(about []*Command) []commandInfo {
+	infos := []commandInfo{}
+	for _, c := range about {
+		info := commandInfo{Name: c.Name, Arguments: c.Arguments, Short: c.Short, Long: c.Long, Flags: []flagInfo{},
+			Examples: append([]string{}, c.Examples...), Parts: []string{}}
+		flags := newFlagSet(c)
+		if c.New != nil {
+			c.New(flags)
+		}
+		flags.VisitAll(func(f *pflag.Flag) {
+			_, usage := pflag.UnquoteUsage(f)
+			info.Flags = append(info.Flags, flagInfo{f.Name, f.Shorthand, f.Value.Type(), f.DefValue, usage})
+		})
+		for _, part := range c.Parts {
+			info.Parts = append(info.Parts, part.Name)
+		}
+		infos = append(append(infos, info), describe(c.Parts)...)
+	}
+	return infos
 }
 
 func printOverview(w io.Writer) {
@@ -69,7 +123,8 @@ func printOverview(w io.Writer) {
 	fmt.Fprintln(w, "  collage compile model.onnx --backends tvm,dnnl -o model.tar")
 	fmt.Fprintln(w, "  collage run model.tar --repeat 100")
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "`collage help COMMAND` says more about each. Failures end with exit code 2.")
+	fmt.Fprintln(w, "`collage help COMMAND` says more about each. Failures are told on the standard error and end with")
+	fmt.Fprintln(w, "exit code 2. With --json a command prints one JSON document, of which docs/schemas has the schema.")
 }
 
 func printHelp(w io.Writer, c *Command) {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,8 +35,10 @@ type Session struct {
 	// beforeError takes away what is being drawn on the terminal; nil for nothing.
 	beforeError func()
 
-	cancel  context.CancelCauseFunc
-	signals chan os.Signal
+	cancel         context.CancelCauseFunc
+	signals, pipes chan os.Signal
+	// output is Stdout as it was given.
+	output *output
 
 	mu sync.Mutex
 	// temporary are folders that are removed at the end, however it comes.
@@ -46,7 +49,8 @@ type Session struct {
 
 func newSession(stdout, stderr io.Writer) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Session{Stdout: stdout, Stderr: stderr, Context: ctx, cancel: cancel}
+	out := &output{to: stdout}
+	return &Session{Stdout: out, Stderr: stderr, Context: ctx, cancel: cancel, output: out}
 }
 
 // watchSignals turns Ctrl-C and termination into the end of Context; the second one, or a command that does
@@ -105,6 +109,9 @@ func (s *Session) close() {
 		close(s.signals)
 		s.signals = nil
 	}
+	if s.pipes != nil {
+		signal.Stop(s.pipes)
+	}
 	s.removeTemporary()
 	s.cancel(nil)
 }
@@ -121,10 +128,30 @@ func (s *Session) printError(err error) {
 	}
 }
 
+// outputSchema is the version of what --json prints, which stands in each document as "schema" (docs/schemas has a JSON Schema
+// for each command). It grows where a field goes away or means something else; a new field does not change it.
+const outputSchema = 1
+
 // printJSON writes the one document of --json.
-func (s *Session) printJSON(v any) error {
-	encoder := json.NewEncoder(s.Stdout)
-	encoder.SetIndent("", "  ")
+func (s *Session) printJSON(v any) error { return writeJSON(s.Stdout, v, "  ") }
+
+// writeJSON writes a document, which is an object, with the version of its schema as the first field.
+func writeJSON(w io.Writer, v any, indent string) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	rest, isObject := strings.CutPrefix(text.String(), "{")
+	if !isObject {
+		return fmt.Errorf("%T is written as JSON that is no object", v)
+	}
+	comma := ","
+	if strings.HasPrefix(rest, "}") {
+		comma = "\n"
+	}
+	_, err := fmt.Fprintf(w, "{\n%s\"schema\": %d%s%s", indent, outputSchema, comma, rest)
+	return err
 }
