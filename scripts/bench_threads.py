@@ -237,6 +237,7 @@ def main():
     parser.add_argument("--json", help="write the numbers here")
     told = parser.parse_args()
     report = {
+        "schema": 1,
         "machine": from_command("doctor")["machine"],
         "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "threads": told.threads,

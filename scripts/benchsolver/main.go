@@ -56,10 +56,12 @@ type Fit struct {
 
 // Result is what is written.
 type Result struct {
-	Go   string `json:"go"`
-	CPUs int    `json:"cpus"`
-	Rows []Row  `json:"rows"`
-	Fits []Fit  `json:"fits"`
+	// Schema is the version of docs/schemas/files/solver.json.
+	Schema int    `json:"schema"`
+	Go     string `json:"go"`
+	CPUs   int    `json:"cpus"`
+	Rows   []Row  `json:"rows"`
+	Fits   []Fit  `json:"fits"`
 }
 
 type settings struct {
@@ -89,7 +91,7 @@ func main() {
 }
 
 func run(s settings, out string) error {
-	result := &Result{Go: runtime.Version(), CPUs: runtime.NumCPU()}
+	result := &Result{Schema: 1, Go: runtime.Version(), CPUs: runtime.NumCPU()}
 	for _, shape := range shapes {
 		if len(s.shapes) > 0 && !slices.Contains(s.shapes, shape.name) {
 			continue
