@@ -356,7 +356,9 @@ func (s *Store) repairTail() error {
 			"repair the file or name another one", s.path)
 	}
 	whole := false
-	scanLine(tail, func(r record, _ []byte) { whole = true; s.take(r) }, func([]byte, error) {})
+	scanLine(tail, func(r record, _ []byte) { whole = true; s.take(r) }, func(_ []byte, err error) {
+		whole = whole || errors.Is(err, errNewer) // which is kept, too
+	})
 	if !whole {
 		if err := s.file.Truncate(s.offset); err != nil {
 			return s.writeError(err)

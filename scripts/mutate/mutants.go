@@ -36,7 +36,9 @@ type Mutant struct {
 }
 
 // String is "pass/place/tree.go:12:3: < -> <=".
-func (m *Mutant) String() string { return fmt.Sprintf("%s:%d:%d: %s", m.File, m.Line, m.Column, m.Change) }
+func (m *Mutant) String() string {
+	return fmt.Sprintf("%s:%d:%d: %s", m.File, m.Line, m.Column, m.Change)
+}
 
 // operators says what an operator is changed into.
 var operators = map[token.Token]token.Token{
@@ -175,7 +177,9 @@ func (f *finder) removals(list []ast.Stmt) {
 }
 
 // releases says that the call only gives a handle back before the garbage collector would: no test can see whether it is there.
-func (f *finder) releases(call *ast.CallExpr) bool { return strings.HasSuffix(f.source(call.Fun), ".Release") }
+func (f *finder) releases(call *ast.CallExpr) bool {
+	return strings.HasSuffix(f.source(call.Fun), ".Release")
+}
 
 func (f *finder) token(at token.Pos, from, to token.Token) {
 	f.add(at, at+token.Pos(len(from.String())), to.String(), from.String()+" -> "+to.String())

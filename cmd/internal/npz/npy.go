@@ -62,7 +62,7 @@ func readArray(r io.Reader, name string, fileSize uint64) (Array, error) {
 	}
 	size := int64(code[1] - '0')
 
-	// The size that the header promises is held against the archive's own before anything is allocated.
+	// The size that the header promises is held against the archive's own.
 	bytes := size
 	for _, d := range shape {
 		if d != 0 && bytes > math.MaxInt64/d {
@@ -74,8 +74,8 @@ func readArray(r io.Reader, name string, fileSize uint64) (Array, error) {
 		return Array{}, fmt.Errorf("shape %v of %s needs %d bytes, the file has %d", shape, dtype, bytes,
 			int64(fileSize)-int64(headerSize))
 	}
-	data := make([]byte, bytes)
-	if _, err := io.ReadFull(r, data); err != nil {
+	data, err := readData(r, bytes)
+	if err != nil {
 		return Array{}, fmt.Errorf("reading %d bytes of data: %w", bytes, err)
 	}
 	// The archive's checksum is verified only at its end.
@@ -89,6 +89,24 @@ func readArray(r io.Reader, name string, fileSize uint64) (Array, error) {
 		data = toRowMajor(data, shape, int(size))
 	}
 	return Array{Name: name, DType: dtype, Shape: shape, Data: data}, nil
+}
+
+// readStep is how much is allocated before there is anything to fill it with.
+const readStep = 16 << 20
+
+// readData reads size bytes. Both the header and the archive can promise more than is there, so memory grows with what
+// comes.
+func readData(r io.Reader, size int64) ([]byte, error) {
+	data := make([]byte, min(size, readStep))
+	for filled := int64(0); ; {
+		n, err := io.ReadFull(r, data[filled:])
+		if filled += int64(n); err != nil || filled == size {
+			return data, err
+		}
+		grown := make([]byte, min(size, 2*filled))
+		copy(grown, data)
+		data = grown
+	}
 }
 
 // readHeader gives the header's text and the size of everything before the data.

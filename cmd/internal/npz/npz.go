@@ -61,20 +61,28 @@ func Read(path string) ([]Array, error) {
 	}
 	defer archive.Close()
 
+	arrays, err := readAll(&archive.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return arrays, nil
+}
+
+func readAll(archive *zip.Reader) ([]Array, error) {
 	var arrays []Array
 	seen := map[string]bool{}
 	for _, file := range archive.File {
 		name, isArray := strings.CutSuffix(file.Name, ".npy")
 		if !isArray {
-			return nil, fmt.Errorf("%s holds %q, which is not an array (.npy)", path, file.Name)
+			return nil, fmt.Errorf("it holds %q, which is not an array (.npy)", file.Name)
 		}
 		if seen[name] {
-			return nil, fmt.Errorf("%s holds the array %q twice", path, name)
+			return nil, fmt.Errorf("it holds the array %q twice", name)
 		}
 		seen[name] = true
 		array, err := readMember(file, name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: array %q: %w", path, name, err)
+			return nil, fmt.Errorf("array %q: %w", name, err)
 		}
 		arrays = append(arrays, array)
 	}

@@ -71,7 +71,7 @@ func Open(path, folder string) (*Files, error) {
 		}
 		return &Files{Library: absolute, Size: info.Size()}, nil
 	case len(head) == 512 && string(head[257:262]) == "ustar":
-		files, err := unpack(file, folder)
+		files, err := unpack(file, folder, info.Size())
 		if err != nil {
 			return nil, fmt.Errorf("the model %s: %w", path, err)
 		}
@@ -83,8 +83,8 @@ func Open(path, folder string) (*Files, error) {
 	return nil, fmt.Errorf("%s is neither a .tar nor a .so that collage compile or tvmc wrote", path)
 }
 
-// unpack takes the three members out of the archive. Nothing else of it is written, whatever its names.
-func unpack(r io.Reader, folder string) (*Files, error) {
+// unpack takes the three members out of the archive of size bytes. Nothing else of it is written, whatever its names.
+func unpack(r io.Reader, folder string, size int64) (*Files, error) {
 	found := map[string]string{}
 	var others []string
 	archive := tar.NewReader(r)
@@ -108,6 +108,10 @@ func unpack(r io.Reader, folder string) (*Files, error) {
 		}
 		if found[name] != "" {
 			return nil, fmt.Errorf("it holds %s twice", name)
+		}
+		if header.Size > size {
+			// A sparse file: a few blocks that stand for any number of zeros.
+			return nil, fmt.Errorf("%s in it claims %d bytes, the archive has %d", name, header.Size, size)
 		}
 		found[name] = filepath.Join(folder, name)
 		if err := copyMember(found[name], archive, header.Size); err != nil {
@@ -159,14 +163,25 @@ var machines = map[string]elf.Machine{
 // Needed are the shared libraries that a model's library names (DT_NEEDED). It is an error if the library is
 // for another kind of machine.
 func Needed(library string) ([]string, error) {
-	file, err := elf.Open(library)
+	file, err := os.Open(library)
 	if err != nil {
 		return nil, fmt.Errorf("the model's library cannot be read: %w", err)
 	}
 	defer file.Close()
-	if want, known := machines[runtime.GOARCH]; known && file.Machine != want {
+	return needed(file)
+}
+
+// goarch is what this program was compiled for.
+const goarch = runtime.GOARCH
+
+func needed(content io.ReaderAt) ([]string, error) {
+	file, err := elf.NewFile(content)
+	if err != nil {
+		return nil, fmt.Errorf("the model's library cannot be read: %w", err)
+	}
+	if want, known := machines[goarch]; known && file.Machine != want {
 		return nil, fmt.Errorf("the model was compiled for another machine (%s, this one is %s): compile it for this one, "+
-			"or give collage compile its --target", machineName(file.Machine), runtime.GOARCH)
+			"or give collage compile its --target", machineName(file.Machine), goarch)
 	}
 	if file.Type != elf.ET_DYN {
 		return nil, errors.New("the model's library is not a shared library")

@@ -23,7 +23,7 @@ type member struct {
 	kind          byte
 }
 
-func writeTar(t *testing.T, members ...member) string {
+func writeTar(t testing.TB, members ...member) string {
 	t.Helper()
 	var buffer bytes.Buffer
 	archive := tar.NewWriter(&buffer)
