@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The locked requirements: complete, with hashes, in agreement with each other and with the package's metadata."""
+"""The locked requirements: complete, hashed, in agreement with each other and with the package's metadata."""
 
 import re
 import sys

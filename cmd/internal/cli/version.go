@@ -8,10 +8,12 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/pflag"
+
+	"github.com/collage-tvm/collage/python/collage"
 )
 
-// Version is the version of Collage; the Python package has the same.
-const Version = "0.1.0"
+// Version is the version of Collage, which the Python package says.
+var Version = collage.Version()
 
 var versionCommand = Command{
 	Name:  "version",
