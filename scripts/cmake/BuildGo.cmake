@@ -36,3 +36,14 @@ add_custom_target(collage ALL
 add_dependencies(collage libcollage)
 
 install(PROGRAMS ${CMAKE_BINARY_DIR}/bin/collage DESTINATION collage/bin COMPONENT python)
+
+# A wheel takes along the licences of what is linked in.
+if(SKBUILD)
+  set(third_party ${CMAKE_BINARY_DIR}/THIRD-PARTY-LICENSES.txt)
+  add_custom_target(notices ALL
+    COMMAND ${GO_EXECUTABLE} run ./scripts/notices --tvm ${TVM_DIR} --out ${third_party}
+    WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} BYPRODUCTS ${third_party}
+    COMMENT "Collecting licences" VERBATIM)
+  add_dependencies(notices collage)
+  install(FILES ${third_party} DESTINATION ${SKBUILD_METADATA_DIR}/licenses COMPONENT python)
+endif()
