@@ -15,6 +15,7 @@ TVM (workloads, front ends) work all the same, and the others say what is missin
 import importlib
 import os
 import sys
+import tempfile
 
 from ._version import __version__
 
@@ -58,6 +59,17 @@ def __dir__():
     return sorted(__all__)
 
 
+def _spare_home():
+    """Let TVM start where the home directory cannot be written: its import makes a folder there."""
+    home = os.path.expanduser("~")
+    if "TEST_DATA_ROOT_PATH" in os.environ or os.path.isdir(os.path.join(home, ".tvm_test_data")):
+        return
+    if not os.access(home, os.W_OK | os.X_OK):
+        folder = f"tvm_test_data-{os.getuid()}"
+        os.environ["TEST_DATA_ROOT_PATH"] = os.path.join(tempfile.gettempdir(), folder)
+
+
+_spare_home()
 if not _starts_something_else():
     from . import library
 

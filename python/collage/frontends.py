@@ -10,6 +10,7 @@ remedy.
 import difflib
 import math
 import os
+import re
 import warnings
 from pathlib import Path
 
@@ -120,10 +121,14 @@ def _typed(module, what):
         raise ValueError(f"{what} does not type-check: {_last_line(error)}") from None
 
 
+# What a failed check of TVM's says before it says what is wrong.
+_CHECK = re.compile(r"^InternalError: Check failed: (\(.*\) is false: )?")
+
+
 def _last_line(error):
     """TVM's errors carry a C++ stack; what they say stands at the end."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return _CHECK.sub("", lines[-1]) if lines else type(error).__name__
 
 
 # ONNX

@@ -270,6 +270,10 @@ func lookAtStore() storeInfo {
 		return storeInfo{Problem: err.Error()}
 	}
 	info := storeInfo{Path: path}
+	if err := checkStorePlace(path); err != nil {
+		info.Problem = err.Error()
+		return info
+	}
 	file, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return info

@@ -137,6 +137,13 @@ func checkDifferent(files ...usedFile) error {
 
 func (m *modelFlags) checkStore() error {
 	if m.store == "" {
+		path, err := cost.DefaultPath()
+		if err != nil {
+			return err
+		}
+		if err := checkStorePlace(path); err != nil {
+			return fmt.Errorf("%w (--db FILE names another)", err)
+		}
 		return nil
 	}
 	info, err := os.Stat(m.store)

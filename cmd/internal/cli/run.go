@@ -260,14 +260,10 @@ func checkThreads(n int) error {
 func checkReadable(what, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
-		var pathError *fs.PathError
-		if errors.As(err, &pathError) {
-			err = pathError.Err
-		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s: no such file %s", what, path)
 		}
-		return fmt.Errorf("%s: cannot read %s: %w", what, path, err)
+		return fmt.Errorf("%s: cannot read %s: %w", what, path, withoutPath(err))
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.IsDir() {
