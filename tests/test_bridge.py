@@ -10,6 +10,7 @@ import textwrap
 
 import pytest
 from conftest import environment
+from interrupts import REACHED_BY_CTRL_C
 
 PRELUDE = """
 import gc, json, os, sys, threading, weakref
@@ -37,7 +38,12 @@ def python(collage_library):
 
     def run(program, before="", timeout=120, check=True):
         result = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(before) + PRELUDE + textwrap.dedent(program)],
+            [
+                *REACHED_BY_CTRL_C,
+                sys.executable,
+                "-c",
+                textwrap.dedent(before) + PRELUDE + textwrap.dedent(program),
+            ],
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -200,20 +206,19 @@ def test_exit_while_go_holds_python(python):
 def test_ctrl_c_reaches_go(python):
     python(
         """
-        import signal, time
-        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        start = time.monotonic()
+        import signal
         try:
-            function("Wait")(60.0)
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            function("Wait")(3600.0)  # longer than the test may last
         except KeyboardInterrupt:
-            assert time.monotonic() - start < 5
+            pass
         else:
             assert False
 
         # TVM's own look at signals, in a call that Go makes.
-        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
-            call(tvm.get_global_func("testing.run_check_signal"), 60)
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            call(tvm.get_global_func("testing.run_check_signal"), 3600)
         except KeyboardInterrupt:
             pass
         else:
@@ -226,9 +231,9 @@ def test_ctrl_c_reaches_go(python):
             raise Stop("from the handler")
 
         signal.signal(signal.SIGUSR1, handler)
-        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
         try:
-            function("Wait")(60.0)
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+            function("Wait")(3600.0)
         except Stop as error:
             assert str(error) == "from the handler"
         else:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from interrupts import REACHED_BY_CTRL_C
 from tvm import relay
 
 TREE = Path(__file__).resolve().parents[1]
@@ -91,7 +92,10 @@ def test_an_interrupt_keeps_the_trials(network, store, tmp_path):
     environment["PYTHONPATH"] = os.pathsep.join([str(TREE / "python"), os.environ.get("PYTHONPATH", "")])
     arguments = ["tune", *network, "--backends", "tvm", "--db", store, "--trials", 200, "--tuner", "random"]
     process = subprocess.Popen(
-        list(map(str, [binary, *arguments, "-o", log])), stderr=subprocess.PIPE, text=True, env=environment
+        list(map(str, [*REACHED_BY_CTRL_C, binary, *arguments, "-o", log])),
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     trials = Path(f"{log}.trials")
     deadline = time.monotonic() + 120

@@ -15,6 +15,7 @@ import pytest
 import tvm
 from collage import export
 from conftest import PACKAGE, environment
+from interrupts import REACHED_BY_CTRL_C
 from tvm import relay
 
 # A backend that a test brings along: C code for whatever region it gets, computing {expression} of each
@@ -50,7 +51,7 @@ class Driver:
 
     def __init__(self, **extra):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "collage.worker"],
+            [*REACHED_BY_CTRL_C, sys.executable, "-m", "collage.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -159,8 +160,21 @@ def test_measures_what_tvm_runs(worker):
     assert all(0 < sample < 1000 for sample in result["samples_ms"])
 
 
-def test_one_worker_builds_for_another(worker, tmp_path):
+NO_COMPILER = """
+from collage import export
+
+def build(*_arguments, **_options):
+    raise RuntimeError("this worker has no compiler")
+
+export.build = build
+"""
+
+
+def test_one_worker_builds_for_another(tmp_path):
     """Two regions in one build; the other worker loads, checks and times them without TVM's compiler."""
+    (tmp_path / "no_compiler.py").write_text(NO_COMPILER)
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    measuring = Driver(COLLAGE_IMPORT="no_compiler", PYTHONPATH=path)
     function, constants = conv_function(24)
     items = [
         {"function": saved(function), "constants": constants, "key": "ahead", "threads": 2},
@@ -172,14 +186,16 @@ def test_one_worker_builds_for_another(worker, tmp_path):
     bad = [items[0], {**items[1], "function": "{}"}]
     assert builder.ask(op="build", items=bad, folder=str(tmp_path), name="bad")[-1]["phase"] == "build"
     builder.close()
-    assert worker.ask(op="load", manifest=made["manifest"])[-1]["event"] == "result"
-    assert worker.ask(op="load", manifest=str(tmp_path / "none"))[-1]["phase"] == "load"
+    refused = measuring.ask(op="measure", compiler="", check=True, samples=0, **items[0])[-1]
+    assert (refused["phase"], "no compiler" in refused["detail"]) == ("build", True)
+    assert measuring.ask(op="load", manifest=made["manifest"])[-1]["event"] == "result"
+    assert measuring.ask(op="load", manifest=str(tmp_path / "none"))[-1]["phase"] == "load"
     for item in items:
-        built, prepared = worker.ask(op="measure", compiler="", check=True, samples=0, **item)
-        assert built["seconds"] < 0.1
+        _, prepared = measuring.ask(op="measure", compiler="", check=True, samples=0, **item)
         assert prepared["samples_ms"] == [] and prepared["max_abs_error"] == 0
-        result = worker.ask(op="measure", compiler="", samples=3, again=True, **item)[-1]
+        result = measuring.ask(op="measure", compiler="", samples=3, again=True, **item)[-1]
         assert len(result["samples_ms"]) == 3
+    measuring.close()
 
 
 def test_failures_are_answers(worker):
