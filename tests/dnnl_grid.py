@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The grid of expressions that are offloaded to oneDNN; what counts are composites and single operators."""
 
+from collections import Counter
+
 import grid
+import placed
 import tvm
+from collage import transform
 from tvm import relay
 
 
@@ -17,6 +21,30 @@ class Grid(grid.Grid):
 
     def offloaded(self, placed):
         return offloaded(placed)
+
+
+class WholeGrid(Grid):
+    """Cases of which oneDNN is to take every operator; what counts are TVM's operators, composites opened."""
+
+    def __init__(self, seed=0):
+        super().__init__(seed)
+        self.left = Counter()
+
+    def add(self, name, expression, leaves=(), **tolerances):
+        """Add a case; leaves are the names of what must stay with TVM, as often as it does."""
+        super().add(name, expression, **tolerances)
+        self.left.update(leaves)
+
+    def check(self, partition):
+        # As the placement sees them: scales folded, normalisations written out.
+        there = placed.counted(transform.Normalise()(self.module())["main"])
+        assert self.left <= there, f"not there to be left: {self.left - there}"
+        self.taken = list((there - self.left).elements())
+        return super().check(partition)
+
+    def offloaded(self, module):
+        regions = [f for compiler in COMPILERS for f in grid.regions(module, compiler)]
+        return list(sum(map(placed.counted, regions), Counter()).elements())
 
 
 # The Compiler attributes of both backends on oneDNN: our own runtime's, and TVM's.

@@ -174,7 +174,7 @@ def lines(path):
 
 
 def costs_in(path):
-    """The costs that stand in a store, by computation and backend, in the order in which they were written."""
+    """The costs that stand in a store, by computation and backend, in the order in which they came."""
     found = {}
     for line in lines(path):
         record = json.loads(line)
@@ -198,8 +198,8 @@ def layers(tmp_path_factory):
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_keeps_what_was_measured(collage_library, command, layers, tmp_path, sent):
-    """In the middle of measuring: the process ends, the store holds what it had, and the next search takes that and
-    measures the rest only.
+    """In the middle of measuring: the process ends, the store holds what it had, and the next search takes
+    that and measures the rest only.
     """
     costs = tmp_path / "costs.jsonl"
     out = tmp_path / "out"

@@ -5,12 +5,12 @@ refused.
 """
 
 import ctypes
-import threading
 
 import numpy as np
 import placed
 import pytest
 import tvm
+from side_by_side import in_threads
 from tvm import relay
 
 BACKENDS = placed.usable()
@@ -464,26 +464,6 @@ def test_models_of_all_backends_in_one_process(tmp_path):
     for _ in range(2):
         for executor in executors:
             placed.same(placed.run(executor, *inputs), wanted)
-
-
-def in_threads(*functions):
-    """Run functions at once, each in a thread of its own; the first error of any is raised."""
-    errors = []
-
-    def guarded(function):
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(function,)) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive(), "a thread does not come back"
-    if errors:
-        raise errors[0]
 
 
 def test_two_threads_with_a_model_each(build):

@@ -3,15 +3,14 @@
 for dense layers on few rows. Each gives TVM's answer, and the steps that a region takes are counted.
 """
 
-import json
 import math
-from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
-import tvm
 from conftest import run_python
-from dnnl_grid import Grid, offloaded
+from dnnl_grid import WholeGrid
+from dnnl_steps import Steps, needs_avx512
 from tvm import relay
 
 nn = relay.nn
@@ -26,48 +25,7 @@ def partition(collage_library):
 
 @pytest.fixture
 def grid():
-    return Grid()
-
-
-def small():
-    x = relay.var("x", shape=(2, 3))
-    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], nn.relu(x))))
-
-
-class Steps(Counter):
-    """How many steps of each kind the regions took that a grid's check ran, by the first word."""
-
-    def __init__(self, grid, partition):
-        super().__init__()
-        place = []
-        relay.build(partition(small()), "llvm")  # loads the runtime
-        switch = tvm.get_global_func("collage.runtime.ProfileRegions")
-
-        def take_all(module):
-            place.append(partition(module))
-            grid.taken = offloaded(place[0])
-            return place[0]
-
-        run = grid.run
-
-        def profiled(module):
-            if module is not place[0]:
-                return run(module)
-            switch(True)
-            try:
-                timed = run(module)
-                told = json.loads(str(tvm.get_global_func("collage.runtime.RegionProfile")()))
-            finally:
-                switch(False)
-            self.update(step["what"].split()[0] for one in told.values() for step in one["steps"]["steps"])
-            # Steps that are timed run one by one, the others on threads that stay together.
-            together = run(module)
-            for a, b in zip(timed, together, strict=True):
-                np.testing.assert_array_equal(a, b)
-            return together
-
-        grid.run = profiled
-        grid.check(take_all)
+    return WholeGrid()
 
 
 def split(value, batch, tokens, heads, size):
@@ -229,6 +187,7 @@ def dense(grid, x, inner, units, bias=True):
     return y + grid.constant(units) if bias else y
 
 
+@needs_avx512
 def test_dense_layers_on_few_rows(grid, partition):
     """The kernel of our own: rows, columns and depths that fill its tiles and panels and that do not."""
     shapes = [
@@ -250,6 +209,7 @@ def test_dense_layers_on_few_rows(grid, partition):
     assert set(steps) == {"product", "matmul"}
 
 
+@needs_avx512
 def test_what_is_done_to_a_dense_layer(grid, partition):
     kinds = {
         "relu": nn.relu,
@@ -272,6 +232,7 @@ def test_what_is_done_to_a_dense_layer(grid, partition):
     assert steps["matmul"] == len(others), "oneDNN's, which can do these on the way out"
 
 
+@needs_avx512
 def test_a_residual_that_is_needed_again(grid, partition):
     """The kernel does not write over what it adds."""
     x = grid.input(32, 48)
@@ -285,6 +246,7 @@ def test_a_residual_that_is_needed_again(grid, partition):
     assert steps["product"] == 2
 
 
+@needs_avx512
 def test_layers_of_one_tensor_are_one_step(grid, partition):
     x = nn.relu(grid.input(2, 24, 40))  # what is made in the region, so that the reshapes are in it, too
 
@@ -304,6 +266,7 @@ def test_layers_of_one_tensor_are_one_step(grid, partition):
     assert (steps["product"], steps["matmul"]) == (3, 1)
 
 
+@needs_avx512
 @pytest.mark.parametrize("name", ["bert_full", "bert_base"])
 def test_encoders(partition, name):
     """Two layers of the networks, of a number of tokens that is no multiple of anything."""
@@ -316,7 +279,7 @@ def test_encoders(partition, name):
     module, params = make()
     function = relay.build_module.bind_params_by_name(module["main"], params)
     (variable,) = function.params
-    grid = Grid()
+    grid = WholeGrid()
     grid.inputs[variable] = grid.array([int(dim) for dim in variable.type_annotation.shape])
     grid.add(name, function.body, rtol=1e-3, atol=1e-4)
     steps = Steps(grid, partition)
@@ -333,7 +296,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import collage
 import test_dnnl_attention as tests
-from dnnl_grid import Grid
+from dnnl_grid import WholeGrid
 from conftest import PACKAGE
 
 def place(module):
@@ -341,8 +304,8 @@ def place(module):
 
 found = {}
 for test in (tests.test_sizes, tests.test_masks_and_scales, tests.test_other_ways_to_write_it):
-    test(Grid(), place)
-grid = Grid()
+    test(WholeGrid(), place)
+grid = WholeGrid()
 x = grid.input(48, 40)
 for units in (32, 48):
     grid.add(str(units), tests.nn.relu(tests.dense(grid, x, 40, units)))
@@ -353,8 +316,6 @@ print(json.dumps(tests.Steps(grid, place)))
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
 def test_on_other_processors(collage_library, isa):
     """Attention has a kernel for each width of vectors; dense layers are oneDNN's without AVX-512."""
-    from pathlib import Path
-
     steps = run_python(NARROW, Path(__file__).parent, ONEDNN_MAX_CPU_ISA=isa, timeout=600)
     assert steps == {"matmul": 2}
 
@@ -362,21 +323,19 @@ def test_on_other_processors(collage_library, isa):
 @pytest.mark.parametrize("threads", [1, 3, 5])
 def test_other_numbers_of_threads(collage_library, threads):
     """Heads, queries, rows and columns are divided among more threads than there are of some of them."""
-    from pathlib import Path
-
     program = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import collage
 import test_dnnl_attention as tests
-from dnnl_grid import Grid
+from dnnl_grid import WholeGrid
 
 def place(module):
     return collage.partition(module, backends=["tvm", "dnnl"], only="dnnl")
 
-tests.test_sizes(Grid(), place)
-tests.test_a_residual_that_is_needed_again(Grid(), place)
-tests.test_layers_of_one_tensor_are_one_step(Grid(), place)
+tests.test_sizes(WholeGrid(), place)
+tests.test_a_residual_that_is_needed_again(WholeGrid(), place)
+tests.test_layers_of_one_tensor_are_one_step(WholeGrid(), place)
 print(json.dumps("done"))
 """
     assert run_python(program, Path(__file__).parent, COLLAGE_NUM_THREADS=threads, timeout=600) == "done"

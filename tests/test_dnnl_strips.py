@@ -9,19 +9,11 @@ import numpy as np
 import placed
 import pytest
 import tvm
-from dnnl_grid import Grid, offloaded
+from dnnl_grid import WholeGrid
+from dnnl_steps import Steps, has_avx512, load_runtime, needs_avx512, profile
 from tvm import relay
 
 nn = relay.nn
-
-
-def has_avx512():
-    with open("/proc/cpuinfo") as file:
-        flags = file.read()
-    return all(flag in flags for flag in ("avx512f", "avx512vl", "avx512dq"))
-
-
-needs_avx512 = pytest.mark.skipif(not has_avx512(), reason="strips need AVX-512; elsewhere oneDNN runs")
 
 
 @pytest.fixture(scope="module")
@@ -59,32 +51,29 @@ def average(x, **options):
     return nn.avg_pool2d(x, **options)
 
 
-def check(grid, partition):
-    def place(module):
-        split = partition(module)
-        grid.taken = offloaded(split)
-        assert "nn.conv2d" in grid.taken or any(name.startswith("dnnl.conv2d") for name in grid.taken)
-        return split
-
-    grid.check(place)
+def check(grid, partition, strips):
+    """All is oneDNN's and as TVM has it, and so many groups were run strip by strip."""
+    steps = Steps(grid, partition)
+    assert steps["strips"] == (strips if has_avx512() else 0), steps
 
 
 @pytest.mark.parametrize("channels", [1, 16, 19, 33, 48])
 def test_channels(partition, channels):
     """Vectors that are not full, at the end of the first and of the second vector of a tile."""
-    grid = Grid(channels)
+    grid = WholeGrid(channels)
     for image in ((1, 6, 6), (2, 9, 7), (3, 15, 16)):
         x = grid.input(image[0], channels, *image[1:])
         grid.add(f"{image}", nn.relu(separable(grid, x, channels, channels + 3, bias=True)))
         y = separable(grid, x, channels, channels) + x
         grid.add(f"{image} residual", relay.clip(y, -0.3, 0.4))
-    check(grid, partition)
+    # A depthwise convolution of one channel is a plain one, which no strips are made of.
+    check(grid, partition, 0 if channels == 1 else len(grid.names))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_windows(partition, stride):
     """Depthwise kernels and pools of all sizes that are written out, with padding on some sides only."""
-    grid = Grid(stride)
+    grid = WholeGrid(stride)
     for kernel in (2, 3, 5, 7, (1, 3), (3, 7)):
         height, width = 13, 23
         size = kernel if isinstance(kernel, tuple) else (kernel, kernel)
@@ -102,11 +91,11 @@ def test_windows(partition, stride):
                 ]
                 y = relay.concatenate(parts, 1)
             grid.add(f"{kernel} of {height}x{width}, padding {padding}", y)
-    check(grid, partition)
+    check(grid, partition, len(grid.names))
 
 
 def test_pools_with_sums(partition):
-    grid = Grid()
+    grid = WholeGrid()
     for channels in (16, 21):
         x = grid.input(1, channels, 10, 11)
         y = separable(grid, x, channels, channels)
@@ -130,12 +119,13 @@ def test_pools_with_sums(partition):
     grid.add("alone, twice", nn.relu(average(x) + average(x)))
     grid.add("alone, maximum", nn.leaky_relu(nn.max_pool2d(x, (2, 2), (2, 2)), 0.3))
     grid.add("alone, per channel", average(x) + grid.constant(24, 1, 1))
-    check(grid, partition)
+    # All cases of one x are one group; pools alone are oneDNN's.
+    check(grid, partition, 2)
 
 
 def test_concatenations(partition):
     """Parts that are made here, shared, inputs, constants, of odd widths, nested, and results themselves."""
-    grid = Grid()
+    grid = WholeGrid()
     for a, b in ((16, 32), (5, 20)):
         x = grid.input(1, a, 9, 8)
         one, two = separable(grid, x, a, b), separable(grid, x, a, a)
@@ -165,7 +155,7 @@ def test_concatenations(partition):
     grid.add("along rows", relay.concatenate([y, x], 2))
     grid.add("of the outputs of a region", relay.concatenate([y, nn.relu(y)], 1))
     grid.add("itself", y)
-    check(grid, partition)
+    check(grid, partition, 5)
 
 
 def cells(grid, count=3, channels=8, size=12, batch=1):
@@ -201,9 +191,9 @@ def cells(grid, count=3, channels=8, size=12, batch=1):
 
 @pytest.mark.parametrize("batch,size,channels", [(1, 12, 8), (2, 13, 20), (1, 56, 16), (5, 7, 33)])
 def test_cells(partition, batch, size, channels):
-    grid = Grid(size)
+    grid = WholeGrid(size)
     grid.add("cells", cells(grid, 4, channels, size, batch), rtol=1e-3, atol=1e-4)
-    check(grid, partition)
+    check(grid, partition, 6)
 
 
 def test_threads(partition):
@@ -211,10 +201,10 @@ def test_threads(partition):
     from collage import export
     from tvm.contrib import graph_executor
 
-    grid = Grid()
+    grid = WholeGrid()
     grid.add("cells", cells(grid, 3, 16, 20))
     module = grid.module()
-    want = grid.run(module)
+    want = grid.expected(module)
     executor = graph_executor.GraphModule(export.build(partition(module), opt_level=2)["default"](tvm.cpu()))
     set_threads = tvm.get_global_func("collage.runtime.SetNumThreads")
     inputs = {variable.name_hint: value for variable, value in grid.inputs.items()}
@@ -225,6 +215,8 @@ def test_threads(partition):
             for _ in range(3):
                 executor.run()
             np.testing.assert_allclose(executor.get_output(0).numpy(), want[0], rtol=1e-3, atol=1e-4)
+        _, taken = profile(executor.run)
+        assert any(step["what"].startswith("strips") for step in taken) == has_avx512()
     finally:
         set_threads(0)
 
@@ -250,15 +242,9 @@ def steps(program):
     return [line.split()[0] for line in str(text).splitlines() if line and not line.startswith("workspace")]
 
 
-def load_plugin(partition):
-    x = relay.var("x", shape=(2, 3))
-    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], nn.relu(x))))
-    relay.build(partition(module), "llvm")
-
-
 @needs_avx512
 def test_a_group_is_one_step(partition):
-    load_plugin(partition)
+    load_runtime(partition)
     assert steps(SEPARABLE) == ["reorder", "strips", "reorder"]
 
 
@@ -272,7 +258,7 @@ def changed(**changes):
 
 def test_what_strips_cannot_do_is_compiled_one_by_one(partition):
     """A group is an offer: the runtime looks again, whatever the program says."""
-    load_plugin(partition)
+    load_runtime(partition)
     for program in (
         changed(op1={"post": [{"op": "tanh"}]}),
         changed(op0={"dilation": [2, 2], "padding": [2, 2, 2, 2]}),
@@ -283,7 +269,7 @@ def test_what_strips_cannot_do_is_compiled_one_by_one(partition):
 
 
 def test_a_group_that_is_not_there_is_refused(partition):
-    load_plugin(partition)
+    load_runtime(partition)
     for strips in ([0, 3], [-1, 1], [1, 0]):
         with pytest.raises(tvm.TVMError, match="strips has operators that are not there"):
             steps({**SEPARABLE, "strips": strips})
@@ -292,7 +278,7 @@ def test_a_group_that_is_not_there_is_refused(partition):
 @needs_avx512
 @pytest.mark.parametrize("name,groups", [("nasneta", 20), ("mobilenet_v2", 10)])
 def test_networks(name, groups, collage_library, tmp_path):
-    """Whole networks on dnnl alone give TVM's answer, and most of their operators are in groups."""
+    """Whole networks on dnnl alone give TVM's answer, and most of their operators are done in strips."""
     from collage import frontends, transform
 
     module = transform.Normalise()(frontends.load(f"workload:{name}").module)
@@ -301,8 +287,12 @@ def test_networks(name, groups, collage_library, tmp_path):
     split = placed.place(module, "dnnl")
     assert len(placed.regions(split)) == 1
     archive = placed.export_to(tmp_path / "model.tar", split)
-    placed.same(placed.run(placed.load(archive), *values), want, rtol=1e-3, share=1e-4)
-    assert archive.read_bytes().count(b'"strips": [') == 1
-    text = archive.read_bytes().split(b'"strips": [')[1].split(b"]")[0]
-    assert len(text.split(b",")) >= 2 * groups
+    executor = placed.load(archive)
+    placed.same(placed.run(executor, *values), want, rtol=1e-3, share=1e-4)
+    timed, taken = profile(lambda: placed.run(executor, *values))
+    placed.same(timed, want, rtol=1e-3, share=1e-4)
+    in_strips = [step for step in taken if step["what"].startswith("strips")]
+    assert len(in_strips) >= groups
+    done = sum(len(step["of"]) for step in taken if "of" in step and not step.get("reorder"))
+    assert sum(len(step["of"]) for step in in_strips) > done / 2
     placed.forget()

@@ -20,8 +20,9 @@ _LEAK_BLOCKS = 16
 _WARM_MS = 8.0
 # A block of runs takes about as long.
 _LEAK_SECONDS = 0.1
-# What still grows after a pause of so many seconds is a leak. On a busy machine oneTBB's notes to a worker that gets
-# no processor pile up (80 bytes a run, 32 MB in a second were seen); it clears them away when it comes to run.
+# What still grows after a pause of so many seconds is a leak. On a busy machine oneTBB's notes to a worker
+# that gets no processor pile up (80 bytes a run, 32 MB in a second were seen); it clears them away when it
+# comes to run.
 _LEAK_PAUSE = 0.2
 
 

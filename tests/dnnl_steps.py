@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which steps the regions of our oneDNN runtime took: counted while they run, as a profile tells them."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+
+def has_avx512():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = file.read()
+    return all(flag in flags for flag in ("avx512f", "avx512vl", "avx512dq"))
+
+
+needs_avx512 = pytest.mark.skipif(
+    not has_avx512(), reason="our own kernels need AVX-512 here; elsewhere oneDNN's run"
+)
+
+
+class Steps(Counter):
+    """How many steps of each kind the regions took that a grid's check ran, by the first word."""
+
+    def __init__(self, grid, partition):
+        super().__init__()
+        load_runtime(partition)
+        run = grid.run
+
+        def profiled(module):
+            timed, taken = profile(lambda: run(module))
+            self.update(step["what"].split()[0] for step in taken)
+            # Steps that are timed run one by one, the others on threads that stay together.
+            together = run(module)
+            for a, b in zip(timed, together, strict=True):
+                np.testing.assert_array_equal(a, b)
+            return together
+
+        grid.run = profiled
+        grid.check(partition)
+
+
+def profile(run):
+    """What ``run()`` gives, and the steps that regions took meanwhile."""
+    switch = tvm.get_global_func("collage.runtime.ProfileRegions")
+    switch(True)
+    try:
+        given = run()
+        told = json.loads(str(tvm.get_global_func("collage.runtime.RegionProfile")()))
+    finally:
+        switch(False)
+    return given, [step for one in told.values() for step in one["steps"]["steps"]]
+
+
+def load_runtime(partition):
+    """Bring the runtime into this process, as the code generator does."""
+    x = relay.var("x", shape=(2, 3))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))))
+    relay.build(partition(module), "llvm")
