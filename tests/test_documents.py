@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each block of code in README.md, RATIONALE.md and docs/ is run, or says why not; figures are as measured."""
+"""Each block of code in README.md, RATIONALE.md and docs/ is run, or says why not; figures are as taken."""
 
 import json
 import math
