@@ -30,8 +30,8 @@ step "gofmt" gofmt -s -w "${go_files[@]}"
 step "go mod tidy" go mod tidy
 step "go vet" go vet ./...
 step "staticcheck" go tool staticcheck ./...
-step "ruff format" "$bin/ruff" format --quiet python tests scripts
-step "ruff check" "$bin/ruff" check --quiet python tests scripts
+step "ruff format" "$bin/ruff" format --quiet python tests scripts examples
+step "ruff check" "$bin/ruff" check --quiet python tests scripts examples
 step "clang-format" "$bin/clang-format" -i "${c_files[@]}"
 for script in scripts/*.sh .ci/run; do
   step "bash -n $script" bash -n "$script"

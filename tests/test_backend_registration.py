@@ -16,6 +16,7 @@ tvm = pytest.importorskip("tvm")
 import collage  # noqa: E402
 from collage import export, library, region, transform, workerside  # noqa: E402
 from tvm import relay  # noqa: E402
+from tvm.contrib import graph_executor  # noqa: E402
 from tvm.relay.dataflow_pattern import is_constant, is_op, wildcard  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("collage_library")
@@ -345,6 +346,18 @@ def test_an_emitter_may_give_a_runtime_module(tmp_path):
     placed = transform.CollagePartition(["tvm", "t_module"], only="t_module")(typed(relay.nn.relu))
     x = np.random.default_rng(1).standard_normal((4, 8), dtype="float32")
     np.testing.assert_allclose(run(placed, x, tmp_path), np.maximum(x, 0))
+
+
+def test_without_out_the_factory_runs_in_this_process():
+    """What the backend wrote as C is compiled, two regions of it and TVM's code between them."""
+    collage.register_backend("t_here", emit=emit_relu, patterns=RELU, override=True)
+    module = typed(relay.nn.relu, relay.exp, relay.nn.relu)
+    factory = collage.compile(module, backends=["tvm", "t_here"], only="t_here")
+    executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+    x = np.random.default_rng(1).standard_normal((4, 8), dtype="float32")
+    executor.set_input("x", x)
+    executor.run()
+    np.testing.assert_allclose(executor.get_output(0).numpy(), np.exp(np.maximum(x, 0)), rtol=1e-5)
 
 
 def test_a_probe_decides_whether_a_backend_can_be_used(store):

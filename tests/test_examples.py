@@ -96,7 +96,8 @@ def test_backend_in_python(example):
     assert difference(run_blocks(runner, "backend_in_python")) < 1e-5
     records = [json.loads(line) for line in (runner.folder / "costs.jsonl").read_text().splitlines()]
     mine = [record for record in records if record.get("key", {}).get("backend") == "rows"]
-    assert mine and not [record["failure"] for record in mine if "failure" in record]
+    assert {record["key"].get("composite") for record in mine} == {"rows.masked", "rows.plain"}
+    assert not [record["failure"] for record in mine if "failure" in record]
     assert (runner.folder / "attention.tar").stat().st_size > 0
 
 

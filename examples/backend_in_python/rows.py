@@ -5,35 +5,36 @@ import collage
 import numpy as np
 import tvm
 from tvm import relay
-from tvm.relay.dataflow_pattern import is_constant, is_op, wildcard
+from tvm.relay.dataflow_pattern import is_op, wildcard
 
 LIBRARY = """
 #include <math.h>
-static void rows_softmax(const float* x, float factor, float* y, int rows, int columns) {
+static void rows_softmax(const float* x, const float* mask, float* y, int rows, int columns) {
   for (int i = 0; i < rows; ++i, x += columns, y += columns) {
-    float most = factor * x[0], sum = 0;
-    for (int j = 1; j < columns; ++j) most = fmaxf(most, factor * x[j]);
-    for (int j = 0; j < columns; ++j) sum += y[j] = expf(factor * x[j] - most);
+    float most = -INFINITY, sum = 0;
+    for (int j = 0; j < columns; ++j) most = fmaxf(most, y[j] = mask ? x[j] + *mask++ : x[j]);
+    for (int j = 0; j < columns; ++j) sum += y[j] = expf(y[j] - most);
     for (int j = 0; j < columns; ++j) y[j] /= sum;
   }
 }
 """
 
 
-def is_last_axis(softmax):
+def is_over_rows(softmax):
     """The library goes over rows of float32."""
     kind = softmax.checked_type
     return kind.dtype == "float32" and int(softmax.attrs.axis) in (-1, len(kind.shape) - 1)
 
 
-def is_scaled_by_a_number(softmax):
-    factor = softmax.args[0].args[1]
-    return is_last_axis(softmax) and factor.data.numpy().size == 1
+def is_masked_in_full(softmax):
+    """There is a number in the mask for each one that is masked; the library does not broadcast."""
+    x, mask = softmax.args[0].args
+    return is_over_rows(softmax) and tvm.ir.structural_equal(x.checked_type, mask.checked_type)
 
 
 PATTERNS = [
-    ("scaled", is_op("nn.softmax")(is_op("multiply")(wildcard(), is_constant())), is_scaled_by_a_number),
-    ("plain", is_op("nn.softmax")(wildcard()), is_last_axis),
+    ("masked", is_op("nn.softmax")(is_op("add")(wildcard(), wildcard())), is_masked_in_full),
+    ("plain", is_op("nn.softmax")(wildcard()), is_over_rows),
 ]
 
 
@@ -42,18 +43,17 @@ def rows(region):
     """The C code of a region: a call for each part."""
     calls = []
     for part in region.parts:
-        y = part.results[0]
-        factor = part.arguments[1].value.item() if part.name == "scaled" else 1.0
-        columns = y.shape[-1]
-        calls.append(f"rows_softmax({part.arguments[0]}, {factor!r}f, {y}, {y.size // columns}, {columns});")
+        (x, *others), y = part.arguments, part.results[0]
+        mask, columns = others[0] if part.name == "masked" else "0", y.shape[-1]
+        calls.append(f"rows_softmax({x}, {mask}, {y}, {y.size // columns}, {columns});")
     return "\n".join(calls)
 
 
 def attention(queries=16, keys=64, width=32):
-    """softmax(q k^T / sqrt(width)) v for one head."""
+    """softmax(q k^T + mask) v for one head."""
     q = relay.var("q", shape=(queries, width))
     k, v = relay.var("k", shape=(keys, width)), relay.var("v", shape=(width, keys))
-    scores = relay.nn.dense(q, k) * relay.const(np.float32(width**-0.5))
+    scores = relay.nn.dense(q, k) + relay.var("mask", shape=(queries, keys))
     return tvm.IRModule.from_expr(relay.nn.dense(relay.nn.softmax(scores), v))
 
 
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     )  # by what was measured
 
     rng = np.random.default_rng(0)
-    shapes = {"q": (16, 32), "k": (64, 32), "v": (32, 64)}
+    shapes = {"q": (16, 32), "k": (64, 32), "v": (32, 64), "mask": (16, 64)}
     values = {name: rng.standard_normal(shape, dtype="float32") for name, shape in shapes.items()}
     results = []
     for only in ("rows", "tvm"):  # all that the backend takes, and nothing

@@ -81,8 +81,9 @@ def compile(
     """Place and build ``module``.
 
     With ``out`` (.so or .tar) the executable is written there and its path returned: it runs wherever TVM's
-    runtime and the plug-ins are. Without, TVM's graph executor factory is returned, for this process. With
-    ``plan`` it is placed as that plan says, and nothing is measured; ``plan_out`` is ``partition``'s.
+    runtime and the plug-ins are. Without, TVM's graph executor factory is returned, for this process: what
+    backends wrote as C is compiled, and the factory cannot be exported. With ``plan`` it is placed as that
+    plan says, and nothing is measured; ``plan_out`` is ``partition``'s.
 
     ``level`` says how far the search goes: "operator" adds up what parts take by themselves; "graph", which
     needs ``out`` and is then the default, goes on with whole networks, and keeps the fastest of its best, of
@@ -133,6 +134,7 @@ def compile(
     if out is None:
         for plugin in plugins:
             library.load_plugin(plugin)
+        export.link_sources(factory.get_lib(), plugins)
         return factory
     export.write(factory, out, plugins, options.get("threads") or 0)
     return str(out)

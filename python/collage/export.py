@@ -111,6 +111,29 @@ def link(exportable, path, plugins=()):
         exportable.export_library(str(path), options=options)
 
 
+def link_sources(module, plugins=()):
+    """Compile the C sources among what a built ``module`` imports, so that it runs in this process.
+
+    Their places are taken by the compiled libraries, which cannot be exported any more.
+    """
+    imported = list(module.imported_modules)
+    for each in imported:
+        link_sources(each, plugins)
+    if not any(each.type_key == "c" for each in imported):
+        return
+    module.clear_imports()
+    for each in imported:
+        module.import_module(_compiled(each, plugins) if each.type_key == "c" else each)
+
+
+def _compiled(source, plugins):
+    """A module of C source as a library in this process."""
+    with tempfile.TemporaryDirectory(prefix="collage-link-") as folder:
+        path = Path(folder) / "source.so"
+        source.export_library(str(path), options=link_options(plugins))
+        return tvm.runtime.load_module(str(path))  # stays mapped when the file is gone
+
+
 def _parameter_bytes(factory):
     total = 0
     for array in factory.get_params().values():
