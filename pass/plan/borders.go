@@ -55,6 +55,9 @@ type bordered struct {
 // trees.
 func (p *Plan) proveBorders(f Function) (cost, bound float64, err error) {
 	m := p.bordered(f)
+	if err := m.checkOptions(); err != nil {
+		return 0, 0, err
+	}
 	by := make([]int, f.Nodes) // 1 + the chosen option of each node
 	for _, i := range m.chosen {
 		cost += m.options[i].Cost
@@ -99,6 +102,23 @@ func (p *Plan) proveBorders(f Function) (cost, bound float64, err error) {
 		return 0, 0, fmt.Errorf("its candidates leave nodes uncovered")
 	}
 	return round(cost), round(bound), nil
+}
+
+// checkOptions asks what the bound rests on: each option hangs together below its last node, so that whoever covers a node
+// without its post-dominator ends there, and costs nothing less than nothing.
+func (m *bordered) checkOptions() error {
+	for _, o := range m.options {
+		root := o.Nodes[len(o.Nodes)-1]
+		for _, v := range o.Nodes {
+			if _, inside := slices.BinarySearch(o.Nodes, m.tree.Parent[v]); v != root && !inside {
+				return fmt.Errorf("node %%%d is not connected with the last node %%%d of its candidate", v, root)
+			}
+		}
+		if !(o.Cost >= 0) || math.IsInf(o.Cost, 1) {
+			return fmt.Errorf("a candidate that ends in %%%d costs %v ms", root, o.Cost)
+		}
+	}
+	return nil
 }
 
 // below is what the nodes that hang below an option cost at least, brought to it where it reads them.

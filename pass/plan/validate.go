@@ -25,6 +25,10 @@ func (e *SchemaError) Error() string {
 // plan has at most a few million of them.
 const sumTolerance = 1e-6
 
+// maxNodes is more nodes than a function can have that was placed: a hundred times those of the largest network known. What
+// judges plans makes tables of that length.
+const maxNodes = 1 << 22
+
 // Validate says what is wrong with a plan: what is missing, contradicts itself or does not add up. A plan that is
 // valid need not fit a module; its hash says which one it is for.
 func (p *Plan) Validate() error {
@@ -38,6 +42,9 @@ func (p *Plan) Validate() error {
 	for _, f := range p.Module.Functions {
 		if _, twice := functions[f.Name]; twice || f.Name == "" {
 			return fmt.Errorf("plan: the function %q is named twice or has no name", f.Name)
+		}
+		if f.Nodes < 0 || f.Nodes > maxNodes {
+			return fmt.Errorf("plan: the function %q has %d nodes", f.Name, f.Nodes)
 		}
 		functions[f.Name] = f
 	}
@@ -147,7 +154,7 @@ func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered 
 			if n.Operator == "" {
 				return fmt.Errorf("%%%d has no operator name", n.Index)
 			}
-			if n.PostDominator != -1 && n.PostDominator <= n.Index {
+			if n.PostDominator != -1 && (n.PostDominator <= n.Index || n.PostDominator >= f.Nodes) {
 				return fmt.Errorf("%%%d has the post-dominator %%%d, which does not stand behind it", n.Index, n.PostDominator)
 			}
 			here := at{r.Function, n.Index}

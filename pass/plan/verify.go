@@ -46,6 +46,9 @@ func (p *Plan) Prove() (Proof, error) {
 		if !slices.ContainsFunc(p.Module.Functions, func(f Function) bool { return f.Name == r.Function }) {
 			return Proof{}, fmt.Errorf("plan: a rejected candidate belongs to the function %q, which is not listed", r.Function)
 		}
+		if p.Backend(r.Backend) == nil {
+			return Proof{}, fmt.Errorf("plan: a rejected candidate is on the backend %q, which is not listed", r.Backend)
+		}
 	}
 	proof := Proof{}
 	for _, f := range p.Module.Functions {
