@@ -7,6 +7,7 @@
 # likes: what is there in the pinned version is left as it is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/offline.sh
 
 started=$SECONDS
 say() { printf 'backends: %-12s %s\n' "$1" "$2"; }
@@ -46,6 +47,12 @@ done
 [[ -x .venv/bin/python ]] || die "there is no .venv; run make backends, or make setup first"
 
 mkdir -p build
+# Set-up and this work on one .venv.
+exec 9>build/setup.lock
+if command -v flock >/dev/null && ! flock --nonblock 9; then
+  say waiting "a set-up of this tree is at work"
+  flock 9
+fi
 log=build/backends.log
 for name in "${wanted[@]}"; do
   file=scripts/requirements-$name.txt
@@ -60,6 +67,7 @@ for name in "${wanted[@]}"; do
   # reports to the network) must not come with them.
   if ! .venv/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes --no-deps \
     --only-binary :all: --requirement "$file" >"$log" 2>&1 </dev/null; then
+    ! out_of_reach "$log" || die "$name: $reach_advice (all of the output: $log)"
     tail -n 20 "$log" >&2
     die "$name could not be installed (all of the output: $log); the other backends work without it"
   fi

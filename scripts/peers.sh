@@ -6,6 +6,7 @@
 # fetch, 6 GB on the disk. OpenVINO and ONNX Runtime come with `make backends`. May be run as often as one likes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/offline.sh
 
 requirements=scripts/requirements-peers.txt
 say() { printf 'peers: %s\n' "$1"; }
@@ -31,6 +32,7 @@ mkdir -p build
 log=build/peers.log
 if ! .venv-peers/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes \
   --only-binary :all: --requirement "$requirements" >"$log" 2>&1 </dev/null; then
+  ! out_of_reach "$log" || die "$reach_advice (all of the output: $log)"
   tail -n 20 "$log" >&2
   die "installing PyTorch failed (all of its output: $log)"
 fi

@@ -6,6 +6,7 @@
 # needs deserve. Nothing is copied into it: what it takes from other wheels is found by name when it is loaded.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/offline.sh
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
 started=$SECONDS
@@ -17,9 +18,12 @@ die() {
 (($# <= 1)) || die "usage: wheel.sh [FOLDER]"
 dist=$(realpath -m -- "${1:-dist}")
 mkdir -p build "$dist"
+exec 9>build/wheel.lock
+command -v flock >/dev/null && flock 9
 log=build/wheel.log
 quietly() {
   if ! "$@" >"$log" 2>&1 </dev/null; then
+    ! out_of_reach "$log" || die "$reach_advice (all of the output: $log)"
     tail -n 40 "$log" >&2
     die "this failed: $* (all of its output: $log)"
   fi
