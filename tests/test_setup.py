@@ -18,8 +18,8 @@ TREE = Path(__file__).resolve().parents[1]
 EXTRAS = ("mkl", "onnxruntime", "openblas", "openvino", "tune")
 
 # What the scripts use of the system.
-SYSTEM = """bash cat chmod cut dirname env flock getconf grep head id mkdir mv nproc rm sed sh sha256sum sleep sort
-tail touch uname"""
+SYSTEM = """bash cat chmod cut dirname env flock getconf grep head id mkdir mv nproc rm sed sh sha256sum sleep
+sort tail touch uname"""
 
 # An interpreter that can do what set-up asks of it. What pip does is in the variable PIP_DOES.
 PYTHON = """#!/usr/bin/env bash
