@@ -42,6 +42,9 @@ Compiler::Fused Compiler::Fuse(const Op& op, const std::vector<int>& perm, const
 
   // A residual value that is added can be accumulated into, in the memory where it lies. That destroys it, so
   // where it is needed again it is better read by a binary post-operation, if the implementation has those.
+  // oneDNN's pools and resampling take a sum and leave it out, without a word; they do know binary ones.
+  const bool accumulates = fused.desc.get_kind() != dnnl::primitive::kind::pooling_v2 &&
+                           fused.desc.get_kind() != dnnl::primitive::kind::resampling;
   auto sum_first = [&](int value) {
     for (const Tensor& one : tensors_[value]) {
       if (SameLayout(one.desc, own)) return Overwritable(one) && !Reads(op, one.buffer, value);
@@ -63,7 +66,8 @@ Compiler::Fused Compiler::Fuse(const Op& op, const std::vector<int>& perm, const
         }
         const bool full = type(post.operand).dims == dims;
         has_full |= full;
-        const bool sum = full && tried.sum < 0 && post.algorithm == dnnl::algorithm::binary_add &&
+        const bool sum = accumulates && full && tried.sum < 0 &&
+                         post.algorithm == dnnl::algorithm::binary_add &&
                          accumulate == sum_first(post.operand);
         if (sum) {
           list.append_sum(1.0F);

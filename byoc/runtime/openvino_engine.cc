@@ -56,15 +56,19 @@ class Engine final : public RegionEngine {
   explicit Engine(const RegionProgram& region) : Engine(region, Program::Parse(region.text)) {}
 
   void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Bind(inputs[i], &inputs_[i], [this, i](const Tensor* tensor) {
-        api_.Check(api_.infer_request_set_input_tensor_by_index(request_.get(), i, tensor), "take an input");
-      });
-    }
+    // Outputs first: where the region gives an argument back as it is (a copy, a reshape to the same shape),
+    // OpenVINO writes the output that it knew of when it was given the input.
+    bool bound = false;
     for (size_t i = 0; i < outputs.size(); ++i) {
-      Bind(outputs[i], &outputs_[i], [this, i](const Tensor* tensor) {
+      bound |= Bind(outputs[i], &outputs_[i], [this, i](const Tensor* tensor) {
         api_.Check(api_.infer_request_set_output_tensor_by_index(request_.get(), i, tensor),
                    "take an output");
+      });
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (bound) inputs_[i].data = nullptr;
+      Bind(inputs[i], &inputs_[i], [this, i](const Tensor* tensor) {
+        api_.Check(api_.infer_request_set_input_tensor_by_index(request_.get(), i, tensor), "take an input");
       });
     }
     api_.Check(api_.infer_request_infer(request_.get()), "run the region");
@@ -145,11 +149,11 @@ class Engine final : public RegionEngine {
     return weights;
   }
 
-  // Makes the caller's memory OpenVINO's tensor, unless it is already.
+  // Makes the caller's memory OpenVINO's tensor, unless it is already. Says whether it was not.
   template <typename Set>
-  void Bind(const DLTensor* given, Binding* bound, Set set) const {
+  bool Bind(const DLTensor* given, Binding* bound, Set set) const {
     void* data = TensorData(given);
-    if (data == bound->data) return;
+    if (data == bound->data) return false;
     Tensor* made = nullptr;
     api_.Check(api_.tensor_create_from_host_ptr(TypeOf(given), Shape{given->ndim, given->shape}, data, &made),
                "take a tensor");
@@ -157,6 +161,7 @@ class Engine final : public RegionEngine {
     set(made);
     bound->tensor = std::move(tensor);
     bound->data = data;
+    return true;
   }
 
   const Api& api_;
