@@ -247,10 +247,10 @@ func verifyFunction(args []bridge.Value) (any, error) {
 		return nil, err
 	}
 	p, err := plan.Decode([]byte(text))
-	if err != nil {
-		return nil, err
+	var proof plan.Proof
+	if err == nil {
+		proof, err = p.Prove()
 	}
-	proof, err := p.Prove()
 	if err != nil {
 		return nil, fmt.Errorf("ValueError: %w", err)
 	}
