@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A range of seeds: each program placed, those that can be built together built together, all compared."""
+
+import traceback
+from dataclasses import dataclass, field
+
+from . import placing, program, running
+
+# How many programs share a build.
+TOGETHER = 12
+# One of so many builds is made as users make it: with all optimisations, written to a file, linked and
+# loaded.
+FULL = 4
+
+
+@dataclass
+class Report:
+    """What became of the seeds."""
+
+    programs: int = 0
+    operators: int = 0
+    # Programs that have a region of a backend beside TVM, and how many regions there are by backend.
+    hybrid: int = 0
+    regions: dict = field(default_factory=dict)
+    moved: int = 0
+    # (seed, what is wrong)
+    failures: list = field(default_factory=list)
+
+    def count(self, placed):
+        self.programs += 1
+        self.operators += len(placed.program.made)
+        others = [r["backend"] for r in placed.plan["regions"] or [] if r["backend"] != "tvm"]
+        self.hybrid += bool(others)
+        for name in others:
+            self.regions[name] = self.regions.get(name, 0) + 1
+
+
+def run(seeds, usable, folder, stop_at=5):
+    """Run seeds; ends early where so many have failed."""
+    report, waiting, builds = Report(), [], 0
+
+    def flush():
+        nonlocal builds
+        builds += 1
+        report.moved += built(list(waiting), report, full=builds % FULL == 2)
+        waiting.clear()
+
+    for seed in seeds:
+        if len(report.failures) >= stop_at:
+            break
+        try:
+            placed = placing.place(program.generate(seed), placing.setting(seed, usable), folder)
+            report.count(placed)
+            if placed.program.scoped:
+                running.compare_scoped(placed)
+            else:
+                waiting.append(placed)
+        except Exception as error:
+            report.failures.append((seed, told(error)))
+        if len(waiting) >= TOGETHER:
+            flush()
+    if waiting:
+        flush()
+    return report
+
+
+def built(batch, report, full):
+    """Compare a batch; where that fails, one by one."""
+    try:
+        return running.compare(batch, full)
+    except Exception as error:
+        if len(batch) == 1:
+            report.failures.append((batch[0].program.seed, told(error)))
+            return 0
+        alone = sum(built([one], report, full) for one in batch)
+        seeds = {p.program.seed for p in batch}
+        if not any(seed in seeds for seed, _ in report.failures):
+            report.failures.append(
+                (batch[0].program.seed, f"only together with {sorted(seeds)}: {told(error)}")
+            )
+        return alone
+
+
+def told(error):
+    """An error in some lines."""
+    if isinstance(error, placing.Broken):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return f"{type(error).__name__} at {last.name}: " + " | ".join(lines[-3:])[:1500]

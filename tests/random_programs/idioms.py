@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What front ends write for one thing with several operators: activations, normalisations, attention,
+cells."""
+
+import math
+
+from tvm import relay
+
+from .elementwise import operator
+from .layers import weights
+from .pool import makes
+
+ACTIVATIONS = (
+    "nn.relu",
+    "nn.relu",
+    "clip",
+    "sigmoid",
+    "tanh",
+    "nn.leaky_relu",
+    "swish",
+    "mish",
+    "gelu",
+    "hard_swish",
+)
+
+
+def activation(pool, value, name=None):
+    """One of them on top of a value."""
+    name = name or pool.choice(ACTIVATIONS)
+    if name == "nn.relu":
+        return pool.call(name, relay.nn.relu, value, low=max(0.0, value.low), high=max(0.0, value.high))
+    if name == "clip":
+        low, high = pool.choice(((0.0, 6.0), (-1.0, 1.0), (0.0, 0.5)))
+        return pool.call(name, lambda x: relay.clip(x, low, high), value, low=low, high=high)
+    if name == "nn.leaky_relu":
+        return pool.call(name, lambda x: relay.nn.leaky_relu(x, 0.125), value, exact=False)
+    if name in ("sigmoid", "tanh"):
+        return pool.call(
+            name, operator(name), value, low=-1.0 if name == "tanh" else 0.0, high=1.0, exact=False
+        )
+    value = pool.tamed(value, 16.0)
+    pool.made.append(name)
+    bound, fixed = value.bound + 1, _Fixed(pool)
+    return pool.call(
+        "", lambda x: WRITTEN[name](fixed, x, value.dtype), value, low=-bound, high=bound, exact=False
+    )
+
+
+def number(value, dtype):
+    return relay.const(value, dtype)
+
+
+def swish(pool, x, dtype):
+    return relay.multiply(x, relay.sigmoid(x))
+
+
+def mish(pool, x, dtype):
+    return relay.multiply(x, relay.tanh(relay.log(relay.add(relay.exp(x), number(1.0, dtype)))))
+
+
+def gelu(pool, x, dtype):
+    form = pool.integer(0, 3)
+    if pool.chance(0.5):
+        erf = relay.erf(relay.divide(x, number(math.sqrt(2), dtype)))
+    else:
+        erf = relay.erf(relay.multiply(x, number(math.sqrt(0.5), dtype)))
+    half, one = number(0.5, dtype), number(1.0, dtype)
+    if form == 0:
+        return relay.multiply(relay.multiply(x, relay.add(erf, one)), half)
+    if form == 1:
+        return relay.multiply(relay.multiply(x, half), relay.add(one, erf))
+    if form == 2:
+        return relay.multiply(x, relay.multiply(relay.add(erf, one), half))
+    return relay.multiply(x, relay.add(relay.multiply(erf, half), half))
+
+
+def hard_swish(pool, x, dtype):
+    return relay.multiply(
+        x, relay.divide(relay.clip(relay.add(x, number(3.0, dtype)), 0.0, 6.0), number(6.0, dtype))
+    )
+
+
+class _Fixed:
+    """What one expression drew: it is written twice (for its type, for itself) and must be the same."""
+
+    def __init__(self, pool):
+        self.form, self.yes = pool.integer(0, 3), pool.chance(0.5)
+
+    def integer(self, low, high):
+        return self.form
+
+    def chance(self, probability):
+        return self.yes
+
+
+WRITTEN = {"swish": swish, "mish": mish, "gelu": gelu, "hard_swish": hard_swish}
+
+
+@makes("swish", "mish", "gelu", "hard_swish")
+def written_activation(pool, name):
+    value = pool.tamed(pool.pick("float32"), 16.0)
+    fixed = _Fixed(pool)
+    pool.made.append(name)
+    bound = value.bound + 1
+    pool.call("", lambda x: WRITTEN[name](fixed, x, "float32"), value, low=-bound, high=bound, exact=False)
+
+
+@makes("unfolded_layer_norm", "unfolded_standardise")
+def unfolded_norm(pool, name):
+    """Normalisation as the arithmetic that exporters write."""
+    value = pool.tamed(pool.pick("float32", least=2), 16.0)
+    extent = value.shape[-1]
+    gamma, beta = pool.constant((extent,), "float32", 0.5, 1.5), pool.constant((extent,), "float32")
+    how, twice = pool.integer(0, 2), pool.chance(0.3)
+    epsilon = number(0.0625, "float32")
+    axis = [-1]
+
+    def layer_norm(x, g, b):
+        mean = relay.mean(x, axis, keepdims=True)
+        centred = relay.subtract(x, mean)
+        if twice:
+            variance = relay.variance(x, axis, keepdims=True)
+        elif how == 0:
+            variance = relay.mean(relay.power(centred, number(2.0, "float32")), axis, keepdims=True)
+        else:
+            variance = relay.mean(relay.multiply(centred, centred), axis, keepdims=True)
+        shifted = relay.add(variance, epsilon)
+        if how == 0:
+            normal = relay.divide(centred, relay.sqrt(shifted))
+        elif how == 1:
+            normal = relay.multiply(centred, relay.divide(number(1.0, "float32"), relay.sqrt(shifted)))
+        else:
+            normal = relay.multiply(centred, relay.rsqrt(shifted))
+        return relay.add(relay.multiply(normal, g), b)
+
+    def standardise(x, g, b):
+        mean = relay.mean(x, axis, keepdims=True)
+        centred = relay.subtract(x, mean)
+        deviation = relay.add(relay.sqrt(relay.variance(x, axis, keepdims=True)), epsilon)
+        if how == 0:
+            scaled = relay.divide(relay.multiply(g, centred), deviation)
+        else:
+            scaled = relay.multiply(g, relay.divide(centred, deviation))
+        return relay.add(scaled, b)
+
+    build = layer_norm if name == "unfolded_layer_norm" else standardise
+    pool.made.append(name)
+    bound = 6.0 * value.bound * 2 + 1  # divided by 1/4 at least
+    pool.call("", build, value, gamma, beta, low=-bound, high=bound, exact=False)
+
+
+@makes("attention", weight=1.5)
+def attention(pool, name):
+    """Query, key and value of one tensor, heads, scores with a mask or without, and what they select."""
+    heads, depth = pool.choice((1, 2, 3)), pool.choice((4, 8, 16))
+    batch, length = pool.choice((1, 2)), pool.choice((1, 3, 8, 10))
+    width = heads * depth
+    data = pool.tamed(pool.pick("float32", shape=(batch * length, width)), 2.0)
+    pool.made.append(name)
+
+    def project():
+        weight, gain = weights(pool, (width, width), width)
+        bound = data.bound * gain
+        one = pool.call(
+            "nn.dense", lambda x, w: relay.nn.dense(x, w), data, weight, low=-bound, high=bound, exact=False
+        )
+        if pool.chance(0.6):
+            one = pool.call(
+                "add", relay.add, one, pool.constant((width,), "float32"), low=-bound - 1, high=bound + 1
+            )
+        return one
+
+    def split(value):
+        four = pool.aside("reshape", lambda x: relay.reshape(x, (batch, length, heads, depth)), value)
+        turned = pool.aside("transpose", lambda x: relay.transpose(x, (0, 2, 1, 3)), four)
+        return pool.aside("reshape", lambda x: relay.reshape(x, (batch * heads, length, depth)), turned)
+
+    query, key, value = (split(project()) for _ in range(3))
+    bound = depth * query.bound * key.bound
+    scores = pool.aside(
+        "nn.batch_matmul",
+        lambda q, k: relay.nn.batch_matmul(q, k, transpose_b=True),
+        query,
+        key,
+        low=-bound,
+        high=bound,
+        exact=False,
+    )
+    if pool.chance(0.7):
+        scale = pool.scalar(math.sqrt(depth), "float32")
+        scores = pool.aside("divide", relay.divide, scores, scale, low=-bound, high=bound)
+    if pool.chance(0.5):
+        mask = pool.input((batch, 1, 1, length), "float32", -4.0, 0.0)
+        four = pool.aside("reshape", lambda x: relay.reshape(x, (batch, heads, length, length)), scores)
+        masked = pool.aside("add", relay.add, four, mask, low=-bound - 4, high=bound)
+        scores = pool.aside("reshape", lambda x: relay.reshape(x, (batch * heads, length, length)), masked)
+    share = pool.aside(
+        "nn.softmax", lambda x: relay.nn.softmax(x, -1), scores, low=0.0, high=1.0, exact=False
+    )
+    if pool.chance(0.1):
+        pool.keep(share)  # somebody else reads them, too
+    mixed = pool.aside(
+        "nn.batch_matmul",
+        lambda p, v: relay.nn.batch_matmul(p, v, transpose_b=False),
+        share,
+        value,
+        low=value.low,
+        high=value.high,
+        exact=False,
+    )
+    four = pool.aside("reshape", lambda x: relay.reshape(x, (batch, heads, length, depth)), mixed)
+    turned = pool.aside("transpose", lambda x: relay.transpose(x, (0, 2, 1, 3)), four)
+    pool.call("reshape", lambda x: relay.reshape(x, (batch * length, width)), turned)
+
+
+@makes("cell")
+def cell(pool, name):
+    """A cell of separable convolutions, pools, sums, and the concatenation of what they make."""
+    channels, side = pool.choice((4, 8, 16)), pool.choice((6, 8))
+    data = pool.tamed(pool.pick("float32", shape=(1, channels, side, side)), 4.0)
+    pool.made.append(name)
+
+    def separable(value):
+        k = pool.choice((3, 5))
+        deep, gain = weights(pool, (channels, 1, k, k), k * k)
+        bound = value.bound * gain
+        one = pool.call(
+            "nn.conv2d",
+            lambda x, w: relay.nn.conv2d(
+                x, w, padding=(k // 2, k // 2), groups=channels, channels=channels, kernel_size=(k, k)
+            ),
+            value,
+            deep,
+            low=-bound,
+            high=bound,
+            exact=False,
+        )
+        point, gain = weights(pool, (channels, channels, 1, 1), channels)
+        bound *= gain
+        two = pool.call(
+            "nn.conv2d",
+            lambda x, w: relay.nn.conv2d(x, w, channels=channels, kernel_size=(1, 1)),
+            one,
+            point,
+            low=-bound,
+            high=bound,
+            exact=False,
+        )
+        return activation(pool, two, "nn.relu")
+
+    def pooled(value):
+        return pool.call(
+            "nn.avg_pool2d",
+            lambda x: relay.nn.avg_pool2d(x, (3, 3), (1, 1), padding=(1, 1)),
+            value,
+            low=min(0.0, value.low),
+            high=max(0.0, value.high),
+            exact=False,
+        )
+
+    parts = [data]
+    for _ in range(pool.integer(1, 3)):
+        one, two = (pool.choice((separable, pooled))(pool.choice(parts)) for _ in range(2))
+        parts.append(
+            pool.call(
+                "add", relay.add, one, two, low=one.low + two.low, high=one.high + two.high, exact=False
+            )
+        )
+    pool.call("concatenate", lambda *xs: relay.concatenate(list(xs), 1), *parts[1:], data)
+
+
+@makes("residual", weight=1.5)
+def residual(pool, name):
+    """A block whose argument is added to its result."""
+    channels = pool.choice((4, 8, 16, 16, 32))
+    data = pool.tamed(
+        pool.pick("float32", shape=(pool.choice((1, 2)), channels, *(pool.choice((3, 5, 7)),) * 2)), 4.0
+    )
+    pool.made.append(name)
+    value = data
+    for _ in range(pool.integer(1, 2)):
+        weight, gain = weights(pool, (channels, channels, 3, 3), 9 * channels)
+        bound = value.bound * gain
+        value = pool.call(
+            "nn.conv2d",
+            lambda x, w: relay.nn.conv2d(x, w, padding=(1, 1), channels=channels, kernel_size=(3, 3)),
+            value, weight, low=-bound, high=bound, exact=False,
+        )  # fmt: skip
+        if pool.chance(0.5):
+            value = activation(pool, value)
+    low, high = value.low + data.low, value.high + data.high
+    value = pool.call("add", relay.add, value, data, low=low, high=high, exact=False)
+    activation(pool, value, "nn.relu" if pool.chance(0.5) else None)
+
+
+@makes("twins")
+def twins(pool, name):
+    """Layers of one tensor beside one another, as query, key and value are."""
+    data = pool.tamed(pool.pick("float32", rank=2), 16.0)
+    pool.made.append(name)
+    for _ in range(pool.integer(2, 3)):
+        k, n = data.shape[1], pool.choice((8, 16, 16, 32))
+        weight, gain = weights(pool, (n, k), k)
+        bound = data.bound * gain
+        pool.call(
+            "nn.dense", lambda x, w: relay.nn.dense(x, w), data, weight, low=-bound, high=bound, exact=False
+        )
+
+
+@makes("twice")
+def twice(pool, name):
+    """The same computation once more: equal expressions, not one shared one."""
+    value = pool.tamed(pool.pick("float32"), 4.0)
+    pool.made.append(name)
+    for _ in range(2):
+        pool.call("tanh", relay.tanh, value, low=-1.0, high=1.0, exact=False)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several placed programs in one build: placed as they are, and by plain TVM; and the comparison of what they
+give."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from .placing import Broken
+
+# Plain TVM without LLVM's optimisations, and with TVM's cheapest: what it computes is the same, and the half
+# of the time goes. Hybrids are built so, too, unless they are built as users get them.
+QUICK = {"build_target": "llvm -opt-level=0", "opt_level": 1}
+
+# The greatest relative change of the inputs in the last look at what seems wrong.
+PERTURBATION = 2.0**-21
+
+
+class _Renamed(relay.ExprMutator):
+    """An expression with other names for the global functions."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+
+    def visit_global_var(self, var):
+        return self.names.get(var.name_hint, var)
+
+
+def together(modules):
+    """One module that does what all of them do: (module, number of results of each)."""
+    functions, params, fields, counts = {}, [], [], []
+    for i, module in enumerate(modules):
+        names = {
+            var.name_hint: relay.GlobalVar(f"p{i}_{var.name_hint}")
+            for var in module.get_global_vars()
+            if var.name_hint != "main"
+        }
+        for var, function in module.functions.items():
+            if var.name_hint == "main":
+                continue
+            symbol = names[var.name_hint]
+            if function.attrs and "global_symbol" in function.attrs:
+                function = function.with_attr("global_symbol", tvm.runtime.String(symbol.name_hint))
+            functions[symbol] = function
+        main = module["main"]
+        fresh = [relay.var(f"p{i}_{v.name_hint}", v.type_annotation) for v in main.params]
+        body = relay.bind(_Renamed(names).visit(main.body), dict(zip(main.params, fresh, strict=True)))
+        params += fresh
+        if isinstance(main.ret_type, relay.TupleType):
+            count = len(main.ret_type.fields)
+            own = (
+                list(body.fields)
+                if isinstance(body, relay.Tuple)
+                else [relay.TupleGetItem(body, k) for k in range(count)]
+            )
+        else:
+            own = [body]
+        fields += own
+        counts.append(len(own))
+    functions["main"] = relay.Function(params, relay.Tuple(fields))
+    made = tvm.IRModule(
+        {var if var != "main" else relay.GlobalVar("main"): f for var, f in functions.items()}
+    )
+    return relay.transform.InferType()(made), counts
+
+
+def execute(modules, inputs, times=1, full=False):
+    """Build modules together and run them; inputs is a list of lists of arrays. full: as users get them,
+    through a file. Gives the outputs of each module, and a function that runs it again.
+    """
+    from collage import export
+
+    module, counts = together(modules)
+    built = export.build(module, **({} if full else QUICK))
+    if full:
+        executor = through_a_file(module, built)
+    else:
+        executor = graph_executor.GraphModule(built["default"](tvm.cpu()))
+
+    def once(given):
+        for index, value in enumerate(array for arrays in given for array in arrays):
+            executor.set_input(index, value)
+        executor.run()
+        outputs = [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
+        ends = np.cumsum(counts)
+        return [outputs[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+    return [once(inputs) for _ in range(times)][-1], once
+
+
+def through_a_file(module, built):
+    """The executor of a model that was written and loaded."""
+    import placed
+    from collage import api, export, region
+
+    plugins = dict.fromkeys(
+        plugin for compiler in ("", *api.compilers(module)) for plugin in region.plugins_for(compiler)
+    )
+    with tempfile.TemporaryDirectory(prefix="random-programs-") as folder:
+        path = Path(folder) / "model.so"
+        export.write(built, path, list(plugins), placed.THREADS)
+        return region.load_executor(path)
+
+
+def by_machine(module, inputs):
+    """Outputs under TVM's virtual machine, which knows scopes."""
+    from collage import target
+
+    # What export.build leaves out where LLVM refuses TVM's debug information.
+    with target.build_context(QUICK["opt_level"], config={"tir.disable_cse_tir": True}):
+        run = relay.create_executor("vm", module, tvm.cpu(), QUICK["build_target"]).evaluate()
+    outputs = run(*[tvm.nd.array(array) for array in inputs])
+    fields = [outputs] if isinstance(outputs, tvm.nd.NDArray) else list(outputs)
+    return [field.numpy() for field in fields]
+
+
+def limits(dtype):
+    """(share of the element, share of the greatest element) that an element may differ by."""
+    return {"float16": (2e-2, 1e-2), "float32": (1e-4, 2e-5), "float64": (1e-4, 2e-5)}.get(
+        str(dtype), (0.0, 0.0)
+    )
+
+
+def excess(got, wanted, slack=None):
+    """What is wrong with a program's outputs; "" for nothing. slack: arrays that elements may differ by
+    besides."""
+    if len(got) != len(wanted):
+        return f"{len(got)} results instead of {len(wanted)}"
+    for number, (one, other) in enumerate(zip(got, wanted, strict=True)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return f"result {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
+        if not one.size:
+            continue
+        if not np.isfinite(other.astype("float64")).all():
+            return f"result {number} of plain TVM is not finite: the generator must not make such programs"
+        a, b = one.astype("float64"), other.astype("float64")
+        rtol, share = limits(one.dtype)
+        allowed = rtol * np.abs(b) + share * np.abs(b).max()
+        if slack is not None:
+            allowed = allowed + slack[number]
+        wrong = ~(np.abs(a - b) <= allowed)
+        if wrong.any():
+            place = np.unravel_index(int(np.argmax(np.where(wrong, np.abs(a - b), -1.0))), a.shape)
+            return (
+                f"result {number} differs in {int(wrong.sum())} of {a.size} elements, at "
+                f"{[int(i) for i in place]} it is {one[place]} instead of {other[place]}"
+            )
+    return ""
+
+
+def perturbed(inputs, seed):
+    """The inputs with other last digits."""
+    random = np.random.default_rng([17, seed])
+    return [
+        (x * (1 + PERTURBATION * random.choice((-1.0, 1.0), x.shape))).astype(x.dtype)
+        if x.dtype.kind == "f"
+        else x
+        for x in inputs
+    ]
+
+
+class Wrong(Broken):
+    """A hybrid gives something else than plain TVM."""
+
+    def __init__(self, placed, what):
+        self.placed = placed
+        super().__init__(f"seed {placed.program.seed}, {placed.setting}: {what}")
+
+
+def compare(batch, full=False):
+    """Run placed programs and plain TVM's; raises Wrong for the first that differs. Gives how many were so
+    badly conditioned that plain TVM's own results move as far when the inputs' last digits do.
+    """
+    inputs = [p.program.inputs for p in batch]
+    wanted, again = execute([p.plain for p in batch], inputs)
+    got, _ = execute([p.hybrid for p in batch], inputs, times=2, full=full)
+    moved = 0
+    for i, p in enumerate(batch):
+        what = excess(got[i], wanted[i])
+        if not what:
+            continue
+        if "instead of" not in what or "results instead" in what:
+            raise Wrong(p, what)
+        slack = [np.zeros(x.shape) for x in wanted[i]]
+        for k in range(4):
+            other = again([perturbed(x, k) for x in inputs])[i]
+            slack = [
+                np.maximum(s, np.abs(x.astype("float64") - y.astype("float64")))
+                for s, x, y in zip(slack, other, wanted[i], strict=True)
+            ]
+        # The greatest of a result's: which of its elements moves depends on the draw.
+        if what := excess(got[i], wanted[i], [4 * s.max(initial=0.0) for s in slack]):
+            raise Wrong(p, what)
+        moved += 1
+    return moved
+
+
+def compare_scoped(p):
+    """The same for a program with scopes."""
+    if what := excess(by_machine(p.hybrid, p.program.inputs), by_machine(p.plain, p.program.inputs)):
+        raise Wrong(p, what)

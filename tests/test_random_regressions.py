@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What random programs found, each as small as it became: a program that was wrong on a backend, and what it
+was."""
+
+import numpy as np
+import placed
+import pytest
+import tvm
+from random_programs import running
+from tvm import relay
+
+nn = relay.nn
+
+
+def images(name="x", shape=(2, 3, 5)):
+    return relay.var(name, shape=shape, dtype="float32")
+
+
+def pool_plus_what_is_read_once(kind):
+    """oneDNN's pools left a sum out that was their post-operation: it had to be a binary one."""
+    x = images(shape=(2, 3, 4, 5))
+    pool = getattr(nn, kind)(x, (3, 3), (1, 1), padding=(1, 1))
+    return relay.add(relay.tanh(x), pool)
+
+
+def adaptive_pool_plus():
+    x = images()
+    return relay.add(nn.adaptive_avg_pool1d(x, [5]), relay.subtract(x, relay.const(0.5)))
+
+
+def an_argument_given_back(operator):
+    """OpenVINO wrote into the output that it knew of when it was given the input: none."""
+    x = relay.var("x", shape=(7,), dtype="float32")
+    return {
+        "copy": relay.copy(x),
+        "reshape": relay.reshape(x, (7,)),
+        "concatenate": relay.concatenate([x], 0),
+        "beside": relay.Tuple([relay.copy(x), nn.relu(x), relay.copy(nn.relu(x))]),
+    }[operator]
+
+
+FOUND = {
+    "dnnl: max pool + sum": lambda: pool_plus_what_is_read_once("max_pool2d"),
+    "dnnl: average pool + sum": lambda: pool_plus_what_is_read_once("avg_pool2d"),
+    "dnnl: adaptive pool + sum": adaptive_pool_plus,
+    "openvino: copy": lambda: an_argument_given_back("copy"),
+    "openvino: reshape to the same": lambda: an_argument_given_back("reshape"),
+    "openvino: concatenate one": lambda: an_argument_given_back("concatenate"),
+    "openvino: copies beside work": lambda: an_argument_given_back("beside"),
+}
+
+
+@pytest.mark.parametrize("backend", placed.usable())
+@pytest.mark.parametrize("found", FOUND)
+def test_it_is_right_now(collage_library, found, backend):
+    """On the backend that it was found on and on all others; twice, with other inputs in the same memory."""
+    body = FOUND[found]()
+    module = relay.transform.InferType()(
+        tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+    )
+    hybrid = placed.place(module, backend)
+    if found.startswith(f"{backend}:"):
+        assert placed.regions(hybrid)
+    one, two = placed.values(module, 1), placed.values(module, 2)
+    (wanted,), plain = running.execute([module], [one])
+    (got,), again = running.execute([hybrid], [one], times=2)
+    assert running.excess(got, wanted) == ""
+    assert running.excess(again([two])[0], plain([two])[0]) == ""
+
+
+def test_outputs_that_move(collage_library):
+    """An argument that is given back, to an output that lies elsewhere the second time."""
+    if "openvino" not in placed.usable():
+        pytest.skip("OpenVINO cannot be used here")
+    x = relay.var("x", shape=(7,), dtype="float32")
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.copy(x))))
+    hybrid = placed.place(module, "openvino")
+    from collage import export
+    from tvm.contrib import graph_executor
+
+    executor = graph_executor.GraphModule(export.build(hybrid)["default"](tvm.cpu()))
+    value = np.arange(7, dtype="float32")
+    executor.set_input(0, value)
+    for _ in range(3):
+        output = tvm.nd.array(np.full(7, -1, "float32"))
+        executor.module["set_output_zero_copy"](0, output)
+        executor.run()
+        np.testing.assert_array_equal(output.numpy(), value)
