@@ -12,7 +12,9 @@ package pass
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,6 +146,9 @@ func parseJSON(text string, into any) error {
 	if err := decoder.Decode(into); err != nil {
 		return &OptionError{"configuration", "is not readable: " + err.Error()}
 	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return &OptionError{"configuration", "is not readable: something follows the JSON value"}
+	}
 	return nil
 }
 
@@ -160,6 +165,10 @@ func (c *Config) Validate() error {
 		return &OptionError{"only", "leaves nothing to choose, so nothing can be pinned or forbidden"}
 	case c.Samples < 0:
 		return &OptionError{"samples", fmt.Sprintf("is %d; take at least 1, or 0 for the default", c.Samples)}
+	case c.BuildTimeout < 0 || c.RunTimeout < 0:
+		return &OptionError{"build_timeout_ns or run_timeout_ns", "is below 0; name some time, or 0 for the default"}
+	case c.MemoryLimit < 0:
+		return &OptionError{"memory_limit_bytes", fmt.Sprintf("is %d; name some bytes, or 0 for the default", c.MemoryLimit)}
 	case c.Overhead != nil && !(*c.Overhead >= 0 && *c.Overhead < 1e6):
 		return &OptionError{"overhead_ms", fmt.Sprintf("is %v; name some milliseconds, or 0 for none", *c.Overhead)}
 	case c.OptLevel != nil && (*c.OptLevel < 0 || *c.OptLevel > 4):

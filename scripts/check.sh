@@ -30,6 +30,8 @@ step "gofmt" gofmt -s -w "${go_files[@]}"
 step "go mod tidy" go mod tidy
 step "go vet" go vet ./...
 step "staticcheck" go tool staticcheck ./...
+# No tool line of go.mod: it would raise versions of what Collage itself links.
+step "actionlint" go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
 step "ruff format" "$bin/ruff" format --quiet python tests scripts examples
 step "ruff check" "$bin/ruff" check --quiet python tests scripts examples
 step "clang-format" "$bin/clang-format" -i "${c_files[@]}"

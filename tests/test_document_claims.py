@@ -59,7 +59,8 @@ def grammar(help_of):
         return listed.findall(rest.split("\n\n")[0])
 
     def flags(*words):
-        return set(re.findall(r"(?<![\w-])(--?[a-z][\w-]*)", help_of(*words).partition("\nFlags:\n")[2]))
+        section = help_of(*words).partition("\nFlags:\n")[2].partition("\n\n")[0]
+        return set(re.findall(r"(?<![\w-])(--?[a-z][\w-]*)", section))
 
     found = {}
     for word in subcommands():
@@ -189,12 +190,33 @@ def is_path(code):
     )
 
 
+def is_file(code):
+    """Whether inline code is the name of some file: a user's, or one that stands beside the document."""
+    return bool(re.search(r"\w\.(py|json|onnx|so|tar|npz|patch|relay)$", code))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_files_exist(name):
     complain(
         (f"{name}:{line}", f"there is no {code}")
         for line, code in inline(name)
-        if is_path(code) and not source_tree.has_path(code)
+        if is_path(code)
+        and not source_tree.has_path(code)
+        and not os.path.exists(os.path.join(os.path.dirname(TREE / name), code))
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("examples/")])
+def test_examples_name_files_of_theirs(name):
+    """What an example's README calls `x.py`, `x.cc`, ... stands beside it, or one of its blocks writes it."""
+    text = "".join(block.text for block in documents.read(name).blocks)
+    sources = "".join(path.read_text() for path in (TREE / name).parent.iterdir() if path.is_file())
+    complain(
+        (f"{name}:{line}", f"there is no {code}")
+        for line, code in inline(name)
+        if re.fullmatch(r"[\w.]+", code) and is_file(code)
+        if not (TREE / name).parent.joinpath(code).exists()
+        if code not in text and f'"{code}"' not in sources
     )
 
 
@@ -205,7 +227,7 @@ PYTHON_OBJECTS = ("relay", "tvm", "target", "region", "libcollage")
 def undeclared(code):
     """What is wrong with `package.Name`, `package.Type.Name` or `Type.method`; "" for nothing."""
     code = re.sub(r"\(.*\)$", "", code)
-    if is_path(code) or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", code):
+    if is_path(code) or is_file(code) or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", code):
         return ""
     first, *rest = code.split(".")
     if first == "collage":

@@ -91,10 +91,13 @@ def attach_threads(factory, threads):
 
 
 def link_options(plugins):
-    """Linker options that make an exported library bring in ``plugins`` by itself."""
+    """Linker options that make an exported library bring in ``plugins`` by itself: from where they are now,
+    or from beside the library, where both were moved.
+    """
     if not plugins:
         return []
     folders = dict.fromkeys(os.path.dirname(os.path.realpath(plugin)) for plugin in plugins)
+    folders["$ORIGIN"] = None
     # The plug-in's symbols are found through TVM's registry, not by the linker: it must not be dropped as
     # unneeded.
     return ["-Wl,--no-as-needed", *map(str, plugins), *(f"-Wl,-rpath,{folder}" for folder in folders)]

@@ -158,9 +158,10 @@ func parseSize(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	unit := strings.ToUpper(strings.TrimLeft(text, "0123456789."))
-	number, err := strconv.ParseFloat(strings.TrimSpace(text[:len(text)-len(unit)]), 64)
-	factor, known := sizeUnits[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(unit), "B"), "I")]
+	unit := strings.TrimLeft(text, "0123456789.")
+	number, err := strconv.ParseFloat(text[:len(text)-len(unit)], 64)
+	unit = strings.ToUpper(strings.TrimSpace(unit))
+	factor, known := sizeUnits[strings.TrimSuffix(strings.TrimSuffix(unit, "B"), "I")]
 	if err != nil || !known || !(number*factor >= 1) || number*factor > 1<<60 {
 		return 0, fmt.Errorf("%s is not a size: give it as 512M or 2G", quoteIfNeeded(text))
 	}

@@ -65,7 +65,9 @@ func parseAge(text string) (time.Duration, error) {
 	units := map[byte]time.Duration{'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
 	if len(text) > 1 {
 		n, err := strconv.ParseFloat(text[:len(text)-1], 64)
-		if unit, ok := units[text[len(text)-1]]; ok && err == nil && n >= 0 && n < 1e5 {
+		// Beyond a hundred years a time.Duration would soon overflow, and all costs be older than the future.
+		const most = 100 * 365 * 24 * time.Hour
+		if unit, ok := units[text[len(text)-1]]; ok && err == nil && n >= 0 && n*float64(unit) <= float64(most) {
 			return time.Duration(n * float64(unit)), nil
 		}
 	}
