@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 )
@@ -91,6 +92,18 @@ func firstComment(path string) (string, error) {
 	return comment, nil
 }
 
+// utf8Of is a text in UTF-8; some licences are written in Latin-1, whose bytes are the first code points.
+func utf8Of(text []byte) []byte {
+	if utf8.Valid(text) {
+		return text
+	}
+	runes := make([]rune, len(text))
+	for i, b := range text {
+		runes[i] = rune(b)
+	}
+	return []byte(string(runes))
+}
+
 // write writes all texts to w. tvm is the folder of the package tvm.
 func write(w io.Writer, root, tvm string) error {
 	section := func(title string, files ...string) error {
@@ -100,7 +113,7 @@ func write(w io.Writer, root, tvm string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(w, "%s\n\n", bytes.TrimSpace(text))
+			fmt.Fprintf(w, "%s\n\n", bytes.TrimSpace(utf8Of(text)))
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,7 @@ func TestTextsOfEach(t *testing.T) {
 	}
 	var out bytes.Buffer
 	require.NoError(t, write(&out, "../..", tvm))
+	assert.True(t, utf8.Valid(out.Bytes()))
 	modules, err := linked("../..")
 	require.NoError(t, err)
 	for _, m := range modules {
