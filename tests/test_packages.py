@@ -231,7 +231,7 @@ def same(outputs):
 def usable(trial):
     """The backends that doctor finds usable."""
     report = json.loads(trial.collage("doctor", "--json"))
-    return {backend["name"] for backend in report["backends"] if backend["usable"]}
+    return {backend["name"] for backend in report["backends"] if backend["probe"]["usable"]}
 
 
 @pytest.mark.long
