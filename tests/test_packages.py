@@ -247,9 +247,9 @@ def test_the_wheel_in_a_clean_environment(wheel, tmp_path, python):
     outputs, code = trial.outputs("nn.conv2d=dnnl")
     assert b"libcollage_dnnl.so" in code
     same(outputs)
-    # What was installed goes again.
+    # What was installed goes again (TVM has a folder of this name, too).
     trial.pip("uninstall", "--yes", "collage-tvm")
-    assert list((tmp_path / "venv").rglob("collage*")) == []
+    assert [path for path in (tmp_path / "venv").rglob("collage*") if "tvm" not in path.parts] == []
 
 
 @pytest.mark.long
