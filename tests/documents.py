@@ -86,7 +86,7 @@ class Document:
 
 def names():
     """The documents, as paths in the tree."""
-    found = [*TREE.glob("*.md"), *TREE.glob("docs/*.md"), *TREE.glob("examples/**/*.md")]
+    found = [*TREE.glob("*.md"), *TREE.glob("docs/**/*.md"), *TREE.glob("examples/**/*.md")]
     return sorted(str(path.relative_to(TREE)) for path in found)
 
 

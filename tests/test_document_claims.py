@@ -81,9 +81,11 @@ def mistake(grammar, line):
     named = tuple(words[:2]) if tuple(words[:2]) in grammar else tuple(words[:1])
     if named not in grammar:
         return f"there is no command `collage {words[0]}`"
+    # `collage bench --json`: that of each command in the group.
+    known = {"--help", "-h"}.union(*(flags for name, flags in grammar.items() if name[: len(named)] == named))
     for word in words[len(named) :]:
         flag = word.partition("=")[0]
-        if re.match(r"--?[a-z]", flag) and flag not in grammar[named] | {"--help", "-h"}:
+        if re.match(r"--?[a-z]", flag) and flag not in known:
             return f"`collage {' '.join(named)}` has no flag {flag}"
     return ""
 
