@@ -200,6 +200,23 @@ def emit_wrong(region):
     return f"for (int i = 0; i < {part.results[0].size}; ++i) {part.results[0]}[i] = 7;"
 
 
+def test_elements_that_are_never_written_are_seen(store):
+    """Where memory happens to hold what is wanted, too: zeros, or what ran there before."""
+    collage.register_backend("t_lazy", emit=emit_what_is_positive, patterns=RELU, override=True)
+    for shape in ((4, 8), (3, 5, 7)):
+        module = typed(relay.nn.relu, shape=shape)
+        _, plan = plan_of(module, ["tvm", "t_lazy"], store, exhaustive=True)
+        (failure,) = plan["candidates"]["failures"]
+        assert failure["backend"] == "t_lazy"
+        assert failure["failure"]["kind"] == "not-a-number", failure
+
+
+def emit_what_is_positive(region):
+    (part,) = region.parts
+    x, y = part.arguments[0], part.results[0]
+    return f"for (int i = 0; i < {y.size}; ++i) if ({x}[i] > 0) {y}[i] = {x}[i];"
+
+
 def test_an_emitters_exception_is_a_failed_build(store):
     collage.register_backend("t_raises", emit=emit_raises, patterns=RELU, override=True)
     _, plan = plan_of(typed(relay.nn.relu), ["tvm", "t_raises"], store, exhaustive=True)

@@ -271,6 +271,7 @@ def test_end_of_input_ends_a_measurement_that_hangs(tmp_path):
 
 
 def test_interrupt_is_not_for_the_worker(worker):
+    worker.ask(op="hello")  # one that is still starting has not said yet that it is not
     worker.process.send_signal(signal.SIGINT)
     assert worker.ask(op="hello")[-1]["event"] == "hello"
 

@@ -133,6 +133,7 @@ class Networks:
         reference = self._ready(against, against, seed)
         before, known = timing.resident(), model in self._models
         executor = self._ready(model, against, seed)
+        region.spoil_outputs(executor)
         region.in_phase("run", executor.run)
         result = {"max_abs_error": 0.0, "mismatch": None, "resident_bytes": 0}
         if not known:

@@ -217,6 +217,27 @@ def outputs_of(executor):
     return [executor.get_output(index).numpy() for index in range(executor.get_num_outputs())]
 
 
+def spoil(array):
+    """Fill an array with what no computation gives, so that elements that are never written are seen."""
+    if array.dtype in ("float16", "float32", "float64"):
+        array.copyfrom(np.full(array.shape, np.nan, array.dtype))
+    elif re.fullmatch(r"u?int\d+", array.dtype):
+        array.copyfrom(np.full(array.shape, np.iinfo(array.dtype).max - 2, array.dtype))
+
+
+def spoil_outputs(executor):
+    """``spoil`` what a graph executor writes its outputs into, but where that is an input (a reshape)."""
+    given = {_address(executor.get_input(index)) for index in range(executor.get_num_inputs())}
+    for index in range(executor.get_num_outputs()):
+        output = executor.get_output(index)
+        if _address(output) not in given:
+            spoil(output)
+
+
+def _address(array):
+    return array.handle.contents.data
+
+
 def plugins_for(compiler):
     """The runtime plug-ins that a region of ``compiler`` is linked with; those that are not built are left
     out.
