@@ -38,6 +38,7 @@ func find(g *Graph, op string) NodeID {
 }
 
 func TestScopesAreWhereAllUsesAre(t *testing.T) {
+	t.Parallel()
 	g := branches()
 	iff := NodeID(-1)
 	for i := range g.Nodes {
@@ -63,6 +64,7 @@ func TestScopesAreWhereAllUsesAre(t *testing.T) {
 }
 
 func TestRootInOuterScope(t *testing.T) {
+	t.Parallel()
 	m := NewGraph("main")
 	x, c := m.Var([]int64{4}, "float32"), m.Var(nil, "bool")
 	y := m.Call("tanh", Tensor("float32", 4), nil, x)
@@ -76,6 +78,7 @@ func TestRootInOuterScope(t *testing.T) {
 }
 
 func TestMakerRefusesDeadNodes(t *testing.T) {
+	t.Parallel()
 	m := NewGraph("main")
 	x := m.Var([]int64{4}, "float32")
 	m.Call("tanh", nil, nil, x)
@@ -84,6 +87,7 @@ func TestMakerRefusesDeadNodes(t *testing.T) {
 }
 
 func TestTypeText(t *testing.T) {
+	t.Parallel()
 	for want, typ := range map[string]*Type{
 		"":                                nil,
 		"float32":                         Tensor("float32"),
@@ -112,6 +116,7 @@ func TestTypeText(t *testing.T) {
 }
 
 func TestAttrs(t *testing.T) {
+	t.Parallel()
 	a := NewAttrs("relay.attrs.X", map[string]any{"strides": []int{1, 2}, "eps": 1e-5, "layout": "NCHW", "ceil": true,
 		"channels": nil, "nested": []any{[]int{1}, "x"}, "whole": 2.0})
 	ints, ok := a.Ints("strides")
@@ -135,6 +140,7 @@ func TestAttrs(t *testing.T) {
 }
 
 func TestScalarOf(t *testing.T) {
+	t.Parallel()
 	assert.Equal(t, 1.5, scalarOf("float32", []byte{0, 0, 0xc0, 0x3f}))
 	assert.Equal(t, 1.5, scalarOf("float16", []byte{0, 0x3e}))
 	assert.Equal(t, 1.5, scalarOf("bfloat16", []byte{0xc0, 0x3f}))
@@ -162,6 +168,7 @@ func lets(n int) *Graph {
 }
 
 func TestLets(t *testing.T) {
+	t.Parallel()
 	g := lets(3)
 	checkPostDominators(t, g)
 	assert.Equal(t, []NodeID{g.Root()}, g.Consumers(g.Params[0]))
@@ -171,6 +178,7 @@ func TestLets(t *testing.T) {
 }
 
 func TestRecursiveLet(t *testing.T) {
+	t.Parallel()
 	m := NewGraph("main")
 	x := m.Var([]int64{4}, "float32")
 	f := m.LocalVar(nil, "")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestGoldenKeyText(t *testing.T) {
+	t.Parallel()
 	g := residual()
 	golden(t, "key_residual.txt", g.KeyText([]NodeID{8, 9, 10, 11}, 11, KeyOptions{}))
 	b := branches()
@@ -27,6 +28,7 @@ func TestGoldenKeyText(t *testing.T) {
 }
 
 func TestKeyEqualForEqualBlocks(t *testing.T) {
+	t.Parallel()
 	g := residual()
 	first := g.Key([]NodeID{3, 4}, 4, KeyOptions{})
 	assert.Equal(t, first, g.Key([]NodeID{9, 8}, 9, KeyOptions{}), "same block, other weights, other node numbers")
@@ -91,6 +93,7 @@ func variant(knob string) string {
 }
 
 func TestKeyDiffers(t *testing.T) {
+	t.Parallel()
 	seen := map[string]string{}
 	for _, knob := range []string{"", "shape", "dtype", "op", "attr", "attr list", "no attr", "scalar", "weight shape",
 		"unshared", "order", "get", "indices"} {
@@ -102,6 +105,7 @@ func TestKeyDiffers(t *testing.T) {
 }
 
 func TestConstantsByContentOrShape(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		constant Constant
 		weight   bool
@@ -152,6 +156,7 @@ func renumbered(r *rand.Rand, g *Graph) (h *Graph, place []NodeID) {
 }
 
 func TestKeyDoesNotDependOnNumbers(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		g := randomGraph(r, 2+r.IntN(30))
@@ -169,6 +174,7 @@ func TestKeyDoesNotDependOnNumbers(t *testing.T) {
 }
 
 func TestKeyReadsNestedScopes(t *testing.T) {
+	t.Parallel()
 	build := func(op string) (*Graph, []NodeID) {
 		m := NewGraph("main")
 		x, c := m.Var([]int64{4}, "float32"), m.Var(nil, "bool")

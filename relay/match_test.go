@@ -27,6 +27,7 @@ func nodesOf(ms []*Match) [][]NodeID {
 }
 
 func TestOperatorsOfAPattern(t *testing.T) {
+	t.Parallel()
 	assert.Equal(t, []string{"add", "nn.conv2d", "nn.relu"}, Operators(convPattern()))
 	x := Wildcard()
 	p := TupleGetItem(Op("split", Where(AnyOf([]string{"tanh", "abs"}, x), nil)), 0)
@@ -35,6 +36,7 @@ func TestOperatorsOfAPattern(t *testing.T) {
 }
 
 func TestMatchOptionals(t *testing.T) {
+	t.Parallel()
 	g := residual()
 	p := convPattern()
 	ms := g.Match(p, 11)
@@ -53,6 +55,7 @@ func TestMatchOptionals(t *testing.T) {
 }
 
 func TestMatchNoEscapes(t *testing.T) {
+	t.Parallel()
 	m := NewGraph("main")
 	x := m.Var([]int64{1, 32, 14, 14}, "float32")
 	c := conv(m, x)
@@ -70,6 +73,7 @@ func TestMatchNoEscapes(t *testing.T) {
 }
 
 func TestMatchSharedPatternIsOneNode(t *testing.T) {
+	t.Parallel()
 	swish := func() Pattern {
 		x := Wildcard()
 		return Op("multiply", x, Op("sigmoid", x))
@@ -98,6 +102,7 @@ func TestMatchSharedPatternIsOneNode(t *testing.T) {
 }
 
 func TestMatchCommutativeBothWays(t *testing.T) {
+	t.Parallel()
 	m := NewGraph("main")
 	x := m.Var([]int64{1, 32, 14, 14}, "float32")
 	a, b := conv(m, x), conv(m, m.Var([]int64{1, 32, 14, 14}, "float32"))
@@ -116,6 +121,7 @@ func TestMatchCommutativeBothWays(t *testing.T) {
 }
 
 func TestMatchScopes(t *testing.T) {
+	t.Parallel()
 	g := branches()
 	tanh, add := find(g, "tanh"), find(g, "add")
 	assert.Empty(t, g.Match(Op("add", Op("tanh"), Wildcard()), add), "tanh belongs to the scope outside")
@@ -131,6 +137,7 @@ func TestMatchScopes(t *testing.T) {
 }
 
 func TestMatchConstraints(t *testing.T) {
+	t.Parallel()
 	m := NewGraph("main")
 	x := m.Var([]int64{1, 32, 14, 14}, "float32")
 	c := conv(m, x)
@@ -160,6 +167,7 @@ func TestMatchConstraints(t *testing.T) {
 }
 
 func TestMatchesAreLegalAndRepeat(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	var tree func(depth int) Pattern
 	tree = func(depth int) Pattern {

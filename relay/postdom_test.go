@@ -67,6 +67,7 @@ func checkPostDominators(t *testing.T, g *Graph) {
 }
 
 func TestPostDominators(t *testing.T) {
+	t.Parallel()
 	checkPostDominators(t, residual())
 	checkPostDominators(t, branches())
 	r := rand.New(rand.NewPCG(1, 2))

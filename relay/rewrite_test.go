@@ -157,6 +157,7 @@ func variable2(t *testing.T, name string) *bridge.Object {
 }
 
 func TestRewriteDeep(t *testing.T) {
+	t.Parallel()
 	g := read(t, deepModule(t, 50000)).Function("main")
 	x, err := NewVar("y", Tensor("float32", 4))
 	require.NoError(t, err)

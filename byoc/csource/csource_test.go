@@ -29,6 +29,7 @@ func program(t *testing.T) *region.Program {
 }
 
 func TestSourceNamesEachTensorOnce(t *testing.T) {
+	t.Parallel()
 	p := program(t)
 	relu, exp := p.Ops[0].Results[0], p.Ops[1].Results[0]
 	text, err := Source(p, "#define N 32", "relu("+Name(p.Inputs[0])+", "+Name(relu)+"); exp("+Name(relu)+", "+Name(exp)+");", Constants{})
@@ -53,6 +54,7 @@ func TestSourceNamesEachTensorOnce(t *testing.T) {
 }
 
 func TestConstantsStandInTheSource(t *testing.T) {
+	t.Parallel()
 	p := program(t)
 	constants := Constants{}
 	require.NoError(t, constants.Replace(p.Inputs[0]+1, byoc.Tensor{DType: "uint8", Shape: []int64{3}, Data: []byte{0, 9, 255}}))
@@ -63,6 +65,7 @@ func TestConstantsStandInTheSource(t *testing.T) {
 }
 
 func TestConstantsHaveOneForm(t *testing.T) {
+	t.Parallel()
 	constants := Constants{}
 	one := byoc.Tensor{DType: "uint8", Shape: []int64{2}, Data: []byte{1, 2}}
 	require.NoError(t, constants.add(7, one))

@@ -26,6 +26,7 @@ import (
 )
 
 func TestTutorial(t *testing.T) {
+	t.Parallel()
 	if err := Register(); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +62,10 @@ func TestTutorial(t *testing.T) {
 
 // The tutorial's Go code is compiled and run as it stands there.
 func TestTheTutorialsCode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a backend: not under -short")
+	}
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "add-a-backend.md"))
 	require.NoError(t, err)
 	_, code, found := strings.Cut(string(page), "```go\n")

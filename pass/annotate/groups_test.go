@@ -12,6 +12,7 @@ import (
 )
 
 func TestGroupsStandInTheOrderInWhichCodeGeneratorsMeetThem(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	vector := relay.Tensor("float32", 1, 8, 8, 8)
 	x := m.Var([]int64{1, 8, 8, 8}, "float32")

@@ -6,12 +6,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/growth"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -67,6 +67,7 @@ func nodesOf(regions []Region) [][]relay.NodeID {
 }
 
 func TestNeighboursAreJoined(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{8}, "float32")
 	a := m.Call("exp", vector, nil, x)
@@ -94,6 +95,7 @@ func TestNeighboursAreJoined(t *testing.T) {
 
 // a feeds b directly and through TVM's t: one region of a and b would need its own result.
 func TestARegionNeverNeedsItsOwnResult(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{8}, "float32")
 	a := m.Call("exp", vector, nil, x)
@@ -108,6 +110,7 @@ func TestARegionNeverNeedsItsOwnResult(t *testing.T) {
 
 // Two regions, each of which is convex, and each of which needs a result of the other: convexity is not enough.
 func TestTwoRegionsNeverNeedEachOther(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{8}, "float32")
 	y := m.Var([]int64{8}, "float32")
@@ -125,6 +128,7 @@ func TestTwoRegionsNeverNeedEachOther(t *testing.T) {
 }
 
 func TestScopesAreNotJoined(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{8}, "float32")
 	condition := m.Var(nil, "bool")
@@ -210,6 +214,7 @@ func randomGraph(rng *rand.Rand, n int) *relay.Graph {
 }
 
 func TestRandomGraphsStayAcyclicAndJoinAllThatCanBe(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
 	joined := 0
 	for range 400 {
@@ -295,27 +300,23 @@ func cyclicIfJoined(g *relay.Graph, regions []Region, a, b Region) bool {
 }
 
 // A long network must not take quadratic time.
-func TestJoiningIsFast(t *testing.T) {
-	const n = 50_000
-	m := relay.NewGraph("main")
-	v := m.Var([]int64{8}, "float32")
-	for i := range n {
-		if i%3 == 2 {
-			v = m.Call("add", vector, nil, v, m.Call("exp", vector, nil, v))
-		} else {
-			v = m.Call("exp", vector, nil, v)
+func TestJoiningTakesLinearTime(t *testing.T) {
+	growth.Linear(t, 3_000, func(n int) func() {
+		m := relay.NewGraph("main")
+		v := m.Var([]int64{8}, "float32")
+		for i := range n {
+			if i%3 == 2 {
+				v = m.Call("add", vector, nil, v, m.Call("exp", vector, nil, v))
+			} else {
+				v = m.Call("exp", vector, nil, v)
+			}
 		}
-	}
-	g := m.Finish(v)
-	set, chosen := placedSet(g, func(v relay.NodeID) string {
-		if v%7 == 0 {
-			return ""
-		}
-		return "lib"
+		set, chosen := placedSet(m.Finish(v), func(v relay.NodeID) string {
+			if v%7 == 0 {
+				return ""
+			}
+			return "lib"
+		})
+		return func() { assert.Greater(t, len(Regions(set, chosen, libraries)), n/10) }
 	})
-	start := time.Now()
-	regions := Regions(set, chosen, libraries)
-	assert.Less(t, time.Since(start), 10*time.Second)
-	t.Logf("%d regions in %v", len(regions), time.Since(start))
-	assert.Greater(t, len(regions), n/10)
 }

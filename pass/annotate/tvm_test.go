@@ -153,6 +153,7 @@ def @tvmgen_default_lib_main_0(%x: Tensor[(8), float32], Compiler="lib", Primiti
 }
 
 func TestModuleGoldens(t *testing.T) {
+	t.Parallel()
 	for name, text := range programs {
 		t.Run(name, func(t *testing.T) {
 			m := parse(t, text)
@@ -177,6 +178,7 @@ func TestModuleGoldens(t *testing.T) {
 
 // With all regions put back into place by TVM, the module is the one that was annotated.
 func TestInliningGivesBackTheModule(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"chain", "two compilers"} {
 		m := parse(t, programs[name])
 		out := annotated(t, m)
@@ -206,6 +208,7 @@ func TestInliningGivesBackTheModule(t *testing.T) {
 }
 
 func TestSpansAreKept(t *testing.T) {
+	t.Parallel()
 	m := parse(t, programs["chain"])
 	g := m.Function("main")
 	lines := map[string]int{}
@@ -236,6 +239,7 @@ func TestSpansAreKept(t *testing.T) {
 }
 
 func TestNothingToDoGivesTheSameFunctions(t *testing.T) {
+	t.Parallel()
 	m := parse(t, `def @main(%x: Tensor[(8), float32]) { nn.relu(%x) }`)
 	set, chosen := place(m.Function("main"))
 	out, err := Module(m, []Function{{Set: set, Regions: Regions(set, chosen, libraries)}})
@@ -257,6 +261,7 @@ func loadFunction(t *testing.T, text string) *relay.Graph {
 }
 
 func TestWorkload(t *testing.T) {
+	t.Parallel()
 	// 64x64x3x3 floats are a weight; the bias of 64 and the half are small.
 	m := parse(t, `def @main(%x: Tensor[(1, 64, 8, 8), float32]) {
   %0 = nn.conv2d(%x, meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=64, kernel_size=[3, 3]);
@@ -325,6 +330,7 @@ func constants(t *testing.T, shapes ...[]int64) string {
 }
 
 func TestATupleInputIsTakenApart(t *testing.T) {
+	t.Parallel()
 	m := parse(t, `def @main(%x: Tensor[(2, 4), float32], %y: Tensor[(2, 4), float32]) {
   %0 = (%x, %y);
   (concatenate(%0, axis=0), concatenate(%0, axis=1))

@@ -65,6 +65,7 @@ func proposed(t *testing.T, b byoc.Backend) (nodes [][]relay.NodeID, set *Set) {
 }
 
 func TestRulesOfABackendMakeCandidates(t *testing.T) {
+	t.Parallel()
 	lib := ruled{library: library{name: "lib"}}
 	lib.rules = &byoc.Rules{Supports: supports("nn.relu", "exp"), Style: byoc.ArbitraryFusion}
 	nodes, set := proposed(t, lib)
@@ -86,6 +87,7 @@ func TestRulesOfABackendMakeCandidates(t *testing.T) {
 }
 
 func TestABackendMatchesAndProposesByItself(t *testing.T) {
+	t.Parallel()
 	lib := ruled{library: library{name: "lib"}, matches: []byoc.Proposal{
 		{Composite: "lib.two", Nodes: []relay.NodeID{1, 2}},
 		{Composite: "lib.bad", Nodes: []relay.NodeID{1, 3}}, // %1 escapes to %2

@@ -108,6 +108,7 @@ func conv(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
 }
 
 func TestConvolutionWithEpilogue(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")
 	c := conv(m, x) // %2, weight %1
@@ -134,6 +135,7 @@ dnnl [2 4 5] <- [0] [1 3] dnnl.conv2d_bias_relu
 }
 
 func TestLimitsAreReported(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{1, 3, 4, 4}, "float32")
 	g := m.Finish(m.Call("nn.conv2d", act, nil, x, m.Const([]int64{8, 3, 3, 3}, "float32")))
@@ -143,6 +145,7 @@ func TestLimitsAreReported(t *testing.T) {
 }
 
 func TestRefusalsOfWhatIsTakenAnotherWayAreNotReported(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{1, 3, 4, 4}, "float32")
 	g := m.Finish(m.Call("nn.conv2d", act, nil, x, m.Const([]int64{8, 3, 3, 3}, "float32")))
@@ -154,6 +157,7 @@ func TestRefusalsOfWhatIsTakenAnotherWayAreNotReported(t *testing.T) {
 }
 
 func TestValueThatIsUsedTwiceEndsACandidate(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")
 	r := m.Call("nn.relu", act, nil, conv(m, x)) // %2 %3
@@ -172,6 +176,7 @@ func TestValueThatIsUsedTwiceEndsACandidate(t *testing.T) {
 }
 
 func TestConcatenateTakesItsTuple(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")
 	a := m.Call("exp", act, nil, x)
@@ -190,6 +195,7 @@ dnnl [3 4] <- [1 2] [] dnnl.concatenate bare
 }
 
 func TestProjectionsStayOutsideOfGroups(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")
 	half := relay.Tensor("float32", 1, 4, 4, 4)
@@ -208,6 +214,7 @@ func TestProjectionsStayOutsideOfGroups(t *testing.T) {
 }
 
 func TestWhatIsPartitionedAlreadyIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")
 	p := m.LocalVar(shape, "float32")
@@ -229,6 +236,7 @@ tvm [6] <- [5] []
 }
 
 func TestControlFlowAndReferencesStayOnTVM(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")
 	condition := m.Var(nil, "bool")
@@ -250,6 +258,7 @@ func TestControlFlowAndReferencesStayOnTVM(t *testing.T) {
 }
 
 func TestDynamicShapesAreNotMeasured(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	any := []int64{relay.AnyDim, 8, 4, 4}
 	x := m.Var(any, "float32")
@@ -260,6 +269,7 @@ func TestDynamicShapesAreNotMeasured(t *testing.T) {
 }
 
 func TestUntypedGraphsAreRefused(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	g := m.Finish(m.Call("nn.relu", act, nil, m.Var(nil, "")))
 	_, err := Propose(g, []byoc.Backend{tvm}, Options{})
@@ -267,6 +277,7 @@ func TestUntypedGraphsAreRefused(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")
 	a := m.Call("exp", act, nil, x)

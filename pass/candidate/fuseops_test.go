@@ -98,6 +98,7 @@ func sortGroups(groups [][]relay.NodeID) {
 
 // TestGroupsAreThoseOfFuseOps holds the groups against what TVM made of real networks and of random graphs.
 func TestGroupsAreThoseOfFuseOps(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/fuseops/*.txt")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(files), 15)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -61,8 +62,9 @@ func randomGraph(r *rand.Rand, n int) *relay.Graph {
 }
 
 func TestRandomGraphsGiveLegalCandidatesThatCover(t *testing.T) {
+	t.Parallel()
 	fused, outlined := 0, 0
-	for seed := range uint64(400) {
+	for seed := range rounds.Seeds(400) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		g := randomGraph(r, 2+r.IntN(40))
 		set := propose(t, g, tvm, convolutions())
@@ -87,11 +89,12 @@ func TestRandomGraphsGiveLegalCandidatesThatCover(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, fused, 1000)
-	require.Greater(t, outlined, 1000)
+	require.Greater(t, fused, rounds.Of(1000))
+	require.Greater(t, outlined, rounds.Of(1000))
 }
 
 func TestWithoutTVMNotEverythingIsCovered(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
 	g := randomGraph(r, 30)
 	set := propose(t, g, convolutions())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	backend "github.com/collage-tvm/collage/byoc/tvm"
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -33,6 +34,7 @@ func legal(f *Flow, rules Rules) [][]relay.NodeID {
 }
 
 func TestStylesAndDepthOfAChain(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	v := m.Var(shape, "float32")
 	for range 4 {
@@ -47,6 +49,7 @@ func TestStylesAndDepthOfAChain(t *testing.T) {
 }
 
 func TestKindsDecideWhatTVMFuses(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	a := conv(m, m.Var(shape, "float32"))
 	b := m.Call("nn.relu", act, nil, a)
@@ -57,6 +60,7 @@ func TestKindsDecideWhatTVMFuses(t *testing.T) {
 }
 
 func TestADiamondIsTakenWhole(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	a := m.Call("exp", act, nil, m.Var(shape, "float32"))
 	b, c := m.Call("nn.relu", act, nil, a), m.Call("exp", act, nil, a)
@@ -73,6 +77,7 @@ func TestADiamondIsTakenWhole(t *testing.T) {
 }
 
 func TestTuplesAndProjectionsAreFused(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	x := m.Var(shape, "float32")
 	a, b := m.Call("exp", act, nil, x), m.Call("nn.relu", act, nil, x)
@@ -98,6 +103,7 @@ func TestTuplesAndProjectionsAreFused(t *testing.T) {
 }
 
 func TestConstantsJoinTheirReader(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	weight := m.Const([]int64{8, 1, 1}, "float32")
 	a := m.Call("add", act, nil, m.Var(shape, "float32"), weight)
@@ -110,6 +116,7 @@ func TestConstantsJoinTheirReader(t *testing.T) {
 }
 
 func TestALimitEndsTheRounds(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	v := m.Var(shape, "float32")
 	for range 40 {
@@ -124,8 +131,9 @@ func TestALimitEndsTheRounds(t *testing.T) {
 }
 
 func TestRulesOnRandomGraphsGiveLegalGroups(t *testing.T) {
+	t.Parallel()
 	made := 0
-	for seed := range uint64(150) {
+	for seed := range rounds.Seeds(150) {
 		g := randomGraph(rand.New(rand.NewPCG(seed, 2)), 12)
 		f := flowOf(g)
 		for _, rules := range []Rules{NativeRules(4), StyleRules(byoc.ArbitraryFusion, 3)} {
@@ -151,10 +159,11 @@ func TestRulesOnRandomGraphsGiveLegalGroups(t *testing.T) {
 			made += len(wide)
 		}
 	}
-	require.Greater(t, made, 4000)
+	require.Greater(t, made, rounds.Of(4000))
 }
 
 func TestNodeSet(t *testing.T) {
+	t.Parallel()
 	a, b := NewNodeSet(130), NewNodeSet(130)
 	for _, v := range []relay.NodeID{3, 64, 129} {
 		a.Add(v)
@@ -170,6 +179,7 @@ func TestNodeSet(t *testing.T) {
 }
 
 func TestTVMProposesWhatIsLeftOfAFusedGroup(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	a := conv(m, m.Var(shape, "float32"))
 	b := m.Call("nn.relu", act, nil, a)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestEstimateIsTheLowerQuartile(t *testing.T) {
+	t.Parallel()
 	assert.Equal(t, 2.0, Cost{Samples: []float64{5, 1, 4, 2, 3}}.Estimate())
 	assert.Equal(t, 1.25, Cost{Samples: []float64{2, 1}}.Estimate())
 	assert.Equal(t, 7.0, Cost{Samples: []float64{7}}.Estimate())
@@ -27,6 +28,7 @@ func TestEstimateIsTheLowerQuartile(t *testing.T) {
 }
 
 func TestIntervalCoversTheQuantile(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{20, 40, 100} {
 		covered, narrow := 0, 0
@@ -56,6 +58,7 @@ func TestIntervalCoversTheQuantile(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	t.Parallel()
 	assert.NoError(t, FromMilliseconds(0).Validate())
 	assert.Error(t, Cost{}.Validate())
 	assert.Error(t, Cost{Samples: []float64{math.NaN()}}.Validate())
@@ -65,6 +68,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestDeviceNamesTheProcessor(t *testing.T) {
+	t.Parallel()
 	assert.NotEmpty(t, Device())
 	assert.Equal(t, Device(), Device())
 	assert.Equal(t, []string{"avx2", "avx512f"}, vectorFeatures([]string{"avx512f", "x", "avx2"}))

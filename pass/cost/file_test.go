@@ -22,6 +22,7 @@ func writeStore(t *testing.T, name string, content []byte) string {
 }
 
 func TestReadFileChangesNothing(t *testing.T) {
+	t.Parallel()
 	content := storeBytes(t, 3)
 	torn := append(append([]byte{}, content...), content[:40]...)
 	path := writeStore(t, "costs.jsonl", torn)
@@ -55,6 +56,7 @@ func TestReadFileChangesNothing(t *testing.T) {
 }
 
 func TestRepairLosesNothingThatCanBeRead(t *testing.T) {
+	t.Parallel()
 	content := storeBytes(t, 4)
 	newer := `{"collage_cost":99,"key":"of the future"}` + "\n"
 	line := len(content) / 4
@@ -87,6 +89,7 @@ func TestRepairLosesNothingThatCanBeRead(t *testing.T) {
 }
 
 func TestPruneKeepsTheRestByteForByte(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "costs.jsonl")
 	s := openStore(t, path)
 	old, recent := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -125,6 +128,7 @@ func TestPruneKeepsTheRestByteForByte(t *testing.T) {
 }
 
 func TestPruneWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "costs.jsonl")
 	s := openStore(t, path)
 	require.NoError(t, s.Put(testKey(0), testCost(0)))
@@ -153,6 +157,7 @@ func TestPruneWhileOthersWrite(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	name := func(s string) string { return filepath.Join(folder, s) }
 	for k, file := range []string{"a", "b"} {
@@ -193,6 +198,7 @@ func TestMerge(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
+	t.Parallel()
 	entry := func(i int, change func(*Entry)) Entry {
 		e := Entry{Key: testKey(i), Cost: testCost(i)}
 		e.Key.Device = Device()

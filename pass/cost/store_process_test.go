@@ -18,6 +18,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/internal/rounds"
 )
 
 // TestMain lets the test binary be one of several processes that write one store.
@@ -60,6 +62,7 @@ func writerProcess() {
 }
 
 func TestSeveralProcessesWriteAtOnce(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "costs.jsonl")
 	const processes, each = 6, 200
 	var group sync.WaitGroup
@@ -92,10 +95,11 @@ func TestSeveralProcessesWriteAtOnce(t *testing.T) {
 }
 
 func TestKilledWritersLoseNothingThatTheyWrote(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "costs.jsonl")
 	rng := rand.New(rand.NewPCG(3, 4))
 	said := map[int]bool{}
-	for round := range 12 {
+	for round := range int(rounds.Seeds(12)) {
 		writer := roleCommand("writer", path, strconv.Itoa(round*100_000), "100000")
 		var output strings.Builder
 		writer.Stdout = &output
@@ -180,6 +184,7 @@ func fullDiskProcess() {
 }
 
 func TestAFullDiskIsAnErrorAndNothingIsLost(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "costs.jsonl")
 	command := roleCommand("full-disk", path)
 	output, err := command.Output()

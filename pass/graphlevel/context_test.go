@@ -115,6 +115,7 @@ func cheapest(s *genome.Space) float64 {
 }
 
 func TestPlacingAgainIsTheCheapestWithBorders(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		s := randomNetwork(t, r, 3+r.IntN(5))
@@ -193,6 +194,7 @@ func (n *layouts) Measure(_ context.Context, placements []*genome.Placement, _ *
 }
 
 func TestARegionIsSplitWhereTheGainIsAboveTheBorder(t *testing.T) {
+	t.Parallel()
 	for _, of := range []struct {
 		gain, border float64
 		whole        bool
@@ -248,6 +250,7 @@ func TestARegionIsSplitWhereTheGainIsAboveTheBorder(t *testing.T) {
 }
 
 func TestHopelessRunnersUpArePassedOver(t *testing.T) {
+	t.Parallel()
 	s := chain(t, ten...)
 	n := &network{space: s, profile: true, measured: map[string]int{}}
 	seeds := seedsOf(t, s)
@@ -270,6 +273,7 @@ func TestHopelessRunnersUpArePassedOver(t *testing.T) {
 }
 
 func TestTheWaysOfABackendAreTriedEverywhereAtOnce(t *testing.T) {
+	t.Parallel()
 	// red has two algorithms; the one that is slower alone is faster in place.
 	m := relay.NewGraph("main")
 	vector := relay.Tensor("float32", 8)

@@ -209,6 +209,7 @@ func best(t *testing.T, r *Result, n *network) (float64, *Trial) {
 }
 
 func TestItFindsOutWhoIsSlowAndWhoIsFastInCompany(t *testing.T) {
+	t.Parallel()
 	for _, profiled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("profiled=%v", profiled), func(t *testing.T) {
 			s := chain(t, ten...)
@@ -230,6 +231,7 @@ func TestItFindsOutWhoIsSlowAndWhoIsFastInCompany(t *testing.T) {
 }
 
 func TestFeedbackAloneUnmasksTheOneThatIsSlowInCompany(t *testing.T) {
+	t.Parallel()
 	s := chain(t, ten...)
 	n := &network{profile: true}
 	r, err := begin(t, s, n, Options{Trials: 7, Patience: 1})
@@ -254,6 +256,7 @@ func TestFeedbackAloneUnmasksTheOneThatIsSlowInCompany(t *testing.T) {
 }
 
 func TestTheSearchIsNeverWorseThanItsSeeds(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		s := chain(t, ten...)
 		n := &network{profile: seed%2 == 0}
@@ -275,6 +278,7 @@ func names(r *Result) []string {
 }
 
 func TestAKilledSearchGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
 	options := func(store *cost.Store) Options {
 		return Options{Trials: 40, Patience: 100, Seed: 7, Store: store, Time: time.Hour}
 	}
@@ -311,6 +315,7 @@ func TestAKilledSearchGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestTheBudget(t *testing.T) {
+	t.Parallel()
 	s := chain(t, ten...)
 	r, err := begin(t, s, &network{}, Options{Time: 8 * time.Second, Patience: 1000})
 	require.NoError(t, err)
@@ -334,6 +339,7 @@ func TestTheBudget(t *testing.T) {
 }
 
 func TestNetworksThatFailOrAreTooLarge(t *testing.T) {
+	t.Parallel()
 	s := chain(t, ten...)
 	n := &network{broken: "vain"}
 	r, err := begin(t, s, n, Options{Trials: 20})
@@ -355,6 +361,7 @@ func TestNetworksThatFailOrAreTooLarge(t *testing.T) {
 }
 
 func TestHopeless(t *testing.T) {
+	t.Parallel()
 	fast := cost.Cost{Samples: []float64{1, 1.1, 1, 1.2}}
 	slow := cost.Cost{Samples: []float64{2, 2, 2}}
 	assert.True(t, Hopeless(slow, fast))

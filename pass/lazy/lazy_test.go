@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/relay"
@@ -139,8 +140,9 @@ func all(n int) []bool {
 }
 
 func TestTheOptimumIsThatOfMeasuringEverything(t *testing.T) {
+	t.Parallel()
 	measured, proposed := 0, 0
-	for seed := range uint64(600) {
+	for seed := range rounds.Seeds(600) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		w := newWorld(r, 0.2+0.7*r.Float64())
 		lazily, err := w.problem.Run()
@@ -175,7 +177,8 @@ func TestTheOptimumIsThatOfMeasuringEverything(t *testing.T) {
 }
 
 func TestWithoutBoundsItIsStillTheOptimum(t *testing.T) {
-	for seed := range uint64(100) {
+	t.Parallel()
+	for seed := range rounds.Seeds(100) {
 		w := newWorld(rand.New(rand.NewPCG(seed, 5)), 0)
 		lazily, err := w.problem.Run()
 		require.NoError(t, err)
@@ -190,6 +193,7 @@ func TestWithoutBoundsItIsStillTheOptimum(t *testing.T) {
 
 // A bound that turns out to be no bound lowers all of them, and a second run ends with the same ones.
 func TestABoundThatWasNoneLowersTheOthers(t *testing.T) {
+	t.Parallel()
 	tree := &place.Tree{Parent: []relay.NodeID{1, relay.NoNode}, Needs: []bool{true, true}}
 	truth := []float64{1, 1, 1.2, 0.9}
 	asked := 0
@@ -217,6 +221,7 @@ func TestABoundThatWasNoneLowersTheOthers(t *testing.T) {
 }
 
 func TestErrorsKeepWhatIsKnown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(rand.New(rand.NewPCG(1, 1)), 0.5)
 	measure, broken := w.problem.Measure, errors.New("no worker")
 	w.problem.Measure = func(computations []int) ([]cost.Cost, error) {
@@ -239,6 +244,7 @@ func TestErrorsKeepWhatIsKnown(t *testing.T) {
 
 // What nobody can cover is not measured to death: the placement says what is missing.
 func TestWhatCannotBeCovered(t *testing.T) {
+	t.Parallel()
 	tree := &place.Tree{Parent: []relay.NodeID{relay.NoNode}, Needs: []bool{true}}
 	failure := cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash}, time.Time{})
 	p := Problem{Bounds: []float64{1}, Known: []cost.Cost{failure}, Functions: []Function{{Tree: tree, Computations: []int{0},

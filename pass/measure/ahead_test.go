@@ -68,6 +68,9 @@ func TestBuildersWorkAhead(t *testing.T) {
 
 // What a builder cannot build is built where it is measured; the others lose nothing by it.
 func TestWhatCannotBeBuiltAheadIsMeasuredAllTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workers that hang or eat memory: not under -short")
+	}
 	for _, fault := range []string{"build-crash 7", "build-error 7", "build-hang 7", "load-error 7"} {
 		b := newBench(t, func(o *Options) { withBuilders(2)(o); o.BuildTimeout = time.Second })
 		var requests []cost.Request
@@ -85,6 +88,9 @@ func TestWhatCannotBeBuiltAheadIsMeasuredAllTheSame(t *testing.T) {
 }
 
 func TestFaultsOfWhatWasBuiltAhead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workers that hang or eat memory: not under -short")
+	}
 	store := cost.NewMemoryStore()
 	b := newBench(t, func(o *Options) { withBuilders(2)(o); o.Store = store; o.RunTimeout = time.Second })
 	faults := map[string]string{"crash-prepare": cost.KindCrash, "wrong-result": cost.KindWrongResult, "crash-run": cost.KindCrash,
@@ -191,6 +197,9 @@ func TestFewAreBuiltWhereTheyAreMeasured(t *testing.T) {
 
 // A builder that is paused does nothing, and its time limit waits with it.
 func TestPausedBuildersStandStill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workers that hang or eat memory: not under -short")
+	}
 	b := newBench(t, func(o *Options) { withBuilders(1)(o); o.BuildTimeout = 600 * time.Millisecond })
 	var requests []cost.Request
 	for i := range 4 {

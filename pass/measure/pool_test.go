@@ -115,6 +115,9 @@ func TestEstimateMeasuresAndStores(t *testing.T) {
 
 // Each fault loses its candidate with its reason, and the others are measured.
 func TestFaultsLoseOnlyTheirCandidate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workers that hang or eat memory: not under -short")
+	}
 	faults := []struct{ order, phase, kind, detail string }{
 		{"crash-build", "build", cost.KindCrash, "going down"},
 		{"crash-run", "run", cost.KindCrash, "terminated"},
@@ -187,6 +190,9 @@ func childGone(t *testing.T, b *bench) {
 }
 
 func TestChildrenOfAWorkerGoWithIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workers that hang or eat memory: not under -short")
+	}
 	for _, order := range []string{"hang-with-child", "exit-with-child"} {
 		b := newBench(t, func(o *Options) { o.BuildTimeout = 800 * time.Millisecond })
 		start := time.Now()
@@ -200,6 +206,9 @@ func TestChildrenOfAWorkerGoWithIt(t *testing.T) {
 }
 
 func TestAFatWorkerIsReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workers that hang or eat memory: not under -short")
+	}
 	b := newBench(t, func(o *Options) { o.MaxMemory = 200 << 20 })
 	var requests []cost.Request
 	for i := range 8 {
@@ -214,6 +223,9 @@ func TestAFatWorkerIsReplaced(t *testing.T) {
 }
 
 func TestAWorkerThatDoesNotStartIsAnError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workers that hang or eat memory: not under -short")
+	}
 	for kind, want := range map[string]string{"dies": "No module named collage", "mute": "no hello within"} {
 		b := newBench(t, func(o *Options) {
 			o.Env = append(o.Env, "MEASURE_TEST_WORKER="+kind)
@@ -389,6 +401,9 @@ func TestMachineIsCalibratedOnce(t *testing.T) {
 
 // A worker that takes too much memory is ended before the kernel looks for somebody to kill.
 func TestAGreedyCandidateIsOutOfMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workers that hang or eat memory: not under -short")
+	}
 	b := newBench(t, func(o *Options) { o.MemoryLimit = 300 << 20 })
 	costs, err := b.Estimate(context.Background(), []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "greedy"),
 		b.request("c", "dnnl", "ok 3")})

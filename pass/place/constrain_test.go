@@ -9,12 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/relay"
 )
 
 func TestConstraintsAgainstBruteForce(t *testing.T) {
+	t.Parallel()
 	kept, conflicts, dearer := 0, 0, 0
-	for seed := range uint64(1500) {
+	for seed := range rounds.Seeds(1500) {
 		r := rand.New(rand.NewPCG(seed, 41))
 		n := randomNetwork(r, 1+r.IntN(8))
 		options := n.options(r, 3)
@@ -74,12 +76,13 @@ func TestConstraintsAgainstBruteForce(t *testing.T) {
 			require.NotErrorAs(t, err, &conflict, "seed %d", seed)
 		}
 	}
-	require.Greater(t, kept, 400)
-	require.Greater(t, dearer, 100)
-	require.Greater(t, conflicts, 100)
+	require.Greater(t, kept, rounds.Of(400))
+	require.Greater(t, dearer, rounds.Of(100))
+	require.Greater(t, conflicts, rounds.Of(100))
 }
 
 func TestConstraintsNameWhatIsInTheWay(t *testing.T) {
+	t.Parallel()
 	options := []Option{
 		{Nodes: nodes(0), Cost: 1}, {Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1},
 		{Nodes: nodes(0, 1), Cost: 1, State: 1},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -26,8 +27,9 @@ func intervals(r *rand.Rand, options []Option) []Interval {
 }
 
 func TestIntervalsHoldWhateverTheCostsAre(t *testing.T) {
+	t.Parallel()
 	sure, unsure, reached := 0, 0, 0
-	for seed := range uint64(800) {
+	for seed := range rounds.Seeds(800) {
 		r := rand.New(rand.NewPCG(seed, 51))
 		n := randomNetwork(r, 1+r.IntN(10))
 		options := n.options(r, 1)
@@ -82,16 +84,17 @@ func TestIntervalsHoldWhateverTheCostsAre(t *testing.T) {
 			reached++
 		}
 	}
-	require.Greater(t, sure, 50)
-	require.Greater(t, unsure, 100)
+	require.Greater(t, sure, rounds.Of(50))
+	require.Greater(t, unsure, rounds.Of(100))
 	require.Equal(t, unsure, reached)
 }
 
 // TestSamplingWhatIsNextEndsSure: always sampling the first of Next ends with a placement that is the cheapest by the true
 // costs, with most options never sampled.
 func TestSamplingWhatIsNextEndsSure(t *testing.T) {
+	t.Parallel()
 	sampled, all := 0, 0
-	for seed := range uint64(100) {
+	for seed := range rounds.Seeds(100) {
 		r := rand.New(rand.NewPCG(seed, 52))
 		n := randomNetwork(r, 15)
 		truth := n.options(r, 1)
@@ -130,8 +133,9 @@ func TestSamplingWhatIsNextEndsSure(t *testing.T) {
 // TestLazyMeasuringFindsTheOptimum: with single operators measured and a lower bound on everything else, measuring only
 // what Next names ends at the optimum.
 func TestLazyMeasuringFindsTheOptimum(t *testing.T) {
+	t.Parallel()
 	measured, all := 0, 0
-	for seed := range uint64(300) {
+	for seed := range rounds.Seeds(300) {
 		r := rand.New(rand.NewPCG(seed, 54))
 		n := randomNetwork(r, 2+r.IntN(20))
 		truth := n.options(r, 2)
@@ -165,11 +169,12 @@ func TestLazyMeasuringFindsTheOptimum(t *testing.T) {
 		all += len(options)
 	}
 	t.Logf("%d of %d options measured", measured, all)
-	require.Greater(t, all, 1000)
+	require.Greater(t, all, rounds.Of(1000))
 	require.Less(t, measured, all/2)
 }
 
 func TestOptionsThatAreNotMeasuredYet(t *testing.T) {
+	t.Parallel()
 	inf := math.Inf(1)
 	options := []Option{{Nodes: nodes(0), Cost: 1}, {Nodes: nodes(1), Cost: 1}, {Nodes: nodes(0, 1), Cost: inf}}
 	p, err := SolveInterval(options, []Interval{{1, 1}, {1, 1}, {1.5, inf}}, chain(2))
@@ -189,6 +194,7 @@ func TestOptionsThatAreNotMeasuredYet(t *testing.T) {
 }
 
 func TestOverheadKeepsNoiseFromCutting(t *testing.T) {
+	t.Parallel()
 	// One kernel of 1 ms, or ten of 0.1 ms with an error of a microsecond each.
 	r := rand.New(rand.NewPCG(1, 1))
 	var options []Option
@@ -214,8 +220,9 @@ func TestOverheadKeepsNoiseFromCutting(t *testing.T) {
 }
 
 func TestOverheadCostsNoMoreThanItSays(t *testing.T) {
+	t.Parallel()
 	fewer := 0
-	for seed := range uint64(1000) {
+	for seed := range rounds.Seeds(1000) {
 		r := rand.New(rand.NewPCG(seed, 53))
 		n := randomNetwork(r, 2+r.IntN(20))
 		options := n.options(r, 2)
@@ -237,5 +244,5 @@ func TestOverheadCostsNoMoreThanItSays(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, Verify(h.Apply(options), n.tree, p))
 	}
-	require.Greater(t, fewer, 100)
+	require.Greater(t, fewer, rounds.Of(100))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/place/oracle"
 )
@@ -18,8 +19,9 @@ import (
 // TestSolverOracleAndBruteForceAgree holds three ways to place against each other, on graphs with branches, skips, tuples,
 // scopes and several outputs, with options that are legal by the graph, not by its tree.
 func TestSolverOracleAndBruteForceAgree(t *testing.T) {
+	t.Parallel()
 	solved, infeasible, fused := 0, 0, 0
-	for seed := range uint64(4000) {
+	for seed := range rounds.Seeds(4000) {
 		r := rand.New(rand.NewPCG(seed, 21))
 		options, tree, brute := place.RandomProblem(r, 1+r.IntN(9))
 		p, err := place.Solve(options, tree)
@@ -51,15 +53,16 @@ func TestSolverOracleAndBruteForceAgree(t *testing.T) {
 		require.NoError(t, place.Verify(options, tree, &other), "seed %d", seed)
 		solved++
 	}
-	require.Greater(t, solved, 2500)
-	require.Greater(t, infeasible, 100)
-	require.Greater(t, fused, 1000)
+	require.Greater(t, solved, rounds.Of(2500))
+	require.Greater(t, infeasible, rounds.Of(100))
+	require.Greater(t, fused, rounds.Of(1000))
 }
 
 // TestSolverAndOracleAgreeOnLargerGraphs goes to where brute force cannot.
 func TestSolverAndOracleAgreeOnLargerGraphs(t *testing.T) {
+	t.Parallel()
 	solved := 0
-	for seed := range uint64(300) {
+	for seed := range rounds.Seeds(300) {
 		r := rand.New(rand.NewPCG(seed, 22))
 		options, tree, _ := place.RandomProblem(r, 20+r.IntN(80))
 		p, err := place.Solve(options, tree)
@@ -76,12 +79,13 @@ func TestSolverAndOracleAgreeOnLargerGraphs(t *testing.T) {
 		require.NoError(t, place.Verify(options, tree, p))
 		solved++
 	}
-	require.Greater(t, solved, 100)
+	require.Greater(t, solved, rounds.Of(100))
 }
 
 func TestTamperedCertificatesOfNetworksAreRefused(t *testing.T) {
+	t.Parallel()
 	refused := 0
-	for seed := range uint64(3000) {
+	for seed := range rounds.Seeds(3000) {
 		r := rand.New(rand.NewPCG(seed, 23))
 		options, tree, _ := place.RandomProblem(r, 2+r.IntN(12))
 		p, err := place.Solve(options, tree)
@@ -120,10 +124,11 @@ func TestTamperedCertificatesOfNetworksAreRefused(t *testing.T) {
 		require.Error(t, place.Verify(options, tree, &q), "seed %d", seed)
 		refused++
 	}
-	require.Greater(t, refused, 1500)
+	require.Greater(t, refused, rounds.Of(1500))
 }
 
 func TestOracleGivesUpAtItsLimit(t *testing.T) {
+	t.Parallel()
 	options, tree, _ := place.RandomProblem(rand.New(rand.NewPCG(1, 22)), 40)
 	_, err := oracle.Dijkstra(options, tree, 10)
 	require.EqualError(t, err, "oracle: more than 10 sets of covered nodes")

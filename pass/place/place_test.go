@@ -25,6 +25,7 @@ func chain(n int) *Tree {
 func nodes(ids ...relay.NodeID) []relay.NodeID { return ids }
 
 func TestFusedGroupWinsOnlyWhereItIsCheaper(t *testing.T) {
+	t.Parallel()
 	options := []Option{
 		{Nodes: nodes(0), Cost: 1}, {Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(3), Cost: 1},
 		{Nodes: nodes(0, 1), Cost: 1.5}, {Nodes: nodes(1, 2), Cost: 0.9}, {Nodes: nodes(2, 3), Cost: 1.3},
@@ -39,6 +40,7 @@ func TestFusedGroupWinsOnlyWhereItIsCheaper(t *testing.T) {
 }
 
 func TestTiesGoToTheLeastSumOfRanksThenToTheFirst(t *testing.T) {
+	t.Parallel()
 	// 0.1 + 0.2 and 0.3 are the same cost, whatever float64 makes of the sum.
 	options := []Option{
 		{Nodes: nodes(0, 1), Cost: 0.3, Rank: 5},
@@ -55,6 +57,7 @@ func TestTiesGoToTheLeastSumOfRanksThenToTheFirst(t *testing.T) {
 }
 
 func TestNodeThatOnlyAGroupCovers(t *testing.T) {
+	t.Parallel()
 	// Nothing covers 0 by itself, so the dear group must be taken.
 	options := []Option{
 		{Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(0, 1), Cost: 50}, {Nodes: nodes(1, 2), Cost: 0},
@@ -67,6 +70,7 @@ func TestNodeThatOnlyAGroupCovers(t *testing.T) {
 }
 
 func TestUncoveredNodesAreNamed(t *testing.T) {
+	t.Parallel()
 	options := []Option{
 		{Nodes: nodes(0, 1), Cost: 1}, {Nodes: nodes(1, 2), Cost: 1},
 		{Nodes: nodes(3), Cost: math.Inf(1)}, {Nodes: nodes(4), Cost: 1},
@@ -81,6 +85,7 @@ func TestUncoveredNodesAreNamed(t *testing.T) {
 }
 
 func TestOptionsThatAreNoSubtreesAreRefused(t *testing.T) {
+	t.Parallel()
 	tree := chain(4)
 	for name, o := range map[string]Option{
 		"empty":              {},
@@ -104,6 +109,7 @@ func TestOptionsThatAreNoSubtreesAreRefused(t *testing.T) {
 }
 
 func TestMalformedTreesAndCostsAreRefused(t *testing.T) {
+	t.Parallel()
 	_, err := Solve(nil, &Tree{Parent: nodes(0), Needs: []bool{true}})
 	require.ErrorContains(t, err, "does not stand behind")
 	_, err = Solve(nil, &Tree{Parent: nodes(1, -1), Needs: []bool{true, false}})
@@ -115,6 +121,7 @@ func TestMalformedTreesAndCostsAreRefused(t *testing.T) {
 }
 
 func TestNothingToPlace(t *testing.T) {
+	t.Parallel()
 	tree := &Tree{Parent: nodes(-1, -1), Needs: make([]bool, 2)}
 	p, err := Solve(nil, tree)
 	require.NoError(t, err)

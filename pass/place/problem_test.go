@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -34,8 +35,9 @@ func checkProblem(t *testing.T, n *network, p *Problem, name string) (q *Placeme
 }
 
 func TestTransfersAgainstBruteForce(t *testing.T) {
+	t.Parallel()
 	solved, infeasible, proven, alone, open := 0, 0, 0, 0, 0
-	for seed := range uint64(1500) {
+	for seed := range rounds.Seeds(1500) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		n := randomNetwork(r, 1+r.IntN(7))
 		p := &Problem{Tree: n.tree, Options: n.options(r, 2+r.IntN(2)), Reads: n.reads, Transfer: n.transfers(r)}
@@ -65,14 +67,15 @@ func TestTransfersAgainstBruteForce(t *testing.T) {
 	}
 	require.Equal(t, solved, proven)
 	// A test that never sees a case shows nothing about it.
-	require.Greater(t, infeasible, 20)
-	require.Greater(t, open, 50)
-	require.Greater(t, alone, 500)
+	require.Greater(t, infeasible, rounds.Of(20))
+	require.Greater(t, open, rounds.Of(50))
+	require.Greater(t, alone, rounds.Of(500))
 }
 
 func TestOptionsWithSeveralExitsAgainstBruteForce(t *testing.T) {
+	t.Parallel()
 	solved, infeasible, several, proven := 0, 0, 0, 0
-	for seed := range uint64(1500) {
+	for seed := range rounds.Seeds(1500) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		n := randomNetwork(r, 1+r.IntN(8))
 		p := &Problem{Tree: n.tree, Reads: n.reads}
@@ -100,13 +103,14 @@ func TestOptionsWithSeveralExitsAgainstBruteForce(t *testing.T) {
 		}
 	}
 	require.Equal(t, solved, proven)
-	require.Greater(t, infeasible, 10)
-	require.Greater(t, several, 300)
+	require.Greater(t, infeasible, rounds.Of(10))
+	require.Greater(t, several, rounds.Of(300))
 }
 
 // TestTransfersOnTreesAreExactAtOnce: where each value is read by its post-dominator only, one pass is a proof.
 func TestTransfersOnTreesAreExactAtOnce(t *testing.T) {
-	for seed := range uint64(500) {
+	t.Parallel()
+	for seed := range rounds.Seeds(500) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		size := 2 + r.IntN(7)
 		m := relay.NewGraph("main")
@@ -139,6 +143,7 @@ func diamonds() *network {
 }
 
 func TestConvexOptionsThatNeedEachOther(t *testing.T) {
+	t.Parallel()
 	// Two chains, 1 -> 3 and 2 -> 4. Each of {1, 4} and {2, 3} is convex; together they feed each other.
 	n := diamonds()
 	cross := [][]relay.NodeID{nodes(1, 4), nodes(2, 3)}
@@ -170,8 +175,9 @@ func TestConvexOptionsThatNeedEachOther(t *testing.T) {
 }
 
 func TestQuotientAgainstItsDefinition(t *testing.T) {
+	t.Parallel()
 	cyclic, free := 0, 0
-	for seed := range uint64(2000) {
+	for seed := range rounds.Seeds(2000) {
 		r := rand.New(rand.NewPCG(seed, 14))
 		n := randomNetwork(r, 3+r.IntN(10))
 		var regions [][]relay.NodeID
@@ -206,11 +212,12 @@ func TestQuotientAgainstItsDefinition(t *testing.T) {
 		}
 		require.Error(t, QuotientAcyclic(n.reads, only), "seed %d: the regions named are on a cycle", seed)
 	}
-	require.Greater(t, cyclic, 10)
-	require.Greater(t, free, 500)
+	require.Greater(t, cyclic, rounds.Of(10))
+	require.Greater(t, free, rounds.Of(500))
 }
 
 func TestMalformedProblemsAreRefused(t *testing.T) {
+	t.Parallel()
 	n := diamonds()
 	single := []Option{{Nodes: nodes(1)}, {Nodes: nodes(2)}, {Nodes: nodes(3)}, {Nodes: nodes(4)}, {Nodes: nodes(5)}}
 	with := func(o Option) error {
@@ -248,8 +255,9 @@ func TestMalformedProblemsAreRefused(t *testing.T) {
 }
 
 func TestTamperedPlacementsOfProblemsAreRefused(t *testing.T) {
+	t.Parallel()
 	refused := 0
-	for seed := range uint64(600) {
+	for seed := range rounds.Seeds(600) {
 		r := rand.New(rand.NewPCG(seed, 15))
 		n := randomNetwork(r, 2+r.IntN(8))
 		p := &Problem{Tree: n.tree, Reads: n.reads, Transfer: n.transfers(r), Effort: 1 + int64(r.IntN(2))*DefaultEffort}
@@ -282,5 +290,5 @@ func TestTamperedPlacementsOfProblemsAreRefused(t *testing.T) {
 		require.Error(t, p.Verify(&bad), "seed %d", seed)
 		refused++
 	}
-	require.Greater(t, refused, 300)
+	require.Greater(t, refused, rounds.Of(300))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -158,8 +159,9 @@ func bruteForce(t *Tree, options []Option) (cost float64, rank int, ok bool) {
 }
 
 func TestSolverFindsWhatBruteForceFinds(t *testing.T) {
+	t.Parallel()
 	solved, infeasible := 0, 0
-	for seed := range uint64(6000) {
+	for seed := range rounds.Seeds(6000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		tree := randomTree(r, 2+r.IntN(11))
 		options := randomOptions(r, tree)
@@ -186,13 +188,14 @@ func TestSolverFindsWhatBruteForceFinds(t *testing.T) {
 		solved++
 	}
 	// A test that never sees one of the two cases shows nothing.
-	require.Greater(t, solved, 2000)
-	require.Greater(t, infeasible, 100)
+	require.Greater(t, solved, rounds.Of(2000))
+	require.Greater(t, infeasible, rounds.Of(100))
 }
 
 func TestUncoveredNodesAreAsFewAsPossible(t *testing.T) {
+	t.Parallel()
 	seen := 0
-	for seed := range uint64(1500) {
+	for seed := range rounds.Seeds(1500) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		tree := randomTree(r, 2+r.IntN(9))
 		options := randomOptions(r, tree)
@@ -218,12 +221,13 @@ func TestUncoveredNodesAreAsFewAsPossible(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, int(cost/1e6), len(uncovered.Nodes), "seed %d", seed)
 	}
-	require.Greater(t, seen, 50)
+	require.Greater(t, seen, rounds.Of(50))
 }
 
 func TestTamperedCertificatesAreRefused(t *testing.T) {
+	t.Parallel()
 	refused := 0
-	for seed := range uint64(3000) {
+	for seed := range rounds.Seeds(3000) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		tree := randomTree(r, 2+r.IntN(11))
 		options := randomOptions(r, tree)
@@ -264,13 +268,14 @@ func TestTamperedCertificatesAreRefused(t *testing.T) {
 		require.Error(t, Verify(o, tree, q), "seed %d", seed)
 		refused++
 	}
-	require.Greater(t, refused, 1500)
+	require.Greater(t, refused, rounds.Of(1500))
 }
 
 // TestWorsePlacementHasNoCertificate: no prices prove a cover that is not the cheapest.
 func TestWorsePlacementHasNoCertificate(t *testing.T) {
+	t.Parallel()
 	options := []Option{{Nodes: nodes(0), Cost: 1}, {Nodes: nodes(1), Cost: 1}, {Nodes: nodes(0, 1), Cost: 3}}
-	for seed := range uint64(500) {
+	for seed := range rounds.Seeds(500) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		y := math.Round(r.Float64()*3e9) / 1e9
 		require.Error(t, Verify(options, chain(2), &Placement{Chosen: []int{2}, Cost: 3, Prices: []float64{y, 3 - y}}))

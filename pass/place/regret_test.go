@@ -7,16 +7,18 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/growth"
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/relay"
 )
 
 func TestRegretIsWhatBruteForceSays(t *testing.T) {
+	t.Parallel()
 	solved, losers, hopeless, beyondSlack := 0, 0, 0, 0
-	for seed := range uint64(1500) {
+	for seed := range rounds.Seeds(1500) {
 		r := rand.New(rand.NewPCG(seed, 31))
 		n := randomNetwork(r, 1+r.IntN(8))
 		options := n.options(r, 1)
@@ -66,16 +68,17 @@ func TestRegretIsWhatBruteForceSays(t *testing.T) {
 			require.Zero(t, regret[i], "seed %d", seed)
 		}
 	}
-	require.Greater(t, solved, 800)
-	require.Greater(t, losers, 3000)
-	require.Greater(t, hopeless, 100)
-	require.Greater(t, beyondSlack, 100)
+	require.Greater(t, solved, rounds.Of(800))
+	require.Greater(t, losers, rounds.Of(3000))
+	require.Greater(t, hopeless, rounds.Of(100))
+	require.Greater(t, beyondSlack, rounds.Of(100))
 }
 
 // TestRegretIsTheTurningPoint: cheaper by a little more than its regret an option is taken, by a little less it is not.
 func TestRegretIsTheTurningPoint(t *testing.T) {
+	t.Parallel()
 	turned := 0
-	for seed := range uint64(300) {
+	for seed := range rounds.Seeds(300) {
 		r := rand.New(rand.NewPCG(seed, 32))
 		n := randomNetwork(r, 20)
 		options := n.options(r, 1)
@@ -98,42 +101,43 @@ func TestRegretIsTheTurningPoint(t *testing.T) {
 		require.NotContains(t, p.Chosen, i, "seed %d", seed)
 		turned++
 	}
-	require.Greater(t, turned, 20)
+	require.Greater(t, turned, rounds.Of(20))
 }
 
-func TestRegretOfALargeNetwork(t *testing.T) {
-	tree, options := residualNetwork(large)
-	start := time.Now()
-	regret, err := Regret(options, tree)
-	took := time.Since(start)
-	require.NoError(t, err)
-	p, err := Solve(options, tree)
-	require.NoError(t, err)
-	for _, i := range p.Chosen {
-		require.Zero(t, regret[i])
-	}
-	t.Logf("%v", took)
-	require.Less(t, took, 3*time.Second*raceFactor)
-}
-
-// TestRegretOfAStar: one node with very many children is where a careless recursion is quadratic.
-func TestRegretOfAStar(t *testing.T) {
-	const n = 60_000
-	tree := &Tree{Parent: make([]relay.NodeID, n), Needs: make([]bool, n)}
-	options := make([]Option, 0, 2*n)
-	for v := range n {
-		tree.Parent[v], tree.Needs[v] = n-1, true
-		options = append(options, Option{Nodes: nodes(relay.NodeID(v)), Cost: 1})
-		if v < n-1 {
-			options = append(options, Option{Nodes: nodes(relay.NodeID(v), n-1), Cost: 1.5 + float64(v%7)})
+func TestRegretTakesLinearTime(t *testing.T) {
+	growth.Linear(t, 2_000, func(size int) func() {
+		tree, options := residualNetwork(size)
+		p, err := Solve(options, tree)
+		require.NoError(t, err)
+		return func() {
+			regret, err := Regret(options, tree)
+			require.NoError(t, err)
+			for _, i := range p.Chosen {
+				require.Zero(t, regret[i])
+			}
 		}
-	}
-	tree.Parent[n-1] = relay.NoNode
-	start := time.Now()
-	regret, err := Regret(options, tree)
-	took := time.Since(start)
-	require.NoError(t, err)
-	require.Zero(t, regret[1])
-	require.Equal(t, 1.0, regret[3])
-	require.Less(t, took, time.Second*raceFactor)
+	})
+}
+
+// One node with very many children is where a careless recursion is quadratic.
+func TestRegretOfAStarTakesLinearTime(t *testing.T) {
+	growth.Linear(t, 4_000, func(n int) func() {
+		tree := &Tree{Parent: make([]relay.NodeID, n), Needs: make([]bool, n)}
+		options := make([]Option, 0, 2*n)
+		last := relay.NodeID(n - 1)
+		for v := range n {
+			tree.Parent[v], tree.Needs[v] = last, true
+			options = append(options, Option{Nodes: nodes(relay.NodeID(v)), Cost: 1})
+			if v < n-1 {
+				options = append(options, Option{Nodes: nodes(relay.NodeID(v), last), Cost: 1.5 + float64(v%7)})
+			}
+		}
+		tree.Parent[last] = relay.NoNode
+		return func() {
+			regret, err := Regret(options, tree)
+			require.NoError(t, err)
+			require.Zero(t, regret[1])
+			require.Equal(t, 1.0, regret[3])
+		}
+	})
 }

@@ -27,6 +27,7 @@ func slowLibrary(t *testing.T) *Plan {
 }
 
 func TestDiffSaysWhatWentWhere(t *testing.T) {
+	t.Parallel()
 	a, b := example(t), slowLibrary(t)
 	text, err := b.Encode()
 	require.NoError(t, err)
@@ -58,6 +59,7 @@ func TestDiffSaysWhatWentWhere(t *testing.T) {
 }
 
 func TestDiffOfTheSame(t *testing.T) {
+	t.Parallel()
 	d := Diff(example(t), example(t))
 	assert.True(t, d.Identical)
 	assert.Empty(t, d.Fields)
@@ -66,6 +68,7 @@ func TestDiffOfTheSame(t *testing.T) {
 }
 
 func TestDiffOfOtherModules(t *testing.T) {
+	t.Parallel()
 	other := example(t)
 	other.Module.Hash = "beef"
 	d := Diff(example(t), other)
@@ -75,6 +78,7 @@ func TestDiffOfOtherModules(t *testing.T) {
 }
 
 func TestDiffOfFailures(t *testing.T) {
+	t.Parallel()
 	a, b := example(t), example(t)
 	f := b.Candidates.Failures[0]
 	b.Candidates.Failures = nil

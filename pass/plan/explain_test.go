@@ -23,6 +23,7 @@ func explained(t *testing.T, p *Plan, selector string) []Explanation {
 }
 
 func TestExplainSaysHowMuchFasterALoserWouldHaveHadToBe(t *testing.T) {
+	t.Parallel()
 	p := example(t)
 	list := explained(t, p, "%2")
 	require.Len(t, list, 1)
@@ -56,6 +57,7 @@ func TestExplainSaysHowMuchFasterALoserWouldHaveHadToBe(t *testing.T) {
 
 // What a regret says is so: a loser that is faster by more makes the whole cheaper, one that is faster by less does not.
 func TestRegretIsTheTruth(t *testing.T) {
+	t.Parallel()
 	p := example(t)
 	x, err := p.explainer()
 	require.NoError(t, err)
@@ -84,6 +86,7 @@ func TestRegretIsTheTruth(t *testing.T) {
 }
 
 func TestSelectors(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Selector{
 		"%12": {Index: 12}, "block%3": {Function: "block", Index: 3}, "nn.relu": {Index: -1, Name: "nn.relu"},
 		"a%b": {Index: -1, Name: "a%b"}, " x:1:2 ": {Index: -1, Name: "x:1:2"},
@@ -119,6 +122,7 @@ func TestSelectors(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
+	t.Parallel()
 	r, err := ParseRule("model.onnx:a=b = dnnl", false)
 	require.NoError(t, err)
 	assert.Equal(t, Rule{Selector: Selector{Index: -1, Name: "model.onnx:a=b"}, Backend: "dnnl"}, r)
@@ -137,6 +141,7 @@ func TestRules(t *testing.T) {
 // Whatever number is changed in a plan, either it does not read any more or its proof does not check. (Numbers that no
 // decision depends on are left alone: samples, slacks, intervals, what finalists took.)
 func TestTamperedPlansAreRefused(t *testing.T) {
+	t.Parallel()
 	spoils := map[string]func(p *Plan){
 		"a cheaper loser":        func(p *Plan) { p.Candidates.Rejected[2].Milliseconds = 0.5 },
 		"a loser that is gone":   func(p *Plan) { p.Candidates.Rejected = p.Candidates.Rejected[1:] },
@@ -170,6 +175,7 @@ func movePrice(p *Plan) {
 }
 
 func TestBoundedCandidatesAreExplained(t *testing.T) {
+	t.Parallel()
 	p := example(t)
 	for i := range p.Candidates.Rejected {
 		if r := &p.Candidates.Rejected[i]; len(r.Nodes) == 3 {

@@ -133,6 +133,7 @@ func example(t *testing.T) *Plan {
 }
 
 func TestPlanIsWrittenAsBefore(t *testing.T) {
+	t.Parallel()
 	p := example(t)
 	p.Finalists = []Finalist{
 		{Name: "tvm", Samples: []float64{5, 5.5}, Estimate: 6},
@@ -160,6 +161,7 @@ func TestPlanIsWrittenAsBefore(t *testing.T) {
 }
 
 func TestPlanCounts(t *testing.T) {
+	t.Parallel()
 	p := example(t)
 	require.Equal(t, "6 operators: 3 on tvm, 3 on dnnl; 3.75 ms estimated", p.String())
 	require.Equal(t, 1, p.Backend("dnnl").Regions)
@@ -182,6 +184,7 @@ func TestPlanCounts(t *testing.T) {
 }
 
 func TestPlacementThatNobodySearchedForIsNotProven(t *testing.T) {
+	t.Parallel()
 	b := NewBuilder(Module{Hash: "5e1f"}, cost.Environment{}, backends())
 	f := placed(t, network(), backends())
 	f.Placement.Prices = nil
@@ -193,6 +196,7 @@ func TestPlacementThatNobodySearchedForIsNotProven(t *testing.T) {
 }
 
 func TestSeveralFunctions(t *testing.T) {
+	t.Parallel()
 	b := NewBuilder(Module{Hash: "5e1f"}, cost.Environment{}, backends())
 	require.NoError(t, b.Add(placed(t, network(), backends())))
 	second := network()
@@ -208,6 +212,7 @@ func TestSeveralFunctions(t *testing.T) {
 }
 
 func TestFileAppearsWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "plan.json")
 	p := example(t)
@@ -232,6 +237,7 @@ func TestFileAppearsWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestWhatIsNoPlanIsRefused(t *testing.T) {
+	t.Parallel()
 	text, err := example(t).Encode()
 	require.NoError(t, err)
 	for name, c := range map[string]struct{ from, to, want string }{
@@ -253,6 +259,7 @@ func TestWhatIsNoPlanIsRefused(t *testing.T) {
 }
 
 func TestPlansThatContradictThemselvesAreRefused(t *testing.T) {
+	t.Parallel()
 	for want, spoil := range map[string]func(p *Plan){
 		"hash is missing":             func(p *Plan) { p.Module.Hash = "" },
 		"stands at place":             func(p *Plan) { p.Regions[0].ID = 7 },
@@ -305,6 +312,7 @@ func TestPlansThatContradictThemselvesAreRefused(t *testing.T) {
 }
 
 func TestVerifyNeedsNothingButThePlan(t *testing.T) {
+	t.Parallel()
 	p := example(t)
 	require.NoError(t, p.Verify())
 	for want, spoil := range map[string]func(p *Plan){

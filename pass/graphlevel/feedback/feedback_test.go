@@ -71,6 +71,7 @@ func partWith(t *testing.T, p *Profile, v relay.NodeID) Part {
 }
 
 func TestKernelsBelongToNodes(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, executable(), Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
 	require.NoError(t, err)
@@ -95,6 +96,7 @@ func TestKernelsBelongToNodes(t *testing.T) {
 }
 
 func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	e := executable()
 	e.Kernels = append(e.Kernels, "unknown")
@@ -114,6 +116,7 @@ func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
 }
 
 func TestExecutablesThatContradictThemselves(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	regions := []annotate.Region{s.region(s.pool)}
 	e := executable()
@@ -157,6 +160,7 @@ func (s *small) set() (*candidate.Set, []float64, []bool) {
 }
 
 func TestTheTableKnowsWhatWasSeenAndGuessesTheRest(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	set, costs, bounded := s.set()
 	table := NewTable(set, costs, bounded, func(backend string) Traits { return Traits{Anything: backend == "tvm"} })
@@ -206,6 +210,7 @@ func TestTheTableKnowsWhatWasSeenAndGuessesTheRest(t *testing.T) {
 }
 
 func TestARegionsTimeIsSharedAmongItsCandidates(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	set, costs, bounded := s.set()
 	table := NewTable(set, costs, bounded, func(backend string) Traits { return Traits{Anything: backend == "tvm"} })

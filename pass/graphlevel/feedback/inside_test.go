@@ -51,6 +51,7 @@ func insideOf(t *testing.T, text string) *Inside {
 }
 
 func TestARegionIsTakenApart(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	set, r := s.merged()
 	p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{22}, Inside: map[string]*Inside{"lib_0": insideOf(t, recorded)}})
@@ -87,6 +88,7 @@ func TestARegionIsTakenApart(t *testing.T) {
 }
 
 func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	set, r := s.merged()
 	for name, change := range map[string]func(*Inside){
@@ -110,6 +112,7 @@ func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
 }
 
 func TestStepsOfNobodyAreShared(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	set, r := s.merged()
 	inside := insideOf(t, recorded)
@@ -122,6 +125,7 @@ func TestStepsOfNobodyAreShared(t *testing.T) {
 }
 
 func TestBordersAreLearnt(t *testing.T) {
+	t.Parallel()
 	traits := map[string]Traits{"tvm": {Anything: true}, "lib": {Merges: true}, "single": {},
 		"far": {Merges: true, Declared: func(*relay.Type) (float64, float64) { return 3, 4 }}}
 	b := NewBorders(func(backend string) Traits { return traits[backend] })
@@ -149,6 +153,7 @@ func TestBordersAreLearnt(t *testing.T) {
 
 // TestSharesAddUp: whatever engines tell, no time is lost.
 func TestSharesAddUp(t *testing.T) {
+	t.Parallel()
 	s := makeSmall()
 	set, r := s.merged()
 	for seed := range uint64(200) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/rounds"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/relay"
@@ -136,7 +137,8 @@ func same(t *testing.T, s *Space, p *Placement) {
 }
 
 func TestAnyGenomeIsALegalPlacement(t *testing.T) {
-	for seed := range uint64(150) {
+	t.Parallel()
+	for seed := range rounds.Seeds(150) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := randomSpace(t, r, 5+r.IntN(30))
 		for range 5 {
@@ -149,9 +151,10 @@ func TestAnyGenomeIsALegalPlacement(t *testing.T) {
 }
 
 func TestMovesAndCrossingsStayLegal(t *testing.T) {
+	t.Parallel()
 	made := map[Move]int{}
 	changed := map[Move]int{}
-	for seed := range uint64(100) {
+	for seed := range rounds.Seeds(100) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		s := randomSpace(t, r, 5+r.IntN(30))
 		p, err := s.Decode(randomGenome(s, r))
@@ -191,6 +194,7 @@ func TestMovesAndCrossingsStayLegal(t *testing.T) {
 }
 
 func TestGenesAreFollowed(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	vector := relay.Tensor("float32", 8)
 	x := m.Var([]int64{8}, "float32")
@@ -250,11 +254,13 @@ func TestGenesAreFollowed(t *testing.T) {
 }
 
 func TestASpaceNeedsSomewhereToGo(t *testing.T) {
+	t.Parallel()
 	_, err := NewSpace(backends[1:], nil)
 	assert.EqualError(t, err, "graph-level search: none of the backends takes anything, so there is nowhere to move operators to: offer tvm")
 }
 
 func TestVariantsAreGenes(t *testing.T) {
+	t.Parallel()
 	m := relay.NewGraph("main")
 	vector := relay.Tensor("float32", 8)
 	x := m.Var([]int64{8}, "float32")
@@ -315,6 +321,7 @@ func TestVariantsAreGenes(t *testing.T) {
 }
 
 func TestAlternativesChangeOneComputationEverywhere(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		s := randomSpace(t, r, 5+r.IntN(30))
@@ -339,6 +346,7 @@ func TestAlternativesChangeOneComputationEverywhere(t *testing.T) {
 }
 
 func TestPredictKnowsBorders(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		s := randomSpace(t, r, 5+r.IntN(20))
