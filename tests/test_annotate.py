@@ -7,7 +7,7 @@ import tvm
 from tvm import relay
 from tvm.relay.dataflow_pattern import is_op, wildcard
 
-pytestmark = pytest.mark.usefixtures("loaded")
+pytestmark = [pytest.mark.usefixtures("loaded"), pytest.mark.fast]
 
 
 @pytest.fixture(scope="module")

@@ -313,6 +313,7 @@ def test_parameters_are_packed_when_compiled(store, tmp_path):
     np.testing.assert_allclose(run(placed, x, tmp_path), x @ weight.T, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.fast
 def test_rules_generate_candidates():
     def region_of(**rules):
         collage.register_backend("t_rules", emit=emit_relu, rules=rules, kind=kind, override=True)
@@ -377,6 +378,7 @@ def test_without_out_the_factory_runs_in_this_process():
     np.testing.assert_allclose(executor.get_output(0).numpy(), np.exp(np.maximum(x, 0)), rtol=1e-5)
 
 
+@pytest.mark.fast
 def test_a_probe_decides_whether_a_backend_can_be_used(store):
     answer = False
     collage.register_backend("t_probe", emit=emit_relu, patterns=RELU, probe=lambda: answer, override=True)
@@ -438,6 +440,7 @@ print(json.dumps(json.loads(str(plan))))
     assert plan["candidates"]["proposed"] == 2
 
 
+@pytest.mark.fast
 def test_backend_from_tvm_says_what_is_missing():
     with pytest.raises(
         collage.RegistrationError, match=r"'nobody': patterns: TVM has no pattern table 'nobody'"
@@ -489,6 +492,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_reported_at_registration(mistake):
     if mistake == "compiler taken":
@@ -502,6 +506,7 @@ def test_mistakes_are_reported_at_registration(mistake):
         transform.CollagePartition(["tvm", "t_mistake"])
 
 
+@pytest.mark.fast
 def test_a_name_is_taken_until_it_is_overridden():
     collage.register_backend("t_twice", emit=emit_relu, patterns=RELU, override=True)
     with pytest.raises(collage.RegistrationError, match=r'"t_twice" is already registered \(override=True'):
@@ -576,6 +581,7 @@ def test_workers_import_a_script_only_up_to_where_it_uses_collage(tmp_path):
     assert [r["key"]["backend"] for r in records if "failure" not in r].count("script") == 1
 
 
+@pytest.mark.fast
 def test_references():
     found = workerside.reference(emit_relu)
     assert found["name"] == "emit_relu" and found["path"] == __file__

@@ -283,6 +283,7 @@ def test_command_lines(command, tmp_path, arguments, said):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.fast
 def test_run_of_what_is_no_model(command, tmp_path):
     for name in ("noise.tar", "noise.so"):
         (tmp_path / name).write_bytes(b"not a model" * 100)

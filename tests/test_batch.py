@@ -104,6 +104,7 @@ def test_the_same_kernels(requests, tmp_path):
         assert kernels(part["each"]) == kernels(json.loads(factory.get_graph_json())), told["key"]
 
 
+@pytest.mark.fast
 def test_weights_that_may_stay_outside():
     for case, expected in ((conv_function, {"c0"}), (shared_weight, set()), (transposed_weight, set())):
         function, constants = case()
@@ -120,6 +121,7 @@ def test_printing_works_after_a_build_that_fails(requests, tmp_path):
     assert str(tvm.tir.Var("x", "int32") + 1) == "x + 1"
 
 
+@pytest.mark.fast
 def test_what_constants_alone_decide_is_cut_off():
     """x, w -> f(x, pack(w)): pack is run once; storage that the plan shares stays apart where it must."""
     graph = {

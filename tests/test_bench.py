@@ -214,7 +214,7 @@ def test_arguments(command, executables, tmp_path):
         assert told is None or told in result.stderr
 
 
-@pytest.mark.parametrize("name", ["bert_full", "small"])
+@pytest.mark.parametrize("name", [pytest.param("bert_full", marks=pytest.mark.long), "small"])
 def test_the_onnx_form_computes_the_same(name, tmp_path):
     """What other engines are given is the network: read back by TVM, it gives the same outputs."""
     small_onnx(tmp_path / "small.onnx")

@@ -23,6 +23,11 @@ pytestmark = [
 # Rows and columns of the weights of what every library takes: nn.dense.
 UNITS = 32
 
+# How many regions a backend makes of a convolution with what hangs on it: one, but for the libraries of
+# matrix products, which have none. TVM's runtime for oneDNN gives what it does not fuse a region of its own.
+CONVOLUTION = {"mkl": 0, "openblas": 0}
+CONVOLUTION_AND_MORE = {**CONVOLUTION, "dnnl_tvm": 2}
+
 
 def weight(*shape, seed=1, dtype="float32"):
     rng = np.random.default_rng(seed)
@@ -61,17 +66,22 @@ def backend(request):
 
 @pytest.fixture
 def build(tmp_path, backend):
-    """build(module) -> executor of the module with all that the backend can take on it, loaded from a
-    file.
+    """build(module, count) -> executor of the module with all that the backend can take on it, loaded from a
+    file. ``count`` is how many regions that makes, or {backend: count} of those that make another number than
+    one; without it there must be at least one.
     """
-    count = 0
+    made = 0
 
-    def make(module, least=1, suffix=".so"):
-        nonlocal count
-        count += 1
+    def make(module, count=None, suffix=".so"):
+        nonlocal made
+        made += 1
         split = placed.place(module, backend)
-        assert len(placed.regions(split)) >= least, f"{backend} takes nothing of\n{module}"
-        path = tmp_path / f"model{count}{suffix}"
+        found = placed.regions(split)
+        if count is None:
+            count = max(1, len(found))
+        wanted = count.get(backend, 1) if isinstance(count, dict) else count
+        assert len(found) == wanted, f"{backend} takes {found} of\n{module}"
+        path = tmp_path / f"model{made}{suffix}"
         placed.export_to(path, split)
         make.path, make.placed = path, split
         return placed.load(path)
@@ -79,9 +89,9 @@ def build(tmp_path, backend):
     return make
 
 
-def check(build, module, least=1, seeds=(0, 1), **tolerance):
+def check(build, module, count=None, seeds=(0, 1), **tolerance):
     """The module on the backend gives what TVM gives, for several inputs one after the other."""
-    executor = build(module, least)
+    executor = build(module, count)
     for seed in seeds:
         inputs = placed.values(module, seed)
         placed.same(placed.run(executor, *inputs), placed.expected(module, *inputs), **tolerance)
@@ -95,14 +105,14 @@ def test_several_regions(build):
     y = x
     for layer in range(4):
         y = apart(relay.nn.relu(relay.nn.dense(y, weight(UNITS, UNITS, seed=layer))))
-    check(build, module_of(y, x), least=4)
+    check(build, module_of(y, x), 4)
 
 
 def test_one_constant_in_two_regions(build):
     x = relay.var("x", shape=(3, UNITS))
     shared = weight(UNITS, UNITS)
     y = relay.nn.dense(apart(relay.nn.dense(x, shared)), shared)
-    check(build, module_of(y, x), least=2)
+    check(build, module_of(y, x), 2)
 
 
 def test_one_constant_twice_in_a_region(build):
@@ -116,7 +126,7 @@ def test_equal_constants_stay_apart(build):
     x = relay.var("x", shape=(3, UNITS))
     left = relay.nn.dense(x, weight(UNITS, UNITS, seed=1))
     right = relay.nn.dense(x, weight(UNITS, UNITS, seed=2))
-    check(build, module_of([apart(left), apart(right)], x))
+    check(build, module_of([apart(left), apart(right)], x), 2)
 
 
 def test_several_outputs(build):
@@ -149,12 +159,12 @@ def test_weights_as_inputs(build):
     counts.
     """
     x, w = relay.var("x", shape=(3, UNITS)), relay.var("w", shape=(UNITS, UNITS))
-    check(build, module_of(relay.nn.dense(x, w), x, w), least=0)
+    check(build, module_of(relay.nn.dense(x, w), x, w), 1)
 
 
 def test_a_network_without_regions(build):
     x = relay.var("x", shape=(3, UNITS))
-    check(build, module_of(relay.annotation.stop_fusion(x), x), least=0)
+    check(build, module_of(relay.annotation.stop_fusion(x), x), 0)
 
 
 # Sizes
@@ -169,27 +179,29 @@ def test_batches_of_dense(build, rows):
 def test_batches_of_conv(build, batch):
     x = relay.var("x", shape=(batch, 4, 9, 7))
     y = relay.nn.relu(relay.nn.bias_add(conv(x, 6, 4), weight(6)))
-    check(build, module_of(relay.nn.max_pool2d(y, pool_size=(2, 2), strides=(2, 2)), x), least=0)
+    check(build, module_of(relay.nn.max_pool2d(y, pool_size=(2, 2), strides=(2, 2)), x), CONVOLUTION_AND_MORE)
 
 
 @pytest.mark.parametrize("batches", [(4, 4), (4, 1), (1, 1)])
 def test_batches_of_batch_matmul(build, batches):
     a = relay.var("a", shape=(batches[0], 5, 6))
     b = relay.var("b", shape=(batches[1], 7, 6))
-    check(build, module_of(relay.nn.batch_matmul(a, b), a, b), least=0)
+    # oneDNN's have no product of which one side is one for all.
+    refused = {"dnnl": 0, "dnnl_tvm": 0} if batches[0] != batches[1] else {}
+    check(build, module_of(relay.nn.batch_matmul(a, b), a, b), refused)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, UNITS), (5, 1)])
 def test_one_sized_dimensions_of_dense(build, shape):
     rows, inner = shape
     x = relay.var("x", shape=(rows, inner))
-    check(build, module_of(relay.nn.dense(x, weight(1, inner)), x), least=0)
+    check(build, module_of(relay.nn.dense(x, weight(1, inner)), x), 1)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 4, 1, 5), (2, 1, 5, 1)])
 def test_one_sized_dimensions_of_conv(build, shape):
     x = relay.var("x", shape=shape)
-    check(build, module_of(relay.nn.relu(conv(x, 3, shape[1])), x), least=0)
+    check(build, module_of(relay.nn.relu(conv(x, 3, shape[1])), x), CONVOLUTION)
 
 
 @pytest.mark.parametrize("other", [(), (1,), (UNITS,), (1, UNITS), (3, 1), (3, UNITS)])
@@ -205,7 +217,9 @@ def test_broadcasts(build, other):
 def test_broadcasts_behind_conv(build, shape):
     x = relay.var("x", shape=(1, 4, 6, 6))
     small = relay.const(np.random.default_rng(5).standard_normal(shape).astype("float32"))
-    check(build, module_of(relay.nn.relu(relay.add(conv(x, 4, 4), small)), x), least=0)
+    # What is not one value for each channel is no bias.
+    count = CONVOLUTION if shape in ((4, 1, 1), (1, 4, 1, 1)) else CONVOLUTION_AND_MORE
+    check(build, module_of(relay.nn.relu(relay.add(conv(x, 4, 4), small)), x), count)
 
 
 def test_zero_sized_dimensions(build, backend):
@@ -217,15 +231,30 @@ def test_zero_sized_dimensions(build, backend):
         # TVM itself cannot build it; then no backend may pretend to.
         assert not placed.regions(placed.place(module, backend))
         return
-    placed.same(placed.run(build(module, least=0), *placed.values(module)), wanted)
+    placed.same(placed.run(build(module), *placed.values(module)), wanted)
 
 
 # Types
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "int32", "int64"])
-@pytest.mark.parametrize("kind", ["dense", "conv", "elementwise"])
-def test_types(build, dtype, kind):
+# Who takes what beside float32; nobody takes what is not here.
+TYPES = {
+    ("dense", "float64"): {"mkl", "openblas"},
+    ("elementwise", "float64"): {"onnxruntime"},
+    ("elementwise", "int32"): {"onnxruntime", "openvino"},
+    ("elementwise", "int64"): {"onnxruntime"},
+}
+
+
+DTYPES = ("float16", "float64", "int32", "int64")
+# TVM itself refuses sums in int8, and ends the process over sums of int8 in int32 on some processors.
+KINDS = [(kind, dtype) for kind in ("dense", "conv", "elementwise") for dtype in DTYPES] + [
+    ("elementwise", "int8")
+]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_types(build, backend, kind, dtype):
     """Right or not taken."""
     if kind == "dense":
         x = relay.var("x", shape=(3, UNITS), dtype=dtype)
@@ -245,12 +274,10 @@ def test_types(build, dtype, kind):
         y = relay.nn.relu(relay.add(relay.multiply(x, x), x))
     module = module_of(y, x)
     inputs = placed.values(module)
-    try:
-        wanted = placed.expected(module, *inputs)
-    except tvm.TVMError as error:
-        pytest.skip(f"TVM itself cannot: {str(error).strip().splitlines()[-1]}")
+    wanted = placed.expected(module, *inputs)
     tolerance = {"rtol": 1e-2, "share": 4e-3} if dtype == "float16" else {}
-    placed.same(placed.run(build(module, least=0), *inputs), wanted, **tolerance)
+    count = int(backend in TYPES.get((kind, dtype), ()))
+    placed.same(placed.run(build(module, count), *inputs), wanted, **tolerance)
 
 
 def test_casts_between_regions(build):
@@ -277,7 +304,7 @@ def test_layouts_of_conv(build, layouts):
         data_layout=data,
         kernel_layout=kernel,
     )
-    check(build, module_of(relay.nn.relu(y), x), least=0)
+    check(build, module_of(relay.nn.relu(y), x), CONVOLUTION)
 
 
 def test_blocked_layouts_do_not_leak(build):
@@ -286,7 +313,7 @@ def test_blocked_layouts_do_not_leak(build):
     a = relay.nn.relu(conv(x, 19, 5, seed=1))
     b = relay.nn.relu(conv(a, 17, 19, seed=2))
     shuffled = relay.transpose(relay.reshape(b, (1, 17, 64)), (0, 2, 1))
-    check(build, module_of([a, b, shuffled], x), least=0)
+    check(build, module_of([a, b, shuffled], x), CONVOLUTION_AND_MORE)
 
 
 # Memory

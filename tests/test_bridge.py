@@ -161,7 +161,7 @@ def test_nothing_leaks_on_either_side(python):
 def test_threads(python):
     python(
         """
-        failed = []
+        failed, finished = [], []
 
         def work(number):
             for i in range(300):
@@ -172,11 +172,13 @@ def test_threads(python):
                 except TypeError:
                     continue
                 failed.append((number, i))
+            finished.append(number)  # an error of another class ends the thread before
 
         threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
         for t in threads: t.start()
         for t in threads: t.join()
         assert not failed, failed[:3]
+        assert sorted(finished) == list(range(6)), finished
         """
     )
 

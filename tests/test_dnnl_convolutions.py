@@ -267,6 +267,7 @@ class _Winograd(relay.ExprMutator):
         return function
 
 
+@pytest.mark.long
 def test_resnet50_3d(partition):
     """The whole network on oneDNN, with direct and with Winograd convolutions."""
     from collage.workloads.resnet import resnet50_3d

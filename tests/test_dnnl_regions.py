@@ -249,6 +249,7 @@ def steps(program, *constants):
     return [line for line in str(text).splitlines() if line and not line.startswith("workspace")]
 
 
+@pytest.mark.fast
 def test_what_becomes_of_a_program(partition):
     """Two convolutions in a row are two primitives between two reorders: fused, in the library's layout."""
     load_runtime(partition)
@@ -283,6 +284,7 @@ def test_kernels_of_our_own(partition):
     assert [step.split()[0] for step in made] == ["reorder", "conv", "conv", "reorder"]
 
 
+@pytest.mark.fast
 def test_a_bad_program_is_refused(partition):
     load_runtime(partition)
     for change, message in (

@@ -242,6 +242,7 @@ def steps(program):
     return [line.split()[0] for line in str(text).splitlines() if line and not line.startswith("workspace")]
 
 
+@pytest.mark.fast
 @needs_avx512
 def test_a_group_is_one_step(partition):
     load_runtime(partition)
@@ -256,6 +257,7 @@ def changed(**changes):
     return program
 
 
+@pytest.mark.fast
 def test_what_strips_cannot_do_is_compiled_one_by_one(partition):
     """A group is an offer: the runtime looks again, whatever the program says."""
     load_runtime(partition)
@@ -268,6 +270,7 @@ def test_what_strips_cannot_do_is_compiled_one_by_one(partition):
         assert "strips" not in made and made.count("conv") == 2
 
 
+@pytest.mark.fast
 def test_a_group_that_is_not_there_is_refused(partition):
     load_runtime(partition)
     for strips in ([0, 3], [-1, 1], [1, 0]):
@@ -275,6 +278,7 @@ def test_a_group_that_is_not_there_is_refused(partition):
             steps({**SEPARABLE, "strips": strips})
 
 
+@pytest.mark.long
 @needs_avx512
 @pytest.mark.parametrize("name,groups", [("nasneta", 20), ("mobilenet_v2", 10)])
 def test_networks(name, groups, collage_library, tmp_path):

@@ -313,6 +313,7 @@ def test_what_becomes_of_it(collage_library):
     assert [step for step in steps[3:] if step != "reorder"] == ["narrow_conv", "eltwise", "workspace"]
 
 
+@pytest.mark.long
 def test_dcgan(collage_library, partition):
     from collage import export
     from collage.workloads.dcgan import LATENT, dcgan

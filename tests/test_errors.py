@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tvm
 
-pytestmark = pytest.mark.usefixtures("loaded")
+pytestmark = [pytest.mark.usefixtures("loaded"), pytest.mark.fast]
 
 
 @pytest.fixture(scope="module")

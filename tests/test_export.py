@@ -147,6 +147,7 @@ def test_file_size_limit(module, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.fast
 def test_default_target_has_the_widest_vectors():
     """LLVM's name of the processor makes TVM choose the schedules that its features deserve."""
     named = tvm.target.Target(target.default_target())
@@ -157,6 +158,7 @@ def test_default_target_has_the_widest_vectors():
             assert bool(tvm.target.codegen.target_has_features(feature)) == (f" {feature} " in flags)
 
 
+@pytest.mark.fast
 def test_build_disables_what_does_not_finish():
     with target.build_context() as context:
         assert list(context.disabled_pass) == ["EliminateCommonSubexpr", "SimplifyExpr"]

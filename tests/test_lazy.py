@@ -4,7 +4,6 @@ search measures nothing and says the same.
 """
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -32,15 +31,14 @@ def network():
 
 
 def place(module, store, **options):
-    """Place a module; gives (plan as text, plan, seconds)."""
+    """Place a module; gives (plan as text, plan)."""
     import collage
 
     told = json.loads(
         collage.transform.configuration(["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2)
     )
-    started = time.perf_counter()
     plan = str(tvm.get_global_func("collage.partition")(module, json.dumps({**told, **options}))[1])
-    return plan, json.loads(plan), time.perf_counter() - started
+    return plan, json.loads(plan)
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +51,11 @@ def lazily(collage_library, tmp_path_factory):
 def test_the_same_plan_twenty_times(lazily):
     store, _ = lazily
     before = store.read_bytes()
-    first, plan, _ = place(network(), store)
+    first, plan = place(network(), store)
     assert plan["candidates"]["measured"] == 0
-    seconds = []
     for _ in range(20):
-        text, _, taken = place(network(), store)
-        assert text == first
-        seconds.append(taken)
+        assert place(network(), store)[0] == first
     assert store.read_bytes() == before
-    assert max(seconds) < 2
 
 
 def test_everything_measured_gives_the_same_optimum(lazily, tmp_path):
@@ -71,7 +65,7 @@ def test_everything_measured_gives_the_same_optimum(lazily, tmp_path):
     everything = tmp_path / "everything.jsonl"
     everything.write_bytes(store.read_bytes())
     # So often that no further samples are taken of what competes: they would change the costs.
-    _, exhaustive, _ = place(network(), everything, exhaustive=True, samples=1)
+    _, exhaustive = place(network(), everything, exhaustive=True, samples=1)
     assert exhaustive["candidates"]["bounded"] == 0
     assert exhaustive["candidates"]["measured"] == counts["bounded"]
     assert exhaustive["estimate"]["optimal"] and plan["estimate"]["optimal"]

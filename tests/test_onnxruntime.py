@@ -466,6 +466,7 @@ def test_outputs(partition):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bert_full", "dcgan", "nasneta", "resnet50_3d", "resnext50_32x4d"])
 def test_networks_alone(partition, name):
     """Each of the paper's networks is one region, and its answer is TVM's."""

@@ -55,6 +55,7 @@ def test_one_tbb(partition):
     assert len(loaded) == 1, loaded
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bert_full", "dcgan", "nasneta", "resnet50_3d", "resnext50_32x4d"])
 def test_networks(partition, name):
     """Each network as one region, nothing left to TVM, the same answer."""
@@ -231,10 +232,11 @@ except Exception as error:
     assert "make backends BACKENDS=openvino" in result.stdout
 
 
-def test_the_search_measures_it(collage_library, store):
+def test_the_search_measures_it(collage_library, tmp_path):
     """Measured candidates: OpenVINO's single operators, fused ones and whole regions against TVM's."""
     import collage
 
+    store = tmp_path / "costs.jsonl"
     grid = Grid()
     one = grid.input(1, 8, 16, 16)
     for _ in range(2):

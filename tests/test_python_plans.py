@@ -24,9 +24,11 @@ def network(width=16):
     return tvm.IRModule.from_expr(relay.exp(relay.nn.relu(relay.nn.dense(x, w)))), params
 
 
-def test_a_plan_is_written_and_replayed_without_measuring(store, tmp_path):
+def test_a_plan_is_written_and_replayed_without_measuring(tmp_path_factory, tmp_path):
     module, params = network()
     path = tmp_path / "plan.json"
+    # To which nobody else writes meanwhile.
+    store = tmp_path_factory.mktemp("store") / "costs.jsonl"
     placed = collage.partition(
         module,
         params,
@@ -60,6 +62,7 @@ def test_a_plan_for_another_network_is_refused(store, tmp_path):
         collage.replay(module, tmp_path / "nowhere.json", params)
 
 
+@pytest.mark.fast
 def test_unknown_options_are_said():
     with pytest.raises(TypeError, match=r"no option exhaustiv; did you mean exhaustive\?"):
         transform.CollagePartition(exhaustiv=True)

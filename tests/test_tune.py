@@ -23,6 +23,12 @@ TREE = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A cost store to which nobody else writes while it is read."""
+    return tmp_path_factory.mktemp("store") / "costs.jsonl"
+
+
+@pytest.fixture(scope="module")
 def network(tmp_path_factory):
     """A small network as files: its program and its parameters."""
     folder = tmp_path_factory.mktemp("network")
