@@ -61,6 +61,9 @@ mutate: ## changes the optimiser's code in small ways and counts what its tests 
 sabotage: setup ## ten deliberate faults, each of which must make the gate fail
 	@scripts/sabotage.sh
 
+wheel: setup ## dist/*.whl that pip installs on other machines
+	@scripts/wheel.sh
+
 check: setup ## format, vet, lint; fails where that leaves the tree dirty
 	@scripts/check.sh
 

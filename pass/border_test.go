@@ -105,6 +105,31 @@ func TestDearBordersKeepEverythingAtHome(t *testing.T) {
 	assert.Zero(t, proof.Gap())
 }
 
+// From one library to another a value is paid for on both sides: out of the one and into the other.
+func TestBetweenTwoLibrariesBothBordersArePaid(t *testing.T) {
+	withFar(t, 2, 0.5)
+	require.NoError(t, byoc.Register(byoc.Definition{
+		Name: "moon", Description: "a third device", Emit: present{},
+		Patterns:   []byoc.Pattern{{Composite: "moon.tanh", Shape: relay.Op("tanh", relay.Wildcard())}},
+		BorderCost: func(*relay.Type) (float64, float64) { return 0.25, 4 },
+	}.Backend()))
+	mod := tvmtest.Parse(t, `def @main(%x: Tensor[(4, 32), float32]) { tanh(nn.relu(%x)) }`)
+	rule := func(r cost.Request) cost.Cost {
+		if r.Key.Backend == "tvm" || r.Key.Backend == "far" && r.Candidate.Composite == "far.tanh" {
+			return cost.FromMilliseconds(100)
+		}
+		return cost.FromMilliseconds(1)
+	}
+	_, p, err := Partition(mod, Config{
+		Backends: []string{"tvm", "far", "moon"}, Target: "llvm", Estimator: &estimator{rule: rule},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 1, p.Backend("far").Operators)
+	assert.Equal(t, 1, p.Backend("moon").Operators)
+	assert.InDelta(t, 0.5+0.25, p.Estimate.Transfers, 1e-9)
+	assert.InDelta(t, (2+1)+(0.5+0.25)+(1+4), p.Estimate.Milliseconds, 1e-9)
+}
+
 // A value that is read in two places, neither of them at its post-dominator: what the file alone proves is a bound.
 func TestABoundIsProvenWhereTheTreeDoesNotKnowTheReaders(t *testing.T) {
 	withFar(t, 4, 3)
