@@ -4,6 +4,7 @@ package cost
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -101,13 +102,19 @@ func TestKilledWritersLoseNothingThatTheyWrote(t *testing.T) {
 	said := map[int]bool{}
 	for round := range int(rounds.Seeds(12)) {
 		writer := roleCommand("writer", path, strconv.Itoa(round*100_000), "100000")
-		var output strings.Builder
-		writer.Stdout = &output
+		stdout, err := writer.StdoutPipe()
+		require.NoError(t, err)
 		require.NoError(t, writer.Start())
-		time.Sleep(time.Duration(20+rng.IntN(60)) * time.Millisecond)
+		// It has written something, however slow the machine is, and is at it.
+		output := make([]byte, 1)
+		_, err = io.ReadFull(stdout, output)
+		require.NoError(t, err)
+		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
 		require.NoError(t, writer.Process.Kill())
+		rest, err := io.ReadAll(stdout)
+		require.NoError(t, err)
 		_ = writer.Wait()
-		lines := strings.SplitAfter(output.String(), "\n")
+		lines := strings.SplitAfter(string(append(output, rest...)), "\n")
 		for _, line := range lines[:len(lines)-1] {
 			i, err := strconv.Atoi(strings.TrimSpace(line))
 			require.NoError(t, err)
