@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs Go's fuzz targets one after the other, each for SECONDS_EACH (60s): scripts/fuzz_go.sh [--list] [NAME...]. A NAME is a
-# target ("FuzzDecode"), a package ("pass/plan") or a package's target ("pass/plan:FuzzDecode"). Without names it runs all that
-# `go test -list` finds. What a target fails on is written to its package's testdata/fuzz, where `go test` runs it from then on.
+# Runs Go's fuzz targets one after the other, each for SECONDS_EACH (60s): scripts/fuzz_go.sh [--list] [NAME...]. A NAME
+# is a target ("FuzzDecode"), a package ("pass/plan") or a package's target ("pass/plan:FuzzDecode"). Without names it
+# runs all that `go test -list` finds. What a target fails on is written to its package's testdata/fuzz, where `go test`
+# runs it from then on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:/usr/local/go/bin
@@ -22,7 +23,8 @@ if [[ -z ${TMPDIR:-} && -d /dev/shm && -w /dev/shm ]]; then
 fi
 
 # All targets, as "package:target".
-mapfile -t packages < <(git ls-files --cached --others --exclude-standard '*_test.go' | xargs grep -l '^func Fuzz' | xargs -n 1 dirname | sort -u)
+mapfile -t packages < <(git ls-files --cached --others --exclude-standard '*_test.go' | xargs grep -l '^func Fuzz' |
+  xargs -n 1 dirname | sort -u)
 targets=()
 for package in "${packages[@]}"; do
   while read -r line; do
@@ -40,7 +42,7 @@ if (($#)); then
         found=1
       fi
     done
-    ((found)) || { echo "fuzz: error: there is no target or package with targets called $name (--list names them)" >&2; exit 2; }
+    ((found)) || { echo "fuzz: error: no target and no package with targets is called $name (see --list)" >&2; exit 2; }
   done
   targets=("${chosen[@]}")
 fi
@@ -58,7 +60,8 @@ for t in "${targets[@]}"; do
   log=$(mktemp)
   # Seeds and regressions run first, by themselves: a target that hangs on one is a failure with a name.
   if go test -run "^${t#*:}\$" -timeout 5m "./${t%:*}" >"$log" 2>&1 &&
-    go test -run '^$' -fuzz "^${t#*:}\$" -fuzztime "$each" -fuzzminimizetime 50x -timeout 30m "./${t%:*}" >"$log" 2>&1; then
+    go test -run '^$' -fuzz "^${t#*:}\$" -fuzztime "$each" -fuzzminimizetime 50x -timeout 30m "./${t%:*}" \
+      >"$log" 2>&1; then
     grep -E '^fuzz: elapsed' "$log" | tail -n 1
   else
     failed+=("$t")

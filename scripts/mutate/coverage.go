@@ -24,7 +24,8 @@ func readCoverage(profile string) (coverage, error) {
 	return c, nil
 }
 
-// runs says that some test runs what stands there. Where no block says anything (a case's condition) it is taken to be run.
+// runs says that some test runs what stands there. Where no block says anything (a case's condition) it is taken to be
+// run.
 func (c coverage) runs(m *Mutant) bool {
 	for _, b := range c[path.Base(m.File)] {
 		after := m.Line > b.StartLine || m.Line == b.StartLine && m.Column >= b.StartCol

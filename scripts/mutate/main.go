@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate tests the tests of packages: it makes small changes in the code, one at a time, and says which of them the
-// package's own tests do not notice.
+// Command mutate tests the tests of packages: it makes small changes in the code, one at a time, and says which of them
+// the package's own tests do not notice.
 //
-// What comes in: package patterns. What goes out: a table by file, the list of survivors, JSON. Changes are given to the
-// compiler as overlays; no file of the tree is written. The sample depends on the seed and on what the changed lines say,
-// not on where they stand: the same mutants are tried before and after tests were added.
+// What comes in: package patterns. What goes out: a table by file, the list of survivors, JSON. Changes are given to
+// the compiler as overlays; no file of the tree is written. The sample depends on the seed and on what the changed lines
+// say, not on where they stand: the same mutants are tried before and after tests were added.
 //
-// It is a program of our own because of the public tools only Gremlins can be had for this Go; that one copies the whole
-// tree for each worker, has neither a sample nor a list of equivalent mutants, and removes no statements.
+// It is a program of our own because of the public tools only Gremlins can be had for this Go; that one copies the
+// whole tree for each worker, has neither a sample nor a list of equivalent mutants, and removes no statements.
 package main
 
 import (
@@ -37,10 +37,12 @@ type settings struct {
 	sample, workers  int
 	seed             string
 	equivalent, json string
+	again            string
 	files            []string
 	short            bool
 	patience         float64
 	list             bool
+	before           map[string]*Mutant // by id: what need not be tried again
 }
 
 // Result is what is written as JSON.
@@ -65,11 +67,12 @@ func main() {
 	pflag.IntVar(&s.sample, "sample", 250, "mutants of each package, at most; 0 for all")
 	pflag.IntVar(&s.workers, "workers", 2, "mutants that are tried side by side")
 	pflag.StringVar(&s.seed, "seed", "1", "which sample")
-	pflag.StringVar(&s.equivalent, "equivalent", "scripts/mutate-equivalent.txt", "the list of mutants that change nothing")
+	pflag.StringVar(&s.equivalent, "equivalent", "scripts/mutate-equivalent.txt", "the mutants that change nothing")
 	pflag.StringVar(&s.json, "json", "", "write the result to this file, too")
+	pflag.StringVar(&s.again, "again", "", "an earlier result (--json): mutants that were noticed then are not tried again")
 	pflag.StringSliceVar(&s.files, "files", nil, "only mutants of these files (tree.go,solve.go)")
 	pflag.BoolVar(&s.short, "short", false, "run the tests with -short")
-	pflag.Float64Var(&s.patience, "patience", 6, "a mutant has this many times as long as the unchanged tests took, and 10 s at least")
+	pflag.Float64Var(&s.patience, "patience", 6, "a mutant has so many times as long as the unchanged tests took, and 10 s")
 	pflag.BoolVar(&s.list, "list", false, "list the sample and try nothing")
 	pflag.Usage = func() {
 		fmt.Fprintf(os.Stderr, "usage: mutate [FLAGS] PACKAGE...\n%s", pflag.CommandLine.FlagUsages())
@@ -95,6 +98,9 @@ func run(ctx context.Context, s settings, patterns []string, out io.Writer) erro
 	if err != nil {
 		return err
 	}
+	if s.before, err = readNoticed(s.again); err != nil {
+		return err
+	}
 	result := Result{Seed: s.seed, Sample: s.sample}
 	for _, p := range packages {
 		done, err := mutate(ctx, s, p, known, out)
@@ -115,6 +121,30 @@ func run(ctx context.Context, s settings, patterns []string, out io.Writer) erro
 	return os.WriteFile(s.json, append(text, '\n'), 0o644)
 }
 
+// readNoticed gives the mutants of an earlier result that more tests would not make another outcome of.
+func readNoticed(path string) (map[string]*Mutant, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var result Result
+	if err := json.Unmarshal(text, &result); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	noticed := map[string]*Mutant{}
+	for _, p := range result.Packages {
+		for _, m := range p.Mutants {
+			if m.Outcome.noticed() || m.Outcome == Broken {
+				noticed[m.id()] = m
+			}
+		}
+	}
+	return noticed, nil
+}
+
 // goPackage is what go list says of a package.
 type goPackage struct {
 	ImportPath, Dir string
@@ -123,7 +153,8 @@ type goPackage struct {
 }
 
 func listPackages(ctx context.Context, patterns []string) ([]goPackage, error) {
-	command := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,Module", "--"}, patterns...)...)
+	arguments := append([]string{"list", "-json=ImportPath,Dir,GoFiles,Module", "--"}, patterns...)
+	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Stderr = os.Stderr
 	text, err := command.Output()
 	if err != nil {
@@ -189,7 +220,7 @@ func mutate(ctx context.Context, s settings, p goPackage, known *equivalents, ou
 // sample takes n of the mutants, by a hash of what they are, and puts them in the order of the code.
 func sample(all []*Mutant, seed string, n int) []*Mutant {
 	id := func(m *Mutant) string {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%s\x00%d", seed, m.File, m.Source, m.Change, m.again))
+		sum := sha256.Sum256([]byte(seed + "\x00" + m.id()))
 		return hex.EncodeToString(sum[:])
 	}
 	slices.SortFunc(all, func(a, b *Mutant) int { return cmp.Compare(id(a), id(b)) })
@@ -239,6 +270,8 @@ func tryAll(ctx context.Context, s settings, p goPackage, mutants []*Mutant) err
 	for i, m := range mutants {
 		switch {
 		case m.Outcome == Equivalent || ctx.Err() != nil:
+		case s.before[m.id()] != nil:
+			m.Outcome, m.Reason = s.before[m.id()].Outcome, s.before[m.id()].Reason
 		case !covered.runs(m):
 			m.Outcome = Uncovered
 		default:

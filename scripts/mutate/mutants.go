@@ -28,11 +28,17 @@ type Mutant struct {
 	Outcome Outcome `json:"outcome"`
 	Reason  string  `json:"reason,omitempty"`
 
+	// Again counts the mutants of the same File, Source and Change before this one.
+	Again int `json:"again,omitempty"`
+
 	path       string // of the file on disk
-	start, end int    // the bytes that Text replaces
+	start, end int    // the bytes that text replaces
 	text       string
-	// again counts the mutants of the same File, Source and Change before this one.
-	again int
+}
+
+// id names the mutant whatever lines have moved.
+func (m *Mutant) id() string {
+	return fmt.Sprintf("%s\x00%s\x00%s\x00%d", m.File, m.Source, m.Change, m.Again)
 }
 
 // String is "pass/place/tree.go:12:3: < -> <=".
@@ -75,7 +81,8 @@ func find(path, name string) ([]*Mutant, error) {
 	if ast.IsGenerated(tree) {
 		return nil, nil
 	}
-	f := &finder{set: set, file: filepath.ToSlash(name), path: path, content: content, lines: strings.Split(string(content), "\n")}
+	f := &finder{set: set, file: filepath.ToSlash(name), path: path, content: content,
+		lines: strings.Split(string(content), "\n")}
 	for _, d := range tree.Decls {
 		if function, ok := d.(*ast.FuncDecl); ok && function.Body != nil {
 			ast.Inspect(function.Body, f.visit)
@@ -85,14 +92,16 @@ func find(path, name string) ([]*Mutant, error) {
 	seen := map[string]int{}
 	for _, m := range f.found {
 		id := m.Source + "\x00" + m.Change
-		m.again = seen[id]
+		m.Again = seen[id]
 		seen[id]++
 	}
 	return f.found, nil
 }
 
 // words are functions whose arguments are for people.
-var words = map[string]bool{"panic": true, "fmt.Errorf": true, "errors.New": true, "fmt.Sprintf": true, "fmt.Sprint": true}
+var words = map[string]bool{
+	"panic": true, "fmt.Errorf": true, "errors.New": true, "fmt.Sprintf": true, "fmt.Sprint": true,
+}
 
 func (f *finder) visit(node ast.Node) bool {
 	switch n := node.(type) {
@@ -176,7 +185,8 @@ func (f *finder) removals(list []ast.Stmt) {
 	}
 }
 
-// releases says that the call only gives a handle back before the garbage collector would: no test can see whether it is there.
+// releases says that the call only gives a handle back before the garbage collector would: no test can see whether it is
+// there.
 func (f *finder) releases(call *ast.CallExpr) bool {
 	return strings.HasSuffix(f.source(call.Fun), ".Release")
 }

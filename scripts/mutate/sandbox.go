@@ -45,13 +45,15 @@ type sandbox struct {
 	timeout            time.Duration
 }
 
-// addressSpace is how much a test process may map, in KiB: a mutant whose loop never ends must not take the machine along.
+// addressSpace is how much a test process may map, in KiB: a mutant whose loop never ends must not take the machine
+// along.
 const addressSpace = 8 << 20
 
 // unchanged runs the tests as they are and gives how long that took, and a line coverage profile.
 func (s *sandbox) unchanged(ctx context.Context) (took time.Duration, profile string, err error) {
 	binary := filepath.Join(s.scratch, "unchanged.test")
-	if out, err := s.command(ctx, "go", "test", "-vet=off", "-cover", "-c", "-o", binary, ".").CombinedOutput(); err != nil {
+	out, err := s.command(ctx, "go", "test", "-vet=off", "-cover", "-c", "-o", binary, ".").CombinedOutput()
+	if err != nil {
 		return 0, "", fmt.Errorf("building the tests: %w\n%s", err, out)
 	}
 	profile = filepath.Join(s.scratch, "cover.out")
