@@ -223,7 +223,7 @@ def test_interrupt_keeps_what_was_measured(collage_library, command, layers, tmp
         os.killpg(process.pid, sent)
     else:
         process.send_signal(sent)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 2, stderr
     assert "interrupted" in stderr and "costs.jsonl" in stderr
     assert "Traceback" not in stderr

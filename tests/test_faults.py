@@ -219,6 +219,11 @@ def test_a_library_that_vanishes_from_the_workers(collage_library, tmp_path):
     assert {key[1] for key in records(store)} == {"tvm", "dnnl"}
 
 
+def written(store):
+    """How many lines stand in a store."""
+    return store.read_bytes().count(b"\n") if store.exists() else 0
+
+
 def alive(folder):
     """Workers that work in a folder below ``folder``."""
     found = []
@@ -253,8 +258,11 @@ def test_killed_searches_go_on_from_the_store(times, layers, collage_library, tm
             stderr=subprocess.DEVNULL,
             env=environment(TMPDIR=temporary),
         )
-        # Now and then while it starts, mostly while it measures.
-        time.sleep(rng.uniform(0.5, 3.0) if kills % 5 == 0 else rng.uniform(3.0, 5.5))
+        # Now and then while it starts, mostly a moment after some more costs came in.
+        wanted = lines + rng.randrange(2, 10) if kills % 5 else 0
+        while written(store) < wanted and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0.0, 0.5) if kills % 5 else rng.uniform(0.5, 3.0))
         if process.poll() is not None:
             finished += 1
             store.unlink()  # it was faster than the killer: from the beginning
@@ -264,9 +272,8 @@ def test_killed_searches_go_on_from_the_store(times, layers, collage_library, tm
         process.send_signal(signal.SIGKILL)
         process.wait()
         kills += 1
-        whole = store.read_text().count("\n") if store.exists() else 0
-        assert whole >= lines, "nothing is lost"
-        lines = whole
+        assert written(store) >= lines, "nothing is lost"
+        lines = written(store)
     deadline = time.monotonic() + 60
     while alive(temporary) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -97,8 +97,8 @@ def test_the_search_and_its_figures(searched):
     # Every kernel's time belongs to some part, and every operator to one.
     assert level["steps"]
     for step in level["steps"]:
-        assert step["kernels_ms"] > 0
-        assert step["border_ms"] >= 0
+        # TVM, too, changes layouts around its convolutions.
+        assert 0 < step["border_ms"] < step["kernels_ms"]
         assert step["rest_ms"] <= 0.2 * step["kernels_ms"]
     for record in records:
         parts = record["network"]["parts"]
@@ -106,13 +106,15 @@ def test_the_search_and_its_figures(searched):
         assert len(nodes) == len(set(nodes))
         assert len(nodes) >= 14
         assert all(part["ms"] >= 0 for part in parts)
+        assert sum(part["ms"] > 0 for part in parts) >= len(parts) / 2
         assert len(record["network"]["against_ms"]) == len(record["samples_ms"])
 
     finalists = {one["name"]: one for one in plan["finalists"]}
     assert {"tvm", "dnnl", "collage"} <= set(finalists)
     for one in finalists.values():
         assert one["bytes"] > 1000
-        assert one["resident_bytes"] >= 0
+        # It reads the last layer's weights at least.
+        assert one["peak_bytes"] >= one["resident_bytes"] > 4 * 10 * 16 * 12 * 12
         assert len(one["samples_ms"]) == 5
     times = report["report"]["times"]
     assert times["additive_bound_ms"] <= times["additive_estimate_ms"] + 1e-6
@@ -135,7 +137,10 @@ def test_regions_are_profiled_step_by_step(searched):
         assert border["ins"] >= border["calls"]
         assert border["outs"] >= border["calls"]
         assert border["in_bytes"] >= 16 * 24 * 24 * 4 or network["regions"] > 1
-        assert border.get("in_ms", 0) >= 0
+        assert border["call_ms"] > 0
+        # A picture of 16 channels comes in as TVM has it, and is put into the library's order.
+        if border["in_bytes"] >= 16 * 24 * 24 * 4:
+            assert border["in_ms"] > 0
         parts = record["network"]["parts"]
         assert all(0 <= one.get("crossing_ms", 0) <= one.get("border_ms", 0) + 1e-3 for one in parts)
         inside = max(inside, len(parts) - network["regions"])

@@ -43,7 +43,8 @@ def test_steps_inside_a_region_are_timed(collage_library, tmp_path):
     done = {groups[one] for step in region["steps"] for one in step.get("of", []) if not step.get("reorder")}
     assert done == set(groups), "each operator is in some step, whatever it was fused with"
     assert all(step["ms"] >= 0 for step in region["steps"])
-    assert sum(step["ms"] for step in region["steps"]) <= region["ms"] * 1.5, "steps are parts of the whole"
+    taken = sum(step["ms"] for step in region["steps"])
+    assert 0 < taken <= region["ms"] * 1.5, "steps are parts of the whole"
     # The result leaves the blocked layout: a reorder after which nobody in the region wants it.
     last = region["steps"][-1]
     assert last["reorder"]
