@@ -133,6 +133,8 @@ RESIDUALS = (
 )
 # One value in two sums, of which one holds the other.
 TWO_SUMS = "%0 = nn.relu(%x); %1 = abs(%0); %2 = add(%0, %1); add(%1, %2)"
+# Three values that differ, two of them made by the backend.
+SEVERAL_RESULTS = "%0 = nn.relu(%x); %1 = add(%0, %x); %2 = abs(%1); (%0, %1, %2)"
 # Two branches that only the backend can take whole, between operators that only TVM takes.
 TREE = (
     "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = abs(%x); %3 = nn.relu(%2); %4 = add(%1, %3);"
@@ -334,6 +336,10 @@ def test_regions_as_everywhere_else_in_collage(computes_the_same):
     for name in symbols(ours):
         assert ours[name].attrs["Compiler"] == HOOK and int(ours[name].attrs["Inline"]) == 1
     computes_the_same(ours, main(DIAMOND))
+    # Regions with several results, and several inputs.
+    for body in (SEVERAL_RESULTS, TWO_SUMS):
+        ours, _ = Config().ours(main(body), MockCostEstimator({"llvm": 2, HOOK: 1}, 0), outline_native=False)
+        computes_the_same(ours, main(body))
 
 
 @pytest.mark.fast
