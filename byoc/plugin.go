@@ -4,7 +4,9 @@ package byoc
 
 import (
 	"bufio"
+	"debug/elf"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +18,8 @@ const PluginDirEnv = "COLLAGE_PLUGIN_DIR"
 // PluginPath finds the file of a runtime plug-in, by its file name ("libcollage_dnnl.so") or the part of it
 // that tells it from the others ("dnnl", "runtime"). It looks in $COLLAGE_PLUGIN_DIR if that is set, and
 // otherwise beside libcollage.so where that is loaded, beside this executable, and in lib/ next to it. The
-// path is absolute; the error names the folders that were searched. Nothing is loaded.
+// path is absolute; the error names the folders that were searched, or the file that is there and was cut short: the
+// dynamic loader would end the process with SIGBUS. Nothing is loaded.
 func PluginPath(name string) (string, error) {
 	file := name
 	if !strings.HasSuffix(file, ".so") {
@@ -26,11 +29,45 @@ func PluginPath(name string) (string, error) {
 	for _, dir := range dirs {
 		path := filepath.Join(dir, file)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			if err := checkWhole(path); err != nil {
+				return "", err
+			}
 			return filepath.Abs(path)
 		}
 	}
 	return "", fmt.Errorf("runtime plug-in %s not found (looked in %s); build it with `make build`, or name its folder in %s",
 		file, strings.Join(dirs, ", "), PluginDirEnv)
+}
+
+// checkWhole says that a plug-in, or one beside it that it needs, was cut short. What is no library at all the dynamic
+// loader refuses by itself.
+func checkWhole(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("runtime plug-in %s cannot be read: %w", path, err)
+	}
+	defer file.Close()
+	magic := make([]byte, len(elf.ELFMAG))
+	if _, err := io.ReadFull(file, magic); err != nil || string(magic) != elf.ELFMAG {
+		return nil
+	}
+	var needed []string
+	library, err := elf.NewFile(file)
+	if err == nil {
+		needed, err = library.ImportedLibraries()
+	}
+	if err != nil {
+		return fmt.Errorf("runtime plug-in %s is cut short (%w); build it again with `make build`", path, err)
+	}
+	for _, name := range needed {
+		beside := filepath.Join(filepath.Dir(path), name)
+		if _, err := os.Stat(beside); err == nil && strings.HasPrefix(name, "libcollage_") {
+			if err := checkWhole(beside); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func pluginDirs() []string {

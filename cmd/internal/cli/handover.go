@@ -28,6 +28,19 @@ const (
 	hostFailedEnv = "COLLAGE_HOST_FAILED"
 )
 
+// programVersionEnv tells the host the version of the program that started it.
+const programVersionEnv = "COLLAGE_PROGRAM_VERSION"
+
+// versionConflict says that this library and the program that handed over to it are of different versions: the one was
+// installed or built without the other. "" where they agree, or nobody handed over.
+func versionConflict() string {
+	program := os.Getenv(programVersionEnv)
+	if program == "" || program == Version {
+		return ""
+	}
+	return fmt.Sprintf("libcollage.so is of version %s and the program collage of version %s", Version, program)
+}
+
 // handOver replaces this process by the Python host, which runs the same command with TVM loaded. It comes back
 // with an error, or with nil where there is no host and the command can do without (hostIfThere).
 func (s *Session) handOver(command *Command, args []string) error {
@@ -54,6 +67,7 @@ func (s *Session) handOver(command *Command, args []string) error {
 	if err := s.Context.Err(); err != nil {
 		return err
 	}
+	environment = append(environment, programVersionEnv+"="+Version)
 	argv := append([]string{python, "-c", host}, args...)
 	return fmt.Errorf("cannot run %s: %w", python, execute(python, argv, environment))
 }

