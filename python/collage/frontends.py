@@ -8,6 +8,7 @@ remedy.
 """
 
 import difflib
+import itertools
 import math
 import os
 import re
@@ -347,8 +348,11 @@ def _torchscript(path, input_shapes):
     names = [value.debugName().split(".")[0] for value in list(script.graph.inputs())[1:]]
     _refuse_unknown_inputs(input_shapes, names, path)
     _ask_for_shapes({name: ["?"] for name in names if name not in input_shapes}, path)
+    shapes = {name: input_shapes[name] for name in names}
+    integers = _integer_inputs(script, shapes)
+    inputs = [(name, (shape, "int64" if name in integers else "float32")) for name, shape in shapes.items()]
     try:
-        module, values = relay.frontend.from_pytorch(script, [(name, input_shapes[name]) for name in names])
+        module, values = relay.frontend.from_pytorch(script, inputs)
     except NotImplementedError as error:
         raise ValueError(
             f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}"
@@ -356,6 +360,33 @@ def _torchscript(path, input_shapes):
     except Exception as error:
         raise ValueError(f"TVM's PyTorch importer cannot read {path}: {_last_line(error)}") from None
     return bind(_typed(module, path), {name: value.numpy() for name, value in values.items()}, str(path))
+
+
+# How often a TorchScript network is run to see which of its inputs are integers.
+_TRIES = 40
+
+
+def _integer_inputs(script, shapes):
+    """The names of the inputs that must be integers (the words of an embedding), which the file does not say:
+    as few as make the network run. Where it never runs, none; TVM's importer tells why.
+    """
+    import torch
+
+    subsets = itertools.chain.from_iterable(
+        itertools.combinations(shapes, count) for count in range(len(shapes) + 1)
+    )
+    for integers in itertools.islice(subsets, _TRIES):
+        zeros = [
+            torch.zeros(shape, dtype=torch.int64 if name in integers else torch.float32)
+            for name, shape in shapes.items()
+        ]
+        try:
+            with torch.no_grad():
+                script(*zeros)
+        except Exception:
+            continue
+        return integers
+    return ()
 
 
 def parameter_bytes(module):

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TorchScript files: traced by torch, compiled and run by Collage, with torch's outputs.
+
+torch is not among the requirements. ``scripts/torch.sh`` fetches Debian's into build/test-torch, which is put
+on the paths of the processes that need it.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import SAMPLES, TREE, environment
+
+# Writes NAME.pt, NAME.npz (inputs by name) and NAME.expected.npz (torch's outputs) for each network.
+TRACE = """
+import sys
+import numpy as np
+import torch
+from torch import nn
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left = nn.Linear(12, 20)
+        self.right = nn.Linear(8, 20, bias=False)
+    def forward(self, first, second):
+        both = torch.tanh(self.left(first)) * torch.sigmoid(self.right(second))
+        return torch.softmax(both, -1), both.sum(-1)
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(30, 16)
+        self.head = nn.Linear(16, 4)
+    def forward(self, words):
+        return self.head(self.table(words).mean(1))
+
+torch.manual_seed(0)
+cnn = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+                    nn.Conv2d(8, 16, 3, stride=2, groups=2), nn.Hardswish(), nn.AdaptiveAvgPool2d(1),
+                    nn.Flatten(), nn.Linear(16, 10), nn.LogSoftmax(1))
+mlp = nn.Sequential(nn.Linear(24, 48), nn.GELU(), nn.LayerNorm(48), nn.Dropout(0.5), nn.Linear(48, 5))
+networks = {
+    "cnn": (cnn, {"input": torch.rand(2, 3, 16, 16)}),
+    "mlp": (mlp, {"input": torch.rand(4, 24)}),
+    "branches": (Branches(), {"first": torch.rand(3, 12), "second": torch.rand(3, 8)}),
+    "words": (Words(), {"words": torch.randint(0, 30, (2, 7))}),
+}
+# As after training: running means are not 0.
+cnn.train()(torch.rand(4, 3, 16, 16))
+folder = sys.argv[1]
+for name, (network, inputs) in networks.items():
+    network.eval()
+    script = torch.jit.trace(network, tuple(inputs.values()))
+    script.save(f"{folder}/{name}.pt")
+    outputs = network(*inputs.values())
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    np.savez(f"{folder}/{name}.npz", **{key: value.numpy() for key, value in inputs.items()})
+    np.savez(f"{folder}/{name}.expected.npz", *[value.detach().numpy() for value in outputs])
+lacking = torch.jit.trace(lambda x: torch.linalg.svdvals(x), torch.rand(4, 4))
+lacking.save(f"{folder}/lacking.pt")
+"""
+INPUTS = {
+    "cnn": ["input:2,3,16,16"],
+    "mlp": ["input:4,24"],
+    "branches": ["first:3,12", "second:3,8"],
+    "words": ["words:2,7"],
+}
+
+
+@pytest.fixture(scope="session")
+def torch_environment():
+    """What a process needs in its environment to import torch beside TVM."""
+    folder = TREE / "build" / "test-torch"
+    fetched = subprocess.run(
+        [str(TREE / "scripts" / "torch.sh"), str(folder)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+    )
+    if fetched.returncode == 3:
+        pytest.skip(f"torch cannot be had here: {fetched.stdout.strip()}")
+    assert fetched.returncode == 0, fetched.stdout + fetched.stderr
+    site, libraries = (folder / "environment").read_text().splitlines()
+    paths = os.pathsep.join((environment()["PYTHONPATH"], site))
+    return {"PYTHONPATH": paths, "LD_LIBRARY_PATH": libraries}
+
+
+@pytest.fixture(scope="module")
+def traced(torch_environment, tmp_path_factory):
+    """A folder with the networks, their inputs and outputs."""
+    folder = tmp_path_factory.mktemp("torch")
+    made = subprocess.run(
+        [sys.executable, "-c", TRACE, str(folder)],
+        capture_output=True,
+        text=True,
+        env={**environment(), **torch_environment},
+        timeout=600,
+    )
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def shapes(name):
+    return [argument for shape in INPUTS[name] for argument in ("--input-shape", shape)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", INPUTS)
+def test_outputs_are_those_of_torch(command, store, torch_environment, traced, tmp_path, name):
+    arguments = [
+        "-o",
+        "model.tar",
+        "--db",
+        store,
+        "-q",
+        "--level",
+        "operator",
+        "--repeat",
+        SAMPLES,
+        "--rounds",
+        2,
+    ]
+    compiled = command(
+        "compile",
+        traced / f"{name}.pt",
+        *shapes(name),
+        *arguments,
+        cwd=tmp_path,
+        environment=torch_environment,
+    )
+    assert compiled.returncode == 0, compiled.stderr
+    # Nothing of torch is needed any more.
+    ran = command("run", "model.tar", "--inputs", traced / f"{name}.npz", "--outputs", "y.npz", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    with np.load(tmp_path / "y.npz") as got, np.load(traced / f"{name}.expected.npz") as wanted:
+        assert len(got.files) == len(wanted.files)
+        for index, key in enumerate(wanted.files):
+            np.testing.assert_allclose(got[f"output_{index}"], wanted[key], rtol=1e-4, atol=1e-5)
+
+
+def refused(result, *said):
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr
+    for text in said:
+        assert text in result.stderr
+
+
+@pytest.mark.long
+def test_what_is_refused(command, torch_environment, traced, tmp_path):
+    """Shapes are asked for by name; what the importer lacks, and what is no TorchScript, is told so."""
+
+    def compiled(file, *arguments):
+        return command(
+            "compile", file, *arguments, "-o", "m.tar", "-q", cwd=tmp_path, environment=torch_environment
+        )
+
+    refused(compiled(traced / "cnn.pt"), "cnn.pt", "--input-shape input")
+    refused(compiled(traced / "cnn.pt", "--input-shape", "x:1"), "no input 'x'", "input")
+    refused(compiled(traced / "cnn.pt", "--input-shape", "input:2,4,16,16"), "cnn.pt")
+    refused(compiled(traced / "lacking.pt", "--input-shape", "x:4,4"), "lacking.pt", "linalg_svdvals")
+    (tmp_path / "noise.pt").write_bytes(b"PK\x03\x04" + bytes(200))
+    refused(compiled(tmp_path / "noise.pt"), "noise.pt is not a TorchScript model")
+    assert os.listdir(tmp_path) == ["noise.pt"]
+
+
+def test_without_torch_it_is_said(command, tmp_path):
+    """The file is not looked at: there is nothing that could read it."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        pytest.skip("torch is installed here")
+    (tmp_path / "model.pt").write_bytes(b"PK\x03\x04")
+    refused(
+        command("compile", "model.pt", "-o", "m.tar", "-q", cwd=tmp_path), "model.pt", "needs torch", "ONNX"
+    )
