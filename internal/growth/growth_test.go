@@ -2,7 +2,11 @@
 
 package growth
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 func TestLinear(t *testing.T) {
 	sum := 0
@@ -13,4 +17,18 @@ func TestLinear(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhatIsQuadraticIsNotLinear(t *testing.T) {
+	sum := 0
+	small, large := best(t, 500, func(size int) func() {
+		return func() {
+			for i := range size {
+				for j := range size {
+					sum += i ^ j ^ sum
+				}
+			}
+		}
+	})
+	require.Greater(t, large, allowed*small)
 }
