@@ -42,7 +42,7 @@ def test_the_workflow_runs_what_everybody_runs():
     commands = re.findall(r"^ +- run: (.*)$", workflow.read_text(), re.M)
     targets = set()
     for command in commands:
-        if command.startswith("sudo apt-get "):
+        if command.startswith(("apt-get ", "git config --global --add safe.directory ")):
             continue
         program, target, *variables = re.sub(r"\$\{\{.*?\}\}", "", command).split()
         assert program == "make" and target in source_tree.make_targets(), command
