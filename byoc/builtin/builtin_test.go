@@ -14,10 +14,17 @@ func TestRegisterAll(t *testing.T) {
 	defer byoc.Reset()()
 	require.NoError(t, RegisterAll())
 	require.NoError(t, RegisterAll(), "a second time")
-	for _, name := range []string{"tvm", "dnnl", "mkl", "openblas"} {
+	names := []string{"tvm", "dnnl", "dnnl_tvm", "mkl", "openblas", "onnxruntime", "openvino"}
+	require.Len(t, byoc.All(), len(names))
+	compilers := map[string]string{}
+	for _, name := range names {
 		b, err := byoc.Lookup(name)
 		require.NoError(t, err)
+		require.Equal(t, name, b.Name())
 		require.NoError(t, byoc.Validate(b))
+		require.Equal(t, name == "tvm", b.Compiler() == "", name)
+		require.Empty(t, compilers[b.Compiler()], "%s has the compiler of another one", name)
+		compilers[b.Compiler()] = name
 		p := b.Probe()
 		if !p.Usable {
 			require.NotEmpty(t, p.Reason, name)

@@ -177,9 +177,22 @@ func TestPlanCounts(t *testing.T) {
 	require.Len(t, c.Failures, 1, "one computation that stands in two places")
 	require.Len(t, c.Failures[0].Places, 2)
 	require.Len(t, c.Refusals, 1)
-	require.NotEmpty(t, c.Rejected)
+	require.Len(t, c.Rejected, c.Proposed-4-2, "what was neither chosen nor failed")
+	prices := map[int]float64{}
+	for _, r := range p.Regions {
+		for _, chosen := range r.Candidates {
+			for _, n := range chosen.Nodes {
+				prices[n.Index] = n.Price
+			}
+		}
+	}
 	for _, r := range c.Rejected {
-		require.GreaterOrEqual(t, r.Slack, 0.0)
+		slack := r.Milliseconds
+		for _, v := range r.Nodes {
+			slack -= prices[v]
+		}
+		require.InDelta(t, slack, r.Slack, 1e-9, "%v", r)
+		require.GreaterOrEqual(t, slack, -1e-9, "the prices would be no proof: %v", r)
 	}
 }
 
