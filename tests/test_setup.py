@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 TREE = Path(__file__).resolve().parents[1]
-pytestmark = pytest.mark.fast
-
 EXTRAS = ("mkl", "onnxruntime", "openblas", "openvino", "tune")
 
 # What the scripts use of the system.
