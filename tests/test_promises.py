@@ -9,6 +9,7 @@ import time
 
 import documents
 import numpy as np
+import placed
 import pytest
 import source_tree
 from conftest import PACKAGE, TREE, environment, run_python
@@ -181,7 +182,10 @@ def test_cat_is_enough_to_merge(store, tmp_path, command, collage_library):
 
 def test_regions_are_dumped_as_onnx(tmp_path, collage_library):
     """docs/backends.md: "COLLAGE_ONNXRUNTIME_DUMP=FOLDER writes every region as a complete .onnx beside"."""
-    onnx = pytest.importorskip("onnx")
+    if "onnxruntime" not in placed.usable():
+        pytest.skip("ONNX Runtime is not installed (make backends BACKENDS=onnxruntime)")
+    import onnx
+
     network(tmp_path / "model.onnx")
     program = """
 import sys, onnx, collage
