@@ -26,8 +26,8 @@ fault() {
   names+=("$1") says+=("$2") files+=("$3") olds+=("$4") news+=("$5") checks+=("$6")
 }
 
-# Only the program, not libcollage: enough for what the command line prints.
-build_program='go build -trimpath -buildvcs=false -o python/collage/bin/collage ./cmd/collage'
+# libcollage anew: what most commands print comes from there.
+build_library='go build -trimpath -buildvcs=false -buildmode=c-shared -o python/collage/lib/libcollage.so ./cmd/libcollage'
 
 fault plug-in "a backend's plug-in does not load" \
   python/collage/lib/libcollage_openblas.so "" "" \
@@ -73,7 +73,7 @@ fault readme-typo "a command in the README has a typo" \
 
 fault schema "a field of --json is called otherwise than its schema says" \
   byoc/backend.go '`json:"usable"`' '`json:"works"`' \
-  "$build_program && scripts/test.sh -q tests/test_json.py -k backends"
+  "$build_library && scripts/test.sh -q tests/test_json.py -k backends"
 
 fault unchecked-program "a damaged region program is not refused" \
   byoc/runtime/dnnl_program.cc 'SABOTAGE_PROGRAM_OLD' 'SABOTAGE_PROGRAM_NEW' \
@@ -147,7 +147,7 @@ for i in "${!names[@]}"; do
   verdict=seen
   check "$i" "$logs/$name.log" && verdict=UNSEEN
   cp "$copy/build/original" "$copy/${files[$i]}"
-  [[ $name != schema ]] || cp python/collage/bin/collage "$copy/python/collage/bin/collage"
+  cp python/collage/lib/libcollage.so "$copy/python/collage/lib/libcollage.so"
   if [[ $verdict == seen ]]; then seen=$((seen + 1)); else unseen=$((unseen + 1)); fi
   echo "sabotage: $name: $verdict: ${says[$i]} ($((SECONDS - started)) s)"
 done
