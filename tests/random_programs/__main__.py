@@ -6,6 +6,7 @@ fails.
 """
 
 import argparse
+import functools
 import logging
 import sys
 import tempfile
@@ -55,7 +56,10 @@ def main():
     usable = given.backends.split(",") if given.backends else placed.usable()
     if given.seeds:
         with tempfile.TemporaryDirectory(prefix="random-programs-") as folder:
-            report = blocks.run(range(*given.seeds), usable, Path(folder), stop_at=1 << 30)
+            seeds = range(*given.seeds)
+            report = blocks.run(
+                seeds, usable, Path(folder), stop_at=1 << 30, say=functools.partial(print, flush=True)
+            )
         for seed, what in report.failures:
             print(f"seed {seed}: {what}")
         print(f"{report.programs} programs of {report.operators} operators, {report.hybrid} hybrid")

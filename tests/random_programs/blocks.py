@@ -35,19 +35,21 @@ class Report:
             self.regions[name] = self.regions.get(name, 0) + 1
 
 
-def run(seeds, usable, folder, stop_at=5):
-    """Run seeds; ends early where so many have failed."""
+def run(seeds, usable, folder, stop_at=5, say=lambda what: None):
+    """Run seeds; ends early where so many have failed. say is told what comes next, in case it is a crash."""
     report, waiting, builds = Report(), [], 0
 
     def flush():
         nonlocal builds
         builds += 1
+        say(f"building {[placed.program.seed for placed in waiting]}")
         report.moved += built(list(waiting), report, full=builds % FULL == 2)
         waiting.clear()
 
     for seed in seeds:
         if len(report.failures) >= stop_at:
             break
+        say(f"placing {seed}")
         try:
             placed = placing.place(program.generate(seed), placing.setting(seed, usable), folder)
             report.count(placed)
