@@ -156,9 +156,31 @@ func (w *window) read(n *relay.Node, kind string, in, out []int64) (err error) {
 			return fmt.Errorf("%s makes %d values of %d, which its attributes do not explain", n.Op, out[i], in[i])
 		}
 		// A window that sees padding only has no maximum, and an average over nothing.
-		if front >= extent || last >= front+in[i] {
+		if front >= extent || last >= front+in[i] || w.missesAll(i, in[i], out[i]) {
 			return fmt.Errorf("%s has windows that lie wholly in the padding", n.Op)
+		}
+		// oneDNN takes such averages for ones over nothing, whether they are or not.
+		if kind == "avg" && !w.includePad && (front >= w.size[i] || back >= w.size[i] || w.dilation[i] > in[i]) {
+			return fmt.Errorf("%s averages windows whose padding or dilation is too great for oneDNN", n.Op)
 		}
 	}
 	return nil
+}
+
+// missesAll says that some window along dimension i has all its points, which a dilation sets apart, outside.
+func (w *window) missesAll(i int, in, out int64) bool {
+	if w.dilation[i] == 1 {
+		return false
+	}
+	for o := range out {
+		inside := false
+		for k := range w.size[i] {
+			at := o*w.strides[i] - w.padding[i] + k*w.dilation[i]
+			inside = inside || at >= 0 && at < in
+		}
+		if !inside {
+			return true
+		}
+	}
+	return false
 }

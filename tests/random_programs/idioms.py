@@ -38,7 +38,7 @@ def activation(pool, value, name=None):
         return pool.call(
             name, operator(name), value, low=-1.0 if name == "tanh" else 0.0, high=1.0, exact=False
         )
-    value = pool.tamed(value, 16.0)
+    value = pool.tamed(value, 64.0)
     pool.made.append(name)
     bound, fixed = value.bound + 1, _Fixed(pool)
     return pool.call(

@@ -208,7 +208,9 @@ def bias_add(pool, name):
 
 
 def epilogue(pool, made, channel):
-    """What may follow a layer: a bias, a residual sum, an activation."""
+    """What may follow a layer: a scale, a bias, a residual sum, an activation."""
+    if made.rank <= 3 and pool.chance(0.1):
+        made = pool.call("multiply", relay.multiply, made, pool.scalar(0.5, made.dtype), exact=False)
     if pool.chance(0.5):
         shape = [1] * made.rank
         shape[channel] = made.shape[channel]
@@ -228,7 +230,7 @@ def epilogue(pool, made, channel):
         made = pool.call(
             "add", relay.add, *pair, low=made.low + residual.low, high=made.high + residual.high, exact=False
         )
-    if pool.chance(0.55):
+    if pool.chance(0.7):
         from .idioms import activation
 
         activation(pool, made)
@@ -241,7 +243,9 @@ def windows(pool, sizes, dims):
     padding = [pool.integer(0, k // 2) for k in window]
     after = list(padding) if pool.chance(0.8) else [pool.integer(0, k // 2) for k in window]
     for i in range(dims):
-        if sizes[i] + padding[i] + after[i] < (window[i] - 1) * dilation[i] + 1:
+        if sizes[i] < (window[i] - 1) * dilation[i] + 1:
+            dilation[i] = 1  # else all points of a window may lie outside
+        if sizes[i] + padding[i] + after[i] < window[i]:
             window[i], dilation[i], padding[i], after[i] = 1, 1, 0, 0
     return window, strides, dilation, padding + after
 

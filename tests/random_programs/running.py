@@ -12,9 +12,9 @@ from tvm.contrib import graph_executor
 
 from .placing import Broken
 
-# Plain TVM without LLVM's optimisations, and with TVM's cheapest: what it computes is the same, and the half
+# Plain TVM without LLVM's optimisations, and with few of TVM's: what it computes is the same, and the half
 # of the time goes. Hybrids are built so, too, unless they are built as users get them.
-QUICK = {"build_target": "llvm -opt-level=0", "opt_level": 1}
+QUICK = {"build_target": "llvm -opt-level=0", "opt_level": 2}
 
 # The greatest relative change of the inputs in the last look at what seems wrong.
 PERTURBATION = 2.0**-21
