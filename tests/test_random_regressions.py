@@ -62,7 +62,7 @@ FOUND = {
 @pytest.mark.parametrize("backend", placed.usable())
 @pytest.mark.parametrize("found", FOUND)
 def test_it_is_right_now(collage_library, found, backend):
-    """On the backend that it was found on and on all others; more than once, with other inputs in the same memory."""
+    """On the backend that it was found on and on all others, with other inputs in the same memory, too."""
     import collage
 
     collage.library.load()
