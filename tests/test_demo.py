@@ -39,12 +39,13 @@ def test_the_demo_from_nothing(tmp_path):
     tree = copy_of_the_tree(tmp_path / "a clone")
     assert not (tree / ".venv").exists() and not (tree / "python" / "collage" / "lib").exists()
     out = make(tree, "demo")
-    print(out)
-    # What was placed where, and what was kept.
-    assert re.search(r"\bdnnl\b", out)
+    # What was placed where, what was kept and why.
+    assert re.search(r"^\d+ operators in \d+ regions, for llvm", out, re.M), out
+    assert re.search(r"^\S.* is kept: ", out, re.M), out
+    assert "wrote build/demo/model.tar (" in out
     assert (tree / "build" / "demo" / "model.tar").stat().st_size > 50_000_000
-    # Twenty runs of it, timed.
-    assert re.search(r"\bms\b", out.rpartition("run build/demo/model.tar")[2])
+    # And that it runs.
+    assert re.search(r"^latency +median [\d.]+ ms, .*\(20 calls after \d+ untimed\)$", out, re.M), out
     # All is there, so that nothing is done a second time.
     again = make(tree, "setup")
     assert ".venv is up to date" in again and "installing" not in again

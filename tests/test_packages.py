@@ -23,6 +23,9 @@ import pytest
 from conftest import PACKAGE
 from package_trials import TREE, Trial, copy_of_the_tree, packages
 
+# Whoever comes first builds the wheel.
+pytestmark = pytest.mark.timeout(3600)
+
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 OWN = "{}.{}".format(*sys.version_info)
 
