@@ -49,7 +49,7 @@ func TestNumbersOfElementsAndBytes(t *testing.T) {
 func TestBitsOfDTypes(t *testing.T) {
 	t.Parallel()
 	for dtype, want := range map[string]int64{"float32": 32, "int8": 8, "uint64": 64, "bool": 8, "bfloat16": 16, "float32x4": 128,
-		"e4m3_float8": 8, "int4": 4, "handle": 0, "": 0, "float32xn": 0, "boolx4": 8} {
+		"e4m3_float8": 8, "int4": 4, "float32x16": 512, "float32x9": 288, "handle": 0, "": 0, "float32xn": 0, "boolx4": 8} {
 		assert.Equal(t, want, DTypeBits(dtype), dtype)
 	}
 }
@@ -226,4 +226,41 @@ func TestBoundVariablesBelongToTheirScope(t *testing.T) {
 		assert.Equal(t, ScopeID(0), g.Nodes[x].Scope)
 		assert.Equal(t, ScopeID(0), g.Nodes[g.Root()].Scope)
 	}
+}
+
+func TestBoundaryOfAGroup(t *testing.T) {
+	t.Parallel()
+	m := NewGraph("main")
+	x, y := m.Var([]int64{4}, "float32"), m.Var([]int64{4}, "float32")
+	w := m.Const([]int64{4}, "float32")
+	typ := Tensor("float32", 4)
+	a := m.Call("add", typ, nil, x, w)
+	b := m.Call("multiply", typ, nil, a, w)
+	c := m.Call("add", typ, nil, b, x)
+	d := m.Call("subtract", typ, nil, c, y)
+	g := m.Finish(m.Tuple(d, b))
+	// Who is read by two nodes of the group is one input.
+	inputs, constants := g.Boundary([]NodeID{a, b, c})
+	assert.Equal(t, []NodeID{x}, inputs)
+	assert.Equal(t, []NodeID{w}, constants)
+	inputs, constants = g.Boundary([]NodeID{c, d})
+	assert.Equal(t, []NodeID{b, x, y}, inputs)
+	assert.Empty(t, constants)
+
+	assert.False(t, g.OneExit(nil))
+	assert.True(t, g.OneExit([]NodeID{c, d}) && g.OneExit([]NodeID{a, b}))
+	assert.False(t, g.OneExit([]NodeID{b, c}), "%%%d is read outside", b)
+}
+
+// A function without parameters is called, too.
+func TestACallWithoutArguments(t *testing.T) {
+	t.Parallel()
+	m := NewGraph("main")
+	typ := Tensor("float32", 4)
+	literal := m.Function(nil, m.Call("exp", typ, nil, m.Const([]int64{4}, "float32")), nil)
+	called := m.CallFunction(literal, typ)
+	g := m.Finish(m.Call("nn.relu", typ, nil, called))
+	assert.Equal(t, []NodeID{literal}, g.Reads(called))
+	inputs, _ := g.Boundary([]NodeID{called})
+	assert.Empty(t, inputs)
 }

@@ -34,7 +34,6 @@ type fuser struct {
 	class   []class
 	kind    []OpPattern // by node
 	edge    []OpPattern // the hardest pattern met between a node and its immediate post-dominator
-	depth   []int32     // in the post-dominator tree
 	parent  []relay.NodeID
 	pattern []OpPattern // by group (its root in parent)
 	size    []int32     // by group
@@ -46,7 +45,7 @@ type fuser struct {
 func (p *proposer) fuse() [][]relay.NodeID {
 	n := len(p.g.Nodes)
 	f := &fuser{g: p.g, tree: p.g.PostDominators(), class: p.class,
-		kind: make([]OpPattern, n), edge: make([]OpPattern, n), depth: make([]int32, n), parent: make([]relay.NodeID, n),
+		kind: make([]OpPattern, n), edge: make([]OpPattern, n), parent: make([]relay.NodeID, n),
 		pattern: make([]OpPattern, n), size: make([]int32, n), visited: make([]int32, n)}
 	for v := range n {
 		f.kind[v] = p.patternOf(relay.NodeID(v))
@@ -114,17 +113,16 @@ func (f *fuser) use(value, consumer relay.NodeID) OpPattern {
 	}
 }
 
-// measureEdges fills depth and edge: the lowest common ancestor of a node's consumers is its post-dominator, and
+// measureEdges fills edge: the lowest common ancestor of a node's consumers is its post-dominator, and
 // edge is the hardest pattern of everything passed on the way up to it.
 func (f *fuser) measureEdges() {
 	for i := len(f.g.Nodes) - 1; i >= 0; i-- {
 		v := relay.NodeID(i)
 		top := f.tree.Parent(v)
 		if top == relay.NoNode {
-			f.depth[v], f.edge[v] = 1, Opaque
+			f.edge[v] = Opaque
 			continue
 		}
-		f.depth[v] = f.depth[top] + 1
 		hardest := ElemWise
 		for _, c := range f.g.Consumers(v) {
 			if f.class[c] == unplaced {

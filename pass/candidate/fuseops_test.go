@@ -120,3 +120,50 @@ func TestGroupsAreThoseOfFuseOps(t *testing.T) {
 		})
 	}
 }
+
+// fusedOf is what FuseOps would make of a graph.
+func fusedOf(t *testing.T, g *relay.Graph) [][]relay.NodeID {
+	t.Helper()
+	p := newProposer(g, []byoc.Backend{tvm}, Options{OpPattern: patterns})
+	require.NoError(t, p.classify())
+	return p.fuse()
+}
+
+// An anchor is fused only if every edge on every way to its post-dominator is elementwise: here one of the ways is broadcast.
+func TestAnAnchorStaysApartFromWhatIsBroadcastOnTheWay(t *testing.T) {
+	t.Parallel()
+	for _, broadcast := range []bool{false, true} {
+		small, large := relay.Tensor("float32", shape...), relay.Tensor("float32", shape...)
+		if broadcast {
+			small = relay.Tensor("float32", 1, 8, 1, 1)
+		}
+		m := relay.NewGraph("main")
+		c := m.Call("nn.conv2d", small, nil, m.Var(small.Shape, "float32"), m.Const([]int64{8, 8, 1, 1}, "float32"))
+		r := m.Call("nn.relu", small, nil, c)
+		b := m.Call("add", large, nil, r, m.Const(large.Shape, "float32"))
+		e := m.Call("exp", small, nil, c)
+		top := m.Call("multiply", large, nil, b, e)
+		want := [][]relay.NodeID{{c, r, b, e, top}}
+		if broadcast {
+			want[0] = want[0][1:]
+		}
+		require.Equal(t, want, fusedOf(t, m.Finish(top)), "broadcast %v", broadcast)
+	}
+}
+
+// FuseOps goes through no projection of a tuple that holds a tuple.
+func TestProjectionsOfNestedTuplesAreNotFused(t *testing.T) {
+	t.Parallel()
+	for _, nested := range []bool{false, true} {
+		m := relay.NewGraph("main")
+		x := m.Var(shape, "float32")
+		other := x
+		if nested {
+			other = m.Tuple(x, x)
+		}
+		first := m.Get(m.Tuple(m.Call("exp", act, nil, x), other), 0)
+		groups := fusedOf(t, m.Finish(m.Call("nn.relu", act, nil, first)))
+		joined := slices.ContainsFunc(groups, func(group []relay.NodeID) bool { return slices.Contains(group, first) })
+		require.Equal(t, !nested, joined, "nested %v: %v", nested, groups)
+	}
+}
