@@ -157,7 +157,7 @@ say native "building libcollage, collage and the runtime plug-ins"
 if [[ -f build/CMakeCache.txt ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" build/CMakeCache.txt; then
   rm -rf build/CMakeCache.txt build/CMakeFiles
 fi
-quietly cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCOLLAGE_DEV_RPATH=ON -DCOLLAGE_GO=ON -DCOLLAGE_DNNL=ON \
+quietly cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCOLLAGE_DEV_RPATH=ON -DCOLLAGE_GO=ON -DCOLLAGE_DNNL=ON -DCOLLAGE_WERROR=ON \
   -DPython_EXECUTABLE="$PWD/.venv/bin/python" -DGO_EXECUTABLE="$(command -v go)"
 # Left behind by a build that was killed: its object files may be torn.
 torn=build/unfinished

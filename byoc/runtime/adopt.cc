@@ -60,25 +60,24 @@ bool BlobHolds(const char* blob, size_t offset, const std::string& bytes) {
          std::memcmp(blob + 8 + offset, bytes.data(), bytes.size()) == 0;
 }
 
-bool Adopt(void* handle, const LoadedLibrary& library) {
-  using Launch = decltype(&ParallelLaunch);
-  auto* launch = static_cast<Launch*>(OwnSymbol(handle, library, "__TVMBackendParallelLaunch"));
+bool Adopt(void* handle, const LoadedLibrary& library, Launcher launcher) {
+  auto* launch = static_cast<Launcher*>(OwnSymbol(handle, library, "__TVMBackendParallelLaunch"));
   if (launch == nullptr) return false;  // no parallel loop
   if (OwnSymbol(handle, library, "__TVMBackendParallelBarrier") != nullptr) return false;
-  __atomic_store_n(launch, &ParallelLaunch, __ATOMIC_RELEASE);
+  __atomic_store_n(launch, launcher, __ATOMIC_RELEASE);
   return true;
 }
 
 }  // namespace
 
-int AdoptLibraries(size_t blob_offset, const std::string& bytes) {
+int AdoptLibraries(size_t blob_offset, const std::string& bytes, Launcher launcher) {
   int adopted = 0;
   for (const LoadedLibrary& library : LoadedLibraries()) {
     // NOLOAD: a library that was unloaded meanwhile stays so.
     void* handle = dlopen(library.name.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (handle == nullptr) continue;
     const auto* blob = static_cast<const char*>(OwnSymbol(handle, library, "__tvm_dev_mblob"));
-    if (blob != nullptr && BlobHolds(blob, blob_offset, bytes) && Adopt(handle, library)) ++adopted;
+    if (blob != nullptr && BlobHolds(blob, blob_offset, bytes) && Adopt(handle, library, launcher)) ++adopted;
     dlclose(handle);
   }
   return adopted;

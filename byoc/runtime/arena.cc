@@ -8,11 +8,14 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "apart.h"
 #include "collage_runtime.h"
+#include "mapped_library.h"
 
 namespace collage {
 namespace {
@@ -48,11 +51,14 @@ int ResolveNumThreads(int requested) {
 struct Arenas {
   std::mutex mutex;
   std::map<int, tbb::task_arena*> by_size;
-  std::atomic<tbb::task_arena*> current{nullptr};
+  // The last choice of all, and the last one that is for models with a number of their own, too.
+  std::atomic<tbb::task_arena*> current{nullptr}, asked{nullptr};
+  // How many choices there have been, and which of them is the one in `asked`.
+  std::atomic<uint64_t> choices{0}, asked_when{0};
+  std::map<const void*, std::weak_ptr<ModelThreads>> models;
 
-  tbb::task_arena* Switch(int requested) {
-    const int size = ResolveNumThreads(requested);
-    std::lock_guard<std::mutex> lock(mutex);
+  // With the mutex held.
+  tbb::task_arena* OfSize(int size) {
     tbb::task_arena*& arena = by_size[size];
     if (arena == nullptr) {
       // oneTBB keeps no more workers than there are processors unless told so. The limit is only ever
@@ -63,6 +69,16 @@ struct Arenas {
       arena = new tbb::task_arena(size);
       new Apart(*arena);
     }
+    return arena;
+  }
+
+  // Makes an arena the current one; store(arena, when) notes whose choice it was.
+  template <typename Store>
+  tbb::task_arena* Switch(int requested, Store store) {
+    const int size = ResolveNumThreads(requested);
+    std::lock_guard<std::mutex> lock(mutex);
+    tbb::task_arena* arena = OfSize(size);
+    store(arena, choices.fetch_add(1, std::memory_order_acq_rel) + 1);
     current.store(arena, std::memory_order_release);
     return arena;
   }
@@ -73,20 +89,76 @@ Arenas& AllArenas() {
   return *arenas;
 }
 
+// The arena that RunInArena has brought this thread into.
+thread_local tbb::task_arena* inside = nullptr;
+
 }  // namespace
 
 tbb::task_arena& CurrentArena() {
+  if (inside != nullptr) return *inside;
   Arenas& arenas = AllArenas();
   tbb::task_arena* arena = arenas.current.load(std::memory_order_acquire);
-  return arena != nullptr ? *arena : *arenas.Switch(0);
+  return arena != nullptr ? *arena : *arenas.Switch(0, [](tbb::task_arena*, uint64_t) {});
 }
 
-void SetNumThreads(int requested) { AllArenas().Switch(requested); }
+void SetNumThreads(int requested) {
+  Arenas& arenas = AllArenas();
+  arenas.Switch(requested, [&](tbb::task_arena* arena, uint64_t when) {
+    arenas.asked.store(arena, std::memory_order_release);
+    arenas.asked_when.store(when, std::memory_order_release);
+  });
+}
+
+void RunInArena(tbb::task_arena& arena, void (*body)(void*), void* data) {
+  if (inside == &arena) return body(data);
+  arena.execute([&] {
+    // Here, since execute may have another thread run this, one that stands in the middle of other work.
+    tbb::task_arena* const outside = std::exchange(inside, &arena);
+    body(data);
+    inside = outside;
+  });
+}
+
+void ModelThreads::Choose(int requested) {
+  AllArenas().Switch(requested, [this](tbb::task_arena* arena, uint64_t when) {
+    when_.store(when, std::memory_order_release);
+    arena_.store(arena, std::memory_order_release);
+  });
+}
+
+void ModelThreads::Choose(const ModelThreads& other) {
+  when_.store(other.when_.load(std::memory_order_acquire), std::memory_order_release);
+  arena_.store(other.Chosen(), std::memory_order_release);
+}
+
+tbb::task_arena& ModelThreads::Arena() const {
+  tbb::task_arena* const chosen = Chosen();
+  if (chosen == nullptr) return CurrentArena();
+  Arenas& arenas = AllArenas();
+  if (arenas.asked_when.load(std::memory_order_acquire) < when_.load(std::memory_order_acquire))
+    return *chosen;
+  return *arenas.asked.load(std::memory_order_acquire);
+}
+
+std::shared_ptr<ModelThreads> ThreadsOfModel(dmlc::Stream* stream) {
+  const char* const next = AddressOfNext(stream, 0);
+  if (next == nullptr) return std::make_shared<ModelThreads>();
+  const void* const saved_modules = next - dynamic_cast<dmlc::SeekStream*>(stream)->Tell();
+  Arenas& arenas = AllArenas();
+  std::lock_guard<std::mutex> lock(arenas.mutex);
+  for (auto it = arenas.models.begin(); it != arenas.models.end();) {
+    it = it->second.expired() ? arenas.models.erase(it) : std::next(it);
+  }
+  std::weak_ptr<ModelThreads>& known = arenas.models[saved_modules];
+  std::shared_ptr<ModelThreads> threads = known.lock();
+  if (threads == nullptr) known = threads = std::make_shared<ModelThreads>();
+  return threads;
+}
 
 }  // namespace collage
 
 void collage_run_in_arena(void (*body)(void*), void* data) {
-  collage::CurrentArena().execute([=] { body(data); });
+  collage::RunInArena(collage::CurrentArena(), body, data);
 }
 
 int collage_num_threads() { return collage::CurrentArena().max_concurrency(); }

@@ -1,22 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arena: the one set of oneTBB threads on which an executable runs TVM's parallel loops and the
-// libraries' kernels.
+// The arenas: sets of oneTBB threads on which executables run TVM's parallel loops and the libraries'
+// kernels. There is one for each number of threads that was ever asked for, and models that ask for the same
+// share it.
 #ifndef COLLAGE_ARENA_H_
 #define COLLAGE_ARENA_H_
 
+#include <dmlc/io.h>
 #include <oneapi/tbb/task_arena.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
 
 namespace collage {
 
-// The arena in force. Made at the first use. It stays valid for ever, also after SetNumThreads has
-// put another in its place. Any thread may ask.
+// The arena that the calling thread is in (RunInArena); outside of any, the one that was chosen last. Made at
+// the first use. It stays valid for ever. Any thread may ask.
 tbb::task_arena& CurrentArena();
 
 // Asks for an arena of the given number of threads (0 or less: as many as the machine offers to this
-// process). What the environment says goes first: COLLAGE_NUM_THREADS, else TVM_NUM_THREADS.
-// Launches under way finish in the arena where they began.
+// process), for all that runs from now on, models that were loaded with a number of their own included. What
+// the environment says goes first: COLLAGE_NUM_THREADS, else TVM_NUM_THREADS. Work under way finishes in the
+// arena where it began.
 void SetNumThreads(int requested);
+
+// Runs body(data) inside the arena: on the calling thread, or on one of the arena's where it is full. The
+// body must not throw.
+void RunInArena(tbb::task_arena& arena, void (*body)(void*), void* data);
+
+// A model's own number of threads. It holds for that model whatever other models are loaded, until somebody
+// calls SetNumThreads. Any thread may use it.
+class ModelThreads {
+ public:
+  // Chooses an arena as SetNumThreads does, for this model, and for all that has no number of its own.
+  void Choose(int requested);
+  // Takes over another's choice.
+  void Choose(const ModelThreads& other);
+
+  // The arena to run in now. Before the first choice: CurrentArena().
+  tbb::task_arena& Arena() const;
+  // The chosen one; null before the first choice.
+  tbb::task_arena* Chosen() const { return arena_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<tbb::task_arena*> arena_{nullptr};
+  // When it was chosen, by the count of choices.
+  std::atomic<uint64_t> when_{0};
+};
+
+// That of the model whose modules are being read from the stream: the same one for all of its modules, for as
+// long as one of them holds it. Where the stream does not read from a library, a new one.
+std::shared_ptr<ModelThreads> ThreadsOfModel(dmlc::Stream* stream);
 
 }  // namespace collage
 

@@ -78,9 +78,9 @@ using PartFunction = void (*)(const Part&);
 
 PartFunction BestFunction() {
 #ifdef COLLAGE_X86
-  const Isa isa = BestIsa();
-  if (isa == Isa::kAvx512) return MultiplyAvx512;
-  if (isa == Isa::kAvx2) return MultiplyAvx2;
+  const InstructionSet best = BestInstructionSet();
+  if (best == InstructionSet::kAvx512) return MultiplyAvx512;
+  if (best == InstructionSet::kAvx2) return MultiplyAvx2;
 #endif
   return MultiplyAny;
 }

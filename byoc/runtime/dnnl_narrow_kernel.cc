@@ -127,17 +127,17 @@ COLLAGE_ROWS(COLLAGE_AVX512, Avx512, 16, 24)
 
 RowFunction FunctionFor(int64_t outputs) {
 #ifdef COLLAGE_X86
-  static const Isa isa = BestIsa();
-  if (isa == Isa::kAvx512) return kAvx512[outputs - 1];
-  if (isa == Isa::kAvx2) return kAvx2[outputs - 1];
+  static const InstructionSet best = BestInstructionSet();
+  if (best == InstructionSet::kAvx512) return kAvx512[outputs - 1];
+  if (best == InstructionSet::kAvx2) return kAvx2[outputs - 1];
 #endif
   return kAny[outputs - 1];
 }
 
 // How many lanes the function for this processor has.
 int64_t Width() {
-  const Isa isa = BestIsa();
-  return isa == Isa::kAvx512 ? 16 : isa == Isa::kAvx2 ? 8 : 4;
+  const InstructionSet best = BestInstructionSet();
+  return best == InstructionSet::kAvx512 ? 16 : best == InstructionSet::kAvx2 ? 8 : 4;
 }
 
 }  // namespace

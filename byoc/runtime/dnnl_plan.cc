@@ -10,10 +10,21 @@
 #include <stdexcept>
 #include <utility>
 
+#include "instruction_set.h"
+
 namespace collage::onednn {
 
 const dnnl::engine& CpuEngine() {
-  static const auto* const engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  static const auto* const engine = [] {
+    // oneDNN reads its own variable; ours is for its kernels, too. It is refused where oneDNN has run before.
+    if (InstructionSetIsCapped()) {
+      const InstructionSet best = BestInstructionSet();
+      (void)dnnl_set_max_cpu_isa(best == InstructionSet::kAvx512 ? dnnl_cpu_isa_all
+                                 : best == InstructionSet::kAvx2 ? dnnl_cpu_isa_avx2
+                                                                 : dnnl_cpu_isa_sse41);
+    }
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return *engine;
 }
 

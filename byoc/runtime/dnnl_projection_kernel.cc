@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_projection_kernel.h"
 
-#include <oneapi/tbb/parallel_for.h>
+#ifdef COLLAGE_X86_GCC
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
+
+#include "dnnl_workers.h"
 
 namespace collage::onednn {
 namespace {
@@ -128,25 +129,34 @@ void ProjectionKernel::Run(const float* src, const float* packed, const float* b
   const Task task{in_channels_, out_channels_, posts_.data(), posts_.size(), addends};
   const int64_t panels = CeilDiv(out_channels_, kPanel), blocks = CeilDiv(pixels_, kBlock);
   // Neighbours read the same pixels.
-  std::atomic<int64_t> next{0};
-  const auto work = [&](int64_t) {
-    for (int64_t item = next++; item < blocks * panels; item = next++) {
-      const int64_t first = item % panels * kPanel, width = std::min(kPanel, out_channels_ - first);
-      const int64_t start = item / panels * kBlock, count = std::min(kBlock, pixels_ - start);
-      const int64_t parts = CeilDiv(count, kRows);
-      for (int64_t part = 0, row = 0; part < parts; ++part) {
-        // Evenly: 13 rows are 5, 4, 4 and not 6, 6, 1.
-        const int64_t high = CeilDiv(count - row, parts - part);
-        ProductOf(high, width / kLane)(
-            task, src + (start + row) * in_channels_, packed + first * in_channels_,
-            bias == nullptr ? nullptr : bias + first, (start + row) * out_channels_ + first, dst);
-        row += high;
-      }
+  const auto work = [&](int64_t item, int64_t) {
+    const int64_t first = item % panels * kPanel, width = std::min(kPanel, out_channels_ - first);
+    const int64_t start = item / panels * kBlock, count = std::min(kBlock, pixels_ - start);
+    const int64_t parts = CeilDiv(count, kRows);
+    for (int64_t part = 0, row = 0; part < parts; ++part) {
+      // Evenly: 13 rows are 5, 4, 4 and not 6, 6, 1.
+      const int64_t high = CeilDiv(count - row, parts - part);
+      ProductOf(high, width / kLane)(task, src + (start + row) * in_channels_, packed + first * in_channels_,
+                                     bias == nullptr ? nullptr : bias + first,
+                                     (start + row) * out_channels_ + first, dst);
+      row += high;
     }
   };
   const int64_t workers = std::min({int64_t{threads_}, blocks * panels,
                                     std::max(int64_t{1}, pixels_ * in_channels_ * out_channels_ / kGrain)});
-  oneapi::tbb::parallel_for(int64_t{0}, workers, work, oneapi::tbb::simple_partitioner());
+  DivideAmongWorkers(workers, blocks * panels, work);
 }
 
 }  // namespace collage::onednn
+
+#else  // no AVX-512 in this build: HasVectors says no, and nobody makes a kernel
+
+namespace collage::onednn {
+
+ProjectionKernel::ProjectionKernel(int64_t, int64_t, int64_t, std::vector<VectorPost>, int) {}
+void ProjectionKernel::Pack(const float*, int64_t, int64_t, float*) const {}
+void ProjectionKernel::Run(const float*, const float*, const float*, const float* const*, float*) const {}
+
+}  // namespace collage::onednn
+
+#endif

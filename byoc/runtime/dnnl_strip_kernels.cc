@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_strip_kernels.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#include "instruction_set.h"
+
+#ifdef COLLAGE_X86_GCC
 #include <immintrin.h>
 
 // From here on for AVX-512; what callers run on any processor stands behind the end of it.
@@ -317,10 +319,7 @@ void Copy(const float* a, int64_t lda, float* out, int64_t ld_out, int64_t pixel
 
 #pragma GCC pop_options
 
-bool Available() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq");
-}
+bool Available() { return BestInstructionSet() == InstructionSet::kAvx512; }
 
 bool Knows(const Window& window) { return FunctionOf(window) != nullptr; }
 

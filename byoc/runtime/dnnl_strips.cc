@@ -9,10 +9,6 @@
 //
 // In: a range of operators of the program. Out: one step. Where this processor or the shapes do not allow it,
 // the operators are compiled one by one, like all others.
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -25,6 +21,7 @@
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
 #include "dnnl_strip_kernels.h"
+#include "dnnl_workers.h"
 
 namespace collage::onednn {
 namespace {
@@ -63,6 +60,7 @@ struct Action {
 struct Strips {
   int64_t images = 0, height = 0, width = 0;  // of all results
   int64_t strips = 0;
+  int64_t threads = 1;
   std::vector<Action> actions;
   std::vector<Interval> locals;
   int64_t scratch = 0;  // elements for each thread
@@ -70,14 +68,9 @@ struct Strips {
   std::vector<std::shared_ptr<void>> owned;
 
   void Run(void* const* data) const {
-    tbb::parallel_for(
-        tbb::blocked_range<int64_t>(0, strips, 1),
-        [&](const auto& range) {
-          float* const mine =
-              static_cast<float*>(data[0]) + tbb::this_task_arena::current_thread_index() * scratch;
-          for (int64_t i = range.begin(); i < range.end(); ++i) RunStrip(data, mine, i);
-        },
-        tbb::simple_partitioner());
+    DivideAmongWorkers(threads, strips, [&](int64_t strip, int64_t worker) {
+      RunStrip(data, static_cast<float*>(data[0]) + worker * scratch, strip);
+    });
   }
 
   void RunStrip(void* const* data, float* mine, int64_t index) const {
@@ -317,6 +310,7 @@ class StripBuilder {
       Touch(o.out, i);
     }
     const int64_t rows = step_->images * step_->height, threads = collage_num_threads();
+    step_->threads = threads;
     const int64_t row_bytes = std::max<int64_t>(1, Lay(step_->locals, channels_, step_->width));
     if (row_bytes > kMostBytes) return false;
     int64_t whole = 0;  // a row of what is stored as a whole
@@ -435,7 +429,7 @@ class StripBuilder {
   }
 
   void Finish() {
-    const int64_t elements = std::max<int64_t>(1, step_->scratch * collage_num_threads());
+    const int64_t elements = std::max<int64_t>(1, step_->scratch * step_->threads);
     tensors_[0] = c_.NewTensor(RowMajor({elements}, dnnl::memory::data_type::f32));
     std::ostringstream what;
     what << "strips " << products_ << " products " << windows_ << " windows " << step_->strips << " strips";

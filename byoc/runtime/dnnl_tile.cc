@@ -3,16 +3,14 @@
 
 #include <limits>
 
+#include "instruction_set.h"
+
 // Vectors that are wider than what every x86 has are passed between inlined functions of this file only.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define COLLAGE_VECTOR_UNITS 1
-#endif
-
 namespace collage::onednn {
 
-#ifdef COLLAGE_VECTOR_UNITS
+#ifdef COLLAGE_X86_GCC
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,fma")
@@ -48,12 +46,9 @@ namespace {
 
 const VectorUnit& BestVectorUnit() {
   static const VectorUnit unit = [] {
-#ifdef COLLAGE_VECTOR_UNITS
-    const auto has = [isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
-      return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-    };
-    if (has(dnnl::cpu_isa::avx512_core)) return avx512::Unit();
-    if (has(dnnl::cpu_isa::avx2)) return avx2::Unit();
+#ifdef COLLAGE_X86_GCC
+    if (BestInstructionSet() == InstructionSet::kAvx512) return avx512::Unit();
+    if (BestInstructionSet() == InstructionSet::kAvx2) return avx2::Unit();
 #endif
     return any::Unit();
   }();

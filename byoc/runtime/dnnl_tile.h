@@ -10,7 +10,6 @@
 #define COLLAGE_DNNL_TILE_H_
 
 #include <cstdint>
-#include <dnnl.hpp>
 
 namespace collage::onednn {
 
@@ -78,7 +77,7 @@ struct VectorUnit {
                           int64_t columns, float* to, int64_t padded);
 };
 
-// The best that the processor has and ONEDNN_MAX_CPU_ISA allows. AVX-512 has the width 16.
+// The one for BestInstructionSet. AVX-512 has the width 16.
 const VectorUnit& BestVectorUnit();
 
 }  // namespace collage::onednn

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_upsampling_kernel.h"
 
-#include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "dnnl_upsampling_tile.h"
+#include "dnnl_workers.h"
 
 namespace collage::onednn {
 namespace {
@@ -123,10 +122,8 @@ void UpsampledConvolutionKernel::Pack(const float* weights, const std::vector<in
 
 void UpsampledConvolutionKernel::Run(const Arguments& arguments) const {
   const int64_t tasks = batch_ * (height_.end - height_.begin) * segments_ * shares_;
-  tbb::parallel_for(tbb::blocked_range<int64_t>(0, tasks), [&](const auto& range) {
-    float* const scratch = arguments.scratch + static_cast<int64_t>(scratch_per_thread_) *
-                                                   tbb::this_task_arena::current_thread_index();
-    for (int64_t task = range.begin(); task < range.end(); ++task) RunSegment(arguments, task, scratch);
+  DivideAmongWorkers(threads_, tasks, [&](int64_t task, int64_t worker) {
+    RunSegment(arguments, task, arguments.scratch + static_cast<int64_t>(scratch_per_thread_) * worker);
   });
 }
 

@@ -39,7 +39,7 @@ class UpsampledConvolutionKernel {
     bool clamp = false;
     float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
   };
-  // To be called in an arena of at most `threads` threads. All of the destination is written, what pads its
+  // Runs on at most `threads` threads. All of the destination is written, what pads its
   // channels to whole blocks with the result of zeros.
   void Run(const Arguments& arguments) const;
 

@@ -190,14 +190,14 @@ COLLAGE_OPERANDS(COLLAGE_AVX512, Avx512, 16)
 const Compiled& Best() {
   static const Compiled* const best = [] {
 #ifdef COLLAGE_X86
-    const Isa isa = BestIsa();
-    if (isa == Isa::kAvx512) {
+    const InstructionSet best = BestInstructionSet();
+    if (best == InstructionSet::kAvx512) {
       return new Compiled{{COLLAGE_SIZE(Avx512, 2), COLLAGE_SIZE(Avx512, 4), COLLAGE_SIZE(Avx512, 6),
                            COLLAGE_SIZE(Avx512, 8), COLLAGE_SIZE(Avx512, 10), COLLAGE_SIZE(Avx512, 12),
                            COLLAGE_SIZE(Avx512, 13), COLLAGE_SIZE(Avx512, 14)},
                           Avx512Operands};
     }
-    if (isa == Isa::kAvx2) return new Compiled{{COLLAGE_SIZE(Avx2, 3)}, Avx2Operands};
+    if (best == InstructionSet::kAvx2) return new Compiled{{COLLAGE_SIZE(Avx2, 3)}, Avx2Operands};
 #endif
     return new Compiled{{COLLAGE_SIZE(Any, 2)}, AnyOperands};
   }();

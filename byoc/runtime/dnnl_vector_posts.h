@@ -4,9 +4,11 @@
 #ifndef COLLAGE_DNNL_VECTOR_POSTS_H_
 #define COLLAGE_DNNL_VECTOR_POSTS_H_
 
-#include <immintrin.h>
+#include "instruction_set.h"
 
-#include <cstddef>
+#ifdef COLLAGE_X86_GCC
+#include <immintrin.h>
+#endif
 
 namespace collage::onednn {
 
@@ -19,12 +21,16 @@ struct VectorPost {
   int addend = -1;
 };
 
-// Whether the processor has what our own convolutions are written for.
+// Whether our own convolutions, which are written for AVX-512 and nothing else, can run here.
 inline bool HasVectors() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+#ifdef COLLAGE_X86_GCC
+  return BestInstructionSet() == InstructionSet::kAvx512;
+#else
+  return false;
+#endif
 }
 
+#ifdef COLLAGE_X86_GCC
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,fma")
 
@@ -52,6 +58,7 @@ inline __attribute__((always_inline)) void ApplyPost(const VectorPost& post, __m
 }
 
 #pragma GCC pop_options
+#endif
 
 }  // namespace collage::onednn
 

@@ -7,9 +7,10 @@
 
 #include <cstdint>
 
+#include "instruction_set.h"
+
 #define COLLAGE_INLINE inline __attribute__((always_inline))
-#if defined(__x86_64__) && defined(__GNUC__)
-#define COLLAGE_X86 1
+#ifdef COLLAGE_X86
 #define COLLAGE_AVX512 __attribute__((target("avx512f")))
 #define COLLAGE_AVX2 __attribute__((target("avx2,fma")))
 // Has a vector in a register, which the compiler would rather read from memory for each use.
@@ -28,17 +29,6 @@ constexpr int64_t kLanes = 16;
 struct ChannelBlocks {
   int64_t batch = 0, block = 0, row = 0, pixel = 0;
 };
-
-// What a processor can do, the best last.
-enum class Isa { kAny, kAvx2, kAvx512 };
-
-inline Isa BestIsa() {
-#ifdef COLLAGE_X86
-  if (__builtin_cpu_supports("avx512f")) return Isa::kAvx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
-#endif
-  return Isa::kAny;
-}
 
 // A vector of so many numbers, at any address.
 template <int kWidth>

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dnnl_winograd_kernel.h"
 
+#ifdef COLLAGE_X86_GCC
+
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
+
+#include "dnnl_workers.h"
 
 namespace collage::onednn {
 namespace {
@@ -388,18 +391,8 @@ void WinogradKernel::Run(const float* src, const float* packed, const float* bia
   Task whole{shape_, posts_.data(), posts_.size(), tile_rows_,  tile_columns_,   0,
              tiles_, s.in_plane,    s.in_slice,    s.out_plane, s.out_slice,     src,
              packed, bias,          addends,       scratch,     scratch + s.out, dst};
-  // Each of so many workers takes the next item until there is none left.
-  auto divide = [&](int64_t items, const auto& work) {
-    std::atomic<int64_t> next{0};
-    oneapi::tbb::parallel_for(
-        int64_t{0}, std::min<int64_t>(threads_, items),
-        [&](int64_t worker) {
-          for (int64_t item = next++; item < items; item = next++) work(item, worker);
-        },
-        oneapi::tbb::simple_partitioner());
-  };
   if (block_ > 0) {
-    divide(CeilDiv(tiles_, block_), [&](int64_t item, int64_t worker) {
+    DivideAmongWorkers(threads_, CeilDiv(tiles_, block_), [&](int64_t item, int64_t worker) {
       Task part = whole;
       part.first = item * block_;
       part.tiles = std::min(block_, tiles_ - part.first);
@@ -417,12 +410,29 @@ void WinogradKernel::Run(const float* src, const float* packed, const float* bia
     });
     return;
   }
-  divide(shape_.in_depth * tiles_,
-         [&](int64_t item, int64_t) { TransformDataOf(side_, whole, item / tiles_, item % tiles_); });
-  divide(panels * planes,
-         [&](int64_t item, int64_t) { Multiply(whole, item % planes, item / planes, planes); });
-  divide(shape_.out_depth * tiles_,
-         [&](int64_t item, int64_t) { TransformProductOf(side_, whole, item / tiles_, item % tiles_); });
+  DivideAmongWorkers(threads_, shape_.in_depth * tiles_, [&](int64_t item, int64_t) {
+    TransformDataOf(side_, whole, item / tiles_, item % tiles_);
+  });
+  DivideAmongWorkers(threads_, panels * planes,
+                     [&](int64_t item, int64_t) { Multiply(whole, item % planes, item / planes, planes); });
+  DivideAmongWorkers(threads_, shape_.out_depth * tiles_, [&](int64_t item, int64_t) {
+    TransformProductOf(side_, whole, item / tiles_, item % tiles_);
+  });
 }
 
 }  // namespace collage::onednn
+
+#else  // no AVX-512 in this build: HasVectors says no, and nobody makes a kernel
+
+namespace collage::onednn {
+
+WinogradKernel::WinogradKernel(const WinogradShape&, std::vector<VectorPost>, int) {}
+size_t WinogradKernel::PackedSize() const { return 0; }
+size_t WinogradKernel::ScratchSize() const { return 0; }
+void WinogradKernel::Pack(const float*, const int64_t (&)[5], float*) const {}
+void WinogradKernel::Run(const float*, const float*, const float*, const float* const*, float*,
+                         float*) const {}
+
+}  // namespace collage::onednn
+
+#endif

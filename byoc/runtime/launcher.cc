@@ -4,11 +4,13 @@
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/partitioner.h>
 
+#include <array>
 #include <atomic>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <utility>
 
 #include "arena.h"
 
@@ -55,11 +57,8 @@ void RunTask(FTVMParallelLambda flambda, void* cdata, int task, TVMParallelGroup
   }
 }
 
-}  // namespace
-
-int ParallelLaunch(FTVMParallelLambda flambda, void* cdata, int num_task) {
+int LaunchIn(tbb::task_arena& arena, FTVMParallelLambda flambda, void* cdata, int num_task) {
   launch_count.fetch_add(1, std::memory_order_relaxed);
-  tbb::task_arena& arena = CurrentArena();
   TVMParallelGroupEnv env;
   env.sync_handle = nullptr;  // for barriers, which are TVM's pool's
   env.num_task = num_task > 0 ? num_task : arena.max_concurrency();
@@ -71,12 +70,53 @@ int ParallelLaunch(FTVMParallelLambda flambda, void* cdata, int num_task) {
   // TVM has cut the loop into as many shares as there are threads: each is one task, never two in one.
   // (The static partitioner, which would give task i of each loop to the same thread, ran ResNet-18 one to
   // two per cent slower.)
-  arena.execute([&] {
+  const auto loop = [&] {
     tbb::parallel_for(
         0, env.num_task, [&](int task) { RunTask(flambda, cdata, task, env, &errors); },
         tbb::simple_partitioner());
-  });
+  };
+  RunInArena(
+      arena, [](void* data) { (*static_cast<decltype(loop)*>(data))(); },
+      const_cast<void*>(static_cast<const void*>(&loop)));
   return errors.Report();
+}
+
+// The numbers of threads that have launchers. One is taken and never given back: the code of a library that
+// was adopted may always come again.
+constexpr size_t kSlots = 64;
+
+ModelThreads* Slots() {
+  static auto* const slots = new ModelThreads[kSlots];
+  return slots;
+}
+
+template <size_t kSlot>
+int LaunchInSlot(FTVMParallelLambda flambda, void* cdata, int num_task) {
+  return LaunchIn(Slots()[kSlot].Arena(), flambda, cdata, num_task);
+}
+
+template <size_t... kSlot>
+constexpr std::array<Launcher, kSlots> MakeLaunchers(std::index_sequence<kSlot...>) {
+  return {LaunchInSlot<kSlot>...};
+}
+
+}  // namespace
+
+int ParallelLaunch(FTVMParallelLambda flambda, void* cdata, int num_task) {
+  return LaunchIn(CurrentArena(), flambda, cdata, num_task);
+}
+
+Launcher LauncherOf(const ModelThreads& threads) {
+  static constexpr std::array<Launcher, kSlots> launchers = MakeLaunchers(std::make_index_sequence<kSlots>());
+  static auto* const mutex = new std::mutex;
+  std::lock_guard<std::mutex> lock(*mutex);
+  for (size_t i = 0; i < kSlots; ++i) {
+    ModelThreads& slot = Slots()[i];
+    if (slot.Chosen() != nullptr && slot.Chosen() != threads.Chosen()) continue;
+    slot.Choose(threads);
+    return launchers[i];
+  }
+  return ParallelLaunch;
 }
 
 int64_t ParallelLaunchCount() { return launch_count.load(std::memory_order_relaxed); }

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "arena.h"
 #include "region_profile.h"
 
 namespace collage {
@@ -43,15 +44,15 @@ namespace {
 // Begins the saved form. A change of form takes another word.
 constexpr uint64_t kFormat = 0x324E475245474C43;  // "CLGERGN2"
 
-// Runs body inside the arena and lets what it throws out again: no exception may cross the arena's C
-// interface.
+// Runs body inside an arena and lets what it throws out again: no exception may cross the arena's interface.
 template <typename Body>
-void InArena(Body body) {
+void InArena(tbb::task_arena& arena, Body body) {
   struct Call {
     Body* body;
     std::exception_ptr thrown;
   } call{&body, nullptr};
-  collage_run_in_arena(
+  RunInArena(
+      arena,
       [](void* data) {
         auto* c = static_cast<Call*>(data);
         try {
@@ -76,11 +77,13 @@ bool IsCompact(const DLTensor* tensor) {
 
 class RegionModuleNode final : public ModuleNode {
  public:
-  RegionModuleNode(std::string engine_name, MakeEngine make, RegionProgram program)
+  RegionModuleNode(std::string engine_name, MakeEngine make, RegionProgram program,
+                   std::shared_ptr<const ModelThreads> threads)
       : engine_name_(std::move(engine_name)),
         type_key_("collage_" + engine_name_),
         make_(make),
-        program_(std::move(program)) {}
+        program_(std::move(program)),
+        threads_(std::move(threads)) {}
 
   const char* type_key() const final { return type_key_.c_str(); }
 
@@ -145,7 +148,7 @@ class RegionModuleNode final : public ModuleNode {
   void Prepare() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (engine_ != nullptr) return;
-    InArena([this] { engine_ = make_(program_); });
+    InArena(threads_->Arena(), [this] { engine_ = make_(program_); });
     ICHECK(engine_ != nullptr);
     program_.constants.Forget();
     // Packing leaves holes as large as the weights behind, which the next region's need not fit into.
@@ -176,11 +179,11 @@ class RegionModuleNode final : public ModuleNode {
     }
     std::lock_guard<std::mutex> lock(mutex_);
     if (!RegionProfile::Get().on()) {
-      InArena([&] { engine_->Run(inputs, outputs); });
+      InArena(threads_->Arena(), [&] { engine_->Run(inputs, outputs); });
       return;
     }
     const auto begin = std::chrono::steady_clock::now();
-    InArena([&] { engine_->RunTimed(inputs, outputs); });
+    InArena(threads_->Arena(), [&] { engine_->RunTimed(inputs, outputs); });
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     RegionProfile::Get().Note(program_.symbol, took.count(), engine_->Times());
   }
@@ -189,6 +192,8 @@ class RegionModuleNode final : public ModuleNode {
   const std::string type_key_;
   const MakeEngine make_;
   const RegionProgram program_;
+  // The model's own.
+  const std::shared_ptr<const ModelThreads> threads_;
   // Guards the making of the engine, and its buffers while it runs.
   std::mutex mutex_;
   std::unique_ptr<RegionEngine> engine_;
@@ -210,15 +215,17 @@ void RegisterRegionEngine(const char* engine, MakeEngine make) {
       program.constants = RegionConstants({constants.begin(), constants.end()});
       program.num_inputs = args[3];
       program.num_outputs = args[4];
-      *result = Module(tvm::runtime::make_object<RegionModuleNode>(name, make, std::move(program)));
+      *result = Module(tvm::runtime::make_object<RegionModuleNode>(name, make, std::move(program),
+                                                                   std::make_shared<ModelThreads>()));
     });
   }
   const std::string load = "runtime.module.loadbinary_collage_" + name;
   if (Registry::Get(load) == nullptr) {
     Registry::Register(load).set_body([name, make](TVMArgs args, TVMRetValue* result) {
       auto* stream = static_cast<dmlc::Stream*>(args[0].operator void*());
-      *result =
-          Module(tvm::runtime::make_object<RegionModuleNode>(name, make, RegionModuleNode::Load(stream)));
+      auto threads = ThreadsOfModel(stream);
+      *result = Module(tvm::runtime::make_object<RegionModuleNode>(name, make, RegionModuleNode::Load(stream),
+                                                                   std::move(threads)));
     });
   }
 }

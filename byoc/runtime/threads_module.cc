@@ -10,7 +10,9 @@
 #include <tvm/runtime/packed_func.h>
 #include <tvm/runtime/registry.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "arena.h"
 #include "collage_runtime.h"
@@ -36,7 +38,8 @@ constexpr uint64_t kFormat = 0x31445248544C4C43;  // "CLLTHRD1"
 // Holds the number of threads that the model was measured with (0: all that the machine has).
 class ThreadsModuleNode final : public ModuleNode {
  public:
-  explicit ThreadsModuleNode(int num_threads) : num_threads_(num_threads) {}
+  explicit ThreadsModuleNode(int num_threads, std::shared_ptr<ModelThreads> threads = nullptr)
+      : num_threads_(num_threads), threads_(std::move(threads)) {}
 
   const char* type_key() const final { return "collage_threads"; }
 
@@ -54,6 +57,8 @@ class ThreadsModuleNode final : public ModuleNode {
 
  private:
   int32_t num_threads_;
+  // Held for the regions of the same model; null where there is no such model.
+  const std::shared_ptr<ModelThreads> threads_;
 };
 
 namespace {
@@ -71,15 +76,16 @@ tvm::runtime::Module LoadThreadsModule(void* opaque_stream) {
   ICHECK(stream->Read(&format) && stream->Read(&num_threads) && format == kFormat && num_threads >= 0)
       << "this model's collage_threads module was written by another version of Collage, or the file is "
          "damaged; compile the model again";
-  SetNumThreads(num_threads);
   // Only a library's blob comes as a stream of known position; modules also travel in other streams
-  // (pickles), and then there is no library to adopt.
+  // (pickles), and then there is no library to adopt, nor any region that looks for this number.
+  auto threads = ThreadsOfModel(stream);
+  threads->Choose(num_threads);
   if (auto* blob = dynamic_cast<dmlc::SeekStream*>(stream)) {
     std::string bytes(reinterpret_cast<const char*>(&format), sizeof(format));
     bytes.append(reinterpret_cast<const char*>(&num_threads), sizeof(num_threads));
-    AdoptLibraries(blob->Tell() - bytes.size(), bytes);
+    AdoptLibraries(blob->Tell() - bytes.size(), bytes, LauncherOf(*threads));
   }
-  return MakeThreadsModule(num_threads);
+  return tvm::runtime::Module(tvm::runtime::make_object<ThreadsModuleNode>(num_threads, std::move(threads)));
 }
 
 }  // namespace

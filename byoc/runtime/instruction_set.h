@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which vector instructions kernels of our own use: decided once for the process, here and nowhere else.
+//
+// Kernels are compiled once for each level that they know and choose among their variants when they are made,
+// never in an inner loop. What a kernel has no variant for, it does by the next lower one, or it says that it
+// cannot run.
+#ifndef COLLAGE_INSTRUCTION_SET_H_
+#define COLLAGE_INSTRUCTION_SET_H_
+
+#include "collage_runtime.h"
+
+// Variants beside the plain one exist where this is defined. Building with COLLAGE_PLAIN_ONLY is how the code
+// for other processors is tried on this one.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(COLLAGE_PLAIN_ONLY)
+#define COLLAGE_X86 1
+#endif
+// As above, for kernels that are written with GCC's vectors, with which Clang deals otherwise.
+#if defined(COLLAGE_X86) && !defined(__clang__)
+#define COLLAGE_X86_GCC 1
+#endif
+
+namespace collage {
+
+// The best last. kAvx2: AVX2 and FMA. kAvx512: AVX-512 F, VL, DQ and BW.
+enum class InstructionSet { kPlain, kAvx2, kAvx512 };
+
+// The best that this processor has and the environment allows: COLLAGE_MAX_CPU_ISA=plain, avx2 or avx512.
+// Where that is not set, what ONEDNN_MAX_CPU_ISA says for oneDNN holds for our kernels, too.
+COLLAGE_EXPORT InstructionSet BestInstructionSet();
+
+// Whether COLLAGE_MAX_CPU_ISA says something, which libraries with kernels of their own should be told.
+COLLAGE_EXPORT bool InstructionSetIsCapped();
+
+}  // namespace collage
+
+#endif  // COLLAGE_INSTRUCTION_SET_H_

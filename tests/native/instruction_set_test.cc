@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one switch for vector instructions.
+//
+// ctest: levels
+#include "instruction_set.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "dnnl_tile.h"
+#include "dnnl_vector_posts.h"
+#include "dnnl_strip_kernels.h"
+
+namespace collage {
+namespace {
+
+TEST(InstructionSet, IsTheLevelThatTheVariableSays) {
+  const char* level = std::getenv("COLLAGE_MAX_CPU_ISA");
+  if (level == nullptr) GTEST_SKIP() << "COLLAGE_MAX_CPU_ISA is not set";
+  const InstructionSet want = std::string(level) == "plain"  ? InstructionSet::kPlain
+                              : std::string(level) == "avx2" ? InstructionSet::kAvx2
+                                                             : InstructionSet::kAvx512;
+  EXPECT_EQ(BestInstructionSet(), want);
+  EXPECT_TRUE(InstructionSetIsCapped());
+}
+
+TEST(InstructionSet, AllDispatchObeys) {
+  const InstructionSet best = BestInstructionSet();
+  const int widths[] = {4, 8, 16};
+  EXPECT_EQ(onednn::BestVectorUnit().width, widths[static_cast<int>(best)]);
+  EXPECT_EQ(onednn::HasVectors(), best == InstructionSet::kAvx512);
+  EXPECT_EQ(onednn::strip::Available(), best == InstructionSet::kAvx512);
+}
+
+// The level is read once, so each of these runs in a process of its own, which ends with the level.
+void ExpectLevel(const char* ours, const char* theirs, int level) {
+  EXPECT_EXIT(
+      {
+        unsetenv("COLLAGE_MAX_CPU_ISA");
+        unsetenv("DNNL_MAX_CPU_ISA");
+        unsetenv("ONEDNN_MAX_CPU_ISA");
+        if (ours != nullptr) setenv("COLLAGE_MAX_CPU_ISA", ours, 1);
+        if (theirs != nullptr) setenv("ONEDNN_MAX_CPU_ISA", theirs, 1);
+        std::exit(static_cast<int>(BestInstructionSet()));
+      },
+      testing::ExitedWithCode(level), "")
+      << (ours == nullptr ? "-" : ours) << ", " << (theirs == nullptr ? "-" : theirs);
+}
+
+int OfThisProcessor() {
+#ifdef COLLAGE_X86
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
+    return 2;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 1;
+#endif
+  return 0;
+}
+
+TEST(InstructionSetDeathTest, TheEnvironmentCapsIt) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const int best = OfThisProcessor(), avx2 = std::min(best, 1);
+  ExpectLevel(nullptr, nullptr, best);
+  ExpectLevel("plain", nullptr, 0);
+  ExpectLevel("AVX2", nullptr, avx2);
+  ExpectLevel("avx512", nullptr, best);
+  ExpectLevel("a typing error", nullptr, best);
+  ExpectLevel(nullptr, "SSE41", 0);
+  ExpectLevel(nullptr, "avx", 0);
+  ExpectLevel(nullptr, "AVX2", avx2);
+  ExpectLevel(nullptr, "AVX512_CORE", best);
+  ExpectLevel(nullptr, "ALL", best);
+  // Ours goes first.
+  ExpectLevel("avx512", "SSE41", best);
+  ExpectLevel("plain", "ALL", 0);
+}
+
+}  // namespace
+}  // namespace collage
