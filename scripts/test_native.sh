@@ -4,17 +4,19 @@
 # Unit tests of the runtime's C++ (tests/native), each kind in a build folder of its own:
 #
 #   scripts/test_native.sh                 asan, then tsan
-#   scripts/test_native.sh plain|asan|tsan|coverage|fuzz [ctest's arguments, as -R strips]
+#   scripts/test_native.sh plain|asan|tsan|coverage|tidy|fuzz [ctest's arguments, as -R strips]
 #
 #   plain      no sanitizer
 #   asan       AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       ThreadSanitizer, of the tests labelled threads
 #   coverage   gcov: how many lines of our own the tests run, by file and in all
+#   tidy       clang-tidy over the runtime's sources (.clang-tidy); runs nothing
 #   fuzz       only builds the fuzz targets, into build/native-fuzz/tests/native
 #
 #   JOBS=N     compile jobs and tests side by side; default: one for each processor
 #
-# JUnit reports go to build/reports/native-KIND.xml.
+# JUnit reports go to build/reports/native-KIND.xml. What is absent of Debian's packages is installed where that can be
+# done, else asked for.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ -x .venv/bin/python ]] || { echo "native: error: there is no .venv; run make setup first" >&2; exit 2; }
@@ -37,16 +39,18 @@ need() {
   fi
 }
 
-build() {
+configure() {
   local kind=$1
   shift
+  cmake -S . -B "build/native-$kind" -DCOLLAGE_GO=OFF -DCMAKE_BUILD_TYPE=Native \
+    -DCMAKE_CXX_FLAGS_NATIVE="-O1 -g1" -DPython_EXECUTABLE="$PWD/.venv/bin/python" "$@" </dev/null
+}
+
+build() {
+  local kind=$1
   mkdir -p "build/native-$kind" build/reports
   local log=build/native-$kind/build.log
-  {
-    cmake -S . -B "build/native-$kind" -DCOLLAGE_GO=OFF -DCOLLAGE_WERROR=ON -DCMAKE_BUILD_TYPE=Native \
-      -DCMAKE_CXX_FLAGS_NATIVE="-O1 -g1" -DPython_EXECUTABLE="$PWD/.venv/bin/python" "$@" &&
-      cmake --build "build/native-$kind" --parallel "$jobs"
-  } >"$log" 2>&1 </dev/null || {
+  { configure "$@" && cmake --build "build/native-$kind" --parallel "$jobs"; } >"$log" 2>&1 </dev/null || {
     grep -A 8 -E 'error|FAILED|undefined reference' "$log" | head -n 60 >&2 || tail -n 40 "$log" >&2
     echo "native: error: the build failed; all of its output: $log" >&2
     exit 1
@@ -59,6 +63,19 @@ run() {
   (cd "build/native-$kind" &&
     ctest --output-on-failure --no-tests=error --parallel "$jobs" --timeout 900 \
       --output-junit "$OLDPWD/build/reports/native-$kind.xml" "$@" </dev/null)
+}
+
+# How many of our lines were run, by file and in all: on the terminal and in build/reports/native-coverage.json.
+coverage() {
+  local venv=build/native-coverage/venv
+  if [[ ! -x $venv/bin/gcovr ]]; then
+    .venv/bin/python -m venv "$venv"
+    "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --quiet gcovr==8.3
+  fi
+  # A loop that is unrolled many times counts more than fits into gcov's own numbers.
+  "$venv/bin/gcovr" --root . --filter byoc/runtime/ --gcov-ignore-parse-errors=suspicious_hits.warn_once_per_file \
+    --merge-mode-functions=separate --json-summary build/reports/native-coverage.json --txt - build/native-coverage |
+    sed -E 's/(^byoc\S+ +[0-9]+ +[0-9]+ +[0-9]+%).*/\1/'
 }
 
 run_kind() {
@@ -77,9 +94,26 @@ run_kind() {
       ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 run asan "$@"
       ;;
     tsan)
-      build tsan -DCOLLAGE_NATIVE_TESTS=ON -DCOLLAGE_SANITIZE=thread
+      need dpkg-dev  # for sources
+      local tbb
+      tbb=$(scripts/tsan_tbb.sh)
+      build tsan -DCOLLAGE_NATIVE_TESTS=ON -DCOLLAGE_SANITIZE=thread -DTBB_ROOT="$tbb"
       TSAN_OPTIONS="suppressions=$PWD/tests/native/tsan.supp halt_on_error=1 second_deadlock_stack=1" \
         run tsan -L threads "$@"
+      ;;
+    coverage)
+      build coverage -DCOLLAGE_NATIVE_TESTS=ON -DCOLLAGE_COVERAGE=ON
+      find build/native-coverage -name '*.gcda' -delete
+      run coverage --quiet "$@"
+      coverage
+      ;;
+    tidy)
+      need clang-tidy
+      configure tidy -DCOLLAGE_NATIVE_TESTS=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
+      # Clang has no __builtin_shuffle; what the shuffles give does not matter here.
+      find byoc/runtime -maxdepth 1 -name '*.cc' ! -name 'dnnl_tvm_*' -print0 | sort -z |
+        xargs -0 -n 3 -P "$jobs" clang-tidy -p build/native-tidy --quiet '--extra-arg=-D__builtin_shuffle(a,b,c)=(a)' \
+          2> >(grep -vE '^[0-9]+ warnings? (generated|treated)' >&2)
       ;;
     fuzz)
       need clang libclang-rt-14-dev

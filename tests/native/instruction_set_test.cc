@@ -11,9 +11,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "dnnl_strip_kernels.h"
 #include "dnnl_tile.h"
 #include "dnnl_vector_posts.h"
-#include "dnnl_strip_kernels.h"
 
 namespace collage {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// main of every unit test. A test that is to run at a level of vector instructions that this processor lacks ends
-// with 77, which ctest counts as skipped.
+// main of every unit test. A test that is to run at a level of vector instructions that this processor lacks
+// ends with 77, which ctest counts as skipped.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -15,7 +15,8 @@ namespace collage::onednn {
 namespace {
 
 void Check(int64_t rows, int64_t columns, bool with_bias) {
-  const std::vector<float> matrix = Sample(rows * columns, 1), vector = Sample(columns, 2), bias = Sample(rows, 3);
+  const std::vector<float> matrix = Sample(rows * columns, 1), vector = Sample(columns, 2),
+                           bias = Sample(rows, 3);
   std::vector<double> want;
   for (int64_t r = 0; r < rows; ++r) {
     double sum = with_bias ? bias[r] : 0;
@@ -23,7 +24,8 @@ void Check(int64_t rows, int64_t columns, bool with_bias) {
     want.push_back(sum);
   }
   std::vector<float> result(rows);
-  MatrixTimesVector(matrix.data(), vector.data(), with_bias ? bias.data() : nullptr, result.data(), rows, columns);
+  MatrixTimesVector(matrix.data(), vector.data(), with_bias ? bias.data() : nullptr, result.data(), rows,
+                    columns);
   ExpectClose(result, want, 1e-4, std::to_string(rows) + " by " + std::to_string(columns));
 }
 

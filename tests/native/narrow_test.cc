@@ -18,8 +18,8 @@ struct Case {
   int64_t kernel[2], stride[2], dilation[2], pad_front[2], pad_back[2];
 };
 
-// channels_last: the source lies with all channels innermost, which it may where they are whole blocks, and so
-// does the result.
+// channels_last: the source lies with all channels innermost, which it may where they are whole blocks, and
+// so does the result.
 void Check(const Case& c, bool with_bias, bool channels_last) {
   NarrowConvolution n{};
   n.batch = c.batch;
@@ -90,13 +90,14 @@ void Check(const Case& c, bool with_bias, bool channels_last) {
                 const int64_t row = y * c.stride[0] - c.pad_front[0] + ky * c.dilation[0];
                 const int64_t column = x * c.stride[1] - c.pad_front[1] + kx * c.dilation[1];
                 if (row < 0 || row >= c.in_height || column < 0 || column >= c.in_width) continue;
-                sum += static_cast<double>(
-                           plain[(b * c.in_channels + k) * pixels + row * c.in_width + column]) *
-                       weights[o * strides[0] + k * strides[1] + ky * strides[2] + kx];
+                sum +=
+                    static_cast<double>(plain[(b * c.in_channels + k) * pixels + row * c.in_width + column]) *
+                    weights[o * strides[0] + k * strides[1] + ky * strides[2] + kx];
               }
             }
           }
-          want[b * a.dst_strides[0] + o * a.dst_strides[1] + y * a.dst_strides[2] + x * a.dst_strides[3]] = sum;
+          want[b * a.dst_strides[0] + o * a.dst_strides[1] + y * a.dst_strides[2] + x * a.dst_strides[3]] =
+              sum;
         }
       }
     }
@@ -124,7 +125,8 @@ TEST(Narrow, WidthsAroundTheTiles) {
 TEST(Narrow, KernelsStridesDilationsPadding) {
   Check({2, 20, 2, 9, 11, {5, 3}, {2, 1}, {1, 2}, {2, 0}, {1, 3}}, true, false);
   Check({1, 32, 4, 12, 31, {7, 7}, {1, 2}, {1, 1}, {3, 3}, {3, 3}}, true, true);
-  Check({1, 16, 6, 7, 7, {7, 7}, {3, 3}, {1, 1}, {6, 6}, {6, 6}}, false, false);  // windows that see padding only
+  Check({1, 16, 6, 7, 7, {7, 7}, {3, 3}, {1, 1}, {6, 6}, {6, 6}}, false,
+        false);  // windows that see padding only
   Check({1, 48, 5, 3, 40, {2, 4}, {1, 3}, {2, 1}, {0, 1}, {1, 0}}, true, true);
   Check({3, 17, 3, 5, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, true, false);
 }

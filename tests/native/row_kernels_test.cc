@@ -65,8 +65,8 @@ TEST(Broadcast, AllOperatorsOverAnyAxes) {
       {{2, 1, 7, 1}, {3, 1, 19}},
       {{4, 1, 6}, {4, 5, 6}},
       {{1, 1}, {2, 65}},
-      {{70000}, {70000}},     // one long row, cut among threads
-      {{300, 70}, {1, 70}},   // many rows
+      {{70000}, {70000}},    // one long row, cut among threads
+      {{300, 70}, {1, 70}},  // many rows
       {{300, 1}, {300, 90}},
   };
   for (const auto& [left, right] : shapes) {
@@ -102,7 +102,8 @@ TEST(Broadcast, TheResultMayLieWhereAnOperandDoes) {
 
 // What the comparison gives when one side is not a number, which is always the right one.
 TEST(Broadcast, TheRightSideWinsAgainstWhatIsNotANumber) {
-  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
   for (const auto algorithm : {Algorithm::binary_max, Algorithm::binary_min}) {
     std::vector<float> a(33, nan), b(33, 2), out(33);
     void* data[] = {a.data(), b.data(), out.data()};
@@ -125,14 +126,14 @@ TEST(Broadcast, RefusesWhatIsNoSuchOperator) {
 struct Extent {
   int64_t outer, length, inner;
 };
-constexpr Extent kExtents[] = {{1, 1, 1},  {1, 15, 1},  {2, 16, 1}, {3, 17, 1},   {1, 1000, 1}, {40, 700, 1},
-                               {1, 1, 33}, {2, 3, 15},  {3, 5, 16}, {300, 9, 17}, {7, 31, 32},  {1, 2, 40000}};
+constexpr Extent kExtents[] = {{1, 1, 1},  {1, 15, 1}, {2, 16, 1}, {3, 17, 1},   {1, 1000, 1}, {40, 700, 1},
+                               {1, 1, 33}, {2, 3, 15}, {3, 5, 16}, {300, 9, 17}, {7, 31, 32},  {1, 2, 40000}};
 
 TEST(Reduce, SumMeanMaximumMinimum) {
   for (const Extent& e : kExtents) {
     std::vector<float> in = Sample(e.outer * e.length * e.inner, 3);
-    for (const auto algorithm : {Algorithm::reduction_sum, Algorithm::reduction_mean, Algorithm::reduction_max,
-                                 Algorithm::reduction_min}) {
+    for (const auto algorithm : {Algorithm::reduction_sum, Algorithm::reduction_mean,
+                                 Algorithm::reduction_max, Algorithm::reduction_min}) {
       std::vector<float> out(e.outer * e.inner);
       std::vector<double> want;
       for (int64_t o = 0; o < e.outer; ++o) {
@@ -144,7 +145,8 @@ TEST(Reduce, SumMeanMaximumMinimum) {
                     : algorithm == Algorithm::reduction_min ? std::min(value, at(k))
                                                             : value + at(k);
           }
-          want.push_back(algorithm == Algorithm::reduction_mean ? value / static_cast<double>(e.length) : value);
+          want.push_back(algorithm == Algorithm::reduction_mean ? value / static_cast<double>(e.length)
+                                                                : value);
         }
       }
       void* data[] = {in.data(), out.data()};
@@ -189,7 +191,8 @@ TEST(Standardise, RowsInAnyNumberOfPieces) {
           double sum = 0, squares = 0;
           for (int64_t k = 0; k < length; ++k) sum += in[r * length + k];
           const double mean = sum / static_cast<double>(length);
-          for (int64_t k = 0; k < length; ++k) squares += (in[r * length + k] - mean) * (in[r * length + k] - mean);
+          for (int64_t k = 0; k < length; ++k)
+            squares += (in[r * length + k] - mean) * (in[r * length + k] - mean);
           const double deviation = std::sqrt(squares / static_cast<double>(length - 1)) + 1e-6;
           for (int64_t k = 0; k < length; ++k) {
             want.push_back(gain[k] * (in[r * length + k] - mean) / deviation + shift[k]);

@@ -15,8 +15,8 @@
 
 namespace collage {
 
-// So many numbers between -1 and 1, the same ones for the same seed. A vector of exactly that size, so that the
-// address sanitizer sees what reads or writes beyond.
+// So many numbers between -1 and 1, the same ones for the same seed. A vector of exactly that size, so that
+// the address sanitizer sees what reads or writes beyond.
 inline std::vector<float> Sample(int64_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> distribution(-1, 1);
@@ -25,8 +25,8 @@ inline std::vector<float> Sample(int64_t count, unsigned seed) {
   return numbers;
 }
 
-// Each number within the tolerance of what is wanted, relative to it where it is above 1; what is not a number
-// must be none in both, and an infinity the same. Reports the first that differs.
+// Each number within the tolerance of what is wanted, relative to it where it is above 1; what is not a
+// number must be none in both, and an infinity the same. Reports the first that differs.
 inline void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, double tolerance,
                         const std::string& what = "") {
   ASSERT_EQ(got.size(), want.size()) << what;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory of intermediate values.
-#include "dnnl_workspace.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include "dnnl_workspace.h"
 
 namespace collage::onednn {
 namespace {

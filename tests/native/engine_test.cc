@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whole regions on oneDNN: the programs of the code generator's tests (byoc/dnnl/testdata) with constants
+// that are drawn here, on several numbers of threads, by several callers, and while other models are being
+// loaded.
+//
+// ctest: threads engine
+#include <dmlc/memory_io.h>
+#include <gtest/gtest.h>
+#include <tvm/runtime/container/array.h>
+#include <tvm/runtime/module.h>
+#include <tvm/runtime/ndarray.h>
+#include <tvm/runtime/registry.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "arena.h"
+#include "dnnl_program.h"
+#include "region_module.h"
+#include "sample.h"
+
+namespace collage {
+namespace {
+
+using tvm::runtime::Array;
+using tvm::runtime::Module;
+using tvm::runtime::NDArray;
+using tvm::runtime::PackedFunc;
+using tvm::runtime::Registry;
+
+const PackedFunc& Packed(const std::string& name) {
+  const PackedFunc* function = Registry::Get(name);
+  if (function == nullptr) throw std::runtime_error("there is no packed function " + name);
+  return *function;
+}
+
+NDArray Drawn(const std::vector<int64_t>& dims, unsigned seed) {
+  NDArray tensor = NDArray::Empty(dims, {kDLFloat, 32, 1}, {kDLCPU, 0});
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  std::vector<float> numbers = Sample(count, seed);
+  for (float& number : numbers) number *= 0.25F;
+  tensor.CopyFromBytes(numbers.data(), numbers.size() * sizeof(float));
+  return tensor;
+}
+
+// A region, its arguments and what it gives.
+struct Region {
+  std::string name, text;
+  Array<NDArray> constants;
+  std::vector<NDArray> inputs;
+  std::vector<std::vector<int64_t>> outputs;
+  std::vector<std::vector<float>> want;
+};
+
+Module Make(const Region& region) {
+  return Packed("collage.runtime.dnnlModuleCreate")("region", region.text, region.constants,
+                                                    static_cast<int>(region.inputs.size()),
+                                                    static_cast<int>(region.outputs.size()));
+}
+
+std::vector<std::vector<float>> RunRegion(const PackedFunc& function, const Region& region) {
+  std::vector<NDArray> tensors = region.inputs;
+  for (const auto& dims : region.outputs)
+    tensors.push_back(NDArray::Empty(dims, {kDLFloat, 32, 1}, {kDLCPU, 0}));
+  std::vector<TVMValue> values(tensors.size());
+  std::vector<int> codes(tensors.size());
+  tvm::runtime::TVMArgsSetter setter(values.data(), codes.data());
+  for (size_t i = 0; i < tensors.size(); ++i) setter(i, tensors[i]);
+  tvm::runtime::TVMRetValue result;
+  function.CallPacked(tvm::runtime::TVMArgs(values.data(), codes.data(), static_cast<int>(tensors.size())),
+                      &result);
+  std::vector<std::vector<float>> results;
+  for (size_t i = region.inputs.size(); i < tensors.size(); ++i) {
+    int64_t count = 1;
+    for (const int64_t dim : tensors[i].Shape()) count *= dim;
+    results.emplace_back(count);
+    tensors[i].CopyToBytes(results.back().data(), count * sizeof(float));
+  }
+  return results;
+}
+
+void ExpectSame(const std::vector<std::vector<float>>& got, const Region& region, const std::string& when) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    ExpectClose(got[i], std::vector<double>(region.want[i].begin(), region.want[i].end()), 1e-3,
+                region.name + when);
+  }
+}
+
+// Those of the folder that are f32 throughout, with what they give on one thread.
+const std::vector<Region>& Regions() {
+  static const auto* const regions = [] {
+    auto* all = new std::vector<Region>;
+    SetNumThreads(1);
+    for (const auto& entry : std::filesystem::directory_iterator(COLLAGE_DNNL_TESTDATA)) {
+      Region region;
+      region.name = entry.path().stem().string();
+      std::stringstream text;
+      text << std::ifstream(entry.path()).rdbuf();
+      region.text = text.str();
+      const onednn::Program program = onednn::ParseProgram(region.text);
+      unsigned seed = 1;
+      for (const int id : program.constants)
+        region.constants.push_back(Drawn(program.values[id].dims, seed++));
+      for (const int id : program.inputs) region.inputs.push_back(Drawn(program.values[id].dims, seed++));
+      for (const int id : program.outputs) region.outputs.push_back(program.values[id].dims);
+      Module module = Make(region);
+      region.want = RunRegion(module.GetFunction("region"), region);
+      all->push_back(std::move(region));
+    }
+    return all;
+  }();
+  return *regions;
+}
+
+TEST(Engine, ThereAreProgramsToRun) {
+  ASSERT_GE(Regions().size(), 8U);
+  for (const Region& region : Regions()) {
+    bool any = false;
+    for (const auto& output : region.want) {
+      for (const float value : output) {
+        EXPECT_TRUE(std::isfinite(value)) << region.name;
+        any = any || value != 0;
+      }
+    }
+    EXPECT_TRUE(any) << region.name << " gives nothing but zeros";
+  }
+}
+
+TEST(Engine, TheSameOnEachNumberOfThreads) {
+  for (const Region& region : Regions()) {
+    Module module = Make(region);
+    const PackedFunc function = module.GetFunction("region");
+    for (const int threads : {4, 1, 2, 7}) {
+      SetNumThreads(threads);
+      for (int round = 0; round < 3; ++round) {
+        ExpectSame(RunRegion(function, region), region, " on " + std::to_string(threads));
+      }
+    }
+  }
+}
+
+// A region and its model's number of threads as an exported library has them: saved, one behind the other.
+class Model {
+ public:
+  Model(const Region& region, int threads) {
+    dmlc::MemoryStringStream saved(&bytes_);
+    Make(region)->SaveToBinary(&saved);
+    Module number = Packed("collage.runtime.ThreadsModuleCreate")(threads);
+    number->SaveToBinary(&saved);
+    Load("dnnl");
+  }
+  Model(const std::string& engine, std::string bytes) : bytes_(std::move(bytes)) { Load(engine); }
+
+  const PackedFunc& function() const { return function_; }
+
+ private:
+  void Load(const std::string& engine) {
+    dmlc::MemoryFixedSizeStream stream(bytes_.data(), bytes_.size());
+    modules_.push_back(Packed("runtime.module.loadbinary_collage_" + engine)(static_cast<void*>(&stream)));
+    modules_.push_back(Packed("runtime.module.loadbinary_collage_threads")(static_cast<void*>(&stream)));
+    function_ = modules_[0].GetFunction("region");
+  }
+
+  std::string bytes_;
+  std::vector<Module> modules_;
+  PackedFunc function_;
+};
+
+// Says on how many threads it runs.
+class Probe final : public RegionEngine {
+ public:
+  void Run(const std::vector<const DLTensor*>&, const std::vector<DLTensor*>& outputs) override {
+    *static_cast<float*>(TensorData(outputs[0])) = static_cast<float>(collage_num_threads());
+  }
+};
+
+TEST(Model, KeepsItsThreadsWhateverElseIsLoaded) {
+  RegisterRegionEngine("probe", [](const RegionProgram&) -> std::unique_ptr<RegionEngine> {
+    return std::make_unique<Probe>();
+  });
+  const auto make = [](int threads) {
+    std::string bytes;
+    dmlc::MemoryStringStream saved(&bytes);
+    Module region = Packed("collage.runtime.probeModuleCreate")("region", "", Array<NDArray>(), 0, 1);
+    region->SaveToBinary(&saved);
+    Module number = Packed("collage.runtime.ThreadsModuleCreate")(threads);
+    number->SaveToBinary(&saved);
+    return std::make_unique<Model>("probe", bytes);
+  };
+  Region probe;
+  probe.outputs = {{1}};
+  const auto one = make(1), four = make(4), two = make(2);
+  EXPECT_EQ(RunRegion(one->function(), probe)[0][0], 1);
+  EXPECT_EQ(RunRegion(four->function(), probe)[0][0], 4);
+  EXPECT_EQ(RunRegion(two->function(), probe)[0][0], 2);
+  SetNumThreads(3);
+  EXPECT_EQ(RunRegion(one->function(), probe)[0][0], 3);
+  EXPECT_EQ(RunRegion(four->function(), probe)[0][0], 3);
+  EXPECT_EQ(RunRegion(make(5)->function(), probe)[0][0], 5);
+}
+
+// Six callers on models of 1, 2 and 4 threads, while a seventh loads others and runs them, and an eighth
+// changes the number of threads of all.
+void Stress(bool change) {
+  (void)Regions();
+  std::atomic<bool> stop{false};
+  std::atomic<int> runs{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 6; ++caller) {
+    callers.emplace_back([&, caller] {
+      constexpr int kThreads[] = {1, 2, 4};
+      std::vector<std::unique_ptr<Model>> models;
+      for (const Region& region : Regions())
+        models.push_back(std::make_unique<Model>(region, kThreads[caller % 3]));
+      for (int round = 0; round < COLLAGE_STRESS_ROUNDS; ++round) {
+        for (size_t i = 0; i < models.size(); ++i) {
+          ExpectSame(RunRegion(models[i]->function(), Regions()[i]), Regions()[i], " under stress");
+          ++runs;
+        }
+      }
+    });
+  }
+  std::thread loader([&] {
+    for (int round = 0; !stop; ++round) {
+      const Region& region = Regions()[round % Regions().size()];
+      const Model model(region, 1 + round % 4);
+      ExpectSame(RunRegion(model.function(), region), region, ", just loaded");
+    }
+  });
+  std::thread changer([&] {
+    for (int round = 0; change && !stop; ++round) {
+      SetNumThreads(1 + round % 3);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  for (std::thread& caller : callers) caller.join();
+  stop = true;
+  loader.join();
+  changer.join();
+  EXPECT_EQ(runs, 6 * COLLAGE_STRESS_ROUNDS * static_cast<int>(Regions().size()));
+}
+
+TEST(Stress, ModelsOfSeveralNumbersOfThreads) { Stress(false); }
+TEST(Stress, WhileTheNumberOfThreadsChanges) { Stress(true); }
+
+// Several callers of one model take turns.
+TEST(Stress, CallersOfOneModel) {
+  for (const Region& region : Regions()) {
+    const Model model(region, 2);
+    std::vector<std::thread> callers;
+    for (int caller = 0; caller < 4; ++caller) {
+      callers.emplace_back([&] {
+        for (int round = 0; round < 5; ++round)
+          ExpectSame(RunRegion(model.function(), region), region, " by four");
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+  }
+}
+
+}  // namespace
+}  // namespace collage

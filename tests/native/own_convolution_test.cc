@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions of our own that are written for AVX-512 only: Winograd's, and those of one pixel that add.
+// Where they cannot run, that they say so.
+//
+// ctest: levels threads
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "dnnl_projection_kernel.h"
+#include "dnnl_winograd_kernel.h"
+#include "sample.h"
+
+namespace collage::onednn {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+double Apply(const VectorPost& post, double value, double addend) {
+  switch (post.kind) {
+    case VectorPost::Kind::kRelu:
+      return value < 0 ? (post.alpha == 0 ? 0 : post.alpha * value) : value;
+    case VectorPost::Kind::kClip:
+      return std::clamp<double>(value, post.alpha, post.beta);
+    case VectorPost::Kind::kLinear:
+      return post.alpha * value + post.beta;
+    case VectorPost::Kind::kAdd:
+      return value + addend;
+  }
+  return 0;
+}
+
+std::vector<VectorPost> AllPosts() {
+  using Kind = VectorPost::Kind;
+  return {{Kind::kLinear, 0.5F, 0.25F, -1},
+          {Kind::kAdd, 0, 0, 0},
+          {Kind::kRelu, 0.125F, 0, -1},
+          {Kind::kAdd, 0, 0, 1},
+          {Kind::kClip, -1, 2, -1}};
+}
+
+class OwnConvolution : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasVectors()) GTEST_SKIP() << "without AVX-512 these kernels are not used";
+  }
+};
+
+void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<VectorPost>& posts,
+                   int threads) {
+  const std::vector<float> src = Sample(s.batch * s.in_depth * s.in_height * s.in_width * s.in_channels, 1);
+  const int64_t taps = s.kernel_depth * 9;
+  const std::vector<float> weight = Sample(s.out_channels * s.in_channels * taps, 2),
+                           bias = Sample(s.out_channels, 3);
+  const int64_t results = s.batch * s.out_depth * s.out_height * s.out_width * s.out_channels;
+  const std::vector<float> first = Sample(results, 4), second = Sample(results, 5);
+  const float* addends[] = {first.data(), second.data()};
+
+  const WinogradKernel kernel(s, posts, threads);
+  std::vector<float> packed(kernel.PackedSize()), scratch(kernel.ScratchSize()), dst(results, 1e9F);
+  const int64_t strides[5] = {s.in_channels * taps, taps, 9, 3, 1};
+  kernel.Pack(weight.data(), strides, packed.data());
+  kernel.Run(src.data(), packed.data(), with_bias ? bias.data() : nullptr, addends, scratch.data(),
+             dst.data());
+
+  std::vector<double> want;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t z = 0; z < s.out_depth; ++z) {
+      for (int64_t y = 0; y < s.out_height; ++y) {
+        for (int64_t x = 0; x < s.out_width; ++x) {
+          for (int64_t o = 0; o < s.out_channels; ++o) {
+            double sum = with_bias ? bias[o] : 0;
+            for (int64_t kz = 0; kz < s.kernel_depth; ++kz) {
+              const int64_t slice = z * s.stride_depth - s.pad_depth + kz * s.dilation_depth;
+              if (slice < 0 || slice >= s.in_depth) continue;
+              for (int64_t tap = 0; tap < 9; ++tap) {
+                const int64_t row = y - s.pad_top + tap / 3, column = x - s.pad_left + tap % 3;
+                if (row < 0 || row >= s.in_height || column < 0 || column >= s.in_width) continue;
+                const int64_t pixel = ((b * s.in_depth + slice) * s.in_height + row) * s.in_width + column;
+                for (int64_t k = 0; k < s.in_channels; ++k) {
+                  sum += static_cast<double>(src[pixel * s.in_channels + k]) *
+                         weight[o * strides[0] + k * strides[1] + kz * 9 + tap];
+                }
+              }
+            }
+            for (const VectorPost& post : posts) {
+              sum = Apply(post, sum, post.addend >= 0 ? addends[post.addend][want.size()] : 0);
+            }
+            want.push_back(sum);
+          }
+        }
+      }
+    }
+  }
+  ExpectClose(dst, want, 1e-3,
+              std::to_string(s.in_channels) + " to " + std::to_string(s.out_channels) + " channels, " +
+                  std::to_string(s.in_height) + "x" + std::to_string(s.in_width));
+}
+
+WinogradShape Square(int64_t in_channels, int64_t out_channels, int64_t height, int64_t width) {
+  WinogradShape s;
+  s.in_channels = in_channels;
+  s.out_channels = out_channels;
+  s.in_height = s.out_height = height;
+  s.in_width = s.out_width = width;
+  s.pad_top = s.pad_left = 1;
+  return s;
+}
+
+TEST_F(OwnConvolution, WinogradAtSizesAroundTheTiles) {
+  for (const int64_t height : {1, 2, 3, 4, 5, 9}) {
+    for (const int64_t width : {1, 2, 4, 5, 8, 11}) CheckWinograd(Square(16, 16, height, width), true, {}, 2);
+  }
+}
+
+TEST_F(OwnConvolution, WinogradWithAllWidthsOfPanels) {
+  for (const int64_t channels : {16, 32, 48, 64, 80, 128}) {
+    CheckWinograd(Square(16, channels, 6, 6), true, {}, 1);
+    CheckWinograd(Square(channels, 16, 5, 7), false, {}, 3);
+  }
+}
+
+// So many tiles that each thread takes blocks of them.
+TEST_F(OwnConvolution, WinogradInBlocks) {
+  for (const int threads : {1, 2, 5}) {
+    WinogradShape s = Square(32, 32, 60, 61);
+    s.batch = 2;
+    CheckWinograd(s, true, AllPosts(), threads);
+  }
+}
+
+TEST_F(OwnConvolution, WinogradWithoutAndWithUnevenPadding) {
+  WinogradShape s = Square(16, 16, 8, 9);
+  s.pad_top = s.pad_left = 0;
+  s.out_height = 6;
+  s.out_width = 7;
+  CheckWinograd(s, false, AllPosts(), 2);
+  s.pad_top = 2;  // and one behind
+  s.out_height = 9;
+  CheckWinograd(s, true, {}, 1);
+}
+
+TEST_F(OwnConvolution, WinogradWithDepth) {
+  WinogradShape s = Square(16, 32, 6, 5);
+  s.in_depth = 5;
+  s.kernel_depth = 3;
+  s.pad_depth = 1;
+  s.out_depth = 5;
+  CheckWinograd(s, true, AllPosts(), 2);
+  s.stride_depth = 2;
+  s.out_depth = 3;
+  CheckWinograd(s, true, {}, 2);
+  s.stride_depth = 1;
+  s.dilation_depth = 2;
+  s.pad_depth = 2;
+  s.out_depth = 5;
+  CheckWinograd(s, true, {}, 2);
+  s.pad_depth = 6;  // slices that see padding only
+  s.dilation_depth = 1;
+  s.out_depth = 15;
+  CheckWinograd(s, true, {}, 2);
+}
+
+TEST_F(OwnConvolution, WinogradMayWriteOverWhatItAdds) {
+  const WinogradShape s = Square(16, 16, 7, 6);
+  const std::vector<VectorPost> posts = {{VectorPost::Kind::kAdd, 0, 0, 0}};
+  const WinogradKernel kernel(s, posts, 2);
+  const std::vector<float> src = Sample(7 * 6 * 16, 1), weight = Sample(16 * 16 * 9, 2);
+  std::vector<float> packed(kernel.PackedSize()), scratch(kernel.ScratchSize());
+  const int64_t strides[5] = {16 * 9, 9, 9, 3, 1};
+  kernel.Pack(weight.data(), strides, packed.data());
+  std::vector<float> addend = Sample(7 * 6 * 16, 3), apart(addend.size());
+  const float* addends[] = {addend.data()};
+  kernel.Run(src.data(), packed.data(), nullptr, addends, scratch.data(), apart.data());
+  kernel.Run(src.data(), packed.data(), nullptr, addends, scratch.data(), addend.data());
+  EXPECT_EQ(addend, apart);
+}
+
+void CheckProjection(int64_t pixels, int64_t inputs, int64_t outputs, bool with_bias,
+                     const std::vector<VectorPost>& posts, int threads) {
+  const std::vector<float> src = Sample(pixels * inputs, 1), weight = Sample(outputs * inputs, 2),
+                           bias = Sample(outputs, 3), first = Sample(pixels * outputs, 4),
+                           second = Sample(pixels * outputs, 5);
+  const float* addends[] = {first.data(), second.data()};
+  const ProjectionKernel kernel(pixels, inputs, outputs, posts, threads);
+  std::vector<float> packed(kernel.PackedSize()), dst(pixels * outputs, 1e9F);
+  kernel.Pack(weight.data(), inputs, 1, packed.data());
+  kernel.Run(src.data(), packed.data(), with_bias ? bias.data() : nullptr, addends, dst.data());
+  std::vector<double> want;
+  for (int64_t p = 0; p < pixels; ++p) {
+    for (int64_t o = 0; o < outputs; ++o) {
+      double sum = with_bias ? bias[o] : 0;
+      for (int64_t k = 0; k < inputs; ++k)
+        sum += static_cast<double>(src[p * inputs + k]) * weight[o * inputs + k];
+      for (const VectorPost& post : posts) {
+        sum = Apply(post, sum, post.addend >= 0 ? addends[post.addend][want.size()] : 0);
+      }
+      want.push_back(sum);
+    }
+  }
+  ExpectClose(dst, want, 1e-4, std::to_string(pixels) + " pixels, " + std::to_string(outputs) + " channels");
+}
+
+TEST_F(OwnConvolution, ProjectionAtSizesAroundTheTiles) {
+  for (const int64_t pixels : {1, 5, 6, 7, 13, 95, 96, 97, 200}) {
+    for (const int64_t outputs : {16, 32, 48, 64, 80})
+      CheckProjection(pixels, 7, outputs, true, AllPosts(), 2);
+  }
+  CheckProjection(11, 1, 16, false, {}, 1);
+}
+
+TEST_F(OwnConvolution, ProjectionOnSeveralThreads) {
+  for (const int threads : {1, 2, 3, 8}) CheckProjection(500, 64, 128, true, AllPosts(), threads);
+}
+
+// As it is: a relu keeps what is not a number; a clip does, too; and a relu of slope 0 makes 0 of -infinity.
+TEST_F(OwnConvolution, WhatIsNotANumberStays) {
+  std::vector<float> src(16, 1), weight(16 * 16, 1);
+  src[3] = std::numeric_limits<float>::quiet_NaN();
+  for (const VectorPost& post :
+       {VectorPost{VectorPost::Kind::kRelu, 0, 0, -1}, VectorPost{VectorPost::Kind::kClip, -1, 1, -1}}) {
+    const ProjectionKernel kernel(1, 16, 16, {post}, 1);
+    std::vector<float> packed(kernel.PackedSize()), dst(16);
+    kernel.Pack(weight.data(), 16, 1, packed.data());
+    kernel.Run(src.data(), packed.data(), nullptr, nullptr, dst.data());
+    ExpectClose(dst, std::vector<double>(16, kNan), 0);
+  }
+  src[3] = -std::numeric_limits<float>::infinity();
+  const ProjectionKernel kernel(1, 16, 16, {VectorPost{}}, 1);
+  std::vector<float> packed(kernel.PackedSize()), dst(16);
+  kernel.Pack(weight.data(), 16, 1, packed.data());
+  kernel.Run(src.data(), packed.data(), nullptr, nullptr, dst.data());
+  ExpectClose(dst, std::vector<double>(16, 0), 0);
+}
+
+}  // namespace
+}  // namespace collage::onednn

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions of upsampled tensors.
+//
+// ctest: levels threads
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "dnnl_upsampling_axis.h"
+#include "dnnl_upsampling_kernel.h"
+#include "sample.h"
+
+namespace collage::onednn {
+namespace {
+
+struct Case {
+  int64_t batch, in_channels, out_channels;
+  int64_t in[2], scale[2], kernel[2], pad_front[2], pad_back[2];
+};
+
+void Check(const Case& c, bool with_bias, bool clamp, int threads) {
+  int64_t out[2];
+  for (int i = 0; i < 2; ++i) {
+    out[i] = c.in[i] * c.scale[i] + c.pad_front[i] + c.pad_back[i] - c.kernel[i] + 1;
+    ASSERT_GT(out[i], 0);
+  }
+  const UpsampledAxis height(c.in[0], c.scale[0], c.kernel[0], c.pad_front[0], out[0]);
+  const UpsampledAxis width(c.in[1], c.scale[1], c.kernel[1], c.pad_front[1], out[1]);
+  const UpsampledConvolutionKernel kernel(c.batch, c.in_channels, c.out_channels, height, width, threads);
+
+  const int64_t in_pixels = c.in[0] * c.in[1], out_pixels = out[0] * out[1];
+  const std::vector<float> plain = Sample(c.batch * c.in_channels * in_pixels, 1);
+  const std::vector<float> weights = Sample(c.out_channels * c.in_channels * c.kernel[0] * c.kernel[1], 2);
+  const std::vector<float> bias = Sample(c.out_channels, 3);
+  const auto blocks = [](int64_t channels) { return (channels + kLanes - 1) / kLanes; };
+  const auto layout = [&](int64_t channels, int64_t rows, int64_t columns) {
+    ChannelBlocks l;
+    l.pixel = kLanes;
+    l.row = columns * l.pixel;
+    l.block = rows * l.row;
+    l.batch = blocks(channels) * l.block;
+    return l;
+  };
+  UpsampledConvolutionKernel::Arguments a;
+  a.src_layout = layout(c.in_channels, c.in[0], c.in[1]);
+  a.dst_layout = layout(c.out_channels, out[0], out[1]);
+  std::vector<float> src(c.batch * a.src_layout.batch), dst(c.batch * a.dst_layout.batch, 1e9F);
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t k = 0; k < c.in_channels; ++k) {
+      for (int64_t p = 0; p < in_pixels; ++p) {
+        src[b * a.src_layout.batch + k / kLanes * a.src_layout.block + p * kLanes + k % kLanes] =
+            plain[(b * c.in_channels + k) * in_pixels + p];
+      }
+    }
+  }
+  const std::vector<int64_t> strides = {c.in_channels * c.kernel[0] * c.kernel[1], c.kernel[0] * c.kernel[1],
+                                        c.kernel[1], 1};
+  std::vector<float> packed(kernel.PackedSize()), scratch(kernel.ScratchSize());
+  kernel.Pack(weights.data(), strides, packed.data());
+  a.src = src.data();
+  a.packed = packed.data();
+  a.bias = with_bias ? bias.data() : nullptr;
+  a.dst = dst.data();
+  a.scratch = scratch.data();
+  a.clamp = clamp;
+  if (clamp) {
+    a.low = -0.25F;
+    a.high = 0.5F;
+  }
+  kernel.Run(a);
+
+  std::vector<double> want(dst.size());
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t o = 0; o < blocks(c.out_channels) * kLanes; ++o) {
+      for (int64_t y = 0; y < out[0]; ++y) {
+        for (int64_t x = 0; x < out[1]; ++x) {
+          double sum = with_bias && o < c.out_channels ? bias[o] : 0;
+          for (int64_t k = 0; o < c.out_channels && k < c.in_channels; ++k) {
+            for (int64_t ky = 0; ky < c.kernel[0]; ++ky) {
+              for (int64_t kx = 0; kx < c.kernel[1]; ++kx) {
+                const int64_t row = y - c.pad_front[0] + ky, column = x - c.pad_front[1] + kx;
+                if (row < 0 || row >= c.in[0] * c.scale[0] || column < 0 || column >= c.in[1] * c.scale[1])
+                  continue;
+                sum += static_cast<double>(plain[(b * c.in_channels + k) * in_pixels +
+                                                 row / c.scale[0] * c.in[1] + column / c.scale[1]]) *
+                       weights[o * strides[0] + k * strides[1] + ky * strides[2] + kx];
+              }
+            }
+          }
+          if (clamp) sum = std::clamp(sum, -0.25, 0.5);
+          want[b * a.dst_layout.batch + o / kLanes * a.dst_layout.block + (y * out[1] + x) * kLanes +
+               o % kLanes] = sum;
+        }
+      }
+    }
+  }
+  ExpectClose(dst, want, 3e-4,
+              std::to_string(c.in_channels) + " to " + std::to_string(c.out_channels) + " channels, " +
+                  std::to_string(c.in[0]) + "x" + std::to_string(c.in[1]));
+}
+
+TEST(Upsampling, ChannelsAroundTheBlocks) {
+  for (const int64_t inputs : {1, 16, 17}) {
+    for (const int64_t outputs : {1, 15, 16, 17, 32, 33, 49}) {
+      Check({1, inputs, outputs, {3, 5}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, true, false, 2);
+    }
+  }
+}
+
+TEST(Upsampling, WidthsAroundTheTiles) {
+  for (int64_t width = 1; width <= 30; ++width) {
+    Check({1, 16, 16, {1, width}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, false, width % 2 == 0, 1);
+  }
+}
+
+TEST(Upsampling, ScalesKernelsPadding) {
+  Check({1, 16, 16, {4, 4}, {2, 3}, {3, 3}, {1, 1}, {1, 1}}, true, true, 2);
+  Check({2, 16, 16, {4, 5}, {3, 2}, {5, 5}, {2, 2}, {2, 2}}, true, false, 3);
+  Check({1, 3, 20, {5, 6}, {4, 4}, {4, 7}, {0, 3}, {2, 1}}, false, false, 2);
+  Check({1, 16, 16, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}}, true, false, 1);
+  Check({1, 16, 16, {3, 3}, {1, 1}, {3, 3}, {1, 1}, {1, 1}}, true, false, 1);  // not upsampled at all
+  Check({1, 16, 16, {2, 2}, {2, 2}, {3, 3}, {4, 4}, {3, 5}}, true, false,
+        2);  // results that see padding only
+}
+
+// A row so long that it is worked on in segments, and more threads than rows, which divides the channels.
+TEST(Upsampling, SegmentsAndShares) {
+  Check({1, 256, 64, {2, 150}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, false, false, 8);
+  Check({1, 16, 200, {1, 3}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, true, true, 16);
+}
+
+}  // namespace
+}  // namespace collage::onednn
