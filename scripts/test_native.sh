@@ -91,7 +91,7 @@ run_kind() {
       ;;
     asan)
       build asan -DCOLLAGE_NATIVE_TESTS=ON -DCOLLAGE_SANITIZE=address,undefined
-      ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 run asan "$@"
+      UBSAN_OPTIONS=print_stacktrace=1 run asan "$@"
       ;;
     tsan)
       need dpkg-dev  # for sources

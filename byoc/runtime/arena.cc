@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <iterator>
+#include <list>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -56,6 +57,8 @@ struct Arenas {
   // How many choices there have been, and which of them is the one in `asked`.
   std::atomic<uint64_t> choices{0}, asked_when{0};
   std::map<const void*, std::weak_ptr<ModelThreads>> models;
+  std::list<tbb::global_control> limits;
+  std::list<Apart> watchers;
 
   // With the mutex held.
   tbb::task_arena* OfSize(int size) {
@@ -64,10 +67,10 @@ struct Arenas {
       // oneTBB keeps no more workers than there are processors unless told so. The limit is only ever
       // raised: the arena does the limiting, and the host program may use oneTBB for work of its own.
       if (size > tbb::info::default_concurrency()) {
-        new tbb::global_control(tbb::global_control::max_allowed_parallelism, size);
+        limits.emplace_back(tbb::global_control::max_allowed_parallelism, size);
       }
       arena = new tbb::task_arena(size);
-      new Apart(*arena);
+      watchers.emplace_back(*arena);
     }
     return arena;
   }
@@ -92,6 +95,15 @@ Arenas& AllArenas() {
 // The arena that RunInArena has brought this thread into.
 thread_local tbb::task_arena* inside = nullptr;
 
+// An arena of one thread, for the calling thread alone. Where several threads want to be in one such arena,
+// oneTBB enqueues what they bring, lends the arena a worker beyond its size ("mandatory concurrency"), and
+// tells all who ask just then that it has two threads: oneDNN, for one, which would divide among two what it
+// has memory for one of.
+tbb::task_arena& ArenaOfThisThreadAlone() {
+  thread_local tbb::task_arena arena(1);
+  return arena;
+}
+
 }  // namespace
 
 tbb::task_arena& CurrentArena() {
@@ -111,7 +123,8 @@ void SetNumThreads(int requested) {
 
 void RunInArena(tbb::task_arena& arena, void (*body)(void*), void* data) {
   if (inside == &arena) return body(data);
-  arena.execute([&] {
+  tbb::task_arena& place = arena.max_concurrency() == 1 ? ArenaOfThisThreadAlone() : arena;
+  place.execute([&] {
     // Here, since execute may have another thread run this, one that stands in the middle of other work.
     tbb::task_arena* const outside = std::exchange(inside, &arena);
     body(data);
