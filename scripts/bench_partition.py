@@ -16,7 +16,7 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import collage
 import tvm
-from collage import transform, workloads
+from collage import frontends, transform
 from tvm import relay
 from tvm.relay import testing
 from tvm.relay.op.annotation import compiler_begin, compiler_end
@@ -84,7 +84,7 @@ def main():
     parser.add_argument(
         "--workload",
         default="resnet50",
-        help="resnet50 (TVM's own, the default) or one of collage's workloads",
+        help="resnet50 (TVM's own, the default), one of collage's workloads, or a model file",
     )
     parser.add_argument(
         "--rounds", type=int, default=10, help="of ours; TVM's takes seconds and is run twice"
@@ -93,10 +93,12 @@ def main():
 
     if options.workload == "resnet50":
         module, params = testing.resnet.get_workload(num_layers=50)
+        module["main"] = relay.build_module.bind_params_by_name(module["main"], params)
+        module = relay.transform.InferType()(module)
     else:
-        module, params = workloads.build(options.workload)
-    module["main"] = relay.build_module.bind_params_by_name(module["main"], params)
-    module = transform.Normalise()(relay.transform.InferType()(module))
+        is_file = os.path.exists(options.workload)
+        module = frontends.load(options.workload if is_file else f"workload:{options.workload}").module
+    module = transform.Normalise()(module)
     ours = transform.CollagePartition(backends=["tvm", "dnnl_tvm"], only="dnnl_tvm")
     partitioned = ours(module)
 

@@ -41,6 +41,12 @@ NETWORKS = ["resnext50_32x4d", "nasneta"]
 LATENCIES = ("collage_ms", "collage_vm_ms", "tvm_vm_ms")
 
 
+def read(name):
+    """A built-in network, or a model file, normalised."""
+    source = name if ":" in name or os.path.exists(name) else f"workload:{name}"
+    return transform.Normalise()(frontends.load(source).module)
+
+
 def search_collage(module, store, threads):
     """(placed module, plan, seconds)."""
     options = transform.configuration(["tvm", "dnnl_tvm"], store=store, threads=threads)
@@ -52,7 +58,7 @@ def search_collage(module, store, threads):
 def run_tvm(told):
     """Run TVM's pass in this process, for --tvm-only: writes what it found to the file."""
     (name,) = told.networks
-    module = transform.Normalise()(frontends.load(f"workload:{name}").module)
+    module = read(name)
     counts = Path(told.tvm_only + ".counts")
     found = prototype.search(
         module, told.threads, told.depth, told.limit, lambda now: counts.write_text(json.dumps(now))
@@ -86,7 +92,12 @@ def search_tvm(name, folder, told):
 def main():
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="*", default=NETWORKS)
+    parser.add_argument(
+        "networks",
+        nargs="*",
+        default=NETWORKS,
+        help="of collage's workloads, or files (default: %(default)s)",
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
         "--depth", type=int, default=4, help="how deep TVM's pass fuses TVM's operators (default 4)"
@@ -103,7 +114,7 @@ def main():
     rows = []
     for name in told.networks:
         print(f"{name}: {told.threads} threads")
-        module = transform.Normalise()(frontends.load(f"workload:{name}").module)
+        module = read(name)
         row = {"network": name}
         with tempfile.TemporaryDirectory(prefix="collage-bench-") as folder:
             store = Path(folder, "costs.jsonl")
@@ -131,7 +142,7 @@ def main():
             print("  latency: " + ", ".join(f"{key} {row[key]:.2f} ms" for key in LATENCIES if key in row))
         rows.append(row)
     if told.json:
-        Path(told.json).write_text(json.dumps(rows, indent=1) + "\n")
+        Path(told.json).write_text(json.dumps({"schema": 1, "rows": rows}, indent=1) + "\n")
 
 
 def latencies(placed, theirs, told):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """collage doctor on the machine that runs the tests, and on broken ones.
 
-Broken installations are copies of the package, and virtual environments whose packages are links to those of the
-one that runs the tests. Each fault is a line that says what to do, with the exit code that ``collage help doctor``
-promises, and never a traceback.
+Broken installations are copies of the package, and virtual environments whose packages are links to those of
+the one that runs the tests. Each fault is a line that says what to do, with the exit code that ``collage help
+doctor`` promises, and never a traceback.
 """
 
 import importlib.metadata

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every benchmark in a short form: it ends, writes what it promises where it is told to and nowhere else, its
+JSON fits its schema, and its text holds no figure that is none. No figure is asserted.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import placed
+import pytest
+import schemas
+from conftest import SAMPLES, TREE, environment
+from test_json import small_network
+
+RESULTS = TREE / "docs" / "results"
+
+
+@pytest.fixture(autouse=True)
+def results_are_left_alone():
+    """docs/results is written by make's targets alone, on a quiet machine."""
+
+    def state():
+        return {path.name: path.stat().st_mtime_ns for path in RESULTS.iterdir()}
+
+    before = state()
+    yield
+    assert state() == before
+
+
+@pytest.fixture
+def network(tmp_path):
+    return small_network(tmp_path / "small.onnx")
+
+
+def readable(text, *words):
+    """A report for people: what it must name is in it, and no NaN, infinity or missing value."""
+    for word in words:
+        assert word in text, text
+    for nothing in (r"\bnan\b", r"\binf\b", r"[+-]Inf\b", r"\bNaN\b", r"\bNone\b", r"%!", r"<nil>"):
+        assert not re.search(nothing, text), text
+    return text
+
+
+def script(name, *arguments, folder):
+    """Run one of scripts/ in a folder; it may write nowhere but where it is told."""
+    result = subprocess.run(
+        [sys.executable, str(TREE / "scripts" / f"{name}.py"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment(XDG_CACHE_HOME=folder / "cache"),
+        timeout=600,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["convs", "matmuls", "backends", "all"])
+def test_collage_bench(command, network, tmp_path, what):
+    """A table, JSON and a picture, of the same network."""
+    peers = ("--networks", "none", "--rounds", 2, "--turn", "1ms")
+    store = ("--db", tmp_path / "costs.jsonl", "--repeat", SAMPLES)
+    arguments = {
+        "convs": ("--model", network, *store),
+        "matmuls": ("--model", network, *store),
+        "backends": (network, *peers),
+        "all": (
+            network,
+            *peers,
+            *store,
+            "--search-time",
+            "1s",
+            "--compile-rounds",
+            2,
+            "--executables",
+            tmp_path,
+        ),
+    }[what]
+    file, picture = tmp_path / "report.json", tmp_path / "report.svg"
+    result = command("bench", what, *arguments, "-q", "--json", file, "--svg", picture)
+    assert result.returncode == 0, result.stderr
+    report = schemas.hold(f"bench-{what}", schemas.parsed(file.read_text()))
+    readable(result.stdout, "tvm", f"wrote {file}", f"wrote {picture}", "machine")
+    drawn = picture.read_text()
+    readable(" ".join(ElementTree.fromstring(drawn).itertext()))
+    assert "NaN" not in drawn
+    assert report["load"]["seconds"] > 0
+    if what == "all":
+        schemas.hold("files/plan", schemas.parsed((tmp_path / "small.plan.json").read_text()))
+        assert (tmp_path / "small.tar").is_file()
+
+
+@pytest.mark.long
+@pytest.mark.skipif("dnnl_tvm" not in placed.usable(), reason="dnnl_tvm cannot be used here")
+def test_bench_partition(network, tmp_path):
+    text = script("bench_partition", "--workload", network, "--rounds", 1, folder=tmp_path)
+    readable(text, "CollagePartition", "PartitionGraph", "regions", "steps of CollagePartition")
+    counts = re.findall(r"^(?:CollagePartition|PartitionGraph, regions given) +(\d+)", text, re.M)
+    assert len(counts) == 2
+    assert counts[0] == counts[1] != "0"
+
+
+@pytest.mark.long
+@pytest.mark.skipif("dnnl_tvm" not in placed.usable(), reason="dnnl_tvm cannot be used here")
+def test_bench_search(network, tmp_path):
+    file = tmp_path / "search.json"
+    text = script(
+        "bench_search", network, "--rounds", 2, "--limit", 200, "--depth", 2, "--json", file, folder=tmp_path
+    )
+    readable(text, "Collage:", "TVM:", "latency:")
+    (row,) = schemas.hold("files/search", schemas.parsed(file.read_text()))["rows"]
+    assert row["tvm_finished"], row
+    assert row["warm_measured"] == 0
+    assert row["collage_measured"] > 0
+
+
+@pytest.mark.long
+def test_bench_threads(network, tmp_path):
+    backends = [name for name in ("dnnl", "openvino") if name in placed.usable()]
+    if not backends:
+        pytest.skip("neither dnnl nor openvino can be used here")
+    file = tmp_path / "threads.json"
+    text = script(
+        "bench_threads", network, "--backends", ",".join(backends), "--rounds", 1, "--turn", "0.01",
+        "--threads", 2, "--json", file, folder=tmp_path,
+    )  # fmt: skip
+    readable(text, "one pool", "Geometric means", "machine:", "load:")
+    report = schemas.hold("files/threads", schemas.parsed(file.read_text()))
+    assert [row["backend"] for row in report["rows"]] == backends
+
+
+@pytest.mark.long
+def test_benchsolver(tmp_path):
+    go = shutil.which("go", path=f"{environment()['PATH']}:/usr/local/go/bin")
+    if not go:
+        pytest.skip("there is no go here")
+    result = subprocess.run(
+        [go, "run", "./scripts/benchsolver", "--sizes", "60,120", "--repeats", "1", "--out", str(tmp_path)],
+        cwd=TREE,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert result.returncode == 0, result.stderr
+    readable(result.stdout)
+    assert (tmp_path / "solver.txt").read_text() == result.stdout
+    report = schemas.hold("files/solver", schemas.parsed((tmp_path / "solver.json").read_text()))
+    assert {row["operators"] for row in report["rows"]}
+    assert len(report["fits"]) * 2 == len(report["rows"])
+
+
+@pytest.mark.fast
+def test_every_script_is_here():
+    """A benchmark that is new is run by this file."""
+    names = {path.stem for path in (TREE / "scripts").glob("bench*")}
+    assert names == {"bench_partition", "bench_search", "bench_threads", "benchsolver"}
+    text = (TREE / "tests" / "test_bench_scripts.py").read_text()
+    for name in names:
+        assert f"def test_{name}(" in text
+    kinds = schemas.parsed(
+        subprocess.run(
+            [str(TREE / "python" / "collage" / "bin" / "collage"), "help", "bench", "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )["commands"][0]["parts"]
+    mark = next(mark for mark in test_collage_bench.pytestmark if mark.name == "parametrize")
+    assert kinds == [f"bench {what}" for what in mark.args[1]]
