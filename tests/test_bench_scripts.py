@@ -52,7 +52,7 @@ def script(name, *arguments, folder):
         text=True,
         cwd=folder,
         env=environment(XDG_CACHE_HOME=folder / "cache"),
-        timeout=600,
+        timeout=850,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
@@ -109,7 +109,7 @@ def test_bench_partition(network, tmp_path):
 def test_bench_search(network, tmp_path):
     file = tmp_path / "search.json"
     text = script(
-        "bench_search", network, "--rounds", 2, "--limit", 200, "--depth", 2, "--json", file, folder=tmp_path
+        "bench_search", network, "--rounds", 2, "--limit", 700, "--depth", 2, "--json", file, folder=tmp_path
     )
     readable(text, "Collage:", "TVM:", "latency:")
     (row,) = schemas.hold("files/search", schemas.parsed(file.read_text()))["rows"]

@@ -200,7 +200,6 @@ def listed(command):
     return [entry for entry in json.loads(command("help", "--json").stdout)["commands"] if not entry["parts"]]
 
 
-@pytest.mark.fast
 def test_flags_and_arguments(place):
     """For every command: a flag it has not, a value that is missing, an argument too many or too few."""
     for entry in listed(place.command):
@@ -273,6 +272,13 @@ def test_a_folder_that_one_may_not_write(stranger, name):
     stranger.refused(WRITERS[name].replace("FILE", "locked/file.x"), "locked")
 
 
+# These do without Python.
+QUICK_LINES = [
+    pytest.param(line, marks=pytest.mark.fast)
+    for line in ("help", "version --json", "db ls --db there.jsonl")
+]
+
+
 def reader_gone(place, line):
     """Run a command whose standard output nobody reads any more."""
     read, write = os.pipe()
@@ -291,8 +297,7 @@ def reader_gone(place, line):
         os.close(write)
 
 
-@pytest.mark.fast
-@pytest.mark.parametrize("line", ["help", "version --json", "backends", "db ls --db there.jsonl"])
+@pytest.mark.parametrize("line", [*QUICK_LINES, "backends"])
 def test_a_reader_that_went_away(place, line):
     """collage backends | head -1: what a shell shows for SIGPIPE, no word, nothing left behind."""
     before = place.inventory()
@@ -302,8 +307,7 @@ def test_a_reader_that_went_away(place, line):
     assert place.inventory() == before
 
 
-@pytest.mark.fast
-@pytest.mark.parametrize("line", ["help", "version", "backends", "doctor", "db ls --db there.jsonl"])
+@pytest.mark.parametrize("line", [*QUICK_LINES, "backends", "doctor"])
 def test_results_that_cannot_be_written(place, line):
     """A full disk under the standard output: what was not written whole is a failure."""
     before = place.inventory()
@@ -322,8 +326,7 @@ def test_results_that_cannot_be_written(place, line):
     assert place.inventory() == before
 
 
-@pytest.mark.fast
-@pytest.mark.parametrize("line", ["version", "db ls --db there.jsonl", "backends"])
+@pytest.mark.parametrize("line", [*QUICK_LINES, "backends"])
 def test_closed_standard_output(place, line):
     """Without a standard output nothing else is written to: no file of the command gets its number."""
     result = subprocess.run(
