@@ -186,13 +186,15 @@ TEST(Workers, EachItemOnceAndNoTwoWithOneNumber) {
   for (const int arena_threads : {1, 2, 4}) {
     tbb::task_arena arena(arena_threads);
     for (const int64_t workers : {1, 2, 3, 9}) {
-      for (const int64_t items : {0, 1, 2, 7, 500}) {
+      for (const int64_t items : {0, 1, 2, 7, 60}) {
         std::vector<std::atomic<int>> done(items), busy(workers);
         arena.execute([&] {
           onednn::DivideAmongWorkers(workers, items, [&](int64_t item, int64_t worker) {
             ASSERT_TRUE(worker >= 0 && worker < workers);
             EXPECT_EQ(busy[worker].fetch_add(1), 0);
             ++done[item];
+            // So that oneTBB's threads come before all is done.
+            for (int i = 0; i < 3; ++i) std::this_thread::yield();
             busy[worker].fetch_sub(1);
           });
         });
