@@ -40,12 +40,12 @@ fault skip "a test is skipped that was not before" \
 
 fault kernel-tail "a kernel is off by one at its tail" \
   byoc/runtime/dnnl_matvec_kernel.cc 'for (; i < columns; ++i) rest +=' 'for (; i + 1 < columns; ++i) rest +=' \
-  'NATIVE_TARGETS=matvec_test scripts/test_native.sh plain -R matvec_test'
+  'NATIVE_TARGETS=matvec_test scripts/test_native.sh plain -R "^matvec_test"'
 
 fault race "a race: the workspace's pool is left without its lock" \
   byoc/runtime/dnnl_workspace.cc \
   $'  {\n    std::lock_guard<std::mutex> lock(pool.mutex);\n    for' $'  {\n    for' \
-  'NATIVE_TARGETS=workspace_test scripts/test_native.sh tsan -R workspace_test'
+  'NATIVE_TARGETS=engine_test scripts/test_native.sh tsan -R "^engine_test"'
 
 fault border-count "borders are counted in one direction only" \
   pass/border.go $'\tif from > 0 {\n\t\tms += c.known[from-1][u].out' $'\tif from > 0 && to == 0 {\n\t\tms += c.known[from-1][u].out' \
@@ -77,7 +77,7 @@ fault schema "a field of --json is called otherwise than its schema says" \
 
 fault unchecked-program "a damaged region program is not refused" \
   byoc/runtime/dnnl_program.cc 'SABOTAGE_PROGRAM_OLD' 'SABOTAGE_PROGRAM_NEW' \
-  'NATIVE_TARGETS=dnnl_program_test scripts/test_native.sh plain -R dnnl_program_test'
+  'NATIVE_TARGETS=dnnl_program_test scripts/test_native.sh plain -R "^dnnl_program_test"'
 
 # --- the copy ------------------------------------------------------------------------------------------------------
 

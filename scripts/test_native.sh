@@ -13,7 +13,8 @@
 #   tidy       clang-tidy over the runtime's sources (.clang-tidy); runs nothing
 #   fuzz       only builds the fuzz targets, into build/native-fuzz/tests/native
 #
-#   JOBS=N     compile jobs and tests side by side; default: one for each processor
+#   JOBS=N              compile jobs and tests side by side; default: one for each processor
+#   NATIVE_TARGETS=A,B  compile these tests only
 #
 # JUnit reports go to build/reports/native-KIND.xml. What is absent of Debian's packages is installed where that can be
 # done, else asked for.
@@ -50,7 +51,8 @@ build() {
   local kind=$1
   mkdir -p "build/native-$kind" build/reports
   local log=build/native-$kind/build.log
-  { configure "$@" && cmake --build "build/native-$kind" --parallel "$jobs"; } >"$log" 2>&1 </dev/null || {
+  { configure "$@" && cmake --build "build/native-$kind" --parallel "$jobs" \
+    ${NATIVE_TARGETS:+--target ${NATIVE_TARGETS//,/ }}; } >"$log" 2>&1 </dev/null || {
     grep -A 8 -E 'error|FAILED|undefined reference' "$log" | head -n 60 >&2 || tail -n 40 "$log" >&2
     echo "native: error: the build failed; all of its output: $log" >&2
     exit 1
