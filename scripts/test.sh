@@ -68,13 +68,13 @@ fast)
   step "verdict" "$python" scripts/verdict.py --partial "$reports"/fast-*.xml
   ;;
 "")
-  rm -f "$reports"/test-*.xml
+  rm -f "$reports"/test-*.xml "$reports"/native-plain.xml
   with_tvm
   step "Go, under the race detector" go_tests test-go -race -timeout 15m
   step "C++" scripts/test_native.sh plain
   step "Python, side by side" py_tests test-python "$jobs" -m "not alone and not long"
   step "Python, one by one" py_tests test-python-alone 1 -m "alone and not long"
-  step "verdict" "$python" scripts/verdict.py "$reports"/test-*.xml
+  step "verdict" "$python" scripts/verdict.py "$reports"/{test-go,native-plain,test-python,test-python-alone}.xml
   ;;
 *)
   with_tvm
