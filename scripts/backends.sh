@@ -39,7 +39,8 @@ for name in "${names[@]}"; do
   # These two come with make setup.
   tvm | dnnl | dnnl_tvm) say "$name" "needs nothing beyond make setup" ;;
   *)
-    [[ $other != *" $name "* && -f scripts/requirements-$name.txt ]] || die "there is no backend $name to install (known: $list)"
+    [[ $other != *" $name "* && -f scripts/requirements-$name.txt ]] ||
+      die "there is no backend $name to install (known: $list)"
     [[ " ${wanted[*]} " == *" $name "* ]] || wanted+=("$name")
     ;;
   esac

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes scripts/requirements*.txt from the files *.in beside them: each package that is needed, those that others ask for
-# too, in one version with the hashes of its files, for Linux and Python 3.10 to 3.13. Versions stay as they are where the
-# files *.in allow them; what it is given goes to uv, as in: lock.sh --upgrade-package numpy.
+# Makes scripts/requirements*.txt from the files *.in beside them: each package that is needed, those that others ask
+# for too, in one version with the hashes of its files, for Linux and Python 3.10 to 3.13. Versions stay as they are
+# where the files *.in allow them; what it is given goes to uv, as in: lock.sh --upgrade-package numpy.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 die() {
@@ -29,9 +29,9 @@ lock() {
   local name=$1
   shift
   printf 'lock: %s\n' "$name.txt"
-  # The whole of the header, so that no file names options of uv or an index.
-  "$venv/bin/uv" pip compile --quiet --no-config --no-python-downloads --universal --python-version 3.10 --only-binary :all: \
-    --generate-hashes --custom-compile-command scripts/lock.sh --no-emit-package colorama "$@" \
+  # The command is given, so that no file names options of uv or an index. Windows alone needs colorama.
+  "$venv/bin/uv" pip compile --quiet --no-config --no-python-downloads --universal --python-version 3.10 \
+    --only-binary :all: --generate-hashes --custom-compile-command scripts/lock.sh --no-emit-package colorama "$@" \
     --output-file "$name.txt" "$name.in" >/dev/null || die "$name.in could not be resolved"
 }
 
