@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -61,6 +62,35 @@ func (l Library) Find() (string, error) {
 	return "", fmt.Errorf("%s not found (looked in %s); another place is named in %s", name, strings.Join(searched, ", "), l.Env)
 }
 
+// Hint gives the path that a model is told in case the library lies there when it runs; "" where the plug-ins find it by
+// themselves, so that no path of this machine gets into the model, and where there is none.
+func (l Library) Hint() string {
+	path, err := l.Find()
+	if err != nil {
+		return ""
+	}
+	for _, folder := range installedFolders() {
+		for _, pattern := range slices.Concat(l.Packages, l.Prefix) {
+			if matches, err := filepath.Match(filepath.Join(folder, pattern), path); matches && err == nil {
+				return ""
+			}
+		}
+	}
+	return path
+}
+
+// installedFolders are the site-packages and the prefix that the plug-ins are installed in; none where they are not.
+func installedFolders() []string {
+	var folders []string
+	// Installed plug-ins lie in PREFIX/lib/pythonX.Y/site-packages/collage/lib.
+	for _, dir := range pluginDirs() {
+		if absolute, err := filepath.Abs(dir); err == nil && filepath.Base(filepath.Dir(absolute)) == "collage" {
+			folders = append(folders, filepath.Join(absolute, "..", ".."), filepath.Join(absolute, "..", "..", "..", "..", ".."))
+		}
+	}
+	return folders
+}
+
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
@@ -88,12 +118,10 @@ func pythonFolders() (sites, prefixes []string) {
 			}
 		}
 	}
-	// Installed plug-ins lie in PREFIX/lib/pythonX.Y/site-packages/collage/lib.
-	for _, dir := range pluginDirs() {
-		if absolute, err := filepath.Abs(dir); err == nil && filepath.Base(filepath.Dir(absolute)) == "collage" {
-			add(&sites, filepath.Join(absolute, "..", ".."))
-			add(&prefixes, filepath.Join(absolute, "..", "..", "..", "..", ".."))
-		}
+	installed := installedFolders()
+	for i := 0; i+1 < len(installed); i += 2 {
+		add(&sites, installed[i])
+		add(&prefixes, installed[i+1])
 	}
 	if home, err := os.UserHomeDir(); err == nil {
 		found, _ := filepath.Glob(filepath.Join(home, ".local/lib/python3*/site-packages"))

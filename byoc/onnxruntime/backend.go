@@ -67,7 +67,7 @@ func (*backend) Install() error {
 	return nil
 }
 
-// emit is the region.Emitter. It writes the path of the library as it was found here, a zero, the names of the
+// emit is the region.Emitter. It writes a hint where the library lies, a zero, the names of the
 // initialisers that the constants are, with spaces between, a zero, and the model.
 func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	w, err := write(p, nil)
@@ -79,8 +79,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 			return nil, nil, fmt.Errorf("%s: %w", DumpEnv, err)
 		}
 	}
-	path, _ := library.Find() // only a hint for where the model is loaded
-	head := path + "\x00" + strings.Join(w.names, " ") + "\x00"
+	head := library.Hint() + "\x00" + strings.Join(w.names, " ") + "\x00"
 	return append([]byte(head), w.model...), w.constants, nil
 }
 

@@ -30,10 +30,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	hint, err := library.Find()
-	if err != nil {
-		hint = "" // the machine that runs the model may have it
-	}
+	hint := library.Hint()
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%s%d %d\n%s", formatLine, len(hint), len(document), hint)
 	text.Write(document)

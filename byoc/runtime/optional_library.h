@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace collage {
@@ -33,8 +34,8 @@ struct LibraryPlaces {
 // has its own idea of where it lies.
 class __attribute__((visibility("hidden"))) OptionalLibrary {
  public:
-  // Opens the library: where the environment says, else at the hint (a path that was found when the model was
-  // compiled; "" for none), else near the plug-in that calls this, else where the loader finds it. Throws
+  // Opens the library: where the environment says, else near the plug-in that calls this, else at the hint (a
+  // path that was found when the model was compiled; "" for none), else where the loader finds it. Throws
   // std::runtime_error with what was tried and what to do.
   OptionalLibrary(const LibraryPlaces& places, const std::string& hint) : title_(places.title) {
     std::string tried;
@@ -44,7 +45,6 @@ class __attribute__((visibility("hidden"))) OptionalLibrary {
       throw std::runtime_error(title_ + " cannot be opened where " + places.environment + " says:" + tried);
     }
     std::vector<std::filesystem::path> files;
-    if (!hint.empty()) files.emplace_back(hint);
     // The plug-in lies in PREFIX/lib/pythonX.Y/site-packages/collage/lib.
     const std::filesystem::path sites = PluginFolder() / ".." / "..";
     for (const std::string& file : places.in_packages) files.push_back(sites / file);
@@ -54,6 +54,8 @@ class __attribute__((visibility("hidden"))) OptionalLibrary {
         if (Open(file, &tried)) return;
       }
     }
+    std::error_code unreadable;
+    if (!hint.empty() && std::filesystem::exists(hint, unreadable) && Open(hint, &tried)) return;
     for (const std::string& name : places.names) {
       if (Open(name, &tried)) return;
     }
