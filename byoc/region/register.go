@@ -5,6 +5,7 @@ package region
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -77,7 +78,21 @@ func generate(create string, fn *bridge.Object, emit Emitter) (any, error) {
 		defer tensor.Release()
 		data[i] = tensor
 	}
-	return bridge.Global(create, p.Symbol, text, data, len(p.Inputs), len(p.Outputs))
+	return bridge.Global(create, p.Symbol, text, data, p.typeLines(p.Inputs), p.typeLines(p.Outputs))
+}
+
+// typeLines writes the types of tensors as the runtime modules read them (byoc/runtime/region_module.h).
+func (p *Program) typeLines(values []ValueID) string {
+	var text strings.Builder
+	for _, v := range values {
+		t := p.Values[v].Type
+		text.WriteString(t.DType)
+		for _, extent := range t.Shape {
+			fmt.Fprintf(&text, " %d", extent)
+		}
+		text.WriteByte('\n')
+	}
+	return text.String()
 }
 
 // plugins keeps what was loaded: packed functions stay registered for the life of the process.

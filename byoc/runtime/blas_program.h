@@ -8,7 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "checked_stream.h"
+
 namespace collage {
+
+struct RegionProgram;
 
 enum class BlasActivation { kNone, kRelu, kGelu };
 
@@ -40,8 +44,17 @@ struct BlasProgram {
   // One more than the greatest number of a tensor.
   int num_values = 0;
 
-  // Throws std::runtime_error where text is not what byoc/blas writes.
+  // Throws std::runtime_error where text is not what byoc/blas writes: no tensor is read before it is made,
+  // and all readers of one agree on its type and size.
   static BlasProgram Parse(const std::string& text);
+
+  // Parse, which also throws where the region's arguments or constants are not those of its program.
+  static BlasProgram Of(const RegionProgram& region);
+
+  // Throws where the tensors, by position in `inputs` and so on, have other types or sizes than the products
+  // want.
+  void CheckTensors(const std::vector<TensorType>& input_types, const std::vector<TensorType>& constant_types,
+                    const std::vector<TensorType>& output_types) const;
 };
 
 }  // namespace collage

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dnnl_check_program.h"
 #include "region_module.h"
 
 namespace collage::onednn {
@@ -30,10 +31,7 @@ Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArr
     Define(value, {RowMajor(type(value).dims, type(value).dtype),
                    NewBuffer(Buffer::Kind::kInput, static_cast<int>(i))});
   }
-  if (constants.size() != program_.constants.size()) {
-    throw std::runtime_error("the program speaks of " + std::to_string(program_.constants.size()) +
-                             " constants, " + std::to_string(constants.size()) + " are there");
-  }
+  CheckConstants(program_, constants);
   for (size_t i = 0; i < constants.size(); ++i) {
     const int value = program_.constants[i];
     const int buffer = NewBuffer(Buffer::Kind::kConstant);
@@ -122,7 +120,8 @@ void Compiler::CompileOp(const Op& op) {
 }
 
 bool Compiler::IsConstant(int value) const {
-  return buffers_[tensor(value).buffer].kind == Buffer::Kind::kConstant;
+  // What an operator of a group that goes strip by strip reads may not be there yet.
+  return !tensors_[value].empty() && buffers_[tensor(value).buffer].kind == Buffer::Kind::kConstant;
 }
 
 void Compiler::Define(int value, Tensor tensor) {

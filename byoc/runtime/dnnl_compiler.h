@@ -32,7 +32,8 @@ struct Tensor {
 
 class Compiler {
  public:
-  // Constants that oneDNN reads as they are belong to the plan, too; the others are no longer referred to.
+  // The program is one that CheckProgram has passed. Constants that oneDNN reads as they are belong to the
+  // plan, too; the others are no longer referred to.
   Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants);
 
   // Throws dnnl::error or std::runtime_error where oneDNN has no primitive for an operator; the text says

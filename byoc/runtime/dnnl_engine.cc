@@ -3,6 +3,7 @@
 // The engine "dnnl": regions on oneDNN. Also the packed functions of this plug-in.
 #include <tvm/runtime/registry.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <memory>
 #include <stdexcept>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "dnnl_check_program.h"
 #include "dnnl_compiler.h"
 #include "dnnl_program.h"
 #include "dnnl_times.h"
@@ -19,14 +21,35 @@
 namespace collage::onednn {
 namespace {
 
+std::vector<TensorType> TypesOf(const Program& program, const std::vector<int>& values) {
+  std::vector<TensorType> types;
+  for (const int value : values) {
+    types.push_back({ElementType(program.values[value].dtype), program.values[value].dims});
+  }
+  return types;
+}
+
+// Whether the region's arguments are the program's inputs and outputs. A tensor without axes is one of one
+// element there.
+void CheckTypes(const Program& program, const RegionProgram& region) {
+  const auto differ = [](const std::vector<TensorType>& a, const std::vector<TensorType>& b) {
+    return !std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const TensorType& x, const TensorType& y) {
+      size_t bytes_x = 0, bytes_y = 0;
+      return x.dtype.code == y.dtype.code && x.dtype.bits == y.dtype.bits && x.Bytes(&bytes_x) &&
+             y.Bytes(&bytes_y) && bytes_x == bytes_y;
+    });
+  };
+  if (differ(TypesOf(program, program.inputs), region.inputs) ||
+      differ(TypesOf(program, program.outputs), region.outputs)) {
+    throw std::runtime_error("the program and the region differ in their inputs or outputs");
+  }
+}
+
 class DnnlEngine final : public RegionEngine {
  public:
   explicit DnnlEngine(const RegionProgram& region)
       : program_(ParseProgram(region.text)), constants_(region.constants) {
-    if (static_cast<int>(program_.inputs.size()) != region.num_inputs ||
-        static_cast<int>(program_.outputs.size()) != region.num_outputs) {
-      throw std::runtime_error("the program and the region differ in their inputs or outputs");
-    }
+    CheckTypes(program_, region);
     Compile();
   }
 
@@ -95,8 +118,8 @@ TVM_REGISTER_GLOBAL("collage.runtime.DNNLDescribe")
       region.text = text;
       region.constants = RegionConstants({constants.begin(), constants.end()});
       const Program program = ParseProgram(region.text);
-      region.num_inputs = static_cast<int>(program.inputs.size());
-      region.num_outputs = static_cast<int>(program.outputs.size());
+      region.inputs = TypesOf(program, program.inputs);
+      region.outputs = TypesOf(program, program.outputs);
       return DnnlEngine(region).Describe();
     });
 

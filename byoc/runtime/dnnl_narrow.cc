@@ -18,7 +18,7 @@ bool Compiler::IsNarrow(const Op& op) const {
     return false;  // not of two dimensions, or with groups, which are an axis more of the weights
   }
   // Weights that are not constants, and may not be there yet, would have to be packed at each call.
-  if (tensors_[op.in[1]].empty() || !IsConstant(op.in[1])) return false;
+  if (!IsConstant(op.in[1])) return false;
   // oneDNN fills the outputs up to whole blocks, this kernel the inputs. By itself the kernel is up to a
   // third slower, and reading a large tensor takes its time.
   const int64_t outputs = op.weight.dims[0], inputs = op.weight.dims[1];

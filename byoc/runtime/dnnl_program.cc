@@ -4,9 +4,12 @@
 #include <picojson.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <stdexcept>
+
+#include "dnnl_check_program.h"
 
 namespace collage::onednn {
 namespace {
@@ -64,6 +67,21 @@ dnnl::algorithm AlgorithmOf(const std::string& name) {
   return found->second;
 }
 
+// Up to here numbers of JSON are whole ones, each a number of its own.
+constexpr double kMostExact = 9007199254740992;  // 2^53
+
+// A whole number that fits the type.
+template <typename T>
+T Whole(const picojson::value& value, const std::string& name) {
+  const double number = value.is<double>() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  if (!(std::abs(number) <= kMostExact) || number != std::trunc(number)) Fail(name + " is no whole number");
+  if (number < static_cast<double>(std::numeric_limits<T>::min()) ||
+      number > static_cast<double>(std::numeric_limits<T>::max())) {
+    Fail(name + " is out of range");
+  }
+  return static_cast<T>(number);
+}
+
 // An object of the text; the getters fail with the field's name.
 class Object {
  public:
@@ -88,7 +106,9 @@ class Object {
   }
   bool Truth(const std::string& name) const {
     const picojson::value* value = Find(name);
-    return value != nullptr && value->is<bool>() && value->get<bool>();
+    if (value == nullptr) return false;
+    if (!value->is<bool>()) Fail(name + " is neither true nor false");
+    return value->get<bool>();
   }
   // JSON has no infinity: it is written as a text. 0 where the field is absent.
   float Number(const std::string& name) const {
@@ -105,9 +125,7 @@ class Object {
   // 0 where the field is absent.
   int64_t Integer(const std::string& name) const {
     const picojson::value* value = Find(name);
-    if (value == nullptr) return 0;
-    if (!value->is<double>()) Fail(name + " is no number");
-    return std::llround(value->get<double>());
+    return value == nullptr ? 0 : Whole<int64_t>(*value, name);
   }
   const picojson::array& List(const std::string& name) const {
     const picojson::value& value = Get(name);
@@ -119,10 +137,7 @@ class Object {
   std::vector<T> Integers(const std::string& name) const {
     std::vector<T> list;
     if (Find(name) == nullptr) return list;
-    for (const picojson::value& one : List(name)) {
-      if (!one.is<double>()) Fail(name + " holds something else than numbers");
-      list.push_back(static_cast<T>(std::llround(one.get<double>())));
-    }
+    for (const picojson::value& one : List(name)) list.push_back(Whole<T>(one, name));
     return list;
   }
 
@@ -156,9 +171,10 @@ class Reader {
     for (const picojson::value& value : root_.List("ops")) ReadOp(Object(value));
     if (root_.Find("groups") != nullptr) ReadGroups();
     const std::vector<int> strips = root_.Integers<int>("strips");
-    for (size_t i = 0; i + 1 < strips.size(); i += 2) {
-      const int first = strips[i], count = strips[i + 1];
-      if (first < 0 || count < 1 || first + count > static_cast<int>(program_.ops.size())) {
+    if (strips.size() % 2 != 0) Fail("strips are no pairs");
+    for (size_t i = 0; i < strips.size(); i += 2) {
+      const int first = strips[i], count = strips[i + 1], ops = static_cast<int>(program_.ops.size());
+      if (first < 0 || count < 1 || first > ops || count > ops - first) {
         Fail("strips has operators that are not there");
       }
       program_.strips[first] = count;
@@ -174,8 +190,7 @@ class Reader {
     ValueType type;
     type.dtype = TypeOf(pair[0].get<std::string>());
     for (const picojson::value& dim : pair[1].get<picojson::array>()) {
-      if (!dim.is<double>() || dim.get<double>() < 1) Fail("a value has an empty dimension");
-      type.dims.push_back(static_cast<int64_t>(dim.get<double>()));
+      type.dims.push_back(Whole<int64_t>(dim, "a value's extent"));
     }
     if (type.dims.empty()) type.dims.push_back(1);
     program_.values.push_back(std::move(type));
@@ -194,12 +209,17 @@ class Reader {
     return ids;
   }
 
+  // That of a field which must be there.
+  int Id(const Object& object, const std::string& name) const {
+    return Known(Whole<int>(object.Get(name), name));
+  }
+
   void ReadOp(const Object& object) {
     Op op;
     op.kind = object.Text("op");
     if (object.Find("algorithm") != nullptr) op.algorithm = AlgorithmOf(object.Text("algorithm"));
     op.in = Ids(object, "in");
-    op.out = Known(static_cast<int>(object.Number("out")));
+    op.out = Id(object, "out");
     op.perm = object.Integers<int>("perm");
     op.axes = object.Integers<int>("axes");
     op.strides = object.Integers<int64_t>("strides");
@@ -207,6 +227,7 @@ class Reader {
     op.kernel = object.Integers<int64_t>("kernel");
     op.scale = object.Integers<int64_t>("scale");
     const Dims padding = object.Integers<int64_t>("padding");
+    if (padding.size() % 2 != 0) Fail("padding has no two sides");
     op.pad_front.assign(padding.begin(), padding.begin() + padding.size() / 2);
     op.pad_back.assign(padding.begin() + padding.size() / 2, padding.end());
     op.more = Ids(object, "more");
@@ -228,14 +249,18 @@ class Reader {
   }
 
   void ReadGroups() {
-    for (const picojson::value& name : root_.List("groups")) program_.groups.push_back(name.to_str());
+    for (const picojson::value& name : root_.List("groups")) {
+      if (!name.is<std::string>()) Fail("a group's name is no text");
+      program_.groups.push_back(name.get<std::string>());
+    }
     for (const picojson::value& list : root_.List("of")) {
       if (!list.is<picojson::array>()) Fail("what operators are of is no list");
       std::vector<int> of;
       for (const picojson::value& one : list.get<picojson::array>()) {
-        const int group = one.is<double>() ? static_cast<int>(one.get<double>()) : -1;
-        if (group < 0 || group >= static_cast<int>(program_.groups.size()))
+        const int group = Whole<int>(one, "of");
+        if (group < 0 || group >= static_cast<int>(program_.groups.size())) {
           Fail("an operator is of no group");
+        }
         of.push_back(group);
       }
       program_.of.push_back(std::move(of));
@@ -255,7 +280,7 @@ class Reader {
     post.beta = object.Number("beta");
     if (object.Find("in") != nullptr) {
       post.kind = PostOp::Kind::kBinary;
-      post.operand = Known(static_cast<int>(object.Number("in")));
+      post.operand = Id(object, "in");
     }
     return post;
   }
@@ -264,13 +289,50 @@ class Reader {
   Program program_;
 };
 
+// The parser calls itself for what stands within something: a text of brackets would use up the stack.
+void CheckDepth(const std::string& text) {
+  constexpr int kMostDepth = 32;
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMostDepth) Fail("it is nested too deeply");
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
 }  // namespace
 
 Program ParseProgram(const std::string& text) {
+  CheckDepth(text);
   picojson::value root;
-  const std::string error = picojson::parse(root, text);
+  const char* const end = text.data() + text.size();
+  std::string error;
+  const char* rest = nullptr;
+  try {
+    rest = picojson::parse(root, text.data(), end, &error);
+  } catch (const std::overflow_error&) {
+    Fail("it holds a number that is none");
+  }
   if (!error.empty()) Fail(error);
-  return Reader(root).Read();
+  for (const char* c = rest; c != end; ++c) {
+    if (*c != '\n' && *c != ' ') Fail("something stands behind it");
+  }
+  Program program = Reader(root).Read();
+  try {
+    CheckProgram(program);
+  } catch (const std::runtime_error& error) {
+    Fail(error.what());
+  }
+  return program;
 }
 
 }  // namespace collage::onednn

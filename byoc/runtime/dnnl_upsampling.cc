@@ -48,16 +48,16 @@ void Compiler::UpsampledConvolution(const Op& op) {
   if (IsConstant(op.in[1])) {
     packed.buffer = NewBuffer(Buffer::Kind::kConstant);
     std::shared_ptr<void> sums(AllocateAligned(row.get_size()).release(), AlignedFree());
-    kernel->Pack(static_cast<const float*>(buffers_[plain.buffer].data), op.weight.strides,
+    kernel->Pack(static_cast<const float*>(buffers_[plain.buffer].data) + op.weight.offset, op.weight.strides,
                  static_cast<float*>(sums.get()));
     buffers_[packed.buffer].data = sums.get();
     buffers_[packed.buffer].owner = std::move(sums);
   } else {
     packed = NewTensor(row);
-    AddKernel("pack upsampled_conv", {plain, packed},
-              [kernel, strides = op.weight.strides](void* const* data) {
-                kernel->Pack(static_cast<const float*>(data[0]), strides, static_cast<float*>(data[1]));
-              });
+    AddKernel("pack upsampled_conv", {plain, packed}, [kernel, weight = op.weight](void* const* data) {
+      kernel->Pack(static_cast<const float*>(data[0]) + weight.offset, weight.strides,
+                   static_cast<float*>(data[1]));
+    });
   }
 
   const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);

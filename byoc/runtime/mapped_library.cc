@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <string>
 
 namespace collage {
 namespace {
@@ -17,12 +18,21 @@ namespace {
 char* Begin(const dmlc::MemoryFixedSizeStream& stream);
 size_t Size(const dmlc::MemoryFixedSizeStream& stream);
 
+const std::string* Text(const dmlc::MemoryStringStream& stream);
+
 template <char* dmlc::MemoryFixedSizeStream::* kBegin, size_t dmlc::MemoryFixedSizeStream::* kSize>
 struct Opened {
   friend char* Begin(const dmlc::MemoryFixedSizeStream& stream) { return stream.*kBegin; }
   friend size_t Size(const dmlc::MemoryFixedSizeStream& stream) { return stream.*kSize; }
 };
 template struct Opened<&dmlc::MemoryFixedSizeStream::p_buffer_, &dmlc::MemoryFixedSizeStream::buffer_size_>;
+
+// Likewise the one for modules that travel as texts.
+template <std::string* dmlc::MemoryStringStream::* kText>
+struct OpenedText {
+  friend const std::string* Text(const dmlc::MemoryStringStream& stream) { return stream.*kText; }
+};
+template struct OpenedText<&dmlc::MemoryStringStream::p_buffer_>;
 
 }  // namespace
 
@@ -53,8 +63,22 @@ void MappedLibrary::Forget(const void* data, size_t bytes) {
 
 const char* AddressOfNext(dmlc::Stream* stream, size_t bytes) {
   auto* fixed = dynamic_cast<dmlc::MemoryFixedSizeStream*>(stream);
-  if (fixed == nullptr || Size(*fixed) - fixed->Tell() < bytes) return nullptr;
+  if (fixed == nullptr || BytesLeft(stream) < bytes) return nullptr;
   return Begin(*fixed) + fixed->Tell();
+}
+
+size_t BytesLeft(dmlc::Stream* stream) {
+  size_t size = 0, at = 0;
+  if (auto* fixed = dynamic_cast<dmlc::MemoryFixedSizeStream*>(stream)) {
+    size = Size(*fixed);
+    at = fixed->Tell();
+  } else if (auto* text = dynamic_cast<dmlc::MemoryStringStream*>(stream)) {
+    size = Text(*text)->size();
+    at = text->Tell();
+  } else {
+    return SIZE_MAX;
+  }
+  return at <= size ? size - at : 0;
 }
 
 }  // namespace collage

@@ -33,6 +33,9 @@ class MappedLibrary {
 // library holds; nullptr for other streams, and where fewer are left.
 const char* AddressOfNext(dmlc::Stream* stream, size_t bytes);
 
+// How many bytes are left in such a stream, or in one of a text; SIZE_MAX in others.
+size_t BytesLeft(dmlc::Stream* stream);
+
 }  // namespace collage
 
 #endif  // COLLAGE_MAPPED_LIBRARY_H_

@@ -56,7 +56,7 @@ const Mkl& Library(const std::string& hint) {
 }
 
 std::unique_ptr<RegionEngine> Make(const RegionProgram& program) {
-  BlasProgram parsed = BlasProgram::Parse(program.text);
+  BlasProgram parsed = BlasProgram::Of(program);
   const Mkl& library = Library(parsed.library);
   return MakeBlasEngine(library, std::move(parsed), program.constants);
 }

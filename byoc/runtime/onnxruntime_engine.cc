@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine "onnxruntime": runs a region as an ONNX Runtime session. The program's text is the path at which
-// the library lay when the model was compiled, a zero, and the ONNX model; its inputs are i0, i1, ..., its
-// outputs o0, o1, ..., and its initialisers c0, c1, ... are the program's constants, which stay where they
-// are.
+// The engine "onnxruntime": runs a region (onnxruntime_program.h) as an ONNX Runtime session. The region's
+// constants are the model's initialisers and stay where they are.
 #include <tvm/runtime/registry.h>
 
-#include <iterator>
 #include <memory>
-#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "onnxruntime_api.h"
+#include "onnxruntime_program.h"
 #include "region_module.h"
 
 namespace collage {
@@ -107,24 +105,19 @@ class SharedTensor {
 
 class OnnxRuntimeEngine final : public RegionEngine {
  public:
-  // model begins at that place in the program's text.
-  OnnxRuntimeEngine(const Runtime& runtime, const RegionProgram& program, std::istringstream constant_names,
-                    size_t model)
+  // model is the one of the program's text.
+  OnnxRuntimeEngine(const Runtime& runtime, const RegionProgram& program,
+                    std::vector<std::string> constant_names, std::string_view model)
       : runtime_(runtime),
-        constant_names_(std::istream_iterator<std::string>(constant_names), {}),
+        constant_names_(std::move(constant_names)),
         session_(nullptr, runtime.functions.ReleaseSession) {
-    if (constant_names_.size() != program.constants.size()) {
-      throw std::runtime_error("the program has " + std::to_string(program.constants.size()) +
-                               " constants and " + std::to_string(constant_names_.size()) +
-                               " names for them");
-    }
     for (size_t i = 0; i < program.constants.size(); ++i) {
       constants_.push_back(program.constants.Tensor(i));
       constant_values_.emplace_back(runtime);
     }
-    Load(program, model);
-    Name("i", program.num_inputs, &input_texts_, &input_names_, &inputs_);
-    Name("o", program.num_outputs, &output_texts_, &output_names_, &outputs_);
+    Load(model);
+    Name("i", program.num_inputs(), &input_texts_, &input_names_, &inputs_);
+    Name("o", program.num_outputs(), &output_texts_, &output_names_, &outputs_);
   }
 
   void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
@@ -138,7 +131,7 @@ class OnnxRuntimeEngine final : public RegionEngine {
   }
 
  private:
-  void Load(const RegionProgram& program, size_t model) {
+  void Load(std::string_view model) {
     const OrtFunctions& ort = runtime_.functions;
     OrtSessionOptions* made = nullptr;
     ort.Check(ort.CreateSessionOptions(&made));
@@ -161,8 +154,7 @@ class OnnxRuntimeEngine final : public RegionEngine {
       ort.Check(ort.AddExternalInitializers(made, names.data(), values.data(), names.size()));
     }
     OrtSession* session = nullptr;
-    ort.Check(ort.CreateSessionFromArray(runtime_.env, program.text.data() + model,
-                                         program.text.size() - model, made, &session));
+    ort.Check(ort.CreateSessionFromArray(runtime_.env, model.data(), model.size(), made, &session));
     session_.reset(session);
   }
 
@@ -189,12 +181,10 @@ class OnnxRuntimeEngine final : public RegionEngine {
 };
 
 std::unique_ptr<RegionEngine> MakeOnnxRuntimeEngine(const RegionProgram& program) {
-  const size_t path_end = program.text.find('\0');
-  const size_t names_end = path_end == std::string::npos ? path_end : program.text.find('\0', path_end + 1);
-  if (names_end == std::string::npos) throw std::runtime_error("the program has no model in it");
-  const Runtime& runtime = Runtime::Get(program.text.substr(0, path_end));
-  std::istringstream names(program.text.substr(path_end + 1, names_end - path_end - 1));
-  return std::make_unique<OnnxRuntimeEngine>(runtime, program, std::move(names), names_end + 1);
+  OnnxRuntimeProgram parsed = OnnxRuntimeProgram::Parse(program.text, program.constants.size());
+  const Runtime& runtime = Runtime::Get(parsed.library);
+  return std::make_unique<OnnxRuntimeEngine>(runtime, program, std::move(parsed.constant_names),
+                                             parsed.model);
 }
 
 struct Registration {

@@ -66,7 +66,7 @@ const OpenBlas& Library(const std::string& hint) {
 }
 
 std::unique_ptr<RegionEngine> Make(const RegionProgram& program) {
-  BlasProgram parsed = BlasProgram::Parse(program.text);
+  BlasProgram parsed = BlasProgram::Of(program);
   const OpenBlas& library = Library(parsed.library);
   return MakeBlasEngine(library, std::move(parsed), program.constants);
 }

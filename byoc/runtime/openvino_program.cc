@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "openvino_program.h"
 
-#include <cstdio>
+#include <charconv>
 #include <stdexcept>
+#include <system_error>
 
 namespace collage {
 namespace openvino {
@@ -10,16 +11,25 @@ namespace {
 
 constexpr std::string_view kFormat = "collage-openvino 2\n";
 
+// Takes a number and what stands behind it off the front of a text.
+bool Take(std::string_view* text, char behind, size_t* number) {
+  const char* const end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, *number);
+  if (error != std::errc() || rest == end || *rest != behind) return false;
+  text->remove_prefix(static_cast<size_t>(rest - text->data()) + 1);
+  return true;
+}
+
 }  // namespace
 
 Program Program::Parse(const std::string& text) {
   Program program;
   size_t library = 0, xml = 0;
-  if (text.compare(0, kFormat.size(), kFormat) == 0 &&
-      std::sscanf(text.c_str() + kFormat.size(), "%zu %zu\n", &library, &xml) == 2) {
-    const size_t line = text.find('\n', kFormat.size());
-    const std::string_view rest = std::string_view(text).substr(line == text.npos ? text.size() : line + 1);
-    if (library <= rest.size() && xml == rest.size() - library) {
+  std::string_view rest = text;
+  if (rest.substr(0, kFormat.size()) == kFormat) {
+    rest.remove_prefix(kFormat.size());
+    if (Take(&rest, ' ', &library) && Take(&rest, '\n', &xml) && library <= rest.size() &&
+        xml == rest.size() - library) {
       program.library = rest.substr(0, library);
       program.xml = rest.substr(library, xml);
       return program;

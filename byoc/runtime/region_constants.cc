@@ -19,9 +19,6 @@ using tvm::runtime::NDArray;
 // In front of the modules in a library stand eight bytes that say how many follow (TVM's ProcessModuleBlob).
 constexpr size_t kBlobHeader = 8;
 
-// A damaged file must not make us ask for all memory.
-constexpr int kMostDimensions = 64;
-
 size_t Aligned(size_t bytes) {
   return (bytes + RegionConstants::kAlignment - 1) / RegionConstants::kAlignment *
          RegionConstants::kAlignment;
@@ -36,31 +33,31 @@ void WriteZeros(dmlc::Stream* stream, size_t count) {
   if (count > 0) stream->Write(zeros.data(), count);
 }
 
-bool ReadAll(dmlc::Stream* stream, void* to, size_t bytes) { return stream->Read(to, bytes) == bytes; }
-
 }  // namespace
 
 RegionConstants::RegionConstants(std::vector<NDArray> tensors) : tensors_(std::move(tensors)) {
   for (const NDArray& tensor : tensors_) {
     types_.push_back({tensor->dtype, {tensor->shape, tensor->shape + tensor->ndim}});
   }
-  LayOut();
+  ICHECK(LayOut());
 }
 
-void RegionConstants::LayOut() {
+bool RegionConstants::LayOut() {
+  constexpr size_t kMost = size_t{1} << 62;
   offsets_.clear();
   piece_bytes_ = 0;
-  for (const Type& type : types_) {
-    size_t bytes = (static_cast<size_t>(type.dtype.bits) * type.dtype.lanes + 7) / 8;
-    for (const int64_t dim : type.shape) bytes *= static_cast<size_t>(dim);
+  for (const TensorType& type : types_) {
+    size_t bytes = 0;
+    if (!type.Bytes(&bytes) || Aligned(bytes) > kMost - piece_bytes_) return false;
     offsets_.push_back({piece_bytes_, bytes});
     piece_bytes_ += Aligned(bytes);
   }
+  return true;
 }
 
 NDArray RegionConstants::Tensor(size_t i) const {
   if (piece_ == nullptr) return tensors_[i];
-  const Type& type = types_[i];
+  const TensorType& type = types_[i];
   const char* data = piece_ + offsets_[i].begin;
   if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
     NDArray copy = NDArray::Empty(type.shape, type.dtype, {kDLCPU, 0});
@@ -95,18 +92,16 @@ void RegionConstants::Forget() const {
 }
 
 void RegionConstants::Save(dmlc::Stream* stream) const {
-  stream->Write<uint64_t>(types_.size());
-  for (const Type& type : types_) {
-    stream->Write(type.dtype);
-    stream->Write(type.shape);
-  }
-  // So that the piece begins at an aligned address if the modules do.
+  CheckedWriter writer(stream);
+  writer.Types(types_);
+  // So that the piece begins at an aligned address if the modules do: behind the gap's size and the seal.
   uint64_t gap = 0;
   if (auto* seekable = dynamic_cast<dmlc::SeekStream*>(stream)) {
-    const size_t at = kBlobHeader + seekable->Tell() + sizeof(gap);
+    const size_t at = kBlobHeader + seekable->Tell() + 2 * sizeof(uint64_t);
     gap = Aligned(at) - at;
   }
-  stream->Write(gap);
+  writer.Number(gap);
+  writer.Seal();
   WriteZeros(stream, gap);
   for (size_t i = 0; i < types_.size(); ++i) {
     const size_t bytes = offsets_[i].bytes;
@@ -118,18 +113,13 @@ void RegionConstants::Save(dmlc::Stream* stream) const {
 
 bool RegionConstants::Load(dmlc::Stream* stream) {
   *this = RegionConstants();
-  uint64_t count = 0, gap = 0;
-  bool whole = stream->Read(&count);
-  for (; whole && count > 0; --count) {
-    Type type;
-    whole = stream->Read(&type.dtype) && stream->Read(&type.shape) && type.shape.size() <= kMostDimensions;
-    for (const int64_t dim : type.shape) whole = whole && dim >= 0;
-    types_.push_back(std::move(type));
-  }
-  if (!whole || !stream->Read(&gap) || gap >= kAlignment) return false;
+  CheckedReader reader(stream);
+  uint64_t gap = 0;
   char skipped[kAlignment];
-  if (!ReadAll(stream, skipped, gap)) return false;
-  LayOut();
+  if (!reader.Types(&types_) || !reader.Number(&gap) || !reader.Sealed() || gap >= kAlignment ||
+      !ReadAll(stream, skipped, gap) || !LayOut() || piece_bytes_ > BytesLeft(stream)) {
+    return false;
+  }
 
   if (const char* here = AddressOfNext(stream, piece_bytes_)) {
     library_ = MappedLibrary::Of(here);

@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "checked_stream.h"
 #include "collage_runtime.h"
 
 namespace collage {
@@ -34,6 +35,7 @@ class COLLAGE_EXPORT RegionConstants {
   explicit RegionConstants(std::vector<tvm::runtime::NDArray> tensors);
 
   size_t size() const { return types_.size(); }
+  const TensorType& Type(size_t i) const { return types_[i]; }
   size_t Bytes(size_t i) const { return offsets_[i].bytes; }
 
   // A constant. Of an exported model it is a view of the library, or, where that lies at an odd address, a
@@ -51,22 +53,20 @@ class COLLAGE_EXPORT RegionConstants {
   void Forget() const;
 
   void Save(dmlc::Stream* stream) const;
-  // Reads what Save has written; false where it is not whole. If the stream reads a library that is mapped
+  // Reads what Save has written; false where it is not whole, or what it says of the tensors is not what was
+  // written (the elements themselves are taken as they are). If the stream reads a library that is mapped
   // into this process, the constants refer to it, and it stays loaded as long as they live.
   bool Load(dmlc::Stream* stream);
 
  private:
-  struct Type {
-    DLDataType dtype;
-    std::vector<int64_t> shape;
-  };
   struct Place {
     size_t begin, bytes;
   };
 
-  void LayOut();
+  // False where they take more bytes than there can be.
+  bool LayOut();
 
-  std::vector<Type> types_;
+  std::vector<TensorType> types_;
   // Where each begins in the piece.
   std::vector<Place> offsets_;
   size_t piece_bytes_ = 0;

@@ -8,10 +8,13 @@
 #include <tvm/runtime/packed_func.h>
 #include <tvm/runtime/registry.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <mutex>
-#include <type_traits>
+#include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include "arena.h"
@@ -42,7 +45,7 @@ std::string RegionEngine::Times() const { return ""; }
 namespace {
 
 // Begins the saved form. A change of form takes another word.
-constexpr uint64_t kFormat = 0x324E475245474C43;  // "CLGERGN2"
+constexpr uint64_t kFormat = 0x334E475245474C43;  // "CLGERGN3"
 
 // Runs body inside an arena and lets what it throws out again: no exception may cross the arena's interface.
 template <typename Body>
@@ -73,6 +76,28 @@ bool IsCompact(const DLTensor* tensor) {
     expected *= tensor->shape[i];
   }
   return true;
+}
+
+// Why a region cannot run on a tensor; nullptr where it can. This is asked at each call.
+const char* WrongWith(const DLTensor* tensor, const TensorType& type) {
+  if (tensor == nullptr) return "is no tensor";
+  if (tensor->device.device_type != kDLCPU && tensor->device.device_type != kDLCUDAHost) {
+    return "is not in the processor's memory";
+  }
+  const DLDataType &given = tensor->dtype, &wanted = type.dtype;
+  if (given.code != wanted.code || given.bits != wanted.bits || given.lanes != wanted.lanes ||
+      tensor->ndim != static_cast<int>(type.shape.size()) ||
+      !std::equal(type.shape.begin(), type.shape.end(), tensor->shape)) {
+    return "is of another type";
+  }
+  const bool empty = std::find(type.shape.begin(), type.shape.end(), 0) != type.shape.end();
+  if (tensor->data == nullptr && !empty) return "has no memory";
+  if (!IsCompact(tensor)) return "has strides with gaps; copy it into a compact tensor";
+  // An element of 8 bytes stands at a multiple of 8.
+  const uintptr_t element = given.bits >= 8 ? given.bits / 8 : 1;
+  const auto address = reinterpret_cast<uintptr_t>(TensorData(tensor));
+  if ((element & (element - 1)) == 0 && address % element != 0) return "does not begin at a whole element";
+  return nullptr;
 }
 
 class RegionModuleNode final : public ModuleNode {
@@ -106,25 +131,27 @@ class RegionModuleNode final : public ModuleNode {
   bool ImplementsFunction(const String& name, bool) final { return name == program_.symbol; }
 
   void SaveToBinary(dmlc::Stream* stream) final {
-    stream->Write(kFormat);
-    stream->Write(program_.symbol);
-    stream->Write(program_.text);
-    stream->Write<int32_t>(program_.num_inputs);
-    stream->Write<int32_t>(program_.num_outputs);
+    CheckedWriter writer(stream);
+    writer.Number(kFormat);
+    writer.Text(program_.symbol);
+    writer.Text(program_.text);
+    writer.Types(program_.inputs);
+    writer.Types(program_.outputs);
+    writer.Seal();
     program_.constants.Save(stream);
   }
 
   static RegionProgram Load(dmlc::Stream* stream) {
     RegionProgram program;
+    CheckedReader reader(stream);
     uint64_t format = 0;
-    int32_t inputs = 0, outputs = 0;
-    const bool whole = stream->Read(&format) && format == kFormat && stream->Read(&program.symbol) &&
-                       stream->Read(&program.text) && stream->Read(&inputs) && stream->Read(&outputs) &&
-                       inputs >= 0 && outputs >= 1 && program.constants.Load(stream);
+    const bool whole = reader.Number(&format) && format == kFormat && reader.Text(&program.symbol) &&
+                       reader.Text(&program.text) && reader.Types(&program.inputs) &&
+                       reader.Types(&program.outputs) && reader.Sealed() && !program.outputs.empty();
     ICHECK(whole) << "a region of this model was written by another version of Collage, or the file is "
                      "damaged; compile the model again";
-    program.num_inputs = inputs;
-    program.num_outputs = outputs;
+    ICHECK(program.constants.Load(stream))
+        << "the weights of the region " << program.symbol << " are damaged; compile the model again";
     return program;
   }
 
@@ -145,6 +172,19 @@ class RegionModuleNode final : public ModuleNode {
                                       "the region " + program_.symbol + " on " + engine_name_ + ": " + said);
   }
 
+  // index counts inputs and outputs in one.
+  [[noreturn]] void Refuse(const DLTensor* tensor, int index, const char* wrong) const {
+    const bool input = index < program_.num_inputs();
+    const int at = input ? index : index - program_.num_inputs();
+    const TensorType& wanted = input ? program_.inputs[at] : program_.outputs[at];
+    std::string text = std::string(input ? "input " : "output ") + std::to_string(at) + " ";
+    if (tensor != nullptr) {
+      const TensorType given{tensor->dtype, {tensor->shape, tensor->shape + tensor->ndim}};
+      text += "(" + given.Text() + ") ";
+    }
+    throw std::runtime_error(text + wrong + "; the region takes " + wanted.Text());
+  }
+
   void Prepare() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (engine_ != nullptr) return;
@@ -159,19 +199,21 @@ class RegionModuleNode final : public ModuleNode {
   }
 
   void Run(TVMArgs args) {
-    const int expected = program_.num_inputs + program_.num_outputs;
-    ICHECK_EQ(args.size(), expected) << "takes " << program_.num_inputs << " inputs and "
-                                     << program_.num_outputs << " outputs, " << args.size()
-                                     << " tensors were given";
+    const int expected = program_.num_inputs() + program_.num_outputs();
+    if (args.size() != expected) {
+      throw std::runtime_error("takes " + std::to_string(program_.num_inputs()) + " inputs and " +
+                               std::to_string(program_.num_outputs()) + " outputs, " +
+                               std::to_string(args.size()) + " tensors were given");
+    }
     std::vector<const DLTensor*> inputs;
     std::vector<DLTensor*> outputs;
     for (int i = 0; i < expected; ++i) {
       DLTensor* tensor = args[i];
-      ICHECK(tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost)
-          << "argument " << i << " is not in the processor's memory";
-      ICHECK(IsCompact(tensor)) << "argument " << i
-                                << " has strides with gaps; copy it into a compact tensor";
-      if (i < program_.num_inputs) {
+      const int k = i - program_.num_inputs();  // from 0 on, an output
+      if (const char* wrong = WrongWith(tensor, k < 0 ? program_.inputs[i] : program_.outputs[k])) {
+        Refuse(tensor, i, wrong);
+      }
+      if (k < 0) {
         inputs.push_back(tensor);
       } else {
         outputs.push_back(tensor);
@@ -199,6 +241,22 @@ class RegionModuleNode final : public ModuleNode {
   std::unique_ptr<RegionEngine> engine_;
 };
 
+// Types as region_module.h says they are written.
+std::vector<TensorType> TypesOf(const std::string& text) {
+  std::vector<TensorType> types;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string dtype;
+    words >> dtype;
+    types.push_back({tvm::runtime::String2DLDataType(dtype), {}});
+    for (int64_t extent; words >> extent;) types.back().shape.push_back(extent);
+    size_t bytes = 0;
+    ICHECK(words.eof() && types.back().Bytes(&bytes)) << "there is no tensor type " << line;
+  }
+  return types;
+}
+
 }  // namespace
 
 void RegisterRegionEngine(const char* engine, MakeEngine make) {
@@ -207,14 +265,14 @@ void RegisterRegionEngine(const char* engine, MakeEngine make) {
   const std::string create = "collage.runtime." + name + "ModuleCreate";
   if (Registry::Get(create) == nullptr) {
     Registry::Register(create).set_body([name, make](TVMArgs args, TVMRetValue* result) {
-      ICHECK_EQ(args.size(), 5) << "takes symbol, text, constants, num_inputs, num_outputs";
+      ICHECK_EQ(args.size(), 5) << "takes symbol, text, constants, inputs, outputs";
       RegionProgram program;
       program.symbol = args[0].operator std::string();
       program.text = args[1].operator std::string();
       const Array<NDArray> constants = args[2];
       program.constants = RegionConstants({constants.begin(), constants.end()});
-      program.num_inputs = args[3];
-      program.num_outputs = args[4];
+      program.inputs = TypesOf(args[3]);
+      program.outputs = TypesOf(args[4]);
       *result = Module(tvm::runtime::make_object<RegionModuleNode>(name, make, std::move(program),
                                                                    std::make_shared<ModelThreads>()));
     });

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "checked_stream.h"
 #include "collage_runtime.h"
 #include "region_constants.h"
 
@@ -26,8 +27,11 @@ struct RegionProgram {
   std::string text;
   // Weights, in the order that the code generator gave them.
   RegionConstants constants;
-  int num_inputs = 0;
-  int num_outputs = 0;
+  // What it is called with, in order. The module refuses other arguments.
+  std::vector<TensorType> inputs, outputs;
+
+  int num_inputs() const { return static_cast<int>(inputs.size()); }
+  int num_outputs() const { return static_cast<int>(outputs.size()); }
 };
 
 // Runs one region. Made when the region's function is fetched for the first time. Making and running
@@ -37,9 +41,9 @@ class COLLAGE_EXPORT RegionEngine {
  public:
   virtual ~RegionEngine();
 
-  // inputs and outputs are compact tensors on the CPU, as many as the program says; their data begins at
-  // TensorData. They belong to the caller, and may lie elsewhere, and be aligned to less than a cache line,
-  // at each call. Shapes are those of the program's types; TVM has checked them when the model was compiled.
+  // inputs and outputs are compact tensors on the CPU, as many as the program says and of its types; their
+  // data begins at TensorData, at a multiple of the element's size. They belong to the caller, and may lie
+  // elsewhere, and be aligned to less than a cache line, at each call.
   virtual void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) = 0;
 
   // Run, which also notes how long each step takes, for Times. Engines that cannot tell just run.
@@ -61,10 +65,12 @@ using MakeEngine = std::unique_ptr<RegionEngine> (*)(const RegionProgram& progra
 
 // Registers the packed functions of an engine (a name in lower case: "openvino"):
 //
-//     collage.runtime.<engine>ModuleCreate(symbol, text, constants, num_inputs, num_outputs) -> Module
+//     collage.runtime.<engine>ModuleCreate(symbol, text, constants, inputs, outputs) -> Module
 //     runtime.module.loadbinary_collage_<engine>
 //
-// text is bytes, constants an Array of NDArrays. Where the names are taken already, they stay as they are.
+// text is bytes, constants an Array of NDArrays; inputs and outputs are the arguments' types, each a line of
+// words: the element type and the extents ("float32 1 64 56 56\n"). Where the names are taken already, they
+// stay as they are.
 COLLAGE_EXPORT void RegisterRegionEngine(const char* engine, MakeEngine make);
 
 // Where a tensor's elements begin.

@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dnnl_check_program.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace collage::onednn {
+namespace {
+
+using Type = dnnl::memory::data_type;
+
+// oneDNN's own limit.
+constexpr size_t kMostAxes = DNNL_MAX_NDIMS;
+// Kernels count along an axis in 32 bits.
+constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
+// Far more than any machine holds, and few enough that no product of sizes leaves 64 bits.
+constexpr int64_t kMostElements = int64_t{1} << 40;
+
+// The number of elements; kMostElements + 1 for all that are more.
+int64_t Count(const Dims& dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) {
+    if (dim > kMostElements / count) return kMostElements + 1;
+    count *= dim;
+  }
+  return count;
+}
+
+bool IsEltwise(dnnl::algorithm algorithm) {
+  return dnnl::algorithm::eltwise_relu <= algorithm && algorithm < dnnl::algorithm::lrn_across_channels;
+}
+
+bool IsOneOf(dnnl::algorithm algorithm, std::initializer_list<dnnl::algorithm> list) {
+  return std::find(list.begin(), list.end(), algorithm) != list.end();
+}
+
+bool IsBinary(dnnl::algorithm one) {
+  using dnnl::algorithm;
+  return IsOneOf(one, {algorithm::binary_add, algorithm::binary_sub, algorithm::binary_mul,
+                       algorithm::binary_div, algorithm::binary_max, algorithm::binary_min});
+}
+
+class Checker {
+ public:
+  explicit Checker(const Program& program) : p_(program), made_(program.values.size(), false) {}
+
+  void Check() {
+    for (size_t i = 0; i < p_.values.size(); ++i) CheckValue(i);
+    for (const int value : p_.inputs) Make(value, "an input");
+    for (const int value : p_.constants) Make(value, "a constant");
+    for (size_t i = 0; i < p_.ops.size(); ++i) {
+      op_ = &p_.ops[i];
+      index_ = i;
+      CheckOp();
+    }
+    for (const int value : p_.outputs) {
+      if (!made_[value]) throw std::runtime_error("the output " + Name(value) + " is made by nothing");
+    }
+  }
+
+ private:
+  static std::string Name(int value) { return "value " + std::to_string(value); }
+
+  [[noreturn]] void Fail(const std::string& what) const {
+    throw std::runtime_error("operation " + std::to_string(index_) + " (" + op_->kind + "): " + what);
+  }
+
+  void Want(bool holds, const char* what) const {
+    if (!holds) Fail(what);
+  }
+
+  void CheckValue(size_t i) const {
+    const Dims& dims = p_.values[i].dims;
+    const std::string name = Name(static_cast<int>(i)) + " ";
+    if (dims.size() > kMostAxes) throw std::runtime_error(name + "has too many axes");
+    for (const int64_t dim : dims) {
+      if (dim < 1 || dim > kMostExtent) throw std::runtime_error(name + "has an axis that cannot be");
+    }
+    if (Count(dims) > kMostElements) throw std::runtime_error(name + "is too large");
+  }
+
+  void Make(int value, const std::string& what) {
+    if (made_[value]) throw std::runtime_error(Name(value) + " is " + what + " and something else");
+    made_[value] = true;
+  }
+
+  const Dims& Shape(int value) const { return p_.values[value].dims; }
+  const Dims& In(size_t i) const { return Shape(op_->in[i]); }
+  const Dims& Out() const { return Shape(op_->out); }
+
+  // What is said of an argument: "argument 1 (value 7) [8, 1] ...".
+  std::string Argument(size_t i) const {
+    return "argument " + std::to_string(i) + " (" + Name(op_->in[i]) + ") " + ShapeText(In(i)) + " ";
+  }
+
+  void Arity(size_t least, size_t most) const {
+    if (op_->in.size() >= least && op_->in.size() <= most) return;
+    Fail("it has " + std::to_string(op_->in.size()) + " arguments");
+  }
+
+  void Elements(size_t argument, int64_t count) const {
+    if (Count(In(argument)) == count) return;
+    Fail(Argument(argument) + "should have " + std::to_string(count) + " elements");
+  }
+
+  void SameShape(const Dims& dims) const {
+    if (Out() == dims) return;
+    Fail("the result " + ShapeText(Out()) + " should be " + ShapeText(dims));
+  }
+
+  // Whether a tensor can be broadcast to the dimensions.
+  static bool Spreads(const Dims& from, const Dims& to) {
+    if (from.size() > to.size()) return false;
+    for (size_t i = 0; i < from.size(); ++i) {
+      const int64_t dim = from[from.size() - 1 - i];
+      if (dim != 1 && dim != to[to.size() - 1 - i]) return false;
+    }
+    return true;
+  }
+
+  // Lists of attributes: so many entries, each of at least (and at most) that.
+  void List(const Dims& list, const char* name, size_t size, int64_t least) const {
+    if (list.size() != size) {
+      Fail(std::string(name) + " has " + std::to_string(list.size()) + " entries and should have " +
+           std::to_string(size));
+    }
+    for (const int64_t one : list) {
+      if (one < least || one > kMostExtent) Fail(std::string(name) + " holds " + std::to_string(one));
+    }
+  }
+
+  // The axes of a tensor in the order that perm says.
+  Dims Turned(const Dims& dims) const {
+    if (op_->perm.empty()) return dims;
+    if (op_->perm.size() != dims.size()) Fail("perm does not name each axis of " + ShapeText(dims));
+    Dims turned;
+    std::vector<bool> seen(dims.size(), false);
+    for (const int axis : op_->perm) {
+      if (axis < 0 || axis >= static_cast<int>(dims.size()) || seen[axis]) Fail("perm is no order of axes");
+      seen[axis] = true;
+      turned.push_back(dims[axis]);
+    }
+    return turned;
+  }
+
+  // That a part of a tensor lies within it.
+  void Within(const View& view, int value, size_t rank, const std::string& what) const {
+    List(view.dims, (what + ".dims").c_str(), rank, 1);
+    List(view.strides, (what + ".strides").c_str(), rank, 0);
+    const int64_t count = Count(Shape(value));
+    int64_t last = view.offset;
+    for (size_t i = 0; i < rank && last >= 0 && last < count; ++i)
+      last += (view.dims[i] - 1) * view.strides[i];
+    if (view.offset < 0 || last < 0 || last >= count) {
+      Fail(what + " reaches beyond " + Name(value) + " " + ShapeText(Shape(value)));
+    }
+  }
+
+  void CheckOp() {
+    if (op_->out < 0) Fail("it has no result");
+    for (size_t i = 0; i < op_->in.size(); ++i) {
+      if (!made_[op_->in[i]]) Fail(Argument(i) + "is read before it is made");
+    }
+    for (const PostOp& post : op_->post) {
+      if (post.kind == PostOp::Kind::kBinary && !made_[post.operand]) {
+        Fail("its post-operation reads " + Name(post.operand) + " before it is made");
+      }
+    }
+    CheckTypes();
+    CheckKind();
+    CheckPost(Out());
+    for (const int value : op_->more) CheckPost(Shape(value));
+    Make(op_->out, "the result of operation " + std::to_string(index_));
+    for (const int value : op_->more) Make(value, "the result of operation " + std::to_string(index_));
+  }
+
+  // What only moves numbers takes any of one type; what computes takes float32.
+  void CheckTypes() const {
+    const std::string& kind = op_->kind;
+    const bool moves = kind == "reshape" || kind == "transpose" || kind == "concat";
+    const Type wanted = moves && op_->post.empty() ? p_.values[op_->out].dtype : Type::f32;
+    for (size_t i = 0; i < op_->in.size(); ++i) {
+      if (p_.values[op_->in[i]].dtype != wanted) Fail(Argument(i) + "is of another type");
+    }
+    for (const PostOp& post : op_->post) {
+      if (post.kind == PostOp::Kind::kBinary && p_.values[post.operand].dtype != wanted) {
+        Fail("its post-operation reads " + Name(post.operand) + ", which is of another type");
+      }
+    }
+    Want(p_.values[op_->out].dtype == wanted, "its result is of another type");
+    for (const int value : op_->more) Want(p_.values[value].dtype == wanted, "a result is of another type");
+    if (!op_->more.empty() && kind != "matmul") Fail("it has several results");
+  }
+
+  void CheckPost(const Dims& result) const {
+    for (const PostOp& post : op_->post) {
+      if (post.kind == PostOp::Kind::kEltwise) {
+        Want(IsEltwise(post.algorithm), "a post-operation without an argument is no function of one");
+        continue;
+      }
+      Want(IsBinary(post.algorithm), "a post-operation with an argument is no function of two");
+      if (!Spreads(Shape(post.operand), result)) {
+        Fail("its post-operation reads " + Name(post.operand) + " " + ShapeText(Shape(post.operand)) +
+             ", which does not fit the result " + ShapeText(result));
+      }
+    }
+  }
+
+  void CheckKind() const {
+    using Method = void (Checker::*)() const;
+    static const std::pair<const char*, Method> kMethods[] = {
+        {"conv", &Checker::Convolution},
+        {"deconv", &Checker::Convolution},
+        {"upsampled_conv", &Checker::Convolution},
+        {"matmul", &Checker::MatMul},
+        {"attention", &Checker::Attention},
+        {"pool", &Checker::Pool},
+        {"resample", &Checker::Resample},
+        {"batch_norm", &Checker::BatchNorm},
+        {"layer_norm", &Checker::RowNorm},
+        {"standardise", &Checker::RowNorm},
+        {"softmax", &Checker::Softmax},
+        {"eltwise", &Checker::Eltwise},
+        {"binary", &Checker::Binary},
+        {"reshape", &Checker::Reshape},
+        {"transpose", &Checker::Transpose},
+        {"concat", &Checker::Concat},
+        {"reduce", &Checker::Reduce},
+        {"variance", &Checker::Reduce},
+    };
+    for (const auto& [kind, method] : kMethods) {
+      if (op_->kind == kind) return (this->*method)();
+    }
+    Fail("this runtime does not know such an operation");
+  }
+
+  // The number of steps that a window of so many taps takes along an axis of so many elements; 0 for none.
+  static int64_t Windows(int64_t elements, int64_t taps, int64_t dilation, int64_t stride, int64_t pads) {
+    const int64_t room = elements + pads - ((taps - 1) * dilation + 1);
+    return room < 0 ? 0 : room / stride + 1;
+  }
+
+  void Spatial(size_t space) const {
+    List(op_->strides, "strides", space, 1);
+    List(op_->dilation, "dilation", space, 1);
+    List(op_->pad_front, "padding", space, 0);
+    List(op_->pad_back, "padding", space, 0);
+  }
+
+  void Convolution() const {
+    const bool upsampled = op_->kind == "upsampled_conv", transposed = op_->kind == "deconv";
+    Arity(op_->bias ? 3 : 2, op_->bias ? 3 : 2);
+    const Dims from = Turned(In(0)), to = Turned(Out());
+    Want(from.size() == to.size() && from.size() >= 3 && from.size() <= 5, "its tensors have the wrong rank");
+    const size_t space = from.size() - 2;
+    Spatial(space);
+    Want(
+        IsOneOf(op_->algorithm, {dnnl::algorithm::convolution_direct, dnnl::algorithm::convolution_winograd}),
+        "there is no such way to convolve");
+    const bool grouped = op_->weight.dims.size() == from.size() + 1;
+    Within(op_->weight, op_->in[1], from.size() + (grouped ? 1 : 0), "weight");
+    const Dims& weight = op_->weight.dims;
+    const size_t first = grouped ? 1 : 0;
+    const int64_t groups = grouped ? weight[0] : 1;
+    Want(from[0] == to[0], "argument and result differ in their batches");
+    Want(to[1] % groups == 0 && to[1] / groups == weight[first],
+         "its weight makes another number of channels");
+    Want(from[1] % groups == 0 && from[1] / groups == weight[first + 1],
+         "its weight takes another number of channels");
+    if (op_->bias) Elements(2, to[1]);
+    Dims scale(space, 1);
+    if (upsampled) {
+      Want(space == 2 && !grouped, "only images are upsampled, without groups");
+      List(op_->scale, "scale", space, 1);
+      scale = op_->scale;
+      for (size_t i = 0; i < space; ++i) {
+        Want(op_->strides[i] == 1 && op_->dilation[i] == 1, "upsampled tensors are convolved tap by tap");
+      }
+    }
+    for (size_t i = 0; i < space; ++i) {
+      const int64_t large = transposed ? to[2 + i] : from[2 + i] * scale[i];
+      const int64_t small = transposed ? from[2 + i] : to[2 + i];
+      const int64_t windows = Windows(large, weight[first + 2 + i], op_->dilation[i], op_->strides[i],
+                                      op_->pad_front[i] + op_->pad_back[i]);
+      Want(windows == small, "its attributes do not lead from the argument's extents to the result's");
+    }
+  }
+
+  void MatMul() const {
+    const size_t step = op_->bias ? 2 : 1;
+    Arity(1 + (1 + op_->more.size()) * step, 1 + (1 + op_->more.size()) * step);
+    for (size_t i = 0; i <= op_->more.size(); ++i) {
+      const Dims& result = i == 0 ? Out() : Shape(op_->more[i - 1]);
+      const Dims &left = In(0), &right = In(1 + i * step);
+      const size_t rank = result.size();
+      Want(left.size() >= 2 && right.size() >= 2 && left.size() <= rank && right.size() <= rank,
+           "its tensors have the wrong rank");
+      const auto last = [](const Dims& dims, bool exchanged) {
+        const int64_t a = dims[dims.size() - 2], b = dims[dims.size() - 1];
+        return exchanged ? std::make_pair(b, a) : std::make_pair(a, b);
+      };
+      const auto [rows, length] = last(left, op_->transpose_a);
+      const auto [length_right, columns] = last(right, op_->transpose_b);
+      if (length != length_right || result[rank - 2] != rows || result[rank - 1] != columns) {
+        Fail(ShapeText(left) + " and " + ShapeText(right) + " do not make " + ShapeText(result));
+      }
+      const Dims batch(result.begin(), result.end() - 2);
+      Want(Spreads({left.begin(), left.end() - 2}, batch) && Spreads({right.begin(), right.end() - 2}, batch),
+           "the batches of its arguments do not fit the result's");
+      if (op_->bias) Elements(2 + i * step, columns);
+    }
+  }
+
+  void Attention() const {
+    Arity(3, 4);
+    Want(op_->views.size() == op_->in.size() + 1, "it has not a view for each of its tensors");
+    const int values[] = {op_->in[0], op_->in[1], op_->in[2], op_->out, op_->in.back()};
+    for (size_t i = 0; i < op_->views.size(); ++i) {
+      Within(op_->views[i], values[i], 4, "views[" + std::to_string(i) + "]");
+    }
+    const Dims &query = op_->views[0].dims, &key = op_->views[1].dims, &value = op_->views[2].dims;
+    Want(key == Dims({query[0], query[1], key[2], query[3]}), "its key does not fit its query");
+    Want(value == Dims({query[0], query[1], key[2], value[3]}), "its value does not fit its key");
+    Want(op_->views[3].dims == Dims({query[0], query[1], query[2], value[3]}),
+         "its result does not fit its query and value");
+    if (op_->in.size() == 4) {
+      Want(op_->views[4].dims == Dims({query[0], query[1], query[2], key[2]}),
+           "its mask does not fit its scores");
+    }
+  }
+
+  void Pool() const {
+    Arity(1, 1);
+    Want(IsOneOf(op_->algorithm, {dnnl::algorithm::pooling_max, dnnl::algorithm::pooling_avg_exclude_padding,
+                                  dnnl::algorithm::pooling_avg_include_padding}),
+         "there is no such pool");
+    const Dims from = Turned(In(0)), to = Turned(Out());
+    Want(from.size() == to.size() && from.size() >= 3 && from.size() <= 5, "its tensors have the wrong rank");
+    const size_t space = from.size() - 2;
+    Spatial(space);
+    List(op_->kernel, "kernel", space, 1);
+    Want(from[0] == to[0] && from[1] == to[1], "argument and result differ in their batches or channels");
+    for (size_t i = 0; i < space; ++i) {
+      Want(Windows(from[2 + i], op_->kernel[i], op_->dilation[i], op_->strides[i],
+                   op_->pad_front[i] + op_->pad_back[i]) == to[2 + i],
+           "its attributes do not lead from the argument's extents to the result's");
+    }
+  }
+
+  void Resample() const {
+    Arity(1, 1);
+    Want(IsOneOf(op_->algorithm, {dnnl::algorithm::resampling_nearest, dnnl::algorithm::resampling_linear}),
+         "there is no such way to resample");
+    const Dims from = Turned(In(0)), to = Turned(Out());
+    Want(from.size() == to.size() && from.size() >= 3 && from.size() <= 5, "its tensors have the wrong rank");
+    Want(from[0] == to[0] && from[1] == to[1], "argument and result differ in their batches or channels");
+  }
+
+  void BatchNorm() const {
+    Arity(5, 5);
+    SameShape(In(0));
+    const Dims from = Turned(In(0));
+    Want(from.size() >= 2, "its tensors have the wrong rank");
+    for (size_t i = 1; i < 5; ++i) Elements(i, from[1]);
+  }
+
+  void RowNorm() const {
+    Arity(3, 3);
+    SameShape(In(0));
+    for (size_t i = 1; i < 3; ++i) Elements(i, In(0).back());
+  }
+
+  void Axes(size_t least, size_t most) const {
+    Want(op_->axes.size() >= least && op_->axes.size() <= most, "it has the wrong number of axes");
+    for (size_t i = 0; i < op_->axes.size(); ++i) {
+      const int axis = op_->axes[i];
+      if (axis < 0 || axis >= static_cast<int>(In(0).size())) {
+        Fail(Argument(0) + "has no axis " + std::to_string(axis));
+      }
+      Want(i == 0 || axis == op_->axes[i - 1] + 1, "its axes do not follow one another");
+    }
+  }
+
+  void Softmax() const {
+    Arity(1, 1);
+    Axes(1, 1);
+    SameShape(In(0));
+  }
+
+  void Eltwise() const {
+    Arity(1, 1);
+    Want(IsEltwise(op_->algorithm), "there is no such function of one number");
+    SameShape(In(0));
+  }
+
+  void Binary() const {
+    Arity(2, 2);
+    Want(IsBinary(op_->algorithm), "there is no such function of two numbers");
+    for (size_t i = 0; i < 2; ++i) {
+      if (!Spreads(In(i), Out())) Fail(Argument(i) + "does not fit the result " + ShapeText(Out()));
+    }
+    // Each extent of the result is one of an argument's.
+    for (size_t i = 0; i < Out().size(); ++i) {
+      const auto extent = [&](const Dims& dims) { return i < dims.size() ? dims[dims.size() - 1 - i] : 1; };
+      Want(std::max(extent(In(0)), extent(In(1))) == extent(Out()),
+           "its result is larger than its arguments");
+    }
+  }
+
+  void Reshape() const {
+    Arity(1, 1);
+    Elements(0, Count(Out()));
+  }
+
+  void Transpose() const {
+    Arity(1, 1);
+    Want(op_->perm.size() == In(0).size(), "perm does not name each axis");
+    SameShape(Turned(In(0)));
+  }
+
+  void Concat() const {
+    Arity(1, std::numeric_limits<uint16_t>::max());
+    Axes(1, 1);
+    const size_t axis = static_cast<size_t>(op_->axes[0]);
+    Dims sum = In(0);
+    for (size_t i = 1; i < op_->in.size(); ++i) {
+      Want(In(i).size() == sum.size(), "its arguments have different ranks");
+      sum[axis] += In(i)[axis];
+    }
+    SameShape(sum);
+    for (size_t i = 0; i < op_->in.size(); ++i) {
+      Dims one = sum;
+      one[axis] = In(i)[axis];
+      if (In(i) != one) Fail(Argument(i) + "does not fit the others");
+    }
+  }
+
+  void Reduce() const {
+    const bool variance = op_->kind == "variance";
+    Arity(variance ? 2 : 1, variance ? 2 : 1);
+    Axes(1, In(0).size());
+    if (!variance) {
+      Want(IsOneOf(op_->algorithm, {dnnl::algorithm::reduction_sum, dnnl::algorithm::reduction_mean,
+                                    dnnl::algorithm::reduction_max, dnnl::algorithm::reduction_min}),
+           "there is no such reduction");
+    }
+    int64_t left = 1;
+    for (int i = 0; i < static_cast<int>(In(0).size()); ++i) {
+      if (i < op_->axes.front() || i > op_->axes.back()) left *= In(0)[i];
+    }
+    Want(Count(Out()) == left, "its result has another number of elements than are left");
+    if (variance) Elements(1, left);
+  }
+
+  const Program& p_;
+  // By value.
+  std::vector<bool> made_;
+  // What is being checked.
+  const Op* op_ = nullptr;
+  size_t index_ = 0;
+};
+
+}  // namespace
+
+std::string ShapeText(const Dims& dims) {
+  std::string text = "[";
+  for (const int64_t dim : dims) text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
+  return text + "]";
+}
+
+DLDataType ElementType(Type dtype) {
+  switch (dtype) {
+    case Type::bf16:
+      return {kDLBfloat, 16, 1};
+    case Type::s8:
+      return {kDLInt, 8, 1};
+    case Type::u8:
+      return {kDLUInt, 8, 1};
+    case Type::s32:
+      return {kDLInt, 32, 1};
+    default:
+      return {kDLFloat, 32, 1};
+  }
+}
+
+void CheckProgram(const Program& program) { Checker(program).Check(); }
+
+void CheckConstants(const Program& program, const std::vector<tvm::runtime::NDArray>& constants) {
+  if (constants.size() != program.constants.size()) {
+    throw std::runtime_error("the program speaks of " + std::to_string(program.constants.size()) +
+                             " constants, " + std::to_string(constants.size()) + " are there");
+  }
+  for (size_t i = 0; i < constants.size(); ++i) {
+    const ValueType& wanted = program.values[program.constants[i]];
+    const DLTensor& given = *constants[i].operator->();
+    const Dims shape(given.shape, given.shape + given.ndim);
+    const DLDataType dtype = ElementType(wanted.dtype);
+    if (given.dtype.code != dtype.code || given.dtype.bits != dtype.bits || given.dtype.lanes != 1 ||
+        Count(shape) != Count(wanted.dims)) {
+      throw std::runtime_error("the constant " + std::to_string(i) + " is " +
+                               tvm::runtime::DLDataType2String(given.dtype) + " " + ShapeText(shape) +
+                               ", the program wants " + tvm::runtime::DLDataType2String(dtype) + " " +
+                               ShapeText(wanted.dims));
+    }
+  }
+}
+
+}  // namespace collage::onednn

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The text of a region for ONNX Runtime, as byoc/onnxruntime writes it: the path at which the library lay
+// when the model was compiled, a zero, the names of the constants' initialisers with spaces between them, a
+// zero, and the ONNX model. Its inputs are i0, i1, ..., its outputs o0, o1, ...
+#ifndef COLLAGE_ONNXRUNTIME_PROGRAM_H_
+#define COLLAGE_ONNXRUNTIME_PROGRAM_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace collage {
+
+struct OnnxRuntimeProgram {
+  std::string library;
+  std::vector<std::string> constant_names;
+  // A view into the text.
+  std::string_view model;
+
+  // Throws std::runtime_error where the text is not of that form, or names another number of constants.
+  static OnnxRuntimeProgram Parse(const std::string& text, size_t num_constants);
+};
+
+}  // namespace collage
+
+#endif  // COLLAGE_ONNXRUNTIME_PROGRAM_H_
