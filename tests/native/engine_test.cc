@@ -62,10 +62,18 @@ struct Region {
   std::vector<std::vector<float>> want;
 };
 
+// Types of arguments as modules are told them.
+std::string TypeLine(const std::vector<int64_t>& dims) {
+  std::string line = "float32";
+  for (const int64_t dim : dims) line += " " + std::to_string(dim);
+  return line + "\n";
+}
+
 Module Make(const Region& region) {
-  return Packed("collage.runtime.dnnlModuleCreate")("region", region.text, region.constants,
-                                                    static_cast<int>(region.inputs.size()),
-                                                    static_cast<int>(region.outputs.size()));
+  std::string inputs, outputs;
+  for (const NDArray& input : region.inputs) inputs += TypeLine({input->shape, input->shape + input->ndim});
+  for (const auto& dims : region.outputs) outputs += TypeLine(dims);
+  return Packed("collage.runtime.dnnlModuleCreate")("region", region.text, region.constants, inputs, outputs);
 }
 
 std::vector<std::vector<float>> RunRegion(const PackedFunc& function, const Region& region) {
@@ -191,7 +199,7 @@ TEST(Model, KeepsItsThreadsWhateverElseIsLoaded) {
   const auto make = [](int threads) {
     std::string bytes;
     dmlc::MemoryStringStream saved(&bytes);
-    Module region = Packed("collage.runtime.probeModuleCreate")("region", "", Array<NDArray>(), 0, 1);
+    Module region = Packed("collage.runtime.probeModuleCreate")("region", "", Array<NDArray>(), "", "float32 1\n");
     region->SaveToBinary(&saved);
     Module number = Packed("collage.runtime.ThreadsModuleCreate")(threads);
     number->SaveToBinary(&saved);

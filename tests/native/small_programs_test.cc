@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The programs of the engines that read little by themselves: BLAS libraries, OpenVINO, ONNX Runtime.
+#include <gtest/gtest.h>
+
+#include "blas_program.h"
+#include "onnxruntime_program.h"
+#include "openvino_program.h"
+#include "refusal.h"
+
+namespace collage {
+namespace {
+
+constexpr char kBlas[] =
+    "collage-blas 1\nlibrary /opt/blas/lib blas.so\ninput 0\ninput 1\nconstant 2\nconstant 3\n"
+    "product float32 4 0 2 4 8 16 1 0 0 0 1 0.5 3 -1 relu\n"
+    "product float32 5 4 1 4 3 8 1 0 0 0 0 1 -1 -1 none\noutput 5\noutput 4\n";
+
+std::string BlasRefusal(const std::string& text) {
+  return Refusal([&] { BlasProgram::Parse(text); });
+}
+
+TEST(BlasProgram, SaysWhatTheTextSays) {
+  const BlasProgram program = BlasProgram::Parse(kBlas);
+  EXPECT_EQ(program.library, "/opt/blas/lib blas.so");
+  EXPECT_EQ(program.inputs, (std::vector<int>{0, 1}));
+  EXPECT_EQ(program.outputs, (std::vector<int>{5, 4}));
+  EXPECT_EQ(program.num_values, 6);
+  ASSERT_EQ(program.products.size(), 2u);
+  const BlasProduct& p = program.products[0];
+  EXPECT_EQ(p.k, 16);
+  EXPECT_EQ(p.bias, 3);
+  EXPECT_TRUE(p.right_transposed);
+  EXPECT_EQ(p.alpha, 0.5);
+  EXPECT_EQ(p.activation, BlasActivation::kRelu);
+}
+
+TEST(BlasProgram, TakesTheSeeds) {
+  for (const Seed& seed : Seeds("blas_program")) EXPECT_EQ(BlasRefusal(seed.content), "") << seed.name;
+}
+
+TEST(BlasProgram, RefusesWhatMakesNoSense) {
+  const Damage damages[] = {
+      {"collage-blas 1", "collage-blas 2", "another version"},
+      {"input 1", "inbut 1", "at \"inbut 1\""},
+      {"input 1", "input -1", "at \"input -1\""},
+      {"input 1", "input 2147483647", "at \"input 2147483647\""},
+      {"input 1", "input 1 2", "at \"input 1 2\""},
+      {"input 1", "input 0", "tensor 0 is made twice"},
+      {"input 1\n", "", "tensor 1 is read before it is made"},
+      {"constant 3\n", "", "tensor 3 is read before it is made"},
+      {"float32 4 0 2", "float33 4 0 2", "at \"product float33"},
+      {"float32 4 0 2", "float64 4 0 2", "tensor 4 is used as two types"},
+      {"float32 4 0 2", "float32 4 4 2", "tensor 4 is read before it is made"},
+      {"float32 4 0 2", "float32 0 0 2", "tensor 0 is made twice"},
+      {"4 8 16 1", "4 0 16 1", "at \"product"},
+      {"4 8 16 1", "4 8 4294967296 1", "at \"product"},
+      {"4 8 16 1", "2147483647 2147483647 16 1", "at \"product"},
+      {"4 8 16 1", "4 7 16 1", "is used as two types"},
+      {"0.5 3 -1 relu", "0.5 3 -2 relu", "at \"product"},
+      {"0.5 3 -1 relu", "0.5 3 -1 rely", "at \"product"},
+      {"0.5 3 -1 relu", "0.5 3 -1 relu 1", "at \"product"},
+      {"0.5 3 -1 relu", "0.5 3 4 relu", "tensor 4 is read before it is made"},
+      {"output 5", "output 6", "tensor 6 is read before it is made"},
+      {"output 5", "output \x01\x02", "at \"output ??\""},
+  };
+  for (const Damage& damage : damages) {
+    EXPECT_TRUE(Says(BlasRefusal(Damaged(kBlas, damage)), damage.said)) << damage.to;
+  }
+}
+
+TEST(BlasProgram, TensorsAreWhatTheProductsWant) {
+  const BlasProgram program = BlasProgram::Parse(kBlas);
+  const DLDataType f32{kDLFloat, 32, 1}, f64{kDLFloat, 64, 1}, i32{kDLInt, 32, 1};
+  const std::vector<TensorType> inputs = {{f32, {4, 16}}, {f32, {8, 3}}},
+                                constants = {{f32, {8, 16}}, {f32, {8}}},
+                                outputs = {{f32, {4, 3}}, {f32, {4, 8}}};
+  program.CheckTensors(inputs, constants, outputs);
+  const auto refusal = [&](auto change) {
+    auto in = inputs, fixed = constants, out = outputs;
+    change(in, fixed, out);
+    return Refusal([&] { program.CheckTensors(in, fixed, out); });
+  };
+  EXPECT_TRUE(Says(refusal([&](auto& in, auto&, auto&) { in[1] = {f32, {8, 4}}; }),
+                   "input 1 is float32 [8, 4], its products want 24 elements of float32"));
+  EXPECT_TRUE(
+      Says(refusal([&](auto& in, auto&, auto&) { in.pop_back(); }), "speaks of 2 inputs, 1 are there"));
+  EXPECT_TRUE(
+      Says(refusal([&](auto&, auto& fixed, auto&) { fixed[1] = {f64, {8}}; }), "constant 1 is float64 [8]"));
+  EXPECT_TRUE(
+      Says(refusal([&](auto&, auto& fixed, auto&) { fixed[0] = {i32, {8, 16}}; }), "constant 0 is int32"));
+  EXPECT_TRUE(
+      Says(refusal([&](auto&, auto&, auto& out) { out[0] = {f32, {3}}; }), "output 0 is float32 [3]"));
+  EXPECT_TRUE(Says(refusal([&](auto&, auto&, auto& out) { out[1] = {f32, {INT64_MAX, 8}}; }), "output 1"));
+}
+
+TEST(OpenVinoProgram, SaysWhatTheTextSays) {
+  const std::string text = "collage-openvino 2\n5 7\n/a/b\n<xml/>\n";
+  const openvino::Program program = openvino::Program::Parse(text);
+  EXPECT_EQ(program.library, "/a/b\n");
+  EXPECT_EQ(program.xml, "<xml/>\n");
+  for (const Seed& seed : Seeds("openvino_program")) openvino::Program::Parse(seed.content);
+}
+
+TEST(OpenVinoProgram, RefusesOtherFrames) {
+  for (const char* text :
+       {"", "collage-openvino 2\n", "collage-openvino 1\n0 1\nx", "collage-openvino 2\n0 2\nx",
+        "collage-openvino 2\n0 0\nx", "collage-openvino 2\n2 0\nx", "collage-openvino 2\n-1 2\nx",
+        "collage-openvino 2\n0  1\nx", "collage-openvino 2\n0 1 x",
+        "collage-openvino 2\n18446744073709551615 2\nx", "collage-openvino 2\n18446744073709551616 1\nx"}) {
+    EXPECT_TRUE(Says(Refusal([&] { openvino::Program::Parse(text); }), "compile the model again")) << text;
+  }
+}
+
+TEST(OnnxRuntimeProgram, SaysWhatTheTextSays) {
+  const std::string text("/a/b\0c0 c1\0model", 16);
+  const OnnxRuntimeProgram program = OnnxRuntimeProgram::Parse(text, 2);
+  EXPECT_EQ(program.library, "/a/b");
+  EXPECT_EQ(program.constant_names, (std::vector<std::string>{"c0", "c1"}));
+  EXPECT_EQ(program.model, "model");
+}
+
+TEST(OnnxRuntimeProgram, RefusesOtherFrames) {
+  EXPECT_TRUE(Says(Refusal([] { OnnxRuntimeProgram::Parse("/a/b", 0); }), "no model in it"));
+  EXPECT_TRUE(
+      Says(Refusal([] { OnnxRuntimeProgram::Parse(std::string("/a/b\0c0", 7), 0); }), "no model in it"));
+  EXPECT_TRUE(Says(Refusal([] { OnnxRuntimeProgram::Parse(std::string("\0\0", 2), 0); }), "no model in it"));
+  EXPECT_TRUE(
+      Says(Refusal([] { OnnxRuntimeProgram::Parse(std::string("\0c0\0m", 5), 2); }), "1 names for them"));
+}
+
+}  // namespace
+}  // namespace collage
