@@ -80,6 +80,10 @@ Dims Permuted(const Dims& dims, const std::vector<int>& axes) {
 std::optional<Desc> Reshaped(const Desc& desc, const Dims& dims) {
   if (desc.dims() == dims) return desc;
   if (IsRowMajor(desc)) return RowMajor(dims, desc.data_type());
+  // oneDNN drops axes of one element without a look at what they are padded to: blocks of one channel.
+  for (int i = 0; i < desc.data.ndims; ++i) {
+    if (desc.data.dims[i] == 1 && desc.data.padded_dims[i] != 1) return std::nullopt;
+  }
   const Desc out = desc.reshape(dims, /*allow_empty=*/true);
   if (out.is_zero()) return std::nullopt;
   return out;

@@ -203,7 +203,7 @@ def place(program, setting, folder):
             chosen = ask(module, setting.configuration(exhaustive=True), give)
         except (ValueError, tvm.TVMError) as error:
             expected = isinstance(error, ValueError) and any(
-                w in str(error) for w in ("cannot be kept", "contradicts")
+                w in str(error) for w in ("cannot be kept", "contradicts", "ruled out by")
             )
             must(expected, f"rules {setting.rules}: {error}")
             setting.rules = {}
