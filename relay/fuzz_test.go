@@ -164,6 +164,7 @@ func FuzzKey(f *testing.F) {
 		f.Add([]byte{what, 0, 1, 5, what, 0, 1, 5, 6, 2, 3, 1}, uint16(2), byte(3))
 	}
 	f.Add([]byte{2, 0, 4, 2, 2, 0, 4, 4}, uint16(3), byte(4))
+	f.Add([]byte{2, 0, 4, 7}, uint16(2), byte(8)) // the text "null", and nothing
 	f.Fuzz(func(t *testing.T, bytes []byte, at uint16, value byte) {
 		other := slices.Clone(bytes)
 		if len(other) > 0 {
