@@ -129,3 +129,50 @@ func TestNothingToPlace(t *testing.T) {
 	require.Zero(t, p.Cost)
 	require.NoError(t, Verify(nil, tree, p))
 }
+
+// A placement that was read from a plan has prices and no bound; a bound that is set must be its cost.
+func TestVerifyTakesAPlacementWithoutItsBound(t *testing.T) {
+	t.Parallel()
+	tree := chain(3)
+	options := []Option{{Nodes: nodes(0), Cost: 1}, {Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(0, 1), Cost: 1.5}}
+	p, err := Solve(options, tree)
+	require.NoError(t, err)
+	require.Equal(t, 2.5, p.Cost)
+	require.NoError(t, Verify(options, tree, p))
+	p.LowerBound = 0
+	require.NoError(t, Verify(options, tree, p))
+	for _, bound := range []float64{1, 2.4, 2.6} {
+		p.LowerBound = bound
+		require.ErrorContains(t, Verify(options, tree, p), "claims a lower bound")
+	}
+}
+
+func TestReadsMustBeOfPlacedNodesBefore(t *testing.T) {
+	t.Parallel()
+	for _, reads := range [][][]relay.NodeID{{nil, nodes(1), nil}, {nil, nil, nodes(1, 0)}, {nil, nil, nodes(0, 0)}, {nil, nodes(2), nil}} {
+		tree := chain(3)
+		p := &Problem{Tree: tree, Reads: reads, Options: []Option{{Nodes: nodes(0)}, {Nodes: nodes(1)}, {Nodes: nodes(2)}}}
+		_, err := p.Solve()
+		require.ErrorContains(t, err, "are not ascending nodes before it", "%v", reads)
+	}
+	for _, bare := range []relay.NodeID{0, 1} { // read, and reading
+		tree := &Tree{Parent: []relay.NodeID{relay.NoNode, relay.NoNode}, Needs: []bool{true, true}}
+		tree.Needs[bare] = false
+		p := &Problem{Tree: tree, Reads: [][]relay.NodeID{nil, nodes(0)}, Options: []Option{{Nodes: nodes(1 - bare)}}}
+		_, err := p.Solve()
+		require.ErrorContains(t, err, "need cover", "%%%d", bare)
+	}
+}
+
+func TestACycleIsShown(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "placement: region 3 needs its own results through %1 -> %5",
+		(&CycleError{Regions: []int{3}, Path: nodes(1, 5)}).Error())
+	long := &CycleError{Regions: []int{1, 2}}
+	for v := range relay.NodeID(20) {
+		long.Path = append(long.Path, v)
+	}
+	require.ErrorContains(t, long, "the regions [1 2] need each other's results through %0 -> ")
+	require.ErrorContains(t, long, "%11 -> ...")
+	require.NotContains(t, long.Error(), "%12")
+}
