@@ -74,10 +74,21 @@ coverage() {
     .venv/bin/python -m venv "$venv"
     "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --quiet gcovr==8.3
   fi
-  # A loop that is unrolled many times counts more than fits into gcov's own numbers.
-  "$venv/bin/gcovr" --root . --filter byoc/runtime/ --gcov-ignore-parse-errors=suspicious_hits.warn_once_per_file \
-    --merge-mode-functions=separate --json-summary build/reports/native-coverage.json --txt - build/native-coverage |
-    sed -E 's/(^byoc\S+ +[0-9]+ +[0-9]+ +[0-9]+%).*/\1/'
+  # The objects know their sources as collage/... (-ffile-prefix-map). A loop that is unrolled many times counts more
+  # than fits into gcov's own numbers.
+  ln -sfn "$PWD" build/native-coverage/collage
+  "$venv/bin/gcovr" --root . --filter '.*byoc/runtime/' --gcov-ignore-parse-errors=suspicious_hits.warn_once_per_file \
+    --merge-mode-functions=separate --json-summary build/reports/native-coverage.json build/native-coverage \
+    2>build/native-coverage/gcovr.log
+  .venv/bin/python - <<'PYTHON'
+import json
+
+report = json.load(open("build/reports/native-coverage.json"))
+for file in sorted(report["files"], key=lambda file: file["line_percent"]):
+    name = file["filename"].rpartition("/")[2]
+    print(f"{file['line_percent']:6.1f} %  {file['line_covered']:5} of {file['line_total']:5}  {name}")
+print(f"{report['line_percent']:6.1f} %  {report['line_covered']:5} of {report['line_total']:5}  lines in all")
+PYTHON
 }
 
 run_kind() {
