@@ -127,7 +127,7 @@ bool Compiler::IsConstant(int value) const {
 void Compiler::Define(int value, Tensor tensor) {
   if (IsRowMajor(tensor.desc)) tensor.desc = RowMajor(tensor.desc.dims(), tensor.desc.data_type());
   needed_until_[tensor.buffer] = std::max(needed_until_[tensor.buffer], last_use_[value]);
-  tensors_[value].insert(tensors_[value].begin(), std::move(tensor));
+  tensors_[value].insert(tensors_[value].begin(), tensor);
 }
 
 Tensor Compiler::Plain(int value) { return Wanted(value, RowMajor(type(value).dims, type(value).dtype)); }

@@ -99,6 +99,7 @@ bool Compiler::Product(const Op& op) {
     if (post.operand >= 0) tensors.push_back(Plain(post.operand));
   }
   std::vector<Tensor> results;
+  results.reserve(parts.size());
   for (const Op& part : parts) results.push_back(NewTensor(RowMajor(type(part.out).dims, f32)));
   tensors.insert(tensors.end(), results.begin(), results.end());
   AddWork("product", tensors, ProductKernel(weights, left.dims[0], columns, posts, collage_num_threads()));

@@ -13,7 +13,9 @@
 #ifdef COLLAGE_X86
 #define COLLAGE_AVX512 __attribute__((target("avx512f")))
 #define COLLAGE_AVX2 __attribute__((target("avx2,fma")))
+#endif
 // Has a vector in a register, which the compiler would rather read from memory for each use.
+#ifdef COLLAGE_X86_GCC
 #define COLLAGE_IN_REGISTER(vector) asm("" : "+v"(vector))
 #else
 #define COLLAGE_IN_REGISTER(vector)
