@@ -109,8 +109,7 @@ class Engine final : public RegionEngine {
     size_t inputs = 0, outputs = 0;
     api_.Check(api_.compiled_model_inputs_size(compiled, &inputs), "count the inputs");
     api_.Check(api_.compiled_model_outputs_size(compiled, &outputs), "count the outputs");
-    if (inputs != region.inputs.size() ||
-        outputs != region.outputs.size()) {
+    if (inputs != region.inputs.size() || outputs != region.outputs.size()) {
       throw std::runtime_error("OpenVINO made " + std::to_string(inputs) + " inputs and " +
                                std::to_string(outputs) + " outputs of the region's " +
                                std::to_string(region.num_inputs()) + " and " +

@@ -177,7 +177,7 @@ func TestConvexOptionsThatNeedEachOther(t *testing.T) {
 func TestQuotientAgainstItsDefinition(t *testing.T) {
 	t.Parallel()
 	cyclic, free := 0, 0
-	for seed := range rounds.Seeds(2000) {
+	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 14))
 		n := randomNetwork(r, 3+r.IntN(10))
 		var regions [][]relay.NodeID
@@ -212,8 +212,8 @@ func TestQuotientAgainstItsDefinition(t *testing.T) {
 		}
 		require.Error(t, QuotientAcyclic(n.reads, only), "seed %d: the regions named are on a cycle", seed)
 	}
-	require.Greater(t, cyclic, rounds.Of(10))
-	require.Greater(t, free, rounds.Of(500))
+	require.Greater(t, cyclic, 10)
+	require.Greater(t, free, 500)
 }
 
 func TestMalformedProblemsAreRefused(t *testing.T) {

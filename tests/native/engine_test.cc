@@ -199,7 +199,8 @@ TEST(Model, KeepsItsThreadsWhateverElseIsLoaded) {
   const auto make = [](int threads) {
     std::string bytes;
     dmlc::MemoryStringStream saved(&bytes);
-    Module region = Packed("collage.runtime.probeModuleCreate")("region", "", Array<NDArray>(), "", "float32 1\n");
+    Module region =
+        Packed("collage.runtime.probeModuleCreate")("region", "", Array<NDArray>(), "", "float32 1\n");
     region->SaveToBinary(&saved);
     Module number = Packed("collage.runtime.ThreadsModuleCreate")(threads);
     number->SaveToBinary(&saved);
