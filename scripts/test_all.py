@@ -28,17 +28,21 @@ Piece = collections.namedtuple("Piece", "name minutes command")
 
 def pieces():
     """All of them, in the order in which they run."""
-    slices = 6
+    slices = 12
     found = [
-        Piece(f"long-{at}", 8, pytest(f"long-{at}", 2, "long and not alone", f"--slice {at}/{slices}"))
+        Piece(f"long-{at}", 12, pytest(f"long-{at}", 2, "long and not alone", f"--slice {at}/{slices}"))
         for at in range(1, slices + 1)
     ]
     found += [
-        Piece("long-alone", 5, pytest("long-alone", 1, "long and alone")),
-        Piece("native-asan", 4, "scripts/test_native.sh asan"),
-        Piece("native-tsan", 4, "scripts/test_native.sh tsan"),
-        Piece("fuzz-go", 15, "scripts/fuzz_go.sh"),
-        Piece("fuzz-native", 8, "scripts/fuzz_native.sh"),
+        Piece("long-alone", 4, pytest("long-alone", 1, "long and alone")),
+        # All random cases; under the race detector, and in the fast tier, it is a part of them.
+        Piece("go", 2, "go test ./..."),
+        Piece("native-asan", 6, "scripts/test_native.sh asan"),
+        Piece("native-tsan", 8, "scripts/test_native.sh tsan"),
+        Piece("native-tidy", 5, "scripts/test_native.sh tidy"),
+        Piece("pythons", 8, "scripts/test_python.sh 3.10 3.12 3.13"),
+        Piece("fuzz-go", 20, "scripts/fuzz_go.sh"),
+        Piece("fuzz-native", 12, "scripts/fuzz_native.sh"),
         Piece("sabotage", 12, "scripts/sabotage.sh"),
     ]
     return found
@@ -74,11 +78,14 @@ def run(piece):
     LOGS.mkdir(parents=True, exist_ok=True)
     path, started = LOGS / f"{piece.name}.log", time.monotonic()
     print(f"test-all: {piece.name}: {piece.command}", flush=True)
+    # Where scripts/setup.sh looks for Go, too.
+    environment = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/local/go/bin"}
     with path.open("wb") as log:
         process = subprocess.Popen(
             piece.command,
             shell=True,
             cwd=TREE,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
