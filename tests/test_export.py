@@ -163,3 +163,13 @@ def test_build_disables_what_does_not_finish():
     with target.build_context() as context:
         assert list(context.disabled_pass) == ["EliminateCommonSubexpr", "SimplifyExpr"]
         assert context.opt_level == 3
+
+
+def test_what_is_linked_with_no_plugin_asks_for_none(tmp_path):
+    """Also where another model has brought the plug-in into the process."""
+    module = relay.fromtext('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 3), float32]) { nn.relu(%x) }')
+    library.load_plugin(library.plugin_path("runtime"))
+    path = tmp_path / "plain.so"
+    export.write(export.build(relay.transform.InferType()(module)), path)
+    program = "import sys, tvm; tvm.runtime.load_module(sys.argv[1]); print(1)"
+    assert run_python(program, path) == 1

@@ -197,7 +197,10 @@ def write(factory, path, plugins=(), threads=0):
     check_output(path)
     for plugin in plugins:
         library.load_plugin(plugin)
-    attach_threads(factory, threads)
+    # A file that asks for the module and is not linked with the plug-in that has it would not load, and the
+    # plug-in may be in this process for another model's sake.
+    if str(library.plugin_path("runtime")) in map(str, plugins):
+        attach_threads(factory, threads)
 
     parameters = _parameter_bytes(factory)
     _require_space(tempfile.gettempdir(), 3 * parameters + _CODE_BYTES, "compiling")
