@@ -30,7 +30,7 @@ def pieces():
     """All of them, in the order in which they run."""
     slices = 12
     found = [
-        Piece(f"long-{at}", 12, pytest(f"long-{at}", 2, "long and not alone", f"--slice {at}/{slices}"))
+        Piece(f"long-{at}", 6, pytest(f"long-{at}", 2, "long and not alone", f"--slice {at}/{slices}"))
         for at in range(1, slices + 1)
     ]
     found += [
@@ -42,8 +42,8 @@ def pieces():
         Piece("native-tidy", 5, "scripts/test_native.sh tidy"),
         Piece("pythons", 8, "scripts/test_python.sh 3.10 3.12 3.13"),
         Piece("fuzz-go", 20, "scripts/fuzz_go.sh"),
-        Piece("fuzz-native", 12, "scripts/fuzz_native.sh"),
-        Piece("sabotage", 12, "scripts/sabotage.sh"),
+        Piece("fuzz-native", 10, "scripts/fuzz_native.sh"),
+        Piece("sabotage", 6, "scripts/sabotage.sh"),
     ]
     return found
 
