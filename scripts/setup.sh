@@ -33,6 +33,8 @@ libc=$(getconf GNU_LIBC_VERSION 2>/dev/null || true)
   die "this machine's C library is ${libc:-not glibc}; TVM's packages need glibc 2.28 or newer"
 
 mkdir -p build
+# A module of its own, so that Go's ./... does not look into it: environments there hold TVM's Go files.
+[[ -f build/go.mod ]] || echo 'module build' >build/go.mod
 # What set-up starts has the lock, too: after a kill, what is left of it is waited for.
 exec 9>build/setup.lock
 if command -v flock >/dev/null && ! flock --nonblock 9; then
