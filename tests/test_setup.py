@@ -300,7 +300,9 @@ def test_a_tree_that_was_moved_is_configured_anew(copy):
 def test_two_at_once_wait_for_each_other(copy, second):
     copy.works()
     going, go_on = copy.root / "going", copy.root / "go on"
-    first = copy.start(BUILD_DOES=f"touch '{going}'; until [[ -e '{go_on}' ]]; do sleep 0.02; done")
+    # Not for ever: a test that was killed leaves its processes behind.
+    waits = f"touch '{going}'; for try in {{1..3000}}; do [[ -e '{go_on}' ]] && break; sleep 0.02; done"
+    first = copy.start(BUILD_DOES=waits)
     wait_for(going.exists)
     calls = copy.calls.read_text()
     other = copy.start(*second)
