@@ -76,7 +76,8 @@ type Config struct {
 	// SkipUnusable leaves a backend out that cannot be used here (its library is absent); the plan says why. Without it
 	// that is an error, unless the store has costs of the backend: then it is left out with a warning.
 	SkipUnusable bool `json:"skip_unusable,omitempty"`
-	// Exhaustive measures all candidates, those too that a lower bound leaves no chance. The placement is as cheap.
+	// Exhaustive measures all candidates, those too that a lower bound leaves no chance. The placement is as cheap,
+	// but where a backend proposes more candidates from what was learnt (random program 54 of tests/random_programs).
 	Exhaustive bool `json:"exhaustive,omitempty"`
 	// Overhead is added to the cost of each candidate, in milliseconds (place.Overhead); nil for place.DefaultOverhead, or
 	// for none where Estimator is set.

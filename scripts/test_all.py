@@ -39,8 +39,8 @@ def pieces():
         for at in range(1, slices + 1)
     ]
     found += [
-        # Of 10,000 programs a few still find something (CHANGELOG, "Known"); until that is mended they would
-        # hold up changes that have nothing to do with it.
+        # Of 10,000 programs a few still find something (CHANGELOG, "Known limits"); until that is mended they
+        # would hold up changes that have nothing to do with it.
         Piece("random", 90, pytest("random", 2, "long", "-k test_many_programs"), shared=False),
         Piece("long-alone", 4, pytest("long-alone", 1, "long and alone")),
         # All random cases; under the race detector, and in the fast tier, it is a part of them.

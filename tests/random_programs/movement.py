@@ -177,8 +177,7 @@ def filled(pool, name):
         number = pool.scalar(1.5 if dtype.startswith("float") else 2, dtype)
         pool.call(name, relay.full_like, value, number, low=number.low, high=number.high)
     elif name in ("ones", "zeros"):
-        # TVM 0.19 cannot plan the memory of a reshape of these alone (StorageAllocator: arguments.size() ==
-        # 1).
+        # Never a result by themselves: what is made of constants alone says nothing about a placement.
         shape, build = pool.shape(), getattr(relay, name)
         made = pool.aside(name, lambda: build(shape, dtype), low=0.0, high=1.0)
         pool.call("maximum", relay.maximum, made, pool.input(shape, dtype), low=0.0, high=4.0)
