@@ -39,11 +39,11 @@ fault skip "a test is skipped that was not before" \
    COLLAGE_REQUIRE_BACKENDS=dnnl .venv/bin/python scripts/verdict.py build/one.xml'
 
 fault kernel-tail "a kernel is off by one at its tail" \
-  byoc/runtime/dnnl_matvec_kernel.cc 'for (; i < columns; ++i) rest +=' 'for (; i + 1 < columns; ++i) rest +=' \
+  byoc/runtime/native/matvec.cc 'for (; i < columns; ++i) rest +=' 'for (; i + 1 < columns; ++i) rest +=' \
   'NATIVE_TARGETS=matvec_test scripts/test_native.sh plain -R "^matvec_test"'
 
 fault race "a race: the workspace's pool is left without its lock" \
-  byoc/runtime/dnnl_workspace.cc \
+  byoc/runtime/native/workspace.cc \
   $'  {\n    std::lock_guard<std::mutex> lock(pool.mutex);\n    for' $'  {\n    for' \
   'NATIVE_TARGETS=engine_test scripts/test_native.sh tsan -R "^engine_test"'
 

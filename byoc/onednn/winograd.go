@@ -13,7 +13,7 @@ import (
 
 // WinogradRules offers f32 Winograd convolutions (AVX-512) as candidates of their own, beside the direct algorithm. Where
 // the weights are constant and the numbers of channels multiples of 16 they are the runtime's own kernel
-// (byoc/runtime/dnnl_winograd_kernel.h), two- and three-dimensional; other two-dimensional ones are oneDNN 2.6's, which does
+// (byoc/runtime/native/winograd.h), two- and three-dimensional; other two-dimensional ones are oneDNN 2.6's, which does
 // not choose that algorithm by itself. They are up to 3.3 and 1.75 times as fast as the direct algorithm, and less exact; the search's
 // check of results against TVM's judges that, as for any candidate.
 func WinogradRules() []*Rule {

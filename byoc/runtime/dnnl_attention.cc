@@ -2,8 +2,8 @@
 #include <stdexcept>
 
 #include "collage_runtime.h"
-#include "dnnl_attention_kernel.h"
 #include "dnnl_compiler.h"
+#include "native/attention.h"
 
 namespace collage::onednn {
 

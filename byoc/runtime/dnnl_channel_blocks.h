@@ -5,7 +5,7 @@
 #define COLLAGE_DNNL_CHANNEL_BLOCKS_H_
 
 #include "dnnl_layout.h"
-#include "dnnl_vectors.h"
+#include "native/vectors.h"
 
 namespace collage::onednn {
 

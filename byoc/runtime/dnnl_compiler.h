@@ -20,9 +20,11 @@
 #include "dnnl_plan.h"
 #include "dnnl_program.h"
 
-namespace collage::onednn {
-
+namespace collage::native {
 class PackedWeights;
+}
+
+namespace collage::onednn {
 
 // A value as it lies in memory.
 struct Tensor {

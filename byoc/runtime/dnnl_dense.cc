@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense layers for the kernel of our own (dnnl_product.h): which it takes, and several with one left side in
-// one step.
+// Dense layers for the kernel of our own (native/product.h): which it takes, and several with one left side
+// in one step.
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
-#include "dnnl_product.h"
+#include "native/product.h"
 
 namespace collage::onednn {
 namespace {

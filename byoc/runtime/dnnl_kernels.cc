@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "dnnl_layout.h"
-#include "dnnl_row_kernels.h"
+#include "native/row_kernels.h"
 
 namespace collage::onednn {
 namespace {

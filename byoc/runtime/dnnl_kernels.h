@@ -7,8 +7,8 @@
 
 #include <functional>
 
-#include "dnnl_crew.h"
 #include "dnnl_program.h"
+#include "native/crew.h"
 
 namespace collage::onednn {
 

@@ -2,7 +2,7 @@
 //
 // Dense layers of one row, by a kernel of our own.
 #include "dnnl_compiler.h"
-#include "dnnl_matvec_kernel.h"
+#include "native/matvec.h"
 
 namespace collage::onednn {
 

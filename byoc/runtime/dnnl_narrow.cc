@@ -8,7 +8,7 @@
 
 #include "dnnl_channel_blocks.h"
 #include "dnnl_compiler.h"
-#include "dnnl_narrow_kernel.h"
+#include "native/narrow.h"
 
 namespace collage::onednn {
 

@@ -8,8 +8,8 @@
 
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
-#include "dnnl_projection_kernel.h"
-#include "dnnl_winograd_kernel.h"
+#include "native/projection.h"
+#include "native/winograd.h"
 
 namespace collage::onednn {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "dnnl_crew.h"
 #include "dnnl_layout.h"
-#include "dnnl_workspace.h"
+#include "native/crew.h"
+#include "native/workspace.h"
 
 namespace collage::onednn {
 

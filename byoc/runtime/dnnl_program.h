@@ -11,7 +11,12 @@
 #include <string>
 #include <vector>
 
+// Kernels, threads and memory that do without oneDNN.
+namespace collage::native {}
+
 namespace collage::onednn {
+
+using namespace native;
 
 using Dims = dnnl::memory::dims;
 

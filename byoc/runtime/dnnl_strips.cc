@@ -20,8 +20,8 @@
 
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
-#include "dnnl_strip_kernels.h"
-#include "dnnl_workers.h"
+#include "native/strip_kernels.h"
+#include "native/workers.h"
 
 namespace collage::onednn {
 namespace {

@@ -7,7 +7,7 @@
 #include "collage_runtime.h"
 #include "dnnl_channel_blocks.h"
 #include "dnnl_compiler.h"
-#include "dnnl_upsampling_kernel.h"
+#include "native/upsampling.h"
 
 namespace collage::onednn {
 namespace {

@@ -11,9 +11,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "dnnl_strip_kernels.h"
-#include "dnnl_tile.h"
-#include "dnnl_vector_posts.h"
+#include "native/strip_kernels.h"
+#include "native/tile.h"
+#include "native/vector_posts.h"
 
 namespace collage {
 namespace {
@@ -31,9 +31,9 @@ TEST(InstructionSet, IsTheLevelThatTheVariableSays) {
 TEST(InstructionSet, AllDispatchObeys) {
   const InstructionSet best = BestInstructionSet();
   const int widths[] = {4, 8, 16};
-  EXPECT_EQ(onednn::BestVectorUnit().width, widths[static_cast<int>(best)]);
-  EXPECT_EQ(onednn::HasVectors(), best == InstructionSet::kAvx512);
-  EXPECT_EQ(onednn::strip::Available(), best == InstructionSet::kAvx512);
+  EXPECT_EQ(native::BestVectorUnit().width, widths[static_cast<int>(best)]);
+  EXPECT_EQ(native::HasVectors(), best == InstructionSet::kAvx512);
+  EXPECT_EQ(native::strip::Available(), best == InstructionSet::kAvx512);
 }
 
 // The level is read once, so each of these runs in a process of its own, which ends with the level.

@@ -3,15 +3,16 @@
 // A matrix times a vector.
 //
 // ctest: levels threads
+#include "native/matvec.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
-#include "dnnl_matvec_kernel.h"
 #include "sample.h"
 
-namespace collage::onednn {
+namespace collage::native {
 namespace {
 
 void Check(int64_t rows, int64_t columns, bool with_bias) {
@@ -53,4 +54,4 @@ TEST(MatVec, WhatIsNotANumberStays) {
 }
 
 }  // namespace
-}  // namespace collage::onednn
+}  // namespace collage::native

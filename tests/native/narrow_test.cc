@@ -3,14 +3,15 @@
 // Convolutions with few output channels.
 //
 // ctest: levels threads
+#include "native/narrow.h"
+
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "dnnl_narrow_kernel.h"
 #include "sample.h"
 
-namespace collage::onednn {
+namespace collage::native {
 namespace {
 
 struct Case {
@@ -132,4 +133,4 @@ TEST(Narrow, KernelsStridesDilationsPadding) {
 }
 
 }  // namespace
-}  // namespace collage::onednn
+}  // namespace collage::native

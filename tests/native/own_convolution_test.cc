@@ -10,11 +10,11 @@
 #include <limits>
 #include <vector>
 
-#include "dnnl_projection_kernel.h"
-#include "dnnl_winograd_kernel.h"
+#include "native/projection.h"
+#include "native/winograd.h"
 #include "sample.h"
 
-namespace collage::onednn {
+namespace collage::native {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -237,4 +237,4 @@ TEST_F(OwnConvolution, WhatIsNotANumberStays) {
 }
 
 }  // namespace
-}  // namespace collage::onednn
+}  // namespace collage::native

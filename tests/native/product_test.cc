@@ -3,6 +3,8 @@
 // Tiles of products, the dense layers made of them, and attention.
 //
 // ctest: levels
+#include "native/product.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,12 +13,11 @@
 #include <memory>
 #include <vector>
 
-#include "dnnl_attention_kernel.h"
-#include "dnnl_product.h"
-#include "dnnl_tile.h"
+#include "native/attention.h"
+#include "native/tile.h"
 #include "sample.h"
 
-namespace collage::onednn {
+namespace collage::native {
 namespace {
 
 TEST(Tile, EachSizeWithEachPost) {
@@ -294,4 +295,4 @@ TEST(Attention, HeadsAndQueriesAmongThreads) {
 }
 
 }  // namespace
-}  // namespace collage::onednn
+}  // namespace collage::native

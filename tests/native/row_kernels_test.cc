@@ -15,7 +15,7 @@
 #include "dnnl_kernels.h"
 #include "sample.h"
 
-namespace collage::onednn {
+namespace collage::native {
 namespace {
 
 using Algorithm = dnnl::algorithm;
@@ -210,4 +210,4 @@ TEST(Standardise, RowsInAnyNumberOfPieces) {
 }
 
 }  // namespace
-}  // namespace collage::onednn
+}  // namespace collage::native

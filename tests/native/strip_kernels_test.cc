@@ -3,16 +3,17 @@
 // What is computed of a strip of an image. Written for AVX-512 only; elsewhere that it says so.
 //
 // ctest: levels
+#include "native/strip_kernels.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "dnnl_strip_kernels.h"
 #include "sample.h"
 
-namespace collage::onednn::strip {
+namespace collage::native::strip {
 namespace {
 
 constexpr Range kBounded{true, -0.5F, 0.75F};
@@ -202,4 +203,4 @@ TEST_F(Strips, WhatIsNotANumberBecomesTheBound) {
 }
 
 }  // namespace
-}  // namespace collage::onednn::strip
+}  // namespace collage::native::strip

@@ -22,10 +22,10 @@
 
 #include "arena.h"
 #include "collage_runtime.h"
-#include "dnnl_crew.h"
-#include "dnnl_workers.h"
-#include "dnnl_workspace.h"
 #include "launcher.h"
+#include "native/crew.h"
+#include "native/workers.h"
+#include "native/workspace.h"
 
 namespace collage {
 namespace {

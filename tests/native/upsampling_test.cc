@@ -3,16 +3,17 @@
 // Convolutions of upsampled tensors.
 //
 // ctest: levels threads
+#include "native/upsampling.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "dnnl_upsampling_axis.h"
-#include "dnnl_upsampling_kernel.h"
+#include "native/upsampling_axis.h"
 #include "sample.h"
 
-namespace collage::onednn {
+namespace collage::native {
 namespace {
 
 struct Case {
@@ -132,4 +133,4 @@ TEST(Upsampling, SegmentsAndShares) {
 }
 
 }  // namespace
-}  // namespace collage::onednn
+}  // namespace collage::native

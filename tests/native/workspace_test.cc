@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory of intermediate values.
+#include "native/workspace.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,9 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "dnnl_workspace.h"
-
-namespace collage::onednn {
+namespace collage::native {
 namespace {
 
 TEST(Workspace, MemoryBeginsAtAPage) {
@@ -84,4 +84,4 @@ TEST(Workspace, PiecesInUseTogetherNeverOverlap) {
 }
 
 }  // namespace
-}  // namespace collage::onednn
+}  // namespace collage::native

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/matvec.h"
+
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/parallel_for.h>
+
+#include <algorithm>
+
+#include "native/vectors.h"
+
+namespace collage::native {
+namespace {
+
+// Work for less than this many elements of the matrix is not divided among threads.
+constexpr int64_t kGrain = 32768;
+// So many rows are added up together at the end.
+constexpr int kRows = 16;
+// How far ahead memory is asked for, in elements.
+constexpr int64_t kAhead = 512;
+
+// The rows first .. last - 1 of a product.
+struct Part {
+  const float* matrix;
+  const float* vector;
+  const float* bias;
+  float* result;
+  int64_t columns, first, last;
+};
+
+// Four sums of a row each, so that an addition need not wait for the one before.
+template <int kWidth>
+COLLAGE_INLINE void SumRow(const float* from, const float* vector, int64_t columns,
+                           typename VectorOf<kWidth>::Type* sum) {
+  using V = VectorOf<kWidth>;
+  typename V::Type a{}, b{}, c{}, d{};
+  int64_t i = 0;
+  for (; i + 4 * kWidth <= columns; i += 4 * kWidth) {
+    __builtin_prefetch(from + i + kAhead);
+    __builtin_prefetch(from + i + kAhead + kLanes);
+    __builtin_prefetch(from + i + kAhead + 2 * kLanes);
+    __builtin_prefetch(from + i + kAhead + 3 * kLanes);
+    a += V::At(from + i) * V::At(vector + i);
+    b += V::At(from + i + kWidth) * V::At(vector + i + kWidth);
+    c += V::At(from + i + 2 * kWidth) * V::At(vector + i + 2 * kWidth);
+    d += V::At(from + i + 3 * kWidth) * V::At(vector + i + 3 * kWidth);
+  }
+  for (; i + kWidth <= columns; i += kWidth) a += V::At(from + i) * V::At(vector + i);
+  float rest = 0;
+  for (; i < columns; ++i) rest += from[i] * vector[i];
+  a[0] += rest;
+  *sum = (a + b) + (c + d);
+}
+
+template <int kWidth>
+COLLAGE_INLINE void Multiply(const Part& part) {
+  using Vector = typename VectorOf<kWidth>::Type;
+  for (int64_t row = part.first; row < part.last; row += kRows) {
+    const int64_t count = std::min<int64_t>(kRows, part.last - row);
+    Vector sums[kRows]{};
+    float results[kRows];
+    for (int64_t r = 0; r < count; ++r) {
+      SumRow<kWidth>(part.matrix + (row + r) * part.columns, part.vector, part.columns, &sums[r]);
+    }
+    AddUp<kWidth, kRows>(sums, results);
+    for (int64_t r = 0; r < count; ++r) {
+      part.result[row + r] = results[r] + (part.bias == nullptr ? 0.0F : part.bias[row + r]);
+    }
+  }
+}
+
+void MultiplyAny(const Part& part) { Multiply<4>(part); }
+#ifdef COLLAGE_X86
+COLLAGE_AVX2 void MultiplyAvx2(const Part& part) { Multiply<8>(part); }
+COLLAGE_AVX512 void MultiplyAvx512(const Part& part) { Multiply<16>(part); }
+#endif
+
+using PartFunction = void (*)(const Part&);
+
+PartFunction BestFunction() {
+#ifdef COLLAGE_X86
+  const InstructionSet best = BestInstructionSet();
+  if (best == InstructionSet::kAvx512) return MultiplyAvx512;
+  if (best == InstructionSet::kAvx2) return MultiplyAvx2;
+#endif
+  return MultiplyAny;
+}
+
+}  // namespace
+
+void MatrixTimesVector(const float* matrix, const float* vector, const float* bias, float* result,
+                       int64_t rows, int64_t columns) {
+  static const PartFunction function = BestFunction();
+  const int64_t grain = std::max<int64_t>(1, kGrain / (kRows * columns));  // in groups of rows
+  const int64_t groups = (rows + kRows - 1) / kRows;
+  const auto some = [&](int64_t begin, int64_t end) {
+    function({matrix, vector, bias, result, columns, begin * kRows, std::min(end * kRows, rows)});
+  };
+  if (groups <= grain) return some(0, groups);
+  tbb::parallel_for(tbb::blocked_range<int64_t>(0, groups, grain),
+                    [&](const auto& range) { some(range.begin(), range.end()); });
+}
+
+}  // namespace collage::native
