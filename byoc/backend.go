@@ -63,6 +63,12 @@ type Pattern struct {
 	// Bare asks for the operator to stand in the region without a Composite function around it (how TVM's
 	// JSON runtimes expect single operators that they know by the Relay name).
 	Bare bool
+	// Kernel is the name of the kernel that runs the pattern, for --pin, --forbid and reports ("winograd"); "" where the
+	// library chooses. Several patterns of a backend may have the same.
+	Kernel string
+	// Reassociates says that the kernel associates its sums otherwise than a direct sum does (Winograd's transforms,
+	// weights that are summed beforehand), so that its rounding errors are of another size. --exact does without it.
+	Reassociates bool
 }
 
 // Probe is what is known about a backend's library on this machine.
@@ -102,6 +108,9 @@ type Proposal struct {
 	// Composite and Bare are as in Pattern; for a backend that takes anything, Composite is "".
 	Composite string
 	Bare      bool
+	// Kernel and Reassociates are as in Pattern.
+	Kernel       string
+	Reassociates bool
 	// Nodes are the nodes to cover, ascending, without constants and variables.
 	Nodes []relay.NodeID
 }

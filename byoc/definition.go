@@ -19,7 +19,7 @@ type Definition struct {
 	Level             Level
 	// Compiler is the Compiler attribute of the regions; "" for Name with '_' for '-'.
 	Compiler string
-	// Patterns, most specific first; Composite names begin with Compiler and a point.
+	// Patterns, most specific first; Composite names begin with Compiler and a point, or with Name where SharesCompiler.
 	Patterns []Pattern
 	// Rules generate candidates by operator kind; nil for none.
 	Rules *Rules
@@ -27,6 +27,8 @@ type Definition struct {
 	Propose func(g *relay.Graph, learnt []Learnt) []Proposal
 	// MergesRegions joins neighbouring candidates into one region.
 	MergesRegions bool
+	// SharesCompiler: see Cohabitant. It needs MergesRegions.
+	SharesCompiler bool
 	// Emit makes regions executable. Required.
 	Emit Emitter
 	// Probe says whether the library is here, and which version; nil for a backend that needs none.
@@ -58,6 +60,7 @@ func (b *defined) Compiler() string               { return b.d.Compiler }
 func (b *defined) Patterns() []Pattern            { return b.d.Patterns }
 func (b *defined) TakesAnything() bool            { return false }
 func (b *defined) MergesRegions() bool            { return b.d.MergesRegions }
+func (b *defined) SharesCompiler() bool           { return b.d.SharesCompiler }
 func (b *defined) Install() error                 { return b.d.Emit.Install(b) }
 func (b *defined) Rules() *Rules                  { return b.d.Rules }
 func (b *defined) CostFunction() CostFunction     { return b.d.Cost }
@@ -92,8 +95,12 @@ func (b *defined) fault() (field, text string) {
 	case b.d.Rules != nil && (b.d.Rules.MaxDepth < 0 || b.d.Rules.Limit < 0):
 		return "Rules.MaxDepth", "and Rules.Limit must not be negative"
 	}
+	if b.d.SharesCompiler && !b.d.MergesRegions {
+		return "SharesCompiler", "needs MergesRegions: what does not merge has no region to share"
+	}
 	for _, p := range b.d.Patterns {
-		if !p.Bare && p.Composite != "" && !strings.HasPrefix(p.Composite, b.d.Compiler+".") {
+		own := strings.HasPrefix(p.Composite, b.d.Compiler+".") || b.d.SharesCompiler && strings.HasPrefix(p.Composite, b.d.Name+".")
+		if !p.Bare && p.Composite != "" && !own {
 			return "Patterns", "holds " + p.Composite + ", which does not begin with the Compiler, " + b.d.Compiler + "."
 		}
 	}

@@ -53,11 +53,30 @@ func TestDefinitionIsABackend(t *testing.T) {
 	require.NotNil(t, BorderCostOf(b))
 	require.NotNil(t, PackParametersOf(b))
 
+	// A second one in the same regions, whose composites may begin with its own name.
+	host := defineMylib()
+	host.Name, host.Compiler, host.MergesRegions, host.SharesCompiler = "host", "my_lib", true, true
+	lodger := defineMylib()
+	lodger.Name, lodger.Compiler, lodger.MergesRegions, lodger.SharesCompiler = "lodger", "my_lib", true, true
+	lodger.Patterns[0].Composite = "lodger.relu"
+	Remove(mustLookup(t, "my-lib"))
+	require.NoError(t, Register(host.Backend()))
+	require.NoError(t, Register(lodger.Backend()))
+	lodger.SharesCompiler = false
+	require.ErrorContains(t, Validate(lodger.Backend()), "holds lodger.relu, which does not begin")
+
 	Remove(mylib()) // another one of that name, or none: nothing happens
 	Remove(b)
 	_, err = Lookup("other")
 	var unknown *UnknownBackendError
 	require.True(t, errors.As(err, &unknown))
+}
+
+func mustLookup(t *testing.T, name string) Backend {
+	t.Helper()
+	b, err := Lookup(name)
+	require.NoError(t, err)
+	return b
 }
 
 func TestDefinitionsFaultsNameTheField(t *testing.T) {
@@ -70,6 +89,7 @@ func TestDefinitionsFaultsNameTheField(t *testing.T) {
 		{"emitter", func(d *Definition) { d.Emit = nil }, "Emit: is missing: csource.Emitter"},
 		{"nothing to take", func(d *Definition) { d.Patterns = nil }, "Patterns: is empty, and so are rules"},
 		{"foreign composite", func(d *Definition) { d.Compiler = "x" }, "Patterns: holds my_lib.relu, which does not begin"},
+		{"sharing without merging", func(d *Definition) { d.SharesCompiler = true }, "SharesCompiler: needs MergesRegions"},
 		{"rules without operators", func(d *Definition) { d.Rules = &Rules{} }, "Rules.Supports: is missing"},
 		{"style", func(d *Definition) {
 			d.Rules = &Rules{Style: 9, Supports: func(*relay.Graph, relay.NodeID) error { return nil }}

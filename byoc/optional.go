@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/collage-tvm/collage/relay"
 )
@@ -92,8 +93,27 @@ type WorkerSetup interface {
 	WorkerSetup() string
 }
 
+// Cohabitant is a backend that may share its Compiler attribute, and thereby regions, with another one: one code generator
+// and one engine run the candidates of both, and neighbours join whichever of the two they belong to.
+type Cohabitant interface {
+	// SharesCompiler says that the backend does so. Register permits a Compiler to several backends if all of them say so
+	// and merge regions (Backend.MergesRegions); each one's Install must leave the same code generator behind.
+	SharesCompiler() bool
+}
+
 // Refresher is a backend that remembers what Probe found. Refresh makes it look again; it is called when a search begins.
 type Refresher interface{ Refresh() }
+
+// SharesCompiler says that a backend may share its Compiler with others (Cohabitant).
+func SharesCompiler(b Backend) bool {
+	c, ok := b.(Cohabitant)
+	return ok && c.SharesCompiler() && b.MergesRegions()
+}
+
+// ShareRegions says that candidates of two backends can stand in one region.
+func ShareRegions(a, b Backend) bool {
+	return a.Compiler() != "" && a.Compiler() == b.Compiler() && a.MergesRegions() && b.MergesRegions()
+}
 
 // RulesOf, CostFunctionOf, BorderCostOf and PackParametersOf give what a backend has of these; nil for nothing.
 func RulesOf(b Backend) *Rules {
@@ -162,13 +182,24 @@ func libraryFiles(names []string) ([]string, error) {
 	return files, nil
 }
 
-// LibrariesFor is Libraries for the registered backend whose regions have this Compiler attribute; for any other
+// LibrariesFor is Libraries for the registered backends whose regions have this Compiler attribute; for any other
 // compiler the plug-in that is named after it, where it was built.
 func LibrariesFor(compiler string) ([]string, error) {
+	var files []string
+	known := false
 	for _, b := range All() {
 		if compiler != "" && b.Compiler() == compiler {
-			return Libraries(b)
+			of, err := Libraries(b)
+			if err != nil {
+				return nil, err
+			}
+			known = true
+			files = append(files, of...)
 		}
+	}
+	if known {
+		slices.Sort(files)
+		return slices.Compact(files), nil
 	}
 	if path, err := PluginPath(compiler); compiler != "" && err == nil {
 		return []string{path}, nil

@@ -23,6 +23,7 @@ var registry = struct {
 var (
 	nameForm      = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 	compilerForm  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	kernelForm    = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	compositeForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$`)
 )
 
@@ -40,7 +41,7 @@ func Register(b Backend) error {
 	}
 	if c := b.Compiler(); c != "" {
 		for _, other := range registry.byName {
-			if other.Compiler() == c {
+			if other.Compiler() == c && !(SharesCompiler(b) && SharesCompiler(other)) {
 				return fmt.Errorf("byoc: backend %q: Compiler: %q already belongs to the backend %q", name, c, other.Name())
 			}
 		}
@@ -174,6 +175,9 @@ func validatePattern(p Pattern) *patternFault {
 	}
 	if p.Limits != nil && strings.TrimSpace(p.LimitsText) == "" {
 		return &patternFault{"LimitsText", fmt.Sprintf("of %q is empty although it has Limits", p.Composite)}
+	}
+	if p.Kernel != "" && !kernelForm.MatchString(p.Kernel) {
+		return &patternFault{"Kernel", fmt.Sprintf("of %q is %q (lower case letters, digits and '_', a letter first)", p.Composite, p.Kernel)}
 	}
 	return nil
 }

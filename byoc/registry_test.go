@@ -93,6 +93,7 @@ func TestRegisterRefusesWithTheFieldsName(t *testing.T) {
 		{"composite", func(l *library) { l.patterns[0].Composite = "relu" }, `Patterns[0].Composite: "relu" is not of the form`},
 		{"no composite", func(l *library) { l.patterns[0].Composite = "" }, "Patterns[0].Composite: is empty"},
 		{"shape", func(l *library) { l.patterns[0].Shape = nil }, "Patterns[0].Shape: of \"mylib.relu\" is nil"},
+		{"kernel", func(l *library) { l.patterns[0].Kernel = "Wino Grad" }, `Patterns[0].Kernel: of "mylib.relu" is "Wino Grad"`},
 		{"limits text", func(l *library) {
 			l.patterns[0].Limits = func(*relay.Graph, *relay.Match) error { return nil }
 		}, "Patterns[0].LimitsText"},
@@ -141,4 +142,50 @@ func TestMappedFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, exe, mappedFile(filepath.Base(exe)))
 	require.Empty(t, mappedFile("no such library.so"))
+}
+
+// guest shares its compiler where shares says so, and merges regions where merges does.
+type guest struct {
+	library
+	shares, merges bool
+}
+
+func (g guest) SharesCompiler() bool { return g.shares }
+func (g guest) MergesRegions() bool  { return g.merges }
+
+func TestACompilerIsSharedByThoseWhoAgree(t *testing.T) {
+	host := guest{mylib(), true, true}
+	for _, c := range []struct {
+		name  string
+		first Backend
+		guest Backend
+		taken bool
+	}{
+		{"both agree", host, guest{mylib(), true, true}, false},
+		{"the guest says no", host, guest{mylib(), false, true}, true},
+		{"the guest does not merge", host, guest{mylib(), true, false}, true},
+		{"the host says no", guest{mylib(), false, true}, guest{mylib(), true, true}, true},
+		{"the host says nothing", mylib(), guest{mylib(), true, true}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			defer Reset()()
+			require.NoError(t, Register(c.first))
+			second := c.guest.(guest)
+			second.name = "second"
+			err := Register(second)
+			if c.taken {
+				require.ErrorContains(t, err, `Compiler: "mylib" already belongs to the backend "mylib"`)
+				return
+			}
+			require.NoError(t, err)
+			require.True(t, ShareRegions(c.first, second))
+			require.Len(t, All(), 2)
+		})
+	}
+	other := guest{mylib(), true, true}
+	other.compiler = "other"
+	require.False(t, ShareRegions(host, other))
+	require.False(t, ShareRegions(host, guest{mylib(), true, false}))
+	noCompiler := guest{library{name: "tvm"}, true, true}
+	require.False(t, ShareRegions(noCompiler, noCompiler), "TVM's share is inline")
 }

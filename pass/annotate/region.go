@@ -10,15 +10,17 @@ package annotate
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Region is a group of chosen candidates of one backend that is outlined as one function. It may have several
-// outputs.
+// Region is a group of chosen candidates that is outlined as one function. It may have several outputs.
 type Region struct {
+	// Backend is the candidates' backend; where backends share the region (byoc.Cohabitant), the names of those that do,
+	// sorted and joined with "+" ("dnnl+native"). What wants a backend goes by Compiler, or by a candidate.
 	Backend  string
 	Compiler string
 	// Symbol is the function's global_symbol; "" until Module has named it.
@@ -35,10 +37,10 @@ type Region struct {
 	Outputs []relay.NodeID
 }
 
-// Regions forms the regions of a placement: the chosen candidates of each backend with a compiler, neighbours on a
-// backend that merges regions joined as long as the graph of regions and remaining nodes stays without a cycle (two
-// regions that each need a result of the other could not be run). chosen are indices into the set's candidates; a
-// backend that byName does not know has no compiler. The regions come in the order of their last nodes.
+// Regions forms the regions of a placement: the chosen candidates of each backend with a compiler, neighbours on
+// backends that merge regions and have the same compiler joined as long as the graph of regions and remaining nodes stays
+// without a cycle (two regions that each need a result of the other could not be run). chosen are indices into the set's
+// candidates; a backend that byName does not know has no compiler. The regions come in the order of their last nodes.
 func Regions(set *candidate.Set, chosen []int, byName map[string]byoc.Backend) []Region {
 	return RegionsWhere(set, chosen, byName, nil)
 }
@@ -65,14 +67,12 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 	}
 	for _, i := range outlined {
 		c := &set.Candidates[i]
-		if !byName[c.Backend].MergesRegions() {
-			continue
-		}
 		for _, in := range c.Inputs {
 			if set.Graph.Nodes[in].Scope != c.Scope || owner[in] == 0 {
 				continue
 			}
-			if set.Candidates[owner[in]-1].Backend == c.Backend && (join == nil || join(owner[in]-1, i)) {
+			producer := owner[in] - 1
+			if byoc.ShareRegions(byName[set.Candidates[producer].Backend], byName[c.Backend]) && (join == nil || join(producer, i)) {
 				q.merge(in, c.Root)
 			}
 		}
@@ -86,19 +86,30 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 		if !ok {
 			k = len(regions)
 			at[top] = k
-			regions = append(regions, Region{Backend: c.Backend, Compiler: byName[c.Backend].Compiler(), Scope: c.Scope})
+			regions = append(regions, Region{Compiler: byName[c.Backend].Compiler(), Scope: c.Scope})
 		}
 		regions[k].Candidates = append(regions[k].Candidates, i)
 		regions[k].Nodes = append(regions[k].Nodes, c.Nodes...)
 	}
 	for k := range regions {
 		slices.Sort(regions[k].Nodes)
+		regions[k].Backend = BackendNames(set, regions[k].Candidates)
 		regions[k].Border(set.Graph)
 	}
 	slices.SortFunc(regions, func(a, b Region) int {
 		return int(a.Nodes[len(a.Nodes)-1] - b.Nodes[len(b.Nodes)-1])
 	})
 	return regions
+}
+
+// BackendNames is Region.Backend of a region of these candidates.
+func BackendNames(set *candidate.Set, candidates []int) string {
+	var names []string
+	for _, k := range candidates {
+		names = append(names, set.Candidates[k].Backend)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), "+")
 }
 
 // Border fills in what crosses the region's border, by its Nodes: Inputs, Constants and Outputs.

@@ -5,6 +5,7 @@ package annotate
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +23,12 @@ type library struct {
 	merges bool
 }
 
+// lodger is a library that shares lib's regions.
+type lodger struct{ library }
+
+func (lodger) Compiler() string     { return "lib" }
+func (lodger) SharesCompiler() bool { return true }
+
 func (l library) Name() string             { return l.name }
 func (l library) Description() string      { return "a library of the tests" }
 func (l library) Level() byoc.Level        { return byoc.OperatorLevel }
@@ -33,7 +40,7 @@ func (l library) Probe() byoc.Probe        { return byoc.Probe{Usable: true} }
 func (l library) Install() error           { return nil }
 
 var libraries = map[string]byoc.Backend{"lib": library{"lib", true}, "other": library{"other", true},
-	"single": library{"single", false}}
+	"single": library{"single", false}, "lodger": lodger{library{"lodger", true}}}
 
 var vector = relay.Tensor("float32", 8)
 
@@ -91,6 +98,28 @@ func TestNeighboursAreJoined(t *testing.T) {
 		}
 	}
 	assert.Len(t, Regions(set, chosen, libraries), 3, "a backend that does not merge")
+}
+
+func TestNeighboursOfOneCompilerShareARegion(t *testing.T) {
+	t.Parallel()
+	m := relay.NewGraph("main")
+	x := m.Var([]int64{8}, "float32")
+	a := m.Call("exp", vector, nil, x)
+	b := m.Call("tanh", vector, nil, a)
+	c := m.Call("sqrt", vector, nil, b)
+	d := m.Call("exp", vector, nil, c)
+	e := m.Call("tanh", vector, nil, d)
+	set, chosen := placedSet(m.Finish(e), func(v relay.NodeID) string {
+		return map[relay.NodeID]string{a: "lodger", b: "lib", c: "other", d: "lib", e: "lib"}[v]
+	})
+	regions := Regions(set, chosen, libraries)
+	require.Equal(t, [][]relay.NodeID{{a, b}, {c}, {d, e}}, nodesOf(regions))
+	for i, want := range [][2]string{{"lib+lodger", "lib"}, {"other", "other"}, {"lib", "lib"}} {
+		assert.Equal(t, want, [2]string{regions[i].Backend, regions[i].Compiler})
+	}
+	never := RegionsWhere(set, chosen, libraries, func(int, int) bool { return false })
+	require.Len(t, never, 5, "nobody may join")
+	assert.Equal(t, "lodger", never[0].Backend)
 }
 
 // a feeds b directly and through TVM's t: one region of a and b would need its own result.
@@ -219,7 +248,7 @@ func TestRandomGraphsStayAcyclicAndJoinAllThatCanBe(t *testing.T) {
 	joined := 0
 	for range 400 {
 		g := randomGraph(rng, 5+rng.IntN(60))
-		backends := []string{"", "lib", "lib", "other"}
+		backends := []string{"", "lib", "lodger", "other"}
 		on := map[relay.NodeID]string{}
 		for v := range g.Nodes {
 			if g.Nodes[v].Kind == relay.KindCall {
@@ -235,13 +264,14 @@ func TestRandomGraphsStayAcyclicAndJoinAllThatCanBe(t *testing.T) {
 			for _, v := range r.Nodes {
 				require.False(t, covered[v])
 				covered[v] = true
-				require.Equal(t, r.Backend, on[v])
+				require.Equal(t, r.Compiler, libraries[on[v]].Compiler())
+				require.Contains(t, strings.Split(r.Backend, "+"), on[v])
 			}
 		}
-		// No two regions of one backend could be joined in addition.
+		// No two regions of one compiler could be joined in addition.
 		for i, a := range regions {
 			for _, b := range regions[i+1:] {
-				if a.Backend == b.Backend && adjacent(g, a, b) {
+				if a.Compiler == b.Compiler && adjacent(g, a, b) {
 					require.True(t, cyclicIfJoined(g, regions, a, b), "%v and %v could be one region", a.Nodes, b.Nodes)
 				}
 			}

@@ -31,7 +31,7 @@ func (p *proposer) matches(b int, backend byoc.Backend) error {
 			p.refuse(Refusal{Node: root, Backend: backend.Name(), Composite: m.Composite, Reason: reason})
 			continue
 		}
-		p.add(b, m.Composite, m.Bare, m.Nodes)
+		p.add(b, m)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (p *proposer) applyRules(b int, backend byoc.Backend) {
 	groups, _ := flow.Combine(singles, combining)
 	for _, group := range groups {
 		if nodes := flow.Placeable(group); flow.Legal(group, depth) && p.movable(nodes) {
-			p.add(b, "", true, nodes)
+			p.add(b, byoc.Proposal{Bare: true, Nodes: nodes})
 		}
 	}
 }

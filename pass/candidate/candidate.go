@@ -22,8 +22,10 @@ type Candidate struct {
 	Backend string
 	// Composite is the pattern's name; "" for TVM's candidates.
 	Composite string
-	// Bare: see byoc.Pattern.Bare.
-	Bare bool
+	// Bare, Kernel and Reassociates: see byoc.Pattern.
+	Bare         bool
+	Kernel       string
+	Reassociates bool
 	// Free says that the candidate costs nothing by rule and is never measured: it holds no operator (a tuple, a
 	// projection, a call of a function), or one that cannot be run by itself, or one that is already
 	// partitioned. Free candidates are single nodes on TVM, and their Key is "".

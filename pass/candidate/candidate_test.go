@@ -107,6 +107,18 @@ func conv(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
 	return m.Call("nn.conv2d", act, nil, x, m.Const([]int64{8, 8, 3, 3}, "float32"))
 }
 
+func TestCandidatesSayTheirKernel(t *testing.T) {
+	t.Parallel()
+	kernels := convolutions()
+	kernels.patterns = kernels.patterns[3:4]
+	kernels.patterns[0].Kernel, kernels.patterns[0].Reassociates = "winograd", true
+	m := relay.NewGraph("main")
+	g := m.Finish(conv(m, m.Var(shape, "float32")))
+	for _, c := range propose(t, g, tvm, kernels).Candidates {
+		require.Equal(t, c.Backend == "dnnl", c.Kernel == "winograd" && c.Reassociates, c.Label(g))
+	}
+}
+
 func TestConvolutionWithEpilogue(t *testing.T) {
 	t.Parallel()
 	m := relay.NewGraph("main")

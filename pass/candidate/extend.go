@@ -25,7 +25,7 @@ func (p *proposer) propose(b int, backend byoc.Backend, learnt []byoc.Learnt) er
 	}
 	for _, proposal := range proposals {
 		if Check(p.g, proposal.Nodes) == nil && p.movable(proposal.Nodes) {
-			p.add(b, proposal.Composite, proposal.Bare, proposal.Nodes)
+			p.add(b, proposal)
 		}
 	}
 	return nil

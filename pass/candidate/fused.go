@@ -5,6 +5,7 @@ package candidate
 import (
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -101,6 +102,6 @@ func (p *proposer) addGroup(b int, nodes []relay.NodeID) {
 		}
 	}
 	if operators > 1 && Check(p.g, nodes) == nil {
-		p.add(b, "", false, nodes)
+		p.add(b, byoc.Proposal{Nodes: nodes})
 	}
 }

@@ -30,7 +30,8 @@ func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
 						Refusal{Node: m.Root, Backend: backend.Name(), Composite: pattern.Composite, Reason: reason}, m.Nodes})
 					continue
 				}
-				p.add(b, pattern.Composite, pattern.Bare, m.Nodes)
+				p.add(b, byoc.Proposal{Composite: pattern.Composite, Bare: pattern.Bare, Kernel: pattern.Kernel,
+					Reassociates: pattern.Reassociates, Nodes: m.Nodes})
 			}
 		}
 		for _, r := range refusals {
@@ -71,7 +72,7 @@ func (p *proposer) addSingles(b int) {
 			}
 			slices.Sort(nodes)
 		}
-		p.add(b, "", false, nodes)
+		p.add(b, byoc.Proposal{Nodes: nodes})
 	}
 }
 
@@ -90,7 +91,7 @@ const mostMirrored = 12
 func (p *proposer) addMirrors(b int, others []Candidate) {
 	for i := range others {
 		if others[i].Operators(p.g) <= mostMirrored {
-			p.add(b, "", false, others[i].Nodes)
+			p.add(b, byoc.Proposal{Nodes: others[i].Nodes})
 		}
 	}
 }

@@ -151,17 +151,18 @@ func isStatic(t *relay.Type) bool {
 		!slices.ContainsFunc(t.Fields, func(f *relay.Type) bool { return !isStatic(f) })
 }
 
-// add proposes nodes (ascending, kept) on backend number b, unless that is proposed already.
-func (p *proposer) add(b int, composite string, bare bool, nodes []relay.NodeID) {
-	backend := p.backends[b].Name()
-	identity := p.identify(backend, composite, nodes)
+// add proposes a group of nodes on backend number b, unless that is proposed already. The nodes are kept.
+func (p *proposer) add(b int, proposal byoc.Proposal) {
+	backend, nodes := p.backends[b].Name(), proposal.Nodes
+	identity := p.identify(backend, proposal.Composite, nodes)
 	if p.seen[string(identity)] {
 		return
 	}
 	p.seen[string(identity)] = true
 	p.taken[string(p.identify(backend, "", nodes))] = true
 	root := nodes[len(nodes)-1]
-	c := Candidate{Backend: backend, Composite: composite, Bare: bare, Scope: p.g.Nodes[root].Scope, Nodes: nodes, Root: root}
+	c := Candidate{Backend: backend, Composite: proposal.Composite, Bare: proposal.Bare, Kernel: proposal.Kernel,
+		Reassociates: proposal.Reassociates, Scope: p.g.Nodes[root].Scope, Nodes: nodes, Root: root}
 	c.Free = !slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == operator })
 	c.Rank = p.rank(b, c.Free)
 	p.found = append(p.found, c)
