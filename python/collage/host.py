@@ -14,7 +14,7 @@ import sys
 
 import tvm
 
-from . import export, frontends, library, registration
+from . import export, frontends, library, registration, tvm_threads
 
 
 def load_model(spec_json):
@@ -63,7 +63,9 @@ def main(arguments):
     # TVM's advice to tune is not an event of this program.
     logging.getLogger("autotvm").setLevel(logging.ERROR)
     try:
-        return int(tvm.get_global_func("collage.Main")(*arguments))
+        # Workers and peers are Go's to start, from the environment as it was.
+        with tvm_threads.sleeping():
+            return int(tvm.get_global_func("collage.Main")(*arguments))
     except KeyboardInterrupt:
         print("collage: error: interrupted", file=sys.stderr)
         return 2

@@ -15,6 +15,8 @@ from pathlib import Path
 import tvm
 from tvm import relay
 
+from . import tvm_threads
+
 
 @tvm.instrument.pass_instrument
 class KernelRecorder:
@@ -194,6 +196,8 @@ def _regions(rounds):
     return regions
 
 
+# Before each run TVM's profiler ends the pool's threads, on which no kernel runs, and starts others.
+@tvm_threads.sleeping()
 def profile(path, inputs, rounds=5):
     """What each kernel of an exported model takes, in milliseconds: {"kernels_ms", "names", "regions"}.
 
