@@ -57,8 +57,7 @@ class Annotate(relay.ExprMutator):
         function = self.module[call.op]
         compiler = str(function.attrs["Compiler"])
         arguments = {
-            parameter: self.visit(argument)
-            for parameter, argument in zip(function.params, call.args, strict=True)
+            parameter: self.visit(argument) for parameter, argument in zip(function.params, call.args, strict=True)
         }
         return compiler_end(Region(compiler, arguments).visit(function.body), compiler)
 
@@ -86,9 +85,7 @@ def main():
         default="resnet50",
         help="resnet50 (TVM's own, the default), one of collage's workloads, or a model file",
     )
-    parser.add_argument(
-        "--rounds", type=int, default=10, help="of ours; TVM's takes seconds and is run twice"
-    )
+    parser.add_argument("--rounds", type=int, default=10, help="of ours; TVM's takes seconds and is run twice")
     options = parser.parse_args()
 
     if options.workload == "resnet50":

@@ -99,9 +99,7 @@ def main():
         help="of collage's workloads, or files (default: %(default)s)",
     )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument(
-        "--depth", type=int, default=4, help="how deep TVM's pass fuses TVM's operators (default 4)"
-    )
+    parser.add_argument("--depth", type=int, default=4, help="how deep TVM's pass fuses TVM's operators (default 4)")
     parser.add_argument("--limit", type=float, default=3600, help="seconds for TVM's search (default 3600)")
     parser.add_argument("--rounds", type=int, default=20, help="runs of the results in turn (default 20)")
     parser.add_argument("--json", help="write the numbers here")
@@ -126,9 +124,7 @@ def main():
             _, warm, row["warm_seconds"] = search_collage(module, store, told.threads)
             row["warm_measured"] = warm["candidates"]["measured"]
             print(f"  Collage: {row['collage_seconds']:.1f} s")
-            print(
-                f"    {counts['measured']} of {counts['distinct']} measured, {counts['bounded']} bounded away"
-            )
+            print(f"    {counts['measured']} of {counts['distinct']} measured, {counts['bounded']} bounded away")
             print(f"    warm: {row['warm_seconds']:.2f} s, {row['warm_measured']} measured")
             found = search_tvm(name, folder, told)
             for key in ("seconds", "calls", "failed", "measuring", "last", "ended"):

@@ -108,9 +108,7 @@ class Runner:
 
 def executables(module, threads, folder):
     """{variant: path} of a placed module."""
-    plugins = list(
-        dict.fromkeys(path for name in ("", *api.compilers(module)) for path in region.plugins_for(name))
-    )
+    plugins = list(dict.fromkeys(path for name in ("", *api.compilers(module)) for path in region.plugins_for(name)))
     factory = export.build(module)
     separate = folder / "separate.so"
     export.link(factory, separate, plugins)

@@ -80,9 +80,7 @@ def region(symbol, composite, body, *arguments):
     outer = [relay.var(f"r{i}", type_) for i, type_ in enumerate(types)]
     free = [not isinstance(argument, relay.Constant) for argument in arguments]
     passed = [o if is_free else a for o, a, is_free in zip(outer, arguments, free, strict=True)]
-    made = relay.Function(
-        [o for o, is_free in zip(outer, free, strict=True) if is_free], relay.Call(function, passed)
-    )
+    made = relay.Function([o for o, is_free in zip(outer, free, strict=True) if is_free], relay.Call(function, passed))
     made = made.with_attr("Compiler", tvm.runtime.String("collage_dnnl"))
     made = made.with_attr("global_symbol", tvm.runtime.String(symbol))
     made = made.with_attr("Primitive", tvm.tir.IntImm("int32", 1))

@@ -16,9 +16,7 @@ def has_avx512():
     return all(flag in flags for flag in ("avx512f", "avx512vl", "avx512dq"))
 
 
-needs_avx512 = pytest.mark.skipif(
-    not has_avx512(), reason="our own kernels need AVX-512 here; elsewhere oneDNN's run"
-)
+needs_avx512 = pytest.mark.skipif(not has_avx512(), reason="our own kernels need AVX-512 here; elsewhere oneDNN's run")
 
 
 class Steps(Counter):

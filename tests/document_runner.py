@@ -112,9 +112,7 @@ PROVIDED = {
 
 
 def _go_env(name, path):
-    asked = subprocess.run(
-        ["go", "env", name], capture_output=True, text=True, env={**os.environ, "PATH": path}
-    )
+    asked = subprocess.run(["go", "env", name], capture_output=True, text=True, env={**os.environ, "PATH": path})
     return asked.stdout.strip()
 
 
@@ -143,16 +141,11 @@ class Runner:
     def run(self, block, timeout=900):
         """Run a block; gives what it printed. Raises BlockError."""
         for name, provide in PROVIDED.items():
-            if (
-                re.search(rf"(?<![\w.-]){re.escape(name)}\b", block.text)
-                and not (self.folder / name).exists()
-            ):
+            if re.search(rf"(?<![\w.-]){re.escape(name)}\b", block.text) and not (self.folder / name).exists():
                 provide(self.folder / name)
         done = getattr(self, f"_{block.language}")(block, timeout)
         if done.returncode != 0:
-            raise BlockError(
-                f"{block.place}: exit code {done.returncode}\n{block.text}\n{done.stdout}{done.stderr}"
-            )
+            raise BlockError(f"{block.place}: exit code {done.returncode}\n{block.text}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def _started(self, command, timeout, **options):

@@ -35,9 +35,7 @@ def pytest_configure(config):
     )  # fmt: skip
     if shown.returncode != 0:
         said = shown.stdout.strip() or f"exit code {shown.returncode}: {shown.stderr.strip()[-2000:]}"
-        raise pytest.UsageError(
-            f"a backend that COLLAGE_REQUIRE_BACKENDS demands does not work here.\n{said}"
-        )
+        raise pytest.UsageError(f"a backend that COLLAGE_REQUIRE_BACKENDS demands does not work here.\n{said}")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -77,9 +77,7 @@ class Grid:
         """What plain TVM makes of this grid's inputs; computed once, whoever asks."""
         key = content_cache.module_key(module, TARGET, "grid")
         inputs = list(self.inputs.values())
-        return content_cache.remembered(
-            content_cache.answer_key(key, inputs), lambda: run(module, self.inputs)
-        )
+        return content_cache.remembered(content_cache.answer_key(key, inputs), lambda: run(module, self.inputs))
 
     def run(self, module):
         """Build a module with this grid's inputs and run it; returns the outputs."""

@@ -73,9 +73,7 @@ def executed(module, path, values):
     """Outputs of a module that the pass has made, for values in the order of main's parameters."""
     from tvm.relay.dataflow_pattern import is_op, wildcard
 
-    collage.register_backend(
-        NAME, emit=emit, patterns=[("relu", is_op("nn.relu")(wildcard()))], override=True
-    )
+    collage.register_backend(NAME, emit=emit, patterns=[("relu", is_op("nn.relu")(wildcard()))], override=True)
     given = tvm.IRModule(dict(module.functions.items()))
     for var, function in module.functions.items():
         if function.attrs and "Compiler" in function.attrs:

@@ -131,8 +131,7 @@ class Trial:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if name.startswith(("PIP_", "SSL_"))
-            or name.lower() in ("home", "lang", "http_proxy", "https_proxy")
+            if name.startswith(("PIP_", "SSL_")) or name.lower() in ("home", "lang", "http_proxy", "https_proxy")
         }
         self.environment = {
             **kept,

@@ -111,9 +111,7 @@ def expected(module, *inputs):
     set of inputs (content_cache keeps the outputs, for other processes and later runs, too).
     """
     key = content_cache.module_key(module)
-    return content_cache.remembered(
-        content_cache.answer_key(key, inputs), lambda: run(_executor(key, module), *inputs)
-    )
+    return content_cache.remembered(content_cache.answer_key(key, inputs), lambda: run(_executor(key, module), *inputs))
 
 
 def _executor(key, module):

@@ -28,9 +28,7 @@ def source(product_only=True):
     texts = []
     for name in files():
         is_test = name.startswith("tests/") or name.endswith("_test.go")
-        if (name.endswith(_SOURCES) or name in ("Makefile", "CMakeLists.txt")) and not (
-            product_only and is_test
-        ):
+        if (name.endswith(_SOURCES) or name in ("Makefile", "CMakeLists.txt")) and not (product_only and is_test):
             texts.append((TREE / name).read_text(encoding="utf-8", errors="replace"))
     return "\n".join(texts)
 
@@ -38,9 +36,7 @@ def source(product_only=True):
 def _glob(pattern):
     """A path with stars and {alternatives} as a regular expression that its end must match."""
     text = re.escape(pattern).replace(r"\*", "[^/]*")
-    return re.compile(
-        r"(.*/)?" + re.sub(r"\\{([^}]*)\\}", lambda m: f"({m.group(1).replace(',', '|')})", text)
-    )
+    return re.compile(r"(.*/)?" + re.sub(r"\\{([^}]*)\\}", lambda m: f"({m.group(1).replace(',', '|')})", text))
 
 
 def has_path(path):
@@ -54,9 +50,7 @@ def has_path(path):
 
 
 _GO_NAME = re.compile(r"^(?:func (?:\(.*?\) )?|type |var |const )(\w+)", re.M)
-_GO_GROUP = re.compile(
-    r"^(?:type \w[^\n]*(?:struct|interface) \{|(?:const|var|type) \()\n(.*?)^[})]", re.M | re.S
-)
+_GO_GROUP = re.compile(r"^(?:type \w[^\n]*(?:struct|interface) \{|(?:const|var|type) \()\n(.*?)^[})]", re.M | re.S)
 _GO_METHOD = re.compile(r"^func \(\w* ?\*?(\w+)(?:\[.*?\])?\) (\w+)", re.M)
 
 

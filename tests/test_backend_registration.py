@@ -175,9 +175,9 @@ def test_registered_backends_are_measured_and_placed(store, tmp_path):
     listed = {backend["name"]: backend for backend in plan["backends"]}
     assert (listed["t-plain"]["compiler"], listed["t-plain"]["version"]) == ("t_plain", "1.2")
     assert not plan["candidates"].get("failures")
-    assert any(
-        r["backend"] == "t-plain" and r["origin"] != "bounded" for r in plan["candidates"]["rejected"]
-    ) or any(r["backend"] == "t-plain" for r in plan["regions"])
+    assert any(r["backend"] == "t-plain" and r["origin"] != "bounded" for r in plan["candidates"]["rejected"]) or any(
+        r["backend"] == "t-plain" for r in plan["regions"]
+    )
     placed, _ = plan_of(module, ["tvm", "t-plain"], store, pin=["nn.relu=t-plain"])
     assert set(regions(placed)) == {"t_plain"}
     x = np.random.default_rng(1).standard_normal((4, 8), dtype="float32")
@@ -235,9 +235,7 @@ def test_predicates_refuse_matches_and_their_exceptions_come_back(store):
     patterns = [(*RELU[0], wide)]
     collage.register_backend("t_wide", emit=emit_relu, patterns=patterns, override=True)
     for shape, count in (((4, 8), 0), ((4, 16), 1)):
-        placed = transform.CollagePartition(["tvm", "t_wide"], only="t_wide")(
-            typed(relay.nn.relu, shape=shape)
-        )
+        placed = transform.CollagePartition(["tvm", "t_wide"], only="t_wide")(typed(relay.nn.relu, shape=shape))
         assert len(regions(placed)) == count
 
     class PredicateError(Exception):
@@ -259,9 +257,7 @@ def test_costs_of_a_backends_own(store):
         return {"relu": 1e-6, "dense": float("inf")}.get(part.parts[0].name)
 
     dense = is_op("nn.dense")(wildcard(), is_constant())
-    collage.register_backend(
-        "t_cost", emit=emit_relu, patterns=[*RELU, ("dense", dense)], cost=cost, override=True
-    )
+    collage.register_backend("t_cost", emit=emit_relu, patterns=[*RELU, ("dense", dense)], cost=cost, override=True)
     weight = relay.const(np.ones((64, 64), "float32"))
     module = typed(lambda x: relay.nn.dense(x, weight), relay.nn.relu, shape=(4, 64))
     _, plan = plan_of(module, ["tvm", "t_cost"], store, exhaustive=True)
@@ -301,9 +297,7 @@ def emit_packed_dense(region):
 
 def test_parameters_are_packed_when_compiled(store, tmp_path):
     dense = [("dense", is_op("nn.dense")(wildcard(), is_constant()))]
-    collage.register_backend(
-        "t_pack", emit=emit_packed_dense, patterns=dense, pack=pack_columns, override=True
-    )
+    collage.register_backend("t_pack", emit=emit_packed_dense, patterns=dense, pack=pack_columns, override=True)
     rng = np.random.default_rng(2)
     weight = rng.standard_normal((5, 64), dtype="float32")
     module = typed(lambda x: relay.nn.dense(x, relay.const(weight)), shape=(3, 64))
@@ -442,9 +436,7 @@ print(json.dumps(json.loads(str(plan))))
 
 @pytest.mark.fast
 def test_backend_from_tvm_says_what_is_missing():
-    with pytest.raises(
-        collage.RegistrationError, match=r"'nobody': patterns: TVM has no pattern table 'nobody'"
-    ):
+    with pytest.raises(collage.RegistrationError, match=r"'nobody': patterns: TVM has no pattern table 'nobody'"):
         collage.backend_from_tvm("nobody")
     with pytest.raises(
         collage.RegistrationError,

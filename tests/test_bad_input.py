@@ -28,9 +28,7 @@ def tiny(tmp_path_factory):
     x = relay.var("x", shape=(4, 32), dtype="float32")
     weight = relay.const(np.ones((16, 32), "float32"))
     path = tmp_path_factory.mktemp("tiny") / "tiny.relay"
-    path.write_text(
-        tvm.IRModule.from_expr(relay.Function([x], relay.erf(relay.nn.dense(x, weight)))).astext()
-    )
+    path.write_text(tvm.IRModule.from_expr(relay.Function([x], relay.erf(relay.nn.dense(x, weight)))).astext())
     return path
 
 
@@ -246,9 +244,7 @@ def test_interrupt_keeps_what_was_measured(collage_library, command, layers, tmp
     assert counts["stored"] == len(before) - refined > 0
     for key, records in after.items():
         taken = [record.get("samples_ms", []) for record in records]
-        assert all(later[: len(one)] == one for one, later in itertools.pairwise(taken)), (
-            f"{key} is measured twice"
-        )
+        assert all(later[: len(one)] == one for one, later in itertools.pairwise(taken)), f"{key} is measured twice"
 
 
 def survivors(session):

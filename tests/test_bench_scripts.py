@@ -101,9 +101,7 @@ def test_bench_partition(network, tmp_path):
 @pytest.mark.skipif("dnnl_tvm" not in placed.usable(), reason="dnnl_tvm cannot be used here")
 def test_bench_search(network, tmp_path):
     file = tmp_path / "search.json"
-    text = script(
-        "bench_search", network, "--rounds", 2, "--limit", 700, "--depth", 2, "--json", file, folder=tmp_path
-    )
+    text = script("bench_search", network, "--rounds", 2, "--limit", 700, "--depth", 2, "--json", file, folder=tmp_path)
     readable(text, "Collage:", "TVM:", "latency:")
     (row,) = schemas.hold("files/search", schemas.parsed(file.read_text()))["rows"]
     assert row["tvm_finished"], row

@@ -32,9 +32,7 @@ def backend(request, collage_library):
     library.load()
     probe = relay.Function([], relay.const(1.0))
     try:
-        transform.CollagePartition(backends=["tvm", request.param], only=request.param)(
-            tvm.IRModule.from_expr(probe)
-        )
+        transform.CollagePartition(backends=["tvm", request.param], only=request.param)(tvm.IRModule.from_expr(probe))
     except ValueError as error:
         pytest.skip(f"{request.param} cannot be used here: {error}")
     return request.param
@@ -228,9 +226,7 @@ def test_epilogues_of_doubles(grid):
     grid.add("bias sum relu", nn.relu(one + double(9, 4)), "dense_bias_sum_relu")
     half, root = relay.const(0.5, "float64"), relay.const(math.sqrt(2), "float64")
     one = nn.batch_matmul(double(2, 3, 5), double(2, 4, 5))
-    grid.add(
-        "gelu", (half * one) * (relay.const(1.0, "float64") + relay.erf(one / root)), "batch_matmul_gelu"
-    )
+    grid.add("gelu", (half * one) * (relay.const(1.0, "float64") + relay.erf(one / root)), "batch_matmul_gelu")
     one = nn.batch_matmul(double(2, 3, 5), double(2, 4, 5)) * relay.const(0.7, "float64")
     grid.add("scale", one, "batch_matmul_scale")
     grid.check()

@@ -248,9 +248,7 @@ TYPES = {
 
 DTYPES = ("float16", "float64", "int32", "int64")
 # TVM itself refuses sums in int8, and ends the process over sums of int8 in int32 on some processors.
-KINDS = [(kind, dtype) for kind in ("dense", "conv", "elementwise") for dtype in DTYPES] + [
-    ("elementwise", "int8")
-]
+KINDS = [(kind, dtype) for kind in ("dense", "conv", "elementwise") for dtype in DTYPES] + [("elementwise", "int8")]
 
 
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)

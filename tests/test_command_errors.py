@@ -274,8 +274,7 @@ def test_a_folder_that_one_may_not_write(stranger, name):
 
 # These do without Python.
 QUICK_LINES = [
-    pytest.param(line, marks=pytest.mark.fast)
-    for line in ("help", "version --json", "db ls --db there.jsonl")
+    pytest.param(line, marks=pytest.mark.fast) for line in ("help", "version --json", "db ls --db there.jsonl")
 ]
 
 

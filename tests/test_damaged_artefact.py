@@ -41,9 +41,7 @@ def exported(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     module = placed.place(network(), request.param)
     assert placed.regions(module), f"{request.param} takes nothing of the network"
-    return {
-        suffix: placed.export_to(folder / f"model{suffix}", module).read_bytes() for suffix in (".so", ".tar")
-    }
+    return {suffix: placed.export_to(folder / f"model{suffix}", module).read_bytes() for suffix in (".so", ".tar")}
 
 
 def parts(model):

@@ -86,9 +86,7 @@ def test_masks_and_scales(grid, partition):
     ]  # fmt: skip
     for mask in masks:
         added = grid.input(*mask, low=-4.0, high=4.0)
-        one = attention(
-            grid, *shape[:2], queries, keys, size, scores_of=lambda s, m=added: s * relay.const(0.3) + m
-        )
+        one = attention(grid, *shape[:2], queries, keys, size, scores_of=lambda s, m=added: s * relay.const(0.3) + m)
         grid.add(f"mask {mask}", one)
     causal = np.where(np.tril(np.ones((queries, keys))) > 0, 0.0, -np.inf).astype("float32")
     hard = grid.array((batch, 1, 1, keys)).copy()
@@ -108,9 +106,7 @@ def test_masks_and_scales(grid, partition):
         ),
     }
     for name, scale in scales.items():
-        grid.add(
-            f"scale {name}", attention(grid, *shape[:2], queries, keys, size, scores_of=scale, low=-3, high=3)
-        )
+        grid.add(f"scale {name}", attention(grid, *shape[:2], queries, keys, size, scores_of=scale, low=-3, high=3))
     # Scores of some hundred, of which all but one become nothing.
     grid.add("large", attention(grid, 1, 2, 12, 40, 32, low=-8.0, high=8.0), rtol=1e-3, atol=1e-4)
     steps = Steps(grid, partition)

@@ -248,11 +248,7 @@ class _Winograd(relay.ExprMutator):
         fits = []
 
         def visit(node):
-            if (
-                isinstance(node, relay.Call)
-                and isinstance(node.op, tvm.ir.Op)
-                and node.op.name == "nn.conv3d"
-            ):
+            if isinstance(node, relay.Call) and isinstance(node.op, tvm.ir.Op) and node.op.name == "nn.conv3d":
                 fits.append(
                     [int(k) for k in node.attrs.kernel_size[1:]] == [3, 3]
                     and [int(s) for s in node.attrs.strides[1:]] == [1, 1]
@@ -261,9 +257,7 @@ class _Winograd(relay.ExprMutator):
         walk(function.body, visit)
         if name.startswith("dnnl.conv3d") and fits == [True]:
             self.count += 1
-            function = function.with_attr(
-                "Composite", tvm.runtime.String(name.replace("dnnl.", "dnnl.winograd_"))
-            )
+            function = function.with_attr("Composite", tvm.runtime.String(name.replace("dnnl.", "dnnl.winograd_")))
         return function
 
 

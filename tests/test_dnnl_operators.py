@@ -77,9 +77,7 @@ def test_convolutions(grid, partition):
 def test_grouped_convolutions(grid, partition):
     for groups, inputs, channels in ((2, 12, 8), (12, 12, 12), (12, 12, 24), (4, 16, 16), (32, 128, 128)):
         for strides in ((1, 1), (2, 2)):
-            one = convolve(
-                grid, 2, (1, inputs, 9, 9), channels, (3, 3), groups, strides=strides, padding=(1, 1)
-            )
+            one = convolve(grid, 2, (1, inputs, 9, 9), channels, (3, 3), groups, strides=strides, padding=(1, 1))
             grid.add(f"conv2d {groups} groups, {inputs} to {channels}, strides {strides}", one, "nn.conv2d")
     # TVM makes invalid LLVM code (a debug declaration of a vector) of most grouped conv3d; not of this one.
     one = convolve(grid, 3, (2, 6, 7, 10, 11), 8, (3, 2, 3), 2, strides=(2, 1, 1), padding=(1, 2, 0, 3, 0, 1))
@@ -90,9 +88,7 @@ def test_grouped_convolutions(grid, partition):
 def test_channels_last(grid, partition):
     one = convolve(grid, 1, (2, 19, 12), 8, (3,), channels_last=True, padding=(1, 2))
     grid.add("conv1d NWC", one, "nn.conv1d")
-    one = convolve(
-        grid, 2, (2, 11, 13, 12), 8, (3, 2), channels_last=True, strides=(2, 1), padding=(1, 0, 0, 2)
-    )
+    one = convolve(grid, 2, (2, 11, 13, 12), 8, (3, 2), channels_last=True, strides=(2, 1), padding=(1, 0, 0, 2))
     grid.add("conv2d NHWC", one, "nn.conv2d")
     one = convolve(grid, 2, (2, 11, 13, 12), 8, (3, 2), 2, channels_last=True)
     grid.add("conv2d NHWC groups", one, "nn.conv2d")
@@ -257,9 +253,7 @@ def test_dense_and_batch_matmul(grid, partition):
     for m, n, k in ((1, 1, 1), (1, 10, 64), (7, 33, 5), (64, 64, 64)):
         one = nn.dense(grid.input(m, k), grid.constant(n, k), units=n)
         grid.add(f"dense {m} {n} {k}", one, "nn.dense")
-        grid.add(
-            f"dense {m} {n} {k}, weight an input", nn.dense(grid.input(m, k), grid.input(n, k)), "nn.dense"
-        )
+        grid.add(f"dense {m} {n} {k}, weight an input", nn.dense(grid.input(m, k), grid.input(n, k)), "nn.dense")
     for batch, m, n, k in ((1, 1, 1, 1), (3, 5, 7, 9), (12, 16, 16, 8)):
         for ta in (False, True):
             for tb in (False, True):
@@ -366,9 +360,7 @@ def test_elementwise_and_softmax(grid, partition):
 def test_layer_normalisation(grid, partition):
     """The operator (which normalising takes apart), and the arithmetic of ONNX exporters."""
     for shape in ((4, 8), (2, 3, 16), (1, 2, 3, 8), (2, 2, 2, 2, 4)):
-        one = nn.layer_norm(
-            grid.input(*shape), grid.constant(shape[-1]), grid.constant(shape[-1]), epsilon=1e-5
-        )
+        one = nn.layer_norm(grid.input(*shape), grid.constant(shape[-1]), grid.constant(shape[-1]), epsilon=1e-5)
         grid.add(f"layer_norm {shape}", one, "dnnl.layer_norm")
         x = grid.input(*shape)
         mean = relay.mean(x, -1, keepdims=True)

@@ -27,15 +27,11 @@ def partition(collage_library):
 
 
 def regions(module):
-    return [
-        f for f in module.functions.values() if f.attrs and str(f.attrs.get("Compiler")) == "collage_dnnl"
-    ]
+    return [f for f in module.functions.values() if f.attrs and str(f.attrs.get("Compiler")) == "collage_dnnl"]
 
 
 def layer(grid, value, inputs, channels, kernel=3, **attributes):
-    weight = grid.constant(
-        channels, inputs // attributes.get("groups", 1), kernel, kernel, low=-0.2, high=0.2
-    )
+    weight = grid.constant(channels, inputs // attributes.get("groups", 1), kernel, kernel, low=-0.2, high=0.2)
     attributes.setdefault("padding", (kernel // 2,) * 2)
     one = nn.conv2d(value, weight, channels=channels, kernel_size=(kernel, kernel), **attributes)
     return one + channel_bias(grid, 2, channels)
@@ -106,9 +102,7 @@ def test_channels_last(partition):
     grid.add("pooled", pooled)
     grid.add("turned", relay.transpose(pooled, (0, 3, 1, 2)))
 
-    check_one_region(
-        grid, partition, {"dnnl.conv2d_bias_relu": 3, "add": 3, "nn.avg_pool2d": 1, "transpose": 1}
-    )
+    check_one_region(grid, partition, {"dnnl.conv2d_bias_relu": 3, "add": 3, "nn.avg_pool2d": 1, "transpose": 1})
 
 
 def test_attention(partition):

@@ -169,12 +169,8 @@ def cells(grid, count=3, channels=8, size=12, batch=1):
     for cell in range(count):
         a, b = fit(*current), fit(*previous)
         if cell == 1:
-            first = separable(grid, b, channels, channels, 7, 2) + separable(
-                grid, a, channels, channels, 5, 2
-            )
-            second = nn.max_pool2d(a, (3, 3), (2, 2), padding=(1, 1)) + separable(
-                grid, b, channels, channels, 7, 2
-            )
+            first = separable(grid, b, channels, channels, 7, 2) + separable(grid, a, channels, channels, 5, 2)
+            second = nn.max_pool2d(a, (3, 3), (2, 2), padding=(1, 1)) + separable(grid, b, channels, channels, 7, 2)
             third = average(first) + second
             sums = [first, second, third, separable(grid, first, channels, channels)]
         else:

@@ -40,9 +40,7 @@ def test_operators(partition):
             grid.input(*data), weight, channels=8, kernel_size=(3,) * dims, strides=(2,) * dims
         )
         grid.add(f"conv{dims}d_transpose", one, f"nn.conv{dims}d_transpose")
-        pooled = getattr(nn, f"avg_pool{dims}d")(
-            grid.input(*data), (3,) * dims, (2,) * dims, padding=(1,) * dims
-        )
+        pooled = getattr(nn, f"avg_pool{dims}d")(grid.input(*data), (3,) * dims, (2,) * dims, padding=(1,) * dims)
         grid.add(f"avg_pool{dims}d", pooled, f"nn.avg_pool{dims}d")
     one = nn.conv2d_transpose(
         grid.input(2, 6, 7, 8), grid.constant(6, 4, 3, 3), channels=8, kernel_size=(3, 3), groups=2

@@ -195,9 +195,7 @@ def test_few_output_channels(grid, partition):
             ((7, 7), (1, 1), (1, 1), (6, 6, 6, 6)),
         ):
             x = grid.input(1 + i % 2, inputs, 9, 30)
-            one = few_channels(
-                grid, x, inputs, channels, kernel, strides=strides, dilation=dilation, padding=padding
-            )
+            one = few_channels(grid, x, inputs, channels, kernel, strides=strides, dilation=dilation, padding=padding)
             grid.add(f"{inputs} to {channels} {kernel} {strides}", relay.tanh(one), "dnnl.conv2d_bias_tanh")
     weight = grid.constant(64, 8, 3, low=-0.2, high=0.2)
     one = nn.conv1d(grid.input(2, 16, 19), weight, channels=64, kernel_size=(3,), groups=2, padding=(1,))

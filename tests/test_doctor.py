@@ -64,9 +64,7 @@ def held(result, code):
 def problem(text, severity, *words):
     """The remedy of the one problem of a severity in which all words stand."""
     problems = re.findall(r"^(error|warning|note): (.*)\n  remedy: (.*)$", text, re.M)
-    found = [
-        remedy for kind, said, remedy in problems if kind == severity and all(word in said for word in words)
-    ]
+    found = [remedy for kind, said, remedy in problems if kind == severity and all(word in said for word in words)]
     assert len(found) == 1, problems
     assert found[0]
     return found[0]
@@ -224,9 +222,7 @@ def test_libcollage_of_another_version(good, package, tmp_path):
     said = "libcollage.so is of version 9"
     text = held(doctor(package=package), 2)
     assert "make build" in problem(text, "error", said, version)
-    (tmp_path / "m.relay").write_text(
-        '#[version = "0.0.5"]\ndef @main(%x: Tensor[(1), float32]) { erf(%x) }\n'
-    )
+    (tmp_path / "m.relay").write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(1), float32]) { erf(%x) }\n')
     refused = subprocess.run(
         [str(package / "bin" / "collage"), "compile", "m.relay", "-o", "m.tar"],
         cwd=tmp_path,

@@ -96,11 +96,7 @@ def test_commands_and_their_flags_exist(name, grammar):
     wrong = []
     for line, code in inline(name):
         words = code.split()
-        if (
-            words[0] in {first for first, *_ in grammar}
-            and len(words) > 1
-            and words[1][0] in "-abcdefghijklm"
-        ):
+        if words[0] in {first for first, *_ in grammar} and len(words) > 1 and words[1][0] in "-abcdefghijklm":
             code = f"collage {code}" if tuple(words[:2]) in grammar or words[1].startswith("-") else code
         if re.match(r"([A-Z_]+=\S+ )*collage [a-z]", code):
             wrong.append((f"{name}:{line}", mistake(grammar, code)))
@@ -187,9 +183,7 @@ def is_path(code):
     if not re.fullmatch(r"[\w.{},*/-]+", code) or code in NOT_OURS:
         return False
     top = {path.partition("/")[0] for path in source_tree.files() if "/" in path}
-    return (code.partition("/")[0] in top and "/" in code) or bool(
-        re.search(r"\w\.(go|cc|h|inc|sh|md|toml)$", code)
-    )
+    return (code.partition("/")[0] in top and "/" in code) or bool(re.search(r"\w\.(go|cc|h|inc|sh|md|toml)$", code))
 
 
 def is_file(code):
@@ -253,9 +247,7 @@ def undeclared_python(code, rest):
     *module, last = rest
     known = source_tree.python_names(".".join(module) if module else "")
     if known is None or not module:
-        return (
-            "" if f'"{last}"' in (TREE / "python/collage/__init__.py").read_text() else f"there is no {code}"
-        )
+        return "" if f'"{last}"' in (TREE / "python/collage/__init__.py").read_text() else f"there is no {code}"
     return "" if last in known else f"python/collage/{'/'.join(module)}.py has no {last}"
 
 
@@ -266,9 +258,7 @@ def test_functions_are_declared(name):
 
 
 def test_what_is_not_declared_is_seen():
-    assert (
-        undeclared("pass.Partition") == undeclared("search.compete") == undeclared("place.TreeSolver") == ""
-    )
+    assert undeclared("pass.Partition") == undeclared("search.compete") == undeclared("place.TreeSolver") == ""
     assert "no pass.Partitio" in undeclared("pass.Partitio")
     assert "has search.competes" in undeclared("search.competes")
     assert undeclared("collage.patterns.table_of(backend, module)") == undeclared("collage.partition") == ""

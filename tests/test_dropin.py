@@ -81,9 +81,7 @@ class Config:
 
     def ours(self, module, estimator, outline_native=True):
         made = self.run(
-            lambda config: collage.transform.CollagePartition(
-                config, estimator, outline_native=outline_native
-            ),
+            lambda config: collage.transform.CollagePartition(config, estimator, outline_native=outline_native),
             module,
         )
         return made, report()
@@ -127,19 +125,13 @@ DIAMOND = "%0 = nn.relu(%x); %1 = abs(%0); %2 = nn.relu(%1); add(%1, %2)"
 TUPLE_OUT = "%0 = nn.relu(%x); %1 = nn.relu(%0); (%0, %1)"
 TUPLE_OUT_MORE = "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = abs(%1); (%0, %1, %2)"
 TUPLE_IN = "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = (%0, %1); concatenate(%2)"
-RESIDUALS = (
-    "%0 = nn.relu(%x); %1 = abs(%0); %2 = nn.relu(%1); %3 = add(%1, %2); %4 = abs(%3);"
-    "%5 = add(%3, %4); abs(%5)"
-)
+RESIDUALS = "%0 = nn.relu(%x); %1 = abs(%0); %2 = nn.relu(%1); %3 = add(%1, %2); %4 = abs(%3);%5 = add(%3, %4); abs(%5)"
 # One value in two sums, of which one holds the other.
 TWO_SUMS = "%0 = nn.relu(%x); %1 = abs(%0); %2 = add(%0, %1); add(%1, %2)"
 # Three values that differ, two of them made by the backend.
 SEVERAL_RESULTS = "%0 = nn.relu(%x); %1 = add(%0, %x); %2 = abs(%1); (%0, %1, %2)"
 # Two branches that only the backend can take whole, between operators that only TVM takes.
-TREE = (
-    "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = abs(%x); %3 = nn.relu(%2); %4 = add(%1, %3);"
-    "%5 = nn.relu(%4); abs(%5)"
-)
+TREE = "%0 = nn.relu(%x); %1 = nn.relu(%0); %2 = abs(%x); %3 = nn.relu(%2); %4 = add(%1, %3);%5 = nn.relu(%4); abs(%5)"
 PREFIX = "collage_" + HOOK
 
 # body, costs of llvm and the hook, depths, and what the outlined functions are called
@@ -313,9 +305,7 @@ def test_predicates_limit_the_matches():
 
     table = [("relu", is_op("nn.relu")(wildcard()), only_square)]
     body = "%0 = nn.relu(%x); %1 = (%0, %x); %2 = concatenate(%1); nn.relu(%2)"
-    ours, _ = Config(table=lambda compiler: table).ours(
-        main(body), MockCostEstimator({"llvm": 9, HOOK: 1}, 0)
-    )
+    ours, _ = Config(table=lambda compiler: table).ours(main(body), MockCostEstimator({"llvm": 9, HOOK: 1}, 0))
     assert composites(ours) == {"relu": 1}
     # Without a predicate too, where TVM's pass ends the process.
     bare = [("relu", is_op("nn.relu")(wildcard()))]

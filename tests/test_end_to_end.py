@@ -112,9 +112,7 @@ def reference(loaded):
     def get(name):
         model = loaded(name)
         rng = np.random.default_rng(11)
-        inputs = {
-            key: rng.standard_normal(shape, dtype=np.float32) for key, (shape, dtype) in model.inputs.items()
-        }
+        inputs = {key: rng.standard_normal(shape, dtype=np.float32) for key, (shape, dtype) in model.inputs.items()}
         names = [var.name_hint for var in model.module["main"].params]
         return inputs, placed.expected(model.module, *(inputs[each] for each in names))
 
@@ -197,9 +195,7 @@ def test_the_placement_itself_computes_the_same(name, loaded, store, reference):
     from tvm.contrib import graph_executor
 
     pins = ["nn.conv2d=dnnl", "nn.dense=tvm"] if name == "small" else []
-    factory = collage.compile(
-        loaded(name).module, backends=["tvm", "dnnl"], store=store, samples=SAMPLES, pin=pins
-    )
+    factory = collage.compile(loaded(name).module, backends=["tvm", "dnnl"], store=store, samples=SAMPLES, pin=pins)
     executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
     inputs, expected = reference(name)
     executor.set_input(**inputs)

@@ -121,9 +121,7 @@ def test_backend_in_go(example):
     shutil.copy(TREE / builtin, folder / builtin)
 
     def started(*command, cwd=folder):
-        done = subprocess.run(
-            list(map(str, command)), cwd=cwd, env=runner.environment, capture_output=True, text=True
-        )
+        done = subprocess.run(list(map(str, command)), cwd=cwd, env=runner.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -150,7 +148,5 @@ def test_backend_in_go(example):
     printed = started("bash", "-euc", script)
     assert re.search(r"^loops\b", printed, re.M), printed
     plan = json.loads((folder / "pinned.json").read_text())
-    assert [r["candidates"][0]["composite"] for r in plan["regions"] if r["backend"] == "loops"] == [
-        "loops.add_relu"
-    ]
+    assert [r["candidates"][0]["composite"] for r in plan["regions"] if r["backend"] == "loops"] == ["loops.add_relu"]
     assert not plan["candidates"].get("failures")

@@ -84,9 +84,7 @@ def test_tar_is_what_tvmc_runs(module, plugins, tmp_path):
         "y.npz",
         "model.tar",
     ]
-    result = subprocess.run(
-        tvmc, cwd=tmp_path, capture_output=True, text=True, env=environment(PYTHONPATH="")
-    )
+    result = subprocess.run(tvmc, cwd=tmp_path, capture_output=True, text=True, env=environment(PYTHONPATH=""))
     assert result.returncode == 0, result.stderr
     expected = relay.create_executor("graph", module).evaluate()(x).numpy()
     np.testing.assert_allclose(np.load(tmp_path / "y.npz")["output_0"], expected, rtol=1e-5, atol=1e-6)
@@ -123,9 +121,7 @@ def test_outputs_that_cannot_be(factory, tmp_path, name, kind, message):
 def test_full_disk(full_disk, suffix):
     model = full_disk / f"model{suffix}"
     model.write_bytes(b"what stood here before")
-    big = tvm.IRModule.from_expr(
-        relay.Function([], relay.nn.relu(relay.const(np.ones((512, 512), "float32"))))
-    )
+    big = tvm.IRModule.from_expr(relay.Function([], relay.nn.relu(relay.const(np.ones((512, 512), "float32")))))
     built = export.build(big, disabled_passes=["FoldConstant"])
     with pytest.raises(export.ExportError, match=f"no space left on device while writing {model}") as raised:
         export.write(built, model)

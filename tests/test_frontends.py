@@ -184,9 +184,7 @@ def test_parameter_file_that_is_none(tmp_path, relay_module):
         frontends.load(path, tmp_path / "absent.npz")
 
 
-@pytest.mark.parametrize(
-    "text", ["this is prose", '{"nodes": []}', "def @main(%x: Tensor[(2, 2), float32]) {"]
-)
+@pytest.mark.parametrize("text", ["this is prose", '{"nodes": []}', "def @main(%x: Tensor[(2, 2), float32]) {"])
 def test_relay_that_is_none(tmp_path, text):
     path = tmp_path / "bad.relay"
     path.write_text(text)
@@ -197,8 +195,7 @@ def test_relay_that_is_none(tmp_path, text):
 def test_relay_that_does_not_type_check(tmp_path):
     path = tmp_path / "bad.relay"
     path.write_text(
-        '#[version = "0.0.5"]\n'
-        "def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(5, 7), float32]) { add(%x, %y) }\n"
+        '#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 3), float32], %y: Tensor[(5, 7), float32]) { add(%x, %y) }\n'
     )
     with pytest.raises(ValueError, match=r"does not type-check|is not a Relay program"):
         frontends.load(path)
@@ -213,9 +210,7 @@ def test_torchscript_without_torch(tmp_path):
         f"try: frontends.load({str(path)!r})\n"
         "except ImportError as error: print(error); sys.exit(7)\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment()
-    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
     assert result.returncode == 7, result.stderr
     assert "needs torch" in result.stdout
 
@@ -230,6 +225,4 @@ def test_torchscript(tmp_path):
         frontends.load(path)
     model = frontends.load(path, input_shapes={"input": (1, 3, 8, 8)})
     x = np.random.default_rng(3).standard_normal((1, 3, 8, 8), dtype=np.float32)
-    np.testing.assert_allclose(
-        run(model, input=x), network(torch.from_numpy(x)).detach().numpy(), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(run(model, input=x), network(torch.from_numpy(x)).detach().numpy(), rtol=1e-4, atol=1e-5)

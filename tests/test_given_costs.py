@@ -18,9 +18,7 @@ def place(collage_library):
         x = relay.var("x", shape=(2, 8))
         module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.softmax(relay.nn.relu(x))))
         told = collage.transform.configuration(["tvm", "dnnl"], threads=2, store="/nowhere/costs.jsonl")
-        _, plan = tvm.get_global_func("collage.partition")(
-            module, told, lambda key: cost(json.loads(str(key)))
-        )
+        _, plan = tvm.get_global_func("collage.partition")(module, told, lambda key: cost(json.loads(str(key))))
         return json.loads(str(plan))
 
     return placed
@@ -28,9 +26,7 @@ def place(collage_library):
 
 def backends(plan):
     return {
-        one["nodes"][-1]["operator"]: region["backend"]
-        for region in plan["regions"]
-        for one in region["candidates"]
+        one["nodes"][-1]["operator"]: region["backend"] for region in plan["regions"] for one in region["candidates"]
     }
 
 

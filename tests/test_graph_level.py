@@ -34,9 +34,7 @@ def network():
         y = relay.nn.relu(relay.nn.bias_add(y, weight(16)))
         x = relay.add(x, y) if number else y
     x = relay.nn.max_pool2d(x, (2, 2), (2, 2))
-    x = relay.nn.softmax(
-        relay.nn.dense(relay.reshape(x, (1, 16 * 12 * 12)), weight(10, 16 * 12 * 12), units=10)
-    )
+    x = relay.nn.softmax(relay.nn.dense(relay.reshape(x, (1, 16 * 12 * 12)), weight(10, 16 * 12 * 12), units=10))
     return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data], x)))
 
 
@@ -90,9 +88,7 @@ def test_the_search_and_its_figures(searched):
     assert level["networks"][0]["ratio"] == pytest.approx(1.0, abs=1e-6)
     assert len({one["placement"] for one in level["networks"]}) == len(names), "none is measured twice"
     records = networks_in(folder / "costs.jsonl")
-    assert [record["key"]["composite"] for record in records] == [
-        one["placement"] for one in level["networks"]
-    ]
+    assert [record["key"]["composite"] for record in records] == [one["placement"] for one in level["networks"]]
 
     # Every kernel's time belongs to some part, and every operator to one.
     assert level["steps"]
@@ -125,9 +121,7 @@ def test_regions_are_profiled_step_by_step(searched):
     """A merged region is not one time: each of its candidates has its own, and so has its border."""
     folder, _, plan = searched
     inside = pictures = reordered = 0
-    for record, network in zip(
-        networks_in(folder / "costs.jsonl"), plan["graph_level"]["networks"], strict=True
-    ):
+    for record, network in zip(networks_in(folder / "costs.jsonl"), plan["graph_level"]["networks"], strict=True):
         borders = {one["backend"]: one for one in record["network"].get("borders", [])}
         assert ("dnnl" in borders) == (network["regions"] > 0), network["name"]
         if "dnnl" not in borders:
@@ -151,19 +145,13 @@ def test_regions_are_profiled_step_by_step(searched):
 
 def test_the_plan_is_replayed(searched, command, model, tmp_path):
     folder, report, _ = searched
-    result = command(
-        "compile", model, "--plan", folder / "plan.json", "-o", tmp_path / "b.tar", "-q", "--json"
-    )
+    result = command("compile", model, "--plan", folder / "plan.json", "-o", tmp_path / "b.tar", "-q", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["chosen"] == report["chosen"]
-    np.savez(
-        tmp_path / "x.npz", data=np.random.default_rng(5).standard_normal((1, 16, 24, 24), dtype=np.float32)
-    )
+    np.savez(tmp_path / "x.npz", data=np.random.default_rng(5).standard_normal((1, 16, 24, 24), dtype=np.float32))
     outputs = []
     for path in (folder / "a.tar", tmp_path / "b.tar"):
-        result = command(
-            "run", path, "--inputs", tmp_path / "x.npz", "--outputs", tmp_path / "y.npz", "--repeat", 1
-        )
+        result = command("run", path, "--inputs", tmp_path / "x.npz", "--outputs", tmp_path / "y.npz", "--repeat", 1)
         assert result.returncode == 0, result.stderr
         with np.load(tmp_path / "y.npz") as arrays:
             outputs.append(arrays["output_0"])
@@ -206,15 +194,11 @@ def test_a_killed_search_goes_on_from_the_store(collage_library, command, model,
 
 def test_limits_of_memory(command, model, searched, tmp_path):
     folder, _, _ = searched
-    result = command(
-        *arguments(model, folder / "costs.jsonl", tmp_path / "a.so", "--memory-limit-executable", "1K")
-    )
+    result = command(*arguments(model, folder / "costs.jsonl", tmp_path / "a.so", "--memory-limit-executable", "1K"))
     assert result.returncode == 2
     assert "the limit is" in result.stderr
     assert not (tmp_path / "a.so").exists()
-    result = command(
-        *arguments(model, folder / "costs.jsonl", tmp_path / "a.so", "--memory-limit-executable", "4G")
-    )
+    result = command(*arguments(model, folder / "costs.jsonl", tmp_path / "a.so", "--memory-limit-executable", "4G"))
     assert result.returncode == 0, result.stderr
 
 

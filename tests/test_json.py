@@ -21,8 +21,7 @@ def small_network(path):
     rng = np.random.default_rng(0)
     weights = {"w": (8, 3, 3, 3), "b": (8,), "v": (8, 10)}
     initialisers = [
-        numpy_helper.from_array(rng.standard_normal(shape).astype("float32"), name)
-        for name, shape in weights.items()
+        numpy_helper.from_array(rng.standard_normal(shape).astype("float32"), name) for name, shape in weights.items()
     ]
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),

@@ -64,9 +64,7 @@ def test_convolutions(grid, partition):
     for dims, data in sizes.items():
         for i, kernel in enumerate(((1,) * dims, (3,) * dims, (2, 3, 1)[:dims])):
             for j, strides in enumerate(((1,) * dims, (2,) * dims, (2, 1, 2)[:dims])):
-                for k, padding in enumerate(
-                    ((0,) * 2 * dims, (1,) * 2 * dims, tuple(range(dims)) + (1,) * dims)
-                ):
+                for k, padding in enumerate(((0,) * 2 * dims, (1,) * 2 * dims, tuple(range(dims)) + (1,) * dims)):
                     if dims != 2 and (i + j + k) % 3:
                         continue  # each pair of settings once is enough beside the whole cube in 2D
                     one = convolve(grid, dims, data, 8, kernel, strides=strides, padding=padding)
@@ -116,17 +114,11 @@ def test_pools(grid, partition):
                     for counted in (False, True) if kind == "avg" and padding else (False,):
                         more = {"count_include_pad": counted} if kind == "avg" else {}
                         shape = ((kernel,) * dims, (strides,) * dims)
-                        one = pool(
-                            grid.input(*data), *shape, padding=(padding,) * dims, ceil_mode=ceil, **more
-                        )
-                        grid.add(
-                            f"{kind}{dims}d {kernel} by {strides} padding {padding} {ceil} {counted}", one
-                        )
+                        one = pool(grid.input(*data), *shape, padding=(padding,) * dims, ceil_mode=ceil, **more)
+                        grid.add(f"{kind}{dims}d {kernel} by {strides} padding {padding} {ceil} {counted}", one)
     uneven = nn.max_pool2d(grid.input(1, 3, 9, 9), (3, 2), (2, 1), padding=(1, 0, 2, 1))
     grid.add("max padded unevenly", uneven)
-    uneven = nn.avg_pool2d(
-        grid.input(1, 3, 9, 9), (3, 2), (2, 1), padding=(1, 0, 2, 1), count_include_pad=True
-    )
+    uneven = nn.avg_pool2d(grid.input(1, 3, 9, 9), (3, 2), (2, 1), padding=(1, 0, 2, 1), count_include_pad=True)
     grid.add("avg padded unevenly", uneven)
     grid.add("max dilated", nn.max_pool2d(grid.input(1, 3, 12, 12), (3, 3), (1, 1), dilation=(2, 2)))
     grid.add("global max", nn.global_max_pool2d(grid.input(2, 5, 7, 6)))
@@ -196,9 +188,7 @@ def test_normalisations(grid, partition):
 
 
 UNARY = {
-    **dict.fromkeys(
-        ("abs", "negative", "sign", "copy", "ceil", "floor", "exp", "sin", "cos", "tan"), (-2.0, 2.0)
-    ),
+    **dict.fromkeys(("abs", "negative", "sign", "copy", "ceil", "floor", "exp", "sin", "cos", "tan"), (-2.0, 2.0)),
     **dict.fromkeys(("sinh", "cosh", "tanh", "asinh", "atan", "sigmoid", "erf"), (-3.0, 3.0)),
     **dict.fromkeys(("asin", "acos", "atanh"), (-0.9, 0.9)),
     **dict.fromkeys(("sqrt", "rsqrt", "log"), (0.1, 4.0)),
@@ -242,9 +232,7 @@ def test_elementwise(grid, partition):
         ("bool", "float32"),
         ("float32", "bool"),
     ):
-        grid.add(
-            f"cast {source} to {target}", relay.cast(grid.input(3, 4, dtype=source, low=-4, high=4), target)
-        )
+        grid.add(f"cast {source} to {target}", relay.cast(grid.input(3, 4, dtype=source, low=-4, high=4), target))
     grid.add("round", relay.round(grid.input(3, 4)), taken=False)
     # One element: of vectors TVM 0.19 writes debug information that LLVM 22 does not accept.
     pair = [grid.input(1, 1, dtype="int32", low=1, high=9) for _ in range(2)]
@@ -344,9 +332,7 @@ def test_selections(grid, partition):
         width = ((0, 0), (0, 1), (2, 0), (1, 2))
         grid.add(f"pad {mode}", nn.pad(grid.input(1, 2, 4, 5), width, 0.5, pad_mode=mode))
     grid.add("pad int32", nn.pad(grid.input(3, 4, dtype="int32", high=9), ((1, 1), (0, 2)), 7))
-    batched = relay.take(
-        grid.input(2, 5), grid.input(2, 3, dtype="int32", low=0, high=5), axis=1, batch_dims=1
-    )
+    batched = relay.take(grid.input(2, 5), grid.input(2, 3, dtype="int32", low=0, high=5), axis=1, batch_dims=1)
     grid.add("take with batches", batched, taken=False)
     grid.check(partition, 23)
 
@@ -518,9 +504,7 @@ def exported(collage_library, partition, tmp_path_factory):
         factory = relay.build(partition(module), "llvm")
     folder = Path(os.environ.get("COLLAGE_PLUGIN_DIR") or collage_library.parent)
     path = tmp_path_factory.mktemp("model") / "model.so"
-    export.write(
-        factory, str(path), [folder / f"libcollage_{name}.so" for name in ("runtime", "onnxruntime")]
-    )
+    export.write(factory, str(path), [folder / f"libcollage_{name}.so" for name in ("runtime", "onnxruntime")])
     return path
 
 

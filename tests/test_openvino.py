@@ -44,9 +44,7 @@ def convolve(grid, dims, data, channels, kernel, groups=1, **attributes):
     """A convolution of that many dimensions with constant weights."""
     weight = grid.constant(channels, data[1] // groups, *kernel)
     operator = getattr(nn, f"conv{dims}d")
-    return operator(
-        grid.input(*data), weight, channels=channels, kernel_size=kernel, groups=groups, **attributes
-    )
+    return operator(grid.input(*data), weight, channels=channels, kernel_size=kernel, groups=groups, **attributes)
 
 
 def test_convolutions(grid, partition):
@@ -205,13 +203,9 @@ def test_pools(grid, partition):
             for out in ((1,) * dims, (3,) * dims, data[2:]):
                 one = adaptive(grid.input(*data), out)
                 grid.add(f"adaptive {name} {out}", one, f"nn.adaptive_{kind}_pool{dims}d")
-        dilated = getattr(nn, f"max_pool{dims}d")(
-            grid.input(*data), pool_size=(3,) * dims, dilation=(2,) * dims
-        )
+        dilated = getattr(nn, f"max_pool{dims}d")(grid.input(*data), pool_size=(3,) * dims, dilation=(2,) * dims)
         grid.add(f"nn.max_pool{dims}d dilated", dilated, f"nn.max_pool{dims}d")
-        dilated = getattr(nn, f"avg_pool{dims}d")(
-            grid.input(*data), pool_size=(3,) * dims, dilation=(2,) * dims
-        )
+        dilated = getattr(nn, f"avg_pool{dims}d")(grid.input(*data), pool_size=(3,) * dims, dilation=(2,) * dims)
         grid.add(f"nn.avg_pool{dims}d dilated", dilated)
     for kind in ("max", "avg"):
         one = getattr(nn, f"global_{kind}_pool2d")(grid.input(2, 5, 7, 9))
@@ -339,9 +333,7 @@ def test_softmax_and_reductions(grid, partition):
                 "nn.softmax",
             )
     for axis in (-1, 1):
-        grid.add(
-            f"log_softmax {axis}", nn.log_softmax(grid.input(4, 7, low=-5, high=5), axis), "nn.log_softmax"
-        )
+        grid.add(f"log_softmax {axis}", nn.log_softmax(grid.input(4, 7, low=-5, high=5), axis), "nn.log_softmax")
     for name in ("sum", "mean", "max", "min", "prod"):
         op = getattr(relay, name)
         for axis, keep, exclude in (
@@ -375,9 +367,7 @@ def test_normalisations(grid, raw_partition):
     for shape, axis in (((4, 8), -1), ((2, 3, 16), -1), ((2, 8, 5), 1), ((2, 2, 2, 8), 3)):
         size = shape[axis]
         for center, scale in ((True, True), (False, True), (True, False)):
-            one = nn.layer_norm(
-                grid.input(*shape), grid.constant(size), grid.constant(size), axis, 1e-4, center, scale
-            )
+            one = nn.layer_norm(grid.input(*shape), grid.constant(size), grid.constant(size), axis, 1e-4, center, scale)
             grid.add(f"layer_norm {shape} {axis} {center} {scale}", one, "nn.layer_norm")
     for shape in ((2, 8, 5), (2, 8, 5, 6), (1, 8, 3, 4, 5)):
         one = nn.instance_norm(grid.input(*shape), grid.constant(8), grid.constant(8), 1, 1e-4)
@@ -445,21 +435,15 @@ def test_movements(grid, partition):
             "concatenate",
         )
     parts = relay.split(grid.input(2, 9, 4), (2, 5), 1)
-    grid.add(
-        "split in uneven parts", relay.concatenate([parts[2], parts[0], parts[1]], 1), "split", "concatenate"
-    )
+    grid.add("split in uneven parts", relay.concatenate([parts[2], parts[0], parts[1]], 1), "split", "concatenate")
     grid.add("broadcast_to", relay.broadcast_to(grid.input(3, 1), (2, 3, 4)), "broadcast_to")
     grid.add("tile", relay.tile(grid.input(2, 3), (2, 1, 3)), "tile")
     grid.add("full", relay.full(grid.input(), (3, 4)), "full")
     grid.add("depth_to_space", nn.depth_to_space(grid.input(1, 8, 3, 4), 2), "nn.depth_to_space")
-    grid.add(
-        "depth_to_space CDR", nn.depth_to_space(grid.input(1, 8, 3, 4), 2, mode="CDR"), "nn.depth_to_space"
-    )
+    grid.add("depth_to_space CDR", nn.depth_to_space(grid.input(1, 8, 3, 4), 2, mode="CDR"), "nn.depth_to_space")
     grid.add("space_to_depth", nn.space_to_depth(grid.input(1, 2, 6, 4), 2), "nn.space_to_depth")
     for mode in ("constant", "edge", "reflect"):
-        one = nn.pad(
-            grid.input(2, 3, 5, 6), ((0, 0), (0, 1), (2, 1), (1, 0)), 0.5 if mode == "constant" else 0, mode
-        )
+        one = nn.pad(grid.input(2, 3, 5, 6), ((0, 0), (0, 1), (2, 1), (1, 0)), 0.5 if mode == "constant" else 0, mode)
         grid.add(f"pad {mode}", one, "nn.pad")
     grid.add("pad with 0", nn.pad(grid.input(2, 3), ((1, 0), (0, 2)), 0), "nn.pad")
     for mode in ("SYMMETRIC", "REFLECT"):
@@ -519,9 +503,7 @@ def test_resizes(grid, partition):
             # TVM rounds down in whole enlargements, whatever it is told.
             takes = () if size == (10, 18) and rounding != "floor" else ("image.resize2d",)
             grid.add(f"resize2d nearest {rounding} {size}", one, *takes)
-    one = image.resize1d(
-        grid.input(2, 3, 8), (13,), method="linear", coordinate_transformation_mode="half_pixel"
-    )
+    one = image.resize1d(grid.input(2, 3, 8), (13,), method="linear", coordinate_transformation_mode="half_pixel")
     grid.add("resize1d", one, "image.resize1d", atol=1e-4)
     one = image.resize3d(
         grid.input(1, 2, 4, 5, 6), (8, 7, 9), method="linear", coordinate_transformation_mode="half_pixel"

@@ -70,16 +70,12 @@ def test_networks(partition, name):
     left = []
     relay.analysis.post_order_visit(
         placed["main"],
-        lambda e: (
-            left.append(e.op.name) if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op) else None
-        ),
+        lambda e: left.append(e.op.name) if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op) else None,
     )
     assert not left
     names = set(params)
     inputs = {
-        v.name_hint: np.random.RandomState(1)
-        .standard_normal([int(d) for d in v.checked_type.shape])
-        .astype("float32")
+        v.name_hint: np.random.RandomState(1).standard_normal([int(d) for d in v.checked_type.shape]).astype("float32")
         for v in typed["main"].params
         if v.name_hint not in names
     }
@@ -118,9 +114,7 @@ def exported(collage_library, tmp_path_factory):
     import collage
 
     grid = Grid()
-    one = nn.softmax(
-        nn.dense(relay.reshape(grid.input(2, 8, 16), (16, 16)), grid.constant(9, 16)) + grid.constant(9)
-    )
+    one = nn.softmax(nn.dense(relay.reshape(grid.input(2, 8, 16), (16, 16)), grid.constant(9, 16)) + grid.constant(9))
     grid.add("model", one)
     module = grid.module()
     path = tmp_path_factory.mktemp("exported") / "model.so"
@@ -224,9 +218,7 @@ except Exception as error:
     print(error)
 """
     variables = environment(COLLAGE_OPENVINO_LIBRARY="/nowhere/libopenvino_c.so")
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, env=variables
-    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, env=variables)
     assert result.returncode == 0, result.stderr
     assert "/nowhere/libopenvino_c.so" in result.stdout
     assert "make backends BACKENDS=openvino" in result.stdout
@@ -241,14 +233,10 @@ def test_the_search_measures_it(collage_library, tmp_path):
     one = grid.input(1, 8, 16, 16)
     for _ in range(2):
         weight = grid.constant(8, 8, 3, 3)
-        one = nn.relu(
-            nn.conv2d(one, weight, channels=8, kernel_size=(3, 3), padding=(1, 1)) + grid.constant(8, 1, 1)
-        )
+        one = nn.relu(nn.conv2d(one, weight, channels=8, kernel_size=(3, 3), padding=(1, 1)) + grid.constant(8, 1, 1))
     grid.add("two layers", one)
     module = grid.module()
-    placed = collage.partition(
-        module, backends=["tvm", "openvino"], store=str(store), samples=3, exhaustive=True
-    )
+    placed = collage.partition(module, backends=["tvm", "openvino"], store=str(store), samples=3, exhaustive=True)
     got, want = run(placed, grid.inputs), run(module, grid.inputs)
     np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-4)
     costs = [json.loads(line) for line in store.read_text().splitlines()]

@@ -84,9 +84,7 @@ def dynamic(path, kind):
 @pytest.mark.fast
 def test_the_version_stands_in_one_file():
     """Literally, and what was built of it says the same."""
-    shown = subprocess.run(
-        [PACKAGE / "bin" / "collage", "version", "--json"], capture_output=True, check=True
-    )
+    shown = subprocess.run([PACKAGE / "bin" / "collage", "version", "--json"], capture_output=True, check=True)
     assert json.loads(shown.stdout)["version"] == version()
     for name in (
         "pyproject.toml",
@@ -105,9 +103,7 @@ def test_the_version_stands_in_one_file():
 
 @pytest.mark.long
 def test_the_tag_is_what_the_symbols_need(wheel, content):
-    name = re.fullmatch(
-        rf"collage_tvm-{re.escape(version())}-(py3-none-manylinux_2_(\d+)_x86_64)\.whl", wheel.name
-    )
+    name = re.fullmatch(rf"collage_tvm-{re.escape(version())}-(py3-none-manylinux_2_(\d+)_x86_64)\.whl", wheel.name)
     assert name, wheel.name
     assert f"\nTag: {name[1]}\n" in dist_info(content, "WHEEL")
     # Debian 12, on which it is built, has 2.36; a newer one would shut out machines that are in use.
@@ -131,18 +127,10 @@ def test_the_record_is_complete(content):
 
 @pytest.mark.long
 def test_the_wheel_holds_the_package_and_nothing_else(content):
-    here = {
-        f"collage/{path.relative_to(PACKAGE)}"
-        for path in PACKAGE.rglob("*.py")
-        if "__pycache__" not in path.parts
-    }
+    here = {f"collage/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.py") if "__pycache__" not in path.parts}
     there = {name for name in content if name.startswith("collage/")}
     assert {name for name in there if name.endswith(".py")} == here
-    rest = {
-        name
-        for name in there - here
-        if not name.startswith(("collage/lib/libcollage", "collage/bin/collage"))
-    }
+    rest = {name for name in there - here if not name.startswith(("collage/lib/libcollage", "collage/bin/collage"))}
     assert {name for name in rest if Path(name).name != "py.typed"} == set()
     # No library of others has been copied in.
     assert {name.split("/")[0] for name in content} == {"collage", f"collage_tvm-{version()}.dist-info"}

@@ -30,15 +30,11 @@ def only_dnnl(backend="dnnl", **options):
 
 
 def weight(*shape):
-    return relay.const(
-        np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32) * np.float32(0.1)
-    )
+    return relay.const(np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32) * np.float32(0.1))
 
 
 def conv(x, channels=8):
-    return relay.nn.conv2d(
-        x, weight(channels, 8, 3, 3), padding=(1, 1), channels=channels, kernel_size=(3, 3)
-    )
+    return relay.nn.conv2d(x, weight(channels, 8, 3, 3), padding=(1, 1), channels=channels, kernel_size=(3, 3))
 
 
 def typed(expression_or_module):
@@ -81,9 +77,7 @@ def run(module, *values, executor="graph", opt_level=None):
 
     with collage.target.build_context(opt_level):
         return (
-            relay.create_executor(executor, module, target=collage.target.default_target())
-            .evaluate()(*values)
-            .numpy()
+            relay.create_executor(executor, module, target=collage.target.default_target()).evaluate()(*values).numpy()
         )
 
 
@@ -93,9 +87,7 @@ def assert_same_results(one, other, shape=(1, 8, 14, 14), executor="graph"):
     for name in ("runtime", "dnnl"):
         collage.library.load_plugin(collage.library.plugin_path(name))
     x = np.random.default_rng(9).standard_normal(shape, dtype=np.float32)
-    np.testing.assert_allclose(
-        run(one, x, executor=executor), run(other, x, executor=executor), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(run(one, x, executor=executor), run(other, x, executor=executor), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.fast
@@ -197,9 +189,7 @@ def test_several_functions():
     module[helper] = relay.Function([y], relay.nn.relu(conv(y)))
     module = typed(module)
     x = relay.var("x", shape=(1, 8, 14, 14), dtype="float32")
-    module["main"] = relay.Function(
-        [x], relay.nn.relu(conv(relay.Call(module.get_global_var("helper"), [x])))
-    )
+    module["main"] = relay.Function([x], relay.nn.relu(conv(relay.Call(module.get_global_var("helper"), [x]))))
     module = typed(module)
     placed = only_dnnl()(module)
     assert {name.rsplit("_", 1)[0] for name in regions(placed)} == {
@@ -317,9 +307,7 @@ def test_measured_placement_repeats(store):
     import collage
 
     module = network()
-    made = collage.transform.CollagePartition(
-        backends=["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2
-    )
+    made = collage.transform.CollagePartition(backends=["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2)
     first = made(module)
     measured = store.read_text().count("\n")
     assert measured > 5

@@ -62,15 +62,11 @@ def test_the_workflow_has_each_python_that_the_package_takes():
 
 def test_the_gate_runs_checks_and_tests():
     """.ci/run and the workflow ask for the same."""
-    assert {"check", "test", "test-all"} <= set(
-        re.findall(r"^make ([\w-]+)", (TREE / ".ci" / "run").read_text(), re.M)
-    )
+    assert {"check", "test", "test-all"} <= set(re.findall(r"^make ([\w-]+)", (TREE / ".ci" / "run").read_text(), re.M))
 
 
 def test_check_reads_the_workflow():
-    assert re.search(
-        r"actionlint@v[\d.]+ \.github/workflows/\*\.yml", (TREE / "scripts" / "check.sh").read_text()
-    )
+    assert re.search(r"actionlint@v[\d.]+ \.github/workflows/\*\.yml", (TREE / "scripts" / "check.sh").read_text())
 
 
 # pre-commit.
@@ -151,11 +147,7 @@ def test_files_are_as_editorconfig_says():
             wrong.append(f"{name}: spaces at the end of a line")
         if told["end_of_line"] == "lf" and "\r\n" in text and "testdata" not in name:
             wrong.append(f"{name}: CR LF")
-        if (
-            told["indent_style"] == "tab"
-            and name.endswith(".go")
-            and re.search(r"^ +\S", outside_strings(text), re.M)
-        ):
+        if told["indent_style"] == "tab" and name.endswith(".go") and re.search(r"^ +\S", outside_strings(text), re.M):
             wrong.append(f"{name}: spaces before Go code")
     assert not wrong, "\n".join(wrong)
 
@@ -206,9 +198,6 @@ def test_nothing_of_this_machine_is_committed():
     wrong = []
     for name in tracked():
         for number, line in enumerate((text_of(name) or "").splitlines(), 1):
-            if (
-                re.search(r"(?<![\w.$/}])/(work|home/\w+|Users/\w+)/", line)
-                and name != "tests/test_project_files.py"
-            ):
+            if re.search(r"(?<![\w.$/}])/(work|home/\w+|Users/\w+)/", line) and name != "tests/test_project_files.py":
                 wrong.append(f"{name}:{number}: {line.strip()[:100]}")
     assert not wrong, "\n".join(wrong)

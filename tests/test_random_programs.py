@@ -76,9 +76,7 @@ print(json.dumps([[h, zlib.crc32(b"".join(map(bytes, p.inputs)))] for h, p in zi
 def test_a_seed_is_a_program():
     """The same in every process."""
     folder = Path(__file__).parent
-    one, two = (
-        run_python(AGAIN, PYTHONPATH=f"{PACKAGE.parent}:{folder}", PYTHONHASHSEED=seed) for seed in (1, 2)
-    )
+    one, two = (run_python(AGAIN, PYTHONPATH=f"{PACKAGE.parent}:{folder}", PYTHONHASHSEED=seed) for seed in (1, 2))
     assert one == two
     assert len({tuple(each) for each in one}) == len(one)
 
@@ -102,9 +100,7 @@ def explained(report, usable):
     seed, what = report.failures[0]
     one, setting = program.generate(seed), placing.setting(seed, usable)
     if single.attempt(one, setting):
-        small = shrink.shrunk(
-            one, lambda p: single.kind(single.attempt(p, setting)) == single.kind(what), tries=60
-        )
+        small = shrink.shrunk(one, lambda p: single.kind(single.attempt(p, setting)) == single.kind(what), tries=60)
         lines += [f"seed {seed} is, made smaller:", str(small.module), single.attempt(small, setting)]
     lines.append(f"(cd tests && ../.venv/bin/python -m random_programs --seed {seed} --shrink)")
     return "\n".join(lines)
@@ -173,9 +169,7 @@ def test_a_wrong_region_is_found_and_made_smaller(collage_library, tmp_path, mon
     def wrong(modules, inputs, times=1, full=False):
         outputs, again = right(modules, inputs, times, full)
         if times > 1:  # the hybrid
-            for array in (
-                array for one in outputs for array in one if array.dtype == "float32" and array.size
-            ):
+            for array in (array for one in outputs for array in one if array.dtype == "float32" and array.size):
                 array.flat[-1] += 1.0
         return outputs, again
 

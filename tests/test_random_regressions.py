@@ -75,9 +75,7 @@ def test_it_is_right_now(collage_library, found, backend):
 
     collage.library.load()
     body = FOUND[found]()
-    module = relay.transform.InferType()(
-        tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
-    )
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body)))
     # As it is: what reads constants alone is not folded.
     told = collage.transform.configuration([backend], only=backend, threads=placed.THREADS)
     hybrid = tvm.get_global_func("collage.partition")(module, told)[0]

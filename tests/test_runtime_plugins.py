@@ -122,9 +122,7 @@ def export(tvm, tmp_path_factory):
 
     def export_kernels(name, threads=None, defines=()):
         code = "".join(f"#define {d}\n" for d in defines) + KERNELS
-        module = tvm.get_global_func("runtime.CSourceModuleCreate")(
-            code, "c", ["count", "nest", "fail"], None
-        )
+        module = tvm.get_global_func("runtime.CSourceModuleCreate")(code, "c", ["count", "nest", "fail"], None)
         options = [f"-I{Path(tvm.__file__).parent}/{d}" for d in ("include", "3rdparty/dlpack/include")]
         if threads is not None:
             module.import_module(tvm.get_global_func("collage.runtime.ThreadsModuleCreate")(threads))
@@ -276,9 +274,7 @@ def dense_relu_graph(rows, columns, units):
             ),
         },
     ]
-    return json.dumps(
-        {"nodes": nodes, "arg_nodes": [0, 1], "heads": [[2, 0, 0]], "node_row_ptr": [0, 1, 2, 3]}
-    )
+    return json.dumps({"nodes": nodes, "arg_nodes": [0, 1], "heads": [[2, 0, 0]], "node_row_ptr": [0, 1, 2, 3]})
 
 
 def test_onednn_region_in_this_process(tvm):

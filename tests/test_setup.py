@@ -57,9 +57,7 @@ class Copy:
             found = shutil.which(name)
             assert found, name
             (self.tools / name).symlink_to(found)
-        shutil.copytree(
-            TREE / "scripts", self.root / "scripts", ignore=shutil.ignore_patterns("*.py", "bench*")
-        )
+        shutil.copytree(TREE / "scripts", self.root / "scripts", ignore=shutil.ignore_patterns("*.py", "bench*"))
         # Where Go usually lies, it may lie on this machine, too.
         setup = self.root / "scripts" / "setup.sh"
         text = setup.read_text()
@@ -324,9 +322,7 @@ def test_no_network_for_pip_is_one_line(copy):
     """By the pip that this Python brings."""
     copy.tool("python3.11", f'exec "{sys.executable}" "$@"')
     nowhere = "http://127.0.0.1:9/simple"
-    told = copy.refuses(
-        PIP_INDEX_URL=nowhere, PIP_RETRIES="1", PIP_NO_CACHE_DIR="1", PIP_CONFIG_FILE=os.devnull
-    )
+    told = copy.refuses(PIP_INDEX_URL=nowhere, PIP_RETRIES="1", PIP_NO_CACHE_DIR="1", PIP_CONFIG_FILE=os.devnull)
     assert told.startswith("no package index could be reached. Check the network;")
     assert told.endswith("(all of the output: build/setup.log)")
     assert nowhere in (copy.root / "build" / "setup.log").read_text()
@@ -338,9 +334,7 @@ def test_no_network_for_go_is_one_line(copy):
     assert go
     shutil.copy(TREE / "go.mod", copy.root)
     shutil.copy(TREE / "go.sum", copy.root)
-    (copy.root / "main.go").write_text(
-        'package main\n\nimport _ "github.com/spf13/pflag"\n\nfunc main() {}\n'
-    )
+    (copy.root / "main.go").write_text('package main\n\nimport _ "github.com/spf13/pflag"\n\nfunc main() {}\n')
     told = copy.refuses(
         BUILD_DOES=f'exec "{go}" build -o /dev/null .',
         GOPROXY="off",

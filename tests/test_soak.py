@@ -49,9 +49,7 @@ def network():
         return relay.const(rng.standard_normal(shape).astype("float32") / 8)
 
     x = relay.var("x", shape=(2, 8, 20, 20))
-    y = relay.nn.relu(
-        relay.nn.conv2d(x, constant(16, 8, 3, 3), padding=(1, 1), channels=16, kernel_size=(3, 3))
-    )
+    y = relay.nn.relu(relay.nn.conv2d(x, constant(16, 8, 3, 3), padding=(1, 1), channels=16, kernel_size=(3, 3)))
     y = relay.nn.batch_flatten(relay.nn.max_pool2d(y, (2, 2), (2, 2)))
     y = relay.nn.relu(relay.nn.dense(y, constant(640, 1600)))
     y = relay.nn.dense(y, constant(10, 640))

@@ -154,9 +154,7 @@ def test_what_is_refused(command, torch_environment, traced, tmp_path):
     """Shapes are asked for by name; what the importer lacks, and what is no TorchScript, is told so."""
 
     def compiled(file, *arguments):
-        return command(
-            "compile", file, *arguments, "-o", "m.tar", "-q", cwd=tmp_path, environment=torch_environment
-        )
+        return command("compile", file, *arguments, "-o", "m.tar", "-q", cwd=tmp_path, environment=torch_environment)
 
     refused(compiled(traced / "cnn.pt"), "cnn.pt", "--input-shape input")
     refused(compiled(traced / "cnn.pt", "--input-shape", "x:1"), "no input 'x'", "input")
@@ -176,6 +174,4 @@ def test_without_torch_it_is_said(command, tmp_path):
     else:
         pytest.skip("torch is installed here")
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04")
-    refused(
-        command("compile", "model.pt", "-o", "m.tar", "-q", cwd=tmp_path), "model.pt", "needs torch", "ONNX"
-    )
+    refused(command("compile", "model.pt", "-o", "m.tar", "-q", cwd=tmp_path), "model.pt", "needs torch", "ONNX")

@@ -43,9 +43,7 @@ def network(tmp_path_factory):
     )
     random = np.random.RandomState(0)
     arrays = {"w": (32, 16, 3, 3), "d": (10, 6272)}
-    values = {
-        name: tvm.nd.array(random.randn(*shape).astype("float32") * 0.1) for name, shape in arrays.items()
-    }
+    values = {name: tvm.nd.array(random.randn(*shape).astype("float32") * 0.1) for name, shape in arrays.items()}
     parameters = folder / "net.params"
     parameters.write_bytes(relay.save_param_dict(values))
     return [str(program), "--params", str(parameters)]

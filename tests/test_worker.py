@@ -222,9 +222,7 @@ def test_failures_are_answers(worker):
 
 def test_open_shapes_are_refused(worker):
     x = relay.var("x", shape=(relay.Any(), 32), dtype="float32")
-    answer = worker.ask(
-        op="measure", function=saved(relay.Function([x], relay.nn.relu(x))), compiler="", key="any"
-    )[-1]
+    answer = worker.ask(op="measure", function=saved(relay.Function([x], relay.nn.relu(x))), compiler="", key="any")[-1]
     assert answer["event"] == "error"
     assert "not fixed" in answer["detail"]
 
@@ -317,9 +315,7 @@ def test_compares_models_in_turn(worker, small_models):
     request["models"] = [{"name": name, "path": str(path)} for name, path in small_models.items()]
     *progress, result = worker.ask(**request)
     assert [message["round"] for message in progress] == [1, 2, 3]
-    assert {name: len(samples) for name, samples in result["samples_ms"].items()} == dict.fromkeys(
-        small_models, 3
-    )
+    assert {name: len(samples) for name, samples in result["samples_ms"].items()} == dict.fromkeys(small_models, 3)
     assert result["outputs_equal"]["same"] == {"max_abs_error": 0.0, "ok": True}
     assert result["outputs_equal"]["other"]["ok"] is False
     assert result["outputs_equal"]["other"]["max_abs_error"] > 0
@@ -345,9 +341,7 @@ def test_dnnl_region(collage_library):
     inner = relay.nn.conv2d(inner_x, inner_w, padding=(1, 1), kernel_size=(3, 3), channels=32)
     composite = relay.Function([inner_x, inner_w, inner_b], relay.nn.relu(relay.nn.bias_add(inner, inner_b)))
     composite = composite.with_attr("Composite", tvm.runtime.String("dnnl.conv2d_bias_relu"))
-    composite = composite.with_attr(
-        "PartitionedFromPattern", tvm.runtime.String("nn.conv2d_nn.bias_add_nn.relu_")
-    )
+    composite = composite.with_attr("PartitionedFromPattern", tvm.runtime.String("nn.conv2d_nn.bias_add_nn.relu_"))
     assert conv.op.name == "nn.conv2d"
     region = relay.Function([x, w], relay.Call(composite, [x, w, bias]))
     region = region.with_attr("Compiler", tvm.runtime.String("collage_dnnl"))

@@ -60,9 +60,7 @@ def attention(queries=16, keys=64, width=32):
 if __name__ == "__main__":
     from tvm.contrib import graph_executor
 
-    print(
-        collage.partition(attention(), backends=["tvm", "rows"], store="costs.jsonl")
-    )  # by what was measured
+    print(collage.partition(attention(), backends=["tvm", "rows"], store="costs.jsonl"))  # by what was measured
 
     rng = np.random.default_rng(0)
     shapes = {"q": (16, 32), "k": (64, 32), "v": (32, 64), "mask": (16, 64)}

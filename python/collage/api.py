@@ -102,9 +102,7 @@ def compile(
         raise ValueError(f"level is {level!r}; it is 'graph' or 'operator'")
     if level == "graph":
         if out is None or plan is not None:
-            raise ValueError(
-                "level='graph' needs out, a file for the executable, and decides by itself: without plan"
-            )
+            raise ValueError("level='graph' needs out, a file for the executable, and decides by itself: without plan")
         searching = {
             "out": str(out),
             "plan_out": "" if plan_out is None else str(plan_out),
@@ -128,9 +126,7 @@ def compile(
         options.get("disabled_passes"),
         tuning_log=options.get("tuning_log"),
     )
-    plugins = list(
-        dict.fromkeys(path for name in ("", *compilers(placed)) for path in region.plugins_for(name))
-    )
+    plugins = list(dict.fromkeys(path for name in ("", *compilers(placed)) for path in region.plugins_for(name)))
     if out is None:
         for plugin in plugins:
             library.load_plugin(plugin)

@@ -109,9 +109,7 @@ class _Piece:
         function = plain(function)
         open_names = weights(function, constants)
         described = {constant["name"]: constant for constant in constants}
-        values = large_constants(
-            [c for c in constants if c["name"] not in open_names], self.key, self.positive
-        )
+        values = large_constants([c for c in constants if c["name"] not in open_names], self.key, self.positive)
         if values:
             function = relay.build_module.bind_params_by_name(function, values)
         # Of each input its name in the graph and, for the values that it gets, its number, shape and dtype.
@@ -143,9 +141,7 @@ def build(request):
     settings = (items[0].get("target") or None, items[0].get("opt_level"), items[0].get("disabled_passes"))
     pieces = [_Piece(number, item) for number, item in enumerate(items)]
     module = tvm.IRModule.from_expr(
-        relay.Function(
-            [var for piece in pieces for var in piece.params], relay.Tuple([p.body for p in pieces])
-        )
+        relay.Function([var for piece in pieces for var in piece.params], relay.Tuple([p.body for p in pieces]))
     )
     module = typed(module)
     counts = [_leaves(field) for field in module["main"].body.checked_type.fields]

@@ -32,9 +32,7 @@ def difference(got, expected, rtol, atol):
         largest = max(largest, float(error.max()))
         wrong = error > atol + rtol * np.where(np.isfinite(b), np.abs(b), 0.0)
         if wrong.any():
-            place = tuple(
-                int(i) for i in np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), a.shape)
-            )
+            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), a.shape))
             return largest, (
                 f"output {number} differs in {int(wrong.sum())} of {a.size} elements, "
                 f"most at {list(place)}: {one[place]!s} instead of {other[place]!s}"
@@ -48,9 +46,7 @@ def tolerances(request, expected, rtol):
     "atol_of_greatest" is a share of the greatest expected value: sums of both signs cancel, and what is small
     beside the greatest value has no digits of its own.
     """
-    scale = max(
-        (float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in expected if o.size), default=0.0
-    )
+    scale = max((float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in expected if o.size), default=0.0)
     atol = request.get("atol") or (request.get("atol_of_greatest") or 1e-5) * scale
     return request.get("rtol") or rtol, atol
 

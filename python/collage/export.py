@@ -158,17 +158,14 @@ def _require_space(folder, needed, what):
     if free < needed:
         raise ExportError(
             errno.ENOSPC,
-            f"no space left on device: {what} needs about {needed >> 20} MiB in {folder}, "
-            f"{free >> 20} MiB are free",
+            f"no space left on device: {what} needs about {needed >> 20} MiB in {folder}, {free >> 20} MiB are free",
         )
 
 
 def _is_full(error):
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
-    return any(
-        text in str(error) for text in ("No space left", "Disk quota", "File too large", "File size limit")
-    )
+    return any(text in str(error) for text in ("No space left", "Disk quota", "File too large", "File size limit"))
 
 
 def _pack(factory, library_file, archive):

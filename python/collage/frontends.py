@@ -52,9 +52,7 @@ class Model:
         return {
             "name": self.name,
             "format": self.format,
-            "inputs": {
-                name: {"shape": list(shape), "dtype": dtype} for name, (shape, dtype) in self.inputs.items()
-            },
+            "inputs": {name: {"shape": list(shape), "dtype": dtype} for name, (shape, dtype) in self.inputs.items()},
             "operators": sum(counts.values()),
             "operator_counts": dict(sorted(counts.items())),
         }
@@ -86,9 +84,7 @@ def load(model, params=None, input_shapes=None, form=None):
     if form not in FORMATS:
         raise ValueError(f"unknown model format {form!r}; known are: {', '.join(FORMATS)}")
     if params and form != "relay":
-        raise ValueError(
-            f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs"
-        )
+        raise ValueError(f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs")
 
     module = {"onnx": _onnx, "relay": _relay, "torchscript": _torchscript}[form](path, input_shapes)
     if params:
@@ -178,9 +174,7 @@ def _onnx_shapes(proto, path, input_shapes):
         if value.name in input_shapes:
             given = input_shapes[value.name]
             if not _fits(dims, given):
-                raise ValueError(
-                    f"input {value.name} of {path} is {_show(dims)}; {_show(given)} does not fit"
-                )
+                raise ValueError(f"input {value.name} of {path} is {_show(dims)}; {_show(given)} does not fit")
             shapes[value.name] = list(given)
         elif all(isinstance(dim, int) for dim in dims):
             shapes[value.name] = dims
@@ -238,9 +232,7 @@ def _relay(path, input_shapes):
             raise ValueError(f"{path} is not a Relay program in JSON: {_last_line(error)}") from None
     else:
         try:
-            node = (
-                tvm.relay.fromtext(text) if text.lstrip().startswith("#[version") else tvm.relay.parse(text)
-            )
+            node = tvm.relay.fromtext(text) if text.lstrip().startswith("#[version") else tvm.relay.parse(text)
         except Exception as error:
             raise ValueError(f"{path} is not a Relay program: {_last_line(error)}") from None
     if isinstance(node, relay.Function):
@@ -261,9 +253,7 @@ def _with_shapes(module, input_shapes, what):
         if var.name_hint in input_shapes:
             declared, given = _dims(var.checked_type), input_shapes[var.name_hint]
             if not _fits(declared, given):
-                raise ValueError(
-                    f"input {var.name_hint} of {what} is {_show(declared)}; {_show(given)} does not fit"
-                )
+                raise ValueError(f"input {var.name_hint} of {what} is {_show(declared)}; {_show(given)} does not fit")
             replaced[var] = relay.var(var.name_hint, shape=given, dtype=var.checked_type.dtype)
         params.append(replaced.get(var, var))
     changed = tvm.IRModule.from_expr(relay.Function(params, relay.bind(function.body, replaced)))
@@ -284,9 +274,7 @@ def read_params(path):
                 return {name: archive[name] for name in archive.files}
         return {name: value.numpy() for name, value in relay.load_param_dict(path.read_bytes()).items()}
     except Exception as error:
-        raise ValueError(
-            f"{path} is not a parameter file (.npz or TVM's .params): {_last_line(error)}"
-        ) from None
+        raise ValueError(f"{path} is not a parameter file (.npz or TVM's .params): {_last_line(error)}") from None
 
 
 def bind(module, values, what, source="its parameters"):
@@ -296,9 +284,7 @@ def bind(module, values, what, source="its parameters"):
     variables = {var.name_hint: var for var in module["main"].params}
     for name, array in values.items():
         if name not in variables:
-            raise ValueError(
-                f"{source} holds {name!r}, which {what} does not take; it takes: {_some(variables)}"
-            )
+            raise ValueError(f"{source} holds {name!r}, which {what} does not take; it takes: {_some(variables)}")
         declared = variables[name].checked_type
         shape = _dims(declared)
         if not _fits(shape, array.shape) or str(array.dtype) != declared.dtype:
@@ -338,8 +324,7 @@ def _torchscript(path, input_shapes):
         import torch
     except ImportError:
         raise ImportError(
-            f"reading {path} needs torch, which is not installed here: install it, "
-            "or export the model to ONNX"
+            f"reading {path} needs torch, which is not installed here: install it, or export the model to ONNX"
         ) from None
     try:
         script = torch.jit.load(str(path), map_location="cpu").eval()
@@ -354,9 +339,7 @@ def _torchscript(path, input_shapes):
     try:
         module, values = relay.frontend.from_pytorch(script, inputs)
     except NotImplementedError as error:
-        raise ValueError(
-            f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}"
-        ) from None
+        raise ValueError(f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}") from None
     except Exception as error:
         raise ValueError(f"TVM's PyTorch importer cannot read {path}: {_last_line(error)}") from None
     return bind(_typed(module, path), {name: value.numpy() for name, value in values.items()}, str(path))
@@ -372,9 +355,7 @@ def _integer_inputs(script, shapes):
     """
     import torch
 
-    subsets = itertools.chain.from_iterable(
-        itertools.combinations(shapes, count) for count in range(len(shapes) + 1)
-    )
+    subsets = itertools.chain.from_iterable(itertools.combinations(shapes, count) for count in range(len(shapes) + 1))
     for integers in itertools.islice(subsets, _TRIES):
         zeros = [
             torch.zeros(shape, dtype=torch.int64 if name in integers else torch.float32)

@@ -86,9 +86,7 @@ def cut(graph, heads, constant):
     for number in sorted(needed):
         node = nodes[number]
         fixed[number] = (
-            constant(node["name"])
-            if node["op"] == "null"
-            else all(fixed[entry[0]] for entry in node["inputs"])
+            constant(node["name"]) if node["op"] == "null" else all(fixed[entry[0]] for entry in node["inputs"])
         )
 
     once, each = _Part(graph), _Part(graph)

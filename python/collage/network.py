@@ -73,9 +73,7 @@ class Networks:
                 instruments=[recorder],
             )
             described = profile.describe(recorder.module, factory)
-            plugins = list(
-                dict.fromkeys(path for name in ("", *compilers) for path in region.plugins_for(name))
-            )
+            plugins = list(dict.fromkeys(path for name in ("", *compilers) for path in region.plugins_for(name)))
             size = export.write(factory, request["out"], plugins, int(request.get("threads") or 0))
         except MemoryError:
             raise
@@ -145,12 +143,8 @@ class Networks:
                 self._outputs[against] = region.outputs_of(reference)
             expected = self._outputs[against]
             if check.has_new_nan(outputs, expected):
-                raise region.RegionError(
-                    "check", "not-a-number", "the outputs hold NaN where TVM's hold numbers"
-                )
-            largest, mismatch = check.difference(
-                outputs, expected, *check.tolerances(request, expected, 1e-4)
-            )
+                raise region.RegionError("check", "not-a-number", "the outputs hold NaN where TVM's hold numbers")
+            largest, mismatch = check.difference(outputs, expected, *check.tolerances(request, expected, 1e-4))
             if mismatch:
                 raise region.RegionError("check", "wrong-result", mismatch)
             result["max_abs_error"] = largest
@@ -174,9 +168,7 @@ class Networks:
     def profile(self, request):
         """What each kernel of "model" takes in place; see profile.profile."""
         values = self._values(request["against"], request.get("seed") or 0)
-        return region.in_phase(
-            "run", profile.profile, request["model"], values, int(request.get("rounds") or 5)
-        )
+        return region.in_phase("run", profile.profile, request["model"], values, int(request.get("rounds") or 5))
 
     def drop(self, request):
         """Forget the models that are not among "keep"."""

@@ -96,9 +96,7 @@ class _Describer:
         if not isinstance(expr, relay.Call):
             return -1
         if isinstance(expr.op, tvm.ir.Op):
-            return self._add(
-                expr.op.name, self._kernel(expr.op.name) if kernel is None else kernel, arguments
-            )
+            return self._add(expr.op.name, self._kernel(expr.op.name) if kernel is None else kernel, arguments)
         if isinstance(expr.op, relay.GlobalVar):
             name = expr.op.name_hint
             return self._add("@" + name, self._kernel(name) if kernel is None else kernel, arguments)
@@ -107,8 +105,7 @@ class _Describer:
         if not isinstance(function, relay.Function):
             return self._add("(call)", own, arguments)
         inner = {
-            parameter.handle.value: argument
-            for parameter, argument in zip(function.params, arguments, strict=True)
+            parameter.handle.value: argument for parameter, argument in zip(function.params, arguments, strict=True)
         }
         return self.expression(function.body, inner, own)
 
@@ -162,9 +159,7 @@ def debug_module(path):
                 tar.extract(name, folder, filter="data")
         library = tvm.runtime.load_module(str(Path(folder, "mod.so")))
         create = tvm.get_global_func("tvm.graph_executor_debug.create")
-        executor = create(
-            Path(folder, "mod.json").read_text(), library, tvm.cpu().device_type, tvm.cpu().device_id
-        )
+        executor = create(Path(folder, "mod.json").read_text(), library, tvm.cpu().device_type, tvm.cpu().device_id)
         executor["load_params"](bytearray(Path(folder, "mod.params").read_bytes()))
     return executor
 

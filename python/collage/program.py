@@ -103,9 +103,7 @@ class Program:
     def _parts(self, names):
         groups = {}
         for place, operator in enumerate(self.operators):
-            groups.setdefault(operator.composite if operator.composite >= 0 else ("bare", place), []).append(
-                operator
-            )
+            groups.setdefault(operator.composite if operator.composite >= 0 else ("bare", place), []).append(operator)
         parts = []
         for which, group in groups.items():
             made = [tensor for operator in group for tensor in operator.results]

@@ -175,9 +175,7 @@ class Region:
     def external(self, compiler):
         """The region as a function of another backend's, with the attributes that TVM hands it over with."""
         attrs = self.function.attrs
-        symbol = (
-            str(attrs["global_symbol"]) if attrs and "global_symbol" in attrs else f"collage_{compiler}_0"
-        )
+        symbol = str(attrs["global_symbol"]) if attrs and "global_symbol" in attrs else f"collage_{compiler}_0"
         function = self.function.with_attr("global_symbol", tvm.runtime.String(symbol))
         function = function.with_attr("Compiler", tvm.runtime.String(compiler))
         function = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
@@ -207,9 +205,7 @@ def identity(request, compiler):
     fields = ("constants", "target", "opt_level", "disabled_passes", "key", "threads")
     # Under plain TVM all backends' functions of one key are the same computation.
     function = "" if request.get("key") and not compiler else request["function"]
-    return hashlib.sha256(
-        repr([compiler, function, *(request.get(name) for name in fields)]).encode()
-    ).hexdigest()
+    return hashlib.sha256(repr([compiler, function, *(request.get(name) for name in fields)]).encode()).hexdigest()
 
 
 def outputs_of(executor):

@@ -115,9 +115,7 @@ def register_backend(
     description_json = json.dumps(_description(fields))
     objects = [pattern for _, pattern, _ in fields["patterns"]]
     try:
-        tvm.get_global_func("collage.backend.register")(
-            description_json, objects, _answers(fields), bool(override)
-        )
+        tvm.get_global_func("collage.backend.register")(description_json, objects, _answers(fields), bool(override))
     except BaseException as error:
         _forget(fields)
         if isinstance(error, ValueError):
@@ -140,9 +138,7 @@ def backend_from_tvm(name, *, table=None, bare=False, probe=None, imports=(), ov
     patterns = table if table is not None else _pattern_table(name, name)
     predicates = [entry[2] for entry in patterns if len(entry) > 2 and callable(entry[2])]
     modules = dict.fromkeys(
-        predicate.__module__
-        for predicate in predicates
-        if not predicate.__module__.startswith(("tvm.", "__main__"))
+        predicate.__module__ for predicate in predicates if not predicate.__module__.startswith(("tvm.", "__main__"))
     )
     register_backend(
         name,
@@ -225,9 +221,7 @@ def _check_patterns(name, compiler, patterns):
         if not isinstance(label, str) or not re.fullmatch(r"[A-Za-z_][\w.]*", label):
             raise _fault(name, field, f"the name {label!r} is not letters, digits, '_' and points")
         if not isinstance(pattern, DFPattern):
-            raise _fault(
-                name, field, f"a {type(pattern).__name__} is no pattern of tvm.relay.dataflow_pattern"
-            )
+            raise _fault(name, field, f"a {type(pattern).__name__} is no pattern of tvm.relay.dataflow_pattern")
         if predicate is not None and not callable(predicate):
             raise _fault(name, field, f"the predicate is a {type(predicate).__name__} and not a function")
         checked.append((label if "." in label else f"{compiler}.{label}", pattern, predicate))
@@ -263,9 +257,8 @@ def _install(fields):
         raise _fault(
             name,
             "compiler",
-            f"the TVM in this process has relay.ext.{compiler} already; choose another compiler=, or leave "
-            "emit "
-            "out (collage.backend_from_tvm)",
+            f"the TVM in this process has relay.ext.{compiler} already; choose another compiler=, or leave emit out "
+            "(collage.backend_from_tvm)",
         )
     if present and not fields["override"]:
         return  # the registry refuses the name

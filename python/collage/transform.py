@@ -133,9 +133,7 @@ def _drop_in(config, cost_estimator, outline_native, measuring):
     patterns.register()
     if callable(cost_estimator) and not isinstance(cost_estimator, tvm.runtime.Object):
         cost_estimator = tvm.runtime.convert(cost_estimator)
-    return tvm.get_global_func("collage.transform.DropIn")(
-        config, cost_estimator, bool(outline_native), measuring
-    )
+    return tvm.get_global_func("collage.transform.DropIn")(config, cost_estimator, bool(outline_native), measuring)
 
 
 def Normalise(disabled_passes=None):  # noqa: N802

@@ -87,8 +87,7 @@ def _module(spec):
     function = tvm.ir.load_json(spec["function"])
     rng = np.random.RandomState(0)
     constants = {
-        c["name"]: tvm.nd.array(rng.standard_normal(c["shape"]).astype(c["dtype"]))
-        for c in spec.get("constants") or []
+        c["name"]: tvm.nd.array(rng.standard_normal(c["shape"]).astype(c["dtype"])) for c in spec.get("constants") or []
     }
     if constants:
         function = relay.build_module.bind_params_by_name(function, constants)
@@ -110,9 +109,7 @@ def _autotvm(module, build_for, tuner, spec, progress):
         for inp, result in known:
             _count(state, result)
             # What was tried is not tried again. (Some tuners keep a list, some a set.)
-            (search.visited.append if isinstance(search.visited, list) else search.visited.add)(
-                inp.config.index
-            )
+            (search.visited.append if isinstance(search.visited, list) else search.visited.add)(inp.config.index)
         if known:
             search.load_history(known)
         progress(state["done"], total, state["best"])

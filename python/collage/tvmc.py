@@ -35,9 +35,7 @@ def partition_for_collage(module, params=None, mod_name="default", **options):
     unknown = set(options) - {"only", "threads", "samples", "backends"}
     if unknown:
         raise ValueError(f"the target collage has no option {sorted(unknown)[0]}")
-    placed = tvm.transform.Sequential([transform.Normalise(), transform.CollagePartition(**arguments)])(
-        module
-    )
+    placed = tvm.transform.Sequential([transform.Normalise(), transform.CollagePartition(**arguments)])(module)
     _compilers.update(api.compilers(placed))
     return placed
 

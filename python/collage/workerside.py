@@ -53,24 +53,21 @@ def reference(function):
     name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
     if name is None or module is None:
         raise ValueError(
-            f"a {type(function).__name__} cannot be imported by the measuring workers; wrap it in a "
-            "function at "
-            "the top of a module"
+            f"a {type(function).__name__} cannot be imported by the measuring workers; wrap it in a function at the "
+            "top of a module"
         )
     if "<lambda>" in name:
         raise ValueError("a lambda cannot be imported by the measuring workers; write it as a function (def)")
     if "<locals>" in name:
         raise ValueError(
-            f"{name} is defined inside a function, where the measuring workers cannot import it; define it "
-            "at the "
-            "top of its module"
+            f"{name} is defined inside a function, where the measuring workers cannot import it; define it at the top "
+            "of its module"
         )
     path = getattr(sys.modules.get(module), "__file__", None)
     if path is None or not os.path.isfile(path):
         raise ValueError(
-            f"{name} is defined in a notebook or at the prompt, where the measuring workers cannot import "
-            "it; put "
-            "it into a file and import it from there"
+            f"{name} is defined in a notebook or at the prompt, where the measuring workers cannot import it; put it "
+            "into a file and import it from there"
         )
     return {"module": module, "path": os.path.abspath(path), "name": name}
 
@@ -80,9 +77,8 @@ def setup(fields):
     prelude = fields["prelude"]
     if isinstance(prelude, str) and len(prelude.encode()) > _MOST_PRELUDE:
         raise ValueError(
-            f"backend {fields['name']!r}: prelude: is longer than {_MOST_PRELUDE >> 10} KiB; put it into a "
-            "file "
-            "and pass its pathlib.Path"
+            f"backend {fields['name']!r}: prelude: is longer than {_MOST_PRELUDE >> 10} KiB; put it into a file and "
+            "pass its pathlib.Path"
         )
     return {
         "compiler": fields["compiler"],
@@ -123,9 +119,8 @@ def install(compiler):
     if found["emit"] is None:
         if tvm.get_global_func(f"relay.ext.{compiler}", allow_missing=True) is None:
             raise ImportError(
-                f"relay.ext.{compiler} is not registered in the measuring workers; pass the module that "
-                "registers "
-                "it as imports= when the backend is registered"
+                f"relay.ext.{compiler} is not registered in the measuring workers; pass the module that registers it "
+                "as imports= when the backend is registered"
             )
         return True
     prelude = found["prelude"]
@@ -186,9 +181,8 @@ def code_generator(compiler, emit, pack, prelude):
             return made
         if not isinstance(made, str):
             raise TypeError(
-                f"the emitter of {compiler} gave a {type(made).__name__}; a region becomes a "
-                "tvm.runtime.Module or "
-                "C statements (str)"
+                f"the emitter of {compiler} gave a {type(made).__name__}; a region becomes a tvm.runtime.Module or C "
+                "statements (str)"
             )
         text = prelude.read_text() if isinstance(prelude, Path) else prelude
         arrays = [tvm.nd.array(array) for array in packed.values()]

@@ -57,9 +57,7 @@ def main():
     if given.seeds:
         with tempfile.TemporaryDirectory(prefix="random-programs-") as folder:
             seeds = range(*given.seeds)
-            report = blocks.run(
-                seeds, usable, Path(folder), stop_at=1 << 30, say=functools.partial(print, flush=True)
-            )
+            report = blocks.run(seeds, usable, Path(folder), stop_at=1 << 30, say=functools.partial(print, flush=True))
         for seed, what in report.failures:
             print(f"seed {seed}: {what}")
         print(f"{report.programs} programs of {report.operators} operators, {report.hybrid} hybrid")
@@ -67,9 +65,7 @@ def main():
         return bool(report.failures)
     one, setting = program.generate(given.seed), placing.setting(given.seed, usable)
     if given.only:
-        setting = placing.Setting(
-            given.seed, ["tvm", given.only], only=given.only, normalised=setting.normalised
-        )
+        setting = placing.Setting(given.seed, ["tvm", given.only], only=given.only, normalised=setting.normalised)
     print(one.module, setting, sep="\n")
     what = attempt(one, setting, given.full)
     print(what or "passes")

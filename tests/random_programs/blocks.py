@@ -77,9 +77,7 @@ def built(batch, report, full):
         alone = sum(built([one], report, full) for one in batch)
         seeds = {p.program.seed for p in batch}
         if not any(seed in seeds for seed, _ in report.failures):
-            report.failures.append(
-                (batch[0].program.seed, f"only together with {sorted(seeds)}: {told(error)}")
-            )
+            report.failures.append((batch[0].program.seed, f"only together with {sorted(seeds)}: {told(error)}"))
         return alone
 
 

@@ -250,19 +250,11 @@ def cast(pool, name):
     source = pool.choice(("float32", "float32", "int32", "int8", "bool", "int64", "float64", "float16"))
     value = pool.pick(source, empty=pool.empty, exact=True)
     to = pool.choice(
-        [
-            t
-            for t in ("float32", "float32", "int32", "bool", "float64", "float16", "int8", "uint8")
-            if t != source
-        ]
+        [t for t in ("float32", "float32", "int32", "bool", "float64", "float16", "int8", "uint8") if t != source]
     )
     low, high = value.low, value.high
     if to == "uint8":
-        value = (
-            pool.call("clip", lambda x: relay.clip(x, 0, 8), value, low=0, high=8)
-            if source != "bool"
-            else value
-        )
+        value = pool.call("clip", lambda x: relay.clip(x, 0, 8), value, low=0, high=8) if source != "bool" else value
     elif to == "int8" and source != "bool":
         value = pool.call("clip", lambda x: relay.clip(x, -8, 8), value, low=-8, high=8)
     if to.startswith(("int", "uint")):

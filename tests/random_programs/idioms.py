@@ -35,15 +35,11 @@ def activation(pool, value, name=None):
     if name == "nn.leaky_relu":
         return pool.call(name, lambda x: relay.nn.leaky_relu(x, 0.125), value, exact=False)
     if name in ("sigmoid", "tanh"):
-        return pool.call(
-            name, operator(name), value, low=-1.0 if name == "tanh" else 0.0, high=1.0, exact=False
-        )
+        return pool.call(name, operator(name), value, low=-1.0 if name == "tanh" else 0.0, high=1.0, exact=False)
     value = pool.tamed(value, 64.0)
     pool.made.append(name)
     bound, fixed = value.bound + 1, _Fixed(pool)
-    return pool.call(
-        "", lambda x: WRITTEN[name](fixed, x, value.dtype), value, low=-bound, high=bound, exact=False
-    )
+    return pool.call("", lambda x: WRITTEN[name](fixed, x, value.dtype), value, low=-bound, high=bound, exact=False)
 
 
 def number(value, dtype):
@@ -75,9 +71,7 @@ def gelu(pool, x, dtype):
 
 
 def hard_swish(pool, x, dtype):
-    return relay.multiply(
-        x, relay.divide(relay.clip(relay.add(x, number(3.0, dtype)), 0.0, 6.0), number(6.0, dtype))
-    )
+    return relay.multiply(x, relay.divide(relay.clip(relay.add(x, number(3.0, dtype)), 0.0, 6.0), number(6.0, dtype)))
 
 
 class _Fixed:
@@ -165,9 +159,7 @@ def attention(pool, name):
             "nn.dense", lambda x, w: relay.nn.dense(x, w), data, weight, low=-bound, high=bound, exact=False
         )
         if pool.chance(0.6):
-            one = pool.call(
-                "add", relay.add, one, pool.constant((width,), "float32"), low=-bound - 1, high=bound + 1
-            )
+            one = pool.call("add", relay.add, one, pool.constant((width,), "float32"), low=-bound - 1, high=bound + 1)
         return one
 
     def split(value):
@@ -194,9 +186,7 @@ def attention(pool, name):
         four = pool.aside("reshape", lambda x: relay.reshape(x, (batch, heads, length, length)), scores)
         masked = pool.aside("add", relay.add, four, mask, low=-bound - 4, high=bound)
         scores = pool.aside("reshape", lambda x: relay.reshape(x, (batch * heads, length, length)), masked)
-    share = pool.aside(
-        "nn.softmax", lambda x: relay.nn.softmax(x, -1), scores, low=0.0, high=1.0, exact=False
-    )
+    share = pool.aside("nn.softmax", lambda x: relay.nn.softmax(x, -1), scores, low=0.0, high=1.0, exact=False)
     if pool.chance(0.1):
         pool.keep(share)  # somebody else reads them, too
     mixed = pool.aside(
@@ -262,9 +252,7 @@ def cell(pool, name):
     for _ in range(pool.integer(1, 3)):
         one, two = (pool.choice((separable, pooled))(pool.choice(parts)) for _ in range(2))
         parts.append(
-            pool.call(
-                "add", relay.add, one, two, low=one.low + two.low, high=one.high + two.high, exact=False
-            )
+            pool.call("add", relay.add, one, two, low=one.low + two.low, high=one.high + two.high, exact=False)
         )
     pool.call("concatenate", lambda *xs: relay.concatenate(list(xs), 1), *parts[1:], data)
 
@@ -273,9 +261,7 @@ def cell(pool, name):
 def residual(pool, name):
     """A block whose argument is added to its result."""
     channels = pool.choice((4, 8, 16, 16, 32))
-    data = pool.tamed(
-        pool.pick("float32", shape=(pool.choice((1, 2)), channels, *(pool.choice((3, 5, 7)),) * 2)), 4.0
-    )
+    data = pool.tamed(pool.pick("float32", shape=(pool.choice((1, 2)), channels, *(pool.choice((3, 5, 7)),) * 2)), 4.0)
     pool.made.append(name)
     value = data
     for _ in range(pool.integer(1, 2)):
@@ -302,9 +288,7 @@ def twins(pool, name):
         k, n = data.shape[1], pool.choice((8, 16, 16, 32))
         weight, gain = weights(pool, (n, k), k)
         bound = data.bound * gain
-        pool.call(
-            "nn.dense", lambda x, w: relay.nn.dense(x, w), data, weight, low=-bound, high=bound, exact=False
-        )
+        pool.call("nn.dense", lambda x, w: relay.nn.dense(x, w), data, weight, low=-bound, high=bound, exact=False)
 
 
 @makes("twice")

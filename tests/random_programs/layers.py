@@ -111,8 +111,7 @@ def transposed(pool, name):
     padding = [min(pool.integer(0, 1), (k - 1) // 2) for k in window]
     extra = [pool.integer(0, s - 1) if pool.chance(0.3) else 0 for s in strides]
     extents = [
-        (s - 1) * t - 2 * p + k + e
-        for s, t, p, k, e in zip(sizes, strides, padding, window, extra, strict=True)
+        (s - 1) * t - 2 * p + k + e for s, t, p, k, e in zip(sizes, strides, padding, window, extra, strict=True)
     ]
     if data.shape[0] * groups * per_group * math.prod(extents) > 2 * MOST:
         per_group, strides, extra = 1, [1] * dims, [0] * dims
@@ -145,18 +144,14 @@ def transposed(pool, name):
 @makes("nn.dense", "nn.matmul", weight=2.0)
 def dense(pool, name):
     dtype = pool.choice(("float32",) * 6 + ("float64",))
-    data = pool.tamed(
-        pool.pick(dtype, rank=2 if name == "nn.dense" or pool.chance(0.8) else None, least=2), 64.0
-    )
+    data = pool.tamed(pool.pick(dtype, rank=2 if name == "nn.dense" or pool.chance(0.8) else None, least=2), 64.0)
     if data.rank > 2:
         data = pool.tamed(pool.pick(dtype, rank=2), 64.0)
     k, n = data.shape[-1], pool.choice((1, 2, 3, 5, 8, 16, 16, 32, 48))
     if name == "nn.dense":
         weight, gain = weights(pool, (n, k), k, dtype)
         bound = data.bound * gain
-        made = pool.call(
-            name, lambda x, w: relay.nn.dense(x, w), data, weight, low=-bound, high=bound, exact=False
-        )
+        made = pool.call(name, lambda x, w: relay.nn.dense(x, w), data, weight, low=-bound, high=bound, exact=False)
     else:
         left, right = pool.chance(0.3), pool.chance(0.5)
         if left:
@@ -219,9 +214,7 @@ def epilogue(pool, made, channel):
             made = pool.call("nn.bias_add", lambda x, b: relay.nn.bias_add(x, b, channel), made, bias,
                              low=made.low - 1, high=made.high + 1, exact=False)  # fmt: skip
         else:
-            bias = (pool.constant if pool.chance(0.9) else pool.input)(
-                shape[pool.integer(0, channel) :], made.dtype
-            )
+            bias = (pool.constant if pool.chance(0.9) else pool.input)(shape[pool.integer(0, channel) :], made.dtype)
             made = pool.call("add", relay.add, made, bias, low=made.low - 1, high=made.high + 1, exact=False)
     if pool.chance(0.35):
         alike = [v for v in pool.values if v.shape == made.shape and v.dtype == made.dtype and v.bound <= 64]
@@ -346,9 +339,7 @@ def resize(pool, name):
         to = [max(2, t) for t in to]
     if data.size // math.prod(sizes) * math.prod(to) > 2 * MOST:
         return
-    rounding = (
-        "floor" if mode == "asymmetric" else "round_prefer_floor" if pool.chance(0.5) else "round_prefer_ceil"
-    )
+    rounding = "floor" if mode == "asymmetric" else "round_prefer_floor" if pool.chance(0.5) else "round_prefer_ceil"
     exact = method == "nearest_neighbor"
     pool.call(
         name,

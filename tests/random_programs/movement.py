@@ -226,10 +226,7 @@ def pad(pool, name):
         return
     mode = pool.choice(("constant", "constant", "edge", "reflect"))
     if mode == "reflect":
-        widths = [
-            [min(w, d - 1) for w in pair] if d else [0, 0]
-            for pair, d in zip(widths, value.shape, strict=True)
-        ]
+        widths = [[min(w, d - 1) for w in pair] if d else [0, 0] for pair, d in zip(widths, value.shape, strict=True)]
     if value.size == 0:
         mode = "constant"
     number = 0.0 if pool.chance(0.6) or not value.floating else 0.5

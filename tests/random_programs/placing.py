@@ -83,9 +83,7 @@ REGIMES = ("flat", "libraries", "libraries", "favourite", "favourite", "tvm", "f
 def setting(seed, usable):
     """The setting of a seed. usable: the backends beside TVM that can be used."""
     random = np.random.default_rng([11, seed])
-    chosen = [name for name in usable if random.random() < 0.45] or [
-        usable[int(random.integers(len(usable)))]
-    ]
+    chosen = [name for name in usable if random.random() < 0.45] or [usable[int(random.integers(len(usable)))]]
     random.shuffle(chosen)
     drawn = Setting(seed, ["tvm", *chosen])
     if random.random() < 0.2:
@@ -103,9 +101,7 @@ def with_rules(setting, plan):
     random = np.random.default_rng([13, setting.seed])
     if setting.only or random.random() > 0.25:
         return {}
-    nodes = [
-        node for region in plan["regions"] or [] for one in region["candidates"] for node in one["nodes"]
-    ]
+    nodes = [node for region in plan["regions"] or [] for one in region["candidates"] for node in one["nodes"]]
     functions = {function["name"] for function in plan["module"]["functions"]}
     nodes = [node for node in nodes if "(" not in node["operator"]] if functions == {"main"} else []
     if not nodes:

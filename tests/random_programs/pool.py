@@ -113,9 +113,7 @@ class Pool:
         shape, dtype = tuple(shape), dtype or self.dtype
         low, high = natural(dtype, low, high)
         shared = [
-            c
-            for c in self.constants
-            if c.shape == shape and c.dtype == dtype and c.low >= low and c.high <= high
+            c for c in self.constants if c.shape == shape and c.dtype == dtype and c.low >= low and c.high <= high
         ]
         if shared and self.chance(0.4):
             return self.choice(shared)
@@ -162,9 +160,7 @@ class Pool:
             self.made.append(name)
         low = min((a.low for a in arguments), default=0.0) if low is None else low
         high = max((a.high for a in arguments), default=0.0) if high is None else high
-        known = (
-            all(a.exact for a in arguments) if exact is None else exact and all(a.exact for a in arguments)
-        )
+        known = all(a.exact for a in arguments) if exact is None else exact and all(a.exact for a in arguments)
         stand_ins = [relay.var(f"a{i}", shape=a.shape, dtype=a.dtype) for i, a in enumerate(arguments)]
         typed = tvm.IRModule.from_expr(relay.Function(stand_ins, whole(build(*stand_ins))))
         kind = relay.transform.InferType()(typed)["main"].ret_type
@@ -183,9 +179,7 @@ class Pool:
 
     # Choosing.
 
-    def pick(
-        self, dtype=None, rank=None, least=0, most=MOST, exact=False, empty=False, bound=None, shape=None
-    ):
+    def pick(self, dtype=None, rank=None, least=0, most=MOST, exact=False, empty=False, bound=None, shape=None):
         """A value that is so; one that is made so of another, or a new input, where there is none.
 
         least, most: the rank at least, the number of elements at most. empty: it may have no elements. bound:
@@ -247,9 +241,7 @@ class Pool:
         if way == 0:
             factor = self.scalar(2.0 ** -math.ceil(math.log2(value.bound / bound)), value.dtype)
             f = factor.high
-            return self.call(
-                "multiply", relay.multiply, value, factor, low=value.low * f, high=value.high * f
-            )
+            return self.call("multiply", relay.multiply, value, factor, low=value.low * f, high=value.high * f)
         if way == 1 and bound >= 1:
             return self.call("sigmoid", relay.sigmoid, value, low=0.0, high=1.0, exact=False)
         if bound >= 1:
@@ -276,9 +268,7 @@ class Pool:
             )
         if way == 2 and value.bound < 1e3 and least <= 0.5 and most >= 1.5:
             one = self.aside("sigmoid", relay.sigmoid, value, low=0.0, high=1.0, exact=False)
-            return self.call(
-                "add", relay.add, one, self.scalar(0.5, value.dtype), low=0.5, high=1.5, exact=False
-            )
+            return self.call("add", relay.add, one, self.scalar(0.5, value.dtype), low=0.5, high=1.5, exact=False)
         return self.call("clip", lambda x: relay.clip(x, least, most), value, low=least, high=most)
 
 

@@ -48,11 +48,7 @@ def generate(seed):
     way = scopes.WAYS[seed // 20 % len(scopes.WAYS)] if seed % 20 == 11 else None
     at = pool.integer(0, steps)
     for i in range(steps):
-        name = (
-            first
-            if i == steps // 2
-            else known[int(pool.random.choice(len(known), p=weights / weights.sum()))]
-        )
+        name = first if i == steps // 2 else known[int(pool.random.choice(len(known), p=weights / weights.sum()))]
         MAKERS[name][0](pool, name)
         if way and i == at:
             scopes.add(pool, way)
@@ -105,9 +101,7 @@ def joined(pool, exits):
     """Fewer results: those of one type are added or joined."""
     kept = exits[:6]
     for value in exits[6:]:
-        alike = [
-            i for i, v in enumerate(kept) if v.shape == value.shape and v.dtype == value.dtype and v.floating
-        ]
+        alike = [i for i, v in enumerate(kept) if v.shape == value.shape and v.dtype == value.dtype and v.floating]
         if alike:
             i = alike[0]
             kept[i] = pool.aside("add", relay.add, kept[i], value, low=-1e9, high=1e9, exact=False)

@@ -41,9 +41,7 @@ def reduce(pool, name):
             value = pool.tamed(value, 1.0)
         low, high = (-1.0, 1.0) if value.floating else (-(value.bound**terms), value.bound**terms)
     exact = name in ("max", "min") or not value.floating
-    pool.call(
-        name, lambda x: operator(name)(x, axis=axes, keepdims=keep), value, low=low, high=high, exact=exact
-    )
+    pool.call(name, lambda x: operator(name)(x, axis=axes, keepdims=keep), value, low=low, high=high, exact=exact)
 
 
 @makes("variance")

@@ -63,9 +63,7 @@ def together(modules):
         fields += own
         counts.append(len(own))
     functions["main"] = relay.Function(params, relay.Tuple(fields))
-    made = tvm.IRModule(
-        {var if var != "main" else relay.GlobalVar("main"): f for var, f in functions.items()}
-    )
+    made = tvm.IRModule({var if var != "main" else relay.GlobalVar("main"): f for var, f in functions.items()})
     return relay.transform.InferType()(made), counts
 
 
@@ -77,10 +75,7 @@ def execute(modules, inputs, times=1, full=False):
 
     module, counts = together(modules)
     built = export.build(module, **({} if full else QUICK))
-    if full:
-        executor = through_a_file(module, built)
-    else:
-        executor = graph_executor.GraphModule(built["default"](tvm.cpu()))
+    executor = through_a_file(module, built) if full else graph_executor.GraphModule(built["default"](tvm.cpu()))
 
     def once(given):
         for index, value in enumerate(array for arrays in given for array in arrays):
@@ -121,9 +116,7 @@ def by_machine(module, inputs):
 
 def limits(dtype):
     """(share of the element, share of the greatest element) that an element may differ by."""
-    return {"float16": (2e-2, 1e-2), "float32": (1e-4, 2e-5), "float64": (1e-4, 2e-5)}.get(
-        str(dtype), (0.0, 0.0)
-    )
+    return {"float16": (2e-2, 1e-2), "float32": (1e-4, 2e-5), "float64": (1e-4, 2e-5)}.get(str(dtype), (0.0, 0.0))
 
 
 def excess(got, wanted, slack=None):
@@ -157,9 +150,7 @@ def perturbed(inputs, seed):
     """The inputs with other last digits."""
     random = np.random.default_rng([17, seed])
     return [
-        (x * (1 + PERTURBATION * random.choice((-1.0, 1.0), x.shape))).astype(x.dtype)
-        if x.dtype.kind == "f"
-        else x
+        (x * (1 + PERTURBATION * random.choice((-1.0, 1.0), x.shape))).astype(x.dtype) if x.dtype.kind == "f" else x
         for x in inputs
     ]
 

@@ -53,9 +53,7 @@ def function(pool):
     )
     called = relay.Function(params, made.expr)
     pool.made.extend(inner.made)
-    pool.call(
-        "", lambda *xs: relay.Call(called, list(xs)), *arguments, low=made.low, high=made.high, exact=False
-    )
+    pool.call("", lambda *xs: relay.Call(called, list(xs)), *arguments, low=made.low, high=made.high, exact=False)
 
 
 def branch(pool):
@@ -67,9 +65,7 @@ def branch(pool):
     one = small(pool, [value, two], pool.integer(1, 3))
     other = small(pool, [two, value], pool.integer(1, 3))
     made = relay.If(condition, one.expr, other.expr)
-    pool.keep(
-        Value(made, value.shape, value.dtype, min(one.low, other.low), max(one.high, other.high), False)
-    )
+    pool.keep(Value(made, value.shape, value.dtype, min(one.low, other.low), max(one.high, other.high), False))
 
 
 def let(pool):
@@ -78,9 +74,7 @@ def let(pool):
     name = relay.var("named", shape=value.shape, dtype=value.dtype)
     stand_in = Value(name, value.shape, value.dtype, value.low, value.high, False)
     made = small(pool, [stand_in, stand_in], pool.integer(2, 4))
-    pool.keep(
-        Value(relay.Let(name, value.expr, made.expr), made.shape, made.dtype, made.low, made.high, False)
-    )
+    pool.keep(Value(relay.Let(name, value.expr, made.expr), made.shape, made.dtype, made.low, made.high, False))
 
 
 def add(pool, way):
@@ -100,10 +94,7 @@ def scoped(module):
             found.append(node)
 
     relay.analysis.post_order_visit(module["main"], visit)
-    return (
-        bool(found)
-        or sum(isinstance(f, relay.Function) and not f.attrs for f in module.functions.values()) > 1
-    )
+    return bool(found) or sum(isinstance(f, relay.Function) and not f.attrs for f in module.functions.values()) > 1
 
 
 def typed(function):

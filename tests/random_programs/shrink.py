@@ -86,6 +86,4 @@ def remade(program, body, new=None):
     arrays = dict(zip(program.module["main"].params, program.inputs, strict=True)) | (new or {})
     params = list(relay.analysis.free_vars(body))
     function = relay.Function(params, body)
-    return Program(
-        program.seed, scopes.typed(function), [np.asarray(arrays[p]) for p in params], program.made
-    )
+    return Program(program.seed, scopes.typed(function), [np.asarray(arrays[p]) for p in params], program.made)

@@ -71,9 +71,7 @@ class Peer:
 
     def sample(self, request):
         """Time calls for a while."""
-        return {
-            "samples_ms": self._sample(self._engine.run, float(request["seconds"]), int(request["least"]))
-        }
+        return {"samples_ms": self._sample(self._engine.run, float(request["seconds"]), int(request["least"]))}
 
 
 def difference(outputs, expected):
@@ -104,9 +102,7 @@ def main(arguments):
         try:
             request = json.loads(line)
             peer = peer or Peer(arguments[0])
-            answer = getattr(peer, {"load": "load", "check": "check", "sample": "sample"}[request["op"]])(
-                request
-            )
+            answer = getattr(peer, {"load": "load", "check": "check", "sample": "sample"}[request["op"]])(request)
         except Exception as error:
             text = str(error).strip().splitlines()
             answer = {"error": f"{type(error).__name__}: {text[-1] if text else ''}"}

@@ -30,9 +30,7 @@ class Tvm:
     def _read(files):
         from .. import frontends
 
-        return frontends.load(
-            files["model"], files.get("params"), files.get("input_shapes"), files.get("format")
-        )
+        return frontends.load(files["model"], files.get("params"), files.get("input_shapes"), files.get("format"))
 
     def _create(self, factory):
         import tvm
@@ -218,9 +216,7 @@ class TorchCompile(Torch):
 
     def load(self, files, threads):
         # What it compiles goes when the run ends, and it starts no processes of its own that stay.
-        os.environ.setdefault(
-            "TORCHINDUCTOR_CACHE_DIR", os.path.join(os.path.dirname(files["program"]), "inductor")
-        )
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(os.path.dirname(files["program"]), "inductor"))
         import torch
         import torch._inductor.config
 

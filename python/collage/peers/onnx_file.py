@@ -76,9 +76,7 @@ class _Writer:
         if name in _SAME:
             self.node(_SAME[name], step.arguments, step.result)
         elif name in _RESHAPES:
-            self.node(
-                "Reshape", [step.arguments[0], self.constant(np.array(step.shape, "int64"))], step.result
-            )
+            self.node("Reshape", [step.arguments[0], self.constant(np.array(step.shape, "int64"))], step.result)
         elif name in _REDUCTIONS or name == "sum":
             self._reduce(step)
         else:
@@ -149,9 +147,7 @@ class _Writer:
             self.node("Gemm", step.arguments, step.result, transB=1)
             return
         weight = self.node("Transpose", step.arguments[1:2], perm=[1, 0])
-        product = self.node(
-            "MatMul", [step.arguments[0], weight], None if step.arguments[2:] else step.result
-        )
+        product = self.node("MatMul", [step.arguments[0], weight], None if step.arguments[2:] else step.result)
         if step.arguments[2:]:
             self.node("Add", [product, step.arguments[2]], step.result)
 
@@ -171,9 +167,7 @@ class _Writer:
 
     def _pool(self, step):
         rank = len(step.shape) - 2
-        if step.attributes["layout"][:2] != "NC" or any(
-            d != 1 for d in step.attributes.get("dilation") or []
-        ):
+        if step.attributes["layout"][:2] != "NC" or any(d != 1 for d in step.attributes.get("dilation") or []):
             raise UnsupportedError(f"{step.operator} in this layout or dilated")
         kind, extra = "MaxPool", {}
         if "avg" in step.operator:
@@ -218,9 +212,7 @@ class _Writer:
 
     def _nn_upsampling(self, step):
         if step.attributes["layout"] != "NCHW" or step.attributes["method"] != "nearest_neighbor":
-            raise UnsupportedError(
-                f"nn.upsampling in {step.attributes['layout']} with {step.attributes['method']}"
-            )
+            raise UnsupportedError(f"nn.upsampling in {step.attributes['layout']} with {step.attributes['method']}")
         scales = np.array([1, 1, step.attributes["scale_h"], step.attributes["scale_w"]], "float32")
         self.node(
             "Resize",
@@ -236,9 +228,7 @@ class _Writer:
             raise UnsupportedError(f"nn.pad in the mode {step.attributes['pad_mode']}")
         width = step.attributes["pad_width"]
         both = [before for before, _ in width] + [after for _, after in width]
-        self.node(
-            "Pad", [step.arguments[0], self.constant(np.array(both, "int64")), step.arguments[1]], step.result
-        )
+        self.node("Pad", [step.arguments[0], self.constant(np.array(both, "int64")), step.arguments[1]], step.result)
 
     def _nn_batch_norm(self, step):
         self.node("BatchNormalization", step.arguments, step.result, epsilon=step.attributes["epsilon"])

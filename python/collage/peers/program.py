@@ -75,9 +75,7 @@ def read(module):
     from tvm import relay
 
     with tvm.transform.PassContext(opt_level=3):
-        module = tvm.transform.Sequential([relay.transform.InferType(), relay.transform.FoldConstant()])(
-            module
-        )
+        module = tvm.transform.Sequential([relay.transform.InferType(), relay.transform.FoldConstant()])(module)
         module = relay.transform.InferType()(module)
     program = Program()
     names = {}  # address of an expression -> name, or list of names of a tuple
@@ -119,9 +117,7 @@ def read(module):
                 whole = [whole]
             names[expr.handle.value] = whole[expr.index]
         elif isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
-            arguments = [
-                one for arg in expr.args for one in (of(arg) if isinstance(of(arg), list) else [of(arg)])
-            ]
+            arguments = [one for arg in expr.args for one in (of(arg) if isinstance(of(arg), list) else [of(arg)])]
             attrs = {key: _plain(expr.attrs[key]) for key in expr.attrs.keys()} if expr.attrs else {}  # noqa: SIM118
             number = len(program.steps)
             kind = kind_of(expr)
@@ -130,9 +126,7 @@ def read(module):
                 for index, part in enumerate(kind.fields):
                     shape, dtype = tensor(part, expr.op.name)
                     result = declare(f"v{number}_{index}", shape)
-                    program.steps.append(
-                        Step(expr.op.name, {**attrs, "index": index}, arguments, result, shape, dtype)
-                    )
+                    program.steps.append(Step(expr.op.name, {**attrs, "index": index}, arguments, result, shape, dtype))
                     results.append(result)
                 names[expr.handle.value] = results
                 return
@@ -141,9 +135,7 @@ def read(module):
             program.steps.append(Step(expr.op.name, attrs, arguments, result, shape, dtype))
             names[expr.handle.value] = result
         else:
-            raise UnsupportedError(
-                f"the network holds a {type(expr).__name__}, which other engines cannot be given"
-            )
+            raise UnsupportedError(f"the network holds a {type(expr).__name__}, which other engines cannot be given")
 
     relay.analysis.post_order_visit(module["main"].body, visit)
     # In the order of the parameters, those too that nothing reads.
@@ -205,11 +197,7 @@ def _drop_transposes(program):
         if step.operator != "nn.batch_matmul":
             continue
         before = made.get(step.arguments[1])
-        if (
-            before
-            and before.operator == "transpose"
-            and before.attributes.get("axes") in ([0, 2, 1], [0, 2, -2])
-        ):
+        if before and before.operator == "transpose" and before.attributes.get("axes") in ([0, 2, 1], [0, 2, -2]):
             step.arguments[1] = before.arguments[0]
             step.attributes["transpose_b"] = not step.attributes["transpose_b"]
     uses = program.uses()

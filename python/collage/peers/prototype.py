@@ -103,11 +103,7 @@ class Unwrap(relay.ExprMutator):
 
     def visit_call(self, call):
         inner = call.op
-        if (
-            isinstance(inner, relay.Function)
-            and inner.attrs
-            and inner.attrs.get_str("Composite") in self.names
-        ):
+        if isinstance(inner, relay.Function) and inner.attrs and inner.attrs.get_str("Composite") in self.names:
             arguments = [self.visit(argument) for argument in call.args]
             return relay.bind(self.visit(inner.body), dict(zip(inner.params, arguments, strict=True)))
         return super().visit_call(call)
@@ -185,9 +181,7 @@ def build(module, threads, folder):
     create = tvm.get_global_func("collage.runtime.ThreadsModuleCreate", allow_missing=True)
     if create is not None:
         lib.import_module(create(threads))
-    lib.export_library(
-        os.path.join(folder, "library.so"), options=export.link_options(region.plugins_for(COMPILER))
-    )
+    lib.export_library(os.path.join(folder, "library.so"), options=export.link_options(region.plugins_for(COMPILER)))
     Path(folder, "code.ro").write_bytes(code)
     return load(folder)
 
@@ -256,6 +250,4 @@ def machine(model, files, threads):
             if kept:
                 os.makedirs(kept, exist_ok=True)
             executable = build(found["module"], threads, kept or folder)
-    return tvm.runtime.vm.VirtualMachine(
-        executable, tvm.cpu()
-    ), f"TVM's CollagePartition with oneDNN ({told})"
+    return tvm.runtime.vm.VirtualMachine(executable, tvm.cpu()), f"TVM's CollagePartition with oneDNN ({told})"

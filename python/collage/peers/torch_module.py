@@ -113,9 +113,7 @@ class _Builder:
 
     def _nn_bias_add(self, step, value, bias):
         after = len(step.shape) - 1 - step.attributes["axis"] % len(step.shape)
-        return self.call(
-            operator.add, value, self.call(torch.reshape, bias, (-1, *[1] * after)) if after else bias
-        )
+        return self.call(operator.add, value, self.call(torch.reshape, bias, (-1, *[1] * after)) if after else bias)
 
     def _pool(self, step, value):
         rank = len(step.shape) - 2
@@ -183,9 +181,7 @@ class _Builder:
 
     def _nn_upsampling(self, step, value):
         if step.attributes["layout"] != "NCHW" or step.attributes["method"] != "nearest_neighbor":
-            raise UnsupportedError(
-                f"nn.upsampling in {step.attributes['layout']} with {step.attributes['method']}"
-            )
+            raise UnsupportedError(f"nn.upsampling in {step.attributes['layout']} with {step.attributes['method']}")
         scales = (step.attributes["scale_h"], step.attributes["scale_w"])
         return self.call(functional.interpolate, value, scale_factor=scales, mode="nearest")
 
@@ -196,16 +192,12 @@ class _Builder:
         return self.call(functional.pad, value, order, value=float(self.program.constants[step.arguments[1]]))
 
     def _nn_batch_norm(self, step, value, gamma, beta, mean, variance):
-        return self.call(
-            functional.batch_norm, value, mean, variance, gamma, beta, eps=step.attributes["epsilon"]
-        )
+        return self.call(functional.batch_norm, value, mean, variance, gamma, beta, eps=step.attributes["epsilon"])
 
     def _nn_layer_norm(self, step, value, gamma, beta):
         if step.attributes["axis"] % len(step.shape) != len(step.shape) - 1:
             raise UnsupportedError("nn.layer_norm over another axis than the last")
-        return self.call(
-            functional.layer_norm, value, step.shape[-1:], gamma, beta, eps=step.attributes["epsilon"]
-        )
+        return self.call(functional.layer_norm, value, step.shape[-1:], gamma, beta, eps=step.attributes["epsilon"])
 
     def _nn_lrn(self, step, value):
         attributes = step.attributes

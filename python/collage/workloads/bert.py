@@ -52,9 +52,7 @@ def _attention(net, x, name, tokens, units, heads):
     scores = _matmul(query, relay.transpose(key, (0, 1, 3, 2)), heads, tokens, size, tokens)
     weights = relay.nn.softmax(relay.divide(scores, relay.const(math.sqrt(size), "float32")), axis=-1)
     mixed = relay.transpose(_matmul(weights, value, heads, tokens, tokens, size), (0, 2, 1, 3))
-    return _linear(
-        net, relay.reshape(mixed, (1, tokens, units)), f"{name}.output_linear", tokens, units, units
-    )
+    return _linear(net, relay.reshape(mixed, (1, tokens, units)), f"{name}.output_linear", tokens, units, units)
 
 
 def bert_full(layers=8, tokens=64, units=256, heads=8):

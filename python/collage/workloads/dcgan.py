@@ -25,9 +25,7 @@ def _discriminator(net, image):
     channels = (3, 16, 32, 64, 128)
     for block in range(4):
         name = f"discriminator.model.{2 * block}"
-        x = relay.nn.relu(
-            net.conv(x, name, channels[block], channels[block + 1], 3, stride=2, padding=1, bias=True)
-        )
+        x = relay.nn.relu(net.conv(x, name, channels[block], channels[block + 1], 3, stride=2, padding=1, bias=True))
     side = IMAGE // 16
     x = relay.reshape(x, (-1, 128 * side * side))
     return relay.sigmoid(net.dense(x, "discriminator.adv_layer.0", 128 * side * side, 1))

@@ -36,9 +36,7 @@ def _separable(net, x, name, channels, kernel, stride):
 
 
 def _average(x, stride=1):
-    return relay.nn.avg_pool2d(
-        x, pool_size=(3, 3), strides=(stride, stride), padding=(1, 1), count_include_pad=False
-    )
+    return relay.nn.avg_pool2d(x, pool_size=(3, 3), strides=(stride, stride), padding=(1, 1), count_include_pad=False)
 
 
 def _maximum(x):

@@ -101,9 +101,7 @@ class Network:
 
     def dense(self, x, name, units_in, units_out, gain=1.0, bias=True):
         """A dense layer on [rows, units_in], with an add of the bias where ``bias``."""
-        out = relay.nn.dense(
-            x, self.weight(f"{name}.weight", (units_out, units_in), units_in, gain), units=units_out
-        )
+        out = relay.nn.dense(x, self.weight(f"{name}.weight", (units_out, units_in), units_in, gain), units=units_out)
         if bias:
             out = relay.add(out, self.parameter(f"{name}.bias", (units_out,), std=0.05))
         return out

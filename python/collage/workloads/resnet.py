@@ -19,9 +19,7 @@ def _bottleneck(net, x, name, channels_in, planes, stride, width, groups, rank, 
 
     def conv(x, part, channels_in, channels_out, kernel, stride=1, groups=1, gain=2.0):
         module = f"{name}.{part}"
-        out = net.conv(
-            x, module, channels_in, channels_out, kernel, stride, kernel // 2, groups, gain=gain, rank=rank
-        )
+        out = net.conv(x, module, channels_in, channels_out, kernel, stride, kernel // 2, groups, gain=gain, rank=rank)
         if norm:
             after = f"{name}.downsample.1" if part == "downsample.0" else f"{name}.bn{part[-1]}"
             out = net.batch_norm(out, after, channels_out)

@@ -40,9 +40,7 @@ def yolov3():
             channels_out = channels if kernel == 1 else 2 * channels
             x = conv(x, channels_in, channels_out, kernel)
             channels_in = channels_out
-        heads.append(
-            net.conv(conv(x, channels, 2 * channels, 3), f"head.{level}", 2 * channels, OUTPUTS, 1, bias=True)
-        )
+        heads.append(net.conv(conv(x, channels, 2 * channels, 3), f"head.{level}", 2 * channels, OUTPUTS, 1, bias=True))
         if level < 2:
             up = relay.nn.upsampling(conv(x, channels, channels // 2, 1), scale_h=2, scale_w=2)
             x = relay.concatenate([up, taps[3 - level]], axis=1)
