@@ -33,7 +33,29 @@ def test_operators(name):
 def test_others_are_typed(name):
     module, values = workloads.build(name)
     assert module["main"].ret_type is not None
-    assert {var.name_hint for var in module["main"].params} == {"input0", *values}
+    names = {var.name_hint for var in module["main"].params} - set(values)
+    assert names == {f"input{index}" for index in range(len(names))}
+
+
+@pytest.mark.parametrize("name", [name for name in workloads.WORKLOADS if name not in ("bert", "kernels")])
+def test_batches(name):
+    one, values = workloads.build(name)
+    many, same = workloads.build(f"{name}@3")
+    assert workloads.count_operators(one) == workloads.count_operators(many)
+    assert values.keys() == same.keys()
+    results = [module["main"].ret_type for module in (one, many)]
+    alone, together = (r.fields if hasattr(r, "fields") else [r] for r in results)
+    assert [[3 * int(a.shape[0]), *map(int, a.shape[1:])] for a in alone] == [
+        [int(d) for d in t.shape] for t in together
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, error", [("unet@0", "is no batch"), ("unet@", "is no batch"), ("bert@2", "rows and no batch")]
+)
+def test_bad_batches(name, error):
+    with pytest.raises(ValueError, match=error):
+        workloads.build(name)
 
 
 def test_parameter_counts():

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark networks, built in code: ``workload:NAME`` on the command line.
 
-Batch 1, float32, weights random but always the same. The first five are the paper's; the others are the same
-architectures whole, and a few more.
+Float32, weights random but always the same. The first five are the paper's; the others are the same
+architectures whole, and a few more. NAME is of batch 1, NAME@8 of batch 8.
 """
 
 import difflib
+import functools
 from collections import namedtuple
 
-from . import bert, dcgan, mobilenet, nasnet, resnet, yolo
+from . import bert, dcgan, efficientnet, kernels, mobilenet, nasnet, resnet, unet, vit, yolo
 from .network import count_operators
 
 Workload = namedtuple("Workload", "build description")
@@ -25,6 +26,13 @@ WORKLOADS = {
     "resnet50_3d_full": Workload(resnet.resnet50_3d_full, "whole, on [1, 3, 16, 112, 112]"),
     "resnext50_32x4d_full": Workload(resnet.resnext50_32x4d_full, "whole, on [1, 3, 224, 224]"),
     "yolov3": Workload(yolo.yolov3, "Darknet-53 and three heads on [1, 3, 416, 416]"),
+    "bert_base_128": Workload(
+        functools.partial(bert.bert_base, tokens=128), "12 layers of 768 units with GELU on [1, 128, 768]"
+    ),
+    "efficientnet_b0": Workload(efficientnet.efficientnet_b0, "whole, on [1, 3, 224, 224]"),
+    "unet": Workload(unet.unet, "four levels, 32 to 512 channels, on [1, 3, 256, 256]"),
+    "vit_b16": Workload(vit.vit_b16, "whole, on [1, 3, 224, 224]"),
+    "kernels": Workload(kernels.kernels, "a grid of single layers, for collage bench kernels"),
 }
 
 PAPER = ("bert_full", "dcgan", "nasneta", "resnet50_3d", "resnext50_32x4d")
@@ -33,12 +41,20 @@ __all__ = ["PAPER", "WORKLOADS", "Workload", "build", "count_operators"]
 
 
 def build(name):
-    """Build the workload ``name``: (IRModule with parameters as variables, {name: numpy array}).
+    """Build the workload ``name``, NAME or NAME@BATCH: (IRModule with parameters as variables,
+    {name: numpy array}).
 
-    Raises ValueError with the nearest name where there is no such workload.
+    Raises ValueError with the nearest name where there is no such workload, or that it has no such batch.
     """
-    if name not in WORKLOADS:
-        near = difflib.get_close_matches(name, WORKLOADS, n=1, cutoff=0.5)
+    base, at, batch = name.partition("@")
+    if base not in WORKLOADS:
+        near = difflib.get_close_matches(base, WORKLOADS, n=1, cutoff=0.5)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ValueError(f"there is no workload {name!r}{hint}; known are: {', '.join(WORKLOADS)}")
-    return WORKLOADS[name].build()
+        raise ValueError(f"there is no workload {base!r}{hint}; known are: {', '.join(WORKLOADS)}")
+    if not at:
+        return WORKLOADS[base].build()
+    if not (batch.isdecimal() and int(batch) > 0):
+        raise ValueError(f"workload {name}: {batch!r} is no batch; write {base}@8, for instance")
+    if base == "bert":
+        raise ValueError(f"workload {name}: bert has rows and no batch")
+    return WORKLOADS[base].build(batch=int(batch))

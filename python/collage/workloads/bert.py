@@ -15,10 +15,10 @@ from tvm import relay
 from .network import Network
 
 
-def _linear(net, x, name, tokens, units_in, units_out, gain=1.0):
-    """Dense layer on [1, tokens, units]: rows, dense, bias, back."""
-    rows = relay.reshape(x, (tokens, units_in))
-    return relay.reshape(net.dense(rows, name, units_in, units_out, gain), (1, tokens, units_out))
+def linear(net, x, name, shape, units_in, units_out, gain=1.0):
+    """Dense layer on [batch, tokens, units], shape being the first two: rows, dense, bias, back."""
+    rows = relay.reshape(x, (math.prod(shape), units_in))
+    return relay.reshape(net.dense(rows, name, units_in, units_out, gain), (*shape, units_out))
 
 
 def _norm_by_std(net, x, name, units, epsilon=1e-6):
@@ -31,55 +31,58 @@ def _norm_by_std(net, x, name, units, epsilon=1e-6):
     return relay.add(scaled, shift)
 
 
-def _matmul(a, b, batch, rows, inner, columns):
-    """[1, batch, rows, inner] times [1, batch, inner, columns]: batch_matmul wants three axes and b
+def _matmul(a, b, batch, heads, rows, inner, columns):
+    """[batch, heads, rows, inner] times [batch, heads, inner, columns]: batch_matmul wants three axes and b
     transposed.
     """
-    a = relay.reshape(a, (batch, rows, inner))
-    b = relay.transpose(relay.reshape(b, (batch, inner, columns)), (0, 2, 1))
-    return relay.reshape(relay.nn.batch_matmul(a, b), (1, batch, rows, columns))
+    a = relay.reshape(a, (batch * heads, rows, inner))
+    b = relay.transpose(relay.reshape(b, (batch * heads, inner, columns)), (0, 2, 1))
+    return relay.reshape(relay.nn.batch_matmul(a, b), (batch, heads, rows, columns))
 
 
-def _attention(net, x, name, tokens, units, heads):
-    """Multi-head self-attention on [1, tokens, units]."""
-    size = units // heads
+def attention(net, x, name, shape, units, heads):
+    """Multi-head self-attention on [batch, tokens, units], shape being the first two."""
+    (batch, tokens), size = shape, units // heads
 
     def project(part):
-        out = _linear(net, x, f"{name}.{part}", tokens, units, units)
-        return relay.transpose(relay.reshape(out, (1, tokens, heads, size)), (0, 2, 1, 3))
+        out = linear(net, x, f"{name}.{part}", shape, units, units)
+        return relay.transpose(relay.reshape(out, (batch, tokens, heads, size)), (0, 2, 1, 3))
 
     query, key, value = (project(f"linear_layers.{index}") for index in range(3))
-    scores = _matmul(query, relay.transpose(key, (0, 1, 3, 2)), heads, tokens, size, tokens)
+    scores = _matmul(query, relay.transpose(key, (0, 1, 3, 2)), batch, heads, tokens, size, tokens)
     weights = relay.nn.softmax(relay.divide(scores, relay.const(math.sqrt(size), "float32")), axis=-1)
-    mixed = relay.transpose(_matmul(weights, value, heads, tokens, tokens, size), (0, 2, 1, 3))
-    return _linear(net, relay.reshape(mixed, (1, tokens, units)), f"{name}.output_linear", tokens, units, units)
+    mixed = relay.transpose(_matmul(weights, value, batch, heads, tokens, tokens, size), (0, 2, 1, 3))
+    joined = relay.reshape(mixed, (batch, tokens, units))
+    return linear(net, joined, f"{name}.output_linear", shape, units, units)
 
 
-def bert_full(layers=8, tokens=64, units=256, heads=8):
-    """Pre-norm encoder with ReLU: [1, 64, 256] -> [1, 64, 256]."""
+def bert_full(batch=1, layers=8, tokens=64, units=256, heads=8):
+    """Pre-norm encoder with ReLU: [batch, 64, 256] -> [batch, 64, 256]."""
     net = Network("bert_full")
-    x = net.input("input0", (1, tokens, units))
+    x = net.input("input0", (batch, tokens, units))
+    shape = (batch, tokens)
     for layer in range(layers):
         name = f"transformer_blocks.{layer}"
         normed = _norm_by_std(net, x, f"{name}.input_sublayer.norm", units)
-        x = relay.add(x, _attention(net, normed, f"{name}.attention", tokens, units, heads))
+        x = relay.add(x, attention(net, normed, f"{name}.attention", shape, units, heads))
         normed = _norm_by_std(net, x, f"{name}.output_sublayer.norm", units)
-        hidden = relay.nn.relu(_linear(net, normed, f"{name}.feed_forward.w_1", tokens, units, 4 * units))
-        x = relay.add(x, _linear(net, hidden, f"{name}.feed_forward.w_2", tokens, 4 * units, units, gain=2.0))
+        hidden = relay.nn.relu(linear(net, normed, f"{name}.feed_forward.w_1", shape, units, 4 * units))
+        x = relay.add(x, linear(net, hidden, f"{name}.feed_forward.w_2", shape, 4 * units, units, gain=2.0))
     return net.finish(x)
 
 
-def _gelu(x):
+def gelu(x):
     """x / 2 * (1 + erf(x / sqrt 2))."""
     half = relay.multiply(x, relay.const(0.5, "float32"))
     erf = relay.erf(relay.multiply(x, relay.const(1 / math.sqrt(2), "float32")))
     return relay.multiply(half, relay.add(erf, relay.const(1.0, "float32")))
 
 
-def bert_base(layers=12, tokens=384, units=768, heads=12):
-    """Post-norm encoder with GELU, after the embedding: [1, 384, 768] -> [1, 384, 768]."""
+def bert_base(batch=1, layers=12, tokens=384, units=768, heads=12):
+    """Post-norm encoder with GELU, after the embedding: [batch, tokens, 768] -> [batch, tokens, 768]."""
     net = Network("bert_base")
-    x = net.input("input0", (1, tokens, units))
+    x = net.input("input0", (batch, tokens, units))
+    shape = (batch, tokens)
 
     def norm(x, name):
         gamma = net.parameter(f"{name}.weight", (units,), mean=1.0, std=0.1)
@@ -88,12 +91,12 @@ def bert_base(layers=12, tokens=384, units=768, heads=12):
     for layer in range(layers):
         name = f"encoder.layer.{layer}"
         x = norm(
-            relay.add(_attention(net, x, f"{name}.attention", tokens, units, heads), x),
+            relay.add(attention(net, x, f"{name}.attention", shape, units, heads), x),
             f"{name}.attention.norm",
         )
-        hidden = _gelu(_linear(net, x, f"{name}.intermediate.dense", tokens, units, 4 * units))
+        hidden = gelu(linear(net, x, f"{name}.intermediate.dense", shape, units, 4 * units))
         x = norm(
-            relay.add(_linear(net, hidden, f"{name}.output.dense", tokens, 4 * units, units), x),
+            relay.add(linear(net, hidden, f"{name}.output.dense", shape, 4 * units, units), x),
             f"{name}.norm",
         )
     return net.finish(x)

@@ -31,8 +31,8 @@ def _discriminator(net, image):
     return relay.sigmoid(net.dense(x, "discriminator.adv_layer.0", 128 * side * side, 1))
 
 
-def dcgan():
-    """A latent vector to the discriminator's verdict on its picture: [1, 100] -> [1, 1]."""
+def dcgan(batch=1):
+    """A latent vector to the discriminator's verdict on its picture: [batch, 100] -> [batch, 1]."""
     net = Network("dcgan")
-    z = net.input("input0", (1, LATENT))
+    z = net.input("input0", (batch, LATENT))
     return net.finish(_discriminator(net, _generator(net, z)))

@@ -17,10 +17,10 @@ SETTINGS = (
 )
 
 
-def mobilenet_v2():
-    """[1, 32, 224, 224] -> [1, 1280, 14, 14]."""
+def mobilenet_v2(batch=1):
+    """[batch, 32, 224, 224] -> [batch, 1280, 14, 14]."""
     net = Network("mobilenet_v2")
-    x = net.input("input0", (1, 32, 224, 224))
+    x = net.input("input0", (batch, 32, 224, 224))
     channels = 32
     index = 0
     for expansion, channels_out, blocks, first_stride in SETTINGS:

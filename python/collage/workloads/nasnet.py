@@ -78,10 +78,10 @@ def _reduction(net, name, previous, current, channels):
     return relay.concatenate([first, second, third, fourth, fifth], axis=1), 5 * channels
 
 
-def nasneta():
-    """[1, 64, 56, 56] -> [1, 1280, 14, 14]."""
+def nasneta(batch=1):
+    """[batch, 64, 56, 56] -> [batch, 1280, 14, 14]."""
     net = Network("nasneta")
-    current = previous = (net.input("input0", (1, CHANNELS, 56, 56)), CHANNELS)
+    current = previous = (net.input("input0", (batch, CHANNELS, 56, 56)), CHANNELS)
     for stage in range(3):
         channels = CHANNELS << stage
         if stage:

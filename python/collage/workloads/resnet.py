@@ -49,24 +49,24 @@ def _layers(net, x, groups, width_per_group, rank, norm):
     return x
 
 
-def resnext50_32x4d():
-    """After the stem: [1, 64, 56, 56] -> [1, 2048, 7, 7]."""
+def resnext50_32x4d(batch=1):
+    """After the stem: [batch, 64, 56, 56] -> [batch, 2048, 7, 7]."""
     net = Network("resnext50_32x4d")
-    x = net.input("input0", (1, 64, 56, 56))
+    x = net.input("input0", (batch, 64, 56, 56))
     return net.finish(_layers(net, x, groups=32, width_per_group=4, rank=2, norm=False))
 
 
-def resnet50_3d():
-    """After the stem: [1, 64, 3, 56, 56] -> [1, 2048, 1, 7, 7]."""
+def resnet50_3d(batch=1):
+    """After the stem: [batch, 64, 3, 56, 56] -> [batch, 2048, 1, 7, 7]."""
     net = Network("resnet50_3d")
-    x = net.input("input0", (1, 64, 3, 56, 56))
+    x = net.input("input0", (batch, 64, 3, 56, 56))
     return net.finish(_layers(net, x, groups=1, width_per_group=64, rank=3, norm=False))
 
 
-def resnext50_32x4d_full():
-    """Whole, with batch normalisation: [1, 3, 224, 224] -> [1, 1000]."""
+def resnext50_32x4d_full(batch=1):
+    """Whole, with batch normalisation: [batch, 3, 224, 224] -> [batch, 1000]."""
     net = Network("resnext50_32x4d_full")
-    x = net.input("input0", (1, 3, 224, 224))
+    x = net.input("input0", (batch, 3, 224, 224))
     x = net.conv(x, "conv1", 3, 64, 7, stride=2, padding=3)
     x = relay.nn.relu(net.batch_norm(x, "bn1", 64))
     x = relay.nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
@@ -75,14 +75,14 @@ def resnext50_32x4d_full():
     return net.finish(net.dense(x, "fc", 2048, 1000))
 
 
-def resnet50_3d_full():
-    """Whole, with batch normalisation, for video: [1, 3, 16, 112, 112] -> [1, 400]."""
+def resnet50_3d_full(batch=1):
+    """Whole, with batch normalisation, for video: [batch, 3, 16, 112, 112] -> [batch, 400]."""
     net = Network("resnet50_3d_full")
-    x = net.input("input0", (1, 3, 16, 112, 112))
+    x = net.input("input0", (batch, 3, 16, 112, 112))
     weight = net.weight("conv1.weight", (64, 3, 7, 7, 7), 3 * 7**3)
     x = relay.nn.conv3d(x, weight, strides=(1, 2, 2), padding=(3, 3, 3), channels=64, kernel_size=(7, 7, 7))
     x = relay.nn.relu(net.batch_norm(x, "bn1", 64))
     x = relay.nn.max_pool3d(x, pool_size=(3, 3, 3), strides=(2, 2, 2), padding=(1, 1, 1))
     x = _layers(net, x, groups=1, width_per_group=64, rank=3, norm=True)
-    x = relay.reshape(relay.mean(x, axis=[2, 3, 4]), (1, 2048))
+    x = relay.reshape(relay.mean(x, axis=[2, 3, 4]), (batch, 2048))
     return net.finish(net.dense(x, "fc", 2048, 400))

@@ -11,8 +11,8 @@ CLASSES = 80
 OUTPUTS = 3 * (5 + CLASSES)
 
 
-def yolov3():
-    """[1, 3, 416, 416] -> ([1, 255, 13, 13], [1, 255, 26, 26], [1, 255, 52, 52])."""
+def yolov3(batch=1):
+    """[batch, 3, 416, 416] -> maps of [batch, 255, side, side] for the sides 13, 26 and 52."""
     net = Network("yolov3")
     index = 0
 
@@ -23,7 +23,7 @@ def yolov3():
         x = net.conv(x, f"{name}.conv", channels_in, channels_out, kernel, stride, kernel // 2, gain=gain)
         return relay.nn.leaky_relu(net.batch_norm(x, f"{name}.batch_norm", channels_out), alpha=0.1)
 
-    x = conv(net.input("input0", (1, 3, 416, 416)), 3, 32, 3)
+    x = conv(net.input("input0", (batch, 3, 416, 416)), 3, 32, 3)
     taps = []
     channels = 32
     for blocks in (1, 2, 8, 8, 4):

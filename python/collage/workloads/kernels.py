@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A grid of single layers for `collage bench kernels`: many operators side by side, each with an input of its
+own.
+
+Shapes are those of networks that are in use (ResNet, VGG, MobileNet, EfficientNet, U-Net, Darknet, BERT, ViT,
+GANs, video), small ones and large ones, and some that nobody would choose, so that what a kernel is bad at is
+seen, too.
+"""
+
+from tvm import relay
+
+from .bert import attention, gelu
+from .network import Network
+
+# channels in, channels out, side
+WINOGRAD = (
+    (16, 16, 112),
+    (32, 32, 256),
+    (64, 64, 56),
+    (64, 64, 224),
+    (128, 128, 28),
+    (128, 64, 128),
+    (256, 256, 14),
+    (512, 512, 7),
+    (512, 1024, 13),
+    (256, 512, 52),
+)
+POINTWISE = (
+    (64, 256, 56),
+    (256, 64, 56),
+    (128, 512, 28),
+    (1024, 256, 14),
+    (2048, 512, 7),
+    (16, 96, 112),
+    (192, 32, 28),
+    (320, 1280, 7),
+    (512, 256, 26),
+)
+# channels, side, window, stride
+DEPTHWISE = (
+    (32, 112, 3, 1),
+    (96, 112, 3, 2),
+    (144, 56, 3, 1),
+    (240, 28, 5, 1),
+    (672, 14, 5, 1),
+    (960, 7, 3, 1),
+)
+# channels in, channels out, side
+NARROW = ((64, 3, 256), (32, 1, 256), (16, 4, 64))
+# channels in, channels out, side before, factor
+UPSAMPLED = ((128, 128, 64, 2), (128, 64, 128, 2), (512, 256, 16, 2), (64, 32, 32, 4))
+# rows, units in, units out
+DENSE = (
+    (1, 2048, 1000),
+    (1, 100, 8192),
+    (2, 768, 768),
+    (8, 768, 3072),
+    (16, 1024, 1024),
+    (64, 256, 256),
+    (64, 256, 1024),
+    (128, 768, 768),
+    (128, 768, 3072),
+    (128, 3072, 768),
+    (197, 768, 3072),
+    (384, 768, 768),
+    (512, 1024, 1024),
+)
+# tokens, units, heads
+ATTENTION = ((64, 256, 8), (128, 768, 12), (197, 768, 12), (384, 768, 12), (1024, 512, 8))
+# channels, depth, side
+VIDEO = ((64, 3, 56), (128, 4, 28))
+
+
+def kernels(batch=1):
+    """A tuple of the results of all layers, by groups in the order of the tables above."""
+    net = Network("kernels")
+    results = []
+
+    def layer(shape, make):
+        index = len(results)
+        results.append(make(net.input(f"input{index}", shape), f"layer{index}"))
+
+    def convolution(channels_in, channels_out, kernel, **options):
+        def make(x, name):
+            return relay.nn.relu(
+                net.conv(x, name, channels_in, channels_out, kernel, padding=kernel // 2, bias=True, **options)
+            )
+
+        return make
+
+    def upsampled(channels_in, channels_out, factor):
+        make = convolution(channels_in, channels_out, 3)
+        return lambda x, name: make(relay.nn.upsampling(x, scale_h=factor, scale_w=factor), name)
+
+    for channels_in, channels_out, side in WINOGRAD:
+        layer((batch, channels_in, side, side), convolution(channels_in, channels_out, 3))
+    for channels_in, channels_out, side in POINTWISE:
+        layer((batch, channels_in, side, side), convolution(channels_in, channels_out, 1))
+    for channels, side, window, stride in DEPTHWISE:
+        layer(
+            (batch, channels, side, side),
+            convolution(channels, channels, window, stride=stride, groups=channels),
+        )
+    for channels_in, channels_out, side in NARROW:
+        layer((batch, channels_in, side, side), convolution(channels_in, channels_out, 3))
+    for channels_in, channels_out, side, factor in UPSAMPLED:
+        layer((batch, channels_in, side, side), upsampled(channels_in, channels_out, factor))
+    for rows, units_in, units_out in DENSE:
+        layer(
+            (batch * rows, units_in),
+            lambda x, name, i=units_in, o=units_out: relay.nn.relu(net.dense(x, name, i, o)),
+        )
+    layer((batch * 128, 768), lambda x, name: gelu(net.dense(x, name, 768, 3072)))
+    for tokens, units, heads in ATTENTION:
+        layer(
+            (batch, tokens, units),
+            lambda x, name, t=tokens, u=units, h=heads: attention(net, x, name, (batch, t), u, h),
+        )
+    for channels, depth, side in VIDEO:
+        layer((batch, channels, depth, side, side), convolution(channels, channels, 3, rank=3))
+    return net.finish(relay.Tuple(results))
