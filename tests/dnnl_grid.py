@@ -90,3 +90,19 @@ def region(symbol, composite, body, *arguments):
 def channel_bias(cases, dims, channels):
     """A constant with one value for each channel of a tensor [n, channels, ...]."""
     return cases.constant(channels, *[1] * dims)
+
+
+def sums_in_the_padding(grid):
+    """Windows that lie wholly in the padding, where oneDNN's accumulating convolutions for AVX-512 forget the
+    bias, or crash: the sum is a step of its own."""
+    for dims, data, kernel, padding, result, relu in (
+        (2, (1, 5, 2, 4), (1, 1), (1, 0, 1, 0), (1, 16, 4, 4), False),
+        (2, (1, 16, 6, 6), (3, 3), (3, 1, 3, 1), (1, 16, 10, 6), True),
+        (3, (2, 5, 2, 1, 4), (1, 1, 1), (1, 0, 0, 1, 0, 0), (2, 16, 4, 1, 4), False),
+    ):
+        x, weight = grid.input(*data), grid.constant(16, data[1], *kernel)
+        conv = getattr(relay.nn, f"conv{dims}d")
+        one = conv(x, weight, channels=16, kernel_size=kernel, padding=padding)
+        added = one + channel_bias(grid, dims, 16) + grid.input(*result)
+        takes = [f"dnnl.conv{dims}d_bias", "add"] + ["nn.relu"] * relu
+        grid.add(f"conv{dims}d {padding}", relay.nn.relu(added) if relu else added, *takes)

@@ -8,7 +8,7 @@ Winograd's algorithm and for 1x1 with a residual sum, with their epilogues; and 
 import numpy as np
 import pytest
 import tvm
-from dnnl_grid import Grid, channel_bias, region
+from dnnl_grid import Grid, channel_bias, region, sums_in_the_padding
 from grid import walk
 from tvm import relay
 from tvm.contrib import graph_executor
@@ -82,6 +82,12 @@ def test_small_depths(partition):
     for size in (1, 2):
         one = nn.conv2d(grid.input(2, 8, size, 1), grid.constant(12, 8, 5, 3), padding=(2, 1))
         grid.add(f"conv2d {size} x 1", one, "nn.conv2d")
+    grid.check(partition)
+
+
+def test_sums_in_the_padding(partition):
+    grid = Grid()
+    sums_in_the_padding(grid)
     grid.check(partition)
 
 

@@ -7,7 +7,7 @@ Operators of each kind, regions of many operators that TVM's passes made, its co
 import numpy as np
 import pytest
 import tvm
-from dnnl_grid import Grid, channel_bias, offloaded
+from dnnl_grid import Grid, channel_bias, offloaded, sums_in_the_padding
 from tvm import relay
 
 nn = relay.nn
@@ -55,6 +55,12 @@ def test_operators(partition):
     grid.add("clip", relay.clip(grid.input(3, 7), -0.5, 0.25), "clip")
     grid.add("add", grid.input(3, 7) + grid.input(3, 7), "add")
     grid.add("broadcast add", grid.input(2, 8, 4, 4) + grid.constant(8, 1, 1))
+    grid.check(partition)
+
+
+def test_sums_in_the_padding(partition):
+    grid = Grid()
+    sums_in_the_padding(grid)
     grid.check(partition)
 
 

@@ -161,6 +161,18 @@ def test_build_disables_what_does_not_finish():
         assert context.opt_level == 3
 
 
+def test_build_of_a_layer_whose_values_nobody_reads():
+    """TVM cannot schedule a layer with ones_like fused behind it; the build simplifies that away."""
+    like = {"ones_like": 1.0, "zeros_like": 0.0}
+    for name, value in like.items():
+        x, weight = relay.var("x", shape=(1, 1)), relay.var("weight", shape=(48, 1))
+        made = getattr(relay, name)(relay.nn.dense(x, weight))
+        module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, weight], made)))
+        executor = tvm.contrib.graph_executor.GraphModule(export.build(module)["default"](tvm.cpu()))
+        executor.run()
+        assert (executor.get_output(0).numpy() == np.full((1, 48), value, "float32")).all()
+
+
 def test_what_is_linked_with_no_plugin_asks_for_none(tmp_path):
     """Also where another model has brought the plug-in into the process."""
     module = relay.fromtext('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 3), float32]) { nn.relu(%x) }')

@@ -15,8 +15,9 @@ import pytest
 import tvm
 from conftest import PACKAGE, environment, run_python
 from random_programs import __main__ as single
-from random_programs import blocks, placing, program, running, shrink
-from random_programs.pool import MAKERS
+from random_programs import blocks, movement, placing, program, running, scopes, shrink
+from random_programs.pool import MAKERS, Value
+from tvm import relay
 
 # 300 programs in each run of the tests, 10,000 in the long ones.
 SHORT = [range(a, a + 50) for a in range(0, 300, 50)]
@@ -61,6 +62,16 @@ def test_a_maker_makes_what_it_is_called():
             assert known[at] in {
                 call.op.name for call in shrink.operators(made.module) if isinstance(call.op, tvm.ir.Op)
             }
+
+
+@pytest.mark.parametrize("shape", [(0,), (9, 0), (3, 0, 4)], ids=str)
+def test_a_tensor_without_elements_has_another_shape(shape):
+    value = Value(relay.var("x", shape=shape), shape, "float32", 0.0, 1.0, False)
+    for build, before in ((relay.reshape, False), (relay.reverse_reshape, True)):
+        wanted = movement.new_shape(None, value, before)
+        assert wanted != shape
+        made = scopes.typed(relay.Function([value.expr], build(value.expr, wanted)))
+        assert tuple(made["main"].body.checked_type.shape) == wanted
 
 
 AGAIN = """

@@ -124,7 +124,32 @@ func (c convolution) check(g *relay.Graph, m *relay.Match, e epilogue) error {
 			return err
 		}
 	}
+	if e.sum && !c.transposed {
+		if err := c.checkWindows(conv, dataLayout); err != nil {
+			return err
+		}
+	}
 	return e.check(g, m, conv.Out, strings.IndexByte(dataLayout, 'C'))
+}
+
+// checkWindows makes sure that a convolution which accumulates has no window that lies wholly in the padding.
+// oneDNN 2.6's direct kernels for AVX-512 leave out what begins such a row: they lose the bias, and an activation
+// reads its constants from nowhere.
+func (c convolution) checkWindows(conv *Call, dataLayout string) error {
+	w := window{}
+	w.strides, _ = spatial(conv.Node, "strides", c.dims)
+	w.dilation, _ = spatial(conv.Node, "dilation", c.dims)
+	w.padding, _ = paddings(conv.Node, c.dims)
+	layout, _ := conv.Node.Attrs.String("kernel_layout")
+	// The spatial dimensions are in order and follow each other in every layout.
+	kernel, data := strings.IndexAny(layout, "DHW"), strings.IndexAny(dataLayout, "DHW")
+	w.size = conv.In[1].Shape[kernel : kernel+c.dims]
+	for i := range w.size {
+		if w.missesAll(i, conv.In[0].Shape[data+i], conv.Out.Shape[data+i]) {
+			return fmt.Errorf("%s adds to another value, and has windows that lie wholly in the padding", c.op)
+		}
+	}
+	return nil
 }
 
 // checkLayouts gives the data layout if the runtime reads the combination as TVM does.

@@ -155,6 +155,45 @@ func TestResidualMadeInsideThePattern(t *testing.T) {
 	requireRefused(t, m.Finish(m.Call("add", f(1, 8, 8, 8), nil, y, y)), "dnnl.conv2d_sum", "made inside the pattern")
 }
 
+// convolutionAndSum is conv2d with a bias and a residual value.
+func convolutionAndSum(data, weight, out *relay.Type, attrs map[string]any) *relay.Graph {
+	m := relay.NewGraph("main")
+	y := m.Call("nn.conv2d", out, attrs, m.Var(data.Shape, f32), m.Const(weight.Shape, f32))
+	y = m.Call("add", out, nil, y, m.Const([]int64{out.Shape[1], 1, 1}, f32))
+	return m.Finish(m.Call("add", out, nil, y, m.Var(out.Shape, f32)))
+}
+
+func TestResidualSumOfWindowsInThePadding(t *testing.T) {
+	a := conv2dAttrs()
+	for _, c := range []struct {
+		name      string
+		in, out   int64
+		kernel    int64
+		attrs     map[string]any
+		elsewhere bool // a window lies wholly in the padding
+	}{
+		{"front", 4, 5, 1, with(a, "padding", []int64{1, 0, 0, 0}), true},
+		{"columns", 4, 5, 1, with(a, "padding", []int64{0, 1, 0, 0}), true},
+		{"back", 4, 5, 1, with(a, "padding", []int64{0, 0, 1, 0}), true},
+		{"stepped over", 4, 2, 1, with(a, "padding", []int64{0, 0, 1, 0}, "strides", []int64{3, 1}), false},
+		{"3x3", 6, 8, 3, with(a, "padding", []int64{2, 2, 2, 2}), false},
+		{"wide padding", 6, 9, 3, with(a, "padding", []int64{3, 2, 2, 2}), true},
+		{"dilated around", 1, 1, 2, with(a, "padding", []int64{1, 1, 1, 1}, "dilation", []int64{2, 2}), true},
+		{"dilated", 2, 4, 2, with(a, "padding", []int64{2, 2, 2, 2}, "dilation", []int64{2, 2}), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x, w, y := f(1, 8, c.in, c.in), f(8, 8, c.kernel, c.kernel), f(1, 8, c.out, c.out)
+			g := convolutionAndSum(x, w, y, c.attrs)
+			if c.elsewhere {
+				requireRefused(t, g, "dnnl.conv2d_bias_sum", "windows that lie wholly in the padding")
+			} else {
+				requireTaken(t, g, "dnnl.conv2d_bias_sum")
+			}
+			requireTaken(t, conv2d(x, w, y, c.attrs), "nn.conv2d")
+		})
+	}
+}
+
 func one(op string, attrs map[string]any, out *relay.Type, in ...*relay.Type) *relay.Graph {
 	m := relay.NewGraph("main")
 	var ids []relay.NodeID

@@ -156,7 +156,7 @@ func (w *window) read(n *relay.Node, kind string, in, out []int64) (err error) {
 			return fmt.Errorf("%s makes %d values of %d, which its attributes do not explain", n.Op, out[i], in[i])
 		}
 		// A window that sees padding only has no maximum, and an average over nothing.
-		if front >= extent || last >= front+in[i] || w.missesAll(i, in[i], out[i]) {
+		if w.missesAll(i, in[i], out[i]) {
 			return fmt.Errorf("%s has windows that lie wholly in the padding", n.Op)
 		}
 		// oneDNN takes such averages for ones over nothing, whether they are or not.
@@ -167,11 +167,16 @@ func (w *window) read(n *relay.Node, kind string, in, out []int64) (err error) {
 	return nil
 }
 
-// missesAll says that some window along dimension i has all its points, which a dilation sets apart, outside.
+// missesAll says that some window along dimension i has all its points outside.
 func (w *window) missesAll(i int, in, out int64) bool {
+	front, extent := w.padding[i], (w.size[i]-1)*w.dilation[i]+1
+	if front >= extent || (out-1)*w.strides[i] >= front+in {
+		return true
+	}
 	if w.dilation[i] == 1 {
 		return false
 	}
+	// A dilation sets the points apart.
 	for o := range out {
 		inside := false
 		for k := range w.size[i] {

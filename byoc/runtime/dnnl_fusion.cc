@@ -28,6 +28,21 @@ size_t LongestList(const std::vector<PostOp>& post) {
   return post.size();
 }
 
+// Whether some window of a convolution lies wholly in the padding, along one dimension of space.
+bool HasWindowInPadding(const Op& op, const Dims& data, const Dims& result) {
+  for (size_t i = 0; i < op.strides.size(); ++i) {
+    const int64_t taps = op.weight.dims[op.weight.dims.size() - op.strides.size() + i];
+    const int64_t extent = data[2 + i];
+    for (int64_t o = 0; o < result[2 + i]; ++o) {
+      const int64_t begin = o * op.strides[i] - op.pad_front[i];
+      // The first tap that is not in front of the data.
+      const int64_t first = begin >= 0 ? 0 : (op.dilation[i] - 1 - begin) / op.dilation[i];
+      if (first >= taps || begin + first * op.dilation[i] >= extent) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Compiler::Fused Compiler::Fuse(const Op& op, const std::vector<int>& perm, const MakeDesc& make) {
@@ -43,8 +58,12 @@ Compiler::Fused Compiler::Fuse(const Op& op, const std::vector<int>& perm, const
   // A residual value that is added can be accumulated into, in the memory where it lies. That destroys it, so
   // where it is needed again it is better read by a binary post-operation, if the implementation has those.
   // oneDNN's pools and resampling take a sum and leave it out, without a word; they do know binary ones.
-  const bool accumulates = fused.desc.get_kind() != dnnl::primitive::kind::pooling_v2 &&
-                           fused.desc.get_kind() != dnnl::primitive::kind::resampling;
+  // Its convolutions for AVX-512 forget the bias, and read the constants of an activation from nowhere, where
+  // they accumulate into rows of which every window lies in the padding.
+  const bool accumulates =
+      fused.desc.get_kind() != dnnl::primitive::kind::pooling_v2 &&
+      fused.desc.get_kind() != dnnl::primitive::kind::resampling &&
+      !(op.kind == "conv" && HasWindowInPadding(op, Permuted(type(op.in[0]).dims, perm), result.dims()));
   auto sum_first = [&](int value) {
     for (const Tensor& one : tensors_[value]) {
       if (SameLayout(one.desc, own)) return Overwritable(one) && !Reads(op, one.buffer, value);

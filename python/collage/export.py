@@ -28,6 +28,11 @@ FORMATS = (".so", ".tar")
 # refuses. Without that pass LLVM finds the same common subexpressions by itself.
 _BAD_DEBUG_INFORMATION = "location of #dbg_declare must be a pointer or int"
 
+# TVM may fuse what makes a tensor as large as another (ones_like) behind a layer whose values it does not
+# read, and then looks in vain for that layer's schedule. SimplifyExpr makes plain ones of such operators;
+# builds leave it out (RATIONALE.md) unless they cannot do without.
+_NO_WORKLOAD = "Cannot find TOPI workload"
+
 # TVM puts the modules of a library (devc.o) behind other data, wherever that ends. Regions read their weights
 # in place, which wants them to begin at a cache line (byoc/runtime/region_constants.cc counts on it, and
 # copies weights that do not). INSERT adds to the linker's own script.
@@ -66,15 +71,18 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
     its passes. What None means, ``target.build_context`` says.
     """
     build_for = tvm.target.Target(build_target or target.default_target())
-    settings = {"instruments": instruments, "tuning_log": tuning_log}
-    try:
-        with target.build_context(opt_level, disabled_passes, **settings):
-            return relay.build(module, target=build_for)
-    except tvm.TVMError as error:
-        if _BAD_DEBUG_INFORMATION not in str(error):
-            raise
-    with target.build_context(opt_level, disabled_passes, {"tir.disable_cse_tir": True}, **settings):
-        return relay.build(module, target=build_for)
+    left_out, config = target.disabled_passes(disabled_passes), {}
+    while True:
+        try:
+            with target.build_context(opt_level, left_out, config, instruments, tuning_log):
+                return relay.build(module, target=build_for)
+        except RuntimeError as error:  # TVMError, or one of TVM's Python functions
+            if _BAD_DEBUG_INFORMATION in str(error) and not config:
+                config = {"tir.disable_cse_tir": True}
+            elif _NO_WORKLOAD in str(error) and "SimplifyExpr" in left_out:
+                left_out = [name for name in left_out if name != "SimplifyExpr"]
+            else:
+                raise
 
 
 def attach_threads(factory, threads):

@@ -15,16 +15,21 @@ def moved(pool, least=0, rank=None, most=MOST):
     return pool.pick(number_type(pool, *MOVED), least=least, rank=rank, most=most, empty=pool.empty)
 
 
-def new_shape(pool, value):
+def new_shape(pool, value, before=False):
+    """Another shape for as many elements.
+
+    Where there are none, an extent of 1 more, behind the others or before them: to reshape a 0 means the
+    extent that is there, counted from the left, and to reverse_reshape from the right.
+    """
     if value.size == 0:
-        return (*value.shape, 1)
+        return (1, *value.shape) if before else (*value.shape, 1)
     return split_extent(pool, value.size, pool.integer(1, 5))
 
 
 @makes("reshape", "contrib_reverse_reshape", "reshape_like", weight=1.5)
 def reshape(pool, name):
     value = moved(pool, least=1)
-    shape = new_shape(pool, value)
+    shape = new_shape(pool, value, before=name == "contrib_reverse_reshape")
     if name == "reshape_like":
         like = pool.input(shape, value.dtype)
         pool.call(name, relay.reshape_like, value, like, low=value.low, high=value.high)
