@@ -272,6 +272,9 @@ def test_the_library_of_dnnl_is_absent(package):
     text = held(doctor(package=package), 0)
     assert "onednn" in problem(text, "warning", "the backend dnnl cannot be used", "libdnnl.so.X")
     assert re.search(r"^  dnnl +not usable: .*libdnnl.so.X", text, re.M)
+    assert re.search(r"^  libcollage_dnnl.so +not usable$", text, re.M)
+    warnings = re.findall(r"^warning: .*libcollage_dnnl.so.*", text, re.M)
+    assert len(warnings) == 1, "one fault, one warning"
 
 
 def test_optional_libraries_that_are_absent(farm, package):

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -204,14 +205,20 @@ func (r *doctorReport) lookAtPlugins(backends []backendInfo) {
 		}
 		if err != nil {
 			info.Reason = err.Error()
-			remedy := "make build in the source tree, or install the package again"
-			// A backend that lacks this plug-in knows better how to get it.
+			remedy, said := "make build in the source tree, or install the package again", false
 			for _, b := range backends {
-				if b.Probe.Reason == info.Reason {
+				switch {
+				case b.Probe.Reason == info.Reason:
+					// A backend that lacks this plug-in knows better how to get it.
 					remedy = b.Probe.Remedy
+				case !b.Probe.Usable && strings.Contains(b.Probe.Reason, p.name):
+					// It says what the plug-in lacks.
+					said = true
 				}
 			}
-			r.problem("warning", err.Error(), remedy)
+			if !said {
+				r.problem("warning", err.Error(), remedy)
+			}
 		}
 		r.Plugins = append(r.Plugins, info)
 	}
