@@ -7,14 +7,10 @@
 # likes: what is there in the pinned version is left as it is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/offline.sh
+program=backends column=12
+source scripts/steps.sh
 
 started=$SECONDS
-say() { printf 'backends: %-12s %s\n' "$1" "$2"; }
-die() {
-  printf 'backends: error: %s\n' "$1" >&2
-  exit 2
-}
 
 # Compressed, in megabytes: what has to be fetched.
 declare -A megabytes=([openvino]=59 [onnxruntime]=24 [mkl]=195 [openblas]=8 [tune]=200)
@@ -66,12 +62,9 @@ for name in "${wanted[@]}"; do
   say "$name" "installing into .venv (${megabytes[$name]:-some} MB to fetch)"
   # The files name all that is needed; what else the packages ask for (another oneTBB, an OpenMP, a package that
   # reports to the network) must not come with them.
-  if ! .venv/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes --no-deps \
-    --only-binary :all: --requirement "$file" >"$log" 2>&1 </dev/null; then
-    ! out_of_reach "$log" || die "$name: $reach_advice (all of the output: $log)"
-    tail -n 20 "$log" >&2
-    die "$name could not be installed (all of the output: $log); the other backends work without it"
-  fi
+  subject=$name
+  quietly .venv/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes --no-deps \
+    --only-binary :all: --requirement "$file"
   echo "$hash" >"$stamp"
 done
 say done "in $((SECONDS - started)) s; .venv/bin/collage backends says what can be used"

@@ -6,35 +6,28 @@
 # fetch, 6 GB on the disk. OpenVINO and ONNX Runtime come with `make backends`. May be run as often as one likes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/offline.sh
+program=peers column=7
+source scripts/steps.sh
 
 requirements=scripts/requirements-peers.txt
-say() { printf 'peers: %s\n' "$1"; }
-die() {
-  printf 'peers: error: %s\n' "$1" >&2
-  exit 2
-}
 
 [[ -x .venv/bin/python ]] || die "there is no .venv; run make peers, or make setup first"
 stamp=.venv-peers/collage-peers
 hash=$(sha256sum <"$requirements" | cut -d ' ' -f 1)
 if [[ -f $stamp && $(<"$stamp") == "$hash" ]]; then
-  say "PyTorch is up to date"
+  say PyTorch "is up to date"
   exit
 fi
 free=$(df --output=avail -k . | tail -n 1)
 ((free > 10 * 1024 * 1024)) || die "PyTorch needs 10 GB of disk while it is installed; $((free >> 20)) GB are free here"
-say "installing PyTorch into .venv-peers (3 GB to fetch; some minutes)"
+say PyTorch "installing into .venv-peers (3 GB to fetch; some minutes)"
 [[ -x .venv-peers/bin/python ]] || .venv/bin/python -m venv .venv-peers
 site=$(.venv-peers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/collage-venv.pth"
 mkdir -p build
 log=build/peers.log
-if ! .venv-peers/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes \
-  --only-binary :all: --requirement "$requirements" >"$log" 2>&1 </dev/null; then
-  ! out_of_reach "$log" || die "$reach_advice (all of the output: $log)"
-  tail -n 20 "$log" >&2
-  die "installing PyTorch failed (all of its output: $log)"
-fi
+subject=PyTorch
+quietly .venv-peers/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes \
+  --only-binary :all: --requirement "$requirements"
 echo "$hash" >"$stamp"
-say "done; collage bench all finds it"
+say "done" "collage bench all finds it"

@@ -10,17 +10,13 @@
 #   JOBS=N        compile jobs; default: one for each processor
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/offline.sh
+program=setup column=9
+source scripts/steps.sh
 
 # CMake's make is its own, not a child of the one that called this script.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
 started=$SECONDS
-say() { printf 'setup: %-9s %s\n' "$1" "$2"; }
-die() {
-  printf 'setup: error: %s\n' "$1" >&2
-  exit 2
-}
 
 # --- machine -------------------------------------------------------------------------------------------
 
@@ -42,15 +38,7 @@ if command -v flock >/dev/null && ! flock --nonblock 9; then
   flock 9
 fi
 
-# Runs a command whose output matters only if it fails.
 log=build/setup.log
-quietly() {
-  if ! "$@" >"$log" 2>&1 </dev/null; then
-    ! out_of_reach "$log" || die "$reach_advice (all of the output: $log)"
-    tail -n 40 "$log" >&2
-    die "this failed: $* (all of its output: $log)"
-  fi
-}
 
 # --- tools ---------------------------------------------------------------------------------------------
 

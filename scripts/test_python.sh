@@ -6,13 +6,9 @@
 # built for .venv serves it, too. A version that is not on this machine is named and passed over; with none there, fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/offline.sh
+program=test_python column=5
+source scripts/steps.sh
 
-say() { printf 'test_python: %s: %s\n' "$1" "$2"; }
-die() {
-  printf 'test_python: error: %s\n' "$1" >&2
-  exit 2
-}
 (($#)) || die "name a version of Python: test_python.sh 3.12"
 [[ -x python/collage/bin/collage ]] || die "the native parts are not built; run make setup first"
 # doctor and the documents' tests ask for Go.
@@ -47,12 +43,9 @@ for version in "$@"; do
     say "$version" "installing TVM, LLVM, oneDNN and the rest into build/venv-$version"
     rm -rf "$venv"
     "$base" -m venv "$venv"
-    if ! "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --require-hashes --only-binary :all: \
-      "${requirements[@]/#/--requirement=}" >"$log" 2>&1 </dev/null; then
-      ! out_of_reach "$log" || die "$reach_advice (all of the output: $log)"
-      tail -n 20 "$log" >&2
-      die "the requirements could not be installed (all of the output: $log)"
-    fi
+    subject="the requirements"
+    quietly "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --require-hashes --only-binary :all: \
+      "${requirements[@]/#/--requirement=}"
     echo "$hash" >"$venv/stamp"
   fi
   site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')

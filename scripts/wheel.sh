@@ -6,28 +6,17 @@
 # needs deserve. Nothing is copied into it: what it takes from other wheels is found by name when it is loaded.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/offline.sh
+program=wheel column=9
+source scripts/steps.sh
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
 started=$SECONDS
-say() { printf 'wheel: %-9s %s\n' "$1" "$2"; }
-die() {
-  printf 'wheel: error: %s\n' "$1" >&2
-  exit 2
-}
 (($# <= 1)) || die "usage: wheel.sh [FOLDER]"
 dist=$(realpath -m -- "${1:-dist}")
 mkdir -p build "$dist"
 exec 9>build/wheel.lock
 command -v flock >/dev/null && flock 9
 log=build/wheel.log
-quietly() {
-  if ! "$@" >"$log" 2>&1 </dev/null; then
-    ! out_of_reach "$log" || die "$reach_advice (all of the output: $log)"
-    tail -n 40 "$log" >&2
-    die "this failed: $* (all of its output: $log)"
-  fi
-}
 
 python=${PYTHON:-.venv/bin/python}
 command -v "$python" >/dev/null || die "there is no .venv; run make wheel, or make setup first"

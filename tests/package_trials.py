@@ -22,7 +22,8 @@ KEPT = TREE / "build" / "test-packages"
 SOURCES = [
     "CMakeLists.txt", "LICENSE", "NOTICE", "README.md", "go.mod", "go.sum", "pyproject.toml",
     "bridge", "byoc", "cmd", "internal", "pass", "python", "relay", "scripts/cmake", "scripts/notices",
-    "scripts/requirements.txt", "scripts/requirements-package.txt", "scripts/wheel.sh",
+    "scripts/requirements.txt", "scripts/requirements-package.txt",
+    "scripts/offline.sh", "scripts/steps.sh", "scripts/wheel.sh",
     ":!*_test.go", ":!*/testdata/*",
 ]  # fmt: skip
 
