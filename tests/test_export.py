@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from collage import export, library, target
+from collage import export, library, target, transform
 from conftest import PACKAGE, environment, run_python
 from tvm import relay
 
@@ -171,6 +171,20 @@ def test_build_of_a_layer_whose_values_nobody_reads():
         executor = tvm.contrib.graph_executor.GraphModule(export.build(module)["default"](tvm.cpu()))
         executor.run()
         assert (executor.get_output(0).numpy() == np.full((1, 48), value, "float32")).all()
+
+
+def test_a_resized_constant_is_folded(collage_library):
+    """TVM's debug information of the code that folds it is refused by LLVM."""
+    library.load()
+    small = np.random.default_rng(3).standard_normal((1, 2, 2, 2), dtype="float32")
+    x, how = relay.var("x", shape=(1, 2, 5, 3)), {"coordinate_transformation_mode": "align_corners"}
+    resized = relay.image.resize2d(relay.const(small), (5, 3), rounding_method="", **how)
+    folded = transform.Normalise()(tvm.IRModule.from_expr(relay.Function([x], x + resized)))
+    constant = folded["main"].body.args[1].data.numpy()
+    rows, columns = (np.linspace(0, 1, n)[:, None] for n in (5, 3))
+    wanted = small[:, :, :1] * (1 - rows) + small[:, :, 1:] * rows
+    wanted = wanted[..., :1] * (1 - columns[:, 0]) + wanted[..., 1:] * columns[:, 0]
+    assert np.allclose(constant, wanted, atol=1e-5)
 
 
 def test_what_is_linked_with_no_plugin_asks_for_none(tmp_path):

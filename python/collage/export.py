@@ -20,13 +20,9 @@ from pathlib import Path
 import tvm
 from tvm import relay
 
-from . import library, target
+from . import debug_information, library, target
 
 FORMATS = (".so", ".tar")
-
-# Where TIR's common subexpressions are vectors, TVM 0.19 describes them to debuggers in a way that LLVM 22
-# refuses. Without that pass LLVM finds the same common subexpressions by itself.
-_BAD_DEBUG_INFORMATION = "location of #dbg_declare must be a pointer or int"
 
 # TVM may fuse what makes a tensor as large as another (ones_like) behind a layer whose values it does not
 # read, and then looks in vain for that layer's schedule. SimplifyExpr makes plain ones of such operators;
@@ -77,7 +73,7 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
             with target.build_context(opt_level, left_out, config, instruments, tuning_log):
                 return relay.build(module, target=build_for)
         except RuntimeError as error:  # TVMError, or one of TVM's Python functions
-            if _BAD_DEBUG_INFORMATION in str(error) and not config:
+            if debug_information.refused(error) and not config:
                 config = {"tir.disable_cse_tir": True}
             elif _NO_WORKLOAD in str(error) and "SimplifyExpr" in left_out:
                 left_out = [name for name in left_out if name != "SimplifyExpr"]
