@@ -115,6 +115,18 @@ func ShareRegions(a, b Backend) bool {
 	return a.Compiler() != "" && a.Compiler() == b.Compiler() && a.MergesRegions() && b.MergesRegions()
 }
 
+// Kernels are the names of the kernels that a backend's patterns name, sorted.
+func Kernels(b Backend) []string {
+	var names []string
+	for _, p := range b.Patterns() {
+		if p.Kernel != "" {
+			names = append(names, p.Kernel)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // RulesOf, CostFunctionOf, BorderCostOf and PackParametersOf give what a backend has of these; nil for nothing.
 func RulesOf(b Backend) *Rules {
 	if r, ok := b.(Ruler); ok {

@@ -40,7 +40,7 @@ func usable(cfg *Config) (backends []byoc.Backend, absent []*UnusableError, err 
 	for {
 		backends, err = lookupBackends(names)
 		var unusable *UnusableError
-		if !errors.As(err, &unusable) || len(names) == 1 || unusable.Backend == strings.TrimSpace(cfg.Only) {
+		if !errors.As(err, &unusable) || len(names) == 1 || slices.Contains(cfg.onlyNames(), unusable.Backend) {
 			return backends, absent, err
 		}
 		if !cfg.SkipUnusable {

@@ -5,6 +5,7 @@ package pass
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/place"
@@ -12,15 +13,29 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// borders are the backends whose borders cost something (byoc.Borderer), in the order of the backends.
+// borders are the backends whose borders cost something (byoc.Borderer), in the order of the backends. Of those that share
+// regions the first speaks for all: between them there is no border.
 func borders(backends []byoc.Backend) []byoc.Backend {
 	var found []byoc.Backend
 	for _, b := range backends {
-		if byoc.BorderCostOf(b) != nil {
+		if byoc.BorderCostOf(b) != nil && !slices.ContainsFunc(found, func(other byoc.Backend) bool { return byoc.ShareRegions(other, b) }) {
 			found = append(found, b)
 		}
 	}
 	return found
+}
+
+// speakers give for each backend's name which of those with borders speaks for its own; nothing where none does.
+func speakers(backends, bordered []byoc.Backend) map[string]int {
+	speaker := map[string]int{}
+	for _, b := range backends {
+		for i, s := range bordered {
+			if b.Name() == s.Name() || byoc.ShareRegions(b, s) {
+				speaker[b.Name()] = i
+			}
+		}
+	}
+	return speaker
 }
 
 // border is what it takes to bring one value to a backend and away from it, in milliseconds.
@@ -29,15 +44,17 @@ type border struct{ in, out float64 }
 // crossing knows the borders of one function's values.
 type crossing struct {
 	g        *relay.Graph
-	backends []byoc.Backend // those with borders; backend i is state i+1, all others are state 0
+	backends []byoc.Backend // those with borders; backend i is state i+1, with all that it speaks for, all others are state 0
 	state    map[string]place.State
 	known    []map[relay.NodeID]border // by backend
 }
 
-func newCrossing(g *relay.Graph, backends []byoc.Backend) *crossing {
-	c := &crossing{g: g, backends: backends, state: map[string]place.State{}}
-	for i, b := range backends {
-		c.state[b.Name()] = place.State(i + 1)
+func newCrossing(g *relay.Graph, all, bordered []byoc.Backend) *crossing {
+	c := &crossing{g: g, backends: bordered, state: map[string]place.State{}}
+	for name, speaker := range speakers(all, bordered) {
+		c.state[name] = place.State(speaker + 1)
+	}
+	for range bordered {
 		c.known = append(c.known, map[relay.NodeID]border{})
 	}
 	return c
@@ -127,7 +144,7 @@ func (s *search) solve(f *function) (*place.Placement, error) {
 	if len(bordered) == 0 {
 		return place.Solve(f.options, tree)
 	}
-	c := newCrossing(f.set.Graph, bordered)
+	c := newCrossing(f.set.Graph, s.backends, bordered)
 	for k := range f.options {
 		candidate := &f.set.Candidates[k]
 		f.options[k].State = c.state[candidate.Backend]

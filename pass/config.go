@@ -36,8 +36,9 @@ type Config struct {
 	Store string `json:"store,omitempty"`
 	// Threads is how many threads the executable may use; 0 for as many as this process has processors.
 	Threads int `json:"threads,omitempty"`
-	// Only names a backend that gets all that it can take, the rest going to TVM (a "single backend" placement).
-	// Nothing is measured then, and Backends is not looked at.
+	// Only names a backend that gets all that it can take, the rest going to TVM (a "single backend" placement), or several
+	// ("native,dnnl", "native+dnnl"): then what both can take goes to the first. Nothing is measured then, and Backends is
+	// not looked at.
 	Only string `json:"only,omitempty"`
 	// Estimator gives the costs; nil measures in worker processes.
 	Estimator cost.Estimator `json:"-"`
@@ -66,10 +67,12 @@ type Config struct {
 	Samples int `json:"samples,omitempty"`
 	// RetryFailures measures candidates again that are in the store as failed.
 	RetryFailures bool `json:"retry_failures,omitempty"`
-	// Pin and Forbid say where operators must go and must not, each as "SELECTOR=BACKEND" (plan.Selector): "nn.conv2d=dnnl",
-	// "%12=tvm". They do not go with Only.
+	// Pin and Forbid say where operators must go and must not, each as "SELECTOR=BACKEND" or "SELECTOR=BACKEND.KERNEL"
+	// (plan.Rule): "nn.conv2d=dnnl", "%12=tvm", "nn.conv2d=native.winograd". They do not go with Only.
 	Pin    []string `json:"pin,omitempty"`
 	Forbid []string `json:"forbid,omitempty"`
+	// Exact does without candidates that associate their sums otherwise than a direct sum does (byoc.Pattern.Reassociates).
+	Exact bool `json:"exact,omitempty"`
 	// MemoryLimit is how many bytes a worker may hold; a candidate that takes more is out of memory. 0 for the default of
 	// pass/measure.
 	MemoryLimit int64 `json:"memory_limit_bytes,omitempty"`
@@ -183,11 +186,23 @@ func (c *Config) Validate() error {
 func (c *Config) backendNames() []string {
 	switch {
 	case c.Only != "":
-		return slices.Compact([]string{"tvm", strings.TrimSpace(c.Only)})
+		return slices.Compact(append([]string{"tvm"}, c.onlyNames()...))
 	case len(c.Backends) == 0:
 		return DefaultBackends
 	}
 	return c.Backends
+}
+
+// onlyNames are the backends that Only names; none where it is "".
+func (c *Config) onlyNames() []string {
+	if c.Only == "" {
+		return nil
+	}
+	names := strings.FieldsFunc(c.Only, func(r rune) bool { return r == ',' || r == '+' })
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	return names
 }
 
 // resolved is a Config without gaps.

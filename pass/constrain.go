@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/nearest"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -29,6 +31,9 @@ func (s *search) rules() ([]plan.Rule, error) {
 				return &OptionError{option, fmt.Sprintf("%s names a backend that is not offered (offered: %s)", text,
 					strings.Join(namesOf(s.backends), ", "))}
 			}
+			if known := s.kernels(r.Backend); r.Kernel != "" && !slices.Contains(known, r.Kernel) {
+				return &OptionError{option, text + " names " + unknownKernel(r.Backend, r.Kernel, known)}
+			}
 			rules = append(rules, r)
 		}
 		return nil
@@ -39,11 +44,50 @@ func (s *search) rules() ([]plan.Rule, error) {
 	return rules, read("forbid", s.cfg.Forbid, true)
 }
 
-// constrain takes the candidates that the configuration's pins and prohibitions rule out of the sets, before anything is
-// measured. Errors are *OptionError: a rule that selects nothing, or rules that leave no placement.
+// kernels are the names of a backend's kernels: those that its patterns name, and those of its candidates.
+func (s *search) kernels(backend string) []string {
+	known := byoc.Kernels(s.byName[backend])
+	for _, f := range s.functions {
+		for k := range f.set.Candidates {
+			if c := &f.set.Candidates[k]; c.Backend == backend && c.Kernel != "" {
+				known = append(known, c.Kernel)
+			}
+		}
+	}
+	slices.Sort(known)
+	return slices.Compact(known)
+}
+
+// unknownKernel says that a backend has no kernel of a name, and what there is instead.
+func unknownKernel(backend, kernel string, known []string) string {
+	switch near := nearest.Word(kernel, known); {
+	case len(known) == 0:
+		return fmt.Sprintf("the kernel %q, but the kernels of the backend %s have no names: name the backend alone", kernel, backend)
+	case near != "":
+		return fmt.Sprintf("an unknown kernel of %s, %q: did you mean %q? (known: %s)", backend, kernel, near, strings.Join(known, ", "))
+	}
+	return fmt.Sprintf("an unknown kernel of %s, %q (known: %s)", backend, kernel, strings.Join(known, ", "))
+}
+
+// ExactConstraint is what plans say of candidates that Config.Exact rules out.
+const ExactConstraint = "exact"
+
+// breaks is the constraint that a candidate breaks, as plans say it; "" for none.
+func (s *search) breaks(f *function, c *candidate.Candidate, rules []plan.Rule) string {
+	if s.cfg.Exact && c.Reassociates {
+		return ExactConstraint
+	}
+	if i := f.broken(c, rules); i >= 0 {
+		return rules[i].String()
+	}
+	return ""
+}
+
+// constrain takes the candidates that the configuration rules out of the sets, before anything is measured: by Exact, and
+// by pins and prohibitions. Errors are *OptionError: a rule that selects nothing, or rules that leave no placement.
 func (s *search) constrain() error {
 	rules, err := s.rules()
-	if err != nil || len(rules) == 0 {
+	if err != nil {
 		return err
 	}
 	used := make([]bool, len(rules))
@@ -70,10 +114,12 @@ func (s *search) constrain() error {
 		}
 	}
 	for _, f := range s.functions {
-		if err := s.feasible(f, rules); err != nil {
-			return err
+		if len(rules) > 0 {
+			if err := s.feasible(f, rules); err != nil {
+				return err
+			}
 		}
-		f.exclude(rules)
+		s.exclude(f, rules)
 	}
 	return nil
 }
@@ -84,7 +130,7 @@ func ruleError(r plan.Rule, reason string) error {
 	if r.Forbid {
 		option = "forbid"
 	}
-	return &OptionError{option, fmt.Sprintf("%s=%s %s", r.Selector, r.Backend, reason)}
+	return &OptionError{option, fmt.Sprintf("%s=%s %s", r.Selector, r.Goal(), reason)}
 }
 
 // selectable names the operators of the network, the frequent ones first.
@@ -112,7 +158,7 @@ func (s *search) selectable() string {
 func (f *function) broken(c *candidate.Candidate, rules []plan.Rule) int {
 	for _, v := range c.Nodes {
 		for _, i := range f.selected[v] {
-			if rules[i].Breaks(c.Backend) {
+			if rules[i].Breaks(c.Backend, c.Kernel) {
 				return i
 			}
 		}
@@ -120,16 +166,20 @@ func (f *function) broken(c *candidate.Candidate, rules []plan.Rule) int {
 	return -1
 }
 
-func (f *function) exclude(rules []plan.Rule) {
+// exclude takes the candidates out of a function's set that break a constraint.
+func (s *search) exclude(f *function, rules []plan.Rule) {
+	if len(rules) == 0 && !s.cfg.Exact {
+		return
+	}
 	kept := f.set.Candidates[:0:0]
 	for k := range f.set.Candidates {
 		c := &f.set.Candidates[k]
-		i := f.broken(c, rules)
-		if i < 0 {
+		constraint := s.breaks(f, c, rules)
+		if constraint == "" {
 			kept = append(kept, *c)
 			continue
 		}
-		e := plan.Excluded{Function: f.set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Constraint: rules[i].String()}
+		e := plan.Excluded{Function: f.set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel, Constraint: constraint}
 		for _, v := range c.Nodes {
 			e.Nodes = append(e.Nodes, int(v))
 		}
@@ -147,7 +197,7 @@ func (s *search) feasible(f *function, rules []plan.Rule) error {
 	for k := range options {
 		c := &f.set.Candidates[k]
 		options[k] = place.Option{Nodes: c.Nodes}
-		if f.broken(c, rules) >= 0 {
+		if s.breaks(f, c, rules) != "" {
 			options[k].Cost = math.Inf(1)
 		}
 	}
@@ -155,48 +205,91 @@ func (s *search) feasible(f *function, rules []plan.Rule) error {
 	if _, err := place.Solve(options, tree); !errors.As(err, &uncovered) {
 		return err
 	}
-	// Find the few that stand against each other.
-	state := map[string]place.State{}
-	for i, b := range s.backends {
-		state[b.Name()] = place.State(i)
-	}
-	constraints := place.Constraints{Pin: map[relay.NodeID]place.State{}, Forbid: map[relay.NodeID][]place.State{}}
+	// Find the few that stand against each other. A candidate's state is its backend with its kernel.
+	ways := s.waysOf(f, rules)
+	constraints := place.Constraints{Pin: map[relay.NodeID][]place.State{}, Forbid: map[relay.NodeID][]place.State{}}
 	for v, selecting := range f.selected {
 		for _, i := range selecting {
-			at := state[rules[i].Backend]
+			at := ways.of(rules[i])
 			pinned, ok := constraints.Pin[v]
-			switch {
-			case rules[i].Forbid:
-				constraints.Forbid[v] = append(constraints.Forbid[v], at)
-			case ok && pinned != at:
-				return ruleError(rules[i], fmt.Sprintf("contradicts another pin: both select %s", f.nodeText(v)))
-			default:
-				constraints.Pin[v] = at
+			if rules[i].Forbid {
+				constraints.Forbid[v] = append(constraints.Forbid[v], at...)
+				continue
 			}
+			if ok {
+				at = slices.DeleteFunc(at, func(s place.State) bool { return !slices.Contains(pinned, s) })
+			}
+			if len(at) == 0 {
+				return ruleError(rules[i], fmt.Sprintf("contradicts another pin: both select %s", f.nodeText(v)))
+			}
+			constraints.Pin[v] = at
 		}
-		if pinned, ok := constraints.Pin[v]; ok && slices.Contains(constraints.Forbid[v], pinned) {
+		forbidden := func(s place.State) bool { return slices.Contains(constraints.Forbid[v], s) }
+		if pinned, ok := constraints.Pin[v]; ok && !slices.ContainsFunc(pinned, func(s place.State) bool { return !forbidden(s) }) {
 			return ruleError(rules[selecting[0]], fmt.Sprintf("contradicts a prohibition: both select %s", f.nodeText(v)))
 		}
 	}
 	for k := range options {
-		options[k].Cost, options[k].State = 0, state[f.set.Candidates[k].Backend]
+		c := &f.set.Candidates[k]
+		options[k].State = ways.state[way{c.Backend, c.Kernel}]
+		if options[k].Cost = 0; s.cfg.Exact && c.Reassociates {
+			options[k].Cost = math.Inf(1)
+		}
 	}
 	_, err := constraints.Solve(options, tree)
 	var conflict *place.ConstraintError
 	if !errors.As(err, &conflict) {
 		return err // nobody takes it even without the rules: the solver will say so
 	}
-	return s.conflictError(f, rules, conflict)
+	return ways.conflictError(f, rules, conflict)
+}
+
+// way is a backend with one of its kernels; "" for what has no name.
+type way struct{ backend, kernel string }
+
+// ways number the ways in which a function's candidates run.
+type ways struct {
+	list  []way
+	state map[way]place.State
+}
+
+// waysOf numbers the ways of a function's candidates, and those that the rules name.
+func (s *search) waysOf(f *function, rules []plan.Rule) *ways {
+	w := &ways{state: map[way]place.State{}}
+	add := func(one way) {
+		if _, known := w.state[one]; !known {
+			w.state[one] = place.State(len(w.list))
+			w.list = append(w.list, one)
+		}
+	}
+	for _, r := range rules {
+		add(way{r.Backend, r.Kernel})
+	}
+	for k := range f.set.Candidates {
+		add(way{f.set.Candidates[k].Backend, f.set.Candidates[k].Kernel})
+	}
+	return w
+}
+
+// of are the ways that a rule pins to or forbids.
+func (w *ways) of(r plan.Rule) []place.State {
+	var states []place.State
+	for i, one := range w.list {
+		if r.Breaks(one.backend, one.kernel) == r.Forbid {
+			states = append(states, place.State(i))
+		}
+	}
+	return states
 }
 
 // conflictError puts a conflict into the user's words.
-func (s *search) conflictError(f *function, rules []plan.Rule, e *place.ConstraintError) error {
+func (w *ways) conflictError(f *function, rules []plan.Rule, e *place.ConstraintError) error {
 	var about []plan.Rule
 	var texts []string
 	for _, c := range e.Conflict {
 		for _, i := range f.selected[c.Node] {
 			r := rules[i]
-			if r.Forbid != c.Forbid || r.Backend != s.backends[c.State].Name() {
+			if r.Forbid != c.Forbid || c.Forbid && !slices.Contains(w.of(r), c.States[0]) {
 				continue
 			}
 			if text := fmt.Sprintf("%s at %s", r, f.nodeText(c.Node)); !slices.Contains(texts, text) {
@@ -207,22 +300,29 @@ func (s *search) conflictError(f *function, rules []plan.Rule, e *place.Constrai
 	first := e.Conflict[0]
 	reason := ""
 	for _, r := range f.set.Refusals {
-		if r.Node == first.Node && !first.Forbid && r.Backend == s.backends[first.State].Name() {
+		if r.Node == first.Node && !first.Forbid && r.Backend == about[0].Backend {
 			reason = fmt.Sprintf(" (%s: %s)", r.Composite, r.Reason)
 			break
 		}
 	}
 	if len(texts) == 1 && !first.Forbid {
-		return ruleError(about[0], fmt.Sprintf("cannot be kept: no candidate on %s covers %s and leaves the rest one%s", about[0].Backend,
+		return ruleError(about[0], fmt.Sprintf("cannot be kept: no candidate on %s covers %s and leaves the rest one%s", about[0].Goal(),
 			f.nodeText(first.Node), reason))
 	}
 	if len(texts) == 1 {
-		return ruleError(about[0], fmt.Sprintf("cannot be kept: no other backend takes %s%s", f.nodeText(first.Node), reason))
+		return ruleError(about[0], fmt.Sprintf("cannot be kept: %s takes %s%s", nobodyElse(about[0]), f.nodeText(first.Node), reason))
 	}
 	if len(texts) > maxNamed {
 		texts = append(texts[:maxNamed], "...")
 	}
 	return ruleError(about[0], fmt.Sprintf("cannot be kept together with the others: %s%s", strings.Join(texts, "; "), reason))
+}
+
+func nobodyElse(r plan.Rule) string {
+	if r.Kernel != "" {
+		return "no other backend or kernel"
+	}
+	return "no other backend"
 }
 
 func (f *function) nodeText(v relay.NodeID) string {

@@ -138,8 +138,8 @@ func (s *search) extend(all *computations, costs []cost.Cost, learnt map[cost.Ke
 		if added == 0 {
 			continue
 		}
-		// Those that a rule forbids were taken out before, and are proposed anew.
-		allowed := slices.DeleteFunc(slices.Clone(set.Candidates), func(c candidate.Candidate) bool { return f.broken(&c, rules) >= 0 })
+		// Those that the configuration rules out were taken out before, and are proposed anew.
+		allowed := slices.DeleteFunc(slices.Clone(set.Candidates), func(c candidate.Candidate) bool { return s.breaks(f, &c, rules) != "" })
 		total += len(allowed) - len(f.set.Candidates)
 		set.Candidates = allowed
 		f.set = set

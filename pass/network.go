@@ -156,7 +156,7 @@ func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Pla
 			for _, k := range p.Chosen[i] {
 				sum += f.options[k].Cost
 			}
-			sum += f.transfers(p.Chosen[i])
+			sum += f.transfers(p.Chosen[i], n.s.backends)
 			placement = &place.Placement{Chosen: p.Chosen[i], Cost: sum, Prices: f.placement.Prices,
 				LowerBound: f.placement.LowerBound, Gap: sum - f.placement.LowerBound}
 		}
@@ -175,7 +175,7 @@ func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Pla
 
 // transfers is what it takes to bring the values of chosen candidates to those of other backends that read them, in
 // milliseconds: a value that several nodes of one candidate read is brought once.
-func (f *function) transfers(chosen []int) float64 {
+func (f *function) transfers(chosen []int, backends []byoc.Backend) float64 {
 	if f.borders == nil {
 		return 0
 	}
@@ -187,6 +187,14 @@ func (f *function) transfers(chosen []int) float64 {
 	for _, b := range f.borders.Values {
 		in[border{b.Value, b.Backend}], out[border{b.Value, b.Backend}] = b.In, b.Out
 	}
+	bordered := borders(backends)
+	speaker := speakers(backends, bordered)
+	side := func(k int) string { // the same on both sides of what is no border
+		if s, ok := speaker[f.set.Candidates[k].Backend]; ok {
+			return bordered[s].Name()
+		}
+		return ""
+	}
 	owner := map[relay.NodeID]int{}
 	for _, k := range chosen {
 		for _, v := range f.set.Candidates[k].Nodes {
@@ -196,15 +204,15 @@ func (f *function) transfers(chosen []int) float64 {
 	sum := 0.0
 	for _, k := range chosen {
 		brought := map[relay.NodeID]bool{}
-		to := f.set.Candidates[k].Backend
+		to := side(k)
 		for _, v := range f.set.Candidates[k].Nodes {
 			for _, u := range f.borders.Reads[v] {
 				from, covered := owner[u]
-				if !covered || from == k || brought[u] || f.set.Candidates[from].Backend == to {
+				if !covered || from == k || brought[u] || side(from) == to {
 					continue
 				}
 				brought[u] = true
-				sum += out[border{int(u), f.set.Candidates[from].Backend}] + in[border{int(u), to}]
+				sum += out[border{int(u), side(from)}] + in[border{int(u), to}]
 			}
 		}
 	}

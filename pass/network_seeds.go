@@ -4,7 +4,10 @@ package pass
 
 import (
 	"math"
+	"slices"
+	"strings"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -18,7 +21,7 @@ func (n *Network) Plain() *genome.Placement { return n.Single(n.Space.Backends[n
 // regard to costs: what a user of that backend alone would get. nil where the backend is not offered, or there is no such
 // placement.
 func (n *Network) Single(backend string) *genome.Placement {
-	return n.alone(backend, func(int, int) float64 { return 0 })
+	return n.alone([]string{backend}, func(int, int) float64 { return 0 })
 }
 
 // elsewhere is what an operator counts that is left to TVM where a backend is to take all that it can, in milliseconds: more
@@ -26,21 +29,43 @@ func (n *Network) Single(backend string) *genome.Placement {
 const elsewhere = 1e5
 
 // Tuned is Single where the costs decide among the backend's own candidates: algorithms, and what is fused. One that was not
-// measured counts by its bound, as the graph level counts it.
-func (n *Network) Tuned(backend string) *genome.Placement {
+// measured counts by its bound, as the graph level counts it. Several backends get all that any of them can take, each
+// operator from the one that is the cheapest there.
+func (n *Network) Tuned(backends ...string) *genome.Placement {
 	overhead := n.s.overhead().Option
 	tables := make([]*feedback.Table, len(n.s.functions))
 	for i, f := range n.s.functions {
 		tables[i] = feedback.NewTable(f.set, n.Space.Functions[i].Costs, n.Bounded()[i], graphlevel.TraitsOf(n.s.backends))
 	}
-	return n.alone(backend, func(i, k int) float64 {
+	return n.alone(backends, func(i, k int) float64 {
 		ms, _ := tables[i].Cost(k)
 		return ms + overhead
 	})
 }
 
-// alone covers with a backend's candidates, by the costs that own gives them, and with TVM's what is left.
-func (n *Network) alone(backend string, own func(i, k int) float64) *genome.Placement {
+// Families are the backends that share regions with others, each together with those, in the order of the backends.
+func (n *Network) Families() [][]string {
+	var families [][]string
+	seen := map[string]bool{}
+	for i, b := range n.s.backends {
+		family := []string{b.Name()}
+		for _, other := range n.s.backends[i+1:] {
+			if byoc.ShareRegions(b, other) {
+				family = append(family, other.Name())
+			}
+		}
+		if len(family) > 1 && !seen[b.Name()] {
+			families = append(families, family)
+		}
+		for _, name := range family {
+			seen[name] = true
+		}
+	}
+	return families
+}
+
+// alone covers with the candidates of some backends, by the costs that own gives them, and with TVM's what is left.
+func (n *Network) alone(backends []string, own func(i, k int) float64) *genome.Placement {
 	chosen := make([][]int, len(n.s.functions))
 	for i, f := range n.s.functions {
 		options := make([]place.Option, len(f.set.Candidates))
@@ -48,9 +73,9 @@ func (n *Network) alone(backend string, own func(i, k int) float64) *genome.Plac
 			c := &f.set.Candidates[k]
 			options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
 			switch {
-			case f.costs[k].Failed() && !c.Free, c.Backend != backend && !n.s.byName[c.Backend].TakesAnything():
+			case f.costs[k].Failed() && !c.Free, !slices.Contains(backends, c.Backend) && !n.s.byName[c.Backend].TakesAnything():
 				options[k].Cost = math.Inf(1)
-			case c.Backend != backend:
+			case !slices.Contains(backends, c.Backend):
 				options[k].Cost = elsewhere * float64(c.Operators(f.set.Graph))
 			case !c.Free:
 				options[k].Cost = own(i, k)
@@ -66,8 +91,8 @@ func (n *Network) alone(backend string, own func(i, k int) float64) *genome.Plac
 }
 
 // RunnersUp are the cheapest placements by the costs, beside the one that was chosen: the one that would win were all
-// costs at the worse ends of their intervals, and for each backend with a part in the winner the cheapest without it,
-// borders counted as they are believed before any was seen.
+// costs at the worse ends of their intervals, and for each backend with a part in the winner the cheapest without it (and
+// without all that share regions), borders counted as they are believed before any was seen.
 func (n *Network) RunnersUp() []graphlevel.Seed {
 	var seeds []graphlevel.Seed
 	seen := map[string]bool{n.Placed.Key: true}
@@ -111,14 +136,17 @@ func (n *Network) RunnersUp() []graphlevel.Seed {
 		}
 		return p.Rival, nil
 	})
+	var leave [][]string
 	for _, b := range n.s.backends {
-		if b.TakesAnything() {
-			continue
+		if !b.TakesAnything() {
+			leave = append(leave, []string{b.Name()})
 		}
-		add("without "+b.Name(), func(i int, _ []place.Option) ([]int, error) {
+	}
+	for _, without := range append(leave, n.Families()...) {
+		add("without "+strings.Join(without, "+"), func(i int, _ []place.Option) ([]int, error) {
 			options := n.priced(i)
 			for k := range options {
-				if n.s.functions[i].set.Candidates[k].Backend == b.Name() {
+				if slices.Contains(without, n.s.functions[i].set.Candidates[k].Backend) {
 					options[k].Cost = math.Inf(1)
 				}
 			}

@@ -5,6 +5,7 @@ package pass
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
@@ -65,7 +66,7 @@ func decided(mod *bridge.Object, cfg Config) (*search, error) {
 		return nil, err
 	}
 	if s.cfg.Only != "" {
-		err = s.placeAll(s.cfg.Only)
+		err = s.placeAll(s.cfg.onlyNames())
 	} else if err = s.estimate(); err == nil {
 		err = s.place()
 	}
@@ -231,9 +232,9 @@ func (f *function) decide(placement *place.Placement, byName map[string]byoc.Bac
 	f.regions = annotate.Regions(f.set, placement.Chosen, byName)
 }
 
-// placeAll gives one backend all that it can take and TVM the rest. An operator on TVM counts 1 and everything else
+// placeAll gives one backend, or a few, all that they can take and TVM the rest. An operator on TVM counts 1 and everything else
 // nothing, so that the placement leaves as few operators to TVM as can be; ranks decide for few, large candidates.
-func (s *search) placeAll(only string) error {
+func (s *search) placeAll(only []string) error {
 	defer clock(&s.timings.Place)()
 	for _, f := range s.functions {
 		f.costs = make([]cost.Cost, len(f.set.Candidates))
@@ -241,7 +242,7 @@ func (s *search) placeAll(only string) error {
 		for k := range f.set.Candidates {
 			c := &f.set.Candidates[k]
 			f.options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
-			if s.byName[c.Backend].TakesAnything() && c.Backend != only {
+			if s.byName[c.Backend].TakesAnything() && !slices.Contains(only, c.Backend) {
 				f.options[k].Cost = float64(c.Operators(f.set.Graph))
 			}
 		}
@@ -305,7 +306,7 @@ func (s *search) written(hash string, placed []*plan.Placed) (*plan.Plan, error)
 	defer clock(&s.timings.Plan)()
 	builder := plan.NewBuilder(plan.Module{Name: s.cfg.ModuleName, Hash: hash}, s.env, s.backends)
 	builder.SetOverhead(s.overhead().Option)
-	builder.Constrain(plan.Constraints{Pin: s.cfg.Pin, Forbid: s.cfg.Forbid})
+	builder.Constrain(plan.Constraints{Pin: s.cfg.Pin, Forbid: s.cfg.Forbid, Exact: s.cfg.Exact})
 	for _, e := range s.absent {
 		if b, err := byoc.Lookup(e.Backend); err == nil {
 			builder.LeaveOut(b, e.text())

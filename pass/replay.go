@@ -23,7 +23,7 @@ func (e *ReplayError) Error() string { return "the plan cannot be replayed: " + 
 
 // Replay writes the placement of a plan into a module, which is to be the one that the plan was made for (normalised in
 // the same way: the plan has its hash). Nothing is measured and nothing chosen; that each region is one that its backend
-// takes, and that regions do not need each other's results, is checked. Of cfg, Progress is used.
+// takes, and that regions do not need each other's results, is checked. Of cfg, Progress and Exact are used.
 //
 // On an error the module is nil. Errors that are the caller's to mend are *ReplayError, *byoc.UnknownBackendError and
 // *UnusableError.
@@ -79,7 +79,7 @@ func quoteName(name string) string {
 func usedBackends(p *plan.Plan) []string {
 	var names []string
 	for _, b := range p.Backends {
-		if slices.ContainsFunc(p.Regions, func(r plan.Region) bool { return r.Backend == b.Name }) {
+		if slices.ContainsFunc(p.Regions, func(r plan.Region) bool { return slices.Contains(r.Backends(), b.Name) }) {
 			names = append(names, b.Name)
 		}
 	}
@@ -105,18 +105,23 @@ func (s *search) replay(f *function, p *plan.Plan) error {
 		if r.Function != g.Name {
 			continue
 		}
-		region := annotate.Region{Backend: r.Backend, Compiler: s.byName[r.Backend].Compiler(), Symbol: r.Symbol}
+		region := annotate.Region{Backend: r.Backend, Compiler: s.byName[r.BackendOf(&r.Candidates[0])].Compiler(), Symbol: r.Symbol}
 		for j := range r.Candidates {
-			nodes := make([]relay.NodeID, len(r.Candidates[j].Nodes))
+			planned := &r.Candidates[j]
+			nodes := make([]relay.NodeID, len(planned.Nodes))
 			for n := range nodes {
-				nodes[n] = relay.NodeID(r.Candidates[j].Nodes[n].Index)
+				nodes[n] = relay.NodeID(planned.Nodes[n].Index)
 			}
-			c := proposed[candidateID(r.Backend, r.Candidates[j].Composite, nodes)]
+			c := proposed[candidateID(r.BackendOf(planned), planned.Composite, nodes)]
 			if c == nil {
 				var err error
-				if c, err = s.asPlanned(g, r.Backend, r.Candidates[j].Composite, nodes); err != nil {
+				if c, err = s.asPlanned(g, r.BackendOf(planned), planned.Composite, nodes); err != nil {
 					return err
 				}
+			}
+			if s.cfg.Exact && (c.Reassociates || planned.Reassociates) {
+				return &ReplayError{fmt.Sprintf("it has %s at %%%d (%s), which associates its sums otherwise than a direct sum does, and exact "+
+					"does without such; make the plan again with exact", planned.Name(), c.Root, candidate.OperatorName(&g.Nodes[c.Root]))}
 			}
 			region.Candidates = append(region.Candidates, len(set.Candidates))
 			region.Nodes = append(region.Nodes, nodes...)

@@ -17,7 +17,14 @@ import (
 func TraitsOf(backends []byoc.Backend) func(backend string) feedback.Traits {
 	traits := map[string]feedback.Traits{}
 	for _, b := range backends {
-		traits[b.Name()] = feedback.TraitsOf(b)
+		of := feedback.TraitsOf(b)
+		for _, other := range backends { // the first that says something about its borders speaks for all that share its regions
+			if declared := byoc.BorderCostOf(other); declared != nil && byoc.ShareRegions(b, other) {
+				of.Declared = declared
+				break
+			}
+		}
+		traits[b.Name()] = of
 	}
 	return func(backend string) feedback.Traits { return traits[backend] }
 }

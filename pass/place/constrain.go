@@ -16,42 +16,54 @@ import (
 
 // Constraints say what a placement must keep to.
 type Constraints struct {
-	// Pin gives nodes the state that the option which covers them must have.
-	Pin map[relay.NodeID]State
+	// Pin gives nodes the states of which the option that covers them must have one.
+	Pin map[relay.NodeID][]State
 	// Forbid gives nodes states that it must not have.
 	Forbid map[relay.NodeID][]State
 }
 
 // Constraint is one of them.
 type Constraint struct {
-	Node  relay.NodeID
-	State State
-	// Forbid says that the node must not be covered in State; otherwise it must be.
+	Node relay.NodeID
+	// States are ascending; those of a prohibition are listed one by one.
+	States []State
+	// Forbid says that the node must not be covered in any of the States; otherwise it must be in one of them.
 	Forbid bool
 }
 
 func (c Constraint) String() string {
-	if c.Forbid {
-		return fmt.Sprintf("%%%d is forbidden on %d", c.Node, c.State)
+	states := make([]string, len(c.States))
+	for i, s := range c.States {
+		states[i] = fmt.Sprint(s)
 	}
-	return fmt.Sprintf("%%%d is pinned to %d", c.Node, c.State)
+	if c.Forbid {
+		return fmt.Sprintf("%%%d is forbidden on %s", c.Node, strings.Join(states, " and "))
+	}
+	return fmt.Sprintf("%%%d is pinned to %s", c.Node, strings.Join(states, " or "))
 }
+
+// Breaks says that an option in a state which covers the node breaks the constraint.
+func (c Constraint) Breaks(state State) bool { return slices.Contains(c.States, state) == c.Forbid }
 
 // List gives the constraints one by one, by node; pins first.
 func (c Constraints) List() []Constraint {
 	var list []Constraint
 	for _, v := range slices.Sorted(maps.Keys(c.Pin)) {
-		list = append(list, Constraint{Node: v, State: c.Pin[v]})
+		list = append(list, Constraint{Node: v, States: sorted(c.Pin[v])})
 	}
 	for _, v := range slices.Sorted(maps.Keys(c.Forbid)) {
-		states := slices.Clone(c.Forbid[v])
-		slices.Sort(states)
-		for _, s := range slices.Compact(states) {
-			list = append(list, Constraint{Node: v, State: s, Forbid: true})
+		for _, s := range sorted(c.Forbid[v]) {
+			list = append(list, Constraint{Node: v, States: []State{s}, Forbid: true})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Constraint) int { return cmp.Compare(a.Node, b.Node) })
 	return list
+}
+
+func sorted(states []State) []State {
+	states = slices.Clone(states)
+	slices.Sort(states)
+	return slices.Compact(states)
 }
 
 // ConstraintError says that the constraints leave no placement, where there is one without them.
@@ -77,15 +89,16 @@ func (e *ConstraintError) Unwrap() error { return e.Cause }
 
 // Apply gives the options with those ruled out that break a constraint: their costs are +Inf, so that indices stay what
 // they were. Everything in this package takes the result. Errors: a plain one for a node that needs no cover, or one that
-// is both pinned to and forbidden on a state.
+// is forbidden on all states that it is pinned to.
 func (c Constraints) Apply(options []Option, tree *Tree) ([]Option, error) {
 	list := c.List()
 	for _, k := range list {
 		if k.Node < 0 || int(k.Node) >= len(tree.Needs) || !tree.Needs[k.Node] {
 			return nil, fmt.Errorf("placement: %s, but it is no node of the graph that needs cover", k)
 		}
-		if pin, ok := c.Pin[k.Node]; ok && k.Forbid && pin == k.State {
-			return nil, fmt.Errorf("placement: %%%d is both pinned to %d and forbidden there", k.Node, k.State)
+		forbidden := func(s State) bool { return slices.Contains(c.Forbid[k.Node], s) }
+		if !k.Forbid && !slices.ContainsFunc(k.States, func(s State) bool { return !forbidden(s) }) {
+			return nil, fmt.Errorf("placement: %s, and forbidden there", k)
 		}
 	}
 	return apply(list, options), nil
@@ -100,7 +113,7 @@ func apply(list []Constraint, options []Option) []Option {
 	for i := range out {
 		for _, v := range out[i].Nodes {
 			for _, k := range of[v] {
-				if (out[i].State == k.State) == k.Forbid {
+				if k.Breaks(out[i].State) {
 					out[i].Cost = math.Inf(1)
 				}
 			}

@@ -42,7 +42,7 @@ func (p *Plan) validateBorders(functions map[string]Function, covered map[at]int
 
 // bordered is a function with borders: what the check of its proof works on.
 type bordered struct {
-	options []place.Option // State is the backend's index in Plan.Backends
+	options []place.Option // State is the backend's index in Plan.Backends (Plan.speaker)
 	chosen  []int
 	tree    *place.Tree
 	reads   [][]int
@@ -154,13 +154,9 @@ func (m *bordered) transfer(u int, from, to place.State) float64 {
 func (p *Plan) bordered(f Function) *bordered {
 	options, tree, solution := p.problem(f)
 	m := &bordered{options: options, chosen: solution.Chosen, tree: tree, reads: make([][]int, f.Nodes), costs: map[[2]int]Border{}}
-	index := map[string]int{}
-	for i, b := range p.Backends {
-		index[b.Name] = i
-	}
 	for _, b := range p.Borders {
 		if b.Function == f.Name {
-			m.costs[[2]int{b.Value, index[b.Backend]}] = b
+			m.costs[[2]int{b.Value, p.speaker(b.Backend)}] = b
 		}
 	}
 	backend := map[relay.NodeID]int{} // of the chosen option that ends there
@@ -168,11 +164,12 @@ func (p *Plan) bordered(f Function) *bordered {
 		if p.Regions[i].Function != f.Name {
 			continue
 		}
-		for _, c := range p.Regions[i].Candidates {
+		for k := range p.Regions[i].Candidates {
+			c := &p.Regions[i].Candidates[k]
 			for _, n := range c.Nodes {
 				m.reads[n.Index] = n.Reads
 			}
-			backend[relay.NodeID(c.Nodes[len(c.Nodes)-1].Index)] = index[p.Regions[i].Backend]
+			backend[relay.NodeID(c.Nodes[len(c.Nodes)-1].Index)] = p.speaker(p.Regions[i].BackendOf(c))
 		}
 	}
 	for _, i := range m.chosen {
@@ -181,7 +178,7 @@ func (p *Plan) bordered(f Function) *bordered {
 	next := len(m.chosen) // the rejected ones follow, in order
 	for _, r := range p.Candidates.Rejected {
 		if r.Function == f.Name {
-			m.options[next].State = place.State(index[r.Backend])
+			m.options[next].State = place.State(p.speaker(r.Backend))
 			next++
 		}
 	}

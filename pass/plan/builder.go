@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/place"
@@ -75,7 +76,7 @@ type Borders struct {
 type Group struct {
 	// Symbol is the region's global_symbol.
 	Symbol string
-	// Candidates are indices into the set's candidates, all chosen and on one backend.
+	// Candidates are indices into the set's candidates, all chosen and on one backend, or on backends that share regions.
 	Candidates []int
 }
 
@@ -89,17 +90,10 @@ func (b *Builder) Add(f *Placed) error {
 	function := Function{Name: set.Graph.Name, Nodes: len(set.Graph.Nodes)}
 	b.count(f)
 	for _, r := range b.regions(f) {
-		if backend := b.plan.Backend(r.Backend); backend != nil {
-			operators := len(r.Operators())
-			function.Operators += operators
-			backend.Operators += operators
-			if operators > 0 {
-				backend.Regions++
-			}
-			backend.Milliseconds += r.Milliseconds
-		} else {
-			return fmt.Errorf("plan: function %s has a region on %s, which was not offered", function.Name, r.Backend)
+		if err := r.addTo(b.plan.Backend); err != nil {
+			return fmt.Errorf("plan: function %s has a region on %s, which was not offered: %w", function.Name, r.Backend, err)
 		}
+		function.Operators += len(r.Operators())
 		r.ID = len(b.plan.Regions)
 		b.plan.Regions = append(b.plan.Regions, r)
 	}
@@ -135,8 +129,8 @@ func (b *Builder) Tie(places int) { b.plan.Candidates.Ties += places }
 
 // Constrain records what the placement had to keep to.
 func (b *Builder) Constrain(c Constraints) {
-	if len(c.Pin)+len(c.Forbid) > 0 {
-		b.plan.Constraints = &Constraints{Pin: slices.Clone(c.Pin), Forbid: slices.Clone(c.Forbid)}
+	if len(c.Pin)+len(c.Forbid) > 0 || c.Exact {
+		b.plan.Constraints = &Constraints{Pin: slices.Clone(c.Pin), Forbid: slices.Clone(c.Forbid), Exact: c.Exact}
 	}
 }
 
@@ -199,10 +193,14 @@ func (b *Builder) regions(f *Placed) []Region {
 	for _, group := range groups {
 		chosen := slices.Clone(group.Candidates)
 		slices.SortFunc(chosen, func(i, j int) int { return int(set.Candidates[i].Root - set.Candidates[j].Root) })
-		r := Region{Function: g.Name, Symbol: group.Symbol, Backend: set.Candidates[chosen[0]].Backend}
+		r := Region{Function: g.Name, Symbol: group.Symbol, Backend: annotate.BackendNames(set, chosen)}
 		for _, i := range chosen {
 			c := &set.Candidates[i]
-			part := Candidate{Composite: c.Composite, Key: c.Key, Milliseconds: round(f.Options[i].Cost), Cost: f.Costs[i]}
+			part := Candidate{Composite: c.Composite, Kernel: c.Kernel, Reassociates: c.Reassociates, Key: c.Key,
+				Milliseconds: round(f.Options[i].Cost), Cost: f.Costs[i]}
+			if c.Backend != r.Backend {
+				part.Backend = c.Backend
+			}
 			if c.Free {
 				part.Cost = cost.FromMilliseconds(0)
 			}
@@ -292,8 +290,8 @@ func (c *Candidates) countOrigin(known cost.Cost) {
 // reject describes candidate i, which could have been placed.
 func reject(f *Placed, i int, known cost.Cost) Rejected {
 	c := &f.Set.Candidates[i]
-	r := Rejected{Function: f.Set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Nodes: indices(c.Nodes), Key: c.Key,
-		Milliseconds: round(f.Options[i].Cost), Origin: known.Origin}
+	r := Rejected{Function: f.Set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel, Nodes: indices(c.Nodes),
+		Key: c.Key, Milliseconds: round(f.Options[i].Cost), Origin: known.Origin}
 	if known.Origin != cost.Bounded && len(known.Samples) > 1 {
 		low, high := known.Interval()
 		charged := f.Options[i].Cost - known.Estimate() // the overhead

@@ -125,8 +125,16 @@ func fieldChanges(a, b *Plan) []FieldChange {
 	}
 	ca, cb := constraintsOf(a), constraintsOf(b)
 	add("pinned", strings.Join(ca.Pin, ", "), strings.Join(cb.Pin, ", "))
+	add("exact", exactText(ca), exactText(cb))
 	add("forbidden", strings.Join(ca.Forbid, ", "), strings.Join(cb.Forbid, ", "))
 	return changes
+}
+
+func exactText(c Constraints) string {
+	if c.Exact {
+		return "yes"
+	}
+	return "no"
 }
 
 func constraintsOf(p *Plan) Constraints {
@@ -180,7 +188,7 @@ type spot struct {
 }
 
 func (s spot) side() Side {
-	side := Side{Backend: s.region.Backend, Composite: s.candidate.Composite, Estimate: s.candidate.Milliseconds,
+	side := Side{Backend: s.region.BackendOf(s.candidate), Composite: s.candidate.Composite, Estimate: s.candidate.Milliseconds,
 		Region: s.region.ID}
 	for _, n := range s.candidate.Nodes {
 		side.Nodes = append(side.Nodes, n.Index)
@@ -240,7 +248,7 @@ func moves(a, b *Plan) []Move {
 
 // same says that two candidates are the same choice.
 func same(a, b spot) bool {
-	return a.region.Backend == b.region.Backend && a.candidate.Composite == b.candidate.Composite &&
+	return a.region.BackendOf(a.candidate) == b.region.BackendOf(b.candidate) && a.candidate.Composite == b.candidate.Composite &&
 		slices.EqualFunc(a.candidate.Nodes, b.candidate.Nodes, func(x, y Node) bool { return x.Index == y.Index })
 }
 
@@ -283,7 +291,7 @@ func (p *Plan) candidates() (order []string, all map[string]known) {
 				names[at{r.Function, n.Index}] = n.Operator
 			}
 			put(known{place: Place{r.Function, side.Nodes[len(side.Nodes)-1], side.Nodes}, operators: c.Operators(),
-				backend: r.Backend, composite: c.Composite, key: c.Key, estimate: c.Milliseconds, chosen: true})
+				backend: side.Backend, composite: c.Composite, key: c.Key, estimate: c.Milliseconds, chosen: true})
 		}
 	}
 	for _, r := range p.Candidates.Rejected {
@@ -340,8 +348,9 @@ func (d *Difference) fates(a, b *Plan) {
 	tried := func(p *Plan) map[id]*Failure {
 		all := map[id]*Failure{}
 		for i := range p.Regions {
-			for _, c := range p.Regions[i].Candidates {
-				all[id{p.Regions[i].Backend, c.Composite, c.Key}] = nil
+			for k := range p.Regions[i].Candidates {
+				c := &p.Regions[i].Candidates[k]
+				all[id{p.Regions[i].BackendOf(c), c.Composite, c.Key}] = nil
 			}
 		}
 		for _, r := range p.Candidates.Rejected {

@@ -26,6 +26,7 @@ type Explanation struct {
 	Symbol    string    `json:"symbol,omitempty"`
 	Backend   string    `json:"backend"`
 	Composite string    `json:"composite,omitempty"`
+	Kernel    string    `json:"kernel,omitempty"`
 	Key       string    `json:"key,omitempty"`
 	Estimate  float64   `json:"estimate_ms"`
 	Cost      cost.Cost `json:"cost"`
@@ -54,6 +55,7 @@ type Other struct {
 	Fate      Fate   `json:"fate"`
 	Backend   string `json:"backend"`
 	Composite string `json:"composite,omitempty"`
+	Kernel    string `json:"kernel,omitempty"`
 	// Nodes are what it covers; of a refused match only the last is known.
 	Nodes     []int    `json:"nodes"`
 	Operators []string `json:"operators"`
@@ -90,7 +92,7 @@ func (p *Plan) Explain(s Selector) ([]Explanation, error) {
 			}
 			if selected != nil {
 				out = append(out, Explanation{Function: r.Function, Selected: selected, Nodes: slices.Clone(c.Nodes), Region: r.ID,
-					Symbol: r.Symbol, Backend: r.Backend, Composite: c.Composite, Key: c.Key, Estimate: c.Milliseconds,
+					Symbol: r.Symbol, Backend: r.BackendOf(c), Composite: c.Composite, Kernel: c.Kernel, Key: c.Key, Estimate: c.Milliseconds,
 					Cost: c.Cost, Others: x.others(r.Function, selected)})
 			}
 		}
@@ -181,7 +183,7 @@ func (x *explainer) names(function string, nodes []int) []string {
 
 func (x *explainer) rejected(i int) Other {
 	r := &x.plan.Candidates.Rejected[i]
-	o := Other{Fate: FateDearer, Backend: r.Backend, Composite: r.Composite, Nodes: r.Nodes,
+	o := Other{Fate: FateDearer, Backend: r.Backend, Composite: r.Composite, Kernel: r.Kernel, Nodes: r.Nodes,
 		Operators: x.names(r.Function, r.Nodes), Estimate: r.Milliseconds, Low: r.Low, High: r.High, Origin: r.Origin,
 		Regret: x.regret[i]}
 	if r.Origin == cost.Bounded {
@@ -215,7 +217,7 @@ func (x *explainer) others(function string, selected []int) []Other {
 	}
 	for _, e := range all.Excluded {
 		if covers(e.Function, e.Nodes) {
-			out = append(out, Other{Fate: FateExcluded, Backend: e.Backend, Composite: e.Composite, Nodes: e.Nodes,
+			out = append(out, Other{Fate: FateExcluded, Backend: e.Backend, Composite: e.Composite, Kernel: e.Kernel, Nodes: e.Nodes,
 				Operators: x.names(e.Function, e.Nodes), Reason: e.Constraint})
 		}
 	}

@@ -127,12 +127,25 @@ func TestRules(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Rule{Selector: Selector{Index: -1, Name: "model.onnx:a=b"}, Backend: "dnnl"}, r)
 	assert.Equal(t, "pin model.onnx:a=b=dnnl", r.String())
-	assert.True(t, r.Breaks("tvm"))
-	assert.False(t, r.Breaks("dnnl"))
+	assert.True(t, r.Breaks("tvm", ""))
+	assert.False(t, r.Breaks("dnnl", ""))
 	r.Forbid = true
-	assert.False(t, r.Breaks("tvm"))
-	assert.True(t, r.Breaks("dnnl"))
-	for _, text := range []string{"", "nn.relu", "nn.relu=", "=dnnl", "%x=tvm"} {
+	assert.False(t, r.Breaks("tvm", ""))
+	assert.True(t, r.Breaks("dnnl", ""))
+	r, err = ParseRule("nn.conv2d = native.winograd ", false)
+	require.NoError(t, err)
+	assert.Equal(t, Rule{Selector: Selector{Index: -1, Name: "nn.conv2d"}, Backend: "native", Kernel: "winograd"}, r)
+	assert.Equal(t, "pin nn.conv2d=native.winograd", r.String())
+	for _, of := range []struct {
+		backend, kernel string
+		meant           bool
+	}{{"native", "winograd", true}, {"native", "projection", false}, {"native", "", false}, {"dnnl", "winograd", false}} {
+		r.Forbid = false
+		assert.Equal(t, !of.meant, r.Breaks(of.backend, of.kernel), "pinned: %v", of)
+		r.Forbid = true
+		assert.Equal(t, of.meant, r.Breaks(of.backend, of.kernel), "forbidden: %v", of)
+	}
+	for _, text := range []string{"", "nn.relu", "nn.relu=", "=dnnl", "%x=tvm", "nn.relu=dnnl.", "nn.relu=.winograd"} {
 		_, err := ParseRule(text, false)
 		assert.Error(t, err, text)
 	}

@@ -266,7 +266,7 @@ func placesOf(top *any) []treePlace {
 // FuzzRule reads pins, prohibitions and selectors: what is read is written as it was meant.
 func FuzzRule(f *testing.F) {
 	for _, text := range []string{"nn.conv2d=dnnl", "%12=tvm", "block%3 = dnnl", "conv1/BiasAdd=tvm", "a=b=c", "%=x", "%-1=x", "=", "%+5=x",
-		"m.onnx:12:3=tvm", "%99999999999999999999=tvm"} {
+		"m.onnx:12:3=tvm", "%99999999999999999999=tvm", "nn.conv2d=native.winograd", "a=b.", "a=.b", "a=b.c.d"} {
 		f.Add(text, true)
 	}
 	f.Fuzz(func(t *testing.T, text string, forbid bool) {
@@ -277,9 +277,9 @@ func FuzzRule(f *testing.F) {
 		require.NotEmpty(t, r.Backend)
 		require.NotContains(t, r.Backend, "=", "the last one divides: spans may hold others")
 		require.Equal(t, forbid, r.Forbid)
-		require.Equal(t, forbid, r.Breaks(r.Backend))
+		require.Equal(t, forbid, r.Breaks(r.Backend, r.Kernel))
 		require.True(t, r.Selector.Index >= 0 || r.Selector.Name != "")
-		again, err := ParseRule(r.Selector.String()+"="+r.Backend, forbid)
+		again, err := ParseRule(r.Selector.String()+"="+r.Goal(), forbid)
 		require.NoError(t, err)
 		require.Equal(t, r, again)
 		if r.Selector.Index >= 0 {

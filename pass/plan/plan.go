@@ -9,6 +9,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,12 +57,14 @@ type Module struct {
 	Functions []Function `json:"functions"`
 }
 
-// Constraints are what the user asked of the placement, as "SELECTOR=BACKEND" (Selector says what selects what). The
-// proof holds among the placements that keep to them.
+// Constraints are what the user asked of the placement. Rules are "SELECTOR=BACKEND" or "SELECTOR=BACKEND.KERNEL" (Rule).
+// The proof holds among the placements that keep to them.
 type Constraints struct {
-	// Pin: what is selected goes to that backend; Forbid: it does not.
+	// Pin: what is selected goes to that backend, or that kernel of it; Forbid: it does not.
 	Pin    []string `json:"pin,omitempty"`
 	Forbid []string `json:"forbid,omitempty"`
+	// Exact: no kernel that associates its sums otherwise than a direct sum does (byoc.Pattern.Reassociates).
+	Exact bool `json:"exact,omitempty"`
 }
 
 // Function is one global function of the module.
@@ -83,8 +86,8 @@ type Backend struct {
 	Features []string `json:"features,omitempty"`
 	// Unusable says why the backend was left out; "" for one that was offered.
 	Unusable string `json:"unusable,omitempty"`
-	// Regions and Operators count what was placed on it; Milliseconds is the sum of its regions' estimates. For
-	// TVM a region is one group of operators that is fused as one.
+	// Regions and Operators count what was placed on it; Milliseconds is the sum of its candidates' estimates. A region
+	// that it shares counts as one of its own. For TVM a region is one group of operators that is fused as one.
 	Regions      int     `json:"regions"`
 	Operators    int     `json:"operators"`
 	Milliseconds float64 `json:"estimate_ms"`
@@ -109,14 +112,16 @@ type Estimate struct {
 	Overhead float64 `json:"overhead_ms,omitempty"`
 }
 
-// Region is a group of operators that goes to one backend as one.
+// Region is a group of operators that goes to one backend as one, or to several that share it.
 type Region struct {
 	// ID is the region's place in Plan.Regions.
 	ID       int    `json:"id"`
 	Function string `json:"function"`
 	// Symbol is the name of the function that the region becomes ("tvmgen_default_dnnl_main_0"); "" for TVM's
 	// share, which stays inline.
-	Symbol  string `json:"symbol,omitempty"`
+	Symbol string `json:"symbol,omitempty"`
+	// Backend is its candidates' backend; of a region that several share, their names, sorted and joined with "+"
+	// ("dnnl+native"): then each candidate has its own.
 	Backend string `json:"backend"`
 	// Milliseconds is the sum of the candidates' estimates.
 	Milliseconds float64 `json:"estimate_ms"`
@@ -126,8 +131,13 @@ type Region struct {
 
 // Candidate is one that was chosen.
 type Candidate struct {
+	// Backend is its backend in a region that several share; "" where it is the region's (Region.BackendOf).
+	Backend string `json:"backend,omitempty"`
 	// Composite is the pattern's name; "" for TVM.
 	Composite string `json:"composite,omitempty"`
+	// Kernel and Reassociates are the pattern's (byoc.Pattern).
+	Kernel       string `json:"kernel,omitempty"`
+	Reassociates bool   `json:"reassociates,omitempty"`
 	// Key is the structural key of the computation; "" where nothing was to be measured.
 	Key string `json:"key,omitempty"`
 	// Milliseconds is the number that was placed with.
@@ -158,7 +168,8 @@ type Node struct {
 }
 
 // Border is what it takes, in milliseconds, to bring a value to a backend from another one and away from it. What is not
-// listed costs nothing, nor does a value that stays on its backend.
+// listed costs nothing, nor does a value that stays on its backend, or goes to one that shares its regions: of those, the
+// first that was offered speaks for all.
 type Border struct {
 	Function string  `json:"function"`
 	Value    int     `json:"value"`
@@ -228,8 +239,9 @@ type Excluded struct {
 	Function  string `json:"function"`
 	Backend   string `json:"backend"`
 	Composite string `json:"composite,omitempty"`
+	Kernel    string `json:"kernel,omitempty"`
 	Nodes     []int  `json:"nodes"`
-	// Constraint is the one that it breaks: "pin nn.conv2d=dnnl".
+	// Constraint is the one that it breaks: "pin nn.conv2d=dnnl", or "exact".
 	Constraint string `json:"constraint"`
 }
 
@@ -238,6 +250,7 @@ type Rejected struct {
 	Function  string `json:"function"`
 	Backend   string `json:"backend"`
 	Composite string `json:"composite,omitempty"`
+	Kernel    string `json:"kernel,omitempty"`
 	Nodes     []int  `json:"nodes"`
 	// Key is the structural key of the computation; "" where nothing was to be measured.
 	Key string `json:"key,omitempty"`
@@ -278,6 +291,42 @@ type Finalist struct {
 // PlacementName is the name of the finalist that is the plan itself.
 const PlacementName = "collage"
 
+// BackendOf is the backend of one of the region's candidates.
+func (r *Region) BackendOf(c *Candidate) string { return cmp.Or(c.Backend, r.Backend) }
+
+// Backends are the names of the backends that have a part in the region, sorted.
+func (r *Region) Backends() []string {
+	var names []string
+	for i := range r.Candidates {
+		names = append(names, r.BackendOf(&r.Candidates[i]))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// addTo adds the region to the shares of its backends, by name; it says which of them there is none of.
+func (r *Region) addTo(share func(backend string) *Backend) error {
+	operators := map[string]int{}
+	for i := range r.Candidates {
+		c := &r.Candidates[i]
+		name := r.BackendOf(c)
+		of := share(name)
+		if of == nil {
+			return fmt.Errorf("the backend %q is not listed", name)
+		}
+		of.Milliseconds += c.Milliseconds
+		n := len(c.Operators())
+		of.Operators += n
+		operators[name] += n
+	}
+	for name, n := range operators {
+		if n > 0 {
+			share(name).Regions++
+		}
+	}
+	return nil
+}
+
 // Operators are the names of the region's operators in order; tuples and projections are left out.
 func (r *Region) Operators() []string {
 	var names []string
@@ -296,6 +345,17 @@ func (c *Candidate) Operators() []string {
 		}
 	}
 	return names
+}
+
+// Name says in messages what the candidate is: its pattern, and the kernel where that has a name.
+func (c *Candidate) Name() string {
+	switch {
+	case c.Composite == "":
+		return "a group of operators"
+	case c.Kernel == "":
+		return c.Composite
+	}
+	return fmt.Sprintf("%s (the kernel %s)", c.Composite, c.Kernel)
 }
 
 // IsOperator says that the node is an operator call.
@@ -317,6 +377,15 @@ func (p *Plan) Operators() int {
 		n += f.Operators
 	}
 	return n
+}
+
+// speaker is the index of the backend that speaks for the borders of one: the first that shares regions with it.
+func (p *Plan) speaker(name string) int {
+	i := slices.IndexFunc(p.Backends, func(b Backend) bool { return b.Name == name })
+	if i < 0 || p.Backends[i].Compiler == "" {
+		return i
+	}
+	return slices.IndexFunc(p.Backends, func(b Backend) bool { return b.Compiler == p.Backends[i].Compiler })
 }
 
 // String is the placement in one line: "116 operators: 14 on tvm, 102 on dnnl; 41.2 ms estimated".

@@ -84,21 +84,28 @@ func splitSpan(text string) (source, position string) {
 	return source, text[len(source)+1:]
 }
 
-// Rule is a constraint: what is selected goes to a backend (a pin), or does not (a prohibition).
+// Rule is a constraint: what is selected goes to a backend (a pin), or does not (a prohibition). One that names a kernel
+// pins to that kernel of the backend, or keeps what is selected from it alone.
 type Rule struct {
 	Selector Selector
 	Backend  string
-	Forbid   bool
+	// Kernel is one of the backend's (byoc.Pattern.Kernel); "" for all that it has.
+	Kernel string
+	Forbid bool
 }
 
-// ParseRule reads "SELECTOR=BACKEND".
+// ParseRule reads "SELECTOR=BACKEND" and "SELECTOR=BACKEND.KERNEL".
 func ParseRule(text string, forbid bool) (Rule, error) {
 	i := strings.LastIndexByte(text, '=')
 	if i < 0 || strings.TrimSpace(text[i+1:]) == "" {
 		return Rule{}, fmt.Errorf("%q is not SELECTOR=BACKEND, as in nn.conv2d=dnnl or %%12=tvm", text)
 	}
+	backend, kernel, dotted := strings.Cut(strings.TrimSpace(text[i+1:]), ".")
+	if dotted && (backend == "" || kernel == "") {
+		return Rule{}, fmt.Errorf("%q is not SELECTOR=BACKEND.KERNEL, as in nn.conv2d=native.winograd", text)
+	}
 	selector, err := ParseSelector(text[:i])
-	return Rule{Selector: selector, Backend: strings.TrimSpace(text[i+1:]), Forbid: forbid}, err
+	return Rule{Selector: selector, Backend: backend, Kernel: kernel, Forbid: forbid}, err
 }
 
 // String is the rule as plans and messages call it: "pin nn.conv2d=dnnl".
@@ -107,8 +114,18 @@ func (r Rule) String() string {
 	if r.Forbid {
 		verb = "forbid"
 	}
-	return fmt.Sprintf("%s %s=%s", verb, r.Selector, r.Backend)
+	return fmt.Sprintf("%s %s=%s", verb, r.Selector, r.Goal())
 }
 
-// Breaks says that a candidate which holds a selected node and runs on that backend breaks the rule.
-func (r Rule) Breaks(backend string) bool { return (backend == r.Backend) == r.Forbid }
+// Goal is what the rule pins to or forbids: "dnnl", "native.winograd".
+func (r Rule) Goal() string {
+	if r.Kernel != "" {
+		return r.Backend + "." + r.Kernel
+	}
+	return r.Backend
+}
+
+// Breaks says that a candidate which holds a selected node and runs on that backend by that kernel breaks the rule.
+func (r Rule) Breaks(backend, kernel string) bool {
+	return (backend == r.Backend && (r.Kernel == "" || kernel == r.Kernel)) == r.Forbid
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/pass/cost"
 )
@@ -72,13 +73,9 @@ func (p *Plan) Validate() error {
 			}
 			symbols[r.Symbol] = true
 		}
-		share := shares[r.Backend]
-		operators := len(r.Operators())
-		share.Operators += operators
-		if operators > 0 {
-			share.Regions++
+		if err := r.addTo(func(name string) *Backend { return shares[name] }); err != nil {
+			return fmt.Errorf("plan: region %d: %w", i, err)
 		}
-		share.Milliseconds += r.Milliseconds
 		total += r.Milliseconds
 		for _, c := range r.Candidates {
 			for _, n := range c.Nodes {
@@ -122,15 +119,29 @@ func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered 
 	if !ok {
 		return fmt.Errorf("the function %q is not listed", r.Function)
 	}
-	backend := p.Backend(r.Backend)
-	if backend == nil {
-		return fmt.Errorf("the backend %q is not listed", r.Backend)
-	}
-	if backend.Compiler == "" && r.Symbol != "" {
-		return fmt.Errorf("it is outlined as %s, but what is on %s stays inline", r.Symbol, r.Backend)
-	}
 	if len(r.Candidates) == 0 {
 		return errors.New("it holds nothing")
+	}
+	names := r.Backends()
+	if all := strings.Join(names, "+"); all != r.Backend {
+		return fmt.Errorf("it is on %q, its candidates on %q", r.Backend, all)
+	}
+	compiler := ""
+	for i, name := range names {
+		backend := p.Backend(name)
+		if backend == nil {
+			return fmt.Errorf("the backend %q is not listed", name)
+		}
+		if i > 0 && (backend.Compiler != compiler || compiler == "") {
+			return fmt.Errorf("%s and %s cannot share it: they have different compilers", names[0], name)
+		}
+		compiler = backend.Compiler
+	}
+	if compiler == "" && r.Symbol != "" {
+		return fmt.Errorf("it is outlined as %s, but what is on %s stays inline", r.Symbol, r.Backend)
+	}
+	if len(names) > 1 && r.Symbol == "" {
+		return fmt.Errorf("%s share it, but it is not outlined", r.Backend)
 	}
 	sum, last := 0.0, -1
 	for _, c := range r.Candidates {

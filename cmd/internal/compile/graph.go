@@ -94,10 +94,12 @@ func (c *compilation) searchGraph() error {
 }
 
 // seeds are what the graph level begins with: plain TVM and every backend alone, where they may be chosen, once as its users
-// would have it and once with the cheapest of its own candidates, the operator level's placement and its runners-up.
+// would have it and once with the cheapest of its own candidates, backends that share regions together with the cheapest
+// of theirs, the operator level's placement and its runners-up.
 func (c *compilation) seeds() []graphlevel.Seed {
 	network := c.graph.network
 	var seeds []graphlevel.Seed
+	families := network.Families()
 	if slices.Contains(c.Backends, "tvm") && !c.constrained() {
 		seeds = append(seeds, graphlevel.Seed{Name: "tvm", Placement: c.graph.lane.Plain()})
 	}
@@ -114,7 +116,14 @@ func (c *compilation) seeds() []graphlevel.Seed {
 			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
 		}
 		if p := network.Tuned(b.Name()); p != nil {
-			seeds = append(seeds, graphlevel.Seed{Name: name + ", cheapest of its own", Placement: p})
+			// What a family can do together is hardly ever worse.
+			optional := slices.ContainsFunc(families, func(family []string) bool { return slices.Contains(family, b.Name()) })
+			seeds = append(seeds, graphlevel.Seed{Name: name + ", cheapest of its own", Placement: p, Optional: optional})
+		}
+	}
+	for _, family := range families {
+		if p := network.Tuned(family...); p != nil {
+			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+"), Placement: p})
 		}
 	}
 	return append(seeds, network.RunnersUp()...)

@@ -3,6 +3,8 @@
 package feedback
 
 import (
+	"strings"
+
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -16,18 +18,20 @@ type Traits struct {
 	Merges bool
 	// Declared is what the backend says about its borders; nil where it says nothing.
 	Declared byoc.BorderCost
+	// Compiler is the Compiler attribute of its regions. Backends with the same one share regions, and have the same borders.
+	Compiler string
 }
 
 // TraitsOf reads them off a backend.
 func TraitsOf(b byoc.Backend) Traits {
-	return Traits{Anything: b.TakesAnything(), Merges: b.MergesRegions(), Declared: byoc.BorderCostOf(b)}
+	return Traits{Anything: b.TakesAnything(), Merges: b.MergesRegions(), Declared: byoc.BorderCostOf(b), Compiler: b.Compiler()}
 }
 
-// Borders holds what it takes to bring values to a backend and away from it. What a backend declares is believed; else it is
+// Borders holds what it takes to bring values to a backend, or to those that share its regions, and away from it. What a backend declares is believed; else it is
 // learnt from profiles, beginning with what moving the bytes once would take.
 type Borders struct {
 	traits func(backend string) Traits
-	sums   map[string]*Border
+	sums   map[string]*Border // by compiler
 }
 
 // What is believed before anything was seen, with the weight that it keeps.
@@ -49,15 +53,22 @@ func NewBorders(traits func(backend string) Traits) *Borders {
 // Observe takes what a profile says about borders; times are multiplied by scale.
 func (b *Borders) Observe(p *Profile, scale float64) {
 	for _, seen := range p.Borders {
-		sum := b.sums[seen.Backend]
+		sum := b.sums[b.compiler(seen.Backend)]
 		if sum == nil {
-			sum = &Border{Backend: seen.Backend}
-			b.sums[seen.Backend] = sum
+			sum = &Border{}
+			b.sums[b.compiler(seen.Backend)] = sum
 		}
 		sum.Calls, sum.CallMilliseconds = sum.Calls+seen.Calls, sum.CallMilliseconds+scale*seen.CallMilliseconds
 		sum.Ins, sum.InBytes, sum.In = sum.Ins+seen.Ins, sum.InBytes+seen.InBytes, sum.In+scale*seen.In
 		sum.Outs, sum.OutBytes, sum.Out = sum.Outs+seen.Outs, sum.OutBytes+seen.OutBytes, sum.Out+scale*seen.Out
 	}
+}
+
+// compiler is the one of the backend of a region, or of those that share it (annotate.Region.Backend); "" for what stays
+// inline.
+func (b *Borders) compiler(backend string) string {
+	one, _, _ := strings.Cut(backend, "+")
+	return b.traits(one).Compiler
 }
 
 // Cost is what it is believed to take to bring a value of a type to a backend, and from it to elsewhere, in milliseconds. Calling
@@ -67,14 +78,14 @@ func (b *Borders) Cost(backend string, t *relay.Type) (in, out float64) {
 	if traits.Declared != nil {
 		return declared(traits.Declared, t)
 	}
-	rate, name := copyRate, backend
+	rate, compiler := copyRate, traits.Compiler
 	switch {
 	case traits.Anything:
-		rate, name = 0, "" // plain layouts, and nothing to be called
+		rate, compiler = 0, "" // plain layouts, and nothing to be called
 	case !traits.Merges:
 		return 0, 0
 	}
-	seen := b.sums[name]
+	seen := b.sums[compiler]
 	if seen == nil {
 		seen = &Border{}
 	}

@@ -5,6 +5,7 @@ package feedback
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -126,8 +127,9 @@ func TestStepsOfNobodyAreShared(t *testing.T) {
 
 func TestBordersAreLearnt(t *testing.T) {
 	t.Parallel()
-	traits := map[string]Traits{"tvm": {Anything: true}, "lib": {Merges: true}, "single": {},
-		"far": {Merges: true, Declared: func(*relay.Type) (float64, float64) { return 3, 4 }}}
+	traits := map[string]Traits{"tvm": {Anything: true}, "lib": {Merges: true, Compiler: "lib"}, "single": {Compiler: "single"},
+		"lodger": {Merges: true, Compiler: "lib"}, "other": {Merges: true, Compiler: "other"},
+		"far": {Merges: true, Compiler: "far", Declared: func(*relay.Type) (float64, float64) { return 3, 4 }}}
 	b := NewBorders(func(backend string) Traits { return traits[backend] })
 	small, large := relay.Tensor("float32", 8), relay.Tensor("float32", 1<<20)
 	in, out := b.Cost("lib", large)
@@ -149,6 +151,40 @@ func TestBordersAreLearnt(t *testing.T) {
 	assert.InDelta(t, 2*500.0/256, out, 0.02)
 	_, out = b.Cost("tvm", large)
 	assert.Positive(t, out)
+
+	// Those that share regions have the same borders, and what is seen of a region that both are in is seen of both.
+	likewise, _ := b.Cost("lodger", large)
+	assert.Equal(t, in, likewise)
+	other, _ := b.Cost("other", large)
+	assert.NotEqual(t, in, other)
+	b.Observe(&Profile{Borders: []Border{{Backend: "lib+lodger", Ins: 1, InBytes: 1 << 40, In: 1e7}}}, 1)
+	now, _ := b.Cost("lib", large)
+	assert.InDelta(t, 1e7/float64(1<<18), now, 1)
+	likewise, _ = b.Cost("lodger", large)
+	assert.Equal(t, now, likewise)
+	unmoved, _ := b.Cost("other", large)
+	assert.Equal(t, other, unmoved)
+}
+
+// A region that two backends share is told about by one engine; each one's candidates get their own steps.
+func TestASharedRegionIsTakenApart(t *testing.T) {
+	t.Parallel()
+	s := makeSmall()
+	set, r := s.merged()
+	set.Candidates[0].Backend, set.Candidates[0].Composite = "lodger", "lodger.winograd_conv2d_relu"
+	r.Backend = "lib+lodger"
+	inside := insideOf(t, strings.Replace(recorded, "lib.conv2d_relu", "lodger.winograd_conv2d_relu", 1))
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{22}, Inside: map[string]*Inside{"lib_0": inside}})
+	require.NoError(t, err)
+	require.Len(t, p.Parts, 3)
+	assert.Equal(t, "lib+lodger", p.Borders[1].Backend)
+	table := NewTable(set, []float64{16, 2, 3, 3}, make([]bool, 4), func(string) Traits { return Traits{Merges: true} })
+	table.Observe(p, []int{0, 1, 2, 3}, 1)
+	ms, seen := table.Seen(0)
+	require.True(t, seen)
+	assert.InDelta(t, 8, ms, 1e-9, "the lodger's step")
+	ms, _ = table.Seen(1)
+	assert.InDelta(t, 2.25, ms, 1e-9, "the host's")
 }
 
 // TestSharesAddUp: whatever engines tell, no time is lost.

@@ -37,7 +37,7 @@ type Profile struct {
 
 // Border is what the borders of one backend's regions took in one network.
 type Border struct {
-	// Backend is its name, "" for all that stays inline.
+	// Backend is its name, or the names of those that share the regions (annotate.Region.Backend); "" for all that stays inline.
 	Backend string `json:"backend"`
 	// Calls is how many regions it has, CallMilliseconds what calling them took beside their own steps.
 	Calls            int     `json:"calls,omitempty"`

@@ -42,7 +42,7 @@ func (s *Space) Alternatives(p *Placement, most int) []Alternative {
 			for _, one := range class.members {
 				m.join(one.function, one.candidate, to, fresh)
 			}
-			list = append(list, Alternative{name(s.Backends[to].Name()), m.g})
+			list = append(list, Alternative{name(s.name(to)), m.g})
 		}
 		now := s.variants[first.function][first.candidate]
 		for to := int16(1); to <= now.of; to++ {
@@ -53,10 +53,23 @@ func (s *Space) Alternatives(p *Placement, most int) []Alternative {
 			for _, one := range class.members {
 				g[one.function][s.Functions[one.function].Set.Candidates[one.candidate].Root].Variant = to
 			}
-			list = append(list, Alternative{name(fmt.Sprintf("way %d", to)), g})
+			list = append(list, Alternative{name(s.way(first.function, first.candidate, to)), g})
 		}
 	}
 	return list
+}
+
+// way names one of the ways to run a candidate's nodes: its pattern.
+func (s *Space) way(function, like int, number int16) string {
+	set := s.Functions[function].Set
+	for k := range set.Candidates {
+		c := &set.Candidates[k]
+		if s.variants[function][k].number == number && s.index[c.Backend] == s.index[set.Candidates[like].Backend] &&
+			slices.Equal(c.Nodes, set.Candidates[like].Nodes) && c.Composite != "" {
+			return c.Composite
+		}
+	}
+	return fmt.Sprintf("way %d", number)
 }
 
 // alike sorts what was chosen by what it computes.

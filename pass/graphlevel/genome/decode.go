@@ -120,10 +120,11 @@ func (s *Space) normal(p *Placement, asked Genome) Genome {
 	}
 	colour := int32(0)
 	for i := range s.Functions {
-		for _, r := range p.Regions[i] {
+		for n := range p.Regions[i] {
+			r := &p.Regions[i][n]
 			colour++
 			for _, v := range r.Nodes {
-				g[i][v].Backend, g[i][v].Colour = s.index[r.Backend], colour
+				g[i][v].Backend, g[i][v].Colour = s.regionOf(i, r), colour
 			}
 		}
 		for _, k := range p.Chosen[i] {

@@ -38,7 +38,13 @@ func (l library) MergesRegions() bool      { return l.merges }
 func (l library) Probe() byoc.Probe        { return byoc.Probe{Usable: true} }
 func (l library) Install() error           { return nil }
 
-var backends = []byoc.Backend{library{"tvm", false}, library{"merging", true}, library{"single", false}, library{"engine", true}}
+// lodger is a library that shares merging's regions.
+type lodger struct{ library }
+
+func (lodger) Compiler() string { return "merging" }
+
+var backends = []byoc.Backend{library{"tvm", false}, library{"merging", true}, library{"single", false}, library{"engine", true},
+	lodger{library{"lodger", true}}}
 
 // randomGraph has branches, values that are used several times, tuples and projections.
 func randomGraph(r *rand.Rand, n int) *relay.Graph {
@@ -123,7 +129,7 @@ func randomSpace(t *testing.T, r *rand.Rand, n int) *Space {
 func randomGenome(s *Space, r *rand.Rand) Genome {
 	g := s.Uniform(0)
 	for v := range g[0] {
-		g[0][v] = Gene{Backend: int16(r.IntN(len(s.Backends))), Colour: int32(r.IntN(3))}
+		g[0][v] = Gene{Backend: s.numbers()[r.IntN(4)], Colour: int32(r.IntN(3))}
 	}
 	return g
 }
@@ -318,6 +324,63 @@ func TestVariantsAreGenes(t *testing.T) {
 		}
 	}
 	assert.Positive(t, all, "often all that compute the same")
+}
+
+// Two backends that share regions are one place to go to: which of them runs a node is a variant, and their steps mix.
+func TestBackendsThatShareRegionsAreOnePlace(t *testing.T) {
+	t.Parallel()
+	m := relay.NewGraph("main")
+	vector := relay.Tensor("float32", 8)
+	x := m.Var([]int64{8}, "float32")
+	var nodes []relay.NodeID
+	for range 3 {
+		x = m.Call("tanh", vector, nil, x)
+		nodes = append(nodes, x)
+	}
+	set := &candidate.Set{Graph: m.Finish(x)}
+	var costs []float64
+	for i, v := range nodes {
+		inputs, _ := set.Graph.Boundary([]relay.NodeID{v})
+		for _, of := range []struct {
+			backend, composite string
+			cost               float64
+		}{{"tvm", "", 5}, {"merging", "merging.direct", 2}, {"lodger", "lodger.winograd", []float64{1, 9, 1}[i]}} {
+			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: of.backend, Composite: of.composite, Key: "tanh",
+				Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
+			costs = append(costs, of.cost)
+		}
+	}
+	s, err := NewSpace(backends, []Function{{Set: set, Tree: place.TreeOf(set.Graph), Costs: costs}})
+	require.NoError(t, err)
+	assert.Equal(t, s.Backend("merging"), s.Backend("lodger"))
+	assert.Equal(t, []int16{0, 1, 2, 3}, s.numbers())
+	assert.Equal(t, "lodger+merging", s.name(1))
+
+	p, err := s.Decode(s.Uniform(1))
+	require.NoError(t, err)
+	require.NoError(t, s.Check(p))
+	assert.Equal(t, []int{2, 4, 8}, p.Chosen[0], "the cheapest of both at each node")
+	require.Len(t, p.Regions[0], 1)
+	assert.Equal(t, "lodger+merging", p.Regions[0][0].Backend)
+	same(t, s, p)
+	var names []string
+	for _, a := range s.Alternatives(p, 9) {
+		q, err := s.Decode(a.Genome)
+		require.NoError(t, err)
+		require.NoError(t, s.Check(q))
+		require.NotEqual(t, p.Key, q.Key)
+		names = append(names, a.Name)
+	}
+	assert.Equal(t, []string{"2 tanh to tvm", "2 tanh to merging.direct", "1 tanh to tvm", "1 tanh to lodger.winograd"}, names)
+
+	// A choice that costs do not speak for stays what it is: one of them alone.
+	alone := s.Place([][]int{{1, 4, 7}})
+	require.NoError(t, s.Check(alone))
+	assert.Equal(t, "merging", alone.Regions[0][0].Backend)
+	same(t, s, alone)
+	assert.NotEqual(t, p.Key, alone.Key)
+	alone.Regions[0][0].Compiler = "engine"
+	assert.ErrorContains(t, s.Check(alone), "does not belong into its region")
 }
 
 func TestAlternativesChangeOneComputationEverywhere(t *testing.T) {

@@ -31,7 +31,8 @@ const (
 	Shift Move = "shift"
 	// Unfuse asks for the operators of one candidate one by one.
 	Unfuse Move = "unfuse"
-	// Vary has a candidate, or all that compute the same, run in another way by the backend that has it.
+	// Vary has a candidate, or all that compute the same, run in another way by the backend that has it, or by one that shares
+	// its regions.
 	Vary Move = "vary"
 )
 
@@ -51,8 +52,9 @@ func (s *Space) parts(p *Placement) []part {
 	var parts []part
 	for i, f := range s.Functions {
 		outlined := map[int]bool{}
-		for _, r := range p.Regions[i] {
-			parts = append(parts, part{i, s.index[r.Backend], r.Candidates, r.Nodes})
+		for n := range p.Regions[i] {
+			r := &p.Regions[i][n]
+			parts = append(parts, part{i, s.regionOf(i, r), r.Candidates, r.Nodes})
 			for _, k := range r.Candidates {
 				outlined[k] = true
 			}
@@ -270,7 +272,8 @@ func (m *mutation) evict() bool {
 		present = insert(present, m.parts[i].backend)
 	}
 	from := present[m.r.IntN(len(present))]
-	to := int16(m.r.IntN(len(m.s.Backends)))
+	numbers := m.s.numbers()
+	to := numbers[m.r.IntN(len(numbers))]
 	if from == to {
 		return false
 	}

@@ -10,6 +10,9 @@
 // penalty for each node that a candidate takes against its gene, so that any genome at all has a placement. Neighbours
 // on a backend that merges share a region if they have one colour, and a candidate of several nodes is chosen only if
 // they have one colour: so colours say what is merged and what is split, what is fused and what is not.
+//
+// Backends that share regions (byoc.ShareRegions) are one backend to a genome: which of them runs the same nodes is a matter
+// of variants, as which of a backend's own algorithms does.
 package genome
 
 import (
@@ -17,6 +20,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
@@ -44,7 +48,8 @@ type Space struct {
 	Border func(function int, v relay.NodeID, backend int16) (in, out float64)
 
 	byName map[string]byoc.Backend
-	index  map[string]int16
+	// index has the number of each backend, or that of the first one that it shares regions with.
+	index map[string]int16
 	// free is the backend that takes anything: what no gene decides goes there.
 	free int16
 	// takes are the backends that can have a part in covering a node, for each function and node.
@@ -57,7 +62,9 @@ type Space struct {
 func NewSpace(backends []byoc.Backend, functions []Function) (*Space, error) {
 	s := &Space{Backends: backends, Functions: functions, byName: map[string]byoc.Backend{}, index: map[string]int16{}, free: -1}
 	for i, b := range backends {
-		s.byName[b.Name()], s.index[b.Name()] = b, int16(i)
+		s.byName[b.Name()], s.index[b.Name()] = b, int16(slices.IndexFunc(backends[:i+1], func(other byoc.Backend) bool {
+			return other.Name() == b.Name() || byoc.ShareRegions(other, b)
+		}))
 		if b.TakesAnything() && s.free < 0 {
 			s.free = int16(i)
 		}
@@ -85,7 +92,7 @@ func NewSpace(backends []byoc.Backend, functions []Function) (*Space, error) {
 			}
 		}
 		s.takes = append(s.takes, takes)
-		s.variants = append(s.variants, variantsOf(&f))
+		s.variants = append(s.variants, s.variantsOf(&f))
 	}
 	return s, nil
 }
@@ -103,12 +110,38 @@ func insert(list []int16, x int16) []int16 {
 	return append(list, x)
 }
 
-// Backend is the number of a backend; -1 for one that is not offered.
+// Backend is the number of a backend, the same for backends that share regions; -1 for one that is not offered.
 func (s *Space) Backend(name string) int16 {
 	if i, ok := s.index[name]; ok {
 		return i
 	}
 	return -1
+}
+
+// regionOf is the number of a region's backends.
+func (s *Space) regionOf(function int, r *annotate.Region) int16 {
+	return s.index[s.Functions[function].Set.Candidates[r.Candidates[0]].Backend]
+}
+
+// numbers are those that backends have: of those that share regions only one.
+func (s *Space) numbers() []int16 {
+	var list []int16
+	for _, b := range s.Backends {
+		list = insert(list, s.index[b.Name()])
+	}
+	return list
+}
+
+// name is what people call the backends of a number: "dnnl", "dnnl+native".
+func (s *Space) name(number int16) string {
+	var names []string
+	for _, b := range s.Backends {
+		if s.index[b.Name()] == number {
+			names = append(names, b.Name())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, "+")
 }
 
 // Free is the number of the backend that takes anything.
@@ -190,7 +223,7 @@ func (s *Space) borders(function int, regions []annotate.Region) float64 {
 	}
 	sum := 0.0
 	for i := range regions {
-		at := s.index[regions[i].Backend]
+		at := s.regionOf(function, &regions[i])
 		for _, v := range regions[i].Inputs {
 			in, _ := s.Border(function, v, at)
 			sum += in
@@ -248,7 +281,7 @@ func (s *Space) Check(p *Placement) error {
 		var covers [][]relay.NodeID
 		for _, r := range p.Regions[i] {
 			for _, k := range r.Candidates {
-				if f.Set.Candidates[k].Backend != r.Backend || inRegion[k] {
+				if b := s.byName[f.Set.Candidates[k].Backend]; b == nil || b.Compiler() != r.Compiler || inRegion[k] {
 					return fmt.Errorf("function %s: candidate %d does not belong into its region", g.Name, k)
 				}
 				inRegion[k] = true

@@ -7,12 +7,12 @@ import (
 	"math"
 )
 
-// variant says which of the ways to run the same nodes on the same backend a candidate is: number, from 1, of so many. Both
-// are 0 where there is only one.
+// variant says which of the ways to run the same nodes on the same backend, or on those that share its regions, a candidate
+// is: number, from 1, of so many. Both are 0 where there is only one.
 type variant struct{ number, of int16 }
 
 // variantsOf numbers a function's candidates; those that must not be taken have no number.
-func variantsOf(f *Function) []variant {
+func (s *Space) variantsOf(f *Function) []variant {
 	list := make([]variant, len(f.Set.Candidates))
 	same := map[string][]int{}
 	var order []string
@@ -21,7 +21,7 @@ func variantsOf(f *Function) []variant {
 		if c.Free || math.IsInf(f.Costs[k], 1) {
 			continue
 		}
-		key := fmt.Sprint(c.Backend, c.Nodes)
+		key := fmt.Sprint(s.index[c.Backend], c.Nodes)
 		if len(same[key]) == 0 {
 			order = append(order, key)
 		}
