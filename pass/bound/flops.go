@@ -28,6 +28,9 @@ func (a *analysis) flops(v relay.NodeID) float64 {
 		if w == nil {
 			return 0
 		}
+		if a.direct {
+			return 2 * w.products(out, data, weight)
+		}
 		return 2 * w.multiplications(out, data, weight) * a.distinct(n.Inputs[0])
 	default:
 		return 2 * elements(out.Shape) * float64(contracted(n, data))
@@ -176,22 +179,24 @@ func ceilDiv(a, b int64) int64 {
 	return -(-a / b)
 }
 
+// products is how often the direct algorithm multiplies, padding included.
+func (w *window) products(out, data, weight *relay.Type) float64 {
+	if w.transposed {
+		return elements(data.Shape) * elements(weight.Shape) / w.inChannels
+	}
+	return elements(out.Shape) * elements(weight.Shape) / w.outChannels
+}
+
 // multiplications is what a convolution has to multiply. A library may know better than to multiply with padding, and
 // may use Winograd's algorithms: F(6, k) is the largest tile that is in use anywhere, and saves a factor of
 // 6k/(6+k-1) in each dimension (5.06 for 3x3).
 func (w *window) multiplications(out, data, weight *relay.Type) float64 {
-	var m float64
-	points := 1.0
+	points, sizes := 1.0, w.out
 	if w.transposed {
-		m = elements(data.Shape) * elements(weight.Shape) / w.inChannels
-		for d := range w.kernel {
-			points *= float64(w.in[d] * w.kernel[d])
-		}
-	} else {
-		m = elements(out.Shape) * elements(weight.Shape) / w.outChannels
-		for d := range w.kernel {
-			points *= float64(w.out[d] * w.kernel[d])
-		}
+		sizes = w.in
+	}
+	for d := range w.kernel {
+		points *= float64(sizes[d] * w.kernel[d])
 	}
 	for d, k := range w.kernel {
 		points /= w.taps(d)
@@ -199,7 +204,7 @@ func (w *window) multiplications(out, data, weight *relay.Type) float64 {
 			points *= 6 * float64(k) / float64(6+k-1)
 		}
 	}
-	return m / points
+	return w.products(out, data, weight) / points
 }
 
 // windowShare is the share of the data that some window covers.

@@ -41,6 +41,13 @@ const smallest = 1e-6
 
 // Milliseconds is what some work takes at least on the machine.
 func (m *Machine) Milliseconds(w Work) float64 {
+	return m.roofline(w, flopsMargin, readMargin, cachedShare)
+}
+
+// Roofline is what some work takes at the speeds that were measured, which a good kernel comes near to: no bound.
+func (m *Machine) Roofline(w Work) float64 { return m.roofline(w, 1, 1, 1) }
+
+func (m *Machine) roofline(w Work, flopsMargin, readMargin, cachedShare float64) float64 {
 	ms := smallest
 	if m.Flops > 0 {
 		ms = max(ms, w.Flops/(m.Flops*flopsMargin))

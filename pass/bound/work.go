@@ -24,8 +24,14 @@ type Work struct {
 }
 
 // Of is the work of a candidate. Types must have been inferred; what has no static type counts nothing.
-func Of(g *relay.Graph, c *candidate.Candidate) Work {
-	a := analysis{g: g, inside: map[relay.NodeID]bool{}, used: map[relay.NodeID]float64{},
+func Of(g *relay.Graph, c *candidate.Candidate) Work { return workOf(g, c, false) }
+
+// Direct is the work of a candidate by the algorithms that its operators spell out: convolutions by direct sums, padding
+// and repeated values included. Who knows a better algorithm does with less.
+func Direct(g *relay.Graph, c *candidate.Candidate) Work { return workOf(g, c, true) }
+
+func workOf(g *relay.Graph, c *candidate.Candidate, direct bool) Work {
+	a := analysis{g: g, direct: direct, inside: map[relay.NodeID]bool{}, used: map[relay.NodeID]float64{},
 		moved: map[relay.NodeID]float64{}, varies: map[relay.NodeID]bool{}}
 	for _, v := range c.Nodes {
 		a.inside[v] = true
@@ -61,7 +67,9 @@ func Of(g *relay.Graph, c *candidate.Candidate) Work {
 
 // analysis looks at one candidate.
 type analysis struct {
-	g      *relay.Graph
+	g *relay.Graph
+	// direct counts what the operators spell out, and not the least that any algorithm needs.
+	direct bool
 	inside map[relay.NodeID]bool
 	// used is the share of a value's elements that the result depends on for certain; of several readers the one that
 	// needs the most counts.
