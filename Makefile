@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-operators bench-backends bench-threads bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-operators bench-kernels bench-backends bench-threads bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -74,6 +74,11 @@ bench: backends ## the five networks beside TVM, ONNX Runtime, OpenVINO and PyTo
 bench-operators: backends ## ResNeXt-50's convolutions and BERT's products on each backend; writes docs/results/{convs,matmuls}.{txt,json,svg}
 	@for what in convs matmuls; do \
 	  $(COLLAGE) bench $$what --json docs/results/$$what.json --svg docs/results/$$what.svg $(ARGS) | tee docs/results/$$what.txt; done
+
+bench-kernels: backends ## each kernel of our own beside the backends and the machine's limit, as it is and capped to AVX2; writes docs/results/kernels*.{txt,json,svg}
+	@$(COLLAGE) bench kernels --json docs/results/kernels.json --svg docs/results/kernels.svg $(ARGS) | tee docs/results/kernels.txt
+	@COLLAGE_MAX_CPU_ISA=avx2 $(COLLAGE) bench kernels --target x86-64-v3 --json docs/results/kernels_avx2.json --svg docs/results/kernels_avx2.svg \
+	  $(ARGS) | tee docs/results/kernels_avx2.txt
 
 bench-backends: backends ## the five networks on each backend alone and on its library directly; writes docs/results/backends.{txt,json,svg}
 	@mkdir -p build/bench

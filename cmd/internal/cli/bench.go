@@ -19,12 +19,12 @@ var benchCommand = Command{
 	Arguments: "COMMAND",
 	Short:     "measure operators on each backend, and networks beside other engines",
 	Long: `Measures what can be compared. convs and matmuls: each different operator of a network on each backend, by itself.
-backends: whole networks on each backend alone. all: whole networks, compiled by Collage, beside the engines that people use.
+kernels: each kernel of our own on a grid of shapes, beside the other backends and the machine's limit. backends: whole networks on each backend alone. all: whole networks, compiled by Collage, beside the engines that people use.
 
 Each prints a table, and writes JSON and a picture where it is told to. The machine, and how busy it was meanwhile, stand in
 all three: figures from a busy machine are worth nothing.`,
 	Examples: []string{"bench convs --svg convs.svg", "bench matmuls --json matmuls.json", "bench all --rounds 15"},
-	Parts:    []*Command{&benchConvsCommand, &benchMatmulsCommand, &benchBackendsCommand, &benchAllCommand},
+	Parts:    []*Command{&benchConvsCommand, &benchMatmulsCommand, &benchKernelsCommand, &benchBackendsCommand, &benchAllCommand},
 }
 
 // benchOutput are the flags that say where a report goes.

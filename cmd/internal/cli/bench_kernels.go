@@ -3,12 +3,12 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
-	"github.com/collage-tvm/collage/byoc/native"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 )
 
@@ -24,7 +24,7 @@ What the cost store knows is not measured again, and what is measured is kept th
 	Host:     hostOnly,
 	New: func(flags *pflag.FlagSet) Action {
 		a := &benchKernelsAction{}
-		flags.StringVar(&a.of, "of", native.Name, "the `BACKEND` whose kernels are measured")
+		flags.StringVar(&a.of, "of", "native", "the `BACKEND` whose kernels are measured")
 		flags.StringVar(&a.model, "model", "workload:kernels", "the network, `MODEL` as of collage compile")
 		a.declareModel(flags)
 		flags.StringSliceVar(&a.backends, "backends", nil, "the backends to compare with, as `NAMES` with commas; without it, all that can be used")
@@ -49,7 +49,19 @@ func (a *benchKernelsAction) Check(s *Session, args []string) error {
 	if len(a.backends) > 0 && !slices.Contains(a.backends, a.of) {
 		a.backends = append(a.backends, a.of)
 	}
-	return a.benchOperatorsAction.Check(s, args)
+	if err := a.benchOperatorsAction.Check(s, args); err != nil {
+		return err
+	}
+	if slices.Contains(a.backends, a.of) {
+		return nil
+	}
+	for _, b := range a.absent {
+		if b.Name == a.of {
+			return fmt.Errorf("--of %s: it cannot be used here: %s; %s", a.of, b.Reason, b.Remedy)
+		}
+	}
+	_, err := byoc.Lookup(a.of)
+	return fmt.Errorf("--of: %w", err)
 }
 
 func (a *benchKernelsAction) Run(s *Session, _ []string) error {
@@ -57,9 +69,6 @@ func (a *benchKernelsAction) Run(s *Session, _ []string) error {
 	options, err := a.begin(s, a.model, "no report was written")
 	if err != nil {
 		return err
-	}
-	if !slices.Contains(options.Backends, a.of) {
-		return unusable(a.of)
 	}
 	report, err := bench.MeasureKernels(s.Context, bench.KernelOptions{Compile: options, Backend: a.of})
 	if err != nil {
