@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-operators bench-kernels bench-backends bench-threads bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-operators bench-kernels bench-onednn bench-backends bench-threads bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -92,6 +92,9 @@ bench-partition: setup ## reading and annotating ResNet-50, beside TVM's Partiti
 
 bench-solver: ## the solver on 10^2 to 10^5 operators, beside Dijkstra; writes docs/results/solver.{txt,json}
 	@PATH="$$PATH:/usr/local/go/bin" go run ./scripts/benchsolver --out docs/results
+
+bench-onednn: setup ## oneDNN 2.6 beside 3.2, primitive by primitive; writes docs/results/onednn.{txt,json}
+	@.venv/bin/python scripts/bench_onednn.py --json docs/results/onednn.json $(ARGS) | tee docs/results/onednn.txt
 
 bench-search: setup ## seconds of searching and latency of what is found, beside TVM's CollagePartition
 	@.venv/bin/python scripts/bench_search.py $(ARGS)
