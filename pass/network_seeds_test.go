@@ -122,3 +122,48 @@ func TestRunnersUpKeepRegionsWhole(t *testing.T) {
 		assert.True(t, seed.Optional)
 	}
 }
+
+// guest is a library that shares lib's regions.
+type guest struct{ offered }
+
+func (guest) Compiler() string    { return "lib" }
+func (guest) MergesRegions() bool { return true }
+
+func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
+	n, _ := explored(t, map[string]float64{"tvm ": 0.1, "lib lib.conv2d_relu": 4, "lib lib.winograd_conv2d_relu": 3, "lib lib.conv2d": 2,
+		"lib lib.relu": 2})
+	assert.Empty(t, n.Families())
+	f := n.s.functions[0]
+	conv := f.set.Candidates[2].Nodes
+	inputs, constants := f.set.Graph.Boundary(conv)
+	f.set.Candidates = append(f.set.Candidates, candidate.Candidate{Backend: "guest", Composite: "guest.conv2d", Kernel: "own", Nodes: conv,
+		Root: conv[0], Inputs: inputs, Constants: constants, Key: "guest.conv2d", Rank: 1})
+	f.costs = append(f.costs, cost.Cost{Samples: []float64{0.5}, Origin: cost.Measured})
+	f.options = append(f.options, place.Option{Nodes: conv, Cost: 0.5, Rank: 1})
+	n.s.backends = append(n.s.backends, guest{offered{"guest"}})
+	n.s.byName["guest"] = n.s.backends[2]
+	require.NoError(t, n.open())
+	composites := func(p *genome.Placement) (names []string) {
+		require.NotNil(t, p)
+		require.NoError(t, n.Space.Check(p))
+		for _, k := range p.Chosen[0] {
+			names = append(names, f.set.Candidates[k].Composite)
+		}
+		return names
+	}
+	assert.Equal(t, [][]string{{"lib", "guest"}}, n.Families())
+	both := n.Tuned("lib", "guest")
+	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(both), "each operator from the one that is the cheapest there")
+	require.Len(t, both.Regions[0], 1)
+	assert.Equal(t, "guest+lib", both.Regions[0][0].Backend)
+	assert.Equal(t, []string{"lib.winograd_conv2d_relu", ""}, composites(n.Tuned("lib")), "alone it is still alone")
+	assert.Equal(t, []string{"guest.conv2d", "", ""}, composites(n.Single("guest")))
+	var names []string
+	for _, seed := range n.RunnersUp() {
+		names = append(names, seed.Name)
+		if seed.Name == "without lib" {
+			assert.NotContains(t, composites(seed.Placement), "lib.relu")
+		}
+	}
+	assert.NotContains(t, names, "without lib+guest", "nothing of the family was chosen")
+}

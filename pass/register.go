@@ -58,6 +58,7 @@ var passOptions = []struct {
 	{"collage.threads", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
 	{"collage.samples", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Samples, v) }},
 	{"collage.retry_failures", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.RetryFailures, v) }},
+	{"collage.exact", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exact, v) }},
 	{"collage.exhaustive", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exhaustive, v) }},
 	{"collage.skip_unusable", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.SkipUnusable, v) }},
 }
@@ -205,7 +206,21 @@ func replayPass(args []bridge.Value) (any, error) {
 	if err != nil {
 		return nil, &ReplayError{"it is not readable: " + err.Error()}
 	}
-	return makePass("CollageReplay", func(mod *bridge.Object) (*bridge.Object, error) { return Replay(mod, p, Config{}) })
+	given, err := argument(args, 1, ReplayPass)
+	if err != nil {
+		return nil, err
+	}
+	options, err := ParseConfig(given)
+	if err != nil {
+		return nil, err
+	}
+	return makePass("CollageReplay", func(mod *bridge.Object) (*bridge.Object, error) {
+		cfg := options
+		if err := fromPassContext(&cfg); err != nil {
+			return nil, err
+		}
+		return Replay(mod, p, cfg)
+	})
 }
 
 func partitionFunction(args []bridge.Value) (any, error) {
@@ -284,7 +299,12 @@ func installFunction(args []bridge.Value) (any, error) {
 		if compiler == "" || b.Compiler() != compiler {
 			continue
 		}
-		_, err := lookupBackends([]string{b.Name()})
+		// Of backends that share a compiler one is enough.
+		if _, err = lookupBackends([]string{b.Name()}); err == nil {
+			return nil, nil
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("ValueError: no backend has regions with the attribute Compiler=%q", compiler)

@@ -68,6 +68,26 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, e
 	return out, err
 }
 
+// notExact says that a plan's candidate does not go with Config.Exact.
+func notExact(c *plan.Candidate) *ReplayError {
+	last := &c.Nodes[len(c.Nodes)-1]
+	return &ReplayError{fmt.Sprintf("it has %s at %%%d (%s), which associates its sums otherwise than a direct sum does, and exact "+
+		"does without such; make the plan again with exact", c.Name(), last.Index, last.Operator)}
+}
+
+// CheckExact says which of a plan's candidates does not go with Config.Exact, as it stands in the plan. The error is a
+// *ReplayError.
+func CheckExact(p *plan.Plan) error {
+	for i := range p.Regions {
+		for k := range p.Regions[i].Candidates {
+			if c := &p.Regions[i].Candidates[k]; c.Reassociates {
+				return notExact(c)
+			}
+		}
+	}
+	return nil
+}
+
 func quoteName(name string) string {
 	if name == "" {
 		return "its network"
@@ -120,8 +140,7 @@ func (s *search) replay(f *function, p *plan.Plan) error {
 				}
 			}
 			if s.cfg.Exact && (c.Reassociates || planned.Reassociates) {
-				return &ReplayError{fmt.Sprintf("it has %s at %%%d (%s), which associates its sums otherwise than a direct sum does, and exact "+
-					"does without such; make the plan again with exact", planned.Name(), c.Root, candidate.OperatorName(&g.Nodes[c.Root]))}
+				return notExact(planned)
 			}
 			region.Candidates = append(region.Candidates, len(set.Candidates))
 			region.Nodes = append(region.Nodes, nodes...)

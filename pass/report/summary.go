@@ -26,6 +26,8 @@ type Summary struct {
 	TVM       string `json:"tvm"`
 	Threads   int    `json:"threads"`
 	Operators int    `json:"operators"`
+	// Exact says that kernels which associate sums otherwise than a direct sum does were not offered.
+	Exact bool `json:"exact,omitempty"`
 	// Regions are in the plan's order. Those without operators (tuples, projections) are among them.
 	Regions    []Region   `json:"regions"`
 	Backends   []Backend  `json:"backends"`
@@ -55,8 +57,11 @@ type Region struct {
 
 // Part is one candidate of a region.
 type Part struct {
-	// Composite is the pattern's name; "" for TVM.
+	// Backend is the part's in a region that several share; "" where it is the region's.
+	Backend string `json:"backend,omitempty"`
+	// Composite is the pattern's name; "" for TVM. Kernel is what runs it, where that has a name.
 	Composite string   `json:"composite,omitempty"`
+	Kernel    string   `json:"kernel,omitempty"`
 	Operators []string `json:"operators"`
 	// Nodes are the indices of the operators, as in Operators.
 	Nodes    []int   `json:"nodes"`
@@ -73,6 +78,8 @@ type Backend struct {
 	Regions   int     `json:"regions"`
 	Operators int     `json:"operators"`
 	Estimate  float64 `json:"estimate_ms"`
+	// Kernels counts the candidates that each of its kernels runs, by name; those without a name are not among them.
+	Kernels map[string]int `json:"kernels,omitempty"`
 }
 
 // Candidates says what became of the candidates. Proposed, Free and Excluded count candidates, the others different
@@ -137,10 +144,12 @@ func Summarise(p *plan.Plan) *Summary {
 	for i := range p.Regions {
 		s.Regions = append(s.Regions, summariseRegion(&p.Regions[i]))
 	}
+	kernels := kernelsOf(p)
 	for _, b := range p.Backends {
 		s.Backends = append(s.Backends, Backend{Name: b.Name, Library: b.Library, Version: b.Version, Unusable: b.Unusable,
-			Regions: b.Regions, Operators: b.Operators, Estimate: b.Milliseconds})
+			Regions: b.Regions, Operators: b.Operators, Estimate: b.Milliseconds, Kernels: kernels[b.Name]})
 	}
+	s.Exact = p.Constraints != nil && p.Constraints.Exact
 	c := p.Candidates
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given, Stored: c.Stored,
 		Measured: c.Measured, Bounded: c.Bounded, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
@@ -149,6 +158,26 @@ func Summarise(p *plan.Plan) *Summary {
 	s.Times.Context = inContext(p)
 	s.summariseFinalists(p)
 	return s
+}
+
+// kernelsOf counts the candidates of each backend's kernels.
+func kernelsOf(p *plan.Plan) map[string]map[string]int {
+	counts := map[string]map[string]int{}
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		for k := range r.Candidates {
+			c := &r.Candidates[k]
+			if c.Kernel == "" {
+				continue
+			}
+			name := r.BackendOf(c)
+			if counts[name] == nil {
+				counts[name] = map[string]int{}
+			}
+			counts[name][c.Kernel]++
+		}
+	}
+	return counts
 }
 
 // inContext is the sum of what the parts took in place; 0 where one of them was not seen there.
@@ -169,7 +198,7 @@ func summariseRegion(r *plan.Region) Region {
 	row := Region{ID: r.ID, Function: r.Function, Symbol: r.Symbol, Backend: r.Backend, Estimate: r.Milliseconds,
 		Operators: []string{}, Key: r.Backend}
 	for _, c := range r.Candidates {
-		part := Part{Composite: c.Composite, Estimate: c.Milliseconds, Operators: []string{}, Nodes: []int{}}
+		part := Part{Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel, Estimate: c.Milliseconds, Operators: []string{}, Nodes: []int{}}
 		row.Key += fmt.Sprintf(" %s %s", c.Composite, c.Key)
 		for _, n := range c.Nodes {
 			if n.IsOperator() {

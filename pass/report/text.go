@@ -3,8 +3,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,7 +123,7 @@ func (s *Summary) everyRegion(rows []row) table.Writer {
 		t.AppendRow(table.Row{region.ID, operators(region.Operators), region.Backend, "", s.partMS(region.Estimate)})
 		for i := range region.Parts {
 			part := &region.Parts[i]
-			t.AppendRow(table.Row{"", "  " + withIndices(part), "", part.Composite, "(" + s.partMS(part.Estimate) + ")"})
+			t.AppendRow(table.Row{"", "  " + withIndices(part), part.Backend, part.Composite, "(" + s.partMS(part.Estimate) + ")"})
 		}
 	}
 	return t
@@ -209,15 +211,32 @@ func withIndices(part *Part) string {
 
 func (s *Summary) shares() string {
 	t := plaintable.New(table.Row{"backend", "library", "regions", "operators", "estimated ms"}, 3, 4, 5)
-	absent := ""
+	notes := ""
 	for _, b := range s.Backends {
 		if b.Unusable != "" {
-			absent += fmt.Sprintf("%s was left out: %s\n", b.Name, b.Unusable)
+			notes += fmt.Sprintf("%s was left out: %s\n", b.Name, b.Unusable)
 			continue
+		}
+		if len(b.Kernels) > 0 {
+			notes += fmt.Sprintf("kernels of %s: %s\n", b.Name, kernels(b.Kernels))
 		}
 		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators, s.partMS(b.Estimate)})
 	}
-	return plaintable.Render(t) + absent
+	if s.Exact {
+		notes += "exact: kernels that associate sums otherwise than a direct sum does were not offered\n"
+	}
+	return plaintable.Render(t) + notes
+}
+
+// kernels are a backend's kernels with what they run, the frequent ones first: "12 winograd, 3 projection".
+func kernels(counts map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d %s", counts[name], name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (s *Summary) candidates(opts Options) string {

@@ -34,15 +34,16 @@ def partition(module, params=None, plan_out=None, **options):
     return placed
 
 
-def replay(module, plan, params=None, disabled_passes=None):
+def replay(module, plan, params=None, disabled_passes=None, exact=False):
     """Place ``module`` as ``plan`` says (a path, JSON text, or a dictionary), without measuring.
 
     ``module``, ``params`` and ``disabled_passes`` are those that the plan was made for: the plan has their
-    hash. Raises ValueError where they are not.
+    hash. Raises ValueError where they are not, and where ``exact`` (CollagePartition's) does without a kernel
+    that the plan names.
     """
     workerside.refuse()
     library.load()
-    passes = transform.Replay(plan)
+    passes = transform.Replay(plan, exact)
     return passes(_normalised(module, params, disabled_passes))
 
 
@@ -118,7 +119,7 @@ def compile(
     if plan is None:
         placed = partition(module, params, plan_out, **options)
     else:
-        placed = replay(module, plan, params, options.get("disabled_passes"))
+        placed = replay(module, plan, params, options.get("disabled_passes"), options.get("exact") or False)
     factory = export.build(
         placed,
         options.get("target"),

@@ -36,6 +36,7 @@ _OPTIONS = {
     "retry_failures": None,
     "pin": _names,
     "forbid": _names,
+    "exact": None,
     "exhaustive": None,
     "skip_unusable": None,
 }
@@ -69,8 +70,9 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     Without config, the options are: backends: names, ["tvm", "dnnl"] by default. target: TVM's target string
     (default: this processor). store: the file of measured costs (default: the user's). threads: of the
     executable (default: as many as there are processors). only: a backend that gets all it can take, without
-    measuring. samples: how many samples of each candidate. opt_level and disabled_passes: of the builds that
-    are measured. pin and forbid: "WHAT=BACKEND", where operators must and must not go. exhaustive: measure
+    measuring, or several ("native,dnnl": what both can take goes to the first). samples: how many samples of each candidate. opt_level and disabled_passes: of the builds that
+    are measured. pin and forbid: "WHAT=BACKEND" or "WHAT=BACKEND.KERNEL", where operators must and must not go.
+    exact: do without kernels that associate sums otherwise than a direct sum does (Winograd). exhaustive: measure
     every candidate, those too that a lower bound leaves no chance. skip_unusable: leave backends out that
     cannot be used here (one that the store has costs of is left out in any case, with a warning).
     retry_failures: measure again what is known to have failed. tuning_log: what TVM's tuners have found out
@@ -111,12 +113,12 @@ CollagePartition.__signature__ = inspect.Signature(
 )
 
 
-def Replay(plan):  # noqa: N802
+def Replay(plan, exact=False):  # noqa: N802
     """The pass that places a module as a plan says, without measuring.
 
     ``plan`` is the path of a plan file, its text, or what ``json.loads`` made of it. The module must be the
-    normalised one that the plan was made for. Raises ValueError where it is another one, or where a backend
-    does not take any more what the plan gives it.
+    normalised one that the plan was made for. Raises ValueError where it is another one, where a backend
+    does not take any more what the plan gives it, or where ``exact`` (CollagePartition's) does without it.
     """
     workerside.refuse()
     library.load()
@@ -126,7 +128,7 @@ def Replay(plan):  # noqa: N802
         text = plan
     else:
         text = Path(plan).read_text(encoding="utf-8")
-    return tvm.get_global_func("collage.transform.Replay")(text)
+    return tvm.get_global_func("collage.transform.Replay")(text, json.dumps({"exact": bool(exact)}))
 
 
 def _drop_in(config, cost_estimator, outline_native, measuring):

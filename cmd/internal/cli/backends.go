@@ -47,7 +47,10 @@ type backendInfo struct {
 
 type patternInfo struct {
 	Composite string `json:"composite"`
-	Limits    string `json:"limits,omitempty"`
+	// Kernel and Reassociates are as in byoc.Pattern.
+	Kernel       string `json:"kernel,omitempty"`
+	Reassociates bool   `json:"reassociates,omitempty"`
+	Limits       string `json:"limits,omitempty"`
 }
 
 func (a *backendsAction) Check(_ *Session, args []string) error {
@@ -83,7 +86,7 @@ func listBackends() ([]backendInfo, error) {
 		info := backendInfo{Name: b.Name(), Description: b.Description(), Level: levelText(b.Level()), Compiler: b.Compiler(),
 			TakesAnything: b.TakesAnything(), Probe: b.Probe(), Patterns: []patternInfo{}}
 		for _, p := range b.Patterns() {
-			info.Patterns = append(info.Patterns, patternInfo{p.Composite, p.LimitsText})
+			info.Patterns = append(info.Patterns, patternInfo{p.Composite, p.Kernel, p.Reassociates, p.LimitsText})
 		}
 		infos = append(infos, info)
 	}
@@ -105,6 +108,10 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 		fmt.Fprintf(w, "  remedy    %s\n", b.Probe.Remedy)
 	}
 	fmt.Fprintf(w, "  level     %s\n", b.Level)
+	if kernels := b.kernels(); len(kernels) > 0 {
+		fmt.Fprintf(w, "  kernels   %d:\n", len(kernels))
+		printWrapped(w, "    ", strings.Join(kernels, ", "))
+	}
 	if b.TakesAnything {
 		fmt.Fprintf(w, "  takes     every operator\n")
 		return
@@ -118,11 +125,41 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 	}
 	fmt.Fprintf(w, "  takes     %d patterns, most specific first:\n", len(b.Patterns))
 	for _, p := range b.Patterns {
-		fmt.Fprintf(w, "    %s\n", p.Composite)
+		fmt.Fprintf(w, "    %s\n", p.Composite+kernelText(&p))
 		if p.Limits != "" {
 			printWrapped(w, "      ", p.Limits)
 		}
 	}
+}
+
+// kernels are the names of the backend's kernels in the order of its patterns; those that --exact does without are marked.
+func (b *backendInfo) kernels() []string {
+	var names []string
+	for _, p := range b.Patterns {
+		name := p.Kernel
+		if name != "" && p.Reassociates {
+			name += " (not with --exact)"
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// kernelText says of a pattern which kernel runs it, and whether --exact does without it.
+func kernelText(p *patternInfo) string {
+	var words []string
+	if p.Kernel != "" {
+		words = append(words, "kernel "+p.Kernel)
+	}
+	if p.Reassociates {
+		words = append(words, "not with --exact")
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(words, ", ") + ")"
 }
 
 // groupPatterns puts patterns that are one operator with something on top of it into one line for all operators with

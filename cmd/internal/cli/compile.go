@@ -51,6 +51,7 @@ which network was kept, and that one is built; one of collage plan is the placem
 		"compile model.onnx --input-shape data:1,3,224,224 -o model.so",
 		"compile network.relay --params network.params -o model.tar --plan-out plan.json",
 		"compile model.onnx --pin nn.dense=dnnl --forbid %12=dnnl -o model.tar",
+		"compile model.onnx --forbid nn.conv2d=native.winograd -o model.tar",
 		"compile model.onnx --plan plan.json -o model.tar",
 		"compile workload:resnext50_32x4d -o model.tar --json",
 	},

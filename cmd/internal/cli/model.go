@@ -29,6 +29,7 @@ type modelFlags struct {
 	tuningLog                     string
 	backends, shapes, pin, forbid []string
 	threads, optLevel, samples    int
+	exact                         bool
 	exhaustive, skip, retry       bool
 	json, verbose, quiet          bool
 
@@ -46,8 +47,11 @@ func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&m.backends, "backends", []string{"tvm", "dnnl"}, "the backends that may be used, as `NAMES` with commas")
 	flags.StringArrayVar(&m.pin, "pin", nil, "put operators on a backend, as `WHAT=BACKEND`: nn.conv2d=dnnl, %12=tvm, or what the "+
-		"front end calls it; may be repeated")
-	flags.StringArrayVar(&m.forbid, "forbid", nil, "keep operators off a backend, as `WHAT=BACKEND`; may be repeated")
+		"front end calls it; BACKEND.KERNEL (nn.conv2d=native.winograd) names one of its kernels; may be repeated")
+	flags.StringArrayVar(&m.forbid, "forbid", nil, "keep operators off a backend or one of its kernels, as `WHAT=BACKEND` or BACKEND.KERNEL; "+
+		"may be repeated")
+	flags.BoolVar(&m.exact, "exact", false, "do without kernels that associate sums otherwise than a direct sum does, as Winograd's do "+
+		"(collage backends marks them): their rounding errors are larger")
 	flags.StringVar(&m.target, "target", "", "TVM's `TARGET`; without it, this machine's processor")
 	flags.IntVar(&m.threads, "threads", 0, "the executable uses `N` threads; 0 for all that the machine has")
 	flags.IntVar(&m.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
@@ -260,7 +264,7 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 	s.setInterruptNote(fmt.Sprintf("%s; what was measured is kept in %s", unfinished, store))
 	return compile.Options{
 		Model: model, Params: m.params, InputShapes: m.inputShapes, Format: m.format, Backends: m.backends, Pin: m.pin,
-		Forbid: m.forbid, Target: m.target, Threads: m.threads, OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store,
+		Forbid: m.forbid, Exact: m.exact, Target: m.target, Threads: m.threads, OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store,
 		Samples: m.samples, Exhaustive: m.exhaustive, SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,
 	}, nil
 }

@@ -42,6 +42,8 @@ type Options struct {
 	Backends []string
 	// Pin and Forbid are what the placement must keep to (pass.Config).
 	Pin, Forbid []string
+	// Exact holds for the placement and for every backend alone (pass.Config); a plan to be replayed that breaks it is refused.
+	Exact bool
 	// Replay is a plan that is built as it is; nil to decide. What a plan says is then not looked at above and below:
 	// Backends, Pin, Forbid, Target, Threads, OptLevel, Store, Samples, Rounds.
 	Replay *plan.Plan
@@ -370,7 +372,7 @@ func (c *compilation) config() pass.Config {
 	level := c.OptLevel
 	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
 		OptLevel: &level, DisabledPasses: c.disabledPasses(), Samples: c.Samples, RetryFailures: c.RetryFailures,
-		Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
+		Exact: c.Exact, Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
 		TuningLog: c.TuningLog, Python: c.Python}
 }
 

@@ -78,7 +78,7 @@ func (f *finalist) compilers() []string {
 	if f.plan != nil {
 		for i := range f.plan.Regions {
 			if f.plan.Regions[i].Symbol != "" {
-				names[backendCompiler(f.plan.Regions[i].Backend)] = true
+				names[backendCompiler(f.plan.Regions[i].Backends()[0])] = true
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func (c *compilation) replay() (*Result, error) {
 		kept = p.Finalists[i].Name
 	}
 	// Also where another network was kept: that the plan is for this one is checked here.
-	module, err := pass.Replay(c.module, p, pass.Config{})
+	module, err := pass.Replay(c.module, p, pass.Config{Exact: c.Exact && kept == plan.PlacementName})
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,15 @@ func (c *compilation) replay() (*Result, error) {
 	case "tvm":
 		f = &finalist{name: kept, module: c.module, eligible: true}
 	default:
+		wanted := c.Exact
+		c.Exact = p.Constraints != nil && p.Constraints.Exact // what the plan kept
 		if f, err = c.single(kept); err != nil {
 			return nil, err
+		}
+		if wanted {
+			if err := pass.CheckExact(f.plan); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := c.ctx.Err(); err != nil {

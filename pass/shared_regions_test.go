@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/tvmtest"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// withFamily registers two backends that share regions: host takes dense layers, relu and tanh; guest does dense layers by two
+// kernels, of which one associates sums otherwise. border is what both declare; nil for nothing.
+func withFamily(t *testing.T, border byoc.BorderCost) {
+	t.Helper()
+	withLibraries(t)
+	w := relay.Wildcard
+	dense := func() relay.Pattern { return relay.Op("nn.dense", w(), w()) }
+	require.NoError(t, byoc.Register(byoc.Definition{
+		Name: "host", Description: "a library", Compiler: "family", Emit: present{}, MergesRegions: true, SharesCompiler: true,
+		BorderCost: border,
+		Patterns: []byoc.Pattern{
+			{Composite: "host.dense", Shape: dense()},
+			{Composite: "host.relu", Shape: relay.Op("nn.relu", w())}, {Composite: "host.tanh", Shape: relay.Op("tanh", w())},
+		},
+	}.Backend()))
+	require.NoError(t, byoc.Register(byoc.Definition{
+		Name: "guest", Description: "kernels", Compiler: "family", Emit: present{}, MergesRegions: true, SharesCompiler: true,
+		BorderCost: border,
+		Patterns: []byoc.Pattern{
+			{Composite: "guest.strassen_dense", Shape: dense(), Kernel: "strassen", Reassociates: true},
+			{Composite: "guest.narrow_dense", Shape: dense(), Kernel: "narrow"},
+		},
+	}.Backend()))
+}
+
+// familyCosts: TVM is slow, the guest's kernels are faster than the host's dense layer, strassen most.
+func familyCosts(r cost.Request) cost.Cost {
+	ms := map[string]float64{"host.dense": 5, "guest.strassen_dense": 2, "guest.narrow_dense": 3, "": 20}[r.Candidate.Composite]
+	if ms == 0 {
+		ms = 1
+	}
+	return cost.FromMilliseconds(ms * float64(len(r.Candidate.Nodes)))
+}
+
+func placeFamily(t *testing.T, cfg Config) (*plan.Plan, error) {
+	t.Helper()
+	cfg.Backends, cfg.Target, cfg.Estimator = []string{"tvm", "host", "guest"}, "llvm", &estimator{rule: familyCosts}
+	_, p, err := Partition(tvmtest.Parse(t, layers), cfg)
+	return p, err
+}
+
+// compositesOf are the composites of a plan's regions outside of TVM.
+func compositesOf(p *plan.Plan) (composites [][]string) {
+	for i := range p.Regions {
+		if r := &p.Regions[i]; r.Symbol != "" {
+			var names []string
+			for _, c := range r.Candidates {
+				names = append(names, c.Composite)
+			}
+			composites = append(composites, names)
+		}
+	}
+	return composites
+}
+
+func TestStepsOfTwoBackendsMixInOneRegion(t *testing.T) {
+	withFamily(t, nil)
+	mod := tvmtest.Parse(t, layers)
+	out, p, err := Partition(mod, Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm", Estimator: &estimator{rule: familyCosts}})
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"guest.strassen_dense", "host.relu", "guest.strassen_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	r := &p.Regions[0]
+	assert.Equal(t, "guest+host", r.Backend)
+	assert.Equal(t, "tvmgen_default_family_main_0", r.Symbol)
+	assert.Equal(t, []string{"guest", "host"}, r.Backends())
+	assert.Equal(t, "guest", r.BackendOf(&r.Candidates[0]))
+	assert.Equal(t, "strassen", r.Candidates[0].Kernel)
+	assert.True(t, r.Candidates[0].Reassociates)
+	for name, operators := range map[string]int{"host": 3, "guest": 2, "tvm": 1} {
+		assert.Equal(t, operators, p.Backend(name).Operators, name)
+		assert.Equal(t, 1, p.Backend(name).Regions, "%s has a part in one region", name)
+	}
+	assert.Equal(t, 4.0, p.Backend("guest").Milliseconds)
+	require.NoError(t, p.Verify())
+	assert.Len(t, placement(t, out), 2, "main and one region")
+
+	text, err := p.Encode()
+	require.NoError(t, err)
+	read, err := plan.Decode(text)
+	require.NoError(t, err)
+	require.NoError(t, read.Verify())
+	replayed, err := Replay(mod, read, Config{})
+	require.NoError(t, err)
+	assert.Equal(t, placement(t, out), placement(t, replayed))
+
+	selector, err := plan.ParseSelector("nn.dense")
+	require.NoError(t, err)
+	explained, err := read.Explain(selector)
+	require.NoError(t, err)
+	assert.Equal(t, "guest", explained[0].Backend)
+	assert.Equal(t, "strassen", explained[0].Kernel)
+
+	for what, spoil := range map[string]func(p *plan.Plan){
+		"another name":      func(p *plan.Plan) { p.Regions[0].Backend = "host" },
+		"a stranger":        func(p *plan.Plan) { p.Regions[0].Candidates[0].Backend = "x" },
+		"another's kernel":  func(p *plan.Plan) { p.Regions[0].Candidates[0].Backend = "host" },
+		"another compiler":  func(p *plan.Plan) { p.Backends[1].Compiler = "other" },
+		"no compiler":       func(p *plan.Plan) { p.Backends[1].Compiler, p.Backends[2].Compiler = "", "" },
+		"nothing outlined":  func(p *plan.Plan) { p.Regions[0].Symbol = "" },
+		"another's share":   func(p *plan.Plan) { p.Backends[1].Operators, p.Backends[2].Operators = 2, 3 },
+		"a region too much": func(p *plan.Plan) { p.Backends[2].Regions = 2 },
+	} {
+		spoilt, err := plan.Decode(text)
+		require.NoError(t, err)
+		spoil(spoilt)
+		assert.Error(t, spoilt.Validate(), what)
+	}
+}
+
+func TestRulesNameKernels(t *testing.T) {
+	withFamily(t, nil)
+	p, err := placeFamily(t, Config{Forbid: []string{"nn.dense=guest.strassen"}})
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	require.Len(t, p.Candidates.Excluded, 2)
+	assert.Equal(t, plan.Excluded{Function: "main", Backend: "guest", Composite: "guest.strassen_dense", Kernel: "strassen",
+		Nodes: p.Candidates.Excluded[0].Nodes, Constraint: "forbid nn.dense=guest.strassen"}, p.Candidates.Excluded[0])
+	require.NoError(t, p.Verify())
+
+	p, err = placeFamily(t, Config{Pin: []string{"nn.dense=guest.narrow"}})
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+
+	// A backend and one of its kernels go together.
+	p, err = placeFamily(t, Config{Pin: []string{"nn.dense=guest", "nn.dense=guest.strassen"}})
+	require.NoError(t, err)
+	assert.Equal(t, "guest.strassen_dense", p.Regions[0].Candidates[0].Composite)
+	p, err = placeFamily(t, Config{Pin: []string{"nn.dense=guest"}, Forbid: []string{"nn.dense=guest.strassen"}})
+	require.NoError(t, err)
+	assert.Equal(t, "guest.narrow_dense", p.Regions[0].Candidates[0].Composite)
+
+	for want, cfg := range map[string]Config{
+		`nn.dense=guest.strasen names an unknown kernel of guest, "strasen": did you mean "strassen"? (known: narrow, strassen)`: {Pin: []string{"nn.dense=guest.strasen"}},
+		`nn.dense=guest.x names an unknown kernel of guest, "x" (known: narrow, strassen)`:                                       {Forbid: []string{"nn.dense=guest.x"}},
+		`names the kernel "x", but the kernels of the backend host have no names`:                                                {Forbid: []string{"nn.dense=host.x"}},
+		"names a backend that is not offered (offered: tvm, host, guest)":                                                        {Forbid: []string{"nn.dense=lib.x"}},
+		"contradicts another pin: both select":                                                                                   {Pin: []string{"nn.dense=guest.narrow", "nn.dense=guest.strassen"}},
+		"contradicts a prohibition":                                                                                              {Pin: []string{"nn.dense=guest.narrow"}, Forbid: []string{"nn.dense=guest"}},
+		"pin nn.dense=guest cannot be kept together with the others: pin nn.dense=guest at": {Pin: []string{"nn.dense=guest"},
+			Forbid: []string{"nn.dense=guest.narrow", "nn.dense=guest.strassen"}},
+		"the option pin tanh=guest.narrow cannot be kept: no candidate on guest.narrow covers": {Pin: []string{"tanh=guest.narrow"}},
+		"pin nn.dense=guest.strassen cannot be kept: no candidate on guest.strassen covers":    {Exact: true, Pin: []string{"nn.dense=guest.strassen"}},
+	} {
+		_, err := placeFamily(t, cfg)
+		var option *OptionError
+		require.ErrorAs(t, err, &option)
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestExactDoesWithoutWhatReassociates(t *testing.T) {
+	withFamily(t, nil)
+	free, err := placeFamily(t, Config{})
+	require.NoError(t, err)
+	p, err := placeFamily(t, Config{Exact: true})
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	assert.Equal(t, &plan.Constraints{Exact: true}, p.Constraints)
+	require.Len(t, p.Candidates.Excluded, 2)
+	assert.Equal(t, ExactConstraint, p.Candidates.Excluded[0].Constraint)
+	assert.Equal(t, "strassen", p.Candidates.Excluded[0].Kernel)
+	assert.Equal(t, free.Candidates.Proposed, p.Candidates.Proposed)
+	require.NoError(t, p.Verify(), "proven among what is exact")
+
+	only, err := placeFamily(t, Config{Exact: true, Only: "guest"})
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"guest.narrow_dense"}, {"guest.narrow_dense"}}, compositesOf(only))
+
+	mod := tvmtest.Parse(t, layers)
+	_, err = Replay(mod, free, Config{Exact: true})
+	var replay *ReplayError
+	require.ErrorAs(t, err, &replay)
+	assert.ErrorContains(t, err, "it has guest.strassen_dense (the kernel strassen) at %2 (nn.dense), which associates its sums otherwise")
+	require.ErrorAs(t, CheckExact(free), &replay)
+	require.NoError(t, CheckExact(p))
+	_, err = Replay(mod, p, Config{Exact: true})
+	require.NoError(t, err)
+}
+
+func TestSeveralBackendsGetAllTheyCanTake(t *testing.T) {
+	withFamily(t, nil)
+	p, err := placeFamily(t, Config{Only: "guest, host"})
+	require.NoError(t, err)
+	require.Len(t, compositesOf(p), 1)
+	for _, name := range []string{"guest", "host"} {
+		assert.Positive(t, p.Backend(name).Operators, name)
+	}
+	assert.Equal(t, "guest", p.Regions[0].BackendOf(&p.Regions[0].Candidates[0]), "what both can take goes to the first")
+	p, err = placeFamily(t, Config{Only: "host+guest"})
+	require.NoError(t, err)
+	assert.Zero(t, p.Backend("guest").Operators)
+	_, err = placeFamily(t, Config{Only: "host,"})
+	require.NoError(t, err)
+	_, err = placeFamily(t, Config{Only: " "})
+	require.ErrorContains(t, err, "has an empty name in it")
+	_, err = placeFamily(t, Config{Only: "host,hots"})
+	require.ErrorContains(t, err, `unknown backend "hots": did you mean "host"?`)
+}
+
+// Between two backends that share regions there is no border, whatever both declare; to TVM there is one.
+func TestNoBorderBetweenBackendsThatShareRegions(t *testing.T) {
+	withFamily(t, func(*relay.Type) (float64, float64) { return 0.25, 0.5 })
+	p, err := placeFamily(t, Config{})
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"guest.strassen_dense", "host.relu", "guest.strassen_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	assert.InDelta(t, 0.5, p.Estimate.Transfers, 1e-9, "tanh's value goes to TVM's softmax")
+	assert.InDelta(t, (0.25+0.25+2)+1+(0.25+2)+1+1+0.5+20, p.Estimate.Milliseconds, 1e-9, "the input and the weights come in")
+	for _, b := range p.Borders {
+		assert.Equal(t, "host", b.Backend, "the first that was offered speaks for both")
+	}
+	proof, err := p.Prove()
+	require.NoError(t, err)
+	assert.InDelta(t, p.Estimate.Milliseconds, proof.Milliseconds, 1e-9)
+}
