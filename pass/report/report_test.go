@@ -126,6 +126,32 @@ func small() *plan.Plan {
 	return &m.Plan
 }
 
+// shared is a network with a region that two backends share, placed without what reassociates.
+func shared() *plan.Plan {
+	m := newMaker("workload:shared")
+	m.Backends = append(m.Backends, plan.Backend{Name: "native", Compiler: "dnnl", Library: "kernels", Version: "1"})
+	conv := []string{"nn.conv2d", "add", "nn.relu"}
+	m.region("dnnl", 0.75, conv, conv, []string{"nn.max_pool2d"}, conv)
+	m.region("tvm", 0.125, []string{"nn.softmax"})
+	m.region("native", 0.5, []string{"nn.dense"})
+	// Three of the first region's four are native's.
+	r := &m.Regions[0]
+	r.Backend = "dnnl+native"
+	for i, kernel := range []string{"strips", "strips", "", "projection"} {
+		c := &r.Candidates[i]
+		c.Backend, c.Kernel = "dnnl", kernel
+		if kernel != "" {
+			c.Backend, c.Composite = "native", "native."+kernel+"_conv2d_bias_relu"
+		}
+	}
+	m.Backends[1].Operators, m.Backends[1].Milliseconds = 1, 0.75
+	m.Backends[2].Operators, m.Backends[2].Milliseconds, m.Backends[2].Regions = 10, 2.75, 2
+	m.Regions[2].Candidates[0].Composite = "native.narrow_dense"
+	m.Regions[2].Candidates[0].Kernel = "narrow"
+	m.Constraints = &plan.Constraints{Exact: true}
+	return &m.Plan
+}
+
 // large is a network whose regions do not fit on a screen: seventy kinds, each three times.
 func large() *plan.Plan {
 	m := newMaker("")
@@ -140,6 +166,16 @@ func TestText(t *testing.T) {
 	golden(t, "small.txt", written(t, small(), Options{}))
 	golden(t, "small-verbose.txt", written(t, small(), Options{Verbose: true}))
 	golden(t, "large.txt", written(t, large(), Options{}))
+}
+
+func TestSharedRegionsSayWhoDoesWhat(t *testing.T) {
+	golden(t, "shared.txt", written(t, shared(), Options{}))
+	golden(t, "shared-verbose.txt", written(t, shared(), Options{Verbose: true}))
+	s := Summarise(shared())
+	require.True(t, s.Exact)
+	require.Equal(t, map[string]int{"strips": 2, "projection": 1, "narrow": 1}, s.Backends[2].Kernels)
+	require.Equal(t, "projection", s.Regions[0].Parts[3].Kernel)
+	require.Equal(t, "native", s.Regions[0].Parts[3].Backend)
 }
 
 func TestVerboseLeavesNothingOut(t *testing.T) {

@@ -13,7 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/cmd/internal/install"
+	"github.com/collage-tvm/collage/relay"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -232,6 +235,34 @@ func TestDoctorAndBackendsWithoutPython(t *testing.T) {
 	code, stdout, _ = runLine(t, "backends", "--json")
 	assert.Zero(t, code)
 	assert.Contains(t, stdout, `"composite": "dnnl.conv2d_bias_relu"`)
+}
+
+// Kernels with a name are listed, and those that --exact does without are marked.
+func TestBackendsListTheirKernels(t *testing.T) {
+	require.NoError(t, builtin.RegisterAll())
+	known := byoc.All()
+	t.Cleanup(byoc.Reset())
+	for _, b := range known {
+		require.NoError(t, byoc.Register(b))
+	}
+	require.NoError(t, byoc.Register(byoc.Definition{Name: "kernels", Description: "kernels of the tests", Emit: byoc.ExistingEmitter{},
+		Patterns: []byoc.Pattern{
+			{Composite: "kernels.strassen_dense", Shape: relay.Op("nn.dense"), Kernel: "strassen", Reassociates: true},
+			{Composite: "kernels.strassen_matmul", Shape: relay.Op("nn.matmul"), Kernel: "strassen", Reassociates: true},
+			{Composite: "kernels.narrow_dense", Shape: relay.Op("nn.dense"), Kernel: "narrow"},
+			{Composite: "kernels.relu", Shape: relay.Op("nn.relu")},
+		}}.Backend()))
+	code, stdout, stderr := runLine(t, "backends")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "  kernels   2:\n    strassen (not with --exact), narrow\n")
+	code, stdout, stderr = runLine(t, "backends", "--verbose")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "    kernels.strassen_dense (kernel strassen, not with --exact)\n    kernels.strassen_matmul (")
+	assert.Contains(t, stdout, "    kernels.narrow_dense (kernel narrow)\n    kernels.relu\n")
+	code, stdout, stderr = runLine(t, "backends", "--json")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, `"kernel": "strassen"`)
+	assert.Contains(t, stdout, `"reassociates": true`)
 }
 
 // A panic is a message and exit code 2; temporary folders are removed.

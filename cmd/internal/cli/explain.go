@@ -104,9 +104,6 @@ func (a *explainAction) explainPlan(s *Session, p *plan.Plan) error {
 		if len(c.Forbid) > 0 {
 			fmt.Fprintf(s.Stdout, "forbidden: %s\n", strings.Join(c.Forbid, ", "))
 		}
-		if c.Exact {
-			fmt.Fprintln(s.Stdout, "exact: without kernels that associate sums otherwise than a direct sum does")
-		}
 	}
 	if err := report.Summarise(p).WriteText(s.Stdout, report.Options{Verbose: a.verbose}); err != nil {
 		return err
