@@ -72,6 +72,7 @@ type process struct {
 	name    string
 	command *exec.Cmd
 	stdin   *os.File
+	stdout  *os.File
 	lines   chan []byte
 	stderr  *stderrtail.Tail
 	done    sync.WaitGroup
@@ -97,7 +98,7 @@ func startPeer(python, name string, threads int, env []string) (*process, error)
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	defer childOut.Close()
-	p.stdin = stdin
+	p.stdin, p.stdout = stdin, stdout
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = childIn, childOut, p.stderr
 	p.command.WaitDelay = time.Second
 	if err := p.command.Start(); err != nil {
@@ -191,5 +192,7 @@ func (p *process) end() {
 		}
 	}()
 	_ = p.command.Wait()
+	// A descendant that has left the group may hold the pipe still.
+	_ = p.stdout.SetReadDeadline(time.Now().Add(time.Second))
 	p.done.Wait()
 }
