@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -60,23 +59,6 @@ func (l Library) Find() (string, error) {
 		searched = append(searched[:shown:shown], "the system's folders")
 	}
 	return "", fmt.Errorf("%s not found (looked in %s); another place is named in %s", name, strings.Join(searched, ", "), l.Env)
-}
-
-// Hint gives the path that a model is told in case the library lies there when it runs; "" where the plug-ins find it by
-// themselves, so that no path of this machine gets into the model, and where there is none.
-func (l Library) Hint() string {
-	path, err := l.Find()
-	if err != nil {
-		return ""
-	}
-	for _, folder := range installedFolders() {
-		for _, pattern := range slices.Concat(l.Packages, l.Prefix) {
-			if matches, err := filepath.Match(filepath.Join(folder, pattern), path); matches && err == nil {
-				return ""
-			}
-		}
-	}
-	return path
 }
 
 // installedFolders are the site-packages and the prefix that the plug-ins are installed in; none where they are not.

@@ -53,25 +53,3 @@ func TestLibraryIsFoundInItsOrder(t *testing.T) {
 	_, err = l.Find()
 	require.ErrorContains(t, err, "COLLAGE_NONE_LIBRARY is ")
 }
-
-func TestAModelIsToldNoPathThatItsPluginsFindThemselves(t *testing.T) {
-	root := t.TempDir()
-	t.Setenv("HOME", root)
-	t.Setenv("COLLAGE_PYTHON", filepath.Join(root, "venv/bin/python"))
-	t.Setenv("LD_LIBRARY_PATH", filepath.Join(root, "ld"))
-	t.Setenv(PluginDirEnv, filepath.Join(root, "installed/lib/python3.11/site-packages/collage/lib"))
-	require.NoError(t, os.MkdirAll(os.Getenv(PluginDirEnv), 0o755))
-	l := Library{Env: "COLLAGE_NONE_LIBRARY", Packages: []string{"none/libs/libnone.so.*"}, Prefix: []string{"lib/libnone.so.2"},
-		Names: []string{"libnone.so.2"}}
-	require.Empty(t, l.Hint())
-
-	// Each of these places goes before those above it.
-	elsewhere := touch(t, filepath.Join(root, "ld/libnone.so.2"))
-	require.Equal(t, elsewhere, l.Hint())
-	touch(t, filepath.Join(root, "installed/lib/libnone.so.2"))
-	require.Empty(t, l.Hint())
-	touch(t, filepath.Join(root, "installed/lib/python3.11/site-packages/none/libs/libnone.so.7"))
-	require.Empty(t, l.Hint())
-	elsewhere = touch(t, filepath.Join(root, "venv/lib/python3.11/site-packages/none/libs/libnone.so.8"))
-	require.Equal(t, elsewhere, l.Hint())
-}

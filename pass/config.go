@@ -29,8 +29,8 @@ import (
 type Config struct {
 	// Backends are the names of the backends that may be used; empty for DefaultBackends.
 	Backends []string `json:"backends,omitempty"`
-	// Target is TVM's target; "" for the one of the Target scope around the call, else "llvm" with this machine's
-	// processor.
+	// Target is what ResolveTarget takes: a level ("x86-64-v3"), a target of TVM's, or "" for the one of the Target scope
+	// around the call, else this machine's processor.
 	Target string `json:"target,omitempty"`
 	// Store is the file of costs; "" for the user's default (cost.DefaultPath). It is used only when Estimator is nil.
 	Store string `json:"store,omitempty"`
@@ -239,12 +239,10 @@ func (c Config) resolved() (Config, error) {
 			return c, &OptionError{"tuning_log", "cannot be used: " + err.Error()}
 		}
 	}
-	if c.Target == "" {
-		target, err := defaultTarget()
-		if err != nil {
-			return c, err
-		}
-		c.Target = target
+	target, err := ResolveTarget(c.Target)
+	if err != nil {
+		return c, &OptionError{"target", err.Error()}
 	}
+	c.Target = target
 	return c, nil
 }

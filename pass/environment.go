@@ -19,28 +19,6 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
-// defaultTarget is the target of this thread's Target scope if there is one, else "llvm" for this processor.
-func defaultTarget() (string, error) {
-	if v, err := bridge.Global("target.TargetCurrent", true); err == nil && !v.IsNil() {
-		target, err := v.Object()
-		if err != nil {
-			return "", err
-		}
-		defer target.Release()
-		return target.Text(), nil
-	}
-	// Where TVM cannot say, it compiles for any processor of this architecture.
-	v, err := bridge.Global("target.llvm_get_system_cpu")
-	if err != nil {
-		return "llvm", nil
-	}
-	cpu, err := v.Str()
-	if err != nil || cpu == "" || cpu == "generic" {
-		return "llvm", nil
-	}
-	return "llvm -mcpu=" + cpu, nil
-}
-
 // canonicalTarget is the target with all that it implies, so that two spellings of one target share their costs.
 func canonicalTarget(target string) (string, error) {
 	v, err := bridge.Global("target.Target", target)

@@ -113,6 +113,7 @@ func Register() error {
 		PartitionFunction: partitionFunction, VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:        networkFunction,
+		ResolveTargetFunction:  resolveTargetFunction,
 		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
 	} {

@@ -84,7 +84,7 @@ def engines(library):
     """The region modules that a library imports, at any depth, by their symbols' order."""
     found = []
     for module in library.imported_modules:
-        if module.type_key.startswith("collage_") and module.type_key != "collage_threads":
+        if module.type_key.startswith("collage_") and module.type_key not in ("collage_needs", "collage_threads"):
             found.append(module)
         found += engines(module)
     return sorted(found, key=lambda region: region["get_symbol"]())

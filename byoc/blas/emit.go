@@ -15,7 +15,6 @@ import (
 // emit writes a region for blas_program.cc: lines of words, in which tensors go by the region's value numbers.
 //
 //	collage-blas 1
-//	library <a path at which the library may lie>; absent where the plug-in finds it by itself
 //	input <value>                the region's arguments, in order
 //	constant <value>             its constants, in order
 //	product <dtype> <result> <left> <right> <m> <n> <k> <batch> <left has a batch> <right has a batch>
@@ -25,9 +24,6 @@ func (l *library) emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	var text strings.Builder
 	line := func(words ...any) { fmt.Fprintln(&text, words...) }
 	line("collage-blas 1")
-	if hint := l.places.Hint(); hint != "" {
-		line("library", hint)
-	}
 	for _, v := range p.Inputs {
 		line("input", v)
 	}

@@ -67,8 +67,11 @@ func (*backend) Install() error {
 	return nil
 }
 
-// emit is the region.Emitter. It writes a hint where the library lies, a zero, the names of the
-// initialisers that the constants are, with spaces between, a zero, and the model.
+// formatLine begins the text of a region; libcollage_onnxruntime.so (byoc/runtime/onnxruntime_program.cc) reads it.
+const formatLine = "collage-onnxruntime 2\n"
+
+// emit is the region.Emitter. It writes formatLine, the names of the initialisers that the constants are, with spaces
+// between, a zero, and the model.
 func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	w, err := write(p, nil)
 	if err != nil {
@@ -79,7 +82,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 			return nil, nil, fmt.Errorf("%s: %w", DumpEnv, err)
 		}
 	}
-	head := library.Hint() + "\x00" + strings.Join(w.names, " ") + "\x00"
+	head := formatLine + strings.Join(w.names, " ") + "\x00"
 	return append([]byte(head), w.model...), w.constants, nil
 }
 

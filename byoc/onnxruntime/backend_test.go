@@ -94,10 +94,10 @@ func TestEmit(t *testing.T) {
 	text, constants, err := emit(p)
 	require.NoError(t, err)
 	require.Len(t, constants, 8)
-	parts := bytes.SplitN(text, []byte{0}, 3)
-	require.Len(t, parts, 3)
-	assert.Equal(t, "c0 c1 c2 c3 c4 c5 c6 c7", string(parts[1]))
-	d := decode(t, parts[2])
+	parts := bytes.SplitN(text, []byte{0}, 2)
+	require.Len(t, parts, 2)
+	assert.Equal(t, formatLine+"c0 c1 c2 c3 c4 c5 c6 c7", string(parts[0]))
+	d := decode(t, parts[1])
 	assert.Len(t, d.inputs, 1)
 	count := 0
 	for _, n := range d.nodes {

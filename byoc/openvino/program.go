@@ -3,17 +3,15 @@
 package openvino
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
-// formatLine begins the text of a region; libcollage_openvino.so (byoc/runtime/openvino_program.cc) reads it. The next
-// line has two numbers, the sizes in bytes of what follows: the path of the OpenVINO that was found when the region was
-// compiled, and the XML. The weights that the XML speaks of are the region's constants, each beginning at a multiple of
+// formatLine begins the text of a region; libcollage_openvino.so (byoc/runtime/openvino_program.cc) reads it. Behind it
+// stands the XML. The weights that it speaks of are the region's constants, each beginning at a multiple of
 // alignment, as they are saved (byoc/runtime/region_constants.h); the last one is the data that the writer added.
-const formatLine = "collage-openvino 2\n"
+const formatLine = "collage-openvino 3\n"
 
 // alignment is where constants begin, for the sake of vector instructions.
 const alignment = 64
@@ -30,14 +28,11 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	hint := library.Hint()
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "%s%d %d\n%s", formatLine, len(hint), len(document), hint)
-	text.Write(document)
+	text := append([]byte(formatLine), document...)
 	if len(w.own) > 0 {
 		constants = append(constants, p.AddConstant(w.own))
 	}
-	return text.Bytes(), constants, nil
+	return text, constants, nil
 }
 
 // write appends the layers of a region to a new IR and gives the constants whose data it refers to.

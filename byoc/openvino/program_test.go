@@ -100,14 +100,8 @@ func TestProgramText(t *testing.T) {
 	require.Equal(t, "uint8", p.Values[constants[len(constants)-1]].Type.DType, "what the writer added comes last")
 	rest, ok := strings.CutPrefix(string(text), formatLine)
 	require.True(t, ok)
-	var hint, document int
-	_, err = fmt.Sscanf(rest, "%d %d\n", &hint, &document)
-	require.NoError(t, err)
-	require.Zero(t, hint, "OpenVINO is not there, which must not be needed for writing")
-	_, body, _ := strings.Cut(rest, "\n")
-	require.Len(t, body, hint+document)
 	var net netXML
-	require.NoError(t, xml.Unmarshal([]byte(body[:document]), &net))
+	require.NoError(t, xml.Unmarshal([]byte(rest), &net))
 	require.Equal(t, 11, net.Version)
 }
 

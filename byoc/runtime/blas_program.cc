@@ -11,7 +11,7 @@
 namespace collage {
 namespace {
 
-constexpr char kFirstLine[] = "collage-blas 1";
+const std::string kFirstLine = "collage-blas " + std::to_string(kBlasProgramForm);
 
 // More than any region has.
 constexpr int kMostValues = 1 << 20;
@@ -140,10 +140,7 @@ BlasProgram BlasProgram::Parse(const std::string& text) {
     std::istringstream words(line);
     std::string kind;
     words >> kind;
-    if (kind == "library") {
-      // The rest of the line: a path may hold spaces.
-      std::getline(words >> std::ws, program.library);
-    } else if (kind == "product") {
+    if (kind == "product") {
       BlasProduct product;
       whole = ReadProduct(&words, &product);
       for (int value : {product.result, product.left, product.right, product.bias, product.residual}) {

@@ -35,9 +35,10 @@ struct BlasProduct {
   int64_t ResultElements() const { return batch * m * n; }
 };
 
+// The form of programs that is read.
+constexpr int kBlasProgramForm = 1;
+
 struct BlasProgram {
-  // Where the library lay when the model was compiled; "" where that is not known.
-  std::string library;
   std::vector<int> inputs, constants, outputs;
   std::vector<BlasProduct> products;
 

@@ -15,6 +15,7 @@
 #include "dnnl_compiler.h"
 #include "dnnl_program.h"
 #include "dnnl_times.h"
+#include "needs.h"
 #include "region_module.h"
 #include "register_once.h"
 
@@ -103,7 +104,13 @@ std::unique_ptr<RegionEngine> MakeDnnlEngine(const RegionProgram& region) {
   return std::make_unique<DnnlEngine>(region);
 }
 
+std::string LibraryVersion() {
+  const dnnl_version_t* v = dnnl_version();
+  return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
 [[maybe_unused]] const bool registered = [] {
+  RegisterPlugin("dnnl", {"oneDNN", LibraryVersion, kProgramForm});
   RegisterRegionEngine("dnnl", MakeDnnlEngine);
   return true;
 }();
@@ -124,8 +131,7 @@ TVM_REGISTER_GLOBAL("collage.runtime.DNNLDescribe")
     });
 
 TVM_REGISTER_GLOBAL("collage.runtime.DNNLVersion").set_body_typed([]() -> tvm::runtime::String {
-  const dnnl_version_t* v = dnnl_version();
-  return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+  return LibraryVersion();
 });
 
 }  // namespace collage::onednn

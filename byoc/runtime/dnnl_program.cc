@@ -15,7 +15,7 @@ namespace collage::onednn {
 namespace {
 
 // Programs of version 1 say less, and mean the same.
-constexpr int kVersion = 2, kOldestVersion = 1;
+constexpr int kOldestVersion = 1;
 
 [[noreturn]] void Fail(const std::string& what) {
   throw std::runtime_error("the program for oneDNN cannot be read (" + what +
@@ -161,7 +161,7 @@ class Reader {
 
   Program Read() {
     const int64_t version = root_.Integer("version");
-    if (root_.Text("format") != "collage-dnnl" || version < kOldestVersion || version > kVersion) {
+    if (root_.Text("format") != "collage-dnnl" || version < kOldestVersion || version > kProgramForm) {
       Fail("it is of another version");
     }
     for (const picojson::value& value : root_.List("values")) ReadValue(value);

@@ -76,6 +76,9 @@ struct Op {
   std::vector<PostOp> post;
 };
 
+// The newest form of programs that is read.
+constexpr int kProgramForm = 2;
+
 struct Program {
   std::vector<ValueType> values;
   std::vector<int> inputs, outputs;

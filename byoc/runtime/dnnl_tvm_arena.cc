@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "collage_runtime.h"
+#include "needs.h"
 
 namespace {
 
@@ -68,7 +69,20 @@ dnnl_status_t __wrap_dnnl_primitive_execute(const_dnnl_primitive_t primitive, dn
 
 }  // extern "C"
 
-TVM_REGISTER_GLOBAL("collage.runtime.DNNLVersion").set_body_typed([]() -> tvm::runtime::String {
+namespace {
+
+std::string LibraryVersion() {
   const dnnl_version_t* v = dnnl_version();
   return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
+[[maybe_unused]] const bool registered = [] {
+  collage::RegisterPlugin("dnnl_tvm", {"oneDNN", LibraryVersion, 0});
+  return true;
+}();
+
+}  // namespace
+
+TVM_REGISTER_GLOBAL("collage.runtime.DNNLVersion").set_body_typed([]() -> tvm::runtime::String {
+  return LibraryVersion();
 });

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // oneMKL, with the arena's threads: its oneTBB layer starts its work in the arena that it is called in.
-#include <tvm/runtime/registry.h>
-
 #include <string>
 
 #include "blas_engine.h"
+#include "needs.h"
 #include "optional_library.h"
 
 namespace collage {
@@ -24,14 +23,13 @@ void Find(const OptionalLibrary& mkl, const std::string& letter, BlasFunctions<T
 }
 
 struct Mkl : BlasLibrary {
-  explicit Mkl(const std::string& hint)
+  Mkl()
       : file({"oneMKL",
               "pip install mkl==2024.2.2",
               "COLLAGE_MKL_LIBRARY",
               {},
               {"lib/libmkl_rt.so.2", "lib/libmkl_rt.so.3"},
-              {"libmkl_rt.so.2", "libmkl_rt.so.3"}},
-             hint) {
+              {"libmkl_rt.so.2", "libmkl_rt.so.3"}}) {
     int (*set_threading)(int) = nullptr;
     int (*set_interface)(int) = nullptr;
     file.Get("MKL_Set_Threading_Layer", &set_threading);
@@ -50,29 +48,29 @@ struct Mkl : BlasLibrary {
   OptionalLibrary file;
 };
 
-const Mkl& Library(const std::string& hint) {
-  static const Mkl* const mkl = new Mkl(hint);
+const Mkl& Library() {
+  static const Mkl* const mkl = new Mkl;
   return *mkl;
 }
 
 std::unique_ptr<RegionEngine> Make(const RegionProgram& program) {
   BlasProgram parsed = BlasProgram::Of(program);
-  const Mkl& library = Library(parsed.library);
-  return MakeBlasEngine(library, std::move(parsed), program.constants);
+  return MakeBlasEngine(Library(), std::move(parsed), program.constants);
 }
 
-const bool registered = (RegisterRegionEngine("mkl", Make), true);
+std::string Version() {
+  void (*version)(char*, int) = nullptr;
+  Library().file.Get("mkl_get_version_string", &version);
+  char text[256] = {};
+  version(text, sizeof(text) - 1);
+  return text;
+}
+
+[[maybe_unused]] const bool registered = [] {
+  RegisterPlugin("mkl", {"oneMKL", Version, kBlasProgramForm});
+  RegisterRegionEngine("mkl", Make);
+  return true;
+}();
 
 }  // namespace
-
-// What the library says of itself. It is opened for it, from path where it is not open yet.
-TVM_REGISTER_GLOBAL("collage.runtime.MKLVersion")
-    .set_body_typed([](tvm::runtime::String path) -> tvm::runtime::String {
-      void (*version)(char*, int) = nullptr;
-      Library(path).file.Get("mkl_get_version_string", &version);
-      char text[256] = {};
-      version(text, sizeof(text) - 1);
-      return std::string(text);
-    });
-
 }  // namespace collage

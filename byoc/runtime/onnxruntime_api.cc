@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "onnxruntime_api.h"
 
-#include <dlfcn.h>
-
-#include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <stdexcept>
 #include <type_traits>
-#include <vector>
 
 #include "optional_library.h"
 
@@ -21,35 +16,16 @@ struct OrtApiBase {
   const char* (*GetVersionString)();
 };
 
-// The wheel's library carries its version in its name; these are the names that there are beside the plug-in.
-// (byoc/library.go looks for the same when a model is compiled.)
-std::vector<std::string> WheelFiles() {
-  static const char here = 0;
-  std::vector<std::string> files;
-  Dl_info info;
-  if (dladdr(&here, &info) == 0 || info.dli_fname == nullptr) return files;
-  const std::filesystem::path folder = "onnxruntime/capi";
-  const auto sites = std::filesystem::absolute(info.dli_fname).parent_path() / ".." / "..";
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(sites / folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("libonnxruntime.so", 0) == 0) files.push_back((folder / name).string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 }  // namespace
 
-OrtFunctions::OrtFunctions(const std::string& hint) {
+OrtFunctions::OrtFunctions() {
   // Never closed: its threads and memory outlive any model.
   auto* library = new OptionalLibrary({"ONNX Runtime",
                                        "`make backends BACKENDS=onnxruntime`, or pip install onnxruntime",
                                        "COLLAGE_ONNXRUNTIME_LIBRARY",
-                                       WheelFiles(),
+                                       {"onnxruntime/capi/libonnxruntime.so*"},
                                        {"lib/libonnxruntime.so.1", "lib/libonnxruntime.so"},
-                                       {"libonnxruntime.so.1", "libonnxruntime.so"}},
-                                      hint);
+                                       {"libonnxruntime.so.1", "libonnxruntime.so"}});
   path = library->path();
   const OrtApiBase* (*get_base)();
   library->Get("OrtGetApiBase", &get_base);

@@ -34,9 +34,9 @@ constexpr int kOrtMemTypeDefault = 0;
 // The functions. Those that return a status return null for success.
 class OrtFunctions {
  public:
-  // Opens the library (at the hint, if it is not in one of the usual places) and reads its table. Throws
+  // Opens the library and reads its table. Throws
   // std::runtime_error with what to do where it is absent or too old.
-  explicit OrtFunctions(const std::string& hint);
+  OrtFunctions();
 
   // Throws the error that a status tells of, and releases it.
   void Check(OrtStatus* status) const;

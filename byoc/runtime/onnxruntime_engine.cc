@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "needs.h"
 #include "onnxruntime_api.h"
 #include "onnxruntime_program.h"
 #include "region_module.h"
@@ -25,9 +26,8 @@ using Owned = std::unique_ptr<T, void (*)(T*)>;
 // What all sessions of the process share. Never destroyed: sessions may be running while the process ends.
 class Runtime {
  public:
-  // The hint of the first model counts.
-  static const Runtime& Get(const std::string& hint) {
-    static const Runtime* const runtime = new Runtime(hint);
+  static const Runtime& Get() {
+    static const Runtime* const runtime = new Runtime;
     return *runtime;
   }
 
@@ -36,7 +36,7 @@ class Runtime {
   OrtMemoryInfo* memory = nullptr;
 
  private:
-  explicit Runtime(const std::string& hint) : functions(hint) {
+  Runtime() {
     functions.Check(functions.CreateCpuMemoryInfo(kOrtArenaAllocator, kOrtMemTypeDefault, &memory));
     functions.Check(functions.CreateEnv(kOrtLogErrors, "collage", &env));
   }
@@ -182,14 +182,18 @@ class OnnxRuntimeEngine final : public RegionEngine {
 
 std::unique_ptr<RegionEngine> MakeOnnxRuntimeEngine(const RegionProgram& program) {
   OnnxRuntimeProgram parsed = OnnxRuntimeProgram::Parse(program.text, program.constants.size());
-  const Runtime& runtime = Runtime::Get(parsed.library);
+  const Runtime& runtime = Runtime::Get();
   return std::make_unique<OnnxRuntimeEngine>(runtime, program, std::move(parsed.constant_names),
                                              parsed.model);
 }
 
-struct Registration {
-  Registration() { RegisterRegionEngine("onnxruntime", MakeOnnxRuntimeEngine); }
-} registration;
+std::string LibraryVersion() { return Runtime::Get().functions.version; }
+
+[[maybe_unused]] const bool registered = [] {
+  RegisterPlugin("onnxruntime", {"ONNX Runtime", LibraryVersion, kOnnxRuntimeProgramForm});
+  RegisterRegionEngine("onnxruntime", MakeOnnxRuntimeEngine);
+  return true;
+}();
 
 }  // namespace
 }  // namespace collage

@@ -6,18 +6,26 @@
 #include <stdexcept>
 
 namespace collage {
+namespace {
+
+const std::string kFormat = "collage-onnxruntime " + std::to_string(kOnnxRuntimeProgramForm) + "\n";
+
+}  // namespace
 
 OnnxRuntimeProgram OnnxRuntimeProgram::Parse(const std::string& text, size_t num_constants) {
-  const size_t path_end = text.find('\0');
-  const size_t names_end = path_end == text.npos ? path_end : text.find('\0', path_end + 1);
+  const std::string_view all = text;
+  const bool ours = all.substr(0, kFormat.size()) == kFormat;
+  const size_t names_end = ours ? text.find('\0', kFormat.size()) : text.npos;
   if (names_end == text.npos || names_end + 1 == text.size()) {
-    throw std::runtime_error("the program has no model in it; compile the model again");
+    throw std::runtime_error(
+        "the program was written by another version of Collage, or there is no model in it; compile the "
+        "model "
+        "again");
   }
   OnnxRuntimeProgram program;
-  program.library = text.substr(0, path_end);
-  std::istringstream names(text.substr(path_end + 1, names_end - path_end - 1));
+  std::istringstream names(text.substr(kFormat.size(), names_end - kFormat.size()));
   program.constant_names.assign(std::istream_iterator<std::string>(names), {});
-  program.model = std::string_view(text).substr(names_end + 1);
+  program.model = all.substr(names_end + 1);
   if (program.constant_names.size() != num_constants) {
     throw std::runtime_error("the program has " + std::to_string(num_constants) + " constants and " +
                              std::to_string(program.constant_names.size()) +

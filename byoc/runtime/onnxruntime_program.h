@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text of a region for ONNX Runtime, as byoc/onnxruntime writes it: the path at which the library lay
-// when the model was compiled, a zero, the names of the constants' initialisers with spaces between them, a
-// zero, and the ONNX model. Its inputs are i0, i1, ..., its outputs o0, o1, ...
+// The text of a region for ONNX Runtime, as byoc/onnxruntime writes it: the line "collage-onnxruntime 2", the
+// names of the constants' initialisers with spaces between them, a zero, and the ONNX model. Its inputs are
+// i0, i1, ..., its outputs o0, o1, ...
 #ifndef COLLAGE_ONNXRUNTIME_PROGRAM_H_
 #define COLLAGE_ONNXRUNTIME_PROGRAM_H_
 
@@ -12,8 +12,10 @@
 
 namespace collage {
 
+// The form of programs that is read.
+constexpr int kOnnxRuntimeProgramForm = 2;
+
 struct OnnxRuntimeProgram {
-  std::string library;
   std::vector<std::string> constant_names;
   // A view into the text.
   std::string_view model;

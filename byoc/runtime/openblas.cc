@@ -3,12 +3,11 @@
 // OpenBLAS, on one thread: what runs side by side are our pieces of a product (blas_split.h). OpenBLAS can
 // hand its own pieces to a callback, but they wait for each other in loops, so that they hang unless all of
 // them run at once, which no task scheduler promises.
-#include <tvm/runtime/registry.h>
-
 #include <cstdlib>
 #include <string>
 
 #include "blas_engine.h"
+#include "needs.h"
 #include "optional_library.h"
 
 namespace collage {
@@ -31,7 +30,7 @@ class WithEnvironment {
   const bool ours_;
 };
 
-OptionalLibrary Open(const std::string& hint) {
+OptionalLibrary Open() {
   // Read once, when the library is loaded and would start its own threads.
   const WithEnvironment threads("OPENBLAS_NUM_THREADS", "1");
   return OptionalLibrary({"OpenBLAS",
@@ -39,12 +38,11 @@ OptionalLibrary Open(const std::string& hint) {
                           "COLLAGE_OPENBLAS_LIBRARY",
                           {"scipy_openblas32/lib/libscipy_openblas.so"},
                           {},
-                          {"libscipy_openblas.so", "libopenblas.so.0", "libopenblas.so"}},
-                         hint);
+                          {"libscipy_openblas.so", "libopenblas.so.0", "libopenblas.so"}});
 }
 
 struct OpenBlas : BlasLibrary {
-  explicit OpenBlas(const std::string& hint) : file(Open(hint)) {
+  OpenBlas() : file(Open()) {
     // SciPy's build puts a word before its names, so that two libraries get along in one process.
     prefix = file.Find<void*>("scipy_cblas_sgemm") != nullptr ? "scipy_" : "";
     file.Get(prefix + "cblas_sgemm", &of_float.gemm);
@@ -60,29 +58,28 @@ struct OpenBlas : BlasLibrary {
   std::string prefix;
 };
 
-const OpenBlas& Library(const std::string& hint) {
-  static const OpenBlas* const library = new OpenBlas(hint);
+const OpenBlas& Library() {
+  static const OpenBlas* const library = new OpenBlas;
   return *library;
 }
 
 std::unique_ptr<RegionEngine> Make(const RegionProgram& program) {
   BlasProgram parsed = BlasProgram::Of(program);
-  const OpenBlas& library = Library(parsed.library);
-  return MakeBlasEngine(library, std::move(parsed), program.constants);
+  return MakeBlasEngine(Library(), std::move(parsed), program.constants);
 }
 
-const bool registered = (RegisterRegionEngine("openblas", Make), true);
+std::string Version() {
+  const OpenBlas& library = Library();
+  char* (*config)() = nullptr;
+  library.file.Get(library.prefix + "openblas_get_config", &config);
+  return config();
+}
+
+[[maybe_unused]] const bool registered = [] {
+  RegisterPlugin("openblas", {"OpenBLAS", Version, kBlasProgramForm});
+  RegisterRegionEngine("openblas", Make);
+  return true;
+}();
 
 }  // namespace
-
-// What the library says of itself ("OpenBLAS 0.3.34 DYNAMIC_ARCH NO_AFFINITY SkylakeX ..."); it is opened for
-// it.
-TVM_REGISTER_GLOBAL("collage.runtime.OpenBLASVersion")
-    .set_body_typed([](tvm::runtime::String path) -> tvm::runtime::String {
-      const OpenBlas& library = Library(path);
-      char* (*config)() = nullptr;
-      library.file.Get(library.prefix + "openblas_get_config", &config);
-      return std::string(config());
-    });
-
 }  // namespace collage

@@ -8,14 +8,14 @@
 namespace collage {
 namespace openvino {
 
-Api::Api(const std::string& hint) {
+Api::Api() {
   static const LibraryPlaces places{"OpenVINO",
                                     "pip install openvino==2026.4.1",
                                     "COLLAGE_OPENVINO_LIBRARY",
                                     {"openvino/libs/libopenvino_c.so*"},
                                     {"lib/libopenvino_c.so*"},
                                     {"libopenvino_c.so.2641", "libopenvino_c.so"}};
-  const OptionalLibrary library(places, hint);
+  const OptionalLibrary library(places);
   library.Get("ov_core_create", &core_create);
   library.Get("ov_core_read_model_from_memory_buffer", &core_read_model_from_memory_buffer);
   library.Get("ov_core_compile_model", &core_compile_model);
@@ -28,6 +28,8 @@ Api::Api(const std::string& hint) {
   library.Get("ov_infer_request_set_input_tensor_by_index", &infer_request_set_input_tensor_by_index);
   library.Get("ov_infer_request_set_output_tensor_by_index", &infer_request_set_output_tensor_by_index);
   library.Get("ov_infer_request_infer", &infer_request_infer);
+  library.Get("ov_get_openvino_version", &get_openvino_version);
+  library.Get("ov_version_free", &version_free);
   library.Get("ov_model_free", &model_free);
   library.Get("ov_compiled_model_free", &compiled_model_free);
   library.Get("ov_infer_request_free", &infer_request_free);

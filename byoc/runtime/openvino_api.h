@@ -28,14 +28,19 @@ struct Shape {
   const int64_t* dims;
 };
 
+// ov_version_t.
+struct Version {
+  const char* build_number;
+  const char* description;
+};
+
 // ov_status_e: 0 is success.
 using Status = int;
 
 // The functions, each under the name that follows "ov_". The library stays open for the life of the process.
 struct Api {
-  // Opens OpenVINO: hint is the file that was found when the model was compiled. Throws
-  // std::runtime_error that says where was looked and what to do.
-  explicit Api(const std::string& hint);
+  // Opens OpenVINO. Throws std::runtime_error that says where was looked and what to do.
+  Api();
 
   // Throws std::runtime_error with OpenVINO's own words where a call has failed; what says what was
   // tried.
@@ -56,6 +61,8 @@ struct Api {
   Status (*infer_request_set_input_tensor_by_index)(InferRequest*, size_t, const Tensor*);
   Status (*infer_request_set_output_tensor_by_index)(InferRequest*, size_t, const Tensor*);
   Status (*infer_request_infer)(InferRequest*);
+  Status (*get_openvino_version)(Version*);
+  void (*version_free)(Version*);
   void (*model_free)(Model*);
   void (*compiled_model_free)(CompiledModel*);
   void (*infer_request_free)(InferRequest*);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "needs.h"
 #include "openvino_api.h"
 #include "openvino_program.h"
 #include "region_module.h"
@@ -17,9 +18,9 @@ namespace collage {
 namespace openvino {
 namespace {
 
-// OpenVINO in this process. The hint of the region that comes first decides.
-const Api& OpenVino(const std::string& hint) {
-  static const Api api(hint);
+// OpenVINO in this process.
+const Api& OpenVino() {
+  static const Api api;
   return api;
 }
 
@@ -82,7 +83,7 @@ class Engine final : public RegionEngine {
   };
 
   Engine(const RegionProgram& region, const Program& program)
-      : api_(OpenVino(std::string(program.library))),
+      : api_(OpenVino()),
         constants_(region.constants),
         compiled_(nullptr, api_.compiled_model_free),
         request_(nullptr, api_.infer_request_free) {
@@ -173,7 +174,17 @@ class Engine final : public RegionEngine {
 
 std::unique_ptr<RegionEngine> Make(const RegionProgram& program) { return std::make_unique<Engine>(program); }
 
-const bool registered = [] {
+std::string LibraryVersion() {
+  const Api& api = OpenVino();
+  Version version{};
+  api.Check(api.get_openvino_version(&version), "say its version");
+  const std::string text = version.build_number;
+  api.version_free(&version);
+  return text;
+}
+
+[[maybe_unused]] const bool registered = [] {
+  RegisterPlugin("openvino", {"OpenVINO", LibraryVersion, kProgramForm});
   RegisterRegionEngine("openvino", Make);
   return true;
 }();

@@ -10,10 +10,11 @@
 namespace collage {
 namespace openvino {
 
-// The parts of a program's text; views into it.
+// The form of programs that is read.
+constexpr int kProgramForm = 3;
+
+// What a program's text holds; a view into it.
 struct Program {
-  // The file of the OpenVINO that was found when the model was compiled; may be empty.
-  std::string_view library;
   // OpenVINO IR version 11.
   std::string_view xml;
 

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
-#include <system_error>
+#include <utility>
 #include <vector>
 
 namespace collage {
@@ -34,28 +34,30 @@ struct LibraryPlaces {
 // has its own idea of where it lies.
 class __attribute__((visibility("hidden"))) OptionalLibrary {
  public:
-  // Opens the library: where the environment says, else near the plug-in that calls this, else at the hint (a
-  // path that was found when the model was compiled; "" for none), else where the loader finds it. Throws
-  // std::runtime_error with what was tried and what to do.
-  OptionalLibrary(const LibraryPlaces& places, const std::string& hint) : title_(places.title) {
+  // Opens the library, the first of these that is there and can be opened. No model has a say in it.
+  //   1. the file that the environment variable names, and no other
+  //   2. packages of the Python that COLLAGE_PYTHON names
+  //   3. packages beside the plug-in that calls this
+  //   4. packages that the user has installed for himself (~/.local)
+  //   5. where the dynamic loader looks: LD_LIBRARY_PATH, the system's folders
+  // Throws std::runtime_error with what was tried and what to do.
+  explicit OptionalLibrary(const LibraryPlaces& places) : title_(places.title) {
     std::string tried;
     const char* named = std::getenv(places.environment);
     if (named != nullptr && *named != '\0') {
       if (Open(named, &tried)) return;
       throw std::runtime_error(title_ + " cannot be opened where " + places.environment + " says:" + tried);
     }
-    std::vector<std::filesystem::path> files;
-    // The plug-in lies in PREFIX/lib/pythonX.Y/site-packages/collage/lib.
-    const std::filesystem::path sites = PluginFolder() / ".." / "..";
-    for (const std::string& file : places.in_packages) files.push_back(sites / file);
-    for (const std::string& file : places.in_prefix) files.push_back(sites / ".." / ".." / ".." / file);
-    for (const auto& pattern : files) {
-      for (const std::string& file : Existing(pattern.lexically_normal().string())) {
-        if (Open(file, &tried)) return;
+    for (const auto& [folders, files] :
+         {std::pair(PackageFolders(), places.in_packages), std::pair(Prefixes(), places.in_prefix)}) {
+      for (const std::string& folder : folders) {
+        for (const std::string& file : files) {
+          for (const std::string& found : Existing(folder + "/" + file)) {
+            if (Open(found, &tried)) return;
+          }
+        }
       }
     }
-    std::error_code unreadable;
-    if (!hint.empty() && std::filesystem::exists(hint, unreadable) && Open(hint, &tried)) return;
     for (const std::string& name : places.names) {
       if (Open(name, &tried)) return;
     }
@@ -105,6 +107,42 @@ class __attribute__((visibility("hidden"))) OptionalLibrary {
     }
     globfree(&found);
     return files;
+  }
+
+  static std::string Variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? value : "";
+  }
+
+  // The prefix of the Python that COLLAGE_PYTHON names, and that of the plug-in that this is compiled into,
+  // which lies in PREFIX/lib/pythonX.Y/site-packages/collage/lib.
+  static std::vector<std::string> Prefixes() {
+    std::vector<std::string> prefixes;
+    const std::string python = Variable("COLLAGE_PYTHON");
+    if (!python.empty()) {
+      prefixes.push_back(std::filesystem::path(python).parent_path().parent_path().string());
+    }
+    prefixes.push_back((PluginFolder() / "../../../../..").lexically_normal().string());
+#ifdef COLLAGE_DEV_PREFIX
+    // The plug-in lies where it was built.
+    prefixes.emplace_back(COLLAGE_DEV_PREFIX);
+#endif
+    return prefixes;
+  }
+
+  // Folders, or patterns of folders, that packages of Python are installed in.
+  static std::vector<std::string> PackageFolders() {
+    std::vector<std::string> folders;
+    std::vector<std::string> prefixes = Prefixes();
+    const std::string home = Variable("HOME");
+    if (!home.empty()) prefixes.push_back(home + "/.local");
+    for (const std::string& prefix : prefixes) {
+      for (const char* form : {"lib/python3*/site-packages", "lib/python3*/dist-packages",
+                               "lib/python3/dist-packages", "local/lib/python3*/dist-packages"}) {
+        folders.push_back(prefix + "/" + form);
+      }
+    }
+    return folders;
   }
 
   // The folder of the plug-in that this is compiled into.

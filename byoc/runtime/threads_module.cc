@@ -17,6 +17,7 @@
 #include "arena.h"
 #include "collage_runtime.h"
 #include "launcher.h"
+#include "needs.h"
 
 namespace collage {
 
@@ -98,5 +99,14 @@ TVM_REGISTER_GLOBAL("collage.runtime.SetNumThreads").set_body_typed(SetNumThread
 TVM_REGISTER_GLOBAL("collage.runtime.TBBVersion").set_body_typed([]() -> String {
   return TBB_runtime_version();
 });
+
+namespace {
+
+[[maybe_unused]] const bool registered = [] {
+  RegisterPlugin("runtime", {"oneTBB", [] { return std::string(TBB_runtime_version()); }, 0});
+  return true;
+}();
+
+}  // namespace
 
 }  // namespace collage

@@ -4,6 +4,7 @@
     import collage
     placed = collage.partition(module, params, backends=["tvm", "dnnl"])
     factory = collage.compile(module, params, backends=["tvm", "dnnl"])
+    executor = collage.load("model.so")  # what compile wrote with out="model.so"
     pass_ = collage.transform.CollagePartition(backends=["tvm", "dnnl"])
     @collage.backend(name="mylib", patterns=...)  # a library of one's own (docs/add-a-backend.md)
 
@@ -26,6 +27,7 @@ _LAZY = {
     "backend": "registration",
     "backend_from_tvm": "registration",
     "compile": "api",
+    "load": "api",
     "partition": "api",
     "register_backend": "registration",
     "replay": "api",

@@ -137,6 +137,16 @@ def compile(
     return str(out)
 
 
+def load(path):
+    """Load an exported model (.so or .tar) as a GraphModule of TVM's, with the plug-ins of this installation.
+
+    What the model needs and is not here (a processor's feature, a library, a plug-in) is named in the error, before
+    anything of the model is loaded.
+    """
+    library.load()
+    return region.load_executor(Path(path).resolve(), tvm.get_global_func("collage.prepare_model"))
+
+
 def _search(module, params, searching, options):
     from . import host
 

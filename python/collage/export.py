@@ -20,7 +20,7 @@ from pathlib import Path
 import tvm
 from tvm import relay
 
-from . import debug_information, library, target
+from . import debug_information, library, needs, target
 
 FORMATS = (".so", ".tar")
 
@@ -66,7 +66,7 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
     """relay.build with the project's settings; returns TVM's graph executor factory. ``instruments`` watch
     its passes. What None means, ``target.build_context`` says.
     """
-    build_for = tvm.target.Target(build_target or target.default_target())
+    build_for = tvm.target.Target(target.resolve(build_target))
     left_out, config = target.disabled_passes(disabled_passes), {}
     while True:
         try:
@@ -79,6 +79,12 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
                 left_out = [name for name in left_out if name != "SimplifyExpr"]
             else:
                 raise
+
+
+def attach_needs(factory, needed):
+    """Make TVM's loader refuse the exported library where what is ``needed`` is not there."""
+    create = tvm.get_global_func("collage.runtime.NeedsModuleCreate")
+    factory.get_lib().import_module(create(needed.text()))
 
 
 def attach_threads(factory, threads):
@@ -107,10 +113,18 @@ def link_options(plugins):
     return ["-Wl,--no-as-needed", *map(str, plugins), *(f"-Wl,-rpath,{folder}" for folder in folders)]
 
 
-def link(exportable, path, plugins=()):
-    """Write ``exportable`` (a factory or a runtime module) as the shared library ``path``."""
+def link(exportable, path, plugins=(), needed=None):
+    """Write ``exportable`` (a factory or a runtime module) as the shared library ``path``, with a note of what is
+    ``needed`` (needs.Needs) in it.
+    """
     with tempfile.TemporaryDirectory(prefix="collage-link-") as folder:
         options = link_options(plugins)
+        if needed is not None:
+            note = Path(folder) / "note.s"
+            note.write_text(needed.note())
+            options.append(str(note))
+            if not plugins:
+                options += needed.loader_options()
         if plugins:
             script = Path(folder) / "align.ld"
             script.write_text(_ALIGN_MODULES)
@@ -198,9 +212,11 @@ def write(factory, path, plugins=(), threads=0):
     check_output(path)
     for plugin in plugins:
         library.load_plugin(plugin)
-    # A file that asks for the module and is not linked with the plug-in that has it would not load, and the
+    needed = needs.of(factory, plugins)
+    # A file that asks for these modules and is not linked with the plug-in that has them would not load, and the
     # plug-in may be in this process for another model's sake.
     if str(library.plugin_path("runtime")) in map(str, plugins):
+        attach_needs(factory, needed)
         attach_threads(factory, threads)
 
     parameters = _parameter_bytes(factory)
@@ -210,11 +226,11 @@ def write(factory, path, plugins=(), threads=0):
         with tempfile.TemporaryDirectory(prefix="collage-export-") as folder:
             made = Path(folder) / "mod.so"
             if path.suffix == ".tar":
-                link(factory.get_lib(), made, plugins)
+                link(factory.get_lib(), made, plugins, needed)
                 _pack(factory, made, Path(folder) / "model.tar")
                 made = Path(folder) / "model.tar"
             else:
-                link(factory, made, plugins)
+                link(factory, made, plugins, needed)
             size = made.stat().st_size
             with open(made, "rb") as source, open(partial, "wb") as sink:
                 shutil.copyfileobj(source, sink, 1 << 20)

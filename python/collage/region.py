@@ -246,15 +246,17 @@ def plugins_for(compiler):
     return [path for path in plugins if path]
 
 
-def load_executor(path):
-    """Load an exported model, .so or .tar, as a GraphModule."""
+def load_executor(path, prepare=lambda library_file: None):
+    """Load an exported model, .so or .tar, as a GraphModule; ``prepare`` gets the library's path before."""
     path = Path(path)
     if path.suffix != ".tar":
+        prepare(str(path))
         return graph_executor.GraphModule(tvm.runtime.load_module(str(path))["default"](tvm.cpu()))
     with tempfile.TemporaryDirectory(prefix="collage-load-") as folder:
         with tarfile.open(path) as tar:
             for name in ("mod.so", "mod.json", "mod.params"):
                 tar.extract(name, folder, filter="data")
+        prepare(os.path.join(folder, "mod.so"))
         loaded = tvm.runtime.load_module(os.path.join(folder, "mod.so"))
         executor = graph_executor.create(Path(folder, "mod.json").read_text(), loaded, tvm.cpu())
         executor.load_params(Path(folder, "mod.params").read_bytes())

@@ -22,10 +22,19 @@ if hasattr(te_compiler, "libinfo"):
     te_compiler.libinfo = functools.cache(te_compiler.libinfo)
 
 
+def resolve(name):
+    """TVM's target string for what users write: ``x86-64-v2``, ``-v3``, ``-v4``, ``native`` (this processor), a
+    target of TVM's as it is, or None for that of the Target scope around the call, else ``native``.
+    """
+    if isinstance(name, tvm.target.Target):
+        return str(name)
+    library.load()
+    return str(tvm.get_global_func("collage.resolve_target")(name or ""))
+
+
 def default_target():
     """The target string for the processor this runs on, such as ``llvm -mcpu=skylake-avx512``."""
-    cpu = tvm.target.codegen.llvm_get_system_cpu()
-    return "llvm" if cpu in ("", "generic") else f"llvm -mcpu={cpu}"
+    return resolve("native")
 
 
 def disabled_passes(given=None):

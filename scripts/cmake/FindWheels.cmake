@@ -8,6 +8,7 @@
 #     DNNL_NEEDED_LIBS             what that oneDNN needs beside oneTBB
 #     TBB_INCLUDE_DIR TBB_LIB      oneTBB
 #     COLLAGE_LIBRARY_DIRS         where the two lie
+#     COLLAGE_PYTHON_PREFIX        the prefix that TVM is installed in
 
 function(collage_missing what package how)
   message(FATAL_ERROR
@@ -33,6 +34,7 @@ execute_process(
 # Under pip's build isolation the build requirements lie in a folder of their own, which is no prefix of
 # the interpreter; the packages' files are then found beside TVM: <prefix>/lib/pythonX.Y/site-packages/tvm.
 get_filename_component(tvm_prefix ${TVM_DIR}/../../../.. ABSOLUTE)
+set(COLLAGE_PYTHON_PREFIX ${tvm_prefix})
 set(wheel_prefixes ${python_prefix} ${tvm_prefix})
 
 # CMake remembers what it found; another interpreter wants another search.

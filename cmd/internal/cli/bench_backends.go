@@ -35,7 +35,7 @@ With --executables, NAME.tar or NAME.so in that folder (what bench all keeps the
 		a.benchNetworks.declare(flags)
 		flags.StringVar(&a.executables, "executables", "", "also run what Collage chose, from `FOLDER`")
 		flags.StringSliceVar(&a.backends, "backends", nil, "the backends, as `NAMES` with commas; without it, all that can be used")
-		flags.StringVar(&a.target, "target", "", "TVM's `TARGET`; without it, this machine's processor")
+		flags.StringVar(&a.target, "target", "", targetHelp)
 		flags.IntVar(&a.threads, "threads", 0, "run on `N` threads; 0 for all that the machine has")
 		flags.IntVar(&a.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
 		flags.StringVar(&a.tuningLog, "tuning-log", "", "compile TVM's part with what its tuners found out, as of collage compile")

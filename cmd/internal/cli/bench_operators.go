@@ -36,7 +36,7 @@ func benchOperators(name, what, model string, operators []string) Command {
 		flags.StringVar(&a.model, "model", model, "the network, `MODEL` as of collage compile")
 		a.declareModel(flags)
 		flags.StringSliceVar(&a.backends, "backends", nil, "the backends, as `NAMES` with commas; without it, all that can be used")
-		flags.StringVar(&a.target, "target", "", "TVM's `TARGET`; without it, this machine's processor")
+		flags.StringVar(&a.target, "target", "", targetHelp)
 		flags.IntVar(&a.threads, "threads", 0, "measure with `N` threads; 0 for all that the machine has")
 		flags.IntVar(&a.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
 		declareStore(flags, &a.store)

@@ -43,6 +43,9 @@ func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&m.shapes, "input-shape", nil, "fix an input's shape, as `NAME:1,3,224,224`; may be repeated")
 }
 
+const targetHelp = "what to compile for: `TARGET` is x86-64-v2, x86-64-v3 (AVX2), x86-64-v4 (AVX-512), native (this machine's processor, the " +
+	"default) or a target of TVM's"
+
 // declarePlacement declares those that say how it is placed.
 func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&m.backends, "backends", []string{"tvm", "dnnl"}, "the backends that may be used, as `NAMES` with commas")
@@ -52,7 +55,7 @@ func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 		"may be repeated")
 	flags.BoolVar(&m.exact, "exact", false, "do without kernels that associate sums otherwise than a direct sum does, as Winograd's do "+
 		"(collage backends marks them): their rounding errors are larger")
-	flags.StringVar(&m.target, "target", "", "TVM's `TARGET`; without it, this machine's processor")
+	flags.StringVar(&m.target, "target", "", targetHelp)
 	flags.IntVar(&m.threads, "threads", 0, "the executable uses `N` threads; 0 for all that the machine has")
 	flags.IntVar(&m.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
 	flags.StringVar(&m.tuningLog, "tuning-log", "", "compile TVM's part with what its tuners found out: AutoTVM's `FILE`, or the "+

@@ -47,7 +47,7 @@ type Options struct {
 	// Replay is a plan that is built as it is; nil to decide. What a plan says is then not looked at above and below:
 	// Backends, Pin, Forbid, Target, Threads, OptLevel, Store, Samples, Rounds.
 	Replay *plan.Plan
-	// Target is TVM's; "" for this machine's processor.
+	// Target is what pass.ResolveTarget takes; "" for this machine's processor.
 	Target string
 	// Threads is how many threads the executable uses; 0 for all.
 	Threads int
@@ -193,11 +193,16 @@ func (c *compilation) poll() error {
 	return c.Poll()
 }
 
-// checkTarget asks TVM whether it knows the target, before anything else is done.
+// checkTarget replaces names of levels by targets of TVM's and asks TVM whether it knows the target, before anything else is done.
 func (c *compilation) checkTarget() error {
 	if c.Target == "" {
 		return nil
 	}
+	target, err := pass.ResolveTarget(c.Target)
+	if err != nil {
+		return fmt.Errorf("--target: %w", err)
+	}
+	c.Target = target
 	if _, err := bridge.Global("target.Target", c.Target); err != nil {
 		return fmt.Errorf("--target: TVM does not know the target %q: %s", c.Target, lastMessage(err))
 	}

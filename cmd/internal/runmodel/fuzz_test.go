@@ -67,8 +67,22 @@ func TestATarOfHolesDoesNotFillTheDisk(t *testing.T) {
 
 // library is the least that debug/elf takes for a shared library which needs others.
 func library(machine elf.Machine, needed ...string) []byte {
-	const header, section = 64, 64
-	names := "\x00.dynstr\x00.dynamic\x00.shstrtab\x00"
+	return libraryWith(machine, nil, needed...)
+}
+
+// noteOf is an ELF note with a text.
+func noteOf(owner, text string) []byte {
+	var note []byte
+	for _, n := range []int{len(owner), len(text), 1} {
+		note = binary.LittleEndian.AppendUint32(note, uint32(n))
+	}
+	return slices.Concat(note, []byte(owner), []byte(text))
+}
+
+// libraryWith has a section .note.collage, too.
+func libraryWith(machine elf.Machine, note []byte, needed ...string) []byte {
+	const header, section, sections = 64, 64, 5
+	names := "\x00.dynstr\x00.dynamic\x00.shstrtab\x00.note.collage\x00"
 	strs := "\x00"
 	var dynamic []elf.Dyn64
 	for _, name := range needed {
@@ -76,18 +90,20 @@ func library(machine elf.Machine, needed ...string) []byte {
 		strs += name + "\x00"
 	}
 	dynamic = append(dynamic, elf.Dyn64{Tag: int64(elf.DT_NULL)})
-	at := uint64(header + 4*section)
+	at := uint64(header + sections*section)
 	stringsAt, dynamicAt := at, at+uint64(len(strs))
 	namesAt := dynamicAt + uint64(16*len(dynamic))
 	head := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(machine), Version: 1, Shoff: header, Ehsize: header,
-		Phentsize: 56, Shentsize: section, Shnum: 4, Shstrndx: 3}
+		Phentsize: 56, Shentsize: section, Shnum: sections, Shstrndx: 3}
 	copy(head.Ident[:], elf.ELFMAG)
 	head.Ident[elf.EI_CLASS], head.Ident[elf.EI_DATA], head.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
 	var file bytes.Buffer
 	for _, part := range []any{head, []elf.Section64{{},
 		{Name: 1, Type: uint32(elf.SHT_STRTAB), Off: stringsAt, Size: uint64(len(strs))},
 		{Name: 9, Type: uint32(elf.SHT_DYNAMIC), Off: dynamicAt, Size: uint64(16 * len(dynamic)), Link: 1, Entsize: 16},
-		{Name: 18, Type: uint32(elf.SHT_STRTAB), Off: namesAt, Size: uint64(len(names))}}, []byte(strs), dynamic, []byte(names)} {
+		{Name: 18, Type: uint32(elf.SHT_STRTAB), Off: namesAt, Size: uint64(len(names))},
+		{Name: 28, Type: uint32(elf.SHT_NOTE), Off: namesAt + uint64(len(names)), Size: uint64(len(note))}},
+		[]byte(strs), dynamic, []byte(names), note} {
 		if err := binary.Write(&file, binary.LittleEndian, part); err != nil {
 			panic(err)
 		}
@@ -98,14 +114,27 @@ func library(machine elf.Machine, needed ...string) []byte {
 func TestNeededOfALibrary(t *testing.T) {
 	here := hostMachine(t)
 	path := filepath.Join(t.TempDir(), "mod.so")
-	require.NoError(t, os.WriteFile(path, library(here, "libcollage_runtime.so", "libc.so.6"), 0o600))
-	names, err := Needed(path)
+	text := "collage-needs 1\nfeature avx2\n"
+	file := libraryWith(here, noteOf(noteOwner, text), "libcollage_runtime.so", "libc.so.6")
+	require.NoError(t, os.WriteFile(path, file, 0o600))
+	demands, err := Needed(path)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"libcollage_runtime.so", "libc.so.6"}, names)
+	assert.Equal(t, []string{"libcollage_runtime.so", "libc.so.6"}, demands.Libraries)
+	assert.Equal(t, text, demands.Note)
 
 	require.NoError(t, os.WriteFile(path, library(elf.EM_MIPS, "libc.so.6"), 0o600))
 	_, err = Needed(path)
 	assert.ErrorContains(t, err, "for another machine (EM_MIPS")
+}
+
+func TestDamagedNotes(t *testing.T) {
+	whole := noteOf(noteOwner, "collage-needs 1\n")
+	tooLong := slices.Clone(whole)
+	tooLong[4]++
+	for _, note := range [][]byte{{}, whole[:11], whole[:19], whole[:30], tooLong, noteOf("Somebody", "collage-needs 1\n")} {
+		_, err := needed(bytes.NewReader(libraryWith(hostMachine(t), note)))
+		assert.ErrorContains(t, err, "what it says of its needs is damaged", note)
+	}
 }
 
 func hostMachine(t testing.TB) elf.Machine {
@@ -167,11 +196,15 @@ func FuzzOpen(f *testing.F) {
 func FuzzNeeded(f *testing.F) {
 	f.Add(library(hostMachine(f), "libcollage_runtime.so", "libc.so.6"))
 	f.Add(library(elf.EM_MIPS))
+	f.Add(libraryWith(hostMachine(f), noteOf(noteOwner, "collage-needs 1\n")))
 	f.Add(library(hostMachine(f))[:200])
 	f.Fuzz(func(t *testing.T, content []byte) {
-		names, err := needed(bytes.NewReader(content))
-		for _, name := range names {
-			require.NoError(t, err)
+		demands, err := needed(bytes.NewReader(content))
+		if err != nil {
+			require.Nil(t, demands)
+			return
+		}
+		for _, name := range append(demands.Libraries, demands.Note) {
 			require.True(t, bytes.Contains(content, []byte(name)))
 		}
 	})

@@ -16,9 +16,6 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/npz"
 )
 
-// pluginPrefix begins the file names of the runtime plug-ins.
-const pluginPrefix = "libcollage_"
-
 // Model is an exported model that is loaded and can be called. It is not safe for concurrent use.
 type Model struct {
 	Inputs, Outputs []TensorInfo
@@ -34,7 +31,8 @@ type Model struct {
 // until it ends.
 func Load(files *Files) (*Model, error) {
 	m := &Model{}
-	if err := m.loadPlugins(files.Library); err != nil {
+	var err error
+	if m.Plugins, err = Prepare(files.Library); err != nil {
 		return nil, err
 	}
 	library, err := bridge.LoadModuleFromFile(files.Library, "")
@@ -53,30 +51,6 @@ func Load(files *Files) (*Model, error) {
 		}
 	}
 	return m, m.describe(graph, params)
-}
-
-// loadPlugins loads the plug-ins of this installation before the model, whose own path to them may be that of the
-// machine where it was compiled. The loader then finds them by their names.
-func (m *Model) loadPlugins(library string) error {
-	needed, err := Needed(library)
-	if err != nil {
-		return err
-	}
-	for _, name := range needed {
-		if !strings.HasPrefix(name, pluginPrefix) {
-			continue
-		}
-		path, err := byoc.PluginPath(name)
-		if err != nil {
-			m.Plugins = append(m.Plugins, name)
-			continue
-		}
-		if _, err := bridge.LoadModuleFromFile(path, "so"); err != nil {
-			return fmt.Errorf("the runtime plug-in %s does not load: %w", path, err)
-		}
-		m.Plugins = append(m.Plugins, path)
-	}
-	return nil
 }
 
 // explainLoadError says what to do where the dynamic loader or TVM missed a plug-in.

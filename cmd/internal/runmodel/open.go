@@ -12,6 +12,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -160,9 +161,17 @@ var machines = map[string]elf.Machine{
 	"ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390,
 }
 
-// Needed are the shared libraries that a model's library names (DT_NEEDED). It is an error if the library is
-// for another kind of machine.
-func Needed(library string) ([]string, error) {
+// Demands are what a model's library says of itself before it is loaded.
+type Demands struct {
+	// Libraries are the shared libraries that it names (DT_NEEDED).
+	Libraries []string
+	// Note is what it says of the processor, of libraries and plug-ins, for collage.runtime.CheckNeeds
+	// (byoc/runtime/needs.h); "" for a model that says nothing.
+	Note string
+}
+
+// Needed reads what a model's library demands. It is an error if the library is for another kind of machine.
+func Needed(library string) (*Demands, error) {
 	file, err := os.Open(library)
 	if err != nil {
 		return nil, fmt.Errorf("the model's library cannot be read: %w", err)
@@ -174,7 +183,7 @@ func Needed(library string) ([]string, error) {
 // goarch is what this program was compiled for.
 const goarch = runtime.GOARCH
 
-func needed(content io.ReaderAt) ([]string, error) {
+func needed(content io.ReaderAt) (*Demands, error) {
 	file, err := elf.NewFile(content)
 	if err != nil {
 		return nil, fmt.Errorf("the model's library cannot be read: %w", err)
@@ -186,7 +195,42 @@ func needed(content io.ReaderAt) ([]string, error) {
 	if file.Type != elf.ET_DYN {
 		return nil, errors.New("the model's library is not a shared library")
 	}
-	return file.ImportedLibraries()
+	var d Demands
+	if d.Libraries, err = file.ImportedLibraries(); err != nil {
+		return nil, fmt.Errorf("the model's library cannot be read: %w", err)
+	}
+	if section := file.Section(noteSection); section != nil {
+		if d.Note, err = noteText(section); err != nil {
+			return nil, fmt.Errorf("the model's library cannot be read: %w", err)
+		}
+	}
+	return &d, nil
+}
+
+// noteSection is where python/collage/needs.py puts the note, and noteOwner whose it says it is.
+const (
+	noteSection = ".note.collage"
+	noteOwner   = "Collage\x00"
+	mostNote    = 1 << 20
+)
+
+// noteText is the text of an ELF note: the sizes of owner and text, a type, then both.
+func noteText(section *elf.Section) (string, error) {
+	damaged := errors.New("what it says of its needs is damaged")
+	const head = 12
+	if section.Type == elf.SHT_NOBITS || section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > mostNote || section.FileSize < head+uint64(len(noteOwner)) {
+		return "", damaged
+	}
+	data, err := section.Data()
+	if err != nil || len(data) < head+len(noteOwner) {
+		return "", damaged
+	}
+	owner, size := binary.LittleEndian.Uint32(data), binary.LittleEndian.Uint32(data[4:])
+	text := data[head+len(noteOwner):]
+	if owner != uint32(len(noteOwner)) || string(data[head:head+len(noteOwner)]) != noteOwner || uint64(size) > uint64(len(text)) {
+		return "", damaged
+	}
+	return string(text[:size]), nil
 }
 
 func machineName(m elf.Machine) string {
