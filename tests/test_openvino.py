@@ -544,5 +544,14 @@ def test_refused(grid, partition):
     grid.add("nearest neighbours of no whole scale", one)
     grid.add("topk", relay.topk(grid.input(3, 9), 2, ret_type="values"))
     grid.add("cumsum", relay.cumsum(grid.input(3, 9), 1))
+    # Columns of windows, all of them in the padding: with a tanh behind it, it crashes.
+    one = nn.conv2d(
+        grid.input(1, 16, 2, 2),
+        grid.constant(32, 16, 1, 2),
+        strides=(1, 3),
+        padding=(0, 1, 0, 5),
+        dilation=(1, 3),
+    )
+    grid.add("a convolution of the padding alone", one)
     grid.check(partition)
     assert not offloaded(partition(grid.module()))

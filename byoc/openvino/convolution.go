@@ -75,6 +75,33 @@ func (v convolution) check(c *call) error {
 		return c.refuse("has weights of the shape %s; for %d input and %d output channels in %d groups they must begin with %d, %d",
 			shapeText(w), in, out, groups, want[0], want[1])
 	}
+	return v.checkWindows(c)
+}
+
+// checkWindows makes sure that along each dimension some window meets the data. OpenVINO's kernels for AVX-512 crash where
+// none does and anything follows the convolution.
+func (v convolution) checkWindows(c *call) error {
+	if v.transposed {
+		return nil
+	}
+	strides, _ := c.spatial("strides", v.dims)
+	dilation, _ := c.spatial("dilation", v.dims)
+	begin, _, _ := c.paddings(v.dims)
+	meets := func(i int) bool {
+		for o := range c.out[0].Shape[2+i] {
+			for k := range c.in[1].Shape[2+i] {
+				if at := o*strides[i] + k*dilation[i] - begin[i]; at >= 0 && at < c.in[0].Shape[2+i] {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for i := range v.dims {
+		if !meets(i) {
+			return c.refuse("has windows that all lie wholly in the padding")
+		}
+	}
 	return nil
 }
 
