@@ -6,6 +6,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -272,9 +273,21 @@ func TestHopelessRunnersUpArePassedOver(t *testing.T) {
 	assert.Contains(t, n.measured, mostly.Key)
 }
 
+// lodger is a library that shares red's regions.
+type lodger struct{ library }
+
+func (lodger) Compiler() string { return "red" }
+
 func TestTheWaysOfABackendAreTriedEverywhereAtOnce(t *testing.T) {
 	t.Parallel()
-	// red has two algorithms; the one that is slower alone is faster in place.
+	for _, second := range []string{"red", "lodger"} {
+		t.Run(second, func(t *testing.T) { triedEverywhere(t, second) })
+	}
+}
+
+// triedEverywhere has a network searched in which red has an algorithm, and it or one that shares its regions another one,
+// which is slower alone and faster in place.
+func triedEverywhere(t *testing.T, second string) {
 	m := relay.NewGraph("main")
 	vector := relay.Tensor("float32", 8)
 	x := m.Var([]int64{8}, "float32")
@@ -293,13 +306,14 @@ func TestTheWaysOfABackendAreTriedEverywhereAtOnce(t *testing.T) {
 		for _, of := range []struct {
 			backend, composite string
 			ms                 float64
-		}{{"tvm", "", 6}, {"red", "direct", 2}, {"red", "winograd", 2.2}} {
+		}{{"tvm", "", 6}, {"red", "direct", 2}, {second, "winograd", 2.2}} {
 			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: of.backend, Composite: of.composite, Nodes: []relay.NodeID{id},
 				Root: id, Inputs: inputs, Key: "tanh"})
 			costs = append(costs, of.ms)
 		}
 	}
-	s, err := genome.NewSpace(engines, []genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
+	s, err := genome.NewSpace(append(slices.Clone(engines), lodger{library{"lodger", true}}),
+		[]genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
 	require.NoError(t, err)
 	tvm, err := s.Decode(s.Uniform(0))
 	require.NoError(t, err)
@@ -312,6 +326,9 @@ func TestTheWaysOfABackendAreTriedEverywhereAtOnce(t *testing.T) {
 	for _, k := range at.Placement.Chosen[0] {
 		assert.Equal(t, "winograd", set.Candidates[k].Composite, at.Name)
 	}
+	require.Len(t, at.Placement.Regions[0], 1)
+	assert.Equal(t, "red", at.Placement.Regions[0][0].Compiler)
+	assert.Equal(t, second, at.Placement.Regions[0][0].Backend)
 }
 
 // ways is a fake of networks in which winograd takes half of what direct takes.

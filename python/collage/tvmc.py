@@ -20,7 +20,7 @@ def partition_for_collage(module, params=None, mod_name="default", **options):
     """TVMC's hook: place ``module`` with ``params`` bound.
 
     ``options`` are those of the target string, as in ``--target="collage -backends=tvm+dnnl -threads=2,
-    llvm"``: backends, threads, samples, only. Their values arrive as strings.
+    llvm"``: backends, threads, samples, only, exact (1). Their values arrive as strings.
     """
     if params:
         bound = tvm.IRModule(module.functions, module.type_definitions)
@@ -31,8 +31,10 @@ def partition_for_collage(module, params=None, mod_name="default", **options):
     arguments.update({name: int(options[name]) for name in ("threads", "samples") if name in options})
     if "backends" in options:
         arguments["backends"] = str(options["backends"]).replace("+", ",")
+    if "exact" in options:
+        arguments["exact"] = bool(int(options["exact"]))
     # A cost store cannot be named: paths do not survive TVMC's tokenizer.
-    unknown = set(options) - {"only", "threads", "samples", "backends"}
+    unknown = set(options) - {"only", "threads", "samples", "backends", "exact"}
     if unknown:
         raise ValueError(f"the target collage has no option {sorted(unknown)[0]}")
     placed = tvm.transform.Sequential([transform.Normalise(), transform.CollagePartition(**arguments)])(module)
