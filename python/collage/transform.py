@@ -70,14 +70,15 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     Without config, the options are: backends: names, ["tvm", "dnnl"] by default. target: TVM's target string
     (default: this processor). store: the file of measured costs (default: the user's). threads: of the
     executable (default: as many as there are processors). only: a backend that gets all it can take, without
-    measuring, or several ("native,dnnl": what both can take goes to the first). samples: how many samples of each candidate. opt_level and disabled_passes: of the builds that
-    are measured. pin and forbid: "WHAT=BACKEND" or "WHAT=BACKEND.KERNEL", where operators must and must not go.
-    exact: do without kernels that associate sums otherwise than a direct sum does (Winograd). exhaustive: measure
-    every candidate, those too that a lower bound leaves no chance. skip_unusable: leave backends out that
-    cannot be used here (one that the store has costs of is left out in any case, with a warning).
-    retry_failures: measure again what is known to have failed. tuning_log: what TVM's tuners have found out
-    (AutoTVM's file, or a MetaSchedule database's folder); it holds for what TVM compiles, where the module is
-    built with it too (``collage.compile`` does that).
+    measuring, or several ("native,dnnl": what both can take goes to the first). samples: how many samples of
+    each candidate. opt_level and disabled_passes: of the builds that are measured. pin and forbid:
+    "WHAT=BACKEND" or "WHAT=BACKEND.KERNEL", where operators must and must not go. exact: do without kernels
+    that associate sums otherwise than a direct sum does (Winograd). exhaustive: measure every candidate,
+    those too that a lower bound leaves no chance. skip_unusable: leave backends out that cannot be used here
+    (one that the store has costs of is left out in any case, with a warning). retry_failures: measure again
+    what is known to have failed. tuning_log: what TVM's tuners have found out (AutoTVM's file, or a
+    MetaSchedule database's folder); it holds for what TVM compiles, where the module is built with it too
+    (``collage.compile`` does that).
 
     With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
     config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.

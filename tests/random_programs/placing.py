@@ -38,13 +38,14 @@ class Setting:
     overhead: float | None = 0.0
     normalised: bool = True
     exhaustive: bool = False
+    exact: bool = False
     rules: dict = field(default_factory=dict)
 
     def configuration(self, **options):
         """The JSON that collage.partition takes."""
         import collage
 
-        given = {"backends": self.backends, "threads": placed.THREADS, "samples": 1, **options}
+        given = {"backends": self.backends, "threads": placed.THREADS, "samples": 1, "exact": self.exact, **options}
         if self.only:
             given["only"] = self.only
             given.pop("exhaustive", None)
@@ -93,6 +94,7 @@ def setting(seed, usable):
     drawn.overhead = (0.0, None, 0.125)[int(random.integers(3))]
     drawn.normalised = bool(random.random() < 0.8)
     drawn.exhaustive = bool(random.random() < 0.5)
+    drawn.exact = bool(np.random.default_rng([17, seed]).random() < 0.2)
     return drawn
 
 
@@ -101,24 +103,28 @@ def with_rules(setting, plan):
     random = np.random.default_rng([13, setting.seed])
     if setting.only or random.random() > 0.25:
         return {}
-    nodes = [node for region in plan["regions"] or [] for one in region["candidates"] for node in one["nodes"]]
+    candidates = [
+        (region, one, node) for region in plan["regions"] or [] for one in region["candidates"] for node in one["nodes"]
+    ]
     functions = {function["name"] for function in plan["module"]["functions"]}
-    nodes = [node for node in nodes if "(" not in node["operator"]] if functions == {"main"} else []
+    nodes = [at for at in candidates if "(" not in at[2]["operator"]] if functions == {"main"} else []
     if not nodes:
         return {}
     rules = {}
     for _ in range(int(random.integers(1, 3))):
-        node = nodes[int(random.integers(len(nodes)))]
+        region, one, node = nodes[int(random.integers(len(nodes)))]
         what = f"%{node['index']}" if random.random() < 0.5 else node["operator"]
         backend = setting.backends[int(random.integers(len(setting.backends)))]
+        if "kernel" in one and random.random() < 0.5:
+            backend = f"{one.get('backend', region['backend'])}.{one['kernel']}"
         rules.setdefault("pin" if random.random() < 0.5 else "forbid", []).append(f"{what}={backend}")
     return rules
 
 
 def regions_of(plan):
-    """{(function, node): backend}."""
+    """{(function, node): (backend, kernel)}."""
     return {
-        (region["function"], node["index"]): region["backend"]
+        (region["function"], node["index"]): (one.get("backend", region["backend"]), one.get("kernel", ""))
         for region in plan["regions"] or []
         for one in region["candidates"]
         for node in one["nodes"]
@@ -136,13 +142,22 @@ def kept(plan, rules):
     }
     for kind, texts in rules.items():
         for text in texts:
-            what, _, backend = text.rpartition("=")
+            what, _, wanted = text.rpartition("=")
+            backend, _, kernel = wanted.partition(".")
             for place, operator in operators.items():
                 if what in (operator, f"%{place[1]}"):
+                    at, by = backends[place]
                     must(
-                        (backends[place] == backend) == (kind == "pin"),
+                        (at == backend and kernel in ("", by)) == (kind == "pin"),
                         f"{kind} {text}: %{place[1]} is on {backends[place]}",
                     )
+
+
+def exactly(plan):
+    """Nothing that a plan placed associates its sums otherwise."""
+    for region in plan["regions"] or []:
+        for one in region["candidates"]:
+            must(not one.get("reassociates"), f"exact has {one.get('composite')}")
 
 
 def write_store(path, setting, keys):
@@ -182,7 +197,10 @@ def place(program, setting, folder):
         once, again = (ask(module, setting.configuration()) for _ in range(2))
         same_text(once[1], again[1], "placing all on one backend twice")
         replayed(module, once)
-        return Placed(program, setting, module, once[0], json.loads(str(once[1])))
+        alone = json.loads(str(once[1]))
+        if setting.exact:
+            exactly(alone)
+        return Placed(program, setting, module, once[0], alone)
 
     keys = set()
 
@@ -207,6 +225,8 @@ def place(program, setting, folder):
     must(abs(json.loads(told)["gap_ms"]) == 0, f"the proof leaves a gap: {told}")
     plan = json.loads(str(chosen[1]))
     kept(plan, setting.rules)
+    if setting.exact:
+        exactly(plan)
 
     store = folder / f"{setting.seed}.jsonl"
     write_store(store, setting, keys)
