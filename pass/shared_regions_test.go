@@ -11,6 +11,7 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -228,4 +229,20 @@ func TestNoBorderBetweenBackendsThatShareRegions(t *testing.T) {
 	proof, err := p.Prove()
 	require.NoError(t, err)
 	assert.InDelta(t, p.Estimate.Milliseconds, proof.Milliseconds, 1e-9)
+
+	// Other placements of the graph level: the file finds the same cost.
+	n, err := Explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
+		Estimator: &estimator{rule: familyCosts}})
+	require.NoError(t, err)
+	for name, placement := range map[string]*genome.Placement{"the family": n.Tuned("host", "guest"), "guest": n.Single("guest"),
+		"host": n.Single("host"), "tvm": n.Plain()} {
+		require.NotNil(t, placement, name)
+		other, err := n.Plan(placement, nil)
+		require.NoError(t, err, name)
+		_, err = other.Prove()
+		require.NoError(t, err, name)
+		if name == "guest" {
+			assert.InDelta(t, 2*0.5+0.25, other.Estimate.Transfers, 1e-9, "to both relus, and from the first")
+		}
+	}
 }
