@@ -115,9 +115,18 @@ func ShareRegions(a, b Backend) bool {
 	return a.Compiler() != "" && a.Compiler() == b.Compiler() && a.MergesRegions() && b.MergesRegions()
 }
 
-// Kernels are the names of the kernels that a backend's patterns name, sorted.
+// KernelProposer is a Proposer whose proposals name kernels.
+type KernelProposer interface {
+	// ProposedKernels are the names that its proposals may have (Proposal.Kernel).
+	ProposedKernels() []string
+}
+
+// Kernels are the names of a backend's kernels, sorted: those that its patterns name, and those of a KernelProposer.
 func Kernels(b Backend) []string {
 	var names []string
+	if p, ok := b.(KernelProposer); ok {
+		names = slices.Clone(p.ProposedKernels())
+	}
 	for _, p := range b.Patterns() {
 		if p.Kernel != "" {
 			names = append(names, p.Kernel)

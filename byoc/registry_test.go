@@ -189,3 +189,19 @@ func TestACompilerIsSharedByThoseWhoAgree(t *testing.T) {
 	noCompiler := guest{library{name: "tvm"}, true, true}
 	require.False(t, ShareRegions(noCompiler, noCompiler), "TVM's share is inline")
 }
+
+// proposing is a library whose proposals name a kernel that no pattern does.
+type proposing struct{ library }
+
+func (proposing) Propose(*relay.Graph, []Learnt) []Proposal { return nil }
+func (proposing) ProposedKernels() []string                 { return []string{"attention"} }
+
+func TestKernelsAreThoseOfPatternsAndProposals(t *testing.T) {
+	l := mylib()
+	require.Empty(t, Kernels(l))
+	relu := l.patterns[0]
+	relu.Kernel = "fast"
+	l.patterns = []Pattern{relu, relu}
+	require.Equal(t, []string{"fast"}, Kernels(l))
+	require.Equal(t, []string{"attention", "fast"}, Kernels(proposing{l}))
+}

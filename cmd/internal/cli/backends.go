@@ -38,7 +38,9 @@ type backendInfo struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	// Level is "operator" or "graph".
-	Level         string        `json:"level"`
+	Level string `json:"level"`
+	// Kernels are the names that --pin and --forbid know, sorted.
+	Kernels       []string      `json:"kernels,omitempty"`
 	Compiler      string        `json:"compiler,omitempty"`
 	TakesAnything bool          `json:"takes_anything"`
 	Probe         byoc.Probe    `json:"probe"`
@@ -83,7 +85,7 @@ func listBackends() ([]backendInfo, error) {
 	}
 	var infos []backendInfo
 	for _, b := range byoc.All() {
-		info := backendInfo{Name: b.Name(), Description: b.Description(), Level: levelText(b.Level()), Compiler: b.Compiler(),
+		info := backendInfo{Name: b.Name(), Description: b.Description(), Level: levelText(b.Level()), Kernels: byoc.Kernels(b), Compiler: b.Compiler(),
 			TakesAnything: b.TakesAnything(), Probe: b.Probe(), Patterns: []patternInfo{}}
 		for _, p := range b.Patterns() {
 			info.Patterns = append(info.Patterns, patternInfo{p.Composite, p.Kernel, p.Reassociates, p.LimitsText})
@@ -108,9 +110,9 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 		fmt.Fprintf(w, "  remedy    %s\n", b.Probe.Remedy)
 	}
 	fmt.Fprintf(w, "  level     %s\n", b.Level)
-	if kernels := b.kernels(); len(kernels) > 0 {
-		fmt.Fprintf(w, "  kernels   %d:\n", len(kernels))
-		printWrapped(w, "    ", strings.Join(kernels, ", "))
+	if len(b.Kernels) > 0 {
+		fmt.Fprintf(w, "  kernels   %d:\n", len(b.Kernels))
+		printWrapped(w, "    ", strings.Join(b.markedKernels(), ", "))
 	}
 	if b.TakesAnything {
 		fmt.Fprintf(w, "  takes     every operator\n")
@@ -132,16 +134,12 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 	}
 }
 
-// kernels are the names of the backend's kernels in the order of its patterns; those that --exact does without are marked.
-func (b *backendInfo) kernels() []string {
-	var names []string
-	for _, p := range b.Patterns {
-		name := p.Kernel
-		if name != "" && p.Reassociates {
-			name += " (not with --exact)"
-		}
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
+// markedKernels are the names of the backend's kernels, those marked that --exact does without.
+func (b *backendInfo) markedKernels() []string {
+	names := slices.Clone(b.Kernels)
+	for i, name := range names {
+		if slices.ContainsFunc(b.Patterns, func(p patternInfo) bool { return p.Kernel == name && p.Reassociates }) {
+			names[i] += " (not with --exact)"
 		}
 	}
 	return names

@@ -254,7 +254,7 @@ func TestBackendsListTheirKernels(t *testing.T) {
 		}}.Backend()))
 	code, stdout, stderr := runLine(t, "backends")
 	require.Zero(t, code, stderr)
-	assert.Contains(t, stdout, "  kernels   2:\n    strassen (not with --exact), narrow\n")
+	assert.Contains(t, stdout, "  kernels   2:\n    narrow, strassen (not with --exact)\n")
 	code, stdout, stderr = runLine(t, "backends", "--verbose")
 	require.Zero(t, code, stderr)
 	assert.Contains(t, stdout, "    kernels.strassen_dense (kernel strassen, not with --exact)\n    kernels.strassen_matmul (")

@@ -48,7 +48,7 @@ const targetHelp = "what to compile for: `TARGET` is x86-64-v2, x86-64-v3 (AVX2)
 
 // declarePlacement declares those that say how it is placed.
 func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&m.backends, "backends", []string{"tvm", "dnnl"}, "the backends that may be used, as `NAMES` with commas")
+	flags.StringSliceVar(&m.backends, "backends", pass.DefaultBackends, "the backends that may be used, as `NAMES` with commas")
 	flags.StringArrayVar(&m.pin, "pin", nil, "put operators on a backend, as `WHAT=BACKEND`: nn.conv2d=dnnl, %12=tvm, or what the "+
 		"front end calls it; BACKEND.KERNEL (nn.conv2d=native.winograd) names one of its kernels; may be repeated")
 	flags.StringArrayVar(&m.forbid, "forbid", nil, "keep operators off a backend or one of its kernels, as `WHAT=BACKEND` or BACKEND.KERNEL; "+
