@@ -18,9 +18,12 @@ import (
 func (n *Network) Plain() *genome.Placement { return n.Single(n.Space.Backends[n.Space.Free()].Name()) }
 
 // Single is the placement that gives a backend all that it can take, of what has not failed, and the rest to TVM, without
-// regard to costs: what a user of that backend alone would get. nil where the backend is not offered, or there is no such
-// placement.
+// regard to costs: what a user of that backend alone would get. Where a backend has kernels to choose from it is Tuned: in
+// no other way does its user choose. nil where the backend is not offered, or there is no such placement.
 func (n *Network) Single(backend string) *genome.Placement {
+	if b := n.s.byName[backend]; b != nil && len(byoc.Kernels(b)) > 0 {
+		return n.Tuned(backend)
+	}
 	return n.alone([]string{backend}, func(int, int) float64 { return 0 })
 }
 

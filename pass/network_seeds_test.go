@@ -128,6 +128,9 @@ type guest struct{ offered }
 
 func (guest) Compiler() string    { return "lib" }
 func (guest) MergesRegions() bool { return true }
+func (guest) Patterns() []byoc.Pattern {
+	return []byoc.Pattern{{Composite: "guest.conv2d", Kernel: "own"}, {Composite: "guest.a_conv2d", Kernel: "another"}}
+}
 
 func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 	n, _ := explored(t, map[string]float64{"tvm ": 0.1, "lib lib.conv2d_relu": 4, "lib lib.winograd_conv2d_relu": 3, "lib lib.conv2d": 2,
@@ -140,6 +143,11 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 		Root: conv[0], Inputs: inputs, Constants: constants, Key: "guest.conv2d", Rank: 1})
 	f.costs = append(f.costs, cost.Cost{Samples: []float64{0.5}, Origin: cost.Measured})
 	f.options = append(f.options, place.Option{Nodes: conv, Cost: 0.5, Rank: 1})
+	dearer := f.set.Candidates[len(f.set.Candidates)-1]
+	dearer.Composite, dearer.Kernel, dearer.Rank = "guest.a_conv2d", "another", 0
+	f.set.Candidates = append(f.set.Candidates, dearer)
+	f.costs = append(f.costs, cost.Cost{Samples: []float64{7}, Origin: cost.Measured})
+	f.options = append(f.options, place.Option{Nodes: conv, Cost: 7})
 	n.s.backends = append(n.s.backends, guest{offered{"guest"}})
 	n.s.byName["guest"] = n.s.backends[2]
 	require.NoError(t, n.open())
@@ -157,7 +165,7 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 	require.Len(t, both.Regions[0], 1)
 	assert.Equal(t, "guest+lib", both.Regions[0][0].Backend)
 	assert.Equal(t, []string{"lib.winograd_conv2d_relu", ""}, composites(n.Tuned("lib")), "alone it is still alone")
-	assert.Equal(t, []string{"guest.conv2d", "", ""}, composites(n.Single("guest")))
+	assert.Equal(t, []string{"guest.conv2d", "", ""}, composites(n.Single("guest")), "costs choose among kernels")
 	var names []string
 	for _, seed := range n.RunnersUp() {
 		names = append(names, seed.Name)
