@@ -100,7 +100,8 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 		Module: module, Model: config.ModuleName, Output: what.Out, Backends: config.Backends, Pin: config.Pin, Forbid: config.Forbid,
 		Target: config.Target, Threads: config.Threads, TuningLog: config.TuningLog, Store: config.Store, Samples: config.Samples,
 		DisabledPasses: config.DisabledPasses, OptLevel: 3, Level: what.Level, SearchTime: time.Duration(what.SearchTime * float64(time.Second)),
-		Trials: what.Trials, Seed: what.Seed, ExecutableMemory: what.ExecutableMemory, Rounds: what.Rounds, Exact: config.Exact, Exhaustive: config.Exhaustive,
+		Trials: what.Trials, Seed: what.Seed, ExecutableMemory: what.ExecutableMemory, Rounds: what.Rounds,
+		Exact: config.Exact, Exhaustive: config.Exhaustive,
 		SkipUnusable: config.SkipUnusable, RetryFailures: config.RetryFailures, Python: config.Python, Poll: bridge.CheckSignals,
 		Progress: progress.New(os.Stderr, !what.Progress, false),
 	}

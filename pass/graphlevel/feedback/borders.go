@@ -27,8 +27,8 @@ func TraitsOf(b byoc.Backend) Traits {
 	return Traits{Anything: b.TakesAnything(), Merges: b.MergesRegions(), Declared: byoc.BorderCostOf(b), Compiler: b.Compiler()}
 }
 
-// Borders holds what it takes to bring values to a backend, or to those that share its regions, and away from it. What a backend declares is believed; else it is
-// learnt from profiles, beginning with what moving the bytes once would take.
+// Borders holds what it takes to bring values to a backend, or to those that share its regions, and away from it. What a
+// backend declares is believed; else it is learnt from profiles, beginning with what moving the bytes once would take.
 type Borders struct {
 	traits func(backend string) Traits
 	sums   map[string]*Border // by compiler
