@@ -31,8 +31,8 @@ void Compiler::Attention(const Op& op) {
   shape.key = steps(key);
   shape.value = steps(value);
   shape.result = steps(result);
-  shape.masked = masked;
-  if (masked) shape.mask = steps(op.views[4]);
+  shape.num_masks = masked ? 1 : 0;
+  if (masked) shape.masks[0] = steps(op.views[4]);
 
   std::vector<Tensor> tensors;
   for (const int argument : op.in) tensors.push_back(Plain(argument));

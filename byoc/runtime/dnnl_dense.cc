@@ -3,11 +3,12 @@
 // Dense layers for the kernel of our own (native/product.h): which it takes, and several with one left side
 // in one step.
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
+#include "dnnl_posts.h"
+#include "native/level.h"
 #include "native/product.h"
 
 namespace collage::onednn {
@@ -19,25 +20,10 @@ namespace {
 constexpr int64_t kLeastRows = 16;
 constexpr int64_t kMostRows = 192;
 
-}  // namespace
+// How many tensors one layer adds on the way out.
+constexpr size_t kMostAddends = 4;
 
-// A post-operation for the kernel; nothing where it has none like it.
-static std::optional<TilePost> TilePostOf(const PostOp& post, bool full) {
-  TilePost made;
-  made.alpha = post.alpha;
-  made.beta = post.beta;
-  if (post.kind == PostOp::Kind::kBinary) {
-    if (post.algorithm != dnnl::algorithm::binary_add || !full) return std::nullopt;
-    made.kind = TilePost::Kind::kAdd;
-  } else if (post.algorithm == dnnl::algorithm::eltwise_relu) {
-    made.kind = TilePost::Kind::kRelu;
-  } else if (post.algorithm == dnnl::algorithm::eltwise_linear) {
-    made.kind = TilePost::Kind::kLinear;
-  } else {
-    return std::nullopt;
-  }
-  return made;
-}
+}  // namespace
 
 std::vector<Op> Compiler::Parts(const Op& op) const {
   Op part = op;
@@ -56,53 +42,43 @@ std::vector<Op> Compiler::Parts(const Op& op) const {
 
 bool Compiler::Product(const Op& op) {
   constexpr auto f32 = dnnl::memory::data_type::f32;
-  const int width = BestVectorUnit().width;
   const ValueType& left = type(op.in[0]);
-  if (width != 16 || op.transpose_a || left.dtype != f32 || left.dims.size() != 2 ||
+  if (BestLevel().lanes != 16 || op.transpose_a || left.dtype != f32 || left.dims.size() != 2 ||
       left.dims[0] < kLeastRows || left.dims[0] > kMostRows) {
     return false;
   }
-  std::vector<TilePost> posts;
-  for (const PostOp& post : op.post) {
-    const bool full = post.operand >= 0 && type(post.operand).dims == type(op.out).dims;
-    const auto made = TilePostOf(post, full);
-    if (!made || (full && !op.more.empty())) return false;
-    posts.push_back(*made);
-  }
+  const OwnPosts posts = OwnPostsOf(op, program_.values, op.more.empty() ? kMostAddends : 0);
+  if (posts.list.size() != op.post.size()) return false;
   const std::vector<Op> parts = Parts(op);
   std::vector<int64_t> columns;
-  int64_t all = 0;
   for (const Op& part : parts) {
     const ValueType& out = type(part.out);
-    if (out.dtype != f32 || out.dims.size() != 2 || out.dims[1] % width != 0 || !IsConstant(part.in[1]) ||
+    if (out.dtype != f32 || out.dims.size() != 2 || !IsConstant(part.in[1]) ||
         type(part.in[1]).dtype != f32 || (part.bias && !IsConstant(part.in[2]))) {
       return false;
     }
     columns.push_back(out.dims[1]);
-    all += out.dims[1];
   }
 
   const int64_t length = left.dims[1];
-  auto weights = std::make_shared<PackedWeights>(length, all);
+  auto weights = std::make_shared<PackedWeights>(length, columns);
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto numbers = [&](int value) {
       return static_cast<const float*>(buffers_[Plain(value).buffer].data);
     };
     weights->Add(numbers(parts[i].in[1]), op.transpose_b ? 1 : columns[i], op.transpose_b ? length : 1,
-                 columns[i], op.bias ? numbers(parts[i].in[2]) : nullptr);
+                 op.bias ? numbers(parts[i].in[2]) : nullptr);
   }
   if (last_weights_ != nullptr) last_weights_->next = weights.get();
   last_weights_ = weights;
 
   std::vector<Tensor> tensors = {Plain(op.in[0])};
-  for (const PostOp& post : op.post) {
-    if (post.operand >= 0) tensors.push_back(Plain(post.operand));
-  }
+  for (const int addend : posts.addends) tensors.push_back(Plain(addend));
   std::vector<Tensor> results;
   results.reserve(parts.size());
   for (const Op& part : parts) results.push_back(NewTensor(RowMajor(type(part.out).dims, f32)));
   tensors.insert(tensors.end(), results.begin(), results.end());
-  AddWork("product", tensors, ProductKernel(weights, left.dims[0], columns, posts, collage_num_threads()));
+  AddWork("product", tensors, ProductKernel(weights, left.dims[0], posts.list, collage_num_threads()));
   for (size_t i = 0; i < parts.size(); ++i) Define(parts[i].out, results[i]);
   return true;
 }

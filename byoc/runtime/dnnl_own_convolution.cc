@@ -8,6 +8,8 @@
 
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
+#include "dnnl_posts.h"
+#include "native/level.h"
 #include "native/projection.h"
 #include "native/winograd.h"
 
@@ -34,41 +36,6 @@ Desc ChannelsLast(const Dims& dims, dnnl::memory::data_type dtype) {
   return Desc(dims, dtype, strides);
 }
 
-// The post-operations of an operator that our kernels do, from the first on, and what these add.
-struct Posts {
-  std::vector<VectorPost> list;
-  std::vector<int> addends;
-};
-
-Posts PostsOf(const Op& op, const std::vector<ValueType>& values) {
-  using Kind = VectorPost::Kind;
-  Posts posts;
-  for (const PostOp& post : op.post) {
-    VectorPost one;
-    one.alpha = post.alpha;
-    one.beta = post.beta;
-    if (post.kind == PostOp::Kind::kBinary) {
-      if (post.algorithm != dnnl::algorithm::binary_add || values[post.operand].dims != values[op.out].dims ||
-          posts.addends.size() == kMostAddends) {
-        break;
-      }
-      one.kind = Kind::kAdd;
-      one.addend = static_cast<int>(posts.addends.size());
-      posts.addends.push_back(post.operand);
-    } else if (post.algorithm == dnnl::algorithm::eltwise_relu) {
-      one.kind = Kind::kRelu;
-    } else if (post.algorithm == dnnl::algorithm::eltwise_clip) {
-      one.kind = Kind::kClip;
-    } else if (post.algorithm == dnnl::algorithm::eltwise_linear) {
-      one.kind = Kind::kLinear;
-    } else {
-      break;
-    }
-    posts.list.push_back(one);
-  }
-  return posts;
-}
-
 bool AllAre(const Dims& list, int64_t value) {
   return std::all_of(list.begin(), list.end(), [=](int64_t one) { return one == value; });
 }
@@ -78,7 +45,7 @@ bool AllAre(const Dims& list, int64_t value) {
 bool Compiler::Winograd(const Op& op) {
   const Dims from = Permuted(type(op.in[0]).dims, op.perm), to = Permuted(type(op.out).dims, op.perm);
   const size_t rank = from.size(), row = rank - 2, column = rank - 1;
-  if (!HasVectors() || (rank != 4 && rank != 5) || !IsConstant(op.in[1])) return false;
+  if (BestLevel().lanes != 16 || (rank != 4 && rank != 5) || !IsConstant(op.in[1])) return false;
   // Weights with groups have one dimension more.
   const Dims& weight = op.weight.dims;
   if (weight.size() != rank || weight[row] != 3 || weight[column] != 3) return false;
@@ -114,7 +81,7 @@ bool Compiler::Winograd(const Op& op) {
     strides[2] = op.weight.strides[2];
   }
 
-  const Posts posts = PostsOf(op, program_.values);
+  const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
   const auto kernel = std::make_shared<const WinogradKernel>(shape, posts.list, collage_num_threads());
   const auto pack = [&](const float* plain, float* packed) { kernel->Pack(plain, strides, packed); };
   OwnConvolution(
@@ -126,16 +93,16 @@ bool Compiler::Winograd(const Op& op) {
 bool Compiler::Projection(const Op& op) {
   const Dims from = Permuted(type(op.in[0]).dims, op.perm), to = Permuted(type(op.out).dims, op.perm);
   const Dims& weight = op.weight.dims;
-  if (op.kind != "conv" || !HasVectors() || !IsConstant(op.in[1]) || weight.size() != from.size())
+  if (op.kind != "conv" || BestLevel().lanes != 16 || !IsConstant(op.in[1]) || weight.size() != from.size())
     return false;
   if (!AllAre(op.strides, 1) || !AllAre(op.pad_front, 0) || !AllAre(op.pad_back, 0) ||
-      !AllAre(Dims(weight.begin() + 2, weight.end()), 1) || to[1] % ProjectionKernel::kChannels != 0) {
+      !AllAre(Dims(weight.begin() + 2, weight.end()), 1)) {
     return false;
   }
   for (const int value : {op.in[0], op.in[1], op.out}) {
     if (type(value).dtype != dnnl::memory::data_type::f32) return false;
   }
-  const Posts posts = PostsOf(op, program_.values);
+  const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
   if (posts.addends.empty() || Elements(to) < kFar) return false;
 
   const int64_t pixels = Elements(to) / to[1];

@@ -14,15 +14,28 @@
 
 namespace collage::onednn {
 
+static dnnl_cpu_isa_t IsaOf(InstructionSet level) {
+  switch (level) {
+    case InstructionSet::kPlain:
+      return dnnl_cpu_isa_sse41;
+    case InstructionSet::kAvx2:
+      return dnnl_cpu_isa_avx2;
+    case InstructionSet::kAvx512:
+      return dnnl_cpu_isa_avx512_core;
+    case InstructionSet::kAvx512Vnni:
+      return dnnl_cpu_isa_avx512_core_vnni;
+    case InstructionSet::kAvx512Bf16:
+      return dnnl_cpu_isa_avx512_core_bf16;
+    case InstructionSet::kAmx:
+      break;
+  }
+  return dnnl_cpu_isa_all;
+}
+
 const dnnl::engine& CpuEngine() {
   static const auto* const engine = [] {
     // oneDNN reads its own variable; ours is for its kernels, too. It is refused where oneDNN has run before.
-    if (InstructionSetIsCapped()) {
-      const InstructionSet best = BestInstructionSet();
-      (void)dnnl_set_max_cpu_isa(best == InstructionSet::kAvx512 ? dnnl_cpu_isa_all
-                                 : best == InstructionSet::kAvx2 ? dnnl_cpu_isa_avx2
-                                                                 : dnnl_cpu_isa_sse41);
-    }
+    if (InstructionSetIsCapped()) (void)dnnl_set_max_cpu_isa(IsaOf(AllowedInstructionSet()));
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return *engine;

@@ -22,11 +22,17 @@
 
 namespace collage {
 
-// The best last. kAvx2: AVX2 and FMA. kAvx512: AVX-512 F, VL, DQ and BW.
-enum class InstructionSet { kPlain, kAvx2, kAvx512 };
+// The best last; each has all that is before it. kAvx2: AVX2 and FMA. kAvx512: AVX-512 F, VL, DQ and BW.
+// kAvx512Vnni: products of bytes. kAvx512Bf16: products of bfloat16. kAmx: tiles of both.
+enum class InstructionSet { kPlain, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx };
 
-// The best that this processor has and the environment allows: COLLAGE_MAX_CPU_ISA=plain, avx2 or avx512.
-// Where that is not set, what ONEDNN_MAX_CPU_ISA says for oneDNN holds for our kernels, too.
+// The best that this processor has and the environment allows: COLLAGE_MAX_CPU_ISA=plain, avx2, avx512,
+// avx512_vnni, avx512_bf16 or amx. Where that is not set, what ONEDNN_MAX_CPU_ISA says for oneDNN holds for
+// our kernels, too.
+COLLAGE_EXPORT InstructionSet AllowedInstructionSet();
+
+// The best of these that kernels of our own have variants for: kAvx512 at most, as all of them work on
+// float32.
 COLLAGE_EXPORT InstructionSet BestInstructionSet();
 
 // Whether COLLAGE_MAX_CPU_ISA says something, which libraries with kernels of their own should be told.

@@ -2,18 +2,18 @@
 //
 // The one switch for vector instructions.
 //
-// ctest: levels
+// ctest: levels kernel
 #include "instruction_set.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
+#include "native/level.h"
 #include "native/strip_kernels.h"
-#include "native/tile.h"
-#include "native/vector_posts.h"
 
 namespace collage {
 namespace {
@@ -31,8 +31,7 @@ TEST(InstructionSet, IsTheLevelThatTheVariableSays) {
 TEST(InstructionSet, AllDispatchObeys) {
   const InstructionSet best = BestInstructionSet();
   const int widths[] = {4, 8, 16};
-  EXPECT_EQ(native::BestVectorUnit().width, widths[static_cast<int>(best)]);
-  EXPECT_EQ(native::HasVectors(), best == InstructionSet::kAvx512);
+  EXPECT_EQ(native::BestLevel().lanes, widths[static_cast<int>(best)]);
   EXPECT_EQ(native::strip::Available(), best == InstructionSet::kAvx512);
 }
 
@@ -45,38 +44,51 @@ void ExpectLevel(const char* ours, const char* theirs, int level) {
         unsetenv("ONEDNN_MAX_CPU_ISA");
         if (ours != nullptr) setenv("COLLAGE_MAX_CPU_ISA", ours, 1);
         if (theirs != nullptr) setenv("ONEDNN_MAX_CPU_ISA", theirs, 1);
-        std::exit(static_cast<int>(BestInstructionSet()));
+        std::exit(static_cast<int>(AllowedInstructionSet()));
       },
       testing::ExitedWithCode(level), "")
       << (ours == nullptr ? "-" : ours) << ", " << (theirs == nullptr ? "-" : theirs);
 }
 
 int OfThisProcessor() {
-#ifdef COLLAGE_X86
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
-    return 2;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 1;
-#endif
+#ifdef COLLAGE_X86_GCC
+  const bool has[] = {
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"),
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"),
+      __builtin_cpu_supports("avx512vnni") != 0,
+      __builtin_cpu_supports("avx512bf16") != 0,
+      __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-int8") &&
+          __builtin_cpu_supports("amx-bf16"),
+  };
+  return static_cast<int>(std::find(std::begin(has), std::end(has), false) - has);
+#else
   return 0;
+#endif
 }
 
 TEST(InstructionSetDeathTest, TheEnvironmentCapsIt) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  const int best = OfThisProcessor(), avx2 = std::min(best, 1);
+  const int best = OfThisProcessor(), avx2 = std::min(best, 1), avx512 = std::min(best, 2);
   ExpectLevel(nullptr, nullptr, best);
   ExpectLevel("plain", nullptr, 0);
   ExpectLevel("AVX2", nullptr, avx2);
-  ExpectLevel("avx512", nullptr, best);
+  ExpectLevel("avx512", nullptr, avx512);
+  ExpectLevel("avx512_vnni", nullptr, std::min(best, 3));
+  ExpectLevel("AVX512_BF16", nullptr, std::min(best, 4));
+  ExpectLevel("amx", nullptr, best);
   ExpectLevel("a typing error", nullptr, best);
   ExpectLevel(nullptr, "SSE41", 0);
   ExpectLevel(nullptr, "avx", 0);
   ExpectLevel(nullptr, "AVX2", avx2);
-  ExpectLevel(nullptr, "AVX512_CORE", best);
+  ExpectLevel(nullptr, "AVX512_MIC", avx2);
+  ExpectLevel(nullptr, "AVX512_CORE", avx512);
+  ExpectLevel(nullptr, "AVX512_CORE_VNNI", std::min(best, 3));
+  ExpectLevel(nullptr, "AVX512_CORE_BF16", std::min(best, 4));
+  ExpectLevel(nullptr, "AVX512_CORE_AMX", best);
   ExpectLevel(nullptr, "ALL", best);
   // Ours goes first.
-  ExpectLevel("avx512", "SSE41", best);
+  ExpectLevel("avx512", "SSE41", avx512);
   ExpectLevel("plain", "ALL", 0);
 }
 

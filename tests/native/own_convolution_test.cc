@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions of our own that are written for AVX-512 only: Winograd's, and those of one pixel that add.
-// Where they cannot run, that they say so.
+// Convolutions of our own: Winograd's, and those of one pixel that add.
 //
-// ctest: levels threads
+// ctest: levels threads kernel
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include "native/projection.h"
 #include "native/winograd.h"
+#include "post_reference.h"
 #include "sample.h"
 
 namespace collage::native {
@@ -19,22 +19,8 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-double Apply(const VectorPost& post, double value, double addend) {
-  switch (post.kind) {
-    case VectorPost::Kind::kRelu:
-      return value < 0 ? (post.alpha == 0 ? 0 : post.alpha * value) : value;
-    case VectorPost::Kind::kClip:
-      return std::clamp<double>(value, post.alpha, post.beta);
-    case VectorPost::Kind::kLinear:
-      return post.alpha * value + post.beta;
-    case VectorPost::Kind::kAdd:
-      return value + addend;
-  }
-  return 0;
-}
-
-std::vector<VectorPost> AllPosts() {
-  using Kind = VectorPost::Kind;
+std::vector<Post> AllPosts() {
+  using Kind = Post::Kind;
   return {{Kind::kLinear, 0.5F, 0.25F, -1},
           {Kind::kAdd, 0, 0, 0},
           {Kind::kRelu, 0.125F, 0, -1},
@@ -42,15 +28,7 @@ std::vector<VectorPost> AllPosts() {
           {Kind::kClip, -1, 2, -1}};
 }
 
-class OwnConvolution : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasVectors()) GTEST_SKIP() << "without AVX-512 these kernels are not used";
-  }
-};
-
-void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<VectorPost>& posts,
-                   int threads) {
+void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<Post>& posts, int threads) {
   const std::vector<float> src = Sample(s.batch * s.in_depth * s.in_height * s.in_width * s.in_channels, 1);
   const int64_t taps = s.kernel_depth * 9;
   const std::vector<float> weight = Sample(s.out_channels * s.in_channels * taps, 2),
@@ -86,8 +64,8 @@ void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<Vec
                 }
               }
             }
-            for (const VectorPost& post : posts) {
-              sum = Apply(post, sum, post.addend >= 0 ? addends[post.addend][want.size()] : 0);
+            for (const Post& post : posts) {
+              sum = PostOf(post, sum, post.operand >= 0 ? addends[post.operand][want.size()] : 0);
             }
             want.push_back(sum);
           }
@@ -110,13 +88,13 @@ WinogradShape Square(int64_t in_channels, int64_t out_channels, int64_t height, 
   return s;
 }
 
-TEST_F(OwnConvolution, WinogradAtSizesAroundTheTiles) {
+TEST(Winograd, AtSizesAroundTheTiles) {
   for (const int64_t height : {1, 2, 3, 4, 5, 9}) {
     for (const int64_t width : {1, 2, 4, 5, 8, 11}) CheckWinograd(Square(16, 16, height, width), true, {}, 2);
   }
 }
 
-TEST_F(OwnConvolution, WinogradWithAllWidthsOfPanels) {
+TEST(Winograd, WithAllWidthsOfPanels) {
   for (const int64_t channels : {16, 32, 48, 64, 80, 128}) {
     CheckWinograd(Square(16, channels, 6, 6), true, {}, 1);
     CheckWinograd(Square(channels, 16, 5, 7), false, {}, 3);
@@ -124,7 +102,7 @@ TEST_F(OwnConvolution, WinogradWithAllWidthsOfPanels) {
 }
 
 // So many tiles that each thread takes blocks of them.
-TEST_F(OwnConvolution, WinogradInBlocks) {
+TEST(Winograd, InBlocks) {
   for (const int threads : {1, 2, 5}) {
     WinogradShape s = Square(32, 32, 60, 61);
     s.batch = 2;
@@ -132,7 +110,7 @@ TEST_F(OwnConvolution, WinogradInBlocks) {
   }
 }
 
-TEST_F(OwnConvolution, WinogradWithoutAndWithUnevenPadding) {
+TEST(Winograd, WithoutAndWithUnevenPadding) {
   WinogradShape s = Square(16, 16, 8, 9);
   s.pad_top = s.pad_left = 0;
   s.out_height = 6;
@@ -143,7 +121,7 @@ TEST_F(OwnConvolution, WinogradWithoutAndWithUnevenPadding) {
   CheckWinograd(s, true, {}, 1);
 }
 
-TEST_F(OwnConvolution, WinogradWithDepth) {
+TEST(Winograd, WithDepth) {
   WinogradShape s = Square(16, 32, 6, 5);
   s.in_depth = 5;
   s.kernel_depth = 3;
@@ -164,9 +142,9 @@ TEST_F(OwnConvolution, WinogradWithDepth) {
   CheckWinograd(s, true, {}, 2);
 }
 
-TEST_F(OwnConvolution, WinogradMayWriteOverWhatItAdds) {
+TEST(Winograd, MayWriteOverWhatItAdds) {
   const WinogradShape s = Square(16, 16, 7, 6);
-  const std::vector<VectorPost> posts = {{VectorPost::Kind::kAdd, 0, 0, 0}};
+  const std::vector<Post> posts = {{Post::Kind::kAdd, 0, 0, 0}};
   const WinogradKernel kernel(s, posts, 2);
   const std::vector<float> src = Sample(7 * 6 * 16, 1), weight = Sample(16 * 16 * 9, 2);
   std::vector<float> packed(kernel.PackedSize()), scratch(kernel.ScratchSize());
@@ -180,7 +158,7 @@ TEST_F(OwnConvolution, WinogradMayWriteOverWhatItAdds) {
 }
 
 void CheckProjection(int64_t pixels, int64_t inputs, int64_t outputs, bool with_bias,
-                     const std::vector<VectorPost>& posts, int threads) {
+                     const std::vector<Post>& posts, int threads) {
   const std::vector<float> src = Sample(pixels * inputs, 1), weight = Sample(outputs * inputs, 2),
                            bias = Sample(outputs, 3), first = Sample(pixels * outputs, 4),
                            second = Sample(pixels * outputs, 5);
@@ -195,8 +173,8 @@ void CheckProjection(int64_t pixels, int64_t inputs, int64_t outputs, bool with_
       double sum = with_bias ? bias[o] : 0;
       for (int64_t k = 0; k < inputs; ++k)
         sum += static_cast<double>(src[p * inputs + k]) * weight[o * inputs + k];
-      for (const VectorPost& post : posts) {
-        sum = Apply(post, sum, post.addend >= 0 ? addends[post.addend][want.size()] : 0);
+      for (const Post& post : posts) {
+        sum = PostOf(post, sum, post.operand >= 0 ? addends[post.operand][want.size()] : 0);
       }
       want.push_back(sum);
     }
@@ -204,36 +182,53 @@ void CheckProjection(int64_t pixels, int64_t inputs, int64_t outputs, bool with_
   ExpectClose(dst, want, 1e-4, std::to_string(pixels) + " pixels, " + std::to_string(outputs) + " channels");
 }
 
-TEST_F(OwnConvolution, ProjectionAtSizesAroundTheTiles) {
+TEST(Projection, AtSizesAroundTheTiles) {
   for (const int64_t pixels : {1, 5, 6, 7, 13, 95, 96, 97, 200}) {
-    for (const int64_t outputs : {16, 32, 48, 64, 80})
+    for (const int64_t outputs : {1, 15, 16, 33, 48, 64, 80})
       CheckProjection(pixels, 7, outputs, true, AllPosts(), 2);
   }
   CheckProjection(11, 1, 16, false, {}, 1);
 }
 
-TEST_F(OwnConvolution, ProjectionOnSeveralThreads) {
+TEST(Projection, OnSeveralThreads) {
   for (const int threads : {1, 2, 3, 8}) CheckProjection(500, 64, 128, true, AllPosts(), threads);
 }
 
-// As it is: a relu keeps what is not a number; a clip does, too; and a relu of slope 0 makes 0 of -infinity.
-TEST_F(OwnConvolution, WhatIsNotANumberStays) {
-  std::vector<float> src(16, 1), weight(16 * 16, 1);
-  src[3] = std::numeric_limits<float>::quiet_NaN();
-  for (const VectorPost& post :
-       {VectorPost{VectorPost::Kind::kRelu, 0, 0, -1}, VectorPost{VectorPost::Kind::kClip, -1, 1, -1}}) {
-    const ProjectionKernel kernel(1, 16, 16, {post}, 1);
-    std::vector<float> packed(kernel.PackedSize()), dst(16);
-    kernel.Pack(weight.data(), 16, 1, packed.data());
-    kernel.Run(src.data(), packed.data(), nullptr, nullptr, dst.data());
-    ExpectClose(dst, std::vector<double>(16, kNan), 0);
+// Through each post, a channel with what is not a number, and one with infinities.
+void ExpectPosts(const std::function<std::vector<float>(const Post&, float)>& run) {
+  for (const float x : {static_cast<float>(kNan), std::numeric_limits<float>::infinity(),
+                        -std::numeric_limits<float>::infinity(), 1.0F}) {
+    for (const Post& post : PostsWithoutOperand()) {
+      const std::vector<float> got = run(post, x);
+      ExpectClose(got, std::vector<double>(got.size(), PostOf(post, x)), 1e-6,
+                  "post " + std::to_string(static_cast<int>(post.kind)) + " of " + std::to_string(x));
+    }
   }
-  src[3] = -std::numeric_limits<float>::infinity();
-  const ProjectionKernel kernel(1, 16, 16, {VectorPost{}}, 1);
-  std::vector<float> packed(kernel.PackedSize()), dst(16);
-  kernel.Pack(weight.data(), 16, 1, packed.data());
-  kernel.Run(src.data(), packed.data(), nullptr, nullptr, dst.data());
-  ExpectClose(dst, std::vector<double>(16, 0), 0);
+}
+
+TEST(Projection, OfWhatIsNotANumber) {
+  ExpectPosts([](const Post& post, float x) {
+    const std::vector<float> src(1, x), weight(17, 1);
+    const ProjectionKernel kernel(1, 1, 17, {post}, 1);
+    std::vector<float> packed(kernel.PackedSize()), dst(17);
+    kernel.Pack(weight.data(), 1, 1, packed.data());
+    kernel.Run(src.data(), packed.data(), nullptr, nullptr, dst.data());
+    return dst;
+  });
+}
+
+// By the bias: of data, the transforms make differences, and so no number of an infinity.
+TEST(Winograd, OfWhatIsNotANumber) {
+  ExpectPosts([](const Post& post, float x) {
+    const WinogradShape s = Square(16, 16, 3, 5);
+    const WinogradKernel kernel(s, {post}, 1);
+    const std::vector<float> src(3 * 5 * 16, 0), weight(16 * 16 * 9, 1), bias(16, x);
+    std::vector<float> packed(kernel.PackedSize()), scratch(kernel.ScratchSize()), dst(src.size());
+    const int64_t strides[5] = {16 * 9, 9, 9, 3, 1};
+    kernel.Pack(weight.data(), strides, packed.data());
+    kernel.Run(src.data(), packed.data(), bias.data(), nullptr, scratch.data(), dst.data());
+    return dst;
+  });
 }
 
 }  // namespace

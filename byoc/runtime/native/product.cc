@@ -7,28 +7,56 @@
 namespace collage::native {
 namespace {
 
-// A panel's rows that are worked on at a time: with two vectors of columns 32 KiB, which stay in the first
-// cache beside the rows of the left side.
-constexpr int64_t kDepth = 256;
+// A panel's rows that are worked on at a time, which stay in the second cache beside the rows of the left
+// side.
+constexpr int64_t kDepth = 1024;
 
 // Elements of the left side that are to stay in the second cache while all panels run past it.
 constexpr int64_t kLeftElements = 96 * 1024;
-
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The i-th of so many nearly equal pieces of 0 .. count.
 std::pair<int64_t, int64_t> Piece(int64_t count, int64_t pieces, int64_t i) {
   return {count * i / pieces, count * (i + 1) / pieces};
 }
 
-// How the rows and the panels are divided: so many pieces of each, a thread for each pair.
-struct Division {
-  int64_t rows = 1, panels = 1;
-};
+// The same, in multiples of the tile.
+std::pair<int64_t, int64_t> PieceOfRows(int64_t rows, int64_t pieces, int64_t i) {
+  const int64_t tile = TileRows();
+  const auto [first, end] = Piece(DivideUp(rows, tile), pieces, i);
+  return {std::min(first * tile, rows), std::min(end * tile, rows)};
+}
+
+}  // namespace
+
+PackedWeights::PackedWeights(int64_t rows, std::vector<int64_t> columns)
+    : rows_(rows), columns_(std::move(columns)) {
+  int64_t elements = 0;
+  for (const int64_t one : columns_) elements += PackedElements(rows, one);
+  memory_ = AllocateAligned(static_cast<size_t>(elements) * sizeof(float));
+  end_ = static_cast<float*>(memory_.get());
+}
+
+void PackedWeights::Add(const float* data, int64_t row_step, int64_t column_step, const float* bias) {
+  const size_t result = biases_.size();
+  const int64_t columns = columns_.at(result);
+  biases_.emplace_back();
+  if (bias != nullptr) biases_.back().assign(bias, bias + columns);
+  PackPanels(data, row_step, column_step, rows_, columns, end_);
+  for (int64_t column = 0; column < columns; column += PanelColumns()) {
+    panels_.push_back({end_ + rows_ * column, bias == nullptr ? nullptr : biases_.back().data() + column,
+                       static_cast<int>(result), column, std::min(PanelColumns(), columns - column),
+                       PanelWidth(column, columns)});
+  }
+  end_ += PackedElements(rows_, columns);
+}
+
+Product::Product(std::shared_ptr<const PackedWeights> weights, std::vector<Post> posts)
+    : weights_(std::move(weights)), posts_(std::move(posts)) {}
 
 // The division in which the busiest thread has least to do. Rather the panels are divided than the rows: each
 // thread then reads weights of its own.
-Division Divide(int64_t tiles, int64_t panels, int threads) {
+Product::Division Product::Divide(int64_t rows, int threads) const {
+  const int64_t tiles = DivideUp(rows, TileRows()), panels = static_cast<int64_t>(weights_->panels().size());
   Division best;
   int64_t least = tiles * panels + 1;
   for (int64_t r = 1; r <= std::min<int64_t>(threads, tiles); ++r) {
@@ -41,129 +69,138 @@ Division Divide(int64_t tiles, int64_t panels, int threads) {
   return best;
 }
 
-class Product {
- public:
-  Product(std::shared_ptr<const PackedWeights> weights, int64_t rows, std::vector<int64_t> columns,
-          std::vector<TilePost> posts, int threads)
-      : unit_(BestVectorUnit()),
-        weights_(std::move(weights)),
-        rows_(rows),
-        columns_(std::move(columns)),
-        posts_(std::move(posts)),
-        division_(
-            Divide(DivideUp(rows, kTileRows), static_cast<int64_t>(weights_->panels().size()), threads)) {}
-
-  int pieces() const { return static_cast<int>(division_.rows * division_.panels); }
-
-  void Run(void* const* data, int piece) const {
-    std::vector<TilePost> posts = posts_;
-    int next = 1;
-    for (TilePost& post : posts) {
-      if (post.kind == TilePost::Kind::kAdd) post.operand = static_cast<const float*>(data[next++]);
-    }
-    void* const* results = data + next;
-    const auto* left = static_cast<const float*>(data[0]);
-    Part(left, posts, results, piece);
-  }
-
- private:
-  void Part(const float* left, const std::vector<TilePost>& posts, void* const* results, int64_t task) const {
-    const int64_t of_panels = task % division_.panels;
-    const auto [first_panel, end_panel] =
-        Piece(static_cast<int64_t>(weights_->panels().size()), division_.panels, of_panels);
-    // Tiles of equal height, so that no thin one is left over.
-    const int64_t tiles = DivideUp(rows_, kTileRows);
-    const auto [first_tile, end_tile] = Piece(tiles, division_.rows, task / division_.panels);
-    const int64_t block = std::max<int64_t>(1, kLeftElements / (kTileRows * weights_->rows()));
-    for (int64_t tile = first_tile; tile < end_tile; tile += block) {
-      const int64_t end = std::min(tile + block, end_tile);
-      for (int64_t p = first_panel; p < end_panel; ++p) {
-        Column(left, posts, results, weights_->panels()[p], Following(p, end_panel, of_panels), tile, end,
-               tiles);
-      }
-    }
-  }
-
-  // The panel that this thread reads after panel p of its own.
-  const float* Following(int64_t p, int64_t end_panel, int64_t of_panels) const {
-    if (p + 1 < end_panel) return weights_->panels()[p + 1].weights;
-    if (weights_->next == nullptr) return weights_->panels()[p].weights;
-    const auto& panels = weights_->next->panels();
-    return panels[Piece(static_cast<int64_t>(panels.size()), division_.panels, of_panels).first].weights;
-  }
-
-  void Column(const float* left, const std::vector<TilePost>& posts, void* const* results,
-              const PackedWeights::Panel& panel, const float* following, int64_t first, int64_t end,
-              int64_t tiles) const {
-    const int64_t length = weights_->rows();
-    const int64_t columns = columns_[panel.result];
-    auto* result = static_cast<float*>(results[panel.result]) + panel.column;
-    const int vectors = static_cast<int>(panel.width / unit_.width);
-    for (int64_t begin = 0; begin < length; begin += kDepth) {
-      const int64_t depth = std::min(kDepth, length - begin);
-      const bool last = begin + depth == length;
-      TileWork work;
-      work.lda = length;
-      work.b = panel.weights + begin * panel.width;
-      work.ldb = panel.width;
-      work.ldc = columns;
-      work.length = depth;
-      if (last) {
-        work.posts = posts.data();
-        work.num_posts = static_cast<int>(posts.size());
-      }
-      // What is read next comes nearer, a share of it during each tile.
-      const float* soon = last ? following : work.b + depth * panel.width;
-      work.prefetch_step = DivideUp(panel.width, end - first);
-      for (int64_t tile = first; tile < end; ++tile) {
-        const auto [top, bottom] = Piece(rows_, tiles, tile);
-        work.a = left + top * length + begin;
-        work.offset = top * columns + panel.column;
-        work.c = result + top * columns;
-        work.initial = begin > 0 ? work.c : panel.bias;
-        work.initial_step = begin > 0 ? columns : 0;
-        work.prefetch = soon + (tile - first) * work.prefetch_step * depth;
-        unit_.tiles[bottom - top - 1][vectors - 1](work);
-      }
-    }
-  }
-
-  const VectorUnit& unit_;
-  const std::shared_ptr<const PackedWeights> weights_;
-  const int64_t rows_;
-  const std::vector<int64_t> columns_;
-  const std::vector<TilePost> posts_;
-  const Division division_;
-};
-
-}  // namespace
-
-PackedWeights::PackedWeights(int64_t rows, int64_t columns)
-    : rows_(rows),
-      memory_(AllocateAligned(static_cast<size_t>(rows * columns) * sizeof(float))),
-      end_(static_cast<float*>(memory_.get())) {}
-
-void PackedWeights::Add(const float* data, int64_t row_step, int64_t column_step, int64_t columns,
-                        const float* bias) {
-  const int64_t widest = int64_t{BestVectorUnit().width} * kTileVectors;
-  const float* biases = nullptr;
-  if (bias != nullptr) biases = biases_.emplace_back(bias, bias + columns).data();
-  for (int64_t column = 0; column < columns;) {
-    const int64_t width = std::min(widest, columns - column);
-    panels_.push_back({end_, biases == nullptr ? nullptr : biases + column, results_, column, width});
-    for (int64_t r = 0; r < rows_; ++r) {
-      for (int64_t c = 0; c < width; ++c) *end_++ = data[r * row_step + (column + c) * column_step];
-    }
-    column += width;
-  }
-  ++results_;
+int Product::Pieces(int64_t rows, int threads) const {
+  const Division division = Divide(rows, threads);
+  return static_cast<int>(division.rows * division.panels);
 }
 
-PieceWork ProductKernel(std::shared_ptr<const PackedWeights> weights, int64_t rows,
-                        const std::vector<int64_t>& columns, std::vector<TilePost> posts, int threads) {
-  const auto product =
-      std::make_shared<const Product>(std::move(weights), rows, columns, std::move(posts), threads);
-  return {product->pieces(), [product](void* const* data, int piece) { product->Run(data, piece); }};
+void Product::Run(const Arguments& a, int piece, int threads) const {
+  const Division division = Divide(a.rows, threads);
+  const int64_t part = piece % division.panels;
+  const auto [first, end] = Piece(static_cast<int64_t>(weights_->panels().size()), division.panels, part);
+  const auto [top, bottom] = PieceOfRows(a.rows, division.rows, piece / division.panels);
+  if (top >= bottom) return;
+  // Blocks of rows of about the same height.
+  const int64_t most = std::max(TileRows(), kLeftElements / std::max<int64_t>(1, weights_->rows()));
+  const int64_t blocks = DivideUp(bottom - top, most);
+  for (int64_t block = 0; block < blocks; ++block) {
+    const auto [begin, stop] = PieceOfRows(bottom - top, blocks, block);
+    for (int64_t p = first; p < end; ++p) {
+      Panel(a, weights_->panels()[p], Following(p, end, part, division.panels), top + begin, stop - begin);
+    }
+  }
+}
+
+// The panel that this thread reads after panel p of its own.
+const float* Product::Following(int64_t panel, int64_t end, int64_t part, int64_t parts) const {
+  if (panel + 1 < end) return weights_->panels()[panel + 1].weights;
+  if (weights_->next == nullptr) return nullptr;
+  const auto& panels = weights_->next->panels();
+  return panels[Piece(static_cast<int64_t>(panels.size()), parts, part).first].weights;
+}
+
+void Product::Panel(const Arguments& a, const PackedWeights::Panel& panel, const float* following,
+                    int64_t top, int64_t rows) const {
+  const int64_t length = weights_->rows(), columns = weights_->columns()[panel.result];
+  GemmWork work;
+  work.left_row = a.left_row;
+  work.right_row = panel.width;
+  work.rows = rows;
+  work.columns = panel.columns;
+  work.out = a.results[panel.result] + top * columns + panel.column;
+  work.out_row = columns;
+  work.initial = panel.bias;
+  work.operands = a.operands;
+  work.row = top;
+  work.column = panel.column;
+  const int64_t parts = std::max<int64_t>(1, DivideUp(length, kDepth));
+  for (int64_t part = 0; part < parts; ++part) {
+    const auto [begin, end] = Piece(length, parts, part);
+    const bool last = part + 1 == parts;
+    work.left = a.left + top * a.left_row + begin;
+    work.right = panel.weights + begin * panel.width;
+    work.length = end - begin;
+    work.ahead = last ? following : panel.weights + end * panel.width;
+    work.ahead_size = work.length * panel.width;
+    if (last) {
+      work.posts = posts_.data();
+      work.num_posts = static_cast<int>(posts_.size());
+    }
+    Multiply(work);
+    work.initial = work.out;
+    work.initial_row = columns;
+  }
+}
+
+PieceWork ProductKernel(std::shared_ptr<const PackedWeights> weights, int64_t rows, std::vector<Post> posts,
+                        int threads) {
+  int operands = 0;
+  for (const Post& post : posts) operands = std::max(operands, post.operand + 1);
+  const int64_t left_row = weights->rows(), columns = weights->columns().at(0);
+  const auto product = std::make_shared<const Product>(std::move(weights), std::move(posts));
+  return {product->Pieces(rows, threads), [=](void* const* data, int piece) {
+            constexpr int kMostOperands = 16;
+            Operand list[kMostOperands];
+            for (int i = 0; i < operands && i < kMostOperands; ++i) {
+              list[i] = {static_cast<const float*>(data[1 + i]), columns};
+            }
+            Product::Arguments a;
+            a.rows = rows;
+            a.left = static_cast<const float*>(data[0]);
+            a.left_row = left_row;
+            a.results = reinterpret_cast<float* const*>(data + 1 + operands);
+            a.operands = list;
+            product->Run(a, piece, threads);
+          }};
+}
+
+int BatchProduct::Pieces(int64_t rows, int threads) const {
+  // Rows are divided only where there are too few panels: each of their pieces packs the panel once more.
+  const int64_t panels = batch * PanelsOf(columns);
+  const int64_t of_rows = panels >= threads ? 1 : std::min(DivideUp(rows, TileRows()), threads / panels);
+  return static_cast<int>(panels >= threads ? threads : panels * of_rows);
+}
+
+int64_t BatchProduct::Scratch(int threads) const {
+  return threads * DivideUp(length, 16) * 16 * PanelColumns();
+}
+
+void BatchProduct::Run(const Arguments& a, int piece, int pieces) const {
+  const int64_t panels = PanelsOf(columns), units = batch * panels;
+  const int64_t of_rows = std::max<int64_t>(1, pieces / units);
+  float* const packed = a.scratch + piece * Scratch(1);
+  const auto [first, end] = Piece(units * of_rows, pieces, piece);
+  int64_t there = -1;  // the panel that is packed
+  std::vector<Operand> operands;
+  for (const Post& post : posts) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
+  for (int64_t part = first; part < end; ++part) {
+    const int64_t unit = part / of_rows, i = unit / panels, column = unit % panels * PanelColumns();
+    const auto [top, bottom] = PieceOfRows(a.rows, of_rows, part % of_rows);
+    GemmWork work;
+    work.columns = std::min(PanelColumns(), columns - column);
+    if (unit != there) {
+      PackPanels(a.right + i * right_batch + column * right_column, right_row, right_column, length,
+                 work.columns, packed);
+    }
+    there = unit;
+    work.left = a.left + i * left_batch + top * left_row;
+    work.left_row = left_row;
+    work.right = packed;
+    work.right_row = PanelWidth(column, columns);
+    work.length = length;
+    work.rows = bottom - top;
+    work.out = a.result + i * result_batch + top * result_row + column;
+    work.out_row = result_row;
+    work.posts = posts.data();
+    work.num_posts = static_cast<int>(posts.size());
+    for (size_t o = 0; o < operands.size(); ++o) {
+      operands[o] = {a.operands[o].data + i * a.operand_rows * a.operands[o].row, a.operands[o].row};
+    }
+    work.operands = operands.data();
+    work.row = top;
+    work.column = column;
+    Multiply(work);
+  }
 }
 
 }  // namespace collage::native

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolutions with 3x3 kernels and stride 1 by Winograd's minimal filtering (A. Lavin and S. Gray, "Fast
-// Algorithms for Convolutional Neural Networks", 2016), in f32 with AVX-512, on data whose channels are the
+// Algorithms for Convolutional Neural Networks", 2016), in f32, on data whose channels are the
 // innermost axis.
 //
 // oneDNN 2.6 has such kernels, too, but only in two dimensions, in blocks of 16 channels (which are then put
@@ -16,30 +16,19 @@
 #include <cstdint>
 #include <vector>
 
-#include "native/vector_posts.h"
+#include "native/post.h"
+#include "native/winograd_task.h"
 
 namespace collage::native {
 
-// A convolution of [batch, in_depth, in_height, in_width, in_channels] to [batch, out_depth, out_height,
-// out_width, out_channels]. Two-dimensional ones have depths, and a kernel's depth, of 1.
-struct WinogradShape {
-  int64_t batch = 1, in_channels = 0, out_channels = 0;
-  int64_t in_depth = 1, in_height = 0, in_width = 0;
-  int64_t out_depth = 1, out_height = 0, out_width = 0;
-  // Along the depth: anything. Dilation 1 is none.
-  int64_t kernel_depth = 1, stride_depth = 1, dilation_depth = 1, pad_depth = 0;
-  // The padding in front of rows and columns; that behind them follows of the sizes.
-  int64_t pad_top = 0, pad_left = 0;
-};
-
 class WinogradKernel {
  public:
-  // Both numbers of channels must be multiples of this.
+  // Both numbers of channels must be multiples of this: of the vectors of each level.
   static constexpr int64_t kChannels = 16;
 
   // threads is how many threads Run may use: the scratch memory is divided among them. posts are done to each
   // result, in order.
-  WinogradKernel(const WinogradShape& shape, std::vector<VectorPost> posts, int threads);
+  WinogradKernel(const WinogradShape& shape, std::vector<Post> posts, int threads);
 
   // The sizes, in floats, of the packed weights and of Run's scratch memory.
   size_t PackedSize() const;
@@ -62,7 +51,7 @@ class WinogradKernel {
   Scratch ScratchOf() const;
 
   WinogradShape shape_;
-  std::vector<VectorPost> posts_;
+  std::vector<Post> posts_;
   int threads_;
   // The side of the square of results (tile) that is computed at once: 2 or 4. The transformed one has two
   // more.

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/gemm.h"
+
+#include <algorithm>
+
+#include "native/level.h"
+
+namespace collage::native {
+
+int64_t TileRows() { return BestLevel().gemm.rows; }
+
+int64_t PanelColumns() { return BestLevel().gemm.panel; }
+
+int64_t PanelsOf(int64_t columns) { return DivideUp(columns, PanelColumns()); }
+
+int64_t PanelWidth(int64_t column, int64_t columns) {
+  const Level& level = BestLevel();
+  return std::min(level.gemm.panel, DivideUp(columns - column, level.lanes) * level.lanes);
+}
+
+int64_t PackedElements(int64_t rows, int64_t columns) {
+  const int64_t lanes = BestLevel().lanes;
+  return rows * DivideUp(columns, lanes) * lanes;
+}
+
+void PackPanels(const float* data, int64_t row_step, int64_t column_step, int64_t rows, int64_t columns,
+                float* packed) {
+  const GemmLoops& loops = BestLevel().gemm;
+  for (int64_t column = 0; column < columns; column += loops.panel) {
+    loops.pack_rows(data + column * column_step, row_step, column_step, rows,
+                    std::min(loops.panel, columns - column), packed + rows * column,
+                    PanelWidth(column, columns));
+  }
+}
+
+void Multiply(const GemmWork& work) { BestLevel().gemm.multiply(work); }
+
+void Apply(const RowsWork& work) { BestLevel().gemm.apply(work); }
+
+}  // namespace collage::native

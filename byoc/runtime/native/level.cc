@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/level.h"
+
+namespace collage::native {
+
+const Level& BestLevel() {
+  static const Level& best = []() -> const Level& {
+#ifdef COLLAGE_X86_GCC
+    if (BestInstructionSet() >= InstructionSet::kAvx512) return Avx512Level();
+    if (BestInstructionSet() >= InstructionSet::kAvx2) return Avx2Level();
+#endif
+    return PlainLevel();
+  }();
+  return best;
+}
+
+}  // namespace collage::native

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inner loops of all kernels, compiled once for each level of vector instructions.
+//
+// A kernel's loops are templates or functions in a header <kernel>_loops.h, written with the vectors of
+// native/lanes.h in a namespace without a name: level_plain.cc, level_avx2.cc and level_avx512.cc include it,
+// each with compiler's flags of its own, and so each has a copy that nobody else can see. What these files
+// include must emit no functions that the linker could take for others (std:: templates, inline functions of
+// headers): a copy with AVX-512 in it would run on processors without.
+#ifndef COLLAGE_NATIVE_LEVEL_H_
+#define COLLAGE_NATIVE_LEVEL_H_
+
+#include "instruction_set.h"
+#include "native/gemm.h"
+#include "native/softmax.h"
+#include "native/winograd_task.h"
+
+namespace collage::native {
+
+struct Level {
+  int lanes;  // elements of a vector
+  GemmLoops gemm;
+  void (*softmax)(const SoftmaxWork&);
+  WinogradLoops winograd;
+};
+
+// The one for BestInstructionSet.
+const Level& BestLevel();
+
+const Level& PlainLevel();
+#ifdef COLLAGE_X86_GCC
+const Level& Avx2Level();
+const Level& Avx512Level();
+#endif
+
+}  // namespace collage::native
+
+#endif  // COLLAGE_NATIVE_LEVEL_H_

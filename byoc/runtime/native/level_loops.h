@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All loops of one level: what each of level_*.cc is made of. They define COLLAGE_LANES, the elements of a
+// vector.
+#ifndef COLLAGE_NATIVE_LEVEL_LOOPS_H_
+#define COLLAGE_NATIVE_LEVEL_LOOPS_H_
+
+#include "native/gemm_loops.h"
+#include "native/level.h"
+#include "native/softmax_loops.h"
+#include "native/winograd_loops.h"
+
+namespace collage::native {
+namespace {
+
+constexpr Level kLevel{kWidth, kGemmLoops, Softmax, kWinogradLoops};
+
+}  // namespace
+}  // namespace collage::native
+
+#endif  // COLLAGE_NATIVE_LEVEL_LOOPS_H_

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the files of each level of instructions are compiled with (native/level.h). On other processors than x86-64 they
+# are empty.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/level_avx2.cc PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/level_avx512.cc PROPERTIES
+    COMPILE_OPTIONS "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mfma")
+endif()

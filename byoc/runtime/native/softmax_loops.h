@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loops of native/softmax.h for one level (native/level.h).
+#ifndef COLLAGE_NATIVE_SOFTMAX_LOOPS_H_
+#define COLLAGE_NATIVE_SOFTMAX_LOOPS_H_
+
+#include "native/lanes.h"
+#include "native/softmax.h"
+
+namespace collage::native {
+namespace {
+
+// Scales and masks a row of so many scores, and gives the greatest.
+template <int kMasks>
+COLLAGE_ALWAYS Vector MaskRow(const SoftmaxWork& w, int64_t r, int64_t count) {
+  float* const row = w.scores + r * w.step;
+  const float* masks[kMasks + 1];
+  Vector all = Vector{};  // of masks that are the same for the whole row
+  bool along[kMasks + 1];
+  for (int m = 0; m < kMasks; ++m) {
+    masks[m] = w.masks[m].data + r * w.masks[m].row;
+    along[m] = w.masks[m].column != 0;
+    if (!along[m]) all += All(*masks[m]);
+  }
+  Vector greatest = All(-kInfinity);
+  for (int64_t i = 0; i < count; i += kWidth) {
+    const Lanes lanes = FirstLanes(count - i);
+    Vector x = Load(row + i) * w.scale;
+    for (int m = 0; m < kMasks; ++m) {
+      if (along[m]) x += LoadLanes(masks[m] + i, lanes);
+    }
+    if (kMasks > 0) x += all;
+    if (i + kWidth > count) x = NumbersOf(kNumbers) < static_cast<int32_t>(count - i) ? x : All(-kInfinity);
+    Store(row + i, x);
+    greatest = Greater(x, greatest);
+  }
+  return greatest;
+}
+
+void Softmax(const SoftmaxWork& w) {
+  const int masks = (w.masks[0].data != nullptr ? 1 : 0) + (w.masks[1].data != nullptr ? 1 : 0);
+  const int64_t padded = (w.length + kWidth - 1) / kWidth * kWidth;
+  for (int64_t r = 0; r < w.rows; ++r) {
+    int64_t count = w.visible + r < w.length ? w.visible + r : w.length;
+    if (count < 0) count = 0;
+    const Vector greatest = masks == 0   ? MaskRow<0>(w, r, count)
+                            : masks == 1 ? MaskRow<1>(w, r, count)
+                                         : MaskRow<2>(w, r, count);
+    const float before = w.first ? -kInfinity : w.greatest[r];
+    const Vector now = GreatestLane(Greater(greatest, All(before)));
+    // Where there was nothing but -infinity, all powers are 0: -infinity less itself would be no number.
+    const Vector from = now == -kInfinity ? Vector{} : now;
+    float* const row = w.scores + r * w.step;
+    Vector sum = Vector{};
+    int64_t i = 0;
+    for (; i < count; i += kWidth) {
+      const Vector power = Exp(Load(row + i) - from);
+      sum += power;
+      Store(row + i, power);
+    }
+    for (; i < padded; i += kWidth) Store(row + i, Vector{});
+    float total = SumOfLanes(sum)[0];
+    float factor = 1;
+    if (!w.first) {
+      factor = Exp(All(before) - from)[0];
+      total += w.sums[r] * factor;
+    }
+    w.greatest[r] = now[0];
+    w.sums[r] = total;
+    w.factors[r] = factor;
+  }
+}
+
+}  // namespace
+}  // namespace collage::native
+
+#endif  // COLLAGE_NATIVE_SOFTMAX_LOOPS_H_

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention, and the softmax of rows that come block by block.
+//
+// ctest: levels kernel
+#include "native/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "native/level.h"
+#include "sample.h"
+
+namespace collage::native {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// The weights of a row, by its scores: as TVM's softmax has them.
+std::vector<double> Weights(const std::vector<double>& scores) {
+  double greatest = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (const double score : scores) greatest = score > greatest ? score : greatest;
+  std::vector<double> weights;
+  for (const double score : scores) {
+    weights.push_back(std::exp(score - greatest));
+    sum += weights.back();
+  }
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+// Rows of scores in blocks of so many at a time; the weights by the powers, the factors and the sums.
+void CheckSoftmax(const std::vector<float>& scores, int64_t block, int masks, bool along,
+                  float scale = 0.5F) {
+  const Level& level = BestLevel();
+  constexpr int64_t kRows = 3;
+  const auto length = static_cast<int64_t>(scores.size());
+  const std::vector<float> first = Sample(kRows * length, 1), second = Sample(kRows * length, 2);
+  std::vector<float> greatest(kRows), sums(kRows), factors(kRows), got(kRows * length);
+  for (int64_t begin = 0; begin < length; begin += block) {
+    const int64_t count = std::min(block, length - begin);
+    const int64_t step = (count + level.lanes - 1) / level.lanes * level.lanes + level.lanes;
+    std::vector<float> powers(kRows * step, 1e9F);
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t i = 0; i < count; ++i)
+        powers[r * step + i] = scores[begin + i] * static_cast<float>(r + 1);
+    }
+    SoftmaxWork work;
+    work.scores = powers.data();
+    work.rows = kRows;
+    work.step = step;
+    work.length = count;
+    work.scale = scale;
+    if (masks > 0) work.masks[0] = {first.data() + (along ? begin : 0), length, along ? 1 : 0};
+    if (masks > 1) work.masks[1] = {second.data() + begin, 0, 1};
+    work.first = begin == 0;
+    work.greatest = greatest.data();
+    work.sums = sums.data();
+    work.factors = factors.data();
+    level.softmax(work);
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t i = 0; i < begin; ++i) got[r * length + i] *= factors[r];
+      for (int64_t i = 0; i < count; ++i) got[r * length + begin + i] = powers[r * step + i];
+      for (int64_t i = count; i < step - level.lanes; ++i) EXPECT_EQ(powers[r * step + i], 0);
+    }
+  }
+  std::vector<double> want;
+  for (int64_t r = 0; r < kRows; ++r) {
+    std::vector<double> row;
+    for (int64_t i = 0; i < length; ++i) {
+      double score = static_cast<double>(scores[i] * static_cast<float>(r + 1)) * scale;
+      if (masks > 0) score += first[r * length + (along ? i : 0)];
+      if (masks > 1) score += second[i];
+      row.push_back(score);
+      got[r * length + i] *= 1.0F / sums[r];
+    }
+    const std::vector<double> weights = Weights(row);
+    want.insert(want.end(), weights.begin(), weights.end());
+  }
+  ExpectClose(got, want, 2e-6, std::to_string(length) + " scores in blocks of " + std::to_string(block));
+}
+
+TEST(Softmax, InBlocksAndMasked) {
+  for (const int64_t length : {1, 3, 4, 7, 8, 9, 15, 16, 17, 33, 64}) {
+    std::vector<float> scores = Sample(length, 3);
+    for (float& score : scores) score *= 20;
+    for (const int64_t block : {length, int64_t{5}, int64_t{16}}) {
+      CheckSoftmax(scores, block, 0, false);
+      CheckSoftmax(scores, block, 1, false);
+      CheckSoftmax(scores, block, 1, true);
+      CheckSoftmax(scores, block, 2, true);
+    }
+  }
+}
+
+TEST(Softmax, OfWhatIsNotANumber) {
+  const std::vector<std::vector<float>> rows = {
+      {kNan, 1, 2, 3, 4, 5, 6},
+      {1, 2, 3, 4, 5, 6, kNan},
+      {kInfinity, 1, 2, 3, 4, 5, 6},
+      {1, 2, kInfinity, kInfinity, 5, 6, 7},
+      {-kInfinity, 1, 2, 3, 4, 5, 6},
+      {-kInfinity, -kInfinity, -kInfinity, -kInfinity, 1, 2, 3},  // a whole block
+      {1, 2, -kInfinity, -kInfinity, -kInfinity, -kInfinity, 3},
+      std::vector<float>(7, -kInfinity),
+      {-3e38F, 3e38F, 0, 0, 0, 0, 0},
+  };
+  for (const auto& row : rows) {
+    for (const int64_t block : {7, 4, 2}) CheckSoftmax(row, block, 0, false, 1.0F / 3);
+  }
+}
+
+TEST(Softmax, RowsSeeAsMuchAsTheyMay) {
+  const Level& level = BestLevel();
+  const int64_t length = 2 * level.lanes + 1, step = 3 * level.lanes;
+  for (const int64_t visible : {int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{level.lanes}, length}) {
+    std::vector<float> scores(4 * step, 1), greatest(4), sums(4), factors(4);
+    SoftmaxWork work;
+    work.scores = scores.data();
+    work.rows = 4;
+    work.step = step;
+    work.length = length;
+    work.visible = visible;
+    work.greatest = greatest.data();
+    work.sums = sums.data();
+    work.factors = factors.data();
+    level.softmax(work);
+    for (int64_t r = 0; r < 4; ++r) {
+      const int64_t seen = std::clamp<int64_t>(visible + r, 0, length);
+      EXPECT_EQ(sums[r], static_cast<float>(seen));
+      for (int64_t i = 0; i < step; ++i) EXPECT_EQ(scores[r * step + i], i < seen ? 1 : 0) << i;
+    }
+  }
+}
+
+struct Sizes {
+  int64_t batch, heads, queries, keys, size, value_size;
+};
+
+enum Masks { kNone = 0, kOfKeys = 1, kOfRows = 2, kBoth = 3, kCausal = 4 };
+
+void CheckAttention(const Sizes& s, int masks, int threads) {
+  AttentionShape shape;
+  shape.batch = s.batch;
+  shape.heads = s.heads;
+  shape.queries = s.queries;
+  shape.keys = s.keys;
+  shape.size = s.size;
+  shape.value_size = s.value_size;
+  shape.scale = 0.5F;
+  shape.causal = (masks & kCausal) != 0;
+  // Heads side by side in a row, as they come from a dense layer; the keys once more transposed.
+  shape.query = {s.queries * s.heads * s.size, s.size, s.heads * s.size, 1};
+  shape.key = {s.heads * s.size * s.keys, s.size * s.keys, 1, s.keys};
+  shape.value = {s.keys * s.heads * s.value_size, s.value_size, s.heads * s.value_size, 1};
+  shape.result = {s.queries * s.heads * s.value_size, s.value_size, s.heads * s.value_size, 1};
+  // One for all heads and queries of a sequence; one for each score of a head, the same for all sequences.
+  std::vector<HeadSteps> of;
+  std::vector<std::vector<float>> masked;
+  if ((masks & kOfKeys) != 0) {
+    of.push_back({s.keys, 0, 0, 1});
+    masked.push_back(Sample(s.batch * s.keys, 4));
+  }
+  if ((masks & kOfRows) != 0) {
+    of.push_back({0, s.queries * s.keys, s.keys, 1});
+    masked.push_back(Sample(s.heads * s.queries * s.keys, 5));
+  }
+  shape.num_masks = static_cast<int>(of.size());
+  std::copy(of.begin(), of.end(), shape.masks);
+  const std::vector<float> query = Sample(s.batch * shape.query.batch, 1),
+                           key = Sample(s.batch * shape.key.batch, 2),
+                           value = Sample(s.batch * shape.value.batch, 3);
+  std::vector<float> result(s.batch * shape.result.batch, 1e9F);
+  std::vector<char> scratch(AttentionScratch(shape, threads));
+  std::vector<void*> data = {const_cast<float*>(query.data()), const_cast<float*>(key.data()),
+                             const_cast<float*>(value.data())};
+  for (auto& mask : masked) data.push_back(mask.data());
+  data.push_back(result.data());
+  data.push_back(scratch.data());
+  const PieceWork work = AttentionKernel(shape, threads);
+  EXPECT_LE(work.pieces, threads);
+  for (int piece = 0; piece < work.pieces; ++piece) work.work(data.data(), piece);
+
+  std::vector<double> want(result.size());
+  const auto at = [](const HeadSteps& steps, int64_t n, int64_t h, int64_t i, int64_t j) {
+    return n * steps.batch + h * steps.head + i * steps.row + j * steps.column;
+  };
+  for (int64_t n = 0; n < s.batch; ++n) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      for (int64_t q = 0; q < s.queries; ++q) {
+        std::vector<double> scores;
+        for (int64_t k = 0; k < s.keys; ++k) {
+          double score = 0;
+          for (int64_t i = 0; i < s.size; ++i) {
+            score += static_cast<double>(query[at(shape.query, n, h, q, i)]) * key[at(shape.key, n, h, k, i)];
+          }
+          score *= shape.scale;
+          for (size_t m = 0; m < of.size(); ++m) score += masked[m][at(of[m], n, h, q, k)];
+          if (shape.causal && k > q + s.keys - s.queries) score = -kInfinity;
+          scores.push_back(score);
+        }
+        const std::vector<double> weights = Weights(scores);
+        for (int64_t v = 0; v < s.value_size; ++v) {
+          double total = 0;
+          for (int64_t k = 0; k < s.keys; ++k) total += weights[k] * value[at(shape.value, n, h, k, v)];
+          want[at(shape.result, n, h, q, v)] = total;
+        }
+      }
+    }
+  }
+  ExpectClose(result, want, 2e-5,
+              std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys, " +
+                  std::to_string(threads) + " threads, masks " + std::to_string(masks));
+}
+
+TEST(Attention, QueriesAndKeysAroundTheTiles) {
+  for (const int64_t queries : {1, 5, 6, 7, 13, 17}) {
+    for (const int64_t keys : {1, 3, 15, 16, 17, 33, 65}) {
+      CheckAttention({1, 2, queries, keys, 5, 16}, kNone, 2);
+      CheckAttention({1, 1, queries, keys, 8, 32}, kOfKeys, 3);
+      CheckAttention({2, 2, queries, keys, 8, 32}, kBoth, 3);
+    }
+  }
+}
+
+TEST(Attention, HeadsOfAnySize) {
+  for (const int64_t size : {1, 3, 15, 17, 40, 65}) {
+    CheckAttention({1, 2, 9, 20, size, size}, kOfRows, 1);
+    CheckAttention({1, 2, 9, 20, 7, size}, kNone, 2);
+  }
+}
+
+TEST(Attention, HeadsAndQueriesAmongThreads) {
+  for (const int threads : {1, 2, 3, 4, 7}) {
+    CheckAttention({2, 3, 13, 19, 16, 48}, kOfRows, threads);
+    CheckAttention({1, 1, 64, 32, 64, 64}, kCausal, threads);
+    CheckAttention({2, 8, 3, 5, 16, 16}, kOfKeys, threads);
+  }
+}
+
+// More keys than a block has.
+TEST(Attention, ManyKeys) {
+  for (const int64_t keys : {512, 513, 1100}) {
+    CheckAttention({1, 1, 20, keys, 8, 24}, kNone, 1);
+    CheckAttention({1, 2, 19, keys, 8, 16}, kBoth, 3);
+  }
+  CheckAttention({1, 1, 700, 1200, 4, 16}, kCausal, 2);
+}
+
+TEST(Attention, QueriesSeeWhatIsBeforeThem) {
+  for (const int64_t queries : {1, 7, 40}) {
+    for (const int64_t keys : {1, 7, 40, 600})
+      CheckAttention({1, 2, queries, keys, 6, 16}, kCausal | kOfKeys, 2);
+  }
+}
+
+TEST(Attention, ScratchDoesNotGrowWithTheKeys) {
+  AttentionShape shape;
+  shape.queries = 64;
+  shape.size = shape.value_size = 64;
+  shape.keys = 4096;
+  const int64_t some = AttentionScratch(shape, 2);
+  shape.keys = 1 << 20;
+  EXPECT_EQ(AttentionScratch(shape, 2), some);
+}
+
+}  // namespace
+}  // namespace collage::native
