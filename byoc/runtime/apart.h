@@ -16,6 +16,10 @@ namespace collage {
 // balance comes, milliseconds later: one parallel loop after the other runs on one processor, at half the
 // speed on two. So workers may use every processor that they were given but the one on which the calling
 // thread is. Where there is no other, nothing is changed.
+//
+// Only workers that have come into one of our arenas are moved, and they have what they were given again when
+// the arenas have been idle for a while. What somebody else sets for a worker, at any time, is what it is
+// given from then on (taskset, sched_setaffinity, cpusets).
 class Apart final : public tbb::task_scheduler_observer {
  public:
   explicit Apart(tbb::task_arena& arena) : task_scheduler_observer(arena) { observe(true); }
