@@ -3,6 +3,7 @@
 package byoc
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -189,7 +190,7 @@ func libraryFiles(names []string) ([]string, error) {
 	for i, name := range names {
 		files[i] = name
 		if filepath.IsAbs(name) {
-			if _, err := os.Stat(name); err != nil {
+			if err := checkSoname(name); err != nil {
 				return nil, fmt.Errorf("a library that regions are linked with: %w", err)
 			}
 			continue
@@ -201,6 +202,23 @@ func libraryFiles(names []string) ([]string, error) {
 		files[i] = path
 	}
 	return files, nil
+}
+
+// checkSoname says why models could not find a library again: they name it by its SONAME and say nothing of its place.
+func checkSoname(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	file, err := elf.Open(path)
+	if err != nil {
+		return nil //nolint:nilerr // what is no library the linker refuses
+	}
+	defer file.Close()
+	if names, err := file.DynString(elf.DT_SONAME); err != nil || len(names) == 0 {
+		return fmt.Errorf("%s has no name of its own, by which a model could find it: link it with -Wl,-soname,%s", path,
+			filepath.Base(path))
+	}
+	return nil
 }
 
 // LibrariesFor is Libraries for the registered backends whose regions have this Compiler attribute; for any other

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/collage-tvm/collage/bridge"
 )
 
 // PluginDirEnv names the folder of the runtime plug-ins; it goes before every other place.
@@ -38,6 +40,25 @@ func PluginPath(name string) (string, error) {
 	return "", fmt.Errorf("runtime plug-in %s not found (looked in %s); build it with `make build`, or name its folder in %s",
 		file, strings.Join(dirs, ", "), PluginDirEnv)
 }
+
+// OpenPlugin loads a runtime plug-in, by its path. (TVM's loader of shared libraries is dlopen; that the library holds no
+// module of TVM's does not matter.) The runtime that all plug-ins need is loaded from the same folder first: another one,
+// of another installation in LD_LIBRARY_PATH, say, would be a second one beside it.
+func OpenPlugin(path string) (*bridge.Module, error) {
+	runtime := filepath.Join(filepath.Dir(path), runtimePlugin)
+	if _, err := os.Stat(runtime); err == nil && filepath.Base(path) != runtimePlugin {
+		if _, err := OpenPlugin(runtime); err != nil {
+			return nil, err
+		}
+	}
+	m, err := bridge.LoadModuleFromFile(path, "so")
+	if err != nil {
+		return nil, fmt.Errorf("the runtime plug-in %s does not load: %w", path, err)
+	}
+	return m, nil
+}
+
+const runtimePlugin = "libcollage_runtime.so"
 
 // checkWhole says that a plug-in, or one beside it that it needs, was cut short. What is no library at all the dynamic
 // loader refuses by itself.

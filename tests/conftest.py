@@ -19,6 +19,11 @@ PACKAGE = TREE / "python" / "collage"
 
 sys.path.insert(0, str(PACKAGE.parent))
 
+# Plain TVM knows nothing of our plug-ins, and a model does not say where they lie: the loader finds them here, in
+# the processes that tests start.
+PLUGINS = Path(os.environ.get("COLLAGE_PLUGIN_DIR") or PACKAGE / "lib").resolve()
+os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(PLUGINS), os.environ.get("LD_LIBRARY_PATH")]))
+
 # Enough to tell a candidate that is right and fast from one that is not, in a tenth of the default's time.
 SAMPLES = 3
 

@@ -130,6 +130,8 @@ class Runner:
         self.environment = environment(
             PATH=os.pathsep.join([str(tools), os.path.dirname(sys.executable), os.environ["PATH"], _GO]),
             HOME=home,
+            # What documents say must be enough for plain TVM to find the plug-ins.
+            LD_LIBRARY_PATH="",
             XDG_CACHE_HOME=home / "cache",
             COLLAGE_UNDER_TEST=binary,
         )

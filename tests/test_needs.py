@@ -85,8 +85,7 @@ class Runner:
             said = result.stderr
             assert len(said.splitlines()) == (result.returncode == 2)
         else:
-            libraries = os.environ.get("COLLAGE_PLUGIN_DIR") or TREE / "python" / "collage" / "lib"
-            told = run_python(LOAD, loader, path, self.inputs, outputs, LD_LIBRARY_PATH=libraries, **settings)
+            told = run_python(LOAD, loader, path, self.inputs, outputs, **settings)
             said = told["said"]
             assert not (told["mapped"] and loader == "collage.load"), "it was loaded, and refused afterwards"
         if not said:

@@ -112,10 +112,9 @@ func LoadPlugin(plugin, registers string) error {
 	if err != nil {
 		return err
 	}
-	// TVM's loader of shared libraries is dlopen; that the library holds no module of TVM's does not matter.
-	m, err := bridge.LoadModuleFromFile(path, "so")
+	m, err := byoc.OpenPlugin(path)
 	if err != nil {
-		return fmt.Errorf("the plug-in %s cannot be loaded: %w", path, err)
+		return err
 	}
 	f, ok := bridge.LookupGlobalFunction(registers)
 	if !ok {

@@ -143,8 +143,7 @@ def load(path):
     What the model needs and is not here (a processor's feature, a library, a plug-in) is named in the error, before
     anything of the model is loaded.
     """
-    library.load()
-    return region.load_executor(Path(path).resolve(), tvm.get_global_func("collage.prepare_model"))
+    return region.load_executor(path)
 
 
 def _search(module, params, searching, options):

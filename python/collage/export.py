@@ -101,16 +101,17 @@ def attach_threads(factory, threads):
 
 
 def link_options(plugins):
-    """Linker options that make an exported library bring in ``plugins`` by itself: from where they are now,
-    or from beside the library, where both were moved.
+    """Linker options that make an exported library name ``plugins``: by their names, so that the loader takes those
+    that are in the process already, that LD_LIBRARY_PATH or the system has, or that lie beside the library.
     """
     if not plugins:
         return []
-    folders = dict.fromkeys(os.path.dirname(os.path.realpath(plugin)) for plugin in plugins)
-    folders["$ORIGIN"] = None
     # The plug-in's symbols are found through TVM's registry, not by the linker: it must not be dropped as
-    # unneeded.
-    return ["-Wl,--no-as-needed", *map(str, plugins), *(f"-Wl,-rpath,{folder}" for folder in folders)]
+    # unneeded. The linker looks itself for what a plug-in needs; the loader does that again where the model runs.
+    options = ["-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", "-Wl,-rpath,$ORIGIN"]
+    for plugin in map(os.path.realpath, plugins):
+        options += [f"-L{os.path.dirname(plugin)}", f"-l:{os.path.basename(plugin)}"]
+    return options
 
 
 def link(exportable, path, plugins=(), needed=None):

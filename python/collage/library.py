@@ -64,6 +64,10 @@ def load_plugin(path):
     if path not in _plugins:
         import tvm  # noqa: F401  (the plug-ins take TVM's symbols from the process)
 
+        # The runtime that all need, from the same folder: the loader would look in LD_LIBRARY_PATH first.
+        runtime = os.path.join(os.path.dirname(path), "libcollage_runtime.so")
+        if path != runtime and os.path.isfile(runtime):
+            load_plugin(runtime)
         if _cut_short(path):
             raise LibraryError(f"the runtime plug-in {path} is cut short; build it again (make build)")
         try:

@@ -246,9 +246,11 @@ def plugins_for(compiler):
     return [path for path in plugins if path]
 
 
-def load_executor(path, prepare=lambda library_file: None):
-    """Load an exported model, .so or .tar, as a GraphModule; ``prepare`` gets the library's path before."""
-    path = Path(path)
+def load_executor(path):
+    """Load an exported model, .so or .tar, as a GraphModule, with the plug-ins of this installation."""
+    library.load()
+    prepare = tvm.get_global_func("collage.prepare_model")
+    path = Path(path).resolve()
     if path.suffix != ".tar":
         prepare(str(path))
         return graph_executor.GraphModule(tvm.runtime.load_module(str(path))["default"](tvm.cpu()))

@@ -230,7 +230,7 @@ func askPlugin(path, library, version string) (map[string]string, error) {
 	if !bridge.Loaded() {
 		return nil, nil
 	}
-	if _, err := bridge.LoadModuleFromFile(path, "so"); err != nil {
+	if _, err := byoc.OpenPlugin(path); err != nil {
 		return nil, err
 	}
 	if version == "" {

@@ -34,19 +34,12 @@ func Prepare(library string) (plugins []string, err error) {
 			plugins = append(plugins, name)
 			continue
 		}
-		if err := loadPlugin(path); err != nil {
+		if _, err := byoc.OpenPlugin(path); err != nil {
 			return nil, err
 		}
 		plugins = append(plugins, path)
 	}
 	return plugins, demands.check()
-}
-
-func loadPlugin(path string) error {
-	if _, err := bridge.LoadModuleFromFile(path, "so"); err != nil {
-		return fmt.Errorf("the runtime plug-in %s does not load: %w", path, err)
-	}
-	return nil
 }
 
 // check asks the runtime whether what the model's note demands is here. Where there is no runtime the model's own
@@ -59,7 +52,7 @@ func (d *Demands) check() error {
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	if err := loadPlugin(path); err != nil {
+	if _, err := byoc.OpenPlugin(path); err != nil {
 		return err
 	}
 	if _, err := bridge.Global("collage.runtime.CheckNeeds", d.Note); err != nil {
