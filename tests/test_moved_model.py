@@ -3,7 +3,6 @@
 was moved. It runs in ``collage run``, in plain TVM and in ``tvmc run``, for each backend that is here.
 """
 
-import json
 import os
 import re
 import shutil

@@ -4,7 +4,6 @@ is loaded: by ``collage run``, by ``collage.load``, and by TVM's own loader. Por
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess

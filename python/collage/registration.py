@@ -100,9 +100,9 @@ def register_backend(
     None to measure. border: a function of (shape, dtype) that gives the milliseconds it takes to bring a
     tensor to the backend, and away from it. pack: a function of (operator, argument, array) that gives the
     form in which a constant is stored. prelude: C that stands before the statements, as text or pathlib.Path.
-    libraries: shared libraries, each with a SONAME, that exported models are linked with. bare: patterns' operators stand in the
-    region without a Composite function around them. imports: modules that workers import first. override:
-    replaces a backend of this name that was registered before.
+    libraries: shared libraries, each with a SONAME, that exported models are linked with. bare: patterns'
+    operators stand in the region without a Composite function around them. imports: modules that workers import
+    first. override: replaces a backend of this name that was registered before.
 
     Raises RegistrationError (a ValueError) that names the field.
     """
