@@ -13,13 +13,20 @@
 #include <tvm/runtime/registry.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <mutex>
+#include <random>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -261,6 +268,46 @@ void Stress(bool change) {
 
 TEST(Stress, ModelsOfSeveralNumbersOfThreads) { Stress(false); }
 TEST(Stress, WhileTheNumberOfThreadsChanges) { Stress(true); }
+
+// Eight callers load, run and unload models of 1, 2 and 4 threads: each its own, and those of a shelf from
+// which all take and onto which all put, so that a model goes while others run it. For
+// COLLAGE_STRESS_SECONDS, else a few rounds each.
+TEST(Stress, EightCallersLoadRunAndUnload) {
+  (void)Regions();
+  const char* const seconds = std::getenv("COLLAGE_STRESS_SECONDS");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds ? std::atoi(seconds) : 0);
+  constexpr size_t kShelf = 3;
+  std::mutex mutex;
+  std::vector<std::pair<size_t, std::shared_ptr<Model>>> shelf(kShelf);
+  std::atomic<int> loads{0}, runs{0};
+  const auto call = [&](unsigned caller) {
+    std::minstd_rand random(caller + 1);
+    const auto any = [&](size_t count) { return static_cast<size_t>(random()) % count; };
+    for (int round = 0; round < COLLAGE_STRESS_ROUNDS || std::chrono::steady_clock::now() < end; ++round) {
+      constexpr int kThreads[] = {1, 2, 4};
+      size_t which = any(Regions().size());
+      auto model = std::make_shared<Model>(Regions()[which], kThreads[any(3)]);
+      ++loads;
+      for (size_t i = any(3); i < 3; ++i, ++runs) {
+        ExpectSame(RunRegion(model->function(), Regions()[which]), Regions()[which], ", a caller's own");
+      }
+      {
+        const std::lock_guard<std::mutex> lock(mutex);
+        shelf[any(kShelf)] = {which, model};
+        std::tie(which, model) = shelf[any(kShelf)];
+      }
+      if (model == nullptr) continue;
+      ExpectSame(RunRegion(model->function(), Regions()[which]), Regions()[which], ", off the shelf");
+      ++runs;
+    }
+  };
+  std::vector<std::thread> callers;
+  for (unsigned caller = 0; caller < 8; ++caller) callers.emplace_back(call, caller);
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_GE(loads, 8 * COLLAGE_STRESS_ROUNDS);
+  EXPECT_GE(runs, loads);
+  std::printf("%d models loaded, %d runs\n", loads.load(), runs.load());
+}
 
 // Several callers of one model take turns.
 TEST(Stress, CallersOfOneModel) {
