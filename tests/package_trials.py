@@ -183,7 +183,8 @@ class Trial:
         )  # fmt: skip
         self.collage("run", "model.tar", "--inputs", "x.npz", "--outputs", "run.npz")
         driver = ["-m", "tvm.driver.tvmc", "run", "--inputs", "x.npz", "--outputs", "tvmc.npz", "model.tar"]
-        self.python(*driver)
+        plugins = self.python("-c", "import collage.library as l; print(l.PACKAGE / 'lib')").splitlines()[-1]
+        self.python(*driver, LD_LIBRARY_PATH=plugins)
         self.python("-c", PLAIN, "small.onnx", "x.npz", "plain.npz")
         found = [np.load(self.folder / f"{name}.npz") for name in ("run", "tvmc", "plain")]
         with tarfile.open(self.folder / "model.tar") as tar:
