@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-operators bench-kernels bench-onednn bench-backends bench-threads bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -86,6 +86,9 @@ bench-backends: backends ## the five networks on each backend alone and on its l
 
 bench-threads: backends ## one thread pool beside separate ones, idle and with a neighbour; writes docs/results/threads.{txt,json}
 	@.venv/bin/python scripts/bench_threads.py --json docs/results/threads.json $(ARGS) | tee docs/results/threads.txt
+
+bench-memory: setup ## what a model holds in memory, and eight copies of it; writes docs/results/memory.txt
+	@.venv/bin/python scripts/bench_memory.py $(ARGS) | tee docs/results/memory.txt
 
 bench-partition: setup ## reading and annotating ResNet-50, beside TVM's PartitionGraph
 	@.venv/bin/python scripts/bench_partition.py

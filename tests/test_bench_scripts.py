@@ -124,6 +124,12 @@ def test_bench_threads(network, tmp_path):
     assert [row["backend"] for row in report["rows"]] == backends
 
 
+def test_bench_memory(network, tmp_path):
+    backend = "dnnl" if "dnnl" in placed.usable() else "tvm"
+    text = script("bench_memory", network, "--backends", backend, "--runs", 3, "--copies", 2, folder=tmp_path)
+    readable(text, "loaded", "after the first run", "after 3 runs", "2 models, same file again")
+
+
 @pytest.mark.long
 def test_benchsolver(tmp_path):
     go = shutil.which("go", path=f"{environment()['PATH']}:/usr/local/go/bin")
@@ -148,7 +154,7 @@ def test_benchsolver(tmp_path):
 def test_every_script_is_here():
     """A benchmark that is new is run by this file."""
     names = {path.stem for path in (TREE / "scripts").glob("bench*")}
-    assert names == {"bench_partition", "bench_search", "bench_threads", "benchsolver"}
+    assert names == {"bench_memory", "bench_partition", "bench_search", "bench_threads", "benchsolver"}
     text = (TREE / "tests" / "test_bench_scripts.py").read_text()
     for name in names:
         assert f"def test_{name}(" in text

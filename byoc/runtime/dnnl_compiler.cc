@@ -8,6 +8,7 @@
 
 #include "dnnl_check_program.h"
 #include "region_module.h"
+#include "shared_constants.h"
 
 namespace collage::onednn {
 namespace {
@@ -162,6 +163,7 @@ Tensor Compiler::WantedPacked(int value, const Desc& view, const Desc& desc,
   }
   std::shared_ptr<void> packed(AllocateAligned(desc.get_size()).release(), AlignedFree());
   pack(buffers_[Plain(value).buffer].data, packed.get());
+  packed = Shared(std::move(packed), desc.get_size());
   const int buffer = NewBuffer(Buffer::Kind::kConstant);
   buffers_[buffer].data = packed.get();
   buffers_[buffer].owner = std::move(packed);
@@ -183,6 +185,7 @@ Tensor Compiler::Reordered(const Tensor& from, const Desc& to, bool constant) {
   dnnl::memory target(to, CpuEngine(), packed.get());
   dnnl::reorder(source, target).execute(stream, source, target);
   stream.wait();
+  packed = Shared(std::move(packed), to.get_size());
   buffers_[buffer].data = packed.get();
   buffers_[buffer].owner = std::move(packed);
   return {to, buffer};

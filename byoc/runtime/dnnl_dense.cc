@@ -69,6 +69,7 @@ bool Compiler::Product(const Op& op) {
     weights->Add(numbers(parts[i].in[1]), op.transpose_b ? 1 : columns[i], op.transpose_b ? length : 1,
                  op.bias ? numbers(parts[i].in[2]) : nullptr);
   }
+  weights->Share();
   if (last_weights_ != nullptr) last_weights_->next = weights.get();
   last_weights_ = weights;
 

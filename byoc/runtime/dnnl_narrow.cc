@@ -9,6 +9,7 @@
 #include "dnnl_channel_blocks.h"
 #include "dnnl_compiler.h"
 #include "native/narrow.h"
+#include "shared_constants.h"
 
 namespace collage::onednn {
 
@@ -48,6 +49,7 @@ void Compiler::NarrowConvolution(const Op& op) {
   const Tensor plain = Plain(op.in[1]);
   shape->Pack(static_cast<const float*>(buffers_[plain.buffer].data) + op.weight.offset, op.weight.strides,
               static_cast<float*>(weights.get()));
+  weights = Shared(std::move(weights), packed.desc.get_size());
   buffers_[packed.buffer].data = weights.get();
   buffers_[packed.buffer].owner = std::move(weights);
 

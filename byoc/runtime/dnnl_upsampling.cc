@@ -8,6 +8,7 @@
 #include "dnnl_channel_blocks.h"
 #include "dnnl_compiler.h"
 #include "native/upsampling.h"
+#include "shared_constants.h"
 
 namespace collage::onednn {
 namespace {
@@ -50,6 +51,7 @@ void Compiler::UpsampledConvolution(const Op& op) {
     std::shared_ptr<void> sums(AllocateAligned(row.get_size()).release(), AlignedFree());
     kernel->Pack(static_cast<const float*>(buffers_[plain.buffer].data) + op.weight.offset, op.weight.strides,
                  static_cast<float*>(sums.get()));
+    sums = Shared(std::move(sums), row.get_size());
     buffers_[packed.buffer].data = sums.get();
     buffers_[packed.buffer].owner = std::move(sums);
   } else {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shared_constants.h"
+
 namespace collage::native {
 namespace {
 
@@ -48,6 +50,17 @@ void PackedWeights::Add(const float* data, int64_t row_step, int64_t column_step
                        PanelWidth(column, columns)});
   }
   end_ += PackedElements(rows_, columns);
+}
+
+void PackedWeights::Share() {
+  const auto* const before = static_cast<const float*>(memory_.get());
+  const size_t bytes = static_cast<size_t>(end_ - before) * sizeof(float);
+  std::vector<int64_t> at;
+  for (const Panel& panel : panels_) at.push_back(panel.weights - before);
+  memory_ = Shared(std::move(memory_), bytes);
+  for (size_t i = 0; i < panels_.size(); ++i) {
+    panels_[i].weights = static_cast<const float*>(memory_.get()) + at[i];
+  }
 }
 
 Product::Product(std::shared_ptr<const PackedWeights> weights, std::vector<Post> posts)

@@ -37,6 +37,10 @@ class PackedWeights {
   // and its bias or null.
   void Add(const float* data, int64_t row_step, int64_t column_step, const float* bias);
 
+  // Holds the weights together with others who have the same (shared_constants.h). After the last Add, and
+  // before anybody reads them.
+  void Share();
+
   int64_t rows() const { return rows_; }
   const std::vector<int64_t>& columns() const { return columns_; }
   const std::vector<Panel>& panels() const { return panels_; }
@@ -47,7 +51,7 @@ class PackedWeights {
  private:
   const int64_t rows_;
   const std::vector<int64_t> columns_;
-  AlignedMemory memory_;
+  std::shared_ptr<void> memory_;
   float* end_;
   std::vector<Panel> panels_;
   std::vector<std::vector<float>> biases_;

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model holds in memory: loaded, after its first run, after a thousand, and eight copies of it in a process.
+
+For each network: an executable on one backend, exported as .so, run by TVM's runtime and the plug-ins in a process
+that holds nothing else. Resident memory is told apart as the kernel does: *own* (anonymous: the heap, packed weights,
+tensors) and *file* (pages of the model and of libraries that are mapped; the system takes them back when it needs
+memory, and all processes share them). What the process had before the model is taken off. *shared* is what regions
+hold together (byoc/runtime/shared_constants.h). Copies are the same file loaded again, or copies of the file.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+PACKAGE = Path(__file__).resolve().parents[1] / "python"
+
+NETWORKS = ("workload:bert_full", "workload:resnext50_32x4d")
+COPIES, RUNS = 8, 1000
+
+# A process that holds nothing but TVM's runtime, the plug-ins and models.
+CHILD = """
+import json, re, sys
+import tvm
+from tvm.contrib import graph_executor
+runs, paths = int(sys.argv[1]), sys.argv[2:]
+
+def now():
+    status = open("/proc/self/status").read()
+    found = {name: int(re.search(name + r":\\s+(\\d+) kB", status).group(1)) << 10
+             for name in ("RssAnon", "RssFile", "VmHWM")}
+    shared = tvm.get_global_func("collage.runtime.SharedBytes", allow_missing=True)
+    return {"own": found["RssAnon"], "file": found["RssFile"], "peak": found["VmHWM"],
+            "shared": shared() if shared else 0}
+
+# The plug-ins and what they need, without a model.
+import ctypes
+for plugin in json.loads(sys.stdin.read()):
+    ctypes.CDLL(plugin)
+told = {"before": now()}
+executors = []
+for path in paths:
+    executors.append(graph_executor.GraphModule(tvm.runtime.load_module(path)["default"](tvm.cpu())))
+    told.setdefault("loaded", now())
+    executors[-1].run()
+    told.setdefault("first run", now())
+for _ in range(runs):
+    for executor in executors:
+        executor.run()
+told["runs"] = now()
+executors.clear()
+executor = None
+told["unloaded"] = now()
+print(json.dumps(told))
+"""
+
+
+def processor():
+    """What the processor calls itself."""
+    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    return found.group(1) if found else "a processor without a name"
+
+
+def export_model(network, backend, path, threads):
+    """The network with all that the backend takes on it; returns the plug-ins, in the order of loading."""
+    sys.path.insert(0, str(PACKAGE))
+    import collage
+    from collage import api, export, frontends, region
+
+    model = frontends.load(network)
+    placed = collage.partition(model.module, only=backend, threads=threads)
+    plugins = [path for name in ("", *api.compilers(placed)) for path in region.plugins_for(name)]
+    plugins = list(dict.fromkeys(map(str, plugins)))
+    export.write(export.build(placed), path, plugins, threads)
+    return plugins, frontends.parameter_bytes(model.module)
+
+
+def measured(paths, plugins, runs):
+    """What the child tells of models, less what it had before them."""
+    environment = {**os.environ, "TVM_USE_RUNTIME_LIB": "1", "LD_LIBRARY_PATH": str(Path(plugins[0]).parent)}
+    environment.pop("PYTHONPATH", None)
+    told = subprocess.run(
+        [sys.executable, "-c", CHILD, str(runs), *map(str, paths)],
+        input=json.dumps(plugins), capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
+    if told.returncode != 0:
+        raise SystemExit(f"bench_memory: {told.stderr.strip().splitlines()[-1]}")
+    report = json.loads(told.stdout.splitlines()[-1])
+    before = report.pop("before")
+    base = {"own": before["own"], "file": before["file"], "peak": before["own"] + before["file"], "shared": 0}
+    return {when: {kind: size - base[kind] for kind, size in sizes.items()} for when, sizes in report.items()}
+
+
+def bench(network, backend, options, folder):
+    model = folder / "model.so"
+    plugins, weights = export_model(network, backend, model, options.threads)
+    copies = [shutil.copy(model, folder / f"model-{i}.so") for i in range(options.copies)]
+    result = {
+        "network": network,
+        "backend": backend,
+        "weights": weights,
+        "model_file": model.stat().st_size,
+        "one": measured([model], plugins, options.runs),
+        "same file again": measured([model] * options.copies, plugins, 2),
+        "copies of the file": measured(copies, plugins, 2),
+    }
+    for path in (model, *copies):
+        Path(path).unlink()
+    return result
+
+
+def text_of(result, options):
+    """The rows of one network: megabytes."""
+
+    def row(name, sizes):
+        cells = "".join(f"{sizes[kind] / 1e6:9.1f}" for kind in ("own", "file", "peak", "shared"))
+        return f"  {name:<34}{cells}"
+
+    head = f"{result['network']} on {result['backend']}: weights {result['weights'] / 1e6:.1f} MB"
+    lines = [f"{head}, file {result['model_file'] / 1e6:.1f} MB", f"  {'':<34}      own     file     peak   shared"]
+    one = result["one"]
+    lines += [row("loaded", one["loaded"]), row("after the first run", one["first run"])]
+    lines += [row(f"after {options.runs} runs", one["runs"]), row("let go of", one["unloaded"])]
+    for how in ("same file again", "copies of the file"):
+        lines.append(row(f"{options.copies} models, {how}", result[how]["runs"]))
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", default=NETWORKS, help="models, as collage compile takes them")
+    parser.add_argument("--backends", default="dnnl,tvm", help="with commas (%(default)s)")
+    parser.add_argument("--copies", type=int, default=COPIES)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    print(f"{processor()}, {options.threads} threads\n")
+    print("What a model holds beside TVM's runtime and the plug-ins, in megabytes (own: anonymous memory; file: mapped")
+    print("pages of files; peak: the most of both; shared: held once by all regions)\n")
+    with tempfile.TemporaryDirectory(prefix="bench-memory-") as folder:
+        for network in options.networks:
+            for backend in options.backends.split(","):
+                print(text_of(bench(network, backend, options, Path(folder)), options) + "\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
