@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -20,7 +21,10 @@
 
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
-#include "native/strip_kernels.h"
+#include "dnnl_posts.h"
+#include "native/gemm.h"
+#include "native/level.h"
+#include "native/window.h"
 #include "native/workers.h"
 
 namespace collage::onednn {
@@ -45,15 +49,15 @@ struct Place {
 };
 
 struct Action {
-  enum class Kind { kProduct, kWindow, kAdd, kCopy } kind = Kind::kCopy;
+  enum class Kind { kProduct, kWindow, kPosts } kind = Kind::kPosts;  // kPosts: they alone
   Place in, other, out;
   // Whether other is read: it is added.
   bool adds = false;
   int64_t channels_in = 0, channels_out = 0;
   const float* weight = nullptr;
   const float* bias = nullptr;
-  strip::Window window;
-  strip::Range range;
+  Window window;
+  std::vector<Post> posts;  // an addend is operand 0, other
 };
 
 // The step.
@@ -85,32 +89,53 @@ struct Strips {
     };
     for (const Action& a : actions) {
       float* const out = at(a.out);
-      const float* const other = a.adds ? at(a.other) : nullptr;
-      switch (a.kind) {
-        case Action::Kind::kProduct:
-          strip::Run({at(a.in), a.in.ld, a.weight, a.bias, other, a.other.ld, out, a.out.ld, pixels,
-                      a.channels_in, a.channels_out, a.range});
-          break;
-        case Action::Kind::kWindow:
-          for (int64_t row = first; row < first + count;) {
-            const int64_t image = row / height;
-            const int64_t end = std::min(first + count, (image + 1) * height);
-            const float* const from = static_cast<const float*>(data[a.in.tensor]) + a.in.channel +
-                                      image * a.window.height * a.window.width * a.in.ld;
-            const int64_t done = (row - first) * width;
-            strip::Run(a.window, from, a.in.ld, row - image * height, end - row,
-                       a.adds ? other + done * a.other.ld : nullptr, a.other.ld, out + done * a.out.ld,
-                       a.out.ld);
-            row = end;
-          }
-          break;
-        case Action::Kind::kAdd:
-          strip::Add(at(a.in), a.in.ld, other, a.other.ld, out, a.out.ld, pixels, a.channels_out, a.range);
-          break;
-        case Action::Kind::kCopy:
-          strip::Copy(at(a.in), a.in.ld, out, a.out.ld, pixels, a.channels_out, a.range);
-          break;
+      const Operand other{a.adds ? at(a.other) : nullptr, a.other.ld};
+      if (a.kind == Action::Kind::kWindow) {
+        RunWindowOf(a, data, other, out, first, count);
+      } else if (a.kind == Action::Kind::kProduct) {
+        GemmWork work;
+        work.left = at(a.in);
+        work.left_row = a.in.ld;
+        work.right = a.weight;
+        work.length = a.channels_in;
+        work.rows = pixels;
+        work.columns = a.channels_out;
+        work.initial = a.bias;
+        work.out = out;
+        work.out_row = a.out.ld;
+        work.posts = a.posts.data();
+        work.num_posts = static_cast<int>(a.posts.size());
+        work.operands = &other;
+        MultiplyPanels(work);
+      } else {
+        Apply({at(a.in), a.in.ld, out, a.out.ld, pixels, a.channels_out, a.posts.data(),
+               static_cast<int>(a.posts.size()), &other});
       }
+    }
+  }
+
+  // A window's results, image by image.
+  void RunWindowOf(const Action& a, void* const* data, const Operand& other, float* out, int64_t first,
+                   int64_t count) const {
+    Window window = a.window;
+    window.posts = a.posts.data();
+    window.num_posts = static_cast<int>(a.posts.size());
+    for (int64_t row = first; row < first + count;) {
+      const int64_t image = row / height, end = std::min(first + count, (image + 1) * height);
+      const int64_t done = (row - first) * width;
+      const Operand operand{a.adds ? other.data + done * other.row : nullptr, other.row};
+      WindowRowsWork work;
+      work.window = &window;
+      work.image = static_cast<const float*>(data[a.in.tensor]) + a.in.channel +
+                   image * window.height * window.width * a.in.ld;
+      work.pixel = a.in.ld;
+      work.first = row - image * height;
+      work.rows = end - row;
+      work.operands = &operand;
+      work.out = out + done * a.out.ld;
+      work.out_pixel = a.out.ld;
+      RunWindow(work);
+      row = end;
     }
   }
 };
@@ -119,14 +144,14 @@ Desc ChannelsLast(const Dims& dims) {
   return Desc(dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
 }
 
-bool IsBound(dnnl::algorithm algorithm, float alpha) {
-  return (algorithm == dnnl::algorithm::eltwise_relu && alpha == 0) ||
-         algorithm == dnnl::algorithm::eltwise_clip;
-}
-
-strip::Range RangeOf(dnnl::algorithm algorithm, float alpha, float beta) {
-  if (algorithm == dnnl::algorithm::eltwise_relu) return {true, 0.0F, __builtin_inff()};
-  return {true, alpha, beta};
+// An operator that is what a post-operation is otherwise.
+std::optional<Post> OwnPostOf(const Op& op) {
+  PostOp post;
+  post.kind = PostOp::Kind::kEltwise;
+  post.algorithm = op.algorithm;
+  post.alpha = op.alpha;
+  post.beta = op.beta;
+  return ElementwisePostOf(post);
 }
 
 // The number of bytes that the values inside take for so many pixels; gives the buffers their places.
@@ -148,7 +173,7 @@ class StripBuilder {
       : c_(compiler), first_(first), last_(first + count - 1), step_(std::make_shared<Strips>()) {}
 
   bool Build() {
-    if (!strip::Available() || last_ >= static_cast<int>(c_.program_.ops.size()) || last_ < first_)
+    if (BestLevel().lanes != 16 || last_ >= static_cast<int>(c_.program_.ops.size()) || last_ < first_)
       return false;
     const Dims& dims = c_.type(op(first_).out).dims;
     if (dims.size() != 4) return false;
@@ -198,14 +223,12 @@ class StripBuilder {
   // Whether an operator can be run here.
   bool Fits(const Op& o) const {
     if (!SameImage(o.out) || !o.perm.empty()) return false;
-    if (Tail(o).size() > 2) return false;
-    const std::vector<PostOp> tail = Tail(o);
-    for (size_t i = 0; i < tail.size(); ++i) {
-      const PostOp& post = tail[i];
-      const bool bound = post.kind == PostOp::Kind::kEltwise && IsBound(post.algorithm, post.alpha);
-      const bool sum = post.kind == PostOp::Kind::kBinary && i == 0 &&
-                       post.algorithm == dnnl::algorithm::binary_add && dims(post.operand) == dims(o.out);
-      if (!sum && !(bound && i + 1 == tail.size())) return false;
+    // Elementwise ones, and the sum with one tensor.
+    int addends = o.kind == "binary" ? 1 : 0;
+    for (const PostOp& post : Tail(o)) {
+      const bool sum = post.kind == PostOp::Kind::kBinary && post.algorithm == dnnl::algorithm::binary_add &&
+                       dims(post.operand) == dims(o.out);
+      if (sum ? ++addends > 1 : !ElementwisePostOf(post)) return false;
     }
     if (o.kind == "conv") {
       if (o.algorithm != dnnl::algorithm::convolution_direct || !c_.IsConstant(o.in[1])) return false;
@@ -219,31 +242,30 @@ class StripBuilder {
              o.weight.dims[2] == 1 && o.weight.dims[3] == 1;
     }
     if (IsWindow(o)) {
-      if (Inside(o.in[0]) || dims(o.in[0]).size() != 4 || !all(o.dilation, 1)) return false;
+      if (Inside(o.in[0]) || dims(o.in[0]).size() != 4) return false;
       if (o.kind == "conv" && (o.weight.dims.size() != 5 || o.weight.dims[0] != dims(o.in[0])[1] ||
                                o.weight.dims[1] != 1 || o.weight.dims[2] != 1)) {
         return false;
       }
-      return strip::Knows(WindowOf(o));
+      return true;
     }
     if (o.kind == "binary") {
       return o.algorithm == dnnl::algorithm::binary_add && dims(o.in[0]) == dims(o.out) &&
              dims(o.in[1]) == dims(o.out);
     }
-    if (o.kind == "eltwise") return IsBound(o.algorithm, o.alpha);
+    if (o.kind == "eltwise") return OwnPostOf(o).has_value();
     return o.kind == "concat" && o.axes == std::vector<int>{1} &&
            std::all_of(o.in.begin(), o.in.end(), [this](int value) { return SameImage(value); });
   }
 
-  strip::Window WindowOf(const Op& o) const {
+  Window WindowOf(const Op& o) const {
     const Dims& from = dims(o.in[0]);
-    strip::Window w;
+    Window w;
     const bool conv = o.kind == "conv";
-    w.kind = conv                                          ? strip::Window::Kind::kDepthwise
-             : o.algorithm == dnnl::algorithm::pooling_max ? strip::Window::Kind::kMaximum
-             : o.algorithm == dnnl::algorithm::pooling_avg_include_padding
-                 ? strip::Window::Kind::kAverageWithPadding
-                 : strip::Window::Kind::kAverage;
+    w.kind = conv                                                          ? Window::Kind::kDepthwise
+             : o.algorithm == dnnl::algorithm::pooling_max                 ? Window::Kind::kMaximum
+             : o.algorithm == dnnl::algorithm::pooling_avg_include_padding ? Window::Kind::kAverageWithPadding
+                                                                           : Window::Kind::kAverage;
     w.channels = from[1];
     w.height = from[2];
     w.width = from[3];
@@ -252,6 +274,10 @@ class StripBuilder {
     w.kernel_width = conv ? o.weight.dims[4] : o.kernel[1];
     w.stride_height = o.strides[0];
     w.stride_width = o.strides[1];
+    if (!o.dilation.empty()) {
+      w.dilation_height = o.dilation[0];
+      w.dilation_width = o.dilation[1];
+    }
     w.pad_top = o.pad_front[0];
     w.pad_left = o.pad_front[1];
     if (IsScaled(o)) w.scale = o.post[0].alpha;
@@ -369,15 +395,19 @@ class StripBuilder {
     a.channels_in = dims(o.in[0])[1];
     a.channels_out = dims(o.out)[1];
     int other = -1;
+    if (o.kind == "binary") {
+      other = o.in[1];
+      a.posts.push_back({Post::Kind::kAdd, 0, 0, 0});
+    }
+    if (o.kind == "eltwise") a.posts.push_back(*OwnPostOf(o));
     for (const PostOp& post : Tail(o)) {
       if (post.kind == PostOp::Kind::kBinary) {
         other = post.operand;
+        a.posts.push_back({Post::Kind::kAdd, 0, 0, 0});
       } else {
-        a.range = RangeOf(post.algorithm, post.alpha, post.beta);
+        a.posts.push_back(*ElementwisePostOf(post));
       }
     }
-    if (o.kind == "binary") other = o.in[1];
-    if (o.kind == "eltwise") a.range = RangeOf(o.algorithm, o.alpha, o.beta);
     if (o.kind == "conv" && o.bias) {
       const int64_t count = a.channels_out;
       float* const bias = Keep(count);
@@ -392,8 +422,8 @@ class StripBuilder {
     if (IsProduct(o)) {
       ++products_;
       a.kind = Action::Kind::kProduct;
-      float* const packed = Keep(strip::PackedSize(a.channels_in, a.channels_out));
-      strip::Pack(Constant(o.in[1]) + o.weight.offset, w[0], w[1], a.channels_in, a.channels_out, packed);
+      float* const packed = Keep(PackedElements(a.channels_in, a.channels_out));
+      PackPanels(Constant(o.in[1]) + o.weight.offset, w[1], w[0], a.channels_in, a.channels_out, packed);
       a.weight = packed;
     } else if (IsWindow(o)) {
       ++windows_;
@@ -401,15 +431,13 @@ class StripBuilder {
       a.window = WindowOf(o);
       a.window.bias = a.bias;
       if (o.kind == "conv") {
-        float* const taps =
-            Keep(strip::TapsSize(a.channels_out, a.window.kernel_height * a.window.kernel_width));
-        strip::PackTaps(Constant(o.in[1]) + o.weight.offset, w[0], w[3], w[4], a.channels_out,
-                        a.window.kernel_height, a.window.kernel_width, taps);
+        float* const taps = Keep(TapsSize(a.channels_out, a.window.kernel_height * a.window.kernel_width));
+        PackTaps(Constant(o.in[1]) + o.weight.offset, w[0], w[3], w[4], a.channels_out,
+                 a.window.kernel_height, a.window.kernel_width, taps);
         a.window.taps = taps;
       }
-      a.window.range = a.range;
     } else {
-      a.kind = o.kind == "binary" ? Action::Kind::kAdd : Action::Kind::kCopy;
+      a.kind = Action::Kind::kPosts;
     }
     step_->actions.push_back(std::move(a));
   }

@@ -126,6 +126,43 @@ TEST(Gemm, SumsBeginWithRowsOfTheirOwnOrNothing) {
   ExpectClose(out, std::vector<double>(out.size(), 0), 0);
 }
 
+TEST(Gemm, AllPanelsOfARightSide) {
+  for (const int64_t columns : {1, 17, 64, 130}) {
+    constexpr int64_t kRows = 9, kLength = 7;
+    const int64_t out_row = columns + 2;
+    const std::vector<float> left = Sample(kRows * kLength, 1), right = Sample(columns * kLength, 2),
+                             bias = Sample(columns, 3), addend = Sample(kRows * columns, 4);
+    std::vector<float> packed(PackedElements(kLength, columns)), out(kRows * out_row, kUntouched);
+    PackPanels(right.data(), columns, 1, kLength, columns, packed.data());
+    const Post add{Post::Kind::kAdd, 0, 0, 0};
+    const Operand operand{addend.data(), columns};
+    GemmWork work;
+    work.left = left.data();
+    work.left_row = kLength;
+    work.right = packed.data();
+    work.length = kLength;
+    work.rows = kRows;
+    work.columns = columns;
+    work.initial = bias.data();
+    work.out = out.data();
+    work.out_row = out_row;
+    work.posts = &add;
+    work.num_posts = 1;
+    work.operands = &operand;
+    MultiplyPanels(work);
+    std::vector<double> want(out.size(), kUntouched);
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < columns; ++c) {
+        double sum = static_cast<double>(bias[c]) + addend[r * columns + c];
+        for (int64_t k = 0; k < kLength; ++k)
+          sum += static_cast<double>(left[r * kLength + k]) * right[k * columns + c];
+        want[r * out_row + c] = sum;
+      }
+    }
+    ExpectClose(out, want, 1e-5, std::to_string(columns) + " columns");
+  }
+}
+
 // Results whose vectors lie apart, as in blocks of channels.
 TEST(Gemm, VectorsThatLieApart) {
   const int64_t lanes = BestLevel().lanes, vectors = PanelColumns() / lanes, rows = 3,

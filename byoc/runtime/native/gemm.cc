@@ -35,6 +35,24 @@ void PackPanels(const float* data, int64_t row_step, int64_t column_step, int64_
 
 void Multiply(const GemmWork& work) { BestLevel().gemm.multiply(work); }
 
+void MultiplyPanels(const GemmWork& all) {
+  const int64_t panel = PanelColumns();
+  GemmWork work = all;
+  for (int64_t column = 0; column < all.columns; column += panel) {
+    work.right = all.right + column * all.length;
+    work.right_row = PanelWidth(column, all.columns);
+    work.columns = std::min(panel, all.columns - column);
+    work.initial = all.initial == nullptr ? nullptr : all.initial + column;
+    work.out = all.out + column;
+    work.column = all.column + column;
+    // What is read next: the next panel, or the first one again.
+    const bool last = column + panel >= all.columns;
+    work.ahead = last ? all.right : work.right + work.right_row * all.length;
+    work.ahead_size = PanelWidth(last ? 0 : column + panel, all.columns) * all.length;
+    Multiply(work);
+  }
+}
+
 void Apply(const RowsWork& work) { BestLevel().gemm.apply(work); }
 
 }  // namespace collage::native

@@ -92,6 +92,9 @@ void PackPanels(const float* data, int64_t row_step, int64_t column_step, int64_
 
 // By GemmLoops of this processor.
 void Multiply(const GemmWork& work);
+// The same with all panels of a packed right side: `right`, `initial` and `out` are those of column 0,
+// `columns` are all; the next panel is fetched ahead.
+void MultiplyPanels(const GemmWork& work);
 void Apply(const RowsWork& work);
 
 }  // namespace collage::native

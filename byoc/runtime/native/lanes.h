@@ -68,20 +68,28 @@ COLLAGE_ALWAYS void StoreLanes(float* to, Vector v, Lanes lanes) {
 struct Lanes {
   int count;
 };
+__attribute__((noinline)) Vector LoadFirst(const float* from, int count) {
+  alignas(COLLAGE_LANES * 4) float all[COLLAGE_LANES] = {};
+  for (int i = 0; i < count; ++i) all[i] = from[i];
+  return Load(all);
+}
+__attribute__((noinline)) void StoreFirst(float* to, Vector v, int count) {
+  alignas(COLLAGE_LANES * 4) float all[COLLAGE_LANES];
+  Store(all, v);
+  for (int i = 0; i < count; ++i) to[i] = all[i];
+}
 COLLAGE_ALWAYS Lanes FirstLanes(int64_t count) {
   return {count >= kWidth ? kWidth : static_cast<int>(count)};
 }
 COLLAGE_ALWAYS Vector LoadLanes(const float* from, Lanes lanes) {
-  if (lanes.count == kWidth) return Load(from);
-  alignas(COLLAGE_LANES * 4) float all[COLLAGE_LANES] = {};
-  for (int i = 0; i < lanes.count; ++i) all[i] = from[i];
-  return Load(all);
+  return lanes.count == kWidth ? Load(from) : LoadFirst(from, lanes.count);
 }
 COLLAGE_ALWAYS void StoreLanes(float* to, Vector v, Lanes lanes) {
-  if (lanes.count == kWidth) return Store(to, v);
-  alignas(COLLAGE_LANES * 4) float all[COLLAGE_LANES];
-  Store(all, v);
-  for (int i = 0; i < lanes.count; ++i) to[i] = all[i];
+  if (lanes.count == kWidth) {
+    Store(to, v);
+  } else {
+    StoreFirst(to, v, lanes.count);
+  }
 }
 #endif
 

@@ -13,6 +13,7 @@
 #include "instruction_set.h"
 #include "native/gemm.h"
 #include "native/softmax.h"
+#include "native/window.h"
 #include "native/winograd_task.h"
 
 namespace collage::native {
@@ -22,6 +23,7 @@ struct Level {
   GemmLoops gemm;
   void (*softmax)(const SoftmaxWork&);
   WinogradLoops winograd;
+  void (*window)(const WindowRowsWork&);
 };
 
 // The one for BestInstructionSet.

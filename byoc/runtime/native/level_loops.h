@@ -8,12 +8,13 @@
 #include "native/gemm_loops.h"
 #include "native/level.h"
 #include "native/softmax_loops.h"
+#include "native/window_loops.h"
 #include "native/winograd_loops.h"
 
 namespace collage::native {
 namespace {
 
-constexpr Level kLevel{kWidth, kGemmLoops, Softmax, kWinogradLoops};
+constexpr Level kLevel{kWidth, kGemmLoops, Softmax, kWinogradLoops, WindowAny};
 
 }  // namespace
 }  // namespace collage::native
