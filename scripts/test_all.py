@@ -46,11 +46,11 @@ def pieces():
         for at in range(300, 10_000, 3 * 250)
     ]
     found += [
-        Piece("long-alone", 4, pytest("long-alone", 1, "long and alone")),
+        Piece("long-alone", 8, pytest("long-alone", 1, "long and alone")),
         # All random cases; under the race detector, and in the fast tier, it is a part of them.
         Piece("go", 2, "go test ./..."),
-        Piece("native-asan", 2, "scripts/test_native.sh asan"),
-        Piece("native-tsan", 2, "scripts/test_native.sh tsan"),
+        Piece("native-asan", 4, "COLLAGE_STRESS_SECONDS=60 scripts/test_native.sh asan"),
+        Piece("native-tsan", 4, "COLLAGE_STRESS_SECONDS=60 scripts/test_native.sh tsan"),
         Piece("native-tidy", 5, "scripts/test_native.sh tidy"),
         Piece("pythons", 8, "scripts/test_python.sh 3.10 3.12 3.13"),
         Piece("fuzz-go", 20, "scripts/fuzz_go.sh"),

@@ -13,7 +13,7 @@ import placed
 import pytest
 import tvm
 from conftest import TREE, run_python
-from test_moved_model import RUNTIME, network
+from test_moved_model import BINARY, RUNTIME, network
 
 LEVELS = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
 # The cap that a level's code runs under.
@@ -109,6 +109,30 @@ def test_a_model_for_avx2_runs_capped_to_avx2_and_one_for_avx512_is_refused(run,
         "this model needs avx512f, avx512vl, avx512bw and 2 more, which this processor (capped to avx2 by "
         "COLLAGE_MAX_CPU_ISA) does not have; compile it with --target x86-64-v3"
     ) in said
+
+
+@pytest.mark.parametrize(
+    ("processor", "runs", "refused"), [("Haswell", "x86-64-v3", "x86-64-v4"), ("Nehalem", "x86-64-v2", "x86-64-v3")]
+)
+def test_on_an_older_processor(folder, processor, runs, refused):
+    """Not capped, but emulated: there an instruction that is not known ends the process."""
+    emulator = shutil.which("qemu-x86_64")
+    if emulator is None:
+        pytest.skip("there is no qemu-x86_64 (Debian's qemu-user)")
+
+    def run(level):
+        command = [emulator, "-cpu", processor, BINARY, "run", compiled(folder, level), "--repeat", "1"]
+        return subprocess.run([*command, "--tvm-runtime", RUNTIME], capture_output=True, text=True, timeout=300)
+
+    here = run(runs)
+    assert here.returncode == 0, here.stderr
+    there = run(refused)
+    assert there.returncode == 2
+    assert re.search(
+        rf"error: .*: this model needs .*, which this processor does not have; compile it with --target {runs}$",
+        there.stderr,
+        re.M,
+    )
 
 
 @pytest.mark.parametrize("loader", LOADERS)
