@@ -189,7 +189,7 @@ TEST(Workers, EachItemOnceAndNoTwoWithOneNumber) {
       for (const int64_t items : {0, 1, 2, 7, 60}) {
         std::vector<std::atomic<int>> done(items), busy(workers);
         arena.execute([&] {
-          onednn::DivideAmongWorkers(workers, items, [&](int64_t item, int64_t worker) {
+          native::DivideAmongWorkers(workers, items, [&](int64_t item, int64_t worker) {
             ASSERT_TRUE(worker >= 0 && worker < workers);
             EXPECT_EQ(busy[worker].fetch_add(1), 0);
             ++done[item];
@@ -213,7 +213,7 @@ TEST(Workers, MemoryIsNobodyElsesInAnArenaOfOneThread) {
     for (int round = 0; round < 50; ++round) {
       std::vector<int> memory(1, -1);
       In(one.Arena(), [&] {
-        onednn::DivideAmongWorkers(collage_num_threads(), 20, [&](int64_t item, int64_t worker) {
+        native::DivideAmongWorkers(collage_num_threads(), 20, [&](int64_t item, int64_t worker) {
           memory.at(worker) = static_cast<int>(item);
           std::this_thread::yield();
           EXPECT_EQ(memory.at(worker), item);
@@ -224,7 +224,7 @@ TEST(Workers, MemoryIsNobodyElsesInAnArenaOfOneThread) {
 }
 
 // Steps that each need all of the one before.
-void RunCrew(onednn::Crew* crew, int steps, int pieces, int threads) {
+void RunCrew(native::Crew* crew, int steps, int pieces, int threads) {
   std::vector<std::vector<int>> values(steps + 1, std::vector<int>(pieces, 1));
   std::vector<std::function<void(void* const*, int)>> work;
   for (int s = 0; s < steps; ++s) {
@@ -232,7 +232,7 @@ void RunCrew(onednn::Crew* crew, int steps, int pieces, int threads) {
       values[s + 1][piece] = std::accumulate(values[s].begin(), values[s].end(), piece) % 1000;
     });
   }
-  std::vector<onednn::Shift> shifts;
+  std::vector<native::Shift> shifts;
   for (int s = 0; s < steps; ++s) shifts.push_back({pieces, &work[s], nullptr});
   crew->Run(shifts.data(), steps, threads);
   std::vector<int> want(pieces, 1);
@@ -247,9 +247,9 @@ TEST(Crew, StepsFollowOneAnother) {
   for (const int size : {1, 2, 4}) {
     tbb::task_arena arena(size);
     arena.execute([&] {
-      onednn::Crew crew(20);
+      native::Crew crew(20);
       for (int round = 0; round < 20; ++round) {
-        for (const int pieces : {1, 2, 5, onednn::Crew::kMostPieces}) {
+        for (const int pieces : {1, 2, 5, native::Crew::kMostPieces}) {
           for (const int threads : {1, 2, 5}) RunCrew(&crew, 20, pieces, threads);
         }
       }
@@ -261,7 +261,7 @@ TEST(Crew, SeveralAtATimeInOneArena) {
   ModelThreads two;
   two.Choose(2);
   Callers(4, [&](int) {
-    onednn::Crew crew(10);
+    native::Crew crew(10);
     for (int round = 0; round < 30; ++round) {
       In(two.Arena(), [&] { RunCrew(&crew, 10, 3, 3); });
     }
@@ -271,7 +271,7 @@ TEST(Crew, SeveralAtATimeInOneArena) {
 TEST(Crew, ThrowsWhatAPieceThrows) {
   tbb::task_arena arena(3);
   arena.execute([] {
-    onednn::Crew crew(3);
+    native::Crew crew(3);
     std::atomic<int> later{0};
     const std::function<void(void* const*, int)> fine = [](void* const*, int) {},
                                                  fails =
@@ -279,7 +279,7 @@ TEST(Crew, ThrowsWhatAPieceThrows) {
                                                        if (piece == 1) throw std::runtime_error("piece 1");
                                                      },
                                                  last = [&](void* const*, int) { ++later; };
-    const onednn::Shift shifts[] = {{4, &fine, nullptr}, {4, &fails, nullptr}, {4, &last, nullptr}};
+    const native::Shift shifts[] = {{4, &fine, nullptr}, {4, &fails, nullptr}, {4, &last, nullptr}};
     try {
       crew.Run(shifts, 3, 3);
       FAIL() << "nothing was thrown";
@@ -287,7 +287,7 @@ TEST(Crew, ThrowsWhatAPieceThrows) {
       EXPECT_STREQ(error.what(), "piece 1");
     }
     EXPECT_EQ(later, 0);
-    const onednn::Shift good[] = {{4, &fine, nullptr}, {4, &last, nullptr}};
+    const native::Shift good[] = {{4, &fine, nullptr}, {4, &last, nullptr}};
     crew.Run(good, 2, 3);  // and can be used again
     EXPECT_EQ(later, 4);
   });
@@ -297,8 +297,8 @@ TEST(Workspace, LeasesOfManyThreads) {
   Callers(6, [](int caller) {
     for (int round = 0; round < 100; ++round) {
       const size_t bytes = 1000 + 3000 * static_cast<size_t>((caller + round) % 5);
-      const onednn::WorkspaceReservation reservation(bytes);
-      const onednn::WorkspaceLease lease(bytes);
+      const native::WorkspaceReservation reservation(bytes);
+      const native::WorkspaceLease lease(bytes);
       std::memset(lease.base(), caller, bytes);
       std::this_thread::yield();
       for (size_t i = 0; i < bytes; i += 500) ASSERT_EQ(lease.base()[i], caller);
