@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -138,13 +139,17 @@ class Workers {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([this, given] {
-      pthread_setname_np(pthread_self(), "collage-apart");
-      // The thread that made this one may be confined.
-      sched_setaffinity(0, sizeof(given), &given);
-      watch_.store(ThisThread(), std::memory_order_release);
-      Watch();
-    }).detach();
+    try {
+      std::thread([this, given] {
+        pthread_setname_np(pthread_self(), "collage-apart");
+        // The thread that made this one may be confined.
+        sched_setaffinity(0, sizeof(given), &given);
+        watch_.store(ThisThread(), std::memory_order_release);
+        Watch();
+      }).detach();
+    } catch (const std::system_error&) {
+      // There may be no more threads: the workers stay as they are until somebody sets them.
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
