@@ -140,7 +140,7 @@ def winograd(grid, regions, shape, channels, kernel_depth, name, last=False, con
 
     # Sums of thousands of products, of which Winograd's transforms lose some digits.
     grid.add(f"winograd {shape} {channels} {attributes}{name}", body(*arguments), rtol=1e-3, atol=2e-3)
-    regions.append(region(f"r{len(regions)}", f"dnnl.winograd_conv3d{name}", body, *arguments))
+    regions.append(region(f"r{len(regions)}", f"native.winograd_conv3d{name}", body, *arguments))
 
 
 def check(grid, regions):
@@ -263,7 +263,7 @@ class _Winograd(relay.ExprMutator):
         walk(function.body, visit)
         if name.startswith("dnnl.conv3d") and fits == [True]:
             self.count += 1
-            function = function.with_attr("Composite", tvm.runtime.String(name.replace("dnnl.", "dnnl.winograd_")))
+            function = function.with_attr("Composite", tvm.runtime.String(name.replace("dnnl.", "native.winograd_")))
         return function
 
 

@@ -563,7 +563,7 @@ def test_winograd(collage_library):
 
             case = f"winograd {batch} {inputs} {channels} {size}{name}"
             grid.add(case, body(*arguments), rtol=1e-3, atol=1e-4)
-            regions.append(region(f"r{len(regions)}", f"dnnl.winograd_conv2d{name}", body, *arguments))
+            regions.append(region(f"r{len(regions)}", f"native.winograd_conv2d{name}", body, *arguments))
     module = tvm.IRModule.from_expr(relay.Function(list(grid.inputs), relay.Tuple(regions)))
     grid.check(lambda _: relay.transform.InferType()(module))
 

@@ -227,7 +227,7 @@ def test_an_exported_model_needs_neither_go_nor_python_of_ours(partition, tmp_pa
 
 
 CONVOLUTION = {
-    "format": "collage-dnnl", "version": 2, "inputs": [0], "constants": [1], "outputs": [2],
+    "format": "collage-dnnl", "version": 3, "inputs": [0], "constants": [1], "outputs": [2],
     "values": [["f32", [1, 64, 14, 14]], ["f32", [64, 64, 3, 3]], ["f32", [1, 64, 14, 14]]],
     "ops": [{
         "op": "conv", "algorithm": "direct", "in": [0, 1], "out": 2, "strides": [1, 1], "dilation": [1, 1],
@@ -264,9 +264,9 @@ def test_kernels_of_our_own(partition):
     """A Winograd convolution, and a 1x1 convolution whose result is large and added to, are one step each."""
     load_runtime(partition)
     data, weight = ["f32", [1, 64, 64, 64]], {"dims": [64, 64, 1, 1], "strides": [64, 1, 1, 1]}
-    winograd = {**CONVOLUTION["ops"][0], "algorithm": "winograd"}
+    winograd = {**CONVOLUTION["ops"][0], "kernel": "winograd"}
     projection = {
-        **winograd, "algorithm": "direct", "in": [2, 3], "out": 4, "padding": [0, 0, 0, 0], "weight": weight,
+        **winograd, "kernel": "projection", "in": [2, 3], "out": 4, "padding": [0, 0, 0, 0], "weight": weight,
         "post": [{"op": "add", "in": 0}, {"op": "relu"}],
     }  # fmt: skip
     program = {

@@ -10,6 +10,7 @@ import (
 	"github.com/collage-tvm/collage/byoc/blas"
 	"github.com/collage-tvm/collage/byoc/dnnl"
 	"github.com/collage-tvm/collage/byoc/dnnltvm"
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/onnxruntime"
 	"github.com/collage-tvm/collage/byoc/openvino"
 	"github.com/collage-tvm/collage/byoc/tvm"
@@ -24,6 +25,7 @@ func RegisterAll() (err error) {
 		for _, b := range []byoc.Backend{
 			tvm.New(),
 			dnnl.New(),
+			native.New(dnnl.Install),
 			dnnltvm.New(),
 			blas.NewMKL(),
 			blas.NewOpenBLAS(),

@@ -6,14 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
 )
-
-// attentionVector is what the size of a head's values must be a multiple of: the elements of the widest vector.
-const attentionVector = 16
-
-// maxKeys bounds the number of keys, and so the memory that a tile of scores takes on each thread (2 MiB).
-const maxKeys = 1 << 16
 
 // view is how an operation sees a plain value, or the part of it that begins at offset: dimensions and steps in elements.
 type view struct {
@@ -33,9 +28,17 @@ type attention struct {
 	masked []int64
 }
 
-// attend makes each attention one operation. It runs before fuse, which would hang parts of it on the products.
+// attend makes each attention one operation, if it is the backend native's (native.Attention): its operators have that
+// kernel. It runs before fuse, which would hang parts of it on the products. What is left over is oneDNN's.
 func (l *lowering) attend() {
 	defer l.follow()()
+	defer func() {
+		for _, o := range l.ops {
+			if o.kind != "attention" && o.kernel == native.AttentionKernel {
+				o.kernel = ""
+			}
+		}
+	}()
 	found := false
 	for i := 0; i < len(l.ops); i++ {
 		if a := l.attentionAt(l.ops[i]); a != nil && l.replace(a) {
@@ -64,7 +67,7 @@ func (l *lowering) sweep() {
 
 // attentionAt is the attention whose softmax an operation is, nil if it is that of none.
 func (l *lowering) attentionAt(o *operation) *attention {
-	if o.kind != "softmax" || len(o.post) > 0 {
+	if o.kind != "softmax" || o.kernel != native.AttentionKernel || len(o.post) > 0 {
 		return nil
 	}
 	shape := l.types[o.out].Shape
@@ -77,7 +80,7 @@ func (l *lowering) attentionAt(o *operation) *attention {
 	}
 	t := l.types[a.scores.out]
 	keys := t.Shape[len(t.Shape)-1]
-	if !slices.Equal(t.Shape, l.types[a.mixed.in[0]].Shape) || shape[len(shape)-1] != keys || keys > maxKeys {
+	if !slices.Equal(t.Shape, l.types[a.mixed.in[0]].Shape) || shape[len(shape)-1] != keys || keys > native.MostKeys {
 		return nil
 	}
 	return a
@@ -86,7 +89,7 @@ func (l *lowering) attentionAt(o *operation) *attention {
 // scoresOf goes back from the softmax to the product that makes the scores; reader alone may read v.
 func (l *lowering) scoresOf(a *attention, v region.ValueID, reader *operation) bool {
 	o := l.maker(v)
-	if o == nil || l.onlyReader(o) != reader {
+	if o == nil || o.kernel != native.AttentionKernel || l.onlyReader(o) != reader {
 		return false
 	}
 	if o.kind == "matmul" {
@@ -162,7 +165,7 @@ func (l *lowering) mixedOf(a *attention) bool {
 		a.between = append(a.between, next)
 		last = next
 	}
-	if next == nil || next.kind != "matmul" || next.in[0] != last.out || next.transposeA || next.bias || len(next.post) > 0 ||
+	if next == nil || next.kind != "matmul" || next.kernel != native.AttentionKernel || next.in[0] != last.out || next.transposeA || next.bias || len(next.post) > 0 ||
 		len(l.types[next.out].Shape) != 3 {
 		return false
 	}
@@ -263,7 +266,7 @@ func (l *lowering) attentionOf(a *attention, in []strided, result strided, mask 
 			heads = f[len(f)-1].extent
 		}
 	}
-	o := &operation{kind: "attention", out: result.base, alpha: a.scale}
+	o := &operation{kind: "attention", kernel: native.AttentionKernel, out: result.base, alpha: a.scale}
 	for i, s := range all {
 		dims := []int64{count / heads, heads, extent(s.axes[1]), extent(s.axes[2])}
 		batchStep, headStep, ok := halves(s.axes[0], heads)
@@ -282,7 +285,7 @@ func (l *lowering) attentionOf(a *attention, in []strided, result strided, mask 
 				return nil
 			}
 		}
-		if (i == 2 || i == 3) && dims[3]%attentionVector != 0 {
+		if (i == 2 || i == 3) && dims[3]%native.ValueVector != 0 {
 			return nil
 		}
 		o.views = append(o.views, view{dims: dims, strides: []int64{batchStep, headStep, rowStep, columnStep}})

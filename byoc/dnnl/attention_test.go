@@ -3,11 +3,15 @@
 package dnnl
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/native"
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -60,15 +64,48 @@ func (h heads) graph() *relay.Graph {
 	return r.Finish(result)
 }
 
+// proposed is a region function with the attentions that native proposes in it as composites; there must be so many.
+func proposed(t *testing.T, g *relay.Graph, count int) *region.Program {
+	t.Helper()
+	p, err := region.FromGraph(g, "tvmgen_default_collage_dnnl_main_0")
+	require.NoError(t, err)
+	found := native.New(nil).(byoc.Proposer).Propose(g, nil)
+	require.Len(t, found, count)
+	for i, proposal := range found {
+		require.True(t, g.OneExit(proposal.Nodes), "%v", proposal.Nodes)
+		p.Composites = append(p.Composites, proposal.Composite)
+		for k := range p.Ops {
+			if slices.Contains(proposal.Nodes, p.Ops[k].Node) {
+				p.Ops[k].CompositeIndex = i
+			}
+		}
+	}
+	return p
+}
+
+// attended is what is emitted for a region with one attention.
+func attended(t *testing.T, g *relay.Graph) (string, []region.ValueID) {
+	t.Helper()
+	return emitted(t, proposed(t, g, 1))
+}
+
+func TestOneDNNsProductsStayApart(t *testing.T) {
+	got, _ := text(t, heads{batch: 1, tokens: 6, heads: 2, size: 16}.graph())
+	require.NotContains(t, got, "attention")
+	require.Equal(t, 2, strings.Count(got, `"op": "matmul"`))
+	require.NotContains(t, got, `"kernel"`)
+}
+
 func TestAttentionIsOneOperation(t *testing.T) {
 	masked := heads{batch: 2, tokens: 5, heads: 3, size: 16, between: func(r maker, scores relay.NodeID) relay.NodeID {
 		four := f(2, 3, 5, 5)
 		scores = r.Call("divide", four, nil, scores, r.Scalar(3, f32))
 		return r.Call("add", four, nil, r.Var([]int64{2, 1, 1, 5}, f32), scores)
 	}}
-	golden(t, "attention.json", masked.graph())
+	g := masked.graph()
+	goldenOf(t, "attention.json", proposed(t, g, 1))
 
-	got, _ := text(t, heads{batch: 1, tokens: 64, heads: 8, size: 32}.graph())
+	got, _ := attended(t, heads{batch: 1, tokens: 64, heads: 8, size: 32}.graph())
 	require.Equal(t, 1, strings.Count(got, `"op"`), got)
 	require.NotContains(t, got, "alpha\": 0", "a scale of 1")
 }
@@ -113,8 +150,16 @@ func TestWhatIsNotAttention(t *testing.T) {
 	} {
 		h := base
 		change(&h)
-		got, _ := text(t, h.graph())
-		require.NotContains(t, got, "attention", name)
+		proposed(t, h.graph(), 0)
+		// Where somebody calls it attention all the same, it is oneDNN's.
+		p, err := region.FromGraph(h.graph(), "s")
+		require.NoError(t, err)
+		p.Composites = []string{native.Attention}
+		for k := range p.Ops {
+			p.Ops[k].CompositeIndex = 0
+		}
+		got, _ := emitted(t, p)
+		require.NotContains(t, got, `"kernel"`, name)
 		require.Contains(t, got, `"op": "softmax"`, name)
 	}
 
@@ -122,7 +167,7 @@ func TestWhatIsNotAttention(t *testing.T) {
 	for _, shape := range [][]int64{{6, 6}, {1, 6}, {6}, {2, 6, 6}, {2, 1, 6}, {2, 6, 1}, {1, 2, 6, 6}, {1, 1, 1, 1}} {
 		h := base
 		h.between = add(shape...)
-		got, _ := text(t, h.graph())
+		got, _ := attended(t, h.graph())
 		require.Contains(t, got, "attention", relay.ShapeText(shape))
 	}
 }
@@ -139,7 +184,7 @@ func TestTheRestOfAttentionStays(t *testing.T) {
 	scores := r.Call("nn.batch_matmul", f(2, 6, 6), map[string]any{"transpose_a": false, "transpose_b": true}, split(), keys)
 	weights := r.Call("nn.softmax", f(2, 6, 6), map[string]any{"axis": -1}, scores)
 	mixed := r.Call("nn.batch_matmul", f(2, 6, 16), map[string]any{"transpose_a": false, "transpose_b": false}, weights, split())
-	got, _ := text(t, r.Finish(r.Tuple(mixed, keys)))
+	got, _ := attended(t, r.Finish(r.Tuple(mixed, keys)))
 	require.Equal(t, 1, strings.Count(got, `"op": "attention"`))
 	require.Equal(t, 1, strings.Count(got, `"op": "transpose"`))
 	require.Contains(t, got, `"in": [0, 0, 0]`)

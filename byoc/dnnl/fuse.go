@@ -5,6 +5,7 @@ package dnnl
 import (
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -80,18 +81,23 @@ func (l *lowering) absorb(o *operation) bool {
 	if !ok {
 		return false
 	}
+	both := *o
 	switch {
 	case operand == noValue:
-		o.post = append(o.post, postOp{function: reader.algorithm, alpha: reader.alpha, beta: reader.beta, operand: noValue})
+		both.post = append(slices.Clone(o.post), postOp{function: reader.algorithm, alpha: reader.alpha, beta: reader.beta, operand: noValue})
 	case reader.algorithm == "add" && o.kind != "pool" && len(o.post) == 0 && !o.bias && l.perChannel(o, operand):
-		o.bias = true
-		o.in = append(o.in, operand)
+		both.bias = true
+		both.in = append(slices.Clone(o.in), operand)
 	default:
-		o.post = append(o.post, postOp{function: reader.algorithm, operand: operand})
+		both.post = append(slices.Clone(o.post), postOp{function: reader.algorithm, operand: operand})
+	}
+	if o.kernel == native.StripsKernel && l.role(&both) == barrier {
+		return false // strips do little on the way out, and nothing behind it
 	}
 	// All that both read is there where the second one stands.
-	o.out = reader.out
-	o.of = union(o.of, reader.of)
+	both.out = reader.out
+	both.of = union(o.of, reader.of)
+	*o = both
 	at := slices.Index(l.ops, o)
 	l.ops[slices.Index(l.ops, reader)] = o
 	l.ops = slices.Delete(l.ops, at, at+1)

@@ -38,6 +38,11 @@ func text(t *testing.T, g *relay.Graph) (string, []region.ValueID) {
 	t.Helper()
 	p, err := region.FromGraph(g, "tvmgen_default_collage_dnnl_main_0")
 	require.NoError(t, err)
+	return emitted(t, p)
+}
+
+func emitted(t *testing.T, p *region.Program) (string, []region.ValueID) {
+	t.Helper()
 	out, constants, err := emit(p)
 	require.NoError(t, err)
 	require.True(t, json.Valid(out), string(out))
@@ -47,7 +52,14 @@ func text(t *testing.T, g *relay.Graph) (string, []region.ValueID) {
 // golden compares the program of a region with testdata/name, or rewrites the file under -update.
 func golden(t *testing.T, name string, g *relay.Graph) []region.ValueID {
 	t.Helper()
-	got, constants := text(t, g)
+	p, err := region.FromGraph(g, "tvmgen_default_collage_dnnl_main_0")
+	require.NoError(t, err)
+	return goldenOf(t, name, p)
+}
+
+func goldenOf(t *testing.T, name string, p *region.Program) []region.ValueID {
+	t.Helper()
+	got, constants := emitted(t, p)
 	path := filepath.Join("testdata", name)
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
@@ -72,6 +84,11 @@ func (r maker) composite(name string, out *relay.Type, body func(p []relay.NodeI
 	}
 	fn := r.Function(params, body(params), map[string]string{"Composite": name, "PartitionedFromPattern": ""})
 	return r.CallFunction(fn, out, args...)
+}
+
+// as calls a Composite function of one operator, on arguments of these types.
+func (r maker) as(composite, op string, attrs map[string]any, out *relay.Type, types []*relay.Type, args ...relay.NodeID) relay.NodeID {
+	return r.composite(composite, out, func(p []relay.NodeID) relay.NodeID { return r.Call(op, out, attrs, p...) }, types, args...)
 }
 
 // one is a graph of one operator on variables.

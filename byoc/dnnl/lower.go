@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/onednn"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
@@ -55,6 +56,9 @@ func (l *lowering) group(ops []region.Op) error {
 	rule, name, root := index().Operator(last.Name), last.Name, last.Node
 	if c := last.CompositeIndex; c >= 0 {
 		name = l.p.Composites[c]
+		if name == native.Attention {
+			return l.parts(name, native.AttentionKernel, ops)
+		}
 		rule = index().Composite(name)
 		root = g.Scopes[g.Nodes[last.Node].Scope].Root
 	}
@@ -62,6 +66,33 @@ func (l *lowering) group(ops []region.Op) error {
 		return fmt.Errorf("the oneDNN runtime knows no %s", name)
 	}
 	l.groups = append(l.groups, name)
+	return l.match(rule, name, root, ops)
+}
+
+// parts lowers the operators of a composite function one by one, for the kernel that is made of them later.
+func (l *lowering) parts(name, kernel string, ops []region.Op) error {
+	l.groups = append(l.groups, name)
+	for i := range ops {
+		op := ops[i]
+		rule := index().Operator(op.Name)
+		if rule == nil {
+			return fmt.Errorf("%s: the oneDNN runtime knows no %s", name, op.Name)
+		}
+		first := len(l.ops)
+		if err := l.match(rule, op.Name, op.Node, ops[i:i+1]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		for _, o := range l.ops[first:] {
+			o.kernel = kernel
+		}
+	}
+	return nil
+}
+
+// match lowers operators that a rule's pattern must match, all of them, with the root.
+func (l *lowering) match(rule *onednn.Rule, name string, root relay.NodeID, ops []region.Op) error {
+	g := l.p.Graph
+	last := &ops[len(ops)-1]
 	l.nodes = map[relay.NodeID]region.ValueID{root: last.Results[0]}
 	for _, op := range ops {
 		inputs := g.Nodes[op.Node].Inputs
@@ -78,7 +109,7 @@ func (l *lowering) group(ops []region.Op) error {
 	}
 	refusal := fmt.Errorf("its body is not what the name says")
 	for _, m := range g.Match(rule.Shape, root) {
-		if last.CompositeIndex >= 0 && !coversAll(m, ops) {
+		if len(ops) > 1 && !coversAll(m, ops) {
 			continue
 		}
 		if err := limits(g, m); err != nil {
@@ -89,7 +120,11 @@ func (l *lowering) group(ops []region.Op) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		return l.layer(layer, last)
+		if err := l.layer(layer, last); err != nil {
+			return err
+		}
+		l.ops[len(l.ops)-1].kernel = rule.Kernel
+		return nil
 	}
 	return fmt.Errorf("%s: %w", name, refusal)
 }
@@ -148,14 +183,14 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 		l.add(&operation{kind: "reshape", in: slices.Clone(op.Args[:1]), out: out})
 	case *transpose:
 		l.add(&operation{kind: "transpose", perm: y.axes, in: l.of(y.data), out: out})
-	case *concat:
-		l.add(&operation{kind: "concat", axes: []int64{y.axis}, in: slices.Clone(op.Args), out: out})
+	case *onednn.Concatenation:
+		l.add(&operation{kind: "concat", axes: []int64{y.Axis}, in: slices.Clone(op.Args), out: out})
 	case *reduce:
 		l.add(&operation{kind: "reduce", algorithm: y.function, axes: y.axes, in: l.of(y.data), out: out})
 	case *variance:
 		l.add(&operation{kind: "variance", unbiased: y.unbiased, axes: y.axes, in: l.of(y.data, y.mean), out: out})
-	case *standardise:
-		l.add(&operation{kind: "standardise", unbiased: y.unbiased, epsilon: y.epsilon, in: l.of(y.data, y.gain, y.shift), out: out})
+	case *native.Standardise:
+		l.add(&operation{kind: "standardise", unbiased: y.Unbiased, epsilon: y.Epsilon, in: l.of(y.Data, y.Gain, y.Shift), out: out})
 	case *resize:
 		l.add(&operation{kind: "resample", algorithm: y.method, perm: canonical(y.layout), in: l.of(y.data), out: out})
 	default:
@@ -210,8 +245,6 @@ func (l *lowering) convolution(c *onednn.Convolution, out region.ValueID) {
 	switch {
 	case c.Transposed:
 		o.kind = "deconv"
-	case c.Winograd:
-		o.algorithm = "winograd"
 	case c.Scale != nil:
 		o.kind, o.scale = "upsampled_conv", c.Scale
 	}
@@ -277,7 +310,7 @@ func (l *lowering) pool(p *onednn.Pool, out region.ValueID) {
 	}
 	l.add(&operation{
 		kind: "pool", algorithm: algorithm, in: l.of(p.Data), out: out, perm: canonical(p.Layout),
-		kernel: p.Size, strides: p.Strides, dilation: p.Dilation, padding: p.Padding,
+		window: p.Size, strides: p.Strides, dilation: p.Dilation, padding: p.Padding,
 	})
 }
 

@@ -5,11 +5,12 @@ package dnnl
 import (
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// merge makes dense layers that read the same tensor one operation with several results, as the query, the key and the
+// merge makes dense layers for the product kernel that read the same tensor one operation with several results, as the query, the key and the
 // value of attention are made: one step instead of three, whose work divides better among threads. The idea is that of
 // TVM's CombineParallelDense, but weights and results stay apart. It runs after fuse; layers are alike if what is hung on
 // them is.
@@ -41,7 +42,7 @@ func (l *lowering) merge() {
 
 // mergeable says that an operation is a dense layer that could stand wherever its left side is there.
 func (l *lowering) mergeable(o *operation) bool {
-	return o.kind == "matmul" && !o.transposeA && len(l.types[o.out].Shape) == 2 &&
+	return o.kind == "matmul" && o.kernel == native.ProductKernel && !o.transposeA && len(l.types[o.out].Shape) == 2 &&
 		!slices.ContainsFunc(o.in[1:], func(v region.ValueID) bool { return !l.isConstant(v) }) &&
 		!slices.ContainsFunc(o.post, func(p postOp) bool { return p.operand != noValue })
 }

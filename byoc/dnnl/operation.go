@@ -9,7 +9,9 @@ import (
 // operation is one operator of the program that the runtime reads (byoc/runtime/dnnl_program.h says what the fields
 // mean).
 type operation struct {
-	kind      string
+	kind string
+	// kernel is the one of our own that does it; "" for oneDNN's.
+	kernel    string
 	algorithm string
 	in        []region.ValueID
 	out       region.ValueID
@@ -18,7 +20,7 @@ type operation struct {
 	more []region.ValueID
 	// perm are the axes of the data in the order batch, channels, space, or those of a transpose; nil for as they are.
 	perm, axes                         []int64
-	strides, dilation, padding, kernel []int64
+	strides, dilation, padding, window []int64
 	// scale is how often each pixel of the data is repeated before a convolution.
 	scale []int64
 	// weightDims, weightStrides and weightOffset are how the plain weight is seen, or a part of it.

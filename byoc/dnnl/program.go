@@ -12,8 +12,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// formatVersion is that of the text; the runtime refuses any that is newer than itself.
-const formatVersion = 2
+// formatVersion is that of the text; the runtime refuses any other.
+const formatVersion = 3
 
 // dtypes are the runtime's names of dtypes.
 var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32"}
@@ -124,6 +124,9 @@ func (w *writer) numbers(list []int64) {
 
 func (w *writer) operation(o *operation) {
 	fmt.Fprintf(&w.b, "{\"op\": %q", o.kind)
+	if o.kernel != "" {
+		fmt.Fprintf(&w.b, ", \"kernel\": %q", o.kernel)
+	}
 	if o.algorithm != "" {
 		fmt.Fprintf(&w.b, ", \"algorithm\": %q", o.algorithm)
 	}
@@ -137,7 +140,7 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		list []int64
-	}{{"perm", o.perm}, {"axes", o.axes}, {"kernel", o.kernel}, {"scale", o.scale}, {"strides", o.strides}, {"dilation", o.dilation}, {"padding", o.padding}} {
+	}{{"perm", o.perm}, {"axes", o.axes}, {"window", o.window}, {"scale", o.scale}, {"strides", o.strides}, {"dilation", o.dilation}, {"padding", o.padding}} {
 		if f.list != nil {
 			fmt.Fprintf(&w.b, ", %q: ", f.name)
 			w.numbers(f.list)

@@ -21,13 +21,17 @@ type (
 		data relay.NodeID
 		axes []int64
 	}
-	// concat puts tensors one behind the other along an axis.
-	concat struct{ axis int64 }
 	// reduce takes the sum, mean, max or min over axes that follow one another, ascending.
 	reduce struct {
 		function string
 		data     relay.NodeID
 		axes     []int64
+	}
+	// variance is the mean square about a mean that is given.
+	variance struct {
+		data, mean relay.NodeID
+		axes       []int64
+		unbiased   bool
 	}
 	// resize enlarges or shrinks the spatial dimensions.
 	resize struct {
@@ -53,25 +57,8 @@ func shapeRules() []*onednn.Rule {
 		n := &g.Nodes[m.Root]
 		return &transpose{n.Inputs[0], transposeAxes(n, n.Type.Rank())}, nil
 	}))
-	join := onednn.Bare("concatenate", nil, checkConcat, fmt.Sprintf("%s, 2 to %d tensors", shapeLimits, maxConcat),
-		func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
-			return &concat{concatAxis(&g.Nodes[m.Root])}, nil
-		})
-	// The tuple belongs to the candidate: outside of it, it would keep the region apart from those that make its fields.
-	var tuples []relay.Pattern
-	for n := 2; n <= maxConcat; n++ {
-		fields := make([]relay.Pattern, n)
-		for i := range fields {
-			fields[i] = relay.Wildcard()
-		}
-		tuples = append(tuples, relay.TuplePattern(fields...))
-	}
-	join.Shape = relay.Op("concatenate", relay.Or(tuples...))
-	return append(all, join)
+	return append(all, onednn.ConcatenateRule())
 }
-
-// maxConcat is the greatest number of tensors that are put one behind the other.
-const maxConcat = 16
 
 // transposeAxes reads the axes of a transpose; without any they are reversed.
 func transposeAxes(n *relay.Node, rank int) []int64 {
@@ -90,30 +77,6 @@ func transposeAxes(n *relay.Node, rank int) []int64 {
 	return axes
 }
 
-func concatAxis(n *relay.Node) int64 {
-	axis, _ := n.Attrs.Int("axis")
-	if axis < 0 {
-		axis += int64(n.Type.Rank())
-	}
-	return axis
-}
-
-func checkConcat(g *relay.Graph, m *relay.Match) error {
-	n := &g.Nodes[m.Root]
-	if _, err := onednn.TensorAt(g, m.Root, "the result of concatenate"); err != nil {
-		return err
-	}
-	for i, field := range g.Nodes[n.Inputs[0]].Inputs {
-		if _, err := onednn.TensorAt(g, field, fmt.Sprintf("field %d of concatenate", i)); err != nil {
-			return err
-		}
-	}
-	if axis := concatAxis(n); axis < 0 || axis >= int64(n.Type.Rank()) {
-		return fmt.Errorf("concatenate works along axis %d of %d dimensions", axis, n.Type.Rank())
-	}
-	return nil
-}
-
 // reduceRules offers sums, means and extremes over axes that follow one another.
 func reduceRules() []*onednn.Rule {
 	var all []*onednn.Rule
@@ -125,7 +88,45 @@ func reduceRules() []*onednn.Rule {
 				return &reduce{op, n.Inputs[0], axes}, err
 			}))
 	}
-	return all
+	return append(all, varianceRule())
+}
+
+// varianceRule offers the variance about a mean that is given.
+func varianceRule() *onednn.Rule {
+	return onednn.Bare("variance", nil, checkVariance, shapeLimits+", axes that follow one another",
+		func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+			n := &g.Nodes[m.Root]
+			axes, err := reduceAxes(g, n)
+			unbiased, _ := n.Attrs.Bool("unbiased")
+			return &variance{data: n.Inputs[0], mean: n.Inputs[1], axes: axes, unbiased: unbiased}, err
+		})
+}
+
+func checkVariance(g *relay.Graph, m *relay.Match) error {
+	c, err := onednn.CheckedCall(g, m.Root, "argument", "mean")
+	if err != nil {
+		return err
+	}
+	axes, err := reduceAxes(g, c.Node)
+	if err != nil {
+		return err
+	}
+	data, mean := c.In[0].Shape, c.In[1].Shape
+	length := int64(1)
+	for i, d := range data {
+		reduced := int64(i) >= axes[0] && int64(i) <= axes[len(axes)-1]
+		if reduced {
+			length *= d
+			d = 1
+		}
+		if len(mean) != len(data) || mean[i] != d {
+			return fmt.Errorf("variance is about a mean of the shape %s for %s", relay.ShapeText(mean), relay.ShapeText(data))
+		}
+	}
+	if unbiased, _ := c.Node.Attrs.Bool("unbiased"); unbiased && length == 1 {
+		return fmt.Errorf("the unbiased variance of one element is not a number")
+	}
+	return nil
 }
 
 func checkReduce(g *relay.Graph, m *relay.Match) error {

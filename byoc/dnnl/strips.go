@@ -5,6 +5,7 @@ package dnnl
 import (
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
@@ -23,52 +24,51 @@ const (
 // image is what all results of a group have in common: batch, height and width.
 type image [3]int64
 
-// strips finds groups of operations that the runtime can run strip by strip (byoc/runtime/dnnl_strips.cc), and brings the
-// operations into an order in which those of a group follow one another.
+// strips makes groups of the operations whose kernel is strips (byoc/runtime/dnnl_strips.cc), and brings the operations
+// into an order in which those of a group follow one another.
 //
 // Operations are sorted into levels. What reads pixels around its own (window) stands a level above what made its
 // argument; what reads one pixel only may share its argument's level. Operations of one level and one image size then
-// depend on each other pixel by pixel, and on nothing that depends on them: they form a group. A group is worth it where
-// depthwise convolutions meet 1x1 convolutions, whose small kernels leave oneDNN waiting for memory and for its
-// threads; and next to such a group, as what it reads and writes is laid out in the same way.
+// depend on each other pixel by pixel, and on nothing that depends on them: they form a group, be it of one.
 func (l *lowering) strips() {
 	roles := make([]role, len(l.ops))
 	producer := map[region.ValueID]int{}
 	found := false
 	for i, o := range l.ops {
-		roles[i] = l.role(o)
+		if o.kernel == native.StripsKernel {
+			if roles[i] = l.role(o); roles[i] == barrier {
+				o.kernel = ""
+			}
+		}
 		for _, v := range append([]region.ValueID{o.out}, o.more...) {
 			producer[v] = i
 		}
-		found = found || roles[i] == window && o.kind == "conv"
+		found = found || roles[i] != barrier
 	}
-	if !found {
-		return
+	if found {
+		l.gather(l.levels(roles, producer), producer)
 	}
-	groups := l.levels(roles, producer)
-	l.choose(groups, roles, producer)
-	l.gather(groups, producer)
 }
 
-// role says what an operation can be, see byoc/runtime/dnnl_strips.cc (StripBuilder::Fits).
+// role says what an operation for strips can be, as it is by now; see byoc/runtime/dnnl_strips.cc (StripBuilder::Fits).
 func (l *lowering) role(o *operation) role {
 	if !l.isImage(o.out) || o.perm != nil || !l.boundsOnly(o) {
 		return barrier
 	}
 	switch o.kind {
 	case "conv":
-		if o.algorithm != "direct" || !l.isConstant(o.in[1]) || o.bias && !l.isConstant(o.in[2]) || !all(o.dilation, 1) {
+		if !l.isConstant(o.in[1]) || o.bias && !l.isConstant(o.in[2]) || !all(o.dilation, 1) {
 			break
 		}
 		w := o.weightDims
 		if len(w) == 4 && w[2] == 1 && w[3] == 1 && all(o.strides, 1) && all(o.padding, 0) {
 			return pointwise
 		}
-		if len(w) == 5 && w[1] == 1 && w[2] == 1 && knownWindow(w[4], o.strides[1]) {
+		if len(w) == 5 && w[1] == 1 && w[2] == 1 && native.KnownWindow(w[4], o.strides[1]) {
 			return window
 		}
 	case "pool":
-		if all(o.dilation, 1) && knownWindow(o.kernel[1], o.strides[1]) {
+		if all(o.dilation, 1) && native.KnownWindow(o.window[1], o.strides[1]) {
 			return window
 		}
 	case "binary":
@@ -85,11 +85,6 @@ func (l *lowering) role(o *operation) role {
 		}
 	}
 	return barrier
-}
-
-// knownWindow says that the runtime has a kernel for windows of a width and a stride along rows.
-func knownWindow(width, stride int64) bool {
-	return (stride == 1 || stride == 2) && (width == 2 || width == 3 || width == 5 || width == 7)
 }
 
 // boundsOnly says that what is hung on an operation is at most a sum with a tensor of its shape, and then bounds; on a pool,
@@ -121,12 +116,9 @@ func all(list []int64, value int64) bool {
 	return !slices.ContainsFunc(list, func(v int64) bool { return v != value })
 }
 
-// minPixels is how many pixels an image has at least: the kernels work on 14 at a time.
-const minPixels = 28
-
 func (l *lowering) isImage(v region.ValueID) bool {
 	shape := l.types[v].Shape
-	return l.types[v].DType == "float32" && len(shape) == 4 && shape[0]*shape[2]*shape[3] >= minPixels
+	return l.types[v].DType == "float32" && len(shape) == 4
 }
 
 func (l *lowering) sameShape(a, b region.ValueID) bool {
@@ -244,64 +236,6 @@ func (l *lowering) sink(level []int, roles []role, producer map[region.ValueID]i
 func (l *lowering) sameImage(a, b region.ValueID) bool {
 	x, y := l.types[a].Shape, l.types[b].Shape
 	return len(x) == 4 && len(y) == 4 && x[0] == y[0] && slices.Equal(x[2:], y[2:])
-}
-
-// choose takes those operations out of their groups (-1) whose group is not worth it.
-func (l *lowering) choose(groups []int, roles []role, producer map[region.ValueID]int) {
-	count := 0
-	for _, g := range groups {
-		count = max(count, g+1)
-	}
-	products, depthwise := make([]int, count), make([]int, count)
-	for i, g := range groups {
-		if g < 0 || l.ops[i].kind != "conv" {
-			continue
-		}
-		if roles[i] == pointwise {
-			products[g]++
-		} else {
-			depthwise[g]++
-		}
-	}
-	chosen := make([]bool, count)
-	for g := range chosen {
-		chosen[g] = products[g] > 0 && depthwise[g] > 0
-	}
-	for changed := true; changed; {
-		changed = false
-		for g := range chosen {
-			if !chosen[g] && products[g] > 0 && l.amongChosen(g, groups, chosen, producer) {
-				chosen[g], changed = true, true
-			}
-		}
-	}
-	for i, g := range groups {
-		if g >= 0 && !chosen[g] {
-			groups[i] = -1
-		}
-	}
-}
-
-// amongChosen says that a group reads what comes from outside the region or from chosen groups, and is read by such
-// groups, by at least one of them, and else by nobody in the region.
-func (l *lowering) amongChosen(g int, groups []int, chosen []bool, producer map[region.ValueID]int) bool {
-	good := func(i int) bool { return groups[i] == g || groups[i] >= 0 && chosen[groups[i]] }
-	neighbours := 0
-	for i, o := range l.ops {
-		for _, v := range o.data() {
-			p, ok := producer[v]
-			if !ok || groups[p] != g && groups[i] != g {
-				continue
-			}
-			if !good(p) || !good(i) {
-				return false
-			}
-			if groups[i] != groups[p] {
-				neighbours++
-			}
-		}
-	}
-	return neighbours > 0
 }
 
 // gather brings the operations of each group together, each behind all that it reads, and notes where the groups are.

@@ -4,6 +4,7 @@ package dnnl
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,13 +12,30 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// pointwiseConv and depthwiseConv are layers of a region on 8 channels.
+// What follows makes operators for the kernel strips, on 8 channels unless y says otherwise.
 func (r maker) pointwiseConv(x relay.NodeID, y *relay.Type) relay.NodeID {
-	return r.Call("nn.conv2d", y, with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), x, r.Const([]int64{y.Shape[1], 8, 1, 1}, f32))
+	from, weight := f(1, 8, y.Shape[2], y.Shape[3]), f(y.Shape[1], 8, 1, 1)
+	return r.as("native.strip_conv2d", "nn.conv2d", with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), y,
+		[]*relay.Type{from, weight}, x, r.Const(weight.Shape, f32))
 }
 
 func (r maker) depthwiseConv(x relay.NodeID, y *relay.Type, changes ...any) relay.NodeID {
-	return r.Call("nn.conv2d", y, with(with(conv2dAttrs(), "groups", 8), changes...), x, r.Const([]int64{8, 1, 3, 3}, f32))
+	return r.depthwise(x, y, r.Const([]int64{8, 1, 3, 3}, f32), changes...)
+}
+
+func (r maker) depthwise(x relay.NodeID, y *relay.Type, weight relay.NodeID, changes ...any) relay.NodeID {
+	return r.as("native.strip_depthwise_conv2d", "nn.conv2d", with(with(conv2dAttrs(), "groups", 8), changes...), y,
+		[]*relay.Type{y, f(8, 1, 3, 3)}, x, weight)
+}
+
+func (r maker) joined(y *relay.Type, args ...relay.NodeID) relay.NodeID {
+	types := make([]*relay.Type, len(args))
+	for i := range args {
+		types[i] = f(1, y.Shape[1]/int64(len(args)), y.Shape[2], y.Shape[3])
+	}
+	return r.composite("native.strip_concatenate", y, func(p []relay.NodeID) relay.NodeID {
+		return r.Call("concatenate", y, map[string]any{"axis": 1}, r.Tuple(p...))
+	}, types, args...)
 }
 
 // groupsOf are the kinds of the operations in each group that is run strip by strip, and of all.
@@ -62,8 +80,9 @@ func TestSeparableConvolutionsAreAGroup(t *testing.T) {
 	one := r.pointwiseConv(r.depthwiseConv(x, y), y)
 	// The second one reads pixels around those of the first: it has to wait for all of it.
 	two := r.pointwiseConv(r.depthwiseConv(one, y), y)
-	joined := r.Call("concatenate", f(1, 16, 6, 6), map[string]any{"axis": 1}, r.Tuple(two, one))
-	groups, kinds := groupsOf(t, r.Finish(r.Call("nn.relu", f(1, 16, 6, 6), nil, joined)))
+	joined := r.joined(f(1, 16, 6, 6), two, one)
+	wide := f(1, 16, 6, 6)
+	groups, kinds := groupsOf(t, r.Finish(r.as("native.strip_relu", "nn.relu", nil, wide, []*relay.Type{wide}, joined)))
 	require.Equal(t, [][]string{{"conv", "conv"}, {"conv", "conv", "concat", "eltwise"}}, groups)
 	require.Len(t, kinds, 6)
 }
@@ -76,7 +95,7 @@ func TestWhatIsReadLaterIsComputedLater(t *testing.T) {
 	late := r.pointwiseConv(r.depthwiseConv(x, y), y)
 	a := r.pointwiseConv(r.depthwiseConv(x, y), y)
 	b := r.pointwiseConv(r.depthwiseConv(a, y), y)
-	groups, _ := groupsOf(t, r.Finish(r.Call("concatenate", f(1, 16, 6, 6), map[string]any{"axis": 1}, r.Tuple(late, b))))
+	groups, _ := groupsOf(t, r.Finish(r.joined(f(1, 16, 6, 6), late, b)))
 	require.Equal(t, [][]string{{"conv", "conv"}, {"conv", "conv", "conv", "conv", "concat"}}, groups)
 
 	// What would have to be stored instead stays: a is read by both.
@@ -86,69 +105,81 @@ func TestWhatIsReadLaterIsComputedLater(t *testing.T) {
 	narrow := r.pointwiseConv(a, y)
 	other := r.pointwiseConv(a, y)
 	b = r.pointwiseConv(r.depthwiseConv(narrow, y), y)
-	groups, _ = groupsOf(t, r.Finish(r.Call("concatenate", f(1, 16, 6, 6), map[string]any{"axis": 1}, r.Tuple(other, b))))
+	groups, _ = groupsOf(t, r.Finish(r.joined(f(1, 16, 6, 6), other, b)))
 	require.Equal(t, [][]string{{"conv", "conv", "conv", "conv"}, {"conv", "conv", "concat"}}, groups)
 }
 
-func TestNeighboursJoinGroups(t *testing.T) {
-	// A 1x1 convolution of the region's input whose result only a group reads is laid out as that group wants it.
+func TestAnOperatorByItselfIsAGroup(t *testing.T) {
 	r := newRegion()
 	y := f(1, 8, 6, 6)
 	before := r.pointwiseConv(r.Var(y.Shape, f32), y)
 	groups, _ := groupsOf(t, r.Finish(r.pointwiseConv(r.depthwiseConv(before, y), y)))
 	require.Equal(t, [][]string{{"conv"}, {"conv", "conv"}}, groups)
 
-	// Not so where something else reads it, too.
 	r = newRegion()
-	before = r.pointwiseConv(r.Var(y.Shape, f32), y)
-	after := r.pointwiseConv(r.depthwiseConv(before, y), y)
-	groups, _ = groupsOf(t, r.Finish(r.Tuple(after, r.Call("tanh", y, nil, r.Call("exp", y, nil, before)))))
-	require.Equal(t, [][]string{{"conv", "conv"}}, groups)
+	small := f(1, 8, 1, 1)
+	groups, _ = groupsOf(t, r.Finish(r.pointwiseConv(r.Var(small.Shape, f32), small)))
+	require.Equal(t, [][]string{{"conv"}}, groups)
 }
 
-func TestWhatIsNoGroup(t *testing.T) {
+func TestOneDNNsOperatorsAreInNoGroup(t *testing.T) {
+	r := newRegion()
+	y := f(1, 8, 6, 6)
+	depthwise := r.Call("nn.conv2d", y, with(conv2dAttrs(), "groups", 8), r.Var(y.Shape, f32), r.Const([]int64{8, 1, 3, 3}, f32))
+	got, _ := text(t, r.Finish(r.Call("nn.conv2d", y, with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), depthwise, r.Const([]int64{8, 8, 1, 1}, f32))))
+	require.NotContains(t, got, "strips")
+
+	// Between strips there may be one of oneDNN's; what does not fit is not hung on them, what fits is.
+	r = newRegion()
+	conv := r.pointwiseConv(r.depthwiseConv(r.Var(y.Shape, f32), y), y)
+	groups, kinds := groupsOf(t, r.Finish(r.Call("tanh", y, nil, r.Call("nn.relu", y, nil, conv))))
+	require.Equal(t, [][]string{{"conv", "conv"}}, groups)
+	require.Equal(t, []string{"conv", "conv", "eltwise"}, kinds)
+}
+
+func TestWhatTurnsOutToBeNoStripIsOneDNNs(t *testing.T) {
 	y := f(1, 8, 6, 6)
 	for _, c := range []struct {
-		name string
-		make func(r maker, x relay.NodeID) relay.NodeID
+		name   string
+		make   func(r maker, x relay.NodeID) relay.NodeID
+		groups [][]string
 	}{
-		{"no depthwise convolution", func(r maker, x relay.NodeID) relay.NodeID { return r.pointwiseConv(r.pointwiseConv(x, y), y) }},
-		{"no 1x1 convolution", func(r maker, x relay.NodeID) relay.NodeID { return r.depthwiseConv(r.depthwiseConv(x, y), y) }},
 		{"dilated", func(r maker, x relay.NodeID) relay.NodeID {
 			return r.pointwiseConv(r.depthwiseConv(x, y, "dilation", []int64{2, 2}, "padding", []int64{2, 2, 2, 2}), y)
-		}},
+		}, [][]string{{"conv"}}},
 		{"weights that are not constant", func(r maker, x relay.NodeID) relay.NodeID {
-			conv := r.Call("nn.conv2d", y, with(conv2dAttrs(), "groups", 8), x, r.Var([]int64{8, 1, 3, 3}, f32))
-			return r.pointwiseConv(conv, y)
-		}},
+			return r.pointwiseConv(r.depthwise(x, y, r.Var([]int64{8, 1, 3, 3}, f32)), y)
+		}, [][]string{{"conv"}}},
 		{"another activation", func(r maker, x relay.NodeID) relay.NodeID {
 			return r.Call("tanh", y, nil, r.pointwiseConv(r.Call("tanh", y, nil, r.depthwiseConv(x, y)), y))
-		}},
+		}, [][]string{{"conv"}, {"conv"}}},
 		{"broadcast", func(r maker, x relay.NodeID) relay.NodeID {
 			scaled := r.Call("add", y, nil, r.depthwiseConv(x, y), r.Var([]int64{6, 1}, f32))
 			return r.Call("add", y, nil, r.pointwiseConv(scaled, y), r.Var([]int64{6, 1}, f32))
-		}},
+		}, [][]string{{"conv"}, {"conv"}}},
 	} {
 		r := newRegion()
-		groups, _ := groupsOf(t, r.Finish(c.make(r, r.Var(y.Shape, f32))))
-		require.Empty(t, groups, c.name)
+		g := r.Finish(c.make(r, r.Var(y.Shape, f32)))
+		groups, _ := groupsOf(t, g)
+		require.Equal(t, c.groups, groups, c.name)
+		got, _ := text(t, g)
+		require.Equal(t, len(c.groups), strings.Count(got, `"kernel": "strips"`), c.name)
 	}
-
-	// Images of few pixels.
-	r := newRegion()
-	small := f(1, 8, 5, 5)
-	groups, _ := groupsOf(t, r.Finish(r.pointwiseConv(r.depthwiseConv(r.Var(small.Shape, f32), small), small)))
-	require.Empty(t, groups)
 }
 
 func TestPoolsWithSumsInGroups(t *testing.T) {
 	r := newRegion()
 	y := f(1, 8, 6, 6)
 	x := r.Var(y.Shape, f32)
-	pooled := r.Call("nn.avg_pool2d", y, avgPool(false), x)
-	sum := r.Call("add", y, nil, pooled, x)
-	twice := r.Call("nn.avg_pool2d", y, avgPool(true), x)
-	double := r.Call("add", y, nil, twice, twice)
-	joined := r.Call("concatenate", f(1, 24, 6, 6), map[string]any{"axis": 1}, r.Tuple(sum, double, r.pointwiseConv(r.depthwiseConv(x, y), y)))
+	pool := func(pad bool) relay.NodeID {
+		return r.as("native.strip_avg_pool2d", "nn.avg_pool2d", avgPool(pad), y, []*relay.Type{y}, x)
+	}
+	plus := func(a, b relay.NodeID) relay.NodeID {
+		return r.as("native.strip_add", "add", nil, y, []*relay.Type{y, y}, a, b)
+	}
+	sum := plus(pool(false), x)
+	twice := pool(true)
+	double := plus(twice, twice)
+	joined := r.joined(f(1, 24, 6, 6), sum, double, r.pointwiseConv(r.depthwiseConv(x, y), y))
 	golden(t, "strips.json", r.Finish(joined))
 }

@@ -19,8 +19,6 @@ type convolution struct {
 	transposed bool
 	// layouts are the pairs of data and kernel layout that TVM itself can lower on a CPU.
 	layouts [][2]string
-	// winograd asks for that algorithm, see winograd.go.
-	winograd bool
 	// upsampled takes the upsampling before it along, see upsampling.go.
 	upsampled bool
 }
@@ -111,12 +109,6 @@ func (c convolution) check(g *relay.Graph, m *relay.Match, e epilogue) error {
 	if list, ok := n.Attrs.Get("meta_schedule_original_shape"); ok {
 		if l, isList := list.([]any); isList && len(l) > 0 {
 			return fmt.Errorf("the weight of %s has been laid out for TVM's meta-schedule", c.op)
-		}
-	}
-	if c.winograd {
-		weight := m.Named[roleWeight]
-		if err := checkWinograd(conv, c.dims, g.Nodes[weight].Kind == relay.KindConstant || isParameter(g, weight)); err != nil {
-			return err
 		}
 	}
 	if c.upsampled {
@@ -213,7 +205,7 @@ func isParameter(g *relay.Graph, id relay.NodeID) bool { return g.Nodes[id].Kind
 func (c convolution) read(g *relay.Graph, m *relay.Match, e epilogue) (Layer, error) {
 	n := &g.Nodes[m.Named[roleAnchor]]
 	l := &Convolution{
-		Operator: c.op, Winograd: c.winograd, Transposed: c.transposed, Dims: c.dims,
+		Operator: c.op, Transposed: c.transposed, Dims: c.dims,
 		Data: m.Named[roleData], Weight: m.Named[roleWeight], Epilogue: e.read(g, m),
 	}
 	var err error

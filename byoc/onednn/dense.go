@@ -15,23 +15,27 @@ const denseLimits = "float32, static shapes, data [m, k], weight [n, k]"
 func DenseRules() []*Rule {
 	var all []*Rule
 	for _, e := range epilogues(true) {
-		name := "dnnl.dense" + e.suffix()
-		anchor := relay.Named(roleAnchor, relay.Op("nn.dense",
-			relay.Named(roleData, relay.Wildcard()), relay.Named(roleWeight, relay.Wildcard())))
-		all = append(all, &Rule{
-			Pattern: byoc.Pattern{
-				Composite:  name,
-				Shape:      e.on(anchor),
-				Limits:     func(g *relay.Graph, m *relay.Match) error { return checkDense(g, m, e) },
-				LimitsText: denseLimits,
-			},
-			Read: func(g *relay.Graph, m *relay.Match) (Layer, error) { return readDense(g, m, e), nil },
-			Own:  e.own(),
-		})
+		all = append(all, fusedDense("dnnl.dense", e))
 	}
 	return append(all, Bare("nn.dense", []string{roleData, roleWeight},
 		func(g *relay.Graph, m *relay.Match) error { return checkDense(g, m, epilogue{}) }, denseLimits,
 		func(g *relay.Graph, m *relay.Match) (Layer, error) { return readDense(g, m, epilogue{}), nil }))
+}
+
+// fusedDense is nn.dense with an epilogue, under a composite's name without it.
+func fusedDense(composite string, e epilogue) *Rule {
+	anchor := relay.Named(roleAnchor, relay.Op("nn.dense",
+		relay.Named(roleData, relay.Wildcard()), relay.Named(roleWeight, relay.Wildcard())))
+	return &Rule{
+		Pattern: byoc.Pattern{
+			Composite:  composite + e.suffix(),
+			Shape:      e.on(anchor),
+			Limits:     func(g *relay.Graph, m *relay.Match) error { return checkDense(g, m, e) },
+			LimitsText: denseLimits,
+		},
+		Read: func(g *relay.Graph, m *relay.Match) (Layer, error) { return readDense(g, m, e), nil },
+		Own:  e.own(),
+	}
 }
 
 func checkDense(g *relay.Graph, m *relay.Match, e epilogue) error {

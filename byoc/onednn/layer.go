@@ -11,9 +11,7 @@ type Layer any
 // Convolution is a convolution or transposed convolution of one to three spatial dimensions.
 type Convolution struct {
 	// Operator is Relay's ("nn.conv2d_transpose").
-	Operator string
-	// Winograd asks for that algorithm.
-	Winograd   bool
+	Operator   string
 	Transposed bool
 	// Scale is how often each pixel of the data is repeated along each spatial dimension before the convolution; nil for
 	// not at all.

@@ -53,7 +53,7 @@ func Probe(name string) byoc.Probe {
 		return unusable(fmt.Sprintf("%s was not built against oneDNN", plugin))
 	}
 	p.Usable = true
-	p.Features = cpuFeatures()
+	p.Features = CPUFeatures()
 	return p
 }
 
@@ -139,8 +139,8 @@ func versionInName(path string) string {
 	return version
 }
 
-// cpuFeatures are the instruction sets for which oneDNN has kernels and which this processor has.
-func cpuFeatures() []string {
+// CPUFeatures are the instruction sets for which oneDNN has kernels and which this processor has.
+func CPUFeatures() []string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return nil

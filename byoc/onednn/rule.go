@@ -13,6 +13,13 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
+// Compiler is the Compiler attribute of the regions of dnnl and native, which is not TVM's own "dnnl"; Engine is the name of
+// the runtime's engine for them and of its plug-in.
+const (
+	Compiler = "collage_dnnl"
+	Engine   = "dnnl"
+)
+
 // Rule is one pattern with what it computes. The partitioner and the code generators use the same rule, so that what
 // one accepts the others can write.
 type Rule struct {

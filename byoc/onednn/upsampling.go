@@ -10,23 +10,6 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// UpsampledConvolutionRules offers upsampling by nearest neighbours followed by a convolution as one operator. The runtime
-// multiplies by the small tensor: as many multiplications as the convolution would need there, scale^2 times fewer than on
-// the upsampled tensor, which is never made. Neither oneDNN nor TVM's runtime for it has that.
-func UpsampledConvolutionRules() []*Rule {
-	c := convolution{op: "nn.conv2d", composite: "dnnl.upsampled_conv2d", dims: 2, upsampled: true,
-		layouts: [][2]string{{"NCHW", "OIHW"}, {"NHWC", "HWIO"}}}
-	text := c.limitsText() + ", nearest neighbours by whole factors, strides and dilation of 1, one group"
-	var all []*Rule
-	for _, e := range append(epilogues(true), epilogue{}) {
-		r := c.fused(e)
-		r.LimitsText = text
-		r.Own = true
-		all = append(all, r)
-	}
-	return all
-}
-
 // roleUpsampled is the call that makes the large tensor.
 const roleUpsampled = "upsampled"
 

@@ -25,7 +25,7 @@ func upsampled(up string, upAttrs map[string]any, in, large *relay.Type, changes
 // upsampledVerdict says whether the rule takes a graph, with which scale, and if not why.
 func upsampledVerdict(t *testing.T, g *relay.Graph) (scale []int64, refusal string) {
 	t.Helper()
-	for _, r := range UpsampledConvolutionRules() {
+	for _, r := range upsampledRules() {
 		for _, m := range g.Match(r.Shape, g.Scopes[0].Root) {
 			if err := r.Limits(g, m); err != nil {
 				refusal = err.Error()
@@ -82,14 +82,7 @@ func TestUpsampledConvolutionLimits(t *testing.T) {
 	}
 }
 
-func TestUpsampledConvolutionRulesAreOurs(t *testing.T) {
-	names := map[string]bool{}
-	for _, r := range UpsampledConvolutionRules() {
-		require.True(t, r.Own, r.Composite)
-		require.False(t, names[r.Composite], r.Composite)
-		names[r.Composite] = true
-	}
-	for _, name := range []string{"", "_bias_relu", "_tanh", "_bias_sum_relu"} {
-		require.True(t, names["dnnl.upsampled_conv2d"+name], name)
-	}
+// upsampledRules are those of the form in which the backend native takes them.
+func upsampledRules() []*Rule {
+	return Form{Composite: "x.upsampled"}.Convolutions("nn.conv2d", 2, true, [2]string{"NCHW", "OIHW"}, [2]string{"NHWC", "HWIO"})
 }

@@ -7,7 +7,7 @@
 
 namespace collage::onednn {
 
-void Compiler::Attention(const Op& op) {
+bool Compiler::Attention(const Op& op) {
   // Views of query, key, value, result, and the mask where there is one; dims are batch, heads, rows,
   // columns.
   const bool masked = op.in.size() == 4;
@@ -42,6 +42,7 @@ void Compiler::Attention(const Op& op) {
   tensors.push_back(NewTensor(RowMajor({AttentionScratch(shape, threads)}, dnnl::memory::data_type::u8)));
   AddWork("attention", tensors, AttentionKernel(shape, threads));
   Finish(op, 0, to);
+  return true;
 }
 
 }  // namespace collage::onednn

@@ -57,6 +57,7 @@ class Checker {
       index_ = i;
       CheckOp();
     }
+    CheckStrips();
     for (const int value : p_.outputs) {
       if (!made_[value]) throw std::runtime_error("the output " + Name(value) + " is made by nothing");
     }
@@ -172,6 +173,7 @@ class Checker {
     }
     CheckTypes();
     CheckKind();
+    CheckKernel();
     CheckPost(Out());
     for (const int value : op_->more) CheckPost(Shape(value));
     Make(op_->out, "the result of operation " + std::to_string(index_));
@@ -238,6 +240,47 @@ class Checker {
     Fail("this runtime does not know such an operation");
   }
 
+  // Kernels of our own, and the kinds of operators that each can do. What stands in kOnly has no other way.
+  void CheckKernel() const {
+    static const std::pair<const char*, const char*> kKernels[] = {
+        {"winograd", "conv"},    {"projection", "conv"},         {"narrow", "conv"},
+        {"strips", "conv"},      {"strips", "pool"},             {"strips", "binary"},
+        {"strips", "eltwise"},   {"strips", "concat"},           {"matvec", "matmul"},
+        {"product", "matmul"},   {"upsampled", "upsampled_conv"}, {"attention", "attention"},
+        {"rows", "standardise"},
+    };
+    static const char* const kOnly[] = {"upsampled_conv", "attention", "standardise"};
+    if (op_->kernel.empty()) {
+      for (const char* kind : kOnly) {
+        if (op_->kind == kind) Fail("it names no kernel, and oneDNN has none for it");
+      }
+      return;
+    }
+    for (const auto& [kernel, kind] : kKernels) {
+      if (op_->kernel == kernel && op_->kind == kind) return;
+    }
+    Fail("this runtime has no kernel " + op_->kernel + " for it");
+  }
+
+  // Each operator that goes strip by strip stands in one group, and nothing else does.
+  void CheckStrips() {
+    std::vector<bool> grouped(p_.ops.size(), false);
+    for (const auto& [first, count] : p_.strips) {
+      for (int i = first; i < first + count; ++i) {
+        op_ = &p_.ops[i];
+        index_ = i;
+        Want(!grouped[i], "it stands in two groups of strips");
+        Want(op_->kernel == "strips", "it stands in a group of strips, and strips is not its kernel");
+        grouped[i] = true;
+      }
+    }
+    for (size_t i = 0; i < p_.ops.size(); ++i) {
+      op_ = &p_.ops[i];
+      index_ = i;
+      Want(grouped[i] || op_->kernel != "strips", "it stands in no group of strips");
+    }
+  }
+
   // The number of steps that a window of so many taps takes along an axis of so many elements; 0 for none.
   static int64_t Windows(int64_t elements, int64_t taps, int64_t dilation, int64_t stride, int64_t pads) {
     const int64_t room = elements + pads - ((taps - 1) * dilation + 1);
@@ -258,9 +301,7 @@ class Checker {
     Want(from.size() == to.size() && from.size() >= 3 && from.size() <= 5, "its tensors have the wrong rank");
     const size_t space = from.size() - 2;
     Spatial(space);
-    Want(
-        IsOneOf(op_->algorithm, {dnnl::algorithm::convolution_direct, dnnl::algorithm::convolution_winograd}),
-        "there is no such way to convolve");
+    Want(op_->algorithm == dnnl::algorithm::convolution_direct, "there is no such way to convolve");
     const bool grouped = op_->weight.dims.size() == from.size() + 1;
     Within(op_->weight, op_->in[1], from.size() + (grouped ? 1 : 0), "weight");
     const Dims& weight = op_->weight.dims;
@@ -342,10 +383,10 @@ class Checker {
     Want(from.size() == to.size() && from.size() >= 3 && from.size() <= 5, "its tensors have the wrong rank");
     const size_t space = from.size() - 2;
     Spatial(space);
-    List(op_->kernel, "kernel", space, 1);
+    List(op_->window, "window", space, 1);
     Want(from[0] == to[0] && from[1] == to[1], "argument and result differ in their batches or channels");
     for (size_t i = 0; i < space; ++i) {
-      Want(Windows(from[2 + i], op_->kernel[i], op_->dilation[i], op_->strides[i],
+      Want(Windows(from[2 + i], op_->window[i], op_->dilation[i], op_->strides[i],
                    op_->pad_front[i] + op_->pad_back[i]) == to[2 + i],
            "its attributes do not lead from the argument's extents to the result's");
     }

@@ -90,7 +90,37 @@ std::unique_ptr<Plan> Compiler::Compile() {
   return std::make_unique<Plan>(std::move(buffers_), std::move(slots_), std::move(steps_));
 }
 
+bool Compiler::ByKernel(const Op& op) {
+  using Method = bool (Compiler::*)(const Op&);
+  static const std::pair<const char*, Method> kMethods[] = {
+      {"winograd", &Compiler::Winograd},   {"projection", &Compiler::Projection},
+      {"narrow", &Compiler::Narrow},       {"upsampled", &Compiler::Upsampled},
+      {"product", &Compiler::Product},     {"matvec", &Compiler::MatVec},
+      {"attention", &Compiler::Attention}, {"rows", &Compiler::Standardise},
+  };
+  for (const auto& [kernel, method] : kMethods) {
+    if (op.kernel == kernel) return (this->*method)(op);
+  }
+  return false;  // strips: its group was tried
+}
+
 void Compiler::CompileOp(const Op& op) {
+  if (!op.kernel.empty() && ByKernel(op)) return;
+  if (!op.more.empty()) {
+    for (const Op& part : Parts(op)) CompileOp(part);
+    return;
+  }
+  const size_t first = steps_.size();
+  CompileByLibrary(op);
+  if (op.kernel.empty()) return;
+  for (size_t i = first; i < steps_.size(); ++i) {
+    if (steps_[i].reorder) continue;
+    steps_[i].what += ", not " + op.kernel;
+    break;
+  }
+}
+
+void Compiler::CompileByLibrary(const Op& op) {
   using Method = void (Compiler::*)(const Op&);
   static const std::pair<const char*, Method> kMethods[] = {
       {"conv", &Compiler::Convolution},
@@ -108,16 +138,12 @@ void Compiler::CompileOp(const Op& op) {
       {"concat", &Compiler::Concat},
       {"reduce", &Compiler::Reduce},
       {"variance", &Compiler::Reduce},
-      {"standardise", &Compiler::Standardise},
-      {"upsampled_conv", &Compiler::UpsampledConvolution},
-      {"attention", &Compiler::Attention},
   };
   for (const auto& [kind, method] : kMethods) {
     if (op.kind == kind) return (this->*method)(op);
   }
-  throw std::runtime_error(
-      "the program asks for the operator " + op.kind +
-      ", which this runtime does not know; compile the model again with this version of Collage");
+  throw std::runtime_error("oneDNN has no " + op.kind + ", and " + op.kernel +
+                           " cannot do it here; compile the model again");
 }
 
 bool Compiler::IsConstant(int value) const {

@@ -48,19 +48,25 @@ class Compiler {
   using MakeDesc = std::function<dnnl::primitive_desc(const dnnl::primitive_attr&)>;
   using Arguments = std::vector<std::pair<int, Tensor>>;
 
+  // By the kernel that the program names; where it cannot, or none is named, by oneDNN.
   void CompileOp(const Op& op);
+  void CompileByLibrary(const Op& op);
+  // By a kernel of our own. False, and nothing done, where it cannot do the operator, or not on this processor.
+  bool ByKernel(const Op& op);
   // The operators first .. first + count - 1 as one step that goes strip by strip (dnnl_strips.cc); false,
   // and nothing has happened, where they have to be compiled one by one.
   bool CompileStrips(int first, int count);
   friend class StripBuilder;
-  void Convolution(const Op& op);           // dnnl_convolution.cc
-  void UpsampledConvolution(const Op& op);  // dnnl_upsampling.cc
-  void NarrowConvolution(const Op& op);     // dnnl_narrow.cc
-  bool IsNarrow(const Op& op) const;
-  // Do a convolution with a kernel of our own (dnnl_own_convolution.cc): 3x3 in rows and columns by
-  // Winograd's algorithm, or 1x1. False, and nothing done, where it is not for them.
-  bool Winograd(const Op& op);
-  bool Projection(const Op& op);
+  // Kernels of our own, see ByKernel. Winograd: 3x3 in rows and columns; Projection: 1x1; Narrow: few output
+  // channels; Product: a dense layer, or several of one left side; MatVec: one of one row.
+  bool Winograd(const Op& op);    // dnnl_own_convolution.cc
+  bool Projection(const Op& op);  // dnnl_own_convolution.cc
+  bool Narrow(const Op& op);      // dnnl_narrow.cc
+  bool Upsampled(const Op& op);   // dnnl_upsampling.cc
+  bool Product(const Op& op);     // dnnl_dense.cc
+  bool MatVec(const Op& op);      // dnnl_matvec.cc
+  bool Attention(const Op& op);   // dnnl_attention.cc
+  bool Standardise(const Op& op); // dnnl_norm.cc
   struct OwnArguments {
     const float *src = nullptr, *packed = nullptr, *bias = nullptr;
     const float* const* addends = nullptr;
@@ -71,18 +77,14 @@ class Compiler {
                       const std::function<void(const float* plain, float* packed)>& pack,
                       const std::vector<int>& addends, size_t done, size_t scratch_size,
                       const std::function<void(const OwnArguments&)>& run);
-  void MatMul(const Op& op);     // dnnl_matmul.cc
-  void MatVec(const Op& op);     // dnnl_matvec.cc
-  void Attention(const Op& op);  // dnnl_attention.cc
-  // A dense layer, or several of one left side, by the kernel of our own; false where it is not for that one.
-  bool Product(const Op& op);  // dnnl_dense.cc
+  void Convolution(const Op& op);  // dnnl_convolution.cc
+  void MatMul(const Op& op);       // dnnl_matmul.cc
   // The operators, each with one result, that one with several stands for.
   std::vector<Op> Parts(const Op& op) const;
   void Pool(const Op& op);  // dnnl_pool.cc
   void Resample(const Op& op);
   void BatchNorm(const Op& op);  // dnnl_norm.cc
   void LayerNorm(const Op& op);
-  void Standardise(const Op& op);
   void Softmax(const Op& op);
   void Eltwise(const Op& op);  // dnnl_pointwise.cc
   void Binary(const Op& op);

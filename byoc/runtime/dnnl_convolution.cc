@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "dnnl_compiler.h"
+#include "native/strip_kernels.h"
 
 namespace collage::onednn {
 namespace {
@@ -21,8 +22,6 @@ Desc AnyLayout(const Desc& desc) {
   return Desc(desc.dims(), desc.data_type(), dnnl::memory::format_tag::any);
 }
 
-// oneDNN's convolutions take 2.6's f32 Winograd only where they are asked for it by name; with dimensions
-// that it cannot do the descriptor is not there.
 template <typename Primitive>
 dnnl::primitive_desc Describe(const Op& op, dnnl::algorithm algorithm, const Desc& src, const Desc& weight,
                               const Desc* bias, const Desc& dst, const dnnl::primitive_attr& attr) {
@@ -41,10 +40,6 @@ dnnl::primitive_desc Describe(const Op& op, dnnl::algorithm algorithm, const Des
 }  // namespace
 
 void Compiler::Convolution(const Op& op) {
-  if (IsNarrow(op)) return NarrowConvolution(op);
-  const bool winograd = op.algorithm == dnnl::algorithm::convolution_winograd;
-  if (winograd ? Winograd(op) : Projection(op)) return;
-  dnnl::algorithm algorithm = op.algorithm;
   const bool transposed = op.kind == "deconv";
   const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);
   const ValueType& weight_type = type(op.in[1]);
@@ -60,22 +55,13 @@ void Compiler::Convolution(const Op& op) {
       return transposed
                  ? Describe<dnnl::deconvolution_forward>(op, dnnl::algorithm::deconvolution_direct, src,
                                                          weight_any, b, dst_any, attr)
-                 : Describe<dnnl::convolution_forward>(op, algorithm, src, weight_any, b, dst_any, attr);
+                 : Describe<dnnl::convolution_forward>(op, op.algorithm, src, weight_any, b, dst_any, attr);
     };
   };
 
   // oneDNN chooses the layout of the data; where the same implementation also takes the one in which the data
   // is found, nothing needs to be reordered.
   MakeDesc make = make_with(AnyLayout(found));
-  if (winograd) {
-    try {
-      make({});
-    } catch (const dnnl::error&) {
-      // oneDNN's own Winograd kernels are two-dimensional and choosy: weights that the code generator took
-      // for constants may be none here.
-      algorithm = dnnl::algorithm::convolution_direct;
-    }
-  }
   const dnnl::primitive_desc chosen = make({});
   if (chosen.query_md(dnnl::query::src_md, 0) != found) {
     try {
@@ -104,7 +90,10 @@ Desc Compiler::LayoutForReader(int value, const Desc& other) const {
   for (size_t i = now_ + 1; i < program_.ops.size(); ++i) {
     const Op& op = program_.ops[i];
     if (std::find(op.in.begin(), op.in.end(), value) == op.in.end()) continue;
-    if (op.kind != "conv" || op.in[0] != value || IsNarrow(op)) return other;
+    if (op.kind != "conv" || op.in[0] != value || op.kernel == "narrow") return other;
+    if (op.kernel == "strips" ? strip::Available() : !op.kernel.empty()) {  // winograd, projection
+      return Transposed(ChannelsLast(Permuted(type(value).dims, op.perm), type(value).dtype), Inverse(op.perm));
+    }
     const auto any = [&](const Dims& dims) {
       return Desc(dims, type(value).dtype, dnnl::memory::format_tag::any);
     };

@@ -8,17 +8,10 @@
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
 #include "dnnl_posts.h"
-#include "native/level.h"
 #include "native/product.h"
 
 namespace collage::onednn {
 namespace {
-
-// Rows for which it is worth while, measured on one thread of a Zen 5 against oneDNN's brgemm: 1.5 times as
-// fast for 16 rows, 1.1 for 64, as fast for 192. Of fewer rows it is the reading of weights that counts, and
-// of more the reading of the left side, and oneDNN is better at either.
-constexpr int64_t kLeastRows = 16;
-constexpr int64_t kMostRows = 192;
 
 // How many tensors one layer adds on the way out.
 constexpr size_t kMostAddends = 4;
@@ -43,12 +36,9 @@ std::vector<Op> Compiler::Parts(const Op& op) const {
 bool Compiler::Product(const Op& op) {
   constexpr auto f32 = dnnl::memory::data_type::f32;
   const ValueType& left = type(op.in[0]);
-  if (BestLevel().lanes != 16 || op.transpose_a || left.dtype != f32 || left.dims.size() != 2 ||
-      left.dims[0] < kLeastRows || left.dims[0] > kMostRows) {
-    return false;
-  }
+  if (op.transpose_a || left.dtype != f32 || left.dims.size() != 2) return false;
+  // Those that the kernel does, from the first on; what follows is done behind it.
   const OwnPosts posts = OwnPostsOf(op, program_.values, op.more.empty() ? kMostAddends : 0);
-  if (posts.list.size() != op.post.size()) return false;
   const std::vector<Op> parts = Parts(op);
   std::vector<int64_t> columns;
   for (const Op& part : parts) {
@@ -80,7 +70,7 @@ bool Compiler::Product(const Op& op) {
   for (const Op& part : parts) results.push_back(NewTensor(RowMajor(type(part.out).dims, f32)));
   tensors.insert(tensors.end(), results.begin(), results.end());
   AddWork("product", tensors, ProductKernel(weights, left.dims[0], posts.list, collage_num_threads()));
-  for (size_t i = 0; i < parts.size(); ++i) Define(parts[i].out, results[i]);
+  for (size_t i = 0; i < parts.size(); ++i) Finish(parts[i], posts.list.size(), results[i]);
   return true;
 }
 

@@ -24,6 +24,18 @@ Desc RowMajor(const Dims& dims, dnnl::memory::data_type dtype) {
   return Desc(dims, dtype, RowMajorStrides(dims));
 }
 
+Desc ChannelsLast(const Dims& dims, dnnl::memory::data_type dtype) {
+  Dims strides(dims.size());
+  int64_t step = dims[1];
+  strides[1] = 1;
+  for (size_t i = dims.size(); i-- > 2;) {
+    strides[i] = step;
+    step *= dims[i];
+  }
+  strides[0] = step;
+  return Desc(dims, dtype, strides);
+}
+
 Desc Seen(const View& view, dnnl::memory::data_type dtype) {
   Desc desc(view.dims, dtype, view.strides);
   desc.data.offset0 = view.offset;

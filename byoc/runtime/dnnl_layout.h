@@ -21,6 +21,9 @@ int64_t Elements(const Dims& dims);
 // The layout of a compact tensor whose last axis is the innermost: TVM's.
 Desc RowMajor(const Dims& dims, dnnl::memory::data_type dtype);
 
+// That of a compact tensor of dims batch, channels, space, whose channels are the innermost.
+Desc ChannelsLast(const Dims& dims, dnnl::memory::data_type dtype);
+
 // A plain tensor as a view shows it.
 Desc Seen(const View& view, dnnl::memory::data_type dtype);
 

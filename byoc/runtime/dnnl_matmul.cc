@@ -23,14 +23,6 @@ std::vector<int> MatrixAxes(size_t rank, bool transpose) {
 void Compiler::MatMul(const Op& op) {
   const ValueType& out = type(op.out);
   const size_t rank = out.dims.size();
-  // Reading the weights is all that such a layer takes: as they lie, and not packed.
-  if (op.more.empty() && rank == 2 && out.dims[0] == 1 && out.dims[1] > 1 && op.transpose_b)
-    return MatVec(op);
-  if (Product(op)) return;
-  if (!op.more.empty()) {
-    for (const Op& part : Parts(op)) MatMul(part);
-    return;
-  }
   // A side as the primitive sees it: where its plain tensor lies, with exchanged strides.
   auto side = [&](int value, bool transpose) {
     return Transposed(RowMajor(Aligned(type(value).dims, rank), type(value).dtype),

@@ -6,7 +6,9 @@
 
 namespace collage::onednn {
 
-void Compiler::MatVec(const Op& op) {
+bool Compiler::MatVec(const Op& op) {
+  const Dims& out = type(op.out).dims;
+  if (!op.more.empty() || out.size() != 2 || out[0] != 1 || op.transpose_a || !op.transpose_b) return false;
   const Dims& weights = type(op.in[1]).dims;
   const Tensor result = NewTensor(RowMajor(type(op.out).dims, type(op.out).dtype));
   std::vector<Tensor> tensors = {Plain(op.in[1]), Plain(op.in[0]), result};
@@ -17,6 +19,7 @@ void Compiler::MatVec(const Op& op) {
                       columns);
   });
   Finish(op, 0, result);
+  return true;
 }
 
 }  // namespace collage::onednn

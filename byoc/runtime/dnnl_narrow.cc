@@ -13,23 +13,15 @@
 
 namespace collage::onednn {
 
-bool Compiler::IsNarrow(const Op& op) const {
-  if (op.kind != "conv" || op.algorithm != dnnl::algorithm::convolution_direct || op.strides.size() != 2 ||
-      op.weight.dims.size() != 4 || type(op.in[0]).dtype != dnnl::memory::data_type::f32) {
-    return false;  // not of two dimensions, or with groups, which are an axis more of the weights
+bool Compiler::Narrow(const Op& op) {
+  // Not of two dimensions, or with groups, which are an axis more of the weights; or with weights that are not
+  // constants, which would have to be packed at each call.
+  if (op.strides.size() != 2 || op.weight.dims.size() != 4 || op.weight.dims[0] > kMostNarrow ||
+      !IsConstant(op.in[1])) {
+    return false;
   }
-  // Weights that are not constants, and may not be there yet, would have to be packed at each call.
-  if (!IsConstant(op.in[1])) return false;
-  // oneDNN fills the outputs up to whole blocks, this kernel the inputs. By itself the kernel is up to a
-  // third slower, and reading a large tensor takes its time.
-  const int64_t outputs = op.weight.dims[0], inputs = op.weight.dims[1];
-  const int64_t padded = (inputs + kLanes - 1) / kLanes * kLanes;
-  return outputs <= kMostNarrow && 2 * outputs * padded <= kLanes * inputs;
-}
-
-void Compiler::NarrowConvolution(const Op& op) {
   const Dims in = Permuted(type(op.in[0]).dims, op.perm), out = Permuted(type(op.out).dims, op.perm);
-  auto shape = std::make_shared<onednn::NarrowConvolution>();
+  auto shape = std::make_shared<NarrowConvolution>();
   shape->batch = in[0];
   shape->in_channels = in[1];
   shape->in_height = in[2];
@@ -61,14 +53,14 @@ void Compiler::NarrowConvolution(const Op& op) {
   const Desc wanted = LayoutForReader(op.out, own);
   const Tensor result = NewTensor(IsStrided(wanted) ? wanted : own);
 
-  onednn::NarrowConvolution::Arguments arguments;
+  NarrowConvolution::Arguments arguments;
   arguments.src_layout = StepsOf(src);
   const Desc dst = Transposed(result.desc, op.perm);
   std::copy_n(dst.data.format_desc.blocking.strides, 4, std::begin(arguments.dst_strides));
   std::vector<Tensor> tensors = {data, packed, result};
   if (op.bias) tensors.push_back(Plain(op.in[2]));
   AddKernel("narrow_conv", tensors, [shape, arguments, bias = op.bias](void* const* pointers) {
-    onednn::NarrowConvolution::Arguments now = arguments;
+    NarrowConvolution::Arguments now = arguments;
     now.src = static_cast<const float*>(pointers[0]);
     now.packed = static_cast<const float*>(pointers[1]);
     now.dst = static_cast<float*>(pointers[2]);
@@ -76,6 +68,7 @@ void Compiler::NarrowConvolution(const Op& op) {
     shape->Run(now);
   });
   Finish(op, 0, result);
+  return true;
 }
 
 }  // namespace collage::onednn

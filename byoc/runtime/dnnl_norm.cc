@@ -55,7 +55,7 @@ void Compiler::LayerNorm(const Op& op) {
   Finish(op, 0, to);
 }
 
-void Compiler::Standardise(const Op& op) {
+bool Compiler::Standardise(const Op& op) {
   const Tensor from = Plain(op.in[0]);
   const int64_t length = from.desc.dims().back();
   const Tensor to = Overwritable(from) ? from : NewTensor(from.desc);
@@ -63,6 +63,7 @@ void Compiler::Standardise(const Op& op) {
           StandardiseKernel(Elements(from.desc.dims()) / length, length, op.unbiased ? length - 1 : length,
                             op.epsilon, collage_num_threads()));
   Finish(op, 0, to);
+  return true;
 }
 
 void Compiler::Softmax(const Op& op) {

@@ -9,7 +9,6 @@
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
 #include "dnnl_posts.h"
-#include "native/level.h"
 #include "native/projection.h"
 #include "native/winograd.h"
 
@@ -18,23 +17,6 @@ namespace {
 
 // How many tensors one convolution adds on the way out.
 constexpr size_t kMostAddends = 4;
-
-// From how many elements on a result, and what is added to it, are not in a core's cache (1 MiB) any more.
-// Below, and where nothing is added, oneDNN's kernel is as fast or up to a tenth faster.
-constexpr int64_t kFar = 256 * 1024;
-
-// A dense tensor of dims batch, channels, space, whose channels are the innermost.
-Desc ChannelsLast(const Dims& dims, dnnl::memory::data_type dtype) {
-  Dims strides(dims.size());
-  int64_t step = dims[1];
-  strides[1] = 1;
-  for (size_t i = dims.size(); i-- > 2;) {
-    strides[i] = step;
-    step *= dims[i];
-  }
-  strides[0] = step;
-  return Desc(dims, dtype, strides);
-}
 
 bool AllAre(const Dims& list, int64_t value) {
   return std::all_of(list.begin(), list.end(), [=](int64_t one) { return one == value; });
@@ -45,7 +27,7 @@ bool AllAre(const Dims& list, int64_t value) {
 bool Compiler::Winograd(const Op& op) {
   const Dims from = Permuted(type(op.in[0]).dims, op.perm), to = Permuted(type(op.out).dims, op.perm);
   const size_t rank = from.size(), row = rank - 2, column = rank - 1;
-  if (BestLevel().lanes != 16 || (rank != 4 && rank != 5) || !IsConstant(op.in[1])) return false;
+  if ((rank != 4 && rank != 5) || !IsConstant(op.in[1])) return false;
   // Weights with groups have one dimension more.
   const Dims& weight = op.weight.dims;
   if (weight.size() != rank || weight[row] != 3 || weight[column] != 3) return false;
@@ -93,7 +75,7 @@ bool Compiler::Winograd(const Op& op) {
 bool Compiler::Projection(const Op& op) {
   const Dims from = Permuted(type(op.in[0]).dims, op.perm), to = Permuted(type(op.out).dims, op.perm);
   const Dims& weight = op.weight.dims;
-  if (op.kind != "conv" || BestLevel().lanes != 16 || !IsConstant(op.in[1]) || weight.size() != from.size())
+  if (!IsConstant(op.in[1]) || weight.size() != from.size())
     return false;
   if (!AllAre(op.strides, 1) || !AllAre(op.pad_front, 0) || !AllAre(op.pad_back, 0) ||
       !AllAre(Dims(weight.begin() + 2, weight.end()), 1)) {
@@ -103,8 +85,6 @@ bool Compiler::Projection(const Op& op) {
     if (type(value).dtype != dnnl::memory::data_type::f32) return false;
   }
   const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
-  if (posts.addends.empty() || Elements(to) < kFar) return false;
-
   const int64_t pixels = Elements(to) / to[1];
   const auto kernel =
       std::make_shared<const ProjectionKernel>(pixels, from[1], to[1], posts.list, collage_num_threads());

@@ -14,7 +14,7 @@ void Compiler::Pool(const Op& op) {
   const Desc src = Transposed(tensor(op.in[0]).desc, op.perm);
   const MakeDesc make = [&](const dnnl::primitive_attr& attr) -> dnnl::primitive_desc {
     const dnnl::pooling_v2_forward::desc desc(dnnl::prop_kind::forward_inference, op.algorithm, src, dst_any,
-                                              op.strides, op.kernel, gaps, op.pad_front, op.pad_back);
+                                              op.strides, op.window, gaps, op.pad_front, op.pad_back);
     return dnnl::pooling_v2_forward::primitive_desc(desc, attr, CpuEngine());
   };
   const Fused fused = Fuse(op, op.perm, make);

@@ -14,9 +14,6 @@
 namespace collage::onednn {
 namespace {
 
-// Programs of version 1 say less, and mean the same.
-constexpr int kOldestVersion = 1;
-
 [[noreturn]] void Fail(const std::string& what) {
   throw std::runtime_error("the program for oneDNN cannot be read (" + what +
                            "); compile the model again with this version of Collage");
@@ -26,7 +23,6 @@ const std::map<std::string, dnnl::algorithm>& Algorithms() {
   using dnnl::algorithm;
   static const auto* const names = new std::map<std::string, algorithm>{
       {"direct", algorithm::convolution_direct},
-      {"winograd", algorithm::convolution_winograd},
       {"max_pool", algorithm::pooling_max},
       {"avg_pool", algorithm::pooling_avg_exclude_padding},
       {"avg_pool_padded", algorithm::pooling_avg_include_padding},
@@ -161,8 +157,9 @@ class Reader {
 
   Program Read() {
     const int64_t version = root_.Integer("version");
-    if (root_.Text("format") != "collage-dnnl" || version < kOldestVersion || version > kProgramForm) {
-      Fail("it is of another version");
+    if (root_.Text("format") != "collage-dnnl" || version != kProgramForm) {
+      Fail("it is of another version, " + std::to_string(version) + "; this runtime reads " +
+           std::to_string(kProgramForm));
     }
     for (const picojson::value& value : root_.List("values")) ReadValue(value);
     program_.inputs = Ids(root_, "inputs");
@@ -177,7 +174,7 @@ class Reader {
       if (first < 0 || count < 1 || first > ops || count > ops - first) {
         Fail("strips has operators that are not there");
       }
-      program_.strips[first] = count;
+      if (!program_.strips.emplace(first, count).second) Fail("strips has a group twice");
     }
     return std::move(program_);
   }
@@ -217,6 +214,7 @@ class Reader {
   void ReadOp(const Object& object) {
     Op op;
     op.kind = object.Text("op");
+    if (object.Find("kernel") != nullptr) op.kernel = object.Text("kernel");
     if (object.Find("algorithm") != nullptr) op.algorithm = AlgorithmOf(object.Text("algorithm"));
     op.in = Ids(object, "in");
     op.out = Id(object, "out");
@@ -224,7 +222,7 @@ class Reader {
     op.axes = object.Integers<int>("axes");
     op.strides = object.Integers<int64_t>("strides");
     op.dilation = object.Integers<int64_t>("dilation");
-    op.kernel = object.Integers<int64_t>("kernel");
+    op.window = object.Integers<int64_t>("window");
     op.scale = object.Integers<int64_t>("scale");
     const Dims padding = object.Integers<int64_t>("padding");
     if (padding.size() % 2 != 0) Fail("padding has no two sides");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A region for oneDNN as its code generator (byoc/dnnl) wrote it: tensors and operators on them, in the order
-// in which they run. In: JSON text, see ParseProgram. Out: the same as C++ values, checked so far that
+// A region of the backends dnnl and native as their code generator (byoc/dnnl) wrote it: tensors and operators on
+// them, in the order in which they run, each with the kernel that is to do it. In: JSON text, see ParseProgram. Out: the same as C++ values, checked so far that
 // everything that is named is there.
 #ifndef COLLAGE_DNNL_PROGRAM_H_
 #define COLLAGE_DNNL_PROGRAM_H_
@@ -48,6 +48,9 @@ struct Op {
   // "layer_norm", "batch_norm", "concat", "reduce", "variance", "standardise", "resample", "reshape",
   // "transpose".
   std::string kind;
+  // Which of our own kernels does it; empty for oneDNN. Which kinds a kernel can do stands in CheckProgram. One that
+  // cannot run on this processor, or cannot do just this operator, leaves it to oneDNN; the step's name says so.
+  std::string kernel;
   dnnl::algorithm algorithm = dnnl::algorithm::undef;
   std::vector<int> in;
   int out = -1;
@@ -57,7 +60,8 @@ struct Op {
   // conv, deconv, pool, resample, batch_norm: the axes of the tensor in the order batch, channels, space;
   // empty where they stand so. transpose: the result's axis i is the argument's axis perm[i].
   std::vector<int> perm;
-  Dims strides, dilation, pad_front, pad_back, kernel;
+  Dims strides, dilation, pad_front, pad_back;
+  Dims window;  // pool: its size
   // upsampled_conv: how often each pixel of the data is repeated before the convolution, along each axis.
   Dims scale;
   View weight;
@@ -77,7 +81,7 @@ struct Op {
 };
 
 // The newest form of programs that is read.
-constexpr int kProgramForm = 2;
+constexpr int kProgramForm = 3;
 
 struct Program {
   std::vector<ValueType> values;
@@ -89,16 +93,16 @@ struct Program {
   // for each of ops which of these it does. Both may be empty.
   std::vector<std::string> groups;
   std::vector<std::vector<int>> of;
-  // Operators that may be run together, strip by strip: the first one's index and how many follow one
+  // Operators whose kernel is "strips" and that run together: the first one's index and how many follow one
   // another.
   std::map<int, int> strips;
 };
 
 // Reads the text; throws std::runtime_error that says what is wrong with it.
 //
-//     {"format": "collage-dnnl", "version": 2,
+//     {"format": "collage-dnnl", "version": 3,
 //      "values": [["f32", [1, 64, 56, 56]], ...], "inputs": [0], "constants": [1, 2], "outputs": [4],
-//      "ops": [{"op": "conv", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "bias": true, "strides": [1,
+//      "ops": [{"op": "conv", "kernel": "projection", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "bias": true, "strides": [1,
 //      1],
 //               "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [...], "strides": [...]},
 //               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...],

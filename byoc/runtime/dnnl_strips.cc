@@ -34,7 +34,7 @@ constexpr int64_t kFloat = sizeof(float);
 // What a strip's values may take together: half of what a core's second-level cache holds on processors with
 // AVX-512 (1 to 2 MB), so that weights pass through the other half.
 constexpr int64_t kStripBytes = 512 << 10;
-// A strip of one row that takes more is not worth it.
+// What the values of one row may take: each thread has scratch memory for as much.
 constexpr int64_t kMostBytes = 8 << 20;
 
 // Where a value is, within a step.
@@ -139,10 +139,6 @@ struct Strips {
     }
   }
 };
-
-Desc ChannelsLast(const Dims& dims) {
-  return Desc(dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
-}
 
 // An operator that is what a post-operation is otherwise.
 std::optional<Post> OwnPostOf(const Op& op) {
@@ -270,8 +266,8 @@ class StripBuilder {
     w.height = from[2];
     w.width = from[3];
     w.out_width = step_->width;
-    w.kernel_height = conv ? o.weight.dims[3] : o.kernel[0];
-    w.kernel_width = conv ? o.weight.dims[4] : o.kernel[1];
+    w.kernel_height = conv ? o.weight.dims[3] : o.window[0];
+    w.kernel_width = conv ? o.weight.dims[4] : o.window[1];
     w.stride_height = o.strides[0];
     w.stride_width = o.strides[1];
     if (!o.dilation.empty()) {
@@ -366,14 +362,14 @@ class StripBuilder {
       Place place = places_.at(value);
       if (place.local < 0) {
         const int whole = root_.count(value) > 0 ? root_.at(value) : value;
-        if (results_.count(whole) == 0) results_[whole] = c_.NewTensor(ChannelsLast(dims(whole)));
+        if (results_.count(whole) == 0) results_[whole] = c_.NewTensor(ChannelsLast(dims(whole), dnnl::memory::data_type::f32));
         place.tensor = Slot(results_.at(whole));
       }
       return place;
     }
     Place place;
     place.ld = dims(value)[1];
-    place.tensor = Slot(c_.Wanted(value, ChannelsLast(dims(value))));
+    place.tensor = Slot(c_.Wanted(value, ChannelsLast(dims(value), dnnl::memory::data_type::f32)));
     return place;
   }
 

@@ -33,7 +33,7 @@ bool AsClamp(const PostOp& post, Kernel::Arguments* arguments) {
 
 }  // namespace
 
-void Compiler::UpsampledConvolution(const Op& op) {
+bool Compiler::Upsampled(const Op& op) {
   const Dims in = Permuted(type(op.in[0]).dims, op.perm), out = Permuted(type(op.out).dims, op.perm);
   const Dims& taps = op.weight.dims;
   const auto axis = [&](int i) {
@@ -89,6 +89,7 @@ void Compiler::UpsampledConvolution(const Op& op) {
     kernel->Run(now);
   });
   Finish(op, done, result);
+  return true;
 }
 
 }  // namespace collage::onednn

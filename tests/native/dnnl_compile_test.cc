@@ -48,10 +48,10 @@ TEST(DnnlCompile, RunsTheSeeds) {
 TEST(DnnlCompile, AnUpsampledConvolutionReadsItsWeightFromWhereItBegins) {
   const auto program = [](const char* weight, const char* view, const char* constants, const char* inputs) {
     return ParseProgram(
-        std::string(R"({"format": "collage-dnnl", "version": 2, "outputs": [2], "inputs": )") + inputs +
+        std::string(R"({"format": "collage-dnnl", "version": 3, "outputs": [2], "inputs": )") + inputs +
         ", \"constants\": " + constants + R"(, "values": [["f32", [1, 2, 4, 4]], ["f32", )" + weight +
         R"(], ["f32", [1, 2, 8, 8]]], "ops": [{"op": "upsampled_conv",
-        "algorithm": "direct", "in": [0, 1], "out": 2, "scale": [2, 2], "strides": [1, 1], "dilation": [1, 1],
+        "kernel": "upsampled", "algorithm": "direct", "in": [0, 1], "out": 2, "scale": [2, 2], "strides": [1, 1], "dilation": [1, 1],
         "padding": [1, 1, 1, 1], "weight": )" +
         view + "}]}");
   };

@@ -12,12 +12,12 @@
 namespace collage::onednn {
 namespace {
 
-constexpr char kConvolution[] = R"({"format": "collage-dnnl", "version": 2,
+constexpr char kConvolution[] = R"({"format": "collage-dnnl", "version": 3,
 "inputs": [0, 4], "outputs": [3],
 "constants": [1, 2],
 "values": [["f32", [1, 8, 4, 4]], ["f32", [8, 8, 3, 3]], ["f32", [8, 1, 1]], ["f32", [1, 8, 4, 4]], ["f32", []]],
 "ops": [
-  {"op": "conv", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "strides": [1, 1], "dilation": [1, 1],
+  {"op": "conv", "kernel": "strips", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "strides": [1, 1], "dilation": [1, 1],
    "padding": [1, 1, 1, 1], "weight": {"dims": [8, 8, 3, 3], "strides": [72, 9, 3, 1]}, "bias": true,
    "post": [{"op": "clip", "alpha": "-inf", "beta": 6}, {"op": "add", "in": 4}]}],
 "groups": ["dnnl.conv2d_bias_clip", "add"], "of": [[0, 1]], "strips": [0, 1]}
@@ -32,6 +32,7 @@ TEST(DnnlProgram, SaysWhatTheTextSays) {
   ASSERT_EQ(program.ops.size(), 1u);
   const Op& op = program.ops[0];
   EXPECT_EQ(op.kind, "conv");
+  EXPECT_EQ(op.kernel, "strips");
   EXPECT_EQ(op.in, (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(op.out, 3);
   EXPECT_EQ(op.pad_back, (Dims{1, 1}));
@@ -53,8 +54,9 @@ TEST(DnnlProgram, TakesWhatTheCodeGeneratorWrites) {
 TEST(DnnlProgram, RefusesWhatMakesNoSense) {
   const Damage damages[] = {
       {"collage-dnnl", "collage-dnn", "of another version"},
-      {"\"version\": 2", "\"version\": 3", "of another version"},
-      {"\"version\": 2", "\"version\": 1.5", "version is no whole number"},
+      {"\"version\": 3", "\"version\": 4", "of another version, 4; this runtime reads 3"},
+      {"\"version\": 3", "\"version\": 2", "of another version, 2; this runtime reads 3"},
+      {"\"version\": 3", "\"version\": 1.5", "version is no whole number"},
       {"\"op\": \"conv\", ", "", "the field op is not there"},
       {"\"out\": 3, ", "", "the field out is not there"},
       {"\"out\": 3", "\"out\": 3.5", "out is no whole number"},
@@ -110,6 +112,13 @@ TEST(DnnlProgram, RefusesWhatMakesNoSense) {
       {"\"strips\": [0, 1]", "\"strips\": [0, 2]", "strips has operators that are not there"},
       {"\"strips\": [0, 1]", "\"strips\": [1, 2147483647]", "strips has operators that are not there"},
       {"\"strips\": [0, 1]", "\"strips\": [0]", "strips are no pairs"},
+      {"\"strips\": [0, 1]", "\"strips\": [0, 1, 0, 1]", "strips has a group twice"},
+      {", \"strips\": [0, 1]", "", "operation 0 (conv): it stands in no group of strips"},
+      {"\"kernel\": \"strips\"", "\"kernel\": \"winograd\"", "operation 0 (conv): it stands in a group of strips"},
+      {"\"kernel\": \"strips\"", "\"kernel\": \"attention\"",
+       "operation 0 (conv): this runtime has no kernel attention for it"},
+      {"\"kernel\": \"strips\"", "\"kernel\": \"loom\"", "this runtime has no kernel loom for it"},
+      {"\"kernel\": \"strips\"", "\"kernel\": 1", "kernel is no text"},
       {"\"of\": [[0, 1]]", "\"of\": [[0, 2]]", "an operator is of no group"},
       {"\"of\": [[0, 1]]", "\"of\": []", "not every operator is of a group"},
       {"\"strips\": [0, 1]}", "\"strips\": [0, 1]} x", "something stands behind it"},
@@ -160,11 +169,11 @@ TEST(DnnlProgram, RefusesOperationsWhoseTensorsDoNotFit) {
       {R"([["f32", [2, 3, 4]], ["f32", []], ["f32", [2, 3, 4]]])",
        R"("op": "softmax", "in": [0], "axes": [])", "wrong number of axes"},
       {R"([["f32", [1, 3, 4, 4]], ["f32", []], ["f32", [1, 3, 2, 2]]])",
-       R"("op": "pool", "algorithm": "max_pool", "in": [0], "kernel": [2], "strides": [2, 2], "dilation": [1, 1],
+       R"("op": "pool", "algorithm": "max_pool", "in": [0], "window": [2], "strides": [2, 2], "dilation": [1, 1],
           "padding": [0, 0, 0, 0])",
-       "kernel has 1 entries and should have 2"},
+       "window has 1 entries and should have 2"},
       {R"([["f32", [1, 3, 4, 4]], ["f32", []], ["f32", [1, 3, 2, 3]]])",
-       R"("op": "pool", "algorithm": "max_pool", "in": [0], "kernel": [2, 2], "strides": [2, 2], "dilation": [1, 1],
+       R"("op": "pool", "algorithm": "max_pool", "in": [0], "window": [2, 2], "strides": [2, 2], "dilation": [1, 1],
           "padding": [0, 0, 0, 0])",
        "do not lead from the argument's extents"},
       {R"([["f32", [1, 3, 4, 4]], ["f32", []], ["f32", [1, 2, 8, 8]]])",
@@ -191,7 +200,7 @@ TEST(DnnlProgram, RefusesOperationsWhoseTensorsDoNotFit) {
   };
   for (const auto& one : cases) {
     std::string text =
-        std::string(R"({"format": "collage-dnnl", "version": 2, "inputs": [0, 1], "constants": [],
+        std::string(R"({"format": "collage-dnnl", "version": 3, "inputs": [0, 1], "constants": [],
         "outputs": [2], "values": )") +
         one.values + ", \"ops\": [{" + one.op;
     text += ", \"out\": 2}]}";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dnnl
+package native
 
 import (
 	"fmt"
@@ -10,21 +10,13 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// standardise is the normalisation in which epsilon is added to the standard deviation, over the last axis:
-// gain * (x - mean) / (deviation + epsilon) + shift. oneDNN has only the one in which it is added to the variance; the
-// runtime has a kernel of its own.
-type standardise struct {
-	data, gain, shift relay.NodeID
-	epsilon           float64
-	// unbiased says that the variance is divided by one less than the number of elements.
-	unbiased bool
-}
-
-// variance is the mean square about a mean that is given.
-type variance struct {
-	data, mean relay.NodeID
-	axes       []int64
-	unbiased   bool
+// Standardise is the normalisation in which epsilon is added to the standard deviation, over the last axis:
+// gain * (x - mean) / (deviation + epsilon) + shift. oneDNN has only the one in which it is added to the variance.
+type Standardise struct {
+	Data, Gain, Shift relay.NodeID
+	Epsilon           float64
+	// Unbiased says that the variance is divided by one less than the number of elements.
+	Unbiased bool
 }
 
 const standardiseLimits = "float32, static shapes, at most 6 dimensions, over the last axis"
@@ -44,26 +36,20 @@ func standardiseRules() []*onednn.Rule {
 	return []*onednn.Rule{
 		{
 			Pattern: byoc.Pattern{
-				Composite:  "dnnl.standardise",
+				Composite:  "native.standardise",
+				Kernel:     "rows",
 				Shape:      relay.Op("add", scaled, relay.Named("shift", relay.Wildcard())),
 				Limits:     checkStandardise,
 				LimitsText: standardiseLimits + ", with scale and shift",
 			},
 			Read: func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
 				unbiased, _ := g.Nodes[m.Named["variance"]].Attrs.Bool("unbiased")
-				return &standardise{
-					data: m.Named["data"], gain: m.Named["gain"], shift: m.Named["shift"],
-					epsilon: g.Nodes[m.Named["epsilon"]].Constant.Scalar, unbiased: unbiased,
+				return &Standardise{
+					Data: m.Named["data"], Gain: m.Named["gain"], Shift: m.Named["shift"],
+					Epsilon: g.Nodes[m.Named["epsilon"]].Constant.Scalar, Unbiased: unbiased,
 				}, nil
 			},
 		},
-		onednn.Bare("variance", nil, checkVariance, shapeLimits+", axes that follow one another",
-			func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
-				n := &g.Nodes[m.Root]
-				axes, err := reduceAxes(g, n)
-				unbiased, _ := n.Attrs.Bool("unbiased")
-				return &variance{data: n.Inputs[0], mean: n.Inputs[1], axes: axes, unbiased: unbiased}, err
-			}),
 	}
 }
 
@@ -105,33 +91,6 @@ func checkStandardise(g *relay.Graph, m *relay.Match) error {
 		}
 	}
 	if unbiased, _ := g.Nodes[m.Named["variance"]].Attrs.Bool("unbiased"); unbiased && length == 1 {
-		return fmt.Errorf("the unbiased variance of one element is not a number")
-	}
-	return nil
-}
-
-func checkVariance(g *relay.Graph, m *relay.Match) error {
-	c, err := onednn.CheckedCall(g, m.Root, "argument", "mean")
-	if err != nil {
-		return err
-	}
-	axes, err := reduceAxes(g, c.Node)
-	if err != nil {
-		return err
-	}
-	data, mean := c.In[0].Shape, c.In[1].Shape
-	length := int64(1)
-	for i, d := range data {
-		reduced := int64(i) >= axes[0] && int64(i) <= axes[len(axes)-1]
-		if reduced {
-			length *= d
-			d = 1
-		}
-		if len(mean) != len(data) || mean[i] != d {
-			return fmt.Errorf("variance is about a mean of the shape %s for %s", relay.ShapeText(mean), relay.ShapeText(data))
-		}
-	}
-	if unbiased, _ := c.Node.Attrs.Bool("unbiased"); unbiased && length == 1 {
 		return fmt.Errorf("the unbiased variance of one element is not a number")
 	}
 	return nil

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformers on our oneDNN runtime: attention as one step, dense layers of one tensor as one, the kernel
-for dense layers on few rows. Each gives TVM's answer, and the steps that a region takes are counted.
+"""Transformers on kernels of the backend native: attention as one step, dense layers of one tensor as one, dense
+layers with packed weights. Each gives TVM's answer, and the steps that a region takes are counted.
 """
 
 import math
@@ -11,6 +11,7 @@ import pytest
 from conftest import run_python
 from dnnl_grid import WholeGrid
 from dnnl_steps import Steps, needs_avx512
+from native_placement import prefer
 from tvm import relay
 
 nn = relay.nn
@@ -18,9 +19,7 @@ nn = relay.nn
 
 @pytest.fixture(scope="module")
 def partition(collage_library):
-    import collage
-
-    return lambda module: collage.partition(module, backends=["tvm", "dnnl"], only="dnnl")
+    return prefer("attention", "product", "rows")
 
 
 @pytest.fixture
@@ -290,15 +289,11 @@ def test_encoders(partition, name):
 NARROW = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-import collage
-import test_dnnl_attention as tests
+import test_native_attention as tests
 from dnnl_grid import WholeGrid
-from conftest import PACKAGE
+from native_placement import prefer
 
-def place(module):
-    return collage.partition(module, backends=["tvm", "dnnl"], only="dnnl")
-
-found = {}
+place = prefer("attention", "product", "rows")
 for test in (tests.test_sizes, tests.test_masks_and_scales, tests.test_other_ways_to_write_it):
     test(WholeGrid(), place)
 grid = WholeGrid()
@@ -322,12 +317,11 @@ def test_other_numbers_of_threads(collage_library, threads):
     program = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-import collage
-import test_dnnl_attention as tests
+import test_native_attention as tests
 from dnnl_grid import WholeGrid
+from native_placement import prefer
 
-def place(module):
-    return collage.partition(module, backends=["tvm", "dnnl"], only="dnnl")
+place = prefer("attention", "product", "rows")
 
 tests.test_sizes(WholeGrid(), place)
 tests.test_a_residual_that_is_needed_again(WholeGrid(), place)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of operators that our oneDNN runtime runs strip by strip, and what is shared within a region:
-against TVM's answer, with the steps that were made of them counted.
+"""Groups of operators that run strip by strip (the backend native's kernel strips), and what is shared within a
+region: against TVM's answer, with the steps that were made of them counted.
 """
 
 import json
@@ -11,6 +11,7 @@ import pytest
 import tvm
 from dnnl_grid import WholeGrid
 from dnnl_steps import Steps, has_avx512, load_runtime, needs_avx512, profile
+from native_placement import prefer
 from tvm import relay
 
 nn = relay.nn
@@ -18,12 +19,7 @@ nn = relay.nn
 
 @pytest.fixture(scope="module")
 def partition(collage_library):
-    import collage
-
-    def place(module):
-        return collage.partition(module, backends=["tvm", "dnnl"], only="dnnl")
-
-    return place
+    return prefer("strips")
 
 
 def pointwise(grid, x, inputs, channels, bias=False, **attributes):
@@ -52,7 +48,7 @@ def average(x, **options):
 
 
 def check(grid, partition, strips):
-    """All is oneDNN's and as TVM has it, and so many groups were run strip by strip."""
+    """Nothing is TVM's, all is as TVM has it, and so many groups were run strip by strip."""
     steps = Steps(grid, partition)
     assert steps["strips"] == (strips if has_avx512() else 0), steps
 
@@ -66,8 +62,7 @@ def test_channels(partition, channels):
         grid.add(f"{image}", nn.relu(separable(grid, x, channels, channels + 3, bias=True)))
         y = separable(grid, x, channels, channels) + x
         grid.add(f"{image} residual", relay.clip(y, -0.3, 0.4))
-    # A depthwise convolution of one channel is a plain one, which no strips are made of.
-    check(grid, partition, 0 if channels == 1 else len(grid.names))
+    check(grid, partition, len(grid.names))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -113,14 +108,14 @@ def test_pools_with_sums(partition):
             ("clipped", relay.clip(average(x) + x, -0.1, 0.2)),
         ):
             grid.add(f"{name}, {channels}", relay.concatenate([value, y], 1))
-    # Without a group around: oneDNN's own pool with what is hung on it.
+    # Pools alone, with what is hung on them and what cannot be.
     x = grid.input(1, 24, 12, 12)
     grid.add("alone", average(x) + x)
     grid.add("alone, twice", nn.relu(average(x) + average(x)))
     grid.add("alone, maximum", nn.leaky_relu(nn.max_pool2d(x, (2, 2), (2, 2)), 0.3))
     grid.add("alone, per channel", average(x) + grid.constant(24, 1, 1))
-    # All cases of one x are one group; pools alone are oneDNN's.
-    check(grid, partition, 2)
+    # All cases of one x and one size of images are one group.
+    check(grid, partition, 4)
 
 
 def test_concatenations(partition):
@@ -218,14 +213,14 @@ def test_threads(partition):
 
 
 SEPARABLE = {
-    "format": "collage-dnnl", "version": 2, "inputs": [0], "constants": [1, 2], "outputs": [4],
+    "format": "collage-dnnl", "version": 3, "inputs": [0], "constants": [1, 2], "outputs": [4],
     "values": [["f32", [1, 16, 14, 14]], ["f32", [16, 1, 3, 3]], ["f32", [16, 16, 1, 1]],
                ["f32", [1, 16, 14, 14]], ["f32", [1, 16, 14, 14]]],
     "ops": [{
-        "op": "conv", "algorithm": "direct", "in": [0, 1], "out": 3, "strides": [1, 1], "dilation": [1, 1],
+        "op": "conv", "kernel": "strips", "algorithm": "direct", "in": [0, 1], "out": 3, "strides": [1, 1], "dilation": [1, 1],
         "padding": [1, 1, 1, 1], "weight": {"dims": [16, 1, 1, 3, 3], "strides": [9, 9, 9, 3, 1]},
     }, {
-        "op": "conv", "algorithm": "direct", "in": [3, 2], "out": 4, "strides": [1, 1], "dilation": [1, 1],
+        "op": "conv", "kernel": "strips", "algorithm": "direct", "in": [3, 2], "out": 4, "strides": [1, 1], "dilation": [1, 1],
         "padding": [0, 0, 0, 0], "weight": {"dims": [16, 16, 1, 1], "strides": [16, 1, 1, 1]},
     }],
     "strips": [0, 2],

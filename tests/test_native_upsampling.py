@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The oneDNN runtime's own kernels: convolutions of upsampled tensors, convolutions with few output channels,
-dense layers of one row. All against TVM's answer."""
+"""Kernels of the backend native: convolutions of upsampled tensors, convolutions with few output channels, dense
+layers of one row. All against TVM's answer."""
 
 import json
 from collections import Counter
@@ -9,21 +9,19 @@ import numpy as np
 import pytest
 import tvm
 from dnnl_grid import Grid, WholeGrid, channel_bias, offloaded
+from native_placement import prefer
 from test_dnnl_operators import ACTIVATIONS, install
 from tvm import relay
 
 nn = relay.nn
-UPSAMPLED = "dnnl.upsampled_conv2d"
+UPSAMPLED = "native.upsampled_conv2d"
+NARROW = "native.narrow_conv2d"
+ROW = "native.matvec_dense"
 
 
 @pytest.fixture(scope="module")
 def partition(collage_library):
-    import collage
-
-    def place(module):
-        return collage.partition(module, backends=["tvm", "dnnl"], only="dnnl")
-
-    return place
+    return prefer("upsampled", "narrow", "matvec")
 
 
 @pytest.fixture
@@ -123,7 +121,7 @@ def test_weights_that_are_not_constants(grid, partition):
     weight = grid.constant(6, 6, 3, 3)
     one = convolve(grid, enlarge(x, (2, 2)), 6, 6, (3, 3), weight, padding=(1, 1))
     two = convolve(grid, one, 6, 6, (3, 3), weight, padding=(1, 1))
-    grid.add("shared with another convolution", two, UPSAMPLED, "nn.conv2d")
+    grid.add("shared with another convolution", two, UPSAMPLED, NARROW)
     grid.check(partition)
 
 
@@ -196,7 +194,7 @@ def test_few_output_channels(grid, partition):
         ):
             x = grid.input(1 + i % 2, inputs, 9, 30)
             one = few_channels(grid, x, inputs, channels, kernel, strides=strides, dilation=dilation, padding=padding)
-            grid.add(f"{inputs} to {channels} {kernel} {strides}", relay.tanh(one), "dnnl.conv2d_bias_tanh")
+            grid.add(f"{inputs} to {channels} {kernel} {strides}", relay.tanh(one), f"{NARROW}_bias_tanh")
     weight = grid.constant(64, 8, 3, low=-0.2, high=0.2)
     one = nn.conv1d(grid.input(2, 16, 19), weight, channels=64, kernel_size=(3,), groups=2, padding=(1,))
     grid.add("groups of one dimension", one, "nn.conv1d")
@@ -205,10 +203,10 @@ def test_few_output_channels(grid, partition):
         grid.input(2, 9, 11, 32), weight, channels=3, kernel_size=(3, 3), padding=(1, 1), data_layout="NHWC",
         kernel_layout="HWIO",
     )  # fmt: skip
-    grid.add("channels last", one, "nn.conv2d")
+    grid.add("channels last", one, NARROW)
     residual = grid.input(1, 3, 8, 8)
     one = few_channels(grid, grid.input(1, 32, 8, 8), 32, 3, padding=(1, 1)) + residual
-    grid.add("a residual value", nn.relu(one), "dnnl.conv2d_bias_sum_relu")
+    grid.add("a residual value", nn.relu(one), f"{NARROW}_bias_sum_relu")
     x = grid.input(1, 32, 8, 8)
     one = convolve(grid, x, 32, 3, (3, 3), grid.input(3, 32, 3, 3), padding=(1, 1))
     grid.add("weights that are not constant", one, "nn.conv2d")
@@ -219,11 +217,11 @@ def test_dense_layers_of_one_row(grid, partition):
     for n, k in ((2, 1), (17, 100), (16, 16), (1000, 65), (33, 1023), (4096, 31)):
         x, bound = grid.input(1, k), k**-0.5
         weight = grid.constant(n, k, low=-bound, high=bound)
-        grid.add(f"{n} {k}", nn.dense(x, weight, units=n), "nn.dense")
+        grid.add(f"{n} {k}", nn.dense(x, weight, units=n), ROW)
         one = nn.dense(x, weight, units=n) + grid.constant(n)
-        grid.add(f"bias {n} {k}", relay.sigmoid(one), "dnnl.dense_bias_sigmoid")
+        grid.add(f"bias {n} {k}", relay.sigmoid(one), f"{ROW}_bias_sigmoid")
         one = nn.dense(x, grid.input(n, k, low=-bound, high=bound))
-        grid.add(f"weight an input {n} {k}", one + grid.input(1, n), "dnnl.dense_bias")
+        grid.add(f"weight an input {n} {k}", one + grid.input(1, n), f"{ROW}_bias")
     grid.check(partition)
 
 
@@ -296,13 +294,13 @@ def test_what_becomes_of_it(collage_library):
     weight = {"dims": [64, 64, 3, 3], "strides": [576, 9, 3, 1]}
     few = {"dims": [3, 64, 3, 3], "strides": [576, 9, 3, 1]}
     program = {
-        "format": "collage-dnnl", "version": 2, "inputs": [0], "constants": [1, 2], "outputs": [5],
+        "format": "collage-dnnl", "version": 3, "inputs": [0], "constants": [1, 2], "outputs": [5],
         "values": [["f32", [1, 64, 16, 16]], ["f32", [64, 64, 3, 3]], ["f32", [3, 64, 3, 3]], tensor, tensor,
                    ["f32", [1, 3, 32, 32]]],
         "ops": [
-            {"op": "upsampled_conv", "scale": [2, 2], "in": [0, 1], "out": 3, "weight": weight, **conv},
+            {"op": "upsampled_conv", "kernel": "upsampled", "scale": [2, 2], "in": [0, 1], "out": 3, "weight": weight, **conv},
             {"op": "conv", "in": [3, 1], "out": 4, "weight": weight, **conv},
-            {"op": "conv", "in": [4, 2], "out": 5, "weight": few, **conv},
+            {"op": "conv", "kernel": "narrow", "in": [4, 2], "out": 5, "weight": few, **conv},
         ],
     }  # fmt: skip
     arrays = [tvm.nd.array(np.ones(shape, "float32")) for shape in ((64, 64, 3, 3), (3, 64, 3, 3))]
@@ -328,9 +326,8 @@ def test_dcgan(collage_library, partition):
         executor.run()
         return executor.get_output(0).numpy()
 
-    import collage
-
-    placed = collage.partition(module, params, backends=["tvm", "dnnl"], only="dnnl")
+    module["main"] = relay.build_module.bind_params_by_name(module["main"], params)
+    placed = partition(relay.transform.InferType()(module))
     assert Counter(offloaded(placed))[f"{UPSAMPLED}_bias_relu"] == 2
     with tvm.transform.PassContext(opt_level=2):
         want = run(relay.build(module, "llvm", params=params))

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package native
+
+import (
+	"fmt"
+
+	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// ProductKernel is the kernel of dense layers with packed weights (byoc/runtime/native/product.h). The code generator makes
+// one step of several that read the same tensor.
+const ProductKernel = "product"
+
+// productRules offers dense layers of any number of rows.
+func productRules() []*onednn.Rule {
+	form := onednn.Form{
+		Composite: "native.product_dense", Kernel: ProductKernel,
+		Limits:     checkProduct,
+		LimitsText: "constant weights and bias, a multiple of 16 outputs, AVX-512",
+	}
+	return form.Dense()
+}
+
+func checkProduct(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
+	l := layer.(*onednn.Product)
+	if !isConstant(g, l.Right) || !isConstantOrAbsent(g, l.Epilogue.Bias) {
+		return fmt.Errorf("the kernel product needs a weight and a bias that are constants")
+	}
+	if outputs := g.Nodes[l.Right].Type.Shape[0]; outputs%block != 0 {
+		return fmt.Errorf("the kernel product makes blocks of %d outputs, this layer makes %d", block, outputs)
+	}
+	return needs(ProductKernel, avx512)
+}
+
+// matvecRules offers dense layers of one row, which read the weight as it lies (byoc/runtime/native/matvec.h).
+func matvecRules() []*onednn.Rule {
+	form := onednn.Form{
+		Composite: "native.matvec_dense", Kernel: "matvec",
+		Limits: func(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
+			if rows := g.Nodes[layer.(*onednn.Product).Left].Type.Shape[0]; rows != 1 {
+				return fmt.Errorf("the kernel matvec has one row, this layer has %d", rows)
+			}
+			return nil
+		},
+		LimitsText: "one row",
+	}
+	return form.Dense()
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package native
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc/onednn"
+)
+
+// instructionSet is a level of vector instructions that kernels are compiled for (byoc/runtime/instruction_set.h).
+type instructionSet int
+
+const (
+	plain instructionSet = iota
+	avx2
+	avx512
+)
+
+func (s instructionSet) String() string { return [...]string{"plain", "avx2", "avx512"}[s] }
+
+// bestInstructionSet is what the kernels will use in this process: what the processor has, capped by the environment as
+// the runtime caps it.
+func bestInstructionSet() instructionSet {
+	return min(ofProcessor(onednn.CPUFeatures()), capOf(os.Getenv))
+}
+
+func ofProcessor(features []string) instructionSet {
+	switch {
+	case slices.Contains(features, "avx512_core"):
+		return avx512
+	case slices.Contains(features, "avx2"):
+		return avx2
+	}
+	return plain
+}
+
+// capOf reads COLLAGE_MAX_CPU_ISA, or else what oneDNN is told.
+func capOf(getenv func(string) string) instructionSet {
+	switch strings.ToLower(getenv("COLLAGE_MAX_CPU_ISA")) {
+	case "plain":
+		return plain
+	case "avx2":
+		return avx2
+	case "avx512":
+		return avx512
+	}
+	theirs := getenv("ONEDNN_MAX_CPU_ISA")
+	if theirs == "" {
+		theirs = getenv("DNNL_MAX_CPU_ISA")
+	}
+	theirs = strings.ToLower(theirs)
+	switch {
+	case theirs == "sse41" || theirs == "avx":
+		return plain
+	case strings.HasPrefix(theirs, "avx2") || strings.HasPrefix(theirs, "avx512_mic"):
+		return avx2
+	}
+	return avx512
+}
+
+// needs refuses what a kernel has no variant for here.
+func needs(kernel string, least instructionSet) error {
+	if best := bestInstructionSet(); best < least {
+		return fmt.Errorf("the kernel %s needs %s, and the processor has or is allowed %s", kernel, least, best)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package native
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/byoc/onednn/onednntest"
+	"github.com/collage-tvm/collage/relay"
+)
+
+const f32 = onednntest.F32
+
+var (
+	f           = onednntest.Float
+	with        = onednntest.With
+	conv2dAttrs = onednntest.Conv2DAttrs
+)
+
+func TestBackendIsValid(t *testing.T) {
+	b := New(func() error { return errors.New("nothing to install") })
+	require.NoError(t, byoc.Validate(b))
+	require.True(t, byoc.SharesCompiler(b))
+	require.ErrorContains(t, b.Install(), "native: nothing to install")
+	seen := map[string]bool{}
+	for _, p := range b.Patterns() {
+		require.False(t, seen[p.Composite], "two patterns named %s", p.Composite)
+		seen[p.Composite] = true
+		require.True(t, strings.HasPrefix(p.Composite, "native."), p.Composite)
+		require.NotEmpty(t, p.Kernel, p.Composite)
+		require.False(t, p.Bare, "%s would be taken for oneDNN's", p.Composite)
+		require.NotEmpty(t, p.LimitsText, p.Composite)
+		require.Equal(t, p.Kernel == "winograd" || p.Kernel == "upsampled", p.Reassociates, p.Composite)
+	}
+}
+
+// verdict is what a composite's limits say of a graph's root: why it is refused, "" if it is taken. That this processor
+// lacks something counts as taken: the other limits are looked at before.
+func verdict(t *testing.T, g *relay.Graph, composite string) string {
+	t.Helper()
+	refusal := "it is no match"
+	for _, r := range Rules() {
+		if r.Composite != composite {
+			continue
+		}
+		for _, m := range g.Match(r.Shape, g.Root()) {
+			err := r.Limits(g, m)
+			if err == nil || strings.Contains(err.Error(), "and the processor has or is allowed") {
+				require.NoError(t, limitsOf(r)(g, m), "what is placed can be written")
+				return ""
+			}
+			refusal = err.Error()
+		}
+	}
+	return refusal
+}
+
+func limitsOf(r *onednn.Rule) func(*relay.Graph, *relay.Match) error {
+	if r.Correct != nil {
+		return r.Correct
+	}
+	return r.Limits
+}
+
+// layer is a graph of one operator on a variable and a constant weight.
+func layer(op string, attrs map[string]any, out, in, weight *relay.Type) *relay.Graph {
+	m := relay.NewGraph("main")
+	return m.Finish(m.Call(op, out, attrs, m.Var(in.Shape, in.DType), m.Const(weight.Shape, weight.DType)))
+}
+
+// made is layer with a weight that is a variable.
+func made(op string, attrs map[string]any, out, in, weight *relay.Type) *relay.Graph {
+	m := relay.NewGraph("main")
+	return m.Finish(m.Call(op, out, attrs, m.Var(in.Shape, in.DType), m.Var(weight.Shape, weight.DType)))
+}
+
+func conv3dAttrs() map[string]any {
+	return with(conv2dAttrs(), "strides", []int64{1, 1, 1}, "padding", []int64{1, 1, 1, 1, 1, 1}, "dilation", []int64{1, 1, 1},
+		"data_layout", "NCDHW", "kernel_layout", "OIDHW")
+}
+
+func TestConvolutionLimits(t *testing.T) {
+	flat := func(in, out int64, kernel []int64, changes ...any) *relay.Graph {
+		return layer("nn.conv2d", with(conv2dAttrs(), changes...), f(1, out, 8, 8), f(1, in, 8, 8), f(append([]int64{out, in}, kernel...)...))
+	}
+	deep := func(in, out int64, kernel []int64, changes ...any) *relay.Graph {
+		return layer("nn.conv3d", with(conv3dAttrs(), changes...), f(1, out, 4, 8, 8), f(1, in, 4, 8, 8), f(append([]int64{out, in}, kernel...)...))
+	}
+	last := []any{"data_layout", "NHWC", "kernel_layout", "HWIO"}
+	square, cube, dot := []int64{3, 3}, []int64{3, 3, 3}, []int64{1, 1}
+	unpadded := []any{"padding", []int64{0, 0, 0, 0}}
+	for _, c := range []struct {
+		composite string
+		g         *relay.Graph
+		refusal   string // "": taken
+	}{
+		{"native.winograd_conv2d", flat(16, 16, square), ""},
+		{"native.winograd_conv2d", flat(32, 48, square, "padding", []int64{2, 2, 0, 0}), ""},
+		{"native.winograd_conv2d", layer("nn.conv2d", with(conv2dAttrs(), last...), f(1, 8, 8, 16), f(1, 8, 8, 32), f(3, 3, 32, 16)), ""},
+		{"native.winograd_conv2d", flat(17, 16, square), "blocks of 16 channels"},
+		{"native.winograd_conv2d", flat(16, 16, square, "strides", []int64{2, 2}), "strides of 1"},
+		{"native.winograd_conv2d", flat(16, 16, square, "dilation", []int64{2, 2}), "dilation of 1"},
+		{"native.winograd_conv2d", flat(16, 16, []int64{5, 5}), "kernels of 3x3"},
+		{"native.winograd_conv2d", made("nn.conv2d", conv2dAttrs(), f(1, 16, 8, 8), f(1, 16, 8, 8), f(16, 16, 3, 3)), "a weight that is a constant"},
+		{"native.winograd_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 2), f(1, 32, 8, 8), f(1, 32, 8, 8), f(32, 16, 3, 3)), "knows no groups"},
+		{"native.winograd_conv3d", deep(32, 16, cube), ""},
+		{"native.winograd_conv3d", deep(32, 32, []int64{5, 3, 3}, "padding", []int64{4, 1, 1, 4, 1, 1}, "dilation", []int64{2, 1, 1}), ""},
+		{"native.winograd_conv3d", deep(32, 32, cube, "strides", []int64{2, 1, 1}, "padding", []int64{3, 1, 1, 2, 1, 1}), ""},
+		{"native.winograd_conv3d", deep(16, 16, []int64{3, 3, 1}), "kernels of 3x3"},
+		{"native.winograd_conv3d", deep(16, 16, cube, "strides", []int64{1, 2, 1}), "strides of 1"},
+		{"native.winograd_conv3d", deep(16, 16, cube, "dilation", []int64{1, 1, 2}), "dilation of 1"},
+
+		{"native.projection_conv2d", flat(7, 32, dot, unpadded...), ""},
+		{"native.projection_conv2d", flat(7, 33, dot, unpadded...), "blocks of 16 channels"},
+		{"native.projection_conv2d", flat(7, 32, dot), "no padding"},
+		{"native.projection_conv2d", flat(7, 32, square), "one element"},
+		{"native.projection_conv3d", deep(7, 16, []int64{1, 1, 1}, "padding", []int64{0, 0, 0, 0, 0, 0}), ""},
+
+		{"native.narrow_conv2d", flat(5, 6, []int64{5, 2}, "strides", []int64{2, 1}), ""},
+		{"native.narrow_conv2d", flat(5, 7, square), "at most 6 output channels"},
+
+		{"native.strip_conv2d", flat(5, 7, dot, unpadded...), ""},
+		{"native.strip_conv2d", flat(5, 7, square), "one element"},
+		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8), f(1, 5, 8, 8), f(5, 1, 3, 3)), ""},
+		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 10, 8, 8), f(1, 5, 8, 8), f(10, 1, 3, 3)), "one channel in and out"},
+		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8), f(1, 5, 8, 8), f(5, 1, 3, 4)), "these have 4 taps"},
+		{"native.strip_depthwise_conv2d", flat(1, 1, square), "in 1 groups"},
+	} {
+		if got := verdict(t, c.g, c.composite); c.refusal == "" {
+			require.Empty(t, got, "%s: %v", c.composite, c.g)
+		} else {
+			require.Contains(t, got, c.refusal, c.composite)
+		}
+	}
+}
+
+func TestDenseLimits(t *testing.T) {
+	dense := func(rows, units int64, from func(string, map[string]any, *relay.Type, *relay.Type, *relay.Type) *relay.Graph) *relay.Graph {
+		return from("nn.dense", nil, f(rows, units), f(rows, 24), f(units, 24))
+	}
+	require.Empty(t, verdict(t, dense(1, 16, layer), "native.product_dense"))
+	require.Empty(t, verdict(t, dense(1000, 48, layer), "native.product_dense"), "any number of rows")
+	require.Contains(t, verdict(t, dense(8, 20, layer), "native.product_dense"), "blocks of 16 outputs")
+	require.Contains(t, verdict(t, dense(8, 16, made), "native.product_dense"), "constants")
+	require.Empty(t, verdict(t, dense(1, 20, made), "native.matvec_dense"))
+	require.Contains(t, verdict(t, dense(2, 20, layer), "native.matvec_dense"), "one row, this layer has 2")
+}
+
+func TestStripLimits(t *testing.T) {
+	pool := func(width, stride, dilation int64, layout string) *relay.Graph {
+		m := relay.NewGraph("main")
+		x, out := f(1, 8, 24, 24), f(1, 8, 24, (24+2*3-((width-1)*dilation+1))/stride+1)
+		return m.Finish(m.Call("nn.max_pool2d", out, map[string]any{"pool_size": []int64{1, width}, "strides": []int64{1, stride},
+			"dilation": []int64{1, dilation}, "padding": []int64{0, 3, 0, 3}, "ceil_mode": false, "layout": layout, "out_layout": ""}, m.Var(x.Shape, f32)))
+	}
+	require.Empty(t, verdict(t, pool(7, 2, 1, "NCHW"), "native.strip_max_pool2d"))
+	require.Contains(t, verdict(t, pool(5, 3, 1, "NCHW"), "native.strip_max_pool2d"), "strides of 1 or 2")
+	require.Contains(t, verdict(t, pool(5, 1, 2, "NCHW"), "native.strip_max_pool2d"), "dilation")
+
+	pair := func(out *relay.Type, a, b *relay.Type) *relay.Graph {
+		m := relay.NewGraph("main")
+		return m.Finish(m.Call("add", out, nil, m.Var(a.Shape, f32), m.Var(b.Shape, f32)))
+	}
+	four := f(1, 8, 4, 4)
+	require.Empty(t, verdict(t, pair(four, four, four), "native.strip_add"))
+	require.Contains(t, verdict(t, pair(four, four, f(1, 8, 1, 1)), "native.strip_add"), "different shapes")
+	require.Contains(t, verdict(t, pair(f(4, 4), f(4, 4), f(4, 4)), "native.strip_add"), "4 dimensions, this tensor has 2")
+	join := func(axis int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{1, 8, 4, 4}
+		shape[axis] *= 2
+		return m.Finish(m.Call("concatenate", f(shape...), map[string]any{"axis": axis}, m.Tuple(m.Var(four.Shape, f32), m.Var(four.Shape, f32))))
+	}
+	require.Empty(t, verdict(t, join(1), "native.strip_concatenate"))
+	require.Contains(t, verdict(t, join(2), "native.strip_concatenate"), "which are axis 1, not 2")
+}
+
+func TestStandardise(t *testing.T) {
+	full, column := f(2, 4, 8), f(2, 4, 1)
+	over := map[string]any{"axis": []int64{-1}, "keepdims": true, "exclude": false}
+	form := func(axis int64, twice, divideFirst bool) *relay.Graph {
+		m := relay.NewGraph("main")
+		x := m.Var(full.Shape, f32)
+		over := with(over, "axis", []int64{axis})
+		mean := m.Call("mean", column, over, x)
+		centred := m.Call("subtract", full, nil, x, mean)
+		if twice {
+			mean = m.Call("mean", column, over, x)
+		}
+		deviation := m.Call("sqrt", column, nil, m.Call("variance", column, with(over, "unbiased", true), x, mean))
+		deviation = m.Call("add", column, nil, deviation, m.Scalar(1e-6, f32))
+		gain := m.Const([]int64{8}, f32, "gain")
+		var scaled relay.NodeID
+		if divideFirst {
+			scaled = m.Call("multiply", full, nil, gain, m.Call("divide", full, nil, centred, deviation))
+		} else {
+			scaled = m.Call("divide", full, nil, m.Call("multiply", full, nil, gain, centred), deviation)
+		}
+		return m.Finish(m.Call("add", full, nil, scaled, m.Const([]int64{8}, f32, "shift")))
+	}
+	for _, twice := range []bool{false, true} {
+		for _, divideFirst := range []bool{false, true} {
+			require.Empty(t, verdict(t, form(-1, twice, divideFirst), "native.standardise"))
+		}
+	}
+	require.Contains(t, verdict(t, form(1, true, false), "native.standardise"), "only the last axis")
+}
+
+func TestInstructionSets(t *testing.T) {
+	require.Equal(t, avx512, ofProcessor([]string{"avx2", "avx512_core"}))
+	require.Equal(t, avx2, ofProcessor([]string{"sse41", "avx", "avx2"}))
+	require.Equal(t, plain, ofProcessor(nil))
+	for _, c := range []struct {
+		ours, theirs string
+		want         instructionSet
+	}{
+		{"", "", avx512}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512}, {"", "SSE41", plain}, {"", "AVX2", avx2},
+		{"", "AVX512_CORE", avx512}, {"what", "AVX", plain},
+	} {
+		set := capOf(func(name string) string {
+			return map[string]string{"COLLAGE_MAX_CPU_ISA": c.ours, "ONEDNN_MAX_CPU_ISA": c.theirs}[name]
+		})
+		require.Equal(t, c.want, set, "%+v", c)
+	}
+	t.Setenv("COLLAGE_MAX_CPU_ISA", "plain")
+	require.ErrorContains(t, needs("winograd", avx512), "the kernel winograd needs avx512, and the processor has or is allowed plain")
+	require.NoError(t, needs("narrow", plain))
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package native
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// StripsKernel is the kernel of operators on images that run strip by strip (byoc/runtime/dnnl_strips.cc): the code
+// generator makes groups of those that stand in one region (byoc/dnnl/strips.go), each of which is one step. An operator by
+// itself is a group of one.
+const StripsKernel = "strips"
+
+const stripLimits = "NCHW, AVX-512"
+
+// stripRules offers depthwise and 1x1 convolutions, pools, and what stands between them.
+func stripRules() []*onednn.Rule {
+	layouts := [][2]string{{"NCHW", "OIHW"}}
+	depthwise := onednn.Form{
+		Composite: "native.strip_depthwise_conv2d", Kernel: StripsKernel, BoundsOnly: true, Limits: stripConvolution(checkDepthwise),
+		LimitsText: stripLimits + ", one channel a group, rows of 2, 3, 5 or 7 taps, strides along rows of 1 or 2, constant weights and bias",
+	}
+	pointwise := onednn.Form{
+		Composite: "native.strip_conv2d", Kernel: StripsKernel, BoundsOnly: true, Limits: stripConvolution(checkPointwise),
+		LimitsText: stripLimits + ", a kernel of one element, strides of 1, no padding, one group, constant weights and bias",
+	}
+	rules := slices.Concat(depthwise.Convolutions("nn.conv2d", 2, false, layouts...), pointwise.Convolutions("nn.conv2d", 2, false, layouts...))
+	for _, one := range []struct {
+		from           []*onednn.Rule
+		operator, name string
+		limits         func(onednn.Layer) error
+		text           string
+	}{
+		{onednn.PoolRules(), "nn.max_pool2d", "max_pool2d", checkStripPool, ", windows and strides as depthwise convolutions"},
+		{onednn.PoolRules(), "nn.avg_pool2d", "avg_pool2d", checkStripPool, ", windows and strides as depthwise convolutions"},
+		{onednn.BinaryRules(), "add", "add", nil, ""},
+		{onednn.ElementwiseRules(), "nn.relu", "relu", nil, ""},
+		{onednn.ElementwiseRules(), "clip", "clip", nil, ""},
+		{[]*onednn.Rule{onednn.ConcatenateRule()}, "concatenate", "concatenate", checkStripConcatenation, ", along the channels"},
+	} {
+		form := onednn.Form{
+			Composite: "native.strip_" + one.name, Kernel: StripsKernel, LimitsText: stripLimits + one.text,
+			Limits: func(g *relay.Graph, m *relay.Match, l onednn.Layer) error {
+				if one.limits != nil {
+					if err := one.limits(l); err != nil {
+						return err
+					}
+				}
+				return checkStripResult(g, m)
+			},
+		}
+		at := slices.IndexFunc(one.from, func(r *onednn.Rule) bool { return r.Composite == one.operator })
+		rules = append(rules, form.Of(one.from[at]))
+	}
+	return rules
+}
+
+// checkStripResult wants a batch of images, on this processor.
+func checkStripResult(g *relay.Graph, m *relay.Match) error {
+	if rank := g.Nodes[m.Root].Type.Rank(); rank != 4 {
+		return fmt.Errorf("strips are of images, with 4 dimensions, this tensor has %d", rank)
+	}
+	return needs(StripsKernel, avx512)
+}
+
+func stripConvolution(check func(g *relay.Graph, l *onednn.Convolution, w weights) error) func(*relay.Graph, *relay.Match, onednn.Layer) error {
+	return func(g *relay.Graph, m *relay.Match, layer onednn.Layer) error {
+		l := layer.(*onednn.Convolution)
+		w := weightsOf(g, l)
+		if !w.constant || !isConstantOrAbsent(g, l.Epilogue.Bias) {
+			return fmt.Errorf("the kernel strips needs a weight and a bias that are constants")
+		}
+		if err := check(g, l, w); err != nil {
+			return err
+		}
+		return checkStripResult(g, m)
+	}
+}
+
+func checkPointwise(_ *relay.Graph, l *onednn.Convolution, w weights) error {
+	if l.Groups != 1 {
+		return fmt.Errorf("the kernel strips has no grouped 1x1 convolutions")
+	}
+	return checkUnit(l, w)
+}
+
+func checkDepthwise(g *relay.Graph, l *onednn.Convolution, w weights) error {
+	channels := g.Nodes[l.Data].Type.Shape[1]
+	if l.Groups == 1 || l.Groups != channels || w.out != channels {
+		return fmt.Errorf("the kernel strips has depthwise convolutions with one channel in and out of each group; this one makes %d of %d in %d groups",
+			w.out, channels, l.Groups)
+	}
+	return checkStripWindow(w.kernel[1], l.Strides[1], l.Dilation)
+}
+
+func checkStripPool(layer onednn.Layer) error {
+	p := layer.(*onednn.Pool)
+	if p.Layout != "NCHW" {
+		return fmt.Errorf("the kernel strips has data in NCHW, this pool has it in %s", p.Layout)
+	}
+	return checkStripWindow(p.Size[1], p.Strides[1], p.Dilation)
+}
+
+// checkStripWindow wants a window for which there is a function (byoc/runtime/native/strip_kernels.cc, Knows).
+func checkStripWindow(width, stride int64, dilation []int64) error {
+	if !KnownWindow(width, stride) || !all(dilation, 1) {
+		return fmt.Errorf("the kernel strips has rows of 2, 3, 5 or 7 taps with strides of 1 or 2 and no dilation, these have %d taps, strides of %d and dilation %s",
+			width, stride, relay.IntsText(dilation))
+	}
+	return nil
+}
+
+// KnownWindow says that strips have windows of a width and a stride along rows.
+func KnownWindow(width, stride int64) bool {
+	return (stride == 1 || stride == 2) && (width == 2 || width == 3 || width == 5 || width == 7)
+}
+
+func checkStripConcatenation(layer onednn.Layer) error {
+	if axis := layer.(*onednn.Concatenation).Axis; axis != 1 {
+		return fmt.Errorf("the kernel strips concatenates channels, which are axis 1, not %d", axis)
+	}
+	return nil
+}

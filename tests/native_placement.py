@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placements without measuring in which kernels of the backend native come first, and dnnl has the rest."""
+
+import json
+
+import tvm
+
+BACKENDS = ("tvm", "dnnl", "native")
+# The kernels, by how the names of their composites begin.
+KERNELS = {
+    "winograd": "winograd", "projection": "projection", "narrow": "narrow", "upsampled": "upsampled",
+    "matvec": "matvec", "product": "product", "strip": "strips", "attention": "attention",
+    "standardise": "rows",
+}  # fmt: skip
+
+
+def kernel_of(composite):
+    """The kernel that a composite of native stands for; None for those of others."""
+    name = composite.removeprefix("native.")
+    return None if name == composite else KERNELS[name.split("_")[0]]
+
+
+def prefer(*kernels, backends=BACKENDS):
+    """A function that places a module: on these kernels what they take, the first ones first; of native nothing else."""
+
+    def cost(key):
+        key = json.loads(str(key))
+        if key["backend"] == "native":
+            kernel = kernel_of(key["composite"])
+            return 1.0 + 0.01 * kernels.index(kernel) if kernel in kernels else float("inf")
+        return {"dnnl": 10.0, "tvm": 1e4}[key["backend"]]
+
+    def place(module):
+        from collage import library, transform
+
+        library.load()
+        normal = transform.Normalise()(module)
+        told = transform.configuration(list(backends), threads=2, store="/nowhere/costs.jsonl")
+        placed, _ = tvm.get_global_func("collage.partition")(normal, told, cost)
+        return placed
+
+    return place
