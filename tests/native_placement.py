@@ -21,7 +21,7 @@ def kernel_of(composite):
 
 
 def prefer(*kernels, backends=BACKENDS):
-    """A function that places a module: on these kernels what they take, the first ones first; of native nothing else."""
+    """A function that places a module: on these kernels what they take, the first ones first; no other of native."""
 
     def cost(key):
         key = json.loads(str(key))

@@ -38,6 +38,13 @@ def usable():
     ]
 
 
+def with_regions_of_their_own():
+    """``usable()`` without native, whose regions, code generator and engine are dnnl's, and which takes what its
+    kernels can do on this processor: tests/test_native_*.py are its tests.
+    """
+    return [name for name in usable() if name != "native"]
+
+
 def place(module, backend, **options):
     """The module with all that ``backend`` can take given to it."""
     import collage

@@ -13,7 +13,7 @@ import tvm
 from side_by_side import in_threads
 from tvm import relay
 
-BACKENDS = placed.usable()
+BACKENDS = placed.with_regions_of_their_own()
 
 pytestmark = [
     pytest.mark.usefixtures("collage_library"),

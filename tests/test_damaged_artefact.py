@@ -18,7 +18,7 @@ from conftest import PACKAGE, environment
 from test_border import module_of, weight
 from tvm import relay
 
-BACKENDS = [name for name in placed.usable() if name != "dnnl_tvm"]
+BACKENDS = [name for name in placed.with_regions_of_their_own() if name != "dnnl_tvm"]
 FORMAT = b"CLGERGN3"
 RUNNER = Path(__file__).with_name("damaged_artefact_runner.py")
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions for which the backend dnnl does more than to call oneDNN give TVM's answer.
+"""Convolutions for which the backends dnnl and native do more than to call oneDNN give TVM's answer.
 
-Depths of 1 to 5, in which part of a kernel meets nothing but padding; the runtime's own kernels, for
-Winograd's algorithm and for 1x1 with a residual sum, with their epilogues; and the whole of ResNet-50 in 3D.
+Depths of 1 to 5, in which part of a kernel meets nothing but padding; native's kernels winograd and projection
+with their epilogues; and the whole of ResNet-50 in 3D.
 """
 
 import numpy as np
 import pytest
 import tvm
 from dnnl_grid import Grid, channel_bias, region, sums_in_the_padding
+from dnnl_steps import has_avx512
 from grid import walk
+from native_placement import prefer
 from tvm import relay
 from tvm.contrib import graph_executor
 
@@ -191,16 +193,24 @@ def test_winograd_sizes(generator):
     check(grid, regions)
 
 
-def test_residual_sums(partition):
-    """1x1 convolutions whose results are large: the runtime's own kernel, which also adds to them."""
+@pytest.mark.parametrize("kernel", ["projection", None])
+def test_residual_sums(kernel, partition):
+    """1x1 convolutions with what is added to them, on native's kernel and on oneDNN's."""
     grid = Grid()
+    if kernel is not None:
+        partition = prefer(kernel)
+
+    def of(dims, channels=16, steps=1):
+        fits = kernel is not None and dims > 1 and channels % 16 == 0 and steps == 1 and has_avx512()
+        return f"native.projection_conv{dims}d" if fits else f"dnnl.conv{dims}d"
+
     for shape, channels, steps in (
         ((1, 8, 72, 71), 64, 1),
         ((1, 24, 72, 71), 80, 1),  # a panel of weights that is not full
         ((2, 16, 3, 41, 40), 48, 1),
-        ((1, 16, 90, 91), 64, 2),  # strides: oneDNN's
-        ((1, 16, 9, 11), 32, 1),  # small: oneDNN's
-        ((1, 16, 72, 71), 72, 1),  # not a multiple of 16 channels: oneDNN's
+        ((1, 16, 90, 91), 64, 2),  # strides
+        ((1, 16, 9, 11), 32, 1),
+        ((1, 16, 72, 71), 72, 1),  # not a multiple of 16 channels
     ):
         dims = len(shape) - 2
         for name in ("_bias_sum_relu", "_sum", "_sum_clip", "_bias_sum", "_bias_sum_leaky", "_sum_gelu"):
@@ -216,9 +226,9 @@ def test_residual_sums(partition):
             one = one + grid.input(*relay.transform.InferTypeLocal(one).concrete_shape)
             activation = name.rsplit("_", 1)[-1]
             if activation in ("relu", "clip"):
-                taken = [f"dnnl.conv{dims}d{name}"]
+                taken = [of(dims, channels, steps) + name]
             else:  # a composite without it, and what is fused behind
-                taken = [f"dnnl.conv{dims}d{name.removesuffix('_leaky').removesuffix('_gelu')}"]
+                taken = [of(dims, channels, steps) + name.removesuffix("_leaky").removesuffix("_gelu")]
             if activation in ACTIVATIONS:
                 one = ACTIVATIONS[activation](one)
                 taken += {"leaky": ["nn.leaky_relu"], "gelu": ["dnnl.gelu"]}.get(activation, [])
@@ -227,10 +237,10 @@ def test_residual_sums(partition):
     x = grid.input(1, 64, 72, 71)
     kept = nn.relu(x)
     one = nn.conv2d(kept, grid.constant(64, 64, 1, 1)) + kept
-    grid.add("the data itself", one * kept, "nn.relu", "dnnl.conv2d_sum", "multiply")
+    grid.add("the data itself", one * kept, "nn.relu", f"{of(2)}_sum", "multiply")
     kept = relay.exp(x)
     one = nn.conv2d(x, grid.constant(64, 64, 1, 1)) + kept + kept
-    grid.add("twice", one, "exp", "dnnl.conv2d_sum", "add")
+    grid.add("twice", one, "exp", f"{of(2)}_sum", "add")
     grid.check(partition)
 
 

@@ -483,18 +483,6 @@ def test_reductions(grid, partition):
     grid.check(partition)
 
 
-def test_standardising(grid, partition):
-    """The normalisation of the paper's BERT: epsilon is added to the deviation."""
-    for shape in ((4, 8), (2, 3, 17), (1, 64, 256), (2, 2, 2, 2, 4)):
-        for unbiased in (False, True):
-            x = grid.input(*shape)
-            deviation = relay.sqrt(relay.variance(x, axis=-1, keepdims=True, unbiased=unbiased))
-            centred = grid.constant(shape[-1]) * (x - relay.mean(x, axis=-1, keepdims=True))
-            one = centred / (deviation + relay.const(1e-6)) + grid.constant(shape[-1])
-            grid.add(f"standardise {shape} {unbiased}", one, "dnnl.standardise")
-    grid.check(partition)
-
-
 def test_shapes(grid, partition):
     grid.add("reshape", relay.reshape(grid.input(2, 3, 4), (6, 4)), "reshape")
     grid.add("flatten", nn.batch_flatten(grid.input(2, 3, 4)), "nn.batch_flatten")

@@ -21,6 +21,7 @@ from conftest import PACKAGE
 
 BACKEND_PACKAGES = {
     "dnnl": "onednn-cpu-tbb",
+    "native": "onednn-cpu-tbb",
     "mkl": "mkl",
     "onnxruntime": "onnxruntime",
     "openblas": "scipy-openblas32",

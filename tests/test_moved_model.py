@@ -23,7 +23,7 @@ BINARY = os.environ.get("COLLAGE_BINARY") or str(PACKAGE / "bin" / "collage")
 LIBRARIES = Path(os.environ.get("COLLAGE_PLUGIN_DIR") or PACKAGE / "lib")
 RUNTIME = Path(tvm.__file__).with_name("libtvm_runtime.so")
 NOBODY = 65534
-BACKENDS = ["tvm", *placed.usable()]
+BACKENDS = ["tvm", *placed.with_regions_of_their_own()]
 
 LOAD = """
 import sys

@@ -217,10 +217,12 @@ SEPARABLE = {
     "values": [["f32", [1, 16, 14, 14]], ["f32", [16, 1, 3, 3]], ["f32", [16, 16, 1, 1]],
                ["f32", [1, 16, 14, 14]], ["f32", [1, 16, 14, 14]]],
     "ops": [{
-        "op": "conv", "kernel": "strips", "algorithm": "direct", "in": [0, 1], "out": 3, "strides": [1, 1], "dilation": [1, 1],
+        "op": "conv", "kernel": "strips", "algorithm": "direct", "in": [0, 1], "out": 3,
+        "strides": [1, 1], "dilation": [1, 1],
         "padding": [1, 1, 1, 1], "weight": {"dims": [16, 1, 1, 3, 3], "strides": [9, 9, 9, 3, 1]},
     }, {
-        "op": "conv", "kernel": "strips", "algorithm": "direct", "in": [3, 2], "out": 4, "strides": [1, 1], "dilation": [1, 1],
+        "op": "conv", "kernel": "strips", "algorithm": "direct", "in": [3, 2], "out": 4,
+        "strides": [1, 1], "dilation": [1, 1],
         "padding": [0, 0, 0, 0], "weight": {"dims": [16, 16, 1, 1], "strides": [16, 1, 1, 1]},
     }],
     "strips": [0, 2],

@@ -298,7 +298,8 @@ def test_what_becomes_of_it(collage_library):
         "values": [["f32", [1, 64, 16, 16]], ["f32", [64, 64, 3, 3]], ["f32", [3, 64, 3, 3]], tensor, tensor,
                    ["f32", [1, 3, 32, 32]]],
         "ops": [
-            {"op": "upsampled_conv", "kernel": "upsampled", "scale": [2, 2], "in": [0, 1], "out": 3, "weight": weight, **conv},
+            {"op": "upsampled_conv", "scale": [2, 2], "in": [0, 1], "out": 3, "weight": weight, **conv,
+             "kernel": "upsampled"},
             {"op": "conv", "in": [3, 1], "out": 4, "weight": weight, **conv},
             {"op": "conv", "kernel": "narrow", "in": [4, 2], "out": 5, "weight": few, **conv},
         ],

@@ -19,7 +19,7 @@ from collage import frontends, transform, workloads
 from conftest import environment
 from tvm import relay
 
-BACKENDS = placed.usable()
+BACKENDS = placed.with_regions_of_their_own()
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 GRAPHS = ("light_squeezenet", "light_shufflenet", "light_resnet50")
 NETWORKS = (*workloads.PAPER, *GRAPHS)

@@ -18,7 +18,7 @@ from test_border import apart, module_of, weight
 from tvm import relay
 
 # What has a runtime module of ours around it; dnnl_tvm's is TVM's own.
-BACKENDS = [name for name in placed.usable() if name != "dnnl_tvm"]
+BACKENDS = [name for name in placed.with_regions_of_their_own() if name != "dnnl_tvm"]
 
 pytestmark = [
     pytest.mark.usefixtures("collage_library"),

@@ -58,7 +58,7 @@ def network():
     return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], y)))
 
 
-@pytest.mark.parametrize("backend", placed.usable())
+@pytest.mark.parametrize("backend", placed.with_regions_of_their_own())
 def test_models_come_and_go(backend, tmp_path):
     module = network()
     inputs = [placed.values(module, seed)[0] for seed in range(5)]

@@ -80,7 +80,7 @@ struct Op {
   std::vector<PostOp> post;
 };
 
-// The newest form of programs that is read.
+// The form of programs that are read; no other is.
 constexpr int kProgramForm = 3;
 
 struct Program {

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend native: each of its kernels runs where the program says so, and gives TVM's answer on all levels of
+vector instructions; dnnl runs none of them; both stand in one region.
+"""
+
+import json
+from pathlib import Path
+
+import placed
+import pytest
+import tvm
+from conftest import run_python
+from dnnl_grid import Grid, WholeGrid, channel_bias, region
+from dnnl_steps import has_avx512, profile
+from native_placement import KERNELS, prefer
+from tvm import relay
+
+nn = relay.nn
+pytestmark = pytest.mark.skipif("native" not in placed.usable(), reason="native cannot be used here")
+
+# How the steps of each kernel begin, in DNNLDescribe and in profiles.
+STEPS = {
+    "winograd": "conv winograd", "projection": "conv projection", "narrow": "narrow_conv",
+    "upsampled": "upsampled_conv", "matvec": "matvec", "product": "product", "strips": "strips",
+    "attention": "attention", "rows": "standardise",
+}  # fmt: skip
+# Those that have a variant for every processor; the others leave the operator to oneDNN.
+EVERYWHERE = ("narrow", "upsampled", "matvec", "attention", "rows")
+LEVELS = ("plain", "avx2", "avx512")
+
+
+def relu_of(operator, **attributes):
+    """The body of a composite: an operator with a bias and relu."""
+    return lambda x, w, b: nn.relu(operator(x, w, **attributes) + b)
+
+
+def attend(q, k, v):
+    scores = nn.batch_matmul(q, k, transpose_b=True) / relay.const(4.0)
+    return nn.batch_matmul(nn.softmax(scores), v, transpose_b=False)
+
+
+def standardise(x, gain, shift):
+    mean = relay.mean(x, axis=-1, keepdims=True)
+    deviation = relay.sqrt(relay.variance(x, axis=-1, keepdims=True, with_mean=mean)) + relay.const(1e-3)
+    return gain * (x - mean) / deviation + shift
+
+
+def compositions(grid):
+    """(composite, body, arguments) for each kernel."""
+    image = grid.input(1, 16, 9, 11)
+
+    def weight(*shape):
+        return grid.constant(*shape, low=-0.3, high=0.3)
+
+    def convolution(channels, inputs, size, **attributes):
+        return relu_of(nn.conv2d, channels=channels, kernel_size=(size, size), **attributes), (
+            image, weight(channels, inputs, size, size), channel_bias(grid, 2, channels),
+        )  # fmt: skip
+
+    def up(x, w, b):
+        return nn.relu(nn.conv2d(nn.upsampling(x, 2, 2), w, channels=5, kernel_size=(3, 3), padding=(1, 1)) + b)
+
+    heads = [grid.input(3, 7, 16) for _ in range(3)]
+    rows = grid.input(24, 40)
+    gain = (grid.input(6, 40), grid.constant(40), grid.constant(40))
+    return [
+        ("winograd_conv2d_bias_relu", *convolution(32, 16, 3, padding=(1, 1))),
+        ("projection_conv2d_bias_relu", *convolution(32, 16, 1)),
+        ("narrow_conv2d_bias_relu", *convolution(3, 16, 5)),
+        ("upsampled_conv2d_bias_relu", up, (image, weight(5, 16, 3, 3), channel_bias(grid, 2, 5))),
+        ("matvec_dense_bias_relu", relu_of(nn.dense), (grid.input(1, 40), weight(19, 40), grid.constant(19))),
+        ("product_dense_bias_relu", relu_of(nn.dense), (rows, weight(32, 40), grid.constant(32))),
+        ("strip_conv2d_bias_relu", *convolution(20, 16, 1)),
+        ("strip_depthwise_conv2d_bias_relu", *convolution(16, 1, 3, groups=16, padding=(1, 1))),
+        ("strip_add", lambda a, b: a + b, (image, grid.input(1, 16, 9, 11))),
+        ("strip_relu", nn.relu, (image,)),
+        ("strip_clip", lambda x: relay.clip(x, -0.3, 0.4), (image,)),
+        ("strip_max_pool2d", lambda x: nn.max_pool2d(x, (3, 3), (2, 2)), (image,)),
+        ("strip_avg_pool2d", lambda x: nn.avg_pool2d(x, (2, 2)), (image,)),
+        ("strip_concatenate", lambda a, b: relay.concatenate([a, b], 1), (image, grid.input(1, 3, 9, 11))),
+        ("attention", attend, heads),
+        ("standardise", standardise, gain),
+    ]  # fmt: skip
+
+
+def run_each():
+    """{composite: steps that its region took}; each gives TVM's answer."""
+    from test_dnnl_operators import install
+
+    install()
+    grid, regions, names = Grid(), [], []
+    for name, body, arguments in compositions(grid):
+        names.append(name)
+        grid.add(name, body(*arguments), f"native.{name}", rtol=1e-3, atol=1e-4)
+        regions.append(region(f"r_{name}", f"native.{name}", body, *arguments))
+    function = relay.Function(list(grid.inputs), relay.Tuple(regions))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    taken = {}
+    run = grid.run
+
+    def profiled(module):
+        switch = tvm.get_global_func("collage.runtime.ProfileRegions")
+        switch(True)
+        given = run(module)
+        told = json.loads(str(tvm.get_global_func("collage.runtime.RegionProfile")()))
+        switch(False)
+        for symbol, one in told.items():
+            name = next(name for name in names if symbol.endswith(f"r_{name}"))
+            taken[name] = [step["what"] for step in one["steps"]["steps"] if not step.get("reorder")]
+        return given
+
+    grid.run = profiled
+    grid.check(lambda _: module)
+    return taken
+
+
+EACH = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import test_native
+print(json.dumps(test_native.run_each()))
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_kernel_at_each_level(collage_library, level):
+    taken = run_python(EACH, Path(__file__).parent, COLLAGE_MAX_CPU_ISA=level, timeout=600)
+    assert {kernel_of(name) for name in taken} == set(STEPS)
+    for name, steps in taken.items():
+        kernel = kernel_of(name)
+        own = [step for step in steps if step.startswith(STEPS[kernel])]
+        if kernel in EVERYWHERE or (level == "avx512" and has_avx512()):
+            assert own == steps[:1], f"{name}: {steps}"
+        elif not own:
+            # What has no step of its own (a concatenation may be a view) leaves nothing to be marked.
+            assert any(step.endswith(f", not {kernel}") for step in steps), f"{name}: {steps}"
+
+
+def kernel_of(name):
+    return KERNELS[name.split("_")[0]]
+
+
+def network(grid):
+    """Something for each kernel, with what only oneDNN has in between."""
+    x = grid.input(1, 16, 16, 16)
+
+    def convolve(y, inputs, channels, size, **attributes):
+        weight = grid.constant(channels, inputs // attributes.get("groups", 1), size, size, low=-0.3, high=0.3)
+        y = nn.conv2d(y, weight, channels=channels, kernel_size=(size, size), padding=(size // 2,) * 2, **attributes)
+        return y + channel_bias(grid, 2, channels)
+
+    y = nn.relu(convolve(x, 16, 32, 3))
+    y = nn.relu(convolve(y, 32, 32, 1) + y)
+    y = relay.tanh(convolve(y, 32, 32, 3, groups=32))
+    y = convolve(nn.upsampling(y, 2, 2), 32, 4, 3)
+    picture = relay.sigmoid(y)
+    flat = relay.reshape(nn.avg_pool2d(picture, (2, 2), (2, 2)), (16, 64))
+    flat = nn.relu(nn.dense(flat, grid.constant(48, 64, low=-0.3, high=0.3)) + grid.constant(48))
+    heads = relay.transpose(relay.reshape(flat, (1, 16, 3, 16)), (0, 2, 1, 3))
+    heads = relay.reshape(heads, (3, 16, 16))
+    mixed = relay.reshape(relay.transpose(attend(heads, heads, heads), (1, 0, 2)), (16, 48))
+    mixed = standardise(mixed, grid.constant(48), grid.constant(48))
+    row = relay.reshape(nn.softmax(mixed), (1, 768))
+    return [picture, nn.dense(row, grid.constant(10, 768, low=-0.1, high=0.1))]
+
+
+def steps_of(partition):
+    """What the network's regions did, and the placed module; it gives TVM's answer."""
+    grid, told, found = WholeGrid(3), [], []
+    for i, result in enumerate(network(grid)):
+        grid.add(f"result {i}", result, rtol=1e-3, atol=1e-4)
+    run = grid.run
+
+    def profiled(module):
+        given, steps = profile(lambda: run(module))
+        told.extend(step["what"] for step in steps)
+        found.append(module)
+        return given
+
+    grid.run = profiled
+    grid.check(partition)
+    return told, found[0]
+
+
+def test_dnnl_runs_none_of_them(collage_library):
+    import collage
+
+    told, module = steps_of(lambda module: collage.partition(module, only="dnnl"))
+    assert len(told) > 10
+    for step in told:
+        assert not step.startswith(tuple(STEPS.values())), step
+    assert {function.attrs["Compiler"] for function in regions(module)} == {"collage_dnnl"}
+
+
+def regions(module):
+    return [f for f in module.functions.values() if f.attrs and "Compiler" in f.attrs]
+
+
+def test_both_stand_in_one_region(collage_library):
+    """The kernels are those that were wanted, oneDNN does the rest, and it is one region."""
+    wanted = (
+        ("winograd", "strips", "upsampled", "product", "attention", "matvec", "rows") if has_avx512() else EVERYWHERE
+    )
+    told, module = steps_of(prefer(*wanted))
+    assert len(regions(module)) == 1
+    for kernel, begin in STEPS.items():
+        there = any(step.startswith(begin) for step in told)
+        assert there == (kernel in wanted), f"{kernel}: {told}"
+    assert any(step.startswith("softmax") for step in told), "what oneDNN has and native does not"
+
+
+def test_standardising(collage_library):
+    """The normalisation of the paper's BERT: epsilon is added to the deviation."""
+    grid = Grid()
+    for shape in ((4, 8), (2, 3, 17), (1, 64, 256), (2, 2, 2, 2, 4)):
+        for unbiased in (False, True):
+            x = grid.input(*shape)
+            deviation = relay.sqrt(relay.variance(x, axis=-1, keepdims=True, unbiased=unbiased))
+            centred = grid.constant(shape[-1]) * (x - relay.mean(x, axis=-1, keepdims=True))
+            one = centred / (deviation + relay.const(1e-6)) + grid.constant(shape[-1])
+            grid.add(f"standardise {shape} {unbiased}", one, "native.standardise")
+    grid.check(prefer("rows"))
