@@ -91,7 +91,7 @@ def run_each():
     grid, regions, names = Grid(), [], []
     for name, body, arguments in compositions(grid):
         names.append(name)
-        grid.add(name, body(*arguments), f"native.{name}", rtol=1e-3, atol=1e-4)
+        grid.add(name, body(*arguments), rtol=1e-3, atol=1e-4)
         regions.append(region(f"r_{name}", f"native.{name}", body, *arguments))
     function = relay.Function(list(grid.inputs), relay.Tuple(regions))
     module = relay.transform.InferType()(tvm.IRModule.from_expr(function))

@@ -243,10 +243,18 @@ class Checker {
   // Kernels of our own, and the kinds of operators that each can do. What stands in kOnly has no other way.
   void CheckKernel() const {
     static const std::pair<const char*, const char*> kKernels[] = {
-        {"winograd", "conv"},    {"projection", "conv"},         {"narrow", "conv"},
-        {"strips", "conv"},      {"strips", "pool"},             {"strips", "binary"},
-        {"strips", "eltwise"},   {"strips", "concat"},           {"matvec", "matmul"},
-        {"product", "matmul"},   {"upsampled", "upsampled_conv"}, {"attention", "attention"},
+        {"winograd", "conv"},
+        {"projection", "conv"},
+        {"narrow", "conv"},
+        {"strips", "conv"},
+        {"strips", "pool"},
+        {"strips", "binary"},
+        {"strips", "eltwise"},
+        {"strips", "concat"},
+        {"matvec", "matmul"},
+        {"product", "matmul"},
+        {"upsampled", "upsampled_conv"},
+        {"attention", "attention"},
         {"rows", "standardise"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention", "standardise"};

@@ -123,20 +123,13 @@ void Compiler::CompileOp(const Op& op) {
 void Compiler::CompileByLibrary(const Op& op) {
   using Method = void (Compiler::*)(const Op&);
   static const std::pair<const char*, Method> kMethods[] = {
-      {"conv", &Compiler::Convolution},
-      {"deconv", &Compiler::Convolution},
-      {"matmul", &Compiler::MatMul},
-      {"pool", &Compiler::Pool},
-      {"resample", &Compiler::Resample},
-      {"batch_norm", &Compiler::BatchNorm},
-      {"layer_norm", &Compiler::LayerNorm},
-      {"softmax", &Compiler::Softmax},
-      {"eltwise", &Compiler::Eltwise},
-      {"binary", &Compiler::Binary},
-      {"reshape", &Compiler::Reshape},
-      {"transpose", &Compiler::Transpose},
-      {"concat", &Compiler::Concat},
-      {"reduce", &Compiler::Reduce},
+      {"conv", &Compiler::Convolution},     {"deconv", &Compiler::Convolution},
+      {"matmul", &Compiler::MatMul},        {"pool", &Compiler::Pool},
+      {"resample", &Compiler::Resample},    {"batch_norm", &Compiler::BatchNorm},
+      {"layer_norm", &Compiler::LayerNorm}, {"softmax", &Compiler::Softmax},
+      {"eltwise", &Compiler::Eltwise},      {"binary", &Compiler::Binary},
+      {"reshape", &Compiler::Reshape},      {"transpose", &Compiler::Transpose},
+      {"concat", &Compiler::Concat},        {"reduce", &Compiler::Reduce},
       {"variance", &Compiler::Reduce},
   };
   for (const auto& [kind, method] : kMethods) {

@@ -51,7 +51,8 @@ class Compiler {
   // By the kernel that the program names; where it cannot, or none is named, by oneDNN.
   void CompileOp(const Op& op);
   void CompileByLibrary(const Op& op);
-  // By a kernel of our own. False, and nothing done, where it cannot do the operator, or not on this processor.
+  // By a kernel of our own. False, and nothing done, where it cannot do the operator, or not on this
+  // processor.
   bool ByKernel(const Op& op);
   // The operators first .. first + count - 1 as one step that goes strip by strip (dnnl_strips.cc); false,
   // and nothing has happened, where they have to be compiled one by one.
@@ -59,14 +60,14 @@ class Compiler {
   friend class StripBuilder;
   // Kernels of our own, see ByKernel. Winograd: 3x3 in rows and columns; Projection: 1x1; Narrow: few output
   // channels; Product: a dense layer, or several of one left side; MatVec: one of one row.
-  bool Winograd(const Op& op);    // dnnl_own_convolution.cc
-  bool Projection(const Op& op);  // dnnl_own_convolution.cc
-  bool Narrow(const Op& op);      // dnnl_narrow.cc
-  bool Upsampled(const Op& op);   // dnnl_upsampling.cc
-  bool Product(const Op& op);     // dnnl_dense.cc
-  bool MatVec(const Op& op);      // dnnl_matvec.cc
-  bool Attention(const Op& op);   // dnnl_attention.cc
-  bool Standardise(const Op& op); // dnnl_norm.cc
+  bool Winograd(const Op& op);     // dnnl_own_convolution.cc
+  bool Projection(const Op& op);   // dnnl_own_convolution.cc
+  bool Narrow(const Op& op);       // dnnl_narrow.cc
+  bool Upsampled(const Op& op);    // dnnl_upsampling.cc
+  bool Product(const Op& op);      // dnnl_dense.cc
+  bool MatVec(const Op& op);       // dnnl_matvec.cc
+  bool Attention(const Op& op);    // dnnl_attention.cc
+  bool Standardise(const Op& op);  // dnnl_norm.cc
   struct OwnArguments {
     const float *src = nullptr, *packed = nullptr, *bias = nullptr;
     const float* const* addends = nullptr;

@@ -14,8 +14,8 @@
 namespace collage::onednn {
 
 bool Compiler::Narrow(const Op& op) {
-  // Not of two dimensions, or with groups, which are an axis more of the weights; or with weights that are not
-  // constants, which would have to be packed at each call.
+  // Not of two dimensions, or with groups, which are an axis more of the weights; or with weights that are
+  // not constants, which would have to be packed at each call.
   if (op.strides.size() != 2 || op.weight.dims.size() != 4 || op.weight.dims[0] > kMostNarrow ||
       !IsConstant(op.in[1])) {
     return false;

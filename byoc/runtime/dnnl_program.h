@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A region of the backends dnnl and native as their code generator (byoc/dnnl) wrote it: tensors and operators on
-// them, in the order in which they run, each with the kernel that is to do it. In: JSON text, see ParseProgram. Out: the same as C++ values, checked so far that
-// everything that is named is there.
+// A region of the backends dnnl and native as their code generator (byoc/dnnl) wrote it: tensors and
+// operators on them, in the order in which they run, each with the kernel that is to do it. In: JSON text,
+// see ParseProgram. Out: the same as C++ values, checked so far that everything that is named is there.
 #ifndef COLLAGE_DNNL_PROGRAM_H_
 #define COLLAGE_DNNL_PROGRAM_H_
 
@@ -48,8 +48,9 @@ struct Op {
   // "layer_norm", "batch_norm", "concat", "reduce", "variance", "standardise", "resample", "reshape",
   // "transpose".
   std::string kind;
-  // Which of our own kernels does it; empty for oneDNN. Which kinds a kernel can do stands in CheckProgram. One that
-  // cannot run on this processor, or cannot do just this operator, leaves it to oneDNN; the step's name says so.
+  // Which of our own kernels does it; empty for oneDNN. Which kinds a kernel can do stands in CheckProgram.
+  // One that cannot run on this processor, or cannot do just this operator, leaves it to oneDNN; the step's
+  // name says so.
   std::string kernel;
   dnnl::algorithm algorithm = dnnl::algorithm::undef;
   std::vector<int> in;
@@ -102,8 +103,8 @@ struct Program {
 //
 //     {"format": "collage-dnnl", "version": 3,
 //      "values": [["f32", [1, 64, 56, 56]], ...], "inputs": [0], "constants": [1, 2], "outputs": [4],
-//      "ops": [{"op": "conv", "kernel": "projection", "algorithm": "direct", "in": [0, 1, 2], "out": 3, "bias": true, "strides": [1,
-//      1],
+//      "ops": [{"op": "conv", "kernel": "projection", "algorithm": "direct", "in": [0, 1, 2], "out": 3,
+//      "bias": true, "strides": [1, 1],
 //               "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [...], "strides": [...]},
 //               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...],
 //      "groups": ["dnnl.conv2d_relu", "add"], "of": [[0, 1]], "strips": [12, 5]}

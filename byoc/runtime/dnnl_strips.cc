@@ -362,7 +362,8 @@ class StripBuilder {
       Place place = places_.at(value);
       if (place.local < 0) {
         const int whole = root_.count(value) > 0 ? root_.at(value) : value;
-        if (results_.count(whole) == 0) results_[whole] = c_.NewTensor(ChannelsLast(dims(whole), dnnl::memory::data_type::f32));
+        if (results_.count(whole) == 0)
+          results_[whole] = c_.NewTensor(ChannelsLast(dims(whole), dnnl::memory::data_type::f32));
         place.tensor = Slot(results_.at(whole));
       }
       return place;
