@@ -9,7 +9,7 @@ import pytest
 import tvm
 from conftest import run_python
 from dnnl_grid import WholeGrid, channel_bias, offloaded
-from dnnl_steps import load_runtime, needs_avx512
+from dnnl_steps import load_runtime
 from side_by_side import in_threads
 from tvm import relay
 
@@ -259,9 +259,8 @@ def test_what_becomes_of_a_program(partition):
     ]
 
 
-@needs_avx512
 def test_kernels_of_our_own(partition):
-    """A Winograd convolution, and a 1x1 convolution whose result is large and added to, are one step each."""
+    """A Winograd convolution, and a 1x1 convolution whose result is added to, are one step each."""
     load_runtime(partition)
     data, weight = ["f32", [1, 64, 64, 64]], {"dims": [64, 64, 1, 1], "strides": [64, 1, 1, 1]}
     winograd = {**CONVOLUTION["ops"][0], "kernel": "winograd"}

@@ -80,7 +80,7 @@ func (l *lowering) attentionAt(o *operation) *attention {
 	}
 	t := l.types[a.scores.out]
 	keys := t.Shape[len(t.Shape)-1]
-	if !slices.Equal(t.Shape, l.types[a.mixed.in[0]].Shape) || shape[len(shape)-1] != keys || keys > native.MostKeys {
+	if !slices.Equal(t.Shape, l.types[a.mixed.in[0]].Shape) || shape[len(shape)-1] != keys {
 		return nil
 	}
 	return a
@@ -276,7 +276,7 @@ func (l *lowering) attentionOf(a *attention, in []strided, result strided, mask 
 			return nil
 		}
 		switch i {
-		case 0, 2, 3: // query, value, result
+		case 0, 3: // query, result
 			if columnStep != 1 && dims[3] > 1 {
 				return nil
 			}
@@ -284,9 +284,6 @@ func (l *lowering) attentionOf(a *attention, in []strided, result strided, mask 
 			if columnStep > 1 {
 				return nil
 			}
-		}
-		if (i == 2 || i == 3) && dims[3]%native.ValueVector != 0 {
-			return nil
 		}
 		o.views = append(o.views, view{dims: dims, strides: []int64{batchStep, headStep, rowStep, columnStep}})
 		if i != 3 {

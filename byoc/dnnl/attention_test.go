@@ -118,7 +118,6 @@ func TestWhatIsNotAttention(t *testing.T) {
 	}
 	base := heads{batch: 1, tokens: 6, heads: 2, size: 16}
 	for name, change := range map[string]func(h *heads){
-		"values of 8":          func(h *heads) { h.size = 8 },
 		"softmax over queries": func(h *heads) { h.softmaxAxis = 2 },
 		"scores read elsewhere": func(h *heads) {
 			h.escape = func(scores, _ relay.NodeID) []relay.NodeID { return []relay.NodeID{scores} }

@@ -20,13 +20,6 @@ const (
 	AttentionKernel = "attention"
 )
 
-const (
-	// ValueVector is what the size of a head's values must be a multiple of: the elements of the widest vector.
-	ValueVector = 16
-	// MostKeys bounds the number of keys, and so the memory that a tile of scores takes on each thread (2 MiB).
-	MostKeys = 1 << 16
-)
-
 // attentions proposes each softmax between two batched products.
 func attentions(g *relay.Graph) []byoc.Proposal {
 	var found []byoc.Proposal
@@ -52,7 +45,7 @@ func (f *attentionFinder) find(softmax relay.NodeID) bool {
 	n := &f.g.Nodes[softmax]
 	shape, ok := f.shape(softmax)
 	axis, _ := n.Attrs.Int("axis")
-	if !ok || len(shape) == 0 || axis != -1 && axis != int64(len(shape)-1) || shape[len(shape)-1] > MostKeys {
+	if !ok || len(shape) == 0 || axis != -1 && axis != int64(len(shape)-1) {
 		return false
 	}
 	f.nodes = append(f.nodes, softmax)
@@ -64,9 +57,7 @@ func (f *attentionFinder) find(softmax relay.NodeID) bool {
 	if !ok || !slices.Equal(f.g.Nodes[scores].Type.Shape, f.g.Nodes[f.g.Nodes[mixed].Inputs[0]].Type.Shape) {
 		return false
 	}
-	values := f.g.Nodes[mixed].Type.Shape
-	if values[len(values)-1]%ValueVector != 0 || !f.columnsFollow(scores, 0, "transpose_a") ||
-		!f.columnsFollow(mixed, 1, "transpose_b") {
+	if !f.columnsFollow(scores) {
 		return false
 	}
 	for _, side := range []relay.NodeID{f.g.Nodes[scores].Inputs[0], f.g.Nodes[scores].Inputs[1], f.g.Nodes[mixed].Inputs[1]} {
@@ -175,14 +166,14 @@ func (f *attentionFinder) mixed(softmax relay.NodeID) (product relay.NodeID, ok 
 	}
 }
 
-// columnsFollow says that the columns of a product's side lie one after the other: it is not transposed by the product, or
-// it was transposed right before.
-func (f *attentionFinder) columnsFollow(product relay.NodeID, side int, attribute string) bool {
+// columnsFollow says that the columns of a product's left side lie one after the other: it is not transposed by the product,
+// or it was transposed right before.
+func (f *attentionFinder) columnsFollow(product relay.NodeID) bool {
 	n := &f.g.Nodes[product]
-	if turned, _ := n.Attrs.Bool(attribute); !turned {
+	if turned, _ := n.Attrs.Bool("transpose_a"); !turned {
 		return true
 	}
-	from := &f.g.Nodes[n.Inputs[side]]
+	from := &f.g.Nodes[n.Inputs[0]]
 	axes, _ := from.Attrs.Ints("axes")
 	return from.Op == "transpose" && (slices.Equal(axes, []int64{0, 2, 1}) || slices.Equal(axes, []int64{0, -1, 1}))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// block is the number of channels that Winograd, projection and product make at a time: a vector of AVX-512.
+// block is what numbers of channels of a Winograd convolution must be multiples of (byoc/runtime/native/winograd.h).
 const block = 16
 
 // mostNarrow is the greatest number of output channels of the narrow kernel (byoc/runtime/native/narrow.h).
@@ -57,7 +57,7 @@ func all(list []int64, value int64) bool {
 
 // convolutionLimits makes limits of those that see a convolution and its weight. Each kernel packs the weight when a region
 // is loaded, so that it must be a constant, and has no groups.
-func convolutionLimits(kernel string, least instructionSet, check func(l *onednn.Convolution, w weights) error) func(*relay.Graph, *relay.Match, onednn.Layer) error {
+func convolutionLimits(kernel string, check func(l *onednn.Convolution, w weights) error) func(*relay.Graph, *relay.Match, onednn.Layer) error {
 	return func(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
 		l := layer.(*onednn.Convolution)
 		w := weightsOf(g, l)
@@ -67,10 +67,7 @@ func convolutionLimits(kernel string, least instructionSet, check func(l *onednn
 		if !w.constant {
 			return fmt.Errorf("the kernel %s needs a weight that is a constant", kernel)
 		}
-		if err := check(l, w); err != nil {
-			return err
-		}
-		return needs(kernel, least)
+		return check(l, w)
 	}
 }
 
@@ -80,8 +77,8 @@ func winogradRules() []*onednn.Rule {
 	form := func(composite string) onednn.Form {
 		return onednn.Form{
 			Composite: composite, Kernel: "winograd", Reassociates: true,
-			Limits:     convolutionLimits("winograd", avx512, checkWinograd),
-			LimitsText: "rows and columns with a kernel of 3x3, stride and dilation 1, one group, constant weights, multiples of 16 channels, AVX-512",
+			Limits:     convolutionLimits("winograd", checkWinograd),
+			LimitsText: "rows and columns with a kernel of 3x3, stride and dilation 1, one group, constant weights, multiples of 16 channels",
 		}
 	}
 	return slices.Concat(
@@ -110,20 +107,13 @@ func projectionRules() []*onednn.Rule {
 	form := func(composite string) onednn.Form {
 		return onednn.Form{
 			Composite: composite, Kernel: "projection",
-			Limits:     convolutionLimits("projection", avx512, checkProjection),
-			LimitsText: "a kernel of one element, strides of 1, no padding, one group, constant weights, a multiple of 16 output channels, AVX-512",
+			Limits:     convolutionLimits("projection", checkUnit),
+			LimitsText: "a kernel of one element, strides of 1, no padding, one group, constant weights",
 		}
 	}
 	return slices.Concat(
 		form("native.projection_conv2d").Convolutions("nn.conv2d", 2, false, images...),
 		form("native.projection_conv3d").Convolutions("nn.conv3d", 3, false, volumes...))
-}
-
-func checkProjection(l *onednn.Convolution, w weights) error {
-	if w.out%block != 0 {
-		return fmt.Errorf("a projection makes blocks of %d channels, this one makes %d", block, w.out)
-	}
-	return checkUnit(l, w)
 }
 
 // checkUnit wants a kernel that sees one pixel.
@@ -139,7 +129,7 @@ func checkUnit(l *onednn.Convolution, w weights) error {
 func narrowRules() []*onednn.Rule {
 	form := onednn.Form{
 		Composite: "native.narrow_conv2d", Kernel: "narrow",
-		Limits: convolutionLimits("narrow", plain, func(_ *onednn.Convolution, w weights) error {
+		Limits: convolutionLimits("narrow", func(_ *onednn.Convolution, w weights) error {
 			if w.out > mostNarrow {
 				return fmt.Errorf("a narrow convolution has at most %d output channels, this one has %d", mostNarrow, w.out)
 			}

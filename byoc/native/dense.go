@@ -18,7 +18,7 @@ func productRules() []*onednn.Rule {
 	form := onednn.Form{
 		Composite: "native.product_dense", Kernel: ProductKernel,
 		Limits:     checkProduct,
-		LimitsText: "constant weights and bias, a multiple of 16 outputs, AVX-512",
+		LimitsText: "constant weights and bias",
 	}
 	return form.Dense()
 }
@@ -28,10 +28,7 @@ func checkProduct(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
 	if !isConstant(g, l.Right) || !isConstantOrAbsent(g, l.Epilogue.Bias) {
 		return fmt.Errorf("the kernel product needs a weight and a bias that are constants")
 	}
-	if outputs := g.Nodes[l.Right].Type.Shape[0]; outputs%block != 0 {
-		return fmt.Errorf("the kernel product makes blocks of %d outputs, this layer makes %d", block, outputs)
-	}
-	return needs(ProductKernel, avx512)
+	return nil
 }
 
 // matvecRules offers dense layers of one row, which read the weight as it lies (byoc/runtime/native/matvec.h).
