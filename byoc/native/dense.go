@@ -13,14 +13,24 @@ import (
 // one step of several that read the same tensor.
 const ProductKernel = "product"
 
-// productRules offers dense layers of any number of rows.
+// productRules offers dense layers of any number of rows, and batches of products, whose right sides may be computed.
 func productRules() []*onednn.Rule {
 	form := onednn.Form{
 		Composite: "native.product_dense", Kernel: ProductKernel,
 		Limits:     checkProduct,
 		LimitsText: "constant weights and bias",
 	}
-	return form.Dense()
+	batches := onednn.Form{
+		Composite: "native.product_batch_matmul", Kernel: ProductKernel,
+		Limits: func(_ *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
+			if layer.(*onednn.Product).TransposeA {
+				return fmt.Errorf("the kernel product reads the rows of its left side as they lie, this one is transposed")
+			}
+			return nil
+		},
+		LimitsText: "the left side not transposed",
+	}
+	return append(form.Dense(), batches.Of(onednn.BatchMatmulRules()[0]))
 }
 
 func checkProduct(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {

@@ -152,6 +152,20 @@ func TestDenseLimits(t *testing.T) {
 	require.Contains(t, verdict(t, dense(2, 20, layer), "native.matvec_dense"), "one row, this layer has 2")
 }
 
+func TestBatchLimits(t *testing.T) {
+	batches := func(turned bool) *relay.Graph {
+		m := relay.NewGraph("main")
+		left := f(3, 4, 5)
+		if turned {
+			left = f(3, 5, 4)
+		}
+		return m.Finish(m.Call("nn.batch_matmul", f(3, 4, 6), map[string]any{"transpose_a": turned, "transpose_b": true},
+			m.Var(left.Shape, f32), m.Var([]int64{3, 6, 5}, f32)))
+	}
+	require.Empty(t, verdict(t, batches(false), "native.product_batch_matmul"))
+	require.Contains(t, verdict(t, batches(true), "native.product_batch_matmul"), "this one is transposed")
+}
+
 func TestStripLimits(t *testing.T) {
 	pool := func(width, stride, dilation int64, layout string) *relay.Graph {
 		m := relay.NewGraph("main")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense layers for the kernel of our own (native/product.h): which it takes, and several with one left side
-// in one step.
+// Products for the kernel of our own (native/product.h): dense layers, several with one left side in one
+// step, and batches of products.
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -36,6 +37,7 @@ std::vector<Op> Compiler::Parts(const Op& op) const {
 bool Compiler::Product(const Op& op) {
   constexpr auto f32 = dnnl::memory::data_type::f32;
   const ValueType& left = type(op.in[0]);
+  if (left.dims.size() == 3) return ProductOfBatches(op);
   if (op.transpose_a || left.dtype != f32 || left.dims.size() != 2) return false;
   // Those that the kernel does, from the first on; what follows is done behind it.
   const OwnPosts posts = OwnPostsOf(op, program_.values, op.more.empty() ? kMostAddends : 0);
@@ -71,6 +73,51 @@ bool Compiler::Product(const Op& op) {
   tensors.insert(tensors.end(), results.begin(), results.end());
   AddWork("product", tensors, ProductKernel(weights, left.dims[0], posts.list, collage_num_threads()));
   for (size_t i = 0; i < parts.size(); ++i) Finish(parts[i], posts.list.size(), results[i]);
+  return true;
+}
+
+bool Compiler::ProductOfBatches(const Op& op) {
+  constexpr auto f32 = dnnl::memory::data_type::f32;
+  const Dims &left = type(op.in[0]).dims, &right = type(op.in[1]).dims, &out = type(op.out).dims;
+  if (!op.more.empty() || op.bias || op.transpose_a || right.size() != 3 || out.size() != 3) return false;
+  const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
+  const int64_t rows = out[1], columns = out[2], length = left[2];
+  auto product = std::make_shared<BatchProduct>();
+  product->batch = out[0];
+  product->length = length;
+  product->columns = columns;
+  product->left_batch = left[0] == 1 ? 0 : rows * length;
+  product->left_row = length;
+  product->right_batch = right[0] == 1 ? 0 : length * columns;
+  product->right_row = op.transpose_b ? 1 : columns;
+  product->right_column = op.transpose_b ? length : 1;
+  product->result_batch = rows * columns;
+  product->result_row = columns;
+  product->posts = posts.list;
+
+  const int threads = collage_num_threads();
+  const Tensor result = NewTensor(RowMajor(out, f32));
+  std::vector<Tensor> tensors = {Plain(op.in[0]), Plain(op.in[1]), result,
+                                 NewTensor(RowMajor({product->Scratch(threads)}, f32))};
+  for (const int addend : posts.addends) tensors.push_back(Plain(addend));
+  const int pieces = product->Pieces(rows, threads);
+  const size_t addends = posts.addends.size();
+  AddWork("product", tensors, {pieces, [=](void* const* data, int piece) {
+                                 std::array<Operand, kMostAddends> operands;
+                                 for (size_t i = 0; i < addends; ++i) {
+                                   operands[i] = {static_cast<const float*>(data[4 + i]), columns};
+                                 }
+                                 BatchProduct::Arguments a;
+                                 a.rows = rows;
+                                 a.left = static_cast<const float*>(data[0]);
+                                 a.right = static_cast<const float*>(data[1]);
+                                 a.result = static_cast<float*>(data[2]);
+                                 a.scratch = static_cast<float*>(data[3]);
+                                 a.operands = operands.data();
+                                 a.operand_rows = rows;
+                                 product->Run(a, piece, pieces);
+                               }});
+  Finish(op, posts.list.size(), result);
   return true;
 }
 
