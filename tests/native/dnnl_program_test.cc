@@ -181,6 +181,8 @@ TEST(DnnlProgram, RefusesOperationsWhoseTensorsDoNotFit) {
        R"("op": "resample", "algorithm": "nearest", "in": [0])", "differ in their batches or channels"},
       {R"([["f32", [2, 8]], ["f32", [7]], ["f32", [2, 8]]])", R"("op": "layer_norm", "in": [0, 1, 1])",
        "argument 1 (value 1) [7] should have 8 elements"},
+      {R"([["f32", [2, 8]], ["f32", [8]], ["f32", [2, 8]]])", R"("op": "standardise", "in": [0, 1, 1])",
+       "it names no kernel, and oneDNN has none for it"},
       {R"([["f32", [1, 4, 8, 8]], ["f32", [4, 4, 3, 3]], ["f32", [1, 4, 16, 24]]])",
        R"("op": "upsampled_conv", "algorithm": "direct", "in": [0, 1], "scale": [2], "strides": [1, 1],
           "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [4, 4, 3, 3], "strides": [36, 9, 3, 1]})",
