@@ -116,7 +116,7 @@ type Event struct {
 }
 
 // DefaultBackends are used where a Config names none.
-var DefaultBackends = []string{"tvm", "dnnl"}
+var DefaultBackends = []string{"tvm", "dnnl", "native"}
 
 // NormaliseOptions says how Normalise prepares a module.
 type NormaliseOptions struct {

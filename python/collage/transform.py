@@ -67,7 +67,7 @@ def configuration(backends=None, **options):
 def CollagePartition(config=None, cost_estimator=None, outline_native=False, **options):  # noqa: N802
     """The pass that places a module's operators on backends by cost, as a ``tvm.transform.Pass``.
 
-    Without config, the options are: backends: names, ["tvm", "dnnl"] by default. target: TVM's target string
+    Without config, the options are: backends: names, ["tvm", "dnnl", "native"] by default. target: TVM's target string
     (default: this processor). store: the file of measured costs (default: the user's). threads: of the
     executable (default: as many as there are processors). only: a backend that gets all it can take, without
     measuring, or several ("native,dnnl": what both can take goes to the first). samples: how many samples of

@@ -151,7 +151,7 @@ func TestFailures(t *testing.T) {
 		"plan model.onnx --plan-out model.onnx":           `MODEL and --plan-out are the same file model.onnx`,
 		"plan model.onnx --rounds 3":                      `plan has no flag --rounds`,
 		"plan model.onnx --pin nn.conv2d":                 `--pin: "nn.conv2d" is not SELECTOR=BACKEND`,
-		"plan model.onnx --forbid nn.conv2d=cudnn":        `--forbid nn.conv2d=cudnn: cudnn is not among the backends that may be used (tvm, dnnl)`,
+		"plan model.onnx --forbid nn.conv2d=cudnn":        `--forbid nn.conv2d=cudnn: cudnn is not among the backends that may be used (tvm, dnnl, native)`,
 		"compile model.onnx -o a.so --plan none":          `--plan: no such file none`,
 		"compile model.onnx -o a.so --plan model.onnx":    `MODEL and --plan are the same file model.onnx`,
 		"compile model.onnx -o a.so --plan p --threads 2": `--threads does not go with --plan: the plan says it`,
