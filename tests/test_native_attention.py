@@ -222,7 +222,8 @@ def test_what_is_done_to_a_dense_layer(grid, partition):
     for name, kind in others.items():
         grid.add(name, kind(dense(grid, grid.input(24, 24), 24, 32)), atol=1e-4)
     steps = Steps(grid, partition)
-    assert steps["product"] == 2 * len(kinds) + len(others) and not steps["matmul"]
+    # TVM scales the weights by the row, which then are no constants.
+    assert (steps["product"], steps["matmul"]) == (2 * len(kinds) + len(others) - 1, 1)
 
 
 def test_a_residual_that_is_needed_again(grid, partition):
@@ -254,7 +255,7 @@ def test_layers_of_one_tensor_are_one_step(grid, partition):
     grid.add("odd", dense(grid, y, 40, 20))
     grid.add("even", dense(grid, y, 40, 32))
     steps = Steps(grid, partition)
-    assert (steps["product"], steps["matmul"]) == (3, 0)
+    assert (steps["product"], steps["matmul"]) == (4, 0)
 
 
 @pytest.mark.parametrize("name", ["bert_full", "bert_base"])
@@ -303,7 +304,7 @@ print(json.dumps(tests.Steps(grid, place)))
 def test_on_other_processors(collage_library, isa):
     """Both have a variant for each width of vectors."""
     steps = run_python(NARROW, Path(__file__).parent, ONEDNN_MAX_CPU_ISA=isa, timeout=600)
-    assert steps == {"product": 1}
+    assert steps == {"product": 2}
 
 
 @pytest.mark.parametrize("threads", [1, 3, 5])
