@@ -11,7 +11,7 @@ import pytest
 import tvm
 from conftest import run_python
 from dnnl_grid import Grid, WholeGrid, channel_bias, region
-from dnnl_steps import has_avx512, profile
+from dnnl_steps import profile
 from native_placement import KERNELS, prefer
 from tvm import relay
 
@@ -24,8 +24,6 @@ STEPS = {
     "upsampled": "upsampled_conv", "matvec": "matvec", "product": "product", "strips": "strips",
     "attention": "attention", "rows": "standardise",
 }  # fmt: skip
-# Those that have no variant for every processor, and leave operators to oneDNN.
-ONLY_AVX512 = ("strips",)
 LEVELS = ("plain", "avx2", "avx512")
 
 
@@ -130,11 +128,7 @@ def test_each_kernel_at_each_level(collage_library, level):
     for name, steps in taken.items():
         kernel = kernel_of(name)
         own = [step for step in steps if step.startswith(STEPS[kernel])]
-        if kernel not in ONLY_AVX512 or (level == "avx512" and has_avx512()):
-            assert own == steps[:1], f"{name}: {steps}"
-        elif not own:
-            # What has no step of its own (a concatenation may be a view) leaves nothing to be marked.
-            assert any(step.endswith(f", not {kernel}") for step in steps), f"{name}: {steps}"
+        assert own == steps[:1], f"{name}: {steps}"
 
 
 def kernel_of(name):
@@ -200,8 +194,6 @@ def regions(module):
 def test_both_stand_in_one_region(collage_library):
     """The kernels are those that were wanted, oneDNN does the rest, and it is one region."""
     wanted = ["winograd", "strips", "upsampled", "matvec", "product", "attention", "rows"]
-    if not has_avx512():
-        wanted.remove("strips")
     told, module = steps_of(prefer(*wanted))
     assert len(regions(module)) == 1
     for kernel, begin in STEPS.items():

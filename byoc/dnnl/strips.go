@@ -52,31 +52,29 @@ func (l *lowering) strips() {
 
 // role says what an operation for strips can be, as it is by now; see byoc/runtime/dnnl_strips.cc (StripBuilder::Fits).
 func (l *lowering) role(o *operation) role {
-	if !l.isImage(o.out) || o.perm != nil || !l.boundsOnly(o) {
+	if !l.isImage(o.out) || o.perm != nil || !l.stripPosts(o) {
 		return barrier
 	}
 	switch o.kind {
 	case "conv":
-		if !l.isConstant(o.in[1]) || o.bias && !l.isConstant(o.in[2]) || !all(o.dilation, 1) {
+		if !l.isConstant(o.in[1]) || o.bias && !l.isConstant(o.in[2]) {
 			break
 		}
 		w := o.weightDims
 		if len(w) == 4 && w[2] == 1 && w[3] == 1 && all(o.strides, 1) && all(o.padding, 0) {
 			return pointwise
 		}
-		if len(w) == 5 && w[1] == 1 && w[2] == 1 && native.KnownWindow(w[4], o.strides[1]) {
+		if len(w) == 5 && w[1] == 1 && w[2] == 1 {
 			return window
 		}
 	case "pool":
-		if all(o.dilation, 1) && native.KnownWindow(o.window[1], o.strides[1]) {
-			return window
-		}
+		return window
 	case "binary":
 		if o.algorithm == "add" && l.sameShape(o.in[0], o.out) && l.sameShape(o.in[1], o.out) {
 			return pointwise
 		}
 	case "eltwise":
-		if isBound(o.algorithm, o.alpha) {
+		if isStripFunction(o.algorithm) {
 			return pointwise
 		}
 	case "concat":
@@ -87,29 +85,28 @@ func (l *lowering) role(o *operation) role {
 	return barrier
 }
 
-// boundsOnly says that what is hung on an operation is at most a sum with a tensor of its shape, and then bounds; on a pool,
-// before them, a factor.
-func (l *lowering) boundsOnly(o *operation) bool {
-	post := o.post
-	if o.kind == "pool" && len(post) > 0 && isScale(post[0]) {
-		post = post[1:]
+// stripPosts says that what is hung on an operation are functions that strips do on the way out, and at most one sum with a
+// tensor of its shape.
+func (l *lowering) stripPosts(o *operation) bool {
+	sums := 0
+	if o.kind == "binary" {
+		sums = 1
 	}
-	for i, p := range post {
-		sum := i == 0 && p.function == "add" && p.operand != noValue && l.sameShape(p.operand, o.out)
-		bound := p.operand == noValue && i == len(post)-1 && isBound(p.function, p.alpha)
-		if !sum && !bound {
+	for _, p := range o.post {
+		switch {
+		case p.operand == noValue && isStripFunction(p.function):
+		case p.function == "add" && p.operand != noValue && l.sameShape(p.operand, o.out) && sums == 0:
+			sums++
+		default:
 			return false
 		}
 	}
 	return true
 }
 
-// isScale says that a post-operation multiplies by a number.
-func isScale(p postOp) bool { return p.operand == noValue && p.function == "linear" && p.beta == 0 }
-
-// isBound says that a function keeps its argument within bounds.
-func isBound(function string, alpha float64) bool {
-	return function == "relu" && alpha == 0 || function == "clip"
+// isStripFunction says that strips have a function of one number (byoc/runtime/dnnl_posts.cc).
+func isStripFunction(function string) bool {
+	return slices.Contains([]string{"relu", "clip", "linear", "sigmoid", "swish", "hardswish", "gelu"}, function)
 }
 
 func all(list []int64, value int64) bool {

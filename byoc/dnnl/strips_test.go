@@ -144,9 +144,6 @@ func TestWhatTurnsOutToBeNoStripIsOneDNNs(t *testing.T) {
 		make   func(r maker, x relay.NodeID) relay.NodeID
 		groups [][]string
 	}{
-		{"dilated", func(r maker, x relay.NodeID) relay.NodeID {
-			return r.pointwiseConv(r.depthwiseConv(x, y, "dilation", []int64{2, 2}, "padding", []int64{2, 2, 2, 2}), y)
-		}, [][]string{{"conv"}}},
 		{"weights that are not constant", func(r maker, x relay.NodeID) relay.NodeID {
 			return r.pointwiseConv(r.depthwise(x, y, r.Var([]int64{8, 1, 3, 3}, f32)), y)
 		}, [][]string{{"conv"}}},

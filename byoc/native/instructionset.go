@@ -3,7 +3,6 @@
 package native
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -60,12 +59,4 @@ func capOf(getenv func(string) string) instructionSet {
 		return avx2
 	}
 	return avx512
-}
-
-// needs refuses what a kernel has no variant for here.
-func needs(kernel string, least instructionSet) error {
-	if best := bestInstructionSet(); best < least {
-		return fmt.Errorf("the kernel %s needs %s, and the processor has or is allowed %s", kernel, least, best)
-	}
-	return nil
 }

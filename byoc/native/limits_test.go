@@ -40,8 +40,7 @@ func TestBackendIsValid(t *testing.T) {
 	}
 }
 
-// verdict is what a composite's limits say of a graph's root: why it is refused, "" if it is taken. That this processor
-// lacks something counts as taken: the other limits are looked at before.
+// verdict is what a composite's limits say of a graph's root: why it is refused, "" if it is taken.
 func verdict(t *testing.T, g *relay.Graph, composite string) string {
 	t.Helper()
 	refusal := "it is no match"
@@ -51,7 +50,7 @@ func verdict(t *testing.T, g *relay.Graph, composite string) string {
 		}
 		for _, m := range g.Match(r.Shape, g.Root()) {
 			err := r.Limits(g, m)
-			if err == nil || strings.Contains(err.Error(), "and the processor has or is allowed") {
+			if err == nil {
 				require.NoError(t, limitsOf(r)(g, m), "what is placed can be written")
 				return ""
 			}
@@ -129,7 +128,7 @@ func TestConvolutionLimits(t *testing.T) {
 		{"native.strip_conv2d", flat(5, 7, square), "one element"},
 		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8), f(1, 5, 8, 8), f(5, 1, 3, 3)), ""},
 		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 10, 8, 8), f(1, 5, 8, 8), f(10, 1, 3, 3)), "one channel in and out"},
-		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8), f(1, 5, 8, 8), f(5, 1, 3, 4)), "these have 4 taps"},
+		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8), f(1, 5, 8, 8), f(5, 1, 3, 4)), ""},
 		{"native.strip_depthwise_conv2d", flat(1, 1, square), "in 1 groups"},
 	} {
 		if got := verdict(t, c.g, c.composite); c.refusal == "" {
@@ -174,8 +173,11 @@ func TestStripLimits(t *testing.T) {
 			"dilation": []int64{1, dilation}, "padding": []int64{0, 3, 0, 3}, "ceil_mode": false, "layout": layout, "out_layout": ""}, m.Var(x.Shape, f32)))
 	}
 	require.Empty(t, verdict(t, pool(7, 2, 1, "NCHW"), "native.strip_max_pool2d"))
-	require.Contains(t, verdict(t, pool(5, 3, 1, "NCHW"), "native.strip_max_pool2d"), "strides of 1 or 2")
-	require.Contains(t, verdict(t, pool(5, 1, 2, "NCHW"), "native.strip_max_pool2d"), "dilation")
+	require.Empty(t, verdict(t, pool(5, 3, 2, "NCHW"), "native.strip_max_pool2d"))
+	m := relay.NewGraph("main")
+	last := m.Finish(m.Call("nn.max_pool2d", f(1, 4, 4, 8), map[string]any{"pool_size": []int64{2, 2}, "strides": []int64{2, 2},
+		"dilation": []int64{1, 1}, "padding": []int64{0, 0, 0, 0}, "ceil_mode": false, "layout": "NHWC", "out_layout": ""}, m.Var([]int64{1, 8, 8, 8}, f32)))
+	require.Contains(t, verdict(t, last, "native.strip_max_pool2d"), "has it in NHWC")
 
 	pair := func(out *relay.Type, a, b *relay.Type) *relay.Graph {
 		m := relay.NewGraph("main")
@@ -242,7 +244,4 @@ func TestInstructionSets(t *testing.T) {
 		})
 		require.Equal(t, c.want, set, "%+v", c)
 	}
-	t.Setenv("COLLAGE_MAX_CPU_ISA", "plain")
-	require.ErrorContains(t, needs("strips", avx512), "the kernel strips needs avx512, and the processor has or is allowed plain")
-	require.NoError(t, needs("narrow", plain))
 }

@@ -15,17 +15,20 @@ import (
 // itself is a group of one.
 const StripsKernel = "strips"
 
-const stripLimits = "NCHW, AVX-512"
+const stripLimits = "NCHW"
+
+// notOnStrips are the activations that strips do not do on the way out.
+var notOnStrips = []string{"tanh", "mish"}
 
 // stripRules offers depthwise and 1x1 convolutions, pools, and what stands between them.
 func stripRules() []*onednn.Rule {
 	layouts := [][2]string{{"NCHW", "OIHW"}}
 	depthwise := onednn.Form{
-		Composite: "native.strip_depthwise_conv2d", Kernel: StripsKernel, BoundsOnly: true, Limits: stripConvolution(checkDepthwise),
-		LimitsText: stripLimits + ", one channel a group, rows of 2, 3, 5 or 7 taps, strides along rows of 1 or 2, constant weights and bias",
+		Composite: "native.strip_depthwise_conv2d", Kernel: StripsKernel, Without: notOnStrips, Limits: stripConvolution(checkDepthwise),
+		LimitsText: stripLimits + ", one channel a group, constant weights and bias",
 	}
 	pointwise := onednn.Form{
-		Composite: "native.strip_conv2d", Kernel: StripsKernel, BoundsOnly: true, Limits: stripConvolution(checkPointwise),
+		Composite: "native.strip_conv2d", Kernel: StripsKernel, Without: notOnStrips, Limits: stripConvolution(checkPointwise),
 		LimitsText: stripLimits + ", a kernel of one element, strides of 1, no padding, one group, constant weights and bias",
 	}
 	rules := slices.Concat(depthwise.Convolutions("nn.conv2d", 2, false, layouts...), pointwise.Convolutions("nn.conv2d", 2, false, layouts...))
@@ -35,8 +38,8 @@ func stripRules() []*onednn.Rule {
 		limits         func(onednn.Layer) error
 		text           string
 	}{
-		{onednn.PoolRules(), "nn.max_pool2d", "max_pool2d", checkStripPool, ", windows and strides as depthwise convolutions"},
-		{onednn.PoolRules(), "nn.avg_pool2d", "avg_pool2d", checkStripPool, ", windows and strides as depthwise convolutions"},
+		{onednn.PoolRules(), "nn.max_pool2d", "max_pool2d", checkStripPool, ""},
+		{onednn.PoolRules(), "nn.avg_pool2d", "avg_pool2d", checkStripPool, ""},
 		{onednn.BinaryRules(), "add", "add", nil, ""},
 		{onednn.ElementwiseRules(), "nn.relu", "relu", nil, ""},
 		{onednn.ElementwiseRules(), "clip", "clip", nil, ""},
@@ -59,12 +62,12 @@ func stripRules() []*onednn.Rule {
 	return rules
 }
 
-// checkStripResult wants a batch of images, on this processor.
+// checkStripResult wants a batch of images.
 func checkStripResult(g *relay.Graph, m *relay.Match) error {
 	if rank := g.Nodes[m.Root].Type.Rank(); rank != 4 {
 		return fmt.Errorf("strips are of images, with 4 dimensions, this tensor has %d", rank)
 	}
-	return needs(StripsKernel, avx512)
+	return nil
 }
 
 func stripConvolution(check func(g *relay.Graph, l *onednn.Convolution, w weights) error) func(*relay.Graph, *relay.Match, onednn.Layer) error {
@@ -94,7 +97,7 @@ func checkDepthwise(g *relay.Graph, l *onednn.Convolution, w weights) error {
 		return fmt.Errorf("the kernel strips has depthwise convolutions with one channel in and out of each group; this one makes %d of %d in %d groups",
 			w.out, channels, l.Groups)
 	}
-	return checkStripWindow(w.kernel[1], l.Strides[1], l.Dilation)
+	return nil
 }
 
 func checkStripPool(layer onednn.Layer) error {
@@ -102,21 +105,7 @@ func checkStripPool(layer onednn.Layer) error {
 	if p.Layout != "NCHW" {
 		return fmt.Errorf("the kernel strips has data in NCHW, this pool has it in %s", p.Layout)
 	}
-	return checkStripWindow(p.Size[1], p.Strides[1], p.Dilation)
-}
-
-// checkStripWindow wants a window for which there is a function (byoc/runtime/native/strip_kernels.cc, Knows).
-func checkStripWindow(width, stride int64, dilation []int64) error {
-	if !KnownWindow(width, stride) || !all(dilation, 1) {
-		return fmt.Errorf("the kernel strips has rows of 2, 3, 5 or 7 taps with strides of 1 or 2 and no dilation, these have %d taps, strides of %d and dilation %s",
-			width, stride, relay.IntsText(dilation))
-	}
 	return nil
-}
-
-// KnownWindow says that strips have windows of a width and a stride along rows.
-func KnownWindow(width, stride int64) bool {
-	return (stride == 1 || stride == 2) && (width == 2 || width == 3 || width == 5 || width == 7)
 }
 
 func checkStripConcatenation(layer onednn.Layer) error {

@@ -14,8 +14,8 @@ type Form struct {
 	// Composite is the name without epilogue ("native.winograd_conv2d"); Kernel and Reassociates are as in byoc.Pattern.
 	Composite, Kernel string
 	Reassociates      bool
-	// BoundsOnly leaves out the epilogues whose activation is neither relu nor clip.
-	BoundsOnly bool
+	// Without are activations ("tanh") whose epilogues are left out.
+	Without []string
 	// Limits says what of the layers that have passed the operator's own limits the kernel cannot do; LimitsText says it in
 	// words, which are put behind those of the operator.
 	Limits     func(g *relay.Graph, m *relay.Match, l Layer) error
@@ -51,7 +51,7 @@ func (f Form) Of(r *Rule) *Rule {
 
 func (f Form) epilogues() []epilogue {
 	return slices.DeleteFunc(append(epilogues(true), epilogue{}), func(e epilogue) bool {
-		return f.BoundsOnly && e.activation != "" && e.activation != "relu" && e.activation != "clip"
+		return slices.Contains(f.Without, e.activation)
 	})
 }
 

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "dnnl_compiler.h"
-#include "native/strip_kernels.h"
 
 namespace collage::onednn {
 namespace {
@@ -91,7 +90,7 @@ Desc Compiler::LayoutForReader(int value, const Desc& other) const {
     const Op& op = program_.ops[i];
     if (std::find(op.in.begin(), op.in.end(), value) == op.in.end()) continue;
     if (op.kind != "conv" || op.in[0] != value || op.kernel == "narrow") return other;
-    if (op.kernel == "strips" ? strip::Available() : !op.kernel.empty()) {  // winograd, projection
+    if (!op.kernel.empty()) {  // winograd, projection, strips
       return Transposed(ChannelsLast(Permuted(type(value).dims, op.perm), type(value).dtype), Inverse(op.perm));
     }
     const auto any = [&](const Dims& dims) {

@@ -169,7 +169,7 @@ class StripBuilder {
       : c_(compiler), first_(first), last_(first + count - 1), step_(std::make_shared<Strips>()) {}
 
   bool Build() {
-    if (BestLevel().lanes != 16 || last_ >= static_cast<int>(c_.program_.ops.size()) || last_ < first_)
+    if (last_ >= static_cast<int>(c_.program_.ops.size()) || last_ < first_)
       return false;
     const Dims& dims = c_.type(op(first_).out).dims;
     if (dims.size() != 4) return false;
