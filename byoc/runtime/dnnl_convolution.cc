@@ -91,7 +91,8 @@ Desc Compiler::LayoutForReader(int value, const Desc& other) const {
     if (std::find(op.in.begin(), op.in.end(), value) == op.in.end()) continue;
     if (op.kind != "conv" || op.in[0] != value || op.kernel == "narrow") return other;
     if (!op.kernel.empty()) {  // winograd, projection, strips
-      return Transposed(ChannelsLast(Permuted(type(value).dims, op.perm), type(value).dtype), Inverse(op.perm));
+      return Transposed(ChannelsLast(Permuted(type(value).dims, op.perm), type(value).dtype),
+                        Inverse(op.perm));
     }
     const auto any = [&](const Dims& dims) {
       return Desc(dims, type(value).dtype, dnnl::memory::format_tag::any);

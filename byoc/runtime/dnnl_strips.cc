@@ -23,7 +23,6 @@
 #include "dnnl_compiler.h"
 #include "dnnl_posts.h"
 #include "native/gemm.h"
-#include "native/level.h"
 #include "native/window.h"
 #include "native/workers.h"
 
@@ -169,8 +168,7 @@ class StripBuilder {
       : c_(compiler), first_(first), last_(first + count - 1), step_(std::make_shared<Strips>()) {}
 
   bool Build() {
-    if (last_ >= static_cast<int>(c_.program_.ops.size()) || last_ < first_)
-      return false;
+    if (last_ >= static_cast<int>(c_.program_.ops.size()) || last_ < first_) return false;
     const Dims& dims = c_.type(op(first_).out).dims;
     if (dims.size() != 4) return false;
     step_->images = dims[0];
