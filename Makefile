@@ -34,7 +34,7 @@ peers: setup ## PyTorch, in an environment of its own, for make bench (3 GB to f
 
 demo: setup ## compile ResNeXt-50 for TVM and oneDNN, then run the result without TVM's compiler
 	@mkdir -p build/demo
-	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl --search-time 30s -o build/demo/model.tar
+	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl,native --search-time 30s -o build/demo/model.tar
 	$(COLLAGE) run build/demo/model.tar --repeat 20
 
 test-fast: setup ## under a minute: Go without TVM, small graphs through TVM

@@ -24,7 +24,7 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
-// Config says how to partition. The zero Config places on TVM and oneDNN, measures in worker processes for this
+// Config says how to partition. The zero Config places on TVM, oneDNN and our own kernels, measures in workers for this
 // machine's processor, and keeps costs in the user's store.
 type Config struct {
 	// Backends are the names of the backends that may be used; empty for DefaultBackends.

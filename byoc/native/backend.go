@@ -58,6 +58,9 @@ func (b backend) Install() error {
 // Propose gives the attentions of a graph; what was learnt does not matter.
 func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal { return attentions(g) }
 
+// ProposedKernels implements byoc.KernelProposer.
+func (backend) ProposedKernels() []string { return []string{AttentionKernel} }
+
 // runtimeRevision is raised whenever kernels change: what was measured with others is measured anew.
 const runtimeRevision = 1
 

@@ -2,10 +2,10 @@
 """Collage for TVM: place the operators of a network on the backends that run them fastest.
 
     import collage
-    placed = collage.partition(module, params, backends=["tvm", "dnnl"])
-    factory = collage.compile(module, params, backends=["tvm", "dnnl"])
+    placed = collage.partition(module, params, backends=["tvm", "dnnl", "native"])
+    factory = collage.compile(module, params, backends=["tvm", "dnnl", "native"])
     executor = collage.load("model.so")  # what compile wrote with out="model.so"
-    pass_ = collage.transform.CollagePartition(backends=["tvm", "dnnl"])
+    pass_ = collage.transform.CollagePartition(backends=["tvm", "dnnl", "native"])
     @collage.backend(name="mylib", patterns=...)  # a library of one's own (docs/add-a-backend.md)
 
 Importing the package loads TVM and libcollage into the process and registers the packed functions and

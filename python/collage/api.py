@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls most users need: partition a module, replay a plan, or compile to an executable.
 
-    placed = collage.partition(module, params, backends=["tvm", "dnnl"], plan_out="plan.json")
+    placed = collage.partition(module, params, backends=["tvm", "dnnl", "native"], plan_out="plan.json")
     placed = collage.replay(module, "plan.json", params)
-    collage.compile(module, params, backends=["tvm", "dnnl"], out="model.tar")
+    collage.compile(module, params, backends=["tvm", "dnnl", "native"], out="model.tar")
 
 Keyword arguments beyond those named are CollagePartition's.
 """

@@ -27,7 +27,7 @@ func benchOperators(name, what, model string, operators []string) Command {
 		Name:  "bench " + name,
 		Short: "each different " + what + " of a network on each backend",
 		Long:  fmt.Sprintf(benchOperatorsLong, what),
-		Examples: []string{"bench " + name, "bench " + name + " --model model.onnx --backends tvm,dnnl",
+		Examples: []string{"bench " + name, "bench " + name + " --model model.onnx --backends tvm,dnnl,native",
 			"bench " + name + " --json " + name + ".json --svg " + name + ".svg"},
 		Host: hostOnly,
 	}

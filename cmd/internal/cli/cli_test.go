@@ -122,7 +122,7 @@ func TestFailures(t *testing.T) {
 		"run model.onnx --inputs none.npz":     `inputs: no such file none.npz`,
 		"run model.onnx --outputs no/y.npz":    `cannot write no/y.npz: the folder no does not exist`,
 		"run model.onnx --outputs folder":      `folder is a folder; give the name of a file`,
-		"compile":                              `compile needs MODEL: collage compile MODEL -o FILE [--backends tvm,dnnl]`,
+		"compile":                              `compile needs MODEL: collage compile MODEL -o FILE [--backends tvm,dnnl,native]`,
 		"db lss":                               `unknown command "db lss": did you mean "db ls"? (see collage help)`,
 		"db zzz":                               `unknown command "db zzz"`,
 		"db ls --older-than soon":              `--older-than soon: give it as 12h, 30d or 8w`,

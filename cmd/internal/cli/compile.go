@@ -25,7 +25,7 @@ import (
 
 var compileCommand = Command{
 	Name:      "compile",
-	Arguments: "MODEL -o FILE [--backends tvm,dnnl]",
+	Arguments: "MODEL -o FILE [--backends tvm,dnnl,native]",
 	Short:     "place a network on backends, compile it, keep what runs fastest",
 	Long: `Reads a network, measures what each of its parts takes on each backend, places every operator where that is
 cheapest, and has TVM compile the result. The placement is then run in turn with each backend by itself and with TVM
@@ -47,7 +47,7 @@ goes on from there.
 With --plan nothing is measured and nothing chosen: what the plan says is built. A plan that collage compile wrote says
 which network was kept, and that one is built; one of collage plan is the placement itself.`,
 	Examples: []string{
-		"compile model.onnx --backends tvm,dnnl -o model.tar",
+		"compile model.onnx --backends tvm,dnnl,native -o model.tar",
 		"compile model.onnx --input-shape data:1,3,224,224 -o model.so",
 		"compile network.relay --params network.params -o model.tar --plan-out plan.json",
 		"compile model.onnx --pin nn.dense=dnnl --forbid %12=dnnl -o model.tar",

@@ -120,7 +120,7 @@ func printOverview(w io.Writer) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "Start with:")
 	fmt.Fprintln(w, "  collage doctor                                          what is there, what is missing")
-	fmt.Fprintln(w, "  collage compile model.onnx --backends tvm,dnnl -o model.tar")
+	fmt.Fprintln(w, "  collage compile model.onnx --backends tvm,dnnl,native -o model.tar")
 	fmt.Fprintln(w, "  collage run model.tar --repeat 100")
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "`collage help COMMAND` says more about each. Failures are told on the standard error and end with")

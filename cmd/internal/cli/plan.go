@@ -27,7 +27,7 @@ times of the whole networks, which it alone takes, as "finalists" at its end.
 
 collage explain and collage diff read a plan; collage compile --plan builds it without measuring.`,
 	Examples: []string{
-		"plan model.onnx --backends tvm,dnnl --plan-out plan.json",
+		"plan model.onnx --backends tvm,dnnl,native --plan-out plan.json",
 		"plan model.onnx --db store.jsonl --pin nn.dense=dnnl --forbid %12=tvm",
 		"plan workload:resnext50_32x4d --plan-out plan.json --json",
 	},

@@ -32,7 +32,7 @@ LOG is a file of AutoTVM's records, the best for each operator; all trials stand
 --tuner metaschedule it is the folder of a MetaSchedule database. A search that was ended goes on where it was.
 What is no faster than what TVM does by itself is left out of LOG.`,
 	Examples: []string{
-		"tune model.onnx --backends tvm,dnnl -o tuned.json",
+		"tune model.onnx --backends tvm,dnnl,native -o tuned.json",
 		"tune model.onnx --trials 1000 --top 3 -o tuned.json",
 		"tune model.onnx --tuner metaschedule -o database",
 		"compile model.onnx --tuning-log tuned.json -o model.tar",
