@@ -68,11 +68,14 @@ const runtimeRevision = 1
 // part of the version, and so of the key of costs.
 func (backend) Probe() byoc.Probe {
 	engine := onednn.Probe(onednn.Engine)
-	p := byoc.Probe{Library: "Collage's kernels", Usable: engine.Usable, Reason: engine.Reason, Remedy: engine.Remedy}
-	if p.Usable {
-		set := bestInstructionSet()
-		p.Version = fmt.Sprintf("%d.%s+oneDNN.%s", runtimeRevision, set, engine.Version)
-		p.Features = []string{set.String()}
+	p := byoc.Probe{Library: "Collage's kernels", Usable: engine.Usable}
+	if !p.Usable {
+		// What is missing dnnl says.
+		p.Reason, p.Remedy = "the engine that runs its regions is that of dnnl, which cannot be used", engine.Remedy
+		return p
 	}
+	set := bestInstructionSet()
+	p.Version = fmt.Sprintf("%d.%s+oneDNN.%s", runtimeRevision, set, engine.Version)
+	p.Features = []string{set.String()}
 	return p
 }
