@@ -4,13 +4,14 @@
 # Unit tests of the runtime's C++ (tests/native), each kind in a build folder of its own:
 #
 #   scripts/test_native.sh                 asan, then tsan
-#   scripts/test_native.sh plain|asan|tsan|coverage|tidy|fuzz [ctest's arguments, as -R strips]
+#   scripts/test_native.sh plain|asan|tsan|coverage|tidy|fuzz|aarch64 [ctest's arguments, as -R strips]
 #
 #   plain      no sanitizer
 #   asan       AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       ThreadSanitizer, of the tests labelled threads
 #   coverage   gcov: how many lines of our own the tests run, by file and in all
 #   tidy       clang-tidy over the runtime's sources (.clang-tidy); runs nothing
+#   aarch64    the kernels alone (tests/native/portable), cross-compiled and run under qemu
 #   fuzz       only builds the fuzz targets, into build/native-fuzz/tests/native
 #
 #   JOBS=N              compile jobs and tests side by side; default: one for each processor
@@ -127,6 +128,21 @@ run_kind() {
       find byoc/runtime -maxdepth 1 -name '*.cc' ! -name 'dnnl_tvm_*' -print0 | sort -z |
         xargs -0 -n 3 -P "$jobs" clang-tidy -p build/native-tidy --quiet '--extra-arg=-D__builtin_shuffle(a,b,c)=(a)' \
           2> >(grep -vE '^[0-9]+ warnings? (generated|treated)' >&2)
+      ;;
+    aarch64)
+      # Needs neither the wheels nor the rest of the runtime.
+      need cmake googletest g++-aarch64-linux-gnu qemu-user
+      mkdir -p build/reports
+      cmake -S tests/native/portable -B build/native-aarch64 -DCMAKE_BUILD_TYPE=Native \
+        -DCMAKE_TOOLCHAIN_FILE="$PWD/tests/native/portable/aarch64.cmake" -DCMAKE_CXX_FLAGS_NATIVE="-O1 -g1" \
+        </dev/null >build/native-aarch64.log 2>&1 &&
+        cmake --build build/native-aarch64 --parallel "$jobs" \
+          ${NATIVE_TARGETS:+--target ${NATIVE_TARGETS//,/ }} </dev/null >>build/native-aarch64.log 2>&1 || {
+        grep -A 8 -E 'error|undefined reference' build/native-aarch64.log | head -n 60 >&2
+        echo "native: error: the build failed; all of its output: build/native-aarch64.log" >&2
+        exit 1
+      }
+      run aarch64 "$@"
       ;;
     fuzz)
       need clang libclang-rt-14-dev

@@ -10,6 +10,7 @@
 #include "dnnl_compiler.h"
 #include "dnnl_posts.h"
 #include "native/product.h"
+#include "shared_constants.h"
 
 namespace collage::onednn {
 namespace {
@@ -61,7 +62,7 @@ bool Compiler::Product(const Op& op) {
     weights->Add(numbers(parts[i].in[1]), op.transpose_b ? 1 : columns[i], op.transpose_b ? length : 1,
                  op.bias ? numbers(parts[i].in[2]) : nullptr);
   }
-  weights->Share();
+  weights->Share(Shared);
   if (last_weights_ != nullptr) last_weights_->next = weights.get();
   last_weights_ = weights;
 

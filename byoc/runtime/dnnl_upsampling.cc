@@ -7,6 +7,7 @@
 #include "collage_runtime.h"
 #include "dnnl_channel_blocks.h"
 #include "dnnl_compiler.h"
+#include "dnnl_posts.h"
 #include "native/upsampling.h"
 #include "shared_constants.h"
 
@@ -18,17 +19,12 @@ using Kernel = UpsampledConvolutionKernel;
 // Whether a post-operation keeps a result within limits that zero is within, so that the zeros that fill up
 // the last block of channels stay zeros.
 bool AsClamp(const PostOp& post, Kernel::Arguments* arguments) {
-  if (post.kind != PostOp::Kind::kEltwise) return false;
-  if (post.algorithm == dnnl::algorithm::eltwise_relu && post.alpha == 0) {
-    arguments->low = 0;
-  } else if (post.algorithm == dnnl::algorithm::eltwise_clip && post.alpha <= 0 && post.beta >= 0) {
-    arguments->low = post.alpha;
-    arguments->high = post.beta;
-  } else {
-    return false;
-  }
-  arguments->clamp = true;
-  return true;
+  const auto clamp = ElementwisePostOf(post);
+  if (!clamp) return false;
+  const bool relu = clamp->kind == Post::Kind::kRelu && clamp->alpha == 0;
+  const bool clip = clamp->kind == Post::Kind::kClip && clamp->alpha <= 0 && clamp->beta >= 0;
+  if (relu || clip) arguments->clamp = clamp;
+  return relu || clip;
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // A matrix times a vector.
 //
-// ctest: levels threads
+// ctest: levels threads kernel
 #include "native/matvec.h"
 
 #include <gtest/gtest.h>

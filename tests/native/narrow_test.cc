@@ -2,7 +2,7 @@
 //
 // Convolutions with few output channels.
 //
-// ctest: levels threads
+// ctest: levels threads kernel
 #include "native/narrow.h"
 
 #include <gtest/gtest.h>

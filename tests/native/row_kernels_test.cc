@@ -3,6 +3,8 @@
 // Operators with broadcasting, reductions, variance and standardising: dnnl_kernels and the loops below.
 //
 // ctest: levels threads
+#include "native/row_kernels.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,6 +119,22 @@ TEST(Broadcast, TheRightSideWinsAgainstWhatIsNotANumber) {
   void* data[] = {a.data(), b.data(), out.data()};
   BroadcastKernel(Algorithm::binary_add, {17}, {17}, {17})(data);
   ExpectClose(out, std::vector<double>(17, nan), 0);
+}
+
+// As TVM's: it is forgotten but where it comes last, and what is below all finite numbers does not count.
+TEST(Reduction, TheGreatestOfWhatIsNotANumber) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity(),
+              lowest = std::numeric_limits<float>::lowest();
+  const RowKernels& rows = BestRowKernels();
+  // Two rows of three columns.
+  const std::vector<float> in = {nan, 1, -infinity, 1, nan, -infinity};
+  std::vector<float> out(3);
+  rows.maximum_rows(in.data(), out.data(), 2, 3);
+  ExpectClose(out, {1, nan, lowest}, 0);
+  const std::vector<float> other = {nan, 1, infinity, 1, nan, infinity};
+  rows.minimum_rows(other.data(), out.data(), 2, 3);
+  ExpectClose(out, {1, nan, -lowest}, 0);
 }
 
 TEST(Broadcast, RefusesWhatIsNoSuchOperator) {

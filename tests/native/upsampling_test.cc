@@ -2,15 +2,17 @@
 //
 // Convolutions of upsampled tensors.
 //
-// ctest: levels threads
+// ctest: levels threads kernel
 #include "native/upsampling.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "native/upsampling_axis.h"
+#include "post_reference.h"
 #include "sample.h"
 
 namespace collage::native {
@@ -65,11 +67,7 @@ void Check(const Case& c, bool with_bias, bool clamp, int threads) {
   a.bias = with_bias ? bias.data() : nullptr;
   a.dst = dst.data();
   a.scratch = scratch.data();
-  a.clamp = clamp;
-  if (clamp) {
-    a.low = -0.25F;
-    a.high = 0.5F;
-  }
+  if (clamp) a.clamp = Post{Post::Kind::kClip, -0.25F, 0.5F, -1};
   kernel.Run(a);
 
   std::vector<double> want(dst.size());
@@ -130,6 +128,33 @@ TEST(Upsampling, ScalesKernelsPadding) {
 TEST(Upsampling, SegmentsAndShares) {
   Check({1, 256, 17, {1, 60}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, false, false, 8);
   Check({1, 16, 200, {1, 3}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, true, true, 16);
+}
+
+TEST(Upsampling, OfWhatIsNotANumber) {
+  const UpsampledAxis axis(2, 2, 3, 1, 4);
+  const UpsampledConvolutionKernel kernel(1, 1, 1, axis, axis, 1);
+  const std::vector<float> weights(9, 1), src(4 * kLanes, 0);
+  std::vector<float> packed(kernel.PackedSize()), scratch(kernel.ScratchSize());
+  kernel.Pack(weights.data(), {9, 9, 3, 1}, packed.data());
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float bias : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity, 0.25F}) {
+    for (const Post& post : {Post{Post::Kind::kRelu, 0, 0, -1}, Post{Post::Kind::kClip, -0.5F, 0.75F, -1}}) {
+      std::vector<float> dst(16 * kLanes);
+      UpsampledConvolutionKernel::Arguments a;
+      a.src = src.data();
+      a.packed = packed.data();
+      a.bias = &bias;
+      a.dst = dst.data();
+      a.scratch = scratch.data();
+      a.src_layout = {4 * kLanes, 4 * kLanes, 2 * kLanes, kLanes};
+      a.dst_layout = {16 * kLanes, 16 * kLanes, 4 * kLanes, kLanes};
+      a.clamp = post;
+      kernel.Run(a);
+      std::vector<double> want(dst.size(), PostOf(post, 0));
+      for (size_t i = 0; i < want.size(); i += kLanes) want[i] = PostOf(post, bias);
+      ExpectClose(dst, want, 0);
+    }
+  }
 }
 
 }  // namespace

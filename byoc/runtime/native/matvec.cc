@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "native/matvec.h"
 
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_for.h>
-
 #include <algorithm>
 
 #include "native/vectors.h"
+#include "native/workers.h"
 
 namespace collage::native {
 namespace {
@@ -96,8 +94,7 @@ void MatrixTimesVector(const float* matrix, const float* vector, const float* bi
     function({matrix, vector, bias, result, columns, begin * kRows, std::min(end * kRows, rows)});
   };
   if (groups <= grain) return some(0, groups);
-  tbb::parallel_for(tbb::blocked_range<int64_t>(0, groups, grain),
-                    [&](const auto& range) { some(range.begin(), range.end()); });
+  DivideRange(groups, grain, some);
 }
 
 }  // namespace collage::native

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "native/narrow.h"
 
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_for.h>
-
 #include <algorithm>
 #include <utility>
+
+#include "native/workers.h"
 
 namespace collage::native {
 namespace {
@@ -165,8 +164,8 @@ void NarrowConvolution::Pack(const float* weights, const std::vector<int64_t>& s
 
 void NarrowConvolution::Run(const Arguments& arguments) const {
   const RowFunction function = FunctionFor(out_channels);
-  tbb::parallel_for(tbb::blocked_range<int64_t>(0, batch * out_height), [&](const auto& range) {
-    for (int64_t i = range.begin(); i < range.end(); ++i) {
+  DivideRange(batch * out_height, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
       const int64_t image = i / out_height, y = i % out_height;
       function({this, &arguments, arguments.src + image * arguments.src_layout.batch,
                 arguments.dst + image * arguments.dst_strides[0] + y * arguments.dst_strides[2], y});

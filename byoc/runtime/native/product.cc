@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "shared_constants.h"
-
 namespace collage::native {
 namespace {
 
@@ -52,12 +50,12 @@ void PackedWeights::Add(const float* data, int64_t row_step, int64_t column_step
   end_ += PackedElements(rows_, columns);
 }
 
-void PackedWeights::Share() {
+void PackedWeights::Share(const std::function<std::shared_ptr<void>(std::shared_ptr<void>, size_t)>& share) {
   const auto* const before = static_cast<const float*>(memory_.get());
   const size_t bytes = static_cast<size_t>(end_ - before) * sizeof(float);
   std::vector<int64_t> at;
   for (const Panel& panel : panels_) at.push_back(panel.weights - before);
-  memory_ = Shared(std::move(memory_), bytes);
+  memory_ = share(std::move(memory_), bytes);
   for (size_t i = 0; i < panels_.size(); ++i) {
     panels_[i].weights = static_cast<const float*>(memory_.get()) + at[i];
   }

@@ -9,6 +9,7 @@
 #ifndef COLLAGE_NATIVE_PRODUCT_H_
 #define COLLAGE_NATIVE_PRODUCT_H_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -37,9 +38,9 @@ class PackedWeights {
   // and its bias or null.
   void Add(const float* data, int64_t row_step, int64_t column_step, const float* bias);
 
-  // Holds the weights together with others who have the same (shared_constants.h). After the last Add, and
-  // before anybody reads them.
-  void Share();
+  // Holds the weights together with others who have the same, by a function as collage::Shared
+  // (shared_constants.h). After the last Add, and before anybody reads them.
+  void Share(const std::function<std::shared_ptr<void>(std::shared_ptr<void> made, size_t bytes)>& share);
 
   int64_t rows() const { return rows_; }
   const std::vector<int64_t>& columns() const { return columns_; }

@@ -2,6 +2,7 @@
 #include "native/row_kernels.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "instruction_set.h"
 
@@ -23,9 +24,11 @@ struct Divide {
   static float Of(float a, float b) { return a / b; }
 };
 struct Maximum {
+  static constexpr float kFirst = std::numeric_limits<float>::lowest();
   static float Of(float a, float b) { return a > b ? a : b; }
 };
 struct Minimum {
+  static constexpr float kFirst = std::numeric_limits<float>::max();
   static float Of(float a, float b) { return a < b ? a : b; }
 };
 
@@ -53,12 +56,12 @@ COLLAGE_BODY void SumRows(const float* in, float* out, int64_t length, int64_t i
   }
 }
 
+// As TVM has it (native/post.h): from the lowest, or greatest, finite number on.
 template <typename F>
 COLLAGE_BODY void ExtremeRows(const float* in, float* out, int64_t length, int64_t inner) {
-  std::copy(in, in + inner, out);
-  for (int64_t k = 1; k < length; ++k) {
-    in += inner;
-    for (int64_t i = 0; i < inner; ++i) out[i] = F::Of(in[i], out[i]);
+  for (int64_t i = 0; i < inner; ++i) out[i] = F::kFirst;
+  for (int64_t k = 0; k < length; ++k, in += inner) {
+    for (int64_t i = 0; i < inner; ++i) out[i] = F::Of(out[i], in[i]);
   }
 }
 

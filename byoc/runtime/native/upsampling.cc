@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "native/upsampling.h"
 
-#include <oneapi/tbb/parallel_for.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "native/gemm.h"
 #include "native/upsampling_tile.h"
 #include "native/workers.h"
 
@@ -15,8 +14,6 @@ namespace {
 // The operands of a segment are kept this small, in elements, so that they and a group's weights fit into a
 // core's second cache.
 constexpr int64_t kOperands = 64 * 1024;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The sum of taps that a product wants; they lie so many elements apart.
 float SumOfTaps(const float* values, int64_t stride, const AxisProduct& product) {
@@ -36,8 +33,8 @@ UpsampledConvolutionKernel::UpsampledConvolutionKernel(int64_t batch, int64_t in
       height_(std::move(height)),
       width_(std::move(width)),
       threads_(threads),
-      in_blocks_(CeilDiv(in_channels, kLanes)),
-      out_blocks_(CeilDiv(out_channels, kLanes)) {
+      in_blocks_(DivideUp(in_channels, kLanes)),
+      out_blocks_(DivideUp(out_channels, kLanes)) {
   for (const AxisProduct& product : height_.products) {
     if (product.difference &&
         std::find(row_shifts_.begin(), row_shifts_.end(), product.shift) == row_shifts_.end()) {
@@ -48,12 +45,13 @@ UpsampledConvolutionKernel::UpsampledConvolutionKernel(int64_t batch, int64_t in
   const int64_t margin = width_.greatest_shift - width_.least_shift;
   const int64_t row = width_.end - width_.begin;
   const int64_t most = std::max<int64_t>(kTilePixels, kOperands / (sources * in_blocks_ * kLanes) - margin);
-  segments_ = CeilDiv(row, most);
-  segment_ = CeilDiv(row, segments_);
+  segments_ = DivideUp(row, most);
+  segment_ = DivideUp(row, segments_);
   pitch_ = segment_ + margin;
   // With few rows, the groups of channels are divided, too.
   const int64_t tasks = batch_ * (height_.end - height_.begin) * segments_;
-  shares_ = std::clamp<int64_t>(CeilDiv(4 * int64_t{threads_}, tasks), 1, CeilDiv(out_blocks_, kTileBlocks));
+  shares_ =
+      std::clamp<int64_t>(DivideUp(4 * int64_t{threads_}, tasks), 1, DivideUp(out_blocks_, kTileBlocks));
 
   // The operand of a product of both axes: which rows, and which columns of them.
   const auto term = [&](size_t h, size_t w) {
@@ -97,7 +95,7 @@ void UpsampledConvolutionKernel::Pack(const float* weights, const std::vector<in
                                       float* packed) const {
   const size_t across = width_.products.size(), panels = height_.products.size() * across;
   std::fill(packed, packed + PackedSize(), 0.0F);
-  tbb::parallel_for(int64_t{0}, out_channels_, [&](int64_t o) {
+  DivideAmongWorkers(threads_, out_channels_, [&](int64_t o, int64_t) {
     const int64_t first = o / (kTileBlocks * kLanes) * kTileBlocks;  // the group's first block
     const int64_t blocks = std::min<int64_t>(kTileBlocks, out_blocks_ - first);
     const int64_t rows = in_blocks_ * kLanes;
@@ -153,13 +151,11 @@ void UpsampledConvolutionKernel::RunSegment(const Arguments& arguments, int64_t 
   tile.columns = width_.out;
   tile.row_scale = height_.scale;
   tile.column_scale = width_.scale;
-  tile.clamp = arguments.clamp;
-  tile.low = arguments.low;
-  tile.high = arguments.high;
+  tile.clamp = arguments.clamp ? &*arguments.clamp : nullptr;
 
   const int64_t panels = static_cast<int64_t>(height_.products.size() * width_.products.size());
-  const int64_t tiles = CeilDiv(last - first, MostTilePixels());
-  const int64_t groups = CeilDiv(out_blocks_, kTileBlocks);
+  const int64_t tiles = DivideUp(last - first, MostTilePixels());
+  const int64_t groups = DivideUp(out_blocks_, kTileBlocks);
   for (int64_t group = groups * share / shares_; group < groups * (share + 1) / shares_; ++group) {
     const int64_t block = group * kTileBlocks, blocks = std::min<int64_t>(kTileBlocks, out_blocks_ - block);
     for (int64_t i = 0; i < blocks * kLanes; ++i) {
@@ -174,7 +170,7 @@ void UpsampledConvolutionKernel::RunSegment(const Arguments& arguments, int64_t 
       tile.pixels = end - begin;
       tile.operands = scratch + begin * kLanes;
       tile.column = (first + begin) * width_.scale + width_.offset;
-      TileFunction(end - begin, blocks)(tile);
+      UpsampledTileOf(end - begin, blocks)(tile);
     }
   }
 }

@@ -8,9 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <vector>
 
+#include "native/post.h"
 #include "native/upsampling_axis.h"
 #include "native/vectors.h"
 
@@ -35,9 +36,8 @@ class UpsampledConvolutionKernel {
     float* dst = nullptr;
     float* scratch = nullptr;
     ChannelBlocks src_layout, dst_layout;
-    // What is stored is brought into these limits, if there are any.
-    bool clamp = false;
-    float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+    // What is done to results last, if anything: kRelu of slope 0, or kClip.
+    std::optional<Post> clamp;
   };
   // Runs on at most `threads` threads. All of the destination is written, what pads its
   // channels to whole blocks with the result of zeros.

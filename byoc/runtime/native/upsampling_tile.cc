@@ -77,10 +77,11 @@ struct Sums {
       const int64_t column = t.column + column_phase + p * t.column_scale;
       if (p >= t.pixels || column < 0 || column >= t.columns) return;
       Vector value = of[p][v];
-      if (t.clamp) {
-        const Vector low = t.low - Vector{}, high = t.high - Vector{};
+      if (t.clamp != nullptr) {
+        const bool relu = t.clamp->kind == Post::Kind::kRelu;
+        const Vector low = (relu ? 0 : t.clamp->alpha) - Vector{}, high = t.clamp->beta - Vector{};
+        if (!relu) value = value < high ? value : high;
         value = value > low ? value : low;
-        value = value < high ? value : high;
       }
       At(to + column * t.dst_pixel + v / kPerBlock * t.dst_block + v % kPerBlock * kWidth) = value;
     });
@@ -212,7 +213,7 @@ void MakeOperands(const OperandRow& row, float* values, float* differences) {
 
 int64_t MostTilePixels() { return Best().sizes.back().pixels; }
 
-UpsampledTileFunction TileFunction(int64_t pixels, int64_t blocks) {
+UpsampledTileFunction UpsampledTileOf(int64_t pixels, int64_t blocks) {
   for (const TileSize& size : Best().sizes) {
     if (pixels <= size.pixels && blocks >= 1 && blocks <= kTileBlocks) return size.by_blocks[blocks - 1];
   }

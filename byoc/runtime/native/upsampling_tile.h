@@ -32,8 +32,7 @@ struct UpsampledTile {
   int64_t dst_block, dst_row, dst_pixel;
   int64_t row, column, rows, columns;  // where, and how many there are
   int64_t row_scale, column_scale;
-  bool clamp;
-  float low, high;
+  const Post* clamp;  // null without one
 };
 
 using UpsampledTileFunction = void (*)(const UpsampledTile&);
@@ -42,7 +41,7 @@ using UpsampledTileFunction = void (*)(const UpsampledTile&);
 int64_t MostTilePixels();
 // The function for 1 .. MostTilePixels() pixels and 1 .. kTileBlocks blocks. It may read the operands of
 // pixels that are not wanted, up to kTilePixels.
-UpsampledTileFunction TileFunction(int64_t pixels, int64_t blocks);
+UpsampledTileFunction UpsampledTileOf(int64_t pixels, int64_t blocks);
 
 // A row of one block of channels, or the difference of two.
 struct OperandRow {

@@ -5,11 +5,17 @@
 // The memory goes by the number of the worker, and not by that of oneTBB's thread: an arena has more places
 // than threads (one of a single thread has two), and nothing but the caller's care keeps a kernel that was
 // made for two threads out of an arena of four.
+//
+// All that kernels know of threads is here. Where COLLAGE_ONE_THREAD is defined, as in tests on processors
+// for which there is no oneTBB at hand, they work on the caller's alone.
 #ifndef COLLAGE_NATIVE_WORKERS_H_
 #define COLLAGE_NATIVE_WORKERS_H_
 
+#ifndef COLLAGE_ONE_THREAD
+#include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/partitioner.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +27,11 @@ namespace collage::native {
 // takes the next item until none is left. No two have the same number, from 0 on, at a time.
 template <typename Work>
 void DivideAmongWorkers(int64_t workers, int64_t items, const Work& work) {
+#ifdef COLLAGE_ONE_THREAD
+  if (workers > 0) {
+    for (int64_t item = 0; item < items; ++item) work(item, int64_t{0});
+  }
+#else
   std::atomic<int64_t> next{0};
   tbb::parallel_for(
       int64_t{0}, std::min(workers, items),
@@ -28,6 +39,20 @@ void DivideAmongWorkers(int64_t workers, int64_t items, const Work& work) {
         for (int64_t item = next++; item < items; item = next++) work(item, worker);
       },
       tbb::simple_partitioner());
+#endif
+}
+
+// Runs work(begin, end) on pieces of 0 .. count, none smaller than `least` but the last, on the threads that
+// there are.
+template <typename Work>
+void DivideRange(int64_t count, int64_t least, const Work& work) {
+#ifdef COLLAGE_ONE_THREAD
+  (void)least;
+  if (count > 0) work(int64_t{0}, count);
+#else
+  tbb::parallel_for(tbb::blocked_range<int64_t>(0, count, least),
+                    [&](const tbb::blocked_range<int64_t>& range) { work(range.begin(), range.end()); });
+#endif
 }
 
 }  // namespace collage::native
