@@ -6,19 +6,23 @@ find_program(GCC_CXX g++ REQUIRED)
 
 file(GLOB engine_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/byoc/runtime/dnnl_*.cc)
 list(FILTER engine_sources EXCLUDE REGEX "/dnnl_tvm_|_program\\.cc$|dnnl_engine\\.cc$|dnnl_times\\.cc$")
-set(kernel_sources ${engine_sources})
-list(FILTER kernel_sources INCLUDE REGEX "_kernels?\\.cc$|_tile\\.cc$")
-list(REMOVE_ITEM engine_sources ${kernel_sources})
+file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/byoc/runtime/native/*.cc)
+include(${PROJECT_SOURCE_DIR}/byoc/runtime/native/levels.cmake)
 
 set(kernel_objects "")
 set(kernel_includes "$<TARGET_PROPERTY:collage_core,INCLUDE_DIRECTORIES>")
 set(kernel_definitions "$<TARGET_PROPERTY:collage_core,COMPILE_DEFINITIONS>")
-file(GLOB kernel_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/byoc/runtime/*.h ${PROJECT_SOURCE_DIR}/byoc/runtime/*.inc)
+file(GLOB kernel_headers CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/byoc/runtime/*.h ${PROJECT_SOURCE_DIR}/byoc/runtime/native/*.h)
 foreach(source ${kernel_sources})
   get_filename_component(name ${source} NAME_WE)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.gcc.o)
+  get_source_file_property(level ${source} COMPILE_OPTIONS)
+  if(NOT level)
+    set(level "")
+  endif()
   add_custom_command(OUTPUT ${object}
-    COMMAND ${GCC_CXX} -std=c++17 -O1 -g1 -fPIC -fsanitize=address -fno-omit-frame-pointer
+    COMMAND ${GCC_CXX} -std=c++17 -O1 -g1 -fPIC -fsanitize=address -fno-omit-frame-pointer ${level}
       "-isystem;$<JOIN:${kernel_includes},;-isystem;>" "-D$<JOIN:${kernel_definitions},;-D>" -c ${source} -o ${object}
     DEPENDS ${source} ${kernel_headers}
     COMMAND_EXPAND_LISTS VERBATIM)
