@@ -17,7 +17,7 @@
 #include "dnnl_kernels.h"
 #include "sample.h"
 
-namespace collage::native {
+namespace collage::onednn {
 namespace {
 
 using Algorithm = dnnl::algorithm;
@@ -228,4 +228,4 @@ TEST(Standardise, RowsInAnyNumberOfPieces) {
 }
 
 }  // namespace
-}  // namespace collage::native
+}  // namespace collage::onednn
