@@ -112,6 +112,46 @@ def bench_all(command, folder, *arguments, **options):
     )  # fmt: skip
 
 
+def test_kernels_beside_backends(command, store, tmp_path):
+    """Two products, three kernels' worth of operators: each kernel on the largest group that it takes."""
+    matmul_onnx(tmp_path / "net.onnx")
+    result = command(
+        "bench", "kernels", "--model", tmp_path / "net.onnx", "--db", store, "--repeat", 2, "-q",
+        "--json", tmp_path / "report.json", "--svg", tmp_path / "report.svg",
+    )  # fmt: skip
+    report = report_of(result, tmp_path / "report.json")
+    assert report["backend"] == "native"
+    names = [other["name"] for other in report["others"]]
+    assert names[0] == "tvm"
+    assert set(names) == {"tvm", *placed.usable()} - {"native"}
+    assert {row["kernel"] for row in report["rows"]} == {kernel["kernel"] for kernel in report["kernels"]}
+    assert sum(kernel["shapes"] for kernel in report["kernels"]) == len(report["rows"])
+    for row in report["rows"]:
+        assert row["pattern"].startswith("native.")
+        assert row["limit_ms"] > 0
+        times = {cell["backend"]: cell["ms"] for cell in row["others"] if "ms" in cell}
+        assert {"tvm", "dnnl"} <= set(times), row
+        for cell in row["others"]:
+            if "ms" in cell:
+                assert cell["relative"] == pytest.approx(cell["ms"] / row["ms"])
+        times["native"] = row["ms"]
+        assert row["fastest"] == min(times, key=times.get)
+    for text in ("of the limit", "Over all shapes", "machine:"):
+        assert text in result.stdout
+    ElementTree.parse(tmp_path / "report.svg")
+
+
+def test_kernels_of_a_backend_without_any(command, store, tmp_path):
+    matmul_onnx(tmp_path / "net.onnx")
+    arguments = ("bench", "kernels", "--model", tmp_path / "net.onnx", "--db", store, "-q", "--of")
+    result = command(*arguments, "dnnl")
+    assert result.returncode == 2
+    assert "has nothing for the kernels of dnnl" in result.stderr
+    result = command(*arguments, "nativ")
+    assert result.returncode == 2
+    assert "native" in result.stderr
+
+
 def test_networks_beside_engines(command, executables, tmp_path):
     """Each engine that is installed runs the network, right, in turn; the others are named."""
     peers = ["tvm", "onnxruntime", "openvino", "torch"]

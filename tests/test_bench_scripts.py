@@ -59,7 +59,7 @@ def script(name, *arguments, folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["convs", "matmuls", "backends", "all"])
+@pytest.mark.parametrize("what", ["convs", "matmuls", "kernels", "backends", "all"])
 def test_collage_bench(command, network, tmp_path, what):
     """A table, JSON and a picture, of the same network."""
     peers = ("--networks", "none", "--rounds", 2, "--turn", "1ms")
@@ -67,6 +67,7 @@ def test_collage_bench(command, network, tmp_path, what):
     arguments = {
         "convs": ("--model", network, *store),
         "matmuls": ("--model", network, *store),
+        "kernels": ("--model", network, *store),
         "backends": (network, *peers),
         "all": (
             network, *peers, *store, "--search-time", "1s", "--compile-rounds", 2, "--executables",

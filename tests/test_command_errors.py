@@ -34,6 +34,7 @@ READERS = {
     "run --inputs": "run there.tar --inputs FILE",
     "bench convs": "bench convs --model FILE -q",
     "bench matmuls": "bench matmuls --model FILE -q",
+    "bench kernels": "bench kernels --model FILE -q",
     "bench backends": "bench backends FILE --networks none -q",
     "bench all": "bench all FILE --networks none -q",
     "explain": "explain FILE",

@@ -101,6 +101,9 @@ COMMANDS = {
     "bench matmuls": lambda made: [
         bench(made, "matmuls", "--model", made.model, "--db", made.store, "--repeat", SAMPLES)
     ],
+    "bench kernels": lambda made: [
+        bench(made, "kernels", "--model", made.model, "--db", made.store, "--repeat", SAMPLES)
+    ],
     "bench backends": lambda made: [bench(made, "backends", *peers(made))],
     "bench all": lambda made: [
         bench(made, "all", *peers(made), "--peers", "tvm,openvino,torch", "--db", made.store, "--level",
@@ -260,6 +263,7 @@ def test_failures_in_the_store(made, command, tmp_path):
         ("backends", "bench-backends"),
         ("convs", "bench-convs"),
         ("matmuls", "bench-matmuls"),
+        ("onednn", "files/onednn"),
         ("solver", "files/solver"),
     ],
 )

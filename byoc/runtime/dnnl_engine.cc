@@ -24,6 +24,7 @@ namespace {
 
 std::vector<TensorType> TypesOf(const Program& program, const std::vector<int>& values) {
   std::vector<TensorType> types;
+  types.reserve(values.size());
   for (const int value : values) {
     types.push_back({ElementType(program.values[value].dtype), program.values[value].dims});
   }

@@ -434,7 +434,7 @@ class StripBuilder {
     } else {
       a.kind = Action::Kind::kPosts;
     }
-    step_->actions.push_back(std::move(a));
+    step_->actions.push_back(a);
   }
 
   // Copies those parts of a concatenation that could not be computed in their place.
