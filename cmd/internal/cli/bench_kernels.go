@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 )
 
@@ -24,7 +25,7 @@ What the cost store knows is not measured again, and what is measured is kept th
 	Host:     hostOnly,
 	New: func(flags *pflag.FlagSet) Action {
 		a := &benchKernelsAction{}
-		flags.StringVar(&a.of, "of", "native", "the `BACKEND` whose kernels are measured")
+		flags.StringVar(&a.of, "of", native.Name, "the `BACKEND` whose kernels are measured")
 		flags.StringVar(&a.model, "model", "workload:kernels", "the network, `MODEL` as of collage compile")
 		a.declareModel(flags)
 		flags.StringSliceVar(&a.backends, "backends", nil, "the backends to compare with, as `NAMES` with commas; without it, all that can be used")
