@@ -132,6 +132,15 @@ def test_bench_memory(network, tmp_path):
 
 
 @pytest.mark.long
+def test_bench_onednn(tmp_path):
+    file = tmp_path / "onednn.json"
+    text = script("bench_onednn", "--rounds", 1, "--json", file, folder=tmp_path)
+    readable(text, "oneDNN 2.6 beside 3.2", "conv 64>64 56 3x3 f32", "geometric mean")
+    both = schemas.hold("files/onednn", schemas.parsed(file.read_text()))
+    assert set(both["2.6"]) <= set(both["3.2"])
+
+
+@pytest.mark.long
 def test_benchsolver(tmp_path):
     go = shutil.which("go", path=f"{environment()['PATH']}:/usr/local/go/bin")
     if not go:
@@ -155,7 +164,7 @@ def test_benchsolver(tmp_path):
 def test_every_script_is_here():
     """A benchmark that is new is run by this file."""
     names = {path.stem for path in (TREE / "scripts").glob("bench*")}
-    assert names == {"bench_memory", "bench_partition", "bench_search", "bench_threads", "benchsolver"}
+    assert names == {"bench_memory", "bench_onednn", "bench_partition", "bench_search", "bench_threads", "benchsolver"}
     text = (TREE / "tests" / "test_bench_scripts.py").read_text()
     for name in names:
         assert f"def test_{name}(" in text
