@@ -75,8 +75,7 @@ bool Compiler::Winograd(const Op& op) {
 bool Compiler::Projection(const Op& op) {
   const Dims from = Permuted(type(op.in[0]).dims, op.perm), to = Permuted(type(op.out).dims, op.perm);
   const Dims& weight = op.weight.dims;
-  if (!IsConstant(op.in[1]) || weight.size() != from.size())
-    return false;
+  if (!IsConstant(op.in[1]) || weight.size() != from.size()) return false;
   if (!AllAre(op.strides, 1) || !AllAre(op.pad_front, 0) || !AllAre(op.pad_back, 0) ||
       !AllAre(Dims(weight.begin() + 2, weight.end()), 1)) {
     return false;

@@ -11,7 +11,7 @@
 //	feature <name>                        a processor's feature, as LLVM calls it
 //	library <plug-in> <version> <title>   what the plug-in stands on; this version or a later one
 //	program <plug-in> <number>            the form of programs that the plug-in must know; this or a later
-//one
+// one
 #ifndef COLLAGE_NEEDS_H_
 #define COLLAGE_NEEDS_H_
 
