@@ -232,6 +232,9 @@ def undeclared(code):
     if first in PYTHON_OBJECTS and rest[0][0].islower():
         return ""
     if first in packages:
+        # A composite's name begins with its backend's, which is that of a package, too.
+        if f'"{code}"' in source_tree.source():
+            return ""
         known = packages[first] | methods.get(first, set())
         return "" if set(rest) <= known else f"Go has no {code}"
     if first in methods:
