@@ -112,7 +112,7 @@ run_kind() {
       local tbb
       tbb=$(scripts/tsan_tbb.sh)
       build tsan -DCOLLAGE_NATIVE_TESTS=ON -DCOLLAGE_SANITIZE=thread -DTBB_ROOT="$tbb"
-      TSAN_OPTIONS="suppressions=$PWD/tests/native/tsan.supp halt_on_error=1 second_deadlock_stack=1" \
+      TSAN_OPTIONS="suppressions=$PWD/tests/native/tsan.supp history_size=7 halt_on_error=1 second_deadlock_stack=1" \
         run tsan -L threads "$@"
       ;;
     coverage)
