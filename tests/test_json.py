@@ -263,6 +263,8 @@ def test_failures_in_the_store(made, command, tmp_path):
         ("backends", "bench-backends"),
         ("convs", "bench-convs"),
         ("matmuls", "bench-matmuls"),
+        ("kernels", "bench-kernels"),
+        ("kernels_avx2", "bench-kernels"),
         ("onednn", "files/onednn"),
         ("solver", "files/solver"),
     ],
