@@ -52,7 +52,7 @@ fault border-count "borders are counted in one direction only" \
   'go test -count=1 ./pass'
 
 fault swapped-region "a plan gives a region to another backend than was chosen" \
-  pass/plan/builder.go 'Backend: annotate.BackendNames(set, chosen)}' 'Backend: b.plan.Backends[0].Name}' \
+  pass/plan/builder.go 'Backend: annotate.BackendNames(set, chosen)}' 'Backend: annotate.BackendNames(set, nil) + b.plan.Backends[0].Name}' \
   'go test -count=1 ./pass ./pass/plan'
 
 fault torn-store "a torn last line of the cost store is taken for a whole one" \
