@@ -51,7 +51,7 @@ def pieces():
         Piece("go", 2, "go test ./..."),
         Piece("native-asan", 4, "COLLAGE_STRESS_SECONDS=60 scripts/test_native.sh asan"),
         Piece("native-tsan", 4, "COLLAGE_STRESS_SECONDS=60 scripts/test_native.sh tsan"),
-        Piece("native-aarch64", 4, "scripts/test_native.sh aarch64"),
+        Piece("native-aarch64", 2, "scripts/test_native.sh aarch64"),
         Piece("native-tidy", 8, "scripts/test_native.sh tidy"),
         Piece("pythons", 8, "scripts/test_python.sh 3.10 3.12 3.13"),
         Piece("fuzz-go", 20, "scripts/fuzz_go.sh"),
