@@ -62,19 +62,13 @@ func measureKernels(mod *bridge.Object, cfg Config, backend string) (*KernelCost
 	if len(requests) == 0 {
 		return out, nil
 	}
-	s.all = &computations{requests: requests}
-	estimator, done, err := s.estimator()
-	if err != nil {
-		return nil, err
-	}
-	costs, err := estimator.Estimate(s.cfg.Context, requests)
-	var machine *bound.Machine
-	if c, ok := estimator.(calibrator); ok && err == nil {
-		machine, err = c.Machine(s.cfg.Context, s.env)
-	}
-	if closing := done(); err == nil {
-		err = closing
-	}
+	machine := &bound.Machine{}
+	costs, err := s.costsOf(requests, func(estimator cost.Estimator) (err error) {
+		if c, ok := estimator.(calibrator); ok {
+			machine, err = c.Machine(s.cfg.Context, s.env)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +76,8 @@ func measureKernels(mod *bridge.Object, cfg Config, backend string) (*KernelCost
 		places[i](costs[i], requests[i].Candidate.Composite)
 	}
 	for i := range out.Kernels {
-		if k := &out.Kernels[i]; machine != nil {
-			k.Limit = machine.Roofline(bound.Direct(k.Graph, k.Candidate))
-		}
+		k := &out.Kernels[i]
+		k.Limit = machine.Roofline(bound.Direct(k.Graph, k.Candidate))
 	}
 	return out, nil
 }
@@ -94,11 +87,11 @@ func (s *search) kernelRequests(out *KernelCosts, backend string) (requests []co
 	seen := map[string]bool{}
 	for _, f := range s.functions {
 		for _, c := range largestOffers(f.set, backend) {
-			if id := c.Kernel + " " + c.Key; seen[id] {
+			id := c.Kernel + " " + c.Key
+			if seen[id] {
 				continue
-			} else {
-				seen[id] = true
 			}
+			seen[id] = true
 			out.Kernels = append(out.Kernels, KernelOffer{Kernel: c.Kernel, Graph: f.set.Graph, Candidate: c})
 			at := len(out.Kernels) - 1
 			ask := func(c *candidate.Candidate, place func(cost.Cost, string)) {

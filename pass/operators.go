@@ -82,15 +82,7 @@ func measureOperators(mod *bridge.Object, cfg Config, names []string) (*Operator
 	if len(requests) == 0 {
 		return out, nil
 	}
-	s.all = &computations{requests: requests}
-	estimator, done, err := s.estimator()
-	if err != nil {
-		return nil, err
-	}
-	costs, err := estimator.Estimate(s.cfg.Context, requests)
-	if closing := done(); err == nil {
-		err = closing
-	}
+	costs, err := s.costsOf(requests, func(cost.Estimator) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +91,23 @@ func measureOperators(mod *bridge.Object, cfg Config, names []string) (*Operator
 		out.Operators[at.operator].Kernels[at.kernel].Cost = c
 	}
 	return out, nil
+}
+
+// costsOf has the requests estimated, and then whatever else the caller wants of the estimator, which it ends.
+func (s *search) costsOf(requests []cost.Request, then func(cost.Estimator) error) ([]cost.Cost, error) {
+	s.all = &computations{requests: requests}
+	estimator, done, err := s.estimator()
+	if err != nil {
+		return nil, err
+	}
+	costs, err := estimator.Estimate(s.cfg.Context, requests)
+	if err == nil {
+		err = then(estimator)
+	}
+	if closing := done(); err == nil {
+		err = closing
+	}
+	return costs, err
 }
 
 // kernelPlace says which kernel of which operator a request belongs to.

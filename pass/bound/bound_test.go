@@ -51,6 +51,19 @@ func TestWorkOfConvolutions(t *testing.T) {
 	w = Of(g, of(g, three))
 	assert.InDelta(t, 2.0*64*64*(3*56-2)*(3*56-2)/(2.25*2.25), w.Flops, 1)
 	assert.Equal(t, 4.0*(64*56*56+64*64*9+64*56*56), w.Bytes)
+	// As it is spelled out, padding is multiplied with, and Winograd's algorithm is not known.
+	assert.Equal(t, 2.0*64*64*9*56*56, Direct(g, of(g, three)).Flops)
+	assert.Equal(t, w.Bytes, Direct(g, of(g, three)).Bytes)
+}
+
+func TestRooflineIsNoBound(t *testing.T) {
+	m := Machine{Flops: 1e6, Reads: []Read{{Size: 1 << 20, Speed: 1e6}, {Size: 1 << 24, Speed: 1e5}}}
+	// At the speeds that were measured; the bound distrusts them.
+	assert.Equal(t, 3.0, m.Roofline(Work{Flops: 3e6}))
+	assert.Equal(t, 2.0, m.Milliseconds(Work{Flops: 3e6}))
+	// Of more than what fits the faster cache; the bound grants a part of it.
+	assert.Equal(t, 20.0, m.Roofline(Work{Bytes: 2e6}))
+	assert.Equal(t, 1.0, m.Milliseconds(Work{Bytes: 2e6}))
 }
 
 func TestWorkOfConvolutionsOfRepeatedPixels(t *testing.T) {
@@ -64,6 +77,7 @@ func TestWorkOfConvolutionsOfRepeatedPixels(t *testing.T) {
 	large := 2.0 * 4 * 8 * 9 * 10 * 16 / (2.25 * 2.25)
 	assert.InDelta(t, large, Of(g, of(g, one)).Flops, 1)
 	assert.InDelta(t, large/6, Of(g, of(g, up, one)).Flops, 1)
+	assert.Equal(t, 2.0*4*8*9*10*16, Direct(g, of(g, up, one)).Flops)
 }
 
 func TestWorkOfDepthwiseAndTransposedConvolutions(t *testing.T) {

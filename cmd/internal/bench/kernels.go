@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/cmd/internal/machine"
-	"github.com/collage-tvm/collage/cmd/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
@@ -23,14 +23,11 @@ type KernelReport struct {
 	Backend string       `json:"backend"`
 	Model   string       `json:"model"`
 	Machine machine.Info `json:"machine"`
-	Load    machine.Load `json:"load"`
 	Taken   time.Time    `json:"taken"`
 	Target  string       `json:"target"`
 	TVM     string       `json:"tvm"`
 	Threads int          `json:"threads"`
-	// Measured and Stored are how many times were taken in this run and how many are from the store.
-	Measured int `json:"measured"`
-	Stored   int `json:"stored"`
+	Measurements
 	// Others are the columns, with the library of each.
 	Others  []OperatorBackend `json:"others"`
 	Library string            `json:"library"`
@@ -81,39 +78,16 @@ type KernelOptions struct {
 
 // MeasureKernels measures a backend's kernels on a network. The error says it if the network has nothing for them.
 func MeasureKernels(ctx context.Context, o KernelOptions) (*KernelReport, error) {
-	module, _, err := compile.Load(ctx, o.Compile)
-	if err != nil {
-		return nil, err
-	}
-	defer module.Release()
 	report := &KernelReport{Backend: o.Backend, Model: o.Compile.Model, Machine: machine.Here(),
 		Taken: time.Now().UTC().Truncate(time.Second)}
-	level := o.Compile.OptLevel
-	var step *progress.Step
-	config := pass.Config{Backends: withBaseline(o.Compile.Backends), Target: o.Compile.Target, Store: o.Compile.Store,
-		Threads: o.Compile.Threads, Context: ctx, OptLevel: &level,
-		Samples: o.Compile.Samples, RetryFailures: o.Compile.RetryFailures, SkipUnusable: o.Compile.SkipUnusable,
-		Python: o.Compile.Python, Progress: func(e pass.Event) {
-			if e.Stage != pass.StageMeasure || e.Total == 0 {
-				return
-			}
-			if step == nil {
-				step = o.Compile.Progress.Start("measuring kernels", e.Total)
-			}
-			step.At(e.Done, e.Label)
-			if e.Cost != nil && e.Cost.Origin == "measured" {
-				report.Measured++
-			} else if e.Cost != nil {
-				report.Stored++
-			}
-		}}
-	meter := machine.StartMeter()
-	costs, err := pass.MeasureKernels(module, config, o.Backend)
-	if err != nil {
+	var costs *pass.KernelCosts
+	measure := func(module *bridge.Object, config pass.Config) (err error) {
+		costs, err = pass.MeasureKernels(module, config, o.Backend)
+		return err
+	}
+	if err := report.Measurements.take(ctx, &o.Compile, "kernels", measure); err != nil {
 		return nil, err
 	}
-	report.Load = meter.Stop()
-	step.Done("%d measured, %d from the store", report.Measured, report.Stored)
 	if len(costs.Kernels) == 0 {
 		return nil, fmt.Errorf("%s has nothing for the kernels of %s", o.Compile.Model, o.Backend)
 	}

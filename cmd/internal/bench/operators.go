@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/cmd/internal/machine"
-	"github.com/collage-tvm/collage/cmd/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -31,15 +31,11 @@ var (
 type OperatorReport struct {
 	Model   string       `json:"model"`
 	Machine machine.Info `json:"machine"`
-	Load    machine.Load `json:"load"`
 	Taken   time.Time    `json:"taken"`
 	Target  string       `json:"target"`
 	TVM     string       `json:"tvm"`
 	Threads int          `json:"threads"`
-	// Measured and Stored are how many kernels were measured in this run and how many are from the store; the machine's
-	// load was taken during this run.
-	Measured int `json:"measured"`
-	Stored   int `json:"stored"`
+	Measurements
 	// Backends are the columns, TVM first.
 	Backends  []OperatorBackend `json:"backends"`
 	Absent    []AbsentBackend   `json:"absent"`
@@ -108,38 +104,15 @@ type OperatorOptions struct {
 
 // MeasureOperators measures the different operators of a network. The error says it if there is none.
 func MeasureOperators(ctx context.Context, o OperatorOptions) (*OperatorReport, error) {
-	module, _, err := compile.Load(ctx, o.Compile)
-	if err != nil {
-		return nil, err
-	}
-	defer module.Release()
 	report := &OperatorReport{Model: o.Compile.Model, Machine: machine.Here(), Taken: time.Now().UTC().Truncate(time.Second)}
-	level := o.Compile.OptLevel
-	var step *progress.Step
-	config := pass.Config{Backends: withBaseline(o.Compile.Backends), Target: o.Compile.Target, Store: o.Compile.Store,
-		Threads: o.Compile.Threads, Context: ctx, OptLevel: &level,
-		Samples: o.Compile.Samples, RetryFailures: o.Compile.RetryFailures, SkipUnusable: o.Compile.SkipUnusable,
-		Python: o.Compile.Python, Progress: func(e pass.Event) {
-			if e.Stage != pass.StageMeasure || e.Total == 0 {
-				return
-			}
-			if step == nil {
-				step = o.Compile.Progress.Start("measuring operators", e.Total)
-			}
-			step.At(e.Done, e.Label)
-			if e.Cost != nil && e.Cost.Origin == "measured" {
-				report.Measured++
-			} else if e.Cost != nil {
-				report.Stored++
-			}
-		}}
-	meter := machine.StartMeter()
-	costs, err := pass.MeasureOperators(module, config, o.Operators)
-	if err != nil {
+	var costs *pass.OperatorCosts
+	measure := func(module *bridge.Object, config pass.Config) (err error) {
+		costs, err = pass.MeasureOperators(module, config, o.Operators)
+		return err
+	}
+	if err := report.Measurements.take(ctx, &o.Compile, "operators", measure); err != nil {
 		return nil, err
 	}
-	report.Load = meter.Stop()
-	step.Done("%d measured, %d from the store", report.Measured, report.Stored)
 	if len(costs.Operators) == 0 {
 		return nil, fmt.Errorf("%s has none of the operators %s", o.Compile.Model, strings.Join(o.Operators, ", "))
 	}

@@ -18,7 +18,7 @@ var benchKernelsCommand = Command{
 	Short: "each kernel of our own beside other backends and the machine's limit",
 	Long: `Takes what the kernels of a backend can do in a network by itself, and measures the kernel, what the other backends take for
 the same operators, and how much of what this machine can compute and read that is. By default: the kernels of native on a
-grid of shapes (workload:kernels). The shapes on which a kernel loses are marked: the search does not take it there.
+grid of shapes (workload:kernels). The shapes on which a kernel loses are marked.
 
 What the cost store knows is not measured again, and what is measured is kept there. Results are checked against TVM's.`,
 	Examples: []string{"bench kernels --json kernels.json --svg kernels.svg", "bench kernels --model model.onnx --backends dnnl,openvino"},
