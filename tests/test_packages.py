@@ -28,6 +28,7 @@ pytestmark = pytest.mark.timeout(3600)
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 OWN = "{}.{}".format(*sys.version_info)
+OWN_BACKENDS = {"tvm", "dnnl", "dnnl_tvm", "native"}  # those that need no extra
 
 # What every glibc machine has.
 SYSTEM = {
@@ -234,7 +235,7 @@ def test_the_wheel_in_a_clean_environment(wheel, tmp_path, python):
     assert trial.installed()["collage-tvm"] == version()
     where = trial.python("-c", "import collage; print(collage.__file__, collage.__version__)").split()
     assert Path(where[0]).is_relative_to(tmp_path) and where[1] == version()
-    assert usable(trial) == {"tvm", "dnnl", "dnnl_tvm"}
+    assert usable(trial) == OWN_BACKENDS
     outputs, code = trial.outputs("nn.conv2d=dnnl")
     assert b"libcollage_dnnl.so" in code
     same(outputs)
@@ -284,7 +285,7 @@ def test_pip_builds_and_installs_the_tree(tmp_path):
     trial.environment["PATH"] += ":/usr/local/go/bin"
     trial.pip("install", "--only-binary", "numpy,onnx,scipy", copy_of_the_tree(tmp_path / "a tree"))
     trial.pip("check")
-    assert usable(trial) == {"tvm", "dnnl", "dnnl_tvm"}
+    assert usable(trial) == OWN_BACKENDS
     outputs, code = trial.outputs("nn.conv2d=dnnl")
     assert b"libcollage_dnnl.so" in code
     same(outputs)

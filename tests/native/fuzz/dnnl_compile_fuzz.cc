@@ -33,7 +33,7 @@ bool IsSmall(const Program& program) {
   }
   return std::all_of(program.ops.begin(), program.ops.end(), [](const Op& op) {
     return AreSmall(op.strides) && AreSmall(op.dilation) && AreSmall(op.pad_front) && AreSmall(op.pad_back) &&
-           AreSmall(op.kernel) && AreSmall(op.scale);
+           AreSmall(op.window) && AreSmall(op.scale);
   });
 }
 
