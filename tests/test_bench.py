@@ -12,6 +12,7 @@ import placed
 import pytest
 from collage import frontends
 from collage.peers import onnx_file, program
+from conftest import TREE
 from onnx import TensorProto, helper, numpy_helper
 from test_end_to_end import small_onnx
 
@@ -201,6 +202,27 @@ def test_an_executable_that_computes_something_else(command, executables, store,
     assert "its outputs differ from TVM's" in result.stdout
 
 
+def test_networks_beside_backends_alone_and_an_earlier_collage(command, executables, tmp_path):
+    """Columns that are no peers: shown and compared with, the best peer of nobody."""
+    folder = shutil.copytree(executables, tmp_path / "other")
+    told = bench_all(
+        command, folder, "--peers", "tvm", "--alone", "dnnl", "--before", TREE, "--level", "operator", "--rounds", 3,
+        "--json", tmp_path / "all.json",
+    )  # fmt: skip
+    report = report_of(told, tmp_path / "all.json")
+    peers = {peer["name"]: peer for peer in report["peers"]}
+    assert list(peers) == ["collage", "before", "dnnl alone", "tvm"]
+    assert [name for name, peer in peers.items() if peer.get("other")] == ["before", "dnnl alone"]
+    assert peers["before"]["version"].startswith("an earlier Collage, commit ")
+    (network,) = report["networks"]
+    for cell in network["peers"]:
+        assert not cell.get("absent"), cell
+        assert len(cell["turns_ms"]) == 3
+        assert cell["max_abs_error"] <= 1e-4
+    assert network["best_peer"] == "tvm"
+    assert {path.name for path in (folder / "built").iterdir()} >= {"small.before.tar", "small.alone-dnnl.tar"}
+
+
 def test_backends_alone(command, executables, tmp_path):
     """Each backend runs the network alone, right, and beside its library, in turn with what was compiled."""
     result = command(
@@ -242,6 +264,8 @@ def test_arguments(command, executables, tmp_path):
         (("bench", "all", "--peers", "tensorrt"), '--peers: unknown engine "tensorrt"'),
         (("bench", "all", "--peers", "openvin"), 'unknown engine "openvin": did you mean "openvino"?'),
         (("bench", "all", "--networks", "none"), "there is no network to run"),
+        (("bench", "all", "--alone", "dnn"), 'did you mean "dnnl"?'),
+        (("bench", "all", "--before", tmp_path), "it is a checkout of Collage after make setup"),
         (("bench", "all", "--rounds", 0), "--rounds 0: at least one turn must be run"),
         (("bench", "all", "--executables", tmp_path / "none"), "there is no such folder"),
         (("bench", "convs", "--json", tmp_path / "x", "--svg", tmp_path / "x"), "are the same file"),

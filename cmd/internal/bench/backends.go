@@ -138,7 +138,7 @@ func (r *BackendReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 	c := contest{NetworkOptions: o, network: n}
 	var ours *contestant
 	if n.Executable != "" {
-		ours = &contestant{name: Ours, engine: Ours, python: o.Python, executable: n.Executable, needed: true}
+		ours = &contestant{name: Ours, engine: Ours, python: o.Python, env: o.Env, executable: n.Executable, needed: true}
 		c.contestants = append(c.contestants, ours)
 	}
 	alone, direct := map[string]*contestant{}, map[string]*contestant{}
@@ -147,10 +147,10 @@ func (r *BackendReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 		if n.Alone[b.Name].Executable == "" {
 			continue
 		}
-		alone[b.Name] = &contestant{name: b.Name, engine: Ours, python: o.Python, executable: n.Alone[b.Name].Executable}
+		alone[b.Name] = &contestant{name: b.Name, engine: Ours, python: o.Python, env: o.Env, executable: n.Alone[b.Name].Executable}
 		c.contestants = append(c.contestants, alone[b.Name])
 		if b.python != "" {
-			direct[b.Name] = &contestant{name: b.Name, engine: b.Name, python: b.python}
+			direct[b.Name] = &contestant{name: b.Name, engine: b.Name, python: b.python, env: o.Env}
 			c.contestants = append(c.contestants, direct[b.Name])
 		}
 	}

@@ -32,8 +32,10 @@ type contestant struct {
 	// name is what it is called in a report; engine is what collage.peers calls the engine, python the interpreter that has
 	// it.
 	name, engine, python string
-	// executable is what the engine Ours runs.
-	executable string
+	// env is what the interpreter's environment has beside this one's.
+	env []string
+	// executable is what the engine Ours runs; failure says why there is none.
+	executable, failure string
 	// needed says that the contest ends where it cannot run.
 	needed bool
 
@@ -111,7 +113,7 @@ func (o *contestant) end() {
 // others, and its outputs are the reference. Where TVM is not among them it is ended then.
 func (c *contest) loadAll(ctx context.Context) error {
 	step := c.Progress.Start("loading "+c.network.Name, len(c.contestants)+1)
-	reference := &contestant{name: tvmEngine, engine: tvmEngine, python: c.Python}
+	reference := &contestant{name: tvmEngine, engine: tvmEngine, python: c.Python, env: c.Env}
 	if i := slices.IndexFunc(c.contestants, func(o *contestant) bool { return o.engine == tvmEngine }); i >= 0 {
 		reference = c.contestants[i]
 	} else {
@@ -151,7 +153,10 @@ func (c *contest) load(ctx context.Context, o *contestant, reference bool) (err 
 			return &peerError{c.unsupported}
 		}
 	}
-	p, err := startPeer(o.python, o.engine, c.Threads, c.Env)
+	if o.failure != "" {
+		return &peerError{o.failure}
+	}
+	p, err := startPeer(o.python, o.engine, c.Threads, o.env)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type Network struct {
 	ToBestSingle Ratio
 	// Alone are the executables that have all that a backend can take on that backend, by its name.
 	Alone map[string]Alone
+	// Others are its executables for the columns of NetworkOptions.Others, by their names.
+	Others map[string]Alone
 }
 
 // Alone is a network on one backend and, where that takes nothing, on TVM.

@@ -25,6 +25,8 @@ type NetworkOptions struct {
 	// Rounds is how many turns each has, Turn how long one lasts at least, and Threads how many threads each may use.
 	Rounds, Threads int
 	Turn            time.Duration
+	// Others are columns of executables that are no peers: backends alone, an earlier Collage.
+	Others []Other
 	// Python runs Collage and TVM; EnginesPython, "" for none, has what Python has not.
 	Python, EnginesPython string
 	// Env is what the processes' environment has beside this one's.
@@ -36,6 +38,16 @@ type NetworkOptions struct {
 	// Temporary is a folder for models and inputs; the caller removes it.
 	Temporary string
 	Progress  *progress.Printer
+}
+
+// Other is a column of executables that this or another Collage made, beside those that are compared with the peers.
+type Other struct {
+	// Name is the column's, Version what it is.
+	Name, Version string
+	// Python loads the executables; "" for the Python that runs Collage. Env is what its environment has beside this
+	// process's, in place of NetworkOptions.Env.
+	Python string
+	Env    []string
 }
 
 // NetworkReport is how whole networks run on each engine.
@@ -62,7 +74,10 @@ type PeerInfo struct {
 	// Absent says why an engine that was asked for was not run, Remedy what to do about it.
 	Absent string `json:"absent,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
+	// Other says that it is no engine that people use instead: a backend alone, an earlier Collage.
+	Other  bool `json:"other,omitempty"`
 	python string
+	env    []string
 }
 
 // NetworkRow is a network.
@@ -99,6 +114,8 @@ type NetworkCell struct {
 	Wrong    bool    `json:"wrong,omitempty"`
 	// Absent says why it was not run.
 	Absent string `json:"absent,omitempty"`
+	// other is PeerInfo.Other: nobody's best peer.
+	other bool
 }
 
 // NetworkSummary is over all networks that Collage and a peer ran.
@@ -160,6 +177,13 @@ func findPeers(ctx context.Context, o *NetworkOptions) ([]PeerInfo, error) {
 		}
 	}
 	infos := []PeerInfo{{Name: Ours, python: o.Python}}
+	for _, other := range o.Others {
+		info := PeerInfo{Name: other.Name, Version: other.Version, Other: true, python: other.Python, env: other.Env}
+		if info.python == "" {
+			info.python, info.env = o.Python, o.Env
+		}
+		infos = append(infos, info)
+	}
 	for _, p := range Peers {
 		if !slices.Contains(o.Peers, p.Name) {
 			continue
@@ -191,18 +215,26 @@ func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 	c := contest{NetworkOptions: o, network: n}
 	var columns []*PeerInfo
 	for i := range r.Peers {
-		if info := &r.Peers[i]; info.Absent == "" {
-			columns = append(columns, info)
-			c.contestants = append(c.contestants, &contestant{name: info.Name, engine: info.Name, python: info.python,
-				executable: n.Executable, needed: info.Name == Ours})
+		info := &r.Peers[i]
+		if info.Absent != "" {
+			continue
 		}
+		one := &contestant{name: info.Name, engine: info.Name, python: info.python, env: o.Env, executable: n.Executable,
+			needed: info.Name == Ours}
+		if info.Other {
+			one.engine, one.env = Ours, info.env
+			one.executable, one.failure = n.Others[info.Name].Executable, n.Others[info.Name].Failure
+		}
+		columns, c.contestants = append(columns, info), append(c.contestants, one)
 	}
 	var err error
 	if row.Load, err = c.run(ctx); err != nil {
 		return nil, err
 	}
 	for i, one := range c.contestants {
-		columns[i].Version = one.version
+		if one.cell.other = columns[i].Other; !one.cell.other {
+			columns[i].Version = one.version
+		}
 		row.Cells = append(row.Cells, one.cell)
 	}
 	row.compare()
@@ -220,7 +252,7 @@ func (n *NetworkRow) compare() {
 		}
 		cell.Ratio = pairedRatio(cell.Turns, ours.Turns)
 		// An engine that computes something else (in another precision) is shown and beats nobody.
-		if cell.Median < best && !cell.Wrong {
+		if cell.Median < best && !cell.Wrong && !cell.other {
 			best, n.Best = cell.Median, cell.Peer
 		}
 	}
@@ -254,7 +286,7 @@ func (r *NetworkReport) summarise() {
 		fastest := (*NetworkCell)(nil)
 		for k := range n.Cells[1:] {
 			cell := &n.Cells[1+k]
-			if len(cell.Turns) == 0 || cell.Wrong {
+			if len(cell.Turns) == 0 || cell.Wrong || cell.other {
 				continue
 			}
 			// What is asked for: no peer is faster beyond doubt of the measurement.

@@ -29,6 +29,9 @@ intervals. What is not installed is named, with how to get it.
 tvm is plain TVM, untuned; tvm-collage TVM's own CollagePartition with oneDNN (it searches for minutes a network, so name it
 in --peers); torch PyTorch as it is; torch-compile its compiler with frozen weights.
 
+Beside the peers, --alone runs backends of Collage alone, nothing searched, and --before what an earlier checkout of Collage
+makes of the same networks with the backends that it takes by itself.
+
 With --executables, NAME.tar or NAME.so in that folder is taken for the network NAME, and what has to be compiled is kept there
 with its plan. Engines that the Python with TVM has not are looked for in the one that COLLAGE_PEERS_PYTHON names, or in
 .venv-peers beside its own virtual environment (make peers).`,
@@ -45,6 +48,8 @@ with its plan. Engines that the Python with TVM has not are looked for in the on
 		a.benchNetworks.declare(flags)
 		flags.StringVar(&a.executables, "executables", "", "take executables from `FOLDER`, and keep there what is compiled")
 		flags.DurationVar(&a.searchLimit, "prototype-limit", 30*time.Minute, "give tvm-collage's search at most `TIME` a network")
+		flags.StringSliceVar(&a.others.alone, "alone", nil, "also run each of these backends alone, as `NAMES` with commas")
+		flags.StringVar(&a.others.before, "before", "", "also run what an earlier checkout of Collage, set up in `FOLDER`, makes of the networks")
 		a.declarePlacement(flags)
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
@@ -60,6 +65,7 @@ type benchAllAction struct {
 	benchNetworks
 	flags         *pflag.FlagSet
 	peers         []string
+	others        benchOthers
 	compileRounds int
 	searchLimit   time.Duration
 	level         string
@@ -101,6 +107,14 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 	if err := a.checkStore(); err != nil {
 		return err
 	}
+	if err := a.checkAllBackends(s); err != nil {
+		return err
+	}
+	return a.others.check()
+}
+
+// checkAllBackends checks the backends that are named, or finds all that can be used.
+func (a *benchAllAction) checkAllBackends(s *Session) error {
 	if a.flags.Changed("backends") {
 		return a.checkBackends(s)
 	}
@@ -120,9 +134,12 @@ func (a *benchAllAction) Run(s *Session, _ []string) error {
 		if err := a.executable(s, options, &a.runs[i]); err != nil {
 			return fmt.Errorf("%s: %w", a.runs[i].Name, err)
 		}
+		if err := a.others.build(s.Context, options, &a.runs[i], a.folder(options)); err != nil {
+			return err
+		}
 	}
 	run := a.networkOptions(options)
-	run.Peers, run.Keep, run.SearchLimit = a.peers, a.keep(), a.searchLimit
+	run.Peers, run.Others, run.Keep, run.SearchLimit = a.peers, a.others.columns(), a.keep(), a.searchLimit
 	report, err := bench.RunNetworks(s.Context, a.runs, run)
 	if err != nil {
 		return err
@@ -135,10 +152,7 @@ func (a *benchAllAction) executable(s *Session, options compile.Options, n *benc
 	if a.findExecutable(n) {
 		return nil
 	}
-	folder := a.keep()
-	if folder == "" {
-		folder = options.Temporary
-	}
+	folder := a.folder(options)
 	options.Output = filepath.Join(folder, n.Name+".tar")
 	result, err := compile.Compile(s.Context, modelOf(options, n))
 	if err != nil {
@@ -147,4 +161,12 @@ func (a *benchAllAction) executable(s *Session, options compile.Options, n *benc
 	n.Executable = options.Output
 	n.Describe(result.Plan)
 	return writePlan(filepath.Join(folder, n.Name+".plan.json"), result.Plan)
+}
+
+// folder is where executables are kept, for as long as the command runs where the user named none.
+func (a *benchAllAction) folder(options compile.Options) string {
+	if folder := a.keep(); folder != "" {
+		return folder
+	}
+	return options.Temporary
 }
