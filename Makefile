@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-solver bench-search clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -79,6 +79,9 @@ bench-kernels: backends ## each kernel of our own beside the backends and the ma
 	@$(COLLAGE) bench kernels --json docs/results/kernels.json --svg docs/results/kernels.svg $(ARGS) | tee docs/results/kernels.txt
 	@COLLAGE_MAX_CPU_ISA=avx2 $(COLLAGE) bench kernels --target x86-64-v3 --json docs/results/kernels_avx2.json --svg docs/results/kernels_avx2.svg \
 	  $(ARGS) | tee docs/results/kernels_avx2.txt
+
+bench-networks: backends ## eleven networks, batch 1 and 8, one thread and all, beside oneDNN alone, ONNX Runtime and OpenVINO; writes docs/results/networks_{b1,b8,t1}.{txt,json,svg}
+	@scripts/bench_networks.sh $(ARGS)
 
 bench-backends: backends ## the five networks on each backend alone and on its library directly; writes docs/results/backends.{txt,json,svg}
 	@mkdir -p build/bench

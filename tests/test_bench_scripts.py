@@ -141,6 +141,22 @@ def test_bench_onednn(tmp_path):
 
 
 @pytest.mark.long
+def test_bench_networks(tmp_path):
+    settings = environment(ONLY="t1", NETWORKS="bert", RESULTS=tmp_path, EXECUTABLES=tmp_path)
+    arguments = ("--rounds", 1, "--turn", "10ms", "--level", "operator", "--backends", "tvm,dnnl", "--repeat", 2, "-q")
+    result = subprocess.run(
+        [TREE / "scripts" / "bench_networks.sh", *map(str, arguments), "--db", tmp_path / "costs.jsonl"],
+        capture_output=True, text=True, env=settings, timeout=850,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    report = schemas.hold("bench-all", schemas.parsed((tmp_path / "networks_t1.json").read_text()))
+    assert report["threads"] == 1
+    assert {"collage", "dnnl alone", "tvm"} <= {peer["name"] for peer in report["peers"] if "absent" not in peer}
+    assert (tmp_path / "networks_t1.txt").read_text() in result.stdout
+    assert (tmp_path / "networks_t1.svg").exists()
+    assert (tmp_path / "t1" / "bert.tar").exists()
+
+
 def test_benchsolver(tmp_path):
     go = shutil.which("go", path=f"{environment()['PATH']}:/usr/local/go/bin")
     if not go:
@@ -164,7 +180,15 @@ def test_benchsolver(tmp_path):
 def test_every_script_is_here():
     """A benchmark that is new is run by this file."""
     names = {path.stem for path in (TREE / "scripts").glob("bench*")}
-    assert names == {"bench_memory", "bench_onednn", "bench_partition", "bench_search", "bench_threads", "benchsolver"}
+    assert names == {
+        "bench_memory",
+        "bench_networks",
+        "bench_onednn",
+        "bench_partition",
+        "bench_search",
+        "bench_threads",
+        "benchsolver",
+    }
     text = (TREE / "tests" / "test_bench_scripts.py").read_text()
     for name in names:
         assert f"def test_{name}(" in text
