@@ -10,7 +10,8 @@ BACKENDS = ("tvm", "dnnl", "native")
 KERNELS = {
     "winograd": "winograd", "projection": "projection", "narrow": "narrow", "upsampled": "upsampled",
     "matvec": "matvec", "product": "product", "strip": "strips", "attention": "attention",
-    "standardise": "rows",
+    "standardise": "norm", "layer": "norm", "rms": "norm", "group": "norm", "instance": "norm", "channel": "norm",
+    "sum": "norm",
 }  # fmt: skip
 
 

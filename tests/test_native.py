@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif("native" not in placed.usable(), reason="native 
 STEPS = {
     "winograd": "conv winograd", "projection": "conv projection", "narrow": "narrow_conv",
     "upsampled": "upsampled_conv", "matvec": "matvec", "product": "product", "strips": "strips",
-    "attention": "attention", "rows": "standardise",
+    "attention": "attention", "norm": "norm",
 }  # fmt: skip
 LEVELS = ("plain", "avx2", "avx512")
 
@@ -43,6 +43,35 @@ def standardise(x, gain, shift):
     return gain * (x - mean) / deviation + shift
 
 
+def layer_norm(x, gain, shift, axes=(-1,)):
+    mean = relay.mean(x, axis=list(axes), keepdims=True)
+    variance = relay.variance(x, axis=list(axes), keepdims=True, with_mean=mean)
+    return (x - mean) / relay.sqrt(variance + relay.const(1e-3)) * gain + shift
+
+
+def rms_norm(x, gain):
+    square = relay.mean(x * x, axis=[-1], keepdims=True)
+    return gain * (x * relay.rsqrt(square + relay.const(1e-3)))
+
+
+def group_norm(x, gain, shift, groups=4):
+    batch, channels, *space = (int(dim) for dim in relay.transform.InferTypeLocal(x).shape)
+    parts = relay.reshape(x, (batch, groups, channels // groups, *space))
+    axes = list(range(2, len(space) + 3))
+    mean = relay.mean(parts, axis=axes, keepdims=True)
+    variance = relay.variance(parts, axis=axes, keepdims=True, with_mean=mean)
+    normal = (parts - mean) / relay.sqrt(variance + relay.const(1e-3))
+    return relay.reshape(normal, (batch, channels, *space)) * gain + shift
+
+
+def instance_norm(x, gain, shift):
+    return layer_norm(x, gain, shift, axes=(2, 3))
+
+
+def swish(x):
+    return x * relay.sigmoid(x)
+
+
 def compositions(grid):
     """(composite, body, arguments) for each kernel."""
     image = grid.input(1, 16, 9, 11)
@@ -61,6 +90,7 @@ def compositions(grid):
     heads = [grid.input(3, 7, 16) for _ in range(3)]
     rows = grid.input(24, 40)
     gain = (grid.input(6, 40), grid.constant(40), grid.constant(40))
+    channels = (image, channel_bias(grid, 2, 16), channel_bias(grid, 2, 16))
     return [
         ("winograd_conv2d_bias_relu", *convolution(32, 16, 3, padding=(1, 1))),
         ("projection_conv2d_bias_relu", *convolution(32, 16, 1)),
@@ -79,6 +109,16 @@ def compositions(grid):
         ("strip_concatenate", lambda a, b: relay.concatenate([a, b], 1), (image, grid.input(1, 3, 9, 11))),
         ("attention", attend, heads),
         ("standardise", standardise, gain),
+        ("layer_norm", layer_norm, gain),
+        ("sum_layer_norm", lambda x, y, gain, shift: layer_norm(x + y, gain, shift), (grid.input(6, 40), *gain)),
+        ("sum_standardise", lambda x, y, gain, shift: standardise(y + x, gain, shift), (grid.constant(40), *gain)),
+        ("rms_norm", rms_norm, gain[:2]),
+        ("sum_rms_norm", lambda x, y, gain: rms_norm(x + y, gain), (grid.input(6, 40), *gain[:2])),
+        ("group_norm", group_norm, channels),
+        ("group_norm_swish", lambda *given: swish(group_norm(*given)), channels),
+        ("instance_norm_relu", lambda *given: nn.relu(instance_norm(*given)), channels),
+        ("channel_scale", lambda x, gain, shift: x * gain + shift, channels),
+        ("channel_scale_relu", lambda x, gain, shift: nn.relu(x * gain + shift), channels),
     ]  # fmt: skip
 
 
@@ -129,6 +169,7 @@ def test_each_kernel_at_each_level(collage_library, level):
         kernel = kernel_of(name)
         own = [step for step in steps if step.startswith(STEPS[kernel])]
         assert own == steps[:1], f"{name}: {steps}"
+        assert kernel != "norm" or own == steps, f"{name}: {steps}"
 
 
 def kernel_of(name):
@@ -193,23 +234,10 @@ def regions(module):
 
 def test_both_stand_in_one_region(collage_library):
     """The kernels are those that were wanted, oneDNN does the rest, and it is one region."""
-    wanted = ["winograd", "strips", "upsampled", "matvec", "product", "attention", "rows"]
+    wanted = ["winograd", "strips", "upsampled", "matvec", "product", "attention", "norm"]
     told, module = steps_of(prefer(*wanted))
     assert len(regions(module)) == 1
     for kernel, begin in STEPS.items():
         there = any(step.startswith(begin) for step in told)
         assert there == (kernel in wanted), f"{kernel}: {told}"
     assert any(step.startswith("softmax") for step in told), "what oneDNN has and native does not"
-
-
-def test_standardising(collage_library):
-    """The normalisation of the paper's BERT: epsilon is added to the deviation."""
-    grid = Grid()
-    for shape in ((4, 8), (2, 3, 17), (1, 64, 256), (2, 2, 2, 2, 4)):
-        for unbiased in (False, True):
-            x = grid.input(*shape)
-            deviation = relay.sqrt(relay.variance(x, axis=-1, keepdims=True, unbiased=unbiased))
-            centred = grid.constant(shape[-1]) * (x - relay.mean(x, axis=-1, keepdims=True))
-            one = centred / (deviation + relay.const(1e-6)) + grid.constant(shape[-1])
-            grid.add(f"standardise {shape} {unbiased}", one, "native.standardise")
-    grid.check(prefer("rows"))

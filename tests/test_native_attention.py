@@ -19,7 +19,7 @@ nn = relay.nn
 
 @pytest.fixture(scope="module")
 def partition(collage_library):
-    return prefer("attention", "product", "rows")
+    return prefer("attention", "product", "norm")
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ def test_encoders(partition, name):
     layers = {"bert_full": 2, "bert_base": 1}[name]
     assert steps["attention"] == layers
     if name == "bert_full":
-        assert steps == {"attention": 2, "product": 8, "standardise": 4}, "nothing is moved in between"
+        assert steps == {"attention": 2, "product": 8, "norm": 4}, "nothing is moved in between"
     else:
         assert steps["product"] == 4 and not steps["matmul"]
 
@@ -289,7 +289,7 @@ import test_native_attention as tests
 from dnnl_grid import WholeGrid
 from native_placement import prefer
 
-place = prefer("attention", "product", "rows")
+place = prefer("attention", "product", "norm")
 for test in (tests.test_sizes, tests.test_masks_and_scales, tests.test_other_ways_to_write_it):
     test(WholeGrid(), place)
 grid = WholeGrid()
@@ -317,7 +317,7 @@ import test_native_attention as tests
 from dnnl_grid import WholeGrid
 from native_placement import prefer
 
-place = prefer("attention", "product", "rows")
+place = prefer("attention", "product", "norm")
 
 tests.test_sizes(WholeGrid(), place)
 tests.test_a_residual_that_is_needed_again(WholeGrid(), place)

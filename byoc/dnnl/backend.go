@@ -9,7 +9,7 @@
 // primitives and layouts for it when the region is first used.
 //
 // A pattern is a rule: those of byoc/onednn, and those of pointwise.go and shape.go here. lower.go turns the layers of
-// a region into operations, each with the kernel that is to do it; fuse.go joins them, and attention.go, merge.go and strips.go
+// a region into operations, each with the kernel that is to do it; fuse.go joins them, and norm.go, attention.go, merge.go and strips.go
 // make one step of several of native's (strided.go says what is a view of what); program.go writes them down.
 package dnnl
 

@@ -50,7 +50,7 @@ func (o *operation) takesPostOps() bool {
 	case "conv", "deconv", "upsampled_conv", "matmul", "pool":
 		return len(o.post) < maxPostOps
 	}
-	return false
+	return o.kernel == native.NormKernel && len(o.post) < maxPostOps
 }
 
 // rightSide is the other argument of a pointwise operation that reads v, noValue for an elementwise one; ok says that the
@@ -85,7 +85,7 @@ func (l *lowering) absorb(o *operation) bool {
 	switch {
 	case operand == noValue:
 		both.post = append(slices.Clone(o.post), postOp{function: reader.algorithm, alpha: reader.alpha, beta: reader.beta, operand: noValue})
-	case reader.algorithm == "add" && o.kind != "pool" && len(o.post) == 0 && !o.bias && l.perChannel(o, operand):
+	case reader.algorithm == "add" && o.kind != "pool" && o.kernel != native.NormKernel && len(o.post) == 0 && !o.bias && l.perChannel(o, operand):
 		both.bias = true
 		both.in = append(slices.Clone(o.in), operand)
 	default:
@@ -93,6 +93,9 @@ func (l *lowering) absorb(o *operation) bool {
 	}
 	if o.kernel == native.StripsKernel && l.role(&both) == barrier {
 		return false // strips do little on the way out, and nothing behind it
+	}
+	if o.kernel == native.NormKernel && !l.normPosts(&both) {
+		return false // nothing is gained where it has to be done behind it
 	}
 	// All that both read is there where the second one stands.
 	both.out = reader.out

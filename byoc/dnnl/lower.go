@@ -189,8 +189,8 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 		l.add(&operation{kind: "reduce", algorithm: y.function, axes: y.axes, in: l.of(y.data), out: out})
 	case *variance:
 		l.add(&operation{kind: "variance", unbiased: y.unbiased, axes: y.axes, in: l.of(y.data, y.mean), out: out})
-	case *native.Standardise:
-		l.add(&operation{kind: "standardise", unbiased: y.Unbiased, epsilon: y.Epsilon, in: l.of(y.Data, y.Gain, y.Shift), out: out})
+	case *native.Norm:
+		l.norm(y, out)
 	case *resize:
 		l.add(&operation{kind: "resample", algorithm: y.method, perm: canonical(y.layout), in: l.of(y.data), out: out})
 	default:

@@ -16,7 +16,7 @@ type operation struct {
 	in        []region.ValueID
 	out       region.ValueID
 	// more are results beside out: matmul is then several layers of one left side, whose weights and biases follow one
-	// another in in. Only merge, which is the last, makes such.
+	// another in in. Only merge, and sums for normalisations, make such.
 	more []region.ValueID
 	// perm are the axes of the data in the order batch, channels, space, or those of a transpose; nil for as they are.
 	perm, axes                         []int64
@@ -32,7 +32,11 @@ type operation struct {
 	// bias says that in[2] is one value for each channel.
 	bias bool
 	// unbiased says that a variance is divided by one less than the number of elements.
-	unbiased             bool
+	unbiased bool
+	// unscaled and unshifted say that a normalisation has no gain or shift, groups of how many groups of channels it is. What
+	// stands behind them in in is added to the data first; more is that sum, where it is wanted.
+	unscaled, unshifted  bool
+	groups               int64
 	alpha, beta, epsilon float64
 	post                 []postOp
 	// of are the groups that it does (groups.go), ascending.

@@ -27,6 +27,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	l.share()
 	l.attend()
 	l.fuse()
+	l.sums()
 	l.merge()
 	l.strips()
 	return l.text()
@@ -160,10 +161,13 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		on   bool
-	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"unbiased", o.unbiased}} {
+	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"unbiased", o.unbiased}, {"unscaled", o.unscaled}, {"unshifted", o.unshifted}} {
 		if f.on {
 			fmt.Fprintf(&w.b, ", %q: true", f.name)
 		}
+	}
+	if o.groups != 0 {
+		fmt.Fprintf(&w.b, ", \"groups\": %d", o.groups)
 	}
 	w.scalar("alpha", o.alpha)
 	w.scalar("beta", o.beta)

@@ -4,7 +4,6 @@ package dnnl
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/collage-tvm/collage/byoc/onednn"
 	"github.com/collage-tvm/collage/relay"
@@ -84,7 +83,7 @@ func reduceRules() []*onednn.Rule {
 		all = append(all, onednn.Bare(op, nil, checkReduce, shapeLimits+", axes that follow one another",
 			func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
 				n := &g.Nodes[m.Root]
-				axes, err := reduceAxes(g, n)
+				axes, err := onednn.ReducedAxes(g, n)
 				return &reduce{op, n.Inputs[0], axes}, err
 			}))
 	}
@@ -96,7 +95,7 @@ func varianceRule() *onednn.Rule {
 	return onednn.Bare("variance", nil, checkVariance, shapeLimits+", axes that follow one another",
 		func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
 			n := &g.Nodes[m.Root]
-			axes, err := reduceAxes(g, n)
+			axes, err := onednn.ReducedAxes(g, n)
 			unbiased, _ := n.Attrs.Bool("unbiased")
 			return &variance{data: n.Inputs[0], mean: n.Inputs[1], axes: axes, unbiased: unbiased}, err
 		})
@@ -107,7 +106,7 @@ func checkVariance(g *relay.Graph, m *relay.Match) error {
 	if err != nil {
 		return err
 	}
-	axes, err := reduceAxes(g, c.Node)
+	axes, err := onednn.ReducedAxes(g, c.Node)
 	if err != nil {
 		return err
 	}
@@ -133,48 +132,8 @@ func checkReduce(g *relay.Graph, m *relay.Match) error {
 	if _, err := onednn.CheckedCall(g, m.Root, "argument"); err != nil {
 		return err
 	}
-	_, err := reduceAxes(g, &g.Nodes[m.Root])
+	_, err := onednn.ReducedAxes(g, &g.Nodes[m.Root])
 	return err
-}
-
-// reduceAxes are the axes that a reduction takes away, ascending.
-func reduceAxes(g *relay.Graph, n *relay.Node) ([]int64, error) {
-	rank := int64(g.Nodes[n.Inputs[0]].Type.Rank())
-	var axes []int64
-	if v, _ := n.Attrs.Get("axis"); v == nil {
-		for i := range rank {
-			axes = append(axes, i)
-		}
-	} else {
-		list, err := onednn.AttrInts(n, "axis")
-		if err != nil {
-			return nil, err
-		}
-		for _, axis := range list {
-			if axis < 0 {
-				axis += rank
-			}
-			axes = append(axes, axis)
-		}
-	}
-	if exclude, _ := n.Attrs.Bool("exclude"); exclude {
-		given := axes
-		axes = nil
-		for i := range rank {
-			if !slices.Contains(given, i) {
-				axes = append(axes, i)
-			}
-		}
-	}
-	slices.Sort(axes)
-	axes = slices.Compact(axes)
-	if len(axes) == 0 || axes[0] < 0 || axes[len(axes)-1] >= rank {
-		return nil, fmt.Errorf("%s works over the axes %v of %d dimensions", n.Op, axes, rank)
-	}
-	if axes[len(axes)-1]-axes[0] != int64(len(axes)-1) {
-		return nil, fmt.Errorf("%s works over the axes %v; only axes that follow one another are supported", n.Op, axes)
-	}
-	return axes, nil
 }
 
 // resizeRules offers nearest and bilinear resizing as oneDNN does it.

@@ -4,6 +4,7 @@ package native
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -197,6 +198,123 @@ func TestStripLimits(t *testing.T) {
 	require.Contains(t, verdict(t, join(2), "native.strip_concatenate"), "which are axis 1, not 2")
 }
 
+// normal writes (x - mean) / sqrt(variance + epsilon) over axes.
+func normal(m *relay.GraphMaker, x relay.NodeID, shape []int64, epsilon float64, axes ...int64) relay.NodeID {
+	full, column := f(shape...), slices.Clone(shape)
+	for _, axis := range axes {
+		column[axis] = 1
+	}
+	over := map[string]any{"axis": axes, "keepdims": true, "exclude": false}
+	mean := m.Call("mean", f(column...), over, x)
+	variance := m.Call("variance", f(column...), with(over, "unbiased", false), x, mean)
+	root := m.Call("sqrt", f(column...), nil, m.Call("add", f(column...), nil, variance, m.Scalar(epsilon, f32)))
+	return m.Call("divide", full, nil, m.Call("subtract", full, nil, x, mean), root)
+}
+
+// scaled writes x * gain + shift.
+func scaled(m *relay.GraphMaker, x relay.NodeID, shape []int64, gain, shift []int64) relay.NodeID {
+	return m.Call("add", f(shape...), nil, m.Call("multiply", f(shape...), nil, x, m.Const(gain, f32, "gain")), m.Const(shift, f32, "shift"))
+}
+
+func TestNormLimits(t *testing.T) {
+	rows := func(gain, shift []int64, epsilon float64, axes ...int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{2, 4, 8}
+		return m.Finish(scaled(m, normal(m, m.Var(shape, f32), shape, epsilon, axes...), shape, gain, shift))
+	}
+	groups := func(parts []int64, gain []int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{2, 6, 5, 4}
+		back := m.Call("reshape", f(shape...), map[string]any{"newshape": shape},
+			normal(m, m.Call("reshape", f(parts...), map[string]any{"newshape": parts}, m.Var(shape, f32)), parts, 1e-5, 2, 3, 4))
+		return m.Finish(scaled(m, back, shape, gain, gain))
+	}
+	images := func(gain []int64, axes ...int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{2, 6, 5, 4}
+		return m.Finish(scaled(m, normal(m, m.Var(shape, f32), shape, 1e-5, axes...), shape, gain, gain))
+	}
+	sum := func(left, right []int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{2, 4, 8}
+		total := m.Call("add", f(shape...), nil, m.Var(left, f32), m.Var(right, f32))
+		return m.Finish(scaled(m, normal(m, total, shape, 1e-5, 2), shape, shape[2:], shape[2:]))
+	}
+	scale := func(shape, gain, shift []int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		return m.Finish(scaled(m, m.Var(shape, f32), shape, gain, shift))
+	}
+	one, channels := []int64{8}, []int64{6, 1, 1}
+	for _, c := range []struct {
+		composite string
+		g         *relay.Graph
+		refusal   string // "": taken
+	}{
+		{"native.layer_norm", rows(one, one, 1e-5, 2), ""},
+		{"native.layer_norm", rows([]int64{1, 8}, one, 0, 2), ""},
+		{"native.layer_norm", rows([]int64{4, 8}, []int64{4, 8}, 1e-5, 1, 2), ""},
+		{"native.layer_norm", rows([]int64{2, 4, 8}, []int64{2, 4, 8}, 1e-5, 0, 1, 2), ""},
+		{"native.layer_norm", rows(one, []int64{8}, 1e-5, 1, 2), "the gain has the shape [8]; it must be [1, 4, 8]"},
+		{"native.layer_norm", rows(one, []int64{1}, 1e-5, 2), "the shift has the shape [1]; it must be [1, 1, 8]"},
+		{"native.layer_norm", rows([]int64{4, 1}, []int64{4, 1}, 1e-5, 1), "only the last axes are supported"},
+		{"native.layer_norm", rows(one, one, -1, 2), "not negative"},
+		{"native.layer_norm", rows(one, one, 1e-45, 2), "too small for a float32"},
+		{"native.layer_norm", images(channels, 2, 3), "the gain has the shape [6, 1, 1]"},
+		{"native.sum_layer_norm", sum([]int64{2, 4, 8}, []int64{2, 4, 8}), ""},
+		{"native.sum_layer_norm", sum([]int64{8}, []int64{2, 4, 8}), ""},
+		{"native.sum_layer_norm", sum([]int64{2, 4, 8}, []int64{4, 8}), "the pattern makes [2, 4, 8] of [4, 8]"},
+		{"native.sum_layer_norm", sum([]int64{2, 4, 8}, []int64{2, 1, 8}), "the pattern makes [2, 4, 8] of [2, 1, 8]"},
+		{"native.sum_layer_norm", sum([]int64{2, 4, 8}, []int64{2, 4, 1}), "the pattern makes [2, 4, 8] of [2, 4, 1]"},
+		{"native.sum_layer_norm", sum([]int64{2, 1, 8}, []int64{4, 1}), "the pattern makes"},
+		{"native.layer_norm", sum([]int64{2, 1, 8}, []int64{4, 1}), ""},
+		{"native.instance_norm", images(channels, 2, 3), ""},
+		{"native.instance_norm", images([]int64{1, 1, 4}, 2, 3), "the gain has the shape [1, 1, 4]"},
+		{"native.instance_norm", images(channels, 1, 2, 3), "only those behind the second"},
+		{"native.group_norm", groups([]int64{2, 3, 2, 5, 4}, channels), ""},
+		{"native.group_norm", groups([]int64{2, 1, 6, 5, 4}, channels), ""},
+		{"native.group_norm", groups([]int64{2, 4, 3, 5, 2}, channels), "no groups of channels"},
+		{"native.group_norm", groups([]int64{4, 3, 1, 5, 4}, channels), "no groups of channels"},
+		{"native.group_norm", groups([]int64{2, 3, 2, 5, 4}, []int64{5, 4}), "the gain has the shape [5, 4]"},
+		{"native.channel_scale", scale([]int64{2, 6, 5, 4}, channels, channels), ""},
+		{"native.channel_scale", scale([]int64{2, 8}, one, []int64{1, 8}), ""},
+		{"native.channel_scale", scale([]int64{2, 6, 5, 4}, channels, []int64{5, 4}), "the shift has the shape [5, 4]"},
+		{"native.channel_scale", scale([]int64{2, 6, 5, 4}, []int64{5, 4}, []int64{5, 4}), "not along one axis"},
+		{"native.channel_scale", scale([]int64{2, 6, 5, 4}, []int64{1}, []int64{1}), "the gain has the shape [1]"},
+		{"native.channel_scale", rows(one, one, 1e-5, 2), "it is no match"},
+	} {
+		if got := verdict(t, c.g, c.composite); c.refusal == "" {
+			require.Empty(t, got, "%s: %v", c.composite, c.g)
+		} else {
+			require.Contains(t, got, c.refusal, c.composite)
+		}
+	}
+}
+
+// A normalisation is taken with its gain and its shift, and not without them where they are there.
+func TestNormalisationsAreTakenWhole(t *testing.T) {
+	taken := func(g *relay.Graph) []string {
+		var all []string
+		for _, r := range normRules() {
+			for id := range g.Nodes {
+				for _, m := range g.Match(r.Shape, relay.NodeID(id)) {
+					if r.Limits(g, m) == nil {
+						all = append(all, r.Composite)
+					}
+				}
+			}
+		}
+		return all
+	}
+	shape := []int64{4, 8}
+	m := relay.NewGraph("main")
+	require.Equal(t, []string{"native.layer_norm"}, taken(m.Finish(scaled(m, normal(m, m.Var(shape, f32), shape, 1e-5, 1), shape, shape[1:], shape[1:]))))
+	m = relay.NewGraph("main")
+	require.Equal(t, []string{"native.layer_norm"}, taken(m.Finish(normal(m, m.Var(shape, f32), shape, 1e-5, 1))))
+	m = relay.NewGraph("main")
+	plain := normal(m, m.Var(shape, f32), shape, 1e-5, 1)
+	require.Equal(t, []string{"native.layer_norm"}, taken(m.Finish(m.Call("add", f(shape...), nil, plain, m.Var(shape, f32)))), "a residual value is no shift")
+}
+
 func TestStandardise(t *testing.T) {
 	full, column := f(2, 4, 8), f(2, 4, 1)
 	over := map[string]any{"axis": []int64{-1}, "keepdims": true, "exclude": false}
@@ -225,7 +343,7 @@ func TestStandardise(t *testing.T) {
 			require.Empty(t, verdict(t, form(-1, twice, divideFirst), "native.standardise"))
 		}
 	}
-	require.Contains(t, verdict(t, form(1, true, false), "native.standardise"), "only the last axis")
+	require.Contains(t, verdict(t, form(1, true, false), "native.standardise"), "only the last axes")
 }
 
 func TestInstructionSets(t *testing.T) {

@@ -151,6 +151,27 @@ func checkBias(g *relay.Graph, m *relay.Match, out *relay.Type, channel int) err
 	return nil
 }
 
+// Activation is a function on the way out ("relu"; "" for none), for kernels whose layers are not of this package.
+type Activation string
+
+func (a Activation) epilogue() epilogue { return epilogue{activation: string(a)} }
+
+// Suffix is its part of a composite's name ("_relu").
+func (a Activation) Suffix() string { return a.epilogue().suffix() }
+
+// On puts its pattern on top of a value.
+func (a Activation) On(p relay.Pattern) relay.Pattern { return a.epilogue().on(p) }
+
+// Check is its limits.
+func (a Activation) Check(g *relay.Graph, m *relay.Match) error {
+	return a.epilogue().check(g, m, nil, 0)
+}
+
+// Read gives it, nil for none.
+func (a Activation) Read(g *relay.Graph, m *relay.Match) *Elementwise {
+	return a.epilogue().read(g, m).Activation
+}
+
 // noEpilogue is that of a bare layer.
 var noEpilogue = Epilogue{Bias: relay.NoNode, Sum: relay.NoNode}
 
@@ -224,7 +245,7 @@ func checkSlope(n *relay.Node) error {
 	if !ok {
 		return fmt.Errorf("nn.leaky_relu has no usable attribute \"alpha\"")
 	}
-	return fitsFloat32("the slope of nn.leaky_relu", alpha)
+	return FitsFloat32("the slope of nn.leaky_relu", alpha)
 }
 
 func checkClip(n *relay.Node) error {
@@ -233,10 +254,10 @@ func checkClip(n *relay.Node) error {
 	if !okLow || !okHigh {
 		return fmt.Errorf("clip has no bounds")
 	}
-	if err := fitsFloat32("the lower bound of clip", low); err != nil {
+	if err := FitsFloat32("the lower bound of clip", low); err != nil {
 		return err
 	}
-	if err := fitsFloat32("the upper bound of clip", high); err != nil {
+	if err := FitsFloat32("the upper bound of clip", high); err != nil {
 		return err
 	}
 	if low > high {

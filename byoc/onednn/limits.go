@@ -5,6 +5,7 @@ package onednn
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/collage-tvm/collage/relay"
 )
@@ -83,6 +84,46 @@ func AttrInts(n *relay.Node, name string) ([]int64, error) {
 	return nil, fmt.Errorf("%s has no usable attribute %q", n.Op, name)
 }
 
+// ReducedAxes are the axes that a reduction takes away, ascending.
+func ReducedAxes(g *relay.Graph, n *relay.Node) ([]int64, error) {
+	rank := int64(g.Nodes[n.Inputs[0]].Type.Rank())
+	var axes []int64
+	if v, _ := n.Attrs.Get("axis"); v == nil {
+		for i := range rank {
+			axes = append(axes, i)
+		}
+	} else {
+		list, err := AttrInts(n, "axis")
+		if err != nil {
+			return nil, err
+		}
+		for _, axis := range list {
+			if axis < 0 {
+				axis += rank
+			}
+			axes = append(axes, axis)
+		}
+	}
+	if exclude, _ := n.Attrs.Bool("exclude"); exclude {
+		given := axes
+		axes = nil
+		for i := range rank {
+			if !slices.Contains(given, i) {
+				axes = append(axes, i)
+			}
+		}
+	}
+	slices.Sort(axes)
+	axes = slices.Compact(axes)
+	if len(axes) == 0 || axes[0] < 0 || axes[len(axes)-1] >= rank {
+		return nil, fmt.Errorf("%s works over the axes %v of %d dimensions", n.Op, axes, rank)
+	}
+	if axes[len(axes)-1]-axes[0] != int64(len(axes)-1) {
+		return nil, fmt.Errorf("%s works over the axes %v; only axes that follow one another are supported", n.Op, axes)
+	}
+	return axes, nil
+}
+
 // spatial reads a list attribute with one positive entry for each of n spatial dimensions; one entry stands
 // for all.
 func spatial(node *relay.Node, name string, n int) ([]int64, error) {
@@ -144,9 +185,9 @@ func lastAxis(op string, axis int64, rank int) error {
 	return nil
 }
 
-// fitsFloat32 checks that a number can be handed to the runtime, which reads it as text into a float and
+// FitsFloat32 checks that a number can be handed to the runtime, which reads it as text into a float and
 // fails on what is too small for a normal one.
-func fitsFloat32(what string, v float64) error {
+func FitsFloat32(what string, v float64) error {
 	if math.IsNaN(v) {
 		return fmt.Errorf("%s is not a number", what)
 	}

@@ -39,7 +39,12 @@ func LayerNormRules() []*Rule {
 
 // unfoldedLayerNorm is (x - mean(x)) / sqrt(variance(x) + epsilon) * gamma + beta.
 func unfoldedLayerNorm() relay.Pattern {
-	x := relay.Named(roleData, relay.Wildcard())
+	scaled := relay.Op("multiply", Normalised(relay.Named(roleData, relay.Wildcard())), relay.Named(roleGamma, relay.Wildcard()))
+	return relay.Op("add", scaled, relay.Named(roleBeta, relay.Wildcard()))
+}
+
+// Normalised is (x - mean(x)) / sqrt(variance(x) + epsilon), as TVM and exporters write it; "epsilon" is named.
+func Normalised(x relay.Pattern) relay.Pattern {
 	mean := relay.Named("mean", relay.Op("mean", x))
 	centred := relay.Named("centred", relay.Op("subtract", x, mean))
 	variance := relay.Named("variance", relay.Or(
@@ -48,14 +53,17 @@ func unfoldedLayerNorm() relay.Pattern {
 		relay.Op("mean", relay.Or(
 			relay.Op("power", centred, relay.Scalar(2)),
 			relay.Op("multiply", centred, centred)))))
-	shifted := relay.Op("add", variance, relay.Named("epsilon", relay.IsConstant()))
-	deviation := relay.Op("sqrt", shifted)
-	normal := relay.Or(
-		relay.Op("divide", centred, deviation),
-		relay.Op("multiply", centred, relay.Op("divide", relay.Scalar(1), deviation)),
-		relay.Op("multiply", centred, relay.Op("rsqrt", shifted)))
-	scaled := relay.Op("multiply", normal, relay.Named(roleGamma, relay.Wildcard()))
-	return relay.Op("add", scaled, relay.Named(roleBeta, relay.Wildcard()))
+	return DividedByRoot(centred, variance)
+}
+
+// DividedByRoot is x / sqrt(square + epsilon), as TVM and exporters write it; "epsilon" is named.
+func DividedByRoot(x, square relay.Pattern) relay.Pattern {
+	shifted := relay.Op("add", square, relay.Named("epsilon", relay.IsConstant()))
+	root := relay.Op("sqrt", shifted)
+	return relay.Or(
+		relay.Op("divide", x, root),
+		relay.Op("multiply", x, relay.Op("divide", relay.Scalar(1), root)),
+		relay.Op("multiply", x, relay.Op("rsqrt", shifted)))
 }
 
 func readLayerNorm(m *relay.Match, epsilon float64) Layer {
@@ -87,7 +95,7 @@ func checkScaleAndShift(g *relay.Graph, m *relay.Match, epsilon float64) error {
 	if epsilon < 0 {
 		return fmt.Errorf("the epsilon of layer_norm is %g", epsilon)
 	}
-	return fitsFloat32("the epsilon of layer_norm", epsilon)
+	return FitsFloat32("the epsilon of layer_norm", epsilon)
 }
 
 func checkLayerNorm(g *relay.Graph, m *relay.Match) error {
@@ -227,5 +235,5 @@ func checkBatchNorm(g *relay.Graph, m *relay.Match, roles []string) error {
 	if !ok || epsilon < 0 {
 		return fmt.Errorf("nn.batch_norm has no usable attribute \"epsilon\"")
 	}
-	return fitsFloat32("the epsilon of nn.batch_norm", epsilon)
+	return FitsFloat32("the epsilon of nn.batch_norm", epsilon)
 }

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "native/norm.h"
+
 namespace collage::onednn {
 namespace {
 
@@ -195,7 +197,7 @@ class Checker {
     }
     Want(p_.values[op_->out].dtype == wanted, "its result is of another type");
     for (const int value : op_->more) Want(p_.values[value].dtype == wanted, "a result is of another type");
-    if (!op_->more.empty() && kind != "matmul") Fail("it has several results");
+    if (!op_->more.empty() && kind != "matmul" && op_->kernel != "norm") Fail("it has several results");
   }
 
   void CheckPost(const Dims& result) const {
@@ -225,6 +227,9 @@ class Checker {
         {"batch_norm", &Checker::BatchNorm},
         {"layer_norm", &Checker::RowNorm},
         {"standardise", &Checker::RowNorm},
+        {"rms_norm", &Checker::RowNorm},
+        {"group_norm", &Checker::GroupNorm},
+        {"channel_scale", &Checker::ChannelScale},
         {"softmax", &Checker::Softmax},
         {"eltwise", &Checker::Eltwise},
         {"binary", &Checker::Binary},
@@ -255,9 +260,14 @@ class Checker {
         {"product", "matmul"},
         {"upsampled", "upsampled_conv"},
         {"attention", "attention"},
-        {"rows", "standardise"},
+        {"norm", "layer_norm"},
+        {"norm", "standardise"},
+        {"norm", "rms_norm"},
+        {"norm", "group_norm"},
+        {"norm", "channel_scale"},
     };
-    static const char* const kOnly[] = {"upsampled_conv", "attention", "standardise"};
+    static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
+                                        "rms_norm",       "group_norm", "channel_scale"};
     if (op_->kernel.empty()) {
       for (const char* kind : kOnly) {
         if (op_->kind == kind) Fail("it names no kernel, and oneDNN has none for it");
@@ -417,10 +427,47 @@ class Checker {
     for (size_t i = 1; i < 5; ++i) Elements(i, from[1]);
   }
 
-  void RowNorm() const {
-    Arity(3, 3);
+  // Gain and shift, which have so many elements, and what is added first: of the data's shape, or one row of
+  // so many elements that is added to all (0: there is none).
+  void NormArguments(int64_t channels, int64_t row) const {
     SameShape(In(0));
-    for (size_t i = 1; i < 3; ++i) Elements(i, In(0).back());
+    const size_t own = 1 + (op_->unscaled ? 0 : 1) + (op_->unshifted ? 0 : 1);
+    const bool ours = op_->kernel == "norm";
+    Want(ours || own == 3, "oneDNN has it with a gain and a shift only");
+    Arity(own, own + (ours ? native::NormSource::kMostAddends : 0));
+    for (size_t i = 1; i < own; ++i) Elements(i, channels);
+    for (size_t i = own; i < op_->in.size(); ++i) {
+      if (In(i) != Out()) Elements(i, row);
+    }
+    const bool sums = op_->in.size() > own;
+    Want(op_->more.empty() || (sums && op_->more.size() == 1 && Shape(op_->more[0]) == Out()),
+         "it does not make such a sum");
+  }
+
+  void RowNorm() const {
+    Arity(1, std::numeric_limits<uint16_t>::max());
+    int64_t row = In(0).back();
+    if (!op_->axes.empty()) {
+      Axes(1, In(0).size());
+      Want(op_->axes.back() == static_cast<int>(In(0).size()) - 1, "its axes are not the last ones");
+      row = Count({In(0).begin() + op_->axes.front(), In(0).end()});
+      Want(op_->kernel == "norm" || op_->axes.size() == 1, "oneDNN has it along one axis only");
+    }
+    NormArguments(row, row);
+  }
+
+  void GroupNorm() const {
+    Arity(1, std::numeric_limits<uint16_t>::max());
+    Want(In(0).size() >= 2, "its tensors have the wrong rank");
+    const int64_t channels = In(0)[1];
+    Want(op_->groups >= 1 && channels % op_->groups == 0, "its groups do not divide its channels");
+    NormArguments(channels, 0);
+  }
+
+  void ChannelScale() const {
+    Arity(1, std::numeric_limits<uint16_t>::max());
+    Axes(1, 1);
+    NormArguments(In(0)[op_->axes[0]], 0);
   }
 
   void Axes(size_t least, size_t most) const {

@@ -96,7 +96,7 @@ bool Compiler::ByKernel(const Op& op) {
       {"winograd", &Compiler::Winograd},   {"projection", &Compiler::Projection},
       {"narrow", &Compiler::Narrow},       {"upsampled", &Compiler::Upsampled},
       {"product", &Compiler::Product},     {"matvec", &Compiler::MatVec},
-      {"attention", &Compiler::Attention}, {"rows", &Compiler::Standardise},
+      {"attention", &Compiler::Attention}, {"norm", &Compiler::OwnNorm},
   };
   for (const auto& [kernel, method] : kMethods) {
     if (op.kernel == kernel) return (this->*method)(op);

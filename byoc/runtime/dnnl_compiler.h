@@ -66,9 +66,9 @@ class Compiler {
   bool Upsampled(const Op& op);   // dnnl_upsampling.cc
   bool Product(const Op& op);     // dnnl_dense.cc
   bool ProductOfBatches(const Op& op);
-  bool MatVec(const Op& op);       // dnnl_matvec.cc
-  bool Attention(const Op& op);    // dnnl_attention.cc
-  bool Standardise(const Op& op);  // dnnl_norm.cc
+  bool MatVec(const Op& op);     // dnnl_matvec.cc
+  bool Attention(const Op& op);  // dnnl_attention.cc
+  bool OwnNorm(const Op& op);    // dnnl_own_norm.cc
   struct OwnArguments {
     const float *src = nullptr, *packed = nullptr, *bias = nullptr;
     const float* const* addends = nullptr;

@@ -5,7 +5,6 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <vector>
@@ -163,28 +162,6 @@ std::function<void(void* const*)> VarianceKernel(int64_t outer, int64_t length, 
       }
     });
   };
-}
-
-PieceWork StandardiseKernel(int64_t rows, int64_t length, int64_t divisor, float epsilon, int threads) {
-  // A piece takes about a microsecond, which is more than it costs to begin one.
-  constexpr int64_t kPiece = 4096;
-  const int64_t most = std::min({int64_t{threads}, rows, rows * length / kPiece});
-  const int pieces = static_cast<int>(std::max<int64_t>(1, most));
-  const RowKernels& kernels = BestRowKernels();
-  const auto work = [=, &kernels](void* const* data, int piece) {
-    const auto* in = static_cast<const float*>(data[0]);
-    const auto* gain = static_cast<const float*>(data[1]);
-    const auto* shift = static_cast<const float*>(data[2]);
-    auto* out = static_cast<float*>(data[3]);
-    for (int64_t r = rows * piece / pieces; r < rows * (piece + 1) / pieces; ++r) {
-      const float* from = in + r * length;
-      const float mean = kernels.sum(from, length) / static_cast<float>(length);
-      const float variance = kernels.squares(from, mean, length) / static_cast<float>(divisor);
-      kernels.scale(from, gain, shift, mean, 1.0F / (std::sqrt(variance) + epsilon), out + r * length,
-                    length);
-    }
-  };
-  return {pieces, work};
 }
 
 }  // namespace collage::onednn

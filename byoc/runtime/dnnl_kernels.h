@@ -8,7 +8,6 @@
 #include <functional>
 
 #include "dnnl_program.h"
-#include "native/crew.h"
 
 namespace collage::onednn {
 
@@ -26,12 +25,6 @@ std::function<void(void* const* data)> ReduceKernel(dnnl::algorithm algorithm, i
 // [outer, inner]; divisor is length, or one less.
 std::function<void(void* const* data)> VarianceKernel(int64_t outer, int64_t length, int64_t inner,
                                                       int64_t divisor);
-
-// data: argument, gain, shift, result. Each row of length is brought to mean 0 and divided by its standard
-// deviation plus epsilon, times gain, plus shift; both have length elements. divisor is that of the variance.
-// This is not what is usually called layer normalisation, where epsilon is added to the variance, and which
-// oneDNN has.
-PieceWork StandardiseKernel(int64_t rows, int64_t length, int64_t divisor, float epsilon, int threads);
 
 }  // namespace collage::onednn
 

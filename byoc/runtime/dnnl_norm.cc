@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Normalisations and softmax.
+// oneDNN's normalisations and softmax.
 #include <string>
 
-#include "collage_runtime.h"
 #include "dnnl_compiler.h"
-#include "dnnl_kernels.h"
 
 namespace collage::onednn {
 namespace {
@@ -53,17 +51,6 @@ void Compiler::LayerNorm(const Op& op) {
                 {DNNL_ARG_SHIFT, Plain(op.in[2])},
                 {DNNL_ARG_DST, {src, to.buffer}}});
   Finish(op, 0, to);
-}
-
-bool Compiler::Standardise(const Op& op) {
-  const Tensor from = Plain(op.in[0]);
-  const int64_t length = from.desc.dims().back();
-  const Tensor to = Overwritable(from) ? from : NewTensor(from.desc);
-  AddWork("standardise", {from, Plain(op.in[1]), Plain(op.in[2]), to},
-          StandardiseKernel(Elements(from.desc.dims()) / length, length, op.unbiased ? length - 1 : length,
-                            op.epsilon, collage_num_threads()));
-  Finish(op, 0, to);
-  return true;
 }
 
 void Compiler::Softmax(const Op& op) {

@@ -237,6 +237,9 @@ class Reader {
     op.transpose_b = object.Truth("transpose_b");
     op.bias = object.Truth("bias");
     op.unbiased = object.Truth("unbiased");
+    op.unscaled = object.Truth("unscaled");
+    op.unshifted = object.Truth("unshifted");
+    op.groups = object.Integer("groups");
     op.alpha = object.Number("alpha");
     op.beta = object.Number("beta");
     op.epsilon = object.Number("epsilon");

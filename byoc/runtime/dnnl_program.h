@@ -45,8 +45,8 @@ struct View {
 
 struct Op {
   // "conv", "deconv", "upsampled_conv", "matmul", "attention", "pool", "eltwise", "binary", "softmax",
-  // "layer_norm", "batch_norm", "concat", "reduce", "variance", "standardise", "resample", "reshape",
-  // "transpose".
+  // "layer_norm", "batch_norm", "standardise", "rms_norm", "group_norm", "channel_scale", "concat", "reduce",
+  // "variance", "resample", "reshape", "transpose".
   std::string kind;
   // Which of our own kernels does it; empty for oneDNN. Which kinds a kernel can do stands in CheckProgram.
   // One that cannot run on this processor, or cannot do just this operator, leaves it to oneDNN; the step's
@@ -56,7 +56,7 @@ struct Op {
   std::vector<int> in;
   int out = -1;
   // matmul: results beside the first, each of the same left side and of weights (and bias) of its own, which
-  // follow the first's in `in`.
+  // follow the first's in `in`. The kernel norm: the sum that it makes first, where that is wanted.
   std::vector<int> more;
   // conv, deconv, pool, resample, batch_norm: the axes of the tensor in the order batch, channels, space;
   // empty where they stand so. transpose: the result's axis i is the argument's axis perm[i].
@@ -75,7 +75,13 @@ struct Op {
   bool bias = false;
   // variance, standardise: divide by one less than the number of elements.
   bool unbiased = false;
-  // softmax, concat: the axis, from 0. reduce, variance: all axes, which follow one another.
+  // Normalisations read the data, a gain and a shift for each element, or each channel, along their axes (or
+  // not), and then, by the kernel norm only, what is added to the data first.
+  bool unscaled = false, unshifted = false;
+  int64_t groups = 0;  // group_norm: of channels, which are axis 1; they and what lies behind are one row
+  // softmax, concat: the axis, from 0. reduce, variance: all axes, which follow one another. layer_norm,
+  // rms_norm, standardise: all axes of a row, which are the last ones; empty for the last one alone.
+  // channel_scale: that of the channels.
   std::vector<int> axes;
   float alpha = 0, beta = 0, epsilon = 0;
   std::vector<PostOp> post;

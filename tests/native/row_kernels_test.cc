@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators with broadcasting, reductions, variance and standardising: dnnl_kernels and the loops below.
+// Operators with broadcasting, reductions and variance: dnnl_kernels and the loops below.
 //
 // ctest: levels threads
 #include "native/row_kernels.h"
@@ -195,34 +195,6 @@ TEST(Variance, OfRowsAndOfColumns) {
       void* data[] = {in.data(), mean.data(), out.data()};
       VarianceKernel(e.outer, e.length, e.inner, divisor)(data);
       ExpectClose(out, want, 2e-5);
-    }
-  }
-}
-
-TEST(Standardise, RowsInAnyNumberOfPieces) {
-  for (const int64_t length : {2, 15, 16, 17, 33, 768}) {
-    for (const int64_t rows : {1, 5, 64}) {
-      for (const int threads : {1, 2, 7}) {
-        std::vector<float> in = Sample(rows * length, 5), gain = Sample(length, 6), shift = Sample(length, 7);
-        std::vector<double> want;
-        for (int64_t r = 0; r < rows; ++r) {
-          double sum = 0, squares = 0;
-          for (int64_t k = 0; k < length; ++k) sum += in[r * length + k];
-          const double mean = sum / static_cast<double>(length);
-          for (int64_t k = 0; k < length; ++k)
-            squares += (in[r * length + k] - mean) * (in[r * length + k] - mean);
-          const double deviation = std::sqrt(squares / static_cast<double>(length - 1)) + 1e-6;
-          for (int64_t k = 0; k < length; ++k) {
-            want.push_back(gain[k] * (in[r * length + k] - mean) / deviation + shift[k]);
-          }
-        }
-        std::vector<float> out(rows * length);
-        void* data[] = {in.data(), gain.data(), shift.data(), out.data()};
-        const PieceWork work = StandardiseKernel(rows, length, length - 1, 1e-6F, threads);
-        EXPECT_LE(work.pieces, threads);
-        for (int piece = 0; piece < work.pieces; ++piece) work.work(data, piece);
-        ExpectClose(out, want, 1e-4, std::to_string(rows) + " rows of " + std::to_string(length));
-      }
     }
   }
 }

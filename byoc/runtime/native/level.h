@@ -12,6 +12,7 @@
 
 #include "instruction_set.h"
 #include "native/gemm.h"
+#include "native/norm.h"
 #include "native/softmax.h"
 #include "native/window.h"
 #include "native/winograd_task.h"
@@ -24,6 +25,7 @@ struct Level {
   void (*softmax)(const SoftmaxWork&);
   WinogradLoops winograd;
   void (*window)(const WindowRowsWork&);
+  NormLoops norm;
 };
 
 // The one for BestInstructionSet.

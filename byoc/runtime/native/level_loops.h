@@ -7,6 +7,7 @@
 
 #include "native/gemm_loops.h"
 #include "native/level.h"
+#include "native/norm_loops.h"
 #include "native/softmax_loops.h"
 #include "native/window_loops.h"
 #include "native/winograd_loops.h"
@@ -14,7 +15,7 @@
 namespace collage::native {
 namespace {
 
-constexpr Level kLevel{kWidth, kGemmLoops, Softmax, kWinogradLoops, WindowAny};
+constexpr Level kLevel{kWidth, kGemmLoops, Softmax, kWinogradLoops, WindowAny, kNormLoops};
 
 }  // namespace
 }  // namespace collage::native

@@ -96,11 +96,6 @@ COLLAGE_BODY void SquaresRows(const float* in, const float* mean, float* out, in
   }
 }
 
-COLLAGE_BODY void Scale(const float* in, const float* gain, const float* shift, float mean, float scale,
-                        float* out, int64_t length) {
-  for (int64_t k = 0; k < length; ++k) out[k] = gain[k] * ((in[k] - mean) * scale) + shift[k];
-}
-
 // All of them for one level. A function with an attribute takes the bodies in and is compiled as a whole for
 // what the attribute says.
 #define COLLAGE_ROW(attribute, name, F)                                                                \
@@ -111,32 +106,27 @@ COLLAGE_BODY void Scale(const float* in, const float* gain, const float* shift, 
   attribute void name(const float* in, float* out, int64_t length, int64_t inner) { \
     body(in, out, length, inner);                                                   \
   }
-#define COLLAGE_ROW_KERNELS(attribute, level)                                                              \
-  namespace level {                                                                                        \
-  COLLAGE_ROW(attribute, AddRow, Add)                                                                      \
-  COLLAGE_ROW(attribute, SubtractRow, Subtract)                                                            \
-  COLLAGE_ROW(attribute, MultiplyRow, Multiply)                                                            \
-  COLLAGE_ROW(attribute, DivideRow, Divide)                                                                \
-  COLLAGE_ROW(attribute, MaximumRow, Maximum)                                                              \
-  COLLAGE_ROW(attribute, MinimumRow, Minimum)                                                              \
-  COLLAGE_ROWS(attribute, AllRows, SumRows)                                                                \
-  COLLAGE_ROWS(attribute, MaximumRows, ExtremeRows<Maximum>)                                               \
-  COLLAGE_ROWS(attribute, MinimumRows, ExtremeRows<Minimum>)                                               \
-  attribute float SumRow(const float* in, int64_t length) { return Sum(in, length); }                      \
-  attribute float SquaresRow(const float* in, float mean, int64_t length) {                                \
-    return Squares(in, mean, length);                                                                      \
-  }                                                                                                        \
-  attribute void SquaresOfRows(const float* in, const float* mean, float* out, int64_t length,             \
-                               int64_t inner) {                                                            \
-    SquaresRows(in, mean, out, length, inner);                                                             \
-  }                                                                                                        \
-  attribute void ScaleRow(const float* in, const float* gain, const float* shift, float mean, float scale, \
-                          float* out, int64_t length) {                                                    \
-    Scale(in, gain, shift, mean, scale, out, length);                                                      \
-  }                                                                                                        \
-  constexpr RowKernels kAll{AddRow,     SubtractRow,   MultiplyRow, DivideRow,   MaximumRow,               \
-                            MinimumRow, AllRows,       MaximumRows, MinimumRows, SumRow,                   \
-                            SquaresRow, SquaresOfRows, ScaleRow};                                          \
+#define COLLAGE_ROW_KERNELS(attribute, level)                                                         \
+  namespace level {                                                                                   \
+  COLLAGE_ROW(attribute, AddRow, Add)                                                                 \
+  COLLAGE_ROW(attribute, SubtractRow, Subtract)                                                       \
+  COLLAGE_ROW(attribute, MultiplyRow, Multiply)                                                       \
+  COLLAGE_ROW(attribute, DivideRow, Divide)                                                           \
+  COLLAGE_ROW(attribute, MaximumRow, Maximum)                                                         \
+  COLLAGE_ROW(attribute, MinimumRow, Minimum)                                                         \
+  COLLAGE_ROWS(attribute, AllRows, SumRows)                                                           \
+  COLLAGE_ROWS(attribute, MaximumRows, ExtremeRows<Maximum>)                                          \
+  COLLAGE_ROWS(attribute, MinimumRows, ExtremeRows<Minimum>)                                          \
+  attribute float SumRow(const float* in, int64_t length) { return Sum(in, length); }                 \
+  attribute float SquaresRow(const float* in, float mean, int64_t length) {                           \
+    return Squares(in, mean, length);                                                                 \
+  }                                                                                                   \
+  attribute void SquaresOfRows(const float* in, const float* mean, float* out, int64_t length,        \
+                               int64_t inner) {                                                       \
+    SquaresRows(in, mean, out, length, inner);                                                        \
+  }                                                                                                   \
+  constexpr RowKernels kAll{AddRow,  SubtractRow, MultiplyRow, DivideRow, MaximumRow, MinimumRow,     \
+                            AllRows, MaximumRows, MinimumRows, SumRow,    SquaresRow, SquaresOfRows}; \
   }
 
 COLLAGE_ROW_KERNELS(, plain)

@@ -22,9 +22,6 @@ struct RowKernels {
   // The sum of the squares of what is left when the mean is taken away: of a row, and by column of rows.
   float (*squares)(const float* in, float mean, int64_t length);
   void (*squares_rows)(const float* in, const float* mean, float* out, int64_t length, int64_t inner);
-  // out = gain * ((in - mean) * scale) + shift
-  void (*scale)(const float* in, const float* gain, const float* shift, float mean, float scale, float* out,
-                int64_t length);
 };
 
 // Those for this processor.

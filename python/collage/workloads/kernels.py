@@ -69,6 +69,12 @@ DENSE = (
 ATTENTION = ((64, 256, 8), (128, 768, 12), (197, 768, 12), (384, 768, 12), (1024, 512, 8))
 # channels, depth, side
 VIDEO = ((64, 3, 56), (128, 4, 28))
+# rows, units: layer normalisation of a residual sum, and by mean squares
+ROWS = ((64, 256), (128, 768), (197, 768), (384, 1024))
+# channels, side, groups (as many as channels: instance normalisation)
+GROUPS = ((32, 56, 8), (128, 28, 32), (320, 64, 32), (64, 128, 64))
+# channels, side: batch normalisation that is folded into nothing
+SCALES = ((64, 56), (256, 28))
 
 
 def kernels(batch=1):
@@ -118,4 +124,48 @@ def kernels(batch=1):
         )
     for channels, depth, side in VIDEO:
         layer((batch, channels, depth, side, side), convolution(channels, channels, 3, rank=3))
+    for rows, units in ROWS:
+        layer((batch, rows, units), lambda x, name, u=units: layer_norm(net, x, name, u))
+        layer((batch, rows, units), lambda x, name, u=units: residual_norm(net, x, name, u))
+        layer((batch, rows, units), lambda x, name, u=units: rms_norm(net, x, name, u))
+    for channels, side, groups in GROUPS:
+        layer(
+            (batch, channels, side, side),
+            lambda x, name, c=channels, g=groups: group_norm(net, x, name, c, g),
+        )
+    for channels, side in SCALES:
+        layer((batch, channels, side, side), lambda x, name, c=channels: channel_scale(net, x, name, c))
     return net.finish(relay.Tuple(results))
+
+
+def scale_and_shift(net, name, shape):
+    return net.parameter(f"{name}.scale", shape, 1.0, 0.1), net.parameter(f"{name}.shift", shape, std=0.05)
+
+
+def layer_norm(net, x, name, units):
+    return relay.nn.layer_norm(x, *scale_and_shift(net, name, (units,)), epsilon=1e-6)
+
+
+def residual_norm(net, x, name, units):
+    """Of a sum with another tensor, as behind each half of a transformer's layer."""
+    shape = [int(dim) for dim in x.type_annotation.shape]
+    return layer_norm(net, x + net.input(f"{name}.residual", shape), name, units)
+
+
+def rms_norm(net, x, name, units):
+    square = relay.mean(x * x, axis=[-1], keepdims=True)
+    gain, _ = scale_and_shift(net, name, (units,))
+    return gain * (x * relay.rsqrt(square + relay.const(1e-6)))
+
+
+def group_norm(net, x, name, channels, groups):
+    return swish(relay.nn.group_norm(x, *scale_and_shift(net, name, (channels,)), num_groups=groups))
+
+
+def channel_scale(net, x, name, channels):
+    gain, shift = scale_and_shift(net, name, (channels, 1, 1))
+    return relay.nn.relu(x * gain + shift)
+
+
+def swish(x):
+    return x * relay.sigmoid(x)

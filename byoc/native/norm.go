@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package native
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// NormKernel is the kernel of normalisations (byoc/runtime/native/norm.h).
+const NormKernel = "norm"
+
+// Norm is a normalisation: what stands in a row is brought to mean 0 and deviation 1, times a gain, plus a shift.
+type Norm struct {
+	// Kind is one of
+	//   layer_norm    (x - mean) / sqrt(variance + epsilon), over the last axes
+	//   standardise   (x - mean) / (sqrt(variance) + epsilon), likewise, which oneDNN has not
+	//   rms_norm      x / sqrt(mean square + epsilon), likewise
+	//   group_norm    as layer_norm, over some channels (axis 1) and all behind them
+	//   channel_scale x: a batch normalisation that was taken apart and not folded
+	Kind string
+	Data relay.NodeID
+	// Addend is added to the data first: a tensor of its shape, or one row; NoNode for nothing. The code generator adds more
+	// where it finds sums in the region.
+	Addend relay.NodeID
+	// Gain and Shift have an element for each of a row, or for each channel; NoNode for 1 and 0.
+	Gain, Shift relay.NodeID
+	Epsilon     float64
+	// Unbiased says that the variance is divided by one less than the number of elements.
+	Unbiased bool
+	// Axes are those of a row; of channel_scale that of the channels.
+	Axes []int64
+	// Groups is the number of groups of channels (group_norm).
+	Groups     int64
+	Activation *onednn.Elementwise
+}
+
+const normLimits = "float32, static shapes, at most 6 dimensions"
+
+// The names that patterns give to nodes.
+const (
+	normData   = "data"
+	normAddend = "addend"
+	normParts  = "parts"  // the data, its channels in groups
+	normResult = "normal" // the normalisation's result, without what follows
+	normGain   = "gain"
+	normShift  = "shift"
+)
+
+// normRules offers normalisations as TVM's SimplifyInference, front ends and exporters write them.
+func normRules() []*onednn.Rule {
+	images := []onednn.Activation{"swish", "relu", "leaky", "clip", ""}
+	rows := []onednn.Activation{""}
+	var all []*onednn.Rule
+	for _, form := range []struct {
+		name        string
+		activations []onednn.Activation
+		shape       relay.Pattern
+		read        func(g *relay.Graph, m *relay.Match) (*Norm, error)
+		text        string
+	}{
+		{"sum_standardise", rows, standardised(sumPattern()), readStandardise, "of a sum, over the last axes, with scale and shift"},
+		{"sum_layer_norm", rows, scaledAndShifted(onednn.Normalised(sumPattern()), false), readLayerNorm, "of a sum, over the last axes"},
+		{"sum_rms_norm", rows, scaledAndShifted(rootMeanSquare(sumPattern()), false), readRMSNorm, "of a sum, over the last axes"},
+		{"standardise", rows, standardised(dataPattern()), readStandardise, "over the last axes, with scale and shift"},
+		{"group_norm", images, grouped(), readGroupNorm, "channels in the second dimension"},
+		{"instance_norm", images, scaledAndShifted(onednn.Normalised(dataPattern()), true), readInstanceNorm,
+			"channels in the second dimension, with scale or shift"},
+		{"layer_norm", rows, scaledAndShifted(onednn.Normalised(dataPattern()), false), readLayerNorm, "over the last axes"},
+		{"rms_norm", rows, scaledAndShifted(rootMeanSquare(dataPattern()), false), readRMSNorm, "over the last axes"},
+		{"channel_scale", images, channelScaled(), readChannelScale, "with scale and shift along one axis"},
+	} {
+		for _, activation := range form.activations {
+			all = append(all, normRule("native."+form.name, activation, form.shape, form.read, form.text))
+		}
+	}
+	return all
+}
+
+func dataPattern() relay.Pattern { return relay.Named(normData, relay.Wildcard()) }
+
+// sumPattern is a sum that nobody but the normalisation reads, which is then made on the way in.
+func sumPattern() relay.Pattern {
+	return relay.Op("add", dataPattern(), relay.Named(normAddend, relay.Wildcard()))
+}
+
+// normRule is the rule of a normalisation with an activation behind it.
+func normRule(composite string, activation onednn.Activation, shape relay.Pattern,
+	read func(g *relay.Graph, m *relay.Match) (*Norm, error), text string) *onednn.Rule {
+	layer := func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+		n, err := read(g, m)
+		if err != nil {
+			return nil, err
+		}
+		n.Activation = activation.Read(g, m)
+		return n, checkNorm(g, m, n)
+	}
+	return &onednn.Rule{
+		Pattern: byoc.Pattern{
+			Composite: composite + activation.Suffix(),
+			Kernel:    NormKernel,
+			Shape:     activation.On(relay.Named(normResult, shape)),
+			Limits: func(g *relay.Graph, m *relay.Match) error {
+				if err := activation.Check(g, m); err != nil {
+					return err
+				}
+				_, err := layer(g, m)
+				return err
+			},
+			LimitsText: normLimits + ", " + text,
+		},
+		Read: layer,
+		Own:  true,
+	}
+}
+
+// scaledAndShifted is p with a gain and a shift, or with one of them, or with none where must is not said. With less than
+// both it is so only where nothing follows that could be the other one.
+func scaledAndShifted(p relay.Pattern, must bool) relay.Pattern {
+	gain, shift := relay.Named(normGain, relay.Wildcard()), relay.Named(normShift, relay.Wildcard())
+	scaled := relay.Op("multiply", p, gain)
+	forms := []relay.Pattern{
+		relay.Op("add", scaled, shift),
+		relay.Where(scaled, notFollowedBy("add")),
+		relay.Where(relay.Op("add", p, shift), notFollowedBy()),
+	}
+	if !must {
+		forms = append(forms, relay.Where(p, notFollowedBy("multiply", "add")))
+	}
+	return relay.Or(forms...)
+}
+
+// notFollowedBy says that no reader of a value is one of the operators with a tensor of fewer elements: a gain or a shift.
+func notFollowedBy(operators ...string) func(g *relay.Graph, id relay.NodeID) bool {
+	return func(g *relay.Graph, id relay.NodeID) bool {
+		return !slices.ContainsFunc(g.Consumers(id), func(reader relay.NodeID) bool {
+			n := &g.Nodes[reader]
+			return slices.Contains(operators, n.Op) && slices.ContainsFunc(n.Inputs, func(in relay.NodeID) bool {
+				t := g.Nodes[in].Type
+				return in != id && t != nil && t.Kind == relay.TypeTensor && n.Type != nil && relay.Elements(t.Shape) < relay.Elements(n.Type.Shape)
+			})
+		})
+	}
+}
+
+// standardised is gain * (x - mean) / (deviation + epsilon) + shift.
+func standardised(x relay.Pattern) relay.Pattern {
+	mean := relay.Op("mean", x)
+	centred := relay.Op("subtract", x, mean)
+	spread := relay.Named("variance", relay.Or(
+		relay.Op("variance", x, mean),
+		relay.Op("variance", x, relay.Op("mean", x)))) // computed a second time
+	deviation := relay.Op("add", relay.Op("sqrt", spread), relay.Named("epsilon", relay.IsConstant()))
+	gain := relay.Named(normGain, relay.Wildcard())
+	scaled := relay.Or(
+		relay.Op("divide", relay.Op("multiply", gain, centred), deviation),
+		relay.Op("multiply", gain, relay.Op("divide", centred, deviation)))
+	return relay.Op("add", scaled, relay.Named(normShift, relay.Wildcard()))
+}
+
+// grouped is the normalisation of channels that a reshape has put into groups, and another one back.
+func grouped() relay.Pattern {
+	parts := relay.Named(normParts, relay.Op("reshape", dataPattern()))
+	return scaledAndShifted(relay.Op("reshape", onednn.Normalised(parts)), false)
+}
+
+// rootMeanSquare is x / sqrt(mean(x^2) + epsilon).
+func rootMeanSquare(x relay.Pattern) relay.Pattern {
+	square := relay.Op("mean", relay.Or(relay.Op("power", x, relay.Scalar(2)), relay.Op("multiply", x, x)))
+	return onednn.DividedByRoot(x, square)
+}
+
+// channelScaled is x * gain + shift. What was normalised just before is no such x: its gain and shift belong to it.
+func channelScaled() relay.Pattern {
+	x := relay.Named(normData, relay.Where(relay.Wildcard(), func(g *relay.Graph, id relay.NodeID) bool {
+		n := &g.Nodes[id]
+		if n.Op == "reshape" {
+			n = &g.Nodes[n.Inputs[0]]
+		}
+		return n.Op != "divide" && n.Op != "multiply" && n.Kind != relay.KindConstant
+	}))
+	scaled := relay.Op("multiply", x, relay.Named(normGain, relay.Wildcard()))
+	return relay.Op("add", scaled, relay.Named(normShift, relay.Wildcard()))
+}
+
+// readNorm reads what all normalisations have.
+func readNorm(g *relay.Graph, m *relay.Match, kind string) (*Norm, error) {
+	named := func(role string) relay.NodeID {
+		if id, ok := m.Named[role]; ok {
+			return id
+		}
+		return relay.NoNode
+	}
+	l := &Norm{Kind: kind, Data: named(normData), Addend: named(normAddend), Gain: named(normGain), Shift: named(normShift)}
+	if id := named("epsilon"); id != relay.NoNode {
+		epsilon := g.Nodes[id].Constant
+		if epsilon == nil || !(epsilon.Scalar >= 0) || len(epsilon.Shape) > 1 {
+			return nil, fmt.Errorf("the epsilon is not a single number that is not negative")
+		}
+		l.Epsilon = epsilon.Scalar
+	}
+	if id := named("variance"); id != relay.NoNode {
+		l.Unbiased, _ = g.Nodes[id].Attrs.Bool("unbiased")
+	}
+	data, err := onednn.TensorAt(g, l.Data, "the argument")
+	if err != nil {
+		return nil, err
+	}
+	if len(data.Shape) == 0 {
+		return nil, fmt.Errorf("the argument is a single number")
+	}
+	if err := checkResult(g, m, data); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// reducedAxes are those that all means and variances of a match go over, and which they keep as axes of one element.
+func reducedAxes(g *relay.Graph, m *relay.Match) ([]int64, error) {
+	var axes []int64
+	for _, id := range m.Nodes {
+		n := &g.Nodes[id]
+		if n.Op != "mean" && n.Op != "variance" {
+			continue
+		}
+		own, err := onednn.ReducedAxes(g, n)
+		if err != nil {
+			return nil, err
+		}
+		if keep, _ := n.Attrs.Bool("keepdims"); !keep {
+			return nil, fmt.Errorf("the %s inside the pattern drops its axes", n.Op)
+		}
+		if axes != nil && !slices.Equal(axes, own) {
+			return nil, fmt.Errorf("the mean and the variance inside the pattern are over different axes")
+		}
+		axes = own
+	}
+	return axes, nil
+}
+
+// overLastAxes says that axes are the last ones of a rank.
+func overLastAxes(axes []int64, rank int) error {
+	if axes[len(axes)-1] != int64(rank-1) {
+		return fmt.Errorf("the pattern works over the axes %v of %d; only the last axes are supported", axes, rank)
+	}
+	return nil
+}
+
+func readRows(kind string) func(g *relay.Graph, m *relay.Match) (*Norm, error) {
+	return func(g *relay.Graph, m *relay.Match) (*Norm, error) {
+		l, err := readNorm(g, m, kind)
+		if err != nil {
+			return nil, err
+		}
+		if l.Axes, err = reducedAxes(g, m); err != nil {
+			return nil, err
+		}
+		data := g.Nodes[l.Data].Type.Shape
+		if err := overLastAxes(l.Axes, len(data)); err != nil {
+			return nil, err
+		}
+		row := data[l.Axes[0]:]
+		if l.Unbiased && relay.Elements(row) == 1 {
+			return nil, fmt.Errorf("the unbiased variance of one element is not a number")
+		}
+		if err := checkAddend(g, m, l); err != nil {
+			return nil, err
+		}
+		return l, checkScales(g, m, l, l.Axes)
+	}
+}
+
+// checkAddend wants what is added first to have the data's shape, or that of one of its rows.
+func checkAddend(g *relay.Graph, m *relay.Match, l *Norm) error {
+	if l.Addend == relay.NoNode {
+		return nil
+	}
+	t, err := onednn.TensorAt(g, l.Addend, "what is added")
+	if err != nil {
+		return err
+	}
+	data := g.Nodes[l.Data].Type.Shape
+	row := slices.Clone(data)
+	for i := range row[:l.Axes[0]] {
+		row[i] = 1
+	}
+	if given := aligned(t.Shape, len(data)); m.Covers(l.Addend) || !slices.Equal(given, data) && !slices.Equal(given, row) {
+		return fmt.Errorf("what is added to %s has the shape %s; it must be the same, or one row, made outside of the pattern",
+			relay.ShapeText(data), relay.ShapeText(t.Shape))
+	}
+	return nil
+}
+
+var (
+	readStandardise = readRows("standardise")
+	readLayerNorm   = readRows("layer_norm")
+	readRMSNorm     = readRows("rms_norm")
+)
+
+func readInstanceNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
+	l, err := readNorm(g, m, "group_norm")
+	if err != nil {
+		return nil, err
+	}
+	axes, err := reducedAxes(g, m)
+	if err != nil {
+		return nil, err
+	}
+	data := g.Nodes[l.Data].Type.Shape
+	if err := overLastAxes(axes, len(data)); err != nil {
+		return nil, err
+	}
+	if axes[0] != 2 {
+		return nil, fmt.Errorf("the pattern works over the axes %v; only those behind the second are supported", axes)
+	}
+	l.Groups = data[1]
+	return l, checkScales(g, m, l, []int64{1})
+}
+
+func readGroupNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
+	l, err := readNorm(g, m, "group_norm")
+	if err != nil {
+		return nil, err
+	}
+	axes, err := reducedAxes(g, m)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := onednn.TensorAt(g, m.Named[normParts], "the argument in groups")
+	if err != nil {
+		return nil, err
+	}
+	data := g.Nodes[l.Data].Type.Shape
+	if err := overLastAxes(axes, len(parts.Shape)); err != nil {
+		return nil, err
+	}
+	if len(data) < 2 || axes[0] != 2 || parts.Shape[0] != data[0] || data[1]%parts.Shape[1] != 0 {
+		return nil, fmt.Errorf("the pattern makes %s of %s, which are no groups of channels", relay.ShapeText(parts.Shape), relay.ShapeText(data))
+	}
+	l.Groups = parts.Shape[1]
+	return l, checkScales(g, m, l, []int64{1})
+}
+
+func readChannelScale(g *relay.Graph, m *relay.Match) (*Norm, error) {
+	l, err := readNorm(g, m, "channel_scale")
+	if err != nil {
+		return nil, err
+	}
+	gain, err := onednn.TensorAt(g, l.Gain, "the gain")
+	if err != nil {
+		return nil, err
+	}
+	rank := len(g.Nodes[l.Data].Type.Shape)
+	for i, d := range gain.Shape {
+		if d != 1 || i == len(gain.Shape)-1 && l.Axes == nil {
+			l.Axes = append(l.Axes, int64(i+rank-len(gain.Shape)))
+		}
+	}
+	if len(l.Axes) != 1 || l.Axes[0] < 0 {
+		return nil, fmt.Errorf("the gain has the shape %s, which is not along one axis", relay.ShapeText(gain.Shape))
+	}
+	return l, checkScales(g, m, l, l.Axes)
+}
+
+// checkScales wants gain and shift made outside of the pattern, with an element for each index along axes.
+func checkScales(g *relay.Graph, m *relay.Match, l *Norm, axes []int64) error {
+	data := g.Nodes[l.Data].Type.Shape
+	for _, scale := range []struct {
+		role string
+		id   relay.NodeID
+	}{{normGain, l.Gain}, {normShift, l.Shift}} {
+		if scale.id == relay.NoNode {
+			continue
+		}
+		t, err := onednn.TensorAt(g, scale.id, "the "+scale.role)
+		if err != nil {
+			return err
+		}
+		want := slices.Repeat([]int64{1}, len(data))
+		for _, axis := range axes {
+			want[axis] = data[axis]
+		}
+		if given := aligned(t.Shape, len(data)); m.Covers(scale.id) || !slices.Equal(given, want) {
+			return fmt.Errorf("the %s has the shape %s; it must be %s, made outside of the pattern", scale.role, relay.ShapeText(t.Shape),
+				relay.ShapeText(want))
+		}
+	}
+	return nil
+}
+
+// aligned is a shape with ones in front, so that it has so many dimensions, or as it is where it has more.
+func aligned(shape []int64, rank int) []int64 {
+	return append(slices.Repeat([]int64{1}, max(0, rank-len(shape))), shape...)
+}
+
+func checkResult(g *relay.Graph, m *relay.Match, data *relay.Type) error {
+	result, err := onednn.TensorAt(g, m.Named[normResult], "the result")
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(result.Shape, data.Shape) {
+		return fmt.Errorf("the pattern makes %s of %s", relay.ShapeText(result.Shape), relay.ShapeText(data.Shape))
+	}
+	return nil
+}
+
+// checkNorm wants what is made inside of the pattern to be of float32 and of the data's rank.
+func checkNorm(g *relay.Graph, m *relay.Match, l *Norm) error {
+	data := g.Nodes[l.Data].Type
+	if m.Covers(l.Data) {
+		return fmt.Errorf("the argument is made inside of the pattern")
+	}
+	rank := len(data.Shape)
+	if parts, ok := m.Named[normParts]; ok {
+		rank = len(g.Nodes[parts].Type.Shape)
+	}
+	for _, id := range m.Nodes {
+		t, err := onednn.TensorAt(g, id, "a value inside the pattern")
+		if err != nil {
+			return err
+		}
+		// A number of the shape [1, 1, 1, 1, 1] would add dimensions.
+		if len(t.Shape) != rank && len(t.Shape) != len(data.Shape) {
+			return fmt.Errorf("a value inside the pattern has the shape %s", relay.ShapeText(t.Shape))
+		}
+	}
+	return onednn.FitsFloat32("the epsilon", l.Epsilon)
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Normalisations for the kernel of our own (native/norm.h): which elements are a row, and which share a gain.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "collage_runtime.h"
+#include "dnnl_compiler.h"
+#include "dnnl_posts.h"
+#include "native/norm.h"
+
+namespace collage::onednn {
+namespace {
+
+int64_t Product(Dims::const_iterator begin, Dims::const_iterator end) {
+  return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
+}
+
+// The shape of an operator's rows in plain order, but for what is read.
+NormShape ShapeOf(const Op& op, const Dims& dims) {
+  using Divisor = NormShape::Divisor;
+  NormShape shape;
+  shape.epsilon = op.epsilon;
+  shape.unbiased = op.unbiased;
+  shape.gain = !op.unscaled;
+  shape.shift = !op.unshifted;
+  if (op.kind == "group_norm") {
+    shape.channels = dims[1];
+    shape.inner = Product(dims.begin() + 2, dims.end());
+    shape.length = dims[1] / op.groups * shape.inner;
+    return shape;
+  }
+  if (op.kind == "channel_scale") {
+    const auto axis = dims.begin() + op.axes[0];
+    shape.divisor = Divisor::kNone;
+    shape.channels = *axis;
+    shape.inner = Product(axis + 1, dims.end());
+    shape.length = shape.channels * shape.inner;
+    return shape;
+  }
+  if (op.kind == "rms_norm") shape.divisor = Divisor::kSquare;
+  if (op.kind == "standardise") shape.divisor = Divisor::kDeviation;
+  const auto first = op.axes.empty() ? dims.end() - 1 : dims.begin() + op.axes[0];
+  shape.length = shape.channels = Product(first, dims.end());
+  return shape;
+}
+
+// Where the arguments of a step are, and whether there are any.
+struct Places {
+  size_t addends = 0, operands = 0;
+  bool gain = false, shift = false, sum = false, scratch = false;
+
+  // data: the data, the gain, the shift, the addends, the operands of posts, the sum, the result, the
+  // scratch buffer. The posts' operands are put into a list of the caller's.
+  Norm::Arguments Of(void* const* data, int64_t rows, std::array<Operand, Norm::kMostOperands>* list) const {
+    const auto next = [&data] { return static_cast<float*>(*data++); };
+    Norm::Arguments a;
+    a.rows = rows;
+    a.data = next();
+    if (gain) a.gain = next();
+    if (shift) a.shift = next();
+    for (size_t i = 0; i < addends; ++i) a.addends[i] = next();
+    for (size_t i = 0; i < operands; ++i) (*list)[i].data = next();
+    a.operands = list->data();
+    if (sum) a.sum = next();
+    a.out = next();
+    if (scratch) a.scratch = static_cast<NormMoments*>(*data);
+    return a;
+  }
+};
+
+}  // namespace
+
+bool Compiler::OwnNorm(const Op& op) {
+  const Dims& dims = type(op.in[0]).dims;
+  NormShape shape = ShapeOf(op, dims);
+  Tensor from = tensor(op.in[0]);
+  if (op.kind == "channel_scale" && !IsRowMajor(from.desc)) {
+    // Channels that lie innermost stay there: each pixel is a row.
+    std::vector<int> order;
+    for (int axis = 0; axis < static_cast<int>(dims.size()); ++axis) {
+      if (axis != op.axes[0]) order.push_back(axis);
+    }
+    order.push_back(op.axes[0]);
+    if (IsRowMajor(Transposed(from.desc, order))) {
+      shape.length = shape.channels;
+      shape.inner = 1;
+    } else {
+      from = Plain(op.in[0]);
+    }
+  } else {
+    from = Plain(op.in[0]);
+  }
+  const int64_t rows = Elements(dims) / shape.length;
+
+  Places places;
+  places.gain = shape.gain;
+  places.shift = shape.shift;
+  std::vector<Tensor> tensors = {from};
+  const size_t own = 1 + (shape.gain ? 1 : 0) + (shape.shift ? 1 : 0);
+  for (size_t i = 1; i < own; ++i) tensors.push_back(Plain(op.in[i]));
+  for (size_t i = own; i < op.in.size(); ++i) {
+    const bool whole = type(op.in[i]).dims == dims;
+    shape.addends.push_back(whole ? 1 : 0);
+    tensors.push_back(whole ? Wanted(op.in[i], from.desc) : Plain(op.in[i]));
+  }
+  places.addends = shape.addends.size();
+  const OwnPosts posts = OwnPostsOf(op, program_.values, Norm::kMostOperands);
+  places.operands = posts.addends.size();
+  for (const int operand : posts.addends) tensors.push_back(Wanted(operand, from.desc));
+
+  // The data may be overwritten where it is read no more, and nothing else that is read lies there.
+  const bool shared = std::any_of(tensors.begin() + 1, tensors.end(),
+                                  [&](const Tensor& other) { return other.buffer == from.buffer; });
+  const Tensor first = Overwritable(from) && !shared ? from : NewTensor(from.desc);
+  places.sum = !op.more.empty();
+  if (places.sum) tensors.push_back(first);
+  const Tensor to = places.sum ? NewTensor(from.desc) : first;
+  tensors.push_back(to);
+
+  const int threads = collage_num_threads();
+  const auto norm = std::make_shared<const Norm>(shape, posts.list);
+  const int64_t parts = norm->Parts(rows, threads), scratch = norm->Scratch(rows, threads);
+  places.scratch = scratch > 0;
+  if (places.scratch) {
+    const auto bytes = scratch * static_cast<int64_t>(sizeof(NormMoments));
+    tensors.push_back(NewTensor(RowMajor({bytes}, dnnl::memory::data_type::u8)));
+  }
+  const int pieces = norm->Pieces(rows, threads);
+  const auto step = [=](auto work) {
+    return PieceWork{pieces, [=](void* const* data, int piece) {
+                       std::array<Operand, Norm::kMostOperands> operands;
+                       work(places.Of(data, rows, &operands), piece);
+                     }};
+  };
+  using Arguments = Norm::Arguments;
+  const std::string what = "norm " + op.kind;
+  if (parts == 1) {
+    AddWork(what, tensors, step([=](const Arguments& a, int piece) { norm->WholeRows(a, piece, pieces); }));
+  } else {
+    AddWork(what + " moments", tensors,
+            step([=](const Arguments& a, int piece) { norm->Measure(a, parts, piece, pieces); }));
+    AddWork(what, tensors,
+            step([=](const Arguments& a, int piece) { norm->Write(a, parts, piece, pieces); }));
+  }
+  if (places.sum) Define(op.more[0], first);
+  Finish(op, posts.list.size(), to);
+  return true;
+}
+
+}  // namespace collage::onednn

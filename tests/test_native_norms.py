@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel of normalisations: as operators and as front ends write them, over rows and over groups of channels, with
+what is added before and done behind in one step.
+"""
+
+import placed
+import pytest
+import tvm
+from dnnl_grid import Grid, WholeGrid, channel_bias
+from dnnl_steps import Steps
+from native_placement import prefer
+from test_native import group_norm, instance_norm, layer_norm, rms_norm, swish
+from tvm import relay
+
+nn = relay.nn
+pytestmark = pytest.mark.skipif("native" not in placed.usable(), reason="native cannot be used here")
+
+place = prefer("norm")
+
+
+def test_standardising(collage_library):
+    """The normalisation of the paper's BERT: epsilon is added to the deviation."""
+    grid = Grid()
+    for shape in ((4, 8), (2, 3, 17), (1, 64, 256), (2, 2, 2, 2, 4)):
+        for unbiased in (False, True):
+            x = grid.input(*shape)
+            deviation = relay.sqrt(relay.variance(x, axis=-1, keepdims=True, unbiased=unbiased))
+            centred = grid.constant(shape[-1]) * (x - relay.mean(x, axis=-1, keepdims=True))
+            one = centred / (deviation + relay.const(1e-6)) + grid.constant(shape[-1])
+            grid.add(f"standardise {shape} {unbiased}", one, "native.standardise")
+    grid.check(place)
+
+
+def test_operators(collage_library):
+    """nn.layer_norm, group_norm and instance_norm, as SimplifyInference takes them apart."""
+    grid = Grid()
+
+    def scales(channels):
+        return grid.constant(channels), grid.constant(channels)
+
+    for shape in ((4, 8), (1, 1), (2, 3, 17), (7, 768), (2, 2, 2, 2, 4)):
+        layer = nn.layer_norm(grid.input(*shape), *scales(shape[-1]))
+        grid.add(f"layer {shape}", layer, "native.layer_norm")
+    x = grid.input(5, 40)
+    grid.add("without shift", nn.layer_norm(x, *scales(40), center=False), "native.layer_norm")
+    grid.add("without scale", nn.layer_norm(x, *scales(40), scale=False), "native.layer_norm")
+    grid.add("bare", nn.layer_norm(x, *scales(40), center=False, scale=False), "native.layer_norm")
+    for shape, groups in (
+        ((1, 8, 7, 7), 2),
+        ((2, 6, 5, 4), 6),
+        ((2, 4, 3, 4, 5), 1),
+        ((3, 32, 10), 8),
+        ((1, 32, 64, 64), 1),
+    ):
+        group = nn.group_norm(grid.input(*shape), *scales(shape[1]), num_groups=groups)
+        grid.add(f"group {shape} {groups}", group, "native.group_norm")
+        instance = nn.instance_norm(grid.input(*shape), *scales(shape[1]))
+        grid.add(f"instance {shape}", instance, "native.instance_norm")
+    grid.add("group bare", nn.group_norm(grid.input(1, 8, 3, 3), *scales(8), num_groups=2, center=False, scale=False),
+             "native.group_norm")  # fmt: skip
+    batch = nn.batch_norm(nn.relu(grid.input(2, 6, 5, 4)), *scales(6), grid.constant(6), grid.constant(6, low=0.5))[0]
+    grid.add("batch", nn.relu(batch), "nn.relu", "native.channel_scale_relu")
+    grid.check(place)
+
+
+def test_as_front_ends_write_them(collage_library):
+    grid = Grid()
+    gain, shift = grid.constant(40), grid.constant(40)
+
+    def mean(x, axis=-1):
+        return relay.mean(x, axis=[axis], keepdims=True)
+
+    def row():
+        return grid.input(2, 3, 40)
+
+    def square(x):
+        return mean(relay.power(x, relay.const(2.0))) + relay.const(1e-5)
+
+    x = row()
+    centred = x - mean(x, 2)
+    grid.add("torch", shift + gain * (centred / relay.sqrt(square(centred))), "native.layer_norm")
+    x = row()
+    centre = mean(x)
+    inverse = relay.const(1.0) / relay.sqrt(relay.variance(x, [-1], True, with_mean=centre) + relay.const(1e-5))
+    grid.add("onnx", (x - centre) * inverse * gain + shift, "native.layer_norm")
+    for axes, shape in (((1, 2), (3, 40)), ((0, 1, 2), (2, 3, 40))):
+        normal = layer_norm(row(), grid.constant(*shape), grid.constant(*shape), axes=axes)
+        grid.add(f"over {axes}", normal, "native.layer_norm")
+    grid.add("rms", rms_norm(row(), gain), "native.rms_norm")
+    x = row()
+    grid.add("rms divided", x / relay.sqrt(square(x)) * gain, "native.rms_norm")
+    x = row()
+    grid.add("rms bare", x * relay.rsqrt(square(x)), "native.rms_norm")
+    grid.check(place)
+
+
+def test_behind(collage_library):
+    """Activations and sums behind a normalisation are done on the way out, whichever candidates they are of."""
+    grid = WholeGrid()
+    x = grid.input(1, 8, 6, 5)
+    scales = channel_bias(grid, 2, 8), channel_bias(grid, 2, 8)
+    grid.add("silu", swish(group_norm(x, *scales)))
+    grid.add("leaky", nn.leaky_relu(instance_norm(x, *scales), 0.1))
+    grid.add("relu6", relay.clip(x * scales[0] + scales[1], 0.0, 6.0))
+    row = grid.input(7, 40)
+    normal = layer_norm(row, grid.constant(40), grid.constant(40))
+    grid.add("sum", nn.relu(normal + grid.input(7, 40)))
+    assert Steps(grid, place) == {"norm": 4}
+
+
+def test_before(collage_library):
+    """What is added to rows is added by the normalisation, and the sum is stored where it is read later."""
+    grid = WholeGrid()
+    gain, shift, bias = (grid.constant(40) for _ in range(3))
+
+    def rows():
+        return grid.input(2, 9, 40)
+
+    grid.add("residual", layer_norm(rows() + rows(), gain, shift))
+    grid.add("bias and residual", layer_norm(rows() + bias + rows(), gain, shift))
+    grid.add("four", rms_norm(bias + (rows() + (rows() + rows())), gain))
+    kept = rows() + rows()
+    grid.add("kept", rms_norm(kept, gain) * kept)
+    steps = Steps(grid, place)
+    assert steps == {"norm": 4, "binary": 1}, steps
+
+
+def test_the_sum_is_a_result_and_read_before(collage_library):
+    grid = WholeGrid()
+    gain, shift = grid.constant(40), grid.constant(40)
+    a, b = grid.input(2, 9, 40), grid.input(2, 9, 40)
+    total = a + b
+    first = relay.tanh(total)
+    grid.add("total", total)
+    grid.add("first", first)
+    grid.add("normal", layer_norm(total, gain, shift) * relay.sigmoid(first))
+    steps = Steps(grid, place)
+    assert steps["norm"] == 1 and sum(steps.values()) == 4, steps
+
+
+def test_products_take_sums_first(collage_library):
+    """Bias and residual value are added by the dense layer, which does it on its way out."""
+    grid = WholeGrid()
+    x = grid.input(9, 40)
+    dense = nn.dense(x, grid.constant(40, 40, low=-0.3, high=0.3)) + grid.constant(40)
+    grid.add("bert", layer_norm(dense + x, grid.constant(40), grid.constant(40)))
+    assert Steps(grid, prefer("product", "norm")) == {"product": 1, "norm": 1}
+
+
+def test_channels_last(collage_library):
+    """A scale by channel stays in the layout of the convolutions around it."""
+    grid = WholeGrid()
+    x = grid.input(1, 16, 9, 11)
+
+    def convolve(y):
+        return nn.conv2d(
+            y, grid.constant(16, 16, 3, 3, low=-0.3, high=0.3), kernel_size=(3, 3), padding=(1, 1), channels=16
+        )
+
+    y = nn.relu(nn.relu(convolve(x)) * channel_bias(grid, 2, 16) + channel_bias(grid, 2, 16))
+    grid.add("pre-activation", convolve(y), rtol=1e-3, atol=1e-4)
+    steps = Steps(grid, prefer("winograd", "norm"))
+    assert steps == {"conv": 2, "norm": 1, "reorder": 2}, steps
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_few_long_rows(collage_library, threads):
+    """One row is divided among threads, in two steps."""
+    grid = WholeGrid()
+    shape = (1, 50000)
+    grid.add("row", layer_norm(grid.input(*shape), grid.constant(50000), grid.constant(50000)), rtol=1e-3, atol=1e-4)
+    image = grid.input(1, 3, 150, 151)
+    scales = channel_bias(grid, 2, 3), channel_bias(grid, 2, 3)
+    grid.add("image", group_norm(image, *scales, groups=1), rtol=1e-3, atol=1e-4)
+    set_threads = tvm.get_global_func("collage.runtime.SetNumThreads")
+    set_threads(threads)
+    try:
+        assert Steps(grid, place) == {"norm": 2 if threads == 1 else 4}
+    finally:
+        set_threads(0)
