@@ -81,12 +81,12 @@ func (l *lowering) takeSum(o *operation) bool {
 	}
 	value := o.in[0]
 	sum := l.maker(value)
-	if sum == nil || sum.kind != "binary" || sum.algorithm != "add" || sum.kernel != "" || len(sum.post) > 0 || o.reads(value) > 1 {
+	if !l.isSum(value) || o.reads(value) > 1 {
 		return false
 	}
 	whole, other := sum.in[0], sum.in[1]
-	if !l.sameShape(whole, value) {
-		whole, other = other, whole
+	if !l.sameShape(whole, value) || !l.isSum(whole) && l.isSum(other) && l.sameShape(other, value) {
+		whole, other = other, whole // a sum within the sum is then taken, too
 	}
 	if !l.sameShape(whole, value) || !l.sameShape(other, value) && !l.isRowOf(other, o) {
 		return false
@@ -117,6 +117,12 @@ func (l *lowering) takeSum(o *operation) bool {
 		l.ops = slices.Insert(l.ops, from, o)
 	}
 	return true
+}
+
+// isSum says that a value is made by an addition that no kernel of our own was chosen for.
+func (l *lowering) isSum(v region.ValueID) bool {
+	o := l.maker(v)
+	return o != nil && o.kind == "binary" && o.algorithm == "add" && o.kernel == "" && len(o.post) == 0
 }
 
 // ownArguments is how many of its arguments a normalisation has of itself: the data, a gain, a shift.

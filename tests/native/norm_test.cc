@@ -240,6 +240,26 @@ TEST(Norms, LargeMeans) {
   }
 }
 
+// Blocks, and parts, whose means differ by more than their deviations.
+TEST(Norms, DriftingRows) {
+  for (const Divisor divisor : kDivisors) {
+    for (const int64_t length : {5000, 30011}) {
+      for (const int threads : {1, 3}) {
+        NormShape shape = RowsOf(length, divisor);
+        Arrays s = SampleOf(shape, 1, 31);
+        for (int64_t i = 0; i < length; ++i) s.data[i] += static_cast<float>(i / 2500) * 5;
+        std::vector<double> sums, want;
+        Reference(shape, s, 1, &sums, &want);
+        std::vector<float> out(want.size());
+        Norm::Arguments a = ArgumentsOf(s, 1);
+        a.out = out.data();
+        Normalise(Norm(shape, {}), a, threads);
+        ExpectClose(out, want, 1e-5, Named(shape, 1));
+      }
+    }
+  }
+}
+
 TEST(Norms, NothingAtAll) {
   NormShape shape = RowsOf(0, Divisor::kVariance);
   for (const int64_t length : {0, 8}) {
