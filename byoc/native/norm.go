@@ -57,25 +57,25 @@ func normRules() []*onednn.Rule {
 	rows := []onednn.Activation{""}
 	var all []*onednn.Rule
 	for _, form := range []struct {
-		name        string
+		composite   string
 		activations []onednn.Activation
 		shape       relay.Pattern
 		read        func(g *relay.Graph, m *relay.Match) (*Norm, error)
 		text        string
 	}{
-		{"sum_standardise", rows, standardised(sumPattern()), readStandardise, "of a sum, over the last axes, with scale and shift"},
-		{"sum_layer_norm", rows, scaledAndShifted(onednn.Normalised(sumPattern()), false), readLayerNorm, "of a sum, over the last axes"},
-		{"sum_rms_norm", rows, scaledAndShifted(rootMeanSquare(sumPattern()), false), readRMSNorm, "of a sum, over the last axes"},
-		{"standardise", rows, standardised(dataPattern()), readStandardise, "over the last axes, with scale and shift"},
-		{"group_norm", images, grouped(), readGroupNorm, "channels in the second dimension"},
-		{"instance_norm", images, scaledAndShifted(onednn.Normalised(dataPattern()), true), readInstanceNorm,
+		{"native.sum_standardise", rows, standardised(sumPattern()), readStandardise, "of a sum, over the last axes, with scale and shift"},
+		{"native.sum_layer_norm", rows, scaledAndShifted(onednn.Normalised(sumPattern()), false), readLayerNorm, "of a sum, over the last axes"},
+		{"native.sum_rms_norm", rows, scaledAndShifted(rootMeanSquare(sumPattern()), false), readRMSNorm, "of a sum, over the last axes"},
+		{"native.standardise", rows, standardised(dataPattern()), readStandardise, "over the last axes, with scale and shift"},
+		{"native.group_norm", images, grouped(), readGroupNorm, "channels in the second dimension"},
+		{"native.instance_norm", images, scaledAndShifted(onednn.Normalised(dataPattern()), true), readInstanceNorm,
 			"channels in the second dimension, with scale or shift"},
-		{"layer_norm", rows, scaledAndShifted(onednn.Normalised(dataPattern()), false), readLayerNorm, "over the last axes"},
-		{"rms_norm", rows, scaledAndShifted(rootMeanSquare(dataPattern()), false), readRMSNorm, "over the last axes"},
-		{"channel_scale", images, channelScaled(), readChannelScale, "with scale and shift along one axis"},
+		{"native.layer_norm", rows, scaledAndShifted(onednn.Normalised(dataPattern()), false), readLayerNorm, "over the last axes"},
+		{"native.rms_norm", rows, scaledAndShifted(rootMeanSquare(dataPattern()), false), readRMSNorm, "over the last axes"},
+		{"native.channel_scale", images, channelScaled(), readChannelScale, "with scale and shift along one axis"},
 	} {
 		for _, activation := range form.activations {
-			all = append(all, normRule("native."+form.name, activation, form.shape, form.read, form.text))
+			all = append(all, normRule(form.composite, activation, form.shape, form.read, form.text))
 		}
 	}
 	return all

@@ -7,6 +7,8 @@ GANs, video), small ones and large ones, and some that nobody would choose, so t
 seen, too.
 """
 
+import itertools
+
 from tvm import relay
 
 from .bert import attention, gelu
@@ -69,7 +71,7 @@ DENSE = (
 ATTENTION = ((64, 256, 8), (128, 768, 12), (197, 768, 12), (384, 768, 12), (1024, 512, 8))
 # channels, depth, side
 VIDEO = ((64, 3, 56), (128, 4, 28))
-# rows, units: layer normalisation of a residual sum, and by mean squares
+# rows, units: layer normalisation, the same of a residual sum, and by mean squares
 ROWS = ((64, 256), (128, 768), (197, 768), (384, 1024))
 # channels, side, groups (as many as channels: instance normalisation)
 GROUPS = ((32, 56, 8), (128, 28, 32), (320, 64, 32), (64, 128, 64))
@@ -82,9 +84,13 @@ def kernels(batch=1):
     net = Network("kernels")
     results = []
 
+    numbers = itertools.count()
+
+    def read(shape):
+        return net.input(f"input{next(numbers)}", shape)
+
     def layer(shape, make):
-        index = len(results)
-        results.append(make(net.input(f"input{index}", shape), f"layer{index}"))
+        results.append(make(read(shape), f"layer{len(results)}"))
 
     def convolution(channels_in, channels_out, kernel, **options):
         def make(x, name):
@@ -126,7 +132,7 @@ def kernels(batch=1):
         layer((batch, channels, depth, side, side), convolution(channels, channels, 3, rank=3))
     for rows, units in ROWS:
         layer((batch, rows, units), lambda x, name, u=units: layer_norm(net, x, name, u))
-        layer((batch, rows, units), lambda x, name, u=units: residual_norm(net, x, name, u))
+        layer((batch, rows, units), lambda x, name, r=rows, u=units: layer_norm(net, x + read((batch, r, u)), name, u))
         layer((batch, rows, units), lambda x, name, u=units: rms_norm(net, x, name, u))
     for channels, side, groups in GROUPS:
         layer(
@@ -144,12 +150,6 @@ def scale_and_shift(net, name, shape):
 
 def layer_norm(net, x, name, units):
     return relay.nn.layer_norm(x, *scale_and_shift(net, name, (units,)), epsilon=1e-6)
-
-
-def residual_norm(net, x, name, units):
-    """Of a sum with another tensor, as behind each half of a transformer's layer."""
-    shape = [int(dim) for dim in x.type_annotation.shape]
-    return layer_norm(net, x + net.input(f"{name}.residual", shape), name, units)
 
 
 def rms_norm(net, x, name, units):
