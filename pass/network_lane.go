@@ -94,12 +94,8 @@ func NewLane(network *Network, options LaneOptions) (*Lane, error) {
 	}
 	l := &Lane{network: network, options: options, folder: options.Folder, built: map[string]*Executable{}}
 	var err error
-	if l.plain, err = network.Space.Decode(network.Space.Uniform(network.Space.Free())); err != nil {
+	if l.plain, err = network.Reference(); err != nil {
 		return nil, err
-	}
-	if l.plain.Outlined() > 0 {
-		// What everything is held against must be plain TVM, whatever may be chosen.
-		l.plain.Regions, l.plain.Key = make([][]annotate.Region, len(l.plain.Regions)), network.Space.Place(make([][]int, len(l.plain.Chosen))).Key
 	}
 	cfg := network.s.cfg
 	interpreter, err := python(&Config{Python: options.Python})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -16,6 +17,15 @@ import (
 
 // Plain is the placement that leaves everything to TVM; nil where TVM does not take everything or a constraint forbids it.
 func (n *Network) Plain() *genome.Placement { return n.Single(n.Space.Backends[n.Space.Free()].Name()) }
+
+// Reference is the placement that everything is held against: all of it on TVM, whether that may be chosen or not.
+func (n *Network) Reference() (*genome.Placement, error) {
+	p, err := n.Space.Decode(n.Space.Uniform(n.Space.Free()))
+	if err == nil && p.Outlined() > 0 {
+		p.Regions, p.Key = make([][]annotate.Region, len(p.Regions)), n.Space.Place(make([][]int, len(p.Chosen))).Key
+	}
+	return p, err
+}
 
 // Single is the placement that gives a backend all that it can take, of what has not failed, and the rest to TVM, without
 // regard to costs: what a user of that backend alone would get. Where a backend has kernels to choose from it is Tuned: in

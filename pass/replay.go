@@ -3,7 +3,9 @@
 package pass
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/relay"
@@ -23,7 +26,8 @@ func (e *ReplayError) Error() string { return "the plan cannot be replayed: " + 
 
 // Replay writes the placement of a plan into a module, which is to be the one that the plan was made for (normalised in
 // the same way: the plan has its hash). Nothing is measured and nothing chosen; that each region is one that its backend
-// takes, and that regions do not need each other's results, is checked. Of cfg, Progress and Exact are used.
+// takes, and that regions do not need each other's results, is checked, and that the store of costs knows of no candidate that
+// it fails here (RetryFailures leaves that out). Of cfg, Progress, Exact, Store and RetryFailures are used.
 //
 // On an error the module is nil. Errors that are the caller's to mend are *ReplayError, *byoc.UnknownBackendError and
 // *UnusableError.
@@ -62,6 +66,9 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, e
 				return err
 			}
 		}
+		if err := s.refuseFailed(p); err != nil {
+			return err
+		}
 		out, err = s.annotate()
 		return err
 	})
@@ -73,19 +80,6 @@ func notExact(c *plan.Candidate) *ReplayError {
 	last := &c.Nodes[len(c.Nodes)-1]
 	return &ReplayError{fmt.Sprintf("it has %s at %%%d (%s), which associates its sums otherwise than a direct sum does, and exact "+
 		"does without such; make the plan again with exact", c.Name(), last.Index, last.Operator)}
-}
-
-// CheckExact says which of a plan's candidates does not go with Config.Exact, as it stands in the plan. The error is a
-// *ReplayError.
-func CheckExact(p *plan.Plan) error {
-	for i := range p.Regions {
-		for k := range p.Regions[i].Candidates {
-			if c := &p.Regions[i].Candidates[k]; c.Reassociates {
-				return notExact(c)
-			}
-		}
-	}
-	return nil
 }
 
 func quoteName(name string) string {
@@ -162,6 +156,45 @@ func (s *search) replay(f *function, p *plan.Plan) error {
 		return &ReplayError{fmt.Sprintf("function %s: %s", g.Name, strings.TrimPrefix(err.Error(), "placement: "))}
 	}
 	f.set = set
+	return nil
+}
+
+// refuseFailed looks whether a candidate of the plan is known to fail here. A store that is not there knows nothing.
+func (s *search) refuseFailed(p *plan.Plan) error {
+	path := s.cfg.Store
+	if path == "" {
+		var err error
+		if path, err = cost.DefaultPath(); err != nil {
+			return nil
+		}
+	}
+	if _, err := os.Stat(path); err != nil || s.cfg.RetryFailures {
+		return nil
+	}
+	store, err := cost.OpenStore(path)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	s.env = p.Environment
+	s.env.Device = cost.Device()
+	// What TVM's tuners found out is in the keys of TVM's costs alone.
+	s.env.Options, _, _ = strings.Cut(s.env.Options, " "+tunedWord)
+	if tvm, err := byoc.Lookup("tvm"); err == nil {
+		s.env.TVM = tvm.Probe().Version
+	}
+	for _, f := range s.functions {
+		for i := range f.set.Candidates {
+			c := &f.set.Candidates[i]
+			known, ok := store.Lookup(s.request(f, c).Key)
+			if !ok || !known.Failed() || s.byName[c.Backend].TakesAnything() {
+				continue
+			}
+			return &ReplayError{fmt.Sprintf("%s on %s at %%%d (%s) is known to fail here: %s; make the plan again, or have it built all the "+
+				"same with retry_failures (--retry-failures)", cmp.Or(c.Composite, "a group of operators"), c.Backend, c.Root,
+				candidate.OperatorName(&f.set.Graph.Nodes[c.Root]), known.Failure)}
+		}
+	}
 	return nil
 }
 

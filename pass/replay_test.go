@@ -3,7 +3,9 @@
 package pass
 
 import (
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,6 +13,8 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/internal/tvmtest"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -46,6 +50,73 @@ func TestReplayGivesTheSameModule(t *testing.T) {
 		assert.Equal(t, wantHash, gotHash)
 		assert.Equal(t, placement(t, want), placement(t, got))
 	}
+}
+
+// For each kind of network that may be kept: the plan is that network's, and replaying it gives the same module.
+func TestReplayGivesWhatWasKept(t *testing.T) {
+	withFamily(t, nil)
+	n, err := Explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
+		Estimator: &estimator{rule: familyCosts}})
+	require.NoError(t, err)
+	plain, err := n.Reference()
+	require.NoError(t, err)
+	regions := map[string]bool{}
+	for name, placement := range map[string]*genome.Placement{"tvm": plain, "host alone": n.Single("host"), "guest alone": n.Single("guest"),
+		"the family": n.Tuned("host", "guest"), "operator level": n.Placed} {
+		require.NotNil(t, placement, name)
+		p, err := n.Plan(placement, nil)
+		require.NoError(t, err, name)
+		assert.Equal(t, placement.Outlined(), p.Outlined(), name)
+		want, err := n.Module(placement)
+		require.NoError(t, err, name)
+		got, err := Replay(tvmtest.Parse(t, layers), saved(t, p), Config{})
+		require.NoError(t, err, name)
+		wantHash, err := Hash(want)
+		require.NoError(t, err)
+		gotHash, err := Hash(got)
+		require.NoError(t, err)
+		assert.Equal(t, wantHash, gotHash, name)
+		regions[gotHash] = true
+	}
+	assert.GreaterOrEqual(t, len(regions), 4, "they are different networks")
+}
+
+// What the store knows to fail here is refused by name, for the environment that the plan is for.
+func TestReplayRefusesWhatFailed(t *testing.T) {
+	withLibraries(t)
+	known := &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
+	_, p, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: known})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "costs.jsonl")
+	replay := func(cfg Config) error {
+		cfg.Store = path
+		_, err := Replay(tvmtest.Parse(t, layers), saved(t, p), cfg)
+		return err
+	}
+	require.NoError(t, replay(Config{}), "a store that is not there knows nothing")
+	assert.NoFileExists(t, path)
+	fail := func(change func(k *cost.Key)) {
+		store, err := cost.OpenStore(path)
+		require.NoError(t, err)
+		for _, r := range known.requests {
+			if r.Key.Backend == "lib" && r.Key.Composite == "lib.dense_relu" {
+				key := r.Key
+				change(&key)
+				require.NoError(t, store.Put(key, cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "by 3"}, time.Now())))
+			}
+		}
+		require.NoError(t, store.Close())
+	}
+	fail(func(k *cost.Key) { k.Library = "testlib 0.9" })
+	fail(func(k *cost.Key) { k.Threads++ })
+	require.NoError(t, replay(Config{}), "another version's failure is not ours")
+	fail(func(*cost.Key) {})
+	err = replay(Config{})
+	var refused *ReplayError
+	require.ErrorAs(t, err, &refused)
+	assert.ErrorContains(t, err, "lib.dense_relu on lib at %")
+	assert.ErrorContains(t, err, "(nn.relu) is known to fail here: wrong-result in check: by 3")
+	require.NoError(t, replay(Config{RetryFailures: true}))
 }
 
 func TestReplayRefusesWhatDoesNotFit(t *testing.T) {

@@ -268,7 +268,7 @@ def small_onnx(path):
 def test_same_input_same_store_same_plan(command, tmp_path):
     small_onnx(tmp_path / "small.onnx")
     store = tmp_path / "costs.jsonl"  # which nobody else writes to meanwhile
-    plans = []
+    plans, told, kept = [], [], []
     for number in range(2):
         plan = tmp_path / f"plan{number}.json"
         result = command(
@@ -281,10 +281,15 @@ def test_same_input_same_store_same_plan(command, tmp_path):
             costs = store.read_bytes()
         # The whole networks were run anew, and where the costs came from is told; all else is the same.
         plans.append(json.loads(plan.read_text().replace('"measured"', '"stored"')))
-        del plans[-1]["finalists"], plans[-1]["candidates"]
+        finalists = plans[-1].pop("finalists")
+        del plans[-1]["candidates"]
+        told.append({one["name"]: (one["regions"], one["estimate_ms"]) for one in finalists if one["name"] != "tvm"})
+        kept.append(next(one["name"] for one in finalists if one.get("chosen")))
     assert json.loads(result.stdout)["report"]["candidates"]["measured"] == 0
     assert store.read_bytes() == costs
-    assert plans[0] == plans[1]
+    assert told[0] == told[1]
+    # Which of them is the fastest is measured each time.
+    assert plans[0] == plans[1] or kept[0] != kept[1]
 
 
 def test_onnx_model_to_so(command, store, tmp_path):

@@ -106,7 +106,11 @@ def test_the_search_and_its_figures(searched):
         assert len(record["network"]["against_ms"]) == len(record["samples_ms"])
 
     finalists = {one["name"]: one for one in plan["finalists"]}
-    assert {"tvm", "dnnl", "collage"} <= set(finalists)
+    assert {"tvm", "dnnl"} <= set(finalists)
+    assert {"collage", "operator level"} & set(finalists), "what is not kept keeps its name"
+    (kept,) = (one for one in finalists.values() if one.get("chosen"))
+    assert kept["name"] == report["chosen"]
+    assert kept["regions"] == sum("symbol" in region for region in plan["regions"]), "the plan is what was kept"
     for one in finalists.values():
         assert one["bytes"] > 1000
         # It reads the last layer's weights at least.
@@ -143,11 +147,27 @@ def test_regions_are_profiled_step_by_step(searched):
     assert inside >= 4, "convolutions, a pool and a product are parts of their own"
 
 
+def regions_in(path):
+    """The symbols of the regions that an executable calls."""
+    import tvm
+    from collage import library
+
+    for name in ("runtime", "dnnl"):
+        library.load_plugin(library.plugin_path(name))
+    graph = json.loads(tvm.runtime.load_module(str(path))["get_graph_json"]())
+    names = [node["attrs"]["func_name"] for node in graph["nodes"] if node["op"] == "tvm_op"]
+    return sorted(name for name in names if "_dnnl_" in name)
+
+
 def test_the_plan_is_replayed(searched, command, model, tmp_path):
-    folder, report, _ = searched
+    """The executable, its plan and what is built of the plan have the same regions, whatever was kept."""
+    folder, report, plan = searched
     result = command("compile", model, "--plan", folder / "plan.json", "-o", tmp_path / "b.tar", "-q", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["chosen"] == report["chosen"]
+    planned = sorted(region["symbol"] for region in plan["regions"] if "symbol" in region)
+    assert regions_in(folder / "a.tar") == planned
+    assert regions_in(tmp_path / "b.tar") == planned
     np.savez(tmp_path / "x.npz", data=np.random.default_rng(5).standard_normal((1, 16, 24, 24), dtype=np.float32))
     outputs = []
     for path in (folder / "a.tar", tmp_path / "b.tar"):

@@ -131,27 +131,61 @@ def test_explain_and_diff_need_neither_tvm_nor_python(decided, command):
     assert "the proof does not check" in result.stderr
 
 
+def test_where_nothing_stands_against_it_compile_decides_what_plan_does(decided, command, tmp_path):
+    model, store = decided.folder / "net.onnx", shutil.copy(decided.folder / "store.jsonl", tmp_path / "store.jsonl")
+    bound = ("--db", store, "--repeat", 3, "-q", "--pin", "nn.dense=tvm", "--plan-out")
+    ok(command("plan", model, *bound, tmp_path / "first.json"))
+    ok(command("plan", model, *bound, tmp_path / "plan.json"))
+    ok(
+        command(
+            "compile",
+            model,
+            "--level",
+            "operator",
+            "--rounds",
+            1,
+            "-o",
+            tmp_path / "a.tar",
+            *bound,
+            tmp_path / "b.json",
+        )
+    )
+    compiled = json.loads((tmp_path / "b.json").read_text())
+    assert [finalist["name"] for finalist in compiled.pop("finalists")] == ["tvm", "collage"]
+    assert compiled == json.loads((tmp_path / "plan.json").read_text())
+
+
+def outlined(plan):
+    """How many regions a plan has outside of TVM."""
+    return sum("symbol" in region for region in plan["regions"])
+
+
 def digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_a_plan_is_built_without_measuring(decided, command, tmp_path):
-    """collage compile decides what collage plan does; --plan builds it again, and computes the same."""
+    """What collage compile writes down is what it kept; --plan builds it again, and computes the same."""
     model, store = decided.folder / "net.onnx", decided.folder / "store.jsonl"
     ok(command("compile", model, "--db", store, "--repeat", 3, "--rounds", 2, "-q", "-o", tmp_path / "a.tar",
                "--level", "operator", "--plan-out", tmp_path / "compiled.json"))  # fmt: skip
     compiled = json.loads((tmp_path / "compiled.json").read_text())
-    chosen = [finalist["name"] for finalist in compiled.pop("finalists") if finalist.get("chosen")]
-    assert compiled == json.loads(decided.plan.read_text())
+    finalists = {finalist["name"]: finalist for finalist in compiled.pop("finalists")}
+    chosen = [name for name, finalist in finalists.items() if finalist.get("chosen")]
+    placed = json.loads(decided.plan.read_text())
+    assert finalists["collage"]["estimate_ms"] == placed["estimate"]["total_ms"]
+    assert finalists["collage"]["regions"] == outlined(placed)
+    assert finalists[chosen[0]]["regions"] == outlined(compiled)
+    if chosen == ["collage"]:
+        assert compiled == placed
 
     before = digest(store)
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(5).standard_normal((1, 8, 16, 16), dtype=np.float32))
     built = [tmp_path / "a.tar"]
     for plan, kept in ((decided.plan, "collage"), (tmp_path / "compiled.json", chosen[0])):
         out, copy = tmp_path / f"{plan.stem}.tar", tmp_path / f"{plan.stem}.copy.json"
-        report = json.loads(
-            ok(command("compile", model, "--plan", plan, "-q", "-o", out, "--plan-out", copy, "--json"))
-        )
+        given = ("--plan", plan, "--db", store, "-q", "-o", out, "--plan-out", copy, "--json")
+        report = json.loads(ok(command("compile", model, *given)))
         assert report["chosen"] == kept
         assert copy.read_bytes() == plan.read_bytes()
         built.append(out)
@@ -164,6 +198,30 @@ def test_a_plan_is_built_without_measuring(decided, command, tmp_path):
             results.append(arrays["output_0"])
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_plan_with_a_candidate_that_fails_here_is_refused(decided, command, tmp_path):
+    model, plan = decided.folder / "net.onnx", json.loads(decided.plan.read_text())
+    (region, *_) = (one for one in plan["regions"] if one["backend"] == "dnnl")
+    part = region["candidates"][0]
+    records = [json.loads(line) for line in (decided.folder / "store.jsonl").read_text().splitlines()]
+    (record, *_) = (
+        one
+        for one in records
+        if one["key"].get("composite") == part["composite"] and one["key"].get("structure") == part["key"]
+    )
+    record.pop("samples_ms", None)
+    record["failure"] = {"phase": "check", "kind": "wrong-result", "detail": "by 3"}
+    store = tmp_path / "failed.jsonl"
+    store.write_text(json.dumps(record) + "\n")
+    given = ("compile", model, "--plan", decided.plan, "--db", store, "-q", "-o", tmp_path / "a.tar")
+    result = command(*given)
+    assert result.returncode == 2
+    assert f"{part['composite']} on dnnl at %" in result.stderr
+    assert "is known to fail here: wrong-result in check: by 3" in result.stderr
+    assert not (tmp_path / "a.tar").exists()
+    ok(command(*given, "--retry-failures", "--no-verify"))
+    assert command("compile", model, "--no-verify", "-o", tmp_path / "b.tar").returncode == 2
 
 
 def test_a_plan_of_another_network_is_refused(decided, command, tmp_path):

@@ -18,8 +18,9 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
-// Schema is the version of the schema that this package reads and writes.
-const Schema = 2
+// Schema is the version of the schema that this package reads and writes. Up to version 2 the regions were those of Collage's own
+// placement, whatever was kept.
+const Schema = 3
 
 // Plan is the whole record. All times are in milliseconds; all node indices are those of relay.Graph, read from the
 // normalised module whose hash the plan carries.
@@ -36,11 +37,12 @@ type Plan struct {
 	Estimate Estimate `json:"estimate"`
 	// Borders are what it costs to bring values to backends and away from them; empty where that costs nothing.
 	Borders []Border `json:"borders,omitempty"`
-	// Regions are in the order of the functions, within one in the order of their last nodes.
+	// Regions are in the order of the functions, within one in the order of their last nodes. They are those of the network
+	// that was kept, whichever finalist that is.
 	Regions []Region `json:"regions"`
 	// Candidates says what became of the candidates.
 	Candidates Candidates `json:"candidates"`
-	// GraphLevel says how the graph level came to this placement; nil for one of the operator level.
+	// GraphLevel says what the graph level measured; nil where it was not searched.
 	GraphLevel *GraphLevel `json:"graph_level,omitempty"`
 	// Finalists are whole networks that were built and run in turn; empty where none were (a plan that is only
 	// decided has none, so that the same input gives the same plan).
@@ -267,9 +269,13 @@ type Rejected struct {
 
 // Finalist is a whole network that was built and run.
 type Finalist struct {
-	// Name is a backend's name for what that backend (with TVM for the rest) does alone, "collage" for the
-	// placement.
+	// Name is a backend's name for what that backend (with TVM for the rest) does alone, "collage" (PlacementName) for
+	// the placement that was kept, "operator level", "graph level", "graph level 2", ... for placements that were not.
 	Name string `json:"name"`
+	// Origin is what the search called it ("feedback 2", "evolved 7 (merge)"); "" for one that has no other name.
+	Origin string `json:"origin,omitempty"`
+	// Regions counts what it has outside of TVM.
+	Regions int `json:"regions"`
 	// Samples are latencies of one run of the network. Sample i of all finalists comes from the same round, so
 	// differences are paired.
 	Samples []float64 `json:"samples_ms,omitempty"`
@@ -288,8 +294,28 @@ type Finalist struct {
 	Chosen bool `json:"chosen,omitempty"`
 }
 
-// PlacementName is the name of the finalist that is the plan itself.
+// PlacementName is the name of the finalist that is Collage's own placement.
 const PlacementName = "collage"
+
+// Kept is the finalist that was kept, whose regions are the plan's; nil where no whole network was run.
+func (p *Plan) Kept() *Finalist {
+	i := slices.IndexFunc(p.Finalists, func(f Finalist) bool { return f.Chosen })
+	if i < 0 {
+		return nil
+	}
+	return &p.Finalists[i]
+}
+
+// Outlined counts the regions outside of TVM.
+func (p *Plan) Outlined() int {
+	n := 0
+	for i := range p.Regions {
+		if p.Regions[i].Symbol != "" {
+			n++
+		}
+	}
+	return n
+}
 
 // BackendOf is the backend of one of the region's candidates.
 func (r *Region) BackendOf(c *Candidate) string { return cmp.Or(c.Backend, r.Backend) }

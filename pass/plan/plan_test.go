@@ -138,7 +138,7 @@ func TestPlanIsWrittenAsBefore(t *testing.T) {
 	p.Finalists = []Finalist{
 		{Name: "tvm", Samples: []float64{5, 5.5}, Estimate: 6},
 		{Name: "dnnl", Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no"}},
-		{Name: PlacementName, Samples: []float64{4, 4.5}, MaxError: 1e-6, Estimate: 3.75, Chosen: true},
+		{Name: PlacementName, Origin: "feedback 1", Regions: p.Outlined(), Samples: []float64{4, 4.5}, MaxError: 1e-6, Estimate: 3.75, Chosen: true},
 	}
 	text, err := p.Encode()
 	require.NoError(t, err)
@@ -254,12 +254,12 @@ func TestWhatIsNoPlanIsRefused(t *testing.T) {
 	text, err := example(t).Encode()
 	require.NoError(t, err)
 	for name, c := range map[string]struct{ from, to, want string }{
-		"newer schema":  {`"collage_plan": 2`, `"collage_plan": 3`, "use a newer one"},
-		"older schema":  {`"collage_plan": 2`, `"collage_plan": 1`, "make the plan again"},
-		"other json":    {`"collage_plan": 2`, `"another": 1`, "no field collage_plan"},
-		"unknown field": {`"collage_plan": 2`, `"collage_plan": 2, "surprise": 1`, "surprise"},
+		"newer schema":  {`"collage_plan": 3`, `"collage_plan": 4`, "use a newer one"},
+		"older schema":  {`"collage_plan": 3`, `"collage_plan": 2`, "make the plan again"},
+		"other json":    {`"collage_plan": 3`, `"another": 1`, "no field collage_plan"},
+		"unknown field": {`"collage_plan": 3`, `"collage_plan": 3, "surprise": 1`, "surprise"},
 		"wrong type":    {`"proposed": `, `"proposed": true, "x": `, "line "},
-		"no json":       {`"collage_plan": 2,`, `"collage_plan" 2,`, "line 2"},
+		"no json":       {`"collage_plan": 3,`, `"collage_plan" 3,`, "line 2"},
 		"trailing":      {"\n}\n", "\n}\n{}", "after top-level value"},
 	} {
 		broken := strings.Replace(string(text), c.from, c.to, 1)
@@ -297,6 +297,9 @@ func TestPlansThatContradictThemselvesAreRefused(t *testing.T) {
 		"says 9 operators":            func(p *Plan) { p.Backends[0].Operators = 9 },
 		"9 operators, 6 are placed":   func(p *Plan) { p.Module.Functions[0].Operators = 9 },
 		"are accounted for":           func(p *Plan) { p.Candidates.Measured++ },
+		"2 regions outside of TVM": func(p *Plan) {
+			p.Finalists = []Finalist{{Name: "dnnl", Samples: []float64{1}, Regions: 2, Chosen: true}}
+		},
 		"13 candidates were proposed": func(p *Plan) { p.Candidates.Proposed++ },
 		"1 are listed":                func(p *Plan) { p.Candidates.Failed++ },
 		"only a lower bound is known": func(p *Plan) { p.Regions[0].Candidates[0].Cost.Origin = cost.Bounded },

@@ -226,6 +226,9 @@ func (p *Plan) validateRest() error {
 		names[f.Name] = true
 		if f.Chosen {
 			chosen++
+			if outlined := p.Outlined(); f.Regions != outlined {
+				return fmt.Errorf("plan: %s was kept, which has %d regions outside of TVM; the plan's are %d", f.Name, f.Regions, outlined)
+			}
 		}
 		if f.Failure != nil {
 			if f.Chosen {

@@ -121,7 +121,7 @@ func small() *plan.Plan {
 		{Name: "tvm", Samples: []float64{8, 8.5, 8.25, 9, 8}, Estimate: 9},
 		{Name: "dnnl", Samples: []float64{5, 5.5, 5.25, 6, 5}, MaxError: 1.25e-6, Estimate: 5.5},
 		{Name: "mkl", Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no libmkl_rt.so"}},
-		{Name: plan.PlacementName, Samples: []float64{4, 4.25, 4.5, 6.5, 4}, MaxError: 1.5e-6, Estimate: 4.625, Chosen: true},
+		{Name: plan.PlacementName, Samples: []float64{4, 4.25, 4.5, 6.5, 4}, MaxError: 1.5e-6, Estimate: 4.625, Chosen: true, Regions: 4},
 	}
 	return &m.Plan
 }

@@ -103,9 +103,12 @@ type Candidates struct {
 
 // Finalist is a whole network that was run.
 type Finalist struct {
-	Name   string  `json:"name"`
-	Rounds int     `json:"rounds"`
-	Median float64 `json:"median_ms,omitempty"`
+	Name string `json:"name"`
+	// Origin and Regions are as in the plan: what the search called it, and what it has outside of TVM.
+	Origin  string  `json:"origin,omitempty"`
+	Regions int     `json:"regions"`
+	Rounds  int     `json:"rounds"`
+	Median  float64 `json:"median_ms,omitempty"`
 	// LowerQuartile is the number that is compared, Low and High its 90 % confidence interval.
 	LowerQuartile float64 `json:"lower_quartile_ms,omitempty"`
 	Low           float64 `json:"low_ms,omitempty"`
@@ -224,7 +227,7 @@ func (s *Summary) summariseFinalists(p *plan.Plan) {
 		}
 	}
 	for _, f := range finalists {
-		row := Finalist{Name: f.Name, Rounds: len(f.Samples), MaxError: f.MaxError, Estimate: f.Estimate,
+		row := Finalist{Name: f.Name, Origin: f.Origin, Regions: f.Regions, Rounds: len(f.Samples), MaxError: f.MaxError, Estimate: f.Estimate,
 			Bytes: f.Bytes, Resident: f.Resident, Peak: f.Peak, Failure: f.Failure, Chosen: f.Chosen}
 		if f.Failure == nil && len(f.Samples) > 0 {
 			row.Median = median(f.Samples)
@@ -237,7 +240,7 @@ func (s *Summary) summariseFinalists(p *plan.Plan) {
 				}
 				row.Ratio = median(ratios)
 			}
-			if f.Name == plan.PlacementName {
+			if f.Chosen {
 				s.Times.Measured = row.Median
 			}
 		}

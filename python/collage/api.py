@@ -34,16 +34,17 @@ def partition(module, params=None, plan_out=None, **options):
     return placed
 
 
-def replay(module, plan, params=None, disabled_passes=None, exact=False):
+def replay(module, plan, params=None, disabled_passes=None, exact=False, store=None, retry_failures=False):
     """Place ``module`` as ``plan`` says (a path, JSON text, or a dictionary), without measuring.
 
     ``module``, ``params`` and ``disabled_passes`` are those that the plan was made for: the plan has their
-    hash. Raises ValueError where they are not, and where ``exact`` (CollagePartition's) does without a kernel
-    that the plan names.
+    hash. Raises ValueError where they are not, where ``exact`` (CollagePartition's) does without a kernel
+    that the plan names, and where ``store`` (the user's by default) knows that one of its candidates fails
+    here, unless ``retry_failures``.
     """
     workerside.refuse()
     library.load()
-    passes = transform.Replay(plan, exact)
+    passes = transform.Replay(plan, exact, store, retry_failures)
     return passes(_normalised(module, params, disabled_passes))
 
 
@@ -119,7 +120,8 @@ def compile(
     if plan is None:
         placed = partition(module, params, plan_out, **options)
     else:
-        placed = replay(module, plan, params, options.get("disabled_passes"), options.get("exact") or False)
+        names = ("disabled_passes", "exact", "store", "retry_failures")
+        placed = replay(module, plan, params, **{name: options[name] for name in names if name in options})
     factory = export.build(
         placed,
         options.get("target"),

@@ -114,12 +114,13 @@ CollagePartition.__signature__ = inspect.Signature(
 )
 
 
-def Replay(plan, exact=False):  # noqa: N802
+def Replay(plan, exact=False, store=None, retry_failures=False):  # noqa: N802
     """The pass that places a module as a plan says, without measuring.
 
     ``plan`` is the path of a plan file, its text, or what ``json.loads`` made of it. The module must be the
     normalised one that the plan was made for. Raises ValueError where it is another one, where a backend
-    does not take any more what the plan gives it, or where ``exact`` (CollagePartition's) does without it.
+    does not take any more what the plan gives it, where ``store`` (CollagePartition's) knows that it fails
+    here, unless ``retry_failures``, or where ``exact`` (CollagePartition's) does without it.
     """
     workerside.refuse()
     library.load()
@@ -129,7 +130,8 @@ def Replay(plan, exact=False):  # noqa: N802
         text = plan
     else:
         text = Path(plan).read_text(encoding="utf-8")
-    return tvm.get_global_func("collage.transform.Replay")(text, json.dumps({"exact": bool(exact)}))
+    options = configuration(exact=bool(exact), store=store, retry_failures=bool(retry_failures))
+    return tvm.get_global_func("collage.transform.Replay")(text, options)
 
 
 def _drop_in(config, cost_estimator, outline_native, measuring):

@@ -44,8 +44,9 @@ that, and tries changes to the best, until --search-time or --trials are used up
 What was measured is kept in the cost store and is not measured again, also after an interrupt: a search that was stopped
 goes on from there.
 
-With --plan nothing is measured and nothing chosen: what the plan says is built. A plan that collage compile wrote says
-which network was kept, and that one is built; one of collage plan is the placement itself.`,
+With --plan nothing is measured and nothing chosen: what the plan says is built, and its outputs are compared with TVM's.
+A plan that collage compile wrote is that of the network that was kept, whichever it was. A plan is refused where the
+cost store knows that one of its candidates fails here (--retry-failures builds it all the same).`,
 	Examples: []string{
 		"compile model.onnx --backends tvm,dnnl,native -o model.tar",
 		"compile model.onnx --input-shape data:1,3,224,224 -o model.so",
@@ -71,6 +72,7 @@ which network was kept, and that one is built; one of collage plan is the placem
 		flags.StringVar(&a.memory, "memory-limit-executable", "", "keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")
 		flags.StringVar(&a.planOut, "plan-out", "", "write the plan to `FILE` (JSON)")
 		flags.StringVar(&a.planIn, "plan", "", "build the plan in `FILE`, measuring nothing; what is placed how stands there")
+		flags.BoolVar(&a.noVerify, "no-verify", false, "with --plan: do not compare the outputs with TVM's, which takes a build of plain TVM")
 		a.declareOutput(flags)
 		return a
 	},
@@ -82,7 +84,7 @@ type compileAction struct {
 	output, planOut, planIn string
 	rounds                  int
 	level, memory           string
-	noGraph                 bool
+	noGraph, noVerify       bool
 	searchTime              time.Duration
 	trials                  int
 	seed                    uint64
@@ -95,8 +97,8 @@ type compileAction struct {
 }
 
 // decidedByPlan are the flags that --plan answers.
-var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "db", "repeat", "exhaustive",
-	"skip-unusable", "retry-failures", "rounds", "level", "no-graph-search", "search-time", "trials", "seed", "memory-limit-executable"}
+var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "repeat", "exhaustive",
+	"skip-unusable", "rounds", "level", "no-graph-search", "search-time", "trials", "seed", "memory-limit-executable"}
 
 func (a *compileAction) Check(s *Session, args []string) error {
 	if err := expect(&compileCommand, args, "MODEL"); err != nil {
@@ -119,6 +121,9 @@ func (a *compileAction) Check(s *Session, args []string) error {
 	}
 	if a.planIn != "" {
 		return a.checkPlan(s)
+	}
+	if a.noVerify {
+		return errors.New("--no-verify goes with --plan: outputs are compared before anything is chosen")
 	}
 	return a.checkBackends(s)
 }

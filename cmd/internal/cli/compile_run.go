@@ -28,7 +28,7 @@ func (a *compileAction) Run(s *Session, args []string) error {
 	if err != nil {
 		return err
 	}
-	options.Output, options.Rounds, options.Replay = a.output, a.rounds, a.replayed
+	options.Output, options.Rounds, options.Replay, options.NoVerify = a.output, a.rounds, a.replayed, a.noVerify
 	options.Level, options.SearchTime, options.Trials, options.Seed = compile.Level(a.level), a.searchTime, a.trials, a.seed
 	options.ExecutableMemory = a.memoryLimit
 	if a.replayed != nil {

@@ -68,7 +68,7 @@ func TestTamperedPlanIsRefused(t *testing.T) {
 		"a moved price":     {`"price_ms": -1.25`, `"price_ms": -1.249999999`, "the proof does not check: function main: certificate: the prices sum to"},
 		"a missing loser":   {`"proposed": 12`, `"proposed": 13`, "13 candidates were proposed, 12 are listed"},
 		"another backend":   {`"backend": "tvm"`, `"backend": "abc"`, `the backend "abc" is not listed`},
-		"something strange": {`"collage_plan": 2`, `"collage_plan": 2, "x": 1`, "unknown field"},
+		"something strange": {`"collage_plan": 3`, `"collage_plan": 3, "x": 1`, "unknown field"},
 	} {
 		changed := strings.Replace(string(text), c.from, c.to, 1)
 		require.NotEqual(t, string(text), changed, what)

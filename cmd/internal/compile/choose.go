@@ -41,10 +41,26 @@ func (c *compilation) choose() (*finalist, string, error) {
 		}
 	}
 	chosen := slices.MinFunc(tied, func(a, b *finalist) int { return a.regions() - b.regions() })
-	if c.graph != nil {
-		c.adoptPlacement(chosen)
-	}
+	c.keep(chosen)
 	return chosen, reason(chosen, tied, running), nil
+}
+
+// keep makes the plan that of the finalist that was chosen: what is written down is what is built, whichever that is. A
+// placement is called the placement from here on; the other finalists keep the names that say what they are.
+func (c *compilation) keep(chosen *finalist) {
+	if chosen.name == operatorLevelName || strings.HasPrefix(chosen.name, graphLevelName) {
+		chosen.name = plan.PlacementName
+	}
+	c.plan = chosen.plan
+	if c.graph == nil || len(c.graph.result.Trials) == 0 {
+		return
+	}
+	c.plan.GraphLevel = c.graphRecord()
+	text := fmt.Sprintf("%d networks were measured in the search", len(c.graph.result.Trials))
+	if chosen.origin != "" {
+		text = fmt.Sprintf("The placement is %s; %s", chosen.origin, text)
+	}
+	c.notes = append(c.notes, text+".")
 }
 
 // reason says in one sentence why the chosen one was kept.
@@ -157,7 +173,7 @@ func (c *compilation) record(chosen *finalist) {
 	}
 	for _, f := range all {
 		built := f.built()
-		entry := plan.Finalist{Name: f.name, Samples: built.cost.Samples, MaxError: built.maxError, Failure: built.failure,
+		entry := plan.Finalist{Name: f.name, Origin: f.origin, Regions: f.regions(), Samples: built.cost.Samples, MaxError: built.maxError, Failure: built.failure,
 			Chosen: f == chosen, Bytes: built.bytes, Resident: built.resident, Peak: built.peak}
 		if f.plan != nil {
 			entry.Estimate = f.plan.Estimate.Milliseconds

@@ -21,6 +21,7 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/cmd/internal/progress"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -45,8 +46,11 @@ type Options struct {
 	// Exact holds for the placement and for every backend alone (pass.Config); a plan to be replayed that breaks it is refused.
 	Exact bool
 	// Replay is a plan that is built as it is; nil to decide. What a plan says is then not looked at above and below:
-	// Backends, Pin, Forbid, Target, Threads, OptLevel, Store, Samples, Rounds.
+	// Backends, Pin, Forbid, Target, Threads, OptLevel, Samples, Rounds. Of Store the failures are: a plan with a candidate that
+	// is known to fail is refused, unless RetryFailures.
 	Replay *plan.Plan
+	// NoVerify does not compare a replayed plan's outputs with TVM's.
+	NoVerify bool
 	// Target is what pass.ResolveTarget takes; "" for this machine's processor.
 	Target string
 	// Threads is how many threads the executable uses; 0 for all.
@@ -88,7 +92,7 @@ type Options struct {
 
 // Result is what became of a model.
 type Result struct {
-	// Plan is the placement's, with the finalists in it.
+	// Plan is that of the network that was kept, with the finalists in it.
 	Plan *plan.Plan
 	// Chosen is the name of the finalist that was kept (plan.PlacementName or a backend's), and Why says why in one
 	// sentence.
@@ -122,7 +126,7 @@ type compilation struct {
 	Options
 	ctx    context.Context
 	module *bridge.Object // normalised
-	plan   *plan.Plan
+	plan   *plan.Plan     // of what was kept
 	target string
 	// finalists are in the order in which they are reported: each backend alone, then the placement.
 	finalists []*finalist
@@ -181,7 +185,7 @@ func Decide(ctx context.Context, options Options) (*Result, error) {
 		return nil, err
 	}
 	f.module.Release()
-	result.Plan, result.Notes = c.plan, c.notes
+	result.Plan, result.Notes = f.plan, c.notes
 	return result, nil
 }
 
@@ -274,31 +278,67 @@ func (c *compilation) find() error {
 func (c *compilation) place() error {
 	// TVM alone needs no decision. It is built even where it may not be chosen: outputs are held against its.
 	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm") && !c.constrained()}
-	if c.reference.eligible {
-		c.finalists = append(c.finalists, c.reference)
+	if !c.reference.eligible || len(c.Backends) == 1 {
+		return c.placeAlone()
 	}
-	for _, name := range c.Backends {
-		if name == "tvm" || !c.reference.eligible || c.leftOut(name) {
+	config, step := c.placementConfig()
+	network, err := pass.Explore(c.module, config)
+	if err != nil {
+		return err
+	}
+	c.target = network.Target()
+	plain, err := network.Reference()
+	if err == nil {
+		err = c.addPlaced(network, c.reference, plain)
+	}
+	if err != nil {
+		return err
+	}
+	for _, b := range network.Backends() {
+		if b.TakesAnything() {
 			continue
 		}
-		f, err := c.single(name)
-		if err != nil {
-			return err
+		if p := network.Single(b.Name()); p != nil {
+			if err := c.addPlaced(network, &finalist{name: b.Name(), eligible: true}, p); err != nil {
+				return err
+			}
 		}
-		c.finalists = append(c.finalists, f)
 	}
+	f := &finalist{name: plan.PlacementName, eligible: true}
+	if err := c.addPlaced(network, f, network.Placed); err != nil {
+		return err
+	}
+	c.donePlacing(step(), f.plan)
+	return c.ctx.Err()
+}
+
+// placeAlone decides the one placement that there is where no backend alone stands against it.
+func (c *compilation) placeAlone() error {
 	f, err := c.placement()
 	if err != nil {
 		return err
+	}
+	if c.reference.eligible {
+		c.reference.plan = f.plan // all of it is on TVM
+		c.finalists = append(c.finalists, c.reference)
 	}
 	c.finalists = append(c.finalists, f)
 	return nil
 }
 
-// leftOut says that a backend cannot be used here and is left out for it.
-func (c *compilation) leftOut(name string) bool {
-	b, err := byoc.Lookup(name)
-	return c.SkipUnusable && err == nil && !b.Probe().Usable
+// addPlaced makes a placement of a network a finalist: its module, where it has none, and its plan.
+func (c *compilation) addPlaced(network *pass.Network, f *finalist, p *genome.Placement) (err error) {
+	if f.module == nil {
+		if f.module, err = network.Module(p); err != nil {
+			return err
+		}
+	}
+	if f.plan, err = network.Plan(p, nil); err != nil {
+		return err
+	}
+	f.plan.Module.Name = c.Model
+	c.finalists = append(c.finalists, f)
+	return nil
 }
 
 // constrained says that only the placement keeps to what was asked for.
@@ -361,7 +401,7 @@ func (c *compilation) placement() (*finalist, error) {
 	}
 	c.donePlacing(step(), p)
 	p.Module.Name = c.Model
-	c.plan, c.target = p, p.Environment.Target
+	c.target = p.Environment.Target
 	return &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}, c.ctx.Err()
 }
 

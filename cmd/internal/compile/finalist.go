@@ -25,7 +25,7 @@ type finalist struct {
 	// name is a backend's for that backend alone, plan.PlacementName for the placement.
 	name   string
 	module *bridge.Object
-	// plan is nil for TVM alone.
+	// plan is nil where nothing was placed: for TVM alone where it may not be chosen.
 	plan *plan.Plan
 	// eligible says that it may be chosen.
 	eligible bool
@@ -46,6 +46,9 @@ type finalist struct {
 	failure        *cost.Failure
 }
 
+// referenceName is that of plain TVM where it is built to compare outputs with and for nothing else.
+const referenceName = "reference"
+
 // title is how the finalist is called in sentences.
 func (f *finalist) title() string {
 	switch {
@@ -56,20 +59,18 @@ func (f *finalist) title() string {
 	case strings.HasPrefix(f.name, graphLevelName):
 		return "the graph level's placement" + strings.TrimPrefix(f.name, graphLevelName)
 	}
+	if f.name == referenceName {
+		return "TVM alone, to compare with"
+	}
 	return f.name + " alone"
 }
 
 // regions counts the regions that were given to other backends than TVM.
 func (f *finalist) regions() int {
-	n := 0
-	if f.plan != nil {
-		for i := range f.plan.Regions {
-			if f.plan.Regions[i].Symbol != "" {
-				n++
-			}
-		}
+	if f.plan == nil {
+		return 0
 	}
-	return n
+	return f.plan.Outlined()
 }
 
 // compilers are the Compiler attributes of its regions.

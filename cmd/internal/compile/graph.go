@@ -5,7 +5,6 @@ package compile
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -226,6 +225,7 @@ func (c *compilation) graphFinalists(seeds []graphlevel.Seed) error {
 	if err := c.addFinalist(operatorLevelName, c.graph.network.Placed, true); err != nil {
 		return err
 	}
+	c.finalists[len(c.finalists)-1].origin = "the operator level's"
 	number := 0
 	for _, i := range c.graph.result.Best() {
 		t := &c.graph.result.Trials[i]
@@ -328,56 +328,9 @@ func (c *compilation) weigh(f *finalist, e *pass.Executable) error {
 	return nil
 }
 
-// adoptPlacement makes one of the finalists the placement that the plan describes: the one that was chosen, or where a
-// backend alone was chosen, the best of the others.
-func (c *compilation) adoptPlacement(chosen *finalist) {
-	placement := chosen
-	if c.isSingle(chosen) {
-		placement = c.bestPlacement()
-	}
-	origin := placement.origin
-	if placement.name == operatorLevelName {
-		origin = "the operator level's"
-	}
-	placement.name = plan.PlacementName
-	c.plan = placement.plan
-	c.plan.GraphLevel = c.graphRecord()
-	if origin != "" && len(c.graph.result.Trials) > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("The placement is %s; %d networks were measured in the search.", origin, len(c.graph.result.Trials)))
-	}
-}
-
-// bestPlacement is the best of the finalists that are no backend alone, by what the search found: what is in the store
-// decides, so that the same store gives the same plan.
-func (c *compilation) bestPlacement() *finalist {
-	var best *finalist
-	score := func(f *finalist) float64 {
-		for i := range c.graph.result.Trials {
-			if t := &c.graph.result.Trials[i]; t.Placement.Key == f.placement.Key {
-				return t.Score
-			}
-		}
-		return math.Inf(1)
-	}
-	for _, f := range c.finalists {
-		if !c.isSingle(f) && (best == nil || score(f) < score(best)) {
-			best = f
-		}
-	}
-	return best
-}
-
-// isSingle says that a finalist is a backend alone.
-func (c *compilation) isSingle(f *finalist) bool {
-	return slices.Contains(c.Backends, f.name) || f.name == "tvm"
-}
-
-// graphRecord is what the plan says of the search; nil where there was none.
+// graphRecord is what the plan says of the search.
 func (c *compilation) graphRecord() *plan.GraphLevel {
 	r := c.graph.result
-	if len(r.Trials) == 0 {
-		return nil
-	}
 	record := &plan.GraphLevel{Seconds: float64(r.Spent.Round(time.Millisecond)) / float64(time.Second), Why: r.Why, Seed: c.Seed, Steps: r.Steps}
 	for i := range r.Trials {
 		t := &r.Trials[i]

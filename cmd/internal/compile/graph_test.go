@@ -27,32 +27,49 @@ func searched(scores map[string]float64, finalists ...*finalist) *compilation {
 	return c
 }
 
-func TestThePlacementIsTheOneThatWasChosen(t *testing.T) {
+// Whatever is kept (plain TVM, a backend alone, the operator level's placement, one of the search), the plan is its own, and the
+// others stand in it as what they are.
+func TestThePlanIsThatOfWhatWasKept(t *testing.T) {
 	scores := map[string]float64{"tvm": 1, "dnnl": 0.9, operatorLevelName: 0.8, graphLevelName: 0.7, graphLevelName + " 2": 0.75}
-	c := searched(scores, made("tvm", 10, 0), made("dnnl", 9, 3), made(operatorLevelName, 8, 4), made(graphLevelName, 7, 5),
-		made(graphLevelName+" 2", 6, 6))
-	c.finalists[4].origin = "evolved 7 (merge)"
-	chosen, why, err := c.choose()
-	require.NoError(t, err)
-	assert.Equal(t, plan.PlacementName, chosen.name, "whatever the search thought, fresh samples decide")
-	assert.Same(t, c.finalists[4], chosen)
-	assert.Same(t, chosen.plan, c.plan)
-	assert.Equal(t, "The placement is kept: it is the fastest; the next, the graph level's placement, takes 1.17 times as long.", why)
-	assert.Equal(t, []string{"The placement is evolved 7 (merge); 5 networks were measured in the search."}, c.notes)
-	require.NotNil(t, c.plan.GraphLevel)
-	assert.Len(t, c.plan.GraphLevel.Networks, 5)
-	assert.Equal(t, 0.9, c.plan.GraphLevel.Networks[1].Ratio)
-}
-
-func TestWhereABackendAloneWinsTheStoreSaysWhatThePlanIs(t *testing.T) {
-	scores := map[string]float64{"tvm": 1, "dnnl": 0.5, operatorLevelName: 0.8, graphLevelName: 0.7}
-	for _, times := range [][2]float64{{8, 7}, {7, 8}} {
-		c := searched(scores, made("tvm", 10, 0), made("dnnl", 5, 3), made(operatorLevelName, times[0], 4), made(graphLevelName, times[1], 5))
+	names := []string{"tvm", "dnnl", operatorLevelName, graphLevelName, graphLevelName + " 2"}
+	for kept, wanted := range names {
+		var finalists []*finalist
+		for i, name := range names {
+			ms := 10.0 + float64(i)
+			if i == kept {
+				ms = 5 // fresh samples decide, whatever the search thought
+			}
+			finalists = append(finalists, made(name, ms, i))
+		}
+		finalists[4].origin = "evolved 7 (merge)"
+		c := searched(scores, finalists...)
 		chosen, _, err := c.choose()
 		require.NoError(t, err)
-		assert.Equal(t, "dnnl", chosen.name)
-		assert.Same(t, c.finalists[3].plan, c.plan)
-		assert.Equal(t, plan.PlacementName, c.finalists[3].name)
+		require.Same(t, finalists[kept], chosen)
+		c.record(chosen)
+		assert.Same(t, chosen.plan, c.plan, wanted)
+		assert.Equal(t, kept, c.plan.Outlined(), wanted)
+		called := wanted
+		if kept > 1 {
+			called = plan.PlacementName
+		}
+		require.NotNil(t, c.plan.Kept())
+		assert.Equal(t, called, c.plan.Kept().Name)
+		assert.Equal(t, c.plan.Outlined(), c.plan.Kept().Regions)
+		for i, f := range c.plan.Finalists {
+			assert.Equal(t, i, f.Regions, f.Name)
+			if i != kept {
+				assert.Equal(t, names[i], f.Name)
+			}
+		}
+		require.NotNil(t, c.plan.GraphLevel)
+		assert.Len(t, c.plan.GraphLevel.Networks, 5)
+		assert.Equal(t, 0.9, c.plan.GraphLevel.Networks[1].Ratio)
+		note := "5 networks were measured in the search."
+		if kept == 4 {
+			note = "The placement is evolved 7 (merge); " + note
+		}
+		assert.Equal(t, []string{note}, c.notes)
 	}
 }
 

@@ -5,7 +5,6 @@ package compile
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// replay builds what a plan says, and measures nothing.
+// replay builds what a plan says, and measures nothing. Its outputs are compared with plain TVM's, unless NoVerify.
 func (c *compilation) replay() (*Result, error) {
 	result := &Result{}
 	p := c.Replay
@@ -28,36 +27,21 @@ func (c *compilation) replay() (*Result, error) {
 	if err := c.load(&result.Model); err != nil {
 		return nil, err
 	}
-	kept := plan.PlacementName
-	if i := slices.IndexFunc(p.Finalists, func(f plan.Finalist) bool { return f.Chosen }); i >= 0 {
-		kept = p.Finalists[i].Name
-	}
-	// Also where another network was kept: that the plan is for this one is checked here.
-	module, err := pass.Replay(c.module, p, pass.Config{Exact: c.Exact && kept == plan.PlacementName})
+	module, err := pass.Replay(c.module, p, pass.Config{Exact: c.Exact, Store: c.Store, RetryFailures: c.RetryFailures})
 	if err != nil {
 		return nil, err
 	}
 	f := &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}
-	switch kept {
-	case plan.PlacementName:
-	case "tvm":
-		f = &finalist{name: kept, module: c.module, eligible: true}
-	default:
-		wanted := c.Exact
-		c.Exact = p.Constraints != nil && p.Constraints.Exact // what the plan kept
-		if f, err = c.single(kept); err != nil {
-			return nil, err
-		}
-		if wanted {
-			if err := pass.CheckExact(f.plan); err != nil {
-				return nil, err
-			}
-		}
+	if kept := p.Kept(); kept != nil {
+		f.name = kept.Name
 	}
 	if err := c.ctx.Err(); err != nil {
 		return nil, err
 	}
 	if err := c.buildOne(f); err != nil {
+		return nil, err
+	}
+	if err := c.verify(f); err != nil {
 		return nil, err
 	}
 	if result.Bytes, err = c.export(f); err != nil {
@@ -66,6 +50,25 @@ func (c *compilation) replay() (*Result, error) {
 	why := fmt.Sprintf("%s is built, as the plan says; nothing was measured.", capital(f.title()))
 	result.Plan, result.Chosen, result.Why, result.Notes = p, f.name, why, c.staleNotes(p)
 	return result, nil
+}
+
+// verify compares the outputs of what a plan says with plain TVM's.
+func (c *compilation) verify(f *finalist) error {
+	if c.NoVerify || f.regions() == 0 {
+		return nil
+	}
+	c.reference = &finalist{name: referenceName, module: c.module}
+	if err := c.buildOne(c.reference); err != nil {
+		return err
+	}
+	c.finalists, c.Rounds = []*finalist{f}, 1
+	if err := c.compare(); err != nil {
+		return err
+	}
+	if f.failure != nil {
+		return fmt.Errorf("the plan's executable is not kept: %s", f.failure)
+	}
+	return nil
 }
 
 // levelOf is the optimisation level in a cost's options ("O3 -AlterOpLayout").
