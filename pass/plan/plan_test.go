@@ -314,9 +314,10 @@ func TestPlansThatContradictThemselvesAreRefused(t *testing.T) {
 			p.Finalists = []Finalist{{Name: "tvm", Failure: &cost.Failure{}, Chosen: true}}
 		},
 		"2 finalists are marked": func(p *Plan) {
-			p.Finalists = []Finalist{{Name: "tvm", Samples: []float64{1}, Chosen: true}, {Name: "dnnl", Samples: []float64{1}, Chosen: true}}
+			p.Finalists = []Finalist{{Name: "tvm", Samples: []float64{1}, Regions: 1, Chosen: true},
+				{Name: "dnnl", Samples: []float64{1}, Regions: 1, Chosen: true}}
 		},
-		"schema version 3": func(p *Plan) { p.Schema = 3 },
+		"schema version 4": func(p *Plan) { p.Schema = 4 },
 	} {
 		p := example(t)
 		require.NoError(t, p.Validate())
