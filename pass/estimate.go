@@ -75,7 +75,7 @@ func (s *search) estimate() error {
 		if added > 0 {
 			continue
 		}
-		if r, ok := estimator.(refiner); ok && problem != nil {
+		if r, ok := estimator.(refiner); ok && problem != nil && s.slack == nil {
 			if result, err = s.compete(r, all, problem, result); err != nil {
 				break
 			}
@@ -223,12 +223,12 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 		unknown = nil
 		return e.Expect(list)
 	}
-	if len(unknown) == len(known) {
+	if len(unknown) == len(known) && s.slack == nil {
 		if err := expect(); err != nil {
 			return nil, nil, err
 		}
 	}
-	if c, ok := estimator.(calibrator); ok && s.bounded() && !s.cfg.Exhaustive {
+	if c, ok := estimator.(calibrator); ok && s.bounded() && (!s.exhaustive() || s.slack != nil) {
 		machine, err := c.Machine(s.cfg.Context, s.env)
 		if err != nil {
 			return nil, nil, err
@@ -241,7 +241,7 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 			}
 		}
 	}
-	problem := &lazy.Problem{Bounds: all.bounds, Known: known, Overhead: s.overhead(), Exhaustive: s.cfg.Exhaustive}
+	problem := &lazy.Problem{Bounds: all.bounds, Known: known, Overhead: s.overhead(), Exhaustive: s.exhaustive()}
 	for i, f := range s.functions {
 		problem.Functions = append(problem.Functions, lazy.Function{Tree: place.TreeOf(f.set.Graph),
 			Options: f.lazyOptions(), Computations: all.of[i]})
@@ -253,6 +253,10 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 		}
 	}
 	all.done = all.known
+	if s.slack != nil {
+		err := s.slack.measure(s, estimator, all, problem)
+		return problem, problem.Unmeasured(), err
+	}
 	problem.Measure = func(wanted []int) ([]cost.Cost, error) {
 		requests := make([]cost.Request, len(wanted))
 		for k, i := range wanted {
@@ -276,6 +280,9 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 	result, err := problem.Run()
 	return problem, result, err
 }
+
+// exhaustive says that every candidate is measured that the proof could need: the bounds of pass/lazy do not know borders.
+func (s *search) exhaustive() bool { return s.cfg.Exhaustive || len(borders(s.backends)) > 0 }
 
 // measured passes on what the workers report.
 func (s *search) measured(e measure.Event) {

@@ -24,7 +24,8 @@ import (
 // Network is a module that Partition has been through, with all that was learnt on the way: what the graph level searches
 // in. Its methods belong to one goroutine.
 type Network struct {
-	// Placed is the operator level's placement.
+	// Placed is the operator level's placement. Where it would rest on lower bounds (Open) it is the cheapest by what is
+	// believed instead.
 	Placed *genome.Placement
 	// Space has the candidates with their costs, each measured alone.
 	Space *genome.Space
@@ -32,16 +33,22 @@ type Network struct {
 	Hash string
 
 	s *search
+	// solved is the key of the placement that the costs and bounds give, to which the prices belong.
+	solved string
+	// inContext is what computations took in place in the networks that Learn was told of.
+	inContext map[cost.Key]float64
 }
 
 // Explore is Partition that keeps what it knows. Nothing is written into the module: Module does that for any
 // placement. cfg.Only must be "". Errors: as Partition's.
-func Explore(mod *bridge.Object, cfg Config) (n *Network, err error) {
+func Explore(mod *bridge.Object, cfg Config) (*Network, error) { return explore(mod, cfg, nil) }
+
+func explore(mod *bridge.Object, cfg Config, measured *slack) (n *Network, err error) {
 	if cfg.Only != "" {
 		return nil, &OptionError{"only", "leaves the graph level nothing to search"}
 	}
 	err = bridge.OnThread(func() error {
-		s, err := decided(mod, cfg)
+		s, err := decided(mod, cfg, measured)
 		if err != nil {
 			return err
 		}
@@ -75,6 +82,14 @@ func (n *Network) open() (err error) {
 		chosen[i] = f.placement.Chosen
 	}
 	if n.Space, err = genome.NewSpace(n.s.backends, functions); err != nil {
+		return err
+	}
+	n.Placed = n.Space.Place(chosen)
+	n.solved = n.Placed.Key
+	if !n.restsOnBounds(chosen) {
+		return nil
+	}
+	if chosen, err = n.believed(); err != nil {
 		return err
 	}
 	n.Placed = n.Space.Place(chosen)
@@ -144,23 +159,26 @@ func (n *Network) Module(p *genome.Placement) (out *bridge.Object, err error) {
 }
 
 // Plan writes a placement down: its candidates with their costs, each measured alone, and what tables (of the search; may be
-// nil) say about them in place. For another placement than the operator level's the bound is that of the operator level:
+// nil) say about them in place, which counts where no more than a bound is known. For another placement than the operator level's the bound is that of the operator level:
 // no placement of these candidates has a smaller sum.
 func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Plan, error) {
 	named := n.named(p)
 	decided := make([]*plan.Placed, len(n.s.functions))
 	for i, f := range n.s.functions {
-		placement := f.placement
-		if p.Key != n.Placed.Key {
+		placement, costs, options := f.placement, f.costs, f.options
+		if p.Key != n.solved || n.restsOnBounds(p.Chosen) {
 			sum := 0.0
+			if tables != nil {
+				costs, options = n.inPlace(i, tables[i])
+			}
 			for _, k := range p.Chosen[i] {
-				sum += f.options[k].Cost
+				sum += options[k].Cost
 			}
 			sum += f.transfers(p.Chosen[i], n.s.backends)
 			placement = &place.Placement{Chosen: p.Chosen[i], Cost: sum, Prices: f.placement.Prices,
 				LowerBound: f.placement.LowerBound, Gap: sum - f.placement.LowerBound}
 		}
-		placed := &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: placement, Excluded: f.excluded,
+		placed := &plan.Placed{Set: f.set, Costs: costs, Options: options, Placement: placement, Excluded: f.excluded,
 			Borders: f.borders}
 		for _, r := range named[i].Regions {
 			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -45,11 +46,7 @@ const elsewhere = 1e5
 // measured counts by its bound, as the graph level counts it. Several backends get all that any of them can take, each
 // operator from the one that is the cheapest there.
 func (n *Network) Tuned(backends ...string) *genome.Placement {
-	overhead := n.s.overhead().Option
-	tables := make([]*feedback.Table, len(n.s.functions))
-	for i, f := range n.s.functions {
-		tables[i] = feedback.NewTable(f.set, n.Space.Functions[i].Costs, n.Bounded()[i], graphlevel.TraitsOf(n.s.backends))
-	}
+	overhead, tables := n.s.overhead().Option, n.tables()
 	return n.alone(backends, func(i, k int) float64 {
 		ms, _ := tables[i].Cost(k)
 		return ms + overhead
@@ -113,6 +110,11 @@ func (n *Network) RunnersUp() []graphlevel.Seed {
 		chosen := make([][]int, len(n.s.functions))
 		for i := range n.s.functions {
 			options := append([]place.Option(nil), n.s.functions[i].options...)
+			for k, believed := range n.priced(i) {
+				if n.s.functions[i].costs[k].Origin == cost.Bounded {
+					options[k].Cost = believed.Cost
+				}
+			}
 			of, err := solve(i, options)
 			if err != nil {
 				return
@@ -169,14 +171,17 @@ func (n *Network) RunnersUp() []graphlevel.Seed {
 	return seeds
 }
 
-// priced are a function's candidates with their costs, each measured alone, as the operator level adds to them; what borders
-// cost is not in it.
+// priced are a function's candidates with their costs, each measured alone, or what is believed where no more than a bound is
+// known, as the operator level adds to them; what borders cost is not in it.
 func (n *Network) priced(i int) []place.Option {
-	f := n.s.functions[i]
+	f, table := n.s.functions[i], n.tables()[i]
 	options := make([]place.Option, len(f.set.Candidates))
 	for k := range options {
 		c := &f.set.Candidates[k]
 		options[k] = place.Option{Nodes: c.Nodes, Cost: f.costs[k].Estimate(), Rank: c.Rank}
+		if f.costs[k].Origin == cost.Bounded && !c.Free {
+			options[k].Cost, _ = table.Cost(k)
+		}
 	}
 	return n.s.overhead().Apply(options)
 }

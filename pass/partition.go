@@ -45,7 +45,7 @@ func Partition(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan
 
 // partition does everything but write the plan.
 func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) {
-	s, err := decided(mod, cfg)
+	s, err := decided(mod, cfg, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,12 +56,13 @@ func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) 
 	return s, out, nil
 }
 
-// decided reads a module and places it.
-func decided(mod *bridge.Object, cfg Config) (*search, error) {
+// decided reads a module and places it. measured says what is measured for that; nil for all that the proof needs.
+func decided(mod *bridge.Object, cfg Config, measured *slack) (*search, error) {
 	s, err := proposed(mod, cfg)
 	if err != nil {
 		return nil, err
 	}
+	s.slack = measured
 	if err := s.constrain(); err != nil {
 		return nil, err
 	}
@@ -86,8 +87,6 @@ func proposed(mod *bridge.Object, cfg Config) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The bounds of pass/lazy do not know borders.
-	cfg.Exhaustive = cfg.Exhaustive || len(borders(backends)) > 0
 	env, err := environment(&cfg, backends)
 	if err != nil {
 		return nil, err
@@ -122,6 +121,8 @@ type search struct {
 	all       *computations    // what there is to measure
 	ties      int
 	timings   Timings
+	// slack, if not nil, says what is measured (Network.Learn); without it all that the proof needs is.
+	slack *slack
 }
 
 // function is one global function with what is known and decided about it.

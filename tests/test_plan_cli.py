@@ -27,7 +27,7 @@ from collage import frontends, library, transform
 model, store, runs = sys.argv[1:]
 library.load()
 module = transform.Normalise()(frontends.load(model).module)
-configuration = transform.configuration(backends=["tvm", "dnnl"], store=store, samples=3)
+configuration = transform.configuration(backends=["tvm", "dnnl", "native"], store=store, samples=3)
 decide = tvm.get_global_func("collage.partition")
 plans = {str(decide(module, configuration)[1]) for _ in range(int(runs))}
 measured = [json.loads(plan)["candidates"]["measured"] for plan in plans]

@@ -237,7 +237,8 @@ func TestARegionIsSplitWhereTheGainIsAboveTheBorder(t *testing.T) {
 		// Where red has a border at two places, four times the border is paid in a network with two regions of it, twice in one with one.
 		n := &layouts{space: s, gain: of.gain, border: of.border}
 		search := newSearch(context.Background(), s, n, Options{})
-		require.NoError(t, search.sow([]Seed{{Name: "tvm", Placement: tvm}, {Name: "red", Placement: red}}))
+		_, err = search.sow([]Seed{{Name: "tvm", Placement: tvm}, {Name: "red", Placement: red}})
+		require.NoError(t, err)
 		p, err := search.again()
 		require.NoError(t, err)
 		on := map[string]bool{}

@@ -42,7 +42,7 @@ type child struct {
 // evolve breeds until the budget ends, nothing improves, or nothing new can be bred.
 func (s *search) evolve() error {
 	for generation := 0; ; generation++ {
-		if s.over() {
+		if s.ended() {
 			return nil
 		}
 		if s.idle >= s.options.Patience {
@@ -68,7 +68,11 @@ func (s *search) evolve() error {
 		if s.options.Trials > 0 {
 			batch = min(batch, s.options.Trials-len(s.result.Trials))
 		}
-		if err := s.measure(s.pick(children, batch, r)); err != nil {
+		picked := s.pick(children, batch, r)
+		if !s.stored(picked) && s.late() {
+			return nil
+		}
+		if err := s.measure(picked); err != nil {
 			return err
 		}
 		s.believe()

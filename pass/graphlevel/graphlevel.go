@@ -7,7 +7,7 @@
 // profiles whole networks (Estimator). What goes out: all that was tried, each with its samples, and what is the best
 // (Result).
 //
-// First the seeds are measured. Then comes feedback from context: what each part took in place replaces what it took
+// First the seeds are measured, as far as the time goes: the first few in any case. Then comes feedback from context: what each part took in place replaces what it took
 // alone, what was spent at borders says what crossing one takes, the operator level places again with both, and so on until a
 // placement repeats. Then evolution: changes of what is done with one computation wherever it stands, moves and crossings of
 // the best so far, the most promising by the costs in context first, none of them twice. Whatever is measured is a record in
@@ -53,12 +53,20 @@ type Seed struct {
 type Options struct {
 	// Seed makes the random numbers.
 	Seed uint64
-	// Time ends the search when building and measuring have taken so long, that of the seeds not counted: they are measured
-	// whatever it is. 0 for DefaultTime. What stands in the store counts as long as it took, so that a search that is resumed ends where one that was
-	// left alone would have.
+	// Time ends the search when building and measuring have taken so long, the seeds too. 0 for DefaultTime. What stands in the
+	// store counts as long as it took, so that a search that is resumed does not go on for ever.
 	Time time.Duration
-	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit.
+	// Left says how much time there is from now on for building and measuring: what is left of the time that the caller has, less
+	// what it needs afterwards. No network is begun that is expected to take longer, but for the first few. nil: only Time
+	// counts.
+	Left func() time.Duration
+	// Now is the clock by which networks are expected to take as long as those before; nil for time.Now.
+	Now func() time.Time
+	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit. The first few are
+	// measured whatever it is.
 	Trials int
+	// SeedsOnly ends it after the seeds.
+	SeedsOnly bool
 	// Patience ends it when so many networks in a row, after the seeds and the feedback, were no improvement; 0 for
 	// DefaultPatience, or less in a small network.
 	Patience int
@@ -117,6 +125,8 @@ type Result struct {
 	Steps []plan.Step
 	// PassedOver are the names of seeds that were not measured, since they looked hopeless.
 	PassedOver []string
+	// Late are the names of those that the budget did not reach.
+	Late []string
 	// Spent is how long building and measuring took, in this run or another.
 	Spent time.Duration
 	// Why says what ended the search.

@@ -27,8 +27,8 @@ type search struct {
 	tried map[string]int
 	best  int // of the trials; -1 for none
 	spent time.Duration
-	// limit is what may be spent: the time of the seeds comes on top of it.
-	limit time.Duration
+	// longest is what the slowest batch of networks took, of those that were built and measured in this run.
+	longest time.Duration
 	// idle counts the trials since the last improvement.
 	idle int
 	// main is the function that is profiled; -1 for none.
@@ -48,6 +48,9 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 	}
 	if options.Batch <= 0 {
 		options.Batch = 2
+	}
+	if options.Now == nil {
+		options.Now = time.Now
 	}
 	if options.Store == nil {
 		options.Store = cost.NewMemoryStore()
@@ -96,10 +99,19 @@ type pending struct {
 
 func (s *search) run(seeds []Seed) error {
 	s.believe()
-	if err := s.sow(seeds); err != nil {
+	ended, err := s.sow(seeds)
+	if err != nil {
 		return err
 	}
-	s.limit = s.spent + s.options.Time
+	// The seeds' own figures come first.
+	if s.main >= 0 && s.options.FeedbackSteps >= 0 {
+		for i := range s.result.Trials {
+			s.step(i, false)
+		}
+	}
+	if ended || s.options.SeedsOnly {
+		return nil
+	}
 	if err := s.feedback(); err != nil {
 		return err
 	}
@@ -129,6 +141,7 @@ func (s *search) measure(list []pending) error {
 		if s.best >= 0 {
 			best = &s.result.Trials[s.best].Cost
 		}
+		began := s.options.Now()
 		err := s.estimator.Measure(s.ctx, missing, best, func(k int, c cost.Cost) error {
 			key := s.key(missing[k])
 			err := s.options.Store.Put(key, c)
@@ -138,7 +151,14 @@ func (s *search) measure(list []pending) error {
 			found[at[k]], known[at[k]] = c, true
 			return err
 		})
+		s.longest = max(s.longest, s.options.Now().Sub(began))
 		if err != nil {
+			// What was finished before counts: it stands in the store, and may be the best that there is.
+			for i, p := range list {
+				if known[i] {
+					s.take(p, found[i])
+				}
+			}
 			return err
 		}
 	}
@@ -253,12 +273,32 @@ func RecordProfile(p *feedback.Profile, into *cost.Network) {
 // digits cuts a time to tenths of a microsecond, which is what a clock around a kernel can tell.
 func digits(ms float64) float64 { return math.Round(ms*1e4) / 1e4 }
 
-// over says that the budget is used up, and why.
-func (s *search) over() bool {
+// over says that the budget is used up for what is not in the store, and why.
+func (s *search) over() bool { return s.ended() || s.late() }
+
+// late says that there is no time for another network. One that the store has takes none.
+func (s *search) late() bool {
+	if s.options.Left == nil || s.options.Left() > s.longest {
+		return false
+	}
+	s.result.Why = "there was no time for another network"
+	return true
+}
+
+// stored says that the store has all of a list, so that measuring it takes no time.
+func (s *search) stored(list []pending) bool {
+	return !slices.ContainsFunc(s.untried(list), func(p pending) bool {
+		c, known := s.options.Store.Lookup(s.key(p.placement))
+		return !known || c.Failed() && s.options.RetryFailures && c.Origin == cost.Stored
+	})
+}
+
+// ended says that the budget is used up, and why.
+func (s *search) ended() bool {
 	switch {
 	case s.options.Trials > 0 && len(s.result.Trials) >= s.options.Trials:
 		s.result.Why = fmt.Sprintf("%d networks were measured", len(s.result.Trials))
-	case s.spent >= s.limit:
+	case s.spent >= s.options.Time:
 		s.result.Why = fmt.Sprintf("its %v were used up", s.options.Time)
 	default:
 		return false
@@ -271,14 +311,10 @@ func (s *search) feedback() error {
 	if s.main < 0 || s.options.FeedbackSteps < 0 {
 		return nil
 	}
-	// The seeds' own figures come first.
-	for i := range s.result.Trials {
-		s.step(i, false)
-	}
 	if len(s.result.Steps) == 0 {
 		return nil // nothing could be profiled
 	}
-	for n := 1; n <= s.options.FeedbackSteps && !s.over(); n++ {
+	for n := 1; n <= s.options.FeedbackSteps && !s.ended(); n++ {
 		p, err := s.again()
 		if err != nil {
 			return err
@@ -295,6 +331,9 @@ func (s *search) feedback() error {
 				return err
 			}
 			list = append(list, more...)
+		}
+		if !s.stored(list) && s.late() {
+			return nil
 		}
 		at := len(s.result.Trials)
 		if err := s.measure(list); err != nil {

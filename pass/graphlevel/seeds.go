@@ -11,8 +11,9 @@ import (
 const hopelessSeed = 1.5
 
 // sow measures the seeds: the first few as they stand, then, by what is learnt on the way, the most promising first. Those
-// that can be done without and look hopeless by then are passed over.
-func (s *search) sow(seeds []Seed) error {
+// that can be done without and look hopeless by then are passed over, and all that are left when the budget ends, which it
+// says.
+func (s *search) sow(seeds []Seed) (ended bool, err error) {
 	rest := slices.Clone(seeds)
 	for first := true; len(rest) > 0; first = false {
 		if !first {
@@ -34,18 +35,44 @@ func (s *search) sow(seeds []Seed) error {
 				}
 				return pass
 			})
+			if s.over() {
+				if rest = s.free(rest); len(rest) == 0 {
+					break
+				}
+			}
 		}
 		var batch []pending
 		for len(rest) > 0 && len(batch) < s.options.Batch {
 			batch = s.untried(append(batch, pending{rest[0].Name, rest[0].Placement}))
 			rest = rest[1:]
 		}
+		if s.options.Trials > 0 && !first {
+			batch = batch[:min(len(batch), s.options.Trials-len(s.result.Trials))]
+		}
 		if err := s.measure(batch); err != nil {
-			return err
+			return false, err
 		}
 		s.believe()
 	}
-	return nil
+	return s.ended() || len(s.result.Late) > 0, nil
+}
+
+// free are the seeds that cost no time, since the store has them; those that it has not are late. None is free where so many
+// networks were measured as may be.
+func (s *search) free(seeds []Seed) []Seed {
+	var free []Seed
+	for _, seed := range seeds {
+		if _, tried := s.tried[seed.Placement.Key]; tried {
+			continue
+		}
+		_, stored := s.options.Store.Lookup(s.key(seed.Placement))
+		if stored && (s.options.Trials <= 0 || len(s.result.Trials) < s.options.Trials) {
+			free = append(free, seed)
+		} else if !slices.Contains(s.result.Late, seed.Name) {
+			s.result.Late = append(s.result.Late, seed.Name)
+		}
+	}
+	return free
 }
 
 // hopeless says that a seed is expected to take much longer than the best so far.

@@ -108,6 +108,18 @@ func (p *Problem) Run() (*Result, error) {
 	return r, nil
 }
 
+// Unmeasured is the result of a Run that measures nothing: what is known, and for all else a bound.
+func (p *Problem) Unmeasured() *Result {
+	r := &Result{Costs: append([]cost.Cost(nil), p.Known...)}
+	r.Scale = p.scale(r.Costs)
+	for i := range r.Costs {
+		if !settled(r.Costs[i]) {
+			r.Costs[i] = cost.FromBound(p.Bounds[i] * r.Scale)
+		}
+	}
+	return r
+}
+
 func settled(c cost.Cost) bool { return c.Failed() || c.Known() && c.Origin != cost.Bounded }
 
 // distrust is how far under the cost a bound is put that was found to be above it.

@@ -112,6 +112,10 @@ func (b *Builder) Add(f *Placed) error {
 	}
 	// Where costs between neighbours play a part, the prices are not the whole proof (place.Problem).
 	b.proven = b.proven && f.Placement.Prices != nil && round(prices) == round(f.Placement.Cost)
+	for _, i := range f.Placement.Chosen {
+		// A sum of lower bounds is nobody's cost.
+		b.proven = b.proven && (f.Costs[i].Origin != cost.Bounded || set.Candidates[i].Free)
+	}
 	b.searched = b.searched && f.Placement.Prices != nil
 	b.bound += max(prices, f.Placement.LowerBound)
 	return nil

@@ -146,6 +146,9 @@ func (t *Table) weight(k int) float64 {
 	return w / float64(len(t.set.Candidates[k].Nodes))
 }
 
+// Believe notes what a candidate took in place, where that is known from elsewhere.
+func (t *Table) Believe(k int, ms float64) { t.see(k, ms) }
+
 // see notes what a candidate took in place.
 func (t *Table) see(k int, ms float64) {
 	t.context[k] = ms

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graphlevel
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+)
+
+// slow is a network of which each placement takes a time of its own to build and measure, by a clock of the test's.
+type slow struct {
+	network
+	clock *time.Time
+	// took is what the next placement takes; the last one is for all that follow.
+	took []time.Duration
+	// begun is when each batch was begun, ended when it was done.
+	begun, ended []time.Time
+}
+
+func (n *slow) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
+	n.begun = append(n.begun, *n.clock)
+	for range placements {
+		*n.clock = n.clock.Add(n.took[0])
+		if len(n.took) > 1 {
+			n.took = n.took[1:]
+		}
+	}
+	n.ended = append(n.ended, *n.clock)
+	return n.network.Measure(ctx, placements, best, taken)
+}
+
+// timed searches with so much time by the test's clock, of which the end needs reserve.
+func timed(t *testing.T, n *slow, total, reserve time.Duration, store *cost.Store) (*Result, time.Time) {
+	t.Helper()
+	s := chain(t, ten...)
+	n.network = network{profile: true, space: s, measured: map[string]int{}}
+	now := time.Unix(0, 0)
+	n.clock = &now
+	end := now.Add(total - reserve)
+	r, err := Search(context.Background(), s, seedsOf(t, s), n, Options{Time: time.Hour, Patience: 1000, Batch: 1, Store: store,
+		Now: func() time.Time { return now }, Left: func() time.Duration { return end.Sub(now) }})
+	require.NoError(t, err)
+	return r, end
+}
+
+func TestNoNetworkIsBegunThatThereIsNoTimeFor(t *testing.T) {
+	t.Parallel()
+	for _, took := range [][]time.Duration{{time.Second}, {3 * time.Second, time.Second}, {time.Second, 2 * time.Second, 5 * time.Second}} {
+		n := &slow{took: took}
+		r, end := timed(t, n, 60*time.Second, 7*time.Second, nil)
+		assert.Equal(t, "there was no time for another network", r.Why)
+		longest := time.Duration(0)
+		for i := range n.begun {
+			if i > 0 {
+				assert.False(t, n.begun[i].Add(longest).After(end), "%v: the one begun at %v could not be expected to end in time", took, n.begun[i])
+			}
+			longest = max(longest, n.ended[i].Sub(n.begun[i]))
+		}
+		last := n.ended[len(n.ended)-1]
+		assert.False(t, last.After(end), "what is kept for the end is not touched")
+		assert.Less(t, end.Sub(last), 2*longest, "and the rest is used")
+	}
+}
+
+func TestTheFirstNetworkIsMeasuredHoweverShortTheTimeIs(t *testing.T) {
+	t.Parallel()
+	n := &slow{took: []time.Duration{time.Minute}}
+	r, _ := timed(t, n, time.Second, 7*time.Second, nil)
+	require.Len(t, r.Trials, 1)
+	assert.Equal(t, "tvm", r.Trials[0].Name)
+	assert.Equal(t, []string{"operator level", "shy", "vain"}, slices.Sorted(slices.Values(r.Late)), "what was not reached is named")
+	assert.Len(t, r.Best(), 1)
+}
+
+// What the store has costs no time, so it is known also where there is none.
+func TestWhatTheStoreHasIsKnownWithoutTime(t *testing.T) {
+	t.Parallel()
+	store := cost.NewMemoryStore()
+	first, _ := timed(t, &slow{took: []time.Duration{time.Second}}, 13*time.Second, 7*time.Second, store)
+	require.GreaterOrEqual(t, len(first.Trials), 5)
+	n := &slow{took: []time.Duration{time.Second}}
+	again, _ := timed(t, n, 0, time.Second, store)
+	assert.Empty(t, n.begun)
+	assert.Empty(t, again.Late)
+	assert.Equal(t, names(first), names(again))
+}
+
+func TestSeedsAlone(t *testing.T) {
+	t.Parallel()
+	s := chain(t, ten...)
+	n := &network{space: s, profile: true, measured: map[string]int{}}
+	r, err := Search(context.Background(), s, seedsOf(t, s), n, Options{SeedsOnly: true})
+	require.NoError(t, err)
+	assert.Len(t, r.Trials, 3, "the operator level's is the same network as vain's")
+	assert.Len(t, r.Steps, 3)
+	s = chain(t, ten...)
+	r, err = Search(context.Background(), s, seedsOf(t, s), n, Options{SeedsOnly: true, Trials: 2})
+	require.NoError(t, err)
+	assert.Len(t, r.Trials, 2)
+	assert.Equal(t, []string{"shy"}, r.Late)
+}
