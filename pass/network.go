@@ -96,6 +96,17 @@ func (n *Network) open() (err error) {
 	return nil
 }
 
+// Renew forgets what a search has made of the space's costs.
+func (n *Network) Renew() {
+	for i, f := range n.s.functions {
+		for k := range f.costs {
+			if n.Space.Functions[i].Costs[k] = f.costs[k].Estimate(); f.set.Candidates[k].Free {
+				n.Space.Functions[i].Costs[k] = 0
+			}
+		}
+	}
+}
+
 // Backends are those that were offered and can be used, in the order of their names in the Config.
 func (n *Network) Backends() []byoc.Backend { return n.s.backends }
 
@@ -159,8 +170,8 @@ func (n *Network) Module(p *genome.Placement) (out *bridge.Object, err error) {
 }
 
 // Plan writes a placement down: its candidates with their costs, each measured alone, and what tables (of the search; may be
-// nil) say about them in place, which counts where no more than a bound is known. For another placement than the operator level's the bound is that of the operator level:
-// no placement of these candidates has a smaller sum.
+// nil) say about them in place, which counts where no more than a bound is known. For another placement than the operator
+// level's the bound is that of the operator level: no placement of these candidates has a smaller sum.
 func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Plan, error) {
 	named := n.named(p)
 	decided := make([]*plan.Placed, len(n.s.functions))

@@ -50,6 +50,8 @@ type LaneOptions struct {
 	Poll func() error
 	// Progress is told what is being done ("building feedback 1"). May be nil.
 	Progress func(what string)
+	// Ran is told how long each network took to be loaded, run and profiled. May be nil.
+	Ran func(took time.Duration)
 }
 
 // DefaultNetworkRounds is how many rounds are run of each network in the search.
@@ -91,6 +93,9 @@ func NewLane(network *Network, options LaneOptions) (*Lane, error) {
 	}
 	if options.Progress == nil {
 		options.Progress = func(string) {}
+	}
+	if options.Ran == nil {
+		options.Ran = func(time.Duration) {}
 	}
 	l := &Lane{network: network, options: options, folder: options.Folder, built: map[string]*Executable{}}
 	var err error
@@ -183,6 +188,18 @@ func compilersOf(spec *NetworkSpec) []string {
 	return compilers
 }
 
+// Built says that a placement was built in this run, and is there.
+func (l *Lane) Built(p *genome.Placement) bool {
+	e, done := l.built[p.Key]
+	return done && e.Path != ""
+}
+
+// Renew takes in that the network has other candidates since (Network.Learn). What was built stays.
+func (l *Lane) Renew() (err error) {
+	l.plain, err = l.network.Reference()
+	return err
+}
+
 // Executable builds a placement where that was not done, and gives what came of it.
 func (l *Lane) Executable(ctx context.Context, p *genome.Placement) (*Executable, error) {
 	if err := l.Build(ctx, []*genome.Placement{p}); err != nil {
@@ -260,6 +277,7 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 			if c, err = l.measure(ctx, e, plain, best); err != nil {
 				return err
 			}
+			l.options.Ran(time.Since(started))
 		}
 		if c.Network == nil {
 			c.Network = &cost.Network{}

@@ -67,6 +67,8 @@ type Options struct {
 	Trials int
 	// SeedsOnly ends it after the seeds.
 	SeedsOnly bool
+	// StoredOnly takes what the store has, and measures nothing.
+	StoredOnly bool
 	// Patience ends it when so many networks in a row, after the seeds and the feedback, were no improvement; 0 for
 	// DefaultPatience, or less in a small network.
 	Patience int

@@ -125,6 +125,9 @@ func (s *search) measure(list []pending) error {
 		return err
 	}
 	list = s.untried(list)
+	if s.options.StoredOnly {
+		list = slices.DeleteFunc(list, func(p pending) bool { return !s.stored([]pending{p}) })
+	}
 	var missing []*genome.Placement
 	var at []int
 	found := make([]cost.Cost, len(list))
@@ -278,7 +281,7 @@ func (s *search) over() bool { return s.ended() || s.late() }
 
 // late says that there is no time for another network. One that the store has takes none.
 func (s *search) late() bool {
-	if s.options.Left == nil || s.options.Left() > s.longest {
+	if !s.options.StoredOnly && (s.options.Left == nil || s.options.Left() > s.longest) {
 		return false
 	}
 	s.result.Why = "there was no time for another network"

@@ -30,6 +30,8 @@ const (
 	exitOK = 0
 	// exitFailure is every failure that the user is told about: bad input, an interrupt, a full disk.
 	exitFailure = 2
+	// exitInterrupted is a second Ctrl-C while a search that the first one ended was writing its result.
+	exitInterrupted = 130
 )
 
 // Command is one entry of the table below. To add a command, write a file with its Command and add it there.

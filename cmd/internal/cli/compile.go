@@ -36,13 +36,13 @@ is installed), or workload:NAME for a network that is built in.
 
 FILE ends in .tar (what collage run and tvmc run take) or in .so (a graph executor factory for TVM's load_module).
 
-The search has two levels. The operator level adds up what parts take by themselves. The graph level starts from there,
-from every backend alone and from the runners-up: it builds whole networks, times each part in its place, places again by
-that, and tries changes to the best, until --search-time or --trials are used up or nothing improves.
---no-graph-search does without it.
+The search has two levels. The operator level adds up what parts take by themselves. The graph level builds whole networks:
+every backend alone first, with each part timed in its place; then it measures by themselves the parts that might gain,
+places again by what it learnt, and tries changes to the best, until --search-time or --trials are used up or nothing
+improves. --no-graph-search does without it.
 
-What was measured is kept in the cost store and is not measured again, also after an interrupt: a search that was stopped
-goes on from there.
+Ctrl-C ends the search, and the best network so far is written; a second one quits (exit code 130). What was measured is
+kept in the cost store and is not measured again: a search that was stopped goes on from there.
 
 With --plan nothing is measured and nothing chosen: what the plan says is built, and its outputs are compared with TVM's.
 A plan that collage compile wrote is that of the network that was kept, whichever it was. A plan is refused where the
@@ -66,7 +66,8 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		flags.StringVar(&a.level, "level", string(compile.GraphLevel), "search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
 			"measured alone)")
 		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "the graph level's search takes about `TIME` (90s, 5m), beside the candidates, every backend alone and the finalists")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "with the graph level, the whole takes `TIME` (90s, 5m), from reading the model to "+
+			"writing FILE, or less where nothing more is to be gained; what no time is enough for is still done: plain TVM and one backend")
 		flags.IntVar(&a.trials, "trials", 0, "the graph level's search measures at most `N` networks; 0 for no such limit")
 		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		flags.StringVar(&a.memory, "memory-limit-executable", "", "keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")

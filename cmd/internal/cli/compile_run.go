@@ -37,7 +37,10 @@ func (a *compileAction) Run(s *Session, args []string) error {
 	if options.Temporary, err = s.temporaryFolder(); err != nil {
 		return err
 	}
+	options.Ending = &compile.Ending{}
+	s.setEnd(options.Ending.End)
 	result, err := compile.Compile(s.Context, options)
+	s.setEnd(nil)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,23 @@ type Session struct {
 	temporary []string
 	// onInterrupt says what became of the work so far, for the user who stopped it.
 	onInterrupt string
+	// end ends what can end early with a result; it says whether it does. nil: nothing can.
+	end func() bool
+}
+
+// setEnd says how the first interrupt ends the work with a result.
+func (s *Session) setEnd(end func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = end
+}
+
+// endEarly has the work end with a result, where it can.
+func (s *Session) endEarly() bool {
+	s.mu.Lock()
+	end := s.end
+	s.mu.Unlock()
+	return end != nil && end()
 }
 
 func newSession(stdout, stderr io.Writer) *Session {
@@ -54,7 +71,8 @@ func newSession(stdout, stderr io.Writer) *Session {
 }
 
 // watchSignals turns Ctrl-C and termination into the end of Context; the second one, or a command that does
-// not come back, ends the process. It takes the place of Python's handler in the Python host, which could
+// not come back, ends the process. Where a search has something to write, the first Ctrl-C ends the search alone, and the
+// second one the process. It takes the place of Python's handler in the Python host, which could
 // run only between two of Python's own instructions.
 func (s *Session) watchSignals() {
 	s.signals = make(chan os.Signal, 2)
@@ -63,6 +81,18 @@ func (s *Session) watchSignals() {
 		received, open := <-signals
 		if !open {
 			return
+		}
+		if received == os.Interrupt && s.endEarly() {
+			if s.beforeError != nil {
+				s.beforeError()
+			}
+			fmt.Fprintln(s.Stderr, "collage: ending the search; the best so far is written (Ctrl-C again quits)")
+			if _, open = <-signals; !open {
+				return
+			}
+			s.printError(s.interruptError())
+			s.removeTemporary()
+			os.Exit(exitInterrupted)
 		}
 		s.cancel(fmt.Errorf("interrupted (%v)", received))
 		select {

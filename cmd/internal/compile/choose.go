@@ -66,6 +66,9 @@ func (c *compilation) keep(chosen *finalist) {
 // reason says in one sentence why the chosen one was kept.
 func reason(chosen *finalist, tied, running []*finalist) string {
 	title := capital(chosen.title())
+	if chosen.settled {
+		return fmt.Sprintf("%s is kept: it is the fastest that was found.", title)
+	}
 	if len(running) == 1 {
 		return fmt.Sprintf("%s is kept: there is nothing else to choose.", title)
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/cmd/internal/progress"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/budget"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -67,7 +69,8 @@ type Options struct {
 	Samples, Rounds int
 	// Level says how far the search goes; "" for GraphLevel.
 	Level Level
-	// SearchTime and Trials limit the graph level (graphlevel.Options); 0 for its default and for no limit. Seed makes its
+	// SearchTime is how long a compilation that searches the graph level may take, from reading the model to writing the
+	// executable, and Trials how many networks it measures; 0 for graphlevel.DefaultTime and for no limit. Seed makes the
 	// random numbers.
 	SearchTime time.Duration
 	Trials     int
@@ -86,6 +89,8 @@ type Options struct {
 	Temporary string
 	// Progress is told what happens.
 	Progress *progress.Printer
+	// Ending ends the search early, and has the best so far written. May be nil.
+	Ending *Ending
 	// Poll is called all the while beside the context; an error of it ends the compilation. May be nil.
 	Poll func() error
 }
@@ -132,9 +137,13 @@ type compilation struct {
 	finalists []*finalist
 	// reference is TVM alone, against which outputs are checked. It is among the finalists if TVM was offered.
 	reference *finalist
-	// graph is set where the graph level was searched.
-	graph *graph
-	notes []string
+	// graph is set where the graph level was searched, and then budget is its time, searching ends when the search is to end, and
+	// settled says that the search's own samples decide.
+	graph     *graph
+	budget    *budget.Budget
+	searching context.Context
+	settled   bool
+	notes     []string
 }
 
 // Compile compiles a model. See the package's comment.
@@ -143,6 +152,13 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 	if options.Replay != nil {
 		return c.replay()
 	}
+	if c.SearchTime <= 0 {
+		c.SearchTime = graphlevel.DefaultTime
+	}
+	c.budget = budget.New(c.SearchTime, nil)
+	var done context.CancelFunc
+	c.searching, done = c.Ending.context(ctx)
+	defer done()
 	result := &Result{}
 	if err := c.checkTarget(); err != nil {
 		return nil, err
@@ -161,6 +177,7 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Ending.ready(false)
 	if result.Bytes, err = c.export(chosen); err != nil {
 		return nil, err
 	}

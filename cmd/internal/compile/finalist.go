@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
@@ -44,6 +46,8 @@ type finalist struct {
 	// resident and peak are what running it takes of memory, in bytes; 0 where that was not measured.
 	resident, peak int64
 	failure        *cost.Failure
+	// settled says that it was chosen without a comparison.
+	settled bool
 }
 
 // referenceName is that of plain TVM where it is built to compare outputs with and for nothing else.
@@ -213,8 +217,32 @@ func (c *compilation) undecided() bool {
 	})
 }
 
+// leastRounds is how often finalists are run at least where time is short.
+const leastRounds = 5
+
+// affordableRounds is how many rounds there is time for, by what the search found; half of the time is for loading the models.
+func (c *compilation) affordableRounds() int {
+	if c.graph == nil {
+		return c.Rounds
+	}
+	round := 0.0
+	for _, f := range c.distinct() {
+		if t := c.trialOf(f.placement); t != nil && !t.Cost.Failed() {
+			round += t.Cost.Estimate()
+		}
+	}
+	left := float64(c.budget.Left()) / 2 / float64(time.Millisecond)
+	if round <= 0 || float64(c.Rounds)*round <= left {
+		return c.Rounds
+	}
+	return min(c.Rounds, max(leastRounds, int(left/round)))
+}
+
 // compare runs the finalists in turn and checks their outputs against the reference's.
 func (c *compilation) compare() error {
+	if c.settled {
+		return nil
+	}
 	pool, err := measure.NewPool(measure.Options{
 		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
 		Python:   c.Python,
@@ -225,29 +253,37 @@ func (c *compilation) compare() error {
 		return err
 	}
 	defer pool.Close()
-	comparison, err := c.compareIn(pool, c.distinct(), c.Rounds)
+	rounds, began := c.affordableRounds(), time.Now()
+	comparison, err := c.compareIn(pool, c.distinct(), rounds)
 	if err != nil {
 		if c.ctx.Err() != nil {
 			return c.ctx.Err()
+		}
+		if c.Ending.asked() && c.keepBest() {
+			return nil
 		}
 		// One of them took the worker with it. Find out which, and leave it out.
 		if err := c.findCulprits(pool, err); err != nil {
 			return err
 		}
-		if comparison, err = c.compareIn(pool, c.distinct(), c.Rounds); err != nil {
+		if comparison, err = c.compareIn(pool, c.distinct(), rounds); err != nil {
 			return err
 		}
 	}
+	turnTook := time.Since(began)
 	for turn := 1; ; turn++ {
 		for _, f := range c.distinct() {
 			f.cost.Origin = cost.Measured
 			f.cost.Samples = append(f.cost.Samples, comparison.Costs[f.name].Samples...)
 		}
-		if turn == mostTurns || c.Rounds < roundsToDoubt || !c.undecided() {
+		if turn == mostTurns || rounds < roundsToDoubt || c.graph != nil && c.budget.Left() < turnTook || !c.undecided() {
 			break
 		}
 		c.Progress.Note("  which one is the fastest is not clear; they run again")
-		if comparison, err = c.compareIn(pool, c.distinct(), c.Rounds); err != nil {
+		if comparison, err = c.compareIn(pool, c.distinct(), rounds); err != nil {
+			if c.Ending.asked() && c.ctx.Err() == nil {
+				break // the first turn decides
+			}
 			return err
 		}
 	}
@@ -265,6 +301,14 @@ func (c *compilation) compare() error {
 	return nil
 }
 
+// runContext is under which finalists are run.
+func (c *compilation) runContext() context.Context {
+	if c.searching != nil {
+		return c.searching
+	}
+	return c.ctx
+}
+
 func (c *compilation) compareIn(pool *measure.Pool, finalists []*finalist, rounds int) (*measure.Comparison, error) {
 	names := make([]string, len(finalists))
 	models := make([]measure.Model, len(finalists))
@@ -276,7 +320,7 @@ func (c *compilation) compareIn(pool *measure.Pool, finalists []*finalist, round
 		title = "running " + names[0]
 	}
 	step := c.Progress.Start(title, rounds)
-	comparison, err := pool.Compare(c.ctx, models, measure.CompareOptions{Rounds: rounds, Progress: func(done, _ int) {
+	comparison, err := pool.Compare(c.runContext(), models, measure.CompareOptions{Rounds: rounds, Progress: func(done, _ int) {
 		step.At(done, "")
 	}})
 	if err != nil {

@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
-	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -42,6 +42,8 @@ type graph struct {
 	network *pass.Network
 	lane    *pass.Lane
 	result  *graphlevel.Result
+	// told are the networks, by key, that were shown.
+	told map[string]bool
 	// step is what is being shown, since when, and doing is what is being done in it.
 	step    *progress.Step
 	started time.Time
@@ -60,49 +62,89 @@ func (c *compilation) searchesGraph() bool {
 	return c.Level != OperatorLevel && len(c.Backends) > 1 && slices.Contains(c.Backends, "tvm")
 }
 
-// searchGraph decides the operator level's placement, searches on from there among whole networks, and makes finalists
-// of the best, of every backend alone, and of plain TVM. All of them are built.
+// searchGraph searches among whole networks, and makes finalists of the best, of every backend alone, and of plain TVM. What is
+// learnt fastest comes first: every backend alone, which is an executable that may be kept and says what each part takes in
+// place; then candidates alone, those that may gain most, as long as there is slack and time; then placements by what was
+// learnt. All of it keeps to the time of the whole.
 func (c *compilation) searchGraph() error {
 	config, step := c.placementConfig()
-	network, err := pass.Explore(c.module, config)
+	network, err := pass.Open(c.module, config)
 	if err != nil {
 		return err
 	}
 	c.target = network.Target()
-	first, err := network.Plan(network.Placed, nil)
-	if err != nil {
-		return err
-	}
-	c.donePlacing(step(), first)
-	if err := c.ctx.Err(); err != nil {
-		return err
-	}
-	c.graph = &graph{network: network, result: &graphlevel.Result{}}
+	c.graph = &graph{network: network, result: &graphlevel.Result{}, told: map[string]bool{}}
 	c.graph.lane, err = pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: extension(c.Output), Python: c.Python,
-		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what }})
+		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what }, Ran: c.budget.Ran})
 	if err != nil {
 		return err
 	}
-	seeds := c.seeds()
+	seeds := c.alone()
 	if distinct(seeds) > 1 {
-		if err := c.evolve(seeds); err != nil {
+		err = c.evolve(seeds, true)
+	} else {
+		var only *plan.Plan
+		if only, err = network.Plan(network.Placed, nil); err == nil {
+			c.donePlacing(step(), only)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.mayLearn() {
+		if err := c.learn(step); err != nil {
 			return err
+		}
+		if seeds = c.seeds(); distinct(seeds) > 1 {
+			if err := c.evolve(seeds, false); err != nil {
+				return err
+			}
 		}
 	}
 	return c.graphFinalists(seeds)
 }
 
-// seeds are what the graph level begins with: plain TVM and every backend alone, where they may be chosen, once as its users
-// would have it and once with the cheapest of its own candidates, backends that share regions together with the cheapest
-// of theirs, the operator level's placement and its runners-up.
-func (c *compilation) seeds() []graphlevel.Seed {
+// wantedFinalists is for how many finalists time is kept: plain TVM and the best few.
+const wantedFinalists = 1 + bestFew
+
+// learnShare is how much of what is left after the backends alone goes to candidates alone at most.
+const learnShare = 0.4
+
+// mayLearn says that there is something to be learnt about candidates alone, and time for it.
+func (c *compilation) mayLearn() bool {
+	r := c.graph.result
+	return c.searching.Err() == nil && len(r.Trials) > 0 && len(r.Late) == 0 && (c.Trials <= 0 || len(r.Trials) < c.Trials) &&
+		c.budget.Free(wantedFinalists) > 0
+}
+
+// learn measures candidates alone, as far as time goes, and shows what came of it.
+func (c *compilation) learn(step func() *progress.Step) error {
+	free := time.Duration(learnShare * float64(c.budget.Free(wantedFinalists)))
+	until, done := context.WithTimeout(c.searching, free)
+	defer done()
+	network := c.graph.network
+	if err := network.Learn(until, c.graph.result.Tables); err != nil {
+		return c.laneError(err)
+	}
+	// Candidates that backends proposed since have changed all indices.
+	if err := c.graph.lane.Renew(); err != nil {
+		return err
+	}
+	first, err := network.Plan(network.Placed, nil)
+	if err != nil {
+		return err
+	}
+	c.donePlacing(step(), first)
+	return c.ctx.Err()
+}
+
+// alone are the seeds that need no costs: plain TVM and every backend alone, as its users would have it.
+func (c *compilation) alone() []graphlevel.Seed {
 	network := c.graph.network
 	var seeds []graphlevel.Seed
-	families := network.Families()
 	if slices.Contains(c.Backends, "tvm") && !c.constrained() {
 		seeds = append(seeds, graphlevel.Seed{Name: "tvm", Placement: c.graph.lane.Plain()})
 	}
-	seeds = append(seeds, graphlevel.Seed{Name: operatorLevelName, Placement: network.Placed})
 	for _, b := range network.Backends() {
 		name := b.Name()
 		switch {
@@ -113,6 +155,24 @@ func (c *compilation) seeds() []graphlevel.Seed {
 		}
 		if p := network.Single(b.Name()); p != nil {
 			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
+		}
+	}
+	return seeds
+}
+
+// seeds are what the graph level goes on with: those of alone, the operator level's placement, each backend with the cheapest of
+// its own candidates, backends that share regions together with the cheapest of theirs, and runners-up.
+func (c *compilation) seeds() []graphlevel.Seed {
+	network := c.graph.network
+	families := network.Families()
+	seeds := append(c.alone(), graphlevel.Seed{Name: operatorLevelName, Placement: network.Placed})
+	for _, b := range network.Backends() {
+		name := b.Name()
+		switch {
+		case c.constrained():
+			name = "mostly " + name
+		case b.TakesAnything():
+			continue
 		}
 		if p := network.Tuned(b.Name()); p != nil {
 			// What a family can do together is hardly ever worse.
@@ -136,55 +196,84 @@ func distinct(seeds []graphlevel.Seed) int {
 	return len(keys)
 }
 
-// evolve runs the search. Its own time limit does not stop it in the middle of a network.
-func (c *compilation) evolve(seeds []graphlevel.Seed) error {
-	network := c.graph.network
+// evolve runs the search, of the seeds alone or on from them. Where it is cut short, what stands in the store counts.
+func (c *compilation) evolve(seeds []graphlevel.Seed, alone bool) error {
 	store, err := cost.OpenStore(c.Store)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	limit := c.SearchTime
-	if limit <= 0 {
-		limit = graphlevel.DefaultTime
-	}
-	step := c.Progress.Start("searching among whole networks (seconds)", int(limit/time.Second))
-	c.graph.step, c.graph.started = step, time.Now()
+	step := c.Progress.Start("searching among whole networks (seconds)", int(c.budget.Total()/time.Second))
+	c.graph.step, c.graph.started = step, time.Now().Add(-c.budget.Spent())
 	defer func() { c.graph.step = nil }()
-	c.graph.result, err = graphlevel.Search(c.ctx, network.Space, seeds, c.graph.lane, graphlevel.Options{
-		Seed: c.Seed, Time: limit, Trials: c.Trials, Store: store, Key: network.Key(), Overhead: network.Overhead(), Bounded: network.Bounded(),
-		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures,
-		Progress: c.tellTrial,
-	})
+	searching := c.searching
+	if free := c.budget.Free(wantedFinalists); !alone && free > 0 {
+		// What takes longer than expected is given up: the best so far is there.
+		var done context.CancelFunc
+		searching, done = context.WithTimeout(searching, free)
+		defer done()
+	}
+	options := graphlevel.Options{
+		Seed: c.Seed, Time: c.budget.Total(), Left: func() time.Duration { return c.budget.Free(wantedFinalists) }, Trials: c.Trials,
+		SeedsOnly: alone, Store: store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
+		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && alone, Progress: c.tellTrial,
+	}
+	network := c.graph.network
+	result, err := graphlevel.Search(searching, network.Space, seeds, c.graph.lane, options)
+	if err != nil && searching.Err() != nil && c.ctx.Err() == nil {
+		why := "there was no time for another network"
+		if c.Ending.asked() {
+			why = "it was interrupted"
+		}
+		options.StoredOnly, options.RetryFailures = true, false
+		network.Renew()
+		result, err = graphlevel.Search(c.ctx, network.Space, seeds, c.graph.lane, options)
+		result.Why = why
+	}
 	if err != nil {
 		c.Progress.Stop()
 		return c.laneError(err)
 	}
-	best := c.graph.result.Best()
+	c.graph.result = result
+	best := result.Best()
 	if len(best) == 0 {
-		step.Done("none of %d networks runs", len(c.graph.result.Trials))
+		step.Done("none of %d networks runs", len(result.Trials))
 		return nil
 	}
-	at := &c.graph.result.Trials[best[0]]
-	if passed := c.graph.result.PassedOver; len(passed) > 0 {
-		c.Progress.Note("  not built, since others are expected to take much less: %s", strings.Join(passed, ", "))
+	at := &result.Trials[best[0]]
+	if len(result.PassedOver) > 0 {
+		c.Progress.Note("  not built, since others are expected to take much less: %s", strings.Join(result.PassedOver, ", "))
 	}
-	step.Done("%d networks; the best is %s, %.3g of plain TVM's time; %s", len(c.graph.result.Trials), at.Name, at.Score, c.graph.result.Why)
+	if len(result.Late) > 0 {
+		c.Progress.Note("  not built, since there was no time: %s", strings.Join(result.Late, ", "))
+	}
+	text := fmt.Sprintf("%d networks; the best is %s, %.3g of plain TVM's time", len(result.Trials), at.Name, at.Score)
+	if result.Why != "" {
+		text += "; " + result.Why
+	}
+	step.Done("%s", text)
 	return nil
 }
 
 func (c *compilation) tellTrial(e graphlevel.Event) {
 	t := e.Trial
+	if c.graph.told[t.Placement.Key] {
+		return
+	}
+	c.graph.told[t.Placement.Key] = true
 	switch {
 	case t.Cost.Failed():
 		c.Progress.Note("  %s: %s", t.Name, oneLine(errors.New(t.Cost.Failure.String())))
 	default:
+		if c.graph.lane.Built(t.Placement) {
+			c.Ending.ready(true)
+		}
 		mark := ""
 		if e.Best == t {
 			mark = ", the best so far"
 		}
 		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it (%s, %.0f s)%s", t.Name, t.Cost.Estimate(), t.Score,
-			regionText(t.Placement.Outlined()), t.Cost.Origin, e.Spent.Seconds(), mark)
+			regionText(t.Placement.Outlined()), t.Cost.Origin, c.budget.Spent().Seconds(), mark)
 	}
 }
 
@@ -198,134 +287,6 @@ func (c *compilation) laneError(err error) error {
 		return c.ctx.Err()
 	}
 	return err
-}
-
-// graphFinalists makes the finalists of what was found.
-func (c *compilation) graphFinalists(seeds []graphlevel.Seed) error {
-	plain := c.graph.lane.Plain()
-	eligible := len(seeds) > 0 && seeds[0].Name == "tvm"
-	if err := c.addFinalist("tvm", plain, eligible); err != nil {
-		return err
-	}
-	c.reference = c.finalists[0]
-	if !eligible {
-		c.finalists = nil
-	}
-	if eligible {
-		for _, b := range c.Backends {
-			i := slices.IndexFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == b && b != "tvm" })
-			if i < 0 {
-				continue
-			}
-			if err := c.addFinalist(b, seeds[i].Placement, true); err != nil {
-				return err
-			}
-		}
-	}
-	if err := c.addFinalist(operatorLevelName, c.graph.network.Placed, true); err != nil {
-		return err
-	}
-	c.finalists[len(c.finalists)-1].origin = "the operator level's"
-	number := 0
-	for _, i := range c.graph.result.Best() {
-		t := &c.graph.result.Trials[i]
-		if number == bestFew {
-			break
-		}
-		if slices.ContainsFunc(c.all(), func(f *finalist) bool { return f.placement.Key == t.Placement.Key }) {
-			continue
-		}
-		number++
-		name := graphLevelName
-		if number > 1 {
-			name = fmt.Sprintf("%s %d", graphLevelName, number)
-		}
-		if err := c.addFinalist(name, t.Placement, true); err != nil {
-			return err
-		}
-		c.finalists[len(c.finalists)-1].origin = t.Name
-	}
-	return c.buildGraph()
-}
-
-func (c *compilation) addFinalist(name string, p *genome.Placement, eligible bool) error {
-	written, err := c.graph.network.Plan(p, c.graph.result.Tables)
-	if err != nil {
-		return err
-	}
-	written.Module.Name = c.Model
-	f := &finalist{name: name, placement: p, plan: written, eligible: eligible}
-	for _, earlier := range c.all() {
-		if earlier != nil && earlier.placement.Key == p.Key {
-			f.sameAs = earlier.built()
-			break
-		}
-	}
-	c.finalists = append(c.finalists, f)
-	return nil
-}
-
-// buildGraph builds the finalists that the search has not built in this run, and measures what they take of memory.
-func (c *compilation) buildGraph() error {
-	var list []*genome.Placement
-	for _, f := range c.all() {
-		if f.sameAs == nil {
-			list = append(list, f.placement)
-		}
-	}
-	c.graph.lane.Rest()
-	c.graph.lane.Forget(list...)
-	step := c.Progress.Start(fmt.Sprintf("building %d finalists", len(list)), 0)
-	if err := c.graph.lane.Build(c.ctx, list); err != nil {
-		c.Progress.Stop()
-		return c.laneError(err)
-	}
-	step.Done("done")
-	for _, f := range c.all() {
-		if f.sameAs != nil {
-			if f.eligible {
-				c.notes = append(c.notes, sameNote(f))
-			}
-			continue
-		}
-		e, err := c.graph.lane.Executable(c.ctx, f.placement)
-		if err != nil {
-			return c.laneError(err)
-		}
-		f.path, f.bytes, f.failure = e.Path, e.Bytes, e.Failure
-		if f.failure != nil {
-			if f == c.reference {
-				return fmt.Errorf("TVM cannot build %s: %s", c.Model, f.failure.Detail)
-			}
-			continue
-		}
-		if err := c.weigh(f, e); err != nil {
-			return c.laneError(err)
-		}
-	}
-	return nil
-}
-
-// weigh measures what a finalist takes of memory. One that takes more than it may has lost, but for the reference, which
-// outputs are held against.
-func (c *compilation) weigh(f *finalist, e *pass.Executable) error {
-	print, err := c.graph.lane.Footprint(c.ctx, e)
-	if err != nil {
-		return err
-	}
-	f.resident, f.peak = print.Resident, print.Peak
-	if limit := c.ExecutableMemory; limit > 0 && print.Resident > limit {
-		if f == c.reference {
-			f.eligible = false
-			c.finalists = slices.DeleteFunc(c.finalists, func(other *finalist) bool { return other == f })
-			c.notes = append(c.notes, fmt.Sprintf("TVM alone takes %.1f MB of memory, more than the limit of %.1f MB.", float64(print.Resident)/1e6,
-				float64(limit)/1e6))
-			return nil
-		}
-		f.failure = &cost.Failure{Phase: "run", Kind: cost.KindOutOfMemory, Detail: fmt.Sprintf("it takes %.1f MB, the limit is %.1f MB",
-			float64(print.Resident)/1e6, float64(limit)/1e6)}
-	}
-	return nil
 }
 
 // graphRecord is what the plan says of the search.

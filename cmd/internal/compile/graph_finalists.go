@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+)
+
+// graphFinalists makes the finalists of what was found, as many as there is time for.
+func (c *compilation) graphFinalists(seeds []graphlevel.Seed) error {
+	plain := c.graph.lane.Plain()
+	eligible := len(seeds) > 0 && seeds[0].Name == "tvm"
+	if err := c.addFinalist("tvm", plain, eligible); err != nil {
+		return err
+	}
+	c.reference = c.finalists[0]
+	if !eligible {
+		c.finalists = nil
+	}
+	if eligible {
+		for _, b := range c.Backends {
+			i := slices.IndexFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == b && b != "tvm" })
+			if i < 0 {
+				continue
+			}
+			if err := c.addFinalist(b, seeds[i].Placement, true); err != nil {
+				return err
+			}
+		}
+	}
+	if len(c.graph.result.Trials) == 0 || slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) {
+		if err := c.addFinalist(operatorLevelName, c.graph.network.Placed, true); err != nil {
+			return err
+		}
+		c.finalists[len(c.finalists)-1].origin = "the operator level's"
+	}
+	number := 0
+	for _, i := range c.graph.result.Best() {
+		t := &c.graph.result.Trials[i]
+		if number == bestFew {
+			break
+		}
+		if slices.ContainsFunc(c.all(), func(f *finalist) bool { return f.placement.Key == t.Placement.Key }) {
+			continue
+		}
+		number++
+		name := graphLevelName
+		if number > 1 {
+			name = fmt.Sprintf("%s %d", graphLevelName, number)
+		}
+		if err := c.addFinalist(name, t.Placement, true); err != nil {
+			return err
+		}
+		c.finalists[len(c.finalists)-1].origin = t.Name
+	}
+	if c.Ending.asked() || c.afford() < 2 {
+		if c.keepBest() {
+			return nil
+		}
+	}
+	return c.buildGraph()
+}
+
+// afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says how many
+// there is time for, plain TVM among them. Plain TVM, which outputs are held against, and the best one are never left out.
+func (c *compilation) afford() int {
+	order := slices.DeleteFunc(c.all(), func(f *finalist) bool { return f == c.reference || f.sameAs != nil })
+	slices.SortStableFunc(order, func(a, b *finalist) int {
+		x, y := c.scoreOf(a), c.scoreOf(b)
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	left := c.budget.Left() - c.building(c.reference)
+	count := 1
+	var late []string
+	for i, f := range order {
+		if takes := c.building(f); c.budget.Reserve(count+1)+takes <= left && len(late) == 0 {
+			count, left = count+1, left-takes
+		} else if i > 0 {
+			late = append(late, f.title())
+			c.finalists = slices.DeleteFunc(c.finalists, func(other *finalist) bool { return other == f || other.sameAs == f })
+		}
+	}
+	if len(late) > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("There was no time to run %s again; in the search they were no better.", joinNames(late)))
+	}
+	return count
+}
+
+// building is what it takes to build a finalist that the search found in the store, by what it took then.
+func (c *compilation) building(f *finalist) time.Duration {
+	if t := c.trialOf(f.placement); !c.graph.lane.Built(f.placement) && t != nil && t.Cost.Network != nil {
+		return time.Duration(t.Cost.Network.Seconds * float64(time.Second))
+	}
+	return 0
+}
+
+// trialOf is what the search found of a placement; nil where it did not measure it.
+func (c *compilation) trialOf(p *genome.Placement) *graphlevel.Trial {
+	for i := range c.graph.result.Trials {
+		if t := &c.graph.result.Trials[i]; t.Placement.Key == p.Key {
+			return t
+		}
+	}
+	return nil
+}
+
+// scoreOf is a finalist's score in the search; a bad one where it has none.
+func (c *compilation) scoreOf(f *finalist) float64 {
+	if t := c.trialOf(f.placement); t != nil {
+		return t.Score
+	}
+	return graphlevel.Score(cost.Cost{})
+}
+
+// keepBest makes the best network of the search the only finalist, with the samples that the search took: there is no time for
+// more, or nobody wants to wait. Its outputs were compared with plain TVM's then. false where it was not built in this run.
+func (c *compilation) keepBest() bool {
+	var best *finalist
+	for _, f := range c.finalists {
+		if t := c.trialOf(f.placement); t == nil || t.Cost.Failed() || !c.graph.lane.Built(f.placement) {
+			continue
+		}
+		if f.sameAs == nil && f.eligible && (best == nil || c.scoreOf(f) < c.scoreOf(best)) {
+			best = f
+		}
+	}
+	if best == nil {
+		return false
+	}
+	e, err := c.graph.lane.Executable(c.ctx, best.placement)
+	if err != nil || e.Failure != nil {
+		return false
+	}
+	t := c.trialOf(best.placement)
+	best.path, best.bytes, best.cost, best.maxError = e.Path, e.Bytes, t.Cost, t.Cost.MaxError
+	best.cost.Network = nil
+	if t.Cost.Network != nil {
+		best.resident = t.Cost.Network.Resident
+	}
+	c.finalists, c.settled, best.settled = []*finalist{best}, true, true
+	why := "there was no time to run the best networks again"
+	if c.Ending.asked() {
+		why = "the search was interrupted"
+	}
+	c.notes = append(c.notes, fmt.Sprintf("It was chosen by the search's own samples: %s.", why))
+	return true
+}
+
+func (c *compilation) addFinalist(name string, p *genome.Placement, eligible bool) error {
+	written, err := c.graph.network.Plan(p, c.graph.result.Tables)
+	if err != nil {
+		return err
+	}
+	written.Module.Name = c.Model
+	f := &finalist{name: name, placement: p, plan: written, eligible: eligible}
+	for _, earlier := range c.all() {
+		if earlier != nil && earlier.placement.Key == p.Key {
+			f.sameAs = earlier.built()
+			break
+		}
+	}
+	c.finalists = append(c.finalists, f)
+	return nil
+}
+
+// buildGraph builds the finalists that the search has not built in this run, and measures what they take of memory.
+func (c *compilation) buildGraph() error {
+	var list []*genome.Placement
+	for _, f := range c.all() {
+		if f.sameAs == nil {
+			list = append(list, f.placement)
+		}
+	}
+	c.graph.lane.Rest()
+	c.graph.lane.Forget(list...)
+	step := c.Progress.Start(fmt.Sprintf("building %d finalists", len(list)), 0)
+	if err := c.graph.lane.Build(c.searching, list); err != nil {
+		c.Progress.Stop()
+		if c.Ending.asked() && c.ctx.Err() == nil && c.keepBest() {
+			return nil
+		}
+		return c.laneError(err)
+	}
+	step.Done("done")
+	for _, f := range c.all() {
+		if f.sameAs != nil {
+			if f.eligible {
+				c.notes = append(c.notes, sameNote(f))
+			}
+			continue
+		}
+		e, err := c.graph.lane.Executable(c.ctx, f.placement)
+		if err != nil {
+			return c.laneError(err)
+		}
+		f.path, f.bytes, f.failure = e.Path, e.Bytes, e.Failure
+		if f.failure != nil {
+			if f == c.reference {
+				return fmt.Errorf("TVM cannot build %s: %s", c.Model, f.failure.Detail)
+			}
+			continue
+		}
+		if err := c.weigh(f, e, len(list)); err != nil {
+			return c.laneError(err)
+		}
+	}
+	return nil
+}
+
+// weigh measures what a finalist takes of memory, where there is a limit or time for it. One that takes more than it may has
+// lost, but for the reference, which outputs are held against.
+func (c *compilation) weigh(f *finalist, e *pass.Executable, finalists int) error {
+	if c.ExecutableMemory <= 0 && c.budget.Free(finalists) < c.budget.Start() {
+		if t := c.trialOf(f.placement); t != nil && t.Cost.Network != nil {
+			f.resident = t.Cost.Network.Resident
+		}
+		return nil
+	}
+	print, err := c.graph.lane.Footprint(c.ctx, e)
+	if err != nil {
+		return err
+	}
+	f.resident, f.peak = print.Resident, print.Peak
+	if limit := c.ExecutableMemory; limit > 0 && print.Resident > limit {
+		if f == c.reference {
+			f.eligible = false
+			c.finalists = slices.DeleteFunc(c.finalists, func(other *finalist) bool { return other == f })
+			c.notes = append(c.notes, fmt.Sprintf("TVM alone takes %.1f MB of memory, more than the limit of %.1f MB.", float64(print.Resident)/1e6,
+				float64(limit)/1e6))
+			return nil
+		}
+		f.failure = &cost.Failure{Phase: "run", Kind: cost.KindOutOfMemory, Detail: fmt.Sprintf("it takes %.1f MB, the limit is %.1f MB",
+			float64(print.Resident)/1e6, float64(limit)/1e6)}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package budget divides the time that a compilation has among its phases.
+//
+// What comes in: how long the whole may take, and on the way how long it took to build and to run networks. What goes out: how
+// much is left, and how much of that the end needs (Reserve): running the finalists and writing the best.
+package budget
+
+import (
+	"time"
+)
+
+// Budget is the time of one compilation. It belongs to one goroutine.
+type Budget struct {
+	now        func() time.Time
+	began, end time.Time
+	// start is what the first network took that was run: the worker's start is in it. The others took ran together.
+	start, ran time.Duration
+	runs       int
+}
+
+const (
+	// leastShare is what is kept for the end while nothing is known, as a part of the whole.
+	leastShare = 0.15
+	// mostShare is what is kept at most: a search that keeps more for its end than it has for itself finds nothing.
+	mostShare = 0.5
+	// writing is what it takes to put the executable in its place and end the workers.
+	writing = 300 * time.Millisecond
+)
+
+// New begins a budget of so much time; now is the clock, nil for time.Now.
+func New(total time.Duration, now func() time.Time) *Budget {
+	if now == nil {
+		now = time.Now
+	}
+	began := now()
+	return &Budget{now: now, began: began, end: began.Add(total)}
+}
+
+// Left is what there is until the end; less than 0 after it.
+func (b *Budget) Left() time.Duration { return b.end.Sub(b.now()) }
+
+// Spent is what has gone by.
+func (b *Budget) Spent() time.Duration { return b.now().Sub(b.began) }
+
+// Total is the whole.
+func (b *Budget) Total() time.Duration { return b.end.Sub(b.began) }
+
+// Ran notes how long it took to load, run and profile one network.
+func (b *Budget) Ran(took time.Duration) {
+	if b.runs == 0 {
+		b.start = took
+	} else {
+		b.ran += took
+	}
+	b.runs++
+}
+
+// Run is what one more network is expected to take in a worker that runs.
+func (b *Budget) Run() time.Duration {
+	if b.runs < 2 {
+		return b.start / 2
+	}
+	return b.ran / time.Duration(b.runs-1)
+}
+
+// Start is what the first network is expected to take in a worker that must be started.
+func (b *Budget) Start() time.Duration { return b.start }
+
+// Reserve is what the end takes with so many finalists, as far as that can be told from what was run.
+func (b *Budget) Reserve(finalists int) time.Duration {
+	total := float64(b.Total())
+	if b.runs == 0 {
+		return time.Duration(leastShare * total)
+	}
+	return min(time.Duration(mostShare*total), writing+b.start+time.Duration(max(0, finalists-1))*b.Run())
+}
+
+// Free is what is left for anything else while so much is kept for the end.
+func (b *Budget) Free(finalists int) time.Duration { return b.Left() - b.Reserve(finalists) }
