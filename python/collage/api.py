@@ -89,8 +89,8 @@ def compile(
 
     ``level`` says how far the search goes: "operator" adds up what parts take by themselves; "graph", which
     needs ``out`` and is then the default, goes on with whole networks, and keeps the fastest of its best, of
-    each backend alone, and of plain TVM. It takes about ``search_time`` seconds (120) beside the candidates
-    and the finalists, and measures at most ``trials`` networks; ``seed`` makes its random numbers. No
+    each backend alone, and of plain TVM. The whole takes ``search_time`` seconds (120), or less where nothing
+    more is to be gained, and measures at most ``trials`` networks; ``seed`` makes its random numbers. No
     executable is kept that takes more than ``memory_limit_executable`` bytes when it runs. The finalists run
     ``rounds`` times (20), in turn. ``progress`` is shown on the standard error.
     """

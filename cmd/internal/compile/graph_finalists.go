@@ -84,17 +84,24 @@ func (c *compilation) afford() int {
 	})
 	left := c.budget.Left() - c.building(c.reference)
 	count := 1
-	var late []string
+	var late, missed []string
 	for i, f := range order {
-		if takes := c.building(f); c.budget.Reserve(count+1)+takes <= left && len(late) == 0 {
+		if takes := c.building(f); c.budget.Reserve(count+1)+takes <= left && len(late)+len(missed) == 0 {
 			count, left = count+1, left-takes
 		} else if i > 0 {
-			late = append(late, f.title())
+			if c.trialOf(f.placement) != nil {
+				late = append(late, f.title())
+			} else {
+				missed = append(missed, f.title())
+			}
 			c.finalists = slices.DeleteFunc(c.finalists, func(other *finalist) bool { return other == f || other.sameAs == f })
 		}
 	}
 	if len(late) > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("There was no time to run %s again; in the search they were no better.", joinNames(late)))
+		c.notes = append(c.notes, fmt.Sprintf("There was no time to run %s again: in the search that was no better.", joinNames(late)))
+	}
+	if len(missed) > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("There was no time to build %s.", joinNames(missed)))
 	}
 	return count
 }
