@@ -14,6 +14,7 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/lazy"
 	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // Open is Explore that measures nothing: a candidate's cost is what the store knows, else a lower bound (Bounded). Learn
@@ -24,9 +25,8 @@ func Open(mod *bridge.Object, cfg Config) (*Network, error) { return explore(mod
 type slack struct {
 	// until ends the measuring; nil: nothing is measured.
 	until context.Context
-	// prices are what each node takes in the cheapest placement of what is known, for each function; nil where that covers not
-	// everything.
-	prices [][]float64
+	// covers are the cheapest placement of what is known, for each function; nil where that covers not everything.
+	covers [][]cover
 	// seen is what computations took in place in a whole network: these are known.
 	seen map[cost.Key]float64
 }
@@ -47,7 +47,7 @@ func (n *Network) Learn(until context.Context, tables []*feedback.Table) error {
 					of.seen[n.s.request(f, &f.set.Candidates[k]).Key] = ms
 				}
 			}
-			of.prices = append(of.prices, n.prices(i, tables[i]))
+			of.covers = append(of.covers, n.covers(i, tables[i]))
 		}
 		n.s.slack, n.inContext = of, of.seen
 		if err := n.s.estimate(); err != nil {
@@ -60,9 +60,14 @@ func (n *Network) Learn(until context.Context, tables []*feedback.Table) error {
 	})
 }
 
-// prices are what a function's nodes take in the cheapest placement of what was seen in place or measured alone; nil where that
-// covers not everything.
-func (n *Network) prices(i int, table *feedback.Table) []float64 {
+// cover is a candidate of the cheapest placement of what is known, and what it takes.
+type cover struct {
+	nodes []relay.NodeID
+	ms    float64
+}
+
+// covers is a function's cheapest placement of what was seen in place or measured alone; nil where that covers not everything.
+func (n *Network) covers(i int, table *feedback.Table) []cover {
 	f := n.s.functions[i]
 	options := make([]place.Option, len(f.set.Candidates))
 	for k := range options {
@@ -76,31 +81,66 @@ func (n *Network) prices(i int, table *feedback.Table) []float64 {
 		}
 		options[k] = place.Option{Nodes: c.Nodes, Cost: ms, Rank: c.Rank}
 	}
-	placed, err := place.Solve(n.s.overhead().Apply(options), place.TreeOf(f.set.Graph))
+	options = n.s.overhead().Apply(options)
+	placed, err := place.Solve(options, place.TreeOf(f.set.Graph))
 	if err != nil {
 		return nil
 	}
-	return placed.Prices
+	covers := []cover{}
+	for _, k := range placed.Chosen {
+		covers = append(covers, cover{options[k].Nodes, options[k].Cost})
+	}
+	return covers
+}
+
+// leastWeight is an operator's share beside others whose bounds are 0 as well.
+const leastWeight = 1e-6
+
+// shares divide what the covers of function i take among their nodes, by the lower bounds of the operators by themselves: of a
+// convolution and what is fused with it, the convolution has nearly all.
+func (l *slack) shares(i int, f *function, all *computations) []float64 {
+	weights := make([]float64, len(f.set.Graph.Nodes))
+	for k := range f.set.Candidates {
+		c, at := &f.set.Candidates[k], all.of[i][k]
+		if at == lazy.Free || c.Operators(f.set.Graph) != 1 {
+			continue
+		}
+		if w := max(leastWeight, all.bounds[at]); weights[c.Root] == 0 || w < weights[c.Root] {
+			weights[c.Root] = w
+		}
+	}
+	shares := make([]float64, len(weights))
+	for _, c := range l.covers[i] {
+		total := 0.0
+		for _, v := range c.nodes {
+			total += max(leastWeight, weights[v])
+		}
+		for _, v := range c.nodes {
+			shares[v] = c.ms * max(leastWeight, weights[v]) / total
+		}
+	}
+	return shares
 }
 
 // wanted are the computations that may gain something, by how much they may at most, the most first.
 func (l *slack) wanted(s *search, all *computations, problem *lazy.Problem) []int {
 	gain := make([]float64, len(all.requests))
 	for i, f := range s.functions {
+		shares := l.shares(i, f, all)
 		for k := range f.set.Candidates {
 			at := all.of[i][k]
 			if at == lazy.Free {
 				continue
 			}
-			if l.prices[i] == nil {
+			if l.covers[i] == nil {
 				gain[at] = math.Inf(1)
 				continue
 			}
-			least := all.bounds[at] + s.overhead().Option
+			may := -all.bounds[at] - s.overhead().Option
 			for _, v := range f.set.Candidates[k].Nodes {
-				least -= l.prices[i][v]
+				may += shares[v]
 			}
-			gain[at] += max(0, -least)
+			gain[at] += max(0, may)
 		}
 	}
 	var list []int

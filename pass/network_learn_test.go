@@ -4,6 +4,7 @@ package pass
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -121,7 +122,7 @@ func TestMeasuringEndsWithItsTime(t *testing.T) {
 
 // What may gain most comes first.
 func TestTheMostPromisingCandidateIsMeasuredFirst(t *testing.T) {
-	var order, prices []float64
+	var order []float64
 	var n *Network
 	e := &estimator{}
 	e.rule = func(r cost.Request) cost.Cost {
@@ -129,9 +130,7 @@ func TestTheMostPromisingCandidateIsMeasuredFirst(t *testing.T) {
 		set := n.s.functions[0].set
 		for k := range set.Candidates {
 			if c := &set.Candidates[k]; c.Backend == r.Key.Backend && c.Composite == r.Key.Composite && c.Key == r.Key.Structure {
-				for _, v := range c.Nodes {
-					gain += prices[v]
-				}
+				gain += 3 * float64(c.Operators(set.Graph)) // what its operators took, of which each has a like share
 			}
 		}
 		order = append(order, gain)
@@ -141,8 +140,33 @@ func TestTheMostPromisingCandidateIsMeasuredFirst(t *testing.T) {
 	plain, err := n.Reference()
 	require.NoError(t, err)
 	seen := seenIn(n, func(string) float64 { return 3 }, plain)
-	prices = n.prices(0, seen[0])
 	require.NoError(t, n.Learn(context.Background(), seen))
 	require.Greater(t, len(order), 2)
 	assert.IsNonIncreasing(t, order)
+}
+
+// A backend alone is the same network before anything was measured and afterwards: a search that goes on finds it in the store.
+func TestABackendAloneIsTheSameWhateverIsKnown(t *testing.T) {
+	withFamily(t, nil)
+	cheap := "strassen"
+	n, err := Open(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
+		Estimator: &estimator{rule: func(r cost.Request) cost.Cost {
+			if strings.Contains(r.Key.Composite, cheap) {
+				return cost.FromMilliseconds(0.01)
+			}
+			return cost.FromMilliseconds(1)
+		}}})
+	require.NoError(t, err)
+	before := n.Alone("guest")
+	require.NotNil(t, before)
+	for _, k := range before.Chosen[0] {
+		if strings.Contains(n.s.functions[0].set.Candidates[k].Composite, cheap) {
+			cheap = "narrow" // the other one becomes the cheaper
+		}
+	}
+	plain, err := n.Reference()
+	require.NoError(t, err)
+	require.NoError(t, n.Learn(context.Background(), seenIn(n, func(string) float64 { return 3 }, plain)))
+	assert.Equal(t, before.Key, n.Alone("guest").Key)
+	assert.NotEqual(t, before.Key, n.Single("guest").Key, "which has learnt")
 }

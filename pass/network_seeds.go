@@ -38,6 +38,16 @@ func (n *Network) Single(backend string) *genome.Placement {
 	return n.alone([]string{backend}, func(int, int) float64 { return 0 })
 }
 
+// Alone is Single without regard to what is known of costs: among a backend's own kernels the lower bounds decide. It is the same
+// before anything was measured and afterwards, but for what is known to fail.
+func (n *Network) Alone(backend string) *genome.Placement {
+	if b := n.s.byName[backend]; b == nil || len(byoc.Kernels(b)) == 0 {
+		return n.Single(backend)
+	}
+	overhead, all := n.s.overhead().Option, n.s.all
+	return n.alone([]string{backend}, func(i, k int) float64 { return all.bounds[all.of[i][k]] + overhead })
+}
+
 // elsewhere is what an operator counts that is left to TVM where a backend is to take all that it can, in milliseconds: more
 // than any choice among the backend's own candidates can save.
 const elsewhere = 1e5

@@ -153,7 +153,7 @@ func (c *compilation) alone() []graphlevel.Seed {
 		case b.TakesAnything():
 			continue
 		}
-		if p := network.Single(b.Name()); p != nil {
+		if p := network.Alone(b.Name()); p != nil {
 			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
 		}
 	}
