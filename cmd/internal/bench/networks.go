@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
-	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/internal/progress"
 )
 
 // Tolerance is how far an output may be from TVM's, as a share of the greatest value that TVM gives. Sums in another order

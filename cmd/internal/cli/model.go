@@ -13,13 +13,14 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
-	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/cmd/internal/install"
-	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/internal/nearest"
+	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -266,8 +267,10 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 	s.beforeError = printer.Stop
 	s.setInterruptNote(fmt.Sprintf("%s; what was measured is kept in %s", unfinished, store))
 	return compile.Options{
-		Model: model, Params: m.params, InputShapes: m.inputShapes, Format: m.format, Backends: m.backends, Pin: m.pin,
-		Forbid: m.forbid, Exact: m.exact, Target: m.target, Threads: m.threads, OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store,
-		Samples: m.samples, Exhaustive: m.exhaustive, SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,
+		Model: model, Params: m.params, InputShapes: m.inputShapes, Format: m.format, Options: decide.Options{
+			Backends: m.backends, Pin: m.pin, Forbid: m.forbid, Exact: m.exact, Target: m.target, Threads: m.threads,
+			OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store, Samples: m.samples, Exhaustive: m.exhaustive,
+			SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,
+		},
 	}, nil
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
 	"github.com/collage-tvm/collage/cmd/internal/install"
 	"github.com/collage-tvm/collage/cmd/internal/npz"
 	"github.com/collage-tvm/collage/cmd/internal/runmodel"
+	"github.com/collage-tvm/collage/internal/atomicfile"
 )
 
 var runCommand = Command{

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+	"github.com/collage-tvm/collage/internal/atomicfile"
 )
 
 // interruptGrace is how long an interrupted command may take to come back by itself. TVM's compiler cannot be

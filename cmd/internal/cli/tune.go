@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
+	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass"
 )
 

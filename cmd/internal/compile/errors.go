@@ -5,9 +5,9 @@ package compile
 import (
 	"errors"
 	"strings"
-	"syscall"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/decide"
 )
 
 // plainClasses are Python's exceptions whose text alone is what a user wants to read.
@@ -35,32 +35,13 @@ func plainError(err error) error {
 	}
 	for _, sign := range []string{"No space left", "no space left", "Disk quota exceeded"} {
 		if strings.Contains(text, sign) {
-			return &fullDisk{text}
+			return &decide.FullDisk{Detail: text}
 		}
 	}
 	if fromHost.Python() && plainClasses[fromHost.Class] {
 		return errors.New(text)
 	}
 	return err
-}
-
-// fullDisk is a full disk that the Python host met.
-type fullDisk struct{ text string }
-
-func (e *fullDisk) Error() string { return e.text }
-func (e *fullDisk) Unwrap() error { return syscall.ENOSPC }
-
-// oneLine is an error's first line, cut: what TVM says goes on for pages.
-func oneLine(err error) string {
-	line, _, more := strings.Cut(err.Error(), "\n")
-	const width = 300
-	if len(line) > width {
-		line, more = strings.ToValidUTF8(line[:width], ""), true
-	}
-	if more {
-		line += " ..."
-	}
-	return line
 }
 
 // lastMessage is what TVM says, without the class.

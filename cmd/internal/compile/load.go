@@ -6,13 +6,14 @@ import (
 	"context"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
 // Load reads the model of the options and normalises it, as Compile does. The caller releases the module. Looked at are
 // Model, Params, InputShapes, Format and Progress.
 func Load(ctx context.Context, options Options) (*bridge.Object, *ModelInfo, error) {
-	c := &compilation{Options: options, ctx: ctx}
+	c := begin(ctx, options)
 	info := &ModelInfo{}
 	if err := c.load(info); err != nil {
 		return nil, nil, err
@@ -28,23 +29,16 @@ func Alone(ctx context.Context, options Options, backend string) (*plan.Plan, er
 	if backend != "tvm" {
 		options.Backends = append(options.Backends, backend)
 	}
-	c := &compilation{Options: options, ctx: ctx}
+	c := begin(ctx, options)
 	if err := c.checkTarget(); err != nil {
 		return nil, err
 	}
 	if err := c.load(&ModelInfo{}); err != nil {
 		return nil, err
 	}
-	f, err := c.single(backend)
+	alone, err := decide.Alone(ctx, c.module, c.Options.Options, backend)
 	if err != nil {
 		return nil, err
 	}
-	c.target = f.plan.Environment.Target
-	if err := c.buildOne(f); err != nil {
-		return nil, err
-	}
-	if _, err := c.export(f); err != nil {
-		return nil, err
-	}
-	return f.plan, nil
+	return alone.Plan, c.export(&Result{}, alone)
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// replay builds what a plan says, and measures nothing. Its outputs are compared with plain TVM's, unless NoVerify.
+// replay builds what a plan says, and measures nothing.
 func (c *compilation) replay() (*Result, error) {
 	result := &Result{}
 	p := c.Replay
@@ -27,48 +28,12 @@ func (c *compilation) replay() (*Result, error) {
 	if err := c.load(&result.Model); err != nil {
 		return nil, err
 	}
-	module, err := pass.Replay(c.module, p, pass.Config{Exact: c.Exact, Store: c.Store, RetryFailures: c.RetryFailures})
+	built, err := decide.Replay(c.ctx, c.module, p, c.Options.Options)
 	if err != nil {
 		return nil, err
 	}
-	f := &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}
-	if kept := p.Kept(); kept != nil {
-		f.name = kept.Name
-	}
-	if err := c.ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := c.buildOne(f); err != nil {
-		return nil, err
-	}
-	if err := c.verify(f); err != nil {
-		return nil, err
-	}
-	if result.Bytes, err = c.export(f); err != nil {
-		return nil, err
-	}
-	why := fmt.Sprintf("%s is built, as the plan says; nothing was measured.", capital(f.title()))
-	result.Plan, result.Chosen, result.Why, result.Notes = p, f.name, why, c.staleNotes(p)
-	return result, nil
-}
-
-// verify compares the outputs of what a plan says with plain TVM's.
-func (c *compilation) verify(f *finalist) error {
-	if c.NoVerify || f.regions() == 0 {
-		return nil
-	}
-	c.reference = &finalist{name: referenceName, module: c.module}
-	if err := c.buildOne(c.reference); err != nil {
-		return err
-	}
-	c.finalists, c.Rounds = []*finalist{f}, 1
-	if err := c.compare(); err != nil {
-		return err
-	}
-	if f.failure != nil {
-		return fmt.Errorf("the plan's executable is not kept: %s", f.failure)
-	}
-	return nil
+	built.Notes = c.staleNotes(p)
+	return result, c.export(result, built)
 }
 
 // levelOf is the optimisation level in a cost's options ("O3 -AlterOpLayout").
@@ -81,7 +46,7 @@ func (c *compilation) adopt(p *plan.Plan) error {
 		return fmt.Errorf("the plan does not say for which optimisation level it is: its options are %q", p.Environment.Options)
 	}
 	c.OptLevel, _ = strconv.Atoi(level[1])
-	c.Target, c.target, c.Threads = p.Environment.Target, p.Environment.Target, p.Environment.Threads
+	c.Target, c.Threads = p.Environment.Target, p.Environment.Threads
 	if err := c.checkTuned(p); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -55,22 +56,20 @@ type TuneResult struct {
 
 // OpenTuning reads and places a model and says what is worth tuning. Looked at are the options of Decide.
 func OpenTuning(ctx context.Context, options Options) (*Tuning, error) {
-	c := &compilation{Options: options, ctx: ctx}
+	c := begin(ctx, options)
 	if err := c.checkTarget(); err != nil {
 		return nil, err
 	}
 	if err := c.load(&ModelInfo{}); err != nil {
 		return nil, err
 	}
-	config, step := c.placementConfig()
-	placed, p, err := pass.Partition(c.module, config)
+	c.Prices = true
+	placed, p, err := decide.Place(ctx, c.module, c.Options.Options)
 	if err != nil {
 		c.module.Release()
 		return nil, err
 	}
 	placed.Release()
-	c.donePlacing(step(), p)
-	c.plan, c.target = p, p.Environment.Target
 	return &Tuning{Plan: p, Tunables: pass.Tunables(p), c: c}, nil
 }
 
@@ -85,7 +84,7 @@ func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, 
 		return nil, err
 	}
 	spec, err := json.Marshal(map[string]any{
-		"function": w.Function, "constants": w.Constants, "target": t.c.target, "opt_level": t.c.OptLevel,
+		"function": w.Function, "constants": w.Constants, "target": t.Plan.Environment.Target, "opt_level": t.c.OptLevel,
 		"disabled_passes": disabledPasses, "threads": t.c.Threads, "tuner": options.Tuner, "trials": options.Trials,
 		"log": options.Log, "trials_log": options.TrialsLog,
 	})

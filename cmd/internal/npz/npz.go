@@ -20,7 +20,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+	"github.com/collage-tvm/collage/internal/atomicfile"
 )
 
 // Array is a named array. Data is little-endian, row-major and len(Data) is the number of elements times the

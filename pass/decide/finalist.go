@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+package decide
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
+	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -100,7 +100,7 @@ func (f *finalist) built() *finalist {
 }
 
 // all are the finalists, the reference first.
-func (c *compilation) all() []*finalist {
+func (c *decision) all() []*finalist {
 	var all []*finalist
 	if c.reference != nil {
 		all = append(all, c.reference)
@@ -114,7 +114,7 @@ func (c *compilation) all() []*finalist {
 }
 
 // distinct are the finalists that were built and have not failed, the reference first.
-func (c *compilation) distinct() []*finalist {
+func (c *decision) distinct() []*finalist {
 	var some []*finalist
 	for _, f := range c.all() {
 		if f.sameAs == nil && f.failure == nil {
@@ -126,7 +126,7 @@ func (c *compilation) distinct() []*finalist {
 
 // build builds every finalist. One that TVM cannot build has lost, with the reason; only the reference must be
 // built.
-func (c *compilation) build() error {
+func (c *decision) build() error {
 	all := c.all()
 	for i, f := range all {
 		for _, earlier := range all[:i] {
@@ -154,7 +154,7 @@ func (c *compilation) build() error {
 		case errors.Is(err, bridge.ErrInterrupted), c.ctx.Err() != nil, atomicfile.IsDiskFull(err):
 			return err
 		case f == c.reference:
-			return fmt.Errorf("TVM cannot build %s: %w", c.Model, err)
+			return fmt.Errorf("TVM cannot build %s: %w", c.Name, err)
 		default:
 			f.failure = &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: oneLine(err)}
 		}
@@ -173,13 +173,11 @@ func sameNote(f *finalist) string {
 }
 
 // buildOne has TVM build a finalist into the temporary folder.
-func (c *compilation) buildOne(f *finalist) error {
+func (c *decision) buildOne(f *finalist) error {
 	step := c.Progress.Start("building "+f.title(), 0)
-	f.path = filepath.Join(c.Temporary, f.name+filepath.Ext(c.Output))
-	_, err := callHost("collage.host.build", map[string]any{
-		"target": c.target, "opt_level": c.OptLevel, "disabled_passes": c.disabledPasses(), "tuning_log": c.TuningLog,
-		"out": f.path, "plugins": pluginPaths(f.compilers()), "threads": c.Threads,
-	}, f.module)
+	f.path = filepath.Join(c.Temporary, f.name+c.Extension)
+	err := c.Build(f.module, Build{Target: c.target, OptLevel: c.OptLevel, DisabledPasses: c.disabledPasses(), TuningLog: c.TuningLog,
+		Out: f.path, Plugins: pluginPaths(f.compilers()), Threads: c.Threads})
 	if err != nil {
 		c.Progress.Stop()
 		return err
@@ -201,7 +199,7 @@ const (
 )
 
 // undecided says that noise alone ties the fastest finalist with one that seems to be slower.
-func (c *compilation) undecided() bool {
+func (c *decision) undecided() bool {
 	var running []*finalist
 	for _, f := range c.distinct() {
 		if f.eligible {
@@ -221,7 +219,7 @@ func (c *compilation) undecided() bool {
 const leastRounds = 5
 
 // affordableRounds is how many rounds there is time for, by what the search found; half of the time is for loading the models.
-func (c *compilation) affordableRounds() int {
+func (c *decision) affordableRounds() int {
 	if c.graph == nil {
 		return c.Rounds
 	}
@@ -239,7 +237,7 @@ func (c *compilation) affordableRounds() int {
 }
 
 // compare runs the finalists in turn and checks their outputs against the reference's.
-func (c *compilation) compare() error {
+func (c *decision) compare() error {
 	if c.settled {
 		return nil
 	}
@@ -302,14 +300,14 @@ func (c *compilation) compare() error {
 }
 
 // runContext is under which finalists are run.
-func (c *compilation) runContext() context.Context {
+func (c *decision) runContext() context.Context {
 	if c.searching != nil {
 		return c.searching
 	}
 	return c.ctx
 }
 
-func (c *compilation) compareIn(pool *measure.Pool, finalists []*finalist, rounds int) (*measure.Comparison, error) {
+func (c *decision) compareIn(pool *measure.Pool, finalists []*finalist, rounds int) (*measure.Comparison, error) {
 	names := make([]string, len(finalists))
 	models := make([]measure.Model, len(finalists))
 	for i, f := range finalists {
@@ -333,7 +331,7 @@ func (c *compilation) compareIn(pool *measure.Pool, finalists []*finalist, round
 
 // findCulprits runs each finalist beside the reference alone. The error is the one that is given back if none of
 // them is at fault.
-func (c *compilation) findCulprits(pool *measure.Pool, original error) error {
+func (c *decision) findCulprits(pool *measure.Pool, original error) error {
 	found := false
 	for _, f := range c.distinct() {
 		if f == c.reference {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+package decide
 
 import (
 	"context"
@@ -10,22 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/collage-tvm/collage/cmd/internal/progress"
+	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
-)
-
-// Level says how far the search goes.
-type Level string
-
-const (
-	// OperatorLevel places by the costs of parts that are measured alone.
-	OperatorLevel Level = "operator"
-	// GraphLevel goes on from there with whole networks.
-	GraphLevel Level = "graph"
 )
 
 // bestFew is how many of the graph level's placements become finalists.
@@ -58,7 +48,7 @@ func (g *graph) tick() {
 }
 
 // searchesGraph says that there is something for the graph level to do: operators can go to TVM and elsewhere.
-func (c *compilation) searchesGraph() bool {
+func (c *decision) searchesGraph() bool {
 	return c.Level != OperatorLevel && len(c.Backends) > 1 && slices.Contains(c.Backends, "tvm")
 }
 
@@ -66,7 +56,7 @@ func (c *compilation) searchesGraph() bool {
 // learnt fastest comes first: every backend alone, which is an executable that may be kept and says what each part takes in
 // place; then candidates alone, those that may gain most, as long as there is slack and time; then placements by what was
 // learnt. All of it keeps to the time of the whole.
-func (c *compilation) searchGraph() error {
+func (c *decision) searchGraph() error {
 	config, step := c.placementConfig()
 	network, err := pass.Open(c.module, config)
 	if err != nil {
@@ -74,7 +64,7 @@ func (c *compilation) searchGraph() error {
 	}
 	c.target = network.Target()
 	c.graph = &graph{network: network, result: &graphlevel.Result{}, told: map[string]bool{}}
-	c.graph.lane, err = pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: extension(c.Output), Python: c.Python,
+	c.graph.lane, err = pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
 		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what }, Ran: c.budget.Ran})
 	if err != nil {
 		return err
@@ -111,14 +101,14 @@ const wantedFinalists = 1 + bestFew
 const learnShare = 0.4
 
 // mayLearn says that there is something to be learnt about candidates alone, and time for it.
-func (c *compilation) mayLearn() bool {
+func (c *decision) mayLearn() bool {
 	r := c.graph.result
 	return c.searching.Err() == nil && len(r.Trials) > 0 && len(r.Late) == 0 && (c.Trials <= 0 || len(r.Trials) < c.Trials) &&
 		c.budget.Free(wantedFinalists) > 0
 }
 
 // learn measures candidates alone, as far as time goes, and shows what came of it.
-func (c *compilation) learn(step func() *progress.Step) error {
+func (c *decision) learn(step func() *progress.Step) error {
 	free := time.Duration(learnShare * float64(c.budget.Free(wantedFinalists)))
 	until, done := context.WithTimeout(c.searching, free)
 	defer done()
@@ -139,7 +129,7 @@ func (c *compilation) learn(step func() *progress.Step) error {
 }
 
 // alone are the seeds that need no costs: plain TVM and every backend alone, as its users would have it.
-func (c *compilation) alone() []graphlevel.Seed {
+func (c *decision) alone() []graphlevel.Seed {
 	network := c.graph.network
 	var seeds []graphlevel.Seed
 	if slices.Contains(c.Backends, "tvm") && !c.constrained() {
@@ -162,7 +152,7 @@ func (c *compilation) alone() []graphlevel.Seed {
 
 // seeds are what the graph level goes on with: those of alone, the operator level's placement, each backend with the cheapest of
 // its own candidates, backends that share regions together with the cheapest of theirs, and runners-up.
-func (c *compilation) seeds() []graphlevel.Seed {
+func (c *decision) seeds() []graphlevel.Seed {
 	network := c.graph.network
 	families := network.Families()
 	seeds := append(c.alone(), graphlevel.Seed{Name: operatorLevelName, Placement: network.Placed})
@@ -197,7 +187,7 @@ func distinct(seeds []graphlevel.Seed) int {
 }
 
 // evolve runs the search, of the seeds alone or on from them. Where it is cut short, what stands in the store counts.
-func (c *compilation) evolve(seeds []graphlevel.Seed, alone bool) error {
+func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 	store, err := cost.OpenStore(c.Store)
 	if err != nil {
 		return err
@@ -255,7 +245,7 @@ func (c *compilation) evolve(seeds []graphlevel.Seed, alone bool) error {
 	return nil
 }
 
-func (c *compilation) tellTrial(e graphlevel.Event) {
+func (c *decision) tellTrial(e graphlevel.Event) {
 	t := e.Trial
 	if c.graph.told[t.Placement.Key] {
 		return
@@ -278,10 +268,10 @@ func (c *compilation) tellTrial(e graphlevel.Event) {
 }
 
 // laneError makes a full disk that a worker met one that Go knows, and an interrupt the context's.
-func (c *compilation) laneError(err error) error {
+func (c *decision) laneError(err error) error {
 	var full *measure.DiskFullError
 	if errors.As(err, &full) {
-		return &fullDisk{full.Error()}
+		return &FullDisk{full.Error()}
 	}
 	if c.ctx.Err() != nil {
 		return c.ctx.Err()
@@ -290,7 +280,7 @@ func (c *compilation) laneError(err error) error {
 }
 
 // graphRecord is what the plan says of the search.
-func (c *compilation) graphRecord() *plan.GraphLevel {
+func (c *decision) graphRecord() *plan.GraphLevel {
 	r := c.graph.result
 	record := &plan.GraphLevel{Seconds: float64(r.Spent.Round(time.Millisecond)) / float64(time.Second), Why: r.Why, Seed: c.Seed, Steps: r.Steps}
 	for i := range r.Trials {
@@ -311,12 +301,4 @@ func (g *graph) close() {
 	if g != nil && g.lane != nil {
 		g.lane.Close()
 	}
-}
-
-// extension is that of the executables that are built on the way: the one of the executable at the end.
-func extension(output string) string {
-	if strings.HasSuffix(output, ".tar") {
-		return ".tar"
-	}
-	return ".so"
 }

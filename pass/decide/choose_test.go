@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+package decide
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func made(name string, base float64, regions int, noise ...float64) *finalist {
 
 func choose(t *testing.T, finalists ...*finalist) (string, string) {
 	t.Helper()
-	c := &compilation{finalists: finalists, reference: finalists[0]}
+	c := &decision{finalists: finalists, reference: finalists[0]}
 	chosen, why, err := c.choose()
 	require.NoError(t, err)
 	return chosen.name, why
@@ -63,7 +63,7 @@ func TestWhatFailedOrWasNotOfferedIsNotChosen(t *testing.T) {
 	name, _ := choose(t, made("tvm", 10, 0), wrong, made(plan.PlacementName, 7, 9))
 	assert.Equal(t, plan.PlacementName, name)
 
-	c := &compilation{finalists: []*finalist{wrong}}
+	c := &decision{finalists: []*finalist{wrong}}
 	_, _, err := c.choose()
 	assert.EqualError(t, err, "no network that may be chosen can be run: dnnl alone (wrong-result in check: by 3)")
 
@@ -77,7 +77,7 @@ func TestWhatFailedOrWasNotOfferedIsNotChosen(t *testing.T) {
 
 	// Unless it is the same as TVM alone, which was not offered.
 	tvm.eligible = false
-	c = &compilation{finalists: []*finalist{same}, reference: tvm}
+	c = &decision{finalists: []*finalist{same}, reference: tvm}
 	chosen, _, err := c.choose()
 	require.NoError(t, err)
 	assert.Same(t, same, chosen)
@@ -98,7 +98,7 @@ func TestEqual(t *testing.T) {
 
 func TestNoiseIsNoDecision(t *testing.T) {
 	undecided := func(finalists ...*finalist) bool {
-		return (&compilation{finalists: finalists, reference: finalists[0]}).undecided()
+		return (&decision{finalists: finalists, reference: finalists[0]}).undecided()
 	}
 	assert.False(t, undecided(made("tvm", 10, 0)))
 	assert.False(t, undecided(made("tvm", 10, 0), made("dnnl", 8, 5)), "clear")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+package decide
 
 import (
 	"testing"
@@ -15,8 +15,8 @@ import (
 )
 
 // searched is a compilation whose graph level found scores by key.
-func searched(scores map[string]float64, finalists ...*finalist) *compilation {
-	c := &compilation{finalists: finalists, graph: &graph{result: &graphlevel.Result{Why: "enough"}}}
+func searched(scores map[string]float64, finalists ...*finalist) *decision {
+	c := &decision{finalists: finalists, graph: &graph{result: &graphlevel.Result{Why: "enough"}}}
 	c.Backends = []string{"tvm", "dnnl"}
 	for _, f := range finalists {
 		f.placement = &genome.Placement{Key: f.name}
@@ -80,7 +80,7 @@ func TestWhatTheGraphLevelNeeds(t *testing.T) {
 		want     bool
 	}{{"", []string{"tvm", "dnnl"}, true}, {OperatorLevel, []string{"tvm", "dnnl"}, false}, {GraphLevel, []string{"tvm"}, false},
 		{GraphLevel, []string{"dnnl", "mkl"}, false}} {
-		c := &compilation{Options: Options{Level: of.level, Backends: of.backends}}
+		c := &decision{Options: Options{Level: of.level, Backends: of.backends}}
 		assert.Equal(t, of.want, c.searchesGraph(), of)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+package decide
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // graphFinalists makes the finalists of what was found, as many as there is time for.
-func (c *compilation) graphFinalists(seeds []graphlevel.Seed) error {
+func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 	plain := c.graph.lane.Plain()
 	eligible := len(seeds) > 0 && seeds[0].Name == "tvm"
 	if err := c.addFinalist("tvm", plain, eligible); err != nil {
@@ -70,7 +70,7 @@ func (c *compilation) graphFinalists(seeds []graphlevel.Seed) error {
 
 // afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says how many
 // there is time for, plain TVM among them. Plain TVM, which outputs are held against, and the best one are never left out.
-func (c *compilation) afford() int {
+func (c *decision) afford() int {
 	order := slices.DeleteFunc(c.all(), func(f *finalist) bool { return f == c.reference || f.sameAs != nil })
 	slices.SortStableFunc(order, func(a, b *finalist) int {
 		x, y := c.scoreOf(a), c.scoreOf(b)
@@ -107,7 +107,7 @@ func (c *compilation) afford() int {
 }
 
 // building is what it takes to build a finalist that the search found in the store, by what it took then.
-func (c *compilation) building(f *finalist) time.Duration {
+func (c *decision) building(f *finalist) time.Duration {
 	if t := c.trialOf(f.placement); !c.graph.lane.Built(f.placement) && t != nil && t.Cost.Network != nil {
 		return time.Duration(t.Cost.Network.Seconds * float64(time.Second))
 	}
@@ -115,7 +115,7 @@ func (c *compilation) building(f *finalist) time.Duration {
 }
 
 // trialOf is what the search found of a placement; nil where it did not measure it.
-func (c *compilation) trialOf(p *genome.Placement) *graphlevel.Trial {
+func (c *decision) trialOf(p *genome.Placement) *graphlevel.Trial {
 	for i := range c.graph.result.Trials {
 		if t := &c.graph.result.Trials[i]; t.Placement.Key == p.Key {
 			return t
@@ -125,7 +125,7 @@ func (c *compilation) trialOf(p *genome.Placement) *graphlevel.Trial {
 }
 
 // scoreOf is a finalist's score in the search; a bad one where it has none.
-func (c *compilation) scoreOf(f *finalist) float64 {
+func (c *decision) scoreOf(f *finalist) float64 {
 	if t := c.trialOf(f.placement); t != nil {
 		return t.Score
 	}
@@ -134,7 +134,7 @@ func (c *compilation) scoreOf(f *finalist) float64 {
 
 // keepBest makes the best network of the search the only finalist, with the samples that the search took: there is no time for
 // more, or nobody wants to wait. Its outputs were compared with plain TVM's then. false where it was not built in this run.
-func (c *compilation) keepBest() bool {
+func (c *decision) keepBest() bool {
 	var best *finalist
 	for _, f := range c.finalists {
 		if t := c.trialOf(f.placement); t == nil || t.Cost.Failed() || !c.graph.lane.Built(f.placement) {
@@ -166,12 +166,12 @@ func (c *compilation) keepBest() bool {
 	return true
 }
 
-func (c *compilation) addFinalist(name string, p *genome.Placement, eligible bool) error {
+func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) error {
 	written, err := c.graph.network.Plan(p, c.graph.result.Tables)
 	if err != nil {
 		return err
 	}
-	written.Module.Name = c.Model
+	written.Module.Name = c.Name
 	f := &finalist{name: name, placement: p, plan: written, eligible: eligible}
 	for _, earlier := range c.all() {
 		if earlier != nil && earlier.placement.Key == p.Key {
@@ -184,7 +184,7 @@ func (c *compilation) addFinalist(name string, p *genome.Placement, eligible boo
 }
 
 // buildGraph builds the finalists that the search has not built in this run, and measures what they take of memory.
-func (c *compilation) buildGraph() error {
+func (c *decision) buildGraph() error {
 	var list []*genome.Placement
 	for _, f := range c.all() {
 		if f.sameAs == nil {
@@ -216,7 +216,7 @@ func (c *compilation) buildGraph() error {
 		f.path, f.bytes, f.failure = e.Path, e.Bytes, e.Failure
 		if f.failure != nil {
 			if f == c.reference {
-				return fmt.Errorf("TVM cannot build %s: %s", c.Model, f.failure.Detail)
+				return fmt.Errorf("TVM cannot build %s: %s", c.Name, f.failure.Detail)
 			}
 			continue
 		}
@@ -229,7 +229,7 @@ func (c *compilation) buildGraph() error {
 
 // weigh measures what a finalist takes of memory, where there is a limit or time for it. One that takes more than it may has
 // lost, but for the reference, which outputs are held against.
-func (c *compilation) weigh(f *finalist, e *pass.Executable, finalists int) error {
+func (c *decision) weigh(f *finalist, e *pass.Executable, finalists int) error {
 	if c.ExecutableMemory <= 0 && c.budget.Free(finalists) < c.budget.Start() {
 		if t := c.trialOf(f.placement); t != nil && t.Cost.Network != nil {
 			f.resident = t.Cost.Network.Resident

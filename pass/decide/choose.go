@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package compile
+package decide
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/cmd/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -19,7 +18,7 @@ const tieMargin = 0.01
 
 // choose takes the fastest finalist that may be chosen. Those that cannot be told from it are as good, and then
 // the one with the fewest regions is kept: it is the simplest.
-func (c *compilation) choose() (*finalist, string, error) {
+func (c *decision) choose() (*finalist, string, error) {
 	var running []*finalist
 	var lost []string
 	for _, f := range c.finalists {
@@ -47,7 +46,7 @@ func (c *compilation) choose() (*finalist, string, error) {
 
 // keep makes the plan that of the finalist that was chosen: what is written down is what is built, whichever that is. A
 // placement is called the placement from here on; the other finalists keep the names that say what they are.
-func (c *compilation) keep(chosen *finalist) {
+func (c *decision) keep(chosen *finalist) {
 	if chosen.name == operatorLevelName || strings.HasPrefix(chosen.name, graphLevelName) {
 		chosen.name = plan.PlacementName
 	}
@@ -150,20 +149,8 @@ func signTest(k, n int) float64 {
 	return min(1, 2*sum)
 }
 
-// export puts the chosen model in its place.
-func (c *compilation) export(chosen *finalist) (int64, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	from := chosen.built()
-	if err := atomicfile.Copy(c.Output, from.path, c.ctx.Err); err != nil {
-		return 0, err
-	}
-	return from.bytes, nil
-}
-
 // record writes the finalists into the plan.
-func (c *compilation) record(chosen *finalist) {
+func (c *decision) record(chosen *finalist) {
 	c.plan.Finalists = nil
 	all := c.finalists
 	if !c.reference.eligible {

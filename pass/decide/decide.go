@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package decide is the pipeline behind every way to have a network placed: model -> network -> search -> decision -> plan.
+//
+// What comes in: a normalised module and Options. What goes out: a Decision: the network that is the fastest, as an executable
+// that was built and run, with its plan, what stood against it and why it was kept. The operator level places by the costs of
+// parts; the graph level searches among whole networks. Either way plain TVM and each backend alone stand against what was
+// found, as whole networks that run in turn.
+//
+// compile (the command, collage.compile) writes the executable down; collage.partition and the TVM pass take its module.
+package decide
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/internal/progress"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/budget"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// Level says how far the search goes.
+type Level string
+
+const (
+	// OperatorLevel places by the costs of parts that are measured alone.
+	OperatorLevel Level = "operator"
+	// GraphLevel searches among whole networks.
+	GraphLevel Level = "graph"
+)
+
+// DefaultRounds is how often the finalists are run where nobody says so.
+const DefaultRounds = 20
+
+// Options say what may be decided, and how.
+type Options struct {
+	// Name is what the user calls the network; it stands in the plan.
+	Name string
+	// Backends are those that may be used, in the user's order.
+	Backends []string
+	// Pin and Forbid are what the placement must keep to (pass.Config).
+	Pin, Forbid []string
+	// Exact holds for the placement and for every backend alone (pass.Config); a plan to be replayed that breaks it is refused.
+	Exact bool
+	// Target is what pass.ResolveTarget takes; "" for this machine's processor.
+	Target string
+	// Threads is how many threads the executable uses; 0 for all.
+	Threads int
+	// OptLevel is the optimisation level of relay.build.
+	OptLevel int
+	// TuningLog is what TVM's tuners have found out (pass.Config); "" for none.
+	TuningLog string
+	// DisabledPasses are left out of every build; nil for pass.DefaultDisabledPasses.
+	DisabledPasses []string
+	// Store is the file of costs; "" for the user's.
+	Store string
+	// Samples are taken of each candidate, and the finalists run Rounds times; both are at least 1.
+	Samples, Rounds int
+	// Level says how far the search goes; "" for GraphLevel.
+	Level Level
+	// SearchTime is how long a compilation that searches the graph level may take, from reading the model to writing the
+	// executable, and Trials how many networks it measures; 0 for graphlevel.DefaultTime and for no limit. Seed makes the
+	// random numbers.
+	SearchTime time.Duration
+	Trials     int
+	Seed       uint64
+	// Budget is that time, where it has begun already; nil: it begins now.
+	Budget *budget.Budget
+	// ExecutableMemory is how many bytes the executable may take when it runs; 0 for no limit. It needs GraphLevel.
+	ExecutableMemory int64
+	// Exhaustive measures every candidate (pass.Config).
+	Exhaustive bool
+	// SkipUnusable leaves backends out that cannot be used here.
+	SkipUnusable bool
+	// RetryFailures measures candidates again that failed before.
+	RetryFailures bool
+	// Prices wants the costs of all parts, also where there is nothing to choose.
+	Prices bool
+	// NoVerify does not compare a replayed plan's outputs with TVM's.
+	NoVerify bool
+	// Python is the interpreter of the workers.
+	Python string
+	// Temporary is a folder for what is built; the caller removes it. Extension is that of executables, ".so" or ".tar".
+	Temporary, Extension string
+	// Build builds a module in this process, as the host does it: what is no finalist of the graph level.
+	Build func(module *bridge.Object, b Build) error
+	// Progress is told what happens.
+	Progress *progress.Printer
+	// Ending ends the search early, and has the best so far kept. May be nil.
+	Ending *Ending
+	// Poll is called all the while beside the context; an error of it ends everything. May be nil.
+	Poll func() error
+}
+
+// Build says how a module is built.
+type Build struct {
+	// Target, OptLevel, DisabledPasses, TuningLog and Threads are as in Options; Target is TVM's string.
+	Target, TuningLog string
+	OptLevel, Threads int
+	DisabledPasses    []string
+	// Plugins are the runtime plug-ins that it is linked with, Out is the file.
+	Plugins []string
+	Out     string
+}
+
+// Decision is what is kept.
+type Decision struct {
+	// Plan is that of the network that was kept, with the finalists in it.
+	Plan *plan.Plan
+	// Chosen is the name of the finalist that was kept (plan.PlacementName or a backend's), and Why says why in one
+	// sentence.
+	Chosen, Why string
+	// Notes are what a user should know beside the tables.
+	Notes []string
+	// Path is the executable, in Options.Temporary, and Bytes its size.
+	Path  string
+	Bytes int64
+}
+
+// disabledPasses are left out of builds where nobody says so.
+var disabledPasses = pass.DefaultDisabledPasses()
+
+// decision is one run.
+type decision struct {
+	Options
+	ctx    context.Context
+	module *bridge.Object // normalised
+	plan   *plan.Plan     // of what was kept
+	target string
+	// finalists are in the order in which they are reported: each backend alone, then the placement.
+	finalists []*finalist
+	// reference is TVM alone, against which outputs are checked. It is among the finalists if TVM was offered.
+	reference *finalist
+	// graph is set where the graph level was searched, and then budget is its time, searching ends when the search is to end, and
+	// settled says that the search's own samples decide.
+	graph     *graph
+	budget    *budget.Budget
+	searching context.Context
+	settled   bool
+	notes     []string
+}
+
+// Decide finds the fastest network for a normalised module, builds it, and says what stood against it.
+func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decision, error) {
+	c := &decision{Options: options, ctx: ctx, module: module, budget: options.Budget}
+	if c.SearchTime <= 0 {
+		c.SearchTime = graphlevel.DefaultTime
+	}
+	if c.budget == nil {
+		c.budget = budget.New(c.SearchTime, nil)
+	}
+	var done context.CancelFunc
+	c.searching, done = c.Ending.context(ctx)
+	defer done()
+	if err := c.find(); err != nil {
+		return nil, err
+	}
+	defer c.graph.close()
+	if err := c.compare(); err != nil {
+		return nil, err
+	}
+	chosen, why, err := c.choose()
+	if err != nil {
+		return nil, err
+	}
+	c.Ending.ready(false)
+	c.record(chosen)
+	from := chosen.built()
+	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Path: from.path, Bytes: from.bytes}, ctx.Err()
+}
+
+// Place places a normalised module by the costs of its parts, and builds nothing: the plan is without finalists. The module with
+// the regions is the caller's.
+func Place(ctx context.Context, module *bridge.Object, options Options) (*bridge.Object, *plan.Plan, error) {
+	c := &decision{Options: options, ctx: ctx, module: module}
+	f, err := c.placement()
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.module, f.plan, nil
+}
+
+// Alone builds what gives all that a backend can take to that backend, and the rest to TVM; nothing is searched or measured.
+func Alone(ctx context.Context, module *bridge.Object, options Options, backend string) (*Decision, error) {
+	c := &decision{Options: options, ctx: ctx, module: module}
+	f, err := c.single(backend)
+	if err != nil {
+		return nil, err
+	}
+	c.target = f.plan.Environment.Target
+	if err := c.buildOne(f); err != nil {
+		return nil, err
+	}
+	return &Decision{Plan: f.plan, Chosen: backend, Path: f.path, Bytes: f.bytes}, nil
+}
+
+// poll says whether somebody wants the compilation to end.
+func (c *decision) poll() error {
+	if err := c.ctx.Err(); err != nil || c.Poll == nil {
+		return err
+	}
+	return c.Poll()
+}
+
+// disabledPasses are left out of every build, those of the candidates too.
+func (c *decision) disabledPasses() []string {
+	if c.DisabledPasses != nil {
+		return c.DisabledPasses
+	}
+	return disabledPasses
+}
+
+func (c *decision) config() pass.Config {
+	level := c.OptLevel
+	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
+		OptLevel: &level, DisabledPasses: c.disabledPasses(), Samples: c.Samples, RetryFailures: c.RetryFailures,
+		Exact: c.Exact, Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
+		TuningLog: c.TuningLog, Python: c.Python}
+}
+
+func joinNames(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
