@@ -85,12 +85,31 @@ type Config struct {
 	// Overhead is added to the cost of each candidate, in milliseconds (place.Overhead); nil for place.DefaultOverhead, or
 	// for none where Estimator is set.
 	Overhead *float64 `json:"overhead_ms,omitempty"`
+	// Level says how far the search goes: OperatorLevel (the default) adds up what parts take; GraphLevel searches among whole
+	// networks, keeps the fastest of its best, of each backend alone and of plain TVM, and needs pass/decide.
+	Level Level `json:"level,omitempty"`
+	// SearchTime is how many seconds the graph level takes, Trials how many networks it measures at most, Seed makes its random
+	// numbers, and the best run Rounds times in turn; 0 for the defaults of pass/decide.
+	SearchTime float64 `json:"search_time_s,omitempty"`
+	Trials     int     `json:"trials,omitempty"`
+	Seed       uint64  `json:"seed,omitempty"`
+	Rounds     int     `json:"rounds,omitempty"`
 	// ModuleName is what the user calls the module; it stands in the plan.
 	ModuleName string `json:"module_name,omitempty"`
 
 	// tuningDigest is the tuning log's; resolved fills it in.
 	tuningDigest string
 }
+
+// Level says how far the search goes.
+type Level string
+
+const (
+	// OperatorLevel places by the costs of parts that are measured alone.
+	OperatorLevel Level = "operator"
+	// GraphLevel searches among whole networks.
+	GraphLevel Level = "graph"
+)
 
 // Stage names a step of Partition in its Events.
 type Stage string
@@ -167,6 +186,12 @@ func (c *Config) Validate() error {
 		return &OptionError{"threads", fmt.Sprintf("is %d; name at least 1, or 0 for all processors", c.Threads)}
 	case c.Only != "" && len(c.Pin)+len(c.Forbid) > 0:
 		return &OptionError{"only", "leaves nothing to choose, so nothing can be pinned or forbidden"}
+	case c.Level != "" && c.Level != OperatorLevel && c.Level != GraphLevel:
+		return &OptionError{"level", fmt.Sprintf("is %q; it is %q or %q", c.Level, OperatorLevel, GraphLevel)}
+	case c.Level == GraphLevel && c.Only != "":
+		return &OptionError{"only", "leaves the graph level nothing to search; it goes with level=\"operator\""}
+	case !(c.SearchTime >= 0) || c.Trials < 0 || c.Rounds < 0:
+		return &OptionError{"search_time, trials or rounds", "is below 0"}
 	case c.Samples < 0:
 		return &OptionError{"samples", fmt.Sprintf("is %d; take at least 1, or 0 for the default", c.Samples)}
 	case c.BuildTimeout < 0 || c.RunTimeout < 0:

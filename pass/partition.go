@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
@@ -23,7 +24,12 @@ import (
 //
 // On an error the module is nil; costs that were measured before it are in the store. Errors that are the caller's to
 // mend are *OptionError, *byoc.UnknownBackendError, *UnusableError and *UncoveredError.
+//
+// With Config.Level GraphLevel it is what pass/decide finds (import it): the plan has GraphLevel then.
 func Partition(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, err error) {
+	if cfg.Level == GraphLevel {
+		return partitionGraph(mod, cfg)
+	}
 	// PassContext and Target, which TVM's passes read, belong to the thread.
 	err = bridge.OnThread(func() error {
 		var s *search
@@ -41,6 +47,29 @@ func Partition(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan
 		return nil, nil, err
 	}
 	return out, p, nil
+}
+
+// GraphPartition is Partition at the graph level.
+type GraphPartition func(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error)
+
+// graphPartition is pass/decide's, which imports this package.
+var graphPartition atomic.Pointer[GraphPartition]
+
+// SetGraphPartition says who partitions at the graph level; pass/decide does when it is imported.
+func SetGraphPartition(f GraphPartition) { graphPartition.Store(&f) }
+
+func partitionGraph(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, nil, err
+	}
+	f := graphPartition.Load()
+	switch {
+	case f == nil:
+		return nil, nil, &OptionError{"level", "is graph, and this program has no pass/decide: import it"}
+	case cfg.Estimator != nil:
+		return nil, nil, &OptionError{"level", "is graph, which measures; costs that are given go with level=\"operator\""}
+	}
+	return (*f)(mod, cfg)
 }
 
 // partition does everything but write the plan.

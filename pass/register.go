@@ -53,6 +53,8 @@ var passOptions = []struct {
 	{"collage.target", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Target, v) }},
 	{"collage.store", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Store, v) }},
 	{"collage.tuning_log", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.TuningLog, v) }},
+	{"collage.level", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString((*string)(&cfg.Level), v) }},
+	{"collage.trials", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Trials, v) }},
 	{"collage.only", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Only, v) }},
 	{"collage.python", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Python, v) }},
 	{"collage.threads", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
@@ -169,6 +171,10 @@ func partitionPass(args []bridge.Value) (any, error) {
 		cfg := given
 		if err := fromPassContext(&cfg); err != nil {
 			return nil, err
+		}
+		if cfg.Level == GraphLevel {
+			out, _, err := Partition(mod, cfg)
+			return out, err
 		}
 		var out *bridge.Object
 		err := bridge.OnThread(func() error {

@@ -4,6 +4,7 @@
 Nothing here says which placement is the fastest: on a machine that other tests share, that is chance.
 """
 
+import datetime
 import json
 import os
 import signal
@@ -217,6 +218,79 @@ def test_limits_of_memory(command, model, searched, tmp_path):
     assert not (tmp_path / "a.so").exists()
     result = command(*arguments(model, folder / "costs.jsonl", tmp_path / "a.so", "--memory-limit-executable", "4G"))
     assert result.returncode == 0, result.stderr
+
+
+def test_the_time_is_that_of_the_whole(command, model, tmp_path):
+    """What is begun is begun in time: all of it from the store's own clock, whatever else the machine does."""
+    costs, limit = tmp_path / "costs.jsonl", 20
+    result = command(
+        "compile", model, "-o", tmp_path / "a.so", "--backends", BACKENDS, "--db", costs, "-q", "--repeat", 3, "--rounds", 5,
+        "--search-time", f"{limit}s", "--plan-out", tmp_path / "plan.json",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    records = [json.loads(line) for line in costs.read_text().splitlines()]
+    taken = [datetime.datetime.fromisoformat(one["taken"].replace("Z", "+00:00")) for one in records if "taken" in one]
+    # The first two networks are measured however short the time is.
+    networks = {one["key"]["composite"] for one in records if one["key"].get("kind") == "network"}
+    assert len(networks) >= 1
+    if len(networks) > 2:
+        assert max(taken) - min(taken) < datetime.timedelta(seconds=limit)
+    assert plan["graph_level"]["why"]
+
+
+def test_an_interrupted_search_writes_the_best_so_far(collage_library, command, model, tmp_path):
+    costs, out, plan = tmp_path / "costs.jsonl", tmp_path / "a.tar", tmp_path / "plan.json"
+    binary = os.environ.get("COLLAGE_BINARY") or str(PACKAGE / "bin" / "collage")
+    given = [
+        "compile", model, "-o", out, "--backends", BACKENDS, "--db", costs, "-q", "--repeat", 3, "--rounds", 5,
+        "--search-time", "1h", "--plan-out", plan, "--json",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [binary, *map(str, given)],
+        env=environment(),
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while len(networks_in(costs)) < 2 and process.poll() is None:
+        time.sleep(0.05)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    told, complaints = process.communicate(timeout=600)
+    assert process.returncode == 0, complaints.decode()
+    assert b"the best so far is written" in complaints
+    report, written = json.loads(told), json.loads(plan.read_text())
+    (kept,) = (one for one in written["finalists"] if one.get("chosen"))
+    assert kept["name"] == report["chosen"]
+    planned = sorted(region["symbol"] for region in written["regions"] if "symbol" in region)
+    assert regions_in(out) == planned
+    assert kept["regions"] == len(planned)
+    np.savez(tmp_path / "x.npz", data=np.zeros((1, 16, 24, 24), np.float32))
+    result = command("run", out, "--inputs", tmp_path / "x.npz", "--repeat", 1)
+    assert result.returncode == 0, result.stderr
+
+
+def test_partition_reaches_the_graph_level(searched):
+    import collage
+    import tvm
+
+    folder, _, _ = searched
+    module = network()
+    options = {"backends": BACKENDS.split(","), "store": folder / "costs.jsonl", "samples": 3, "seed": 3}
+    out = folder / "partitioned.json"
+    placed = collage.partition(module, plan_out=out, level="graph", trials=5, rounds=3, **options)
+    plan = json.loads(out.read_text())
+    assert len(plan["graph_level"]["networks"]) >= 3
+    (kept,) = (one for one in plan["finalists"] if one.get("chosen"))
+    regions = [name for name in placed.get_global_vars() if name.name_hint != "main"]
+    assert len(regions) == kept["regions"] == sum("symbol" in region for region in plan["regions"])
+    assert tvm.ir.structural_equal(placed, collage.replay(module, plan, store=folder / "costs.jsonl"))
+    collage.partition(module, plan_out=out, **options)
+    assert "graph_level" not in json.loads(out.read_text()), "without a level it is the operator level"
+    with pytest.raises(ValueError, match="level"):
+        collage.partition(module, level="both", **options)
 
 
 @pytest.mark.parametrize(

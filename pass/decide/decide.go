@@ -7,7 +7,8 @@
 // parts; the graph level searches among whole networks. Either way plain TVM and each backend alone stand against what was
 // found, as whole networks that run in turn.
 //
-// compile (the command, collage.compile) writes the executable down; collage.partition and the TVM pass take its module.
+// compile (the command, collage.compile) writes the executable down; collage.partition, the TVM pass and pass.Partition take its
+// module (Partition).
 package decide
 
 import (
@@ -21,16 +22,6 @@ import (
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
-)
-
-// Level says how far the search goes.
-type Level string
-
-const (
-	// OperatorLevel places by the costs of parts that are measured alone.
-	OperatorLevel Level = "operator"
-	// GraphLevel searches among whole networks.
-	GraphLevel Level = "graph"
 )
 
 // DefaultRounds is how often the finalists are run where nobody says so.
@@ -60,8 +51,8 @@ type Options struct {
 	Store string
 	// Samples are taken of each candidate, and the finalists run Rounds times; both are at least 1.
 	Samples, Rounds int
-	// Level says how far the search goes; "" for GraphLevel.
-	Level Level
+	// Level says how far the search goes; "" for pass.GraphLevel.
+	Level pass.Level
 	// SearchTime is how long a compilation that searches the graph level may take, from reading the model to writing the
 	// executable, and Trials how many networks it measures; 0 for graphlevel.DefaultTime and for no limit. Seed makes the
 	// random numbers.
@@ -70,7 +61,7 @@ type Options struct {
 	Seed       uint64
 	// Budget is that time, where it has begun already; nil: it begins now.
 	Budget *budget.Budget
-	// ExecutableMemory is how many bytes the executable may take when it runs; 0 for no limit. It needs GraphLevel.
+	// ExecutableMemory is how many bytes the executable may take when it runs; 0 for no limit. It needs the graph level.
 	ExecutableMemory int64
 	// Exhaustive measures every candidate (pass.Config).
 	Exhaustive bool

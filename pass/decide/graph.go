@@ -49,7 +49,7 @@ func (g *graph) tick() {
 
 // searchesGraph says that there is something for the graph level to do: operators can go to TVM and elsewhere.
 func (c *decision) searchesGraph() bool {
-	return c.Level != OperatorLevel && len(c.Backends) > 1 && slices.Contains(c.Backends, "tvm")
+	return c.Level != pass.OperatorLevel && len(c.Backends) > 1 && slices.Contains(c.Backends, "tvm")
 }
 
 // searchGraph searches among whole networks, and makes finalists of the best, of every backend alone, and of plain TVM. What is

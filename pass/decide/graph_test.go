@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -75,11 +76,11 @@ func TestThePlanIsThatOfWhatWasKept(t *testing.T) {
 
 func TestWhatTheGraphLevelNeeds(t *testing.T) {
 	for _, of := range []struct {
-		level    Level
+		level    pass.Level
 		backends []string
 		want     bool
-	}{{"", []string{"tvm", "dnnl"}, true}, {OperatorLevel, []string{"tvm", "dnnl"}, false}, {GraphLevel, []string{"tvm"}, false},
-		{GraphLevel, []string{"dnnl", "mkl"}, false}} {
+	}{{"", []string{"tvm", "dnnl"}, true}, {pass.OperatorLevel, []string{"tvm", "dnnl"}, false}, {pass.GraphLevel, []string{"tvm"}, false},
+		{pass.GraphLevel, []string{"dnnl", "mkl"}, false}} {
 		c := &decision{Options: Options{Level: of.level, Backends: of.backends}}
 		assert.Equal(t, of.want, c.searchesGraph(), of)
 	}

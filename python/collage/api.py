@@ -21,7 +21,8 @@ def partition(module, params=None, plan_out=None, **options):
     """Place ``module`` on backends; ``params`` ({name: array}) become constants.
 
     Returns a new IRModule for relay.build; ``module`` is not changed. With ``plan_out`` the plan is written
-    to that file: what was chosen, what it costs and why (``collage explain``), for ``replay``.
+    to that file: what was chosen, what it costs and why (``collage explain``), for ``replay``. With
+    ``level="graph"`` whole networks are searched; the plan then has ``graph_level``.
     """
     workerside.refuse()
     library.load()

@@ -39,7 +39,15 @@ _OPTIONS = {
     "exact": None,
     "exhaustive": None,
     "skip_unusable": None,
+    "level": str,
+    "search_time": None,
+    "trials": None,
+    "seed": None,
+    "rounds": None,
 }
+
+# Names that are others for Go.
+_NAMES = {"search_time": "search_time_s"}
 
 
 def configuration(backends=None, **options):
@@ -57,7 +65,7 @@ def configuration(backends=None, **options):
         if value is not None:
             told[name] = value
     written = {
-        name: _OPTIONS[name](value) if _OPTIONS.get(name) else value
+        _NAMES.get(name, name): _OPTIONS[name](value) if _OPTIONS.get(name) else value
         for name, value in told.items()
         if value is not None
     }
@@ -76,7 +84,10 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     that associate sums otherwise than a direct sum does (Winograd). exhaustive: measure every candidate,
     those too that a lower bound leaves no chance. skip_unusable: leave backends out that cannot be used here
     (one that the store has costs of is left out in any case, with a warning). retry_failures: measure again
-    what is known to have failed. tuning_log: what TVM's tuners have found out (AutoTVM's file, or a
+    what is known to have failed. level: "operator" (the default) places by what parts take; "graph" searches
+    among whole networks, as ``collage.compile`` with ``out`` does, for search_time seconds (120) and at most
+    trials networks, with random numbers from seed, and has the best run rounds times (20) in turn: what comes
+    out is the fastest of its best, of each backend alone and of plain TVM. tuning_log: what TVM's tuners have found out (AutoTVM's file, or a
     MetaSchedule database's folder); it holds for what TVM compiles, where the module is built with it too
     (``collage.compile`` does that).
 

@@ -14,7 +14,7 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/nearest"
-	"github.com/collage-tvm/collage/pass/decide"
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 )
 
@@ -54,7 +54,7 @@ with its plan. Engines that the Python with TVM has not are looked for in the on
 		a.declarePlacement(flags)
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
-		flags.StringVar(&a.level, "level", string(decide.GraphLevel), "compiling, search up to `LEVEL`: graph or operator")
+		flags.StringVar(&a.level, "level", string(pass.GraphLevel), "compiling, search up to `LEVEL`: graph or operator")
 		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "compiling, the graph level's search takes about `TIME` a network")
 		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		a.flags = flags
@@ -89,7 +89,7 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 	switch {
 	case a.compileRounds < 1:
 		return fmt.Errorf("--compile-rounds %d: at least one round must be run", a.compileRounds)
-	case a.level != string(decide.GraphLevel) && a.level != string(decide.OperatorLevel):
+	case a.level != string(pass.GraphLevel) && a.level != string(pass.OperatorLevel):
 		return fmt.Errorf("--level %s: it is graph or operator", quoteIfNeeded(a.level))
 	case a.searchTime <= 0:
 		return fmt.Errorf("--search-time %v: name some time, as in 90s; --level operator does without", a.searchTime)
@@ -130,7 +130,7 @@ func (a *benchAllAction) Run(s *Session, _ []string) error {
 		return err
 	}
 	options.Rounds = a.compileRounds
-	options.Level, options.SearchTime, options.Seed = decide.Level(a.level), a.searchTime, a.seed
+	options.Level, options.SearchTime, options.Seed = pass.Level(a.level), a.searchTime, a.seed
 	for i := range a.runs {
 		if err := a.executable(s, options, &a.runs[i]); err != nil {
 			return fmt.Errorf("%s: %w", a.runs[i].Name, err)

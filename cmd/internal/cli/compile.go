@@ -18,7 +18,7 @@ import (
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/internal/nearest"
-	"github.com/collage-tvm/collage/pass/decide"
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -63,7 +63,7 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		a.declareModel(flags)
 		a.declarePlacement(flags)
 		flags.IntVar(&a.rounds, "rounds", 20, "run the finished networks `N` times each, in turn")
-		flags.StringVar(&a.level, "level", string(decide.GraphLevel), "search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
+		flags.StringVar(&a.level, "level", string(pass.GraphLevel), "search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
 			"measured alone)")
 		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
 		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "with the graph level, the whole takes `TIME` (90s, 5m), from reading the model to "+
@@ -131,14 +131,14 @@ func (a *compileAction) Check(s *Session, args []string) error {
 
 // checkSearch looks at what is said about the graph level.
 func (a *compileAction) checkSearch() (err error) {
-	levels := []string{string(decide.GraphLevel), string(decide.OperatorLevel)}
+	levels := []string{string(pass.GraphLevel), string(pass.OperatorLevel)}
 	switch {
 	case !slices.Contains(levels, a.level):
 		if near := nearest.Word(a.level, levels); near != "" {
 			return fmt.Errorf("--level %s is not known: did you mean %s?", quoteIfNeeded(a.level), near)
 		}
 		return fmt.Errorf("--level %s is not known (levels: %s)", quoteIfNeeded(a.level), strings.Join(levels, ", "))
-	case a.noGraph && a.flags.Changed("level") && a.level == string(decide.GraphLevel):
+	case a.noGraph && a.flags.Changed("level") && a.level == string(pass.GraphLevel):
 		return errors.New("--level graph and --no-graph-search contradict each other")
 	case a.searchTime <= 0:
 		return fmt.Errorf("--search-time %v: name some time, as in 90s; --no-graph-search does without", a.searchTime)
@@ -146,9 +146,9 @@ func (a *compileAction) checkSearch() (err error) {
 		return fmt.Errorf("--trials %d: name at least 1, or 0 for no limit", a.trials)
 	}
 	if a.noGraph {
-		a.level = string(decide.OperatorLevel)
+		a.level = string(pass.OperatorLevel)
 	}
-	if a.memory != "" && a.level == string(decide.OperatorLevel) {
+	if a.memory != "" && a.level == string(pass.OperatorLevel) {
 		return errors.New("--memory-limit-executable needs the graph level: leave --level operator (--no-graph-search) out")
 	}
 	if a.memoryLimit, err = parseSize(a.memory); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/collage-tvm/collage/cmd/internal/compile"
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/report"
 )
@@ -30,7 +31,7 @@ func (a *compileAction) Run(s *Session, args []string) error {
 		return err
 	}
 	options.Output, options.Rounds, options.Replay, options.NoVerify = a.output, a.rounds, a.replayed, a.noVerify
-	options.Level, options.SearchTime, options.Trials, options.Seed = decide.Level(a.level), a.searchTime, a.trials, a.seed
+	options.Level, options.SearchTime, options.Trials, options.Seed = pass.Level(a.level), a.searchTime, a.trials, a.seed
 	options.ExecutableMemory = a.memoryLimit
 	if a.replayed != nil {
 		s.setInterruptNote("no executable was written")

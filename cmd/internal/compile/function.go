@@ -7,13 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
-	"github.com/collage-tvm/collage/pass/measure"
 )
 
 // CompileFunction is the packed function behind collage.compile (Python): it takes a normalised module, a pass.Config as
@@ -27,12 +25,12 @@ type call struct {
 	PlanOut string `json:"plan_out"`
 	// Level, SearchTime (in seconds), Trials, Seed, ExecutableMemory (in bytes) and Rounds are as in Options; 0 for the
 	// defaults.
-	Level            decide.Level `json:"level"`
-	SearchTime       float64      `json:"search_time_s"`
-	Trials           int          `json:"trials"`
-	Seed             uint64       `json:"seed"`
-	ExecutableMemory int64        `json:"memory_limit_executable_bytes"`
-	Rounds           int          `json:"rounds"`
+	Level            pass.Level `json:"level"`
+	SearchTime       float64    `json:"search_time_s"`
+	Trials           int        `json:"trials"`
+	Seed             uint64     `json:"seed"`
+	ExecutableMemory int64      `json:"memory_limit_executable_bytes"`
+	Rounds           int        `json:"rounds"`
 	// Progress says that it is shown on the standard error.
 	Progress bool `json:"progress"`
 }
@@ -94,28 +92,13 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 	case what.SearchTime < 0 || what.Trials < 0 || what.ExecutableMemory < 0 || what.Rounds < 0:
 		return nil, &pass.OptionError{Option: "search_time, trials, memory_limit_executable or rounds", Reason: "is negative"}
 	}
-	options := Options{Module: module, Model: config.ModuleName, Output: what.Out, Options: decide.Options{
-		Backends: config.Backends, Pin: config.Pin, Forbid: config.Forbid, Target: config.Target, Threads: config.Threads,
-		TuningLog: config.TuningLog, Store: config.Store, Samples: config.Samples, DisabledPasses: config.DisabledPasses, OptLevel: 3,
-		Level: what.Level, SearchTime: time.Duration(what.SearchTime * float64(time.Second)), Trials: what.Trials, Seed: what.Seed,
-		ExecutableMemory: what.ExecutableMemory, Rounds: what.Rounds, Exact: config.Exact, Exhaustive: config.Exhaustive,
-		SkipUnusable: config.SkipUnusable, RetryFailures: config.RetryFailures, Python: config.Python, Poll: bridge.CheckSignals,
-		Progress: progress.New(os.Stderr, !what.Progress, false),
-	}}
+	config.Level, config.Trials, config.Seed, config.Rounds = what.Level, what.Trials, what.Seed, what.Rounds
+	config.SearchTime = what.SearchTime
+	options := Options{Module: module, Model: config.ModuleName, Output: what.Out, Options: decide.OptionsOf(config)}
+	options.ExecutableMemory = what.ExecutableMemory
+	options.Progress = progress.New(os.Stderr, !what.Progress, false)
 	if options.Model == "" {
 		options.Model = "the module"
-	}
-	if len(options.Backends) == 0 {
-		options.Backends = pass.DefaultBackends
-	}
-	if config.OptLevel != nil {
-		options.OptLevel = *config.OptLevel
-	}
-	if options.Samples == 0 {
-		options.Samples = measure.DefaultSamples
-	}
-	if options.Rounds == 0 {
-		options.Rounds = decide.DefaultRounds
 	}
 	if options.Temporary, err = os.MkdirTemp("", "collage-compile-"); err != nil {
 		return nil, fmt.Errorf("making a folder for what is built on the way: %w", err)

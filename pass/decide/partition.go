@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/internal/progress"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+func init() { pass.SetGraphPartition(Partition) }
+
+// OptionsOf are the Options of a pass.Config. What it leaves open has the defaults that the command line has.
+func OptionsOf(config pass.Config) Options {
+	options := Options{
+		Name: config.ModuleName, Backends: config.Backends, Pin: config.Pin, Forbid: config.Forbid, Target: config.Target,
+		Threads: config.Threads, TuningLog: config.TuningLog, Store: config.Store, Samples: config.Samples,
+		DisabledPasses: config.DisabledPasses, OptLevel: 3, Level: config.Level,
+		SearchTime: time.Duration(config.SearchTime * float64(time.Second)), Trials: config.Trials, Seed: config.Seed,
+		Rounds: config.Rounds, Exact: config.Exact, Exhaustive: config.Exhaustive, SkipUnusable: config.SkipUnusable,
+		RetryFailures: config.RetryFailures, Python: config.Python, Extension: ".so", Poll: bridge.CheckSignals,
+	}
+	if len(options.Backends) == 0 {
+		options.Backends = pass.DefaultBackends
+	}
+	if config.OptLevel != nil {
+		options.OptLevel = *config.OptLevel
+	}
+	if options.Samples == 0 {
+		options.Samples = measure.DefaultSamples
+	}
+	if options.Rounds == 0 {
+		options.Rounds = DefaultRounds
+	}
+	return options
+}
+
+// Partition is pass.Partition at the graph level: the module has the regions of the network that was kept, and the plan is
+// that network's. Where there is nothing to search (TVM is not offered, or nothing else is) it is the operator level's.
+func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
+	if config.Context == nil {
+		config.Context = context.Background()
+	}
+	options := OptionsOf(config)
+	if len(options.Backends) < 2 || !slices.Contains(options.Backends, "tvm") {
+		config.Level = pass.OperatorLevel
+		return pass.Partition(mod, config)
+	}
+	options.Progress = progress.New(os.Stderr, true, false)
+	var err error
+	if options.Temporary, err = os.MkdirTemp("", "collage-decide-"); err != nil {
+		return nil, nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
+	}
+	defer os.RemoveAll(options.Temporary)
+	decided, err := Decide(config.Context, mod, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	// What the search has just run does not fail here.
+	out, err := pass.Replay(mod, decided.Plan, pass.Config{Exact: config.Exact, RetryFailures: true})
+	if err != nil {
+		return nil, nil, fmt.Errorf("what was decided cannot be written down, which is a defect of Collage: %w", err)
+	}
+	return out, decided.Plan, nil
+}
