@@ -224,8 +224,8 @@ def test_the_time_is_that_of_the_whole(command, model, tmp_path):
     """What is begun is begun in time: all of it from the store's own clock, whatever else the machine does."""
     costs, limit = tmp_path / "costs.jsonl", 20
     result = command(
-        "compile", model, "-o", tmp_path / "a.so", "--backends", BACKENDS, "--db", costs, "-q", "--repeat", 3, "--rounds", 5,
-        "--search-time", f"{limit}s", "--plan-out", tmp_path / "plan.json",
+        "compile", model, "-o", tmp_path / "a.so", "--backends", BACKENDS, "--db", costs, "-q", "--repeat", 3,
+        "--rounds", 5, "--search-time", f"{limit}s", "--plan-out", tmp_path / "plan.json",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     plan = json.loads((tmp_path / "plan.json").read_text())

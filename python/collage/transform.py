@@ -87,9 +87,9 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     what is known to have failed. level: "operator" (the default) places by what parts take; "graph" searches
     among whole networks, as ``collage.compile`` with ``out`` does, for search_time seconds (120) and at most
     trials networks, with random numbers from seed, and has the best run rounds times (20) in turn: what comes
-    out is the fastest of its best, of each backend alone and of plain TVM. tuning_log: what TVM's tuners have found out (AutoTVM's file, or a
-    MetaSchedule database's folder); it holds for what TVM compiles, where the module is built with it too
-    (``collage.compile`` does that).
+    out is the fastest of its best, of each backend alone and of plain TVM. tuning_log: what TVM's tuners have
+    found out (AutoTVM's file, or a MetaSchedule database's folder); it holds for what TVM compiles, where the
+    module is built with it too (``collage.compile`` does that).
 
     With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
     config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.
