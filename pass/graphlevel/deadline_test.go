@@ -107,3 +107,25 @@ func TestSeedsAlone(t *testing.T) {
 	assert.Len(t, r.Trials, 2)
 	assert.Equal(t, []string{"shy"}, r.Late)
 }
+
+// After a search was cut short, what it had measured is found again without measuring.
+func TestWhatStandsInTheStoreAlone(t *testing.T) {
+	t.Parallel()
+	store := cost.NewMemoryStore()
+	s := chain(t, ten...)
+	n := &network{space: s, profile: true, measured: map[string]int{}, dieAt: 2}
+	_, err := Search(context.Background(), s, seedsOf(t, s), n, Options{Store: store, Batch: 1})
+	require.Error(t, err)
+	s = chain(t, ten...)
+	again := &network{space: s, profile: true, measured: map[string]int{}}
+	r, err := Search(context.Background(), s, seedsOf(t, s), again, Options{Store: store, Batch: 1, StoredOnly: true})
+	require.NoError(t, err)
+	assert.Empty(t, again.measured)
+	assert.Len(t, r.Trials, 2)
+	assert.Equal(t, []string{"shy"}, r.Late)
+
+	r, err = Search(context.Background(), s, seedsOf(t, s), again, Options{StoredOnly: true})
+	require.NoError(t, err)
+	assert.Empty(t, r.Trials)
+	assert.Empty(t, again.measured)
+}
