@@ -153,7 +153,7 @@ func signTest(k, n int) float64 {
 func (c *decision) record(chosen *finalist) {
 	c.plan.Finalists = nil
 	all := c.finalists
-	if !c.reference.eligible {
+	if !c.reference.eligible && !c.settled {
 		why := "it was not offered (--backends)"
 		if c.constrained() {
 			why = "what was asked for (--pin, --forbid) rules it out, and every backend alone"

@@ -132,7 +132,10 @@ type decision struct {
 	budget    *budget.Budget
 	searching context.Context
 	settled   bool
-	notes     []string
+	// placing is the step in which candidates are measured alone; nil where none was. opening says that none is yet.
+	placing *progress.Step
+	opening bool
+	notes   []string
 }
 
 // Decide finds the fastest network for a normalised module, builds it, and says what stood against it.

@@ -57,8 +57,9 @@ func (c *decision) searchesGraph() bool {
 // place; then candidates alone, those that may gain most, as long as there is slack and time; then placements by what was
 // learnt. All of it keeps to the time of the whole.
 func (c *decision) searchGraph() error {
-	config, step := c.placementConfig()
-	network, err := pass.Open(c.module, config)
+	c.opening = true // what the store knows is no news
+	network, err := pass.Open(c.module, c.placementConfig())
+	c.opening = false
 	if err != nil {
 		return err
 	}
@@ -75,14 +76,14 @@ func (c *decision) searchGraph() error {
 	} else {
 		var only *plan.Plan
 		if only, err = network.Plan(network.Placed, nil); err == nil {
-			c.donePlacing(step(), only)
+			c.donePlacing(only)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	if c.mayLearn() {
-		if err := c.learn(step); err != nil {
+		if err := c.learn(); err != nil {
 			return err
 		}
 		if seeds = c.seeds(); distinct(seeds) > 1 {
@@ -108,7 +109,7 @@ func (c *decision) mayLearn() bool {
 }
 
 // learn measures candidates alone, as far as time goes, and shows what came of it.
-func (c *decision) learn(step func() *progress.Step) error {
+func (c *decision) learn() error {
 	free := time.Duration(learnShare * float64(c.budget.Free(wantedFinalists)))
 	until, done := context.WithTimeout(c.searching, free)
 	defer done()
@@ -124,7 +125,7 @@ func (c *decision) learn(step func() *progress.Step) error {
 	if err != nil {
 		return err
 	}
-	c.donePlacing(step(), first)
+	c.donePlacing(first)
 	return c.ctx.Err()
 }
 

@@ -85,3 +85,18 @@ func TestWhatTheGraphLevelNeeds(t *testing.T) {
 		assert.Equal(t, of.want, c.searchesGraph(), of)
 	}
 }
+
+// Where the search's samples decide, plain TVM was not run again: it is no finalist that was never run.
+func TestWhatWasNotRunIsNoFinalist(t *testing.T) {
+	reference := made("tvm", 10, 0)
+	reference.eligible, reference.cost = false, cost.Cost{}
+	c := searched(map[string]float64{"tvm": 1, graphLevelName: 0.7}, reference, made(graphLevelName, 7, 2))
+	c.finalists, c.settled = c.finalists[1:], true
+	c.finalists[0].settled = true
+	chosen, why, err := c.choose()
+	require.NoError(t, err)
+	assert.Equal(t, "The placement is kept: it is the fastest that was found.", why)
+	c.record(chosen)
+	require.Len(t, c.plan.Finalists, 1)
+	assert.Equal(t, plan.PlacementName, c.plan.Finalists[0].Name)
+}

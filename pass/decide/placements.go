@@ -5,7 +5,6 @@ package decide
 import (
 	"slices"
 
-	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -33,7 +32,7 @@ func (c *decision) place() error {
 	if !c.reference.eligible || len(c.Backends) == 1 {
 		return c.placeAlone()
 	}
-	config, step := c.placementConfig()
+	config := c.placementConfig()
 	network, err := pass.Explore(c.module, config)
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func (c *decision) place() error {
 	if err := c.addPlaced(network, f, network.Placed); err != nil {
 		return err
 	}
-	c.donePlacing(step(), f.plan)
+	c.donePlacing(f.plan)
 	return c.ctx.Err()
 }
 
@@ -107,31 +106,30 @@ func (c *decision) single(name string) (*finalist, error) {
 	return &finalist{name: name, module: module, plan: p, eligible: true}, nil
 }
 
-// placementConfig is the configuration of the placement's search, with its progress shown; step gives the step under
-// which that is.
-func (c *decision) placementConfig() (config pass.Config, step func() *progress.Step) {
-	var current *progress.Step
-	config = c.config()
+// placementConfig is the configuration of the placement's search, with its progress shown.
+func (c *decision) placementConfig() pass.Config {
+	config := c.config()
 	config.Pin, config.Forbid = c.Pin, c.Forbid
 	config.Progress = func(e pass.Event) {
-		if e.Stage != pass.StageMeasure || e.Total == 0 {
+		if e.Stage != pass.StageMeasure || e.Total == 0 || c.opening {
 			return
 		}
-		if current == nil {
-			current = c.Progress.Start("measuring candidates", e.Total)
+		if c.placing == nil {
+			c.placing = c.Progress.Start("measuring candidates", e.Total)
 		}
-		current.At(e.Done, e.Label)
+		c.placing.At(e.Done, e.Label)
 		if e.Cost != nil && e.Cost.Failed() {
 			c.Progress.Detail("%s: %s", e.Label, e.Cost.Failure)
 		} else if e.Cost != nil {
 			c.Progress.Detail("%s: %.4g ms (%s)", e.Label, e.Cost.Estimate(), e.Cost.Origin)
 		}
 	}
-	return config, func() *progress.Step { return current }
+	return config
 }
 
 // donePlacing ends the step of the placement.
-func (c *decision) donePlacing(step *progress.Step, p *plan.Plan) {
+func (c *decision) donePlacing(p *plan.Plan) {
+	step := c.placing
 	if step == nil {
 		step = c.Progress.Start("placing", 0)
 	}
@@ -142,7 +140,7 @@ func (c *decision) donePlacing(step *progress.Step, p *plan.Plan) {
 
 // placement is what the operator level decides.
 func (c *decision) placement() (*finalist, error) {
-	config, step := c.placementConfig()
+	config := c.placementConfig()
 	if len(c.Backends) == 1 && c.Backends[0] == "tvm" && !c.constrained() && !c.Prices {
 		// With TVM alone there is nothing to choose, so nothing is measured.
 		config.Only = "tvm"
@@ -151,7 +149,7 @@ func (c *decision) placement() (*finalist, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.donePlacing(step(), p)
+	c.donePlacing(p)
 	p.Module.Name = c.Name
 	c.target = p.Environment.Target
 	return &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}, c.ctx.Err()
