@@ -166,6 +166,11 @@ func (c *decision) keepBest() bool {
 	return true
 }
 
+// tooLarge takes a finalist out that takes too much memory, and all that are the same network.
+func (c *decision) tooLarge(f *finalist) {
+	c.finalists = slices.DeleteFunc(c.finalists, func(other *finalist) bool { return other == f || other.sameAs == f })
+}
+
 func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) error {
 	written, err := c.graph.network.Plan(p, c.graph.result.Tables)
 	if err != nil {
@@ -244,7 +249,7 @@ func (c *decision) weigh(f *finalist, e *pass.Executable, finalists int) error {
 	if limit := c.ExecutableMemory; limit > 0 && print.Resident > limit {
 		if f == c.reference {
 			f.eligible = false
-			c.finalists = slices.DeleteFunc(c.finalists, func(other *finalist) bool { return other == f })
+			c.tooLarge(f)
 			c.notes = append(c.notes, fmt.Sprintf("TVM alone takes %.1f MB of memory, more than the limit of %.1f MB.", float64(print.Resident)/1e6,
 				float64(limit)/1e6))
 			return nil

@@ -100,3 +100,15 @@ func TestWhatWasNotRunIsNoFinalist(t *testing.T) {
 	require.Len(t, c.plan.Finalists, 1)
 	assert.Equal(t, plan.PlacementName, c.plan.Finalists[0].Name)
 }
+
+// A placement that leaves everything to TVM is TVM alone: where that takes too much memory, it does.
+func TestWhatIsTheSameAsWhatIsTooLargeIsTooLarge(t *testing.T) {
+	tvm, same, dnnl := made("tvm", 10, 0), made(operatorLevelName, 10, 0), made("dnnl", 12, 3)
+	same.sameAs = tvm
+	c := searched(map[string]float64{}, tvm, same, dnnl)
+	tvm.eligible = false
+	c.tooLarge(tvm)
+	chosen, _, err := c.choose()
+	require.NoError(t, err)
+	assert.Same(t, dnnl, chosen)
+}
