@@ -14,6 +14,7 @@ import (
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -39,6 +40,9 @@ type graph struct {
 	started time.Time
 	doing   string
 }
+
+// isBuilt says that a placement was built in this run.
+func (g *graph) isBuilt(p *genome.Placement) bool { return g.lane != nil && g.lane.Built(p) }
 
 // tick shows that time goes by: building a network takes a while.
 func (g *graph) tick() {
@@ -256,7 +260,7 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 	case t.Cost.Failed():
 		c.Progress.Note("  %s: %s", t.Name, oneLine(errors.New(t.Cost.Failure.String())))
 	default:
-		if c.graph.lane.Built(t.Placement) {
+		if c.graph.isBuilt(t.Placement) {
 			c.Ending.ready(true)
 		}
 		mark := ""

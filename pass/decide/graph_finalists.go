@@ -108,7 +108,7 @@ func (c *decision) afford() int {
 
 // building is what it takes to build a finalist that the search found in the store, by what it took then.
 func (c *decision) building(f *finalist) time.Duration {
-	if t := c.trialOf(f.placement); !c.graph.lane.Built(f.placement) && t != nil && t.Cost.Network != nil {
+	if t := c.trialOf(f.placement); !c.graph.isBuilt(f.placement) && t != nil && t.Cost.Network != nil {
 		return time.Duration(t.Cost.Network.Seconds * float64(time.Second))
 	}
 	return 0
@@ -137,7 +137,7 @@ func (c *decision) scoreOf(f *finalist) float64 {
 func (c *decision) keepBest() bool {
 	var best *finalist
 	for _, f := range c.finalists {
-		if t := c.trialOf(f.placement); t == nil || t.Cost.Failed() || !c.graph.lane.Built(f.placement) {
+		if t := c.trialOf(f.placement); t == nil || t.Cost.Failed() || !c.graph.isBuilt(f.placement) {
 			continue
 		}
 		if f.sameAs == nil && f.eligible && (best == nil || c.scoreOf(f) < c.scoreOf(best)) {

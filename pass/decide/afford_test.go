@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/collage-tvm/collage/pass/budget"
+)
+
+// late is a decision that has so much time left, of a minute, for finalists that each take a second to be run.
+func late(left time.Duration, finalists ...*finalist) *decision {
+	c := searched(map[string]float64{"tvm": 1, "dnnl": 0.9, operatorLevelName: 0.8, graphLevelName: 0.7, graphLevelName + " 2": 0.75}, finalists...)
+	now := time.Unix(0, 0)
+	c.budget = budget.New(time.Minute, func() time.Time { return now })
+	for range 3 {
+		c.budget.Ran(time.Second)
+	}
+	now = now.Add(time.Minute - left)
+	return c
+}
+
+func namesOf(c *decision) []string {
+	var names []string
+	for _, f := range c.finalists {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+func five() []*finalist {
+	return []*finalist{made("tvm", 10, 0), made("dnnl", 9, 3), made(operatorLevelName, 8, 4), made(graphLevelName, 7, 5),
+		made(graphLevelName+" 2", 7.5, 6)}
+}
+
+// The finalists that there is no time for are the slowest of the search; plain TVM and the best are never among them.
+func TestFinalistsThatThereIsTimeFor(t *testing.T) {
+	for seconds, want := range map[int][]string{
+		30: {"tvm", "dnnl", operatorLevelName, graphLevelName, graphLevelName + " 2"},
+		5:  {"tvm", operatorLevelName, graphLevelName, graphLevelName + " 2"},
+		4:  {"tvm", graphLevelName, graphLevelName + " 2"},
+		3:  {"tvm", graphLevelName},
+		0:  {"tvm", graphLevelName},
+	} {
+		c := late(time.Duration(seconds)*time.Second, five()...)
+		count := c.afford()
+		assert.Equal(t, want, namesOf(c), seconds)
+		if seconds == 0 {
+			assert.Equal(t, 1, count, "there is no time to run even these")
+			continue
+		}
+		assert.Equal(t, len(want), count)
+		if seconds == 5 {
+			assert.Equal(t, []string{"There was no time to run dnnl alone again: in the search that was no better."}, c.notes)
+		}
+	}
+
+	// What the search never came to is not called slow.
+	unknown := made("mkl", 1, 1)
+	c := late(0, append(five(), unknown)...)
+	c.graph.result.Trials = c.graph.result.Trials[:5]
+	c.afford()
+	assert.Contains(t, c.notes, "There was no time to build mkl alone.")
+	assert.NotContains(t, namesOf(c), "mkl")
+}
+
+func TestRoundsThatThereIsTimeFor(t *testing.T) {
+	c := late(time.Minute, five()...)
+	c.Rounds = 20
+	assert.Equal(t, 20, c.affordableRounds())
+	for i := range c.graph.result.Trials {
+		c.graph.result.Trials[i].Cost.Samples = []float64{600}
+	}
+	assert.Equal(t, 10, c.affordableRounds(), "three seconds a round, and half of the time is for loading")
+	c.Rounds = 7
+	assert.Equal(t, 7, c.affordableRounds())
+	c = late(time.Second, five()...)
+	c.Rounds = 20
+	for i := range c.graph.result.Trials {
+		c.graph.result.Trials[i].Cost.Samples = []float64{600}
+	}
+	assert.Equal(t, leastRounds, c.affordableRounds())
+	c.graph = nil
+	assert.Equal(t, 20, c.affordableRounds(), "the operator level has no limit")
+}
