@@ -45,8 +45,18 @@ def test_a_plan_is_written_and_replayed_without_measuring(tmp_path_factory, tmp_
         again = collage.replay(module, given, params)
         assert tvm.ir.structural_equal(placed, again)
     assert store.read_text() == measured
-    out = collage.compile(module, params, plan=path, out=str(tmp_path / "model.so"))
+    out = collage.compile(module, params, plan=path, out=str(tmp_path / "model.so"), store=store)
     assert os.path.getsize(out) > 0
+    assert store.read_text() == measured
+    x = np.random.default_rng(3).standard_normal((4, 32), dtype="float32")
+    executor = collage.load(out)
+    executor.run(x=x)
+    expected = np.exp(np.maximum(x @ params["w"].T, 0))
+    np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-4)
+    with pytest.raises(ValueError, match="it is for another network"):
+        collage.compile(module, {"w": params["w"] + 1}, plan=path, out=out)
+    with pytest.raises(ValueError, match="it is not readable"):
+        collage.compile(module, params, plan="{}", out=out, verify=False)
     assert sorted(os.listdir(tmp_path)) == ["model.so", "plan.json"]
 
 

@@ -79,6 +79,7 @@ def compile(
     memory_limit_executable=None,
     rounds=None,
     progress=False,
+    verify=True,
     **options,
 ):
     """Place and build ``module``.
@@ -86,7 +87,9 @@ def compile(
     With ``out`` (.so or .tar) the executable is written there and its path returned: it runs wherever TVM's
     runtime and the plug-ins are. Without, TVM's graph executor factory is returned, for this process: what
     backends wrote as C is compiled, and the factory cannot be exported. With ``plan`` it is placed as that
-    plan says, and nothing is measured; ``plan_out`` is ``partition``'s.
+    plan says, and nothing is measured; with ``out`` too it is built as the plan says, for the plan's target and
+    threads, and its outputs are compared with TVM's unless ``verify`` is false. ``plan_out`` is
+    ``partition``'s.
 
     ``level`` says how far the search goes: "operator" adds up what parts take by themselves; "graph", which
     needs ``out`` and is then the default, goes on with whole networks, and keeps the fastest of its best, of
@@ -118,6 +121,15 @@ def compile(
             "progress": bool(progress),
         }
         return _search(module, params, searching, options)
+    if plan is not None and out is not None:
+        replaying = {
+            "out": str(out),
+            "plan_out": "" if plan_out is None else str(plan_out),
+            "plan": transform.plan_text(plan),
+            "no_verify": not verify,
+            "progress": bool(progress),
+        }
+        return _search(module, params, replaying, options)
     if plan is None:
         placed = partition(module, params, plan_out, **options)
     else:

@@ -135,14 +135,18 @@ def Replay(plan, exact=False, store=None, retry_failures=False):  # noqa: N802
     """
     workerside.refuse()
     library.load()
-    if isinstance(plan, dict):
-        text = json.dumps(plan)
-    elif isinstance(plan, str) and plan.lstrip().startswith("{"):
-        text = plan
-    else:
-        text = Path(plan).read_text(encoding="utf-8")
+    text = plan_text(plan)
     options = configuration(exact=bool(exact), store=store, retry_failures=bool(retry_failures))
     return tvm.get_global_func("collage.transform.Replay")(text, options)
+
+
+def plan_text(plan):
+    """The JSON of a plan that is given as ``Replay`` takes it."""
+    if isinstance(plan, dict):
+        return json.dumps(plan)
+    if isinstance(plan, str) and plan.lstrip().startswith("{"):
+        return plan
+    return Path(plan).read_text(encoding="utf-8")
 
 
 def _drop_in(config, cost_estimator, outline_native, measuring):

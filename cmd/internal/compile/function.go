@@ -12,6 +12,7 @@ import (
 	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
+	"github.com/collage-tvm/collage/pass/plan"
 )
 
 // CompileFunction is the packed function behind collage.compile (Python): it takes a normalised module, a pass.Config as
@@ -31,6 +32,9 @@ type call struct {
 	Seed             uint64     `json:"seed"`
 	ExecutableMemory int64      `json:"memory_limit_executable_bytes"`
 	Rounds           int        `json:"rounds"`
+	// Plan is one that is built as it is, as JSON; "" to decide. NoVerify does not compare its outputs with TVM's.
+	Plan     string `json:"plan"`
+	NoVerify bool   `json:"no_verify"`
 	// Progress says that it is shown on the standard error.
 	Progress bool `json:"progress"`
 }
@@ -97,6 +101,12 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 	options := Options{Module: module, Model: config.ModuleName, Output: what.Out, Options: decide.OptionsOf(config)}
 	options.ExecutableMemory = what.ExecutableMemory
 	options.Progress = progress.New(os.Stderr, !what.Progress, false)
+	if what.Plan != "" {
+		if options.Replay, err = plan.Decode([]byte(what.Plan)); err != nil {
+			return nil, &pass.ReplayError{Reason: "it is not readable: " + err.Error()}
+		}
+		options.NoVerify = what.NoVerify
+	}
 	if options.Model == "" {
 		options.Model = "the module"
 	}
