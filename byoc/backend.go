@@ -111,6 +111,9 @@ type Proposal struct {
 	// Kernel and Reassociates are as in Pattern.
 	Kernel       string
 	Reassociates bool
+	// OwnConstants says that what the constants hold, not only their shapes, matters to how fast it is (a mask of which
+	// the kernel leaves out half): it is measured with them. The composite's name must tell it from others.
+	OwnConstants bool
 	// Nodes are the nodes to cover, ascending, without constants and variables.
 	Nodes []relay.NodeID
 }

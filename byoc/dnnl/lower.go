@@ -56,8 +56,8 @@ func (l *lowering) group(ops []region.Op) error {
 	rule, name, root := index().Operator(last.Name), last.Name, last.Node
 	if c := last.CompositeIndex; c >= 0 {
 		name = l.p.Composites[c]
-		if name == native.Attention {
-			return l.parts(name, native.AttentionKernel, ops)
+		if name == native.Attention || name == native.CausalAttention {
+			return l.attention(name, ops)
 		}
 		rule = index().Composite(name)
 		root = g.Scopes[g.Nodes[last.Node].Scope].Root
@@ -69,40 +69,12 @@ func (l *lowering) group(ops []region.Op) error {
 	return l.match(rule, name, root, ops)
 }
 
-// parts lowers the operators of a composite function one by one, for the kernel that is made of them later.
-func (l *lowering) parts(name, kernel string, ops []region.Op) error {
-	l.groups = append(l.groups, name)
-	for i := range ops {
-		op := ops[i]
-		rule := index().Operator(op.Name)
-		if rule == nil {
-			return fmt.Errorf("%s: the oneDNN runtime knows no %s", name, op.Name)
-		}
-		first := len(l.ops)
-		if err := l.match(rule, op.Name, op.Node, ops[i:i+1]); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		for _, o := range l.ops[first:] {
-			o.kernel = kernel
-		}
-	}
-	return nil
-}
-
 // match lowers operators that a rule's pattern must match, all of them, with the root.
 func (l *lowering) match(rule *onednn.Rule, name string, root relay.NodeID, ops []region.Op) error {
 	g := l.p.Graph
 	last := &ops[len(ops)-1]
 	l.nodes = map[relay.NodeID]region.ValueID{root: last.Results[0]}
-	for _, op := range ops {
-		inputs := g.Nodes[op.Node].Inputs
-		for i, in := range inputs {
-			if len(inputs) == len(op.Args) {
-				l.nodes[in] = op.Args[i]
-			}
-		}
-		l.nodes[op.Node] = op.Results[0]
-	}
+	l.bind(ops)
 	limits := rule.Correct
 	if limits == nil {
 		limits = rule.Limits
@@ -127,6 +99,19 @@ func (l *lowering) match(rule *onednn.Rule, name string, root relay.NodeID, ops 
 		return nil
 	}
 	return fmt.Errorf("%s: %w", name, refusal)
+}
+
+// bind notes which values the nodes stand for that operators read and make.
+func (l *lowering) bind(ops []region.Op) {
+	for _, op := range ops {
+		inputs := l.p.Graph.Nodes[op.Node].Inputs
+		for i, in := range inputs {
+			if len(inputs) == len(op.Args) {
+				l.nodes[in] = op.Args[i]
+			}
+		}
+		l.nodes[op.Node] = op.Results[0]
+	}
 }
 
 func coversAll(m *relay.Match, ops []region.Op) bool {

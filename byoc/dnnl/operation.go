@@ -3,6 +3,7 @@
 package dnnl
 
 import (
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
@@ -26,8 +27,11 @@ type operation struct {
 	// weightDims, weightStrides and weightOffset are how the plain weight is seen, or a part of it.
 	weightDims, weightStrides []int64
 	weightOffset              int64
-	// views are how attention sees query, key, value, result and mask: batch, heads, rows, columns.
-	views                  []view
+	// views are how attention sees query, key, value, result and masks (native.Placement).
+	views []strides
+	// attention is what an attention is made of, and arguments are the values of its sides, as views has them.
+	attention              *native.AttentionLayer
+	arguments              []region.ValueID
 	transposeA, transposeB bool
 	// bias says that in[2] is one value for each channel.
 	bias bool
@@ -41,6 +45,13 @@ type operation struct {
 	post                 []postOp
 	// of are the groups that it does (groups.go), ascending.
 	of []int
+}
+
+// strides are how an operation sees a plain value, or the part of it that begins at offset: dimensions and steps in
+// elements.
+type strides struct {
+	dims, steps []int64
+	offset      int64
 }
 
 // postOp is done to an operation's result before it is stored.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
+	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -16,7 +18,7 @@ import (
 const formatVersion = 3
 
 // dtypes are the runtime's names of dtypes.
-var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32"}
+var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32", "bool": "bool"}
 
 // emit writes a region for the runtime (a region.Emitter).
 func emit(p *region.Program) ([]byte, []region.ValueID, error) {
@@ -149,7 +151,7 @@ func (w *writer) operation(o *operation) {
 	}
 	if o.weightDims != nil {
 		w.b.WriteString(", \"weight\": ")
-		w.view(view{o.weightDims, o.weightStrides, o.weightOffset})
+		w.view(strides{o.weightDims, o.weightStrides, o.weightOffset})
 	}
 	for i, v := range o.views {
 		w.b.WriteString([]string{", \"views\": [", ", "}[min(i, 1)])
@@ -157,6 +159,9 @@ func (w *writer) operation(o *operation) {
 		if i == len(o.views)-1 {
 			w.b.WriteByte(']')
 		}
+	}
+	if o.attention != nil {
+		w.masks(o.attention.Masks)
 	}
 	for _, f := range []struct {
 		name string
@@ -191,15 +196,37 @@ func (w *writer) operation(o *operation) {
 	w.b.WriteByte('}')
 }
 
-func (w *writer) view(v view) {
+func (w *writer) view(v strides) {
 	w.b.WriteString("{\"dims\": ")
 	w.numbers(v.dims)
 	w.b.WriteString(", \"strides\": ")
-	w.numbers(v.strides)
+	w.numbers(v.steps)
 	if v.offset != 0 {
 		fmt.Fprintf(&w.b, ", \"offset\": %d", v.offset)
 	}
 	w.b.WriteByte('}')
+}
+
+// masks writes what attention does with its masks.
+func (w *writer) masks(masks []native.Mask) {
+	for i, m := range masks {
+		w.b.WriteString([]string{", \"masks\": [", ", "}[min(i, 1)])
+		var b bytes.Buffer
+		b, w.b = w.b, b
+		if m.Chooses {
+			fmt.Fprintf(&w.b, ", \"chooses\": true, \"keeps\": %t", m.Keeps)
+			w.scalar("fill", m.Fill)
+		}
+		if m.Triangle {
+			fmt.Fprintf(&w.b, ", \"sees\": %d", m.Sees)
+			w.scalar("beyond", m.Beyond)
+		}
+		b, w.b = w.b, b
+		w.b.WriteString("{" + strings.TrimPrefix(b.String(), ", ") + "}")
+		if i == len(masks)-1 {
+			w.b.WriteByte(']')
+		}
+	}
 }
 
 // scalar writes a number as the nearest float32; zero is left out.

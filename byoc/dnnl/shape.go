@@ -54,26 +54,9 @@ func shapeRules() []*onednn.Rule {
 	}
 	all = append(all, onednn.Bare("transpose", nil, check, shapeLimits, func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
 		n := &g.Nodes[m.Root]
-		return &transpose{n.Inputs[0], transposeAxes(n, n.Type.Rank())}, nil
+		return &transpose{n.Inputs[0], onednn.TransposeAxes(n, n.Type.Rank())}, nil
 	}))
 	return append(all, onednn.ConcatenateRule())
-}
-
-// transposeAxes reads the axes of a transpose; without any they are reversed.
-func transposeAxes(n *relay.Node, rank int) []int64 {
-	axes, ok := n.Attrs.Ints("axes")
-	if !ok || len(axes) == 0 {
-		axes = make([]int64, rank)
-		for i := range axes {
-			axes[i] = int64(rank - 1 - i)
-		}
-	}
-	for i, axis := range axes {
-		if axis < 0 {
-			axes[i] = axis + int64(rank)
-		}
-	}
-	return axes
 }
 
 // reduceRules offers sums, means and extremes over axes that follow one another.

@@ -124,6 +124,23 @@ func ReducedAxes(g *relay.Graph, n *relay.Node) ([]int64, error) {
 	return axes, nil
 }
 
+// TransposeAxes reads the axes of a transpose; without any they are reversed.
+func TransposeAxes(n *relay.Node, rank int) []int64 {
+	axes, ok := n.Attrs.Ints("axes")
+	if !ok || len(axes) == 0 {
+		axes = make([]int64, rank)
+		for i := range axes {
+			axes[i] = int64(rank - 1 - i)
+		}
+	}
+	for i, axis := range axes {
+		if axis < 0 {
+			axes[i] = axis + int64(rank)
+		}
+	}
+	return axes
+}
+
 // spatial reads a list attribute with one positive entry for each of n spatial dimensions; one entry stands
 // for all.
 func spatial(node *relay.Node, name string, n int) ([]int64, error) {

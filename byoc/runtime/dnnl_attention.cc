@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stdexcept>
-
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
 #include "native/attention.h"
@@ -8,31 +6,35 @@
 namespace collage::onednn {
 
 bool Compiler::Attention(const Op& op) {
-  // Views of query, key, value, result, and the mask where there is one; dims are batch, heads, rows,
-  // columns.
-  const bool masked = op.in.size() == 4;
-  if (op.in.size() < 3 || op.views.size() != op.in.size() + 1) {
-    throw std::runtime_error("attention is written with " + std::to_string(op.in.size()) + " arguments and " +
-                             std::to_string(op.views.size()) + " views");
-  }
+  // Views of query, key, value, result, and masks; dims are batch, groups, heads, rows, columns.
   const auto steps = [](const View& view) {
-    return HeadSteps{view.strides.at(0), view.strides.at(1), view.strides.at(2), view.strides.at(3)};
+    const Dims& s = view.strides;
+    return HeadSteps{s.at(0), s.at(1), s.at(2), s.at(3), s.at(4), view.offset};
   };
   const View &query = op.views[0], &key = op.views[1], &value = op.views[2], &result = op.views[3];
   AttentionShape shape;
   shape.batch = query.dims.at(0);
-  shape.heads = query.dims.at(1);
-  shape.queries = query.dims.at(2);
-  shape.keys = key.dims.at(2);
-  shape.size = query.dims.at(3);
-  shape.value_size = value.dims.at(3);
+  shape.groups = query.dims.at(1);
+  shape.heads = query.dims.at(2);
+  shape.queries = query.dims.at(3);
+  shape.keys = key.dims.at(3);
+  shape.size = query.dims.at(4);
+  shape.value_size = value.dims.at(4);
   shape.scale = op.alpha;
   shape.query = steps(query);
   shape.key = steps(key);
   shape.value = steps(value);
   shape.result = steps(result);
-  shape.num_masks = masked ? 1 : 0;
-  if (masked) shape.masks[0] = steps(op.views[4]);
+  for (const MaskForm& mask : op.masks) {
+    if (mask.triangle) {
+      shape.triangle = shape.num_masks;
+      shape.sees = mask.sees;
+      shape.beyond = mask.beyond;
+    }
+    shape.masks[shape.num_masks] = {steps(op.views.at(4 + shape.num_masks)), mask.chooses, mask.keeps,
+                                    mask.fill};
+    ++shape.num_masks;
+  }
 
   std::vector<Tensor> tensors;
   for (const int argument : op.in) tensors.push_back(Plain(argument));

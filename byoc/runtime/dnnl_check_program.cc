@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <limits>
 #include <stdexcept>
 #include <string>
 
+#include "native/attention.h"
 #include "native/norm.h"
 
 namespace collage::onednn {
@@ -21,6 +23,8 @@ constexpr size_t kMostAxes = DNNL_MAX_NDIMS;
 constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
 // Far more than any machine holds, and few enough that no product of sizes leaves 64 bits.
 constexpr int64_t kMostElements = int64_t{1} << 40;
+// Where the masks of attention stand among its arguments.
+constexpr size_t kFirstMask = 3;
 
 // The number of elements; kMostElements + 1 for all that are more.
 int64_t Count(const Dims& dims) {
@@ -188,8 +192,13 @@ class Checker {
     const bool moves = kind == "reshape" || kind == "transpose" || kind == "concat";
     const Type wanted = moves && op_->post.empty() ? p_.values[op_->out].dtype : Type::f32;
     for (size_t i = 0; i < op_->in.size(); ++i) {
-      if (p_.values[op_->in[i]].dtype != wanted) Fail(Argument(i) + "is of another type");
+      const size_t mask = i - kFirstMask;
+      const bool truth =
+          kind == "attention" && i >= kFirstMask && mask < op_->masks.size() && op_->masks[mask].chooses;
+      const ValueType& given = p_.values[op_->in[i]];
+      if (given.truth != truth || (!truth && given.dtype != wanted)) Fail(Argument(i) + "is of another type");
     }
+    if (p_.values[op_->out].truth) Fail("its result is of another type");
     for (const PostOp& post : op_->post) {
       if (post.kind == PostOp::Kind::kBinary && p_.values[post.operand].dtype != wanted) {
         Fail("its post-operation reads " + Name(post.operand) + ", which is of another type");
@@ -375,20 +384,32 @@ class Checker {
   }
 
   void Attention() const {
-    Arity(3, 4);
+    Arity(kFirstMask, kFirstMask + AttentionShape::kMostMasks);
     Want(op_->views.size() == op_->in.size() + 1, "it has not a view for each of its tensors");
-    const int values[] = {op_->in[0], op_->in[1], op_->in[2], op_->out, op_->in.back()};
+    Want(op_->masks.size() == op_->in.size() - kFirstMask, "it does not say what each of its masks does");
+    std::vector<int> values = op_->in;
+    values.insert(values.begin() + kFirstMask, op_->out);
     for (size_t i = 0; i < op_->views.size(); ++i) {
-      Within(op_->views[i], values[i], 4, "views[" + std::to_string(i) + "]");
+      Within(op_->views[i], values[i], 5, "views[" + std::to_string(i) + "]");
     }
     const Dims &query = op_->views[0].dims, &key = op_->views[1].dims, &value = op_->views[2].dims;
-    Want(key == Dims({query[0], query[1], key[2], query[3]}), "its key does not fit its query");
-    Want(value == Dims({query[0], query[1], key[2], value[3]}), "its value does not fit its key");
-    Want(op_->views[3].dims == Dims({query[0], query[1], query[2], value[3]}),
-         "its result does not fit its query and value");
-    if (op_->in.size() == 4) {
-      Want(op_->views[4].dims == Dims({query[0], query[1], query[2], key[2]}),
-           "its mask does not fit its scores");
+    const auto of = [&query](int64_t rows, int64_t columns) {
+      return Dims({query[0], query[1], query[2], rows, columns});
+    };
+    Want(key == of(key[3], query[4]), "its key does not fit its query");
+    Want(value == of(key[3], value[4]), "its value does not fit its key");
+    Want(op_->views[3].dims == of(query[3], value[4]), "its result does not fit its query and value");
+    const auto columns = [this](size_t view) {
+      return op_->views[view].dims[4] == 1 ? 1 : op_->views[view].strides[4];
+    };
+    Want(columns(0) == 1 && columns(3) == 1, "the columns of its query and result do not follow one another");
+    int triangles = 0;
+    for (size_t m = 0; m < op_->masks.size(); ++m) {
+      Want(op_->views[4 + m].dims == of(query[3], key[3]), "its mask does not fit its scores");
+      Want(op_->views[4 + m].strides[4] <= 1, "the columns of its mask do not follow one another");
+      if (!op_->masks[m].triangle) continue;
+      Want(++triangles == 1, "it has two triangles");
+      Want(std::abs(op_->masks[m].sees) <= kMostExtent, "its triangle is beyond its scores");
     }
   }
 
@@ -568,8 +589,9 @@ std::string ShapeText(const Dims& dims) {
   return text + "]";
 }
 
-DLDataType ElementType(Type dtype) {
-  switch (dtype) {
+DLDataType ElementType(const ValueType& type) {
+  if (type.truth) return {kDLUInt, 1, 1};
+  switch (type.dtype) {
     case Type::bf16:
       return {kDLBfloat, 16, 1};
     case Type::s8:
@@ -594,7 +616,7 @@ void CheckConstants(const Program& program, const std::vector<tvm::runtime::NDAr
     const ValueType& wanted = program.values[program.constants[i]];
     const DLTensor& given = *constants[i].operator->();
     const Dims shape(given.shape, given.shape + given.ndim);
-    const DLDataType dtype = ElementType(wanted.dtype);
+    const DLDataType dtype = ElementType(wanted);
     if (given.dtype.code != dtype.code || given.dtype.bits != dtype.bits || given.dtype.lanes != 1 ||
         Count(shape) != Count(wanted.dims)) {
       throw std::runtime_error("the constant " + std::to_string(i) + " is " +

@@ -22,7 +22,7 @@ void CheckProgram(const Program& program);
 void CheckConstants(const Program& program, const std::vector<tvm::runtime::NDArray>& constants);
 
 // DLPack's word for an element type.
-DLDataType ElementType(dnnl::memory::data_type dtype);
+DLDataType ElementType(const ValueType& type);
 
 // A shape as it is written, "[1, 64, 56, 56]".
 std::string ShapeText(const Dims& dims);

@@ -26,7 +26,7 @@ std::vector<TensorType> TypesOf(const Program& program, const std::vector<int>& 
   std::vector<TensorType> types;
   types.reserve(values.size());
   for (const int value : values) {
-    types.push_back({ElementType(program.values[value].dtype), program.values[value].dims});
+    types.push_back({ElementType(program.values[value]), program.values[value].dims});
   }
   return types;
 }

@@ -185,7 +185,9 @@ class Reader {
     const picojson::array& pair = value.get<picojson::array>();
     if (!pair[0].is<std::string>() || !pair[1].is<picojson::array>()) Fail("a value has no type and shape");
     ValueType type;
-    type.dtype = TypeOf(pair[0].get<std::string>());
+    const std::string& name = pair[0].get<std::string>();
+    type.truth = name == "bool";
+    type.dtype = TypeOf(type.truth ? "u8" : name);
     for (const picojson::value& dim : pair[1].get<picojson::array>()) {
       type.dims.push_back(Whole<int64_t>(dim, "a value's extent"));
     }
@@ -233,6 +235,9 @@ class Reader {
     if (object.Find("views") != nullptr) {
       for (const picojson::value& view : object.List("views")) op.views.push_back(ReadView(view));
     }
+    if (object.Find("masks") != nullptr) {
+      for (const picojson::value& mask : object.List("masks")) op.masks.push_back(ReadMask(Object(mask)));
+    }
     op.transpose_a = object.Truth("transpose_a");
     op.transpose_b = object.Truth("transpose_b");
     op.bias = object.Truth("bias");
@@ -272,6 +277,17 @@ class Reader {
   static View ReadView(const picojson::value& value) {
     const Object object(value);
     return {object.Integers<int64_t>("dims"), object.Integers<int64_t>("strides"), object.Integer("offset")};
+  }
+
+  static MaskForm ReadMask(const Object& object) {
+    MaskForm mask;
+    mask.chooses = object.Truth("chooses");
+    mask.keeps = object.Truth("keeps");
+    mask.fill = object.Number("fill");
+    mask.triangle = object.Find("sees") != nullptr;
+    mask.sees = object.Integer("sees");
+    mask.beyond = object.Number("beyond");
+    return mask;
   }
 
   PostOp ReadPostOp(const Object& object) const {

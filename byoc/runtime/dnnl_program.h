@@ -24,6 +24,8 @@ using Dims = dnnl::memory::dims;
 struct ValueType {
   dnnl::memory::data_type dtype = dnnl::memory::data_type::f32;
   Dims dims;
+  // Bytes (u8) that say yes or no; oneDNN knows no such type, and only attention reads them.
+  bool truth = false;
 };
 
 // What happens to an operator's result before it is stored.
@@ -41,6 +43,19 @@ struct PostOp {
 struct View {
   Dims dims, strides;
   int64_t offset = 0;
+};
+
+// What attention does to the scores with one of its masks (native/attention.h): it adds float32 values, or
+// keeps scores where a truth is `keeps` and replaces the others by `fill`.
+struct MaskForm {
+  bool chooses = false;
+  bool keeps = true;
+  float fill = 0;
+  // It is known to leave to query i the keys 0 .. i + sees - 1, and to add `beyond` to all others, or replace
+  // them by it.
+  bool triangle = false;
+  int64_t sees = 0;
+  float beyond = 0;
 };
 
 struct Op {
@@ -66,9 +81,10 @@ struct Op {
   // upsampled_conv: how often each pixel of the data is repeated before the convolution, along each axis.
   Dims scale;
   View weight;
-  // attention: how query, key, value, the result and the mask (if in[3] is there) are seen, each as batch,
-  // heads, rows and columns. alpha is the scale of the scores.
+  // attention: how query, key, value, the result and the masks (from in[3] on) are seen, each as batch,
+  // groups, heads, rows and columns, and what the masks do, in order. alpha is the scale of the scores.
   std::vector<View> views;
+  std::vector<MaskForm> masks;
   // matmul: the last two dimensions of a side are to be exchanged.
   bool transpose_a = false, transpose_b = false;
   // conv, deconv, matmul: in[2] is one value for each channel of the result.

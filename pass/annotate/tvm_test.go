@@ -286,6 +286,13 @@ func TestWorkload(t *testing.T) {
 	}
 	assert.Equal(t, []string{"i0", "c0"}, names)
 
+	own := set.Candidates[0]
+	own.OwnConstants = true
+	work, err = Workload(g, &own, "lib")
+	require.NoError(t, err)
+	require.Empty(t, work.Constants)
+	require.Len(t, loadFunction(t, work.Function).Params, 1, "the weight is inside")
+
 	onTVM := set.Candidates[0]
 	onTVM.Backend, onTVM.Composite = "tvm", ""
 	work, err = Workload(g, &onTVM, "")

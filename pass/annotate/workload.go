@@ -14,7 +14,7 @@ import (
 // Workload makes a candidate a function that can be measured by itself: the region as Module would outline it if it
 // held this candidate alone, or for TVM (compiler "") its operators in a plain function. The parameters are the
 // candidate's inputs i0, i1, ... (a tuple is taken apart into its tensors), then the constants of more than
-// relay.SmallConstant bytes as c0, c1, ...; smaller ones are inside.
+// relay.SmallConstant bytes as c0, c1, ...; smaller ones are inside, and all of a candidate with OwnConstants.
 func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Workload, error) {
 	w := &cost.Workload{Compiler: compiler}
 	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}}
@@ -35,7 +35,7 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Wo
 	}
 	for _, id := range c.Constants {
 		constant := g.Nodes[id].Constant
-		if constant == nil || constant.Bytes <= relay.SmallConstant {
+		if constant == nil || constant.Bytes <= relay.SmallConstant || c.OwnConstants {
 			continue
 		}
 		name := fmt.Sprintf("c%d", len(w.Constants))

@@ -26,6 +26,8 @@ type Candidate struct {
 	Bare         bool
 	Kernel       string
 	Reassociates bool
+	// OwnConstants: see byoc.Proposal.
+	OwnConstants bool
 	// Free says that the candidate costs nothing by rule and is never measured: it holds no operator (a tuple, a
 	// projection, a call of a function), or one that cannot be run by itself, or one that is already
 	// partitioned. Free candidates are single nodes on TVM, and their Key is "".

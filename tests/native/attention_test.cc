@@ -56,8 +56,16 @@ void CheckSoftmax(const std::vector<float>& scores, int64_t block, int masks, bo
     work.step = step;
     work.length = count;
     work.scale = scale;
-    if (masks > 0) work.masks[0] = {first.data() + (along ? begin : 0), length, along ? 1 : 0};
-    if (masks > 1) work.masks[1] = {second.data() + begin, 0, 1};
+    work.num_masks = masks;
+    if (masks > 0) {
+      work.masks[0].added = first.data() + (along ? begin : 0);
+      work.masks[0].row = length;
+      work.masks[0].column = along ? 1 : 0;
+    }
+    if (masks > 1) {
+      work.masks[1].added = second.data() + begin;
+      work.masks[1].column = 1;
+    }
     work.first = begin == 0;
     work.greatest = greatest.data();
     work.sums = sums.data();
@@ -138,48 +146,163 @@ TEST(Softmax, RowsSeeAsMuchAsTheyMay) {
   }
 }
 
+// Scores that are chosen, before and behind something that is added.
+TEST(Softmax, KeepsOrReplacesScores) {
+  const Level& level = BestLevel();
+  constexpr int64_t kRows = 2;
+  for (const int64_t length : {1, 3, 7, 8, 15, 16, 17, 40}) {
+    for (int form = 0; form < 16; ++form) {
+      const bool keeps = (form & 1) != 0, along = (form & 2) != 0, last = (form & 4) != 0;
+      const float fill = (form & 8) != 0 ? -kInfinity : 0.25F;
+      const int64_t step = DivideUp(length, level.lanes) * level.lanes;
+      std::vector<float> scores(kRows * step, 1e9F), added = Sample(length, 7);
+      const std::vector<float> raw = Sample(kRows * length, 6);
+      std::vector<uint8_t> chosen(kRows * length);
+      for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = i % 3 == 0 ? 0 : static_cast<uint8_t>(i % 5 + 1);
+      std::vector<float> greatest(kRows), sums(kRows), factors(kRows);
+      std::vector<double> want, got;
+      for (int64_t r = 0; r < kRows; ++r) {
+        std::vector<double> row;
+        for (int64_t i = 0; i < length; ++i) {
+          scores[r * step + i] = raw[r * length + i];
+          const bool kept = (chosen[r * length + (along ? i : 0)] != 0) == keeps;
+          const double x = raw[r * length + i];
+          row.push_back(last ? (kept ? x + added[i] : fill) : (kept ? x : fill) + added[i]);
+        }
+        const std::vector<double> weights = Weights(row);
+        want.insert(want.end(), weights.begin(), weights.end());
+      }
+      SoftmaxWork work;
+      work.scores = scores.data();
+      work.rows = kRows;
+      work.step = step;
+      work.length = length;
+      work.num_masks = 2;
+      ScoreMask &choice = work.masks[last ? 1 : 0], &sum = work.masks[last ? 0 : 1];
+      choice.chosen = chosen.data();
+      choice.keeps = keeps;
+      choice.fill = fill;
+      choice.row = length;
+      choice.column = along ? 1 : 0;
+      sum.added = added.data();
+      sum.column = 1;
+      work.greatest = greatest.data();
+      work.sums = sums.data();
+      work.factors = factors.data();
+      level.softmax(work);
+      for (int64_t r = 0; r < kRows; ++r) {
+        for (int64_t i = 0; i < length; ++i)
+          got.push_back(scores[r * step + i] / static_cast<double>(sums[r]));
+      }
+      ExpectClose({got.begin(), got.end()}, want, 2e-6,
+                  std::to_string(length) + " scores, form " + std::to_string(form));
+    }
+  }
+}
+
+TEST(Extremes, OfRows) {
+  const ExtremeLoops& loops = BestLevel().extremes;
+  for (const int64_t columns : {1, 3, 8, 16, 17, 33}) {
+    const int64_t step = columns + 3;
+    std::vector<float> data = Sample(5 * step, 8);
+    for (float& x : data) x -= 2;
+    data[2 * step + columns] = 9;  // between the rows
+    float greatest = -kInfinity, magnitude = 0;
+    for (int64_t r = 0; r < 5; ++r) {
+      for (int64_t i = 0; i < columns; ++i) {
+        greatest = std::max(greatest, data[r * step + i]);
+        magnitude = std::max(magnitude, std::abs(data[r * step + i]));
+      }
+    }
+    EXPECT_EQ(loops.greatest(data.data(), 5, columns, step), greatest);
+    EXPECT_EQ(loops.magnitude(data.data(), 5, columns, step), magnitude);
+    EXPECT_EQ(loops.greatest(data.data(), 0, columns, step), -kInfinity);
+    float& one = data[3 * step + columns - 1];
+    one = -kInfinity;
+    EXPECT_EQ(loops.magnitude(data.data(), 5, columns, step), kInfinity);
+    one = kNan;
+    data[0] = kInfinity;
+    EXPECT_TRUE(std::isnan(loops.greatest(data.data(), 5, columns, step)));
+    EXPECT_TRUE(std::isnan(loops.magnitude(data.data(), 5, columns, step)));
+  }
+}
+
 struct Sizes {
   int64_t batch, heads, queries, keys, size, value_size;
+  int64_t groups = 1;
 };
 
-enum Masks { kNone = 0, kOfKeys = 1, kOfRows = 2, kBoth = 3, kCausal = 4 };
+enum Masks { kNone = 0, kOfKeys = 1, kOfRows = 2, kBoth = 3, kCausal = 4, kCausalChosen = 8 };
 
-void CheckAttention(const Sizes& s, int masks, int threads) {
+// What is not plain of an attention.
+struct Unusual {
+  float beyond = -kInfinity;  // what a triangle adds, or replaces scores by
+  float scale = 0.5F;
+  // A number of the last value, or key, that is not like the others.
+  float last_value = 0.5F, last_key = 0.5F;
+};
+
+void CheckAttention(const Sizes& s, int masks, int threads, const Unusual& unusual = {}) {
   AttentionShape shape;
   shape.batch = s.batch;
+  shape.groups = s.groups;
   shape.heads = s.heads;
   shape.queries = s.queries;
   shape.keys = s.keys;
   shape.size = s.size;
   shape.value_size = s.value_size;
-  shape.scale = 0.5F;
-  shape.causal = (masks & kCausal) != 0;
-  // Heads side by side in a row, as they come from a dense layer; the keys once more transposed.
-  shape.query = {s.queries * s.heads * s.size, s.size, s.heads * s.size, 1};
-  shape.key = {s.heads * s.size * s.keys, s.size * s.keys, 1, s.keys};
-  shape.value = {s.keys * s.heads * s.value_size, s.value_size, s.heads * s.value_size, 1};
-  shape.result = {s.queries * s.heads * s.value_size, s.value_size, s.heads * s.value_size, 1};
+  shape.scale = unusual.scale;
+  // Heads side by side in a row, as they come from a dense layer; the keys once more transposed. The heads of
+  // a group share them, and the values, which lie behind something else.
+  const int64_t heads = s.groups * s.heads, shared = s.groups > 1 ? 0 : 1;
+  const int64_t others = shared == 0 ? s.groups : heads;
+  constexpr int64_t kBegin = 3;
+  shape.query = {s.queries * heads * s.size, s.heads * s.size, s.size, heads * s.size, 1};
+  shape.key = {others * s.size * s.keys, s.size * s.keys, shared * s.size * s.keys, 1, s.keys};
+  shape.value = {
+      s.keys * others * s.value_size, s.value_size, shared * s.value_size, others * s.value_size, 1, kBegin};
+  shape.result = {s.queries * heads * s.value_size, s.heads * s.value_size, s.value_size,
+                  heads * s.value_size, 1};
   // One for all heads and queries of a sequence; one for each score of a head, the same for all sequences.
-  std::vector<HeadSteps> of;
   std::vector<std::vector<float>> masked;
-  if ((masks & kOfKeys) != 0) {
-    of.push_back({s.keys, 0, 0, 1});
-    masked.push_back(Sample(s.batch * s.keys, 4));
-  }
+  std::vector<uint8_t> chosen(s.queries * s.keys);
+  const auto add = [&](const HeadSteps& steps, std::vector<float> values) {
+    shape.masks[shape.num_masks++].steps = steps;
+    masked.push_back(std::move(values));
+  };
+  if ((masks & kOfKeys) != 0) add({s.keys, 0, 0, 0, 1}, Sample(s.batch * s.keys, 4));
   if ((masks & kOfRows) != 0) {
-    of.push_back({0, s.queries * s.keys, s.keys, 1});
-    masked.push_back(Sample(s.heads * s.queries * s.keys, 5));
+    add({0, 0, s.queries * s.keys, s.keys, 1}, Sample(s.heads * s.queries * s.keys, 5));
   }
-  shape.num_masks = static_cast<int>(of.size());
-  std::copy(of.begin(), of.end(), shape.masks);
-  const std::vector<float> query = Sample(s.batch * shape.query.batch, 1),
-                           key = Sample(s.batch * shape.key.batch, 2),
-                           value = Sample(s.batch * shape.value.batch, 3);
+  const auto sees = [&](int64_t q, int64_t k) { return k <= q + s.keys - s.queries; };
+  if ((masks & (kCausal | kCausalChosen)) != 0) {
+    shape.triangle = shape.num_masks;
+    shape.sees = 1 + s.keys - s.queries;
+    shape.beyond = unusual.beyond;
+    add({0, 0, 0, s.keys, 1}, std::vector<float>(s.queries * s.keys));
+    for (int64_t q = 0; q < s.queries; ++q) {
+      for (int64_t k = 0; k < s.keys; ++k) {
+        chosen[q * s.keys + k] = sees(q, k) ? 0 : 7;
+        masked.back()[q * s.keys + k] = sees(q, k) ? 0 : unusual.beyond;
+      }
+    }
+    AttentionMask& mask = shape.masks[shape.triangle];
+    mask.chooses = (masks & kCausalChosen) != 0;
+    mask.keeps = false;
+    mask.fill = unusual.beyond;
+  }
+  std::vector<float> query = Sample(s.batch * shape.query.batch, 1),
+                     key = Sample(s.batch * shape.key.batch, 2),
+                     value = Sample(s.batch * shape.value.batch + kBegin, 3);
+  key.back() = unusual.last_key;
+  value.back() = unusual.last_value;
   std::vector<float> result(s.batch * shape.result.batch, 1e9F);
   std::vector<char> scratch(AttentionScratch(shape, threads));
   std::vector<void*> data = {const_cast<float*>(query.data()), const_cast<float*>(key.data()),
                              const_cast<float*>(value.data())};
-  for (auto& mask : masked) data.push_back(mask.data());
+  for (int m = 0; m < shape.num_masks; ++m) {
+    data.push_back(shape.masks[m].chooses ? static_cast<void*>(chosen.data()) : masked[m].data());
+  }
   data.push_back(result.data());
   data.push_back(scratch.data());
   const PieceWork work = AttentionKernel(shape, threads);
@@ -187,11 +310,12 @@ void CheckAttention(const Sizes& s, int masks, int threads) {
   for (int piece = 0; piece < work.pieces; ++piece) work.work(data.data(), piece);
 
   std::vector<double> want(result.size());
-  const auto at = [](const HeadSteps& steps, int64_t n, int64_t h, int64_t i, int64_t j) {
-    return n * steps.batch + h * steps.head + i * steps.row + j * steps.column;
+  const auto at = [&s](const HeadSteps& steps, int64_t n, int64_t h, int64_t i, int64_t j) {
+    return steps.begin + n * steps.batch + h / s.heads * steps.group + h % s.heads * steps.head +
+           i * steps.row + j * steps.column;
   };
   for (int64_t n = 0; n < s.batch; ++n) {
-    for (int64_t h = 0; h < s.heads; ++h) {
+    for (int64_t h = 0; h < heads; ++h) {
       for (int64_t q = 0; q < s.queries; ++q) {
         std::vector<double> scores;
         for (int64_t k = 0; k < s.keys; ++k) {
@@ -200,8 +324,14 @@ void CheckAttention(const Sizes& s, int masks, int threads) {
             score += static_cast<double>(query[at(shape.query, n, h, q, i)]) * key[at(shape.key, n, h, k, i)];
           }
           score *= shape.scale;
-          for (size_t m = 0; m < of.size(); ++m) score += masked[m][at(of[m], n, h, q, k)];
-          if (shape.causal && k > q + s.keys - s.queries) score = -kInfinity;
+          for (int m = 0; m < shape.num_masks; ++m) {
+            if (!shape.masks[m].chooses) {
+              // What is added to -1e9 is lost.
+              score = static_cast<float>(score) + masked[m][at(shape.masks[m].steps, n, h, q, k)];
+            } else if (!sees(q, k)) {
+              score = unusual.beyond;
+            }
+          }
           scores.push_back(score);
         }
         const std::vector<double> weights = Weights(scores);
@@ -213,7 +343,8 @@ void CheckAttention(const Sizes& s, int masks, int threads) {
       }
     }
   }
-  ExpectClose(result, want, 2e-5,
+  // Of scores of tens of thousands floats have three decimals.
+  ExpectClose(result, want, std::abs(unusual.scale) > 1 ? 3e-2 : 2e-5,
               std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys, " +
                   std::to_string(threads) + " threads, masks " + std::to_string(masks));
 }
@@ -239,6 +370,7 @@ TEST(Attention, HeadsAndQueriesAmongThreads) {
   for (const int threads : {1, 2, 3, 4, 7}) {
     CheckAttention({2, 3, 13, 19, 16, 48}, kOfRows, threads);
     CheckAttention({1, 1, 64, 32, 64, 64}, kCausal, threads);
+    CheckAttention({2, 3, 13, 19, 16, 8, 2}, kOfKeys | kCausalChosen, threads);
     CheckAttention({2, 8, 3, 5, 16, 16}, kOfKeys, threads);
   }
 }
@@ -255,7 +387,39 @@ TEST(Attention, ManyKeys) {
 TEST(Attention, QueriesSeeWhatIsBeforeThem) {
   for (const int64_t queries : {1, 7, 40}) {
     for (const int64_t keys : {1, 7, 40, 600})
-      CheckAttention({1, 2, queries, keys, 6, 16}, kCausal | kOfKeys, 2);
+      for (const int triangle : {kCausal, kCausalChosen}) {
+        // Where there are fewer keys than queries, some queries see none.
+        for (const float beyond : {-kInfinity, -1e9F, keys < queries ? -1e8F : -1e4F}) {
+          CheckAttention({1, 2, queries, keys, 6, 16}, triangle | kOfKeys, 2, {beyond});
+          CheckAttention({1, 2, queries, keys, 6, 16}, triangle, 1, {beyond});
+        }
+      }
+  }
+}
+
+// What is left out of a triangle is done after all where it can be seen.
+TEST(Attention, WhatIsBeyondATriangleMayBeSeen) {
+  for (const int triangle : {kCausal, kCausalChosen}) {
+    for (const float beyond : {-kInfinity, -1e4F, -1.0F, 0.0F, 3.0F}) {
+      for (const int64_t tokens : {7, 40, beyond == -1e4F ? 530 : 9}) {
+        const Sizes sizes{1, 2, tokens, tokens, 6, 16};
+        CheckAttention(sizes, triangle, 2, {beyond});
+        CheckAttention(sizes, triangle | kOfRows, 2, {beyond});
+        CheckAttention(sizes, triangle, 2, {beyond, 2e4F});
+        CheckAttention(sizes, triangle, 2, {beyond, -2e4F});
+        for (const float odd : {kNan, kInfinity, -kInfinity}) {
+          CheckAttention(sizes, triangle, 1, {beyond, 0.5F, odd});
+          CheckAttention(sizes, triangle, 1, {beyond, 0.5F, 0.5F, odd});
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, HeadsOfGroupsShareKeys) {
+  for (const int64_t groups : {2, 3}) {
+    for (const int masks : {int{kNone}, int{kBoth}, int{kCausal}})
+      CheckAttention({2, 4, 9, 20, 8, 16, groups}, masks, 3);
   }
 }
 

@@ -16,7 +16,12 @@ namespace {
 using tvm::runtime::NDArray;
 
 NDArray Filled(const ValueType& type, float step) {
-  NDArray tensor = NDArray::Empty({type.dims.begin(), type.dims.end()}, ElementType(type.dtype), {kDLCPU, 0});
+  NDArray tensor = NDArray::Empty({type.dims.begin(), type.dims.end()}, ElementType(type), {kDLCPU, 0});
+  if (type.truth) {
+    auto* const truths = static_cast<char*>(tensor->data);
+    for (int64_t i = 0; i < Elements(type.dims); ++i) truths[i] = i % 3 == 0 ? 0 : 1;
+    return tensor;
+  }
   auto* const values = static_cast<float*>(tensor->data);
   for (int64_t i = 0; i < Elements(type.dims); ++i) values[i] = step * static_cast<float>(i % 11);
   return tensor;

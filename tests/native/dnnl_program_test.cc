@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <tvm/runtime/ndarray.h>
 
+#include <algorithm>
+
 #include "dnnl_check_program.h"
 #include "refusal.h"
 
@@ -221,13 +223,13 @@ TEST(DnnlProgram, RefusesOperationsWhoseTensorsDoNotFit) {
        "not a view for each of its tensors"},
       {R"([["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 8]]])",
        R"("op": "attention", "in": [0, 1, 1], "views": [
-          {"dims": [1, 1, 2, 8], "strides": [16, 8, 8, 1]}, {"dims": [1, 1, 2, 8], "strides": [16, 8, 8, 1]},
-          {"dims": [1, 1, 3, 8], "strides": [16, 8, 8, 1]}, {"dims": [1, 1, 2, 8], "strides": [16, 8, 8, 1]}])",
+          {"dims": [1, 1, 1, 2, 8], "strides": [16, 16, 8, 8, 1]}, {"dims": [1, 1, 1, 2, 8], "strides": [16, 16, 8, 8, 1]},
+          {"dims": [1, 1, 1, 3, 8], "strides": [16, 16, 8, 8, 1]}, {"dims": [1, 1, 1, 2, 8], "strides": [16, 16, 8, 8, 1]}])",
        "views[2] reaches beyond value 1 [2, 8]"},
       {R"([["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 8]]])",
        R"("op": "attention", "in": [0, 1, 1], "views": [
-          {"dims": [1, 1, 2, 8], "strides": [16, 8, 8, 1]}, {"dims": [1, 1, 2, 4], "strides": [16, 8, 8, 1]},
-          {"dims": [1, 1, 2, 8], "strides": [16, 8, 8, 1]}, {"dims": [1, 1, 2, 8], "strides": [16, 8, 8, 1]}])",
+          {"dims": [1, 1, 1, 2, 8], "strides": [16, 16, 8, 8, 1]}, {"dims": [1, 1, 1, 2, 4], "strides": [16, 16, 8, 8, 1]},
+          {"dims": [1, 1, 1, 2, 8], "strides": [16, 16, 8, 8, 1]}, {"dims": [1, 1, 1, 2, 8], "strides": [16, 16, 8, 8, 1]}])",
        "its key does not fit its query"},
   };
   for (const auto& one : cases) {
@@ -238,6 +240,49 @@ TEST(DnnlProgram, RefusesOperationsWhoseTensorsDoNotFit) {
     text += ", \"out\": 2}]}";
     EXPECT_TRUE(Says(RefusalOf(text), one.said)) << one.op;
   }
+}
+
+// A program of one attention of two queries and keys of 8 numbers, with tensors for masks: value 3 is added,
+// value 4 chooses.
+std::string Attending(const std::string& in, const std::string& masks, const std::string& query_strides) {
+  const auto view = [](const char* dims, const std::string& strides) {
+    return std::string(R"({"dims": )") + dims + R"(, "strides": )" + strides + "}";
+  };
+  const std::string side = view("[1, 1, 1, 2, 8]", "[16, 16, 8, 8, 1]");
+  std::string views = view("[1, 1, 1, 2, 8]", query_strides) + ", " + side + ", " + side + ", " + side;
+  for (size_t i = 3; i < static_cast<size_t>(std::count(in.begin(), in.end(), ',')) + 1; ++i) {
+    views += ", " + view("[1, 1, 1, 2, 2]", "[0, 0, 0, 2, 1]");
+  }
+  return R"({"format": "collage-dnnl", "version": 3, "inputs": [0, 1, 3, 4], "constants": [], "outputs": [2],
+    "values": [["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 2]], ["bool", [2, 2]]],
+    "ops": [{"op": "attention", "kernel": "attention", "in": )" +
+         in + R"(, "out": 2, "views": [)" + views + R"(], "masks": [)" + masks + "]}]}";
+}
+
+TEST(DnnlProgram, MasksOfAttention) {
+  const std::string plain = "[16, 16, 8, 8, 1]";
+  const struct {
+    const char *in, *masks, *said;
+  } cases[] = {
+      {"[0, 1, 1]", "", ""},
+      {"[0, 1, 1, 3]", "{}", ""},
+      {"[0, 1, 1, 4]", R"({"chooses": true, "fill": "-inf", "sees": 1, "beyond": "-inf"})", ""},
+      {"[0, 1, 1, 4, 3]", R"({"chooses": true, "keeps": true, "fill": -1}, {})", ""},
+      {"[0, 1, 1, 3]", "", "does not say what each of its masks does"},
+      {"[0, 1, 1]", "{}", "does not say what each of its masks does"},
+      {"[0, 1, 1, 4]", "{}", "argument 3 (value 4) [2, 2] is of another type"},
+      {"[4, 1, 1]", "", "argument 0 (value 4) [2, 2] is of another type"},
+      {"[0, 1, 1, 3]", R"({"chooses": true})", "argument 3 (value 3) [2, 2] is of another type"},
+      {"[0, 1, 1, 3]", R"({"chooses": 1})", "chooses is neither true nor false"},
+      {"[0, 1, 1, 3, 3]", R"({"sees": 1}, {"sees": 1})", "it has two triangles"},
+      {"[0, 1, 1, 3]", R"({"sees": 9999999999})", "its triangle is beyond its scores"},
+      {"[0, 1, 1, 3, 3, 3]", "{}, {}, {}", "it has 6 arguments"},
+  };
+  for (const auto& one : cases) {
+    const std::string said = RefusalOf(Attending(one.in, one.masks, plain));
+    EXPECT_TRUE(*one.said == '\0' ? said.empty() : Says(said, one.said)) << one.in << one.masks << said;
+  }
+  EXPECT_TRUE(Says(RefusalOf(Attending("[0, 1, 1]", "", "[2, 2, 2, 1, 2]")), "do not follow one another"));
 }
 
 TEST(DnnlProgram, RefusesATextOfBrackets) {

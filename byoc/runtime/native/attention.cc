@@ -2,6 +2,8 @@
 #include "native/attention.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "native/gemm.h"
 #include "native/level.h"
@@ -28,7 +30,7 @@ class Attention {
         pack_values_(s_.value.column != 1 || s_.value_size % level_.lanes != 0) {
     // Heads are divided among the threads; where that leaves some without work, their queries, too. What is
     // divided packs the keys once more.
-    const int64_t heads = s_.batch * s_.heads;
+    const int64_t heads = Heads();
     tasks_ = std::min<int64_t>(threads, heads);
     if (heads % threads != 0 && heads < 4 * int64_t{threads}) {
       pieces_ = std::min<int64_t>(threads, DivideUp(s_.queries, level_.gemm.rows));
@@ -43,29 +45,47 @@ class Attention {
     const auto pointer = [data](int i) { return static_cast<const float*>(data[i]); };
     const int result = 3 + s_.num_masks;
     Memory memory(*this, static_cast<float*>(data[result + 1]) + task * TaskScratch());
-    const int64_t units = s_.batch * s_.heads * pieces_;
+    const int64_t units = Heads() * pieces_;
     for (int64_t unit = units * task / tasks_; unit < units * (task + 1) / tasks_; ++unit) {
       const int64_t head = unit / pieces_, piece = unit % pieces_;
-      const int64_t n = head / s_.heads, h = head % s_.heads;
-      const auto offset = [n, h](const HeadSteps& steps) { return n * steps.batch + h * steps.head; };
+      const int64_t n = head / (s_.groups * s_.heads), g = head / s_.heads % s_.groups, h = head % s_.heads;
+      const auto offset = [n, g, h](const HeadSteps& steps) {
+        return steps.begin + n * steps.batch + g * steps.group + h * steps.head;
+      };
       Head of;
       of.query = pointer(0) + offset(s_.query);
       of.key = pointer(1) + offset(s_.key);
       of.value = pointer(2) + offset(s_.value);
-      for (int m = 0; m < s_.num_masks; ++m) of.masks[m] = pointer(3 + m) + offset(s_.masks[m]);
+      for (int m = 0; m < s_.num_masks; ++m) {
+        const int64_t from = offset(s_.masks[m].steps);
+        if (s_.masks[m].chooses) {
+          of.chosen[m] = static_cast<const uint8_t*>(data[3 + m]) + from;
+        } else {
+          of.added[m] = pointer(3 + m) + from;
+        }
+      }
       of.result = static_cast<float*>(data[result]) + offset(s_.result);
       const int64_t tiles = DivideUp(s_.queries, level_.gemm.rows);
       const auto row = [&](int64_t part) {
         return std::min(tiles * part / pieces_ * level_.gemm.rows, s_.queries);
       };
-      Queries(of, memory, row(piece), row(piece + 1));
+      const int64_t top = row(piece), bottom = row(piece + 1);
+      if (top >= bottom) continue;
+      if (s_.triangle != AttentionShape::kNoTriangle && top + s_.sees < s_.keys) {
+        // What is beyond the triangle is left out, and done after all if that might be seen.
+        const float beyond = GreatestBeyond(of, top, bottom);
+        Queries(of, memory, top, bottom, true);
+        if (NothingBeyond(memory, top, bottom, beyond)) continue;
+      }
+      Queries(of, memory, top, bottom, false);
     }
   }
 
  private:
   struct Head {
     const float *query, *key, *value;
-    const float* masks[AttentionShape::kMostMasks];
+    const float* added[AttentionShape::kMostMasks];
+    const uint8_t* chosen[AttentionShape::kMostMasks];
     float* result;
   };
 
@@ -81,44 +101,105 @@ class Attention {
     float *keys, *values, *scores, *factors, *greatest, *sums;
   };
 
+  int64_t Heads() const { return s_.batch * s_.groups * s_.heads; }
+
   int64_t PackedKeys() const { return Padded(PackedElements(s_.size, block_)); }
   int64_t PackedValues() const { return pack_values_ ? Padded(PackedElements(block_, s_.value_size)) : 0; }
   int64_t TaskScratch() const {
     return PackedKeys() + PackedValues() + Padded(rows_ * step_) + Padded(rows_) + 2 * Padded(s_.queries);
   }
 
-  // The queries top .. bottom - 1 of a head, all keys.
-  void Queries(const Head& of, const Memory& memory, int64_t top, int64_t bottom) const {
-    if (top >= bottom) return;
+  // The greatest of a matrix's numbers, or of their magnitudes.
+  static float Over(float (*extreme)(const float*, int64_t, int64_t, int64_t), const float* from,
+                    int64_t rows, int64_t columns, const HeadSteps& steps) {
+    if (steps.row == 0) rows = 1;
+    if (steps.column == 0) columns = 1;
+    if (steps.column == 1 || columns == 1) return extreme(from, rows, columns, steps.row);
+    if (steps.row == 1 || rows == 1) return extreme(from, columns, rows, steps.column);
+    float all = extreme(from, columns, 1, steps.column);
+    for (int64_t r = 1; r < rows; ++r) {
+      const float row = extreme(from + r * steps.row, columns, 1, steps.column);
+      if (!(row <= all)) all = row;
+      if (std::isnan(all)) break;
+    }
+    return all;
+  }
+
+  // A bound of what the scores beyond the triangle of these queries are, after all masks; not a number where
+  // there is none, or where the values there are such that they are seen in the result even with a weight of
+  // 0.
+  float GreatestBeyond(const Head& of, int64_t top, int64_t bottom) const {
+    const ExtremeLoops& loops = level_.extremes;
+    const int64_t first = std::max<int64_t>(top + s_.sees, 0), keys = s_.keys - first;
+    const float values =
+        Over(loops.magnitude, of.value + first * s_.value.row, keys, s_.value_size, s_.value);
+    constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+    if (!std::isfinite(values)) return kNone;
+    const bool chooses = s_.masks[s_.triangle].chooses;
+    float greatest = s_.beyond;
+    if (!chooses) {
+      const float query =
+          Over(loops.magnitude, of.query + top * s_.query.row, bottom - top, s_.size, s_.query);
+      const float key = Over(loops.magnitude, of.key + first * s_.key.row, keys, s_.size, s_.key);
+      // A little more for what is lost when the sums are rounded.
+      greatest = 1.001F * std::abs(s_.scale) * static_cast<float>(s_.size) * query * key;
+      if (!std::isfinite(greatest)) return kNone;
+    }
+    // What stands before a choice is replaced by it.
+    for (int m = chooses ? s_.triangle : 0; m < s_.num_masks; ++m) {
+      const AttentionMask& mask = s_.masks[m];
+      if (m == s_.triangle) {
+        greatest = chooses ? s_.beyond : greatest + s_.beyond;
+      } else if (mask.chooses) {
+        greatest = std::max(greatest, mask.fill);
+      } else {
+        greatest += Over(loops.greatest, of.added[m] + top * mask.steps.row + first * mask.steps.column,
+                         bottom - top, keys, mask.steps);
+      }
+    }
+    return greatest;
+  }
+
+  // Whether e to the power of scores that are no greater than this is nothing beside what each query has
+  // seen.
+  bool NothingBeyond(const Memory& memory, int64_t top, int64_t bottom, float beyond) const {
+    constexpr float kNothing = 104;  // e^-104 is less than half of the least float
+    for (int64_t r = top; r < bottom && r + s_.sees < s_.keys; ++r) {
+      if (!(beyond <= memory.greatest[r] - kNothing)) return false;
+    }
+    return true;
+  }
+
+  // The queries top .. bottom - 1 of a head, all keys, or only those of the triangle.
+  void Queries(const Head& of, const Memory& memory, int64_t top, int64_t bottom, bool triangle) const {
     // Blocks of keys of about the same size.
     const int64_t blocks = DivideUp(s_.keys, block_);
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t first = s_.keys * b / blocks, count = s_.keys * (b + 1) / blocks - first;
-      if (first > 0 && Visible(bottom - 1, first) <= 0) break;
+      if (first > 0 && triangle && Visible(bottom - 1, first) <= 0) break;
       PackPanels(of.key + first * s_.key.row, s_.key.column, s_.key.row, s_.size, count, memory.keys);
       if (pack_values_) {
         PackPanels(of.value + first * s_.value.row, s_.value.row, s_.value.column, count, s_.value_size,
                    memory.values);
       }
       for (int64_t row = top; row < bottom; row += rows_) {
-        Block(of, memory, row, std::min(bottom - row, rows_), first, count);
+        Block(of, memory, row, std::min(bottom - row, rows_), first, count, triangle);
       }
     }
   }
 
-  // How many keys from `first` on a query sees, if there are so many.
-  int64_t Visible(int64_t query, int64_t first) const {
-    return s_.causal ? query + s_.keys - s_.queries + 1 - first : s_.keys;
-  }
+  // How many keys from `first` on are in a query's row of the triangle, if there are so many.
+  int64_t Visible(int64_t query, int64_t first) const { return query + s_.sees - first; }
 
   // So many queries from row `top` on, and the keys that are packed, those from `first` on.
-  void Block(const Head& of, const Memory& memory, int64_t top, int64_t rows, int64_t first,
-             int64_t packed) const {
+  void Block(const Head& of, const Memory& memory, int64_t top, int64_t rows, int64_t first, int64_t packed,
+             bool triangle) const {
     // Keys that none of the queries sees are left out; of the first block one is there for the sums' sake.
-    int64_t count = std::min(packed, Visible(top + rows - 1, first));
+    int64_t count = packed;
+    if (triangle) count = std::min(count, Visible(top + rows - 1, first));
     if (first == 0) count = std::max<int64_t>(count, 1);
     if (count <= 0) return;
-    const bool last = first + count == s_.keys || (s_.causal && first + count >= Visible(top + rows - 1, 0));
+    const bool last = first + count == s_.keys || (triangle && first + count >= Visible(top + rows - 1, 0));
 
     GemmWork work;
     work.left = of.query + top * s_.query.row;
@@ -139,11 +220,22 @@ class Attention {
     softmax.rows = rows;
     softmax.step = step_;
     softmax.length = count;
-    if (s_.causal) softmax.visible = Visible(top, first);
+    if (triangle) softmax.visible = Visible(top, first);
     softmax.scale = s_.scale;
     for (int m = 0; m < s_.num_masks; ++m) {
-      const HeadSteps& steps = s_.masks[m];
-      softmax.masks[m] = {of.masks[m] + top * steps.row + first * steps.column, steps.row, steps.column};
+      if (triangle && m == s_.triangle) continue;  // of what it leaves it changes nothing
+      const AttentionMask& mask = s_.masks[m];
+      const int64_t from = top * mask.steps.row + first * mask.steps.column;
+      ScoreMask& to = softmax.masks[softmax.num_masks++];
+      if (mask.chooses) {
+        to.chosen = of.chosen[m] + from;
+        to.keeps = mask.keeps;
+        to.fill = mask.fill;
+      } else {
+        to.added = of.added[m] + from;
+      }
+      to.row = mask.steps.row;
+      to.column = mask.steps.column;
     }
     softmax.first = first == 0;
     softmax.greatest = memory.greatest + top;

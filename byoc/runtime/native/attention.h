@@ -12,26 +12,40 @@
 
 namespace collage::native {
 
-// Where the element (n, h, i, j) of a matrix for each of n sequences and h heads lies: at the sum of the
-// products with the steps, in elements.
+// Where the element (n, g, h, i, j) of a matrix for each of n sequences, g groups of heads and h heads in
+// each lies: at `begin` and the sum of the products with the steps, in elements. A step of 0 has all share
+// what lies there, as the heads of a group share keys and values.
 struct HeadSteps {
-  int64_t batch = 0, head = 0, row = 0, column = 0;
+  int64_t batch = 0, group = 0, head = 0, row = 0, column = 0, begin = 0;
+};
+
+// What is done to the scores before the softmax (native/softmax.h): what is added, or which are replaced.
+struct AttentionMask {
+  HeadSteps steps;
+  bool chooses = false;  // else it is added
+  bool keeps = true;
+  float fill = 0;
 };
 
 struct AttentionShape {
   static constexpr int kMostMasks = 2;
 
-  int64_t batch = 1, heads = 1, queries = 1, keys = 1;
-  int64_t size = 1;        // of a query and a key
-  int64_t value_size = 1;  // of a value and a result
+  int64_t batch = 1, groups = 1, heads = 1, queries = 1, keys = 1;  // heads are those of a group
+  int64_t size = 1;                                                 // of a query and a key
+  int64_t value_size = 1;                                           // of a value and a result
   float scale = 1;
   // The columns of the query and the result lie one after the other (step 1), those of masks do or are one
   // (0).
   HeadSteps query, key, value, result;
   int num_masks = 0;
-  HeadSteps masks[kMostMasks];
-  // Query i sees the keys 0 .. i + keys - queries and no others.
-  bool causal = false;
+  AttentionMask masks[kMostMasks];
+  // The mask, if there is one, that does nothing to the keys 0 .. i + sees - 1 of query i, and to all others
+  // the same: it adds `beyond` to their scores, or replaces them by it. The others are left out where that
+  // cannot be seen in the result.
+  static constexpr int kNoTriangle = -1;
+  int triangle = kNoTriangle;
+  int64_t sees = 0;
+  float beyond = 0;
 };
 
 // Bytes of the buffer that the kernel works in. It does not grow with the keys beyond some hundreds.

@@ -93,6 +93,29 @@ COLLAGE_ALWAYS void StoreLanes(float* to, Vector v, Lanes lanes) {
 }
 #endif
 
+// Bytes as whole numbers, of which so many are there; the other lanes are 0.
+COLLAGE_ALWAYS Integers AllBytes(const uint8_t* from) {
+#if COLLAGE_LANES == 16
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return reinterpret_cast<Integers>(_mm512_maskz_cvtepu8_epi32(0xffff, bytes));
+#elif COLLAGE_LANES == 8
+  return reinterpret_cast<Integers>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  Integers all;
+  for (int i = 0; i < kWidth; ++i) all[i] = from[i];
+  return all;
+#endif
+}
+__attribute__((noinline)) Integers FirstBytes(const uint8_t* from, int64_t count) {
+  uint8_t all[COLLAGE_LANES] = {};
+  for (int64_t i = 0; i < count; ++i) all[i] = from[i];
+  return AllBytes(all);
+}
+COLLAGE_ALWAYS Integers LoadBytes(const uint8_t* from, int64_t count) {
+  return count >= kWidth ? AllBytes(from) : FirstBytes(from, count);
+}
+
 // a > b ? a : b and a < b ? a : b, which is what the instructions do. (With a mask, as GCC 12 warns of its
 // own header otherwise, its bug 105593; the mask costs nothing.)
 COLLAGE_ALWAYS Vector Greater(Vector a, Vector b) {

@@ -11,6 +11,7 @@
 #define COLLAGE_NATIVE_LEVEL_H_
 
 #include "instruction_set.h"
+#include "native/extremes.h"
 #include "native/gemm.h"
 #include "native/norm.h"
 #include "native/softmax.h"
@@ -23,6 +24,7 @@ struct Level {
   int lanes;  // elements of a vector
   GemmLoops gemm;
   void (*softmax)(const SoftmaxWork&);
+  ExtremeLoops extremes;
   WinogradLoops winograd;
   void (*window)(const WindowRowsWork&);
   NormLoops norm;

@@ -5,6 +5,7 @@
 #ifndef COLLAGE_NATIVE_LEVEL_LOOPS_H_
 #define COLLAGE_NATIVE_LEVEL_LOOPS_H_
 
+#include "native/extremes_loops.h"
 #include "native/gemm_loops.h"
 #include "native/level.h"
 #include "native/norm_loops.h"
@@ -15,7 +16,7 @@
 namespace collage::native {
 namespace {
 
-constexpr Level kLevel{kWidth, kGemmLoops, Softmax, kWinogradLoops, WindowAny, kNormLoops};
+constexpr Level kLevel{kWidth, kGemmLoops, Softmax, kExtremeLoops, kWinogradLoops, WindowAny, kNormLoops};
 
 }  // namespace
 }  // namespace collage::native

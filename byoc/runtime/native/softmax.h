@@ -9,14 +9,19 @@
 
 namespace collage::native {
 
-// What is added to scores: the element (r, i) at data[r * row + i * column]; column is 1 or 0.
+// What is done to scores: something is added, or some are kept and the others replaced. The element (r, i) is
+// that at r * row + i * column; column is 1 or 0.
 struct ScoreMask {
-  const float* data = nullptr;
+  const float* added = nullptr;
+  // In the place of `added`: scores stay where that a byte is not 0 is `keeps`; the others become `fill`.
+  const uint8_t* chosen = nullptr;
+  bool keeps = true;
+  float fill = 0;
   int64_t row = 0, column = 0;
 };
 
-// A block of scores becomes e^(scale * score + masks - m), where m is the greatest that the row has had so
-// far.
+// A block of scores becomes e^(masked(scale * score) - m), where m is the greatest that the row has had so
+// far, and the masks are done one after the other.
 struct SoftmaxWork {
   static constexpr int kMasks = 2;
 
@@ -27,6 +32,7 @@ struct SoftmaxWork {
   // Row r has no more than visible + r scores, from the first one on; the others become 0.
   int64_t visible = INT64_MAX / 2;
   float scale = 1;
+  int num_masks = 0;
   ScoreMask masks[kMasks];
   // For each row, from block to block: the greatest score and the sum of powers. Not read with the first
   // block.

@@ -10,26 +10,26 @@
 namespace collage::native {
 namespace {
 
+// The scores i ... of row r, of which so many are left, as a mask has them.
+COLLAGE_ALWAYS Vector Masked(const ScoreMask& mask, Vector x, int64_t r, int64_t i, int64_t left) {
+  if (mask.chosen == nullptr) {
+    const float* const from = mask.added + r * mask.row;
+    return x + (mask.column == 0 ? All(*from) : LoadLanes(from + i, FirstLanes(left)));
+  }
+  const uint8_t* const from = mask.chosen + r * mask.row;
+  const Integers bytes = mask.column == 0 ? Integers{} + *from : LoadBytes(from + i, left);
+  const Integers kept = mask.keeps ? bytes != 0 : bytes == 0;
+  return kept ? x : All(mask.fill);
+}
+
 // Scales and masks a row of so many scores, and gives the greatest.
 template <int kMasks>
 COLLAGE_ALWAYS Vector MaskRow(const SoftmaxWork& w, int64_t r, int64_t count) {
   float* const row = w.scores + r * w.step;
-  const float* masks[kMasks + 1];
-  Vector all = Vector{};  // of masks that are the same for the whole row
-  bool along[kMasks + 1];
-  for (int m = 0; m < kMasks; ++m) {
-    masks[m] = w.masks[m].data + r * w.masks[m].row;
-    along[m] = w.masks[m].column != 0;
-    if (!along[m]) all += All(*masks[m]);
-  }
   Vector greatest = All(-kInfinity);
   for (int64_t i = 0; i < count; i += kWidth) {
-    const Lanes lanes = FirstLanes(count - i);
     Vector x = Load(row + i) * w.scale;
-    for (int m = 0; m < kMasks; ++m) {
-      if (along[m]) x += LoadLanes(masks[m] + i, lanes);
-    }
-    if (kMasks > 0) x += all;
+    for (int m = 0; m < kMasks; ++m) x = Masked(w.masks[m], x, r, i, count - i);
     if (i + kWidth > count) x = NumbersOf(kNumbers) < static_cast<int32_t>(count - i) ? x : All(-kInfinity);
     Store(row + i, x);
     greatest = Greater(x, greatest);
@@ -38,14 +38,13 @@ COLLAGE_ALWAYS Vector MaskRow(const SoftmaxWork& w, int64_t r, int64_t count) {
 }
 
 void Softmax(const SoftmaxWork& w) {
-  const int masks = (w.masks[0].data != nullptr ? 1 : 0) + (w.masks[1].data != nullptr ? 1 : 0);
   const int64_t padded = (w.length + kWidth - 1) / kWidth * kWidth;
   for (int64_t r = 0; r < w.rows; ++r) {
     int64_t count = w.visible + r < w.length ? w.visible + r : w.length;
     if (count < 0) count = 0;
-    const Vector greatest = masks == 0   ? MaskRow<0>(w, r, count)
-                            : masks == 1 ? MaskRow<1>(w, r, count)
-                                         : MaskRow<2>(w, r, count);
+    const Vector greatest = w.num_masks == 0   ? MaskRow<0>(w, r, count)
+                            : w.num_masks == 1 ? MaskRow<1>(w, r, count)
+                                               : MaskRow<2>(w, r, count);
     const float before = w.first ? -kInfinity : w.greatest[r];
     const Vector now = GreatestLane(Greater(greatest, All(before)));
     // Where there was nothing but -infinity, all powers are 0: -infinity less itself would be no number.

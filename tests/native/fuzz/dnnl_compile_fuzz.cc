@@ -39,7 +39,7 @@ bool IsSmall(const Program& program) {
 
 // A tensor in memory of its own size, to the byte.
 tvm::runtime::NDArray Small(const collage::onednn::ValueType& type, float first) {
-  const DLDataType dtype = collage::onednn::ElementType(type.dtype);
+  const DLDataType dtype = collage::onednn::ElementType(type);
   auto tensor = tvm::runtime::NDArray::Empty({type.dims.begin(), type.dims.end()}, dtype, {kDLCPU, 0});
   const size_t bytes = tvm::runtime::GetDataSize(*tensor.operator->());
   std::fill_n(static_cast<char*>(tensor->data), bytes, char{1});
