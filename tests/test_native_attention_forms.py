@@ -232,7 +232,7 @@ def test_what_is_beyond_the_triangle_may_be_seen(grid, partition):
         return change
 
     forms = {}
-    for beyond in (-math.inf, -1e4):
+    for beyond in (-math.inf, -1e4, LOWEST):
         added = relay.const(np.where(seen, 0.0, beyond).astype("float32")[None])
         forms[f"added {beyond}"] = lambda s, m=added: s + m
         forms[f"kept {beyond}"] = lambda s, b=beyond: relay.where(relay.const(seen[None]), s, number(b))
@@ -247,7 +247,7 @@ def test_what_is_beyond_the_triangle_may_be_seen(grid, partition):
             case(f"query {value} {name}", head(tokens, at(5, value)), head(tokens), head(tokens), form)
         # Sequences that are padded on the left: the first queries see nothing but padding.
         padding = np.zeros((1, 1, tokens), "float32")
-        padding[..., :7] = -1e4 if math.isfinite(float(name.split()[1])) else LOWEST
+        padding[..., :7] = max(float(name.split()[1]), LOWEST)
         mask = given(grid, padding)
         case(f"padded {name}", head(tokens), head(tokens), head(tokens), lambda s, f=form, m=mask: f(s) + m)
         unknown = given(grid, np.where(np.arange(tokens) == 17, math.nan, 0).astype("float32"))

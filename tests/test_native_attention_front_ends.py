@@ -185,6 +185,25 @@ def test_exported(grid, partition, network):
     assert steps["softmax"] == steps["matmul"] == steps["reorder"] == 0, steps
 
 
+@pytest.mark.parametrize(("name", "count"), [("gpt2_block", 1), ("t5_block", 2)])
+def test_blocks(grid, partition, name, count):
+    """One block of a network: nothing is copied around its attentions."""
+    from collage.workloads import decoder
+
+    module, params = getattr(decoder, name)(batch=2, tokens=12, units=64, heads=4)
+    function = relay.build_module.bind_params_by_name(module["main"], params)
+    for variable in function.params:
+        shape = [int(dim) for dim in variable.type_annotation.shape]
+        values = grid.array(shape)
+        if shape[1:3] == [1, 1]:  # the second sequence is padded on the left
+            values = np.where(np.arange(12) < np.array([0, 5]).reshape(2, 1, 1, 1), LOWEST, 0).astype("float32")
+        grid.inputs[variable] = values
+    grid.add(name, function.body, rtol=1e-3, atol=1e-4)
+    grid.offloaded = lambda placed: grid.taken  # which of the others are whose does not matter here
+    steps = Steps(grid, partition)
+    assert steps["attention"] == count and steps["softmax"] == steps["matmul"] == 0, steps
+
+
 def dot_product_attention(query, key, value, mask=None, causal=False):
     """As tvm.relay.frontend.pytorch writes it (TVM 0.19), of tensors of four dimensions."""
     shapes = [[int(d) for d in relay.transform.InferTypeLocal(x).shape] for x in (query, key, value)]

@@ -54,6 +54,12 @@ func TestWorkOfConvolutions(t *testing.T) {
 	// As it is spelled out, padding is multiplied with, and Winograd's algorithm is not known.
 	assert.Equal(t, 2.0*64*64*9*56*56, Direct(g, of(g, three)).Flops)
 	assert.Equal(t, w.Bytes, Direct(g, of(g, three)).Bytes)
+
+	// What the constants hold may spare any of it, and the constants themselves.
+	own := of(g, three)
+	own.OwnConstants = true
+	assert.Equal(t, Work{Bytes: 4.0 * (64*56*56 + 64*56*56)}, Of(g, own))
+	assert.Equal(t, Direct(g, of(g, three)), Direct(g, own))
 }
 
 func TestRooflineIsNoBound(t *testing.T) {

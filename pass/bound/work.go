@@ -58,7 +58,13 @@ func workOf(g *relay.Graph, c *candidate.Candidate, direct bool) Work {
 		}
 		a.spread(v)
 	}
-	for _, v := range append(append([]relay.NodeID(nil), c.Inputs...), c.Constants...) {
+	read := append([]relay.NodeID(nil), c.Inputs...)
+	if c.OwnConstants && !direct {
+		w.Flops = 0 // the constants may say that much of it need not be done
+	} else {
+		read = append(read, c.Constants...)
+	}
+	for _, v := range read {
 		w.Bytes += a.moved[v] * bytes(g.Nodes[v].Type)
 	}
 	w.Bytes += a.written(c.Root)

@@ -400,7 +400,7 @@ TEST(Attention, QueriesSeeWhatIsBeforeThem) {
 // What is left out of a triangle is done after all where it can be seen.
 TEST(Attention, WhatIsBeyondATriangleMayBeSeen) {
   for (const int triangle : {kCausal, kCausalChosen}) {
-    for (const float beyond : {-kInfinity, -1e4F, -1.0F, 0.0F, 3.0F}) {
+    for (const float beyond : {-kInfinity, std::numeric_limits<float>::lowest(), -1e4F, -1.0F, 0.0F, 3.0F}) {
       for (const int64_t tokens : {7, 40, beyond == -1e4F ? 530 : 9}) {
         const Sizes sizes{1, 2, tokens, tokens, 6, 16};
         CheckAttention(sizes, triangle, 2, {beyond});

@@ -9,7 +9,7 @@ import difflib
 import functools
 from collections import namedtuple
 
-from . import bert, dcgan, efficientnet, kernels, mobilenet, nasnet, resnet, unet, vit, yolo
+from . import bert, dcgan, decoder, efficientnet, kernels, mobilenet, nasnet, resnet, unet, vit, yolo
 from .network import count_operators
 
 Workload = namedtuple("Workload", "build description")
@@ -32,6 +32,8 @@ WORKLOADS = {
     "efficientnet_b0": Workload(efficientnet.efficientnet_b0, "whole, on [1, 3, 224, 224]"),
     "unet": Workload(unet.unet, "four levels, 32 to 512 channels, on [1, 3, 256, 256]"),
     "vit_b16": Workload(vit.vit_b16, "whole, on [1, 3, 224, 224]"),
+    "gpt2_block": Workload(decoder.gpt2_block, "one decoder block of GPT-2 on [1, 128, 768] and a mask"),
+    "t5_block": Workload(decoder.t5_block, "one decoder block of T5 on [1, 32, 512], attending to [1, 128, 512]"),
     "kernels": Workload(kernels.kernels, "a grid of single layers, for collage bench kernels"),
 }
 

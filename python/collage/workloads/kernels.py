@@ -8,10 +8,12 @@ seen, too.
 """
 
 import itertools
+import math
 
 from tvm import relay
 
 from .bert import attention, gelu
+from .decoder import LOWEST, attend, causal_truths, heads_of
 from .network import Network
 
 # channels in, channels out, side
@@ -69,6 +71,17 @@ DENSE = (
 )
 # tokens, units, heads
 ATTENTION = ((64, 256, 8), (128, 768, 12), (197, 768, 12), (384, 768, 12), (1024, 512, 8))
+# queries, keys, units, heads, with how many masks: the first one is causal, the second one of padding
+DECODED = (
+    (128, 128, 768, 12, 1),
+    (128, 128, 768, 12, 2),
+    (512, 512, 768, 12, 1),
+    (1024, 1024, 768, 12, 1),
+    (1024, 1024, 768, 12, 2),
+    (1, 512, 768, 12, 0),
+    (16, 128, 512, 8, 0),
+    (128, 512, 512, 8, 0),
+)
 # channels, depth, side
 VIDEO = ((64, 3, 56), (128, 4, 28))
 # rows, units: layer normalisation, the same of a residual sum, and by mean squares
@@ -128,6 +141,16 @@ def kernels(batch=1):
             (batch, tokens, units),
             lambda x, name, t=tokens, u=units, h=heads: attention(net, x, name, (batch, t), u, h),
         )
+    for queries, keys, units, heads, masks in DECODED:
+
+        def masked(scores, q=queries, k=keys, size=units // heads, masks=masks):
+            scores = relay.divide(scores, relay.const(math.sqrt(size), "float32"))
+            if masks:
+                scores = relay.where(causal_truths(q), scores, relay.const(LOWEST, "float32"))
+            return relay.add(scores, read((batch, 1, 1, k))) if masks > 1 else scores
+
+        sides = [heads_of(read((batch, n, units)), (batch, n), heads) for n in (queries, keys, keys)]
+        results.append(attend(*sides, batch, heads, masked))
     for channels, depth, side in VIDEO:
         layer((batch, channels, depth, side, side), convolution(channels, channels, 3, rank=3))
     for rows, units in ROWS:
