@@ -21,7 +21,7 @@ LOWEST = float(np.finfo("float32").min)
 
 @pytest.fixture(scope="module")
 def partition(collage_library):
-    return prefer("attention", "product", "rows")
+    return prefer("attention", "product", "norm")
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ import test_native_attention_forms as tests
 from dnnl_grid import WholeGrid
 from native_placement import prefer
 
-place = prefer("attention", "product", "rows")
+place = prefer("attention", "product", "norm")
 tests.test_choosing_masks(WholeGrid(), place)
 tests.test_two_masks(WholeGrid(), place)
 tests.test_causal(WholeGrid(), place, -1e4)
