@@ -185,8 +185,11 @@ func TestPlaces(t *testing.T) {
 	require.True(t, ok)
 	_, ok = Place([]view.View{turned, shared, shared, query})
 	require.False(t, ok)
-	// Four axes of heads are too many, and so are such as do not divide one another.
-	four := seen([]int64{3, 2, 2, 1, 5, 8}, []int64{2, 0, 1, 3, 4, 5}, 12, 5, 8)
-	_, ok = Place([]view.View{query, four, shared, query})
+	// Strides that change after 4 products and after 6 have no axes in common; four axes are too many.
+	fours := seen([]int64{4, 3, 5, 8}, []int64{1, 0, 2, 3}, 12, 5, 8)
+	_, ok = Place([]view.View{query, fours, shared, query})
+	require.False(t, ok)
+	many := seen([]int64{2, 2, 2, 2, 5, 8}, []int64{3, 2, 1, 0, 4, 5}, 16, 5, 8)
+	_, ok = Place([]view.View{many, many, many, many})
 	require.False(t, ok)
 }

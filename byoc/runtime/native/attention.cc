@@ -163,10 +163,9 @@ class Attention {
   // Whether e to the power of scores that are no greater than this is nothing beside what each query has
   // seen.
   bool NothingBeyond(const Memory& memory, int64_t top, int64_t bottom, float beyond) const {
-    // e^-104 is less than half of the least float. As doubles: of the lowest float, 104 less is the same.
-    constexpr double kNothing = 104;
+    constexpr float kNothing = -104;  // e to the power of it is less than half of the least float
     for (int64_t r = top; r < bottom && r + s_.sees < s_.keys; ++r) {
-      if (!(static_cast<double>(beyond) <= static_cast<double>(memory.greatest[r]) - kNothing)) return false;
+      if (!(beyond - memory.greatest[r] <= kNothing)) return false;
     }
     return true;
   }
