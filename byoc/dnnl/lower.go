@@ -34,12 +34,11 @@ func lower(p *region.Program) (*lowering, error) {
 	for _, v := range p.Values {
 		l.types = append(l.types, v.Type)
 	}
+	_, of := p.Groups()
 	for first := 0; first < len(p.Ops); {
 		last := first
-		if c := p.Ops[first].CompositeIndex; c >= 0 {
-			for last+1 < len(p.Ops) && p.Ops[last+1].CompositeIndex == c {
-				last++
-			}
+		for last+1 < len(p.Ops) && of[last+1] == of[first] {
+			last++
 		}
 		if err := l.group(p.Ops[first : last+1]); err != nil {
 			return nil, err

@@ -68,10 +68,11 @@ func (*backend) Install() error {
 }
 
 // formatLine begins the text of a region; libcollage_onnxruntime.so (byoc/runtime/onnxruntime_program.cc) reads it.
-const formatLine = "collage-onnxruntime 2\n"
+const formatLine = "collage-onnxruntime 3\n"
 
-// emit is the region.Emitter. It writes formatLine, the names of the initialisers that the constants are, with spaces
-// between, a zero, and the model.
+// emit is the region.Emitter. It writes formatLine, a line with the names of the region's groups (region.GroupsLine), one with
+// the names of the model's outputs, the names of the initialisers that the constants are, with spaces between, a zero, and the model, whose nodes' names say to which
+// groups each belongs (region.LayerPrefix).
 func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	w, err := write(p, nil)
 	if err != nil {
@@ -82,7 +83,8 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 			return nil, nil, fmt.Errorf("%s: %w", DumpEnv, err)
 		}
 	}
-	head := formatLine + strings.Join(w.names, " ") + "\x00"
+	groups, _ := p.Groups()
+	head := formatLine + region.GroupsLine(groups) + strings.Join(w.outputs, " ") + "\n" + strings.Join(w.names, " ") + "\x00"
 	return append([]byte(head), w.model...), w.constants, nil
 }
 

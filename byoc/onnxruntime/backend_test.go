@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -96,7 +97,12 @@ func TestEmit(t *testing.T) {
 	require.Len(t, constants, 8)
 	parts := bytes.SplitN(text, []byte{0}, 2)
 	require.Len(t, parts, 2)
-	assert.Equal(t, formatLine+"c0 c1 c2 c3 c4 c5 c6 c7", string(parts[0]))
+	lines := strings.Split(string(parts[0]), "\n")
+	require.Len(t, lines, 4)
+	assert.Equal(t, formatLine, lines[0]+"\n")
+	assert.Equal(t, "nn.conv2d add nn.relu nn.conv2d add add nn.relu", strings.Join(strings.Fields(lines[1])[:7], " "))
+	assert.Equal(t, "g13/o0", lines[2])
+	assert.Equal(t, "c0 c1 c2 c3 c4 c5 c6 c7", lines[3])
 	d := decode(t, parts[1])
 	assert.Len(t, d.inputs, 1)
 	count := 0

@@ -217,6 +217,6 @@ func mergeBias(w *writer, o *operation, i int) int {
 		name = w.reshaped(name, o.result().Shape[channel])
 	}
 	o.in = append(o.in, name)
-	w.done[k] = true
+	w.take(k)
 	return k
 }

@@ -54,6 +54,8 @@ type decoded struct {
 	// inputs and outputs are "name dtype shape"; tensors the initialisers, "name dtype shape" and "external" or the
 	// numbers.
 	inputs, outputs, tensors []string
+	// names are the nodes' names.
+	names []string
 }
 
 // decode reads what write has written.
@@ -78,6 +80,11 @@ func decode(t *testing.T, model []byte) (d decoded) {
 		switch f.number {
 		case graphNode:
 			d.nodes = append(d.nodes, node(t, bytes))
+			for _, f := range fields(t, bytes) {
+				if f.number == nodeName {
+					d.names = append(d.names, string(f.value.([]byte)))
+				}
+			}
 		case graphInitializer:
 			d.tensors = append(d.tensors, tensor(t, bytes))
 		case graphInput:

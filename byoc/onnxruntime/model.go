@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
@@ -37,6 +38,10 @@ type writer struct {
 
 	nodes, initializers []byte
 	count               int
+	// groups has the group of each operator; prefix begins the names of the nodes that are being written: the groups of the
+	// operators that they do (region.LayerPrefix).
+	groups []int
+	prefix string
 }
 
 // written is a region as an ONNX model.
@@ -45,14 +50,18 @@ type written struct {
 	// constants are the tensors that the engine is given beside the model, and names those of their initialisers.
 	constants []region.ValueID
 	names     []string
+	// outputs are the names of the model's outputs.
+	outputs []string
 }
 
 // write turns a region into an ONNX model. Its inputs are named i0, i1, ..., its outputs o0, o1, ..., in the order of
-// the region's. Its constants are initialisers without data; data gives a constant's data to be written into the model
+// the region's, each behind the group that makes it, as all tensors that are made inside: ONNX Runtime names nodes of its
+// own after the tensors that they make. Its constants are initialisers without data; data gives a constant's data to be written into the model
 // instead, nil leaves it out.
 func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (*written, error) {
 	w := &writer{p: p, readers: p.Readers(), names: make([]string, len(p.Values)), done: make([]bool, len(p.Ops)),
 		literals: map[string]string{}, used: map[string]bool{}}
+	_, w.groups = p.Groups()
 	var inputs, outputs message
 	for i, v := range p.Inputs {
 		w.names[v] = fmt.Sprintf("i%d", i)
@@ -64,8 +73,10 @@ func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (*writt
 	}
 	// A tensor that is made inside and given back once has the output's name.
 	copies := map[int]region.ValueID{}
+	var names []string
 	for i, v := range p.Outputs {
-		name := fmt.Sprintf("o%d", i)
+		name := w.group(v) + fmt.Sprintf("o%d", i)
+		names = append(names, name)
 		if w.names[v] == "" && p.Values[v].Producer >= 0 {
 			w.names[v] = name
 		} else {
@@ -81,10 +92,11 @@ func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (*writt
 	}
 	for i := range p.Outputs {
 		if v, ok := copies[i]; ok {
-			w.emit("Identity", []string{w.name(v)}, []string{fmt.Sprintf("o%d", i)})
+			w.prefix = w.group(v)
+			w.emit("Identity", []string{w.name(v)}, []string{names[i]})
 		}
 	}
-	out := &written{}
+	out := &written{outputs: names}
 	for _, v := range w.constants {
 		t, name := p.Values[v].Type, w.names[v]
 		if !w.used[name] {
@@ -122,6 +134,7 @@ func (w *writer) operator(i int) error {
 		return fmt.Errorf("%s (%%%d): %w", op.Name, op.Node, err)
 	}
 	o := &operation{call: c, last: c}
+	w.prefix = region.LayerPrefix(w.groups[i])
 	for _, v := range op.Args {
 		o.in = append(o.in, w.name(v))
 	}
@@ -137,6 +150,14 @@ func (w *writer) operator(i int) error {
 	return r.emit(w, o)
 }
 
+// take marks an operator as written together with the one that is being written.
+func (w *writer) take(k int) {
+	w.done[k] = true
+	if prefix := region.LayerPrefix(w.groups[k]); !strings.Contains(w.prefix, prefix) {
+		w.prefix += prefix
+	}
+}
+
 // name gives a tensor's name; a constant becomes one of the model's when it is first asked for.
 func (w *writer) name(v region.ValueID) string {
 	if w.names[v] == "" {
@@ -144,10 +165,18 @@ func (w *writer) name(v region.ValueID) string {
 			w.names[v] = fmt.Sprintf("c%d", len(w.constants))
 			w.constants = append(w.constants, v)
 		} else {
-			w.names[v] = fmt.Sprintf("v%d", v)
+			w.names[v] = w.group(v) + fmt.Sprintf("v%d", v)
 		}
 	}
 	return w.names[v]
+}
+
+// group is the prefix of a tensor's name; "" for what is not made inside.
+func (w *writer) group(v region.ValueID) string {
+	if producer := w.p.Values[v].Producer; producer >= 0 {
+		return region.LayerPrefix(w.groups[producer])
+	}
+	return ""
 }
 
 // emit writes a node.
@@ -156,7 +185,7 @@ func (w *writer) emit(op string, in, out []string, attributes ...attribute) {
 		w.used[name] = true
 	}
 	m := message(w.nodes)
-	m.bytes(graphNode, encodeNode(fmt.Sprintf("n%d", w.count), op, in, out, attributes))
+	m.bytes(graphNode, encodeNode(fmt.Sprintf("%sn%d", w.prefix, w.count), op, in, out, attributes))
 	w.nodes = m
 	w.count++
 }
@@ -164,7 +193,7 @@ func (w *writer) emit(op string, in, out []string, attributes ...attribute) {
 // value writes a node and gives its one result a name of its own.
 func (w *writer) value(op string, in []string, attributes ...attribute) string {
 	w.fresh++
-	name := fmt.Sprintf("t%d", w.fresh)
+	name := fmt.Sprintf("%st%d", w.prefix, w.fresh)
 	w.emit(op, in, []string{name}, attributes...)
 	return name
 }

@@ -36,14 +36,16 @@ func TestConvolutionWithBias(t *testing.T) {
 	relu := m.Call("nn.relu", float(1, 16, 5, 5), nil, m.Call("add", float(1, 16, 5, 5), nil, conv, bias))
 	w, d := writtenAs(t, m, relu)
 	assert.Equal(t, []string{
-		"Reshape(c1, k0) -> t1",
-		"Conv(i0, c0, t1) -> v4 {kernel_shape=[3 3], strides=[2 2], dilations=[1 1], pads=[1 1 1 1], group=2}",
-		"Relu(v4) -> o0",
+		"Reshape(c1, k0) -> g0/t1",
+		"Conv(i0, c0, g0/t1) -> g1/v4 {kernel_shape=[3 3], strides=[2 2], dilations=[1 1], pads=[1 1 1 1], group=2}",
+		"Relu(g1/v4) -> g2/o0",
 	}, d.nodes)
 	assert.Equal(t, []string{"i0 1[1 8 9 9]"}, d.inputs)
-	assert.Equal(t, []string{"o0 1[1 16 5 5]"}, d.outputs)
+	assert.Equal(t, []string{"g2/o0 1[1 16 5 5]"}, d.outputs)
 	assert.Equal(t, []string{"k0 7[1] 16", "c0 1[16 4 3 3] external", "c1 1[16 1 1] external"}, d.tensors)
 	assert.Equal(t, []string{"c0", "c1"}, w.names)
+	assert.Equal(t, []string{"g2/o0"}, w.outputs)
+	assert.Equal(t, []string{"g0/n0", "g0/g1/n1", "g2/n2"}, d.names, "a node says which groups it does")
 }
 
 func TestOutputs(t *testing.T) {
@@ -55,12 +57,12 @@ func TestOutputs(t *testing.T) {
 	sum := m.Call("add", float(2, 2), nil, left, m.Get(parts, 1))
 	_, d := writtenAs(t, m, m.Tuple(sum, left, x, sum))
 	assert.Equal(t, []string{
-		"Split(i0, k0) -> o1, v2 {axis=1}",
-		"Add(o1, v2) -> o0",
+		"Split(i0, k0) -> g0/o1, g0/v2 {axis=1}",
+		"Add(g0/o1, g0/v2) -> g1/o0",
 		"Identity(i0) -> o2",
-		"Identity(o0) -> o3",
+		"Identity(g1/o0) -> g1/o3",
 	}, d.nodes)
-	assert.Equal(t, []string{"o0 1[2 2]", "o1 1[2 2]", "o2 1[2 4]", "o3 1[2 2]"}, d.outputs)
+	assert.Equal(t, []string{"g1/o0 1[2 2]", "g0/o1 1[2 2]", "o2 1[2 4]", "g1/o3 1[2 2]"}, d.outputs)
 }
 
 func TestReshapesBecomeOne(t *testing.T) {
@@ -70,7 +72,7 @@ func TestReshapesBecomeOne(t *testing.T) {
 	b := m.Call("expand_dims", float(1, 3, 4), nil, a)
 	c := m.Call("squeeze", float(12), nil, b)
 	_, d := writtenAs(t, m, m.Tuple(m.Call("exp", float(12), nil, c), b))
-	assert.Equal(t, []string{"Reshape(i0, k0) -> o1", "Reshape(o1, k1) -> v3", "Exp(v3) -> o0"}, d.nodes,
+	assert.Equal(t, []string{"Reshape(i0, k0) -> g1/o1", "Reshape(g1/o1, k1) -> g2/v3", "Exp(g2/v3) -> g3/o0"}, d.nodes,
 		"the first two are one, the third is not since its input is a result")
 }
 
@@ -81,7 +83,7 @@ func TestConstantsThatNothingReadsAreLeftOut(t *testing.T) {
 	norm := m.Call("nn.layer_norm", float(2, 4), map[string]any{"axis": -1, "epsilon": 1e-3, "center": true, "scale": false}, x,
 		scale, shift)
 	w, d := writtenAs(t, m, norm)
-	assert.Equal(t, []string{"LayerNormalization(i0, k0, c1) -> o0 {axis=-1, epsilon=0.001}"}, d.nodes)
+	assert.Equal(t, []string{"LayerNormalization(i0, k0, c1) -> g0/o0 {axis=-1, epsilon=0.001}"}, d.nodes)
 	assert.Equal(t, []string{"c1"}, w.names)
 	assert.Contains(t, d.tensors, "k0 1[4] 1 1 1 1")
 }

@@ -18,7 +18,7 @@ type rule struct {
 	check func(c *call) error
 	// emit writes a call that has passed.
 	emit func(w *writer, o *operation) error
-	// merge looks for operators behind number i that one ONNX operator computes as well: it marks them in w.done, adds
+	// merge looks for operators behind number i that one ONNX operator computes as well: it marks them (w.take), adds
 	// what they read to o.in and gives the number of the last of them, i for none. nil: never.
 	merge func(w *writer, o *operation, i int) int
 	// limits is the check in one line.

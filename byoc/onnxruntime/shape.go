@@ -154,7 +154,7 @@ func mergeReshapes(w *writer, o *operation, i int) int {
 		if k < 0 || !slices.Contains(reshapes, w.p.Ops[k].Name) || w.p.Ops[k].Args[0] != w.p.Ops[i].Results[0] {
 			return i
 		}
-		w.done[k] = true
+		w.take(k)
 		i = k
 	}
 }

@@ -9,9 +9,10 @@ import (
 )
 
 // formatLine begins the text of a region; libcollage_openvino.so (byoc/runtime/openvino_program.cc) reads it. Behind it
-// stands the XML. The weights that it speaks of are the region's constants, each beginning at a multiple of
+// stand a line with the names of the region's groups (region.GroupsLine) and the XML, whose layers' names say to which group
+// each belongs (region.LayerPrefix). The weights that it speaks of are the region's constants, each beginning at a multiple of
 // alignment, as they are saved (byoc/runtime/region_constants.h); the last one is the data that the writer added.
-const formatLine = "collage-openvino 3\n"
+const formatLine = "collage-openvino 4\n"
 
 // alignment is where constants begin, for the sake of vector instructions.
 const alignment = 64
@@ -28,7 +29,8 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	text := append([]byte(formatLine), document...)
+	groups, _ := p.Groups()
+	text := append([]byte(formatLine+region.GroupsLine(groups)), document...)
 	if len(w.own) > 0 {
 		constants = append(constants, p.AddConstant(w.own))
 	}
@@ -64,6 +66,7 @@ func write(p *region.Program) (*writer, []region.ValueID, error) {
 		constants = append(constants, id)
 		w.base += aligned(size)
 	}
+	_, group := p.Groups()
 	for i := range p.Ops {
 		op := &p.Ops[i]
 		c := callIn(p, op, readers)
@@ -74,7 +77,7 @@ func write(p *region.Program) (*writer, []region.ValueID, error) {
 		for k, v := range op.Args {
 			in[k] = ports[v]
 		}
-		w.prefix = plainName(op.Name) + "_"
+		w.prefix = region.LayerPrefix(group[i]) + plainName(op.Name) + "_"
 		for k, result := range operators()[op.Name].write(w, c, in) {
 			if k < len(op.Results) {
 				ports[op.Results[k]] = result

@@ -33,12 +33,31 @@ func TestCompositesAreInlined(t *testing.T) {
 	}
 	require.Equal(t, []string{"nn.dense", "nn.relu", "exp"}, names)
 	require.Equal(t, []int{0, 0, -1}, []int{p.Ops[0].CompositeIndex, p.Ops[1].CompositeIndex, p.Ops[2].CompositeIndex})
+	groups, of := p.Groups()
+	require.Equal(t, []string{"x.dense_relu", "exp"}, groups)
+	require.Equal(t, []int{0, 0, 1}, of)
 	require.Equal(t, p.Inputs[0], p.Ops[0].Args[0])
 	require.True(t, p.IsConstant(p.Ops[0].Args[1]))
 	require.Equal(t, p.Ops[2].Results, p.Outputs)
 	require.Equal(t, 1, p.Values[p.Ops[1].Results[0]].Producer)
 	_, err = p.ConstantBytes(p.Inputs[0])
 	require.ErrorContains(t, err, "no constant")
+}
+
+// Two calls of one composite function are two groups, also where they stand one behind the other.
+func TestEachCallIsAGroup(t *testing.T) {
+	m := relay.NewGraph("r")
+	x := m.Var([]int64{4, 8}, "float32")
+	a := m.LocalVar([]int64{4, 8}, "float32")
+	composite := m.Function([]relay.NodeID{a}, m.Call("tanh", tensor(4, 8), nil, m.Call("exp", tensor(4, 8), nil, a)),
+		map[string]string{"Composite": "x.exp_tanh"})
+	twice := m.CallFunction(composite, tensor(4, 8), m.CallFunction(composite, tensor(4, 8), x))
+	p, err := FromGraph(m.Finish(m.Call("add", tensor(4, 8), nil, twice, m.Call("exp", tensor(4, 8), nil, x))), "r")
+	require.NoError(t, err)
+	groups, of := p.Groups()
+	require.Equal(t, []string{"x.exp_tanh", "x.exp_tanh", "exp", "add"}, groups)
+	require.Equal(t, []int{0, 0, 1, 1, 2, 3}, of)
+	require.Equal(t, "x.exp_tanh x.exp_tanh exp add\n", GroupsLine(groups))
 }
 
 func TestTuplesAreResolved(t *testing.T) {

@@ -55,15 +55,18 @@ OrtFunctions::OrtFunctions() {
   take(&SetSessionGraphOptimizationLevel, 23);
   take(&SetIntraOpNumThreads, 24);
   take(&SetInterOpNumThreads, 25);
+  take(&CreateRunOptions, 39);
   take(&CreateTensorWithDataAsOrtValue, 49);
   take(&CreateCpuMemoryInfo, 69);
   take(&ReleaseStatus, 93);
   take(&ReleaseMemoryInfo, 94);
   take(&ReleaseSession, 95);
   take(&ReleaseValue, 96);
+  take(&ReleaseRunOptions, 97);
   take(&ReleaseSessionOptions, 100);
   take(&AddSessionConfigEntry, 130);
   take(&AddExternalInitializers, 210);
+  if (numbered && (major > 1 || minor >= kOrtProfilesRuns)) take(&RunOptionsEnableProfiling, 415);
 }
 
 void OrtFunctions::Check(OrtStatus* status) const {

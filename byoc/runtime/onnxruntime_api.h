@@ -24,6 +24,9 @@ struct OrtValue;
 // ones give it as well.
 constexpr uint32_t kOrtApiVersion = 17;
 
+// The first minor version that can profile a single run.
+constexpr int kOrtProfilesRuns = 25;
+
 // ONNX Runtime's numbers for what is passed to it.
 constexpr int kOrtLogErrors = 3;
 constexpr int kOrtSequential = 0;
@@ -62,6 +65,10 @@ class OrtFunctions {
   void (*ReleaseSession)(OrtSession*);
   void (*ReleaseValue)(OrtValue*);
   void (*ReleaseSessionOptions)(OrtSessionOptions*);
+  OrtStatus* (*CreateRunOptions)(OrtRunOptions** out);
+  void (*ReleaseRunOptions)(OrtRunOptions*);
+  // Null before 1.25. The run writes a file whose name begins so.
+  OrtStatus* (*RunOptionsEnableProfiling)(OrtRunOptions*, const char* file_prefix) = nullptr;
   OrtStatus* (*AddSessionConfigEntry)(OrtSessionOptions*, const char* key, const char* value);
   OrtStatus* (*AddExternalInitializers)(OrtSessionOptions*, const char* const* names,
                                         const OrtValue* const* values, size_t count);

@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "layer_steps.h"
 #include "needs.h"
 #include "onnxruntime_api.h"
+#include "onnxruntime_profile.h"
 #include "onnxruntime_program.h"
 #include "region_module.h"
 
@@ -105,32 +107,63 @@ class SharedTensor {
 
 class OnnxRuntimeEngine final : public RegionEngine {
  public:
-  // model is the one of the program's text.
-  OnnxRuntimeEngine(const Runtime& runtime, const RegionProgram& program,
-                    std::vector<std::string> constant_names, std::string_view model)
+  // parsed is the program's text.
+  OnnxRuntimeEngine(const Runtime& runtime, const RegionProgram& program, OnnxRuntimeProgram parsed)
       : runtime_(runtime),
-        constant_names_(std::move(constant_names)),
+        groups_(std::move(parsed.groups)),
+        constant_names_(std::move(parsed.constant_names)),
+        output_texts_(std::move(parsed.outputs)),
         session_(nullptr, runtime.functions.ReleaseSession) {
     for (size_t i = 0; i < program.constants.size(); ++i) {
       constants_.push_back(program.constants.Tensor(i));
       constant_values_.emplace_back(runtime);
     }
-    Load(model);
-    Name("i", program.num_inputs(), &input_texts_, &input_names_, &inputs_);
-    Name("o", program.num_outputs(), &output_texts_, &output_names_, &outputs_);
+    Load(parsed.model);
+    for (int i = 0; i < program.num_inputs(); ++i) input_texts_.push_back("i" + std::to_string(i));
+    Name(input_texts_, &input_names_, &inputs_);
+    Name(output_texts_, &output_names_, &outputs_);
   }
 
   void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    Run(inputs, outputs, nullptr);
+  }
+
+  void RunTimed(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    const OrtFunctions& ort = runtime_.functions;
+    if (ort.RunOptionsEnableProfiling == nullptr) {
+      Run(inputs, outputs);
+      times_ = DescribeNoLayers(groups_, "ONNX Runtime " + ort.version + " cannot time a single run, 1." +
+                                             std::to_string(kOrtProfilesRuns) + " and later can");
+      return;
+    }
+    const ProfileFolder folder;
+    if (folder.path().empty()) {
+      Run(inputs, outputs);
+      times_ = DescribeNoLayers(groups_, "no folder can be made for ONNX Runtime's profile (TMPDIR)");
+      return;
+    }
+    OrtRunOptions* made = nullptr;
+    ort.Check(ort.CreateRunOptions(&made));
+    const Owned<OrtRunOptions> options(made, ort.ReleaseRunOptions);
+    ort.Check(ort.RunOptionsEnableProfiling(made, (folder.path() + "/run").c_str()));
+    Run(inputs, outputs, made);
+    times_ = DescribeProfile(groups_, folder.Read());
+  }
+
+  std::string Times() const final { return times_; }
+
+ private:
+  void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs,
+           const OrtRunOptions* options) {
     input_values_.clear();
     output_values_.clear();
     for (size_t i = 0; i < inputs.size(); ++i) input_values_.push_back(inputs_[i].Of(inputs[i]));
     for (size_t i = 0; i < outputs.size(); ++i) output_values_.push_back(outputs_[i].Of(outputs[i]));
     runtime_.functions.Check(runtime_.functions.Run(
-        session_.get(), nullptr, input_names_.data(), input_values_.data(), input_values_.size(),
+        session_.get(), options, input_names_.data(), input_values_.data(), input_values_.size(),
         output_names_.data(), output_values_.size(), output_values_.data()));
   }
 
- private:
   void Load(std::string_view model) {
     const OrtFunctions& ort = runtime_.functions;
     OrtSessionOptions* made = nullptr;
@@ -158,33 +191,34 @@ class OnnxRuntimeEngine final : public RegionEngine {
     session_.reset(session);
   }
 
-  void Name(const std::string& prefix, int count, std::vector<std::string>* texts,
-            std::vector<const char*>* names, std::vector<SharedTensor>* tensors) {
-    for (int i = 0; i < count; ++i) {
-      texts->push_back(prefix + std::to_string(i));
+  void Name(const std::vector<std::string>& texts, std::vector<const char*>* names,
+            std::vector<SharedTensor>* tensors) {
+    for (const std::string& text : texts) {
+      names->push_back(text.c_str());
       tensors->emplace_back(runtime_);
     }
-    for (const std::string& text : *texts) names->push_back(text.c_str());
   }
 
   const Runtime& runtime_;
   // The session reads those weights from here that it has not brought into another form.
   std::vector<tvm::runtime::NDArray> constants_;
-  const std::vector<std::string> constant_names_;
+  const std::vector<std::string> groups_, constant_names_;
   std::vector<SharedTensor> constant_values_;
+  std::vector<std::string> input_texts_;
+  const std::vector<std::string> output_texts_;
   Owned<OrtSession> session_;
-  std::vector<std::string> input_texts_, output_texts_;
   std::vector<const char*> input_names_, output_names_;
   std::vector<SharedTensor> inputs_, outputs_;
   std::vector<const OrtValue*> input_values_;
   std::vector<OrtValue*> output_values_;
+  std::string times_;  // of the last RunTimed
 };
 
 std::unique_ptr<RegionEngine> MakeOnnxRuntimeEngine(const RegionProgram& program) {
-  OnnxRuntimeProgram parsed = OnnxRuntimeProgram::Parse(program.text, program.constants.size());
+  OnnxRuntimeProgram parsed =
+      OnnxRuntimeProgram::Parse(program.text, program.constants.size(), program.outputs.size());
   const Runtime& runtime = Runtime::Get();
-  return std::make_unique<OnnxRuntimeEngine>(runtime, program, std::move(parsed.constant_names),
-                                             parsed.model);
+  return std::make_unique<OnnxRuntimeEngine>(runtime, program, std::move(parsed));
 }
 
 std::string LibraryVersion() { return Runtime::Get().functions.version; }

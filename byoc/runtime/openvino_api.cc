@@ -28,6 +28,8 @@ Api::Api() {
   library.Get("ov_infer_request_set_input_tensor_by_index", &infer_request_set_input_tensor_by_index);
   library.Get("ov_infer_request_set_output_tensor_by_index", &infer_request_set_output_tensor_by_index);
   library.Get("ov_infer_request_infer", &infer_request_infer);
+  library.Get("ov_infer_request_get_profiling_info", &infer_request_get_profiling_info);
+  library.Get("ov_profiling_info_list_free", &profiling_info_list_free);
   library.Get("ov_get_openvino_version", &get_openvino_version);
   library.Get("ov_version_free", &version_free);
   library.Get("ov_model_free", &model_free);

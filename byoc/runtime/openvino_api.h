@@ -34,6 +34,20 @@ struct Version {
   const char* description;
 };
 
+// ov_profiling_info_t: what a node of the compiled model has taken on the average of all runs, in
+// microseconds.
+struct ProfilingInfo {
+  int status;
+  int64_t real_time, cpu_time;
+  const char *node_name, *exec_type, *node_type;
+};
+
+// ov_profiling_info_list_t.
+struct ProfilingInfoList {
+  ProfilingInfo* infos;
+  size_t size;
+};
+
 // ov_status_e: 0 is success.
 using Status = int;
 
@@ -61,6 +75,8 @@ struct Api {
   Status (*infer_request_set_input_tensor_by_index)(InferRequest*, size_t, const Tensor*);
   Status (*infer_request_set_output_tensor_by_index)(InferRequest*, size_t, const Tensor*);
   Status (*infer_request_infer)(InferRequest*);
+  Status (*infer_request_get_profiling_info)(const InferRequest*, ProfilingInfoList*);
+  void (*profiling_info_list_free)(ProfilingInfoList*);
   Status (*get_openvino_version)(Version*);
   void (*version_free)(Version*);
   void (*model_free)(Model*);

@@ -2,6 +2,7 @@
 //
 // Runs regions by OpenVINO on the CPU. Each region is one compiled model with one request; the region's
 // tensors are OpenVINO's too, nothing is copied.
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -9,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "layer_steps.h"
 #include "needs.h"
 #include "openvino_api.h"
+#include "openvino_layers.h"
 #include "openvino_program.h"
 #include "region_module.h"
 
@@ -52,11 +55,53 @@ ElementType TypeOf(const DLTensor* tensor) {
 template <typename T>
 using Owned = std::unique_ptr<T, void (*)(T*)>;
 
-class Engine final : public RegionEngine {
+// A region as a compiled model with one request.
+class CompiledRegion {
  public:
-  explicit Engine(const RegionProgram& region) : Engine(region, Program::Parse(region.text)) {}
+  // timed: OpenVINO notes what each node takes, which a model that is not profiled is spared.
+  CompiledRegion(const Api& api, const RegionProgram& region, const Program& program, bool timed)
+      : api_(api),
+        constants_(region.constants),
+        compiled_(nullptr, api_.compiled_model_free),
+        request_(nullptr, api_.infer_request_free) {
+    Core* core = SharedCore(api_);
+    const Owned<Tensor> weights = Weights();
+    Model* read = nullptr;
+    api_.Check(api_.core_read_model_from_memory_buffer(core, program.xml.data(), program.xml.size(),
+                                                       weights.get(), &read),
+               "read the region");
+    const Owned<Model> model(read, api_.model_free);
 
-  void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    // f32: on processors with AMX OpenVINO would choose bfloat16 by itself. Its threads are as many as the
+    // arena's and, being oneTBB's, the same; they stay where the process may run and are not pinned.
+    const std::string threads = std::to_string(collage_num_threads());
+    CompiledModel* compiled = nullptr;
+    api_.Check(api_.core_compile_model(core, model.get(), "CPU", 12, &compiled,   //
+                                       "INFERENCE_PRECISION_HINT", "f32",         //
+                                       "PERFORMANCE_HINT", "LATENCY",             //
+                                       "NUM_STREAMS", "1",                        //
+                                       "INFERENCE_NUM_THREADS", threads.c_str(),  //
+                                       "ENABLE_CPU_PINNING", "NO",                //
+                                       "PERF_COUNT", timed ? "YES" : "NO"),
+               "compile the region");
+    compiled_.reset(compiled);
+    size_t inputs = 0, outputs = 0;
+    api_.Check(api_.compiled_model_inputs_size(compiled, &inputs), "count the inputs");
+    api_.Check(api_.compiled_model_outputs_size(compiled, &outputs), "count the outputs");
+    if (inputs != region.inputs.size() || outputs != region.outputs.size()) {
+      throw std::runtime_error("OpenVINO made " + std::to_string(inputs) + " inputs and " +
+                               std::to_string(outputs) + " outputs of the region's " +
+                               std::to_string(region.num_inputs()) + " and " +
+                               std::to_string(region.num_outputs()) + "; this is a defect of Collage");
+    }
+    InferRequest* request = nullptr;
+    api_.Check(api_.compiled_model_create_infer_request(compiled, &request), "prepare the region");
+    request_.reset(request);
+    for (size_t i = 0; i < inputs; ++i) inputs_.push_back({nullptr, NoTensor()});
+    for (size_t i = 0; i < outputs; ++i) outputs_.push_back({nullptr, NoTensor()});
+  }
+
+  void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) {
     // Outputs first: where the region gives an argument back as it is (a copy, a reshape to the same shape),
     // OpenVINO writes the output that it knew of when it was given the input.
     bool bound = false;
@@ -75,53 +120,25 @@ class Engine final : public RegionEngine {
     api_.Check(api_.infer_request_infer(request_.get()), "run the region");
   }
 
+  // What the nodes took, on the average of all runs since this was made.
+  std::vector<NodeTime> NodeTimes() const {
+    ProfilingInfoList list{};
+    api_.Check(api_.infer_request_get_profiling_info(request_.get(), &list), "say what its nodes took");
+    std::vector<NodeTime> times;
+    for (size_t i = 0; i < list.size; ++i) {
+      const ProfilingInfo& info = list.infos[i];
+      times.push_back({info.node_name, info.node_type, info.exec_type, info.real_time});
+    }
+    api_.profiling_info_list_free(&list);
+    return times;
+  }
+
  private:
   // A tensor of the region as OpenVINO has it: the caller's memory.
   struct Binding {
     void* data = nullptr;
     Owned<Tensor> tensor;
   };
-
-  Engine(const RegionProgram& region, const Program& program)
-      : api_(OpenVino()),
-        constants_(region.constants),
-        compiled_(nullptr, api_.compiled_model_free),
-        request_(nullptr, api_.infer_request_free) {
-    Core* core = SharedCore(api_);
-    const Owned<Tensor> weights = Weights();
-    Model* read = nullptr;
-    api_.Check(api_.core_read_model_from_memory_buffer(core, program.xml.data(), program.xml.size(),
-                                                       weights.get(), &read),
-               "read the region");
-    const Owned<Model> model(read, api_.model_free);
-
-    // f32: on processors with AMX OpenVINO would choose bfloat16 by itself. Its threads are as many as the
-    // arena's and, being oneTBB's, the same; they stay where the process may run and are not pinned.
-    const std::string threads = std::to_string(collage_num_threads());
-    CompiledModel* compiled = nullptr;
-    api_.Check(api_.core_compile_model(core, model.get(), "CPU", 10, &compiled,   //
-                                       "INFERENCE_PRECISION_HINT", "f32",         //
-                                       "PERFORMANCE_HINT", "LATENCY",             //
-                                       "NUM_STREAMS", "1",                        //
-                                       "INFERENCE_NUM_THREADS", threads.c_str(),  //
-                                       "ENABLE_CPU_PINNING", "NO"),
-               "compile the region");
-    compiled_.reset(compiled);
-    size_t inputs = 0, outputs = 0;
-    api_.Check(api_.compiled_model_inputs_size(compiled, &inputs), "count the inputs");
-    api_.Check(api_.compiled_model_outputs_size(compiled, &outputs), "count the outputs");
-    if (inputs != region.inputs.size() || outputs != region.outputs.size()) {
-      throw std::runtime_error("OpenVINO made " + std::to_string(inputs) + " inputs and " +
-                               std::to_string(outputs) + " outputs of the region's " +
-                               std::to_string(region.num_inputs()) + " and " +
-                               std::to_string(region.num_outputs()) + "; this is a defect of Collage");
-    }
-    InferRequest* request = nullptr;
-    api_.Check(api_.compiled_model_create_infer_request(compiled, &request), "prepare the region");
-    request_.reset(request);
-    for (size_t i = 0; i < inputs; ++i) inputs_.push_back({nullptr, NoTensor()});
-    for (size_t i = 0; i < outputs; ++i) outputs_.push_back({nullptr, NoTensor()});
-  }
 
   Owned<Tensor> NoTensor() const { return Owned<Tensor>(nullptr, api_.tensor_free); }
 
@@ -170,6 +187,48 @@ class Engine final : public RegionEngine {
   Owned<CompiledModel> compiled_;
   Owned<InferRequest> request_;
   std::vector<Binding> inputs_, outputs_;
+};
+
+class Engine final : public RegionEngine {
+ public:
+  explicit Engine(const RegionProgram& region)
+      : region_(region), program_(Program::Parse(region.text)), plain_(OpenVino(), region, program_, false) {}
+
+  void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    timed_.reset();
+    plain_.Run(inputs, outputs);
+  }
+
+  void RunTimed(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    if (timed_ == nullptr) {
+      timed_ = std::make_unique<Timed>(OpenVino(), region_, program_);
+      // The first run sets up what the others find; it is not theirs.
+      timed_->model.Run(inputs, outputs);
+      timed_->layers.Begin(timed_->model.NodeTimes());
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    timed_->model.Run(inputs, outputs);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    timed_->layers.Add(timed_->model.NodeTimes(), took.count());
+  }
+
+  std::string Times() const final { return timed_ == nullptr ? "" : timed_->layers.Describe(); }
+
+ private:
+  // The region once more, with OpenVINO's clocks: it is there while the region is profiled, and what is timed
+  // as a whole never has them.
+  struct Timed {
+    Timed(const Api& api, const RegionProgram& region, const Program& program)
+        : model(api, region, program, true), layers(ParseGroups(program.groups)) {}
+
+    CompiledRegion model;
+    LayerTimes layers;
+  };
+
+  const RegionProgram& region_;
+  const Program program_;
+  CompiledRegion plain_;
+  std::unique_ptr<Timed> timed_;
 };
 
 std::unique_ptr<RegionEngine> Make(const RegionProgram& program) { return std::make_unique<Engine>(program); }

@@ -13,12 +13,14 @@ const std::string kFormat = "collage-openvino " + std::to_string(kProgramForm) +
 
 Program Program::Parse(const std::string& text) {
   const std::string_view all = text;
-  if (all.substr(0, kFormat.size()) != kFormat || all.size() == kFormat.size()) {
+  const bool ours = all.substr(0, kFormat.size()) == kFormat;
+  const size_t line_end = ours ? all.find('\n', kFormat.size()) : all.npos;
+  if (line_end == all.npos || line_end + 1 == all.size()) {
     throw std::runtime_error(
         "the program was written by another version of Collage, or the file is damaged; "
         "compile the model again");
   }
-  return {all.substr(kFormat.size())};
+  return {all.substr(kFormat.size(), line_end - kFormat.size()), all.substr(line_end + 1)};
 }
 
 }  // namespace openvino

@@ -11,10 +11,12 @@ namespace collage {
 namespace openvino {
 
 // The form of programs that is read.
-constexpr int kProgramForm = 3;
+constexpr int kProgramForm = 4;
 
 // What a program's text holds; a view into it.
 struct Program {
+  // The names of the region's groups (layer_steps.h), with spaces between.
+  std::string_view groups;
   // OpenVINO IR version 11.
   std::string_view xml;
 

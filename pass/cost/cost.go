@@ -60,6 +60,8 @@ type Network struct {
 	Rest  float64       `json:"rest_ms,omitempty"`
 	// Borders are what crossing the borders of regions took, by backend.
 	Borders []NetworkBorder `json:"borders,omitempty"`
+	// Whole are the regions that are one part although their engine times its steps, and why.
+	Whole []NetworkWhole `json:"whole,omitempty"`
 	// Bytes is the executable's size, Resident what loading and running it took of memory.
 	Bytes    int64 `json:"bytes,omitempty"`
 	Resident int64 `json:"resident_bytes,omitempty"`
@@ -88,6 +90,13 @@ type NetworkBorder struct {
 	Outs             int     `json:"outs,omitempty"`
 	OutBytes         int64   `json:"out_bytes,omitempty"`
 	Out              float64 `json:"out_ms,omitempty"`
+}
+
+// NetworkWhole is a region that could not be taken apart (feedback.Whole has the same fields).
+type NetworkWhole struct {
+	Backend string `json:"backend"`
+	Symbol  string `json:"symbol"`
+	Why     string `json:"why"`
 }
 
 // Failure says why a candidate cannot be used.

@@ -105,6 +105,8 @@ type Event struct {
 	// Trials counts what was tried; Spent is what of the time was used up.
 	Trials int
 	Spent  time.Duration
+	// Notes say what could not be learnt of it, and why; each thing once in a search.
+	Notes []string
 }
 
 // Trial is a whole network that was measured.

@@ -36,6 +36,7 @@ type search struct {
 	// borders are learnt with the tables. reference is what plain TVM's kernels take, by the first profile that there was: all
 	// profiles are brought to it, since machines are not as fast at all times; 0 before that.
 	borders   *feedback.Borders
+	noted     map[string]bool // what notes has said
 	reference float64
 }
 
@@ -62,7 +63,7 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 		options.Key.Backend = "all"
 	}
 	options.Key.Kind = cost.NetworkKind
-	s := &search{ctx: ctx, space: space, estimator: estimator, options: options, result: &Result{}, tried: map[string]int{}, best: -1,
+	s := &search{ctx: ctx, space: space, estimator: estimator, options: options, result: &Result{}, tried: map[string]int{}, noted: map[string]bool{}, best: -1,
 		main: -1}
 	traits := TraitsOf(space.Backends)
 	s.borders = feedback.NewBorders(traits)
@@ -227,13 +228,40 @@ func (s *search) take(p pending, c cost.Cost) {
 	}
 	s.observe(t)
 	if s.options.Progress != nil {
-		e := Event{Trial: t, Trials: len(s.result.Trials), Spent: s.spent}
+		e := Event{Trial: t, Trials: len(s.result.Trials), Spent: s.spent, Notes: s.notes(t.Cost)}
 		if s.best >= 0 {
 			e.Best = &s.result.Trials[s.best]
 		}
 		s.options.Progress(e)
 	}
 }
+
+// notes says what a profile does not tell, where nothing was said of the same before: by backend, since the reason is the same for
+// all regions of an engine.
+func (s *search) notes(c cost.Cost) []string {
+	var notes []string
+	once := func(about, note string) {
+		if !s.noted[about] {
+			s.noted[about] = true
+			notes = append(notes, note)
+		}
+	}
+	if c.Network == nil {
+		return nil
+	}
+	for _, w := range c.Network.Whole {
+		once("backend "+w.Backend, fmt.Sprintf("what the operators on %s take inside a region is not known, a region counts as one: %s: %s",
+			w.Backend, w.Symbol, w.Why))
+	}
+	if p := profileOf(c); p != nil && p.Rest > mostRest*p.Total() {
+		once("rest", fmt.Sprintf("%.0f%% of the time is in kernels that belong to no operator of the network", 100*p.Rest/p.Total()))
+	}
+	return notes
+}
+
+// mostRest is the share of a network's time that may be in kernels that nobody is found for without a word being said: as much as
+// measurements of networks differ anyway.
+const mostRest = 0.05
 
 // profileOf is what a record says about the parts of its network; nil where it says nothing.
 func profileOf(c cost.Cost) *feedback.Profile {
@@ -243,6 +271,9 @@ func profileOf(c cost.Cost) *feedback.Profile {
 	p := &feedback.Profile{Rest: c.Network.Rest}
 	for _, b := range c.Network.Borders {
 		p.Borders = append(p.Borders, feedback.Border(b))
+	}
+	for _, w := range c.Network.Whole {
+		p.Whole = append(p.Whole, feedback.Whole(w))
 	}
 	for _, part := range c.Network.Parts {
 		nodes := make([]relay.NodeID, len(part.Nodes))
@@ -258,7 +289,10 @@ func profileOf(c cost.Cost) *feedback.Profile {
 // RecordProfile is the other way round: what the store keeps of a profile.
 func RecordProfile(p *feedback.Profile, into *cost.Network) {
 	into.Rest = digits(p.Rest)
-	into.Parts, into.Borders = nil, nil
+	into.Parts, into.Borders, into.Whole = nil, nil, nil
+	for _, w := range p.Whole {
+		into.Whole = append(into.Whole, cost.NetworkWhole(w))
+	}
 	for _, b := range p.Borders {
 		b.CallMilliseconds, b.In, b.Out = digits(b.CallMilliseconds), digits(b.In), digits(b.Out)
 		into.Borders = append(into.Borders, cost.NetworkBorder(b))

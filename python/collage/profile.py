@@ -173,22 +173,29 @@ def _regions(rounds):
     """The regions of one network, from what collage.runtime.RegionProfile said of each round.
 
     Each has "ms" and, where its engine tells, "groups", "steps" with their "ms", and "call_ms": what the call
-    took beside its steps, in the round in which that was least. A region that had other steps in some round
-    (its plan was made anew) is left without any.
+    took beside its steps, in the round in which that was least; and what else the engine says ("layers", "why"). A
+    region that had other steps in some round (its plan was made anew) is left without any.
     """
     regions = {}
     for symbol in rounds[-1] if rounds else {}:
         calls = [one[symbol] for one in rounds if symbol in one]
         region = {"ms": _estimate([call["ms"] for call in calls])}
-        told = [call for call in calls if "steps" in call]
-        if told and len({len(call["steps"]["steps"]) for call in told}) == 1:
-            steps = zip(*(call["steps"]["steps"] for call in told), strict=True)
-            region["groups"] = told[-1]["steps"]["groups"]
+        told = [call["steps"] for call in calls if "steps" in call]
+        if told and len({len(one["steps"]) for one in told}) == 1:
+            region |= told[-1]
+            steps = zip(*(one["steps"] for one in told), strict=True)
             region["steps"] = [{**same[-1], "ms": _estimate([step["ms"] for step in same])} for same in steps]
-            beside = [call["ms"] - sum(step["ms"] for step in call["steps"]["steps"]) for call in told]
-            region["call_ms"] = max(0.0, min(beside))
+            region["call_ms"] = max(0.0, min(_beside(call) for call in calls if "steps" in call))
+        elif told:
+            region |= {"groups": told[-1]["groups"], "steps": [], "why": "its engine took other steps in each run"}
         regions[symbol] = region
     return regions
+
+
+def _beside(call):
+    """What a region's call took beside its steps: what the engine says, else what is left of the whole."""
+    told = call["steps"]
+    return told.get("call_ms", call["ms"] - sum(step["ms"] for step in told["steps"]))
 
 
 # Before each run TVM's profiler ends the pool's threads, on which no kernel runs, and starts others.
@@ -200,6 +207,9 @@ def profile(path, inputs, rounds=5):
     predecessors left them; the lower quartile counts. ``inputs`` are arrays by name. "regions" has, by
     symbol, what the regions' own runtimes say about the steps inside (pass/graphlevel/feedback.Inside); it is
     empty where the runtime is not loaded or is one of an earlier version.
+
+    Engines that time layers run a model with clocks in it for that, or write down what they did, which takes time
+    itself: where there are such, the kernels' times are of other runs, in which nobody looks inside.
     """
     executor = debug_module(path)
     for name, value in inputs.items():
@@ -208,18 +218,29 @@ def profile(path, inputs, rounds=5):
     run([])  # what is set up the first time is not the network's
     switch = tvm.get_global_func("collage.runtime.ProfileRegions", allow_missing=True)
     take = tvm.get_global_func("collage.runtime.RegionProfile", allow_missing=True)
-    times, names, regions = [], [], []
-    if switch is not None:
+    regions = []
+    if switch is not None and take is not None:
         switch(True)
-    try:
-        for _ in range(rounds):
-            calls = run([]).calls
-            names = [str(call["Name"]) for call in calls]
-            times.append([call["Duration (us)"].microseconds / 1000.0 for call in calls])
-            if take is not None:
-                regions.append(json.loads(str(take())))
-    finally:
-        if switch is not None:
+        try:
+            run([])  # what engines set up for it
+            take()
+            times, names = _kernels(run, rounds, lambda: regions.append(json.loads(str(take()))))
+        finally:
             switch(False)
+    regions = _regions(regions)
+    if switch is None or take is None or any(region.get("layers") for region in regions.values()):
+        run([])  # they put away what they had set up
+        times, names = _kernels(run, rounds)
     estimates = [_estimate(column) for column in zip(*times, strict=True)]
-    return {"kernels_ms": estimates, "names": names, "regions": _regions(regions)}
+    return {"kernels_ms": estimates, "names": names, "regions": regions}
+
+
+def _kernels(run, rounds, after=lambda: None):
+    """What the kernels took in each of so many runs, in milliseconds, and their names."""
+    times, names = [], []
+    for _ in range(rounds):
+        calls = run([]).calls
+        names = [str(call["Name"]) for call in calls]
+        times.append([call["Duration (us)"].microseconds / 1000.0 for call in calls])
+        after()
+    return times, names

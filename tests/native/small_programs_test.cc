@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "blas_program.h"
+#include "layer_steps.h"
 #include "onnxruntime_program.h"
 #include "openvino_program.h"
 #include "refusal.h"
@@ -94,34 +95,47 @@ TEST(BlasProgram, TensorsAreWhatTheProductsWant) {
 }
 
 TEST(OpenVinoProgram, SaysWhatTheTextSays) {
-  const std::string text = "collage-openvino 3\n<xml/>\n";
+  const std::string text = "collage-openvino 4\nadd nn.relu\n<xml/>\n";
   const openvino::Program program = openvino::Program::Parse(text);
+  EXPECT_EQ(ParseGroups(program.groups), (std::vector<std::string>{"add", "nn.relu"}));
   EXPECT_EQ(program.xml, "<xml/>\n");
   for (const Seed& seed : Seeds("openvino_program")) openvino::Program::Parse(seed.content);
 }
 
 TEST(OpenVinoProgram, RefusesOtherFrames) {
-  for (const char* text : {"", "collage-openvino 3", "collage-openvino 3\n", "collage-openvino 2\n0 1\nx",
-                           "collage-openvino 33\nx"}) {
+  for (const char* text : {"", "collage-openvino 4", "collage-openvino 4\n", "collage-openvino 4\nadd\n",
+                           "collage-openvino 3\n0 1\nx", "collage-openvino 44\nadd\nx"}) {
     EXPECT_TRUE(Says(Refusal([&] { openvino::Program::Parse(text); }), "compile the model again")) << text;
   }
 }
 
 TEST(OnnxRuntimeProgram, SaysWhatTheTextSays) {
-  const std::string text("collage-onnxruntime 2\nc0 c1\0model", 33);
-  const OnnxRuntimeProgram program = OnnxRuntimeProgram::Parse(text, 2);
+  using namespace std::string_literals;
+  const std::string text = "collage-onnxruntime 3\nadd nn.relu\ng1/o0\nc0 c1\0model"s;
+  const OnnxRuntimeProgram program = OnnxRuntimeProgram::Parse(text, 2, 1);
+  EXPECT_EQ(program.groups, (std::vector<std::string>{"add", "nn.relu"}));
+  EXPECT_EQ(program.outputs, (std::vector<std::string>{"g1/o0"}));
   EXPECT_EQ(program.constant_names, (std::vector<std::string>{"c0", "c1"}));
   EXPECT_EQ(program.model, "model");
+  EXPECT_TRUE(OnnxRuntimeProgram::Parse("collage-onnxruntime 3\n\no0\n\0m"s, 0, 1).constant_names.empty());
+  for (const Seed& seed : Seeds("onnxruntime_program")) {
+    OnnxRuntimeProgram::Parse(seed.content, seed.content.find("c1") == std::string::npos ? 0 : 2, 1);
+  }
 }
 
 TEST(OnnxRuntimeProgram, RefusesOtherFrames) {
-  const std::string line = "collage-onnxruntime 2\n";
+  const std::string line = "collage-onnxruntime 3\n";
   using namespace std::string_literals;
-  for (const std::string& text : {""s, "/a/b"s, "/a/b\0\0model"s, line, line + "c0", line + "c0\0"s}) {
-    EXPECT_TRUE(Says(Refusal([&] { OnnxRuntimeProgram::Parse(text, 0); }), "compile the model again"))
+  for (const std::string& text : {""s, "/a/b"s, "/a/b\0\0model"s, line, line + "c0", line + "c0\0m"s,
+                                  line + "add\no0\n\0"s, "collage-onnxruntime 2\nc0\0m"s}) {
+    EXPECT_TRUE(Says(Refusal([&] { OnnxRuntimeProgram::Parse(text, 0, 1); }), "compile the model again"))
         << text;
   }
-  EXPECT_TRUE(Says(Refusal([&] { OnnxRuntimeProgram::Parse(line + "c0\0m"s, 2); }), "1 names for them"));
+  const std::string head = line + "add\no0\nc0\0m"s;
+  EXPECT_TRUE(
+      Says(Refusal([&] { OnnxRuntimeProgram::Parse(head, 2, 1); }), "2 constants and 1 names for them"));
+  EXPECT_TRUE(
+      Says(Refusal([&] { OnnxRuntimeProgram::Parse(head, 1, 3); }), "3 outputs and 1 names for them"));
 }
 
 }  // namespace

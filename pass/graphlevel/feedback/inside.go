@@ -3,6 +3,8 @@
 package feedback
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/collage-tvm/collage/pass/annotate"
@@ -17,6 +19,11 @@ type Inside struct {
 	Steps  []Step   `json:"steps"`
 	// Call is what calling the region took beside its steps, in milliseconds.
 	Call float64 `json:"call_ms"`
+	// Layers says that the engine was given the region as a whole model and that the steps are its own layers, of which is known
+	// what their names tell (byoc/runtime/layer_steps.h): groups that no step names are done by a neighbour's.
+	Layers bool `json:"layers"`
+	// Why says why there are no steps; "" where there are, or where the engine does not say.
+	Why string `json:"why"`
 }
 
 // Step is one thing that an engine does in a region.
@@ -29,18 +36,36 @@ type Step struct {
 	// the region.
 	Reorder bool  `json:"reorder"`
 	From    []int `json:"from"`
+	// What it is, for people.
+	What string `json:"what"`
 }
 
-// apart makes parts of a region's groups, as far as the engine does them one by one, where it tells that. The steps and the
-// call count then, and not the kernel as a whole: on a busy machine long times are disturbed more than short ones. false, and nothing was done, where it does not, or speaks of something else.
-func (a *attribution) apart(r *annotate.Region) bool {
+// errSilent says that an engine does not time its steps, which is nothing that went wrong.
+var errSilent = errors.New("its engine does not time its steps")
+
+// apart makes parts of a region's groups, as far as the engine does them one by one, where it tells that. For engines that time
+// steps of their own the steps and the call count then, and not the kernel as a whole: on a busy machine long times are
+// disturbed more than short ones. Layers are timed in another run than the kernel, with clocks in between that take time
+// themselves: their times are scaled so that their sum is the kernel's. The error says why nothing was done, where
+// the engine does not tell or speaks of something else.
+func (a *attribution) apart(r *annotate.Region, whole float64) error {
 	inside := a.times.Inside[r.Symbol]
-	if inside == nil || len(inside.Steps) == 0 {
-		return false
+	switch {
+	case inside == nil || len(inside.Steps) == 0 && inside.Why == "":
+		return errSilent
+	case len(inside.Steps) == 0:
+		return errors.New(inside.Why)
 	}
 	groups := annotate.Groups(a.set, r)
-	if !inside.fits(groups) {
-		return false
+	if err := inside.fits(groups); err != nil {
+		return err
+	}
+	if inside.Layers {
+		scaled, err := inside.scaled(whole)
+		if err != nil {
+			return err
+		}
+		inside = scaled
 	}
 	together := newUnion(len(groups))
 	for i := range inside.Steps {
@@ -49,6 +74,9 @@ func (a *attribution) apart(r *annotate.Region) bool {
 				together.join(s.Of[0], group)
 			}
 		}
+	}
+	if inside.Layers {
+		a.absorb(inside, groups, together)
 	}
 	part := make([]int, len(groups)) // the part of each group, of those that stand for several
 	for i := range groups {
@@ -77,23 +105,26 @@ func (a *attribution) apart(r *annotate.Region) bool {
 	}
 	count(r.Inputs, &b.Ins, &b.InBytes)
 	count(r.Outputs, &b.Outs, &b.OutBytes)
-	return true
+	return nil
 }
 
-// fits says that an engine speaks of these groups.
-func (s *Inside) fits(groups []annotate.Group) bool {
+// fits says what is wrong where an engine does not speak of these groups.
+func (s *Inside) fits(groups []annotate.Group) error {
 	if len(s.Groups) != len(groups) {
-		return false
+		return fmt.Errorf("its engine tells of %d operators and patterns, it has %d", len(s.Groups), len(groups))
 	}
 	for i, name := range s.Groups {
 		if groups[i].Name != name {
-			return false
+			return fmt.Errorf("its engine tells of %s where it has %s", name, groups[i].Name)
 		}
 	}
 	outside := func(i int) bool { return i < 0 || i >= len(groups) }
-	return !slices.ContainsFunc(s.Steps, func(step Step) bool {
-		return slices.ContainsFunc(step.Of, outside) || slices.ContainsFunc(step.From, outside)
-	})
+	for _, step := range s.Steps {
+		if slices.ContainsFunc(step.Of, outside) || slices.ContainsFunc(step.From, outside) {
+			return fmt.Errorf("its engine tells of a step of operators that it has not (%s)", step.What)
+		}
+	}
+	return nil
 }
 
 // steps gives the steps' times to the parts of the groups, and to the backend's border.

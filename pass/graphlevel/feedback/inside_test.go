@@ -92,16 +92,26 @@ func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := makeSmall()
 	set, r := s.merged()
-	for name, change := range map[string]func(*Inside){
-		"another name":  func(i *Inside) { i.Groups[1] = "nn.avg_pool2d" },
-		"another order": func(i *Inside) { i.Groups[1], i.Groups[2] = i.Groups[2], i.Groups[1] },
-		"fewer":         func(i *Inside) { i.Groups = i.Groups[:3] },
-		"no such group": func(i *Inside) { i.Steps[4].Of = []int{4} },
-		"nor this one":  func(i *Inside) { i.Steps[5].From = []int{-1} },
-		"no steps":      func(i *Inside) { i.Steps = nil },
+	for name, wrong := range map[string]struct {
+		change func(*Inside)
+		why    string
+	}{
+		"another name":  {func(i *Inside) { i.Groups[1] = "nn.avg_pool2d" }, "nn.avg_pool2d where it has nn.max_pool2d"},
+		"another order": {func(i *Inside) { i.Groups[1], i.Groups[2] = i.Groups[2], i.Groups[1] }, "nn.conv2d where it has nn.max_pool2d"},
+		"fewer":         {func(i *Inside) { i.Groups = i.Groups[:3] }, "3 operators and patterns, it has 4"},
+		"no such group": {func(i *Inside) { i.Steps[4].Of = []int{4} }, "a step of operators that it has not"},
+		"nor this one":  {func(i *Inside) { i.Steps[5].From = []int{-1} }, "a step of operators that it has not"},
+		"a reason":      {func(i *Inside) { i.Steps, i.Why = nil, "it is too old" }, "it is too old"},
+		"unnamed layers": {func(i *Inside) {
+			i.Layers, i.Steps = true, append(i.Steps, Step{Milliseconds: 4, What: "Gelu x"})
+		}, "15% of its time is in layers whose names tell of no operator (Gelu x)"},
+		"layers in no time": {func(i *Inside) {
+			i.Layers, i.Call, i.Steps = true, 0, []Step{{Of: []int{0}}}
+		}, "its layers take no time"},
+		"silence": {func(i *Inside) { i.Steps = nil }, ""},
 	} {
 		inside := insideOf(t, recorded)
-		change(inside)
+		wrong.change(inside)
 		p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{22}, Inside: map[string]*Inside{"lib_0": inside}})
 		require.NoError(t, err, name)
 		require.Len(t, p.Parts, 1, name)
@@ -109,6 +119,13 @@ func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
 		for _, b := range p.Borders {
 			assert.Equal(t, "", b.Backend, "%s: nothing was learnt about lib", name)
 		}
+		if wrong.why == "" {
+			assert.Empty(t, p.Whole, "%s: an engine that has no clocks is nothing to be told", name)
+			continue
+		}
+		require.Len(t, p.Whole, 1, name)
+		assert.Equal(t, "lib_0", p.Whole[0].Symbol, name)
+		assert.Contains(t, p.Whole[0].Why, wrong.why, name)
 	}
 }
 

@@ -4,6 +4,7 @@ package feedback
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,6 +34,17 @@ type Profile struct {
 	Rest float64 `json:"rest_ms,omitempty"`
 	// Borders are what crossing the borders of regions took, for each backend of which that is known.
 	Borders []Border `json:"borders,omitempty"`
+	// Whole are the regions that are one part although their engine times its steps.
+	Whole []Whole `json:"whole,omitempty"`
+}
+
+// Whole is a region that could not be taken apart.
+type Whole struct {
+	// Backend is its backend (annotate.Region.Backend), Symbol its name.
+	Backend string `json:"backend"`
+	Symbol  string `json:"symbol"`
+	// Why says what is missing.
+	Why string `json:"why"`
 }
 
 // Border is what the borders of one backend's regions took in one network.
@@ -137,8 +149,17 @@ func (a *attribution) kernels() {
 			continue
 		}
 		slices.Sort(nodes)
-		if r := region[k]; r != nil && len(nodes) == len(r.Nodes) && a.apart(r) {
-			continue
+		if r := region[k]; r != nil {
+			err := fmt.Errorf("its call was fused with %d other nodes", len(nodes)-len(r.Nodes))
+			if len(nodes) == len(r.Nodes) {
+				err = a.apart(r, a.times.Kernels[k])
+			}
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, errSilent) {
+				a.p.Whole = append(a.p.Whole, Whole{Backend: r.Backend, Symbol: r.Symbol, Why: err.Error()})
+			}
 		}
 		a.add(Part{Nodes: nodes, Milliseconds: a.times.Kernels[k]})
 	}

@@ -43,8 +43,9 @@ func NewTable(set *candidate.Set, isolated []float64, bounded []bool, traits fun
 }
 
 // Observe takes what a profile says about the candidates that were chosen: a part's time is shared among those in it by
-// what they cost alone. Candidates that stay inline and that were not chosen, but ran as they stand (TVM's kernels are
-// exactly its nodes), are known by it, too. What crossing borders took is not in it (Borders), but where a backend's neighbours
+// what they cost alone. Candidates that were not chosen, but ran as they stand, are known by it, too: those that stay inline (TVM's
+// kernels are exactly its nodes), and those of engines that run regions in their own way, whatever they were cut from (the
+// region's parts are exactly its nodes). What crossing borders took is not in it (Borders), but where a backend's neighbours
 // do not merge. Times are multiplied by scale.
 func (t *Table) Observe(profile *Profile, chosen []int, scale float64) {
 	owner := map[relay.NodeID]int{}
@@ -80,13 +81,14 @@ func (t *Table) Observe(profile *Profile, chosen []int, scale float64) {
 	for _, k := range slices.Sorted(keysOf(sums)) {
 		t.see(k, sums[k])
 	}
-	// What TVM made of its share, whatever was chosen there.
+	// What TVM, and engines that are given whole regions, made of their share, whatever was chosen there.
 	for k := range t.set.Candidates {
 		c := &t.set.Candidates[k]
-		if _, was := sums[k]; was || c.Free || !t.traits(c.Backend).Anything || math.IsInf(t.isolated[k], 1) {
+		traits := t.traits(c.Backend)
+		if _, was := sums[k]; was || c.Free || !traits.Anything && !traits.Graph || math.IsInf(t.isolated[k], 1) {
 			continue
 		}
-		if ms, exact := t.inline(profile, partOf, owner, c); exact {
+		if ms, exact := t.ran(profile, partOf, owner, c); exact {
 			t.see(k, scale*ms)
 		}
 	}
@@ -101,12 +103,16 @@ func (t *Table) inPlace(part *Part, backend string) float64 {
 	return ms
 }
 
-// inline is the time of the parts that hold nothing but a candidate's nodes and together all its operators.
-func (t *Table) inline(profile *Profile, partOf map[relay.NodeID]int, owner map[relay.NodeID]int, c *candidate.Candidate) (float64, bool) {
+// ran is the time of the parts that hold nothing but a candidate's nodes and together all its operators.
+func (t *Table) ran(profile *Profile, partOf map[relay.NodeID]int, owner map[relay.NodeID]int, c *candidate.Candidate) (float64, bool) {
 	parts := map[int]int{}
 	for _, v := range c.Nodes {
-		if k, ok := owner[v]; ok && !t.set.Candidates[k].Free && t.set.Candidates[k].Backend != c.Backend {
+		k, chosen := owner[v]
+		if chosen && !t.set.Candidates[k].Free && t.set.Candidates[k].Backend != c.Backend {
 			return 0, false
+		}
+		if !chosen && !t.traits(c.Backend).Anything {
+			return 0, false // it ran inline
 		}
 		i, ok := partOf[v]
 		if !ok {

@@ -6,6 +6,6 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  collage::fuzz::MayRefuse([&] { collage::OnnxRuntimeProgram::Parse(text, 2); });
+  collage::fuzz::MayRefuse([&] { collage::OnnxRuntimeProgram::Parse(text, 2, 1); });
   return 0;
 }
