@@ -199,3 +199,57 @@ def test_a_profile_that_cannot_be_written_is_said(tmp_path):
     assert region["why"] == "no folder can be made for ONNX Runtime's profile (TMPDIR)"
     assert region["ms"] > 0
     assert all(ms >= 0 for ms in found["kernels_ms"])
+
+
+def searched(command, folder, engine, network, **environment):
+    """The records of the networks that a short search with ``engine`` has measured: those in which it told
+    what its regions do, and all.
+    """
+    import tvm
+    from tvm import relay
+
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(network()))
+    model, costs = folder / "network.json", folder / "costs.jsonl"
+    model.write_text(tvm.ir.save_json(module))
+    options = ("--backends", f"tvm,{engine}", "--trials", 3, "--seed", 3, "--repeat", 3, "--rounds", 3, "-q")
+    result = command("compile", model, "-o", folder / "network.so", "--db", costs, *options, environment=environment)
+    assert result.returncode == 0, result.stderr
+    records = [json.loads(line) for line in costs.read_text().splitlines()]
+    found = [record["network"] for record in records if record["key"].get("kind") == "network"]
+    return [one for one in found if any(border["backend"] == engine for border in one.get("borders", []))], found
+
+
+def test_a_search_learns_what_each_operator_takes(command, tmp_path, engine):
+    """The region of a whole network falls into parts, which together are all operators and all of its time."""
+    told, found = searched(command, tmp_path, engine, residual)
+    assert told, found
+    for network in told:
+        assert "whole" not in network
+        nodes = [node for part in network["parts"] for node in part["nodes"]]
+        assert len(nodes) == len(set(nodes))
+    # The one with the fewest regions: the engine alone, or nearly.
+    alone = min(told, key=lambda network: sum(border.get("calls", 0) for border in network["borders"]))
+    # Three convolutions, the sigmoid's product, the pool, the product at the end: no engine does two of them at once.
+    assert len(alone["parts"]) >= 5, alone
+    assert sum(part["ms"] > 0 for part in alone["parts"]) >= 5, alone
+    assert len({node for part in alone["parts"] for node in part["nodes"]}) >= 14
+    call = sum(border.get("call_ms", 0) for border in alone["borders"])
+    assert 0 <= call < sum(part["ms"] for part in alone["parts"])
+
+
+def test_a_region_that_cannot_be_told_apart_is_one_part_and_says_why(command, tmp_path):
+    """Its time is that of the kernel as before; the reason stands in the record."""
+    if "onnxruntime" not in usable():
+        pytest.skip("the onnxruntime backend is not usable here")
+    python = tmp_path / "python"
+    nowhere = f'case "$*" in *collage.worker*) export TMPDIR="{tmp_path}/nowhere" ;; esac'
+    python.write_text(f'#!/bin/sh\n{nowhere}\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    told, found = searched(command, tmp_path, "onnxruntime", residual, COLLAGE_PYTHON=python)
+    assert not told, "nothing was learnt of borders"
+    without = [network for network in found if "whole" in network]
+    assert without
+    for network in without:
+        assert {one["backend"] for one in network["whole"]} == {"onnxruntime"}
+        assert {one["why"] for one in network["whole"]} == {"no folder can be made for ONNX Runtime's profile (TMPDIR)"}
+        assert any(len(part["nodes"]) >= 10 and part["ms"] > 0 for part in network["parts"]), "the region is one part"
