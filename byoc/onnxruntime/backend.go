@@ -70,9 +70,9 @@ func (*backend) Install() error {
 // formatLine begins the text of a region; libcollage_onnxruntime.so (byoc/runtime/onnxruntime_program.cc) reads it.
 const formatLine = "collage-onnxruntime 3\n"
 
-// emit is the region.Emitter. It writes formatLine, a line with the names of the region's groups (region.GroupsLine), one with
-// the names of the model's outputs, the names of the initialisers that the constants are, with spaces between, a zero, and the model, whose nodes' names say to which
-// groups each belongs (region.LayerPrefix).
+// emit is the region.Emitter. It writes formatLine, a line with the names of the region's groups (region.GroupsLine),
+// one with the names of the model's outputs, the names of the initialisers that the constants are, with spaces between,
+// a zero, and the model, whose nodes' names say to which groups each belongs (region.LayerPrefix).
 func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	w, err := write(p, nil)
 	if err != nil {
@@ -84,7 +84,8 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 		}
 	}
 	groups, _ := p.Groups()
-	head := formatLine + region.GroupsLine(groups) + strings.Join(w.outputs, " ") + "\n" + strings.Join(w.names, " ") + "\x00"
+	head := formatLine + region.GroupsLine(groups) + strings.Join(w.outputs, " ") + "\n" +
+		strings.Join(w.names, " ") + "\x00"
 	return append([]byte(head), w.model...), w.constants, nil
 }
 

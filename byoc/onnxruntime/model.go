@@ -38,8 +38,8 @@ type writer struct {
 
 	nodes, initializers []byte
 	count               int
-	// groups has the group of each operator; prefix begins the names of the nodes that are being written: the groups of the
-	// operators that they do (region.LayerPrefix).
+	// groups has the group of each operator; prefix begins the names of the nodes that are being written: the groups of
+	// the operators that they do (region.LayerPrefix).
 	groups []int
 	prefix string
 }
@@ -55,9 +55,9 @@ type written struct {
 }
 
 // write turns a region into an ONNX model. Its inputs are named i0, i1, ..., its outputs o0, o1, ..., in the order of
-// the region's, each behind the group that makes it, as all tensors that are made inside: ONNX Runtime names nodes of its
-// own after the tensors that they make. Its constants are initialisers without data; data gives a constant's data to be written into the model
-// instead, nil leaves it out.
+// the region's, each behind the group that makes it, as all tensors that are made inside: ONNX Runtime names nodes of
+// its own after the tensors that they make. Its constants are initialisers without data; data gives a constant's data
+// to be written into the model instead, nil leaves it out.
 func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (*written, error) {
 	w := &writer{p: p, readers: p.Readers(), names: make([]string, len(p.Values)), done: make([]bool, len(p.Ops)),
 		literals: map[string]string{}, used: map[string]bool{}}

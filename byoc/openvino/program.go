@@ -9,9 +9,10 @@ import (
 )
 
 // formatLine begins the text of a region; libcollage_openvino.so (byoc/runtime/openvino_program.cc) reads it. Behind it
-// stand a line with the names of the region's groups (region.GroupsLine) and the XML, whose layers' names say to which group
-// each belongs (region.LayerPrefix). The weights that it speaks of are the region's constants, each beginning at a multiple of
-// alignment, as they are saved (byoc/runtime/region_constants.h); the last one is the data that the writer added.
+// stand a line with the names of the region's groups (region.GroupsLine) and the XML, whose layers' names say to which
+// group each belongs (region.LayerPrefix). The weights that it speaks of are the region's constants, each beginning at
+// a multiple of alignment, as they are saved (byoc/runtime/region_constants.h); the last one is the data that the
+// writer added.
 const formatLine = "collage-openvino 4\n"
 
 // alignment is where constants begin, for the sake of vector instructions.

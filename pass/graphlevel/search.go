@@ -63,7 +63,8 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 		options.Key.Backend = "all"
 	}
 	options.Key.Kind = cost.NetworkKind
-	s := &search{ctx: ctx, space: space, estimator: estimator, options: options, result: &Result{}, tried: map[string]int{}, noted: map[string]bool{}, best: -1,
+	s := &search{ctx: ctx, space: space, estimator: estimator, options: options, result: &Result{}, tried: map[string]int{},
+		noted: map[string]bool{}, best: -1,
 		main: -1}
 	traits := TraitsOf(space.Backends)
 	s.borders = feedback.NewBorders(traits)
@@ -236,8 +237,8 @@ func (s *search) take(p pending, c cost.Cost) {
 	}
 }
 
-// notes says what a profile does not tell, where nothing was said of the same before: by backend, since the reason is the same for
-// all regions of an engine.
+// notes says what a profile does not tell, where nothing was said of the same before: by backend, since the reason is
+// the same for all regions of an engine.
 func (s *search) notes(c cost.Cost) []string {
 	var notes []string
 	once := func(about, note string) {
@@ -259,8 +260,8 @@ func (s *search) notes(c cost.Cost) []string {
 	return notes
 }
 
-// mostRest is the share of a network's time that may be in kernels that nobody is found for without a word being said: as much as
-// measurements of networks differ anyway.
+// mostRest is the share of a network's time that may be in kernels that nobody is found for without a word being said:
+// as much as measurements of networks differ anyway.
 const mostRest = 0.05
 
 // profileOf is what a record says about the parts of its network; nil where it says nothing.

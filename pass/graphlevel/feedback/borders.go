@@ -16,7 +16,8 @@ type Traits struct {
 	// Merges: see byoc.Backend.MergesRegions. Where neighbours do not merge, what crossing the border of each takes is in its
 	// own cost.
 	Merges bool
-	// Graph says that it runs a region as it likes, whichever of its candidates the region is made of (byoc.GraphLevel).
+	// Graph says that it runs a region as it likes, whichever of its candidates the region is made of
+	// (byoc.GraphLevel).
 	Graph bool
 	// Declared is what the backend says about its borders; nil where it says nothing.
 	Declared byoc.BorderCost
@@ -26,7 +27,8 @@ type Traits struct {
 
 // TraitsOf reads them off a backend.
 func TraitsOf(b byoc.Backend) Traits {
-	return Traits{Anything: b.TakesAnything(), Merges: b.MergesRegions(), Graph: b.Level() == byoc.GraphLevel, Declared: byoc.BorderCostOf(b), Compiler: b.Compiler()}
+	return Traits{Anything: b.TakesAnything(), Merges: b.MergesRegions(), Graph: b.Level() == byoc.GraphLevel,
+		Declared: byoc.BorderCostOf(b), Compiler: b.Compiler()}
 }
 
 // Borders holds what it takes to bring values to a backend, or to those that share its regions, and away from it. What a

@@ -19,8 +19,8 @@ type Inside struct {
 	Steps  []Step   `json:"steps"`
 	// Call is what calling the region took beside its steps, in milliseconds.
 	Call float64 `json:"call_ms"`
-	// Layers says that the engine was given the region as a whole model and that the steps are its own layers, of which is known
-	// what their names tell (byoc/runtime/layer_steps.h): groups that no step names are done by a neighbour's.
+	// Layers says that the engine was given the region as a whole model and that the steps are its own layers, of which
+	// is known what their names tell (byoc/runtime/layer_steps.h): groups that no step names are done by a neighbour's.
 	Layers bool `json:"layers"`
 	// Why says why there are no steps; "" where there are, or where the engine does not say.
 	Why string `json:"why"`
@@ -43,11 +43,11 @@ type Step struct {
 // errSilent says that an engine does not time its steps, which is nothing that went wrong.
 var errSilent = errors.New("its engine does not time its steps")
 
-// apart makes parts of a region's groups, as far as the engine does them one by one, where it tells that. For engines that time
-// steps of their own the steps and the call count then, and not the kernel as a whole: on a busy machine long times are
-// disturbed more than short ones. Layers are timed in another run than the kernel, with clocks in between that take time
-// themselves: their times are scaled so that their sum is the kernel's. The error says why nothing was done, where
-// the engine does not tell or speaks of something else.
+// apart makes parts of a region's groups, as far as the engine does them one by one, where it tells that. For engines
+// that time steps of their own the steps and the call count then, and not the kernel as a whole: on a busy machine long
+// times are disturbed more than short ones. Layers are timed in another run than the kernel, with clocks in between
+// that take time themselves: their times are scaled so that their sum is the kernel's. The error says why nothing was
+// done, where the engine does not tell or speaks of something else.
 func (a *attribution) apart(r *annotate.Region, whole float64) error {
 	inside := a.times.Inside[r.Symbol]
 	switch {

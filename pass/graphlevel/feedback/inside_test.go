@@ -96,8 +96,10 @@ func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
 		change func(*Inside)
 		why    string
 	}{
-		"another name":  {func(i *Inside) { i.Groups[1] = "nn.avg_pool2d" }, "nn.avg_pool2d where it has nn.max_pool2d"},
-		"another order": {func(i *Inside) { i.Groups[1], i.Groups[2] = i.Groups[2], i.Groups[1] }, "nn.conv2d where it has nn.max_pool2d"},
+		"another name": {func(i *Inside) { i.Groups[1] = "nn.avg_pool2d" }, "nn.avg_pool2d where it has nn.max_pool2d"},
+		"another order": {func(i *Inside) {
+			i.Groups[1], i.Groups[2] = i.Groups[2], i.Groups[1]
+		}, "nn.conv2d where it has nn.max_pool2d"},
 		"fewer":         {func(i *Inside) { i.Groups = i.Groups[:3] }, "3 operators and patterns, it has 4"},
 		"no such group": {func(i *Inside) { i.Steps[4].Of = []int{4} }, "a step of operators that it has not"},
 		"nor this one":  {func(i *Inside) { i.Steps[5].From = []int{-1} }, "a step of operators that it has not"},

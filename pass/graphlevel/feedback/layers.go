@@ -12,13 +12,13 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// mostUnnamed is the share of a region's time that layers may take whose names tell nothing. What they take is shared among
-// all parts, which is an error of that size for each of them: the machine's noise is no less, and a fused operator of a
-// few is more.
+// mostUnnamed is the share of a region's time that layers may take whose names tell nothing. What they take is shared
+// among all parts, which is an error of that size for each of them: the machine's noise is no less, and a fused
+// operator of a few is more.
 const mostUnnamed = 0.1
 
-// scaled multiplies all times so that their sum is what the region took as a whole. The error says that too much of it is in
-// layers of which nothing is known.
+// scaled multiplies all times so that their sum is what the region took as a whole. The error says that too much of it
+// is in layers of which nothing is known.
 func (s *Inside) scaled(whole float64) (*Inside, error) {
 	sum, unnamed, longest := s.Call, 0.0, -1
 	for i := range s.Steps {
@@ -35,7 +35,8 @@ func (s *Inside) scaled(whole float64) (*Inside, error) {
 		return nil, errors.New("its layers take no time")
 	}
 	if unnamed > mostUnnamed*sum {
-		return nil, fmt.Errorf("%.0f%% of its time is in layers whose names tell of no operator (%s)", 100*unnamed/sum, s.Steps[longest].What)
+		return nil, fmt.Errorf("%.0f%% of its time is in layers whose names tell of no operator (%s)", 100*unnamed/sum,
+			s.Steps[longest].What)
 	}
 	scaled := *s
 	scaled.Call *= whole / sum
@@ -47,8 +48,8 @@ func (s *Inside) scaled(whole float64) (*Inside, error) {
 }
 
 // absorb joins groups of which no layer tells with who does them. What stands pointwise behind a product is done by the
-// product, where the engine tells of that; all else by the layer that wants its value, since engines that fuse several operators keep the
-// name of the last one; at the region's end by the one that made its value.
+// product, where the engine tells of that; all else by the layer that wants its value, since engines that fuse several
+// operators keep the name of the last one; at the region's end by the one that made its value.
 func (a *attribution) absorb(inside *Inside, groups []annotate.Group, together union) {
 	// named and product are true of a lot where they are true of one group in it.
 	named, product := make([]bool, len(groups)), make([]bool, len(groups))
@@ -126,5 +127,5 @@ func isProduct(op string) bool {
 }
 
 // pointwise are the operators that engines hang on a product or work into its weights.
-var pointwise = map[string]bool{"add": true, "subtract": true, "multiply": true, "divide": true, "nn.bias_add": true, "nn.relu": true,
-	"nn.leaky_relu": true, "nn.prelu": true, "clip": true, "sigmoid": true, "tanh": true}
+var pointwise = map[string]bool{"add": true, "subtract": true, "multiply": true, "divide": true, "nn.bias_add": true,
+	"nn.relu": true, "nn.leaky_relu": true, "nn.prelu": true, "clip": true, "sigmoid": true, "tanh": true}

@@ -34,7 +34,8 @@ func layeredOf(m *relay.GraphMaker, root relay.NodeID) *layered {
 		}
 	}
 	l := &layered{of: map[relay.NodeID]int{}}
-	l.set = &candidate.Set{Graph: g, Candidates: []candidate.Candidate{{Backend: "engine", Nodes: nodes, Root: root, Bare: true, Key: "all"}}}
+	l.set = &candidate.Set{Graph: g, Candidates: []candidate.Candidate{{Backend: "engine", Nodes: nodes, Root: root,
+		Bare: true, Key: "all"}}}
 	l.region = annotate.Region{Backend: "engine", Compiler: "engine", Symbol: "engine_0", Nodes: nodes, Candidates: []int{0}}
 	l.region.Border(g)
 	l.e = &Executable{Kernels: []string{"engine_0"}, Root: 0, Ops: []Op{{Name: "@engine_0", Kernel: 0, Args: []int{-1}}}}
@@ -61,7 +62,8 @@ func (l *layered) profile(t *testing.T, whole, call float64, layers ...[]relay.N
 		}
 		inside.Steps = append(inside.Steps, step)
 	}
-	p, err := Attribute(l.set, []annotate.Region{l.region}, l.e, Times{Kernels: []float64{whole}, Inside: map[string]*Inside{"engine_0": inside}})
+	times := Times{Kernels: []float64{whole}, Inside: map[string]*Inside{"engine_0": inside}}
+	p, err := Attribute(l.set, []annotate.Region{l.region}, l.e, times)
 	require.NoError(t, err)
 	require.Empty(t, p.Whole)
 	return p
@@ -122,8 +124,9 @@ func TestOperatorsThatNoLayerNamesAreDoneByANeighbour(t *testing.T) {
 	}
 }
 
-// Engines that are given whole regions run them as they like: what was seen of operators in one holds for each candidate that is exactly
-// those operators, whichever candidate was chosen. Of backends whose candidates say how they are run it does not.
+// Engines that are given whole regions run them as they like: what was seen of operators in one holds for each
+// candidate that is exactly those operators, whichever candidate was chosen. Of backends whose candidates say how they
+// are run it does not.
 func TestLayersTellOfCandidatesThatWereNotChosen(t *testing.T) {
 	t.Parallel()
 	f := relay.Tensor("float32", 1, 8, 8, 8)
@@ -167,7 +170,9 @@ func TestLayersTellOfCandidatesThatWereNotChosen(t *testing.T) {
 	}
 	// What runs inline is nobody's layer.
 	inline := &Profile{Parts: []Part{{Nodes: []relay.NodeID{pool}, Milliseconds: 4}}}
-	table = NewTable(l.set, costs, make([]bool, 5), func(name string) Traits { return Traits{Anything: name == "tvm", Graph: name != "tvm"} })
+	table = NewTable(l.set, costs, make([]bool, 5), func(name string) Traits {
+		return Traits{Anything: name == "tvm", Graph: name != "tvm"}
+	})
 	table.Observe(inline, nil, 1)
 	_, seen := table.Seen(after)
 	assert.False(t, seen)

@@ -43,10 +43,10 @@ func NewTable(set *candidate.Set, isolated []float64, bounded []bool, traits fun
 }
 
 // Observe takes what a profile says about the candidates that were chosen: a part's time is shared among those in it by
-// what they cost alone. Candidates that were not chosen, but ran as they stand, are known by it, too: those that stay inline (TVM's
-// kernels are exactly its nodes), and those of engines that run regions in their own way, whatever they were cut from (the
-// region's parts are exactly its nodes). What crossing borders took is not in it (Borders), but where a backend's neighbours
-// do not merge. Times are multiplied by scale.
+// what they cost alone. Candidates that were not chosen, but ran as they stand, are known by it, too: those that stay
+// inline (TVM's kernels are exactly its nodes), and those of engines that run regions in their own way, whatever they
+// were cut from (the region's parts are exactly its nodes). What crossing borders took is not in it (Borders), but
+// where a backend's neighbours do not merge. Times are multiplied by scale.
 func (t *Table) Observe(profile *Profile, chosen []int, scale float64) {
 	owner := map[relay.NodeID]int{}
 	for _, k := range chosen {
