@@ -143,6 +143,72 @@ def unfolded_norm(pool, name):
     pool.call("", build, value, gamma, beta, low=-bound, high=bound, exact=False)
 
 
+@makes("unfolded_rms_norm", "summed_layer_norm")
+def norm_of_a_sum(pool, name):
+    """Rows that are normalised after something was added to them; the sum may be read again."""
+    value = pool.tamed(pool.pick("float32", least=1), 16.0)
+    extent = value.shape[-1:]
+    gamma, beta = pool.constant(extent, "float32", 0.5, 1.5), pool.constant(extent, "float32")
+    if pool.chance(0.7):
+        other = pool.choice((pool.constant(extent, "float32"), pool.constant(value.shape, "float32")))
+        value = pool.call("add", relay.add, value, other, low=value.low - 1, high=value.high + 1, exact=False)
+    epsilon, how = number(0.0625, "float32"), pool.integer(0, 2)
+    scaled, shifted = pool.chance(0.8), name == "summed_layer_norm" and pool.chance(0.8)
+
+    def build(x, g, b):
+        if name == "summed_layer_norm":
+            mean = relay.mean(x, [-1], keepdims=True)
+            square = relay.variance(x, [-1], keepdims=True, with_mean=mean)
+            x = relay.subtract(x, mean)
+        else:
+            square = relay.mean(relay.multiply(x, x), [-1], keepdims=True)
+        square = relay.add(square, epsilon)
+        if how == 0:
+            x = relay.divide(x, relay.sqrt(square))
+        elif how == 1:
+            x = relay.multiply(x, relay.divide(number(1.0, "float32"), relay.sqrt(square)))
+        else:
+            x = relay.multiply(relay.rsqrt(square), x)
+        x = relay.multiply(g, x) if scaled else x
+        return relay.add(x, b) if shifted else x
+
+    pool.made.append(name)
+    bound = 12.0 * value.bound + 1  # divided by 1/4 at least
+    made = pool.call("", build, value, gamma, beta, low=-bound, high=bound, exact=False)
+    if pool.chance(0.3):
+        activation(pool, made)
+
+
+@makes("unfolded_group_norm", "unfolded_instance_norm", "unfolded_batch_norm")
+def norm_of_channels(pool, name):
+    """Normalisations of images as SimplifyInference leaves them."""
+    value = pool.tamed(pool.pick("float32", least=3), 16.0)
+    batch, channels, *space = value.shape
+    scale = (channels,) + (1,) * len(space)
+    gamma, beta = pool.constant(scale, "float32", 0.5, 1.5), pool.constant(scale, "float32")
+    group = pool.choice([g for g in range(1, channels + 1) if channels % g == 0])
+    epsilon = number(0.0625, "float32")
+
+    def normal(x, axes):
+        mean = relay.mean(x, axes, keepdims=True)
+        variance = relay.variance(x, axes, keepdims=True, with_mean=mean)
+        return relay.divide(relay.subtract(x, mean), relay.sqrt(relay.add(variance, epsilon)))
+
+    def build(x, g, b):
+        if name == "unfolded_instance_norm":
+            x = normal(x, list(range(2, len(value.shape))))
+        elif name == "unfolded_group_norm":
+            parts = relay.reshape(x, (batch, channels // group, group, *space))
+            x = relay.reshape(normal(parts, list(range(2, len(value.shape) + 1))), value.shape)
+        return relay.add(relay.multiply(x, g), b)
+
+    pool.made.append(name)
+    bound = 12.0 * value.bound + 1
+    made = pool.call("", build, value, gamma, beta, low=-bound, high=bound, exact=False)
+    if pool.chance(0.5):
+        activation(pool, made)
+
+
 @makes("attention", weight=1.5)
 def attention(pool, name):
     """Query, key and value of one tensor, heads, scores with a mask or without, and what they select."""

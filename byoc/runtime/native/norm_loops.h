@@ -155,9 +155,11 @@ COLLAGE_ALWAYS void WriteVectors(const NormWrite& w, const NormScale<kEach>& sca
   }
 }
 
-// Elements begin .. end - 1.
+// Elements begin .. end - 1. What a store may lie over is not read again: hence a copy of the work.
 template <bool kEach>
-COLLAGE_ALWAYS void WriteSome(const NormWrite& w, const NormScale<kEach>& scale, int64_t begin, int64_t end) {
+COLLAGE_ALWAYS void WriteSome(const NormWrite& work, const NormScale<kEach> scale, int64_t begin,
+                              int64_t end) {
+  const NormWrite w = work;
   int64_t i = begin;
   for (; i + kNormVectors * kWidth <= end; i += kNormVectors * kWidth) {
     WriteVectors<kNormVectors, true>(w, scale, i, FirstLanes(kWidth));
