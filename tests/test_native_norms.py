@@ -7,7 +7,7 @@ import placed
 import pytest
 import tvm
 from dnnl_grid import Grid, WholeGrid, channel_bias
-from dnnl_steps import Steps
+from dnnl_steps import Steps, load_runtime
 from native_placement import prefer
 from test_native import group_norm, instance_norm, layer_norm, rms_norm, swish
 from tvm import relay
@@ -172,6 +172,7 @@ def test_few_long_rows(collage_library, threads):
     image = grid.input(1, 3, 150, 151)
     scales = channel_bias(grid, 2, 3), channel_bias(grid, 2, 3)
     grid.add("image", group_norm(image, *scales, groups=1), rtol=1e-3, atol=1e-4)
+    load_runtime(place)
     set_threads = tvm.get_global_func("collage.runtime.SetNumThreads")
     set_threads(threads)
     try:
