@@ -63,6 +63,7 @@ func TestANetworkIsOpenedWithoutMeasuring(t *testing.T) {
 	tables := seenIn(n, func(string) float64 { return 3 }, alone)
 	written, err := n.Plan(alone, tables)
 	require.NoError(t, err)
+	assert.Positive(t, written.Candidates.InPlace)
 	for _, r := range written.Regions {
 		for _, c := range r.Candidates {
 			assert.Equal(t, cost.Context, c.Cost.Origin)

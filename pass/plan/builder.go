@@ -286,6 +286,8 @@ func (c *Candidates) countOrigin(known cost.Cost) {
 		c.Stored++
 	case known.Origin == cost.Bounded:
 		c.Bounded++
+	case known.Origin == cost.Context:
+		c.InPlace++
 	default:
 		c.Given++
 	}

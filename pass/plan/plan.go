@@ -194,7 +194,9 @@ type Candidates struct {
 	Stored   int `json:"stored"`
 	Measured int `json:"measured"`
 	Bounded  int `json:"bounded"`
-	Unknown  int `json:"unknown,omitempty"`
+	// InPlace counts those that were seen in their place in a whole network, and not measured alone.
+	InPlace int `json:"in_place,omitempty"`
+	Unknown int `json:"unknown,omitempty"`
 	// Failed counts the computations, of all origins, that cannot be placed: the length of Failures.
 	Failed int `json:"failed"`
 	// Ties counts the places where candidates were measured again and again and their order is still not clear: the

@@ -209,7 +209,7 @@ func (p *Plan) validateRest() error {
 		return fmt.Errorf("plan: the functions have %d operators, %d are placed", p.Operators(), operators)
 	}
 	c := &p.Candidates
-	if known := c.Given + c.Stored + c.Measured + c.Bounded + c.Unknown; known != c.Distinct {
+	if known := c.Given + c.Stored + c.Measured + c.Bounded + c.InPlace + c.Unknown; known != c.Distinct {
 		return fmt.Errorf("plan: there are %d different computations, the costs of %d are accounted for", c.Distinct, known)
 	}
 	if c.Failed != len(c.Failures) {

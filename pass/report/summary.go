@@ -92,6 +92,7 @@ type Candidates struct {
 	Stored   int `json:"stored"`
 	Measured int `json:"measured"`
 	Bounded  int `json:"bounded"`
+	InPlace  int `json:"in_place,omitempty"`
 	Unknown  int `json:"unknown"`
 	Failed   int `json:"failed"`
 	Excluded int `json:"excluded"`
@@ -155,7 +156,7 @@ func Summarise(p *plan.Plan) *Summary {
 	s.Exact = p.Constraints != nil && p.Constraints.Exact
 	c := p.Candidates
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given, Stored: c.Stored,
-		Measured: c.Measured, Bounded: c.Bounded, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
+		Measured: c.Measured, Bounded: c.Bounded, InPlace: c.InPlace, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
 		Failures: c.Failures, Refusals: c.Refusals}
 	s.GraphLevel = p.GraphLevel
 	s.Times.Context = inContext(p)

@@ -251,7 +251,7 @@ func (s *Summary) candidates(opts Options) string {
 	for _, more := range []struct {
 		n    int
 		text string
-	}{{c.Given, "%d given"}, {c.Bounded, "%d bounded away"}, {c.Unknown, "%d unknown"}} {
+	}{{c.Given, "%d given"}, {c.InPlace, "%d seen in place"}, {c.Bounded, "%d bounded away"}, {c.Unknown, "%d unknown"}} {
 		if more.n > 0 {
 			costs = append(costs, fmt.Sprintf(more.text, more.n))
 		}
@@ -400,6 +400,14 @@ func (s *Summary) partMS(v float64) string {
 	return ms(v)
 }
 
+// partsText says what the estimate is the sum of.
+func (s *Summary) partsText() string {
+	if s.Candidates.InPlace > 0 {
+		return "sum of the placed parts, each measured by itself, or seen in place"
+	}
+	return "sum of the placed parts, each measured by itself"
+}
+
 // times are three separate lines, since none of the three numbers says anything about the others for sure.
 func (s *Summary) times() string {
 	lines := [][3]string{}
@@ -414,7 +422,7 @@ func (s *Summary) times() string {
 		lines = append(lines, [3]string{"additive bound", "none", "this placement was not searched for"})
 	}
 	if s.estimated() {
-		lines = append(lines, [3]string{"additive estimate", ms(s.Times.Estimate) + " ms", "sum of the placed parts, each measured by itself"})
+		lines = append(lines, [3]string{"additive estimate", ms(s.Times.Estimate) + " ms", s.partsText()})
 	} else {
 		lines = append(lines, [3]string{"additive estimate", "none", "nothing was measured: there was nothing to choose"})
 	}
