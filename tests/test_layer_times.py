@@ -4,6 +4,8 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -235,3 +237,24 @@ def test_a_search_learns_what_each_operator_takes(command, tmp_path, engine):
     assert len({node for part in alone["parts"] for node in part["nodes"]}) >= 14
     call = sum(border.get("call_ms", 0) for border in alone["borders"])
     assert 0 <= call < sum(part["ms"] for part in alone["parts"])
+
+
+def test_a_region_that_cannot_be_told_apart_is_one_part_and_says_why(command, tmp_path):
+    """Its time is that of the kernel as before; the reason stands in the record."""
+    if "onnxruntime" not in usable():
+        pytest.skip("the onnxruntime backend is not usable here")
+    python = tmp_path / "python"
+    nowhere = f'case "$*" in *collage.worker*) export TMPDIR="{tmp_path}/nowhere" ;; esac'
+    python.write_text(f'#!/bin/sh\n{nowhere}\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    library = find_spec("onnxruntime").submodule_search_locations[0]
+    (library,) = Path(library, "capi").glob("libonnxruntime.so*")
+    places = {"COLLAGE_PYTHON": python, "COLLAGE_ONNXRUNTIME_LIBRARY": library}
+    told, found = searched(command, tmp_path, "onnxruntime", residual, **places)
+    assert not told, "nothing was learnt of borders"
+    without = [network for network in found if "whole" in network]
+    assert without
+    for network in without:
+        assert {one["backend"] for one in network["whole"]} == {"onnxruntime"}
+        assert {one["why"] for one in network["whole"]} == {"no folder can be made for ONNX Runtime's profile (TMPDIR)"}
+        assert any(len(part["nodes"]) >= 10 and part["ms"] > 0 for part in network["parts"]), "the region is one part"

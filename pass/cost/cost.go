@@ -92,7 +92,8 @@ type NetworkBorder struct {
 	Out              float64 `json:"out_ms,omitempty"`
 }
 
-// NetworkWhole is a region that could not be taken apart (feedback.Whole has the same fields).
+// NetworkWhole is a region that could not be taken apart (feedback.Whole has the same fields); without a symbol
+// it is the network, whose kernels could not be told apart.
 type NetworkWhole struct {
 	Backend string `json:"backend"`
 	Symbol  string `json:"symbol"`

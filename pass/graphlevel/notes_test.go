@@ -30,4 +30,7 @@ func TestWhatIsNotLearntIsSaidOnce(t *testing.T) {
 		"17% of the time is in kernels that belong to no operator of the network"},
 		s.notes(profile(2, old, feedback.Whole{Backend: "other", Symbol: "x", Why: "y"})))
 	assert.Empty(t, s.notes(profile(3)))
+	unknown := cost.Cost{Network: &cost.Network{Whole: []cost.NetworkWhole{{Why: "there are 3 of 4"}}}}
+	assert.Equal(t, []string{"what the network's kernels take each is not known: there are 3 of 4"}, s.notes(unknown))
+	assert.Empty(t, s.notes(unknown))
 }

@@ -251,8 +251,12 @@ func (s *search) notes(c cost.Cost) []string {
 		return nil
 	}
 	for _, w := range c.Network.Whole {
-		once("backend "+w.Backend, fmt.Sprintf("what the operators on %s take inside a region is not known, a region counts as one: %s: %s",
-			w.Backend, w.Symbol, w.Why))
+		if w.Symbol == "" {
+			once("network", "what the network's kernels take each is not known: "+w.Why)
+			continue
+		}
+		once("backend "+w.Backend, fmt.Sprintf("what the operators on %s take inside a region is not known, a region counts as "+
+			"one: %s: %s", w.Backend, w.Symbol, w.Why))
 	}
 	if p := profileOf(c); p != nil && p.Rest > mostRest*p.Total() {
 		once("rest", fmt.Sprintf("%.0f%% of the time is in kernels that belong to no operator of the network", 100*p.Rest/p.Total()))
