@@ -31,8 +31,8 @@ var normalisePasses = []normalisePass{
 }
 
 // Normalise gives the module the form that candidates are looked for in: types inferred, training-only operators
-// removed, constants folded, scales folded into convolutions, functions that nothing calls removed. The module that
-// comes in is not changed.
+// removed, constants folded, scales folded into convolutions but for those that are computed of the data, functions that
+// nothing calls removed. The module that comes in is not changed.
 func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error) {
 	if opts.DisabledPasses == nil {
 		opts.DisabledPasses = DefaultDisabledPasses()
@@ -50,14 +50,22 @@ func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error
 			if err := bridge.CheckSignals(); err != nil {
 				return err
 			}
-			next, err := runPass(current, p.name, p.args...)
-			if err != nil {
-				return err
+			steps := []func(*bridge.Object) (*bridge.Object, error){
+				func(m *bridge.Object) (*bridge.Object, error) { return runPass(m, p.name, p.args...) },
 			}
-			if current != mod {
-				current.Release()
+			if p.name == "FoldScaleAxis" {
+				steps = slices.Insert(append(steps, releaseScales), 0, holdScales)
 			}
-			current = next
+			for _, step := range steps {
+				next, err := step(current)
+				if err != nil {
+					return err
+				}
+				if current != mod {
+					current.Release()
+				}
+				current = next
+			}
 		}
 		out = current
 		return nil

@@ -19,6 +19,7 @@ type Rewriter struct {
 	g        *Graph
 	done     map[NodeID]*bridge.Object
 	replaced map[NodeID]replacement
+	wrapped  map[NodeID]func(expr *bridge.Object) (*bridge.Object, error)
 	made     []*bridge.Object
 }
 
@@ -29,7 +30,8 @@ type replacement struct {
 
 // NewRewriter begins a rewriting of g, which must have been read from TVM.
 func NewRewriter(g *Graph) *Rewriter {
-	return &Rewriter{g: g, done: map[NodeID]*bridge.Object{}, replaced: map[NodeID]replacement{}}
+	return &Rewriter{g: g, done: map[NodeID]*bridge.Object{}, replaced: map[NodeID]replacement{},
+		wrapped: map[NodeID]func(expr *bridge.Object) (*bridge.Object, error){}}
 }
 
 // Set makes expr stand for node id: a parameter for a region's input, a constant for a parameter. It must be
@@ -41,6 +43,12 @@ func (r *Rewriter) Set(id NodeID, expr *bridge.Object) { r.done[id] = expr }
 // makes superfluous are never touched. The same rule of order as for Set.
 func (r *Rewriter) Replace(id NodeID, deps []NodeID, construct func(deps []*bridge.Object) (*bridge.Object, error)) {
 	r.replaced[id] = replacement{deps, construct}
+}
+
+// Wrap makes what construct returns of the rewritten expression of node id stand for it. The same rule of order as for Set;
+// a node that is replaced is not wrapped.
+func (r *Rewriter) Wrap(id NodeID, construct func(expr *bridge.Object) (*bridge.Object, error)) {
+	r.wrapped[id] = construct
 }
 
 // Expr returns the rewritten expression of node id.
@@ -111,15 +119,17 @@ func (r *Rewriter) rewrite(id NodeID, deps []NodeID) (*bridge.Object, error) {
 		}
 		return made, err
 	}
-	h := r.g.handles[id]
-	if same {
-		return h, nil
+	made := r.g.handles[id]
+	if !same {
+		var err error
+		if made, err = remake(made, &r.g.Nodes[id], now); err != nil {
+			return nil, err
+		}
+		r.made = append(r.made, made)
 	}
-	made, err := remake(h, &r.g.Nodes[id], now)
-	if err != nil {
-		return nil, err
+	if wrap := r.wrapped[id]; wrap != nil {
+		return wrap(made)
 	}
-	r.made = append(r.made, made)
 	return made, nil
 }
 
