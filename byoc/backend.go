@@ -69,6 +69,10 @@ type Pattern struct {
 	// Reassociates says that the kernel associates its sums otherwise than a direct sum does (Winograd's transforms,
 	// weights that are summed beforehand), so that its rounding errors are of another size. --exact does without it.
 	Reassociates bool
+	// Grouped says that the kernel works on neighbours together, so that a candidate by itself costs more than its share
+	// among them. A search of whole networks begins with one in which such kernels do all that they can, too, and
+	// learns from it.
+	Grouped bool
 }
 
 // Probe is what is known about a backend's library on this machine.
@@ -108,9 +112,10 @@ type Proposal struct {
 	// Composite and Bare are as in Pattern; for a backend that takes anything, Composite is "".
 	Composite string
 	Bare      bool
-	// Kernel and Reassociates are as in Pattern.
+	// Kernel, Reassociates and Grouped are as in Pattern.
 	Kernel       string
 	Reassociates bool
+	Grouped      bool
 	// OwnConstants says that what the constants hold, not only their shapes, matters to how fast it is (a mask of which
 	// the kernel leaves out half): it is measured with them. The composite's name must tell it from others.
 	OwnConstants bool

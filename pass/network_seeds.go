@@ -63,6 +63,31 @@ func (n *Network) Tuned(backends ...string) *genome.Placement {
 	})
 }
 
+// Grouped is Tuned where kernels that work on neighbours together (byoc.Pattern.Grouped) do all that they can: what they
+// take in a group is not known before a network with groups was measured, and by what their candidates take alone none
+// would ever be built. nil where there are no such candidates.
+func (n *Network) Grouped(backends ...string) *genome.Placement {
+	overhead, tables, there := n.s.overhead().Option, n.tables(), false
+	p := n.alone(backends, func(i, k int) float64 {
+		f := n.s.functions[i]
+		c := &f.set.Candidates[k]
+		if c.Grouped {
+			there = true
+			return overhead // the fewer candidates, the better
+		}
+		ms, _ := tables[i].Cost(k)
+		return ms + overhead + apart*float64(c.Operators(f.set.Graph))
+	})
+	if !there {
+		return nil
+	}
+	return p
+}
+
+// apart is what an operator counts, beside its cost, that is not done in a group where it could be, in milliseconds: more
+// than costs are, less than elsewhere.
+const apart = 1e3
+
 // Families are the backends that share regions with others, each together with those, in the order of the backends.
 func (n *Network) Families() [][]string {
 	var families [][]string

@@ -160,6 +160,10 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 		return names
 	}
 	assert.Equal(t, [][]string{{"lib", "guest"}}, n.Families())
+	assert.Nil(t, n.Grouped("lib", "guest"), "nobody works in groups")
+	f.set.Candidates[len(f.set.Candidates)-1].Grouped = true
+	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Grouped("lib", "guest")), "whatever it takes alone")
+	f.set.Candidates[len(f.set.Candidates)-1].Grouped = false
 	both := n.Tuned("lib", "guest")
 	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(both), "each operator from the one that is the cheapest there")
 	require.Len(t, both.Regions[0], 1)

@@ -11,9 +11,9 @@ import (
 
 // Form is how a kernel beside oneDNN's takes an operator: under composites of its own, within limits of its own.
 type Form struct {
-	// Composite is the name without epilogue ("native.winograd_conv2d"); Kernel and Reassociates are as in byoc.Pattern.
-	Composite, Kernel string
-	Reassociates      bool
+	// Composite is the name without epilogue ("native.winograd_conv2d"); Kernel, Reassociates and Grouped are as in byoc.Pattern.
+	Composite, Kernel     string
+	Reassociates, Grouped bool
 	// Without are activations ("tanh") whose epilogues are left out.
 	Without []string
 	// Limits says what of the layers that have passed the operator's own limits the kernel cannot do; LimitsText says it in
@@ -58,7 +58,7 @@ func (f Form) epilogues() []epilogue {
 // limit gives a rule the form's kernel and limits. They hold where operators are placed; the code generator writes what
 // is correct, and the runtime does by oneDNN what the kernel cannot.
 func (f Form) limit(r *Rule) *Rule {
-	r.Kernel, r.Reassociates, r.Own = f.Kernel, f.Reassociates, true
+	r.Kernel, r.Reassociates, r.Grouped, r.Own = f.Kernel, f.Reassociates, f.Grouped, true
 	limits, correct := r.Limits, r.Correct
 	if correct == nil {
 		correct = limits

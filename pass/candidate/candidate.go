@@ -22,10 +22,11 @@ type Candidate struct {
 	Backend string
 	// Composite is the pattern's name; "" for TVM's candidates.
 	Composite string
-	// Bare, Kernel and Reassociates: see byoc.Pattern.
+	// Bare, Kernel, Reassociates and Grouped: see byoc.Pattern.
 	Bare         bool
 	Kernel       string
 	Reassociates bool
+	Grouped      bool
 	// OwnConstants: see byoc.Proposal.
 	OwnConstants bool
 	// Free says that the candidate costs nothing by rule and is never measured: it holds no operator (a tuple, a

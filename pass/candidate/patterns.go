@@ -31,7 +31,7 @@ func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
 					continue
 				}
 				p.add(b, byoc.Proposal{Composite: pattern.Composite, Bare: pattern.Bare, Kernel: pattern.Kernel,
-					Reassociates: pattern.Reassociates, Nodes: m.Nodes})
+					Reassociates: pattern.Reassociates, Grouped: pattern.Grouped, Nodes: m.Nodes})
 			}
 		}
 		for _, r := range refusals {

@@ -162,7 +162,7 @@ func (p *proposer) add(b int, proposal byoc.Proposal) {
 	p.taken[string(p.identify(backend, "", nodes))] = true
 	root := nodes[len(nodes)-1]
 	c := Candidate{Backend: backend, Composite: proposal.Composite, Bare: proposal.Bare, Kernel: proposal.Kernel,
-		Reassociates: proposal.Reassociates, OwnConstants: proposal.OwnConstants,
+		Reassociates: proposal.Reassociates, Grouped: proposal.Grouped, OwnConstants: proposal.OwnConstants,
 		Scope: p.g.Nodes[root].Scope, Nodes: nodes, Root: root}
 	c.Free = !slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == operator })
 	c.Rank = p.rank(b, c.Free)

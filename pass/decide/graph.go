@@ -156,7 +156,8 @@ func (c *decision) alone() []graphlevel.Seed {
 }
 
 // seeds are what the graph level goes on with: those of alone, the operator level's placement, each backend with the cheapest of
-// its own candidates, backends that share regions together with the cheapest of theirs, and runners-up.
+// its own candidates, backends that share regions together with the cheapest of theirs, and with kernels that work in groups
+// wherever those can be, and runners-up.
 func (c *decision) seeds() []graphlevel.Seed {
 	network := c.graph.network
 	families := network.Families()
@@ -178,6 +179,9 @@ func (c *decision) seeds() []graphlevel.Seed {
 	for _, family := range families {
 		if p := network.Tuned(family...); p != nil {
 			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+"), Placement: p})
+		}
+		if p := network.Grouped(family...); p != nil {
+			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+") + ", in groups", Placement: p})
 		}
 	}
 	return append(seeds, network.RunnersUp()...)
