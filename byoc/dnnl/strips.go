@@ -28,8 +28,9 @@ type image [3]int64
 // into an order in which those of a group follow one another.
 //
 // Operations are sorted into levels. What reads pixels around its own (window) stands a level above what made its
-// argument; what reads one pixel only may share its argument's level. Operations of one level and one image size then
-// depend on each other pixel by pixel, and on nothing that depends on them: they form a group, be it of one.
+// argument; what reads one pixel only may share its argument's level. Factors for whole channels are of another image
+// and finished before. Operations of one level and one image size then depend on each other pixel by pixel, and on
+// nothing that depends on them: they form a group, be it of one.
 func (l *lowering) strips() {
 	roles := make([]role, len(l.ops))
 	producer := map[region.ValueID]int{}
@@ -70,7 +71,8 @@ func (l *lowering) role(o *operation) role {
 	case "pool":
 		return window
 	case "binary":
-		if o.algorithm == "add" && l.sameShape(o.in[0], o.out) && l.sameShape(o.in[1], o.out) {
+		same := l.sameShape(o.in[0], o.out) && l.sameShape(o.in[1], o.out)
+		if same && (o.algorithm == "add" || o.algorithm == "multiply") || l.factors(o) != noValue {
 			return pointwise
 		}
 	case "eltwise":
@@ -83,6 +85,23 @@ func (l *lowering) role(o *operation) role {
 		}
 	}
 	return barrier
+}
+
+// factors is the argument of a product that is one number for each channel, of all images or of each of them; noValue for
+// none.
+func (l *lowering) factors(o *operation) region.ValueID {
+	if o.kind != "binary" || o.algorithm != "multiply" {
+		return noValue
+	}
+	out := l.types[o.out].Shape
+	for i, v := range o.in {
+		s := l.types[v].Shape
+		if l.sameShape(o.in[1-i], o.out) && !l.sameShape(v, o.out) && len(s) == 4 && (s[0] == 1 || s[0] == out[0]) &&
+			s[1] == out[1] && s[2] == 1 && s[3] == 1 {
+			return v
+		}
+	}
+	return noValue
 }
 
 // stripPosts says that what is hung on an operation are functions that strips do on the way out, and at most one sum with a
@@ -159,7 +178,7 @@ func (l *lowering) levels(roles []role, producer map[region.ValueID]int) []int {
 			p, ok := producer[v]
 			switch {
 			case !ok: // an input or a constant
-			case roles[i] == barrier || roles[i] == window && at == 0 || roles[p] == barrier:
+			case roles[i] == barrier || roles[i] == window && at == 0 || roles[p] == barrier || v == l.factors(o):
 				level[i] = max(level[i], finished[p])
 			default:
 				level[i] = max(level[i], level[p])

@@ -4,6 +4,7 @@ package dnnl
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,4 +180,38 @@ func TestPoolsWithSumsInGroups(t *testing.T) {
 	double := plus(twice, twice)
 	joined := r.joined(f(1, 24, 6, 6), sum, double, r.pointwiseConv(r.depthwiseConv(x, y), y))
 	golden(t, "strips.json", r.Finish(joined))
+}
+
+// A block with squeeze-and-excitation: the factors depend on all that the depthwise convolution makes; what multiplies by them is
+// done in the group of what reads the products, which are never stored.
+func TestExcitedChannelsAreMadeWithTheirReader(t *testing.T) {
+	for _, swapped := range []bool{false, true} {
+		r := newRegion()
+		y, small := f(2, 8, 6, 6), f(2, 8, 1, 1)
+		x := r.depthwiseConv(r.Var(y.Shape, f32), y)
+		mean := r.Call("nn.global_avg_pool2d", small, map[string]any{"layout": "NCHW", "out_layout": ""}, x)
+		factors := r.as("native.strip_sigmoid", "sigmoid", nil, small, []*relay.Type{small}, mean)
+		args, types := []relay.NodeID{x, factors}, []*relay.Type{y, small}
+		if swapped {
+			slices.Reverse(args)
+			slices.Reverse(types)
+		}
+		scaled := r.as("native.strip_multiply", "multiply", nil, y, types, args...)
+		from, weight := f(2, 8, 6, 6), f(8, 8, 1, 1)
+		out := r.as("native.strip_conv2d", "nn.conv2d", with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), y,
+			[]*relay.Type{from, weight}, scaled, r.Const(weight.Shape, f32))
+		groups, kinds := groupsOf(t, r.Finish(out))
+		require.Equal(t, []string{"conv"}, groups[0])
+		require.Equal(t, []string{"binary", "conv"}, groups[len(groups)-1], "%v", kinds)
+	}
+}
+
+// Factors that a group of another image makes are there before what multiplies by them; what is multiplied is made with it.
+func TestFactorsAreFinishedFirst(t *testing.T) {
+	r := newRegion()
+	y, small := f(1, 8, 6, 6), f(1, 8, 1, 1)
+	factors := r.as("native.strip_sigmoid", "sigmoid", nil, small, []*relay.Type{small}, r.Var(small.Shape, f32))
+	scaled := r.as("native.strip_multiply", "multiply", nil, y, []*relay.Type{y, small}, r.pointwiseConv(r.Var(y.Shape, f32), y), factors)
+	groups, _ := groupsOf(t, r.Finish(r.pointwiseConv(scaled, y)))
+	require.Equal(t, [][]string{{"eltwise"}, {"conv", "binary", "conv"}}, groups)
 }

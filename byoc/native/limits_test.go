@@ -180,14 +180,38 @@ func TestStripLimits(t *testing.T) {
 		"dilation": []int64{1, 1}, "padding": []int64{0, 0, 0, 0}, "ceil_mode": false, "layout": "NHWC", "out_layout": ""}, m.Var([]int64{1, 8, 8, 8}, f32)))
 	require.Contains(t, verdict(t, last, "native.strip_max_pool2d"), "has it in NHWC")
 
-	pair := func(out *relay.Type, a, b *relay.Type) *relay.Graph {
+	pair := func(op string, out, a, b *relay.Type) *relay.Graph {
 		m := relay.NewGraph("main")
-		return m.Finish(m.Call("add", out, nil, m.Var(a.Shape, f32), m.Var(b.Shape, f32)))
+		return m.Finish(m.Call(op, out, nil, m.Var(a.Shape, f32), m.Var(b.Shape, f32)))
 	}
-	four := f(1, 8, 4, 4)
-	require.Empty(t, verdict(t, pair(four, four, four), "native.strip_add"))
-	require.Contains(t, verdict(t, pair(four, four, f(1, 8, 1, 1)), "native.strip_add"), "different shapes")
-	require.Contains(t, verdict(t, pair(f(4, 4), f(4, 4), f(4, 4)), "native.strip_add"), "4 dimensions, this tensor has 2")
+	four, two := f(1, 8, 4, 4), f(2, 8, 4, 4)
+	require.Empty(t, verdict(t, pair("add", four, four, four), "native.strip_add"))
+	require.Contains(t, verdict(t, pair("add", four, four, f(1, 8, 1, 1)), "native.strip_add"), "different shapes")
+	require.Contains(t, verdict(t, pair("add", f(4, 4), f(4, 4), f(4, 4)), "native.strip_add"), "4 dimensions, this tensor has 2")
+	for _, c := range []struct {
+		out, a, b *relay.Type
+		refusal   string
+	}{
+		{four, four, four, ""},
+		{four, four, f(1, 8, 1, 1), ""},
+		{two, f(2, 8, 1, 1), two, ""},
+		{two, two, f(1, 8, 1, 1), ""},
+		{two, two, four, "one factor for each channel"},
+		{four, four, f(1, 1, 1, 1), "one factor for each channel"},
+		{four, four, f(8, 1, 1), "one factor for each channel"},
+		{four, four, f(1, 8, 1, 4), "one factor for each channel"},
+		{two, f(2, 8, 4, 1), f(1, 8, 1, 4), "one factor for each channel"},
+		{f(4, 4), f(4, 4), f(4, 4), "4 dimensions, this tensor has 2"},
+	} {
+		got := verdict(t, pair("multiply", c.out, c.a, c.b), "native.strip_multiply")
+		if c.refusal == "" {
+			require.Empty(t, got, "%v", c)
+		} else {
+			require.Contains(t, got, c.refusal, "%v", c)
+		}
+	}
+	m = relay.NewGraph("main")
+	require.Empty(t, verdict(t, m.Finish(m.Call("sigmoid", four, nil, m.Var(four.Shape, f32))), "native.strip_sigmoid"))
 	join := func(axis int64) *relay.Graph {
 		m := relay.NewGraph("main")
 		shape := []int64{1, 8, 4, 4}

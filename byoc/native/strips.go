@@ -24,11 +24,11 @@ var notOnStrips = []string{"tanh", "mish"}
 func stripRules() []*onednn.Rule {
 	layouts := [][2]string{{"NCHW", "OIHW"}}
 	depthwise := onednn.Form{
-		Composite: "native.strip_depthwise_conv2d", Kernel: StripsKernel, Without: notOnStrips, Limits: stripConvolution(checkDepthwise),
+		Composite: "native.strip_depthwise_conv2d", Kernel: StripsKernel, Grouped: true, Without: notOnStrips, Limits: stripConvolution(checkDepthwise),
 		LimitsText: stripLimits + ", one channel a group, constant weights and bias",
 	}
 	pointwise := onednn.Form{
-		Composite: "native.strip_conv2d", Kernel: StripsKernel, Without: notOnStrips, Limits: stripConvolution(checkPointwise),
+		Composite: "native.strip_conv2d", Kernel: StripsKernel, Grouped: true, Without: notOnStrips, Limits: stripConvolution(checkPointwise),
 		LimitsText: stripLimits + ", a kernel of one element, strides of 1, no padding, one group, constant weights and bias",
 	}
 	rules := slices.Concat(depthwise.Convolutions("nn.conv2d", 2, false, layouts...), pointwise.Convolutions("nn.conv2d", 2, false, layouts...))
@@ -41,12 +41,14 @@ func stripRules() []*onednn.Rule {
 		{onednn.PoolRules(), "nn.max_pool2d", "max_pool2d", checkStripPool, ""},
 		{onednn.PoolRules(), "nn.avg_pool2d", "avg_pool2d", checkStripPool, ""},
 		{onednn.BinaryRules(), "add", "add", nil, ""},
+		{[]*onednn.Rule{stripProductRule()}, "multiply", "multiply", nil, ""},
 		{onednn.ElementwiseRules(), "nn.relu", "relu", nil, ""},
 		{onednn.ElementwiseRules(), "clip", "clip", nil, ""},
+		{onednn.ElementwiseRules(), "sigmoid", "sigmoid", nil, ""},
 		{[]*onednn.Rule{onednn.ConcatenateRule()}, "concatenate", "concatenate", checkStripConcatenation, ", along the channels"},
 	} {
 		form := onednn.Form{
-			Composite: "native.strip_" + one.name, Kernel: StripsKernel, LimitsText: stripLimits + one.text,
+			Composite: "native.strip_" + one.name, Kernel: StripsKernel, Grouped: true, LimitsText: stripLimits + one.text,
 			Limits: func(g *relay.Graph, m *relay.Match, l onednn.Layer) error {
 				if one.limits != nil {
 					if err := one.limits(l); err != nil {
@@ -68,6 +70,40 @@ func checkStripResult(g *relay.Graph, m *relay.Match) error {
 		return fmt.Errorf("strips are of images, with 4 dimensions, this tensor has %d", rank)
 	}
 	return nil
+}
+
+// stripProductRule offers multiply of equal shapes, and of images with one factor for each channel: what
+// squeeze-and-excitation ends with.
+func stripProductRule() *onednn.Rule {
+	return onednn.Bare("multiply", nil, checkStripProduct,
+		"float32, static shapes, equal ones or a factor for each channel",
+		func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+			in := g.Nodes[m.Root].Inputs
+			return &onednn.Binary{Function: "multiply", Left: in[0], Right: in[1]}, nil
+		})
+}
+
+func checkStripProduct(g *relay.Graph, m *relay.Match) error {
+	c, err := onednn.CheckedCall(g, m.Root, "left side", "right side")
+	if err != nil {
+		return err
+	}
+	if len(c.In) != 2 {
+		return fmt.Errorf("multiply has %d arguments", len(c.In))
+	}
+	left, right, out := c.In[0].Shape, c.In[1].Shape, c.Out.Shape
+	whole := slices.Equal(left, out)
+	if whole && (slices.Equal(right, out) || isFactors(right, out)) || slices.Equal(right, out) && isFactors(left, out) {
+		return nil
+	}
+	return fmt.Errorf("the kernel strips multiplies by a tensor of the same shape or by one factor for each channel, not %s by %s",
+		relay.ShapeText(left), relay.ShapeText(right))
+}
+
+// isFactors says that a tensor holds one number for each channel, of all images or of each of them.
+func isFactors(shape, images []int64) bool {
+	return len(shape) == 4 && len(images) == 4 && (shape[0] == 1 || shape[0] == images[0]) && shape[1] == images[1] &&
+		shape[2] == 1 && shape[3] == 1
 }
 
 func stripConvolution(check func(g *relay.Graph, l *onednn.Convolution, w weights) error) func(*relay.Graph, *relay.Match, onednn.Layer) error {

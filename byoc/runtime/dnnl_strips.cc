@@ -3,9 +3,9 @@
 // Groups of operators that are run strip by strip: a few rows of the image go through all of them, on one
 // thread and in its caches, before the next rows begin. The code generator (byoc/dnnl/strips.go) says which
 // operators form a group: depthwise convolutions and pools that read what is finished, and 1x1 convolutions,
-// sums, concatenations and bounds, which see one pixel at a time and may follow one another. Of what is
-// computed inside, only what is read elsewhere is ever stored as a whole; a concatenation is a place in which
-// its parts are computed.
+// sums, products, concatenations and functions, which see one pixel at a time and may follow one another. Of
+// what is computed inside, only what is read elsewhere is ever stored as a whole; a concatenation is a place
+// in which its parts are computed.
 //
 // In: a range of operators of the program. Out: one step. Where this processor or the shapes do not allow it,
 // the operators are compiled one by one, like all others.
@@ -50,13 +50,16 @@ struct Place {
 struct Action {
   enum class Kind { kProduct, kWindow, kPosts } kind = Kind::kPosts;  // kPosts: they alone
   Place in, other, out;
-  // Whether other is read: it is added.
-  bool adds = false;
+  // Whether other is read: it is added, or multiplied with.
+  bool reads_other = false;
+  // Elements from one image's factors to the next's, where other has one for each channel, and is finished;
+  // -1 where it has the result's shape.
+  int64_t factors = -1;
   int64_t channels_in = 0, channels_out = 0;
   const float* weight = nullptr;
   const float* bias = nullptr;
   Window window;
-  std::vector<Post> posts;  // an addend is operand 0, other
+  std::vector<Post> posts;  // what is added or multiplied with is operand 0, other
 };
 
 // The step.
@@ -88,7 +91,11 @@ struct Strips {
     };
     for (const Action& a : actions) {
       float* const out = at(a.out);
-      const Operand other{a.adds ? at(a.other) : nullptr, a.other.ld};
+      if (a.factors >= 0) {
+        Scale(a, static_cast<const float*>(data[a.other.tensor]), at(a.in), out, first, count);
+        continue;
+      }
+      const Operand other{a.reads_other ? at(a.other) : nullptr, a.other.ld};
       if (a.kind == Action::Kind::kWindow) {
         RunWindowOf(a, data, other, out, first, count);
       } else if (a.kind == Action::Kind::kProduct) {
@@ -113,6 +120,19 @@ struct Strips {
     }
   }
 
+  // Each channel times its factor, image by image.
+  void Scale(const Action& a, const float* factors, const float* in, float* out, int64_t first,
+             int64_t count) const {
+    for (int64_t row = first; row < first + count;) {
+      const int64_t image = row / height, end = std::min(first + count, (image + 1) * height);
+      const int64_t done = (row - first) * width;
+      const Operand operand{factors + image * a.factors, 0};
+      Apply({in + done * a.in.ld, a.in.ld, out + done * a.out.ld, a.out.ld, (end - row) * width,
+             a.channels_out, a.posts.data(), static_cast<int>(a.posts.size()), &operand});
+      row = end;
+    }
+  }
+
   // A window's results, image by image.
   void RunWindowOf(const Action& a, void* const* data, const Operand& other, float* out, int64_t first,
                    int64_t count) const {
@@ -122,7 +142,7 @@ struct Strips {
     for (int64_t row = first; row < first + count;) {
       const int64_t image = row / height, end = std::min(first + count, (image + 1) * height);
       const int64_t done = (row - first) * width;
-      const Operand operand{a.adds ? other.data + done * other.row : nullptr, other.row};
+      const Operand operand{a.reads_other ? other.data + done * other.row : nullptr, other.row};
       WindowRowsWork work;
       work.window = &window;
       work.image = static_cast<const float*>(data[a.in.tensor]) + a.in.channel +
@@ -203,6 +223,17 @@ class StripBuilder {
            d[2] == step_->height && d[3] == step_->width;
   }
 
+  // Which argument of a product is one factor for each channel, of all images or of each; -1 for none.
+  int FactorsOf(const Op& o) const {
+    for (const int i : {0, 1}) {
+      const Dims& one = dims(o.in[i]);
+      if (dims(o.in[1 - i]) != dims(o.out) || one == dims(o.out) || one.size() != 4) continue;
+      if (one[1] != dims(o.out)[1] || one[2] != 1 || one[3] != 1) continue;
+      if (one[0] == 1 || one[0] == step_->images) return i;
+    }
+    return -1;
+  }
+
   // A pool's result may first be multiplied by a number.
   static bool IsScaled(const Op& o) {
     return o.kind == "pool" && !o.post.empty() && o.post[0].kind == PostOp::Kind::kEltwise &&
@@ -217,12 +248,12 @@ class StripBuilder {
   // Whether an operator can be run here.
   bool Fits(const Op& o) const {
     if (!SameImage(o.out) || !o.perm.empty()) return false;
-    // Elementwise ones, and the sum with one tensor.
-    int addends = o.kind == "binary" ? 1 : 0;
+    // Functions of one number, and the sum with one tensor, or the product.
+    int others = o.kind == "binary" ? 1 : 0;
     for (const PostOp& post : Tail(o)) {
       const bool sum = post.kind == PostOp::Kind::kBinary && post.algorithm == dnnl::algorithm::binary_add &&
                        dims(post.operand) == dims(o.out);
-      if (sum ? ++addends > 1 : !ElementwisePostOf(post)) return false;
+      if (sum ? ++others > 1 : !ElementwisePostOf(post)) return false;
     }
     if (o.kind == "conv") {
       if (o.algorithm != dnnl::algorithm::convolution_direct || !c_.IsConstant(o.in[1])) return false;
@@ -244,8 +275,9 @@ class StripBuilder {
       return true;
     }
     if (o.kind == "binary") {
-      return o.algorithm == dnnl::algorithm::binary_add && dims(o.in[0]) == dims(o.out) &&
-             dims(o.in[1]) == dims(o.out);
+      const bool same = dims(o.in[0]) == dims(o.out) && dims(o.in[1]) == dims(o.out);
+      if (o.algorithm == dnnl::algorithm::binary_mul) return same || FactorsOf(o) >= 0;
+      return o.algorithm == dnnl::algorithm::binary_add && same;
     }
     if (o.kind == "eltwise") return OwnPostOf(o).has_value();
     return o.kind == "concat" && o.axes == std::vector<int>{1} &&
@@ -391,8 +423,12 @@ class StripBuilder {
     a.channels_out = dims(o.out)[1];
     int other = -1;
     if (o.kind == "binary") {
-      other = o.in[1];
-      a.posts.push_back({Post::Kind::kAdd, 0, 0, 0});
+      const int factors = FactorsOf(o);
+      if (factors == 0) a.in = PlaceOf(o.in[1]);
+      other = factors == 0 ? o.in[0] : o.in[1];
+      if (factors >= 0) a.factors = dims(other)[0] == 1 ? 0 : a.channels_out;
+      const bool sum = o.algorithm == dnnl::algorithm::binary_add;
+      a.posts.push_back({sum ? Post::Kind::kAdd : Post::Kind::kMultiply, 0, 0, 0});
     }
     if (o.kind == "eltwise") a.posts.push_back(*OwnPostOf(o));
     for (const PostOp& post : Tail(o)) {
@@ -410,7 +446,7 @@ class StripBuilder {
       a.bias = bias;
     }
     if (other >= 0) {
-      a.adds = true;
+      a.reads_other = true;
       a.other = PlaceOf(other);
     }
     const Dims& w = o.weight.strides;

@@ -283,5 +283,46 @@ TEST(Posts, RowsThatLieApart) {
   }
 }
 
+// Products and what lies as it is, times an operand, and times one row of it: a factor for each column.
+TEST(Posts, TimesAnOperand) {
+  constexpr int64_t kRows = 17, kLength = 3;
+  for (const int64_t columns : {1, 3, 4, 15, 16, 17, 63, 64}) {
+    const int64_t width = PanelWidth(0, columns);
+    const std::vector<float> left = Sample(kRows * kLength, 1), right = Sample(kLength * width, 2),
+                             factors = Sample(kRows * columns, 3);
+    const Post posts[] = {{Post::Kind::kMultiply, 0, 0, 0}, {Post::Kind::kLinear, 2, 0.5F, -1}};
+    for (const int64_t row : {int64_t{0}, columns}) {
+      const Operand operand{factors.data(), row};
+      std::vector<float> made(kRows * columns), applied(kRows * columns);
+      GemmWork work;
+      work.left = left.data();
+      work.left_row = kLength;
+      work.right = right.data();
+      work.right_row = width;
+      work.length = kLength;
+      work.rows = kRows;
+      work.columns = columns;
+      work.out = made.data();
+      work.out_row = columns;
+      Multiply(work);
+      const std::vector<float> in = made;
+      Apply({in.data(), columns, applied.data(), columns, kRows, columns, posts, 2, &operand});
+      work.posts = posts;
+      work.num_posts = 2;
+      work.operands = &operand;
+      Multiply(work);
+      std::vector<double> want(made.size());
+      for (int64_t r = 0; r < kRows; ++r) {
+        for (int64_t c = 0; c < columns; ++c) {
+          want[r * columns + c] =
+              PostOf(posts[1], PostOf(posts[0], in[r * columns + c], factors[r * row + c]));
+        }
+      }
+      ExpectClose(made, want, 1e-6, "product, " + std::to_string(columns) + " columns");
+      ExpectClose(applied, want, 1e-6, "rows, " + std::to_string(columns) + " columns");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace collage::native

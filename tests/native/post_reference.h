@@ -26,6 +26,7 @@ inline double PostOf(const Post& post, double x, double operand = 0) {
       return post.alpha * x + post.beta;
     case Post::Kind::kAdd:
       return x + operand;
+    case Post::Kind::kMultiply:
     case Post::Kind::kRowScale:
       return x * operand;
     case Post::Kind::kSigmoid:

@@ -52,8 +52,23 @@ __attribute__((noinline)) void ApplyToMemory(const Post& post, Vector* values, i
         break;
       case Post::Kind::kClip:
       case Post::Kind::kAdd:
+      case Post::Kind::kMultiply:
       case Post::Kind::kRowScale:
         break;
+    }
+  }
+}
+
+// R rows of V vectors plus, or times, an operand, whose first element is at `from`.
+template <bool kTimes, int R, int V, bool kWhole>
+COLLAGE_ALWAYS void Combine(const float* from, int64_t row, Lanes last, Vector (&sum)[R][V]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const float* const at = from + r * row + v * kWidth;
+      const Vector other = kWhole || v + 1 < V ? Load(at) : LoadLanes(at, last);
+      sum[r][v] = kTimes ? sum[r][v] * other : sum[r][v] + other;
     }
   }
 }
@@ -63,16 +78,13 @@ __attribute__((noinline)) void ApplyToMemory(const Post& post, Vector* values, i
 template <int R, int V, bool kWhole>
 COLLAGE_ALWAYS void ApplyPost(const Post& post, const Operand* operands, int64_t row, int64_t column,
                               Lanes last, Vector (&sum)[R][V]) {
-  if (post.kind == Post::Kind::kAdd) {
+  if (post.kind == Post::Kind::kAdd || post.kind == Post::Kind::kMultiply) {
     const Operand& operand = operands[post.operand];
     const float* const from = operand.data + row * operand.row + column;
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) {
-        const float* const at = from + r * operand.row + v * kWidth;
-        sum[r][v] += kWhole || v + 1 < V ? Load(at) : LoadLanes(at, last);
-      }
+    if (post.kind == Post::Kind::kMultiply) {
+      Combine<true, R, V, kWhole>(from, operand.row, last, sum);
+    } else {
+      Combine<false, R, V, kWhole>(from, operand.row, last, sum);
     }
   } else if (post.kind == Post::Kind::kRowScale) {
     const Operand& operand = operands[post.operand];
@@ -118,7 +130,7 @@ COLLAGE_ALWAYS void ApplyPost(const Post& post, const Operand* operands, int64_t
 template <int R, int V, bool kWhole>
 void Tile(const GemmWork& w, int64_t top, Lanes last, const char* ahead, int64_t ahead_step) {
   for (int p = 0; p < w.num_posts; ++p) {
-    if (w.posts[p].kind != Post::Kind::kAdd) continue;
+    if (w.posts[p].kind != Post::Kind::kAdd && w.posts[p].kind != Post::Kind::kMultiply) continue;
     const Operand& operand = w.operands[w.posts[p].operand];
     const float* const from = operand.data + (w.row + top) * operand.row + w.column;
     for (int r = 0; r < R; ++r) {

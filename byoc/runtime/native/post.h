@@ -28,6 +28,7 @@ struct Post {
     kClip,       // between alpha and beta
     kLinear,     // alpha * x + beta
     kAdd,        // + an operand, which has the result's shape
+    kMultiply,   // * an operand, likewise; windows and Winograd have no such
     kRowScale,   // a row is multiplied by its element of an operand
     kSigmoid,    // 1 / (1 + e^-x)
     kSilu,       // x / (1 + e^(-alpha x))
@@ -37,11 +38,11 @@ struct Post {
   };
   Kind kind = Kind::kRelu;
   float alpha = 0, beta = 0;
-  int operand = -1;  // kAdd, kRowScale: which of the operands
+  int operand = -1;  // kAdd, kMultiply, kRowScale: which of the operands
 };
 
-// A tensor that posts read: the element of row r and column c is at data[r * row + c]; of kRowScale's, that
-// of row r at data[r * row].
+// A tensor that posts read: the element of row r and column c is at data[r * row + c], so that with row 0
+// all rows read the same one; of kRowScale's, that of row r at data[r * row].
 struct Operand {
   const float* data = nullptr;
   int64_t row = 0;
