@@ -38,6 +38,7 @@ func TestBackendIsValid(t *testing.T) {
 		require.False(t, p.Bare, "%s would be taken for oneDNN's", p.Composite)
 		require.NotEmpty(t, p.LimitsText, p.Composite)
 		require.Equal(t, p.Kernel == "winograd" || p.Kernel == "upsampled", p.Reassociates, p.Composite)
+		require.Equal(t, p.Kernel == StripsKernel, p.Grouped, p.Composite)
 	}
 }
 

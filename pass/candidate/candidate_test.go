@@ -111,11 +111,11 @@ func TestCandidatesSayTheirKernel(t *testing.T) {
 	t.Parallel()
 	kernels := convolutions()
 	kernels.patterns = kernels.patterns[3:4]
-	kernels.patterns[0].Kernel, kernels.patterns[0].Reassociates = "winograd", true
+	kernels.patterns[0].Kernel, kernels.patterns[0].Reassociates, kernels.patterns[0].Grouped = "winograd", true, true
 	m := relay.NewGraph("main")
 	g := m.Finish(conv(m, m.Var(shape, "float32")))
 	for _, c := range propose(t, g, tvm, kernels).Candidates {
-		require.Equal(t, c.Backend == "dnnl", c.Kernel == "winograd" && c.Reassociates, c.Label(g))
+		require.Equal(t, c.Backend == "dnnl", c.Kernel == "winograd" && c.Reassociates && c.Grouped, c.Label(g))
 	}
 }
 
