@@ -96,7 +96,21 @@ func (c *decision) searchGraph() error {
 			}
 		}
 	}
+	if r := c.graph.result; r.Why == "" && len(r.Trials) > 0 {
+		r.Why = c.whyEnded()
+	}
 	return c.graphFinalists(seeds)
+}
+
+// whyEnded says why the search did not go on, where that was not its own decision.
+func (c *decision) whyEnded() string {
+	switch {
+	case c.Ending.asked():
+		return "it was interrupted"
+	case c.Trials > 0 && len(c.graph.result.Trials) >= c.Trials:
+		return fmt.Sprintf("%d networks were measured", len(c.graph.result.Trials))
+	}
+	return "there was no time for another network"
 }
 
 // wantedFinalists is for how many finalists time is kept: plain TVM and the best few.
@@ -220,10 +234,7 @@ func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 	network := c.graph.network
 	result, err := graphlevel.Search(searching, network.Space, seeds, c.graph.lane, options)
 	if err != nil && searching.Err() != nil && c.ctx.Err() == nil {
-		why := "there was no time for another network"
-		if c.Ending.asked() {
-			why = "it was interrupted"
-		}
+		why := c.whyEnded()
 		options.StoredOnly, options.RetryFailures = true, false
 		network.Renew()
 		result, err = graphlevel.Search(c.ctx, network.Space, seeds, c.graph.lane, options)

@@ -112,3 +112,14 @@ func TestWhatIsTheSameAsWhatIsTooLargeIsTooLarge(t *testing.T) {
 	require.NoError(t, err)
 	assert.Same(t, dnnl, chosen)
 }
+
+func TestWhyASearchEnded(t *testing.T) {
+	c := searched(map[string]float64{"tvm": 1, "dnnl": 0.9}, made("tvm", 10, 0), made("dnnl", 9, 3))
+	assert.Equal(t, "there was no time for another network", c.whyEnded())
+	c.Trials = 2
+	assert.Equal(t, "2 networks were measured", c.whyEnded())
+	c.Ending = &Ending{}
+	c.Ending.ready(true)
+	c.Ending.End()
+	assert.Equal(t, "it was interrupted", c.whyEnded())
+}
