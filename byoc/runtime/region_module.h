@@ -34,9 +34,9 @@ struct RegionProgram {
   int num_outputs() const { return static_cast<int>(outputs.size()); }
 };
 
-// Runs one region. Made when the region's function is fetched for the first time, of a program that outlives it. Making and running
-// happen inside the arena (collage_run_in_arena), one call at a time for each engine. Both may throw
-// anything that derives from std::exception; the caller learns which region it was.
+// Runs one region. Made when the region's function is fetched for the first time, of a program that outlives
+// it. Making and running happen inside the arena (collage_run_in_arena), one call at a time for each engine.
+// Both may throw anything that derives from std::exception; the caller learns which region it was.
 class COLLAGE_EXPORT RegionEngine {
  public:
   virtual ~RegionEngine();
