@@ -14,8 +14,8 @@ import (
 // AttentionKernel is the kernel that does it in one step (byoc/runtime/native/attention.h). It is proposed and not
 // matched: the same may be written in too many ways.
 //
-// CausalAttention is the same with a mask of which the kernel leaves out what is beyond the triangle: another name, as it
-// takes another time.
+// CausalAttention is the same with a mask of which the kernel leaves out what is beyond the triangle: another name, as
+// it takes another time.
 const (
 	Attention       = "native.attention"
 	CausalAttention = "native.attention_causal"
