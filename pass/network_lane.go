@@ -293,7 +293,7 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 }
 
 // errNoProfile says that a network's kernels cannot be told apart; it is measured as a whole all the same.
-var errNoProfile = errors.New("no profile")
+var errNoProfile = errors.New("its kernels cannot be told apart")
 
 func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cost) (cost.Cost, error) {
 	c, err := l.pool.Run(ctx, measure.NetworkRun{Model: e.Path, Against: plain.Path, Step: 3, Rounds: l.options.Rounds, More: func(c cost.Cost) bool {
@@ -307,7 +307,9 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	switch {
 	case err == nil:
 		graphlevel.RecordProfile(profile, c.Network)
-	case !errors.Is(err, errNoProfile):
+	case errors.Is(err, errNoProfile):
+		c.Network.Whole = append(c.Network.Whole, cost.NetworkWhole{Why: err.Error()})
+	default:
 		return c, err
 	}
 	return c, l.pool.Drop(ctx, plain.Path)
@@ -315,19 +317,22 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 
 func (l *Lane) profile(ctx context.Context, e, plain *Executable) (*feedback.Profile, error) {
 	if e.kernels == nil {
-		return nil, errNoProfile
+		return nil, fmt.Errorf("%w: TVM did not say which kernel computes what", errNoProfile)
 	}
 	times, err := l.pool.Profile(ctx, e.Path, plain.Path, profileRounds)
 	if err != nil {
 		return nil, err
 	}
 	set, err := l.network.main()
-	if err != nil || len(times.Kernels) != len(e.kernels.Kernels) {
-		return nil, errNoProfile
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoProfile, err)
+	}
+	if got, want := len(times.Kernels), len(e.kernels.Kernels); got != want {
+		return nil, fmt.Errorf("%w: it was built with %d and ran %d", errNoProfile, want, got)
 	}
 	profile, err := feedback.Attribute(set, e.regions, e.kernels, times)
 	if err != nil {
-		return nil, errNoProfile
+		return nil, fmt.Errorf("%w: %w", errNoProfile, err)
 	}
 	return profile, nil
 }

@@ -267,6 +267,9 @@ func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 
 func (c *decision) tellTrial(e graphlevel.Event) {
 	t := e.Trial
+	for _, note := range e.Notes {
+		c.Progress.Note("  %s", note)
+	}
 	if c.graph.told[t.Placement.Key] {
 		return
 	}
