@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "arena.h"
+#include "dnnl_check_program.h"
 #include "dnnl_program.h"
 #include "region_module.h"
 #include "sample.h"
@@ -50,10 +51,18 @@ const PackedFunc& Packed(const std::string& name) {
   return *function;
 }
 
-NDArray Drawn(const std::vector<int64_t>& dims, unsigned seed) {
-  NDArray tensor = NDArray::Empty(dims, {kDLFloat, 32, 1}, {kDLCPU, 0});
+// Numbers of float32, or truths.
+NDArray Drawn(const onednn::ValueType& type, unsigned seed) {
+  const DLDataType dtype = onednn::ElementType(type);
+  NDArray tensor = NDArray::Empty({type.dims.begin(), type.dims.end()}, dtype, {kDLCPU, 0});
   int64_t count = 1;
-  for (const int64_t dim : dims) count *= dim;
+  for (const int64_t dim : type.dims) count *= dim;
+  if (dtype.code != kDLFloat) {
+    std::vector<char> truths(count);
+    for (int64_t i = 0; i < count; ++i) truths[i] = static_cast<char>((i + seed) % 3 != 0);
+    tensor.CopyFromBytes(truths.data(), truths.size());
+    return tensor;
+  }
   std::vector<float> numbers = Sample(count, seed);
   for (float& number : numbers) number *= 0.25F;
   tensor.CopyFromBytes(numbers.data(), numbers.size() * sizeof(float));
@@ -70,16 +79,17 @@ struct Region {
 };
 
 // Types of arguments as modules are told them.
-std::string TypeLine(const std::vector<int64_t>& dims) {
-  std::string line = "float32";
+std::string TypeLine(const std::vector<int64_t>& dims, DLDataType dtype) {
+  std::string line = dtype.code == kDLFloat ? "float32" : "bool";
   for (const int64_t dim : dims) line += " " + std::to_string(dim);
   return line + "\n";
 }
 
 Module Make(const Region& region) {
   std::string inputs, outputs;
-  for (const NDArray& input : region.inputs) inputs += TypeLine({input->shape, input->shape + input->ndim});
-  for (const auto& dims : region.outputs) outputs += TypeLine(dims);
+  for (const NDArray& input : region.inputs)
+    inputs += TypeLine({input->shape, input->shape + input->ndim}, input->dtype);
+  for (const auto& dims : region.outputs) outputs += TypeLine(dims, {kDLFloat, 32, 1});
   return Packed("collage.runtime.dnnlModuleCreate")("region", region.text, region.constants, inputs, outputs);
 }
 
@@ -111,7 +121,7 @@ void ExpectSame(const std::vector<std::vector<float>>& got, const Region& region
   }
 }
 
-// Those of the folder that are f32 throughout, with what they give on one thread.
+// Those of the folder, which compute with f32 and choose by bools, with what they give on one thread.
 const std::vector<Region>& Regions() {
   static const auto* const regions = [] {
     auto* all = new std::vector<Region>;
@@ -124,9 +134,8 @@ const std::vector<Region>& Regions() {
       region.text = text.str();
       const onednn::Program program = onednn::ParseProgram(region.text);
       unsigned seed = 1;
-      for (const int id : program.constants)
-        region.constants.push_back(Drawn(program.values[id].dims, seed++));
-      for (const int id : program.inputs) region.inputs.push_back(Drawn(program.values[id].dims, seed++));
+      for (const int id : program.constants) region.constants.push_back(Drawn(program.values[id], seed++));
+      for (const int id : program.inputs) region.inputs.push_back(Drawn(program.values[id], seed++));
       for (const int id : program.outputs) region.outputs.push_back(program.values[id].dims);
       Module module = Make(region);
       region.want = RunRegion(module.GetFunction("region"), region);

@@ -55,7 +55,7 @@ with its plan. Engines that the Python with TVM has not are looked for in the on
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
 		flags.StringVar(&a.level, "level", string(pass.GraphLevel), "compiling, search up to `LEVEL`: graph or operator")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "compiling, the graph level's search takes about `TIME` a network")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "compiling takes at most `TIME` a network")
 		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		a.flags = flags
 		return a
