@@ -363,7 +363,7 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 		return nil, nil, err
 	}
 	pool, err := measure.NewPool(measure.Options{
-		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: cfg.DisabledPasses,
+		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: BuildWithout(cfg.DisabledPasses),
 			TuningLog: cfg.TuningLog, Threads: cfg.Threads, Samples: cfg.Samples},
 		Builders: min(runtime.NumCPU(), mostBuilders),
 		Python:   interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",

@@ -108,7 +108,7 @@ func NewLane(network *Network, options LaneOptions) (*Lane, error) {
 		return nil, err
 	}
 	l.pool, err = measure.NewNetworks(measure.Options{
-		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: cfg.DisabledPasses,
+		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: BuildWithout(cfg.DisabledPasses),
 			TuningLog: cfg.TuningLog, Threads: cfg.Threads, MinSample: networkSample},
 		Python: interpreter, Env: WorkerEnvironment(), MemoryLimit: cfg.MemoryLimit, Poll: options.Poll,
 	}, options.Builders, options.Folder)

@@ -43,6 +43,13 @@ func releaseScales(mod *bridge.Object) (*bridge.Object, error) {
 	})
 }
 
+// BuildWithout are the passes that builds of normalised modules leave out: those given, and FoldScaleAxis, which would
+// move the scales that Normalise has kept there into weights after all, and leave kernels that nobody knows the
+// operators of.
+func BuildWithout(disabled []string) []string {
+	return append(slices.Clone(disabled), "FoldScaleAxis")
+}
+
 // scaledByItself are the products of a graph both sides of which depend on one variable.
 func scaledByItself(g *relay.Graph) []relay.NodeID {
 	var products []relay.NodeID

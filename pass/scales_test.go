@@ -62,3 +62,9 @@ func TestOtherScalesAreFoldedIntoWeights(t *testing.T) {
 	assert.Equal(t, relay.KindVar, g.Nodes[conv.Inputs[0]].Kind, "the data is as it was")
 	assert.NotEqual(t, relay.KindVar, g.Nodes[conv.Inputs[1]].Kind)
 }
+
+func TestBuildsLeaveScalesWhereTheyAre(t *testing.T) {
+	given := []string{"SimplifyExpr"}
+	assert.Equal(t, []string{"SimplifyExpr", "FoldScaleAxis"}, BuildWithout(given))
+	assert.Equal(t, []string{"SimplifyExpr"}, given)
+}

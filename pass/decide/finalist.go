@@ -176,8 +176,8 @@ func sameNote(f *finalist) string {
 func (c *decision) buildOne(f *finalist) error {
 	step := c.Progress.Start("building "+f.title(), 0)
 	f.path = filepath.Join(c.Temporary, f.name+c.Extension)
-	err := c.Build(f.module, Build{Target: c.target, OptLevel: c.OptLevel, DisabledPasses: c.disabledPasses(), TuningLog: c.TuningLog,
-		Out: f.path, Plugins: pluginPaths(f.compilers()), Threads: c.Threads})
+	err := c.Build(f.module, Build{Target: c.target, OptLevel: c.OptLevel, DisabledPasses: pass.BuildWithout(c.disabledPasses()),
+		TuningLog: c.TuningLog, Out: f.path, Plugins: pluginPaths(f.compilers()), Threads: c.Threads})
 	if err != nil {
 		c.Progress.Stop()
 		return err
