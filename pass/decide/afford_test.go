@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/pass/budget"
 )
@@ -85,4 +86,15 @@ func TestRoundsThatThereIsTimeFor(t *testing.T) {
 	assert.Equal(t, leastRounds, c.affordableRounds())
 	c.graph = nil
 	assert.Equal(t, 20, c.affordableRounds(), "the operator level has no limit")
+}
+
+func TestTheBestThatWasFoundNeedNotBeBuilt(t *testing.T) {
+	c := late(0, five()...)
+	best := c.bestFound(false)
+	require.NotNil(t, best, "the store told of them all")
+	for _, f := range c.finalists {
+		assert.GreaterOrEqual(t, c.scoreOf(f), c.scoreOf(best), f.name)
+	}
+	assert.NotEqual(t, "tvm", best.name)
+	assert.Nil(t, c.bestFound(true), "nothing was built in this run")
 }

@@ -133,17 +133,10 @@ func (c *decision) scoreOf(f *finalist) float64 {
 }
 
 // keepBest makes the best network of the search the only finalist, with the samples that the search took: there is no time for
-// more, or nobody wants to wait. Its outputs were compared with plain TVM's then. false where it was not built in this run.
+// more, or nobody wants to wait. Its outputs were compared with plain TVM's then. What the store told of is built now, be there
+// time for it or not, or something slower would be kept; but not where nobody wants to wait. false where there is none.
 func (c *decision) keepBest() bool {
-	var best *finalist
-	for _, f := range c.finalists {
-		if t := c.trialOf(f.placement); t == nil || t.Cost.Failed() || !c.graph.isBuilt(f.placement) {
-			continue
-		}
-		if f.sameAs == nil && f.eligible && (best == nil || c.scoreOf(f) < c.scoreOf(best)) {
-			best = f
-		}
-	}
+	best := c.bestFound(c.Ending.asked())
 	if best == nil {
 		return false
 	}
@@ -164,6 +157,21 @@ func (c *decision) keepBest() bool {
 	}
 	c.notes = append(c.notes, fmt.Sprintf("It was chosen by the search's own samples: %s.", why))
 	return true
+}
+
+// bestFound is the finalist that the search found to be the fastest, of all or of those that were built in this run; nil where
+// it measured none.
+func (c *decision) bestFound(builtOnly bool) *finalist {
+	var best *finalist
+	for _, f := range c.finalists {
+		if t := c.trialOf(f.placement); t == nil || t.Cost.Failed() || builtOnly && !c.graph.isBuilt(f.placement) {
+			continue
+		}
+		if f.sameAs == nil && f.eligible && (best == nil || c.scoreOf(f) < c.scoreOf(best)) {
+			best = f
+		}
+	}
+	return best
 }
 
 // tooLarge takes a finalist out that takes too much memory, and all that are the same network.
