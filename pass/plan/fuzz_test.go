@@ -199,7 +199,7 @@ func FuzzTamperedPlan(f *testing.F) {
 			at := places[where%len(places)]
 			switch changes[2] % 5 {
 			case 0, 1: // an odd value
-				at.put(oddValues[int(changes[3])%len(oddValues)])
+				at.put(copyOf(t, oddValues[int(changes[3])%len(oddValues)])) // a copy, which no later change gets into
 			case 2: // a little more or less
 				if number, ok := at.get().(float64); ok {
 					at.put(number + []float64{1, -1, 1e-9, -1e-9, 1e-6, -1e-6, 0.5, 1e-3}[changes[3]%8])
