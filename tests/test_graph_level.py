@@ -149,6 +149,35 @@ def test_regions_are_profiled_step_by_step(searched):
     assert inside >= 4, "convolutions, a pool and a product are parts of their own"
 
 
+def test_kernels_behind_a_scale_of_the_data_are_known(command, tmp_path):
+    """Squeeze-and-excitation: TVM's builds leave the scale where the graph has it, or kernels are nobody's."""
+    import tvm
+    from tvm import relay
+
+    rng = np.random.default_rng(0)
+
+    def weight(*shape):
+        return relay.const((rng.standard_normal(shape) * 0.1).astype("float32"))
+
+    data = relay.var("data", shape=(1, 16, 12, 12))
+    x = relay.nn.relu(relay.nn.conv2d(data, weight(16, 16, 3, 3), padding=(1, 1), channels=16, kernel_size=(3, 3)))
+    squeezed = relay.nn.conv2d(relay.nn.global_avg_pool2d(x), weight(16, 16, 1, 1), channels=16, kernel_size=(1, 1))
+    x = relay.nn.conv2d(
+        relay.multiply(x, relay.sigmoid(squeezed)), weight(32, 16, 1, 1), channels=32, kernel_size=(1, 1)
+    )
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data], x)))
+    model, costs = tmp_path / "network.json", tmp_path / "costs.jsonl"
+    model.write_text(tvm.ir.save_json(module))
+    result = command(*arguments(model, costs, tmp_path / "out.tar", trials=2))
+    assert result.returncode == 0, result.stderr
+    records = networks_in(costs)
+    assert len(records) >= 2
+    for record in records:
+        network = record["network"]
+        assert network["parts"]
+        assert network.get("rest_ms", 0) <= 0.5 * sum(part["ms"] for part in network["parts"])
+
+
 def regions_in(path):
     """The symbols of the regions that an executable calls."""
     with tarfile.open(path) as tar:

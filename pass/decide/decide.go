@@ -112,9 +112,6 @@ type Decision struct {
 	Bytes int64
 }
 
-// disabledPasses are left out of builds where nobody says so.
-var disabledPasses = pass.DefaultDisabledPasses()
-
 // decision is one run.
 type decision struct {
 	Options
@@ -205,7 +202,7 @@ func (c *decision) disabledPasses() []string {
 	if c.DisabledPasses != nil {
 		return c.DisabledPasses
 	}
-	return disabledPasses
+	return pass.DefaultDisabledPasses()
 }
 
 func (c *decision) config() pass.Config {

@@ -3,6 +3,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -72,16 +73,7 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 // there is time for, plain TVM among them. Plain TVM, which outputs are held against, and the best one are never left out.
 func (c *decision) afford() int {
 	order := slices.DeleteFunc(c.all(), func(f *finalist) bool { return f == c.reference || f.sameAs != nil })
-	slices.SortStableFunc(order, func(a, b *finalist) int {
-		x, y := c.scoreOf(a), c.scoreOf(b)
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b *finalist) int { return cmp.Compare(c.scoreOf(a), c.scoreOf(b)) })
 	left := c.budget.Left() - c.building(c.reference)
 	count := 1
 	var late, missed []string

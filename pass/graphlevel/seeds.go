@@ -3,6 +3,7 @@
 package graphlevel
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -18,14 +19,7 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 	for first := true; len(rest) > 0; first = false {
 		if !first {
 			slices.SortStableFunc(rest, func(a, b Seed) int {
-				x, y := s.space.Predict(a.Placement), s.space.Predict(b.Placement)
-				switch {
-				case x < y:
-					return -1
-				case x > y:
-					return 1
-				}
-				return 0
+				return cmp.Compare(s.space.Predict(a.Placement), s.space.Predict(b.Placement))
 			})
 			rest = slices.DeleteFunc(rest, func(seed Seed) bool {
 				_, known := s.tried[seed.Placement.Key]
