@@ -265,6 +265,7 @@ def test_failures_in_the_store(made, command, tmp_path):
         ("matmuls", "bench-matmuls"),
         ("kernels", "bench-kernels"),
         ("kernels_avx2", "bench-kernels"),
+        ("networks_b1", "bench-all"),
         ("onednn", "files/onednn"),
         ("solver", "files/solver"),
     ],
