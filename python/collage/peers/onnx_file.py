@@ -128,6 +128,19 @@ class _Writer:
 
     _nn_conv1d = _nn_conv2d = _nn_conv3d = _convolution
 
+    def _adaptive_pool(self, step):
+        kind = "Max" if "_max_" in step.operator else "Average"
+        sizes, results = self._shape(step.arguments[0])[2:], step.shape[2:]
+        if step.attributes.get("layout", "NC")[:2] != "NC" or any(n % m for n, m in zip(sizes, results, strict=True)):
+            raise UnsupportedError(f"{step.operator} with windows that overlap, or with channels last")
+        if math.prod(results) == 1:
+            self.node(f"Global{kind}Pool", step.arguments, step.result)
+        else:
+            window = [n // m for n, m in zip(sizes, results, strict=True)]
+            self.node(f"{kind}Pool", step.arguments, step.result, kernel_shape=window, strides=window)
+
+    _nn_adaptive_avg_pool2d = _nn_adaptive_max_pool2d = _adaptive_pool
+
     def _nn_conv2d_transpose(self, step):
         if step.attributes["data_layout"] != "NCHW":
             raise UnsupportedError(f"{step.operator} in the layout {step.attributes['data_layout']}")
