@@ -9,8 +9,9 @@ package cost
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
+
+	"github.com/collage-tvm/collage/internal/statistics"
 )
 
 // Origin says where a cost comes from.
@@ -179,13 +180,7 @@ func (c Cost) Estimate() float64 {
 	if !c.Known() {
 		return math.Inf(1)
 	}
-	sorted := slices.Sorted(slices.Values(c.Samples))
-	position := Quantile * float64(len(sorted)-1)
-	low := int(position)
-	if low+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[low] + (position-float64(low))*(sorted[low+1]-sorted[low])
+	return statistics.Quantile(c.Samples, Quantile)
 }
 
 // Interval is a 90 % confidence interval for the quantile that Estimate takes, in milliseconds. It assumes nothing
@@ -196,34 +191,7 @@ func (c Cost) Interval() (low, high float64) {
 	if !c.Known() {
 		return math.Inf(1), math.Inf(1)
 	}
-	n := len(c.Samples)
-	sorted := slices.Sorted(slices.Values(c.Samples))
-	const tail = (1 - confidence) / 2
-	lowRank, highRank := 0, n-1
-	below := 0.0 // P(at most k samples lie under the quantile)
-	for k := range n {
-		p := binomial(n, k, Quantile)
-		if below+p <= tail {
-			// At most k samples lie under the quantile with so small a probability that rank k+1 is still a low end.
-			lowRank = k
-		}
-		below += p
-		if 1-below <= tail {
-			highRank = k
-			break
-		}
-	}
-	return sorted[lowRank], sorted[highRank]
-}
-
-// binomial is the probability of exactly k successes in n trials.
-func binomial(n, k int, p float64) float64 {
-	logFactorial := func(i int) float64 {
-		v, _ := math.Lgamma(float64(i) + 1)
-		return v
-	}
-	return math.Exp(logFactorial(n) - logFactorial(k) - logFactorial(n-k) +
-		float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
+	return statistics.QuantileInterval(c.Samples, Quantile, confidence)
 }
 
 // Validate says what is wrong with a cost that is to be stored; nil where nothing is.

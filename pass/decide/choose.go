@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -119,35 +120,11 @@ func equal(a, b []float64) bool {
 			below++
 		}
 	}
-	return signTest(min(above, below), above+below) > 0.1
+	return statistics.SignTest(min(above, below), above+below) > 0.1
 }
 
 // medianRatio is the median over the rounds of a's time divided by b's in the same round; NaN without rounds.
-func medianRatio(a, b []float64) float64 {
-	n := min(len(a), len(b))
-	if n == 0 {
-		return math.NaN()
-	}
-	ratios := make([]float64, n)
-	for i := range ratios {
-		ratios[i] = a[i] / b[i]
-	}
-	slices.Sort(ratios)
-	return (ratios[(n-1)/2] + ratios[n/2]) / 2
-}
-
-// signTest is the probability that of n fair coins at most k fall on either one of the two sides.
-func signTest(k, n int) float64 {
-	if n == 0 {
-		return 1
-	}
-	sum, term := 0.0, math.Pow(0.5, float64(n))
-	for i := 0; i <= k; i++ {
-		sum += term
-		term *= float64(n-i) / float64(i+1)
-	}
-	return min(1, 2*sum)
-}
+func medianRatio(a, b []float64) float64 { return statistics.Median(statistics.Ratios(a, b)) }
 
 // record writes the finalists into the plan.
 func (c *decision) record(chosen *finalist) {

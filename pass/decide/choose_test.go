@@ -83,13 +83,6 @@ func TestWhatFailedOrWasNotOfferedIsNotChosen(t *testing.T) {
 	assert.Same(t, same, chosen)
 }
 
-func TestSignTest(t *testing.T) {
-	assert.Equal(t, 1.0, signTest(0, 0))
-	assert.InDelta(t, 2*(1.0/1024), signTest(0, 10), 1e-12)
-	assert.InDelta(t, 2*(1+10+45)/1024.0, signTest(2, 10), 1e-12)
-	assert.Equal(t, 1.0, signTest(5, 10))
-}
-
 func TestEqual(t *testing.T) {
 	assert.False(t, equal(nil, []float64{1}))
 	assert.True(t, equal([]float64{1, 1.005}, []float64{1, 1}))

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -186,7 +187,7 @@ func Score(c cost.Cost) float64 {
 	if !c.Known() {
 		return math.Inf(1)
 	}
-	return quantile(Ratios(c), 0.5)
+	return statistics.Quantile(Ratios(c), 0.5)
 }
 
 // roundsToJudge is how many rounds are run before a network may be called hopeless.
@@ -198,18 +199,7 @@ func Hopeless(c, best cost.Cost) bool {
 	if len(c.Samples) < roundsToJudge || !best.Known() {
 		return false
 	}
-	return quantile(Ratios(c), 0.25) > 1.03*quantile(Ratios(best), 0.75)
-}
-
-func quantile(values []float64, q float64) float64 {
-	if len(values) == 0 {
-		return math.Inf(1)
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	at := q * float64(len(sorted)-1)
-	low := int(at)
-	high := min(low+1, len(sorted)-1)
-	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+	return statistics.Quantile(Ratios(c), 0.25) > 1.03*statistics.Quantile(Ratios(best), 0.75)
 }
 
 // sizeText is a size for people.

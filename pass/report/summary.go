@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
+	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -231,15 +231,11 @@ func (s *Summary) summariseFinalists(p *plan.Plan) {
 		row := Finalist{Name: f.Name, Origin: f.Origin, Regions: f.Regions, Rounds: len(f.Samples), MaxError: f.MaxError, Estimate: f.Estimate,
 			Bytes: f.Bytes, Resident: f.Resident, Peak: f.Peak, Failure: f.Failure, Chosen: f.Chosen}
 		if f.Failure == nil && len(f.Samples) > 0 {
-			row.Median = median(f.Samples)
+			row.Median = statistics.Median(f.Samples)
 			row.LowerQuartile = quartile(f.Samples)
 			row.Low, row.High = cost.Cost{Samples: f.Samples, Origin: cost.Measured}.Interval()
 			if len(reference) == len(f.Samples) {
-				ratios := make([]float64, len(reference))
-				for i := range ratios {
-					ratios[i] = f.Samples[i] / reference[i]
-				}
-				row.Ratio = median(ratios)
+				row.Ratio = statistics.Median(statistics.Ratios(f.Samples, reference))
 			}
 			if f.Chosen {
 				s.Times.Measured = row.Median
@@ -251,15 +247,6 @@ func (s *Summary) summariseFinalists(p *plan.Plan) {
 
 func quartile(samples []float64) float64 {
 	return cost.Cost{Samples: samples, Origin: cost.Measured}.Estimate()
-}
-
-func median(samples []float64) float64 {
-	sorted := slices.Sorted(slices.Values(samples))
-	n := len(sorted)
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
 // WriteJSON writes the summary as indented JSON.

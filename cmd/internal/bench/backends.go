@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
+	"github.com/collage-tvm/collage/internal/statistics"
 )
 
 // OverheadAimed is the time that a backend alone may take to that of its library run directly: what is above 1 is what
@@ -62,10 +63,10 @@ type BackendRow struct {
 	Fastest string `json:"fastest,omitempty"`
 	// Ours is what Collage chose among all backends, and Chosen and Shares what that is (as of Network); nil without its
 	// executable. ToOurs is the fastest backend's time to it.
-	Ours   *NetworkCell   `json:"collage,omitempty"`
-	Chosen string         `json:"chosen,omitempty"`
-	Shares map[string]int `json:"operators,omitempty"`
-	ToOurs Ratio          `json:"fastest_to_ours,omitzero"`
+	Ours   *NetworkCell     `json:"collage,omitempty"`
+	Chosen string           `json:"chosen,omitempty"`
+	Shares map[string]int   `json:"operators,omitempty"`
+	ToOurs statistics.Ratio `json:"fastest_to_ours,omitzero"`
 }
 
 // BackendCell is a network on one backend alone.
@@ -75,15 +76,15 @@ type BackendCell struct {
 	Operators int `json:"operators"`
 	Regions   int `json:"regions"`
 	// Direct is the library run directly on the whole network, and ToDirect the backend's time to its.
-	Direct   *NetworkCell `json:"direct,omitempty"`
-	ToDirect Ratio        `json:"to_direct,omitzero"`
+	Direct   *NetworkCell     `json:"direct,omitempty"`
+	ToDirect statistics.Ratio `json:"to_direct,omitzero"`
 }
 
 // BackendOverhead is a backend beside its library, over all networks.
 type BackendOverhead struct {
 	Backend string `json:"backend"`
 	// Mean is the geometric mean of ToDirect.
-	Mean GeometricMean `json:"to_direct"`
+	Mean statistics.GeometricMean `json:"to_direct"`
 	// Within are the networks on which the ratio's median is at most OverheadAimed.
 	Within []string `json:"within"`
 	Above  []string `json:"above"`
@@ -186,14 +187,14 @@ func (row *BackendRow) compare() {
 	for i := range row.Cells {
 		cell := &row.Cells[i]
 		if d := cell.Direct; d != nil {
-			cell.ToDirect = pairedRatio(cell.Turns, d.Turns)
+			cell.ToDirect = statistics.PairedRatio(cell.Turns, d.Turns)
 		}
 		if len(cell.Turns) == 0 || cell.Wrong || cell.Median >= best {
 			continue
 		}
 		best, row.Fastest = cell.Median, cell.Peer
 		if row.Ours != nil {
-			row.ToOurs = pairedRatio(cell.Turns, row.Ours.Turns)
+			row.ToOurs = statistics.PairedRatio(cell.Turns, row.Ours.Turns)
 		}
 	}
 }
@@ -210,7 +211,7 @@ func (r *BackendReport) summarise() {
 			if c < 0 || n.Cells[c].ToDirect.Median == 0 {
 				continue
 			}
-			turns = append(turns, ratios(n.Cells[c].Turns, n.Cells[c].Direct.Turns))
+			turns = append(turns, statistics.Ratios(n.Cells[c].Turns, n.Cells[c].Direct.Turns))
 			if n.Cells[c].ToDirect.Median <= OverheadAimed {
 				o.Within = append(o.Within, n.Name)
 			} else {
@@ -218,7 +219,7 @@ func (r *BackendReport) summarise() {
 			}
 		}
 		if len(turns) > 0 {
-			o.Mean = geometricMean(turns)
+			o.Mean = statistics.GeometricMeanOf(turns)
 			r.Overheads = append(r.Overheads, o)
 		}
 	}

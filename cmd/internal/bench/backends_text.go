@@ -94,7 +94,7 @@ func (r *BackendReport) times(notes *notes) string {
 		switch {
 		case n.Ours != nil:
 			kept := NetworkRow{Chosen: n.Chosen, Shares: n.Shares}
-			row = append(row, n.Ours.text(n.Name, notes), n.ToOurs.text(notes), kept.kept())
+			row = append(row, n.Ours.text(n.Name, notes), ratioText(n.ToOurs, notes), kept.kept())
 		case ours:
 			row = append(row, "-", "-", "-")
 		}
@@ -135,7 +135,7 @@ func (r *BackendReport) toDirect(notes *notes) string {
 				case cell.Direct == nil:
 					row = append(row, "-", "-")
 				default:
-					row = append(row, cell.Direct.text(r.Networks[i].Name, notes), cell.ToDirect.text(notes))
+					row = append(row, cell.Direct.text(r.Networks[i].Name, notes), ratioText(cell.ToDirect, notes))
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
+	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass"
 )
 
@@ -83,7 +84,7 @@ func (c *contest) run(ctx context.Context) (load machine.Load, err error) {
 	c.end()
 	for _, one := range c.contestants {
 		if len(one.cell.Turns) > 0 {
-			one.cell.Median = median(one.cell.Turns)
+			one.cell.Median = statistics.Median(one.cell.Turns)
 		}
 	}
 	return meter.Stop(), nil
@@ -233,7 +234,7 @@ func (c *contest) runAll(ctx context.Context) error {
 				one.cell.Turns, one.cell.Absent = nil, err.Error()
 				continue
 			}
-			one.cell.Turns = append(one.cell.Turns, median(took.Samples))
+			one.cell.Turns = append(one.cell.Turns, statistics.Median(took.Samples))
 		}
 		step.At(round+1, "")
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -24,7 +25,7 @@ type Network struct {
 	// BestSingle is the fastest single backend when it was compiled, and ToBestSingle that one's time to what was kept, in
 	// the rounds of the compilation; only where a placement was kept.
 	BestSingle   string
-	ToBestSingle Ratio
+	ToBestSingle statistics.Ratio
 	// Alone are the executables that have all that a backend can take on that backend, by its name.
 	Alone map[string]Alone
 	// Others are its executables for the columns of NetworkOptions.Others, by their names.
@@ -49,8 +50,8 @@ func (n *Network) Describe(p *plan.Plan) {
 		if f.Chosen {
 			chosen = f
 		}
-		if isBackend(f.Name) && len(f.Samples) > 0 && median(f.Samples) < least {
-			single, least = f, median(f.Samples)
+		if isBackend(f.Name) && len(f.Samples) > 0 && statistics.Median(f.Samples) < least {
+			single, least = f, statistics.Median(f.Samples)
 		}
 	}
 	if chosen == nil {
@@ -66,7 +67,7 @@ func (n *Network) Describe(p *plan.Plan) {
 		}
 	}
 	if single != nil && len(chosen.Samples) > 0 {
-		n.BestSingle, n.ToBestSingle = single.Name, pairedRatio(single.Samples, chosen.Samples)
+		n.BestSingle, n.ToBestSingle = single.Name, statistics.PairedRatio(single.Samples, chosen.Samples)
 	}
 }
 

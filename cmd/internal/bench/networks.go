@@ -12,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
 	"github.com/collage-tvm/collage/internal/progress"
+	"github.com/collage-tvm/collage/internal/statistics"
 )
 
 // Tolerance is how far an output may be from TVM's, as a share of the greatest value that TVM gives. Sums in another order
@@ -88,9 +89,9 @@ type NetworkRow struct {
 	Chosen string         `json:"chosen,omitempty"`
 	Shares map[string]int `json:"operators,omitempty"`
 	// BestSingle and ToBestSingle are as of Network.
-	BestSingle   string       `json:"best_single,omitempty"`
-	ToBestSingle Ratio        `json:"best_single_to_ours,omitzero"`
-	Load         machine.Load `json:"load"`
+	BestSingle   string           `json:"best_single,omitempty"`
+	ToBestSingle statistics.Ratio `json:"best_single_to_ours,omitzero"`
+	Load         machine.Load     `json:"load"`
 	// Cells are in the order of the report's Peers, without absent ones.
 	Cells []NetworkCell `json:"peers"`
 	// Best is the fastest of the others; "" where none ran.
@@ -104,7 +105,7 @@ type NetworkCell struct {
 	Median float64   `json:"median_ms,omitempty"`
 	Turns  []float64 `json:"turns_ms,omitempty"`
 	// Ratio is this engine's time to that of what Collage made, turn by turn: above 1, Collage's is faster.
-	Ratio Ratio `json:"to_ours,omitzero"`
+	Ratio statistics.Ratio `json:"to_ours,omitzero"`
 	// LoadSeconds is what loading (for some, compiling) took.
 	LoadSeconds float64 `json:"load_seconds,omitempty"`
 	// MaxError is the greatest difference from TVM's outputs, Greatest the greatest value that TVM gives; Wrong says that
@@ -122,8 +123,8 @@ type NetworkCell struct {
 type NetworkSummary struct {
 	// BestPeer is the geometric mean of the best peer's time to ours; BestOfTVMAndTorch that of the best of TVM untuned and
 	// PyTorch in both modes.
-	BestPeer          GeometricMean `json:"best_peer_to_ours"`
-	BestOfTVMAndTorch GeometricMean `json:"best_of_tvm_and_torch_to_ours"`
+	BestPeer          statistics.GeometricMean `json:"best_peer_to_ours"`
+	BestOfTVMAndTorch statistics.GeometricMean `json:"best_of_tvm_and_torch_to_ours"`
 	// NotSlower are the networks on which ours is at least as fast as every peer: the interval of the ratio is not below 1.
 	NotSlower []string `json:"not_slower"`
 	// Mixed are the networks whose executable has operators on two or more backends.
@@ -250,7 +251,7 @@ func (n *NetworkRow) compare() {
 		if i == 0 || len(cell.Turns) == 0 {
 			continue
 		}
-		cell.Ratio = pairedRatio(cell.Turns, ours.Turns)
+		cell.Ratio = statistics.PairedRatio(cell.Turns, ours.Turns)
 		// An engine that computes something else (in another precision) is shown and beats nobody.
 		if cell.Median < best && !cell.Wrong && !cell.other {
 			best, n.Best = cell.Median, cell.Peer
@@ -281,7 +282,7 @@ func (r *NetworkReport) summarise() {
 		if n.Best == "" {
 			continue
 		}
-		best = append(best, ratios(n.cell(n.Best).Turns, ours.Turns))
+		best = append(best, statistics.Ratios(n.cell(n.Best).Turns, ours.Turns))
 		notSlower := true
 		fastest := (*NetworkCell)(nil)
 		for k := range n.Cells[1:] {
@@ -300,8 +301,8 @@ func (r *NetworkReport) summarise() {
 			r.Summary.NotSlower = append(r.Summary.NotSlower, n.Name)
 		}
 		if fastest != nil {
-			frameworks = append(frameworks, ratios(fastest.Turns, ours.Turns))
+			frameworks = append(frameworks, statistics.Ratios(fastest.Turns, ours.Turns))
 		}
 	}
-	r.Summary.BestPeer, r.Summary.BestOfTVMAndTorch = geometricMean(best), geometricMean(frameworks)
+	r.Summary.BestPeer, r.Summary.BestOfTVMAndTorch = statistics.GeometricMeanOf(best), statistics.GeometricMeanOf(frameworks)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/wcharczuk/go-chart/v2"
 
 	"github.com/collage-tvm/collage/internal/plaintable"
+	"github.com/collage-tvm/collage/internal/statistics"
 )
 
 // WriteText writes the report as tables: milliseconds, ratios with their intervals, what is not there.
@@ -84,13 +85,13 @@ func (c *NetworkCell) text(network string, notes *notes) string {
 	return milliseconds(c.Median)
 }
 
-// text is the ratio with its interval, "-" for none; a note says it where there are too few turns for the usual one.
-func (r Ratio) text(notes *notes) string {
+// ratioText is the ratio with its interval, "-" for none; a note says it where there are too few turns for the usual one.
+func ratioText(r statistics.Ratio, notes *notes) string {
 	if r.Median == 0 {
 		return "-"
 	}
 	text := fmt.Sprintf("%.2f [%.2f, %.2f]", r.Median, r.Low, r.High)
-	if r.Coverage < confidence {
+	if r.Coverage < statistics.Confidence {
 		text += notes.mark(fmt.Sprintf("there are too few turns: their intervals are of %.0f %%", 100*r.Coverage))
 	}
 	return text
@@ -125,7 +126,7 @@ func (r *NetworkReport) toOurs(notes *notes) string {
 		n := &r.Networks[i]
 		row := table.Row{n.Name}
 		for _, c := range n.Cells[1:] {
-			row = append(row, c.Ratio.text(notes))
+			row = append(row, ratioText(c.Ratio, notes))
 		}
 		best := n.Best
 		if best == "" {
@@ -138,7 +139,7 @@ func (r *NetworkReport) toOurs(notes *notes) string {
 
 func (s *NetworkSummary) text(networks int) string {
 	var b strings.Builder
-	mean := func(what string, g GeometricMean) {
+	mean := func(what string, g statistics.GeometricMean) {
 		if g.Networks > 0 {
 			fmt.Fprintf(&b, "geometric mean over %d networks, %s to ours: %.3f [%.3f, %.3f] (bootstrap over turns)\n", g.Networks, what,
 				g.Mean, g.Low, g.High)

@@ -3,9 +3,10 @@
 package runmodel
 
 import (
-	"math"
 	"slices"
 	"time"
+
+	"github.com/collage-tvm/collage/internal/statistics"
 )
 
 // Timings are what calls of a model took. Times are in milliseconds.
@@ -34,20 +35,9 @@ func newTimings(samples []time.Duration, warmup int) *Timings {
 	}
 	sorted := slices.Sorted(slices.Values(t.Samples))
 	t.Min, t.Max = sorted[0], sorted[len(sorted)-1]
-	t.Median, t.Low, t.High = quantile(sorted, 0.5), quantile(sorted, 0.1), quantile(sorted, 0.9)
+	t.Median, t.Low, t.High = statistics.Median(sorted), statistics.Quantile(sorted, 0.1), statistics.Quantile(sorted, 0.9)
 	for _, s := range sorted {
 		t.Mean += s / float64(len(sorted))
 	}
 	return t
-}
-
-// quantile interpolates between the order statistics, as NumPy does by default.
-func quantile(sorted []float64, q float64) float64 {
-	position := q * float64(len(sorted)-1)
-	below := int(math.Floor(position))
-	if below+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	fraction := position - float64(below)
-	return sorted[below]*(1-fraction) + sorted[below+1]*fraction
 }

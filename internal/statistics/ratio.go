@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package statistics
 
 import (
 	"math"
@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// confidence is the coverage that intervals are made for.
-const confidence = 0.95
+// Confidence is the coverage that the intervals of ratios and means are made for.
+const Confidence = 0.95
 
 // Ratio is a paired ratio: two things were run in turn, and the times of each turn are divided.
 type Ratio struct {
@@ -23,48 +23,26 @@ type Ratio struct {
 	Coverage float64 `json:"coverage"`
 }
 
-// median is the middle of the values, or the mean of the two in the middle; NaN of none.
-func median(values []float64) float64 {
-	n := len(values)
-	if n == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
-}
-
-// pairedRatio divides the times of turns, above by below; both have as many. The zero Ratio of none.
-func pairedRatio(above, below []float64) Ratio {
-	sorted := slices.Sorted(slices.Values(ratios(above, below)))
+// PairedRatio divides the times of turns, above by below; both have as many. The zero Ratio of none.
+func PairedRatio(above, below []float64) Ratio {
+	sorted := slices.Sorted(slices.Values(Ratios(above, below)))
 	if len(sorted) == 0 {
 		return Ratio{}
 	}
-	rank, coverage := signTestRank(len(sorted))
-	return Ratio{Median: median(sorted), Low: sorted[rank], High: sorted[len(sorted)-1-rank], Coverage: coverage}
+	rank, coverage := medianRank(len(sorted))
+	return Ratio{Median: Median(sorted), Low: sorted[rank], High: sorted[len(sorted)-1-rank], Coverage: coverage}
 }
 
-// ratios are the turns' ratios, in the order of the turns.
-func ratios(above, below []float64) []float64 {
-	out := make([]float64, min(len(above), len(below)))
-	for i := range out {
-		out[i] = above[i] / below[i]
-	}
-	return out
-}
-
-// signTestRank is the greatest r for which the order statistics r and n-1-r of n values (counted from 0) enclose the
+// medianRank is the greatest r for which the order statistics r and n-1-r of n values (counted from 0) enclose the
 // median with the wanted confidence, and with which probability they do; where there are too few values, 0 and what
 // can be had.
-func signTestRank(n int) (rank int, coverage float64) {
+func medianRank(n int) (rank int, coverage float64) {
 	below := math.Pow(0.5, float64(n)) // P(at most `rank` values lie below the median)
 	coverage = 1 - 2*below
 	probability := below
 	for r := 1; 2*r < n; r++ {
 		probability *= float64(n-r+1) / float64(r)
-		if below += probability; 1-2*below < confidence {
+		if below += probability; 1-2*below < Confidence {
 			break
 		}
 		rank, coverage = r, 1-2*below
@@ -85,9 +63,9 @@ type GeometricMean struct {
 // resamples is how many times the turns are drawn anew.
 const resamples = 2000
 
-// geometricMean takes the ratios of the turns of each network: the geometric mean of the networks' medians. Drawn anew
+// GeometricMeanOf takes the ratios of the turns of each network: the geometric mean of the networks' medians. Drawn anew
 // are the turns, network by network, always in the same way.
-func geometricMean(networks [][]float64) GeometricMean {
+func GeometricMeanOf(networks [][]float64) GeometricMean {
 	g := GeometricMean{Networks: len(networks)}
 	if len(networks) == 0 {
 		return g
@@ -95,7 +73,7 @@ func geometricMean(networks [][]float64) GeometricMean {
 	mean := func(pick func(turns []float64) []float64) float64 {
 		sum := 0.0
 		for _, turns := range networks {
-			sum += math.Log(median(pick(turns)))
+			sum += math.Log(Median(pick(turns)))
 		}
 		return math.Exp(sum / float64(len(networks)))
 	}
@@ -112,7 +90,7 @@ func geometricMean(networks [][]float64) GeometricMean {
 		})
 	}
 	slices.Sort(means)
-	tail := int((1 - confidence) / 2 * resamples)
+	tail := int((1 - Confidence) / 2 * resamples)
 	g.Low, g.High = means[tail], means[resamples-1-tail]
 	return g
 }
