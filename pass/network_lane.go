@@ -20,6 +20,7 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/trace"
 )
 
 // Lane is a graphlevel.Estimator that builds networks in worker processes, runs each beside plain TVM's, and profiles it.
@@ -72,7 +73,7 @@ type Executable struct {
 	Failure *cost.Failure
 
 	score   float64 // 0 until it was measured
-	kernels *feedback.Executable
+	kernels *trace.Executable
 	regions []annotate.Region // those of main, with symbols
 	seconds float64
 }

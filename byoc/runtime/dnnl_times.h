@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the steps of a plan took, written for the search (pass/graphlevel/feedback.Inside).
+// What the steps of a plan took, written for the search (pass/trace.Inside).
 #ifndef COLLAGE_DNNL_TIMES_H_
 #define COLLAGE_DNNL_TIMES_H_
 

@@ -49,7 +49,7 @@ class COLLAGE_EXPORT RegionEngine {
   // Run, which also notes how long each step takes, for Times. Engines that cannot tell just run.
   virtual void RunTimed(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs);
 
-  // What the steps of the last RunTimed took: a JSON object in the form that pass/graphlevel/feedback.Inside
+  // What the steps of the last RunTimed took: a JSON object in the form that pass/trace.Inside
   // reads; "" from engines that cannot tell, which is what this one does.
   virtual std::string Times() const;
 };

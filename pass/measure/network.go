@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/pass/cost"
-	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/trace"
 )
 
 // Networks builds whole networks on several workers side by side, and measures them on a worker of its own, never both
@@ -77,7 +77,7 @@ type NetworkBuilt struct {
 	Storage    int64 `json:"storage_bytes"`
 	Parameters int64 `json:"parameter_bytes"`
 	// Executable says what the kernels are; nil where TVM's executable could not be read.
-	Executable *feedback.Executable `json:"executable"`
+	Executable *trace.Executable `json:"executable"`
 	// Failure says why there is none.
 	Failure *cost.Failure `json:"-"`
 }

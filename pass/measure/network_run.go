@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/pass/cost"
-	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/trace"
 )
 
 type networkRunMessage struct {
@@ -39,9 +39,9 @@ type networkRunResult struct {
 }
 
 type networkProfileResult struct {
-	Kernels []float64                   `json:"kernels_ms"`
-	Names   []string                    `json:"names"`
-	Regions map[string]*feedback.Inside `json:"regions"`
+	Kernels []float64                `json:"kernels_ms"`
+	Names   []string                 `json:"names"`
+	Regions map[string]*trace.Inside `json:"regions"`
 }
 
 // NetworkRun says how a network is measured.
@@ -107,7 +107,7 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 
 // Profile times each kernel of a network that was run, in place, and the steps inside regions whose engines tell. There are no
 // kernels where the network cannot be profiled.
-func (n *Networks) Profile(ctx context.Context, model, against string, rounds int) (times feedback.Times, err error) {
+func (n *Networks) Profile(ctx context.Context, model, against string, rounds int) (times trace.Times, err error) {
 	for _, path := range []*string{&model, &against} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return times, fmt.Errorf("measure: profiling a network: %w", err)
@@ -119,7 +119,7 @@ func (n *Networks) Profile(ctx context.Context, model, against string, rounds in
 			return networkRunMessage{ID: id, Op: "network_profile", Model: model, Against: against, Rounds: rounds}
 		})
 		if failure == nil {
-			times = feedback.Times{Kernels: result.Kernels, Inside: result.Regions}
+			times = trace.Times{Kernels: result.Kernels, Inside: result.Regions}
 		}
 		return err
 	})

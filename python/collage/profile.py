@@ -115,7 +115,7 @@ class _Describer:
 
 
 def describe(module, factory):
-    """The operators of a fused module and their kernels, as pass/graphlevel/feedback.Executable reads them.
+    """The operators of a fused module and their kernels, as pass/trace.Executable reads them.
 
     None where that cannot be said: no module was recorded, or TVM's graph has other kernels than it.
     """
@@ -205,7 +205,7 @@ def profile(path, inputs, rounds=5):
 
     The network is run ``rounds`` times as a whole, each kernel timed where it stands, caches as its
     predecessors left them; the lower quartile counts. ``inputs`` are arrays by name. "regions" has, by
-    symbol, what the regions' own runtimes say about the steps inside (pass/graphlevel/feedback.Inside); it is
+    symbol, what the regions' own runtimes say about the steps inside (pass/trace.Inside); it is
     empty where the runtime is not loaded or is one of an earlier version.
 
     Engines that time layers run a model with clocks in it for that, or write down what they did, which takes time

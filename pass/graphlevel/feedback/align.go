@@ -12,52 +12,12 @@
 package feedback
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/trace"
 	"github.com/collage-tvm/collage/relay"
 )
-
-// Op is an operator of a built network.
-type Op struct {
-	// Name is the operator's ("nn.contrib_conv2d_NCHWc"), "@" and the symbol for the call of a region, "(tuple)", or "(get)".
-	Name string `json:"op"`
-	// Kernel is the kernel that it is a part of, an index into the kernels in the order in which they run; -1 for tuples.
-	Kernel int `json:"kernel"`
-	// Args are what it reads: indices of operators before it; -1 for an input or a constant.
-	Args []int `json:"args"`
-	// Index is the field that "(get)" takes.
-	Index int `json:"index,omitempty"`
-}
-
-// Executable says what the kernels of a built network are. Only its function main is looked at: what TVM calls from there
-// stands in it.
-type Executable struct {
-	Ops []Op `json:"ops"`
-	// Root is the operator whose value is the network's; -1 where that is an input.
-	Root int `json:"root"`
-	// Kernels are the kernels' names.
-	Kernels []string `json:"kernels"`
-}
-
-// Validate says what is wrong with an executable that somebody else wrote down.
-func (e *Executable) Validate() error {
-	for i, op := range e.Ops {
-		if op.Kernel < -1 || op.Kernel >= len(e.Kernels) {
-			return fmt.Errorf("feedback: operator %d (%s) is in kernel %d, of which there are %d", i, op.Name, op.Kernel, len(e.Kernels))
-		}
-		for _, a := range op.Args {
-			if a < -1 || a >= i {
-				return fmt.Errorf("feedback: operator %d (%s) reads %d, which does not stand before it", i, op.Name, a)
-			}
-		}
-	}
-	if e.Root < -1 || e.Root >= len(e.Ops) {
-		return fmt.Errorf("feedback: the root %d is none of %d operators", e.Root, len(e.Ops))
-	}
-	return nil
-}
 
 // crossing is an operator of the executable that TVM put between two nodes.
 type crossing struct {
@@ -75,7 +35,7 @@ type alignment struct {
 
 type aligner struct {
 	g       *relay.Graph
-	e       *Executable
+	e       *trace.Executable
 	regions []annotate.Region
 	of      map[relay.NodeID]int // node -> region
 	symbols map[string]int
@@ -92,7 +52,7 @@ type pair struct {
 }
 
 // align walks the graph of main and the executable from their results, side by side.
-func align(g *relay.Graph, regions []annotate.Region, e *Executable) *alignment {
+func align(g *relay.Graph, regions []annotate.Region, e *trace.Executable) *alignment {
 	a := &aligner{g: g, e: e, regions: regions, of: map[relay.NodeID]int{}, symbols: map[string]int{}, seen: map[pair]bool{},
 		out: &alignment{op: map[relay.NodeID]int{}, region: map[int]int{}}}
 	for i := range regions {
@@ -158,10 +118,10 @@ func (a *aligner) match(p pair) {
 var inserted = map[string]bool{"layout_transform": true, "reshape": true, "expand_dims": true, "squeeze": true, "transpose": true,
 	"cast": true, "copy": true, "device_copy": true, "broadcast_to": true, "annotation.stop_fusion": true}
 
-func between(op *Op) bool { return inserted[op.Name] }
+func between(op *trace.Op) bool { return inserted[op.Name] }
 
 // same says that an operator of the executable is what has become of a node.
-func same(n *relay.Node, op *Op) bool {
+func same(n *relay.Node, op *trace.Op) bool {
 	switch n.Kind {
 	case relay.KindTuple:
 		return op.Name == "(tuple)"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -80,7 +81,7 @@ func (b *Borders) compiler(backend string) string {
 func (b *Borders) Cost(backend string, t *relay.Type) (in, out float64) {
 	traits := b.traits(backend)
 	if traits.Declared != nil {
-		return declared(traits.Declared, t)
+		return border.OfType(traits.Declared, t)
 	}
 	rate, compiler := copyRate, traits.Compiler
 	switch {
@@ -98,21 +99,6 @@ func (b *Borders) Cost(backend string, t *relay.Type) (in, out float64) {
 	out = bytes * (rate*priorBytes + seen.Out) / float64(priorBytes+seen.OutBytes)
 	if !traits.Anything {
 		in += (callTime*priorCalls + seen.CallMilliseconds) / float64(priorCalls+max(seen.Calls, seen.Ins))
-	}
-	return in, out
-}
-
-// declared sums up what a backend declares for the tensors of a type.
-func declared(of byoc.BorderCost, t *relay.Type) (in, out float64) {
-	if t == nil {
-		return 0, 0
-	}
-	if t.Kind != relay.TypeTuple {
-		return of(t)
-	}
-	for _, field := range t.Fields {
-		i, o := declared(of, field)
-		in, out = in+i, out+o
 	}
 	return in, out
 }

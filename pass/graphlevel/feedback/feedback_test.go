@@ -11,6 +11,7 @@ import (
 
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/trace"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -43,8 +44,8 @@ func (s *small) region(nodes ...relay.NodeID) annotate.Region {
 }
 
 // executable is what TVM makes of it: layouts altered around the convolutions.
-func executable() *Executable {
-	return &Executable{Kernels: []string{"to", "conv_relu", "from", "lib_0", "to", "conv", "from", "add"}, Root: 9, Ops: []Op{
+func executable() *trace.Executable {
+	return &trace.Executable{Kernels: []string{"to", "conv_relu", "from", "lib_0", "to", "conv", "from", "add"}, Root: 9, Ops: []trace.Op{
 		{Name: "layout_transform", Kernel: 0, Args: []int{-1}},                                        // 0: of x
 		{Name: "nn.contrib_conv2d_NCHWc", Kernel: 1, Args: []int{0, -1}},                              // 1
 		{Name: "nn.relu", Kernel: 1, Args: []int{1}},                                                  // 2
@@ -73,7 +74,7 @@ func partWith(t *testing.T, p *Profile, v relay.NodeID) Part {
 func TestKernelsBelongToNodes(t *testing.T) {
 	t.Parallel()
 	s := makeSmall()
-	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, executable(), Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
+	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, executable(), trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
 	require.NoError(t, err)
 	assert.Zero(t, p.Rest)
 	assert.InDelta(t, 78, p.Total(), 1e-9, "no time is lost")
@@ -100,7 +101,7 @@ func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
 	s := makeSmall()
 	e := executable()
 	e.Kernels = append(e.Kernels, "unknown")
-	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e, Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5, 7}})
+	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e, trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5, 7}})
 	require.NoError(t, err)
 	assert.Equal(t, 7.0, p.Rest)
 	assert.InDelta(t, 85, p.Total(), 1e-9)
@@ -108,7 +109,7 @@ func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
 	// Another operator than the one that was placed: what is behind it cannot be found any more.
 	e = executable()
 	e.Ops[6].Name = "mystery"
-	p, err = Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e, Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
+	p, err = Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e, trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
 	require.NoError(t, err)
 	assert.InDelta(t, 78, p.Total(), 1e-9)
 	assert.Equal(t, 30.0+4, p.Rest, "the mystery, and the transform that it wanted")
@@ -120,18 +121,18 @@ func TestExecutablesThatContradictThemselves(t *testing.T) {
 	s := makeSmall()
 	regions := []annotate.Region{s.region(s.pool)}
 	e := executable()
-	_, err := Attribute(&candidate.Set{Graph: s.g}, regions, e, Times{Kernels: []float64{1}})
+	_, err := Attribute(&candidate.Set{Graph: s.g}, regions, e, trace.Times{Kernels: []float64{1}})
 	assert.EqualError(t, err, "feedback: 1 kernels were timed, the network has 8")
 	e.Ops[3].Args = []int{5}
-	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, Times{Kernels: make([]float64, 8)})
-	assert.EqualError(t, err, "feedback: operator 3 (layout_transform) reads 5, which does not stand before it")
+	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, trace.Times{Kernels: make([]float64, 8)})
+	assert.EqualError(t, err, "trace: operator 3 (layout_transform) reads 5, which does not stand before it")
 	e = executable()
 	e.Ops[3].Kernel = 8
-	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, Times{Kernels: make([]float64, 8)})
-	assert.EqualError(t, err, "feedback: operator 3 (layout_transform) is in kernel 8, of which there are 8")
+	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, trace.Times{Kernels: make([]float64, 8)})
+	assert.EqualError(t, err, "trace: operator 3 (layout_transform) is in kernel 8, of which there are 8")
 	e = executable()
 	e.Root = 10
-	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, Times{Kernels: make([]float64, 8)})
+	_, err = Attribute(&candidate.Set{Graph: s.g}, regions, e, trace.Times{Kernels: make([]float64, 8)})
 	assert.Error(t, err)
 }
 

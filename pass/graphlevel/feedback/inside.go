@@ -8,37 +8,9 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/trace"
 	"github.com/collage-tvm/collage/relay"
 )
-
-// Inside is what an engine tells about the time within one of its regions (byoc/runtime/dnnl_times.h). An engine that tells
-// nothing leaves it empty.
-type Inside struct {
-	// Groups are the names of what the region is made of, in the order of annotate.Groups.
-	Groups []string `json:"groups"`
-	Steps  []Step   `json:"steps"`
-	// Call is what calling the region took beside its steps, in milliseconds.
-	Call float64 `json:"call_ms"`
-	// Layers says that the engine was given the region as a whole model and that the steps are its own layers, of which
-	// is known what their names tell (byoc/runtime/layer_steps.h): groups that no step names are done by a neighbour's.
-	Layers bool `json:"layers"`
-	// Why says why there are no steps; "" where there are, or where the engine does not say.
-	Why string `json:"why"`
-}
-
-// Step is one thing that an engine does in a region.
-type Step struct {
-	Milliseconds float64 `json:"ms"`
-	// Of are the groups that it does, indices into Groups. For a reorder, who wants its result; nil for the region's own
-	// results.
-	Of []int `json:"of"`
-	// Reorder says that it brings a value into another layout; From are the groups that made the value, nil for an input of
-	// the region.
-	Reorder bool  `json:"reorder"`
-	From    []int `json:"from"`
-	// What it is, for people.
-	What string `json:"what"`
-}
 
 // errSilent says that an engine does not time its steps, which is nothing that went wrong.
 var errSilent = errors.New("its engine does not time its steps")
@@ -57,11 +29,11 @@ func (a *attribution) apart(r *annotate.Region, whole float64) error {
 		return errors.New(inside.Why)
 	}
 	groups := annotate.Groups(a.set, r)
-	if err := inside.fits(groups); err != nil {
+	if err := fits(inside, groups); err != nil {
 		return err
 	}
 	if inside.Layers {
-		scaled, err := inside.scaled(whole)
+		scaled, err := scaled(inside, whole)
 		if err != nil {
 			return err
 		}
@@ -109,7 +81,7 @@ func (a *attribution) apart(r *annotate.Region, whole float64) error {
 }
 
 // fits says what is wrong where an engine does not speak of these groups.
-func (s *Inside) fits(groups []annotate.Group) error {
+func fits(s *trace.Inside, groups []annotate.Group) error {
 	if len(s.Groups) != len(groups) {
 		return fmt.Errorf("its engine tells of %d operators and patterns, it has %d", len(s.Groups), len(groups))
 	}
@@ -128,7 +100,7 @@ func (s *Inside) fits(groups []annotate.Group) error {
 }
 
 // steps gives the steps' times to the parts of the groups, and to the backend's border.
-func (a *attribution) steps(inside *Inside, part []int, b *Border) {
+func (a *attribution) steps(inside *trace.Inside, part []int, b *Border) {
 	of := func(groups []int) []int {
 		var list []int
 		for _, group := range groups {

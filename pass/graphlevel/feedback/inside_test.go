@@ -13,6 +13,7 @@ import (
 
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/trace"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -38,15 +39,15 @@ const recorded = `{"ms": 22, "call_ms": 2.5, "groups": ["lib.conv2d_relu", "nn.m
 	{"ms": 6, "of": [2, 3]}, {"ms": 2, "from": [2, 3], "reorder": true}]}`
 
 // oneCall is the executable that is nothing but that region.
-func oneCall() *Executable {
-	return &Executable{Kernels: []string{"lib_0"}, Root: 3, Ops: []Op{{Name: "@lib_0", Kernel: 0, Args: []int{-1}},
+func oneCall() *trace.Executable {
+	return &trace.Executable{Kernels: []string{"lib_0"}, Root: 3, Ops: []trace.Op{{Name: "@lib_0", Kernel: 0, Args: []int{-1}},
 		{Name: "(get)", Kernel: -1, Args: []int{0}}, {Name: "(get)", Kernel: -1, Args: []int{0}, Index: 1},
 		{Name: "(tuple)", Kernel: -1, Args: []int{1, 2}}}}
 }
 
-func insideOf(t *testing.T, text string) *Inside {
+func insideOf(t *testing.T, text string) *trace.Inside {
 	t.Helper()
-	var inside Inside
+	var inside trace.Inside
 	require.NoError(t, json.Unmarshal([]byte(text), &inside))
 	return &inside
 }
@@ -55,7 +56,7 @@ func TestARegionIsTakenApart(t *testing.T) {
 	t.Parallel()
 	s := makeSmall()
 	set, r := s.merged()
-	p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{22}, Inside: map[string]*Inside{"lib_0": insideOf(t, recorded)}})
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": insideOf(t, recorded)}})
 	require.NoError(t, err)
 	assert.InDelta(t, 22, p.Total(), 1e-9, "no time is lost")
 	require.Len(t, p.Parts, 3)
@@ -93,28 +94,28 @@ func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
 	s := makeSmall()
 	set, r := s.merged()
 	for name, wrong := range map[string]struct {
-		change func(*Inside)
+		change func(*trace.Inside)
 		why    string
 	}{
-		"another name": {func(i *Inside) { i.Groups[1] = "nn.avg_pool2d" }, "nn.avg_pool2d where it has nn.max_pool2d"},
-		"another order": {func(i *Inside) {
+		"another name": {func(i *trace.Inside) { i.Groups[1] = "nn.avg_pool2d" }, "nn.avg_pool2d where it has nn.max_pool2d"},
+		"another order": {func(i *trace.Inside) {
 			i.Groups[1], i.Groups[2] = i.Groups[2], i.Groups[1]
 		}, "nn.conv2d where it has nn.max_pool2d"},
-		"fewer":         {func(i *Inside) { i.Groups = i.Groups[:3] }, "3 operators and patterns, it has 4"},
-		"no such group": {func(i *Inside) { i.Steps[4].Of = []int{4} }, "a step of operators that it has not"},
-		"nor this one":  {func(i *Inside) { i.Steps[5].From = []int{-1} }, "a step of operators that it has not"},
-		"a reason":      {func(i *Inside) { i.Steps, i.Why = nil, "it is too old" }, "it is too old"},
-		"unnamed layers": {func(i *Inside) {
-			i.Layers, i.Steps = true, append(i.Steps, Step{Milliseconds: 4, What: "Gelu x"})
+		"fewer":         {func(i *trace.Inside) { i.Groups = i.Groups[:3] }, "3 operators and patterns, it has 4"},
+		"no such group": {func(i *trace.Inside) { i.Steps[4].Of = []int{4} }, "a step of operators that it has not"},
+		"nor this one":  {func(i *trace.Inside) { i.Steps[5].From = []int{-1} }, "a step of operators that it has not"},
+		"a reason":      {func(i *trace.Inside) { i.Steps, i.Why = nil, "it is too old" }, "it is too old"},
+		"unnamed layers": {func(i *trace.Inside) {
+			i.Layers, i.Steps = true, append(i.Steps, trace.Step{Milliseconds: 4, What: "Gelu x"})
 		}, "15% of its time is in layers whose names tell of no operator (Gelu x)"},
-		"layers in no time": {func(i *Inside) {
-			i.Layers, i.Call, i.Steps = true, 0, []Step{{Of: []int{0}}}
+		"layers in no time": {func(i *trace.Inside) {
+			i.Layers, i.Call, i.Steps = true, 0, []trace.Step{{Of: []int{0}}}
 		}, "its layers take no time"},
-		"silence": {func(i *Inside) { i.Steps = nil }, ""},
+		"silence": {func(i *trace.Inside) { i.Steps = nil }, ""},
 	} {
 		inside := insideOf(t, recorded)
 		wrong.change(inside)
-		p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{22}, Inside: map[string]*Inside{"lib_0": inside}})
+		p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": inside}})
 		require.NoError(t, err, name)
 		require.Len(t, p.Parts, 1, name)
 		assert.Equal(t, 22.0, p.Parts[0].Milliseconds, name)
@@ -136,8 +137,8 @@ func TestStepsOfNobodyAreShared(t *testing.T) {
 	s := makeSmall()
 	set, r := s.merged()
 	inside := insideOf(t, recorded)
-	inside.Steps = append(inside.Steps, Step{Milliseconds: 3, Of: []int{}}, Step{Milliseconds: 6, Reorder: true})
-	p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{20}, Inside: map[string]*Inside{"lib_0": inside}})
+	inside.Steps = append(inside.Steps, trace.Step{Milliseconds: 3, Of: []int{}}, trace.Step{Milliseconds: 6, Reorder: true})
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{20}, Inside: map[string]*trace.Inside{"lib_0": inside}})
 	require.NoError(t, err)
 	assert.InDelta(t, 22+9, p.Total(), 1e-9)
 	assert.InDelta(t, 1+2, partWith(t, p, s.pool).Border-0.25, 1e-9)
@@ -193,7 +194,7 @@ func TestASharedRegionIsTakenApart(t *testing.T) {
 	set.Candidates[0].Backend, set.Candidates[0].Composite = "lodger", "lodger.winograd_conv2d_relu"
 	r.Backend = "lib+lodger"
 	inside := insideOf(t, strings.Replace(recorded, "lib.conv2d_relu", "lodger.winograd_conv2d_relu", 1))
-	p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{22}, Inside: map[string]*Inside{"lib_0": inside}})
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": inside}})
 	require.NoError(t, err)
 	require.Len(t, p.Parts, 3)
 	assert.Equal(t, "lib+lodger", p.Borders[1].Backend)
@@ -226,7 +227,7 @@ func TestSharesAddUp(t *testing.T) {
 			return list
 		}
 		for range 1 + random.IntN(8) {
-			step := Step{Milliseconds: random.Float64(), Of: some(), Reorder: random.IntN(2) == 0}
+			step := trace.Step{Milliseconds: random.Float64(), Of: some(), Reorder: random.IntN(2) == 0}
 			if step.Reorder {
 				step.From = some()
 			}
@@ -234,7 +235,7 @@ func TestSharesAddUp(t *testing.T) {
 			inside.Steps = append(inside.Steps, step)
 		}
 		inside.Call = random.Float64()
-		p, err := Attribute(set, []annotate.Region{r}, oneCall(), Times{Kernels: []float64{99}, Inside: map[string]*Inside{"lib_0": inside}})
+		p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{99}, Inside: map[string]*trace.Inside{"lib_0": inside}})
 		require.NoError(t, err)
 		require.InDelta(t, total+inside.Call, p.Total(), 1e-9)
 		seen := map[relay.NodeID]bool{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/trace"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -19,7 +20,7 @@ const mostUnnamed = 0.1
 
 // scaled multiplies all times so that their sum is what the region took as a whole. The error says that too much of it
 // is in layers of which nothing is known.
-func (s *Inside) scaled(whole float64) (*Inside, error) {
+func scaled(s *trace.Inside, whole float64) (*trace.Inside, error) {
 	sum, unnamed, longest := s.Call, 0.0, -1
 	for i := range s.Steps {
 		step := &s.Steps[i]
@@ -50,7 +51,7 @@ func (s *Inside) scaled(whole float64) (*Inside, error) {
 // absorb joins groups of which no layer tells with who does them. What stands pointwise behind a product is done by the
 // product, where the engine tells of that; all else by the layer that wants its value, since engines that fuse several
 // operators keep the name of the last one; at the region's end by the one that made its value.
-func (a *attribution) absorb(inside *Inside, groups []annotate.Group, together union) {
+func (a *attribution) absorb(inside *trace.Inside, groups []annotate.Group, together union) {
 	// named and product are true of a lot where they are true of one group in it.
 	named, product := make([]bool, len(groups)), make([]bool, len(groups))
 	for i := range inside.Steps {

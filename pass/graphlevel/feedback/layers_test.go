@@ -12,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/trace"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -19,7 +20,7 @@ import (
 type layered struct {
 	set    *candidate.Set
 	region annotate.Region
-	e      *Executable
+	e      *trace.Executable
 	groups []annotate.Group
 	of     map[relay.NodeID]int // the group of each node
 }
@@ -38,7 +39,7 @@ func layeredOf(m *relay.GraphMaker, root relay.NodeID) *layered {
 		Bare: true, Key: "all"}}}
 	l.region = annotate.Region{Backend: "engine", Compiler: "engine", Symbol: "engine_0", Nodes: nodes, Candidates: []int{0}}
 	l.region.Border(g)
-	l.e = &Executable{Kernels: []string{"engine_0"}, Root: 0, Ops: []Op{{Name: "@engine_0", Kernel: 0, Args: []int{-1}}}}
+	l.e = &trace.Executable{Kernels: []string{"engine_0"}, Root: 0, Ops: []trace.Op{{Name: "@engine_0", Kernel: 0, Args: []int{-1}}}}
 	l.groups = annotate.Groups(l.set, &l.region)
 	for i, group := range l.groups {
 		for _, v := range group.Nodes {
@@ -51,18 +52,18 @@ func layeredOf(m *relay.GraphMaker, root relay.NodeID) *layered {
 // profile is what is learnt where the engine has told of layers, each with the operators in its name.
 func (l *layered) profile(t *testing.T, whole, call float64, layers ...[]relay.NodeID) *Profile {
 	t.Helper()
-	inside := &Inside{Layers: true, Call: call}
+	inside := &trace.Inside{Layers: true, Call: call}
 	for _, group := range l.groups {
 		inside.Groups = append(inside.Groups, group.Name)
 	}
 	for i, nodes := range layers {
-		step := Step{Milliseconds: float64(i + 1)}
+		step := trace.Step{Milliseconds: float64(i + 1)}
 		for _, v := range nodes {
 			step.Of = append(step.Of, l.of[v])
 		}
 		inside.Steps = append(inside.Steps, step)
 	}
-	times := Times{Kernels: []float64{whole}, Inside: map[string]*Inside{"engine_0": inside}}
+	times := trace.Times{Kernels: []float64{whole}, Inside: map[string]*trace.Inside{"engine_0": inside}}
 	p, err := Attribute(l.set, []annotate.Region{l.region}, l.e, times)
 	require.NoError(t, err)
 	require.Empty(t, p.Whole)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/trace"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -88,18 +89,10 @@ func (p *Profile) Border() float64 {
 	return sum
 }
 
-// Times are what a network's kernels took in place.
-type Times struct {
-	// Kernels are in milliseconds, in the order of Executable.Kernels.
-	Kernels []float64
-	// Inside has what engines told about their regions, by symbol. May be nil.
-	Inside map[string]*Inside
-}
-
 // Attribute says which nodes each kernel's time belongs to. set is what main was placed of, regions are its regions with
 // their symbols. A region of which the engine tells is taken apart. Errors: an executable that contradicts itself, or times
 // for another one.
-func Attribute(set *candidate.Set, regions []annotate.Region, e *Executable, times Times) (*Profile, error) {
+func Attribute(set *candidate.Set, regions []annotate.Region, e *trace.Executable, times trace.Times) (*Profile, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
@@ -121,9 +114,9 @@ func Attribute(set *candidate.Set, regions []annotate.Region, e *Executable, tim
 type attribution struct {
 	set     *candidate.Set
 	regions []annotate.Region
-	e       *Executable
+	e       *trace.Executable
 	found   *alignment
-	times   Times
+	times   trace.Times
 	p       *Profile
 	partOf  map[relay.NodeID]int
 	nodes   [][]relay.NodeID // of each kernel
