@@ -51,8 +51,8 @@ type LaneOptions struct {
 	Poll func() error
 	// Progress is told what is being done ("building feedback 1"). May be nil.
 	Progress func(what string)
-	// Ran is told how long each network took to be loaded, run and profiled. May be nil.
-	Ran func(took time.Duration)
+	// Built is told how long each network took to be built, and Ran how long each took to be loaded, run and profiled. May be nil.
+	Built, Ran func(took time.Duration)
 }
 
 // DefaultNetworkRounds is how many rounds are run of each network in the search.
@@ -75,7 +75,6 @@ type Executable struct {
 	score   float64 // 0 until it was measured
 	kernels *trace.Executable
 	regions []annotate.Region // those of main, with symbols
-	seconds float64
 }
 
 // NewLane prepares for building and measuring a network's placements. Close it.
@@ -94,6 +93,9 @@ func NewLane(network *Network, options LaneOptions) (*Lane, error) {
 	}
 	if options.Progress == nil {
 		options.Progress = func(string) {}
+	}
+	if options.Built == nil {
+		options.Built = func(time.Duration) {}
 	}
 	if options.Ran == nil {
 		options.Ran = func(time.Duration) {}
@@ -128,7 +130,7 @@ func (l *Lane) Plain() *genome.Placement { return l.plain }
 var _ graphlevel.Estimator = (*Lane)(nil)
 
 // Build builds those of the placements that were not built yet, side by side. What cannot be built has its reason in
-// Executable.Failure. Errors: as measure.Networks.Build's.
+// Executable.Failure. Errors: as measure.Networks.Build's; what was finished before is kept.
 func (l *Lane) Build(ctx context.Context, placements []*genome.Placement) error {
 	if l.carried.Module == "" {
 		var err error
@@ -138,6 +140,7 @@ func (l *Lane) Build(ctx context.Context, placements []*genome.Placement) error 
 	}
 	var jobs []measure.NetworkBuild
 	var made []*Executable
+	var keys []string
 	for _, p := range placements {
 		if _, done := l.built[p.Key]; done {
 			continue
@@ -153,27 +156,24 @@ func (l *Lane) Build(ctx context.Context, placements []*genome.Placement) error 
 				e.regions = named[i]
 			}
 		}
-		l.built[p.Key] = e
-		made = append(made, e)
+		if slices.Contains(keys, p.Key) {
+			continue
+		}
+		made, keys = append(made, e), append(keys, p.Key)
 		jobs = append(jobs, measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params, Network: string(text), Compilers: compilersOf(&spec),
 			Out: e.Path})
 	}
-	err := l.pool.Build(ctx, jobs, func(i int, b *measure.NetworkBuilt) error {
+	return l.pool.Build(ctx, jobs, func(i int, b *measure.NetworkBuilt) error {
 		e := made[i]
-		e.Bytes, e.kernels, e.seconds, e.Failure = b.Bytes, b.Executable, b.Seconds, b.Failure
+		e.Bytes, e.kernels, e.Failure = b.Bytes, b.Executable, b.Failure
 		if e.Failure != nil {
 			e.Path = ""
+		} else {
+			l.options.Built(time.Duration(b.Seconds * float64(time.Second)))
 		}
+		l.built[keys[i]] = e // those that were not finished are built when they are asked for again
 		return nil
 	})
-	if err != nil {
-		for k, e := range l.built {
-			if slices.Contains(made, e) {
-				delete(l.built, k)
-			}
-		}
-	}
-	return err
 }
 
 func compilersOf(spec *NetworkSpec) []string {

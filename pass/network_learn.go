@@ -42,6 +42,10 @@ func (n *Network) Learn(until context.Context, tables []*feedback.Table) error {
 	return bridge.OnThread(func() error {
 		of := &slack{until: until, seen: map[cost.Key]float64{}}
 		for i, f := range n.s.functions {
+			if tables == nil {
+				of.covers = append(of.covers, nil)
+				continue
+			}
 			for k := range f.set.Candidates {
 				if ms, seen := tables[i].Seen(k); seen && !f.set.Candidates[k].Free {
 					of.seen[n.s.request(f, &f.set.Candidates[k]).Key] = ms

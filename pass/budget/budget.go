@@ -3,7 +3,8 @@
 // Package budget divides the time that a compilation has among its phases.
 //
 // What comes in: how long the whole may take, and on the way how long it took to build and to run networks. What goes out: how
-// much is left, and how much of that the end needs (Reserve): running the finalists and writing the best.
+// much is left, how much of that the end needs (Reserve): running the finalists and writing the best; and what one more network is
+// expected to take (Expect), so that none is begun that there is no time for.
 package budget
 
 import (
@@ -17,6 +18,8 @@ type Budget struct {
 	// start is what the first network took that was run: the worker's start is in it. The others took ran together.
 	start, ran time.Duration
 	runs       int
+	// build is the longest that one network took to be built.
+	build time.Duration
 }
 
 const (
@@ -33,7 +36,14 @@ func New(total time.Duration, now func() time.Time) *Budget {
 	if now == nil {
 		now = time.Now
 	}
-	began := now()
+	return Begun(now(), total, now)
+}
+
+// Begun is New with a budget that has begun before.
+func Begun(began time.Time, total time.Duration, now func() time.Time) *Budget {
+	if now == nil {
+		now = time.Now
+	}
 	return &Budget{now: now, began: began, end: began.Add(total)}
 }
 
@@ -67,13 +77,31 @@ func (b *Budget) Run() time.Duration {
 // Start is what the first network is expected to take in a worker that must be started.
 func (b *Budget) Start() time.Duration { return b.start }
 
-// Reserve is what the end takes with so many finalists, as far as that can be told from what was run.
-func (b *Budget) Reserve(finalists int) time.Duration {
-	total := float64(b.Total())
+// Built notes how long it took to build one network.
+func (b *Budget) Built(took time.Duration) { b.build = max(b.build, took) }
+
+// Build is what it is expected to take to build one more network, or several side by side: as long as the longest yet.
+func (b *Budget) Build() time.Duration { return b.build }
+
+// Expect is what it is expected to take to build so many networks side by side, and to run them one after another.
+func (b *Budget) Expect(networks int) time.Duration { return b.build + time.Duration(networks)*b.Run() }
+
+// Writing is what it takes to put the executable in its place and to end.
+func (b *Budget) Writing() time.Duration { return writing }
+
+// Need is what the end takes with so many finalists that are built, as far as that can be told from what was run: a worker is
+// started and runs them in turn, and the best is written.
+func (b *Budget) Need(finalists int) time.Duration {
 	if b.runs == 0 {
-		return time.Duration(leastShare * total)
+		return time.Duration(leastShare * float64(b.Total()))
 	}
-	return min(time.Duration(mostShare*total), writing+b.start+time.Duration(max(0, finalists-1))*b.Run())
+	return writing + b.start + time.Duration(max(0, finalists-1))*b.Run()
+}
+
+// Reserve is what a search keeps of its time for the end with so many finalists: what that needs, but never so much that the search
+// has less for itself. What is more is saved on finalists then.
+func (b *Budget) Reserve(finalists int) time.Duration {
+	return min(time.Duration(mostShare*float64(b.Total())), b.Need(finalists))
 }
 
 // Free is what is left for anything else while so much is kept for the end.

@@ -28,10 +28,25 @@ func TestABudget(t *testing.T) {
 	assert.Equal(t, writing+4*time.Second, b.Reserve(1))
 	assert.Equal(t, writing+10*time.Second, b.Reserve(4))
 
+	assert.Zero(t, b.Build())
+	b.Built(6 * time.Second)
+	b.Built(5 * time.Second)
+	assert.Equal(t, 6*time.Second, b.Build(), "the longest")
+	assert.Equal(t, 10*time.Second, b.Expect(2), "built side by side, run one after another")
+
 	b.Ran(40 * time.Second)
 	assert.Equal(t, 30*time.Second, b.Reserve(4), "no more than half of the whole")
+	assert.Greater(t, b.Need(4), 40*time.Second, "but that much is needed")
 	now = now.Add(time.Minute)
 	assert.Equal(t, -10*time.Second, b.Left())
 	assert.Negative(t, b.Free(1))
 	assert.Equal(t, time.Minute, b.Total())
+}
+
+func TestABudgetThatHasBegun(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	b := Begun(now.Add(-3*time.Second), 10*time.Second, func() time.Time { return now })
+	assert.Equal(t, 3*time.Second, b.Spent())
+	assert.Equal(t, 7*time.Second, b.Left())
 }

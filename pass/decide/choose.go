@@ -55,7 +55,7 @@ func (c *decision) keep(chosen *finalist) {
 	if c.graph == nil || len(c.graph.result.Trials) == 0 {
 		return
 	}
-	c.plan.GraphLevel = c.graphRecord()
+	c.plan.GraphLevel, c.plan.Timeline = c.graphRecord(), c.timeline()
 	text := fmt.Sprintf("%d networks were measured in the search", len(c.graph.result.Trials))
 	if chosen.origin != "" {
 		text = fmt.Sprintf("The placement is %s; %s", chosen.origin, text)

@@ -59,6 +59,8 @@ type Options struct {
 	SearchTime time.Duration
 	Trials     int
 	Seed       uint64
+	// Reach is which parts of the graph level there are; for benchmarks.
+	Reach Reach
 	// Budget is that time, where it has begun already; nil: it begins now.
 	Budget *budget.Budget
 	// ExecutableMemory is how many bytes the executable may take when it runs; 0 for no limit. It needs the graph level.
@@ -133,6 +135,8 @@ type decision struct {
 	placing *progress.Step
 	opening bool
 	notes   []string
+	// testRunner runs the finalists in tests.
+	testRunner runner
 }
 
 // Decide finds the fastest network for a normalised module, builds it, and says what stood against it.
@@ -160,6 +164,11 @@ func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decis
 	}
 	c.Ending.ready(false)
 	c.record(chosen)
+	if c.graph != nil {
+		if late := c.overrun(); late != "" {
+			c.notes = append(c.notes, late)
+		}
+	}
 	from := chosen.built()
 	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Path: from.path, Bytes: from.bytes}, ctx.Err()
 }

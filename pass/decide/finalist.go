@@ -229,11 +229,19 @@ func (c *decision) affordableRounds() int {
 			round += t.Cost.Estimate()
 		}
 	}
-	left := float64(c.budget.Left()) / 2 / float64(time.Millisecond)
+	left := float64(c.budget.Left()-c.writing()) / 2 / float64(time.Millisecond)
 	if round <= 0 || float64(c.Rounds)*round <= left {
 		return c.Rounds
 	}
 	return min(c.Rounds, max(leastRounds, int(left/round)))
+}
+
+// writing is what is kept for writing the best; nothing where there is no time to keep to.
+func (c *decision) writing() time.Duration {
+	if c.graph == nil {
+		return 0
+	}
+	return c.budget.Writing()
 }
 
 // compare runs the finalists in turn and checks their outputs against the reference's.
@@ -241,32 +249,30 @@ func (c *decision) compare() error {
 	if c.settled {
 		return nil
 	}
-	pool, err := measure.NewPool(measure.Options{
-		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
-		Python:   c.Python,
-		Env:      pass.WorkerEnvironment(),
-		Poll:     c.poll,
-	})
+	pool, err := c.newRunner()
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	running, done := c.untilLeft(c.writing())
+	defer done()
 	rounds, began := c.affordableRounds(), time.Now()
-	comparison, err := c.compareIn(pool, c.distinct(), rounds)
-	if err != nil {
-		if c.ctx.Err() != nil {
-			return c.ctx.Err()
-		}
-		if c.Ending.asked() && c.keepBest() {
-			return nil
-		}
+	comparison, err := c.compareIn(running, pool, c.distinct(), rounds)
+	if err != nil && running.Err() == nil {
 		// One of them took the worker with it. Find out which, and leave it out.
-		if err := c.findCulprits(pool, err); err != nil {
+		if err := c.findCulprits(running, pool, err); err != nil && running.Err() == nil {
 			return err
 		}
-		if comparison, err = c.compareIn(pool, c.distinct(), rounds); err != nil {
-			return err
-		}
+		comparison, err = c.compareIn(running, pool, c.distinct(), rounds)
+	}
+	switch {
+	case err == nil:
+	case c.ctx.Err() != nil:
+		return c.ctx.Err()
+	case running.Err() != nil && c.keepBest():
+		return nil
+	default:
+		return err
 	}
 	turnTook := time.Since(began)
 	for turn := 1; ; turn++ {
@@ -274,16 +280,18 @@ func (c *decision) compare() error {
 			f.cost.Origin = cost.Measured
 			f.cost.Samples = append(f.cost.Samples, comparison.Costs[f.name].Samples...)
 		}
-		if turn == mostTurns || rounds < roundsToDoubt || c.graph != nil && c.budget.Left() < turnTook || !c.undecided() {
+		if turn == mostTurns || rounds < roundsToDoubt || c.graph != nil && c.budget.Left()-c.writing() < turnTook || !c.undecided() {
 			break
 		}
 		c.Progress.Note("  which one is the fastest is not clear; they run again")
-		if comparison, err = c.compareIn(pool, c.distinct(), rounds); err != nil {
-			if c.Ending.asked() && c.ctx.Err() == nil {
-				break // the first turn decides
+		again, err := c.compareIn(running, pool, c.distinct(), rounds)
+		if err != nil {
+			if running.Err() != nil && c.ctx.Err() == nil {
+				break // the turns before decide
 			}
 			return err
 		}
+		comparison = again
 	}
 	for _, f := range c.distinct() {
 		if f == c.reference {
@@ -307,7 +315,7 @@ func (c *decision) runContext() context.Context {
 	return c.ctx
 }
 
-func (c *decision) compareIn(pool *measure.Pool, finalists []*finalist, rounds int) (*measure.Comparison, error) {
+func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*finalist, rounds int) (*measure.Comparison, error) {
 	names := make([]string, len(finalists))
 	models := make([]measure.Model, len(finalists))
 	for i, f := range finalists {
@@ -318,7 +326,7 @@ func (c *decision) compareIn(pool *measure.Pool, finalists []*finalist, rounds i
 		title = "running " + names[0]
 	}
 	step := c.Progress.Start(title, rounds)
-	comparison, err := pool.Compare(c.runContext(), models, measure.CompareOptions{Rounds: rounds, Progress: func(done, _ int) {
+	comparison, err := pool.Compare(ctx, models, measure.CompareOptions{Rounds: rounds, Progress: func(done, _ int) {
 		step.At(done, "")
 	}})
 	if err != nil {
@@ -331,15 +339,15 @@ func (c *decision) compareIn(pool *measure.Pool, finalists []*finalist, rounds i
 
 // findCulprits runs each finalist beside the reference alone. The error is the one that is given back if none of
 // them is at fault.
-func (c *decision) findCulprits(pool *measure.Pool, original error) error {
+func (c *decision) findCulprits(ctx context.Context, pool runner, original error) error {
 	found := false
 	for _, f := range c.distinct() {
 		if f == c.reference {
 			continue
 		}
-		_, err := c.compareIn(pool, []*finalist{c.reference, f}, 1)
-		if c.ctx.Err() != nil {
-			return c.ctx.Err()
+		_, err := c.compareIn(ctx, pool, []*finalist{c.reference, f}, 1)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if err != nil {
 			f.failure = &cost.Failure{Phase: "run", Kind: cost.KindCrash, Detail: oneLine(err)}

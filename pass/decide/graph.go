@@ -30,11 +30,17 @@ const (
 
 // graph has the graph level at work.
 type graph struct {
-	network *pass.Network
-	lane    *pass.Lane
+	network network
+	lane    lane
 	result  *graphlevel.Result
-	// told are the networks, by key, that were shown.
-	told map[string]bool
+	// moments are when each network that was shown was known, by key; ready is when there was the first executable.
+	moments map[string]plan.Moment
+	ready   time.Duration
+	// first are the networks that are measured however short the time is, and firstDone is when they were.
+	first     []string
+	firstDone time.Duration
+	// rebuilt says that the best was built without time, since the store told of it.
+	rebuilt bool
 	// step is what is being shown, since when, and doing is what is being done in it.
 	step    *progress.Step
 	started time.Time
@@ -68,18 +74,26 @@ func (c *decision) searchGraph() error {
 		return err
 	}
 	c.target = network.Target()
-	c.graph = &graph{network: network, result: &graphlevel.Result{}, told: map[string]bool{}}
-	c.graph.lane, err = pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
-		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what }, Ran: c.budget.Ran})
+	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
+	lane, err := pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
+		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
+		Built: c.budget.Built, Ran: c.budget.Ran})
 	if err != nil {
 		return err
 	}
+	c.graph.lane = lane
+	return c.searchOpened()
+}
+
+// searchOpened is searchGraph with the network and the lane there.
+func (c *decision) searchOpened() (err error) {
+	network := c.graph.network
 	seeds := c.alone()
-	if distinct(seeds) > 1 {
+	if distinct(seeds) > 1 || c.Reach == ReachParts {
 		err = c.evolve(seeds, true)
 	} else {
 		var only *plan.Plan
-		if only, err = network.Plan(network.Placed, nil); err == nil {
+		if only, err = network.Plan(network.placed(), nil); err == nil {
 			c.donePlacing(only)
 		}
 	}
@@ -113,6 +127,9 @@ func (c *decision) whyEnded() string {
 	return "there was no time for another network"
 }
 
+// firstFew are so many networks that are measured however short the time is: plain TVM and a backend alone.
+const firstFew = 2
+
 // wantedFinalists is for how many finalists time is kept: plain TVM and the best few.
 const wantedFinalists = 1 + bestFew
 
@@ -129,17 +146,22 @@ func (c *decision) mayLearn() bool {
 // learn measures candidates alone, as far as time goes, and shows what came of it.
 func (c *decision) learn() error {
 	free := time.Duration(learnShare * float64(c.budget.Free(wantedFinalists)))
+	tables := c.graph.result.Tables
+	if c.Reach == ReachParts {
+		// All of the time but for building the one placement that comes of it.
+		free, tables = c.budget.Free(2)-c.took(c.graph.lane.Plain()), nil
+	}
 	until, done := context.WithTimeout(c.searching, free)
 	defer done()
 	network := c.graph.network
-	if err := network.Learn(until, c.graph.result.Tables); err != nil {
+	if err := network.Learn(until, tables); err != nil {
 		return c.laneError(err)
 	}
 	// Candidates that backends proposed since have changed all indices.
 	if err := c.graph.lane.Renew(); err != nil {
 		return err
 	}
-	first, err := network.Plan(network.Placed, nil)
+	first, err := network.Plan(network.placed(), nil)
 	if err != nil {
 		return err
 	}
@@ -153,6 +175,9 @@ func (c *decision) alone() []graphlevel.Seed {
 	var seeds []graphlevel.Seed
 	if slices.Contains(c.Backends, "tvm") && !c.constrained() {
 		seeds = append(seeds, graphlevel.Seed{Name: "tvm", Placement: c.graph.lane.Plain()})
+	}
+	if c.Reach == ReachParts {
+		return seeds
 	}
 	for _, b := range network.Backends() {
 		name := b.Name()
@@ -175,7 +200,10 @@ func (c *decision) alone() []graphlevel.Seed {
 func (c *decision) seeds() []graphlevel.Seed {
 	network := c.graph.network
 	families := network.Families()
-	seeds := append(c.alone(), graphlevel.Seed{Name: operatorLevelName, Placement: network.Placed})
+	seeds := append(c.alone(), graphlevel.Seed{Name: operatorLevelName, Placement: network.placed()})
+	if c.Reach == ReachParts {
+		return seeds
+	}
 	for _, b := range network.Backends() {
 		name := b.Name()
 		switch {
@@ -209,7 +237,7 @@ func distinct(seeds []graphlevel.Seed) int {
 	return len(keys)
 }
 
-// evolve runs the search, of the seeds alone or on from them. Where it is cut short, what stands in the store counts.
+// evolve runs the search, of the seeds alone or on from them. Where it is interrupted, what stands in the store counts.
 func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 	store, err := cost.OpenStore(c.Store)
 	if err != nil {
@@ -219,25 +247,19 @@ func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 	step := c.Progress.Start("searching among whole networks (seconds)", int(c.budget.Total()/time.Second))
 	c.graph.step, c.graph.started = step, time.Now().Add(-c.budget.Spent())
 	defer func() { c.graph.step = nil }()
-	searching := c.searching
-	if free := c.budget.Free(wantedFinalists); !alone && free > 0 {
-		// What takes longer than expected is given up: the best so far is there.
-		var done context.CancelFunc
-		searching, done = context.WithTimeout(searching, free)
-		defer done()
-	}
 	options := graphlevel.Options{
-		Seed: c.Seed, Time: c.budget.Total(), Left: func() time.Duration { return c.budget.Free(wantedFinalists) }, Trials: c.Trials,
-		SeedsOnly: alone, Store: store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
+		Seed: c.Seed, Time: c.budget.Total(), Left: func() time.Duration { return c.budget.Free(wantedFinalists) }, Expect: c.budget.Expect,
+		Trials: c.Trials, SeedsOnly: alone || c.Reach == ReachParts || c.Reach == ReachSeeds,
+		FeedbackOnly: c.Reach == ReachFeedback, Store: store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
 		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && alone, Progress: c.tellTrial,
 	}
 	network := c.graph.network
-	result, err := graphlevel.Search(searching, network.Space, seeds, c.graph.lane, options)
-	if err != nil && searching.Err() != nil && c.ctx.Err() == nil {
+	result, err := graphlevel.Search(c.searching, network.space(), seeds, c.graph.lane, options)
+	if err != nil && c.searching.Err() != nil && c.ctx.Err() == nil {
 		why := c.whyEnded()
 		options.StoredOnly, options.RetryFailures = true, false
 		network.Renew()
-		result, err = graphlevel.Search(c.ctx, network.Space, seeds, c.graph.lane, options)
+		result, err = graphlevel.Search(c.ctx, network.space(), seeds, c.graph.lane, options)
 		result.Why = why
 	}
 	if err != nil {
@@ -270,23 +292,31 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 	for _, note := range e.Notes {
 		c.Progress.Note("  %s", note)
 	}
-	if c.graph.told[t.Placement.Key] {
+	if _, told := c.graph.moments[t.Placement.Key]; told {
 		return
 	}
-	c.graph.told[t.Placement.Key] = true
+	spent := c.budget.Spent()
+	if len(c.graph.moments) < firstFew {
+		c.graph.first = append(c.graph.first, t.Name)
+		c.graph.firstDone = spent
+	}
+	c.graph.moments[t.Placement.Key] = plan.Moment{Placement: t.Placement.Key, Seconds: seconds(spent), Stored: t.Cost.Origin == cost.Stored}
 	switch {
 	case t.Cost.Failed():
 		c.Progress.Note("  %s: %s", t.Name, oneLine(errors.New(t.Cost.Failure.String())))
 	default:
 		if c.graph.isBuilt(t.Placement) {
 			c.Ending.ready(true)
+			if c.graph.ready == 0 {
+				c.graph.ready = spent
+			}
 		}
 		mark := ""
 		if e.Best == t {
 			mark = ", the best so far"
 		}
 		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it (%s, %.0f s)%s", t.Name, t.Cost.Estimate(), t.Score,
-			regionText(t.Placement.Outlined()), t.Cost.Origin, c.budget.Spent().Seconds(), mark)
+			regionText(t.Placement.Outlined()), t.Cost.Origin, spent.Seconds(), mark)
 	}
 }
 
@@ -305,7 +335,7 @@ func (c *decision) laneError(err error) error {
 // graphRecord is what the plan says of the search.
 func (c *decision) graphRecord() *plan.GraphLevel {
 	r := c.graph.result
-	record := &plan.GraphLevel{Seconds: float64(r.Spent.Round(time.Millisecond)) / float64(time.Second), Why: r.Why, Seed: c.Seed, Steps: r.Steps}
+	record := &plan.GraphLevel{Seconds: seconds(r.Spent), Why: r.Why, Seed: c.Seed, Steps: r.Steps}
 	for i := range r.Trials {
 		t := &r.Trials[i]
 		n := plan.Network{Name: t.Name, Placement: t.Placement.Key, Regions: t.Placement.Outlined()}
@@ -318,6 +348,39 @@ func (c *decision) graphRecord() *plan.GraphLevel {
 	}
 	return record
 }
+
+// overrun says that the whole takes longer than was asked for, and why; "" where it does not.
+func (c *decision) overrun() string {
+	total, spent := c.budget.Total(), c.budget.Spent()+c.budget.Writing()
+	if spent <= total {
+		return ""
+	}
+	why := "building and running networks took longer than before"
+	switch {
+	case c.graph.firstDone+c.budget.Need(1) > total && len(c.graph.first) > 0:
+		why = fmt.Sprintf("%s, which are built and run however short the time is, were measured after %.1f s", joinNames(c.graph.first),
+			c.graph.firstDone.Seconds())
+	case len(c.graph.first) == 0:
+		why = "what there is to choose from is built however short the time is"
+	case c.graph.rebuilt:
+		why = "the cost store told which network is the fastest, and it had to be built"
+	}
+	return fmt.Sprintf("It takes %.1f s where %.1f s were asked for: %s.", spent.Seconds(), total.Seconds(), why)
+}
+
+// timeline says when the search found what.
+func (c *decision) timeline() *plan.Timeline {
+	line := &plan.Timeline{Asked: seconds(c.budget.Total()), Taken: seconds(c.budget.Spent()), Ready: seconds(c.graph.ready), Networks: []plan.Moment{}}
+	for i := range c.graph.result.Trials {
+		if at, told := c.graph.moments[c.graph.result.Trials[i].Placement.Key]; told {
+			line.Networks = append(line.Networks, at)
+		}
+	}
+	return line
+}
+
+// seconds are those of a duration, to milliseconds.
+func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
 // close ends the workers of the graph level.
 func (g *graph) close() {

@@ -4,6 +4,7 @@ package decide
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -37,7 +38,7 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 		}
 	}
 	if len(c.graph.result.Trials) == 0 || slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) {
-		if err := c.addFinalist(operatorLevelName, c.graph.network.Placed, true); err != nil {
+		if err := c.addFinalist(operatorLevelName, c.graph.network.placed(), true); err != nil {
 			return err
 		}
 		c.finalists[len(c.finalists)-1].origin = "the operator level's"
@@ -78,7 +79,7 @@ func (c *decision) afford() int {
 	count := 1
 	var late, missed []string
 	for i, f := range order {
-		if takes := c.building(f); c.budget.Reserve(count+1)+takes <= left && len(late)+len(missed) == 0 {
+		if takes := c.building(f); c.budget.Need(count+1)+takes <= left && len(late)+len(missed) == 0 {
 			count, left = count+1, left-takes
 		} else if i > 0 {
 			if c.trialOf(f.placement) != nil {
@@ -98,9 +99,20 @@ func (c *decision) afford() int {
 	return count
 }
 
-// building is what it takes to build a finalist that the search found in the store, by what it took then.
+// building is what it takes to build a finalist that was not built in this run: by what it took when it was, else by the others.
 func (c *decision) building(f *finalist) time.Duration {
-	if t := c.trialOf(f.placement); !c.graph.isBuilt(f.placement) && t != nil && t.Cost.Network != nil {
+	switch took := c.took(f.placement); {
+	case c.graph.isBuilt(f.placement):
+		return 0
+	case took > 0:
+		return took
+	}
+	return c.budget.Build()
+}
+
+// took is how long it took to build and measure a placement, in this run or another; 0 where that was not done.
+func (c *decision) took(p *genome.Placement) time.Duration {
+	if t := c.trialOf(p); t != nil && t.Cost.Network != nil {
 		return time.Duration(t.Cost.Network.Seconds * float64(time.Second))
 	}
 	return 0
@@ -132,6 +144,7 @@ func (c *decision) keepBest() bool {
 	if best == nil {
 		return false
 	}
+	c.graph.rebuilt = !c.graph.isBuilt(best.placement)
 	e, err := c.graph.lane.Executable(c.ctx, best.placement)
 	if err != nil || e.Failure != nil {
 		return false
@@ -199,9 +212,11 @@ func (c *decision) buildGraph() error {
 	c.graph.lane.Rest()
 	c.graph.lane.Forget(list...)
 	step := c.Progress.Start(fmt.Sprintf("building %d finalists", len(list)), 0)
-	if err := c.graph.lane.Build(c.searching, list); err != nil {
+	building, done := c.untilLeft(c.budget.Need(2))
+	defer done()
+	if err := c.graph.lane.Build(building, list); err != nil {
 		c.Progress.Stop()
-		if c.Ending.asked() && c.ctx.Err() == nil && c.keepBest() {
+		if building.Err() != nil && c.ctx.Err() == nil && c.keepBest() {
 			return nil
 		}
 		return c.laneError(err)
@@ -232,10 +247,19 @@ func (c *decision) buildGraph() error {
 	return nil
 }
 
+// untilLeft is a context for what may be done without, since there is a network that was built and measured: it ends when no more
+// than so much of the time is left, or the search is to end. Where there is no such network only the latter ends it.
+func (c *decision) untilLeft(rest time.Duration) (context.Context, context.CancelFunc) {
+	if c.graph == nil || c.bestFound(true) == nil {
+		return context.WithCancel(c.runContext())
+	}
+	return context.WithTimeout(c.runContext(), c.budget.Left()-rest)
+}
+
 // weigh measures what a finalist takes of memory, where there is a limit or time for it. One that takes more than it may has
 // lost, but for the reference, which outputs are held against.
 func (c *decision) weigh(f *finalist, e *pass.Executable, finalists int) error {
-	if c.ExecutableMemory <= 0 && c.budget.Free(finalists) < c.budget.Start() {
+	if c.ExecutableMemory <= 0 && c.budget.Left()-c.budget.Need(finalists) < c.budget.Start() {
 		if t := c.trialOf(f.placement); t != nil && t.Cost.Network != nil {
 			f.resident = t.Cost.Network.Resident
 		}

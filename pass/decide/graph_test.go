@@ -4,11 +4,13 @@ package decide
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -17,7 +19,8 @@ import (
 
 // searched is a compilation whose graph level found scores by key.
 func searched(scores map[string]float64, finalists ...*finalist) *decision {
-	c := &decision{finalists: finalists, graph: &graph{result: &graphlevel.Result{Why: "enough"}}}
+	c := &decision{finalists: finalists, budget: budget.New(time.Minute, nil),
+		graph: &graph{result: &graphlevel.Result{Why: "enough"}, moments: map[string]plan.Moment{}}}
 	c.Backends = []string{"tvm", "dnnl"}
 	for _, f := range finalists {
 		f.placement = &genome.Placement{Key: f.name}

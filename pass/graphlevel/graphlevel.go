@@ -58,16 +58,19 @@ type Options struct {
 	// store counts as long as it took, so that a search that is resumed does not go on for ever.
 	Time time.Duration
 	// Left says how much time there is from now on for building and measuring: what is left of the time that the caller has, less
-	// what it needs afterwards. No network is begun that is expected to take longer, but for the first few. nil: only Time
-	// counts.
+	// what it needs afterwards. No network is begun that is expected to take longer, and one that does is given up; but for the
+	// first few. nil: only Time counts.
 	Left func() time.Duration
-	// Now is the clock by which networks are expected to take as long as those before; nil for time.Now.
+	// Expect says how long so many networks are expected to take that are built side by side and then measured; nil: as long as the
+	// slowest of this search.
+	Expect func(networks int) time.Duration
+	// Now is the clock of the slowest; nil for time.Now.
 	Now func() time.Time
 	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit. The first few are
 	// measured whatever it is.
 	Trials int
-	// SeedsOnly ends it after the seeds.
-	SeedsOnly bool
+	// SeedsOnly ends it after the seeds, FeedbackOnly after the feedback.
+	SeedsOnly, FeedbackOnly bool
 	// StoredOnly takes what the store has, and measures nothing.
 	StoredOnly bool
 	// Patience ends it when so many networks in a row, after the seeds and the feedback, were no improvement; 0 for

@@ -4,6 +4,7 @@ package graphlevel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -114,11 +115,19 @@ func (s *search) run(seeds []Seed) error {
 	if ended || s.options.SeedsOnly {
 		return nil
 	}
-	if err := s.feedback(); err != nil {
-		return err
+	if err := s.feedback(); err != nil || s.options.FeedbackOnly {
+		return inTime(err)
 	}
 	s.idle = 0
-	return s.evolve()
+	return inTime(s.evolve())
+}
+
+// inTime leaves out that a network was given up: the search ends with what it has.
+func inTime(err error) error {
+	if errors.Is(err, errLate) {
+		return nil
+	}
+	return err
 }
 
 // measure has placements measured that were not yet, and takes in what was found, in their order.
@@ -141,39 +150,66 @@ func (s *search) measure(list []pending) error {
 		}
 		missing, at = append(missing, p.placement), append(at, i)
 	}
+	next := 0
+	// settle takes in what is known, in the list's order: the first may be kept while the second is measured.
+	settle := func() {
+		for ; next < len(list) && known[next]; next++ {
+			s.take(list[next], found[next])
+		}
+	}
+	settle()
 	if len(missing) > 0 {
 		var best *cost.Cost
 		if s.best >= 0 {
-			best = &s.result.Trials[s.best].Cost
+			fastest := s.result.Trials[s.best].Cost
+			best = &fastest
 		}
 		began := s.options.Now()
-		err := s.estimator.Measure(s.ctx, missing, best, func(k int, c cost.Cost) error {
+		ctx, done := s.within()
+		defer done()
+		err := s.estimator.Measure(ctx, missing, best, func(k int, c cost.Cost) error {
 			key := s.key(missing[k])
 			err := s.options.Store.Put(key, c)
 			if kept, ok := s.options.Store.Lookup(key); ok {
 				c = kept // with the digits that the next run will read
 			}
 			found[at[k]], known[at[k]] = c, true
+			settle()
 			return err
 		})
 		s.longest = max(s.longest, s.options.Now().Sub(began))
 		if err != nil {
 			// What was finished before counts: it stands in the store, and may be the best that there is.
-			for i, p := range list {
-				if known[i] {
-					s.take(p, found[i])
+			for ; next < len(list); next++ {
+				if known[next] {
+					s.take(list[next], found[next])
 				}
+			}
+			if ctx.Err() != nil && s.ctx.Err() == nil {
+				s.result.Why = whyLate
+				return errLate
 			}
 			return err
 		}
 	}
-	for i, p := range list {
-		if !known[i] {
-			return fmt.Errorf("graph-level search: %s was not measured, which is a defect of the estimator", p.name)
-		}
-		s.take(p, found[i])
+	if next < len(list) {
+		return fmt.Errorf("graph-level search: %s was not measured, which is a defect of the estimator", list[next].name)
 	}
 	return nil
+}
+
+// errLate says that a network took longer than there was time, and was given up.
+var errLate = errors.New("a network took longer than there was time")
+
+// whyLate is why a search ends then, or before a network is begun.
+const whyLate = "there was no time for another network"
+
+// within is under which networks are measured: what takes longer than there is time is given up, but for the first few.
+func (s *search) within() (context.Context, context.CancelFunc) {
+	if s.options.Left == nil || len(s.result.Trials) == 0 {
+		return context.WithCancel(s.ctx)
+	}
+	return context.WithTimeout(s.ctx, s.options.Left())
 }
 
 // untried leaves out what was measured, and what stands in the list a second time.
@@ -320,11 +356,19 @@ func (s *search) over() bool { return s.ended() || s.late() }
 
 // late says that there is no time for another network. One that the store has takes none.
 func (s *search) late() bool {
-	if !s.options.StoredOnly && (s.options.Left == nil || s.options.Left() > s.longest) {
+	if !s.options.StoredOnly && (s.options.Left == nil || s.options.Left() > s.expected()) {
 		return false
 	}
-	s.result.Why = "there was no time for another network"
+	s.result.Why = whyLate
 	return true
+}
+
+// expected is what the next networks are expected to take.
+func (s *search) expected() time.Duration {
+	if s.options.Expect == nil {
+		return s.longest
+	}
+	return s.options.Expect(s.options.Batch)
 }
 
 // stored says that the store has all of a list, so that measuring it takes no time.

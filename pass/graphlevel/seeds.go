@@ -4,6 +4,7 @@ package graphlevel
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 )
@@ -43,7 +44,12 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 		if s.options.Trials > 0 && !first {
 			batch = batch[:min(len(batch), s.options.Trials-len(s.result.Trials))]
 		}
-		if err := s.measure(batch); err != nil {
+		if err := s.measure(batch); errors.Is(err, errLate) {
+			for _, p := range s.untried(batch) {
+				s.result.Late = append(s.result.Late, p.name)
+			}
+			rest = s.free(rest)
+		} else if err != nil {
 			return false, err
 		}
 		s.believe()

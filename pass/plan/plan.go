@@ -44,6 +44,8 @@ type Plan struct {
 	Candidates Candidates `json:"candidates"`
 	// GraphLevel says what the graph level measured; nil where it was not searched.
 	GraphLevel *GraphLevel `json:"graph_level,omitempty"`
+	// Timeline says when the graph level found what; nil where it was not searched.
+	Timeline *Timeline `json:"timeline,omitempty"`
 	// Finalists are whole networks that were built and run in turn; empty where none were (a plan that is only
 	// decided has none, so that the same input gives the same plan).
 	Finalists []Finalist `json:"finalists,omitempty"`

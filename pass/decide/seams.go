@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"context"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// What takes time stands behind these, so that whether the time is kept can be tried on a clock of the tests': pass.Network,
+// pass.Lane and measure.Pool do the work.
+
+// network is what is known about the module's candidates.
+type network interface {
+	placed() *genome.Placement
+	space() *genome.Space
+	Backends() []byoc.Backend
+	Key() cost.Key
+	Overhead() place.Overhead
+	Bounded() [][]bool
+	Learn(until context.Context, tables []*feedback.Table) error
+	Renew()
+	Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Plan, error)
+	Alone(backend string) *genome.Placement
+	Tuned(backends ...string) *genome.Placement
+	Grouped(backends ...string) *genome.Placement
+	Families() [][]string
+	RunnersUp() []graphlevel.Seed
+}
+
+// lane builds and measures whole networks.
+type lane interface {
+	graphlevel.Estimator
+	Plain() *genome.Placement
+	Build(ctx context.Context, placements []*genome.Placement) error
+	Built(p *genome.Placement) bool
+	Executable(ctx context.Context, p *genome.Placement) (*pass.Executable, error)
+	Footprint(ctx context.Context, e *pass.Executable) (measure.Footprint, error)
+	Forget(keep ...*genome.Placement)
+	Rest()
+	Renew() error
+	Close()
+}
+
+// runner runs finished models in turn.
+type runner interface {
+	Compare(ctx context.Context, models []measure.Model, options measure.CompareOptions) (*measure.Comparison, error)
+	Close() error
+}
+
+// opened is a pass.Network.
+type opened struct{ *pass.Network }
+
+func (o opened) placed() *genome.Placement { return o.Placed }
+func (o opened) space() *genome.Space      { return o.Space }
+
+// newRunner is measure.NewPool.
+func (c *decision) newRunner() (runner, error) {
+	if c.testRunner != nil {
+		return c.testRunner, nil
+	}
+	return measure.NewPool(measure.Options{
+		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
+		Python:   c.Python,
+		Env:      pass.WorkerEnvironment(),
+		Poll:     c.poll,
+	})
+}
