@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-solver bench-search clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-solver bench-search bench-anytime bench-ablation clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -102,8 +102,14 @@ bench-solver: ## the solver on 10^2 to 10^5 operators, beside Dijkstra; writes d
 bench-onednn: setup ## oneDNN 2.6 beside 3.2, primitive by primitive; writes docs/results/onednn.{txt,json}
 	@.venv/bin/python scripts/bench_onednn.py --json docs/results/onednn.json $(ARGS) | tee docs/results/onednn.txt
 
-bench-search: setup ## seconds of searching and latency of what is found, beside TVM's CollagePartition
-	@.venv/bin/python scripts/bench_search.py $(ARGS)
+bench-search: setup ## seconds of searching and latency of what is found, beside TVM's CollagePartition; writes docs/results/search.{txt,json}
+	@.venv/bin/python scripts/bench_search.py --json docs/results/search.json $(ARGS) | tee docs/results/search.txt
+
+bench-anytime: backends ## how fast the fastest executable so far is while eight networks are compiled; writes docs/results/anytime.{txt,json,svg}
+	@scripts/bench_anytime.sh $(ARGS)
+
+bench-ablation: backends ## what each part of the search is worth, on ten networks; writes docs/results/ablation.{txt,json,svg}
+	@scripts/bench_ablation.sh $(ARGS)
 
 clean: ## remove what was built; .venv stays
 	rm -rf build dist python/collage/lib python/collage/bin

@@ -16,6 +16,8 @@ backend dnnl_tvm) and the same candidate rules:
 How TVM's pass (a prototype for GPUs) is made to work on a processor stands in collage.peers.prototype. Its
 result runs on TVM's VM, since the graph executor cannot build it; Collage's is run both ways. It runs in a
 process of its own, which is ended after --limit seconds.
+
+"measuring" is on both sides the wall time in the cost estimator, builds of candidates included.
 """
 
 import argparse
@@ -33,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 import collage
 import tvm
+from bench_threads import BUSY, Meter, describe, from_command
 from collage import export, frontends, region, transform
 from collage.peers import prototype
 
@@ -48,11 +51,13 @@ def read(name):
 
 
 def search_collage(module, store, threads):
-    """(placed module, plan, seconds)."""
+    """(placed module, plan, seconds, seconds of them measuring)."""
     options = transform.configuration(["tvm", "dnnl_tvm"], store=store, threads=threads)
     started = time.perf_counter()
     placed, plan = tvm.get_global_func("collage.partition")(module, options)
-    return placed, json.loads(str(plan)), time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    measuring = json.loads(tvm.get_global_func("collage.last_timings")())["measure_ms"] / 1000
+    return placed, json.loads(str(plan)), seconds, measuring
 
 
 def run_tvm(told):
@@ -109,22 +114,23 @@ def main():
         run_tvm(told)
         return
     prototype.prepare()
-    rows = []
+    rows, meter = [], Meter()
     for name in told.networks:
         print(f"{name}: {told.threads} threads")
         module = read(name)
         row = {"network": name}
         with tempfile.TemporaryDirectory(prefix="collage-bench-") as folder:
             store = Path(folder, "costs.jsonl")
-            placed, plan, row["collage_seconds"] = search_collage(module, store, told.threads)
+            placed, plan, row["collage_seconds"], row["collage_measuring"] = search_collage(module, store, told.threads)
             counts = plan["candidates"]
             row["collage_measured"], row["collage_bounded"] = counts["measured"], counts["bounded"]
             row["collage_distinct"] = counts["distinct"]
             row["collage_estimate_ms"] = plan["estimate"]["total_ms"]
-            _, warm, row["warm_seconds"] = search_collage(module, store, told.threads)
+            _, warm, row["warm_seconds"], _ = search_collage(module, store, told.threads)
             row["warm_measured"] = warm["candidates"]["measured"]
             print(f"  Collage: {row['collage_seconds']:.1f} s")
             print(f"    {counts['measured']} of {counts['distinct']} measured, {counts['bounded']} bounded away")
+            print(f"    {row['collage_measuring']:.1f} s of them measuring")
             print(f"    warm: {row['warm_seconds']:.2f} s, {row['warm_measured']} measured")
             found = search_tvm(name, folder, told)
             for key in ("seconds", "calls", "failed", "measuring", "last", "ended"):
@@ -134,11 +140,28 @@ def main():
             print(f"  TVM: {found['seconds']:.1f} s, {'finished' if theirs is not None else found['ended']}")
             print(f"    {found['calls']} estimates ({found['failed']} failed)")
             print(f"    {found['measuring']:.1f} s of them measuring")
+            print(f"  measuring: {measuring_ratio(row)}")
             row.update(latencies(placed, theirs, told))
-            print("  latency: " + ", ".join(f"{key} {row[key]:.2f} ms" for key in LATENCIES if key in row))
+            print("  latency in turn: " + ", ".join(f"{key} {row[key]:.2f} ms" for key in LATENCIES if key in row))
+            if theirs is not None:
+                print(f"    Collage's to TVM's, both on the VM: {row['collage_vm_ms'] / row['tvm_vm_ms']:.3f}")
         rows.append(row)
+    machine, others = from_command("doctor")["machine"], meter.others()
+    print(f"\nmachine: {describe(machine)}")
+    busy = "; the machine was BUSY: take these figures again when it is quiet" if others > BUSY else ""
+    print(f"load: other processes took {100 * others:.1f} % of the processors' time{busy}")
     if told.json:
-        Path(told.json).write_text(json.dumps({"schema": 1, "rows": rows}, indent=1) + "\n")
+        taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        report = {"schema": 1, "machine": machine, "taken": taken, "threads": told.threads, "rounds": told.rounds}
+        Path(told.json).write_text(json.dumps({**report, "other_share": others, "rows": rows}, indent=1) + "\n")
+
+
+def measuring_ratio(row):
+    """How long Collage measured beside TVM's pass; which is at most that where the pass did not come to its end."""
+    if not row["tvm_measuring"]:
+        return "TVM's pass came to no estimate"
+    ratio = row["collage_measuring"] / row["tvm_measuring"]
+    return f"{ratio:.3f} of TVM's seconds" if row["tvm_finished"] else f"less than {ratio:.3f} of TVM's seconds"
 
 
 def latencies(placed, theirs, told):

@@ -272,6 +272,9 @@ def test_arguments(command, executables, tmp_path):
         (("bench", "convs", "workload:dcgan"), "bench convs does not take"),
         (("bench", "backends", "--backends", "dnn"), 'did you mean "dnnl"?'),
         (("bench", "backends", "--turn", "2m"), "a turn lasts up to a minute"),
+        (("bench", "anytime", "--at", "5,2"), "--at [5 2]: name seconds above 0, in order"),
+        (("bench", "anytime", "--search-time", "0s"), "--search-time 0s: name some time"),
+        (("bench", "anytime", "--backends", "dnn"), 'did you mean "dnnl"?'),
     ):
         result = command(*arguments)
         assert result.returncode == (0 if told is None else 2)

@@ -59,7 +59,7 @@ def script(name, *arguments, folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["convs", "matmuls", "kernels", "backends", "all"])
+@pytest.mark.parametrize("what", ["convs", "matmuls", "kernels", "backends", "all", "anytime"])
 def test_collage_bench(command, network, tmp_path, what):
     """A table, JSON and a picture, of the same network."""
     peers = ("--networks", "none", "--rounds", 2, "--turn", "1ms")
@@ -72,6 +72,10 @@ def test_collage_bench(command, network, tmp_path, what):
         "all": (
             network, *peers, *store, "--search-time", "1s", "--compile-rounds", 2, "--executables",
             tmp_path, "--backends", ",".join(["tvm", *placed.usable()[:1]]),
+        ),
+        "anytime": (
+            network, *peers, "--search-time", "3s", "--at", "2,4",
+            "--backends", ",".join(["tvm", *placed.usable()[:1]]),
         ),
     }[what]  # fmt: skip
     file, picture = tmp_path / "report.json", tmp_path / "report.svg"
@@ -103,11 +107,15 @@ def test_bench_partition(network, tmp_path):
 def test_bench_search(network, tmp_path):
     file = tmp_path / "search.json"
     text = script("bench_search", network, "--rounds", 2, "--limit", 700, "--depth", 2, "--json", file, folder=tmp_path)
-    readable(text, "Collage:", "TVM:", "latency:")
+    readable(text, "Collage:", "TVM:", "of TVM's seconds", "latency in turn:", "both on the VM", "machine:", "load:")
     (row,) = schemas.hold("files/search", schemas.parsed(file.read_text()))["rows"]
     assert row["tvm_finished"], row
     assert row["warm_measured"] == 0
     assert row["collage_measured"] > 0
+    assert 0 < row["collage_measuring"] < row["collage_seconds"]
+    assert 0 < row["tvm_measuring"] < row["tvm_seconds"]
+    assert row["collage_vm_ms"] > 0
+    assert row["tvm_vm_ms"] > 0
 
 
 @pytest.mark.long
@@ -157,6 +165,73 @@ def test_bench_networks(tmp_path):
     assert (tmp_path / "t1" / "bert.tar").exists()
 
 
+@pytest.mark.long
+def test_bench_anytime(network, tmp_path):
+    """Of two programs; what was taken is not taken again."""
+    settings = environment(NETWORKS="none", RESULTS=tmp_path, EXECUTABLES=tmp_path / "kept")
+    arguments = (
+        network, "--before", TREE, "--backends", "tvm,dnnl", "--search-time", "4s", "--at", "5,10,600",
+        "--rounds", 2, "--turn", "1ms", "-q",
+    )  # fmt: skip
+    reports, executables = [], []
+    for _ in range(2):
+        result = subprocess.run(
+            [TREE / "scripts" / "bench_anytime.sh", *map(str, arguments)],
+            capture_output=True, text=True, env=settings, timeout=850,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        reports.append(schemas.hold("bench-anytime", schemas.parsed((tmp_path / "anytime.json").read_text())))
+        executables.append({path.name: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*.tar")})
+    assert (tmp_path / "anytime.txt").read_text() == result.stdout
+    readable(result.stdout, "before: tvm,dnnl (an earlier Collage", "within 3 % of the best on", "machine:")
+    assert (tmp_path / "anytime.svg").exists()
+    (row,) = reports[0]["networks"]
+    assert [run["column"] for run in row["runs"]] == ["collage", "before"]
+    assert row["best_ms"] == min(run["median_ms"] for run in row["runs"])
+    for run in row["runs"]:
+        assert "failure" not in run, run
+        assert run["found"][0]["name"] == "tvm"
+        assert run["found"][0]["to_tvm"] == pytest.approx(1)
+        seconds = [found["seconds"] for found in run["found"]]
+        assert seconds == sorted(seconds)
+        assert seconds[-1] < run["taken_seconds"]
+        assert run["latencies_ms"][-1] == run["median_ms"]
+    assert executables[0] == executables[1]
+    assert set(executables[0]) == {"small.collage.tar", "small.before.tar"}
+    assert reports[1]["networks"] == reports[0]["networks"]
+
+
+@pytest.mark.long
+def test_bench_ablation(network, tmp_path):
+    settings = environment(NETWORKS="none", BACKENDS="tvm,dnnl", RESULTS=tmp_path, EXECUTABLES=tmp_path / "kept")
+    arguments = (
+        network, "--search-time", "4s", "--rounds", 2, "--turn", "1ms", "--repeat", 2, "--compile-rounds", 2, "-q",
+    )  # fmt: skip
+    result = subprocess.run(
+        [TREE / "scripts" / "bench_ablation.sh", *map(str, arguments)],
+        capture_output=True, text=True, env=settings, timeout=850,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    report = schemas.hold("bench-all", schemas.parsed((tmp_path / "ablation.json").read_text()))
+    searched = ["operator level", "backends first", "with feedback"]
+    assert [peer["name"] for peer in report["peers"]] == ["collage", *searched, "dnnl alone", "tvm"]
+    readable(result.stdout, "Seconds until", *(f"{name} to ours" for name in [*searched, "dnnl alone"]))
+    (row,) = report["networks"]
+    cells = {cell["peer"]: cell for cell in row["peers"]}
+    for name in ["collage", *searched]:
+        assert cells[name]["search_seconds"] > 0
+        assert cells[name]["kept"]
+    plans = {
+        name: schemas.parsed((tmp_path / "kept" / f"small.{name.replace(' ', '-')}.plan.json").read_text())
+        for name in searched
+    }
+    measured = {name: [one["name"] for one in plan["graph_level"]["networks"]] for name, plan in plans.items()}
+    assert set(measured["operator level"]) <= {"tvm", "operator level"}
+    assert measured["backends first"][:2] == ["tvm", "dnnl"]
+    assert not any(one.startswith(("feedback", "evolved")) for one in measured["backends first"])
+    assert not any(one.startswith("evolved") for one in measured["with feedback"])
+
+
 def test_benchsolver(tmp_path):
     go = shutil.which("go", path=f"{environment()['PATH']}:/usr/local/go/bin")
     if not go:
@@ -181,6 +256,8 @@ def test_every_script_is_here():
     """A benchmark that is new is run by this file."""
     names = {path.stem for path in (TREE / "scripts").glob("bench*")}
     assert names == {
+        "bench_ablation",
+        "bench_anytime",
         "bench_memory",
         "bench_networks",
         "bench_onednn",

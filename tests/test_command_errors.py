@@ -37,6 +37,8 @@ READERS = {
     "bench kernels": "bench kernels --model FILE -q",
     "bench backends": "bench backends FILE --networks none -q",
     "bench all": "bench all FILE --networks none -q",
+    "bench anytime": "bench anytime FILE --networks none -q",
+    "bench anytime --reference": "bench anytime there.relay --networks none --reference FILE -q",
     "explain": "explain FILE",
     "explain --verify": "explain --verify FILE",
     "explain NODE": "explain FILE %1",
@@ -59,6 +61,7 @@ WRITERS = {
     "run --outputs": "run there.tar --outputs FILE",
     "bench convs --json": "bench convs --model there.relay --json FILE",
     "bench all --svg": "bench all there.relay --networks none --svg FILE",
+    "bench anytime --json": "bench anytime there.relay --networks none --json FILE",
     "db merge -o": "db merge there.jsonl -o FILE",
     "db export -o": "db export --db there.jsonl -o FILE",
 }

@@ -26,6 +26,8 @@ type Network struct {
 	// the rounds of the compilation; only where a placement was kept.
 	BestSingle   string
 	ToBestSingle statistics.Ratio
+	// SearchSeconds is how long it took to find it; 0 where that is not known.
+	SearchSeconds float64
 	// Alone are the executables that have all that a backend can take on that backend, by its name.
 	Alone map[string]Alone
 	// Others are its executables for the columns of NetworkOptions.Others, by their names.
@@ -38,6 +40,16 @@ type Alone struct {
 	Executable, Failure string
 	// Operators and Regions are what the backend was given.
 	Operators, Regions int
+	// Kept and SearchSeconds say what a search kept, and how long it took; "" and 0 where there was none.
+	Kept          string
+	SearchSeconds float64
+}
+
+// Found takes from the plan of a compilation what was kept.
+func (a *Alone) Found(p *plan.Plan) {
+	n := Network{}
+	n.Describe(p)
+	a.Kept, a.SearchSeconds = n.Chosen, n.SearchSeconds
 }
 
 // Describe takes from the plan of a compilation what was kept, which backends have how many operators in it, and by how
@@ -53,6 +65,9 @@ func (n *Network) Describe(p *plan.Plan) {
 		if isBackend(f.Name) && len(f.Samples) > 0 && statistics.Median(f.Samples) < least {
 			single, least = f, statistics.Median(f.Samples)
 		}
+	}
+	if p.Timeline != nil {
+		n.SearchSeconds = p.Timeline.Taken
 	}
 	if chosen == nil {
 		return

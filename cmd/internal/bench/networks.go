@@ -115,6 +115,9 @@ type NetworkCell struct {
 	Wrong    bool    `json:"wrong,omitempty"`
 	// Absent says why it was not run.
 	Absent string `json:"absent,omitempty"`
+	// SearchSeconds is how long it took to find what is run, and Kept what that is; 0 and "" where nothing was searched.
+	SearchSeconds float64 `json:"search_seconds,omitempty"`
+	Kept          string  `json:"kept,omitempty"`
 	// other is PeerInfo.Other: nobody's best peer.
 	other bool
 }
@@ -129,6 +132,14 @@ type NetworkSummary struct {
 	NotSlower []string `json:"not_slower"`
 	// Mixed are the networks whose executable has operators on two or more backends.
 	Mixed []string `json:"mixed"`
+	// Others are the geometric means of the times of columns that are no peers to ours.
+	Others []OtherMean `json:"others_to_ours,omitempty"`
+}
+
+// OtherMean is one column's, over the networks that it ran.
+type OtherMean struct {
+	Name string                   `json:"name"`
+	Mean statistics.GeometricMean `json:"to_ours"`
 }
 
 // RunNetworks runs the networks on all engines that are there. Its errors are those that leave nothing to report: the
@@ -233,8 +244,13 @@ func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 		return nil, err
 	}
 	for i, one := range c.contestants {
-		if one.cell.other = columns[i].Other; !one.cell.other {
+		if one.cell.other = columns[i].Other; one.cell.other {
+			one.cell.SearchSeconds, one.cell.Kept = n.Others[one.name].SearchSeconds, n.Others[one.name].Kept
+		} else {
 			columns[i].Version = one.version
+		}
+		if one.name == Ours {
+			one.cell.SearchSeconds, one.cell.Kept = n.SearchSeconds, n.Chosen
 		}
 		row.Cells = append(row.Cells, one.cell)
 	}
@@ -305,4 +321,25 @@ func (r *NetworkReport) summarise() {
 		}
 	}
 	r.Summary.BestPeer, r.Summary.BestOfTVMAndTorch = statistics.GeometricMeanOf(best), statistics.GeometricMeanOf(frameworks)
+	r.Summary.Others = r.others()
+}
+
+// others are the means of the columns that are no peers.
+func (r *NetworkReport) others() []OtherMean {
+	var means []OtherMean
+	for _, p := range r.Peers {
+		if !p.Other {
+			continue
+		}
+		var turns [][]float64
+		for i := range r.Networks {
+			if cell := r.Networks[i].cell(p.Name); cell != nil && !cell.Wrong {
+				turns = append(turns, statistics.Ratios(cell.Turns, r.Networks[i].cell(Ours).Turns))
+			}
+		}
+		if len(turns) > 0 {
+			means = append(means, OtherMean{p.Name, statistics.GeometricMeanOf(turns)})
+		}
+	}
+	return means
 }

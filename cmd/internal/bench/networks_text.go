@@ -25,6 +25,9 @@ func (r *NetworkReport) WriteText(w io.Writer) error {
 	b.WriteString(r.times(notes))
 	b.WriteString("\nTime of each engine to that of what Collage compiled, turn by turn, with its interval (sign test): above 1, Collage's is faster\n\n")
 	b.WriteString(r.toOurs(notes))
+	if r.searched() {
+		b.WriteString("\nSeconds until it was decided what is kept, and what that is\n\n" + r.searches())
+	}
 	b.WriteString("\n" + notes.String() + r.Summary.text(len(r.Networks)))
 	for _, p := range r.Peers {
 		switch {
@@ -137,6 +140,40 @@ func (r *NetworkReport) toOurs(notes *notes) string {
 	return plaintable.Render(t)
 }
 
+// searched says that there is a column beside Collage's own that was searched for.
+func (r *NetworkReport) searched() bool {
+	return slices.ContainsFunc(r.Networks, func(n NetworkRow) bool {
+		return slices.ContainsFunc(n.Cells, func(c NetworkCell) bool { return c.SearchSeconds > 0 && c.Peer != Ours })
+	})
+}
+
+func (r *NetworkReport) searches() string {
+	header := table.Row{"network"}
+	var columns []string
+	for _, name := range r.ran() {
+		if slices.ContainsFunc(r.Networks, func(n NetworkRow) bool {
+			return slices.ContainsFunc(n.Cells, func(c NetworkCell) bool { return c.Peer == name && c.SearchSeconds > 0 })
+		}) {
+			columns, header = append(columns, name), append(header, name)
+		}
+	}
+	t := plaintable.New(header)
+	for i := range r.Networks {
+		row := table.Row{r.Networks[i].Name}
+		for _, name := range columns {
+			text := "-"
+			for _, c := range r.Networks[i].Cells {
+				if c.Peer == name && c.SearchSeconds > 0 {
+					text = fmt.Sprintf("%.1f %s", c.SearchSeconds, c.Kept)
+				}
+			}
+			row = append(row, text)
+		}
+		t.AppendRow(row)
+	}
+	return plaintable.Render(t)
+}
+
 func (s *NetworkSummary) text(networks int) string {
 	var b strings.Builder
 	mean := func(what string, g statistics.GeometricMean) {
@@ -147,6 +184,9 @@ func (s *NetworkSummary) text(networks int) string {
 	}
 	mean("the best peer of each", s.BestPeer)
 	mean("the best of TVM and PyTorch", s.BestOfTVMAndTorch)
+	for _, other := range s.Others {
+		mean(other.Name, other.Mean)
+	}
 	if s.BestPeer.Networks > 0 {
 		fmt.Fprintf(&b, "no peer is faster (intervals not below 1) on %d of %d: %s\n", len(s.NotSlower), networks, orNone(s.NotSlower))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/collage-tvm/collage/internal/nearest"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/plan"
 )
 
 var benchAllCommand = Command{
@@ -51,6 +52,8 @@ with its plan. Engines that the Python with TVM has not are looked for in the on
 		flags.DurationVar(&a.searchLimit, "prototype-limit", 30*time.Minute, "give tvm-collage's search at most `TIME` a network")
 		flags.StringSliceVar(&a.others.alone, "alone", nil, "also run each of these backends alone, as `NAMES` with commas")
 		flags.StringVar(&a.others.before, "before", "", "also run what an earlier checkout of Collage, set up in `FOLDER`, makes of the networks")
+		flags.BoolVar(&a.others.ablation, "ablation", false, "also run what parts of the search find, and each backend alone")
+		flags.Lookup("ablation").Hidden = true // it is for those who work on the search: make bench-ablation
 		a.declarePlacement(flags)
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
@@ -111,6 +114,12 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 	if err := a.checkAllBackends(s); err != nil {
 		return err
 	}
+	if a.others.ablation {
+		a.others.alone = slices.DeleteFunc(slices.Clone(a.backends), func(name string) bool { return name == "tvm" })
+		if a.skip {
+			a.others.alone = slices.DeleteFunc(a.others.alone, func(name string) bool { return !usable(name) })
+		}
+	}
 	return a.others.check()
 }
 
@@ -155,13 +164,20 @@ func (a *benchAllAction) executable(s *Session, options compile.Options, n *benc
 	}
 	folder := a.folder(options)
 	options.Output = filepath.Join(folder, n.Name+".tar")
-	result, err := compile.Compile(s.Context, modelOf(options, n))
-	if err != nil {
+	if a.others.ablation {
+		if err := emptyStore(&options); err != nil {
+			return err
+		}
+	}
+	if err := compileKept(s.Context, modelOf(options, n), filepath.Join(folder, n.Name+".plan.json")); err != nil {
 		return err
 	}
 	n.Executable = options.Output
-	n.Describe(result.Plan)
-	return writePlan(filepath.Join(folder, n.Name+".plan.json"), result.Plan)
+	p, err := plan.ReadFile(filepath.Join(folder, n.Name+".plan.json"))
+	if err == nil {
+		n.Describe(p)
+	}
+	return err
 }
 
 // folder is where executables are kept, for as long as the command runs where the user named none.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/stderrtail"
+	"github.com/collage-tvm/collage/pass/decide"
+	"github.com/collage-tvm/collage/pass/plan"
 )
 
 // beforeColumn is the column of what an earlier checkout made.
@@ -25,6 +28,8 @@ const beforeColumn = "before"
 // benchOthers are the columns of bench all that are no peers: some backends alone, and an earlier checkout of Collage.
 type benchOthers struct {
 	alone []string
+	// ablation adds what parts of the search find: each compilation, that of Collage's own column too, begins with an empty store.
+	ablation bool
 	// before is the earlier checkout's folder; "" for none.
 	before string
 }
@@ -62,10 +67,22 @@ func (o *benchOthers) columns() []bench.Other {
 		columns = append(columns, bench.Other{Name: beforeColumn, Version: "an earlier Collage, " + revision(o.before),
 			Python: filepath.Join(o.before, ".venv", "bin", "python"), Env: []string{"PYTHONPATH="}})
 	}
+	if o.ablation {
+		for _, reach := range decide.Reaches {
+			columns = append(columns, bench.Other{Name: reach.String(), Version: reachVersions[reach]})
+		}
+	}
 	for _, name := range o.alone {
 		columns = append(columns, bench.Other{Name: aloneColumn(name), Version: name + " with TVM for what it does not take, nothing searched"})
 	}
 	return columns
+}
+
+// reachVersions say what the columns of --ablation are.
+var reachVersions = map[decide.Reach]string{
+	decide.ReachParts:    "candidates measured by themselves for as long as there is time, their placement beside plain TVM",
+	decide.ReachSeeds:    "every backend alone first, candidates where they might gain, the placements of that",
+	decide.ReachFeedback: "the same and placed again by what was seen in place, without evolution",
 }
 
 func aloneColumn(backend string) string { return backend + " alone" }
@@ -83,6 +100,15 @@ func revision(folder string) string {
 func (o *benchOthers) build(ctx context.Context, options compile.Options, n *bench.Network, folder string) error {
 	n.Others = map[string]bench.Alone{}
 	options = modelOf(options, n)
+	if o.ablation {
+		for _, reach := range decide.Reaches {
+			made, err := o.buildReach(ctx, options, n, folder, reach)
+			if err != nil {
+				return err
+			}
+			n.Others[reach.String()] = made
+		}
+	}
 	for _, name := range o.alone {
 		options.Output = filepath.Join(folder, n.Name+".alone-"+name+".tar")
 		n.Others[aloneColumn(name)] = builtOnce(options.Output, func() error {
@@ -92,9 +118,51 @@ func (o *benchOthers) build(ctx context.Context, options compile.Options, n *ben
 	}
 	if o.before != "" {
 		options.Output = filepath.Join(folder, n.Name+"."+beforeColumn+".tar")
-		n.Others[beforeColumn] = builtOnce(options.Output, func() error { return o.compileBefore(ctx, options) })
+		n.Others[beforeColumn] = builtOnce(options.Output, func() error { return o.compileBefore(ctx, options, n) })
 	}
 	return ctx.Err()
+}
+
+// buildReach compiles a network by some parts of the search, or takes what is there already.
+func (o *benchOthers) buildReach(ctx context.Context, options compile.Options, n *bench.Network, folder string, reach decide.Reach) (bench.Alone,
+	error) {
+	at := filepath.Join(folder, n.Name+"."+strings.ReplaceAll(reach.String(), " ", "-"))
+	options.Output, options.Reach = at+".tar", reach
+	if err := emptyStore(&options); err != nil {
+		return bench.Alone{}, err
+	}
+	made := builtOnce(options.Output, func() error { return compileKept(ctx, options, at+".plan.json") })
+	if p, err := plan.ReadFile(at + ".plan.json"); err == nil && made.Failure == "" {
+		made.Found(p)
+	}
+	return made, ctx.Err()
+}
+
+// compileKept compiles a network, and keeps its plan in a file; what was built on the way is removed.
+func compileKept(ctx context.Context, options compile.Options, planFile string) error {
+	folder, err := os.MkdirTemp(options.Temporary, "compile-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	options.Temporary = folder
+	result, err := compile.Compile(ctx, options)
+	if err != nil {
+		return err
+	}
+	return writePlan(planFile, result.Plan)
+}
+
+// emptyStore gives a compilation a store of its own beside what it writes, empty where that is not there yet.
+func emptyStore(options *compile.Options) error {
+	options.Store = strings.TrimSuffix(options.Output, filepath.Ext(options.Output)) + ".costs.jsonl"
+	if _, err := os.Stat(options.Output); err == nil {
+		return nil
+	}
+	if err := os.Remove(options.Store); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // builtOnce has an executable built where it is not there yet.
@@ -108,27 +176,20 @@ func builtOnce(path string, build func() error) bench.Alone {
 	return bench.Alone{Executable: path}
 }
 
+// program is the earlier checkout's command line.
+func (o *benchOthers) program() *program {
+	return &program{command: []string{filepath.Join(o.before, ".venv", "bin", "collage")}, foreign: true}
+}
+
 // compileBefore has the earlier checkout compile a network, with the backends that it takes where none are named.
-func (o *benchOthers) compileBefore(ctx context.Context, options compile.Options) error {
+func (o *benchOthers) compileBefore(ctx context.Context, options compile.Options, n *bench.Network) error {
 	step := options.Progress.Start("compiling "+options.Model+" by "+o.before, 0)
 	began := time.Now()
-	arguments := []string{"compile", options.Model, "-q", "-o", options.Output, "--threads", strconv.Itoa(options.Threads),
-		"--level", string(options.Level), "--search-time", options.SearchTime.String(), "--db", options.Output + ".costs.jsonl"}
-	if options.Params != "" {
-		arguments = append(arguments, "--params", options.Params)
-	}
-	if options.Format != "" {
-		arguments = append(arguments, "--format", options.Format)
-	}
-	for name, shape := range options.InputShapes {
-		arguments = append(arguments, "--input-shape", name+":"+joinShape(shape))
-	}
-	command := exec.CommandContext(ctx, filepath.Join(o.before, ".venv", "bin", "collage"), arguments...)
+	command := o.program().start(ctx, slices.Concat([]string{"compile"}, modelArguments(n), []string{"-q", "-o", options.Output,
+		"--threads", strconv.Itoa(options.Threads), "--level", string(options.Level), "--search-time", options.SearchTime.String(),
+		"--db", options.Output + ".costs.jsonl"})...)
 	said := &stderrtail.Tail{}
 	command.Stderr = said
-	command.Env = append(os.Environ(), "PYTHONPATH=")
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = 30 * time.Second
 	if err := command.Run(); err != nil {
 		if last := said.LastLine(); last != "" {
 			return errors.New(last)
@@ -137,12 +198,4 @@ func (o *benchOthers) compileBefore(ctx context.Context, options compile.Options
 	}
 	step.Done("%.0f s", time.Since(began).Seconds())
 	return nil
-}
-
-func joinShape(shape []int64) string {
-	extents := make([]string, len(shape))
-	for i, extent := range shape {
-		extents[i] = strconv.FormatInt(extent, 10)
-	}
-	return strings.Join(extents, ",")
 }

@@ -96,6 +96,9 @@ func describe(about []*Command) []commandInfo {
 			c.New(flags)
 		}
 		flags.VisitAll(func(f *pflag.Flag) {
+			if f.Hidden {
+				return
+			}
 			_, usage := pflag.UnquoteUsage(f)
 			info.Flags = append(info.Flags, flagInfo{f.Name, f.Shorthand, f.Value.Type(), f.DefValue, usage})
 		})
