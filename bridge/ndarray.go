@@ -184,6 +184,24 @@ func (a *NDArray) Bytes() ([]byte, error) {
 	return out, nil
 }
 
+// Memory gives the items of a contiguous tensor in the host's memory in place, in order. The bytes are TVM's: they
+// are there for as long as somebody holds a reference to the tensor, and who writes into them changes it.
+func (a *NDArray) Memory() ([]byte, error) {
+	t, err := a.tensor()
+	if err != nil {
+		return nil, err
+	}
+	defer runtime.KeepAlive(a)
+	if device := a.Device(); device.Type != CPU().Type || !a.Contiguous() {
+		return nil, fmt.Errorf("ValueError: the items of %s do not lie in the host's memory without gaps", a)
+	}
+	size := int64(C.collage_tensor_bytes(t))
+	if size == 0 {
+		return nil, nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(t.data, t.byte_offset)), size), nil
+}
+
 // CopyToBytes copies the items into out, which must have exactly Size bytes.
 func (a *NDArray) CopyToBytes(out []byte) error {
 	return a.transfer(out, func(t *C.DLTensor, p unsafe.Pointer, f *frame) C.int {

@@ -45,8 +45,17 @@ func TestNDArray(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, iota32(24), items)
 
+	memory, err := b.Memory()
+	require.NoError(t, err)
+	memory[4*23+3] ^= 0x80 // the sign of the last item
+	items, err = ToSlice[float32](b)
+	require.NoError(t, err)
+	require.Equal(t, float32(-23), items[23])
+
 	a.Release()
 	_, err = a.Bytes()
+	require.ErrorIs(t, err, ErrReleased)
+	_, err = a.Memory()
 	require.ErrorIs(t, err, ErrReleased)
 	require.Nil(t, a.Shape())
 }

@@ -7,12 +7,35 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/fold"
 )
 
 // normalisePass is a pass of Relay's with its arguments.
 type normalisePass struct {
 	name string
 	args []any
+}
+
+// steps are what is done for a pass, without those of its parts that are disabled.
+func (p normalisePass) steps(disabled []string) []func(*bridge.Object) (*bridge.Object, error) {
+	pass := func(name string, args ...any) func(*bridge.Object) (*bridge.Object, error) {
+		return func(mod *bridge.Object) (*bridge.Object, error) { return runPass(mod, name, args...) }
+	}
+	switch itself := pass(p.name, p.args...); p.name {
+	case "FoldScaleAxis":
+		// The pass of that name is these two with FoldConstant behind them, which has its turn later.
+		steps := []func(*bridge.Object) (*bridge.Object, error){holdScales, pass("InferType")}
+		for _, name := range []string{"BackwardFoldScaleAxis", "ForwardFoldScaleAxis"} {
+			if !slices.Contains(disabled, name) {
+				steps = append(steps, pass(name))
+			}
+		}
+		return append(steps, releaseScales)
+	case "FoldConstant":
+		return []func(*bridge.Object) (*bridge.Object, error){foldConstants, itself}
+	default:
+		return []func(*bridge.Object) (*bridge.Object, error){itself}
+	}
 }
 
 // normalisePasses are what Normalise runs, in order. relay.build runs the same ones later; they come first here because
@@ -50,13 +73,7 @@ func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error
 			if err := bridge.CheckSignals(); err != nil {
 				return err
 			}
-			steps := []func(*bridge.Object) (*bridge.Object, error){
-				func(m *bridge.Object) (*bridge.Object, error) { return runPass(m, p.name, p.args...) },
-			}
-			if p.name == "FoldScaleAxis" {
-				steps = slices.Insert(append(steps, releaseScales), 0, holdScales)
-			}
-			for _, step := range steps {
+			for _, step := range p.steps(opts.DisabledPasses) {
 				next, err := step(current)
 				if err != nil {
 					return err
@@ -74,6 +91,12 @@ func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error
 		return nil, fmt.Errorf("normalising the module: %w", err)
 	}
 	return out, nil
+}
+
+// foldConstants does what FoldConstant would do with a compiler run for each operator; what it leaves is TVM's.
+func foldConstants(mod *bridge.Object) (*bridge.Object, error) {
+	out, _, err := fold.Module(mod)
+	return out, err
 }
 
 func hasMain(mod *bridge.Object) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/pass/fold"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -37,6 +38,10 @@ const (
 	// WorkerPathFunction takes folders in which the workers' Python is to look for packages first: where the package
 	// collage itself was imported from.
 	WorkerPathFunction = "collage.set_worker_path"
+	// FoldFunction gives a packed function that folds the constants of one expression after the other (fold.Expressions):
+	// it takes an expression and gives the array [expression, 1 where TVM might fold more]; of an expression with True
+	// behind it, one that TVM has folded, it takes notice; without arguments it lets go what it holds.
+	FoldFunction = "collage.fold_expressions"
 	// TimingsFunction gives LastTimings as JSON, or None.
 	TimingsFunction = "collage.last_timings"
 )
@@ -116,6 +121,7 @@ func Register() error {
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:        networkFunction,
 		ResolveTargetFunction:  resolveTargetFunction,
+		FoldFunction:           func([]bridge.Value) (any, error) { return foldExpressions(), nil },
 		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
 	} {
@@ -137,7 +143,8 @@ func asPythonError(err error) error {
 	var unusable *UnusableError
 	var uncovered *UncoveredError
 	var replay *ReplayError
-	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) || errors.As(err, &replay) {
+	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) || errors.As(err, &replay) ||
+		errors.Is(err, fold.ErrDivision) {
 		return fmt.Errorf("ValueError: %w", err)
 	}
 	return err
@@ -328,6 +335,33 @@ func setWorkerPath(args []bridge.Value) (any, error) {
 	}
 	workerPath.Store(&folders)
 	return nil, nil
+}
+
+// foldExpressions makes what FoldFunction gives.
+func foldExpressions() func(args []bridge.Value) (any, error) {
+	expressions := fold.NewExpressions()
+	return func(args []bridge.Value) (any, error) {
+		if len(args) == 0 {
+			expressions.Release()
+			return nil, nil
+		}
+		expr, err := args[0].Object()
+		if err != nil {
+			return nil, err
+		}
+		if len(args) > 1 {
+			return nil, expressions.Learn(expr)
+		}
+		folded, left, err := expressions.Fold(expr)
+		if err != nil {
+			return nil, asPythonError(err)
+		}
+		more := 0
+		if left {
+			more = 1
+		}
+		return []any{folded, more}, nil
+	}
 }
 
 // fromPassContext takes the options of the PassContext around the call where cfg says nothing.

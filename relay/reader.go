@@ -160,9 +160,10 @@ func (g *Graph) constantData(id NodeID) ([]byte, error) {
 // read once, when it is first met.
 type reader struct {
 	*tables
-	g     *Graph
-	ids   map[uintptr]NodeID
-	stack []pending
+	g       *Graph
+	ids     map[uintptr]NodeID
+	stack   []pending
+	untyped bool // types and spans of calls and the like are not read
 }
 
 // pending is an expression whose children are not all read.

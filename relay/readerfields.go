@@ -143,6 +143,9 @@ func (r *reader) call(p *pending) error {
 }
 
 func (r *reader) typeAndSpan(p *pending) (err error) {
+	if r.untyped {
+		return nil
+	}
 	if p.node.Type, err = r.typeField(p.object, "_checked_type_"); err != nil {
 		return err
 	}

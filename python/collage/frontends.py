@@ -19,7 +19,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import workloads
+from . import folding, workloads
 
 FORMATS = ("onnx", "relay", "torchscript")
 _SUFFIXES = {
@@ -148,7 +148,8 @@ def _onnx(path, input_shapes):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module, _ = relay.frontend.from_onnx(proto, shape=shapes, freeze_params=True)
+            with folding.here("onnx"):
+                module, _ = relay.frontend.from_onnx(proto, shape=shapes, freeze_params=True)
     except tvm.error.OpNotImplemented as error:
         lacking = str(error).strip().splitlines()[-1].rsplit(":", 1)[-1].strip()
         raise ValueError(f"{path} uses operators that TVM's ONNX importer lacks: {lacking}") from None
@@ -337,7 +338,8 @@ def _torchscript(path, input_shapes):
     integers = _integer_inputs(script, shapes)
     inputs = [(name, (shape, "int64" if name in integers else "float32")) for name, shape in shapes.items()]
     try:
-        module, values = relay.frontend.from_pytorch(script, inputs)
+        with folding.here("pytorch"):
+            module, values = relay.frontend.from_pytorch(script, inputs)
     except NotImplementedError as error:
         raise ValueError(f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}") from None
     except Exception as error:
