@@ -95,9 +95,10 @@ type Probe struct {
 // what it can run as one, a code generator that learns what pays.
 type Proposer interface {
 	// Propose gives groups of nodes that the backend could run as one, given the graph and what has been learnt about
-	// candidates so far (nothing at first). It may be asked again, with more learnt. What is no legal candidate (several
-	// exits, a dead node, several scopes) is left out by the caller, as is what was proposed before. The same graph
-	// and the same learnt give the same proposals.
+	// candidates so far (nothing at first). It may be asked again, with more learnt. What is no legal candidate (a
+	// dead node, several scopes, a value that comes back from outside, several exits of what is not bare or has no
+	// Compiler) is left out by the caller, as is what was proposed before. The same graph and the same learnt give
+	// the same proposals.
 	Propose(g *relay.Graph, learnt []Learnt) []Proposal
 }
 
@@ -119,7 +120,8 @@ type Proposal struct {
 	// OwnConstants says that what the constants hold, not only their shapes, matters to how fast it is (a mask of which
 	// the kernel leaves out half): it is measured with them. The composite's name must tell it from others.
 	OwnConstants bool
-	// Nodes are the nodes to cover, ascending, without constants and variables.
+	// Nodes are the nodes to cover, ascending, without constants and variables. Where several of their values are used
+	// outside, the region's function gives a tuple of them.
 	Nodes []relay.NodeID
 }
 

@@ -174,7 +174,7 @@ func (s *search) solve(f *function) (*place.Placement, error) {
 		return nil, err
 	}
 	placement.Prices = alone.Prices
-	placement.LowerBound = max(placement.LowerBound, alone.Cost)
+	placement.LowerBound = max(placement.LowerBound, alone.LowerBound)
 	placement.Gap = placement.Cost - placement.LowerBound
 	f.borders = &plan.Borders{Reads: problem.Reads}
 	for v := range f.set.Graph.Nodes {

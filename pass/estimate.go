@@ -333,7 +333,7 @@ func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 	}}
 }
 
-// computation is what a candidate computes, for people: its operators and the type of its result.
+// computation is what a candidate computes, for people: its operators and the types of its results.
 func computation(g *relay.Graph, c *candidate.Candidate) string {
 	var words []string
 	for _, v := range c.Nodes {
@@ -341,8 +341,10 @@ func computation(g *relay.Graph, c *candidate.Candidate) string {
 			words = append(words, g.Nodes[v].Op)
 		}
 	}
-	if t := g.Nodes[c.Root].Type; t != nil {
-		words = append(words, t.String())
+	for _, v := range c.Results() {
+		if t := g.Nodes[v].Type; t != nil {
+			words = append(words, t.String())
+		}
 	}
 	return strings.Join(words, " ")
 }

@@ -36,7 +36,7 @@ type Network struct {
 	// solved is the key of the placement that the costs and bounds give, to which the prices belong.
 	solved string
 	// inContext is what computations took in place in the networks that Learn was told of.
-	inContext map[cost.Key]float64
+	inContext map[cost.Key][]float64
 }
 
 // Explore is Partition that keeps what it knows. Nothing is written into the module: Module does that for any
@@ -195,7 +195,7 @@ func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Pla
 			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
 		}
 		if tables != nil {
-			placed.Context = tables[i].Seen
+			placed.Context = tables[i].InPlace
 		}
 		decided[i] = placed
 	}

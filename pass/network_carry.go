@@ -164,13 +164,13 @@ func applySpec(mod *bridge.Object, spec *NetworkSpec) (*bridge.Object, error) {
 		for _, r := range f.Regions {
 			region := annotate.Region{Backend: r.Backend, Compiler: r.Compiler, Symbol: r.Symbol}
 			for _, c := range r.Candidates {
-				if err := candidate.Check(g, c.Nodes); err != nil {
+				if err := candidate.CheckEither(g, c.Nodes, c.Bare && c.Composite == ""); err != nil {
 					return nil, fmt.Errorf("ValueError: region %s: %w", r.Symbol, err)
 				}
 				root := c.Nodes[len(c.Nodes)-1]
 				made := candidate.Candidate{Backend: r.Backend, Composite: c.Composite, Bare: c.Bare, Scope: g.Nodes[root].Scope, Nodes: c.Nodes,
 					Root: root}
-				made.Inputs, made.Constants = g.Boundary(c.Nodes)
+				made.Border(g)
 				region.Scope = made.Scope
 				region.Candidates = append(region.Candidates, len(of.Set.Candidates))
 				region.Nodes = append(region.Nodes, c.Nodes...)

@@ -27,8 +27,8 @@ type slack struct {
 	until context.Context
 	// covers are the cheapest placement of what is known, for each function; nil where that covers not everything.
 	covers [][]cover
-	// seen is what computations took in place in a whole network: these are known.
-	seen map[cost.Key]float64
+	// seen is what computations took in place in whole networks, wherever they stand: these are known.
+	seen map[cost.Key][]float64
 }
 
 // batch is how many candidates are asked for together: workers build some ahead while others are timed, and between two
@@ -40,15 +40,16 @@ const batch = 32
 // by what was learnt come in: placements that were made before are to be made again. What is measured is in the store at once.
 func (n *Network) Learn(until context.Context, tables []*feedback.Table) error {
 	return bridge.OnThread(func() error {
-		of := &slack{until: until, seen: map[cost.Key]float64{}}
+		of := &slack{until: until, seen: map[cost.Key][]float64{}}
 		for i, f := range n.s.functions {
 			if tables == nil {
 				of.covers = append(of.covers, nil)
 				continue
 			}
 			for k := range f.set.Candidates {
-				if ms, seen := tables[i].Seen(k); seen && !f.set.Candidates[k].Free {
-					of.seen[n.s.request(f, &f.set.Candidates[k]).Key] = ms
+				if seen := tables[i].InPlace(k); seen.Known() && !f.set.Candidates[k].Free {
+					key := n.s.request(f, &f.set.Candidates[k]).Key
+					of.seen[key] = append(of.seen[key], seen.Samples...)
 				}
 			}
 			of.covers = append(of.covers, n.covers(i, tables[i]))
@@ -199,9 +200,7 @@ func (n *Network) tables() []*feedback.Table {
 		tables[i] = feedback.NewTable(f.set, n.Space.Functions[i].Costs, bounded[i], traits)
 		for k := range f.set.Candidates {
 			if c := &f.set.Candidates[k]; len(n.inContext) > 0 && !c.Free {
-				if ms, seen := n.inContext[n.s.request(f, c).Key]; seen {
-					tables[i].Believe(k, ms)
-				}
+				tables[i].Believe(k, n.inContext[n.s.request(f, c).Key])
 			}
 		}
 	}
@@ -238,13 +237,15 @@ func (n *Network) inPlace(i int, table *feedback.Table) ([]cost.Cost, []place.Op
 	f := n.s.functions[i]
 	costs, options := slices.Clone(f.costs), slices.Clone(f.options)
 	for k := range costs {
-		ms, seen := table.Seen(k)
-		if !seen || costs[k].Origin != cost.Bounded || f.set.Candidates[k].Free {
+		seen := table.InPlace(k)
+		if !seen.Known() || costs[k].Origin != cost.Bounded || f.set.Candidates[k].Free {
 			continue
 		}
-		ms = max(ms, costs[k].Estimate())
-		options[k].Cost += ms - costs[k].Estimate()
-		costs[k] = cost.Cost{Samples: []float64{ms}, Origin: cost.Context}
+		for i := range seen.Samples {
+			seen.Samples[i] = max(seen.Samples[i], costs[k].Estimate())
+		}
+		options[k].Cost += seen.Estimate() - costs[k].Estimate()
+		costs[k] = seen
 	}
 	return costs, options
 }

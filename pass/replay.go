@@ -218,6 +218,6 @@ func (s *search) asPlanned(g *relay.Graph, backend, composite string, nodes []re
 		return nil, &ReplayError{fmt.Sprintf("the candidate at %%%d: %s", root, err)}
 	}
 	c := &candidate.Candidate{Backend: backend, Composite: composite, Scope: g.Nodes[root].Scope, Nodes: nodes, Root: root}
-	c.Inputs, c.Constants = g.Boundary(nodes)
+	c.Border(g)
 	return c, nil
 }

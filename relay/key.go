@@ -39,23 +39,39 @@ const keyVersion = "collage-relay-key 1"
 // Nodes from which root does not depend do not count. With ConstantContent, a constant whose data cannot be
 // read gets a key that equals no other.
 func (g *Graph) Key(nodes []NodeID, root NodeID, opts KeyOptions) string {
-	sum := sha256.Sum256(g.appendKey(make([]byte, 0, 1024), nodes, root, opts))
+	return g.KeyOfSeveral(nodes, []NodeID{root}, opts)
+}
+
+// KeyOfSeveral is Key for a computation that gives several values, those of exits, in that order; with one exit it is
+// Key.
+func (g *Graph) KeyOfSeveral(nodes, exits []NodeID, opts KeyOptions) string {
+	sum := sha256.Sum256(g.appendKey(make([]byte, 0, 1024), nodes, exits, opts))
 	return hex.EncodeToString(sum[:])
 }
 
 // KeyText returns the text of which Key is the hash: for tests and for finding out why two keys differ.
 func (g *Graph) KeyText(nodes []NodeID, root NodeID, opts KeyOptions) string {
-	return string(g.appendKey(nil, nodes, root, opts))
+	return string(g.appendKey(nil, nodes, []NodeID{root}, opts))
 }
 
-func (g *Graph) appendKey(text []byte, nodes []NodeID, root NodeID, opts KeyOptions) []byte {
+func (g *Graph) appendKey(text []byte, nodes, exits []NodeID, opts KeyOptions) []byte {
 	g.derived.keyLines.Do(g.computeKeyLines)
 	w := keyWriter{g: g, opts: opts, text: append(text, keyVersion+"\n"...), number: make(map[NodeID]int32, 2*len(nodes)+2)}
 	w.inside = make(map[NodeID]bool, len(nodes))
 	for _, id := range nodes {
 		w.inside[id] = true
 	}
-	w.value(root)
+	for _, exit := range exits {
+		w.value(exit)
+	}
+	if len(exits) > 1 {
+		w.text = append(w.text, "out"...)
+		for _, exit := range exits {
+			w.text = append(w.text, ' ')
+			w.reference(exit)
+		}
+		w.text = append(w.text, '\n')
+	}
 	return w.text
 }
 

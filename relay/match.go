@@ -300,6 +300,17 @@ func (g *Graph) OneExit(nodes []NodeID) bool {
 	return true
 }
 
+// Exits are those nodes of a group (ascending, of one scope) whose values are used outside of it, ascending.
+func (g *Graph) Exits(nodes []NodeID) []NodeID {
+	var exits []NodeID
+	for _, id := range nodes {
+		if g.ScopeRoot(id) || !g.usedWithin(id, nodes) {
+			exits = append(exits, id)
+		}
+	}
+	return exits
+}
+
 // usedWithin says that all consumers of id are among nodes (ascending); a called literal that captures the value
 // counts as its calls.
 func (g *Graph) usedWithin(id NodeID, nodes []NodeID) bool {

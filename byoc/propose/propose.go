@@ -5,13 +5,15 @@
 // be better at some of it.
 //
 // What comes in: a graph, and which operators the engine supports. What goes out: a bounded number of groups of nodes,
-// each legal as a candidate (one exit, nothing that escapes, one scope): the greatest ones that the engine can run, and
-// their parts between post-dominators.
+// each legal as a candidate: the greatest ones that the engine can run, and their parts. Most have one exit and end at
+// post-dominators; where one exit is not enough, they are convex sets with several.
 package propose
 
 import (
+	"cmp"
 	"container/heap"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,13 +27,16 @@ const Limit = 64
 
 // Regions proposes regions of supported operators, at most limit of them. supported is asked once for each operator;
 // tuples and projections are no operators and are taken along where both sides of them are inside. The regions are bare
-// (byoc.Proposal.Bare), hold at least two operators, and end in a tensor. The same graph and answers give the same
+// (byoc.Proposal.Bare), hold at least two operators, and give tensors. The same graph and answers give the same
 // regions in the same order: greater ones first.
 //
-// First come the maximal regions: no two of them overlap, and none can be made larger. Then these are cut in two, the
-// one with the most work first, at the post-dominator nearest to the half of its work, and the parts again, until the
-// limit is reached. A cut is made only in front of operators that make up the work of a network (convolutions, dense
-// layers, matrix products), so that bias and activation stay with the operator that they follow.
+// First come the maximal regions with one exit: no two of them overlap, and none can be made larger. Then the
+// greatest convex sets, where they have several exits. Then all of these are cut in two, the one with the most work
+// first, at the post-dominator nearest to the half of its work, and the parts again, until the limit is reached.
+// Where such a cut leaves something out or is far from the half, the region is also cut behind what some node depends
+// on, which may have several exits: the encoder of a U-Net, the first half of NASNet's cells. A cut is made only in
+// front of operators that make up the work of a network (convolutions, dense layers, matrix products), so that bias
+// and activation stay with the operator that they follow.
 func Regions(g *relay.Graph, supported func(relay.NodeID) bool, limit int) []byoc.Proposal {
 	if limit <= 0 {
 		return nil
@@ -48,6 +53,7 @@ func Regions(g *relay.Graph, supported func(relay.NodeID) bool, limit int) []byo
 		}
 	}
 	c.maximal()
+	c.components()
 	for len(c.queue) > 0 && len(c.proposals) < limit {
 		c.split(heap.Pop(&c.queue).(*region))
 	}
@@ -66,11 +72,12 @@ type cutter struct {
 	queue     queue           // the regions that may be cut further
 }
 
-// region is a group of nodes with one exit.
+// region is a group of nodes.
 type region struct {
-	nodes []relay.NodeID // ascending; the last is the exit
-	work  int            // how many of them make up the work
-	order int            // the place in which it was found
+	nodes []relay.NodeID // ascending; the last is the exit, or one of several
+	exits int
+	work  int // how many of them make up the work
+	order int // the place in which it was found
 }
 
 func (r *region) exit() relay.NodeID { return r.nodes[len(r.nodes)-1] }
@@ -96,14 +103,13 @@ func (c *cutter) maximal() {
 			found = append(found, r)
 		}
 	}
+	c.addAll(found)
+}
+
+// addAll proposes regions, those with the most work first.
+func (c *cutter) addAll(found []*region) {
 	slices.SortStableFunc(found, func(a, b *region) int {
-		if a.work != b.work {
-			return b.work - a.work
-		}
-		if len(a.nodes) != len(b.nodes) {
-			return len(b.nodes) - len(a.nodes)
-		}
-		return int(a.exit() - b.exit())
+		return cmp.Or(b.work-a.work, len(b.nodes)-len(a.nodes), int(a.exit()-b.exit()))
 	})
 	for _, r := range found {
 		c.add(r)
@@ -145,17 +151,27 @@ func (c *cutter) readsTuple(v relay.NodeID, inside map[relay.NodeID]bool) bool {
 	})
 }
 
-// newRegion makes a region of a set of nodes.
+// newRegion makes a region of a set of nodes with one exit.
 func (c *cutter) newRegion(inside map[relay.NodeID]bool) *region {
-	r := &region{}
-	for v := range inside {
-		r.nodes = append(r.nodes, v)
+	r := &region{exits: 1, nodes: slices.Sorted(maps.Keys(inside))}
+	r.work = c.work(r.nodes)
+	return r
+}
+
+// regionOf makes a region of nodes, ascending.
+func (c *cutter) regionOf(nodes []relay.NodeID) *region {
+	return &region{nodes: nodes, exits: len(c.g.Exits(nodes)), work: c.work(nodes)}
+}
+
+// work counts the operators that make up the work.
+func (c *cutter) work(nodes []relay.NodeID) int {
+	n := 0
+	for _, v := range nodes {
 		if isWork(c.g.Nodes[v].Op) {
-			r.work++
+			n++
 		}
 	}
-	slices.Sort(r.nodes)
-	return r
+	return n
 }
 
 // closure gives exit and the supported nodes, but for those left out, all of whose users are in it. Nodes are looked at
@@ -211,9 +227,15 @@ func (c *cutter) add(r *region) {
 	}
 }
 
-// split proposes the two parts of a region that are nearest to being halves. Where no post-dominator cuts off as much as
-// an eighth of the work, the parts that hang off its spine are proposed instead (the branches of a cell).
+// split proposes the two parts of a region that are nearest to being halves. Where no post-dominator cuts off as much
+// as an eighth of the work, the parts that hang off its spine are proposed instead (the branches of a cell). Where
+// parts with one exit leave something out or are far from halves, or the region has several exits, parts with several
+// are proposed, too.
 func (c *cutter) split(r *region) {
+	if r.exits > 1 {
+		c.halve(r, 0)
+		return
+	}
 	least, most := c.spine(r, true), c.spine(r, false)
 	var front, end *region
 	score, kept := 0, 0
@@ -233,8 +255,13 @@ func (c *cutter) split(r *region) {
 	if 8*score >= r.work {
 		c.add(front)
 		c.add(end)
+		if kept < r.work {
+			score = 0 // something belongs to neither
+		}
+		c.halve(r, score)
 		return
 	}
+	c.halve(r, 0)
 	for _, u := range most {
 		for _, child := range c.g.PostDominators().Children(u) {
 			if r.has(child) && c.mayEnd(child) && !slices.Contains(most, child) {

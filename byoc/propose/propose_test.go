@@ -44,7 +44,15 @@ func requireLegal(t *testing.T, g *relay.Graph, supported func(relay.NodeID) boo
 	seen := map[string]bool{}
 	for _, p := range proposals {
 		require.True(t, slices.IsSorted(p.Nodes))
-		require.True(t, g.OneExit(p.Nodes), "%v in\n%s", p.Nodes, g)
+		exits := g.Exits(p.Nodes)
+		require.True(t, convex(g, p.Nodes), "%v in\n%s", p.Nodes, g)
+		for _, v := range exits {
+			require.Equal(t, relay.TypeTensor, g.Nodes[v].Type.Kind)
+		}
+		inputs, _ := g.Boundary(p.Nodes)
+		for _, v := range inputs {
+			require.Equal(t, relay.TypeTensor, g.Nodes[v].Type.Kind)
+		}
 		require.False(t, seen[fmt.Sprint(p.Nodes)], "twice: %v", p.Nodes)
 		seen[fmt.Sprint(p.Nodes)] = true
 		tree, exit := g.PostDominators(), p.Nodes[len(p.Nodes)-1]
@@ -52,7 +60,7 @@ func requireLegal(t *testing.T, g *relay.Graph, supported func(relay.NodeID) boo
 			if g.Nodes[v].Kind == relay.KindCall {
 				require.True(t, supported(v))
 			}
-			if v != exit {
+			if v != exit && len(exits) == 1 {
 				_, connected := slices.BinarySearch(p.Nodes, tree.Parent(v))
 				require.True(t, connected)
 			}

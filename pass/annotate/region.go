@@ -9,6 +9,7 @@
 package annotate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -33,7 +34,7 @@ type Region struct {
 	// Inputs are the values from outside that are no constants, in the order of first use; Constants are bound inside,
 	// in the order of first use.
 	Inputs, Constants []relay.NodeID
-	// Outputs are the nodes whose values are used outside, ascending; each is the root of a candidate.
+	// Outputs are the nodes whose values are used outside, ascending; each is an exit of a candidate.
 	Outputs []relay.NodeID
 }
 
@@ -50,7 +51,7 @@ func Regions(set *candidate.Set, chosen []int, byName map[string]byoc.Backend) [
 func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backend, join func(producer, user int) bool) []Region {
 	order := slices.Clone(chosen)
 	slices.SortFunc(order, func(a, b int) int { return int(set.Candidates[a].Root - set.Candidates[b].Root) })
-	q := newQuotient(set.Graph)
+	q := relay.NewQuotient(set.Graph)
 	owner := make([]int, len(set.Graph.Nodes)) // 1 + the candidate that covers a node in a region
 	outlined := order[:0]
 	for _, i := range order {
@@ -63,7 +64,15 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 		for _, v := range c.Nodes {
 			owner[v] = i + 1
 		}
-		q.contract(c.Nodes)
+		if len(c.Exits) == 0 {
+			q.Contract(c.Nodes)
+		}
+	}
+	for _, i := range outlined {
+		// Whoever chose them saw to it that they do not need each other's results (place.QuotientAcyclic).
+		if c := &set.Candidates[i]; len(c.Exits) > 0 && !q.Unite(c.Nodes...) {
+			panic(fmt.Sprintf("annotate: the chosen candidate %s needs its own results through another one", c.Label(set.Graph)))
+		}
 	}
 	for _, i := range outlined {
 		c := &set.Candidates[i]
@@ -73,7 +82,7 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 			}
 			producer := owner[in] - 1
 			if byoc.ShareRegions(byName[set.Candidates[producer].Backend], byName[c.Backend]) && (join == nil || join(producer, i)) {
-				q.merge(in, c.Root)
+				q.Unite(in, c.Root)
 			}
 		}
 	}
@@ -81,7 +90,7 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 	var regions []Region
 	for _, i := range outlined {
 		c := &set.Candidates[i]
-		top := q.find(c.Root)
+		top := q.Find(c.Root)
 		k, ok := at[top]
 		if !ok {
 			k = len(regions)

@@ -47,7 +47,7 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Wo
 		params = append(params, p)
 		w.Constants = append(w.Constants, cost.ConstantParam{Name: name, Shape: constant.Shape, DType: constant.DType})
 	}
-	roots := []relay.NodeID{c.Root}
+	roots := c.Results()
 	outputs, err := o.outputs([]*candidate.Candidate{c}, roots)
 	if err != nil {
 		return nil, err

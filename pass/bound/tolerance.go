@@ -4,6 +4,7 @@ package bound
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/pass/candidate"
@@ -36,7 +37,12 @@ func Tolerance(g *relay.Graph, c *candidate.Candidate) (rtol, atol float64) {
 			rounds = rounds || strings.Contains(n.Op, "quantize") || n.Op == "round" || n.Op == "cast" || n.Op == "fixed_point_multiply"
 		}
 	}
-	if t := g.Nodes[c.Root].Type; t != nil && t.Kind == relay.TypeTensor && !isFloat(t.DType) {
+	isInteger := func(v relay.NodeID) bool {
+		t := g.Nodes[v].Type
+		return t != nil && t.Kind == relay.TypeTensor && !isFloat(t.DType)
+	}
+	// Of several results the one that is compared most loosely decides.
+	if t := g.Nodes[c.Root].Type; !slices.ContainsFunc(c.Results(), func(v relay.NodeID) bool { return !isInteger(v) }) {
 		if rounds && epsilon > 0 || strings.Contains(g.Nodes[c.Root].Op, "quantize") {
 			return exact, 1.01 / greatest(t.DType)
 		}

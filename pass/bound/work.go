@@ -44,8 +44,10 @@ func workOf(g *relay.Graph, c *candidate.Candidate, direct bool) Work {
 			a.varies[v] = a.varies[v] || a.varies[in]
 		}
 	}
-	// From the root backwards: which share of each value has an influence on the result.
-	a.used[c.Root] = 1
+	// From the results backwards: which share of each value has an influence on them.
+	for _, v := range c.Results() {
+		a.used[v] = 1
+	}
 	var w Work
 	for i := len(c.Nodes) - 1; i >= 0; i-- {
 		v := c.Nodes[i]
@@ -67,7 +69,9 @@ func workOf(g *relay.Graph, c *candidate.Candidate, direct bool) Work {
 	for _, v := range read {
 		w.Bytes += a.moved[v] * bytes(g.Nodes[v].Type)
 	}
-	w.Bytes += a.written(c.Root)
+	for _, v := range c.Results() {
+		w.Bytes += a.written(v)
+	}
 	return w
 }
 

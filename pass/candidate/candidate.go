@@ -4,8 +4,9 @@
 // of operators that the backend could run as one.
 //
 // What comes in: a relay.Graph and the backends. What goes out: a Set of Candidates, each legal (one exit, no
-// interior value that escapes, connected, within one scope) and each with a structural key under which its
-// cost can be stored; and what the backends refused, with their reasons.
+// interior value that escapes, connected, within one scope; or, where an engine proposes it, a convex set with several
+// exits) and each with a structural key under which its cost can be stored; and what the backends refused, with their
+// reasons.
 package candidate
 
 import (
@@ -42,6 +43,10 @@ type Candidate struct {
 	Nodes []relay.NodeID
 	// Root is the only node whose value is used outside; the greatest of Nodes.
 	Root relay.NodeID
+	// Exits are, where the values of several nodes are used outside, these nodes, ascending; nil where Root is the
+	// only one. The greatest of Nodes is among them. Such a candidate is bare, and a convex set of nodes
+	// (CheckSeveral).
+	Exits []relay.NodeID
 	// Inputs are the values that come from outside, in the order of first use; constants are not among them.
 	Inputs []relay.NodeID
 	// Constants are the constants that are bound inside, in the order of first use.
@@ -80,10 +85,11 @@ type Options struct {
 // least one candidate if one of the backends takes anything (TVM does).
 //
 // For a backend that TakesAnything: each node by itself (an operator together with the tuples that only it reads),
-// the groups that TVM's FuseOps makes, whole and as the other backends' candidates could cut them, and the node
-// set of each other backend's candidate, so that costs compare like with like. For the others: the matches of
-// their patterns, and what their rules make (byoc.Rules). Beside that, what a backend proposes by itself (byoc.Proposer).
-// The error is that of a node without a type, or of a backend that matches its patterns by itself (byoc.Matcher).
+// the groups that TVM's FuseOps makes, whole and as the other backends' candidates could cut them, and the node set
+// of each other backend's candidate of one exit, so that costs compare like with like. For the others: the matches of
+// their patterns, and what their rules make (byoc.Rules). Beside that, what a backend proposes by itself
+// (byoc.Proposer). The error is that of a node without a type, or of a backend that matches its patterns by itself
+// (byoc.Matcher).
 func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error) {
 	p := newProposer(g, backends, opts)
 	if err := p.classify(); err != nil {
@@ -117,6 +123,22 @@ func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error
 	return &Set{Graph: g, Candidates: p.found, Refusals: p.refusals}, nil
 }
 
+// Results are the nodes whose values are used outside, ascending: Exits, or Root alone.
+func (c *Candidate) Results() []relay.NodeID {
+	if len(c.Exits) > 0 {
+		return c.Exits
+	}
+	return []relay.NodeID{c.Root}
+}
+
+// Border fills in what crosses the candidate's border, by its Nodes: Inputs, Constants and, of several, Exits.
+func (c *Candidate) Border(g *relay.Graph) {
+	c.Inputs, c.Constants = g.Boundary(c.Nodes)
+	if exits := g.Exits(c.Nodes); len(exits) > 1 && c.Bare && c.Composite == "" {
+		c.Exits = exits
+	}
+}
+
 // Operators counts the operators among the candidate's nodes (tuples and projections are none).
 func (c *Candidate) Operators(g *relay.Graph) int {
 	n := 0
@@ -138,6 +160,9 @@ func (c *Candidate) Label(g *relay.Graph) string {
 		what = OperatorName(&g.Nodes[c.Root])
 		if n := c.Operators(g); n > 1 {
 			what = fmt.Sprintf("%s and %d before it", what, n-1)
+		}
+		if len(c.Exits) > 0 {
+			what += fmt.Sprintf(" with %d exits", len(c.Exits))
 		}
 	}
 	return fmt.Sprintf("%s %%%d on %s", what, c.Root, c.Backend)

@@ -5,6 +5,7 @@ package candidate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -312,4 +313,78 @@ func TestCheck(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 	}
+}
+
+func TestCheckSeveral(t *testing.T) {
+	t.Parallel()
+	m := relay.NewGraph("main")
+	x := m.Var(shape, "float32")
+	a := m.Call("exp", act, nil, x)
+	b := m.Call("nn.relu", act, nil, a)
+	c := m.Call("add", act, nil, a, b)
+	split := m.Call("split", relay.TupleOf(act, act), nil, c)
+	first := m.Get(split, 0)
+	g := m.Finish(m.Call("add", act, nil, first, m.Get(split, 1)))
+	for want, nodes := range map[string][]relay.NodeID{
+		"":                                     {a, b},
+		"at least one node":                    {},
+		"not ascending":                        {b, a},
+		"is no node":                           {a, 99},
+		"not placeable":                        {x, a},
+		"%1 comes back from outside: %3 needs": {a, c},
+		"the exit %4 is no tensor":             {a, b, c, split, first},
+	} {
+		err := CheckSeveral(g, nodes)
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
+// engine proposes what it is told to.
+type engine struct {
+	library
+	proposals []byoc.Proposal
+}
+
+func (e engine) Propose(*relay.Graph, []byoc.Learnt) []byoc.Proposal { return e.proposals }
+func (e engine) TakesAnything() bool                                 { return false }
+func (e engine) Compiler() string                                    { return e.name }
+
+// What an engine proposes may have several exits, where it becomes a function of its own that is no composite one.
+func TestProposalsWithSeveralExits(t *testing.T) {
+	t.Parallel()
+	m := relay.NewGraph("main")
+	x := m.Var(shape, "float32")
+	a := m.Call("exp", act, nil, x)
+	b := m.Call("nn.relu", act, nil, a)
+	c := m.Call("exp", act, nil, b)
+	back := m.Call("tanh", act, nil, m.Call("nn.softmax", act, nil, c))
+	g := m.Finish(m.Call("add", act, nil, m.Call("add", act, nil, back, b), a))
+	both := func(bare bool, composite string, nodes ...relay.NodeID) *Set {
+		e := engine{library{name: "engine"}, []byoc.Proposal{{Bare: bare, Composite: composite, Nodes: nodes}}}
+		set, err := Propose(g, []byoc.Backend{tvm, e}, Options{OpPattern: patterns})
+		require.NoError(t, err)
+		return set
+	}
+	found := func(set *Set) []Candidate {
+		return slices.DeleteFunc(slices.Clone(set.Candidates), func(c Candidate) bool { return len(c.Exits) == 0 })
+	}
+	one := found(both(true, "", a, b, c))
+	require.Len(t, one, 1, "and none on TVM, whose kernels have one exit")
+	require.Equal(t, "engine", one[0].Backend)
+	require.Equal(t, []relay.NodeID{a, b, c}, one[0].Exits)
+	require.Equal(t, one[0].Exits, one[0].Results())
+	require.Equal(t, c, one[0].Root)
+	require.Equal(t, []relay.NodeID{x}, one[0].Inputs)
+	require.Contains(t, one[0].Label(g), "with 3 exits")
+	require.Empty(t, found(both(false, "", a, b, c)))
+	require.Empty(t, found(both(true, "engine.chain", a, b, c)))
+	require.Empty(t, found(both(true, "", a, c)), "a value comes back from outside")
+
+	// What is given to the outside is a part of what is computed.
+	require.NotEqual(t, g.Key(one[0].Nodes, c, relay.KeyOptions{}), one[0].Key)
+	require.NotEqual(t, g.KeyOfSeveral(one[0].Nodes, []relay.NodeID{b, c}, relay.KeyOptions{}), one[0].Key)
 }

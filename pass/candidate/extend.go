@@ -24,11 +24,17 @@ func (p *proposer) propose(b int, backend byoc.Backend, learnt []byoc.Learnt) er
 		proposals = source.Propose(p.g, learnt)
 	}
 	for _, proposal := range proposals {
-		if Check(p.g, proposal.Nodes) == nil && p.movable(proposal.Nodes) {
+		if CheckEither(p.g, proposal.Nodes, mayBranch(backend, &proposal)) == nil && p.movable(proposal.Nodes) {
 			p.add(b, proposal)
 		}
 	}
 	return nil
+}
+
+// mayBranch says that a proposal may have several exits: it becomes a function that gives a tuple, which a composite
+// function, or what stays inline, is not.
+func mayBranch(backend byoc.Backend, proposal *byoc.Proposal) bool {
+	return backend.Compiler() != "" && proposal.Bare && proposal.Composite == ""
 }
 
 // movable says that the nodes hold an operator, and none that stays where it is.

@@ -33,7 +33,9 @@ func (p *proposer) addFused(b int, others []Candidate) {
 		for _, v := range nodes {
 			inside[v] = int32(i) + 1
 		}
-		delivers[others[i].Root] = true
+		for _, v := range others[i].Results() {
+			delivers[v] = true
+		}
 		for _, v := range nodes {
 			for _, c := range tree.Children(v) {
 				if inside[c] != int32(i)+1 {

@@ -87,10 +87,11 @@ func (p *proposer) ownTuple(v relay.NodeID) bool {
 // the graph level corrects what is wrong with sums. Building and timing each of some hundred such regions took many minutes.
 const mostMirrored = 12
 
-// addMirrors proposes the nodes of the other backends' candidates on backend number b.
+// addMirrors proposes the nodes of the other backends' candidates on backend number b. What has several exits is
+// several kernels there, too.
 func (p *proposer) addMirrors(b int, others []Candidate) {
 	for i := range others {
-		if others[i].Operators(p.g) <= mostMirrored {
+		if len(others[i].Exits) == 0 && others[i].Operators(p.g) <= mostMirrored {
 			p.add(b, byoc.Proposal{Nodes: others[i].Nodes})
 		}
 	}

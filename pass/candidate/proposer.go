@@ -164,6 +164,11 @@ func (p *proposer) add(b int, proposal byoc.Proposal) {
 	c := Candidate{Backend: backend, Composite: proposal.Composite, Bare: proposal.Bare, Kernel: proposal.Kernel,
 		Reassociates: proposal.Reassociates, Grouped: proposal.Grouped, OwnConstants: proposal.OwnConstants,
 		Scope: p.g.Nodes[root].Scope, Nodes: nodes, Root: root}
+	if mayBranch(p.backends[b], &proposal) {
+		if exits := p.g.Exits(nodes); len(exits) > 1 {
+			c.Exits = exits
+		}
+	}
 	c.Free = !slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == operator })
 	c.Rank = p.rank(b, c.Free)
 	p.found = append(p.found, c)
@@ -219,7 +224,7 @@ func (p *proposer) finish() {
 		identity := p.identify("", "", c.Nodes)
 		key, ok := keys[string(identity)]
 		if !ok {
-			key = p.g.Key(c.Nodes, c.Root, relay.KeyOptions{})
+			key = p.g.KeyOfSeveral(c.Nodes, c.Results(), relay.KeyOptions{})
 			keys[string(identity)] = key
 		}
 		c.Key = key

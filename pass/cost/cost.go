@@ -147,6 +147,19 @@ func (f *Failure) Lifetime() time.Duration {
 // the minimum does.
 const Quantile = 0.25
 
+// contextQuantile is that of samples with Origin Context: a profile is brought to one speed, so what disturbs one
+// part makes the others look quicker, and neighbours differ from network to network. Such samples are off to both
+// sides.
+const contextQuantile = 0.5
+
+// quantile is the one that Estimate takes.
+func (c Cost) quantile() float64 {
+	if c.Origin == Context {
+		return contextQuantile
+	}
+	return Quantile
+}
+
 // confidence is the coverage of Interval.
 const confidence = 0.90
 
@@ -174,13 +187,14 @@ func (c Cost) Known() bool { return c.Failure == nil && len(c.Samples) > 0 }
 // Exact says that the number stands for itself: further samples would say nothing.
 func (c Cost) Exact() bool { return c.Origin == Given || c.Origin == ByBackend }
 
-// Estimate is the latency in milliseconds that the solver takes: the lower quartile of the samples (linear
-// between order statistics). It is +Inf for a failed cost and for one without samples.
+// Estimate is the latency in milliseconds that the solver takes: the lower quartile of the samples (linear between
+// order statistics), of those from whole networks (Context) the median. It is +Inf for a failed cost and for one
+// without samples.
 func (c Cost) Estimate() float64 {
 	if !c.Known() {
 		return math.Inf(1)
 	}
-	return statistics.Quantile(c.Samples, Quantile)
+	return statistics.Quantile(c.Samples, c.quantile())
 }
 
 // Interval is a 90 % confidence interval for the quantile that Estimate takes, in milliseconds. It assumes nothing
@@ -191,7 +205,7 @@ func (c Cost) Interval() (low, high float64) {
 	if !c.Known() {
 		return math.Inf(1), math.Inf(1)
 	}
-	return statistics.QuantileInterval(c.Samples, Quantile, confidence)
+	return statistics.QuantileInterval(c.Samples, c.quantile(), confidence)
 }
 
 // Validate says what is wrong with a cost that is to be stored; nil where nothing is.

@@ -134,6 +134,32 @@ func (m *model) multipliers() *multipliers {
 	return l
 }
 
+// apportion gives the pieces of each option the prices of their nodes, and what the option costs beside them by size:
+// so all pieces of an option that costs less than the prices of its nodes are worth taking.
+func (m *model) apportion(l *multipliers, prices []float64) {
+	for i, pieces := range m.of {
+		if len(pieces) < 2 {
+			continue
+		}
+		rest, nodes := picoseconds(m.problem.Options[i].Cost), int64(len(m.problem.Options[i].Nodes))
+		for _, k := range pieces {
+			l.share[k] = 0
+			for _, v := range m.pieces[k].nodes {
+				l.share[k] += picoseconds(prices[v])
+			}
+			rest -= l.share[k]
+		}
+		for _, k := range pieces { // the last gets what is left
+			size := int64(len(m.pieces[k].nodes))
+			by := rest / nodes * size
+			if size == nodes {
+				by = rest
+			}
+			l.share[k], rest, nodes = l.share[k]+by, rest-by, nodes-size
+		}
+	}
+}
+
 func (l *multipliers) clone() *multipliers {
 	return &multipliers{edge: append([]int64(nil), l.edge...), share: append([]int64(nil), l.share...)}
 }

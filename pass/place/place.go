@@ -7,10 +7,11 @@
 // out: the chosen candidates, and prices (the dual solution) that prove that no other choice is cheaper
 // (Placement). Verify checks such a proof and shares no code with the solver that found it.
 //
-// Solve is exact, in linear time, where costs add up and each candidate has one exit. Problem adds costs between
-// neighbours and candidates with several exits, and states how far from the cheapest its answer can be. Constraints
-// pin and forbid; Regret and Threshold say what it would have taken for a loser to win; SolveInterval places under
-// uncertain costs; Overhead keeps noise from cutting.
+// Solve is exact, in linear time, where costs add up and each candidate has one exit, or those with several exits are
+// not cheaper than the prices of what they hold. Problem adds costs between neighbours and candidates with several
+// exits that are, and states how far from the cheapest its answer can be. Constraints pin and forbid; Regret and
+// Threshold say what it would have taken for a loser to win; SolveInterval places under uncertain costs; Overhead
+// keeps noise from cutting.
 package place
 
 import (
@@ -22,7 +23,8 @@ import (
 
 // Option is a candidate as the solver sees it.
 type Option struct {
-	// Nodes are the covered nodes, ascending, the root last: a connected subtree of the post-dominator tree.
+	// Nodes are the covered nodes, ascending, the root last: a connected subtree of the post-dominator tree, or a
+	// convex set with several exits, where Tree has Reads.
 	Nodes []relay.NodeID
 	// Cost is in milliseconds, at least 0; +Inf for one that must not be taken.
 	Cost float64
@@ -74,19 +76,23 @@ func (p *Placement) Slack(o Option) float64 {
 	return slack
 }
 
-// Tree is what a solver needs to know of a graph: the post-dominator forest, one tree for each scope.
+// Tree is what a solver needs to know of a graph: the post-dominator forest, one tree for each scope, and, for
+// options with several exits, who reads what.
 type Tree struct {
 	// Parent[v] is the immediate post-dominator of node v, always behind v; NoNode for the root of a tree and
 	// for nodes that need no cover.
 	Parent []relay.NodeID
 	// Needs[v] says that node v must be covered exactly once.
 	Needs []bool
+	// Reads[v] are the values that node v reads, those that need cover, ascending (ReadsOf). nil where no option has
+	// several exits.
+	Reads [][]relay.NodeID
 }
 
 // TreeOf gives the tree of a graph.
 func TreeOf(g *relay.Graph) *Tree {
 	dominators := g.PostDominators()
-	t := &Tree{Parent: make([]relay.NodeID, len(g.Nodes)), Needs: make([]bool, len(g.Nodes))}
+	t := &Tree{Parent: make([]relay.NodeID, len(g.Nodes)), Needs: make([]bool, len(g.Nodes)), Reads: ReadsOf(g)}
 	for v := range g.Nodes {
 		id := relay.NodeID(v)
 		t.Parent[v] = relay.NoNode
@@ -106,8 +112,17 @@ type Solver interface {
 	Solve(options []Option, tree *Tree) (*Placement, error)
 }
 
-// Solve places with the exact solver for trees.
+// Solve places with the exact solver for trees, and where options with several exits may be cheaper with Problem's
+// search: the answer is then the cheapest if its Gap is 0. Errors: as Solver's, and as Problem's.
 func Solve(options []Option, tree *Tree) (*Placement, error) {
+	return SolveWithin(options, tree, DefaultEffort)
+}
+
+// SolveWithin is Solve with another Effort than DefaultEffort (Problem.Effort).
+func SolveWithin(options []Option, tree *Tree, effort int64) (*Placement, error) {
+	if apart := severalExits(options, tree); apart != nil {
+		return solveSeveral(options, apart, tree, effort)
+	}
 	return TreeSolver{}.Solve(options, tree)
 }
 

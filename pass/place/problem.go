@@ -51,7 +51,7 @@ func (p *Problem) Solve() (*Placement, error) {
 	if m.split == 0 && !m.transfers {
 		return Solve(p.Options, p.Tree)
 	}
-	return m.search(p.Effort)
+	return m.search(p.Effort, nil)
 }
 
 // Verify checks a placement from the problem alone: that it covers each node once, that no options need each other's

@@ -13,9 +13,13 @@ import (
 // takes it: 0 for those that some does, +Inf for one that no cover of the graph can hold, and for one that must not be
 // taken. It is exact where Slack is a lower bound. Errors: as Solver's.
 //
-// It takes one pass up the tree and one down. Time and memory are proportional to the sum of the options' sizes, but for a
-// logarithm where many options hold a node and share its children.
+// Where options have several exits, everything else is placed again around each option of which the prices do not say
+// it. Otherwise it takes one pass up the tree and one down: time and memory are proportional to the sum of the
+// options' sizes, but for a logarithm where many options hold a node and share its children.
 func Regret(options []Option, tree *Tree) ([]float64, error) {
+	if apart := severalExits(options, tree); apart != nil {
+		return regretSeveral(options, apart, tree)
+	}
 	threshold, err := Threshold(options, tree)
 	if err != nil {
 		return nil, err
@@ -34,12 +38,13 @@ func Regret(options []Option, tree *Tree) ([]float64, error) {
 	return threshold, nil
 }
 
-// Threshold is, for each option, the cost in milliseconds up to which some cheapest placement takes it; for one that is
-// taken now, its cost. It is negative for an option that could not win if it cost nothing, and -Inf for one that no
-// cover of the graph can hold. An option of cost +Inf (one that is not measured yet) has a threshold like any other, with
-// everything else at the costs given. That is for one option at a time: two that are not measured may win together where
-// neither does alone. To leave options unmeasured without risk, hold their lower bounds against the prices of one
-// placement (Slack of each at its bound at least 0), or use SolveInterval.
+// Threshold is, for each option, all of which have one exit, the cost in milliseconds up to which some cheapest
+// placement takes it; for one that is taken now, its cost. It is negative for an option that could not win if it cost
+// nothing, and -Inf for one that no cover of the graph can hold. An option of cost +Inf (one that is not measured
+// yet) has a threshold like any other, with everything else at the costs given. That is for one option at a time: two
+// that are not measured may win together where neither does alone. To leave options unmeasured without risk, hold
+// their lower bounds against the prices of one placement (Slack of each at its bound at least 0), or use
+// SolveInterval.
 func Threshold(options []Option, tree *Tree) ([]float64, error) {
 	if err := checkTree(tree); err != nil {
 		return nil, err

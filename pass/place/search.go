@@ -52,7 +52,9 @@ type decision struct {
 	yes   bool
 }
 
-func (m *model) search(effort int64) (*Placement, error) {
+// search solves the model. start, where not nil, is a placement of options with one exit and what proves it the
+// cheapest of those.
+func (m *model) search(effort int64, start *Placement) (*Placement, error) {
 	if effort <= 0 {
 		effort = DefaultEffort
 	}
@@ -67,12 +69,21 @@ func (m *model) search(effort int64) (*Placement, error) {
 		}
 	}
 	l := m.multipliers()
+	if start != nil {
+		m.apportion(l, start.Prices)
+		cost, rank := m.cost(start.Chosen)
+		s.keep(start.Chosen, cost, rank)
+	}
 	if _, ok := s.bound(l); !ok {
 		return nil, m.uncovered()
 	}
 	s.seed(l)
 	bound, what := s.ascend(l, rootPasses)
-	p := &Placement{Prices: s.prices(l)}
+	prices, err := s.prices(l)
+	if err != nil {
+		return nil, err
+	}
+	p := &Placement{Prices: prices}
 	if what == undecided {
 		s.improve()
 	}
@@ -106,16 +117,28 @@ func (s *search) keep(chosen []int, cost, rank int64) bool {
 	return true
 }
 
-// prices are those of the relaxation with these multipliers, with nothing disabled.
-func (s *search) prices(l *multipliers) []float64 {
+// prices are those of the relaxation with these multipliers, with nothing disabled. Without transfers no option costs
+// less than the prices of its nodes.
+func (s *search) prices(l *multipliers) ([]float64, error) {
 	s.bound(l)
+	dear := int64(0)
+	if !s.m.transfers {
+		pieces := make([]Option, len(s.m.pieces))
+		for i := range pieces {
+			pieces[i] = Option{Nodes: s.m.pieces[i].nodes, Cost: milliseconds(l.share[i])}
+		}
+		var err error
+		if dear, err = openPrice(pieces, s.x.price); err != nil {
+			return nil, err
+		}
+	}
 	prices := make([]float64, len(s.x.price))
 	for v := range prices {
 		if s.m.problem.Tree.Needs[v] {
-			prices[v] = milliseconds(s.x.price[v].cost)
+			prices[v] = milliseconds(s.x.price[v].open*dear + s.x.price[v].cost)
 		}
 	}
-	return prices
+	return prices, nil
 }
 
 // uncovered says what the pieces leave open when each is free to be taken.

@@ -99,10 +99,11 @@ func verify(options []Option, tree *Tree, p *Placement, cheapest bool) (float64,
 	return bound / 1e9, nil
 }
 
-// verifyCover checks the chosen options as such, and that each hangs together below its root.
+// verifyCover checks the chosen options as such, and that each hangs together below its root; where some do not,
+// which have several exits then, that all can be run one after the other.
 func verifyCover(options []Option, tree *Tree, p *Placement) error {
 	by := map[relay.NodeID]int{}
-	last := relay.NoNode
+	last, apart := relay.NoNode, false
 	for _, i := range p.Chosen {
 		if i < 0 || i >= len(options) {
 			return fmt.Errorf("certificate: there is no option %d", i)
@@ -131,7 +132,10 @@ func verifyCover(options []Option, tree *Tree, p *Placement) error {
 			within[v] = true
 		}
 		for _, v := range nodes {
-			if v != top && !within[tree.Parent[v]] {
+			if v == top || within[tree.Parent[v]] {
+				continue
+			}
+			if apart = true; len(tree.Reads) != len(tree.Needs) {
 				return fmt.Errorf("certificate: node %%%d of option %d is not connected with its root %%%d", v, i, top)
 			}
 		}
@@ -140,6 +144,53 @@ func verifyCover(options []Option, tree *Tree, p *Placement) error {
 		if _, ok := by[relay.NodeID(v)]; needs && !ok {
 			return fmt.Errorf("certificate: node %%%d is not covered", v)
 		}
+	}
+	if apart {
+		return verifyOrder(tree, by)
+	}
+	return nil
+}
+
+// verifyOrder checks that the options can be run one after the other: it runs those that wait for nothing until none
+// is left. by has the option of each node.
+func verifyOrder(tree *Tree, by map[relay.NodeID]int) error {
+	type need struct{ user, maker int }
+	waits := map[int]int{} // how many others an option waits for
+	users := map[int][]int{}
+	seen := map[need]bool{}
+	for _, i := range by {
+		waits[i] += 0
+	}
+	for v, reads := range tree.Reads {
+		for _, u := range reads {
+			user, placed := by[relay.NodeID(v)]
+			maker, made := by[u]
+			if !placed || !made {
+				return fmt.Errorf("certificate: %%%d reads %%%d, and one of them needs no cover", v, u)
+			}
+			if pair := (need{user, maker}); user != maker && !seen[pair] {
+				seen[pair] = true
+				waits[user]++
+				users[maker] = append(users[maker], user)
+			}
+		}
+	}
+	var ready []int
+	for i, n := range waits {
+		if n == 0 {
+			ready = append(ready, i)
+		}
+	}
+	run := 0
+	for ; run < len(ready); run++ {
+		for _, user := range users[ready[run]] {
+			if waits[user]--; waits[user] == 0 {
+				ready = append(ready, user)
+			}
+		}
+	}
+	if run < len(waits) {
+		return fmt.Errorf("certificate: %d of %d options wait for each other's results", len(waits)-run, len(waits))
 	}
 	return nil
 }

@@ -49,13 +49,15 @@ type bordered struct {
 	costs   map[[2]int]Border // by value and backend
 }
 
-// proveBorders recomputes what the placement of a function costs, and gives a bound on all others. The bound comes from
-// the post-dominator tree: what the nodes below v cost at least where v is in an option on backend b. Of what is brought
-// over borders it counts what an option reads of the nodes right below it in the tree, which is all of it in chains and
-// trees.
+// proveBorders recomputes what the placement of a function costs, and gives a bound on all others. The bound comes
+// from the post-dominator tree: what the nodes below v cost at least where v is in an option on backend b. Of what is
+// brought over borders it counts what an option reads of the nodes right below it in the tree, which is all of it in
+// chains and trees. An option with several exits counts as the subtrees that it falls into, each with its share of
+// the cost: taken by itself it would be no placement, so that is a bound, too.
 func (p *Plan) proveBorders(f Function) (cost, bound float64, err error) {
 	m := p.bordered(f)
-	if err := m.checkOptions(); err != nil {
+	pieces, err := m.pieces()
+	if err != nil {
 		return 0, 0, err
 	}
 	by := make([]int, f.Nodes) // 1 + the chosen option of each node
@@ -83,7 +85,7 @@ func (p *Plan) proveBorders(f Function) (cost, bound float64, err error) {
 		}
 	}
 	byRoot := make([][]int, f.Nodes)
-	for i, o := range m.options {
+	for i, o := range pieces {
 		root := o.Nodes[len(o.Nodes)-1]
 		byRoot[root] = append(byRoot[root], i)
 	}
@@ -91,7 +93,7 @@ func (p *Plan) proveBorders(f Function) (cost, bound float64, err error) {
 	for v := range f.Nodes {
 		least[v] = slices.Repeat([]float64{math.Inf(1)}, len(p.Backends))
 		for _, i := range byRoot[v] {
-			o := &m.options[i]
+			o := &pieces[i]
 			least[v][o.State] = min(least[v][o.State], o.Cost+m.below(o, children, least))
 		}
 		if m.tree.Needs[v] && m.tree.Parent[v] == relay.NoNode {
@@ -104,21 +106,48 @@ func (p *Plan) proveBorders(f Function) (cost, bound float64, err error) {
 	return round(cost), round(bound), nil
 }
 
-// checkOptions asks what the bound rests on: each option hangs together below its last node, so that whoever covers a node
-// without its post-dominator ends there, and costs nothing less than nothing.
-func (m *bordered) checkOptions() error {
-	for _, o := range m.options {
-		root := o.Nodes[len(o.Nodes)-1]
-		for _, v := range o.Nodes {
-			if _, inside := slices.BinarySearch(o.Nodes, m.tree.Parent[v]); v != root && !inside {
-				return fmt.Errorf("node %%%d is not connected with the last node %%%d of its candidate", v, root)
-			}
-		}
+// pieces are the options as the connected subtrees that they consist of, which is what the bound rests on: whoever
+// covers a node without its post-dominator ends there, and costs nothing less than nothing. Those of one option share
+// its cost by size. Where chosen options consist of several, it is checked that all can be run one after the other.
+func (m *bordered) pieces() ([]place.Option, error) {
+	var pieces []place.Option
+	for i := range m.options {
+		o := &m.options[i]
 		if !(o.Cost >= 0) || math.IsInf(o.Cost, 1) {
-			return fmt.Errorf("a candidate that ends in %%%d costs %v ms", root, o.Cost)
+			return nil, fmt.Errorf("a candidate that ends in %%%d costs %v ms", o.Nodes[len(o.Nodes)-1], o.Cost)
+		}
+		at := map[relay.NodeID]int{} // the piece of a node
+		first := len(pieces)
+		for k := len(o.Nodes) - 1; k >= 0; k-- {
+			v := o.Nodes[k]
+			piece, inside := at[m.tree.Parent[v]]
+			if !inside {
+				piece = len(pieces)
+				pieces = append(pieces, place.Option{State: o.State})
+			}
+			at[v] = piece
+			pieces[piece].Nodes = append(pieces[piece].Nodes, v)
+		}
+		for k := range pieces[first:] {
+			p := &pieces[first+k]
+			slices.Reverse(p.Nodes)
+			p.Cost = o.Cost * float64(len(p.Nodes)) / float64(len(o.Nodes))
 		}
 	}
-	return nil
+	if len(pieces) == len(m.options) {
+		return pieces, nil
+	}
+	reads := make([][]relay.NodeID, len(m.reads))
+	for v := range reads {
+		for _, u := range m.reads[v] {
+			reads[v] = append(reads[v], relay.NodeID(u))
+		}
+	}
+	var chosen [][]relay.NodeID
+	for _, i := range m.chosen {
+		chosen = append(chosen, m.options[i].Nodes)
+	}
+	return pieces, place.QuotientAcyclic(reads, chosen)
 }
 
 // below is what the nodes that hang below an option cost at least, brought to it where it reads them.

@@ -61,8 +61,9 @@ type Placed struct {
 	// Groups say which of the chosen candidates were joined into one region. A chosen candidate in none of them is a
 	// region by itself, without a symbol.
 	Groups []Group
-	// Context, if not nil, is what candidate k took in place, in milliseconds, where it was profiled.
-	Context func(k int) (ms float64, seen bool)
+	// Context, if not nil, is what candidate k took in place, in each network that was profiled with it; unknown
+	// where it was in none.
+	Context func(k int) cost.Cost
 }
 
 // Borders are the costs between the options of one function.
@@ -173,6 +174,7 @@ func round(ms float64) float64 {
 func (b *Builder) regions(f *Placed) []Region {
 	g, set := f.Set.Graph, f.Set
 	tree := g.PostDominators()
+	reads := f.reads()
 	grouped := map[int]bool{}
 	groups := slices.Clone(f.Groups)
 	for _, group := range groups {
@@ -211,8 +213,11 @@ func (b *Builder) regions(f *Placed) []Region {
 			// The store has these; a plan is the same whenever and from whichever network its costs were measured.
 			part.Cost.Taken, part.Cost.Computation = time.Time{}, ""
 			if f.Context != nil && !c.Free {
-				if ms, seen := f.Context(i); seen {
-					part.Context = round(ms)
+				if seen := f.Context(i); seen.Known() {
+					part.Context = round(seen.Estimate())
+					if low, high := seen.Interval(); len(seen.Samples) > 1 {
+						part.ContextLow, part.ContextHigh, part.Profiles = round(low), round(high), len(seen.Samples)
+					}
 				}
 			}
 			for _, v := range c.Nodes {
@@ -225,8 +230,8 @@ func (b *Builder) regions(f *Placed) []Region {
 				if f.Placement.Prices != nil {
 					node.Price = round(f.Placement.Prices[v])
 				}
-				if f.Borders != nil {
-					node.Reads = indices(f.Borders.Reads[v])
+				if reads != nil {
+					node.Reads = indices(reads[v])
 				}
 				part.Nodes = append(part.Nodes, node)
 			}
@@ -237,6 +242,18 @@ func (b *Builder) regions(f *Placed) []Region {
 		regions = append(regions, r)
 	}
 	return regions
+}
+
+// reads say which placed nodes each node reads, where the proof rests on it: where borders cost something, and where
+// candidates have several exits. nil elsewhere.
+func (f *Placed) reads() [][]relay.NodeID {
+	if f.Borders != nil {
+		return f.Borders.Reads
+	}
+	if slices.ContainsFunc(f.Set.Candidates, func(c candidate.Candidate) bool { return len(c.Exits) > 0 }) {
+		return place.ReadsOf(f.Set.Graph)
+	}
+	return nil
 }
 
 // count records what became of a function's candidates.

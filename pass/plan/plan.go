@@ -147,10 +147,14 @@ type Candidate struct {
 	// Milliseconds is the number that was placed with.
 	Milliseconds float64   `json:"estimate_ms"`
 	Cost         cost.Cost `json:"cost"`
-	// Context is what it took in its place in a whole network (cost.Context), in milliseconds, its share of what was spent
-	// on layouts and borders included; 0 where it was not profiled there.
-	Context float64 `json:"context_ms,omitempty"`
-	// Nodes are ascending; the last one is the exit.
+	// Context is what it took in its place in a whole network (cost.Context), in milliseconds, its share of what was
+	// spent on layouts and borders included; 0 where it was not profiled there. Where it was in several networks it
+	// is the median of so many Profiles, and ContextLow and ContextHigh enclose it (cost.Cost.Interval).
+	Context     float64 `json:"context_ms,omitempty"`
+	ContextLow  float64 `json:"context_low_ms,omitempty"`
+	ContextHigh float64 `json:"context_high_ms,omitempty"`
+	Profiles    int     `json:"profiles,omitempty"`
+	// Nodes are ascending; the last one is the exit, or one of several where others are read outside, too.
 	Nodes []Node `json:"nodes"`
 }
 
@@ -167,7 +171,8 @@ type Node struct {
 	PostDominator int `json:"post_dominator"`
 	// Price is what the node costs in this placement.
 	Price float64 `json:"price_ms"`
-	// Reads are the placed nodes whose values it reads; only where the plan has Borders.
+	// Reads are the placed nodes whose values it reads; only where the plan has Borders, or its function candidates
+	// with several exits.
 	Reads []int `json:"reads,omitempty"`
 }
 

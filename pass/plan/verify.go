@@ -107,6 +107,7 @@ func (p *Plan) problem(f Function) ([]place.Option, *place.Tree, *place.Placemen
 	for v := range tree.Parent {
 		tree.Parent[v] = relay.NoNode
 	}
+	reads, told := make([][]relay.NodeID, f.Nodes), false
 	solution := &place.Placement{Prices: make([]float64, f.Nodes)}
 	chosen := map[relay.NodeID]place.Option{} // by root: candidates of one region need not stand together
 	for i := range p.Regions {
@@ -121,10 +122,16 @@ func (p *Plan) problem(f Function) ([]place.Option, *place.Tree, *place.Placemen
 				tree.Needs[v] = true
 				tree.Parent[v] = relay.NodeID(n.PostDominator)
 				solution.Prices[v] = n.Price
+				for _, u := range n.Reads {
+					reads[v], told = append(reads[v], relay.NodeID(u)), true
+				}
 			}
 			chosen[o.Nodes[len(o.Nodes)-1]] = o
 			solution.Cost += o.Cost
 		}
+	}
+	if told {
+		tree.Reads = reads
 	}
 	var options []place.Option
 	for v := range tree.Parent {

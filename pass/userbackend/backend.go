@@ -204,7 +204,7 @@ func (b *backend) CostFunction() byoc.CostFunction {
 		root := p.Nodes[len(p.Nodes)-1]
 		c := &candidate.Candidate{Backend: b.Name(), Composite: p.Composite, Bare: p.Bare, Scope: g.Nodes[root].Scope,
 			Nodes: p.Nodes, Root: root}
-		c.Inputs, c.Constants = g.Boundary(p.Nodes)
+		c.Border(g)
 		w, err := annotate.Workload(g, c, b.Compiler())
 		if err != nil {
 			return 0, false, err

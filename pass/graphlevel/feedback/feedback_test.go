@@ -204,10 +204,20 @@ func TestTheTableKnowsWhatWasSeenAndGuessesTheRest(t *testing.T) {
 	assert.InDelta(t, 25*(9+3+12+12+5)/(12.0+4+16+12+5), ms, 1e-9)
 	assert.Len(t, table.Costs(), len(costs))
 
-	// What is seen later counts.
+	// All that is seen counts: one noisy profile is outvoted, whichever it is.
 	p.Parts[1].Milliseconds = 9
 	table.Observe(p, []int{0, 1, 4, 5, 6, 8}, 1)
-	assert.InDelta(t, 10, seen(8), 1e-9)
+	assert.InDelta(t, (10+21)/2.0, seen(8), 1e-9)
+	table.Observe(p, []int{0, 1, 4, 5, 6, 8}, 1)
+	p.Parts[1].Milliseconds = 500
+	table.Observe(p, []int{0, 1, 4, 5, 6, 8}, 1)
+	p.Parts[1].Milliseconds = 10
+	table.Observe(p, []int{0, 1, 4, 5, 6, 8}, 1)
+	assert.InDelta(t, 11, seen(8), 1e-9)
+	assert.Equal(t, []float64{21, 10, 10, 501, 11}, table.InPlace(8).Samples)
+	low, high := table.InPlace(8).Interval()
+	assert.Equal(t, [2]float64{10, 501}, [2]float64{low, high}, "five profiles do not tell which of them is off")
+	assert.False(t, table.InPlace(3).Known())
 }
 
 func TestARegionsTimeIsSharedAmongItsCandidates(t *testing.T) {

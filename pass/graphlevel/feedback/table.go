@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -18,8 +19,8 @@ type Table struct {
 	// bounded says that isolated is no more than a lower bound.
 	bounded []bool
 	traits  func(backend string) Traits
-	// context has what was seen of each candidate last.
-	context []float64
+	// context has what was seen of each candidate, one number for each profile, in their order.
+	context [][]float64
 	// sums of what was seen, and of what the same had cost alone, by computation, by operator and by backend.
 	byKey, byOperator, byBackend map[string]*ratio
 }
@@ -34,11 +35,8 @@ func (r *ratio) add(context, isolated float64) {
 // NewTable begins with what was measured of each candidate alone, in milliseconds (+Inf where it failed; a lower bound
 // where nothing was, which bounded says).
 func NewTable(set *candidate.Set, isolated []float64, bounded []bool, traits func(backend string) Traits) *Table {
-	t := &Table{set: set, isolated: isolated, bounded: bounded, traits: traits, context: make([]float64, len(isolated)),
+	t := &Table{set: set, isolated: isolated, bounded: bounded, traits: traits, context: make([][]float64, len(isolated)),
 		byKey: map[string]*ratio{}, byOperator: map[string]*ratio{}, byBackend: map[string]*ratio{}}
-	for i := range t.context {
-		t.context[i] = math.NaN()
-	}
 	return t
 }
 
@@ -152,12 +150,16 @@ func (t *Table) weight(k int) float64 {
 	return w / float64(len(t.set.Candidates[k].Nodes))
 }
 
-// Believe notes what a candidate took in place, where that is known from elsewhere.
-func (t *Table) Believe(k int, ms float64) { t.see(k, ms) }
+// Believe notes what a candidate took in place, in one network after the other, where that is known from elsewhere.
+func (t *Table) Believe(k int, history []float64) {
+	for _, ms := range history {
+		t.see(k, ms)
+	}
+}
 
 // see notes what a candidate took in place.
 func (t *Table) see(k int, ms float64) {
-	t.context[k] = ms
+	t.context[k] = append(t.context[k], ms)
 	alone := t.isolated[k]
 	if !(alone > 0) || math.IsInf(alone, 1) {
 		return
@@ -202,12 +204,12 @@ const (
 	boundScale = 3.0
 )
 
-// Cost is what candidate k is believed to cost in place, in milliseconds: what was seen last; else what it took alone,
-// scaled by what the same computation, else the same operator, else the backend as a whole took in place against alone. seen
-// says which.
+// Cost is what candidate k is believed to cost in place, in milliseconds: what was seen (InPlace); else what it took
+// alone, scaled by what the same computation, else the same operator, else the backend as a whole took in place
+// against alone. seen says which.
 func (t *Table) Cost(k int) (ms float64, seen bool) {
-	if !math.IsNaN(t.context[k]) {
-		return t.context[k], true
+	if ms, seen := t.Seen(k); seen {
+		return ms, true
 	}
 	if math.IsInf(t.isolated[k], 1) || t.set.Candidates[k].Free {
 		return t.isolated[k], false
@@ -239,10 +241,20 @@ func (t *Table) Costs() []float64 {
 	return costs
 }
 
-// Seen gives what was seen of a candidate in place, in milliseconds.
+// InPlace is what was seen of a candidate in place: a sample for each profile that tells of it, in their order. One
+// profile is one run of one network, so a single one says little; Interval says how far they are apart. Unknown where
+// none does.
+func (t *Table) InPlace(k int) cost.Cost {
+	if len(t.context[k]) == 0 {
+		return cost.Cost{}
+	}
+	return cost.Cost{Samples: slices.Clone(t.context[k]), Origin: cost.Context}
+}
+
+// Seen is InPlace's estimate, in milliseconds.
 func (t *Table) Seen(k int) (float64, bool) {
-	if math.IsNaN(t.context[k]) {
+	if len(t.context[k]) == 0 {
 		return 0, false
 	}
-	return t.context[k], true
+	return t.InPlace(k).Estimate(), true
 }

@@ -19,6 +19,9 @@ const (
 	// mostPenalty is what a node costs at most, in milliseconds, that is fused against its colour. Candidates that cost more
 	// are not kept from being chosen by colours alone.
 	mostPenalty = 1000.0
+	// decodeEffort bounds the search for candidates with several exits: 20 ms. Without it the cheapest with one exit
+	// are taken.
+	decodeEffort = place.DefaultEffort / 100
 	// wrongBackend is how many times as much a node costs that is on another backend than its gene says.
 	wrongBackend = 8
 )
@@ -29,7 +32,7 @@ func (s *Space) Decode(g Genome) (*Placement, error) {
 	p := &Placement{Chosen: make([][]int, len(s.Functions)), Regions: make([][]annotate.Region, len(s.Functions))}
 	for i := range s.Functions {
 		f := &s.Functions[i]
-		placed, err := place.Solve(s.options(i, g[i]), f.Tree)
+		placed, err := place.SolveWithin(s.options(i, g[i]), f.Tree, decodeEffort)
 		if err != nil {
 			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
 		}
@@ -104,7 +107,9 @@ func (s *Space) options(i int, genes []Gene) []place.Option {
 		if s.variants[i][k].against(genes[c.Root]) {
 			against++
 		}
-		options[k].Cost += unit * float64(against)
+		if options[k].Cost += unit * float64(against); against > 0 && len(c.Exits) > 0 {
+			options[k].Cost = math.Inf(1) // its neighbours of one colour are joined without it: it is taken whole or not at all
+		}
 	}
 	return options
 }

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions with several exits: an encoder all of whose levels are read later, as one candidate of an engine, from
+declared costs to an executable that gives TVM's outputs.
+"""
+
+import json
+
+import numpy as np
+import placed
+import pytest
+import tvm
+from tvm import relay
+
+# Engines that run whole regions and propose them.
+ENGINES = [name for name in placed.usable() if name in ("openvino", "onnxruntime")]
+
+pytestmark = [
+    pytest.mark.usefixtures("collage_library"),
+    pytest.mark.skipif(not ENGINES, reason="no engine that runs whole regions can be used here"),
+]
+
+
+def conv(x, channels_in, channels, rng):
+    weight = relay.const(rng.standard_normal((channels, channels_in, 3, 3)).astype("float32") / channels_in)
+    bias = relay.const(rng.standard_normal((channels, 1, 1)).astype("float32"))
+    return relay.nn.relu(relay.nn.conv2d(x, weight, channels=channels, kernel_size=(3, 3), padding=(1, 1)) + bias)
+
+
+def unet(levels=3, size=32):
+    """A small U-Net: each level of the encoder goes to the pooling below it and to the way up."""
+    rng = np.random.default_rng(3)
+    x, channels, skips = relay.var("x", shape=(1, 3, size, size)), 3, []
+    for level in range(levels):
+        x = conv(conv(x, channels, 8 << level, rng), 8 << level, 8 << level, rng)
+        channels = 8 << level
+        skips.append(x)
+        x = relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2))
+    x = conv(x, channels, channels, rng)
+    for level in reversed(range(levels)):
+        x = relay.concatenate([relay.nn.upsampling(x, scale_h=2, scale_w=2), skips[level]], axis=1)
+        x = conv(x, channels + (8 << level), 8 << level, rng)
+        channels = 8 << level
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.sigmoid(x)))
+
+
+@pytest.fixture(scope="module")
+def network(collage_library):
+    from collage import transform
+
+    yield transform.Normalise()(unet())
+    placed.forget()
+
+
+def placed_by(network, engine, estimator=None, **options):
+    """The network with the ways up on TVM, which parts all of the engine's regions with one exit."""
+    from collage import transform
+
+    told = json.loads(
+        transform.configuration(["tvm", engine], threads=placed.THREADS, forbid=[f"nn.upsampling={engine}"], **options)
+    )
+    # So much for each candidate that the fewest win, whatever they cost.
+    told["overhead_ms"] = 1e5
+    ask = tvm.get_global_func("collage.partition")
+    split, plan = ask(network, json.dumps(told), *filter(None, [estimator]))
+    return split, json.loads(str(plan))
+
+
+def exits(plan, candidate):
+    """The nodes of a candidate whose values others read."""
+    inside = {node["index"] for node in candidate["nodes"]}
+    return {
+        value
+        for region in plan["regions"]
+        for other in region["candidates"]
+        for node in other["nodes"]
+        if node["index"] not in inside
+        for value in node.get("reads", [])
+        if value in inside
+    }
+
+
+def encoder(plan, engine):
+    """The engine's candidate that holds most, and how many exits it has."""
+    largest = max(
+        (one for region in plan["regions"] if region["backend"] == engine for one in region["candidates"]),
+        key=lambda one: len(one["nodes"]),
+    )
+    return [node["operator"] for node in largest["nodes"]], len(exits(plan, largest))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_encoder_is_measured_placed_and_run_as_one(network, engine, store, tmp_path):
+    """A candidate with all levels of the encoder, which the way up reads, is built and checked by a worker, placed,
+    proven, replayed, and gives TVM's outputs.
+    """
+    import collage
+
+    split, plan = placed_by(network, engine, store=store, samples=1)
+    operators, count = encoder(plan, engine)
+    assert operators.count("nn.conv2d") >= 6
+    assert operators.count("nn.max_pool2d") == 3
+    assert count >= 4, "three levels and what goes on to the bottom"
+    assert not plan["candidates"].get("failures")
+    tvm.get_global_func("collage.plan.verify")(json.dumps(plan))
+
+    taken = [symbol for symbol, inside in placed.regions(split).items() if inside["nn.max_pool2d"]]
+    assert len(taken) == 1
+    result = split[taken[0]].ret_type
+    assert isinstance(result, tvm.ir.TupleType)
+    assert len(result.fields) >= count
+    again = collage.replay(network, plan)
+    assert tvm.ir.structural_equal(split, again)
+
+    inputs = placed.values(network, seed=5)
+    archive = placed.export_to(tmp_path / "model.tar", split)
+    placed.same(placed.run(placed.load(archive), *inputs), placed.expected(network, *inputs))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_costs_decide_about_what_has_several_exits(network, engine):
+    """Where costs are declared by hand, the same network is cut where the region with several exits is too dear."""
+    _, plan = placed_by(network, engine, lambda key: 1.0)
+    operators, count = encoder(plan, engine)
+    assert operators.count("nn.conv2d") >= 6
+    assert count >= 4
+    chosen = [one for region in plan["regions"] if region["backend"] == engine for one in region["candidates"]]
+    structures = {one["key"] for one in chosen if len(exits(plan, one)) > 1}
+    assert structures
+
+    _, plan = placed_by(network, engine, lambda key: 1e7 if json.loads(str(key))["structure"] in structures else 1.0)
+    keys = {one["key"] for region in plan["regions"] for one in region["candidates"] if "key" in one}
+    assert not keys & structures
