@@ -18,8 +18,9 @@ type Budget struct {
 	// start is what the first network took that was run: the worker's start is in it. The others took ran together.
 	start, ran time.Duration
 	runs       int
-	// build is the longest that one network took to be built.
-	build time.Duration
+	// built is how long networks took to be built, of which there were builds.
+	built  time.Duration
+	builds int
 }
 
 const (
@@ -78,13 +79,25 @@ func (b *Budget) Run() time.Duration {
 func (b *Budget) Start() time.Duration { return b.start }
 
 // Built notes how long it took to build one network.
-func (b *Budget) Built(took time.Duration) { b.build = max(b.build, took) }
+func (b *Budget) Built(took time.Duration) {
+	b.built += took
+	b.builds++
+}
 
-// Build is what it is expected to take to build one more network, or several side by side: as long as the longest yet.
-func (b *Budget) Build() time.Duration { return b.build }
+// Build is what it is expected to take to build one more network, or several side by side: as long as those before, which were built
+// side by side, too. It is a mean and no bound: what takes longer than there is time is given up, and else the time would be lost.
+func (b *Budget) Build() time.Duration { return b.built / time.Duration(max(1, b.builds)) }
 
 // Expect is what it is expected to take to build so many networks side by side, and to run them one after another.
-func (b *Budget) Expect(networks int) time.Duration { return b.build + time.Duration(networks)*b.Run() }
+func (b *Budget) Expect(networks int) time.Duration {
+	return b.Build() + time.Duration(networks)*b.Run()
+}
+
+// Loading is what it is expected to take to start a worker and load so many networks. What is noted of a run has the network and
+// plain TVM's loaded, so that one takes half of it at most; and the first run has the worker's start in it.
+func (b *Budget) Loading(networks int) time.Duration {
+	return max(0, b.start-b.Run()) + time.Duration(networks)*b.Run()/2
+}
 
 // Writing is what it takes to put the executable in its place and to end.
 func (b *Budget) Writing() time.Duration { return writing }

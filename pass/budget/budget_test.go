@@ -25,14 +25,15 @@ func TestABudget(t *testing.T) {
 	b.Ran(time.Second)
 	b.Ran(3 * time.Second)
 	assert.Equal(t, 2*time.Second, b.Run())
+	assert.Equal(t, 2*time.Second+3*time.Second, b.Loading(3))
 	assert.Equal(t, writing+4*time.Second, b.Reserve(1))
 	assert.Equal(t, writing+10*time.Second, b.Reserve(4))
 
 	assert.Zero(t, b.Build())
 	b.Built(6 * time.Second)
-	b.Built(5 * time.Second)
-	assert.Equal(t, 6*time.Second, b.Build(), "the longest")
-	assert.Equal(t, 10*time.Second, b.Expect(2), "built side by side, run one after another")
+	b.Built(4 * time.Second)
+	assert.Equal(t, 5*time.Second, b.Build(), "the mean")
+	assert.Equal(t, 9*time.Second, b.Expect(2), "built side by side, run one after another")
 
 	b.Ran(40 * time.Second)
 	assert.Equal(t, 30*time.Second, b.Reserve(4), "no more than half of the whole")

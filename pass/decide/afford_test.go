@@ -75,7 +75,7 @@ func TestRoundsThatThereIsTimeFor(t *testing.T) {
 	for i := range c.graph.result.Trials {
 		c.graph.result.Trials[i].Cost.Samples = []float64{600}
 	}
-	assert.Equal(t, 9, c.affordableRounds(), "three seconds a round, and half of what is left before writing is for loading")
+	assert.Equal(t, 19, c.affordableRounds(), "three seconds a round, and half a second of loading for each")
 	c.Rounds = 7
 	assert.Equal(t, 7, c.affordableRounds())
 	c = late(time.Second, five()...)

@@ -155,6 +155,11 @@ func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decis
 		return nil, err
 	}
 	defer c.graph.close()
+	return c.conclude()
+}
+
+// conclude runs what find has found, and decides.
+func (c *decision) conclude() (*Decision, error) {
 	if err := c.compare(); err != nil {
 		return nil, err
 	}
@@ -170,7 +175,7 @@ func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decis
 		}
 	}
 	from := chosen.built()
-	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Path: from.path, Bytes: from.bytes}, ctx.Err()
+	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Path: from.path, Bytes: from.bytes}, c.ctx.Err()
 }
 
 // Place places a normalised module by the costs of its parts, and builds nothing: the plan is without finalists. The module with

@@ -218,18 +218,19 @@ func (c *decision) undecided() bool {
 // leastRounds is how often finalists are run at least where time is short.
 const leastRounds = 5
 
-// affordableRounds is how many rounds there is time for, by what the search found; half of the time is for loading the models.
+// affordableRounds is how many rounds there is time for, by what the search found, when the models are loaded.
 func (c *decision) affordableRounds() int {
 	if c.graph == nil {
 		return c.Rounds
 	}
 	round := 0.0
-	for _, f := range c.distinct() {
+	finalists := c.distinct()
+	for _, f := range finalists {
 		if t := c.trialOf(f.placement); t != nil && !t.Cost.Failed() {
 			round += t.Cost.Estimate()
 		}
 	}
-	left := float64(c.budget.Left()-c.writing()) / 2 / float64(time.Millisecond)
+	left := float64(c.budget.Left()-c.budget.Writing()-c.budget.Loading(len(finalists))) / float64(time.Millisecond)
 	if round <= 0 || float64(c.Rounds)*round <= left {
 		return c.Rounds
 	}

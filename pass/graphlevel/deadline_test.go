@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -78,6 +79,65 @@ func TestTheFirstNetworkIsMeasuredHoweverShortTheTimeIs(t *testing.T) {
 	assert.Equal(t, "tvm", r.Trials[0].Name)
 	assert.Equal(t, []string{"operator level", "shy", "vain"}, slices.Sorted(slices.Values(r.Late)), "what was not reached is named")
 	assert.Len(t, r.Best(), 1)
+}
+
+// patient is a network of which the placement that is measured last takes for ever, on the clock of a bubble.
+type patient struct {
+	network
+	quick, begun int
+}
+
+func (n *patient) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
+	for i, p := range placements {
+		took := time.Second
+		if n.begun++; n.begun > n.quick {
+			took = time.Hour
+		}
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		err := n.network.Measure(ctx, []*genome.Placement{p}, best, func(_ int, c cost.Cost) error { return taken(i, c) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A network that takes longer than there is time is given up, whatever it was expected to take: among the seeds, which are named
+// then, and later. What was finished in its batch counts.
+func TestWhatTakesTooLongIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for quick := 2; quick < 9; quick++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := chain(t, ten...)
+			n := &patient{quick: quick, network: network{profile: true, space: s, measured: map[string]int{}}}
+			end := time.Now().Add(time.Minute)
+			r, err := Search(t.Context(), s, seedsOf(t, s), n, Options{Time: time.Hour, Patience: 1000, Left: func() time.Duration { return time.Until(end) },
+				Expect: func(networks int) time.Duration { return time.Duration(networks) * time.Second }})
+			require.NoError(t, err)
+			assert.Equal(t, whyLate, r.Why)
+			assert.Len(t, r.Trials, quick)
+			assert.Zero(t, time.Until(end), "it ends then, and not before")
+			assert.Equal(t, quick == 2, slices.Contains(r.Late, "shy"), r.Late)
+		})
+	}
+}
+
+// Where there is no time for two side by side, one is built.
+func TestOneAtATimeWhereTimeIsShort(t *testing.T) {
+	t.Parallel()
+	left := 10 * time.Second
+	s := &search{options: Options{Batch: 3, Left: func() time.Duration { return left }, Expect: func(networks int) time.Duration {
+		return time.Duration(networks+2) * time.Second
+	}}, result: &Result{}}
+	for seconds, want := range map[int]int{10: 3, 5: 2, 4: 1, 1: 1} {
+		left = time.Duration(seconds) * time.Second
+		assert.Equal(t, want, s.room(), seconds)
+		assert.Equal(t, seconds <= 3, s.late())
+	}
 }
 
 // What the store has costs no time, so it is known also where there is none.

@@ -64,7 +64,7 @@ func (s *search) evolve() error {
 			s.result.Why = "every change that could be made to the best was tried"
 			return nil
 		}
-		batch := s.options.Batch
+		batch := s.room()
 		if s.options.Trials > 0 {
 			batch = min(batch, s.options.Trials-len(s.result.Trials))
 		}

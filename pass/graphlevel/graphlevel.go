@@ -78,7 +78,7 @@ type Options struct {
 	Patience int
 	// FeedbackSteps is how often the operator level places again at most; 0 for DefaultFeedback, -1 for never.
 	FeedbackSteps int
-	// Batch is how many networks are built side by side; 0 for 2.
+	// Batch is how many networks are built side by side, as far as there is time for so many; 0 for 2.
 	Batch int
 	// Overhead is what the operator level adds to each candidate.
 	Overhead place.Overhead

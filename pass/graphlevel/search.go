@@ -356,19 +356,28 @@ func (s *search) over() bool { return s.ended() || s.late() }
 
 // late says that there is no time for another network. One that the store has takes none.
 func (s *search) late() bool {
-	if !s.options.StoredOnly && (s.options.Left == nil || s.options.Left() > s.expected()) {
+	if !s.options.StoredOnly && (s.options.Left == nil || s.options.Left() > s.expected(1)) {
 		return false
 	}
 	s.result.Why = whyLate
 	return true
 }
 
-// expected is what the next networks are expected to take.
-func (s *search) expected() time.Duration {
+// expected is what so many networks are expected to take that are built side by side.
+func (s *search) expected(networks int) time.Duration {
 	if s.options.Expect == nil {
 		return s.longest
 	}
-	return s.options.Expect(s.options.Batch)
+	return s.options.Expect(networks)
+}
+
+// room is how many networks there is time for, of those that would be built side by side; 1 where there is none.
+func (s *search) room() int {
+	n := s.options.Batch
+	for n > 1 && s.options.Left != nil && s.options.Left() <= s.expected(n) {
+		n--
+	}
+	return n
 }
 
 // stored says that the store has all of a list, so that measuring it takes no time.
@@ -410,7 +419,7 @@ func (s *search) feedback() error {
 			return nil
 		}
 		list := []pending{{fmt.Sprintf("feedback %d", n), p}}
-		if s.options.Batch > 1 && (s.options.Trials <= 0 || len(s.result.Trials)+1 < s.options.Trials) {
+		if s.room() > 1 && (s.options.Trials <= 0 || len(s.result.Trials)+1 < s.options.Trials) {
 			// Another one is built meanwhile.
 			more, err := s.promising(p.Key)
 			if err != nil {

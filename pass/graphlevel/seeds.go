@@ -37,7 +37,11 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 			}
 		}
 		var batch []pending
-		for len(rest) > 0 && len(batch) < s.options.Batch {
+		most := s.options.Batch
+		if !first {
+			most = s.room()
+		}
+		for len(rest) > 0 && len(batch) < most {
 			batch = s.untried(append(batch, pending{rest[0].Name, rest[0].Placement}))
 			rest = rest[1:]
 		}

@@ -91,6 +91,7 @@ func hostedMain(args []string) int {
 	s := newSession(os.Stdout, os.Stderr)
 	s.Hosted = true
 	s.adoptTemporary()
+	s.adoptBegan()
 	return s.main(args)
 }
 

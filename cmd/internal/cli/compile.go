@@ -66,8 +66,8 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		flags.StringVar(&a.level, "level", string(pass.GraphLevel), "search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
 			"measured alone)")
 		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "with the graph level, the whole takes `TIME` (90s, 5m), from reading the model to "+
-			"writing FILE, or less where nothing more is to be gained; what no time is enough for is still done: plain TVM and one backend")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "with the graph level, the whole takes `TIME` (90s, 5m), from the command's start to "+
+			"its end, or less where nothing more is to be gained; plain TVM and one backend are built even where they take longer, which is said")
 		flags.IntVar(&a.trials, "trials", 0, "the graph level's search measures at most `N` networks; 0 for no such limit")
 		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		flags.StringVar(&a.memory, "memory-limit-executable", "", "keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")

@@ -32,7 +32,7 @@ func (a *compileAction) Run(s *Session, args []string) error {
 	}
 	options.Output, options.Rounds, options.Replay, options.NoVerify = a.output, a.rounds, a.replayed, a.noVerify
 	options.Level, options.SearchTime, options.Trials, options.Seed = pass.Level(a.level), a.searchTime, a.trials, a.seed
-	options.ExecutableMemory = a.memoryLimit
+	options.ExecutableMemory, options.Began = a.memoryLimit, s.began
 	if a.replayed != nil {
 		s.setInterruptNote("no executable was written")
 	}

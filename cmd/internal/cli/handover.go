@@ -67,7 +67,7 @@ func (s *Session) handOver(command *Command, args []string) error {
 	if err := s.Context.Err(); err != nil {
 		return err
 	}
-	environment = append(environment, programVersionEnv+"="+Version)
+	environment = append(environment, programVersionEnv+"="+Version, s.beganSetting())
 	argv := append([]string{python, "-c", host}, args...)
 	return fmt.Errorf("cannot run %s: %w", python, execute(python, argv, environment))
 }

@@ -28,6 +28,8 @@ type Session struct {
 	Stdout, Stderr io.Writer
 	// Context ends when the user interrupts.
 	Context context.Context
+	// began is when the command began.
+	began time.Time
 	// Hosted says that this is the Python host's process, with TVM loaded.
 	Hosted bool
 	// hostFailure is why there is no Python host for a command that can do without; nil where none was tried.
@@ -67,7 +69,7 @@ func (s *Session) endEarly() bool {
 func newSession(stdout, stderr io.Writer) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	out := &output{to: stdout}
-	return &Session{Stdout: out, Stderr: stderr, Context: ctx, cancel: cancel, output: out}
+	return &Session{Stdout: out, Stderr: stderr, Context: ctx, cancel: cancel, output: out, began: time.Now()}
 }
 
 // watchSignals turns Ctrl-C and termination into the end of Context; the second one, or a command that does

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/atomicfile"
@@ -41,6 +42,8 @@ type Options struct {
 	Format string
 	// Output is the executable, .so or .tar.
 	Output string
+	// Began is when SearchTime began; the zero time for when Compile is called.
+	Began time.Time
 	// Replay is a plan that is built as it is; nil to decide.
 	Replay *plan.Plan
 }
@@ -110,7 +113,10 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 	if c.SearchTime <= 0 {
 		c.SearchTime = graphlevel.DefaultTime
 	}
-	c.Budget = budget.New(c.SearchTime, nil)
+	if c.Began.IsZero() {
+		c.Began = time.Now()
+	}
+	c.Budget = budget.Begun(c.Began, c.SearchTime, nil)
 	result := &Result{}
 	if err := c.checkTarget(); err != nil {
 		return nil, err

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/progress"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/budget"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// pace says how long things take in a simulated compilation.
+type pace struct {
+	build, run, start, learn time.Duration
+	// straggler is how many times as long one of eight builds, runs and loads takes.
+	straggler float64
+}
+
+// of is what something takes: around what is usual, always the same for the same thing.
+func (p *pace) of(usual time.Duration, what string) time.Duration {
+	h := fnv.New64a()
+	fmt.Fprint(h, what)
+	r := rand.New(rand.NewPCG(h.Sum64(), 7))
+	factor := 0.7 + 0.6*r.Float64()
+	if r.IntN(8) == 0 && p.straggler > 0 {
+		factor *= p.straggler
+	}
+	return time.Duration(factor * float64(usual))
+}
+
+// pass lets time go by, unless the context ends before.
+func (p *pace) pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// library is a backend of the simulation; "tvm" takes anything.
+type library string
+
+func (l library) Name() string        { return string(l) }
+func (l library) Description() string { return "a library of the tests" }
+func (l library) Level() byoc.Level   { return byoc.OperatorLevel }
+func (l library) Compiler() string {
+	if l == "tvm" {
+		return ""
+	}
+	return string(l)
+}
+func (l library) Patterns() []byoc.Pattern { return nil }
+func (l library) TakesAnything() bool      { return l == "tvm" }
+func (l library) MergesRegions() bool      { return l != "tvm" }
+func (l library) Probe() byoc.Probe        { return byoc.Probe{Usable: true} }
+func (l library) Install() error           { return nil }
+
+// module is a network of the simulation: a chain of operators that three backends take.
+type module struct {
+	*pace
+	all   *genome.Space
+	first *genome.Placement
+}
+
+func newModule(t *testing.T, p *pace) *module {
+	t.Helper()
+	backends := []byoc.Backend{library("tvm"), library("one"), library("two")}
+	m := relay.NewGraph("main")
+	v := m.Var([]int64{8}, "float32")
+	for i := range 60 {
+		v = m.Call([]string{"exp", "tanh", "sqrt"}[i%3], relay.Tensor("float32", 8), nil, v)
+	}
+	g := m.Finish(v)
+	set := &candidate.Set{Graph: g}
+	var costs []float64
+	for id := range g.Nodes {
+		nodes := []relay.NodeID{relay.NodeID(id)}
+		if !g.Placeable(nodes[0]) {
+			continue
+		}
+		for k, b := range backends {
+			inputs, _ := g.Boundary(nodes)
+			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: b.Name(), Nodes: nodes, Root: nodes[0], Inputs: inputs,
+				Key: g.Nodes[id].Op})
+			costs = append(costs, 3-float64(k))
+		}
+	}
+	s, err := genome.NewSpace(backends, []genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
+	require.NoError(t, err)
+	n := &module{pace: p, all: s}
+	n.first = n.Alone("two")
+	return n
+}
+
+func (n *module) placed() *genome.Placement                  { return n.first }
+func (n *module) space() *genome.Space                       { return n.all }
+func (n *module) Backends() []byoc.Backend                   { return n.all.Backends }
+func (n *module) Key() cost.Key                              { return cost.Key{Structure: "net", Backend: "all"} }
+func (n *module) Overhead() place.Overhead                   { return place.Overhead{} }
+func (n *module) Bounded() [][]bool                          { return nil }
+func (n *module) Renew()                                     {}
+func (n *module) Tuned(backends ...string) *genome.Placement { return n.Alone(backends[0]) }
+func (n *module) Grouped(...string) *genome.Placement        { return nil }
+func (n *module) Families() [][]string                       { return nil }
+func (n *module) RunnersUp() []graphlevel.Seed               { return nil }
+func (n *module) Plan(*genome.Placement, []*feedback.Table) (*plan.Plan, error) {
+	return &plan.Plan{}, nil
+}
+
+func (n *module) Alone(backend string) *genome.Placement {
+	p, err := n.all.Decode(n.all.Uniform(n.all.Backend(backend)))
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func (n *module) Learn(until context.Context, _ []*feedback.Table) error {
+	_ = n.pass(until, n.learn)
+	return nil
+}
+
+// works is a lane of the simulation: two builders side by side, then one network after another is measured.
+type works struct {
+	*pace
+	net     *module
+	budget  *budget.Budget
+	plain   *genome.Placement
+	started bool
+	// builds counts how often each placement was built.
+	builds map[string]int
+	built  map[string]*pass.Executable
+}
+
+func (w *works) Plain() *genome.Placement       { return w.plain }
+func (w *works) Built(p *genome.Placement) bool { return w.built[p.Key] != nil }
+func (w *works) Forget(...*genome.Placement)    {}
+func (w *works) Rest()                          {}
+func (w *works) Renew() error                   { return nil }
+func (w *works) Close()                         {}
+func (w *works) milliseconds(key string) float64 {
+	return float64(w.of(40*time.Millisecond, "speed "+key)) / 1e6
+}
+
+func (w *works) Footprint(ctx context.Context, _ *pass.Executable) (measure.Footprint, error) {
+	return measure.Footprint{Resident: 1, Peak: 2}, w.pass(ctx, w.of(w.start, "footprint"))
+}
+
+func (w *works) Build(ctx context.Context, placements []*genome.Placement) error {
+	builders := [2]time.Duration{}
+	type done struct {
+		key  string
+		took time.Duration
+		at   time.Duration
+	}
+	var list []done
+	for _, p := range placements {
+		if w.built[p.Key] != nil || slices.ContainsFunc(list, func(d done) bool { return d.key == p.Key }) {
+			continue
+		}
+		k := 0
+		if builders[1] < builders[0] {
+			k = 1
+		}
+		took := w.of(w.build, "build "+p.Key)
+		builders[k] += took
+		list = append(list, done{p.Key, took, builders[k]})
+	}
+	slices.SortFunc(list, func(a, b done) int { return int(a.at - b.at) })
+	now := time.Duration(0)
+	for _, d := range list {
+		if err := w.pass(ctx, d.at-now); err != nil {
+			return err
+		}
+		now = d.at
+		w.builds[d.key]++
+		w.budget.Built(d.took)
+		w.built[d.key] = &pass.Executable{Path: d.key, Bytes: 1000}
+	}
+	return nil
+}
+
+func (w *works) Executable(ctx context.Context, p *genome.Placement) (*pass.Executable, error) {
+	err := w.Build(ctx, []*genome.Placement{p})
+	return w.built[p.Key], err
+}
+
+func (w *works) Measure(ctx context.Context, placements []*genome.Placement, _ *cost.Cost, taken func(i int, c cost.Cost) error) error {
+	began := time.Now()
+	if err := w.Build(ctx, append([]*genome.Placement{w.plain}, placements...)); err != nil {
+		return err
+	}
+	building := time.Since(began) / time.Duration(len(placements))
+	for i, p := range placements {
+		measured := time.Now()
+		took := w.of(w.run, "run "+p.Key)
+		if !w.started {
+			took, w.started = took+w.start, true
+		}
+		if err := w.pass(ctx, took); err != nil {
+			return err
+		}
+		w.budget.Ran(time.Since(measured))
+		c := cost.Cost{Origin: cost.Measured, Network: &cost.Network{Seconds: (building + time.Since(measured)).Seconds()}}
+		for range 9 {
+			c.Samples = append(c.Samples, w.milliseconds(p.Key))
+			c.Network.Against = append(c.Network.Against, 50)
+		}
+		var parts []feedback.Part
+		for _, k := range p.Chosen[0] {
+			parts = append(parts, feedback.Part{Nodes: w.net.all.Functions[0].Set.Candidates[k].Nodes, Milliseconds: c.Samples[0] / 60})
+		}
+		graphlevel.RecordProfile(&feedback.Profile{Parts: parts}, c.Network)
+		if err := taken(i, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turns runs finalists in the simulation.
+type turns struct {
+	*works
+	models []string
+}
+
+func (*turns) Close() error { return nil }
+
+func (r *turns) Compare(ctx context.Context, models []measure.Model, o measure.CompareOptions) (*measure.Comparison, error) {
+	took := r.start
+	comparison := &measure.Comparison{Costs: map[string]cost.Cost{}, Outputs: map[string]measure.OutputCheck{}}
+	for _, m := range models {
+		r.models = append(r.models, m.Path)
+		ms := r.milliseconds(m.Path)
+		took += r.of(r.run/2, "load "+m.Path) + time.Duration(float64(o.Rounds)*ms*1e6)
+		c := cost.Cost{Origin: cost.Measured}
+		for range o.Rounds {
+			c.Samples = append(c.Samples, ms)
+		}
+		comparison.Costs[m.Name], comparison.Outputs[m.Name] = c, measure.OutputCheck{OK: true}
+	}
+	return comparison, r.pass(ctx, took)
+}
+
+// simulated is a compilation of the simulation.
+type simulated struct {
+	decided *Decision
+	took    time.Duration
+	works   *works
+	c       *decision
+}
+
+// simulate decides on a clock of its own; reading the model takes a second, writing the executable a quarter.
+func simulate(t *testing.T, p *pace, total time.Duration, store string) *simulated {
+	t.Helper()
+	began := time.Now()
+	c := &decision{ctx: t.Context(), searching: t.Context(), budget: budget.New(total, nil)}
+	c.Options = Options{Name: "net", Backends: []string{"tvm", "one", "two"}, Store: store, Rounds: DefaultRounds, SearchTime: total,
+		Temporary: t.TempDir(), Progress: &progress.Printer{}}
+	time.Sleep(time.Second)
+	n := newModule(t, p)
+	w := &works{pace: p, net: n, budget: c.budget, plain: n.Alone("tvm"), builds: map[string]int{}, built: map[string]*pass.Executable{}}
+	c.testRunner = &turns{works: w}
+	c.graph = &graph{network: n, lane: w, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
+	require.NoError(t, c.searchOpened())
+	decided, err := c.conclude()
+	require.NoError(t, err)
+	time.Sleep(c.budget.Writing() - 50*time.Millisecond)
+	return &simulated{decided, time.Since(began), w, c}
+}
+
+// The whole ends in the time that was asked for wherever the first two networks fit into it, however long single things take;
+// where they do not, that is said. Nothing is built twice, and what is written is what was built in the search.
+func TestTheWholeEndsInTime(t *testing.T) {
+	late, inTime, searched, full := 0, 0, 0, 0
+	for _, p := range []*pace{
+		{build: 2 * time.Second, run: 400 * time.Millisecond, start: time.Second, learn: time.Minute},
+		{build: 6 * time.Second, run: time.Second, start: 2 * time.Second, learn: 3 * time.Second, straggler: 3},
+		{build: 12 * time.Second, run: 5 * time.Second, start: 3 * time.Second, learn: time.Hour, straggler: 2},
+		{build: time.Second, run: 8 * time.Second, start: 4 * time.Second, straggler: 4},
+		{build: time.Second, run: 300 * time.Millisecond, start: time.Second, straggler: 60},
+	} {
+		for _, seconds := range []int{5, 10, 15, 20, 25, 30, 45, 60, 90, 120, 300} {
+			synctest.Test(t, func(t *testing.T) {
+				total := time.Duration(seconds) * time.Second
+				s := simulate(t, p, total, filepath.Join(t.TempDir(), "costs.jsonl"))
+				what := fmt.Sprintf("%+v, %d s: took %v; %s; %v", *p, seconds, s.took, s.decided.Why, s.decided.Notes)
+				for key, times := range s.works.builds {
+					assert.Equal(t, 1, times, "%s: %s was built again", what, key)
+				}
+				assert.Contains(t, s.works.built, s.decided.Path, what)
+				fits := s.c.graph.firstDone+s.c.budget.Writing() <= total
+				if fits {
+					assert.LessOrEqual(t, s.took, total, what)
+					inTime++
+				} else {
+					late++
+				}
+				assert.Equal(t, !fits, slices.ContainsFunc(s.decided.Notes, isOverrun), what)
+				if len(s.c.graph.result.Trials) > firstFew {
+					searched++
+					if s.took > total*9/10 || strings.Contains(s.c.graph.result.Why, "no improvement") {
+						full++
+					}
+				}
+			})
+		}
+	}
+	assert.Greater(t, late, 10)
+	assert.Greater(t, inTime, 20)
+	assert.Greater(t, searched, 15)
+	assert.Greater(t, 5*full, 4*searched, "the time is used")
+}
+
+func isOverrun(note string) bool {
+	var took, asked float64
+	n, _ := fmt.Sscanf(note, "It takes %f s where %f s were asked for: ", &took, &asked)
+	return n == 2
+}
