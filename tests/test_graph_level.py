@@ -52,7 +52,7 @@ def model(tmp_path_factory):
 def arguments(model, costs, out, *more, trials=7):
     return [
         "compile", model, "-o", out, "--backends", BACKENDS, "--db", costs, "-q", "--repeat", 3,
-        "--rounds", 5, "--trials", trials, "--seed", 3, *more,
+        "--rounds", 5, "--trials", trials, "--seed", 3, "--search-time", "20m", *more,
     ]  # fmt: skip
 
 
