@@ -72,6 +72,20 @@ func TestANetworkIsOpenedWithoutMeasuring(t *testing.T) {
 	}
 }
 
+// TVM's graph executor calls no functions of a module.
+func TestANetworkThatCannotRunIsNotOpened(t *testing.T) {
+	withLibraries(t)
+	mod := tvmtest.Parse(t, `def @helper(%a: Tensor[(4, 32), float32]) -> Tensor[(4, 32), float32] { tanh(%a) }
+def @main(%x: Tensor[(4, 32), float32]) -> Tensor[(4, 32), float32] { tanh(@helper(%x)) }`)
+	cfg := Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: &estimator{rule: byBackend(nil)}}
+	_, err := Open(mod, cfg)
+	require.ErrorContains(t, err, "main calls helper; put the module through Normalise first")
+	normal, err := Normalise(mod, NormaliseOptions{})
+	require.NoError(t, err)
+	_, err = Open(normal, cfg)
+	require.NoError(t, err)
+}
+
 // Candidates are measured alone where that can change a decision: those that were seen in place are known, and those whose bound
 // is above what their nodes take have no chance.
 func TestOnlyWhatHasSlackIsMeasured(t *testing.T) {

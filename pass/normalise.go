@@ -22,6 +22,8 @@ func (p normalisePass) steps(disabled []string) []func(*bridge.Object) (*bridge.
 		return func(mod *bridge.Object) (*bridge.Object, error) { return runPass(mod, name, args...) }
 	}
 	switch itself := pass(p.name, p.args...); p.name {
+	case "Inline":
+		return []func(*bridge.Object) (*bridge.Object, error){inlineCalls}
 	case "FoldScaleAxis":
 		// The pass of that name is these two with FoldConstant behind them, which has its turn later.
 		steps := []func(*bridge.Object) (*bridge.Object, error){holdScales, pass("InferType")}
@@ -43,6 +45,7 @@ func (p normalisePass) steps(disabled []string) []func(*bridge.Object) (*bridge.
 // convolution, and an add. EliminateCommonSubexpr and SimplifyExpr are left out: one after the other they lose the
 // sharing of a graph with many ways through it (NasNet-A) and grow it without end.
 var normalisePasses = []normalisePass{
+	{"Inline", nil}, // our own
 	{"RemoveUnusedFunctions", []any{[]string{"main"}}},
 	{"InferType", nil},
 	{"SimplifyInference", nil},
@@ -54,8 +57,8 @@ var normalisePasses = []normalisePass{
 }
 
 // Normalise gives the module the form that candidates are looked for in: types inferred, training-only operators
-// removed, constants folded, scales folded into convolutions but for those that are computed of the data, functions that
-// nothing calls removed. The module that comes in is not changed.
+// removed, constants folded, scales folded into convolutions but for those that are computed of the data, functions
+// put in the place of their calls, and those that nothing calls removed. The module that comes in is not changed.
 func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error) {
 	if opts.DisabledPasses == nil {
 		opts.DisabledPasses = DefaultDisabledPasses()
@@ -67,7 +70,7 @@ func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error
 			if slices.Contains(opts.DisabledPasses, p.name) {
 				continue
 			}
-			if p.name == "RemoveUnusedFunctions" && !hasMain(mod) {
+			if (p.name == "RemoveUnusedFunctions" || p.name == "Inline") && !hasMain(mod) {
 				continue // which functions are used is not known then
 			}
 			if err := bridge.CheckSignals(); err != nil {

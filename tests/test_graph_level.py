@@ -178,6 +178,42 @@ def test_kernels_behind_a_scale_of_the_data_are_known(command, tmp_path):
         assert network.get("rest_ms", 0) <= 0.5 * sum(part["ms"] for part in network["parts"])
 
 
+def test_what_other_functions_compute_is_profiled(command, tmp_path):
+    """A network in several functions, one of them called twice: TVM's graph executor can call none of them, so they
+    stand in main, where each of their operators is seen in place.
+    """
+    import tvm
+    from tvm import relay
+
+    rng = np.random.default_rng(0)
+    y = relay.var("y", shape=(1, 16, 12, 12))
+    weight = relay.const((rng.standard_normal((16, 16, 3, 3)) * 0.1).astype("float32"))
+    block = relay.nn.relu(relay.nn.conv2d(y, weight, padding=(1, 1), channels=16, kernel_size=(3, 3)))
+    module = tvm.IRModule()
+    module[relay.GlobalVar("block")] = relay.Function([y], block)
+    module = relay.transform.InferType()(module)
+    helper = module.get_global_var("block")
+    data = relay.var("data", shape=(1, 16, 12, 12))
+    module["main"] = relay.Function([data], relay.tanh(helper(helper(data))))
+    module = relay.transform.InferType()(module)
+    model, costs, plan = tmp_path / "network.json", tmp_path / "costs.jsonl", tmp_path / "plan.json"
+    model.write_text(tvm.ir.save_json(module))
+    result = command(*arguments(model, costs, tmp_path / "out.tar", "--plan-out", plan, trials=2))
+    assert result.returncode == 0, result.stderr
+    written = json.loads(plan.read_text())
+    assert [function["name"] for function in written["module"]["functions"]] == ["main"]
+    operators = [
+        node["operator"] for region in written["regions"] for one in region["candidates"] for node in one["nodes"]
+    ]
+    assert operators.count("nn.conv2d") == 2
+    for record in networks_in(costs):
+        parts = record["network"]["parts"]
+        assert sum(len(part["nodes"]) for part in parts) == 5, "two convolutions, two ReLUs and what is behind them"
+    np.savez(tmp_path / "x.npz", data=rng.standard_normal((1, 16, 12, 12)).astype("float32"))
+    result = command("run", tmp_path / "out.tar", "--inputs", tmp_path / "x.npz", "--repeat", 1)
+    assert result.returncode == 0, result.stderr
+
+
 def regions_in(path):
     """The symbols of the regions that an executable calls."""
     with tarfile.open(path) as tar:
