@@ -85,8 +85,8 @@ type Config struct {
 	// Overhead is added to the cost of each candidate, in milliseconds (place.Overhead); nil for place.DefaultOverhead, or
 	// for none where Estimator is set.
 	Overhead *float64 `json:"overhead_ms,omitempty"`
-	// Level says how far the search goes: OperatorLevel (the default) adds up what parts take; GraphLevel searches among whole
-	// networks, keeps the fastest of its best, of each backend alone and of plain TVM, and needs pass/decide.
+	// Level says how far the search goes: OperatorLevel adds up what parts take alone, GraphLevel (the default) searches among
+	// whole networks. Either way the fastest of what was found, of each backend alone and of plain TVM is kept (Partition).
 	Level Level `json:"level,omitempty"`
 	// SearchTime is how many seconds the graph level takes, Trials how many networks it measures at most, Seed makes its random
 	// numbers, and the best run Rounds times in turn; 0 for the defaults of pass/decide.
@@ -230,6 +230,9 @@ func (c *Config) onlyNames() []string {
 	return names
 }
 
+// Warn shows a warning on the standard error; it is Config.Warn where there is none.
+func Warn(text string) { fmt.Fprintln(os.Stderr, "collage: warning:", text) }
+
 // resolved is a Config without gaps.
 func (c Config) resolved() (Config, error) {
 	if err := c.Validate(); err != nil {
@@ -250,7 +253,7 @@ func (c Config) resolved() (Config, error) {
 		c.Progress = func(Event) {}
 	}
 	if c.Warn == nil {
-		c.Warn = func(text string) { fmt.Fprintln(os.Stderr, "collage: warning:", text) }
+		c.Warn = Warn
 	}
 	if c.DisabledPasses == nil {
 		c.DisabledPasses = DefaultDisabledPasses()

@@ -25,15 +25,34 @@ import (
 // On an error the module is nil; costs that were measured before it are in the store. Errors that are the caller's to
 // mend are *OptionError, *byoc.UnknownBackendError, *UnusableError and *UncoveredError.
 //
-// With Config.Level GraphLevel it is what pass/decide finds (import it): the plan has GraphLevel then.
-func Partition(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, err error) {
-	if cfg.Level == GraphLevel {
-		return partitionGraph(mod, cfg)
+// What comes out is the fastest of what was found, of each backend alone and of plain TVM, run as whole networks: what
+// pass/decide keeps (import it). Where nothing is to be run, with Config.Only or Config.Estimator, it is Place.
+func Partition(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, nil, err
 	}
+	f := decider.Load()
+	switch {
+	case cfg.Estimator != nil && cfg.Level == GraphLevel:
+		return nil, nil, &OptionError{"level", "is graph, which measures; costs that are given go with level=\"operator\""}
+	case cfg.runsNothing():
+		return Place(mod, cfg)
+	case f == nil:
+		return nil, nil, &OptionError{"level", "is for pass/decide, which this program has not: import it, or call Place"}
+	}
+	return (*f)(mod, cfg)
+}
+
+// runsNothing says that no whole network is to be run: there is nothing to choose, or the costs are given.
+func (c *Config) runsNothing() bool { return c.Only != "" || c.Estimator != nil }
+
+// Place is Partition by what parts take alone: no whole network is run, and what is the cheapest by the sum may be slower in
+// place than a backend alone.
+func Place(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, err error) {
 	// PassContext and Target, which TVM's passes read, belong to the thread.
 	err = bridge.OnThread(func() error {
 		var s *search
-		if s, out, err = partition(mod, cfg); err != nil {
+		if s, out, err = placed(mod, cfg); err != nil {
 			return err
 		}
 		if p, err = s.plan(); err != nil {
@@ -49,31 +68,17 @@ func Partition(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan
 	return out, p, nil
 }
 
-// GraphPartition is Partition at the graph level.
-type GraphPartition func(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error)
+// Decider is Partition where whole networks are run.
+type Decider func(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error)
 
-// graphPartition is pass/decide's, which imports this package.
-var graphPartition atomic.Pointer[GraphPartition]
+// decider is pass/decide's, which imports this package.
+var decider atomic.Pointer[Decider]
 
-// SetGraphPartition says who partitions at the graph level; pass/decide does when it is imported.
-func SetGraphPartition(f GraphPartition) { graphPartition.Store(&f) }
+// SetDecider says who runs whole networks for Partition; pass/decide does when it is imported.
+func SetDecider(f Decider) { decider.Store(&f) }
 
-func partitionGraph(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, nil, err
-	}
-	f := graphPartition.Load()
-	switch {
-	case f == nil:
-		return nil, nil, &OptionError{"level", "is graph, and this program has no pass/decide: import it"}
-	case cfg.Estimator != nil:
-		return nil, nil, &OptionError{"level", "is graph, which measures; costs that are given go with level=\"operator\""}
-	}
-	return (*f)(mod, cfg)
-}
-
-// partition does everything but write the plan.
-func partition(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) {
+// placed does everything of Place but write the plan.
+func placed(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) {
 	s, err := decided(mod, cfg, nil)
 	if err != nil {
 		return nil, nil, err

@@ -235,11 +235,11 @@ func TestUncoveredOperatorsAreNamed(t *testing.T) {
 func TestBackendsThatCannotBeUsed(t *testing.T) {
 	withLibraries(t)
 	mod := tvmtest.Parse(t, layers)
-	_, _, err := Partition(mod, Config{Backends: []string{"tvm", "absent"}})
+	_, _, err := Place(mod, Config{Backends: []string{"tvm", "absent"}})
 	var unusable *UnusableError
 	require.ErrorAs(t, err, &unusable)
 	assert.ErrorContains(t, err, "libabsent.so is not there: pip install absent")
-	_, _, err = Partition(mod, Config{Backends: []string{"tvm", "libb"}})
+	_, _, err = Place(mod, Config{Backends: []string{"tvm", "libb"}})
 	var unknown *byoc.UnknownBackendError
 	require.ErrorAs(t, err, &unknown)
 	assert.ErrorContains(t, err, `did you mean "lib"?`)

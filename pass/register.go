@@ -179,13 +179,13 @@ func partitionPass(args []bridge.Value) (any, error) {
 		if err := fromPassContext(&cfg); err != nil {
 			return nil, err
 		}
-		if cfg.Level == GraphLevel {
+		if !cfg.runsNothing() {
 			out, _, err := Partition(mod, cfg)
 			return out, err
 		}
 		var out *bridge.Object
 		err := bridge.OnThread(func() error {
-			s, made, err := partition(mod, cfg) // nobody asks for the plan
+			s, made, err := placed(mod, cfg) // nobody asks for the plan
 			if err == nil {
 				lastTimings.Store(&s.timings)
 				out = made

@@ -42,7 +42,7 @@ def typed(*body_of, shape=(4, 8)):
 
 
 def plan_of(module, backends, store, **options):
-    text = transform.configuration(backends, store=store, samples=3, threads=1, **options)
+    text = transform.configuration(backends, store=store, samples=3, threads=1, level="operator", **options)
     placed, plan = tvm.get_global_func("collage.partition")(module, text)
     return placed, json.loads(str(plan))
 
@@ -106,7 +106,7 @@ from tvm import relay
 x = relay.var("x", shape=(5, 24))
 dense = relay.nn.dense(x, relay.const(np.ones((16, 24), "float32")))
 module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.relu(relay.exp(relay.nn.relu(dense)))))
-text = collage.transform.configuration(["tvm", "mylib"], store=sys.argv[2], samples=3, exhaustive=True)
+text = collage.transform.configuration(["tvm", "mylib"], store=sys.argv[2], samples=3, exhaustive=True, level="operator")
 print(json.dumps(json.loads(str(tvm.get_global_func("collage.partition")(module, text)[1]))))
 """
     plan = run_python(program, tutorial, store)
@@ -425,7 +425,7 @@ from tvm import relay
 collage.backend_from_tvm("their_lib")
 x = relay.var("x", shape=(4, 8))
 module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.relu(x)))
-text = transform.configuration(["tvm", "their_lib"], store=sys.argv[2], samples=3, threads=1, exhaustive=True)
+text = transform.configuration(["tvm", "their_lib"], store=sys.argv[2], samples=3, threads=1, exhaustive=True, level="operator")
 placed, plan = tvm.get_global_func("collage.partition")(module, text)
 print(json.dumps(json.loads(str(plan))))
 """
@@ -552,7 +552,7 @@ def test_workers_import_a_script_only_up_to_where_it_uses_collage(tmp_path):
             with open(sys.argv[1] if len(sys.argv) > 1 else os.environ["RUNS"], "a") as runs:
                 runs.write("x")
             module = IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(4, 8))))
-            options = {"backends": ["tvm", "script"], "pin": ["nn.relu=script"], "samples": 3}
+            options = {"backends": ["tvm", "script"], "pin": ["nn.relu=script"], "samples": 3, "level": "operator"}
             placed = collage.partition(module, store=os.environ["STORE"], **options)
             with open(os.environ["RUNS"], "a") as runs:
                 runs.write("y")

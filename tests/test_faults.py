@@ -81,7 +81,7 @@ for before, after in zip([64, *told.get("widths", [])], told.get("widths", [])):
     weights = relay.const(np.full((after, before), 0.01, "float32"))
     x = relay.nn.relu(relay.nn.dense(x, weights))
 module = relay.transform.InferType()(tvm.IRModule.from_expr(x))
-options = json.loads(transform.configuration(["tvm", "dnnl"], store=told["store"], threads=1, samples=3))
+options = json.loads(transform.configuration(["tvm", "dnnl"], store=told["store"], threads=1, samples=3, level="operator"))
 options.update(told.get("options", {}))
 placed, plan = tvm.get_global_func("collage.partition")(module, json.dumps(options))
 print(json.dumps(json.loads(str(plan))))

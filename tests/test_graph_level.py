@@ -345,15 +345,18 @@ def test_partition_reaches_the_graph_level(searched):
     module = network()
     options = {"backends": BACKENDS.split(","), "store": folder / "costs.jsonl", "samples": 3, "seed": 3}
     out = folder / "partitioned.json"
-    placed = collage.partition(module, plan_out=out, level="graph", trials=5, rounds=3, **options)
+    placed = collage.partition(module, plan_out=out, trials=5, rounds=3, **options)
     plan = json.loads(out.read_text())
     assert len(plan["graph_level"]["networks"]) >= 3
     (kept,) = (one for one in plan["finalists"] if one.get("chosen"))
     regions = [name for name in placed.get_global_vars() if name.name_hint != "main"]
     assert len(regions) == kept["regions"] == sum("symbol" in region for region in plan["regions"])
     assert tvm.ir.structural_equal(placed, collage.replay(module, plan, store=folder / "costs.jsonl"))
-    collage.partition(module, plan_out=out, **options)
-    assert "graph_level" not in json.loads(out.read_text()), "without a level it is the operator level"
+    collage.partition(module, plan_out=out, level="operator", rounds=3, **options)
+    plan = json.loads(out.read_text())
+    assert "graph_level" not in plan
+    assert {one["name"] for one in plan["finalists"]} == {"tvm", "dnnl", "collage"}
+    assert all(len(one["samples_ms"]) >= 3 for one in plan["finalists"]), "whole networks ran at the operator level, too"
     with pytest.raises(ValueError, match="level"):
         collage.partition(module, level="both", **options)
 
@@ -408,7 +411,9 @@ def test_from_python(searched, tmp_path):
     assert executor.get_output(0).numpy().sum() == pytest.approx(1.0, abs=1e-4)
 
     with pytest.raises(ValueError, match="needs out"):
-        collage.compile(network(), level="graph")
+        collage.compile(network(), memory_limit_executable=1e9)
+    with pytest.raises(ValueError, match="without plan"):
+        collage.compile(network(), level="graph", plan=tmp_path / "plan.json")
     with pytest.raises(ValueError, match="'graph' or 'operator'"):
         collage.compile(network(), out=tmp_path / "d.so", level="both")
     with pytest.raises(ValueError, match="only"):

@@ -307,7 +307,7 @@ def test_measured_placement_repeats(store):
     import collage
 
     module = network()
-    made = collage.transform.CollagePartition(backends=["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2)
+    made = collage.transform.CollagePartition(backends=["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2, level="operator")
     first = made(module)
     measured = store.read_text().count("\n")
     assert measured > 5
@@ -321,7 +321,7 @@ def test_measured_placement_repeats(store):
 def test_plan_repeats_byte_for_byte(store):
     import collage
 
-    text = collage.transform.configuration(["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2)
+    text = collage.transform.configuration(["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2, level="operator")
     partition = tvm.get_global_func("collage.partition")
     first, second, third = (str(partition(network(), text)[1]) for _ in range(3))
     assert second == third

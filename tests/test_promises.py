@@ -164,7 +164,7 @@ def test_cat_is_enough_to_merge(store, tmp_path, command, collage_library):
     for number, operator in enumerate((relay.exp, relay.tanh)):
         parts.append(tmp_path / f"{number}.jsonl")
         module = tvm.IRModule.from_expr(operator(relay.nn.relu(relay.var("x", shape=(4, 8 + number)))))
-        collage.partition(module, backends=["tvm", "dnnl"], store=parts[-1], samples=3)
+        collage.partition(module, backends=["tvm", "dnnl"], store=parts[-1], samples=3, level="operator")
     both = tmp_path / "both.jsonl"
     both.write_bytes(b"".join(part.read_bytes() for part in parts))
     assert command("db", "verify", "--db", both).returncode == 0

@@ -37,6 +37,7 @@ def test_a_plan_is_written_and_replayed_without_measuring(tmp_path_factory, tmp_
         store=store,
         samples=SAMPLES,
         pin="nn.dense=dnnl",
+        level="operator",
     )
     plan = json.loads(path.read_text())
     assert plan["collage_plan"] and plan["constraints"] == {"pin": ["nn.dense=dnnl"]}
@@ -81,7 +82,7 @@ def test_unknown_options_are_said():
 
 
 def plan_of(module, store, **options):
-    text = transform.configuration(["tvm", "dnnl"], store=store, samples=SAMPLES, threads=1, **options)
+    text = transform.configuration(["tvm", "dnnl"], store=store, samples=SAMPLES, threads=1, level="operator", **options)
     return json.loads(str(tvm.get_global_func("collage.partition")(module, text)[1]))
 
 

@@ -72,7 +72,7 @@ store = os.path.join(sys.argv[2], "costs.jsonl")
 errors = []
 def place(channels):
     try:
-        collage.partition(network(channels), backends=["tvm", "dnnl"], store=store)
+        collage.partition(network(channels), backends=["tvm", "dnnl"], store=store, level="operator")
     except Exception as error:
         errors.append(f"{type(error).__name__}: {error}")
 

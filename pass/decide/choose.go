@@ -11,6 +11,7 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/statistics"
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -33,6 +34,12 @@ func (c *decision) choose() (*finalist, string, error) {
 	if len(running) == 0 {
 		return nil, "", fmt.Errorf("no network that may be chosen can be run: %s", strings.Join(lost, "; "))
 	}
+	if c.Settle && c.settled {
+		// Each ran in turn with plain TVM, and not with the others: their scores compare.
+		chosen := slices.MinFunc(running, func(a, b *finalist) int { return cmp.Compare(c.scoreOf(a.built()), c.scoreOf(b.built())) })
+		c.keep(chosen)
+		return chosen, reason(chosen, []*finalist{chosen}, running), nil
+	}
 	fastest := slices.MinFunc(running, byEstimate)
 	var tied []*finalist
 	for _, f := range running {
@@ -52,7 +59,7 @@ func (c *decision) keep(chosen *finalist) {
 		chosen.name = plan.PlacementName
 	}
 	c.plan = chosen.plan
-	if c.graph == nil || len(c.graph.result.Trials) == 0 {
+	if c.graph == nil || len(c.graph.result.Trials) == 0 || c.Level == pass.OperatorLevel {
 		return
 	}
 	c.plan.GraphLevel, c.plan.Timeline = c.graphRecord(), c.timeline()
@@ -129,6 +136,9 @@ func medianRatio(a, b []float64) float64 { return statistics.Median(statistics.R
 // record writes the finalists into the plan.
 func (c *decision) record(chosen *finalist) {
 	c.plan.Finalists = nil
+	if c.settled && len(c.graph.result.Trials) == 0 {
+		return // there was one network, and nobody ran it
+	}
 	all := c.finalists
 	if !c.reference.eligible && !c.settled {
 		why := "it was not offered (--backends)"

@@ -71,6 +71,8 @@ type Options struct {
 	SkipUnusable bool
 	// RetryFailures measures candidates again that failed before.
 	RetryFailures bool
+	// Settle decides by what the search measured, which is in the store: nothing is run again, and nothing is built for the end.
+	Settle bool
 	// Prices wants the costs of all parts, also where there is nothing to choose.
 	Prices bool
 	// NoVerify does not compare a replayed plan's outputs with TVM's.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -57,9 +58,51 @@ func (g *graph) tick() {
 	}
 }
 
-// searchesGraph says that there is something for the graph level to do: operators can go to TVM and elsewhere.
-func (c *decision) searchesGraph() bool {
-	return c.Level != pass.OperatorLevel && len(c.Backends) > 1 && slices.Contains(c.Backends, "tvm")
+// chooses says that there is something to choose between: operators can go to TVM and elsewhere.
+func (o *Options) chooses() bool { return len(o.Backends) > 1 && slices.Contains(o.Backends, "tvm") }
+
+// begin makes ready what networks are built and run with.
+func (c *decision) begin(network *pass.Network) error {
+	if err := network.Whole(); err != nil {
+		return err
+	}
+	c.target = network.Target()
+	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
+	lane, err := pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
+		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
+		Built: c.budget.Built, Ran: c.budget.Ran})
+	if err != nil {
+		return err
+	}
+	c.graph.lane = lane
+	return nil
+}
+
+// noLimit is the budget of the operator level, which takes the time that it needs.
+const noLimit = 10000 * time.Hour
+
+// placeOperators places by what candidates take alone, and has what came of it stand against plain TVM and every backend alone.
+func (c *decision) placeOperators() error {
+	network, err := pass.Explore(c.module, c.placementConfig())
+	if err != nil {
+		return err
+	}
+	c.budget = budget.New(noLimit, nil)
+	if err := c.begin(network); err != nil {
+		return err
+	}
+	seeds := append(c.alone(), graphlevel.Seed{Name: operatorLevelName, Placement: network.Placed})
+	first, err := network.Plan(network.Placed, nil)
+	if err != nil {
+		return err
+	}
+	c.donePlacing(first)
+	if distinct(seeds) > 1 {
+		if err := c.evolve(seeds, true); err != nil {
+			return err
+		}
+	}
+	return c.graphFinalists(seeds)
 }
 
 // searchGraph searches among whole networks, and makes finalists of the best, of every backend alone, and of plain TVM. What is
@@ -73,15 +116,9 @@ func (c *decision) searchGraph() error {
 	if err != nil {
 		return err
 	}
-	c.target = network.Target()
-	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
-	lane, err := pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
-		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
-		Built: c.budget.Built, Ran: c.budget.Ran})
-	if err != nil {
+	if err := c.begin(network); err != nil {
 		return err
 	}
-	c.graph.lane = lane
 	return c.searchOpened()
 }
 
@@ -244,7 +281,11 @@ func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 		return err
 	}
 	defer store.Close()
-	step := c.Progress.Start("searching among whole networks (seconds)", int(c.budget.Total()/time.Second))
+	title, total := "searching among whole networks (seconds)", int(c.budget.Total()/time.Second)
+	if c.Level == pass.OperatorLevel {
+		title, total = "running whole networks", 0
+	}
+	step := c.Progress.Start(title, total)
 	c.graph.step, c.graph.started = step, time.Now().Add(-c.budget.Spent())
 	defer func() { c.graph.step = nil }()
 	options := graphlevel.Options{

@@ -13,6 +13,7 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/plan"
 )
 
 // graphFinalists makes the finalists of what was found, as many as there is time for.
@@ -37,16 +38,13 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 			}
 		}
 	}
-	if len(c.graph.result.Trials) == 0 || slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) {
-		if err := c.addFinalist(operatorLevelName, c.graph.network.placed(), true); err != nil {
-			return err
-		}
-		c.finalists[len(c.finalists)-1].origin = "the operator level's"
+	if err := c.addOperatorLevel(seeds); err != nil {
+		return err
 	}
 	number := 0
 	for _, i := range c.graph.result.Best() {
 		t := &c.graph.result.Trials[i]
-		if number == bestFew {
+		if number == bestFew || c.Level == pass.OperatorLevel {
 			break
 		}
 		if slices.ContainsFunc(c.all(), func(f *finalist) bool { return f.placement.Key == t.Placement.Key }) {
@@ -62,12 +60,32 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 		}
 		c.finalists[len(c.finalists)-1].origin = t.Name
 	}
+	if c.Settle {
+		c.settle()
+		return nil
+	}
 	if c.Ending.asked() || c.afford() < 2 {
 		if c.keepBest() {
 			return nil
 		}
 	}
 	return c.buildGraph()
+}
+
+// addOperatorLevel adds what the operator level found: at that level it is the placement, and told as such.
+func (c *decision) addOperatorLevel(seeds []graphlevel.Seed) error {
+	placed := c.graph.network.placed()
+	if c.Level == pass.OperatorLevel {
+		return c.addFinalist(plan.PlacementName, placed, true)
+	}
+	if len(c.graph.result.Trials) > 0 && !slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) {
+		return nil
+	}
+	if err := c.addFinalist(operatorLevelName, placed, true); err != nil {
+		return err
+	}
+	c.finalists[len(c.finalists)-1].origin = "the operator level's"
+	return nil
 }
 
 // afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says how many
@@ -134,6 +152,28 @@ func (c *decision) scoreOf(f *finalist) float64 {
 		return t.Score
 	}
 	return graphlevel.Score(cost.Cost{})
+}
+
+// settle has the finalists stand with the samples that the search took, and the one with the best score be kept. Their outputs
+// were compared with plain TVM's then.
+func (c *decision) settle() {
+	c.settled = true
+	for _, f := range c.all() {
+		f.settled = true
+		t := c.trialOf(f.placement)
+		if t == nil && len(c.graph.result.Trials) == 0 {
+			continue // all are the same network
+		}
+		if t == nil {
+			f.failure = &cost.Failure{Phase: "run", Kind: cost.KindError, Detail: "it was not run"}
+			continue
+		}
+		f.cost, f.maxError, f.failure = t.Cost, t.Cost.MaxError, t.Cost.Failure
+		f.cost.Network = nil
+		if t.Cost.Network != nil {
+			f.resident = t.Cost.Network.Resident
+		}
+	}
 }
 
 // keepBest makes the best network of the search the only finalist, with the samples that the search took: there is no time for
@@ -259,7 +299,7 @@ func (c *decision) untilLeft(rest time.Duration) (context.Context, context.Cance
 // weigh measures what a finalist takes of memory, where there is a limit or time for it. One that takes more than it may has
 // lost, but for the reference, which outputs are held against.
 func (c *decision) weigh(f *finalist, e *pass.Executable, finalists int) error {
-	if c.ExecutableMemory <= 0 && c.budget.Left()-c.budget.Need(finalists) < c.budget.Start() {
+	if c.ExecutableMemory <= 0 && (c.Level == pass.OperatorLevel || c.budget.Left()-c.budget.Need(finalists) < c.budget.Start()) {
 		if t := c.trialOf(f.placement); t != nil && t.Cost.Network != nil {
 			f.resident = t.Cost.Network.Resident
 		}

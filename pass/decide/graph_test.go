@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
@@ -77,15 +76,13 @@ func TestThePlanIsThatOfWhatWasKept(t *testing.T) {
 	}
 }
 
-func TestWhatTheGraphLevelNeeds(t *testing.T) {
+func TestWhereThereIsSomethingToChoose(t *testing.T) {
 	for _, of := range []struct {
-		level    pass.Level
 		backends []string
 		want     bool
-	}{{"", []string{"tvm", "dnnl"}, true}, {pass.OperatorLevel, []string{"tvm", "dnnl"}, false}, {pass.GraphLevel, []string{"tvm"}, false},
-		{pass.GraphLevel, []string{"dnnl", "mkl"}, false}} {
-		c := &decision{Options: Options{Level: of.level, Backends: of.backends}}
-		assert.Equal(t, of.want, c.searchesGraph(), of)
+	}{{[]string{"tvm", "dnnl"}, true}, {[]string{"tvm"}, false}, {[]string{"dnnl", "mkl"}, false}} {
+		o := Options{Backends: of.backends}
+		assert.Equal(t, of.want, o.chooses(), of)
 	}
 }
 

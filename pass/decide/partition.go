@@ -4,9 +4,9 @@ package decide
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -16,7 +16,7 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-func init() { pass.SetGraphPartition(Partition) }
+func init() { pass.SetDecider(Partition) }
 
 // OptionsOf are the Options of a pass.Config. What it leaves open has the defaults that the command line has.
 func OptionsOf(config pass.Config) Options {
@@ -43,24 +43,33 @@ func OptionsOf(config pass.Config) Options {
 	return options
 }
 
-// Partition is pass.Partition at the graph level: the module has the regions of the network that was kept, and the plan is
-// that network's. Where there is nothing to search (TVM is not offered, or nothing else is) it is the operator level's.
+// Partition is pass.Partition: the module has the regions of the network that was kept, and the plan is that network's. It decides
+// by what the store has once everything was measured: the same costs give the same module. Where
+// there is nothing to choose between (TVM is not offered, or nothing else is) it is pass.Place, and so it is, with a warning,
+// where the network cannot be run as a whole (pass.NotWholeError).
 func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
 	if config.Context == nil {
 		config.Context = context.Background()
 	}
 	options := OptionsOf(config)
-	if len(options.Backends) < 2 || !slices.Contains(options.Backends, "tvm") {
-		config.Level = pass.OperatorLevel
-		return pass.Partition(mod, config)
+	if !options.chooses() {
+		return pass.Place(mod, config)
 	}
-	options.Progress = progress.New(os.Stderr, true, false)
+	options.Progress, options.Settle = progress.New(os.Stderr, true, false), true
 	var err error
 	if options.Temporary, err = os.MkdirTemp("", "collage-decide-"); err != nil {
 		return nil, nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
 	}
 	defer os.RemoveAll(options.Temporary)
 	decided, err := Decide(config.Context, mod, options)
+	if part := (*pass.NotWholeError)(nil); errors.As(err, &part) {
+		warn := config.Warn
+		if warn == nil {
+			warn = pass.Warn
+		}
+		warn(fmt.Sprintf("%v; it is placed by what its parts take alone", part))
+		return pass.Place(mod, config)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

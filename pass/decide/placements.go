@@ -6,65 +6,32 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/pass"
-	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
 // find decides which networks are compared in the end, and has them built.
-func (c *decision) find() error {
-	if c.searchesGraph() {
-		err := c.searchGraph()
-		if err != nil {
-			c.graph.close()
+func (c *decision) find() (err error) {
+	switch {
+	case !c.chooses():
+		if err := c.placeAlone(); err != nil {
+			return err
 		}
-		return err
-	}
-	if err := c.place(); err != nil {
-		return err
-	}
-	return c.build()
-}
-
-// place decides the placements of the whole network that are to be built.
-func (c *decision) place() error {
-	// TVM alone needs no decision. It is built even where it may not be chosen: outputs are held against its.
-	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm") && !c.constrained()}
-	if !c.reference.eligible || len(c.Backends) == 1 {
-		return c.placeAlone()
-	}
-	config := c.placementConfig()
-	network, err := pass.Explore(c.module, config)
-	if err != nil {
-		return err
-	}
-	c.target = network.Target()
-	plain, err := network.Reference()
-	if err == nil {
-		err = c.addPlaced(network, c.reference, plain)
+		return c.build()
+	case c.Level == pass.OperatorLevel:
+		err = c.placeOperators()
+	default:
+		err = c.searchGraph()
 	}
 	if err != nil {
-		return err
+		c.graph.close()
 	}
-	for _, b := range network.Backends() {
-		if b.TakesAnything() {
-			continue
-		}
-		if p := network.Single(b.Name()); p != nil {
-			if err := c.addPlaced(network, &finalist{name: b.Name(), eligible: true}, p); err != nil {
-				return err
-			}
-		}
-	}
-	f := &finalist{name: plan.PlacementName, eligible: true}
-	if err := c.addPlaced(network, f, network.Placed); err != nil {
-		return err
-	}
-	c.donePlacing(f.plan)
-	return c.ctx.Err()
+	return err
 }
 
-// placeAlone decides the one placement that there is where no backend alone stands against it.
+// placeAlone decides the one placement that there is where there is nothing to choose between: one backend, or none that takes
+// all. TVM alone needs no decision; it is built even where it may not be chosen: outputs are held against its.
 func (c *decision) placeAlone() error {
+	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm") && !c.constrained()}
 	f, err := c.placement()
 	if err != nil {
 		return err
@@ -77,21 +44,6 @@ func (c *decision) placeAlone() error {
 	return nil
 }
 
-// addPlaced makes a placement of a network a finalist: its module, where it has none, and its plan.
-func (c *decision) addPlaced(network *pass.Network, f *finalist, p *genome.Placement) (err error) {
-	if f.module == nil {
-		if f.module, err = network.Module(p); err != nil {
-			return err
-		}
-	}
-	if f.plan, err = network.Plan(p, nil); err != nil {
-		return err
-	}
-	f.plan.Module.Name = c.Name
-	c.finalists = append(c.finalists, f)
-	return nil
-}
-
 // constrained says that only the placement keeps to what was asked for.
 func (c *decision) constrained() bool { return len(c.Pin)+len(c.Forbid) > 0 }
 
@@ -99,7 +51,7 @@ func (c *decision) constrained() bool { return len(c.Pin)+len(c.Forbid) > 0 }
 func (c *decision) single(name string) (*finalist, error) {
 	config := c.config()
 	config.Only = name
-	module, p, err := pass.Partition(c.module, config)
+	module, p, err := pass.Place(c.module, config)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +97,7 @@ func (c *decision) placement() (*finalist, error) {
 		// With TVM alone there is nothing to choose, so nothing is measured.
 		config.Only = "tvm"
 	}
-	module, p, err := pass.Partition(c.module, config)
+	module, p, err := pass.Place(c.module, config)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,9 @@ def partition(module, params=None, plan_out=None, **options):
     """Place ``module`` on backends; ``params`` ({name: array}) become constants.
 
     Returns a new IRModule for relay.build; ``module`` is not changed. With ``plan_out`` the plan is written
-    to that file: what was chosen, what it costs and why (``collage explain``), for ``replay``. With
-    ``level="graph"`` whole networks are searched; the plan then has ``graph_level``.
+    to that file: what was chosen, what it costs and why (``collage explain``), for ``replay``. What comes out
+    is the fastest of what was found, of each backend alone and of plain TVM, as whole networks that ran in
+    turn; searching takes ``search_time`` seconds (120) at most, and is over sooner with ``level="operator"``.
     """
     workerside.refuse()
     library.load()
@@ -91,28 +92,28 @@ def compile(
     threads, and its outputs are compared with TVM's unless ``verify`` is false. ``plan_out`` is
     ``partition``'s.
 
-    ``level`` says how far the search goes: "operator" adds up what parts take by themselves; "graph", which
-    needs ``out`` and is then the default, goes on with whole networks, and keeps the fastest of its best, of
-    each backend alone, and of plain TVM. The whole takes ``search_time`` seconds (120), or less where nothing
-    more is to be gained, and measures at most ``trials`` networks; ``seed`` makes its random numbers. No
-    executable is kept that takes more than ``memory_limit_executable`` bytes when it runs. The finalists run
-    ``rounds`` times (20), in turn. ``progress`` is shown on the standard error.
+    ``level`` says how far the search goes: "operator" adds up what parts take by themselves; "graph" (the
+    default) goes on with whole networks. Either way the fastest of what was found, of each backend alone, and
+    of plain TVM is kept; the finalists run ``rounds`` times (20), in turn. At the graph level the whole takes
+    ``search_time`` seconds (120), or less where nothing more is to be gained, and measures at most ``trials``
+    networks; ``seed`` makes its random numbers. With ``out``, no executable is kept that takes more than
+    ``memory_limit_executable`` bytes when it runs. ``progress`` is shown on the standard error.
     """
     workerside.refuse()
     library.load()
     if out is not None:
         export.check_output(out)
-    if level is None:
-        level = "graph" if out is not None and plan is None and not options.get("only") else "operator"
-    if level not in ("graph", "operator"):
+    if level not in (None, "graph", "operator"):
         raise ValueError(f"level is {level!r}; it is 'graph' or 'operator'")
-    if level == "graph":
-        if out is None or plan is not None:
-            raise ValueError("level='graph' needs out, a file for the executable, and decides by itself: without plan")
+    if level is not None and plan is not None:
+        raise ValueError(f"level={level!r} decides by itself: without plan")
+    if memory_limit_executable and out is None:
+        raise ValueError("memory_limit_executable needs out, a file for the executable")
+    if plan is None and out is not None and not options.get("only"):
         searching = {
             "out": str(out),
             "plan_out": "" if plan_out is None else str(plan_out),
-            "level": level,
+            "level": level or "graph",
             "search_time_s": search_time or 0,
             "trials": trials or 0,
             "seed": seed,
@@ -131,7 +132,8 @@ def compile(
         }
         return _search(module, params, replaying, options)
     if plan is None:
-        placed = partition(module, params, plan_out, **options)
+        deciding = {"level": level, "search_time": search_time, "trials": trials, "seed": seed or None, "rounds": rounds}
+        placed = partition(module, params, plan_out, **deciding, **options)
     else:
         names = ("disabled_passes", "exact", "store", "retry_failures")
         placed = replay(module, plan, params, **{name: options[name] for name in names if name in options})

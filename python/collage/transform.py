@@ -84,12 +84,12 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     that associate sums otherwise than a direct sum does (Winograd). exhaustive: measure every candidate,
     those too that a lower bound leaves no chance. skip_unusable: leave backends out that cannot be used here
     (one that the store has costs of is left out in any case, with a warning). retry_failures: measure again
-    what is known to have failed. level: "operator" (the default) places by what parts take; "graph" searches
-    among whole networks, as ``collage.compile`` with ``out`` does, for search_time seconds (120) and at most
-    trials networks, with random numbers from seed, and has the best run rounds times (20) in turn: what comes
-    out is the fastest of its best, of each backend alone and of plain TVM. tuning_log: what TVM's tuners have
-    found out (AutoTVM's file, or a MetaSchedule database's folder); it holds for what TVM compiles, where the
-    module is built with it too (``collage.compile`` does that).
+    what is known to have failed. level: "graph" (the default) searches among whole networks, for search_time
+    seconds (120) at most and at most trials networks, with random numbers from seed; "operator" places by what
+    parts take by themselves. Either way the best, each backend alone and plain TVM run rounds times (20) in
+    turn, and what comes out is the fastest. tuning_log: what TVM's tuners have found out (AutoTVM's file, or a
+    MetaSchedule database's folder); it holds for what TVM compiles, where the module is built with it too
+    (``collage.compile`` does that).
 
     With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
     config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.

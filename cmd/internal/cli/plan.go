@@ -22,8 +22,8 @@ var planCommand = Command{
 decision with its proof. Nothing of the whole network is built or run. MODEL is what collage compile takes.
 
 The same network, store and options give the same plan, byte for byte, once everything that is needed is in the store.
-(The run that measures says "measured" where the next one says "stored".) collage compile writes the same plan with the
-times of the whole networks, which it alone takes, as "finalists" at its end.
+(The run that measures says "measured" where the next one says "stored".) It is what is the cheapest by what parts take alone.
+collage compile runs whole networks beside it, the backends alone among them, and may keep another: its plan is of what it kept.
 
 collage explain and collage diff read a plan; collage compile --plan builds it without measuring.`,
 	Examples: []string{

@@ -95,6 +95,8 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 		return nil, &pass.OptionError{Option: "only", Reason: "leaves the graph level nothing to search; it goes with level=\"operator\""}
 	case what.SearchTime < 0 || what.Trials < 0 || what.ExecutableMemory < 0 || what.Rounds < 0:
 		return nil, &pass.OptionError{Option: "search_time, trials, memory_limit_executable or rounds", Reason: "is negative"}
+	case what.Level == pass.OperatorLevel && what.ExecutableMemory > 0:
+		return nil, &pass.OptionError{Option: "memory_limit_executable", Reason: "needs the graph level"}
 	}
 	config.Level, config.Trials, config.Seed, config.Rounds = what.Level, what.Trials, what.Seed, what.Rounds
 	config.SearchTime = what.SearchTime

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"fmt"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// NotWholeError says why a network cannot be run as a whole: TVM's graph executor, which runs networks here, does not take it.
+// Its parts can be placed all the same (Place).
+type NotWholeError struct {
+	// Where is the expression in question ("%12"), "" for the module, and Reason what is the matter with it.
+	Where, Reason string
+}
+
+func (e *NotWholeError) Error() string {
+	where := e.Where
+	if where == "" {
+		where = "the module"
+	}
+	return fmt.Sprintf("the network cannot be run as a whole: %s %s", where, e.Reason)
+}
+
+// Whole says whether the network can be run as a whole: straight-line code in main with shapes that are known. The error is a
+// *NotWholeError.
+func (n *Network) Whole() error {
+	functions := map[string]*relay.Graph{}
+	for _, g := range n.s.module.Functions {
+		functions[g.Name] = g
+	}
+	main := functions["main"]
+	if main == nil {
+		return &NotWholeError{"", "has no function main"}
+	}
+	for i := range main.Nodes {
+		if reason := notStraight(&main.Nodes[i], functions); reason != "" {
+			return &NotWholeError{fmt.Sprintf("%%%d", i), reason}
+		}
+	}
+	return nil
+}
+
+// notStraight says why the graph executor does not run an expression; "" where it does.
+func notStraight(n *relay.Node, functions map[string]*relay.Graph) string {
+	switch n.Kind {
+	case relay.KindVar, relay.KindConstant, relay.KindCall, relay.KindTuple, relay.KindTupleGetItem:
+		if n.Type == nil {
+			return ""
+		}
+		if _, known := n.Type.NumBytes(); !known {
+			return "has the type " + n.Type.String() + ", which is not fixed before the network runs"
+		}
+	case relay.KindGlobalVar:
+		if f := functions[n.Name]; f == nil || f.Attrs["Compiler"] == "" {
+			return "is the function " + n.Name + ", which is no backend's"
+		}
+	case relay.KindFunction:
+		if n.FuncAttrs["Primitive"] == "" && n.FuncAttrs["Compiler"] == "" && n.FuncAttrs["Composite"] == "" {
+			return "is a function within the network"
+		}
+	default:
+		return "is control flow, a reference or a binding"
+	}
+	return ""
+}
