@@ -33,6 +33,7 @@ type Lane struct {
 	folder  string
 	built   map[string]*Executable // by the placement's key
 	plain   *genome.Placement
+	ahead   []*genome.Placement // what is wanted after the next Measure (Ahead)
 }
 
 // LaneOptions say how a Lane works.
@@ -127,11 +128,22 @@ func (l *Lane) Close() { l.pool.Close() }
 // Plain is the placement that everything is held against: everything on TVM, whether that may be chosen or not.
 func (l *Lane) Plain() *genome.Placement { return l.plain }
 
-var _ graphlevel.Estimator = (*Lane)(nil)
+var (
+	_ graphlevel.Estimator = (*Lane)(nil)
+	_ graphlevel.Ahead     = (*Lane)(nil)
+)
 
 // Build builds those of the placements that were not built yet, side by side. What cannot be built has its reason in
 // Executable.Failure. Errors: as measure.Networks.Build's; what was finished before is kept.
 func (l *Lane) Build(ctx context.Context, placements []*genome.Placement) error {
+	return l.build(ctx, placements, nil)
+}
+
+// Ahead implements graphlevel.Ahead: the next Measure has these built while it waits for its own.
+func (l *Lane) Ahead(placements []*genome.Placement) { l.ahead = placements }
+
+// build builds placements, and of those that are wanted later as many as are begun before the last of them is finished.
+func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement) error {
 	if l.carried.Module == "" {
 		var err error
 		if l.carried, err = l.network.Save(l.folder); err != nil {
@@ -141,7 +153,8 @@ func (l *Lane) Build(ctx context.Context, placements []*genome.Placement) error 
 	var jobs []measure.NetworkBuild
 	var made []*Executable
 	var keys []string
-	for _, p := range placements {
+	wanted := 0
+	for i, p := range slices.Concat(placements, later) {
 		if _, done := l.built[p.Key]; done {
 			continue
 		}
@@ -160,15 +173,18 @@ func (l *Lane) Build(ctx context.Context, placements []*genome.Placement) error 
 			continue
 		}
 		made, keys = append(made, e), append(keys, p.Key)
+		if i < len(placements) {
+			wanted++
+		}
 		jobs = append(jobs, measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params, Network: string(text), Compilers: compilersOf(&spec),
 			Out: e.Path})
 	}
-	return l.pool.Build(ctx, jobs, func(i int, b *measure.NetworkBuilt) error {
+	return l.pool.Build(ctx, jobs, wanted, func(i int, b *measure.NetworkBuilt) error {
 		e := made[i]
 		e.Bytes, e.kernels, e.Failure = b.Bytes, b.Executable, b.Failure
 		if e.Failure != nil {
 			e.Path = ""
-		} else {
+		} else if keys[i] != l.plain.Key { // which no other network takes as long as
 			l.options.Built(time.Duration(b.Seconds * float64(time.Second)))
 		}
 		l.built[keys[i]] = e // those that were not finished are built when they are asked for again
@@ -258,7 +274,9 @@ func (l *Lane) evict() {
 func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
 	started := time.Now()
 	l.options.Progress(fmt.Sprintf("building %d", len(placements)))
-	if err := l.Build(ctx, append([]*genome.Placement{l.plain}, placements...)); err != nil {
+	later := l.ahead
+	l.ahead = nil
+	if err := l.build(ctx, append([]*genome.Placement{l.plain}, placements...), later); err != nil {
 		return err
 	}
 	plain := l.built[l.plain.Key]

@@ -88,9 +88,14 @@ func (b *Budget) Built(took time.Duration) {
 // side by side, too. It is a mean and no bound: what takes longer than there is time is given up, and else the time would be lost.
 func (b *Budget) Build() time.Duration { return b.built / time.Duration(max(1, b.builds)) }
 
-// Expect is what it is expected to take to build so many networks side by side, and to run them one after another.
-func (b *Budget) Expect(networks int) time.Duration {
-	return b.Build() + time.Duration(networks)*b.Run()
+// Expect is what it is expected to take to run so many networks one after another, of which so many must be built first, side by
+// side.
+func (b *Budget) Expect(networks, unbuilt int) time.Duration {
+	took := time.Duration(networks) * b.Run()
+	if unbuilt > 0 {
+		took += b.Build()
+	}
+	return took
 }
 
 // Loading is what it is expected to take to start a worker and load so many networks. What is noted of a run has the network and

@@ -33,7 +33,8 @@ func TestABudget(t *testing.T) {
 	b.Built(6 * time.Second)
 	b.Built(4 * time.Second)
 	assert.Equal(t, 5*time.Second, b.Build(), "the mean")
-	assert.Equal(t, 9*time.Second, b.Expect(2), "built side by side, run one after another")
+	assert.Equal(t, 9*time.Second, b.Expect(2, 2), "built side by side, run one after another")
+	assert.Equal(t, 4*time.Second, b.Expect(2, 0), "built already")
 
 	b.Ran(40 * time.Second)
 	assert.Equal(t, 30*time.Second, b.Reserve(4), "no more than half of the whole")

@@ -167,6 +167,20 @@ func (c *decision) whyEnded() string {
 // firstFew are so many networks that are measured however short the time is: plain TVM and a backend alone.
 const firstFew = 2
 
+// expect is how long these networks are expected to take: those that were built ahead must only be run.
+func (c *decision) expect(placements []*genome.Placement) time.Duration {
+	unbuilt := 0
+	for _, p := range placements {
+		if !c.graph.isBuilt(p) {
+			unbuilt++
+		}
+	}
+	return c.budget.Expect(len(placements), unbuilt)
+}
+
+// mostFinalists is for how many finalists time is kept once another network was measured: there are no more than networks.
+func (c *decision) mostFinalists() int { return min(wantedFinalists, len(c.graph.moments)+1) }
+
 // wantedFinalists is for how many finalists time is kept: plain TVM and the best few.
 const wantedFinalists = 1 + bestFew
 
@@ -289,7 +303,7 @@ func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 	c.graph.step, c.graph.started = step, time.Now().Add(-c.budget.Spent())
 	defer func() { c.graph.step = nil }()
 	options := graphlevel.Options{
-		Seed: c.Seed, Time: c.budget.Total(), Left: func() time.Duration { return c.budget.Free(wantedFinalists) }, Expect: c.budget.Expect,
+		Seed: c.Seed, Time: c.budget.Total(), Left: func() time.Duration { return c.budget.Free(c.mostFinalists()) }, Expect: c.expect,
 		Trials: c.Trials, SeedsOnly: alone || c.Reach == ReachParts || c.Reach == ReachSeeds,
 		FeedbackOnly: c.Reach == ReachFeedback, Store: store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
 		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && alone, Progress: c.tellTrial,

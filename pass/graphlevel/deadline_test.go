@@ -38,6 +38,42 @@ func (n *slow) Measure(ctx context.Context, placements []*genome.Placement, best
 	return n.network.Measure(ctx, placements, best, taken)
 }
 
+// foreseeing is slow that is told what comes next.
+type foreseeing struct {
+	slow
+	told [][]*genome.Placement
+}
+
+func (n *foreseeing) Ahead(placements []*genome.Placement) { n.told = append(n.told, placements) }
+
+// What comes after the first batch is told once, before it: not what the store has, and no more than may be measured.
+func TestWhatComesNextIsTold(t *testing.T) {
+	t.Parallel()
+	s := chain(t, ten...)
+	seeds := seedsOf(t, s)
+	require.Greater(t, len(seeds), 2)
+	for _, of := range []struct{ trials, want int }{{0, len(seeds) - 1}, {2, 1}, {1, 0}} {
+		n := &foreseeing{slow: slow{took: []time.Duration{time.Second}}}
+		n.network = network{profile: true, space: s, measured: map[string]int{}}
+		now := time.Unix(0, 0)
+		n.clock = &now
+		store := cost.NewMemoryStore()
+		search := func() {
+			_, err := Search(context.Background(), s, seeds, n, Options{Time: time.Hour, Batch: 1, Store: store, SeedsOnly: true, Trials: of.trials,
+				Now: func() time.Time { return now }})
+			require.NoError(t, err)
+		}
+		search()
+		require.Len(t, n.told, 1)
+		require.Len(t, n.told[0], of.want)
+		for i, p := range n.told[0] {
+			assert.Equal(t, seeds[i+1].Placement.Key, p.Key)
+		}
+		search()
+		assert.Len(t, n.told, 1, "the store has everything")
+	}
+}
+
 // timed searches with so much time by the test's clock, of which the end needs reserve.
 func timed(t *testing.T, n *slow, total, reserve time.Duration, store *cost.Store) (*Result, time.Time) {
 	t.Helper()
@@ -116,7 +152,7 @@ func TestWhatTakesTooLongIsGivenUp(t *testing.T) {
 			n := &patient{quick: quick, network: network{profile: true, space: s, measured: map[string]int{}}}
 			end := time.Now().Add(time.Minute)
 			r, err := Search(t.Context(), s, seedsOf(t, s), n, Options{Time: time.Hour, Patience: 1000, Left: func() time.Duration { return time.Until(end) },
-				Expect: func(networks int) time.Duration { return time.Duration(networks) * time.Second }})
+				Expect: func(list []*genome.Placement) time.Duration { return time.Duration(len(list)) * time.Second }})
 			require.NoError(t, err)
 			assert.Equal(t, whyLate, r.Why)
 			assert.Len(t, r.Trials, quick)
@@ -130,13 +166,12 @@ func TestWhatTakesTooLongIsGivenUp(t *testing.T) {
 func TestOneAtATimeWhereTimeIsShort(t *testing.T) {
 	t.Parallel()
 	left := 10 * time.Second
-	s := &search{options: Options{Batch: 3, Left: func() time.Duration { return left }, Expect: func(networks int) time.Duration {
-		return time.Duration(networks+2) * time.Second
-	}}, result: &Result{}}
-	for seconds, want := range map[int]int{10: 3, 5: 2, 4: 1, 1: 1} {
+	s := &search{options: Options{Store: cost.NewMemoryStore(), Left: func() time.Duration { return left },
+		Expect: func(list []*genome.Placement) time.Duration { return time.Duration(len(list)+2) * time.Second }}, result: &Result{}}
+	list := []pending{{"a", &genome.Placement{Key: "a"}}, {"b", &genome.Placement{Key: "b"}}, {"c", &genome.Placement{Key: "c"}}}
+	for seconds, want := range map[int]int{10: 3, 5: 2, 4: 1, 3: 0} {
 		left = time.Duration(seconds) * time.Second
-		assert.Equal(t, want, s.room(), seconds)
-		assert.Equal(t, seconds <= 3, s.late())
+		assert.Equal(t, list[:want], s.inRoom(list), seconds)
 	}
 }
 

@@ -64,12 +64,13 @@ func (s *search) evolve() error {
 			s.result.Why = "every change that could be made to the best was tried"
 			return nil
 		}
-		batch := s.room()
+		batch := s.options.Batch
 		if s.options.Trials > 0 {
 			batch = min(batch, s.options.Trials-len(s.result.Trials))
 		}
-		picked := s.pick(children, batch, r)
-		if !s.stored(picked) && s.late() {
+		picked := s.inRoom(s.pick(children, batch, r))
+		if len(picked) == 0 {
+			s.result.Why = whyLate
 			return nil
 		}
 		if err := s.measure(picked); err != nil {

@@ -41,6 +41,13 @@ type Estimator interface {
 	Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error
 }
 
+// Ahead is an Estimator that can be told what comes next.
+type Ahead interface {
+	// Ahead names placements that will be measured after those of the next Measure, in their order: some of them can be built while
+	// it waits for its own.
+	Ahead(placements []*genome.Placement)
+}
+
 // Seed is a placement to begin with.
 type Seed struct {
 	// Name says what it is: "tvm", a backend's name for that backend alone, "operator level", "runner-up".
@@ -61,9 +68,9 @@ type Options struct {
 	// what it needs afterwards. No network is begun that is expected to take longer, and one that does is given up; but for the
 	// first few. nil: only Time counts.
 	Left func() time.Duration
-	// Expect says how long so many networks are expected to take that are built side by side and then measured; nil: as long as the
+	// Expect says how long these networks are expected to take, which are built side by side and then measured; nil: as long as the
 	// slowest of this search.
-	Expect func(networks int) time.Duration
+	Expect func(placements []*genome.Placement) time.Duration
 	// Now is the clock of the slowest; nil for time.Now.
 	Now func() time.Time
 	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit. The first few are

@@ -352,33 +352,25 @@ func RecordProfile(p *feedback.Profile, into *cost.Network) {
 // digits cuts a time to tenths of a microsecond, which is what a clock around a kernel can tell.
 func digits(ms float64) float64 { return math.Round(ms*1e4) / 1e4 }
 
-// over says that the budget is used up for what is not in the store, and why.
-func (s *search) over() bool { return s.ended() || s.late() }
-
-// late says that there is no time for another network. One that the store has takes none.
-func (s *search) late() bool {
-	if !s.options.StoredOnly && (s.options.Left == nil || s.options.Left() > s.expected(1)) {
+// late says that there is no time for these networks. Those that the store has take none.
+func (s *search) late(next []pending) bool {
+	var missing []*genome.Placement
+	for _, p := range next {
+		if !s.stored([]pending{p}) {
+			missing = append(missing, p.placement)
+		}
+	}
+	switch {
+	case len(missing) == 0:
 		return false
+	case s.options.StoredOnly:
+		return true
+	case s.options.Left == nil:
+		return false
+	case s.options.Expect == nil:
+		return s.options.Left() <= s.longest
 	}
-	s.result.Why = whyLate
-	return true
-}
-
-// expected is what so many networks are expected to take that are built side by side.
-func (s *search) expected(networks int) time.Duration {
-	if s.options.Expect == nil {
-		return s.longest
-	}
-	return s.options.Expect(networks)
-}
-
-// room is how many networks there is time for, of those that would be built side by side; 1 where there is none.
-func (s *search) room() int {
-	n := s.options.Batch
-	for n > 1 && s.options.Left != nil && s.options.Left() <= s.expected(n) {
-		n--
-	}
-	return n
+	return s.options.Left() <= s.options.Expect(missing)
 }
 
 // stored says that the store has all of a list, so that measuring it takes no time.
@@ -387,6 +379,14 @@ func (s *search) stored(list []pending) bool {
 		c, known := s.options.Store.Lookup(s.key(p.placement))
 		return !known || c.Failed() && s.options.RetryFailures && c.Origin == cost.Stored
 	})
+}
+
+// inRoom are the first so many of a list for which there is time, side by side; none where there is none for one.
+func (s *search) inRoom(list []pending) []pending {
+	for len(list) > 0 && s.late(list) {
+		list = list[:len(list)-1]
+	}
+	return list
 }
 
 // ended says that the budget is used up, and why.
@@ -420,7 +420,7 @@ func (s *search) feedback() error {
 			return nil
 		}
 		list := []pending{{fmt.Sprintf("feedback %d", n), p}}
-		if s.room() > 1 && (s.options.Trials <= 0 || len(s.result.Trials)+1 < s.options.Trials) {
+		if s.options.Batch > 1 && (s.options.Trials <= 0 || len(s.result.Trials)+1 < s.options.Trials) {
 			// Another one is built meanwhile.
 			more, err := s.promising(p.Key)
 			if err != nil {
@@ -428,7 +428,8 @@ func (s *search) feedback() error {
 			}
 			list = append(list, more...)
 		}
-		if !s.stored(list) && s.late() {
+		if list = s.inRoom(list); len(list) == 0 {
+			s.result.Why = whyLate
 			return nil
 		}
 		at := len(s.result.Trials)

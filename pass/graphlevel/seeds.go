@@ -7,6 +7,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 )
 
 // hopelessSeed is how many times as long as the best so far a seed must be expected to take for not being measured.
@@ -30,23 +32,30 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 				}
 				return pass
 			})
-			if s.over() {
-				if rest = s.free(rest); len(rest) == 0 {
-					break
-				}
+		}
+		rest = s.fresh(rest)
+		n := min(len(rest), s.options.Batch)
+		if !first {
+			if s.ended() {
+				n = 0
+			} else if n = len(s.inRoom(pendingOf(rest[:n]))); n == 0 && len(rest) > 0 {
+				s.result.Why = whyLate
+			}
+			if n == 0 {
+				rest = s.free(rest)
+				n = min(len(rest), s.options.Batch)
+			}
+			if s.options.Trials > 0 {
+				n = min(n, s.options.Trials-len(s.result.Trials))
 			}
 		}
-		var batch []pending
-		most := s.options.Batch
-		if !first {
-			most = s.room()
+		if n <= 0 {
+			break
 		}
-		for len(rest) > 0 && len(batch) < most {
-			batch = s.untried(append(batch, pending{rest[0].Name, rest[0].Placement}))
-			rest = rest[1:]
-		}
-		if s.options.Trials > 0 && !first {
-			batch = batch[:min(len(batch), s.options.Trials-len(s.result.Trials))]
+		batch := pendingOf(rest[:n])
+		rest = rest[n:]
+		if first {
+			s.ahead(rest, batch)
 		}
 		if err := s.measure(batch); errors.Is(err, errLate) {
 			for _, p := range s.untried(batch) {
@@ -61,14 +70,46 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 	return s.ended() || len(s.result.Late) > 0, nil
 }
 
+func pendingOf(seeds []Seed) []pending {
+	list := make([]pending, len(seeds))
+	for i, seed := range seeds {
+		list[i] = pending{seed.Name, seed.Placement}
+	}
+	return list
+}
+
+// fresh are the seeds that were not measured yet.
+func (s *search) fresh(seeds []Seed) []Seed {
+	return slices.DeleteFunc(seeds, func(seed Seed) bool {
+		_, done := s.tried[seed.Placement.Key]
+		return done
+	})
+}
+
+// ahead tells the estimator which seeds come after the first batch, as far as they are to be measured: plain TVM, which is in the
+// first, takes longest to be built.
+func (s *search) ahead(rest []Seed, batch []pending) {
+	estimator, can := s.estimator.(Ahead)
+	if !can || s.stored(batch) {
+		return
+	}
+	var next []*genome.Placement
+	for _, seed := range rest {
+		if seed.Optional || s.options.Trials > 0 && len(batch)+len(next) >= s.options.Trials {
+			break
+		}
+		if !s.stored([]pending{{seed.Name, seed.Placement}}) {
+			next = append(next, seed.Placement)
+		}
+	}
+	estimator.Ahead(next)
+}
+
 // free are the seeds that cost no time, since the store has them; those that it has not are late. None is free where so many
 // networks were measured as may be.
 func (s *search) free(seeds []Seed) []Seed {
 	var free []Seed
-	for _, seed := range seeds {
-		if _, tried := s.tried[seed.Placement.Key]; tried {
-			continue
-		}
+	for _, seed := range s.fresh(seeds) {
 		_, stored := s.options.Store.Lookup(s.key(seed.Placement))
 		if stored && (s.options.Trials <= 0 || len(s.result.Trials) < s.options.Trials) {
 			free = append(free, seed)

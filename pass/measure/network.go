@@ -91,13 +91,16 @@ type DiskFullError struct{ Detail string }
 func (e *DiskFullError) Error() string { return "no space left on device: " + e.Detail }
 
 // Build builds networks, so many side by side as there are builders, and calls built on this goroutine with each one
-// that is finished. Errors: no worker can be started, a full disk (*DiskFullError), an interrupt; those of built.
-func (n *Networks) Build(ctx context.Context, jobs []NetworkBuild, built func(i int, b *NetworkBuilt) error) error {
+// that is finished. The first so many are wanted; the others are begun only while one of these is not finished: plain TVM takes
+// long, and one builder would have nothing to do meanwhile. Errors: no worker can be started, a full disk (*DiskFullError), an interrupt; those of built.
+func (n *Networks) Build(ctx context.Context, jobs []NetworkBuild, wanted int, built func(i int, b *NetworkBuilt) error) error {
 	type outcome struct {
 		built *NetworkBuilt
 		err   error
 	}
+	left := wanted
 	d := dispatching[outcome]{workers: len(n.builders), jobs: len(jobs), poll: n.poll,
+		prepare: func(job int) (bool, error) { return job >= wanted && left == 0, nil },
 		run: func(ctx context.Context, slot, job int) (o outcome) {
 			defer func() {
 				if r := recover(); r != nil {
@@ -108,6 +111,9 @@ func (n *Networks) Build(ctx context.Context, jobs []NetworkBuild, built func(i 
 			return o
 		},
 		take: func(job int, o outcome, stopped bool) error {
+			if job < wanted {
+				left--
+			}
 			if o.err != nil || stopped {
 				return o.err
 			}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +65,9 @@ func networkWorker() {
 		case m.Network == "hang":
 			time.Sleep(time.Hour)
 		case m.Op == "network_build":
+			if m.Network == "long" {
+				time.Sleep(time.Second)
+			}
 			time.Sleep(20 * time.Millisecond)
 			logLine("end " + m.Network)
 			result(map[string]any{"seconds": 0.5, "bytes": 100, "storage_bytes": 10, "parameter_bytes": 20,
@@ -125,7 +129,7 @@ func (b *networkBench) build(t *testing.T, networks ...string) (map[int]*Network
 		jobs = append(jobs, NetworkBuild{Network: n, Out: n + ".so"})
 	}
 	built := map[int]*NetworkBuilt{}
-	err := b.Build(context.Background(), jobs, func(i int, n *NetworkBuilt) error {
+	err := b.Build(context.Background(), jobs, len(jobs), func(i int, n *NetworkBuilt) error {
 		built[i] = n
 		return nil
 	})
@@ -148,6 +152,31 @@ func TestNetworksAreBuiltSideBySide(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 2, hellos, "a worker serves one network after the other")
+}
+
+// While the one that is wanted is built, the other builder goes through those that are not; none of them is begun after it.
+func TestWhatIsBuiltMeanwhile(t *testing.T) {
+	for _, builders := range []int{1, 2} {
+		b := newNetworks(t, builders, nil)
+		jobs := []NetworkBuild{{Network: "long", Out: "long.so"}}
+		for i := range 200 {
+			jobs = append(jobs, NetworkBuild{Network: fmt.Sprint("n", i), Out: fmt.Sprint(i, ".so")})
+		}
+		var order []int
+		require.NoError(t, b.Build(context.Background(), jobs, 1, func(i int, n *NetworkBuilt) error {
+			assert.Nil(t, n.Failure)
+			order = append(order, i)
+			return nil
+		}))
+		if builders == 1 {
+			assert.Equal(t, []int{0}, order, "nobody has time for the others")
+			continue
+		}
+		at := slices.Index(order, 0)
+		assert.Positive(t, at, "some were finished before")
+		assert.LessOrEqual(t, len(order), at+2, "one was begun before it was finished, no other after it")
+		assert.Less(t, len(order), len(jobs))
+	}
 }
 
 func TestABuilderThatDiesLosesItsNetworkOnly(t *testing.T) {
