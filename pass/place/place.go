@@ -121,7 +121,8 @@ func Solve(options []Option, tree *Tree) (*Placement, error) {
 // SolveWithin is Solve with another Effort than DefaultEffort (Problem.Effort).
 func SolveWithin(options []Option, tree *Tree, effort int64) (*Placement, error) {
 	if apart := severalExits(options, tree); apart != nil {
-		return solveSeveral(options, apart, tree, effort)
+		p, _, err := solveSeveral(options, apart, tree, effort)
+		return p, err
 	}
 	return TreeSolver{}.Solve(options, tree)
 }

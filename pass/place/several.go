@@ -3,6 +3,7 @@
 package place
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -46,8 +47,9 @@ func severalExits(options []Option, tree *Tree) []bool {
 
 // solveSeveral places where the options that apart names have several exits. The others are placed first, exactly.
 // Where the prices of that placement, over the nodes of each option with several exits, sum to no more than it costs,
-// they prove the placement to be the cheapest of all (weak duality), and nothing has to be searched.
-func solveSeveral(options []Option, apart []bool, tree *Tree, effort int64) (*Placement, error) {
+// they prove the placement to be the cheapest of all (weak duality), and nothing is searched.
+func solveSeveral(options []Option, apart []bool, tree *Tree, effort int64) (
+	p *Placement, searched bool, err error) {
 	var index []int
 	var one []Option
 	for i := range options {
@@ -55,14 +57,14 @@ func solveSeveral(options []Option, apart []bool, tree *Tree, effort int64) (*Pl
 			index, one = append(index, i), append(one, options[i])
 		}
 	}
-	p, err := TreeSolver{}.Solve(one, tree)
+	p, err = TreeSolver{}.Solve(one, tree)
 	var malformed *OptionError
 	if errors.As(err, &malformed) {
-		return nil, &OptionError{index[malformed.Option], malformed.Reason}
+		return nil, false, &OptionError{index[malformed.Option], malformed.Reason}
 	}
 	var uncovered *UncoveredError
 	if err != nil && !errors.As(err, &uncovered) {
-		return nil, err
+		return nil, false, err
 	}
 	if err == nil {
 		for k, i := range p.Chosen {
@@ -73,18 +75,19 @@ func solveSeveral(options []Option, apart []bool, tree *Tree, effort int64) (*Pl
 			gains = gains || apart[i] && cheaper(&options[i], p.Prices)
 		}
 		if !gains {
-			return p, nil
+			return p, false, nil
 		}
 	}
 	problem := &Problem{Tree: tree, Options: options, Reads: tree.Reads}
 	m, e := problem.compile()
 	if e != nil {
-		return nil, e
+		return nil, false, e
 	}
 	if err != nil {
 		p = nil // what has one exit alone does not cover everything
 	}
-	return m.search(effort, p)
+	p, err = m.search(effort, p)
+	return p, true, err
 }
 
 // cheaper says that an option costs less than the prices of its nodes.
@@ -99,18 +102,64 @@ func cheaper(o *Option, prices []float64) bool {
 	return picoseconds(o.Cost) < sum
 }
 
-// regretEffort bounds what is searched for each option's regret: some 20 ms. Where it is not enough, the regret is no
-// more than the truth.
+// regretEffort bounds what is searched for one option's regret: some 20 ms; all together have DefaultEffort.
 const regretEffort = DefaultEffort / 100
 
-// regretSeveral is Regret where the options that apart names have several exits. What the solver for trees says of
-// the others among themselves is at least their regret, and what they cost beyond the prices of the whole at most;
-// where the two differ, and for options with several exits, everything else is placed again around the option.
+// regretSeveral is Regret where the options that apart names have several exits. What the solver for trees says of the
+// others among themselves is at least their regret, and what they cost beyond the prices of the whole at most. Where the
+// two differ, and for options with several exits, everything else is placed again around the option, the closest ones
+// first; when the effort is used up, the rest have what the prices say, which is no more than the truth.
 func regretSeveral(options []Option, apart []bool, tree *Tree) ([]float64, error) {
 	best, err := Solve(options, tree)
 	if err != nil {
 		return nil, err
 	}
+	most, err := regretOfOne(options, apart, tree, best)
+	if err != nil {
+		return nil, err
+	}
+	unproven := best.Cost // what the prices do not prove
+	for _, price := range best.Prices {
+		unproven -= price
+	}
+	size := int64(0)
+	regret := make([]float64, len(options))
+	var unsettled []int
+	for i := range options {
+		size += int64(len(options[i].Nodes))
+		if math.IsInf(options[i].Cost, 1) {
+			regret[i] = math.Inf(1)
+			continue
+		}
+		regret[i] = max(0, best.Slack(options[i])-max(0, unproven))
+		if best.Gap != 0 || most[i]-regret[i] >= 0.5/perMillisecond {
+			unsettled = append(unsettled, i)
+		}
+	}
+	slices.SortStableFunc(unsettled, func(a, b int) int { return cmp.Compare(regret[a], regret[b]) })
+	left := int64(DefaultEffort)
+	for _, i := range unsettled {
+		if left <= 0 {
+			break
+		}
+		around, searched, err := solveAround(options, i, tree)
+		if left -= size; searched {
+			left -= regretEffort
+		}
+		if err != nil {
+			regret[i] = math.Inf(1)
+			continue
+		}
+		if regret[i] = max(regret[i], around.LowerBound-best.Cost); regret[i] < 0.5/perMillisecond {
+			regret[i] = 0
+		}
+	}
+	return regret, nil
+}
+
+// regretOfOne is, for each option with one exit, how much dearer than the best of all the cheapest placement with it is that has
+// nothing with several exits; +Inf where there is none, and for options with several exits.
+func regretOfOne(options []Option, apart []bool, tree *Tree, best *Placement) ([]float64, error) {
 	var index []int
 	var one []Option
 	for i := range options {
@@ -119,44 +168,22 @@ func regretSeveral(options []Option, apart []bool, tree *Tree) ([]float64, error
 		}
 	}
 	most := slices.Repeat([]float64{math.Inf(1)}, len(options))
-	if alone, err := (TreeSolver{}).Solve(one, tree); err == nil {
-		among, err := Regret(one, &Tree{Parent: tree.Parent, Needs: tree.Needs})
-		if err != nil {
-			return nil, err
-		}
-		for k, i := range index {
-			most[i] = among[k] + alone.Cost - best.Cost
-		}
+	alone, err := TreeSolver{}.Solve(one, tree)
+	if err != nil {
+		return most, nil
 	}
-	open := best.Cost // what the prices do not prove
-	for _, price := range best.Prices {
-		open -= price
+	among, err := Regret(one, &Tree{Parent: tree.Parent, Needs: tree.Needs})
+	if err != nil {
+		return nil, err
 	}
-	regret := make([]float64, len(options))
-	for i := range options {
-		if math.IsInf(options[i].Cost, 1) {
-			regret[i] = math.Inf(1)
-			continue
-		}
-		least := max(0, best.Slack(options[i])-max(0, open))
-		if best.Gap == 0 && most[i]-least < 0.5/perMillisecond {
-			regret[i] = least
-			continue
-		}
-		around, err := solveAround(options, i, tree)
-		if err != nil {
-			regret[i] = math.Inf(1)
-			continue
-		}
-		if regret[i] = max(0, around.LowerBound-best.Cost); regret[i] < 0.5/perMillisecond {
-			regret[i] = 0
-		}
+	for k, i := range index {
+		most[i] = among[k] + alone.Cost - best.Cost
 	}
-	return regret, nil
+	return most, nil
 }
 
-// solveAround places with option i taken.
-func solveAround(options []Option, i int, tree *Tree) (*Placement, error) {
+// solveAround places with option i taken; searched says that it took a search.
+func solveAround(options []Option, i int, tree *Tree) (p *Placement, searched bool, err error) {
 	taken := make([]bool, len(tree.Parent))
 	for _, v := range options[i].Nodes {
 		taken[v] = true
@@ -167,5 +194,10 @@ func solveAround(options []Option, i int, tree *Tree) (*Placement, error) {
 			rest = append(rest, options[k])
 		}
 	}
-	return SolveWithin(rest, tree, regretEffort)
+	apart := severalExits(rest, tree)
+	if apart == nil {
+		p, err = TreeSolver{}.Solve(rest, tree)
+		return p, false, err
+	}
+	return solveSeveral(rest, apart, tree, regretEffort)
 }

@@ -122,13 +122,15 @@ func TestPricesSettleWhatHasSeveralExits(t *testing.T) {
 	n := diamonds()
 	options := []Option{{Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(3), Cost: 1}, {Nodes: nodes(4), Cost: 1},
 		{Nodes: nodes(5)}, {Nodes: nodes(1, 2), Cost: 2}}
-	p, err := solveSeveral(options, severalExits(options, n.tree), n.tree, 1)
+	p, searched, err := solveSeveral(options, severalExits(options, n.tree), n.tree, 1)
 	require.NoError(t, err)
+	require.False(t, searched)
 	require.Equal(t, []int{0, 1, 2, 3, 4}, p.Chosen, "equally cheap: nothing has several exits without need")
 	require.Zero(t, p.Gap)
 	options[5].Cost = 1.5
-	p, err = solveSeveral(options, severalExits(options, n.tree), n.tree, 1)
+	p, searched, err = solveSeveral(options, severalExits(options, n.tree), n.tree, 1)
 	require.NoError(t, err)
+	require.True(t, searched)
 	require.Equal(t, []int{5, 2, 3, 4}, p.Chosen)
 	require.Equal(t, 3.5, p.Cost)
 	require.NoError(t, Verify(options, n.tree, p), "by its prices: one pass is enough")
