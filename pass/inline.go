@@ -128,21 +128,3 @@ func inlined(m *relay.Module, g *relay.Graph, calls []relay.NodeID) (*bridge.Obj
 	}
 	return r.Function()
 }
-
-// runnable says why TVM's graph executor cannot run a module: it calls kernels and regions, and no other function of
-// the module.
-func runnable(m *relay.Module) error {
-	for _, g := range m.Functions {
-		if g.Attrs["Compiler"] != "" || isTrue(g.Attrs["Primitive"]) {
-			continue
-		}
-		for v := range g.Nodes {
-			if f := callee(m, g, &g.Nodes[v]); f != nil && f.Attrs["Compiler"] == "" && !isTrue(f.Attrs["Primitive"]) {
-				return &OptionError{"level", fmt.Sprintf("is graph, which runs networks by TVM's graph executor, and that cannot call functions "+
-					"of the module: %s calls %s; put the module through Normalise first (collage.transform.Normalise), which puts "+
-					"functions in the place of their calls, but for those that come back to themselves", g.Name, f.Name)}
-			}
-		}
-	}
-	return nil
-}

@@ -19,16 +19,7 @@ import (
 
 // Open is Explore that measures nothing: a candidate's cost is what the store knows, else a lower bound (Bounded). Learn
 // measures what is worth it once whole networks have shown what parts take in place.
-func Open(mod *bridge.Object, cfg Config) (*Network, error) {
-	n, err := explore(mod, cfg, &slack{})
-	if err != nil {
-		return nil, err
-	}
-	if err := runnable(n.s.module); err != nil {
-		return nil, err
-	}
-	return n, nil
-}
+func Open(mod *bridge.Object, cfg Config) (*Network, error) { return explore(mod, cfg, &slack{}) }
 
 // slack says which candidates are measured alone: those that might be cheaper than what is known of their nodes.
 type slack struct {

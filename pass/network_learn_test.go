@@ -73,17 +73,19 @@ func TestANetworkIsOpenedWithoutMeasuring(t *testing.T) {
 }
 
 // TVM's graph executor calls no functions of a module.
-func TestANetworkThatCannotRunIsNotOpened(t *testing.T) {
+func TestANetworkThatCannotRun(t *testing.T) {
 	withLibraries(t)
 	mod := tvmtest.Parse(t, `def @helper(%a: Tensor[(4, 32), float32]) -> Tensor[(4, 32), float32] { tanh(%a) }
 def @main(%x: Tensor[(4, 32), float32]) -> Tensor[(4, 32), float32] { tanh(@helper(%x)) }`)
 	cfg := Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: &estimator{rule: byBackend(nil)}}
-	_, err := Open(mod, cfg)
-	require.ErrorContains(t, err, "main calls helper; put the module through Normalise first")
+	network, err := Open(mod, cfg)
+	require.NoError(t, err)
+	require.ErrorContains(t, network.Whole(), "calls the function helper of the module: put it through Normalise first")
 	normal, err := Normalise(mod, NormaliseOptions{})
 	require.NoError(t, err)
-	_, err = Open(normal, cfg)
+	network, err = Open(normal, cfg)
 	require.NoError(t, err)
+	require.NoError(t, network.Whole())
 }
 
 // Candidates are measured alone where that can change a decision: those that were seen in place are known, and those whose bound

@@ -53,8 +53,9 @@ func notStraight(n *relay.Node, functions map[string]*relay.Graph) string {
 			return "has the type " + n.Type.String() + ", which is not fixed before the network runs"
 		}
 	case relay.KindGlobalVar:
-		if f := functions[n.Name]; f == nil || f.Attrs["Compiler"] == "" {
-			return "is the function " + n.Name + ", which is no backend's"
+		if f := functions[n.Name]; f == nil || f.Attrs["Compiler"] == "" && !isTrue(f.Attrs["Primitive"]) {
+			return "calls the function " + n.Name + " of the module: put it through Normalise first (collage.transform.Normalise), which " +
+				"puts functions in the place of their calls, but for those that come back to themselves"
 		}
 	case relay.KindFunction:
 		if n.FuncAttrs["Primitive"] == "" && n.FuncAttrs["Compiler"] == "" && n.FuncAttrs["Composite"] == "" {

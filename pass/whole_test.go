@@ -21,7 +21,7 @@ func TestWhatIsRunAsAWhole(t *testing.T) {
 		`def @main(%x: Tensor[(4, 8), float32], %c: bool) { if (%c) { nn.relu(%x) } else { tanh(%x) } }`:               "is control flow",
 		`def @main(%x: Tensor[(4, 8), float32]) { let %f = fn (%y: Tensor[(4, 8), float32]) { nn.relu(%y) }; %f(%x) }`: "has the type fn (Tensor",
 		`def @main(%x: Tensor[(4, 8), float32]) { @other(%x) }
-def @other(%x: Tensor[(4, 8), float32]) -> Tensor[(4, 8), float32] { nn.relu(%x) }`: "is the function other",
+def @other(%x: Tensor[(4, 8), float32]) -> Tensor[(4, 8), float32] { nn.relu(%x) }`: "calls the function other of the module",
 	} {
 		network, err := Open(tvmtest.Parse(t, text), Config{Backends: []string{"tvm", "lib"}, Target: "llvm"})
 		require.NoError(t, err, text)
