@@ -38,6 +38,8 @@ const (
 	// WorkerPathFunction takes folders in which the workers' Python is to look for packages first: where the package
 	// collage itself was imported from.
 	WorkerPathFunction = "collage.set_worker_path"
+	// FoldPass gives the pass that does FoldConstant's work in Go, as far as it goes (fold.Module).
+	FoldPass = "collage.transform.FoldConstant"
 	// FoldFunction gives a packed function that folds the constants of one expression after the other (fold.Expressions):
 	// it takes an expression and gives the array [expression, 1 where TVM might fold more]; of an expression with True
 	// behind it, one that TVM has folded, it takes notice; without arguments it lets go what it holds.
@@ -121,6 +123,7 @@ func Register() error {
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:        networkFunction,
 		ResolveTargetFunction:  resolveTargetFunction,
+		FoldPass:               func([]bridge.Value) (any, error) { return makePass("CollageFoldConstant", foldConstants) },
 		FoldFunction:           func([]bridge.Value) (any, error) { return foldExpressions(), nil },
 		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },

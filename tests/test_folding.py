@@ -3,6 +3,7 @@
 read.
 """
 
+import re
 import zlib
 
 import collage
@@ -10,7 +11,7 @@ import exported_transformer
 import numpy as np
 import pytest
 import tvm
-from collage import folding, frontends, library
+from collage import export, folding, frontends, library, target
 from tvm import relay
 from tvm.relay.backend import te_compiler
 from tvm.relay.frontend import common
@@ -272,6 +273,21 @@ def test_moves_of_half_floats(rng):
         compare_bytes(expr)
 
 
+@pytest.mark.parametrize(
+    ("shape", "source", "wanted"),
+    [
+        ((32, 8, 3, 3), "OIHW", "OIHW4i16o"),
+        ((2, 8, 3, 3, 4, 16), "OIHW4i16o", "OIHW"),
+        ((8, 1, 5, 5), "OIHW", "OIHW1i8o"),
+        ((1, 6, 2, 2), "NCHW", "NHWC"),
+        ((48, 10), "NC", "NC16n"),
+        ((1, 3, 2, 2, 4), "NCHW4c", "NHWC4c"),
+    ],
+)
+def test_layouts(rng, shape, source, wanted):
+    compare(relay.layout_transform(const(items(rng, "float32", shape)), source, wanted))
+
+
 def compare_bytes(expr):
     folded, left = in_go(expr)
     assert not left
@@ -398,3 +414,28 @@ def test_reading_a_transformer_compiles_nothing(tmp_path, kernels):
     module, _ = relay.frontend.from_onnx(onnx.load(path), shape={"x": [1, 3, 32, 32]}, freeze_params=True)
     assert len(kernels) > 20, "TVM alone compiles for each of them"
     tvm.ir.assert_structural_equal(relay.transform.InferType()(module), model.module)
+
+
+def test_builds_are_tvms_own(rng, kernels):
+    """Weights are laid out anew in Go, and what is built is the same to the letter, but for addresses in comments."""
+    x = relay.var("x", shape=(1, 16, 10, 10), dtype="float32")
+    body = x
+    for groups in (1, 16):
+        weight = const(rng.standard_normal((16, 16 // groups, 3, 3)).astype("float32"))
+        body = relay.nn.conv2d(body, weight, padding=(1, 1), channels=16, kernel_size=(3, 3), groups=groups)
+        body = relay.nn.relu(relay.nn.bias_add(body, const(rng.standard_normal(16).astype("float32"))))
+    body = relay.nn.dense(relay.nn.batch_flatten(body), const(rng.standard_normal((32, 1600)).astype("float32")))
+    module = collage.transform.Normalise()(tvm.IRModule.from_expr(relay.Function([x], body)))
+    kernels.clear()
+    ours = export.build(module)
+    compiled = len(kernels)
+    kernels.clear()
+    with target.build_context():
+        theirs = relay.build(module, target=tvm.target.Target(target.default_target()))
+    assert len(kernels) >= compiled + 4, "three weights and the biases"
+    assert ours.get_graph_json() == theirs.get_graph_json()
+    assert ours.get_params().keys() == theirs.get_params().keys()
+    for name, array in theirs.get_params().items():
+        np.testing.assert_array_equal(ours.get_params()[name].numpy(), array.numpy())
+    ours, theirs = (re.sub("0x[0-9a-f]+", "", factory.get_lib().get_source("ll")) for factory in (ours, theirs))
+    assert ours == theirs

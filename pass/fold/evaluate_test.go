@@ -201,6 +201,23 @@ func TestSeveralTensors(t *testing.T) {
 	refused(t, errLeft, "arange", attributes{"dtype": "int64"}, scalar(int64(0)), scalar(int64(3)), scalar(int64(0)))
 }
 
+func TestLayouts(t *testing.T) {
+	data := tensor([]int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 4, 3)
+	layouts := func(from, to string) attributes { return attributes{"src_layout": from, "dst_layout": to} }
+	blocks := call(t, "layout_transform", layouts("NC", "CN2n"), data)
+	assert.Equal(t, []int64{3, 2, 2}, blocks.Shape)
+	assert.Equal(t, []int32{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11}, items[int32](blocks))
+	back := call(t, "layout_transform", layouts("CN2n", "NC"), value{tensor: blocks})
+	assert.Equal(t, data.tensor.Shape, back.Shape)
+	assert.Equal(t, items[int32](data.tensor), items[int32](back))
+	moved := call(t, "layout_transform", layouts("CN2n", "NC2n"), value{tensor: blocks})
+	assert.Equal(t, []int32{0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11}, items[int32](moved))
+	for _, other := range []string{"NC2c", "N", "NCH", "2nNC", "N2nC2n", "N16C", "n"} {
+		refused(t, errLeft, "layout_transform", layouts("NC", other), data)
+	}
+	refused(t, errLeft, "layout_transform", layouts("CN2n", "CN4n"), value{tensor: blocks})
+}
+
 func TestGiganticResultsAreLeft(t *testing.T) {
 	refused(t, errLeft, "broadcast_to", attributes{"shape": []int{1 << 20, 1 << 20}}, scalar(float32(1)))
 	refused(t, errLeft, "full", attributes{"shape": []int{1 << 40, 1 << 40}, "dtype": "int8"}, scalar(int8(1)))

@@ -39,21 +39,22 @@ func ofTwo(f func(a, b *Tensor, attrs *relay.Attrs) (*Tensor, error)) operator {
 
 // operators are those that are evaluated here, but for the ones of tuples (evaluate).
 var operators = map[string]operator{
-	"reshape":       ofOne(reshape),
-	"expand_dims":   ofOne(expandDims),
-	"squeeze":       ofOne(squeeze),
-	"transpose":     ofOne(transpose),
-	"strided_slice": ofOne(stridedSlice),
-	"tile":          ofOne(tile),
-	"repeat":        ofOne(repeat),
-	"reverse":       ofOne(reverse),
-	"full":          ofOne(full),
-	"take":          ofTwo(take),
-	"gather":        ofTwo(gather),
-	"copy":          ofOne(func(t *Tensor, _ *relay.Attrs) (*Tensor, error) { return t, nil }),
-	"zeros_like":    ofOne(func(t *Tensor, _ *relay.Attrs) (*Tensor, error) { return like(t, 0) }),
-	"ones_like":     ofOne(func(t *Tensor, _ *relay.Attrs) (*Tensor, error) { return like(t, 1) }),
-	"cast_like":     ofTwo(func(t, other *Tensor, _ *relay.Attrs) (*Tensor, error) { return cast(t, other.DType) }),
+	"reshape":          ofOne(reshape),
+	"expand_dims":      ofOne(expandDims),
+	"squeeze":          ofOne(squeeze),
+	"transpose":        ofOne(transpose),
+	"strided_slice":    ofOne(stridedSlice),
+	"tile":             ofOne(tile),
+	"repeat":           ofOne(repeat),
+	"reverse":          ofOne(reverse),
+	"full":             ofOne(full),
+	"layout_transform": ofOne(layoutTransform),
+	"take":             ofTwo(take),
+	"gather":           ofTwo(gather),
+	"copy":             ofOne(func(t *Tensor, _ *relay.Attrs) (*Tensor, error) { return t, nil }),
+	"zeros_like":       ofOne(func(t *Tensor, _ *relay.Attrs) (*Tensor, error) { return like(t, 0) }),
+	"ones_like":        ofOne(func(t *Tensor, _ *relay.Attrs) (*Tensor, error) { return like(t, 1) }),
+	"cast_like":        ofTwo(func(t, other *Tensor, _ *relay.Attrs) (*Tensor, error) { return cast(t, other.DType) }),
 	"full_like": ofTwo(func(t, value *Tensor, _ *relay.Attrs) (*Tensor, error) {
 		if len(value.Shape) > 0 {
 			return nil, errLeft

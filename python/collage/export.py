@@ -9,6 +9,7 @@ dynamic loader brings them in and neither Go nor Python is needed to run it.
 A file appears under its name only when it is complete.
 """
 
+import contextlib
 import errno
 import os
 import resource
@@ -18,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import tvm
-from tvm import relay
+from tvm import autotvm, relay
 
 from . import debug_information, library, needs, target
 
@@ -70,8 +71,10 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
     left_out, config = target.disabled_passes(disabled_passes), {}
     while True:
         try:
-            with target.build_context(opt_level, left_out, config, instruments, tuning_log):
-                return relay.build(module, target=build_for)
+            with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
+                optimised, done = optimise(module, build_for)
+            with target.build_context(opt_level, left_out + done, config, instruments, tuning_log):
+                return relay.build(optimised, target=build_for)
         except RuntimeError as error:  # TVMError, or one of TVM's Python functions
             if debug_information.refused(error) and not config:
                 config = {"tir.disable_cse_tir": True}
@@ -79,6 +82,32 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
                 left_out = [name for name in left_out if name != "SimplifyExpr"]
             else:
                 raise
+
+
+# Passes that relay.build does well to run again, or that its code generators run, too.
+_RUN_AGAIN = {"RemoveUnusedFunctions", "ToBasicBlockNormalForm", "InferType", "FoldConstant", "sequential"}
+
+
+def optimise(module, build_for):
+    """What relay.build does first, up to the layouts of kernels, with constants folded in Go: TVM would compile a
+    kernel for each weight that is laid out anew. Gives the module and the names of the passes that need not run again.
+    """
+    prefix = tvm.get_global_func("relay.backend.GetPassPrefixSeq", allow_missing=True)
+    if prefix is None:
+        return module, []
+    library.load()
+    passes, done = [], []
+    fold = tvm.get_global_func("collage.transform.FoldConstant")()
+    for one in prefix(True, False).passes:
+        name = one.info.name
+        passes += [fold, one] if name == "FoldConstant" else [one]
+        done += [name] if name not in _RUN_AGAIN else []
+    raw_target = tvm.target.Target.canon_target_and_host(build_for)[0]
+    schedules = contextlib.nullcontext()
+    if isinstance(autotvm.DispatchContext.current, autotvm.FallbackContext):
+        schedules = autotvm.tophub.context([raw_target])  # as relay.build does
+    with raw_target, schedules:
+        return tvm.transform.Sequential(passes)(module), done
 
 
 def attach_needs(factory, needed):
