@@ -199,8 +199,8 @@ func (c *decision) learn() error {
 	free := time.Duration(learnShare * float64(c.budget.Free(wantedFinalists)))
 	tables := c.graph.result.Tables
 	if c.Reach == ReachParts {
-		// All of the time but for building the one placement that comes of it.
-		free, tables = c.budget.Free(2)-c.took(c.graph.lane.Plain()), nil
+		// All of the time but for building the one placement that comes of it: it has more to be built than plain TVM.
+		free, tables = c.budget.Free(wantedFinalists)-3*c.took(c.graph.lane.Plain())/2, nil
 	}
 	until, done := context.WithTimeout(c.searching, free)
 	defer done()
