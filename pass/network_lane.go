@@ -63,6 +63,9 @@ const DefaultNetworkRounds = 9
 // than for candidates, since fewer samples are taken, and of more things that can go wrong.
 const networkSample = 10 * time.Millisecond
 
+// roundsAtOnce is how many rounds are run before it is asked whether a network is hopeless.
+const roundsAtOnce = 3
+
 // profileRounds is how often a network is run to time its kernels.
 const profileRounds = 5
 
@@ -315,7 +318,11 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 var errNoProfile = errors.New("its kernels cannot be told apart")
 
 func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cost) (cost.Cost, error) {
-	c, err := l.pool.Run(ctx, measure.NetworkRun{Model: e.Path, Against: plain.Path, Step: 3, Rounds: l.options.Rounds, More: func(c cost.Cost) bool {
+	rounds := l.options.Rounds
+	if e == plain { // which is compared with itself
+		rounds = roundsAtOnce
+	}
+	c, err := l.pool.Run(ctx, measure.NetworkRun{Model: e.Path, Against: plain.Path, Step: roundsAtOnce, Rounds: rounds, More: func(c cost.Cost) bool {
 		return best == nil || !graphlevel.Hopeless(c, *best)
 	}})
 	if err != nil || c.Failed() {

@@ -17,6 +17,7 @@ import (
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -218,6 +219,18 @@ func (c *decision) undecided() bool {
 // leastRounds is how often finalists are run at least where time is short.
 const leastRounds = 5
 
+// roundsOf is in how many rounds a finalist runs, 0 for all: one that the search found to be hopeless is there to be told of.
+func (c *decision) roundsOf(f *finalist) int {
+	if c.graph == nil {
+		return 0
+	}
+	t, best := c.trialOf(f.placement), c.graph.result.Best()
+	if t == nil || len(best) == 0 || !graphlevel.Hopeless(t.Cost, c.graph.result.Trials[best[0]].Cost) {
+		return 0
+	}
+	return leastRounds
+}
+
 // affordableRounds is how many rounds there is time for, by what the search found, when the models are loaded.
 func (c *decision) affordableRounds() int {
 	if c.graph == nil {
@@ -278,6 +291,9 @@ func (c *decision) compare() error {
 	turnTook := time.Since(began)
 	for turn := 1; ; turn++ {
 		for _, f := range c.distinct() {
+			if turn > 1 && c.roundsOf(f) > 0 {
+				continue // the others' rounds of the first turn are those that its own stand beside
+			}
 			f.cost.Origin = cost.Measured
 			f.cost.Samples = append(f.cost.Samples, comparison.Costs[f.name].Samples...)
 		}
@@ -320,7 +336,7 @@ func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*fina
 	names := make([]string, len(finalists))
 	models := make([]measure.Model, len(finalists))
 	for i, f := range finalists {
-		names[i], models[i] = f.title(), measure.Model{Name: f.name, Path: f.path}
+		names[i], models[i] = f.title(), measure.Model{Name: f.name, Path: f.path, Rounds: c.roundsOf(f)}
 	}
 	title := "running " + joinNames(names) + " in turn"
 	if len(names) == 1 {

@@ -17,6 +17,8 @@ import (
 type Model struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
+	// Rounds is in how many of the rounds it is run, from the first on; 0 for all.
+	Rounds int `json:"rounds,omitempty"`
 }
 
 // CompareOptions say how models are compared.

@@ -60,8 +60,12 @@ def compare(request, progress=None):
         number = runs(executor, min_ms)
         timers[name] = executor.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
     samples = {name: [] for name in executors}
-    for round_number in range(int(request.get("rounds") or 20)):
+    rounds = int(request.get("rounds") or 20)
+    most = {model["name"]: model.get("rounds") or rounds for model in models}
+    for round_number in range(rounds):
         for name, timer in timers.items():
+            if round_number >= most[name]:
+                continue
             samples[name].append(1000.0 * timer().results[0])
         if progress:
             progress(round_number + 1)

@@ -10,6 +10,7 @@ placed.
 import json
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 
 import tvm
@@ -203,8 +204,9 @@ def _beside(call):
 def profile(path, inputs, rounds=5):
     """What each kernel of an exported model takes, in milliseconds: {"kernels_ms", "names", "regions"}.
 
-    The network is run ``rounds`` times as a whole, each kernel timed where it stands, caches as its
-    predecessors left them; the lower quartile counts. ``inputs`` are arrays by name. "regions" has, by
+    The network is run ``rounds`` times as a whole, or less often where that takes longer than about a second (TVM's
+    profiler makes three runs of its own before each), each kernel timed where it stands, caches as its predecessors
+    left them; the lower quartile counts. ``inputs`` are arrays by name. "regions" has, by
     symbol, what the regions' own runtimes say about the steps inside (pass/trace.Inside); it is
     empty where the runtime is not loaded or is one of an earlier version.
 
@@ -215,24 +217,36 @@ def profile(path, inputs, rounds=5):
     for name, value in inputs.items():
         executor["set_input"](name, tvm.nd.array(value))
     run = executor["profile"]
-    run([])  # what is set up the first time is not the network's
     switch = tvm.get_global_func("collage.runtime.ProfileRegions", allow_missing=True)
     take = tvm.get_global_func("collage.runtime.RegionProfile", allow_missing=True)
     regions = []
     if switch is not None and take is not None:
         switch(True)
         try:
+            began = time.perf_counter()
             run([])  # what engines set up for it
+            rounds = _affordable(rounds, time.perf_counter() - began)
             take()
             times, names = _kernels(run, rounds, lambda: regions.append(json.loads(str(take()))))
         finally:
             switch(False)
     regions = _regions(regions)
     if switch is None or take is None or any(region.get("layers") for region in regions.values()):
+        began = time.perf_counter()
         run([])  # they put away what they had set up
+        rounds = _affordable(rounds, time.perf_counter() - began)
         times, names = _kernels(run, rounds)
     estimates = [_estimate(column) for column in zip(*times, strict=True)]
     return {"kernels_ms": estimates, "names": names, "regions": regions}
+
+
+# For so many seconds a network is profiled, and so often at least: the less noisy of two counts.
+_PROFILE_SECONDS, _LEAST_ROUNDS = 1.0, 2
+
+
+def _affordable(rounds, took):
+    """How many of so many rounds there is time for, of which each takes so many seconds."""
+    return min(rounds, max(_LEAST_ROUNDS, int(_PROFILE_SECONDS / took)))
 
 
 def _kernels(run, rounds, after=lambda: None):
