@@ -63,7 +63,8 @@ func (p *Pool) Compare(ctx context.Context, models []Model, options CompareOptio
 		if err != nil {
 			return nil, fmt.Errorf("measure: comparing models: %w", err)
 		}
-		named[i] = Model{Name: m.Name, Path: path}
+		named[i] = m
+		named[i].Path = path
 	}
 	defer p.alone()()
 	ctx, cancel := context.WithCancel(ctx)

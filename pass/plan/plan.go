@@ -285,8 +285,9 @@ type Finalist struct {
 	Origin string `json:"origin,omitempty"`
 	// Regions counts what it has outside of TVM.
 	Regions int `json:"regions"`
-	// Samples are latencies of one run of the network. Sample i of all finalists comes from the same round, so
-	// differences are paired.
+	// Samples are latencies of one run of the network. Where the finalists ran in turn, sample i of all comes from the same
+	// round, so differences are paired; one that the search had found to be hopeless has those of the first rounds only. Where the
+	// search's own samples decided (pass.Partition), each ran beside plain TVM.
 	Samples []float64 `json:"samples_ms,omitempty"`
 	// MaxError is the greatest absolute difference from plain TVM's outputs.
 	MaxError float64 `json:"max_error,omitempty"`

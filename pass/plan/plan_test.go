@@ -307,9 +307,6 @@ func TestPlansThatContradictThemselvesAreRefused(t *testing.T) {
 		"function \"main\" is named":  func(p *Plan) { p.Module.Functions = append(p.Module.Functions, p.Module.Functions[0]) },
 		"finalist \"\" is named":      func(p *Plan) { p.Finalists = []Finalist{{}} },
 		"has no samples":              func(p *Plan) { p.Finalists = []Finalist{{Name: "tvm"}} },
-		"finalists run in turn": func(p *Plan) {
-			p.Finalists = []Finalist{{Name: "tvm", Samples: []float64{1}}, {Name: "dnnl", Samples: []float64{1, 2}}}
-		},
 		"failed and is marked": func(p *Plan) {
 			p.Finalists = []Finalist{{Name: "tvm", Failure: &cost.Failure{}, Chosen: true}}
 		},

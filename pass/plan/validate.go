@@ -218,7 +218,7 @@ func (p *Plan) validateRest() error {
 	if listed := p.listed(); c.Unknown == 0 && (p.Estimate.Optimal || len(p.Borders) > 0) && listed != c.Proposed {
 		return fmt.Errorf("plan: %d candidates were proposed, %d are listed", c.Proposed, listed)
 	}
-	names, rounds, chosen := map[string]bool{}, -1, 0
+	names, chosen := map[string]bool{}, 0
 	for _, f := range p.Finalists {
 		if f.Name == "" || names[f.Name] {
 			return fmt.Errorf("plan: the finalist %q is named twice or has no name", f.Name)
@@ -240,10 +240,6 @@ func (p *Plan) validateRest() error {
 			len(f.Samples) == 0 {
 			return fmt.Errorf("plan: the finalist %s has no samples, or one that is no time", f.Name)
 		}
-		if rounds >= 0 && len(f.Samples) != rounds {
-			return fmt.Errorf("plan: the finalist %s ran %d rounds, another one %d: finalists run in turn", f.Name, len(f.Samples), rounds)
-		}
-		rounds = len(f.Samples)
 	}
 	if chosen > 1 {
 		return fmt.Errorf("plan: %d finalists are marked as chosen", chosen)
