@@ -3,6 +3,7 @@
 read.
 """
 
+import importlib
 import re
 import zlib
 
@@ -348,13 +349,25 @@ def test_what_is_left_is_tvms(kernels):
     assert kernels == ["tanh"]
 
 
-def test_functions_of_the_front_ends_come_back():
-    ours = common.fold_constant
-    with folding.here("onnx"):
-        assert common.fold_constant is not ours
-        assert relay.frontend.onnx.fold_constant is not ours
-    assert common.fold_constant is ours
-    assert relay.frontend.onnx.fold_constant is ours
+def test_values_are_inferred(kernels):
+    folder = folding.Folder()
+    assert folder.infer_value(relay.add(relay.const(2), relay.const(3)), {}).numpy() == 5
+    assert kernels == []
+    x = relay.var("x", shape=(), dtype="int32")
+    assert folder.infer_value(relay.add(x, relay.const(3)), {"x": tvm.nd.array(np.int32(4))}).numpy() == 7
+    assert kernels == ["add"]
+    folder.close()
+
+
+@pytest.mark.parametrize("front_end", ["onnx", "pytorch"])
+def test_functions_of_the_front_ends_come_back(front_end):
+    places = [common, importlib.import_module(f"tvm.relay.frontend.{front_end}")]
+    before = [dict(vars(place)) for place in places]
+    with pytest.raises(KeyError), folding.here(front_end):
+        for place, was in zip(places, before, strict=True):
+            assert place.fold_constant is not was["fold_constant"]
+        raise KeyError
+    assert [dict(vars(place)) for place in places] == before
 
 
 # Whole networks.
