@@ -350,7 +350,7 @@ func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*fina
 		c.Progress.Stop()
 		return nil, err
 	}
-	step.Done("%d rounds", len(comparison.Costs[finalists[0].name].Samples))
+	step.Done("%d rounds", rounds)
 	return comparison, nil
 }
 
