@@ -303,7 +303,7 @@ func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 	c.graph.step, c.graph.started = step, time.Now().Add(-c.budget.Spent())
 	defer func() { c.graph.step = nil }()
 	options := graphlevel.Options{
-		Seed: c.Seed, Time: c.budget.Total(), Left: func() time.Duration { return c.budget.Free(c.mostFinalists()) }, Expect: c.expect,
+		Seed: c.Seed, Time: c.budget.Total(), CountStored: c.Settle, Left: func() time.Duration { return c.budget.Free(c.mostFinalists()) }, Expect: c.expect,
 		Trials: c.Trials, SeedsOnly: alone || c.Reach == ReachParts || c.Reach == ReachSeeds,
 		FeedbackOnly: c.Reach == ReachFeedback, Store: store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
 		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && alone, Progress: c.tellTrial,

@@ -224,3 +224,23 @@ func TestWhatStandsInTheStoreAlone(t *testing.T) {
 	assert.Empty(t, r.Trials)
 	assert.Empty(t, again.measured)
 }
+
+// With time left a search goes on, however long what the store has took once; one that counts that ends where it ended.
+func TestWhatTheStoreHasMayCount(t *testing.T) {
+	t.Parallel()
+	for _, counts := range []bool{false, true} {
+		s := chain(t, ten...)
+		store := cost.NewMemoryStore()
+		measured := []int{}
+		for range 2 {
+			n := &network{profile: true, space: s, measured: map[string]int{}}
+			_, err := Search(context.Background(), s, seedsOf(t, s), n, Options{Time: 4 * time.Second, Patience: 1000, Batch: 1, Store: store,
+				Trials: 20, CountStored: counts, Left: func() time.Duration { return time.Hour },
+				Expect: func([]*genome.Placement) time.Duration { return time.Second }})
+			require.NoError(t, err)
+			measured = append(measured, len(n.measured))
+		}
+		assert.Equal(t, counts, measured[0] < 10, measured)
+		assert.Zero(t, measured[1], "20 trials, or 4 s of them, are in the store")
+	}
+}

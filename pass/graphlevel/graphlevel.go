@@ -62,8 +62,10 @@ type Options struct {
 	// Seed makes the random numbers.
 	Seed uint64
 	// Time ends the search when building and measuring have taken so long, the seeds too. 0 for DefaultTime. What stands in the
-	// store counts as long as it took, so that a search that is resumed does not go on for ever.
-	Time time.Duration
+	// store counts as long as it took, so that a search that is made again ends where it ended. Where there is Left, that alone
+	// counts, so that it goes on, unless CountStored says that both do.
+	Time        time.Duration
+	CountStored bool
 	// Left says how much time there is from now on for building and measuring: what is left of the time that the caller has, less
 	// what it needs afterwards. No network is begun that is expected to take longer, and one that does is given up; but for the
 	// first few. nil: only Time counts.

@@ -394,7 +394,7 @@ func (s *search) ended() bool {
 	switch {
 	case s.options.Trials > 0 && len(s.result.Trials) >= s.options.Trials:
 		s.result.Why = fmt.Sprintf("%d networks were measured", len(s.result.Trials))
-	case s.spent >= s.options.Time:
+	case s.spent >= s.options.Time && (s.options.Left == nil || s.options.CountStored):
 		s.result.Why = fmt.Sprintf("its %v were used up", s.options.Time)
 	default:
 		return false
