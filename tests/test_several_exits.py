@@ -43,6 +43,22 @@ def unet(levels=3, size=32):
     return relay.transform.InferType()(tvm.IRModule.from_expr(relay.sigmoid(x)))
 
 
+def pyramid(size=32):
+    """A small feature pyramid: a backbone of three levels, each added to what comes from above, three results."""
+    rng = np.random.default_rng(4)
+    x, channels, levels = relay.var("x", shape=(1, 3, size, size)), 3, []
+    for _ in range(3):
+        x = relay.nn.max_pool2d(conv(x, channels, 8, rng), pool_size=(2, 2), strides=(2, 2))
+        channels = 8
+        levels.append(x)
+    above, results = None, []
+    for level in reversed(levels):
+        lateral = conv(level, 8, 8, rng)
+        above = lateral if above is None else lateral + relay.nn.upsampling(above, scale_h=2, scale_w=2)
+        results.append(conv(above, 8, 8, rng))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Tuple(results)))
+
+
 @pytest.fixture(scope="module")
 def network(collage_library):
     from collage import transform
@@ -51,13 +67,14 @@ def network(collage_library):
     placed.forget()
 
 
-def placed_by(network, engine, estimator=None, **options):
-    """The network with the ways up on TVM, which parts all of the engine's regions with one exit."""
+def placed_by(network, engine, estimator=None, forbid=("nn.upsampling",), **options):
+    """The network on few candidates; what is forbidden goes to TVM. Without the ways up, no region with one exit holds
+    more than one level of an encoder.
+    """
     from collage import transform
 
-    told = json.loads(
-        transform.configuration(["tvm", engine], threads=placed.THREADS, forbid=[f"nn.upsampling={engine}"], **options)
-    )
+    options["forbid"] = [f"{operator}={engine}" for operator in forbid] or None
+    told = json.loads(transform.configuration(["tvm", engine], threads=placed.THREADS, level="operator", **options))
     # So much for each candidate that the fewest win, whatever they cost.
     told["overhead_ms"] = 1e5
     ask = tvm.get_global_func("collage.partition")
@@ -65,10 +82,10 @@ def placed_by(network, engine, estimator=None, **options):
     return split, json.loads(str(plan))
 
 
-def exits(plan, candidate):
-    """The nodes of a candidate whose values others read."""
-    inside = {node["index"] for node in candidate["nodes"]}
-    return {
+def exits(plan, nodes):
+    """Those of some nodes whose values others read, or whose value is the network's."""
+    inside = set(nodes)
+    read = {
         value
         for region in plan["regions"]
         for other in region["candidates"]
@@ -77,6 +94,12 @@ def exits(plan, candidate):
         for value in node.get("reads", [])
         if value in inside
     }
+    last = max(node["index"] for region in plan["regions"] for one in region["candidates"] for node in one["nodes"])
+    return read | ({last} & inside)
+
+
+def indices(candidate):
+    return [node["index"] for node in candidate["nodes"]]
 
 
 def encoder(plan, engine):
@@ -85,22 +108,27 @@ def encoder(plan, engine):
         (one for region in plan["regions"] if region["backend"] == engine for one in region["candidates"]),
         key=lambda one: len(one["nodes"]),
     )
-    return [node["operator"] for node in largest["nodes"]], len(exits(plan, largest))
+    return [node["operator"] for node in largest["nodes"]], len(exits(plan, indices(largest)))
+
+
+def runs_like_tvm(network, split, folder, seed):
+    inputs = placed.values(network, seed=seed)
+    archive = placed.export_to(folder / "model.tar", split)
+    placed.same(placed.run(placed.load(archive), *inputs), placed.expected(network, *inputs))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_encoder_is_measured_placed_and_run_as_one(network, engine, store, tmp_path):
-    """A candidate with all levels of the encoder, which the way up reads, is built and checked by a worker, placed,
-    proven, replayed, and gives TVM's outputs.
+def test_an_encoder_is_placed_and_run_as_one(network, engine, tmp_path):
+    """A candidate with all levels of the encoder, which the way up reads, is placed, proven, replayed, and gives TVM's
+    outputs.
     """
     import collage
 
-    split, plan = placed_by(network, engine, store=store, samples=1)
+    split, plan = placed_by(network, engine, lambda key: 1.0)
     operators, count = encoder(plan, engine)
     assert operators.count("nn.conv2d") >= 6
     assert operators.count("nn.max_pool2d") == 3
     assert count >= 4, "three levels and what goes on to the bottom"
-    assert not plan["candidates"].get("failures")
     tvm.get_global_func("collage.plan.verify")(json.dumps(plan))
 
     taken = [symbol for symbol, inside in placed.regions(split).items() if inside["nn.max_pool2d"]]
@@ -110,10 +138,28 @@ def test_an_encoder_is_measured_placed_and_run_as_one(network, engine, store, tm
     assert len(result.fields) >= count
     again = collage.replay(network, plan)
     assert tvm.ir.structural_equal(split, again)
+    runs_like_tvm(network, split, tmp_path, seed=5)
 
-    inputs = placed.values(network, seed=5)
-    archive = placed.export_to(tmp_path / "model.tar", split)
-    placed.same(placed.run(placed.load(archive), *inputs), placed.expected(network, *inputs))
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_encoder_is_measured_by_itself(network, engine, store):
+    """A worker builds what has several exits, compares its results with TVM's, and times it: the store has its cost."""
+    _, plan = placed_by(network, engine, lambda key: 1.0)
+    rejected = [one for one in plan["candidates"]["rejected"] if one["backend"] == engine]
+    several = several_exits(plan, engine) | {one["key"] for one in rejected if len(exits(plan, one["nodes"])) > 1}
+    placed_by(network, engine, store=store, samples=1, rounds=1)
+    known = [json.loads(line) for line in store.read_text().splitlines()]
+    measured = [one for one in known if one["key"]["structure"] in several and one["key"]["backend"] == engine]
+    assert measured
+    for record in measured:
+        assert "failure" not in record
+        assert record["samples_ms"]
+
+
+def several_exits(plan, engine):
+    """The keys of the engine's candidates in a plan that have several exits."""
+    chosen = (one for region in plan["regions"] if region["backend"] == engine for one in region["candidates"])
+    return {one["key"] for one in chosen if len(exits(plan, indices(one))) > 1}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -123,10 +169,24 @@ def test_costs_decide_about_what_has_several_exits(network, engine):
     operators, count = encoder(plan, engine)
     assert operators.count("nn.conv2d") >= 6
     assert count >= 4
-    chosen = [one for region in plan["regions"] if region["backend"] == engine for one in region["candidates"]]
-    structures = {one["key"] for one in chosen if len(exits(plan, one)) > 1}
+    structures = several_exits(plan, engine)
     assert structures
 
     _, plan = placed_by(network, engine, lambda key: 1e7 if json.loads(str(key))["structure"] in structures else 1.0)
     keys = {one["key"] for region in plan["regions"] for one in region["candidates"] if "key" in one}
     assert not keys & structures
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_network_with_several_results_is_one_region(collage_library, engine, tmp_path):
+    """No region with one exit holds more than one of the heads of a feature pyramid; with several, one holds all."""
+    from collage import transform
+
+    network = transform.Normalise()(pyramid())
+    split, plan = placed_by(network, engine, lambda key: 1.0, forbid=())
+    operators, count = encoder(plan, engine)
+    assert operators.count("nn.conv2d") == 9
+    assert count == 3
+    (inside,) = placed.regions(split).values()
+    assert inside["nn.conv2d"] == 9
+    runs_like_tvm(network, split, tmp_path, seed=6)
