@@ -57,9 +57,9 @@ type CostFunction func(g *relay.Graph, c Proposal) (milliseconds float64, known 
 // Coster is a backend that estimates its candidates by itself.
 type Coster interface{ CostFunction() CostFunction }
 
-// BorderCost is what it takes, in milliseconds, to bring a tensor to a backend's regions from elsewhere, and from them to
-// elsewhere (another device, another layout); both at least 0. Between two regions of the backend there is nothing to
-// bring. TVM's own side of a border is free.
+// BorderCost is what it takes, in milliseconds, to bring a tensor to one of a backend's regions from elsewhere, and from one to
+// elsewhere (another device, another layout); both at least 0. A value is paid for once by the region that makes it and once by
+// each other region that reads it, whoever's those are (pass/border). TVM's own side of a border is free.
 type BorderCost func(t *relay.Type) (in, out float64)
 
 // Borderer is a backend whose borders cost something.

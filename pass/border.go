@@ -8,14 +8,17 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/border"
+	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// borders are the backends whose borders cost something (byoc.Borderer), in the order of the backends. Of those that share
-// regions the first speaks for all: between them there is no border.
-func borders(backends []byoc.Backend) []byoc.Backend {
+// bordered are the backends whose borders cost something (byoc.Borderer), in the order of the backends. Of those that share
+// regions the first speaks for all.
+func bordered(backends []byoc.Backend) []byoc.Backend {
 	var found []byoc.Backend
 	for _, b := range backends {
 		if byoc.BorderCostOf(b) != nil && !slices.ContainsFunc(found, func(other byoc.Backend) bool { return byoc.ShareRegions(other, b) }) {
@@ -25,147 +28,123 @@ func borders(backends []byoc.Backend) []byoc.Backend {
 	return found
 }
 
-// speakers give for each backend's name which of those with borders speaks for its own; nothing where none does.
-func speakers(backends, bordered []byoc.Backend) map[string]int {
-	speaker := map[string]int{}
-	for _, b := range backends {
-		for i, s := range bordered {
-			if b.Name() == s.Name() || byoc.ShareRegions(b, s) {
-				speaker[b.Name()] = i
+// declared are what backends declare about the borders of one function's values.
+type declared struct {
+	set      *candidate.Set
+	flow     *border.Flow
+	speakers []byoc.Backend // speaker i is side i+1, with all that it speaks for; all others are side 0, that of what stays inline
+	side     map[string]border.Side
+	costs    []map[relay.NodeID]ends // by speaker
+}
+
+// ends is what it takes to bring one value to a backend and away from it, in milliseconds.
+type ends struct{ in, out float64 }
+
+// declare asks the backends; nil where none declares anything. The error says which border costs what nothing can cost.
+func declare(set *candidate.Set, backends []byoc.Backend) (*declared, error) {
+	d := &declared{set: set, speakers: bordered(backends), side: map[string]border.Side{}}
+	if len(d.speakers) == 0 {
+		return nil, nil
+	}
+	d.flow = border.FlowOf(set.Graph)
+	for i, speaker := range d.speakers {
+		for _, b := range backends {
+			if b.Name() == speaker.Name() || byoc.ShareRegions(b, speaker) {
+				d.side[b.Name()] = border.Side(i + 1)
 			}
 		}
-	}
-	return speaker
-}
-
-// border is what it takes to bring one value to a backend and away from it, in milliseconds.
-type border struct{ in, out float64 }
-
-// crossing knows the borders of one function's values.
-type crossing struct {
-	g        *relay.Graph
-	backends []byoc.Backend // those with borders; backend i is state i+1, with all that it speaks for, all others are state 0
-	state    map[string]place.State
-	known    []map[relay.NodeID]border // by backend
-}
-
-func newCrossing(g *relay.Graph, all, bordered []byoc.Backend) *crossing {
-	c := &crossing{g: g, backends: bordered, state: map[string]place.State{}}
-	for name, speaker := range speakers(all, bordered) {
-		c.state[name] = place.State(speaker + 1)
-	}
-	for range bordered {
-		c.known = append(c.known, map[relay.NodeID]border{})
-	}
-	return c
-}
-
-// at gives the border of a value at backend number i.
-func (c *crossing) at(i int, v relay.NodeID) (border, error) {
-	if known, ok := c.known[i][v]; ok {
-		return known, nil
-	}
-	sum := border{}
-	function := byoc.BorderCostOf(c.backends[i])
-	var add func(t *relay.Type) error
-	add = func(t *relay.Type) error {
-		if t.Kind == relay.TypeTuple {
-			for _, field := range t.Fields {
-				if err := add(field); err != nil {
-					return err
-				}
+		costs, of := map[relay.NodeID]ends{}, byoc.BorderCostOf(speaker)
+		for v, readers := range d.flow.Readers {
+			if len(readers) == 0 && !d.flow.Result[v] {
+				continue
 			}
-			return nil
+			t := set.Graph.Nodes[v].Type
+			in, out := border.OfType(of, t)
+			if !(in >= 0 && out >= 0) || math.IsInf(in+out, 1) {
+				return nil, fmt.Errorf("the border cost of the backend %s for %s is %v and %v ms; it must be at least 0 and finite",
+					speaker.Name(), t, in, out)
+			}
+			costs[relay.NodeID(v)] = ends{in, out}
 		}
-		in, out := function(t)
-		if !(in >= 0 && out >= 0) || math.IsInf(in+out, 1) {
-			return fmt.Errorf("the border cost of the backend %s for %s is %v and %v ms; it must be at least 0 and finite",
-				c.backends[i].Name(), t, in, out)
-		}
-		sum.in, sum.out = sum.in+in, sum.out+out
-		return nil
+		d.costs = append(d.costs, costs)
 	}
-	if t := c.g.Nodes[v].Type; t != nil {
-		if err := add(t); err != nil {
-			return border{}, err
-		}
-	}
-	c.known[i][v] = sum
-	return sum, nil
+	return d, nil
 }
 
-// transfer is place.Problem's.
-func (c *crossing) transfer(u relay.NodeID, from, to place.State) float64 {
-	if from == to {
+// ends are border.Ends.
+func (d *declared) ends() border.Ends {
+	return border.Rounded(func(v relay.NodeID, s border.Side) (in, out float64) {
+		if s == 0 {
+			return 0, 0
+		}
+		e := d.costs[s-1][v]
+		return e.in, e.out
+	})
+}
+
+// sideOf is where a candidate's values are.
+func (d *declared) sideOf(c *candidate.Candidate) border.Side {
+	if c.Free {
 		return 0
 	}
-	ms := 0.0
-	if from > 0 {
-		ms += c.known[from-1][u].out
-	}
-	if to > 0 {
-		ms += c.known[to-1][u].in
-	}
-	return ms
+	return d.side[c.Backend]
 }
 
-// charge adds to a candidate's cost what the function's own inputs and outputs cost at its border, which no other
-// candidate pays for.
-func (c *crossing) charge(o *place.Option, inputs []relay.NodeID) error {
-	if o.State == 0 || math.IsInf(o.Cost, 1) {
+// sides says where the regions of a placement are.
+func (d *declared) sides(regions []annotate.Region) *border.Regions {
+	return annotate.Sides(d.set.Graph, regions, 0, func(r *annotate.Region) border.Side {
+		return d.sideOf(&d.set.Candidates[r.Candidates[0]])
+	})
+}
+
+// sum is what is paid between the regions of a placement, in milliseconds.
+func (d *declared) sum(regions []annotate.Region) float64 {
+	if d == nil {
+		return 0
+	}
+	return float64(d.flow.Sum(d.sides(regions), d.ends())) / 1e9
+}
+
+// apart says that neighbours of a side do not share a region.
+func (d *declared) apart(s place.State) bool { return s > 0 && !d.speakers[s-1].MergesRegions() }
+
+// record is what a plan says of it; nil for nothing.
+func (d *declared) record() *plan.Borders {
+	if d == nil {
 		return nil
 	}
-	i := int(o.State) - 1
-	for _, in := range inputs {
-		if c.g.Placeable(in) {
-			continue
+	record := &plan.Borders{Flow: d.flow}
+	for i, b := range d.speakers {
+		if !b.MergesRegions() {
+			record.Apart = append(record.Apart, b.Name())
 		}
-		b, err := c.at(i, in)
-		if err != nil {
-			return err
+		for v := range d.flow.Readers {
+			if e := d.costs[i][relay.NodeID(v)]; e != (ends{}) {
+				record.Values = append(record.Values, plan.Border{Function: d.set.Graph.Name, Value: v, Backend: b.Name(), In: e.in, Out: e.out})
+			}
 		}
-		o.Cost += b.in
 	}
-	if root := o.Nodes[len(o.Nodes)-1]; c.g.ScopeRoot(root) {
-		b, err := c.at(i, root)
-		if err != nil {
-			return err
-		}
-		o.Cost += b.out
-	}
-	return nil
+	slices.SortStableFunc(record.Values, func(a, b plan.Border) int { return a.Value - b.Value })
+	return record
 }
 
 // solve places a function whose options have their costs. Where borders cost something, the placement says how far from
 // the cheapest it can be; its prices are then those of the options alone, a bound that leaves the borders out.
-func (s *search) solve(f *function) (*place.Placement, error) {
+func (s *search) solve(f *function) (_ *place.Placement, err error) {
 	tree := place.TreeOf(f.set.Graph)
-	bordered := borders(s.backends)
-	if len(bordered) == 0 {
-		return place.Solve(f.options, tree)
-	}
-	c := newCrossing(f.set.Graph, s.backends, bordered)
-	for k := range f.options {
-		candidate := &f.set.Candidates[k]
-		f.options[k].State = c.state[candidate.Backend]
-		if err := c.charge(&f.options[k], candidate.Inputs); err != nil {
-			return nil, err
-		}
-	}
-	for v := range f.set.Graph.Nodes {
-		for i := range bordered {
-			if id := relay.NodeID(v); f.set.Graph.Placeable(id) {
-				if _, err := c.at(i, id); err != nil {
-					return nil, err
-				}
-			}
-		}
-	}
-	alone, err := place.Solve(f.options, tree)
-	if err != nil {
+	if f.borders, err = declare(f.set, s.backends); err != nil {
 		return nil, err
 	}
-	problem := &place.Problem{Tree: tree, Options: f.options, Reads: place.ReadsOf(f.set.Graph), Transfer: c.transfer}
+	alone, err := place.Solve(f.options, tree)
+	if err != nil || f.borders == nil {
+		return alone, err
+	}
+	for k := range f.options {
+		f.options[k].State = place.State(f.borders.sideOf(&f.set.Candidates[k]))
+	}
+	problem := &place.Problem{Tree: tree, Options: f.options, Reads: place.ReadsOf(f.set.Graph),
+		Borders: &place.Borders{Flow: f.borders.flow, Ends: f.borders.ends(), Apart: f.borders.apart,
+			Regions: func(chosen []int) *border.Regions { return f.borders.sides(annotate.Regions(f.set, chosen, s.byName)) }}}
 	placement, err := problem.Solve()
 	if err != nil {
 		return nil, err
@@ -176,15 +155,5 @@ func (s *search) solve(f *function) (*place.Placement, error) {
 	placement.Prices = alone.Prices
 	placement.LowerBound = max(placement.LowerBound, alone.LowerBound)
 	placement.Gap = placement.Cost - placement.LowerBound
-	f.borders = &plan.Borders{Reads: problem.Reads}
-	for v := range f.set.Graph.Nodes {
-		for i, b := range bordered {
-			id := relay.NodeID(v)
-			if known := c.known[i][id]; f.set.Graph.Placeable(id) && len(f.set.Graph.Consumers(id)) > 0 && known != (border{}) {
-				f.borders.Values = append(f.borders.Values, plan.Border{Function: f.set.Graph.Name, Value: v, Backend: b.Name(),
-					In: known.in, Out: known.out})
-			}
-		}
-	}
 	return placement, nil
 }

@@ -27,7 +27,7 @@ func withFar(t *testing.T, in, out float64) {
 	withLibraries(t)
 	w := relay.Wildcard
 	require.NoError(t, byoc.Register(byoc.Definition{
-		Name: "far", Description: "another device", Emit: present{},
+		Name: "far", Description: "another device", Emit: present{}, MergesRegions: true,
 		Patterns: []byoc.Pattern{
 			{Composite: "far.relu", Shape: relay.Op("nn.relu", w())}, {Composite: "far.tanh", Shape: relay.Op("tanh", w())},
 		},
@@ -65,8 +65,7 @@ func TestBordersDecideWhatIsWorthBringingOver(t *testing.T) {
 	p := placeOnFar(t, farChain)
 	// The first relu is worth it too: 1 + 4 in + 3 out against 10. The run of three pays once.
 	assert.Equal(t, 4, p.Backend("far").Operators)
-	// The network's own input is charged to the candidate, the others are transfers.
-	assert.InDelta(t, 3+4+3, p.Estimate.Transfers, 1e-9)
+	assert.InDelta(t, (4+3)+(4+3), p.Estimate.Transfers, 1e-9, "two regions, of which each has one value come in and one go out")
 	assert.InDelta(t, 2*10+(1+4)+3+10, p.Estimate.Milliseconds, 1e-9)
 	proof, err := p.Prove()
 	require.NoError(t, err)
@@ -126,8 +125,69 @@ func TestBetweenTwoLibrariesBothBordersArePaid(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, p.Backend("far").Operators)
 	assert.Equal(t, 1, p.Backend("moon").Operators)
-	assert.InDelta(t, 0.5+0.25, p.Estimate.Transfers, 1e-9)
+	assert.InDelta(t, 2+0.5+0.25+4, p.Estimate.Transfers, 1e-9)
 	assert.InDelta(t, (2+1)+(0.5+0.25)+(1+4), p.Estimate.Milliseconds, 1e-9)
+}
+
+// Where neighbours do not share a region, each has its own border; where they do, what several of them read comes in once.
+func TestBordersArePaidByRegion(t *testing.T) {
+	const text = `def @main(%x: Tensor[(4, 32), float32]) {
+  %0 = exp(%x);
+  %1 = nn.relu(%0);
+  %2 = tanh(%0);
+  %3 = add(%1, %2);
+  exp(%3)
+}`
+	for _, merges := range []bool{true, false} {
+		name := map[bool]string{true: "joins", false: "parts"}[merges]
+		t.Run(name, func(t *testing.T) {
+			withLibraries(t)
+			w := relay.Wildcard
+			require.NoError(t, byoc.Register(byoc.Definition{
+				Name: name, Description: "another device", Emit: present{}, MergesRegions: merges,
+				Patterns: []byoc.Pattern{
+					{Composite: name + ".relu", Shape: relay.Op("nn.relu", w())}, {Composite: name + ".tanh", Shape: relay.Op("tanh", w())},
+					{Composite: name + ".add", Shape: relay.Op("add", w(), w())},
+				},
+				BorderCost: func(*relay.Type) (float64, float64) { return 1, 0.25 },
+			}.Backend()))
+			e := &estimator{rule: func(r cost.Request) cost.Cost {
+				if r.Key.Backend == name {
+					return cost.FromMilliseconds(1)
+				}
+				return cost.FromMilliseconds(10 * float64(len(r.Candidate.Nodes)))
+			}}
+			_, p, err := Partition(tvmtest.Parse(t, text), Config{Backends: []string{"tvm", name}, Target: "llvm", Estimator: e})
+			require.NoError(t, err)
+			require.Equal(t, 3, p.Backend(name).Operators)
+			if merges {
+				assert.Equal(t, 1+0.25, p.Estimate.Transfers, "one region")
+				assert.Zero(t, p.Estimate.Gap)
+			} else {
+				assert.Equal(t, 4*1+3*0.25, p.Estimate.Transfers, "relu, tanh and what add reads of them; what each of the three makes")
+			}
+			assert.Equal(t, 23+p.Estimate.Transfers, p.Estimate.Milliseconds)
+			proof, err := p.Prove()
+			require.NoError(t, err)
+			assert.Equal(t, p.Estimate.Milliseconds, proof.Milliseconds)
+			assert.LessOrEqual(t, proof.Bound, p.Estimate.Bound)
+			for what, tamper := range map[string]func(p *plan.Plan){
+				"joined": func(p *plan.Plan) { p.Backend(name).Apart = !p.Backend(name).Apart },
+				"unread": func(p *plan.Plan) { p.Regions[len(p.Regions)-1].Candidates[0].Nodes[0].Reads = nil },
+				"result": func(p *plan.Plan) { p.Regions[1].Candidates[0].Nodes[0].Result = true },
+			} {
+				text, err := p.Encode()
+				require.NoError(t, err)
+				changed, err := plan.Decode(text)
+				require.NoError(t, err)
+				tamper(changed)
+				changed.Estimate.Transfers, changed.Estimate.Milliseconds = p.Estimate.Transfers, p.Estimate.Milliseconds
+				if now, err := changed.Prove(); err == nil {
+					assert.NotEqual(t, proof.Bound, now.Bound, what)
+				}
+			}
+		})
+	}
 }
 
 // A value that is read in two places, neither of them at its post-dominator: what the file alone proves is a bound.

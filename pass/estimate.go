@@ -81,6 +81,9 @@ func (s *search) estimate() error {
 			}
 			costs = result.Costs
 		}
+		if problem != nil {
+			s.tested, s.wrong = problem.Tested(costs)
+		}
 		break
 	}
 	if closing := done(); err == nil {
@@ -282,7 +285,7 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 }
 
 // exhaustive says that every candidate is measured that the proof could need: the bounds of pass/lazy do not know borders.
-func (s *search) exhaustive() bool { return s.cfg.Exhaustive || len(borders(s.backends)) > 0 }
+func (s *search) exhaustive() bool { return s.cfg.Exhaustive || len(bordered(s.backends)) > 0 }
 
 // measured passes on what the workers report.
 func (s *search) measured(e measure.Event) {

@@ -14,6 +14,7 @@ import (
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/place"
@@ -169,10 +170,14 @@ func (n *Network) Module(p *genome.Placement) (out *bridge.Object, err error) {
 	return out, err
 }
 
-// Plan writes a placement down: its candidates with their costs, each measured alone, and what tables (of the search; may be
-// nil) say about them in place, which counts where no more than a bound is known. For another placement than the operator
+// Plan writes a placement down: its candidates with their costs, each measured alone, and what a search among whole networks
+// has learnt about them (may be nil), which counts where no more than a bound is known. For another placement than the operator
 // level's the bound is that of the operator level: no placement of these candidates has a smaller sum.
-func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Plan, error) {
+func (n *Network) Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Plan, error) {
+	var tables []*feedback.Table
+	if learnt != nil {
+		tables = learnt.Tables
+	}
 	named := n.named(p)
 	decided := make([]*plan.Placed, len(n.s.functions))
 	for i, f := range n.s.functions {
@@ -185,67 +190,25 @@ func (n *Network) Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Pla
 			for _, k := range p.Chosen[i] {
 				sum += options[k].Cost
 			}
-			sum += f.transfers(p.Chosen[i], n.s.backends)
+			sum += f.borders.sum(p.Regions[i])
 			placement = &place.Placement{Chosen: p.Chosen[i], Cost: sum, Prices: f.placement.Prices,
 				LowerBound: f.placement.LowerBound, Gap: sum - f.placement.LowerBound}
 		}
 		placed := &plan.Placed{Set: f.set, Costs: costs, Options: options, Placement: placement, Excluded: f.excluded,
-			Borders: f.borders}
+			Borders: f.borders.record()}
 		for _, r := range named[i].Regions {
 			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
 		}
 		if tables != nil {
 			placed.Context = tables[i].InPlace
+			var err error
+			if placed.Belief, err = learnt.Belief(i); err != nil {
+				return nil, err
+			}
 		}
 		decided[i] = placed
 	}
 	return n.s.written(n.Hash, decided)
-}
-
-// transfers is what it takes to bring the values of chosen candidates to those of other backends that read them, in
-// milliseconds: a value that several nodes of one candidate read is brought once.
-func (f *function) transfers(chosen []int, backends []byoc.Backend) float64 {
-	if f.borders == nil {
-		return 0
-	}
-	type border struct {
-		value   int
-		backend string
-	}
-	in, out := map[border]float64{}, map[border]float64{}
-	for _, b := range f.borders.Values {
-		in[border{b.Value, b.Backend}], out[border{b.Value, b.Backend}] = b.In, b.Out
-	}
-	bordered := borders(backends)
-	speaker := speakers(backends, bordered)
-	side := func(k int) string { // the same on both sides of what is no border
-		if s, ok := speaker[f.set.Candidates[k].Backend]; ok {
-			return bordered[s].Name()
-		}
-		return ""
-	}
-	owner := map[relay.NodeID]int{}
-	for _, k := range chosen {
-		for _, v := range f.set.Candidates[k].Nodes {
-			owner[v] = k
-		}
-	}
-	sum := 0.0
-	for _, k := range chosen {
-		brought := map[relay.NodeID]bool{}
-		to := side(k)
-		for _, v := range f.set.Candidates[k].Nodes {
-			for _, u := range f.borders.Reads[v] {
-				from, covered := owner[u]
-				if !covered || from == k || brought[u] || side(from) == to {
-					continue
-				}
-				brought[u] = true
-				sum += out[border{int(u), side(from)}] + in[border{int(u), to}]
-			}
-		}
-	}
-	return sum
 }
 
 // NetworkSpec says which regions a network is to have: what a worker needs beside the module.

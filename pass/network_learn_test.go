@@ -12,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/relay"
@@ -61,7 +62,7 @@ func TestANetworkIsOpenedWithoutMeasuring(t *testing.T) {
 	}
 	// What was seen in place stands in the plan as that.
 	tables := seenIn(n, func(string) float64 { return 3 }, alone)
-	written, err := n.Plan(alone, tables)
+	written, err := n.Plan(alone, &graphlevel.Result{Tables: tables})
 	require.NoError(t, err)
 	assert.Positive(t, written.Candidates.InPlace)
 	for _, r := range written.Regions {

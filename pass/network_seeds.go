@@ -163,9 +163,14 @@ func (n *Network) RunnersUp() []graphlevel.Seed {
 	}
 	space := *n.Space
 	space.Border = graphlevel.BorderOf(&space, feedback.NewBorders(graphlevel.TraitsOf(n.s.backends)))
-	add("with borders", func(i int, _ []place.Option) ([]int, error) {
-		return graphlevel.PlaceWithBorders(&space, i, n.priced(i))
-	})
+	bordered := func(i int, options []place.Option) ([]int, error) {
+		placed, err := graphlevel.PlaceWithBorders(&space, i, options)
+		if err != nil {
+			return nil, err
+		}
+		return placed.Chosen, nil
+	}
+	add("with borders", func(i int, _ []place.Option) ([]int, error) { return bordered(i, n.priced(i)) })
 	add("runner-up", func(i int, options []place.Option) ([]int, error) {
 		f := n.s.functions[i]
 		intervals := make([]place.Interval, len(options))
@@ -200,7 +205,7 @@ func (n *Network) RunnersUp() []graphlevel.Seed {
 					options[k].Cost = math.Inf(1)
 				}
 			}
-			return graphlevel.PlaceWithBorders(&space, i, options)
+			return bordered(i, options)
 		})
 	}
 	return seeds

@@ -154,7 +154,9 @@ type search struct {
 	absent    []*UnusableError // backends that were left out
 	all       *computations    // what there is to measure
 	ties      int
-	timings   Timings
+	// tested counts the computations of which a cost and a bound are known, wrong those whose bound is above the cost.
+	tested, wrong int
+	timings       Timings
 	// slack, if not nil, says what is measured (Network.Learn); without it all that the proof needs is.
 	slack *slack
 }
@@ -166,7 +168,7 @@ type function struct {
 	options   []place.Option
 	placement *place.Placement
 	regions   []annotate.Region
-	borders   *plan.Borders // nil where borders cost nothing
+	borders   *declared // nil where borders cost nothing
 	// selected are the rules (indices) that select a node; excluded is what they rule out.
 	selected map[relay.NodeID][]int
 	excluded []plan.Excluded
@@ -328,7 +330,7 @@ func (s *search) plan() (*plan.Plan, error) {
 	placed := make([]*plan.Placed, len(s.functions))
 	for i, f := range s.functions {
 		placed[i] = &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement, Excluded: f.excluded,
-			Borders: f.borders}
+			Borders: f.borders.record()}
 		for _, r := range f.regions {
 			placed[i].Groups = append(placed[i].Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
 		}
@@ -348,6 +350,7 @@ func (s *search) written(hash string, placed []*plan.Placed) (*plan.Plan, error)
 		}
 	}
 	builder.Tie(s.ties)
+	builder.TestBounds(s.tested, s.wrong)
 	for _, f := range placed {
 		if err := builder.Add(f); err != nil {
 			return nil, err

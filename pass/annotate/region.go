@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -133,4 +134,21 @@ func (r *Region) Border(g *relay.Graph) {
 			r.Outputs = append(r.Outputs, v)
 		}
 	}
+}
+
+// Sides says where the regions of a graph are, for package border: region i of the list is number i+1, what is in none of them
+// stays inline. One whose side is that of what stays inline counts as a part of it.
+func Sides(g *relay.Graph, regions []Region, inline border.Side, side func(r *Region) border.Side) *border.Regions {
+	out := &border.Regions{Of: make([]int32, len(g.Nodes)), Sides: []border.Side{inline}}
+	for i := range regions {
+		at := side(&regions[i])
+		out.Sides = append(out.Sides, at)
+		if at == inline {
+			continue
+		}
+		for _, v := range regions[i].Nodes {
+			out.Of[v] = int32(i + 1)
+		}
+	}
+	return out
 }

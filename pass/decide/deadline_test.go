@@ -127,7 +127,7 @@ func (n *module) Tuned(backends ...string) *genome.Placement { return n.Alone(ba
 func (n *module) Grouped(...string) *genome.Placement        { return nil }
 func (n *module) Families() [][]string                       { return nil }
 func (n *module) RunnersUp() []graphlevel.Seed               { return nil }
-func (n *module) Plan(*genome.Placement, []*feedback.Table) (*plan.Plan, error) {
+func (n *module) Plan(*genome.Placement, *graphlevel.Result) (*plan.Plan, error) {
 	return &plan.Plan{}, nil
 }
 

@@ -391,6 +391,9 @@ func (c *decision) laneError(err error) error {
 func (c *decision) graphRecord() *plan.GraphLevel {
 	r := c.graph.result
 	record := &plan.GraphLevel{Seconds: seconds(r.Spent), Why: r.Why, Seed: c.Seed, Steps: r.Steps}
+	if c.plan.GraphLevel != nil {
+		record.Believed = c.plan.GraphLevel.Believed
+	}
 	for i := range r.Trials {
 		t := &r.Trials[i]
 		n := plan.Network{Name: t.Name, Placement: t.Placement.Key, Regions: t.Placement.Outlined()}

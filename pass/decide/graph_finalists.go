@@ -225,7 +225,7 @@ func (c *decision) tooLarge(f *finalist) {
 }
 
 func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) error {
-	written, err := c.graph.network.Plan(p, c.graph.result.Tables)
+	written, err := c.graph.network.Plan(p, c.graph.result)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type network interface {
 	Bounded() [][]bool
 	Learn(until context.Context, tables []*feedback.Table) error
 	Renew()
-	Plan(p *genome.Placement, tables []*feedback.Table) (*plan.Plan, error)
+	Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Plan, error)
 	Alone(backend string) *genome.Placement
 	Tuned(backends ...string) *genome.Placement
 	Grouped(backends ...string) *genome.Placement

@@ -80,66 +80,59 @@ func BorderOf(space *genome.Space, borders *feedback.Borders) func(function int,
 // placeEffort bounds the work of placing with borders: a quarter of place.DefaultEffort, some half a second.
 const placeEffort = place.DefaultEffort / 4
 
-// PlaceWithBorders places a function by the options' costs and by what space.Border says about values that go from one backend to
-// another. options are those of its candidates; their States are filled in. Deterministic. Errors: as place.Solve's.
-func PlaceWithBorders(space *genome.Space, function int, options []place.Option) ([]int, error) {
+// PlaceWithBorders places a function by the options' costs and by what space.Border says about values that go from one region to
+// another. options are those of its candidates; their States are filled in. The placement says how far from the cheapest it
+// is at most; its prices, which leave the borders out, sum to a bound, too. Deterministic. Errors: as place.Solve's.
+func PlaceWithBorders(space *genome.Space, function int, options []place.Option) (*place.Placement, error) {
 	f := &space.Functions[function]
-	g := f.Set.Graph
 	for k := range options {
-		c := &f.Set.Candidates[k]
-		at := space.Backend(c.Backend)
-		options[k].State = place.State(at)
-		if c.Free || math.IsInf(options[k].Cost, 1) {
-			continue
-		}
-		// What the network's own inputs and results take at the border nobody else pays for.
-		for _, v := range c.Inputs {
-			if !g.Placeable(v) && at != space.Free() {
-				in, _ := space.Border(function, v, at)
-				options[k].Cost += in
-			}
-		}
-		if g.ScopeRoot(c.Root) && at != space.Free() {
-			_, out := space.Border(function, c.Root, at)
-			options[k].Cost += out
-		}
+		options[k].State = space.State(&f.Set.Candidates[k])
 	}
-	problem := &place.Problem{Tree: f.Tree, Options: options, Reads: place.ReadsOf(g), Effort: placeEffort,
-		Transfer: func(u relay.NodeID, from, to place.State) float64 {
-			if from == to {
-				return 0
-			}
-			_, out := space.Border(function, u, int16(from))
-			in, _ := space.Border(function, u, int16(to))
-			return in + out
-		}}
+	alone, err := place.Solve(options, f.Tree)
+	if err != nil {
+		return nil, err
+	}
+	problem := &place.Problem{Tree: f.Tree, Options: options, Reads: place.ReadsOf(f.Set.Graph), Effort: placeEffort,
+		Borders: space.Borders(function)}
 	placed, err := problem.Solve()
 	if err != nil {
-		// Within the effort there may be none; without the borders there is one, if there is one at all.
-		if placed, err = place.Solve(options, f.Tree); err != nil {
+		// Within the effort there may be none; without the borders there is one.
+		cost, err := problem.Cost(alone.Chosen)
+		if err != nil {
 			return nil, err
 		}
+		placed = &place.Placement{Chosen: alone.Chosen, Cost: float64(cost) / 1e9}
 	}
-	return placed.Chosen, nil
+	placed.Prices = alone.Prices
+	placed.LowerBound = max(placed.LowerBound, alone.LowerBound)
+	placed.Gap = placed.Cost - placed.LowerBound
+	return placed, nil
 }
 
-// again places by the costs in context.
-func (s *search) again() (*genome.Placement, error) {
+// again places by the costs in context, and says how far from the cheapest by these that is at most, in milliseconds.
+func (s *search) again() (p *genome.Placement, gap float64, err error) {
 	chosen := make([][]int, len(s.space.Functions))
 	for i := range s.space.Functions {
-		f := &s.space.Functions[i]
-		options := make([]place.Option, len(f.Costs))
-		for k := range options {
-			c := &f.Set.Candidates[k]
-			options[k] = place.Option{Nodes: c.Nodes, Cost: f.Costs[k], Rank: c.Rank}
-			if c.Free {
-				options[k].Cost = 0
-			}
+		placed, err := PlaceWithBorders(s.space, i, believed(s.space, i, s.options.Overhead))
+		if err != nil {
+			return nil, 0, fmt.Errorf("function %s: %w", s.space.Functions[i].Set.Graph.Name, err)
 		}
-		var err error
-		if chosen[i], err = PlaceWithBorders(s.space, i, s.options.Overhead.Apply(options)); err != nil {
-			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
+		chosen[i] = placed.Chosen
+		gap += placed.Gap
+	}
+	return s.space.Place(chosen), gap, nil
+}
+
+// believed are a function's options by the space's costs.
+func believed(space *genome.Space, function int, overhead place.Overhead) []place.Option {
+	f := &space.Functions[function]
+	options := make([]place.Option, len(f.Costs))
+	for k := range options {
+		c := &f.Set.Candidates[k]
+		options[k] = place.Option{Nodes: c.Nodes, Cost: f.Costs[k], Rank: c.Rank, State: space.State(c)}
+		if c.Free {
+			options[k].Cost = 0
 		}
 	}
-	return s.space.Place(chosen), nil
+	return overhead.Apply(options)
 }

@@ -58,56 +58,67 @@ func randomNetwork(t *testing.T, r *rand.Rand, n int) *genome.Space {
 	return s
 }
 
-// sum is what a choice costs: one backend for each operator; a value is brought once to each operator elsewhere that reads it, and
-// the network's own input and result to and from whoever has them.
-func sum(s *genome.Space, on map[relay.NodeID]int16) float64 {
+// sum is what a placement costs, in picoseconds, counted from its regions as annotate has them: it shares no code with package
+// border.
+func sum(s *genome.Space, p *genome.Placement) int64 {
 	f := &s.Functions[0]
 	g := f.Set.Graph
-	total := 0.0
-	for k := range f.Set.Candidates {
-		c := &f.Set.Candidates[k]
-		at := on[c.Root]
-		if s.Backend(c.Backend) != at {
-			continue
+	ps := func(ms float64) int64 { return int64(math.Round(ms * 1e9)) }
+	total := int64(0)
+	for _, k := range p.Chosen[0] {
+		total += ps(f.Costs[k])
+	}
+	outlined := map[relay.NodeID]bool{}
+	for _, r := range p.Regions[0] {
+		for _, v := range r.Nodes {
+			outlined[v] = true
 		}
-		total += f.Costs[k]
-		for _, v := range c.Inputs {
-			from, made := on[v]
-			switch {
-			case made && from != at:
-				_, out := s.Border(0, v, from)
-				in, _ := s.Border(0, v, at)
-				total += in + out
-			case !made && at != 0:
-				in, _ := s.Border(0, v, at)
-				total += in
+	}
+	left := map[relay.NodeID]bool{} // what leaves TVM's share, which is one region
+	for _, r := range p.Regions[0] {
+		at := s.Backend(r.Backend)
+		for _, v := range r.Inputs {
+			in, _ := s.Border(0, v, at)
+			total += ps(in)
+			if _, out := s.Border(0, v, s.Free()); g.Placeable(v) && !outlined[v] && !left[v] {
+				left[v] = true
+				total += ps(out)
 			}
 		}
-		if g.ScopeRoot(c.Root) && at != 0 {
-			_, out := s.Border(0, c.Root, at)
-			total += out
+		for _, v := range r.Outputs {
+			_, out := s.Border(0, v, at)
+			total += ps(out)
+			if slices.ContainsFunc(g.Consumers(v), func(user relay.NodeID) bool { return !outlined[user] }) {
+				in, _ := s.Border(0, v, s.Free())
+				total += ps(in)
+			}
 		}
 	}
 	return total
 }
 
 // cheapest tries everything out.
-func cheapest(s *genome.Space) float64 {
+func cheapest(s *genome.Space) int64 {
+	f := &s.Functions[0]
+	with := map[relay.NodeID][]int{}
+	for k := range f.Set.Candidates {
+		with[f.Set.Candidates[k].Root] = append(with[f.Set.Candidates[k].Root], k)
+	}
 	var nodes []relay.NodeID
-	for v, needs := range s.Functions[0].Tree.Needs {
+	for v, needs := range f.Tree.Needs {
 		if needs {
 			nodes = append(nodes, relay.NodeID(v))
 		}
 	}
-	on, least := map[relay.NodeID]int16{}, math.Inf(1)
+	chosen, least := make([]int, len(nodes)), int64(math.MaxInt64)
 	var try func(i int)
 	try = func(i int) {
 		if i == len(nodes) {
-			least = min(least, sum(s, on))
+			least = min(least, sum(s, s.Place([][]int{chosen})))
 			return
 		}
-		for b := range engines {
-			on[nodes[i]] = int16(b)
+		for _, k := range with[nodes[i]] {
+			chosen[i] = k
 			try(i + 1)
 		}
 	}
@@ -115,11 +126,13 @@ func cheapest(s *genome.Space) float64 {
 	return least
 }
 
+// What the solver says a placement costs, what ranking says of it and what its regions cost are one number, to the last
+// picosecond, and no placement costs less.
 func TestPlacingAgainIsTheCheapestWithBorders(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 11))
-		s := randomNetwork(t, r, 3+r.IntN(5))
+		s := randomNetwork(t, r, 3+r.IntN(4))
 		borders := feedback.NewBorders(TraitsOf(engines))
 		// From borders that are nearly free to those that nothing is worth.
 		rate := math.Exp(8*r.Float64() - 4)
@@ -132,15 +145,16 @@ func TestPlacingAgainIsTheCheapestWithBorders(t *testing.T) {
 		f := &s.Functions[0]
 		options := make([]place.Option, len(f.Costs))
 		for k := range options {
+			f.Costs[k] = math.Round(1e9*f.Costs[k]) / 1e9 // whole picoseconds
 			options[k] = place.Option{Nodes: f.Set.Candidates[k].Nodes, Cost: f.Costs[k]}
 		}
-		chosen, err := PlaceWithBorders(s, 0, options)
+		placed, err := PlaceWithBorders(s, 0, options)
 		require.NoError(t, err)
-		on := map[relay.NodeID]int16{}
-		for _, k := range chosen {
-			on[f.Set.Candidates[k].Root] = s.Backend(f.Set.Candidates[k].Backend)
-		}
-		assert.InDelta(t, cheapest(s), sum(s, on), 1e-6, "seed %d", seed)
+		p := s.Place([][]int{placed.Chosen})
+		require.Equal(t, float64(sum(s, p))/1e9, placed.Cost, "seed %d", seed)
+		assert.InDelta(t, placed.Cost, s.Predict(p), 1e-12, "seed %d", seed)
+		assert.Zero(t, placed.Gap, "seed %d", seed)
+		assert.Equal(t, cheapest(s), sum(s, p), "seed %d", seed)
 	}
 }
 
@@ -239,8 +253,9 @@ func TestARegionIsSplitWhereTheGainIsAboveTheBorder(t *testing.T) {
 		search := newSearch(context.Background(), s, n, Options{})
 		_, err = search.sow([]Seed{{Name: "tvm", Placement: tvm}, {Name: "red", Placement: red}})
 		require.NoError(t, err)
-		p, err := search.again()
+		p, gap, err := search.again()
 		require.NoError(t, err)
+		assert.Zero(t, gap, "a chain is proven at once")
 		on := map[string]bool{}
 		for _, k := range p.Chosen[0] {
 			on[set.Candidates[k].Backend] = true

@@ -106,7 +106,7 @@ func (s *search) breed(population []int, r *rand.Rand) ([]child, error) {
 		return true
 	}
 	if s.main >= 0 && s.options.FeedbackSteps >= 0 {
-		p, err := s.again()
+		p, _, err := s.again()
 		if err != nil {
 			return nil, err
 		}

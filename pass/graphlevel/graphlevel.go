@@ -150,6 +150,8 @@ type Result struct {
 	Why string
 	// Tables have, for each function, what its candidates took in place.
 	Tables []*feedback.Table
+
+	belief *belief
 }
 
 // Best are the indices of the trials that ran, the best first.
@@ -180,6 +182,7 @@ func Search(ctx context.Context, space *genome.Space, seeds []Seed, estimator Es
 	s := newSearch(ctx, space, estimator, options)
 	err := s.run(seeds)
 	s.result.Spent = s.spent
+	s.result.belief = &belief{space: s.space, borders: s.borders, overhead: options.Overhead}
 	return s.result, err
 }
 

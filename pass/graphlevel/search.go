@@ -110,7 +110,7 @@ func (s *search) run(seeds []Seed) error {
 	// The seeds' own figures come first.
 	if s.main >= 0 && s.options.FeedbackSteps >= 0 {
 		for i := range s.result.Trials {
-			s.step(i, false)
+			s.step(i, false, 0)
 		}
 	}
 	if ended || s.options.SeedsOnly {
@@ -411,12 +411,12 @@ func (s *search) feedback() error {
 		return nil // nothing could be profiled
 	}
 	for n := 1; n <= s.options.FeedbackSteps && !s.ended(); n++ {
-		p, err := s.again()
+		p, gap, err := s.again()
 		if err != nil {
 			return err
 		}
 		if i, done := s.tried[p.Key]; done {
-			s.step(i, true)
+			s.step(i, true, gap)
 			return nil
 		}
 		list := []pending{{fmt.Sprintf("feedback %d", n), p}}
@@ -436,14 +436,15 @@ func (s *search) feedback() error {
 		if err := s.measure(list); err != nil {
 			return err
 		}
-		s.step(at, false)
+		s.step(at, false, gap)
 		s.believe()
 	}
 	return nil
 }
 
-// step writes a turn of the feedback down.
-func (s *search) step(i int, repeats bool) {
+// step writes a turn of the feedback down. gap is how far from the cheapest the placement was at most by what was believed when
+// it was made; 0 for a seed, which was not searched for.
+func (s *search) step(i int, repeats bool, gap float64) {
 	t := &s.result.Trials[i]
 	profile := profileOf(t.Cost)
 	if profile == nil || t.Cost.Failed() {
@@ -451,5 +452,5 @@ func (s *search) step(i int, repeats bool) {
 	}
 	s.result.Steps = append(s.result.Steps, plan.Step{Name: t.Name, Placement: t.Placement.Key, Predicted: digits(t.Predicted),
 		Kernels: digits(profile.Total()), Border: digits(profile.Border()), Rest: digits(profile.Rest), Measured: digits(t.Cost.Estimate()),
-		Regions: t.Placement.Outlined(), Repeats: repeats})
+		Regions: t.Placement.Outlined(), Repeats: repeats, Gap: digits(gap)})
 }

@@ -120,6 +120,20 @@ func (p *Problem) Unmeasured() *Result {
 	return r
 }
 
+// Tested says of how many computations both a cost and a bound are known, and of how many of these the cost is under the bound:
+// the bound was wrong, and all are scaled by it.
+func (p *Problem) Tested(costs []cost.Cost) (tested, wrong int) {
+	for i, c := range costs {
+		if settled(c) && !c.Failed() && p.Bounds[i] > 0 {
+			tested++
+			if c.Estimate() < p.Bounds[i] {
+				wrong++
+			}
+		}
+	}
+	return tested, wrong
+}
+
 func settled(c cost.Cost) bool { return c.Failed() || c.Known() && c.Origin != cost.Bounded }
 
 // distrust is how far under the cost a bound is put that was found to be above it.

@@ -12,9 +12,9 @@ import (
 type outcome int
 
 const (
-	// undecided: the relaxation does not agree with itself; the bound holds.
+	// undecided: the bound holds, and what is known is dearer.
 	undecided outcome = iota
-	// closed: the relaxation is a placement, so its cost is the least; or the bound is no better than what is known.
+	// closed: the bound is no better than what is known.
 	closed
 	// infeasible: there is no placement.
 	infeasible
@@ -45,17 +45,19 @@ func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
 		chosen, whole := s.x.options()
 		apart := s.disagreement(whole)
 		if whole {
-			cost, rank := s.m.cost(chosen)
 			cycle := s.m.cycle(chosen)
 			if cycle == nil {
-				s.keep(chosen, cost, rank)
+				s.offer(chosen)
 			}
 			if len(apart) == 0 {
 				best, kept = bound, l.clone()
-				if cycle != nil {
+				switch {
+				case cycle != nil:
 					return best, cyclic
+				case best >= s.cost:
+					return best, closed
 				}
-				return best, closed
+				return best, undecided // what regions cost more than as few as there can be is left to the search
 			}
 		} else if pass == 0 {
 			s.repair(l)
@@ -73,7 +75,7 @@ func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
 
 // force is one component of the subgradient: a multiplier and which way it must go.
 type force struct {
-	at    int // index into multipliers.edge; behind those, into multipliers.share
+	at    int // index into multipliers.edge; behind those into in, out and share
 	count float64
 }
 
@@ -88,21 +90,58 @@ func (s *search) disagreement(whole bool) []force {
 		s.count[at] += by
 	}
 	s.touched = s.touched[:0]
+	edges := m.edges * k
 	for _, t := range x.took {
-		actual := m.pieces[x.in[t.read.value]].state
-		if t.state == actual {
+		if t.read.made {
+			actual := m.pieces[x.in[t.read.value]].state
+			if t.state != actual {
+				for _, e := range t.read.edges {
+					touch(int(e)*k+int(actual), 1)
+					touch(int(e)*k+int(t.state), -1)
+				}
+			}
+		}
+		if t.read.within || t.read.made && !m.pays(t.state, t.to) {
 			continue
 		}
 		for _, e := range t.read.edges {
-			touch(int(e)*k+int(actual), 1)
-			touch(int(e)*k+int(t.state), -1)
+			if !m.apart[t.to] {
+				touch(edges+int(e)*k+int(t.to), 1)
+			}
+			if t.read.made && m.paysOut(t.read.value, t.state) {
+				touch(2*edges+int(e)*k+int(t.state), 1)
+			}
 		}
 	}
 	var apart []force
 	for _, at := range s.touched {
-		if c := s.count[at]; c != 0 { // one that was touched, became 0 and was touched again stands here twice
+		c := s.count[at]
+		if c == 0 {
+			continue // one that was touched, became 0 and was touched again stands here twice
+		}
+		s.count[at] = 0
+		if at < edges {
 			apart = append(apart, force{at, float64(c)})
-			s.count[at] = 0
+			continue
+		}
+		// Shares go from the edges that do not pay to those that do; where they have all, or there is but one, they stay.
+		shares, i := x.l.shared(m, at-edges)
+		idle := int64(0)
+		s.paying = append(s.paying[:0], at)
+		for _, e := range m.outgoing[s.valueOf[i/k]] {
+			switch other := at - i + int(e)*k + i%k; {
+			case other == at:
+			case s.count[other] != 0:
+				s.count[other] = 0
+				s.paying = append(s.paying, other)
+			default:
+				idle += shares[int(e)*k+i%k]
+			}
+		}
+		if idle > 0 {
+			for _, other := range s.paying {
+				apart = append(apart, force{other, 1})
+			}
 		}
 	}
 	if whole {
@@ -114,7 +153,6 @@ func (s *search) disagreement(whole bool) []force {
 		taken[m.pieces[i].option]++
 		isTaken[i] = true
 	}
-	edges := m.edges * k
 	for _, i := range x.taken { // in the order of the trace; each option at its first piece
 		o := m.pieces[i].option
 		count, pieces := taken[o], m.of[o]
@@ -123,7 +161,7 @@ func (s *search) disagreement(whole bool) []force {
 		}
 		taken[o] = 0
 		for _, j := range pieces {
-			f := force{at: edges + int(j), count: -float64(count) / float64(len(pieces))}
+			f := force{at: 3*edges + int(j), count: -float64(count) / float64(len(pieces))}
 			if isTaken[j] {
 				f.count++
 			}
@@ -146,51 +184,72 @@ func (s *search) step(l *multipliers, apart []force, pace float64, bound int64, 
 	length := pace * (target - float64(bound)) / norm
 	edges := s.m.edges * k
 	over := map[int32]int64{}
+	s.touched = s.touched[:0]
 	for _, f := range apart {
 		by := int64(math.Round(float64(length * f.count)))
 		if by == 0 {
 			by = int64(math.Copysign(1, f.count))
 		}
-		if f.at < edges {
+		switch {
+		case f.at < edges:
 			l.edge[f.at] += by
-			continue
+		case f.at < 3*edges:
+			l.raise(s.m, f.at-edges, by)
+			s.touched = append(s.touched, f.at-edges)
+		default:
+			i := int32(f.at - 3*edges)
+			l.share[i] += by
+			over[s.m.pieces[i].option] += by
 		}
-		i := int32(f.at - edges)
-		l.share[i] += by
-		over[s.m.pieces[i].option] += by
 	}
 	for o, by := range over { // rounding: the shares of an option must sum to its cost
 		l.share[s.m.of[o][0]] -= by
 	}
+	for _, at := range s.touched {
+		l.level(s.m, at, s.valueOf[at%edges/k])
+	}
 }
 
-// cost is what whole options that cover each node once cost, and the sum of their ranks.
-func (m *model) cost(chosen []int) (cost, rank int64) {
+// shared gives the shares that an index belongs to: in, and behind it out.
+func (l *multipliers) shared(m *model, at int) (shares []int64, i int) {
+	if edges := m.edges * len(m.states); at >= edges {
+		return l.out, at - edges
+	}
+	return l.in, at
+}
+
+func (l *multipliers) raise(m *model, at int, by int64) {
+	shares, i := l.shared(m, at)
+	shares[i] += max(0, by)
+}
+
+// level makes a value's shares sum to what is paid for it again: what is too much is taken off all, in proportion.
+func (l *multipliers) level(m *model, at int, u relay.NodeID) {
+	shares, i := l.shared(m, at)
 	k := len(m.states)
-	var state []int32
-	if m.transfers {
-		state = make([]int32, len(m.parent))
-		for _, o := range chosen {
-			for _, i := range m.of[o] {
-				for _, v := range m.pieces[i].nodes {
-					state[v] = m.pieces[i].state
-				}
-			}
-		}
+	s := i % k
+	all := m.in[int(u)*k+s]
+	if at != i {
+		all = m.out[int(u)*k+s]
 	}
-	for _, o := range chosen {
-		cost += picoseconds(m.problem.Options[o].Cost)
-		rank += int64(m.problem.Options[o].Rank)
-		for _, i := range m.of[o] {
-			p := &m.pieces[i]
-			for r := range p.reads {
-				if q := &p.reads[r]; q.charged {
-					cost += m.carry[(int(q.value)*k+int(state[q.value]))*k+int(p.state)]
-				}
-			}
-		}
+	sum := 0.0
+	for _, e := range m.outgoing[u] {
+		sum += float64(shares[int(e)*k+s])
 	}
-	return cost, rank
+	if sum == 0 || float64(all) == sum {
+		return
+	}
+	left, last := all, -1
+	for _, e := range m.outgoing[u] {
+		at := int(e)*k + s
+		share := min(left, int64(float64(all)/sum*float64(shares[at])))
+		if share > 0 || last < 0 {
+			last = at
+		}
+		shares[at] = share
+		left -= share
+	}
+	shares[last] += left
 }
 
 // cycle gives those chosen options on a cycle that have several exits; nil where there is no cycle. Options with one exit

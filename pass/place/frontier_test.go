@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/internal/rounds"
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// frontier finds the least cost of a cover by options of one exit, transfers included, in another way than the solver:
-// from the last node to the first, over what is covered and by which options those covered nodes are that read nodes which
-// are not. The last node that is not covered must be the exit of an option, and all its readers are covered, so that its
-// transfers are known. It gives up (ok is false) beyond limit states.
+// frontier finds the least cost of a cover by options of one exit, each a region by itself or inline, in another way than the
+// solver: from the last node to the first, over what is covered and by which options those covered nodes are that read nodes
+// which are not. The last node that is not covered must be the exit of an option, and all its readers are covered, so that
+// what is paid for its value is known. It gives up (ok is false) beyond limit states.
 func (n *network) frontier(p *Problem, limit int) (least int64, ok bool) {
 	type entry struct {
 		by   []int32
@@ -44,14 +45,15 @@ func (n *network) frontier(p *Problem, limit int) (least int64, ok bool) {
 		}
 		return -1
 	}
+	reads := p.Borders.Flow.Reads()
 	key := func(by []int32) string {
 		var k []byte
 		for v, o := range by {
-			reads := func(u relay.NodeID) bool { return by[u] < 0 }
+			missing := func(u relay.NodeID) bool { return n.tree.Needs[u] && by[u] < 0 }
 			switch {
 			case o < 0:
 				k = append(k, 0)
-			case slices.ContainsFunc(n.reads[v], reads):
+			case slices.ContainsFunc(reads[v], missing):
 				k = binary.LittleEndian.AppendUint32(append(k, 2), uint32(o))
 			default:
 				k = append(k, 1)
@@ -64,6 +66,7 @@ func (n *network) frontier(p *Problem, limit int) (least int64, ok bool) {
 	}
 	open[last(empty)+1]["start"] = entry{empty, 0}
 	states := 0
+	flow := p.Borders.Flow
 	for v := len(open) - 1; v > 0; v-- {
 		for _, e := range open[v] {
 			for _, i := range exits[v-1] {
@@ -72,11 +75,29 @@ func (n *network) frontier(p *Problem, limit int) (least int64, ok bool) {
 					continue
 				}
 				cost := e.cost + picoseconds(o.Cost)
-				carried := map[int32]bool{}
-				for _, w := range n.consumers[v-1] {
-					if to := e.by[w]; !carried[to] {
-						carried[to] = true
-						cost += picoseconds(p.Transfer(relay.NodeID(v-1), o.State, p.Options[to].State))
+				home := region(int32(i), p)
+				entered := map[int32]bool{home: true}
+				v := relay.NodeID(v - 1)
+				leaves := flow.Result[v] && home >= 0
+				for _, w := range flow.Readers[v] {
+					if to := region(e.by[w], p); !entered[to] {
+						entered[to], leaves = true, true
+						in, _ := p.Borders.Ends(v, border.Side(p.Options[e.by[w]].State))
+						cost += in
+					}
+				}
+				if leaves {
+					_, out := p.Borders.Ends(v, border.Side(o.State))
+					cost += out
+				}
+				given := map[relay.NodeID]bool{}
+				for _, w := range o.Nodes {
+					for _, u := range reads[w] {
+						if !flow.Made[u] && !given[u] && home >= 0 {
+							given[u] = true
+							in, _ := p.Borders.Ends(u, border.Side(o.State))
+							cost += in
+						}
 					}
 				}
 				by := slices.Clone(e.by)
@@ -100,13 +121,25 @@ func (n *network) frontier(p *Problem, limit int) (least int64, ok bool) {
 	return least, true
 }
 
-func TestTransfersOnLargerGraphsAgainstAFrontierSearch(t *testing.T) {
+// region is the option itself, or -1 for what stays inline.
+func region(option int32, p *Problem) int32 {
+	if p.Options[option].State == p.Borders.Inline {
+		return -1
+	}
+	return option
+}
+
+func TestBordersOnLargerGraphsAgainstAFrontierSearch(t *testing.T) {
 	t.Parallel()
 	solved, proven, stronger, branched := 0, 0, 0, 0
 	for seed := range rounds.Seeds(150) {
 		r := rand.New(rand.NewPCG(seed, 61))
 		n := randomNetwork(r, 12+r.IntN(25))
-		p := &Problem{Tree: n.tree, Options: n.options(r, 2), Reads: n.reads, Transfer: n.transfers(r), Effort: 20_000_000}
+		if len(n.graph.Scopes) > 1 {
+			continue // what is captured may be paid for within an option
+		}
+		p := &Problem{Tree: n.tree, Options: n.options(r, 2), Reads: n.reads, Effort: 20_000_000}
+		p.Borders = n.willing(r, p.Options, true)
 		least, ok := n.frontier(p, 20_000)
 		if !ok || least == math.MaxInt64 {
 			continue

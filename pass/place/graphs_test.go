@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -17,6 +18,7 @@ type network struct {
 	reads     [][]relay.NodeID
 	consumers [][]relay.NodeID
 	needs     []relay.NodeID
+	uses      [][]relay.NodeID // the values that each node uses, constants left out
 }
 
 // randomNetwork has branches, skips, tuples, projections, a conditional with scopes of its own now and then, and one or
@@ -81,9 +83,11 @@ func of(g *relay.Graph) *network {
 			n.consumers[u] = append(n.consumers[u], relay.NodeID(w))
 		}
 	}
+	n.uses = make([][]relay.NodeID, len(g.Nodes))
 	for v, needs := range n.tree.Needs {
 		if needs {
 			n.needs = append(n.needs, relay.NodeID(v))
+			n.uses[v], _ = g.Boundary([]relay.NodeID{relay.NodeID(v)})
 		}
 	}
 	return n
@@ -199,9 +203,16 @@ func (n *network) ordered(groups [][]relay.NodeID) bool {
 	return true
 }
 
-// cheapest tries all exact covers that can be run, transfers included; it knows nothing of trees.
+// cheapest is brute in milliseconds.
 func (n *network) cheapest(p *Problem, allowed func(i int) bool) (least float64, ok bool) {
-	least = math.Inf(1)
+	ps, ok := n.brute(p, allowed)
+	return milliseconds(ps), ok
+}
+
+// brute tries all exact covers that can be run, with what is paid between their regions, in picoseconds; it knows nothing
+// of trees.
+func (n *network) brute(p *Problem, allowed func(i int) bool) (least int64, ok bool) {
+	least = math.MaxInt64
 	by := make([]int, len(p.Tree.Needs))
 	for v := range by {
 		by[v] = -1
@@ -222,8 +233,8 @@ func (n *network) cheapest(p *Problem, allowed func(i int) bool) (least float64,
 			several = several || exits > 1
 		}
 	}
-	var search func(at int, sum float64)
-	search = func(at int, sum float64) {
+	var search func(at int, sum int64)
+	search = func(at int, sum int64) {
 		for at < len(n.needs) && by[n.needs[at]] >= 0 {
 			at++
 		}
@@ -231,18 +242,6 @@ func (n *network) cheapest(p *Problem, allowed func(i int) bool) (least float64,
 			return
 		}
 		if at == len(n.needs) {
-			carried := map[[2]int]bool{}
-			for _, w := range n.needs {
-				for _, u := range n.reads[w] {
-					if pair := [2]int{int(u), by[w]}; by[u] != by[w] && !carried[pair] && p.Transfer != nil {
-						carried[pair] = true
-						sum += p.Transfer(u, p.Options[by[u]].State, p.Options[by[w]].State)
-					}
-				}
-			}
-			if sum >= least {
-				return
-			}
 			if several {
 				var groups [][]relay.NodeID
 				seen := map[int]bool{}
@@ -256,7 +255,18 @@ func (n *network) cheapest(p *Problem, allowed func(i int) bool) (least float64,
 					return
 				}
 			}
-			least, ok = sum, true
+			if p.Borders != nil {
+				var chosen []int
+				for _, v := range n.needs {
+					if !slices.Contains(chosen, by[v]) {
+						chosen = append(chosen, by[v])
+					}
+				}
+				sum += n.paid(p.Borders.Regions(chosen), p.Borders.Ends)
+			}
+			if sum < least {
+				least, ok = sum, true
+			}
 			return
 		}
 		for _, i := range with[n.needs[at]] {
@@ -267,7 +277,7 @@ func (n *network) cheapest(p *Problem, allowed func(i int) bool) (least float64,
 			for _, v := range o.Nodes {
 				by[v] = i
 			}
-			search(at, sum+o.Cost)
+			search(at, sum+picoseconds(o.Cost))
 			for _, v := range o.Nodes {
 				by[v] = -1
 			}
@@ -277,20 +287,116 @@ func (n *network) cheapest(p *Problem, allowed func(i int) bool) (least float64,
 	return least, ok
 }
 
-// transfers are random costs between states, by value.
-func (n *network) transfers(r *rand.Rand) func(u relay.NodeID, from, to State) float64 {
-	seed := r.Uint64()
-	scale := r.Float64() * 2
-	return func(u relay.NodeID, from, to State) float64 {
-		if from == to {
-			return 0
+// paid is what is paid between regions by the definition, region by region: it shares no code with package border.
+func (n *network) paid(r *border.Regions, ends border.Ends) int64 {
+	sum := int64(0)
+	for k, side := range r.Sides {
+		here := func(v relay.NodeID) bool { return n.tree.Needs[v] && r.Of[v] == int32(k) }
+		var entering, leaving []relay.NodeID
+		for _, w := range n.needs {
+			for _, v := range n.uses[w] {
+				if here(w) && !here(v) && (k > 0 || n.tree.Needs[v]) && !slices.Contains(entering, v) {
+					entering = append(entering, v)
+				}
+				if here(v) && !here(w) && !slices.Contains(leaving, v) {
+					leaving = append(leaving, v)
+				}
+			}
+			if k > 0 && here(w) && n.graph.ScopeRoot(w) && !slices.Contains(leaving, w) {
+				leaving = append(leaving, w)
+			}
 		}
-		q := rand.New(rand.NewPCG(seed, uint64(u)<<20|uint64(from)<<10|uint64(to)))
-		if q.IntN(4) == 0 {
-			return 0
+		for _, v := range entering {
+			in, _ := ends(v, side)
+			sum += in
 		}
-		return q.Float64() * scale
+		for _, v := range leaving {
+			_, out := ends(v, side)
+			sum += out
+		}
 	}
+	return sum
+}
+
+// borders are random costs by value and side. State 0 stays inline; of the other states the neighbours are joined, as long as
+// no two regions need each other and, now and then, a pair of them keeps apart; or, where apart says so, no neighbours are.
+func (n *network) borders(r *rand.Rand, options []Option, apart bool) *Borders {
+	return n.joining(r, options, apart, r.IntN(2)*4)
+}
+
+// willing are borders where all neighbours are joined that can be; or, where apart says so, none.
+func (n *network) willing(r *rand.Rand, options []Option, apart bool) *Borders {
+	return n.joining(r, options, apart, 0)
+}
+
+// joining are borders where one in so many pairs of neighbours keeps apart; 0 for none.
+func (n *network) joining(r *rand.Rand, options []Option, apart bool, shy int) *Borders {
+	seed, scale := r.Uint64(), r.Float64()*2
+	b := &Borders{Flow: border.FlowOf(n.graph), Apart: func(State) bool { return apart }}
+	known := map[[2]int][2]int64{}
+	draw := border.Rounded(func(v relay.NodeID, s border.Side) (in, out float64) {
+		q := rand.New(rand.NewPCG(seed, uint64(v)<<10|uint64(s)))
+		if s == 0 && seed%2 == 0 || q.IntN(4) == 0 {
+			return 0, 0
+		}
+		return q.Float64() * scale, q.Float64() * scale
+	})
+	b.Ends = func(v relay.NodeID, s border.Side) (in, out int64) {
+		e, ok := known[[2]int{int(v), int(s)}]
+		if !ok {
+			e[0], e[1] = draw(v, s)
+			known[[2]int{int(v), int(s)}] = e
+		}
+		return e[0], e[1]
+	}
+	b.Regions = func(chosen []int) *border.Regions {
+		groups := make([][]relay.NodeID, len(chosen))
+		of := make([]int, len(n.tree.Needs))
+		for k, i := range chosen {
+			groups[k] = options[i].Nodes
+			for _, v := range options[i].Nodes {
+				of[v] = k
+			}
+		}
+		state := func(v relay.NodeID) State { return options[chosen[of[v]]].State }
+		for u := range n.consumers {
+			for _, w := range n.consumers[u] {
+				u := relay.NodeID(u)
+				keep := shy > 0 && (uint64(u)*31+uint64(w)*17+seed)%uint64(shy) == 0
+				if apart || keep || of[u] == of[w] || state(u) != state(w) || state(u) == 0 {
+					continue
+				}
+				joined := slices.Clone(groups)
+				joined[of[u]] = append(slices.Clone(groups[of[u]]), groups[of[w]]...)
+				joined[of[w]] = nil
+				if !n.ordered(joined) {
+					continue
+				}
+				groups = joined
+				// An option's state is that of each node of its region, so of may name any option of it.
+				from, to := of[w], of[u]
+				for v := range of {
+					if of[v] == from && n.tree.Needs[v] {
+						of[v] = to
+					}
+				}
+			}
+		}
+		regions := &border.Regions{Of: make([]int32, len(n.tree.Needs)), Sides: []border.Side{0}}
+		number := map[int]int32{}
+		for _, v := range n.needs {
+			if state(v) == 0 {
+				continue
+			}
+			if number[of[v]] == 0 {
+				number[of[v]] = int32(len(regions.Sides))
+				regions.Sides = append(regions.Sides, border.Side(state(v)))
+			}
+			regions.Of[v] = number[of[v]]
+		}
+		return regions
+	}
+	return b
 }
 
 // RandomProblem is for the tests outside of the package, which may use the oracle: options, their tree, and brute force.

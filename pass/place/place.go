@@ -8,10 +8,10 @@
 // (Placement). Verify checks such a proof and shares no code with the solver that found it.
 //
 // Solve is exact, in linear time, where costs add up and each candidate has one exit, or those with several exits are
-// not cheaper than the prices of what they hold. Problem adds costs between neighbours and candidates with several
-// exits that are, and states how far from the cheapest its answer can be. Constraints pin and forbid; Regret and
-// Threshold say what it would have taken for a loser to win; SolveInterval places under uncertain costs; Overhead
-// keeps noise from cutting.
+// not cheaper than the prices of what they hold. Problem adds what is paid between regions (package border) and
+// candidates with several exits that are, and states how far from the cheapest its answer can be. Constraints pin and
+// forbid; Regret and Threshold say what it would have taken for a loser to win; SolveInterval places under uncertain
+// costs; Overhead keeps noise from cutting.
 package place
 
 import (
@@ -51,8 +51,8 @@ type Placement struct {
 	// that need no cover. Their sum is Cost; over the nodes of any option it is at most the option's cost. All
 	// three hold exactly when every number is taken in whole picoseconds (see Verify).
 	//
-	// Where options have costs between them or several exits (Problem), the prices sum to the bound that was found
-	// before anything was tried out, which is at most LowerBound, and carry the shares of those costs.
+	// Where something is paid between regions, or options have several exits (Problem), the prices sum to the bound that was
+	// found before anything was tried out, which is at most LowerBound, and carry shares of what is paid.
 	Prices []float64
 	// LowerBound is what every placement costs at least, in milliseconds: Cost where this one is proven to be the
 	// cheapest.

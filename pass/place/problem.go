@@ -7,14 +7,16 @@ import (
 	"math"
 	"slices"
 
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Problem is a placement with what Solve leaves out: costs between neighbours, and options with several exits.
+// Problem is a placement with what Solve leaves out: what is paid for values that go from one region to another, and options
+// with several exits.
 //
-// The cost of a placement is the sum of its options' costs and, for each option and each value that it reads of another
-// one, Transfer of that value between the two options' states; a value that several nodes of one option read is
-// carried over once. What the graph's inputs and outputs cost belongs into the costs of the options that touch them.
+// The cost of a placement is the sum of its options' costs and what package border says of the regions that they form. Which
+// they are is decided when all is chosen, so what the search bounds branches by is the same sum with fewer regions: as few as
+// there could be.
 //
 // An option may have several exits: a convex set of nodes, not a subtree of the post-dominator tree. Options that are
 // convex one by one may still need each other's results; a placement where they do is no placement (QuotientAcyclic).
@@ -24,12 +26,26 @@ type Problem struct {
 	Options []Option
 	// Reads[v] are the values that node v reads, those that need cover, ascending (ReadsOf).
 	Reads [][]relay.NodeID
-	// Transfer is what it costs, in milliseconds, to bring the value of u from an option of one state to an option of
-	// another: at least 0, and 0 between equal states. nil: nothing.
-	Transfer func(u relay.NodeID, from, to State) float64
+	// Borders say what is paid between regions; nil: nothing.
+	Borders *Borders
 	// Effort bounds the work of Solve, in looked-at nodes of options (some 10 ns each); 0 is DefaultEffort. It is no
 	// time limit, so that the answer is the same on every machine.
 	Effort int64
+}
+
+// Borders are what is paid between the regions of a placement.
+type Borders struct {
+	// Flow says who reads what. Between nodes that need cover, in one scope, it has what Problem.Reads has.
+	Flow *border.Flow
+	// Ends are at least 0. An option's State is the side of its region.
+	Ends border.Ends
+	// Inline is the state of what stays inline: all of its options are in region 0.
+	Inline State
+	// Apart says of the other states that each option is a region by itself; nil: of none. The options of one region are all
+	// of one state.
+	Apart func(s State) bool
+	// Regions forms the regions of chosen options.
+	Regions func(chosen []int) *border.Regions
 }
 
 // DefaultEffort is some two seconds on one core.
@@ -38,10 +54,11 @@ const DefaultEffort = 200_000_000
 // Solve places. Where all costs add up over connected subtrees the answer is TreeSolver's. Otherwise it searches, with
 // lower bounds from TreeSolver's recursion over (node, state): the answer is a valid placement whose Gap is 0 where it
 // is proven to be the cheapest. It is proven without search where each value is only read by the option that holds its
-// post-dominator (chains and trees); within the Effort it nearly always is elsewhere. Deterministic; but ranks do not
-// decide among placements of equal cost as they do in TreeSolver's.
+// post-dominator (chains and trees) and neighbours of one state are one region. Elsewhere the gap has in it, too, what
+// regions of one state cost more than one region of theirs would. Deterministic; but ranks do not decide among placements of
+// equal cost as they do in TreeSolver's.
 //
-// Errors: as Solver's; *OptionError for an option that is not convex; a plain error where Transfer breaks its rules, or
+// Errors: as Solver's; *OptionError for an option that is not convex; a plain error where Borders break their rules, or
 // where no placement was found within the effort.
 func (p *Problem) Solve() (*Placement, error) {
 	m, err := p.compile()
@@ -55,7 +72,7 @@ func (p *Problem) Solve() (*Placement, error) {
 }
 
 // Verify checks a placement from the problem alone: that it covers each node once, that no options need each other's
-// results, that its cost is what it says, transfers included, and that its bound is not above it. It does not prove the
+// results, that its cost is what it says, borders included, and that its bound is not above it. It does not prove the
 // bound.
 func (p *Problem) Verify(q *Placement) error {
 	cost, err := p.Cost(q.Chosen)
@@ -71,8 +88,9 @@ func (p *Problem) Verify(q *Placement) error {
 	return nil
 }
 
-// Cost is what a choice of options costs, in whole picoseconds, transfers included. Errors: a node that is not covered
-// or covered twice; *CycleError where options need each other's results.
+// Cost is what a choice of options costs, in whole picoseconds, what is paid between its regions included. Errors: a node that
+// is not covered or covered twice; *CycleError where options need each other's results; regions that are not made of the
+// options.
 func (p *Problem) Cost(chosen []int) (int64, error) {
 	by := make([]int, len(p.Tree.Needs))
 	for v := range by {
@@ -101,40 +119,65 @@ func (p *Problem) Cost(chosen []int) (int64, error) {
 	if err := QuotientAcyclic(p.Reads, several); err != nil {
 		return 0, err
 	}
-	if p.Transfer == nil {
+	if p.Borders == nil {
 		return total, nil
 	}
-	carried := map[[2]int]bool{}
-	for w, values := range p.Reads {
-		for _, u := range values {
-			pair := [2]int{int(u), by[w]}
-			if by[u] == by[w] || by[u] < 0 || by[w] < 0 || carried[pair] {
-				continue
-			}
-			carried[pair] = true
-			total += picoseconds(p.Transfer(u, p.Options[by[u]].State, p.Options[by[w]].State))
-		}
+	regions := p.Borders.Regions(chosen)
+	if err := p.checkRegions(chosen, regions); err != nil {
+		return 0, err
 	}
-	return total, nil
+	return total + p.Borders.Flow.Sum(regions, p.Borders.Ends), nil
 }
+
+// checkRegions asks for what the bounds rest on: regions are made of whole options of one state, and what is inline is
+// inline.
+func (p *Problem) checkRegions(chosen []int, r *border.Regions) error {
+	if len(r.Of) != len(p.Tree.Needs) || len(r.Sides) == 0 || r.Sides[0] != border.Side(p.Borders.Inline) {
+		return fmt.Errorf("placement: the regions are those of another graph, or what is inline is on another side")
+	}
+	owner := map[int32]int{}
+	for _, i := range chosen {
+		o := &p.Options[i]
+		region := r.Of[o.Nodes[0]]
+		whole := !slices.ContainsFunc(o.Nodes, func(v relay.NodeID) bool { return r.Of[v] != region })
+		if !whole || region < 0 || int(region) >= len(r.Sides) || (region == 0) != (o.State == p.Borders.Inline) ||
+			r.Sides[region] != border.Side(o.State) {
+			return fmt.Errorf("placement: option %d, of state %d, is in no region of its state, or in several", i, o.State)
+		}
+		if other, shared := owner[region]; shared && p.Borders.apart(o.State) {
+			return fmt.Errorf("placement: the options %d and %d, of state %d, share a region", other, i, o.State)
+		}
+		owner[region] = i
+	}
+	return nil
+}
+
+func (b *Borders) apart(s State) bool { return s != b.Inline && b.Apart != nil && b.Apart(s) }
 
 // model is a Problem made ready for the recursion. An option with several exits falls into pieces, the connected subtrees
 // that it consists of; an option with one exit is a piece by itself. The recursion takes pieces; that those of an option
 // are taken together is left to prices (multipliers) and to the search.
 type model struct {
-	problem   *Problem
-	parent    []relay.NodeID
-	pieces    []piece
-	byRoot    []int32 // pieces topped at v: byRoot[start[v]:start[v+1]]
-	start     []int32
-	of        [][]int32 // pieces of each option; nil for one that must not be taken
-	split     int       // number of options with several pieces
+	problem *Problem
+	parent  []relay.NodeID
+	pieces  []piece
+	byRoot  []int32 // pieces topped at v: byRoot[start[v]:start[v+1]]
+	start   []int32
+	of      [][]int32 // pieces of each option; nil for one that must not be taken
+	split   int       // number of options with several pieces
+	states  []State   // the distinct ones, ascending; pieces and multipliers name them by index
+
+	// transfers says that something is paid between regions. What follows is there only then.
 	transfers bool
-	states    []State // the distinct ones, ascending; pieces and multipliers name them by index
-	// An edge is a value with one of its readers. Edges of value u are outgoing[u]; each has a multiplier for each state.
+	inline    int32  // the inline state; none where no option has it
+	apart     []bool // states of which each option is a region
+	// An edge is a value with one of its readers; it has a multiplier for each state. Edges of value u are outgoing[u]; reads
+	// are the values that each node reads, edgeOf the edges of these.
 	edges    int
 	outgoing [][]int32
-	carry    []int64 // carry[(u*K+from)*K+to] in picoseconds, K = len(states)
+	reads    [][]relay.NodeID
+	edgeOf   [][]int32
+	in, out  []int64 // in picoseconds, at u*K+s, K = len(states)
 	size     int64   // work of one pass of the recursion
 }
 
@@ -144,14 +187,19 @@ type piece struct {
 	state  int32
 	nodes  []relay.NodeID
 	reads  []read
+	// leaves is what is paid for those of its values that are results of a scope.
+	leaves int64
 }
 
 // read is a value from outside of a piece.
 type read struct {
 	value relay.NodeID
 	edges []int32
+	// made: an option makes the value, and not the caller of the function.
+	made bool
 	// below: the piece holds the value's post-dominator, so the recursion knows the value's state. within: the value comes
-	// from another piece of the same option. charged: this piece pays for bringing the value into its option.
+	// from another piece of the same option. charged: of the pieces of its option this one pays, where that is not shared
+	// among edges.
 	below, within, charged bool
 }
 
@@ -176,21 +224,11 @@ func (p *Problem) compile() (*model, error) {
 	}
 	slices.Sort(m.states)
 	m.states = slices.Compact(m.states)
-	if err := m.carries(consumers); err != nil {
+	if err := m.borders(); err != nil {
 		return nil, err
 	}
 	if !m.transfers && len(m.states) > 0 {
 		m.states = m.states[:1] // they make no difference
-	}
-	edgeOf := make([][]int32, n) // edge of each of a node's reads
-	if m.transfers {
-		for w, values := range p.Reads {
-			for _, u := range values {
-				edgeOf[w] = append(edgeOf[w], int32(m.edges))
-				m.outgoing[u] = append(m.outgoing[u], int32(m.edges))
-				m.edges++
-			}
-		}
 	}
 	sum := 0.0
 	in := make([]int32, n) // 1 + the last option that a node was seen in
@@ -216,7 +254,7 @@ func (p *Problem) compile() (*model, error) {
 			m.split++
 		}
 		if m.transfers {
-			m.addReads(i, in, edgeOf)
+			m.addReads(i, in)
 		}
 	}
 	if sum*perMillisecond >= greatestSum/4 {

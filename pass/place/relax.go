@@ -10,15 +10,18 @@ import (
 // cost of everything below v if a piece of state s tops it,
 //
 //	g(v, s) = min over pieces S of state s topped at v of
-//	          share(S) + what v's edges pay in s + sum over the nodes u just below S of the least of
-//	              min over s' of g(u, s')                              if S does not read u
-//	              min over s' of g(u, s') + carry(u, s', s) - edges(s')  if S reads u
+//	          share(S) + what leaves S for good + what v's edges pay in s + sum over the nodes u just below S of the least of
+//	              min over s' of g(u, s')                             if S does not read u
+//	              min over s' of g(u, s') + pay(u, s', s) - edges(s')  if S reads u
 //	          + sum over the values u from elsewhere that S reads of
-//	              min over s' of carry(u, s', s) - edges(s')
+//	              min over s' of pay(u, s', s) - edges(s')
 //
-// Only the last line is not exact: it takes each such u to be in whatever state is best for S, whatever state u is in. A
-// multiplier moves cost between the two. Where nothing is read from elsewhere, or the states taken to be are those that
-// are, and an option's pieces are taken all or none, the result is a placement and its cost the bound.
+// pay is the share of S in what is paid for u: nothing where s' is s. Two things are not exact. The last line takes each such
+// u to be in whatever state is best for S, whatever state u is in; a multiplier moves cost between the two. And what is paid
+// once for a value is shared among its readers in advance, whoever of them turns out to pay. Where nothing is read from
+// elsewhere and every value has one reader, or the states taken to be are those that are, those who pay have all shares,
+// regions are as few as there can be, and an option's pieces are taken all or none, the result is a placement and its cost
+// the bound.
 type relaxation struct {
 	m *model
 	l *multipliers
@@ -42,10 +45,11 @@ type relaxation struct {
 	in    []int32 // the taken piece that covers each node; none where that needs no cover
 }
 
-// taking is a value that a taken piece reads, and the state that the piece took it to be in.
+// taking is a value that a taken piece reads, the piece's own state, and the state that it took the value to be in; none for
+// what no option makes.
 type taking struct {
-	read  *read
-	state int32
+	read      *read
+	to, state int32
 }
 
 // missing is the g of a state that no piece gives: more open nodes than there can be.
@@ -86,7 +90,7 @@ func (x *relaxation) bound(l *multipliers) (int64, bool) {
 			if x.disabled[p.option] {
 				continue
 			}
-			c := value{cost: l.share[i] + pays[p.state]}
+			c := value{cost: l.share[i] + p.leaves + pays[p.state]}
 			if i == m.of[p.option][0] {
 				c.rank = int64(m.problem.Options[p.option].Rank)
 			}
@@ -97,7 +101,7 @@ func (x *relaxation) bound(l *multipliers) (int64, bool) {
 			for r := range p.reads {
 				q := &p.reads[r]
 				if q.below {
-					c = c.minus(x.down[q.value])
+					c = c.minus(x.down[q.value]) // it is in below: what follows puts it at its state
 				}
 				d, _ := x.read(q, p.state)
 				c = c.plus(d)
@@ -130,12 +134,16 @@ func (x *relaxation) bound(l *multipliers) (int64, bool) {
 }
 
 // read is what reading a value costs a piece of state to, and the state that the value is best in; none where that is to
-// be left open.
+// be left open, and for what no option makes.
 func (x *relaxation) read(q *read, to int32) (value, int32) {
 	k := len(x.m.states)
 	u := int(q.value)
 	if q.within {
 		return value{cost: -x.edges(q, to)}, to
+	}
+	in := x.entering(q, to)
+	if !q.made {
+		return value{cost: in}, none
 	}
 	least, state := value{}, none
 	if q.below && x.state[u] == none {
@@ -148,8 +156,8 @@ func (x *relaxation) read(q *read, to int32) (value, int32) {
 			continue
 		}
 		c := value{cost: -x.edges(q, s)}
-		if q.charged {
-			c.cost += x.m.carry[(u*k+int(s))*k+int(to)]
+		if x.m.pays(s, to) {
+			c.cost += in + x.leaving(q, s)
 		}
 		if q.below {
 			c = c.plus(x.least[u*k+int(s)])
@@ -162,6 +170,34 @@ func (x *relaxation) read(q *read, to int32) (value, int32) {
 		return missing, none // nothing tops u, so no placement has this piece
 	}
 	return least, state
+}
+
+// pays says that a value of state s that an option of state to reads crosses a border, however few regions there are.
+func (m *model) pays(s, to int32) bool { return s != to || m.apart[to] }
+
+// entering is the share of a read in what it costs to bring the value to a state, leaving in what it costs to bring it away
+// from one.
+func (x *relaxation) entering(q *read, to int32) int64 {
+	k := len(x.m.states)
+	if x.m.apart[to] {
+		if q.charged {
+			return x.m.in[int(q.value)*k+int(to)]
+		}
+		return 0
+	}
+	sum := int64(0)
+	for _, e := range q.edges {
+		sum += x.l.in[int(e)*k+int(to)]
+	}
+	return sum
+}
+
+func (x *relaxation) leaving(q *read, s int32) int64 {
+	sum := int64(0)
+	for _, e := range q.edges {
+		sum += x.l.out[int(e)*len(x.m.states)+int(s)]
+	}
+	return sum
 }
 
 // edges is what the reads of a value get back where it is in state s.
@@ -195,11 +231,15 @@ func (x *relaxation) trace() {
 			x.in[w] = i
 		}
 		for r := range p.reads {
+			if !p.reads[r].made {
+				x.took = append(x.took, taking{&p.reads[r], p.state, none})
+				continue
+			}
 			_, from := x.read(&p.reads[r], p.state)
 			if p.reads[r].below {
 				x.want[p.reads[r].value] = from
 			}
-			x.took = append(x.took, taking{&p.reads[r], from})
+			x.took = append(x.took, taking{&p.reads[r], p.state, from})
 		}
 	}
 	reverse(x.taken)

@@ -8,12 +8,14 @@ import (
 	"math"
 	"slices"
 
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/relay"
 )
 
 const (
 	rootPasses   = 300 // passes of the recursion before anything is tried out
 	branchPasses = 25
+	regionEffort = 20 // what forming regions takes for a node, in the units of Problem.Effort
 )
 
 // search is a branch and bound over the relaxation: where it disagrees with itself, one of the two sides is ruled out
@@ -28,9 +30,11 @@ type search struct {
 	chosen     []int
 	cost, rank int64
 
-	with    [][]int32 // options that cover each node
-	count   []int32   // scratch of disagreement
+	with    [][]int32      // options that cover each node
+	valueOf []relay.NodeID // of each edge
+	count   []int32        // scratch of disagreement
 	touched []int
+	paying  []int
 }
 
 // branch is a part of the search that is still open.
@@ -59,7 +63,13 @@ func (m *model) search(effort int64, start *Placement) (*Placement, error) {
 		effort = DefaultEffort
 	}
 	s := &search{m: m, x: m.relaxation(), effort: effort, cost: math.MaxInt64}
-	s.count = make([]int32, m.edges*len(m.states))
+	s.count = make([]int32, 3*m.edges*len(m.states))
+	s.valueOf = make([]relay.NodeID, m.edges)
+	for u, edges := range m.outgoing {
+		for _, e := range edges {
+			s.valueOf[e] = relay.NodeID(u)
+		}
+	}
 	s.with = make([][]int32, len(m.parent))
 	for o := range m.of {
 		if len(m.of[o]) > 0 {
@@ -71,8 +81,7 @@ func (m *model) search(effort int64, start *Placement) (*Placement, error) {
 	l := m.multipliers()
 	if start != nil {
 		m.apportion(l, start.Prices)
-		cost, rank := m.cost(start.Chosen)
-		s.keep(start.Chosen, cost, rank)
+		s.offer(start.Chosen)
 	}
 	if _, ok := s.bound(l); !ok {
 		return nil, m.uncovered()
@@ -109,7 +118,18 @@ func (s *search) bound(l *multipliers) (int64, bool) {
 	return s.x.bound(l)
 }
 
-func (s *search) keep(chosen []int, cost, rank int64) bool {
+// offer takes whole options that cover each node once and do not need each other's results, if they are better than what is
+// known; it says whether they are. Regions are formed only where they could be.
+func (s *search) offer(chosen []int) bool {
+	s.spent += int64(len(s.m.parent))
+	cost, rank := s.m.cost(chosen, true)
+	if cost > s.cost || cost == s.cost && rank >= s.rank {
+		return false
+	}
+	if s.m.transfers {
+		s.spent += regionEffort * int64(len(s.m.parent))
+		cost, rank = s.m.cost(chosen, false)
+	}
 	if cost > s.cost || cost == s.cost && rank >= s.rank {
 		return false
 	}
@@ -196,8 +216,7 @@ func (s *search) repair(l *multipliers) {
 		s.restrict(s.several(chosen))
 		if _, ok := s.bound(l); ok {
 			chosen, _ := s.x.options()
-			cost, rank := s.m.cost(chosen)
-			s.keep(chosen, cost, rank)
+			s.offer(chosen)
 		}
 	})
 }
@@ -237,8 +256,7 @@ func (s *search) seed(l *multipliers) {
 			}
 			if _, ok := s.bound(l); ok {
 				chosen, _ := s.x.options()
-				cost, rank := s.m.cost(chosen)
-				s.keep(chosen, cost, rank)
+				s.offer(chosen)
 			}
 		})
 	}
@@ -268,7 +286,7 @@ func (s *search) improve() {
 				return
 			}
 			chosen, _ := s.x.options()
-			if cost, rank := s.m.cost(chosen); !s.keep(chosen, cost, rank) {
+			if !s.offer(chosen) {
 				return
 			}
 		}
@@ -368,16 +386,57 @@ func (s *search) divide(b *branch, what outcome) []*decision {
 	worst, at := int64(-1), relay.NoNode
 	for _, t := range s.x.took {
 		u := t.read.value
+		if !t.read.made {
+			continue
+		}
 		if actual := s.m.pieces[s.x.in[u]].state; actual != t.state {
-			if c := s.m.carry[(int(u)*k+int(actual))*k+int(t.state)]; c > worst {
+			if c := s.m.out[int(u)*k+int(actual)] + s.m.in[int(u)*k+int(t.to)]; c > worst {
 				worst, at = c, u
 			}
 		}
 	}
-	if at == relay.NoNode {
+	if at != relay.NoNode {
+		return both(decision{option: -1, node: at, state: s.m.states[s.m.pieces[s.x.in[at]].state]})
+	}
+	// All agrees but what regions cost: take an option, or do without it, those first that pay more than they would in a
+	// region with all others of their state.
+	taken := map[int]bool{}
+	for d := b.decided; d != nil; d = d.before {
+		if d.option >= 0 && d.yes {
+			taken[d.option] = true
+		}
+	}
+	for _, o := range append(s.dear(chosen), chosen...) {
+		if !taken[o] && len(s.m.of[o]) > 0 {
+			return both(decision{option: o})
+		}
+	}
+	return nil // it holds this one placement, which was looked at
+}
+
+// dear are those of the chosen options at whose regions something is paid for that as few regions as there can be would not
+// pay for.
+func (s *search) dear(chosen []int) []int {
+	if !s.m.transfers || s.m.cycle(chosen) != nil {
 		return nil
 	}
-	return both(decision{option: -1, node: at, state: s.m.states[s.m.pieces[s.x.in[at]].state]})
+	b := s.m.problem.Borders
+	type paid struct {
+		value relay.NodeID
+		side  border.Side
+		out   bool
+	}
+	few, regions := s.m.least(chosen), b.Regions(chosen)
+	left := map[paid]int{}
+	b.Flow.Each(few, func(p border.Payment) { left[paid{p.Value, few.Sides[p.Region], p.Out}]++ })
+	more := map[int32]bool{}
+	b.Flow.Each(regions, func(p border.Payment) {
+		what := paid{p.Value, regions.Sides[p.Region], p.Out}
+		if left[what]--; left[what] < 0 {
+			more[p.Region] = true
+		}
+	})
+	return slices.DeleteFunc(slices.Clone(chosen), func(o int) bool { return !more[regions.Of[root(&s.m.problem.Options[o])]] })
 }
 
 // branchHeap has the branch of the least bound first.

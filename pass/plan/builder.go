@@ -11,6 +11,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/place"
@@ -28,6 +29,8 @@ type Builder struct {
 	overhead float64
 	// transfers is the part of total that borders cost.
 	transfers float64
+	// believed is the sum of the functions' beliefs; nil without one.
+	believed *Believed
 	// searched: every function's placement was searched for. proven: the prices prove every one.
 	searched, proven bool
 }
@@ -58,6 +61,8 @@ type Placed struct {
 	Excluded []Excluded
 	// Borders are what was charged between the options; nil for nothing.
 	Borders *Borders
+	// Belief is what a search among whole networks ended with; nil for nothing.
+	Belief *Belief
 	// Groups say which of the chosen candidates were joined into one region. A chosen candidate in none of them is a
 	// region by itself, without a symbol.
 	Groups []Group
@@ -66,11 +71,26 @@ type Placed struct {
 	Context func(k int) cost.Cost
 }
 
-// Borders are the costs between the options of one function.
+// Borders are the costs between the regions of one function.
 type Borders struct {
 	Values []Border
-	// Reads[v] are the nodes that node v reads (place.ReadsOf).
-	Reads [][]relay.NodeID
+	// Flow says who reads what.
+	Flow *border.Flow
+	// Apart are those of the backends with borders whose neighbours do not share a region.
+	Apart []string
+}
+
+// Belief is what is believed about one function at the end of a search among whole networks.
+type Belief struct {
+	// Costs are those of the candidates, in milliseconds, as the solver took them; Prices those of the nodes.
+	Costs, Prices []float64
+	// Bound is what no placement takes less than, in milliseconds.
+	Bound float64
+	// Flow, Ends, Inline and Side say what is paid between regions (package border).
+	Flow   *border.Flow
+	Ends   border.Ends
+	Inline border.Side
+	Side   func(backend string) border.Side
 }
 
 // Group is a region that is outlined.
@@ -100,7 +120,15 @@ func (b *Builder) Add(f *Placed) error {
 	}
 	b.plan.Module.Functions = append(b.plan.Module.Functions, function)
 	b.total += f.Placement.Cost
+	if f.Belief != nil {
+		b.believe(function, f.Belief)
+	}
 	if f.Borders != nil {
+		for _, name := range f.Borders.Apart {
+			if backend := b.plan.Backend(name); backend != nil {
+				backend.Apart = true
+			}
+		}
 		b.plan.Borders = append(b.plan.Borders, f.Borders.Values...)
 		b.transfers += f.Placement.Cost
 		for _, i := range f.Placement.Chosen {
@@ -139,8 +167,53 @@ func (b *Builder) Constrain(c Constraints) {
 	}
 }
 
+// TestBounds records of how many computations both a cost and a lower bound are known, and how many of these bounds were wrong.
+func (b *Builder) TestBounds(tested, wrong int) {
+	b.plan.Candidates.Tested, b.plan.Candidates.Wrong = tested, wrong
+}
+
 // SetOverhead records what was added to each candidate's cost in Placed.Options.
 func (b *Builder) SetOverhead(ms float64) { b.overhead = ms }
+
+// believe adds what is believed about a function whose regions stand in the plan. What costs nothing is listed, too: whoever
+// reads the plan can see that nothing is missing.
+func (b *Builder) believe(f Function, belief *Belief) {
+	if b.believed == nil {
+		b.believed = &Believed{}
+	}
+	all := b.believed
+	regions := b.plan.regionsOf(f, belief.Inline, belief.Side)
+	paid := int64(0)
+	belief.Flow.Each(regions, func(p border.Payment) {
+		ps := belief.Ends.Of(p, regions)
+		paid += ps
+		all.Payments = append(all.Payments, Payment{Function: f.Name, Value: int(p.Value), Region: int(p.Region) - 1, Out: p.Out,
+			Milliseconds: float64(ps) / 1e9})
+	})
+	all.Transfers += float64(paid) / 1e9
+	all.Milliseconds += float64(paid) / 1e9
+	for i := range b.plan.Regions {
+		if r := &b.plan.Regions[i]; r.Function == f.Name {
+			for _, c := range r.Candidates {
+				all.Milliseconds += c.Believed
+			}
+		}
+	}
+	for _, y := range belief.Prices {
+		all.Proven += y
+	}
+	all.Bound += belief.Bound
+}
+
+// believes is what the plan's placement takes by what was believed. The bound is no more than that: a search may have found a
+// cheaper placement than the solver.
+func (b *Builder) believes() *Believed {
+	all := *b.believed
+	all.Milliseconds, all.Transfers, all.Proven = round(all.Milliseconds), round(all.Transfers), round(all.Proven)
+	all.Bound = round(min(max(all.Bound, all.Proven), all.Milliseconds))
+	all.Gap = round(all.Milliseconds - all.Bound)
+	return &all
+}
 
 // Plan ends the plan and checks it.
 func (b *Builder) Plan() (*Plan, error) {
@@ -155,6 +228,9 @@ func (b *Builder) Plan() (*Plan, error) {
 		p.Backends[i].Milliseconds = round(p.Backends[i].Milliseconds)
 	}
 	p.Candidates.Distinct = len(b.distinct)
+	if b.believed != nil {
+		p.GraphLevel = &GraphLevel{Networks: []Network{}, Believed: b.believes()}
+	}
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
@@ -212,6 +288,9 @@ func (b *Builder) regions(f *Placed) []Region {
 			}
 			// The store has these; a plan is the same whenever and from whichever network its costs were measured.
 			part.Cost.Taken, part.Cost.Computation = time.Time{}, ""
+			if f.Belief != nil {
+				part.Believed = round(f.Belief.Costs[i])
+			}
 			if f.Context != nil && !c.Free {
 				if seen := f.Context(i); seen.Known() {
 					part.Context = round(seen.Estimate())
@@ -231,7 +310,10 @@ func (b *Builder) regions(f *Placed) []Region {
 					node.Price = round(f.Placement.Prices[v])
 				}
 				if reads != nil {
-					node.Reads = indices(reads[v])
+					node.Reads, node.Result = indices(reads[v]), g.ScopeRoot(v)
+				}
+				if f.Belief != nil {
+					node.Believed = round(f.Belief.Prices[v])
 				}
 				part.Nodes = append(part.Nodes, node)
 			}
@@ -244,14 +326,12 @@ func (b *Builder) regions(f *Placed) []Region {
 	return regions
 }
 
-// reads say which placed nodes each node reads, where the proof rests on it: where borders cost something, and where
+// reads say which nodes each node reads, where something rests on it: where something is paid between regions, and where
 // candidates have several exits. nil elsewhere.
 func (f *Placed) reads() [][]relay.NodeID {
-	if f.Borders != nil {
-		return f.Borders.Reads
-	}
-	if slices.ContainsFunc(f.Set.Candidates, func(c candidate.Candidate) bool { return len(c.Exits) > 0 }) {
-		return place.ReadsOf(f.Set.Graph)
+	several := func(c candidate.Candidate) bool { return len(c.Exits) > 0 }
+	if f.Borders != nil || f.Belief != nil || slices.ContainsFunc(f.Set.Candidates, several) {
+		return border.FlowOf(f.Set.Graph).Reads()
 	}
 	return nil
 }
@@ -322,6 +402,9 @@ func reject(f *Placed, i int, known cost.Cost) Rejected {
 	}
 	if f.Placement.Prices != nil {
 		r.Slack = round(f.Placement.Slack(f.Options[i]))
+	}
+	if f.Belief != nil {
+		r.Believed = round(f.Belief.Costs[i])
 	}
 	return r
 }

@@ -13,6 +13,34 @@ type GraphLevel struct {
 	Why     string  `json:"why"`
 	// Seed is that of the random numbers.
 	Seed uint64 `json:"seed"`
+	// Believed is what the network that was kept takes by what was believed at the end; nil where nothing was learnt.
+	Believed *Believed `json:"believed,omitempty"`
+}
+
+// Believed is a network by the costs in place and the borders that a search ended with. The candidates have these costs, too,
+// the nodes prices of their own.
+type Believed struct {
+	// Milliseconds is what it takes: its candidates, and what is paid between its regions, which is Transfers.
+	Milliseconds float64 `json:"total_ms"`
+	Transfers    float64 `json:"transfers_ms"`
+	// Bound is what no network of these candidates takes less than, as far as the solver has shown; Gap is Milliseconds less
+	// Bound. Proven is what the file shows by itself: the sum of the nodes' prices, which leave out what is paid between regions.
+	Bound  float64 `json:"bound_ms"`
+	Gap    float64 `json:"gap_ms"`
+	Proven float64 `json:"proven_ms"`
+	// Payments are what is paid between the regions: each value once where it leaves the region that makes it, and once where it
+	// enters one that reads it.
+	Payments []Payment `json:"payments,omitempty"`
+}
+
+// Payment is a value that is paid for at a region.
+type Payment struct {
+	Function string `json:"function"`
+	Value    int    `json:"value"`
+	// Region is the region's ID, -1 for what stays inline. Out: the value leaves it; else it enters.
+	Region       int     `json:"region"`
+	Out          bool    `json:"out,omitempty"`
+	Milliseconds float64 `json:"ms"`
 }
 
 // Step is one turn of the feedback: what a placement was believed to take, part by part, and what it took.
@@ -29,6 +57,8 @@ type Step struct {
 	Measured  float64 `json:"measured_ms"`
 	// Regions counts those outside of TVM.
 	Regions int `json:"regions"`
+	// Gap is how far from the cheapest the placement was at most, by what was believed when it was made; 0 for a seed.
+	Gap float64 `json:"gap_ms,omitempty"`
 	// Repeats says that the costs in place led back to a placement that had been measured.
 	Repeats bool `json:"repeats,omitempty"`
 }

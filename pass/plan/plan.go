@@ -95,6 +95,8 @@ type Backend struct {
 	Regions      int     `json:"regions"`
 	Operators    int     `json:"operators"`
 	Milliseconds float64 `json:"estimate_ms"`
+	// Apart says that neighbours on it are regions of their own; only where the plan has Borders of it.
+	Apart bool `json:"regions_apart,omitempty"`
 }
 
 // Estimate is what the candidates' costs say about the whole network. It is a sum of parts measured alone, no bound
@@ -102,7 +104,8 @@ type Backend struct {
 type Estimate struct {
 	// Milliseconds is the sum of the regions' costs, and of Transfers.
 	Milliseconds float64 `json:"total_ms"`
-	// Transfers is what it takes to bring values from one region to another where that costs anything (Plan.Borders).
+	// Transfers is what it takes to bring values from one region to another, from the caller and to it, where that costs
+	// anything (Plan.Borders).
 	Transfers float64 `json:"transfers_ms,omitempty"`
 	// Bound is what no placement of these candidates can cost less than: where Optimal, the sum of the prices.
 	Bound float64 `json:"bound_ms"`
@@ -147,6 +150,9 @@ type Candidate struct {
 	// Milliseconds is the number that was placed with.
 	Milliseconds float64   `json:"estimate_ms"`
 	Cost         cost.Cost `json:"cost"`
+	// Believed is what it was believed to take at the end of a search among whole networks, as Milliseconds is what it
+	// takes by what is known of it alone; 0 where there was no such search.
+	Believed float64 `json:"believed_ms,omitempty"`
 	// Context is what it took in its place in a whole network (cost.Context), in milliseconds, its share of what was
 	// spent on layouts and borders included; 0 where it was not profiled there. Where it was in several networks it
 	// is the median of so many Profiles, and ContextLow and ContextHigh enclose it (cost.Cost.Interval).
@@ -171,14 +177,19 @@ type Node struct {
 	PostDominator int `json:"post_dominator"`
 	// Price is what the node costs in this placement.
 	Price float64 `json:"price_ms"`
-	// Reads are the placed nodes whose values it reads; only where the plan has Borders, or its function candidates
-	// with several exits.
-	Reads []int `json:"reads,omitempty"`
+	// Believed is what it costs in this placement by what was believed at the end of a search among whole networks
+	// (GraphLevel.Believed).
+	Believed float64 `json:"believed_ms,omitempty"`
+	// Reads are the nodes whose values it reads, ascending: placed ones, and what callers give; no constants. Result
+	// says that its value is that of a scope. Both only where the plan says what is paid between regions (Borders,
+	// Believed), or its function has candidates with several exits.
+	Reads  []int `json:"reads,omitempty"`
+	Result bool  `json:"result,omitempty"`
 }
 
-// Border is what it takes, in milliseconds, to bring a value to a backend from another one and away from it. What is not
-// listed costs nothing, nor does a value that stays on its backend, or goes to one that shares its regions: of those, the
-// first that was offered speaks for all.
+// Border is what it takes, in milliseconds, to bring a value to a region of a backend and away from one: it is paid once by
+// the region that makes the value and once by each other region that reads it (package border). What is not listed costs
+// nothing. Of the backends that share regions the first that was offered speaks for all.
 type Border struct {
 	Function string  `json:"function"`
 	Value    int     `json:"value"`
@@ -204,6 +215,10 @@ type Candidates struct {
 	// InPlace counts those that were seen in their place in a whole network, and not measured alone.
 	InPlace int `json:"in_place,omitempty"`
 	Unknown int `json:"unknown,omitempty"`
+	// Tested counts the computations of which both a cost and a lower bound are known, Wrong those that take less than their
+	// bound: all bounds are lowered then, until none is above what is known.
+	Tested int `json:"bounds_tested,omitempty"`
+	Wrong  int `json:"bounds_wrong,omitempty"`
 	// Failed counts the computations, of all origins, that cannot be placed: the length of Failures.
 	Failed int `json:"failed"`
 	// Ties counts the places where candidates were measured again and again and their order is still not clear: the
@@ -274,6 +289,8 @@ type Rejected struct {
 	// Slack is how much Milliseconds is above the prices of its nodes: if it became cheaper by less, the placement would
 	// stay the same. Explain has the exact number.
 	Slack float64 `json:"slack_ms"`
+	// Believed: see Candidate.
+	Believed float64 `json:"believed_ms,omitempty"`
 }
 
 // Finalist is a whole network that was built and run.

@@ -103,6 +103,9 @@ func (p *Plan) Validate() error {
 	if err := p.validateBorders(functions, covered); err != nil {
 		return err
 	}
+	if err := p.validateBelieved(); err != nil {
+		return err
+	}
 	return p.validateRest()
 }
 
@@ -212,10 +215,13 @@ func (p *Plan) validateRest() error {
 	if known := c.Given + c.Stored + c.Measured + c.Bounded + c.InPlace + c.Unknown; known != c.Distinct {
 		return fmt.Errorf("plan: there are %d different computations, the costs of %d are accounted for", c.Distinct, known)
 	}
+	if c.Tested < 0 || c.Wrong < 0 || c.Wrong > c.Tested || c.Tested > c.Distinct {
+		return fmt.Errorf("plan: of %d different computations the bounds of %d were tested, and those of %d found wrong", c.Distinct, c.Tested, c.Wrong)
+	}
 	if c.Failed != len(c.Failures) {
 		return fmt.Errorf("plan: %d computations failed, %d are listed", c.Failed, len(c.Failures))
 	}
-	if listed := p.listed(); c.Unknown == 0 && (p.Estimate.Optimal || len(p.Borders) > 0) && listed != c.Proposed {
+	if listed := p.listed(); c.Unknown == 0 && (p.Estimate.Optimal || len(p.Borders) > 0 || p.believed() != nil) && listed != c.Proposed {
 		return fmt.Errorf("plan: %d candidates were proposed, %d are listed", c.Proposed, listed)
 	}
 	names, chosen := map[string]bool{}, 0

@@ -21,6 +21,9 @@ type Proof struct {
 	// Bound is what no placement of the plan's candidates costs less than, as far as the plan itself shows it. The search
 	// may have shown more (Estimate.Bound).
 	Bound float64
+	// Believed is the same by what a search among whole networks ended with (GraphLevel.Believed); nil where the plan says
+	// nothing of it.
+	Believed *Proof
 }
 
 // Gap is how far from the cheapest the placement is at most; 0 for one that is proven to be the cheapest.
@@ -39,7 +42,7 @@ func (p *Plan) Prove() (Proof, error) {
 	if err := p.Validate(); err != nil {
 		return Proof{}, err
 	}
-	if !p.Estimate.Optimal && p.Estimate.Bound == 0 {
+	if !p.Estimate.Optimal && p.Estimate.Bound == 0 && p.believed() == nil {
 		return Proof{}, ErrNotProven
 	}
 	for _, r := range p.Candidates.Rejected {
@@ -50,11 +53,20 @@ func (p *Plan) Prove() (Proof, error) {
 			return Proof{}, fmt.Errorf("plan: a rejected candidate is on the backend %q, which is not listed", r.Backend)
 		}
 	}
-	proof := Proof{}
 	for _, f := range p.Module.Functions {
 		if err := p.checkIndices(f); err != nil {
 			return Proof{}, err
 		}
+	}
+	believed, err := p.proveBelieved()
+	if err != nil {
+		return Proof{}, err
+	}
+	proof := Proof{Believed: believed}
+	if !p.Estimate.Optimal && p.Estimate.Bound == 0 {
+		return proof, ErrNotProven
+	}
+	for _, f := range p.Module.Functions {
 		if len(p.Borders) > 0 {
 			cost, bound, err := p.proveBorders(f)
 			if err != nil {
@@ -103,6 +115,17 @@ func (p *Plan) checkIndices(f Function) error {
 
 // problem gives back what was solved for a function, and the solution. The chosen options come first.
 func (p *Plan) problem(f Function) ([]place.Option, *place.Tree, *place.Placement) {
+	return p.problemBy(f, false)
+}
+
+// problemBy is problem by what is known of each candidate alone, or by what was believed of them in place.
+func (p *Plan) problemBy(f Function, believed bool) ([]place.Option, *place.Tree, *place.Placement) {
+	by := func(alone, inPlace float64) float64 {
+		if believed {
+			return inPlace
+		}
+		return alone
+	}
 	tree := &place.Tree{Parent: make([]relay.NodeID, f.Nodes), Needs: make([]bool, f.Nodes)}
 	for v := range tree.Parent {
 		tree.Parent[v] = relay.NoNode
@@ -115,13 +138,13 @@ func (p *Plan) problem(f Function) ([]place.Option, *place.Tree, *place.Placemen
 			continue
 		}
 		for _, c := range p.Regions[i].Candidates {
-			o := place.Option{Cost: c.Milliseconds}
+			o := place.Option{Cost: by(c.Milliseconds, c.Believed)}
 			for _, n := range c.Nodes {
 				v := relay.NodeID(n.Index)
 				o.Nodes = append(o.Nodes, v)
 				tree.Needs[v] = true
 				tree.Parent[v] = relay.NodeID(n.PostDominator)
-				solution.Prices[v] = n.Price
+				solution.Prices[v] = by(n.Price, n.Believed)
 				for _, u := range n.Reads {
 					reads[v], told = append(reads[v], relay.NodeID(u)), true
 				}
@@ -131,6 +154,9 @@ func (p *Plan) problem(f Function) ([]place.Option, *place.Tree, *place.Placemen
 		}
 	}
 	if told {
+		for v := range reads { // what callers give is nobody's result
+			reads[v] = slices.DeleteFunc(reads[v], func(u relay.NodeID) bool { return !tree.Needs[u] })
+		}
 		tree.Reads = reads
 	}
 	var options []place.Option
@@ -145,7 +171,7 @@ func (p *Plan) problem(f Function) ([]place.Option, *place.Tree, *place.Placemen
 		if r.Function != f.Name {
 			continue
 		}
-		o := place.Option{Cost: r.Milliseconds}
+		o := place.Option{Cost: by(r.Milliseconds, r.Believed)}
 		for _, v := range r.Nodes {
 			o.Nodes = append(o.Nodes, relay.NodeID(v))
 		}

@@ -42,6 +42,11 @@ func (s *Summary) graphLevel(opts Options) string {
 		}
 		b.WriteString(plaintable.Render(t))
 	}
+	if believed := g.Believed; believed != nil {
+		fmt.Fprintf(&b, "by the costs in place and the borders as they were learnt, what was kept takes %s ms, %s of them between regions; no network "+
+			"of these candidates takes less than %s ms: within %s ms of the least\n", ms(believed.Milliseconds), ms(believed.Transfers),
+			ms(believed.Bound), ms(believed.Gap))
+	}
 	if !opts.Verbose {
 		return b.String()
 	}

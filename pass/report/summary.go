@@ -92,6 +92,8 @@ type Candidates struct {
 	Stored   int `json:"stored"`
 	Measured int `json:"measured"`
 	Bounded  int `json:"bounded"`
+	Tested   int `json:"bounds_tested,omitempty"`
+	Wrong    int `json:"bounds_wrong,omitempty"`
 	InPlace  int `json:"in_place,omitempty"`
 	Unknown  int `json:"unknown"`
 	Failed   int `json:"failed"`
@@ -156,7 +158,7 @@ func Summarise(p *plan.Plan) *Summary {
 	s.Exact = p.Constraints != nil && p.Constraints.Exact
 	c := p.Candidates
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given, Stored: c.Stored,
-		Measured: c.Measured, Bounded: c.Bounded, InPlace: c.InPlace, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
+		Measured: c.Measured, Bounded: c.Bounded, Tested: c.Tested, Wrong: c.Wrong, InPlace: c.InPlace, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
 		Failures: c.Failures, Refusals: c.Refusals}
 	s.GraphLevel = p.GraphLevel
 	s.Times.Context = inContext(p)

@@ -257,6 +257,9 @@ func (s *Summary) candidates(opts Options) string {
 		}
 	}
 	fmt.Fprintf(&b, "their costs: %s; %d failed\n", strings.Join(costs, ", "), c.Failed)
+	if c.Bounded > 0 {
+		fmt.Fprintf(&b, "lower bounds: %s\n", boundsText(c.Tested, c.Wrong))
+	}
 	if c.Ties > 0 {
 		fmt.Fprintf(&b, "ties: at %d places candidates took so nearly the same time that further samples did not tell them apart\n", c.Ties)
 	}
@@ -281,6 +284,39 @@ func (s *Summary) candidates(opts Options) string {
 		fmt.Fprintf(&b, "  %s on %s%s: %s\n", r.Composite, r.Backend, places(r.Places, opts), r.Reason)
 	}
 	return b.String()
+}
+
+// boundsText says how good lower bounds were found to be.
+func boundsText(tested, wrong int) string {
+	switch {
+	case tested == 0:
+		return "none of them was held against a cost"
+	case wrong == 0:
+		return fmt.Sprintf("of %d that were held against a cost none was above it", tested)
+	}
+	return fmt.Sprintf("of %d that were held against a cost %d were above it, and all are lowered for that", tested, wrong)
+}
+
+// Rests says what a plan's proof rests on.
+func Rests(c *plan.Candidates) string {
+	var parts []string
+	for _, of := range []struct {
+		n    int
+		text string
+	}{{c.Measured, "%d measured"}, {c.Stored, "%d from the store"}, {c.Given, "%d given"}, {c.InPlace, "%d seen in place"},
+		{c.Bounded, "%d lower bounds of a roofline"}} {
+		if of.n > 0 {
+			parts = append(parts, fmt.Sprintf(of.text, of.n))
+		}
+	}
+	if parts == nil {
+		return "costs of nothing"
+	}
+	text := fmt.Sprintf("the costs of %d computations: %s", c.Distinct, strings.Join(parts, ", "))
+	if c.Bounded > 0 {
+		text += "; " + boundsText(c.Tested, c.Wrong)
+	}
+	return text
 }
 
 // failures says what failed, how and where. Without Verbose, what failed alike on one backend shares a line: where a

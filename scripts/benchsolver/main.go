@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/place/oracle"
 	"github.com/collage-tvm/collage/relay"
@@ -183,14 +184,32 @@ func dijkstra(s settings, n *network, p *place.Placement, row *Row, stop *string
 	return nil
 }
 
-// neighbours places with a cost for each value that goes from one backend to the other.
+// neighbours places with a cost for each value that goes from one backend to the other. Each backend's share counts as one
+// region, the first one's as inline.
 func neighbours(n *network, plain *place.Placement, row *Row) error {
-	problem := &place.Problem{Tree: n.tree, Options: n.options, Reads: n.reads,
-		Transfer: func(u relay.NodeID, from, to place.State) float64 {
-			if from == to {
-				return 0
+	problem := &place.Problem{Tree: n.tree, Options: n.options, Reads: n.reads}
+	flow := &border.Flow{Readers: make([][]relay.NodeID, len(n.reads)), Made: n.tree.Needs, Result: make([]bool, len(n.reads))}
+	for w, values := range n.reads {
+		for _, u := range values {
+			flow.Readers[u] = append(flow.Readers[u], relay.NodeID(w))
+		}
+	}
+	problem.Borders = &place.Borders{Flow: flow,
+		Ends: border.Rounded(func(u relay.NodeID, s border.Side) (in, out float64) {
+			if s == 0 {
+				return 0, 0
 			}
-			return 0.01 + 0.002*float64(u%20)
+			ms := 0.01 + 0.002*float64(u%20)
+			return ms, ms
+		}),
+		Regions: func(chosen []int) *border.Regions {
+			r := &border.Regions{Of: make([]int32, len(n.reads)), Sides: []border.Side{0, 1}}
+			for _, i := range chosen {
+				for _, v := range n.options[i].Nodes {
+					r.Of[v] = int32(n.options[i].State)
+				}
+			}
+			return r
 		}}
 	var p *place.Placement
 	var err error

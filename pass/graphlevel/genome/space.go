@@ -24,6 +24,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/relay"
@@ -44,7 +45,7 @@ type Space struct {
 	Backends  []byoc.Backend
 	Functions []Function
 	// Border is what it is thought to take to bring a node's value to a region of a backend and away from it, in milliseconds,
-	// or to and from what stays inline. nil: nothing.
+	// or to and from what stays inline (package border). nil: nothing.
 	Border func(function int, v relay.NodeID, backend int16) (in, out float64)
 
 	byName map[string]byoc.Backend
@@ -54,6 +55,8 @@ type Space struct {
 	free int16
 	// takes are the backends that can have a part in covering a node, for each function and node.
 	takes [][][]int16
+	// flows say of each function who reads what.
+	flows []*border.Flow
 	// variants are, for each function and candidate, which ways there are to run its nodes on its backend.
 	variants [][]variant
 }
@@ -92,6 +95,7 @@ func NewSpace(backends []byoc.Backend, functions []Function) (*Space, error) {
 			}
 		}
 		s.takes = append(s.takes, takes)
+		s.flows = append(s.flows, border.FlowOf(f.Set.Graph))
 		s.variants = append(s.variants, s.variantsOf(&f))
 	}
 	return s, nil
@@ -205,43 +209,40 @@ func (s *Space) Predict(p *Placement) float64 {
 			}
 		}
 		if s.Border != nil {
-			sum += s.borders(i, p.Regions[i])
+			ps := s.flows[i].Sum(s.sides(i, p.Regions[i]), s.ends(i))
+			sum += float64(ps) / 1e9
 		}
 	}
 	return sum
 }
 
-// borders is what crossing the borders of a function's regions takes: each value is brought out of the region that makes it
-// once, and into each region that reads it.
-func (s *Space) borders(function int, regions []annotate.Region) float64 {
-	g := s.Functions[function].Set.Graph
-	outlined := map[relay.NodeID]bool{}
-	for i := range regions {
-		for _, v := range regions[i].Nodes {
-			outlined[v] = true
-		}
+// Borders are what is paid between the regions that chosen candidates of a function form, for place.Problem: an option's state
+// is State of its candidate.
+func (s *Space) Borders(function int) *place.Borders {
+	return &place.Borders{Flow: s.flows[function], Ends: s.ends(function), Inline: place.State(s.free),
+		Apart: func(state place.State) bool { return !s.Backends[state].MergesRegions() },
+		Regions: func(chosen []int) *border.Regions {
+			return s.sides(function, annotate.Regions(s.Functions[function].Set, chosen, s.byName))
+		}}
+}
+
+// State is where a candidate's values are: the number of its backend; of what stays inline that of the backend that takes
+// anything.
+func (s *Space) State(c *candidate.Candidate) place.State {
+	if b := s.byName[c.Backend]; c.Free || b.Compiler() == "" {
+		return place.State(s.free)
 	}
-	sum := 0.0
-	for i := range regions {
-		at := s.regionOf(function, &regions[i])
-		for _, v := range regions[i].Inputs {
-			in, _ := s.Border(function, v, at)
-			sum += in
-			if g.Placeable(v) && !outlined[v] {
-				_, out := s.Border(function, v, s.free)
-				sum += out
-			}
-		}
-		for _, v := range regions[i].Outputs {
-			_, out := s.Border(function, v, at)
-			sum += out
-			if slices.ContainsFunc(g.Consumers(v), func(user relay.NodeID) bool { return !outlined[user] }) {
-				in, _ := s.Border(function, v, s.free)
-				sum += in
-			}
-		}
-	}
-	return sum
+	return place.State(s.index[c.Backend])
+}
+
+func (s *Space) sides(function int, regions []annotate.Region) *border.Regions {
+	return annotate.Sides(s.Functions[function].Set.Graph, regions, border.Side(s.free), func(r *annotate.Region) border.Side {
+		return border.Side(s.regionOf(function, r))
+	})
+}
+
+func (s *Space) ends(function int) border.Ends {
+	return border.Rounded(func(v relay.NodeID, side border.Side) (in, out float64) { return s.Border(function, v, int16(side)) })
 }
 
 // Outlined counts the regions of a placement, which is how complicated it is.
