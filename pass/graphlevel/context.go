@@ -80,6 +80,10 @@ func BorderOf(space *genome.Space, borders *feedback.Borders) func(function int,
 // placeEffort bounds the work of placing with borders: a quarter of place.DefaultEffort, some half a second.
 const placeEffort = place.DefaultEffort / 4
 
+// placeEnough is how far from the cheapest, of its cost, a placement may be that nothing better is looked for: a fiftieth of
+// what a network must gain to count as better (improvement).
+const placeEnough = improvement / 50
+
 // PlaceWithBorders places a function by the options' costs and by what space.Border says about values that go from one region to
 // another. options are those of its candidates; their States are filled in. The placement says how far from the cheapest it
 // is at most; its prices, which leave the borders out, sum to a bound, too. Deterministic. Errors: as place.Solve's.
@@ -92,7 +96,7 @@ func PlaceWithBorders(space *genome.Space, function int, options []place.Option)
 	if err != nil {
 		return nil, err
 	}
-	problem := &place.Problem{Tree: f.Tree, Options: options, Reads: place.ReadsOf(f.Set.Graph), Effort: placeEffort,
+	problem := &place.Problem{Tree: f.Tree, Options: options, Reads: place.ReadsOf(f.Set.Graph), Effort: placeEffort, Enough: placeEnough,
 		Borders: space.Borders(function)}
 	placed, err := problem.Solve()
 	if err != nil {

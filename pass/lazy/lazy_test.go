@@ -212,6 +212,15 @@ func TestABoundThatWasNoneLowersTheOthers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, r.Scale, 0.4)
 	assert.Equal(t, 0.9, r.Costs[3].Estimate(), "measured after all")
+	all := make([]cost.Cost, len(truth))
+	for i := range truth {
+		all[i] = cost.Cost{Samples: []float64{truth[i]}, Origin: cost.Stored}
+	}
+	tested, wrong := p.Tested(all)
+	assert.Equal(t, []int{4, 3}, []int{tested, wrong}, "the second one's bound is its cost")
+	all[0], all[1] = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash}, time.Time{}), cost.FromBound(0.5)
+	tested, wrong = p.Tested(all)
+	assert.Equal(t, []int{2, 2}, []int{tested, wrong}, "what failed, and what was not measured, tests nothing")
 	p.Known = r.Costs
 	before := asked
 	again, err := p.Run()

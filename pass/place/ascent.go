@@ -14,7 +14,7 @@ type outcome int
 const (
 	// undecided: the bound holds, and what is known is dearer.
 	undecided outcome = iota
-	// closed: the bound is no better than what is known.
+	// closed: the bound is no better than what is known, or by so little that it is enough.
 	closed
 	// infeasible: there is no placement.
 	infeasible
@@ -54,7 +54,7 @@ func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
 				switch {
 				case cycle != nil:
 					return best, cyclic
-				case best >= s.cost:
+				case s.enough(best):
 					return best, closed
 				}
 				return best, undecided // what regions cost more than as few as there can be is left to the search
@@ -62,7 +62,7 @@ func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
 		} else if pass == 0 {
 			s.repair(l)
 		}
-		if best >= s.cost {
+		if s.enough(best) {
 			return best, closed
 		}
 		if s.spent > s.effort || pace < 1e-3 || pass == passes-1 {
@@ -71,6 +71,11 @@ func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
 		s.step(l, apart, pace, bound, k)
 	}
 	return best, undecided
+}
+
+// enough says that nothing above a bound is worth looking for.
+func (s *search) enough(bound int64) bool {
+	return s.chosen != nil && s.cost-bound <= int64(s.m.problem.Enough*float64(s.cost))
 }
 
 // force is one component of the subgradient: a multiplier and which way it must go.
@@ -173,10 +178,14 @@ func (s *search) disagreement(whole bool) []force {
 
 // step moves the multipliers.
 func (s *search) step(l *multipliers, apart []force, pace float64, bound int64, k int) {
-	norm := 0.0
+	// Shares are brought back to their sum afterwards, so how many of them move says nothing about how far a step goes.
+	norm, shares := 0.0, s.m.edges*k
 	for _, f := range apart {
-		norm += float64(f.count * f.count)
+		if f.at < shares || f.at >= 3*shares {
+			norm += float64(f.count * f.count)
+		}
 	}
+	norm = max(norm, 1)
 	target := float64(s.cost)
 	if s.chosen == nil {
 		target = float64(bound) + 0.05*math.Abs(float64(bound)) + 1e6

@@ -31,6 +31,8 @@ type Problem struct {
 	// Effort bounds the work of Solve, in looked-at nodes of options (some 10 ns each); 0 is DefaultEffort. It is no
 	// time limit, so that the answer is the same on every machine.
 	Effort int64
+	// Enough ends the search where the gap is at most so much of the cost; 0 where there is none.
+	Enough float64
 }
 
 // Borders are what is paid between the regions of a placement.

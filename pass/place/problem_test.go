@@ -113,6 +113,27 @@ func TestBordersAgainstBruteForce(t *testing.T) {
 	require.Greater(t, several, rounds.Of(50))
 }
 
+// A search that may end early ends within what is enough, and its bound holds.
+func TestWhatIsEnoughEndsTheSearch(t *testing.T) {
+	t.Parallel()
+	solved, left := 0, 0
+	for seed := range rounds.Seeds(300) {
+		r := rand.New(rand.NewPCG(seed, 17))
+		n := randomNetwork(r, 3+r.IntN(4))
+		p := &Problem{Tree: n.tree, Options: n.options(r, 3), Reads: n.reads, Enough: 0.1}
+		p.Borders = n.borders(r, p.Options, false)
+		if q := checkProblem(t, n, p, fmt.Sprint("seed ", seed), 0)[0]; q != nil {
+			solved++
+			require.LessOrEqual(t, q.Gap, 0.1*q.Cost+1e-9, "seed %d", seed)
+			if q.Gap > 0 {
+				left++
+			}
+		}
+	}
+	require.Greater(t, solved, rounds.Of(200))
+	require.Greater(t, left, rounds.Of(20))
+}
+
 // A value that two operators of one region read is paid for once, and once more for another region of the same backend.
 func TestAValueIsPaidForOncePerRegion(t *testing.T) {
 	t.Parallel()

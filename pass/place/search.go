@@ -305,12 +305,10 @@ func (s *search) branches(l *multipliers, bound int64, what outcome) int64 {
 		}
 	}
 	split(&branch{bound: bound, l: l}, what)
+	least := int64(math.MaxInt64) // of the branches that were left since their bounds were enough
 	for open.Len() > 0 {
-		if (*open)[0].bound >= s.cost {
-			return s.cost
-		}
-		if s.spent > s.effort {
-			return (*open)[0].bound
+		if next := (*open)[0].bound; s.enough(next) || s.spent > s.effort {
+			return min(least, next, s.cost)
 		}
 		b := heap.Pop(open).(*branch)
 		s.decide(b.decided)
@@ -318,16 +316,17 @@ func (s *search) branches(l *multipliers, bound int64, what outcome) int64 {
 		known := s.cost
 		bound, what := s.ascend(b.l, branchPasses)
 		b.bound = max(b.bound, bound)
-		if what == undecided || what == cyclic {
-			if b.bound < s.cost {
-				split(b, what)
-			}
+		switch {
+		case what == closed:
+			least = min(least, b.bound)
+		case (what == undecided || what == cyclic) && b.bound < s.cost:
+			split(b, what)
 		}
 		if s.cost < known {
 			s.improve()
 		}
 	}
-	return s.cost
+	return min(least, s.cost)
 }
 
 // decide disables what a chain of decisions rules out.

@@ -105,7 +105,8 @@ func small() *plan.Plan {
 		}
 		return at
 	}
-	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 8, Stored: 7, Given: 2, Failed: 4, Ties: 3,
+	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 8, Stored: 5, Given: 2, Bounded: 2, Tested: 9, Wrong: 1, Failed: 4,
+		Ties: 3,
 		Failures: []plan.Failure{
 			{Backend: "dnnl", Composite: "dnnl.conv3d", Operators: []string{"nn.conv3d"}, Places: places(4, 8, 12, 16, 20),
 				Failure: cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "differs by 0.25 at [0, 1]\nsecond line"}},

@@ -294,7 +294,7 @@ func boundsText(tested, wrong int) string {
 	case wrong == 0:
 		return fmt.Sprintf("of %d that were held against a cost none was above it", tested)
 	}
-	return fmt.Sprintf("of %d that were held against a cost %d were above it, and all are lowered for that", tested, wrong)
+	return fmt.Sprintf("of %d that were held against a cost %d proved too high, and all are lowered for that", tested, wrong)
 }
 
 // Rests says what a plan's proof rests on.
