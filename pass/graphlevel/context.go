@@ -92,7 +92,7 @@ func PlaceWithBorders(space *genome.Space, function int, options []place.Option)
 	for k := range options {
 		options[k].State = space.State(&f.Set.Candidates[k])
 	}
-	alone, err := place.Solve(options, f.Tree)
+	alone, err := place.SolveWithin(options, f.Tree, placeEffort)
 	if err != nil {
 		return nil, err
 	}
