@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -104,44 +105,13 @@ func (f *function) join(chosen []*option, careful bool) (current []regionOf, twi
 
 // ordered says that the regions, and the nodes in none, can be run one after the other.
 func (f *function) ordered(regions []regionOf) bool {
-	g := f.graph
-	in := make([]int, len(g.Nodes)) // 1 + a node's region
+	reads := make([][]relay.NodeID, len(f.graph.Nodes))
+	for v := range reads {
+		reads[v] = f.graph.Reads(relay.NodeID(v))
+	}
+	nodes := make([][]relay.NodeID, len(regions))
 	for i, r := range regions {
-		for _, v := range f.flow.Placeable(r.group) {
-			in[v] = i + 1
-		}
+		nodes[i] = f.flow.Placeable(r.group)
 	}
-	name := func(v relay.NodeID) int { // regions first, then nodes
-		if in[v] > 0 {
-			return in[v] - 1
-		}
-		return len(regions) + int(v)
-	}
-	needs := make([]int, len(regions)+len(g.Nodes))
-	readers := make([][]int, len(needs))
-	for v := range g.Nodes {
-		for _, from := range g.Reads(relay.NodeID(v)) {
-			if a, b := name(from), name(relay.NodeID(v)); a != b {
-				readers[a] = append(readers[a], b)
-				needs[b]++
-			}
-		}
-	}
-	var ready []int
-	for i, n := range needs {
-		if n == 0 {
-			ready = append(ready, i)
-		}
-	}
-	done := 0
-	for ; len(ready) > 0; done++ {
-		i := ready[len(ready)-1]
-		ready = ready[:len(ready)-1]
-		for _, r := range readers[i] {
-			if needs[r]--; needs[r] == 0 {
-				ready = append(ready, r)
-			}
-		}
-	}
-	return done == len(needs)
+	return place.QuotientAcyclic(reads, nodes) == nil
 }
