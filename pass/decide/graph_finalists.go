@@ -225,7 +225,11 @@ func (c *decision) tooLarge(f *finalist) {
 }
 
 func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) error {
-	written, err := c.graph.network.Plan(p, c.graph.result)
+	learnt := c.graph.result
+	if c.Level == pass.OperatorLevel {
+		learnt = &graphlevel.Result{Tables: learnt.Tables} // it places by what parts take alone, whatever networks have shown
+	}
+	written, err := c.graph.network.Plan(p, learnt)
 	if err != nil {
 		return err
 	}
