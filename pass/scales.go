@@ -16,14 +16,15 @@ const barrierOperator = "annotation.checkpoint"
 // holdScales puts a barrier behind each product of a tensor with something that is computed from the same data, as
 // squeeze-and-excitation and SiLU have it. FoldScaleAxis would move such a factor into the weight of the layer that
 // reads the product: a constant, which can be packed when a model is loaded, would become something that is computed
-// and packed at each call. releaseScales takes the barriers away again.
+// and packed at each call. There is one behind functions that end with a number, too (x clip(x + 3, 0, 6) * 1/6): without
+// it they are functions that no kernel has. releaseScales takes the barriers away again.
 func holdScales(mod *bridge.Object) (*bridge.Object, error) {
 	return rewriteCalls(mod, func(g *relay.Graph, r *relay.Rewriter) error {
 		barrier, err := relay.Operator(barrierOperator)
 		if err != nil {
 			return err
 		}
-		for _, id := range scaledByItself(g) {
+		for _, id := range union(scaledByItself(g), writtenFunctions(g)) {
 			r.Wrap(id, func(expr *bridge.Object) (*bridge.Object, error) {
 				return relay.NewCall(barrier, []*bridge.Object{expr}, nil)
 			})
@@ -48,6 +49,28 @@ func releaseScales(mod *bridge.Object) (*bridge.Object, error) {
 // operators of.
 func BuildWithout(disabled []string) []string {
 	return append(slices.Clone(disabled), "FoldScaleAxis")
+}
+
+// written are functions of one number that front ends write with several operators, and that may end with a product.
+var written = []relay.Pattern{
+	relay.Gelu(relay.Wildcard()), relay.GeluTanh(relay.Wildcard()), relay.HardSwish(relay.Wildcard()), relay.HardSigmoid(relay.Wildcard()),
+}
+
+// writtenFunctions are where these stand in a graph.
+func writtenFunctions(g *relay.Graph) []relay.NodeID {
+	var found []relay.NodeID
+	for id := range g.Nodes {
+		if slices.ContainsFunc(written, func(p relay.Pattern) bool { return len(g.Match(p, relay.NodeID(id))) > 0 }) {
+			found = append(found, relay.NodeID(id))
+		}
+	}
+	return found
+}
+
+func union(a, b []relay.NodeID) []relay.NodeID {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // scaledByItself are the products of a graph both sides of which depend on one variable.

@@ -63,6 +63,26 @@ func TestOtherScalesAreFoldedIntoWeights(t *testing.T) {
 	assert.NotEqual(t, relay.KindVar, g.Nodes[conv.Inputs[1]].Kind)
 }
 
+// The last number of a function stays with it, so that the function is known; another one goes into the weight.
+func TestFunctionsKeepTheirNumbers(t *testing.T) {
+	const exported = `def @main(%x: Tensor[(1, 8, 4, 4), float32], %w: Tensor[(8, 8, 1, 1), float32], %g: Tensor[(1, 8, 1, 1), float32])
+    -> Tensor[(1, 8, 4, 4), float32] {
+  %0 = add(%x, 3f);
+  %1 = clip(%0, a_min=0f, a_max=6f);
+  %2 = multiply(%x, %1);
+  %3 = multiply(%2, NUMBER);
+  nn.conv2d(%3, %w, padding=[0, 0, 0, 0], channels=8, kernel_size=[1, 1])
+}`
+	for number, kept := range map[string]bool{"0.16666667f": true, "%g": false} {
+		g := normalisedMain(t, strings.ReplaceAll(exported, "NUMBER", number))
+		conv := callOf(t, g, "nn.conv2d")
+		scaled := &g.Nodes[conv.Inputs[0]]
+		require.Equal(t, "multiply", scaled.Op)
+		assert.Equal(t, kept, g.Nodes[scaled.Inputs[0]].Op == "multiply", number)
+		assert.Equal(t, kept, g.Nodes[conv.Inputs[1]].Kind == relay.KindVar, number)
+	}
+}
+
 func TestBuildsLeaveScalesWhereTheyAre(t *testing.T) {
 	given := []string{"SimplifyExpr"}
 	assert.Equal(t, []string{"SimplifyExpr", "FoldScaleAxis"}, BuildWithout(given))

@@ -42,6 +42,12 @@ class Steps(Counter):
 
 def profile(run):
     """What ``run()`` gives, and the steps that regions took meanwhile."""
+    given, told = profiled_regions(run)
+    return given, [step for steps in told.values() for step in steps]
+
+
+def profiled_regions(run):
+    """What ``run()`` gives, and the steps that each region took meanwhile, by its symbol."""
     switch = tvm.get_global_func("collage.runtime.ProfileRegions")
     switch(True)
     try:
@@ -49,7 +55,7 @@ def profile(run):
         told = json.loads(str(tvm.get_global_func("collage.runtime.RegionProfile")()))
     finally:
         switch(False)
-    return given, [step for one in told.values() for step in one["steps"]["steps"]]
+    return given, {symbol: one["steps"]["steps"] for symbol, one in told.items()}
 
 
 def load_runtime(partition):

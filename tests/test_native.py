@@ -106,6 +106,8 @@ def compositions(grid):
         ("strip_relu", nn.relu, (image,)),
         ("strip_clip", lambda x: relay.clip(x, -0.3, 0.4), (image,)),
         ("strip_sigmoid", relay.sigmoid, (image,)),
+        ("strip_hardsigmoid", lambda x: relay.clip(x * relay.const(0.2) + relay.const(0.5), 0.0, 1.0), (image,)),
+        ("strip_hardswish", lambda x: x * relay.clip(x + relay.const(3.0), 0.0, 6.0) / relay.const(6.0), (image,)),
         ("strip_max_pool2d", lambda x: nn.max_pool2d(x, (3, 3), (2, 2)), (image,)),
         ("strip_avg_pool2d", lambda x: nn.avg_pool2d(x, (2, 2)), (image,)),
         ("strip_concatenate", lambda a, b: relay.concatenate([a, b], 1), (image, grid.input(1, 3, 9, 11))),

@@ -39,7 +39,7 @@ func New() byoc.Backend { return backend{} }
 var rules = sync.OnceValue(func() []*onednn.Rule {
 	return slices.Concat(
 		onednn.LayerNormRules(), onednn.ConvolutionRules(), onednn.DenseRules(),
-		onednn.BatchMatmulRules(), onednn.BatchNormRules(), onednn.GeluRules(), onednn.PoolRules(), onednn.SoftmaxRules(),
+		onednn.BatchMatmulRules(), onednn.BatchNormRules(), onednn.ActivationRules(), onednn.PoolRules(), onednn.SoftmaxRules(),
 		onednn.ElementwiseRules(), binaryRules(), shapeRules(), reduceRules(), resizeRules())
 })
 

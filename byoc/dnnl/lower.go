@@ -91,10 +91,13 @@ func (l *lowering) match(rule *onednn.Rule, name string, root relay.NodeID, ops 
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		first := len(l.ops)
 		if err := l.layer(layer, last); err != nil {
 			return err
 		}
-		l.ops[len(l.ops)-1].kernel = rule.Kernel
+		for _, o := range l.ops[first:] {
+			o.kernel = rule.Kernel
+		}
 		return nil
 	}
 	return fmt.Errorf("%s: %w", name, refusal)
@@ -149,8 +152,7 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 		l.epilogue(o, y.Epilogue)
 		l.add(o)
 	case *onednn.Elementwise:
-		p := elementwise(y)
-		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta, in: l.of(y.Data), out: out})
+		l.elementwise(y, out)
 	case *onednn.Binary:
 		l.binary(y.Function, l.nodes[y.Left], l.nodes[y.Right], out)
 	case *biasAdd:
@@ -183,13 +185,30 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 	return nil
 }
 
-// elementwise is a function in the runtime's words.
-func elementwise(e *onednn.Elementwise) postOp {
+// functions are a function in the runtime's words, one behind the other.
+func functions(e *onednn.Elementwise) []postOp {
 	p := postOp{function: e.Function, alpha: e.Alpha, beta: e.Beta, operand: noValue}
-	if p.function == "swish" {
+	switch e.Function {
+	case "swish":
 		p.alpha = 1 // x * sigmoid(alpha * x)
+	case "hardsigmoid":
+		p.function = "linear"
+		return []postOp{p, {function: "clip", beta: 1, operand: noValue}}
 	}
-	return p
+	return []postOp{p}
+}
+
+// elementwise lowers a function that stands by itself.
+func (l *lowering) elementwise(e *onednn.Elementwise, out region.ValueID) {
+	list, from := functions(e), l.nodes[e.Data]
+	for i, p := range list {
+		to := out
+		if i < len(list)-1 {
+			to = l.value(l.types[out].DType, l.types[out].Shape...)
+		}
+		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta, in: []region.ValueID{from}, out: to})
+		from = to
+	}
 }
 
 // epilogue gives an operation, which has data and weight, what happens to its result.
@@ -202,7 +221,7 @@ func (l *lowering) epilogue(o *operation, e onednn.Epilogue) {
 		o.post = append(o.post, postOp{function: "add", operand: l.nodes[e.Sum]})
 	}
 	if e.Activation != nil {
-		o.post = append(o.post, elementwise(e.Activation))
+		o.post = append(o.post, functions(e.Activation)...)
 	}
 }
 

@@ -34,7 +34,7 @@ func (l *lowering) norm(y *native.Norm, out region.ValueID) {
 		o.axes = y.Axes // else it is the last one
 	}
 	if y.Activation != nil {
-		o.post = append(o.post, elementwise(y.Activation))
+		o.post = append(o.post, functions(y.Activation)...)
 	}
 	l.add(o)
 }

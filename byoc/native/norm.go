@@ -53,7 +53,7 @@ const (
 
 // normRules offers normalisations as TVM's SimplifyInference, front ends and exporters write them.
 func normRules() []*onednn.Rule {
-	images := []onednn.Activation{"swish", "relu", "leaky", "clip", ""}
+	images := []onednn.Activation{"hardswish", "swish", "relu", "leaky", "clip", ""}
 	rows := []onednn.Activation{""}
 	var all []*onednn.Rule
 	for _, form := range []struct {
@@ -302,26 +302,27 @@ var (
 )
 
 func readInstanceNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
-	l, err := readNorm(g, m, "group_norm")
-	if err != nil {
-		return nil, err
-	}
-	axes, err := reducedAxes(g, m)
-	if err != nil {
-		return nil, err
-	}
-	data := g.Nodes[l.Data].Type.Shape
-	if err := overLastAxes(axes, len(data)); err != nil {
-		return nil, err
-	}
-	if axes[0] != 2 {
-		return nil, fmt.Errorf("the pattern works over the axes %v; only those behind the second are supported", axes)
-	}
-	l.Groups = data[1]
-	return l, checkScales(g, m, l, []int64{1})
+	return readChannels(g, m, normData, func(data, _ *relay.Type, axes []int64) (int64, error) {
+		if axes[0] != 2 {
+			return 0, fmt.Errorf("the pattern works over the axes %v; only those behind the second are supported", axes)
+		}
+		return data.Shape[1], nil
+	})
 }
 
 func readGroupNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
+	return readChannels(g, m, normParts, func(data, parts *relay.Type, axes []int64) (int64, error) {
+		if len(data.Shape) < 2 || axes[0] != 2 || parts.Shape[0] != data.Shape[0] || data.Shape[1]%parts.Shape[1] != 0 {
+			return 0, fmt.Errorf("the pattern makes %s of %s, which are no groups of channels", relay.ShapeText(parts.Shape), relay.ShapeText(data.Shape))
+		}
+		return parts.Shape[1], nil
+	})
+}
+
+// readChannels reads a normalisation of groups of channels, which is made over the last axes of the value of that role;
+// groups says how many groups there are.
+func readChannels(g *relay.Graph, m *relay.Match, role string,
+	groups func(data, over *relay.Type, axes []int64) (int64, error)) (*Norm, error) {
 	l, err := readNorm(g, m, "group_norm")
 	if err != nil {
 		return nil, err
@@ -330,18 +331,16 @@ func readGroupNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := onednn.TensorAt(g, m.Named[normParts], "the argument in groups")
+	over, err := onednn.TensorAt(g, m.Named[role], "what is normalised")
 	if err != nil {
 		return nil, err
 	}
-	data := g.Nodes[l.Data].Type.Shape
-	if err := overLastAxes(axes, len(parts.Shape)); err != nil {
+	if err := overLastAxes(axes, len(over.Shape)); err != nil {
 		return nil, err
 	}
-	if len(data) < 2 || axes[0] != 2 || parts.Shape[0] != data[0] || data[1]%parts.Shape[1] != 0 {
-		return nil, fmt.Errorf("the pattern makes %s of %s, which are no groups of channels", relay.ShapeText(parts.Shape), relay.ShapeText(data))
+	if l.Groups, err = groups(g.Nodes[l.Data].Type, over, axes); err != nil {
+		return nil, err
 	}
-	l.Groups = parts.Shape[1]
 	return l, checkScales(g, m, l, []int64{1})
 }
 

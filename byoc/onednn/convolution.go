@@ -63,6 +63,7 @@ func (c convolution) fused(e epilogue) *Rule {
 		},
 		Read: func(g *relay.Graph, m *relay.Match) (Layer, error) { return c.read(g, m, e) },
 		Own:  c.op == "nn.conv1d_transpose" || e.own(),
+		Ours: e.ours(),
 	}
 }
 

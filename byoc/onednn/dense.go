@@ -35,6 +35,7 @@ func fusedDense(composite string, e epilogue) *Rule {
 		},
 		Read: func(g *relay.Graph, m *relay.Match) (Layer, error) { return readDense(g, m, e), nil },
 		Own:  e.own(),
+		Ours: e.ours(),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -58,27 +57,6 @@ func checkElementwise(g *relay.Graph, m *relay.Match) error {
 		return checkSlope(c.Node)
 	}
 	return nil
-}
-
-// GeluRules offers the Gaussian error linear unit as one kernel, in the forms in which front ends write it.
-func GeluRules() []*Rule {
-	return []*Rule{{
-		Pattern: byoc.Pattern{
-			Composite: "dnnl.gelu",
-			Shape:     relay.Gelu(relay.Named(roleData, relay.Wildcard())),
-			Limits: func(g *relay.Graph, m *relay.Match) error {
-				if _, err := TensorAt(g, m.Named[roleData], "the argument of gelu"); err != nil {
-					return err
-				}
-				return checkConstants(g, m)
-			},
-			LimitsText: elementwiseLimits,
-		},
-		Read: func(_ *relay.Graph, m *relay.Match) (Layer, error) {
-			return &Elementwise{Function: "gelu", Data: m.Named[roleData]}, nil
-		},
-		Own: true,
-	}}
 }
 
 // BinaryRules offers add and multiply of equal shapes.

@@ -16,7 +16,7 @@ import (
 type epilogue struct {
 	bias       bool
 	sum        bool
-	activation string // a key of activations, or ""
+	activation string // the name of one of activations, or ""
 }
 
 // suffix is the epilogue's part of a composite's name ("_bias_sum_relu").
@@ -43,8 +43,8 @@ func (e epilogue) on(p relay.Pattern) relay.Pattern {
 	if e.sum {
 		p = relay.Named(roleSummed, relay.Op("add", p, relay.Named(roleSum, relay.Wildcard())))
 	}
-	if e.activation != "" {
-		p = activations[e.activation].shape(p)
+	if a, ok := activationOf(e.activation); ok {
+		p = a.shape(p)
 	}
 	return p
 }
@@ -59,10 +59,11 @@ func epilogues(sums bool) []epilogue {
 				all = append(all, epilogue{bias: bias, sum: true, activation: activation})
 			}
 		}
-		for _, activation := range []string{"gelu", "mish", "swish", "relu", "leaky", "tanh", "sigmoid", "clip", ""} {
-			if bias || activation != "" {
-				all = append(all, epilogue{bias: bias, activation: activation})
-			}
+		for _, a := range activations {
+			all = append(all, epilogue{bias: bias, activation: a.name})
+		}
+		if bias {
+			all = append(all, epilogue{bias: true})
 		}
 	}
 	return all
@@ -89,7 +90,7 @@ func (e epilogue) check(g *relay.Graph, m *relay.Match, out *relay.Type, channel
 				relay.ShapeText(t.Shape), relay.ShapeText(out.Shape))
 		}
 	}
-	if a := activations[e.activation]; a.check != nil {
+	if a, ok := activationOf(e.activation); ok && a.check != nil {
 		return a.check(g, m)
 	}
 	return nil
@@ -184,84 +185,13 @@ func (e epilogue) read(g *relay.Graph, m *relay.Match) Epilogue {
 	if e.sum {
 		out.Sum = m.Named[roleSum]
 	}
-	switch e.activation {
-	case "":
-	case "gelu", "swish", "mish":
-		out.Activation = &Elementwise{Function: e.activation, Data: relay.NoNode}
-	default:
-		out.Activation = elementwise(&g.Nodes[m.Root])
+	if a, ok := activationOf(e.activation); ok {
+		out.Activation = a.read(g, m)
 	}
 	return out
 }
 
-// own says that a code generator which goes by the name alone would leave the activation out.
-func (e epilogue) own() bool { return e.activation == "leaky" }
-
-// activation is an elementwise function that can be done on the way out.
-type activation struct {
-	shape func(p relay.Pattern) relay.Pattern
-	check func(g *relay.Graph, m *relay.Match) error
-}
-
-var activations = map[string]activation{
-	"relu":    {shape: unary("nn.relu")},
-	"tanh":    {shape: unary("tanh")},
-	"sigmoid": {shape: unary("sigmoid")},
-	"leaky":   {shape: unary("nn.leaky_relu"), check: func(g *relay.Graph, m *relay.Match) error { return checkSlope(&g.Nodes[m.Root]) }},
-	"clip":    {shape: unary("clip"), check: func(g *relay.Graph, m *relay.Match) error { return checkClip(&g.Nodes[m.Root]) }},
-	"swish":   {shape: func(p relay.Pattern) relay.Pattern { return relay.Op("multiply", p, relay.Op("sigmoid", p)) }},
-	"mish":    {shape: mish, check: checkConstants},
-	"gelu":    {shape: relay.Gelu, check: checkConstants},
-}
-
-func unary(op string) func(p relay.Pattern) relay.Pattern {
-	return func(p relay.Pattern) relay.Pattern { return relay.Op(op, p) }
-}
-
-// mish is x * tanh(log(exp(x) + 1)).
-func mish(p relay.Pattern) relay.Pattern {
-	soft := relay.Op("log", relay.Op("add", relay.Op("exp", p), relay.Scalar(1)))
-	return relay.Op("multiply", p, relay.Op("tanh", soft))
-}
-
-// checkConstants makes sure that the scalars of an activation do not widen its result's shape: a constant of
-// shape [1, 1, 1, 1, 1] would.
-func checkConstants(g *relay.Graph, m *relay.Match) error {
-	root := g.Nodes[m.Root].Type
-	for _, id := range m.Nodes {
-		t, err := TensorAt(g, id, "a value inside the pattern")
-		if err != nil {
-			return err
-		}
-		if root == nil || len(t.Shape) != len(root.Shape) {
-			return fmt.Errorf("the shape of the activation is not the shape of what it is applied to")
-		}
-	}
-	return nil
-}
-
-func checkSlope(n *relay.Node) error {
-	alpha, ok := n.Attrs.Float("alpha")
-	if !ok {
-		return fmt.Errorf("nn.leaky_relu has no usable attribute \"alpha\"")
-	}
-	return FitsFloat32("the slope of nn.leaky_relu", alpha)
-}
-
-func checkClip(n *relay.Node) error {
-	low, okLow := n.Attrs.Float("a_min")
-	high, okHigh := n.Attrs.Float("a_max")
-	if !okLow || !okHigh {
-		return fmt.Errorf("clip has no bounds")
-	}
-	if err := FitsFloat32("the lower bound of clip", low); err != nil {
-		return err
-	}
-	if err := FitsFloat32("the upper bound of clip", high); err != nil {
-		return err
-	}
-	if low > high {
-		return fmt.Errorf("clip has the lower bound %g above the upper bound %g", low, high)
-	}
-	return nil
-}
+// own says that TVM's code generator, which goes by the name alone, would leave the activation out; ours that its runtime
+// has no such activation at all.
+func (e epilogue) own() bool  { a, _ := activationOf(e.activation); return a.unnamed }
+func (e epilogue) ours() bool { a, _ := activationOf(e.activation); return a.ours }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -22,6 +24,19 @@ func TestActivations(t *testing.T) {
 		return m.Call(op, y, nil, in...)
 	}
 	s := func(m *relay.GraphMaker, v float64) relay.NodeID { return m.Scalar(v, f32) }
+	clip := func(m *relay.GraphMaker, x relay.NodeID, low, high float64) relay.NodeID {
+		return m.Call("clip", y, map[string]any{"a_min": low, "a_max": high}, x)
+	}
+	six := func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+		return clip(m, call(m, "add", x, s(m, 3)), 0, 6)
+	}
+	over := func(m *relay.GraphMaker, x relay.NodeID, v float64) relay.NodeID {
+		return call(m, "divide", x, s(m, v))
+	}
+	times := func(m *relay.GraphMaker, x relay.NodeID, v float64) relay.NodeID {
+		return call(m, "multiply", x, s(m, v))
+	}
+	root := math.Sqrt(2 / math.Pi)
 	for _, c := range []struct {
 		composite string
 		make      func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID
@@ -56,8 +71,77 @@ func TestActivations(t *testing.T) {
 			erf := call(m, "erf", call(m, "multiply", x, s(m, math.Sqrt(0.5))))
 			return call(m, "multiply", x, call(m, "add", s(m, 0.5), call(m, "multiply", erf, s(m, 0.5))))
 		}},
+		// GPT-2
+		{"dnnl.dense_bias_gelu_tanh", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			cube := times(m, call(m, "power", x, s(m, 3)), 0.044715)
+			inner := call(m, "tanh", times(m, call(m, "add", x, cube), root))
+			return call(m, "multiply", times(m, x, 0.5), call(m, "add", inner, s(m, 1)))
+		}},
+		// ONNX's FastGelu
+		{"dnnl.dense_bias_gelu_tanh", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			cube := times(m, call(m, "power", x, s(m, 3)), 0.044715*root)
+			inner := call(m, "tanh", call(m, "add", times(m, x, root), cube))
+			return call(m, "multiply", times(m, x, 0.5), call(m, "add", s(m, 1), inner))
+		}},
+		{"dnnl.dense_bias_gelu_tanh", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			square := call(m, "multiply", times(m, x, 0.044715), x)
+			inner := call(m, "tanh", call(m, "multiply", times(m, x, root), call(m, "add", s(m, 1), square)))
+			return call(m, "multiply", times(m, x, 0.5), call(m, "add", s(m, 1), inner))
+		}},
+		// PyTorch, Keras, ONNX, TensorFlow Lite, and what exporters write
+		{"dnnl.dense_bias_hardswish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return call(m, "multiply", x, over(m, six(m, x), 6))
+		}},
+		{"dnnl.dense_bias_hardswish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return call(m, "multiply", times(m, six(m, x), 1.0/6), x)
+		}},
+		{"dnnl.dense_bias_hardswish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return call(m, "multiply", x, clip(m, call(m, "add", times(m, x, 0.16666667), s(m, 0.5)), 0, 1))
+		}},
+		{"dnnl.dense_bias_hardswish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return call(m, "multiply", x, clip(m, call(m, "add", over(m, x, 6), s(m, 0.5)), 0, 1))
+		}},
+		{"dnnl.dense_bias_hardswish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return over(m, call(m, "multiply", x, six(m, x)), 6)
+		}},
+		{"dnnl.dense_bias_hardswish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return times(m, call(m, "multiply", six(m, x), x), 1.0/6)
+		}},
+		{"dnnl.dense_bias_hardswish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return call(m, "multiply", over(m, x, 6), six(m, x))
+		}},
+		{"dnnl.dense_bias_hardsigmoid", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID { return over(m, six(m, x), 6) }},
+		{"dnnl.dense_bias_hardsigmoid", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID { return times(m, six(m, x), 1.0/6) }},
+		{"dnnl.dense_bias_hardsigmoid", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return clip(m, call(m, "add", times(m, x, 0.2), s(m, 0.5)), 0, 1)
+		}},
 	} {
 		t.Run(c.composite, func(t *testing.T) { requireTaken(t, layer(c.make), c.composite) })
+	}
+	// Almost a hard sigmoid, or a hard swish: other bounds, another divisor, another argument.
+	for _, almost := range []func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID{
+		func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID { return over(m, six(m, x), 5) },
+		func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return over(m, clip(m, call(m, "add", x, s(m, 3)), 0, 5), 6)
+		},
+		func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return clip(m, call(m, "add", times(m, x, 0.2), s(m, 0.5)), -1, 1)
+		},
+		func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return clip(m, call(m, "add", call(m, "multiply", x, m.Const([]int64{8}, f32)), s(m, 0.5)), 0, 1)
+		},
+		func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return call(m, "multiply", x, clip(m, call(m, "add", times(m, x, 0.2), s(m, 0.5)), 0, 1))
+		},
+		func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			return call(m, "multiply", m.Var(y.Shape, f32), over(m, six(m, x), 6))
+		},
+	} {
+		g := layer(almost)
+		accepted, _ := matched(g, g.Root())
+		for _, composite := range accepted {
+			require.NotContains(t, composite, "hard")
+		}
 	}
 	// Almost a gelu.
 	wrong := layer(func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
@@ -67,6 +151,27 @@ func TestActivations(t *testing.T) {
 	accepted, _ := matched(wrong, wrong.Scopes[0].Root)
 	if len(accepted) != 0 {
 		t.Fatalf("accepted %v", accepted)
+	}
+}
+
+func TestNumbersOfHardSigmoids(t *testing.T) {
+	y := f(4, 8)
+	for _, c := range []struct{ slope, offset float64 }{{0.2, 0.5}, {-0.5, 0}, {math.Inf(1), 1}} {
+		g := layer(func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+			sloped := m.Call("multiply", y, nil, x, m.Scalar(c.slope, f32))
+			return m.Call("clip", y, map[string]any{"a_min": 0.0, "a_max": 1.0}, m.Call("add", y, nil, sloped, m.Scalar(c.offset, f32)))
+		})
+		for _, r := range ours() {
+			if r.Composite != "dnnl.dense_bias_hardsigmoid" {
+				continue
+			}
+			matches := g.Match(r.Shape, g.Root())
+			require.Len(t, matches, 1)
+			l, err := r.Read(g, matches[0])
+			require.NoError(t, err)
+			want := &Elementwise{Function: "hardsigmoid", Alpha: c.slope, Beta: c.offset, Data: relay.NoNode}
+			require.Equal(t, want, l.(*Product).Epilogue.Activation)
+		}
 	}
 }
 

@@ -30,8 +30,9 @@ type Rule struct {
 	// rest keeps slow kernels out of placements, but code generators write them: somebody else may have partitioned the
 	// module.
 	Correct func(g *relay.Graph, m *relay.Match) error
-	// Own says that the code generator of a TVM that was built with oneDNN cannot write the pattern.
-	Own bool
+	// Own says that the code generator of a TVM that was built with oneDNN cannot write the pattern; Ours that TVM's runtime
+	// for oneDNN cannot run it, either.
+	Own, Ours bool
 }
 
 // Bare makes the rule of one operator without a Composite function. Its arguments are named by roles; without

@@ -8,11 +8,17 @@ import (
 	"sync"
 )
 
-// Rules are all patterns that both runtimes know, most specific first.
-var Rules = sync.OnceValue(func() []*Rule {
-	return slices.Concat(LayerNormRules(), ConvolutionRules(), DenseRules(), BatchMatmulRules(), BatchNormRules(), GeluRules(),
-		PoolRules(), SoftmaxRules(), ElementwiseRules(), BinaryRules())
-})
+// ours are the patterns of oneDNN's operators that our own runtime knows, most specific first; Rules are those that
+// TVM's knows, too.
+var (
+	ours = sync.OnceValue(func() []*Rule {
+		return slices.Concat(LayerNormRules(), ConvolutionRules(), DenseRules(), BatchMatmulRules(), BatchNormRules(), ActivationRules(),
+			PoolRules(), SoftmaxRules(), ElementwiseRules(), BinaryRules())
+	})
+	Rules = sync.OnceValue(func() []*Rule {
+		return slices.DeleteFunc(slices.Clone(ours()), func(r *Rule) bool { return r.Ours })
+	})
+)
 
 // Index finds rules by name.
 type Index struct {

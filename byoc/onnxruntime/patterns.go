@@ -26,7 +26,7 @@ var activations = []struct {
 	shape func(p relay.Pattern) relay.Pattern
 }{
 	{"gelu", relay.Gelu},
-	{"swish", func(p relay.Pattern) relay.Pattern { return relay.Op("multiply", p, relay.Op("sigmoid", p)) }},
+	{"swish", relay.Swish},
 	{"relu", on("nn.relu")}, {"clip", on("clip")}, {"leaky_relu", on("nn.leaky_relu")},
 	{"prelu", func(p relay.Pattern) relay.Pattern { return relay.Op("nn.prelu", p, relay.Wildcard()) }},
 	{"sigmoid", on("sigmoid")}, {"tanh", on("tanh")}, {"", func(p relay.Pattern) relay.Pattern { return p }},

@@ -16,9 +16,8 @@ func patterns() []byoc.Pattern {
 	for _, anchor := range anchors {
 		all = append(all, fused(anchor)...)
 	}
-	x := relay.Wildcard()
-	all = append(all, pattern("gelu", gelu(relay.Wildcard()), "float32, static shapes"),
-		pattern("swish", relay.Op("multiply", x, relay.Op("sigmoid", x)), "float32, static shapes"))
+	all = append(all, pattern("gelu", relay.Gelu(relay.Wildcard()), "float32, static shapes"),
+		pattern("swish", relay.Swish(relay.Wildcard()), "float32, static shapes"))
 	for _, name := range names() {
 		all = append(all, pattern(shortName(name), single(name), operators()[name].limits))
 	}
@@ -86,8 +85,8 @@ func activation(name, op string) tail {
 
 // activations are the last of a fused pattern; the longer ones first.
 var activations = []tail{
-	{"_gelu", gelu},
-	{"_swish", func(p relay.Pattern) relay.Pattern { return relay.Op("multiply", p, relay.Op("sigmoid", p)) }},
+	{"_gelu", relay.Gelu},
+	{"_swish", relay.Swish},
 	activation("_relu", "nn.relu"), activation("_clip", "clip"), activation("_leaky_relu", "nn.leaky_relu"),
 	activation("_sigmoid", "sigmoid"), activation("_tanh", "tanh"),
 	{"", func(p relay.Pattern) relay.Pattern { return p }},
@@ -132,16 +131,4 @@ func added(p relay.Pattern, bias bool) relay.Pattern {
 		}
 		return ok && (smallest < whole) == bias
 	})
-}
-
-// gelu is the form with the error function, as front ends write it: x * 0.5 * (1 + erf(x / sqrt 2)) in any order.
-func gelu(x relay.Pattern) relay.Pattern {
-	root := relay.Or(relay.Op("divide", x, relay.IsConstant()), relay.Op("multiply", x, relay.IsConstant()))
-	erf := relay.Op("add", relay.Op("erf", root), relay.IsConstant())
-	return relay.Or(
-		relay.Op("multiply", relay.Op("multiply", x, erf), relay.IsConstant()),
-		relay.Op("multiply", relay.Op("multiply", x, relay.IsConstant()), erf),
-		relay.Op("multiply", x, relay.Op("multiply", erf, relay.IsConstant())),
-		relay.Op("multiply", x, relay.Op("add", relay.Op("multiply", relay.Op("erf", root), relay.IsConstant()), relay.IsConstant())),
-	)
 }

@@ -38,6 +38,7 @@ const std::map<std::string, dnnl::algorithm>& Algorithms() {
       {"clip", algorithm::eltwise_clip},
       {"pow", algorithm::eltwise_pow},
       {"gelu", algorithm::eltwise_gelu_erf},
+      {"gelu_tanh", algorithm::eltwise_gelu_tanh},
       {"swish", algorithm::eltwise_swish},
       {"mish", algorithm::eltwise_mish},
       {"hardswish", algorithm::eltwise_hardswish},

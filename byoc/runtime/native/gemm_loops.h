@@ -40,9 +40,6 @@ __attribute__((noinline)) void ApplyToMemory(const Post& post, Vector* values, i
       case Post::Kind::kSilu:
         values[i] = x * Sigmoid(alpha * x);
         break;
-      case Post::Kind::kHardSwish:
-        values[i] = x * Greater(Less(x + 3.0F, All(6.0F)), Vector{}) * (1.0F / 6);
-        break;
       case Post::Kind::kGelu:
         values[i] = x * (0.5F + 0.5F * Erf(x * 0.707106781F));
         break;
@@ -51,6 +48,7 @@ __attribute__((noinline)) void ApplyToMemory(const Post& post, Vector* values, i
         values[i] = x * Sigmoid(x * (1.59576912F + 0.0713548163F * x * x));
         break;
       case Post::Kind::kClip:
+      case Post::Kind::kHardSwish:
       case Post::Kind::kAdd:
       case Post::Kind::kMultiply:
       case Post::Kind::kRowScale:
@@ -107,6 +105,15 @@ COLLAGE_ALWAYS void ApplyPost(const Post& post, const Operand* operands, int64_t
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sum[r][v] = Greater(Less(sum[r][v], high), low);
+    }
+  } else if (post.kind == Post::Kind::kHardSwish) {
+    const Vector three = All(3.0F), six = All(6.0F), sixth = All(1.0F / 6);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        sum[r][v] = sum[r][v] * Greater(Less(sum[r][v] + three, six), Vector{}) * sixth;
+      }
     }
   } else {
     Vector kept[R * V];
