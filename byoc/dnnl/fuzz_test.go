@@ -104,7 +104,7 @@ func regionOf(bytes []byte) *relay.Graph {
 		number := fuzzScalars[int(bytes[2])%len(fuzzScalars)]
 		used[a] = true
 		var id relay.NodeID
-		switch bytes[0] % 12 {
+		switch bytes[0] % 15 {
 		case 0:
 			id = r.Call("nn.conv2d", y, conv2dAttrs(), a, r.Const([]int64{8, 8, 3, 3}, f32))
 		case 1:
@@ -130,6 +130,13 @@ func regionOf(bytes []byte) *relay.Graph {
 		case 11:
 			id = r.Call("nn.max_pool2d", y, map[string]any{"pool_size": []int64{3, 3}, "strides": []int64{1, 1}, "dilation": []int64{1, 1},
 				"padding": []int64{1, 1, 1, 1}, "layout": "NCHW", "out_layout": "", "ceil_mode": false}, a)
+		case 12: // strips, in NCHW and in NHWC
+			id = r.pointwiseConv(a, y)
+		case 13:
+			id = r.as("native.strip_conv2d", "nn.conv2d", lastAttrs("HWIO", "padding", []int64{0, 0, 0, 0}), y,
+				[]*relay.Type{y, f(1, 1, 6, 6)}, a, r.Const([]int64{1, 1, 6, 6}, f32))
+		case 14:
+			id = r.as("native.strip_add", "add", nil, y, []*relay.Type{y, y}, a, other())
 		}
 		values = append(values, id)
 	}
@@ -151,6 +158,7 @@ func FuzzProgram(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 1, 0, 3, 0, 2, 5, 3, 0})
 	f.Add([]byte{1, 0, 0, 2, 1, 0, 2, 2, 0, 3, 2, 3, 6, 4, 5})
 	f.Add([]byte{0, 0, 0, 7, 1, 35, 8, 2, 19, 9, 3, 3, 10, 0, 1, 11, 0, 0})
+	f.Add([]byte{13, 0, 0, 12, 1, 0, 14, 1, 2, 10, 3, 0, 13, 4, 0, 3, 5, 0, 9, 6, 4})
 	f.Add([]byte{6, 0, 10, 6, 1, 0x9a, 7, 2, 10, 9, 3, 9, 9, 4, 10})
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		p, err := region.FromGraph(regionOf(bytes), "tvmgen_default_collage_dnnl_main_0")

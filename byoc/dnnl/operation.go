@@ -3,6 +3,8 @@
 package dnnl
 
 import (
+	"slices"
+
 	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
 )
@@ -63,6 +65,26 @@ type postOp struct {
 }
 
 const noValue region.ValueID = -1
+
+// data are the tensors that an operation computes with, without weights.
+func (o *operation) data() []region.ValueID {
+	in := o.in
+	if o.weightDims != nil || o.kind == "matmul" {
+		in = in[:1]
+	}
+	return slices.Concat(in, o.operands())
+}
+
+// operands are what its post-operations read.
+func (o *operation) operands() []region.ValueID {
+	var list []region.ValueID
+	for _, p := range o.post {
+		if p.operand != noValue {
+			list = append(list, p.operand)
+		}
+	}
+	return list
+}
 
 // reads says how often an operation reads a value.
 func (o *operation) reads(v region.ValueID) int {

@@ -28,6 +28,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	}
 	l.share()
 	l.attend()
+	l.channelsFirst()
 	l.fuse()
 	l.sums()
 	l.merge()

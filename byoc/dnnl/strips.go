@@ -51,14 +51,14 @@ func (l *lowering) strips() {
 	}
 }
 
-// role says what an operation for strips can be, as it is by now; see byoc/runtime/dnnl_strips.cc (StripBuilder::Fits).
+// role says what an operation for strips can be, as it is by now (byoc/runtime/dnnl_strips.cc: StripBuilder::FitsOp).
 func (l *lowering) role(o *operation) role {
 	if !l.isImage(o.out) || o.perm != nil || !l.stripPosts(o) {
 		return barrier
 	}
 	switch o.kind {
 	case "conv":
-		if !l.isConstant(o.in[1]) || o.bias && !l.isConstant(o.in[2]) {
+		if !l.isConstant(o.in[1]) || o.bias && !l.isConstant(l.moved(o.in[2])) {
 			break
 		}
 		w := o.weightDims
@@ -85,6 +85,14 @@ func (l *lowering) role(o *operation) role {
 		}
 	}
 	return barrier
+}
+
+// moved follows a value back through what only moves its elements.
+func (l *lowering) moved(v region.ValueID) region.ValueID {
+	for o := l.maker(v); o != nil && len(o.post) == 0 && (o.kind == "reshape" || o.kind == "transpose"); o = l.maker(v) {
+		v = o.in[0]
+	}
+	return v
 }
 
 // factors is the argument of a product that is one number for each channel, of all images or of each of them; noValue for
@@ -125,7 +133,7 @@ func (l *lowering) stripPosts(o *operation) bool {
 
 // isStripFunction says that strips have a function of one number (byoc/runtime/dnnl_posts.cc).
 func isStripFunction(function string) bool {
-	return slices.Contains([]string{"relu", "clip", "linear", "sigmoid", "swish", "hardswish", "gelu"}, function)
+	return slices.Contains([]string{"relu", "clip", "linear", "sigmoid", "swish", "hardswish", "gelu", "gelu_tanh"}, function)
 }
 
 func all(list []int64, value int64) bool {
@@ -139,21 +147,6 @@ func (l *lowering) isImage(v region.ValueID) bool {
 
 func (l *lowering) sameShape(a, b region.ValueID) bool {
 	return slices.Equal(l.types[a].Shape, l.types[b].Shape)
-}
-
-// data are the tensors that an operation computes with, without weights.
-func (o *operation) data() []region.ValueID {
-	in := o.in
-	if o.kind == "conv" || o.kind == "deconv" || o.kind == "matmul" {
-		in = in[:1]
-	}
-	list := slices.Clone(in)
-	for _, p := range o.post {
-		if p.operand != noValue {
-			list = append(list, p.operand)
-		}
-	}
-	return list
 }
 
 // levels gives each operation the number of its group; -1 for barriers.

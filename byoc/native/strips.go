@@ -5,6 +5,7 @@ package native
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/byoc/onednn"
 	"github.com/collage-tvm/collage/relay"
@@ -15,14 +16,14 @@ import (
 // itself is a group of one.
 const StripsKernel = "strips"
 
-const stripLimits = "NCHW"
+const stripLimits = "NCHW or NHWC"
 
 // notOnStrips are the activations that strips do not do on the way out.
 var notOnStrips = []string{"tanh", "mish"}
 
 // stripRules offers depthwise and 1x1 convolutions, pools, and what stands between them.
 func stripRules() []*onednn.Rule {
-	layouts := [][2]string{{"NCHW", "OIHW"}}
+	layouts := append(slices.Clone(images), [2]string{"NHWC", "HWOI"})
 	depthwise := onednn.Form{
 		Composite: "native.strip_depthwise_conv2d", Kernel: StripsKernel, Grouped: true, Without: notOnStrips, Limits: stripConvolution(checkDepthwise),
 		LimitsText: stripLimits + ", one channel a group, constant weights and bias",
@@ -45,6 +46,8 @@ func stripRules() []*onednn.Rule {
 		{onednn.ElementwiseRules(), "nn.relu", "relu", nil, ""},
 		{onednn.ElementwiseRules(), "clip", "clip", nil, ""},
 		{onednn.ElementwiseRules(), "sigmoid", "sigmoid", nil, ""},
+		{onednn.ActivationRules(), "dnnl.hardswish", "hardswish", nil, ""},
+		{onednn.ActivationRules(), "dnnl.hardsigmoid", "hardsigmoid", nil, ""},
 		{[]*onednn.Rule{onednn.ConcatenateRule()}, "concatenate", "concatenate", checkStripConcatenation, ", along the channels"},
 	} {
 		form := onednn.Form{
@@ -100,10 +103,13 @@ func checkStripProduct(g *relay.Graph, m *relay.Match) error {
 		relay.ShapeText(left), relay.ShapeText(right))
 }
 
-// isFactors says that a tensor holds one number for each channel, of all images or of each of them.
+// isFactors says that a tensor holds one number for each channel, which is the second axis or the last one, of all images
+// or of each of them.
 func isFactors(shape, images []int64) bool {
-	return len(shape) == 4 && len(images) == 4 && (shape[0] == 1 || shape[0] == images[0]) && shape[1] == images[1] &&
-		shape[2] == 1 && shape[3] == 1
+	if len(shape) != 4 || len(images) != 4 || shape[0] != 1 && shape[0] != images[0] || shape[2] != 1 {
+		return false
+	}
+	return shape[1] == images[1] && shape[3] == 1 || shape[1] == 1 && shape[3] == images[3]
 }
 
 func stripConvolution(check func(g *relay.Graph, l *onednn.Convolution, w weights) error) func(*relay.Graph, *relay.Match, onednn.Layer) error {
@@ -128,7 +134,7 @@ func checkPointwise(_ *relay.Graph, l *onednn.Convolution, w weights) error {
 }
 
 func checkDepthwise(g *relay.Graph, l *onednn.Convolution, w weights) error {
-	channels := g.Nodes[l.Data].Type.Shape[1]
+	channels := g.Nodes[l.Data].Type.Shape[strings.IndexByte(l.DataLayout, 'C')]
 	if l.Groups == 1 || l.Groups != channels || w.out != channels {
 		return fmt.Errorf("the kernel strips has depthwise convolutions with one channel in and out of each group; this one makes %d of %d in %d groups",
 			w.out, channels, l.Groups)
@@ -138,15 +144,15 @@ func checkDepthwise(g *relay.Graph, l *onednn.Convolution, w weights) error {
 
 func checkStripPool(layer onednn.Layer) error {
 	p := layer.(*onednn.Pool)
-	if p.Layout != "NCHW" {
-		return fmt.Errorf("the kernel strips has data in NCHW, this pool has it in %s", p.Layout)
+	if p.Layout != "NCHW" && p.Layout != "NHWC" {
+		return fmt.Errorf("the kernel strips has data in NCHW or NHWC, this pool has it in %s", p.Layout)
 	}
 	return nil
 }
 
 func checkStripConcatenation(layer onednn.Layer) error {
-	if axis := layer.(*onednn.Concatenation).Axis; axis != 1 {
-		return fmt.Errorf("the kernel strips concatenates channels, which are axis 1, not %d", axis)
+	if axis := layer.(*onednn.Concatenation).Axis; axis != 1 && axis != 3 {
+		return fmt.Errorf("the kernel strips concatenates channels, which are axis 1 or 3, not %d", axis)
 	}
 	return nil
 }
