@@ -57,7 +57,6 @@ class Compiler {
   // The operators first .. first + count - 1 as one step that goes strip by strip (dnnl_strips.cc); false,
   // and nothing has happened, where they have to be compiled one by one.
   bool CompileStrips(int first, int count);
-  friend class StripBuilder;
   // Kernels of our own, see ByKernel. Winograd: 3x3 in rows and columns; Projection: 1x1; Narrow: few output
   // channels; Product: a dense layer, or several of one left side; MatVec: one of one row.
   bool Winograd(const Op& op);    // dnnl_own_convolution.cc

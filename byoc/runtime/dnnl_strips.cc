@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of operators that are run strip by strip: a few rows of the image go through all of them, on one
-// thread and in its caches, before the next rows begin. The code generator (byoc/dnnl/strips.go) says which
-// operators form a group: depthwise convolutions and pools that read what is finished, and 1x1 convolutions,
-// sums, products, concatenations and functions, which see one pixel at a time and may follow one another. Of
-// what is computed inside, only what is read elsewhere is ever stored as a whole; a concatenation is a place
-// in which its parts are computed.
+// Groups of operators that are run strip by strip (native/strips.h). The code generator
+// (byoc/dnnl/strips.go) says which operators form a group: depthwise convolutions and pools that read what is
+// finished, and 1x1 convolutions, sums, products, concatenations and functions, which see one pixel at a time
+// and may follow one another. Of what is computed inside, only what is read elsewhere is ever stored as a
+// whole; a concatenation is a place in which its parts are computed.
 //
 // In: a range of operators of the program. Out: one step. Where this processor or the shapes do not allow it,
 // the operators are compiled one by one, like all others.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,8 +23,7 @@
 #include "dnnl_compiler.h"
 #include "dnnl_posts.h"
 #include "native/gemm.h"
-#include "native/window.h"
-#include "native/workers.h"
+#include "native/strips.h"
 
 namespace collage::onednn {
 namespace {
@@ -35,129 +34,6 @@ constexpr int64_t kFloat = sizeof(float);
 constexpr int64_t kStripBytes = 512 << 10;
 // What the values of one row may take: each thread has scratch memory for as much.
 constexpr int64_t kMostBytes = 8 << 20;
-
-// Where a value is, within a step.
-struct Place {
-  // The step's tensor that it lies in; kScratch for the memory of the thread.
-  static constexpr int kScratch = -1;
-  int tensor = kScratch;
-  // kScratch: which of the buffers there.
-  int local = -1;
-  // The first channel within a pixel, and the distance of two pixels, in elements.
-  int64_t channel = 0, ld = 0;
-};
-
-struct Action {
-  enum class Kind { kProduct, kWindow, kPosts } kind = Kind::kPosts;  // kPosts: they alone
-  Place in, other, out;
-  // Whether other is read: it is added, or multiplied with.
-  bool reads_other = false;
-  // Elements from one image's factors to the next's, where other has one for each channel, and is finished;
-  // -1 where it has the result's shape.
-  int64_t factors = -1;
-  int64_t channels_in = 0, channels_out = 0;
-  const float* weight = nullptr;
-  const float* bias = nullptr;
-  Window window;
-  std::vector<Post> posts;  // what is added or multiplied with is operand 0, other
-};
-
-// The step.
-struct Strips {
-  int64_t images = 0, height = 0, width = 0;  // of all results
-  int64_t strips = 0;
-  int64_t threads = 1;
-  std::vector<Action> actions;
-  std::vector<Interval> locals;
-  int64_t scratch = 0;  // elements for each thread
-  // Packed weights.
-  std::vector<std::shared_ptr<void>> owned;
-
-  void Run(void* const* data) const {
-    DivideAmongWorkers(threads, strips, [&](int64_t strip, int64_t worker) {
-      RunStrip(data, static_cast<float*>(data[0]) + worker * scratch, strip);
-    });
-  }
-
-  void RunStrip(void* const* data, float* mine, int64_t index) const {
-    const int64_t rows = images * height;
-    const int64_t first = index * rows / strips, count = (index + 1) * rows / strips - first;
-    const int64_t pixels = count * width;
-    const auto at = [&](const Place& place) {
-      float* const base = place.tensor == Place::kScratch
-                              ? mine + locals[place.local].offset / kFloat
-                              : static_cast<float*>(data[place.tensor]) + first * width * place.ld;
-      return base + place.channel;
-    };
-    for (const Action& a : actions) {
-      float* const out = at(a.out);
-      if (a.factors >= 0) {
-        Scale(a, static_cast<const float*>(data[a.other.tensor]), at(a.in), out, first, count);
-        continue;
-      }
-      const Operand other{a.reads_other ? at(a.other) : nullptr, a.other.ld};
-      if (a.kind == Action::Kind::kWindow) {
-        RunWindowOf(a, data, other, out, first, count);
-      } else if (a.kind == Action::Kind::kProduct) {
-        GemmWork work;
-        work.left = at(a.in);
-        work.left_row = a.in.ld;
-        work.right = a.weight;
-        work.length = a.channels_in;
-        work.rows = pixels;
-        work.columns = a.channels_out;
-        work.initial = a.bias;
-        work.out = out;
-        work.out_row = a.out.ld;
-        work.posts = a.posts.data();
-        work.num_posts = static_cast<int>(a.posts.size());
-        work.operands = &other;
-        MultiplyPanels(work);
-      } else {
-        Apply({at(a.in), a.in.ld, out, a.out.ld, pixels, a.channels_out, a.posts.data(),
-               static_cast<int>(a.posts.size()), &other});
-      }
-    }
-  }
-
-  // Each channel times its factor, image by image.
-  void Scale(const Action& a, const float* factors, const float* in, float* out, int64_t first,
-             int64_t count) const {
-    for (int64_t row = first; row < first + count;) {
-      const int64_t image = row / height, end = std::min(first + count, (image + 1) * height);
-      const int64_t done = (row - first) * width;
-      const Operand operand{factors + image * a.factors, 0};
-      Apply({in + done * a.in.ld, a.in.ld, out + done * a.out.ld, a.out.ld, (end - row) * width,
-             a.channels_out, a.posts.data(), static_cast<int>(a.posts.size()), &operand});
-      row = end;
-    }
-  }
-
-  // A window's results, image by image.
-  void RunWindowOf(const Action& a, void* const* data, const Operand& other, float* out, int64_t first,
-                   int64_t count) const {
-    Window window = a.window;
-    window.posts = a.posts.data();
-    window.num_posts = static_cast<int>(a.posts.size());
-    for (int64_t row = first; row < first + count;) {
-      const int64_t image = row / height, end = std::min(first + count, (image + 1) * height);
-      const int64_t done = (row - first) * width;
-      const Operand operand{a.reads_other ? other.data + done * other.row : nullptr, other.row};
-      WindowRowsWork work;
-      work.window = &window;
-      work.image = static_cast<const float*>(data[a.in.tensor]) + a.in.channel +
-                   image * window.height * window.width * a.in.ld;
-      work.pixel = a.in.ld;
-      work.first = row - image * height;
-      work.rows = end - row;
-      work.operands = &operand;
-      work.out = out + done * a.out.ld;
-      work.out_pixel = a.out.ld;
-      RunWindow(work);
-      row = end;
-    }
-  }
-};
 
 // An operator that is what a post-operation is otherwise.
 std::optional<Post> OwnPostOf(const Op& op) {
@@ -179,47 +55,75 @@ int64_t Lay(std::vector<Interval>& locals, const std::vector<int64_t>& channels,
   return static_cast<int64_t>(PlanOffsets(all));
 }
 
-}  // namespace
+// What a group's step needs of the region around it.
+struct Surroundings {
+  std::function<bool(int value)> is_constant;
+  // Whether somebody behind the group reads it.
+  std::function<bool(int value)> is_read_behind;
+  // A value that was made before, with its channels innermost.
+  std::function<Tensor(int value)> channels_last;
+  // The elements of a constant, in plain order.
+  std::function<const float*(int value)> elements;
+  std::function<Tensor(const Desc& desc)> make;
+};
 
-// Builds the step. It asks the compiler for tensors only when all operators are known to fit.
+// Builds the step.
 class StripBuilder {
  public:
-  StripBuilder(Compiler& compiler, int first, int count)
-      : c_(compiler), first_(first), last_(first + count - 1), step_(std::make_shared<Strips>()) {}
+  StripBuilder(const Program& program, Surroundings around, int first, int count)
+      : program_(program),
+        around_(std::move(around)),
+        first_(first),
+        last_(first + count - 1),
+        step_(std::make_shared<Strips>()) {}
 
-  bool Build() {
-    if (last_ >= static_cast<int>(c_.program_.ops.size()) || last_ < first_) return false;
-    const Dims& dims = c_.type(op(first_).out).dims;
-    if (dims.size() != 4) return false;
-    step_->images = dims[0];
-    step_->height = dims[2];
-    step_->width = dims[3];
+  // Whether all operators fit. It asks for no tensors.
+  bool Fits() {
+    if (last_ >= static_cast<int>(program_.ops.size()) || last_ < first_) return false;
+    const Dims& image = dims(op(first_).out);
+    if (image.size() != 4) return false;
+    step_->images = image[0];
+    step_->height = image[2];
+    step_->width = image[3];
     for (int i = first_; i <= last_; ++i) made_.insert(op(i).out);
     for (int i = first_; i <= last_; ++i) {
-      if (!Fits(op(i))) return false;
+      if (!FitsOp(op(i))) return false;
     }
     PlaceResults();
-    if (!ChooseStrips()) return false;
-    // From here on nothing fails.
-    c_.now_ = last_;
-    tensors_.push_back({});  // the scratch, when its size is known
-    for (int i = first_; i <= last_; ++i) Act(op(i));
-    Finish();
-    return true;
+    return ChooseStrips();
   }
 
+  // Where Fits has said so.
+  void Build() {
+    tensors_.push_back({});  // the scratch, when its size is known
+    for (int i = first_; i <= last_; ++i) Act(op(i));
+    const int64_t elements = std::max<int64_t>(1, step_->scratch * step_->threads);
+    tensors_[0] = around_.make(RowMajor({elements}, dnnl::memory::data_type::f32));
+  }
+
+  std::string what() const {
+    std::ostringstream what;
+    what << "strips " << products_ << " products " << windows_ << " windows " << step_->strips << " strips";
+    return what.str();
+  }
+  std::shared_ptr<const Strips> step() const { return step_; }
+  // What the step reads and writes, as Strips::Run has it.
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  // What is read behind the group, and where it lies.
+  const std::map<int, Tensor>& results() const { return results_; }
+
  private:
-  const Op& op(int index) const { return c_.program_.ops[index]; }
-  const Dims& dims(int value) const { return c_.type(value).dims; }
+  const Op& op(int index) const { return program_.ops[index]; }
+  const ValueType& type(int value) const { return program_.values[value]; }
+  const Dims& dims(int value) const { return type(value).dims; }
   bool Inside(int value) const { return made_.count(value) > 0; }
-  bool ReadElsewhere(int value) const { return c_.last_use_[value] > last_; }
 
   static bool IsProduct(const Op& o) { return o.kind == "conv" && o.weight.dims.size() == 4; }
   static bool IsWindow(const Op& o) { return o.kind == "pool" || (o.kind == "conv" && !IsProduct(o)); }
 
   bool SameImage(int value) const {
     const Dims& d = dims(value);
-    return c_.type(value).dtype == dnnl::memory::data_type::f32 && d.size() == 4 && d[0] == step_->images &&
+    return type(value).dtype == dnnl::memory::data_type::f32 && d.size() == 4 && d[0] == step_->images &&
            d[2] == step_->height && d[3] == step_->width;
   }
 
@@ -246,7 +150,7 @@ class StripBuilder {
   }
 
   // Whether an operator can be run here.
-  bool Fits(const Op& o) const {
+  bool FitsOp(const Op& o) const {
     if (!SameImage(o.out) || !o.perm.empty()) return false;
     // Functions of one number, and the sum with one tensor, or the product.
     int others = o.kind == "binary" ? 1 : 0;
@@ -256,8 +160,8 @@ class StripBuilder {
       if (sum ? ++others > 1 : !ElementwisePostOf(post)) return false;
     }
     if (o.kind == "conv") {
-      if (o.algorithm != dnnl::algorithm::convolution_direct || !c_.IsConstant(o.in[1])) return false;
-      if (o.bias && !c_.IsConstant(o.in[2])) return false;
+      if (o.algorithm != dnnl::algorithm::convolution_direct || !around_.is_constant(o.in[1])) return false;
+      if (o.bias && !around_.is_constant(o.in[2])) return false;
     }
     const auto all = [](const Dims& list, int64_t value) {
       return std::all_of(list.begin(), list.end(), [value](int64_t one) { return one == value; });
@@ -316,43 +220,43 @@ class StripBuilder {
   void PlaceResults() {
     for (int i = last_; i >= first_; --i) {
       const Op& o = op(i);
-      if (places_.count(o.out) == 0) {
+      if (spots_.count(o.out) == 0) {
         const int64_t channels = dims(o.out)[1];
-        Place place;
-        place.ld = channels;
-        if (ReadElsewhere(o.out)) {
+        Spot spot;
+        spot.place.pixel = channels;
+        if (around_.is_read_behind(o.out)) {
           outside_.push_back(o.out);
-          place.tensor = 0;  // which one is said in Act
+          spot.place.tensor = 0;  // which one is said in Act
         } else {
-          place.local = static_cast<int>(channels_.size());
+          spot.local = static_cast<int>(channels_.size());
           channels_.push_back(channels);
         }
-        places_[o.out] = place;
+        spots_[o.out] = spot;
       }
       if (o.kind != "concat") continue;
-      Place part = places_[o.out];
+      Spot part = spots_[o.out];
       for (const int value : o.in) {
-        if (Inside(value) && !ReadElsewhere(value) && places_.count(value) == 0) {
-          places_[value] = part;
+        if (Inside(value) && !around_.is_read_behind(value) && spots_.count(value) == 0) {
+          spots_[value] = part;
           root_[value] = root_.count(o.out) > 0 ? root_[o.out] : o.out;
         }
-        part.channel += dims(value)[1];
+        part.place.channel += dims(value)[1];
       }
     }
   }
 
   void Touch(int value, int when) {
-    const auto place = places_.find(value);
-    if (place == places_.end() || place->second.local < 0) return;
-    Interval& interval = step_->locals[place->second.local];
+    const auto spot = spots_.find(value);
+    if (spot == spots_.end() || spot->second.local < 0) return;
+    Interval& interval = locals_[spot->second.local];
     if (interval.first < 0) interval.first = when;
     interval.last = when;
   }
 
   // Gives the scratch its layout and the strips their number; false where even a row takes too much.
   bool ChooseStrips() {
-    step_->locals.assign(channels_.size(), Interval{});
-    for (Interval& interval : step_->locals) interval.first = -1;
+    locals_.assign(channels_.size(), Interval{});
+    for (Interval& interval : locals_) interval.first = -1;
     for (int i = first_; i <= last_; ++i) {
       const Op& o = op(i);
       for (const int value : o.in) Touch(value, i);
@@ -363,7 +267,7 @@ class StripBuilder {
     }
     const int64_t rows = step_->images * step_->height, threads = collage_num_threads();
     step_->threads = threads;
-    const int64_t row_bytes = std::max<int64_t>(1, Lay(step_->locals, channels_, step_->width));
+    const int64_t row_bytes = std::max<int64_t>(1, Lay(locals_, channels_, step_->width));
     if (row_bytes > kMostBytes) return false;
     int64_t whole = 0;  // a row of what is stored as a whole
     for (const int value : outside_) whole += dims(value)[1] * step_->width * kFloat;
@@ -372,7 +276,7 @@ class StripBuilder {
     strips = (strips + threads - 1) / threads * threads;  // as much for each thread
     step_->strips = std::min(rows, strips);
     const int64_t most = (rows + step_->strips - 1) / step_->strips;
-    const int64_t bytes = Lay(step_->locals, channels_, most * step_->width);
+    const int64_t bytes = Lay(locals_, channels_, most * step_->width);
     // Threads do not share lines.
     step_->scratch = (bytes + 4095) / 4096 * 4096 / kFloat;
     return true;
@@ -387,20 +291,24 @@ class StripBuilder {
     return static_cast<int>(tensors_.size()) - 1;
   }
 
-  Place PlaceOf(int value) {
-    if (Inside(value)) {
-      Place place = places_.at(value);
-      if (place.local < 0) {
-        const int whole = root_.count(value) > 0 ? root_.at(value) : value;
-        if (results_.count(whole) == 0)
-          results_[whole] = c_.NewTensor(ChannelsLast(dims(whole), dnnl::memory::data_type::f32));
-        place.tensor = Slot(results_.at(whole));
-      }
+  StripPlace PlaceOf(int value) {
+    StripPlace place;
+    if (!Inside(value)) {
+      place.pixel = dims(value)[1];
+      place.tensor = Slot(around_.channels_last(value));
       return place;
     }
-    Place place;
-    place.ld = dims(value)[1];
-    place.tensor = Slot(c_.Wanted(value, ChannelsLast(dims(value), dnnl::memory::data_type::f32)));
+    const Spot& spot = spots_.at(value);
+    place = spot.place;
+    if (spot.local >= 0) {
+      place.offset = static_cast<int64_t>(locals_[spot.local].offset) / kFloat;
+      return place;
+    }
+    const int whole = root_.count(value) > 0 ? root_.at(value) : value;
+    if (results_.count(whole) == 0) {
+      results_[whole] = around_.make(ChannelsLast(dims(whole), dnnl::memory::data_type::f32));
+    }
+    place.tensor = Slot(results_.at(whole));
     return place;
   }
 
@@ -410,13 +318,9 @@ class StripBuilder {
     return static_cast<float*>(step_->owned.back().get());
   }
 
-  const float* Constant(int value) {
-    return static_cast<const float*>(c_.buffers_[c_.Plain(value).buffer].data);
-  }
-
   void Act(const Op& o) {
     if (o.kind == "concat") return Join(o);
-    Action a;
+    StripAction a;
     a.in = PlaceOf(o.in[0]);
     a.out = PlaceOf(o.out);
     a.channels_in = dims(o.in[0])[1];
@@ -442,7 +346,7 @@ class StripBuilder {
     if (o.kind == "conv" && o.bias) {
       const int64_t count = a.channels_out;
       float* const bias = Keep(count);
-      std::copy_n(Constant(o.in[2]), count, bias);
+      std::copy_n(around_.elements(o.in[2]), count, bias);
       a.bias = bias;
     }
     if (other >= 0) {
@@ -452,67 +356,85 @@ class StripBuilder {
     const Dims& w = o.weight.strides;
     if (IsProduct(o)) {
       ++products_;
-      a.kind = Action::Kind::kProduct;
+      a.kind = StripAction::Kind::kProduct;
       float* const packed = Keep(PackedElements(a.channels_in, a.channels_out));
-      PackPanels(Constant(o.in[1]) + o.weight.offset, w[1], w[0], a.channels_in, a.channels_out, packed);
+      PackPanels(around_.elements(o.in[1]) + o.weight.offset, w[1], w[0], a.channels_in, a.channels_out,
+                 packed);
       a.weight = packed;
     } else if (IsWindow(o)) {
       ++windows_;
-      a.kind = Action::Kind::kWindow;
+      a.kind = StripAction::Kind::kWindow;
       a.window = WindowOf(o);
       a.window.bias = a.bias;
       if (o.kind == "conv") {
         float* const taps = Keep(TapsSize(a.channels_out, a.window.kernel_height * a.window.kernel_width));
-        PackTaps(Constant(o.in[1]) + o.weight.offset, w[0], w[3], w[4], a.channels_out,
+        PackTaps(around_.elements(o.in[1]) + o.weight.offset, w[0], w[3], w[4], a.channels_out,
                  a.window.kernel_height, a.window.kernel_width, taps);
         a.window.taps = taps;
       }
     } else {
-      a.kind = Action::Kind::kPosts;
+      a.kind = StripAction::Kind::kPosts;
     }
     step_->actions.push_back(a);
   }
 
   // Copies those parts of a concatenation that could not be computed in their place.
   void Join(const Op& o) {
-    Action a;
+    StripAction a;
     a.out = PlaceOf(o.out);
     for (const int value : o.in) {
       a.in = PlaceOf(value);
       a.channels_out = dims(value)[1];
-      const bool there = a.in.tensor == a.out.tensor && a.in.local == a.out.local &&
+      const bool there = a.in.tensor == a.out.tensor && a.in.offset == a.out.offset &&
                          a.in.channel == a.out.channel && Inside(value);
       if (!there) step_->actions.push_back(a);
       a.out.channel += dims(value)[1];
     }
   }
 
-  void Finish() {
-    const int64_t elements = std::max<int64_t>(1, step_->scratch * step_->threads);
-    tensors_[0] = c_.NewTensor(RowMajor({elements}, dnnl::memory::data_type::f32));
-    std::ostringstream what;
-    what << "strips " << products_ << " products " << windows_ << " windows " << step_->strips << " strips";
-    const std::shared_ptr<const Strips> step = std::move(step_);
-    c_.AddKernel(what.str(), tensors_, [step](void* const* data) { step->Run(data); });
-    for (const int value : outside_) c_.Define(value, results_.at(value));
-  }
+  // Where a value lies that is made here: in one of the buffers of the scratch, or in a tensor.
+  struct Spot {
+    int local = -1;
+    StripPlace place;
+  };
 
-  Compiler& c_;
+  const Program& program_;
+  const Surroundings around_;
   const int first_, last_;
   std::shared_ptr<Strips> step_;
   // What the group's operators make, where it lies, and which of it is read elsewhere.
   std::set<int> made_;
-  std::map<int, Place> places_;
+  std::map<int, Spot> spots_;
   std::vector<int> outside_;
   // By value that is computed within a concatenation, the concatenation that has the place.
   std::map<int, int> root_;
-  // The channels of each buffer of the scratch.
+  // The buffers of the scratch, and their channels.
+  std::vector<Interval> locals_;
   std::vector<int64_t> channels_;
   std::vector<Tensor> tensors_;
   std::map<int, Tensor> results_;
   int products_ = 0, windows_ = 0;
 };
 
-bool Compiler::CompileStrips(int first, int count) { return StripBuilder(*this, first, count).Build(); }
+}  // namespace
+
+bool Compiler::CompileStrips(int first, int count) {
+  const int last = first + count - 1;
+  StripBuilder builder(
+      program_,
+      {[this](int value) { return IsConstant(value); },
+       [this, last](int value) { return last_use_[value] > last; },
+       [this](int value) { return Wanted(value, ChannelsLast(type(value).dims, type(value).dtype)); },
+       [this](int value) { return static_cast<const float*>(buffers_[Plain(value).buffer].data); },
+       [this](const Desc& desc) { return NewTensor(desc); }},
+      first, count);
+  if (!builder.Fits()) return false;
+  now_ = last;
+  builder.Build();
+  AddKernel(builder.what(), builder.tensors(),
+            [step = builder.step()](void* const* data) { step->Run(data); });
+  for (const auto& [value, tensor] : builder.results()) Define(value, tensor);
+  return true;
+}
 
 }  // namespace collage::onednn
