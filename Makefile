@@ -80,7 +80,7 @@ bench-kernels: backends ## each kernel of our own beside the backends and the ma
 	@COLLAGE_MAX_CPU_ISA=avx2 $(COLLAGE) bench kernels --target x86-64-v3 --json docs/results/kernels_avx2.json --svg docs/results/kernels_avx2.svg \
 	  $(ARGS) | tee docs/results/kernels_avx2.txt
 
-bench-networks: backends ## eleven networks, batch 1 and 8, one thread and all, beside oneDNN alone, ONNX Runtime and OpenVINO; writes docs/results/networks_{b1,b8,t1}.{txt,json,svg}
+bench-networks: backends ## twelve networks, batch 1 and 8, one thread and all, beside oneDNN alone, ONNX Runtime and OpenVINO; writes docs/results/networks_{b1,b8,t1}.{txt,json,svg}
 	@scripts/bench_networks.sh $(ARGS)
 
 bench-backends: backends ## the five networks on each backend alone and on its library directly; writes docs/results/backends.{txt,json,svg}

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Eleven networks at batch 1 on all processors, at batch 8 on all, and at batch 1 on one: what Collage makes of them,
+# Twelve networks at batch 1 on all processors, at batch 8 on all, and at batch 1 on one: what Collage makes of them,
 # oneDNN alone, and the engines that people use, in turn.
 #
 #   scripts/bench_networks.sh [OPTION ...]      options of `collage bench all`: --before FOLDER, --search-time 30s, ...
 #
 #   ONLY="b8 t1"                which of b1, b8 and t1 are taken (all)
 #   EXECUTABLES=FOLDER          what was compiled, or is (build/bench/networks): NAME.tar in FOLDER/b1, b8 or t1
-#   NETWORKS="dcgan unet"       which networks (eleven)
+#   NETWORKS="dcgan unet"       which networks (twelve)
 #   RESULTS=FOLDER              where the results go (docs/results)
 #
 # Writes networks_b1.{txt,json,svg}, networks_b8.* and networks_t1.*.
@@ -19,8 +19,8 @@ source scripts/steps.sh
 
 executables=${EXECUTABLES:-build/bench/networks}
 results=${RESULTS:-docs/results}
-eleven="bert_full dcgan nasneta resnet50_3d resnext50_32x4d bert_base_128 efficientnet_b0 mobilenet_v2 unet vit_b16 yolov3"
-read -ra networks <<<"${NETWORKS:-$eleven}"
+twelve="bert_full dcgan nasneta resnet50_3d resnext50_32x4d bert_base_128 efficientnet_b0 mobilenet_v2 mobilenet_v3 unet vit_b16 yolov3"
+read -ra networks <<<"${NETWORKS:-$twelve}"
 
 # take NAME BATCH [OPTION ...]
 take() {

@@ -122,12 +122,23 @@ def gelu(x):
     return x * (relay.const(0.5) + relay.erf(x * relay.const(0.5**0.5)) * relay.const(0.5))
 
 
+def hard_sigmoid(x):
+    return relay.clip(x + relay.const(3.0), 0.0, 6.0) / relay.const(6.0)
+
+
+def hard_swish(x):
+    return x * hard_sigmoid(x)
+
+
 FUNCTIONS = {
     "relu": nn.relu,
     "clip": lambda x: relay.clip(x, -0.2, 0.3),
     "sigmoid": relay.sigmoid,
     "silu": lambda x: x * relay.sigmoid(x),
     "gelu": gelu,
+    "leaky": lambda x: nn.leaky_relu(x, 0.1),
+    "hard_swish": hard_swish,
+    "hard_sigmoid": hard_sigmoid,
 }
 
 
@@ -358,7 +369,9 @@ def test_a_group_that_is_not_there_is_refused(partition):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name,groups", [("nasneta", 20), ("mobilenet_v2", 10), ("efficientnet_b0", 40)])
+@pytest.mark.parametrize(
+    "name,groups", [("nasneta", 20), ("mobilenet_v2", 10), ("efficientnet_b0", 40), ("mobilenet_v3", 30)]
+)
 def test_networks(name, groups, partition, tmp_path):
     """Whole networks on strips and dnnl give TVM's answer, and most of their operators are done in strips."""
     from collage import frontends, transform

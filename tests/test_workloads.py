@@ -58,9 +58,39 @@ def test_bad_batches(name, error):
         workloads.build(name)
 
 
+def parameters(name):
+    """How many parameters are learnt: without the statistics of normalisations."""
+    _, values = workloads.build(name)
+    return sum(value.size for key, value in values.items() if ".running_" not in key)
+
+
 def test_parameter_counts():
-    millions = {name: sum(v.size for v in workloads.build(name)[1].values()) / 1e6 for name in ("dcgan",)}
-    assert round(millions["dcgan"]) == 53
+    assert round(parameters("dcgan") / 1e6) == 53
+    # What torchvision says of its networks of these names.
+    assert parameters("efficientnet_b0") == 5_288_548
+    assert parameters("mobilenet_v3") == 5_483_032
+
+
+def test_mobilenet_v3():
+    """The paper's table: 5x5 windows, eight squeezes, hard-swish from the seventh block on, at each end, and behind
+    the classifier's first layer."""
+    module, _ = workloads.build("mobilenet_v3")
+    counts = workloads.count_operators(module)
+    assert counts["nn.conv2d"] == 1 + 3 * 15 - 1 + 2 * 8 + 1
+    assert counts["nn.adaptive_avg_pool2d"] == 8 + 1
+    assert counts["clip"] == 1 + 2 * 9 + 1 + 1 + 8
+    assert [int(d) for d in module["main"].ret_type.shape] == [1, 1000]
+    windows = []
+
+    def visit(expr):
+        if isinstance(expr, relay.Call) and expr.op.name == "nn.conv2d" and expr.attrs.groups > 1:
+            windows.append((int(expr.attrs.kernel_size[0]), int(expr.attrs.strides[0])))
+
+    relay.analysis.post_order_visit(module["main"], visit)
+    assert windows == [
+        (3, 1), (3, 2), (3, 1), (5, 2), (5, 1), (5, 1), (3, 2), (3, 1), (3, 1), (3, 1), (3, 1), (3, 1),
+        (5, 2), (5, 1), (5, 1),
+    ]  # fmt: skip
 
 
 def test_groups_and_strides():

@@ -23,6 +23,7 @@ WORKLOADS = {
     "bert": Workload(bert.bert, "TASO's 8 layers without softmax on [64, 1024]; for timing only"),
     "bert_base": Workload(bert.bert_base, "12 layers of 768 units with GELU on [1, 384, 768]"),
     "mobilenet_v2": Workload(mobilenet.mobilenet_v2, "after the stem, on [1, 32, 224, 224]"),
+    "mobilenet_v3": Workload(mobilenet.mobilenet_v3, "MobileNetV3-Large, whole, on [1, 3, 224, 224]"),
     "resnet50_3d_full": Workload(resnet.resnet50_3d_full, "whole, on [1, 3, 16, 112, 112]"),
     "resnext50_32x4d_full": Workload(resnet.resnext50_32x4d_full, "whole, on [1, 3, 224, 224]"),
     "yolov3": Workload(yolo.yolov3, "Darknet-53 and three heads on [1, 3, 416, 416]"),
