@@ -4,6 +4,7 @@ cells."""
 
 import math
 
+import numpy as np
 from tvm import relay
 
 from .elementwise import operator
@@ -20,7 +21,9 @@ ACTIVATIONS = (
     "swish",
     "mish",
     "gelu",
+    "gelu_tanh",
     "hard_swish",
+    "hard_sigmoid",
 )
 
 
@@ -70,8 +73,45 @@ def gelu(pool, x, dtype):
     return relay.multiply(x, relay.add(relay.multiply(erf, half), half))
 
 
+def gelu_tanh(pool, x, dtype):
+    cube = relay.multiply(relay.multiply(x, x), x) if pool.chance(0.5) else relay.power(x, number(3.0, dtype))
+    first = math.sqrt(2 / math.pi)
+    if pool.integer(0, 3) < 2:
+        inner = relay.multiply(relay.add(x, relay.multiply(cube, number(0.044715, dtype))), number(first, dtype))
+    else:
+        thirds = relay.multiply(cube, number(0.044715 * first, dtype))
+        inner = relay.add(relay.multiply(x, number(first, dtype)), thirds)
+    half, one = number(0.5, dtype), number(1.0, dtype)
+    return relay.multiply(relay.multiply(x, half), relay.add(relay.tanh(inner), one))
+
+
+def sixth(pool, x, dtype):
+    if pool.chance(0.5):
+        return relay.divide(x, number(6.0, dtype))
+    return relay.multiply(x, number(1.0 / 6, dtype))
+
+
+def relu_six(x, dtype):
+    return relay.clip(relay.add(x, number(3.0, dtype)), 0.0, 6.0)
+
+
 def hard_swish(pool, x, dtype):
-    return relay.multiply(x, relay.divide(relay.clip(relay.add(x, number(3.0, dtype)), 0.0, 6.0), number(6.0, dtype)))
+    form = pool.integer(0, 3)
+    if form == 0:
+        return relay.multiply(x, sixth(pool, relu_six(x, dtype), dtype))
+    if form == 1:
+        return sixth(pool, relay.multiply(x, relu_six(x, dtype)), dtype)
+    if form == 2:
+        return relay.multiply(sixth(pool, x, dtype), relu_six(x, dtype))
+    return relay.multiply(x, relay.clip(relay.add(sixth(pool, x, dtype), number(0.5, dtype)), 0.0, 1.0))
+
+
+def hard_sigmoid(pool, x, dtype):
+    form = pool.integer(0, 3)
+    if form < 2:
+        return sixth(pool, relu_six(x, dtype), dtype)
+    sloped = sixth(pool, x, dtype) if form == 2 else relay.multiply(x, number(0.2, dtype))
+    return relay.clip(relay.add(sloped, number(0.5, dtype)), 0.0, 1.0)
 
 
 class _Fixed:
@@ -87,10 +127,13 @@ class _Fixed:
         return self.yes
 
 
-WRITTEN = {"swish": swish, "mish": mish, "gelu": gelu, "hard_swish": hard_swish}
+WRITTEN = {
+    "swish": swish, "mish": mish, "gelu": gelu, "gelu_tanh": gelu_tanh, "hard_swish": hard_swish,
+    "hard_sigmoid": hard_sigmoid,
+}  # fmt: skip
 
 
-@makes("swish", "mish", "gelu", "hard_swish")
+@makes(*WRITTEN)
 def written_activation(pool, name):
     value = pool.tamed(pool.pick("float32"), 16.0)
     fixed = _Fixed(pool)
@@ -209,31 +252,39 @@ def norm_of_channels(pool, name):
         activation(pool, made)
 
 
-@makes("attention", weight=1.5)
+@makes("attention", "causal_attention", "grouped_attention")
 def attention(pool, name):
-    """Query, key and value of one tensor, heads, scores with a mask or without, and what they select."""
+    """Query, key and value of one tensor, heads, scores with masks or without, and what they select. Causal: each
+    query sees the keys up to its own; grouped: several heads share key and value.
+    """
     heads, depth = pool.choice((1, 2, 3)), pool.choice((4, 8, 16))
+    shared = pool.choice((2, 3)) if name == "grouped_attention" else 1
+    heads *= shared
     batch, length = pool.choice((1, 2)), pool.choice((1, 3, 8, 10))
     width = heads * depth
     data = pool.tamed(pool.pick("float32", shape=(batch * length, width)), 2.0)
     pool.made.append(name)
 
-    def project():
-        weight, gain = weights(pool, (width, width), width)
+    def project(columns):
+        weight, gain = weights(pool, (columns, width), width)
         bound = data.bound * gain
         one = pool.call(
             "nn.dense", lambda x, w: relay.nn.dense(x, w), data, weight, low=-bound, high=bound, exact=False
         )
         if pool.chance(0.6):
-            one = pool.call("add", relay.add, one, pool.constant((width,), "float32"), low=-bound - 1, high=bound + 1)
+            bias = pool.constant((columns,), "float32")
+            one = pool.call("add", relay.add, one, bias, low=-bound - 1, high=bound + 1)
         return one
 
-    def split(value):
-        four = pool.aside("reshape", lambda x: relay.reshape(x, (batch, length, heads, depth)), value)
+    def split(value, shared):
+        own = heads // shared
+        four = pool.aside("reshape", lambda x: relay.reshape(x, (batch, length, own, depth)), value)
         turned = pool.aside("transpose", lambda x: relay.transpose(x, (0, 2, 1, 3)), four)
+        if shared > 1:
+            turned = pool.aside("repeat", lambda x: relay.repeat(x, shared, axis=1), turned)
         return pool.aside("reshape", lambda x: relay.reshape(x, (batch * heads, length, depth)), turned)
 
-    query, key, value = (split(project()) for _ in range(3))
+    query, key, value = (split(project(width // few), few) for few in (1, shared, shared))
     bound = depth * query.bound * key.bound
     scores = pool.aside(
         "nn.batch_matmul",
@@ -252,6 +303,14 @@ def attention(pool, name):
         four = pool.aside("reshape", lambda x: relay.reshape(x, (batch, heads, length, length)), scores)
         masked = pool.aside("add", relay.add, four, mask, low=-bound - 4, high=bound)
         scores = pool.aside("reshape", lambda x: relay.reshape(x, (batch * heads, length, length)), masked)
+    if name == "causal_attention":
+        seen, beyond = np.tril(np.ones((length, length), "bool")), pool.choice((-1e4, -1e9))
+        if pool.chance(0.5):
+            causal = relay.const(np.where(seen, 0.0, beyond).astype("float32"))
+            scores = pool.aside("add", lambda x: relay.add(x, causal), scores, low=beyond - bound, high=bound)
+        else:
+            truths, hidden = relay.const(seen[None]), number(beyond, "float32")
+            scores = pool.aside("where", lambda x: relay.where(truths, x, hidden), scores, low=beyond, high=bound)
     share = pool.aside("nn.softmax", lambda x: relay.nn.softmax(x, -1), scores, low=0.0, high=1.0, exact=False)
     if pool.chance(0.1):
         pool.keep(share)  # somebody else reads them, too

@@ -64,7 +64,10 @@ def convolution(pool, name):
     groups = 1
     if layout == DATA[dims][0] and pool.chance(0.35):
         groups = pool.choice([g for g in range(1, c + 1) if c % g == 0])
+    deep = layout == "NHWC" and c > 1 and pool.chance(0.4)  # depthwise, as TensorFlow's networks have it
+    groups = c if deep else groups
     out = groups * pool.choice((1, 1, 2)) if groups > 1 else pool.choice((1, 2, 3, 5, 8, 16, 16, 32))
+    out = c if deep else out
     window = [pool.choice((1, 1, 2, 3, 3, 3, 5)) for _ in range(dims)]
     if pool.chance(0.4):
         window = [pool.choice((1, 3))] * dims
@@ -82,8 +85,8 @@ def convolution(pool, name):
     ]
     if data.shape[0] * out * math.prod(extents) > 2 * MOST:
         out = groups
-    kernel = KERNEL[dims][layout]
-    inner = (out, c // groups)
+    kernel = "HWOI" if deep else KERNEL[dims][layout]
+    inner = (1, c) if deep else (out, c // groups)
     shape = (*inner, *window) if kernel.startswith("OI") else (*window, *inner[::-1])
     weight, gain = weights(pool, shape, c // groups * math.prod(window))
     bound = data.bound * gain
