@@ -54,7 +54,17 @@ def one_channel_reshaped():
     return relay.reshape(nn.conv1d_transpose(x, weight, channels=1, kernel_size=(3,)), (1, 45))
 
 
+def attention_of_equal_projections():
+    """Query and value were one product, written twice: it was done once, and attention read the other one."""
+    x = images(shape=(6, 4))
+    weights = [relay.const(np.linspace(-1, last, 16, dtype="float32").reshape(4, 4)) for last in (1, 2)]
+    query, key, value = (relay.reshape(nn.dense(x, weights[i]), (2, 3, 4)) for i in (0, 1, 0))
+    scores = nn.softmax(nn.batch_matmul(query, key, transpose_b=True))
+    return nn.batch_matmul(scores, value, transpose_b=False)
+
+
 FOUND = {
+    "native: attention of equal projections": attention_of_equal_projections,
     "dnnl: max pool + sum": lambda: pool_plus_what_is_read_once("max_pool2d"),
     "dnnl: average pool + sum": lambda: pool_plus_what_is_read_once("avg_pool2d"),
     "dnnl: adaptive pool + sum": adaptive_pool_plus,

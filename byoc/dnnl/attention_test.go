@@ -23,6 +23,8 @@ type heads struct {
 	between func(r maker, scores relay.NodeID) relay.NodeID
 	// shared says that all heads read the same keys.
 	shared bool
+	// twice says that query and value are the same function of one tensor, each written by itself.
+	twice bool
 	// softmaxAxis is -1 unless it is set.
 	softmaxAxis int64
 	// escape is told the scores and the weights, which it may return beside the result.
@@ -42,7 +44,12 @@ func (h heads) graph() *relay.Graph {
 		x = r.Call("transpose", turned, map[string]any{"axes": []int64{0, 2, 1, 3}}, x)
 		return r.Call("reshape", f(count, h.tokens, h.size), map[string]any{"newshape": []int64{count, h.tokens, h.size}}, x)
 	}
-	q, v := split(r.Var(flat.Shape, f32)), split(r.Var(flat.Shape, f32))
+	a, b := r.Var(flat.Shape, f32), r.Var(flat.Shape, f32)
+	if h.twice {
+		b = r.Call("nn.relu", flat, nil, a)
+		a = r.Call("nn.relu", flat, nil, a)
+	}
+	q, v := split(a), split(b)
 	var k relay.NodeID
 	if h.shared {
 		one, all := f(h.batch, 1, h.tokens, h.size), f(h.batch, h.heads, h.tokens, h.size)
@@ -134,6 +141,13 @@ func TestAttentionIsOneOperation(t *testing.T) {
 	got, _ := attended(t, heads{batch: 1, tokens: 64, heads: 8, size: 32}.graph())
 	require.Equal(t, 1, strings.Count(got, `"op"`), got)
 	require.NotContains(t, got, "alpha\": 0", "a scale of 1")
+}
+
+// What is computed once for both is what both are read from.
+func TestQueryAndValueThatAreEqual(t *testing.T) {
+	got, _ := attended(t, heads{batch: 2, tokens: 5, heads: 3, size: 16, twice: true}.graph())
+	requireRunnable(t, []byte(got))
+	require.Equal(t, 1, strings.Count(got, `"op": "eltwise"`), got)
 }
 
 func TestWhatIsNotAttention(t *testing.T) {

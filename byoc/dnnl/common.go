@@ -25,6 +25,9 @@ func (l *lowering) share() {
 		for i, v := range o.in {
 			o.in[i] = renamed(v)
 		}
+		for i, v := range o.arguments {
+			o.arguments[i] = renamed(v)
+		}
 		for i := range o.post {
 			o.post[i].operand = renamed(o.post[i].operand)
 		}
