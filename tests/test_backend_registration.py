@@ -106,7 +106,8 @@ from tvm import relay
 x = relay.var("x", shape=(5, 24))
 dense = relay.nn.dense(x, relay.const(np.ones((16, 24), "float32")))
 module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.relu(relay.exp(relay.nn.relu(dense)))))
-text = collage.transform.configuration(["tvm", "mylib"], store=sys.argv[2], samples=3, exhaustive=True, level="operator")
+options = {"store": sys.argv[2], "samples": 3, "exhaustive": True, "level": "operator"}
+text = collage.transform.configuration(["tvm", "mylib"], **options)
 print(json.dumps(json.loads(str(tvm.get_global_func("collage.partition")(module, text)[1]))))
 """
     plan = run_python(program, tutorial, store)
@@ -425,7 +426,8 @@ from tvm import relay
 collage.backend_from_tvm("their_lib")
 x = relay.var("x", shape=(4, 8))
 module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.relu(x)))
-text = transform.configuration(["tvm", "their_lib"], store=sys.argv[2], samples=3, threads=1, exhaustive=True, level="operator")
+options = {"store": sys.argv[2], "samples": 3, "threads": 1, "exhaustive": True, "level": "operator"}
+text = transform.configuration(["tvm", "their_lib"], **options)
 placed, plan = tvm.get_global_func("collage.partition")(module, text)
 print(json.dumps(json.loads(str(plan))))
 """

@@ -356,7 +356,9 @@ def test_partition_reaches_the_graph_level(searched):
     plan = json.loads(out.read_text())
     assert "graph_level" not in plan
     assert {one["name"] for one in plan["finalists"]} == {"tvm", "dnnl", "collage"}
-    assert all(len(one["samples_ms"]) >= 3 for one in plan["finalists"]), "whole networks ran at the operator level, too"
+    assert all(len(one["samples_ms"]) >= 3 for one in plan["finalists"]), (
+        "whole networks ran at the operator level, too"
+    )
     with pytest.raises(ValueError, match="level"):
         collage.partition(module, level="both", **options)
 

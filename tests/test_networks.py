@@ -211,7 +211,9 @@ def test_all_backends_together(network, command, store, tmp_path):
     pins = [f"%{index}={backend}" for backend, indices in wanted.items() for index in indices]
     pins += [f"%{index}=tvm" for index in covered(network, "tvm") if index not in pinned]
     options = json.loads(
-        transform.configuration(["tvm", *BACKENDS], store=store, threads=placed.THREADS, samples=1, pin=pins, level="operator")
+        transform.configuration(
+            ["tvm", *BACKENDS], store=store, threads=placed.THREADS, samples=1, pin=pins, level="operator"
+        )
     )
     # So much for each candidate that the fewest win, whatever they cost: little needs to be measured.
     options["overhead_ms"] = 1e5

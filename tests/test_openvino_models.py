@@ -236,7 +236,9 @@ def test_the_search_measures_it(collage_library, tmp_path):
         one = nn.relu(nn.conv2d(one, weight, channels=8, kernel_size=(3, 3), padding=(1, 1)) + grid.constant(8, 1, 1))
     grid.add("two layers", one)
     module = grid.module()
-    placed = collage.partition(module, backends=["tvm", "openvino"], store=str(store), samples=3, exhaustive=True, level="operator")
+    placed = collage.partition(
+        module, backends=["tvm", "openvino"], store=str(store), samples=3, exhaustive=True, level="operator"
+    )
     got, want = run(placed, grid.inputs), run(module, grid.inputs)
     np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-4)
     costs = [json.loads(line) for line in store.read_text().splitlines()]

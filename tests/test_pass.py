@@ -307,7 +307,9 @@ def test_measured_placement_repeats(store):
     import collage
 
     module = network()
-    made = collage.transform.CollagePartition(backends=["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2, level="operator")
+    made = collage.transform.CollagePartition(
+        backends=["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2, level="operator"
+    )
     first = made(module)
     measured = store.read_text().count("\n")
     assert measured > 5

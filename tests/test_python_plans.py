@@ -82,7 +82,9 @@ def test_unknown_options_are_said():
 
 
 def plan_of(module, store, **options):
-    text = transform.configuration(["tvm", "dnnl"], store=store, samples=SAMPLES, threads=1, level="operator", **options)
+    text = transform.configuration(
+        ["tvm", "dnnl"], store=store, samples=SAMPLES, threads=1, level="operator", **options
+    )
     return json.loads(str(tvm.get_global_func("collage.partition")(module, text)[1]))
 
 

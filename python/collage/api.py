@@ -132,7 +132,13 @@ def compile(
         }
         return _search(module, params, replaying, options)
     if plan is None:
-        deciding = {"level": level, "search_time": search_time, "trials": trials, "seed": seed or None, "rounds": rounds}
+        deciding = {
+            "level": level,
+            "search_time": search_time,
+            "trials": trials,
+            "seed": seed or None,
+            "rounds": rounds,
+        }
         placed = partition(module, params, plan_out, **deciding, **options)
     else:
         names = ("disabled_passes", "exact", "store", "retry_failures")

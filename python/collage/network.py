@@ -160,8 +160,8 @@ class Networks:
 
     @staticmethod
     def _timer(executor, minimum, warm=True):
-        """A function that gives the seconds of a run. TVM makes a run before it, untimed; without ``warm`` not where one
-        run alone takes longer than ``minimum``: plain TVM may take many times as long as what runs beside it.
+        """A function that gives the seconds of a run. TVM makes a run before it, untimed; without ``warm`` not where
+        one run alone takes longer than ``minimum``: plain TVM may take many times as long as what runs beside it.
         """
         number = getattr(executor, "collage_runs", None)
         if number is None:
