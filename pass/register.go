@@ -28,6 +28,8 @@ const (
 	// PartitionFunction takes a module, a Config as JSON (may be missing), and a packed function that gives costs instead of
 	// measuring (may be missing; givenCosts). It gives the array [module, plan as JSON].
 	PartitionFunction = "collage.partition"
+	// PlaceFunction is PartitionFunction by what parts take alone (Place): no whole network is run.
+	PlaceFunction = "collage.place"
 	// VerifyFunction takes a plan as JSON and gives its plan.Proof as JSON; an error says why the plan proves nothing.
 	VerifyFunction = "collage.plan.verify"
 	// OperatorsFunction takes the name of a backend and gives the names of the operators in its patterns.
@@ -119,7 +121,7 @@ func Register() error {
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
-		PartitionFunction: partitionFunction, VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
+		PartitionFunction: placing(PartitionFunction, Partition), PlaceFunction: placing(PlaceFunction, Place), VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:        networkFunction,
 		ResolveTargetFunction:  resolveTargetFunction,
@@ -240,37 +242,40 @@ func replayPass(args []bridge.Value) (any, error) {
 	})
 }
 
-func partitionFunction(args []bridge.Value) (any, error) {
-	if len(args) == 0 {
-		return nil, fmt.Errorf("TypeError: %s takes a module and a configuration", PartitionFunction)
+// placing is the packed function with that name, by Partition or Place.
+func placing(name string, place Decider) func(args []bridge.Value) (any, error) {
+	return func(args []bridge.Value) (any, error) {
+		if len(args) == 0 {
+			return nil, fmt.Errorf("TypeError: %s takes a module and a configuration", name)
+		}
+		mod, err := args[0].Object()
+		if err != nil {
+			return nil, err
+		}
+		text, err := argument(args, 1, name)
+		if err != nil {
+			return nil, err
+		}
+		cfg, err := ParseConfig(text)
+		if err != nil {
+			return nil, err
+		}
+		if err := fromPassContext(&cfg); err != nil {
+			return nil, err
+		}
+		if cfg.Estimator, err = estimatorOf(args, 2); err != nil {
+			return nil, err
+		}
+		out, p, err := place(mod, cfg)
+		if err != nil {
+			return nil, err
+		}
+		encoded, err := p.Encode()
+		if err != nil {
+			return nil, err
+		}
+		return []any{out, string(encoded)}, nil
 	}
-	mod, err := args[0].Object()
-	if err != nil {
-		return nil, err
-	}
-	text, err := argument(args, 1, PartitionFunction)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := ParseConfig(text)
-	if err != nil {
-		return nil, err
-	}
-	if err := fromPassContext(&cfg); err != nil {
-		return nil, err
-	}
-	if cfg.Estimator, err = estimatorOf(args, 2); err != nil {
-		return nil, err
-	}
-	out, p, err := Partition(mod, cfg)
-	if err != nil {
-		return nil, err
-	}
-	encoded, err := p.Encode()
-	if err != nil {
-		return nil, err
-	}
-	return []any{out, string(encoded)}, nil
 }
 
 func verifyFunction(args []bridge.Value) (any, error) {
