@@ -121,7 +121,9 @@ def test_backend_whose_library_is_absent(compile_, tiny, tmp_path):
     empty = tmp_path / "plugins"
     empty.mkdir()
     shutil.copy(PACKAGE / "lib" / "libcollage_runtime.so", empty)
-    result = compile_(tiny, "--backends", "tvm,dnnl", environment={"COLLAGE_PLUGIN_DIR": empty})
+    # In a store that it was measured in before it would be left out with a warning instead.
+    fresh = ("--db", tmp_path / "costs.jsonl")
+    result = compile_(tiny, "--backends", "tvm,dnnl", *fresh, environment={"COLLAGE_PLUGIN_DIR": empty})
     refused(result, "dnnl", "cannot be used")
 
 

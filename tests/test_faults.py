@@ -84,7 +84,7 @@ module = relay.transform.InferType()(tvm.IRModule.from_expr(x))
 text = transform.configuration(["tvm", "dnnl"], store=told["store"], threads=1, samples=3, level="operator")
 options = json.loads(text)
 options.update(told.get("options", {}))
-placed, plan = tvm.get_global_func("collage.partition")(module, json.dumps(options))
+placed, plan = tvm.get_global_func("collage.place")(module, json.dumps(options))
 print(json.dumps(json.loads(str(plan))))
 """
 

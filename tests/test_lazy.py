@@ -31,13 +31,13 @@ def network():
 
 
 def place(module, store, **options):
-    """Place a module; gives (plan as text, plan)."""
+    """Place a module by its parts' costs; gives (plan as text, plan)."""
     import collage
 
     told = json.loads(
         collage.transform.configuration(["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2, level="operator")
     )
-    plan = str(tvm.get_global_func("collage.partition")(module, json.dumps({**told, **options}))[1])
+    plan = str(tvm.get_global_func("collage.place")(module, json.dumps({**told, **options}))[1])
     return plan, json.loads(plan)
 
 

@@ -252,6 +252,10 @@ def cast(pool, name):
     to = pool.choice(
         [t for t in ("float32", "float32", "int32", "bool", "float64", "float16", "int8", "uint8") if t != source]
     )
+    if to == "float16":
+        if source == "float64":
+            return  # what TVM 0.19 gives is not the number: its code calls a function that returns it in another register
+        value = pool.tamed(value, 1000)  # beyond 65504 there is nothing but infinity
     low, high = value.low, value.high
     if to == "uint8":
         value = pool.call("clip", lambda x: relay.clip(x, 0, 8), value, low=0, high=8) if source != "bool" else value

@@ -171,6 +171,14 @@ def repeat(pool, name):
         pool.call(name, relay.broadcast_to_like, value, like, low=value.low, high=value.high)
 
 
+def example(pool, dtype):
+    """A value whose shape alone is read. Under TVM's virtual machine it is an input: a convolution that is fused with
+    the reader and contributes nothing to its result has no schedule there ("Cannot find TOPI workload").
+    """
+    value = pool.pick(dtype)
+    return pool.input(value.shape, dtype) if pool.scoped else value
+
+
 @makes("full", "full_like", "ones", "zeros", "ones_like", "zeros_like")
 def filled(pool, name):
     dtype = number_type(pool, "int32")
@@ -178,7 +186,7 @@ def filled(pool, name):
         shape, number = pool.shape(), pool.scalar(2.5 if dtype.startswith("float") else 3, dtype)
         pool.call(name, lambda x: relay.full(x, shape, dtype), number)
     elif name == "full_like":
-        value = pool.pick(dtype)
+        value = example(pool, dtype)
         number = pool.scalar(1.5 if dtype.startswith("float") else 2, dtype)
         pool.call(name, relay.full_like, value, number, low=number.low, high=number.high)
     elif name in ("ones", "zeros"):
@@ -187,7 +195,7 @@ def filled(pool, name):
         made = pool.aside(name, lambda: build(shape, dtype), low=0.0, high=1.0)
         pool.call("maximum", relay.maximum, made, pool.input(shape, dtype), low=0.0, high=4.0)
     else:
-        pool.call(name, getattr(relay, name), pool.pick(dtype), low=0.0, high=1.0)
+        pool.call(name, getattr(relay, name), example(pool, dtype), low=0.0, high=1.0)
 
 
 @makes("take", "gather")

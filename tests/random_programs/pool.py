@@ -54,10 +54,10 @@ class Value:
 class Pool:
     """The values made so far. ``random`` decides everything; nothing else does."""
 
-    def __init__(self, seed, dtype="float32", empty=False):
+    def __init__(self, seed, dtype="float32", empty=False, scoped=False):
         self.random = np.random.default_rng(seed)
-        # What most values are, and whether some have no elements.
-        self.dtype, self.empty = dtype, empty
+        # What most values are, whether some have no elements, and whether the program will have scopes.
+        self.dtype, self.empty, self.scoped = dtype, empty, scoped
         self.values, self.parameters, self.constants = [], [], []
         # Names of the operators that were made.
         self.made = []

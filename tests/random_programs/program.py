@@ -34,7 +34,8 @@ def names():
 def generate(seed):
     """The program of a seed. Programs of successive seeds go through all makers one by one; the rest is
     chance."""
-    pool = Pool([7, seed], empty=seed % 16 == 5)
+    way = scopes.WAYS[seed // 20 % len(scopes.WAYS)] if seed % 20 == 11 else None
+    pool = Pool([7, seed], empty=seed % 16 == 5, scoped=bool(way))
     if seed % 29 == 3:
         pool.dtype = "float64"
     for _ in range(pool.integer(1, 3)):
@@ -45,7 +46,6 @@ def generate(seed):
     first = known[seed % len(known)]
     weights = np.array([MAKERS[name][1] for name in known])
     steps = pool.choice((1, 2, 2, 3, 3, 4, 4, 5, 6, 8, 12, 20))
-    way = scopes.WAYS[seed // 20 % len(scopes.WAYS)] if seed % 20 == 11 else None
     at = pool.integer(0, steps)
     for i in range(steps):
         name = first if i == steps // 2 else known[int(pool.random.choice(len(known), p=weights / weights.sum()))]
