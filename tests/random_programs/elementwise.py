@@ -254,7 +254,7 @@ def cast(pool, name):
     )
     if to == "float16":
         if source == "float64":
-            return  # what TVM 0.19 gives is not the number: its code calls a function that returns it in another register
+            return  # TVM 0.19 gives garbage: its code calls a function that returns the number in another register
         value = pool.tamed(value, 1000)  # beyond 65504 there is nothing but infinity
     low, high = value.low, value.high
     if to == "uint8":
