@@ -158,7 +158,7 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 	var keys []string
 	wanted := 0
 	for i, p := range slices.Concat(placements, later) {
-		if _, done := l.built[p.Key]; done {
+		if _, done := l.built[p.Key]; done || slices.Contains(keys, p.Key) {
 			continue
 		}
 		spec, named := l.network.Spec(p)
@@ -171,9 +171,6 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 			if f.Name == "main" {
 				e.regions = named[i]
 			}
-		}
-		if slices.Contains(keys, p.Key) {
-			continue
 		}
 		made, keys = append(made, e), append(keys, p.Key)
 		if i < len(placements) {
@@ -284,7 +281,7 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 	}
 	plain := l.built[l.plain.Key]
 	if plain.Failure != nil {
-		return fmt.Errorf("TVM cannot build the network: %s", plain.Failure)
+		return &NotWholeError{Where: "TVM", Reason: "cannot build it: " + plain.Failure.String()}
 	}
 	building := time.Since(started).Seconds() / float64(len(placements))
 	for i, p := range placements {

@@ -8,10 +8,11 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// NotWholeError says why a network cannot be run as a whole: TVM's graph executor, which runs networks here, does not take it.
-// Its parts can be placed all the same (Place).
+// NotWholeError says why a network cannot be run as a whole: TVM's graph executor, which runs networks here, does not take it,
+// or TVM cannot build it. Its parts can be placed all the same (Place).
 type NotWholeError struct {
-	// Where is the expression in question ("%12"), "" for the module, and Reason what is the matter with it.
+	// Where is the expression in question ("%12"), "" for the module, "TVM" where it cannot build it, and Reason what is the
+	// matter.
 	Where, Reason string
 }
 

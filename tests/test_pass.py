@@ -4,6 +4,7 @@ thousand times.
 """
 
 import gc
+import json
 
 import numpy as np
 import pytest
@@ -328,6 +329,30 @@ def test_plan_repeats_byte_for_byte(store):
     first, second, third = (str(partition(network(), text)[1]) for _ in range(3))
     assert second == third
     assert first.count("samples_ms") == second.count("samples_ms")
+
+
+def test_trials_are_those_of_the_graph_level(store):
+    """At the operator level every backend alone is run beside the placement, however few networks may be searched."""
+    import collage
+
+    text = collage.transform.configuration(
+        ["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2, level="operator", trials=1
+    )
+    plan = json.loads(str(tvm.get_global_func("collage.partition")(network(), text)[1]))
+    assert {"tvm", "dnnl", "collage"} <= {finalist["name"] for finalist in plan["finalists"]}
+    assert not [finalist["failure"] for finalist in plan["finalists"] if "failure" in finalist]
+
+
+def test_what_tvm_cannot_build_is_told_by_its_operator(store):
+    """The network cannot be run as a whole; by its parts it is known which one is in the way."""
+    import collage
+
+    x = relay.var("x", shape=(1, 4, 8, 8))
+    weights = relay.const(np.ones((4, 2, 3, 3), "float32"))
+    dilated = relay.nn.conv2d_transpose(x, weights, channels=2, kernel_size=(3, 3), dilation=(2, 2))
+    module = typed(relay.Function([x], relay.nn.relu(dilated)))
+    with pytest.raises(ValueError, match=r"nobody takes 1 of its operators:\n  nn.conv2d_transpose .*dilate"):
+        collage.partition(module, backends=["tvm", "dnnl"], store=store)
 
 
 def test_thousand_passes_leak_nothing():

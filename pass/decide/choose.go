@@ -40,16 +40,23 @@ func (c *decision) choose() (*finalist, string, error) {
 		c.keep(chosen)
 		return chosen, reason(chosen, []*finalist{chosen}, running), nil
 	}
-	fastest := slices.MinFunc(running, byEstimate)
+	contending := slices.DeleteFunc(slices.Clone(running), func(f *finalist) bool { return f.built().rounds > 0 })
+	if len(contending) == 0 {
+		contending = running // what the search found to be better has failed since
+	}
+	fastest := slices.MinFunc(contending, byEstimate)
 	var tied []*finalist
-	for _, f := range running {
+	for _, f := range contending {
 		if f == fastest || equal(f.built().cost.Samples, fastest.built().cost.Samples) {
 			tied = append(tied, f)
 		}
 	}
 	chosen := slices.MinFunc(tied, func(a, b *finalist) int { return a.regions() - b.regions() })
 	c.keep(chosen)
-	return chosen, reason(chosen, tied, running), nil
+	if len(contending) == 1 {
+		contending = running
+	}
+	return chosen, reason(chosen, tied, contending), nil
 }
 
 // keep makes the plan that of the finalist that was chosen: what is written down is what is built, whichever that is. A

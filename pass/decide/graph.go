@@ -87,7 +87,7 @@ func (c *decision) placeOperators() error {
 	if err != nil {
 		return err
 	}
-	c.budget = budget.New(noLimit, nil)
+	c.budget, c.Trials = budget.New(noLimit, nil), 0 // those of the graph level's search
 	if err := c.begin(network); err != nil {
 		return err
 	}
@@ -303,9 +303,11 @@ func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 	c.graph.step, c.graph.started = step, time.Now().Add(-c.budget.Spent())
 	defer func() { c.graph.step = nil }()
 	options := graphlevel.Options{
-		Seed: c.Seed, Time: c.budget.Total(), CountStored: c.Settle, Left: func() time.Duration { return c.budget.Free(c.mostFinalists()) }, Expect: c.expect,
-		Trials: c.Trials, SeedsOnly: alone || c.Reach == ReachParts || c.Reach == ReachSeeds,
-		FeedbackOnly: c.Reach == ReachFeedback, Store: store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
+		Seed: c.Seed, Time: c.budget.Total(), Trials: c.Trials, CountStored: c.Settle,
+		Left:      func() time.Duration { return c.budget.Free(c.mostFinalists()) },
+		Expect:    c.expect,
+		SeedsOnly: alone || c.Reach == ReachParts || c.Reach == ReachSeeds, FeedbackOnly: c.Reach == ReachFeedback,
+		Store: store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
 		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && alone, Progress: c.tellTrial,
 	}
 	network := c.graph.network

@@ -168,11 +168,16 @@ func (c *decision) settle() {
 			f.failure = &cost.Failure{Phase: "run", Kind: cost.KindError, Detail: "it was not run"}
 			continue
 		}
-		f.cost, f.maxError, f.failure = t.Cost, t.Cost.MaxError, t.Cost.Failure
-		f.cost.Network = nil
-		if t.Cost.Network != nil {
-			f.resident = t.Cost.Network.Resident
-		}
+		f.adopt(t)
+	}
+}
+
+// adopt has a finalist stand with what the search found of it.
+func (f *finalist) adopt(t *graphlevel.Trial) {
+	f.cost, f.maxError, f.failure = t.Cost, t.Cost.MaxError, t.Cost.Failure
+	f.cost.Network = nil
+	if t.Cost.Network != nil {
+		f.resident = t.Cost.Network.Resident
 	}
 }
 
@@ -189,12 +194,8 @@ func (c *decision) keepBest() bool {
 	if err != nil || e.Failure != nil {
 		return false
 	}
-	t := c.trialOf(best.placement)
-	best.path, best.bytes, best.cost, best.maxError = e.Path, e.Bytes, t.Cost, t.Cost.MaxError
-	best.cost.Network = nil
-	if t.Cost.Network != nil {
-		best.resident = t.Cost.Network.Resident
-	}
+	best.path, best.bytes = e.Path, e.Bytes
+	best.adopt(c.trialOf(best.placement))
 	c.finalists, c.settled, best.settled = []*finalist{best}, true, true
 	why := "there was no time to run the best networks again"
 	if c.Ending.asked() {

@@ -46,7 +46,7 @@ func OptionsOf(config pass.Config) Options {
 // Partition is pass.Partition: the module has the regions of the network that was kept, and the plan is that network's. It decides
 // by what the store has once everything was measured: the same costs give the same module. Where
 // there is nothing to choose between (TVM is not offered, or nothing else is) it is pass.Place, and so it is, with a warning,
-// where the network cannot be run as a whole (pass.NotWholeError).
+// where the network cannot be run as a whole (pass.NotWholeError): TVM does not build it, or not for the graph executor.
 func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
 	if config.Context == nil {
 		config.Context = context.Background()

@@ -205,6 +205,16 @@ func TestRatiosArePaired(t *testing.T) {
 	require.Zero(t, s.Finalists[2].Median)
 }
 
+// Who is hopeless runs in a few rounds alone: its ratio is about these, and it is nobody's reference.
+func TestFewRoundsHaveARatio(t *testing.T) {
+	p := small()
+	p.Finalists[1].Samples = []float64{4, 6}
+	s := Summarise(p)
+	require.Equal(t, "tvm", s.Reference)
+	require.InDelta(t, (0.5+6/8.5)/2, s.Finalists[1].Ratio, 1e-9)
+	require.Contains(t, string(written(t, p, Options{})), "5 rounds, the networks taken in turn (dnnl in the first 2 alone); * is")
+}
+
 func TestPlacementAloneHasNoRatio(t *testing.T) {
 	p := small()
 	p.Finalists = p.Finalists[3:]

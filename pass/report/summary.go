@@ -116,8 +116,8 @@ type Finalist struct {
 	LowerQuartile float64 `json:"lower_quartile_ms,omitempty"`
 	Low           float64 `json:"low_ms,omitempty"`
 	High          float64 `json:"high_ms,omitempty"`
-	// Ratio is the median over the rounds of this finalist's time divided by the reference's in the same round: 0.8
-	// is a fifth less time. 0 where there is no reference.
+	// Ratio is the median over the rounds that both ran in of this finalist's time divided by the reference's in the same
+	// round: 0.8 is a fifth less time. 0 where there is no reference.
 	Ratio    float64 `json:"ratio,omitempty"`
 	MaxError float64 `json:"max_error"`
 	Estimate float64 `json:"estimate_ms,omitempty"`
@@ -223,9 +223,13 @@ func (s *Summary) summariseFinalists(p *plan.Plan) {
 	finalists := p.Finalists
 	alone := func(name string) bool { return name == "tvm" || p.Backend(name) != nil }
 	var reference []float64
-	best := math.Inf(1)
+	best, rounds := math.Inf(1), 0
 	for _, f := range finalists {
-		if q := quartile(f.Samples); alone(f.Name) && f.Failure == nil && q < best {
+		rounds = max(rounds, len(f.Samples))
+	}
+	for _, f := range finalists {
+		// One that ran in a few rounds is hopeless, and its quartile says less.
+		if q := quartile(f.Samples); alone(f.Name) && f.Failure == nil && len(f.Samples) == rounds && q < best {
 			best, reference, s.Reference = q, f.Samples, f.Name
 		}
 	}
@@ -236,7 +240,7 @@ func (s *Summary) summariseFinalists(p *plan.Plan) {
 			row.Median = statistics.Median(f.Samples)
 			row.LowerQuartile = quartile(f.Samples)
 			row.Low, row.High = cost.Cost{Samples: f.Samples, Origin: cost.Measured}.Interval()
-			if len(reference) == len(f.Samples) {
+			if len(reference) > 0 {
 				row.Ratio = statistics.Median(statistics.Ratios(f.Samples, reference))
 			}
 			if f.Chosen {

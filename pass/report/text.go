@@ -395,13 +395,13 @@ func (s *Summary) finalists() string {
 	}
 	t := plaintable.New(header, 3, 4, 5, 6, 7, 8, 9)
 	rounds := 0
-	var failed []string
+	var failed, short []string
 	for _, f := range s.Finalists {
 		if f.Failure != nil {
 			failed = append(failed, fmt.Sprintf("%s could not be run: %s\n", f.Name, f.Failure))
 			continue
 		}
-		rounds = f.Rounds
+		rounds = max(rounds, f.Rounds)
 		mark := ""
 		if f.Chosen {
 			mark = "*"
@@ -416,7 +416,15 @@ func (s *Summary) finalists() string {
 		}
 		t.AppendRow(cells)
 	}
+	for _, f := range s.Finalists {
+		if f.Failure == nil && f.Rounds < rounds {
+			short = append(short, fmt.Sprintf("%s in the first %d alone", f.Name, f.Rounds))
+		}
+	}
 	note := fmt.Sprintf("%d rounds, the networks taken in turn", rounds)
+	if len(short) > 0 {
+		note += " (" + strings.Join(short, ", ") + ")"
+	}
 	if slices.ContainsFunc(s.Finalists, func(f Finalist) bool { return f.Chosen }) {
 		note += "; * is the one that was kept"
 	}
