@@ -3,7 +3,6 @@
 vector instructions; dnnl runs none of them; both stand in one region.
 """
 
-import json
 from pathlib import Path
 
 import placed
@@ -128,6 +127,7 @@ def compositions(grid):
 
 def run_each():
     """{composite: steps that its region took}; each gives TVM's answer."""
+    from dnnl_steps import profiled_regions
     from test_dnnl_operators import install
 
     install()
@@ -142,14 +142,10 @@ def run_each():
     run = grid.run
 
     def profiled(module):
-        switch = tvm.get_global_func("collage.runtime.ProfileRegions")
-        switch(True)
-        given = run(module)
-        told = json.loads(str(tvm.get_global_func("collage.runtime.RegionProfile")()))
-        switch(False)
-        for symbol, one in told.items():
+        given, told = profiled_regions(lambda: run(module))
+        for symbol, steps in told.items():
             name = next(name for name in names if symbol.endswith(f"r_{name}"))
-            taken[name] = [step["what"] for step in one["steps"]["steps"] if not step.get("reorder")]
+            taken[name] = [step["what"] for step in steps if not step.get("reorder")]
         return given
 
     grid.run = profiled

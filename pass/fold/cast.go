@@ -37,38 +37,18 @@ func cast(t *Tensor, dtype string) (*Tensor, error) {
 
 func castIntegers[F integer](t *Tensor, dtype string) (*Tensor, error) {
 	switch dtype {
-	case "float32":
-		return mapped(t, dtype, func(x F) float32 { return float32(x) })
-	case "float64":
-		return mapped(t, dtype, func(x F) float64 { return float64(x) })
 	case "bool":
 		return mapped(t, dtype, func(x F) uint8 { return truth(x != 0) })
-	case "int8":
-		return mapped(t, dtype, func(x F) int8 { return int8(x) })
-	case "int16":
-		return mapped(t, dtype, func(x F) int16 { return int16(x) })
-	case "int32":
-		return mapped(t, dtype, func(x F) int32 { return int32(x) })
-	case "int64":
-		return mapped(t, dtype, func(x F) int64 { return int64(x) })
-	case "uint8":
-		return mapped(t, dtype, func(x F) uint8 { return uint8(x) })
-	case "uint16":
-		return mapped(t, dtype, func(x F) uint16 { return uint16(x) })
-	case "uint32":
-		return mapped(t, dtype, func(x F) uint32 { return uint32(x) })
 	case "uint64":
 		return mapped(t, dtype, func(x F) uint64 { return uint64(x) })
 	}
-	return nil, errLeft
+	return castNumbers[F](t, dtype)
 }
 
 func castFloats[F float](t *Tensor, dtype string) (*Tensor, error) {
 	switch dtype {
-	case "float32":
-		return mapped(t, dtype, func(x F) float32 { return float32(x) })
-	case "float64":
-		return mapped(t, dtype, func(x F) float64 { return float64(x) })
+	case "float32", "float64":
+		return castNumbers[F](t, dtype)
 	case "bool":
 		return mapped(t, dtype, func(x F) uint8 { return truth(x < 0 || x > 0) }) // NaN is false to TVM
 	}
@@ -77,7 +57,16 @@ func castFloats[F float](t *Tensor, dtype string) (*Tensor, error) {
 			return nil, errLeft
 		}
 	}
+	return castNumbers[F](t, dtype)
+}
+
+// castNumbers converts to what both integers and floats are converted to alike.
+func castNumbers[F integer | float](t *Tensor, dtype string) (*Tensor, error) {
 	switch dtype {
+	case "float32":
+		return mapped(t, dtype, func(x F) float32 { return float32(x) })
+	case "float64":
+		return mapped(t, dtype, func(x F) float64 { return float64(x) })
 	case "int8":
 		return mapped(t, dtype, func(x F) int8 { return int8(x) })
 	case "int16":

@@ -23,34 +23,22 @@ def _silu(x):
     return relay.multiply(x, relay.sigmoid(x))
 
 
-def _excite(net, x, name, channels, squeezed):
-    """Each channel times a number that depends on the means of all channels."""
-    mean = relay.nn.adaptive_avg_pool2d(x, output_size=(1, 1))
-    inner = _silu(net.conv(mean, f"{name}.fc1", channels, squeezed, 1, bias=True))
-    return relay.multiply(x, relay.sigmoid(net.conv(inner, f"{name}.fc2", squeezed, channels, 1, bias=True, gain=1.0)))
-
-
 def efficientnet_b0(batch=1):
     """[batch, 3, 224, 224] -> [batch, 1000]."""
     net = Network("efficientnet_b0")
-
-    def conv(x, name, channels_in, channels_out, kernel, stride=1, groups=1, gain=2.0):
-        x = net.conv(x, f"{name}.0", channels_in, channels_out, kernel, stride, kernel // 2, groups, gain=gain)
-        return net.batch_norm(x, f"{name}.1", channels_out)
-
-    x = _silu(conv(net.input("input0", (batch, 3, 224, 224)), "features.0", 3, 32, 3, stride=2))
+    x = _silu(net.conv_norm(net.input("input0", (batch, 3, 224, 224)), "features.0", 3, 32, 3, stride=2))
     channels = 32
     for stage, (expansion, channels_out, blocks, first_stride, kernel) in enumerate(SETTINGS, 1):
         for block in range(blocks):
             name, stride = f"features.{stage}.{block}.block", first_stride if block == 0 else 1
             hidden, out, part = channels * expansion, x, 0
             if expansion != 1:
-                out, part = _silu(conv(out, f"{name}.0", channels, hidden, 1)), 1
-            out = _silu(conv(out, f"{name}.{part}", hidden, hidden, kernel, stride, groups=hidden))
-            out = _excite(net, out, f"{name}.{part + 1}", hidden, max(1, channels // 4))
-            out = conv(out, f"{name}.{part + 2}", hidden, channels_out, 1, gain=1.0)
+                out, part = _silu(net.conv_norm(out, f"{name}.0", channels, hidden, 1)), 1
+            out = _silu(net.conv_norm(out, f"{name}.{part}", hidden, hidden, kernel, stride, groups=hidden))
+            out = net.excited(out, f"{name}.{part + 1}", hidden, max(1, channels // 4), _silu, relay.sigmoid)
+            out = net.conv_norm(out, f"{name}.{part + 2}", hidden, channels_out, 1, gain=1.0)
             x = relay.add(out, x) if stride == 1 and channels == channels_out else out
             channels = channels_out
-    x = _silu(conv(x, "features.8", channels, 1280, 1))
+    x = _silu(net.conv_norm(x, "features.8", channels, 1280, 1))
     x = relay.nn.batch_flatten(relay.nn.adaptive_avg_pool2d(x, output_size=(1, 1)))
     return net.finish(net.dense(x, "classifier.1", 1280, 1000))

@@ -78,37 +78,24 @@ def _divisible(channels, by=8):
     return near if near >= 0.9 * channels else near + by
 
 
-def _excite(net, x, name, channels):
-    """Each channel times a number that depends on the means of all channels."""
-    squeezed = _divisible(channels // 4)
-    mean = relay.nn.adaptive_avg_pool2d(x, output_size=(1, 1))
-    inner = relay.nn.relu(net.conv(mean, f"{name}.fc1", channels, squeezed, 1, bias=True))
-    return relay.multiply(x, hard_sigmoid(net.conv(inner, f"{name}.fc2", squeezed, channels, 1, bias=True, gain=1.0)))
-
-
 def mobilenet_v3(batch=1):
     """[batch, 3, 224, 224] -> [batch, 1000]."""
     net = Network("mobilenet_v3")
-
-    def conv(x, name, channels_in, channels_out, kernel, stride=1, groups=1, gain=2.0):
-        x = net.conv(x, f"{name}.0", channels_in, channels_out, kernel, stride, kernel // 2, groups, gain=gain)
-        return net.batch_norm(x, f"{name}.1", channels_out)
-
-    x = hard_swish(conv(net.input("input0", (batch, 3, 224, 224)), "features.0", 3, 16, 3, stride=2))
+    x = hard_swish(net.conv_norm(net.input("input0", (batch, 3, 224, 224)), "features.0", 3, 16, 3, stride=2))
     channels = 16
     for index, (channels_out, hidden, kernel, stride, excited, hard) in enumerate(SETTINGS_V3, 1):
         act, out, part = hard_swish if hard else relay.nn.relu, x, 0
         name = f"features.{index}.block"
         if hidden != channels:
-            out, part = act(conv(out, f"{name}.0", channels, hidden, 1)), 1
-        out = act(conv(out, f"{name}.{part}", hidden, hidden, kernel, stride, groups=hidden))
+            out, part = act(net.conv_norm(out, f"{name}.0", channels, hidden, 1)), 1
+        out = act(net.conv_norm(out, f"{name}.{part}", hidden, hidden, kernel, stride, groups=hidden))
         if excited:
             part += 1
-            out = _excite(net, out, f"{name}.{part}", hidden)
-        out = conv(out, f"{name}.{part + 1}", hidden, channels_out, 1, gain=1.0)
+            out = net.excited(out, f"{name}.{part}", hidden, _divisible(hidden // 4), relay.nn.relu, hard_sigmoid)
+        out = net.conv_norm(out, f"{name}.{part + 1}", hidden, channels_out, 1, gain=1.0)
         x = relay.add(out, x) if stride == 1 and channels == channels_out else out
         channels = channels_out
-    x = hard_swish(conv(x, "features.16", channels, 960, 1))
+    x = hard_swish(net.conv_norm(x, "features.16", channels, 960, 1))
     x = relay.nn.batch_flatten(relay.nn.adaptive_avg_pool2d(x, output_size=(1, 1)))
     x = hard_swish(net.dense(x, "classifier.0", 960, 1280))
     return net.finish(net.dense(x, "classifier.3", 1280, 1000))

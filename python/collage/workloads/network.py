@@ -99,6 +99,19 @@ class Network:
             self.parameter(f"{name}.running_var", (channels,), mean=1.0, std=0.1, low=0.5),
         )[0]
 
+    def conv_norm(self, x, name, channels_in, channels_out, kernel, stride=1, groups=1, gain=2.0):
+        """A convolution (NCHW) that keeps the extents but for its stride, and batch normalisation."""
+        x = self.conv(x, f"{name}.0", channels_in, channels_out, kernel, stride, kernel // 2, groups, gain=gain)
+        return self.batch_norm(x, f"{name}.1", channels_out)
+
+    def excited(self, x, name, channels, squeezed, inner, outer):
+        """Squeeze-and-excitation (Hu et al. 2018): each channel times a number that depends on the means of all
+        channels, through ``squeezed`` values. inner and outer: the activations of its two layers.
+        """
+        mean = relay.nn.adaptive_avg_pool2d(x, output_size=(1, 1))
+        inside = inner(self.conv(mean, f"{name}.fc1", channels, squeezed, 1, bias=True))
+        return relay.multiply(x, outer(self.conv(inside, f"{name}.fc2", squeezed, channels, 1, bias=True, gain=1.0)))
+
     def dense(self, x, name, units_in, units_out, gain=1.0, bias=True):
         """A dense layer on [rows, units_in], with an add of the bias where ``bias``."""
         out = relay.nn.dense(x, self.weight(f"{name}.weight", (units_out, units_in), units_in, gain), units=units_out)
