@@ -88,6 +88,28 @@ func (n *Network) Grouped(backends ...string) *genome.Placement {
 // than costs are, less than elsewhere.
 const apart = 1e3
 
+// Together is Alone of backends that share regions: each operator is the one's whose lower bound is the lowest there, and where
+// the bounds are alike the last one's, which has kernels for what the others do. Kernels that work on neighbours together do
+// all that they can, as in Grouped.
+func (n *Network) Together(backends ...string) *genome.Placement {
+	overhead, all := n.s.overhead().Option, n.s.all
+	return n.alone(backends, func(i, k int) float64 {
+		f := n.s.functions[i]
+		c := &f.set.Candidates[k]
+		if c.Grouped {
+			return overhead
+		}
+		ms := all.bounds[all.of[i][k]]
+		if c.Backend == backends[len(backends)-1] {
+			ms *= 1 - alike
+		}
+		return ms + overhead + apart*float64(c.Operators(f.set.Graph))
+	})
+}
+
+// alike is by what share lower bounds of one operator may differ and say nothing about who is faster.
+const alike = 0.01
+
 // Families are the backends that share regions with others, each together with those, in the order of the backends.
 func (n *Network) Families() [][]string {
 	var families [][]string

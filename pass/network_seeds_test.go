@@ -161,7 +161,18 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 	}
 	assert.Equal(t, [][]string{{"lib", "guest"}}, n.Families())
 	assert.Nil(t, n.Grouped("lib", "guest"), "nobody works in groups")
+
+	n.s.all = &computations{of: [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8}}, bounds: []float64{0, 0, 1, 0.5, 1.6, 1.4, 0, 1.001, 1.3}}
+	together := n.Together("lib", "guest")
+	assert.Equal(t, []string{"lib.winograd_conv2d_relu", ""}, composites(together), "the lowest of the bounds, whatever was measured")
+	n.s.all.bounds[7] = 0.8
+	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")))
+	n.s.all.bounds[7], n.s.all.bounds[5] = 1.001, 2
+	n.s.all.bounds[4] = 2
+	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")), "as good as alike, and a kernel for it")
+
 	f.set.Candidates[len(f.set.Candidates)-1].Grouped = true
+	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")), "whatever its bound")
 	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Grouped("lib", "guest")), "whatever it takes alone")
 	f.set.Candidates[len(f.set.Candidates)-1].Grouped = false
 	both := n.Tuned("lib", "guest")

@@ -45,6 +45,13 @@ func (c *decision) choose() (*finalist, string, error) {
 		contending = running // what the search found to be better has failed since
 	}
 	fastest := slices.MinFunc(contending, byEstimate)
+	for _, f := range running {
+		// There was no time to run it in all rounds; those that both ran in decide.
+		few, all := f.built().cost.Samples, fastest.built().cost.Samples
+		if f.built().rounds > 0 && medianRatio(few, all) < 1 && !equal(few, all) {
+			fastest, contending = f, append(contending, f)
+		}
+	}
 	var tied []*finalist
 	for _, f := range contending {
 		if f == fastest || equal(f.built().cost.Samples, fastest.built().cost.Samples) {

@@ -126,6 +126,7 @@ func (n *module) Renew()                                     {}
 func (n *module) Tuned(backends ...string) *genome.Placement { return n.Alone(backends[0]) }
 func (n *module) Grouped(...string) *genome.Placement        { return nil }
 func (n *module) Families() [][]string                       { return nil }
+func (n *module) Together(...string) *genome.Placement       { return nil }
 func (n *module) RunnersUp() []graphlevel.Seed               { return nil }
 func (n *module) Plan(*genome.Placement, *graphlevel.Result) (*plan.Plan, error) {
 	return &plan.Plan{}, nil

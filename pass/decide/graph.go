@@ -125,7 +125,7 @@ func (c *decision) searchGraph() error {
 // searchOpened is searchGraph with the network and the lane there.
 func (c *decision) searchOpened() (err error) {
 	network := c.graph.network
-	seeds := c.alone()
+	seeds := c.unmeasured()
 	if distinct(seeds) > 1 || c.Reach == ReachParts {
 		err = c.evolve(seeds, true)
 	} else {
@@ -220,7 +220,29 @@ func (c *decision) learn() error {
 	return c.ctx.Err()
 }
 
-// alone are the seeds that need no costs: plain TVM and every backend alone, as its users would have it.
+// unmeasured are the seeds that need no costs: those of alone, and backends that share regions together by their lower bounds,
+// which come first after plain TVM: they are hardly ever worse than one of them alone, and may be all that there is time for.
+func (c *decision) unmeasured() []graphlevel.Seed {
+	seeds := c.alone()
+	if c.Reach == ReachParts {
+		return seeds
+	}
+	var together []graphlevel.Seed
+	for _, family := range c.graph.network.Families() {
+		p := c.graph.network.Together(family...)
+		if p == nil || slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Placement.Key == p.Key }) {
+			continue // only one of them takes anything here
+		}
+		together = append(together, graphlevel.Seed{Name: strings.Join(family, "+") + ", by lower bounds", Placement: p})
+	}
+	first := 0
+	if len(seeds) > 0 && seeds[0].Name == "tvm" {
+		first = 1
+	}
+	return slices.Insert(seeds, first, together...)
+}
+
+// alone are plain TVM and every backend alone, as its users would have it.
 func (c *decision) alone() []graphlevel.Seed {
 	network := c.graph.network
 	var seeds []graphlevel.Seed
@@ -245,13 +267,13 @@ func (c *decision) alone() []graphlevel.Seed {
 	return seeds
 }
 
-// seeds are what the graph level goes on with: those of alone, the operator level's placement, each backend with the cheapest of
+// seeds are what the graph level goes on with: the unmeasured ones, the operator level's placement, each backend with the cheapest of
 // its own candidates, backends that share regions together with the cheapest of theirs, and with kernels that work in groups
 // wherever those can be, and runners-up.
 func (c *decision) seeds() []graphlevel.Seed {
 	network := c.graph.network
 	families := network.Families()
-	seeds := append(c.alone(), graphlevel.Seed{Name: operatorLevelName, Placement: network.placed()})
+	seeds := append(c.unmeasured(), graphlevel.Seed{Name: operatorLevelName, Placement: network.placed()})
 	if c.Reach == ReachParts {
 		return seeds
 	}

@@ -33,6 +33,7 @@ type network interface {
 	Alone(backend string) *genome.Placement
 	Tuned(backends ...string) *genome.Placement
 	Grouped(backends ...string) *genome.Placement
+	Together(backends ...string) *genome.Placement
 	Families() [][]string
 	RunnersUp() []graphlevel.Seed
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/internal/progress"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// scripted runs models that take so many milliseconds, in one turn after the other; then no more turns can be run.
+type scripted struct {
+	turns []map[string]float64
+	// rounds is what each turn ran each model in.
+	rounds []map[string]int
+}
+
+func (*scripted) Close() error { return nil }
+
+func (s *scripted) Compare(_ context.Context, models []measure.Model, o measure.CompareOptions) (*measure.Comparison, error) {
+	if len(s.rounds) == len(s.turns) {
+		return nil, errors.New("the machine is switched off")
+	}
+	times, ran := s.turns[len(s.rounds)], map[string]int{}
+	comparison := &measure.Comparison{Costs: map[string]cost.Cost{}, Outputs: map[string]measure.OutputCheck{}}
+	for _, m := range models {
+		ran[m.Name] = o.Rounds
+		if m.Rounds > 0 {
+			ran[m.Name] = min(m.Rounds, o.Rounds)
+		}
+		c := cost.Cost{Origin: cost.Measured}
+		for range ran[m.Name] {
+			c.Samples = append(c.Samples, times[m.Name])
+		}
+		comparison.Costs[m.Name], comparison.Outputs[m.Name] = c, measure.OutputCheck{OK: true}
+	}
+	s.rounds = append(s.rounds, ran)
+	return comparison, nil
+}
+
+// compared has finalists run that the search found to take so long, and gives the decision afterwards.
+func compared(t *testing.T, rounds int, search map[string]float64, turns ...map[string]float64) (*decision, *scripted, error) {
+	t.Helper()
+	c := searched(search, made("tvm", 10, 0), made("dnnl", 9, 3), made(graphLevelName, 7, 5))
+	for i := range c.graph.result.Trials {
+		trial := &c.graph.result.Trials[i]
+		ms := trial.Cost.Samples[0]
+		trial.Cost = cost.Cost{Origin: cost.Measured, Network: &cost.Network{}}
+		for range 9 {
+			trial.Cost.Samples = append(trial.Cost.Samples, ms)
+			trial.Cost.Network.Against = append(trial.Cost.Network.Against, 10)
+		}
+	}
+	require.True(t, graphlevel.Hopeless(c.graph.result.Trials[0].Cost, c.graph.result.Trials[2].Cost))
+	for _, f := range c.finalists {
+		f.cost = cost.Cost{}
+	}
+	runner := &scripted{turns: turns}
+	c.ctx, c.searching, c.testRunner, c.Rounds = t.Context(), t.Context(), runner, rounds
+	c.Progress = &progress.Printer{}
+	return c, runner, c.compare()
+}
+
+// What the search found to be hopeless is run in a few rounds, to be told of: it is not chosen by them.
+func TestAFewRoundsChooseNothing(t *testing.T) {
+	search := map[string]float64{"tvm": 1, "dnnl": 0.9, graphLevelName: 0.7}
+	c, runner, err := compared(t, 20, search, map[string]float64{"tvm": 10, "dnnl": 9, graphLevelName: 7})
+	require.NoError(t, err)
+	assert.Equal(t, []map[string]int{{"tvm": leastRounds, "dnnl": leastRounds, graphLevelName: 20}}, runner.rounds)
+	chosen, why, err := c.choose()
+	require.NoError(t, err)
+	assert.Equal(t, plan.PlacementName, chosen.name)
+	assert.Equal(t, "The placement is kept: it is the fastest; the next, dnnl alone, takes 1.29 times as long.", why)
+
+	// Few rounds alone: all run in all of them.
+	_, runner, err = compared(t, leastRounds, search, map[string]float64{"tvm": 10, "dnnl": 9, graphLevelName: 7})
+	require.NoError(t, err)
+	assert.Equal(t, []map[string]int{{"tvm": leastRounds, "dnnl": leastRounds, graphLevelName: leastRounds}}, runner.rounds)
+}
+
+// Where it keeps up, the search was wrong: everybody runs again in all rounds, and these decide.
+func TestWhatKeepsUpIsNotHopeless(t *testing.T) {
+	search := map[string]float64{"tvm": 1, "dnnl": 0.9, graphLevelName: 0.7}
+	c, runner, err := compared(t, 20, search, map[string]float64{"tvm": 12, "dnnl": 6, graphLevelName: 7},
+		map[string]float64{"tvm": 12, "dnnl": 6, graphLevelName: 8})
+	require.NoError(t, err)
+	assert.Equal(t, []map[string]int{{"tvm": leastRounds, "dnnl": leastRounds, graphLevelName: 20},
+		{"tvm": leastRounds, "dnnl": 20, graphLevelName: 20}}, runner.rounds)
+	lengths := map[string]int{}
+	for _, f := range c.finalists {
+		lengths[f.name] = len(f.cost.Samples)
+	}
+	assert.Equal(t, map[string]int{"tvm": leastRounds, "dnnl": 20, graphLevelName: 20}, lengths)
+	chosen, why, err := c.choose()
+	require.NoError(t, err)
+	assert.Equal(t, "dnnl", chosen.name)
+	assert.Contains(t, why, "takes 1.33 times as long", "the rounds of the second turn")
+
+	// Where there is no time for that, the rounds that both ran in decide, if they are clear.
+	for ms, wanted := range map[float64]string{6: "dnnl", 6.99: plan.PlacementName} {
+		c, _, err = compared(t, 20, search, map[string]float64{"tvm": 12, "dnnl": ms, graphLevelName: 7})
+		require.EqualError(t, err, "the machine is switched off")
+		chosen, _, err = c.choose()
+		require.NoError(t, err)
+		assert.Equal(t, wanted, chosen.name)
+	}
+}
