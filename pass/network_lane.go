@@ -23,7 +23,8 @@ import (
 	"github.com/collage-tvm/collage/pass/trace"
 )
 
-// Lane is a graphlevel.Estimator that builds networks in worker processes, runs each beside plain TVM's, and profiles it.
+// Lane is a graphlevel.Estimator that builds networks in worker processes, runs each in turn with the fastest so far, at first
+// plain TVM's, and profiles it.
 // Executables stay in its folder until Close.
 type Lane struct {
 	network *Network
@@ -33,6 +34,7 @@ type Lane struct {
 	folder  string
 	built   map[string]*Executable // by the placement's key
 	plain   *genome.Placement
+	pace    *Executable         // the fastest that was measured in this run, which others run in turn with; nil for plain TVM's
 	ahead   []*genome.Placement // what is wanted after the next Measure (Ahead)
 }
 
@@ -42,7 +44,7 @@ type LaneOptions struct {
 	Folder string
 	// Extension is that of the executables, ".so" or ".tar".
 	Extension string
-	// Rounds is how often a network is run beside plain TVM's, unless it is hopeless before; 0 for DefaultNetworkRounds.
+	// Rounds is how often a network is run, unless it is hopeless before; 0 for DefaultNetworkRounds.
 	Rounds int
 	// Builders is how many networks are built side by side; 0 for 2.
 	Builders int
@@ -239,6 +241,9 @@ func (l *Lane) Forget(keep ...*genome.Placement) {
 		if e.Path == "" || key == l.plain.Key || slices.ContainsFunc(keep, func(p *genome.Placement) bool { return p.Key == key }) {
 			continue
 		}
+		if e == l.pace {
+			l.pace = nil
+		}
 		_ = os.Remove(e.Path)
 		delete(l.built, key)
 	}
@@ -303,6 +308,11 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 		}
 		c.Network.Seconds = building + time.Since(started).Seconds()
 		e.score = graphlevel.Score(c)
+		if !c.Failed() {
+			if err := l.paced(ctx, e, plain); err != nil {
+				return err
+			}
+		}
 		if err := taken(i, c); err != nil {
 			return err
 		}
@@ -319,9 +329,12 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	if e == plain { // which is compared with itself
 		rounds = roundsAtOnce
 	}
-	c, err := l.pool.Run(ctx, measure.NetworkRun{Model: e.Path, Against: plain.Path, Step: roundsAtOnce, Rounds: rounds, More: func(c cost.Cost) bool {
-		return best == nil || !graphlevel.Hopeless(c, *best)
-	}})
+	run := measure.NetworkRun{Model: e.Path, Reference: plain.Path, Against: plain.Path, Step: roundsAtOnce, Rounds: rounds,
+		More: func(c cost.Cost) bool { return best == nil || !graphlevel.Hopeless(c, *best) }}
+	if l.pace != nil && e != plain {
+		run.Against, run.Pace = l.pace.Path, l.pace.score
+	}
+	c, err := l.pool.Run(ctx, run)
 	if err != nil || c.Failed() {
 		return c, err
 	}
@@ -335,7 +348,23 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	default:
 		return c, err
 	}
-	return c, l.pool.Drop(ctx, plain.Path)
+	return c, nil
+}
+
+// paced makes a network that was measured the one that the next ones run in turn with, where it is the fastest. Plain TVM may
+// take many times as long, and its time to it is known.
+func (l *Lane) paced(ctx context.Context, e, plain *Executable) error {
+	fastest := 1.0
+	if l.pace != nil {
+		fastest = l.pace.score
+	}
+	if e != plain && e.score < fastest {
+		l.pace = e
+	}
+	if l.pace != nil {
+		return l.pool.Drop(ctx, l.pace.Path)
+	}
+	return l.pool.Drop(ctx, plain.Path)
 }
 
 func (l *Lane) profile(ctx context.Context, e, plain *Executable) (*feedback.Profile, error) {

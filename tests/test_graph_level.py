@@ -106,6 +106,14 @@ def test_the_search_and_its_figures(searched):
         assert all(part["ms"] >= 0 for part in parts)
         assert sum(part["ms"] > 0 for part in parts) >= len(parts) / 2
         assert len(record["network"]["against_ms"]) == len(record["samples_ms"])
+    # Each runs in turn with the fastest before it, which is plain TVM to begin with.
+    fastest = 1.0
+    for one, record in zip(level["networks"], records, strict=True):
+        pace = record["network"].get("pace", 1.0)
+        assert pace == pytest.approx(fastest, rel=1e-6)
+        ratios = np.array(record["samples_ms"]) / np.array(record["network"]["against_ms"])
+        assert one["ratio"] == pytest.approx(pace * np.median(ratios), rel=1e-5)
+        fastest = min(fastest, one["ratio"])
 
     finalists = {one["name"]: one for one in plan["finalists"]}
     assert {"tvm", "dnnl"} <= set(finalists)

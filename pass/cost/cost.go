@@ -53,9 +53,11 @@ type Cost struct {
 
 // Network is what was found about a whole network beside its latency.
 type Network struct {
-	// Against are latencies of plain TVM's executable in milliseconds, each from the same round as the sample of the same
-	// place: on a busy machine only the two together say something.
+	// Against are latencies of another executable in milliseconds, each from the same round as the sample of the same place: on
+	// a busy machine only the two together say something.
 	Against []float64 `json:"against_ms,omitempty"`
+	// Pace is what that executable takes of plain TVM's time; 0 for plain TVM's own.
+	Pace float64 `json:"pace,omitempty"`
 	// Parts say what each part of the network took in place. Rest is the time of kernels that belong to no part.
 	Parts []NetworkPart `json:"parts,omitempty"`
 	Rest  float64       `json:"rest_ms,omitempty"`

@@ -186,13 +186,19 @@ func Search(ctx context.Context, space *genome.Space, seeds []Seed, estimator Es
 	return s.result, err
 }
 
-// Ratios are the rounds' times over plain TVM's; where there are none of plain TVM, the times themselves.
+// Ratios are the rounds' times over plain TVM's, by way of the network that the rounds were run in turn with; where there was
+// none, the times themselves.
 func Ratios(c cost.Cost) []float64 {
 	ratios := slices.Clone(c.Samples)
-	if c.Network != nil {
-		for i := range min(len(ratios), len(c.Network.Against)) {
-			ratios[i] /= c.Network.Against[i]
-		}
+	if c.Network == nil {
+		return ratios
+	}
+	pace := c.Network.Pace
+	if pace == 0 {
+		pace = 1
+	}
+	for i := range min(len(ratios), len(c.Network.Against)) {
+		ratios[i] *= pace / c.Network.Against[i]
 	}
 	return ratios
 }
@@ -214,7 +220,11 @@ func Hopeless(c, best cost.Cost) bool {
 	if len(c.Samples) < roundsToJudge || !best.Known() {
 		return false
 	}
-	return statistics.Quantile(Ratios(c), 0.25) > 1.03*statistics.Quantile(Ratios(best), 0.75)
+	worse := statistics.Quantile(Ratios(best), 0.75)
+	if c.Network != nil && c.Network.Pace > 0 {
+		worse = Score(best) // plain TVM's noise is in the best one's rounds, and not in these
+	}
+	return statistics.Quantile(Ratios(c), 0.25) > 1.03*worse
 }
 
 // sizeText is a size for people.

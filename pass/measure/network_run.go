@@ -19,6 +19,7 @@ type networkRunMessage struct {
 	Op          string  `json:"op"` // "network_run", "network_profile" or "network_footprint"
 	Model       string  `json:"model"`
 	Against     string  `json:"against,omitempty"`
+	Reference   string  `json:"reference,omitempty"`
 	Rounds      int     `json:"rounds,omitempty"`
 	Check       bool    `json:"check,omitempty"`
 	Threads     int     `json:"threads,omitempty"`
@@ -46,8 +47,11 @@ type networkProfileResult struct {
 
 // NetworkRun says how a network is measured.
 type NetworkRun struct {
-	// Model is the executable, Against plain TVM's: the two run in turn, and their outputs are compared.
-	Model, Against string
+	// Model is the executable, Reference plain TVM's, whose outputs its own are compared with, and Against what it runs in
+	// turn with: plain TVM's, or that of a network of which is known how fast it is beside plain TVM (Pace).
+	Model, Reference, Against string
+	// Pace is the time of Against over plain TVM's; 0 where it is plain TVM's.
+	Pace float64
 	// Step is how many rounds are run until More is asked whether to go on, Rounds how many at most.
 	Step, Rounds int
 	// More says of what is known so far whether further rounds are worth their time; nil: they are.
@@ -58,7 +62,7 @@ type NetworkRun struct {
 // with a failure; the others have the rounds of both in Samples and Network.Against, and Network.Resident. Errors: as
 // Build's.
 func (n *Networks) Run(ctx context.Context, run NetworkRun) (c cost.Cost, err error) {
-	for _, path := range []*string{&run.Model, &run.Against} {
+	for _, path := range []*string{&run.Model, &run.Reference, &run.Against} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return c, fmt.Errorf("measure: running a network: %w", err)
 		}
@@ -72,12 +76,12 @@ func (n *Networks) Run(ctx context.Context, run NetworkRun) (c cost.Cost, err er
 
 func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) {
 	taken := time.Now()
-	c := cost.Cost{Origin: cost.Measured, Taken: taken, Network: &cost.Network{}}
+	c := cost.Cost{Origin: cost.Measured, Taken: taken, Network: &cost.Network{Pace: run.Pace}}
 	for len(c.Samples) < run.Rounds {
 		var result networkRunResult
 		rounds := min(run.Step, run.Rounds-len(c.Samples))
 		failure, err := n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
-			return networkRunMessage{ID: id, Op: "network_run", Model: run.Model, Against: run.Against, Rounds: rounds,
+			return networkRunMessage{ID: id, Op: "network_run", Model: run.Model, Reference: run.Reference, Against: run.Against, Rounds: rounds,
 				Check: len(c.Samples) == 0, Threads: n.options.Threads, MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond)}
 		})
 		if err != nil {
@@ -107,8 +111,8 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 
 // Profile times each kernel of a network that was run, in place, and the steps inside regions whose engines tell. There are no
 // kernels where the network cannot be profiled.
-func (n *Networks) Profile(ctx context.Context, model, against string, rounds int) (times trace.Times, err error) {
-	for _, path := range []*string{&model, &against} {
+func (n *Networks) Profile(ctx context.Context, model, reference string, rounds int) (times trace.Times, err error) {
+	for _, path := range []*string{&model, &reference} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return times, fmt.Errorf("measure: profiling a network: %w", err)
 		}
@@ -116,7 +120,7 @@ func (n *Networks) Profile(ctx context.Context, model, against string, rounds in
 	err = n.waiting(ctx, func(ctx context.Context) error {
 		var result networkProfileResult
 		failure, err := n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
-			return networkRunMessage{ID: id, Op: "network_profile", Model: model, Against: against, Rounds: rounds}
+			return networkRunMessage{ID: id, Op: "network_profile", Model: model, Reference: reference, Rounds: rounds}
 		})
 		if failure == nil {
 			times = trace.Times{Kernels: result.Kernels, Inside: result.Regions}
@@ -126,19 +130,19 @@ func (n *Networks) Profile(ctx context.Context, model, against string, rounds in
 	return times, err
 }
 
-// Drop makes the lane forget all networks but the one that others are held against.
-func (n *Networks) Drop(ctx context.Context, against string) error {
+// Drop makes the lane forget all networks but the one that others run in turn with.
+func (n *Networks) Drop(ctx context.Context, keep string) error {
 	if n.lane == nil {
 		return nil
 	}
-	against, err := filepath.Abs(against)
+	keep, err := filepath.Abs(keep)
 	if err != nil {
 		return err
 	}
 	return n.waiting(ctx, func(ctx context.Context) error {
 		var nothing struct{}
 		_, err := n.ask(ctx, &n.lane, n.options.RunTimeout, "run", &nothing, func(id int) any {
-			return networkDropMessage{ID: id, Op: "network_drop", Keep: []string{against}}
+			return networkDropMessage{ID: id, Op: "network_drop", Keep: []string{keep}}
 		})
 		return err
 	})

@@ -28,15 +28,16 @@ func networkWorker() {
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
 		var m struct {
-			ID      int      `json:"id"`
-			Op      string   `json:"op"`
-			Network string   `json:"network"`
-			Out     string   `json:"out"`
-			Model   string   `json:"model"`
-			Against string   `json:"against"`
-			Rounds  int      `json:"rounds"`
-			Check   bool     `json:"check"`
-			Keep    []string `json:"keep"`
+			ID        int      `json:"id"`
+			Op        string   `json:"op"`
+			Network   string   `json:"network"`
+			Out       string   `json:"out"`
+			Model     string   `json:"model"`
+			Against   string   `json:"against"`
+			Reference string   `json:"reference"`
+			Rounds    int      `json:"rounds"`
+			Check     bool     `json:"check"`
+			Keep      []string `json:"keep"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			os.Exit(3)
@@ -72,10 +73,12 @@ func networkWorker() {
 			logLine("end " + m.Network)
 			result(map[string]any{"seconds": 0.5, "bytes": 100, "storage_bytes": 10, "parameter_bytes": 20,
 				"executable": map[string]any{"ops": []any{map[string]any{"op": "add", "kernel": 0, "args": []int{-1}}}, "root": 0, "kernels": []string{"k"}}})
+		case m.Op == "network_run" && filepath.Base(m.Reference) != "tvm.so":
+			fail("run", cost.KindError, "there is nothing to compare with")
 		case m.Op == "network_run":
 			samples, against := make([]float64, m.Rounds), make([]float64, m.Rounds)
 			for i := range samples {
-				samples[i], against[i] = 2, 4
+				samples[i], against[i] = 2, map[string]float64{"tvm.so": 4, "b.so": 3}[filepath.Base(m.Against)]
 			}
 			if model == "short.so" {
 				samples = samples[1:]
@@ -207,7 +210,7 @@ func TestWhatEndsBuilding(t *testing.T) {
 	b = newNetworks(t, 1, func(o *Options) { o.Poll = func() error { return interrupted } })
 	_, err = b.build(t, "hang")
 	assert.ErrorIs(t, err, interrupted)
-	_, err = b.Run(context.Background(), NetworkRun{Model: "a.so", Against: "tvm.so", Step: 3, Rounds: 3})
+	_, err = b.Run(context.Background(), NetworkRun{Model: "a.so", Reference: "tvm.so", Against: "tvm.so", Step: 3, Rounds: 3})
 	if err != nil { // it may have been faster than the first poll
 		assert.ErrorIs(t, err, interrupted)
 	}
@@ -218,11 +221,12 @@ func TestWhatEndsBuilding(t *testing.T) {
 func TestNetworksAreRunInSteps(t *testing.T) {
 	b := newNetworks(t, 1, nil)
 	ctx := context.Background()
-	run := NetworkRun{Model: "a.so", Against: "tvm.so", Step: 3, Rounds: 8}
+	run := NetworkRun{Model: "a.so", Reference: "tvm.so", Against: "b.so", Pace: 0.5, Step: 3, Rounds: 8}
 	c, err := b.Run(ctx, run)
 	require.NoError(t, err)
 	assert.Len(t, c.Samples, 8)
-	assert.Len(t, c.Network.Against, 8)
+	assert.Equal(t, slices.Repeat([]float64{3}, 8), c.Network.Against)
+	assert.Equal(t, 0.5, c.Network.Pace)
 	assert.Equal(t, 0.25, c.MaxError)
 	assert.Equal(t, int64(1<<20), c.Network.Resident)
 	assert.Equal(t, []string{"network_run a.so 3 true", "network_run a.so 3 false", "network_run a.so 2 false"}, b.logged(t)[2:],
@@ -249,12 +253,12 @@ func TestNetworksThatFail(t *testing.T) {
 	ctx := context.Background()
 	for model, kind := range map[string]string{"wrong.so": cost.KindWrongResult, "crash.so": cost.KindCrash, "short.so": cost.KindError,
 		"zero.so": cost.KindError} {
-		c, err := b.Run(ctx, NetworkRun{Model: model, Against: "tvm.so", Step: 3, Rounds: 6})
+		c, err := b.Run(ctx, NetworkRun{Model: model, Reference: "tvm.so", Against: "tvm.so", Step: 3, Rounds: 6})
 		require.NoError(t, err, model)
 		require.NotNil(t, c.Failure, model)
 		assert.Equal(t, kind, c.Failure.Kind, model)
 	}
-	c, err := b.Run(ctx, NetworkRun{Model: "fine.so", Against: "tvm.so", Step: 3, Rounds: 6})
+	c, err := b.Run(ctx, NetworkRun{Model: "fine.so", Reference: "tvm.so", Against: "tvm.so", Step: 3, Rounds: 6})
 	require.NoError(t, err)
 	assert.True(t, c.Known(), "the lane is there again")
 	kernels, err := b.Profile(ctx, "crash.so", "tvm.so", 5)
