@@ -93,6 +93,16 @@ def test_collage_bench(command, network, tmp_path, what):
 
 
 @pytest.mark.long
+def test_bench_drop_in(network, tmp_path):
+    backend = "dnnl" if "dnnl" in placed.usable() else placed.usable()[0]
+    arguments = ("--backends", f"tvm,{backend}", "--search-time", 5, "--rounds", 2)
+    text = script("bench_drop_in", network, *arguments, folder=tmp_path)
+    readable(text, "partition ms", f"{backend} ms", "the best alone to partition", "medians of 2 rounds")
+    ratio = float(re.search(rf"^small .* (?:tvm|{backend}) (\S+)$", text, re.M).group(1))
+    assert ratio > 0
+
+
+@pytest.mark.long
 @pytest.mark.skipif("dnnl_tvm" not in placed.usable(), reason="dnnl_tvm cannot be used here")
 def test_bench_partition(network, tmp_path):
     text = script("bench_partition", "--workload", network, "--rounds", 1, folder=tmp_path)
@@ -262,6 +272,7 @@ def test_every_script_is_here():
         "bench_networks",
         "bench_onednn",
         "bench_partition",
+        "bench_drop_in",
         "bench_search",
         "bench_threads",
         "benchsolver",
