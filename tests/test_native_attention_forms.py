@@ -305,7 +305,7 @@ print(json.dumps("done"))
 """
 
 
-@pytest.mark.parametrize("level", ["plain", "avx2"])
+@pytest.mark.parametrize("level", [pytest.param("plain", marks=pytest.mark.long), "avx2"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_at_other_levels(collage_library, level, threads):
     told = run_python(LEVEL, Path(__file__).parent, COLLAGE_MAX_CPU_ISA=level, COLLAGE_NUM_THREADS=threads, timeout=600)

@@ -17,7 +17,8 @@ from tvm import relay
 
 nn = relay.nn
 pytestmark = pytest.mark.skipif("native" not in placed.usable(), reason="native cannot be used here")
-LEVELS = ("plain", "avx2", "avx512")
+# The kernels' unit tests in C++ go through all levels, too, in every run.
+LEVELS = (pytest.param("plain", marks=pytest.mark.long), pytest.param("avx2", marks=pytest.mark.long), "avx512")
 
 
 def number(value):

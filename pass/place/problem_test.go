@@ -181,7 +181,7 @@ func TestOptionsWithSeveralExitsAgainstBruteForce(t *testing.T) {
 	solved, infeasible, several, proven := 0, 0, 0, 0
 	for seed := range rounds.Seeds(1500) {
 		r := rand.New(rand.NewPCG(seed, 12))
-		n := randomNetwork(r, 1+r.IntN(8))
+		n := randomNetwork(r, 1+r.IntN(7))
 		p := &Problem{Tree: n.tree, Reads: n.reads}
 		states := 1 + r.IntN(3)
 		p.Options = append(n.options(r, states), n.convex(r, 1+r.IntN(8), states)...)
