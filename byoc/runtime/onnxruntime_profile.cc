@@ -102,6 +102,7 @@ std::string DescribeProfile(const std::vector<std::string>& groups, const std::s
   std::stable_sort(nodes.begin(), nodes.end(),
                    [](const Timed& a, const Timed& b) { return a.begin < b.begin; });
   std::vector<LayerStep> steps;
+  steps.reserve(nodes.size());
   for (Timed& node : nodes) steps.push_back(std::move(node.step));
   PlaceReorders(&steps);
   return DescribeLayers(groups, steps, std::max(0.0, run - executor));

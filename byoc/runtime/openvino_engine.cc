@@ -237,7 +237,7 @@ std::string LibraryVersion() {
   const Api& api = OpenVino();
   Version version{};
   api.Check(api.get_openvino_version(&version), "say its version");
-  const std::string text = version.build_number;
+  std::string text = version.build_number;
   api.version_free(&version);
   return text;
 }
