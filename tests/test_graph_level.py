@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tarfile
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -428,3 +429,22 @@ def test_from_python(searched, tmp_path):
         collage.compile(network(), out=tmp_path / "d.so", level="both")
     with pytest.raises(ValueError, match="only"):
         collage.compile(network(), out=tmp_path / "d.so", level="graph", only="dnnl")
+
+
+@pytest.mark.parametrize(("against", "warm"), [("fastest.so", True), ("tvm.so", False)])
+def test_what_a_network_is_held_against_is_timed_as_it_is(monkeypatch, against, warm):
+    """Only plain TVM, which may take many times as long, goes without the run before each that is timed."""
+    from collage import network, region
+
+    networks, timed = network.Networks(), {}
+    monkeypatch.setattr(networks, "_expected", lambda reference, seed: None)
+    monkeypatch.setattr(networks, "_ready", lambda path, reference, seed: SimpleNamespace(path=path, run=lambda: None))
+    monkeypatch.setattr(region, "spoil_outputs", lambda executor: None)
+
+    def timer(executor, minimum, warm=True):
+        timed[executor.path] = warm
+        return lambda: 0.001
+
+    monkeypatch.setattr(networks, "_timer", timer)
+    networks.run({"model": "new.so", "against": against, "reference": "tvm.so"})
+    assert timed == {"new.so": True, against: warm}

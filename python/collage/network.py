@@ -148,7 +148,7 @@ class Networks:
         minimum = float(request.get("min_sample_ms") or 2.0)
         timers = [self._timer(executor, minimum)]
         if model != against:
-            timers.append(self._timer(pace, minimum, warm=False))
+            timers.append(self._timer(pace, minimum, warm=against != reference))
         samples = [[] for _ in timers]
         for _ in range(int(request.get("rounds") or 3)):
             for timer, taken in zip(timers, samples, strict=True):
@@ -167,7 +167,7 @@ class Networks:
     @staticmethod
     def _timer(executor, minimum, warm=True):
         """A function that gives the seconds of a run. TVM makes a run before it, untimed; without ``warm`` not where
-        one run alone takes longer than ``minimum``: it may take many times as long as what runs beside it.
+        one run alone takes longer than ``minimum``: plain TVM may take many times as long as what runs beside it.
         """
         number = getattr(executor, "collage_runs", None)
         if number is None:
