@@ -60,10 +60,11 @@ func (c *decision) choose() (*finalist, string, error) {
 	}
 	chosen := slices.MinFunc(tied, func(a, b *finalist) int { return a.regions() - b.regions() })
 	c.keep(chosen)
-	if len(contending) == 1 {
-		contending = running
+	others := contending
+	if len(others) == 1 {
+		others = running // who comes next ran in a few rounds alone
 	}
-	return chosen, reason(chosen, tied, contending), nil
+	return chosen, reason(chosen, tied, others), nil
 }
 
 // keep makes the plan that of the finalist that was chosen: what is written down is what is built, whichever that is. A

@@ -136,7 +136,7 @@ func (c *decision) compare() error {
 		return err
 	}
 	turnTook := time.Since(began)
-	for turn, clear := 1, false; ; turn++ {
+	for turn := 1; ; turn++ {
 		for _, f := range c.distinct() {
 			if turn > 1 && f.rounds > 0 {
 				continue // the others' rounds of the first turn are those that its own stand beside
@@ -148,16 +148,13 @@ func (c *decision) compare() error {
 			break
 		}
 		surprised := c.surprised()
-		switch {
-		case len(surprised) > 0:
-			c.Progress.Note("  the search found %s to be hopeless, which is not so; they run again", joinNames(titles(surprised)))
-		case c.undecided():
-			c.Progress.Note("  which one is the fastest is not clear; they run again")
-		default:
-			clear = true
-		}
-		if clear {
+		if len(surprised) == 0 && !c.undecided() {
 			break
+		}
+		if len(surprised) > 0 {
+			c.Progress.Note("  the search found %s to be hopeless, which is not so; they run again", joinNames(titles(surprised)))
+		} else {
+			c.Progress.Note("  which one is the fastest is not clear; they run again")
 		}
 		again, err := c.runAgain(running, pool, surprised, rounds)
 		if err != nil {
