@@ -336,10 +336,10 @@ def test_trials_are_those_of_the_graph_level(store):
     import collage
 
     text = collage.transform.configuration(
-        ["tvm", "dnnl"], store=store, samples=SAMPLES, threads=2, level="operator", trials=1
+        ["tvm", "dnnl", "dnnl_tvm"], store=store, samples=SAMPLES, threads=2, level="operator", trials=1
     )
     plan = json.loads(str(tvm.get_global_func("collage.partition")(network(), text)[1]))
-    assert {"tvm", "dnnl", "collage"} <= {finalist["name"] for finalist in plan["finalists"]}
+    assert {"tvm", "dnnl", "dnnl_tvm", "collage"} <= {finalist["name"] for finalist in plan["finalists"]}
     assert not [finalist["failure"] for finalist in plan["finalists"] if "failure" in finalist]
 
 
