@@ -14,9 +14,8 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
-// A group that is too large to be cut in all ways beforehand is cut where it was learnt to pay.
-func TestBackendsProposeFromWhatWasLearnt(t *testing.T) {
-	withLibraries(t)
+// longChain is a function of 42 operators, one after the other; the library takes the tanh in the middle.
+func longChain() string {
 	var text strings.Builder
 	text.WriteString("def @main(%x: Tensor[(4, 32), float32]) {\n")
 	last := "%x"
@@ -29,19 +28,27 @@ func TestBackendsProposeFromWhatWasLearnt(t *testing.T) {
 		last = fmt.Sprintf("%%%d", i)
 	}
 	fmt.Fprintf(&text, "  sqrt(%s)\n}", last)
-	mod := tvmtest.Parse(t, text.String())
+	return text.String()
+}
 
-	// A kernel of TVM's costs 1 ms whatever is in it, but for the one with everything in it, which is dearer than one
-	// by one.
-	e := &estimator{rule: func(r cost.Request) cost.Cost {
-		switch {
-		case r.Key.Backend == "lib":
-			return cost.FromMilliseconds(0.1)
-		case len(r.Candidate.Nodes) == 42:
-			return cost.FromMilliseconds(50)
-		}
-		return cost.FromMilliseconds(1)
-	}}
+// dearTogether is what computations of longChain cost: a kernel of TVM's 1 ms whatever is in it, but for the one with everything
+// in it, which is dearer than one by one.
+func dearTogether(r cost.Request) cost.Cost {
+	switch {
+	case r.Key.Backend == "lib":
+		return cost.FromMilliseconds(0.1)
+	case len(r.Candidate.Nodes) == 42:
+		return cost.FromMilliseconds(50)
+	}
+	return cost.FromMilliseconds(1)
+}
+
+// A group that is too large to be cut in all ways beforehand is cut where it was learnt to pay.
+func TestBackendsProposeFromWhatWasLearnt(t *testing.T) {
+	withLibraries(t)
+	mod := tvmtest.Parse(t, longChain())
+
+	e := &estimator{rule: dearTogether}
 	_, p, err := Partition(mod, Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: e})
 	require.NoError(t, err)
 	assert.InDelta(t, 2.1, p.Estimate.Milliseconds, 1e-9)

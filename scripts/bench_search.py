@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seconds of searching and latency of what is found, beside TVM's own CollagePartition on the same machine.
 
-For each network, in turn: Collage from an empty store, Collage again with the store warm, TVM's pass. The
-results are run in turn, too. Both sides have the same backends (TVM, and oneDNN through TVM's runtime: the
-backend dnnl_tvm) and the same candidate rules:
+For each network, in turn: Collage by what candidates take alone, from an empty store, and again with the store
+warm; Collage as users get it, by whole networks, from an empty store; TVM's pass. The results are run in turn, too.
+Both sides have the same backends (TVM, and oneDNN through TVM's runtime: the backend dnnl_tvm) and the same
+candidate rules:
 
 - oneDNN: one candidate for each match of a pattern, of the same patterns with the same limits. TVM's pass is
   given Collage's table (collage.patterns.table_of): each pattern as tvm.relay.dataflow_pattern, with a
@@ -41,7 +42,7 @@ from collage.peers import prototype
 
 NETWORKS = ["resnext50_32x4d", "nasneta"]
 # As it is exported, and both on TVM's VM.
-LATENCIES = ("collage_ms", "collage_vm_ms", "tvm_vm_ms")
+LATENCIES = ("collage_ms", "whole_ms", "collage_vm_ms", "whole_vm_ms", "tvm_vm_ms")
 
 
 def read(name):
@@ -51,13 +52,31 @@ def read(name):
 
 
 def search_collage(module, store, threads):
-    """(placed module, plan, seconds, seconds of them measuring)."""
+    """(placed module, plan, seconds, seconds of them measuring), by what candidates take alone, as TVM's pass does."""
     options = transform.configuration(["tvm", "dnnl_tvm"], store=store, threads=threads)
     started = time.perf_counter()
-    placed, plan = tvm.get_global_func("collage.partition")(module, options)
+    placed, plan = tvm.get_global_func("collage.place")(module, options)
     seconds = time.perf_counter() - started
     measuring = json.loads(tvm.get_global_func("collage.last_timings")())["measure_ms"] / 1000
     return placed, json.loads(str(plan)), seconds, measuring
+
+
+def search_whole(module, store, told):
+    """(placed module, what stands in the row of it) by collage.partition, which searches among whole networks."""
+    options = transform.configuration(
+        ["tvm", "dnnl_tvm"], store=store, threads=told.threads, search_time=told.search_time
+    )
+    started = time.perf_counter()
+    placed, plan = tvm.get_global_func("collage.partition")(module, options)
+    row = {"whole_seconds": time.perf_counter() - started}
+    plan = json.loads(str(plan))
+    kept = next(one for one in plan["finalists"] if one.get("chosen"))
+    row["whole_kept"] = kept["name"]
+    known = {one["placement"]: one["seconds"] for one in plan["timeline"]["networks"]}
+    called = {kept["name"], kept.get("origin"), str(kept.get("origin")).removeprefix("the ").removesuffix("'s")}
+    times = [known[one["placement"]] for one in plan["graph_level"]["networks"] if one["name"] in called]
+    row["whole_known"] = min(times, default=row["whole_seconds"])
+    return placed, row
 
 
 def run_tvm(told):
@@ -106,6 +125,9 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--depth", type=int, default=4, help="how deep TVM's pass fuses TVM's operators (default 4)")
     parser.add_argument("--limit", type=float, default=3600, help="seconds for TVM's search (default 3600)")
+    parser.add_argument(
+        "--search-time", type=float, default=30, help="seconds for the search among whole networks (default 30)"
+    )
     parser.add_argument("--rounds", type=int, default=20, help="runs of the results in turn (default 20)")
     parser.add_argument("--json", help="write the numbers here")
     parser.add_argument("--tvm-only", metavar="FILE", help="run TVM's pass alone, and write what it found")
@@ -132,6 +154,10 @@ def main():
             print(f"    {counts['measured']} of {counts['distinct']} measured, {counts['bounded']} bounded away")
             print(f"    {row['collage_measuring']:.1f} s of them measuring")
             print(f"    warm: {row['warm_seconds']:.2f} s, {row['warm_measured']} measured")
+            whole, of_whole = search_whole(module, Path(folder, "whole.jsonl"), told)
+            row.update(of_whole)
+            print(f"  Collage, whole networks: {row['whole_seconds']:.1f} s")
+            print(f"    {row['whole_kept']} is kept, which was known after {row['whole_known']:.1f} s")
             found = search_tvm(name, folder, told)
             for key in ("seconds", "calls", "failed", "measuring", "last", "ended"):
                 row[f"tvm_{key}"] = found.get(key)
@@ -141,10 +167,11 @@ def main():
             print(f"    {found['calls']} estimates ({found['failed']} failed)")
             print(f"    {found['measuring']:.1f} s of them measuring")
             print(f"  measuring: {measuring_ratio(row)}")
-            row.update(latencies(placed, theirs, told))
+            row.update(latencies({"collage": placed, "whole": whole}, theirs, told))
             print("  latency in turn: " + ", ".join(f"{key} {row[key]:.2f} ms" for key in LATENCIES if key in row))
             if theirs is not None:
-                print(f"    Collage's to TVM's, both on the VM: {row['collage_vm_ms'] / row['tvm_vm_ms']:.3f}")
+                for key, what in (("collage", "Collage's"), ("whole", "by whole networks")):
+                    print(f"    {what} to TVM's, both on the VM: {row[f'{key}_vm_ms'] / row['tvm_vm_ms']:.3f}")
         rows.append(row)
     machine, others = from_command("doctor")["machine"], meter.others()
     print(f"\nmachine: {describe(machine)}")
@@ -164,21 +191,24 @@ def measuring_ratio(row):
     return f"{ratio:.3f} of TVM's seconds" if row["tvm_finished"] else f"less than {ratio:.3f} of TVM's seconds"
 
 
-def latencies(placed, theirs, told):
-    """Medians of the results, run in turn: Collage's as it is exported and on the VM, TVM's on the VM."""
-    factory = export.build(placed)
-    export.attach_threads(factory, told.threads)
+def latencies(ours, theirs, told):
+    """Medians of the results, run in turn: Collage's as they are exported and on the VM, TVM's on the VM."""
+    executors, machines = {}, {}
     with tempfile.TemporaryDirectory(prefix="collage-bench-") as folder:
-        path = os.path.join(folder, "collage.so")
-        export.link(factory, path, region.plugins_for(prototype.COMPILER))
-        executor = region.load_executor(path)
-    machines = {"collage_vm_ms": prototype.virtual_machine(placed, told.threads)}
+        for key, placed in ours.items():
+            factory = export.build(placed)
+            export.attach_threads(factory, told.threads)
+            path = os.path.join(folder, f"{key}.so")
+            export.link(factory, path, region.plugins_for(prototype.COMPILER))
+            executors[f"{key}_ms"] = region.load_executor(path)
+            machines[f"{key}_vm_ms"] = prototype.virtual_machine(placed, told.threads)
     if theirs is not None:
         machines["tvm_vm_ms"] = prototype.virtual_machine(theirs, told.threads)
     samples = {key: [] for key in LATENCIES}
     for _ in range(told.rounds):
-        timer = executor.module.time_evaluator("run", tvm.cpu(), number=1, repeat=1)
-        samples["collage_ms"].append(1000 * timer().results[0])
+        for key, executor in executors.items():
+            timer = executor.module.time_evaluator("run", tvm.cpu(), number=1, repeat=1)
+            samples[key].append(1000 * timer().results[0])
         for key, (machine, inputs) in machines.items():
             result = machine.benchmark(tvm.cpu(), repeat=1, number=1, func_name="main", **inputs)
             samples[key].append(1000 * result.median)

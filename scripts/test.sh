@@ -10,7 +10,8 @@
 # Python's tests run side by side, those marked `alone` one after the other when the rest is done; one that hangs or
 # dies costs itself only. JUnit files come to lie in build/reports; scripts/verdict.py sums them up.
 #
-#   JOBS=N                         processes; default: one for each processor
+#   JOBS=N                         processes of Python's tests; default: three for two processors, since a test waits a
+#                                  third of its time: for programs that it has started, and for time to go by
 #   COLLAGE_REQUIRE_BACKENDS=A,B   backends that must work here (make test demands those that it installs)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,7 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:/usr/local/go/bin
 
 python=$PWD/.venv/bin/python
-jobs=${JOBS:-$(nproc)}
+jobs=${JOBS:-$((($(nproc) * 3 + 1) / 2))}
 reports=build/reports
 mkdir -p "$reports"
 

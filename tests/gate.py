@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pytest needs to be a gate: backends that are demanded, and slices of the long tests.
+"""What pytest needs to be a gate: backends that are demanded, slices of the long tests, and what takes long first.
 
 conftest.py takes the hooks from here. `COLLAGE_REQUIRE_BACKENDS=dnnl,openvino` ends the run where one of them
 cannot be used: tests of a backend are made from those that work, so a plug-in that does not load would else
-only make the run shorter. `--slice K/N` keeps every N-th share of the tests, the same ones each time.
+only make the run shorter. `--slice K/N` keeps every N-th share of the tests, the same ones each time. Those
+marked `heavy` come first.
 """
 
 import hashlib
@@ -39,6 +40,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
+    # At the end all processes should have something to do.
+    items.sort(key=lambda item: item.get_closest_marker("heavy") is None)
     wanted = config.getoption("--slice")
     if not wanted:
         return

@@ -20,7 +20,7 @@ from random_programs.pool import MAKERS, Value
 from tvm import relay
 
 # 300 programs in each run of the tests, 10,000 in the long ones.
-SHORT = [range(a, a + 50) for a in range(0, 300, 50)]
+SHORT = [range(a, a + 25) for a in range(0, 300, 25)]
 LONG = [range(a, min(a + 250, 10_000)) for a in range(300, 10_000, 250)]
 
 
@@ -117,6 +117,7 @@ def explained(report, usable):
     return "\n".join(lines)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seeds", SHORT, ids=name)
 def test_programs(collage_library, seeds, tmp_path):
     checked(seeds, tmp_path)

@@ -128,6 +128,9 @@ func (n *module) Grouped(...string) *genome.Placement        { return nil }
 func (n *module) Families() [][]string                       { return nil }
 func (n *module) Together(...string) *genome.Placement       { return nil }
 func (n *module) RunnersUp() []graphlevel.Seed               { return nil }
+func (n *module) Kept(p *genome.Placement) func() *genome.Placement {
+	return func() *genome.Placement { return p }
+}
 func (n *module) Plan(*genome.Placement, *graphlevel.Result) (*plan.Plan, error) {
 	return &plan.Plan{}, nil
 }

@@ -40,6 +40,8 @@ type graph struct {
 	// first are the networks that are measured however short the time is, and firstDone is when they were.
 	first     []string
 	firstDone time.Duration
+	// steps are those of the feedback that came before candidates were measured alone.
+	steps int
 	// rebuilt says that the best was built without time, since the store told of it.
 	rebuilt bool
 	// step is what is being shown, since when, and doing is what is being done in it.
@@ -98,7 +100,7 @@ func (c *decision) placeOperators() error {
 	}
 	c.donePlacing(first)
 	if distinct(seeds) > 1 {
-		if err := c.evolve(seeds, true); err != nil {
+		if err := c.evolve(seeds, onlySeeds); err != nil {
 			return err
 		}
 	}
@@ -107,7 +109,7 @@ func (c *decision) placeOperators() error {
 
 // searchGraph searches among whole networks, and makes finalists of the best, of every backend alone, and of plain TVM. What is
 // learnt fastest comes first: every backend alone, which is an executable that may be kept and says what each part takes in
-// place; then candidates alone, those that may gain most, as long as there is slack and time; then placements by what was
+// place; what is placed by that, which is often close to the best already; then candidates alone, those that may gain most, as long as there is slack and time; then placements by what was
 // learnt. All of it keeps to the time of the whole.
 func (c *decision) searchGraph() error {
 	c.opening = true // what the store knows is no news
@@ -127,7 +129,7 @@ func (c *decision) searchOpened() (err error) {
 	network := c.graph.network
 	seeds := c.unmeasured()
 	if distinct(seeds) > 1 || c.Reach == ReachParts {
-		err = c.evolve(seeds, true)
+		err = c.evolve(seeds, onlySeeds)
 	} else {
 		var only *plan.Plan
 		if only, err = network.Plan(network.placed(), nil); err == nil {
@@ -137,12 +139,19 @@ func (c *decision) searchOpened() (err error) {
 	if err != nil {
 		return err
 	}
+	if c.mayLearn() && (c.Reach == ReachAll || c.Reach == ReachFeedback) {
+		network.Renew()
+		if err := c.evolve(seeds, oneStep); err != nil {
+			return err
+		}
+	}
 	if c.mayLearn() {
+		known := c.kept(seeds)
 		if err := c.learn(); err != nil {
 			return err
 		}
-		if seeds = c.seeds(); distinct(seeds) > 1 {
-			if err := c.evolve(seeds, false); err != nil {
+		if seeds = append(c.seeds(), known()...); distinct(seeds) > 1 {
+			if err := c.evolve(seeds, all); err != nil {
 				return err
 			}
 		}
@@ -151,6 +160,27 @@ func (c *decision) searchOpened() (err error) {
 		r.Why = c.whyEnded()
 	}
 	return c.graphFinalists(seeds)
+}
+
+// kept are the networks that were measured beside the seeds, as seeds of what comes after learn.
+func (c *decision) kept(seeds []graphlevel.Seed) func() []graphlevel.Seed {
+	var names []string
+	var again []func() *genome.Placement
+	for i := range c.graph.result.Trials {
+		t := &c.graph.result.Trials[i]
+		if !t.Cost.Failed() && !slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Placement.Key == t.Placement.Key }) {
+			names, again = append(names, t.Name), append(again, c.graph.network.Kept(t.Placement))
+		}
+	}
+	return func() []graphlevel.Seed {
+		var list []graphlevel.Seed
+		for i, placement := range again {
+			if p := placement(); p != nil {
+				list = append(list, graphlevel.Seed{Name: names[i], Placement: p})
+			}
+		}
+		return list
+	}
 }
 
 // whyEnded says why the search did not go on, where that was not its own decision.
@@ -310,8 +340,18 @@ func distinct(seeds []graphlevel.Seed) int {
 	return len(keys)
 }
 
+// stage is how far evolve goes, as far as the reach lets it.
+type stage int
+
+const (
+	// onlySeeds are measured; oneStep of feedback comes after them; all is what there is.
+	onlySeeds stage = iota
+	oneStep
+	all
+)
+
 // evolve runs the search, of the seeds alone or on from them. Where it is interrupted, what stands in the store counts.
-func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
+func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 	store, err := cost.OpenStore(c.Store)
 	if err != nil {
 		return err
@@ -326,11 +366,17 @@ func (c *decision) evolve(seeds []graphlevel.Seed, alone bool) error {
 	defer func() { c.graph.step = nil }()
 	options := graphlevel.Options{
 		Seed: c.Seed, Time: c.budget.Total(), Trials: c.Trials, CountStored: c.Settle,
-		Left:      func() time.Duration { return c.budget.Free(c.mostFinalists()) },
-		Expect:    c.expect,
-		SeedsOnly: alone || c.Reach == ReachParts || c.Reach == ReachSeeds, FeedbackOnly: c.Reach == ReachFeedback,
-		Store: store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
-		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && alone, Progress: c.tellTrial,
+		Left:         func() time.Duration { return c.budget.Free(c.mostFinalists()) },
+		Expect:       c.expect,
+		SeedsOnly:    until == onlySeeds || c.Reach == ReachParts || c.Reach == ReachSeeds,
+		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback,
+		Store:        store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
+		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds, Progress: c.tellTrial,
+	}
+	if until == oneStep {
+		options.FeedbackSteps, c.graph.steps = 1, 1
+	} else {
+		options.FeedbackBefore = c.graph.steps
 	}
 	network := c.graph.network
 	result, err := graphlevel.Search(c.searching, network.space(), seeds, c.graph.lane, options)

@@ -36,6 +36,7 @@ type network interface {
 	Together(backends ...string) *genome.Placement
 	Families() [][]string
 	RunnersUp() []graphlevel.Seed
+	Kept(p *genome.Placement) func() *genome.Placement
 }
 
 // lane builds and measures whole networks.

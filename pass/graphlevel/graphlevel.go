@@ -87,6 +87,8 @@ type Options struct {
 	Patience int
 	// FeedbackSteps is how often the operator level places again at most; 0 for DefaultFeedback, -1 for never.
 	FeedbackSteps int
+	// FeedbackBefore counts the steps of searches before this one, whose networks are among the seeds.
+	FeedbackBefore int
 	// Batch is how many networks are built side by side, as far as there is time for so many; 0 for 2.
 	Batch int
 	// Overhead is what the operator level adds to each candidate.

@@ -419,7 +419,7 @@ func (s *search) feedback() error {
 			s.step(i, true, gap)
 			return nil
 		}
-		list := []pending{{fmt.Sprintf("feedback %d", n), p}}
+		list := []pending{{fmt.Sprintf("feedback %d", s.options.FeedbackBefore+n), p}}
 		if s.options.Batch > 1 && (s.options.Trials <= 0 || len(s.result.Trials)+1 < s.options.Trials) {
 			// Another one is built meanwhile.
 			more, err := s.promising(p.Key)

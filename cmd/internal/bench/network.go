@@ -26,6 +26,9 @@ type Network struct {
 	// the rounds of the compilation; only where a placement was kept.
 	BestSingle   string
 	ToBestSingle statistics.Ratio
+	// Borders is what no network takes less than to what none would take less than were nothing paid between regions, both as the
+	// search believed at its end: what could be gained at borders is not much more. 0 where nothing was learnt.
+	Borders float64
 	// SearchSeconds is how long it took to find it; 0 where that is not known.
 	SearchSeconds float64
 	// Alone are the executables that have all that a backend can take on that backend, by its name.
@@ -68,6 +71,9 @@ func (n *Network) Describe(p *plan.Plan) {
 	}
 	if p.Timeline != nil {
 		n.SearchSeconds = p.Timeline.Taken
+	}
+	if p.GraphLevel != nil && p.GraphLevel.Believed != nil && p.GraphLevel.Believed.Proven > 0 {
+		n.Borders = p.GraphLevel.Believed.Bound / p.GraphLevel.Believed.Proven
 	}
 	if chosen == nil {
 		return

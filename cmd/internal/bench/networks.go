@@ -91,7 +91,9 @@ type NetworkRow struct {
 	// BestSingle and ToBestSingle are as of Network.
 	BestSingle   string           `json:"best_single,omitempty"`
 	ToBestSingle statistics.Ratio `json:"best_single_to_ours,omitzero"`
-	Load         machine.Load     `json:"load"`
+	// Borders is as of Network.
+	Borders float64      `json:"with_borders_to_without,omitempty"`
+	Load    machine.Load `json:"load"`
 	// Cells are in the order of the report's Peers, without absent ones.
 	Cells []NetworkCell `json:"peers"`
 	// Best is the fastest of the others; "" where none ran.
@@ -223,7 +225,7 @@ func sortedKeys(set map[string]bool) []string {
 // runNetwork runs a network on all engines that are there.
 func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOptions) (*NetworkRow, error) {
 	row := &NetworkRow{Name: n.Name, Model: n.Model, Chosen: n.Chosen, Shares: n.Shares, BestSingle: n.BestSingle,
-		ToBestSingle: n.ToBestSingle}
+		ToBestSingle: n.ToBestSingle, Borders: n.Borders}
 	c := contest{NetworkOptions: o, network: n}
 	var columns []*PeerInfo
 	for i := range r.Peers {

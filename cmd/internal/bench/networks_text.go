@@ -28,7 +28,7 @@ func (r *NetworkReport) WriteText(w io.Writer) error {
 	if r.searched() {
 		b.WriteString("\nSeconds until it was decided what is kept, and what that is\n\n" + r.searches())
 	}
-	b.WriteString("\n" + notes.String() + r.Summary.text(len(r.Networks)))
+	b.WriteString("\n" + notes.String() + r.Summary.text(len(r.Networks)) + r.borders())
 	for _, p := range r.Peers {
 		switch {
 		case p.Absent != "":
@@ -145,6 +145,21 @@ func (r *NetworkReport) searched() bool {
 	return slices.ContainsFunc(r.Networks, func(n NetworkRow) bool {
 		return slices.ContainsFunc(n.Cells, func(c NetworkCell) bool { return c.SearchSeconds > 0 && c.Peer != Ours })
 	})
+}
+
+// borders says what could be gained at the borders between regions; "" where no search has learnt what they cost.
+func (r *NetworkReport) borders() string {
+	var list []string
+	for _, n := range r.Networks {
+		if n.Borders > 0 {
+			list = append(list, fmt.Sprintf("%s %.3f", n.Name, n.Borders))
+		}
+	}
+	if list == nil {
+		return ""
+	}
+	return "the least that a network takes to the least were nothing paid between regions, as each search believed at its end: " +
+		strings.Join(list, ", ") + "\n"
 }
 
 func (r *NetworkReport) searches() string {
