@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStaleBitsInCMemoryAreNotMarked calls with large byte strings, whose addresses stay behind in the C memory of frames,
-// while garbage is collected all the time and the memory of the strings becomes that of small objects. A pointer written
-// over such an address by a plain Go assignment has the collector mark what is there now, and the runtime ends the
-// process ("marked free object in span").
+// TestStaleBitsInCMemoryAreNotMarked calls with large byte strings, whose addresses stay behind in the C memory of
+// frames, while garbage is collected all the time and the memory of the strings becomes that of small objects. A
+// pointer written over such an address by a plain Go assignment has the collector mark what is there now, and the
+// runtime ends the process ("marked free object in span").
 func TestStaleBitsInCMemoryAreNotMarked(t *testing.T) {
 	needTVM(t)
 	stop := make(chan struct{})

@@ -87,15 +87,18 @@ func TestSplitMessage(t *testing.T) {
 		{"no class here", "TVMError", "no class here"},
 		{"tvm.error.OpNotImplemented: x", "OpNotImplemented", "x"},
 		{"tvm.error.OpError: x", "OpError", "x"},
-		{"Traceback (most recent call last):\n  3: a\n  0: b\n  File \"/src/x.cc\", line 12\nTypeError: bad\n", "TypeError",
+		{"Traceback (most recent call last):\n  3: a\n  0: b\n  File \"/src/x.cc\", line 12\nTypeError: bad\n",
+			"TypeError",
 			"bad"},
-		{"[10:11:12] /src/ir.cc:77: InternalError: Check failed: (x) is false: why\nStack trace:\n  0: f\n", "InternalError",
+		{"[10:11:12] /src/ir.cc:77: InternalError: Check failed: (x) is false: why\nStack trace:\n  0: f\n",
+			"InternalError",
 			"Check failed: (x) is false: why"},
 		{"Traceback (most recent call last):\n  1: f\n\n  File \"/src/y.cc\", line 3\nTVMError: \n" +
 			"---------------------------------------------------------------\n" +
 			"An error occurred during the execution of TVM.\n" +
 			"For more information, please see: https://tvm.apache.org/docs/errors.html\n" +
-			"---------------------------------------------------------------\n  Check failed: (a == b) is false: ", "TVMError",
+			"---------------------------------------------------------------\n  Check failed: (a == b) is false: ",
+			"TVMError",
 			"Check failed: (a == b) is false:"},
 	} {
 		class, message := splitMessage(c.full)

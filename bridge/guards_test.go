@@ -12,14 +12,16 @@ func TestClaimProcess(t *testing.T) {
 	needTVM(t)
 	require.NoError(t, ClaimProcess("/first/libcollage.so"))
 	t.Cleanup(func() { require.NoError(t, RemoveGlobalFunction(instanceFunction)) })
-	require.EqualError(t, ClaimProcess("/second/libcollage.so"), "RuntimeError: Collage is already loaded in this process, "+
-		"from /first/libcollage.so; a second copy (/second/libcollage.so) cannot work beside it")
+	require.EqualError(t, ClaimProcess("/second/libcollage.so"),
+		"RuntimeError: Collage is already loaded in this process, "+
+			"from /first/libcollage.so; a second copy (/second/libcollage.so) cannot work beside it")
 }
 
 // newPassContext makes what Python's PassContext(opt_level=2, config=config) makes.
 func newPassContext(config map[string]any) (Value, error) {
 	// After config: trace_stack, make_traceable, num_evals, tuning_api_database.
-	return Global("transform.PassContext", 2, []string{}, []string{}, []any{}, config, []any{}, map[string]any{}, 0, nil)
+	return Global("transform.PassContext", 2, []string{}, []string{}, []any{}, config, []any{}, map[string]any{}, 0,
+		nil)
 }
 
 func TestPassContextOptions(t *testing.T) {

@@ -65,12 +65,14 @@ func TestNothingLeaks(t *testing.T) {
 			}
 		},
 		"arguments that cannot be encoded": func(t *testing.T, _ bool) {
-			_, err := Global("runtime.Array", []string{"made"}, func([]Value) (any, error) { return nil, nil }, struct{}{})
+			_, err := Global("runtime.Array", []string{"made"}, func([]Value) (any, error) { return nil, nil },
+				struct{}{})
 			require.Error(t, err)
 		},
 		"registration": func(t *testing.T, _ bool) {
 			for range 2 {
-				require.NoError(t, RegisterFunction("collage.test.leak", true, func([]Value) (any, error) { return nil, nil }))
+				require.NoError(t, RegisterFunction("collage.test.leak", true,
+					func([]Value) (any, error) { return nil, nil }))
 			}
 			_, err := Global("collage.test.leak", 1)
 			require.NoError(t, err)

@@ -57,7 +57,8 @@ func Empty(shape []int64, dtype DataType, device Device) (*NDArray, error) {
 	defer f.put()
 	dims := append([]int64{}, shape...)
 	dims = append(dims, 0) // so that a scalar's has an address
-	rc := C.collage_array_alloc((*C.int64_t)(unsafe.Pointer(&dims[0])), C.int(len(shape)), *(*C.DLDataType)(unsafe.Pointer(&dtype)),
+	rc := C.collage_array_alloc((*C.int64_t)(unsafe.Pointer(&dims[0])), C.int(len(shape)),
+		*(*C.DLDataType)(unsafe.Pointer(&dtype)),
 		*(*C.DLDevice)(unsafe.Pointer(&device)), f.c)
 	if rc != C.COLLAGE_OK {
 		return nil, f.err()
@@ -223,7 +224,8 @@ func (a *NDArray) transfer(b []byte, copyItems func(*C.DLTensor, unsafe.Pointer,
 	}
 	defer runtime.KeepAlive(a)
 	if size := int64(C.collage_tensor_bytes(t)); int64(len(b)) != size {
-		return fmt.Errorf("ValueError: %d bytes for a tensor of %v %s, which has %d", len(b), a.Shape(), a.DType(), size)
+		return fmt.Errorf("ValueError: %d bytes for a tensor of %v %s, which has %d", len(b), a.Shape(), a.DType(),
+			size)
 	}
 	if len(b) == 0 {
 		return nil

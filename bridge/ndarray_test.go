@@ -33,7 +33,8 @@ func TestNDArray(t *testing.T) {
 	require.Equal(t, iota32(24), items)
 	_, err = ToSlice[int32](a)
 	require.EqualError(t, err, "TypeError: a tensor of float32 cannot be read as int32")
-	require.ErrorContains(t, a.CopyFromBytes(make([]byte, 95)), "95 bytes for a tensor of [2 3 4] float32, which has 96")
+	require.ErrorContains(t, a.CopyFromBytes(make([]byte, 95)),
+		"95 bytes for a tensor of [2 3 4] float32, which has 96")
 	_, err = FromSlice(iota32(5), 2, 3)
 	require.EqualError(t, err, "ValueError: 5 items for shape [2 3], which has 6")
 

@@ -159,7 +159,8 @@ func TestWrongKinds(t *testing.T) {
 }
 
 func TestDataTypeText(t *testing.T) {
-	for _, s := range []string{"float32", "float16", "bfloat16", "int8", "uint8", "int64", "bool", "handle", "float32x8",
+	for _, s := range []string{"float32", "float16", "bfloat16", "int8", "uint8", "int64", "bool", "handle",
+		"float32x8",
 		"int8x64"} {
 		dtype, err := ParseDataType(s)
 		require.NoError(t, err)

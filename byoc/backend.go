@@ -63,14 +63,14 @@ type Pattern struct {
 	// Bare asks for the operator to stand in the region without a Composite function around it (how TVM's
 	// JSON runtimes expect single operators that they know by the Relay name).
 	Bare bool
-	// Kernel is the name of the kernel that runs the pattern, for --pin, --forbid and reports ("winograd"); "" where the
-	// library chooses. Several patterns of a backend may have the same.
+	// Kernel is the name of the kernel that runs the pattern, for --pin, --forbid and reports ("winograd"); "" where
+	// the library chooses. Several patterns of a backend may have the same.
 	Kernel string
 	// Reassociates says that the kernel associates its sums otherwise than a direct sum does (Winograd's transforms,
 	// weights that are summed beforehand), so that its rounding errors are of another size. --exact does without it.
 	Reassociates bool
-	// Grouped says that the kernel works on neighbours together, so that a candidate by itself costs more than its share
-	// among them. A search of whole networks begins with one in which such kernels do all that they can, too, and
+	// Grouped says that the kernel works on neighbours together, so that a candidate by itself costs more than its
+	// share among them. A search of whole networks begins with one in which such kernels do all that they can, too, and
 	// learns from it.
 	Grouped bool
 }
@@ -102,8 +102,8 @@ type Proposer interface {
 	Propose(g *relay.Graph, learnt []Learnt) []Proposal
 }
 
-// FallibleProposer is a Proposer whose proposing can fail (it runs somebody's Python); the search ends with the error. It
-// is asked in the place of Propose.
+// FallibleProposer is a Proposer whose proposing can fail (it runs somebody's Python); the search ends with the error.
+// It is asked in the place of Propose.
 type FallibleProposer interface {
 	ProposeOrFail(g *relay.Graph, learnt []Learnt) ([]Proposal, error)
 }

@@ -19,7 +19,8 @@ type Definition struct {
 	Level             Level
 	// Compiler is the Compiler attribute of the regions; "" for Name with '_' for '-'.
 	Compiler string
-	// Patterns, most specific first; Composite names begin with Compiler and a point, or with Name where SharesCompiler.
+	// Patterns, most specific first; Composite names begin with Compiler and a point, or with Name where
+	// SharesCompiler.
 	Patterns []Pattern
 	// Rules generate candidates by operator kind; nil for none.
 	Rules *Rules
@@ -33,7 +34,8 @@ type Definition struct {
 	Emit Emitter
 	// Probe says whether the library is here, and which version; nil for a backend that needs none.
 	Probe func() Probe
-	// Cost estimates instead of measuring; nil to measure. BorderCost is what crossing the border takes; nil for nothing.
+	// Cost estimates instead of measuring; nil to measure. BorderCost is what crossing the border takes; nil for
+	// nothing.
 	Cost       CostFunction
 	BorderCost BorderCost
 	// PackParameters prepares constants when a region is compiled; nil to take them as they are.
@@ -86,7 +88,8 @@ func (b *defined) Propose(g *relay.Graph, learnt []Learnt) []Proposal {
 func (b *defined) fault() (field, text string) {
 	switch {
 	case b.d.Emit == nil:
-		return "Emit", "is missing: csource.Emitter, region.Engine, byoc.ModuleEmitter or byoc.ExistingEmitter say how regions " +
+		return "Emit", "is missing: csource.Emitter, region.Engine, byoc.ModuleEmitter or byoc.ExistingEmitter say " +
+			"how regions " +
 			"are made executable"
 	case b.d.Rules != nil && b.d.Rules.Supports == nil:
 		return "Rules.Supports", "is missing: it says which operators the rules may combine"
@@ -99,9 +102,11 @@ func (b *defined) fault() (field, text string) {
 		return "SharesCompiler", "needs MergesRegions: what does not merge has no region to share"
 	}
 	for _, p := range b.d.Patterns {
-		own := strings.HasPrefix(p.Composite, b.d.Compiler+".") || b.d.SharesCompiler && strings.HasPrefix(p.Composite, b.d.Name+".")
+		own := strings.HasPrefix(p.Composite, b.d.Compiler+".") || b.d.SharesCompiler &&
+			strings.HasPrefix(p.Composite, b.d.Name+".")
 		if !p.Bare && p.Composite != "" && !own {
-			return "Patterns", "holds " + p.Composite + ", which does not begin with the Compiler, " + b.d.Compiler + "."
+			return "Patterns", "holds " + p.Composite + ", which does not begin with the Compiler, " + b.d.Compiler +
+				"."
 		}
 	}
 	return "", ""

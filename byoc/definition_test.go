@@ -88,8 +88,10 @@ func TestDefinitionsFaultsNameTheField(t *testing.T) {
 		{"name", func(d *Definition) { d.Name = "" }, "Name: "},
 		{"emitter", func(d *Definition) { d.Emit = nil }, "Emit: is missing: csource.Emitter"},
 		{"nothing to take", func(d *Definition) { d.Patterns = nil }, "Patterns: is empty, and so are rules"},
-		{"foreign composite", func(d *Definition) { d.Compiler = "x" }, "Patterns: holds my_lib.relu, which does not begin"},
-		{"sharing without merging", func(d *Definition) { d.SharesCompiler = true }, "SharesCompiler: needs MergesRegions"},
+		{"foreign composite", func(d *Definition) { d.Compiler = "x" },
+			"Patterns: holds my_lib.relu, which does not begin"},
+		{"sharing without merging", func(d *Definition) { d.SharesCompiler = true },
+			"SharesCompiler: needs MergesRegions"},
 		{"rules without operators", func(d *Definition) { d.Rules = &Rules{} }, "Rules.Supports: is missing"},
 		{"style", func(d *Definition) {
 			d.Rules = &Rules{Style: 9, Supports: func(*relay.Graph, relay.NodeID) error { return nil }}

@@ -17,8 +17,8 @@ type Emitter interface {
 }
 
 // ModuleEmitter is relay.ext.<compiler> as a Go function: it takes a region, a relay.Function with the attribute
-// global_symbol, and gives the runtime module that has a function of that name (a *bridge.Module, or a bridge.Value that
-// holds one). It is called on the thread that compiles.
+// global_symbol, and gives the runtime module that has a function of that name (a *bridge.Module, or a bridge.Value
+// that holds one). It is called on the thread that compiles.
 type ModuleEmitter func(region *bridge.Object) (any, error)
 
 // Install implements Emitter.
@@ -50,7 +50,8 @@ func (ExistingEmitter) Install(b Backend) error {
 	name := CodeGenerator(b)
 	present, err := codeGeneratorPresent(name)
 	if err == nil && !present {
-		err = fmt.Errorf("the TVM in this process has no code generator %s; use one that was built with it, or register it "+
+		err = fmt.Errorf("the TVM in this process has no code generator %s; use one that was built with it, or "+
+			"register it "+
 			"(tvm.register_func)", name)
 	}
 	return err

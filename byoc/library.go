@@ -33,7 +33,8 @@ func (l Library) Find() (string, error) {
 	}
 	sites, prefixes := pythonFolders()
 	var searched []string
-	for _, group := range []struct{ folders, files []string }{{sites, l.Packages}, {prefixes, l.Prefix}, {loaderFolders(), l.Names}} {
+	for _, group := range []struct{ folders, files []string }{{sites, l.Packages}, {prefixes, l.Prefix},
+		{loaderFolders(), l.Names}} {
 		for _, folder := range group.folders {
 			for _, file := range group.files {
 				matches, _ := filepath.Glob(filepath.Join(folder, file))
@@ -58,7 +59,8 @@ func (l Library) Find() (string, error) {
 	if len(searched) > shown {
 		searched = append(searched[:shown:shown], "the system's folders")
 	}
-	return "", fmt.Errorf("%s not found (looked in %s); another place is named in %s", name, strings.Join(searched, ", "), l.Env)
+	return "", fmt.Errorf("%s not found (looked in %s); another place is named in %s", name,
+		strings.Join(searched, ", "), l.Env)
 }
 
 // installedFolders are the site-packages and the prefix that the plug-ins are installed in; none where they are not.
@@ -67,7 +69,8 @@ func installedFolders() []string {
 	// Installed plug-ins lie in PREFIX/lib/pythonX.Y/site-packages/collage/lib.
 	for _, dir := range pluginDirs() {
 		if absolute, err := filepath.Abs(dir); err == nil && filepath.Base(filepath.Dir(absolute)) == "collage" {
-			folders = append(folders, filepath.Join(absolute, "..", ".."), filepath.Join(absolute, "..", "..", "..", "..", ".."))
+			folders = append(folders, filepath.Join(absolute, "..", ".."),
+				filepath.Join(absolute, "..", "..", "..", "..", ".."))
 		}
 	}
 	return folders
@@ -92,7 +95,8 @@ func pythonFolders() (sites, prefixes []string) {
 	if python := os.Getenv("COLLAGE_PYTHON"); python != "" {
 		prefix := filepath.Dir(filepath.Dir(python))
 		add(&prefixes, prefix)
-		for _, form := range []string{"lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages",
+		for _, form := range []string{"lib/python3*/site-packages", "lib/python3*/dist-packages",
+			"lib/python3/dist-packages",
 			"local/lib/python3*/dist-packages"} {
 			found, _ := filepath.Glob(filepath.Join(prefix, form))
 			for _, folder := range found {

@@ -24,8 +24,9 @@ func TestLibraryIsFoundInItsOrder(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", filepath.Join(root, "ld"))
 	t.Setenv(PluginDirEnv, filepath.Join(root, "installed/lib/python3.11/site-packages/collage/lib"))
 	require.NoError(t, os.MkdirAll(os.Getenv(PluginDirEnv), 0o755))
-	l := Library{Env: "COLLAGE_NONE_LIBRARY", Packages: []string{"none/libs/libnone.so.*"}, Prefix: []string{"lib/libnone.so.2"},
-		Names: []string{"libnone.so.2"}}
+	l := Library{Env: "COLLAGE_NONE_LIBRARY", Packages: []string{"none/libs/libnone.so.*"},
+		Prefix: []string{"lib/libnone.so.2"},
+		Names:  []string{"libnone.so.2"}}
 
 	_, err := l.Find()
 	require.ErrorContains(t, err, "libnone.so.2 not found")

@@ -57,9 +57,10 @@ type CostFunction func(g *relay.Graph, c Proposal) (milliseconds float64, known 
 // Coster is a backend that estimates its candidates by itself.
 type Coster interface{ CostFunction() CostFunction }
 
-// BorderCost is what it takes, in milliseconds, to bring a tensor to one of a backend's regions from elsewhere, and from one to
-// elsewhere (another device, another layout); both at least 0. A value is paid for once by the region that makes it and once by
-// each other region that reads it, whoever's those are (pass/border). TVM's own side of a border is free.
+// BorderCost is what it takes, in milliseconds, to bring a tensor to one of a backend's regions from elsewhere, and
+// from one to elsewhere (another device, another layout); both at least 0. A value is paid for once by the region that
+// makes it and once by each other region that reads it, whoever's those are (pass/border). TVM's own side of a border
+// is free.
 type BorderCost func(t *relay.Type) (in, out float64)
 
 // Borderer is a backend whose borders cost something.
@@ -73,8 +74,8 @@ type Tensor struct {
 }
 
 // PackParameters gives the form in which an operator's constant argument is to be stored in the executable (transposed,
-// blocked, converted): it is called once, when the region is compiled. The first result may be t itself. t.Data must not
-// be changed.
+// blocked, converted): it is called once, when the region is compiled. The first result may be t itself. t.Data must
+// not be changed.
 type PackParameters func(operator string, argument int, t Tensor) (Tensor, error)
 
 // Packer is a backend that packs parameters. The emitters that write constants (byoc/csource) obey it.
@@ -94,15 +95,16 @@ type WorkerSetup interface {
 	WorkerSetup() string
 }
 
-// Cohabitant is a backend that may share its Compiler attribute, and thereby regions, with another one: one code generator
-// and one engine run the candidates of both, and neighbours join whichever of the two they belong to.
+// Cohabitant is a backend that may share its Compiler attribute, and thereby regions, with another one: one code
+// generator and one engine run the candidates of both, and neighbours join whichever of the two they belong to.
 type Cohabitant interface {
-	// SharesCompiler says that the backend does so. Register permits a Compiler to several backends if all of them say so
-	// and merge regions (Backend.MergesRegions); each one's Install must leave the same code generator behind.
+	// SharesCompiler says that the backend does so. Register permits a Compiler to several backends if all of them say
+	// so and merge regions (Backend.MergesRegions); each one's Install must leave the same code generator behind.
 	SharesCompiler() bool
 }
 
-// Refresher is a backend that remembers what Probe found. Refresh makes it look again; it is called when a search begins.
+// Refresher is a backend that remembers what Probe found. Refresh makes it look again; it is called when a search
+// begins.
 type Refresher interface{ Refresh() }
 
 // SharesCompiler says that a backend may share its Compiler with others (Cohabitant).
@@ -215,7 +217,8 @@ func checkSoname(path string) error {
 	}
 	defer file.Close()
 	if names, err := file.DynString(elf.DT_SONAME); err != nil || len(names) == 0 {
-		return fmt.Errorf("%s has no name of its own, by which a model could find it: link it with -Wl,-soname,%s", path,
+		return fmt.Errorf("%s has no name of its own, by which a model could find it: link it with -Wl,-soname,%s",
+			path,
 			filepath.Base(path))
 	}
 	return nil

@@ -37,13 +37,14 @@ func PluginPath(name string) (string, error) {
 			return filepath.Abs(path)
 		}
 	}
-	return "", fmt.Errorf("runtime plug-in %s not found (looked in %s); build it with `make build`, or name its folder in %s",
+	return "", fmt.Errorf("runtime plug-in %s not found (looked in %s); build it with `make build`, or name its "+
+		"folder in %s",
 		file, strings.Join(dirs, ", "), PluginDirEnv)
 }
 
-// OpenPlugin loads a runtime plug-in, by its path. (TVM's loader of shared libraries is dlopen; that the library holds no
-// module of TVM's does not matter.) The runtime that all plug-ins need is loaded from the same folder first: another one,
-// of another installation in LD_LIBRARY_PATH, say, would be a second one beside it.
+// OpenPlugin loads a runtime plug-in, by its path. (TVM's loader of shared libraries is dlopen; that the library holds
+// no module of TVM's does not matter.) The runtime that all plug-ins need is loaded from the same folder first: another
+// one, of another installation in LD_LIBRARY_PATH, say, would be a second one beside it.
 func OpenPlugin(path string) (*bridge.Module, error) {
 	runtime := filepath.Join(filepath.Dir(path), runtimePlugin)
 	if _, err := os.Stat(runtime); err == nil && filepath.Base(path) != runtimePlugin {

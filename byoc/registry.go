@@ -42,7 +42,8 @@ func Register(b Backend) error {
 	if c := b.Compiler(); c != "" {
 		for _, other := range registry.byName {
 			if other.Compiler() == c && !(SharesCompiler(b) && SharesCompiler(other)) {
-				return fmt.Errorf("byoc: backend %q: Compiler: %q already belongs to the backend %q", name, c, other.Name())
+				return fmt.Errorf("byoc: backend %q: Compiler: %q already belongs to the backend %q", name, c,
+					other.Name())
 			}
 		}
 	}
@@ -108,7 +109,8 @@ func Validate(b Backend) error {
 	}
 	name := b.Name()
 	if !nameForm.MatchString(name) {
-		return fmt.Errorf("byoc: Name: %q is not a backend name (lower case letters, digits, '-' and '_', a letter first)", name)
+		return fmt.Errorf("byoc: Name: %q is not a backend name (lower case letters, digits, '-' and '_', a letter "+
+			"first)", name)
 	}
 	fault := func(field, format string, args ...any) error {
 		return fmt.Errorf("byoc: backend %q: %s: %s", name, field, fmt.Sprintf(format, args...))
@@ -122,11 +124,13 @@ func Validate(b Backend) error {
 	patterns := b.Patterns()
 	if b.TakesAnything() {
 		if len(patterns) > 0 {
-			return fault("Patterns", "a backend that takes anything (TakesAnything) has no patterns, this one has %d", len(patterns))
+			return fault("Patterns", "a backend that takes anything (TakesAnything) has no patterns, this one has %d",
+				len(patterns))
 		}
 	} else {
 		if len(patterns) == 0 && !takesOtherwise(b) {
-			return fault("Patterns", "is empty, and so are rules and proposers; TakesAnything is false: the backend could take nothing")
+			return fault("Patterns", "is empty, and so are rules and proposers; TakesAnything is false: the backend "+
+				"could take nothing")
 		}
 		if b.Compiler() == "" {
 			return fault("Compiler", "is empty, but the backend takes patterns: TVM would not know whom to call")
@@ -177,7 +181,8 @@ func validatePattern(p Pattern) *patternFault {
 		return &patternFault{"LimitsText", fmt.Sprintf("of %q is empty although it has Limits", p.Composite)}
 	}
 	if p.Kernel != "" && !kernelForm.MatchString(p.Kernel) {
-		return &patternFault{"Kernel", fmt.Sprintf("of %q is %q (lower case letters, digits and '_', a letter first)", p.Composite, p.Kernel)}
+		return &patternFault{"Kernel", fmt.Sprintf("of %q is %q (lower case letters, digits and '_', a letter first)",
+			p.Composite, p.Kernel)}
 	}
 	return nil
 }

@@ -90,10 +90,12 @@ func TestRegisterRefusesWithTheFieldsName(t *testing.T) {
 		{"patterns and anything", func(l *library) { l.anything = true }, "Patterns: a backend that takes anything"},
 		{"no compiler", func(l *library) { l.compiler = "" }, "Compiler: is empty"},
 		{"compiler", func(l *library) { l.compiler = "my-lib" }, `Compiler: "my-lib" cannot be part of a symbol`},
-		{"composite", func(l *library) { l.patterns[0].Composite = "relu" }, `Patterns[0].Composite: "relu" is not of the form`},
+		{"composite", func(l *library) { l.patterns[0].Composite = "relu" },
+			`Patterns[0].Composite: "relu" is not of the form`},
 		{"no composite", func(l *library) { l.patterns[0].Composite = "" }, "Patterns[0].Composite: is empty"},
 		{"shape", func(l *library) { l.patterns[0].Shape = nil }, "Patterns[0].Shape: of \"mylib.relu\" is nil"},
-		{"kernel", func(l *library) { l.patterns[0].Kernel = "Wino Grad" }, `Patterns[0].Kernel: of "mylib.relu" is "Wino Grad"`},
+		{"kernel", func(l *library) { l.patterns[0].Kernel = "Wino Grad" },
+			`Patterns[0].Kernel: of "mylib.relu" is "Wino Grad"`},
 		{"limits text", func(l *library) {
 			l.patterns[0].Limits = func(*relay.Graph, *relay.Match) error { return nil }
 		}, "Patterns[0].LimitsText"},

@@ -12,8 +12,8 @@ import (
 	"github.com/collage-tvm/collage/pass/lazy"
 )
 
-// backendCosts asks the backends that estimate by themselves (byoc.Coster) for what their candidates cost. What is known
-// to have failed stays so.
+// backendCosts asks the backends that estimate by themselves (byoc.Coster) for what their candidates cost. What is
+// known to have failed stays so.
 func (s *search) backendCosts(all *computations, known []cost.Cost) error {
 	functions := map[string]byoc.CostFunction{}
 	for _, b := range s.backends {
@@ -35,7 +35,8 @@ func (s *search) backendCosts(all *computations, known []cost.Cost) error {
 			asked[at] = true
 			ms, ok, err := estimate(f.set.Graph, byoc.Proposal{Composite: c.Composite, Bare: c.Bare, Nodes: c.Nodes})
 			if err != nil {
-				return fmt.Errorf("the cost function of the backend %s, for %s: %w", c.Backend, all.requests[at].Label, err)
+				return fmt.Errorf("the cost function of the backend %s, for %s: %w", c.Backend, all.requests[at].Label,
+					err)
 			}
 			switch {
 			case !ok:
@@ -46,7 +47,8 @@ func (s *search) backendCosts(all *computations, known []cost.Cost) error {
 			case ms >= 0:
 				known[at] = cost.Cost{Samples: []float64{ms}, Origin: cost.ByBackend}
 			default:
-				return fmt.Errorf("the cost function of the backend %s gives %v ms for %s: name milliseconds, or infinity for what must "+
+				return fmt.Errorf("the cost function of the backend %s gives %v ms for %s: name milliseconds, or "+
+					"infinity for what must "+
 					"not be placed", c.Backend, ms, all.requests[at].Label)
 			}
 		}

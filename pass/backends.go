@@ -33,8 +33,8 @@ func (e *UnusableError) text() string {
 }
 
 // usable gives the backends of a configuration. Those that cannot be used are given apart, as long as any is left, with
-// SkipUnusable; and without it where they could be used before: a library that vanishes between two runs must not end the
-// second one, but whoever names a library that was never there is told so.
+// SkipUnusable; and without it where they could be used before: a library that vanishes between two runs must not end
+// the second one, but whoever names a library that was never there is told so.
 func usable(cfg *Config) (backends []byoc.Backend, absent []*UnusableError, err error) {
 	names := cfg.Backends
 	for {
@@ -50,12 +50,13 @@ func usable(cfg *Config) (backends []byoc.Backend, absent []*UnusableError, err 
 			cfg.Warn(VanishedWarning(unusable.Backend, unusable.text()))
 		}
 		absent = append(absent, unusable)
-		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.TrimSpace(name) == unusable.Backend })
+		names = slices.DeleteFunc(slices.Clone(names),
+			func(name string) bool { return strings.TrimSpace(name) == unusable.Backend })
 	}
 }
 
-// MeasuredBefore says that a store ("" for the user's) has costs of a backend: its library was here once. A store that is
-// not there or cannot be read has none.
+// MeasuredBefore says that a store ("" for the user's) has costs of a backend: its library was here once. A store that
+// is not there or cannot be read has none.
 func MeasuredBefore(store, backend string) bool {
 	if store == "" {
 		var err error
@@ -76,7 +77,8 @@ func MeasuredBefore(store, backend string) bool {
 
 // VanishedWarning is what is said of a backend that is left out because its library has gone.
 func VanishedWarning(backend, reason string) string {
-	return fmt.Sprintf("the backend %q was measured before and cannot be used any more; it is left out: %s", backend, reason)
+	return fmt.Sprintf("the backend %q was measured before and cannot be used any more; it is left out: %s", backend,
+		reason)
 }
 
 // lookupBackends finds the backends by their names and makes sure that they can be used. It gives them in the order

@@ -18,11 +18,12 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// lanes stands for networks that were run: each candidate took so much in place, and each region of the family so much at
-// its border.
+// lanes stands for networks that were run: each candidate took so much in place, and each region of the family so much
+// at its border.
 type lanes struct{ n *Network }
 
-func (l lanes) Measure(_ context.Context, placements []*genome.Placement, _ *cost.Cost, taken func(int, cost.Cost) error) error {
+func (l lanes) Measure(_ context.Context, placements []*genome.Placement, _ *cost.Cost,
+	taken func(int, cost.Cost) error) error {
 	for i, p := range placements {
 		profile, set := &feedback.Profile{}, l.n.s.functions[0].set
 		for _, k := range p.Chosen[0] {
@@ -89,10 +90,14 @@ func TestWhatTheGraphLevelBelievesIsCheckedFromTheFile(t *testing.T) {
 			continue
 		}
 		for what, tamper := range map[string]func(p *plan.Plan, b *plan.Believed){
-			"a lower total":   func(_ *plan.Plan, b *plan.Believed) { b.Milliseconds -= 0.1 },
-			"a smaller gap":   func(_ *plan.Plan, b *plan.Believed) { b.Gap /= 2; b.Gap -= 0.01 },
-			"a higher bound":  func(_ *plan.Plan, b *plan.Believed) { b.Bound = b.Milliseconds + 1 },
-			"a dearer price":  func(p *plan.Plan, b *plan.Believed) { p.Regions[0].Candidates[0].Nodes[0].Believed += 9; b.Proven += 9 },
+			"a lower total":  func(_ *plan.Plan, b *plan.Believed) { b.Milliseconds -= 0.1 },
+			"a smaller gap":  func(_ *plan.Plan, b *plan.Believed) { b.Gap /= 2; b.Gap -= 0.01 },
+			"a higher bound": func(_ *plan.Plan, b *plan.Believed) { b.Bound = b.Milliseconds + 1 },
+			"a dearer price": func(p *plan.Plan,
+				b *plan.Believed) {
+				p.Regions[0].Candidates[0].Nodes[0].Believed += 9
+				b.Proven += 9
+			},
 			"a lost payment":  func(_ *plan.Plan, b *plan.Believed) { drop(b, 0) },
 			"a payment twice": func(_ *plan.Plan, b *plan.Believed) { b.Payments = append(b.Payments, b.Payments[0]) },
 			"another region": func(_ *plan.Plan, b *plan.Believed) {
@@ -103,7 +108,10 @@ func TestWhatTheGraphLevelBelievesIsCheckedFromTheFile(t *testing.T) {
 					p.Candidates.Rejected[i].Believed /= 100
 				}
 			},
-			"a lost loser":     func(p *plan.Plan, _ *plan.Believed) { p.Candidates.Rejected = p.Candidates.Rejected[1:] },
+			"a lost loser": func(p *plan.Plan,
+				_ *plan.Believed) {
+				p.Candidates.Rejected = p.Candidates.Rejected[1:]
+			},
 			"a lost reader":    loseReader,
 			"nobody's payment": func(_ *plan.Plan, b *plan.Believed) { b.Payments[0].Value = 9999 },
 		} {

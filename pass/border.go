@@ -16,12 +16,13 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// bordered are the backends whose borders cost something (byoc.Borderer), in the order of the backends. Of those that share
-// regions the first speaks for all.
+// bordered are the backends whose borders cost something (byoc.Borderer), in the order of the backends. Of those that
+// share regions the first speaks for all.
 func bordered(backends []byoc.Backend) []byoc.Backend {
 	var found []byoc.Backend
 	for _, b := range backends {
-		if byoc.BorderCostOf(b) != nil && !slices.ContainsFunc(found, func(other byoc.Backend) bool { return byoc.ShareRegions(other, b) }) {
+		if byoc.BorderCostOf(b) != nil && !slices.ContainsFunc(found,
+			func(other byoc.Backend) bool { return byoc.ShareRegions(other, b) }) {
 			found = append(found, b)
 		}
 	}
@@ -61,7 +62,8 @@ func declare(set *candidate.Set, backends []byoc.Backend) (*declared, error) {
 			t := set.Graph.Nodes[v].Type
 			in, out := border.OfType(of, t)
 			if !(in >= 0 && out >= 0) || math.IsInf(in+out, 1) {
-				return nil, fmt.Errorf("the border cost of the backend %s for %s is %v and %v ms; it must be at least 0 and finite",
+				return nil, fmt.Errorf("the border cost of the backend %s for %s is %v and %v ms; it must be at "+
+					"least 0 and finite",
 					speaker.Name(), t, in, out)
 			}
 			costs[relay.NodeID(v)] = ends{in, out}
@@ -120,7 +122,8 @@ func (d *declared) record() *plan.Borders {
 		}
 		for v := range d.flow.Readers {
 			if e := d.costs[i][relay.NodeID(v)]; e != (ends{}) {
-				record.Values = append(record.Values, plan.Border{Function: d.set.Graph.Name, Value: v, Backend: b.Name(), In: e.in, Out: e.out})
+				record.Values = append(record.Values,
+					plan.Border{Function: d.set.Graph.Name, Value: v, Backend: b.Name(), In: e.in, Out: e.out})
 			}
 		}
 	}
@@ -144,7 +147,10 @@ func (s *search) solve(f *function) (_ *place.Placement, err error) {
 	}
 	problem := &place.Problem{Tree: tree, Options: f.options, Reads: place.ReadsOf(f.set.Graph),
 		Borders: &place.Borders{Flow: f.borders.flow, Ends: f.borders.ends(), Apart: f.borders.apart,
-			Regions: func(chosen []int) *border.Regions { return f.borders.sides(annotate.Regions(f.set, chosen, s.byName)) }}}
+			Regions: func(chosen []int) *border.Regions {
+				return f.borders.sides(
+					annotate.Regions(f.set, chosen, s.byName))
+			}}}
 	placement, err := problem.Solve()
 	if err != nil {
 		return nil, err

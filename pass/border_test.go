@@ -29,7 +29,8 @@ func withFar(t *testing.T, in, out float64) {
 	require.NoError(t, byoc.Register(byoc.Definition{
 		Name: "far", Description: "another device", Emit: present{}, MergesRegions: true,
 		Patterns: []byoc.Pattern{
-			{Composite: "far.relu", Shape: relay.Op("nn.relu", w())}, {Composite: "far.tanh", Shape: relay.Op("tanh", w())},
+			{Composite: "far.relu", Shape: relay.Op("nn.relu", w())},
+			{Composite: "far.tanh", Shape: relay.Op("tanh", w())},
 		},
 		BorderCost: func(*relay.Type) (float64, float64) { return in, out },
 	}.Backend()))
@@ -46,7 +47,8 @@ func onFar(r cost.Request) cost.Cost {
 func placeOnFar(t *testing.T, text string) *plan.Plan {
 	t.Helper()
 	mod := tvmtest.Parse(t, text)
-	_, p, err := Partition(mod, Config{Backends: []string{"tvm", "far"}, Target: "llvm", Estimator: &estimator{rule: onFar}})
+	_, p, err := Partition(mod, Config{Backends: []string{"tvm", "far"}, Target: "llvm",
+		Estimator: &estimator{rule: onFar}})
 	require.NoError(t, err)
 	return p
 }
@@ -65,7 +67,8 @@ func TestBordersDecideWhatIsWorthBringingOver(t *testing.T) {
 	p := placeOnFar(t, farChain)
 	// The first relu is worth it too: 1 + 4 in + 3 out against 10. The run of three pays once.
 	assert.Equal(t, 4, p.Backend("far").Operators)
-	assert.InDelta(t, (4+3)+(4+3), p.Estimate.Transfers, 1e-9, "two regions, of which each has one value come in and one go out")
+	assert.InDelta(t, (4+3)+(4+3), p.Estimate.Transfers, 1e-9,
+		"two regions, of which each has one value come in and one go out")
 	assert.InDelta(t, 2*10+(1+4)+3+10, p.Estimate.Milliseconds, 1e-9)
 	proof, err := p.Prove()
 	require.NoError(t, err)
@@ -129,7 +132,8 @@ func TestBetweenTwoLibrariesBothBordersArePaid(t *testing.T) {
 	assert.InDelta(t, (2+1)+(0.5+0.25)+(1+4), p.Estimate.Milliseconds, 1e-9)
 }
 
-// Where neighbours do not share a region, each has its own border; where they do, what several of them read comes in once.
+// Where neighbours do not share a region, each has its own border; where they do, what several of them read comes in
+// once.
 func TestBordersArePaidByRegion(t *testing.T) {
 	const text = `def @main(%x: Tensor[(4, 32), float32]) {
   %0 = exp(%x);
@@ -146,7 +150,8 @@ func TestBordersArePaidByRegion(t *testing.T) {
 			require.NoError(t, byoc.Register(byoc.Definition{
 				Name: name, Description: "another device", Emit: present{}, MergesRegions: merges,
 				Patterns: []byoc.Pattern{
-					{Composite: name + ".relu", Shape: relay.Op("nn.relu", w())}, {Composite: name + ".tanh", Shape: relay.Op("tanh", w())},
+					{Composite: name + ".relu", Shape: relay.Op("nn.relu", w())},
+					{Composite: name + ".tanh", Shape: relay.Op("tanh", w())},
 					{Composite: name + ".add", Shape: relay.Op("add", w(), w())},
 				},
 				BorderCost: func(*relay.Type) (float64, float64) { return 1, 0.25 },
@@ -157,14 +162,16 @@ func TestBordersArePaidByRegion(t *testing.T) {
 				}
 				return cost.FromMilliseconds(10 * float64(len(r.Candidate.Nodes)))
 			}}
-			_, p, err := Partition(tvmtest.Parse(t, text), Config{Backends: []string{"tvm", name}, Target: "llvm", Estimator: e})
+			_, p, err := Partition(tvmtest.Parse(t, text),
+				Config{Backends: []string{"tvm", name}, Target: "llvm", Estimator: e})
 			require.NoError(t, err)
 			require.Equal(t, 3, p.Backend(name).Operators)
 			if merges {
 				assert.Equal(t, 1+0.25, p.Estimate.Transfers, "one region")
 				assert.Zero(t, p.Estimate.Gap)
 			} else {
-				assert.Equal(t, 4*1+3*0.25, p.Estimate.Transfers, "relu, tanh and what add reads of them; what each of the three makes")
+				assert.Equal(t, 4*1+3*0.25, p.Estimate.Transfers,
+					"relu, tanh and what add reads of them; what each of the three makes")
 			}
 			assert.Equal(t, 23+p.Estimate.Transfers, p.Estimate.Milliseconds)
 			proof, err := p.Prove()
@@ -181,7 +188,8 @@ func TestBordersArePaidByRegion(t *testing.T) {
 				changed, err := plan.Decode(text)
 				require.NoError(t, err)
 				tamper(changed)
-				changed.Estimate.Transfers, changed.Estimate.Milliseconds = p.Estimate.Transfers, p.Estimate.Milliseconds
+				changed.Estimate.Transfers, changed.Estimate.Milliseconds = p.Estimate.Transfers,
+					p.Estimate.Milliseconds
 				if now, err := changed.Prove(); err == nil {
 					assert.NotEqual(t, proof.Bound, now.Bound, what)
 				}
@@ -211,7 +219,8 @@ func TestBordersThatMakeNoSenseAreRefused(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			withFar(t, bad, 0)
 			mod := tvmtest.Parse(t, farChain)
-			_, _, err := Partition(mod, Config{Backends: []string{"tvm", "far"}, Target: "llvm", Estimator: &estimator{rule: onFar}})
+			_, _, err := Partition(mod, Config{Backends: []string{"tvm", "far"}, Target: "llvm",
+				Estimator: &estimator{rule: onFar}})
 			require.ErrorContains(t, err, "the border cost of the backend far for")
 		})
 	}
@@ -240,7 +249,8 @@ func TestCostsOfABackendsOwn(t *testing.T) {
 		},
 	}.Backend()))
 	e := &estimator{rule: onFar}
-	_, p, err := Partition(tvmtest.Parse(t, farChain), Config{Backends: []string{"tvm", "wise"}, Target: "llvm", Estimator: e})
+	_, p, err := Partition(tvmtest.Parse(t, farChain),
+		Config{Backends: []string{"tvm", "wise"}, Target: "llvm", Estimator: e})
 	require.NoError(t, err)
 	assert.Equal(t, 3, asked, "each computation once")
 	for _, r := range e.requests {

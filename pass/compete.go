@@ -29,9 +29,11 @@ const (
 )
 
 // compete has further samples taken of candidates whose order is not clear: of those that were placed and of those that
-// would have been were all costs at the worse ends of their intervals. It ends when each such contest is decided, or can
-// only be a tie, or has had its share of samples. All that decides is in the store, so a second run asks for nothing.
-func (s *search) compete(estimator refiner, all *computations, problem *lazy.Problem, result *lazy.Result) (*lazy.Result, error) {
+// would have been were all costs at the worse ends of their intervals. It ends when each such contest is decided, or
+// can only be a tie, or has had its share of samples. All that decides is in the store, so a second run asks for
+// nothing.
+func (s *search) compete(estimator refiner, all *computations, problem *lazy.Problem,
+	result *lazy.Result) (*lazy.Result, error) {
 	first := s.cfg.Samples
 	if first <= 0 {
 		first = measure.DefaultSamples

@@ -58,7 +58,8 @@ func contestOf(n *noisy) (*search, *computations, *lazy.Problem) {
 	all := &computations{of: [][]int{nil}, bounds: make([]float64, len(n.truth)), reference: make([]bool, len(n.truth))}
 	problem := &lazy.Problem{Bounds: all.bounds, Known: make([]cost.Cost, len(n.truth))}
 	for i := range n.truth {
-		f.set.Candidates = append(f.set.Candidates, candidate.Candidate{Nodes: []relay.NodeID{g.Root()}, Root: g.Root(), Rank: i})
+		f.set.Candidates = append(f.set.Candidates,
+			candidate.Candidate{Nodes: []relay.NodeID{g.Root()}, Root: g.Root(), Rank: i})
 		all.requests = append(all.requests, cost.Request{Key: cost.Key{Environment: cost.Environment{Threads: i}}})
 		all.of[0] = append(all.of[0], i)
 		all.bounds[i] = 1e-6

@@ -29,16 +29,16 @@ import (
 type Config struct {
 	// Backends are the names of the backends that may be used; empty for DefaultBackends.
 	Backends []string `json:"backends,omitempty"`
-	// Target is what ResolveTarget takes: a level ("x86-64-v3"), a target of TVM's, or "" for the one of the Target scope
-	// around the call, else this machine's processor.
+	// Target is what ResolveTarget takes: a level ("x86-64-v3"), a target of TVM's, or "" for the one of the Target
+	// scope around the call, else this machine's processor.
 	Target string `json:"target,omitempty"`
 	// Store is the file of costs; "" for the user's default (cost.DefaultPath). It is used only when Estimator is nil.
 	Store string `json:"store,omitempty"`
 	// Threads is how many threads the executable may use; 0 for as many as this process has processors.
 	Threads int `json:"threads,omitempty"`
-	// Only names a backend that gets all that it can take, the rest going to TVM (a "single backend" placement), or several
-	// ("native,dnnl", "native+dnnl"): then what both can take goes to the first. Nothing is measured then, and Backends is
-	// not looked at.
+	// Only names a backend that gets all that it can take, the rest going to TVM (a "single backend" placement), or
+	// several ("native,dnnl", "native+dnnl"): then what both can take goes to the first. Nothing is measured then, and
+	// Backends is not looked at.
 	Only string `json:"only,omitempty"`
 	// Estimator gives the costs; nil measures in worker processes.
 	Estimator cost.Estimator `json:"-"`
@@ -57,8 +57,8 @@ type Config struct {
 	// DisabledPasses are passes that builds leave out, those that are measured and the final one; nil for
 	// DefaultDisabledPasses.
 	DisabledPasses []string `json:"disabled_passes,omitempty"`
-	// TuningLog is what TVM's tuners have found out (TuningDigest says in which forms), applied to what TVM compiles; "" for
-	// none.
+	// TuningLog is what TVM's tuners have found out (TuningDigest says in which forms), applied to what TVM compiles;
+	// "" for none.
 	TuningLog string `json:"tuning_log,omitempty"`
 	// BuildTimeout and RunTimeout limit the two halves of one measurement; 0 for the defaults of pass/measure.
 	BuildTimeout time.Duration `json:"build_timeout_ns,omitempty"`
@@ -71,10 +71,11 @@ type Config struct {
 	// (plan.Rule): "nn.conv2d=dnnl", "%12=tvm", "nn.conv2d=native.winograd". They do not go with Only.
 	Pin    []string `json:"pin,omitempty"`
 	Forbid []string `json:"forbid,omitempty"`
-	// Exact does without candidates that associate their sums otherwise than a direct sum does (byoc.Pattern.Reassociates).
+	// Exact does without candidates that associate their sums otherwise than a direct sum does
+	// (byoc.Pattern.Reassociates).
 	Exact bool `json:"exact,omitempty"`
-	// MemoryLimit is how many bytes a worker may hold; a candidate that takes more is out of memory. 0 for the default of
-	// pass/measure.
+	// MemoryLimit is how many bytes a worker may hold; a candidate that takes more is out of memory. 0 for the default
+	// of pass/measure.
 	MemoryLimit int64 `json:"memory_limit_bytes,omitempty"`
 	// SkipUnusable leaves a backend out that cannot be used here (its library is absent); the plan says why. Without it
 	// that is an error, unless the store has costs of the backend: then it is left out with a warning.
@@ -82,14 +83,15 @@ type Config struct {
 	// Exhaustive measures all candidates, those too that a lower bound leaves no chance. The placement is as cheap,
 	// but where a backend proposes more candidates from what was learnt (random program 54 of tests/random_programs).
 	Exhaustive bool `json:"exhaustive,omitempty"`
-	// Overhead is added to the cost of each candidate, in milliseconds (place.Overhead); nil for place.DefaultOverhead, or
-	// for none where Estimator is set.
+	// Overhead is added to the cost of each candidate, in milliseconds (place.Overhead); nil for place.DefaultOverhead,
+	// or for none where Estimator is set.
 	Overhead *float64 `json:"overhead_ms,omitempty"`
-	// Level says how far the search goes: OperatorLevel adds up what parts take alone, GraphLevel (the default) searches among
-	// whole networks. Either way the fastest of what was found, of each backend alone and of plain TVM is kept (Partition).
+	// Level says how far the search goes: OperatorLevel adds up what parts take alone, GraphLevel (the default)
+	// searches among whole networks. Either way the fastest of what was found, of each backend alone and of plain TVM
+	// is kept (Partition).
 	Level Level `json:"level,omitempty"`
-	// SearchTime is how many seconds the graph level takes, Trials how many networks it measures at most, Seed makes its random
-	// numbers, and the best run Rounds times in turn; 0 for the defaults of pass/decide.
+	// SearchTime is how many seconds the graph level takes, Trials how many networks it measures at most, Seed makes
+	// its random numbers, and the best run Rounds times in turn; 0 for the defaults of pass/decide.
 	SearchTime float64 `json:"search_time_s,omitempty"`
 	Trials     int     `json:"trials,omitempty"`
 	Seed       uint64  `json:"seed,omitempty"`
@@ -197,7 +199,8 @@ func (c *Config) Validate() error {
 	case c.BuildTimeout < 0 || c.RunTimeout < 0:
 		return &OptionError{"build_timeout_ns or run_timeout_ns", "is below 0; name some time, or 0 for the default"}
 	case c.MemoryLimit < 0:
-		return &OptionError{"memory_limit_bytes", fmt.Sprintf("is %d; name some bytes, or 0 for the default", c.MemoryLimit)}
+		return &OptionError{"memory_limit_bytes",
+			fmt.Sprintf("is %d; name some bytes, or 0 for the default", c.MemoryLimit)}
 	case c.Overhead != nil && !(*c.Overhead >= 0 && *c.Overhead < 1e6):
 		return &OptionError{"overhead_ms", fmt.Sprintf("is %v; name some milliseconds, or 0 for none", *c.Overhead)}
 	case c.OptLevel != nil && (*c.OptLevel < 0 || *c.OptLevel > 4):

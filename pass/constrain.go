@@ -62,9 +62,11 @@ func (s *search) kernels(backend string) []string {
 func unknownKernel(backend, kernel string, known []string) string {
 	switch near := nearest.Word(kernel, known); {
 	case len(known) == 0:
-		return fmt.Sprintf("the kernel %q, but the kernels of the backend %s have no names: name the backend alone", kernel, backend)
+		return fmt.Sprintf("the kernel %q, but the kernels of the backend %s have no names: name the backend alone",
+			kernel, backend)
 	case near != "":
-		return fmt.Sprintf("an unknown kernel of %s, %q: did you mean %q? (known: %s)", backend, kernel, near, strings.Join(known, ", "))
+		return fmt.Sprintf("an unknown kernel of %s, %q: did you mean %q? (known: %s)", backend, kernel, near,
+			strings.Join(known, ", "))
 	}
 	return fmt.Sprintf("an unknown kernel of %s, %q (known: %s)", backend, kernel, strings.Join(known, ", "))
 }
@@ -83,8 +85,8 @@ func (s *search) breaks(f *function, c *candidate.Candidate, rules []plan.Rule) 
 	return ""
 }
 
-// constrain takes the candidates that the configuration rules out of the sets, before anything is measured: by Exact, and
-// by pins and prohibitions. Errors are *OptionError: a rule that selects nothing, or rules that leave no placement.
+// constrain takes the candidates that the configuration rules out of the sets, before anything is measured: by Exact,
+// and by pins and prohibitions. Errors are *OptionError: a rule that selects nothing, or rules that leave no placement.
 func (s *search) constrain() error {
 	rules, err := s.rules()
 	if err != nil {
@@ -147,7 +149,10 @@ func (s *search) selectable() string {
 	for name := range counts {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]),
+			cmp.Compare(a, b))
+	})
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed], "...")
 	}
@@ -179,7 +184,8 @@ func (s *search) exclude(f *function, rules []plan.Rule) {
 			kept = append(kept, *c)
 			continue
 		}
-		e := plan.Excluded{Function: f.set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel, Constraint: constraint}
+		e := plan.Excluded{Function: f.set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel,
+			Constraint: constraint}
 		for _, v := range c.Nodes {
 			e.Nodes = append(e.Nodes, int(v))
 		}
@@ -225,8 +231,10 @@ func (s *search) feasible(f *function, rules []plan.Rule) error {
 			constraints.Pin[v] = at
 		}
 		forbidden := func(s place.State) bool { return slices.Contains(constraints.Forbid[v], s) }
-		if pinned, ok := constraints.Pin[v]; ok && !slices.ContainsFunc(pinned, func(s place.State) bool { return !forbidden(s) }) {
-			return ruleError(rules[selecting[0]], fmt.Sprintf("contradicts a prohibition: both select %s", f.nodeText(v)))
+		if pinned, ok := constraints.Pin[v]; ok &&
+			!slices.ContainsFunc(pinned, func(s place.State) bool { return !forbidden(s) }) {
+			return ruleError(rules[selecting[0]],
+				fmt.Sprintf("contradicts a prohibition: both select %s", f.nodeText(v)))
 		}
 	}
 	for k := range options {
@@ -306,16 +314,19 @@ func (w *ways) conflictError(f *function, rules []plan.Rule, e *place.Constraint
 		}
 	}
 	if len(texts) == 1 && !first.Forbid {
-		return ruleError(about[0], fmt.Sprintf("cannot be kept: no candidate on %s covers %s and leaves the rest one%s", about[0].Goal(),
+		return ruleError(about[0], fmt.Sprintf("cannot be kept: no candidate on %s covers %s and leaves the rest one%s",
+			about[0].Goal(),
 			f.nodeText(first.Node), reason))
 	}
 	if len(texts) == 1 {
-		return ruleError(about[0], fmt.Sprintf("cannot be kept: %s takes %s%s", nobodyElse(about[0]), f.nodeText(first.Node), reason))
+		return ruleError(about[0], fmt.Sprintf("cannot be kept: %s takes %s%s", nobodyElse(about[0]),
+			f.nodeText(first.Node), reason))
 	}
 	if len(texts) > maxNamed {
 		texts = append(texts[:maxNamed], "...")
 	}
-	return ruleError(about[0], fmt.Sprintf("cannot be kept together with the others: %s%s", strings.Join(texts, "; "), reason))
+	return ruleError(about[0], fmt.Sprintf("cannot be kept together with the others: %s%s", strings.Join(texts, "; "),
+		reason))
 }
 
 func nobodyElse(r plan.Rule) string {

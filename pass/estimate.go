@@ -142,7 +142,8 @@ func (s *search) extend(all *computations, costs []cost.Cost, learnt map[cost.Ke
 			continue
 		}
 		// Those that the configuration rules out were taken out before, and are proposed anew.
-		allowed := slices.DeleteFunc(slices.Clone(set.Candidates), func(c candidate.Candidate) bool { return s.breaks(f, &c, rules) != "" })
+		allowed := slices.DeleteFunc(slices.Clone(set.Candidates),
+			func(c candidate.Candidate) bool { return s.breaks(f, &c, rules) != "" })
 		total += len(allowed) - len(f.set.Candidates)
 		set.Candidates = allowed
 		f.set = set
@@ -167,7 +168,8 @@ func (s *search) computations() *computations {
 				i = len(all.requests)
 				index[r.Key] = i
 				all.requests = append(all.requests, r)
-				all.reference = append(all.reference, s.byName[c.Backend].TakesAnything() && c.Operators(f.set.Graph) <= 1)
+				all.reference = append(all.reference, s.byName[c.Backend].TakesAnything() &&
+					c.Operators(f.set.Graph) <= 1)
 			}
 			of[k] = i
 		}
@@ -193,7 +195,8 @@ type expecter interface {
 }
 
 // search runs the loop of pass/lazy. learnt is what earlier rounds found out.
-func (s *search) search(estimator cost.Estimator, all *computations, learnt map[cost.Key]cost.Cost) (*lazy.Problem, *lazy.Result, error) {
+func (s *search) search(estimator cost.Estimator, all *computations, learnt map[cost.Key]cost.Cost) (*lazy.Problem,
+	*lazy.Result, error) {
 	known := make([]cost.Cost, len(all.requests))
 	if k, ok := estimator.(knower); ok {
 		known = k.Known(all.requests)
@@ -252,7 +255,8 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 	for i := range known {
 		if known[i].Known() || known[i].Failed() {
 			all.known++
-			s.cfg.Progress(Event{Stage: StageMeasure, Done: all.known, Total: len(all.requests), Label: all.requests[i].Label, Cost: &known[i]})
+			s.cfg.Progress(Event{Stage: StageMeasure, Done: all.known, Total: len(all.requests),
+				Label: all.requests[i].Label, Cost: &known[i]})
 		}
 	}
 	all.done = all.known
@@ -284,12 +288,14 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 	return problem, result, err
 }
 
-// exhaustive says that every candidate is measured that the proof could need: the bounds of pass/lazy do not know borders.
+// exhaustive says that every candidate is measured that the proof could need: the bounds of pass/lazy do not know
+// borders.
 func (s *search) exhaustive() bool { return s.cfg.Exhaustive || len(bordered(s.backends)) > 0 }
 
 // measured passes on what the workers report.
 func (s *search) measured(e measure.Event) {
-	s.cfg.Progress(Event{Stage: StageMeasure, Done: min(s.all.done+e.Done, len(s.all.requests)), Total: len(s.all.requests),
+	s.cfg.Progress(Event{Stage: StageMeasure, Done: min(s.all.done+e.Done, len(s.all.requests)),
+		Total: len(s.all.requests),
 		Label: e.Request.Label, Cost: &e.Cost})
 }
 
@@ -327,13 +333,14 @@ func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 		key.Options = strings.TrimSuffix(key.Options, Tuned(s.cfg.tuningDigest))
 	}
 	g := f.set.Graph
-	return cost.Request{Key: key, Candidate: c, Label: c.Label(g), Computation: computation(g, c), Build: func() (*cost.Workload, error) {
-		w, err := annotate.Workload(g, c, s.byName[c.Backend].Compiler())
-		if err == nil {
-			w.RTol, w.ATol = bound.Tolerance(g, c)
-		}
-		return w, err
-	}}
+	return cost.Request{Key: key, Candidate: c, Label: c.Label(g), Computation: computation(g, c),
+		Build: func() (*cost.Workload, error) {
+			w, err := annotate.Workload(g, c, s.byName[c.Backend].Compiler())
+			if err == nil {
+				w.RTol, w.ATol = bound.Tolerance(g, c)
+			}
+			return w, err
+		}}
 }
 
 // computation is what a candidate computes, for people: its operators and the types of its results.
@@ -368,8 +375,9 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 		return nil, nil, err
 	}
 	pool, err := measure.NewPool(measure.Options{
-		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: BuildWithout(cfg.DisabledPasses),
-			TuningLog: cfg.TuningLog, Threads: cfg.Threads, Samples: cfg.Samples},
+		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel,
+			DisabledPasses: BuildWithout(cfg.DisabledPasses),
+			TuningLog:      cfg.TuningLog, Threads: cfg.Threads, Samples: cfg.Samples},
 		Builders: min(runtime.NumCPU(), mostBuilders),
 		Python:   interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
 		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,

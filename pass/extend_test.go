@@ -31,8 +31,8 @@ func longChain() string {
 	return text.String()
 }
 
-// dearTogether is what computations of longChain cost: a kernel of TVM's 1 ms whatever is in it, but for the one with everything
-// in it, which is dearer than one by one.
+// dearTogether is what computations of longChain cost: a kernel of TVM's 1 ms whatever is in it, but for the one with
+// everything in it, which is dearer than one by one.
 func dearTogether(r cost.Request) cost.Cost {
 	switch {
 	case r.Key.Backend == "lib":

@@ -37,13 +37,15 @@ func (e givenCosts) Estimate(_ context.Context, requests []cost.Request) ([]cost
 		}
 		switch {
 		case math.IsInf(ms, 1):
-			costs[i] = cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindError, Detail: "ruled out by who gives the costs"},
+			costs[i] = cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindError,
+				Detail: "ruled out by who gives the costs"},
 				time.Time{})
 			costs[i].Origin = cost.Given
 		case ms >= 0: // not NaN either
 			costs[i] = cost.FromMilliseconds(ms)
 		default:
-			return costs, fmt.Errorf("ValueError: the cost of %s is %v ms; it is a number from 0 on, or infinity", requests[i].Label, ms)
+			return costs, fmt.Errorf("ValueError: the cost of %s is %v ms; it is a number from 0 on, or infinity",
+				requests[i].Label, ms)
 		}
 	}
 	return costs, nil
@@ -56,7 +58,8 @@ func estimatorOf(args []bridge.Value, i int) (cost.Estimator, error) {
 	}
 	function, err := args[i].Function()
 	if err != nil {
-		return nil, fmt.Errorf("TypeError: %s: argument %d is not a function that gives costs: %w", PartitionFunction, i, err)
+		return nil, fmt.Errorf("TypeError: %s: argument %d is not a function that gives costs: %w", PartitionFunction,
+			i, err)
 	}
 	return givenCosts{function}, nil
 }

@@ -84,14 +84,16 @@ func inlinable(m *relay.Module) map[string][]relay.NodeID {
 	}
 	may := map[string]bool{}
 	for _, g := range m.Functions {
-		may[g.Name] = called[g.Name] > 0 && g.Name != "main" && g.Attrs["Compiler"] == "" && !isTrue(g.Attrs["Primitive"]) &&
+		may[g.Name] = called[g.Name] > 0 && g.Name != "main" && g.Attrs["Compiler"] == "" &&
+			!isTrue(g.Attrs["Primitive"]) &&
 			!reaches(g.Name, g.Name) && (called[g.Name] == 1 || len(g.Scopes) == 1)
 	}
 	found := map[string][]relay.NodeID{}
 	for _, g := range m.Functions {
 		for v := range g.Nodes {
 			f := callee(m, g, &g.Nodes[v])
-			if f != nil && may[f.Name] && !slices.ContainsFunc(calls[f.Name], func(name string) bool { return may[name] }) {
+			if f != nil && may[f.Name] && !slices.ContainsFunc(calls[f.Name],
+				func(name string) bool { return may[name] }) {
 				found[g.Name] = append(found[g.Name], relay.NodeID(v))
 			}
 		}

@@ -34,15 +34,15 @@ type KernelOffer struct {
 	// Others are what the other backends take for the same operators, in the order of Backends: by the pattern that is
 	// fastest, or all operators as one region where the backend has no pattern for them.
 	Others []KernelCost
-	// Limit is what the work takes at the speeds that were measured of this machine, by the algorithm that the operators
-	// spell out, in milliseconds (bound.Machine.Roofline).
+	// Limit is what the work takes at the speeds that were measured of this machine, by the algorithm that the
+	// operators spell out, in milliseconds (bound.Machine.Roofline).
 	Limit float64
 }
 
-// MeasureKernels finds out what the kernels of a backend take for what a network has for them, beside the other backends
-// of the configuration. A kernel is measured on the largest groups of operators that it takes. The module should have
-// gone through Normalise. Errors are those of Partition; of the configuration, pins, prohibitions and Only are not looked
-// at.
+// MeasureKernels finds out what the kernels of a backend take for what a network has for them, beside the other
+// backends of the configuration. A kernel is measured on the largest groups of operators that it takes. The module
+// should have gone through Normalise. Errors are those of Partition; of the configuration, pins, prohibitions and Only
+// are not looked at.
 func MeasureKernels(mod *bridge.Object, cfg Config, backend string) (out *KernelCosts, err error) {
 	cfg.Pin, cfg.Forbid, cfg.Only = nil, nil, ""
 	err = bridge.OnThread(func() error {
@@ -83,7 +83,8 @@ func measureKernels(mod *bridge.Object, cfg Config, backend string) (*KernelCost
 }
 
 // kernelRequests fills in the kernels, and gives the requests with what is to be done with the cost of each.
-func (s *search) kernelRequests(out *KernelCosts, backend string) (requests []cost.Request, places []func(cost.Cost, string)) {
+func (s *search) kernelRequests(out *KernelCosts, backend string) (requests []cost.Request,
+	places []func(cost.Cost, string)) {
 	seen := map[string]bool{}
 	for _, f := range s.functions {
 		for _, c := range largestOffers(f.set, backend) {
@@ -106,7 +107,8 @@ func (s *search) kernelRequests(out *KernelCosts, backend string) (requests []co
 				out.Kernels[at].Others = append(out.Kernels[at].Others, KernelCost{Backend: b.Name()})
 				for _, other := range coverings(f.set, c, b.Name()) {
 					ask(other, func(found cost.Cost, composite string) {
-						if best := &out.Kernels[at].Others[i]; !best.Cost.Known() || found.Known() && found.Estimate() < best.Cost.Estimate() {
+						if best := &out.Kernels[at].Others[i]; !best.Cost.Known() || found.Known() &&
+							found.Estimate() < best.Cost.Estimate() {
 							best.Cost, best.Composite = found, composite
 						}
 					})
@@ -133,7 +135,10 @@ func largestOffers(set *candidate.Set, backend string) []*candidate.Candidate {
 		})
 	}
 	return slices.DeleteFunc(slices.Clone(offers), func(c *candidate.Candidate) bool {
-		return slices.ContainsFunc(offers, func(o *candidate.Candidate) bool { return o.Kernel == c.Kernel && within(c, o) })
+		return slices.ContainsFunc(offers, func(o *candidate.Candidate) bool {
+			return o.Kernel == c.Kernel &&
+				within(c, o)
+		})
 	})
 }
 

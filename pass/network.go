@@ -22,11 +22,11 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Network is a module that Partition has been through, with all that was learnt on the way: what the graph level searches
-// in. Its methods belong to one goroutine.
+// Network is a module that Partition has been through, with all that was learnt on the way: what the graph level
+// searches in. Its methods belong to one goroutine.
 type Network struct {
-	// Placed is the operator level's placement. Where it would rest on lower bounds (Open) it is the cheapest by what is
-	// believed instead.
+	// Placed is the operator level's placement. Where it would rest on lower bounds (Open) it is the cheapest by what
+	// is believed instead.
 	Placed *genome.Placement
 	// Space has the candidates with their costs, each measured alone.
 	Space *genome.Space
@@ -124,7 +124,8 @@ func (n *Network) Key() cost.Key {
 	for _, b := range n.s.backends {
 		libraries = append(libraries, library(b))
 	}
-	key := cost.Key{Kind: cost.NetworkKind, Structure: n.Hash, Backend: strings.Join(namesOf(n.s.backends), ","), Environment: n.s.env}
+	key := cost.Key{Kind: cost.NetworkKind, Structure: n.Hash, Backend: strings.Join(namesOf(n.s.backends), ","),
+		Environment: n.s.env}
 	key.Library = strings.Join(libraries, ", ")
 	return key
 }
@@ -170,9 +171,10 @@ func (n *Network) Module(p *genome.Placement) (out *bridge.Object, err error) {
 	return out, err
 }
 
-// Plan writes a placement down: its candidates with their costs, each measured alone, and what a search among whole networks
-// has learnt about them (may be nil), which counts where no more than a bound is known. For another placement than the operator
-// level's the bound is that of the operator level: no placement of these candidates has a smaller sum.
+// Plan writes a placement down: its candidates with their costs, each measured alone, and what a search among whole
+// networks has learnt about them (may be nil), which counts where no more than a bound is known. For another placement
+// than the operator level's the bound is that of the operator level: no placement of these candidates has a smaller
+// sum.
 func (n *Network) Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Plan, error) {
 	var tables []*feedback.Table
 	if learnt != nil {
@@ -219,8 +221,8 @@ type NetworkSpec struct {
 // FunctionSpec is one function of a NetworkSpec.
 type FunctionSpec struct {
 	Name string `json:"name"`
-	// Shape is a hash of the function's graph (its operators and who reads whom), by which the worker knows that its nodes
-	// have the same numbers.
+	// Shape is a hash of the function's graph (its operators and who reads whom), by which the worker knows that its
+	// nodes have the same numbers.
 	Shape   string       `json:"shape"`
 	Regions []RegionSpec `json:"regions"`
 }
@@ -249,7 +251,8 @@ func (n *Network) Spec(p *genome.Placement) (spec NetworkSpec, named [][]annotat
 			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler}
 			for _, k := range r.Candidates {
 				c := &f.Set.Candidates[k]
-				region.Candidates = append(region.Candidates, CandidateSpec{Composite: c.Composite, Bare: c.Bare, Nodes: c.Nodes})
+				region.Candidates = append(region.Candidates,
+					CandidateSpec{Composite: c.Composite, Bare: c.Bare, Nodes: c.Nodes})
 			}
 			of.Regions = append(of.Regions, region)
 		}

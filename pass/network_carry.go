@@ -22,8 +22,8 @@ const NetworkFunction = "collage.network.annotate"
 // Carried are the files by which a module reaches the workers: each network that they build has the same weights, so
 // these are written once.
 type Carried struct {
-	// Module is the module in TVM's JSON, without weights: they are further parameters of its functions. Params has them
-	// by name.
+	// Module is the module in TVM's JSON, without weights: they are further parameters of its functions. Params has
+	// them by name.
 	Module, Params string
 }
 
@@ -39,7 +39,8 @@ func (n *Network) Save(folder string) (files Carried, err error) {
 				return fmt.Errorf("taking the weights out of function %s: %w", f.set.Graph.Name, err)
 			}
 			weights = append(weights, found...)
-			changed = append(changed, relay.GlobalFunction{Var: n.s.module.GlobalVar(f.set.Graph.Name), Function: function})
+			changed = append(changed, relay.GlobalFunction{Var: n.s.module.GlobalVar(f.set.Graph.Name),
+				Function: function})
 		}
 		light, err := n.s.module.Replace(changed)
 		if err != nil {
@@ -78,8 +79,8 @@ func (n *Network) Save(folder string) (files Carried, err error) {
 	return files, err
 }
 
-// lift makes the large constants of a function parameters of it, behind its own; weights are their names and tensors, in
-// turn.
+// lift makes the large constants of a function parameters of it, behind its own; weights are their names and tensors,
+// in turn.
 func lift(g *relay.Graph, prefix string) (function *bridge.Object, weights []any, err error) {
 	rewriter := relay.NewRewriter(g)
 	var params []*bridge.Object
@@ -157,7 +158,8 @@ func applySpec(mod *bridge.Object, spec *NetworkSpec) (*bridge.Object, error) {
 	for _, f := range spec.Functions {
 		g := module.Function(f.Name)
 		if g == nil || graphShape(g) != f.Shape {
-			return nil, fmt.Errorf("ValueError: the function %s is not the one that was placed; the network's files were changed, or "+
+			return nil, fmt.Errorf("ValueError: the function %s is not the one that was placed; the network's files "+
+				"were changed, or "+
 				"the worker has another TVM", f.Name)
 		}
 		of := annotate.Function{Set: &candidate.Set{Graph: g}}
@@ -168,7 +170,8 @@ func applySpec(mod *bridge.Object, spec *NetworkSpec) (*bridge.Object, error) {
 					return nil, fmt.Errorf("ValueError: region %s: %w", r.Symbol, err)
 				}
 				root := c.Nodes[len(c.Nodes)-1]
-				made := candidate.Candidate{Backend: r.Backend, Composite: c.Composite, Bare: c.Bare, Scope: g.Nodes[root].Scope, Nodes: c.Nodes,
+				made := candidate.Candidate{Backend: r.Backend, Composite: c.Composite, Bare: c.Bare,
+					Scope: g.Nodes[root].Scope, Nodes: c.Nodes,
 					Root: root}
 				made.Border(g)
 				region.Scope = made.Scope

@@ -9,8 +9,8 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 )
 
-// Kept remembers a placement over Learn, in which candidates come in and all indices change: what it gives makes the placement
-// again, nil where one of its candidates is there no more.
+// Kept remembers a placement over Learn, in which candidates come in and all indices change: what it gives makes the
+// placement again, nil where one of its candidates is there no more.
 func (n *Network) Kept(p *genome.Placement) func() *genome.Placement {
 	chosen := make([][]string, len(p.Chosen))
 	for i, list := range p.Chosen {

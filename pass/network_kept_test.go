@@ -13,7 +13,8 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 )
 
-// Candidates that come in while others are measured change what is where, and a placement that was made before is the same network.
+// Candidates that come in while others are measured change what is where, and a placement that was made before is the
+// same network.
 func TestAPlacementIsKeptOverLearning(t *testing.T) {
 	withLibraries(t)
 	n, err := Open(tvmtest.Parse(t, longChain()), Config{Backends: []string{"tvm", "lib"}, Target: "llvm",

@@ -23,9 +23,8 @@ import (
 	"github.com/collage-tvm/collage/pass/trace"
 )
 
-// Lane is a graphlevel.Estimator that builds networks in worker processes, runs each in turn with the fastest so far, at first
-// plain TVM's, and profiles it.
-// Executables stay in its folder until Close.
+// Lane is a graphlevel.Estimator that builds networks in worker processes, runs each in turn with the fastest so far,
+// at first plain TVM's, and profiles it. Executables stay in its folder until Close.
 type Lane struct {
 	network *Network
 	options LaneOptions
@@ -54,15 +53,16 @@ type LaneOptions struct {
 	Poll func() error
 	// Progress is told what is being done ("building feedback 1"). May be nil.
 	Progress func(what string)
-	// Built is told how long each network took to be built, and Ran how long each took to be loaded, run and profiled. May be nil.
+	// Built is told how long each network took to be built, and Ran how long each took to be loaded, run and profiled.
+	// May be nil.
 	Built, Ran func(took time.Duration)
 }
 
 // DefaultNetworkRounds is how many rounds are run of each network in the search.
 const DefaultNetworkRounds = 9
 
-// networkSample is how long one sample of a network takes at least: small networks are run again and again. It is longer
-// than for candidates, since fewer samples are taken, and of more things that can go wrong.
+// networkSample is how long one sample of a network takes at least: small networks are run again and again. It is
+// longer than for candidates, since fewer samples are taken, and of more things that can go wrong.
 const networkSample = 10 * time.Millisecond
 
 // roundsAtOnce is how many rounds are run before it is asked whether a network is hopeless.
@@ -117,8 +117,9 @@ func NewLane(network *Network, options LaneOptions) (*Lane, error) {
 		return nil, err
 	}
 	l.pool, err = measure.NewNetworks(measure.Options{
-		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel, DisabledPasses: BuildWithout(cfg.DisabledPasses),
-			TuningLog: cfg.TuningLog, Threads: cfg.Threads, MinSample: networkSample},
+		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel,
+			DisabledPasses: BuildWithout(cfg.DisabledPasses),
+			TuningLog:      cfg.TuningLog, Threads: cfg.Threads, MinSample: networkSample},
 		Python: interpreter, Env: WorkerEnvironment(), MemoryLimit: cfg.MemoryLimit, Poll: options.Poll,
 	}, options.Builders, options.Folder)
 	if err != nil {
@@ -178,7 +179,8 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 		if i < len(placements) {
 			wanted++
 		}
-		jobs = append(jobs, measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params, Network: string(text), Compilers: compilersOf(&spec),
+		jobs = append(jobs, measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params,
+			Network: string(text), Compilers: compilersOf(&spec),
 			Out: e.Path})
 	}
 	return l.pool.Build(ctx, jobs, wanted, func(i int, b *measure.NetworkBuilt) error {
@@ -238,7 +240,8 @@ func (l *Lane) Rest() { l.pool.Rest() }
 // Forget removes the executables of placements other than those named.
 func (l *Lane) Forget(keep ...*genome.Placement) {
 	for key, e := range l.built {
-		if e.Path == "" || key == l.plain.Key || slices.ContainsFunc(keep, func(p *genome.Placement) bool { return p.Key == key }) {
+		if e.Path == "" || key == l.plain.Key ||
+			slices.ContainsFunc(keep, func(p *genome.Placement) bool { return p.Key == key }) {
 			continue
 		}
 		if e == l.pace {
@@ -253,8 +256,8 @@ func (l *Lane) Forget(keep ...*genome.Placement) {
 // has hundreds of megabytes of weights.
 const mostKept = 3 << 30
 
-// evict removes the executables of the worst networks while there are too many bytes of them; should one of them be wanted
-// after all, it is built again.
+// evict removes the executables of the worst networks while there are too many bytes of them; should one of them be
+// wanted after all, it is built again.
 func (l *Lane) evict() {
 	var order []string
 	total := int64(0)
@@ -276,7 +279,8 @@ func (l *Lane) evict() {
 }
 
 // Measure implements graphlevel.Estimator.
-func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
+func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost,
+	taken func(i int, c cost.Cost) error) error {
 	started := time.Now()
 	l.options.Progress(fmt.Sprintf("building %d", len(placements)))
 	later := l.ahead
@@ -329,8 +333,9 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	if e == plain { // which is compared with itself
 		rounds = roundsAtOnce
 	}
-	run := measure.NetworkRun{Model: e.Path, Reference: plain.Path, Against: plain.Path, Step: roundsAtOnce, Rounds: rounds,
-		More: func(c cost.Cost) bool { return best == nil || !graphlevel.Hopeless(c, *best) }}
+	run := measure.NetworkRun{Model: e.Path, Reference: plain.Path, Against: plain.Path, Step: roundsAtOnce,
+		Rounds: rounds,
+		More:   func(c cost.Cost) bool { return best == nil || !graphlevel.Hopeless(c, *best) }}
 	if l.pace != nil && e != plain {
 		run.Against, run.Pace = l.pace.Path, l.pace.score
 	}
@@ -351,8 +356,8 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	return c, nil
 }
 
-// paced makes a network that was measured the one that the next ones run in turn with, where it is the fastest. Plain TVM may
-// take many times as long, and its time to it is known.
+// paced makes a network that was measured the one that the next ones run in turn with, where it is the fastest. Plain
+// TVM may take many times as long, and its time to it is known.
 func (l *Lane) paced(ctx context.Context, e, plain *Executable) error {
 	fastest := 1.0
 	if l.pace != nil {

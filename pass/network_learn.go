@@ -17,8 +17,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Open is Explore that measures nothing: a candidate's cost is what the store knows, else a lower bound (Bounded). Learn
-// measures what is worth it once whole networks have shown what parts take in place.
+// Open is Explore that measures nothing: a candidate's cost is what the store knows, else a lower bound (Bounded).
+// Learn measures what is worth it once whole networks have shown what parts take in place.
 func Open(mod *bridge.Object, cfg Config) (*Network, error) { return explore(mod, cfg, &slack{}) }
 
 // slack says which candidates are measured alone: those that might be cheaper than what is known of their nodes.
@@ -35,9 +35,10 @@ type slack struct {
 // batches it is decided anew what comes next.
 const batch = 32
 
-// Learn measures candidates alone, those first that may gain most beside what tables (of a graph-level search; its seeds are
-// enough) saw in place, until there is none left that could gain anything, or until is done. Candidates that backends propose
-// by what was learnt come in: placements that were made before are to be made again. What is measured is in the store at once.
+// Learn measures candidates alone, those first that may gain most beside what tables (of a graph-level search; its
+// seeds are enough) saw in place, until there is none left that could gain anything, or until is done. Candidates that
+// backends propose by what was learnt come in: placements that were made before are to be made again. What is measured
+// is in the store at once.
 func (n *Network) Learn(until context.Context, tables []*feedback.Table) error {
 	return bridge.OnThread(func() error {
 		of := &slack{until: until, seen: map[cost.Key][]float64{}}
@@ -71,7 +72,8 @@ type cover struct {
 	ms    float64
 }
 
-// covers is a function's cheapest placement of what was seen in place or measured alone; nil where that covers not everything.
+// covers is a function's cheapest placement of what was seen in place or measured alone; nil where that covers not
+// everything.
 func (n *Network) covers(i int, table *feedback.Table) []cover {
 	f := n.s.functions[i]
 	options := make([]place.Option, len(f.set.Candidates))
@@ -101,8 +103,8 @@ func (n *Network) covers(i int, table *feedback.Table) []cover {
 // leastWeight is an operator's share beside others whose bounds are 0 as well.
 const leastWeight = 1e-6
 
-// shares divide what the covers of function i take among their nodes, by the lower bounds of the operators by themselves: of a
-// convolution and what is fused with it, the convolution has nearly all.
+// shares divide what the covers of function i take among their nodes, by the lower bounds of the operators by
+// themselves: of a convolution and what is fused with it, the convolution has nearly all.
 func (l *slack) shares(i int, f *function, all *computations) []float64 {
 	weights := make([]float64, len(f.set.Graph.Nodes))
 	for k := range f.set.Candidates {
@@ -192,7 +194,8 @@ func (l *slack) measure(s *search, estimator cost.Estimator, all *computations, 
 	return nil
 }
 
-// tables are what candidates are believed to take: by what Learn was told, before that by what was measured of them alone.
+// tables are what candidates are believed to take: by what Learn was told, before that by what was measured of them
+// alone.
 func (n *Network) tables() []*feedback.Table {
 	tables := make([]*feedback.Table, len(n.s.functions))
 	bounded, traits := n.Bounded(), graphlevel.TraitsOf(n.s.backends)
@@ -211,7 +214,10 @@ func (n *Network) tables() []*feedback.Table {
 func (n *Network) restsOnBounds(chosen [][]int) bool {
 	bounded := n.Bounded()
 	for i := range chosen {
-		if slices.ContainsFunc(chosen[i], func(k int) bool { return bounded[i][k] && !n.s.functions[i].set.Candidates[k].Free }) {
+		if slices.ContainsFunc(chosen[i], func(k int) bool {
+			return bounded[i][k] &&
+				!n.s.functions[i].set.Candidates[k].Free
+		}) {
 			return true
 		}
 	}
@@ -231,8 +237,8 @@ func (n *Network) believed() ([][]int, error) {
 	return chosen, nil
 }
 
-// inPlace is a function's costs and options for a plan: where no more than a lower bound is known of a candidate, and a table
-// saw it in place, that counts, but no less than the bound, which the plan's own rests on.
+// inPlace is a function's costs and options for a plan: where no more than a lower bound is known of a candidate, and a
+// table saw it in place, that counts, but no less than the bound, which the plan's own rests on.
 func (n *Network) inPlace(i int, table *feedback.Table) ([]cost.Cost, []place.Option) {
 	f := n.s.functions[i]
 	costs, options := slices.Clone(f.costs), slices.Clone(f.options)

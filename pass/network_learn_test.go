@@ -43,7 +43,8 @@ func opened(t *testing.T, e *estimator) *Network {
 	return n
 }
 
-// A network that was opened without measuring has every placement that needs no costs, and a plan of each that claims nothing.
+// A network that was opened without measuring has every placement that needs no costs, and a plan of each that claims
+// nothing.
 func TestANetworkIsOpenedWithoutMeasuring(t *testing.T) {
 	e := &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
 	n := opened(t, e)
@@ -89,8 +90,8 @@ def @main(%x: Tensor[(4, 32), float32]) -> Tensor[(4, 32), float32] { tanh(@help
 	require.NoError(t, network.Whole())
 }
 
-// Candidates are measured alone where that can change a decision: those that were seen in place are known, and those whose bound
-// is above what their nodes take have no chance.
+// Candidates are measured alone where that can change a decision: those that were seen in place are known, and those
+// whose bound is above what their nodes take have no chance.
 func TestOnlyWhatHasSlackIsMeasured(t *testing.T) {
 	e := &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
 	n := opened(t, e)
@@ -105,7 +106,8 @@ func TestOnlyWhatHasSlackIsMeasured(t *testing.T) {
 			continue
 		}
 		for _, k := range plain.Chosen[0] {
-			assert.NotEqual(t, n.s.functions[0].set.Candidates[k].Nodes, r.Candidate.Nodes, "it was seen in place on TVM")
+			assert.NotEqual(t, n.s.functions[0].set.Candidates[k].Nodes, r.Candidate.Nodes,
+				"it was seen in place on TVM")
 		}
 	}
 	assert.True(t, asked["lib"])
@@ -147,7 +149,8 @@ func TestTheMostPromisingCandidateIsMeasuredFirst(t *testing.T) {
 		gain := 0.0 // wherever the computation stands
 		set := n.s.functions[0].set
 		for k := range set.Candidates {
-			if c := &set.Candidates[k]; c.Backend == r.Key.Backend && c.Composite == r.Key.Composite && c.Key == r.Key.Structure {
+			if c := &set.Candidates[k]; c.Backend == r.Key.Backend && c.Composite == r.Key.Composite &&
+				c.Key == r.Key.Structure {
 				gain += 3 * float64(c.Operators(set.Graph)) // what its operators took, of which each has a like share
 			}
 		}
@@ -163,7 +166,8 @@ func TestTheMostPromisingCandidateIsMeasuredFirst(t *testing.T) {
 	assert.IsNonIncreasing(t, order)
 }
 
-// A backend alone is the same network before anything was measured and afterwards: a search that goes on finds it in the store.
+// A backend alone is the same network before anything was measured and afterwards: a search that goes on finds it in
+// the store.
 func TestABackendAloneIsTheSameWhateverIsKnown(t *testing.T) {
 	withFamily(t, nil)
 	cheap := "strassen"

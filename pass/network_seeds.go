@@ -16,7 +16,8 @@ import (
 	"github.com/collage-tvm/collage/pass/place"
 )
 
-// Plain is the placement that leaves everything to TVM; nil where TVM does not take everything or a constraint forbids it.
+// Plain is the placement that leaves everything to TVM; nil where TVM does not take everything or a constraint forbids
+// it.
 func (n *Network) Plain() *genome.Placement { return n.Single(n.Space.Backends[n.Space.Free()].Name()) }
 
 // Reference is the placement that everything is held against: all of it on TVM, whether that may be chosen or not.
@@ -28,9 +29,9 @@ func (n *Network) Reference() (*genome.Placement, error) {
 	return p, err
 }
 
-// Single is the placement that gives a backend all that it can take, of what has not failed, and the rest to TVM, without
-// regard to costs: what a user of that backend alone would get. Where a backend has kernels to choose from it is Tuned: in
-// no other way does its user choose. nil where the backend is not offered, or there is no such placement.
+// Single is the placement that gives a backend all that it can take, of what has not failed, and the rest to TVM,
+// without regard to costs: what a user of that backend alone would get. Where a backend has kernels to choose from it
+// is Tuned: in no other way does its user choose. nil where the backend is not offered, or there is no such placement.
 func (n *Network) Single(backend string) *genome.Placement {
 	if b := n.s.byName[backend]; b != nil && len(byoc.Kernels(b)) > 0 {
 		return n.Tuned(backend)
@@ -38,8 +39,8 @@ func (n *Network) Single(backend string) *genome.Placement {
 	return n.alone([]string{backend}, func(int, int) float64 { return 0 })
 }
 
-// Alone is Single without regard to what is known of costs: among a backend's own kernels the lower bounds decide. It is the same
-// before anything was measured and afterwards, but for what is known to fail.
+// Alone is Single without regard to what is known of costs: among a backend's own kernels the lower bounds decide. It
+// is the same before anything was measured and afterwards, but for what is known to fail.
 func (n *Network) Alone(backend string) *genome.Placement {
 	if b := n.s.byName[backend]; b == nil || len(byoc.Kernels(b)) == 0 {
 		return n.Single(backend)
@@ -48,13 +49,13 @@ func (n *Network) Alone(backend string) *genome.Placement {
 	return n.alone([]string{backend}, func(i, k int) float64 { return all.bounds[all.of[i][k]] + overhead })
 }
 
-// elsewhere is what an operator counts that is left to TVM where a backend is to take all that it can, in milliseconds: more
-// than any choice among the backend's own candidates can save.
+// elsewhere is what an operator counts that is left to TVM where a backend is to take all that it can, in milliseconds:
+// more than any choice among the backend's own candidates can save.
 const elsewhere = 1e5
 
-// Tuned is Single where the costs decide among the backend's own candidates: algorithms, and what is fused. One that was not
-// measured counts by its bound, as the graph level counts it. Several backends get all that any of them can take, each
-// operator from the one that is the cheapest there.
+// Tuned is Single where the costs decide among the backend's own candidates: algorithms, and what is fused. One that
+// was not measured counts by its bound, as the graph level counts it. Several backends get all that any of them can
+// take, each operator from the one that is the cheapest there.
 func (n *Network) Tuned(backends ...string) *genome.Placement {
 	overhead, tables := n.s.overhead().Option, n.tables()
 	return n.alone(backends, func(i, k int) float64 {
@@ -63,9 +64,9 @@ func (n *Network) Tuned(backends ...string) *genome.Placement {
 	})
 }
 
-// Grouped is Tuned where kernels that work on neighbours together (byoc.Pattern.Grouped) do all that they can: what they
-// take in a group is not known before a network with groups was measured, and by what their candidates take alone none
-// would ever be built. nil where there are no such candidates.
+// Grouped is Tuned where kernels that work on neighbours together (byoc.Pattern.Grouped) do all that they can: what
+// they take in a group is not known before a network with groups was measured, and by what their candidates take alone
+// none would ever be built. nil where there are no such candidates.
 func (n *Network) Grouped(backends ...string) *genome.Placement {
 	overhead, tables, there := n.s.overhead().Option, n.tables(), false
 	p := n.alone(backends, func(i, k int) float64 {
@@ -84,13 +85,13 @@ func (n *Network) Grouped(backends ...string) *genome.Placement {
 	return p
 }
 
-// apart is what an operator counts, beside its cost, that is not done in a group where it could be, in milliseconds: more
-// than costs are, less than elsewhere.
+// apart is what an operator counts, beside its cost, that is not done in a group where it could be, in milliseconds:
+// more than costs are, less than elsewhere.
 const apart = 1e3
 
-// Together is Alone of backends that share regions: each operator is the one's whose lower bound is the lowest there, and where
-// the bounds are alike the last one's, which has kernels for what the others do. Kernels that work on neighbours together do
-// all that they can, as in Grouped.
+// Together is Alone of backends that share regions: each operator is the one's whose lower bound is the lowest there,
+// and where the bounds are alike the last one's, which has kernels for what the others do. Kernels that work on
+// neighbours together do all that they can, as in Grouped.
 func (n *Network) Together(backends ...string) *genome.Placement {
 	overhead, all := n.s.overhead().Option, n.s.all
 	return n.alone(backends, func(i, k int) float64 {
@@ -140,7 +141,8 @@ func (n *Network) alone(backends []string, own func(i, k int) float64) *genome.P
 			c := &f.set.Candidates[k]
 			options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
 			switch {
-			case f.costs[k].Failed() && !c.Free, !slices.Contains(backends, c.Backend) && !n.s.byName[c.Backend].TakesAnything():
+			case f.costs[k].Failed() && !c.Free, !slices.Contains(backends, c.Backend) &&
+				!n.s.byName[c.Backend].TakesAnything():
 				options[k].Cost = math.Inf(1)
 			case !slices.Contains(backends, c.Backend):
 				options[k].Cost = elsewhere * float64(c.Operators(f.set.Graph))
@@ -158,8 +160,8 @@ func (n *Network) alone(backends []string, own func(i, k int) float64) *genome.P
 }
 
 // RunnersUp are the cheapest placements by the costs, beside the one that was chosen: the one that would win were all
-// costs at the worse ends of their intervals, and for each backend with a part in the winner the cheapest without it (and
-// without all that share regions), borders counted as they are believed before any was seen.
+// costs at the worse ends of their intervals, and for each backend with a part in the winner the cheapest without it
+// (and without all that share regions), borders counted as they are believed before any was seen.
 func (n *Network) RunnersUp() []graphlevel.Seed {
 	var seeds []graphlevel.Seed
 	seen := map[string]bool{n.Placed.Key: true}
@@ -201,7 +203,8 @@ func (n *Network) RunnersUp() []graphlevel.Seed {
 			if c := f.costs[k]; len(c.Samples) > 1 && !f.set.Candidates[k].Free {
 				low, high := c.Interval()
 				charged := options[k].Cost - c.Estimate()
-				intervals[k] = place.Interval{Low: min(low+charged, options[k].Cost), High: max(high+charged, options[k].Cost)}
+				intervals[k] = place.Interval{Low: min(low+charged, options[k].Cost),
+					High: max(high+charged, options[k].Cost)}
 			}
 		}
 		p, err := place.SolveInterval(options, intervals, n.Space.Functions[i].Tree)
@@ -233,8 +236,8 @@ func (n *Network) RunnersUp() []graphlevel.Seed {
 	return seeds
 }
 
-// priced are a function's candidates with their costs, each measured alone, or what is believed where no more than a bound is
-// known, as the operator level adds to them; what borders cost is not in it.
+// priced are a function's candidates with their costs, each measured alone, or what is believed where no more than a
+// bound is known, as the operator level adds to them; what borders cost is not in it.
 func (n *Network) priced(i int) []place.Option {
 	f, table := n.s.functions[i], n.tables()[i]
 	options := make([]place.Option, len(f.set.Candidates))

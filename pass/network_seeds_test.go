@@ -39,7 +39,8 @@ func explored(t *testing.T, costs map[string]float64) (*Network, func(p *genome.
 	t.Helper()
 	m := relay.NewGraph("main")
 	vector := relay.Tensor("float32", 1, 8, 8, 8)
-	conv := m.Call("nn.conv2d", vector, nil, m.Var([]int64{1, 8, 8, 8}, "float32"), m.Const([]int64{8, 8, 3, 3}, "float32"))
+	conv := m.Call("nn.conv2d", vector, nil, m.Var([]int64{1, 8, 8, 8}, "float32"),
+		m.Const([]int64{8, 8, 3, 3}, "float32"))
 	relu := m.Call("nn.relu", vector, nil, conv)
 	round := m.Call("round", vector, nil, relu) // lib does not take it
 	g := m.Finish(round)
@@ -54,8 +55,9 @@ func explored(t *testing.T, costs map[string]float64) (*Network, func(p *genome.
 			known = cost.Cost{Samples: []float64{-ms}, Origin: cost.Bounded}
 		}
 		inputs, constants := g.Boundary(nodes)
-		f.set.Candidates = append(f.set.Candidates, candidate.Candidate{Backend: backend, Composite: composite, Rank: rank, Nodes: nodes,
-			Root: nodes[len(nodes)-1], Inputs: inputs, Constants: constants, Key: composite})
+		f.set.Candidates = append(f.set.Candidates,
+			candidate.Candidate{Backend: backend, Composite: composite, Rank: rank, Nodes: nodes,
+				Root: nodes[len(nodes)-1], Inputs: inputs, Constants: constants, Key: composite})
 		f.costs = append(f.costs, known)
 	}
 	add("tvm", "", 10, conv)
@@ -65,14 +67,16 @@ func explored(t *testing.T, costs map[string]float64) (*Network, func(p *genome.
 	add("lib", "lib.conv2d_relu", 1, conv, relu)
 	add("lib", "lib.winograd_conv2d_relu", 1, conv, relu)
 	add("tvm", "", 10, round)
-	s := &search{cfg: &Config{}, backends: []byoc.Backend{offered{"tvm"}, offered{"lib"}}, byName: map[string]byoc.Backend{},
+	s := &search{cfg: &Config{}, backends: []byoc.Backend{offered{"tvm"}, offered{"lib"}},
+		byName:    map[string]byoc.Backend{},
 		functions: []*function{f}}
 	for _, b := range s.backends {
 		s.byName[b.Name()] = b
 	}
 	f.options = make([]place.Option, len(f.costs))
 	for k := range f.options {
-		f.options[k] = place.Option{Nodes: f.set.Candidates[k].Nodes, Cost: f.costs[k].Estimate(), Rank: f.set.Candidates[k].Rank}
+		f.options[k] = place.Option{Nodes: f.set.Candidates[k].Nodes, Cost: f.costs[k].Estimate(),
+			Rank: f.set.Candidates[k].Rank}
 	}
 	var err error
 	f.placement, err = place.Solve(f.options, place.TreeOf(g))
@@ -95,11 +99,15 @@ func TestASingleBackendWithItsCheapestCandidates(t *testing.T) {
 		costs map[string]float64
 		want  []string
 	}{
-		{map[string]float64{"lib lib.conv2d_relu": 3, "lib lib.winograd_conv2d_relu": 2}, []string{"lib.winograd_conv2d_relu", ""}},
-		{map[string]float64{"lib lib.conv2d_relu": 2, "lib lib.winograd_conv2d_relu": 3}, []string{"lib.conv2d_relu", ""}},
-		{map[string]float64{"lib lib.conv2d_relu": 9, "lib lib.winograd_conv2d_relu": 8}, []string{"lib.conv2d", "lib.relu", ""}},
+		{map[string]float64{"lib lib.conv2d_relu": 3, "lib lib.winograd_conv2d_relu": 2},
+			[]string{"lib.winograd_conv2d_relu", ""}},
+		{map[string]float64{"lib lib.conv2d_relu": 2, "lib lib.winograd_conv2d_relu": 3},
+			[]string{"lib.conv2d_relu", ""}},
+		{map[string]float64{"lib lib.conv2d_relu": 9, "lib lib.winograd_conv2d_relu": 8},
+			[]string{"lib.conv2d", "lib.relu", ""}},
 		// TVM is cheaper, but it is not what is asked for; a bound is no time.
-		{map[string]float64{"tvm ": 0.1, "lib lib.conv2d_relu": 2, "lib lib.winograd_conv2d_relu": -1, "lib lib.conv2d": 9},
+		{map[string]float64{"tvm ": 0.1, "lib lib.conv2d_relu": 2, "lib lib.winograd_conv2d_relu": -1,
+			"lib lib.conv2d": 9},
 			[]string{"lib.conv2d_relu", ""}},
 	} {
 		n, composites := explored(t, of.costs)
@@ -111,7 +119,8 @@ func TestASingleBackendWithItsCheapestCandidates(t *testing.T) {
 }
 
 func TestRunnersUpKeepRegionsWhole(t *testing.T) {
-	n, composites := explored(t, map[string]float64{"tvm ": 0.05, "lib lib.conv2d": 0.049, "lib lib.relu": 9, "lib lib.conv2d_relu": 9,
+	n, composites := explored(t, map[string]float64{"tvm ": 0.05, "lib lib.conv2d": 0.049, "lib lib.relu": 9,
+		"lib lib.conv2d_relu":          9,
 		"lib lib.winograd_conv2d_relu": 9})
 	assert.Equal(t, []string{"lib.conv2d", "", ""}, composites(n.Placed), "cheaper by a microsecond")
 	seeds := n.RunnersUp()
@@ -133,14 +142,16 @@ func (guest) Patterns() []byoc.Pattern {
 }
 
 func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
-	n, _ := explored(t, map[string]float64{"tvm ": 0.1, "lib lib.conv2d_relu": 4, "lib lib.winograd_conv2d_relu": 3, "lib lib.conv2d": 2,
-		"lib lib.relu": 2})
+	n, _ := explored(t, map[string]float64{"tvm ": 0.1, "lib lib.conv2d_relu": 4, "lib lib.winograd_conv2d_relu": 3,
+		"lib lib.conv2d": 2,
+		"lib lib.relu":   2})
 	assert.Empty(t, n.Families())
 	f := n.s.functions[0]
 	conv := f.set.Candidates[2].Nodes
 	inputs, constants := f.set.Graph.Boundary(conv)
-	f.set.Candidates = append(f.set.Candidates, candidate.Candidate{Backend: "guest", Composite: "guest.conv2d", Kernel: "own", Nodes: conv,
-		Root: conv[0], Inputs: inputs, Constants: constants, Key: "guest.conv2d", Rank: 1})
+	f.set.Candidates = append(f.set.Candidates,
+		candidate.Candidate{Backend: "guest", Composite: "guest.conv2d", Kernel: "own", Nodes: conv,
+			Root: conv[0], Inputs: inputs, Constants: constants, Key: "guest.conv2d", Rank: 1})
 	f.costs = append(f.costs, cost.Cost{Samples: []float64{0.5}, Origin: cost.Measured})
 	f.options = append(f.options, place.Option{Nodes: conv, Cost: 0.5, Rank: 1})
 	dearer := f.set.Candidates[len(f.set.Candidates)-1]
@@ -162,21 +173,27 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 	assert.Equal(t, [][]string{{"lib", "guest"}}, n.Families())
 	assert.Nil(t, n.Grouped("lib", "guest"), "nobody works in groups")
 
-	n.s.all = &computations{of: [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8}}, bounds: []float64{0, 0, 1, 0.5, 1.6, 1.4, 0, 1.001, 1.3}}
+	n.s.all = &computations{of: [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		bounds: []float64{0, 0, 1, 0.5, 1.6, 1.4, 0, 1.001, 1.3}}
 	together := n.Together("lib", "guest")
-	assert.Equal(t, []string{"lib.winograd_conv2d_relu", ""}, composites(together), "the lowest of the bounds, whatever was measured")
+	assert.Equal(t, []string{"lib.winograd_conv2d_relu", ""}, composites(together),
+		"the lowest of the bounds, whatever was measured")
 	n.s.all.bounds[7] = 0.8
 	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")))
 	n.s.all.bounds[7], n.s.all.bounds[5] = 1.001, 2
 	n.s.all.bounds[4] = 2
-	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")), "as good as alike, and a kernel for it")
+	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")),
+		"as good as alike, and a kernel for it")
 
 	f.set.Candidates[len(f.set.Candidates)-1].Grouped = true
-	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")), "whatever its bound")
-	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Grouped("lib", "guest")), "whatever it takes alone")
+	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")),
+		"whatever its bound")
+	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Grouped("lib", "guest")),
+		"whatever it takes alone")
 	f.set.Candidates[len(f.set.Candidates)-1].Grouped = false
 	both := n.Tuned("lib", "guest")
-	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(both), "each operator from the one that is the cheapest there")
+	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(both),
+		"each operator from the one that is the cheapest there")
 	require.Len(t, both.Regions[0], 1)
 	assert.Equal(t, "guest+lib", both.Regions[0][0].Backend)
 	assert.Equal(t, []string{"lib.winograd_conv2d_relu", ""}, composites(n.Tuned("lib")), "alone it is still alone")

@@ -131,7 +131,8 @@ func (s *search) operatorRequests(out *OperatorCosts, names []string) (requests 
 			}
 			index[key] = len(out.Operators)
 			first[id] = len(out.Operators)
-			out.Operators = append(out.Operators, OperatorCost{Graph: g, Node: id, Count: 1, Refusals: map[string]string{}})
+			out.Operators = append(out.Operators,
+				OperatorCost{Graph: g, Node: id, Count: 1, Refusals: map[string]string{}})
 		}
 		for k := range f.set.Candidates {
 			c := &f.set.Candidates[k]

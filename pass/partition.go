@@ -34,11 +34,13 @@ func Partition(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, erro
 	f := decider.Load()
 	switch {
 	case cfg.Estimator != nil && cfg.Level == GraphLevel:
-		return nil, nil, &OptionError{"level", "is graph, which measures; costs that are given go with level=\"operator\""}
+		return nil, nil, &OptionError{"level",
+			"is graph, which measures; costs that are given go with level=\"operator\""}
 	case cfg.runsNothing():
 		return Place(mod, cfg)
 	case f == nil:
-		return nil, nil, &OptionError{"level", "is for pass/decide, which this program has not: import it, or call Place"}
+		return nil, nil, &OptionError{"level",
+			"is for pass/decide, which this program has not: import it, or call Place"}
 	}
 	return (*f)(mod, cfg)
 }
@@ -46,8 +48,8 @@ func Partition(mod *bridge.Object, cfg Config) (*bridge.Object, *plan.Plan, erro
 // runsNothing says that no whole network is to be run: there is nothing to choose, or the costs are given.
 func (c *Config) runsNothing() bool { return c.Only != "" || c.Estimator != nil }
 
-// Place is Partition by what parts take alone: no whole network is run, and what is the cheapest by the sum may be slower in
-// place than a backend alone.
+// Place is Partition by what parts take alone: no whole network is run, and what is the cheapest by the sum may be
+// slower in place than a backend alone.
 func Place(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, err error) {
 	// PassContext and Target, which TVM's passes read, belong to the thread.
 	err = bridge.OnThread(func() error {
@@ -269,8 +271,9 @@ func (f *function) decide(placement *place.Placement, byName map[string]byoc.Bac
 	f.regions = annotate.Regions(f.set, placement.Chosen, byName)
 }
 
-// placeAll gives one backend, or a few, all that they can take and TVM the rest. An operator on TVM counts 1 and everything else
-// nothing, so that the placement leaves as few operators to TVM as can be; ranks decide for few, large candidates.
+// placeAll gives one backend, or a few, all that they can take and TVM the rest. An operator on TVM counts 1 and
+// everything else nothing, so that the placement leaves as few operators to TVM as can be; ranks decide for few, large
+// candidates.
 func (s *search) placeAll(only []string) error {
 	defer clock(&s.timings.Place)()
 	for _, f := range s.functions {
@@ -329,8 +332,9 @@ func (s *search) plan() (*plan.Plan, error) {
 	}
 	placed := make([]*plan.Placed, len(s.functions))
 	for i, f := range s.functions {
-		placed[i] = &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement, Excluded: f.excluded,
-			Borders: f.borders.record()}
+		placed[i] = &plan.Placed{Set: f.set, Costs: f.costs, Options: f.options, Placement: f.placement,
+			Excluded: f.excluded,
+			Borders:  f.borders.record()}
 		for _, r := range f.regions {
 			placed[i].Groups = append(placed[i].Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
 		}

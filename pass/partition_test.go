@@ -60,8 +60,10 @@ func withLibraries(t *testing.T) {
 			}, LimitsText: "at most 100 outputs"},
 		{Composite: "tanh", Bare: true, Shape: relay.Op("tanh", w())},
 	}}))
-	require.NoError(t, byoc.Register(&testLibrary{name: "absent", patterns: []byoc.Pattern{{Composite: "tanh", Bare: true,
-		Shape: relay.Op("tanh", w())}}, probe: byoc.Probe{Reason: "libabsent.so is not there", Remedy: "pip install absent"}}))
+	require.NoError(t, byoc.Register(&testLibrary{name: "absent",
+		patterns: []byoc.Pattern{{Composite: "tanh", Bare: true,
+			Shape: relay.Op("tanh", w())}}, probe: byoc.Probe{Reason: "libabsent.so is not there",
+			Remedy: "pip install absent"}}))
 }
 
 const layers = `def @main(%x: Tensor[(4, 32), float32], %w: Tensor[(32, 32), float32]) {
@@ -155,8 +157,9 @@ func TestTheCheapestPlacementIsTaken(t *testing.T) {
 	}
 
 	// The same again, byte for byte; and the module that went in is as it was.
-	_, again, err := Partition(mod, Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Threads: 2, ModuleName: "layers",
-		Estimator: &estimator{rule: e.rule}})
+	_, again, err := Partition(mod, Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Threads: 2,
+		ModuleName: "layers",
+		Estimator:  &estimator{rule: e.rule}})
 	require.NoError(t, err)
 	first, err := p.Encode()
 	require.NoError(t, err)
@@ -224,7 +227,8 @@ func TestUncoveredOperatorsAreNamed(t *testing.T) {
 	require.ErrorAs(t, err, &uncovered)
 	assert.Len(t, uncovered.Operators, 3)
 	text := err.Error()
-	for _, want := range []string{"the backends lib cannot run", "3 of its operators", "nn.softmax (", "test.relay:4:", "nn.dense (",
+	for _, want := range []string{"the backends lib cannot run", "3 of its operators", "nn.softmax (", "test.relay:4:",
+		"nn.dense (",
 		"test.relay:3:", "lib: more than 100 outputs", "Add tvm"} {
 		assert.Contains(t, text, want)
 	}
@@ -263,7 +267,8 @@ func TestNothingIsKnown(t *testing.T) {
 func TestIdenticalPartsHaveOneKey(t *testing.T) {
 	withLibraries(t)
 	e := &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
-	_, _, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: e})
+	_, _, err := Partition(tvmtest.Parse(t, layers),
+		Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: e})
 	require.NoError(t, err)
 	times := map[cost.Key]int{}
 	for _, r := range e.requests {

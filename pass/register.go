@@ -25,8 +25,8 @@ const (
 	NormalisePass = "collage.transform.Normalise"
 	// ReplayPass takes a plan as JSON and gives the pass that places as it says.
 	ReplayPass = "collage.transform.Replay"
-	// PartitionFunction takes a module, a Config as JSON (may be missing), and a packed function that gives costs instead of
-	// measuring (may be missing; givenCosts). It gives the array [module, plan as JSON].
+	// PartitionFunction takes a module, a Config as JSON (may be missing), and a packed function that gives costs
+	// instead of measuring (may be missing; givenCosts). It gives the array [module, plan as JSON].
 	PartitionFunction = "collage.partition"
 	// PlaceFunction is PartitionFunction by what parts take alone (Place): no whole network is run.
 	PlaceFunction = "collage.place"
@@ -42,9 +42,10 @@ const (
 	WorkerPathFunction = "collage.set_worker_path"
 	// FoldPass gives the pass that does FoldConstant's work in Go, as far as it goes (fold.Module).
 	FoldPass = "collage.transform.FoldConstant"
-	// FoldFunction gives a packed function that folds the constants of one expression after the other (fold.Expressions):
-	// it takes an expression and gives the array [expression, 1 where TVM might fold more]; of an expression with True
-	// behind it, one that TVM has folded, it takes notice; without arguments it lets go what it holds.
+	// FoldFunction gives a packed function that folds the constants of one expression after the other
+	// (fold.Expressions): it takes an expression and gives the array [expression, 1 where TVM might fold more]; of an
+	// expression with True behind it, one that TVM has folded, it takes notice; without arguments it lets go what it
+	// holds.
 	FoldFunction = "collage.fold_expressions"
 	// TimingsFunction gives LastTimings as JSON, or None.
 	TimingsFunction = "collage.last_timings"
@@ -56,22 +57,42 @@ var passOptions = []struct {
 	kind bridge.OptionKind
 	set  func(cfg *Config, v bridge.Value) error
 }{
-	{"collage.backends", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Backends, v) }},
-	{"collage.pin", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Pin, v) }},
-	{"collage.forbid", bridge.OptionStringList, func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Forbid, v) }},
-	{"collage.target", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Target, v) }},
+	{"collage.backends", bridge.OptionStringList,
+		func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Backends, v) }},
+	{"collage.pin", bridge.OptionStringList, func(cfg *Config,
+		v bridge.Value) error {
+		return setStrings(&cfg.Pin, v)
+	}},
+	{"collage.forbid", bridge.OptionStringList,
+		func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Forbid, v) }},
+	{"collage.target", bridge.OptionString, func(cfg *Config,
+		v bridge.Value) error {
+		return setString(&cfg.Target, v)
+	}},
 	{"collage.store", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Store, v) }},
-	{"collage.tuning_log", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.TuningLog, v) }},
-	{"collage.level", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString((*string)(&cfg.Level), v) }},
+	{"collage.tuning_log", bridge.OptionString,
+		func(cfg *Config, v bridge.Value) error { return setString(&cfg.TuningLog, v) }},
+	{"collage.level", bridge.OptionString, func(cfg *Config,
+		v bridge.Value) error {
+		return setString((*string)(&cfg.Level), v)
+	}},
 	{"collage.trials", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Trials, v) }},
 	{"collage.only", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Only, v) }},
-	{"collage.python", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Python, v) }},
-	{"collage.threads", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
-	{"collage.samples", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Samples, v) }},
-	{"collage.retry_failures", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.RetryFailures, v) }},
+	{"collage.python", bridge.OptionString, func(cfg *Config,
+		v bridge.Value) error {
+		return setString(&cfg.Python, v)
+	}},
+	{"collage.threads", bridge.OptionInteger,
+		func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
+	{"collage.samples", bridge.OptionInteger,
+		func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Samples, v) }},
+	{"collage.retry_failures", bridge.OptionBool,
+		func(cfg *Config, v bridge.Value) error { return setBool(&cfg.RetryFailures, v) }},
 	{"collage.exact", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exact, v) }},
-	{"collage.exhaustive", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exhaustive, v) }},
-	{"collage.skip_unusable", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.SkipUnusable, v) }},
+	{"collage.exhaustive", bridge.OptionBool,
+		func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exhaustive, v) }},
+	{"collage.skip_unusable", bridge.OptionBool,
+		func(cfg *Config, v bridge.Value) error { return setBool(&cfg.SkipUnusable, v) }},
 }
 
 func setBool(field *bool, v bridge.Value) error {
@@ -121,11 +142,15 @@ func Register() error {
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
-		PartitionFunction: placing(PartitionFunction, Partition), PlaceFunction: placing(PlaceFunction, Place), VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
+		PartitionFunction: placing(PartitionFunction, Partition), PlaceFunction: placing(PlaceFunction, Place),
+		VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
-		NetworkFunction:        networkFunction,
-		ResolveTargetFunction:  resolveTargetFunction,
-		FoldPass:               func([]bridge.Value) (any, error) { return makePass("CollageFoldConstant", foldConstants) },
+		NetworkFunction:       networkFunction,
+		ResolveTargetFunction: resolveTargetFunction,
+		FoldPass: func([]bridge.Value) (any,
+			error) {
+			return makePass("CollageFoldConstant", foldConstants)
+		},
 		FoldFunction:           func([]bridge.Value) (any, error) { return foldExpressions(), nil },
 		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
@@ -148,7 +173,8 @@ func asPythonError(err error) error {
 	var unusable *UnusableError
 	var uncovered *UncoveredError
 	var replay *ReplayError
-	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) || errors.As(err, &replay) ||
+	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) ||
+		errors.As(err, &replay) ||
 		errors.Is(err, fold.ErrDivision) {
 		return fmt.Errorf("ValueError: %w", err)
 	}
@@ -162,7 +188,8 @@ func argument(args []bridge.Value, i int, function string) (string, error) {
 	}
 	text, err := args[i].Str()
 	if err != nil {
-		return "", fmt.Errorf("TypeError: %s: argument %d is not a string: %s", function, i, strings.TrimPrefix(err.Error(), "TypeError: "))
+		return "", fmt.Errorf("TypeError: %s: argument %d is not a string: %s", function, i,
+			strings.TrimPrefix(err.Error(), "TypeError: "))
 	}
 	return text, nil
 }
@@ -210,7 +237,10 @@ func normalisePassObject(args []bridge.Value) (any, error) {
 	if err := parseJSON(text, &opts); err != nil {
 		return nil, err
 	}
-	return makePass("CollageNormalise", func(mod *bridge.Object) (*bridge.Object, error) { return Normalise(mod, opts) })
+	return makePass("CollageNormalise", func(mod *bridge.Object) (*bridge.Object,
+		error) {
+		return Normalise(mod, opts)
+	})
 }
 
 func replayPass(args []bridge.Value) (any, error) {
@@ -291,7 +321,8 @@ func verifyFunction(args []bridge.Value) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ValueError: %w", err)
 	}
-	told, err := json.Marshal(map[string]float64{"ms": proof.Milliseconds, "bound_ms": proof.Bound, "gap_ms": proof.Gap()})
+	told, err := json.Marshal(map[string]float64{"ms": proof.Milliseconds, "bound_ms": proof.Bound,
+		"gap_ms": proof.Gap()})
 	return string(told), err
 }
 

@@ -25,9 +25,10 @@ type ReplayError struct{ Reason string }
 func (e *ReplayError) Error() string { return "the plan cannot be replayed: " + e.Reason }
 
 // Replay writes the placement of a plan into a module, which is to be the one that the plan was made for (normalised in
-// the same way: the plan has its hash). Nothing is measured and nothing chosen; that each region is one that its backend
-// takes, and that regions do not need each other's results, is checked, and that the store of costs knows of no candidate that
-// it fails here (RetryFailures leaves that out). Of cfg, Progress, Exact, Store and RetryFailures are used.
+// the same way: the plan has its hash). Nothing is measured and nothing chosen; that each region is one that its
+// backend takes, and that regions do not need each other's results, is checked, and that the store of costs knows of no
+// candidate that it fails here (RetryFailures leaves that out). Of cfg, Progress, Exact, Store and RetryFailures are
+// used.
 //
 // On an error the module is nil. Errors that are the caller's to mend are *ReplayError, *byoc.UnknownBackendError and
 // *UnusableError.
@@ -55,7 +56,8 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, e
 			return err
 		}
 		if hash != p.Module.Hash {
-			return &ReplayError{fmt.Sprintf("it is for another network: %s has the hash %s, this one has %s (weights, shapes and the "+
+			return &ReplayError{fmt.Sprintf("it is for another network: %s has the hash %s, this one has %s "+
+				"(weights, shapes and the "+
 				"version of TVM count too); make a plan for this one", quoteName(p.Module.Name), p.Module.Hash, hash)}
 		}
 		if err := s.propose(); err != nil {
@@ -78,7 +80,8 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, e
 // notExact says that a plan's candidate does not go with Config.Exact.
 func notExact(c *plan.Candidate) *ReplayError {
 	last := &c.Nodes[len(c.Nodes)-1]
-	return &ReplayError{fmt.Sprintf("it has %s at %%%d (%s), which associates its sums otherwise than a direct sum does, and exact "+
+	return &ReplayError{fmt.Sprintf("it has %s at %%%d (%s), which associates its sums otherwise than a direct sum "+
+		"does, and exact "+
 		"does without such; make the plan again with exact", c.Name(), last.Index, last.Operator)}
 }
 
@@ -119,7 +122,8 @@ func (s *search) replay(f *function, p *plan.Plan) error {
 		if r.Function != g.Name {
 			continue
 		}
-		region := annotate.Region{Backend: r.Backend, Compiler: s.byName[r.BackendOf(&r.Candidates[0])].Compiler(), Symbol: r.Symbol}
+		region := annotate.Region{Backend: r.Backend, Compiler: s.byName[r.BackendOf(&r.Candidates[0])].Compiler(),
+			Symbol: r.Symbol}
 		for j := range r.Candidates {
 			planned := &r.Candidates[j]
 			nodes := make([]relay.NodeID, len(planned.Nodes))
@@ -190,8 +194,10 @@ func (s *search) refuseFailed(p *plan.Plan) error {
 			if !ok || !known.Failed() || s.byName[c.Backend].TakesAnything() {
 				continue
 			}
-			return &ReplayError{fmt.Sprintf("%s on %s at %%%d (%s) is known to fail here: %s; make the plan again, or have it built all the "+
-				"same with retry_failures (--retry-failures)", cmp.Or(c.Composite, "a group of operators"), c.Backend, c.Root,
+			return &ReplayError{fmt.Sprintf("%s on %s at %%%d (%s) is known to fail here: %s; make the plan again, "+
+				"or have it built all the "+
+				"same with retry_failures (--retry-failures)", cmp.Or(c.Composite, "a group of operators"), c.Backend,
+				c.Root,
 				candidate.OperatorName(&f.set.Graph.Nodes[c.Root]), known.Failure)}
 		}
 	}
@@ -202,22 +208,25 @@ func candidateID(backend, composite string, nodes []relay.NodeID) string {
 	return fmt.Sprint(backend, " ", composite, " ", nodes)
 }
 
-// asPlanned is a candidate that is not proposed now. Those of a backend that takes anything depend on what was asked for
-// when the plan was made, and any group of nodes with one exit will do; a library's must be ones that it offers.
-func (s *search) asPlanned(g *relay.Graph, backend, composite string, nodes []relay.NodeID) (*candidate.Candidate, error) {
+// asPlanned is a candidate that is not proposed now. Those of a backend that takes anything depend on what was asked
+// for when the plan was made, and any group of nodes with one exit will do; a library's must be ones that it offers.
+func (s *search) asPlanned(g *relay.Graph, backend, composite string, nodes []relay.NodeID) (*candidate.Candidate,
+	error) {
 	root := nodes[len(nodes)-1]
 	if !s.byName[backend].TakesAnything() {
 		what := composite
 		if what == "" {
 			what = "a group of operators"
 		}
-		return nil, &ReplayError{fmt.Sprintf("%s does not take %s at %%%d (%s) any more; make the plan again", backend, what, root,
+		return nil, &ReplayError{fmt.Sprintf("%s does not take %s at %%%d (%s) any more; make the plan again", backend,
+			what, root,
 			candidate.OperatorName(&g.Nodes[root]))}
 	}
 	if err := candidate.Check(g, nodes); err != nil {
 		return nil, &ReplayError{fmt.Sprintf("the candidate at %%%d: %s", root, err)}
 	}
-	c := &candidate.Candidate{Backend: backend, Composite: composite, Scope: g.Nodes[root].Scope, Nodes: nodes, Root: root}
+	c := &candidate.Candidate{Backend: backend, Composite: composite, Scope: g.Nodes[root].Scope, Nodes: nodes,
+		Root: root}
 	c.Border(g)
 	return c, nil
 }

@@ -61,8 +61,9 @@ func TestReplayGivesWhatWasKept(t *testing.T) {
 	plain, err := n.Reference()
 	require.NoError(t, err)
 	regions := map[string]bool{}
-	for name, placement := range map[string]*genome.Placement{"tvm": plain, "host alone": n.Single("host"), "guest alone": n.Single("guest"),
-		"the family": n.Tuned("host", "guest"), "operator level": n.Placed} {
+	for name, placement := range map[string]*genome.Placement{"tvm": plain, "host alone": n.Single("host"),
+		"guest alone": n.Single("guest"),
+		"the family":  n.Tuned("host", "guest"), "operator level": n.Placed} {
 		require.NotNil(t, placement, name)
 		p, err := n.Plan(placement, nil)
 		require.NoError(t, err, name)
@@ -85,7 +86,8 @@ func TestReplayGivesWhatWasKept(t *testing.T) {
 func TestReplayRefusesWhatFailed(t *testing.T) {
 	withLibraries(t)
 	known := &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}
-	_, p, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: known})
+	_, p, err := Partition(tvmtest.Parse(t, layers),
+		Config{Backends: []string{"tvm", "lib"}, Target: "llvm", Estimator: known})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "costs.jsonl")
 	replay := func(cfg Config) error {
@@ -102,7 +104,9 @@ func TestReplayRefusesWhatFailed(t *testing.T) {
 			if r.Key.Backend == "lib" && r.Key.Composite == "lib.dense_relu" {
 				key := r.Key
 				change(&key)
-				require.NoError(t, store.Put(key, cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "by 3"}, time.Now())))
+				require.NoError(t, store.Put(key,
+					cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "by 3"},
+						time.Now())))
 			}
 		}
 		require.NoError(t, store.Close())
@@ -121,8 +125,9 @@ func TestReplayRefusesWhatFailed(t *testing.T) {
 
 func TestReplayRefusesWhatDoesNotFit(t *testing.T) {
 	withLibraries(t)
-	_, p, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "lib"}, Target: "llvm", ModuleName: "layers",
-		Estimator: &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}})
+	_, p, err := Partition(tvmtest.Parse(t, layers),
+		Config{Backends: []string{"tvm", "lib"}, Target: "llvm", ModuleName: "layers",
+			Estimator: &estimator{rule: byBackend(map[string]float64{"tvm": 2, "lib": 1})}})
 	require.NoError(t, err)
 	replay := func(text string, spoil func(p *plan.Plan)) error {
 		changed := saved(t, p)

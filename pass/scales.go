@@ -16,8 +16,8 @@ const barrierOperator = "annotation.checkpoint"
 // holdScales puts a barrier behind each product of a tensor with something that is computed from the same data, as
 // squeeze-and-excitation and SiLU have it. FoldScaleAxis would move such a factor into the weight of the layer that
 // reads the product: a constant, which can be packed when a model is loaded, would become something that is computed
-// and packed at each call. There is one behind functions that end with a number, too (x clip(x + 3, 0, 6) * 1/6): without
-// it they are functions that no kernel has. releaseScales takes the barriers away again.
+// and packed at each call. There is one behind functions that end with a number, too (x clip(x + 3, 0, 6) * 1/6):
+// without it they are functions that no kernel has. releaseScales takes the barriers away again.
 func holdScales(mod *bridge.Object) (*bridge.Object, error) {
 	return rewriteCalls(mod, func(g *relay.Graph, r *relay.Rewriter) error {
 		barrier, err := relay.Operator(barrierOperator)
@@ -37,7 +37,8 @@ func releaseScales(mod *bridge.Object) (*bridge.Object, error) {
 	return rewriteCalls(mod, func(g *relay.Graph, r *relay.Rewriter) error {
 		for id := range g.Nodes {
 			if n := &g.Nodes[id]; n.Kind == relay.KindCall && n.Op == barrierOperator {
-				r.Replace(relay.NodeID(id), n.Inputs, func(deps []*bridge.Object) (*bridge.Object, error) { return deps[0], nil })
+				r.Replace(relay.NodeID(id), n.Inputs,
+					func(deps []*bridge.Object) (*bridge.Object, error) { return deps[0], nil })
 			}
 		}
 		return nil
@@ -53,7 +54,8 @@ func BuildWithout(disabled []string) []string {
 
 // written are functions of one number that front ends write with several operators, and that may end with a product.
 var written = []relay.Pattern{
-	relay.Gelu(relay.Wildcard()), relay.GeluTanh(relay.Wildcard()), relay.HardSwish(relay.Wildcard()), relay.HardSigmoid(relay.Wildcard()),
+	relay.Gelu(relay.Wildcard()), relay.GeluTanh(relay.Wildcard()), relay.HardSwish(relay.Wildcard()),
+	relay.HardSigmoid(relay.Wildcard()),
 }
 
 // writtenFunctions are where these stand in a graph.

@@ -36,13 +36,15 @@ type wholeRegions struct{ testLibrary }
 func (*wholeRegions) Level() byoc.Level { return byoc.GraphLevel }
 
 func (*wholeRegions) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
-	return propose.Regions(g, func(v relay.NodeID) bool { return g.Nodes[v].Op == "exp" || g.Nodes[v].Op == "tanh" }, propose.Limit)
+	return propose.Regions(g, func(v relay.NodeID) bool { return g.Nodes[v].Op == "exp" || g.Nodes[v].Op == "tanh" },
+		propose.Limit)
 }
 
 func withEngine(t *testing.T) {
 	t.Helper()
 	withLibraries(t)
-	require.NoError(t, byoc.Register(&wholeRegions{testLibrary{name: "engine", probe: byoc.Probe{Usable: true, Version: "1"}}}))
+	require.NoError(t, byoc.Register(&wholeRegions{testLibrary{name: "engine",
+		probe: byoc.Probe{Usable: true, Version: "1"}}}))
 }
 
 // byRegion costs a region of the engine 1 ms whatever it holds, an operator on TVM 2 ms.
@@ -60,7 +62,8 @@ func TestARegionWithSeveralExitsWins(t *testing.T) {
 	cfg.Estimator = e
 	mod, p, err := Partition(tvmtest.Parse(t, levels), cfg)
 	require.NoError(t, err)
-	assert.InDelta(t, 11, p.Estimate.Milliseconds, 1e-9, "one region and five operators; three regions with one exit each take 13")
+	assert.InDelta(t, 11, p.Estimate.Milliseconds, 1e-9,
+		"one region and five operators; three regions with one exit each take 13")
 	assert.True(t, p.Estimate.Optimal)
 	require.NoError(t, p.Verify())
 	assert.Equal(t, 1, p.Outlined())
@@ -149,8 +152,9 @@ func TestRulesBindWhatHasSeveralExits(t *testing.T) {
 		}
 		return cost.FromMilliseconds(2)
 	}}
-	_, p, err = Partition(tvmtest.Parse(t, levels), Config{Backends: []string{"tvm", "engine"}, Target: "llvm", Pin: []string{"exp=engine"},
-		Estimator: dear})
+	_, p, err = Partition(tvmtest.Parse(t, levels),
+		Config{Backends: []string{"tvm", "engine"}, Target: "llvm", Pin: []string{"exp=engine"},
+			Estimator: dear})
 	require.NoError(t, err)
 	assert.InDelta(t, 102, p.Estimate.Milliseconds, 1e-9, "one region for all that is pinned, one kernel for the rest")
 	require.NoError(t, p.Verify())
@@ -166,7 +170,8 @@ func (*distant) BorderCost() byoc.BorderCost {
 // Each of several exits pays for its border, and the plan proves what it can of that.
 func TestBordersOfSeveralExits(t *testing.T) {
 	withLibraries(t)
-	require.NoError(t, byoc.Register(&distant{wholeRegions{testLibrary{name: "engine", probe: byoc.Probe{Usable: true, Version: "1"}}}}))
+	require.NoError(t, byoc.Register(&distant{wholeRegions{testLibrary{name: "engine",
+		probe: byoc.Probe{Usable: true, Version: "1"}}}}))
 	_, p, err := Partition(tvmtest.Parse(t, levels), Config{Backends: []string{"tvm", "engine"}, Target: "llvm",
 		Estimator: &estimator{rule: byRegion}})
 	require.NoError(t, err)

@@ -16,24 +16,27 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// withFamily registers two backends that share regions: host takes dense layers, relu and tanh; guest does dense layers by two
-// kernels, of which one associates sums otherwise. border is what both declare; nil for nothing.
+// withFamily registers two backends that share regions: host takes dense layers, relu and tanh; guest does dense layers
+// by two kernels, of which one associates sums otherwise. border is what both declare; nil for nothing.
 func withFamily(t *testing.T, border byoc.BorderCost) {
 	t.Helper()
 	withLibraries(t)
 	w := relay.Wildcard
 	dense := func() relay.Pattern { return relay.Op("nn.dense", w(), w()) }
 	require.NoError(t, byoc.Register(byoc.Definition{
-		Name: "host", Description: "a library", Compiler: "family", Emit: present{}, MergesRegions: true, SharesCompiler: true,
-		BorderCost: border,
+		Name: "host", Description: "a library", Compiler: "family", Emit: present{}, MergesRegions: true,
+		SharesCompiler: true,
+		BorderCost:     border,
 		Patterns: []byoc.Pattern{
 			{Composite: "host.dense", Shape: dense()},
-			{Composite: "host.relu", Shape: relay.Op("nn.relu", w())}, {Composite: "host.tanh", Shape: relay.Op("tanh", w())},
+			{Composite: "host.relu", Shape: relay.Op("nn.relu", w())},
+			{Composite: "host.tanh", Shape: relay.Op("tanh", w())},
 		},
 	}.Backend()))
 	require.NoError(t, byoc.Register(byoc.Definition{
-		Name: "guest", Description: "kernels", Compiler: "family", Emit: present{}, MergesRegions: true, SharesCompiler: true,
-		BorderCost: border,
+		Name: "guest", Description: "kernels", Compiler: "family", Emit: present{}, MergesRegions: true,
+		SharesCompiler: true,
+		BorderCost:     border,
 		Patterns: []byoc.Pattern{
 			{Composite: "guest.strassen_dense", Shape: dense(), Kernel: "strassen", Reassociates: true},
 			{Composite: "guest.narrow_dense", Shape: dense(), Kernel: "narrow"},
@@ -43,7 +46,8 @@ func withFamily(t *testing.T, border byoc.BorderCost) {
 
 // familyCosts: TVM is slow, the guest's kernels are faster than the host's dense layer, strassen most.
 func familyCosts(r cost.Request) cost.Cost {
-	ms := map[string]float64{"host.dense": 5, "guest.strassen_dense": 2, "guest.narrow_dense": 3, "": 20}[r.Candidate.Composite]
+	ms := map[string]float64{"host.dense": 5, "guest.strassen_dense": 2, "guest.narrow_dense": 3,
+		"": 20}[r.Candidate.Composite]
 	if ms == 0 {
 		ms = 1
 	}
@@ -74,9 +78,11 @@ func compositesOf(p *plan.Plan) (composites [][]string) {
 func TestStepsOfTwoBackendsMixInOneRegion(t *testing.T) {
 	withFamily(t, nil)
 	mod := tvmtest.Parse(t, layers)
-	out, p, err := Partition(mod, Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm", Estimator: &estimator{rule: familyCosts}})
+	out, p, err := Partition(mod, Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
+		Estimator: &estimator{rule: familyCosts}})
 	require.NoError(t, err)
-	assert.Equal(t, [][]string{{"guest.strassen_dense", "host.relu", "guest.strassen_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	assert.Equal(t, [][]string{{"guest.strassen_dense", "host.relu", "guest.strassen_dense", "host.relu", "host.tanh"}},
+		compositesOf(p))
 	r := &p.Regions[0]
 	assert.Equal(t, "guest+host", r.Backend)
 	assert.Equal(t, "tvmgen_default_family_main_0", r.Symbol)
@@ -129,15 +135,18 @@ func TestRulesNameKernels(t *testing.T) {
 	withFamily(t, nil)
 	p, err := placeFamily(t, Config{Forbid: []string{"nn.dense=guest.strassen"}})
 	require.NoError(t, err)
-	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}},
+		compositesOf(p))
 	require.Len(t, p.Candidates.Excluded, 2)
-	assert.Equal(t, plan.Excluded{Function: "main", Backend: "guest", Composite: "guest.strassen_dense", Kernel: "strassen",
-		Nodes: p.Candidates.Excluded[0].Nodes, Constraint: "forbid nn.dense=guest.strassen"}, p.Candidates.Excluded[0])
+	assert.Equal(t, plan.Excluded{Function: "main", Backend: "guest", Composite: "guest.strassen_dense",
+		Kernel: "strassen",
+		Nodes:  p.Candidates.Excluded[0].Nodes, Constraint: "forbid nn.dense=guest.strassen"}, p.Candidates.Excluded[0])
 	require.NoError(t, p.Verify())
 
 	p, err = placeFamily(t, Config{Pin: []string{"nn.dense=guest.narrow"}})
 	require.NoError(t, err)
-	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}},
+		compositesOf(p))
 
 	// A backend and one of its kernels go together.
 	p, err = placeFamily(t, Config{Pin: []string{"nn.dense=guest", "nn.dense=guest.strassen"}})
@@ -157,7 +166,8 @@ func TestRulesNameKernels(t *testing.T) {
 		"pin nn.dense=guest cannot be kept together with the others: pin nn.dense=guest at": {Pin: []string{"nn.dense=guest"},
 			Forbid: []string{"nn.dense=guest.narrow", "nn.dense=guest.strassen"}},
 		"the option pin tanh=guest.narrow cannot be kept: no candidate on guest.narrow covers": {Pin: []string{"tanh=guest.narrow"}},
-		"pin nn.dense=guest.strassen cannot be kept: no candidate on guest.strassen covers":    {Exact: true, Pin: []string{"nn.dense=guest.strassen"}},
+		"pin nn.dense=guest.strassen cannot be kept: no candidate on guest.strassen covers": {Exact: true,
+			Pin: []string{"nn.dense=guest.strassen"}},
 	} {
 		_, err := placeFamily(t, cfg)
 		var option *OptionError
@@ -172,7 +182,8 @@ func TestExactDoesWithoutWhatReassociates(t *testing.T) {
 	require.NoError(t, err)
 	p, err := placeFamily(t, Config{Exact: true})
 	require.NoError(t, err)
-	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	assert.Equal(t, [][]string{{"guest.narrow_dense", "host.relu", "guest.narrow_dense", "host.relu", "host.tanh"}},
+		compositesOf(p))
 	assert.Equal(t, &plan.Constraints{Exact: true}, p.Constraints)
 	require.Len(t, p.Candidates.Excluded, 2)
 	assert.Equal(t, ExactConstraint, p.Candidates.Excluded[0].Constraint)
@@ -188,7 +199,8 @@ func TestExactDoesWithoutWhatReassociates(t *testing.T) {
 	_, err = Replay(mod, free, Config{Exact: true})
 	var replay *ReplayError
 	require.ErrorAs(t, err, &replay)
-	assert.ErrorContains(t, err, "it has guest.strassen_dense (the kernel strassen) at %2 (nn.dense), which associates its sums otherwise")
+	assert.ErrorContains(t, err, "it has guest.strassen_dense (the kernel strassen) at %2 (nn.dense), which "+
+		"associates its sums otherwise")
 	_, err = Replay(mod, p, Config{Exact: true})
 	require.NoError(t, err)
 }
@@ -201,7 +213,8 @@ func TestSeveralBackendsGetAllTheyCanTake(t *testing.T) {
 	for _, name := range []string{"guest", "host"} {
 		assert.Positive(t, p.Backend(name).Operators, name)
 	}
-	assert.Equal(t, "guest", p.Regions[0].BackendOf(&p.Regions[0].Candidates[0]), "what both can take goes to the first")
+	assert.Equal(t, "guest", p.Regions[0].BackendOf(&p.Regions[0].Candidates[0]),
+		"what both can take goes to the first")
 	p, err = placeFamily(t, Config{Only: "host+guest"})
 	require.NoError(t, err)
 	assert.Zero(t, p.Backend("guest").Operators)
@@ -218,7 +231,8 @@ func TestNoBorderBetweenBackendsThatShareRegions(t *testing.T) {
 	withFamily(t, func(*relay.Type) (float64, float64) { return 0.25, 0.5 })
 	p, err := placeFamily(t, Config{})
 	require.NoError(t, err)
-	assert.Equal(t, [][]string{{"guest.strassen_dense", "host.relu", "guest.strassen_dense", "host.relu", "host.tanh"}}, compositesOf(p))
+	assert.Equal(t, [][]string{{"guest.strassen_dense", "host.relu", "guest.strassen_dense", "host.relu", "host.tanh"}},
+		compositesOf(p))
 	assert.InDelta(t, 0.25+0.25+0.5, p.Estimate.Transfers, 1e-9,
 		"the input comes in, and the weights, once for both layers; tanh's value goes to TVM's softmax")
 	assert.InDelta(t, 2+1+2+1+1+20+p.Estimate.Transfers, p.Estimate.Milliseconds, 1e-9)
@@ -233,15 +247,17 @@ func TestNoBorderBetweenBackendsThatShareRegions(t *testing.T) {
 	n, err := Explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
 		Estimator: &estimator{rule: familyCosts}})
 	require.NoError(t, err)
-	for name, placement := range map[string]*genome.Placement{"the family": n.Tuned("host", "guest"), "guest": n.Single("guest"),
-		"host": n.Single("host"), "tvm": n.Plain()} {
+	for name, placement := range map[string]*genome.Placement{"the family": n.Tuned("host", "guest"),
+		"guest": n.Single("guest"),
+		"host":  n.Single("host"), "tvm": n.Plain()} {
 		require.NotNil(t, placement, name)
 		other, err := n.Plan(placement, nil)
 		require.NoError(t, err, name)
 		_, err = other.Prove()
 		require.NoError(t, err, name)
 		if name == "guest" {
-			assert.InDelta(t, 2*(0.25+0.25+0.5), other.Estimate.Transfers, 1e-9, "two regions, each with its weights, an input and a result")
+			assert.InDelta(t, 2*(0.25+0.25+0.5), other.Estimate.Transfers, 1e-9,
+				"two regions, each with its weights, an input and a result")
 		}
 	}
 }

@@ -59,7 +59,8 @@ func Tunables(p *plan.Plan) []Tunable {
 		r := &p.Regions[i]
 		for k := range r.Candidates {
 			c := &r.Candidates[k]
-			t := Tunable{Key: c.Key, Count: 1, Milliseconds: c.Milliseconds, Price: c.Milliseconds, Placed: true, Function: r.Function}
+			t := Tunable{Key: c.Key, Count: 1, Milliseconds: c.Milliseconds, Price: c.Milliseconds, Placed: true,
+				Function: r.Function}
 			for n := range c.Nodes {
 				nodes[place{r.Function, c.Nodes[n].Index}] = &c.Nodes[n]
 				t.Nodes = append(t.Nodes, c.Nodes[n].Index)
@@ -72,7 +73,8 @@ func Tunables(p *plan.Plan) []Tunable {
 	for i := range p.Candidates.Rejected {
 		c := &p.Candidates.Rejected[i]
 		if c.Backend == "tvm" && c.Origin != cost.Bounded {
-			all = append(all, Tunable{Key: c.Key, Count: 1, Milliseconds: c.Milliseconds, Price: c.Milliseconds - c.Slack,
+			all = append(all, Tunable{Key: c.Key, Count: 1, Milliseconds: c.Milliseconds,
+				Price:    c.Milliseconds - c.Slack,
 				Function: c.Function, Nodes: c.Nodes})
 		}
 	}

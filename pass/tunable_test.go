@@ -20,7 +20,8 @@ func TestTunables(t *testing.T) {
 			Candidates: []plan.Candidate{{Key: key, Milliseconds: ms, Nodes: nodes}}}
 	}
 	rejected := func(key string, ms, slack float64, origin cost.Origin, nodes ...int) plan.Rejected {
-		return plan.Rejected{Function: "main", Backend: "tvm", Key: key, Milliseconds: ms, Slack: slack, Origin: origin, Nodes: nodes}
+		return plan.Rejected{Function: "main", Backend: "tvm", Key: key, Milliseconds: ms, Slack: slack, Origin: origin,
+			Nodes: nodes}
 	}
 	p := &plan.Plan{
 		Regions: []plan.Region{
@@ -33,7 +34,8 @@ func TestTunables(t *testing.T) {
 		},
 	}
 	p.Candidates.Rejected = []plan.Rejected{
-		rejected("dense", 2.5, 1.5, cost.Stored, 8),                                        // half of 2.5 is more than its price, 1
+		rejected("dense", 2.5, 1.5, cost.Stored, 8),
+		// half of 2.5 is more than its price, 1
 		rejected("other", 4, 1, cost.Measured, 10),                                         // 2 below 3
 		rejected("third", 1.9, 0.1, cost.Bounded, 12),                                      // not known
 		rejected("conv alone", 5, 3, cost.Measured, 2),                                     // further from being chosen
@@ -41,7 +43,8 @@ func TestTunables(t *testing.T) {
 	}
 	got := Tunables(p)
 	require.Len(t, got, 2)
-	require.Equal(t, Tunable{Key: "conv", Operators: []string{"nn.conv2d", "nn.relu"}, Operator: "nn.conv2d", Type: "Tensor", Count: 2,
+	require.Equal(t, Tunable{Key: "conv", Operators: []string{"nn.conv2d", "nn.relu"}, Operator: "nn.conv2d",
+		Type: "Tensor", Count: 2,
 		Milliseconds: 4, Price: 4, Placed: true, Gain: 4, Function: "main", Nodes: []int{2, 3}}, got[0])
 	require.Equal(t, "other", got[1].Key)
 	require.InDelta(t, 1, got[1].Gain, 1e-12)

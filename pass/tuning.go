@@ -31,9 +31,9 @@ func DefaultDisabledPasses() []string { return slices.Clone(defaultDisabledPasse
 // databaseFiles are the files of a MetaSchedule database.
 var databaseFiles = []string{"database_workload.json", "database_tuning_record.json"}
 
-// TuningDigest checks that path is a tuning log, as python/collage/tuninglog.py takes it: a file of AutoTVM's records, or
-// a folder with a MetaSchedule database. It gives the SHA-256 of the content in hexadecimal: two logs with one digest
-// make the same code. The error says what is wrong with it.
+// TuningDigest checks that path is a tuning log, as python/collage/tuninglog.py takes it: a file of AutoTVM's records,
+// or a folder with a MetaSchedule database. It gives the SHA-256 of the content in hexadecimal: two logs with one
+// digest make the same code. The error says what is wrong with it.
 func TuningDigest(path string) (string, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,8 @@ func checkRecord(content *bufio.Reader) error {
 	err = json.Unmarshal(line, &record)
 	switch {
 	case err == nil && record.I != nil && record.Config == nil:
-		return errors.New("it is a log of TVM's auto-scheduler, which is not supported; AutoTVM's and MetaSchedule's are")
+		return errors.New("it is a log of TVM's auto-scheduler, which is not supported; AutoTVM's and MetaSchedule's " +
+			"are")
 	case err != nil || record.Input == nil || record.Config == nil:
 		return errors.New("its first line is not one of AutoTVM's records (a JSON object with \"input\" and \"config\")")
 	}

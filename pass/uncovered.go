@@ -92,7 +92,8 @@ func (s *search) uncovered(f *function, e *place.UncoveredError) *UncoveredError
 	}
 	out := &UncoveredError{Backends: namesOf(s.backends)}
 	for _, v := range nodes {
-		o := UncoveredOperator{Function: g.Name, Index: v, Operator: candidate.OperatorName(&g.Nodes[v]), Span: g.Nodes[v].Span}
+		o := UncoveredOperator{Function: g.Name, Index: v, Operator: candidate.OperatorName(&g.Nodes[v]),
+			Span: g.Nodes[v].Span}
 		for _, r := range f.set.Refusals {
 			if r.Node == v {
 				o.Reasons = append(o.Reasons, fmt.Sprintf("%s: %s", r.Backend, r.Reason))

@@ -8,11 +8,11 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// NotWholeError says why a network cannot be run as a whole: TVM's graph executor, which runs networks here, does not take it,
-// or TVM cannot build it. Its parts can be placed all the same (Place).
+// NotWholeError says why a network cannot be run as a whole: TVM's graph executor, which runs networks here, does not
+// take it, or TVM cannot build it. Its parts can be placed all the same (Place).
 type NotWholeError struct {
-	// Where is the expression in question ("%12"), "" for the module, "TVM" where it cannot build it, and Reason what is the
-	// matter.
+	// Where is the expression in question ("%12"), "" for the module, "TVM" where it cannot build it, and Reason what
+	// is the matter.
 	Where, Reason string
 }
 
@@ -24,8 +24,8 @@ func (e *NotWholeError) Error() string {
 	return fmt.Sprintf("the network cannot be run as a whole: %s %s", where, e.Reason)
 }
 
-// Whole says whether the network can be run as a whole: straight-line code in main with shapes that are known. The error is a
-// *NotWholeError.
+// Whole says whether the network can be run as a whole: straight-line code in main with shapes that are known. The
+// error is a *NotWholeError.
 func (n *Network) Whole() error {
 	functions := map[string]*relay.Graph{}
 	for _, g := range n.s.module.Functions {
@@ -55,7 +55,8 @@ func notStraight(n *relay.Node, functions map[string]*relay.Graph) string {
 		}
 	case relay.KindGlobalVar:
 		if f := functions[n.Name]; f == nil || f.Attrs["Compiler"] == "" && !isTrue(f.Attrs["Primitive"]) {
-			return "calls the function " + n.Name + " of the module: put it through Normalise first (collage.transform.Normalise), which " +
+			return "calls the function " + n.Name +
+				" of the module: put it through Normalise first (collage.transform.Normalise), which " +
 				"puts functions in the place of their calls, but for those that come back to themselves"
 		}
 	case relay.KindFunction:

@@ -8,9 +8,9 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 )
 
-// NewTensorParams makes variables for a value of that type, one a tensor, and gives the value made of them: a variable of
-// that name, or a tuple of variables NAME_0, NAME_1, ... The variables are added to params. The caller owns all of them,
-// those that were added before an error, too.
+// NewTensorParams makes variables for a value of that type, one a tensor, and gives the value made of them: a variable
+// of that name, or a tuple of variables NAME_0, NAME_1, ... The variables are added to params. The caller owns all of
+// them, those that were added before an error, too.
 func NewTensorParams(name string, t *bridge.Object, params *[]*bridge.Object) (*bridge.Object, error) {
 	if t.TypeKey() != "TupleType" {
 		p, err := NewVarOfType(name, t)
@@ -38,9 +38,9 @@ func NewTensorParams(name string, t *bridge.Object, params *[]*bridge.Object) (*
 	return NewTuple(fields)
 }
 
-// NewResult makes the body of a function that gives the values of those nodes, which exprs are, and the body's type: the
-// one value, or a tuple. The type is needed because TVM infers the types of a module's functions in no particular order,
-// and a caller needs it.
+// NewResult makes the body of a function that gives the values of those nodes, which exprs are, and the body's type:
+// the one value, or a tuple. The type is needed because TVM infers the types of a module's functions in no particular
+// order, and a caller needs it.
 func NewResult(g *Graph, nodes []NodeID, exprs []*bridge.Object) (body, resultType *bridge.Object, err error) {
 	types := make([]*bridge.Object, len(nodes))
 	for i, v := range nodes {
@@ -75,8 +75,8 @@ func TupleFields(g *Graph, v NodeID) int {
 	return len(t.Fields)
 }
 
-// NewFlatResult is NewResult, but for that where there are several nodes, one whose value is a tuple (TupleFields) gives
-// each of its fields: no tuple within the tuple.
+// NewFlatResult is NewResult, but for that where there are several nodes, one whose value is a tuple (TupleFields)
+// gives each of its fields: no tuple within the tuple.
 func NewFlatResult(g *Graph, nodes []NodeID, exprs []*bridge.Object) (body, resultType *bridge.Object, err error) {
 	if len(nodes) == 1 {
 		return NewResult(g, nodes, exprs)

@@ -149,7 +149,8 @@ func NewFunction(params []*bridge.Object, body *bridge.Object, attrs map[string]
 }
 
 // NewTypedFunction is NewFunction with a declared result type of TVM's, which may be nil.
-func NewTypedFunction(params []*bridge.Object, body, result *bridge.Object, attrs map[string]any) (*bridge.Object, error) {
+func NewTypedFunction(params []*bridge.Object, body, result *bridge.Object, attrs map[string]any) (*bridge.Object,
+	error) {
 	dict, err := NewDictAttrs(attrs) // TVM 0.19 refuses null
 	if err != nil {
 		return nil, err

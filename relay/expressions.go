@@ -17,7 +17,8 @@ func NewExpressions() *Expressions {
 	return &Expressions{&reader{tables: newTables(), g: g, ids: map[uintptr]NodeID{}, untyped: true}}
 }
 
-// Add reads what is new in an expression, which stays the caller's, and returns its node. The new nodes stand at the end.
+// Add reads what is new in an expression, which stays the caller's, and returns its node. The new nodes stand at the
+// end.
 func (e *Expressions) Add(expr *bridge.Object) (NodeID, error) {
 	kept, err := expr.Retain()
 	if err != nil {

@@ -19,7 +19,8 @@ var strangeTexts = []string{"", "NCHW", `"`, "\n", `", b="`, "1", "1.0", "null",
 // graphOf makes a graph of what the bytes say, four for a node. Equal bytes make equal graphs.
 func graphOf(bytes []byte) *Graph {
 	m := NewGraph("fuzz")
-	t := []*Type{Tensor("float32", 4), Tensor("float32", 2, 2), Tensor("int8", 4), Tensor("float32"), Tensor("float32", AnyDim)}
+	t := []*Type{Tensor("float32", 4), Tensor("float32", 2, 2), Tensor("int8", 4), Tensor("float32"),
+		Tensor("float32", AnyDim)}
 	ids := []NodeID{m.Var([]int64{4}, "float32"), m.Var([]int64{4}, "float32")}
 	used := map[NodeID]bool{}
 	for bytes = bytes[:min(len(bytes), 80)]; len(bytes) >= 4; bytes = bytes[4:] {
@@ -37,7 +38,8 @@ func graphOf(bytes []byte) *Graph {
 		case 1:
 			id = m.Call([]string{"add", "multiply"}[knob%2], typ, nil, pick(a), pick(b))
 		case 2: // attributes of all kinds
-			id = m.Call("x", t[0], map[string]any{[]string{"k", "l"}[b%2]: []any{int(knob), float64(knob), strangeTexts[int(knob)%len(strangeTexts)],
+			id = m.Call("x", t[0], map[string]any{[]string{"k", "l"}[b%2]: []any{int(knob), float64(knob),
+				strangeTexts[int(knob)%len(strangeTexts)],
 				[]int{int(knob), 2}, nil, knob%2 == 0, math.NaN(), []any{}}[b/2%8]}, pick(a))
 		case 3:
 			id = m.Const([]int64{int64(b % 3), 2}, []string{"int32", "float32"}[b/4%2], fmt.Sprint(knob%4))
@@ -52,9 +54,11 @@ func graphOf(bytes []byte) *Graph {
 		case 8:
 			v := m.LocalVar([]int64{4}, "float32")
 			body := m.Call([]string{"exp", "tanh"}[knob%2], t[0], nil, v)
-			id = m.CallFunction(m.Function([]NodeID{v}, body, map[string]string{"Composite": strangeTexts[int(b)%len(strangeTexts)]}), t[0], pick(a))
+			id = m.CallFunction(m.Function([]NodeID{v}, body,
+				map[string]string{"Composite": strangeTexts[int(b)%len(strangeTexts)]}), t[0], pick(a))
 		case 9:
-			id = m.If(pick(a), m.Call("exp", t[0], nil, pick(b)), m.Call([]string{"exp", "abs"}[knob%2], t[0], nil, pick(b)), t[0])
+			id = m.If(pick(a), m.Call("exp", t[0], nil, pick(b)),
+				m.Call([]string{"exp", "abs"}[knob%2], t[0], nil, pick(b)), t[0])
 		}
 		ids = append(ids, id)
 	}
@@ -70,8 +74,8 @@ func graphOf(bytes []byte) *Graph {
 	return m.Finish(m.Tuple(ends...))
 }
 
-// samePair says by itself, without any text, whether two graphs compute the same: a walk of both at once that pairs their
-// nodes.
+// samePair says by itself, without any text, whether two graphs compute the same: a walk of both at once that pairs
+// their nodes.
 type samePair struct {
 	g, h    *Graph
 	content bool
@@ -88,7 +92,8 @@ func (s *samePair) nodes(a, b NodeID) bool {
 	}
 	s.there[a], s.back[b] = b, a
 	n, o := &s.g.Nodes[a], &s.h.Nodes[b]
-	if n.Kind != o.Kind || n.Op != o.Op || n.Index != o.Index || !sameType(n.Type, o.Type) || !sameAttrs(n.Attrs, o.Attrs) ||
+	if n.Kind != o.Kind || n.Op != o.Op || n.Index != o.Index || !sameType(n.Type, o.Type) ||
+		!sameAttrs(n.Attrs, o.Attrs) ||
 		len(n.Inputs) != len(o.Inputs) || len(n.Nested) != len(o.Nested) || len(n.Binds) != len(o.Binds) ||
 		(n.Callee == NoNode) != (o.Callee == NoNode) {
 		return false
@@ -129,7 +134,8 @@ func sameType(a, b *Type) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Kind == b.Kind && a.DType == b.DType && slices.Equal(a.Shape, b.Shape) && slices.EqualFunc(a.Fields, b.Fields, sameType)
+	return a.Kind == b.Kind && a.DType == b.DType && slices.Equal(a.Shape, b.Shape) &&
+		slices.EqualFunc(a.Fields, b.Fields, sameType)
 }
 
 func sameAttrs(a, b *Attrs) bool {
@@ -156,8 +162,8 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// FuzzKey holds keys against that walk: those of two graphs are equal if and only if the graphs are. The second graph is
-// the first with one byte of its making changed, and its key is that of the same graph with other numbers and names.
+// FuzzKey holds keys against that walk: those of two graphs are equal if and only if the graphs are. The second graph
+// is the first with one byte of its making changed, and its key is that of the same graph with other numbers and names.
 func FuzzKey(f *testing.F) {
 	for what := range byte(10) {
 		f.Add([]byte{0, 0, 0, 0, what, 2, 1, 3, 1, 2, 3, 0}, uint16(7), byte(1))

@@ -19,7 +19,8 @@ func describe(g *Graph) string {
 	b.WriteString("\nnode scope placeable parent reads consumers\n")
 	for i := range g.Nodes {
 		id := NodeID(i)
-		fmt.Fprintf(&b, "%%%d %d %v %d %v %v\n", i, g.Nodes[i].Scope, g.Placeable(id), t.Parent(id), g.Reads(id), g.Consumers(id))
+		fmt.Fprintf(&b, "%%%d %d %v %d %v %v\n", i, g.Nodes[i].Scope, g.Placeable(id), t.Parent(id), g.Reads(id),
+			g.Consumers(id))
 	}
 	return b.String()
 }
@@ -136,7 +137,8 @@ func TestAttrs(t *testing.T) {
 	assert.False(t, ok)
 	_, ok = (*Attrs)(nil).Int("x")
 	assert.False(t, ok)
-	assert.Equal(t, `{ceil=1, channels=null, eps=1e-05, layout="NCHW", nested=[[1], "x"], strides=[1, 2], whole=2.0}`, a.Text())
+	assert.Equal(t, `{ceil=1, channels=null, eps=1e-05, layout="NCHW", nested=[[1], "x"], strides=[1, 2], whole=2.0}`,
+		a.Text())
 }
 
 func TestScalarOf(t *testing.T) {

@@ -56,7 +56,8 @@ func (g *Graph) KeyText(nodes []NodeID, root NodeID, opts KeyOptions) string {
 
 func (g *Graph) appendKey(text []byte, nodes, exits []NodeID, opts KeyOptions) []byte {
 	g.derived.keyLines.Do(g.computeKeyLines)
-	w := keyWriter{g: g, opts: opts, text: append(text, keyVersion+"\n"...), number: make(map[NodeID]int32, 2*len(nodes)+2)}
+	w := keyWriter{g: g, opts: opts, text: append(text, keyVersion+"\n"...),
+		number: make(map[NodeID]int32, 2*len(nodes)+2)}
 	w.inside = make(map[NodeID]bool, len(nodes))
 	for _, id := range nodes {
 		w.inside[id] = true

@@ -24,7 +24,8 @@ func TestGoldenKeyText(t *testing.T) {
 	}
 	golden(t, "key_branches.txt", b.KeyText(all, b.Root(), KeyOptions{ConstantContent: true}))
 	// The hash itself is stored in files that live for years: it must not change by accident.
-	assert.Equal(t, "f6db8be9fb970d2a176d6024e6634104d47fda0a91b8bf086a30ed6c7dd54f6a", g.Key([]NodeID{8, 9, 10, 11}, 11, KeyOptions{}))
+	assert.Equal(t, "f6db8be9fb970d2a176d6024e6634104d47fda0a91b8bf086a30ed6c7dd54f6a",
+		g.Key([]NodeID{8, 9, 10, 11}, 11, KeyOptions{}))
 }
 
 func TestKeyEqualForEqualBlocks(t *testing.T) {

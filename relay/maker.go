@@ -65,7 +65,8 @@ func (m *GraphMaker) LocalVar(shape []int64, dtype string) NodeID {
 // is the same.
 func (m *GraphMaker) Const(shape []int64, dtype string, content ...string) NodeID {
 	id := NodeID(len(m.g.Nodes))
-	c := &Constant{DType: dtype, Shape: shape, Bytes: Elements(shape) * ((DTypeBits(dtype) + 7) / 8), Scalar: math.NaN()}
+	c := &Constant{DType: dtype, Shape: shape, Bytes: Elements(shape) * ((DTypeBits(dtype) + 7) / 8),
+		Scalar: math.NaN()}
 	sum := sha256.Sum256([]byte(fmt.Sprint(dtype, shape, content)))
 	digest := hex.EncodeToString(sum[:])
 	if c.Bytes <= SmallConstant {

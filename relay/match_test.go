@@ -31,7 +31,8 @@ func TestOperatorsOfAPattern(t *testing.T) {
 	assert.Equal(t, []string{"add", "nn.conv2d", "nn.relu"}, Operators(convPattern()))
 	x := Wildcard()
 	p := TupleGetItem(Op("split", Where(AnyOf([]string{"tanh", "abs"}, x), nil)), 0)
-	assert.Equal(t, []string{"abs", "concatenate", "split", "tanh"}, Operators(Op("concatenate", TuplePattern(p, x, p))))
+	assert.Equal(t, []string{"abs", "concatenate", "split", "tanh"},
+		Operators(Op("concatenate", TuplePattern(p, x, p))))
 	assert.Empty(t, Operators(x))
 }
 

@@ -18,8 +18,10 @@ func TestNumbersOfElementsAndBytes(t *testing.T) {
 		typ             *Type
 		elements, bytes int64
 	}{
-		{f, 6, 24}, {Tensor("int8"), 1, 1}, {Tensor("bool", 5), 5, 5}, {Tensor("float16", 0, 4), 0, 0}, {Tensor("int4", 3), 3, 3},
-		{Tensor("int1", 8), 8, 8}, {Tensor("float32x4", 2), 2, 32}, {TupleOf(f, Tensor("int64", 2)), 8, 40}, {TupleOf(), 0, 0},
+		{f, 6, 24}, {Tensor("int8"), 1, 1}, {Tensor("bool", 5), 5, 5}, {Tensor("float16", 0, 4), 0, 0},
+		{Tensor("int4", 3), 3, 3},
+		{Tensor("int1", 8), 8, 8}, {Tensor("float32x4", 2), 2, 32}, {TupleOf(f, Tensor("int64", 2)), 8, 40},
+		{TupleOf(), 0, 0},
 		{TupleOf(TupleOf(f), f), 12, 48},
 	} {
 		n, ok := c.typ.NumElements()
@@ -29,7 +31,8 @@ func TestNumbersOfElementsAndBytes(t *testing.T) {
 		assert.True(t, ok, "%v", c.typ)
 		assert.Equal(t, c.bytes, n, "%v", c.typ)
 	}
-	for _, typ := range []*Type{nil, Tensor("float32", 2, AnyDim), TupleOf(f, Tensor("int8", AnyDim)), FunctionOf([]*Type{f}, f), TupleOf(f, nil)} {
+	for _, typ := range []*Type{nil, Tensor("float32", 2, AnyDim), TupleOf(f, Tensor("int8", AnyDim)),
+		FunctionOf([]*Type{f}, f), TupleOf(f, nil)} {
 		for _, count := range []func(*Type) (int64, bool){(*Type).NumElements, (*Type).NumBytes} {
 			n, ok := count(typ)
 			assert.False(t, ok, "%v", typ)
@@ -40,7 +43,8 @@ func TestNumbersOfElementsAndBytes(t *testing.T) {
 	assert.False(t, ok)
 
 	assert.True(t, f.IsTensor("") && f.IsTensor("float32"))
-	assert.False(t, f.IsTensor("int8") || TupleOf(f).IsTensor("") || Tensor("float32", AnyDim).IsTensor("") || (*Type)(nil).IsTensor(""))
+	assert.False(t, f.IsTensor("int8") || TupleOf(f).IsTensor("") || Tensor("float32", AnyDim).IsTensor("") ||
+		(*Type)(nil).IsTensor(""))
 	assert.Equal(t, []int{2, 0, -1, -1}, []int{f.Rank(), Tensor("int8").Rank(), TupleOf(f).Rank(), (*Type)(nil).Rank()})
 	assert.True(t, f.Equal(Tensor("float32", 2, 3)) && (*Type)(nil).Equal(nil))
 	assert.False(t, f.Equal(nil) || (*Type)(nil).Equal(f) || f.Equal(Tensor("float32", 3, 2)))
@@ -48,18 +52,23 @@ func TestNumbersOfElementsAndBytes(t *testing.T) {
 
 func TestBitsOfDTypes(t *testing.T) {
 	t.Parallel()
-	for dtype, want := range map[string]int64{"float32": 32, "int8": 8, "uint64": 64, "bool": 8, "bfloat16": 16, "float32x4": 128,
-		"e4m3_float8": 8, "int4": 4, "float32x16": 512, "float32x9": 288, "handle": 0, "": 0, "float32xn": 0, "boolx4": 8} {
+	for dtype, want := range map[string]int64{"float32": 32, "int8": 8, "uint64": 64, "bool": 8, "bfloat16": 16,
+		"float32x4":   128,
+		"e4m3_float8": 8, "int4": 4, "float32x16": 512, "float32x9": 288, "handle": 0, "": 0, "float32xn": 0,
+		"boolx4": 8} {
 		assert.Equal(t, want, DTypeBits(dtype), dtype)
 	}
 }
 
 func TestAttributesOfAllKinds(t *testing.T) {
 	t.Parallel()
-	a := NewAttrs("", map[string]any{"yes": true, "no": false, "n": int32(-3), "f": float32(0.5), "text": "x", "ints": []int{1, 2}, "nothing": nil,
+	a := NewAttrs("", map[string]any{"yes": true, "no": false, "n": int32(-3), "f": float32(0.5), "text": "x",
+		"ints": []int{1, 2}, "nothing": nil,
 		"mixed": []any{1, "x"}, "floats": []float64{1.5}, "texts": []string{"a"}, "longs": []int64{7}})
-	for name, want := range map[string]any{"yes": int64(1), "no": int64(0), "n": int64(-3), "f": 0.5, "text": "x", "nothing": nil,
-		"ints": []any{int64(1), int64(2)}, "mixed": []any{int64(1), "x"}, "floats": []any{1.5}, "texts": []any{"a"}, "longs": []any{int64(7)}} {
+	for name, want := range map[string]any{"yes": int64(1), "no": int64(0), "n": int64(-3), "f": 0.5, "text": "x",
+		"nothing": nil,
+		"ints":    []any{int64(1), int64(2)}, "mixed": []any{int64(1), "x"}, "floats": []any{1.5}, "texts": []any{"a"},
+		"longs": []any{int64(7)}} {
 		v, ok := a.Get(name)
 		assert.True(t, ok, name)
 		assert.Equal(t, want, v, name)
@@ -114,13 +123,16 @@ func TestScalarsOfAllDTypes(t *testing.T) {
 		data  []byte
 		want  float64
 	}{
-		{"int8", []byte{0xff}, -1}, {"uint8", []byte{0xff}, 255}, {"int16", []byte{0, 0x80}, -32768}, {"bool", []byte{1}, 1},
+		{"int8", []byte{0xff}, -1}, {"uint8", []byte{0xff}, 255}, {"int16", []byte{0, 0x80}, -32768},
+		{"bool", []byte{1}, 1},
 		{"int32", []byte{1, 0, 0, 0}, 1}, {"int64", []byte{0xfe, 255, 255, 255, 255, 255, 255, 255}, -2},
-		{"float32", []byte{0, 0, 0x20, 0xc0}, -2.5}, {"float64", []byte{0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, 1.5}, {"bfloat16", []byte{0x80, 0x3f}, 1},
+		{"float32", []byte{0, 0, 0x20, 0xc0}, -2.5}, {"float64", []byte{0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, 1.5},
+		{"bfloat16", []byte{0x80, 0x3f}, 1},
 	} {
 		assert.Equal(t, c.want, scalarOf(c.dtype, c.data), c.dtype)
 	}
-	for dtype, data := range map[string][]byte{"float32": {0, 0}, "handle": {0}, "float128": make([]byte, 16), "int8": {}} {
+	for dtype, data := range map[string][]byte{"float32": {0, 0}, "handle": {0}, "float128": make([]byte, 16),
+		"int8": {}} {
 		assert.True(t, math.IsNaN(scalarOf(dtype, data)), dtype)
 	}
 }
@@ -167,8 +179,9 @@ func TestConstantsOfAGraphThatIsMade(t *testing.T) {
 	digest, err := g.Digest(large)
 	require.NoError(t, err)
 	assert.NotEmpty(t, digest)
-	assert.EqualValues(t, []int{SmallConstant, SmallConstant + 1, 6}, []int{int(g.Nodes[small].Constant.Bytes), int(g.Nodes[large].Constant.Bytes),
-		int(g.Nodes[bits].Constant.Bytes)})
+	assert.EqualValues(t, []int{SmallConstant, SmallConstant + 1, 6},
+		[]int{int(g.Nodes[small].Constant.Bytes), int(g.Nodes[large].Constant.Bytes),
+			int(g.Nodes[bits].Constant.Bytes)})
 }
 
 // The attributes of a called literal are part of a key in one order only.

@@ -27,7 +27,8 @@ func (m *Module) Object() *bridge.Object { return m.object }
 
 // Function returns the global function of that name; nil if the module has no such Relay function.
 func (m *Module) Function(name string) *Graph {
-	i, ok := slices.BinarySearchFunc(m.Functions, name, func(g *Graph, name string) int { return strings.Compare(g.Name, name) })
+	i, ok := slices.BinarySearchFunc(m.Functions, name,
+		func(g *Graph, name string) int { return strings.Compare(g.Name, name) })
 	if !ok {
 		return nil
 	}

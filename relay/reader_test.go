@@ -125,7 +125,8 @@ func resnetText() string {
 		return fmt.Sprintf("%%%d", n-1)
 	}
 	conv := func(x string, in, out, k, stride int, relu bool) string {
-		fmt.Fprintf(&params, ", %%w%d: Tensor[(%d, %d, %d, %d), float32], %%s%d: Tensor[(%d, 1, 1), float32], %%b%d: Tensor[(%d, 1, 1), float32]",
+		fmt.Fprintf(&params, ", %%w%d: Tensor[(%d, %d, %d, %d), float32], %%s%d: Tensor[(%d, 1, 1), float32], %%b%d: "+
+			"Tensor[(%d, 1, 1), float32]",
 			w, out, in, k, k, w, out, w, out)
 		x = emit("nn.conv2d(%s, %%w%d, strides=[%d, %d], padding=[%d, %d, %d, %d], channels=%d, kernel_size=[%d, %d])",
 			x, w, stride, stride, k/2, k/2, k/2, k/2, out, k, k)
@@ -157,7 +158,8 @@ func resnetText() string {
 	}
 	x = emit("nn.batch_flatten(%s)", emit("nn.global_avg_pool2d(%s)", x))
 	x = emit("nn.dense(%s, %%fc, units=1000)", x)
-	return fmt.Sprintf("def @main(%%x: Tensor[(1, 3, 224, 224), float32], %%fc: Tensor[(1000, 2048), float32]%s) {\n%s  nn.softmax(%s)\n}",
+	return fmt.Sprintf("def @main(%%x: Tensor[(1, 3, 224, 224), float32], %%fc: Tensor[(1000, 2048), float32]%s) "+
+		"{\n%s  nn.softmax(%s)\n}",
 		params.String(), b.String(), x)
 }
 

@@ -38,15 +38,15 @@ func NewRewriter(g *Graph) *Rewriter {
 // called before anything that uses id is rewritten.
 func (r *Rewriter) Set(id NodeID, expr *bridge.Object) { r.done[id] = expr }
 
-// Replace makes what construct returns stand for node id: the call of a region for the region's exit. construct gets the
-// rewritten expressions of deps, in order; only these are rewritten for it, so the nodes that the replacement
-// makes superfluous are never touched. The same rule of order as for Set.
+// Replace makes what construct returns stand for node id: the call of a region for the region's exit. construct gets
+// the rewritten expressions of deps, in order; only these are rewritten for it, so the nodes that the replacement makes
+// superfluous are never touched. The same rule of order as for Set.
 func (r *Rewriter) Replace(id NodeID, deps []NodeID, construct func(deps []*bridge.Object) (*bridge.Object, error)) {
 	r.replaced[id] = replacement{deps, construct}
 }
 
-// Wrap makes what construct returns of the rewritten expression of node id stand for it. The same rule of order as for Set;
-// a node that is replaced is not wrapped.
+// Wrap makes what construct returns of the rewritten expression of node id stand for it. The same rule of order as for
+// Set; a node that is replaced is not wrapped.
 func (r *Rewriter) Wrap(id NodeID, construct func(expr *bridge.Object) (*bridge.Object, error)) {
 	r.wrapped[id] = construct
 }

@@ -120,7 +120,8 @@ func TestOutline(t *testing.T) {
 	}
 	body, err := inside.Expr(ms[0].Root)
 	require.NoError(t, err)
-	region, err := NewFunction(params, body, map[string]any{"Compiler": "dnnl", "Primitive": 1, "global_symbol": "region_0"})
+	region, err := NewFunction(params, body, map[string]any{"Compiler": "dnnl", "Primitive": 1,
+		"global_symbol": "region_0"})
 	require.NoError(t, err)
 	variable, err := NewGlobalVar("region_0")
 	require.NoError(t, err)

@@ -48,8 +48,8 @@ fault race "a race: the workspace's pool is left without its lock" \
   'NATIVE_TARGETS=engine_test scripts/test_native.sh tsan -R "^engine_test"'
 
 fault border-count "borders are counted in one direction only" \
-  pass/border.go $'\tif from > 0 {\n\t\tms += c.known[from-1][u].out' $'\tif from > 0 && to == 0 {\n\t\tms += c.known[from-1][u].out' \
-  'go test -count=1 ./pass'
+  pass/border/border.go $'\tif p.Out {\n\t\treturn out' $'\tif p.Out {\n\t\treturn 0 * out' \
+  'go test -count=1 ./pass ./pass/border'
 
 fault swapped-region "a plan gives a region to another backend than was chosen" \
   pass/plan/builder.go 'Backend: annotate.BackendNames(set, chosen)}' 'Backend: annotate.BackendNames(set, nil) + b.plan.Backends[0].Name}' \

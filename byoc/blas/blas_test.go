@@ -37,7 +37,8 @@ func outcome(g *relay.Graph) (taken string, refusals []string) {
 // dense is a dense layer with something on top of it.
 func dense(left, right, out *relay.Type, top func(m *relay.GraphMaker, y relay.NodeID) relay.NodeID) *relay.Graph {
 	m := relay.NewGraph("main")
-	y := m.Call("nn.dense", out, map[string]any{"out_dtype": ""}, m.Var(left.Shape, left.DType), m.Const(right.Shape, right.DType))
+	y := m.Call("nn.dense", out, map[string]any{"out_dtype": ""}, m.Var(left.Shape, left.DType),
+		m.Const(right.Shape, right.DType))
 	if top != nil {
 		y = top(m, y)
 	}
@@ -47,7 +48,8 @@ func dense(left, right, out *relay.Type, top func(m *relay.GraphMaker, y relay.N
 func batchMatmul(left, right, out *relay.Type, ta, tb bool) *relay.Graph {
 	m := relay.NewGraph("main")
 	attrs := map[string]any{"transpose_a": ta, "transpose_b": tb}
-	return m.Finish(m.Call("nn.batch_matmul", out, attrs, m.Var(left.Shape, left.DType), m.Var(right.Shape, right.DType)))
+	return m.Finish(m.Call("nn.batch_matmul", out, attrs, m.Var(left.Shape, left.DType),
+		m.Var(right.Shape, right.DType)))
 }
 
 func TestBackendsAreValid(t *testing.T) {
@@ -78,8 +80,10 @@ func TestLimits(t *testing.T) {
 		{"bias", dense(f(4, 8), f(6, 8), f(4, 6), add(f(6), f(4, 6))), "openblas.dense_bias"},
 		{"bias of two dimensions", dense(f(4, 8), f(6, 8), f(4, 6), add(f(1, 6), f(4, 6))), "openblas.dense_bias"},
 		{"residual", dense(f(4, 8), f(6, 8), f(4, 6), add(f(4, 6), f(4, 6))), "openblas.dense_sum"},
-		{"one for all on the right", batchMatmul(f(5, 4, 8), f(1, 6, 8), f(5, 4, 6), false, true), "openblas.batch_matmul"},
-		{"one for all on the left", batchMatmul(f(1, 8, 4), f(5, 8, 6), f(5, 4, 6), true, false), "openblas.batch_matmul"},
+		{"one for all on the right", batchMatmul(f(5, 4, 8), f(1, 6, 8), f(5, 4, 6), false, true),
+			"openblas.batch_matmul"},
+		{"one for all on the left", batchMatmul(f(1, 8, 4), f(5, 8, 6), f(5, 4, 6), true, false),
+			"openblas.batch_matmul"},
 	} {
 		taken, refusals := outcome(c.graph)
 		require.Equal(t, c.taken, taken, "%s: %v", c.name, refusals)
@@ -92,13 +96,15 @@ func TestLimits(t *testing.T) {
 	}{
 		{"half", dense(relay.Tensor("float16", 4, 8), f(6, 8), f(4, 6), nil), "is float16; only float32 and float64"},
 		{"mixed", dense(relay.Tensor("float64", 4, 8), f(6, 8), f(4, 6), nil), "is float64 and the result float32"},
-		{"unknown rows", dense(f(relay.AnyDim, 8), f(6, 8), f(relay.AnyDim, 6), nil), "has the shape [?, 6]; dimensions that are known only"},
+		{"unknown rows", dense(f(relay.AnyDim, 8), f(6, 8), f(relay.AnyDim, 6), nil),
+			"has the shape [?, 6]; dimensions that are known only"},
 		{"empty", dense(f(0, 8), f(6, 8), f(0, 6), nil), "each dimension must be at least 1"},
 		{"vector", dense(f(8), f(6, 8), f(6), nil), "has 1 dimensions"},
 		{"too long", dense(f(1<<32, 2), f(6, 2), f(1<<32, 6), nil), "a dimension of 4294967296"},
 		{"batches", batchMatmul(f(5, 4, 8), f(3, 6, 8), f(5, 4, 6), false, true), "batches of 5 and 3"},
 		{"sides", batchMatmul(f(5, 4, 8), f(5, 6, 8), f(5, 4, 6), false, false), "which do not fit"},
-		{"wrong bias", dense(f(4, 8), f(6, 8), f(4, 6), add(f(4, 1), f(4, 6))), "not one value for each of the 6 columns of [4, 6]"},
+		{"wrong bias", dense(f(4, 8), f(6, 8), f(4, 6), add(f(4, 1), f(4, 6))),
+			"not one value for each of the 6 columns of [4, 6]"},
 		{"widening", dense(f(1, 8), f(6, 8), f(1, 6), add(f(4, 6), f(4, 6))), "turns the result [1, 6] into [4, 6]"},
 	} {
 		_, refusals := outcome(c.graph)

@@ -92,7 +92,8 @@ func (e *emission) product(composite string, ops []*region.Op) error {
 	root := ops[len(ops)-1]
 	refusal := fmt.Errorf("its body is not what the name says")
 	for _, m := range g.Match(r.pattern.Shape, root.Node) {
-		if len(m.Nodes) != len(ops) || slices.ContainsFunc(m.Nodes, func(id relay.NodeID) bool { return byNode[id] == nil }) {
+		if len(m.Nodes) != len(ops) || slices.ContainsFunc(m.Nodes,
+			func(id relay.NodeID) bool { return byNode[id] == nil }) {
 			continue
 		}
 		shape, err := r.read(g, m)
@@ -107,7 +108,8 @@ func (e *emission) product(composite string, ops []*region.Op) error {
 }
 
 // write adds the line of a product.
-func (e *emission) write(p *product, with epilogue, m *relay.Match, byNode map[relay.NodeID]*region.Op, result region.ValueID) {
+func (e *emission) write(p *product, with epilogue, m *relay.Match, byNode map[relay.NodeID]*region.Op,
+	result region.ValueID) {
 	// argument is the value of what the call named by role reads as the node named by what.
 	argument := func(role, what string) region.ValueID {
 		id := m.Named[role]
@@ -134,6 +136,8 @@ func (e *emission) write(p *product, with epilogue, m *relay.Match, byNode map[r
 		}
 		return 0
 	}
-	e.lines = append(e.lines, fmt.Sprintln("product", p.dtype, result, left, right, p.m, p.n, p.k, p.batch, flag(p.leftBatch),
-		flag(p.rightBatch), flag(p.leftT), flag(p.rightT), strconv.FormatFloat(p.alpha, 'g', -1, 64), bias, sum, activation))
+	e.lines = append(e.lines, fmt.Sprintln("product", p.dtype, result, left, right, p.m, p.n, p.k, p.batch,
+		flag(p.leftBatch),
+		flag(p.rightBatch), flag(p.leftT), flag(p.rightT), strconv.FormatFloat(p.alpha, 'g', -1, 64), bias, sum,
+		activation))
 }

@@ -78,7 +78,8 @@ func (e epilogue) read(g *relay.Graph, m *relay.Match, out *relay.Type, p *produ
 			return err
 		}
 		if !slices.Equal(t.Shape, out.Shape) || t.DType != out.DType {
-			return fmt.Errorf("the epilogue turns the result %s into %s", relay.ShapeText(out.Shape), relay.ShapeText(t.Shape))
+			return fmt.Errorf("the epilogue turns the result %s into %s", relay.ShapeText(out.Shape),
+				relay.ShapeText(t.Shape))
 		}
 	}
 	if e.scale {

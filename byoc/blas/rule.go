@@ -19,7 +19,8 @@ type rule struct {
 	epilogue epilogue
 }
 
-const limitsText = "float32 or float64, static shapes; the bias is a list along the last axis, the residual value has the " +
+const limitsText = "float32 or float64, static shapes; the bias is a list along the last axis, the residual value " +
+	"has the " +
 	"result's shape, the scale is a constant number"
 
 // rules are all patterns, those that cover most first.
@@ -129,10 +130,12 @@ func operand(g *relay.Graph, node *relay.Node, i int, side string, out *relay.Ty
 		return nil, err
 	}
 	if t.DType != out.DType {
-		return nil, fmt.Errorf("the %s side of %s is %s and the result %s; they must be equal", side, node.Op, t.DType, out.DType)
+		return nil, fmt.Errorf("the %s side of %s is %s and the result %s; they must be equal", side, node.Op, t.DType,
+			out.DType)
 	}
 	if len(t.Shape) < 2 {
-		return nil, fmt.Errorf("the %s side of %s has %d dimensions; at least 2 are supported", side, node.Op, len(t.Shape))
+		return nil, fmt.Errorf("the %s side of %s has %d dimensions; at least 2 are supported", side, node.Op,
+			len(t.Shape))
 	}
 	return t, nil
 }
@@ -162,15 +165,18 @@ func (r *rule) shape(node *relay.Node, left, right []int64) (*product, error) {
 		inner, p.n = p.n, inner
 	}
 	if inner != p.k {
-		return nil, fmt.Errorf("%s multiplies %s and %s, which do not fit", r.product, relay.ShapeText(left), relay.ShapeText(right))
+		return nil, fmt.Errorf("%s multiplies %s and %s, which do not fit", r.product, relay.ShapeText(left),
+			relay.ShapeText(right))
 	}
 	switch {
 	case r.product != "nn.batch_matmul":
 		if len(right) != 2 {
-			return nil, fmt.Errorf("the right side of %s has %d dimensions; only 2 are supported", r.product, len(right))
+			return nil, fmt.Errorf("the right side of %s has %d dimensions; only 2 are supported", r.product,
+				len(right))
 		}
 		if p.leftT && rank != 2 {
-			return nil, fmt.Errorf("the left side of %s has %d dimensions and is transposed; only 2 are supported", r.product, rank)
+			return nil, fmt.Errorf("the left side of %s has %d dimensions and is transposed; only 2 are supported",
+				r.product, rank)
 		}
 		p.m *= relay.Elements(left[:rank-2])
 	case rank != 3 || len(right) != 3:
@@ -207,11 +213,13 @@ func tensor(g *relay.Graph, id relay.NodeID, what string) (*relay.Type, error) {
 	}
 	for _, d := range t.Shape {
 		if d == relay.AnyDim {
-			return nil, fmt.Errorf("%s has the shape %s; dimensions that are known only at run time are not supported", what,
+			return nil, fmt.Errorf("%s has the shape %s; dimensions that are known only at run time are not supported",
+				what,
 				relay.ShapeText(t.Shape))
 		}
 		if d < 1 {
-			return nil, fmt.Errorf("%s has the shape %s; each dimension must be at least 1", what, relay.ShapeText(t.Shape))
+			return nil, fmt.Errorf("%s has the shape %s; each dimension must be at least 1", what,
+				relay.ShapeText(t.Shape))
 		}
 	}
 	return t, nil

@@ -18,8 +18,8 @@ import (
 
 var once sync.Once
 
-// RegisterAll registers the backends that come with Collage. Calling it again does nothing; a backend that the program registered
-// under one of these names before stays, and its error is given back.
+// RegisterAll registers the backends that come with Collage. Calling it again does nothing; a backend that the program
+// registered under one of these names before stays, and its error is given back.
 func RegisterAll() (err error) {
 	once.Do(func() {
 		for _, b := range []byoc.Backend{

@@ -4,8 +4,8 @@
 // model compiles: the shortest way from a library of functions to a backend.
 //
 // What comes in: a region.Program, and from the backend the statements that compute its results. What goes out: a
-// runtime.CSourceModule. Each tensor is a pointer named after its number (Name); inputs and constants are const, and what
-// lies between operators is workspace that the TVM runtime lends.
+// runtime.CSourceModule. Each tensor is a pointer named after its number (Name); inputs and constants are const, and
+// what lies between operators is workspace that the TVM runtime lends.
 package csource
 
 import (

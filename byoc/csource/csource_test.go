@@ -32,7 +32,8 @@ func TestSourceNamesEachTensorOnce(t *testing.T) {
 	t.Parallel()
 	p := program(t)
 	relu, exp := p.Ops[0].Results[0], p.Ops[1].Results[0]
-	text, err := Source(p, "#define N 32", "relu("+Name(p.Inputs[0])+", "+Name(relu)+"); exp("+Name(relu)+", "+Name(exp)+");", Constants{})
+	text, err := Source(p, "#define N 32", "relu("+Name(p.Inputs[0])+", "+Name(relu)+"); exp("+Name(relu)+", "+Name(
+		exp)+");", Constants{})
 	require.NoError(t, err)
 	for _, want := range []string{
 		"#define N 32\n",
@@ -43,7 +44,8 @@ func TestSourceNamesEachTensorOnce(t *testing.T) {
 		"  TVMBackendFreeWorkspace(1, 0, " + Name(relu) + ");\n",
 		// A result that is an input, and one that is given twice.
 		"memcpy(((char*)((DLTensor*)args[2].v_handle)->data + ((DLTensor*)args[2].v_handle)->byte_offset), v0, 128);",
-		"memcpy(((char*)((DLTensor*)args[3].v_handle)->data + ((DLTensor*)args[3].v_handle)->byte_offset), " + Name(exp) + ", 128);",
+		"memcpy(((char*)((DLTensor*)args[3].v_handle)->data + ((DLTensor*)args[3].v_handle)->byte_offset), " +
+			Name(exp) + ", 128);",
 	} {
 		require.Equal(t, 1, strings.Count(text, want), "%s\nin\n%s", want, text)
 	}
@@ -57,7 +59,8 @@ func TestConstantsStandInTheSource(t *testing.T) {
 	t.Parallel()
 	p := program(t)
 	constants := Constants{}
-	require.NoError(t, constants.Replace(p.Inputs[0]+1, byoc.Tensor{DType: "uint8", Shape: []int64{3}, Data: []byte{0, 9, 255}}))
+	require.NoError(t, constants.Replace(p.Inputs[0]+1,
+		byoc.Tensor{DType: "uint8", Shape: []int64{3}, Data: []byte{0, 9, 255}}))
 	text, err := Source(p, "", "", constants)
 	require.NoError(t, err)
 	require.Contains(t, text, `static const unsigned char v1_bytes[4] __attribute__((aligned(64))) =`+"\n"+`"\000\011\377"`)

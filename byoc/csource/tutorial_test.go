@@ -88,7 +88,8 @@ func TestTheTutorialsCode(t *testing.T) {
 	file := filepath.Join(folder, "overlay.json")
 	require.NoError(t, os.WriteFile(file, overlay, 0o644))
 	binary := filepath.Join(folder, "mylib.test")
-	command := exec.Command("go", "test", "-c", "-vet=off", "-overlay", file, "-o", binary, "github.com/collage-tvm/collage/byoc/mylib")
+	command := exec.Command("go", "test", "-c", "-vet=off", "-overlay", file, "-o", binary,
+		"github.com/collage-tvm/collage/byoc/mylib")
 	command.Dir = root
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, string(output))

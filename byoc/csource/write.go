@@ -72,7 +72,8 @@ func (c Constants) check() error {
 	total := 0
 	for _, t := range c {
 		if total += len(t.Data); total > MaxConstants {
-			return fmt.Errorf("its constants take more than %d MiB, which is too much for C source: let the backend's emitter "+
+			return fmt.Errorf("its constants take more than %d MiB, which is too much for C source: let the "+
+				"backend's emitter "+
 				"make a runtime module that holds them", MaxConstants>>20)
 		}
 	}
@@ -123,13 +124,16 @@ func Source(p *region.Program, prelude, statements string, packed Constants) (st
 	s.WriteString("\n\n")
 	for v := range p.Values {
 		if t, ok := packed[region.ValueID(v)]; ok {
-			fmt.Fprintf(&s, "static const unsigned char %s_bytes[%d] __attribute__((aligned(64))) =\n", Name(region.ValueID(v)), len(t.Data)+1)
+			fmt.Fprintf(&s, "static const unsigned char %s_bytes[%d] __attribute__((aligned(64))) =\n",
+				Name(region.ValueID(v)), len(t.Data)+1)
 			writeBytes(&s, t.Data)
 		}
 	}
 	count := len(p.Inputs) + len(p.Outputs)
-	fmt.Fprintf(&s, "extern \"C\" TVM_DLL int32_t %s(TVMValue* args, int32_t*, int32_t count, TVMValue*, int32_t*, void*) {\n", p.Symbol)
-	fmt.Fprintf(&s, "  if (count != %d) {\n    TVMAPISetLastError(\"%s takes %d tensors\");\n    return -1;\n  }\n", count, p.Symbol, count)
+	fmt.Fprintf(&s, "extern \"C\" TVM_DLL int32_t %s(TVMValue* args, int32_t*, int32_t count, TVMValue*, int32_t*, "+
+		"void*) {\n", p.Symbol)
+	fmt.Fprintf(&s, "  if (count != %d) {\n    TVMAPISetLastError(\"%s takes %d tensors\");\n    return -1;\n  }\n",
+		count, p.Symbol, count)
 	var workspaces, copies []string
 	declared := map[region.ValueID]bool{}
 	for i, v := range p.Inputs {
@@ -141,7 +145,8 @@ func Source(p *region.Program, prelude, statements string, packed Constants) (st
 	for v := range p.Values {
 		if t, ok := packed[region.ValueID(v)]; ok {
 			declared[region.ValueID(v)] = true
-			fmt.Fprintf(&s, "  const %[2]s* %[1]s = (const %[2]s*)%[1]s_bytes;\n", Name(region.ValueID(v)), types[t.DType].name)
+			fmt.Fprintf(&s, "  const %[2]s* %[1]s = (const %[2]s*)%[1]s_bytes;\n", Name(region.ValueID(v)),
+				types[t.DType].name)
 		}
 	}
 	for i, v := range p.Outputs {
@@ -168,7 +173,8 @@ func Source(p *region.Program, prelude, statements string, packed Constants) (st
 		if err != nil {
 			return "", err
 		}
-		if err := declare(&s, p, id, "", fmt.Sprintf("TVMBackendAllocWorkspace(1, 0, %d, 2, 32)", max(bytes, 1))); err != nil {
+		if err := declare(&s, p, id, "", fmt.Sprintf("TVMBackendAllocWorkspace(1, 0, %d, 2, 32)",
+			max(bytes, 1))); err != nil {
 			return "", err
 		}
 		fmt.Fprintf(&s, "  if (%s == NULL) return -1;\n", Name(id))
@@ -187,7 +193,8 @@ func Source(p *region.Program, prelude, statements string, packed Constants) (st
 
 // argument is the data of the tensor that the caller hands over at place i.
 func argument(i int) string {
-	return fmt.Sprintf("((char*)((DLTensor*)args[%[1]d].v_handle)->data + ((DLTensor*)args[%[1]d].v_handle)->byte_offset)", i)
+	return fmt.Sprintf("((char*)((DLTensor*)args[%[1]d].v_handle)->data + "+
+		"((DLTensor*)args[%[1]d].v_handle)->byte_offset)", i)
 }
 
 func declare(s *strings.Builder, p *region.Program, v region.ValueID, qualifier, value string) error {

@@ -31,7 +31,8 @@ func (l *lowering) attention(name string, ops []region.Op) error {
 		return fmt.Errorf("%s: its body is not what the name says", name)
 	}
 	o := &operation{
-		kind: "attention", kernel: native.AttentionKernel, out: l.nodes[layer.Root], alpha: layer.Scale, attention: layer,
+		kind: "attention", kernel: native.AttentionKernel, out: l.nodes[layer.Root], alpha: layer.Scale,
+		attention: layer,
 	}
 	asItIs := func(v region.ValueID) (region.ValueID, view.View) { return v, view.Plain(l.types[v].Shape) }
 	if !l.place(o, asItIs) {

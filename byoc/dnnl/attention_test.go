@@ -42,7 +42,8 @@ func (h heads) graph() *relay.Graph {
 		x = r.Call("reshape", apart, map[string]any{"newshape": apart.Shape}, x)
 		turned := f(h.batch, h.heads, h.tokens, h.size)
 		x = r.Call("transpose", turned, map[string]any{"axes": []int64{0, 2, 1, 3}}, x)
-		return r.Call("reshape", f(count, h.tokens, h.size), map[string]any{"newshape": []int64{count, h.tokens, h.size}}, x)
+		return r.Call("reshape", f(count, h.tokens, h.size),
+			map[string]any{"newshape": []int64{count, h.tokens, h.size}}, x)
 	}
 	a, b := r.Var(flat.Shape, f32), r.Var(flat.Shape, f32)
 	if h.twice {
@@ -54,7 +55,8 @@ func (h heads) graph() *relay.Graph {
 	if h.shared {
 		one, all := f(h.batch, 1, h.tokens, h.size), f(h.batch, h.heads, h.tokens, h.size)
 		k = r.Call("broadcast_to", all, map[string]any{"shape": all.Shape}, r.Var(one.Shape, f32))
-		k = r.Call("reshape", f(count, h.tokens, h.size), map[string]any{"newshape": []int64{count, h.tokens, h.size}}, k)
+		k = r.Call("reshape", f(count, h.tokens, h.size), map[string]any{"newshape": []int64{count, h.tokens, h.size}},
+			k)
 	} else {
 		k = split(r.Var(flat.Shape, f32))
 	}
@@ -71,10 +73,12 @@ func (h heads) graph() *relay.Graph {
 	}
 	weights := r.Call("nn.softmax", four, map[string]any{"axis": axis}, scores)
 	rows := r.Call("reshape", three, map[string]any{"newshape": three.Shape}, weights)
-	mixed := r.Call("nn.batch_matmul", f(count, h.tokens, h.size), map[string]any{"transpose_a": false, "transpose_b": false}, rows, v)
+	mixed := r.Call("nn.batch_matmul", f(count, h.tokens, h.size),
+		map[string]any{"transpose_a": false, "transpose_b": false}, rows, v)
 	apart := f(h.batch, h.heads, h.tokens, h.size)
 	mixed = r.Call("reshape", apart, map[string]any{"newshape": apart.Shape}, mixed)
-	mixed = r.Call("transpose", f(h.batch, h.tokens, h.heads, h.size), map[string]any{"axes": []int64{0, 2, 1, 3}}, mixed)
+	mixed = r.Call("transpose", f(h.batch, h.tokens, h.heads, h.size), map[string]any{"axes": []int64{0, 2, 1, 3}},
+		mixed)
 	result := r.Call("reshape", flat, map[string]any{"newshape": flat.Shape}, mixed)
 	if h.escape != nil {
 		return r.Finish(r.Tuple(append(h.escape(scores, weights), result)...))
@@ -176,7 +180,10 @@ func TestWhatIsNotAttention(t *testing.T) {
 			}
 		},
 		"a function between": func(h *heads) {
-			h.between = func(r maker, scores relay.NodeID) relay.NodeID { return r.Call("tanh", f(1, 2, 6, 6), nil, scores) }
+			h.between = func(r maker, scores relay.NodeID) relay.NodeID {
+				return r.Call("tanh", f(1, 2, 6, 6), nil,
+					scores)
+			}
 		},
 		"a number is added": func(h *heads) {
 			h.between = func(r maker, scores relay.NodeID) relay.NodeID {
@@ -221,9 +228,11 @@ func TestTheRestOfAttentionStays(t *testing.T) {
 		return r.Call("transpose", f(2, 6, 16), map[string]any{"axes": []int64{1, 0, 2}}, y)
 	}
 	keys := split()
-	scores := r.Call("nn.batch_matmul", f(2, 6, 6), map[string]any{"transpose_a": false, "transpose_b": true}, split(), keys)
+	scores := r.Call("nn.batch_matmul", f(2, 6, 6), map[string]any{"transpose_a": false, "transpose_b": true}, split(),
+		keys)
 	weights := r.Call("nn.softmax", f(2, 6, 6), map[string]any{"axis": -1}, scores)
-	mixed := r.Call("nn.batch_matmul", f(2, 6, 16), map[string]any{"transpose_a": false, "transpose_b": false}, weights, split())
+	mixed := r.Call("nn.batch_matmul", f(2, 6, 16), map[string]any{"transpose_a": false, "transpose_b": false}, weights,
+		split())
 	got, _ := attended(t, r.Finish(r.Tuple(mixed, keys)))
 	require.Equal(t, 1, strings.Count(got, `"op": "attention"`))
 	require.Equal(t, 1, strings.Count(got, `"op": "transpose"`))

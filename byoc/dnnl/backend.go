@@ -4,13 +4,14 @@
 // generator of that runtime, which writes the regions of the backend native, too.
 //
 // What comes in: for the placement, graphs in which its patterns are looked for; from TVM, region functions through
-// relay.ext.collage_dnnl. What goes out: the patterns with their limits, and for each region a program in JSON: tensors,
-// and operators on them with what is done to their results on the way out. libcollage_dnnl.so chooses oneDNN's
+// relay.ext.collage_dnnl. What goes out: the patterns with their limits, and for each region a program in JSON:
+// tensors, and operators on them with what is done to their results on the way out. libcollage_dnnl.so chooses oneDNN's
 // primitives and layouts for it when the region is first used.
 //
 // A pattern is a rule: those of byoc/onednn, and those of pointwise.go and shape.go here. lower.go turns the layers of
-// a region into operations, each with the kernel that is to do it; fuse.go joins them, and norm.go, attention.go, merge.go and strips.go
-// make one step of several of native's (strided.go says what is a view of what); program.go writes them down.
+// a region into operations, each with the kernel that is to do it; fuse.go joins them, and norm.go, attention.go,
+// merge.go and strips.go make one step of several of native's (strided.go says what is a view of what); program.go
+// writes them down.
 package dnnl
 
 import (
@@ -39,7 +40,8 @@ func New() byoc.Backend { return backend{} }
 var rules = sync.OnceValue(func() []*onednn.Rule {
 	return slices.Concat(
 		onednn.LayerNormRules(), onednn.ConvolutionRules(), onednn.DenseRules(),
-		onednn.BatchMatmulRules(), onednn.BatchNormRules(), onednn.ActivationRules(), onednn.PoolRules(), onednn.SoftmaxRules(),
+		onednn.BatchMatmulRules(), onednn.BatchNormRules(), onednn.ActivationRules(), onednn.PoolRules(),
+		onednn.SoftmaxRules(),
 		onednn.ElementwiseRules(), binaryRules(), shapeRules(), reduceRules(), resizeRules())
 })
 

@@ -16,8 +16,8 @@ var (
 )
 
 // channelsFirst brings what stands around strips in NHWC, as TensorFlow's networks do, into the order of NCHW, with
-// transposes at the border. In the runtime they cost nothing: a transpose says how a tensor is seen, and channels that lie
-// innermost, as strips have them, stay there. It runs before fuse, which asks what strips can do.
+// transposes at the border. In the runtime they cost nothing: a transpose says how a tensor is seen, and channels that
+// lie innermost, as strips have them, stay there. It runs before fuse, which asks what strips can do.
 //
 // What is turned is turned with all images that it reads or makes, through whatever can be.
 func (l *lowering) channelsFirst() {
@@ -42,8 +42,8 @@ func (l *lowering) channelsFirst() {
 	l.ops = t.ops
 }
 
-// turned are the operations that are to work in the order of NCHW: those that hang together by images, where one of them
-// is in NHWC and one goes strip by strip.
+// turned are the operations that are to work in the order of NCHW: those that hang together by images, where one of
+// them is in NHWC and one goes strip by strip.
 func (l *lowering) turned() map[*operation]bool {
 	with := map[region.ValueID][]*operation{}
 	for _, o := range l.ops {
@@ -161,7 +161,8 @@ func (t *turning) read(v region.ValueID, of []int) region.ValueID {
 		t.ops = append(t.ops, &operation{kind: "reshape", in: []region.ValueID{v}, out: from, of: of})
 	}
 	turned := l.permuted(from, fromChannelsLast)
-	t.ops = append(t.ops, &operation{kind: "transpose", perm: fromChannelsLast, in: []region.ValueID{from}, out: turned, of: of})
+	t.ops = append(t.ops, &operation{kind: "transpose", perm: fromChannelsLast, in: []region.ValueID{from}, out: turned,
+		of: of})
 	t.seen[v], t.there[v] = turned, true
 	return turned
 }
@@ -169,7 +170,8 @@ func (t *turning) read(v region.ValueID, of []int) region.ValueID {
 // back has a value in NHWC that only turned operations have made.
 func (t *turning) back(v region.ValueID, of []int) {
 	if turned, ok := t.seen[v]; ok && !t.there[v] {
-		t.ops = append(t.ops, &operation{kind: "transpose", perm: toChannelsLast, in: []region.ValueID{turned}, out: v, of: of})
+		t.ops = append(t.ops, &operation{kind: "transpose", perm: toChannelsLast, in: []region.ValueID{turned}, out: v,
+			of: of})
 		t.there[v] = true
 	}
 }

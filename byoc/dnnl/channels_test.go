@@ -87,7 +87,8 @@ func TestWithoutStripsNothingIsTurned(t *testing.T) {
 	r := newRegion()
 	y := f(1, 6, 6, 8)
 	conv := r.Call("nn.conv2d", y, lastAttrs("HWIO"), r.Var(y.Shape, f32), r.Const([]int64{3, 3, 8, 8}, f32))
-	require.Equal(t, map[string][][]int64{"conv": {{0, 3, 1, 2}}}, permsOf(t, r.Finish(r.Call("nn.relu", y, nil, conv))))
+	require.Equal(t, map[string][][]int64{"conv": {{0, 3, 1, 2}}},
+		permsOf(t, r.Finish(r.Call("nn.relu", y, nil, conv))))
 
 	// Nor where strips are in NCHW and NHWC is elsewhere.
 	r = newRegion()

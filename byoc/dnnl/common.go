@@ -33,7 +33,8 @@ func (l *lowering) share() {
 		}
 		if o.kind == "binary" && o.algorithm == "add" && o.in[0] == o.in[1] {
 			// Twice the same, as it may turn out here: a function of one argument, which can be fused.
-			*o = operation{kind: "eltwise", kernel: o.kernel, algorithm: "linear", alpha: 2, in: o.in[:1], out: o.out, of: o.of}
+			*o = operation{kind: "eltwise", kernel: o.kernel, algorithm: "linear", alpha: 2, in: o.in[:1], out: o.out,
+				of: o.of}
 		}
 		key := l.computation(o)
 		first, ok := seen[key]

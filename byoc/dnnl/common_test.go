@@ -13,7 +13,8 @@ import (
 
 func avgPool(pad bool) map[string]any {
 	return map[string]any{"pool_size": []int64{3, 3}, "strides": []int64{1, 1}, "dilation": []int64{1, 1},
-		"padding": []int64{1, 1, 1, 1}, "ceil_mode": false, "layout": "NCHW", "out_layout": "", "count_include_pad": pad}
+		"padding": []int64{1, 1, 1, 1}, "ceil_mode": false, "layout": "NCHW", "out_layout": "",
+		"count_include_pad": pad}
 }
 
 func TestEqualComputationsAreDoneOnce(t *testing.T) {

@@ -53,8 +53,8 @@ func (o *operation) takesPostOps() bool {
 	return o.kernel == native.NormKernel && len(o.post) < maxPostOps
 }
 
-// rightSide is the other argument of a pointwise operation that reads v, noValue for an elementwise one; ok says that the
-// operation is pointwise and can be done to v.
+// rightSide is the other argument of a pointwise operation that reads v, noValue for an elementwise one; ok says that
+// the operation is pointwise and can be done to v.
 func (o *operation) rightSide(v region.ValueID) (other region.ValueID, ok bool) {
 	switch {
 	case len(o.post) > 0:
@@ -84,8 +84,10 @@ func (l *lowering) absorb(o *operation) bool {
 	both := *o
 	switch {
 	case operand == noValue:
-		both.post = append(slices.Clone(o.post), postOp{function: reader.algorithm, alpha: reader.alpha, beta: reader.beta, operand: noValue})
-	case reader.algorithm == "add" && o.kind != "pool" && o.kernel != native.NormKernel && len(o.post) == 0 && !o.bias && l.perChannel(o, operand):
+		both.post = append(slices.Clone(o.post),
+			postOp{function: reader.algorithm, alpha: reader.alpha, beta: reader.beta, operand: noValue})
+	case reader.algorithm == "add" && o.kind != "pool" && o.kernel != native.NormKernel && len(o.post) == 0 &&
+		!o.bias && l.perChannel(o, operand):
 		both.bias = true
 		both.in = append(slices.Clone(o.in), operand)
 	default:
@@ -151,8 +153,8 @@ func (l *lowering) hoist(o *operation) bool {
 }
 
 // through says how the other side of a pointwise operation must be seen before a reshape of from to to is made: as a
-// tensor of to's shape where it has from's, as a row where it is broadcast along all axes but an equal last one, as it is
-// where it is a number.
+// tensor of to's shape where it has from's, as a row where it is broadcast along all axes but an equal last one, as it
+// is where it is a number.
 func (l *lowering) through(operand, from, to region.ValueID) (*relay.Type, bool) {
 	t, outer, inner := l.types[operand], l.types[from].Shape, l.types[to].Shape
 	switch {
@@ -160,7 +162,8 @@ func (l *lowering) through(operand, from, to region.ValueID) (*relay.Type, bool)
 		return relay.Tensor(t.DType, inner...), true
 	case relay.Elements(t.Shape) == 1:
 		return relay.Tensor(t.DType, 1), true
-	case len(t.Shape) > 0 && relay.Elements(t.Shape) == t.Shape[len(t.Shape)-1] && len(t.Shape) <= len(outer) && len(inner) > 0 &&
+	case len(t.Shape) > 0 && relay.Elements(t.Shape) == t.Shape[len(t.Shape)-1] && len(t.Shape) <= len(outer) &&
+		len(inner) > 0 &&
 		outer[len(outer)-1] == inner[len(inner)-1] && t.Shape[len(t.Shape)-1] == inner[len(inner)-1]:
 		return relay.Tensor(t.DType, inner[len(inner)-1]), true
 	}

@@ -85,10 +85,11 @@ func requireRunnable(t *testing.T, text []byte) {
 }
 
 // fuzzScalars are the numbers that stand in regions, and those that should not.
-var fuzzScalars = []float64{0, 1, 0.5, 2, -1, 6, 1e-12, 1e39, math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(0, -1)}
+var fuzzScalars = []float64{0, 1, 0.5, 2, -1, 6, 1e-12, 1e39, math.Inf(1), math.Inf(-1), math.NaN(),
+	math.Copysign(0, -1)}
 
-// regionOf makes a region of what the bytes say, three for an operator: which one, and what it reads. All values have one
-// shape, as in a block of a network.
+// regionOf makes a region of what the bytes say, three for an operator: which one, and what it reads. All values have
+// one shape, as in a block of a network.
 func regionOf(bytes []byte) *relay.Graph {
 	r := newRegion()
 	y := f(1, 8, 6, 6)
@@ -110,7 +111,8 @@ func regionOf(bytes []byte) *relay.Graph {
 		case 1:
 			id = r.Call("nn.conv2d", y, with(conv2dAttrs(), "groups", 8), a, r.Const([]int64{8, 1, 3, 3}, f32))
 		case 2:
-			id = r.Call("nn.conv2d", y, with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), a, r.Const([]int64{8, 8, 1, 1}, f32))
+			id = r.Call("nn.conv2d", y, with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), a,
+				r.Const([]int64{8, 8, 1, 1}, f32))
 		case 3:
 			id = r.Call([]string{"add", "subtract", "multiply", "maximum", "minimum"}[bytes[2]%5], y, nil, a, other())
 		case 4:
@@ -118,9 +120,11 @@ func regionOf(bytes []byte) *relay.Graph {
 		case 5:
 			id = r.Call([]string{"nn.relu", "tanh", "sigmoid", "exp", "sqrt", "abs"}[bytes[2]%6], y, nil, a)
 		case 6:
-			id = r.Call("clip", y, map[string]any{"a_min": fuzzScalars[int(bytes[2]/16)%len(fuzzScalars)], "a_max": number}, a)
+			id = r.Call("clip", y, map[string]any{"a_min": fuzzScalars[int(bytes[2]/16)%len(fuzzScalars)],
+				"a_max": number}, a)
 		case 7:
-			id = r.Call([]string{"add", "subtract", "multiply", "divide"}[bytes[2]/16%4], y, nil, a, r.Scalar(number, f32))
+			id = r.Call([]string{"add", "subtract", "multiply", "divide"}[bytes[2]/16%4], y, nil, a,
+				r.Scalar(number, f32))
 		case 8:
 			id = r.Call([]string{"subtract", "divide"}[bytes[2]/16%2], y, nil, r.Scalar(number, f32), a)
 		case 9:
@@ -128,8 +132,9 @@ func regionOf(bytes []byte) *relay.Graph {
 		case 10:
 			id = r.Call("nn.softmax", y, map[string]any{"axis": int(bytes[2]%4) - 1}, a)
 		case 11:
-			id = r.Call("nn.max_pool2d", y, map[string]any{"pool_size": []int64{3, 3}, "strides": []int64{1, 1}, "dilation": []int64{1, 1},
-				"padding": []int64{1, 1, 1, 1}, "layout": "NCHW", "out_layout": "", "ceil_mode": false}, a)
+			id = r.Call("nn.max_pool2d", y, map[string]any{"pool_size": []int64{3, 3}, "strides": []int64{1, 1},
+				"dilation": []int64{1, 1},
+				"padding":  []int64{1, 1, 1, 1}, "layout": "NCHW", "out_layout": "", "ceil_mode": false}, a)
 		case 12: // strips, in NCHW and in NHWC
 			id = r.pointwiseConv(a, y)
 		case 13:

@@ -27,7 +27,8 @@ var (
 
 // conv3dAttrs are those of a 3x3x3 convolution that keeps its size.
 func conv3dAttrs() map[string]any {
-	return with(conv2dAttrs(), "strides", []int64{1, 1, 1}, "padding", []int64{1, 1, 1, 1, 1, 1}, "dilation", []int64{1, 1, 1},
+	return with(conv2dAttrs(), "strides", []int64{1, 1, 1}, "padding", []int64{1, 1, 1, 1, 1, 1}, "dilation",
+		[]int64{1, 1, 1},
 		"data_layout", "NCDHW", "kernel_layout", "OIDHW")
 }
 
@@ -77,7 +78,8 @@ type maker struct{ *relay.GraphMaker }
 func newRegion() maker { return maker{relay.NewGraph("tvmgen_default_collage_dnnl_main_0")} }
 
 // composite calls a Composite function of that name; body makes its body of its parameters, which have the types.
-func (r maker) composite(name string, out *relay.Type, body func(p []relay.NodeID) relay.NodeID, types []*relay.Type, args ...relay.NodeID) relay.NodeID {
+func (r maker) composite(name string, out *relay.Type, body func(p []relay.NodeID) relay.NodeID, types []*relay.Type,
+	args ...relay.NodeID) relay.NodeID {
 	var params []relay.NodeID
 	for _, t := range types {
 		params = append(params, r.LocalVar(t.Shape, t.DType))
@@ -87,8 +89,10 @@ func (r maker) composite(name string, out *relay.Type, body func(p []relay.NodeI
 }
 
 // as calls a Composite function of one operator, on arguments of these types.
-func (r maker) as(composite, op string, attrs map[string]any, out *relay.Type, types []*relay.Type, args ...relay.NodeID) relay.NodeID {
-	return r.composite(composite, out, func(p []relay.NodeID) relay.NodeID { return r.Call(op, out, attrs, p...) }, types, args...)
+func (r maker) as(composite, op string, attrs map[string]any, out *relay.Type, types []*relay.Type,
+	args ...relay.NodeID) relay.NodeID {
+	return r.composite(composite, out, func(p []relay.NodeID) relay.NodeID { return r.Call(op, out, attrs, p...) },
+		types, args...)
 }
 
 // one is a graph of one operator on variables.

@@ -9,8 +9,8 @@ import (
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
-// A region is made of groups: composite functions, and operators that stand by themselves. The runtime does not care; but
-// who profiles a region wants to know which of them each operation does, so that the program says it
+// A region is made of groups: composite functions, and operators that stand by themselves. The runtime does not care;
+// but who profiles a region wants to know which of them each operation does, so that the program says it
 // (pass/graphlevel/feedback finds the candidates by the groups' order and names).
 
 // union joins two ascending lists.
@@ -48,7 +48,8 @@ func (l *lowering) follow() func() {
 				done[group] = true
 			}
 		}
-		// An operation before the fusion is done by the one that makes its result now, else by whoever does the first that reads it.
+		// An operation before the fusion is done by the one that makes its result now, else by whoever does the first
+		// that reads it.
 		by := make([]*operation, len(before))
 		for i := len(before) - 1; i >= 0; i-- {
 			by[i] = maker[outs[i]]

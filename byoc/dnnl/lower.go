@@ -148,7 +148,8 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 	case *onednn.Convolution:
 		l.convolution(y, out)
 	case *onednn.Product:
-		o := &operation{kind: "matmul", in: l.of(y.Left, y.Right), out: out, transposeA: y.TransposeA, transposeB: y.TransposeB}
+		o := &operation{kind: "matmul", in: l.of(y.Left, y.Right), out: out, transposeA: y.TransposeA,
+			transposeB: y.TransposeB}
 		l.epilogue(o, y.Epilogue)
 		l.add(o)
 	case *onednn.Elementwise:
@@ -164,7 +165,8 @@ func (l *lowering) layer(layer onednn.Layer, op *region.Op) error {
 	case *onednn.LayerNorm:
 		l.add(&operation{kind: "layer_norm", epsilon: y.Epsilon, in: l.of(y.Data, y.Gamma, y.Beta), out: out})
 	case *onednn.BatchNorm:
-		l.add(&operation{kind: "batch_norm", epsilon: y.Epsilon, in: l.of(y.Data, y.Gamma, y.Beta, y.Mean, y.Variance), out: out})
+		l.add(&operation{kind: "batch_norm", epsilon: y.Epsilon, in: l.of(y.Data, y.Gamma, y.Beta, y.Mean, y.Variance),
+			out: out})
 	case *reshape:
 		l.add(&operation{kind: "reshape", in: slices.Clone(op.Args[:1]), out: out})
 	case *transpose:
@@ -206,7 +208,8 @@ func (l *lowering) elementwise(e *onednn.Elementwise, out region.ValueID) {
 		if i < len(list)-1 {
 			to = l.value(l.types[out].DType, l.types[out].Shape...)
 		}
-		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta, in: []region.ValueID{from}, out: to})
+		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta,
+			in: []region.ValueID{from}, out: to})
 		from = to
 	}
 }
@@ -271,8 +274,8 @@ func spaceOf(shape, perm []int64) []int64 {
 	return space
 }
 
-// weightView gives dimensions in oneDNN's order (groups where there are any, output channels, input channels, space) and
-// the strides by which they lie in the plain weight.
+// weightView gives dimensions in oneDNN's order (groups where there are any, output channels, input channels, space)
+// and the strides by which they lie in the plain weight.
 func weightView(c *onednn.Convolution, shape []int64) (dims, strides []int64) {
 	stride := make([]int64, len(shape))
 	step := int64(1)
@@ -339,7 +342,8 @@ func (l *lowering) biasAdd(b *biasAdd, out region.ValueID) {
 // fused with anything.
 func (l *lowering) binary(function string, left, right, out region.ValueID) {
 	if p, of, ok := l.byNumber(function, left, right); ok && slices.Equal(l.types[of].Shape, l.types[out].Shape) {
-		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta, in: []region.ValueID{of}, out: out})
+		l.add(&operation{kind: "eltwise", algorithm: p.function, alpha: p.alpha, beta: p.beta, in: []region.ValueID{of},
+			out: out})
 		return
 	}
 	l.add(&operation{kind: "binary", algorithm: function, in: []region.ValueID{left, right}, out: out})

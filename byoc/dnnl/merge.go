@@ -10,10 +10,10 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// merge makes dense layers for the product kernel that read the same tensor one operation with several results, as the query, the key and the
-// value of attention are made: one step instead of three, whose work divides better among threads. The idea is that of
-// TVM's CombineParallelDense, but weights and results stay apart. It runs after fuse; layers are alike if what is hung on
-// them is.
+// merge makes dense layers for the product kernel that read the same tensor one operation with several results, as the
+// query, the key and the value of attention are made: one step instead of three, whose work divides better among
+// threads. The idea is that of TVM's CombineParallelDense, but weights and results stay apart. It runs after fuse;
+// layers are alike if what is hung on them is.
 func (l *lowering) merge() {
 	defer l.follow()()
 	merged := false

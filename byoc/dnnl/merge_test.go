@@ -20,14 +20,16 @@ func TestDenseLayersOfOneTensorAreMerged(t *testing.T) {
 		return r.composite("native.product_dense_bias_relu", f(6, units), func(p []relay.NodeID) relay.NodeID {
 			y := r.Call("nn.dense", f(6, units), nil, p[0], p[1])
 			return r.Call("nn.relu", f(6, units), nil, r.Call("add", f(6, units), nil, y, p[2]))
-		}, []*relay.Type{f(6, 8), f(units, 8), f(units)}, flat, r.Const([]int64{units, 8}, f32), r.Const([]int64{units}, f32))
+		}, []*relay.Type{f(6, 8), f(units, 8), f(units)}, flat, r.Const([]int64{units, 8}, f32),
+			r.Const([]int64{units}, f32))
 	}
 	golden(t, "merged.json", r.Finish(r.Tuple(layer(16), layer(16), layer(4))))
 }
 
 // product is a dense layer of 4 units for the kernel of that name.
 func (r maker) product(left, right *relay.Type, x, weight relay.NodeID) relay.NodeID {
-	return r.as("native.product_dense", "nn.dense", nil, f(left.Shape[0], right.Shape[0]), []*relay.Type{left, right}, x, weight)
+	return r.as("native.product_dense", "nn.dense", nil, f(left.Shape[0], right.Shape[0]), []*relay.Type{left, right},
+		x, weight)
 }
 
 func TestDenseLayersThatDifferAreNotMerged(t *testing.T) {

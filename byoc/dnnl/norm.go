@@ -10,8 +10,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// maxAddends is how many tensors the kernel of normalisations adds to its data first, maxNormOperands how many it adds on
-// the way out.
+// maxAddends is how many tensors the kernel of normalisations adds to its data first, maxNormOperands how many it adds
+// on the way out.
 const (
 	maxAddends      = 4
 	maxNormOperands = 4
@@ -19,7 +19,8 @@ const (
 
 // norm lowers a normalisation for the kernel of our own.
 func (l *lowering) norm(y *native.Norm, out region.ValueID) {
-	o := &operation{kind: y.Kind, in: l.of(y.Data), out: out, epsilon: y.Epsilon, unbiased: y.Unbiased, groups: y.Groups}
+	o := &operation{kind: y.Kind, in: l.of(y.Data), out: out, epsilon: y.Epsilon, unbiased: y.Unbiased,
+		groups: y.Groups}
 	if y.Gain != relay.NoNode {
 		o.in = append(o.in, l.nodes[y.Gain])
 	}
@@ -39,8 +40,8 @@ func (l *lowering) norm(y *native.Norm, out region.ValueID) {
 	l.add(o)
 }
 
-// normPosts says that what is hung on a normalisation is done on the way out: functions of one number, and sums with tensors
-// of its shape.
+// normPosts says that what is hung on a normalisation is done on the way out: functions of one number, and sums with
+// tensors of its shape.
 func (l *lowering) normPosts(o *operation) bool {
 	added := 0
 	for _, p := range o.post {
@@ -56,9 +57,9 @@ func (l *lowering) normPosts(o *operation) bool {
 }
 
 // sums has normalisations of rows make the sums that they read: a residual value, a bias. It runs after fuse, so that
-// products and convolutions, which add on the way out for less, come first. A sum that is read elsewhere, too, is stored on
-// the way. Normalisations of images are left alone: what they read may lie in blocks of channels, in which it is
-// added for less than it is laid out anew for both sides.
+// products and convolutions, which add on the way out for less, come first. A sum that is read elsewhere, too, is
+// stored on the way. Normalisations of images are left alone: what they read may lie in blocks of channels, in which it
+// is added for less than it is laid out anew for both sides.
 func (l *lowering) sums() {
 	defer l.follow()()
 	for i := 0; i < len(l.ops); i++ {
@@ -70,7 +71,8 @@ func (l *lowering) sums() {
 
 // takesSums says that an operation is a normalisation of rows that has room for what is added first.
 func (o *operation) takesSums() bool {
-	return o.kernel == native.NormKernel && slices.Contains([]string{"layer_norm", "standardise", "rms_norm"}, o.kind) &&
+	return o.kernel == native.NormKernel && slices.Contains([]string{"layer_norm", "standardise", "rms_norm"},
+		o.kind) &&
 		len(o.more) == 0 && len(o.in)-o.ownArguments() < maxAddends
 }
 
@@ -100,7 +102,8 @@ func (l *lowering) takeSum(o *operation) bool {
 	from, to := slices.Index(l.ops, sum), slices.Index(l.ops, o)
 	moved := slices.ContainsFunc(l.ops[from+1:to], func(between *operation) bool { return between.reads(value) > 0 })
 	if moved && slices.ContainsFunc(l.ops[from+1:to], func(between *operation) bool {
-		return slices.ContainsFunc(append([]region.ValueID{between.out}, between.more...), func(v region.ValueID) bool { return o.reads(v) > 0 })
+		return slices.ContainsFunc(append([]region.ValueID{between.out}, between.more...),
+			func(v region.ValueID) bool { return o.reads(v) > 0 })
 	}) {
 		return false
 	}

@@ -46,7 +46,9 @@ func TestSumsThatNormalisationsDoNotTake(t *testing.T) {
 			return r.Call("add", y, nil, r.Var([]int64{2, 1, 8}, f32), r.Var([]int64{3, 1}, f32))
 		},
 		"a product's own": func(r maker, _, b relay.NodeID) relay.NodeID {
-			return r.Call("add", y, nil, r.Call("nn.batch_matmul", y, map[string]any{"transpose_a": false, "transpose_b": true}, r.Var([]int64{2, 3, 5}, f32), r.Const([]int64{2, 8, 5}, f32)), b)
+			return r.Call("add", y, nil, r.Call("nn.batch_matmul", y,
+				map[string]any{"transpose_a": false, "transpose_b": true}, r.Var([]int64{2, 3, 5}, f32),
+				r.Const([]int64{2, 8, 5}, f32)), b)
 		},
 		"something else": func(r maker, a, b relay.NodeID) relay.NodeID { return r.Call("multiply", y, nil, a, b) },
 	} {

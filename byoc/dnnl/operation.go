@@ -39,8 +39,8 @@ type operation struct {
 	bias bool
 	// unbiased says that a variance is divided by one less than the number of elements.
 	unbiased bool
-	// unscaled and unshifted say that a normalisation has no gain or shift, groups of how many groups of channels it is. What
-	// stands behind them in in is added to the data first; more is that sum, where it is wanted.
+	// unscaled and unshifted say that a normalisation has no gain or shift, groups of how many groups of channels it
+	// is. What stands behind them in in is added to the data first; more is that sum, where it is wanted.
 	unscaled, unshifted  bool
 	groups               int64
 	alpha, beta, epsilon float64

@@ -52,7 +52,8 @@ func checkBiasAdd(g *relay.Graph, m *relay.Match) error {
 		axis += int64(data.Rank())
 	}
 	if axis < 0 || axis >= int64(data.Rank()) || bias.Rank() != 1 || bias.Shape[0] != data.Shape[axis] {
-		return fmt.Errorf("nn.bias_add adds %s to %s along axis %d", relay.ShapeText(bias.Shape), relay.ShapeText(data.Shape), axis)
+		return fmt.Errorf("nn.bias_add adds %s to %s along axis %d", relay.ShapeText(bias.Shape),
+			relay.ShapeText(data.Shape), axis)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 const formatVersion = 3
 
 // dtypes are the runtime's names of dtypes.
-var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32", "bool": "bool"}
+var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32",
+	"bool": "bool"}
 
 // emit writes a region for the runtime (a region.Emitter).
 func emit(p *region.Program) ([]byte, []region.ValueID, error) {
@@ -144,7 +145,8 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		list []int64
-	}{{"perm", o.perm}, {"axes", o.axes}, {"window", o.window}, {"scale", o.scale}, {"strides", o.strides}, {"dilation", o.dilation}, {"padding", o.padding}} {
+	}{{"perm", o.perm}, {"axes", o.axes}, {"window", o.window}, {"scale", o.scale}, {"strides", o.strides},
+		{"dilation", o.dilation}, {"padding", o.padding}} {
 		if f.list != nil {
 			fmt.Fprintf(&w.b, ", %q: ", f.name)
 			w.numbers(f.list)
@@ -167,7 +169,8 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		on   bool
-	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"unbiased", o.unbiased}, {"unscaled", o.unscaled}, {"unshifted", o.unshifted}} {
+	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"unbiased", o.unbiased},
+		{"unscaled", o.unscaled}, {"unshifted", o.unshifted}} {
 		if f.on {
 			fmt.Fprintf(&w.b, ", %q: true", f.name)
 		}

@@ -29,7 +29,8 @@ func TestConvolutionWithBiasAndClip(t *testing.T) {
 }
 
 func TestNeighboursAreFused(t *testing.T) {
-	// Operators that stand alone in the region, as after merging: a convolution, its bias, a residual value, an activation.
+	// Operators that stand alone in the region, as after merging: a convolution, its bias, a residual value, an
+	// activation.
 	r := newRegion()
 	y := f(1, 8, 4, 4)
 	x := r.Var(y.Shape, f32)
@@ -114,7 +115,8 @@ func TestWeightViews(t *testing.T) {
 		{"IOHW", []int64{4, 8, 3, 2}, 1, true, []int64{8, 4, 3, 2}, []int64{6, 48, 2, 1}},
 		{"IOHW", []int64{4, 3, 3, 2}, 2, true, []int64{2, 3, 2, 3, 2}, []int64{36, 6, 18, 2, 1}},
 	} {
-		dims, strides := weightView(&onednn.Convolution{KernelLayout: c.layout, Groups: c.groups, Transposed: c.transposed}, c.shape)
+		dims, strides := weightView(&onednn.Convolution{KernelLayout: c.layout, Groups: c.groups,
+			Transposed: c.transposed}, c.shape)
 		require.Equal(t, c.dims, dims, c.layout)
 		require.Equal(t, c.strides, strides, c.layout)
 	}
@@ -139,14 +141,19 @@ func TestEmitRefusals(t *testing.T) {
 			return r.Call("round", f(4, 4), nil, x)
 		}},
 		{"the oneDNN runtime knows no dnnl.qnn.conv2d", func(r maker, x relay.NodeID) relay.NodeID {
-			return r.composite("dnnl.qnn.conv2d", f(4, 4), func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) }, []*relay.Type{f(4, 4)}, x)
+			return r.composite("dnnl.qnn.conv2d", f(4, 4),
+				func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) },
+				[]*relay.Type{f(4, 4)}, x)
 		}},
 		{"dnnl.dense_bias: its body is not what the name says", func(r maker, x relay.NodeID) relay.NodeID {
-			return r.composite("dnnl.dense_bias", f(4, 4), func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) }, []*relay.Type{f(4, 4)}, x)
+			return r.composite("dnnl.dense_bias", f(4, 4),
+				func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) },
+				[]*relay.Type{f(4, 4)}, x)
 		}},
 		{"dnnl.dense_relu: its body is not what the name says", func(r maker, x relay.NodeID) relay.NodeID {
 			return r.composite("dnnl.dense_relu", f(4, 4), func(p []relay.NodeID) relay.NodeID {
-				return r.Call("nn.relu", f(4, 4), nil, r.Call("nn.dense", f(4, 4), nil, p[0], r.Call("exp", f(4, 4), nil, p[0])))
+				return r.Call("nn.relu", f(4, 4), nil,
+					r.Call("nn.dense", f(4, 4), nil, p[0], r.Call("exp", f(4, 4), nil, p[0])))
 			}, []*relay.Type{f(4, 4)}, x)
 		}},
 		{"add: the right side of add is int32; only float32", func(r maker, x relay.NodeID) relay.NodeID {
@@ -170,10 +177,12 @@ func TestEveryOperationKindIsWritten(t *testing.T) {
 		up := r.Call("nn.upsampling", f(1, 4, 8, 8), map[string]any{"layout": "NCHW", "method": "nearest_neighbor"}, x)
 		both := r.Call("concatenate", f(1, 8, 8, 8), map[string]any{"axis": 1}, r.Tuple(up, up))
 		turned := r.Call("transpose", f(1, 8, 8, 8), map[string]any{"axes": []int64{0, 2, 3, 1}}, both)
-		mean := r.Call("mean", f(1, 8), map[string]any{"axis": []int64{1, 2}, "keepdims": false, "exclude": false}, turned)
+		mean := r.Call("mean", f(1, 8), map[string]any{"axis": []int64{1, 2}, "keepdims": false, "exclude": false},
+			turned)
 		return r.Finish(r.Call("nn.bias_add", f(1, 8), map[string]any{"axis": -1}, mean, r.Const([]int64{8}, f32)))
 	}())
-	for _, want := range []string{`"op": "resample", "algorithm": "nearest"`, `"op": "concat"`, `"op": "transpose"`, `"perm": [0, 2, 3, 1]`,
+	for _, want := range []string{`"op": "resample", "algorithm": "nearest"`, `"op": "concat"`, `"op": "transpose"`,
+		`"perm": [0, 2, 3, 1]`,
 		`"op": "reduce", "algorithm": "mean"`, `"axes": [1, 2]`, `"op": "binary", "algorithm": "add"`} {
 		require.Contains(t, got, want)
 	}

@@ -48,14 +48,16 @@ func shapeRules() []*onednn.Rule {
 	}
 	var all []*onednn.Rule
 	for _, op := range []string{"reshape", "nn.batch_flatten", "squeeze", "expand_dims"} {
-		all = append(all, onednn.Bare(op, nil, check, shapeLimits, func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
-			return &reshape{g.Nodes[m.Root].Inputs[0]}, nil
-		}))
+		all = append(all, onednn.Bare(op, nil, check, shapeLimits,
+			func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+				return &reshape{g.Nodes[m.Root].Inputs[0]}, nil
+			}))
 	}
-	all = append(all, onednn.Bare("transpose", nil, check, shapeLimits, func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
-		n := &g.Nodes[m.Root]
-		return &transpose{n.Inputs[0], onednn.TransposeAxes(n, n.Type.Rank())}, nil
-	}))
+	all = append(all, onednn.Bare("transpose", nil, check, shapeLimits,
+		func(g *relay.Graph, m *relay.Match) (onednn.Layer, error) {
+			n := &g.Nodes[m.Root]
+			return &transpose{n.Inputs[0], onednn.TransposeAxes(n, n.Type.Rank())}, nil
+		}))
 	return append(all, onednn.ConcatenateRule())
 }
 
@@ -102,7 +104,8 @@ func checkVariance(g *relay.Graph, m *relay.Match) error {
 			d = 1
 		}
 		if len(mean) != len(data) || mean[i] != d {
-			return fmt.Errorf("variance is about a mean of the shape %s for %s", relay.ShapeText(mean), relay.ShapeText(data))
+			return fmt.Errorf("variance is about a mean of the shape %s for %s", relay.ShapeText(mean),
+				relay.ShapeText(data))
 		}
 	}
 	if unbiased, _ := c.Node.Attrs.Bool("unbiased"); unbiased && length == 1 {

@@ -89,14 +89,15 @@ func (l *lowering) role(o *operation) role {
 
 // moved follows a value back through what only moves its elements.
 func (l *lowering) moved(v region.ValueID) region.ValueID {
-	for o := l.maker(v); o != nil && len(o.post) == 0 && (o.kind == "reshape" || o.kind == "transpose"); o = l.maker(v) {
+	for o := l.maker(v); o != nil && len(o.post) == 0 &&
+		(o.kind == "reshape" || o.kind == "transpose"); o = l.maker(v) {
 		v = o.in[0]
 	}
 	return v
 }
 
-// factors is the argument of a product that is one number for each channel, of all images or of each of them; noValue for
-// none.
+// factors is the argument of a product that is one number for each channel, of all images or of each of them; noValue
+// for none.
 func (l *lowering) factors(o *operation) region.ValueID {
 	if o.kind != "binary" || o.algorithm != "multiply" {
 		return noValue
@@ -112,8 +113,8 @@ func (l *lowering) factors(o *operation) region.ValueID {
 	return noValue
 }
 
-// stripPosts says that what is hung on an operation are functions that strips do on the way out, and at most one sum with a
-// tensor of its shape.
+// stripPosts says that what is hung on an operation are functions that strips do on the way out, and at most one sum
+// with a tensor of its shape.
 func (l *lowering) stripPosts(o *operation) bool {
 	sums := 0
 	if o.kind == "binary" {
@@ -133,7 +134,8 @@ func (l *lowering) stripPosts(o *operation) bool {
 
 // isStripFunction says that strips have a function of one number (byoc/runtime/dnnl_posts.cc).
 func isStripFunction(function string) bool {
-	return slices.Contains([]string{"relu", "clip", "linear", "sigmoid", "swish", "hardswish", "gelu", "gelu_tanh"}, function)
+	return slices.Contains([]string{"relu", "clip", "linear", "sigmoid", "swish", "hardswish", "gelu", "gelu_tanh"},
+		function)
 }
 
 func all(list []int64, value int64) bool {
@@ -198,8 +200,8 @@ func (l *lowering) levels(roles []role, producer map[region.ValueID]int) []int {
 	return group
 }
 
-// sink moves operations up to the level of what reads them, where that is a higher one, so that their results need not be
-// stored as a whole. It must not cause something else to be stored: what they read has to be finished anyway, or to
+// sink moves operations up to the level of what reads them, where that is a higher one, so that their results need not
+// be stored as a whole. It must not cause something else to be stored: what they read has to be finished anyway, or to
 // move with them.
 func (l *lowering) sink(level []int, roles []role, producer map[region.ValueID]int) {
 	readers := map[region.ValueID][]int{}

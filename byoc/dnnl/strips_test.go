@@ -126,8 +126,10 @@ func TestAnOperatorByItselfIsAGroup(t *testing.T) {
 func TestOneDNNsOperatorsAreInNoGroup(t *testing.T) {
 	r := newRegion()
 	y := f(1, 8, 6, 6)
-	depthwise := r.Call("nn.conv2d", y, with(conv2dAttrs(), "groups", 8), r.Var(y.Shape, f32), r.Const([]int64{8, 1, 3, 3}, f32))
-	got, _ := text(t, r.Finish(r.Call("nn.conv2d", y, with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), depthwise, r.Const([]int64{8, 8, 1, 1}, f32))))
+	depthwise := r.Call("nn.conv2d", y, with(conv2dAttrs(), "groups", 8), r.Var(y.Shape, f32),
+		r.Const([]int64{8, 1, 3, 3}, f32))
+	got, _ := text(t, r.Finish(r.Call("nn.conv2d", y, with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), depthwise,
+		r.Const([]int64{8, 8, 1, 1}, f32))))
 	require.NotContains(t, got, "strips")
 
 	// Between strips there may be one of oneDNN's; what does not fit is not hung on them, what fits is.
@@ -182,8 +184,8 @@ func TestPoolsWithSumsInGroups(t *testing.T) {
 	golden(t, "strips.json", r.Finish(joined))
 }
 
-// A block with squeeze-and-excitation: the factors depend on all that the depthwise convolution makes; what multiplies by them is
-// done in the group of what reads the products, which are never stored.
+// A block with squeeze-and-excitation: the factors depend on all that the depthwise convolution makes; what multiplies
+// by them is done in the group of what reads the products, which are never stored.
 func TestExcitedChannelsAreMadeWithTheirReader(t *testing.T) {
 	for _, swapped := range []bool{false, true} {
 		r := newRegion()
@@ -206,12 +208,14 @@ func TestExcitedChannelsAreMadeWithTheirReader(t *testing.T) {
 	}
 }
 
-// Factors that a group of another image makes are there before what multiplies by them; what is multiplied is made with it.
+// Factors that a group of another image makes are there before what multiplies by them; what is multiplied is made with
+// it.
 func TestFactorsAreFinishedFirst(t *testing.T) {
 	r := newRegion()
 	y, small := f(1, 8, 6, 6), f(1, 8, 1, 1)
 	factors := r.as("native.strip_sigmoid", "sigmoid", nil, small, []*relay.Type{small}, r.Var(small.Shape, f32))
-	scaled := r.as("native.strip_multiply", "multiply", nil, y, []*relay.Type{y, small}, r.pointwiseConv(r.Var(y.Shape, f32), y), factors)
+	scaled := r.as("native.strip_multiply", "multiply", nil, y, []*relay.Type{y, small},
+		r.pointwiseConv(r.Var(y.Shape, f32), y), factors)
 	groups, _ := groupsOf(t, r.Finish(r.pointwiseConv(scaled, y)))
 	require.Equal(t, [][]string{{"eltwise"}, {"conv", "binary", "conv"}}, groups)
 }

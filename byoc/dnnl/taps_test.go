@@ -40,7 +40,8 @@ func TestTrimmedKernelsSeeTheSame(t *testing.T) {
 								strides: []int64{stride}, dilation: []int64{dilation}, padding: []int64{front, back},
 								weightDims: []int64{8, 4, kernel}, weightStrides: []int64{4 * kernel, kernel, 1},
 							}
-							what := fmt.Sprintf("%d elements, kernel %d, stride %d, dilation %d, padding %d %d", in, kernel, stride, dilation, front, back)
+							what := fmt.Sprintf("%d elements, kernel %d, stride %d, dilation %d, padding %d %d", in,
+								kernel, stride, dilation, front, back)
 							want := meetings(o, in, out)
 							o.trim([]int64{in}, []int64{out})
 							require.Equal(t, want, meetings(o, in, out), what)
@@ -64,7 +65,8 @@ func TestTrimmedDepth(t *testing.T) {
 	// Depth 1, and depth 2 with stride 2: a third, and two thirds, of the kernel meet data.
 	r := newRegion()
 	x := r.Var([]int64{1, 16, 2, 8, 8}, f32)
-	first := r.Call("nn.conv3d", f(1, 16, 1, 4, 4), with(conv3dAttrs(), "strides", []int64{2, 2, 2}), x, r.Const([]int64{16, 16, 3, 3, 3}, f32))
+	first := r.Call("nn.conv3d", f(1, 16, 1, 4, 4), with(conv3dAttrs(), "strides", []int64{2, 2, 2}), x,
+		r.Const([]int64{16, 16, 3, 3, 3}, f32))
 	second := r.Call("nn.conv3d", f(1, 16, 1, 4, 4), conv3dAttrs(), first, r.Const([]int64{16, 16, 3, 3, 3}, f32))
 	golden(t, "trimmed_depth.json", r.Finish(second))
 }
@@ -72,7 +74,8 @@ func TestTrimmedDepth(t *testing.T) {
 func TestChannelsLastKernelsAreTrimmed(t *testing.T) {
 	r := newRegion()
 	x := r.Var([]int64{1, 1, 8, 8, 4}, f32)
-	conv := r.Call("nn.conv3d", f(1, 1, 8, 8, 8), with(conv3dAttrs(), "data_layout", "NDHWC", "kernel_layout", "DHWIO"), x, r.Const([]int64{3, 3, 3, 4, 8}, f32))
+	conv := r.Call("nn.conv3d", f(1, 1, 8, 8, 8), with(conv3dAttrs(), "data_layout", "NDHWC", "kernel_layout", "DHWIO"),
+		x, r.Const([]int64{3, 3, 3, 4, 8}, f32))
 	got, _ := text(t, r.Finish(conv))
 	require.Contains(t, got, `"padding": [0, 1, 1, 0, 1, 1], "weight": {"dims": [8, 4, 1, 3, 3], "strides": [1, 8, 288, 96, 32], "offset": 288}`)
 }
@@ -81,6 +84,7 @@ func TestTransposedKernelsAreNotTrimmed(t *testing.T) {
 	r := newRegion()
 	attrs := with(conv2dAttrs(), "output_padding", []int64{0, 0}, "kernel_layout", "IOHW")
 	x := r.Var([]int64{1, 4, 1, 1}, f32)
-	got, _ := text(t, r.Finish(r.Call("nn.conv2d_transpose", f(1, 4, 1, 1), attrs, x, r.Const([]int64{4, 4, 3, 3}, f32))))
+	got, _ := text(t, r.Finish(r.Call("nn.conv2d_transpose", f(1, 4, 1, 1), attrs, x,
+		r.Const([]int64{4, 4, 3, 3}, f32))))
 	require.Contains(t, got, `"dims": [4, 4, 3, 3]`)
 }

@@ -19,7 +19,8 @@ func TestUpsampledConvolution(t *testing.T) {
 		up := r.Call("nn.upsampling", large, attrs, p[0])
 		conv := r.Call("nn.conv2d", large, with(conv2dAttrs(), "padding", []int64{1}), up, p[1])
 		return r.Call("add", large, nil, conv, p[2])
-	}, []*relay.Type{small, f(4, 4, 3, 3), f(4, 1, 1)}, x, r.Const([]int64{4, 4, 3, 3}, f32), r.Const([]int64{4, 1, 1}, f32))
+	}, []*relay.Type{small, f(4, 4, 3, 3), f(4, 1, 1)}, x, r.Const([]int64{4, 4, 3, 3}, f32),
+		r.Const([]int64{4, 1, 1}, f32))
 	// What stands behind the candidate in the region is joined with it.
 	constants := golden(t, "upsampled_conv2d.json", r.Finish(r.Call("nn.relu", large, nil, call)))
 	require.Len(t, constants, 2)

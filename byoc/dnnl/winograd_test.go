@@ -16,7 +16,8 @@ func TestWinogradIsAsked(t *testing.T) {
 		file          string
 	}{
 		{"native.winograd_conv2d_relu", "nn.conv2d", f(1, 16, 8, 8), f(16, 16, 3, 3), conv2dAttrs(), "winograd.json"},
-		{"native.winograd_conv3d_relu", "nn.conv3d", f(1, 16, 2, 8, 8), f(16, 16, 3, 3, 3), conv3dAttrs(), "winograd_conv3d.json"},
+		{"native.winograd_conv3d_relu", "nn.conv3d", f(1, 16, 2, 8, 8), f(16, 16, 3, 3, 3), conv3dAttrs(),
+			"winograd_conv3d.json"},
 	} {
 		r := newRegion()
 		call := r.composite(c.composite, c.y, func(p []relay.NodeID) relay.NodeID {

@@ -51,7 +51,8 @@ func New() byoc.Backend {
 			if r.Own {
 				p.Limits = func(g *relay.Graph, m *relay.Match) error {
 					if foreign.Load() {
-						return fmt.Errorf("the code generator for oneDNN that this TVM was built with does not know %s", r.Composite)
+						return fmt.Errorf("the code generator for oneDNN that this TVM was built with does not know %s",
+							r.Composite)
 					}
 					return r.Limits(g, m)
 				}

@@ -50,7 +50,8 @@ func TestForeignCodeGenerator(t *testing.T) {
 }
 
 func TestFloatText(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 6: "6", 0.1: "0.1", -1e300: "-inf", 3.4028234663852886e38: "3.4028235e+38"} {
+	for v, want := range map[float64]string{0: "0", 6: "6", 0.1: "0.1", -1e300: "-inf",
+		3.4028234663852886e38: "3.4028235e+38"} {
 		require.Equal(t, want, floatText(v))
 	}
 }

@@ -68,11 +68,13 @@ func kernelOf(g *relay.Graph, composite string, layer onednn.Layer) (*kernel, er
 	case *onednn.Binary:
 		return &kernel{name: l.Function, inputs: values(l.Left, l.Right), sum: -1}, nil
 	case *onednn.Softmax:
-		return &kernel{name: "nn.softmax", inputs: values(l.Data), attrs: []attribute{ints("axis", l.Axis)}, sum: -1}, nil
+		return &kernel{name: "nn.softmax", inputs: values(l.Data), attrs: []attribute{ints("axis", l.Axis)}, sum: -1},
+			nil
 	case *onednn.Pool:
 		return poolKernel(l), nil
 	case *onednn.LayerNorm:
-		return &kernel{name: "nn.layer_norm", inputs: values(l.Data, l.Gamma, l.Beta), attrs: normAttrs(-1, l.Epsilon), sum: -1}, nil
+		return &kernel{name: "nn.layer_norm", inputs: values(l.Data, l.Gamma, l.Beta), attrs: normAttrs(-1, l.Epsilon),
+			sum: -1}, nil
 	case *onednn.BatchNorm:
 		return &kernel{name: "nn.batch_norm", inputs: values(l.Data, l.Gamma, l.Beta, l.Mean, l.Variance),
 			attrs: normAttrs(1, l.Epsilon), sum: -1}, nil
@@ -105,7 +107,8 @@ func convolutionKernel(g *relay.Graph, composite string, l *onednn.Convolution) 
 		name:   composite,
 		inputs: []operand{{value: l.Data}, weight},
 		attrs: []attribute{
-			ints("strides", l.Strides...), ints("dilation", l.Dilation...), ints("padding", l.Padding...), ints("groups", l.Groups),
+			ints("strides", l.Strides...), ints("dilation", l.Dilation...), ints("padding", l.Padding...),
+			ints("groups", l.Groups),
 			text("data_layout", l.DataLayout), text("kernel_layout", layout), text("out_layout", ""),
 		},
 		sum: -1,

@@ -71,7 +71,8 @@ func translate(g *relay.Graph, symbol string) (*program, error) {
 		if name == "" {
 			name = fmt.Sprintf("p%d", i)
 		}
-		t.leaves[leafKey{value: param}] = t.add(programNode{op: "input", name: name, shape: typ.Shape, dtype: typ.DType, sum: -1})
+		t.leaves[leafKey{value: param}] = t.add(
+			programNode{op: "input", name: name, shape: typ.Shape, dtype: typ.DType, sum: -1})
 	}
 	// Post-order: every call stands behind what it reads.
 	for id := range g.Nodes {
@@ -167,7 +168,8 @@ func (t *translation) call(id relay.NodeID, n *relay.Node) (*kernel, *relay.Type
 			return nil, nil, fmt.Errorf("TVM's oneDNN runtime does not know the composite %q", name)
 		}
 		if len(callee.Binds) != len(n.Inputs) {
-			return nil, nil, fmt.Errorf("%s is called with %d arguments for %d parameters", name, len(n.Inputs), len(callee.Binds))
+			return nil, nil, fmt.Errorf("%s is called with %d arguments for %d parameters", name, len(n.Inputs),
+				len(callee.Binds))
 		}
 		for i, v := range callee.Binds {
 			t.bound[v] = n.Inputs[i]
@@ -310,7 +312,8 @@ func (t *translation) constant(c constantEntry, shape []int64, dtype string) int
 func (t *translation) parameterInShape(id relay.NodeID, key leafKey, shape []int64) (int, error) {
 	at, ok := t.leaves[leafKey{value: id}]
 	if !ok {
-		return 0, fmt.Errorf("the variable %s is not a parameter of the region, or is read in two shapes", t.g.Nodes[id].Name)
+		return 0, fmt.Errorf("the variable %s is not a parameter of the region, or is read in two shapes",
+			t.g.Nodes[id].Name)
 	}
 	for _, other := range t.p.nodes {
 		for _, in := range other.inputs {

@@ -41,7 +41,8 @@ type regionMaker struct{ *relay.GraphMaker }
 func newRegion() regionMaker { return regionMaker{relay.NewGraph("tvmgen_default_dnnl_main_0")} }
 
 // composite calls a Composite function of that name; body makes its body of its parameters.
-func (r regionMaker) composite(name string, out *relay.Type, body func(p []relay.NodeID) relay.NodeID, types []*relay.Type, args ...relay.NodeID) relay.NodeID {
+func (r regionMaker) composite(name string, out *relay.Type, body func(p []relay.NodeID) relay.NodeID,
+	types []*relay.Type, args ...relay.NodeID) relay.NodeID {
 	var params []relay.NodeID
 	for _, t := range types {
 		params = append(params, r.LocalVar(t.Shape, t.DType))
@@ -61,7 +62,8 @@ func TestConvolutionWithClip(t *testing.T) {
 		return r.Call("clip", y, map[string]any{"a_min": 0.0, "a_max": 6.0}, r.Call("add", y, nil, p[0], conv))
 	}, []*relay.Type{f(8, 1, 1), y, f(8, 8, 3, 3)}, b, x, w)
 	p := golden(t, "conv2d_bias_clip.json", r.Finish(call))
-	require.Equal(t, []string{"dnnl_tvmgen_default_dnnl_main_0_const_0", "dnnl_tvmgen_default_dnnl_main_0_const_1"}, p.constantNames())
+	require.Equal(t, []string{"dnnl_tvmgen_default_dnnl_main_0_const_0", "dnnl_tvmgen_default_dnnl_main_0_const_1"},
+		p.constantNames())
 	require.Equal(t, []relay.NodeID{w, b}, []relay.NodeID{p.constants[0].value, p.constants[1].value})
 }
 
@@ -75,7 +77,8 @@ func TestDenseWithLeakyReLU(t *testing.T) {
 	}, []*relay.Type{f(2, 4)}, x)
 	p := golden(t, "dense_bias_leaky.json", r.Finish(call))
 	require.Len(t, p.constants, 5)
-	require.Equal(t, []float32{1, 0.1, 0}, []float32{p.constants[2].number, p.constants[3].number, p.constants[4].number})
+	require.Equal(t, []float32{1, 0.1, 0}, []float32{p.constants[2].number, p.constants[3].number,
+		p.constants[4].number})
 }
 
 func TestBareOperatorsAndSeveralResults(t *testing.T) {
@@ -93,7 +96,8 @@ func TestGroupedTransposedConvolution(t *testing.T) {
 	r := newRegion()
 	x := r.Var([]int64{1, 6, 4, 4}, f32)
 	w := r.Const([]int64{6, 4, 3, 3}, f32)
-	y := r.Call("nn.conv2d_transpose", f(1, 8, 4, 4), with(conv2dAttrs(), "kernel_layout", "IOHW", "groups", 2, "output_padding", []int64{0, 0}), x, w)
+	y := r.Call("nn.conv2d_transpose", f(1, 8, 4, 4),
+		with(conv2dAttrs(), "kernel_layout", "IOHW", "groups", 2, "output_padding", []int64{0, 0}), x, w)
 	golden(t, "grouped_transposed.json", r.Finish(y))
 }
 
@@ -112,7 +116,8 @@ func TestResidualThatTheKernelItselfReads(t *testing.T) {
 	w := r.Const([]int64{8, 8, 3, 3}, f32)
 	sum := residual(r, r.Call("nn.relu", y, nil, x), w)
 	p := golden(t, "residual_copied.json", r.Finish(r.Call("nn.relu", y, nil, sum)))
-	require.Equal(t, "nn.leaky_relu", p.nodes[3].name, "the runtime would write the sum over what the convolution reads")
+	require.Equal(t, "nn.leaky_relu", p.nodes[3].name,
+		"the runtime would write the sum over what the convolution reads")
 }
 
 func TestResidualThatIsReturned(t *testing.T) {
@@ -130,18 +135,24 @@ func TestCodegenRefusals(t *testing.T) {
 		because string
 		make    func(r regionMaker, x relay.NodeID) relay.NodeID
 	}{
-		{"region s: TVM's oneDNN runtime has no kernel for the operator round", func(r regionMaker, x relay.NodeID) relay.NodeID {
-			return r.Call("round", f(4, 4), nil, x)
-		}},
+		{"region s: TVM's oneDNN runtime has no kernel for the operator round",
+			func(r regionMaker, x relay.NodeID) relay.NodeID {
+				return r.Call("round", f(4, 4), nil, x)
+			}},
 		{`does not know the composite "dnnl.qnn.conv2d"`, func(r regionMaker, x relay.NodeID) relay.NodeID {
-			return r.composite("dnnl.qnn.conv2d", f(4, 4), func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) }, []*relay.Type{f(4, 4)}, x)
+			return r.composite("dnnl.qnn.conv2d", f(4, 4),
+				func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) },
+				[]*relay.Type{f(4, 4)}, x)
 		}},
 		{"dnnl.dense_bias: its body is not what the name says", func(r regionMaker, x relay.NodeID) relay.NodeID {
-			return r.composite("dnnl.dense_bias", f(4, 4), func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) }, []*relay.Type{f(4, 4)}, x)
+			return r.composite("dnnl.dense_bias", f(4, 4),
+				func(p []relay.NodeID) relay.NodeID { return r.Call("exp", f(4, 4), nil, p[0]) },
+				[]*relay.Type{f(4, 4)}, x)
 		}},
 		{"dnnl.dense_relu: its body is not what the name says", func(r regionMaker, x relay.NodeID) relay.NodeID {
 			return r.composite("dnnl.dense_relu", f(4, 4), func(p []relay.NodeID) relay.NodeID {
-				return r.Call("nn.relu", f(4, 4), nil, r.Call("nn.dense", f(4, 4), nil, p[0], r.Call("exp", f(4, 4), nil, p[0])))
+				return r.Call("nn.relu", f(4, 4), nil,
+					r.Call("nn.dense", f(4, 4), nil, p[0], r.Call("exp", f(4, 4), nil, p[0])))
 			}, []*relay.Type{f(4, 4)}, x)
 		}},
 		{"add: the right side of add is int32; only float32", func(r regionMaker, x relay.NodeID) relay.NodeID {

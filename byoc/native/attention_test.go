@@ -42,7 +42,8 @@ func (s scored) find(between func(scores relay.NodeID) relay.NodeID) *AttentionL
 	q, k, v := m.Var([]int64{2, 4, 8}, f32), m.Var([]int64{2, 6, 8}, f32), m.Var([]int64{2, 6, 8}, f32)
 	product := m.Call("nn.batch_matmul", scores, map[string]any{"transpose_a": false, "transpose_b": true}, q, k)
 	softmax := m.Call("nn.softmax", scores, map[string]any{"axis": -1}, between(product))
-	g := m.Finish(m.Call("nn.batch_matmul", f(2, 4, 8), map[string]any{"transpose_a": false, "transpose_b": false}, softmax, v))
+	g := m.Finish(m.Call("nn.batch_matmul", f(2, 4, 8), map[string]any{"transpose_a": false, "transpose_b": false},
+		softmax, v))
 	c := constantsOf(g)
 	c.data = func(id relay.NodeID) ([]byte, error) {
 		if data, ok := s.data[id]; ok {
@@ -114,7 +115,8 @@ func TestTriangles(t *testing.T) {
 		require.NotNil(t, layer)
 		mask := layer.Masks[0]
 		mask.moves = nil
-		require.Equal(t, Mask{Side: Side{Of: truths}, Chooses: true, Keeps: keeps, Fill: -1e9, Triangle: true, Sees: 3, Beyond: -1e9}, mask)
+		require.Equal(t, Mask{Side: Side{Of: truths}, Chooses: true, Keeps: keeps, Fill: -1e9, Triangle: true, Sees: 3,
+			Beyond: -1e9}, mask)
 	}
 
 	// One for each head is none, though its elements are stairs; nor one whose elements cannot be read.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package native is the backend of Collage's own kernels (byoc/runtime/native): those that oneDNN does not have, or that
-// may be faster. Each is a candidate of its own, measured beside oneDNN's and everybody else's.
+// Package native is the backend of Collage's own kernels (byoc/runtime/native): those that oneDNN does not have, or
+// that may be faster. Each is a candidate of its own, measured beside oneDNN's and everybody else's.
 //
 // What comes in: graphs in which its patterns are looked for. What goes out: patterns with the kernel that each stands
-// for, and attention, which it proposes. Its regions are dnnl's: one code generator (byoc/dnnl, which knows the rules of
-// both backends) and one engine write and run the candidates of both, so that neighbours share layouts, workspace and
-// threads. docs/native.md says how a kernel is added.
+// for, and attention, which it proposes. Its regions are dnnl's: one code generator (byoc/dnnl, which knows the rules
+// of both backends) and one engine write and run the candidates of both, so that neighbours share layouts, workspace
+// and threads. docs/native.md says how a kernel is added.
 package native
 
 import (
@@ -29,7 +29,8 @@ func New(install func() error) byoc.Backend { return backend{install} }
 
 // Rules are all patterns, those of each kernel most specific first.
 var Rules = sync.OnceValue(func() []*onednn.Rule {
-	return slices.Concat(normRules(), upsampledRules(), winogradRules(), projectionRules(), narrowRules(), matvecRules(),
+	return slices.Concat(normRules(), upsampledRules(), winogradRules(), projectionRules(), narrowRules(),
+		matvecRules(),
 		productRules(), stripRules())
 })
 

@@ -55,9 +55,10 @@ func all(list []int64, value int64) bool {
 	return !slices.ContainsFunc(list, func(v int64) bool { return v != value })
 }
 
-// convolutionLimits makes limits of those that see a convolution and its weight. Each kernel packs the weight when a region
-// is loaded, so that it must be a constant, and has no groups.
-func convolutionLimits(kernel string, check func(l *onednn.Convolution, w weights) error) func(*relay.Graph, *relay.Match, onednn.Layer) error {
+// convolutionLimits makes limits of those that see a convolution and its weight. Each kernel packs the weight when a
+// region is loaded, so that it must be a constant, and has no groups.
+func convolutionLimits(kernel string, check func(l *onednn.Convolution, w weights) error) func(*relay.Graph,
+	*relay.Match, onednn.Layer) error {
 	return func(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
 		l := layer.(*onednn.Convolution)
 		w := weightsOf(g, l)
@@ -71,14 +72,15 @@ func convolutionLimits(kernel string, check func(l *onednn.Convolution, w weight
 	}
 }
 
-// winogradRules offers Winograd's algorithm for 3x3 kernels (byoc/runtime/native/winograd.h); along the depth anything. It is
-// less exact than a direct sum: whoever measures compares the results with TVM's.
+// winogradRules offers Winograd's algorithm for 3x3 kernels (byoc/runtime/native/winograd.h); along the depth anything.
+// It is less exact than a direct sum: whoever measures compares the results with TVM's.
 func winogradRules() []*onednn.Rule {
 	form := func(composite string) onednn.Form {
 		return onednn.Form{
 			Composite: composite, Kernel: "winograd", Reassociates: true,
-			Limits:     convolutionLimits("winograd", checkWinograd),
-			LimitsText: "rows and columns with a kernel of 3x3, stride and dilation 1, one group, constant weights, multiples of 16 channels",
+			Limits: convolutionLimits("winograd", checkWinograd),
+			LimitsText: "rows and columns with a kernel of 3x3, stride and dilation 1, one group, constant weights, " +
+				"multiples of 16 channels",
 		}
 	}
 	return slices.Concat(
@@ -88,16 +90,19 @@ func winogradRules() []*onednn.Rule {
 
 func checkWinograd(l *onednn.Convolution, w weights) error {
 	if !all(w.kernel[l.Dims-2:], 3) {
-		return fmt.Errorf("a Winograd convolution has kernels of 3x3 in rows and columns, this one has %s", relay.IntsText(w.kernel))
+		return fmt.Errorf("a Winograd convolution has kernels of 3x3 in rows and columns, this one has %s",
+			relay.IntsText(w.kernel))
 	}
 	for name, list := range map[string][]int64{"strides": l.Strides, "dilation": l.Dilation} {
 		// What goes on along the depth is a sum over slices.
 		if !all(list[l.Dims-2:], 1) {
-			return fmt.Errorf("a Winograd convolution has %s of 1 along rows and columns, this one has %s", name, relay.IntsText(list))
+			return fmt.Errorf("a Winograd convolution has %s of 1 along rows and columns, this one has %s", name,
+				relay.IntsText(list))
 		}
 	}
 	if w.in%block != 0 || w.out%block != 0 {
-		return fmt.Errorf("a Winograd convolution works on blocks of %d channels, this one makes %d of %d", block, w.out, w.in)
+		return fmt.Errorf("a Winograd convolution works on blocks of %d channels, this one makes %d of %d", block,
+			w.out, w.in)
 	}
 	return nil
 }
@@ -119,7 +124,8 @@ func projectionRules() []*onednn.Rule {
 // checkUnit wants a kernel that sees one pixel.
 func checkUnit(l *onednn.Convolution, w weights) error {
 	if !all(w.kernel, 1) || !all(l.Strides, 1) || !all(l.Padding, 0) {
-		return fmt.Errorf("the convolution has a kernel %s, strides %s and padding %s; wanted is one element, strides of 1 and no padding",
+		return fmt.Errorf("the convolution has a kernel %s, strides %s and padding %s; wanted is one element, "+
+			"strides of 1 and no padding",
 			relay.IntsText(w.kernel), relay.IntsText(l.Strides), relay.IntsText(l.Padding))
 	}
 	return nil
@@ -131,7 +137,8 @@ func narrowRules() []*onednn.Rule {
 		Composite: "native.narrow_conv2d", Kernel: "narrow",
 		Limits: convolutionLimits("narrow", func(_ *onednn.Convolution, w weights) error {
 			if w.out > mostNarrow {
-				return fmt.Errorf("a narrow convolution has at most %d output channels, this one has %d", mostNarrow, w.out)
+				return fmt.Errorf("a narrow convolution has at most %d output channels, this one has %d", mostNarrow,
+					w.out)
 			}
 			return nil
 		}),
@@ -140,9 +147,9 @@ func narrowRules() []*onednn.Rule {
 	return form.Convolutions("nn.conv2d", 2, false, images...)
 }
 
-// upsampledRules offers upsampling by nearest neighbours followed by a convolution as one operator. The kernel multiplies by
-// the small tensor: as many multiplications as the convolution would need there, scale^2 times fewer than on the upsampled
-// tensor, which is never made. The taps that meet one pixel are summed beforehand.
+// upsampledRules offers upsampling by nearest neighbours followed by a convolution as one operator. The kernel
+// multiplies by the small tensor: as many multiplications as the convolution would need there, scale^2 times fewer than
+// on the upsampled tensor, which is never made. The taps that meet one pixel are summed beforehand.
 func upsampledRules() []*onednn.Rule {
 	form := onednn.Form{
 		Composite: "native.upsampled_conv2d", Kernel: "upsampled", Reassociates: true,

@@ -9,8 +9,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// ProductKernel is the kernel of dense layers with packed weights (byoc/runtime/native/product.h). The code generator makes
-// one step of several that read the same tensor.
+// ProductKernel is the kernel of dense layers with packed weights (byoc/runtime/native/product.h). The code generator
+// makes one step of several that read the same tensor.
 const ProductKernel = "product"
 
 // productRules offers dense layers of any number of rows, and batches of products, whose right sides may be computed.
@@ -24,7 +24,8 @@ func productRules() []*onednn.Rule {
 		Composite: "native.product_batch_matmul", Kernel: ProductKernel,
 		Limits: func(_ *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
 			if layer.(*onednn.Product).TransposeA {
-				return fmt.Errorf("the kernel product reads the rows of its left side as they lie, this one is transposed")
+				return fmt.Errorf("the kernel product reads the rows of its left side as they lie, this one is " +
+					"transposed")
 			}
 			return nil
 		},

@@ -82,16 +82,19 @@ func made(op string, attrs map[string]any, out, in, weight *relay.Type) *relay.G
 }
 
 func conv3dAttrs() map[string]any {
-	return with(conv2dAttrs(), "strides", []int64{1, 1, 1}, "padding", []int64{1, 1, 1, 1, 1, 1}, "dilation", []int64{1, 1, 1},
+	return with(conv2dAttrs(), "strides", []int64{1, 1, 1}, "padding", []int64{1, 1, 1, 1, 1, 1}, "dilation",
+		[]int64{1, 1, 1},
 		"data_layout", "NCDHW", "kernel_layout", "OIDHW")
 }
 
 func TestConvolutionLimits(t *testing.T) {
 	flat := func(in, out int64, kernel []int64, changes ...any) *relay.Graph {
-		return layer("nn.conv2d", with(conv2dAttrs(), changes...), f(1, out, 8, 8), f(1, in, 8, 8), f(append([]int64{out, in}, kernel...)...))
+		return layer("nn.conv2d", with(conv2dAttrs(), changes...), f(1, out, 8, 8), f(1, in, 8, 8),
+			f(append([]int64{out, in}, kernel...)...))
 	}
 	deep := func(in, out int64, kernel []int64, changes ...any) *relay.Graph {
-		return layer("nn.conv3d", with(conv3dAttrs(), changes...), f(1, out, 4, 8, 8), f(1, in, 4, 8, 8), f(append([]int64{out, in}, kernel...)...))
+		return layer("nn.conv3d", with(conv3dAttrs(), changes...), f(1, out, 4, 8, 8), f(1, in, 4, 8, 8),
+			f(append([]int64{out, in}, kernel...)...))
 	}
 	last := []any{"data_layout", "NHWC", "kernel_layout", "HWIO"}
 	square, cube, dot := []int64{3, 3}, []int64{3, 3, 3}, []int64{1, 1}
@@ -103,16 +106,21 @@ func TestConvolutionLimits(t *testing.T) {
 	}{
 		{"native.winograd_conv2d", flat(16, 16, square), ""},
 		{"native.winograd_conv2d", flat(32, 48, square, "padding", []int64{2, 2, 0, 0}), ""},
-		{"native.winograd_conv2d", layer("nn.conv2d", with(conv2dAttrs(), last...), f(1, 8, 8, 16), f(1, 8, 8, 32), f(3, 3, 32, 16)), ""},
+		{"native.winograd_conv2d", layer("nn.conv2d", with(conv2dAttrs(), last...), f(1, 8, 8, 16), f(1, 8, 8, 32),
+			f(3, 3, 32, 16)), ""},
 		{"native.winograd_conv2d", flat(17, 16, square), "blocks of 16 channels"},
 		{"native.winograd_conv2d", flat(16, 16, square, "strides", []int64{2, 2}), "strides of 1"},
 		{"native.winograd_conv2d", flat(16, 16, square, "dilation", []int64{2, 2}), "dilation of 1"},
 		{"native.winograd_conv2d", flat(16, 16, []int64{5, 5}), "kernels of 3x3"},
-		{"native.winograd_conv2d", made("nn.conv2d", conv2dAttrs(), f(1, 16, 8, 8), f(1, 16, 8, 8), f(16, 16, 3, 3)), "a weight that is a constant"},
-		{"native.winograd_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 2), f(1, 32, 8, 8), f(1, 32, 8, 8), f(32, 16, 3, 3)), "knows no groups"},
+		{"native.winograd_conv2d", made("nn.conv2d", conv2dAttrs(), f(1, 16, 8, 8), f(1, 16, 8, 8), f(16, 16, 3, 3)),
+			"a weight that is a constant"},
+		{"native.winograd_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 2), f(1, 32, 8, 8), f(1, 32, 8, 8),
+			f(32, 16, 3, 3)), "knows no groups"},
 		{"native.winograd_conv3d", deep(32, 16, cube), ""},
-		{"native.winograd_conv3d", deep(32, 32, []int64{5, 3, 3}, "padding", []int64{4, 1, 1, 4, 1, 1}, "dilation", []int64{2, 1, 1}), ""},
-		{"native.winograd_conv3d", deep(32, 32, cube, "strides", []int64{2, 1, 1}, "padding", []int64{3, 1, 1, 2, 1, 1}), ""},
+		{"native.winograd_conv3d", deep(32, 32, []int64{5, 3, 3}, "padding", []int64{4, 1, 1, 4, 1, 1}, "dilation",
+			[]int64{2, 1, 1}), ""},
+		{"native.winograd_conv3d", deep(32, 32, cube, "strides", []int64{2, 1, 1}, "padding",
+			[]int64{3, 1, 1, 2, 1, 1}), ""},
 		{"native.winograd_conv3d", deep(16, 16, []int64{3, 3, 1}), "kernels of 3x3"},
 		{"native.winograd_conv3d", deep(16, 16, cube, "strides", []int64{1, 2, 1}), "strides of 1"},
 		{"native.winograd_conv3d", deep(16, 16, cube, "dilation", []int64{1, 1, 2}), "dilation of 1"},
@@ -128,12 +136,18 @@ func TestConvolutionLimits(t *testing.T) {
 
 		{"native.strip_conv2d", flat(5, 7, dot, unpadded...), ""},
 		{"native.strip_conv2d", flat(5, 7, square), "one element"},
-		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8), f(1, 5, 8, 8), f(5, 1, 3, 3)), ""},
-		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 10, 8, 8), f(1, 5, 8, 8), f(10, 1, 3, 3)), "one channel in and out"},
-		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8), f(1, 5, 8, 8), f(5, 1, 3, 4)), ""},
+		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8),
+			f(1, 5, 8, 8), f(5, 1, 3, 3)), ""},
+		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 10, 8, 8),
+			f(1, 5, 8, 8), f(10, 1, 3, 3)), "one channel in and out"},
+		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5), f(1, 5, 8, 8),
+			f(1, 5, 8, 8), f(5, 1, 3, 4)), ""},
 		{"native.strip_depthwise_conv2d", flat(1, 1, square), "in 1 groups"},
-		{"native.strip_conv2d", layer("nn.conv2d", with(with(conv2dAttrs(), last...), unpadded...), f(1, 8, 8, 7), f(1, 8, 8, 5), f(1, 1, 5, 7)), ""},
-		{"native.strip_depthwise_conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 5, "data_layout", "NHWC", "kernel_layout", "HWOI"), f(1, 8, 8, 5), f(1, 8, 8, 5), f(3, 3, 5, 1)), ""},
+		{"native.strip_conv2d", layer("nn.conv2d", with(with(conv2dAttrs(), last...), unpadded...), f(1, 8, 8, 7),
+			f(1, 8, 8, 5), f(1, 1, 5, 7)), ""},
+		{"native.strip_depthwise_conv2d", layer("nn.conv2d",
+			with(conv2dAttrs(), "groups", 5, "data_layout", "NHWC", "kernel_layout", "HWOI"), f(1, 8, 8, 5),
+			f(1, 8, 8, 5), f(3, 3, 5, 1)), ""},
 	} {
 		if got := verdict(t, c.g, c.composite); c.refusal == "" {
 			require.Empty(t, got, "%s: %v", c.composite, c.g)
@@ -144,7 +158,8 @@ func TestConvolutionLimits(t *testing.T) {
 }
 
 func TestDenseLimits(t *testing.T) {
-	dense := func(rows, units int64, from func(string, map[string]any, *relay.Type, *relay.Type, *relay.Type) *relay.Graph) *relay.Graph {
+	dense := func(rows, units int64, from func(string, map[string]any, *relay.Type, *relay.Type,
+		*relay.Type) *relay.Graph) *relay.Graph {
 		return from("nn.dense", nil, f(rows, units), f(rows, 24), f(units, 24))
 	}
 	require.Empty(t, verdict(t, dense(1, 16, layer), "native.product_dense"))
@@ -162,7 +177,8 @@ func TestBatchLimits(t *testing.T) {
 		if turned {
 			left = f(3, 5, 4)
 		}
-		return m.Finish(m.Call("nn.batch_matmul", f(3, 4, 6), map[string]any{"transpose_a": turned, "transpose_b": true},
+		return m.Finish(m.Call("nn.batch_matmul", f(3, 4, 6),
+			map[string]any{"transpose_a": turned, "transpose_b": true},
 			m.Var(left.Shape, f32), m.Var([]int64{3, 6, 5}, f32)))
 	}
 	require.Empty(t, verdict(t, batches(false), "native.product_batch_matmul"))
@@ -173,14 +189,18 @@ func TestStripLimits(t *testing.T) {
 	pool := func(width, stride, dilation int64, layout string) *relay.Graph {
 		m := relay.NewGraph("main")
 		x, out := f(1, 8, 24, 24), f(1, 8, 24, (24+2*3-((width-1)*dilation+1))/stride+1)
-		return m.Finish(m.Call("nn.max_pool2d", out, map[string]any{"pool_size": []int64{1, width}, "strides": []int64{1, stride},
-			"dilation": []int64{1, dilation}, "padding": []int64{0, 3, 0, 3}, "ceil_mode": false, "layout": layout, "out_layout": ""}, m.Var(x.Shape, f32)))
+		return m.Finish(m.Call("nn.max_pool2d", out,
+			map[string]any{"pool_size": []int64{1, width}, "strides": []int64{1, stride},
+				"dilation": []int64{1, dilation}, "padding": []int64{0, 3, 0, 3}, "ceil_mode": false, "layout": layout,
+				"out_layout": ""}, m.Var(x.Shape, f32)))
 	}
 	require.Empty(t, verdict(t, pool(7, 2, 1, "NCHW"), "native.strip_max_pool2d"))
 	require.Empty(t, verdict(t, pool(5, 3, 2, "NCHW"), "native.strip_max_pool2d"))
 	m := relay.NewGraph("main")
-	last := m.Finish(m.Call("nn.max_pool2d", f(1, 4, 4, 8), map[string]any{"pool_size": []int64{2, 2}, "strides": []int64{2, 2},
-		"dilation": []int64{1, 1}, "padding": []int64{0, 0, 0, 0}, "ceil_mode": false, "layout": "NHWC", "out_layout": ""}, m.Var([]int64{1, 8, 8, 8}, f32)))
+	last := m.Finish(m.Call("nn.max_pool2d", f(1, 4, 4, 8),
+		map[string]any{"pool_size": []int64{2, 2}, "strides": []int64{2, 2},
+			"dilation": []int64{1, 1}, "padding": []int64{0, 0, 0, 0}, "ceil_mode": false, "layout": "NHWC",
+			"out_layout": ""}, m.Var([]int64{1, 8, 8, 8}, f32)))
 	require.Empty(t, verdict(t, last, "native.strip_max_pool2d"))
 
 	pair := func(op string, out, a, b *relay.Type) *relay.Graph {
@@ -190,7 +210,8 @@ func TestStripLimits(t *testing.T) {
 	four, two := f(1, 8, 4, 4), f(2, 8, 4, 4)
 	require.Empty(t, verdict(t, pair("add", four, four, four), "native.strip_add"))
 	require.Contains(t, verdict(t, pair("add", four, four, f(1, 8, 1, 1)), "native.strip_add"), "different shapes")
-	require.Contains(t, verdict(t, pair("add", f(4, 4), f(4, 4), f(4, 4)), "native.strip_add"), "4 dimensions, this tensor has 2")
+	require.Contains(t, verdict(t, pair("add", f(4, 4), f(4, 4), f(4, 4)), "native.strip_add"),
+		"4 dimensions, this tensor has 2")
 	for _, c := range []struct {
 		out, a, b *relay.Type
 		refusal   string
@@ -221,7 +242,8 @@ func TestStripLimits(t *testing.T) {
 		m := relay.NewGraph("main")
 		shape := []int64{1, 8, 4, 4}
 		shape[axis] *= 2
-		return m.Finish(m.Call("concatenate", f(shape...), map[string]any{"axis": axis}, m.Tuple(m.Var(four.Shape, f32), m.Var(four.Shape, f32))))
+		return m.Finish(m.Call("concatenate", f(shape...), map[string]any{"axis": axis},
+			m.Tuple(m.Var(four.Shape, f32), m.Var(four.Shape, f32))))
 	}
 	require.Empty(t, verdict(t, join(1), "native.strip_concatenate"))
 	require.Empty(t, verdict(t, join(3), "native.strip_concatenate"))
@@ -243,7 +265,8 @@ func normal(m *relay.GraphMaker, x relay.NodeID, shape []int64, epsilon float64,
 
 // scaled writes x * gain + shift.
 func scaled(m *relay.GraphMaker, x relay.NodeID, shape []int64, gain, shift []int64) relay.NodeID {
-	return m.Call("add", f(shape...), nil, m.Call("multiply", f(shape...), nil, x, m.Const(gain, f32, "gain")), m.Const(shift, f32, "shift"))
+	return m.Call("add", f(shape...), nil, m.Call("multiply", f(shape...), nil, x, m.Const(gain, f32, "gain")),
+		m.Const(shift, f32, "shift"))
 }
 
 func TestNormLimits(t *testing.T) {
@@ -256,7 +279,8 @@ func TestNormLimits(t *testing.T) {
 		m := relay.NewGraph("main")
 		shape := []int64{2, 6, 5, 4}
 		back := m.Call("reshape", f(shape...), map[string]any{"newshape": shape},
-			normal(m, m.Call("reshape", f(parts...), map[string]any{"newshape": parts}, m.Var(shape, f32)), parts, 1e-5, 2, 3, 4))
+			normal(m, m.Call("reshape", f(parts...), map[string]any{"newshape": parts}, m.Var(shape, f32)), parts, 1e-5,
+				2, 3, 4))
 		return m.Finish(scaled(m, back, shape, gain, gain))
 	}
 	images := func(gain []int64, axes ...int64) *relay.Graph {
@@ -337,12 +361,14 @@ func TestNormalisationsAreTakenWhole(t *testing.T) {
 	}
 	shape := []int64{4, 8}
 	m := relay.NewGraph("main")
-	require.Equal(t, []string{"native.layer_norm"}, taken(m.Finish(scaled(m, normal(m, m.Var(shape, f32), shape, 1e-5, 1), shape, shape[1:], shape[1:]))))
+	require.Equal(t, []string{"native.layer_norm"},
+		taken(m.Finish(scaled(m, normal(m, m.Var(shape, f32), shape, 1e-5, 1), shape, shape[1:], shape[1:]))))
 	m = relay.NewGraph("main")
 	require.Equal(t, []string{"native.layer_norm"}, taken(m.Finish(normal(m, m.Var(shape, f32), shape, 1e-5, 1))))
 	m = relay.NewGraph("main")
 	plain := normal(m, m.Var(shape, f32), shape, 1e-5, 1)
-	require.Equal(t, []string{"native.layer_norm"}, taken(m.Finish(m.Call("add", f(shape...), nil, plain, m.Var(shape, f32)))), "a residual value is no shift")
+	require.Equal(t, []string{"native.layer_norm"},
+		taken(m.Finish(m.Call("add", f(shape...), nil, plain, m.Var(shape, f32)))), "a residual value is no shift")
 }
 
 func TestStandardise(t *testing.T) {
@@ -384,7 +410,8 @@ func TestInstructionSets(t *testing.T) {
 		ours, theirs string
 		want         instructionSet
 	}{
-		{"", "", avx512}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512}, {"", "SSE41", plain}, {"", "AVX2", avx2},
+		{"", "", avx512}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512},
+		{"", "SSE41", plain}, {"", "AVX2", avx2},
 		{"", "AVX512_CORE", avx512}, {"what", "AVX", plain},
 	} {
 		set := capOf(func(name string) string {

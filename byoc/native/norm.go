@@ -24,8 +24,8 @@ type Norm struct {
 	//   channel_scale x: a batch normalisation that was taken apart and not folded
 	Kind string
 	Data relay.NodeID
-	// Addend is added to the data first: a tensor of its shape, or one row; NoNode for nothing. The code generator adds more
-	// where it finds sums in the region.
+	// Addend is added to the data first: a tensor of its shape, or one row; NoNode for nothing. The code generator adds
+	// more where it finds sums in the region.
 	Addend relay.NodeID
 	// Gain and Shift have an element for each of a row, or for each channel; NoNode for 1 and 0.
 	Gain, Shift relay.NodeID
@@ -63,15 +63,21 @@ func normRules() []*onednn.Rule {
 		read        func(g *relay.Graph, m *relay.Match) (*Norm, error)
 		text        string
 	}{
-		{"native.sum_standardise", rows, standardised(sumPattern()), readStandardise, "of a sum, over the last axes, with scale and shift"},
-		{"native.sum_layer_norm", rows, scaledAndShifted(onednn.Normalised(sumPattern()), false), readLayerNorm, "of a sum, over the last axes"},
-		{"native.sum_rms_norm", rows, scaledAndShifted(rootMeanSquare(sumPattern()), false), readRMSNorm, "of a sum, over the last axes"},
-		{"native.standardise", rows, standardised(dataPattern()), readStandardise, "over the last axes, with scale and shift"},
+		{"native.sum_standardise", rows, standardised(sumPattern()), readStandardise,
+			"of a sum, over the last axes, with scale and shift"},
+		{"native.sum_layer_norm", rows, scaledAndShifted(onednn.Normalised(sumPattern()), false), readLayerNorm,
+			"of a sum, over the last axes"},
+		{"native.sum_rms_norm", rows, scaledAndShifted(rootMeanSquare(sumPattern()), false), readRMSNorm,
+			"of a sum, over the last axes"},
+		{"native.standardise", rows, standardised(dataPattern()), readStandardise,
+			"over the last axes, with scale and shift"},
 		{"native.group_norm", images, grouped(), readGroupNorm, "channels in the second dimension"},
 		{"native.instance_norm", images, scaledAndShifted(onednn.Normalised(dataPattern()), true), readInstanceNorm,
 			"channels in the second dimension, with scale or shift"},
-		{"native.layer_norm", rows, scaledAndShifted(onednn.Normalised(dataPattern()), false), readLayerNorm, "over the last axes"},
-		{"native.rms_norm", rows, scaledAndShifted(rootMeanSquare(dataPattern()), false), readRMSNorm, "over the last axes"},
+		{"native.layer_norm", rows, scaledAndShifted(onednn.Normalised(dataPattern()), false), readLayerNorm,
+			"over the last axes"},
+		{"native.rms_norm", rows, scaledAndShifted(rootMeanSquare(dataPattern()), false), readRMSNorm,
+			"over the last axes"},
 		{"native.channel_scale", images, channelScaled(), readChannelScale, "with scale and shift along one axis"},
 	} {
 		for _, activation := range form.activations {
@@ -118,8 +124,8 @@ func normRule(composite string, activation onednn.Activation, shape relay.Patter
 	}
 }
 
-// scaledAndShifted is p with a gain and a shift, or with one of them, or with none where must is not said. With less than
-// both it is so only where nothing follows that could be the other one.
+// scaledAndShifted is p with a gain and a shift, or with one of them, or with none where must is not said. With less
+// than both it is so only where nothing follows that could be the other one.
 func scaledAndShifted(p relay.Pattern, must bool) relay.Pattern {
 	gain, shift := relay.Named(normGain, relay.Wildcard()), relay.Named(normShift, relay.Wildcard())
 	scaled := relay.Op("multiply", p, gain)
@@ -134,14 +140,16 @@ func scaledAndShifted(p relay.Pattern, must bool) relay.Pattern {
 	return relay.Or(forms...)
 }
 
-// notFollowedBy says that no reader of a value is one of the operators with a tensor of fewer elements: a gain or a shift.
+// notFollowedBy says that no reader of a value is one of the operators with a tensor of fewer elements: a gain or a
+// shift.
 func notFollowedBy(operators ...string) func(g *relay.Graph, id relay.NodeID) bool {
 	return func(g *relay.Graph, id relay.NodeID) bool {
 		return !slices.ContainsFunc(g.Consumers(id), func(reader relay.NodeID) bool {
 			n := &g.Nodes[reader]
 			return slices.Contains(operators, n.Op) && slices.ContainsFunc(n.Inputs, func(in relay.NodeID) bool {
 				t := g.Nodes[in].Type
-				return in != id && t != nil && t.Kind == relay.TypeTensor && n.Type != nil && relay.Elements(t.Shape) < relay.Elements(n.Type.Shape)
+				return in != id && t != nil && t.Kind == relay.TypeTensor && n.Type != nil &&
+					relay.Elements(t.Shape) < relay.Elements(n.Type.Shape)
 			})
 		})
 	}
@@ -195,7 +203,8 @@ func readNorm(g *relay.Graph, m *relay.Match, kind string) (*Norm, error) {
 		}
 		return relay.NoNode
 	}
-	l := &Norm{Kind: kind, Data: named(normData), Addend: named(normAddend), Gain: named(normGain), Shift: named(normShift)}
+	l := &Norm{Kind: kind, Data: named(normData), Addend: named(normAddend), Gain: named(normGain),
+		Shift: named(normShift)}
 	if id := named("epsilon"); id != relay.NoNode {
 		epsilon := g.Nodes[id].Constant
 		if epsilon == nil || !(epsilon.Scalar >= 0) || len(epsilon.Shape) > 1 {
@@ -288,8 +297,10 @@ func checkAddend(g *relay.Graph, m *relay.Match, l *Norm) error {
 	for i := range row[:l.Axes[0]] {
 		row[i] = 1
 	}
-	if given := aligned(t.Shape, len(data)); m.Covers(l.Addend) || !slices.Equal(given, data) && !slices.Equal(given, row) {
-		return fmt.Errorf("what is added to %s has the shape %s; it must be the same, or one row, made outside of the pattern",
+	if given := aligned(t.Shape, len(data)); m.Covers(l.Addend) || !slices.Equal(given, data) &&
+		!slices.Equal(given, row) {
+		return fmt.Errorf("what is added to %s has the shape %s; it must be the same, or one row, made outside of "+
+			"the pattern",
 			relay.ShapeText(data), relay.ShapeText(t.Shape))
 	}
 	return nil
@@ -313,7 +324,8 @@ func readInstanceNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
 func readGroupNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
 	return readChannels(g, m, normParts, func(data, parts *relay.Type, axes []int64) (int64, error) {
 		if len(data.Shape) < 2 || axes[0] != 2 || parts.Shape[0] != data.Shape[0] || data.Shape[1]%parts.Shape[1] != 0 {
-			return 0, fmt.Errorf("the pattern makes %s of %s, which are no groups of channels", relay.ShapeText(parts.Shape), relay.ShapeText(data.Shape))
+			return 0, fmt.Errorf("the pattern makes %s of %s, which are no groups of channels",
+				relay.ShapeText(parts.Shape), relay.ShapeText(data.Shape))
 		}
 		return parts.Shape[1], nil
 	})
@@ -384,7 +396,8 @@ func checkScales(g *relay.Graph, m *relay.Match, l *Norm, axes []int64) error {
 			want[axis] = data[axis]
 		}
 		if given := aligned(t.Shape, len(data)); m.Covers(scale.id) || !slices.Equal(given, want) {
-			return fmt.Errorf("the %s has the shape %s; it must be %s, made outside of the pattern", scale.role, relay.ShapeText(t.Shape),
+			return fmt.Errorf("the %s has the shape %s; it must be %s, made outside of the pattern", scale.role,
+				relay.ShapeText(t.Shape),
 				relay.ShapeText(want))
 		}
 	}

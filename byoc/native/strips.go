@@ -12,8 +12,8 @@ import (
 )
 
 // StripsKernel is the kernel of operators on images that run strip by strip (byoc/runtime/dnnl_strips.cc): the code
-// generator makes groups of those that stand in one region (byoc/dnnl/strips.go), each of which is one step. An operator by
-// itself is a group of one.
+// generator makes groups of those that stand in one region (byoc/dnnl/strips.go), each of which is one step. An
+// operator by itself is a group of one.
 const StripsKernel = "strips"
 
 const stripLimits = "NCHW or NHWC"
@@ -25,14 +25,18 @@ var notOnStrips = []string{"tanh", "mish"}
 func stripRules() []*onednn.Rule {
 	layouts := append(slices.Clone(images), [2]string{"NHWC", "HWOI"})
 	depthwise := onednn.Form{
-		Composite: "native.strip_depthwise_conv2d", Kernel: StripsKernel, Grouped: true, Without: notOnStrips, Limits: stripConvolution(checkDepthwise),
+		Composite: "native.strip_depthwise_conv2d", Kernel: StripsKernel, Grouped: true, Without: notOnStrips,
+		Limits:     stripConvolution(checkDepthwise),
 		LimitsText: stripLimits + ", one channel a group, constant weights and bias",
 	}
 	pointwise := onednn.Form{
-		Composite: "native.strip_conv2d", Kernel: StripsKernel, Grouped: true, Without: notOnStrips, Limits: stripConvolution(checkPointwise),
-		LimitsText: stripLimits + ", a kernel of one element, strides of 1, no padding, one group, constant weights and bias",
+		Composite: "native.strip_conv2d", Kernel: StripsKernel, Grouped: true, Without: notOnStrips,
+		Limits: stripConvolution(checkPointwise),
+		LimitsText: stripLimits + ", a kernel of one element, strides of 1, no padding, one group, constant weights " +
+			"and bias",
 	}
-	rules := slices.Concat(depthwise.Convolutions("nn.conv2d", 2, false, layouts...), pointwise.Convolutions("nn.conv2d", 2, false, layouts...))
+	rules := slices.Concat(depthwise.Convolutions("nn.conv2d", 2, false, layouts...),
+		pointwise.Convolutions("nn.conv2d", 2, false, layouts...))
 	for _, one := range []struct {
 		from           []*onednn.Rule
 		operator, name string
@@ -48,10 +52,12 @@ func stripRules() []*onednn.Rule {
 		{onednn.ElementwiseRules(), "sigmoid", "sigmoid", nil, ""},
 		{onednn.ActivationRules(), "dnnl.hardswish", "hardswish", nil, ""},
 		{onednn.ActivationRules(), "dnnl.hardsigmoid", "hardsigmoid", nil, ""},
-		{[]*onednn.Rule{onednn.ConcatenateRule()}, "concatenate", "concatenate", checkStripConcatenation, ", along the channels"},
+		{[]*onednn.Rule{onednn.ConcatenateRule()}, "concatenate", "concatenate", checkStripConcatenation,
+			", along the channels"},
 	} {
 		form := onednn.Form{
-			Composite: "native.strip_" + one.name, Kernel: StripsKernel, Grouped: true, LimitsText: stripLimits + one.text,
+			Composite: "native.strip_" + one.name, Kernel: StripsKernel, Grouped: true, LimitsText: stripLimits +
+				one.text,
 			Limits: func(g *relay.Graph, m *relay.Match, l onednn.Layer) error {
 				if one.limits != nil {
 					if err := one.limits(l); err != nil {
@@ -96,15 +102,17 @@ func checkStripProduct(g *relay.Graph, m *relay.Match) error {
 	}
 	left, right, out := c.In[0].Shape, c.In[1].Shape, c.Out.Shape
 	whole := slices.Equal(left, out)
-	if whole && (slices.Equal(right, out) || isFactors(right, out)) || slices.Equal(right, out) && isFactors(left, out) {
+	if whole && (slices.Equal(right, out) || isFactors(right, out)) || slices.Equal(right, out) &&
+		isFactors(left, out) {
 		return nil
 	}
-	return fmt.Errorf("the kernel strips multiplies by a tensor of the same shape or by one factor for each channel, not %s by %s",
+	return fmt.Errorf("the kernel strips multiplies by a tensor of the same shape or by one factor for each channel, "+
+		"not %s by %s",
 		relay.ShapeText(left), relay.ShapeText(right))
 }
 
-// isFactors says that a tensor holds one number for each channel, which is the second axis or the last one, of all images
-// or of each of them.
+// isFactors says that a tensor holds one number for each channel, which is the second axis or the last one, of all
+// images or of each of them.
 func isFactors(shape, images []int64) bool {
 	if len(shape) != 4 || len(images) != 4 || shape[0] != 1 && shape[0] != images[0] || shape[2] != 1 {
 		return false
@@ -112,7 +120,8 @@ func isFactors(shape, images []int64) bool {
 	return shape[1] == images[1] && shape[3] == 1 || shape[1] == 1 && shape[3] == images[3]
 }
 
-func stripConvolution(check func(g *relay.Graph, l *onednn.Convolution, w weights) error) func(*relay.Graph, *relay.Match, onednn.Layer) error {
+func stripConvolution(check func(g *relay.Graph, l *onednn.Convolution, w weights) error) func(*relay.Graph,
+	*relay.Match, onednn.Layer) error {
 	return func(g *relay.Graph, m *relay.Match, layer onednn.Layer) error {
 		l := layer.(*onednn.Convolution)
 		w := weightsOf(g, l)
@@ -136,7 +145,8 @@ func checkPointwise(_ *relay.Graph, l *onednn.Convolution, w weights) error {
 func checkDepthwise(g *relay.Graph, l *onednn.Convolution, w weights) error {
 	channels := g.Nodes[l.Data].Type.Shape[strings.IndexByte(l.DataLayout, 'C')]
 	if l.Groups == 1 || l.Groups != channels || w.out != channels {
-		return fmt.Errorf("the kernel strips has depthwise convolutions with one channel in and out of each group; this one makes %d of %d in %d groups",
+		return fmt.Errorf("the kernel strips has depthwise convolutions with one channel in and out of each group; "+
+			"this one makes %d of %d in %d groups",
 			w.out, channels, l.Groups)
 	}
 	return nil

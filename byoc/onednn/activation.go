@@ -15,8 +15,8 @@ type activation struct {
 	shape func(p relay.Pattern) relay.Pattern
 	check func(g *relay.Graph, m *relay.Match) error // nil: it has no limits
 	read  func(g *relay.Graph, m *relay.Match) *Elementwise
-	// unnamed says that TVM's code generator and runtime for oneDNN, which go by the name, would leave it out; ours that there
-	// is no other way to tell that runtime, either.
+	// unnamed says that TVM's code generator and runtime for oneDNN, which go by the name, would leave it out; ours
+	// that there is no other way to tell that runtime, either.
 	unnamed, ours bool
 }
 
@@ -27,7 +27,8 @@ var activations = []activation{
 	written("mish", relay.Mish),
 	oursAlone(written("hardswish", relay.HardSwish)),
 	written("swish", relay.Swish),
-	oursAlone(activation{name: "hardsigmoid", shape: relay.HardSigmoid, check: checkHardSigmoid, read: readHardSigmoid}),
+	oursAlone(activation{name: "hardsigmoid", shape: relay.HardSigmoid, check: checkHardSigmoid,
+		read: readHardSigmoid}),
 	single("relu", "nn.relu", nil),
 	{name: "leaky", shape: unary("nn.leaky_relu"), check: checkRoot(checkSlope), read: readRoot, unnamed: true},
 	single("tanh", "tanh", nil),
@@ -62,9 +63,10 @@ func checkRoot(check func(n *relay.Node) error) func(g *relay.Graph, m *relay.Ma
 
 // written is what front ends write with several operators, and no numbers of their own.
 func written(name string, shape func(p relay.Pattern) relay.Pattern) activation {
-	return activation{name: name, shape: shape, check: checkConstants, read: func(*relay.Graph, *relay.Match) *Elementwise {
-		return &Elementwise{Function: name, Data: relay.NoNode}
-	}}
+	return activation{name: name, shape: shape, check: checkConstants,
+		read: func(*relay.Graph, *relay.Match) *Elementwise {
+			return &Elementwise{Function: name, Data: relay.NoNode}
+		}}
 }
 
 func oursAlone(a activation) activation {

@@ -16,11 +16,13 @@ const maxConcat = 16
 
 // ConcatenateRule offers concatenate along any axis.
 func ConcatenateRule() *Rule {
-	r := Bare("concatenate", nil, checkConcat, fmt.Sprintf("float32, static shapes, at most 6 dimensions, 2 to %d tensors", maxConcat),
+	r := Bare("concatenate", nil, checkConcat,
+		fmt.Sprintf("float32, static shapes, at most 6 dimensions, 2 to %d tensors", maxConcat),
 		func(g *relay.Graph, m *relay.Match) (Layer, error) {
 			return &Concatenation{concatAxis(&g.Nodes[m.Root])}, nil
 		})
-	// The tuple belongs to the candidate: outside of it, it would keep the region apart from those that make its fields.
+	// The tuple belongs to the candidate: outside of it, it would keep the region apart from those that make its
+	// fields.
 	var tuples []relay.Pattern
 	for n := 2; n <= maxConcat; n++ {
 		fields := make([]relay.Pattern, n)

@@ -25,11 +25,15 @@ type convolution struct {
 
 var convolutions = []convolution{
 	{op: "nn.conv1d", composite: "dnnl.conv1d", dims: 1, layouts: [][2]string{{"NCW", "OIW"}, {"NWC", "WIO"}}},
-	{op: "nn.conv2d", composite: "dnnl.conv2d", dims: 2, layouts: [][2]string{{"NCHW", "OIHW"}, {"NHWC", "HWIO"}, {"NHWC", "HWOI"}}},
+	{op: "nn.conv2d", composite: "dnnl.conv2d", dims: 2,
+		layouts: [][2]string{{"NCHW", "OIHW"}, {"NHWC", "HWIO"}, {"NHWC", "HWOI"}}},
 	{op: "nn.conv3d", composite: "dnnl.conv3d", dims: 3, layouts: [][2]string{{"NCDHW", "OIDHW"}, {"NDHWC", "DHWIO"}}},
-	{op: "nn.conv1d_transpose", composite: "dnnl.deconv1d", dims: 1, transposed: true, layouts: [][2]string{{"NCW", "IOW"}, {"NCW", "OIW"}}},
-	{op: "nn.conv2d_transpose", composite: "dnnl.deconv2d", dims: 2, transposed: true, layouts: [][2]string{{"NCHW", "IOHW"}, {"NCHW", "OIHW"}, {"NHWC", "HWIO"}, {"NHWC", "HWOI"}, {"NHWC", "IOHW"}}},
-	{op: "nn.conv3d_transpose", composite: "dnnl.deconv3d", dims: 3, transposed: true, layouts: [][2]string{{"NCDHW", "IODHW"}, {"NCDHW", "OIDHW"}}},
+	{op: "nn.conv1d_transpose", composite: "dnnl.deconv1d", dims: 1, transposed: true,
+		layouts: [][2]string{{"NCW", "IOW"}, {"NCW", "OIW"}}},
+	{op: "nn.conv2d_transpose", composite: "dnnl.deconv2d", dims: 2, transposed: true,
+		layouts: [][2]string{{"NCHW", "IOHW"}, {"NCHW", "OIHW"}, {"NHWC", "HWIO"}, {"NHWC", "HWOI"}, {"NHWC", "IOHW"}}},
+	{op: "nn.conv3d_transpose", composite: "dnnl.deconv3d", dims: 3, transposed: true,
+		layouts: [][2]string{{"NCDHW", "IODHW"}, {"NCDHW", "OIDHW"}}},
 }
 
 // ConvolutionRules offers each convolution with each epilogue, and bare. A transposed convolution cannot
@@ -86,7 +90,8 @@ func (c convolution) check(g *relay.Graph, m *relay.Match, e epilogue) error {
 		return err
 	}
 	n, rank := conv.Node, c.dims+2
-	if len(conv.In) != 2 || len(conv.In[0].Shape) != rank || len(conv.In[1].Shape) != rank || len(conv.Out.Shape) != rank {
+	if len(conv.In) != 2 || len(conv.In[0].Shape) != rank || len(conv.In[1].Shape) != rank ||
+		len(conv.Out.Shape) != rank {
 		return fmt.Errorf("%s has operands of other than %d dimensions", c.op, rank)
 	}
 	dataLayout, err := c.checkLayouts(n)
@@ -180,17 +185,20 @@ func (c convolution) checkGroups(g *relay.Graph, m *relay.Match, conv *Call, dat
 		// Depthwise weights [H, W, C, 1]. With more than one output for each channel Relay means [H, W, C, M],
 		// which the runtime would read as M input channels.
 		if out != in || groups != in {
-			return fmt.Errorf("%s has weights in HWOI and %d groups of %d channels; only one channel a group is supported",
+			return fmt.Errorf("%s has weights in HWOI and %d groups of %d channels; only one channel a group is "+
+				"supported",
 				c.op, groups, in/groups)
 		}
 	}
 	if weight('O') != wantO || weight('I') != wantI {
-		return fmt.Errorf("%s has weights of shape %s in %s, which do not fit %d input and %d output channels in %d groups",
+		return fmt.Errorf("%s has weights of shape %s in %s, which do not fit %d input and %d output channels in %d "+
+			"groups",
 			c.op, relay.ShapeText(conv.In[1].Shape), layout, in, out, groups)
 	}
 	if c.transposed && groups > 1 {
 		if !strings.HasPrefix(layout, "IO") {
-			return fmt.Errorf("%s has %d groups and weights in %s; groups need the weights in IO…", c.op, groups, layout)
+			return fmt.Errorf("%s has %d groups and weights in %s; groups need the weights in IO…", c.op, groups,
+				layout)
 		}
 		if g.Nodes[m.Named[roleWeight]].Kind != relay.KindConstant && !isParameter(g, m.Named[roleWeight]) {
 			return fmt.Errorf("%s has %d groups, and its weight is not a constant", c.op, groups)

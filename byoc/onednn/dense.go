@@ -63,7 +63,8 @@ func checkDense(g *relay.Graph, m *relay.Match, e epilogue) error {
 }
 
 func readDense(g *relay.Graph, m *relay.Match, e epilogue) Layer {
-	return &Product{Operator: "nn.dense", Left: m.Named[roleData], Right: m.Named[roleWeight], TransposeB: true, Epilogue: e.read(g, m)}
+	return &Product{Operator: "nn.dense", Left: m.Named[roleData], Right: m.Named[roleWeight], TransposeB: true,
+		Epilogue: e.read(g, m)}
 }
 
 const batchMatmulLimits = "float32, static shapes, three dimensions, equal batches"
@@ -89,7 +90,8 @@ func checkBatchMatmul(g *relay.Graph, m *relay.Match) error {
 		return fmt.Errorf("nn.batch_matmul has operands of other than 3 dimensions")
 	}
 	if c.In[0].Shape[0] != c.In[1].Shape[0] {
-		return fmt.Errorf("nn.batch_matmul has batches of %d and %d; they must be equal", c.In[0].Shape[0], c.In[1].Shape[0])
+		return fmt.Errorf("nn.batch_matmul has batches of %d and %d; they must be equal", c.In[0].Shape[0],
+			c.In[1].Shape[0])
 	}
 	for _, name := range []string{"transpose_a", "transpose_b"} {
 		if _, ok := c.Node.Attrs.Bool(name); !ok {

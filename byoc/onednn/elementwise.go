@@ -83,7 +83,8 @@ func checkBinary(g *relay.Graph, m *relay.Match) error {
 		return err
 	}
 	if len(c.In) != 2 || !slices.Equal(c.In[0].Shape, c.In[1].Shape) {
-		return fmt.Errorf("%s has operands of different shapes, which oneDNN would run on its slow reference kernel", c.Node.Op)
+		return fmt.Errorf("%s has operands of different shapes, which oneDNN would run on its slow reference kernel",
+			c.Node.Op)
 	}
 	return nil
 }

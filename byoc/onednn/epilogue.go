@@ -191,7 +191,7 @@ func (e epilogue) read(g *relay.Graph, m *relay.Match) Epilogue {
 	return out
 }
 
-// own says that TVM's code generator, which goes by the name alone, would leave the activation out; ours that its runtime
-// has no such activation at all.
+// own says that TVM's code generator, which goes by the name alone, would leave the activation out; ours that its
+// runtime has no such activation at all.
 func (e epilogue) own() bool  { a, _ := activationOf(e.activation); return a.unnamed }
 func (e epilogue) ours() bool { a, _ := activationOf(e.activation); return a.ours }

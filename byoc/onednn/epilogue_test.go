@@ -41,9 +41,15 @@ func TestActivations(t *testing.T) {
 		composite string
 		make      func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID
 	}{
-		{"dnnl.dense_bias_relu", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID { return call(m, "nn.relu", x) }},
+		{"dnnl.dense_bias_relu", func(m *relay.GraphMaker,
+			x relay.NodeID) relay.NodeID {
+			return call(m, "nn.relu", x)
+		}},
 		{"dnnl.dense_bias_tanh", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID { return call(m, "tanh", x) }},
-		{"dnnl.dense_bias_sigmoid", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID { return call(m, "sigmoid", x) }},
+		{"dnnl.dense_bias_sigmoid", func(m *relay.GraphMaker,
+			x relay.NodeID) relay.NodeID {
+			return call(m, "sigmoid", x)
+		}},
 		{"dnnl.dense_bias_clip", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
 			return m.Call("clip", y, map[string]any{"a_min": 0.0, "a_max": 6.0}, x)
 		}},
@@ -110,8 +116,14 @@ func TestActivations(t *testing.T) {
 		{"dnnl.dense_bias_hardswish", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
 			return call(m, "multiply", over(m, x, 6), six(m, x))
 		}},
-		{"dnnl.dense_bias_hardsigmoid", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID { return over(m, six(m, x), 6) }},
-		{"dnnl.dense_bias_hardsigmoid", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID { return times(m, six(m, x), 1.0/6) }},
+		{"dnnl.dense_bias_hardsigmoid", func(m *relay.GraphMaker,
+			x relay.NodeID) relay.NodeID {
+			return over(m, six(m, x), 6)
+		}},
+		{"dnnl.dense_bias_hardsigmoid", func(m *relay.GraphMaker,
+			x relay.NodeID) relay.NodeID {
+			return times(m, six(m, x), 1.0/6)
+		}},
 		{"dnnl.dense_bias_hardsigmoid", func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
 			return clip(m, call(m, "add", times(m, x, 0.2), s(m, 0.5)), 0, 1)
 		}},
@@ -159,7 +171,8 @@ func TestNumbersOfHardSigmoids(t *testing.T) {
 	for _, c := range []struct{ slope, offset float64 }{{0.2, 0.5}, {-0.5, 0}, {math.Inf(1), 1}} {
 		g := layer(func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
 			sloped := m.Call("multiply", y, nil, x, m.Scalar(c.slope, f32))
-			return m.Call("clip", y, map[string]any{"a_min": 0.0, "a_max": 1.0}, m.Call("add", y, nil, sloped, m.Scalar(c.offset, f32)))
+			return m.Call("clip", y, map[string]any{"a_min": 0.0, "a_max": 1.0},
+				m.Call("add", y, nil, sloped, m.Scalar(c.offset, f32)))
 		})
 		for _, r := range ours() {
 			if r.Composite != "dnnl.dense_bias_hardsigmoid" {
@@ -178,7 +191,8 @@ func TestNumbersOfHardSigmoids(t *testing.T) {
 func TestLayerNormForms(t *testing.T) {
 	full, column := f(2, 4, 8), f(2, 4, 1)
 	over := map[string]any{"axis": []int64{-1}, "keepdims": true, "exclude": false}
-	form := func(normal func(m *relay.GraphMaker, x, mean, centred relay.NodeID) relay.NodeID, gamma *relay.Type) *relay.Graph {
+	form := func(normal func(m *relay.GraphMaker, x, mean, centred relay.NodeID) relay.NodeID,
+		gamma *relay.Type) *relay.Graph {
 		m := relay.NewGraph("main")
 		x := m.Var(full.Shape, f32)
 		mean := m.Call("mean", column, over, x)
@@ -190,10 +204,12 @@ func TestLayerNormForms(t *testing.T) {
 		return m.Call("sqrt", column, nil, m.Call("add", column, nil, variance, m.Scalar(1e-5, f32)))
 	}
 	simplified := func(m *relay.GraphMaker, x, mean, centred relay.NodeID) relay.NodeID {
-		return m.Call("divide", full, nil, centred, deviation(m, m.Call("variance", column, with(over, "unbiased", false), x, mean)))
+		return m.Call("divide", full, nil, centred,
+			deviation(m, m.Call("variance", column, with(over, "unbiased", false), x, mean)))
 	}
 	requireTaken(t, form(simplified, f(8)), "dnnl.layer_norm")
-	requireRefused(t, form(simplified, f(4, 8)), "dnnl.layer_norm", "the gamma of layer_norm has the shape [4, 8]; it must be [8]")
+	requireRefused(t, form(simplified, f(4, 8)), "dnnl.layer_norm",
+		"the gamma of layer_norm has the shape [4, 8]; it must be [8]")
 	requireTaken(t, form(func(m *relay.GraphMaker, _, _, centred relay.NodeID) relay.NodeID {
 		square := m.Call("power", full, nil, centred, m.Scalar(2, f32))
 		return m.Call("divide", full, nil, centred, deviation(m, m.Call("mean", column, over, square)))
@@ -203,7 +219,8 @@ func TestLayerNormForms(t *testing.T) {
 		return m.Call("multiply", full, nil, centred, m.Call("divide", column, nil, m.Scalar(1, f32), v))
 	}, f(8)), "dnnl.layer_norm")
 	requireRefused(t, form(func(m *relay.GraphMaker, x, mean, centred relay.NodeID) relay.NodeID {
-		return m.Call("divide", full, nil, centred, deviation(m, m.Call("variance", column, with(over, "unbiased", true), x, mean)))
+		return m.Call("divide", full, nil, centred,
+			deviation(m, m.Call("variance", column, with(over, "unbiased", true), x, mean)))
 	}, f(8)), "dnnl.layer_norm", "the unbiased one")
 }
 
@@ -216,7 +233,8 @@ func TestBatchNorm(t *testing.T) {
 			p = append(p, m.Const([]int64{8}, f32, name))
 		}
 		types := &relay.Type{Kind: relay.TypeTuple, Fields: []*relay.Type{f(1, 8, 4, 4), f(8), f(8)}}
-		bn := m.Call("nn.batch_norm", types, map[string]any{"axis": axis, "epsilon": 1e-5, "center": true, "scale": true}, p...)
+		bn := m.Call("nn.batch_norm", types, map[string]any{"axis": axis, "epsilon": 1e-5, "center": true,
+			"scale": true}, p...)
 		return m.Finish(m.Get(bn, field))
 	}
 	requireTaken(t, norm(1, 0), "dnnl.batch_norm")

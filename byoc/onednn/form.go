@@ -11,13 +11,14 @@ import (
 
 // Form is how a kernel beside oneDNN's takes an operator: under composites of its own, within limits of its own.
 type Form struct {
-	// Composite is the name without epilogue ("native.winograd_conv2d"); Kernel, Reassociates and Grouped are as in byoc.Pattern.
+	// Composite is the name without epilogue ("native.winograd_conv2d"); Kernel, Reassociates and Grouped are as in
+	// byoc.Pattern.
 	Composite, Kernel     string
 	Reassociates, Grouped bool
 	// Without are activations ("tanh") whose epilogues are left out.
 	Without []string
-	// Limits says what of the layers that have passed the operator's own limits the kernel cannot do; LimitsText says it in
-	// words, which are put behind those of the operator.
+	// Limits says what of the layers that have passed the operator's own limits the kernel cannot do; LimitsText says
+	// it in words, which are put behind those of the operator.
 	Limits     func(g *relay.Graph, m *relay.Match, l Layer) error
 	LimitsText string
 }

@@ -79,8 +79,8 @@ func TestRulesHaveNamesAndLimits(t *testing.T) {
 	}
 }
 
-// What TVM's runtime for oneDNN has no name for is not among what both know: it would be left out, or taken for something
-// else.
+// What TVM's runtime for oneDNN has no name for is not among what both know: it would be left out, or taken for
+// something else.
 func TestRulesOfBothRuntimes(t *testing.T) {
 	names := map[string]bool{}
 	for _, r := range Rules() {

@@ -13,8 +13,8 @@ type Convolution struct {
 	// Operator is Relay's ("nn.conv2d_transpose").
 	Operator   string
 	Transposed bool
-	// Scale is how often each pixel of the data is repeated along each spatial dimension before the convolution; nil for
-	// not at all.
+	// Scale is how often each pixel of the data is repeated along each spatial dimension before the convolution; nil
+	// for not at all.
 	Scale []int64
 	// Dims is the number of spatial dimensions.
 	Dims         int

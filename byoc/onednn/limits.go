@@ -35,7 +35,8 @@ func TensorAt(g *relay.Graph, id relay.NodeID, what string) (*relay.Type, error)
 				what, relay.ShapeText(t.Shape))
 		}
 		if d < 1 || d > math.MaxInt32 {
-			return nil, fmt.Errorf("%s has the shape %s; each dimension must be 1 to %d", what, relay.ShapeText(t.Shape), math.MaxInt32)
+			return nil, fmt.Errorf("%s has the shape %s; each dimension must be 1 to %d", what,
+				relay.ShapeText(t.Shape), math.MaxInt32)
 		}
 	}
 	return t, nil
@@ -180,7 +181,8 @@ func paddings(node *relay.Node, n int) ([]int64, error) {
 	}
 	for _, v := range list {
 		if v < 0 {
-			return nil, fmt.Errorf("%s has padding %s; negative padding is not supported", node.Op, relay.IntsText(list))
+			return nil, fmt.Errorf("%s has padding %s; negative padding is not supported", node.Op,
+				relay.IntsText(list))
 		}
 	}
 	return list, nil

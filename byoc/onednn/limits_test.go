@@ -26,7 +26,8 @@ func TestConvolutionLimits(t *testing.T) {
 	requireTaken(t, conv2d(x, w, y, with(a, "padding", []int64{1, 1})), "nn.conv2d")
 	requireTaken(t, conv2d(x, w, y, with(a, "padding", []int64{1})), "nn.conv2d")
 	requireTaken(t, conv2d(x, f(32, 4, 3, 3), y, with(a, "groups", 4)), "nn.conv2d")
-	requireTaken(t, conv2d(f(1, 8, 8, 16), f(3, 3, 16, 32), f(1, 8, 8, 32), with(a, "data_layout", "NHWC", "kernel_layout", "HWIO")), "nn.conv2d")
+	requireTaken(t, conv2d(f(1, 8, 8, 16), f(3, 3, 16, 32), f(1, 8, 8, 32),
+		with(a, "data_layout", "NHWC", "kernel_layout", "HWIO")), "nn.conv2d")
 	requireTaken(t, conv2d(f(1, 8, 8, 16), f(3, 3, 16, 1), f(1, 8, 8, 16),
 		with(a, "data_layout", "NHWC", "kernel_layout", "HWOI", "groups", 16)), "nn.conv2d")
 
@@ -35,20 +36,25 @@ func TestConvolutionLimits(t *testing.T) {
 		g       *relay.Graph
 		because string
 	}{
-		{"float16", conv2d(relay.Tensor("float16", 1, 16, 8, 8), w, y, a), "the data of nn.conv2d is float16; only float32"},
+		{"float16", conv2d(relay.Tensor("float16", 1, 16, 8, 8), w, y, a),
+			"the data of nn.conv2d is float16; only float32"},
 		{"int8 weight", conv2d(x, relay.Tensor("int8", 32, 16, 3, 3), y, a), "the weight of nn.conv2d is int8"},
 		{"int32 result", conv2d(x, w, relay.Tensor("int32", 1, 32, 8, 8), a), "the result of nn.conv2d is int32"},
-		{"any", conv2d(f(relay.AnyDim, 16, 8, 8), w, f(relay.AnyDim, 32, 8, 8), a), "dimensions that are known only at run time"},
+		{"any", conv2d(f(relay.AnyDim, 16, 8, 8), w, f(relay.AnyDim, 32, 8, 8), a),
+			"dimensions that are known only at run time"},
 		{"empty", conv2d(f(0, 16, 8, 8), w, f(0, 32, 8, 8), a), "each dimension must be 1 to"},
-		{"blocked", conv2d(x, w, y, with(a, "data_layout", "NCHW16c", "kernel_layout", "OIHW16i16o")), "has data in NCHW16c"},
+		{"blocked", conv2d(x, w, y, with(a, "data_layout", "NCHW16c", "kernel_layout", "OIHW16i16o")),
+			"has data in NCHW16c"},
 		{"mixed layouts", conv2d(x, w, y, with(a, "kernel_layout", "HWIO")), "weights in HWIO"},
 		{"out layout", conv2d(x, w, y, with(a, "out_layout", "NHWC")), "stores its result in NHWC and reads NCHW"},
 		{"out dtype", conv2d(x, w, y, with(a, "out_dtype", "float16")), "out_dtype float16"},
 		{"strides", conv2d(x, w, y, with(a, "strides", []int64{0, 1})), "strides [0, 1]; each must be at least 1"},
-		{"padding", conv2d(x, w, y, with(a, "padding", []int64{-1, 0, 0, 0})), "padding [-1, 0, 0, 0]; negative padding"},
+		{"padding", conv2d(x, w, y, with(a, "padding", []int64{-1, 0, 0, 0})),
+			"padding [-1, 0, 0, 0]; negative padding"},
 		{"odd padding", conv2d(x, w, y, with(a, "padding", []int64{1, 1, 1})), "3 values of padding for 2"},
 		{"groups", conv2d(x, w, y, with(a, "groups", 3)), "16 input and 32 output channels in 3 groups"},
-		{"weights do not fit", conv2d(x, f(32, 8, 3, 3), y, a), "weights of shape [32, 8, 3, 3] in OIHW, which do not fit"},
+		{"weights do not fit", conv2d(x, f(32, 8, 3, 3), y, a),
+			"weights of shape [32, 8, 3, 3] in OIHW, which do not fit"},
 		{"auto-scheduler", conv2d(x, w, y, with(a, "auto_scheduler_rewritten_layout", "2o8i")), "auto-scheduler"},
 		{"meta-schedule", conv2d(x, w, y, with(a, "meta_schedule_original_shape", []int64{1})), "meta-schedule"},
 		{"HWOI multiplier", conv2d(f(1, 8, 8, 16), f(3, 3, 16, 2), f(1, 8, 8, 32),
@@ -68,19 +74,24 @@ func TestTransposedConvolutionLimits(t *testing.T) {
 		} else {
 			w = m.Call("exp", weight, nil, m.Var(weight.Shape, f32))
 		}
-		a := with(conv2dAttrs(), append([]any{"kernel_layout", "IOHW", "strides", []int64{2, 2}, "output_padding", []int64{1, 1}}, changes...)...)
+		a := with(conv2dAttrs(), append([]any{"kernel_layout", "IOHW", "strides", []int64{2, 2}, "output_padding",
+			[]int64{1, 1}}, changes...)...)
 		return m.Finish(m.Call("nn.conv2d_transpose", out, a, x, w))
 	}
 	requireTaken(t, deconv(f(16, 32, 3, 3), f(1, 32, 16, 16), true), "nn.conv2d_transpose")
 	requireTaken(t, deconv(f(16, 8, 3, 3), f(1, 32, 16, 16), true, "groups", 4), "nn.conv2d_transpose")
-	requireRefused(t, deconv(f(16, 8, 3, 3), f(1, 32, 16, 16), false, "groups", 4), "nn.conv2d_transpose", "its weight is not a constant")
-	requireRefused(t, deconv(f(8, 16, 3, 3), f(1, 32, 16, 16), true, "groups", 4, "kernel_layout", "OIHW"), "nn.conv2d_transpose",
+	requireRefused(t, deconv(f(16, 8, 3, 3), f(1, 32, 16, 16), false, "groups", 4), "nn.conv2d_transpose",
+		"its weight is not a constant")
+	requireRefused(t, deconv(f(8, 16, 3, 3), f(1, 32, 16, 16), true, "groups", 4, "kernel_layout", "OIHW"),
+		"nn.conv2d_transpose",
 		"groups need the weights in IO")
-	requireRefused(t, deconv(f(16, 16, 3, 3), f(1, 32, 16, 16), true), "nn.conv2d_transpose", "do not fit 16 input and 32 output")
+	requireRefused(t, deconv(f(16, 16, 3, 3), f(1, 32, 16, 16), true), "nn.conv2d_transpose",
+		"do not fit 16 input and 32 output")
 }
 
 // biased is a convolution (or dense layer) with an addend, made by addition.
-func biased(layer string, attrs map[string]any, data, weight, out, bias *relay.Type, add string, addAttrs map[string]any, swapped bool) *relay.Graph {
+func biased(layer string, attrs map[string]any, data, weight, out, bias *relay.Type, add string,
+	addAttrs map[string]any, swapped bool) *relay.Graph {
 	m := relay.NewGraph("main")
 	y := m.Call(layer, out, attrs, m.Var(data.Shape, f32), m.Const(weight.Shape, f32))
 	b := m.Const(bias.Shape, f32)
@@ -97,16 +108,19 @@ func TestBiasLimits(t *testing.T) {
 	for _, shape := range [][]int64{{8, 1, 1}, {1, 8, 1, 1}} {
 		requireTaken(t, conv(f(shape...), "add", nil), "dnnl.conv2d_bias")
 	}
-	requireTaken(t, biased("nn.conv2d", conv2dAttrs(), f(2, 8, 8, 8), f(8, 8, 3, 3), f(2, 8, 8, 8), f(8, 1, 1), "add", nil, true), "dnnl.conv2d_bias")
+	requireTaken(t, biased("nn.conv2d", conv2dAttrs(), f(2, 8, 8, 8), f(8, 8, 3, 3), f(2, 8, 8, 8), f(8, 1, 1), "add",
+		nil, true), "dnnl.conv2d_bias")
 	requireTaken(t, conv(f(8), "nn.bias_add", map[string]any{"axis": 1}), "dnnl.conv2d_bias")
 	requireTaken(t, conv(f(8), "nn.bias_add", map[string]any{"axis": -3}), "dnnl.conv2d_bias")
 	requireTaken(t, conv(f(2, 8, 8, 8), "add", nil), "dnnl.conv2d_sum")
 
 	// Traps: shapes that hold eight values and are broadcast along another axis than the channels.
-	for _, shape := range [][]int64{{8}, {8, 1}, {1, 1, 8}, {8, 8, 1}, {1}, {}, {1, 1, 1, 1}, {2, 8, 1, 1}, {1, 1, 8, 1, 1}} {
+	for _, shape := range [][]int64{{8}, {8, 1}, {1, 1, 8}, {8, 8, 1}, {1}, {}, {1, 1, 1, 1}, {2, 8, 1, 1},
+		{1, 1, 8, 1, 1}} {
 		requireRefused(t, conv(f(shape...), "add", nil), "dnnl.conv2d_bias", "not one value for each of the 8 channels")
 	}
-	requireRefused(t, conv(f(8), "nn.bias_add", map[string]any{"axis": 3}), "dnnl.conv2d_bias", "nn.bias_add works along axis 3; the channels of the layer are axis 1")
+	requireRefused(t, conv(f(8), "nn.bias_add", map[string]any{"axis": 3}), "dnnl.conv2d_bias",
+		"nn.bias_add works along axis 3; the channels of the layer are axis 1")
 
 	nhwc := func(bias *relay.Type) *relay.Graph {
 		return biased("nn.conv2d", with(conv2dAttrs(), "data_layout", "NHWC", "kernel_layout", "HWIO"),
@@ -124,7 +138,8 @@ func TestBiasLimits(t *testing.T) {
 	requireTaken(t, dense(f(4), "nn.bias_add"), "dnnl.dense_bias")
 	requireTaken(t, dense(f(4, 4), "add"), "dnnl.dense_sum")
 	requireRefused(t, dense(f(4, 1), "add"), "dnnl.dense_bias", "not one value for each")
-	requireRefused(t, dense(f(1, 1), "add"), "dnnl.dense_sum", "the residual value has the shape [1, 1] and the result [4, 4]")
+	requireRefused(t, dense(f(1, 1), "add"), "dnnl.dense_sum",
+		"the residual value has the shape [1, 1] and the result [4, 4]")
 }
 
 func TestResidualSumOfTwoLayers(t *testing.T) {
@@ -151,7 +166,8 @@ func TestResidualSumOfTwoLayers(t *testing.T) {
 
 func TestResidualMadeInsideThePattern(t *testing.T) {
 	m := relay.NewGraph("main")
-	y := m.Call("nn.conv2d", f(1, 8, 8, 8), conv2dAttrs(), m.Var([]int64{1, 8, 8, 8}, f32), m.Const([]int64{8, 8, 3, 3}, f32))
+	y := m.Call("nn.conv2d", f(1, 8, 8, 8), conv2dAttrs(), m.Var([]int64{1, 8, 8, 8}, f32),
+		m.Const([]int64{8, 8, 3, 3}, f32))
 	requireRefused(t, m.Finish(m.Call("add", f(1, 8, 8, 8), nil, y, y)), "dnnl.conv2d_sum", "made inside the pattern")
 }
 
@@ -216,14 +232,19 @@ func TestOperatorLimits(t *testing.T) {
 		{"nn.leaky_relu", one("nn.leaky_relu", map[string]any{"alpha": 0.1}, x, x)},
 		{"add", one("add", nil, x, x, x)},
 		{"nn.softmax", one("nn.softmax", map[string]any{"axis": -1}, x, x)},
-		{"nn.batch_matmul", one("nn.batch_matmul", map[string]any{"transpose_a": false, "transpose_b": true}, f(3, 4, 5), f(3, 4, 6), f(3, 5, 6))},
-		{"nn.layer_norm", one("nn.layer_norm", map[string]any{"axis": 1, "epsilon": 1e-5, "center": true, "scale": true}, f(4, 8), f(4, 8), f(8), f(8))},
+		{"nn.batch_matmul", one("nn.batch_matmul", map[string]any{"transpose_a": false, "transpose_b": true},
+			f(3, 4, 5), f(3, 4, 6), f(3, 5, 6))},
+		{"nn.layer_norm", one("nn.layer_norm",
+			map[string]any{"axis": 1, "epsilon": 1e-5, "center": true, "scale": true}, f(4, 8), f(4, 8), f(8), f(8))},
 		{"nn.max_pool2d", one("nn.max_pool2d", poolAttrs(), f(2, 4, 4, 4), x)},
 		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "ceil_mode", true), f(1, 1, 4, 4), f(1, 1, 7, 7))},
 		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "count_include_pad", true), f(2, 4, 4, 4), x)},
-		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "ceil_mode", true, "count_include_pad", true), f(1, 1, 4, 4), f(1, 1, 7, 7))},
-		{"nn.global_avg_pool2d", one("nn.global_avg_pool2d", map[string]any{"layout": "NHWC", "out_layout": ""}, f(2, 1, 1, 8), f(2, 7, 7, 8))},
-		{"nn.adaptive_avg_pool1d", one("nn.adaptive_avg_pool1d", map[string]any{"layout": "NCW", "out_layout": "", "output_size": []int64{5}}, f(2, 3, 5), f(2, 3, 15))},
+		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "ceil_mode", true, "count_include_pad", true),
+			f(1, 1, 4, 4), f(1, 1, 7, 7))},
+		{"nn.global_avg_pool2d", one("nn.global_avg_pool2d", map[string]any{"layout": "NHWC", "out_layout": ""},
+			f(2, 1, 1, 8), f(2, 7, 7, 8))},
+		{"nn.adaptive_avg_pool1d", one("nn.adaptive_avg_pool1d",
+			map[string]any{"layout": "NCW", "out_layout": "", "output_size": []int64{5}}, f(2, 3, 5), f(2, 3, 15))},
 	} {
 		t.Run(c.name, func(t *testing.T) { requireTaken(t, c.g, c.name) })
 	}
@@ -234,26 +255,42 @@ func TestOperatorLimits(t *testing.T) {
 	}{
 		{"nn.relu", one("nn.relu", nil, relay.Tensor("int32", 4), relay.Tensor("int32", 4)), "is int32; only float32"},
 		{"nn.relu", one("nn.relu", nil, f(1, 1, 1, 1, 1, 1, 2), f(1, 1, 1, 1, 1, 1, 2)), "7 dimensions; at most 6"},
-		{"clip", one("clip", map[string]any{"a_min": 1.0, "a_max": 0.0}, x, x), "lower bound 1 above the upper bound 0"},
-		{"clip", one("clip", map[string]any{"a_min": math.NaN(), "a_max": 0.0}, x, x), "lower bound of clip is not a number"},
+		{"clip", one("clip", map[string]any{"a_min": 1.0, "a_max": 0.0}, x, x),
+			"lower bound 1 above the upper bound 0"},
+		{"clip", one("clip", map[string]any{"a_min": math.NaN(), "a_max": 0.0}, x, x),
+			"lower bound of clip is not a number"},
 		{"clip", one("clip", map[string]any{"a_min": 1e-42, "a_max": 1.0}, x, x), "too small for a float32"},
 		{"add", one("add", nil, x, x, f(4, 1, 1)), "slow reference kernel"},
 		{"multiply", one("multiply", nil, x, x, f()), "operands of different shapes"},
 		{"nn.softmax", one("nn.softmax", map[string]any{"axis": 4}, x, x), "axis 4 of 4"},
-		{"nn.batch_matmul", one("nn.batch_matmul", map[string]any{"transpose_a": false, "transpose_b": false}, f(3, 4, 5), f(1, 4, 6), f(3, 6, 5)), "batches of 1 and 3"},
+		{"nn.batch_matmul", one("nn.batch_matmul", map[string]any{"transpose_a": false, "transpose_b": false},
+			f(3, 4, 5), f(1, 4, 6), f(3, 6, 5)), "batches of 1 and 3"},
 		{"nn.dense", one("nn.dense", nil, f(2, 3, 5), f(2, 3, 4), f(5, 4)), "other than 2 dimensions"},
-		{"nn.layer_norm", one("nn.layer_norm", map[string]any{"axis": 0, "epsilon": 1e-5, "center": true, "scale": true}, f(4, 4), f(4, 4), f(4), f(4)), "only the last axis"},
-		{"nn.layer_norm", one("nn.layer_norm", map[string]any{"axis": -1, "epsilon": 1e-5, "center": false, "scale": true}, f(4, 4), f(4, 4), f(4), f(4)), "without its shift"},
-		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "layout", "NCHW8c"), f(2, 4, 4, 4), x), `data in "NCHW8c"`},
-		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "pool_size", []int64{3, 2}, "strides", []int64{2, 3}, "dilation", []int64{1, 2},
-			"padding", []int64{1, 1, 1, 1}), f(3, 16, 1, 1), f(3, 16, 2, 1)), "wholly in the padding"},
-		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "pool_size", []int64{2, 3}, "strides", []int64{1, 1}, "dilation", []int64{1, 3},
-			"padding", []int64{0, 3, 0, 3}), f(1, 2, 1, 2), f(1, 2, 2, 2)), "too great for oneDNN"},
-		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "padding", []int64{2, 2, 2, 2}), f(2, 4, 6, 6), x), "wholly in the padding"},
-		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "ceil_mode", true, "pool_size", []int64{1, 1}, "strides", []int64{3, 3}), f(1, 1, 4, 4), f(1, 1, 8, 8)), "wholly in the padding"},
-		{"nn.avg_pool2d", one("nn.avg_pool2d", with(poolAttrs(), "ceil_mode", true, "count_include_pad", true, "padding", []int64{1, 1, 0, 0}), f(1, 1, 5, 5), f(1, 1, 8, 8)), "counts its padding"},
+		{"nn.layer_norm", one("nn.layer_norm",
+			map[string]any{"axis": 0, "epsilon": 1e-5, "center": true, "scale": true}, f(4, 4), f(4, 4), f(4), f(4)),
+			"only the last axis"},
+		{"nn.layer_norm", one("nn.layer_norm",
+			map[string]any{"axis": -1, "epsilon": 1e-5, "center": false, "scale": true}, f(4, 4), f(4, 4), f(4), f(4)),
+			"without its shift"},
+		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "layout", "NCHW8c"), f(2, 4, 4, 4), x),
+			`data in "NCHW8c"`},
+		{"nn.avg_pool2d", one("nn.avg_pool2d",
+			with(poolAttrs(), "pool_size", []int64{3, 2}, "strides", []int64{2, 3}, "dilation", []int64{1, 2},
+				"padding", []int64{1, 1, 1, 1}), f(3, 16, 1, 1), f(3, 16, 2, 1)), "wholly in the padding"},
+		{"nn.avg_pool2d", one("nn.avg_pool2d",
+			with(poolAttrs(), "pool_size", []int64{2, 3}, "strides", []int64{1, 1}, "dilation", []int64{1, 3},
+				"padding", []int64{0, 3, 0, 3}), f(1, 2, 1, 2), f(1, 2, 2, 2)), "too great for oneDNN"},
+		{"nn.max_pool2d", one("nn.max_pool2d", with(poolAttrs(), "padding", []int64{2, 2, 2, 2}), f(2, 4, 6, 6), x),
+			"wholly in the padding"},
+		{"nn.max_pool2d", one("nn.max_pool2d",
+			with(poolAttrs(), "ceil_mode", true, "pool_size", []int64{1, 1}, "strides", []int64{3, 3}), f(1, 1, 4, 4),
+			f(1, 1, 8, 8)), "wholly in the padding"},
+		{"nn.avg_pool2d", one("nn.avg_pool2d",
+			with(poolAttrs(), "ceil_mode", true, "count_include_pad", true, "padding", []int64{1, 1, 0, 0}),
+			f(1, 1, 5, 5), f(1, 1, 8, 8)), "counts its padding"},
 		{"nn.max_pool2d", one("nn.max_pool2d", poolAttrs(), f(2, 4, 5, 4), x), "which its attributes do not explain"},
-		{"nn.adaptive_avg_pool2d", one("nn.adaptive_avg_pool2d", map[string]any{"layout": "NCHW", "out_layout": ""}, f(2, 4, 3, 3), x), "windows of different sizes"},
+		{"nn.adaptive_avg_pool2d", one("nn.adaptive_avg_pool2d", map[string]any{"layout": "NCHW", "out_layout": ""},
+			f(2, 4, 3, 3), x), "windows of different sizes"},
 	} {
 		t.Run(c.name+" "+c.because, func(t *testing.T) { requireRefused(t, c.g, c.name, c.because) })
 	}

@@ -39,7 +39,8 @@ func LayerNormRules() []*Rule {
 
 // unfoldedLayerNorm is (x - mean(x)) / sqrt(variance(x) + epsilon) * gamma + beta.
 func unfoldedLayerNorm() relay.Pattern {
-	scaled := relay.Op("multiply", Normalised(relay.Named(roleData, relay.Wildcard())), relay.Named(roleGamma, relay.Wildcard()))
+	scaled := relay.Op("multiply", Normalised(relay.Named(roleData, relay.Wildcard())),
+		relay.Named(roleGamma, relay.Wildcard()))
 	return relay.Op("add", scaled, relay.Named(roleBeta, relay.Wildcard()))
 }
 
@@ -89,7 +90,8 @@ func checkScaleAndShift(g *relay.Graph, m *relay.Match, epsilon float64) error {
 			return err
 		}
 		if len(t.Shape) != 1 || t.Shape[0] != channels {
-			return fmt.Errorf("the %s of layer_norm has the shape %s; it must be [%d]", role, relay.ShapeText(t.Shape), channels)
+			return fmt.Errorf("the %s of layer_norm has the shape %s; it must be [%d]", role, relay.ShapeText(t.Shape),
+				channels)
 		}
 	}
 	if epsilon < 0 {
@@ -177,7 +179,8 @@ func CheckOverLastAxis(n *relay.Node, rank int, what string) error {
 	return nil
 }
 
-const batchNormLimits = "float32, static shapes, 2 to 5 dimensions, axis 1, with scale and shift, only the first result used"
+const batchNormLimits = "float32, static shapes, 2 to 5 dimensions, axis 1, with scale and shift, only the first " +
+	"result used"
 
 // BatchNormRules offers nn.batch_norm in inference form. TVM's SimplifyInference usually takes it apart
 // before, and FoldScaleAxis folds it into a convolution.
@@ -219,7 +222,8 @@ func checkBatchNorm(g *relay.Graph, m *relay.Match, roles []string) error {
 			return err
 		}
 		if len(t.Shape) != 1 || t.Shape[0] != data.Shape[1] {
-			return fmt.Errorf("the %s of nn.batch_norm has the shape %s; it must be [%d]", role, relay.ShapeText(t.Shape), data.Shape[1])
+			return fmt.Errorf("the %s of nn.batch_norm has the shape %s; it must be [%d]", role,
+				relay.ShapeText(t.Shape), data.Shape[1])
 		}
 	}
 	axis, ok := n.Attrs.Int("axis")

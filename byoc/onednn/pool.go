@@ -20,11 +20,13 @@ func PoolRules() []*Rule {
 	for _, kind := range []string{"max", "avg"} {
 		for dims := 1; dims <= 3; dims++ {
 			p := pool{kind: kind, dims: dims}
-			text := "float32, static shapes, layouts " + strings.Join(poolLayouts[dims], ", ") + ", no window wholly outside"
+			text := "float32, static shapes, layouts " + strings.Join(poolLayouts[dims], ", ") +
+				", no window wholly outside"
 			all = append(all, Bare(fmt.Sprintf("nn.%s_pool%dd", kind, dims), []string{roleData}, p.check, text, p.read))
 
 			text = "float32, static shapes, layouts " + strings.Join(poolLayouts[dims], ", ") + ", windows of one size"
-			adaptive := Bare(fmt.Sprintf("nn.adaptive_%s_pool%dd", kind, dims), []string{roleData}, p.check, text, p.read)
+			adaptive := Bare(fmt.Sprintf("nn.adaptive_%s_pool%dd", kind, dims), []string{roleData}, p.check, text,
+				p.read)
 			adaptive.Own = true
 			all = append(all, adaptive)
 		}
@@ -93,7 +95,8 @@ func (p pool) window(g *relay.Graph, m *relay.Match) (*window, error) {
 func (p pool) layout(n *relay.Node) (string, error) {
 	layout, _ := n.Attrs.String("layout")
 	if !slices.Contains(poolLayouts[p.dims], layout) {
-		return "", fmt.Errorf("%s has data in %q; only %s are supported", n.Op, layout, strings.Join(poolLayouts[p.dims], ", "))
+		return "", fmt.Errorf("%s has data in %q; only %s are supported", n.Op, layout,
+			strings.Join(poolLayouts[p.dims], ", "))
 	}
 	if out, _ := n.Attrs.String("out_layout"); out != "" && out != layout {
 		return "", fmt.Errorf("%s stores its result in %s and reads %s; they must be equal", n.Op, out, layout)
@@ -145,7 +148,8 @@ func (w *window) read(n *relay.Node, kind string, in, out []int64) (err error) {
 			if reach := last + extent - front - in[i]; reach > back {
 				// TVM never counts what lies beyond the declared padding. oneDNN counts all padding or none.
 				if w.includePad && !unpadded {
-					return fmt.Errorf("%s counts its padding, and its last window (ceil_mode) reaches beyond that", n.Op)
+					return fmt.Errorf("%s counts its padding, and its last window (ceil_mode) reaches beyond that",
+						n.Op)
 				}
 				w.includePad = false
 				back = reach

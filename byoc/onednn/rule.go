@@ -13,8 +13,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Compiler is the Compiler attribute of the regions of dnnl and native, which is not TVM's own "dnnl"; Engine is the name of
-// the runtime's engine for them and of its plug-in.
+// Compiler is the Compiler attribute of the regions of dnnl and native, which is not TVM's own "dnnl"; Engine is the
+// name of the runtime's engine for them and of its plug-in.
 const (
 	Compiler = "collage_dnnl"
 	Engine   = "dnnl"
@@ -30,8 +30,8 @@ type Rule struct {
 	// rest keeps slow kernels out of placements, but code generators write them: somebody else may have partitioned the
 	// module.
 	Correct func(g *relay.Graph, m *relay.Match) error
-	// Own says that the code generator of a TVM that was built with oneDNN cannot write the pattern; Ours that TVM's runtime
-	// for oneDNN cannot run it, either.
+	// Own says that the code generator of a TVM that was built with oneDNN cannot write the pattern; Ours that TVM's
+	// runtime for oneDNN cannot run it, either.
 	Own, Ours bool
 }
 

@@ -12,7 +12,8 @@ import (
 // TVM's knows, too.
 var (
 	ours = sync.OnceValue(func() []*Rule {
-		return slices.Concat(LayerNormRules(), ConvolutionRules(), DenseRules(), BatchMatmulRules(), BatchNormRules(), ActivationRules(),
+		return slices.Concat(LayerNormRules(), ConvolutionRules(), DenseRules(), BatchMatmulRules(), BatchNormRules(),
+			ActivationRules(),
 			PoolRules(), SoftmaxRules(), ElementwiseRules(), BinaryRules())
 	})
 	Rules = sync.OnceValue(func() []*Rule {

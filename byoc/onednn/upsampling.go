@@ -31,7 +31,8 @@ func (c convolution) checkUpsampled(g *relay.Graph, m *relay.Match, conv *Call) 
 		}
 	}
 	if groups, _ := conv.Node.Attrs.Int("groups"); groups != 1 {
-		return fmt.Errorf("a convolution is joined with the upsampling before it only without groups, this one has %d", groups)
+		return fmt.Errorf("a convolution is joined with the upsampling before it only without groups, this one has %d",
+			groups)
 	}
 	scale, err := c.scale(g, m)
 	if err != nil {
@@ -57,7 +58,8 @@ func (c convolution) scale(g *relay.Graph, m *relay.Match) ([]int64, error) {
 	}
 	layout, _ := up.Node.Attrs.String("layout")
 	if data, _ := g.Nodes[m.Named[roleAnchor]].Attrs.String("data_layout"); layout != data {
-		return nil, fmt.Errorf("%s has data in %q, the convolution behind it in %q; they must be equal", up.Node.Op, layout, data)
+		return nil, fmt.Errorf("%s has data in %q, the convolution behind it in %q; they must be equal", up.Node.Op,
+			layout, data)
 	}
 	if err := NearestByWholeFactors(up); err != nil {
 		return nil, err
@@ -69,13 +71,14 @@ func (c convolution) scale(g *relay.Graph, m *relay.Match) ([]int64, error) {
 		}
 	}
 	if len(scale) != 2 || max(scale[0], scale[1]) > maxScale {
-		return nil, fmt.Errorf("%s enlarges by %s; at most %d is supported", up.Node.Op, relay.ShapeText(scale), maxScale)
+		return nil, fmt.Errorf("%s enlarges by %s; at most %d is supported", up.Node.Op, relay.ShapeText(scale),
+			maxScale)
 	}
 	return scale, nil
 }
 
-// NearestByWholeFactors makes sure that a call of nn.upsampling or image.resize2d, whose types have been checked, repeats
-// each number of its argument equally often along an axis.
+// NearestByWholeFactors makes sure that a call of nn.upsampling or image.resize2d, whose types have been checked,
+// repeats each number of its argument equally often along an axis.
 func NearestByWholeFactors(c *Call) error {
 	n := c.Node
 	if method, _ := n.Attrs.String("method"); method != "nearest_neighbor" && method != "nearest" {
@@ -85,8 +88,8 @@ func NearestByWholeFactors(c *Call) error {
 	for i := range c.Out.Shape {
 		whole = whole && c.Out.Shape[i]%c.In[0].Shape[i] == 0
 	}
-	// For whole factors, counting from corners and rounding down (nn.upsampling) and counting from centres and rounding to
-	// the nearest are the same.
+	// For whole factors, counting from corners and rounding down (nn.upsampling) and counting from centres and rounding
+	// to the nearest are the same.
 	mode, _ := n.Attrs.String("coordinate_transformation_mode")
 	rounding, _ := n.Attrs.String("rounding_method")
 	down := mode == "asymmetric" && (rounding == "floor" || rounding == "")

@@ -5,8 +5,8 @@
 //
 // What comes in: for the placement, graphs in which supported operators are looked for; from TVM, region functions
 // through the packed function relay.ext.collage_onnxruntime. What goes out: patterns and proposed regions; and for each
-// region function an ONNX model without its weights, which libcollage_onnxruntime.so hands to ONNX Runtime together with
-// them (byoc/runtime/onnxruntime_*.cc).
+// region function an ONNX model without its weights, which libcollage_onnxruntime.so hands to ONNX Runtime together
+// with them (byoc/runtime/onnxruntime_*.cc).
 //
 // A rule (rule.go) holds for each of Relay's operators when it means what ONNX's means, and how it is written.
 // convolution.go, pool.go, product.go, norm.go, elementwise.go, reduce.go, shape.go, selection.go and image.go hold the

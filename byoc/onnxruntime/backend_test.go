@@ -17,8 +17,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// residual is two convolutions with bias and activation and a sum around them, some blocks in a row; odd takes the place
-// of one of the activations.
+// residual is two convolutions with bias and activation and a sum around them, some blocks in a row; odd takes the
+// place of one of the activations.
 func residual(blocks int, odd string) *relay.Graph {
 	m := relay.NewGraph("main")
 	shape := []int64{1, 8, 9, 9}
@@ -51,7 +51,8 @@ func TestDescription(t *testing.T) {
 		require.False(t, names[p.Composite], "twice: %s", p.Composite)
 		names[p.Composite] = true
 	}
-	for _, want := range []string{"onnxruntime.conv2d_bias_relu", "onnxruntime.dense_bias_gelu", "onnxruntime.conv3d_bias_sum_relu",
+	for _, want := range []string{"onnxruntime.conv2d_bias_relu", "onnxruntime.dense_bias_gelu",
+		"onnxruntime.conv3d_bias_sum_relu",
 		"onnxruntime.softmax", "onnxruntime.concatenate", "onnxruntime.resize2d"} {
 		assert.True(t, names[want], want)
 	}

@@ -75,7 +75,8 @@ func (c *call) basics() error {
 		}
 		for _, d := range t.Shape {
 			if d < 1 {
-				return fmt.Errorf("%s has a tensor of the shape %s; dimensions must be known and at least 1", c.name, shapeText(t.Shape))
+				return fmt.Errorf("%s has a tensor of the shape %s; dimensions must be known and at least 1", c.name,
+					shapeText(t.Shape))
 			}
 		}
 	}
@@ -93,7 +94,8 @@ func (c *call) arity(n int) error {
 // dtypes checks that a tensor has one of these element types.
 func (c *call) dtype(what string, t *relay.Type, allowed ...string) error {
 	if !slices.Contains(allowed, t.DType) {
-		return fmt.Errorf("%s: %s is %s; ONNX Runtime has kernels for %s", c.name, what, t.DType, strings.Join(allowed, ", "))
+		return fmt.Errorf("%s: %s is %s; ONNX Runtime has kernels for %s", c.name, what, t.DType,
+			strings.Join(allowed, ", "))
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ func (c *call) window(n int) (w window, err error) {
 	}
 	for i := range n {
 		if w.strides[i] < 1 || w.dilation[i] < 1 {
-			return w, fmt.Errorf("%s has strides %v and dilation %v, which must be at least 1", c.name, w.strides, w.dilation)
+			return w, fmt.Errorf("%s has strides %v and dilation %v, which must be at least 1", c.name, w.strides,
+				w.dilation)
 		}
 	}
 	for _, p := range w.pads {
@@ -99,7 +100,8 @@ func (c *call) convolution(n int) (w window, err error) {
 	}
 	weight, groups := c.args[1].Shape, c.int("groups", 1)
 	if groups < 1 || weight[1]*groups != c.args[0].Shape[1] || weight[0]%groups != 0 {
-		return w, fmt.Errorf("%s has weights of the shape %s for %d groups of %d channels", c.name, shapeText(weight), groups,
+		return w, fmt.Errorf("%s has weights of the shape %s for %d groups of %d channels", c.name, shapeText(weight),
+			groups,
 			c.args[0].Shape[1])
 	}
 	w.kernel = weight[2:]
@@ -130,7 +132,8 @@ func (c *call) transposed(n int) (w window, extra []int64, err error) {
 	}
 	weight, groups := c.args[1].Shape, c.int("groups", 1)
 	if groups < 1 || weight[0] != c.args[0].Shape[1] || weight[1]*groups != c.result().Shape[1] {
-		return w, nil, fmt.Errorf("%s has weights of the shape %s for %d groups of %d channels", c.name, shapeText(weight), groups,
+		return w, nil, fmt.Errorf("%s has weights of the shape %s for %d groups of %d channels", c.name,
+			shapeText(weight), groups,
 			c.args[0].Shape[1])
 	}
 	w.kernel = weight[2:]
@@ -141,7 +144,8 @@ func (c *call) transposed(n int) (w window, extra []int64, err error) {
 				shapeText(c.result().Shape), want, 2+i)
 		}
 		if extra[i] < 0 || extra[i] >= max(w.strides[i], w.dilation[i]) {
-			return w, nil, fmt.Errorf("%s has output_padding %v, which must be below the strides %v", c.name, extra, w.strides)
+			return w, nil, fmt.Errorf("%s has output_padding %v, which must be below the strides %v", c.name, extra,
+				w.strides)
 		}
 	}
 	return w, extra, nil

@@ -23,10 +23,12 @@ var unaryOps = map[string]struct {
 	"abs": {"Abs", numbers}, "negative": {"Neg", numbers}, "sign": {"Sign", numbers}, "copy": {"Identity", anything},
 	"ceil": {"Ceil", floats}, "floor": {"Floor", floats}, "sqrt": {"Sqrt", floats}, "exp": {"Exp", floats},
 	"log": {"Log", floats}, "sin": {"Sin", floats}, "cos": {"Cos", floats}, "tanh": {"Tanh", floats},
-	"sigmoid": {"Sigmoid", floats}, "tan": {"Tan", floats[:1]}, "asin": {"Asin", floats[:1]}, "acos": {"Acos", floats[:1]},
+	"sigmoid": {"Sigmoid", floats}, "tan": {"Tan", floats[:1]}, "asin": {"Asin", floats[:1]},
+	"acos": {"Acos", floats[:1]},
 	"atan": {"Atan", floats[:1]}, "sinh": {"Sinh", floats[:1]}, "cosh": {"Cosh", floats[:1]},
 	"asinh": {"Asinh", floats[:1]}, "acosh": {"Acosh", floats[:1]}, "atanh": {"Atanh", floats[:1]},
-	"erf": {"Erf", floats[:1]}, "nn.relu": {"Relu", []string{"float32", "float64", "int32"}}, "logical_not": {"Not", []string{"bool"}},
+	"erf": {"Erf", floats[:1]}, "nn.relu": {"Relu", []string{"float32", "float64", "int32"}},
+	"logical_not": {"Not", []string{"bool"}},
 }
 
 // binaryOps are operators of two tensors that are broadcast, by their ONNX name and types.
@@ -93,7 +95,8 @@ func elementwise() map[string]rule {
 	all["clip"] = rule{
 		check: checkClip,
 		emit: func(w *writer, o *operation) error {
-			low, high := w.filled(o.result().DType, nil, o.float("a_min", 0)), w.filled(o.result().DType, nil, o.float("a_max", 0))
+			low, high := w.filled(o.result().DType, nil, o.float("a_min", 0)),
+				w.filled(o.result().DType, nil, o.float("a_max", 0))
 			w.emit("Clip", []string{o.in[0], low, high}, o.out)
 			return nil
 		},
@@ -124,7 +127,8 @@ func elementwise() map[string]rule {
 			}
 			for _, t := range []string{c.args[0].DType, c.result().DType} {
 				if t == "float16" || t == "bfloat16" {
-					return fmt.Errorf("%s from %s to %s may be rounded otherwise", c.name, c.args[0].DType, c.result().DType)
+					return fmt.Errorf("%s from %s to %s may be rounded otherwise", c.name, c.args[0].DType,
+						c.result().DType)
 				}
 			}
 			return nil
@@ -155,7 +159,8 @@ func checkClip(c *call) error {
 	if !okLow || !okHigh || !(low <= high) {
 		return fmt.Errorf("clip has the bounds %g and %g", low, high)
 	}
-	if c.result().DType[0] != 'f' && (low != math.Trunc(low) || high != math.Trunc(high) || math.Abs(low) > math.MaxInt32 ||
+	if c.result().DType[0] != 'f' && (low != math.Trunc(low) || high != math.Trunc(high) ||
+		math.Abs(low) > math.MaxInt32 ||
 		math.Abs(high) > math.MaxInt32) {
 		return fmt.Errorf("clip has the bounds %g and %g for %s", low, high, c.result().DType)
 	}
@@ -181,7 +186,8 @@ func (c *call) alongAxis(fallback int64) ([]int64, error) {
 		return nil, err
 	}
 	if list := c.args[1].Shape; len(list) != 1 || list[0] != shape[axis] {
-		return nil, fmt.Errorf("%s spreads the shape %s along axis %d of %s", c.name, shapeText(list), axis, shapeText(shape))
+		return nil, fmt.Errorf("%s spreads the shape %s along axis %d of %s", c.name, shapeText(list), axis,
+			shapeText(shape))
 	}
 	spread := []int64{shape[axis]}
 	for range shape[axis+1:] {

@@ -21,7 +21,8 @@ func images() map[string]rule {
 				attributes = append(attributes, attribute{"nearest_mode", r.rounding})
 			}
 			if r.mode == "cubic" {
-				attributes = append(attributes, attribute{"cubic_coeff_a", r.alpha}, attribute{"exclude_outside", int64(0)})
+				attributes = append(attributes, attribute{"cubic_coeff_a", r.alpha},
+					attribute{"exclude_outside", int64(0)})
 			}
 			w.emit("Resize", []string{o.in[0], "", "", w.ints(o.result().Shape...)}, o.out, attributes...)
 			return nil
@@ -52,10 +53,12 @@ func (c *call) resize() (r resizing, err error) {
 		return r, err
 	}
 	method := c.text("method", "linear")
-	r.coordinates, r.alpha = c.text("coordinate_transformation_mode", "half_pixel"), float32(c.float("cubic_alpha", -0.5))
+	r.coordinates, r.alpha = c.text("coordinate_transformation_mode", "half_pixel"),
+		float32(c.float("cubic_alpha", -0.5))
 	rounding := c.text("rounding_method", "")
 	if c.name == "nn.upsampling" {
-		method = map[string]string{"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}[c.text("method", "")]
+		method = map[string]string{"nearest_neighbor": "nearest_neighbor", "bilinear": "linear",
+			"bicubic": "cubic"}[c.text("method", "")]
 		r.coordinates, r.alpha, rounding = "asymmetric", -0.5, ""
 		if c.flag("align_corners", false) {
 			r.coordinates = "align_corners"
@@ -80,7 +83,8 @@ func (c *call) resize() (r resizing, err error) {
 	case "cubic":
 		r.mode = "cubic"
 		if c.int("cubic_exclude", 0) != 0 {
-			return r, fmt.Errorf("%s leaves out what is outside (cubic_exclude), which TVM and ONNX do in different ways", c.name)
+			return r, fmt.Errorf("%s leaves out what is outside (cubic_exclude), which TVM and ONNX do in different "+
+				"ways", c.name)
 		}
 	default:
 		return r, fmt.Errorf("%s has the method %q", c.name, c.text("method", ""))
@@ -88,8 +92,8 @@ func (c *call) resize() (r resizing, err error) {
 	return r, nil
 }
 
-// rounding says how the nearest value is chosen, and refuses sizes for which a coordinate comes so near to where the choice
-// changes that the last bit of a float decides.
+// rounding says how the nearest value is chosen, and refuses sizes for which a coordinate comes so near to where the
+// choice changes that the last bit of a float decides.
 func (c *call) rounding(r *resizing, method string) error {
 	if method == "" {
 		method = "floor"
@@ -116,7 +120,8 @@ func (c *call) rounding(r *resizing, method string) error {
 		for x := range out {
 			at := coordinate(r.coordinates, float64(x), float64(in), float64(out))
 			if apart := math.Abs(at - edge - math.Round(at-edge)); apart < 1e-3 && at > -0.4 && at < float64(in)-0.6 {
-				return fmt.Errorf("%s goes from %d to %d values, where the nearest to some of them depends on how numbers are rounded",
+				return fmt.Errorf("%s goes from %d to %d values, where the nearest to some of them depends on how "+
+					"numbers are rounded",
 					c.name, in, out)
 			}
 		}

@@ -32,7 +32,8 @@ func TestConvolutionWithBias(t *testing.T) {
 	x := m.Var([]int64{1, 8, 9, 9}, "float32")
 	weight, bias := m.Const([]int64{16, 4, 3, 3}, "float32"), m.Const([]int64{16, 1, 1}, "float32")
 	conv := m.Call("nn.conv2d", float(1, 16, 5, 5), map[string]any{"strides": []int{2, 2}, "padding": []int{1, 1, 1, 1},
-		"dilation": []int{1, 1}, "groups": 2, "data_layout": "NCHW", "kernel_layout": "OIHW", "out_dtype": ""}, x, weight)
+		"dilation": []int{1, 1}, "groups": 2, "data_layout": "NCHW", "kernel_layout": "OIHW", "out_dtype": ""}, x,
+		weight)
 	relu := m.Call("nn.relu", float(1, 16, 5, 5), nil, m.Call("add", float(1, 16, 5, 5), nil, conv, bias))
 	w, d := writtenAs(t, m, relu)
 	assert.Equal(t, []string{
@@ -80,7 +81,8 @@ func TestConstantsThatNothingReadsAreLeftOut(t *testing.T) {
 	m := relay.NewGraph("r")
 	x := m.Var([]int64{2, 4}, "float32")
 	scale, shift := m.Const([]int64{4}, "float32", "scale"), m.Const([]int64{4}, "float32", "shift")
-	norm := m.Call("nn.layer_norm", float(2, 4), map[string]any{"axis": -1, "epsilon": 1e-3, "center": true, "scale": false}, x,
+	norm := m.Call("nn.layer_norm", float(2, 4),
+		map[string]any{"axis": -1, "epsilon": 1e-3, "center": true, "scale": false}, x,
 		scale, shift)
 	w, d := writtenAs(t, m, norm)
 	assert.Equal(t, []string{"LayerNormalization(i0, k0, c1) -> g0/o0 {axis=-1, epsilon=0.001}"}, d.nodes)
@@ -97,8 +99,9 @@ func TestSlicesEndBeforeTheBeginning(t *testing.T) {
 }
 
 func TestPoolsThatReachOverTheEnd(t *testing.T) {
-	c := &call{name: "nn.max_pool2d", attrs: relay.NewAttrs("", map[string]any{"pool_size": []int{3, 3}, "strides": []int{2, 2},
-		"padding": []int{0, 0, 0, 0}, "ceil_mode": true}), args: []*relay.Type{float(1, 1, 6, 7)},
+	c := &call{name: "nn.max_pool2d", attrs: relay.NewAttrs("",
+		map[string]any{"pool_size": []int{3, 3}, "strides": []int{2, 2},
+			"padding": []int{0, 0, 0, 0}, "ceil_mode": true}), args: []*relay.Type{float(1, 1, 6, 7)},
 		results: []*relay.Type{float(1, 1, 3, 3)}}
 	w, err := c.pool(2)
 	require.NoError(t, err)
@@ -118,27 +121,34 @@ func TestRefusals(t *testing.T) {
 	for want, c := range map[string]*call{
 		"not among the operators": {name: "nn.nothing", args: types(image), results: types(image)},
 		"at least 1":              {name: "nn.relu", args: types(float(0, 4)), results: types(float(0, 4))},
-		"no type for":             {name: "copy", args: types(relay.Tensor("handle", 4)), results: types(relay.Tensor("handle", 4))},
-		"ONNX's is \"NCHW\"": {name: "nn.conv2d", attrs: attrs("data_layout", "NHWC"), args: types(image, float(8, 8, 1, 1)),
+		"no type for": {name: "copy", args: types(relay.Tensor("handle", 4)),
+			results: types(relay.Tensor("handle", 4))},
+		"ONNX's is \"NCHW\"": {name: "nn.conv2d", attrs: attrs("data_layout", "NHWC"),
+			args:    types(image, float(8, 8, 1, 1)),
 			results: types(image)},
 		"is float64": {name: "nn.dense", args: types(relay.Tensor("float64", 2, 4), relay.Tensor("float64", 3, 4)),
 			results: types(relay.Tensor("float64", 2, 3))},
 		"which overlap": {name: "nn.adaptive_avg_pool2d", args: types(image), results: types(float(1, 8, 2, 2))},
-		"lie in the padding alone": {name: "nn.max_pool2d", attrs: attrs("pool_size", []int{2, 2}, "padding", []int{2, 2, 0, 0}),
-			args: types(image), results: types(float(1, 8, 10, 10))},
+		"lie in the padding alone": {name: "nn.max_pool2d",
+			attrs: attrs("pool_size", []int{2, 2}, "padding", []int{2, 2, 0, 0}),
+			args:  types(image), results: types(float(1, 8, 10, 10))},
 		"works along axis 1": {name: "nn.layer_norm", attrs: attrs("axis", 1), args: types(image, float(8), float(8)),
 			results: types(image)},
 		"depends on how numbers are rounded": {name: "image.resize2d", attrs: attrs("method", "nearest_neighbor",
 			"coordinate_transformation_mode", "asymmetric", "rounding_method", "floor"), args: types(float(1, 1, 6, 6)),
 			results: types(float(1, 1, 14, 14))},
-		"no transposition": {name: "layout_transform", attrs: attrs("src_layout", "NCHW", "dst_layout", "NCHW4c"), args: types(image),
+		"no transposition": {name: "layout_transform", attrs: attrs("src_layout", "NCHW", "dst_layout", "NCHW4c"),
+			args:    types(image),
 			results: types(float(1, 2, 9, 9, 4))},
-		"batch_dims=1": {name: "take", attrs: attrs("axis", 1, "batch_dims", 1), args: types(image, relay.Tensor("int32", 1, 2)),
+		"batch_dims=1": {name: "take", attrs: attrs("axis", 1, "batch_dims", 1),
+			args:    types(image, relay.Tensor("int32", 1, 2)),
 			results: types(float(1, 2, 9, 9))},
 		"the indices is int8": {name: "take", attrs: attrs("axis", 0), args: types(image, relay.Tensor("int8", 2)),
 			results: types(float(2, 8, 9, 9))},
-		"the condition is int32": {name: "where", args: types(relay.Tensor("int32", 4), float(4), float(4)), results: types(float(4))},
-		"reduces no axis":        {name: "sum", attrs: attrs("axis", []int{0}, "exclude", true), args: types(float(4)), results: types(float(4))},
+		"the condition is int32": {name: "where", args: types(relay.Tensor("int32", 4), float(4), float(4)),
+			results: types(float(4))},
+		"reduces no axis": {name: "sum", attrs: attrs("axis", []int{0}, "exclude", true), args: types(float(4)),
+			results: types(float(4))},
 	} {
 		_, err := supported(c)
 		assert.ErrorContains(t, err, want)

@@ -35,7 +35,8 @@ func normalisations() map[string]rule {
 		},
 		emit: func(w *writer, o *operation) error {
 			scale, shift := w.affine(o)
-			w.emit("LayerNormalization", []string{o.in[0], scale, shift}, o.out, attribute{"axis", int64(-1)}, o.epsilon())
+			w.emit("LayerNormalization", []string{o.in[0], scale, shift}, o.out, attribute{"axis", int64(-1)},
+				o.epsilon())
 			return nil
 		},
 		limits: "float32, along the last axis",
@@ -102,7 +103,8 @@ func normalisations() map[string]rule {
 			return c.onAxis(1, 1)
 		},
 		emit: func(w *writer, o *operation) error {
-			w.emit("LRN", o.in, o.out, attribute{"size", o.int("size", 5)}, attribute{"alpha", float32(o.float("alpha", 1e-5))},
+			w.emit("LRN", o.in, o.out, attribute{"size", o.int("size", 5)},
+				attribute{"alpha", float32(o.float("alpha", 1e-5))},
 				attribute{"beta", float32(o.float("beta", 0.75))}, attribute{"bias", float32(o.float("bias", 2))})
 			return nil
 		},
@@ -148,8 +150,8 @@ func (w *writer) affine(o *operation) (scale, shift string) {
 	return scale, shift
 }
 
-// emitGroupNorm normalises the groups as instances, and scales the channels afterwards: ONNX's own group normalisation has
-// meant different things in different versions.
+// emitGroupNorm normalises the groups as instances, and scales the channels afterwards: ONNX's own group normalisation
+// has meant different things in different versions.
 func emitGroupNorm(w *writer, o *operation) error {
 	shape, groups := o.args[0].Shape, o.int("num_groups", 1)
 	one, zero := w.filled(onlyFloat, []int64{groups}, 1), w.filled(onlyFloat, []int64{groups}, 0)

@@ -14,11 +14,13 @@ import (
 var layered = map[string][]string{
 	"conv1d": {"nn.conv1d"}, "conv2d": {"nn.conv2d"}, "conv3d": {"nn.conv3d"},
 	"conv1d_transpose": {"nn.conv1d_transpose"}, "conv2d_transpose": {"nn.conv2d_transpose"},
-	"conv3d_transpose": {"nn.conv3d_transpose"}, "dense": {"nn.dense", "nn.matmul"}, "batch_matmul": {"nn.batch_matmul"},
+	"conv3d_transpose": {"nn.conv3d_transpose"}, "dense": {"nn.dense", "nn.matmul"},
+	"batch_matmul": {"nn.batch_matmul"},
 }
 
 // layerOrder fixes the order of the patterns.
-var layerOrder = []string{"conv1d", "conv2d", "conv3d", "conv1d_transpose", "conv2d_transpose", "conv3d_transpose", "dense", "batch_matmul"}
+var layerOrder = []string{"conv1d", "conv2d", "conv3d", "conv1d_transpose", "conv2d_transpose", "conv3d_transpose",
+	"dense", "batch_matmul"}
 
 // activations are what follows such an operator.
 var activations = []struct {
@@ -54,7 +56,8 @@ func patterns() []byoc.Pattern {
 					switch {
 					case !bias && !sum && activation.name == "": // the single operator, below
 						continue
-					case sum && !slices.Contains([]string{"relu", "clip", ""}, activation.name), bias && layer == "batch_matmul":
+					case sum && !slices.Contains([]string{"relu", "clip", ""}, activation.name), bias &&
+						layer == "batch_matmul":
 						continue
 					}
 					name, p := layer, relay.AnyOf(layered[layer])

@@ -24,7 +24,8 @@ func pools() map[string]rule {
 					}
 					attributes := win.attributes()
 					if kind == "avg" {
-						attributes = append(attributes, attribute{"count_include_pad", bit(o.flag("count_include_pad", false))})
+						attributes = append(attributes,
+							attribute{"count_include_pad", bit(o.flag("count_include_pad", false))})
 					}
 					if win.ceil {
 						attributes = append(attributes, attribute{"ceil_mode", int64(1)})
@@ -83,9 +84,9 @@ func (c *call) poolBasics(n int) error {
 	return c.layout("out_layout", layout)
 }
 
-// pool checks a pool of n dimensions. Where Relay's ceil_mode lets windows reach over the end, the padding at the end is
-// made greater by what they reach over, since ONNX Runtime's ceil_mode has meant different things in different versions.
-// Only for averages that count padding it is used: they do not count what windows reach over.
+// pool checks a pool of n dimensions. Where Relay's ceil_mode lets windows reach over the end, the padding at the end
+// is made greater by what they reach over, since ONNX Runtime's ceil_mode has meant different things in different
+// versions. Only for averages that count padding it is used: they do not count what windows reach over.
 func (c *call) pool(n int) (w window, err error) {
 	if err := c.poolBasics(n); err != nil {
 		return w, err
@@ -100,7 +101,8 @@ func (c *call) pool(n int) (w window, err error) {
 	for i := range n {
 		in, out := c.args[0].Shape[2+i], c.result().Shape[2+i]
 		if w.dilation[i] != 1 && strings.HasPrefix(c.name, "nn.avg") {
-			return w, fmt.Errorf("%s has dilation %v; averages are taken over windows without gaps only", c.name, w.dilation)
+			return w, fmt.Errorf("%s has dilation %v; averages are taken over windows without gaps only", c.name,
+				w.dilation)
 		}
 		last := (out - 1) * w.strides[i] // where the last window begins, from the padding's begin
 		if over := last + w.reach(i) - in - w.pads[i] - w.pads[n+i]; over > 0 {

@@ -97,7 +97,8 @@ func (c *call) product() (left, right bool, err error) {
 	}
 	a, b := c.args[0].Shape, c.args[1].Shape
 	if len(a) < 2 || len(b) != 2 || len(c.result().Shape) != len(a) {
-		return false, false, fmt.Errorf("%s multiplies the shapes %s and %s; the left one must have two dimensions or more, the "+
+		return false, false, fmt.Errorf("%s multiplies the shapes %s and %s; the left one must have two dimensions "+
+			"or more, the "+
 			"right one two", c.name, shapeText(a), shapeText(b))
 	}
 	if left && len(a) != 2 {
@@ -112,7 +113,8 @@ func (c *call) batchProduct() (left, right bool, err error) {
 		return false, false, err
 	}
 	if len(c.args[0].Shape) != 3 || len(c.args[1].Shape) != 3 {
-		return false, false, fmt.Errorf("%s multiplies tensors of %d and %d dimensions; 3 are expected", c.name, len(c.args[0].Shape),
+		return false, false, fmt.Errorf("%s multiplies tensors of %d and %d dimensions; 3 are expected", c.name,
+			len(c.args[0].Shape),
 			len(c.args[1].Shape))
 	}
 	return c.flag("transpose_a", false), c.flag("transpose_b", true), nil

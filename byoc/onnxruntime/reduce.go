@@ -14,7 +14,8 @@ func reductions() map[string]rule {
 		onnx   string
 		dtypes []string
 	}{
-		"sum": {"ReduceSum", numbers}, "mean": {"ReduceMean", floats}, "max": {"ReduceMax", numbers}, "min": {"ReduceMin", numbers},
+		"sum": {"ReduceSum", numbers}, "mean": {"ReduceMean", floats}, "max": {"ReduceMax", numbers},
+		"min":  {"ReduceMin", numbers},
 		"prod": {"ReduceProd", []string{"float32", "int32", "int64"}},
 	} {
 		all[name] = rule{
@@ -47,7 +48,8 @@ func reductions() map[string]rule {
 				}
 				axes, err := c.reduced()
 				if err == nil && len(axes) > 1 && len(axes) < len(c.args[0].Shape) {
-					err = fmt.Errorf("%s works along the axes %v; ONNX's works along one, or the flat tensor", c.name, axes)
+					err = fmt.Errorf("%s works along the axes %v; ONNX's works along one, or the flat tensor", c.name,
+						axes)
 				}
 				return err
 			},
@@ -61,7 +63,8 @@ func reductions() map[string]rule {
 				if flat {
 					data, axis = w.reshaped(data, -1), 0
 				}
-				index := w.value(onnx, []string{data}, attribute{"axis", axis}, attribute{"keepdims", bit(o.flag("keepdims", false))},
+				index := w.value(onnx, []string{data}, attribute{"axis", axis},
+					attribute{"keepdims", bit(o.flag("keepdims", false))},
 					attribute{"select_last_index", bit(o.flag("select_last_index", false))})
 				if flat {
 					index = w.reshaped(index, o.result().Shape...)

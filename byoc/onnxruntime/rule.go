@@ -35,7 +35,8 @@ var ruleTable struct {
 func rules() map[string]rule {
 	ruleTable.once.Do(func() {
 		ruleTable.all = map[string]rule{}
-		for _, group := range []map[string]rule{convolutions(), pools(), products(), normalisations(), elementwise(), reductions(),
+		for _, group := range []map[string]rule{convolutions(), pools(), products(), normalisations(), elementwise(),
+			reductions(),
 			shapes(), selections(), images()} {
 			maps.Copy(ruleTable.all, group)
 		}

@@ -28,7 +28,8 @@ func selections() map[string]rule {
 				for a := range o.result().Shape {
 					begins, axes = append(begins, 0), append(axes, int64(a))
 				}
-				w.emit("Slice", []string{o.in[0], w.ints(begins...), w.ints(o.result().Shape...), w.ints(axes...)}, o.out)
+				w.emit("Slice", []string{o.in[0], w.ints(begins...), w.ints(o.result().Shape...), w.ints(axes...)},
+					o.out)
 				return nil
 			},
 			limits: "any type",
@@ -49,9 +50,11 @@ func selections() map[string]rule {
 			},
 			limits: "any type",
 		},
-		"take":   {check: func(c *call) error { _, err := c.taken(); return err }, emit: emitTake, limits: "indices of int32 or int64"},
+		"take": {check: func(c *call) error { _, err := c.taken(); return err }, emit: emitTake,
+			limits: "indices of int32 or int64"},
 		"gather": {check: checkGather, emit: emitGather, limits: "indices of int32 or int64"},
-		"nn.pad": {check: func(c *call) error { _, err := c.padded(); return err }, emit: emitPad, limits: "constant, edge or reflect"},
+		"nn.pad": {check: func(c *call) error { _, err := c.padded(); return err }, emit: emitPad,
+			limits: "constant, edge or reflect"},
 	}
 }
 
@@ -126,7 +129,8 @@ func emitSlice(w *writer, o *operation) error {
 	if err != nil {
 		return err
 	}
-	w.emit("Slice", []string{o.in[0], w.ints(r.begins...), w.ints(r.ends...), w.ints(r.axes...), w.ints(r.steps...)}, o.out)
+	w.emit("Slice", []string{o.in[0], w.ints(r.begins...), w.ints(r.ends...), w.ints(r.axes...), w.ints(r.steps...)},
+		o.out)
 	return nil
 }
 
@@ -201,7 +205,8 @@ func (c *call) padded() ([]int64, error) {
 	if err := c.arity(2); err != nil {
 		return nil, err
 	}
-	if err := c.allDTypes("float32", "float64", "int32", "int64", "int8", "uint8", "uint32", "uint64", "bool"); err != nil {
+	if err := c.allDTypes("float32", "float64", "int32", "int64", "int8", "uint8", "uint32", "uint64",
+		"bool"); err != nil {
 		return nil, err
 	}
 	mode := c.text("pad_mode", "constant")

@@ -11,7 +11,8 @@ import (
 )
 
 // reshapes are operators that keep the elements in their order.
-var reshapes = []string{"reshape", "nn.batch_flatten", "expand_dims", "squeeze", "reshape_like", "contrib_reverse_reshape"}
+var reshapes = []string{"reshape", "nn.batch_flatten", "expand_dims", "squeeze", "reshape_like",
+	"contrib_reverse_reshape"}
 
 // shapes are the operators that move or repeat elements without looking at them.
 func shapes() map[string]rule {
@@ -23,7 +24,8 @@ func shapes() map[string]rule {
 					return fmt.Errorf("%s reads nothing", c.name)
 				}
 				if relay.Elements(c.args[0].Shape) != relay.Elements(c.result().Shape) {
-					return fmt.Errorf("%s makes %s of %s", c.name, shapeText(c.result().Shape), shapeText(c.args[0].Shape))
+					return fmt.Errorf("%s makes %s of %s", c.name, shapeText(c.result().Shape),
+						shapeText(c.args[0].Shape))
 				}
 				return c.dtype("the data", c.args[0], anything...)
 			},

@@ -3,8 +3,8 @@
 // Package openvino is OpenVINO as a graph-level backend: whole regions run in its CPU plug-in, which fuses and lays out
 // for itself.
 //
-// What comes in: for the placement, graphs in which its patterns are looked for and from which it proposes regions; from
-// TVM, region functions (relay.ext.collage_openvino). What goes out: the patterns with their limits, the proposed
+// What comes in: for the placement, graphs in which its patterns are looked for and from which it proposes regions;
+// from TVM, region functions (relay.ext.collage_openvino). What goes out: the patterns with their limits, the proposed
 // regions, and for each region function a program for libcollage_openvino.so: OpenVINO IR version 11, XML with the
 // weights beside it.
 //
@@ -51,7 +51,10 @@ func (backend) MergesRegions() bool { return true }
 // What is a match of a pattern, too, is left out: it would be written, and measured, the same.
 func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
 	regions := propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
-	return slices.DeleteFunc(regions, func(p byoc.Proposal) bool { return len(p.Nodes) <= longest && b.matched(g, p.Nodes) })
+	return slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
+		return len(p.Nodes) <= longest &&
+			b.matched(g, p.Nodes)
+	})
 }
 
 // longest is how many nodes the longest pattern can cover: an operator, bias, residual value and GELU.

@@ -144,7 +144,8 @@ func (c *call) shape(t *relay.Type, what string) error {
 	elements := int64(1)
 	for _, d := range t.Shape {
 		if d == relay.AnyDim {
-			return c.refuse("has the shape %s; dimensions that are known only at run time are not supported", shapeText(t.Shape))
+			return c.refuse("has the shape %s; dimensions that are known only at run time are not supported",
+				shapeText(t.Shape))
 		}
 		if d < 1 {
 			return c.refuse("has the shape %s; empty tensors are not supported", shapeText(t.Shape))
@@ -163,7 +164,8 @@ func (c *call) ranks(want ...int) error {
 	}
 	for i, rank := range want {
 		if len(c.in[i].Shape) != rank {
-			return c.refuse("has as argument %d a tensor of %d dimensions; %d are supported", i+1, len(c.in[i].Shape), rank)
+			return c.refuse("has as argument %d a tensor of %d dimensions; %d are supported", i+1, len(c.in[i].Shape),
+				rank)
 		}
 	}
 	return nil

@@ -72,14 +72,15 @@ func (v convolution) check(c *call) error {
 		}
 	}
 	if w := c.in[1].Shape; w[0] != want[0] || w[1] != want[1] {
-		return c.refuse("has weights of the shape %s; for %d input and %d output channels in %d groups they must begin with %d, %d",
+		return c.refuse("has weights of the shape %s; for %d input and %d output channels in %d groups they must "+
+			"begin with %d, %d",
 			shapeText(w), in, out, groups, want[0], want[1])
 	}
 	return v.checkWindows(c)
 }
 
-// checkWindows makes sure that along each dimension some window meets the data. OpenVINO's kernels for AVX-512 crash where
-// none does and anything follows the convolution.
+// checkWindows makes sure that along each dimension some window meets the data. OpenVINO's kernels for AVX-512 crash
+// where none does and anything follows the convolution.
 func (v convolution) checkWindows(c *call) error {
 	if v.transposed {
 		return nil
@@ -110,7 +111,8 @@ func (v convolution) write(w *writer, c *call, in []port) []port {
 	dilation, _ := c.spatial("dilation", v.dims)
 	begin, end, _ := c.paddings(v.dims)
 	groups, _ := c.attrs.Int("groups")
-	attrs := []xml.Attr{attrInts("strides", strides...), attrInts("dilations", dilation...), attrInts("pads_begin", begin...),
+	attrs := []xml.Attr{attrInts("strides", strides...), attrInts("dilations", dilation...),
+		attrInts("pads_begin", begin...),
 		attrInts("pads_end", end...), attr("auto_pad", "explicit")}
 	kind := "Convolution"
 	if v.transposed {

@@ -14,9 +14,11 @@ import (
 func unaries() map[string]*operator {
 	all := map[string]*operator{}
 	for name, kind := range map[string]string{
-		"nn.relu": "ReLU", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "erf": "Erf",
+		"nn.relu": "ReLU", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt",
+		"erf":   "Erf",
 		"floor": "Floor", "ceil": "Ceiling", "sign": "Sign",
-		"sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+		"sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh",
+		"cosh": "Cosh",
 	} {
 		all[name] = &operator{floats, layerOf(kind, "opset1"), float32Static}
 	}
@@ -28,7 +30,8 @@ func unaries() map[string]*operator {
 	}
 	// TVM rounds halves away from zero.
 	all["round"] = &operator{floats, layerOf("Round", "opset5", attr("mode", "half_away_from_zero")), float32Static}
-	all["logical_not"] = &operator{func(c *call) error { return c.static("bool") }, layerOf("LogicalNot", "opset1"), "bool, static shapes"}
+	all["logical_not"] = &operator{func(c *call) error { return c.static("bool") }, layerOf("LogicalNot", "opset1"),
+		"bool, static shapes"}
 	all["rsqrt"] = &operator{floats, func(w *writer, c *call, in []port) []port {
 		root := w.one("Sqrt", "opset1", c.out[0], nil, in[0])
 		return []port{w.binary("Divide", c.out[0], w.scalar("float32", 1), root)}
@@ -82,7 +85,8 @@ func writeClip(w *writer, c *call, in []port) []port {
 	low, _ := c.attrs.Float("a_min")
 	high, _ := c.attrs.Float("a_max")
 	if !math.IsInf(float64(float32(low)), 0) && !math.IsInf(float64(float32(high)), 0) {
-		return []port{w.one("Clamp", "opset1", c.out[0], []xml.Attr{attr("min", number32(low)), attr("max", number32(high))}, in[0])}
+		return []port{w.one("Clamp", "opset1", c.out[0],
+			[]xml.Attr{attr("min", number32(low)), attr("max", number32(high))}, in[0])}
 	}
 	// Clamp has no infinite bounds.
 	p := w.binary("Maximum", c.out[0], in[0], w.scalar("float32", low))
@@ -98,7 +102,8 @@ func checkPrelu(c *call) error {
 		return err
 	}
 	if alpha := c.in[1].Shape; len(alpha) != 1 || alpha[0] != c.in[0].Shape[axis] {
-		return c.refuse("has slopes of the shape %s for the axis %d of %s", shapeText(c.in[1].Shape), axis, shapeText(c.in[0].Shape))
+		return c.refuse("has slopes of the shape %s for the axis %d of %s", shapeText(c.in[1].Shape), axis,
+			shapeText(c.in[0].Shape))
 	}
 	return nil
 }
@@ -138,17 +143,21 @@ func binaries() map[string]*operator {
 		"equal": "Equal", "not_equal": "NotEqual", "less": "Less", "less_equal": "LessEqual", "greater": "Greater",
 		"greater_equal": "GreaterEqual",
 	} {
-		all[name] = &operator{checkComparison, layerOf(kind, "opset1", numpyBroadcast...), "float32 or int32, static shapes"}
+		all[name] = &operator{checkComparison, layerOf(kind, "opset1", numpyBroadcast...),
+			"float32 or int32, static shapes"}
 	}
-	for name, kind := range map[string]string{"logical_and": "LogicalAnd", "logical_or": "LogicalOr", "logical_xor": "LogicalXor"} {
-		all[name] = &operator{func(c *call) error { return c.static("bool") }, layerOf(kind, "opset1", numpyBroadcast...), "bool, static shapes"}
+	for name, kind := range map[string]string{"logical_and": "LogicalAnd", "logical_or": "LogicalOr",
+		"logical_xor": "LogicalXor"} {
+		all[name] = &operator{func(c *call) error { return c.static("bool") },
+			layerOf(kind, "opset1", numpyBroadcast...), "bool, static shapes"}
 	}
 	all["nn.bias_add"] = &operator{checkBias, func(w *writer, c *call, in []port) []port {
 		rank := len(c.in[0].Shape)
 		axis, _ := c.axis("axis", rank)
 		return []port{w.binary("Add", c.out[0], in[0], w.along(in[1], axis, rank))}
 	}, float32Static}
-	all["where"] = &operator{checkWhere, layerOf("Select", "opset1", numpyBroadcast...), "bool condition, float32 or int32, static shapes"}
+	all["where"] = &operator{checkWhere, layerOf("Select", "opset1", numpyBroadcast...),
+		"bool condition, float32 or int32, static shapes"}
 	return all
 }
 
@@ -171,7 +180,8 @@ func checkBias(c *call) error {
 		return err
 	}
 	if bias := c.in[1].Shape; len(bias) != 1 || bias[0] != c.in[0].Shape[axis] {
-		return c.refuse("has a bias of the shape %s for the axis %d of %s", shapeText(c.in[1].Shape), axis, shapeText(c.in[0].Shape))
+		return c.refuse("has a bias of the shape %s for the axis %d of %s", shapeText(c.in[1].Shape), axis,
+			shapeText(c.in[0].Shape))
 	}
 	return nil
 }
@@ -183,7 +193,8 @@ func checkWhere(c *call) error {
 	if c.in[0].DType != "bool" {
 		return c.refuse("has a condition of %s; only bool is supported", c.in[0].DType)
 	}
-	if t := c.out[0].DType; t == "bool" || slices.ContainsFunc(c.in[1:], func(in *relay.Type) bool { return in.DType != t }) {
+	if t := c.out[0].DType; t == "bool" || slices.ContainsFunc(c.in[1:],
+		func(in *relay.Type) bool { return in.DType != t }) {
 		return c.refuse("chooses between %s and %s", c.in[1].DType, c.in[2].DType)
 	}
 	return nil

@@ -12,7 +12,8 @@ import (
 // movements change where elements stand, or how often they stand there, and not what they are.
 func movements() map[string]*operator {
 	all := map[string]*operator{}
-	for _, name := range []string{"reshape", "squeeze", "expand_dims", "nn.batch_flatten", "reshape_like", "contrib_reverse_reshape"} {
+	for _, name := range []string{"reshape", "squeeze", "expand_dims", "nn.batch_flatten", "reshape_like",
+		"contrib_reverse_reshape"} {
 		all[name] = &operator{checkReshape, func(w *writer, c *call, in []port) []port {
 			return []port{w.reshape(in[0], c.out[0].Shape...)}
 		}, movableStatic}
@@ -28,7 +29,8 @@ func movements() map[string]*operator {
 	}
 	all["nn.pad"] = &operator{checkPad, writePad, "float32, static shapes, constant, edge or reflected"}
 	all["nn.mirror_pad"] = &operator{checkPad, writePad, float32Static}
-	for name, kind := range map[string]string{"nn.depth_to_space": "DepthToSpace", "nn.space_to_depth": "SpaceToDepth"} {
+	for name, kind := range map[string]string{"nn.depth_to_space": "DepthToSpace",
+		"nn.space_to_depth": "SpaceToDepth"} {
 		all[name] = &operator{checkBlocks, writeBlocks(kind), float32Static + ", layout NCHW"}
 	}
 	return all
@@ -143,7 +145,8 @@ func writeSplit(w *writer, c *call, in []port) []port {
 	for i, t := range c.out {
 		lengths[i] = t.Shape[axis]
 	}
-	return w.layer("VariadicSplit", "opset1", nil, []port{in[0], w.number(relay.Tensor("int64"), float64(axis)), w.ints(lengths...)}, c.out...)
+	return w.layer("VariadicSplit", "opset1", nil,
+		[]port{in[0], w.number(relay.Tensor("int64"), float64(axis)), w.ints(lengths...)}, c.out...)
 }
 
 func writeBroadcast(w *writer, c *call, in []port) []port {
@@ -204,7 +207,8 @@ func writeFull(name string) func(w *writer, c *call, in []port) []port {
 }
 
 // padModes are OpenVINO's names of Relay's.
-var padModes = map[string]string{"constant": "constant", "edge": "edge", "reflect": "reflect", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
+var padModes = map[string]string{"constant": "constant", "edge": "edge", "reflect": "reflect", "REFLECT": "reflect",
+	"SYMMETRIC": "symmetric"}
 
 func (c *call) padMode() string {
 	for _, name := range []string{"pad_mode", "mode"} {
@@ -260,7 +264,8 @@ func checkPad(c *call) error {
 	if padModes[c.padMode()] != "constant" {
 		return nil // what it would be filled with does not matter
 	}
-	if len(c.in) != 2 || c.in[1] == nil || len(c.in[1].Shape) != 0 || c.in[1].DType != "float32" && c.in[1].DType != "int32" {
+	if len(c.in) != 2 || c.in[1] == nil || len(c.in[1].Shape) != 0 || c.in[1].DType != "float32" &&
+		c.in[1].DType != "int32" {
 		return c.refuse("is filled with something else than a number")
 	}
 	return nil
@@ -299,6 +304,7 @@ func writeBlocks(kind string) func(w *writer, c *call, in []port) []port {
 		if m, _ := c.attrs.String("mode"); m == "CDR" && kind == "DepthToSpace" {
 			mode = "depth_first"
 		}
-		return []port{w.one(kind, "opset1", c.out[0], []xml.Attr{attrInts("block_size", size), attr("mode", mode)}, in[0])}
+		return []port{w.one(kind, "opset1", c.out[0], []xml.Attr{attrInts("block_size", size), attr("mode", mode)},
+			in[0])}
 	}
 }

@@ -16,9 +16,10 @@ func normalisations() map[string]*operator {
 		"nn.layer_norm":    {checkNorm(-1), writeLayerNorm, float32Static},
 		"nn.instance_norm": {checkNorm(1), writeInstanceNorm, float32Static + ", channels in the second dimension"},
 		"nn.group_norm":    {checkNorm(1), writeGroupNorm, float32Static + ", channels in the second dimension"},
-		"nn.batch_norm":    {checkBatchNorm, writeBatchNorm, float32Static + ", channels in the second dimension, inference"},
-		"nn.l2_normalize":  {checkL2, writeL2, float32Static},
-		"nn.lrn":           {checkLRN, writeLRN, float32Static + ", channels in the second dimension"},
+		"nn.batch_norm": {checkBatchNorm, writeBatchNorm, float32Static +
+			", channels in the second dimension, inference"},
+		"nn.l2_normalize": {checkL2, writeL2, float32Static},
+		"nn.lrn":          {checkLRN, writeLRN, float32Static + ", channels in the second dimension"},
 	}
 }
 
@@ -48,11 +49,13 @@ func checkNorm(must int) func(c *call) error {
 			return err
 		}
 		if must >= 0 && (axis != must || len(c.in[0].Shape) < 3) {
-			return c.refuse("has its channels in dimension %d of %s; only [n, c, ...] is supported", axis, shapeText(c.in[0].Shape))
+			return c.refuse("has its channels in dimension %d of %s; only [n, c, ...] is supported", axis,
+				shapeText(c.in[0].Shape))
 		}
 		for i, t := range c.in[1:] {
 			if len(t.Shape) != 1 || t.Shape[0] != c.in[0].Shape[axis] {
-				return c.refuse("has as argument %d a tensor of the shape %s for %d channels", i+2, shapeText(t.Shape), c.in[0].Shape[axis])
+				return c.refuse("has as argument %d a tensor of the shape %s for %d channels", i+2, shapeText(t.Shape),
+					c.in[0].Shape[axis])
 			}
 		}
 		return nil
@@ -62,7 +65,8 @@ func checkNorm(must int) func(c *call) error {
 // mvn takes the mean away and divides by the deviation, over the axes.
 func mvn(w *writer, c *call, data port, axes ...int64) port {
 	epsilon, _ := c.attrs.Float("epsilon")
-	attrs := []xml.Attr{attrBool("normalize_variance", true), attr("eps", number32(epsilon)), attr("eps_mode", "INSIDE_SQRT")}
+	attrs := []xml.Attr{attrBool("normalize_variance", true), attr("eps", number32(epsilon)),
+		attr("eps_mode", "INSIDE_SQRT")}
 	return w.one("MVN", "opset6", data.typ, attrs, data, w.ints(axes...))
 }
 
@@ -91,8 +95,9 @@ func writeInstanceNorm(w *writer, c *call, in []port) []port {
 	return []port{scaled(w, c, mvn(w, c, in[0], axes...), in[1], in[2], 1)}
 }
 
-// writeGroupNorm normalises rows of a group each. OpenVINO has GroupNormalization (opset12) for that, but 2026.4's plug-in for
-// processors crashes while it compiles one of which the result goes into a sum or product with another computed value.
+// writeGroupNorm normalises rows of a group each. OpenVINO has GroupNormalization (opset12) for that, but 2026.4's
+// plug-in for processors crashes while it compiles one of which the result goes into a sum or product with another
+// computed value.
 func writeGroupNorm(w *writer, c *call, in []port) []port {
 	groups, _ := c.attrs.Int("num_groups")
 	shape := c.in[0].Shape
@@ -114,7 +119,8 @@ func checkBatchNorm(c *call) error {
 	}
 	for i, t := range c.in[1:] {
 		if len(t.Shape) != 1 || t.Shape[0] != c.in[0].Shape[1] {
-			return c.refuse("has as argument %d a tensor of the shape %s for %d channels", i+2, shapeText(t.Shape), c.in[0].Shape[1])
+			return c.refuse("has as argument %d a tensor of the shape %s for %d channels", i+2, shapeText(t.Shape),
+				c.in[0].Shape[1])
 		}
 	}
 	return nil
@@ -174,7 +180,8 @@ func writeL2(w *writer, c *call, in []port) []port {
 	epsilon, _ := c.attrs.Float("eps")
 	axes, _ := c.axes(len(c.in[0].Shape))
 	square := w.binary("Multiply", c.out[0], in[0], in[0])
-	sum := w.one("ReduceSum", "opset1", reduced(c.in[0], axes, true), []xml.Attr{attrBool("keep_dims", true)}, square, w.ints(axes...))
+	sum := w.one("ReduceSum", "opset1", reduced(c.in[0], axes, true), []xml.Attr{attrBool("keep_dims", true)}, square,
+		w.ints(axes...))
 	bounded := w.binary("Maximum", sum.typ, sum, w.scalar("float32", epsilon))
 	return []port{w.binary("Divide", c.out[0], in[0], w.one("Sqrt", "opset1", sum.typ, nil, bounded))}
 }
@@ -211,6 +218,7 @@ func writeLRN(w *writer, c *call, in []port) []port {
 	alpha, _ := c.attrs.Float("alpha")
 	beta, _ := c.attrs.Float("beta")
 	bias, _ := c.attrs.Float("bias")
-	attrs := []xml.Attr{attr("alpha", number32(alpha)), attr("beta", number32(beta)), attr("bias", number32(bias)), attrInts("size", size)}
+	attrs := []xml.Attr{attr("alpha", number32(alpha)), attr("beta", number32(beta)), attr("bias", number32(bias)),
+		attrInts("size", size)}
 	return []port{w.one("LRN", "opset1", c.out[0], attrs, in[0], w.ints(1))}
 }

@@ -24,7 +24,8 @@ type operator struct {
 var operators = sync.OnceValue(func() map[string]*operator {
 	all := map[string]*operator{}
 	for _, family := range []map[string]*operator{
-		convolutions(), pools(), products(), unaries(), binaries(), normalisations(), reductions(), movements(), selections(), resizes(),
+		convolutions(), pools(), products(), unaries(), binaries(), normalisations(), reductions(), movements(),
+		selections(), resizes(),
 	} {
 		for name, o := range family {
 			if _, twice := all[name]; twice {
@@ -51,8 +52,8 @@ func check(c *call) error {
 	if len(c.out) == 0 || c.out[0] == nil {
 		return c.refuse("gives something that is no tensor of known type")
 	}
-	// What OpenVINO's compiler does not fold (a pool, say) its CPU plug-in runs once, and then lets in-place kernels write
-	// over the result: it is another one in the next call. A filled tensor the compiler does fold.
+	// What OpenVINO's compiler does not fold (a pool, say) its CPU plug-in runs once, and then lets in-place kernels
+	// write over the result: it is another one in the next call. A filled tensor the compiler does fold.
 	if len(c.in) > 0 && !slices.Contains(c.constants, nil) && c.op != "full" {
 		return c.refuse("reads nothing but constants; TVM computes that when it compiles")
 	}
@@ -61,8 +62,9 @@ func check(c *call) error {
 
 // arities are how many arguments the checks may rely on where that is not one; -1 for none.
 var arities = map[string]int{
-	"nn.conv1d": 2, "nn.conv2d": 2, "nn.conv3d": 2, "nn.conv1d_transpose": 2, "nn.conv2d_transpose": 2, "nn.conv3d_transpose": 2,
-	"nn.dense": 2, "nn.matmul": 2, "nn.batch_matmul": 2, "nn.bias_add": 2, "nn.prelu": 2,
+	"nn.conv1d": 2, "nn.conv2d": 2, "nn.conv3d": 2, "nn.conv1d_transpose": 2, "nn.conv2d_transpose": 2,
+	"nn.conv3d_transpose": 2,
+	"nn.dense":            2, "nn.matmul": 2, "nn.batch_matmul": 2, "nn.bias_add": 2, "nn.prelu": 2,
 	"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "power": 2, "maximum": 2, "minimum": 2,
 	"equal": 2, "not_equal": 2, "less": 2, "less_equal": 2, "greater": 2, "greater_equal": 2,
 	"logical_and": 2, "logical_or": 2, "logical_xor": 2, "where": 3,

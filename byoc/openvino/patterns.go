@@ -50,8 +50,8 @@ func checkMatch(g *relay.Graph, m *relay.Match) error {
 	return nil
 }
 
-// most is how many tensors a concatenation or stack may join to be a candidate by itself; inside a proposed region there
-// is no limit.
+// most is how many tensors a concatenation or stack may join to be a candidate by itself; inside a proposed region
+// there is no limit.
 const most = 16
 
 // single is one operator, with the tuple that it reads or the field of the tuple that it gives.
@@ -107,7 +107,8 @@ func fused(anchor string) []byoc.Pattern {
 	for _, a := range additions {
 		for _, t := range activations {
 			if a.name+t.name != "" {
-				all = append(all, pattern(shortName(anchor)+a.name+t.name, t.on(a.on(relay.Op(anchor))), operators()[anchor].limits))
+				all = append(all, pattern(shortName(anchor)+a.name+t.name, t.on(a.on(relay.Op(anchor))),
+					operators()[anchor].limits))
 			}
 		}
 	}

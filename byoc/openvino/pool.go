@@ -111,7 +111,8 @@ func (p pool) write(w *writer, c *call, in []port) []port {
 		if slices.Max(win.dilation) == 1 {
 			return []port{w.one("MaxPool", "opset1", c.out[0], attrs, data)}
 		}
-		attrs = append(attrs, attrInts("dilations", win.dilation...), attr("index_element_type", "i32"), attr("axis", "0"))
+		attrs = append(attrs, attrInts("dilations", win.dilation...), attr("index_element_type", "i32"),
+			attr("axis", "0"))
 		return w.layer("MaxPool", "opset8", attrs, []port{data}, c.out[0], tensor("int32", c.out[0].Shape...))[:1]
 	}
 	counted := c.truth("count_include_pad")
@@ -126,7 +127,8 @@ func (p pool) write(w *writer, c *call, in []port) []port {
 		}
 		counted = false
 	}
-	attrs = append(attrs, attrInts("pads_begin", begin...), attrInts("pads_end", end...), attrBool("exclude-pad", !counted))
+	attrs = append(attrs, attrInts("pads_begin", begin...), attrInts("pads_end", end...),
+		attrBool("exclude-pad", !counted))
 	return []port{w.one("AvgPool", "opset1", c.out[0], attrs, data)}
 }
 

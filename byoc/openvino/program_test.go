@@ -35,8 +35,10 @@ func block() *relay.Graph {
 	m := relay.NewGraph("tvmgen_default_collage_openvino_main_0")
 	x := m.Var([]int64{1, 3, 8, 8}, f32)
 	conv := m.Call("nn.conv2d", f(1, 4, 8, 8), convAttrs(), x, m.Const([]int64{4, 3, 3, 3}, f32))
-	relu := m.Call("nn.relu", f(1, 4, 8, 8), nil, m.Call("add", f(1, 4, 8, 8), nil, conv, m.Const([]int64{4, 1, 1}, f32)))
-	split := m.Call("split", relay.TupleOf(f(1, 2, 8, 8), f(1, 2, 8, 8)), map[string]any{"indices_or_sections": 2, "axis": 1}, relu)
+	relu := m.Call("nn.relu", f(1, 4, 8, 8), nil,
+		m.Call("add", f(1, 4, 8, 8), nil, conv, m.Const([]int64{4, 1, 1}, f32)))
+	split := m.Call("split", relay.TupleOf(f(1, 2, 8, 8), f(1, 2, 8, 8)),
+		map[string]any{"indices_or_sections": 2, "axis": 1}, relu)
 	joined := m.Call("concatenate", f(1, 4, 8, 8), map[string]any{"axis": 1}, m.Tuple(m.Get(split, 1), m.Get(split, 0)))
 	flat := m.Call("reshape", f(1, 256), map[string]any{"newshape": []int{1, -1}}, joined)
 	return m.Finish(m.Tuple(flat, m.Call("clip", f(1, 4, 8, 8), map[string]any{"a_min": 0.0, "a_max": 6.0}, relu)))
@@ -116,15 +118,21 @@ func TestRefusals(t *testing.T) {
 		attrs   map[string]any
 		in      []*relay.Type
 	}{
-		{"nn.conv2d has data_layout NHWC; only NCHW is supported", "nn.conv2d", f(1, 4, 8, 8), nhwc, []*relay.Type{f(1, 3, 8, 8), f(4, 3, 3, 3)}},
-		{"nn.conv2d has weights of the shape [4, 2, 3, 3]", "nn.conv2d", f(1, 4, 8, 8), convAttrs(), []*relay.Type{f(1, 3, 8, 8), f(4, 2, 3, 3)}},
-		{"add has as argument 1 a tensor of float16; only float32, int32 is supported", "add", relay.Tensor("float16", 2), nil,
+		{"nn.conv2d has data_layout NHWC; only NCHW is supported", "nn.conv2d", f(1, 4, 8, 8), nhwc,
+			[]*relay.Type{f(1, 3, 8, 8), f(4, 3, 3, 3)}},
+		{"nn.conv2d has weights of the shape [4, 2, 3, 3]", "nn.conv2d", f(1, 4, 8, 8), convAttrs(),
+			[]*relay.Type{f(1, 3, 8, 8), f(4, 2, 3, 3)}},
+		{"add has as argument 1 a tensor of float16; only float32, int32 is supported", "add",
+			relay.Tensor("float16", 2), nil,
 			[]*relay.Type{relay.Tensor("float16", 2), relay.Tensor("float16", 2)}},
 		{"exp has the shape [0, 3]; empty tensors are not supported", "exp", f(0, 3), nil, []*relay.Type{f(0, 3)}},
-		{"exp has the shape [-1, 3]; dimensions that are known only at run time", "exp", f(relay.AnyDim, 3), nil, []*relay.Type{f(relay.AnyDim, 3)}},
-		{"exp has as argument 1 a tensor of 7 dimensions; at most 6", "exp", f(1, 1, 1, 1, 1, 1, 1), nil, []*relay.Type{f(1, 1, 1, 1, 1, 1, 1)}},
+		{"exp has the shape [-1, 3]; dimensions that are known only at run time", "exp", f(relay.AnyDim, 3), nil,
+			[]*relay.Type{f(relay.AnyDim, 3)}},
+		{"exp has as argument 1 a tensor of 7 dimensions; at most 6", "exp", f(1, 1, 1, 1, 1, 1, 1), nil,
+			[]*relay.Type{f(1, 1, 1, 1, 1, 1, 1)}},
 		{"image.odd has no counterpart in OpenVINO", "image.odd", f(3), nil, []*relay.Type{f(3)}},
-		{"cast narrows float32 to int8", "cast", relay.Tensor("int8", 3), map[string]any{"dtype": "int8"}, []*relay.Type{f(3)}},
+		{"cast narrows float32 to int8", "cast", relay.Tensor("int8", 3), map[string]any{"dtype": "int8"},
+			[]*relay.Type{f(3)}},
 	} {
 		m := relay.NewGraph("r")
 		var args []relay.NodeID
@@ -140,9 +148,12 @@ func TestRefusals(t *testing.T) {
 // Checks meet calls of any form: types that are missing, attributes of another version of TVM.
 func TestChecksSurviveAnything(t *testing.T) {
 	t.Parallel()
-	types := []*relay.Type{nil, f(), f(2, 3), relay.TupleOf(f(3), f(3)), f(1, 3, 8, 8), relay.Tensor("int64", 2), relay.Tensor("bool", 2, 3)}
-	attrs := []*relay.Attrs{nil, relay.NewAttrs("", map[string]any{"axis": 9, "axes": "x", "padding": []int{1}, "strides": []int{0},
-		"pool_size": 2, "dilation": []int{1}, "groups": 0, "pad_width": []int{1}, "begin": []int{1}, "end": []int{}, "reps": []int{}, "newshape": nil})}
+	types := []*relay.Type{nil, f(), f(2, 3), relay.TupleOf(f(3), f(3)), f(1, 3, 8, 8), relay.Tensor("int64", 2),
+		relay.Tensor("bool", 2, 3)}
+	attrs := []*relay.Attrs{nil, relay.NewAttrs("",
+		map[string]any{"axis": 9, "axes": "x", "padding": []int{1}, "strides": []int{0},
+			"pool_size": 2, "dilation": []int{1}, "groups": 0, "pad_width": []int{1}, "begin": []int{1}, "end": []int{},
+			"reps": []int{}, "newshape": nil})}
 	every := uint64(len(names())) / rounds.Seeds(uint64(len(names())))
 	for i, name := range append(names(), "image.odd") {
 		if uint64(i)%every != 0 {
@@ -210,7 +221,8 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, "2641", version(file))
 	info := filepath.Join(site, "openvino-2026.4.1.dist-info")
 	require.NoError(t, os.MkdirAll(info, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(info, "METADATA"), []byte("Metadata-Version: 2.4\nName: openvino\nVersion: 2026.4.1\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(info, "METADATA"),
+		[]byte("Metadata-Version: 2.4\nName: openvino\nVersion: 2026.4.1\n"), 0o644))
 	require.Equal(t, "2026.4.1", version(file))
 	t.Setenv(library.Env, file)
 	path, err := library.Find()

@@ -11,7 +11,8 @@ import (
 
 func reductions() map[string]*operator {
 	all := map[string]*operator{}
-	for name, kind := range map[string]string{"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"} {
+	for name, kind := range map[string]string{"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax",
+		"min": "ReduceMin", "prod": "ReduceProd"} {
 		all[name] = &operator{checkReduction("float32"), writeReduction(kind), float32Static}
 	}
 	for name, kind := range map[string]string{"all": "ReduceLogicalAnd", "any": "ReduceLogicalOr"} {
@@ -55,12 +56,13 @@ func checkReduction(dtype string) func(c *call) error {
 func writeReduction(kind string) func(w *writer, c *call, in []port) []port {
 	return func(w *writer, c *call, in []port) []port {
 		axes, _ := c.reduceAxes()
-		return []port{w.one(kind, "opset1", c.out[0], []xml.Attr{attrBool("keep_dims", c.truth("keepdims"))}, in[0], w.ints(axes...))}
+		return []port{w.one(kind, "opset1", c.out[0], []xml.Attr{attrBool("keep_dims", c.truth("keepdims"))}, in[0],
+			w.ints(axes...))}
 	}
 }
 
-// writeVariance writes the mean of the squared distances from a given mean, as the pattern that OpenVINO makes one kernel
-// of with the rest of a normalisation.
+// writeVariance writes the mean of the squared distances from a given mean, as the pattern that OpenVINO makes one
+// kernel of with the rest of a normalisation.
 func writeVariance(w *writer, c *call, in []port) []port {
 	axes, _ := c.reduceAxes()
 	data, mean := in[0], in[1]
@@ -105,8 +107,10 @@ func writeArg(mode string) func(w *writer, c *call, in []port) []port {
 		}
 		kept := reduced(data.typ, []int64{axis}, true)
 		// stable: of equal elements the first, as in Relay.
-		attrs := []xml.Attr{attrInts("axis", axis), attr("mode", mode), attr("sort", "value"), attr("index_element_type", "i32"), attrBool("stable", true)}
-		found := w.layer("TopK", "opset11", attrs, []port{data, w.number(relay.Tensor("int64"), 1)}, kept, tensor("int32", kept.Shape...))
+		attrs := []xml.Attr{attrInts("axis", axis), attr("mode", mode), attr("sort", "value"),
+			attr("index_element_type", "i32"), attrBool("stable", true)}
+		found := w.layer("TopK", "opset11", attrs, []port{data, w.number(relay.Tensor("int64"), 1)}, kept,
+			tensor("int32", kept.Shape...))
 		return []port{w.reshape(found[1], c.out[0].Shape...)}
 	}
 }

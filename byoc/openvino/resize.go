@@ -20,9 +20,11 @@ func resizes() map[string]*operator {
 	all := map[string]*operator{}
 	for dims, layout := range map[int]string{1: "NCW", 2: "NCHW", 3: "NCDHW"} {
 		r := resize{dims, layout}
-		all[fmt.Sprintf("image.resize%dd", dims)] = &operator{r.check, r.write, "float32, static shapes, layout " + layout}
+		all[fmt.Sprintf("image.resize%dd", dims)] = &operator{r.check, r.write, "float32, static shapes, layout " +
+			layout}
 	}
-	all["nn.upsampling"] = &operator{resize{2, "NCHW"}.check, resize{2, "NCHW"}.write, "float32, static shapes, layout NCHW"}
+	all["nn.upsampling"] = &operator{resize{2, "NCHW"}.check, resize{2, "NCHW"}.write,
+		"float32, static shapes, layout NCHW"}
 	return all
 }
 
@@ -97,7 +99,8 @@ func (r resize) check(c *call) error {
 	}
 	if h.mode == "nearest" && (h.nearest == "floor" || h.nearest == "ceil") && h.transformation != "asymmetric" {
 		// TVM moves the coordinate by 1e-5 before it rounds down or up.
-		return c.refuse("rounds %s after %s; only after asymmetric it is the same in OpenVINO", h.nearest, h.transformation)
+		return c.refuse("rounds %s after %s; only after asymmetric it is the same in OpenVINO", h.nearest,
+			h.transformation)
 	}
 	if h.mode == "nearest" {
 		return r.exact(c)
@@ -141,8 +144,10 @@ func (r resize) write(w *writer, c *call, in []port) []port {
 		axes[i] = first + int64(i)
 	}
 	attrs := []xml.Attr{attr("mode", h.mode), attr("shape_calculation_mode", "sizes"),
-		attr("coordinate_transformation_mode", h.transformation), attr("nearest_mode", h.nearest), attr("antialias", "false"),
-		attrInts("pads_begin", zeros...), attrInts("pads_end", zeros...), attr("cube_coeff", strconv.FormatFloat(h.alpha, 'g', -1, 64))}
+		attr("coordinate_transformation_mode", h.transformation), attr("nearest_mode", h.nearest),
+		attr("antialias", "false"),
+		attrInts("pads_begin", zeros...), attrInts("pads_end", zeros...),
+		attr("cube_coeff", strconv.FormatFloat(h.alpha, 'g', -1, 64))}
 	resized := w.one("Interpolate", "opset11", result, attrs, data, w.ints(spatial...), w.ints(axes...))
 	return []port{w.reshape(resized, c.out[0].Shape...)}
 }

@@ -109,7 +109,8 @@ func checkSlice(c *call) error {
 		shape[s.axis] = s.length()
 	}
 	if !slices.Equal(shape, c.out[0].Shape) {
-		return c.refuse("gives the shape %s, where %s follows from its attributes", shapeText(c.out[0].Shape), shapeText(shape))
+		return c.refuse("gives the shape %s, where %s follows from its attributes", shapeText(c.out[0].Shape),
+			shapeText(shape))
 	}
 	return nil
 }
@@ -129,7 +130,8 @@ func writeSlice(w *writer, c *call, in []port) []port {
 	if len(axes) == 0 {
 		return in
 	}
-	return []port{w.one("Slice", "opset8", c.out[0], nil, in[0], w.ints(begin...), w.ints(end...), w.ints(step...), w.ints(axes...))}
+	return []port{w.one("Slice", "opset8", c.out[0], nil, in[0], w.ints(begin...), w.ints(end...), w.ints(step...),
+		w.ints(axes...))}
 }
 
 // checkIndexed checks data and indices.

@@ -67,7 +67,8 @@ func (w *writer) one(kind, opset string, out *relay.Type, attrs []xml.Attr, in .
 
 // parameter adds an input of the model.
 func (w *writer) parameter(t *relay.Type) port {
-	return w.one("Parameter", "opset1", t, []xml.Attr{attrInts("shape", t.Shape...), attr("element_type", elements[t.DType].attribute)})
+	return w.one("Parameter", "opset1", t, []xml.Attr{attrInts("shape", t.Shape...),
+		attr("element_type", elements[t.DType].attribute)})
 }
 
 // result adds an output of the model.
@@ -144,7 +145,8 @@ func (w *writer) reshape(p port, shape ...int64) port {
 	if slices.Equal(p.typ.Shape, shape) {
 		return p
 	}
-	return w.one("Reshape", "opset1", tensor(p.typ.DType, shape...), []xml.Attr{attrBool("special_zero", false)}, p, w.ints(shape...))
+	return w.one("Reshape", "opset1", tensor(p.typ.DType, shape...), []xml.Attr{attrBool("special_zero", false)}, p,
+		w.ints(shape...))
 }
 
 // convert gives a tensor another dtype.
@@ -152,7 +154,8 @@ func (w *writer) convert(p port, dtype string) port {
 	if p.typ.DType == dtype {
 		return p
 	}
-	return w.one("Convert", "opset1", tensor(dtype, p.typ.Shape...), []xml.Attr{attr("destination_type", elements[dtype].attribute)}, p)
+	return w.one("Convert", "opset1", tensor(dtype, p.typ.Shape...),
+		[]xml.Attr{attr("destination_type", elements[dtype].attribute)}, p)
 }
 
 // along reshapes a vector so that it is broadcast along one axis of a tensor of that rank.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package propose is how a graph-level backend cuts a network into candidates: an engine that optimises across operators
-// is at its best on all of a network, and the search wants smaller pieces beside the whole, because another backend may
-// be better at some of it.
+// Package propose is how a graph-level backend cuts a network into candidates: an engine that optimises across
+// operators is at its best on all of a network, and the search wants smaller pieces beside the whole, because another
+// backend may be better at some of it.
 //
 // What comes in: a graph, and which operators the engine supports. What goes out: a bounded number of groups of nodes,
 // each legal as a candidate: the greatest ones that the engine can run, and their parts. Most have one exit and end at

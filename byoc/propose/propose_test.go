@@ -112,7 +112,8 @@ func TestTuplesStayInside(t *testing.T) {
 	half := relay.Tensor("float32", 1, 4, 14, 14)
 	relu := m.Call("nn.relu", act, nil, m.Var(act.Shape, "float32"))
 	split := m.Call("split", relay.TupleOf(half, half), nil, relu)
-	odd := m.Call("image.odd", relay.TupleOf(half, half), nil, m.Call("concatenate", act, nil, m.Tuple(m.Get(split, 1), m.Get(split, 0))))
+	odd := m.Call("image.odd", relay.TupleOf(half, half), nil,
+		m.Call("concatenate", act, nil, m.Tuple(m.Get(split, 1), m.Get(split, 0))))
 	left := m.Call("tanh", half, nil, m.Get(odd, 0))
 	sum := m.Call("add", half, nil, m.Call("exp", half, nil, left), m.Get(odd, 1))
 	g := m.Finish(m.Tuple(sum, sum))

@@ -51,7 +51,8 @@ func (c *cutter) whole() []bool {
 		for v := range whole {
 			id := relay.NodeID(v)
 			if whole[v] && (!isTensor(id) && (g.ScopeRoot(id) || slices.ContainsFunc(g.Consumers(id), outside)) ||
-				slices.ContainsFunc(g.Nodes[v].Inputs, func(in relay.NodeID) bool { return !isTensor(in) && !whole[in] })) {
+				slices.ContainsFunc(g.Nodes[v].Inputs,
+					func(in relay.NodeID) bool { return !isTensor(in) && !whole[in] })) {
 				whole[v], changed = false, true
 			}
 		}

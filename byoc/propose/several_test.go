@@ -88,7 +88,8 @@ func TestAnEncoderIsOneRegion(t *testing.T) {
 	proposals := Regions(g, all, Limit)
 	requireLegal(t, g, all, proposals)
 	require.True(t, has(proposals, encoder))
-	decoder := slices.DeleteFunc(slices.Clone(proposals[0].Nodes), func(v relay.NodeID) bool { return slices.Contains(encoder, v) })
+	decoder := slices.DeleteFunc(slices.Clone(proposals[0].Nodes),
+		func(v relay.NodeID) bool { return slices.Contains(encoder, v) })
 	require.True(t, has(proposals, decoder), "what is left is proposed, too")
 
 	g, down, bottom := unet(4, "image.odd")

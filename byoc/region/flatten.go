@@ -66,7 +66,8 @@ func (f *flattening) leaves(typ *relay.Type, tensor func(*relay.Type) ValueID) (
 	case relay.TypeTensor:
 		for _, d := range typ.Shape {
 			if d == relay.AnyDim {
-				return nil, fmt.Errorf("has the shape %v; dimensions that are known only at run time are not supported in a region", typ.Shape)
+				return nil, fmt.Errorf("has the shape %v; dimensions that are known only at run time are not "+
+					"supported in a region", typ.Shape)
 			}
 		}
 		return &tree{tensor: tensor(typ)}, nil
@@ -129,7 +130,8 @@ func (f *flattening) evaluate(fr *frame, id relay.NodeID) (*tree, error) {
 	case relay.KindVar:
 		return nil, fmt.Errorf("the variable %s is no parameter of the region", n.Name)
 	}
-	return nil, fmt.Errorf("%%%d is an expression that a region cannot hold (control flow, closures and references stay with TVM)", id)
+	return nil, fmt.Errorf("%%%d is an expression that a region cannot hold (control flow, closures and references "+
+		"stay with TVM)", id)
 }
 
 func (f *flattening) constant(id relay.NodeID) (*tree, error) {
@@ -178,7 +180,8 @@ func (f *flattening) composite(fr *frame, id relay.NodeID, n *relay.Node) (*tree
 		return nil, fmt.Errorf("%%%d calls something that is neither an operator nor a composite function", id)
 	}
 	if len(callee.Binds) != len(n.Inputs) {
-		return nil, fmt.Errorf("%%%d calls a function of %d parameters with %d arguments", id, len(callee.Binds), len(n.Inputs))
+		return nil, fmt.Errorf("%%%d calls a function of %d parameters with %d arguments", id, len(callee.Binds),
+			len(n.Inputs))
 	}
 	inner := &frame{composite: fr.composite, values: map[relay.NodeID]*tree{}, outer: fr}
 	for i, param := range callee.Binds {

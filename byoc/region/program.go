@@ -135,7 +135,8 @@ func (p *Program) ConstantBytes(v ValueID) ([]byte, error) {
 // AddConstant adds bytes that the engine is to be given beside the region's own constants, as a tensor of uint8 that no
 // operator reads. data must not be empty.
 func (p *Program) AddConstant(data []byte) ValueID {
-	p.Values = append(p.Values, Value{Type: relay.Tensor("uint8", int64(len(data))), Constant: relay.NoNode, Producer: -1, added: data})
+	p.Values = append(p.Values, Value{Type: relay.Tensor("uint8", int64(len(data))), Constant: relay.NoNode,
+		Producer: -1, added: data})
 	return ValueID(len(p.Values) - 1)
 }
 
@@ -150,7 +151,8 @@ func (p *Program) constant(v ValueID) (*bridge.NDArray, error) {
 	}
 	handle := p.Graph.Handle(node)
 	if handle == nil {
-		return nil, fmt.Errorf("region %s: the constant %%%d has no data, since the graph was not read from TVM", p.Symbol, node)
+		return nil, fmt.Errorf("region %s: the constant %%%d has no data, since the graph was not read from TVM",
+			p.Symbol, node)
 	}
 	data, err := handle.Attr("data")
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 )
 
-// Emitter writes a region in an engine's own format. constants are the tensors that the engine is to be given beside the
-// text, in this order; they must be constants of the Program, or added to it (AddConstant). An error says which operator or attribute the engine
-// cannot run.
+// Emitter writes a region in an engine's own format. constants are the tensors that the engine is to be given beside
+// the text, in this order; they must be constants of the Program, or added to it (AddConstant). An error says which
+// operator or attribute the engine cannot run.
 type Emitter func(p *Program) (text []byte, constants []ValueID, err error)
 
 // registering lets one Register at a time look whether a name is taken.

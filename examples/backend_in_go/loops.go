@@ -48,8 +48,8 @@ func sameShape(g *relay.Graph, m *relay.Match) error {
 	return nil
 }
 
-// statements is the C code of a region: a call. A region is one match of the pattern, since the backend does not ask for
-// neighbours to be merged (Definition.MergesRegions).
+// statements is the C code of a region: a call. A region is one match of the pattern, since the backend does not ask
+// for neighbours to be merged (Definition.MergesRegions).
 func statements(p *region.Program) (string, error) {
 	sum, relu := p.Ops[0], p.Ops[1]
 	a, b, y := sum.Args[0], sum.Args[1], relu.Results[0]

@@ -24,8 +24,8 @@ const module = "github.com/collage-tvm/collage/"
 // rooms are the folders at the top, in the order of the arrow.
 var rooms = []string{"bridge", "relay", "byoc", "pass", "cmd"}
 
-// imports gives for each package of the module, by its folder, those packages of the module that it imports; what tests import
-// does not count.
+// imports gives for each package of the module, by its folder, those packages of the module that it imports; what tests
+// import does not count.
 func imports(t *testing.T, root string) map[string][]string {
 	t.Helper()
 	of := map[string][]string{}
@@ -37,7 +37,8 @@ func imports(t *testing.T, root string) map[string][]string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && file != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "build" || name == "dist"):
+		case entry.IsDir() && file != root &&
+			(strings.HasPrefix(name, ".") || name == "testdata" || name == "build" || name == "dist"):
 			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// factor is how much larger the larger case is; allowed is how many times as long it may take. What is linear takes factor
-// times as long, what is quadratic the square of that.
+// factor is how much larger the larger case is; allowed is how many times as long it may take. What is linear takes
+// factor times as long, what is quadratic the square of that.
 const (
 	factor  = 8
 	allowed = 28
 )
 
-// Linear fails the test where eight times the size takes more than 28 times as long. prepare makes a case of a size, what
-// it returns is timed: the best of several runs of each, taken in turn.
+// Linear fails the test where eight times the size takes more than 28 times as long. prepare makes a case of a size,
+// what it returns is timed: the best of several runs of each, taken in turn.
 func Linear(t *testing.T, size int, prepare func(size int) (run func())) {
 	t.Helper()
 	small, large := best(t, size, prepare)

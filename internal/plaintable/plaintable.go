@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plaintable is how all of Collage's tables look: columns apart by blanks, a line under the header, no frame. In come rows, out comes
-// text.
+// Package plaintable is how all of Collage's tables look: columns apart by blanks, a line under the header, no frame.
+// In come rows, out comes text.
 package plaintable
 
 import (

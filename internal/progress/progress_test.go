@@ -25,7 +25,8 @@ func TestPlainLines(t *testing.T) {
 	step.Done("twice")
 	step.At(3, "")
 	p.Note("a note")
-	assert.Equal(t, "measuring\n  29 of 100\n  59 of 100\n  89 of 100\n  found 1\n  100 measured (101.0 s)\na note\n", out.String())
+	assert.Equal(t, "measuring\n  29 of 100\n  59 of 100\n  89 of 100\n  found 1\n  100 measured (101.0 s)\na note\n",
+		out.String())
 }
 
 func TestQuietAndBrief(t *testing.T) {

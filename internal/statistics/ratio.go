@@ -15,9 +15,9 @@ const Confidence = 0.95
 type Ratio struct {
 	// Median is the median of the turns' ratios.
 	Median float64 `json:"median"`
-	// Low and High enclose the median of what the ratio is drawn from with the probability Coverage: order statistics, by
-	// the sign test, which assumes nothing about the distribution. With few turns they are the least and the greatest
-	// ratio, and Coverage is below 95 %.
+	// Low and High enclose the median of what the ratio is drawn from with the probability Coverage: order statistics,
+	// by the sign test, which assumes nothing about the distribution. With few turns they are the least and the
+	// greatest ratio, and Coverage is below 95 %.
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
 	Coverage float64 `json:"coverage"`
@@ -63,8 +63,8 @@ type GeometricMean struct {
 // resamples is how many times the turns are drawn anew.
 const resamples = 2000
 
-// GeometricMeanOf takes the ratios of the turns of each network: the geometric mean of the networks' medians. Drawn anew
-// are the turns, network by network, always in the same way.
+// GeometricMeanOf takes the ratios of the turns of each network: the geometric mean of the networks' medians. Drawn
+// anew are the turns, network by network, always in the same way.
 func GeometricMeanOf(networks [][]float64) GeometricMean {
 	g := GeometricMean{Networks: len(networks)}
 	if len(networks) == 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package statistics is the one place for medians, quantiles, intervals and sign tests of what was timed. Times are skewed
-// and have outliers, so nothing here assumes a distribution: intervals are order statistics or drawn anew.
+// Package statistics is the one place for medians, quantiles, intervals and sign tests of what was timed. Times are
+// skewed and have outliers, so nothing here assumes a distribution: intervals are order statistics or drawn anew.
 //
 // What comes in: samples, in any order. What goes out: numbers; NaN where there are no samples.
 package statistics
@@ -35,9 +35,9 @@ func Quantile(values []float64, q float64) float64 {
 	return sorted[low] + (position-float64(low))*(sorted[low+1]-sorted[low])
 }
 
-// QuantileInterval encloses the q-quantile of what the values are drawn from with the given confidence: its ends are order
-// statistics, chosen by the binomial distribution of how many of n samples fall under the quantile. Where there are too few
-// values for an end, the end is the least or the greatest of them. NaN of none.
+// QuantileInterval encloses the q-quantile of what the values are drawn from with the given confidence: its ends are
+// order statistics, chosen by the binomial distribution of how many of n samples fall under the quantile. Where there
+// are too few values for an end, the end is the least or the greatest of them. NaN of none.
 func QuantileInterval(values []float64, q, confidence float64) (low, high float64) {
 	n := len(values)
 	if n == 0 {

@@ -17,9 +17,9 @@ type Group struct {
 	Nodes []relay.NodeID
 }
 
-// Groups are what a region's function consists of, in the order in which code generators meet them (byoc/region): from the
-// results, in order, arguments before those who use them. What an engine says about the parts of a region it says by
-// these numbers.
+// Groups are what a region's function consists of, in the order in which code generators meet them (byoc/region): from
+// the results, in order, arguments before those who use them. What an engine says about the parts of a region it says
+// by these numbers.
 func Groups(set *candidate.Set, r *Region) []Group {
 	composite := map[relay.NodeID]*candidate.Candidate{}
 	for _, k := range r.Candidates {

@@ -27,14 +27,16 @@ func TestGroupsStandInTheOrderInWhichCodeGeneratorsMeetThem(t *testing.T) {
 	g := m.Finish(m.Tuple(apart, joined))
 	set := &candidate.Set{Graph: g}
 	add := func(composite string, bare bool, nodes ...relay.NodeID) {
-		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: "lib", Composite: composite, Bare: bare, Nodes: nodes,
-			Root: nodes[len(nodes)-1]})
+		set.Candidates = append(set.Candidates,
+			candidate.Candidate{Backend: "lib", Composite: composite, Bare: bare, Nodes: nodes,
+				Root: nodes[len(nodes)-1]})
 	}
 	add("", false, left)
 	add("", false, right)
 	add("lib.conv2d_sum", false, conv, sum)
 	add("lib.concatenate", true, pair, joined)
-	r := Region{Candidates: []int{0, 1, 2, 3}, Nodes: []relay.NodeID{left, right, conv, sum, pair, joined}, Outputs: []relay.NodeID{joined}}
+	r := Region{Candidates: []int{0, 1, 2, 3}, Nodes: []relay.NodeID{left, right, conv, sum, pair, joined},
+		Outputs: []relay.NodeID{joined}}
 	assert.Equal(t, []Group{{"tanh", []relay.NodeID{right}}, {"nn.max_pool2d", []relay.NodeID{left}},
 		{"lib.conv2d_sum", []relay.NodeID{conv, sum}}, {"concatenate", []relay.NodeID{pair, joined}}}, Groups(set, &r))
 }

@@ -62,7 +62,8 @@ func NameRegions(m *relay.Module, functions []Function) {
 		for k := range functions[i].Regions {
 			r := &functions[i].Regions[k]
 			for r.Symbol == "" {
-				symbol := fmt.Sprintf("tvmgen_default_%s_%s_%d", sanitise(r.Compiler), sanitise(functions[i].Set.Graph.Name), next)
+				symbol := fmt.Sprintf("tvmgen_default_%s_%s_%d", sanitise(r.Compiler),
+					sanitise(functions[i].Set.Graph.Name), next)
 				next++
 				if !taken[symbol] && m.GlobalVar(symbol) == nil {
 					r.Symbol = symbol

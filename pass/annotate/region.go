@@ -21,8 +21,8 @@ import (
 
 // Region is a group of chosen candidates that is outlined as one function. It may have several outputs.
 type Region struct {
-	// Backend is the candidates' backend; where backends share the region (byoc.Cohabitant), the names of those that do,
-	// sorted and joined with "+" ("dnnl+native"). What wants a backend goes by Compiler, or by a candidate.
+	// Backend is the candidates' backend; where backends share the region (byoc.Cohabitant), the names of those that
+	// do, sorted and joined with "+" ("dnnl+native"). What wants a backend goes by Compiler, or by a candidate.
 	Backend  string
 	Compiler string
 	// Symbol is the function's global_symbol; "" until Module has named it.
@@ -40,16 +40,18 @@ type Region struct {
 }
 
 // Regions forms the regions of a placement: the chosen candidates of each backend with a compiler, neighbours on
-// backends that merge regions and have the same compiler joined as long as the graph of regions and remaining nodes stays
-// without a cycle (two regions that each need a result of the other could not be run). chosen are indices into the set's
-// candidates; a backend that byName does not know has no compiler. The regions come in the order of their last nodes.
+// backends that merge regions and have the same compiler joined as long as the graph of regions and remaining nodes
+// stays without a cycle (two regions that each need a result of the other could not be run). chosen are indices into
+// the set's candidates; a backend that byName does not know has no compiler. The regions come in the order of their
+// last nodes.
 func Regions(set *candidate.Set, chosen []int, byName map[string]byoc.Backend) []Region {
 	return RegionsWhere(set, chosen, byName, nil)
 }
 
 // RegionsWhere is Regions where not all neighbours may be joined: join says of two chosen candidates (a value of the
 // first is read by the second) whether they may share a region. nil allows it always.
-func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backend, join func(producer, user int) bool) []Region {
+func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backend,
+	join func(producer, user int) bool) []Region {
 	order := slices.Clone(chosen)
 	slices.SortFunc(order, func(a, b int) int { return int(set.Candidates[a].Root - set.Candidates[b].Root) })
 	q := relay.NewQuotient(set.Graph)
@@ -72,7 +74,8 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 	for _, i := range outlined {
 		// Whoever chose them saw to it that they do not need each other's results (place.QuotientAcyclic).
 		if c := &set.Candidates[i]; len(c.Exits) > 0 && !q.Unite(c.Nodes...) {
-			panic(fmt.Sprintf("annotate: the chosen candidate %s needs its own results through another one", c.Label(set.Graph)))
+			panic(fmt.Sprintf("annotate: the chosen candidate %s needs its own results through another one",
+				c.Label(set.Graph)))
 		}
 	}
 	for _, i := range outlined {
@@ -82,7 +85,8 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 				continue
 			}
 			producer := owner[in] - 1
-			if byoc.ShareRegions(byName[set.Candidates[producer].Backend], byName[c.Backend]) && (join == nil || join(producer, i)) {
+			if byoc.ShareRegions(byName[set.Candidates[producer].Backend], byName[c.Backend]) &&
+				(join == nil || join(producer, i)) {
 				q.Unite(in, c.Root)
 			}
 		}
@@ -136,8 +140,8 @@ func (r *Region) Border(g *relay.Graph) {
 	}
 }
 
-// Sides says where the regions of a graph are, for package border: region i of the list is number i+1, what is in none of them
-// stays inline. One whose side is that of what stays inline counts as a part of it.
+// Sides says where the regions of a graph are, for package border: region i of the list is number i+1, what is in none
+// of them stays inline. One whose side is that of what stays inline counts as a part of it.
 func Sides(g *relay.Graph, regions []Region, inline border.Side, side func(r *Region) border.Side) *border.Regions {
 	out := &border.Regions{Of: make([]int32, len(g.Nodes)), Sides: []border.Side{inline}}
 	for i := range regions {

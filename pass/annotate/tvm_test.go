@@ -53,7 +53,8 @@ func place(g *relay.Graph) (*candidate.Set, []int) {
 	covered := map[relay.NodeID]bool{}
 	add := func(backend, composite string, nodes []relay.NodeID) {
 		root := nodes[len(nodes)-1]
-		c := candidate.Candidate{Backend: backend, Composite: composite, Bare: composite == "", Scope: g.Nodes[root].Scope,
+		c := candidate.Candidate{Backend: backend, Composite: composite, Bare: composite == "",
+			Scope: g.Nodes[root].Scope,
 			Nodes: nodes, Root: root}
 		c.Inputs, c.Constants = g.Boundary(nodes)
 		chosen = append(chosen, len(set.Candidates))
@@ -363,7 +364,8 @@ func BenchmarkAnnotate(b *testing.B) {
 			text.WriteString("def @main(%x: Tensor[(1, 4, 8, 8), float32], %w: Tensor[(4, 4, 3, 3), float32]) {\n")
 			last := "%x"
 			for i := range n {
-				fmt.Fprintf(&text, "  %%%d = nn.conv2d(%s, %%w, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, 3]);\n", 2*i, last)
+				fmt.Fprintf(&text, "  %%%d = nn.conv2d(%s, %%w, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, "+
+					"3]);\n", 2*i, last)
 				fmt.Fprintf(&text, "  %%%d = nn.softmax(%%%d);\n", 2*i+1, 2*i)
 				last = fmt.Sprintf("%%%d", 2*i+1)
 			}

@@ -58,8 +58,9 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Wo
 	}
 	attrs := map[string]any{}
 	if compiler != "" {
-		attrs = map[string]any{"global_symbol": fmt.Sprintf("tvmgen_default_%s_main_0", sanitise(compiler)), "Primitive": 1,
-			"Compiler": compiler, "Inline": 1}
+		attrs = map[string]any{"global_symbol": fmt.Sprintf("tvmgen_default_%s_main_0", sanitise(compiler)),
+			"Primitive": 1,
+			"Compiler":  compiler, "Inline": 1}
 	}
 	function, err := relay.NewTypedFunction(params, body, resultType, attrs)
 	if err != nil {

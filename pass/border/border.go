@@ -2,12 +2,13 @@
 
 // Package border is the one place that says what is paid for a value that goes from one region to another.
 //
-// What comes in: who makes and who reads each value (Flow), which node is in which region (Regions), and what a value costs
-// where it leaves a region of some side and where it enters one (Ends). What goes out: what is paid for (Flow.Each), and
-// the sum (Flow.Sum). The solver's objective, the ranking of whole networks, the plan and the check of its proof all ask here.
+// What comes in: who makes and who reads each value (Flow), which node is in which region (Regions), and what a value
+// costs where it leaves a region of some side and where it enters one (Ends). What goes out: what is paid for
+// (Flow.Each), and the sum (Flow.Sum). The solver's objective, the ranking of whole networks, the plan and the check of
+// its proof all ask here.
 //
-// A value is paid for once by the region that makes it, where anything outside of that region reads it, and once by each
-// other region that reads it, however many nodes read it there:
+// A value is paid for once by the region that makes it, where anything outside of that region reads it, and once by
+// each other region that reads it, however many nodes read it there:
 //
 //   - What stays inline, TVM's share, is one region.
 //   - Within a region nothing is paid, whether it is one backend's or shared by several. Two regions pay whoever's they are.
@@ -34,8 +35,8 @@ type Flow struct {
 	Made, Result []bool
 }
 
-// FlowOf reads the flow off a graph. What stands between two nodes without computing anything (a function literal that is
-// called) is looked through; what a nested scope captures is read there, and by the node that opens the scope.
+// FlowOf reads the flow off a graph. What stands between two nodes without computing anything (a function literal that
+// is called) is looked through; what a nested scope captures is read there, and by the node that opens the scope.
 func FlowOf(g *relay.Graph) *Flow {
 	n := len(g.Nodes)
 	f := &Flow{Readers: make([][]relay.NodeID, n), Made: make([]bool, n), Result: make([]bool, n)}
@@ -64,8 +65,8 @@ func (f *Flow) Reads() [][]relay.NodeID {
 	return reads
 }
 
-// Side numbers backends, or whatever else a region can belong to; backends that share regions are one side. The numbers are
-// the caller's.
+// Side numbers backends, or whatever else a region can belong to; backends that share regions are one side. The numbers
+// are the caller's.
 type Side int32
 
 // Regions say in which region each node is.
@@ -76,8 +77,8 @@ type Regions struct {
 	Sides []Side
 }
 
-// Payment is a value that is paid for at a region: where it leaves the region that makes it (Out), or where it enters one
-// that reads it.
+// Payment is a value that is paid for at a region: where it leaves the region that makes it (Out), or where it enters
+// one that reads it.
 type Payment struct {
 	Value  relay.NodeID
 	Region int32

@@ -49,11 +49,14 @@ func TestEachValueIsPaidForOncePerRegion(t *testing.T) {
 		"one region, two readers": {[][]relay.NodeID{{b, c, e}},
 			[]Payment{{a, 0, true}, {a, 1, false}, {e, 1, true}, {e, 0, false}}},
 		"two regions that read": {[][]relay.NodeID{{b}, {c}},
-			[]Payment{{a, 0, true}, {a, 1, false}, {a, 2, false}, {b, 1, true}, {b, 0, false}, {c, 2, true}, {c, 0, false}}},
+			[]Payment{{a, 0, true}, {a, 1, false}, {a, 2, false}, {b, 1, true}, {b, 0, false}, {c, 2, true},
+				{c, 0, false}}},
 		"a region that makes, one that reads, and readers inline": {[][]relay.NodeID{{a, b}, {c}},
-			[]Payment{{x, 1, false}, {a, 1, true}, {a, 2, false}, {a, 0, false}, {b, 1, true}, {b, 0, false}, {c, 2, true}, {c, 0, false}}},
+			[]Payment{{x, 1, false}, {a, 1, true}, {a, 2, false}, {a, 0, false}, {b, 1, true}, {b, 0, false},
+				{c, 2, true}, {c, 0, false}}},
 		"a region with the result": {[][]relay.NodeID{{d, e, tuple}},
-			[]Payment{{a, 0, true}, {a, 1, false}, {b, 0, true}, {b, 1, false}, {c, 0, true}, {c, 1, false}, {tuple, 1, true}}},
+			[]Payment{{a, 0, true}, {a, 1, false}, {b, 0, true}, {b, 1, false}, {c, 0, true}, {c, 1, false},
+				{tuple, 1, true}}},
 		"everything": {[][]relay.NodeID{{a, b, c, d, e, tuple}}, []Payment{{x, 1, false}, {tuple, 1, true}}},
 	} {
 		var paid []Payment
@@ -91,7 +94,8 @@ func TestATupleCostsWhatItsFieldsCost(t *testing.T) {
 	tensor := func(k *relay.Type) (in, out float64) { return float64(k.Shape[0]), 100 }
 	of := func(k *relay.Type) []float64 { i, o := OfType(tensor, k); return []float64{i, o} }
 	require.Equal(t, []float64{3, 100}, of(relay.Tensor("float32", 3)))
-	require.Equal(t, []float64{7, 300}, of(relay.TupleOf(relay.Tensor("float32", 3), relay.TupleOf(relay.Tensor("float32", 2), relay.Tensor("int8", 2)))))
+	require.Equal(t, []float64{7, 300}, of(relay.TupleOf(relay.Tensor("float32", 3),
+		relay.TupleOf(relay.Tensor("float32", 2), relay.Tensor("int8", 2)))))
 	require.Equal(t, []float64{0, 0}, of(nil))
 	in, out := Rounded(func(relay.NodeID, Side) (float64, float64) { return 1e-9 / 3, math.Pi })(0, 0)
 	require.Equal(t, []int64{0, 3141592654}, []int64{in, out})
@@ -106,7 +110,8 @@ func TestFewerRegionsNeverCostMore(t *testing.T) {
 		m := relay.NewGraph("main")
 		values := []relay.NodeID{m.Var([]int64{8}, "float32")}
 		for range 2 + r.IntN(12) {
-			values = append(values, m.Call("add", relay.Tensor("float32", 8), nil, values[r.IntN(len(values))], values[len(values)-1]))
+			values = append(values, m.Call("add", relay.Tensor("float32", 8), nil, values[r.IntN(len(values))],
+				values[len(values)-1]))
 		}
 		g := m.Finish(values[len(values)-1])
 		f := FlowOf(g)

@@ -32,10 +32,13 @@ func TestWorkOfConvolutions(t *testing.T) {
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{1, 64, 56, 56}, f32)
 	w1 := m.Const([]int64{128, 64, 1, 1}, f32)
-	one := m.Call("nn.conv2d", relay.Tensor(f32, 1, 128, 56, 56), conv([]int64{1, 1}, []int64{0, 0, 0, 0}, []int64{1, 1}, 128), x, w1)
-	two := m.Call("nn.conv2d", relay.Tensor(f32, 1, 128, 28, 28), conv([]int64{2, 2}, []int64{0, 0, 0, 0}, []int64{1, 1}, 128), x, w1)
+	one := m.Call("nn.conv2d", relay.Tensor(f32, 1, 128, 56, 56),
+		conv([]int64{1, 1}, []int64{0, 0, 0, 0}, []int64{1, 1}, 128), x, w1)
+	two := m.Call("nn.conv2d", relay.Tensor(f32, 1, 128, 28, 28),
+		conv([]int64{2, 2}, []int64{0, 0, 0, 0}, []int64{1, 1}, 128), x, w1)
 	w3 := m.Const([]int64{64, 64, 3, 3}, f32)
-	three := m.Call("nn.conv2d", relay.Tensor(f32, 1, 64, 56, 56), conv([]int64{1, 1}, []int64{1, 1, 1, 1}, []int64{3, 3}, 64), x, w3)
+	three := m.Call("nn.conv2d", relay.Tensor(f32, 1, 64, 56, 56),
+		conv([]int64{1, 1}, []int64{1, 1, 1, 1}, []int64{3, 3}, 64), x, w3)
 	g := m.Finish(m.Tuple(one, two, three))
 
 	w := Of(g, of(g, one))
@@ -75,9 +78,11 @@ func TestRooflineIsNoBound(t *testing.T) {
 func TestWorkOfConvolutionsOfRepeatedPixels(t *testing.T) {
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{1, 8, 6, 6}, f32)
-	up := m.Call("nn.upsampling", relay.Tensor(f32, 1, 8, 12, 18), map[string]any{"layout": "NCHW", "method": "nearest_neighbor"}, x)
+	up := m.Call("nn.upsampling", relay.Tensor(f32, 1, 8, 12, 18),
+		map[string]any{"layout": "NCHW", "method": "nearest_neighbor"}, x)
 	w := m.Const([]int64{4, 8, 3, 3}, f32)
-	one := m.Call("nn.conv2d", relay.Tensor(f32, 1, 4, 10, 16), conv([]int64{1, 1}, []int64{0, 0, 0, 0}, []int64{3, 3}, 4), up, w)
+	one := m.Call("nn.conv2d", relay.Tensor(f32, 1, 4, 10, 16),
+		conv([]int64{1, 1}, []int64{0, 0, 0, 0}, []int64{3, 3}, 4), up, w)
 	g := m.Finish(one)
 	// The enlarged tensor has six times as many elements, which need not be multiplied with.
 	large := 2.0 * 4 * 8 * 9 * 10 * 16 / (2.25 * 2.25)
@@ -93,7 +98,8 @@ func TestWorkOfDepthwiseAndTransposedConvolutions(t *testing.T) {
 	attrs["data_layout"], attrs["kernel_layout"], attrs["groups"] = "NHWC", "HWOI", int64(32)
 	deep := m.Call("nn.conv2d", relay.Tensor(f32, 1, 12, 12, 32), attrs, x, m.Const([]int64{3, 3, 32, 1}, f32))
 	y := m.Var([]int64{1, 8, 5, 5}, f32)
-	up := m.Call("nn.conv2d_transpose", relay.Tensor(f32, 1, 4, 10, 10), conv([]int64{2, 2}, []int64{0, 0, 0, 0}, []int64{2, 2}, 4), y,
+	up := m.Call("nn.conv2d_transpose", relay.Tensor(f32, 1, 4, 10, 10),
+		conv([]int64{2, 2}, []int64{0, 0, 0, 0}, []int64{2, 2}, 4), y,
 		m.Const([]int64{8, 4, 2, 2}, f32))
 	g := m.Finish(m.Tuple(deep, up))
 	assert.InDelta(t, 2.0*32*12*12*9/(2.25*2.25), Of(g, of(g, deep)).Flops, 1)
@@ -144,7 +150,8 @@ func TestOnlyCalibratedTypesCountTheirOperations(t *testing.T) {
 func TestMachine(t *testing.T) {
 	env := cost.Environment{Target: "llvm", Device: "cpu", Library: "oneDNN", TVM: "0.19.0", Threads: 2}
 	keys := Keys(env)
-	assert.Equal(t, keys, Keys(cost.Environment{Target: "llvm -mcpu=x", Device: "cpu", TVM: "0.18.0", Threads: 2, Options: "O2"}))
+	assert.Equal(t, keys, Keys(cost.Environment{Target: "llvm -mcpu=x", Device: "cpu", TVM: "0.18.0", Threads: 2,
+		Options: "O2"}))
 	assert.NotEqual(t, keys, Keys(cost.Environment{Device: "cpu", Threads: 1}))
 	costs := make([]cost.Cost, len(keys))
 	costs[0].Samples = []float64{3, 2, 4} // 10^9 operations in 2 ms
@@ -197,7 +204,8 @@ func TestTolerance(t *testing.T) {
 
 	m := relay.NewGraph("main")
 	x := m.Var([]int64{1, 64, 8, 8}, f32)
-	c := m.Call("nn.conv2d", relay.Tensor(f32, 1, 32, 8, 8), conv([]int64{1, 1}, []int64{1, 1, 1, 1}, []int64{3, 3}, 32), x,
+	c := m.Call("nn.conv2d", relay.Tensor(f32, 1, 32, 8, 8),
+		conv([]int64{1, 1}, []int64{1, 1, 1, 1}, []int64{3, 3}, 32), x,
 		m.Const([]int64{32, 64, 3, 3}, f32))
 	q := m.Call("qnn.quantize", relay.Tensor("int8", 1, 32, 8, 8), nil, c)
 	g := m.Finish(q)

@@ -18,7 +18,8 @@ func (a *analysis) flops(v relay.NodeID) float64 {
 	}
 	data, weight := a.g.Nodes[n.Inputs[0]].Type, a.g.Nodes[n.Inputs[1]].Type
 	for _, t := range []*relay.Type{out, data, weight} {
-		if t == nil || t.Kind != relay.TypeTensor || t.DType != "float32" && t.DType != "float64" || elements(t.Shape) == 0 {
+		if t == nil || t.Kind != relay.TypeTensor || t.DType != "float32" && t.DType != "float64" ||
+			elements(t.Shape) == 0 {
 			return 0
 		}
 	}

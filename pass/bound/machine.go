@@ -81,7 +81,8 @@ func Keys(env cost.Environment) []cost.Key {
 	env = cost.Environment{Target: "machine", Device: env.Device, TVM: "-", Threads: env.Threads}
 	keys := []cost.Key{{Structure: flopsName, Backend: Backend, Environment: env}}
 	for _, size := range Sizes {
-		keys = append(keys, cost.Key{Structure: fmt.Sprintf("%s%d", readsPrefix, size), Backend: Backend, Environment: env})
+		keys = append(keys, cost.Key{Structure: fmt.Sprintf("%s%d", readsPrefix, size), Backend: Backend,
+			Environment: env})
 	}
 	return keys
 }

@@ -34,7 +34,8 @@ func Tolerance(g *relay.Graph, c *candidate.Candidate) (rtol, atol float64) {
 		if candidate.IsOperator(n) {
 			// Of sums behind one another the errors add up; the root of the sum of the lengths does it justice.
 			terms += reduced(g, n)
-			rounds = rounds || strings.Contains(n.Op, "quantize") || n.Op == "round" || n.Op == "cast" || n.Op == "fixed_point_multiply"
+			rounds = rounds || strings.Contains(n.Op, "quantize") || n.Op == "round" || n.Op == "cast" ||
+				n.Op == "fixed_point_multiply"
 		}
 	}
 	isInteger := func(v relay.NodeID) bool {
@@ -42,7 +43,8 @@ func Tolerance(g *relay.Graph, c *candidate.Candidate) (rtol, atol float64) {
 		return t != nil && t.Kind == relay.TypeTensor && !isFloat(t.DType)
 	}
 	// Of several results the one that is compared most loosely decides.
-	if t := g.Nodes[c.Root].Type; !slices.ContainsFunc(c.Results(), func(v relay.NodeID) bool { return !isInteger(v) }) {
+	if t := g.Nodes[c.Root].Type; !slices.ContainsFunc(c.Results(),
+		func(v relay.NodeID) bool { return !isInteger(v) }) {
 		if rounds && epsilon > 0 || strings.Contains(g.Nodes[c.Root].Op, "quantize") {
 			return exact, 1.01 / greatest(t.DType)
 		}
@@ -51,8 +53,8 @@ func Tolerance(g *relay.Graph, c *candidate.Candidate) (rtol, atol float64) {
 	if epsilon == 0 {
 		return exact, exact
 	}
-	// The floors are for approximations of exp, log and the like, which libraries make to some 1e-5; the factors are for
-	// several roundings in one step and for fast algorithms of convolution.
+	// The floors are for approximations of exp, log and the like, which libraries make to some 1e-5; the factors are
+	// for several roundings in one step and for fast algorithms of convolution.
 	rtol = epsilon * max(1000, 64*math.Sqrt(terms))
 	atol = epsilon * max(100, 16*math.Sqrt(terms))
 	return min(rtol, 5e-3+2*epsilon), min(atol, 2e-3+epsilon)

@@ -26,8 +26,8 @@ type Work struct {
 // Of is the work of a candidate. Types must have been inferred; what has no static type counts nothing.
 func Of(g *relay.Graph, c *candidate.Candidate) Work { return workOf(g, c, false) }
 
-// Direct is the work of a candidate by the algorithms that its operators spell out: convolutions by direct sums, padding
-// and repeated values included. Who knows a better algorithm does with less.
+// Direct is the work of a candidate by the algorithms that its operators spell out: convolutions by direct sums,
+// padding and repeated values included. Who knows a better algorithm does with less.
 func Direct(g *relay.Graph, c *candidate.Candidate) Work { return workOf(g, c, true) }
 
 func workOf(g *relay.Graph, c *candidate.Candidate, direct bool) Work {
@@ -163,7 +163,8 @@ func bytes(t *relay.Type) float64 {
 	if t == nil || t.Kind != relay.TypeTensor {
 		return 0
 	}
-	size := map[string]float64{"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2,
+	size := map[string]float64{"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4,
+		"float16":  2,
 		"bfloat16": 2, "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1}[t.DType]
 	return size * elements(t.Shape)
 }
@@ -188,7 +189,8 @@ func isReshape(op string) bool {
 }
 
 func isConvolution(op string) bool {
-	return strings.HasPrefix(op, "nn.conv1d") || strings.HasPrefix(op, "nn.conv2d") || strings.HasPrefix(op, "nn.conv3d") ||
+	return strings.HasPrefix(op, "nn.conv1d") || strings.HasPrefix(op, "nn.conv2d") ||
+		strings.HasPrefix(op, "nn.conv3d") ||
 		strings.HasPrefix(op, "nn.contrib_conv2d_NCHWc") || op == "nn.contrib_depthwise_conv2d_NCHWc"
 }
 

@@ -2,9 +2,9 @@
 
 // Package budget divides the time that a compilation has among its phases.
 //
-// What comes in: how long the whole may take, and on the way how long it took to build and to run networks. What goes out: how
-// much is left, how much of that the end needs (Reserve): running the finalists and writing the best; and what one more network is
-// expected to take (Expect), so that none is begun that there is no time for.
+// What comes in: how long the whole may take, and on the way how long it took to build and to run networks. What goes
+// out: how much is left, how much of that the end needs (Reserve): running the finalists and writing the best; and what
+// one more network is expected to take (Expect), so that none is begun that there is no time for.
 package budget
 
 import (
@@ -84,12 +84,13 @@ func (b *Budget) Built(took time.Duration) {
 	b.builds++
 }
 
-// Build is what it is expected to take to build one more network, or several side by side: as long as those before, which were built
-// side by side, too. It is a mean and no bound: what takes longer than there is time is given up, and else the time would be lost.
+// Build is what it is expected to take to build one more network, or several side by side: as long as those before,
+// which were built side by side, too. It is a mean and no bound: what takes longer than there is time is given up, and
+// else the time would be lost.
 func (b *Budget) Build() time.Duration { return b.built / time.Duration(max(1, b.builds)) }
 
-// Expect is what it is expected to take to run so many networks one after another, of which so many must be built first, side by
-// side.
+// Expect is what it is expected to take to run so many networks one after another, of which so many must be built
+// first, side by side.
 func (b *Budget) Expect(networks, unbuilt int) time.Duration {
 	took := time.Duration(networks) * b.Run()
 	if unbuilt > 0 {
@@ -98,8 +99,8 @@ func (b *Budget) Expect(networks, unbuilt int) time.Duration {
 	return took
 }
 
-// Loading is what it is expected to take to start a worker and load so many networks. What is noted of a run has the network and
-// plain TVM's loaded, so that one takes half of it at most; and the first run has the worker's start in it.
+// Loading is what it is expected to take to start a worker and load so many networks. What is noted of a run has the
+// network and plain TVM's loaded, so that one takes half of it at most; and the first run has the worker's start in it.
 func (b *Budget) Loading(networks int) time.Duration {
 	return max(0, b.start-b.Run()) + time.Duration(networks)*b.Run()/2
 }
@@ -107,8 +108,8 @@ func (b *Budget) Loading(networks int) time.Duration {
 // Writing is what it takes to put the executable in its place and to end.
 func (b *Budget) Writing() time.Duration { return writing }
 
-// Need is what the end takes with so many finalists that are built, as far as that can be told from what was run: a worker is
-// started and runs them in turn, and the best is written.
+// Need is what the end takes with so many finalists that are built, as far as that can be told from what was run: a
+// worker is started and runs them in turn, and the best is written.
 func (b *Budget) Need(finalists int) time.Duration {
 	if b.runs == 0 {
 		return time.Duration(leastShare * float64(b.Total()))
@@ -116,8 +117,8 @@ func (b *Budget) Need(finalists int) time.Duration {
 	return writing + b.start + time.Duration(max(0, finalists-1))*b.Run()
 }
 
-// Reserve is what a search keeps of its time for the end with so many finalists: what that needs, but never so much that the search
-// has less for itself. What is more is saved on finalists then.
+// Reserve is what a search keeps of its time for the end with so many finalists: what that needs, but never so much
+// that the search has less for itself. What is more is saved on finalists then.
 func (b *Budget) Reserve(finalists int) time.Duration {
 	return min(time.Duration(mostShare*float64(b.Total())), b.Need(finalists))
 }

@@ -21,7 +21,8 @@ func TestABudget(t *testing.T) {
 	b.Ran(4 * time.Second)
 	assert.Equal(t, 50*time.Second, b.Left())
 	assert.Equal(t, 10*time.Second, b.Spent())
-	assert.Equal(t, writing+4*time.Second+3*2*time.Second, b.Reserve(4), "half of the first, which has the worker's start in it")
+	assert.Equal(t, writing+4*time.Second+3*2*time.Second, b.Reserve(4),
+		"half of the first, which has the worker's start in it")
 	b.Ran(time.Second)
 	b.Ran(3 * time.Second)
 	assert.Equal(t, 2*time.Second, b.Run())

@@ -154,7 +154,8 @@ func TestLimitsAreReported(t *testing.T) {
 	g := m.Finish(m.Call("nn.conv2d", act, nil, x, m.Const([]int64{8, 3, 3, 3}, "float32")))
 	set := propose(t, g, tvm, convolutions())
 	require.Equal(t, "tvm [2] <- [0] [1]\n", list(set))
-	require.Equal(t, []Refusal{{Node: 2, Backend: "dnnl", Composite: "dnnl.conv2d", Reason: "three input channels"}}, set.Refusals)
+	require.Equal(t, []Refusal{{Node: 2, Backend: "dnnl", Composite: "dnnl.conv2d", Reason: "three input channels"}},
+		set.Refusals)
 }
 
 func TestRefusalsOfWhatIsTakenAnotherWayAreNotReported(t *testing.T) {

@@ -141,7 +141,8 @@ func (c *combiner) byKind() {
 		for _, j := range slices.Compact(behind) {
 			down := c.groups[j]
 			if i == j || c.skip(i, j) || up.Depth+down.Depth > c.rules.MaxDepth ||
-				!slices.ContainsFunc(c.rules.ByKind, func(r ByKind) bool { return up.Kind <= r.From && down.Kind <= r.To }) ||
+				!slices.ContainsFunc(c.rules.ByKind,
+					func(r ByKind) bool { return up.Kind <= r.From && down.Kind <= r.To }) ||
 				!c.f.Touch(up, down) {
 				continue
 			}

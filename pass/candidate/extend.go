@@ -72,5 +72,6 @@ func (c *Candidate) Learnt(milliseconds float64, failure string) byoc.Learnt {
 	if failure != "" {
 		milliseconds = math.Inf(1)
 	}
-	return byoc.Learnt{Backend: c.Backend, Composite: c.Composite, Nodes: c.Nodes, Milliseconds: milliseconds, Failure: failure}
+	return byoc.Learnt{Backend: c.Backend, Composite: c.Composite, Nodes: c.Nodes, Milliseconds: milliseconds,
+		Failure: failure}
 }

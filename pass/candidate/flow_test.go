@@ -146,11 +146,13 @@ func TestWhatIsTakenAndWhatHasNoKernel(t *testing.T) {
 		attrs map[string]string
 		taken bool
 	}{{nil, false}, {map[string]string{"Primitive": "0"}, false}, {map[string]string{"Primitive": "1"}, true},
-		{map[string]string{"Primitive": ""}, false}, {map[string]string{"Compiler": "x"}, true}, {map[string]string{"Composite": "x"}, true},
+		{map[string]string{"Primitive": ""}, false}, {map[string]string{"Compiler": "x"}, true},
+		{map[string]string{"Composite": "x"}, true},
 		{map[string]string{"Other": "x"}, false}} {
 		require.Equal(t, c.taken, isTaken(c.attrs), c.attrs)
 	}
-	for _, op := range []string{"on_device", "device_copy", "call_lowered", "annotation.x", "memory.alloc", "vm.shape_of"} {
+	for _, op := range []string{"on_device", "device_copy", "call_lowered", "annotation.x", "memory.alloc",
+		"vm.shape_of"} {
 		require.True(t, noKernel(op), op)
 	}
 	require.False(t, noKernel("nn.relu"))
@@ -174,7 +176,8 @@ func TestFusedGroupsAreCutWhereOthersTakeOver(t *testing.T) {
 	tvms := func(others ...byoc.Backend) string {
 		var lines []string
 		for line := range strings.SplitSeq(list(propose(t, g, append([]byoc.Backend{tvm}, others...)...)), "\n") {
-			if nodes, _, found := strings.Cut(strings.TrimPrefix(line, "tvm "), " <-"); found && strings.HasPrefix(line, "tvm") {
+			if nodes, _, found := strings.Cut(strings.TrimPrefix(line, "tvm "), " <-"); found &&
+				strings.HasPrefix(line, "tvm") {
 				lines = append(lines, nodes)
 			}
 		}
@@ -182,9 +185,11 @@ func TestFusedGroupsAreCutWhereOthersTakeOver(t *testing.T) {
 	}
 	// What another one takes has a mirror on TVM, too.
 	require.Equal(t, "[2] [4] [5] [2 4 5 6] [6]", tvms())
-	require.Equal(t, "[2] [4] [5] [2 4 5 6] [4 5 6] [6]", tvms(only("a", relay.Op("nn.conv2d", anything(), anything()))))
+	require.Equal(t, "[2] [4] [5] [2 4 5 6] [4 5 6] [6]",
+		tvms(only("a", relay.Op("nn.conv2d", anything(), anything()))))
 	require.Equal(t, "[2] [4] [2 4 5] [5] [2 4 5 6] [6]",
-		tvms(only("b", relay.Op("nn.relu", relay.Op("add", relay.Op("nn.conv2d", anything(), anything()), anything())))))
+		tvms(only("b", relay.Op("nn.relu", relay.Op("add", relay.Op("nn.conv2d", anything(), anything()),
+			anything())))))
 	require.Equal(t, "[2] [4] [2 4 5] [5] [2 4 5 6] [6]", tvms(only("c", relay.Op("exp", anything()))))
 
 	// Ranks: nothing for TVM against a region, and the earlier backend wins a tie.

@@ -105,7 +105,8 @@ func TestGroupsAreThoseOfFuseOps(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			r := readRecorded(t, file)
-			p := newProposer(r.g, []byoc.Backend{tvm}, Options{OpPattern: func(op string) OpPattern { return r.patterns[op] }})
+			p := newProposer(r.g, []byoc.Backend{tvm},
+				Options{OpPattern: func(op string) OpPattern { return r.patterns[op] }})
 			require.NoError(t, p.classify())
 			var groups [][]relay.NodeID
 			for _, group := range p.fuse() {
@@ -129,7 +130,8 @@ func fusedOf(t *testing.T, g *relay.Graph) [][]relay.NodeID {
 	return p.fuse()
 }
 
-// An anchor is fused only if every edge on every way to its post-dominator is elementwise: here one of the ways is broadcast.
+// An anchor is fused only if every edge on every way to its post-dominator is elementwise: here one of the ways is
+// broadcast.
 func TestAnAnchorStaysApartFromWhatIsBroadcastOnTheWay(t *testing.T) {
 	t.Parallel()
 	for _, broadcast := range []bool{false, true} {

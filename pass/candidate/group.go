@@ -132,8 +132,8 @@ func (f *Flow) Union(a, b *Group) *Group {
 		slices.Concat(a.Parts, b.Parts))
 }
 
-// Legal says that the group can be a candidate no deeper than maxDepth: one exit that nothing inside reads, all nodes in
-// one scope, nothing dead, no way out and back in.
+// Legal says that the group can be a candidate no deeper than maxDepth: one exit that nothing inside reads, all nodes
+// in one scope, nothing dead, no way out and back in.
 func (f *Flow) Legal(g *Group, maxDepth int) bool {
 	if g.exits.Len() > 1 || g.Depth > maxDepth {
 		return false

@@ -27,7 +27,8 @@ func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
 			for _, m := range p.g.Match(pattern.Shape, relay.NodeID(v)) {
 				if reason := p.reasonAgainst(&pattern, m); reason != "" {
 					refusals = append(refusals, refusal{
-						Refusal{Node: m.Root, Backend: backend.Name(), Composite: pattern.Composite, Reason: reason}, m.Nodes})
+						Refusal{Node: m.Root, Backend: backend.Name(), Composite: pattern.Composite, Reason: reason},
+						m.Nodes})
 					continue
 				}
 				p.add(b, byoc.Proposal{Composite: pattern.Composite, Bare: pattern.Bare, Kernel: pattern.Kernel,
@@ -82,9 +83,10 @@ func (p *proposer) ownTuple(v relay.NodeID) bool {
 		len(p.g.Consumers(v)) == 1 && !p.g.ScopeRoot(v)
 }
 
-// mostMirrored is how many operators a candidate has at most that is proposed on a backend that takes anything, too. A region that
-// an engine proposes is many of that backend's kernels, which are candidates by themselves: their sum is its cost there, and
-// the graph level corrects what is wrong with sums. Building and timing each of some hundred such regions took many minutes.
+// mostMirrored is how many operators a candidate has at most that is proposed on a backend that takes anything, too. A
+// region that an engine proposes is many of that backend's kernels, which are candidates by themselves: their sum is
+// its cost there, and the graph level corrects what is wrong with sums. Building and timing each of some hundred such
+// regions took many minutes.
 const mostMirrored = 12
 
 // addMirrors proposes the nodes of the other backends' candidates on backend number b. What has several exits is

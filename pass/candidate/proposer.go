@@ -86,7 +86,8 @@ func (p *proposer) classifyOperator(id relay.NodeID) (class, error) {
 	for _, v := range append([]relay.NodeID{id}, n.Inputs...) {
 		t := p.g.Nodes[v].Type
 		if t == nil {
-			return unplaced, fmt.Errorf("candidates: %s %%%d of function %s has a value without a type (%%%d): run InferType first",
+			return unplaced, fmt.Errorf("candidates: %s %%%d of function %s has a value without a type (%%%d): run "+
+				"InferType first",
 				n.Op, id, p.g.Name, v)
 		}
 		switch {
@@ -208,7 +209,8 @@ func (p *proposer) refuse(r Refusal) {
 func (p *proposer) sort() {
 	slices.SortStableFunc(p.found, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.Root, b.Root), cmp.Compare(p.order[a.Backend], p.order[b.Backend]),
-			cmp.Compare(len(b.Nodes), len(a.Nodes)), slices.Compare(a.Nodes, b.Nodes), cmp.Compare(a.Composite, b.Composite))
+			cmp.Compare(len(b.Nodes), len(a.Nodes)), slices.Compare(a.Nodes, b.Nodes),
+			cmp.Compare(a.Composite, b.Composite))
 	})
 }
 

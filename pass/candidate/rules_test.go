@@ -55,7 +55,8 @@ func TestKindsDecideWhatTVMFuses(t *testing.T) {
 	b := m.Call("nn.relu", act, nil, a)
 	c := conv(m, b)
 	f := flowOf(m.Finish(c))
-	require.Equal(t, [][]relay.NodeID{{a}, {a, b}, {b}, {c}}, legal(f, NativeRules(8)), "nothing goes into a convolution")
+	require.Equal(t, [][]relay.NodeID{{a}, {a, b}, {b}, {c}}, legal(f, NativeRules(8)),
+		"nothing goes into a convolution")
 	require.Contains(t, legal(f, StyleRules(byoc.ArbitraryFusion, 8)), []relay.NodeID{a, b, c})
 }
 
@@ -198,7 +199,8 @@ func TestTVMProposesWhatIsLeftOfAFusedGroup(t *testing.T) {
 	for i := range set.Candidates {
 		learnt = append(learnt, set.Candidates[i].Learnt(1, ""))
 	}
-	dear := byoc.Learnt{Backend: "dnnl", Composite: "dnnl.conv2d_relu", Nodes: []relay.NodeID{a, b}, Milliseconds: math.Inf(1)}
+	dear := byoc.Learnt{Backend: "dnnl", Composite: "dnnl.conv2d_relu", Nodes: []relay.NodeID{a, b},
+		Milliseconds: math.Inf(1)}
 	_, added, err := Extend(set, []byoc.Backend{native}, Options{OpPattern: patterns}, append(learnt, dear))
 	require.NoError(t, err)
 	require.Zero(t, added, "it failed over there")

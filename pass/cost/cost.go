@@ -45,7 +45,8 @@ type Cost struct {
 	MaxError float64 `json:"max_error,omitempty"`
 	// Taken is when the samples were taken.
 	Taken time.Time `json:"taken,omitzero"`
-	// Computation says for people what was measured ("nn.conv2d nn.relu (1, 64, 56, 56) float32"). Nothing depends on it.
+	// Computation says for people what was measured ("nn.conv2d nn.relu (1, 64, 56, 56) float32"). Nothing depends on
+	// it.
 	Computation string `json:"computation,omitempty"`
 	// Network is what else is known of a whole network (NetworkKind); nil for a candidate.
 	Network *Network `json:"network,omitempty"`
@@ -53,8 +54,8 @@ type Cost struct {
 
 // Network is what was found about a whole network beside its latency.
 type Network struct {
-	// Against are latencies of another executable in milliseconds, each from the same round as the sample of the same place: on
-	// a busy machine only the two together say something.
+	// Against are latencies of another executable in milliseconds, each from the same round as the sample of the same
+	// place: on a busy machine only the two together say something.
 	Against []float64 `json:"against_ms,omitempty"`
 	// Pace is what that executable takes of plain TVM's time; 0 for plain TVM's own.
 	Pace float64 `json:"pace,omitempty"`
@@ -81,8 +82,8 @@ type NetworkPart struct {
 	Crossing float64 `json:"crossing_ms,omitempty"`
 }
 
-// NetworkBorder is what the borders of one backend's regions took, "" for what stays inline (feedback.Border has the same
-// fields).
+// NetworkBorder is what the borders of one backend's regions took, "" for what stays inline (feedback.Border has the
+// same fields).
 type NetworkBorder struct {
 	Backend          string  `json:"backend"`
 	Calls            int     `json:"calls,omitempty"`
@@ -214,7 +215,8 @@ func (c Cost) Interval() (low, high float64) {
 func (c Cost) Validate() error {
 	if c.Failure != nil {
 		if c.Failure.Phase == "" || c.Failure.Kind == "" {
-			return fmt.Errorf("cost: a failure needs a phase and a kind, this one has %q and %q", c.Failure.Phase, c.Failure.Kind)
+			return fmt.Errorf("cost: a failure needs a phase and a kind, this one has %q and %q", c.Failure.Phase,
+				c.Failure.Kind)
 		}
 		return nil
 	}

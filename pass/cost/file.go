@@ -14,23 +14,23 @@ import (
 type File struct {
 	Path  string
 	Bytes int64
-	// Lines is the number of lines, Records that of the records on them that this program reads. Newer counts records of
-	// later versions of Collage.
+	// Lines is the number of lines, Records that of the records on them that this program reads. Newer counts records
+	// of later versions of Collage.
 	Lines, Records, Newer int
 	// Superseded counts the records that a later one with the same key has replaced.
 	Superseded int
 	// Problems are the parts that are no record.
 	Problems []Problem
-	// Torn says that the last line has no end: its writer was killed, or is at work. Whole is set where it is a record all
-	// the same. A torn last line that is no record is among the Problems.
+	// Torn says that the last line has no end: its writer was killed, or is at work. Whole is set where it is a record
+	// all the same. A torn last line that is no record is among the Problems.
 	Torn, Whole bool
 
 	parts []part
 	last  map[Key]int // index of the part that counts for a key
 }
 
-// part is a piece of the file: a record, a record of a later version (key is zero, newer is set), or what cannot be read
-// (err is set). Empty lines are none.
+// part is a piece of the file: a record, a record of a later version (key is zero, newer is set), or what cannot be
+// read (err is set). Empty lines are none.
 type part struct {
 	raw    []byte
 	record record
@@ -38,8 +38,8 @@ type part struct {
 	err    error
 }
 
-// ReadFile reads a store's file without changing it; one that is written at the same time may be read too. A file that is
-// something else than a store is refused.
+// ReadFile reads a store's file without changing it; one that is written at the same time may be read too. A file that
+// is something else than a store is refused.
 func ReadFile(path string) (*File, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -60,18 +60,19 @@ func scanFile(path string, content []byte) *File {
 		f.Lines++
 		f.Torn = !ended
 		records := 0
-		scanLine(line, func(r record, raw []byte) { records++; f.add(part{raw: raw, record: r}) }, func(raw []byte, err error) {
-			if errors.Is(err, errNewer) {
-				f.Newer++
-				f.add(part{raw: raw, newer: true})
-				return
-			}
-			if !ended {
-				err = fmt.Errorf("the last line is torn: %w", err)
-			}
-			f.Problems = append(f.Problems, Problem{Line: f.Lines, Err: err})
-			f.add(part{raw: raw, err: err})
-		})
+		scanLine(line, func(r record, raw []byte) { records++; f.add(part{raw: raw, record: r}) },
+			func(raw []byte, err error) {
+				if errors.Is(err, errNewer) {
+					f.Newer++
+					f.add(part{raw: raw, newer: true})
+					return
+				}
+				if !ended {
+					err = fmt.Errorf("the last line is torn: %w", err)
+				}
+				f.Problems = append(f.Problems, Problem{Line: f.Lines, Err: err})
+				f.add(part{raw: raw, err: err})
+			})
 		f.Whole = !ended && records > 0
 	}
 	return f
@@ -106,8 +107,8 @@ func (f *File) Entries() []Entry {
 	return s.Entries()
 }
 
-// write writes the records that count and that keep wants, byte for byte as they stood, and with them the records of later
-// versions. Parts that cannot be read go to broken; nil keeps them where they are.
+// write writes the records that count and that keep wants, byte for byte as they stood, and with them the records of
+// later versions. Parts that cannot be read go to broken; nil keeps them where they are.
 func (f *File) write(w io.Writer, keep func(Entry) bool, broken io.Writer) error {
 	for i, p := range f.parts {
 		to := w

@@ -61,7 +61,8 @@ func TestRepairLosesNothingThatCanBeRead(t *testing.T) {
 	newer := `{"collage_cost":99,"key":"of the future"}` + "\n"
 	line := len(content) / 4
 	// A torn record that the next one was glued to, a whole record of a later version, noise, and a torn last line.
-	broken := string(content[:line]) + string(content[line:line+30]) + string(content[line:2*line]) + newer + "noise\n" +
+	broken := string(content[:line]) + string(content[line:line+30]) + string(content[line:2*line]) + newer +
+		"noise\n" +
 		string(content[2*line:]) + string(content[:25])
 	path := writeStore(t, "costs.jsonl", []byte(broken))
 	change, err := Repair(path)
@@ -107,7 +108,8 @@ func TestPruneKeepsTheRestByteForByte(t *testing.T) {
 	before := Filter{Before: recent}.Of(entries)
 	dry, err := Prune(path, before, true)
 	require.NoError(t, err)
-	assert.Equal(t, &Change{Before: 3, After: 1, Superseded: 1, BytesBefore: dry.BytesBefore, BytesAfter: dry.BytesAfter}, dry)
+	assert.Equal(t, &Change{Before: 3, After: 1, Superseded: 1, BytesBefore: dry.BytesBefore,
+		BytesAfter: dry.BytesAfter}, dry)
 	change, err := Prune(path, Filter{Expired: true}.Of(entries), false)
 	require.NoError(t, err)
 	assert.Equal(t, 2, change.After)
@@ -218,7 +220,8 @@ func TestFilter(t *testing.T) {
 			e.Expires = e.Cost.Taken
 		}),
 	}
-	for want, f := range map[string]Filter{"[0 1 2 3 4]": {}, "[3]": {Backend: "tvm"}, "[2]": {Text: "relu 2"}, "[1]": {OtherMachine: true},
+	for want, f := range map[string]Filter{"[0 1 2 3 4]": {}, "[3]": {Backend: "tvm"}, "[2]": {Text: "relu 2"},
+		"[1]":   {OtherMachine: true},
 		"[0 4]": {OtherVersions: true}, "[4]": {Failures: true}, "[]": {Failures: true, Backend: "tvm"},
 		"[0 1 3 4]": {Before: testCost(0).Taken.Add(time.Minute)}} {
 		picks, got := f.Of(entries), []int{}

@@ -19,8 +19,8 @@ type Filter struct {
 	Before time.Time
 	// OtherMachine picks what was measured on another device than this machine's.
 	OtherMachine bool
-	// OtherVersions picks what was measured with another version of TVM or of the backend's library than the one that the
-	// newest cost of that backend on that device has.
+	// OtherVersions picks what was measured with another version of TVM or of the backend's library than the one that
+	// the newest cost of that backend on that device has.
 	OtherVersions bool
 }
 
@@ -42,7 +42,8 @@ func (f Filter) Of(entries []Entry) func(Entry) bool {
 		last := newest[product{e.Key.Backend, e.Key.Device}].Key
 		switch {
 		case f.Backend != "" && f.Backend != e.Key.Backend,
-			f.Text != "" && !strings.Contains(e.Cost.Computation, f.Text) && !strings.Contains(e.Key.Composite, f.Text) &&
+			f.Text != "" && !strings.Contains(e.Cost.Computation, f.Text) &&
+				!strings.Contains(e.Key.Composite, f.Text) &&
 				!strings.HasPrefix(e.Key.Structure, f.Text),
 			f.Failures && !e.Cost.Failed(),
 			f.Expired && !e.expired(now),

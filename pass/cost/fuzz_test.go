@@ -34,8 +34,10 @@ func seedStores(t testing.TB) [][]byte {
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 	future := []byte(futureLine)
 	return [][]byte{nil, whole, join(whole, again), join(again, whole), join(whole, torn), join(torn, whole),
-		join(lines[0], torn, lines[2], lines[3][:len(lines[3])-1]), join(lines[0], future, lines[1]), join(lines[0], future[:len(future)-1]),
-		join(lines[0][:len(lines[0])-1], lines[1]), join(lines[0], []byte("noise\n\n"), lines[1], torn), join(torn, future)}
+		join(lines[0], torn, lines[2], lines[3][:len(lines[3])-1]), join(lines[0], future, lines[1]),
+		join(lines[0], future[:len(future)-1]),
+		join(lines[0][:len(lines[0])-1], lines[1]), join(lines[0], []byte("noise\n\n"), lines[1], torn),
+		join(torn, future)}
 }
 
 // FuzzScanLine takes lines apart: no byte of one is lost but blanks, and what is read is what was written.
@@ -71,8 +73,8 @@ func FuzzScanLine(f *testing.F) {
 	})
 }
 
-// goods are what must never be lost from a file: each line that by itself is a record, by its key the last one taken, and
-// each line of a later version.
+// goods are what must never be lost from a file: each line that by itself is a record, by its key the last one taken,
+// and each line of a later version.
 type goods struct {
 	taken map[Key]time.Time
 	newer map[string]bool
@@ -143,7 +145,8 @@ func FuzzStoreFile(f *testing.F) {
 		}
 		for key := range read.last {
 			_, ok := before.taken[key]
-			require.True(t, ok || len(read.Problems) > 0 || bytes.Count(content, []byte(recordStart)) > read.Lines, "%v came from nowhere", key)
+			require.True(t, ok || len(read.Problems) > 0 || bytes.Count(content, []byte(recordStart)) > read.Lines,
+				"%v came from nowhere", key)
 		}
 
 		// A store that is written to.

@@ -35,8 +35,8 @@ const NetworkKind = "network"
 
 // Key says what a cost belongs to. Keys are compared with ==.
 type Key struct {
-	// Kind is "" for the cost of a candidate, NetworkKind for that of a whole network: then Structure is the hash of the
-	// normalised module, Backend the backends that may have a part in it, and Composite says which placement it is.
+	// Kind is "" for the cost of a candidate, NetworkKind for that of a whole network: then Structure is the hash of
+	// the normalised module, Backend the backends that may have a part in it, and Composite says which placement it is.
 	Kind string `json:"kind,omitempty"`
 	// Structure is the structural key of the computation (relay.Graph.Key): shapes, dtypes, attributes.
 	Structure string `json:"structure"`

@@ -15,11 +15,13 @@ import (
 
 // Change says what a rewrite did to a store.
 type Change struct {
-	// Before and After are the numbers of costs that count; Superseded records were replaced by later ones and are gone.
+	// Before and After are the numbers of costs that count; Superseded records were replaced by later ones and are
+	// gone.
 	Before     int `json:"before"`
 	After      int `json:"after"`
 	Superseded int `json:"superseded"`
-	// Broken parts of the file could not be read. They were moved to BrokenTo; where that is "", they stay where they were.
+	// Broken parts of the file could not be read. They were moved to BrokenTo; where that is "", they stay where they
+	// were.
 	Broken   int    `json:"broken"`
 	BrokenTo string `json:"broken_to,omitempty"`
 	// BytesBefore and BytesAfter are the sizes of the file.

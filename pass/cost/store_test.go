@@ -124,7 +124,8 @@ func TestFailuresExpire(t *testing.T) {
 func step(at int, content []byte) int {
 	const margin = 24 // what is special stands at the ends of lines
 	next := at + 11
-	if !testing.Short() || next+margin > len(content) || bytes.IndexByte(content[max(0, at-margin):next+margin], '\n') >= 0 {
+	if !testing.Short() || next+margin > len(content) ||
+		bytes.IndexByte(content[max(0, at-margin):next+margin], '\n') >= 0 {
 		return 1
 	}
 	return 11

@@ -14,7 +14,8 @@ import (
 
 // late is a decision that has so much time left, of a minute, for finalists that each take a second to be run.
 func late(left time.Duration, finalists ...*finalist) *decision {
-	c := searched(map[string]float64{"tvm": 1, "dnnl": 0.9, operatorLevelName: 0.8, graphLevelName: 0.7, graphLevelName + " 2": 0.75}, finalists...)
+	c := searched(map[string]float64{"tvm": 1, "dnnl": 0.9, operatorLevelName: 0.8, graphLevelName: 0.7,
+		graphLevelName + " 2": 0.75}, finalists...)
 	now := time.Unix(0, 0)
 	c.budget = budget.New(time.Minute, func() time.Time { return now })
 	for range 3 {
@@ -33,7 +34,8 @@ func namesOf(c *decision) []string {
 }
 
 func five() []*finalist {
-	return []*finalist{made("tvm", 10, 0), made("dnnl", 9, 3), made(operatorLevelName, 8, 4), made(graphLevelName, 7, 5),
+	return []*finalist{made("tvm", 10, 0), made("dnnl", 9, 3), made(operatorLevelName, 8, 4),
+		made(graphLevelName, 7, 5),
 		made(graphLevelName+" 2", 7.5, 6)}
 }
 
@@ -55,7 +57,8 @@ func TestFinalistsThatThereIsTimeFor(t *testing.T) {
 		}
 		assert.Equal(t, len(want), count)
 		if seconds == 5 {
-			assert.Equal(t, []string{"There was no time to run dnnl alone again: in the search that was no better."}, c.notes)
+			assert.Equal(t, []string{"There was no time to run dnnl alone again: in the search that was no better."},
+				c.notes)
 		}
 	}
 

@@ -36,7 +36,10 @@ func (c *decision) choose() (*finalist, string, error) {
 	}
 	if c.Settle && c.settled {
 		// Each ran in turn with plain TVM, and not with the others: their scores compare.
-		chosen := slices.MinFunc(running, func(a, b *finalist) int { return cmp.Compare(c.scoreOf(a.built()), c.scoreOf(b.built())) })
+		chosen := slices.MinFunc(running, func(a,
+			b *finalist) int {
+			return cmp.Compare(c.scoreOf(a.built()), c.scoreOf(b.built()))
+		})
 		c.keep(chosen)
 		return chosen, reason(chosen, []*finalist{chosen}, running), nil
 	}
@@ -101,7 +104,8 @@ func reason(chosen *finalist, tied, running []*finalist) string {
 				others = append(others, fmt.Sprintf("%s (%s)", f.title(), regionText(f.regions())))
 			}
 		}
-		return fmt.Sprintf("%s is kept: by its time it cannot be told from %s, and with %s outside of TVM it is the simplest.",
+		return fmt.Sprintf("%s is kept: by its time it cannot be told from %s, and with %s outside of TVM it is the "+
+			"simplest.",
 			title, joinNames(others), regionText(chosen.regions()))
 	}
 	others := slices.DeleteFunc(slices.Clone(running), func(f *finalist) bool { return f == chosen })
@@ -165,7 +169,8 @@ func (c *decision) record(chosen *finalist) {
 	}
 	for _, f := range all {
 		built := f.built()
-		entry := plan.Finalist{Name: f.name, Origin: f.origin, Regions: f.regions(), Samples: built.cost.Samples, MaxError: built.maxError, Failure: built.failure,
+		entry := plan.Finalist{Name: f.name, Origin: f.origin, Regions: f.regions(), Samples: built.cost.Samples,
+			MaxError: built.maxError, Failure: built.failure,
 			Chosen: f == chosen, Bytes: built.bytes, Resident: built.resident, Peak: built.peak}
 		if f.plan != nil {
 			entry.Estimate = f.plan.Estimate.Milliseconds

@@ -49,7 +49,8 @@ func TestTheFastestIsKept(t *testing.T) {
 func TestTiesGoToTheSimplest(t *testing.T) {
 	name, why := choose(t, made("tvm", 10, 0), made("dnnl", 8.05, 5), made(plan.PlacementName, 8, 9))
 	assert.Equal(t, "dnnl", name)
-	assert.Equal(t, "dnnl alone is kept: by its time it cannot be told from the placement (9 regions), and with 5 regions outside "+
+	assert.Equal(t, "dnnl alone is kept: by its time it cannot be told from the placement (9 regions), and with 5 "+
+		"regions outside "+
 		"of TVM it is the simplest.", why)
 
 	// A noisy machine: one is slower by a third in the median, but in as many rounds it is faster.
@@ -96,5 +97,6 @@ func TestNoiseIsNoDecision(t *testing.T) {
 	assert.False(t, undecided(made("tvm", 10, 0)))
 	assert.False(t, undecided(made("tvm", 10, 0), made("dnnl", 8, 5)), "clear")
 	assert.False(t, undecided(made("tvm", 8.01, 0), made("dnnl", 8, 5)), "as good as equal")
-	assert.True(t, undecided(made("tvm", 10, 0), made("dnnl", 10, 3, 0.7, 0.7, 0.7, 1.3, 1.3)), "faster in most rounds, and not in all")
+	assert.True(t, undecided(made("tvm", 10, 0), made("dnnl", 10, 3, 0.7, 0.7, 0.7, 1.3, 1.3)),
+		"faster in most rounds, and not in all")
 }

@@ -28,7 +28,8 @@ func (c *decision) undecided() bool {
 	}
 	fastest := slices.MinFunc(running, byEstimate)
 	return slices.ContainsFunc(running, func(f *finalist) bool {
-		return f != fastest && equal(f.cost.Samples, fastest.cost.Samples) && medianRatio(f.cost.Samples, fastest.cost.Samples) > 1+tieMargin
+		return f != fastest && equal(f.cost.Samples, fastest.cost.Samples) &&
+			medianRatio(f.cost.Samples, fastest.cost.Samples) > 1+tieMargin
 	})
 }
 
@@ -46,22 +47,23 @@ func (c *decision) contending() []*finalist {
 // leastRounds is how often finalists are run at least where time is short.
 const leastRounds = 5
 
-// curtail has those run in a few rounds alone that the search found to be hopeless: what is worth knowing of them is about
-// how much slower they are.
+// curtail has those run in a few rounds alone that the search found to be hopeless: what is worth knowing of them is
+// about how much slower they are.
 func (c *decision) curtail(rounds int) {
 	if c.graph == nil || rounds <= leastRounds {
 		return
 	}
 	best := c.graph.result.Best()
 	for _, f := range c.distinct() {
-		if t := c.trialOf(f.placement); t != nil && len(best) > 0 && graphlevel.Hopeless(t.Cost, c.graph.result.Trials[best[0]].Cost) {
+		if t := c.trialOf(f.placement); t != nil && len(best) > 0 &&
+			graphlevel.Hopeless(t.Cost, c.graph.result.Trials[best[0]].Cost) {
 			f.rounds = leastRounds
 		}
 	}
 }
 
-// surprised are the finalists that the search found to be hopeless, and that keep up with the fastest in the rounds that both
-// ran in: the search was wrong about one of the two.
+// surprised are the finalists that the search found to be hopeless, and that keep up with the fastest in the rounds
+// that both ran in: the search was wrong about one of the two.
 func (c *decision) surprised() []*finalist {
 	contending := c.contending()
 	if len(contending) == 0 {
@@ -152,7 +154,8 @@ func (c *decision) compare() error {
 			break
 		}
 		if len(surprised) > 0 {
-			c.Progress.Note("  the search found %s to be hopeless, which is not so; they run again", joinNames(titles(surprised)))
+			c.Progress.Note("  the search found %s to be hopeless, which is not so; they run again",
+				joinNames(titles(surprised)))
 		} else {
 			c.Progress.Note("  which one is the fastest is not clear; they run again")
 		}
@@ -179,9 +182,10 @@ func (c *decision) compare() error {
 	return nil
 }
 
-// runAgain runs the finalists in turn once more, and those that were surprising from now on in all rounds. As they did not run
-// in all of them before, everybody's count from the beginning then.
-func (c *decision) runAgain(ctx context.Context, pool runner, surprised []*finalist, rounds int) (*measure.Comparison, error) {
+// runAgain runs the finalists in turn once more, and those that were surprising from now on in all rounds. As they did
+// not run in all of them before, everybody's count from the beginning then.
+func (c *decision) runAgain(ctx context.Context, pool runner, surprised []*finalist, rounds int) (*measure.Comparison,
+	error) {
 	for _, f := range surprised {
 		f.rounds = 0
 	}
@@ -210,7 +214,8 @@ func (c *decision) runContext() context.Context {
 	return c.ctx
 }
 
-func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*finalist, rounds int) (*measure.Comparison, error) {
+func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*finalist, rounds int) (*measure.Comparison,
+	error) {
 	names := make([]string, len(finalists))
 	models := make([]measure.Model, len(finalists))
 	for i, f := range finalists {

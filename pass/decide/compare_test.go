@@ -26,7 +26,8 @@ type scripted struct {
 
 func (*scripted) Close() error { return nil }
 
-func (s *scripted) Compare(_ context.Context, models []measure.Model, o measure.CompareOptions) (*measure.Comparison, error) {
+func (s *scripted) Compare(_ context.Context, models []measure.Model, o measure.CompareOptions) (*measure.Comparison,
+	error) {
 	if len(s.rounds) == len(s.turns) {
 		return nil, errors.New("the machine is switched off")
 	}
@@ -48,7 +49,8 @@ func (s *scripted) Compare(_ context.Context, models []measure.Model, o measure.
 }
 
 // compared has finalists run that the search found to take so long, and gives the decision afterwards.
-func compared(t *testing.T, rounds int, search map[string]float64, turns ...map[string]float64) (*decision, *scripted, error) {
+func compared(t *testing.T, rounds int, search map[string]float64, turns ...map[string]float64) (*decision, *scripted,
+	error) {
 	t.Helper()
 	c := searched(search, made("tvm", 10, 0), made("dnnl", 9, 3), made(graphLevelName, 7, 5))
 	for i := range c.graph.result.Trials {
@@ -84,7 +86,8 @@ func TestAFewRoundsChooseNothing(t *testing.T) {
 	// Few rounds alone: all run in all of them.
 	_, runner, err = compared(t, leastRounds, search, map[string]float64{"tvm": 10, "dnnl": 9, graphLevelName: 7})
 	require.NoError(t, err)
-	assert.Equal(t, []map[string]int{{"tvm": leastRounds, "dnnl": leastRounds, graphLevelName: leastRounds}}, runner.rounds)
+	assert.Equal(t, []map[string]int{{"tvm": leastRounds, "dnnl": leastRounds, graphLevelName: leastRounds}},
+		runner.rounds)
 }
 
 // Where it keeps up, the search was wrong: everybody runs again in all rounds, and these decide.

@@ -104,8 +104,9 @@ func newModule(t *testing.T, p *pace) *module {
 		}
 		for k, b := range backends {
 			inputs, _ := g.Boundary(nodes)
-			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: b.Name(), Nodes: nodes, Root: nodes[0], Inputs: inputs,
-				Key: g.Nodes[id].Op})
+			set.Candidates = append(set.Candidates,
+				candidate.Candidate{Backend: b.Name(), Nodes: nodes, Root: nodes[0], Inputs: inputs,
+					Key: g.Nodes[id].Op})
 			costs = append(costs, 3-float64(k))
 		}
 	}
@@ -213,7 +214,8 @@ func (w *works) Executable(ctx context.Context, p *genome.Placement) (*pass.Exec
 	return w.built[p.Key], err
 }
 
-func (w *works) Measure(ctx context.Context, placements []*genome.Placement, _ *cost.Cost, taken func(i int, c cost.Cost) error) error {
+func (w *works) Measure(ctx context.Context, placements []*genome.Placement, _ *cost.Cost,
+	taken func(i int, c cost.Cost) error) error {
 	began := time.Now()
 	if err := w.Build(ctx, append([]*genome.Placement{w.plain}, placements...)); err != nil {
 		return err
@@ -229,14 +231,16 @@ func (w *works) Measure(ctx context.Context, placements []*genome.Placement, _ *
 			return err
 		}
 		w.budget.Ran(time.Since(measured))
-		c := cost.Cost{Origin: cost.Measured, Network: &cost.Network{Seconds: (building + time.Since(measured)).Seconds()}}
+		c := cost.Cost{Origin: cost.Measured,
+			Network: &cost.Network{Seconds: (building + time.Since(measured)).Seconds()}}
 		for range 9 {
 			c.Samples = append(c.Samples, w.milliseconds(p.Key))
 			c.Network.Against = append(c.Network.Against, 50)
 		}
 		var parts []feedback.Part
 		for _, k := range p.Chosen[0] {
-			parts = append(parts, feedback.Part{Nodes: w.net.all.Functions[0].Set.Candidates[k].Nodes, Milliseconds: c.Samples[0] / 60})
+			parts = append(parts, feedback.Part{Nodes: w.net.all.Functions[0].Set.Candidates[k].Nodes,
+				Milliseconds: c.Samples[0] / 60})
 		}
 		graphlevel.RecordProfile(&feedback.Profile{Parts: parts}, c.Network)
 		if err := taken(i, c); err != nil {
@@ -254,7 +258,8 @@ type turns struct {
 
 func (*turns) Close() error { return nil }
 
-func (r *turns) Compare(ctx context.Context, models []measure.Model, o measure.CompareOptions) (*measure.Comparison, error) {
+func (r *turns) Compare(ctx context.Context, models []measure.Model, o measure.CompareOptions) (*measure.Comparison,
+	error) {
 	took := r.start
 	comparison := &measure.Comparison{Costs: map[string]cost.Cost{}, Outputs: map[string]measure.OutputCheck{}}
 	for _, m := range models {
@@ -283,11 +288,13 @@ func simulate(t *testing.T, p *pace, total time.Duration, store string) *simulat
 	t.Helper()
 	began := time.Now()
 	c := &decision{ctx: t.Context(), searching: t.Context(), budget: budget.New(total, nil)}
-	c.Options = Options{Name: "net", Backends: []string{"tvm", "one", "two"}, Store: store, Rounds: DefaultRounds, SearchTime: total,
-		Temporary: t.TempDir(), Progress: &progress.Printer{}}
+	c.Options = Options{Name: "net", Backends: []string{"tvm", "one", "two"}, Store: store, Rounds: DefaultRounds,
+		SearchTime: total,
+		Temporary:  t.TempDir(), Progress: &progress.Printer{}}
 	time.Sleep(time.Second)
 	n := newModule(t, p)
-	w := &works{pace: p, net: n, budget: c.budget, plain: n.Alone("tvm"), builds: map[string]int{}, built: map[string]*pass.Executable{}}
+	w := &works{pace: p, net: n, budget: c.budget, plain: n.Alone("tvm"), builds: map[string]int{},
+		built: map[string]*pass.Executable{}}
 	c.testRunner = &turns{works: w}
 	c.graph = &graph{network: n, lane: w, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
 	require.NoError(t, c.searchOpened())
@@ -297,8 +304,8 @@ func simulate(t *testing.T, p *pace, total time.Duration, store string) *simulat
 	return &simulated{decided, time.Since(began), w, c}
 }
 
-// The whole ends in the time that was asked for wherever the first two networks fit into it, however long single things take;
-// where they do not, that is said. Nothing is built twice, and what is written is what was built in the search.
+// The whole ends in the time that was asked for wherever the first two networks fit into it, however long single things
+// take; where they do not, that is said. Nothing is built twice, and what is written is what was built in the search.
 func TestTheWholeEndsInTime(t *testing.T) {
 	late, inTime, searched, full := 0, 0, 0, 0
 	for _, p := range []*pace{

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decide is the pipeline behind every way to have a network placed: model -> network -> search -> decision -> plan.
+// Package decide is the pipeline behind every way to have a network placed: model -> network -> search -> decision ->
+// plan.
 //
-// What comes in: a normalised module and Options. What goes out: a Decision: the network that is the fastest, as an executable
-// that was built and run, with its plan, what stood against it and why it was kept. The operator level places by the costs of
-// parts; the graph level searches among whole networks. Either way plain TVM and each backend alone stand against what was
-// found, as whole networks that run in turn.
+// What comes in: a normalised module and Options. What goes out: a Decision: the network that is the fastest, as an
+// executable that was built and run, with its plan, what stood against it and why it was kept. The operator level
+// places by the costs of parts; the graph level searches among whole networks. Either way plain TVM and each backend
+// alone stand against what was found, as whole networks that run in turn.
 //
-// compile (the command, collage.compile) writes the executable down; collage.partition, the TVM pass and pass.Partition take its
-// module (Partition).
+// compile (the command, collage.compile) writes the executable down; collage.partition, the TVM pass and pass.Partition
+// take its module (Partition).
 package decide
 
 import (
@@ -35,7 +36,8 @@ type Options struct {
 	Backends []string
 	// Pin and Forbid are what the placement must keep to (pass.Config).
 	Pin, Forbid []string
-	// Exact holds for the placement and for every backend alone (pass.Config); a plan to be replayed that breaks it is refused.
+	// Exact holds for the placement and for every backend alone (pass.Config); a plan to be replayed that breaks it is
+	// refused.
 	Exact bool
 	// Target is what pass.ResolveTarget takes; "" for this machine's processor.
 	Target string
@@ -53,9 +55,9 @@ type Options struct {
 	Samples, Rounds int
 	// Level says how far the search goes; "" for pass.GraphLevel.
 	Level pass.Level
-	// SearchTime is how long a compilation that searches the graph level may take, from reading the model to writing the
-	// executable, and Trials how many networks it measures; 0 for graphlevel.DefaultTime and for no limit. Seed makes the
-	// random numbers.
+	// SearchTime is how long a compilation that searches the graph level may take, from reading the model to writing
+	// the executable, and Trials how many networks it measures; 0 for graphlevel.DefaultTime and for no limit. Seed
+	// makes the random numbers.
 	SearchTime time.Duration
 	Trials     int
 	Seed       uint64
@@ -63,7 +65,8 @@ type Options struct {
 	Reach Reach
 	// Budget is that time, where it has begun already; nil: it begins now.
 	Budget *budget.Budget
-	// ExecutableMemory is how many bytes the executable may take when it runs; 0 for no limit. It needs the graph level.
+	// ExecutableMemory is how many bytes the executable may take when it runs; 0 for no limit. It needs the graph
+	// level.
 	ExecutableMemory int64
 	// Exhaustive measures every candidate (pass.Config).
 	Exhaustive bool
@@ -71,7 +74,8 @@ type Options struct {
 	SkipUnusable bool
 	// RetryFailures measures candidates again that failed before.
 	RetryFailures bool
-	// Settle decides by what the search measured, which is in the store: nothing is run again, and nothing is built for the end.
+	// Settle decides by what the search measured, which is in the store: nothing is run again, and nothing is built for
+	// the end.
 	Settle bool
 	// Prices wants the costs of all parts, also where there is nothing to choose.
 	Prices bool
@@ -79,7 +83,8 @@ type Options struct {
 	NoVerify bool
 	// Python is the interpreter of the workers.
 	Python string
-	// Temporary is a folder for what is built; the caller removes it. Extension is that of executables, ".so" or ".tar".
+	// Temporary is a folder for what is built; the caller removes it. Extension is that of executables, ".so" or
+	// ".tar".
 	Temporary, Extension string
 	// Build builds a module in this process, as the host does it: what is no finalist of the graph level.
 	Build func(module *bridge.Object, b Build) error
@@ -127,8 +132,8 @@ type decision struct {
 	finalists []*finalist
 	// reference is TVM alone, against which outputs are checked. It is among the finalists if TVM was offered.
 	reference *finalist
-	// graph is set where the graph level was searched, and then budget is its time, searching ends when the search is to end, and
-	// settled says that the search's own samples decide.
+	// graph is set where the graph level was searched, and then budget is its time, searching ends when the search is
+	// to end, and settled says that the search's own samples decide.
 	graph     *graph
 	budget    *budget.Budget
 	searching context.Context
@@ -177,11 +182,12 @@ func (c *decision) conclude() (*Decision, error) {
 		}
 	}
 	from := chosen.built()
-	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Path: from.path, Bytes: from.bytes}, c.ctx.Err()
+	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Path: from.path, Bytes: from.bytes},
+		c.ctx.Err()
 }
 
-// Place places a normalised module by the costs of its parts, and builds nothing: the plan is without finalists. The module with
-// the regions is the caller's.
+// Place places a normalised module by the costs of its parts, and builds nothing: the plan is without finalists. The
+// module with the regions is the caller's.
 func Place(ctx context.Context, module *bridge.Object, options Options) (*bridge.Object, *plan.Plan, error) {
 	c := &decision{Options: options, ctx: ctx, module: module}
 	f, err := c.placement()
@@ -191,7 +197,8 @@ func Place(ctx context.Context, module *bridge.Object, options Options) (*bridge
 	return f.module, f.plan, nil
 }
 
-// Alone builds what gives all that a backend can take to that backend, and the rest to TVM; nothing is searched or measured.
+// Alone builds what gives all that a backend can take to that backend, and the rest to TVM; nothing is searched or
+// measured.
 func Alone(ctx context.Context, module *bridge.Object, options Options, backend string) (*Decision, error) {
 	c := &decision{Options: options, ctx: ctx, module: module}
 	f, err := c.single(backend)

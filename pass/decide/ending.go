@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Ending lets somebody end a search early: what was found so far is then written. The zero Ending is ready for use; nil never
-// ends anything.
+// Ending lets somebody end a search early: what was found so far is then written. The zero Ending is ready for use; nil
+// never ends anything.
 type Ending struct {
 	mu sync.Mutex
 	// kept says that there is something to be written.
@@ -16,8 +16,8 @@ type Ending struct {
 	cancels      []context.CancelFunc
 }
 
-// End ends the search, if there is something that can be written; else it says so with false, and does nothing. A second call
-// does nothing and says false.
+// End ends the search, if there is something that can be written; else it says so with false, and does nothing. A
+// second call does nothing and says false.
 func (e *Ending) End() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

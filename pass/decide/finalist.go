@@ -45,8 +45,8 @@ type finalist struct {
 	failure        *cost.Failure
 	// settled says that it was chosen without a comparison.
 	settled bool
-	// rounds is in how many rounds of the comparison it runs, from the first on; 0 for all. One that does not run in all of
-	// them is there to be told of, and is not chosen.
+	// rounds is in how many rounds of the comparison it runs, from the first on; 0 for all. One that does not run in
+	// all of them is there to be told of, and is not chosen.
 	rounds int
 }
 
@@ -173,7 +173,8 @@ func (c *decision) build() error {
 
 func sameNote(f *finalist) string {
 	if f.name == plan.PlacementName || f.name == operatorLevelName {
-		return fmt.Sprintf("%s is the same network as %s; it was built and measured once.", capital(f.title()), f.sameAs.title())
+		return fmt.Sprintf("%s is the same network as %s; it was built and measured once.", capital(f.title()),
+			f.sameAs.title())
 	}
 	if f.sameAs.name == "tvm" {
 		return fmt.Sprintf("%s can take nothing of this network, so by itself it is the same as TVM alone.", f.name)
@@ -185,8 +186,9 @@ func sameNote(f *finalist) string {
 func (c *decision) buildOne(f *finalist) error {
 	step := c.Progress.Start("building "+f.title(), 0)
 	f.path = filepath.Join(c.Temporary, f.name+c.Extension)
-	err := c.Build(f.module, Build{Target: c.target, OptLevel: c.OptLevel, DisabledPasses: pass.BuildWithout(c.disabledPasses()),
-		TuningLog: c.TuningLog, Out: f.path, Plugins: pluginPaths(f.compilers()), Threads: c.Threads})
+	err := c.Build(f.module, Build{Target: c.target, OptLevel: c.OptLevel,
+		DisabledPasses: pass.BuildWithout(c.disabledPasses()),
+		TuningLog:      c.TuningLog, Out: f.path, Plugins: pluginPaths(f.compilers()), Threads: c.Threads})
 	if err != nil {
 		c.Progress.Stop()
 		return err

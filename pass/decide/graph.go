@@ -83,7 +83,8 @@ func (c *decision) begin(network *pass.Network) error {
 // noLimit is the budget of the operator level, which takes the time that it needs.
 const noLimit = 10000 * time.Hour
 
-// placeOperators places by what candidates take alone, and has what came of it stand against plain TVM and every backend alone.
+// placeOperators places by what candidates take alone, and has what came of it stand against plain TVM and every
+// backend alone.
 func (c *decision) placeOperators() error {
 	network, err := pass.Explore(c.module, c.placementConfig())
 	if err != nil {
@@ -107,10 +108,11 @@ func (c *decision) placeOperators() error {
 	return c.graphFinalists(seeds)
 }
 
-// searchGraph searches among whole networks, and makes finalists of the best, of every backend alone, and of plain TVM. What is
-// learnt fastest comes first: every backend alone, which is an executable that may be kept and says what each part takes in
-// place; what is placed by that, which is often close to the best already; then candidates alone, those that may gain most, as long as there is slack and time; then placements by what was
-// learnt. All of it keeps to the time of the whole.
+// searchGraph searches among whole networks, and makes finalists of the best, of every backend alone, and of plain TVM.
+// What is learnt fastest comes first: every backend alone, which is an executable that may be kept and says what each
+// part takes in place; what is placed by that, which is often close to the best already; then candidates alone, those
+// that may gain most, as long as there is slack and time; then placements by what was learnt. All of it keeps to the
+// time of the whole.
 func (c *decision) searchGraph() error {
 	c.opening = true // what the store knows is no news
 	network, err := pass.Open(c.module, c.placementConfig())
@@ -162,27 +164,6 @@ func (c *decision) searchOpened() (err error) {
 	return c.graphFinalists(seeds)
 }
 
-// kept are the networks that were measured beside the seeds, as seeds of what comes after learn.
-func (c *decision) kept(seeds []graphlevel.Seed) func() []graphlevel.Seed {
-	var names []string
-	var again []func() *genome.Placement
-	for i := range c.graph.result.Trials {
-		t := &c.graph.result.Trials[i]
-		if !t.Cost.Failed() && !slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Placement.Key == t.Placement.Key }) {
-			names, again = append(names, t.Name), append(again, c.graph.network.Kept(t.Placement))
-		}
-	}
-	return func() []graphlevel.Seed {
-		var list []graphlevel.Seed
-		for i, placement := range again {
-			if p := placement(); p != nil {
-				list = append(list, graphlevel.Seed{Name: names[i], Placement: p})
-			}
-		}
-		return list
-	}
-}
-
 // whyEnded says why the search did not go on, where that was not its own decision.
 func (c *decision) whyEnded() string {
 	switch {
@@ -208,7 +189,8 @@ func (c *decision) expect(placements []*genome.Placement) time.Duration {
 	return c.budget.Expect(len(placements), unbuilt)
 }
 
-// mostFinalists is for how many finalists time is kept once another network was measured: there are no more than networks.
+// mostFinalists is for how many finalists time is kept once another network was measured: there are no more than
+// networks.
 func (c *decision) mostFinalists() int { return min(wantedFinalists, len(c.graph.moments)+1) }
 
 // wantedFinalists is for how many finalists time is kept: plain TVM and the best few.
@@ -220,7 +202,8 @@ const learnShare = 0.4
 // mayLearn says that there is something to be learnt about candidates alone, and time for it.
 func (c *decision) mayLearn() bool {
 	r := c.graph.result
-	return c.searching.Err() == nil && len(r.Trials) > 0 && len(r.Late) == 0 && (c.Trials <= 0 || len(r.Trials) < c.Trials) &&
+	return c.searching.Err() == nil && len(r.Trials) > 0 && len(r.Late) == 0 &&
+		(c.Trials <= 0 || len(r.Trials) < c.Trials) &&
 		c.budget.Free(wantedFinalists) > 0
 }
 
@@ -248,96 +231,6 @@ func (c *decision) learn() error {
 	}
 	c.donePlacing(first)
 	return c.ctx.Err()
-}
-
-// unmeasured are the seeds that need no costs: those of alone, and backends that share regions together by their lower bounds,
-// which come first after plain TVM: they are hardly ever worse than one of them alone, and may be all that there is time for.
-func (c *decision) unmeasured() []graphlevel.Seed {
-	seeds := c.alone()
-	if c.Reach == ReachParts {
-		return seeds
-	}
-	var together []graphlevel.Seed
-	for _, family := range c.graph.network.Families() {
-		p := c.graph.network.Together(family...)
-		if p == nil || slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Placement.Key == p.Key }) {
-			continue // only one of them takes anything here
-		}
-		together = append(together, graphlevel.Seed{Name: strings.Join(family, "+") + ", by lower bounds", Placement: p})
-	}
-	first := 0
-	if len(seeds) > 0 && seeds[0].Name == "tvm" {
-		first = 1
-	}
-	return slices.Insert(seeds, first, together...)
-}
-
-// alone are plain TVM and every backend alone, as its users would have it.
-func (c *decision) alone() []graphlevel.Seed {
-	network := c.graph.network
-	var seeds []graphlevel.Seed
-	if slices.Contains(c.Backends, "tvm") && !c.constrained() {
-		seeds = append(seeds, graphlevel.Seed{Name: "tvm", Placement: c.graph.lane.Plain()})
-	}
-	if c.Reach == ReachParts {
-		return seeds
-	}
-	for _, b := range network.Backends() {
-		name := b.Name()
-		switch {
-		case c.constrained():
-			name = "mostly " + name // as far as what was asked for lets it
-		case b.TakesAnything():
-			continue
-		}
-		if p := network.Alone(b.Name()); p != nil {
-			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
-		}
-	}
-	return seeds
-}
-
-// seeds are what the graph level goes on with: the unmeasured ones, the operator level's placement, each backend with the cheapest of
-// its own candidates, backends that share regions together with the cheapest of theirs, and with kernels that work in groups
-// wherever those can be, and runners-up.
-func (c *decision) seeds() []graphlevel.Seed {
-	network := c.graph.network
-	families := network.Families()
-	seeds := append(c.unmeasured(), graphlevel.Seed{Name: operatorLevelName, Placement: network.placed()})
-	if c.Reach == ReachParts {
-		return seeds
-	}
-	for _, b := range network.Backends() {
-		name := b.Name()
-		switch {
-		case c.constrained():
-			name = "mostly " + name
-		case b.TakesAnything():
-			continue
-		}
-		if p := network.Tuned(b.Name()); p != nil {
-			// What a family can do together is hardly ever worse.
-			optional := slices.ContainsFunc(families, func(family []string) bool { return slices.Contains(family, b.Name()) })
-			seeds = append(seeds, graphlevel.Seed{Name: name + ", cheapest of its own", Placement: p, Optional: optional})
-		}
-	}
-	for _, family := range families {
-		if p := network.Tuned(family...); p != nil {
-			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+"), Placement: p})
-		}
-		if p := network.Grouped(family...); p != nil {
-			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+") + ", in groups", Placement: p})
-		}
-	}
-	return append(seeds, network.RunnersUp()...)
-}
-
-func distinct(seeds []graphlevel.Seed) int {
-	keys := map[string]bool{}
-	for _, s := range seeds {
-		keys[s.Placement.Key] = true
-	}
-	return len(keys)
 }
 
 // stage is how far evolve goes, as far as the reach lets it.
@@ -370,7 +263,8 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 		Expect:       c.expect,
 		SeedsOnly:    until == onlySeeds || c.Reach == ReachParts || c.Reach == ReachSeeds,
 		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback,
-		Store:        store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(), Bounded: c.graph.network.Bounded(),
+		Store:        store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(),
+		Bounded:     c.graph.network.Bounded(),
 		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds, Progress: c.tellTrial,
 	}
 	if until == oneStep {
@@ -399,7 +293,8 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 	}
 	at := &result.Trials[best[0]]
 	if len(result.PassedOver) > 0 {
-		c.Progress.Note("  not built, since others are expected to take much less: %s", strings.Join(result.PassedOver, ", "))
+		c.Progress.Note("  not built, since others are expected to take much less: %s",
+			strings.Join(result.PassedOver, ", "))
 	}
 	if len(result.Late) > 0 {
 		c.Progress.Note("  not built, since there was no time: %s", strings.Join(result.Late, ", "))
@@ -425,7 +320,8 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 		c.graph.first = append(c.graph.first, t.Name)
 		c.graph.firstDone = spent
 	}
-	c.graph.moments[t.Placement.Key] = plan.Moment{Placement: t.Placement.Key, Seconds: seconds(spent), Stored: t.Cost.Origin == cost.Stored}
+	c.graph.moments[t.Placement.Key] = plan.Moment{Placement: t.Placement.Key, Seconds: seconds(spent),
+		Stored: t.Cost.Origin == cost.Stored}
 	switch {
 	case t.Cost.Failed():
 		c.Progress.Note("  %s: %s", t.Name, oneLine(errors.New(t.Cost.Failure.String())))
@@ -440,7 +336,8 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 		if e.Best == t {
 			mark = ", the best so far"
 		}
-		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it (%s, %.0f s)%s", t.Name, t.Cost.Estimate(), t.Score,
+		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it (%s, %.0f s)%s", t.Name,
+			t.Cost.Estimate(), t.Score,
 			regionText(t.Placement.Outlined()), t.Cost.Origin, spent.Seconds(), mark)
 	}
 }
@@ -486,7 +383,8 @@ func (c *decision) overrun() string {
 	why := "building and running networks took longer than before"
 	switch {
 	case c.graph.firstDone+c.budget.Need(1) > total && len(c.graph.first) > 0:
-		why = fmt.Sprintf("%s, which are built and run however short the time is, were measured after %.1f s", joinNames(c.graph.first),
+		why = fmt.Sprintf("%s, which are built and run however short the time is, were measured after %.1f s",
+			joinNames(c.graph.first),
 			c.graph.firstDone.Seconds())
 	case len(c.graph.first) == 0:
 		why = "what there is to choose from is built however short the time is"
@@ -498,7 +396,8 @@ func (c *decision) overrun() string {
 
 // timeline says when the search found what.
 func (c *decision) timeline() *plan.Timeline {
-	line := &plan.Timeline{Asked: seconds(c.budget.Total()), Taken: seconds(c.budget.Spent()), Ready: seconds(c.graph.ready), Networks: []plan.Moment{}}
+	line := &plan.Timeline{Asked: seconds(c.budget.Total()), Taken: seconds(c.budget.Spent()),
+		Ready: seconds(c.graph.ready), Networks: []plan.Moment{}}
 	for i := range c.graph.result.Trials {
 		if at, told := c.graph.moments[c.graph.result.Trials[i].Placement.Key]; told {
 			line.Networks = append(line.Networks, at)

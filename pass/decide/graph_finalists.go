@@ -78,7 +78,8 @@ func (c *decision) addOperatorLevel(seeds []graphlevel.Seed) error {
 	if c.Level == pass.OperatorLevel {
 		return c.addFinalist(plan.PlacementName, placed, true)
 	}
-	if len(c.graph.result.Trials) > 0 && !slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) {
+	if len(c.graph.result.Trials) > 0 && !slices.ContainsFunc(seeds,
+		func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) {
 		return nil
 	}
 	if err := c.addFinalist(operatorLevelName, placed, true); err != nil {
@@ -88,8 +89,9 @@ func (c *decision) addOperatorLevel(seeds []graphlevel.Seed) error {
 	return nil
 }
 
-// afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says how many
-// there is time for, plain TVM among them. Plain TVM, which outputs are held against, and the best one are never left out.
+// afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says
+// how many there is time for, plain TVM among them. Plain TVM, which outputs are held against, and the best one are
+// never left out.
 func (c *decision) afford() int {
 	order := slices.DeleteFunc(c.all(), func(f *finalist) bool { return f == c.reference || f.sameAs != nil })
 	slices.SortStableFunc(order, func(a, b *finalist) int { return cmp.Compare(c.scoreOf(a), c.scoreOf(b)) })
@@ -105,11 +107,13 @@ func (c *decision) afford() int {
 			} else {
 				missed = append(missed, f.title())
 			}
-			c.finalists = slices.DeleteFunc(c.finalists, func(other *finalist) bool { return other == f || other.sameAs == f })
+			c.finalists = slices.DeleteFunc(c.finalists,
+				func(other *finalist) bool { return other == f || other.sameAs == f })
 		}
 	}
 	if len(late) > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("There was no time to run %s again: in the search that was no better.", joinNames(late)))
+		c.notes = append(c.notes, fmt.Sprintf("There was no time to run %s again: in the search that was no better.",
+			joinNames(late)))
 	}
 	if len(missed) > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("There was no time to build %s.", joinNames(missed)))
@@ -117,7 +121,8 @@ func (c *decision) afford() int {
 	return count
 }
 
-// building is what it takes to build a finalist that was not built in this run: by what it took when it was, else by the others.
+// building is what it takes to build a finalist that was not built in this run: by what it took when it was, else by
+// the others.
 func (c *decision) building(f *finalist) time.Duration {
 	switch took := c.took(f.placement); {
 	case c.graph.isBuilt(f.placement):
@@ -154,8 +159,8 @@ func (c *decision) scoreOf(f *finalist) float64 {
 	return graphlevel.Score(cost.Cost{})
 }
 
-// settle has the finalists stand with the samples that the search took, and the one with the best score be kept. Their outputs
-// were compared with plain TVM's then.
+// settle has the finalists stand with the samples that the search took, and the one with the best score be kept. Their
+// outputs were compared with plain TVM's then.
 func (c *decision) settle() {
 	c.settled = true
 	for _, f := range c.all() {
@@ -181,9 +186,10 @@ func (f *finalist) adopt(t *graphlevel.Trial) {
 	}
 }
 
-// keepBest makes the best network of the search the only finalist, with the samples that the search took: there is no time for
-// more, or nobody wants to wait. Its outputs were compared with plain TVM's then. What the store told of is built now, be there
-// time for it or not, or something slower would be kept; but not where nobody wants to wait. false where there is none.
+// keepBest makes the best network of the search the only finalist, with the samples that the search took: there is no
+// time for more, or nobody wants to wait. Its outputs were compared with plain TVM's then. What the store told of is
+// built now, be there time for it or not, or something slower would be kept; but not where nobody wants to wait. false
+// where there is none.
 func (c *decision) keepBest() bool {
 	best := c.bestFound(c.Ending.asked())
 	if best == nil {
@@ -205,8 +211,8 @@ func (c *decision) keepBest() bool {
 	return true
 }
 
-// bestFound is the finalist that the search found to be the fastest, of all or of those that were built in this run; nil where
-// it measured none.
+// bestFound is the finalist that the search found to be the fastest, of all or of those that were built in this run;
+// nil where it measured none.
 func (c *decision) bestFound(builtOnly bool) *finalist {
 	var best *finalist
 	for _, f := range c.finalists {
@@ -292,8 +298,9 @@ func (c *decision) buildGraph() error {
 	return nil
 }
 
-// untilLeft is a context for what may be done without, since there is a network that was built and measured: it ends when no more
-// than so much of the time is left, or the search is to end. Where there is no such network only the latter ends it.
+// untilLeft is a context for what may be done without, since there is a network that was built and measured: it ends
+// when no more than so much of the time is left, or the search is to end. Where there is no such network only the
+// latter ends it.
 func (c *decision) untilLeft(rest time.Duration) (context.Context, context.CancelFunc) {
 	if c.graph == nil || c.bestFound(true) == nil {
 		return context.WithCancel(c.runContext())
@@ -301,10 +308,11 @@ func (c *decision) untilLeft(rest time.Duration) (context.Context, context.Cance
 	return context.WithTimeout(c.runContext(), c.budget.Left()-rest)
 }
 
-// weigh measures what a finalist takes of memory, where there is a limit or time for it. One that takes more than it may has
-// lost, but for the reference, which outputs are held against.
+// weigh measures what a finalist takes of memory, where there is a limit or time for it. One that takes more than it
+// may has lost, but for the reference, which outputs are held against.
 func (c *decision) weigh(f *finalist, e *pass.Executable, finalists int) error {
-	if c.ExecutableMemory <= 0 && (c.Level == pass.OperatorLevel || c.budget.Left()-c.budget.Need(finalists) < c.budget.Start()) {
+	if c.ExecutableMemory <= 0 && (c.Level == pass.OperatorLevel ||
+		c.budget.Left()-c.budget.Need(finalists) < c.budget.Start()) {
 		if t := c.trialOf(f.placement); t != nil && t.Cost.Network != nil {
 			f.resident = t.Cost.Network.Resident
 		}
@@ -319,12 +327,14 @@ func (c *decision) weigh(f *finalist, e *pass.Executable, finalists int) error {
 		if f == c.reference {
 			f.eligible = false
 			c.tooLarge(f)
-			c.notes = append(c.notes, fmt.Sprintf("TVM alone takes %.1f MB of memory, more than the limit of %.1f MB.", float64(print.Resident)/1e6,
+			c.notes = append(c.notes, fmt.Sprintf("TVM alone takes %.1f MB of memory, more than the limit of %.1f MB.",
+				float64(print.Resident)/1e6,
 				float64(limit)/1e6))
 			return nil
 		}
-		f.failure = &cost.Failure{Phase: "run", Kind: cost.KindOutOfMemory, Detail: fmt.Sprintf("it takes %.1f MB, the limit is %.1f MB",
-			float64(print.Resident)/1e6, float64(limit)/1e6)}
+		f.failure = &cost.Failure{Phase: "run", Kind: cost.KindOutOfMemory,
+			Detail: fmt.Sprintf("it takes %.1f MB, the limit is %.1f MB",
+				float64(print.Resident)/1e6, float64(limit)/1e6)}
 	}
 	return nil
 }

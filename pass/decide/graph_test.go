@@ -23,17 +23,19 @@ func searched(scores map[string]float64, finalists ...*finalist) *decision {
 	c.Backends = []string{"tvm", "dnnl"}
 	for _, f := range finalists {
 		f.placement = &genome.Placement{Key: f.name}
-		c.graph.result.Trials = append(c.graph.result.Trials, graphlevel.Trial{Name: "trial " + f.name, Placement: f.placement,
-			Cost: cost.Cost{Samples: []float64{scores[f.name] * 10}}, Score: scores[f.name]})
+		c.graph.result.Trials = append(c.graph.result.Trials,
+			graphlevel.Trial{Name: "trial " + f.name, Placement: f.placement,
+				Cost: cost.Cost{Samples: []float64{scores[f.name] * 10}}, Score: scores[f.name]})
 	}
 	c.reference = finalists[0]
 	return c
 }
 
-// Whatever is kept (plain TVM, a backend alone, the operator level's placement, one of the search), the plan is its own, and the
-// others stand in it as what they are.
+// Whatever is kept (plain TVM, a backend alone, the operator level's placement, one of the search), the plan is its
+// own, and the others stand in it as what they are.
 func TestThePlanIsThatOfWhatWasKept(t *testing.T) {
-	scores := map[string]float64{"tvm": 1, "dnnl": 0.9, operatorLevelName: 0.8, graphLevelName: 0.7, graphLevelName + " 2": 0.75}
+	scores := map[string]float64{"tvm": 1, "dnnl": 0.9, operatorLevelName: 0.8, graphLevelName: 0.7, graphLevelName +
+		" 2": 0.75}
 	names := []string{"tvm", "dnnl", operatorLevelName, graphLevelName, graphLevelName + " 2"}
 	for kept, wanted := range names {
 		var finalists []*finalist

@@ -21,7 +21,8 @@ func init() { pass.SetDecider(Partition) }
 // OptionsOf are the Options of a pass.Config. What it leaves open has the defaults that the command line has.
 func OptionsOf(config pass.Config) Options {
 	options := Options{
-		Name: config.ModuleName, Backends: config.Backends, Pin: config.Pin, Forbid: config.Forbid, Target: config.Target,
+		Name: config.ModuleName, Backends: config.Backends, Pin: config.Pin, Forbid: config.Forbid,
+		Target:  config.Target,
 		Threads: config.Threads, TuningLog: config.TuningLog, Store: config.Store, Samples: config.Samples,
 		DisabledPasses: config.DisabledPasses, OptLevel: 3, Level: config.Level,
 		SearchTime: time.Duration(config.SearchTime * float64(time.Second)), Trials: config.Trials, Seed: config.Seed,
@@ -43,10 +44,11 @@ func OptionsOf(config pass.Config) Options {
 	return options
 }
 
-// Partition is pass.Partition: the module has the regions of the network that was kept, and the plan is that network's. It decides
-// by what the store has once everything was measured: the same costs give the same module. Where
-// there is nothing to choose between (TVM is not offered, or nothing else is) it is pass.Place, and so it is, with a warning,
-// where the network cannot be run as a whole (pass.NotWholeError): TVM does not build it, or not for the graph executor.
+// Partition is pass.Partition: the module has the regions of the network that was kept, and the plan is that network's.
+// It decides by what the store has once everything was measured: the same costs give the same module. Where there is
+// nothing to choose between (TVM is not offered, or nothing else is) it is pass.Place, and so it is, with a warning,
+// where the network cannot be run as a whole (pass.NotWholeError): TVM does not build it, or not for the graph
+// executor.
 func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
 	if config.Context == nil {
 		config.Context = context.Background()

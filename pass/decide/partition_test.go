@@ -24,7 +24,8 @@ func TestWhatAConfigLeavesOpen(t *testing.T) {
 	assert.Equal(t, ".so", options.Extension)
 
 	level := 1
-	options = OptionsOf(pass.Config{Backends: []string{"tvm", "mkl"}, OptLevel: &level, SearchTime: 1.5, Trials: 3, Seed: 4, Rounds: 5,
+	options = OptionsOf(pass.Config{Backends: []string{"tvm", "mkl"}, OptLevel: &level, SearchTime: 1.5, Trials: 3,
+		Seed: 4, Rounds: 5,
 		Level: pass.GraphLevel, Samples: 6})
 	assert.Equal(t, []string{"tvm", "mkl"}, options.Backends)
 	assert.Equal(t, 1500*time.Millisecond, options.SearchTime)
@@ -39,7 +40,8 @@ func TestOptionsThatDoNotGoWithTheGraphLevel(t *testing.T) {
 		"the option only leaves the graph level nothing": {Level: pass.GraphLevel, Only: "dnnl"},
 		"the option level is \"both\"":                   {Level: "both"},
 		"trials or rounds is below 0":                    {Trials: -1},
-		"costs that are given go with level":             {Level: pass.GraphLevel, Estimator: cost.Estimator(nothing{})},
+		"costs that are given go with level": {Level: pass.GraphLevel,
+			Estimator: cost.Estimator(nothing{})},
 	} {
 		err := config.Validate()
 		if err == nil {

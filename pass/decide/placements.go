@@ -28,10 +28,12 @@ func (c *decision) find() (err error) {
 	return err
 }
 
-// placeAlone decides the one placement that there is where there is nothing to choose between: one backend, or none that takes
-// all. TVM alone needs no decision; it is built even where it may not be chosen: outputs are held against its.
+// placeAlone decides the one placement that there is where there is nothing to choose between: one backend, or none
+// that takes all. TVM alone needs no decision; it is built even where it may not be chosen: outputs are held against
+// its.
 func (c *decision) placeAlone() error {
-	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm") && !c.constrained()}
+	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm") &&
+		!c.constrained()}
 	f, err := c.placement()
 	if err != nil {
 		return err

@@ -4,16 +4,18 @@ package decide
 
 import "fmt"
 
-// Reach is how far the search among whole networks goes. Users have all of it; benchmarks show what its parts are worth.
+// Reach is how far the search among whole networks goes. Users have all of it; benchmarks show what its parts are
+// worth.
 type Reach int
 
 const (
 	// ReachAll is all of it, evolution too.
 	ReachAll Reach = iota
-	// ReachParts is the operator level alone: candidates are measured by themselves for as long as there is time, and the placement
-	// by these costs runs beside plain TVM.
+	// ReachParts is the operator level alone: candidates are measured by themselves for as long as there is time, and
+	// the placement by these costs runs beside plain TVM.
 	ReachParts
-	// ReachSeeds has every backend alone built first, candidates measured where they might gain, and runs the placements of that.
+	// ReachSeeds has every backend alone built first, candidates measured where they might gain, and runs the
+	// placements of that.
 	ReachSeeds
 	// ReachFeedback places again by what was seen in place, too.
 	ReachFeedback

@@ -11,9 +11,9 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// Replay builds what a plan says, and measures nothing. Its outputs are compared with plain TVM's, unless NoVerify. Target, Threads
-// and OptLevel are the plan's; of the other options those that say how to build are looked at, and Store, RetryFailures and
-// Exact as pass.Replay does.
+// Replay builds what a plan says, and measures nothing. Its outputs are compared with plain TVM's, unless NoVerify.
+// Target, Threads and OptLevel are the plan's; of the other options those that say how to build are looked at, and
+// Store, RetryFailures and Exact as pass.Replay does.
 func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Options) (*Decision, error) {
 	c := &decision{Options: options, ctx: ctx, module: module, target: p.Environment.Target}
 	placed, err := pass.Replay(module, p, pass.Config{Exact: c.Exact, Store: c.Store, RetryFailures: c.RetryFailures})

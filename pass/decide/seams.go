@@ -16,8 +16,8 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// What takes time stands behind these, so that whether the time is kept can be tried on a clock of the tests': pass.Network,
-// pass.Lane and measure.Pool do the work.
+// What takes time stands behind these, so that whether the time is kept can be tried on a clock of the tests':
+// pass.Network, pass.Lane and measure.Pool do the work.
 
 // network is what is known about the module's candidates.
 type network interface {

@@ -93,9 +93,10 @@ func maximal(options []*option, indices []int) []int {
 // walkLimit bounds the states of walk; the prototype's own search is exponential in the width of the graph.
 const walkLimit = 20_000
 
-// walk is the prototype's search: Dijkstra's over the sets of covered nodes, always going on from the first node that is
-// not covered. Its answer is not used for its cost, which the exact placement beats or equals, but for its ties. Options
-// are given in the prototype's order; nil is returned where they cannot cover the function, or after too many states.
+// walk is the prototype's search: Dijkstra's over the sets of covered nodes, always going on from the first node that
+// is not covered. Its answer is not used for its cost, which the exact placement beats or equals, but for its ties.
+// Options are given in the prototype's order; nil is returned where they cannot cover the function, or after too many
+// states.
 func (s *search) walk(f *function, options []*option) ([]*option, error) {
 	places, at := places(f.graph)
 	byFirst := make([][]*option, len(places))

@@ -36,7 +36,8 @@ func newTVMEstimator(object *bridge.Object) (*tvmEstimator, error) {
 	key := object.TypeKey()
 	symbol := mangled[key]
 	if symbol == "" {
-		return nil, fmt.Errorf("TypeError: cost_estimator is a %s; CollagePartition takes a CostEstimator, a MockCostEstimator, "+
+		return nil, fmt.Errorf("TypeError: cost_estimator is a %s; CollagePartition takes a CostEstimator, a "+
+			"MockCostEstimator, "+
 			"a CustomCostEstimator or a function of a module and a target", key)
 	}
 	method, err := bridge.NewBinaryMethod(symbol)

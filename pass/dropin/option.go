@@ -235,7 +235,8 @@ func anyTrue(list *bridge.Object) int {
 
 // special says that an operator is no computation, or one that the virtual machine does by itself.
 func special(op string) bool {
-	return op == "device_copy" || op == "shape_of" || op == "vm.shape_of" || opAttribute(op, "TNonComputational", 0) != 0
+	return op == "device_copy" || op == "shape_of" || op == "vm.shape_of" ||
+		opAttribute(op, "TNonComputational", 0) != 0
 }
 
 // kindOf is the fusion kind of a call: opaque where the result's shape depends on data.

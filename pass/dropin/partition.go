@@ -21,8 +21,8 @@ type Options struct {
 	Estimator Estimator
 	Measure   pass.Config
 	// OutlineNative gives the regions the form, and the names, that TVM's own pass gives them:
-	// @collage_<compiler>_<operators>, functions that compute the same shared, constants as arguments unless the pattern
-	// asks for them. Otherwise they have the form of PartitionGraph, as everywhere else in Collage.
+	// @collage_<compiler>_<operators>, functions that compute the same shared, constants as arguments unless the
+	// pattern asks for them. Otherwise they have the form of PartitionGraph, as everywhere else in Collage.
 	OutlineNative bool
 }
 
@@ -51,7 +51,8 @@ func Partition(mod *bridge.Object, opts Options) (*bridge.Object, *Report, error
 		defer pool.close()
 		opts.Estimator = pool
 	}
-	s := &search{estimator: opts.Estimator, names: newNames(), known: map[*target][]*option{}, report: Report{Proven: true}}
+	s := &search{estimator: opts.Estimator, names: newNames(), known: map[*target][]*option{},
+		report: Report{Proven: true}}
 	var functions []*function
 	var regions [][]regionOf
 	for _, g := range m.Functions {
@@ -214,7 +215,8 @@ func annotated(m *relay.Module, functions []*function, regions [][]regionOf) (*b
 		write[i].Set = set
 		for _, r := range regions[i] {
 			nodes := f.flow.Placeable(r.group)
-			out := annotate.Region{Backend: r.target.name, Compiler: r.target.compiler(), Scope: f.graph.Nodes[nodes[0]].Scope,
+			out := annotate.Region{Backend: r.target.name, Compiler: r.target.compiler(),
+				Scope: f.graph.Nodes[nodes[0]].Scope,
 				Nodes: nodes, Outputs: outputs(f.graph, r.group.Nodes)}
 			out.Inputs, out.Constants = f.graph.Boundary(nodes)
 			for _, p := range r.group.Parts {

@@ -37,7 +37,8 @@ func newPoolEstimator(cfg *pass.Config, targets []*target) (*poolEstimator, erro
 		python = os.Getenv("COLLAGE_PYTHON")
 	}
 	if python == "" {
-		return nil, errors.New("candidates are measured by Python workers, and no interpreter is known: set COLLAGE_PYTHON")
+		return nil, errors.New("candidates are measured by Python workers, and no interpreter is known: set " +
+			"COLLAGE_PYTHON")
 	}
 	settings := measure.Settings{Target: "llvm", OptLevel: 3, DisabledPasses: cfg.DisabledPasses, Threads: cfg.Threads,
 		Samples: cfg.Samples}
@@ -70,7 +71,8 @@ func newPoolEstimator(cfg *pass.Config, targets []*target) (*poolEstimator, erro
 	}
 	disabled := slices.Sorted(slices.Values(settings.DisabledPasses))
 	e := &poolEstimator{env: cost.Environment{Target: settings.Target, Device: cost.Device(), TVM: tvm.Probe().Version,
-		Threads: settings.Threads, Options: strings.Join(append([]string{fmt.Sprintf("O%d", settings.OptLevel)}, disabled...), " -") + tuned}}
+		Threads: settings.Threads, Options: strings.Join(
+			append([]string{fmt.Sprintf("O%d", settings.OptLevel)}, disabled...), " -") + tuned}}
 	path := cfg.Store
 	if path == "" {
 		if path, err = cost.DefaultPath(); err != nil {
@@ -120,12 +122,14 @@ func (e *poolEstimator) estimate(f *function, o *option, symbol string) (float64
 			composites[i] = p.Composite
 		}
 	}
-	digest := sha256.Sum256([]byte(o.group.Label + "\x00" + f.graph.Key(o.nodes, o.nodes[len(o.nodes)-1], relay.KeyOptions{})))
+	digest := sha256.Sum256([]byte(o.group.Label + "\x00" +
+		f.graph.Key(o.nodes, o.nodes[len(o.nodes)-1], relay.KeyOptions{})))
 	key := cost.Key{Structure: "dropin:" + hex.EncodeToString(digest[:]), Backend: backend,
 		Composite: strings.Join(composites, "+"), Environment: e.env}
 	workload := &cost.Workload{Function: text, Compiler: o.workload.compiler}
-	costs, err := e.pool.Estimate(context.Background(), []cost.Request{{Key: key, Label: o.group.Label + " on " + o.target.name,
-		Build: func() (*cost.Workload, error) { return workload, nil }}})
+	costs, err := e.pool.Estimate(context.Background(),
+		[]cost.Request{{Key: key, Label: o.group.Label + " on " + o.target.name,
+			Build: func() (*cost.Workload, error) { return workload, nil }}})
 	if err != nil {
 		return 0, err
 	}

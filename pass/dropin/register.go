@@ -14,8 +14,8 @@ import (
 // The packed functions that Register registers.
 const (
 	// PassFunction takes a CompilationConfig, a cost estimator (an object of TVM's, a packed function of a module and a
-	// target, or None to measure), whether to write regions as TVM's prototype does, and a pass.Config as JSON that says
-	// how to measure. It gives the pass, a tvm.transform.Pass.
+	// target, or None to measure), whether to write regions as TVM's prototype does, and a pass.Config as JSON that
+	// says how to measure. It gives the pass, a tvm.transform.Pass.
 	PassFunction = "collage.transform.DropIn"
 	// ReportFunction gives the Report of the last run in this process as JSON, or None.
 	ReportFunction = "collage.transform.drop_in_report"

@@ -26,8 +26,8 @@ type Report struct {
 	Prototype *float64 `json:"prototype,omitempty"`
 	// Followed counts the functions where the prototype's choice is the cheapest, and was taken.
 	Followed int `json:"followed"`
-	// Corrected counts the functions where the prototype would have written its choice wrongly: a group in two partitions,
-	// two partitions that need each other, or a chosen one left out.
+	// Corrected counts the functions where the prototype would have written its choice wrongly: a group in two
+	// partitions, two partitions that need each other, or a chosen one left out.
 	Corrected int `json:"corrected"`
 	// Proven says that LowerBound is Seconds: the estimator was not exhausted, and no rule was cut short.
 	Proven bool `json:"proven"`
@@ -165,8 +165,8 @@ func (s *search) learn(f *function, o *option) error {
 	return nil
 }
 
-// optimistic is a cost, or a lower bound of one that is not known. Costs are never negative. The mock estimator's follow
-// from any other on the same target, by the law that TVM's documentation gives.
+// optimistic is a cost, or a lower bound of one that is not known. Costs are never negative. The mock estimator's
+// follow from any other on the same target, by the law that TVM's documentation gives.
 func (s *search) optimistic(o *option) float64 {
 	if o.known {
 		return o.seconds
@@ -178,8 +178,8 @@ func (s *search) optimistic(o *option) float64 {
 	return 0
 }
 
-// mockCost is what the mock estimator lets a group of operators cost where one alone costs 1: each one more costs 0.9 of
-// the one before it.
+// mockCost is what the mock estimator lets a group of operators cost where one alone costs 1: each one more costs 0.9
+// of the one before it.
 func mockCost(operators int) float64 { return (1 - math.Pow(0.9, float64(operators))) / (1 - 0.9) }
 
 // solve places with what is known, or optimistically with all options; nil where that covers nothing.

@@ -14,12 +14,12 @@ import (
 
 // The packed functions by which TVM's own passes can be given a backend's patterns (python/collage/patterns.py).
 const (
-	// TableFunction takes a typed module and a backend's name, and gives the array [composite, pattern, bare, composite,
-	// ...] of tvm.relay.dataflow_pattern. The patterns say what must stand there; what the backend's limits allow in this
-	// module TableAccepts knows.
+	// TableFunction takes a typed module and a backend's name, and gives the array [composite, pattern, bare,
+	// composite, ...] of tvm.relay.dataflow_pattern. The patterns say what must stand there; what the backend's limits
+	// allow in this module TableAccepts knows.
 	TableFunction = "collage.backend.table"
-	// TableAccepts takes a place in the table that was given last and an expression of that module, and says whether the
-	// backend takes a match of that pattern which ends there.
+	// TableAccepts takes a place in the table that was given last and an expression of that module, and says whether
+	// the backend takes a match of that pattern which ends there.
 	TableAccepts = "collage.backend.table_accepts"
 )
 

@@ -102,7 +102,8 @@ func (s *settings) style(compiler string) (byoc.Style, error) {
 		case "ArbitraryFusion":
 			return byoc.ArbitraryFusion, nil
 		}
-		return 0, fmt.Errorf("ValueError: %s has %q; the styles are NoFusion, TVMFusion and ArbitraryFusion", styleOption, entry)
+		return 0, fmt.Errorf("ValueError: %s has %q; the styles are NoFusion, TVMFusion and ArbitraryFusion",
+			styleOption, entry)
 	}
 	switch compiler {
 	case "cutlass", "cublas", "cudnn":

@@ -44,7 +44,8 @@ func newRegion(g *relay.Graph, nodes candidate.NodeSet, parts []candidate.Part, 
 }
 
 // close makes a function of the region, the parameters of which stand for its inputs in the rewriter already.
-func (r *region) close(g *relay.Graph, inside *relay.Rewriter, params []*bridge.Object, attrs map[string]any) (*bridge.Object, error) {
+func (r *region) close(g *relay.Graph, inside *relay.Rewriter, params []*bridge.Object,
+	attrs map[string]any) (*bridge.Object, error) {
 	for _, p := range r.parts {
 		if err := replacePart(g, inside, p); err != nil {
 			return nil, err
@@ -57,8 +58,8 @@ func (r *region) close(g *relay.Graph, inside *relay.Rewriter, params []*bridge.
 	return relay.NewTypedFunction(params, body, resultType, attrs)
 }
 
-// flat is the function with parameters that are tensors, for a worker: under the given name where it is an external code
-// generator's.
+// flat is the function with parameters that are tensors, for a worker: under the given name where it is an external
+// code generator's.
 func (r *region) flat(g *relay.Graph, symbol string) (*bridge.Object, error) {
 	inside := relay.NewRewriter(g)
 	params, args, err := r.arguments(g)
@@ -152,7 +153,8 @@ func outputs(g *relay.Graph, nodes candidate.NodeSet) []relay.NodeID {
 	var roots []relay.NodeID
 	for _, v := range nodes.Nodes() {
 		if g.Nodes[v].Kind != relay.KindConstant &&
-			(g.ScopeRoot(v) || slices.ContainsFunc(g.Consumers(v), func(c relay.NodeID) bool { return !nodes.Has(c) })) {
+			(g.ScopeRoot(v) || slices.ContainsFunc(g.Consumers(v),
+				func(c relay.NodeID) bool { return !nodes.Has(c) })) {
 			roots = append(roots, v)
 		}
 	}

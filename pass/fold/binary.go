@@ -116,8 +116,8 @@ func integers[T integer](op string, a, b *Tensor) (*Tensor, error) {
 	return numbers[T](op, a, b)
 }
 
-// numbers evaluates what floats and integers have in common. As TVM's code has it, a maximum is the second operand where
-// the first is not greater, NaN included, and NaN is neither equal to anything nor unequal.
+// numbers evaluates what floats and integers have in common. As TVM's code has it, a maximum is the second operand
+// where the first is not greater, NaN included, and NaN is neither equal to anything nor unequal.
 func numbers[T number](op string, a, b *Tensor) (*Tensor, error) {
 	switch op {
 	case "add":

@@ -74,7 +74,8 @@ func TestIntegersWrapAroundAndDivideTowardsZero(t *testing.T) {
 	} {
 		assert.Equal(t, want, items[int32](call(t, op, nil, a, b)), op)
 	}
-	assert.Equal(t, []uint8{255, 4}, items[uint8](call(t, "subtract", nil, tensor([]uint8{1, 5}), tensor([]uint8{2, 1}))))
+	assert.Equal(t, []uint8{255, 4}, items[uint8](
+		call(t, "subtract", nil, tensor([]uint8{1, 5}), tensor([]uint8{2, 1}))))
 }
 
 func TestDivisionOfIntegersByZeroIsAnError(t *testing.T) {
@@ -84,7 +85,8 @@ func TestDivisionOfIntegersByZeroIsAnError(t *testing.T) {
 		assert.Equal(t, []int64{0}, empty.Shape, "nothing is divided")
 	}
 	quotient := items[float32](call(t, "divide", nil, tensor([]float32{1, -1, 0}), scalar(float32(0))))
-	assert.True(t, math.IsInf(float64(quotient[0]), 1) && math.IsInf(float64(quotient[1]), -1) && quotient[2] != quotient[2])
+	assert.True(t, math.IsInf(float64(quotient[0]), 1) && math.IsInf(float64(quotient[1]), -1) &&
+		quotient[2] != quotient[2])
 }
 
 func TestNotANumberAndSignsOfZero(t *testing.T) {
@@ -93,7 +95,8 @@ func TestNotANumberAndSignsOfZero(t *testing.T) {
 	bits := func(t *Tensor) []uint32 { return items[uint32](t) }
 	one, minus := math.Float32bits(1), math.Float32bits(zero)
 	number := bits(b.tensor)[1]
-	assert.Equal(t, []uint32{one, number, 0, minus}, bits(call(t, "maximum", nil, a, b)), "the second where the first is not greater")
+	assert.Equal(t, []uint32{one, number, 0, minus}, bits(call(t, "maximum", nil, a, b)),
+		"the second where the first is not greater")
 	assert.Equal(t, []uint32{one, number, 0, minus}, bits(call(t, "minimum", nil, a, b)))
 	assert.Equal(t, []uint8{0, 0, 1, 1}, items[uint8](call(t, "equal", nil, a, b)))
 	assert.Equal(t, []uint8{0, 0, 0, 0}, items[uint8](call(t, "not_equal", nil, a, b)))
@@ -109,7 +112,8 @@ func TestCastsThatTheProcessorDecidesAreLeft(t *testing.T) {
 	}
 	assert.Equal(t, []int32{-2147483648, -1, 1}, items[int32](call(t, "cast", attributes{"dtype": "int32"},
 		tensor([]float32{-2147483648, -1.9, 1.9}))))
-	assert.Equal(t, []uint8{255, 44}, items[uint8](call(t, "cast", attributes{"dtype": "uint8"}, tensor([]int64{-1, 300}))))
+	assert.Equal(t, []uint8{255, 44}, items[uint8](
+		call(t, "cast", attributes{"dtype": "uint8"}, tensor([]int64{-1, 300}))))
 	refused(t, errLeft, "cast", attributes{"dtype": "uint8"}, scalar(float32(-1)))
 	refused(t, errLeft, "cast", attributes{"dtype": "float16"}, scalar(float32(1)))
 	refused(t, errLeft, "left_shift", nil, scalar(int32(1)), scalar(int32(32)))
@@ -140,7 +144,8 @@ func TestShapes(t *testing.T) {
 		shape []int64
 		want  []int32
 	}{
-		{"reshape", attributes{"newshape": []int{0, -1, 1}, "allowzero": 0}, []int64{2, 3, 1}, []int32{0, 1, 2, 3, 4, 5}},
+		{"reshape", attributes{"newshape": []int{0, -1, 1}, "allowzero": 0}, []int64{2, 3, 1},
+			[]int32{0, 1, 2, 3, 4, 5}},
 		{"reshape", attributes{"newshape": []int{-3}, "allowzero": 0}, []int64{6}, []int32{0, 1, 2, 3, 4, 5}},
 		{"reshape", attributes{"newshape": []int{-2, 1}, "allowzero": 0}, []int64{2, 3, 1}, []int32{0, 1, 2, 3, 4, 5}},
 		{"expand_dims", attributes{"axis": -1, "num_newaxis": 2}, []int64{2, 3, 1, 1}, []int32{0, 1, 2, 3, 4, 5}},
@@ -161,7 +166,8 @@ func TestShapes(t *testing.T) {
 		assert.Equal(t, c.shape, out.Shape, "%s %v", c.op, c.attrs)
 		assert.Equal(t, c.want, items[int32](out), "%s %v", c.op, c.attrs)
 	}
-	assert.Equal(t, []int64{3}, call(t, "squeeze", attributes{"axis": []int{0, -1}}, tensor([]int32{1, 2, 3}, 1, 3, 1)).Shape)
+	assert.Equal(t, []int64{3}, call(t, "squeeze", attributes{"axis": []int{0, -1}},
+		tensor([]int32{1, 2, 3}, 1, 3, 1)).Shape)
 	refused(t, errLeft, "squeeze", attributes{"axis": []int{0}}, data)
 	refused(t, errLeft, "reshape", attributes{"newshape": []int{4, -1}, "allowzero": 0}, data)
 	refused(t, errLeft, "strided_slice", slice([]int{2}, []int{1}, []int{1}), data)
@@ -179,7 +185,8 @@ func TestSeveralTensors(t *testing.T) {
 	refused(t, errLeft, "stack", attributes{"axis": 0}, tuple(a, b))
 	refused(t, errLeft, "concatenate", attributes{"axis": 0}, tuple(a, b))
 
-	parts, err := evaluate("split", []value{b}, relay.NewAttrs("", attributes{"indices_or_sections": []int{1}, "axis": 1}))
+	parts, err := evaluate("split", []value{b},
+		relay.NewAttrs("", attributes{"indices_or_sections": []int{1}, "axis": 1}))
 	require.NoError(t, err)
 	require.Len(t, parts.fields, 2)
 	assert.Equal(t, []int64{4, 6}, items[int64](parts.fields[1].tensor))
@@ -193,7 +200,8 @@ func TestSeveralTensors(t *testing.T) {
 	whole := call(t, "take", attributes{"axis": nil, "mode": "clip", "batch_dims": 0}, b, scalar(int32(3)))
 	assert.Equal(t, []int64{6}, items[int64](whole))
 	assert.Empty(t, whole.Shape)
-	assert.Equal(t, []int64{4, 5}, items[int64](call(t, "gather", attributes{"axis": 1}, b, tensor([]int64{1, 0}, 2, 1))))
+	assert.Equal(t, []int64{4, 5}, items[int64](
+		call(t, "gather", attributes{"axis": 1}, b, tensor([]int64{1, 0}, 2, 1))))
 	refused(t, errLeft, "gather", attributes{"axis": 1}, b, tensor([]int64{-1, 0}, 2, 1))
 
 	steps := call(t, "arange", attributes{"dtype": "int64"}, scalar(int64(5)), scalar(int64(-2)), scalar(int64(-3)))

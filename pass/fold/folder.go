@@ -37,8 +37,8 @@ func (f *folder) release() {
 	f.made = nil
 }
 
-// run evaluates the nodes that have come to the graph since it last ran. A folder that is learning evaluates nothing and
-// only takes notice of the constants that there are.
+// run evaluates the nodes that have come to the graph since it last ran. A folder that is learning evaluates nothing
+// and only takes notice of the constants that there are.
 func (f *folder) run(learning bool) error {
 	for len(f.values) < len(f.g.Nodes) {
 		id := relay.NodeID(len(f.values))
@@ -171,8 +171,8 @@ func (f *folder) call(id relay.NodeID, n *relay.Node) (value, error) {
 	return v, nil
 }
 
-// shape evaluates the operators that ask for a shape, whether the tensor's content is known or not. TVM takes a scalar's
-// for something else, which is left to it.
+// shape evaluates the operators that ask for a shape, whether the tensor's content is known or not. TVM takes a
+// scalar's for something else, which is left to it.
 func (f *folder) shape(id relay.NodeID, n *relay.Node) (value, error) {
 	t, err := f.typeOf(n.Inputs[0])
 	if err != nil {

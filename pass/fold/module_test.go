@@ -67,7 +67,8 @@ func TestWhatIsLeft(t *testing.T) {
   %3 = annotation.stop_fusion(3f);
   (add(%x, %0), %2, %3, fn (%y: Tensor[(2), float32], Primitive=1) { add(%y, add(1f, 1f)) }(%x))
 }`)
-	assert.ElementsMatch(t, []string{"tanh", "add", "zeros", "add", "annotation.stop_fusion", "add", "add", ""}, operatorsOf(g))
+	assert.ElementsMatch(t, []string{"tanh", "add", "zeros", "add", "annotation.stop_fusion", "add", "add", ""},
+		operatorsOf(g))
 	assert.Equal(t, 2, report.Left, "the hyperbolic tangent and the barrier")
 	assert.Zero(t, report.Folded)
 }

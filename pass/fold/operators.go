@@ -34,7 +34,10 @@ func ofOne(f func(t *Tensor, attrs *relay.Attrs) (*Tensor, error)) operator {
 }
 
 func ofTwo(f func(a, b *Tensor, attrs *relay.Attrs) (*Tensor, error)) operator {
-	return operator{2, func(_ string, in []*Tensor, attrs *relay.Attrs) (*Tensor, error) { return f(in[0], in[1], attrs) }}
+	return operator{2, func(_ string, in []*Tensor, attrs *relay.Attrs) (*Tensor,
+		error) {
+		return f(in[0], in[1], attrs)
+	}}
 }
 
 // operators are those that are evaluated here, but for the ones of tuples (evaluate).
@@ -90,16 +93,23 @@ var operators = map[string]operator{
 }
 
 func init() {
-	for _, op := range []string{"add", "subtract", "multiply", "divide", "floor_divide", "trunc_divide", "mod", "floor_mod",
-		"trunc_mod", "power", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-		"logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"} {
+	for _, op := range []string{"add", "subtract", "multiply", "divide", "floor_divide", "trunc_divide", "mod",
+		"floor_mod",
+		"trunc_mod", "power", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
+		"greater_equal",
+		"logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift",
+		"right_shift"} {
 		operators[op] = operator{2, func(op string, in []*Tensor, _ *relay.Attrs) (*Tensor, error) {
 			return binary(op, in[0], in[1])
 		}}
 	}
-	for _, op := range []string{"sqrt", "rsqrt", "negative", "abs", "floor", "ceil", "trunc", "round", "sign", "exp", "log",
+	for _, op := range []string{"sqrt", "rsqrt", "negative", "abs", "floor", "ceil", "trunc", "round", "sign", "exp",
+		"log",
 		"erf", "sin", "cos", "sigmoid", "isnan", "isfinite", "isinf", "logical_not", "bitwise_not", "nn.relu"} {
-		operators[op] = operator{1, func(op string, in []*Tensor, _ *relay.Attrs) (*Tensor, error) { return unary(op, in[0]) }}
+		operators[op] = operator{1, func(op string, in []*Tensor, _ *relay.Attrs) (*Tensor,
+			error) {
+			return unary(op, in[0])
+		}}
 	}
 	for _, op := range []string{"sum", "prod", "max", "min", "all", "any"} {
 		operators[op] = operator{1, func(op string, in []*Tensor, attrs *relay.Attrs) (*Tensor, error) {

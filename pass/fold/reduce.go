@@ -50,7 +50,8 @@ func reduce(op string, t *Tensor, attrs *relay.Attrs) (*Tensor, error) {
 		return reduceRows[int64](op, laid, shape, count)
 	case "bool":
 		if op == "all" || op == "any" {
-			return foldRows(laid, shape, count, map[string]func(x, y uint8) uint8{"all": lesser[uint8], "any": greater[uint8]}[op])
+			return foldRows(laid, shape, count,
+				map[string]func(x, y uint8) uint8{"all": lesser[uint8], "any": greater[uint8]}[op])
 		}
 	}
 	return nil, errLeft

@@ -53,9 +53,9 @@ func broadcastStrides(from, to []int64) ([]int64, bool) {
 	return strides, true
 }
 
-// rows calls row for each innermost row of a shape, in order: at are the operands' first items in it, n its length, step
-// the operands' distances between neighbours. There is at least one dimension, and no call where there are no items.
-// Neighbouring dimensions that all operands step through evenly count as one.
+// rows calls row for each innermost row of a shape, in order: at are the operands' first items in it, n its length,
+// step the operands' distances between neighbours. There is at least one dimension, and no call where there are no
+// items. Neighbouring dimensions that all operands step through evenly count as one.
 func rows(shape []int64, strides [][]int64, offset []int64, row func(at []int64, n int64, step []int64)) {
 	if slices.Contains(shape, 0) {
 		return

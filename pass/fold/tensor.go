@@ -64,7 +64,8 @@ func elements(shape []int64) (int64, bool) {
 	return n, true
 }
 
-// itemSize is the size of an item in bytes; 0 for types whose items do not fill whole bytes, or not 1, 2, 4 or 8 of them.
+// itemSize is the size of an item in bytes; 0 for types whose items do not fill whole bytes, or not 1, 2, 4 or 8 of
+// them.
 func itemSize(dtype string) int64 {
 	if dtype == "bool" {
 		return 1

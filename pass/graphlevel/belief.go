@@ -22,8 +22,8 @@ type belief struct {
 }
 
 // Belief is what is believed about a function at the end of the search: what its candidates take in place, what is paid
-// between regions, and what no placement takes less than by these. nil where no network was measured. It is found when it is
-// asked for first, with the effort of placing the function once. Errors: as PlaceWithBorders's.
+// between regions, and what no placement takes less than by these. nil where no network was measured. It is found when
+// it is asked for first, with the effort of placing the function once. Errors: as PlaceWithBorders's.
 func (r *Result) Belief(function int) (*plan.Belief, error) {
 	if r.belief == nil || len(r.Trials) == 0 {
 		return nil, nil
@@ -45,8 +45,10 @@ func (r *Result) Belief(function int) (*plan.Belief, error) {
 				return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
 			}
 			borders := space.Borders(i)
-			known[i] = &plan.Belief{Prices: placed.Prices, Bound: placed.LowerBound, Flow: borders.Flow, Ends: borders.Ends,
-				Inline: border.Side(borders.Inline), Side: func(backend string) border.Side { return border.Side(space.Backend(backend)) }}
+			known[i] = &plan.Belief{Prices: placed.Prices, Bound: placed.LowerBound, Flow: borders.Flow,
+				Ends:   borders.Ends,
+				Inline: border.Side(borders.Inline),
+				Side:   func(backend string) border.Side { return border.Side(space.Backend(backend)) }}
 			for k := range options {
 				known[i].Costs = append(known[i].Costs, options[k].Cost)
 			}

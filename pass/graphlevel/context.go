@@ -32,8 +32,8 @@ func TraitsOf(backends []byoc.Backend) func(backend string) feedback.Traits {
 // mostScale is how far a profile is brought to the speed of the first one.
 const mostScale = 4.0
 
-// observe puts what a trial says about its parts and borders into the table. Its kernels are brought to what the whole network took
-// against plain TVM: a profile is taken at another moment, when the machine may be busier.
+// observe puts what a trial says about its parts and borders into the table. Its kernels are brought to what the whole
+// network took against plain TVM: a profile is taken at another moment, when the machine may be busier.
 func (s *search) observe(t *Trial) {
 	profile := profileOf(t.Cost)
 	if profile == nil || s.main < 0 || t.Cost.Failed() {
@@ -60,7 +60,8 @@ func (s *search) believe() {
 }
 
 // BorderOf gives what borders are believed to cost now, for genome.Space.Border.
-func BorderOf(space *genome.Space, borders *feedback.Borders) func(function int, v relay.NodeID, backend int16) (in, out float64) {
+func BorderOf(space *genome.Space, borders *feedback.Borders) func(function int, v relay.NodeID, backend int16) (in,
+	out float64) {
 	type border struct{ in, out float64 }
 	known := make([]map[int64]border, len(space.Functions))
 	for i := range known {
@@ -70,7 +71,8 @@ func BorderOf(space *genome.Space, borders *feedback.Borders) func(function int,
 		key := int64(v)<<16 | int64(backend)
 		b, ok := known[function][key]
 		if !ok {
-			b.in, b.out = borders.Cost(space.Backends[backend].Name(), space.Functions[function].Set.Graph.Nodes[v].Type)
+			b.in, b.out = borders.Cost(space.Backends[backend].Name(),
+				space.Functions[function].Set.Graph.Nodes[v].Type)
 			known[function][key] = b
 		}
 		return b.in, b.out
@@ -80,13 +82,14 @@ func BorderOf(space *genome.Space, borders *feedback.Borders) func(function int,
 // placeEffort bounds the work of placing with borders: a quarter of place.DefaultEffort, some half a second.
 const placeEffort = place.DefaultEffort / 4
 
-// placeEnough is how far from the cheapest, of its cost, a placement may be that nothing better is looked for: a fiftieth of
-// what a network must gain to count as better (improvement).
+// placeEnough is how far from the cheapest, of its cost, a placement may be that nothing better is looked for: a
+// fiftieth of what a network must gain to count as better (improvement).
 const placeEnough = improvement / 50
 
-// PlaceWithBorders places a function by the options' costs and by what space.Border says about values that go from one region to
-// another. options are those of its candidates; their States are filled in. The placement says how far from the cheapest it
-// is at most; its prices, which leave the borders out, sum to a bound, too. Deterministic. Errors: as place.Solve's.
+// PlaceWithBorders places a function by the options' costs and by what space.Border says about values that go from one
+// region to another. options are those of its candidates; their States are filled in. The placement says how far from
+// the cheapest it is at most; its prices, which leave the borders out, sum to a bound, too. Deterministic. Errors: as
+// place.Solve's.
 func PlaceWithBorders(space *genome.Space, function int, options []place.Option) (*place.Placement, error) {
 	f := &space.Functions[function]
 	for k := range options {
@@ -96,7 +99,8 @@ func PlaceWithBorders(space *genome.Space, function int, options []place.Option)
 	if err != nil {
 		return nil, err
 	}
-	problem := &place.Problem{Tree: f.Tree, Options: options, Reads: place.ReadsOf(f.Set.Graph), Effort: placeEffort, Enough: placeEnough,
+	problem := &place.Problem{Tree: f.Tree, Options: options, Reads: place.ReadsOf(f.Set.Graph), Effort: placeEffort,
+		Enough:  placeEnough,
 		Borders: space.Borders(function)}
 	placed, err := problem.Solve()
 	if err != nil {

@@ -33,7 +33,8 @@ func randomNetwork(t *testing.T, r *rand.Rand, n int) *genome.Space {
 	for range n {
 		shape := int64(1 << (4 + r.IntN(6)))
 		if r.IntN(3) == 0 && len(values) > 2 {
-			values = append(values, m.Call("add", relay.Tensor("float32", shape), nil, values[len(values)-1], values[len(values)-2-r.IntN(2)]))
+			values = append(values, m.Call("add", relay.Tensor("float32", shape), nil, values[len(values)-1],
+				values[len(values)-2-r.IntN(2)]))
 		} else {
 			values = append(values, m.Call("tanh", relay.Tensor("float32", shape), nil, values[len(values)-1]))
 		}
@@ -48,8 +49,9 @@ func randomNetwork(t *testing.T, r *rand.Rand, n int) *genome.Space {
 		}
 		inputs, _ := g.Boundary([]relay.NodeID{id})
 		for _, b := range engines {
-			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: b.Name(), Nodes: []relay.NodeID{id}, Root: id, Inputs: inputs,
-				Key: g.Nodes[v].Op})
+			set.Candidates = append(set.Candidates,
+				candidate.Candidate{Backend: b.Name(), Nodes: []relay.NodeID{id}, Root: id, Inputs: inputs,
+					Key: g.Nodes[v].Op})
 			costs = append(costs, 1+r.Float64())
 		}
 	}
@@ -58,8 +60,8 @@ func randomNetwork(t *testing.T, r *rand.Rand, n int) *genome.Space {
 	return s
 }
 
-// sum is what a placement costs, in picoseconds, counted from its regions as annotate has them: it shares no code with package
-// border.
+// sum is what a placement costs, in picoseconds, counted from its regions as annotate has them: it shares no code with
+// package border.
 func sum(s *genome.Space, p *genome.Placement) int64 {
 	f := &s.Functions[0]
 	g := f.Set.Graph
@@ -137,9 +139,11 @@ func TestPlacingAgainIsTheCheapestWithBorders(t *testing.T) {
 		// From borders that are nearly free to those that nothing is worth.
 		rate := math.Exp(8*r.Float64() - 4)
 		borders.Observe(&feedback.Profile{Borders: []feedback.Border{
-			{Backend: "red", Calls: 1 << 20, CallMilliseconds: rate * 1e5, Ins: 1 << 20, InBytes: 1 << 40, In: rate * 1e9, Outs: 1 << 20, OutBytes: 1 << 40,
+			{Backend: "red", Calls: 1 << 20, CallMilliseconds: rate * 1e5, Ins: 1 << 20, InBytes: 1 << 40,
+				In: rate * 1e9, Outs: 1 << 20, OutBytes: 1 << 40,
 				Out: rate * 5e8},
-			{Backend: "blue", Calls: 1 << 20, Ins: 1 << 20, InBytes: 1 << 40, In: rate * 2e8, Outs: 1 << 20, OutBytes: 1 << 40, Out: rate * 2e9},
+			{Backend: "blue", Calls: 1 << 20, Ins: 1 << 20, InBytes: 1 << 40, In: rate * 2e8, Outs: 1 << 20,
+				OutBytes: 1 << 40, Out: rate * 2e9},
 			{Backend: "", Ins: 1, InBytes: 1 << 40, In: rate * 1e8, Outs: 1, OutBytes: 1 << 40, Out: rate * 3e8}}}, 1)
 		s.Border = BorderOf(s, borders)
 		f := &s.Functions[0]
@@ -160,14 +164,15 @@ func TestPlacingAgainIsTheCheapestWithBorders(t *testing.T) {
 	}
 }
 
-// layouts is a fake of networks in which red is one region with a layout of its own, which it takes long to come to and to leave; blue does
-// the middle of the chain faster by gain.
+// layouts is a fake of networks in which red is one region with a layout of its own, which it takes long to come to and
+// to leave; blue does the middle of the chain faster by gain.
 type layouts struct {
 	space        *genome.Space
 	gain, border float64
 }
 
-func (n *layouts) Measure(_ context.Context, placements []*genome.Placement, _ *cost.Cost, taken func(i int, c cost.Cost) error) error {
+func (n *layouts) Measure(_ context.Context, placements []*genome.Placement, _ *cost.Cost,
+	taken func(i int, c cost.Cost) error) error {
 	for i, p := range placements {
 		f := &n.space.Functions[0]
 		profile := &feedback.Profile{}
@@ -232,8 +237,9 @@ func TestARegionIsSplitWhereTheGainIsAboveTheBorder(t *testing.T) {
 			}
 			inputs, _ := g.Boundary([]relay.NodeID{id})
 			for _, b := range engines {
-				set.Candidates = append(set.Candidates, candidate.Candidate{Backend: b.Name(), Nodes: []relay.NodeID{id}, Root: id, Inputs: inputs,
-					Key: g.Nodes[v].Op})
+				set.Candidates = append(set.Candidates,
+					candidate.Candidate{Backend: b.Name(), Nodes: []relay.NodeID{id}, Root: id, Inputs: inputs,
+						Key: g.Nodes[v].Op})
 				cost := map[string]float64{"tvm": 6, "red": 2, "blue": 2}[b.Name()]
 				if b.Name() == "blue" {
 					cost = 9 // alone, it says nothing for blue but in the middle
@@ -250,7 +256,8 @@ func TestARegionIsSplitWhereTheGainIsAboveTheBorder(t *testing.T) {
 		require.NoError(t, err)
 		red, err := s.Decode(s.Uniform(1))
 		require.NoError(t, err)
-		// Where red has a border at two places, four times the border is paid in a network with two regions of it, twice in one with one.
+		// Where red has a border at two places, four times the border is paid in a network with two regions of it,
+		// twice in one with one.
 		n := &layouts{space: s, gain: of.gain, border: of.border}
 		search := newSearch(context.Background(), s, n, Options{})
 		_, err = search.sow([]Seed{{Name: "tvm", Placement: tvm}, {Name: "red", Placement: red}})
@@ -282,7 +289,8 @@ func TestHopelessRunnersUpArePassedOver(t *testing.T) {
 	seeds = append(seeds, Seed{Name: "mostly vain", Placement: mostly, Optional: true})
 	r, err := Search(context.Background(), s, seeds, n, Options{Trials: 4, FeedbackSteps: -1})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"mostly vain"}, r.PassedOver, "the operator level's placement has shown what vain takes in company")
+	assert.Equal(t, []string{"mostly vain"}, r.PassedOver,
+		"the operator level's placement has shown what vain takes in company")
 	seeds[4].Optional = false
 	n = &network{space: s, profile: true, measured: map[string]int{}}
 	r, err = Search(context.Background(), s, seeds, n, Options{Trials: 5, FeedbackSteps: -1})
@@ -303,8 +311,8 @@ func TestTheWaysOfABackendAreTriedEverywhereAtOnce(t *testing.T) {
 	}
 }
 
-// triedEverywhere has a network searched in which red has an algorithm, and it or one that shares its regions another one,
-// which is slower alone and faster in place.
+// triedEverywhere has a network searched in which red has an algorithm, and it or one that shares its regions another
+// one, which is slower alone and faster in place.
 func triedEverywhere(t *testing.T, second string) {
 	m := relay.NewGraph("main")
 	vector := relay.Tensor("float32", 8)
@@ -325,8 +333,9 @@ func triedEverywhere(t *testing.T, second string) {
 			backend, composite string
 			ms                 float64
 		}{{"tvm", "", 6}, {"red", "direct", 2}, {second, "winograd", 2.2}} {
-			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: of.backend, Composite: of.composite, Nodes: []relay.NodeID{id},
-				Root: id, Inputs: inputs, Key: "tanh"})
+			set.Candidates = append(set.Candidates,
+				candidate.Candidate{Backend: of.backend, Composite: of.composite, Nodes: []relay.NodeID{id},
+					Root: id, Inputs: inputs, Key: "tanh"})
 			costs = append(costs, of.ms)
 		}
 	}
@@ -338,7 +347,8 @@ func triedEverywhere(t *testing.T, second string) {
 	red, err := s.Decode(s.Uniform(1))
 	require.NoError(t, err)
 	n := &ways{space: s}
-	r, err := Search(context.Background(), s, []Seed{{Name: "tvm", Placement: tvm}, {Name: "red", Placement: red}}, n, Options{Trials: 12, Patience: 20})
+	r, err := Search(context.Background(), s, []Seed{{Name: "tvm", Placement: tvm}, {Name: "red", Placement: red}}, n,
+		Options{Trials: 12, Patience: 20})
 	require.NoError(t, err)
 	at := &r.Trials[r.Best()[0]]
 	for _, k := range at.Placement.Chosen[0] {
@@ -352,7 +362,8 @@ func triedEverywhere(t *testing.T, second string) {
 // ways is a fake of networks in which winograd takes half of what direct takes.
 type ways struct{ space *genome.Space }
 
-func (n *ways) Measure(_ context.Context, placements []*genome.Placement, _ *cost.Cost, taken func(i int, c cost.Cost) error) error {
+func (n *ways) Measure(_ context.Context, placements []*genome.Placement, _ *cost.Cost,
+	taken func(i int, c cost.Cost) error) error {
 	for i, p := range placements {
 		profile := &feedback.Profile{}
 		for _, k := range p.Chosen[0] {

@@ -26,7 +26,8 @@ type slow struct {
 	begun, ended []time.Time
 }
 
-func (n *slow) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
+func (n *slow) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost,
+	taken func(i int, c cost.Cost) error) error {
 	n.begun = append(n.begun, *n.clock)
 	for range placements {
 		*n.clock = n.clock.Add(n.took[0])
@@ -59,8 +60,9 @@ func TestWhatComesNextIsTold(t *testing.T) {
 		n.clock = &now
 		store := cost.NewMemoryStore()
 		search := func() {
-			_, err := Search(context.Background(), s, seeds, n, Options{Time: time.Hour, Batch: 1, Store: store, SeedsOnly: true, Trials: of.trials,
-				Now: func() time.Time { return now }})
+			_, err := Search(context.Background(), s, seeds, n,
+				Options{Time: time.Hour, Batch: 1, Store: store, SeedsOnly: true, Trials: of.trials,
+					Now: func() time.Time { return now }})
 			require.NoError(t, err)
 		}
 		search()
@@ -82,22 +84,25 @@ func timed(t *testing.T, n *slow, total, reserve time.Duration, store *cost.Stor
 	now := time.Unix(0, 0)
 	n.clock = &now
 	end := now.Add(total - reserve)
-	r, err := Search(context.Background(), s, seedsOf(t, s), n, Options{Time: time.Hour, Patience: 1000, Batch: 1, Store: store,
-		Now: func() time.Time { return now }, Left: func() time.Duration { return end.Sub(now) }})
+	r, err := Search(context.Background(), s, seedsOf(t, s), n,
+		Options{Time: time.Hour, Patience: 1000, Batch: 1, Store: store,
+			Now: func() time.Time { return now }, Left: func() time.Duration { return end.Sub(now) }})
 	require.NoError(t, err)
 	return r, end
 }
 
 func TestNoNetworkIsBegunThatThereIsNoTimeFor(t *testing.T) {
 	t.Parallel()
-	for _, took := range [][]time.Duration{{time.Second}, {3 * time.Second, time.Second}, {time.Second, 2 * time.Second, 5 * time.Second}} {
+	for _, took := range [][]time.Duration{{time.Second}, {3 * time.Second, time.Second},
+		{time.Second, 2 * time.Second, 5 * time.Second}} {
 		n := &slow{took: took}
 		r, end := timed(t, n, 60*time.Second, 7*time.Second, nil)
 		assert.Equal(t, "there was no time for another network", r.Why)
 		longest := time.Duration(0)
 		for i := range n.begun {
 			if i > 0 {
-				assert.False(t, n.begun[i].Add(longest).After(end), "%v: the one begun at %v could not be expected to end in time", took, n.begun[i])
+				assert.False(t, n.begun[i].Add(longest).After(end),
+					"%v: the one begun at %v could not be expected to end in time", took, n.begun[i])
 			}
 			longest = max(longest, n.ended[i].Sub(n.begun[i]))
 		}
@@ -113,7 +118,8 @@ func TestTheFirstNetworkIsMeasuredHoweverShortTheTimeIs(t *testing.T) {
 	r, _ := timed(t, n, time.Second, 7*time.Second, nil)
 	require.Len(t, r.Trials, 1)
 	assert.Equal(t, "tvm", r.Trials[0].Name)
-	assert.Equal(t, []string{"operator level", "shy", "vain"}, slices.Sorted(slices.Values(r.Late)), "what was not reached is named")
+	assert.Equal(t, []string{"operator level", "shy", "vain"}, slices.Sorted(slices.Values(r.Late)),
+		"what was not reached is named")
 	assert.Len(t, r.Best(), 1)
 }
 
@@ -123,7 +129,8 @@ type patient struct {
 	quick, begun int
 }
 
-func (n *patient) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
+func (n *patient) Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost,
+	taken func(i int, c cost.Cost) error) error {
 	for i, p := range placements {
 		took := time.Second
 		if n.begun++; n.begun > n.quick {
@@ -134,7 +141,8 @@ func (n *patient) Measure(ctx context.Context, placements []*genome.Placement, b
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		err := n.network.Measure(ctx, []*genome.Placement{p}, best, func(_ int, c cost.Cost) error { return taken(i, c) })
+		err := n.network.Measure(ctx, []*genome.Placement{p}, best,
+			func(_ int, c cost.Cost) error { return taken(i, c) })
 		if err != nil {
 			return err
 		}
@@ -142,8 +150,8 @@ func (n *patient) Measure(ctx context.Context, placements []*genome.Placement, b
 	return nil
 }
 
-// A network that takes longer than there is time is given up, whatever it was expected to take: among the seeds, which are named
-// then, and later. What was finished in its batch counts.
+// A network that takes longer than there is time is given up, whatever it was expected to take: among the seeds, which
+// are named then, and later. What was finished in its batch counts.
 func TestWhatTakesTooLongIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for quick := 2; quick < 9; quick++ {
@@ -151,8 +159,12 @@ func TestWhatTakesTooLongIsGivenUp(t *testing.T) {
 			s := chain(t, ten...)
 			n := &patient{quick: quick, network: network{profile: true, space: s, measured: map[string]int{}}}
 			end := time.Now().Add(time.Minute)
-			r, err := Search(t.Context(), s, seedsOf(t, s), n, Options{Time: time.Hour, Patience: 1000, Left: func() time.Duration { return time.Until(end) },
-				Expect: func(list []*genome.Placement) time.Duration { return time.Duration(len(list)) * time.Second }})
+			r, err := Search(t.Context(), s, seedsOf(t, s), n,
+				Options{Time: time.Hour, Patience: 1000, Left: func() time.Duration { return time.Until(end) },
+					Expect: func(list []*genome.Placement) time.Duration {
+						return time.Duration(
+							len(list)) * time.Second
+					}})
 			require.NoError(t, err)
 			assert.Equal(t, whyLate, r.Why)
 			assert.Len(t, r.Trials, quick)
@@ -167,8 +179,10 @@ func TestOneAtATimeWhereTimeIsShort(t *testing.T) {
 	t.Parallel()
 	left := 10 * time.Second
 	s := &search{options: Options{Store: cost.NewMemoryStore(), Left: func() time.Duration { return left },
-		Expect: func(list []*genome.Placement) time.Duration { return time.Duration(len(list)+2) * time.Second }}, result: &Result{}}
-	list := []pending{{"a", &genome.Placement{Key: "a"}}, {"b", &genome.Placement{Key: "b"}}, {"c", &genome.Placement{Key: "c"}}}
+		Expect: func(list []*genome.Placement) time.Duration { return time.Duration(len(list)+2) * time.Second }},
+		result: &Result{}}
+	list := []pending{{"a", &genome.Placement{Key: "a"}}, {"b", &genome.Placement{Key: "b"}},
+		{"c", &genome.Placement{Key: "c"}}}
 	for seconds, want := range map[int]int{10: 3, 5: 2, 4: 1, 3: 0} {
 		left = time.Duration(seconds) * time.Second
 		assert.Equal(t, list[:want], s.inRoom(list), seconds)
@@ -234,9 +248,10 @@ func TestWhatTheStoreHasMayCount(t *testing.T) {
 		measured := []int{}
 		for range 2 {
 			n := &network{profile: true, space: s, measured: map[string]int{}}
-			_, err := Search(context.Background(), s, seedsOf(t, s), n, Options{Time: 4 * time.Second, Patience: 1000, Batch: 1, Store: store,
-				Trials: 20, CountStored: counts, Left: func() time.Duration { return time.Hour },
-				Expect: func([]*genome.Placement) time.Duration { return time.Second }})
+			_, err := Search(context.Background(), s, seedsOf(t, s), n,
+				Options{Time: 4 * time.Second, Patience: 1000, Batch: 1, Store: store,
+					Trials: 20, CountStored: counts, Left: func() time.Duration { return time.Hour },
+					Expect: func([]*genome.Placement) time.Duration { return time.Second }})
 			require.NoError(t, err)
 			measured = append(measured, len(n.measured))
 		}

@@ -17,14 +17,15 @@ const (
 	parents = 12
 	// tournament is how many of them are drawn for each parent; the best of these is taken.
 	tournament = 3
-	// brood is how many different children are made by chance for each batch; those that look best by their costs in context are
-	// measured, and some others.
+	// brood is how many different children are made by chance for each batch; those that look best by their costs in
+	// context are measured, and some others.
 	brood = 24
 	// attempts is how many children in a row may have been tried before until the space counts as searched.
 	attempts = 400
 	// crossings is how many of the children have two parents.
 	crossings = 0.25
-	// classes is how many of the dearest computations of the best are tried elsewhere and in other ways, each as a child.
+	// classes is how many of the dearest computations of the best are tried elsewhere and in other ways, each as a
+	// child.
 	classes = 16
 	// beyond is how much worse than its parent a child may look that is drawn by chance, while there are others.
 	beyond = 1.25
@@ -80,8 +81,8 @@ func (s *search) evolve() error {
 	}
 }
 
-// random are the random numbers of a generation. They depend on nothing that came before, so that they are the same in a
-// search that finds its trials in the store.
+// random are the random numbers of a generation. They depend on nothing that came before, so that they are the same in
+// a search that finds its trials in the store.
 func (s *search) random(generation int) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprint(h, s.options.Key.Structure, generation)
@@ -89,7 +90,8 @@ func (s *search) random(generation int) *rand.Rand {
 }
 
 // breed makes children that were not tried yet, all different. The operator level's answer to what was learnt is among
-// them where it is new, and what comes of doing otherwise with one computation of the best; the others are drawn by chance.
+// them where it is new, and what comes of doing otherwise with one computation of the best; the others are drawn by
+// chance.
 func (s *search) breed(population []int, r *rand.Rand) ([]child, error) {
 	var children []child
 	seen := map[string]bool{}
@@ -155,8 +157,8 @@ func (s *search) alternatives(of *Trial) ([]pending, error) {
 	return list, nil
 }
 
-// promising is the alternative to the best that looks best, where it looks better than it; except is the key of a placement
-// that is being measured already.
+// promising is the alternative to the best that looks best, where it looks better than it; except is the key of a
+// placement that is being measured already.
 func (s *search) promising(except string) ([]pending, error) {
 	if s.best < 0 {
 		return nil, nil
@@ -212,8 +214,8 @@ func (s *search) vary(parent *Trial, population []int, r *rand.Rand) (string, ge
 	return name, g
 }
 
-// pick takes those that are measured: in turn the one that looks best and another one, of those that are not much worse than what
-// they were made of.
+// pick takes those that are measured: in turn the one that looks best and another one, of those that are not much worse
+// than what they were made of.
 func (s *search) pick(children []child, n int, r *rand.Rand) []pending {
 	order := slices.Clone(children)
 	slices.SortStableFunc(order, func(a, b child) int {

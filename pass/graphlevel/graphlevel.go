@@ -3,16 +3,17 @@
 // Package graphlevel searches among whole networks, which is what the operator level cannot do: there costs add up, and
 // what happens between kernels (layouts kept, caches, an engine's own scheduling, the crossing of borders) does not.
 //
-// What comes in: the space of placements (genome.Space), placements to begin with (Seed), and someone who builds, runs and
-// profiles whole networks (Estimator). What goes out: all that was tried, each with its samples, and what is the best
-// (Result).
+// What comes in: the space of placements (genome.Space), placements to begin with (Seed), and someone who builds, runs
+// and profiles whole networks (Estimator). What goes out: all that was tried, each with its samples, and what is the
+// best (Result).
 //
-// First the seeds are measured, as far as the time goes: the first few in any case. Then comes feedback from context: what each part took in place replaces what it took
-// alone, what was spent at borders says what crossing one takes, the operator level places again with both, and so on until a
-// placement repeats. Then evolution: changes of what is done with one computation wherever it stands, moves and crossings of
-// the best so far, the most promising by the costs in context first, none of them twice. Whatever is measured is a record in
-// the cost store at once; a search that is begun again finds it there, takes the same decisions and goes on where the
-// other one was ended. It depends on nothing but the store, the seed of the random numbers, and the budget.
+// First the seeds are measured, as far as the time goes: the first few in any case. Then comes feedback from context:
+// what each part took in place replaces what it took alone, what was spent at borders says what crossing one takes, the
+// operator level places again with both, and so on until a placement repeats. Then evolution: changes of what is done
+// with one computation wherever it stands, moves and crossings of the best so far, the most promising by the costs in
+// context first, none of them twice. Whatever is measured is a record in the cost store at once; a search that is begun
+// again finds it there, takes the same decisions and goes on where the other one was ended. It depends on nothing but
+// the store, the seed of the random numbers, and the budget.
 package graphlevel
 
 import (
@@ -32,19 +33,20 @@ import (
 
 // Estimator builds and measures whole networks.
 type Estimator interface {
-	// Measure gives the costs of placements, in their order: samples of the whole network and, in cost.Network, those of
-	// plain TVM from the same rounds, the time of each part, sizes, and the seconds that it took. A placement that cannot be
-	// built or run, or answers wrongly, is a cost with a failure. best is the best cost so far, nil where there is none:
-	// what is hopeless beside it need not be measured to the end (Hopeless). taken is called on the caller's goroutine with
-	// each one that is finished, in any order; an error of it ends the call. Errors are for what makes the search
-	// impossible.
-	Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error
+	// Measure gives the costs of placements, in their order: samples of the whole network and, in cost.Network, those
+	// of plain TVM from the same rounds, the time of each part, sizes, and the seconds that it took. A placement that
+	// cannot be built or run, or answers wrongly, is a cost with a failure. best is the best cost so far, nil where
+	// there is none: what is hopeless beside it need not be measured to the end (Hopeless). taken is called on the
+	// caller's goroutine with each one that is finished, in any order; an error of it ends the call. Errors are for
+	// what makes the search impossible.
+	Measure(ctx context.Context, placements []*genome.Placement, best *cost.Cost,
+		taken func(i int, c cost.Cost) error) error
 }
 
 // Ahead is an Estimator that can be told what comes next.
 type Ahead interface {
-	// Ahead names placements that will be measured after those of the next Measure, in their order: some of them can be built while
-	// it waits for its own.
+	// Ahead names placements that will be measured after those of the next Measure, in their order: some of them can be
+	// built while it waits for its own.
 	Ahead(placements []*genome.Placement)
 }
 
@@ -61,22 +63,22 @@ type Seed struct {
 type Options struct {
 	// Seed makes the random numbers.
 	Seed uint64
-	// Time ends the search when building and measuring have taken so long, the seeds too. 0 for DefaultTime. What stands in the
-	// store counts as long as it took, so that a search that is made again ends where it ended. Where there is Left, that alone
-	// counts, so that it goes on, unless CountStored says that both do.
+	// Time ends the search when building and measuring have taken so long, the seeds too. 0 for DefaultTime. What
+	// stands in the store counts as long as it took, so that a search that is made again ends where it ended. Where
+	// there is Left, that alone counts, so that it goes on, unless CountStored says that both do.
 	Time        time.Duration
 	CountStored bool
-	// Left says how much time there is from now on for building and measuring: what is left of the time that the caller has, less
-	// what it needs afterwards. No network is begun that is expected to take longer, and one that does is given up; but for the
-	// first few. nil: only Time counts.
+	// Left says how much time there is from now on for building and measuring: what is left of the time that the caller
+	// has, less what it needs afterwards. No network is begun that is expected to take longer, and one that does is
+	// given up; but for the first few. nil: only Time counts.
 	Left func() time.Duration
-	// Expect says how long these networks are expected to take, which are built side by side and then measured; nil: as long as the
-	// slowest of this search.
+	// Expect says how long these networks are expected to take, which are built side by side and then measured; nil: as
+	// long as the slowest of this search.
 	Expect func(placements []*genome.Placement) time.Duration
 	// Now is the clock of the slowest; nil for time.Now.
 	Now func() time.Time
-	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit. The first few are
-	// measured whatever it is.
+	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit. The first few
+	// are measured whatever it is.
 	Trials int
 	// SeedsOnly ends it after the seeds, FeedbackOnly after the feedback.
 	SeedsOnly, FeedbackOnly bool
@@ -180,7 +182,8 @@ func (t *Trial) compare(other *Trial) int {
 }
 
 // Search searches. On an error or an interrupt the result has what was found by then, and the store has it, too.
-func Search(ctx context.Context, space *genome.Space, seeds []Seed, estimator Estimator, options Options) (*Result, error) {
+func Search(ctx context.Context, space *genome.Space, seeds []Seed, estimator Estimator, options Options) (*Result,
+	error) {
 	s := newSearch(ctx, space, estimator, options)
 	err := s.run(seeds)
 	s.result.Spent = s.spent
@@ -188,8 +191,8 @@ func Search(ctx context.Context, space *genome.Space, seeds []Seed, estimator Es
 	return s.result, err
 }
 
-// Ratios are the rounds' times over plain TVM's, by way of the network that the rounds were run in turn with; where there was
-// none, the times themselves.
+// Ratios are the rounds' times over plain TVM's, by way of the network that the rounds were run in turn with; where
+// there was none, the times themselves.
 func Ratios(c cost.Cost) []float64 {
 	ratios := slices.Clone(c.Samples)
 	if c.Network == nil {

@@ -51,7 +51,8 @@ var backends = []byoc.Backend{library{"tvm", false}, library{"vain", false}, lib
 // alone is what each operator takes when it is measured by itself.
 var alone = map[string]float64{"tvm": 4, "vain": 1, "shy": 6}
 
-// network is a fake of whole networks: true times with interactions, the same samples for the same placement every time.
+// network is a fake of whole networks: true times with interactions, the same samples for the same placement every
+// time.
 type network struct {
 	space *genome.Space
 	// profile says that parts are timed, too.
@@ -95,7 +96,8 @@ func (n *network) of(p *genome.Placement) (total float64, parts []feedback.Part)
 	return total, parts
 }
 
-func (n *network) Measure(_ context.Context, placements []*genome.Placement, best *cost.Cost, taken func(i int, c cost.Cost) error) error {
+func (n *network) Measure(_ context.Context, placements []*genome.Placement, best *cost.Cost,
+	taken func(i int, c cost.Cost) error) error {
 	for i, p := range placements {
 		if n.dieAt > 0 && len(n.measured) >= n.dieAt {
 			return errors.New("killed")
@@ -152,8 +154,9 @@ func chain(t *testing.T, ops ...string) *genome.Space {
 				continue
 			}
 			inputs, _ := g.Boundary(nodes)
-			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: b.Name(), Nodes: nodes, Root: nodes[0], Inputs: inputs,
-				Key: g.Nodes[id].Op})
+			set.Candidates = append(set.Candidates,
+				candidate.Candidate{Backend: b.Name(), Nodes: nodes, Root: nodes[0], Inputs: inputs,
+					Key: g.Nodes[id].Op})
 			costs = append(costs, alone[b.Name()])
 		}
 	}
@@ -183,7 +186,8 @@ func seedsOf(t *testing.T, s *genome.Space) []Seed {
 	require.NoError(t, err)
 	shy, err := s.Decode(s.Uniform(2))
 	require.NoError(t, err)
-	return []Seed{{Name: "tvm", Placement: tvm}, {Name: "operator level", Placement: operatorLevel(t, s)}, {Name: "vain", Placement: vain},
+	return []Seed{{Name: "tvm", Placement: tvm}, {Name: "operator level", Placement: operatorLevel(t, s)},
+		{Name: "vain", Placement: vain},
 		{Name: "shy", Placement: shy}}
 }
 
@@ -215,7 +219,8 @@ func TestItFindsOutWhoIsSlowAndWhoIsFastInCompany(t *testing.T) {
 			s := chain(t, ten...)
 			n := &network{profile: profiled}
 			start, _ := (&network{space: s}).of(operatorLevel(t, s))
-			require.Equal(t, 9*9+4.0, start, "by costs measured alone, everything goes to the one that is slow in company")
+			require.Equal(t, 9*9+4.0, start, "by costs measured alone, everything goes to the one that is slow in "+
+				"company")
 			r, err := begin(t, s, n, Options{Trials: 120, Patience: 200, Time: time.Hour})
 			require.NoError(t, err)
 			total, at := best(t, r, n)
@@ -378,12 +383,16 @@ func TestHopeless(t *testing.T) {
 	assert.False(t, Hopeless(cost.Cost{Samples: []float64{2, 2}}, fast), "two rounds say nothing")
 	assert.False(t, Hopeless(slow, cost.Cost{}))
 	busy := cost.Cost{Samples: []float64{2, 2, 2}, Network: &cost.Network{Against: []float64{20, 20, 20}}}
-	assert.False(t, Hopeless(busy, cost.Cost{Samples: []float64{1, 1, 1}, Network: &cost.Network{Against: []float64{9, 9, 9}}}),
+	assert.False(t, Hopeless(busy, cost.Cost{Samples: []float64{1, 1, 1},
+		Network: &cost.Network{Against: []float64{9, 9, 9}}}),
 		"the machine was busy, and TVM was as slow")
 
-	best := cost.Cost{Samples: []float64{1, 1, 1}, Network: &cost.Network{Against: []float64{4, 2, 1.6}}} // TVM is noisy
-	paced := cost.Cost{Samples: []float64{2, 2, 2}, Network: &cost.Network{Against: []float64{1.9, 1.9, 1.9}, Pace: 0.5}}
+	best := cost.Cost{Samples: []float64{1, 1, 1},
+		Network: &cost.Network{Against: []float64{4, 2, 1.6}}} // TVM is noisy
+	paced := cost.Cost{Samples: []float64{2, 2, 2},
+		Network: &cost.Network{Against: []float64{1.9, 1.9, 1.9}, Pace: 0.5}}
 	assert.InDelta(t, 0.5/0.95, Score(paced), 1e-9, "of plain TVM's time, by way of the best one")
 	assert.True(t, Hopeless(paced, best), "in the rounds that both ran in")
-	assert.False(t, Hopeless(cost.Cost{Samples: []float64{2, 2, 2}, Network: &cost.Network{Against: []float64{4, 4, 4}}}, best))
+	assert.False(t, Hopeless(cost.Cost{Samples: []float64{2, 2, 2},
+		Network: &cost.Network{Against: []float64{4, 4, 4}}}, best))
 }

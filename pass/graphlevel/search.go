@@ -35,8 +35,8 @@ type search struct {
 	// main is the function that runs, and is profiled: pass.Normalise puts the others in the place of their calls. -1
 	// for none.
 	main int
-	// borders are learnt with the tables. reference is what plain TVM's kernels take, by the first profile that there was: all
-	// profiles are brought to it, since machines are not as fast at all times; 0 before that.
+	// borders are learnt with the tables. reference is what plain TVM's kernels take, by the first profile that there
+	// was: all profiles are brought to it, since machines are not as fast at all times; 0 before that.
 	borders   *feedback.Borders
 	noted     map[string]bool // what notes has said
 	reference float64
@@ -65,7 +65,8 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 		options.Key.Backend = "all"
 	}
 	options.Key.Kind = cost.NetworkKind
-	s := &search{ctx: ctx, space: space, estimator: estimator, options: options, result: &Result{}, tried: map[string]int{},
+	s := &search{ctx: ctx, space: space, estimator: estimator, options: options, result: &Result{},
+		tried: map[string]int{},
 		noted: map[string]bool{}, best: -1,
 		main: -1}
 	traits := TraitsOf(space.Backends)
@@ -78,7 +79,8 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 		if options.Bounded != nil {
 			bounded = options.Bounded[i]
 		}
-		s.result.Tables = append(s.result.Tables, feedback.NewTable(f.Set, append([]float64(nil), f.Costs...), bounded, traits))
+		s.result.Tables = append(s.result.Tables,
+			feedback.NewTable(f.Set, append([]float64(nil), f.Costs...), bounded, traits))
 	}
 	if s.options.Patience <= 0 {
 		s.options.Patience = DefaultPatience
@@ -145,7 +147,8 @@ func (s *search) measure(list []pending) error {
 	found := make([]cost.Cost, len(list))
 	known := make([]bool, len(list))
 	for i, p := range list {
-		if c, ok := s.options.Store.Lookup(s.key(p.placement)); ok && !(c.Failed() && s.options.RetryFailures && c.Origin == cost.Stored) {
+		if c, ok := s.options.Store.Lookup(s.key(p.placement)); ok &&
+			!(c.Failed() && s.options.RetryFailures && c.Origin == cost.Stored) {
 			found[i], known[i] = c, true
 			continue
 		}
@@ -194,7 +197,8 @@ func (s *search) measure(list []pending) error {
 		}
 	}
 	if next < len(list) {
-		return fmt.Errorf("graph-level search: %s was not measured, which is a defect of the estimator", list[next].name)
+		return fmt.Errorf("graph-level search: %s was not measured, which is a defect of the estimator",
+			list[next].name)
 	}
 	return nil
 }
@@ -292,11 +296,13 @@ func (s *search) notes(c cost.Cost) []string {
 			once("network", "what the network's kernels take each is not known: "+w.Why)
 			continue
 		}
-		once("backend "+w.Backend, fmt.Sprintf("what the operators on %s take inside a region is not known, a region counts as "+
-			"one: %s: %s", w.Backend, w.Symbol, w.Why))
+		once("backend "+w.Backend, fmt.Sprintf(
+			"what the operators on %s take inside a region is not known, a region counts as "+
+				"one: %s: %s", w.Backend, w.Symbol, w.Why))
 	}
 	if p := profileOf(c); p != nil && p.Rest > mostRest*p.Total() {
-		once("rest", fmt.Sprintf("%.0f%% of the time is in kernels that belong to no operator of the network", 100*p.Rest/p.Total()))
+		once("rest", fmt.Sprintf("%.0f%% of the time is in kernels that belong to no operator of the network",
+			100*p.Rest/p.Total()))
 	}
 	return notes
 }
@@ -344,7 +350,8 @@ func RecordProfile(p *feedback.Profile, into *cost.Network) {
 		for i, v := range part.Nodes {
 			nodes[i] = int32(v)
 		}
-		into.Parts = append(into.Parts, cost.NetworkPart{Nodes: nodes, Milliseconds: digits(part.Milliseconds), Border: digits(part.Border),
+		into.Parts = append(into.Parts, cost.NetworkPart{Nodes: nodes, Milliseconds: digits(part.Milliseconds),
+			Border:   digits(part.Border),
 			Crossing: digits(part.Crossing)})
 	}
 }
@@ -442,15 +449,17 @@ func (s *search) feedback() error {
 	return nil
 }
 
-// step writes a turn of the feedback down. gap is how far from the cheapest the placement was at most by what was believed when
-// it was made; 0 for a seed, which was not searched for.
+// step writes a turn of the feedback down. gap is how far from the cheapest the placement was at most by what was
+// believed when it was made; 0 for a seed, which was not searched for.
 func (s *search) step(i int, repeats bool, gap float64) {
 	t := &s.result.Trials[i]
 	profile := profileOf(t.Cost)
 	if profile == nil || t.Cost.Failed() {
 		return
 	}
-	s.result.Steps = append(s.result.Steps, plan.Step{Name: t.Name, Placement: t.Placement.Key, Predicted: digits(t.Predicted),
-		Kernels: digits(profile.Total()), Border: digits(profile.Border()), Rest: digits(profile.Rest), Measured: digits(t.Cost.Estimate()),
-		Regions: t.Placement.Outlined(), Repeats: repeats, Gap: digits(gap)})
+	s.result.Steps = append(s.result.Steps, plan.Step{Name: t.Name, Placement: t.Placement.Key,
+		Predicted: digits(t.Predicted),
+		Kernels:   digits(profile.Total()), Border: digits(profile.Border()), Rest: digits(profile.Rest),
+		Measured: digits(t.Cost.Estimate()),
+		Regions:  t.Placement.Outlined(), Repeats: repeats, Gap: digits(gap)})
 }

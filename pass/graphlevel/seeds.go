@@ -14,9 +14,9 @@ import (
 // hopelessSeed is how many times as long as the best so far a seed must be expected to take for not being measured.
 const hopelessSeed = 1.5
 
-// sow measures the seeds: the first few as they stand, then, by what is learnt on the way, the most promising first. Those
-// that can be done without and look hopeless by then are passed over, and all that are left when the budget ends, which it
-// says.
+// sow measures the seeds: the first few as they stand, then, by what is learnt on the way, the most promising first.
+// Those that can be done without and look hopeless by then are passed over, and all that are left when the budget ends,
+// which it says.
 func (s *search) sow(seeds []Seed) (ended bool, err error) {
 	rest := slices.Clone(seeds)
 	for first := true; len(rest) > 0; first = false {
@@ -86,8 +86,8 @@ func (s *search) fresh(seeds []Seed) []Seed {
 	})
 }
 
-// ahead tells the estimator which seeds come after the first batch, as far as they are to be measured: plain TVM, which is in the
-// first, takes longest to be built.
+// ahead tells the estimator which seeds come after the first batch, as far as they are to be measured: plain TVM, which
+// is in the first, takes longest to be built.
 func (s *search) ahead(rest []Seed, batch []pending) {
 	estimator, can := s.estimator.(Ahead)
 	if !can || s.stored(batch) {
@@ -105,8 +105,8 @@ func (s *search) ahead(rest []Seed, batch []pending) {
 	estimator.Ahead(next)
 }
 
-// free are the seeds that cost no time, since the store has them; those that it has not are late. None is free where so many
-// networks were measured as may be.
+// free are the seeds that cost no time, since the store has them; those that it has not are late. None is free where so
+// many networks were measured as may be.
 func (s *search) free(seeds []Seed) []Seed {
 	var free []Seed
 	for _, seed := range s.fresh(seeds) {

@@ -36,8 +36,8 @@ type Function struct {
 // Problem is a network with what is known about its candidates.
 type Problem struct {
 	Functions []Function
-	// Bounds are what each computation takes at least, in milliseconds. They must be true, and above 0 where the cost is
-	// sure to be.
+	// Bounds are what each computation takes at least, in milliseconds. They must be true, and above 0 where the cost
+	// is sure to be.
 	Bounds []float64
 	// Known are the costs that are known; zero Costs for the others. Failures are known, too.
 	Known []cost.Cost
@@ -53,8 +53,8 @@ type Problem struct {
 
 // Result is what the loop found.
 type Result struct {
-	// Costs are those of all computations; those that were not measured have Origin cost.Bounded, and their bound as the
-	// one sample.
+	// Costs are those of all computations; those that were not measured have Origin cost.Bounded, and their bound as
+	// the one sample.
 	Costs []cost.Cost
 	// Measured counts the computations that Measure was asked for, Rounds how often it was called.
 	Measured, Rounds int
@@ -120,8 +120,8 @@ func (p *Problem) Unmeasured() *Result {
 	return r
 }
 
-// Tested says of how many computations both a cost and a bound are known, and of how many of these the cost is under the bound:
-// the bound was wrong, and all are scaled by it.
+// Tested says of how many computations both a cost and a bound are known, and of how many of these the cost is under
+// the bound: the bound was wrong, and all are scaled by it.
 func (p *Problem) Tested(costs []cost.Cost) (tested, wrong int) {
 	for i, c := range costs {
 		if settled(c) && !c.Failed() && p.Bounds[i] > 0 {

@@ -52,7 +52,8 @@ func newWorld(r *rand.Rand, tight float64) *world {
 			i, ok := byTruth[kind]
 			if !ok || always {
 				i = len(w.truth)
-				c := cost.Cost{Samples: []float64{math.Round(1e6*(0.05+r.Float64())*math.Pow(float64(len(nodes)), 0.7)) / 1e6},
+				c := cost.Cost{Samples: []float64{math.Round(
+					1e6*(0.05+r.Float64())*math.Pow(float64(len(nodes)), 0.7)) / 1e6},
 					Origin: cost.Measured}
 				bound := c.Samples[0] * tight * (1 - r.Float64()*(1-tight))
 				if !always && r.IntN(10) == 0 {
@@ -218,7 +219,8 @@ func TestABoundThatWasNoneLowersTheOthers(t *testing.T) {
 	}
 	tested, wrong := p.Tested(all)
 	assert.Equal(t, []int{4, 3}, []int{tested, wrong}, "the second one's bound is its cost")
-	all[0], all[1] = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash}, time.Time{}), cost.FromBound(0.5)
+	all[0], all[1] = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash}, time.Time{}),
+		cost.FromBound(0.5)
 	tested, wrong = p.Tested(all)
 	assert.Equal(t, []int{2, 2}, []int{tested, wrong}, "what failed, and what was not measured, tests nothing")
 	p.Known = r.Costs
@@ -256,8 +258,9 @@ func TestWhatCannotBeCovered(t *testing.T) {
 	t.Parallel()
 	tree := &place.Tree{Parent: []relay.NodeID{relay.NoNode}, Needs: []bool{true}}
 	failure := cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash}, time.Time{})
-	p := Problem{Bounds: []float64{1}, Known: []cost.Cost{failure}, Functions: []Function{{Tree: tree, Computations: []int{0},
-		Options: []place.Option{{Nodes: []relay.NodeID{0}}}}}}
+	p := Problem{Bounds: []float64{1}, Known: []cost.Cost{failure},
+		Functions: []Function{{Tree: tree, Computations: []int{0},
+			Options: []place.Option{{Nodes: []relay.NodeID{0}}}}}}
 	r, err := p.Run()
 	require.NoError(t, err)
 	assert.True(t, r.Costs[0].Failed())

@@ -38,7 +38,8 @@ func TestBuildersWorkAhead(t *testing.T) {
 	b := newBench(t, func(o *Options) { withBuilders(2)(o); o.Store = store })
 	var requests []cost.Request
 	for i := range 10 {
-		requests = append(requests, b.request(fmt.Sprint(i), "dnnl", fmt.Sprintf("ok %d", i+1)), b.request(fmt.Sprint(i), "tvm", fmt.Sprintf("ok %d", i+21)))
+		requests = append(requests, b.request(fmt.Sprint(i), "dnnl", fmt.Sprintf("ok %d", i+1)),
+			b.request(fmt.Sprint(i), "tvm", fmt.Sprintf("ok %d", i+21)))
 	}
 	costs, err := b.Estimate(context.Background(), requests)
 	require.NoError(t, err)
@@ -93,8 +94,9 @@ func TestFaultsOfWhatWasBuiltAhead(t *testing.T) {
 	}
 	store := cost.NewMemoryStore()
 	b := newBench(t, func(o *Options) { withBuilders(2)(o); o.Store = store; o.RunTimeout = time.Second })
-	faults := map[string]string{"crash-prepare": cost.KindCrash, "wrong-result": cost.KindWrongResult, "crash-run": cost.KindCrash,
-		"hang-run": cost.KindTimeout, "nan": cost.KindNotANumber}
+	faults := map[string]string{"crash-prepare": cost.KindCrash, "wrong-result": cost.KindWrongResult,
+		"crash-run": cost.KindCrash,
+		"hang-run":  cost.KindTimeout, "nan": cost.KindNotANumber}
 	var requests []cost.Request
 	for i := range 6 {
 		requests = append(requests, b.request(fmt.Sprint(i), "dnnl", fmt.Sprintf("ok %d", i+1)))
@@ -188,7 +190,8 @@ func TestCodeOutlivesTheWorkerThatLoadedIt(t *testing.T) {
 // For a handful nobody starts a builder.
 func TestFewAreBuiltWhereTheyAreMeasured(t *testing.T) {
 	b := newBench(t, withBuilders(2))
-	costs, err := b.Estimate(context.Background(), []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "tvm", "ok 2")})
+	costs, err := b.Estimate(context.Background(),
+		[]cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "tvm", "ok 2")})
 	require.NoError(t, err)
 	assert.Equal(t, 1.0, costs[0].Estimate())
 	assert.Equal(t, 1, count(b.logged(t), "start"))

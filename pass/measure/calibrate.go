@@ -34,7 +34,8 @@ func (p *Pool) Machine(ctx context.Context, env cost.Environment) (*bound.Machin
 		return nil, fmt.Errorf("measure: the calibration has %d parts, not %d", len(samples), len(keys))
 	}
 	for i, key := range keys {
-		if err := p.options.Store.Put(key, cost.Cost{Samples: samples[i], Origin: cost.Measured, Taken: time.Now()}); err != nil {
+		if err := p.options.Store.Put(key, cost.Cost{Samples: samples[i], Origin: cost.Measured,
+			Taken: time.Now()}); err != nil {
 			return nil, err
 		}
 		costs[i], _ = p.options.Store.Lookup(key) // with the digits that the next run will read
@@ -91,7 +92,8 @@ func (p *Pool) askCalibration(ctx context.Context) ([]byte, error) {
 	}
 	defer p.alone()()
 	worker.lastID++
-	err = worker.send(calibrateMessage{ID: worker.lastID, Op: "calibrate", Threads: max(p.options.Threads, 1), Sizes: bound.Sizes})
+	err = worker.send(calibrateMessage{ID: worker.lastID, Op: "calibrate", Threads: max(p.options.Threads, 1),
+		Sizes: bound.Sizes})
 	if err != nil {
 		err = worker.exit()
 	}

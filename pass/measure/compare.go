@@ -105,7 +105,8 @@ func (p *Pool) Compare(ctx context.Context, models []Model, options CompareOptio
 }
 
 // compare is the part of Compare that waits for the worker.
-func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptions, rounds chan<- int) (comparison *Comparison, err error) {
+func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptions,
+	rounds chan<- int) (comparison *Comparison, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("measure: comparing models: %v", r)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// dispatching is how jobs, which are numbers from 0 on, are done by workers, each on a goroutine of its own. All but run
-// is called on the goroutine of dispatch.
+// dispatching is how jobs, which are numbers from 0 on, are done by workers, each on a goroutine of its own. All but
+// run is called on the goroutine of dispatch.
 type dispatching[T any] struct {
 	// workers and jobs are how many there are.
 	workers, jobs int
@@ -22,8 +22,8 @@ type dispatching[T any] struct {
 	take func(job int, result T, stopped bool) error
 }
 
-// dispatch does the jobs in their order. After the first error the context that run gets is at its end, no further job is
-// begun, and the error is returned when the running ones have come back.
+// dispatch does the jobs in their order. After the first error the context that run gets is at its end, no further job
+// is begun, and the error is returned when the running ones have come back.
 func (d *dispatching[T]) dispatch(ctx context.Context) error {
 	if d.jobs == 0 {
 		return nil

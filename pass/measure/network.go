@@ -15,8 +15,8 @@ import (
 )
 
 // Networks builds whole networks on several workers side by side, and measures them on a worker of its own, never both
-// at once: what is timed has the machine for itself. Make it with NewNetworks and Close it. Its methods are called by one
-// goroutine at a time; while they wait they call Options.Poll.
+// at once: what is timed has the machine for itself. Make it with NewNetworks and Close it. Its methods are called by
+// one goroutine at a time; while they wait they call Options.Poll.
 type Networks struct {
 	options  Options
 	dir      string
@@ -29,7 +29,8 @@ type Networks struct {
 func NewNetworks(options Options, builders int, dir string) (*Networks, error) {
 	options = options.withDefaults()
 	if options.Command[0] == "" {
-		return nil, errors.New("measure: no Python interpreter for the workers is known; set COLLAGE_PYTHON or Config.Python")
+		return nil, errors.New("measure: no Python interpreter for the workers is known; set COLLAGE_PYTHON or " +
+			"Config.Python")
 	}
 	return &Networks{options: options, dir: dir, builders: make([]*process, max(1, builders))}, nil
 }
@@ -71,8 +72,8 @@ type NetworkBuild struct {
 type NetworkBuilt struct {
 	// Seconds is how long it took.
 	Seconds float64 `json:"seconds"`
-	// Bytes is the executable's size, Storage what it keeps between kernels while it runs, Parameters what its weights take
-	// that are not in regions.
+	// Bytes is the executable's size, Storage what it keeps between kernels while it runs, Parameters what its weights
+	// take that are not in regions.
 	Bytes      int64 `json:"bytes"`
 	Storage    int64 `json:"storage_bytes"`
 	Parameters int64 `json:"parameter_bytes"`
@@ -91,9 +92,11 @@ type DiskFullError struct{ Detail string }
 func (e *DiskFullError) Error() string { return "no space left on device: " + e.Detail }
 
 // Build builds networks, so many side by side as there are builders, and calls built on this goroutine with each one
-// that is finished. The first so many are wanted; the others are begun only while one of these is not finished: plain TVM takes
-// long, and one builder would have nothing to do meanwhile. Errors: no worker can be started, a full disk (*DiskFullError), an interrupt; those of built.
-func (n *Networks) Build(ctx context.Context, jobs []NetworkBuild, wanted int, built func(i int, b *NetworkBuilt) error) error {
+// that is finished. The first so many are wanted; the others are begun only while one of these is not finished: plain
+// TVM takes long, and one builder would have nothing to do meanwhile. Errors: no worker can be started, a full disk
+// (*DiskFullError), an interrupt; those of built.
+func (n *Networks) Build(ctx context.Context, jobs []NetworkBuild, wanted int,
+	built func(i int, b *NetworkBuilt) error) error {
 	type outcome struct {
 		built *NetworkBuilt
 		err   error
@@ -145,7 +148,8 @@ type networkBuildMessage struct {
 func (n *Networks) buildOne(ctx context.Context, slot int, job *NetworkBuild) (*NetworkBuilt, error) {
 	var built NetworkBuilt
 	failure, err := n.ask(ctx, &n.builders[slot], n.options.NetworkTimeout, "build", &built, func(id int) any {
-		m := networkBuildMessage{ID: id, Op: "network_build", NetworkBuild: *job, Target: n.options.Target, OptLevel: n.options.OptLevel,
+		m := networkBuildMessage{ID: id, Op: "network_build", NetworkBuild: *job, Target: n.options.Target,
+			OptLevel:       n.options.OptLevel,
 			DisabledPasses: n.options.DisabledPasses, Threads: n.options.Threads}
 		if m.Compilers == nil {
 			m.Compilers = []string{}
@@ -169,7 +173,8 @@ func (n *Networks) buildOne(ctx context.Context, slot int, job *NetworkBuild) (*
 
 // ask has a worker answer one request; it starts the worker if there is none. A worker that dies, hangs or talks
 // nonsense is a failure of what was asked for, and is gone. The error is for what makes going on impossible.
-func (n *Networks) ask(ctx context.Context, at **process, limit time.Duration, phase string, into any, message func(id int) any) (*cost.Failure, error) {
+func (n *Networks) ask(ctx context.Context, at **process, limit time.Duration, phase string, into any,
+	message func(id int) any) (*cost.Failure, error) {
 	if worker := *at; worker != nil && worker.memory() > n.options.MaxMemory {
 		worker.quit()
 		*at = nil
@@ -196,7 +201,8 @@ func (n *Networks) ask(ctx context.Context, at **process, limit time.Duration, p
 	}
 }
 
-func (n *Networks) exchange(ctx context.Context, worker *process, limit time.Duration, phase string, into any, message func(id int) any) (failure *cost.Failure, alive bool, err error) {
+func (n *Networks) exchange(ctx context.Context, worker *process, limit time.Duration, phase string, into any,
+	message func(id int) any) (failure *cost.Failure, alive bool, err error) {
 	fail := func(kind, detail string) *cost.Failure {
 		return &cost.Failure{Phase: phase, Kind: kind, Detail: detail}
 	}
@@ -214,7 +220,8 @@ func (n *Networks) exchange(ctx context.Context, worker *process, limit time.Dur
 		case errors.Is(err, errTimeout):
 			return fail(cost.KindTimeout, fmt.Sprintf("no answer within %v", limit)), false, nil
 		case errors.Is(err, errMemory):
-			return fail(cost.KindOutOfMemory, fmt.Sprintf("the worker held more than %d MiB", worker.most>>20)), false, nil
+			return fail(cost.KindOutOfMemory, fmt.Sprintf("the worker held more than %d MiB", worker.most>>20)), false,
+				nil
 		case errors.As(err, &end):
 			kind, detail := describeEnd(end)
 			return fail(kind, detail), false, nil
@@ -233,7 +240,8 @@ func (n *Networks) exchange(ctx context.Context, worker *process, limit time.Dur
 		return fail(cost.KindError, fmt.Sprintf("the worker sent the unknown event %q", r.Event)), false, nil
 	}
 	if err := json.Unmarshal(line, into); err != nil {
-		return fail(cost.KindError, fmt.Sprintf("the worker's result is not readable: %v: %s", err, excerpt(line))), false, nil
+		return fail(cost.KindError, fmt.Sprintf("the worker's result is not readable: %v: %s", err, excerpt(line))),
+			false, nil
 	}
 	return nil, true, nil
 }

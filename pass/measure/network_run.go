@@ -47,8 +47,8 @@ type networkProfileResult struct {
 
 // NetworkRun says how a network is measured.
 type NetworkRun struct {
-	// Model is the executable, Reference plain TVM's, whose outputs its own are compared with, and Against what it runs in
-	// turn with: plain TVM's, or that of a network of which is known how fast it is beside plain TVM (Pace).
+	// Model is the executable, Reference plain TVM's, whose outputs its own are compared with, and Against what it runs
+	// in turn with: plain TVM's, or that of a network of which is known how fast it is beside plain TVM (Pace).
 	Model, Reference, Against string
 	// Pace is the time of Against over plain TVM's; 0 where it is plain TVM's.
 	Pace float64
@@ -81,26 +81,32 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 		var result networkRunResult
 		rounds := min(run.Step, run.Rounds-len(c.Samples))
 		failure, err := n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
-			return networkRunMessage{ID: id, Op: "network_run", Model: run.Model, Reference: run.Reference, Against: run.Against, Rounds: rounds,
-				Check: len(c.Samples) == 0, Threads: n.options.Threads, MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond)}
+			return networkRunMessage{ID: id, Op: "network_run", Model: run.Model, Reference: run.Reference,
+				Against: run.Against, Rounds: rounds,
+				Check: len(c.Samples) == 0, Threads: n.options.Threads,
+				MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond)}
 		})
 		if err != nil {
 			return c, err
 		}
 		if failure == nil && (len(result.Samples) != rounds || len(result.Against) != rounds) {
-			failure = &cost.Failure{Phase: "run", Kind: cost.KindError, Detail: fmt.Sprintf("the worker ran %d rounds instead of %d", len(result.Samples), rounds)}
+			failure = &cost.Failure{Phase: "run", Kind: cost.KindError,
+				Detail: fmt.Sprintf("the worker ran %d rounds instead of %d", len(result.Samples), rounds)}
 		}
 		if failure != nil {
 			return cost.FromFailure(*failure, taken), nil
 		}
 		c.Samples = append(c.Samples, result.Samples...)
 		for _, against := range result.Against {
-			c.Network.Against = append(c.Network.Against, math.Round(against*1e7)/1e7) // the digits that the store keeps of samples
+			c.Network.Against = append(c.Network.Against,
+				math.Round(against*1e7)/1e7) // the digits that the store keeps of samples
 		}
 		c.MaxError = max(c.MaxError, result.MaxError)
 		c.Network.Resident = max(c.Network.Resident, result.Resident)
-		if bad := slices.ContainsFunc(slices.Concat(result.Samples, result.Against), func(s float64) bool { return !(s > 0) || math.IsInf(s, 1) }); bad {
-			return cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindError, Detail: "the worker's samples are no times"}, taken), nil
+		if bad := slices.ContainsFunc(slices.Concat(result.Samples, result.Against),
+			func(s float64) bool { return !(s > 0) || math.IsInf(s, 1) }); bad {
+			return cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindError,
+				Detail: "the worker's samples are no times"}, taken), nil
 		}
 		if run.More != nil && !run.More(c) {
 			break
@@ -109,8 +115,8 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 	return c, nil
 }
 
-// Profile times each kernel of a network that was run, in place, and the steps inside regions whose engines tell. There are no
-// kernels where the network cannot be profiled.
+// Profile times each kernel of a network that was run, in place, and the steps inside regions whose engines tell. There
+// are no kernels where the network cannot be profiled.
 func (n *Networks) Profile(ctx context.Context, model, reference string, rounds int) (times trace.Times, err error) {
 	for _, path := range []*string{&model, &reference} {
 		if *path, err = filepath.Abs(*path); err != nil {
@@ -155,8 +161,8 @@ type Footprint struct {
 	Peak     int64 `json:"peak_bytes"`
 }
 
-// Footprint measures an executable in a process of its own. The zero Footprint, without an error, is for one that cannot
-// be run.
+// Footprint measures an executable in a process of its own. The zero Footprint, without an error, is for one that
+// cannot be run.
 func (n *Networks) Footprint(ctx context.Context, model string) (f Footprint, err error) {
 	if model, err = filepath.Abs(model); err != nil {
 		return f, fmt.Errorf("measure: running a network: %w", err)

@@ -72,7 +72,8 @@ func networkWorker() {
 			time.Sleep(20 * time.Millisecond)
 			logLine("end " + m.Network)
 			result(map[string]any{"seconds": 0.5, "bytes": 100, "storage_bytes": 10, "parameter_bytes": 20,
-				"executable": map[string]any{"ops": []any{map[string]any{"op": "add", "kernel": 0, "args": []int{-1}}}, "root": 0, "kernels": []string{"k"}}})
+				"executable": map[string]any{"ops": []any{map[string]any{"op": "add", "kernel": 0, "args": []int{-1}}},
+					"root": 0, "kernels": []string{"k"}}})
 		case m.Op == "network_run" && filepath.Base(m.Reference) != "tvm.so":
 			fail("run", cost.KindError, "there is nothing to compare with")
 		case m.Op == "network_run":
@@ -86,7 +87,8 @@ func networkWorker() {
 			if model == "zero.so" {
 				samples[0] = 0
 			}
-			result(map[string]any{"samples_ms": samples, "against_ms": against, "max_abs_error": 0.25, "resident_bytes": 1 << 20})
+			result(map[string]any{"samples_ms": samples, "against_ms": against, "max_abs_error": 0.25,
+				"resident_bytes": 1 << 20})
 		case m.Op == "network_profile":
 			result(map[string]any{"kernels_ms": []float64{1.5}, "names": []string{"k"}})
 		case m.Op == "network_footprint":
@@ -157,7 +159,8 @@ func TestNetworksAreBuiltSideBySide(t *testing.T) {
 	assert.Equal(t, 2, hellos, "a worker serves one network after the other")
 }
 
-// While the one that is wanted is built, the other builder goes through those that are not; none of them is begun after it.
+// While the one that is wanted is built, the other builder goes through those that are not; none of them is begun after
+// it.
 func TestWhatIsBuiltMeanwhile(t *testing.T) {
 	for _, builders := range []int{1, 2} {
 		b := newNetworks(t, builders, nil)
@@ -210,7 +213,8 @@ func TestWhatEndsBuilding(t *testing.T) {
 	b = newNetworks(t, 1, func(o *Options) { o.Poll = func() error { return interrupted } })
 	_, err = b.build(t, "hang")
 	assert.ErrorIs(t, err, interrupted)
-	_, err = b.Run(context.Background(), NetworkRun{Model: "a.so", Reference: "tvm.so", Against: "tvm.so", Step: 3, Rounds: 3})
+	_, err = b.Run(context.Background(), NetworkRun{Model: "a.so", Reference: "tvm.so", Against: "tvm.so", Step: 3,
+		Rounds: 3})
 	if err != nil { // it may have been faster than the first poll
 		assert.ErrorIs(t, err, interrupted)
 	}
@@ -229,7 +233,8 @@ func TestNetworksAreRunInSteps(t *testing.T) {
 	assert.Equal(t, 0.5, c.Network.Pace)
 	assert.Equal(t, 0.25, c.MaxError)
 	assert.Equal(t, int64(1<<20), c.Network.Resident)
-	assert.Equal(t, []string{"network_run a.so 3 true", "network_run a.so 3 false", "network_run a.so 2 false"}, b.logged(t)[2:],
+	assert.Equal(t, []string{"network_run a.so 3 true", "network_run a.so 3 false", "network_run a.so 2 false"},
+		b.logged(t)[2:],
 		"outputs are compared once")
 
 	asked := 0
@@ -251,8 +256,9 @@ func TestNetworksAreRunInSteps(t *testing.T) {
 func TestNetworksThatFail(t *testing.T) {
 	b := newNetworks(t, 1, nil)
 	ctx := context.Background()
-	for model, kind := range map[string]string{"wrong.so": cost.KindWrongResult, "crash.so": cost.KindCrash, "short.so": cost.KindError,
-		"zero.so": cost.KindError} {
+	for model, kind := range map[string]string{"wrong.so": cost.KindWrongResult, "crash.so": cost.KindCrash,
+		"short.so": cost.KindError,
+		"zero.so":  cost.KindError} {
 		c, err := b.Run(ctx, NetworkRun{Model: model, Reference: "tvm.so", Against: "tvm.so", Step: 3, Rounds: 6})
 		require.NoError(t, err, model)
 		require.NotNil(t, c.Failure, model)

@@ -60,8 +60,9 @@ type Options struct {
 	// Workers is how many workers build and run at once; 0 for one, which is right where they would share the
 	// processors that they time.
 	Workers int
-	// Builders is how many further workers build ahead, many computations at once, for the one that times them; they stand
-	// still while it does. 0 for none: what is timed is built where it is timed. With builders there is one worker.
+	// Builders is how many further workers build ahead, many computations at once, for the one that times them; they
+	// stand still while it does. 0 for none: what is timed is built where it is timed. With builders there is one
+	// worker.
 	Builders int
 	// Store has what is known; nil for a store in memory.
 	Store *cost.Store

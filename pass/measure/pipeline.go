@@ -123,7 +123,10 @@ func (l *pipeline) act(ctx context.Context) error {
 			l.load(ctx)
 			return nil
 		}
-		at := slices.IndexFunc(l.waiting, func(t *task) bool { return !l.needsCode(t.job) || l.ahead.settled(t.request) })
+		at := slices.IndexFunc(l.waiting, func(t *task) bool {
+			return !l.needsCode(t.job) ||
+				l.ahead.settled(t.request)
+		})
 		if at >= 0 && len(l.ready) < mostInTurn {
 			t := l.waiting[at]
 			l.waiting = slices.Delete(l.waiting, at, at+1)

@@ -37,7 +37,8 @@ var _ cost.Estimator = (*Pool)(nil)
 func NewPool(options Options) (*Pool, error) {
 	options = options.withDefaults()
 	if options.Command[0] == "" {
-		return nil, errors.New("measure: no Python interpreter for the workers is known; set COLLAGE_PYTHON or Config.Python")
+		return nil, errors.New("measure: no Python interpreter for the workers is known; set COLLAGE_PYTHON or " +
+			"Config.Python")
 	}
 	dir, lock, err := makeFolder(os.TempDir())
 	if err != nil {
@@ -61,7 +62,8 @@ func (p *Pool) Stats() Stats {
 	return stats
 }
 
-// Close ends the workers and removes what they left in their temporary folder. The store stays open: it is the caller's.
+// Close ends the workers and removes what they left in their temporary folder. The store stays open: it is the
+// caller's.
 func (p *Pool) Close() error {
 	if p.ahead != nil {
 		p.ahead.close()
@@ -247,8 +249,8 @@ func (p *Pool) measure(ctx context.Context, jobs []*job, take func(j *job, c cos
 	return d.dispatch(ctx)
 }
 
-// worker is a slot's worker, which is started if there is none and replaced if it has grown too fat. started is how many
-// were started.
+// worker is a slot's worker, which is started if there is none and replaced if it has grown too fat. started is how
+// many were started.
 func (p *Pool) worker(ctx context.Context, slot int) (worker *process, started int, err error) {
 	worker = p.slots[slot]
 	if worker != nil && worker.memory() > p.options.MaxMemory {
@@ -272,8 +274,8 @@ func (p *Pool) worker(ctx context.Context, slot int) (worker *process, started i
 	return worker, started, nil
 }
 
-// Expect says that these requests are likely to be asked for, in this order, so that workers can be started and code can
-// be built while nobody waits for it. Nothing is measured. Errors are those of a request's Build.
+// Expect says that these requests are likely to be asked for, in this order, so that workers can be started and code
+// can be built while nobody waits for it. Nothing is measured. Errors are those of a request's Build.
 func (p *Pool) Expect(requests []cost.Request) error {
 	if p.ahead == nil {
 		return nil
@@ -323,7 +325,8 @@ func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
 		c, alive, err := p.ask(ctx, worker, j)
 		var setup *setupError
 		if errors.As(err, &setup) && j.workload.Compiler != "" {
-			o.cost, o.absent = cost.FromFailure(cost.Failure{Phase: "load", Kind: cost.KindError, Detail: setup.detail}, time.Now()), true
+			o.cost, o.absent = cost.FromFailure(cost.Failure{Phase: "load", Kind: cost.KindError, Detail: setup.detail},
+				time.Now()), true
 			return o
 		}
 		if !alive {
@@ -369,7 +372,8 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 			case errors.Is(err, errTimeout):
 				return fail(phase, cost.KindTimeout, fmt.Sprintf("no answer within %v", limit)), false, nil
 			case errors.Is(err, errMemory):
-				return fail(phase, cost.KindOutOfMemory, fmt.Sprintf("the worker held more than %d MiB", worker.most>>20)), false, nil
+				return fail(phase, cost.KindOutOfMemory,
+					fmt.Sprintf("the worker held more than %d MiB", worker.most>>20)), false, nil
 			case errors.As(err, &end):
 				kind, detail := describeEnd(end)
 				return fail(phase, kind, detail), false, nil
@@ -386,7 +390,8 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 				return cost.Cost{}, true, &setupError{j.request.Label, r.Detail}
 			}
 			if r.Phase == "protocol" {
-				return cost.Cost{}, true, fmt.Errorf("measure: %s: the worker cannot measure: %s", j.request.Label, r.Detail)
+				return cost.Cost{}, true, fmt.Errorf("measure: %s: the worker cannot measure: %s", j.request.Label,
+					r.Detail)
 			}
 			return errorCost(r, phase, fail), true, nil
 		case "result":

@@ -196,7 +196,8 @@ func TestChildrenOfAWorkerGoWithIt(t *testing.T) {
 	for _, order := range []string{"hang-with-child", "exit-with-child"} {
 		b := newBench(t, func(o *Options) { o.BuildTimeout = 800 * time.Millisecond })
 		start := time.Now()
-		costs, err := b.Estimate(context.Background(), []cost.Request{b.request("a", "dnnl", order), b.request("b", "dnnl", "ok 1")})
+		costs, err := b.Estimate(context.Background(),
+			[]cost.Request{b.request("a", "dnnl", order), b.request("b", "dnnl", "ok 1")})
 		require.NoError(t, err)
 		assert.True(t, costs[0].Failed())
 		assert.Equal(t, 1.0, costs[1].Estimate())
@@ -303,7 +304,8 @@ func TestAStoreThatCannotBeWrittenEndsTheSearch(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, store.Close())
 	b := newBench(t, func(o *Options) { o.Store = store })
-	costs, err := b.Estimate(context.Background(), []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "ok 1")})
+	costs, err := b.Estimate(context.Background(),
+		[]cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "ok 1")})
 	require.ErrorContains(t, err, path)
 	assert.Equal(t, 1.0, costs[0].Estimate(), "what was measured is still there")
 	assert.False(t, costs[1].Known())
@@ -331,7 +333,8 @@ func TestFailuresAreRetriedWhenAsked(t *testing.T) {
 func TestABackendThatIsNotSetUpIsLeftOut(t *testing.T) {
 	store := cost.NewMemoryStore()
 	b := newBench(t, func(o *Options) { o.Store = store })
-	requests := []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "gone", "setup"), b.request("c", "gone", "ok 3"),
+	requests := []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "gone", "setup"),
+		b.request("c", "gone", "ok 3"),
 		b.request("d", "dnnl", "ok 4")}
 	costs, err := b.Estimate(context.Background(), requests)
 	require.NoError(t, err)
@@ -355,7 +358,8 @@ func TestRefineTakesTurns(t *testing.T) {
 	store, err := cost.OpenStore(path)
 	require.NoError(t, err)
 	b := newBench(t, func(o *Options) { o.Store, o.Samples = store, 3 })
-	requests := []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "ok 2"), b.request("c", "dnnl", "crash-again")}
+	requests := []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "ok 2"),
+		b.request("c", "dnnl", "crash-again")}
 	_, err = b.Estimate(context.Background(), requests)
 	require.NoError(t, err)
 	costs, err := b.Refine(context.Background(), requests, 3)
@@ -363,7 +367,8 @@ func TestRefineTakesTurns(t *testing.T) {
 	assert.Len(t, costs[0].Samples, 6)
 	assert.Len(t, costs[1].Samples, 6)
 	assert.True(t, costs[2].Failed(), "it fails later")
-	assert.Equal(t, []string{"start", "ok 1", "ok 2", "crash-again", "again ok 1", "again ok 2", "again crash-again"}, b.logged(t)[:7])
+	assert.Equal(t, []string{"start", "ok 1", "ok 2", "crash-again", "again ok 1", "again ok 2", "again crash-again"},
+		b.logged(t)[:7])
 	assert.Equal(t, 3+3, b.built, "built again once, for all rounds")
 	require.NoError(t, store.Close())
 	again, err := cost.OpenStore(path)
@@ -405,8 +410,9 @@ func TestAGreedyCandidateIsOutOfMemory(t *testing.T) {
 		t.Skip("waits for workers that hang or eat memory: not under -short")
 	}
 	b := newBench(t, func(o *Options) { o.MemoryLimit = 300 << 20 })
-	costs, err := b.Estimate(context.Background(), []cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "greedy"),
-		b.request("c", "dnnl", "ok 3")})
+	costs, err := b.Estimate(context.Background(),
+		[]cost.Request{b.request("a", "dnnl", "ok 1"), b.request("b", "dnnl", "greedy"),
+			b.request("c", "dnnl", "ok 3")})
 	require.NoError(t, err)
 	require.True(t, costs[1].Failed())
 	assert.Equal(t, cost.KindOutOfMemory, costs[1].Failure.Kind)
@@ -447,7 +453,8 @@ func TestCompare(t *testing.T) {
 	var rounds []int
 	b := newBench(t, nil)
 	models := []Model{{Name: "tvm", Path: "a.so"}, {Name: "dnnl", Path: "/b.so"}}
-	c, err := b.Compare(context.Background(), models, CompareOptions{Rounds: 4, Progress: func(round, of int) { rounds = append(rounds, round) }})
+	c, err := b.Compare(context.Background(), models,
+		CompareOptions{Rounds: 4, Progress: func(round, of int) { rounds = append(rounds, round) }})
 	require.NoError(t, err)
 	assert.Equal(t, []float64{1, 1, 1, 1}, c.Costs["tvm"].Samples)
 	assert.Equal(t, 2.0, c.Costs["dnnl"].Estimate())

@@ -80,7 +80,8 @@ func startProcess(ctx context.Context, o *Options, dir string) (*process, error)
 
 // launch starts a worker in a process group of its own. Before it is asked for anything it must be greeted.
 func launch(o *Options, dir string) (*process, error) {
-	p := &process{lines: make(chan []byte), exited: make(chan struct{}), stderr: &stderrtail.Tail{}, most: o.MemoryLimit}
+	p := &process{lines: make(chan []byte), exited: make(chan struct{}), stderr: &stderrtail.Tail{},
+		most: o.MemoryLimit}
 	p.command = exec.Command(o.Command[0], o.Command[1:]...)
 	p.command.Dir = dir
 	p.command.Env = append(os.Environ(), "TMPDIR="+dir, "TOPHUB_LOCATION=NONE", "PYTHONUNBUFFERED=1",
@@ -221,13 +222,15 @@ func (p *process) receive(ctx context.Context, limit time.Duration) (reply, []by
 			}
 			var r reply
 			if err := json.Unmarshal(line, &r); err != nil || r.Event == "" {
-				return reply{}, nil, &protocolError{fmt.Sprintf("the worker wrote %q, which is no message", excerpt(line))}
+				return reply{}, nil, &protocolError{fmt.Sprintf("the worker wrote %q, which is no message",
+					excerpt(line))}
 			}
 			if r.ID < p.lastID {
 				continue // an answer that came too late
 			}
 			if r.ID > p.lastID {
-				return reply{}, nil, &protocolError{fmt.Sprintf("the worker answered request %d, the last one is %d", r.ID, p.lastID)}
+				return reply{}, nil, &protocolError{fmt.Sprintf("the worker answered request %d, the last one is %d",
+					r.ID, p.lastID)}
 			}
 			return r, line, nil
 		case <-timer.C:

@@ -34,8 +34,8 @@ type measureMessage struct {
 	Again bool `json:"again,omitempty"`
 }
 
-// buildMessage asks for the code of many functions in one library, for plain TVM. The items are what "measure" would ask
-// for; ids and the like in them mean nothing.
+// buildMessage asks for the code of many functions in one library, for plain TVM. The items are what "measure" would
+// ask for; ids and the like in them mean nothing.
 type buildMessage struct {
 	ID     int              `json:"id"`
 	Op     string           `json:"op"` // "build"
@@ -56,7 +56,8 @@ type loadMessage struct {
 	Manifest string `json:"manifest"`
 }
 
-// calibrateMessage asks how fast the machine is at best. Sizes are those of working sets in bytes, all threads together.
+// calibrateMessage asks how fast the machine is at best. Sizes are those of working sets in bytes, all threads
+// together.
 type calibrateMessage struct {
 	ID      int    `json:"id"`
 	Op      string `json:"op"` // "calibrate"
@@ -64,8 +65,8 @@ type calibrateMessage struct {
 	Sizes   []int  `json:"sizes"`
 }
 
-// calibrateResult is the reply "result" to a calibrateMessage: milliseconds for 10^9 float32 operations, and for reading
-// 2^30 bytes of a working set of each size.
+// calibrateResult is the reply "result" to a calibrateMessage: milliseconds for 10^9 float32 operations, and for
+// reading 2^30 bytes of a working set of each size.
 type calibrateResult struct {
 	Flops []float64   `json:"gflop_ms"`
 	Reads [][]float64 `json:"read_gib_ms"`
@@ -97,7 +98,8 @@ type reply struct {
 	// progress
 	Round int `json:"round"`
 
-	// error; the phases "setup" and "protocol" say that the worker cannot measure at all, the others are the candidate's
+	// error; the phases "setup" and "protocol" say that the worker cannot measure at all, the others are the
+	// candidate's
 	Phase  string `json:"phase"`
 	Kind   string `json:"kind"`
 	Detail string `json:"detail"`

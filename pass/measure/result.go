@@ -29,15 +29,16 @@ func errorCost(r reply, phase string, fail func(phase, kind, detail string) cost
 	return fail(r.Phase, r.Kind, r.Detail)
 }
 
-// resultCost is the cost that a worker's result says; samples says whether it must have any. An error means that the line
-// is no result.
+// resultCost is the cost that a worker's result says; samples says whether it must have any. An error means that the
+// line is no result.
 func resultCost(line []byte, samples bool, taken time.Time) (cost.Cost, error) {
 	var result measureResult
 	if err := json.Unmarshal(line, &result); err != nil {
 		return cost.Cost{}, fmt.Errorf("the worker's result is not readable: %w: %s", err, excerpt(line))
 	}
 	if result.Mismatch != nil {
-		return cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: *result.Mismatch}, taken), nil
+		return cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: *result.Mismatch},
+			taken), nil
 	}
 	if len(result.Samples) == 0 && samples {
 		return cost.Cost{}, fmt.Errorf("the worker's result has no samples: %s", excerpt(line))

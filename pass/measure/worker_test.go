@@ -94,14 +94,16 @@ func workerProcess(kind string) {
 			for i := range reads {
 				reads[i] = []float64{float64(i + 1)}
 			}
-			say(map[string]any{"id": m.ID, "event": "result", "gflop_ms": []float64{0.7, 0.5, 0.6}, "read_gib_ms": reads})
+			say(map[string]any{"id": m.ID, "event": "result", "gflop_ms": []float64{0.7, 0.5, 0.6},
+				"read_gib_ms": reads})
 		case "build":
 			build(m.ID, m.Items, filepath.Join(m.Folder, m.Name))
 		case "load":
 			content, err := os.ReadFile(m.Manifest)
 			logLine("load " + string(content))
 			if err != nil || strings.Contains(string(content), "load-error") {
-				say(map[string]any{"id": m.ID, "event": "error", "phase": "load", "kind": "error", "detail": "no such code"})
+				say(map[string]any{"id": m.ID, "event": "error", "phase": "load", "kind": "error",
+					"detail": "no such code"})
 				continue
 			}
 			say(map[string]any{"id": m.ID, "event": "result"})
@@ -159,9 +161,11 @@ func prepare(m measureMessage) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		time.Sleep(time.Hour)
 	case "wrong-result":
-		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{}, "mismatch": "3 of 10 values differ by up to 1 %"})
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{},
+			"mismatch": "3 of 10 values differ by up to 1 %"})
 	case "setup":
-		say(map[string]any{"id": m.ID, "event": "error", "phase": "setup", "kind": "error", "detail": "no code generator"})
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "setup", "kind": "error",
+			"detail": "no code generator"})
 	default:
 		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{}, "max_abs_error": 1e-6})
 	}
@@ -258,14 +262,18 @@ func serve(m measureMessage, served int) {
 		time.Sleep(time.Hour)
 	case "wrong-result":
 		built()
-		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{1}, "mismatch": "3 of 10 values differ by up to 1 %"})
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{1},
+			"mismatch": "3 of 10 values differ by up to 1 %"})
 	case "error":
-		say(map[string]any{"id": m.ID, "event": "error", "phase": "build", "kind": "error", "detail": "TVMError: no strategy"})
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "build", "kind": "error",
+			"detail": "TVMError: no strategy"})
 	case "setup":
-		say(map[string]any{"id": m.ID, "event": "error", "phase": "setup", "kind": "error", "detail": "no code generator"})
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "setup", "kind": "error",
+			"detail": "no code generator"})
 	case "nan":
 		built()
-		say(map[string]any{"id": m.ID, "event": "error", "phase": "check", "kind": "not-a-number", "detail": "output 0"})
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "check", "kind": "not-a-number",
+			"detail": "output 0"})
 	case "stale": // an answer to an earlier request comes first
 		say(map[string]any{"id": m.ID - 1, "event": "result", "samples_ms": []float64{99}})
 		built()
@@ -273,7 +281,8 @@ func serve(m measureMessage, served int) {
 	case "long":
 		built()
 		fmt.Fprint(os.Stderr, strings.Repeat("x", 200_000))
-		say(map[string]any{"id": m.ID, "event": "error", "phase": "run", "kind": "error", "detail": strings.Repeat("y", 300_000) + "end"})
+		say(map[string]any{"id": m.ID, "event": "error", "phase": "run", "kind": "error",
+			"detail": strings.Repeat("y", 300_000) + "end"})
 	case "fat": // holds on to memory
 		fat = append(fat, make([]byte, 64<<20))
 		for i := 0; i < len(fat[len(fat)-1]); i += 4096 { // a byte of each page makes it resident

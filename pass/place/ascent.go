@@ -22,10 +22,10 @@ const (
 	cyclic
 )
 
-// ascend raises the bound by moving the multipliers along the disagreements of the relaxation (a subgradient), with steps
-// in Polyak's way: as long as would close what is open between the bound and the best known placement. Multipliers are
-// whole picoseconds, so the bound stays exact. It leaves the last relaxation's trace in s.x, and the multipliers of the
-// best bound in l.
+// ascend raises the bound by moving the multipliers along the disagreements of the relaxation (a subgradient), with
+// steps in Polyak's way: as long as would close what is open between the bound and the best known placement.
+// Multipliers are whole picoseconds, so the bound stays exact. It leaves the last relaxation's trace in s.x, and the
+// multipliers of the best bound in l.
 func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
 	k := len(s.m.states)
 	best, kept := int64(math.MinInt64), l.clone()
@@ -129,7 +129,8 @@ func (s *search) disagreement(whole bool) []force {
 			apart = append(apart, force{at, float64(c)})
 			continue
 		}
-		// Shares go from the edges that do not pay to those that do; where they have all, or there is but one, they stay.
+		// Shares go from the edges that do not pay to those that do; where they have all, or there is but one, they
+		// stay.
 		shares, i := x.l.shared(m, at-edges)
 		idle := int64(0)
 		s.paying = append(s.paying[:0], at)
@@ -261,8 +262,8 @@ func (l *multipliers) level(m *model, at int, u relay.NodeID) {
 	shares[last] += left
 }
 
-// cycle gives those chosen options on a cycle that have several exits; nil where there is no cycle. Options with one exit
-// add no way through the graph: whatever enters one reaches its root.
+// cycle gives those chosen options on a cycle that have several exits; nil where there is no cycle. Options with one
+// exit add no way through the graph: whatever enters one reaches its root.
 func (m *model) cycle(chosen []int) []int {
 	var several []int
 	var regions [][]relay.NodeID

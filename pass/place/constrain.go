@@ -88,8 +88,8 @@ func (e *ConstraintError) Error() string {
 func (e *ConstraintError) Unwrap() error { return e.Cause }
 
 // Apply gives the options with those ruled out that break a constraint: their costs are +Inf, so that indices stay what
-// they were. Everything in this package takes the result. Errors: a plain one for a node that needs no cover, or one that
-// is forbidden on all states that it is pinned to.
+// they were. Everything in this package takes the result. Errors: a plain one for a node that needs no cover, or one
+// that is forbidden on all states that it is pinned to.
 func (c Constraints) Apply(options []Option, tree *Tree) ([]Option, error) {
 	list := c.List()
 	for _, k := range list {
@@ -130,7 +130,8 @@ func (c Constraints) Solve(options []Option, tree *Tree) (*Placement, error) {
 
 // SolveWith places the options under the constraints with another solver, which must give an error where and only where
 // there is no placement. Errors: as Solve's.
-func (c Constraints) SolveWith(options []Option, tree *Tree, solve func([]Option) (*Placement, error)) (*Placement, error) {
+func (c Constraints) SolveWith(options []Option, tree *Tree, solve func([]Option) (*Placement, error)) (*Placement,
+	error) {
 	constrained, err := c.Apply(options, tree)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,8 @@ func TestConstraintsAgainstBruteForce(t *testing.T) {
 		keeps := func(list []Constraint) func(int) bool {
 			return func(i int) bool {
 				for _, k := range list {
-					if slices.Contains(options[i].Nodes, k.Node) && slices.Contains(k.States, options[i].State) == k.Forbid {
+					if slices.Contains(options[i].Nodes, k.Node) &&
+						slices.Contains(k.States, options[i].State) == k.Forbid {
 						return false
 					}
 				}
@@ -90,16 +91,19 @@ func TestConstraintsNameWhatIsInTheWay(t *testing.T) {
 	_, err := Constraints{Pin: map[relay.NodeID][]State{0: {1}, 1: {0}, 2: {0}}}.Solve(options, chain(3))
 	require.EqualError(t, err, "no placement keeps these constraints together: %0 is pinned to 1; %1 is pinned to 0: "+
 		"the candidates leave 1 nodes uncovered: %0")
-	_, err = Constraints{Pin: map[relay.NodeID][]State{1: {0}}, Forbid: map[relay.NodeID][]State{2: {7, 0}}}.Solve(options, chain(3))
+	_, err = Constraints{Pin: map[relay.NodeID][]State{1: {0}},
+		Forbid: map[relay.NodeID][]State{2: {7, 0}}}.Solve(options, chain(3))
 	require.ErrorContains(t, err, "no placement keeps the constraint that %2 is forbidden on 0:")
-	_, err = Constraints{Pin: map[relay.NodeID][]State{1: {0}}, Forbid: map[relay.NodeID][]State{1: {0}}}.Solve(options, chain(3))
+	_, err = Constraints{Pin: map[relay.NodeID][]State{1: {0}}, Forbid: map[relay.NodeID][]State{1: {0}}}.Solve(options,
+		chain(3))
 	require.ErrorContains(t, err, "%1 is pinned to 0, and forbidden there")
 	_, err = Constraints{Pin: map[relay.NodeID][]State{5: {0}}}.Solve(options, chain(3))
 	require.ErrorContains(t, err, "%5 is pinned to 0, but it is no node of the graph that needs cover")
 	p, err := Constraints{Pin: map[relay.NodeID][]State{1: {0}}}.Solve(options, chain(3))
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 1, 2}, p.Chosen)
-	p, err = Constraints{Pin: map[relay.NodeID][]State{0: {1, 7}}, Forbid: map[relay.NodeID][]State{0: {7}}}.Solve(options, chain(3))
+	p, err = Constraints{Pin: map[relay.NodeID][]State{0: {1, 7}},
+		Forbid: map[relay.NodeID][]State{0: {7}}}.Solve(options, chain(3))
 	require.NoError(t, err, "one of two states is left")
 	require.Equal(t, []int{3, 2}, p.Chosen)
 	_, err = Constraints{Pin: map[relay.NodeID][]State{2: {7, 1}}}.Solve(options, chain(3))

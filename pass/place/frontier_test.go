@@ -16,10 +16,10 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// frontier finds the least cost of a cover by options of one exit, each a region by itself or inline, in another way than the
-// solver: from the last node to the first, over what is covered and by which options those covered nodes are that read nodes
-// which are not. The last node that is not covered must be the exit of an option, and all its readers are covered, so that
-// what is paid for its value is known. It gives up (ok is false) beyond limit states.
+// frontier finds the least cost of a cover by options of one exit, each a region by itself or inline, in another way
+// than the solver: from the last node to the first, over what is covered and by which options those covered nodes are
+// that read nodes which are not. The last node that is not covered must be the exit of an option, and all its readers
+// are covered, so that what is paid for its value is known. It gives up (ok is false) beyond limit states.
 func (n *network) frontier(p *Problem, limit int) (least int64, ok bool) {
 	type entry struct {
 		by   []int32

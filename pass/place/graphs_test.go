@@ -120,7 +120,8 @@ func (n *network) options(r *rand.Rand, states int) []Option {
 			set := nodes(v)
 			for u := v - 1; u >= 0; u-- {
 				inside := func(c relay.NodeID) bool { return slices.Contains(set, c) }
-				if len(n.consumers[u]) > 0 && !slices.ContainsFunc(n.consumers[u], func(c relay.NodeID) bool { return !inside(c) }) &&
+				if len(n.consumers[u]) > 0 &&
+					!slices.ContainsFunc(n.consumers[u], func(c relay.NodeID) bool { return !inside(c) }) &&
 					n.tree.Needs[u] && r.IntN(4) > 0 {
 					set = append(set, u)
 				}
@@ -151,7 +152,8 @@ func (n *network) convex(r *rand.Rand, count, states int) []Option {
 				set = grown
 			}
 		}
-		options = append(options, Option{Nodes: set, Cost: r.Float64() * float64(len(set)), State: State(r.IntN(states) * 10)})
+		options = append(options, Option{Nodes: set, Cost: r.Float64() * float64(len(set)),
+			State: State(r.IntN(states) * 10)})
 	}
 	return options
 }
@@ -209,8 +211,8 @@ func (n *network) cheapest(p *Problem, allowed func(i int) bool) (least float64,
 	return milliseconds(ps), ok
 }
 
-// brute tries all exact covers that can be run, with what is paid between their regions, in picoseconds; it knows nothing
-// of trees.
+// brute tries all exact covers that can be run, with what is paid between their regions, in picoseconds; it knows
+// nothing of trees.
 func (n *network) brute(p *Problem, allowed func(i int) bool) (least int64, ok bool) {
 	least = math.MaxInt64
 	by := make([]int, len(p.Tree.Needs))
@@ -226,7 +228,9 @@ func (n *network) brute(p *Problem, allowed func(i int) bool) (least int64, ok b
 			}
 			exits := 0
 			for _, v := range o.Nodes {
-				if len(n.consumers[v]) == 0 || slices.ContainsFunc(n.consumers[v], func(c relay.NodeID) bool { return !slices.Contains(o.Nodes, c) }) {
+				if len(n.consumers[v]) == 0 ||
+					slices.ContainsFunc(n.consumers[v],
+						func(c relay.NodeID) bool { return !slices.Contains(o.Nodes, c) }) {
 					exits++
 				}
 			}
@@ -318,8 +322,9 @@ func (n *network) paid(r *border.Regions, ends border.Ends) int64 {
 	return sum
 }
 
-// borders are random costs by value and side. State 0 stays inline; of the other states the neighbours are joined, as long as
-// no two regions need each other and, now and then, a pair of them keeps apart; or, where apart says so, no neighbours are.
+// borders are random costs by value and side. State 0 stays inline; of the other states the neighbours are joined, as
+// long as no two regions need each other and, now and then, a pair of them keeps apart; or, where apart says so, no
+// neighbours are.
 func (n *network) borders(r *rand.Rand, options []Option, apart bool) *Borders {
 	return n.joining(r, options, apart, r.IntN(2)*4)
 }
@@ -399,7 +404,8 @@ func (n *network) joining(r *rand.Rand, options []Option, apart bool, shy int) *
 	return b
 }
 
-// RandomProblem is for the tests outside of the package, which may use the oracle: options, their tree, and brute force.
+// RandomProblem is for the tests outside of the package, which may use the oracle: options, their tree, and brute
+// force.
 func RandomProblem(r *rand.Rand, operators int) ([]Option, *Tree, func() (float64, bool)) {
 	n := randomNetwork(r, operators)
 	options := n.options(r, 1)

@@ -23,9 +23,9 @@ type IntervalPlacement struct {
 	Regret float64
 	// Rival are the options of the placement that would be cheaper by Regret; nil where Regret is 0.
 	Rival []int
-	// Next are the options whose uncertainty makes the regret: those that are in one of the placement and its rival, and
-	// whose interval has a width; widest first. A sample that narrows none of them leaves the regret as it is. Empty only
-	// where Regret is 0.
+	// Next are the options whose uncertainty makes the regret: those that are in one of the placement and its rival,
+	// and whose interval has a width; widest first. A sample that narrows none of them leaves the regret as it is.
+	// Empty only where Regret is 0.
 	Next []int
 }
 
@@ -46,7 +46,8 @@ func SolveInterval(options []Option, intervals []Interval, tree *Tree) (*Interva
 	}
 	for i, r := range intervals {
 		if !(r.Low <= options[i].Cost && options[i].Cost <= r.High) {
-			return nil, fmt.Errorf("placement: option %d costs %v ms, which is not within [%v, %v]", i, options[i].Cost, r.Low, r.High)
+			return nil, fmt.Errorf("placement: option %d costs %v ms, which is not within [%v, %v]", i, options[i].Cost,
+				r.Low, r.High)
 		}
 	}
 	p, err := Solve(options, tree)

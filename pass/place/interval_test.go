@@ -89,8 +89,8 @@ func TestIntervalsHoldWhateverTheCostsAre(t *testing.T) {
 	require.Equal(t, unsure, reached)
 }
 
-// TestSamplingWhatIsNextEndsSure: always sampling the first of Next ends with a placement that is the cheapest by the true
-// costs, with most options never sampled.
+// TestSamplingWhatIsNextEndsSure: always sampling the first of Next ends with a placement that is the cheapest by the
+// true costs, with most options never sampled.
 func TestSamplingWhatIsNextEndsSure(t *testing.T) {
 	t.Parallel()
 	sampled, all := 0, 0

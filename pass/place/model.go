@@ -18,7 +18,8 @@ func (m *model) borders() error {
 		return nil
 	}
 	if len(b.Flow.Readers) != n {
-		return fmt.Errorf("placement: the readers of %d values are given, the tree has %d nodes", len(b.Flow.Readers), n)
+		return fmt.Errorf("placement: the readers of %d values are given, the tree has %d nodes", len(b.Flow.Readers),
+			n)
 	}
 	m.in, m.out, m.apart = make([]int64, n*k), make([]int64, n*k), make([]bool, k)
 	for s, state := range m.states {
@@ -36,7 +37,8 @@ func (m *model) borders() error {
 		for s, state := range m.states {
 			in, out := b.Ends(id, border.Side(state))
 			if in < 0 || out < 0 || in > greatestSum || out > greatestSum {
-				return fmt.Errorf("placement: bringing the value of %%%d to state %d costs %v ms, and away from it %v ms", u, state,
+				return fmt.Errorf("placement: bringing the value of %%%d to state %d costs %v ms, and away from it "+
+					"%v ms", u, state,
 					milliseconds(in), milliseconds(out))
 			}
 			m.in[u*k+s], m.out[u*k+s] = in, out
@@ -55,9 +57,11 @@ func (m *model) borders() error {
 	for u, readers := range b.Flow.Readers {
 		for _, w := range readers {
 			if int(w) <= u || int(w) >= n || !m.problem.Tree.Needs[w] || b.Flow.Made[u] != m.problem.Tree.Needs[u] {
-				return fmt.Errorf("placement: the readers %v of %%%d are not ascending nodes behind it that need cover", readers, u)
+				return fmt.Errorf("placement: the readers %v of %%%d are not ascending nodes behind it that need cover",
+					readers, u)
 			}
-			// What a nested scope captures may come from within an option; that it is paid for, too, no bound counts on.
+			// What a nested scope captures may come from within an option; that it is paid for, too, no bound counts
+			// on.
 			if _, known := slices.BinarySearch(m.problem.Reads[w], relay.NodeID(u)); b.Flow.Made[u] && !known {
 				continue
 			}
@@ -116,14 +120,14 @@ func (m *model) addReads(i int, in []int32) {
 	}
 }
 
-// paysOut says that a value of state s is paid for where it leaves because somebody reads it: a result that leaves its region
-// anyway is paid for by whoever makes it.
+// paysOut says that a value of state s is paid for where it leaves because somebody reads it: a result that leaves its
+// region anyway is paid for by whoever makes it.
 func (m *model) paysOut(u relay.NodeID, s int32) bool {
 	return !m.problem.Borders.Flow.Result[u] || s == m.inline
 }
 
-// least are the regions of chosen options if there were as few as there can be: one of each state, but for those of which
-// each option is one. What they cost is no more than what any regions do.
+// least are the regions of chosen options if there were as few as there can be: one of each state, but for those of
+// which each option is one. What they cost is no more than what any regions do.
 func (m *model) least(chosen []int) *border.Regions {
 	r := &border.Regions{Of: make([]int32, len(m.parent)), Sides: []border.Side{border.Side(m.problem.Borders.Inline)}}
 	of := make([]int32, len(m.states))
@@ -142,8 +146,8 @@ func (m *model) least(chosen []int) *border.Regions {
 	return r
 }
 
-// cost is what whole options that cover each node once cost, with the regions that they form, and the sum of their ranks; at
-// least says what they cost with as few regions as there can be.
+// cost is what whole options that cover each node once cost, with the regions that they form, and the sum of their
+// ranks; at least says what they cost with as few regions as there can be.
 func (m *model) cost(chosen []int, atLeast bool) (cost, rank int64) {
 	for _, o := range chosen {
 		cost += picoseconds(m.problem.Options[o].Cost)
@@ -187,9 +191,9 @@ type multipliers struct {
 	// edge[e*K+s] is paid by the piece that tops edge e's value in state s, and got back by the piece that holds the
 	// reader, if it takes the value to be in state s. Picoseconds.
 	edge []int64
-	// in and out, at e*K+s, say how what is paid once for a value is shared among its readers: those of state s pay in[e*K+s]
-	// for bringing it there, those of other states out[e*K+s] for bringing it away from s. Over a value's edges they sum to
-	// what is paid. Picoseconds.
+	// in and out, at e*K+s, say how what is paid once for a value is shared among its readers: those of state s pay
+	// in[e*K+s] for bringing it there, those of other states out[e*K+s] for bringing it away from s. Over a value's
+	// edges they sum to what is paid. Picoseconds.
 	in, out []int64
 	// share[k] is what piece k pays of its option's cost; the shares of an option's pieces sum to it. Picoseconds.
 	share []int64
@@ -259,5 +263,6 @@ func (m *model) apportion(l *multipliers, prices []float64) {
 }
 
 func (l *multipliers) clone() *multipliers {
-	return &multipliers{edge: slices.Clone(l.edge), share: slices.Clone(l.share), in: slices.Clone(l.in), out: slices.Clone(l.out)}
+	return &multipliers{edge: slices.Clone(l.edge), share: slices.Clone(l.share), in: slices.Clone(l.in),
+		out: slices.Clone(l.out)}
 }

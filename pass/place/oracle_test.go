@@ -16,8 +16,8 @@ import (
 	"github.com/collage-tvm/collage/pass/place/oracle"
 )
 
-// TestSolverOracleAndBruteForceAgree holds three ways to place against each other, on graphs with branches, skips, tuples,
-// scopes and several outputs, with options that are legal by the graph, not by its tree.
+// TestSolverOracleAndBruteForceAgree holds three ways to place against each other, on graphs with branches, skips,
+// tuples, scopes and several outputs, with options that are legal by the graph, not by its tree.
 func TestSolverOracleAndBruteForceAgree(t *testing.T) {
 	t.Parallel()
 	solved, infeasible, fused := 0, 0, 0

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Overhead keeps noise from cutting. Costs are measured, each with an error of microseconds, and of a great many ways to
-// cut a network the cheapest by such numbers is one whose errors happen to be low; it tends to have many small options.
-// Each option is made dearer by what starting it costs in a network and what the measuring of it by itself does not
-// show: then one more option has to be worth that much.
+// Overhead keeps noise from cutting. Costs are measured, each with an error of microseconds, and of a great many ways
+// to cut a network the cheapest by such numbers is one whose errors happen to be low; it tends to have many small
+// options. Each option is made dearer by what starting it costs in a network and what the measuring of it by itself
+// does not show: then one more option has to be worth that much.
 //
 // If P is the cheapest placement with an overhead of h for each option and Q the cheapest without any, then P costs, in
 // the costs as they were given, at most h * (options in Q - options in P) more than Q, options of cost 0 not counted.

@@ -51,8 +51,8 @@ type Placement struct {
 	// that need no cover. Their sum is Cost; over the nodes of any option it is at most the option's cost. All
 	// three hold exactly when every number is taken in whole picoseconds (see Verify).
 	//
-	// Where something is paid between regions, or options have several exits (Problem), the prices sum to the bound that was
-	// found before anything was tried out, which is at most LowerBound, and carry shares of what is paid.
+	// Where something is paid between regions, or options have several exits (Problem), the prices sum to the bound
+	// that was found before anything was tried out, which is at most LowerBound, and carry shares of what is paid.
 	Prices []float64
 	// LowerBound is what every placement costs at least, in milliseconds: Cost where this one is proven to be the
 	// cheapest.

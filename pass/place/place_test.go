@@ -60,7 +60,8 @@ func TestNodeThatOnlyAGroupCovers(t *testing.T) {
 	t.Parallel()
 	// Nothing covers 0 by itself, so the dear group must be taken.
 	options := []Option{
-		{Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(0, 1), Cost: 50}, {Nodes: nodes(1, 2), Cost: 0},
+		{Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(0, 1), Cost: 50},
+		{Nodes: nodes(1, 2), Cost: 0},
 	}
 	p, err := Solve(options, chain(3))
 	require.NoError(t, err)
@@ -134,7 +135,8 @@ func TestNothingToPlace(t *testing.T) {
 func TestVerifyTakesAPlacementWithoutItsBound(t *testing.T) {
 	t.Parallel()
 	tree := chain(3)
-	options := []Option{{Nodes: nodes(0), Cost: 1}, {Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(0, 1), Cost: 1.5}}
+	options := []Option{{Nodes: nodes(0), Cost: 1}, {Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1},
+		{Nodes: nodes(0, 1), Cost: 1.5}}
 	p, err := Solve(options, tree)
 	require.NoError(t, err)
 	require.Equal(t, 2.5, p.Cost)
@@ -149,9 +151,11 @@ func TestVerifyTakesAPlacementWithoutItsBound(t *testing.T) {
 
 func TestReadsMustBeOfPlacedNodesBefore(t *testing.T) {
 	t.Parallel()
-	for _, reads := range [][][]relay.NodeID{{nil, nodes(1), nil}, {nil, nil, nodes(1, 0)}, {nil, nil, nodes(0, 0)}, {nil, nodes(2), nil}} {
+	for _, reads := range [][][]relay.NodeID{{nil, nodes(1), nil}, {nil, nil, nodes(1, 0)}, {nil, nil, nodes(0, 0)},
+		{nil, nodes(2), nil}} {
 		tree := chain(3)
-		p := &Problem{Tree: tree, Reads: reads, Options: []Option{{Nodes: nodes(0)}, {Nodes: nodes(1)}, {Nodes: nodes(2)}}}
+		p := &Problem{Tree: tree, Reads: reads,
+			Options: []Option{{Nodes: nodes(0)}, {Nodes: nodes(1)}, {Nodes: nodes(2)}}}
 		_, err := p.Solve()
 		require.ErrorContains(t, err, "are not ascending nodes before it", "%v", reads)
 	}

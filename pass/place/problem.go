@@ -11,12 +11,12 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Problem is a placement with what Solve leaves out: what is paid for values that go from one region to another, and options
-// with several exits.
+// Problem is a placement with what Solve leaves out: what is paid for values that go from one region to another, and
+// options with several exits.
 //
-// The cost of a placement is the sum of its options' costs and what package border says of the regions that they form. Which
-// they are is decided when all is chosen, so what the search bounds branches by is the same sum with fewer regions: as few as
-// there could be.
+// The cost of a placement is the sum of its options' costs and what package border says of the regions that they form.
+// Which they are is decided when all is chosen, so what the search bounds branches by is the same sum with fewer
+// regions: as few as there could be.
 //
 // An option may have several exits: a convex set of nodes, not a subtree of the post-dominator tree. Options that are
 // convex one by one may still need each other's results; a placement where they do is no placement (QuotientAcyclic).
@@ -43,8 +43,8 @@ type Borders struct {
 	Ends border.Ends
 	// Inline is the state of what stays inline: all of its options are in region 0.
 	Inline State
-	// Apart says of the other states that each option is a region by itself; nil: of none. The options of one region are all
-	// of one state.
+	// Apart says of the other states that each option is a region by itself; nil: of none. The options of one region
+	// are all of one state.
 	Apart func(s State) bool
 	// Regions forms the regions of chosen options.
 	Regions func(chosen []int) *border.Regions
@@ -57,8 +57,8 @@ const DefaultEffort = 200_000_000
 // lower bounds from TreeSolver's recursion over (node, state): the answer is a valid placement whose Gap is 0 where it
 // is proven to be the cheapest. It is proven without search where each value is only read by the option that holds its
 // post-dominator (chains and trees) and neighbours of one state are one region. Elsewhere the gap has in it, too, what
-// regions of one state cost more than one region of theirs would. Deterministic; but ranks do not decide among placements of
-// equal cost as they do in TreeSolver's.
+// regions of one state cost more than one region of theirs would. Deterministic; but ranks do not decide among
+// placements of equal cost as they do in TreeSolver's.
 //
 // Errors: as Solver's; *OptionError for an option that is not convex; a plain error where Borders break their rules, or
 // where no placement was found within the effort.
@@ -85,14 +85,15 @@ func (p *Problem) Verify(q *Placement) error {
 	case picoseconds(q.Cost) != cost:
 		return fmt.Errorf("placement: the chosen options cost %v ms, not %v ms", milliseconds(cost), q.Cost)
 	case q.LowerBound > q.Cost || picoseconds(q.Cost-q.LowerBound) != picoseconds(q.Gap):
-		return fmt.Errorf("placement: the cost %v ms less the lower bound %v ms is not the gap %v ms", q.Cost, q.LowerBound, q.Gap)
+		return fmt.Errorf("placement: the cost %v ms less the lower bound %v ms is not the gap %v ms", q.Cost,
+			q.LowerBound, q.Gap)
 	}
 	return nil
 }
 
-// Cost is what a choice of options costs, in whole picoseconds, what is paid between its regions included. Errors: a node that
-// is not covered or covered twice; *CycleError where options need each other's results; regions that are not made of the
-// options.
+// Cost is what a choice of options costs, in whole picoseconds, what is paid between its regions included. Errors: a
+// node that is not covered or covered twice; *CycleError where options need each other's results; regions that are not
+// made of the options.
 func (p *Problem) Cost(chosen []int) (int64, error) {
 	by := make([]int, len(p.Tree.Needs))
 	for v := range by {
@@ -144,7 +145,8 @@ func (p *Problem) checkRegions(chosen []int, r *border.Regions) error {
 		whole := !slices.ContainsFunc(o.Nodes, func(v relay.NodeID) bool { return r.Of[v] != region })
 		if !whole || region < 0 || int(region) >= len(r.Sides) || (region == 0) != (o.State == p.Borders.Inline) ||
 			r.Sides[region] != border.Side(o.State) {
-			return fmt.Errorf("placement: option %d, of state %d, is in no region of its state, or in several", i, o.State)
+			return fmt.Errorf("placement: option %d, of state %d, is in no region of its state, or in several", i,
+				o.State)
 		}
 		if other, shared := owner[region]; shared && p.Borders.apart(o.State) {
 			return fmt.Errorf("placement: the options %d and %d, of state %d, share a region", other, i, o.State)
@@ -156,9 +158,9 @@ func (p *Problem) checkRegions(chosen []int, r *border.Regions) error {
 
 func (b *Borders) apart(s State) bool { return s != b.Inline && b.Apart != nil && b.Apart(s) }
 
-// model is a Problem made ready for the recursion. An option with several exits falls into pieces, the connected subtrees
-// that it consists of; an option with one exit is a piece by itself. The recursion takes pieces; that those of an option
-// are taken together is left to prices (multipliers) and to the search.
+// model is a Problem made ready for the recursion. An option with several exits falls into pieces, the connected
+// subtrees that it consists of; an option with one exit is a piece by itself. The recursion takes pieces; that those of
+// an option are taken together is left to prices (multipliers) and to the search.
 type model struct {
 	problem *Problem
 	parent  []relay.NodeID
@@ -173,8 +175,8 @@ type model struct {
 	transfers bool
 	inline    int32  // the inline state; none where no option has it
 	apart     []bool // states of which each option is a region
-	// An edge is a value with one of its readers; it has a multiplier for each state. Edges of value u are outgoing[u]; reads
-	// are the values that each node reads, edgeOf the edges of these.
+	// An edge is a value with one of its readers; it has a multiplier for each state. Edges of value u are outgoing[u];
+	// reads are the values that each node reads, edgeOf the edges of these.
 	edges    int
 	outgoing [][]int32
 	reads    [][]relay.NodeID
@@ -199,9 +201,9 @@ type read struct {
 	edges []int32
 	// made: an option makes the value, and not the caller of the function.
 	made bool
-	// below: the piece holds the value's post-dominator, so the recursion knows the value's state. within: the value comes
-	// from another piece of the same option. charged: of the pieces of its option this one pays, where that is not shared
-	// among edges.
+	// below: the piece holds the value's post-dominator, so the recursion knows the value's state. within: the value
+	// comes from another piece of the same option. charged: of the pieces of its option this one pays, where that is
+	// not shared among edges.
 	below, within, charged bool
 }
 
@@ -260,7 +262,8 @@ func (p *Problem) compile() (*model, error) {
 		}
 	}
 	if sum*perMillisecond >= greatestSum/4 {
-		return nil, fmt.Errorf("placement: the costs add up to more than %.0f hours", greatestSum/4/perMillisecond/3600e3)
+		return nil, fmt.Errorf("placement: the costs add up to more than %.0f hours",
+			greatestSum/4/perMillisecond/3600e3)
 	}
 	m.sortByRoot(n)
 	return m, nil
@@ -272,7 +275,8 @@ func (p *Problem) consumers() ([][]relay.NodeID, error) {
 		last := relay.NoNode
 		for _, u := range values {
 			if u <= last || int(u) >= w || !p.Tree.Needs[u] || !p.Tree.Needs[w] {
-				return nil, fmt.Errorf("placement: the reads %v of node %%%d are not ascending nodes before it that need cover",
+				return nil, fmt.Errorf("placement: the reads %v of node %%%d are not ascending nodes before it that "+
+					"need cover",
 					values, w)
 			}
 			last = u
@@ -314,14 +318,16 @@ func (p *Problem) pieces(i int, in []int32, consumers [][]relay.NodeID) ([][]rel
 	if exits == 1 {
 		for _, v := range o.Nodes[:len(o.Nodes)-1] {
 			if parent := p.Tree.Parent[v]; parent == relay.NoNode || in[parent] != mark {
-				return nil, &OptionError{i, fmt.Sprintf("node %%%d has all its uses inside, but its immediate post-dominator "+
-					"%%%d is outside: the tree is not that of the reads", v, parent)}
+				return nil, &OptionError{i, fmt.Sprintf(
+					"node %%%d has all its uses inside, but its immediate post-dominator "+
+						"%%%d is outside: the tree is not that of the reads", v, parent)}
 			}
 		}
 		return [][]relay.NodeID{o.Nodes}, nil
 	}
 	if v, w, ok := p.reenters(o.Nodes, in, mark, consumers); ok {
-		return nil, &OptionError{i, fmt.Sprintf("it is not convex: %%%d reads, from outside, what comes of its node %%%d", w, v)}
+		return nil, &OptionError{i, fmt.Sprintf(
+			"it is not convex: %%%d reads, from outside, what comes of its node %%%d", w, v)}
 	}
 	var pieces [][]relay.NodeID
 	at := map[relay.NodeID]int{}
@@ -343,7 +349,8 @@ func (p *Problem) pieces(i int, in []int32, consumers [][]relay.NodeID) ([][]rel
 }
 
 // reenters looks for a way out of a set of nodes and back: from its node v through others to a reader w inside.
-func (p *Problem) reenters(nodes []relay.NodeID, in []int32, mark int32, consumers [][]relay.NodeID) (v, w relay.NodeID, ok bool) {
+func (p *Problem) reenters(nodes []relay.NodeID, in []int32, mark int32, consumers [][]relay.NodeID) (v, w relay.NodeID,
+	ok bool) {
 	last := nodes[len(nodes)-1]
 	from := map[relay.NodeID]relay.NodeID{} // nodes outside that depend on the set, with one that they depend on
 	var behind []relay.NodeID

@@ -103,7 +103,8 @@ func TestBordersAgainstBruteForce(t *testing.T) {
 			alone++
 		}
 	}
-	t.Logf("%d solved, %d proven, %d without a placement, %d with more regions than could be, %d open in haste, %d bounds raised",
+	t.Logf("%d solved, %d proven, %d without a placement, %d with more regions than could be, %d open in haste, %d "+
+		"bounds raised",
 		solved, proven, infeasible, several, open, alone)
 	require.Equal(t, solved, proven)
 	// A test that never sees a case shows nothing about it.
@@ -148,25 +149,26 @@ func TestAValueIsPaidForOncePerRegion(t *testing.T) {
 		p := &Problem{Tree: n.tree, Reads: n.reads, Options: []Option{
 			{Nodes: nodes(a), Cost: 1}, {Nodes: nodes(b), Cost: 1, State: 10}, {Nodes: nodes(c), Cost: 1, State: 10},
 			{Nodes: nodes(d), Cost: 1, State: 10}}}
-		p.Borders = &Borders{Flow: border.FlowOf(n.graph), Ends: border.Rounded(func(_ relay.NodeID, s border.Side) (in, out float64) {
-			if s == 0 {
-				return 0, 0.5
-			}
-			return 16, 4
-		}), Apart: func(State) bool { return apart }, Regions: func([]int) *border.Regions {
-			r := &border.Regions{Of: make([]int32, len(n.tree.Needs)), Sides: []border.Side{0, 10}}
-			r.Of[b], r.Of[c], r.Of[d] = 1, 1, 1
-			if apart {
-				r.Of[c], r.Of[d] = 2, 3
-				r.Sides = []border.Side{0, 10, 10, 10}
-			}
-			return r
-		}}
+		p.Borders = &Borders{Flow: border.FlowOf(n.graph),
+			Ends: border.Rounded(func(_ relay.NodeID, s border.Side) (in, out float64) {
+				if s == 0 {
+					return 0, 0.5
+				}
+				return 16, 4
+			}), Apart: func(State) bool { return apart }, Regions: func([]int) *border.Regions {
+				r := &border.Regions{Of: make([]int32, len(n.tree.Needs)), Sides: []border.Side{0, 10}}
+				r.Of[b], r.Of[c], r.Of[d] = 1, 1, 1
+				if apart {
+					r.Of[c], r.Of[d] = 2, 3
+					r.Sides = []border.Side{0, 10, 10, 10}
+				}
+				return r
+			}}
 		q, err := p.Solve()
 		require.NoError(t, err)
 		require.NoError(t, p.Verify(q))
-		// a leaves once and comes in once, d leaves as the result; x is read inline. Apart, b and c bring a in each, and d both of
-		// theirs.
+		// a leaves once and comes in once, d leaves as the result; x is read inline. Apart, b and c bring a in each,
+		// and d both of theirs.
 		want := 4 + 0.5 + 16 + 4.0
 		if apart {
 			want += 16 + 2*(4+16)
@@ -210,8 +212,8 @@ func TestOptionsWithSeveralExitsAgainstBruteForce(t *testing.T) {
 	require.Greater(t, several, rounds.Of(300))
 }
 
-// TestBordersOnTreesAreExactAtOnce: where each value is read by its post-dominator only, and neighbours are one region or never
-// are, one pass is a proof.
+// TestBordersOnTreesAreExactAtOnce: where each value is read by its post-dominator only, and neighbours are one region
+// or never are, one pass is a proof.
 func TestBordersOnTreesAreExactAtOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range rounds.Seeds(500) {
@@ -330,23 +332,28 @@ func TestMalformedProblemsAreRefused(t *testing.T) {
 		return err
 	}
 	for name, o := range map[string]Option{
-		"empty": {}, "descending": {Nodes: nodes(2, 1)}, "no such node": {Nodes: nodes(9)}, "needs no cover": {Nodes: nodes(0)},
-		"negative": {Nodes: nodes(1), Cost: -1}, "not convex": {Nodes: nodes(1, 5)},
+		"empty": {}, "descending": {Nodes: nodes(2, 1)}, "no such node": {Nodes: nodes(9)},
+		"needs no cover": {Nodes: nodes(0)},
+		"negative":       {Nodes: nodes(1), Cost: -1}, "not convex": {Nodes: nodes(1, 5)},
 	} {
 		var bad *OptionError
 		require.ErrorAs(t, with(o), &bad, name)
 		require.Equal(t, 5, bad.Option)
 	}
-	require.ErrorContains(t, with(Option{Nodes: nodes(1, 5)}), "not convex: %5 reads, from outside, what comes of its node %1")
+	require.ErrorContains(t, with(Option{Nodes: nodes(1, 5)}),
+		"not convex: %5 reads, from outside, what comes of its node %1")
 	require.ErrorContains(t, with(Option{Nodes: nodes(1, 2), Cost: 1e13}), "hours")
 
 	single[0].State = 1
 	flow := border.FlowOf(n.graph)
 	for what, b := range map[string]*Borders{
-		"bringing the value of %0 to state 0": {Flow: flow, Ends: func(relay.NodeID, border.Side) (in, out int64) { return -1, 0 }},
-		"and away from it":                    {Flow: flow, Ends: func(relay.NodeID, border.Side) (in, out int64) { return 0, math.MaxInt64 }},
-		"hours":                               {Flow: flow, Ends: func(relay.NodeID, border.Side) (in, out int64) { return greatestSum, 0 }},
-		"readers of 0":                        {Flow: &border.Flow{}},
+		"bringing the value of %0 to state 0": {Flow: flow,
+			Ends: func(relay.NodeID, border.Side) (in, out int64) { return -1, 0 }},
+		"and away from it": {Flow: flow,
+			Ends: func(relay.NodeID, border.Side) (in, out int64) { return 0, math.MaxInt64 }},
+		"hours": {Flow: flow,
+			Ends: func(relay.NodeID, border.Side) (in, out int64) { return greatestSum, 0 }},
+		"readers of 0": {Flow: &border.Flow{}},
 	} {
 		p := &Problem{Tree: n.tree, Reads: n.reads, Options: single, Borders: b}
 		_, err := p.Solve()

@@ -29,14 +29,16 @@ func (e *CycleError) Error() string {
 		path = append(path, fmt.Sprintf("%%%d", v))
 	}
 	if len(e.Regions) == 1 {
-		return fmt.Sprintf("placement: region %d needs its own results through %s", e.Regions[0], strings.Join(path, " -> "))
+		return fmt.Sprintf("placement: region %d needs its own results through %s", e.Regions[0],
+			strings.Join(path, " -> "))
 	}
-	return fmt.Sprintf("placement: the regions %v need each other's results through %s", e.Regions, strings.Join(path, " -> "))
+	return fmt.Sprintf("placement: the regions %v need each other's results through %s", e.Regions,
+		strings.Join(path, " -> "))
 }
 
 // QuotientAcyclic checks that the graph stays free of cycles when each region becomes a single node. reads[v] are the
-// values that node v reads. Regions must not overlap; nodes that no region holds stay by themselves. That each region is
-// convex is not enough: two of them can feed each other. It takes time linear in the size of the graph.
+// values that node v reads. Regions must not overlap; nodes that no region holds stay by themselves. That each region
+// is convex is not enough: two of them can feed each other. It takes time linear in the size of the graph.
 //
 // Errors: *CycleError with a cycle; a plain error where regions overlap or hold unknown nodes.
 func QuotientAcyclic(reads [][]relay.NodeID, regions [][]relay.NodeID) error {

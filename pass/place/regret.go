@@ -138,9 +138,9 @@ type holder struct {
 
 // down goes from the last node to the first. The parent p of a node u that tops an option is covered by an option that
 // holds p and not u; the cheapest cover with such an option, less f(u), is what is around u. Taking the options that
-// hold p by the cost of their cheapest covers, those children that the first does not hold are settled by it; of the rest,
-// those that the second does not hold by that, and so on: each option is looked at only as long as children are left that
-// every one before it holds, so that there are no more of them than it has nodes.
+// hold p by the cost of their cheapest covers, those children that the first does not hold are settled by it; of the
+// rest, those that the second does not hold by that, and so on: each option is looked at only as long as children are
+// left that every one before it holds, so that there are no more of them than it has nodes.
 func (d *descent) down() {
 	n := len(d.tree.Parent)
 	firstChild, nextChild := make([]relay.NodeID, n), make([]relay.NodeID, n)

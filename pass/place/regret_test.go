@@ -41,7 +41,8 @@ func TestRegretIsWhatBruteForceSays(t *testing.T) {
 			free := slices.Clone(options)
 			free[i].Cost = 0
 			rest, possible := n.cheapest(&Problem{Tree: n.tree, Options: free, Reads: n.reads}, func(k int) bool {
-				return k == i || !slices.ContainsFunc(options[k].Nodes, func(v relay.NodeID) bool { return slices.Contains(o.Nodes, v) })
+				return k == i || !slices.ContainsFunc(options[k].Nodes,
+					func(v relay.NodeID) bool { return slices.Contains(o.Nodes, v) })
 			})
 			if !possible {
 				require.True(t, math.IsInf(threshold[i], -1), "seed %d option %d: %v", seed, i, threshold[i])

@@ -6,8 +6,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// relaxation is the recursion over (node, state): TreeSolver's with a state for what tops a node. With g(v, s) the least
-// cost of everything below v if a piece of state s tops it,
+// relaxation is the recursion over (node, state): TreeSolver's with a state for what tops a node. With g(v, s) the
+// least cost of everything below v if a piece of state s tops it,
 //
 //	g(v, s) = min over pieces S of state s topped at v of
 //	          share(S) + what leaves S for good + what v's edges pay in s + sum over the nodes u just below S of the least of
@@ -16,12 +16,12 @@ import (
 //	          + sum over the values u from elsewhere that S reads of
 //	              min over s' of pay(u, s', s) - edges(s')
 //
-// pay is the share of S in what is paid for u: nothing where s' is s. Two things are not exact. The last line takes each such
-// u to be in whatever state is best for S, whatever state u is in; a multiplier moves cost between the two. And what is paid
-// once for a value is shared among its readers in advance, whoever of them turns out to pay. Where nothing is read from
-// elsewhere and every value has one reader, or the states taken to be are those that are, those who pay have all shares,
-// regions are as few as there can be, and an option's pieces are taken all or none, the result is a placement and its cost
-// the bound.
+// pay is the share of S in what is paid for u: nothing where s' is s. Two things are not exact. The last line takes
+// each such u to be in whatever state is best for S, whatever state u is in; a multiplier moves cost between the two.
+// And what is paid once for a value is shared among its readers in advance, whoever of them turns out to pay. Where
+// nothing is read from elsewhere and every value has one reader, or the states taken to be are those that are, those
+// who pay have all shares, regions are as few as there can be, and an option's pieces are taken all or none, the result
+// is a placement and its cost the bound.
 type relaxation struct {
 	m *model
 	l *multipliers
@@ -45,8 +45,8 @@ type relaxation struct {
 	in    []int32 // the taken piece that covers each node; none where that needs no cover
 }
 
-// taking is a value that a taken piece reads, the piece's own state, and the state that it took the value to be in; none for
-// what no option makes.
+// taking is a value that a taken piece reads, the piece's own state, and the state that it took the value to be in;
+// none for what no option makes.
 type taking struct {
 	read      *read
 	to, state int32
@@ -59,11 +59,12 @@ func (m *model) relaxation() *relaxation {
 	n, k := len(m.parent), len(m.states)
 	return &relaxation{m: m, disabled: make([]bool, len(m.of)),
 		least: make([]value, n*k), best: make([]int32, n*k), down: make([]value, n), state: make([]int32, n),
-		price: make([]value, n), below: make([]value, n), pays: make([]int64, n*k), want: make([]int32, n), in: make([]int32, n)}
+		price: make([]value, n), below: make([]value, n), pays: make([]int64, n*k), want: make([]int32, n),
+		in: make([]int32, n)}
 }
 
-// bound runs the recursion and traces it. It returns the bound, in picoseconds, and whether every node could be covered;
-// where not, no placement is possible without the disabled options.
+// bound runs the recursion and traces it. It returns the bound, in picoseconds, and whether every node could be
+// covered; where not, no placement is possible without the disabled options.
 func (x *relaxation) bound(l *multipliers) (int64, bool) {
 	x.l = l
 	m, k := x.m, len(x.m.states)
@@ -133,8 +134,8 @@ func (x *relaxation) bound(l *multipliers) (int64, bool) {
 	return total.cost, true
 }
 
-// read is what reading a value costs a piece of state to, and the state that the value is best in; none where that is to
-// be left open, and for what no option makes.
+// read is what reading a value costs a piece of state to, and the state that the value is best in; none where that is
+// to be left open, and for what no option makes.
 func (x *relaxation) read(q *read, to int32) (value, int32) {
 	k := len(x.m.states)
 	u := int(q.value)
@@ -175,8 +176,8 @@ func (x *relaxation) read(q *read, to int32) (value, int32) {
 // pays says that a value of state s that an option of state to reads crosses a border, however few regions there are.
 func (m *model) pays(s, to int32) bool { return s != to || m.apart[to] }
 
-// entering is the share of a read in what it costs to bring the value to a state, leaving in what it costs to bring it away
-// from one.
+// entering is the share of a read in what it costs to bring the value to a state, leaving in what it costs to bring it
+// away from one.
 func (x *relaxation) entering(q *read, to int32) int64 {
 	k := len(x.m.states)
 	if x.m.apart[to] {

@@ -101,12 +101,16 @@ func (m *model) search(effort int64, start *Placement) (*Placement, error) {
 	}
 	if s.chosen == nil {
 		if bound == math.MaxInt64 {
-			return nil, fmt.Errorf("placement: every choice of options that covers all nodes has some that need each other's results")
+			return nil, fmt.Errorf("placement: every choice of options that covers all nodes has some that need each " +
+				"other's results")
 		}
 		return nil, fmt.Errorf("placement: no placement was found within an effort of %d", effort)
 	}
 	p.Chosen = s.chosen
-	slices.SortFunc(p.Chosen, func(a, b int) int { return int(root(&m.problem.Options[a]) - root(&m.problem.Options[b])) })
+	slices.SortFunc(p.Chosen, func(a, b int) int {
+		return int(
+			root(&m.problem.Options[a]) - root(&m.problem.Options[b]))
+	})
 	bound = min(bound, s.cost)
 	p.Cost, p.LowerBound, p.Gap = milliseconds(s.cost), milliseconds(bound), milliseconds(s.cost-bound)
 	return p, nil
@@ -118,8 +122,8 @@ func (s *search) bound(l *multipliers) (int64, bool) {
 	return s.x.bound(l)
 }
 
-// offer takes whole options that cover each node once and do not need each other's results, if they are better than what is
-// known; it says whether they are. Regions are formed only where they could be.
+// offer takes whole options that cover each node once and do not need each other's results, if they are better than
+// what is known; it says whether they are. Regions are formed only where they could be.
 func (s *search) offer(chosen []int) bool {
 	s.spent += int64(len(s.m.parent))
 	cost, rank := s.m.cost(chosen, true)
@@ -262,8 +266,8 @@ func (s *search) seed(l *multipliers) {
 	}
 }
 
-// improve places again and again with each value taken to be in the state in which the best placement has it, as long as
-// that makes it cheaper.
+// improve places again and again with each value taken to be in the state in which the best placement has it, as long
+// as that makes it cheaper.
 func (s *search) improve() {
 	if !s.m.transfers || s.chosen == nil {
 		return
@@ -397,8 +401,8 @@ func (s *search) divide(b *branch, what outcome) []*decision {
 	if at != relay.NoNode {
 		return both(decision{option: -1, node: at, state: s.m.states[s.m.pieces[s.x.in[at]].state]})
 	}
-	// All agrees but what regions cost: take an option, or do without it, those first that pay more than they would in a
-	// region with all others of their state.
+	// All agrees but what regions cost: take an option, or do without it, those first that pay more than they would in
+	// a region with all others of their state.
 	taken := map[int]bool{}
 	for d := b.decided; d != nil; d = d.before {
 		if d.option >= 0 && d.yes {
@@ -413,8 +417,8 @@ func (s *search) divide(b *branch, what outcome) []*decision {
 	return nil // it holds this one placement, which was looked at
 }
 
-// dear are those of the chosen options at whose regions something is paid for that as few regions as there can be would not
-// pay for.
+// dear are those of the chosen options at whose regions something is paid for that as few regions as there can be would
+// not pay for.
 func (s *search) dear(chosen []int) []int {
 	if !s.m.transfers || s.m.cycle(chosen) != nil {
 		return nil
@@ -435,7 +439,8 @@ func (s *search) dear(chosen []int) []int {
 			more[p.Region] = true
 		}
 	})
-	return slices.DeleteFunc(slices.Clone(chosen), func(o int) bool { return !more[regions.Of[root(&s.m.problem.Options[o])]] })
+	return slices.DeleteFunc(slices.Clone(chosen),
+		func(o int) bool { return !more[regions.Of[root(&s.m.problem.Options[o])]] })
 }
 
 // branchHeap has the branch of the least bound first.

@@ -106,9 +106,9 @@ func cheaper(o *Option, prices []float64) bool {
 const regretEffort = DefaultEffort / 100
 
 // regretSeveral is Regret where the options that apart names have several exits. What the solver for trees says of the
-// others among themselves is at least their regret, and what they cost beyond the prices of the whole at most. Where the
-// two differ, and for options with several exits, everything else is placed again around the option, the closest ones
-// first; when the effort is used up, the rest have what the prices say, which is no more than the truth.
+// others among themselves is at least their regret, and what they cost beyond the prices of the whole at most. Where
+// the two differ, and for options with several exits, everything else is placed again around the option, the closest
+// ones first; when the effort is used up, the rest have what the prices say, which is no more than the truth.
 func regretSeveral(options []Option, apart []bool, tree *Tree) ([]float64, error) {
 	best, err := Solve(options, tree)
 	if err != nil {
@@ -157,8 +157,8 @@ func regretSeveral(options []Option, apart []bool, tree *Tree) ([]float64, error
 	return regret, nil
 }
 
-// regretOfOne is, for each option with one exit, how much dearer than the best of all the cheapest placement with it is that has
-// nothing with several exits; +Inf where there is none, and for options with several exits.
+// regretOfOne is, for each option with one exit, how much dearer than the best of all the cheapest placement with it is
+// that has nothing with several exits; +Inf where there is none, and for options with several exits.
 func regretOfOne(options []Option, apart []bool, tree *Tree, best *Placement) ([]float64, error) {
 	var index []int
 	var one []Option

@@ -80,7 +80,8 @@ func TestRegretWithSeveralExitsIsWhatBruteForceSays(t *testing.T) {
 		require.NoError(t, err, "seed %d", seed)
 		for i, o := range options {
 			with, possible := n.cheapest(&Problem{Tree: n.tree, Options: options, Reads: n.reads}, func(k int) bool {
-				return k == i || !slices.ContainsFunc(options[k].Nodes, func(v relay.NodeID) bool { return slices.Contains(o.Nodes, v) })
+				return k == i || !slices.ContainsFunc(options[k].Nodes,
+					func(v relay.NodeID) bool { return slices.Contains(o.Nodes, v) })
 			})
 			if !possible || math.IsInf(o.Cost, 1) {
 				require.True(t, math.IsInf(regret[i], 1), "seed %d option %d: %v", seed, i, regret[i])
@@ -120,7 +121,8 @@ func TestAProofOfWhatCannotBeRunIsRefused(t *testing.T) {
 func TestPricesSettleWhatHasSeveralExits(t *testing.T) {
 	t.Parallel()
 	n := diamonds()
-	options := []Option{{Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(3), Cost: 1}, {Nodes: nodes(4), Cost: 1},
+	options := []Option{{Nodes: nodes(1), Cost: 1}, {Nodes: nodes(2), Cost: 1}, {Nodes: nodes(3), Cost: 1},
+		{Nodes: nodes(4), Cost: 1},
 		{Nodes: nodes(5)}, {Nodes: nodes(1, 2), Cost: 2}}
 	p, searched, err := solveSeveral(options, severalExits(options, n.tree), n.tree, 1)
 	require.NoError(t, err)

@@ -236,8 +236,8 @@ func checkTree(tree *Tree) error {
 	return nil
 }
 
-// checkOptions refuses what would make the recursion wrong, and gives the options' roots; NoNode for an option that must
-// not be taken. It is one pass over the options' nodes.
+// checkOptions refuses what would make the recursion wrong, and gives the options' roots; NoNode for an option that
+// must not be taken. It is one pass over the options' nodes.
 func checkOptions(options []Option, tree *Tree) ([]relay.NodeID, error) {
 	roots := make([]relay.NodeID, len(options))
 	inside := make([]int32, len(tree.Parent)) // 1 + the last option that a node was seen in

@@ -23,8 +23,8 @@ func Verify(options []Option, tree *Tree, p *Placement) error {
 	return err
 }
 
-// VerifyBound checks a placement that need not be the cheapest: that it is a cover which costs what it says, and that its
-// prices, in milliseconds, sum to no more than any cover costs. It gives that sum.
+// VerifyBound checks a placement that need not be the cheapest: that it is a cover which costs what it says, and that
+// its prices, in milliseconds, sum to no more than any cover costs. It gives that sum.
 func VerifyBound(options []Option, tree *Tree, p *Placement) (float64, error) {
 	return verify(options, tree, p, false)
 }
@@ -33,7 +33,8 @@ func VerifyBound(options []Option, tree *Tree, p *Placement) (float64, error) {
 func verify(options []Option, tree *Tree, p *Placement, cheapest bool) (float64, error) {
 	n := len(tree.Needs)
 	if len(p.Prices) != n || len(tree.Parent) != n {
-		return 0, fmt.Errorf("certificate: %d prices and %d post-dominators for %d nodes", len(p.Prices), len(tree.Parent), n)
+		return 0, fmt.Errorf("certificate: %d prices and %d post-dominators for %d nodes", len(p.Prices),
+			len(tree.Parent), n)
 	}
 	if err := verifyCover(options, tree, p); err != nil {
 		return 0, err

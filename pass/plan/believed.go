@@ -38,27 +38,31 @@ func (p *Plan) validateBelieved() error {
 	}
 	for _, payment := range b.Payments {
 		if !(payment.Milliseconds >= 0) || math.IsInf(payment.Milliseconds, 1) {
-			return fmt.Errorf("plan: %v ms are believed to be paid for %%%d of function %s", payment.Milliseconds, payment.Value, payment.Function)
+			return fmt.Errorf("plan: %v ms are believed to be paid for %%%d of function %s", payment.Milliseconds,
+				payment.Value, payment.Function)
 		}
 		paid += payment.Milliseconds
 	}
 	switch {
 	case !near(paid, b.Transfers) || !near(total+paid, b.Milliseconds):
-		return fmt.Errorf("plan: the network is believed to take %v ms, %v of them between regions; its candidates sum to %v ms, what is paid "+
+		return fmt.Errorf("plan: the network is believed to take %v ms, %v of them between regions; its candidates "+
+			"sum to %v ms, what is paid "+
 			"between regions to %v ms", b.Milliseconds, b.Transfers, round(total), round(paid))
 	case !near(prices, b.Proven) || b.Proven > b.Bound+sumTolerance || b.Bound > b.Milliseconds+sumTolerance:
-		return fmt.Errorf("plan: by what was believed no network takes less than %v ms, and the file shows %v ms; its prices sum to %v ms, and "+
+		return fmt.Errorf("plan: by what was believed no network takes less than %v ms, and the file shows %v ms; "+
+			"its prices sum to %v ms, and "+
 			"the network takes %v ms", b.Bound, b.Proven, round(prices), b.Milliseconds)
 	case !near(b.Milliseconds-b.Bound, b.Gap):
-		return fmt.Errorf("plan: by what was believed the network takes %v ms and none less than %v ms, but the gap is %v ms", b.Milliseconds,
+		return fmt.Errorf("plan: by what was believed the network takes %v ms and none less than %v ms, but the gap "+
+			"is %v ms", b.Milliseconds,
 			b.Bound, b.Gap)
 	}
 	return nil
 }
 
-// proveBelieved checks what was believed: that the values that are paid for are those that cross the borders of the plan's
-// regions, each once, and that the prices sum to no more than any candidates that cover the network. nil where the plan says
-// nothing of it.
+// proveBelieved checks what was believed: that the values that are paid for are those that cross the borders of the
+// plan's regions, each once, and that the prices sum to no more than any candidates that cover the network. nil where
+// the plan says nothing of it.
 func (p *Plan) proveBelieved() (*Proof, error) {
 	b := p.believed()
 	if b == nil {
@@ -84,7 +88,8 @@ func (p *Plan) proveBelieved() (*Proof, error) {
 			}
 		})
 		if missing != nil {
-			return nil, fmt.Errorf("plan: function %s: nothing is said of %%%d, which crosses the border of region %d", f.Name, missing.value, missing.region)
+			return nil, fmt.Errorf("plan: function %s: nothing is said of %%%d, which crosses the border of region %d",
+				f.Name, missing.value, missing.region)
 		}
 		options, tree, placement := p.problemBy(f, true)
 		least, err := place.VerifyBound(options, tree, placement)
@@ -95,7 +100,8 @@ func (p *Plan) proveBelieved() (*Proof, error) {
 	}
 	for one, n := range left {
 		if n > 0 {
-			return nil, fmt.Errorf("plan: function %s: %%%d is paid for at region %d, whose border it does not cross, or twice", one.function,
+			return nil, fmt.Errorf("plan: function %s: %%%d is paid for at region %d, whose border it does not "+
+				"cross, or twice", one.function,
 				one.value, one.region)
 		}
 	}

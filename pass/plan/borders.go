@@ -22,7 +22,8 @@ func (p *Plan) validateBorders(functions map[string]Function, covered map[at]int
 				before := -1
 				for _, u := range n.Reads {
 					if u <= before || u >= n.Index {
-						return fmt.Errorf("plan: region %d: %%%d reads %v, which are not ascending nodes before it", i, n.Index, n.Reads)
+						return fmt.Errorf("plan: region %d: %%%d reads %v, which are not ascending nodes before it", i,
+							n.Index, n.Reads)
 					}
 					read[at{f, u}], before = true, u
 				}
@@ -37,9 +38,11 @@ func (p *Plan) validateBorders(functions map[string]Function, covered map[at]int
 		_, listed := functions[b.Function]
 		switch {
 		case !listed || !there && !read[where] || p.Backend(b.Backend) == nil || seen[id]:
-			return fmt.Errorf("plan: the border of %%%d of function %s at %s is that of no value, or stands twice", b.Value, b.Function, b.Backend)
+			return fmt.Errorf("plan: the border of %%%d of function %s at %s is that of no value, or stands twice",
+				b.Value, b.Function, b.Backend)
 		case !(b.In >= 0 && b.Out >= 0) || math.IsInf(b.In+b.Out, 1):
-			return fmt.Errorf("plan: the border of %%%d of function %s at %s costs %v and %v ms", b.Value, b.Function, b.Backend, b.In, b.Out)
+			return fmt.Errorf("plan: the border of %%%d of function %s at %s costs %v and %v ms", b.Value, b.Function,
+				b.Backend, b.In, b.Out)
 		}
 		seen[id] = true
 	}
@@ -51,7 +54,8 @@ const inlineSide border.Side = -1
 
 // flow gives back who reads what in a function.
 func (p *Plan) flow(f Function) *border.Flow {
-	flow := &border.Flow{Readers: make([][]relay.NodeID, f.Nodes), Made: make([]bool, f.Nodes), Result: make([]bool, f.Nodes)}
+	flow := &border.Flow{Readers: make([][]relay.NodeID, f.Nodes), Made: make([]bool, f.Nodes),
+		Result: make([]bool, f.Nodes)}
 	var nodes []*Node
 	for i := range p.Regions {
 		if p.Regions[i].Function != f.Name {
@@ -259,7 +263,8 @@ func (m *bordered) below(o *part, children [][]relay.NodeID, least [][]int64) in
 
 func (p *Plan) bordered(f Function) *bordered {
 	options, tree, solution := p.problem(f)
-	m := &bordered{options: options, chosen: solution.Chosen, tree: tree, flow: p.flow(f), apart: make([]bool, len(p.Backends))}
+	m := &bordered{options: options, chosen: solution.Chosen, tree: tree, flow: p.flow(f),
+		apart: make([]bool, len(p.Backends))}
 	m.reads = m.flow.Reads()
 	m.regions = p.regionsOf(f, inlineSide, func(backend string) border.Side { return border.Side(p.speaker(backend)) })
 	for i := range p.Backends {

@@ -97,7 +97,8 @@ type Belief struct {
 type Group struct {
 	// Symbol is the region's global_symbol.
 	Symbol string
-	// Candidates are indices into the set's candidates, all chosen and on one backend, or on backends that share regions.
+	// Candidates are indices into the set's candidates, all chosen and on one backend, or on backends that share
+	// regions.
 	Candidates []int
 }
 
@@ -112,7 +113,8 @@ func (b *Builder) Add(f *Placed) error {
 	b.count(f)
 	for _, r := range b.regions(f) {
 		if err := r.addTo(b.plan.Backend); err != nil {
-			return fmt.Errorf("plan: function %s has a region on %s, which was not offered: %w", function.Name, r.Backend, err)
+			return fmt.Errorf("plan: function %s has a region on %s, which was not offered: %w", function.Name,
+				r.Backend, err)
 		}
 		function.Operators += len(r.Operators())
 		r.ID = len(b.plan.Regions)
@@ -167,7 +169,8 @@ func (b *Builder) Constrain(c Constraints) {
 	}
 }
 
-// TestBounds records of how many computations both a cost and a lower bound are known, and how many of these bounds were wrong.
+// TestBounds records of how many computations both a cost and a lower bound are known, and how many of these bounds
+// were wrong.
 func (b *Builder) TestBounds(tested, wrong int) {
 	b.plan.Candidates.Tested, b.plan.Candidates.Wrong = tested, wrong
 }
@@ -175,8 +178,8 @@ func (b *Builder) TestBounds(tested, wrong int) {
 // SetOverhead records what was added to each candidate's cost in Placed.Options.
 func (b *Builder) SetOverhead(ms float64) { b.overhead = ms }
 
-// believe adds what is believed about a function whose regions stand in the plan. What costs nothing is listed, too: whoever
-// reads the plan can see that nothing is missing.
+// believe adds what is believed about a function whose regions stand in the plan. What costs nothing is listed, too:
+// whoever reads the plan can see that nothing is missing.
 func (b *Builder) believe(f Function, belief *Belief) {
 	if b.believed == nil {
 		b.believed = &Believed{}
@@ -187,7 +190,8 @@ func (b *Builder) believe(f Function, belief *Belief) {
 	belief.Flow.Each(regions, func(p border.Payment) {
 		ps := belief.Ends.Of(p, regions)
 		paid += ps
-		all.Payments = append(all.Payments, Payment{Function: f.Name, Value: int(p.Value), Region: int(p.Region) - 1, Out: p.Out,
+		all.Payments = append(all.Payments, Payment{Function: f.Name, Value: int(p.Value), Region: int(p.Region) - 1,
+			Out:          p.Out,
 			Milliseconds: float64(ps) / 1e9})
 	})
 	all.Transfers += float64(paid) / 1e9
@@ -205,8 +209,8 @@ func (b *Builder) believe(f Function, belief *Belief) {
 	all.Bound += belief.Bound
 }
 
-// believes is what the plan's placement takes by what was believed. The bound is no more than that: a search may have found a
-// cheaper placement than the solver.
+// believes is what the plan's placement takes by what was believed. The bound is no more than that: a search may have
+// found a cheaper placement than the solver.
 func (b *Builder) believes() *Believed {
 	all := *b.believed
 	all.Milliseconds, all.Transfers, all.Proven = round(all.Milliseconds), round(all.Transfers), round(all.Proven)
@@ -326,8 +330,8 @@ func (b *Builder) regions(f *Placed) []Region {
 	return regions
 }
 
-// reads say which nodes each node reads, where something rests on it: where something is paid between regions, and where
-// candidates have several exits. nil elsewhere.
+// reads say which nodes each node reads, where something rests on it: where something is paid between regions, and
+// where candidates have several exits. nil elsewhere.
 func (f *Placed) reads() [][]relay.NodeID {
 	several := func(c candidate.Candidate) bool { return len(c.Exits) > 0 }
 	if f.Borders != nil || f.Belief != nil || slices.ContainsFunc(f.Set.Candidates, several) {
@@ -367,7 +371,8 @@ func (b *Builder) count(f *Placed) {
 		if !ok {
 			at = len(counts.Refusals)
 			b.refusals[key] = at
-			counts.Refusals = append(counts.Refusals, Refusal{Backend: r.Backend, Composite: r.Composite, Reason: r.Reason})
+			counts.Refusals = append(counts.Refusals,
+				Refusal{Backend: r.Backend, Composite: r.Composite, Reason: r.Reason})
 		}
 		counts.Refusals[at].Places = append(counts.Refusals[at].Places, Place{Function: g.Name, Index: int(r.Node)})
 	}
@@ -393,8 +398,9 @@ func (c *Candidates) countOrigin(known cost.Cost) {
 // reject describes candidate i, which could have been placed.
 func reject(f *Placed, i int, known cost.Cost) Rejected {
 	c := &f.Set.Candidates[i]
-	r := Rejected{Function: f.Set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel, Nodes: indices(c.Nodes),
-		Key: c.Key, Milliseconds: round(f.Options[i].Cost), Origin: known.Origin}
+	r := Rejected{Function: f.Set.Graph.Name, Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel,
+		Nodes: indices(c.Nodes),
+		Key:   c.Key, Milliseconds: round(f.Options[i].Cost), Origin: known.Origin}
 	if known.Origin != cost.Bounded && len(known.Samples) > 1 {
 		low, high := known.Interval()
 		charged := f.Options[i].Cost - known.Estimate() // the overhead

@@ -94,7 +94,8 @@ type FateChange struct {
 // Diff compares two plans.
 func Diff(a, b *Plan) *Difference {
 	d := &Difference{SameModule: a.Module.Hash == b.Module.Hash, Estimate: [2]Estimate{a.Estimate, b.Estimate},
-		Fields: fieldChanges(a, b), Shares: shareChanges(a, b), Moves: []Move{}, Costs: []CostChange{}, Fates: []FateChange{}}
+		Fields: fieldChanges(a, b), Shares: shareChanges(a, b), Moves: []Move{}, Costs: []CostChange{},
+		Fates: []FateChange{}}
 	if !d.SameModule {
 		return d
 	}
@@ -188,8 +189,9 @@ type spot struct {
 }
 
 func (s spot) side() Side {
-	side := Side{Backend: s.region.BackendOf(s.candidate), Composite: s.candidate.Composite, Estimate: s.candidate.Milliseconds,
-		Region: s.region.ID}
+	side := Side{Backend: s.region.BackendOf(s.candidate), Composite: s.candidate.Composite,
+		Estimate: s.candidate.Milliseconds,
+		Region:   s.region.ID}
 	for _, n := range s.candidate.Nodes {
 		side.Nodes = append(side.Nodes, n.Index)
 	}
@@ -248,7 +250,8 @@ func moves(a, b *Plan) []Move {
 
 // same says that two candidates are the same choice.
 func same(a, b spot) bool {
-	return a.region.BackendOf(a.candidate) == b.region.BackendOf(b.candidate) && a.candidate.Composite == b.candidate.Composite &&
+	return a.region.BackendOf(a.candidate) == b.region.BackendOf(b.candidate) &&
+		a.candidate.Composite == b.candidate.Composite &&
 		slices.EqualFunc(a.candidate.Nodes, b.candidate.Nodes, func(x, y Node) bool { return x.Index == y.Index })
 }
 

@@ -17,8 +17,9 @@ func slowLibrary(t *testing.T) *Plan {
 	t.Helper()
 	newer := backends()
 	newer[1] = library{"dnnl", "oneDNN", "3.0.0", newer[1].Patterns()}
-	b := NewBuilder(Module{Name: "workload:example", Hash: "5e1f"}, cost.Environment{Target: "llvm -mcpu=skylake-avx512",
-		Device: "a processor", TVM: "0.19.0", Threads: 2, Options: "O3"}, newer)
+	b := NewBuilder(Module{Name: "workload:example", Hash: "5e1f"},
+		cost.Environment{Target: "llvm -mcpu=skylake-avx512",
+			Device: "a processor", TVM: "0.19.0", Threads: 2, Options: "O3"}, newer)
 	b.Constrain(Constraints{Forbid: []string{"nn.softmax=dnnl"}})
 	require.NoError(t, b.Add(placedAt(t, network(), newer, 2)))
 	p, err := b.Plan()
@@ -42,7 +43,8 @@ func TestDiffSaysWhatWentWhere(t *testing.T) {
 	d := Diff(a, b)
 	assert.True(t, d.SameModule)
 	assert.False(t, d.Identical)
-	assert.Equal(t, []FieldChange{{"backend dnnl", "oneDNN 2.6.0", "oneDNN 3.0.0"}, {"forbidden", "", "nn.softmax=dnnl"}}, d.Fields)
+	assert.Equal(t, []FieldChange{{"backend dnnl", "oneDNN 2.6.0", "oneDNN 3.0.0"},
+		{"forbidden", "", "nn.softmax=dnnl"}}, d.Fields)
 	operators := 0
 	for _, m := range d.Moves {
 		assert.True(t, m.Backends())
@@ -82,8 +84,9 @@ func TestDiffOfFailures(t *testing.T) {
 	a, b := example(t), example(t)
 	f := b.Candidates.Failures[0]
 	b.Candidates.Failures = nil
-	b.Candidates.Rejected = append(b.Candidates.Rejected, Rejected{Function: "main", Backend: f.Backend, Composite: f.Composite,
-		Key: f.Key, Nodes: []int{2}, Milliseconds: 9})
+	b.Candidates.Rejected = append(b.Candidates.Rejected,
+		Rejected{Function: "main", Backend: f.Backend, Composite: f.Composite,
+			Key: f.Key, Nodes: []int{2}, Milliseconds: 9})
 	d := Diff(a, b)
 	require.Len(t, d.Fates, 1)
 	assert.NotNil(t, d.Fates[0].From)

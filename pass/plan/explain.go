@@ -64,9 +64,9 @@ type Other struct {
 	Low      float64     `json:"low_ms,omitempty"`
 	High     float64     `json:"high_ms,omitempty"`
 	Origin   cost.Origin `json:"origin,omitempty"`
-	// Regret is by how much it would have had to be cheaper so that some cheapest placement takes it (place.Regret); 0 for
-	// one that is in a placement as cheap as the plan's. nil where the plan was not searched for, and where no placement
-	// can hold it.
+	// Regret is by how much it would have had to be cheaper so that some cheapest placement takes it (place.Regret); 0
+	// for one that is in a placement as cheap as the plan's. nil where the plan was not searched for, and where no
+	// placement can hold it.
 	Regret *float64 `json:"regret_ms,omitempty"`
 	// Reason says why it could not be placed.
 	Reason string `json:"reason,omitempty"`
@@ -91,9 +91,11 @@ func (p *Plan) Explain(s Selector) ([]Explanation, error) {
 				}
 			}
 			if selected != nil {
-				out = append(out, Explanation{Function: r.Function, Selected: selected, Nodes: slices.Clone(c.Nodes), Region: r.ID,
-					Symbol: r.Symbol, Backend: r.BackendOf(c), Composite: c.Composite, Kernel: c.Kernel, Key: c.Key, Estimate: c.Milliseconds,
-					Cost: c.Cost, Others: x.others(r.Function, selected)})
+				out = append(out, Explanation{Function: r.Function, Selected: selected, Nodes: slices.Clone(c.Nodes),
+					Region: r.ID,
+					Symbol: r.Symbol, Backend: r.BackendOf(c), Composite: c.Composite, Kernel: c.Kernel, Key: c.Key,
+					Estimate: c.Milliseconds,
+					Cost:     c.Cost, Others: x.others(r.Function, selected)})
 			}
 		}
 	}
@@ -210,21 +212,24 @@ func (x *explainer) others(function string, selected []int) []Other {
 	for _, f := range all.Failures {
 		for _, place := range f.Places {
 			if covers(place.Function, place.Nodes) {
-				out = append(out, Other{Fate: FateFailed, Backend: f.Backend, Composite: f.Composite, Nodes: place.Nodes,
+				out = append(out, Other{Fate: FateFailed, Backend: f.Backend, Composite: f.Composite,
+					Nodes:     place.Nodes,
 					Operators: f.Operators, Reason: f.Failure.String()})
 			}
 		}
 	}
 	for _, e := range all.Excluded {
 		if covers(e.Function, e.Nodes) {
-			out = append(out, Other{Fate: FateExcluded, Backend: e.Backend, Composite: e.Composite, Kernel: e.Kernel, Nodes: e.Nodes,
+			out = append(out, Other{Fate: FateExcluded, Backend: e.Backend, Composite: e.Composite, Kernel: e.Kernel,
+				Nodes:     e.Nodes,
 				Operators: x.names(e.Function, e.Nodes), Reason: e.Constraint})
 		}
 	}
 	for _, r := range all.Refusals {
 		for _, place := range r.Places {
 			if covers(place.Function, []int{place.Index}) {
-				out = append(out, Other{Fate: FateRefused, Backend: r.Backend, Composite: r.Composite, Nodes: []int{place.Index},
+				out = append(out, Other{Fate: FateRefused, Backend: r.Backend, Composite: r.Composite,
+					Nodes:     []int{place.Index},
 					Operators: x.names(place.Function, []int{place.Index}), Reason: r.Reason})
 			}
 		}
@@ -245,7 +250,8 @@ func (p *Plan) noSuchNode(s Selector) error {
 		for _, f := range p.Module.Functions {
 			if s.Function == f.Name || s.Function == "" && (f.Name == "main" || len(p.Module.Functions) == 1) {
 				if s.Index >= f.Nodes {
-					return fmt.Errorf("there is no node %s: function %s has the nodes %%0 to %%%d", s, f.Name, f.Nodes-1)
+					return fmt.Errorf("there is no node %s: function %s has the nodes %%0 to %%%d", s, f.Name,
+						f.Nodes-1)
 				}
 				return fmt.Errorf("%s is a variable or a constant: it is nowhere placed", s)
 			}
@@ -266,12 +272,16 @@ func (p *Plan) noSuchNode(s Selector) error {
 	for name := range counts {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]),
+			cmp.Compare(a, b))
+	})
 	const shown = 12
 	more := ""
 	if len(names) > shown {
 		names, more = names[:shown], ", ..."
 	}
-	return fmt.Errorf("nothing in the plan is called %q: give a node (%%12), a span, or one of its operators (%s%s)", s.Name,
+	return fmt.Errorf("nothing in the plan is called %q: give a node (%%12), a span, or one of its operators (%s%s)",
+		s.Name,
 		strings.Join(names, ", "), more)
 }

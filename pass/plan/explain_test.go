@@ -55,7 +55,8 @@ func TestExplainSaysHowMuchFasterALoserWouldHaveHadToBe(t *testing.T) {
 	assert.Equal(t, []int{7}, explained(t, p, "main%7")[0].Selected)
 }
 
-// What a regret says is so: a loser that is faster by more makes the whole cheaper, one that is faster by less does not.
+// What a regret says is so: a loser that is faster by more makes the whole cheaper, one that is faster by less does
+// not.
 func TestRegretIsTheTruth(t *testing.T) {
 	t.Parallel()
 	p := example(t)
@@ -100,8 +101,9 @@ func TestSelectors(t *testing.T) {
 		assert.Error(t, err, text)
 	}
 	n := &Node{Index: 4, Operator: "nn.relu", Span: "model.onnx:12:3"}
-	for text, want := range map[string]bool{"nn.relu": true, "model.onnx": true, "model.onnx:12:3": true, "model": false,
-		"%4": true, "main%4": true, "other%4": false, "%5": false, "nn": false} {
+	for text, want := range map[string]bool{"nn.relu": true, "model.onnx": true, "model.onnx:12:3": true,
+		"model": false,
+		"%4":    true, "main%4": true, "other%4": false, "%5": false, "nn": false} {
 		s, err := ParseSelector(text)
 		require.NoError(t, err)
 		assert.Equal(t, want, s.Selects("main", false, n), text)
@@ -139,7 +141,8 @@ func TestRules(t *testing.T) {
 	for _, of := range []struct {
 		backend, kernel string
 		meant           bool
-	}{{"native", "winograd", true}, {"native", "projection", false}, {"native", "", false}, {"dnnl", "winograd", false}} {
+	}{{"native", "winograd", true}, {"native", "projection", false}, {"native", "", false},
+		{"dnnl", "winograd", false}} {
 		r.Forbid = false
 		assert.Equal(t, !of.meant, r.Breaks(of.backend, of.kernel), "pinned: %v", of)
 		r.Forbid = true

@@ -36,7 +36,8 @@ func seedPlans(t testing.TB) [][]byte {
 				}
 			}
 			last := p.Regions[0].Candidates[0].Nodes
-			p.Borders = []Border{{Function: "main", Value: last[len(last)-1].Index, Backend: p.Backends[0].Name, In: 0.5, Out: 0.25}}
+			p.Borders = []Border{{Function: "main", Value: last[len(last)-1].Index, Backend: p.Backends[0].Name,
+				In: 0.5, Out: 0.25}}
 		},
 		func(p *Plan) {
 			p.Estimate.Optimal, p.Estimate.Bound = false, p.Estimate.Bound/2
@@ -96,9 +97,9 @@ func exercise(t *testing.T, text []byte) (p *Plan, verified bool) {
 	return p, true
 }
 
-// requireTrueProof asks, by trying all, whether a proof is true: each placed node is covered once, the placement costs what
-// the proof says, and no other choice among the candidates is cheaper than its bound. Plans with borders, and such with too
-// many candidates to try, are held to their sums only.
+// requireTrueProof asks, by trying all, whether a proof is true: each placed node is covered once, the placement costs
+// what the proof says, and no other choice among the candidates is cheaper than its bound. Plans with borders, and such
+// with too many candidates to try, are held to their sums only.
 func requireTrueProof(t *testing.T, p *Plan, proof Proof) {
 	require.InDelta(t, p.Estimate.Milliseconds, proof.Milliseconds, 1e-6)
 	require.LessOrEqual(t, proof.Bound, proof.Milliseconds+1e-6)
@@ -150,7 +151,8 @@ func requireTrueProof(t *testing.T, p *Plan, proof Proof) {
 				return
 			}
 			for _, o := range options {
-				if !slices.Contains(o.nodes, nodes[i]) || slices.ContainsFunc(o.nodes, func(v int) bool { return !open[v] }) {
+				if !slices.Contains(o.nodes, nodes[i]) ||
+					slices.ContainsFunc(o.nodes, func(v int) bool { return !open[v] }) {
 					continue
 				}
 				for _, v := range o.nodes {
@@ -172,7 +174,8 @@ func requireTrueProof(t *testing.T, p *Plan, proof Proof) {
 func FuzzDecode(f *testing.F) {
 	for _, text := range seedPlans(f) {
 		f.Add(text)
-		for _, change := range [][2]string{{`"nodes": 11,`, `"nodes": -1,`}, {`"nodes": 11,`, `"nodes": 4611686018427387904,`},
+		for _, change := range [][2]string{{`"nodes": 11,`, `"nodes": -1,`},
+			{`"nodes": 11,`, `"nodes": 4611686018427387904,`},
 			{`"post_dominator": 9`, `"post_dominator": 99`}, {`"post_dominator": 9`, `"post_dominator": 4294967305`}} {
 			f.Add(bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1))
 		}
@@ -181,7 +184,8 @@ func FuzzDecode(f *testing.F) {
 }
 
 // oddValues are what FuzzTamperedPlan puts in a plan's places.
-var oddValues = []any{nil, true, "", "main", "dnnl", "tvm", -1, 0, 1, 2, 9, 10, 1 << 31, 1 << 62, 1e-9, 1e-7, -1e-9, 0.25, 1e300, -1.0,
+var oddValues = []any{nil, true, "", "main", "dnnl", "tvm", -1, 0, 1, 2, 9, 10, 1 << 31, 1 << 62, 1e-9, 1e-7, -1e-9,
+	0.25, 1e300, -1.0,
 	[]any{}, []any{0}, []any{2, 3, 4}, []any{9, 2}, map[string]any{}}
 
 // FuzzTamperedPlan changes values of good plans, a few at a time: four bytes say where, and by what.
@@ -265,7 +269,8 @@ func placesOf(top *any) []treePlace {
 
 // FuzzRule reads pins, prohibitions and selectors: what is read is written as it was meant.
 func FuzzRule(f *testing.F) {
-	for _, text := range []string{"nn.conv2d=dnnl", "%12=tvm", "block%3 = dnnl", "conv1/BiasAdd=tvm", "a=b=c", "%=x", "%-1=x", "=", "%+5=x",
+	for _, text := range []string{"nn.conv2d=dnnl", "%12=tvm", "block%3 = dnnl", "conv1/BiasAdd=tvm", "a=b=c", "%=x",
+		"%-1=x", "=", "%+5=x",
 		"m.onnx:12:3=tvm", "%99999999999999999999=tvm", "nn.conv2d=native.winograd", "a=b.", "a=.b", "a=b.c.d"} {
 		f.Add(text, true)
 	}
@@ -290,6 +295,7 @@ func FuzzRule(f *testing.F) {
 		}
 		require.True(t, r.Selector.Selects("any", false, &Node{Operator: r.Selector.Name}))
 		require.True(t, r.Selector.Selects("any", false, &Node{Operator: "x", Span: r.Selector.Name}))
-		require.True(t, r.Selector.Selects("any", false, &Node{Operator: "x", Span: r.Selector.Name + ":" + strconv.Itoa(3) + ":4"}))
+		require.True(t, r.Selector.Selects("any", false,
+			&Node{Operator: "x", Span: r.Selector.Name + ":" + strconv.Itoa(3) + ":4"}))
 	})
 }

@@ -17,19 +17,20 @@ type GraphLevel struct {
 	Believed *Believed `json:"believed,omitempty"`
 }
 
-// Believed is a network by the costs in place and the borders that a search ended with. The candidates have these costs, too,
-// the nodes prices of their own.
+// Believed is a network by the costs in place and the borders that a search ended with. The candidates have these
+// costs, too, the nodes prices of their own.
 type Believed struct {
 	// Milliseconds is what it takes: its candidates, and what is paid between its regions, which is Transfers.
 	Milliseconds float64 `json:"total_ms"`
 	Transfers    float64 `json:"transfers_ms"`
-	// Bound is what no network of these candidates takes less than, as far as the solver has shown; Gap is Milliseconds less
-	// Bound. Proven is what the file shows by itself: the sum of the nodes' prices, which leave out what is paid between regions.
+	// Bound is what no network of these candidates takes less than, as far as the solver has shown; Gap is Milliseconds
+	// less Bound. Proven is what the file shows by itself: the sum of the nodes' prices, which leave out what is paid
+	// between regions.
 	Bound  float64 `json:"bound_ms"`
 	Gap    float64 `json:"gap_ms"`
 	Proven float64 `json:"proven_ms"`
-	// Payments are what is paid between the regions: each value once where it leaves the region that makes it, and once where it
-	// enters one that reads it.
+	// Payments are what is paid between the regions: each value once where it leaves the region that makes it, and once
+	// where it enters one that reads it.
 	Payments []Payment `json:"payments,omitempty"`
 }
 
@@ -48,8 +49,9 @@ type Step struct {
 	// Name says where the placement comes from, Placement is its key.
 	Name      string `json:"name"`
 	Placement string `json:"placement"`
-	// Predicted is the sum of the costs that were believed before. Kernels is what its kernels took in place, of which Border
-	// went into layouts and copies between parts and Rest could not be attributed. Measured is the whole network.
+	// Predicted is the sum of the costs that were believed before. Kernels is what its kernels took in place, of which
+	// Border went into layouts and copies between parts and Rest could not be attributed. Measured is the whole
+	// network.
 	Predicted float64 `json:"predicted_ms"`
 	Kernels   float64 `json:"kernels_ms"`
 	Border    float64 `json:"border_ms"`

@@ -18,8 +18,8 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
-// Schema is the version of the schema that this package reads and writes. Up to version 2 the regions were those of Collage's own
-// placement, whatever was kept.
+// Schema is the version of the schema that this package reads and writes. Up to version 2 the regions were those of
+// Collage's own placement, whatever was kept.
 const Schema = 3
 
 // Plan is the whole record. All times are in milliseconds; all node indices are those of relay.Graph, read from the
@@ -37,8 +37,8 @@ type Plan struct {
 	Estimate Estimate `json:"estimate"`
 	// Borders are what it costs to bring values to backends and away from them; empty where that costs nothing.
 	Borders []Border `json:"borders,omitempty"`
-	// Regions are in the order of the functions, within one in the order of their last nodes. They are those of the network
-	// that was kept, whichever finalist that is.
+	// Regions are in the order of the functions, within one in the order of their last nodes. They are those of the
+	// network that was kept, whichever finalist that is.
 	Regions []Region `json:"regions"`
 	// Candidates says what became of the candidates.
 	Candidates Candidates `json:"candidates"`
@@ -61,8 +61,8 @@ type Module struct {
 	Functions []Function `json:"functions"`
 }
 
-// Constraints are what the user asked of the placement. Rules are "SELECTOR=BACKEND" or "SELECTOR=BACKEND.KERNEL" (Rule).
-// The proof holds among the placements that keep to them.
+// Constraints are what the user asked of the placement. Rules are "SELECTOR=BACKEND" or "SELECTOR=BACKEND.KERNEL"
+// (Rule). The proof holds among the placements that keep to them.
 type Constraints struct {
 	// Pin: what is selected goes to that backend, or that kernel of it; Forbid: it does not.
 	Pin    []string `json:"pin,omitempty"`
@@ -104,8 +104,8 @@ type Backend struct {
 type Estimate struct {
 	// Milliseconds is the sum of the regions' costs, and of Transfers.
 	Milliseconds float64 `json:"total_ms"`
-	// Transfers is what it takes to bring values from one region to another, from the caller and to it, where that costs
-	// anything (Plan.Borders).
+	// Transfers is what it takes to bring values from one region to another, from the caller and to it, where that
+	// costs anything (Plan.Borders).
 	Transfers float64 `json:"transfers_ms,omitempty"`
 	// Bound is what no placement of these candidates can cost less than: where Optimal, the sum of the prices.
 	Bound float64 `json:"bound_ms"`
@@ -114,8 +114,8 @@ type Estimate struct {
 	// Optimal says that the plan itself holds the proof: the prices are there and sum to Milliseconds. A placement that
 	// was not searched for ("everything that oneDNN can take") has Optimal false, no prices, no bound and no gap.
 	Optimal bool `json:"optimal"`
-	// Overhead is what each candidate that costs something was charged beside its own time (place.Overhead); it is in all
-	// the times above, in those of the candidates, and in the prices.
+	// Overhead is what each candidate that costs something was charged beside its own time (place.Overhead); it is in
+	// all the times above, in those of the candidates, and in the prices.
 	Overhead float64 `json:"overhead_ms,omitempty"`
 }
 
@@ -187,9 +187,9 @@ type Node struct {
 	Result bool  `json:"result,omitempty"`
 }
 
-// Border is what it takes, in milliseconds, to bring a value to a region of a backend and away from one: it is paid once by
-// the region that makes the value and once by each other region that reads it (package border). What is not listed costs
-// nothing. Of the backends that share regions the first that was offered speaks for all.
+// Border is what it takes, in milliseconds, to bring a value to a region of a backend and away from one: it is paid
+// once by the region that makes the value and once by each other region that reads it (package border). What is not
+// listed costs nothing. Of the backends that share regions the first that was offered speaks for all.
 type Border struct {
 	Function string  `json:"function"`
 	Value    int     `json:"value"`
@@ -203,11 +203,11 @@ type Candidates struct {
 	// Proposed counts all candidates; Free those among them that cost nothing by rule.
 	Proposed int `json:"proposed"`
 	Free     int `json:"free"`
-	// Distinct counts the different computations among those that are neither free nor excluded: what had to be measured
-	// at most. The same convolution at ten places is one computation on each backend.
+	// Distinct counts the different computations among those that are neither free nor excluded: what had to be
+	// measured at most. The same convolution at ten places is one computation on each backend.
 	Distinct int `json:"distinct"`
-	// Given, Stored, Measured, Bounded and Unknown say of how many of these computations the cost came from where. Bounded
-	// ones were not measured, since a lower bound left them no chance; of Unknown ones nothing is known.
+	// Given, Stored, Measured, Bounded and Unknown say of how many of these computations the cost came from where.
+	// Bounded ones were not measured, since a lower bound left them no chance; of Unknown ones nothing is known.
 	Given    int `json:"given"`
 	Stored   int `json:"stored"`
 	Measured int `json:"measured"`
@@ -215,8 +215,8 @@ type Candidates struct {
 	// InPlace counts those that were seen in their place in a whole network, and not measured alone.
 	InPlace int `json:"in_place,omitempty"`
 	Unknown int `json:"unknown,omitempty"`
-	// Tested counts the computations of which both a cost and a lower bound are known, Wrong those that take less than their
-	// bound: all bounds are lowered then, until none is above what is known.
+	// Tested counts the computations of which both a cost and a lower bound are known, Wrong those that take less than
+	// their bound: all bounds are lowered then, until none is above what is known.
 	Tested int `json:"bounds_tested,omitempty"`
 	Wrong  int `json:"bounds_wrong,omitempty"`
 	// Failed counts the computations, of all origins, that cannot be placed: the length of Failures.
@@ -286,8 +286,8 @@ type Rejected struct {
 	// Low and High are the interval of the estimate; both 0 for one that is exact.
 	Low  float64 `json:"low_ms,omitempty"`
 	High float64 `json:"high_ms,omitempty"`
-	// Slack is how much Milliseconds is above the prices of its nodes: if it became cheaper by less, the placement would
-	// stay the same. Explain has the exact number.
+	// Slack is how much Milliseconds is above the prices of its nodes: if it became cheaper by less, the placement
+	// would stay the same. Explain has the exact number.
 	Slack float64 `json:"slack_ms"`
 	// Believed: see Candidate.
 	Believed float64 `json:"believed_ms,omitempty"`
@@ -302,16 +302,16 @@ type Finalist struct {
 	Origin string `json:"origin,omitempty"`
 	// Regions counts what it has outside of TVM.
 	Regions int `json:"regions"`
-	// Samples are latencies of one run of the network. Where the finalists ran in turn, sample i of all comes from the same
-	// round, so differences are paired; one that the search had found to be hopeless has those of the first rounds only. Where the
-	// search's own samples decided (pass.Partition), each ran beside plain TVM.
+	// Samples are latencies of one run of the network. Where the finalists ran in turn, sample i of all comes from the
+	// same round, so differences are paired; one that the search had found to be hopeless has those of the first rounds
+	// only. Where the search's own samples decided (pass.Partition), each ran beside plain TVM.
 	Samples []float64 `json:"samples_ms,omitempty"`
 	// MaxError is the greatest absolute difference from plain TVM's outputs.
 	MaxError float64 `json:"max_error,omitempty"`
 	// Estimate is the sum of the parts for this finalist; 0 where it is not known.
 	Estimate float64 `json:"estimate_ms,omitempty"`
-	// Bytes is the executable's size, Resident by how much a process grows that loads and runs it, Peak by how much it had
-	// grown at most on the way; 0 where that was not measured.
+	// Bytes is the executable's size, Resident by how much a process grows that loads and runs it, Peak by how much it
+	// had grown at most on the way; 0 where that was not measured.
 	Bytes    int64 `json:"bytes,omitempty"`
 	Resident int64 `json:"resident_bytes,omitempty"`
 	Peak     int64 `json:"peak_bytes,omitempty"`

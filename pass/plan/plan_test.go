@@ -90,7 +90,8 @@ func placedAt(t *testing.T, g *relay.Graph, backends []byoc.Backend, part float6
 		case c.Backend == "dnnl" && c.Composite == "dnnl.conv2d_bias_relu":
 			known = cost.Cost{Samples: []float64{ms * part}, Origin: cost.Stored, Taken: taken, MaxError: 1.5e-6}
 		case c.Backend == "dnnl":
-			known = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindTimeout, Detail: "no answer within 60 s"}, taken)
+			known = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindTimeout,
+				Detail: "no answer within 60 s"}, taken)
 		}
 		o := place.Option{Nodes: c.Nodes, Rank: c.Rank}
 		if !c.Free {
@@ -124,8 +125,9 @@ func backends() []byoc.Backend {
 
 func example(t *testing.T) *Plan {
 	t.Helper()
-	b := NewBuilder(Module{Name: "workload:example", Hash: "5e1f"}, cost.Environment{Target: "llvm -mcpu=skylake-avx512",
-		Device: "a processor", Library: "dropped", TVM: "0.19.0", Threads: 2, Options: "O3"}, backends())
+	b := NewBuilder(Module{Name: "workload:example", Hash: "5e1f"},
+		cost.Environment{Target: "llvm -mcpu=skylake-avx512",
+			Device: "a processor", Library: "dropped", TVM: "0.19.0", Threads: 2, Options: "O3"}, backends())
 	require.NoError(t, b.Add(placed(t, network(), backends())))
 	p, err := b.Plan()
 	require.NoError(t, err)
@@ -138,7 +140,8 @@ func TestPlanIsWrittenAsBefore(t *testing.T) {
 	p.Finalists = []Finalist{
 		{Name: "tvm", Samples: []float64{5, 5.5}, Estimate: 6},
 		{Name: "dnnl", Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no"}},
-		{Name: PlacementName, Origin: "feedback 1", Regions: p.Outlined(), Samples: []float64{4, 4.5}, MaxError: 1e-6, Estimate: 3.75, Chosen: true},
+		{Name: PlacementName, Origin: "feedback 1", Regions: p.Outlined(), Samples: []float64{4, 4.5}, MaxError: 1e-6,
+			Estimate: 3.75, Chosen: true},
 	}
 	text, err := p.Encode()
 	require.NoError(t, err)
@@ -304,9 +307,12 @@ func TestPlansThatContradictThemselvesAreRefused(t *testing.T) {
 		"1 are listed":                func(p *Plan) { p.Candidates.Failed++ },
 		"only a lower bound is known": func(p *Plan) { p.Regions[0].Candidates[0].Cost.Origin = cost.Bounded },
 		"backend \"tvm\" is named":    func(p *Plan) { p.Backends = append(p.Backends, p.Backends[0]) },
-		"function \"main\" is named":  func(p *Plan) { p.Module.Functions = append(p.Module.Functions, p.Module.Functions[0]) },
-		"finalist \"\" is named":      func(p *Plan) { p.Finalists = []Finalist{{}} },
-		"has no samples":              func(p *Plan) { p.Finalists = []Finalist{{Name: "tvm"}} },
+		"function \"main\" is named": func(p *Plan) {
+			p.Module.Functions = append(p.Module.Functions,
+				p.Module.Functions[0])
+		},
+		"finalist \"\" is named": func(p *Plan) { p.Finalists = []Finalist{{}} },
+		"has no samples":         func(p *Plan) { p.Finalists = []Finalist{{Name: "tvm"}} },
 		"failed and is marked": func(p *Plan) {
 			p.Finalists = []Finalist{{Name: "tvm", Failure: &cost.Failure{}, Chosen: true}}
 		},

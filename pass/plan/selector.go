@@ -27,7 +27,8 @@ type Selector struct {
 func ParseSelector(text string) (Selector, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return Selector{}, errors.New("a selector is empty: give an operator (nn.conv2d), a node (%12) or a span (conv1/BiasAdd)")
+		return Selector{}, errors.New("a selector is empty: give an operator (nn.conv2d), a node (%12) or a span " +
+			"(conv1/BiasAdd)")
 	}
 	if i := strings.LastIndexByte(text, '%'); i >= 0 {
 		n, err := strconv.Atoi(text[i+1:])
@@ -84,8 +85,8 @@ func splitSpan(text string) (source, position string) {
 	return source, text[len(source)+1:]
 }
 
-// Rule is a constraint: what is selected goes to a backend (a pin), or does not (a prohibition). One that names a kernel
-// pins to that kernel of the backend, or keeps what is selected from it alone.
+// Rule is a constraint: what is selected goes to a backend (a pin), or does not (a prohibition). One that names a
+// kernel pins to that kernel of the backend, or keeps what is selected from it alone.
 type Rule struct {
 	Selector Selector
 	Backend  string

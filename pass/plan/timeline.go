@@ -2,8 +2,8 @@
 
 package plan
 
-// Timeline says when what was found. It is of one run and decides nothing: the rest of a plan is the same however long things
-// took. All times are in seconds since the command began.
+// Timeline says when what was found. It is of one run and decides nothing: the rest of a plan is the same however long
+// things took. All times are in seconds since the command began.
 type Timeline struct {
 	// Asked is how long the whole might take, and Taken when it was decided what is written.
 	Asked float64 `json:"asked_seconds"`

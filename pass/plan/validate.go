@@ -17,17 +17,19 @@ type SchemaError struct{ Found int }
 
 func (e *SchemaError) Error() string {
 	if e.Found > Schema {
-		return fmt.Sprintf("the plan has schema version %d; this program reads version %d: use a newer one", e.Found, Schema)
+		return fmt.Sprintf("the plan has schema version %d; this program reads version %d: use a newer one", e.Found,
+			Schema)
 	}
-	return fmt.Sprintf("the plan has schema version %d; this program reads version %d: make the plan again", e.Found, Schema)
+	return fmt.Sprintf("the plan has schema version %d; this program reads version %d: make the plan again", e.Found,
+		Schema)
 }
 
 // sumTolerance is how far a sum in a plan may be from its parts, in milliseconds: all are whole picoseconds, and a
 // plan has at most a few million of them.
 const sumTolerance = 1e-6
 
-// maxNodes is more nodes than a function can have that was placed: a hundred times those of the largest network known. What
-// judges plans makes tables of that length.
+// maxNodes is more nodes than a function can have that was placed: a hundred times those of the largest network known.
+// What judges plans makes tables of that length.
 const maxNodes = 1 << 22
 
 // Validate says what is wrong with a plan: what is missing, contradicts itself or does not add up. A plan that is
@@ -92,13 +94,16 @@ func (p *Plan) Validate() error {
 	}
 	e := p.Estimate
 	if !near(total+e.Transfers, e.Milliseconds) {
-		return fmt.Errorf("plan: the estimate is %v ms, the regions sum to %v ms, with %v ms between them", e.Milliseconds, round(total), e.Transfers)
+		return fmt.Errorf("plan: the estimate is %v ms, the regions sum to %v ms, with %v ms between them",
+			e.Milliseconds, round(total), e.Transfers)
 	}
 	if e.Optimal && (!near(prices, e.Bound) || !near(e.Milliseconds-e.Bound, e.Gap)) {
-		return fmt.Errorf("plan: the bound is %v ms and the gap %v ms, but the prices sum to %v ms", e.Bound, e.Gap, round(prices))
+		return fmt.Errorf("plan: the bound is %v ms and the gap %v ms, but the prices sum to %v ms", e.Bound, e.Gap,
+			round(prices))
 	}
 	if !e.Optimal && e.Bound != 0 && !near(e.Milliseconds-e.Bound, e.Gap) {
-		return fmt.Errorf("plan: the estimate is %v ms and the bound %v ms, but the gap %v ms", e.Milliseconds, e.Bound, e.Gap)
+		return fmt.Errorf("plan: the estimate is %v ms and the bound %v ms, but the gap %v ms", e.Milliseconds, e.Bound,
+			e.Gap)
 	}
 	if err := p.validateBorders(functions, covered); err != nil {
 		return err
@@ -169,7 +174,8 @@ func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered 
 				return fmt.Errorf("%%%d has no operator name", n.Index)
 			}
 			if n.PostDominator != -1 && (n.PostDominator <= n.Index || n.PostDominator >= f.Nodes) {
-				return fmt.Errorf("%%%d has the post-dominator %%%d, which does not stand behind it", n.Index, n.PostDominator)
+				return fmt.Errorf("%%%d has the post-dominator %%%d, which does not stand behind it", n.Index,
+					n.PostDominator)
 			}
 			here := at{r.Function, n.Index}
 			if other, twice := covered[here]; twice {
@@ -213,7 +219,8 @@ func (p *Plan) validateRest() error {
 	}
 	c := &p.Candidates
 	if known := c.Given + c.Stored + c.Measured + c.Bounded + c.InPlace + c.Unknown; known != c.Distinct {
-		return fmt.Errorf("plan: there are %d different computations, the costs of %d are accounted for", c.Distinct, known)
+		return fmt.Errorf("plan: there are %d different computations, the costs of %d are accounted for", c.Distinct,
+			known)
 	}
 	if c.Tested < 0 || c.Wrong < 0 || c.Wrong > c.Tested || c.Tested > c.Distinct {
 		return fmt.Errorf("plan: of %d different computations the bounds of %d were tested, and those of %d found wrong", c.Distinct, c.Tested, c.Wrong)
@@ -221,7 +228,8 @@ func (p *Plan) validateRest() error {
 	if c.Failed != len(c.Failures) {
 		return fmt.Errorf("plan: %d computations failed, %d are listed", c.Failed, len(c.Failures))
 	}
-	if listed := p.listed(); c.Unknown == 0 && (p.Estimate.Optimal || len(p.Borders) > 0 || p.believed() != nil) && listed != c.Proposed {
+	if listed := p.listed(); c.Unknown == 0 && (p.Estimate.Optimal || len(p.Borders) > 0 || p.believed() != nil) &&
+		listed != c.Proposed {
 		return fmt.Errorf("plan: %d candidates were proposed, %d are listed", c.Proposed, listed)
 	}
 	names, chosen := map[string]bool{}, 0
@@ -233,7 +241,8 @@ func (p *Plan) validateRest() error {
 		if f.Chosen {
 			chosen++
 			if outlined := p.Outlined(); f.Failure == nil && f.Regions != outlined {
-				return fmt.Errorf("plan: %s was kept, which has %d regions outside of TVM; the plan's are %d", f.Name, f.Regions, outlined)
+				return fmt.Errorf("plan: %s was kept, which has %d regions outside of TVM; the plan's are %d", f.Name,
+					f.Regions, outlined)
 			}
 		}
 		if f.Failure != nil {
@@ -242,7 +251,8 @@ func (p *Plan) validateRest() error {
 			}
 			continue
 		}
-		if bad := slices.ContainsFunc(f.Samples, func(s float64) bool { return math.IsNaN(s) || math.IsInf(s, 0) || s < 0 }); bad ||
+		if bad := slices.ContainsFunc(f.Samples,
+			func(s float64) bool { return math.IsNaN(s) || math.IsInf(s, 0) || s < 0 }); bad ||
 			len(f.Samples) == 0 {
 			return fmt.Errorf("plan: the finalist %s has no samples, or one that is no time", f.Name)
 		}

@@ -18,11 +18,11 @@ var ErrNotProven = errors.New("plan: the placement was not searched for, so ther
 type Proof struct {
 	// Milliseconds is what the placement costs, transfers included.
 	Milliseconds float64
-	// Bound is what no placement of the plan's candidates costs less than, as far as the plan itself shows it. The search
-	// may have shown more (Estimate.Bound).
+	// Bound is what no placement of the plan's candidates costs less than, as far as the plan itself shows it. The
+	// search may have shown more (Estimate.Bound).
 	Bound float64
-	// Believed is the same by what a search among whole networks ended with (GraphLevel.Believed); nil where the plan says
-	// nothing of it.
+	// Believed is the same by what a search among whole networks ended with (GraphLevel.Believed); nil where the plan
+	// says nothing of it.
 	Believed *Proof
 }
 
@@ -35,9 +35,9 @@ func (p *Plan) Verify() error {
 	return err
 }
 
-// Prove checks from what stands in the plan alone, without the module, that in each function every node is covered once,
-// that the costs add up, and what no choice among the chosen and the rejected candidates costs less than. It returns
-// ErrNotProven for a plan that holds nothing of the kind.
+// Prove checks from what stands in the plan alone, without the module, that in each function every node is covered
+// once, that the costs add up, and what no choice among the chosen and the rejected candidates costs less than. It
+// returns ErrNotProven for a plan that holds nothing of the kind.
 func (p *Plan) Prove() (Proof, error) {
 	if err := p.Validate(); err != nil {
 		return Proof{}, err
@@ -47,10 +47,12 @@ func (p *Plan) Prove() (Proof, error) {
 	}
 	for _, r := range p.Candidates.Rejected {
 		if !slices.ContainsFunc(p.Module.Functions, func(f Function) bool { return f.Name == r.Function }) {
-			return Proof{}, fmt.Errorf("plan: a rejected candidate belongs to the function %q, which is not listed", r.Function)
+			return Proof{}, fmt.Errorf("plan: a rejected candidate belongs to the function %q, which is not listed",
+				r.Function)
 		}
 		if p.Backend(r.Backend) == nil {
-			return Proof{}, fmt.Errorf("plan: a rejected candidate is on the backend %q, which is not listed", r.Backend)
+			return Proof{}, fmt.Errorf("plan: a rejected candidate is on the backend %q, which is not listed",
+				r.Backend)
 		}
 	}
 	for _, f := range p.Module.Functions {
@@ -89,7 +91,8 @@ func (p *Plan) Prove() (Proof, error) {
 	}
 	proof.Milliseconds, proof.Bound = round(proof.Milliseconds), round(proof.Bound)
 	if !near(proof.Milliseconds, p.Estimate.Milliseconds) {
-		return Proof{}, fmt.Errorf("plan: the placement costs %v ms, not %v ms", proof.Milliseconds, p.Estimate.Milliseconds)
+		return Proof{}, fmt.Errorf("plan: the placement costs %v ms, not %v ms", proof.Milliseconds,
+			p.Estimate.Milliseconds)
 	}
 	return proof, nil
 }
@@ -101,7 +104,8 @@ func (p *Plan) checkIndices(f Function) error {
 		before := -1
 		for _, v := range r.Nodes {
 			if r.Function == f.Name && (v <= before || v >= f.Nodes) {
-				return fmt.Errorf("plan: function %s: a rejected candidate on %s covers %%%d, which is no node of it or stands twice",
+				return fmt.Errorf("plan: function %s: a rejected candidate on %s covers %%%d, which is no node of it "+
+					"or stands twice",
 					f.Name, r.Backend, v)
 			}
 			before = v

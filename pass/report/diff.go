@@ -53,9 +53,11 @@ func WriteDifference(w io.Writer, d *plan.Difference, names [2]string, opts Opti
 				name = operators(f.Operators)
 			}
 			if f.From != nil {
-				fmt.Fprintf(&b, "%s on %s works in %s; in %s it failed: %s\n", name, f.Backend, names[1], names[0], firstLine(f.From.String(), opts))
+				fmt.Fprintf(&b, "%s on %s works in %s; in %s it failed: %s\n", name, f.Backend, names[1], names[0],
+					firstLine(f.From.String(), opts))
 			} else {
-				fmt.Fprintf(&b, "%s on %s works in %s; in %s it failed: %s\n", name, f.Backend, names[0], names[1], firstLine(f.To.String(), opts))
+				fmt.Fprintf(&b, "%s on %s works in %s; in %s it failed: %s\n", name, f.Backend, names[0], names[1],
+					firstLine(f.To.String(), opts))
 			}
 		}
 		sections = append(sections, b.String())
@@ -85,7 +87,8 @@ func field(text string, opts Options) string {
 func differenceSums(d *plan.Difference, names [2]string) string {
 	t := plaintable.New(table.Row{"", names[0], names[1], "change"}, 2, 3, 4)
 	for _, s := range d.Shares {
-		t.AppendRow(table.Row{"operators on " + s.Backend, s.Operators[0], s.Operators[1], signed(s.Operators[1] - s.Operators[0])})
+		t.AppendRow(table.Row{"operators on " + s.Backend, s.Operators[0], s.Operators[1],
+			signed(s.Operators[1] - s.Operators[0])})
 	}
 	t.AppendRow(table.Row{"estimate ms", ms(d.Estimate[0].Milliseconds), ms(d.Estimate[1].Milliseconds),
 		change(d.Estimate[0].Milliseconds, d.Estimate[1].Milliseconds)})
@@ -150,7 +153,8 @@ func differenceMoves(d *plan.Difference, opts Options) string {
 	t := plaintable.New(table.Row{"nodes", "operators", "from", "ms", "to", "ms"}, 4, 6)
 	for i := range list {
 		m := &list[i]
-		t.AppendRow(table.Row{nodeRanges(m.Nodes), operators(m.Operators), sideText(m.From, m.Nodes), ms(m.From.Estimate),
+		t.AppendRow(table.Row{nodeRanges(m.Nodes), operators(m.Operators), sideText(m.From, m.Nodes),
+			ms(m.From.Estimate),
 			sideText(m.To, m.Nodes), ms(m.To.Estimate)})
 	}
 	b.WriteString(plaintable.Render(t))
@@ -169,7 +173,8 @@ func sideText(s plan.Side, nodes []int) string {
 			text += " on " + s.Backend
 		}
 	}
-	if others := slices.DeleteFunc(slices.Clone(s.Nodes), func(v int) bool { return slices.Contains(nodes, v) }); len(others) > 0 {
+	if others := slices.DeleteFunc(slices.Clone(s.Nodes),
+		func(v int) bool { return slices.Contains(nodes, v) }); len(others) > 0 {
 		text += " with " + nodeRanges(others)
 	}
 	return text
@@ -181,13 +186,15 @@ func differenceCosts(d *plan.Difference, opts Options) string {
 	if !opts.Verbose && len(list) > shownCosts {
 		cut, list = len(list)-shownCosts, list[:shownCosts]
 	}
-	t := plaintable.New(table.Row{"cost of", "backend", "places", "ms before", "ms after", "change", "placed"}, 3, 4, 5, 6)
+	t := plaintable.New(table.Row{"cost of", "backend", "places", "ms before", "ms after", "change", "placed"}, 3, 4, 5,
+		6)
 	for _, c := range list {
 		name := c.Composite
 		if name == "" {
 			name = operators(c.Operators)
 		}
-		placed := map[[2]bool]string{{true, true}: "in both", {true, false}: "before", {false, true}: "after", {}: ""}[c.Chosen]
+		placed := map[[2]bool]string{{true, true}: "in both", {true, false}: "before", {false, true}: "after",
+			{}: ""}[c.Chosen]
 		t.AppendRow(table.Row{name, c.Backend, len(c.Places), ms(c.Estimate[0]), ms(c.Estimate[1]),
 			change(c.Estimate[0], c.Estimate[1]), placed})
 	}

@@ -77,11 +77,13 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 	for i := range e.Others {
 		o := &e.Others[i]
 		if o.Fate != plan.FateDearer && o.Fate != plan.FateBounded {
-			impossible = append(impossible, fmt.Sprintf("%s on %s (%s) %s\n", otherName(o), o.Backend, nodeRanges(o.Nodes), fate(o)))
+			impossible = append(impossible, fmt.Sprintf("%s on %s (%s) %s\n", otherName(o), o.Backend,
+				nodeRanges(o.Nodes), fate(o)))
 			continue
 		}
 		estimate, interval := estimateCells(o)
-		t.AppendRow(table.Row{o.Composite, o.Backend, operators(o.Operators), nodeRanges(o.Nodes), estimate, interval, needed(o)})
+		t.AppendRow(table.Row{o.Composite, o.Backend, operators(o.Operators), nodeRanges(o.Nodes), estimate, interval,
+			needed(o)})
 	}
 	if t.Length() > 0 {
 		b.WriteString(plaintable.Render(t))
@@ -229,7 +231,8 @@ func nodeRanges(nodes []int) string {
 
 // explanationTable has a line for each chosen candidate, with the one that was closest to taking its place.
 func explanationTable(explanations []plan.Explanation) string {
-	t := plaintable.New(table.Row{"nodes", "backend", "composite", "ms", "price ms", "closest other", "its ms", "to be taken"}, 4, 5, 7)
+	t := plaintable.New(table.Row{"nodes", "backend", "composite", "ms", "price ms", "closest other", "its ms",
+		"to be taken"}, 4, 5, 7)
 	for i := range explanations {
 		e := &explanations[i]
 		price := 0.0

@@ -35,8 +35,9 @@ func TestExplanations(t *testing.T) {
 	p := made(t, "plan.json")
 	golden(t, "explain-conv.txt", explanations(t, p, "%2", Options{}))
 	golden(t, "explain-softmax.txt", explanations(t, p, "nn.softmax", Options{}))
-	p.Candidates.Excluded = append(p.Candidates.Excluded, plan.Excluded{Function: "main", Backend: "dnnl", Composite: "dnnl.sum",
-		Nodes: []int{9, 10}, Constraint: "forbid concatenate=dnnl"})
+	p.Candidates.Excluded = append(p.Candidates.Excluded,
+		plan.Excluded{Function: "main", Backend: "dnnl", Composite: "dnnl.sum",
+			Nodes: []int{9, 10}, Constraint: "forbid concatenate=dnnl"})
 	p.Candidates.Rejected[0].Origin = cost.Bounded
 	golden(t, "explain-slow.txt", explanations(t, made(t, "slow-library.json"), "nn.conv2d", Options{}))
 	golden(t, "explain-ruled-out.txt", explanations(t, p, "concatenate", Options{}))
@@ -59,9 +60,11 @@ func TestDifference(t *testing.T) {
 	a, b := made(t, "plan.json"), made(t, "slow-library.json")
 	other := made(t, "plan.json")
 	other.Module.Hash, other.Module.Name = "beef", "workload:other"
-	for name, pair := range map[string][2]*plan.Plan{"diff.txt": {a, b}, "diff-same.txt": {a, a}, "diff-module.txt": {a, other}} {
+	for name, pair := range map[string][2]*plan.Plan{"diff.txt": {a, b}, "diff-same.txt": {a, a},
+		"diff-module.txt": {a, other}} {
 		var text bytes.Buffer
-		require.NoError(t, WriteDifference(&text, plan.Diff(pair[0], pair[1]), [2]string{"a.json", "b.json"}, Options{}))
+		require.NoError(t, WriteDifference(&text, plan.Diff(pair[0], pair[1]), [2]string{"a.json", "b.json"},
+			Options{}))
 		golden(t, name, text.Bytes())
 	}
 }

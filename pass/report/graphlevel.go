@@ -32,19 +32,23 @@ func (s *Summary) graphLevel(opts Options) string {
 	}
 	b.WriteString("\n")
 	if len(g.Steps) > 0 {
-		t := plaintable.New(table.Row{"feedback from", "regions", "believed ms", "kernels in place ms", "of it at borders", "measured ms"}, 2, 3, 4, 5, 6)
+		t := plaintable.New(table.Row{"feedback from", "regions", "believed ms", "kernels in place ms",
+			"of it at borders", "measured ms"}, 2, 3, 4, 5, 6)
 		for _, step := range g.Steps {
 			name := step.Name
 			if step.Repeats {
 				name += " (again)"
 			}
-			t.AppendRow(table.Row{name, step.Regions, ms(step.Predicted), ms(step.Kernels), ms(step.Border), ms(step.Measured)})
+			t.AppendRow(table.Row{name, step.Regions, ms(step.Predicted), ms(step.Kernels), ms(step.Border),
+				ms(step.Measured)})
 		}
 		b.WriteString(plaintable.Render(t))
 	}
 	if believed := g.Believed; believed != nil {
-		fmt.Fprintf(&b, "by the costs in place and the borders as they were learnt, what was kept takes %s ms, %s of them between regions; no network "+
-			"of these candidates takes less than %s ms: within %s ms of the least\n", ms(believed.Milliseconds), ms(believed.Transfers),
+		fmt.Fprintf(&b, "by the costs in place and the borders as they were learnt, what was kept takes %s ms, %s of "+
+			"them between regions; no network "+
+			"of these candidates takes less than %s ms: within %s ms of the least\n", ms(believed.Milliseconds),
+			ms(believed.Transfers),
 			ms(believed.Bound), ms(believed.Gap))
 	}
 	if !opts.Verbose {
@@ -56,7 +60,8 @@ func (s *Summary) graphLevel(opts Options) string {
 			t.AppendRow(table.Row{n.Name, n.Regions, "", firstLine(n.Failure, Options{}), ""})
 			continue
 		}
-		t.AppendRow(table.Row{n.Name, n.Regions, n.Rounds, ms(n.Milliseconds), strconv.FormatFloat(n.Ratio, 'f', 3, 64)})
+		t.AppendRow(table.Row{n.Name, n.Regions, n.Rounds, ms(n.Milliseconds),
+			strconv.FormatFloat(n.Ratio, 'f', 3, 64)})
 	}
 	b.WriteString(plaintable.Render(t))
 	return b.String()

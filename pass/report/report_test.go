@@ -105,11 +105,14 @@ func small() *plan.Plan {
 		}
 		return at
 	}
-	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 8, Stored: 5, Given: 2, Bounded: 2, Tested: 9, Wrong: 1, Failed: 4,
+	m.Candidates = plan.Candidates{Proposed: 41, Free: 1, Distinct: 17, Measured: 8, Stored: 5, Given: 2, Bounded: 2,
+		Tested: 9, Wrong: 1, Failed: 4,
 		Ties: 3,
 		Failures: []plan.Failure{
-			{Backend: "dnnl", Composite: "dnnl.conv3d", Operators: []string{"nn.conv3d"}, Places: places(4, 8, 12, 16, 20),
-				Failure: cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: "differs by 0.25 at [0, 1]\nsecond line"}},
+			{Backend: "dnnl", Composite: "dnnl.conv3d", Operators: []string{"nn.conv3d"},
+				Places: places(4, 8, 12, 16, 20),
+				Failure: cost.Failure{Phase: "check", Kind: cost.KindWrongResult,
+					Detail: "differs by 0.25 at [0, 1]\nsecond line"}},
 			{Backend: "dnnl", Composite: "dnnl.dense", Operators: []string{"nn.dense"}, Places: places(40),
 				Failure: cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no libdnnl.so.2"}},
 			{Backend: "dnnl", Composite: "nn.relu", Operators: []string{"nn.relu"}, Places: places(42, 44),
@@ -117,12 +120,14 @@ func small() *plan.Plan {
 			{Backend: "tvm", Operators: []string{"nn.conv2d", "add"}, Places: places(30),
 				Failure: cost.Failure{Phase: "run", Kind: cost.KindTimeout, Detail: "no answer within 60 s"}},
 		},
-		Refusals: []plan.Refusal{{Backend: "dnnl", Composite: "dnnl.softmax", Reason: "softmax over four dimensions", Places: places(3, 5)}}}
+		Refusals: []plan.Refusal{{Backend: "dnnl", Composite: "dnnl.softmax", Reason: "softmax over four dimensions",
+			Places: places(3, 5)}}}
 	m.Finalists = []plan.Finalist{
 		{Name: "tvm", Samples: []float64{8, 8.5, 8.25, 9, 8}, Estimate: 9},
 		{Name: "dnnl", Samples: []float64{5, 5.5, 5.25, 6, 5}, MaxError: 1.25e-6, Estimate: 5.5},
 		{Name: "mkl", Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no libmkl_rt.so"}},
-		{Name: plan.PlacementName, Samples: []float64{4, 4.25, 4.5, 6.5, 4}, MaxError: 1.5e-6, Estimate: 4.625, Chosen: true, Regions: 4},
+		{Name: plan.PlacementName, Samples: []float64{4, 4.25, 4.5, 6.5, 4}, MaxError: 1.5e-6, Estimate: 4.625,
+			Chosen: true, Regions: 4},
 	}
 	return &m.Plan
 }
@@ -212,7 +217,8 @@ func TestFewRoundsHaveARatio(t *testing.T) {
 	s := Summarise(p)
 	require.Equal(t, "tvm", s.Reference)
 	require.InDelta(t, (0.5+6/8.5)/2, s.Finalists[1].Ratio, 1e-9)
-	require.Contains(t, string(written(t, p, Options{})), "5 rounds, the networks taken in turn (dnnl in the first 2 alone); * is")
+	require.Contains(t, string(written(t, p, Options{})),
+		"5 rounds, the networks taken in turn (dnnl in the first 2 alone); * is")
 }
 
 func TestPlacementAloneHasNoRatio(t *testing.T) {

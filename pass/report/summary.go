@@ -116,8 +116,8 @@ type Finalist struct {
 	LowerQuartile float64 `json:"lower_quartile_ms,omitempty"`
 	Low           float64 `json:"low_ms,omitempty"`
 	High          float64 `json:"high_ms,omitempty"`
-	// Ratio is the median over the rounds that both ran in of this finalist's time divided by the reference's in the same
-	// round: 0.8 is a fifth less time. 0 where there is no reference.
+	// Ratio is the median over the rounds that both ran in of this finalist's time divided by the reference's in the
+	// same round: 0.8 is a fifth less time. 0 where there is no reference.
 	Ratio    float64 `json:"ratio,omitempty"`
 	MaxError float64 `json:"max_error"`
 	Estimate float64 `json:"estimate_ms,omitempty"`
@@ -137,7 +137,8 @@ type Times struct {
 	Estimate float64 `json:"additive_estimate_ms"`
 	// Measured: the median of the whole network's runs; 0 where it was not run.
 	Measured float64 `json:"measured_ms"`
-	// Context: the sum of the placed parts, each in its place in a whole network; 0 where not all of them were profiled.
+	// Context: the sum of the placed parts, each in its place in a whole network; 0 where not all of them were
+	// profiled.
 	Context float64 `json:"context_ms,omitempty"`
 	Optimal bool    `json:"optimal"`
 }
@@ -152,13 +153,16 @@ func Summarise(p *plan.Plan) *Summary {
 	}
 	kernels := kernelsOf(p)
 	for _, b := range p.Backends {
-		s.Backends = append(s.Backends, Backend{Name: b.Name, Library: b.Library, Version: b.Version, Unusable: b.Unusable,
-			Regions: b.Regions, Operators: b.Operators, Estimate: b.Milliseconds, Kernels: kernels[b.Name]})
+		s.Backends = append(s.Backends, Backend{Name: b.Name, Library: b.Library, Version: b.Version,
+			Unusable: b.Unusable,
+			Regions:  b.Regions, Operators: b.Operators, Estimate: b.Milliseconds, Kernels: kernels[b.Name]})
 	}
 	s.Exact = p.Constraints != nil && p.Constraints.Exact
 	c := p.Candidates
-	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given, Stored: c.Stored,
-		Measured: c.Measured, Bounded: c.Bounded, Tested: c.Tested, Wrong: c.Wrong, InPlace: c.InPlace, Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
+	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given,
+		Stored:   c.Stored,
+		Measured: c.Measured, Bounded: c.Bounded, Tested: c.Tested, Wrong: c.Wrong, InPlace: c.InPlace,
+		Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
 		Failures: c.Failures, Refusals: c.Refusals}
 	s.GraphLevel = p.GraphLevel
 	s.Times.Context = inContext(p)
@@ -204,7 +208,8 @@ func summariseRegion(r *plan.Region) Region {
 	row := Region{ID: r.ID, Function: r.Function, Symbol: r.Symbol, Backend: r.Backend, Estimate: r.Milliseconds,
 		Operators: []string{}, Key: r.Backend}
 	for _, c := range r.Candidates {
-		part := Part{Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel, Estimate: c.Milliseconds, Operators: []string{}, Nodes: []int{}}
+		part := Part{Backend: c.Backend, Composite: c.Composite, Kernel: c.Kernel, Estimate: c.Milliseconds,
+			Operators: []string{}, Nodes: []int{}}
 		row.Key += fmt.Sprintf(" %s %s", c.Composite, c.Key)
 		for _, n := range c.Nodes {
 			if n.IsOperator() {
@@ -234,7 +239,8 @@ func (s *Summary) summariseFinalists(p *plan.Plan) {
 		}
 	}
 	for _, f := range finalists {
-		row := Finalist{Name: f.Name, Origin: f.Origin, Regions: f.Regions, Rounds: len(f.Samples), MaxError: f.MaxError, Estimate: f.Estimate,
+		row := Finalist{Name: f.Name, Origin: f.Origin, Regions: f.Regions, Rounds: len(f.Samples),
+			MaxError: f.MaxError, Estimate: f.Estimate,
 			Bytes: f.Bytes, Resident: f.Resident, Peak: f.Peak, Failure: f.Failure, Chosen: f.Chosen}
 		if f.Failure == nil && len(f.Samples) > 0 {
 			row.Median = statistics.Median(f.Samples)

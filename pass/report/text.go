@@ -19,9 +19,9 @@ import (
 
 // Options say how much a text report shows.
 type Options struct {
-	// Verbose shows each region on a line of its own, each of its parts with its operators and their indices, and
-	// each failure and refusal with its places. Otherwise regions that compute the same share a line, and long lists are cut, always
-	// saying what was left out.
+	// Verbose shows each region on a line of its own, each of its parts with its operators and their indices, and each
+	// failure and refusal with its places. Otherwise regions that compute the same share a line, and long lists are
+	// cut, always saying what was left out.
 	Verbose bool
 }
 
@@ -82,7 +82,8 @@ func (s *Summary) regions(opts Options) string {
 	if s.Module != "" {
 		fmt.Fprintf(&b, "%s: ", s.Module)
 	}
-	fmt.Fprintf(&b, "%d operators in %d regions, for %s, %d threads\n\n", s.Operators, len(s.Regions)-hidden, s.Target, s.Threads)
+	fmt.Fprintf(&b, "%d operators in %d regions, for %s, %d threads\n\n", s.Operators, len(s.Regions)-hidden, s.Target,
+		s.Threads)
 
 	cut, rest := 0, 0.0
 	if !opts.Verbose && len(rows) > shownRegions {
@@ -98,7 +99,8 @@ func (s *Summary) regions(opts Options) string {
 		if len(r.ids) > 1 {
 			each = s.partMS(r.sum / float64(len(r.ids)))
 		}
-		t.AppendRow(table.Row{ranges(r.ids), len(r.ids), operators(r.first.Operators), r.first.Backend, s.partMS(r.sum), each})
+		t.AppendRow(table.Row{ranges(r.ids), len(r.ids), operators(r.first.Operators), r.first.Backend, s.partMS(r.sum),
+			each})
 	}
 	b.WriteString(plaintable.Render(t))
 	if cut > 0 {
@@ -117,13 +119,15 @@ func (s *Summary) everyRegion(rows []row) table.Writer {
 		region := r.first
 		if len(region.Parts) == 1 {
 			part := &region.Parts[0]
-			t.AppendRow(table.Row{region.ID, withIndices(part), region.Backend, part.Composite, s.partMS(region.Estimate)})
+			t.AppendRow(table.Row{region.ID, withIndices(part), region.Backend, part.Composite,
+				s.partMS(region.Estimate)})
 			continue
 		}
 		t.AppendRow(table.Row{region.ID, operators(region.Operators), region.Backend, "", s.partMS(region.Estimate)})
 		for i := range region.Parts {
 			part := &region.Parts[i]
-			t.AppendRow(table.Row{"", "  " + withIndices(part), part.Backend, part.Composite, "(" + s.partMS(part.Estimate) + ")"})
+			t.AppendRow(table.Row{"", "  " + withIndices(part), part.Backend, part.Composite, "(" +
+				s.partMS(part.Estimate) + ")"})
 		}
 	}
 	return t
@@ -220,7 +224,8 @@ func (s *Summary) shares() string {
 		if len(b.Kernels) > 0 {
 			notes += fmt.Sprintf("kernels of %s: %s\n", b.Name, kernels(b.Kernels))
 		}
-		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators, s.partMS(b.Estimate)})
+		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators,
+			s.partMS(b.Estimate)})
 	}
 	if s.Exact {
 		notes += "exact: kernels that associate sums otherwise than a direct sum does were not offered\n"
@@ -251,7 +256,8 @@ func (s *Summary) candidates(opts Options) string {
 	for _, more := range []struct {
 		n    int
 		text string
-	}{{c.Given, "%d given"}, {c.InPlace, "%d seen in place"}, {c.Bounded, "%d bounded away"}, {c.Unknown, "%d unknown"}} {
+	}{{c.Given, "%d given"}, {c.InPlace, "%d seen in place"}, {c.Bounded, "%d bounded away"},
+		{c.Unknown, "%d unknown"}} {
 		if more.n > 0 {
 			costs = append(costs, fmt.Sprintf(more.text, more.n))
 		}
@@ -261,7 +267,8 @@ func (s *Summary) candidates(opts Options) string {
 		fmt.Fprintf(&b, "lower bounds: %s\n", boundsText(c.Tested, c.Wrong))
 	}
 	if c.Ties > 0 {
-		fmt.Fprintf(&b, "ties: at %d places candidates took so nearly the same time that further samples did not tell them apart\n", c.Ties)
+		fmt.Fprintf(&b, "ties: at %d places candidates took so nearly the same time that further samples did not "+
+			"tell them apart\n", c.Ties)
 	}
 	b.WriteString(failures(c.Failures, opts))
 	if len(c.Refusals) == 0 {
@@ -294,7 +301,8 @@ func boundsText(tested, wrong int) string {
 	case wrong == 0:
 		return fmt.Sprintf("of %d that were held against a cost none was above it", tested)
 	}
-	return fmt.Sprintf("of %d that were held against a cost %d proved too high, and all are lowered for that", tested, wrong)
+	return fmt.Sprintf("of %d that were held against a cost %d proved too high, and all are lowered for that", tested,
+		wrong)
 }
 
 // Rests says what a plan's proof rests on.
@@ -303,7 +311,8 @@ func Rests(c *plan.Candidates) string {
 	for _, of := range []struct {
 		n    int
 		text string
-	}{{c.Measured, "%d measured"}, {c.Stored, "%d from the store"}, {c.Given, "%d given"}, {c.InPlace, "%d seen in place"},
+	}{{c.Measured, "%d measured"}, {c.Stored, "%d from the store"}, {c.Given, "%d given"},
+		{c.InPlace, "%d seen in place"},
 		{c.Bounded, "%d lower bounds of a roofline"}} {
 		if of.n > 0 {
 			parts = append(parts, fmt.Sprintf(of.text, of.n))
@@ -456,9 +465,11 @@ func (s *Summary) partsText() string {
 func (s *Summary) times() string {
 	lines := [][3]string{}
 	if s.Times.Optimal {
-		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms", "no placement of these candidates has a smaller sum"})
+		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms",
+			"no placement of these candidates has a smaller sum"})
 	} else if s.Times.Bound > 0 && s.GraphLevel != nil {
-		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms", "no placement of these candidates has a smaller sum"})
+		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms",
+			"no placement of these candidates has a smaller sum"})
 	} else if s.Times.Bound > 0 {
 		lines = append(lines, [3]string{"additive bound", ms(s.Times.Bound) + " ms",
 			"no placement of these candidates has a smaller sum; that there is none between is not proven"})
@@ -468,10 +479,12 @@ func (s *Summary) times() string {
 	if s.estimated() {
 		lines = append(lines, [3]string{"additive estimate", ms(s.Times.Estimate) + " ms", s.partsText()})
 	} else {
-		lines = append(lines, [3]string{"additive estimate", "none", "nothing was measured: there was nothing to choose"})
+		lines = append(lines, [3]string{"additive estimate", "none",
+			"nothing was measured: there was nothing to choose"})
 	}
 	if s.Times.Context > 0 {
-		lines = append(lines, [3]string{"estimate in place", ms(s.Times.Context) + " ms", "sum of the placed parts, each timed within a whole network"})
+		lines = append(lines, [3]string{"estimate in place", ms(s.Times.Context) + " ms",
+			"sum of the placed parts, each timed within a whole network"})
 	}
 	if s.Times.Measured > 0 {
 		lines = append(lines, [3]string{"measured", ms(s.Times.Measured) + " ms", "median of the whole network's runs"})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace is what workers tell about a network that was built and run: its operators with the kernels that they were
-// fused into (Executable), and how long each kernel, and each step within a region, took (Times).
+// Package trace is what workers tell about a network that was built and run: its operators with the kernels that they
+// were fused into (Executable), and how long each kernel, and each step within a region, took (Times).
 //
 // What comes in: a worker's JSON. What goes out: the same, checked (Executable.Validate). Package measure asks for it,
 // package feedback makes costs of it; neither knows the other.
@@ -11,9 +11,11 @@ import "fmt"
 
 // Op is an operator of a built network.
 type Op struct {
-	// Name is the operator's ("nn.contrib_conv2d_NCHWc"), "@" and the symbol for the call of a region, "(tuple)", or "(get)".
+	// Name is the operator's ("nn.contrib_conv2d_NCHWc"), "@" and the symbol for the call of a region, "(tuple)", or
+	// "(get)".
 	Name string `json:"op"`
-	// Kernel is the kernel that it is a part of, an index into the kernels in the order in which they run; -1 for tuples.
+	// Kernel is the kernel that it is a part of, an index into the kernels in the order in which they run; -1 for
+	// tuples.
 	Kernel int `json:"kernel"`
 	// Args are what it reads: indices of operators before it; -1 for an input or a constant.
 	Args []int `json:"args"`
@@ -21,8 +23,8 @@ type Op struct {
 	Index int `json:"index,omitempty"`
 }
 
-// Executable says what the kernels of a built network are. Only its function main is looked at: what TVM calls from there
-// stands in it.
+// Executable says what the kernels of a built network are. Only its function main is looked at: what TVM calls from
+// there stands in it.
 type Executable struct {
 	Ops []Op `json:"ops"`
 	// Root is the operator whose value is the network's; -1 where that is an input.
@@ -35,7 +37,8 @@ type Executable struct {
 func (e *Executable) Validate() error {
 	for i, op := range e.Ops {
 		if op.Kernel < -1 || op.Kernel >= len(e.Kernels) {
-			return fmt.Errorf("trace: operator %d (%s) is in kernel %d, of which there are %d", i, op.Name, op.Kernel, len(e.Kernels))
+			return fmt.Errorf("trace: operator %d (%s) is in kernel %d, of which there are %d", i, op.Name, op.Kernel,
+				len(e.Kernels))
 		}
 		for _, a := range op.Args {
 			if a < -1 || a >= i {
@@ -57,8 +60,8 @@ type Times struct {
 	Inside map[string]*Inside
 }
 
-// Inside is what an engine tells about the time within one of its regions (byoc/runtime/dnnl_times.h). An engine that tells
-// nothing leaves it empty.
+// Inside is what an engine tells about the time within one of its regions (byoc/runtime/dnnl_times.h). An engine that
+// tells nothing leaves it empty.
 type Inside struct {
 	// Groups are the names of what the region is made of, in the order of annotate.Groups.
 	Groups []string `json:"groups"`
@@ -75,11 +78,11 @@ type Inside struct {
 // Step is one thing that an engine does in a region.
 type Step struct {
 	Milliseconds float64 `json:"ms"`
-	// Of are the groups that it does, indices into Groups. For a reorder, who wants its result; nil for the region's own
-	// results.
+	// Of are the groups that it does, indices into Groups. For a reorder, who wants its result; nil for the region's
+	// own results.
 	Of []int `json:"of"`
-	// Reorder says that it brings a value into another layout; From are the groups that made the value, nil for an input of
-	// the region.
+	// Reorder says that it brings a value into another layout; From are the groups that made the value, nil for an
+	// input of the region.
 	Reorder bool  `json:"reorder"`
 	From    []int `json:"from"`
 	// What it is, for people.

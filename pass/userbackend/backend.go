@@ -4,8 +4,9 @@
 // (python/collage/registration.py).
 //
 // What comes in: a description in JSON, the patterns of tvm.relay.dataflow_pattern that TVM matches, and one packed
-// function that is called for everything that is code over there (predicates, probe, costs, proposals). What goes out: a
-// byoc.Backend in the registry. Its code generator, relay.ext.<compiler>, is registered by whoever registers the backend.
+// function that is called for everything that is code over there (predicates, probe, costs, proposals). What goes out:
+// a byoc.Backend in the registry. Its code generator, relay.ext.<compiler>, is registered by whoever registers the
+// backend.
 package userbackend
 
 import (
@@ -43,15 +44,16 @@ type description struct {
 	Worker json.RawMessage `json:"worker"`
 }
 
-// rules are which operators are supported and how they are combined: by a style of fusion, or, without one, into regions
-// for an engine (byoc/propose).
+// rules are which operators are supported and how they are combined: by a style of fusion, or, without one, into
+// regions for an engine (byoc/propose).
 type rules struct {
 	Operators []string `json:"operators"`
 	Style     string   `json:"style"`
 	MaxDepth  int      `json:"max_depth"`
 }
 
-var styles = map[string]byoc.Style{"NoFusion": byoc.NoFusion, "TVMFusion": byoc.TVMFusion, "ArbitraryFusion": byoc.ArbitraryFusion}
+var styles = map[string]byoc.Style{"NoFusion": byoc.NoFusion, "TVMFusion": byoc.TVMFusion,
+	"ArbitraryFusion": byoc.ArbitraryFusion}
 
 // backend is a registered one.
 type backend struct {
@@ -132,7 +134,8 @@ func (b *backend) Rules() *byoc.Rules {
 	if b.description.Rules == nil || b.description.Rules.Style == "" {
 		return nil
 	}
-	return &byoc.Rules{Supports: b.supports, Style: styles[b.description.Rules.Style], MaxDepth: b.description.Rules.MaxDepth}
+	return &byoc.Rules{Supports: b.supports, Style: styles[b.description.Rules.Style],
+		MaxDepth: b.description.Rules.MaxDepth}
 }
 
 func (b *backend) supports(g *relay.Graph, call relay.NodeID) error {

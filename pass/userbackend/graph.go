@@ -19,7 +19,8 @@ type graphText struct {
 
 type nodeText struct {
 	Index int `json:"index"`
-	// Operator is "" for what is no operator call; Kind says what it is then ("tuple", "constant", "variable", "other").
+	// Operator is "" for what is no operator call; Kind says what it is then ("tuple", "constant", "variable",
+	// "other").
 	Operator string         `json:"operator"`
 	Kind     string         `json:"kind"`
 	Inputs   []relay.NodeID `json:"inputs"`
@@ -39,7 +40,8 @@ func describeGraph(g *relay.Graph, learnt []byoc.Learnt) (string, error) {
 	d := graphText{Function: g.Name, Nodes: make([]nodeText, len(g.Nodes)), Learnt: []learntText{}}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
-		d.Nodes[i] = nodeText{Index: i, Operator: n.Op, Kind: kindText(n), Inputs: append([]relay.NodeID{}, n.Inputs...)}
+		d.Nodes[i] = nodeText{Index: i, Operator: n.Op, Kind: kindText(n),
+			Inputs: append([]relay.NodeID{}, n.Inputs...)}
 		if n.Type != nil {
 			d.Nodes[i].Type = n.Type.String()
 		}

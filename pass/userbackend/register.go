@@ -27,12 +27,12 @@ const (
 	LibrariesFunction = "collage.backend.libraries"
 	// DescribeFunction takes a region function and gives it as a flat program in JSON (region.Program.Describe).
 	DescribeFunction = "collage.region.describe"
-	// ConstantFunction takes a region function and the number of one of its program's values that is a constant, and gives
-	// its NDArray.
+	// ConstantFunction takes a region function and the number of one of its program's values that is a constant, and
+	// gives its NDArray.
 	ConstantFunction = "collage.region.constant"
-	// SourceFunction takes a region function, C that stands before it, the statements that compute it (csource.Kernel), and
-	// the numbers and NDArrays of constants that stand there in another form than the program has them. It gives the
-	// runtime module.
+	// SourceFunction takes a region function, C that stands before it, the statements that compute it (csource.Kernel),
+	// and the numbers and NDArrays of constants that stand there in another form than the program has them. It gives
+	// the runtime module.
 	SourceFunction = "collage.csource.module"
 )
 
@@ -47,8 +47,9 @@ func Register() error {
 		return nil
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
-		RegisterFunction: register, LibrariesFunction: libraries, DescribeFunction: describe, ConstantFunction: constant,
-		SourceFunction: source,
+		RegisterFunction: register, LibrariesFunction: libraries, DescribeFunction: describe,
+		ConstantFunction: constant,
+		SourceFunction:   source,
 	} {
 		if err := bridge.RegisterFunction(name, true, f); err != nil {
 			return err
@@ -108,13 +109,15 @@ func (b *backend) check() error {
 	}
 	r := b.description.Rules
 	if len(b.Composites) == 0 && r == nil && !b.has("propose") {
-		return fmt.Errorf("ValueError: backend %q: patterns: there are none, nor rules, nor a proposer: it could take nothing", b.Name())
+		return fmt.Errorf("ValueError: backend %q: patterns: there are none, nor rules, nor a proposer: it could "+
+			"take nothing", b.Name())
 	}
 	if r == nil {
 		return nil
 	}
 	if _, known := styles[r.Style]; !known && r.Style != "" {
-		return fmt.Errorf("ValueError: backend %q: rules: the style %q is none of NoFusion, TVMFusion and ArbitraryFusion", b.Name(), r.Style)
+		return fmt.Errorf("ValueError: backend %q: rules: the style %q is none of NoFusion, TVMFusion and "+
+			"ArbitraryFusion", b.Name(), r.Style)
 	}
 	if len(r.Operators) == 0 {
 		return fmt.Errorf("ValueError: backend %q: rules: operators is empty", b.Name())
@@ -135,11 +138,13 @@ func (b *backend) readPatterns(v bridge.Value) error {
 		return err
 	}
 	if len(patterns) != len(b.Composites) {
-		return fmt.Errorf("ValueError: backend %q: patterns: %d names and %d patterns", b.Name(), len(b.Composites), len(patterns))
+		return fmt.Errorf("ValueError: backend %q: patterns: %d names and %d patterns", b.Name(), len(b.Composites),
+			len(patterns))
 	}
 	for i, p := range patterns {
 		if !strings.HasPrefix(p.TypeKey(), "relay.dataflow_pattern.") {
-			return fmt.Errorf("TypeError: backend %q: patterns[%d]: a %s is no pattern of tvm.relay.dataflow_pattern", b.Name(), i, p.TypeKey())
+			return fmt.Errorf("TypeError: backend %q: patterns[%d]: a %s is no pattern of tvm.relay.dataflow_pattern",
+				b.Name(), i, p.TypeKey())
 		}
 		b.patterns = append(b.patterns, candidate.UserPattern{Composite: b.Composites[i], Pattern: p,
 			Accept: func(root *bridge.Object) (bool, error) {
@@ -258,7 +263,8 @@ func repack(constants csource.Constants, numbers, arrays bridge.Value) error {
 		if err != nil {
 			return err
 		}
-		if err := constants.Replace(region.ValueID(id), byoc.Tensor{DType: a.DType().String(), Shape: a.Shape(), Data: data}); err != nil {
+		if err := constants.Replace(region.ValueID(id),
+			byoc.Tensor{DType: a.DType().String(), Shape: a.Shape(), Data: data}); err != nil {
 			return err
 		}
 		a.Release()

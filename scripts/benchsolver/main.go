@@ -2,9 +2,9 @@
 
 // Command benchsolver measures the solver of pass/place: on networks shaped like chains, ResNet, NasNet-A and BERT, of
 // a hundred to a hundred thousand operators, with options in proportion. It prints time and memory with the exponents
-// that fit their growth, beside Dijkstra's algorithm over sets of covered operators (the oracle of the tests, and the way of
-// TVM's CollagePartition) on the sizes that this can do; every answer is checked by its certificate and against the
-// oracle. A second table is of placing with costs between neighbours, where a bound is proven and the gap stated.
+// that fit their growth, beside Dijkstra's algorithm over sets of covered operators (the oracle of the tests, and the
+// way of TVM's CollagePartition) on the sizes that this can do; every answer is checked by its certificate and against
+// the oracle. A second table is of placing with costs between neighbours, where a bound is proven and the gap stated.
 package main
 
 import (
@@ -81,7 +81,8 @@ func main() {
 	pflag.StringSliceVar(&s.shapes, "shapes", nil, "only these shapes")
 	pflag.IntVar(&s.repeats, "repeats", 15, "runs of the solver, of which the fastest counts")
 	pflag.IntVar(&s.memory, "oracle-mb", 1024, "megabytes of covered sets after which the oracle gives up")
-	pflag.DurationVar(&s.patience, "oracle-patience", 20*time.Second, "the oracle tries no larger size after a run that took longer")
+	pflag.DurationVar(&s.patience, "oracle-patience", 20*time.Second,
+		"the oracle tries no larger size after a run that took longer")
 	pflag.IntVar(&s.neighbours, "neighbours", 10_000, "the greatest size placed with costs between neighbours")
 	pflag.StringVar(&out, "out", "", "folder to write solver.txt and solver.json to, beside printing")
 	pflag.Parse()
@@ -184,11 +185,12 @@ func dijkstra(s settings, n *network, p *place.Placement, row *Row, stop *string
 	return nil
 }
 
-// neighbours places with a cost for each value that goes from one backend to the other. Each backend's share counts as one
-// region, the first one's as inline.
+// neighbours places with a cost for each value that goes from one backend to the other. Each backend's share counts as
+// one region, the first one's as inline.
 func neighbours(n *network, plain *place.Placement, row *Row) error {
 	problem := &place.Problem{Tree: n.tree, Options: n.options, Reads: n.reads}
-	flow := &border.Flow{Readers: make([][]relay.NodeID, len(n.reads)), Made: n.tree.Needs, Result: make([]bool, len(n.reads))}
+	flow := &border.Flow{Readers: make([][]relay.NodeID, len(n.reads)), Made: n.tree.Needs,
+		Result: make([]bool, len(n.reads))}
 	for w, values := range n.reads {
 		for _, u := range values {
 			flow.Readers[u] = append(flow.Readers[u], relay.NodeID(w))
@@ -225,9 +227,9 @@ func neighbours(n *network, plain *place.Placement, row *Row) error {
 	return nil
 }
 
-// timed gives the time of a call in milliseconds, the least of the repeats (what it computes is the same every time, and
-// others on the machine only add to it), and what one call allocates in megabytes. Where it is to be repeated, a sample is
-// of so many calls that they take two milliseconds.
+// timed gives the time of a call in milliseconds, the least of the repeats (what it computes is the same every time,
+// and others on the machine only add to it), and what one call allocates in megabytes. Where it is to be repeated, a
+// sample is of so many calls that they take two milliseconds.
 func timed(repeats int, f func()) (ms, mb float64) {
 	calls := 1
 	ms = math.Inf(1)
@@ -268,16 +270,19 @@ func fit(shape string, rows []Row) Fit {
 		return (n*sxy - sx*sy) / (n*sxx - sx*sx)
 	}
 	return Fit{Shape: shape, Time: slope(func(r Row) float64 { return r.SolveMS }),
-		Memory: slope(func(r Row) float64 { return r.AllocMB }), Oracle: slope(func(r Row) float64 { return r.OracleMS })}
+		Memory: slope(func(r Row) float64 { return r.AllocMB }),
+		Oracle: slope(func(r Row) float64 { return r.OracleMS })}
 }
 
 func render(result *Result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "The solver of pass/place (%s, one core of %d): time (the fastest of some runs), memory allocated.\n\n", result.Go, result.CPUs)
+	fmt.Fprintf(&b, "The solver of pass/place (%s, one core of %d): time (the fastest of some runs), memory "+
+		"allocated.\n\n", result.Go, result.CPUs)
 	fmt.Fprintf(&b, "%-9s %9s %9s | %10s %9s %10s %10s | %11s %9s %9s  %s\n", "shape", "operators", "options",
 		"solve ms", "MB", "verify ms", "regret ms", "Dijkstra ms", "MB", "sets", "")
 	for _, r := range result.Rows {
-		fmt.Fprintf(&b, "%-9s %9d %9d | %10.3f %9.2f %10.2f %10.2f | ", r.Shape, r.Operators, r.Options, r.SolveMS, r.AllocMB,
+		fmt.Fprintf(&b, "%-9s %9d %9d | %10.3f %9.2f %10.2f %10.2f | ", r.Shape, r.Operators, r.Options, r.SolveMS,
+			r.AllocMB,
 			r.VerifyMS, r.RegretMS)
 		if r.OracleLimit != "" {
 			fmt.Fprintf(&b, "%11s %9s %9s  gave up: %s\n", "-", "-", "-", r.OracleLimit)
@@ -285,7 +290,8 @@ func render(result *Result) string {
 			fmt.Fprintf(&b, "%11.2f %9.1f %9d\n", r.OracleMS, r.OracleMB, r.OracleStates)
 		}
 	}
-	fmt.Fprintf(&b, "\nGrowth: quantity ~ operators^exponent, least squares over all sizes.\n\n%-9s %11s %13s %13s\n", "shape",
+	fmt.Fprintf(&b, "\nGrowth: quantity ~ operators^exponent, least squares over all sizes.\n\n%-9s %11s %13s %13s\n",
+		"shape",
 		"solve time", "solve memory", "Dijkstra time")
 	for _, f := range result.Fits {
 		dijkstra := "-"
@@ -294,11 +300,13 @@ func render(result *Result) string {
 		}
 		fmt.Fprintf(&b, "%-9s %11.2f %13.2f %13s\n", f.Shape, f.Time, f.Memory, dijkstra)
 	}
-	fmt.Fprintf(&b, "\nWith costs between neighbours (0.01 to 0.05 ms for each value that changes backends).\n\n%-9s %9s %10s %9s  %s\n",
+	fmt.Fprintf(&b, "\nWith costs between neighbours (0.01 to 0.05 ms for each value that changes backends).\n\n%-9s "+
+		"%9s %10s %9s  %s\n",
 		"shape", "operators", "solve ms", "gap %", "gap % if the bound were the placement without them")
 	for _, r := range result.Rows {
 		if r.NeighbourMS > 0 {
-			fmt.Fprintf(&b, "%-9s %9d %10.2f %9.4f  %.2f\n", r.Shape, r.Operators, r.NeighbourMS, r.NeighbourGap, r.PlainGap)
+			fmt.Fprintf(&b, "%-9s %9d %10.2f %9.4f  %.2f\n", r.Shape, r.Operators, r.NeighbourMS, r.NeighbourGap,
+				r.PlainGap)
 		}
 	}
 	return b.String()

@@ -119,11 +119,11 @@ const (
 	depth    = 6 // the greatest number of operators in an option
 )
 
-// propose gives each operator an option by itself on each backend and, for each operator as the exit, the groups of up to
-// depth operators that grow from it against the edges by one operator at a time whose uses are all inside: once along one
-// way as deep as it goes, and once nearest operators first, so that groups have branches and holes in the order of the
-// nodes. There are as many options for each operator in a large network as in a small one. Costs are random, from a fixed
-// seed; a group mostly costs less than its operators do.
+// propose gives each operator an option by itself on each backend and, for each operator as the exit, the groups of up
+// to depth operators that grow from it against the edges by one operator at a time whose uses are all inside: once
+// along one way as deep as it goes, and once nearest operators first, so that groups have branches and holes in the
+// order of the nodes. There are as many options for each operator in a large network as in a small one. Costs are
+// random, from a fixed seed; a group mostly costs less than its operators do.
 func (n *network) propose(g *relay.Graph) {
 	r := rand.New(rand.NewPCG(uint64(n.operators), 4))
 	alone := make([][backends]float64, len(g.Nodes))

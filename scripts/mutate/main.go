@@ -4,8 +4,8 @@
 // the package's own tests do not notice.
 //
 // What comes in: package patterns. What goes out: a table by file, the list of survivors, JSON. Changes are given to
-// the compiler as overlays; no file of the tree is written. The sample depends on the seed and on what the changed lines
-// say, not on where they stand: the same mutants are tried before and after tests were added.
+// the compiler as overlays; no file of the tree is written. The sample depends on the seed and on what the changed
+// lines say, not on where they stand: the same mutants are tried before and after tests were added.
 //
 // It is a program of our own because of the public tools only Gremlins can be had for this Go; that one copies the
 // whole tree for each worker, has neither a sample nor a list of equivalent mutants, and removes no statements.
@@ -69,10 +69,12 @@ func main() {
 	pflag.StringVar(&s.seed, "seed", "1", "which sample")
 	pflag.StringVar(&s.equivalent, "equivalent", "scripts/mutate-equivalent.txt", "the mutants that change nothing")
 	pflag.StringVar(&s.json, "json", "", "write the result to this file, too")
-	pflag.StringVar(&s.again, "again", "", "an earlier result (--json): mutants that were noticed then are not tried again")
+	pflag.StringVar(&s.again, "again", "", "an earlier result (--json): mutants that were noticed then are not tried "+
+		"again")
 	pflag.StringSliceVar(&s.files, "files", nil, "only mutants of these files (tree.go,solve.go)")
 	pflag.BoolVar(&s.short, "short", false, "run the tests with -short")
-	pflag.Float64Var(&s.patience, "patience", 6, "a mutant has so many times as long as the unchanged tests took, and 10 s")
+	pflag.Float64Var(&s.patience, "patience", 6,
+		"a mutant has so many times as long as the unchanged tests took, and 10 s")
 	pflag.BoolVar(&s.list, "list", false, "list the sample and try nothing")
 	pflag.Usage = func() {
 		fmt.Fprintf(os.Stderr, "usage: mutate [FLAGS] PACKAGE...\n%s", pflag.CommandLine.FlagUsages())

@@ -185,8 +185,8 @@ func (f *finder) removals(list []ast.Stmt) {
 	}
 }
 
-// releases says that the call only gives a handle back before the garbage collector would: no test can see whether it is
-// there.
+// releases says that the call only gives a handle back before the garbage collector would: no test can see whether it
+// is there.
 func (f *finder) releases(call *ast.CallExpr) bool {
 	return strings.HasSuffix(f.source(call.Fun), ".Release")
 }
@@ -200,7 +200,8 @@ func (f *finder) replace(n ast.Node, text, change string) { f.add(n.Pos(), n.End
 func (f *finder) add(from, to token.Pos, text, change string) {
 	start, end := f.set.Position(from), f.set.Position(to)
 	f.found = append(f.found, &Mutant{File: f.file, Line: start.Line, Column: start.Column,
-		Change: strings.Join(strings.Fields(change), " "), Source: strings.TrimSpace(f.lines[start.Line-1]), path: f.path,
+		Change: strings.Join(strings.Fields(change), " "), Source: strings.TrimSpace(f.lines[start.Line-1]),
+		path:  f.path,
 		start: start.Offset, end: end.Offset, text: text})
 }
 

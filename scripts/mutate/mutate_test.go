@@ -71,14 +71,16 @@ func TestFindsMutantsInTheOrderOfTheCode(t *testing.T) {
 	for _, m := range found {
 		changes = append(changes, fmt.Sprintf("%d: %s", m.Line, m.Change))
 	}
-	require.Equal(t, []string{"4: negate a < b", "4: < -> <=", "11: + -> -", "11: 1 -> 2", "11: 1 -> 0", "15: never loop", "15: > -> >=",
+	require.Equal(t, []string{"4: negate a < b", "4: < -> <=", "11: + -> -", "11: 1 -> 2", "11: 1 -> 0",
+		"15: never loop", "15: > -> >=",
 		"15: 0 -> 1", "15: 0 -> -1", "16: remove n--", "16: -- -> ++", "17: remove steps++", "17: ++ -> --"}, changes)
 
 	// The sample is the same one when lines move, and another one for another seed.
 	content, err := os.ReadFile(filepath.Join(folder, "code.go"))
 	require.NoError(t, err)
 	moved := filepath.Join(folder, "moved.go")
-	require.NoError(t, os.WriteFile(moved, []byte(strings.Replace(string(content), "\nfunc", "\n// More.\nfunc", 1)), 0o644))
+	require.NoError(t, os.WriteFile(moved, []byte(strings.Replace(string(content), "\nfunc", "\n// More.\nfunc", 1)),
+		0o644))
 	again, err := find(moved, "code.go")
 	require.NoError(t, err)
 	names := func(list []*Mutant) (names []string) {
@@ -104,7 +106,8 @@ func TestSaysWhatTheTestsNotice(t *testing.T) {
 	before, err := os.ReadFile("code.go")
 	require.NoError(t, err)
 	list := filepath.Join(folder, "equivalent.txt")
-	require.NoError(t, os.WriteFile(list, []byte("# why\ncode.go :: if a < b { :: < -> <= :: both are returned where they are equal\n"), 0o644))
+	require.NoError(t, os.WriteFile(list, []byte(
+		"# why\ncode.go :: if a < b { :: < -> <= :: both are returned where they are equal\n"), 0o644))
 	s := settings{seed: "1", workers: 2, equivalent: list, json: "result.json", patience: 1}
 	var out bytes.Buffer
 	require.NoError(t, run(context.Background(), s, []string{"."}, &out))

@@ -23,8 +23,8 @@ const closeEnough = 1.03
 
 // AnytimeOptions say what to compile, with which programs, and what to hold the results against.
 type AnytimeOptions struct {
-	// NetworkOptions say how what was written is run in turn; of Others it makes use as RunNetworks does. Keep is a folder: what
-	// was taken is kept there, and taken from there.
+	// NetworkOptions say how what was written is run in turn; of Others it makes use as RunNetworks does. Keep is a
+	// folder: what was taken is kept there, and taken from there.
 	NetworkOptions
 	// Asked is how long each compilation may take.
 	Asked time.Duration
@@ -34,8 +34,8 @@ type AnytimeOptions struct {
 	Columns []AnytimeColumn
 	// Reference has the best latency that is known from elsewhere, by the network's name.
 	Reference map[string]float64
-	// Compile has one of the programs compile a network from an empty store into a file, beside which it may put others of that
-	// name.
+	// Compile has one of the programs compile a network from an empty store into a file, beside which it may put others
+	// of that name.
 	Compile func(ctx context.Context, column *AnytimeColumn, n *Network, executable string) (*Compilation, error)
 }
 
@@ -52,8 +52,8 @@ type AnytimeColumn struct {
 
 // Compilation is one compilation as a user sees it: seconds are from the start of the program.
 type Compilation struct {
-	// Taken is how long it took until the program had ended, Kept what the plan says was kept, and Written says that there is an
-	// executable.
+	// Taken is how long it took until the program had ended, Kept what the plan says was kept, and Written says that
+	// there is an executable.
 	Taken   float64 `json:"taken_seconds"`
 	Kept    string  `json:"kept,omitempty"`
 	Written bool    `json:"written"`
@@ -110,8 +110,8 @@ type AnytimeRun struct {
 	// Median is what was written, run in turn; Turns are its turns.
 	Median float64   `json:"median_ms,omitempty"`
 	Turns  []float64 `json:"turns_ms,omitempty"`
-	// Latencies are those of the best executable so far after AnytimeReport.At seconds, by the search's ratios to plain TVM until
-	// the program had ended; 0 where there was none.
+	// Latencies are those of the best executable so far after AnytimeReport.At seconds, by the search's ratios to plain
+	// TVM until the program had ended; 0 where there was none.
 	Latencies []float64 `json:"latencies_ms"`
 	// Within is when the best executable so far was within closeEnough of Best, and stayed so; 0 for never.
 	Within float64 `json:"within_seconds,omitempty"`
@@ -126,10 +126,12 @@ type anytimeKept struct {
 	InTurn string `json:"in_turn"`
 }
 
-// RunAnytime has each network compiled by each program, one after another, and then runs what they wrote in turn beside plain
-// TVM. Its errors are those that leave nothing to report: the context ended, TVM cannot run a network, Compile cannot start.
+// RunAnytime has each network compiled by each program, one after another, and then runs what they wrote in turn beside
+// plain TVM. Its errors are those that leave nothing to report: the context ended, TVM cannot run a network, Compile
+// cannot start.
 func RunAnytime(ctx context.Context, networks []Network, o *AnytimeOptions) (*AnytimeReport, error) {
-	r := &AnytimeReport{Machine: machine.Here(), Taken: time.Now().UTC().Truncate(time.Second), Threads: o.Threads, Rounds: o.Rounds,
+	r := &AnytimeReport{Machine: machine.Here(), Taken: time.Now().UTC().Truncate(time.Second), Threads: o.Threads,
+		Rounds: o.Rounds,
 		TurnMS: float64(o.Turn) / float64(time.Millisecond), Asked: o.Asked.Seconds(), At: o.At, Columns: o.Columns}
 	meter := machine.StartMeter()
 	for i := range networks {
@@ -155,7 +157,8 @@ func (o *AnytimeOptions) take(ctx context.Context, n *Network) (*AnytimeRow, err
 	if err != nil {
 		return nil, err
 	}
-	kept := &anytimeKept{Row: AnytimeRow{Name: n.Name, Model: n.Model, TVM: before.Row.TVM, Load: before.Row.Load}, Settings: map[string]string{}}
+	kept := &anytimeKept{Row: AnytimeRow{Name: n.Name, Model: n.Model, TVM: before.Row.TVM, Load: before.Row.Load},
+		Settings: map[string]string{}}
 	save := func() error {
 		return atomicfile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(kept) })
 	}
@@ -240,8 +243,9 @@ func (o *AnytimeOptions) inTurn(ctx context.Context, n *Network, executables []s
 		if column.Python == "" {
 			column.Python, column.Env = o.Python, o.Env
 		}
-		c.contestants = append(c.contestants, &contestant{name: column.Name, engine: Ours, python: column.Python, env: column.Env,
-			executable: executables[i], failure: missing(&row.Runs[i])})
+		c.contestants = append(c.contestants,
+			&contestant{name: column.Name, engine: Ours, python: column.Python, env: column.Env,
+				executable: executables[i], failure: missing(&row.Runs[i])})
 	}
 	load, err := c.run(ctx)
 	if err != nil {
@@ -253,7 +257,8 @@ func (o *AnytimeOptions) inTurn(ctx context.Context, n *Network, executables []s
 		row.Runs[i].Median, row.Runs[i].Turns = 0, nil
 		switch {
 		case cell.Wrong:
-			row.Runs[i].Failure = fmt.Sprintf("its outputs differ from TVM's by up to %.2g, where the greatest is %.2g", cell.MaxError, cell.Greatest)
+			row.Runs[i].Failure = fmt.Sprintf("its outputs differ from TVM's by up to %.2g, where the greatest is %.2g",
+				cell.MaxError, cell.Greatest)
 		case cell.Absent != "":
 			row.Runs[i].Failure = cell.Absent
 		default:
@@ -292,8 +297,8 @@ func (row *AnytimeRow) judge(at []float64, reference map[string]float64) {
 	}
 }
 
-// latency is that of the best executable so far after so many seconds, in milliseconds; 0 where there is none. tvm is what plain
-// TVM takes.
+// latency is that of the best executable so far after so many seconds, in milliseconds; 0 where there is none. tvm is
+// what plain TVM takes.
 func (run *AnytimeRun) latency(seconds, tvm float64) float64 {
 	if run.Median > 0 && seconds >= run.Taken {
 		return run.Median

@@ -16,7 +16,8 @@ type Spoken struct {
 	Line    string
 }
 
-// writtenPlan is what of a plan says how its search went; earlier versions of plans have it in the same places, but for the timeline.
+// writtenPlan is what of a plan says how its search went; earlier versions of plans have it in the same places, but for
+// the timeline.
 type writtenPlan struct {
 	GraphLevel struct {
 		Networks []struct {
@@ -42,8 +43,8 @@ type writtenPlan struct {
 	} `json:"finalists"`
 }
 
-// History fills in what a compilation found and kept: of the plan that it wrote, and where that has no timeline (earlier versions
-// wrote none) of what it said while it worked.
+// History fills in what a compilation found and kept: of the plan that it wrote, and where that has no timeline
+// (earlier versions wrote none) of what it said while it worked.
 func (c *Compilation) History(planFile []byte, said []Spoken) error {
 	var p writtenPlan
 	if err := json.Unmarshal(planFile, &p); err != nil {
@@ -115,8 +116,8 @@ func (p *writtenPlan) kept() string {
 	return ""
 }
 
-// ReadReference gives the best latency of each network in an earlier report of bench anytime, or what Collage took in one of bench
-// all.
+// ReadReference gives the best latency of each network in an earlier report of bench anytime, or what Collage took in
+// one of bench all.
 func ReadReference(text []byte) (map[string]float64, error) {
 	var report struct {
 		Networks []struct {

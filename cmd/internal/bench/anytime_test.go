@@ -37,10 +37,12 @@ func TestHistoryOfWhatWasSaid(t *testing.T) {
 	said := []Spoken{
 		{2, "measuring candidates"},
 		{9.5, "  tvm: 25.54 ms, 1 of plain TVM's time, no region outside of it (measured, 5 s), the best so far"},
-		{11, "  operator level: 14.79 ms, 0.579 of plain TVM's time, 3 regions outside of it (measured, 18 s), the best so far"},
+		{11, "  operator level: 14.79 ms, 0.579 of plain TVM's time, 3 regions outside of it (measured, 18 s), the " +
+			"best so far"},
 		{13, "  dnnl, cheapest of its own: 15.1 ms, 0.6 of plain TVM's time, 1 region outside of it (measured, 20 s)"},
 		{14, "  mkl: crash in run: signal 11"},
-		{15, "  evolved 3 (move): 1.2e+01 ms, 4.7e-01 of plain TVM's time, 2 regions outside of it (measured, 21 s), the best so far"},
+		{15, "  evolved 3 (move): 1.2e+01 ms, 4.7e-01 of plain TVM's time, 2 regions outside of it (measured, 21 s), " +
+			"the best so far"},
 	}
 	var c Compilation
 	require.NoError(t, c.History([]byte(`{"finalists": [{"name": "dnnl", "chosen": true}]}`), said))
@@ -48,12 +50,15 @@ func TestHistoryOfWhatWasSaid(t *testing.T) {
 	assert.Equal(t, "dnnl", c.Kept)
 }
 
-// someRuns are two programs on a network of which plain TVM takes 10 ms: ours is at 5 ms after 30 s, the other one at 6.
+// someRuns are two programs on a network of which plain TVM takes 10 ms: ours is at 5 ms after 30 s, the other one at
+// 6.
 func someRuns() AnytimeRow {
-	ours := AnytimeRun{Column: "collage", Median: 5, Turns: []float64{5}, Compilation: Compilation{Taken: 58, Written: true,
-		Found: []Found{{6, "tvm", 1}, {8, "dnnl", 0.6}, {30, "feedback 1", 0.512}, {40, "evolved", 0.49}}}}
-	before := AnytimeRun{Column: "before", Median: 6, Turns: []float64{6}, Compilation: Compilation{Taken: 90, Written: true,
-		Found: []Found{{20, "tvm", 1}, {25, "dnnl", 0.6}}}}
+	ours := AnytimeRun{Column: "collage", Median: 5, Turns: []float64{5},
+		Compilation: Compilation{Taken: 58, Written: true,
+			Found: []Found{{6, "tvm", 1}, {8, "dnnl", 0.6}, {30, "feedback 1", 0.512}, {40, "evolved", 0.49}}}}
+	before := AnytimeRun{Column: "before", Median: 6, Turns: []float64{6},
+		Compilation: Compilation{Taken: 90, Written: true,
+			Found: []Found{{20, "tvm", 1}, {25, "dnnl", 0.6}}}}
 	return AnytimeRow{Name: "net", TVM: 10, Runs: []AnytimeRun{ours, before}}
 }
 
@@ -83,9 +88,11 @@ func TestWhenTheBestWasThere(t *testing.T) {
 
 func TestTheReportOfWhatWasFound(t *testing.T) {
 	row := someRuns()
-	failed := AnytimeRun{Column: "collage", Compilation: Compilation{Taken: 3, Failure: "no such model", Found: []Found{}}}
-	report := &AnytimeReport{Threads: 2, Rounds: 1, Asked: 60, At: []float64{15, 60}, Columns: []AnytimeColumn{{Name: "collage",
-		Backends: []string{"tvm", "dnnl"}}, {Name: "before", Version: "commit 0", Backends: []string{"tvm"}}},
+	failed := AnytimeRun{Column: "collage", Compilation: Compilation{Taken: 3, Failure: "no such model",
+		Found: []Found{}}}
+	report := &AnytimeReport{Threads: 2, Rounds: 1, Asked: 60, At: []float64{15, 60},
+		Columns: []AnytimeColumn{{Name: "collage",
+			Backends: []string{"tvm", "dnnl"}}, {Name: "before", Version: "commit 0", Backends: []string{"tvm"}}},
 		Rows: []AnytimeRow{row, {Name: "broken", Runs: []AnytimeRun{failed, {Column: "before"}}}}}
 	for i := range report.Rows {
 		report.Rows[i].judge(report.At, nil)
@@ -93,8 +100,10 @@ func TestTheReportOfWhatWasFound(t *testing.T) {
 	var text bytes.Buffer
 	require.NoError(t, report.WriteText(&text))
 	for _, line := range []string{
-		"collage was within 3 % of the best on 0 after 15 s, 1 after 60 s, of 2; it took 0.97 to 0.97 of the time asked for",
-		"before was within 3 % of the best on 0 after 15 s, 0 after 60 s, of 2; it took 1.50 to 1.50 of the time asked for",
+		"collage was within 3 % of the best on 0 after 15 s, 1 after 60 s, of 2; it took 0.97 to 0.97 of the time " +
+			"asked for",
+		"before was within 3 % of the best on 0 after 15 s, 0 after 60 s, of 2; it took 1.50 to 1.50 of the time " +
+			"asked for",
 		"a  collage on broken: no such model", "before: tvm (commit 0)"} {
 		assert.Contains(t, text.String(), line)
 	}
@@ -123,7 +132,8 @@ func TestWhatIsKeptOfABenchmark(t *testing.T) {
 	_, there := nothing.run("collage", "1m of tvm", path)
 	assert.False(t, there)
 
-	kept := &anytimeKept{Row: someRuns(), Settings: map[string]string{"collage": "1m of tvm", "before": "1m of tvm"}, InTurn: "once"}
+	kept := &anytimeKept{Row: someRuns(), Settings: map[string]string{"collage": "1m of tvm", "before": "1m of tvm"},
+		InTurn: "once"}
 	kept.Row.Runs[1].Written = false
 	text, err := json.Marshal(kept)
 	require.NoError(t, err)

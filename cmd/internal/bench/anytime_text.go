@@ -18,10 +18,13 @@ import (
 // WriteText writes the report as a table: a row for each network and program.
 func (r *AnytimeReport) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "The fastest executable so far, second by second, from an empty store: float32, %d threads, %g s asked for\n\n",
+	fmt.Fprintf(&b, "The fastest executable so far, second by second, from an empty store: float32, %d threads, %g s "+
+		"asked for\n\n",
 		r.Threads, r.Asked)
-	b.WriteString("ms after so many seconds of wall time, by the search's ratios to plain TVM and what plain TVM takes in turn; kept: what was\n")
-	fmt.Fprintf(&b, "written, run in turn (median of %d turns of at least %.0f ms). Within: when it was within %.0f %% of the best of all\n",
+	b.WriteString("ms after so many seconds of wall time, by the search's ratios to plain TVM and what plain TVM " +
+		"takes in turn; kept: what was\n")
+	fmt.Fprintf(&b, "written, run in turn (median of %d turns of at least %.0f ms). Within: when it was within %.0f "+
+		"%% of the best of all\n",
 		r.Rounds, r.TurnMS, 100*(closeEnough-1))
 	b.WriteString("that were written, and stayed so.\n\n")
 	notes := newNotes()
@@ -75,7 +78,8 @@ func (r *AnytimeReport) table(notes *notes) string {
 			if run.Failure != "" {
 				kept += notes.mark(run.Column + " on " + row.Name + ": " + run.Failure)
 			}
-			t.AppendRow(append(cells, kept, orDash(row.Best > 0, milliseconds(row.Best)), orDash(run.Within > 0, secondsText(run.Within)),
+			t.AppendRow(append(cells, kept, orDash(row.Best > 0, milliseconds(row.Best)),
+				orDash(run.Within > 0, secondsText(run.Within)),
 				secondsText(run.Taken), orDash(run.Kept != "", run.Kept)))
 		}
 	}
@@ -91,7 +95,8 @@ func orDash(there bool, text string) string {
 	return text
 }
 
-// summary says of each program on how many networks it was close to the best after how many seconds, and how it kept to the time.
+// summary says of each program on how many networks it was close to the best after how many seconds, and how it kept to
+// the time.
 func (r *AnytimeReport) summary() string {
 	var b strings.Builder
 	for i, column := range r.Columns {
@@ -111,7 +116,8 @@ func (r *AnytimeReport) summary() string {
 				took = append(took, run.Taken/r.Asked)
 			}
 		}
-		fmt.Fprintf(&b, "%s was within %.0f %% of the best on %s, of %d", column.Name, 100*(closeEnough-1), strings.Join(within, ", "), len(r.Rows))
+		fmt.Fprintf(&b, "%s was within %.0f %% of the best on %s, of %d", column.Name, 100*(closeEnough-1),
+			strings.Join(within, ", "), len(r.Rows))
 		if len(took) > 0 {
 			fmt.Fprintf(&b, "; it took %.2f to %.2f of the time asked for", slices.Min(took), slices.Max(took))
 		}
@@ -120,9 +126,11 @@ func (r *AnytimeReport) summary() string {
 	return b.String()
 }
 
-// WritePicture writes it as SVG: a line for each network and program, the time of the fastest executable so far over the best.
+// WritePicture writes it as SVG: a line for each network and program, the time of the fastest executable so far over
+// the best.
 func (r *AnytimeReport) WritePicture(w io.Writer) error {
-	plot := &linePlot{Title: fmt.Sprintf("The fastest executable so far, float32, %d threads", r.Threads), X: "seconds of wall time",
+	plot := &linePlot{Title: fmt.Sprintf("The fastest executable so far, float32, %d threads", r.Threads),
+		X: "seconds of wall time",
 		Y: "time to that of the best (log scale)", End: r.end()}
 	for i := range r.Rows {
 		row := &r.Rows[i]

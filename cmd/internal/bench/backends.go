@@ -61,8 +61,8 @@ type BackendRow struct {
 	Cells []BackendCell `json:"backends"`
 	// Fastest is the fastest backend alone; "" where none ran.
 	Fastest string `json:"fastest,omitempty"`
-	// Ours is what Collage chose among all backends, and Chosen and Shares what that is (as of Network); nil without its
-	// executable. ToOurs is the fastest backend's time to it.
+	// Ours is what Collage chose among all backends, and Chosen and Shares what that is (as of Network); nil without
+	// its executable. ToOurs is the fastest backend's time to it.
 	Ours   *NetworkCell     `json:"collage,omitempty"`
 	Chosen string           `json:"chosen,omitempty"`
 	Shares map[string]int   `json:"operators,omitempty"`
@@ -93,7 +93,8 @@ type BackendOverhead struct {
 // RunBackends runs the networks on each of the backends alone, on what Collage chose where there is an Executable, and
 // directly on those of the backends' libraries that are in o.Peers. build fills in a network's Alone, just before it is
 // run, with executables in the folder, which is removed afterwards. Errors: that of build, and as of RunNetworks.
-func RunBackends(ctx context.Context, networks []Network, backends []BackendColumn, build func(n *Network, folder string) error,
+func RunBackends(ctx context.Context, networks []Network, backends []BackendColumn,
+	build func(n *Network, folder string) error,
 	o NetworkOptions) (*BackendReport, error) {
 	r := &BackendReport{Machine: machine.Here(), Taken: time.Now().UTC().Truncate(time.Second), Threads: o.Threads,
 		Rounds: o.Rounds, TurnMS: float64(o.Turn) / float64(time.Millisecond), Precision: "float32", Backends: backends}
@@ -121,7 +122,8 @@ func RunBackends(ctx context.Context, networks []Network, backends []BackendColu
 	return r, nil
 }
 
-func (r *BackendReport) buildAndRun(ctx context.Context, n *Network, build func(*Network, string) error, o *NetworkOptions) (*BackendRow, error) {
+func (r *BackendReport) buildAndRun(ctx context.Context, n *Network, build func(*Network, string) error,
+	o *NetworkOptions) (*BackendRow, error) {
 	folder, err := os.MkdirTemp(o.Temporary, "alone-")
 	if err != nil {
 		return nil, err
@@ -139,7 +141,8 @@ func (r *BackendReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 	c := contest{NetworkOptions: o, network: n}
 	var ours *contestant
 	if n.Executable != "" {
-		ours = &contestant{name: Ours, engine: Ours, python: o.Python, env: o.Env, executable: n.Executable, needed: true}
+		ours = &contestant{name: Ours, engine: Ours, python: o.Python, env: o.Env, executable: n.Executable,
+			needed: true}
 		c.contestants = append(c.contestants, ours)
 	}
 	alone, direct := map[string]*contestant{}, map[string]*contestant{}
@@ -148,7 +151,8 @@ func (r *BackendReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 		if n.Alone[b.Name].Executable == "" {
 			continue
 		}
-		alone[b.Name] = &contestant{name: b.Name, engine: Ours, python: o.Python, env: o.Env, executable: n.Alone[b.Name].Executable}
+		alone[b.Name] = &contestant{name: b.Name, engine: Ours, python: o.Python, env: o.Env,
+			executable: n.Alone[b.Name].Executable}
 		c.contestants = append(c.contestants, alone[b.Name])
 		if b.python != "" {
 			direct[b.Name] = &contestant{name: b.Name, engine: b.Name, python: b.python, env: o.Env}
@@ -165,7 +169,8 @@ func (r *BackendReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 			continue
 		}
 		built := n.Alone[b.Name]
-		cell := BackendCell{NetworkCell: NetworkCell{Peer: b.Name, Absent: built.Failure}, Operators: built.Operators, Regions: built.Regions}
+		cell := BackendCell{NetworkCell: NetworkCell{Peer: b.Name, Absent: built.Failure}, Operators: built.Operators,
+			Regions: built.Regions}
 		if one := alone[b.Name]; one != nil {
 			cell.NetworkCell = one.cell
 		}

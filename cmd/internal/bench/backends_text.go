@@ -16,14 +16,16 @@ import (
 // WriteText writes the report as tables: milliseconds, what each backend was given, what stands around the libraries.
 func (r *BackendReport) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Whole networks on each backend alone, %s, %d threads: median ms of %d turns of at least %.0f ms, in turn\n\n", r.Precision,
+	fmt.Fprintf(&b, "Whole networks on each backend alone, %s, %d threads: median ms of %d turns of at least %.0f "+
+		"ms, in turn\n\n", r.Precision,
 		r.Threads, r.Rounds, r.TurnMS)
 	notes := newNotes()
 	b.WriteString(r.times(notes))
 	b.WriteString("\nOperators that each backend was given, and in how many regions; the rest is TVM's\n\n")
 	b.WriteString(r.operators())
 	if len(r.Overheads) > 0 {
-		b.WriteString("\nTime of a backend alone to that of its library run directly on the same network, turn by turn, with its interval (sign test)\n\n")
+		b.WriteString("\nTime of a backend alone to that of its library run directly on the same network, turn by " +
+			"turn, with its interval (sign test)\n\n")
 		b.WriteString(r.toDirect(notes))
 	}
 	b.WriteString("\n" + notes.String())
@@ -81,7 +83,8 @@ func (r *BackendReport) times(notes *notes) string {
 		ours = ours || r.Networks[i].Ours != nil
 	}
 	if ours {
-		header, numbers = append(header, "all together", "fastest to it", "what Collage kept"), append(numbers, len(header)+1)
+		header, numbers = append(header, "all together", "fastest to it", "what Collage kept"),
+			append(numbers, len(header)+1)
 	}
 	t := plaintable.New(header, numbers...)
 	for i := range r.Networks {
@@ -122,7 +125,8 @@ func (r *BackendReport) operators() string {
 func (r *BackendReport) toDirect(notes *notes) string {
 	header, numbers := table.Row{"network"}, []int{}
 	for i, o := range r.Overheads {
-		header, numbers = append(header, o.Backend+", directly ms", o.Backend+" alone to it"), append(numbers, 2*i+2, 2*i+3)
+		header, numbers = append(header, o.Backend+", directly ms", o.Backend+" alone to it"),
+			append(numbers, 2*i+2, 2*i+3)
 	}
 	t := plaintable.New(header, numbers...)
 	for i := range r.Networks {
@@ -146,7 +150,8 @@ func (r *BackendReport) toDirect(notes *notes) string {
 
 // WritePicture writes it as SVG.
 func (r *BackendReport) WritePicture(w io.Writer) error {
-	plot := &dotPlot{Title: fmt.Sprintf("Whole networks on each backend alone, %s, %d threads", r.Precision, r.Threads), X: "network",
+	plot := &dotPlot{Title: fmt.Sprintf("Whole networks on each backend alone, %s, %d threads", r.Precision, r.Threads),
+		X: "network",
 		Y: "time to the fastest backend's (log scale)", Wide: true}
 	for i, name := range r.columns() {
 		series := dots{Name: name}

@@ -30,8 +30,8 @@ type contest struct {
 
 // contestant is one way to run the network.
 type contestant struct {
-	// name is what it is called in a report; engine is what collage.peers calls the engine, python the interpreter that has
-	// it.
+	// name is what it is called in a report; engine is what collage.peers calls the engine, python the interpreter that
+	// has it.
 	name, engine, python string
 	// env is what the interpreter's environment has beside this one's.
 	env []string
@@ -56,8 +56,8 @@ const (
 // leastCalls is how many calls a turn has at least.
 const leastCalls = 3
 
-// run loads the network into every engine, holds its outputs against TVM's, and gives it its turns. Every contestant has
-// its cell then, without ratios. The error is that of the context, of TVM, or of a contestant that is needed.
+// run loads the network into every engine, holds its outputs against TVM's, and gives it its turns. Every contestant
+// has its cell then, without ratios. The error is that of the context, of TVM, or of a contestant that is needed.
 func (c *contest) run(ctx context.Context) (load machine.Load, err error) {
 	folder := filepath.Join(c.Temporary, c.network.Name)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -67,8 +67,9 @@ func (c *contest) run(ctx context.Context) (load machine.Load, err error) {
 	n, at := c.network, func(name string) string { return filepath.Join(folder, name) }
 	c.files = map[string]any{
 		"model": n.Model, "params": orNull(n.Params), "format": orNull(n.Format), "input_shapes": n.InputShapes,
-		"inputs": at("inputs.npz"), "onnx": at("model.onnx"), "program": at("program.pickle"), "reference": at("reference.npz"),
-		"seconds": c.SearchLimit.Seconds(), "disabled_passes": pass.DefaultDisabledPasses(),
+		"inputs": at("inputs.npz"), "onnx": at("model.onnx"), "program": at("program.pickle"),
+		"reference": at("reference.npz"),
+		"seconds":   c.SearchLimit.Seconds(), "disabled_passes": pass.DefaultDisabledPasses(),
 	}
 	if c.Keep != "" {
 		c.files["keep"] = filepath.Join(c.Keep, n.Name+".tvm-collage")
@@ -110,8 +111,8 @@ func (o *contestant) end() {
 	}
 }
 
-// loadAll starts every engine and has it load the network and run it once. TVM comes first: it writes the network for the
-// others, and its outputs are the reference. Where TVM is not among them it is ended then.
+// loadAll starts every engine and has it load the network and run it once. TVM comes first: it writes the network for
+// the others, and its outputs are the reference. Where TVM is not among them it is ended then.
 func (c *contest) loadAll(ctx context.Context) error {
 	step := c.Progress.Start("loading "+c.network.Name, len(c.contestants)+1)
 	reference := &contestant{name: tvmEngine, engine: tvmEngine, python: c.Python, env: c.Env}
@@ -150,7 +151,8 @@ func (c *contest) loadAll(ctx context.Context) error {
 // load starts an engine. It has no process with an error, and none where its outputs are wrong.
 func (c *contest) load(ctx context.Context, o *contestant, reference bool) (err error) {
 	if c.unsupported != "" && !usesTVM(o.engine) {
-		if _, err := os.Stat(c.files["onnx"].(string)); err != nil || o.engine == "torch" || o.engine == "torch-compile" {
+		if _, err := os.Stat(c.files["onnx"].(string)); err != nil || o.engine == "torch" ||
+			o.engine == "torch-compile" {
 			return &peerError{c.unsupported}
 		}
 	}

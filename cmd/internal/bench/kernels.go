@@ -17,7 +17,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// KernelReport is what each kernel of a backend takes on a grid of shapes, beside other backends and the machine's limit.
+// KernelReport is what each kernel of a backend takes on a grid of shapes, beside other backends and the machine's
+// limit.
 type KernelReport struct {
 	// Backend is whose kernels they are.
 	Backend string       `json:"backend"`
@@ -117,7 +118,8 @@ func (r *KernelReport) fill(costs *pass.KernelCosts) {
 }
 
 func kernelRow(number int, backend string, k *pass.KernelOffer) KernelRow {
-	row := KernelRow{Number: number, Kernel: k.Kernel, Pattern: k.Candidate.Composite, Operators: []string{}, Limit: k.Limit}
+	row := KernelRow{Number: number, Kernel: k.Kernel, Pattern: k.Candidate.Composite, Operators: []string{},
+		Limit: k.Limit}
 	anchor := k.Candidate.Root
 	most := -1.0
 	for _, v := range k.Candidate.Nodes {

@@ -55,9 +55,11 @@ func (r *KernelReport) WriteText(w io.Writer) error {
 		sums.AppendRow(table.Row{k.Kernel, k.Shapes, k.Fastest, gain})
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "The kernels of %s on the shapes of %s, %d threads: times of the others are to the kernel's (above 1 it is faster).\n",
+	fmt.Fprintf(&b, "The kernels of %s on the shapes of %s, %d threads: times of the others are to the kernel's "+
+		"(above 1 it is faster).\n",
 		r.Backend, r.Model, r.Threads)
-	b.WriteString("\"of the limit\" is the share of what the machine was measured to compute and read, by the algorithm that the operators spell out.\n\n")
+	b.WriteString("\"of the limit\" is the share of what the machine was measured to compute and read, by the " +
+		"algorithm that the operators spell out.\n\n")
 	b.WriteString(plaintable.Render(t))
 	b.WriteString("\nOver all shapes (geometric mean)\n\n" + plaintable.Render(sums) + "\n" + notes.String())
 	fmt.Fprintf(&b, "%s is %s\n", r.Backend, r.Library)

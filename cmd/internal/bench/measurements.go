@@ -22,8 +22,8 @@ type Measurements struct {
 }
 
 // take loads the options' model and has measure take parts of it by themselves, in the workers that measure for collage
-// compile, on the options' backends and TVM. what names the parts for the line of progress. The module is released after
-// the call.
+// compile, on the options' backends and TVM. what names the parts for the line of progress. The module is released
+// after the call.
 func (m *Measurements) take(ctx context.Context, o *compile.Options, what string,
 	measure func(*bridge.Object, pass.Config) error) error {
 	module, _, err := compile.Load(ctx, *o)
@@ -34,8 +34,9 @@ func (m *Measurements) take(ctx context.Context, o *compile.Options, what string
 	level := o.OptLevel
 	var step *progress.Step
 	config := pass.Config{Backends: withBaseline(o.Backends), Target: o.Target, Store: o.Store, Threads: o.Threads,
-		Context: ctx, OptLevel: &level, Samples: o.Samples, RetryFailures: o.RetryFailures, SkipUnusable: o.SkipUnusable,
-		Python: o.Python, Progress: func(e pass.Event) {
+		Context: ctx, OptLevel: &level, Samples: o.Samples, RetryFailures: o.RetryFailures,
+		SkipUnusable: o.SkipUnusable,
+		Python:       o.Python, Progress: func(e pass.Event) {
 			if e.Stage != pass.StageMeasure || e.Total == 0 {
 				return
 			}

@@ -17,17 +17,18 @@ type Network struct {
 	// Params, Format and InputShapes are as of compile.Options.
 	Params, Format string
 	InputShapes    map[string][]int64
-	// Executable is what Collage made of it; Chosen and Shares say what that is, where it is known: the finalist that was
-	// kept, and how many operators each backend has.
+	// Executable is what Collage made of it; Chosen and Shares say what that is, where it is known: the finalist that
+	// was kept, and how many operators each backend has.
 	Executable string
 	Chosen     string
 	Shares     map[string]int
-	// BestSingle is the fastest single backend when it was compiled, and ToBestSingle that one's time to what was kept, in
-	// the rounds of the compilation; only where a placement was kept.
+	// BestSingle is the fastest single backend when it was compiled, and ToBestSingle that one's time to what was kept,
+	// in the rounds of the compilation; only where a placement was kept.
 	BestSingle   string
 	ToBestSingle statistics.Ratio
-	// Borders is what no network takes less than to what none would take less than were nothing paid between regions, both as the
-	// search believed at its end: what could be gained at borders is not much more. 0 where nothing was learnt.
+	// Borders is what no network takes less than to what none would take less than were nothing paid between regions,
+	// both as the search believed at its end: what could be gained at borders is not much more. 0 where nothing was
+	// learnt.
 	Borders float64
 	// SearchSeconds is how long it took to find it; 0 where that is not known.
 	SearchSeconds float64

@@ -15,8 +15,8 @@ import (
 	"github.com/collage-tvm/collage/internal/statistics"
 )
 
-// Tolerance is how far an output may be from TVM's, as a share of the greatest value that TVM gives. Sums in another order
-// stay far below it in float32, and bfloat16 is above it.
+// Tolerance is how far an output may be from TVM's, as a share of the greatest value that TVM gives. Sums in another
+// order stay far below it in float32, and bfloat16 is above it.
 const Tolerance = 1e-3
 
 // NetworkOptions say what to run and how.
@@ -110,14 +110,15 @@ type NetworkCell struct {
 	Ratio statistics.Ratio `json:"to_ours,omitzero"`
 	// LoadSeconds is what loading (for some, compiling) took.
 	LoadSeconds float64 `json:"load_seconds,omitempty"`
-	// MaxError is the greatest difference from TVM's outputs, Greatest the greatest value that TVM gives; Wrong says that
-	// they differ by more than Tolerance.
+	// MaxError is the greatest difference from TVM's outputs, Greatest the greatest value that TVM gives; Wrong says
+	// that they differ by more than Tolerance.
 	MaxError float64 `json:"max_abs_error"`
 	Greatest float64 `json:"greatest_output"`
 	Wrong    bool    `json:"wrong,omitempty"`
 	// Absent says why it was not run.
 	Absent string `json:"absent,omitempty"`
-	// SearchSeconds is how long it took to find what is run, and Kept what that is; 0 and "" where nothing was searched.
+	// SearchSeconds is how long it took to find what is run, and Kept what that is; 0 and "" where nothing was
+	// searched.
 	SearchSeconds float64 `json:"search_seconds,omitempty"`
 	Kept          string  `json:"kept,omitempty"`
 	// other is PeerInfo.Other: nobody's best peer.
@@ -126,11 +127,12 @@ type NetworkCell struct {
 
 // NetworkSummary is over all networks that Collage and a peer ran.
 type NetworkSummary struct {
-	// BestPeer is the geometric mean of the best peer's time to ours; BestOfTVMAndTorch that of the best of TVM untuned and
-	// PyTorch in both modes.
+	// BestPeer is the geometric mean of the best peer's time to ours; BestOfTVMAndTorch that of the best of TVM untuned
+	// and PyTorch in both modes.
 	BestPeer          statistics.GeometricMean `json:"best_peer_to_ours"`
 	BestOfTVMAndTorch statistics.GeometricMean `json:"best_of_tvm_and_torch_to_ours"`
-	// NotSlower are the networks on which ours is at least as fast as every peer: the interval of the ratio is not below 1.
+	// NotSlower are the networks on which ours is at least as fast as every peer: the interval of the ratio is not
+	// below 1.
 	NotSlower []string `json:"not_slower"`
 	// Mixed are the networks whose executable has operators on two or more backends.
 	Mixed []string `json:"mixed"`
@@ -233,8 +235,9 @@ func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOp
 		if info.Absent != "" {
 			continue
 		}
-		one := &contestant{name: info.Name, engine: info.Name, python: info.python, env: o.Env, executable: n.Executable,
-			needed: info.Name == Ours}
+		one := &contestant{name: info.Name, engine: info.Name, python: info.python, env: o.Env,
+			executable: n.Executable,
+			needed:     info.Name == Ours}
 		if info.Other {
 			one.engine, one.env = Ours, info.env
 			one.executable, one.failure = n.Others[info.Name].Executable, n.Others[info.Name].Failure
@@ -322,7 +325,8 @@ func (r *NetworkReport) summarise() {
 			frameworks = append(frameworks, statistics.Ratios(fastest.Turns, ours.Turns))
 		}
 	}
-	r.Summary.BestPeer, r.Summary.BestOfTVMAndTorch = statistics.GeometricMeanOf(best), statistics.GeometricMeanOf(frameworks)
+	r.Summary.BestPeer, r.Summary.BestOfTVMAndTorch = statistics.GeometricMeanOf(best),
+		statistics.GeometricMeanOf(frameworks)
 	r.Summary.Others = r.others()
 }
 

@@ -23,7 +23,8 @@ func (r *NetworkReport) WriteText(w io.Writer) error {
 		r.Threads, r.Rounds, r.TurnMS)
 	notes := newNotes()
 	b.WriteString(r.times(notes))
-	b.WriteString("\nTime of each engine to that of what Collage compiled, turn by turn, with its interval (sign test): above 1, Collage's is faster\n\n")
+	b.WriteString("\nTime of each engine to that of what Collage compiled, turn by turn, with its interval (sign " +
+		"test): above 1, Collage's is faster\n\n")
 	b.WriteString(r.toOurs(notes))
 	if r.searched() {
 		b.WriteString("\nSeconds until it was decided what is kept, and what that is\n\n" + r.searches())
@@ -88,7 +89,8 @@ func (c *NetworkCell) text(network string, notes *notes) string {
 	return milliseconds(c.Median)
 }
 
-// ratioText is the ratio with its interval, "-" for none; a note says it where there are too few turns for the usual one.
+// ratioText is the ratio with its interval, "-" for none; a note says it where there are too few turns for the usual
+// one.
 func ratioText(r statistics.Ratio, notes *notes) string {
 	if r.Median == 0 {
 		return "-"
@@ -114,7 +116,8 @@ func (n *NetworkRow) kept() string {
 	}
 	text := n.Chosen + ": " + strings.Join(shares, ", ")
 	if n.BestSingle != "" {
-		text += fmt.Sprintf("; best single %s %.2f [%.2f, %.2f]", n.BestSingle, n.ToBestSingle.Median, n.ToBestSingle.Low, n.ToBestSingle.High)
+		text += fmt.Sprintf("; best single %s %.2f [%.2f, %.2f]", n.BestSingle, n.ToBestSingle.Median,
+			n.ToBestSingle.Low, n.ToBestSingle.High)
 	}
 	return text
 }
@@ -158,7 +161,8 @@ func (r *NetworkReport) borders() string {
 	if list == nil {
 		return ""
 	}
-	return "the least that a network takes to the least were nothing paid between regions, as each search believed at its end: " +
+	return "the least that a network takes to the least were nothing paid between regions, as each search believed " +
+		"at its end: " +
 		strings.Join(list, ", ") + "\n"
 }
 
@@ -167,7 +171,8 @@ func (r *NetworkReport) searches() string {
 	var columns []string
 	for _, name := range r.ran() {
 		if slices.ContainsFunc(r.Networks, func(n NetworkRow) bool {
-			return slices.ContainsFunc(n.Cells, func(c NetworkCell) bool { return c.Peer == name && c.SearchSeconds > 0 })
+			return slices.ContainsFunc(n.Cells,
+				func(c NetworkCell) bool { return c.Peer == name && c.SearchSeconds > 0 })
 		}) {
 			columns, header = append(columns, name), append(header, name)
 		}
@@ -193,7 +198,8 @@ func (s *NetworkSummary) text(networks int) string {
 	var b strings.Builder
 	mean := func(what string, g statistics.GeometricMean) {
 		if g.Networks > 0 {
-			fmt.Fprintf(&b, "geometric mean over %d networks, %s to ours: %.3f [%.3f, %.3f] (bootstrap over turns)\n", g.Networks, what,
+			fmt.Fprintf(&b, "geometric mean over %d networks, %s to ours: %.3f [%.3f, %.3f] (bootstrap over turns)\n",
+				g.Networks, what,
 				g.Mean, g.Low, g.High)
 		}
 	}
@@ -203,7 +209,8 @@ func (s *NetworkSummary) text(networks int) string {
 		mean(other.Name, other.Mean)
 	}
 	if s.BestPeer.Networks > 0 {
-		fmt.Fprintf(&b, "no peer is faster (intervals not below 1) on %d of %d: %s\n", len(s.NotSlower), networks, orNone(s.NotSlower))
+		fmt.Fprintf(&b, "no peer is faster (intervals not below 1) on %d of %d: %s\n", len(s.NotSlower), networks,
+			orNone(s.NotSlower))
 	}
 	fmt.Fprintf(&b, "two or more backends share the executable on: %s\n", orNone(s.Mixed))
 	return b.String()

@@ -104,7 +104,8 @@ type OperatorOptions struct {
 
 // MeasureOperators measures the different operators of a network. The error says it if there is none.
 func MeasureOperators(ctx context.Context, o OperatorOptions) (*OperatorReport, error) {
-	report := &OperatorReport{Model: o.Compile.Model, Machine: machine.Here(), Taken: time.Now().UTC().Truncate(time.Second)}
+	report := &OperatorReport{Model: o.Compile.Model, Machine: machine.Here(),
+		Taken: time.Now().UTC().Truncate(time.Second)}
 	var costs *pass.OperatorCosts
 	measure := func(module *bridge.Object, config pass.Config) (err error) {
 		costs, err = pass.MeasureOperators(module, config, o.Operators)
@@ -121,7 +122,8 @@ func MeasureOperators(ctx context.Context, o OperatorOptions) (*OperatorReport, 
 }
 
 func withBaseline(backends []string) []string {
-	return append([]string{baseline}, slices.DeleteFunc(slices.Clone(backends), func(name string) bool { return name == baseline })...)
+	return append([]string{baseline}, slices.DeleteFunc(slices.Clone(backends),
+		func(name string) bool { return name == baseline })...)
 }
 
 // fill makes rows and columns of the costs.
@@ -133,7 +135,8 @@ func (r *OperatorReport) fill(costs *pass.OperatorCosts) {
 	}
 	for _, b := range costs.Backends {
 		probe := b.Probe()
-		r.Backends = append(r.Backends, OperatorBackend{Name: b.Name(), Library: strings.TrimSpace(probe.Library + " " + probe.Version)})
+		r.Backends = append(r.Backends, OperatorBackend{Name: b.Name(),
+			Library: strings.TrimSpace(probe.Library + " " + probe.Version)})
 	}
 	for i := range costs.Operators {
 		r.Operators = append(r.Operators, r.row(i+1, &costs.Operators[i]))
@@ -241,10 +244,12 @@ func describe(g *relay.Graph, id relay.NodeID) string {
 	if kernel, ok := node.Attrs.Ints("kernel_size"); ok {
 		text += ", " + times(kernel)
 	}
-	if strides, ok := node.Attrs.Ints("strides"); ok && slices.ContainsFunc(strides, func(s int64) bool { return s != 1 }) {
+	if strides, ok := node.Attrs.Ints("strides"); ok &&
+		slices.ContainsFunc(strides, func(s int64) bool { return s != 1 }) {
 		text += ", stride " + same(strides)
 	}
-	if dilation, ok := node.Attrs.Ints("dilation"); ok && slices.ContainsFunc(dilation, func(d int64) bool { return d != 1 }) {
+	if dilation, ok := node.Attrs.Ints("dilation"); ok &&
+		slices.ContainsFunc(dilation, func(d int64) bool { return d != 1 }) {
 		text += ", dilation " + same(dilation)
 	}
 	if groups, ok := node.Attrs.Int("groups"); ok && groups > 1 {

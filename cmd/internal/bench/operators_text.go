@@ -55,7 +55,8 @@ func (r *OperatorReport) WriteText(w io.Writer) error {
 	t.AppendRow(means)
 	t.AppendRow(best)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: each different operator by itself on %d threads; times of the others are to %s's (below 1 is faster)\n\n",
+	fmt.Fprintf(&b, "%s: each different operator by itself on %d threads; times of the others are to %s's (below 1 "+
+		"is faster)\n\n",
 		r.Model, r.Threads, baseline)
 	b.WriteString(plaintable.Render(t))
 	b.WriteString("\n" + notes.String())
@@ -65,7 +66,8 @@ func (r *OperatorReport) WriteText(w io.Writer) error {
 	for _, a := range r.Absent {
 		fmt.Fprintf(&b, "%s is not there: %s\n  to get it: %s\n", a.Name, a.Reason, a.Remedy)
 	}
-	fmt.Fprintf(&b, "%d kernels measured now, %d from the cost store; TVM %s for %s\n", r.Measured, r.Stored, r.TVM, r.Target)
+	fmt.Fprintf(&b, "%d kernels measured now, %d from the cost store; TVM %s for %s\n", r.Measured, r.Stored, r.TVM,
+		r.Target)
 	b.WriteString(machineText(r.Machine, r.Load))
 	_, err := io.WriteString(w, b.String())
 	return err

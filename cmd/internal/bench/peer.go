@@ -39,7 +39,8 @@ type Peer struct {
 var Peers = []Peer{
 	{Name: tvmEngine},
 	{Name: "tvm-collage"},
-	{Name: "onnxruntime", Package: "onnxruntime", Remedy: "make backends BACKENDS=onnxruntime, or pip install onnxruntime"},
+	{Name: "onnxruntime", Package: "onnxruntime",
+		Remedy: "make backends BACKENDS=onnxruntime, or pip install onnxruntime"},
 	{Name: "openvino", Package: "openvino", Remedy: "make backends BACKENDS=openvino, or pip install openvino"},
 	{Name: "torch", Package: "torch", Remedy: torchRemedy},
 	{Name: "torch-compile", Package: "torch", Remedy: torchRemedy},
@@ -83,9 +84,11 @@ func startPeer(python, name string, threads int, env []string) (*process, error)
 	p := &process{name: name, lines: make(chan []byte, 1), stderr: &stderrtail.Tail{}}
 	p.command = exec.Command(python, "-m", "collage.peers", name)
 	n := strconv.Itoa(threads)
-	p.command.Env = append(os.Environ(), "TOPHUB_LOCATION=NONE", "TVM_NUM_THREADS="+n, "COLLAGE_NUM_THREADS="+n, "OMP_NUM_THREADS="+n)
+	p.command.Env = append(os.Environ(), "TOPHUB_LOCATION=NONE", "TVM_NUM_THREADS="+n, "COLLAGE_NUM_THREADS="+n,
+		"OMP_NUM_THREADS="+n)
 	p.command.Env = append(p.command.Env, env...)
-	// A group of its own: it is stopped and ended with all that it starts. Should this process be killed, the kernel ends it.
+	// A group of its own: it is stopped and ended with all that it starts. Should this process be killed, the kernel
+	// ends it.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	childIn, stdin, err := os.Pipe()
 	if err != nil {

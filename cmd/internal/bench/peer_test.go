@@ -32,7 +32,8 @@ exec sleep 3600
 	require.NoError(t, os.WriteFile(python, []byte(script), 0o700))
 	p, err := startPeer(python, "tvm", 1, nil)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { _, err := os.Stat(descendant); return err == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(descendant); return err == nil }, time.Minute,
+		10*time.Millisecond)
 	content, err := os.ReadFile(descendant)
 	require.NoError(t, err)
 	number, err := strconv.Atoi(strings.TrimSpace(string(content)))

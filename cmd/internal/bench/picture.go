@@ -29,7 +29,8 @@ type dots struct {
 }
 
 // colours are told apart by people who see fewer of them, too (Okabe and Ito's, black first).
-var colours = []string{"000000", "e69f00", "56b4e9", "009e73", "d55e00", "cc79a7", "0072b2", "b8ad00", "8b5a2b", "7f7f7f"}
+var colours = []string{"000000", "e69f00", "56b4e9", "009e73", "d55e00", "cc79a7", "0072b2", "b8ad00", "8b5a2b",
+	"7f7f7f"}
 
 // Sizes in pixels, and how much of a column's width the dots of all series take side by side.
 const (
@@ -47,8 +48,9 @@ func (p *dotPlot) render(w io.Writer, format chart.RendererProvider) error {
 	var series []chart.Series
 	for i, s := range p.Series {
 		colour := drawing.ColorFromHex(colours[i%len(colours)])
-		drawn := chart.ContinuousSeries{Name: s.Name, Style: chart.Style{StrokeWidth: chart.Disabled, StrokeColor: colour,
-			DotWidth: 4, DotColor: colour}}
+		drawn := chart.ContinuousSeries{Name: s.Name,
+			Style: chart.Style{StrokeWidth: chart.Disabled, StrokeColor: colour,
+				DotWidth: 4, DotColor: colour}}
 		for k, ratio := range s.Ratios {
 			if !(ratio > 0) || math.IsInf(ratio, 1) {
 				continue

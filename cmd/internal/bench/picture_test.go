@@ -16,9 +16,11 @@ import (
 )
 
 func somePlot() *dotPlot {
-	return &dotPlot{Title: "somewhere", X: "operator", Y: "time to TVM's", Labels: []string{"1", "2", "3", "4"}, Series: []dots{
-		{"tvm", []float64{1, 1, 1, 1}}, {"library", []float64{0.4, 2.5, 0, 0.9}}, {"nowhere", []float64{0, 0, 0, 0}},
-	}}
+	return &dotPlot{Title: "somewhere", X: "operator", Y: "time to TVM's", Labels: []string{"1", "2", "3", "4"},
+		Series: []dots{
+			{"tvm", []float64{1, 1, 1, 1}}, {"library", []float64{0.4, 2.5, 0, 0.9}},
+			{"nowhere", []float64{0, 0, 0, 0}},
+		}}
 }
 
 func TestPicture(t *testing.T) {

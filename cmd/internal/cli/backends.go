@@ -85,7 +85,8 @@ func listBackends() ([]backendInfo, error) {
 	}
 	var infos []backendInfo
 	for _, b := range byoc.All() {
-		info := backendInfo{Name: b.Name(), Description: b.Description(), Level: levelText(b.Level()), Kernels: byoc.Kernels(b), Compiler: b.Compiler(),
+		info := backendInfo{Name: b.Name(), Description: b.Description(), Level: levelText(b.Level()),
+			Kernels: byoc.Kernels(b), Compiler: b.Compiler(),
 			TakesAnything: b.TakesAnything(), Probe: b.Probe(), Patterns: []patternInfo{}}
 		for _, p := range b.Patterns() {
 			info.Patterns = append(info.Patterns, patternInfo{p.Composite, p.Kernel, p.Reassociates, p.LimitsText})
@@ -191,7 +192,8 @@ func groupPatterns(b *backendInfo) []string {
 }
 
 // epilogueWords begin what patterns name after their operator.
-var epilogueWords = []string{"bias", "sum", "scale", "relu", "leaky", "prelu", "gelu", "clip", "swish", "mish", "tanh", "sigmoid"}
+var epilogueWords = []string{"bias", "sum", "scale", "relu", "leaky", "prelu", "gelu", "clip", "swish", "mish", "tanh",
+	"sigmoid"}
 
 // fewestEpilogues is how many an operator must have to be no operator of which such a word is a part (leaky_relu).
 const fewestEpilogues = 3

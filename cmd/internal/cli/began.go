@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// beganEnv tells the Python host when the program began that handed over to it: what a user asks for in time begins there, and
-// starting Python and loading TVM takes seconds of it. Beside the moment stands the process, which exec does not change.
+// beganEnv tells the Python host when the program began that handed over to it: what a user asks for in time begins
+// there, and starting Python and loading TVM takes seconds of it. Beside the moment stands the process, which exec does
+// not change.
 const beganEnv = "COLLAGE_BEGAN"
 
 // beganSetting is the variable as the host gets it.

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The host's time begins where that of the program began that handed over to it; a moment of another process is not taken.
+// The host's time begins where that of the program began that handed over to it; a moment of another process is not
+// taken.
 func TestTimeBeginsWithTheProgram(t *testing.T) {
 	program := newSession(os.Stdout, os.Stderr)
 	program.began = time.Now().Add(-3 * time.Second)
@@ -25,7 +26,8 @@ func TestTimeBeginsWithTheProgram(t *testing.T) {
 	host.adoptBegan()
 	assert.True(t, host.began.Equal(program.began), host.began)
 
-	for _, other := range []string{fmt.Sprint(os.Getpid()+1, " ", program.began.UnixNano()), "now", fmt.Sprint(os.Getpid(), " soon"),
+	for _, other := range []string{fmt.Sprint(os.Getpid()+1, " ", program.began.UnixNano()), "now",
+		fmt.Sprint(os.Getpid(), " soon"),
 		fmt.Sprint(os.Getpid(), " ", time.Now().Add(time.Hour).UnixNano())} {
 		t.Setenv(name, other)
 		host = newSession(os.Stdout, os.Stderr)

@@ -25,7 +25,8 @@ anytime: how fast the fastest executable so far is while collage compile works.
 Each prints a table, and writes JSON and a picture where it is told to. The machine, and how busy it was meanwhile, stand in
 all three: figures from a busy machine are worth nothing.`,
 	Examples: []string{"bench convs --svg convs.svg", "bench matmuls --json matmuls.json", "bench all --rounds 15"},
-	Parts: []*Command{&benchConvsCommand, &benchMatmulsCommand, &benchKernelsCommand, &benchBackendsCommand, &benchAllCommand,
+	Parts: []*Command{&benchConvsCommand, &benchMatmulsCommand, &benchKernelsCommand, &benchBackendsCommand,
+		&benchAllCommand,
 		&benchAnytimeCommand},
 }
 
@@ -36,7 +37,8 @@ type benchOutput struct {
 }
 
 func (o *benchOutput) declare(flags *pflag.FlagSet) {
-	flags.StringVar(&o.jsonFile, "json", "", "write all figures to `FILE` (JSON); - for the standard output, in the place of the table")
+	flags.StringVar(&o.jsonFile, "json", "", "write all figures to `FILE` (JSON); - for the standard output, in the "+
+		"place of the table")
 	flags.StringVar(&o.svg, "svg", "", "write a picture to `FILE` (SVG)")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "print each measurement")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress")
@@ -112,8 +114,8 @@ func usableBackends() (names []string, absent []byoc.Backend, err error) {
 	return names, absent, nil
 }
 
-// usable says that a backend can be used here; whether TVM can only the Python host knows. One that is not known is left to those
-// who check names.
+// usable says that a backend can be used here; whether TVM can only the Python host knows. One that is not known is
+// left to those who check names.
 func usable(name string) bool {
 	b, err := byoc.Lookup(name)
 	return err != nil || b.Compiler() == "" || b.Probe().Usable

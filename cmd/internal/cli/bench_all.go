@@ -48,17 +48,24 @@ with its plan. Engines that the Python with TVM has not are looked for in the on
 		flags.StringSliceVar(&a.peers, "peers", []string{"tvm", "onnxruntime", "openvino", "torch", "torch-compile"},
 			"the engines, as `NAMES` with commas; of "+strings.Join(peerNames(), ", "))
 		a.benchNetworks.declare(flags)
-		flags.StringVar(&a.executables, "executables", "", "take executables from `FOLDER`, and keep there what is compiled")
-		flags.DurationVar(&a.searchLimit, "prototype-limit", 30*time.Minute, "give tvm-collage's search at most `TIME` a network")
-		flags.StringSliceVar(&a.others.alone, "alone", nil, "also run each of these backends alone, as `NAMES` with commas")
-		flags.StringVar(&a.others.before, "before", "", "also run what an earlier checkout of Collage, set up in `FOLDER`, makes of the networks")
-		flags.BoolVar(&a.others.ablation, "ablation", false, "also run what parts of the search find, and each backend alone")
+		flags.StringVar(&a.executables, "executables", "",
+			"take executables from `FOLDER`, and keep there what is compiled")
+		flags.DurationVar(&a.searchLimit, "prototype-limit", 30*time.Minute,
+			"give tvm-collage's search at most `TIME` a network")
+		flags.StringSliceVar(&a.others.alone, "alone", nil,
+			"also run each of these backends alone, as `NAMES` with commas")
+		flags.StringVar(&a.others.before, "before", "",
+			"also run what an earlier checkout of Collage, set up in `FOLDER`, makes of the networks")
+		flags.BoolVar(&a.others.ablation, "ablation", false,
+			"also run what parts of the search find, and each backend alone")
 		flags.Lookup("ablation").Hidden = true // it is for those who work on the search: make bench-ablation
 		a.declarePlacement(flags)
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
-		flags.StringVar(&a.level, "level", string(pass.GraphLevel), "compiling, search up to `LEVEL`: graph or operator")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "compiling takes at most `TIME` a network")
+		flags.StringVar(&a.level, "level", string(pass.GraphLevel),
+			"compiling, search up to `LEVEL`: graph or operator")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime,
+			"compiling takes at most `TIME` a network")
 		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		a.flags = flags
 		return a

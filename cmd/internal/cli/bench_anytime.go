@@ -43,16 +43,21 @@ interrupted benchmark goes on where it was.`,
 		flag := flags.Lookup("networks")
 		flag.DefValue = "the paper's and three others"
 		a.networks = eightNetworks
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "each compilation is asked to take `TIME`")
-		flags.Float64SliceVar(&a.at, "at", []float64{15, 30, 45, 60, 90, 120}, "the table is for these `SECONDS`, with commas")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime,
+			"each compilation is asked to take `TIME`")
+		flags.Float64SliceVar(&a.at, "at", []float64{15, 30, 45, 60, 90, 120},
+			"the table is for these `SECONDS`, with commas")
 		flags.Lookup("at").DefValue = "15,30,45,60,90,120"
-		flags.StringSliceVar(&a.backends, "backends", []string{"tvm", "dnnl", "native", "openvino"}, "the backends, as `NAMES` with commas; the "+
-			"earlier checkout gets those of them that it has")
+		flags.StringSliceVar(&a.backends, "backends", []string{"tvm", "dnnl", "native", "openvino"},
+			"the backends, as `NAMES` with commas; the "+
+				"earlier checkout gets those of them that it has")
 		flags.BoolVar(&a.skip, "skip-unusable", false, "leave backends out that cannot be used here")
 		flags.IntVar(&a.threads, "threads", 0, "run on `N` threads; 0 for all that the machine has")
-		flags.StringVar(&a.earlier.before, "before", "", "also compile by an earlier checkout of Collage, set up in `FOLDER`")
-		flags.StringArrayVar(&a.references, "reference", nil, "hold the results against those of an earlier report, too: `FILE` (JSON); "+
-			"may be repeated")
+		flags.StringVar(&a.earlier.before, "before", "",
+			"also compile by an earlier checkout of Collage, set up in `FOLDER`")
+		flags.StringArrayVar(&a.references, "reference", nil,
+			"hold the results against those of an earlier report, too: `FILE` (JSON); "+
+				"may be repeated")
 		flags.StringVar(&a.executables, "executables", "", "keep in `FOLDER` what was taken, and take it from there")
 		return a
 	},
@@ -126,8 +131,9 @@ func (a *benchAnytimeAction) Run(s *Session, _ []string) error {
 		note += "; what was taken is kept in " + a.executables
 	}
 	s.setInterruptNote(note)
-	run := &bench.AnytimeOptions{NetworkOptions: a.networkOptions(options), Asked: a.searchTime, At: a.at, Reference: a.reference,
-		Columns: []bench.AnytimeColumn{{Name: bench.Ours, Version: Version, Backends: a.backends}}}
+	run := &bench.AnytimeOptions{NetworkOptions: a.networkOptions(options), Asked: a.searchTime, At: a.at,
+		Reference: a.reference,
+		Columns:   []bench.AnytimeColumn{{Name: bench.Ours, Version: Version, Backends: a.backends}}}
 	run.Keep = a.keep()
 	programs := map[string]*program{bench.Ours: {command: []string{options.Python, "-m", "collage"}}}
 	if a.earlier.before != "" {
@@ -137,12 +143,14 @@ func (a *benchAnytimeAction) Run(s *Session, _ []string) error {
 			return err
 		}
 		for _, other := range a.earlier.columns() {
-			run.Columns = append(run.Columns, bench.AnytimeColumn{Name: other.Name, Version: other.Version, Backends: names, Python: other.Python,
-				Env: other.Env})
+			run.Columns = append(run.Columns,
+				bench.AnytimeColumn{Name: other.Name, Version: other.Version, Backends: names, Python: other.Python,
+					Env: other.Env})
 			programs[other.Name] = earlier
 		}
 	}
-	run.Compile = (&anytimeCompiler{programs: programs, threads: options.Threads, asked: a.searchTime, progress: options.Progress}).compile
+	run.Compile = (&anytimeCompiler{programs: programs, threads: options.Threads, asked: a.searchTime,
+		progress: options.Progress}).compile
 	report, err := bench.RunAnytime(s.Context, a.runs, run)
 	if err != nil {
 		return err

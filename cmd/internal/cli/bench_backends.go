@@ -34,11 +34,13 @@ With --executables, NAME.tar or NAME.so in that folder (what bench all keeps the
 		a := &benchBackendsAction{}
 		a.benchNetworks.declare(flags)
 		flags.StringVar(&a.executables, "executables", "", "also run what Collage chose, from `FOLDER`")
-		flags.StringSliceVar(&a.backends, "backends", nil, "the backends, as `NAMES` with commas; without it, all that can be used")
+		flags.StringSliceVar(&a.backends, "backends", nil,
+			"the backends, as `NAMES` with commas; without it, all that can be used")
 		flags.StringVar(&a.target, "target", "", targetHelp)
 		flags.IntVar(&a.threads, "threads", 0, "run on `N` threads; 0 for all that the machine has")
 		flags.IntVar(&a.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
-		flags.StringVar(&a.tuningLog, "tuning-log", "", "compile TVM's part with what its tuners found out, as of collage compile")
+		flags.StringVar(&a.tuningLog, "tuning-log", "",
+			"compile TVM's part with what its tuners found out, as of collage compile")
 		return a
 	},
 }
@@ -75,7 +77,8 @@ func (a *benchBackendsAction) Check(s *Session, args []string) error {
 			return err
 		}
 		probe := b.Probe()
-		a.columns = append(a.columns, bench.BackendColumn{Name: name, Library: strings.TrimSpace(probe.Library + " " + probe.Version)})
+		a.columns = append(a.columns, bench.BackendColumn{Name: name,
+			Library: strings.TrimSpace(probe.Library + " " + probe.Version)})
 	}
 	for _, b := range absent {
 		probe := b.Probe()

@@ -21,14 +21,16 @@ the same operators, and how much of what this machine can compute and read that 
 grid of shapes (workload:kernels). The shapes on which a kernel loses are marked.
 
 What the cost store knows is not measured again, and what is measured is kept there. Results are checked against TVM's.`,
-	Examples: []string{"bench kernels --json kernels.json --svg kernels.svg", "bench kernels --model model.onnx --backends dnnl,openvino"},
-	Host:     hostOnly,
+	Examples: []string{"bench kernels --json kernels.json --svg kernels.svg",
+		"bench kernels --model model.onnx --backends dnnl,openvino"},
+	Host: hostOnly,
 	New: func(flags *pflag.FlagSet) Action {
 		a := &benchKernelsAction{}
 		flags.StringVar(&a.of, "of", native.Name, "the `BACKEND` whose kernels are measured")
 		flags.StringVar(&a.model, "model", "workload:kernels", "the network, `MODEL` as of collage compile")
 		a.declareModel(flags)
-		flags.StringSliceVar(&a.backends, "backends", nil, "the backends to compare with, as `NAMES` with commas; without it, all that can be used")
+		flags.StringSliceVar(&a.backends, "backends", nil,
+			"the backends to compare with, as `NAMES` with commas; without it, all that can be used")
 		flags.StringVar(&a.target, "target", "", "TVM's `TARGET`; without it, this machine's processor")
 		flags.IntVar(&a.threads, "threads", 0, "measure with `N` threads; 0 for all that the machine has")
 		flags.IntVar(&a.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")

@@ -39,7 +39,8 @@ type benchNetworks struct {
 }
 
 func (b *benchNetworks) declare(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&b.networks, "networks", paperNetworks, "built-in networks, as `NAMES` with commas; none for only the models given")
+	flags.StringSliceVar(&b.networks, "networks", paperNetworks,
+		"built-in networks, as `NAMES` with commas; none for only the models given")
 	flags.IntVar(&b.rounds, "rounds", 15, "give each engine `N` turns")
 	flags.DurationVar(&b.turn, "turn", 300*time.Millisecond, "a turn lasts at least `TIME`, and three calls")
 	b.declareModel(flags)
@@ -87,7 +88,8 @@ func (b *benchNetworks) collect(models []string) error {
 			if err != nil {
 				return err
 			}
-			n = bench.Network{Name: strings.TrimSuffix(filepath.Base(model), filepath.Ext(model)), Model: path, Params: b.params,
+			n = bench.Network{Name: strings.TrimSuffix(filepath.Base(model), filepath.Ext(model)), Model: path,
+				Params: b.params,
 				Format: b.format, InputShapes: b.inputShapes}
 		}
 		b.runs = append(b.runs, n)
@@ -124,7 +126,8 @@ func (b *benchNetworks) beginRuns(s *Session) (compile.Options, error) {
 // networkOptions say how the networks are run.
 func (b *benchNetworks) networkOptions(options compile.Options) bench.NetworkOptions {
 	return bench.NetworkOptions{Rounds: b.rounds, Turn: b.turn, Threads: options.Threads, Python: options.Python,
-		EnginesPython: peersPython(options.Python), Env: pass.WorkerEnvironment(), Temporary: options.Temporary, Progress: options.Progress}
+		EnginesPython: peersPython(options.Python), Env: pass.WorkerEnvironment(), Temporary: options.Temporary,
+		Progress: options.Progress}
 }
 
 // modelOf are the options with a network as the model.

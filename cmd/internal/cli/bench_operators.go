@@ -35,7 +35,8 @@ func benchOperators(name, what, model string, operators []string) Command {
 		a := &benchOperatorsAction{command: &command, operators: operators}
 		flags.StringVar(&a.model, "model", model, "the network, `MODEL` as of collage compile")
 		a.declareModel(flags)
-		flags.StringSliceVar(&a.backends, "backends", nil, "the backends, as `NAMES` with commas; without it, all that can be used")
+		flags.StringSliceVar(&a.backends, "backends", nil,
+			"the backends, as `NAMES` with commas; without it, all that can be used")
 		flags.StringVar(&a.target, "target", "", targetHelp)
 		flags.IntVar(&a.threads, "threads", 0, "measure with `N` threads; 0 for all that the machine has")
 		flags.IntVar(&a.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")

@@ -28,7 +28,8 @@ const beforeColumn = "before"
 // benchOthers are the columns of bench all that are no peers: some backends alone, and an earlier checkout of Collage.
 type benchOthers struct {
 	alone []string
-	// ablation adds what parts of the search find: each compilation, that of Collage's own column too, begins with an empty store.
+	// ablation adds what parts of the search find: each compilation, that of Collage's own column too, begins with an
+	// empty store.
 	ablation bool
 	// before is the earlier checkout's folder; "" for none.
 	before string
@@ -53,7 +54,8 @@ func (o *benchOthers) check() error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(folder, ".venv", "bin", "collage")); err != nil {
-		return fmt.Errorf("--before %s: there is no .venv/bin/collage in it; it is a checkout of Collage after make setup", o.before)
+		return fmt.Errorf("--before %s: there is no .venv/bin/collage in it; it is a checkout of Collage after make "+
+			"setup", o.before)
 	}
 	o.before = folder
 	return nil
@@ -73,14 +75,16 @@ func (o *benchOthers) columns() []bench.Other {
 		}
 	}
 	for _, name := range o.alone {
-		columns = append(columns, bench.Other{Name: aloneColumn(name), Version: name + " with TVM for what it does not take, nothing searched"})
+		columns = append(columns, bench.Other{Name: aloneColumn(name), Version: name +
+			" with TVM for what it does not take, nothing searched"})
 	}
 	return columns
 }
 
 // reachVersions say what the columns of --ablation are.
 var reachVersions = map[decide.Reach]string{
-	decide.ReachParts:    "candidates measured by themselves for as long as there is time, their placement beside plain TVM",
+	decide.ReachParts: "candidates measured by themselves for as long as there is time, their placement beside " +
+		"plain TVM",
 	decide.ReachSeeds:    "every backend alone first, candidates where they might gain, the placements of that",
 	decide.ReachFeedback: "the same and placed again by what was seen in place, without evolution",
 }
@@ -124,7 +128,8 @@ func (o *benchOthers) build(ctx context.Context, options compile.Options, n *ben
 }
 
 // buildReach compiles a network by some parts of the search, or takes what is there already.
-func (o *benchOthers) buildReach(ctx context.Context, options compile.Options, n *bench.Network, folder string, reach decide.Reach) (bench.Alone,
+func (o *benchOthers) buildReach(ctx context.Context, options compile.Options, n *bench.Network, folder string,
+	reach decide.Reach) (bench.Alone,
 	error) {
 	at := filepath.Join(folder, n.Name+"."+strings.ReplaceAll(reach.String(), " ", "-"))
 	options.Output, options.Reach = at+".tar", reach
@@ -185,9 +190,11 @@ func (o *benchOthers) program() *program {
 func (o *benchOthers) compileBefore(ctx context.Context, options compile.Options, n *bench.Network) error {
 	step := options.Progress.Start("compiling "+options.Model+" by "+o.before, 0)
 	began := time.Now()
-	command := o.program().start(ctx, slices.Concat([]string{"compile"}, modelArguments(n), []string{"-q", "-o", options.Output,
-		"--threads", strconv.Itoa(options.Threads), "--level", string(options.Level), "--search-time", options.SearchTime.String(),
-		"--db", options.Output + ".costs.jsonl"})...)
+	command := o.program().start(ctx, slices.Concat([]string{"compile"}, modelArguments(n),
+		[]string{"-q", "-o", options.Output,
+			"--threads", strconv.Itoa(options.Threads), "--level", string(options.Level), "--search-time",
+			options.SearchTime.String(),
+			"--db", options.Output + ".costs.jsonl"})...)
 	said := &stderrtail.Tail{}
 	command.Stderr = said
 	if err := command.Run(); err != nil {

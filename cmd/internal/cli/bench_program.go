@@ -25,14 +25,17 @@ import (
 // program is a command line of Collage, this one's or an earlier one's, as benchmarks run it: in a process of its own.
 type program struct {
 	command []string
-	// foreign says that it belongs to another checkout: nothing that this one's environment says of Collage holds for it.
+	// foreign says that it belongs to another checkout: nothing that this one's environment says of Collage holds for
+	// it.
 	foreign bool
 }
 
-// endGrace is how long a program that was told to end may take: TVM's compiler cannot be stopped in the middle of a pass.
+// endGrace is how long a program that was told to end may take: TVM's compiler cannot be stopped in the middle of a
+// pass.
 const endGrace = 30 * time.Second
 
-// start prepares a run. It ends with the context, and with this process; Ctrl-C at a terminal does not reach it by itself.
+// start prepares a run. It ends with the context, and with this process; Ctrl-C at a terminal does not reach it by
+// itself.
 func (p *program) start(ctx context.Context, arguments ...string) *exec.Cmd {
 	arguments = append(slices.Clone(p.command[1:]), arguments...)
 	command := exec.CommandContext(ctx, p.command[0], arguments...)
@@ -112,7 +115,8 @@ type anytimeCompiler struct {
 }
 
 // compile is bench.AnytimeOptions.Compile.
-func (a *anytimeCompiler) compile(ctx context.Context, column *bench.AnytimeColumn, n *bench.Network, executable string) (*bench.Compilation,
+func (a *anytimeCompiler) compile(ctx context.Context, column *bench.AnytimeColumn, n *bench.Network,
+	executable string) (*bench.Compilation,
 	error) {
 	step := a.progress.Start(fmt.Sprintf("compiling %s by %s", n.Name, column.Name), 0)
 	made := &bench.Compilation{Found: []bench.Found{}}
@@ -122,9 +126,11 @@ func (a *anytimeCompiler) compile(ctx context.Context, column *bench.AnytimeColu
 			return nil, err // an old store would not be empty
 		}
 	}
-	arguments := slices.Concat([]string{"compile"}, modelArguments(n), []string{"-o", executable, "--plan-out", at + ".plan.json",
-		"--db", at + ".costs.jsonl", "--backends", strings.Join(column.Backends, ","), "--search-time", a.asked.String(), "--threads",
-		strconv.Itoa(a.threads)})
+	arguments := slices.Concat([]string{"compile"}, modelArguments(n),
+		[]string{"-o", executable, "--plan-out", at + ".plan.json",
+			"--db", at + ".costs.jsonl", "--backends", strings.Join(column.Backends, ","), "--search-time",
+			a.asked.String(), "--threads",
+			strconv.Itoa(a.threads)})
 	command := a.programs[column.Name].start(ctx, arguments...)
 	told, err := command.StderrPipe()
 	if err != nil {

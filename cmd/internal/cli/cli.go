@@ -47,8 +47,8 @@ type Command struct {
 	Host Host
 	// New declares the command's flags and gives what runs it.
 	New func(flags *pflag.FlagSet) Action
-	// Parts are the commands that this one consists of ("db ls"), whose names begin with its name; such a command has no
-	// flags and no action.
+	// Parts are the commands that this one consists of ("db ls"), whose names begin with its name; such a command has
+	// no flags and no action.
 	Parts []*Command
 }
 
@@ -76,7 +76,8 @@ type Action interface {
 
 // commands are all commands, in the order in which help lists them.
 func commands() []*Command {
-	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &benchCommand, &explainCommand, &diffCommand, &dbCommand, &doctorCommand,
+	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &benchCommand, &explainCommand,
+		&diffCommand, &dbCommand, &doctorCommand,
 		&backendsCommand, &versionCommand, &helpCommand}
 }
 
@@ -218,7 +219,8 @@ func flagError(command *Command, flags *pflag.FlagSet, err error) error {
 		var names []string
 		flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		if near := nearest.Word(unknown.GetSpecifiedName(), names); near != "" {
-			return fmt.Errorf("%s has no flag --%s: did you mean --%s? (%s)", command.Name, unknown.GetSpecifiedName(), near,
+			return fmt.Errorf("%s has no flag --%s: did you mean --%s? (%s)", command.Name, unknown.GetSpecifiedName(),
+				near,
 				seeHelp)
 		}
 		return fmt.Errorf("%s has no flag --%s (%s)", command.Name, unknown.GetSpecifiedName(), seeHelp)
@@ -265,7 +267,8 @@ func expect(command *Command, args []string, names ...string) error {
 	case len(args) < len(names):
 		return fmt.Errorf("%s needs %s: collage %s %s", command.Name, names[len(args)], command.Name, command.Arguments)
 	case len(args) > len(names):
-		return fmt.Errorf("%s does not take %q: collage %s %s", command.Name, args[len(names)], command.Name, command.Arguments)
+		return fmt.Errorf("%s does not take %q: collage %s %s", command.Name, args[len(names)], command.Name,
+			command.Arguments)
 	}
 	return nil
 }

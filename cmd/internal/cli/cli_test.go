@@ -178,15 +178,17 @@ func TestFailures(t *testing.T) {
 		"compile model.onnx -o a.so --backends tvm,tvm":   `--backends names tvm twice`,
 		"compile model.onnx -o a.so --backends tvm,dnl":   `--backends: unknown backend "dnl": did you mean "dnnl"? (known: `,
 		"compile model.onnx -o a.so --backends tvm,dnnl":  `--backends: dnnl cannot be used: runtime plug-in libcollage_dnnl.so not found`,
-		"compile model.onnx -o a.so --backends tvm":       `compile needs Python with TVM: COLLAGE_PYTHON is ` + folder + `/no-python, which cannot be run`,
-		"compile model.onnx -o a.so --input-shape x":      `--input-shape x: give it as NAME:1,3,224,224`,
+		"compile model.onnx -o a.so --backends tvm": `compile needs Python with TVM: COLLAGE_PYTHON is ` +
+			folder + `/no-python, which cannot be run`,
+		"compile model.onnx -o a.so --input-shape x": `--input-shape x: give it as NAME:1,3,224,224`,
 	}
 	for line, want := range tests {
 		t.Run(line, func(t *testing.T) {
 			code, stdout, stderr := runLine(t, strings.Fields(line)...)
 			assert.Equal(t, 2, code)
 			assert.Empty(t, stdout)
-			assert.True(t, strings.HasPrefix(stderr, "collage: error: "+want), "%q does not begin with %q", stderr, want)
+			assert.True(t, strings.HasPrefix(stderr, "collage: error: "+want), "%q does not begin with %q", stderr,
+				want)
 		})
 	}
 	entries, err := os.ReadDir(".")
@@ -245,10 +247,12 @@ func TestBackendsListTheirKernels(t *testing.T) {
 	for _, b := range known {
 		require.NoError(t, byoc.Register(b))
 	}
-	require.NoError(t, byoc.Register(byoc.Definition{Name: "kernels", Description: "kernels of the tests", Emit: byoc.ExistingEmitter{},
+	require.NoError(t, byoc.Register(byoc.Definition{Name: "kernels", Description: "kernels of the tests",
+		Emit: byoc.ExistingEmitter{},
 		Patterns: []byoc.Pattern{
 			{Composite: "kernels.strassen_dense", Shape: relay.Op("nn.dense"), Kernel: "strassen", Reassociates: true},
-			{Composite: "kernels.strassen_matmul", Shape: relay.Op("nn.matmul"), Kernel: "strassen", Reassociates: true},
+			{Composite: "kernels.strassen_matmul", Shape: relay.Op("nn.matmul"), Kernel: "strassen",
+				Reassociates: true},
 			{Composite: "kernels.narrow_dense", Shape: relay.Op("nn.dense"), Kernel: "narrow"},
 			{Composite: "kernels.relu", Shape: relay.Op("nn.relu")},
 		}}.Backend()))
@@ -257,7 +261,8 @@ func TestBackendsListTheirKernels(t *testing.T) {
 	assert.Contains(t, stdout, "  kernels   2:\n    narrow, strassen (not with --exact)\n")
 	code, stdout, stderr = runLine(t, "backends", "--verbose")
 	require.Zero(t, code, stderr)
-	assert.Contains(t, stdout, "    kernels.strassen_dense (kernel strassen, not with --exact)\n    kernels.strassen_matmul (")
+	assert.Contains(t, stdout, "    kernels.strassen_dense (kernel strassen, not with --exact)\n    "+
+		"kernels.strassen_matmul (")
 	assert.Contains(t, stdout, "    kernels.narrow_dense (kernel narrow)\n    kernels.relu\n")
 	code, stdout, stderr = runLine(t, "backends", "--json")
 	require.Zero(t, code, stderr)

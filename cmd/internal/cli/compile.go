@@ -63,17 +63,24 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		a.declareModel(flags)
 		a.declarePlacement(flags)
 		flags.IntVar(&a.rounds, "rounds", 20, "run the finished networks `N` times each, in turn")
-		flags.StringVar(&a.level, "level", string(pass.GraphLevel), "search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
-			"measured alone)")
+		flags.StringVar(&a.level, "level", string(pass.GraphLevel),
+			"search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
+				"measured alone)")
 		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "with the graph level, the whole takes `TIME` (90s, 5m), from the command's start to "+
-			"its end, or less where nothing more is to be gained; plain TVM and one backend are built even where they take longer, which is said")
-		flags.IntVar(&a.trials, "trials", 0, "the graph level's search measures at most `N` networks; 0 for no such limit")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime,
+			"with the graph level, the whole takes `TIME` (90s, 5m), from the command's start to "+
+				"its end, or less where nothing more is to be gained; plain TVM and one backend are built even where "+
+				"they take longer, which is said")
+		flags.IntVar(&a.trials, "trials", 0, "the graph level's search measures at most `N` networks; 0 for no such "+
+			"limit")
 		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
-		flags.StringVar(&a.memory, "memory-limit-executable", "", "keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")
+		flags.StringVar(&a.memory, "memory-limit-executable", "",
+			"keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")
 		flags.StringVar(&a.planOut, "plan-out", "", "write the plan to `FILE` (JSON)")
-		flags.StringVar(&a.planIn, "plan", "", "build the plan in `FILE`, measuring nothing; what is placed how stands there")
-		flags.BoolVar(&a.noVerify, "no-verify", false, "with --plan: do not compare the outputs with TVM's, which takes a build of plain TVM")
+		flags.StringVar(&a.planIn, "plan", "",
+			"build the plan in `FILE`, measuring nothing; what is placed how stands there")
+		flags.BoolVar(&a.noVerify, "no-verify", false,
+			"with --plan: do not compare the outputs with TVM's, which takes a build of plain TVM")
 		a.declareOutput(flags)
 		return a
 	},
@@ -149,7 +156,8 @@ func (a *compileAction) checkSearch() (err error) {
 		a.level = string(pass.OperatorLevel)
 	}
 	if a.memory != "" && a.level == string(pass.OperatorLevel) {
-		return errors.New("--memory-limit-executable needs the graph level: leave --level operator (--no-graph-search) out")
+		return errors.New("--memory-limit-executable needs the graph level: leave --level operator " +
+			"(--no-graph-search) out")
 	}
 	if a.memoryLimit, err = parseSize(a.memory); err != nil {
 		return fmt.Errorf("--memory-limit-executable: %w", err)
@@ -212,7 +220,8 @@ func (a *compileAction) checkOutputs(model string) error {
 		return errors.New("where to write the executable is missing: -o FILE.tar or -o FILE.so")
 	}
 	if ext := filepath.Ext(a.output); ext != ".tar" && ext != ".so" {
-		return fmt.Errorf("-o %s: the name must end in .tar (for collage run and tvmc run) or .so (for TVM's load_module)", a.output)
+		return fmt.Errorf("-o %s: the name must end in .tar (for collage run and tvmc run) or .so (for TVM's "+
+			"load_module)", a.output)
 	}
 	if err := atomicfile.CheckWritable(a.output); err != nil {
 		return err

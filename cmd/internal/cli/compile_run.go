@@ -31,7 +31,8 @@ func (a *compileAction) Run(s *Session, args []string) error {
 		return err
 	}
 	options.Output, options.Rounds, options.Replay, options.NoVerify = a.output, a.rounds, a.replayed, a.noVerify
-	options.Level, options.SearchTime, options.Trials, options.Seed = pass.Level(a.level), a.searchTime, a.trials, a.seed
+	options.Level, options.SearchTime, options.Trials, options.Seed = pass.Level(a.level), a.searchTime, a.trials,
+		a.seed
 	options.ExecutableMemory, options.Began = a.memoryLimit, s.began
 	if a.replayed != nil {
 		s.setInterruptNote("no executable was written")
@@ -56,7 +57,8 @@ func (a *compileAction) Run(s *Session, args []string) error {
 	if a.json {
 		notes := append([]string{}, result.Notes...)
 		return s.printJSON(compileReport{Model: args[0], Info: result.Model, Output: a.output, Bytes: result.Bytes,
-			Chosen: result.Chosen, Why: result.Why, Notes: notes, PlanOut: a.planOut, Report: report.Summarise(result.Plan)})
+			Chosen: result.Chosen, Why: result.Why, Notes: notes, PlanOut: a.planOut,
+			Report: report.Summarise(result.Plan)})
 	}
 	return a.print(s, result)
 }

@@ -21,8 +21,9 @@ var dbCommand = Command{
 	Long: `The cost store keeps what was measured, so that nothing is measured twice: a file of JSON lines, one for each
 computation on each backend, that several processes may write at once. Without --db it is the user's own; collage doctor
 says where that is. These commands need neither TVM nor Python.`,
-	Examples: []string{"db ls --backend dnnl --failures", "db merge a.jsonl b.jsonl -o all.jsonl", "db prune --older-than 90d"},
-	Parts:    []*Command{&dbListCommand, &dbMergeCommand, &dbPruneCommand, &dbExportCommand, &dbVerifyCommand},
+	Examples: []string{"db ls --backend dnnl --failures", "db merge a.jsonl b.jsonl -o all.jsonl",
+		"db prune --older-than 90d"},
+	Parts: []*Command{&dbListCommand, &dbMergeCommand, &dbPruneCommand, &dbExportCommand, &dbVerifyCommand},
 }
 
 // dbFilter are the flags that pick costs.
@@ -35,12 +36,14 @@ type dbFilter struct {
 func (f *dbFilter) declare(flags *pflag.FlagSet) {
 	declareStore(flags, &f.store)
 	flags.StringVar(&f.backend, "backend", "", "only costs on the backend `NAME`")
-	flags.StringVar(&f.text, "match", "", "only those whose computation or composite holds `TEXT` (nn.conv2d), or whose key begins with it")
+	flags.StringVar(&f.text, "match", "", "only those whose computation or composite holds `TEXT` (nn.conv2d), or "+
+		"whose key begins with it")
 	flags.BoolVar(&f.failures, "failures", false, "only what failed")
 	flags.BoolVar(&f.expired, "expired", false, "only failures that are no longer believed")
 	flags.StringVar(&f.olderThan, "older-than", "", "only what was measured longer ago than `AGE` (12h, 30d, 8w)")
 	flags.BoolVar(&f.otherMachine, "other-machine", false, "only what was measured on another processor than this one")
-	flags.BoolVar(&f.otherVerson, "other-versions", false, "only what was measured with another version of TVM or of a library than the last one used")
+	flags.BoolVar(&f.otherVerson, "other-versions", false,
+		"only what was measured with another version of TVM or of a library than the last one used")
 }
 
 func declareStore(flags *pflag.FlagSet, store *string) {
@@ -48,7 +51,8 @@ func declareStore(flags *pflag.FlagSet, store *string) {
 }
 
 func (f *dbFilter) filter() (cost.Filter, error) {
-	filter := cost.Filter{Backend: f.backend, Text: f.text, Failures: f.failures, Expired: f.expired, OtherMachine: f.otherMachine,
+	filter := cost.Filter{Backend: f.backend, Text: f.text, Failures: f.failures, Expired: f.expired,
+		OtherMachine:  f.otherMachine,
 		OtherVersions: f.otherVerson}
 	if f.olderThan != "" {
 		age, err := parseAge(f.olderThan)
@@ -84,7 +88,8 @@ func storePath(given string) (string, error) {
 		return "", err
 	}
 	if err := checkReadable("--db", path); err != nil {
-		return "", fmt.Errorf("there is no cost store yet at %s: collage compile and collage plan make it (or name one with --db FILE)", path)
+		return "", fmt.Errorf("there is no cost store yet at %s: collage compile and collage plan make it (or name "+
+			"one with --db FILE)", path)
 	}
 	return path, nil
 }
@@ -131,7 +136,8 @@ type dbEntry struct {
 }
 
 func newDBEntry(e cost.Entry) dbEntry {
-	d := dbEntry{Key: e.Key, Computation: e.Cost.Computation, Samples: e.Cost.Samples, MaxError: e.Cost.MaxError, Taken: e.Cost.Taken,
+	d := dbEntry{Key: e.Key, Computation: e.Cost.Computation, Samples: e.Cost.Samples, MaxError: e.Cost.MaxError,
+		Taken:   e.Cost.Taken,
 		Failure: e.Cost.Failure, Expires: e.Expires, Expired: e.Expired()}
 	if e.Cost.Known() {
 		low, high := e.Cost.Interval()

@@ -34,7 +34,8 @@ type dbMergeAction struct {
 
 func (a *dbMergeAction) Check(_ *Session, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("db merge needs the stores to merge: collage %s %s", dbMergeCommand.Name, dbMergeCommand.Arguments)
+		return fmt.Errorf("db merge needs the stores to merge: collage %s %s", dbMergeCommand.Name,
+			dbMergeCommand.Arguments)
 	}
 	if a.output == "" {
 		return errors.New("where to write the merged store is missing: -o FILE")
@@ -55,10 +56,12 @@ func (a *dbMergeAction) Run(s *Session, args []string) error {
 	if a.json {
 		return s.printJSON(map[string]any{"store": a.output, "inputs": args, "change": change})
 	}
-	fmt.Fprintf(s.Stdout, "%s: %s (%d before), %s replaced by later ones; %s\n", a.output, plural(change.After, "cost", "costs"),
+	fmt.Fprintf(s.Stdout, "%s: %s (%d before), %s replaced by later ones; %s\n", a.output,
+		plural(change.After, "cost", "costs"),
 		change.Before, plural(change.Superseded, "record was", "records were"), sizeText(change.BytesAfter))
 	if change.Broken > 0 {
-		fmt.Fprintf(s.Stdout, "%s could not be read and was left out (collage db verify says which)\n", plural(change.Broken, "part", "parts"))
+		fmt.Fprintf(s.Stdout, "%s could not be read and was left out (collage db verify says which)\n",
+			plural(change.Broken, "part", "parts"))
 	}
 	return nil
 }
@@ -69,7 +72,8 @@ var dbPruneCommand = Command{
 	Long: `Removes the costs that the flags pick: those for which all of them hold. Without any, the failures that are no
 longer believed. Records that later ones have replaced go in any case. What is removed is measured again when it is next
 needed. Other processes may use the store meanwhile.`,
-	Examples: []string{"db prune --dry-run", "db prune --older-than 90d", "db prune --backend dnnl --failures", "db prune --other-versions"},
+	Examples: []string{"db prune --dry-run", "db prune --older-than 90d", "db prune --backend dnnl --failures",
+		"db prune --other-versions"},
 	New: func(flags *pflag.FlagSet) Action {
 		a := &dbPruneAction{}
 		a.declare(flags)
@@ -113,14 +117,17 @@ func (a *dbPruneAction) Run(s *Session, _ []string) error {
 		return err
 	}
 	if a.json {
-		return s.printJSON(map[string]any{"store": path, "dry_run": a.dry, "removed": change.Before - change.After, "change": change})
+		return s.printJSON(map[string]any{"store": path, "dry_run": a.dry, "removed": change.Before - change.After,
+			"change": change})
 	}
 	verb := "removed"
 	if a.dry {
 		verb = "would remove"
 	}
-	_, err = fmt.Fprintf(s.Stdout, "%s: %s %d of %s, and %s that later ones have replaced; %s now, %s before\n", path, verb,
-		change.Before-change.After, plural(change.Before, "cost", "costs"), plural(change.Superseded, "record", "records"),
+	_, err = fmt.Fprintf(s.Stdout, "%s: %s %d of %s, and %s that later ones have replaced; %s now, %s before\n", path,
+		verb,
+		change.Before-change.After, plural(change.Before, "cost", "costs"),
+		plural(change.Superseded, "record", "records"),
 		sizeText(change.BytesAfter), sizeText(change.BytesBefore))
 	return err
 }
@@ -179,8 +186,9 @@ func (a *dbVerifyAction) Run(s *Session, _ []string) error {
 	if err != nil {
 		return err
 	}
-	v := dbVerification{Store: path, Lines: file.Lines, Records: file.Records, Costs: len(file.Entries()), Superseded: file.Superseded,
-		Newer: file.Newer, TornTail: file.Torn, Problems: []dbProblem{}}
+	v := dbVerification{Store: path, Lines: file.Lines, Records: file.Records, Costs: len(file.Entries()),
+		Superseded: file.Superseded,
+		Newer:      file.Newer, TornTail: file.Torn, Problems: []dbProblem{}}
 	for _, p := range file.Problems {
 		v.Problems = append(v.Problems, dbProblem{p.Line, p.Err.Error()})
 	}
@@ -213,7 +221,8 @@ func (v *dbVerification) print(s *Session) {
 		}
 		fmt.Fprintf(s.Stdout, "%s:%d: %s\n", v.Store, p.Line, p.Reason)
 	}
-	fmt.Fprintf(s.Stdout, "%s: %s with %s, %s", v.Store, plural(v.Lines, "line", "lines"), plural(v.Records, "record", "records"),
+	fmt.Fprintf(s.Stdout, "%s: %s with %s, %s", v.Store, plural(v.Lines, "line", "lines"),
+		plural(v.Records, "record", "records"),
 		plural(v.Costs, "cost", "costs"))
 	if v.Newer > 0 {
 		fmt.Fprintf(s.Stdout, ", %s of later versions of collage", plural(v.Newer, "record", "records"))

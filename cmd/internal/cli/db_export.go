@@ -21,11 +21,13 @@ var dbExportCommand = Command{
 	Short: "write costs as CSV or JSON",
 	Long: `Writes the costs of the store, or those that the flags pick, for other programs: as CSV with a line of names, or as
 JSON, a list named costs. Times are in milliseconds; samples stand in one CSV field with blanks between.`,
-	Examples: []string{"db export -o costs.csv", "db export --format json --backend dnnl", "db export --match nn.dense -o dense.json"},
+	Examples: []string{"db export -o costs.csv", "db export --format json --backend dnnl",
+		"db export --match nn.dense -o dense.json"},
 	New: func(flags *pflag.FlagSet) Action {
 		a := &dbExportAction{}
 		a.declare(flags)
-		flags.StringVarP(&a.output, "output", "o", "", "write to `FILE` (.csv or .json); without it, to the standard output")
+		flags.StringVarP(&a.output, "output", "o", "",
+			"write to `FILE` (.csv or .json); without it, to the standard output")
 		flags.StringVar(&a.format, "format", "", "`FORMAT`, csv or json; without it, what FILE's name says, else csv")
 		flags.BoolVar(&a.json, "json", false, "the same as --format json")
 		return a
@@ -85,8 +87,10 @@ func (a *dbExportAction) Run(s *Session, _ []string) error {
 	return err
 }
 
-var csvColumns = []string{"structure", "computation", "backend", "composite", "estimate_ms", "low_ms", "high_ms", "samples_ms",
-	"max_error", "taken", "failure_phase", "failure_kind", "failure_detail", "expires", "target", "device", "library", "tvm",
+var csvColumns = []string{"structure", "computation", "backend", "composite", "estimate_ms", "low_ms", "high_ms",
+	"samples_ms",
+	"max_error", "taken", "failure_phase", "failure_kind", "failure_detail", "expires", "target", "device", "library",
+	"tvm",
 	"threads", "options"}
 
 func writeCSV(w io.Writer, entries []dbEntry) error {
@@ -115,8 +119,10 @@ func writeCSV(w io.Writer, entries []dbEntry) error {
 		if e.Failure != nil {
 			phase, kind, detail = e.Failure.Phase, e.Failure.Kind, e.Failure.Detail
 		}
-		err := out.Write([]string{e.Structure, e.Computation, e.Backend, e.Composite, number(e.Estimate), number(e.Low), number(e.High),
-			strings.Join(samples, " "), number(e.MaxError), moment(e.Taken), phase, kind, detail, moment(e.Expires), e.Target, e.Device,
+		err := out.Write([]string{e.Structure, e.Computation, e.Backend, e.Composite, number(e.Estimate), number(e.Low),
+			number(e.High),
+			strings.Join(samples, " "), number(e.MaxError), moment(e.Taken), phase, kind, detail, moment(e.Expires),
+			e.Target, e.Device,
 			e.Library, e.TVM, strconv.Itoa(e.Threads), e.Options})
 		if err != nil {
 			return err

@@ -94,7 +94,8 @@ func (a *dbListAction) printGroup(s *Session, entries []cost.Entry) {
 			estimate, interval = fmt.Sprintf("%.4f", e.Cost.Estimate()), fmt.Sprintf("%.4f - %.4f", low, high)
 			samples = strconv.Itoa(len(e.Cost.Samples))
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", key, backend, estimate, interval, samples, taken, a.computation(e))
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", key, backend, estimate, interval, samples, taken,
+			a.computation(e))
 	}
 	w.Flush()
 	fmt.Fprintln(s.Stdout, text.String())
@@ -132,15 +133,18 @@ func (a *dbListAction) printSum(s *Session, file *cost.File) error {
 			failed++
 		}
 	}
-	line := fmt.Sprintf("%s: %s, %d of them failures; %s", file.Path, plural(len(all), "cost", "costs"), failed, sizeText(file.Bytes))
+	line := fmt.Sprintf("%s: %s, %d of them failures; %s", file.Path, plural(len(all), "cost", "costs"), failed,
+		sizeText(file.Bytes))
 	if file.Superseded > 0 {
-		line += fmt.Sprintf("; %s by later ones (collage db prune removes them)", plural(file.Superseded, "record was replaced", "records were replaced"))
+		line += fmt.Sprintf("; %s by later ones (collage db prune removes them)",
+			plural(file.Superseded, "record was replaced", "records were replaced"))
 	}
 	if file.Newer > 0 {
 		line += fmt.Sprintf("; %s of later versions of collage", plural(file.Newer, "record", "records"))
 	}
 	if len(file.Problems) > 0 {
-		line += fmt.Sprintf("; %s cannot be read (collage db verify says which)", plural(len(file.Problems), "part", "parts"))
+		line += fmt.Sprintf("; %s cannot be read (collage db verify says which)",
+			plural(len(file.Problems), "part", "parts"))
 	}
 	_, err := fmt.Fprintln(s.Stdout, line)
 	return err

@@ -18,7 +18,8 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
-// storeHere makes costs.jsonl with some of everything in a folder of its own, and gives the folder that the test began in.
+// storeHere makes costs.jsonl with some of everything in a folder of its own, and gives the folder that the test began
+// in.
 func storeHere(t *testing.T) string {
 	t.Helper()
 	home, err := os.Getwd()
@@ -28,8 +29,9 @@ func storeHere(t *testing.T) string {
 	require.NoError(t, err)
 	day := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	put := func(structure, backend, composite, computation string, c cost.Cost, change func(*cost.Key)) {
-		k := cost.Key{Structure: strings.Repeat(structure, 16), Backend: backend, Composite: composite, Environment: cost.Environment{
-			Target: "llvm -mcpu=skylake-avx512", Device: "a processor", TVM: "0.19.0", Threads: 2, Options: "O3"}}
+		k := cost.Key{Structure: strings.Repeat(structure, 16), Backend: backend, Composite: composite,
+			Environment: cost.Environment{
+				Target: "llvm -mcpu=skylake-avx512", Device: "a processor", TVM: "0.19.0", Threads: 2, Options: "O3"}}
 		if backend == "dnnl" {
 			k.Library = "oneDNN 2.6.0"
 		}
@@ -43,7 +45,8 @@ func storeHere(t *testing.T) string {
 		require.NoError(t, s.Put(k, c))
 	}
 	measured := func(ms float64) cost.Cost {
-		return cost.Cost{Samples: []float64{ms, 1.02 * ms, 1.01 * ms, 1.5 * ms}, Origin: cost.Measured, MaxError: 1.5e-6}
+		return cost.Cost{Samples: []float64{ms, 1.02 * ms, 1.01 * ms, 1.5 * ms}, Origin: cost.Measured,
+			MaxError: 1.5e-6}
 	}
 	conv, dense := "nn.conv2d add nn.relu Tensor[(1, 64, 56, 56), float32]", "nn.dense Tensor[(1, 1000), float32]"
 	put("ab12", "tvm", "", conv, measured(2), nil)
@@ -70,9 +73,11 @@ func TestDBList(t *testing.T) {
 	assert.Zero(t, code)
 	compareGolden(t, filepath.Join(home, "testdata", "db_ls_failures.txt"), stdout)
 
-	for flags, want := range map[string]int{"": 5, "--backend dnnl": 3, "--match nn.dense": 3, "--match ab12": 2, "--failures": 1,
+	for flags, want := range map[string]int{"": 5, "--backend dnnl": 3, "--match nn.dense": 3, "--match ab12": 2,
+		"--failures":      1,
 		"--older-than 1h": 5, "--other-machine": 5, "--other-versions": 2, "--match bias_relu --backend tvm": 0} {
-		_, stdout, stderr := runLine(t, append([]string{"db", "ls", "--json", "--db", "costs.jsonl"}, strings.Fields(flags)...)...)
+		_, stdout, stderr := runLine(t, append([]string{"db", "ls", "--json", "--db", "costs.jsonl"},
+			strings.Fields(flags)...)...)
 		var got struct{ Costs []map[string]any }
 		require.NoError(t, json.Unmarshal([]byte(stdout), &got), stderr)
 		assert.Len(t, got.Costs, want, flags)
@@ -141,7 +146,8 @@ func TestDBPruneMergeVerify(t *testing.T) {
 	stdout, stderr := run(2, "db verify --db broken.jsonl")
 	assert.Contains(t, stdout, "broken.jsonl:7: invalid character 'o' in literal null")
 	assert.Contains(t, stdout, "broken.jsonl:8: the last line is torn: unexpected end of JSON input")
-	assert.Equal(t, "collage: error: broken.jsonl: 2 parts cannot be read; collage db verify --repair moves what is broken out of the way\n",
+	assert.Equal(t, "collage: error: broken.jsonl: 2 parts cannot be read; collage db verify --repair moves what is "+
+		"broken out of the way\n",
 		stderr)
 	run(0, "db verify --repair --db broken.jsonl")
 	stdout, _ = run(0, "db verify --json --db broken.jsonl")
@@ -153,7 +159,8 @@ func TestDBPruneMergeVerify(t *testing.T) {
 }
 
 func TestParseAge(t *testing.T) {
-	for text, want := range map[string]time.Duration{"12h": 12 * time.Hour, "30d": 720 * time.Hour, "1.5w": 252 * time.Hour, "0d": 0} {
+	for text, want := range map[string]time.Duration{"12h": 12 * time.Hour, "30d": 720 * time.Hour,
+		"1.5w": 252 * time.Hour, "0d": 0} {
 		got, err := parseAge(text)
 		require.NoError(t, err)
 		assert.Equal(t, want, got)

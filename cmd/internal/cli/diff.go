@@ -16,7 +16,8 @@ var diffCommand = Command{
 	Long: `Compares two plans: what they were made with, how many operators each backend gets, which operators are placed
 otherwise and what they cost here and there, which costs changed, and how far each placement may be from the cheapest.
 Places can be compared only where both plans are for the same module.`,
-	Examples: []string{"diff before.json after.json", "diff before.json after.json --verbose", "diff before.json after.json --json"},
+	Examples: []string{"diff before.json after.json", "diff before.json after.json --verbose",
+		"diff before.json after.json --json"},
 	New: func(flags *pflag.FlagSet) Action {
 		a := &diffAction{}
 		flags.BoolVar(&a.json, "json", false, "print JSON")

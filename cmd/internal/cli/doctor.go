@@ -51,8 +51,8 @@ type doctorReport struct {
 	Store    storeInfo         `json:"cost_store"`
 }
 
-// doctorProblem is something that is missing. What compiling needs is an error, what is there to be used and cannot is a
-// warning, and an optional library that is not installed a note.
+// doctorProblem is something that is missing. What compiling needs is an error, what is there to be used and cannot is
+// a warning, and an optional library that is not installed a note.
 type doctorProblem struct {
 	// Severity is "error", "warning" or "note".
 	Severity string `json:"severity"`
@@ -109,14 +109,16 @@ func (a *doctorAction) Run(s *Session, _ []string) error {
 }
 
 func diagnose(s *Session) *doctorReport {
-	r := &doctorReport{Collage: currentVersion(), Problems: []doctorProblem{}, Machine: machine.Here(), Store: lookAtStore()}
+	r := &doctorReport{Collage: currentVersion(), Problems: []doctorProblem{}, Machine: machine.Here(),
+		Store: lookAtStore()}
 	backends, err := listBackends()
 	if err != nil {
 		r.problem("error", err.Error(), "this is a defect of collage; please report it")
 	}
 	r.lookAtPython(s)
 	if s.hostFailure != nil {
-		r.problem("error", "TVM and Collage cannot be loaded: "+s.hostFailure.Error(), "what the message says; or "+installTVM)
+		r.problem("error", "TVM and Collage cannot be loaded: "+s.hostFailure.Error(),
+			"what the message says; or "+installTVM)
 	}
 	if conflict := versionConflict(); s.Hosted && conflict != "" {
 		r.problem("error", conflict, installTogether)
@@ -152,7 +154,8 @@ func (r *doctorReport) lookAtPython(s *Session) {
 	}
 	if r.Python.TVM == "" {
 		r.problem("error", fmt.Sprintf("%s has no TVM", r.Python.Executable),
-			fmt.Sprintf("%s -m %s, or name an interpreter that has TVM 0.10 to 0.19 in %s", r.Python.Executable, installTVM,
+			fmt.Sprintf("%s -m %s, or name an interpreter that has TVM 0.10 to 0.19 in %s", r.Python.Executable,
+				installTVM,
 				install.PythonEnv))
 	}
 	if r.Python.Collage == "" {
@@ -160,11 +163,13 @@ func (r *doctorReport) lookAtPython(s *Session) {
 			"pip install . in the source tree, or add its python folder to PYTHONPATH")
 	}
 	if other := r.Python.CollageVersion; other != "" && other != Version {
-		r.problem("error", fmt.Sprintf("the Python package collage is of version %s and this program of version %s", other, Version),
+		r.problem("error", fmt.Sprintf("the Python package collage is of version %s and this program of version %s",
+			other, Version),
 			installTogether)
 	}
 	if r.Python.Versions["onnx"] == "" {
-		r.problem("warning", "the package onnx is not installed, so ONNX files cannot be read", "pip install onnx==1.18.0")
+		r.problem("warning", "the package onnx is not installed, so ONNX files cannot be read",
+			"pip install onnx==1.18.0")
 	}
 }
 
@@ -178,8 +183,8 @@ func (r *doctorReport) lookAtTVM() {
 	}
 }
 
-// pluginNames are the runtime plug-ins, with the packed functions that say which libraries they bring; "" for those that
-// open their library when it is first needed (the backend says whether it is there).
+// pluginNames are the runtime plug-ins, with the packed functions that say which libraries they bring; "" for those
+// that open their library when it is first needed (the backend says whether it is there).
 var pluginNames = []struct {
 	name    string
 	library string
@@ -258,7 +263,8 @@ func (r *doctorReport) lookAtBackends(backends []backendInfo) {
 			if slices.Contains(optionalBackends, b.Name) {
 				severity = "note"
 			}
-			r.problem(severity, fmt.Sprintf("the backend %s cannot be used: %s", b.Name, b.Probe.Reason), b.Probe.Remedy)
+			r.problem(severity, fmt.Sprintf("the backend %s cannot be used: %s", b.Name, b.Probe.Reason),
+				b.Probe.Remedy)
 		}
 	}
 }
@@ -267,16 +273,19 @@ func (r *doctorReport) lookAtBackends(backends []backendInfo) {
 func (r *doctorReport) lookAtThreads() {
 	m := r.Machine
 	if m.Quota > 0 && m.Quota < float64(m.Processors) {
-		r.problem("warning", fmt.Sprintf("this container may use %.3g of %d processors; more threads than that wait for each other",
+		r.problem("warning", fmt.Sprintf("this container may use %.3g of %d processors; more threads than that wait "+
+			"for each other",
 			m.Quota, m.Processors), fmt.Sprintf("give --threads %d", max(1, int(m.Quota))))
 	}
 	if value := m.Environment["OPENBLAS_CORETYPE"]; value != "" {
-		r.problem("warning", fmt.Sprintf("OPENBLAS_CORETYPE=%s chooses OpenBLAS's kernels, whatever the processor has", value),
+		r.problem("warning", fmt.Sprintf("OPENBLAS_CORETYPE=%s chooses OpenBLAS's kernels, whatever the processor has",
+			value),
 			"unset OPENBLAS_CORETYPE")
 	}
 	for _, name := range []string{"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"} {
 		if value := m.Environment[name]; value != "" && value != "ALL" && value != "DEFAULT" {
-			r.problem("warning", fmt.Sprintf("%s=%s keeps oneDNN from what the processor has", name, value), "unset "+name)
+			r.problem("warning", fmt.Sprintf("%s=%s keeps oneDNN from what the processor has", name, value),
+				"unset "+name)
 		}
 	}
 }

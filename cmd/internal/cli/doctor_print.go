@@ -111,7 +111,8 @@ func (t *tvmInfo) print(line func(name, format string, args ...any)) {
 
 // interesting are the switches that stand for something a network could use; the whole list is in --json.
 func interesting(switches []string) []string {
-	wanted := []string{"AOT_EXECUTOR", "BLAS", "CUBLAS", "CUDA", "CUDNN", "CUTLASS", "DNNL", "GRAPH_EXECUTOR", "LLVM", "METAL",
+	wanted := []string{"AOT_EXECUTOR", "BLAS", "CUBLAS", "CUDA", "CUDNN", "CUTLASS", "DNNL", "GRAPH_EXECUTOR", "LLVM",
+		"METAL",
 		"MKL", "OPENCL", "OPENMP", "PROFILER", "ROCM", "RPC", "TENSORRT_CODEGEN", "TENSORRT_RUNTIME", "VULKAN"}
 	var names []string
 	for _, name := range switches {

@@ -157,9 +157,11 @@ func (a *explainAction) verifyPlan(s *Session, path string, p *plan.Plan) error 
 	v := verification{Plan: path, Valid: err == nil, Candidates: p.Candidates.Proposed, Operators: p.Operators(),
 		Estimate: p.Estimate.Milliseconds, Bound: proof.Bound, Gap: proof.Gap()}
 	c := &p.Candidates
-	v.Rests = rests{Measured: c.Measured, Stored: c.Stored, Given: c.Given, InPlace: c.InPlace, Bounded: c.Bounded, Tested: c.Tested, Wrong: c.Wrong}
+	v.Rests = rests{Measured: c.Measured, Stored: c.Stored, Given: c.Given, InPlace: c.InPlace, Bounded: c.Bounded,
+		Tested: c.Tested, Wrong: c.Wrong}
 	if proof.Believed != nil {
-		v.Believed = &believedVerification{proof.Believed.Milliseconds, proof.Believed.Bound, p.GraphLevel.Believed.Bound}
+		v.Believed = &believedVerification{proof.Believed.Milliseconds, proof.Believed.Bound,
+			p.GraphLevel.Believed.Bound}
 	}
 	if err != nil {
 		v.Fault, v.Gap = err.Error(), p.Estimate.Milliseconds
@@ -180,17 +182,22 @@ func (a *explainAction) verifyPlan(s *Session, path string, p *plan.Plan) error 
 	candidates := p.Candidates.Proposed - len(p.Candidates.Excluded)
 	var b strings.Builder
 	if proof.Gap() > 0 {
-		fmt.Fprintf(&b, "%s: the proof checks: each of %d operators is placed once, for %g ms, and no placement of the %d "+
-			"candidates costs less than %g ms: proven within %g ms (%.2g %%) of the cheapest\n", path, p.Operators(), proof.Milliseconds,
+		fmt.Fprintf(&b, "%s: the proof checks: each of %d operators is placed once, for %g ms, and no placement of "+
+			"the %d "+
+			"candidates costs less than %g ms: proven within %g ms (%.2g %%) of the cheapest\n", path, p.Operators(),
+			proof.Milliseconds,
 			candidates, proof.Bound, proof.Gap(), 100*proof.Gap()/proof.Milliseconds)
 	} else {
-		fmt.Fprintf(&b, "%s: the proof checks: each of %d operators is placed once, and no placement of the %d candidates "+
+		fmt.Fprintf(&b, "%s: the proof checks: each of %d operators is placed once, and no placement of the %d "+
+			"candidates "+
 			"costs less than %g ms\n", path, p.Operators(), candidates, p.Estimate.Milliseconds)
 	}
 	fmt.Fprintf(&b, "it rests on %s\n", report.Rests(&p.Candidates))
 	if believed := proof.Believed; believed != nil {
-		fmt.Fprintf(&b, "by the costs in place and the borders as they were learnt, it takes %g ms; no network of these candidates takes less than "+
-			"%g ms, which the file shows, and %g ms, which the solver has shown\n", believed.Milliseconds, believed.Bound, p.GraphLevel.Believed.Bound)
+		fmt.Fprintf(&b, "by the costs in place and the borders as they were learnt, it takes %g ms; no network of "+
+			"these candidates takes less than "+
+			"%g ms, which the file shows, and %g ms, which the solver has shown\n", believed.Milliseconds,
+			believed.Bound, p.GraphLevel.Believed.Bound)
 	}
 	_, err = fmt.Fprint(s.Stdout, b.String())
 	return err

@@ -13,7 +13,8 @@ import (
 
 // FuzzSize reads sizes: whole bytes from 1 up to 2^60, the same for a number without a unit.
 func FuzzSize(f *testing.F) {
-	for _, text := range []string{"", "1", "512M", "2g", "1.5 GiB", "3KB", "0", "-1", "1e9", "9999999T", "ɐ", "1ı", "1ſ", "..", "1B", "1IB"} {
+	for _, text := range []string{"", "1", "512M", "2g", "1.5 GiB", "3KB", "0", "-1", "1e9", "9999999T", "ɐ", "1ı",
+		"1ſ", "..", "1B", "1IB"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -34,7 +35,8 @@ func FuzzSize(f *testing.F) {
 
 // FuzzAge reads ages.
 func FuzzAge(f *testing.F) {
-	for _, text := range []string{"12h", "30d", "8w", "0h", "1.5d", "-1d", "1e9w", "NaNh", "Infd", "h", "1m", "", "1é", "99999w"} {
+	for _, text := range []string{"12h", "30d", "8w", "0h", "1.5d", "-1d", "1e9w", "NaNh", "Infd", "h", "1m", "", "1é",
+		"99999w"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -51,7 +53,8 @@ func FuzzAge(f *testing.F) {
 
 // FuzzShapes reads --input-shape: what is read can be given again.
 func FuzzShapes(f *testing.F) {
-	for _, text := range []string{"data:1,3,224,224", "a:0:(1, 2)", "x:[]", "x:", ":1", "x:1,,2", "x:0", "x:-1", "x:1,\nx:2", "x:9223372036854775807",
+	for _, text := range []string{"data:1,3,224,224", "a:0:(1, 2)", "x:[]", "x:", ":1", "x:1,,2", "x:0", "x:-1",
+		"x:1,\nx:2", "x:9223372036854775807",
 		"x:99999999999999999999"} {
 		f.Add(text)
 	}

@@ -99,7 +99,8 @@ func (s *Session) findHost() (string, error) {
 		return "", fmt.Errorf("%w; name another interpreter in %s", err, install.PythonEnv)
 	}
 	if missing := packages.Missing(); len(missing) > 0 {
-		return "", fmt.Errorf("%s has no package %s; install it there, or name another interpreter in %s", packages.Executable,
+		return "", fmt.Errorf("%s has no package %s; install it there, or name another interpreter in %s",
+			packages.Executable,
 			strings.Join(missing, " and none named "), install.PythonEnv)
 	}
 	return python, nil

@@ -40,30 +40,38 @@ type modelFlags struct {
 // declareModel declares the flags that say what the model is.
 func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringVar(&m.params, "params", "", "parameters of a Relay program, from `FILE`")
-	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, relay or torchscript")
+	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, relay or "+
+		"torchscript")
 	flags.StringArrayVar(&m.shapes, "input-shape", nil, "fix an input's shape, as `NAME:1,3,224,224`; may be repeated")
 }
 
-const targetHelp = "what to compile for: `TARGET` is x86-64-v2, x86-64-v3 (AVX2), x86-64-v4 (AVX-512), native (this machine's processor, the " +
+const targetHelp = "what to compile for: `TARGET` is x86-64-v2, x86-64-v3 (AVX2), x86-64-v4 (AVX-512), native (this " +
+	"machine's processor, the " +
 	"default) or a target of TVM's"
 
 // declarePlacement declares those that say how it is placed.
 func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&m.backends, "backends", pass.DefaultBackends, "the backends that may be used, as `NAMES` with commas")
-	flags.StringArrayVar(&m.pin, "pin", nil, "put operators on a backend, as `WHAT=BACKEND`: nn.conv2d=dnnl, %12=tvm, or what the "+
+	flags.StringSliceVar(&m.backends, "backends", pass.DefaultBackends,
+		"the backends that may be used, as `NAMES` with commas")
+	flags.StringArrayVar(&m.pin, "pin", nil, "put operators on a backend, as `WHAT=BACKEND`: nn.conv2d=dnnl, "+
+		"%12=tvm, or what the "+
 		"front end calls it; BACKEND.KERNEL (nn.conv2d=native.winograd) names one of its kernels; may be repeated")
-	flags.StringArrayVar(&m.forbid, "forbid", nil, "keep operators off a backend or one of its kernels, as `WHAT=BACKEND` or BACKEND.KERNEL; "+
-		"may be repeated")
-	flags.BoolVar(&m.exact, "exact", false, "do without kernels that associate sums otherwise than a direct sum does, as Winograd's do "+
+	flags.StringArrayVar(&m.forbid, "forbid", nil,
+		"keep operators off a backend or one of its kernels, as `WHAT=BACKEND` or BACKEND.KERNEL; "+
+			"may be repeated")
+	flags.BoolVar(&m.exact, "exact", false, "do without kernels that associate sums otherwise than a direct sum "+
+		"does, as Winograd's do "+
 		"(collage backends marks them): their rounding errors are larger")
 	flags.StringVar(&m.target, "target", "", targetHelp)
 	flags.IntVar(&m.threads, "threads", 0, "the executable uses `N` threads; 0 for all that the machine has")
 	flags.IntVar(&m.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
-	flags.StringVar(&m.tuningLog, "tuning-log", "", "compile TVM's part with what its tuners found out: AutoTVM's `FILE`, or the "+
-		"folder of a MetaSchedule database (see collage tune)")
+	flags.StringVar(&m.tuningLog, "tuning-log", "",
+		"compile TVM's part with what its tuners found out: AutoTVM's `FILE`, or the "+
+			"folder of a MetaSchedule database (see collage tune)")
 	declareStore(flags, &m.store)
 	flags.IntVar(&m.samples, "repeat", 10, "take `N` samples of each candidate")
-	flags.BoolVar(&m.exhaustive, "exhaustive", false, "measure every candidate, those too that a lower bound leaves no chance")
+	flags.BoolVar(&m.exhaustive, "exhaustive", false,
+		"measure every candidate, those too that a lower bound leaves no chance")
 	flags.BoolVar(&m.skip, "skip-unusable", false, "leave backends out that cannot be used here; the plan says why")
 	flags.BoolVar(&m.retry, "retry-failures", false, "measure candidates again that failed before")
 }
@@ -243,7 +251,8 @@ func (m *modelFlags) checkRules() error {
 				return fmt.Errorf("%s: %w", list.flag, err)
 			}
 			if !slices.Contains(m.backends, rule.Backend) {
-				return fmt.Errorf("%s %s: %s is not among the backends that may be used (%s)", list.flag, quoteIfNeeded(text),
+				return fmt.Errorf("%s %s: %s is not among the backends that may be used (%s)", list.flag,
+					quoteIfNeeded(text),
 					rule.Backend, strings.Join(m.backends, ", "))
 			}
 		}
@@ -251,7 +260,8 @@ func (m *modelFlags) checkRules() error {
 	return nil
 }
 
-// begin prepares the long part of a command: the interpreter, the progress on the terminal, what to tell on an interrupt.
+// begin prepares the long part of a command: the interpreter, the progress on the terminal, what to tell on an
+// interrupt.
 func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Options, error) {
 	python, err := install.Python()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// exitBrokenPipe is the exit code where the reader of the standard output went away (collage backends | head -1): the one
-// that a shell shows for a program that SIGPIPE ended. Nothing is said then.
+// exitBrokenPipe is the exit code where the reader of the standard output went away (collage backends | head -1): the
+// one that a shell shows for a program that SIGPIPE ended. Nothing is said then.
 const exitBrokenPipe = 128 + int(syscall.SIGPIPE)
 
 // output is the standard output. It remembers the first error, so that tables, which are written line by line, need not

@@ -44,7 +44,8 @@ func TestExplainAndDiff(t *testing.T) {
 	}
 	for line, has := range map[string]string{
 		"explain before.json --json": `"regret_ms": 2.25`, "explain before.json nn.softmax --json": `"fate": "refused"`,
-		"explain --verify before.json --json": `"valid": true`, "diff before.json after.json --json": `"same_module": true`,
+		"explain --verify before.json --json": `"valid": true`,
+		"diff before.json after.json --json":  `"same_module": true`,
 	} {
 		code, stdout, stderr := runLine(t, strings.Fields(line)...)
 		assert.Zero(t, code, stderr)
@@ -63,9 +64,12 @@ func TestTamperedPlanIsRefused(t *testing.T) {
 	text, err := os.ReadFile("before.json")
 	require.NoError(t, err)
 	for what, c := range map[string]struct{ from, to, want string }{
-		"a cheaper loser":   {`"estimate_ms": 3,` + "\n    \"origin\"", `"estimate_ms": 0.5,` + "\n    \"origin\"", "the proof does not check: function main: certificate: option"},
-		"another total":     {`"total_ms": 3.75`, `"total_ms": 3.5`, "the estimate is 3.5 ms, the regions sum to 3.75 ms, with 0 ms between them"},
-		"a moved price":     {`"price_ms": -1.25`, `"price_ms": -1.249999999`, "the proof does not check: function main: certificate: the prices sum to"},
+		"a cheaper loser": {`"estimate_ms": 3,` + "\n    \"origin\"", `"estimate_ms": 0.5,` + "\n    \"origin\"",
+			"the proof does not check: function main: certificate: option"},
+		"another total": {`"total_ms": 3.75`, `"total_ms": 3.5`,
+			"the estimate is 3.5 ms, the regions sum to 3.75 ms, with 0 ms between them"},
+		"a moved price": {`"price_ms": -1.25`, `"price_ms": -1.249999999`,
+			"the proof does not check: function main: certificate: the prices sum to"},
 		"a missing loser":   {`"proposed": 12`, `"proposed": 13`, "13 candidates were proposed, 12 are listed"},
 		"another backend":   {`"backend": "tvm"`, `"backend": "abc"`, `the backend "abc" is not listed`},
 		"something strange": {`"collage_plan": 3`, `"collage_plan": 3, "x": 1`, "unknown field"},

@@ -13,7 +13,8 @@ import (
 // the command line's (strings, without the program's name), its result is the exit code.
 const MainFunction = "collage.Main"
 
-// Register registers MainFunction and what Python needs to load models. TVM must be loaded. It is called by libcollage when that is loaded.
+// Register registers MainFunction and what Python needs to load models. TVM must be loaded. It is called by libcollage
+// when that is loaded.
 func Register() error {
 	if err := runmodel.Register(); err != nil {
 		return err

@@ -43,7 +43,8 @@ names that tvmc run gives them.`,
 		flags.IntVar(&a.warmup, "warmup", 3, "make `N` calls before, untimed")
 		flags.IntVar(&a.threads, "threads", 0, "use `N` threads; 0 for what the model was compiled for")
 		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the random inputs")
-		flags.StringVar(&a.runtime, "tvm-runtime", "", "TVM's runtime library, `FILE`; without it, $COLLAGE_TVM_RUNTIME or the tvm package's")
+		flags.StringVar(&a.runtime, "tvm-runtime", "",
+			"TVM's runtime library, `FILE`; without it, $COLLAGE_TVM_RUNTIME or the tvm package's")
 		flags.BoolVar(&a.json, "json", false, "print JSON")
 		return a
 	},
@@ -219,7 +220,8 @@ func (r *runReport) print(s *Session) error {
 		line(name, "%s%s", out, to)
 	}
 	l := r.Latency
-	line("latency", "median %s ms, 10 %% of calls under %s, 90 %% under %s (%d calls after %d untimed)", milliseconds(l.Median),
+	line("latency", "median %s ms, 10 %% of calls under %s, 90 %% under %s (%d calls after %d untimed)",
+		milliseconds(l.Median),
 		milliseconds(l.Low), milliseconds(l.High), len(l.Samples), l.Warmup)
 	return w.Flush()
 }

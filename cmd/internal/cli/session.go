@@ -72,10 +72,10 @@ func newSession(stdout, stderr io.Writer) *Session {
 	return &Session{Stdout: out, Stderr: stderr, Context: ctx, cancel: cancel, output: out, began: time.Now()}
 }
 
-// watchSignals turns Ctrl-C and termination into the end of Context; the second one, or a command that does
-// not come back, ends the process. Where a search has something to write, the first Ctrl-C ends the search alone, and the
-// second one the process. It takes the place of Python's handler in the Python host, which could
-// run only between two of Python's own instructions.
+// watchSignals turns Ctrl-C and termination into the end of Context; the second one, or a command that does not come
+// back, ends the process. Where a search has something to write, the first Ctrl-C ends the search alone, and the second
+// one the process. It takes the place of Python's handler in the Python host, which could run only between two of
+// Python's own instructions.
 func (s *Session) watchSignals() {
 	s.signals = make(chan os.Signal, 2)
 	signal.Notify(s.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -156,12 +156,13 @@ func (s *Session) printError(err error) {
 	text := strings.TrimSpace(err.Error())
 	fmt.Fprintf(s.Stderr, "collage: error: %s\n", text)
 	if atomicfile.IsDiskFull(err) {
-		fmt.Fprintln(s.Stderr, "The disk is full: make room, or write to another one (-o; TMPDIR for temporary files). Nothing was left behind.")
+		fmt.Fprintln(s.Stderr, "The disk is full: make room, or write to another one (-o; TMPDIR for temporary "+
+			"files). Nothing was left behind.")
 	}
 }
 
-// outputSchema is the version of what --json prints, which stands in each document as "schema" (docs/schemas has a JSON Schema
-// for each command). It grows where a field goes away or means something else; a new field does not change it.
+// outputSchema is the version of what --json prints, which stands in each document as "schema" (docs/schemas has a JSON
+// Schema for each command). It grows where a field goes away or means something else; a new field does not change it.
 const outputSchema = 1
 
 // printJSON writes the one document of --json.

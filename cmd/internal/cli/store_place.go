@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkStorePlace says why the user's own cost store can be neither written nor made; nil where it can. Unlike a file that
-// the user names, its folder need not be there: the first command that measures makes it.
+// checkStorePlace says why the user's own cost store can be neither written nor made; nil where it can. Unlike a file
+// that the user names, its folder need not be there: the first command that measures makes it.
 func checkStorePlace(path string) error {
 	mode := uint32(unix.R_OK | unix.W_OK)
 	at := path

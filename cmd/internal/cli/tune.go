@@ -40,10 +40,12 @@ What is no faster than what TVM does by itself is left out of LOG.`,
 	Host: hostOnly,
 	New: func(flags *pflag.FlagSet) Action {
 		a := &tuneAction{}
-		flags.StringVarP(&a.output, "output", "o", "", "write what was found to `LOG`; what is there already is used and kept")
+		flags.StringVarP(&a.output, "output", "o", "",
+			"write what was found to `LOG`; what is there already is used and kept")
 		flags.IntVar(&a.trials, "trials", 300, "try `N` programs for each operator, those of earlier runs included")
 		flags.IntVar(&a.top, "top", 5, "tune the `K` operators that promise most")
-		flags.StringVar(&a.tuner, "tuner", "auto", "`TUNER`: xgboost, genetic, random, metaschedule; auto is xgboost where that is installed")
+		flags.StringVar(&a.tuner, "tuner", "auto",
+			"`TUNER`: xgboost, genetic, random, metaschedule; auto is xgboost where that is installed")
 		a.declareModel(flags)
 		a.declarePlacement(flags)
 		a.declareOutput(flags)
@@ -77,8 +79,8 @@ type tunedOperator struct {
 	Operators []string `json:"operators"`
 	Type      string   `json:"type"`
 	Count     int      `json:"count"`
-	// TVMMs and PriceMs are what TVM took and what it must take less than; GainMs is what the network would gain if tuning
-	// halved the time.
+	// TVMMs and PriceMs are what TVM took and what it must take less than; GainMs is what the network would gain if
+	// tuning halved the time.
 	TVMMs   float64 `json:"tvm_ms"`
 	PriceMs float64 `json:"price_ms"`
 	Placed  bool    `json:"placed_on_tvm"`
@@ -140,7 +142,8 @@ func (a *tuneAction) checkLog() error {
 	case wantsFolder && !info.IsDir():
 		return fmt.Errorf("-o %s is a file; MetaSchedule's database is a folder", a.output)
 	case !wantsFolder && info.IsDir():
-		return fmt.Errorf("-o %s is a folder; AutoTVM's log is a file (a folder goes with --tuner metaschedule)", a.output)
+		return fmt.Errorf("-o %s is a folder; AutoTVM's log is a file (a folder goes with --tuner metaschedule)",
+			a.output)
 	}
 	if wantsFolder {
 		if entries, err := os.ReadDir(a.output); err == nil && len(entries) == 0 {
@@ -165,7 +168,8 @@ func (a *tuneAction) Run(s *Session, args []string) error {
 		return err
 	}
 	defer model.Release()
-	report := tuneReport{Model: args[0], Log: a.output, EstimateMs: model.Plan.Estimate.Milliseconds, Operators: []tunedOperator{}}
+	report := tuneReport{Model: args[0], Log: a.output, EstimateMs: model.Plan.Estimate.Milliseconds,
+		Operators: []tunedOperator{}}
 	chosen := model.Tunables
 	if len(chosen) > a.top {
 		report.Left = len(chosen) - a.top
@@ -173,9 +177,11 @@ func (a *tuneAction) Run(s *Session, args []string) error {
 	}
 	for i := range chosen {
 		t := &chosen[i]
-		entry := tunedOperator{Operator: t.Operator, Operators: t.Operators, Type: t.Type, Count: t.Count, TVMMs: t.Milliseconds,
+		entry := tunedOperator{Operator: t.Operator, Operators: t.Operators, Type: t.Type, Count: t.Count,
+			TVMMs:   t.Milliseconds,
 			PriceMs: t.Price, Placed: t.Placed, GainMs: t.Gain}
-		step := options.Progress.Start(fmt.Sprintf("tuning %d of %d: %s %s", i+1, len(chosen), t.Operator, t.Type), a.trials)
+		step := options.Progress.Start(fmt.Sprintf("tuning %d of %d: %s %s", i+1, len(chosen), t.Operator, t.Type),
+			a.trials)
 		entry.Result, err = model.Tune(t, compile.TuneOptions{Tuner: a.tuner, Trials: a.trials, Log: a.output,
 			TrialsLog: a.output + ".trials", Progress: func(done, _ int, ms float64) {
 				step.At(done, bestText(ms))
@@ -187,7 +193,8 @@ func (a *tuneAction) Run(s *Session, args []string) error {
 			entry.Failure = err.Error()
 			step.Done("not tuned: %s", err)
 		} else {
-			step.Done("%d trials, %d of them failed; %s", entry.Result.Trials, entry.Result.Failed, outcomeText(entry.Result))
+			step.Done("%d trials, %d of them failed; %s", entry.Result.Trials, entry.Result.Failed,
+				outcomeText(entry.Result))
 		}
 		report.Operators = append(report.Operators, entry)
 	}
@@ -215,7 +222,8 @@ func outcomeText(r *compile.TuneResult) string {
 
 func (a *tuneAction) print(s *Session, report *tuneReport) {
 	if len(report.Operators) == 0 {
-		fmt.Fprintln(s.Stdout, "There is nothing to tune: no operator would make the network faster if TVM took half of the time for it.")
+		fmt.Fprintln(s.Stdout, "There is nothing to tune: no operator would make the network faster if TVM took half "+
+			"of the time for it.")
 		return
 	}
 	w := tabwriter.NewWriter(s.Stdout, 0, 0, 2, ' ', 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compile makes an executable of a model: it reads the model, has pass/decide find the fastest network, and puts that
-// in its place.
+// Package compile makes an executable of a model: it reads the model, has pass/decide find the fastest network, and
+// puts that in its place.
 //
 // What comes in: a model's name and Options, in the Python host's process (TVM loaded, collage.host.* registered).
 // What goes out: the executable at Options.Output and a Result with the plan, the finalists' times and the reason
@@ -27,8 +27,8 @@ import (
 
 // Options say what to compile and how.
 type Options struct {
-	// What may be decided, and how. Name, Extension and Build are filled in. With Replay, what the plan says is not looked at:
-	// Backends, Pin, Forbid, Target, Threads, OptLevel, Samples, Rounds.
+	// What may be decided, and how. Name, Extension and Build are filled in. With Replay, what the plan says is not
+	// looked at: Backends, Pin, Forbid, Target, Threads, OptLevel, Samples, Rounds.
 	decide.Options
 	// Model is a file, or "workload:NAME".
 	Model string
@@ -163,7 +163,8 @@ func Decide(ctx context.Context, options Options) (*Result, error) {
 	return result, nil
 }
 
-// checkTarget replaces names of levels by targets of TVM's and asks TVM whether it knows the target, before anything else is done.
+// checkTarget replaces names of levels by targets of TVM's and asks TVM whether it knows the target, before anything
+// else is done.
 func (c *compilation) checkTarget() error {
 	if c.Target == "" {
 		return nil
@@ -186,7 +187,8 @@ func (c *compilation) load(info *ModelInfo) error {
 		return nil
 	}
 	step := c.Progress.Start("reading "+c.Model, 0)
-	spec := map[string]any{"model": c.Model, "params": orNull(c.Params), "format": orNull(c.Format), "input_shapes": nil}
+	spec := map[string]any{"model": c.Model, "params": orNull(c.Params), "format": orNull(c.Format),
+		"input_shapes": nil}
 	if len(c.InputShapes) > 0 {
 		spec["input_shapes"] = c.InputShapes
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// CompileFunction is the packed function behind collage.compile (Python): it takes a normalised module, a pass.Config as
-// JSON, and a call as JSON; it writes the executable and gives an answer as JSON.
+// CompileFunction is the packed function behind collage.compile (Python): it takes a normalised module, a pass.Config
+// as JSON, and a call as JSON; it writes the executable and gives an answer as JSON.
 const CompileFunction = "collage.compile"
 
 // call is what CompileFunction is asked beside the Config.
@@ -92,9 +92,11 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 	}
 	switch {
 	case config.Only != "":
-		return nil, &pass.OptionError{Option: "only", Reason: "leaves the graph level nothing to search; it goes with level=\"operator\""}
+		return nil, &pass.OptionError{Option: "only",
+			Reason: "leaves the graph level nothing to search; it goes with level=\"operator\""}
 	case what.SearchTime < 0 || what.Trials < 0 || what.ExecutableMemory < 0 || what.Rounds < 0:
-		return nil, &pass.OptionError{Option: "search_time, trials, memory_limit_executable or rounds", Reason: "is negative"}
+		return nil, &pass.OptionError{Option: "search_time, trials, memory_limit_executable or rounds",
+			Reason: "is negative"}
 	case what.Level == pass.OperatorLevel && what.ExecutableMemory > 0:
 		return nil, &pass.OptionError{Option: "memory_limit_executable", Reason: "needs the graph level"}
 	}
@@ -125,5 +127,6 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 			return nil, fmt.Errorf("%s was written, but not its plan: %w", what.Out, err)
 		}
 	}
-	return &answer{Chosen: result.Chosen, Why: result.Why, Notes: append([]string{}, result.Notes...), Bytes: result.Bytes}, nil
+	return &answer{Chosen: result.Chosen, Why: result.Why, Notes: append([]string{}, result.Notes...),
+		Bytes: result.Bytes}, nil
 }

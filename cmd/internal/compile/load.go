@@ -21,9 +21,10 @@ func Load(ctx context.Context, options Options) (*bridge.Object, *ModelInfo, err
 	return c.module, info, nil
 }
 
-// Alone writes the executable of a model that has all that a backend can take on that backend, and the rest on TVM; nothing
-// is searched or measured. It returns the plan. Looked at are the model (Model or Module and what belongs to it), Output,
-// Target, Threads, OptLevel, DisabledPasses, TuningLog and Progress; intermediate files stand in Temporary.
+// Alone writes the executable of a model that has all that a backend can take on that backend, and the rest on TVM;
+// nothing is searched or measured. It returns the plan. Looked at are the model (Model or Module and what belongs to
+// it), Output, Target, Threads, OptLevel, DisabledPasses, TuningLog and Progress; intermediate files stand in
+// Temporary.
 func Alone(ctx context.Context, options Options, backend string) (*plan.Plan, error) {
 	options.Backends = []string{"tvm"}
 	if backend != "tvm" {

@@ -43,7 +43,8 @@ var levelOf = regexp.MustCompile(`^O([0-4])\b`)
 func (c *compilation) adopt(p *plan.Plan) error {
 	level := levelOf.FindStringSubmatch(p.Environment.Options)
 	if level == nil {
-		return fmt.Errorf("the plan does not say for which optimisation level it is: its options are %q", p.Environment.Options)
+		return fmt.Errorf("the plan does not say for which optimisation level it is: its options are %q",
+			p.Environment.Options)
 	}
 	c.OptLevel, _ = strconv.Atoi(level[1])
 	c.Target, c.Threads = p.Environment.Target, p.Environment.Threads
@@ -71,9 +72,11 @@ func (c *compilation) checkTuned(p *plan.Plan) error {
 	case tuned && digest == "":
 		return fmt.Errorf("the plan was made with a tuning log (SHA-256 %s...): give it with --tuning-log", wanted)
 	case tuned && !strings.HasPrefix(digest, wanted):
-		return fmt.Errorf("the plan was made with another tuning log (SHA-256 %s...) than %s (%s...)", wanted, c.TuningLog, digest[:16])
+		return fmt.Errorf("the plan was made with another tuning log (SHA-256 %s...) than %s (%s...)", wanted,
+			c.TuningLog, digest[:16])
 	case !tuned && digest != "":
-		return fmt.Errorf("the plan was made without a tuning log: leave --tuning-log out, or make a plan with it (collage plan)")
+		return fmt.Errorf("the plan was made without a tuning log: leave --tuning-log out, or make a plan with it " +
+			"(collage plan)")
 	}
 	return nil
 }
@@ -82,7 +85,8 @@ func (c *compilation) checkTuned(p *plan.Plan) error {
 func (c *compilation) staleNotes(p *plan.Plan) []string {
 	var differences []string
 	if here := cost.Device(); here != p.Environment.Device {
-		differences = append(differences, fmt.Sprintf("its costs are from %s, this machine is %s", p.Environment.Device, here))
+		differences = append(differences, fmt.Sprintf("its costs are from %s, this machine is %s", p.Environment.Device,
+			here))
 	}
 	for _, b := range p.Backends {
 		backend, err := byoc.Lookup(b.Name)
@@ -90,8 +94,9 @@ func (c *compilation) staleNotes(p *plan.Plan) []string {
 			continue
 		}
 		if here := plan.NewBackend(backend); here.Version != b.Version || here.Library != b.Library {
-			differences = append(differences, fmt.Sprintf("it was made with %s %s, here is %s %s", b.Library, b.Version, here.Library,
-				here.Version))
+			differences = append(differences,
+				fmt.Sprintf("it was made with %s %s, here is %s %s", b.Library, b.Version, here.Library,
+					here.Version))
 		}
 	}
 	if len(differences) == 0 {

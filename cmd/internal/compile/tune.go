@@ -84,7 +84,8 @@ func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, 
 		return nil, err
 	}
 	spec, err := json.Marshal(map[string]any{
-		"function": w.Function, "constants": w.Constants, "target": t.Plan.Environment.Target, "opt_level": t.c.OptLevel,
+		"function": w.Function, "constants": w.Constants, "target": t.Plan.Environment.Target,
+		"opt_level":       t.c.OptLevel,
 		"disabled_passes": disabledPasses, "threads": t.c.Threads, "tuner": options.Tuner, "trials": options.Trials,
 		"log": options.Log, "trials_log": options.TrialsLog,
 	})
@@ -129,7 +130,8 @@ func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, 
 }
 
 // converse gives a tuner its work and follows what it says. io.EOF: it said nothing more.
-func converse(in io.WriteCloser, out io.Reader, spec []byte, progress func(done, total int, milliseconds float64)) (*TuneResult, error) {
+func converse(in io.WriteCloser, out io.Reader, spec []byte,
+	progress func(done, total int, milliseconds float64)) (*TuneResult, error) {
 	if _, err := in.Write(append(spec, '\n')); err != nil {
 		return nil, io.EOF
 	}

@@ -157,7 +157,8 @@ func TVMRuntime(ctx context.Context, given string) (string, error) {
 		return "", fmt.Errorf("%s was not found: %w; %s", runtimeLibrary, err, remedy)
 	}
 	if packages.TVM == "" {
-		return "", fmt.Errorf("%s was not found: %s has no package tvm; %s", runtimeLibrary, packages.Executable, remedy)
+		return "", fmt.Errorf("%s was not found: %s has no package tvm; %s", runtimeLibrary, packages.Executable,
+			remedy)
 	}
 	for _, folder := range []string{packages.TVM, filepath.Join(packages.TVM, "lib")} {
 		if path := filepath.Join(folder, runtimeLibrary); isFile(path) {

@@ -32,7 +32,8 @@ func TestProbePython(t *testing.T) {
 	site := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(site, "tvm"), 0o755))
 	// The package must not be imported: it would print, and end the interpreter.
-	require.NoError(t, os.WriteFile(filepath.Join(site, "tvm", "__init__.py"), []byte("raise SystemExit('imported')"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(site, "tvm", "__init__.py"), []byte("raise SystemExit('imported')"),
+		0o644))
 	t.Setenv("PYTHONPATH", site)
 	packages, err := ProbePython(t.Context(), python)
 	require.NoError(t, err)

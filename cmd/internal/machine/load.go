@@ -41,7 +41,8 @@ func (l Load) String() string {
 	if !l.Known {
 		return fmt.Sprintf("over %.0f s; how busy it was the kernel does not say", l.Seconds)
 	}
-	text := fmt.Sprintf("over %.0f s other processes took %.1f %% of the %d processors' time, the hypervisor %.1f %%; load average %.2f",
+	text := fmt.Sprintf("over %.0f s other processes took %.1f %% of the %d processors' time, the hypervisor %.1f "+
+		"%%; load average %.2f",
 		l.Seconds, 100*l.Other, l.Processors, 100*l.Steal, l.Average)
 	if l.Disturbed() {
 		text += "; the machine was BUSY: take these figures again when it is quiet"

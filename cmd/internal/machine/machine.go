@@ -68,7 +68,8 @@ func features() []string {
 	}{
 		{"sse4.2", x.HasSSE42}, {"avx", x.HasAVX}, {"avx2", x.HasAVX2}, {"fma", x.HasFMA}, {"f16c", x.HasF16C},
 		{"avx_vnni", x.HasAVXVNNI},
-		{"avx512f", x.HasAVX512F}, {"avx512bw", x.HasAVX512BW}, {"avx512dq", x.HasAVX512DQ}, {"avx512vl", x.HasAVX512VL},
+		{"avx512f", x.HasAVX512F}, {"avx512bw", x.HasAVX512BW}, {"avx512dq", x.HasAVX512DQ},
+		{"avx512vl", x.HasAVX512VL},
 		{"avx512_vnni", x.HasAVX512VNNI}, {"avx512_bf16", x.HasAVX512BF16},
 		{"amx_tile", x.HasAMXTile}, {"amx_int8", x.HasAMXInt8}, {"amx_bf16", x.HasAMXBF16},
 		{"asimd", cpu.ARM64.HasASIMD}, {"asimddp", cpu.ARM64.HasASIMDDP}, {"sve", cpu.ARM64.HasSVE},

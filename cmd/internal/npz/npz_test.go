@@ -59,17 +59,23 @@ func TestBadArrays(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"not npy":        {[]byte("hello"), "not in NumPy's array format"},
-		"version":        {append([]byte(magic), 9, 0), "version 9"},
-		"short header":   {append([]byte(magic), 1, 0, 200, 0, 'x'), "cut short"},
-		"objects":        {npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n", nil), "not one that a model can take"},
-		"strings":        {npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1,), }\n", nil), "not one that a model can take"},
-		"empty type":     {npy("{'descr': '', 'fortran_order': False, 'shape': (1,), }\n", nil), "not one that a model can take"},
-		"records":        {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }\n", nil), "records"},
-		"not a dict":     {npy("nonsense\n", nil), "not one of NumPy's"},
-		"negative shape": {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }\n", nil), "not one of an array"},
-		"short data":     {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", []byte{1}), "needs 8 bytes, the file has 1"},
-		"long data":      {npy("{'descr': '|i1', 'fortran_order': False, 'shape': (), }\n", []byte{1, 2}), "needs 1 bytes, the file has 2"},
+		"not npy":      {[]byte("hello"), "not in NumPy's array format"},
+		"version":      {append([]byte(magic), 9, 0), "version 9"},
+		"short header": {append([]byte(magic), 1, 0, 200, 0, 'x'), "cut short"},
+		"objects": {npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n", nil),
+			"not one that a model can take"},
+		"strings": {npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1,), }\n", nil),
+			"not one that a model can take"},
+		"empty type": {npy("{'descr': '', 'fortran_order': False, 'shape': (1,), }\n", nil),
+			"not one that a model can take"},
+		"records":    {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }\n", nil), "records"},
+		"not a dict": {npy("nonsense\n", nil), "not one of NumPy's"},
+		"negative shape": {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }\n", nil),
+			"not one of an array"},
+		"short data": {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", []byte{1}),
+			"needs 8 bytes, the file has 1"},
+		"long data": {npy("{'descr': '|i1', 'fortran_order': False, 'shape': (), }\n", []byte{1, 2}),
+			"needs 1 bytes, the file has 2"},
 		"overflow": {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }\n", nil),
 			"too large"},
 	}
@@ -125,6 +131,7 @@ func TestBadArchives(t *testing.T) {
 func TestBadWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.npz")
 	assert.ErrorContains(t, Write(path, []Array{{Name: "x", DType: "bfloat16"}}), "NumPy has no element type bfloat16")
-	assert.ErrorContains(t, Write(path, []Array{{Name: "x", DType: "float32", Shape: []int64{2}, Data: []byte{1}}}), "needs 8 bytes")
+	assert.ErrorContains(t, Write(path, []Array{{Name: "x", DType: "float32", Shape: []int64{2}, Data: []byte{1}}}),
+		"needs 8 bytes")
 	assert.NoFileExists(t, path)
 }

@@ -49,7 +49,8 @@ func sparseTar() []byte {
 	}
 	data := make([]byte, 512)
 	copy(data, "0\n") // no piece of data at all
-	return slices.Concat(block("PaxHeaders.0/mod.so", string(size), 'x'), padded, block("GNUSparseFile.0/mod.so", "00000001000", '0'),
+	return slices.Concat(block("PaxHeaders.0/mod.so", string(size), 'x'), padded,
+		block("GNUSparseFile.0/mod.so", "00000001000", '0'),
 		data, make([]byte, 1024))
 }
 
@@ -96,7 +97,8 @@ func libraryWith(machine elf.Machine, note []byte, needed ...string) []byte {
 	head := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(machine), Version: 1, Shoff: header, Ehsize: header,
 		Phentsize: 56, Shentsize: section, Shnum: sections, Shstrndx: 3}
 	copy(head.Ident[:], elf.ELFMAG)
-	head.Ident[elf.EI_CLASS], head.Ident[elf.EI_DATA], head.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
+	head.Ident[elf.EI_CLASS], head.Ident[elf.EI_DATA], head.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64),
+		byte(elf.ELFDATA2LSB), 1
 	var file bytes.Buffer
 	for _, part := range []any{head, []elf.Section64{{},
 		{Name: 1, Type: uint32(elf.SHT_STRTAB), Off: stringsAt, Size: uint64(len(strs))},
@@ -131,7 +133,8 @@ func TestDamagedNotes(t *testing.T) {
 	whole := noteOf(noteOwner, "collage-needs 1\n")
 	tooLong := slices.Clone(whole)
 	tooLong[4]++
-	for _, note := range [][]byte{{}, whole[:11], whole[:19], whole[:30], tooLong, noteOf("Somebody", "collage-needs 1\n")} {
+	for _, note := range [][]byte{{}, whole[:11], whole[:19], whole[:30], tooLong,
+		noteOf("Somebody", "collage-needs 1\n")} {
 		_, err := needed(bytes.NewReader(libraryWith(hostMachine(t), note)))
 		assert.ErrorContains(t, err, "what it says of its needs is damaged", note)
 	}
@@ -146,7 +149,8 @@ func hostMachine(t testing.TB) elf.Machine {
 	return here
 }
 
-// FuzzOpen unpacks archives: whatever they say, three files come out of one, of what stands in it, and none beside them.
+// FuzzOpen unpacks archives: whatever they say, three files come out of one, of what stands in it, and none beside
+// them.
 func FuzzOpen(f *testing.F) {
 	archive := func(members ...member) []byte {
 		content, err := os.ReadFile(writeTar(f, members...))

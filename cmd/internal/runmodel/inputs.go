@@ -54,10 +54,12 @@ func CheckInputs(inputs []TensorInfo, arrays []npz.Array) error {
 		case a == nil:
 			return fmt.Errorf("the input %q is missing (the model takes: %s)", in.Name, list(inputs))
 		case a.DType != in.DType:
-			return fmt.Errorf("the input %q is %s, the model takes %s (convert it with .astype(%q))", in.Name, a.DType, in.DType,
+			return fmt.Errorf("the input %q is %s, the model takes %s (convert it with .astype(%q))", in.Name, a.DType,
+				in.DType,
 				in.DType)
 		case !slices.Equal(a.Shape, in.Shape):
-			return fmt.Errorf("the input %q has the shape %s, the model takes %s", in.Name, shapeText(a.Shape), shapeText(in.Shape))
+			return fmt.Errorf("the input %q has the shape %s, the model takes %s", in.Name, shapeText(a.Shape),
+				shapeText(in.Shape))
 		}
 	}
 	return nil
@@ -78,7 +80,8 @@ func RandomInputs(inputs []TensorInfo, seed uint64) ([]npz.Array, error) {
 	for i, in := range inputs {
 		size, known := npz.ItemSize(in.DType)
 		if !known {
-			return nil, fmt.Errorf("the input %q is %s, for which there are no random values: give it in --inputs", in.Name,
+			return nil, fmt.Errorf("the input %q is %s, for which there are no random values: give it in --inputs",
+				in.Name,
 				in.DType)
 		}
 		// Each input has a stream of its own: adding one does not change the others.

@@ -57,7 +57,8 @@ func Load(files *Files) (*Model, error) {
 func (m *Model) explainLoadError(err error) error {
 	text := err.Error()
 	if strings.Contains(text, pluginPrefix) && strings.Contains(text, "cannot open shared object file") {
-		return fmt.Errorf("the model needs the runtime plug-ins %s, and this installation does not have them all; name their "+
+		return fmt.Errorf("the model needs the runtime plug-ins %s, and this installation does not have them all; "+
+			"name their "+
 			"folder in %s", strings.Join(m.PluginNames(), ", "), byoc.PluginDirEnv)
 	}
 	return fmt.Errorf("the model does not load: %w", err)
@@ -109,7 +110,8 @@ func (m *Model) createExecutor(library *bridge.Module, files *Files) (params map
 
 func (m *Model) createFromFactory(library *bridge.Module) (params map[string]bool, graph string, err error) {
 	if key := library.TypeKey(); key != "GraphExecutorFactory" {
-		return nil, "", fmt.Errorf("the model is not for TVM's graph executor (its library begins with a module of type %q); "+
+		return nil, "", fmt.Errorf("the model is not for TVM's graph executor (its library begins with a module of "+
+			"type %q); "+
 			"compile it with collage compile, or with tvmc's --executor graph", key)
 	}
 	create, err := library.GetFunction("default", false)

@@ -125,7 +125,8 @@ func unpack(r io.Reader, folder string, size int64) (*Files, error) {
 		}
 		for _, other := range others {
 			if other == "metadata.json" || other == "metadata" {
-				return nil, errors.New("it is in TVM's Model Library Format for microcontrollers, which has no library to load")
+				return nil, errors.New("it is in TVM's Model Library Format for microcontrollers, which has no " +
+					"library to load")
 			}
 		}
 		return nil, fmt.Errorf("%s is missing in it; a model that collage compile or tvmc wrote has %s", name,
@@ -189,7 +190,8 @@ func needed(content io.ReaderAt) (*Demands, error) {
 		return nil, fmt.Errorf("the model's library cannot be read: %w", err)
 	}
 	if want, known := machines[goarch]; known && file.Machine != want {
-		return nil, fmt.Errorf("the model was compiled for another machine (%s, this one is %s): compile it for this one, "+
+		return nil, fmt.Errorf("the model was compiled for another machine (%s, this one is %s): compile it for this "+
+			"one, "+
 			"or give collage compile its --target", machineName(file.Machine), goarch)
 	}
 	if file.Type != elf.ET_DYN {
@@ -218,7 +220,8 @@ const (
 func noteText(section *elf.Section) (string, error) {
 	damaged := errors.New("what it says of its needs is damaged")
 	const head = 12
-	if section.Type == elf.SHT_NOBITS || section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > mostNote || section.FileSize < head+uint64(len(noteOwner)) {
+	if section.Type == elf.SHT_NOBITS || section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > mostNote ||
+		section.FileSize < head+uint64(len(noteOwner)) {
 		return "", damaged
 	}
 	data, err := section.Data()
@@ -227,7 +230,8 @@ func noteText(section *elf.Section) (string, error) {
 	}
 	owner, size := binary.LittleEndian.Uint32(data), binary.LittleEndian.Uint32(data[4:])
 	text := data[head+len(noteOwner):]
-	if owner != uint32(len(noteOwner)) || string(data[head:head+len(noteOwner)]) != noteOwner || uint64(size) > uint64(len(text)) {
+	if owner != uint32(len(noteOwner)) || string(data[head:head+len(noteOwner)]) != noteOwner ||
+		uint64(size) > uint64(len(text)) {
 		return "", damaged
 	}
 	return string(text[:size]), nil

@@ -51,7 +51,8 @@ func writeTar(t testing.TB, members ...member) string {
 }
 
 func whole() []member {
-	return []member{{name: "./mod.so", content: "so"}, {name: "mod.json", content: "{}"}, {name: "mod.params", content: "p"}}
+	return []member{{name: "./mod.so", content: "so"}, {name: "mod.json", content: "{}"},
+		{name: "mod.params", content: "p"}}
 }
 
 func TestOpenTar(t *testing.T) {
@@ -72,7 +73,8 @@ func TestOpenTarThatWantsOut(t *testing.T) {
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	target := filepath.Join(parent, "target")
 	path := writeTar(t, append([]member{
-		{name: "../../escaped", content: "x"}, {name: parent + "/absolute", content: "x"}, {name: "../mod.so", content: "x"},
+		{name: "../../escaped", content: "x"}, {name: parent + "/absolute", content: "x"},
+		{name: "../mod.so", content: "x"},
 		{name: "a/mod.json", content: "x"},
 	}, whole()...)...)
 	_, err := Open(path, folder)
@@ -85,7 +87,8 @@ func TestOpenTarThatWantsOut(t *testing.T) {
 	assert.Len(t, entries, 1)
 
 	for _, kind := range []byte{tar.TypeSymlink, tar.TypeLink} {
-		_, err = Open(writeTar(t, append([]member{{name: "mod.so", content: target, kind: kind}}, whole()...)...), t.TempDir())
+		_, err = Open(writeTar(t, append([]member{{name: "mod.so", content: target, kind: kind}}, whole()...)...),
+			t.TempDir())
 		assert.ErrorContains(t, err, "mod.so in it is not a plain file")
 		assert.NoFileExists(t, target)
 	}

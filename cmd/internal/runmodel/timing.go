@@ -35,7 +35,8 @@ func newTimings(samples []time.Duration, warmup int) *Timings {
 	}
 	sorted := slices.Sorted(slices.Values(t.Samples))
 	t.Min, t.Max = sorted[0], sorted[len(sorted)-1]
-	t.Median, t.Low, t.High = statistics.Median(sorted), statistics.Quantile(sorted, 0.1), statistics.Quantile(sorted, 0.9)
+	t.Median, t.Low, t.High = statistics.Median(sorted), statistics.Quantile(sorted, 0.1),
+		statistics.Quantile(sorted, 0.9)
 	for _, s := range sorted {
 		t.Mean += s / float64(len(sorted))
 	}

@@ -2,10 +2,10 @@
 
 // Package feedback finds out what each part of a placement costs in place.
 //
-// What comes in: the graph that was placed, the operators of the executable that TVM made of it with the kernels that they
-// were fused into (Executable), and how long each kernel took within a run of the whole network. What goes out: the time of
-// each group of nodes that ran as one, and what was spent on layouts and borders because of it (Parts); and a Table of what
-// candidates cost in context, by which the operator level can place again.
+// What comes in: the graph that was placed, the operators of the executable that TVM made of it with the kernels that
+// they were fused into (Executable), and how long each kernel took within a run of the whole network. What goes out:
+// the time of each group of nodes that ran as one, and what was spent on layouts and borders because of it (Parts); and
+// a Table of what candidates cost in context, by which the operator level can place again.
 //
 // TVM changes a network before it fuses it: operators get other names and layouts, and transforms of layouts are put
 // between them. None of that is recorded, so the two graphs are walked side by side from their results (align).
@@ -53,8 +53,9 @@ type pair struct {
 
 // align walks the graph of main and the executable from their results, side by side.
 func align(g *relay.Graph, regions []annotate.Region, e *trace.Executable) *alignment {
-	a := &aligner{g: g, e: e, regions: regions, of: map[relay.NodeID]int{}, symbols: map[string]int{}, seen: map[pair]bool{},
-		out: &alignment{op: map[relay.NodeID]int{}, region: map[int]int{}}}
+	a := &aligner{g: g, e: e, regions: regions, of: map[relay.NodeID]int{}, symbols: map[string]int{},
+		seen: map[pair]bool{},
+		out:  &alignment{op: map[relay.NodeID]int{}, region: map[int]int{}}}
 	for i := range regions {
 		a.symbols["@"+regions[i].Symbol] = i
 		for _, v := range regions[i].Nodes {
@@ -115,8 +116,9 @@ func (a *aligner) match(p pair) {
 }
 
 // inserted are the operators that TVM's passes put between others.
-var inserted = map[string]bool{"layout_transform": true, "reshape": true, "expand_dims": true, "squeeze": true, "transpose": true,
-	"cast": true, "copy": true, "device_copy": true, "broadcast_to": true, "annotation.stop_fusion": true}
+var inserted = map[string]bool{"layout_transform": true, "reshape": true, "expand_dims": true, "squeeze": true,
+	"transpose": true,
+	"cast":      true, "copy": true, "device_copy": true, "broadcast_to": true, "annotation.stop_fusion": true}
 
 func between(op *trace.Op) bool { return inserted[op.Name] }
 
@@ -138,7 +140,8 @@ func same(n *relay.Node, op *trace.Op) bool {
 func family(name string) string {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "nn."), "contrib_")
 	name = strings.TrimPrefix(name, "depthwise_")
-	for _, base := range []string{"conv1d_transpose", "conv2d_transpose", "conv3d_transpose", "conv1d", "conv2d", "conv3d", "dense", "batch_matmul"} {
+	for _, base := range []string{"conv1d_transpose", "conv2d_transpose", "conv3d_transpose", "conv1d", "conv2d",
+		"conv3d", "dense", "batch_matmul"} {
 		if strings.HasPrefix(name, base) {
 			return base
 		}

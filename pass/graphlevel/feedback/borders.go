@@ -14,15 +14,16 @@ import (
 type Traits struct {
 	// Anything: see byoc.Backend.TakesAnything. Such a backend's share stays inline, fused as TVM likes.
 	Anything bool
-	// Merges: see byoc.Backend.MergesRegions. Where neighbours do not merge, what crossing the border of each takes is in its
-	// own cost.
+	// Merges: see byoc.Backend.MergesRegions. Where neighbours do not merge, what crossing the border of each takes is
+	// in its own cost.
 	Merges bool
 	// Graph says that it runs a region as it likes, whichever of its candidates the region is made of
 	// (byoc.GraphLevel).
 	Graph bool
 	// Declared is what the backend says about its borders; nil where it says nothing.
 	Declared byoc.BorderCost
-	// Compiler is the Compiler attribute of its regions. Backends with the same one share regions, and have the same borders.
+	// Compiler is the Compiler attribute of its regions. Backends with the same one share regions, and have the same
+	// borders.
 	Compiler string
 }
 
@@ -32,8 +33,9 @@ func TraitsOf(b byoc.Backend) Traits {
 		Declared: byoc.BorderCostOf(b), Compiler: b.Compiler()}
 }
 
-// Borders holds what it takes to bring values to a backend, or to those that share its regions, and away from it. What a
-// backend declares is believed; else it is learnt from profiles, beginning with what moving the bytes once would take.
+// Borders holds what it takes to bring values to a backend, or to those that share its regions, and away from it. What
+// a backend declares is believed; else it is learnt from profiles, beginning with what moving the bytes once would
+// take.
 type Borders struct {
 	traits func(backend string) Traits
 	sums   map[string]*Border // by compiler
@@ -69,15 +71,15 @@ func (b *Borders) Observe(p *Profile, scale float64) {
 	}
 }
 
-// compiler is the one of the backend of a region, or of those that share it (annotate.Region.Backend); "" for what stays
-// inline.
+// compiler is the one of the backend of a region, or of those that share it (annotate.Region.Backend); "" for what
+// stays inline.
 func (b *Borders) compiler(backend string) string {
 	one, _, _ := strings.Cut(backend, "+")
 	return b.traits(one).Compiler
 }
 
-// Cost is what it is believed to take to bring a value of a type to a backend, and from it to elsewhere, in milliseconds. Calling
-// a region is shared among the values that it reads.
+// Cost is what it is believed to take to bring a value of a type to a backend, and from it to elsewhere, in
+// milliseconds. Calling a region is shared among the values that it reads.
 func (b *Borders) Cost(backend string, t *relay.Type) (in, out float64) {
 	traits := b.traits(backend)
 	if traits.Declared != nil {

@@ -45,17 +45,21 @@ func (s *small) region(nodes ...relay.NodeID) annotate.Region {
 
 // executable is what TVM makes of it: layouts altered around the convolutions.
 func executable() *trace.Executable {
-	return &trace.Executable{Kernels: []string{"to", "conv_relu", "from", "lib_0", "to", "conv", "from", "add"}, Root: 9, Ops: []trace.Op{
-		{Name: "layout_transform", Kernel: 0, Args: []int{-1}},                                        // 0: of x
-		{Name: "nn.contrib_conv2d_NCHWc", Kernel: 1, Args: []int{0, -1}},                              // 1
-		{Name: "nn.relu", Kernel: 1, Args: []int{1}},                                                  // 2
-		{Name: "layout_transform", Kernel: 2, Args: []int{2}},                                         // 3: of the relu, for the region and the add
-		{Name: "@lib_0", Kernel: 3, Args: []int{3}},                                                   // 4
-		{Name: "layout_transform", Kernel: 4, Args: []int{4}},                                         // 5: of the region, for the convolution
-		{Name: "nn.contrib_depthwise_conv2d_NCHWc", Kernel: 5, Args: []int{5, -1}},                    // 6
-		{Name: "layout_transform", Kernel: 6, Args: []int{6}},                                         // 7: of the convolution, for the add
-		{Name: "add", Kernel: 7, Args: []int{7, 3}}, {Name: "(tuple)", Kernel: -1, Args: []int{8, 4}}, // 8, 9
-	}}
+	return &trace.Executable{Kernels: []string{"to", "conv_relu", "from", "lib_0", "to", "conv", "from", "add"},
+		Root: 9, Ops: []trace.Op{
+			{Name: "layout_transform", Kernel: 0, Args: []int{-1}},           // 0: of x
+			{Name: "nn.contrib_conv2d_NCHWc", Kernel: 1, Args: []int{0, -1}}, // 1
+			{Name: "nn.relu", Kernel: 1, Args: []int{1}},                     // 2
+			{Name: "layout_transform", Kernel: 2, Args: []int{2}},
+			// 3: of the relu, for the region and the add
+			{Name: "@lib_0", Kernel: 3, Args: []int{3}}, // 4
+			{Name: "layout_transform", Kernel: 4, Args: []int{4}},
+			// 5: of the region, for the convolution
+			{Name: "nn.contrib_depthwise_conv2d_NCHWc", Kernel: 5, Args: []int{5, -1}}, // 6
+			{Name: "layout_transform", Kernel: 6, Args: []int{6}},
+			// 7: of the convolution, for the add
+			{Name: "add", Kernel: 7, Args: []int{7, 3}}, {Name: "(tuple)", Kernel: -1, Args: []int{8, 4}}, // 8, 9
+		}}
 }
 
 func partWith(t *testing.T, p *Profile, v relay.NodeID) Part {
@@ -74,7 +78,8 @@ func partWith(t *testing.T, p *Profile, v relay.NodeID) Part {
 func TestKernelsBelongToNodes(t *testing.T) {
 	t.Parallel()
 	s := makeSmall()
-	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, executable(), trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
+	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, executable(),
+		trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
 	require.NoError(t, err)
 	assert.Zero(t, p.Rest)
 	assert.InDelta(t, 78, p.Total(), 1e-9, "no time is lost")
@@ -101,7 +106,8 @@ func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
 	s := makeSmall()
 	e := executable()
 	e.Kernels = append(e.Kernels, "unknown")
-	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e, trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5, 7}})
+	p, err := Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e,
+		trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5, 7}})
 	require.NoError(t, err)
 	assert.Equal(t, 7.0, p.Rest)
 	assert.InDelta(t, 85, p.Total(), 1e-9)
@@ -109,7 +115,8 @@ func TestWhatCannotBeAttributedIsTheRest(t *testing.T) {
 	// Another operator than the one that was placed: what is behind it cannot be found any more.
 	e = executable()
 	e.Ops[6].Name = "mystery"
-	p, err = Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e, trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
+	p, err = Attribute(&candidate.Set{Graph: s.g}, []annotate.Region{s.region(s.pool)}, e,
+		trace.Times{Kernels: []float64{1, 10, 2, 20, 4, 30, 6, 5}})
 	require.NoError(t, err)
 	assert.InDelta(t, 78, p.Total(), 1e-9)
 	assert.Equal(t, 30.0+4, p.Rest, "the mystery, and the transform that it wanted")
@@ -142,8 +149,9 @@ func (s *small) set() (*candidate.Set, []float64, []bool) {
 	var costs []float64
 	var bounded []bool
 	add := func(backend, key string, cost float64, isBound bool, nodes ...relay.NodeID) {
-		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: nodes, Root: nodes[len(nodes)-1], Key: key,
-			Free: key == ""})
+		set.Candidates = append(set.Candidates,
+			candidate.Candidate{Backend: backend, Nodes: nodes, Root: nodes[len(nodes)-1], Key: key,
+				Free: key == ""})
 		costs, bounded = append(costs, cost), append(bounded, isBound)
 	}
 	add("tvm", "conv", 12, false, s.conv)              // 0
@@ -175,7 +183,8 @@ func TestTheTableKnowsWhatWasSeenAndGuessesTheRest(t *testing.T) {
 		}
 	}
 	p := &Profile{Parts: []Part{{Nodes: []relay.NodeID{s.conv, s.relu}, Milliseconds: 9, Border: 3},
-		{Nodes: []relay.NodeID{s.pool}, Milliseconds: 20, Border: 1}, {Nodes: []relay.NodeID{s.conv2, s.add}, Milliseconds: 17}}}
+		{Nodes: []relay.NodeID{s.pool}, Milliseconds: 20, Border: 1},
+		{Nodes: []relay.NodeID{s.conv2, s.add}, Milliseconds: 17}}}
 	// Chosen were the single operators on TVM; TVM fused two and two of them.
 	table.Observe(p, []int{0, 1, 4, 5, 6, 8}, 1)
 	seen := func(k int) float64 {
@@ -193,7 +202,8 @@ func TestTheTableKnowsWhatWasSeenAndGuessesTheRest(t *testing.T) {
 	_, ok = table.Seen(6)
 	assert.False(t, ok, "a tuple costs nothing")
 
-	// lib took 21 in place and 10 alone; its convolution, never seen, is believed to be dearer in proportion, within limits.
+	// lib took 21 in place and 10 alone; its convolution, never seen, is believed to be dearer in proportion, within
+	// limits.
 	ms, isSeen := table.Cost(7)
 	assert.False(t, isSeen)
 	assert.InDelta(t, 8*mostScale, ms, 1e-9)

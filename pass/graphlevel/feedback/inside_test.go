@@ -17,7 +17,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// merged is a region of lib of all of small: a composite function of the first convolution and its relu, and single operators.
+// merged is a region of lib of all of small: a composite function of the first convolution and its relu, and single
+// operators.
 func (s *small) merged() (*candidate.Set, annotate.Region) {
 	set := &candidate.Set{Graph: s.g}
 	for _, nodes := range [][]relay.NodeID{{s.conv, s.relu}, {s.pool}, {s.conv2}, {s.add}} {
@@ -32,17 +33,18 @@ func (s *small) merged() (*candidate.Set, annotate.Region) {
 	return set, r
 }
 
-// recorded is what the runtime told about it: the second convolution was fused with the addition; the input and a result
-// changed their layouts, and so did the pool's value for the convolution.
+// recorded is what the runtime told about it: the second convolution was fused with the addition; the input and a
+// result changed their layouts, and so did the pool's value for the convolution.
 const recorded = `{"ms": 22, "call_ms": 2.5, "groups": ["lib.conv2d_relu", "nn.max_pool2d", "nn.conv2d", "add"], "steps": [
 	{"ms": 1, "of": [0], "reorder": true}, {"ms": 8, "of": [0]}, {"ms": 2, "of": [1]}, {"ms": 0.5, "of": [2], "from": [1], "reorder": true},
 	{"ms": 6, "of": [2, 3]}, {"ms": 2, "from": [2, 3], "reorder": true}]}`
 
 // oneCall is the executable that is nothing but that region.
 func oneCall() *trace.Executable {
-	return &trace.Executable{Kernels: []string{"lib_0"}, Root: 3, Ops: []trace.Op{{Name: "@lib_0", Kernel: 0, Args: []int{-1}},
-		{Name: "(get)", Kernel: -1, Args: []int{0}}, {Name: "(get)", Kernel: -1, Args: []int{0}, Index: 1},
-		{Name: "(tuple)", Kernel: -1, Args: []int{1, 2}}}}
+	return &trace.Executable{Kernels: []string{"lib_0"}, Root: 3,
+		Ops: []trace.Op{{Name: "@lib_0", Kernel: 0, Args: []int{-1}},
+			{Name: "(get)", Kernel: -1, Args: []int{0}}, {Name: "(get)", Kernel: -1, Args: []int{0}, Index: 1},
+			{Name: "(tuple)", Kernel: -1, Args: []int{1, 2}}}}
 }
 
 func insideOf(t *testing.T, text string) *trace.Inside {
@@ -56,24 +58,28 @@ func TestARegionIsTakenApart(t *testing.T) {
 	t.Parallel()
 	s := makeSmall()
 	set, r := s.merged()
-	p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": insideOf(t, recorded)}})
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(),
+		trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": insideOf(t, recorded)}})
 	require.NoError(t, err)
 	assert.InDelta(t, 22, p.Total(), 1e-9, "no time is lost")
 	require.Len(t, p.Parts, 3)
 	conv := partWith(t, p, s.conv)
 	assert.Equal(t, Part{Nodes: []relay.NodeID{s.conv, s.relu}, Milliseconds: 8, Border: 1, Crossing: 1}, conv)
 	pool := partWith(t, p, s.pool)
-	assert.Equal(t, Part{Nodes: []relay.NodeID{s.pool}, Milliseconds: 2, Border: 0.25}, pool, "a layout inside is no crossing")
+	assert.Equal(t, Part{Nodes: []relay.NodeID{s.pool}, Milliseconds: 2, Border: 0.25}, pool,
+		"a layout inside is no crossing")
 	fused := partWith(t, p, s.add)
 	assert.Equal(t, Part{Nodes: []relay.NodeID{s.conv2, s.add}, Milliseconds: 6, Border: 2.25, Crossing: 2}, fused)
 
 	tensor := int64(8 * 8 * 8 * 4)
 	require.Len(t, p.Borders, 2)
 	assert.Equal(t, "", p.Borders[0].Backend, "the tuple of results is inline")
-	assert.Equal(t, Border{Backend: "lib", Calls: 1, CallMilliseconds: 2.5, Ins: 1, InBytes: tensor, In: 1, Outs: 2, OutBytes: 2 * tensor,
-		Out: 2}, p.Borders[1])
+	assert.Equal(t, Border{Backend: "lib", Calls: 1, CallMilliseconds: 2.5, Ins: 1, InBytes: tensor, In: 1, Outs: 2,
+		OutBytes: 2 * tensor,
+		Out:      2}, p.Borders[1])
 
-	// The candidates are charged with what is theirs: nothing of the crossing, and what was fused by what each takes alone.
+	// The candidates are charged with what is theirs: nothing of the crossing, and what was fused by what each takes
+	// alone.
 	costs := []float64{10, 3, 6, 3}
 	table := NewTable(set, costs, make([]bool, 4), func(string) Traits { return Traits{Merges: true} })
 	table.Observe(p, []int{0, 1, 2, 3}, 1)
@@ -97,7 +103,8 @@ func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
 		change func(*trace.Inside)
 		why    string
 	}{
-		"another name": {func(i *trace.Inside) { i.Groups[1] = "nn.avg_pool2d" }, "nn.avg_pool2d where it has nn.max_pool2d"},
+		"another name": {func(i *trace.Inside) { i.Groups[1] = "nn.avg_pool2d" },
+			"nn.avg_pool2d where it has nn.max_pool2d"},
 		"another order": {func(i *trace.Inside) {
 			i.Groups[1], i.Groups[2] = i.Groups[2], i.Groups[1]
 		}, "nn.conv2d where it has nn.max_pool2d"},
@@ -115,7 +122,8 @@ func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
 	} {
 		inside := insideOf(t, recorded)
 		wrong.change(inside)
-		p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": inside}})
+		p, err := Attribute(set, []annotate.Region{r}, oneCall(),
+			trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": inside}})
 		require.NoError(t, err, name)
 		require.Len(t, p.Parts, 1, name)
 		assert.Equal(t, 22.0, p.Parts[0].Milliseconds, name)
@@ -137,8 +145,10 @@ func TestStepsOfNobodyAreShared(t *testing.T) {
 	s := makeSmall()
 	set, r := s.merged()
 	inside := insideOf(t, recorded)
-	inside.Steps = append(inside.Steps, trace.Step{Milliseconds: 3, Of: []int{}}, trace.Step{Milliseconds: 6, Reorder: true})
-	p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{20}, Inside: map[string]*trace.Inside{"lib_0": inside}})
+	inside.Steps = append(inside.Steps, trace.Step{Milliseconds: 3, Of: []int{}},
+		trace.Step{Milliseconds: 6, Reorder: true})
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(),
+		trace.Times{Kernels: []float64{20}, Inside: map[string]*trace.Inside{"lib_0": inside}})
 	require.NoError(t, err)
 	assert.InDelta(t, 22+9, p.Total(), 1e-9)
 	assert.InDelta(t, 1+2, partWith(t, p, s.pool).Border-0.25, 1e-9)
@@ -147,7 +157,8 @@ func TestStepsOfNobodyAreShared(t *testing.T) {
 
 func TestBordersAreLearnt(t *testing.T) {
 	t.Parallel()
-	traits := map[string]Traits{"tvm": {Anything: true}, "lib": {Merges: true, Compiler: "lib"}, "single": {Compiler: "single"},
+	traits := map[string]Traits{"tvm": {Anything: true}, "lib": {Merges: true, Compiler: "lib"},
+		"single": {Compiler: "single"},
 		"lodger": {Merges: true, Compiler: "lib"}, "other": {Merges: true, Compiler: "other"},
 		"far": {Merges: true, Compiler: "far", Declared: func(*relay.Type) (float64, float64) { return 3, 4 }}}
 	b := NewBorders(func(backend string) Traits { return traits[backend] })
@@ -164,10 +175,12 @@ func TestBordersAreLearnt(t *testing.T) {
 	in, out = b.Cost("far", &relay.Type{Kind: relay.TypeTuple, Fields: []*relay.Type{small, large}})
 	assert.Equal(t, []float64{6, 8}, []float64{in, out})
 
-	b.Observe(&Profile{Borders: []Border{{Backend: "lib", Calls: 100, CallMilliseconds: 10, Ins: 200, InBytes: 1 << 30, In: 1000, Outs: 100,
+	b.Observe(&Profile{Borders: []Border{{Backend: "lib", Calls: 100, CallMilliseconds: 10, Ins: 200, InBytes: 1 << 30,
+		In: 1000, Outs: 100,
 		OutBytes: 1 << 30, Out: 500}, {Backend: "", Outs: 10, OutBytes: 1 << 20, Out: 1}}}, 2)
 	in, out = b.Cost("lib", large)
-	assert.InDelta(t, 2*1000.0/256+2*10.0/200, in, 0.05, "what was seen outweighs what was believed; calls are shared among the values")
+	assert.InDelta(t, 2*1000.0/256+2*10.0/200, in, 0.05,
+		"what was seen outweighs what was believed; calls are shared among the values")
 	assert.InDelta(t, 2*500.0/256, out, 0.02)
 	_, out = b.Cost("tvm", large)
 	assert.Positive(t, out)
@@ -194,7 +207,8 @@ func TestASharedRegionIsTakenApart(t *testing.T) {
 	set.Candidates[0].Backend, set.Candidates[0].Composite = "lodger", "lodger.winograd_conv2d_relu"
 	r.Backend = "lib+lodger"
 	inside := insideOf(t, strings.Replace(recorded, "lib.conv2d_relu", "lodger.winograd_conv2d_relu", 1))
-	p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": inside}})
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(),
+		trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": inside}})
 	require.NoError(t, err)
 	require.Len(t, p.Parts, 3)
 	assert.Equal(t, "lib+lodger", p.Borders[1].Backend)
@@ -235,7 +249,8 @@ func TestSharesAddUp(t *testing.T) {
 			inside.Steps = append(inside.Steps, step)
 		}
 		inside.Call = random.Float64()
-		p, err := Attribute(set, []annotate.Region{r}, oneCall(), trace.Times{Kernels: []float64{99}, Inside: map[string]*trace.Inside{"lib_0": inside}})
+		p, err := Attribute(set, []annotate.Region{r}, oneCall(),
+			trace.Times{Kernels: []float64{99}, Inside: map[string]*trace.Inside{"lib_0": inside}})
 		require.NoError(t, err)
 		require.InDelta(t, total+inside.Call, p.Total(), 1e-9)
 		seen := map[relay.NodeID]bool{}

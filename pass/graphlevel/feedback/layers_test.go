@@ -37,9 +37,11 @@ func layeredOf(m *relay.GraphMaker, root relay.NodeID) *layered {
 	l := &layered{of: map[relay.NodeID]int{}}
 	l.set = &candidate.Set{Graph: g, Candidates: []candidate.Candidate{{Backend: "engine", Nodes: nodes, Root: root,
 		Bare: true, Key: "all"}}}
-	l.region = annotate.Region{Backend: "engine", Compiler: "engine", Symbol: "engine_0", Nodes: nodes, Candidates: []int{0}}
+	l.region = annotate.Region{Backend: "engine", Compiler: "engine", Symbol: "engine_0", Nodes: nodes,
+		Candidates: []int{0}}
 	l.region.Border(g)
-	l.e = &trace.Executable{Kernels: []string{"engine_0"}, Root: 0, Ops: []trace.Op{{Name: "@engine_0", Kernel: 0, Args: []int{-1}}}}
+	l.e = &trace.Executable{Kernels: []string{"engine_0"}, Root: 0,
+		Ops: []trace.Op{{Name: "@engine_0", Kernel: 0, Args: []int{-1}}}}
 	l.groups = annotate.Groups(l.set, &l.region)
 	for i, group := range l.groups {
 		for _, v := range group.Nodes {
@@ -105,9 +107,11 @@ func TestOperatorsThatNoLayerNamesAreDoneByANeighbour(t *testing.T) {
 			[][]relay.NodeID{{shaped}, {conv, bias, relu}, {turned}, {conv2, sum}, {last}}},
 		"named after one in the middle": {[][]relay.NodeID{{shaped}, {bias}, {turned}, {conv2, sum}, {last}},
 			[][]relay.NodeID{{shaped}, {conv, bias, relu}, {turned}, {conv2, sum}, {last}}},
-		"what moves goes to who wants it, at the end to who made it": {[][]relay.NodeID{{conv}, {bias, relu}, {conv2}, {sum}},
+		"what moves goes to who wants it, at the end to who made it": {[][]relay.NodeID{{conv}, {bias, relu}, {conv2},
+			{sum}},
 			[][]relay.NodeID{{shaped, conv}, {bias, relu}, {turned, conv2}, {sum, last}}},
-		"one for all": {[][]relay.NodeID{{sum}}, [][]relay.NodeID{{shaped, conv, bias, relu, turned, conv2, sum, last}}},
+		"one for all": {[][]relay.NodeID{{sum}},
+			[][]relay.NodeID{{shaped, conv, bias, relu, turned, conv2, sum, last}}},
 	} {
 		p := l.profile(t, 100, 5, c.layers...)
 		assert.ElementsMatch(t, c.parts, l.parts(p), name)
@@ -138,8 +142,9 @@ func TestLayersTellOfCandidatesThatWereNotChosen(t *testing.T) {
 	pool := m.Call("nn.max_pool2d", f, nil, relu)
 	l := layeredOf(m, pool)
 	add := func(backend, composite string, nodes ...relay.NodeID) int {
-		l.set.Candidates = append(l.set.Candidates, candidate.Candidate{Backend: backend, Composite: composite, Nodes: nodes,
-			Root: nodes[len(nodes)-1], Bare: composite == "", Key: backend + composite})
+		l.set.Candidates = append(l.set.Candidates,
+			candidate.Candidate{Backend: backend, Composite: composite, Nodes: nodes,
+				Root: nodes[len(nodes)-1], Bare: composite == "", Key: backend + composite})
 		return len(l.set.Candidates) - 1
 	}
 	alone, fused := add("engine", "", conv), add("engine", "engine.conv2d_relu", conv, relu)

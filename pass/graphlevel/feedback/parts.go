@@ -21,8 +21,8 @@ type Part struct {
 	Nodes []relay.NodeID `json:"nodes"`
 	// Milliseconds is what the kernel took.
 	Milliseconds float64 `json:"ms"`
-	// Border is what was spent on transforms of layouts and other copies because of it: half of each one that stands between
-	// it and another part, all of each one that stands between it and the network's own inputs and outputs.
+	// Border is what was spent on transforms of layouts and other copies because of it: half of each one that stands
+	// between it and another part, all of each one that stands between it and the network's own inputs and outputs.
 	Border float64 `json:"border_ms,omitempty"`
 	// Crossing is what of Border was spent because another backend is on the other side.
 	Crossing float64 `json:"crossing_ms,omitempty"`
@@ -50,7 +50,8 @@ type Whole struct {
 
 // Border is what the borders of one backend's regions took in one network.
 type Border struct {
-	// Backend is its name, or the names of those that share the regions (annotate.Region.Backend); "" for all that stays inline.
+	// Backend is its name, or the names of those that share the regions (annotate.Region.Backend); "" for all that
+	// stays inline.
 	Backend string `json:"backend"`
 	// Calls is how many regions it has, CallMilliseconds what calling them took beside their own steps.
 	Calls            int     `json:"calls,omitempty"`
@@ -89,24 +90,30 @@ func (p *Profile) Border() float64 {
 	return sum
 }
 
-// Attribute says which nodes each kernel's time belongs to. set is what main was placed of, regions are its regions with
-// their symbols. A region of which the engine tells is taken apart. Errors: an executable that contradicts itself, or times
-// for another one.
-func Attribute(set *candidate.Set, regions []annotate.Region, e *trace.Executable, times trace.Times) (*Profile, error) {
+// Attribute says which nodes each kernel's time belongs to. set is what main was placed of, regions are its regions
+// with their symbols. A region of which the engine tells is taken apart. Errors: an executable that contradicts itself,
+// or times for another one.
+func Attribute(set *candidate.Set, regions []annotate.Region, e *trace.Executable, times trace.Times) (*Profile,
+	error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
 	if len(times.Kernels) != len(e.Kernels) {
-		return nil, fmt.Errorf("feedback: %d kernels were timed, the network has %d", len(times.Kernels), len(e.Kernels))
+		return nil, fmt.Errorf("feedback: %d kernels were timed, the network has %d", len(times.Kernels),
+			len(e.Kernels))
 	}
-	a := &attribution{set: set, regions: regions, e: e, found: align(set.Graph, regions, e), times: times, p: &Profile{},
+	a := &attribution{set: set, regions: regions, e: e, found: align(set.Graph, regions, e), times: times,
+		p:      &Profile{},
 		partOf: map[relay.NodeID]int{}, nodes: make([][]relay.NodeID, len(e.Kernels)), borders: map[string]*Border{}}
 	a.kernels()
 	a.transforms()
 	for _, backend := range slices.Sorted(maps.Keys(a.borders)) {
 		a.p.Borders = append(a.p.Borders, *a.borders[backend])
 	}
-	slices.SortFunc(a.p.Parts, func(a, b Part) int { return cmp.Compare(a.Nodes[len(a.Nodes)-1], b.Nodes[len(b.Nodes)-1]) })
+	slices.SortFunc(a.p.Parts, func(a, b Part) int {
+		return cmp.Compare(a.Nodes[len(a.Nodes)-1],
+			b.Nodes[len(b.Nodes)-1])
+	})
 	return a.p, nil
 }
 

@@ -35,8 +35,9 @@ func (r *ratio) add(context, isolated float64) {
 // NewTable begins with what was measured of each candidate alone, in milliseconds (+Inf where it failed; a lower bound
 // where nothing was, which bounded says).
 func NewTable(set *candidate.Set, isolated []float64, bounded []bool, traits func(backend string) Traits) *Table {
-	t := &Table{set: set, isolated: isolated, bounded: bounded, traits: traits, context: make([][]float64, len(isolated)),
-		byKey: map[string]*ratio{}, byOperator: map[string]*ratio{}, byBackend: map[string]*ratio{}}
+	t := &Table{set: set, isolated: isolated, bounded: bounded, traits: traits,
+		context: make([][]float64, len(isolated)),
+		byKey:   map[string]*ratio{}, byOperator: map[string]*ratio{}, byBackend: map[string]*ratio{}}
 	return t
 }
 
@@ -102,7 +103,8 @@ func (t *Table) inPlace(part *Part, backend string) float64 {
 }
 
 // ran is the time of the parts that hold nothing but a candidate's nodes and together all its operators.
-func (t *Table) ran(profile *Profile, partOf map[relay.NodeID]int, owner map[relay.NodeID]int, c *candidate.Candidate) (float64, bool) {
+func (t *Table) ran(profile *Profile, partOf map[relay.NodeID]int, owner map[relay.NodeID]int,
+	c *candidate.Candidate) (float64, bool) {
 	parts := map[int]int{}
 	for _, v := range c.Nodes {
 		k, chosen := owner[v]
@@ -198,7 +200,8 @@ func (t *Table) operator(c *candidate.Candidate) string {
 }
 
 const (
-	// mostScale is how far from what it took alone the cost of a candidate is believed to be that was not seen in place.
+	// mostScale is how far from what it took alone the cost of a candidate is believed to be that was not seen in
+	// place.
 	mostScale = 2.0
 	// boundScale is how many times its lower bound a candidate is believed to take of which nothing else is known.
 	boundScale = 3.0

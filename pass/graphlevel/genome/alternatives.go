@@ -11,7 +11,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Alternative is a placement with all that compute one thing in one way moved to another backend, or run in another way.
+// Alternative is a placement with all that compute one thing in one way moved to another backend, or run in another
+// way.
 type Alternative struct {
 	// Name says what changes: "nn.conv2d nn.relu: dnnl to tvm".
 	Name   string
@@ -24,17 +25,19 @@ type alike struct {
 	cost    float64
 }
 
-// Alternatives are the placements that differ from one in what is done with one computation, wherever it stands: networks
-// repeat their cells, so these changes are the ones that matter. The computations with the highest costs come first, at
-// most so many of them.
+// Alternatives are the placements that differ from one in what is done with one computation, wherever it stands:
+// networks repeat their cells, so these changes are the ones that matter. The computations with the highest costs come
+// first, at most so many of them.
 func (s *Space) Alternatives(p *Placement, most int) []Alternative {
 	var list []Alternative
 	for _, class := range s.alike(p, most) {
 		first := class.members[0]
 		at := &s.Functions[first.function].Set.Candidates[first.candidate]
-		others := (&mutation{s: s}).others(&part{function: first.function, backend: s.index[at.Backend], nodes: at.Nodes})
+		others := (&mutation{s: s}).others(&part{function: first.function, backend: s.index[at.Backend],
+			nodes: at.Nodes})
 		name := func(to string) string {
-			return fmt.Sprintf("%d %s to %s", len(class.members), operatorsOf(s.Functions[first.function].Set.Graph, at), to)
+			return fmt.Sprintf("%d %s to %s", len(class.members),
+				operatorsOf(s.Functions[first.function].Set.Graph, at), to)
 		}
 		for _, to := range others {
 			m := &mutation{s: s, p: p, g: p.Genome.Clone()}
@@ -95,8 +98,8 @@ func (s *Space) alike(p *Placement, most int) []*alike {
 	return order[:min(len(order), most)]
 }
 
-// join gives a candidate's nodes to a backend: to the region of that backend next to it, all of which become one, or else to
-// one of the colour given.
+// join gives a candidate's nodes to a backend: to the region of that backend next to it, all of which become one, or
+// else to one of the colour given.
 func (m *mutation) join(function, candidate int, backend int16, colour int32) {
 	at := &part{function: function, backend: backend, nodes: m.s.Functions[function].Set.Candidates[candidate].Nodes}
 	gene := Gene{Backend: backend}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// mostPenalty is what a node costs at most, in milliseconds, that is fused against its colour. Candidates that cost more
-	// are not kept from being chosen by colours alone.
+	// mostPenalty is what a node costs at most, in milliseconds, that is fused against its colour. Candidates that cost
+	// more are not kept from being chosen by colours alone.
 	mostPenalty = 1000.0
 	// decodeEffort bounds the search for candidates with several exits: 20 ms. Without it the cheapest with one exit
 	// are taken.
@@ -114,8 +114,8 @@ func (s *Space) options(i int, genes []Gene) []place.Option {
 	return options
 }
 
-// normal is the genome of a placement: each region has a colour of its own. asked is the genome that it was decoded from; nil
-// for none.
+// normal is the genome of a placement: each region has a colour of its own. asked is the genome that it was decoded
+// from; nil for none.
 func (s *Space) normal(p *Placement, asked Genome) Genome {
 	g := s.Uniform(s.free)
 	for i := range asked {
@@ -134,7 +134,8 @@ func (s *Space) normal(p *Placement, asked Genome) Genome {
 		}
 		for _, k := range p.Chosen[i] {
 			c := &s.Functions[i].Set.Candidates[k]
-			// What decided about those that were not chosen stays as it was, so that they are not chosen next time either.
+			// What decided about those that were not chosen stays as it was, so that they are not chosen next time
+			// either.
 			if v := s.variants[i][k]; v.of > 0 && g[i][c.Root].Variant <= v.of {
 				g[i][c.Root].Variant = v.number
 			}
@@ -156,7 +157,10 @@ func (s *Space) key(p *Placement) string {
 		for _, r := range p.Regions[i] {
 			fmt.Fprintf(h, "%s %s\n", f.Set.Graph.Name, r.Backend)
 			candidates := slices.Clone(r.Candidates)
-			slices.SortFunc(candidates, func(a, b int) int { return int(f.Set.Candidates[a].Root - f.Set.Candidates[b].Root) })
+			slices.SortFunc(candidates, func(a,
+				b int) int {
+				return int(f.Set.Candidates[a].Root - f.Set.Candidates[b].Root)
+			})
 			for _, k := range candidates {
 				fmt.Fprintf(h, " %s %v\n", f.Set.Candidates[k].Composite, f.Set.Candidates[k].Nodes)
 			}

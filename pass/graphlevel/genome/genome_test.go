@@ -43,7 +43,8 @@ type lodger struct{ library }
 
 func (lodger) Compiler() string { return "merging" }
 
-var backends = []byoc.Backend{library{"tvm", false}, library{"merging", true}, library{"single", false}, library{"engine", true},
+var backends = []byoc.Backend{library{"tvm", false}, library{"merging", true}, library{"single", false},
+	library{"engine", true},
 	lodger{library{"lodger", true}}}
 
 // randomGraph has branches, values that are used several times, tuples and projections.
@@ -97,8 +98,11 @@ func randomSpace(t *testing.T, r *rand.Rand, n int) *Space {
 		} else if backend != "tvm" && r.IntN(15) == 0 {
 			cost = math.Inf(1)
 		}
-		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Composite: composite, Nodes: nodes, Root: nodes[len(nodes)-1], Free: free,
-			Scope: g.Nodes[nodes[0]].Scope, Inputs: inputs, Constants: constants, Key: g.Nodes[nodes[len(nodes)-1]].Op})
+		set.Candidates = append(set.Candidates,
+			candidate.Candidate{Backend: backend, Composite: composite, Nodes: nodes, Root: nodes[len(nodes)-1],
+				Free:  free,
+				Scope: g.Nodes[nodes[0]].Scope, Inputs: inputs, Constants: constants,
+				Key: g.Nodes[nodes[len(nodes)-1]].Op})
 		costs = append(costs, cost)
 	}
 	for v := range g.Nodes {
@@ -213,12 +217,14 @@ func TestGenesAreFollowed(t *testing.T) {
 	for _, v := range []relay.NodeID{a, b, c} {
 		for _, backend := range []string{"tvm", "merging"} {
 			inputs, _ := g.Boundary([]relay.NodeID{v})
-			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
+			set.Candidates = append(set.Candidates,
+				candidate.Candidate{Backend: backend, Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
 			costs = append(costs, 1)
 		}
 	}
 	inputs, _ := g.Boundary([]relay.NodeID{b, c})
-	set.Candidates = append(set.Candidates, candidate.Candidate{Backend: "merging", Nodes: []relay.NodeID{b, c}, Root: c, Inputs: inputs})
+	set.Candidates = append(set.Candidates, candidate.Candidate{Backend: "merging", Nodes: []relay.NodeID{b, c},
+		Root: c, Inputs: inputs})
 	costs = append(costs, 1)
 	s, err := NewSpace(backends, []Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
 	require.NoError(t, err)
@@ -262,7 +268,8 @@ func TestGenesAreFollowed(t *testing.T) {
 func TestASpaceNeedsSomewhereToGo(t *testing.T) {
 	t.Parallel()
 	_, err := NewSpace(backends[1:], nil)
-	assert.EqualError(t, err, "graph-level search: none of the backends takes anything, so there is nowhere to move operators to: offer tvm")
+	assert.EqualError(t, err, "graph-level search: none of the backends takes anything, so there is nowhere to move "+
+		"operators to: offer tvm")
 }
 
 func TestVariantsAreGenes(t *testing.T) {
@@ -284,8 +291,9 @@ func TestVariantsAreGenes(t *testing.T) {
 			backend, composite string
 			cost               float64
 		}{{"tvm", "", 5}, {"merging", "direct", 2}, {"merging", "winograd", 1}} {
-			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: of.backend, Composite: of.composite, Key: "tanh",
-				Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
+			set.Candidates = append(set.Candidates,
+				candidate.Candidate{Backend: of.backend, Composite: of.composite, Key: "tanh",
+					Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
 			costs = append(costs, of.cost)
 		}
 	}
@@ -345,8 +353,9 @@ func TestBackendsThatShareRegionsAreOnePlace(t *testing.T) {
 			backend, composite string
 			cost               float64
 		}{{"tvm", "", 5}, {"merging", "merging.direct", 2}, {"lodger", "lodger.winograd", []float64{1, 9, 1}[i]}} {
-			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: of.backend, Composite: of.composite, Key: "tanh",
-				Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
+			set.Candidates = append(set.Candidates,
+				candidate.Candidate{Backend: of.backend, Composite: of.composite, Key: "tanh",
+					Nodes: []relay.NodeID{v}, Root: v, Inputs: inputs})
 			costs = append(costs, of.cost)
 		}
 	}
@@ -371,7 +380,8 @@ func TestBackendsThatShareRegionsAreOnePlace(t *testing.T) {
 		require.NotEqual(t, p.Key, q.Key)
 		names = append(names, a.Name)
 	}
-	assert.Equal(t, []string{"2 tanh to tvm", "2 tanh to merging.direct", "1 tanh to tvm", "1 tanh to lodger.winograd"}, names)
+	assert.Equal(t, []string{"2 tanh to tvm", "2 tanh to merging.direct", "1 tanh to tvm", "1 tanh to lodger.winograd"},
+		names)
 
 	// A choice that costs do not speak for stays what it is: one of them alone.
 	alone := s.Place([][]int{{1, 4, 7}})

@@ -18,8 +18,8 @@ const (
 	Rehome Move = "rehome"
 	// RehomeAlike gives all parts that compute the same to another backend: networks repeat their cells.
 	RehomeAlike Move = "rehome-alike"
-	// Grow gives a part and what stands around it to one backend as one region: what an engine gains across kernels shows
-	// only in regions of some size.
+	// Grow gives a part and what stands around it to one backend as one region: what an engine gains across kernels
+	// shows only in regions of some size.
 	Grow Move = "grow"
 	// Evict takes everything from one backend and gives it to another: some do badly in company.
 	Evict Move = "evict"
@@ -31,8 +31,8 @@ const (
 	Shift Move = "shift"
 	// Unfuse asks for the operators of one candidate one by one.
 	Unfuse Move = "unfuse"
-	// Vary has a candidate, or all that compute the same, run in another way by the backend that has it, or by one that shares
-	// its regions.
+	// Vary has a candidate, or all that compute the same, run in another way by the backend that has it, or by one that
+	// shares its regions.
 	Vary Move = "vary"
 )
 
@@ -158,14 +158,16 @@ func (m *mutation) give(at *part, backend int16) {
 	gene := Gene{Backend: backend}
 	if backend != m.s.free {
 		gene.Colour = m.fresh()
-		if near := m.neighbours(at, func(g Gene) bool { return g.Backend == backend }); len(near) > 0 && m.r.IntN(4) > 0 {
+		if near := m.neighbours(at, func(g Gene) bool { return g.Backend == backend }); len(near) > 0 &&
+			m.r.IntN(4) > 0 {
 			gene = near[m.r.IntN(len(near))]
 		}
 	}
 	m.set(at.function, at.nodes, gene)
 }
 
-// neighbours are the different genes of the nodes that a part reads or that read it, in the order in which they are met.
+// neighbours are the different genes of the nodes that a part reads or that read it, in the order in which they are
+// met.
 func (m *mutation) neighbours(at *part, want func(Gene) bool) []Gene {
 	g := m.s.Functions[at.function].Set.Graph
 	var genes []Gene

@@ -11,8 +11,8 @@
 // on a backend that merges share a region if they have one colour, and a candidate of several nodes is chosen only if
 // they have one colour: so colours say what is merged and what is split, what is fused and what is not.
 //
-// Backends that share regions (byoc.ShareRegions) are one backend to a genome: which of them runs the same nodes is a matter
-// of variants, as which of a backend's own algorithms does.
+// Backends that share regions (byoc.ShareRegions) are one backend to a genome: which of them runs the same nodes is a
+// matter of variants, as which of a backend's own algorithms does.
 package genome
 
 import (
@@ -34,8 +34,8 @@ import (
 type Function struct {
 	Set  *candidate.Set
 	Tree *place.Tree
-	// Costs are those of Set.Candidates, in milliseconds; +Inf for one that must not be taken. They decide what a genome
-	// leaves open, and what Predict says.
+	// Costs are those of Set.Candidates, in milliseconds; +Inf for one that must not be taken. They decide what a
+	// genome leaves open, and what Predict says.
 	Costs []float64
 }
 
@@ -44,8 +44,8 @@ type Function struct {
 type Space struct {
 	Backends  []byoc.Backend
 	Functions []Function
-	// Border is what it is thought to take to bring a node's value to a region of a backend and away from it, in milliseconds,
-	// or to and from what stays inline (package border). nil: nothing.
+	// Border is what it is thought to take to bring a node's value to a region of a backend and away from it, in
+	// milliseconds, or to and from what stays inline (package border). nil: nothing.
 	Border func(function int, v relay.NodeID, backend int16) (in, out float64)
 
 	byName map[string]byoc.Backend
@@ -63,17 +63,20 @@ type Space struct {
 
 // NewSpace makes a space. One of the backends must take anything; each function's costs must be there.
 func NewSpace(backends []byoc.Backend, functions []Function) (*Space, error) {
-	s := &Space{Backends: backends, Functions: functions, byName: map[string]byoc.Backend{}, index: map[string]int16{}, free: -1}
+	s := &Space{Backends: backends, Functions: functions, byName: map[string]byoc.Backend{}, index: map[string]int16{},
+		free: -1}
 	for i, b := range backends {
-		s.byName[b.Name()], s.index[b.Name()] = b, int16(slices.IndexFunc(backends[:i+1], func(other byoc.Backend) bool {
-			return other.Name() == b.Name() || byoc.ShareRegions(other, b)
-		}))
+		s.byName[b.Name()], s.index[b.Name()] = b,
+			int16(slices.IndexFunc(backends[:i+1], func(other byoc.Backend) bool {
+				return other.Name() == b.Name() || byoc.ShareRegions(other, b)
+			}))
 		if b.TakesAnything() && s.free < 0 {
 			s.free = int16(i)
 		}
 	}
 	if s.free < 0 {
-		return nil, errors.New("graph-level search: none of the backends takes anything, so there is nowhere to move operators to: offer tvm")
+		return nil, errors.New("graph-level search: none of the backends takes anything, so there is nowhere to move " +
+			"operators to: offer tvm")
 	}
 	for _, f := range functions {
 		if len(f.Costs) != len(f.Set.Candidates) {
@@ -85,7 +88,8 @@ func NewSpace(backends []byoc.Backend, functions []Function) (*Space, error) {
 			c := &f.Set.Candidates[k]
 			at, known := s.index[c.Backend]
 			if !known {
-				return nil, fmt.Errorf("graph-level search: a candidate is on the backend %q, which is not offered", c.Backend)
+				return nil, fmt.Errorf("graph-level search: a candidate is on the backend %q, which is not offered",
+					c.Backend)
 			}
 			if c.Free || math.IsInf(f.Costs[k], 1) {
 				continue
@@ -154,8 +158,8 @@ func (s *Space) Free() int16 { return s.free }
 // Gene says where a node should go: to a backend, together with the neighbours of its colour.
 type Gene struct {
 	Backend int16
-	// Variant is the way in which the backend should run what ends here, where there are several (another algorithm for the same
-	// nodes), from 1; 0 for the cheapest by the costs.
+	// Variant is the way in which the backend should run what ends here, where there are several (another algorithm for
+	// the same nodes), from 1; 0 for the cheapest by the costs.
 	Variant int16
 	Colour  int32
 }
@@ -186,8 +190,8 @@ func (s *Space) Uniform(backend int16) Genome {
 
 // Placement is a legal placement of a whole network.
 type Placement struct {
-	// Genome is what the placement is: decoded again it gives the same placement. It may differ from the genome that was
-	// decoded, which may have asked for what cannot be.
+	// Genome is what the placement is: decoded again it gives the same placement. It may differ from the genome that
+	// was decoded, which may have asked for what cannot be.
 	Genome Genome
 	// Chosen are, for each function, indices into its candidates, in ascending order of their roots.
 	Chosen [][]int
@@ -198,8 +202,8 @@ type Placement struct {
 	Key string
 }
 
-// Predict is what the costs say about a placement, in milliseconds: the sum of the chosen candidates', and what the values
-// that cross the borders of its regions take.
+// Predict is what the costs say about a placement, in milliseconds: the sum of the chosen candidates', and what the
+// values that cross the borders of its regions take.
 func (s *Space) Predict(p *Placement) float64 {
 	sum := 0.0
 	for i, f := range s.Functions {
@@ -216,8 +220,8 @@ func (s *Space) Predict(p *Placement) float64 {
 	return sum
 }
 
-// Borders are what is paid between the regions that chosen candidates of a function form, for place.Problem: an option's state
-// is State of its candidate.
+// Borders are what is paid between the regions that chosen candidates of a function form, for place.Problem: an
+// option's state is State of its candidate.
 func (s *Space) Borders(function int) *place.Borders {
 	return &place.Borders{Flow: s.flows[function], Ends: s.ends(function), Inline: place.State(s.free),
 		Apart: func(state place.State) bool { return !s.Backends[state].MergesRegions() },
@@ -226,8 +230,8 @@ func (s *Space) Borders(function int) *place.Borders {
 		}}
 }
 
-// State is where a candidate's values are: the number of its backend; of what stays inline that of the backend that takes
-// anything.
+// State is where a candidate's values are: the number of its backend; of what stays inline that of the backend that
+// takes anything.
 func (s *Space) State(c *candidate.Candidate) place.State {
 	if b := s.byName[c.Backend]; c.Free || b.Compiler() == "" {
 		return place.State(s.free)
@@ -236,13 +240,17 @@ func (s *Space) State(c *candidate.Candidate) place.State {
 }
 
 func (s *Space) sides(function int, regions []annotate.Region) *border.Regions {
-	return annotate.Sides(s.Functions[function].Set.Graph, regions, border.Side(s.free), func(r *annotate.Region) border.Side {
-		return border.Side(s.regionOf(function, r))
-	})
+	return annotate.Sides(s.Functions[function].Set.Graph, regions, border.Side(s.free),
+		func(r *annotate.Region) border.Side {
+			return border.Side(s.regionOf(function, r))
+		})
 }
 
 func (s *Space) ends(function int) border.Ends {
-	return border.Rounded(func(v relay.NodeID, side border.Side) (in, out float64) { return s.Border(function, v, int16(side)) })
+	return border.Rounded(func(v relay.NodeID, side border.Side) (in,
+		out float64) {
+		return s.Border(function, v, int16(side))
+	})
 }
 
 // Outlined counts the regions of a placement, which is how complicated it is.

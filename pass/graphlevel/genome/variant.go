@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// variant says which of the ways to run the same nodes on the same backend, or on those that share its regions, a candidate
-// is: number, from 1, of so many. Both are 0 where there is only one.
+// variant says which of the ways to run the same nodes on the same backend, or on those that share its regions, a
+// candidate is: number, from 1, of so many. Both are 0 where there is only one.
 type variant struct{ number, of int16 }
 
 // variantsOf numbers a function's candidates; those that must not be taken have no number.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oracle finds the cheapest placement in another way: by Dijkstra's algorithm over sets of covered nodes, as TVM's
-// own CollagePartition does. Tests and benchmarks hold the solver against it; nothing else uses it.
+// Package oracle finds the cheapest placement in another way: by Dijkstra's algorithm over sets of covered nodes, as
+// TVM's own CollagePartition does. Tests and benchmarks hold the solver against it; nothing else uses it.
 //
-// What comes in: the options and the tree of package place, of which it uses only which nodes need cover. What goes out:
-// the chosen options and their cost. It shares no code with the solver.
+// What comes in: the options and the tree of package place, of which it uses only which nodes need cover. What goes
+// out: the chosen options and their cost. It shares no code with the solver.
 package oracle
 
 import (
@@ -40,9 +40,9 @@ type Result struct {
 	States int
 }
 
-// Dijkstra finds the cheapest cover; among those of equal cost the one whose ranks (at least 0) have the least sum. From
-// a set of covered nodes it goes on with the options that hold the first node that is not covered. Costs are taken in whole
-// picoseconds, as the solver's. It gives up with a *LimitError when it has met more than limit sets.
+// Dijkstra finds the cheapest cover; among those of equal cost the one whose ranks (at least 0) have the least sum.
+// From a set of covered nodes it goes on with the options that hold the first node that is not covered. Costs are taken
+// in whole picoseconds, as the solver's. It gives up with a *LimitError when it has met more than limit sets.
 func Dijkstra(options []place.Option, tree *place.Tree, limit int) (*Result, error) {
 	words := (len(tree.Needs) + 63) / 64
 	full := make([]uint64, words)

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+)
+
+// unmeasured are the seeds that need no costs: those of alone, and backends that share regions together by their lower
+// bounds, which come first after plain TVM: they are hardly ever worse than one of them alone, and may be all that
+// there is time for.
+func (c *decision) unmeasured() []graphlevel.Seed {
+	seeds := c.alone()
+	if c.Reach == ReachParts {
+		return seeds
+	}
+	var together []graphlevel.Seed
+	for _, family := range c.graph.network.Families() {
+		p := c.graph.network.Together(family...)
+		if p == nil || slices.ContainsFunc(seeds, func(s graphlevel.Seed) bool { return s.Placement.Key == p.Key }) {
+			continue // only one of them takes anything here
+		}
+		together = append(together, graphlevel.Seed{Name: strings.Join(family, "+") + ", by lower bounds",
+			Placement: p})
+	}
+	first := 0
+	if len(seeds) > 0 && seeds[0].Name == "tvm" {
+		first = 1
+	}
+	return slices.Insert(seeds, first, together...)
+}
+
+// alone are plain TVM and every backend alone, as its users would have it.
+func (c *decision) alone() []graphlevel.Seed {
+	network := c.graph.network
+	var seeds []graphlevel.Seed
+	if slices.Contains(c.Backends, "tvm") && !c.constrained() {
+		seeds = append(seeds, graphlevel.Seed{Name: "tvm", Placement: c.graph.lane.Plain()})
+	}
+	if c.Reach == ReachParts {
+		return seeds
+	}
+	for _, b := range network.Backends() {
+		name := b.Name()
+		switch {
+		case c.constrained():
+			name = "mostly " + name // as far as what was asked for lets it
+		case b.TakesAnything():
+			continue
+		}
+		if p := network.Alone(b.Name()); p != nil {
+			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
+		}
+	}
+	return seeds
+}
+
+// seeds are what the graph level goes on with: the unmeasured ones, the operator level's placement, each backend with
+// the cheapest of its own candidates, backends that share regions together with the cheapest of theirs, and with
+// kernels that work in groups wherever those can be, and runners-up.
+func (c *decision) seeds() []graphlevel.Seed {
+	network := c.graph.network
+	families := network.Families()
+	seeds := append(c.unmeasured(), graphlevel.Seed{Name: operatorLevelName, Placement: network.placed()})
+	if c.Reach == ReachParts {
+		return seeds
+	}
+	for _, b := range network.Backends() {
+		name := b.Name()
+		switch {
+		case c.constrained():
+			name = "mostly " + name
+		case b.TakesAnything():
+			continue
+		}
+		if p := network.Tuned(b.Name()); p != nil {
+			// What a family can do together is hardly ever worse.
+			optional := slices.ContainsFunc(families,
+				func(family []string) bool { return slices.Contains(family, b.Name()) })
+			seeds = append(seeds, graphlevel.Seed{Name: name + ", cheapest of its own", Placement: p,
+				Optional: optional})
+		}
+	}
+	for _, family := range families {
+		if p := network.Tuned(family...); p != nil {
+			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+"), Placement: p})
+		}
+		if p := network.Grouped(family...); p != nil {
+			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+") + ", in groups", Placement: p})
+		}
+	}
+	return append(seeds, network.RunnersUp()...)
+}
+
+// kept are the networks that were measured beside the seeds, as seeds of what comes after learn.
+func (c *decision) kept(seeds []graphlevel.Seed) func() []graphlevel.Seed {
+	var names []string
+	var again []func() *genome.Placement
+	for i := range c.graph.result.Trials {
+		t := &c.graph.result.Trials[i]
+		if !t.Cost.Failed() && !slices.ContainsFunc(seeds,
+			func(s graphlevel.Seed) bool { return s.Placement.Key == t.Placement.Key }) {
+			names, again = append(names, t.Name), append(again, c.graph.network.Kept(t.Placement))
+		}
+	}
+	return func() []graphlevel.Seed {
+		var list []graphlevel.Seed
+		for i, placement := range again {
+			if p := placement(); p != nil {
+				list = append(list, graphlevel.Seed{Name: names[i], Placement: p})
+			}
+		}
+		return list
+	}
+}
+
+// distinct counts the placements of seeds.
+func distinct(seeds []graphlevel.Seed) int {
+	keys := map[string]bool{}
+	for _, s := range seeds {
+		keys[s.Placement.Key] = true
+	}
+	return len(keys)
+}
