@@ -281,6 +281,7 @@ TAKEN = [
         ("kernels_avx2", "bench-kernels"),
         ("networks_b1", "bench-all"),
         ("onednn", "files/onednn"),
+        ("onnx", "files/conformance"),
         ("solver", "files/solver"),
     ],
 )

@@ -58,11 +58,13 @@ class Model:
         }
 
 
-def load(model, params=None, input_shapes=None, form=None):
+def load(model, params=None, input_shapes=None, form=None, input_values=None):
     """Read ``model`` (a path, or workload:NAME) and return a Model.
 
     ``params`` is a parameter file (.params or .npz) for a Relay program, ``input_shapes`` {name: shape}
     fixes what the model leaves open, ``form`` is one of FORMATS where the file name does not tell.
+    ``input_values`` {name: array} makes constants of inputs of an ONNX model: of those that say of which shape
+    something is (the sizes of a Resize), which must be known when it is read.
     """
     input_shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     if str(model).startswith(WORKLOAD):
@@ -86,7 +88,12 @@ def load(model, params=None, input_shapes=None, form=None):
     if params and form != "relay":
         raise ValueError(f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs")
 
-    module = {"onnx": _onnx, "relay": _relay, "torchscript": _torchscript}[form](path, input_shapes)
+    if input_values and form != "onnx":
+        raise ValueError(f"{path} is {form}; values of inputs can be given for ONNX models only")
+    if form == "onnx":
+        module = _onnx(path, input_shapes, input_values or {})
+    else:
+        module = {"relay": _relay, "torchscript": _torchscript}[form](path, input_shapes)
     if params:
         module = bind(module, read_params(params), str(path), str(params))
     _require_fixed_shapes(module, path)
@@ -131,7 +138,11 @@ def _last_line(error):
 # ONNX
 
 
-def _onnx(path, input_shapes):
+_CONTROL = ("If", "Loop", "Scan", "SequenceMap")
+_BRANCHES = "it has branches or loops, which are not supported"
+
+
+def _onnx(path, input_shapes, input_values):
     try:
         import onnx
     except ImportError:
@@ -144,20 +155,67 @@ def _onnx(path, input_shapes):
         raise ValueError(f"{path} is not an ONNX model: {_last_line(error)}") from None
     if not proto.HasField("graph") or not proto.graph.node:
         raise ValueError(f"{path} is not an ONNX model: it holds no graph")
+    from .onnx_reader import form, table
+
+    try:
+        form.require_types(proto.graph)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    _fix_inputs(proto.graph, input_values, path)
     shapes = _onnx_shapes(proto, path, input_shapes)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with folding.here("onnx"):
+            proto = form.formed(proto, table.names(form.opset_of(proto)))
+            with table.in_place(), folding.here("onnx"):
                 module, _ = relay.frontend.from_onnx(proto, shape=shapes, freeze_params=True)
+    except table.RefusedError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
     except tvm.error.OpNotImplemented as error:
         lacking = str(error).strip().splitlines()[-1].rsplit(":", 1)[-1].strip()
         raise ValueError(f"{path} uses operators that TVM's ONNX importer lacks: {lacking}") from None
     except Exception as error:
+        if any(node.op_type in _CONTROL for node in proto.graph.node):
+            raise ValueError(f"{path} cannot be read: {_BRANCHES}") from None
         raise ValueError(
             f"TVM's ONNX importer cannot read {path}: {type(error).__name__}: {_last_line(error)}"
         ) from None
-    return _typed(module, path)
+    module = _typed(module, path)
+    _require_static(module, path)
+    return module
+
+
+def _require_static(module, path):
+    """Raise ValueError where the network branches, or has results whose shapes are known only when it runs."""
+    kind = module["main"].ret_type
+    for number, field in enumerate(kind.fields if isinstance(kind, tvm.ir.TupleType) else [kind]):
+        if not isinstance(field, relay.TensorType) or "?" in _dims(field):
+            raise ValueError(
+                f"{path} cannot be read: the shape of its result {number} is known only when it runs. Where that is so "
+                "because of an input that says of which shape something is, give its value with input_values (on the "
+                "command line --input-value NAME:2,2)"
+            )
+    branches = []
+    for function in module.functions.values():
+        relay.analysis.post_order_visit(function, lambda e: branches.append(e) if isinstance(e, relay.If) else None)
+    if branches or len(module.functions) > 1:
+        raise ValueError(f"{path} cannot be read: {_BRANCHES}")
+
+
+def _fix_inputs(graph, values, path):
+    """Make weights of the inputs whose values are given."""
+    from onnx import helper, numpy_helper
+
+    left = [value for value in graph.input if value.name not in values]
+    given = {value.name: value for value in graph.input if value.name in values}
+    _refuse_unknown_inputs(values, [value.name for value in graph.input], path)
+    for name, array in values.items():
+        kind = given[name].type.tensor_type.elem_type
+        graph.initializer.append(
+            numpy_helper.from_array(np.asarray(array, helper.tensor_dtype_to_np_dtype(kind)), name)
+        )
+    del graph.input[:]
+    graph.input.extend(left)
 
 
 def _onnx_shapes(proto, path, input_shapes):

@@ -18,9 +18,10 @@ from . import export, frontends, library, registration, tvm_threads
 
 
 def load_model(spec_json):
-    """collage.host.load_model: {"model", "params", "input_shapes", "format"} -> [IRModule, info JSON]."""
+    """collage.host.load_model: what frontends.load takes, by name, as JSON -> [IRModule, info JSON]."""
     spec = json.loads(spec_json)
-    model = frontends.load(spec["model"], spec.get("params"), spec.get("input_shapes"), spec.get("format"))
+    given = (spec.get(name) for name in ("params", "input_shapes", "format", "input_values"))
+    model = frontends.load(spec["model"], *given)
     info = model.info()
     info["parameter_bytes"] = frontends.parameter_bytes(model.module)
     return [model.module, json.dumps(info)]

@@ -5,6 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -248,6 +249,34 @@ func sameFile(a, b string) bool {
 	absoluteA, errA := filepath.Abs(a)
 	absoluteB, errB := filepath.Abs(b)
 	return errA == nil && errB == nil && absoluteA == absoluteB
+}
+
+// parseValues reads "name:0.5,2"; the name may hold colons.
+func parseValues(texts []string) (map[string][]float64, error) {
+	values := map[string][]float64{}
+	for _, text := range texts {
+		i := strings.LastIndexByte(text, ':')
+		if i <= 0 {
+			return nil, fmt.Errorf("--input-value %s: give it as NAME:2,2", quoteIfNeeded(text))
+		}
+		name, list := text[:i], strings.Trim(text[i+1:], "[]() ")
+		if _, twice := values[name]; twice {
+			return nil, fmt.Errorf("--input-value gives the value of %s twice", name)
+		}
+		numbers := []float64{}
+		for field := range strings.SplitSeq(list, ",") {
+			if field = strings.TrimSpace(field); field == "" && list == "" {
+				continue
+			}
+			number, err := strconv.ParseFloat(field, 64)
+			if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
+				return nil, fmt.Errorf("--input-value %s: %q is not a number", text, field)
+			}
+			numbers = append(numbers, number)
+		}
+		values[name] = numbers
+	}
+	return values, nil
 }
 
 // parseShapes reads "name:1,3,224,224"; the name may hold colons (TensorFlow's do).

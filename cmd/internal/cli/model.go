@@ -26,15 +26,16 @@ import (
 
 // modelFlags are the flags of the commands that place a model: which one it is, and how it is to be placed.
 type modelFlags struct {
-	params, format, target, store string
-	tuningLog                     string
-	backends, shapes, pin, forbid []string
-	threads, optLevel, samples    int
-	exact                         bool
-	exhaustive, skip, retry       bool
-	json, verbose, quiet          bool
+	params, format, target, store         string
+	tuningLog                             string
+	backends, shapes, values, pin, forbid []string
+	threads, optLevel, samples            int
+	exact                                 bool
+	exhaustive, skip, retry               bool
+	json, verbose, quiet                  bool
 
 	inputShapes map[string][]int64
+	inputValues map[string][]float64
 }
 
 // declareModel declares the flags that say what the model is.
@@ -43,6 +44,8 @@ func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, relay or "+
 		"torchscript")
 	flags.StringArrayVar(&m.shapes, "input-shape", nil, "fix an input's shape, as `NAME:1,3,224,224`; may be repeated")
+	flags.StringArrayVar(&m.values, "input-value", nil,
+		"make a constant of an input of an ONNX model that says of which shape something is, as `NAME:2,2`; may be repeated")
 }
 
 const targetHelp = "what to compile for: `TARGET` is x86-64-v2, x86-64-v3 (AVX2), x86-64-v4 (AVX-512), native (this " +
@@ -109,6 +112,9 @@ func (m *modelFlags) checkModel(model string) (err error) {
 			return fmt.Errorf("--format %s is not known: did you mean %s?", m.format, near)
 		}
 		return fmt.Errorf("--format %s is not known (formats: %s)", m.format, strings.Join(formats, ", "))
+	}
+	if m.inputValues, err = parseValues(m.values); err != nil {
+		return err
 	}
 	if m.inputShapes, err = parseShapes(m.shapes); err != nil {
 		return err
@@ -277,7 +283,8 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 	s.beforeError = printer.Stop
 	s.setInterruptNote(fmt.Sprintf("%s; what was measured is kept in %s", unfinished, store))
 	return compile.Options{
-		Model: model, Params: m.params, InputShapes: m.inputShapes, Format: m.format, Options: decide.Options{
+		Model: model, Params: m.params, InputShapes: m.inputShapes, InputValues: m.inputValues,
+		Format: m.format, Options: decide.Options{
 			Backends: m.backends, Pin: m.pin, Forbid: m.forbid, Exact: m.exact, Target: m.target, Threads: m.threads,
 			OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store, Samples: m.samples, Exhaustive: m.exhaustive,
 			SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,

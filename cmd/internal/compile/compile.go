@@ -38,6 +38,8 @@ type Options struct {
 	Params string
 	// InputShapes fix what the model leaves open.
 	InputShapes map[string][]int64
+	// InputValues make constants of inputs of an ONNX model, which say of which shape something is.
+	InputValues map[string][]float64
 	// Format is "onnx", "relay" or "torchscript"; "" to tell by the file.
 	Format string
 	// Output is the executable, .so or .tar.
@@ -191,6 +193,9 @@ func (c *compilation) load(info *ModelInfo) error {
 		"input_shapes": nil}
 	if len(c.InputShapes) > 0 {
 		spec["input_shapes"] = c.InputShapes
+	}
+	if len(c.InputValues) > 0 {
+		spec["input_values"] = c.InputValues
 	}
 	value, err := callHost("collage.host.load_model", spec)
 	if err != nil {

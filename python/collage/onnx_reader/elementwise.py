@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators on each element by itself."""
+
+import numpy as np
+from onnx import helper
+from tvm import relay
+from tvm.relay import op as _op
+
+from .table import const, converter, dtype_of, given, outputs, shape_of, static
+
+
+@converter("Gelu", since=20)
+def _gelu(inputs, attrs, params):
+    x = inputs[0]
+    kind = dtype_of(x)
+    half, one = const(0.5, kind), const(1.0, kind)
+    if attrs.get("approximate", b"none") == b"tanh":
+        cubic = x + const(0.044715, kind) * x * x * x
+        return half * x * (one + _op.tanh(const(np.sqrt(2 / np.pi), kind) * cubic))
+    return half * x * (one + _op.erf(x * const(np.sqrt(0.5), kind)))
+
+
+@converter("Cast", since=6)
+def _cast(inputs, attrs, params):
+    kind = np.dtype(helper.tensor_dtype_to_np_dtype(attrs["to"])).name
+    return cast(inputs[0], kind)
+
+
+@converter("CastLike", since=15)
+def _cast_like(inputs, attrs, params):
+    return cast(inputs[0], dtype_of(inputs[1]))
+
+
+def cast(value, kind):
+    """The value in another type. TVM's own way from float64 to float16 gives garbage: it goes over float32."""
+    if dtype_of(value) == "float64" and kind == "float16":
+        value = _op.cast(value, "float32")
+    return _op.cast(value, kind)
+
+
+@converter("Dropout", since=7)
+def _dropout(inputs, attrs, params):
+    training = static(given(inputs, 2), "whether Dropout trains")
+    ratio = static(given(inputs, 1), "the ratio of Dropout")
+    if training is not None and bool(training) and (ratio is None or float(ratio) > 0):
+        raise ValueError("it drops values by chance, as in training")
+    if outputs(attrs) == 1:
+        return inputs[0]
+    mask = const(np.ones(shape_of(inputs[0])), "bool")
+    return relay.TupleWrapper(relay.Tuple([inputs[0], mask]), 2)
+
+
+@converter("Mod", since=10)
+def _modulo(inputs, attrs, params):
+    """By the sign of the dividend with fmod, else of the divisor."""
+    x, y = inputs
+    rest = _op.mod(x, y)
+    if attrs.get("fmod", 0) or dtype_of(x).startswith("uint"):
+        return rest
+    zero = const(0, dtype_of(x))
+    other = _op.not_equal(_op.less(rest, zero), _op.less(y, zero))
+    return _op.where(_op.logical_and(_op.not_equal(rest, zero), other), rest + y, rest)
+
+
+@converter("PRelu")
+def _parametric_relu(inputs, attrs, params):
+    x, slope = inputs
+    channels = shape_of(x)[1:2]
+    if shape_of(slope) == channels and channels != shape_of(x)[-1:]:  # a list for the channels, before opset 7
+        slope = _op.reshape(slope, [-1] + [1] * (len(shape_of(x)) - 2))
+    zero = const(0, dtype_of(x))
+    if len(shape_of(x)) >= 2 and _one_for_each_channel(shape_of(x), shape_of(slope)):
+        return _op.nn.prelu(x, _op.broadcast_to(_op.reshape(slope, [-1]), [shape_of(x)[1]]), axis=1)
+    return _op.where(_op.less(x, zero), x * slope, x)
+
+
+def _one_for_each_channel(shape, slope):
+    """Whether the slope goes along axis 1, as ONNX broadcasts (from the last axis)."""
+    aligned = (1,) * (len(shape) - len(slope)) + tuple(slope)
+    return len(slope) <= len(shape) and all(size == 1 for axis, size in enumerate(aligned) if axis != 1)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The form in which an ONNX model is given to TVM's importer.
+
+In: a ModelProto as it was loaded. Out: one that computes the same, without functions: those that the model brings with
+it, and operators that TVM's importer has no converter for, or none that is right, and that the ONNX standard defines by
+other operators. Weights are not touched.
+"""
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, FunctionProto, TensorProto, TypeProto, inliner
+
+# Operators that are expanded though TVM's importer converts them: what it makes of them is wrong or incomplete.
+# TVM's Attention is that of com.microsoft.
+_EXPANDED = frozenset({"Attention", "MeanVarianceNormalization"})
+
+# Types of elements that TVM has no tensors of, or reads as others.
+_TYPES = {getattr(TensorProto, name) for name in ("FLOAT", "DOUBLE", "FLOAT16", "BOOL")}
+_TYPES |= {getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64)}
+
+# What is expanded may hold what must be expanded; the standard's functions are not nested deeper.
+_DEPTH = 6
+
+# Weights of more bytes are set aside meanwhile: protobuf writes no more than 2 GB.
+_LARGE = 1 << 10
+
+
+def formed(proto, converted):
+    """The model in that form. ``converted`` are the names of the operators that can be converted. The model that was
+    given is used up.
+    """
+    weights = _without_weights(proto)
+    if proto.functions:
+        proto = inliner.inline_local_functions(proto, convert_version=True)
+    for _ in range(_DEPTH):
+        expander = _Expander(proto, converted)
+        if not expander.expand(proto.graph):
+            break
+        proto = expander.expanded()
+    _plain_constants(proto.graph)
+    return _with_weights(proto, weights)
+
+
+def require_types(graph):
+    """Raise ValueError for what is no tensor, and for elements that TVM cannot hold."""
+    for what, values in (("input", graph.input), ("output", graph.output)):
+        for value in values:
+            if not value.type.HasField("tensor_type"):
+                kind = (value.type.WhichOneof("value") or "untyped").replace("_type", "")
+                raise ValueError(f"its {what} {value.name} is no tensor but {kind}, which is not supported")
+            _require_type(value.type.tensor_type.elem_type, f"its {what} {value.name}")
+    for one in graph.initializer:
+        _require_type(one.data_type, f"its weight {one.name}")
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to":
+                _require_type(attribute.i, f"what the operator Cast that makes {node.output[0]} gives")
+            if attribute.type == AttributeProto.TENSOR:
+                _require_type(attribute.t.data_type, f"an attribute of the operator {node.op_type}")
+
+
+def _require_type(kind, what):
+    if kind and kind not in _TYPES:
+        raise ValueError(f"{what} is of the type {TensorProto.DataType.Name(kind).lower()}, which TVM does not have")
+
+
+def _plain_constants(graph):
+    """Give the operators Constant their numbers as a tensor, whatever the attribute was."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                _plain_constants(attribute.g)
+        if node.op_type != "Constant" or not node.attribute or not node.attribute[0].name.startswith("value_"):
+            continue
+        attribute = node.attribute[0]
+        value = onnx.helper.get_attribute_value(attribute)
+        kind = "float32" if attribute.name.startswith("value_float") else "int64"
+        tensor = onnx.numpy_helper.from_array(np.array(value, dtype=kind))
+        del node.attribute[:]
+        node.attribute.append(onnx.helper.make_attribute("value", tensor))
+
+
+def _without_weights(proto):
+    """Make inputs of the large weights; gives them, and the names of those that are no inputs otherwise."""
+    graph = proto.graph
+    given = {value.name for value in graph.input}
+    large = [one for one in graph.initializer if one.ByteSize() > _LARGE]
+    names = {one.name for one in large}
+    small = [one for one in graph.initializer if one.name not in names]
+    del graph.initializer[:]
+    graph.initializer.extend(small)
+    for one in large:
+        if one.name not in given:
+            graph.input.append(onnx.helper.make_tensor_value_info(one.name, one.data_type, list(one.dims)))
+    return large, names - given
+
+
+def _with_weights(proto, weights):
+    large, added = weights
+    kept = [value for value in proto.graph.input if value.name not in added]
+    del proto.graph.input[:]
+    proto.graph.input.extend(kept)
+    proto.graph.initializer.extend(large)
+    return proto
+
+
+def opset_of(proto):
+    """The version of the standard operators that the model says it uses; 1 where it says nothing."""
+    return next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), 1)
+
+
+class _Expander:
+    """Names, in a model, what the standard says of operators as functions of the model, which are then inlined."""
+
+    def __init__(self, proto, converted):
+        self.proto = proto
+        self.converted = converted
+        self.opset = opset_of(proto)
+        self.functions = []
+        self.opsets = {}
+        self._types = None
+
+    def expand(self, graph):
+        """Replace nodes by calls of functions, in a graph and those inside; says whether there were any."""
+        found = False
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.type == AttributeProto.GRAPH:
+                    found |= self.expand(attribute.g)
+            function = self._function(node)
+            if function is not None:
+                found = True
+                function.name, function.domain = f"{node.op_type}_{len(self.functions)}", "collage.expanded"
+                _with_defaults(node, function)
+                # Written for an earlier version, it holds for this one too; the inliner takes equal ones only.
+                del function.opset_import[:]
+                function.opset_import.add(domain="", version=self.opset)
+                node.op_type, node.domain = function.name, function.domain
+                self.functions.append(function)
+        return found
+
+    def expanded(self):
+        """The model with the functions inlined."""
+        self.proto.functions.extend(self.functions)
+        self.proto.opset_import.add(domain="collage.expanded", version=1)
+        whole = inliner.inline_local_functions(self.proto, convert_version=False)
+        kept = [one for one in whole.opset_import if one.domain != "collage.expanded"]
+        del whole.opset_import[:]
+        whole.opset_import.extend(kept)
+        return whole
+
+    def _function(self, node):
+        """What the standard says the operator is; None where it is converted, or the standard says nothing."""
+        if node.domain not in ("", "ai.onnx") or (node.op_type in self.converted and node.op_type not in _EXPANDED):
+            return None
+        try:
+            schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+        except onnx.defs.SchemaError:
+            return None
+        versions = [v for v in schema.function_opset_versions if v <= self.opset]
+        if versions:
+            return FunctionProto.FromString(schema.get_function_with_opset_version(max(versions)))
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= self.opset]
+        if not versions:
+            return None
+        kinds = [self._type(name).SerializeToString() for name in node.input]
+        body = schema.get_context_dependent_function_with_opset_version(max(versions), _defaulted(node, schema), kinds)
+        return FunctionProto.FromString(body) if body else None
+
+    def _type(self, name):
+        if self._types is None:
+            inferred = onnx.shape_inference.infer_shapes(self.proto, data_prop=True)
+            self._types = {
+                value.name: value.type
+                for values in (inferred.graph.input, inferred.graph.value_info, inferred.graph.output)
+                for value in values
+            }
+            for weight in inferred.graph.initializer:
+                kind = TypeProto()
+                kind.tensor_type.elem_type = weight.data_type
+                for size in weight.dims:
+                    kind.tensor_type.shape.dim.add(dim_value=size)
+                self._types[weight.name] = kind
+        return self._types.get(name, TypeProto())
+
+
+def _defaulted(node, schema):
+    """The node as bytes, with the attributes that it leaves out."""
+    full = onnx.NodeProto()
+    full.CopyFrom(node)
+    given = {one.name for one in node.attribute}
+    full.attribute.extend(
+        one.default_value for one in schema.attributes.values() if one.name not in given and one.default_value.name
+    )
+    return full.SerializeToString()
+
+
+def _with_defaults(node, function):
+    """A function's attributes have no defaults but what its schema says: the call has them."""
+    schema = onnx.defs.get_schema(node.op_type)
+    given = {one.name for one in node.attribute}
+    for name in function.attribute:
+        if name not in given and name in schema.attributes and schema.attributes[name].default_value.name:
+            node.attribute.append(schema.attributes[name].default_value)

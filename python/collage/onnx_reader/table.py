@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Converters of ONNX operators to Relay, of our own: for those that TVM 0.19's importer has none for, or a wrong one.
+
+A converter is a function of the operator's inputs (None for one that is left out), its attributes and the
+parameters, as TVM's importer calls its own, and gives an expression, or a TupleWrapper of several. ``known`` puts
+them beside TVM's. What cannot be converted raises ValueError with the reason.
+"""
+
+import contextlib
+import threading
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.relay.frontend import onnx as importer
+from tvm.relay.frontend.common import infer_type
+
+# Ours: {name: [(since which opset, converter), ...]}, ascending.
+_OURS = {}
+
+
+def converter(*names, since=1):
+    """Make a function the converter of operators from an opset on."""
+
+    def register(function):
+        for name in names:
+            _OURS.setdefault(name, []).append((since, function))
+            _OURS[name].sort(key=lambda one: one[0])
+        return function
+
+    return register
+
+
+def known(theirs, opset):
+    """TVM's table of converters for an opset with ours in it."""
+    table = dict(theirs)
+    for name, versions in _OURS.items():
+        fitting = [function for since, function in versions if since <= opset]
+        if fitting:
+            table[name] = fitting[-1]
+    return table
+
+
+def static(value, what):
+    """The numbers of an input that must be known when the model is read; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, relay.Constant):
+        return value.data.numpy()
+    raise ValueError(
+        f"{what} is computed by the network, or an input of it: it must be known when the network is read (an input's "
+        "value can be given with --input-value, in Python input_values)"
+    )
+
+
+def const(value, dtype=None):
+    """A constant of the array's own type: relay.const makes int32 of int64 and float32 of float64."""
+    return relay.Constant(tvm.nd.array(np.array(value, dtype, order="C")))
+
+
+def given(inputs, index):
+    """An input; None where it is left out."""
+    return inputs[index] if len(inputs) > index else None
+
+
+def shape_of(value):
+    """The sizes of an expression, as numbers; one that is not known when the model is read raises ValueError."""
+    shape = infer_type(value).checked_type.shape
+    if not all(isinstance(size, (int, tvm.tir.IntImm)) for size in shape):
+        raise ValueError("the shape of an input is known only when the network runs")
+    return tuple(int(size) for size in shape)
+
+
+def outputs(attrs):
+    """How many outputs the operator is asked for."""
+    return attrs["tvm_custom"]["num_outputs"]
+
+
+def dtype_of(value):
+    """The element type of an expression."""
+    return infer_type(value).checked_type.dtype
+
+
+# In the place of TVM's
+
+
+class RefusedError(ValueError):
+    """An operator of the model cannot be converted; the text says which, and why."""
+
+
+class _Graph(importer.GraphProto):
+    """TVM's, with errors that name the operator, and all outputs that are asked for."""
+
+    def _fix_outputs(self, op_name, outputs):
+        return outputs if op_name in _OURS else super()._fix_outputs(op_name, outputs)
+
+    def _convert_operator(self, op_name, inputs, attrs, opset):
+        try:
+            return super()._convert_operator(op_name, inputs, attrs, opset)
+        except RefusedError:
+            raise  # inside of a loop or a branch
+        except Exception as error:
+            lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+            why = lines[-1] if lines else type(error).__name__
+            raise RefusedError(f"the operator {op_name} that makes {attrs['tvm_custom']['name']}: {why}") from error
+
+
+_turn = threading.RLock()
+
+
+def names(opset):
+    """The operators that can be converted."""
+    return set(known(importer._get_convert_map(opset), opset))
+
+
+@contextlib.contextmanager
+def in_place():
+    """While TVM's importer reads a model, our converters stand beside its own."""
+    with _turn:
+        theirs, graph = importer._get_convert_map, importer.GraphProto
+        importer._get_convert_map = lambda opset: known(theirs(opset), opset)
+        importer.GraphProto = _Graph
+        try:
+            yield
+        finally:
+            importer._get_convert_map, importer.GraphProto = theirs, graph

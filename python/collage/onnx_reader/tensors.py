@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that move elements, or tell of shapes: splits, concatenations, pads, scatters, ranges."""
+
+import math
+
+import numpy as np
+from tvm import relay
+from tvm.relay import op as _op
+from tvm.relay.frontend import onnx as importer
+from tvm.relay.frontend.common import infer_type
+
+from .resize import text
+from .table import const, converter, dtype_of, given, outputs, shape_of, static
+
+
+@converter("Split", since=2)
+def _split(inputs, attrs, params):
+    data, axis = inputs[0], attrs.get("axis", 0)
+    shape = shape_of(data)
+    axis = axis + len(shape) if axis < 0 else axis
+    lengths = static(given(inputs, 1), "the lengths of Split")
+    lengths = attrs.get("split") if lengths is None else [int(length) for length in lengths]
+    if lengths is None:
+        count = attrs.get("num_outputs", outputs(attrs))
+        each = -(-shape[axis] // count)
+        lengths = [max(0, min(each, shape[axis] - each * i)) for i in range(count)]
+    if len(lengths) == 1:
+        return data
+    ends = [int(end) for end in np.cumsum(lengths)]
+    if 0 not in lengths:
+        return _op.split(data, ends[:-1], axis)
+    parts = []  # TVM splits nothing of no length off
+    for length, end in zip(lengths, ends, strict=True):
+        sizes = [*shape[:axis], length, *shape[axis + 1 :]]
+        empty = const(np.zeros(sizes), dtype_of(data))
+        parts.append(_op.strided_slice(data, [end - length], [end], axes=[axis]) if length else empty)
+    return relay.TupleWrapper(relay.Tuple(parts), len(parts))
+
+
+@converter("Concat", since=4)
+def _concatenate(inputs, attrs, params):
+    kept = [one for one in inputs if 0 not in shape_of(one)] or list(inputs[:1])
+    return kept[0] if len(kept) == 1 else _op.concatenate(kept, axis=attrs["axis"])
+
+
+@converter("Shape")
+def _shape(inputs, attrs, params):
+    shape = shape_of(inputs[0])
+    return const(np.array(shape[attrs.get("start", 0) : attrs.get("end", len(shape))]), "int64")
+
+
+@converter("Size")
+def _size(inputs, attrs, params):
+    return const(math.prod(shape_of(inputs[0])), "int64")
+
+
+@converter("Range", since=11)
+def _range(inputs, attrs, params):
+    start, limit, delta = (static(one, "a bound of Range").reshape(()) for one in inputs)
+    return const(np.arange(start, limit, delta), start.dtype)
+
+
+@converter("Trilu", since=14)
+def _triangle(inputs, attrs, params):
+    k = static(given(inputs, 1), "the diagonal of Trilu")
+    k = 0 if k is None else int(k.reshape(()))
+    shape = shape_of(inputs[0])
+    kept = np.triu(np.ones(shape[-2:], bool), k) if attrs.get("upper", 1) else np.tril(np.ones(shape[-2:], bool), k)
+    if 0 in shape:
+        return inputs[0]
+    return _op.where(const(np.broadcast_to(kept, shape)), inputs[0], const(0, dtype_of(inputs[0])))
+
+
+@converter("Pad", since=11)
+def _pad(inputs, attrs, params):
+    data, mode = inputs[0], text(attrs, "mode", "constant")
+    shape = shape_of(data)
+    widths = [int(one) for one in static(inputs[1], "the widths of Pad")]
+    value, axes = given(inputs, 2), static(given(inputs, 3), "the axes of Pad")
+    axes = range(len(shape)) if axes is None else [int(axis) % len(shape) for axis in axes.reshape(-1)]
+    begin, end = [0] * len(shape), [0] * len(shape)
+    for i, axis in enumerate(axes):
+        begin[axis], end[axis] = widths[i], widths[len(widths) // 2 + i]
+    for axis, size in enumerate(shape):  # less than none is cut off
+        if begin[axis] < 0 or end[axis] < 0:
+            data = _op.strided_slice(data, [max(0, -begin[axis])], [size - max(0, -end[axis])], axes=[axis])
+    pairs = [(max(0, b), max(0, e)) for b, e in zip(begin, end, strict=True)]
+    if not any(map(any, pairs)):
+        return data
+    if mode == "constant":
+        filled = const(0, dtype_of(data)) if value is None else _op.reshape(value, ())
+        return _op.nn.pad(data, pairs, filled)
+    if mode in ("reflect", "edge") and all(max(pair) < size for pair, size in zip(pairs, shape, strict=True)):
+        return _op.nn.pad(data, pairs, 0, pad_mode=mode)
+    for axis, (b, e) in enumerate(pairs):
+        if b or e:
+            places = np.pad(np.arange(shape_of(data)[axis]), (b, e), mode=mode)
+            data = _op.take(data, const(places, "int32"), axis=axis, mode="clip")
+    return data
+
+
+_MODES = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+@converter("ScatterND", since=11)
+def _scatter_nd(inputs, attrs, params):
+    data, indices, updates = inputs
+    shape, of = shape_of(data), shape_of(indices)
+    # Negative indices count from the end.
+    limits = const(np.array(shape[: of[-1]], dtype=dtype_of(indices)))
+    indices = _op.where(_op.less(indices, const(0, dtype_of(indices))), indices + limits, indices)
+    moved = _op.transpose(indices, [len(of) - 1, *range(len(of) - 1)])
+    return _op.scatter_nd(data, moved, updates, _MODES[text(attrs, "reduction", "none")])
+
+
+@converter("ScatterElements", "Scatter", since=9)
+def _scatter_elements(inputs, attrs, params):
+    data, indices, updates = inputs
+    axis = attrs.get("axis", 0)
+    shape = shape_of(data)
+    axis = axis + len(shape) if axis < 0 else axis
+    size = const(shape[axis], dtype_of(indices))
+    indices = _op.where(_op.less(indices, const(0, dtype_of(indices))), indices + size, indices)
+    return _op.scatter_elements(data, indices, updates, axis, _MODES[text(attrs, "reduction", "none")])
+
+
+@converter("OneHot", since=9)
+def _one_hot(inputs, attrs, params):
+    indices, depth, values = inputs
+    depth = int(static(depth, "the depth of OneHot").reshape(()))
+    indices = _op.cast(indices, "int64")
+    size = const(depth, "int64")
+    indices = _op.where(_op.less(indices, const(0, "int64")), indices + size, indices)
+    off, on = (_op.take(values, const(i, "int64")) for i in range(2))
+    return _op.one_hot(indices, on, off, depth, attrs.get("axis", -1), dtype_of(values))
+
+
+def _from_the_end(name, position):
+    """TVM's converter of an operator on a sequence, which counts no position from the end."""
+
+    @converter(name, since=11)
+    def convert(inputs, attrs, params):
+        at = static(given(inputs, position), f"the position of {name}")
+        if at is not None and int(at.reshape(())) < 0:
+            length = len(infer_type(inputs[0]).checked_type.fields)
+            inputs[position] = const(int(at.reshape(())) + length, "int64")
+        return getattr(importer, name).get_converter(11)(inputs, attrs, params)
+
+
+for operator, where in (("SequenceAt", 1), ("SequenceErase", 1), ("SequenceInsert", 2)):
+    _from_the_end(operator, where)
