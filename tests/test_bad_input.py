@@ -196,7 +196,7 @@ def layers(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_interrupt_keeps_what_was_measured(collage_library, command, layers, tmp_path, sent):
     """In the middle of measuring: the process ends, the store holds what it had, and the next search takes
     that and measures the rest only.

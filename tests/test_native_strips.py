@@ -279,7 +279,10 @@ def cells(grid, count=3, channels=8, size=12, batch=1):
     return current[0]
 
 
-@pytest.mark.parametrize("batch,size,channels", [(1, 12, 8), (2, 13, 20), (1, 56, 16), (5, 7, 33)])
+@pytest.mark.parametrize(
+    "batch,size,channels",
+    [(2, 13, 20), (5, 7, 33), *(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 12, 8), (1, 56, 16)))],
+)
 def test_cells(partition, batch, size, channels):
     grid = WholeGrid(size)
     grid.add("cells", cells(grid, 4, channels, size, batch), rtol=1e-3, atol=1e-4)

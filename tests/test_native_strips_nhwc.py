@@ -127,7 +127,7 @@ def test_functions_on_the_way_out(partition, name):
     assert set(check(partition, build, 1)) <= {"strips", "reorder"}
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("stride", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 def test_depthwise_of_any_window(partition, stride):
     """Windows that are written out and others, padding that TensorFlow calls SAME (behind more than in front)."""
 

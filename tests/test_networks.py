@@ -200,7 +200,12 @@ def shares(network):
     return {backend: indices for backend, indices in chosen.items() if indices}
 
 
+# One of them in `make test`: it is on four backends at once.
+TOGETHER = [name if name == "bert_full" else pytest.param(name, marks=pytest.mark.long) for name in NETWORKS]
+
+
 @pytest.mark.skipif(len(BACKENDS) < 2, reason="one backend is not together with another")
+@pytest.mark.parametrize("network", TOGETHER, indirect=True)
 def test_all_backends_together(network, command, store, tmp_path):
     wanted = shares(network)
     # Where there is one product, one of the libraries of products gets it; where there is none, neither.

@@ -110,8 +110,8 @@ type AnytimeRun struct {
 	// Median is what was written, run in turn; Turns are its turns.
 	Median float64   `json:"median_ms,omitempty"`
 	Turns  []float64 `json:"turns_ms,omitempty"`
-	// Latencies are those of the best executable so far after AnytimeReport.At seconds, by the search's ratios to plain
-	// TVM until the program had ended; 0 where there was none.
+	// Latencies are those of the best executable so far after AnytimeReport.At seconds, by the search's ratios and what
+	// was written takes until the program had ended; 0 where there was none.
 	Latencies []float64 `json:"latencies_ms"`
 	// Within is when the best executable so far was within closeEnough of Best, and stayed so; 0 for never.
 	Within float64 `json:"within_seconds,omitempty"`
@@ -293,8 +293,18 @@ func (row *AnytimeRow) judge(at []float64, reference map[string]float64) {
 		for k, seconds := range at {
 			run.Latencies[k] = run.latency(seconds, row.TVM)
 		}
-		run.Within = run.within(row.TVM, closeEnough*row.Best)
+		run.Within = run.within(closeEnough * row.Best)
 	}
+}
+
+// whole is the time that a search's ratios are shares of: by them the last network that was the fastest takes what was
+// written takes. Networks run in turn with the fastest before them, so that these ratios hold beside one another, while
+// plain TVM's own time moves by a quarter from one minute to the next. Where nothing was written it is plain TVM's.
+func (run *AnytimeRun) whole(tvm float64) float64 {
+	if n := len(run.Found); n > 0 && run.Median > 0 && run.Found[n-1].Ratio > 0 {
+		return run.Median / run.Found[n-1].Ratio
+	}
+	return tvm
 }
 
 // latency is that of the best executable so far after so many seconds, in milliseconds; 0 where there is none. tvm is
@@ -306,14 +316,14 @@ func (run *AnytimeRun) latency(seconds, tvm float64) float64 {
 	ms := 0.0
 	for _, found := range run.Found {
 		if found.Seconds <= seconds {
-			ms = found.Ratio * tvm
+			ms = found.Ratio * run.whole(tvm)
 		}
 	}
 	return ms
 }
 
 // within is the first second from which on the best executable is not above a limit; 0 for never.
-func (run *AnytimeRun) within(tvm, limit float64) float64 {
+func (run *AnytimeRun) within(limit float64) float64 {
 	if run.Median <= 0 || run.Median > limit {
 		return 0
 	}
@@ -322,7 +332,7 @@ func (run *AnytimeRun) within(tvm, limit float64) float64 {
 		if found.Seconds >= run.Taken {
 			continue
 		}
-		if found.Ratio*tvm > limit {
+		if found.Ratio*run.whole(0) > limit {
 			break
 		}
 		since = found.Seconds

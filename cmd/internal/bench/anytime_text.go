@@ -21,8 +21,7 @@ func (r *AnytimeReport) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "The fastest executable so far, second by second, from an empty store: float32, %d threads, %g s "+
 		"asked for\n\n",
 		r.Threads, r.Asked)
-	b.WriteString("ms after so many seconds of wall time, by the search's ratios to plain TVM and what plain TVM " +
-		"takes in turn; kept: what was\n")
+	b.WriteString("ms after so many seconds of wall time, by the search's ratios and what was written takes; kept: what was\n")
 	fmt.Fprintf(&b, "written, run in turn (median of %d turns of at least %.0f ms). Within: when it was within %.0f "+
 		"%% of the best of all\n",
 		r.Rounds, r.TurnMS, 100*(closeEnough-1))

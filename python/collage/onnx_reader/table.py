@@ -45,6 +45,8 @@ def static(value, what):
     """The numbers of an input that must be known when the model is read; None stays None."""
     if value is None:
         return None
+    if not isinstance(value, relay.Constant):
+        value = importer.fold_constant(value)
     if isinstance(value, relay.Constant):
         return value.data.numpy()
     raise ValueError(

@@ -132,7 +132,15 @@ def _one_hot(inputs, attrs, params):
     size = const(depth, "int64")
     indices = _op.where(_op.less(indices, const(0, "int64")), indices + size, indices)
     off, on = (_op.take(values, const(i, "int64")) for i in range(2))
-    return _op.one_hot(indices, on, off, depth, attrs.get("axis", -1), dtype_of(values))
+    axis = attrs.get("axis", -1)
+    axis = axis + len(shape_of(indices)) + 1 if axis < -1 else axis
+    return _op.one_hot(indices, on, off, depth, axis, dtype_of(values))
+
+
+@converter("OptionalHasElement", since=15)
+def _has_element(inputs, attrs, params):
+    """What is no sequence and no optional is there, or is left out."""
+    return const(given(inputs, 0) is not None, "bool")
 
 
 def _from_the_end(name, position):
