@@ -3,9 +3,11 @@
 package decide
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 )
@@ -44,19 +46,30 @@ func (c *decision) alone() []graphlevel.Seed {
 	if c.Reach == ReachParts {
 		return seeds
 	}
-	for _, b := range network.Backends() {
-		name := b.Name()
-		switch {
-		case c.constrained():
-			name = "mostly " + name // as far as what was asked for lets it
-		case b.TakesAnything():
-			continue
-		}
+	for name, b := range c.named() {
 		if p := network.Alone(b.Name()); p != nil {
 			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
 		}
 	}
 	return seeds
+}
+
+// named are the backends that may have a network to themselves, with what that is called.
+func (c *decision) named() iter.Seq2[string, byoc.Backend] {
+	return func(yield func(string, byoc.Backend) bool) {
+		for _, b := range c.graph.network.Backends() {
+			name := b.Name()
+			switch {
+			case c.constrained():
+				name = "mostly " + name // as far as what was asked for lets it
+			case b.TakesAnything():
+				continue
+			}
+			if !yield(name, b) {
+				return
+			}
+		}
+	}
 }
 
 // seeds are what the graph level goes on with: the unmeasured ones, the operator level's placement, each backend with
@@ -69,14 +82,7 @@ func (c *decision) seeds() []graphlevel.Seed {
 	if c.Reach == ReachParts {
 		return seeds
 	}
-	for _, b := range network.Backends() {
-		name := b.Name()
-		switch {
-		case c.constrained():
-			name = "mostly " + name
-		case b.TakesAnything():
-			continue
-		}
+	for name, b := range c.named() {
 		if p := network.Tuned(b.Name()); p != nil {
 			// What a family can do together is hardly ever worse.
 			optional := slices.ContainsFunc(families,

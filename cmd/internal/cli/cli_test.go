@@ -197,18 +197,33 @@ func TestFailures(t *testing.T) {
 }
 
 func TestParseShapes(t *testing.T) {
-	got, err := parseShapes([]string{"data:1,3,224,224", "scope/x:0:[1, 8]", "scalar:"})
+	got, err := inputShape.parse([]string{"data:1,3,224,224", "scope/x:0:[1, 8]", "scalar:"})
 	require.NoError(t, err)
 	assert.Equal(t, map[string][]int64{"data": {1, 3, 224, 224}, "scope/x:0": {1, 8}, "scalar": {}}, got)
 	for text, want := range map[string]string{
 		"data": "give it as NAME", ":1": "give it as NAME", "x:1,a": `"a" is not a size`, "x:0": `"0" is not a size`,
 		"x:1,,2": `"" is not a size`, "x:-1": `"-1" is not a size`,
 	} {
-		_, err := parseShapes([]string{text})
+		_, err := inputShape.parse([]string{text})
 		assert.ErrorContains(t, err, want, text)
 	}
-	_, err = parseShapes([]string{"x:1", "x:2"})
+	_, err = inputShape.parse([]string{"x:1", "x:2"})
 	assert.ErrorContains(t, err, "twice")
+}
+
+func TestParseValues(t *testing.T) {
+	got, err := inputValue.parse([]string{"sizes:1,3,64.5", "a:b:-2e3", "none:"})
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]float64{"sizes": {1, 3, 64.5}, "a:b": {-2000}, "none": {}}, got)
+	for text, want := range map[string]string{
+		"data": "--input-value data: give it as NAME:2,2", "x:1,a": `"a" is not a number`,
+		"x:1,,2": `"" is not a number`, "x:inf": `"inf" is not a number`, "x:NaN": `"NaN" is not a number`,
+	} {
+		_, err := inputValue.parse([]string{text})
+		assert.ErrorContains(t, err, want, text)
+	}
+	_, err = inputValue.parse([]string{"x:1", "x:2"})
+	assert.ErrorContains(t, err, "--input-value gives the value of x twice")
 }
 
 // Without Python doctor and backends still say what there is.

@@ -5,7 +5,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -249,60 +248,4 @@ func sameFile(a, b string) bool {
 	absoluteA, errA := filepath.Abs(a)
 	absoluteB, errB := filepath.Abs(b)
 	return errA == nil && errB == nil && absoluteA == absoluteB
-}
-
-// parseValues reads "name:0.5,2"; the name may hold colons.
-func parseValues(texts []string) (map[string][]float64, error) {
-	values := map[string][]float64{}
-	for _, text := range texts {
-		i := strings.LastIndexByte(text, ':')
-		if i <= 0 {
-			return nil, fmt.Errorf("--input-value %s: give it as NAME:2,2", quoteIfNeeded(text))
-		}
-		name, list := text[:i], strings.Trim(text[i+1:], "[]() ")
-		if _, twice := values[name]; twice {
-			return nil, fmt.Errorf("--input-value gives the value of %s twice", name)
-		}
-		numbers := []float64{}
-		for field := range strings.SplitSeq(list, ",") {
-			if field = strings.TrimSpace(field); field == "" && list == "" {
-				continue
-			}
-			number, err := strconv.ParseFloat(field, 64)
-			if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
-				return nil, fmt.Errorf("--input-value %s: %q is not a number", text, field)
-			}
-			numbers = append(numbers, number)
-		}
-		values[name] = numbers
-	}
-	return values, nil
-}
-
-// parseShapes reads "name:1,3,224,224"; the name may hold colons (TensorFlow's do).
-func parseShapes(texts []string) (map[string][]int64, error) {
-	shapes := map[string][]int64{}
-	for _, text := range texts {
-		i := strings.LastIndexByte(text, ':')
-		if i <= 0 {
-			return nil, fmt.Errorf("--input-shape %s: give it as NAME:1,3,224,224", quoteIfNeeded(text))
-		}
-		name, list := text[:i], strings.Trim(text[i+1:], "[]() ")
-		if _, twice := shapes[name]; twice {
-			return nil, fmt.Errorf("--input-shape gives the shape of %s twice", name)
-		}
-		shape := []int64{}
-		for field := range strings.SplitSeq(list, ",") {
-			if field = strings.TrimSpace(field); field == "" && list == "" {
-				continue
-			}
-			n, err := strconv.ParseInt(field, 10, 64)
-			if err != nil || n < 1 {
-				return nil, fmt.Errorf("--input-shape %s: %q is not a size (a whole number from 1 up)", text, field)
-			}
-			shape = append(shape, n)
-		}
-		shapes[name] = shape
-	}
-	return shapes, nil
 }

@@ -59,7 +59,7 @@ func FuzzShapes(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, lines string) {
-		shapes, err := parseShapes(strings.Split(lines, "\n"))
+		shapes, err := inputShape.parse(strings.Split(lines, "\n"))
 		if err != nil {
 			require.Nil(t, shapes)
 			require.ErrorContains(t, err, "--input-shape")
@@ -74,7 +74,7 @@ func FuzzShapes(f *testing.F) {
 			}
 			again = append(again, name+":"+strings.Join(sizes, ","))
 		}
-		same, err := parseShapes(again)
+		same, err := inputShape.parse(again)
 		require.NoError(t, err)
 		require.Equal(t, shapes, same)
 	})

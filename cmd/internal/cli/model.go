@@ -113,10 +113,10 @@ func (m *modelFlags) checkModel(model string) (err error) {
 		}
 		return fmt.Errorf("--format %s is not known (formats: %s)", m.format, strings.Join(formats, ", "))
 	}
-	if m.inputValues, err = parseValues(m.values); err != nil {
+	if m.inputValues, err = inputValue.parse(m.values); err != nil {
 		return err
 	}
-	if m.inputShapes, err = parseShapes(m.shapes); err != nil {
+	if m.inputShapes, err = inputShape.parse(m.shapes); err != nil {
 		return err
 	}
 	if name, isWorkload := strings.CutPrefix(model, workloadPrefix); isWorkload {

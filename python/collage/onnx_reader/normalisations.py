@@ -16,12 +16,16 @@ def _in_float32(value):
     return _op.cast(value, "float32"), lambda result: _op.cast(result, kind)
 
 
+def _last_axes(data, attrs):
+    """The axes from the attribute ``axis`` on."""
+    rank, axis = len(shape_of(data)), attrs.get("axis", -1)
+    return list(range(axis + rank if axis < 0 else axis, rank))
+
+
 @converter("LayerNormalization", since=17)
 def _layer(inputs, attrs, params):
     data, back = _in_float32(inputs[0])
-    kind, rank = dtype_of(data), len(shape_of(data))
-    axis = attrs.get("axis", -1)
-    axes = list(range(axis + rank if axis < 0 else axis, rank))
+    kind, axes = dtype_of(data), _last_axes(data, attrs)
     scale, bias = inputs[1], given(inputs, 2)
     epsilon = attrs.get("epsilon", 1e-5)
     last = shape_of(data)[-1:]
@@ -45,11 +49,8 @@ def _layer(inputs, attrs, params):
 @converter("RMSNormalization", since=23)
 def _root_mean_square(inputs, attrs, params):
     data, back = _in_float32(inputs[0])
-    kind, rank = dtype_of(data), len(shape_of(data))
-    axis = attrs.get("axis", -1)
-    axes = list(range(axis + rank if axis < 0 else axis, rank))
-    square = _op.mean(data * data, axes, keepdims=True)
-    root = _op.sqrt(square + const(attrs.get("epsilon", 1e-5), kind))
+    square = _op.mean(data * data, _last_axes(data, attrs), keepdims=True)
+    root = _op.sqrt(square + const(attrs.get("epsilon", 1e-5), dtype_of(data)))
     return back(_op.divide(data, root)) * inputs[1]
 
 
