@@ -117,6 +117,7 @@ check() {
     cd "$copy"
     tvm=$(.venv/bin/python -c 'import importlib.util, os; print(os.path.dirname(importlib.util.find_spec("tvm").origin))')
     export COLLAGE_TEST_LIBTVM=$tvm/libtvm.so COLLAGE_TEST_LIBTVM_RUNTIME=$tvm/libtvm_runtime.so
+    export COLLAGE_PYTHON=$PWD/.venv/bin/python
     timeout 1200 bash -euc "${checks[$1]}"
   ) >"$2" 2>&1 </dev/null
 }
