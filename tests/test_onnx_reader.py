@@ -149,8 +149,26 @@ def test_values_of_inputs(tiled):
     values = {"shape": [4, 3], "factor": [2.0]}
     assert list(frontends.load(tiled, input_values=values).inputs) == ["x"]
     close(outputs(tiled, {"x": x}, input_values=values), [np.repeat(2 * x, 4, axis=0)])
+    # One number is the scalar that is declared: a scalar it stays.
+    scaled = frontends.load(tiled, input_values={"shape": [4, 3], "factor": [2.0]}).module["main"]
+    assert tuple(scaled.body.args[1].checked_type.shape) == ()
     with pytest.raises(ValueError, match=r"no input 'shap'; its inputs are: x, shape, factor"):
         frontends.load(tiled, input_values={"shap": [4, 3]})
+    with pytest.raises(ValueError, match=r"input shape of .* is \[2\]; a value of \[3\] does not fit"):
+        frontends.load(tiled, input_values={"shape": [4, 3, 1]})
+    with pytest.raises(ValueError, match="workload:dcgan is no ONNX model"):
+        frontends.load("workload:dcgan", input_values={"shape": [4, 3]})
+
+
+def test_a_mask_of_old(tmp_path):
+    """Dropout gave a mask before opset 7, too."""
+    made = model(
+        [helper.make_node("Dropout", ["x"], ["d", "mask"], is_test=1), helper.make_node("Relu", ["d"], ["y"])],
+        {"x": (TensorProto.FLOAT, [2, 3])}, {"y": (TensorProto.FLOAT, [2, 3])}, opset=6,
+    )  # fmt: skip
+    onnx.save(made, tmp_path / "old.onnx")
+    x = np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3)
+    close(outputs(tmp_path / "old.onnx", {"x": x}), [np.maximum(x, 0)])
 
 
 def test_values_of_inputs_on_the_command_line(command, tiled, tmp_path):

@@ -72,6 +72,8 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None):
         module, values = workloads.build(name)
         if params:
             raise ValueError(f"{model} brings its own parameters; a parameter file cannot be given with it")
+        if input_values:
+            raise ValueError(f"{model} is no ONNX model; values of inputs can be given for ONNX models only")
         module = _with_shapes(module, input_shapes, str(model))
         return Model(bind(module, values, name), name, "workload")
 
@@ -195,27 +197,27 @@ def _require_static(module, path):
                 "because of an input that says of which shape something is, give its value with input_values (on the "
                 "command line --input-value NAME:2,2)"
             )
-    branches = []
-    for function in module.functions.values():
-        relay.analysis.post_order_visit(function, lambda e: branches.append(e) if isinstance(e, relay.If) else None)
-    if branches or len(module.functions) > 1:
+    if len(module.functions) > 1 or relay.analysis.Feature.fIf in relay.analysis.detect_feature(module):
         raise ValueError(f"{path} cannot be read: {_BRANCHES}")
 
 
 def _fix_inputs(graph, values, path):
-    """Make weights of the inputs whose values are given."""
+    """Make weights of the inputs whose values are given; a list of numbers takes the shape that is declared."""
     from onnx import helper, numpy_helper
 
-    left = [value for value in graph.input if value.name not in values]
-    given = {value.name: value for value in graph.input if value.name in values}
-    _refuse_unknown_inputs(values, [value.name for value in graph.input], path)
+    weights = {tensor.name for tensor in graph.initializer}
+    given = {value.name: value for value in graph.input if value.name not in weights}
+    _refuse_unknown_inputs(values, list(given), path)
     for name, array in values.items():
-        kind = given[name].type.tensor_type.elem_type
-        graph.initializer.append(
-            numpy_helper.from_array(np.asarray(array, helper.tensor_dtype_to_np_dtype(kind)), name)
-        )
-    del graph.input[:]
-    graph.input.extend(left)
+        kind = given[name].type.tensor_type
+        dims = [dim.dim_value or "?" for dim in kind.shape.dim]
+        typed = np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        if "?" not in dims and typed.size == math.prod(dims):
+            typed = typed.reshape(dims)
+        if not _fits(dims, typed.shape):
+            raise ValueError(f"input {name} of {path} is {_show(dims)}; a value of {_show(typed.shape)} does not fit")
+        graph.initializer.append(numpy_helper.from_array(typed, name))
+        graph.input.remove(given[name])
 
 
 def _onnx_shapes(proto, path, input_shapes):

@@ -38,7 +38,7 @@ def cast(value, kind):
     return _op.cast(value, kind)
 
 
-@converter("Dropout", since=7)
+@converter("Dropout")
 def _dropout(inputs, attrs, params):
     training = static(given(inputs, 2), "whether Dropout trains")
     ratio = static(given(inputs, 1), "the ratio of Dropout")

@@ -117,7 +117,6 @@ class _Expander:
         self.converted = converted
         self.opset = opset_of(proto)
         self.functions = []
-        self.opsets = {}
         self._types = None
 
     def expand(self, graph):
