@@ -151,13 +151,13 @@ def test_network(name, compiled, reference, tmp_path):
     path, report = compiled(name)
     summary = report["report"]
 
-    # Every operator is placed, and oneDNN has some of them (it can run all of some networks).
+    # Every operator is placed; oneDNN has some of them unless TVM alone was faster, which is the processor's to say.
     everywhere = [operator for region in summary["regions"] for operator in region["operators"]]
     assert len(everywhere) == summary["operators"] >= OPERATORS[name]
     shares = {backend["name"]: backend for backend in summary["backends"]}
     assert set(shares) == {"tvm", "dnnl"}
     assert shares["tvm"]["operators"] + shares["dnnl"]["operators"] == summary["operators"]
-    assert shares["dnnl"]["operators"] > 0 or name == "small"  # on which either may be faster
+    assert (shares["dnnl"]["operators"] > 0) == (report["chosen"] != "tvm")
     assert len(operators_of(summary, "dnnl")) == shares["dnnl"]["operators"]
 
     # All that could be chosen has been run; what was kept was.

@@ -128,8 +128,12 @@ func regionText(n int) string {
 	return fmt.Sprintf("%d regions", n)
 }
 
+// doubt is how likely chance alone must be for what it explains to be called equal (a sign test).
+const doubt = 0.1
+
 // equal says that two finalists cannot be told apart: the median of the rounds' ratios is within the margin, or so
-// few rounds lie on one side that chance explains them (a sign test at 10 %).
+// few rounds lie on one side that chance explains them. Of fewer than five rounds not even all on one side are rare
+// enough for the test; they are told apart all the same, for whoever asks for one round wants an answer.
 func equal(a, b []float64) bool {
 	ratio := medianRatio(a, b)
 	if math.IsNaN(ratio) {
@@ -146,7 +150,8 @@ func equal(a, b []float64) bool {
 			below++
 		}
 	}
-	return statistics.SignTest(min(above, below), above+below) > 0.1
+	fewer := min(above, below)
+	return fewer > 0 && statistics.SignTest(fewer, above+below) > doubt
 }
 
 // medianRatio is the median over the rounds of a's time divided by b's in the same round; NaN without rounds.

@@ -90,6 +90,27 @@ func TestEqual(t *testing.T) {
 	assert.False(t, equal(made("a", 1, 0).cost.Samples, made("b", 1.02, 0).cost.Samples))
 }
 
+// rounds is a finalist that took these times.
+func rounds(name string, regions int, times ...float64) *finalist {
+	f := made(name, 1, regions)
+	f.cost.Samples = times
+	return f
+}
+
+func TestOneRoundTellsTwoApart(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		tvm, dnnl := rounds("tvm", 0), rounds("dnnl", 5)
+		for range n {
+			tvm.cost.Samples, dnnl.cost.Samples = append(tvm.cost.Samples, 40), append(dnnl.cost.Samples, 10)
+		}
+		name, _ := choose(t, tvm, dnnl)
+		assert.Equal(t, "dnnl", name, "after %d rounds", n)
+	}
+	// Rounds that do not agree with each other are noise, however few.
+	name, _ := choose(t, rounds("tvm", 0, 12, 9, 12), rounds("dnnl", 5, 10, 10, 10))
+	assert.Equal(t, "tvm", name)
+}
+
 func TestNoiseIsNoDecision(t *testing.T) {
 	undecided := func(finalists ...*finalist) bool {
 		return (&decision{finalists: finalists, reference: finalists[0]}).undecided()
