@@ -3,6 +3,7 @@
 package pass
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/witness"
 )
 
 // canonicalTarget is the target with all that it implies, so that two spellings of one target share their costs.
@@ -106,6 +108,16 @@ func python(cfg *Config) (string, error) {
 	}
 	return "", errors.New("candidates are measured by Python workers, and no interpreter is known: set COLLAGE_PYTHON " +
 		"or Config.Python to one that has tvm and collage")
+}
+
+// Ask has another engine answer what a network's outputs are (witness.Ask), in the workers' environment. The interpreter
+// is as Config.Python.
+func Ask(interpreter string, question json.RawMessage, folder string) (*witness.Witness, error) {
+	interpreter, err := python(&Config{Python: interpreter})
+	if err != nil {
+		return nil, err
+	}
+	return witness.Ask(interpreter, WorkerEnvironment(), question, folder)
 }
 
 // workerPath is what WorkerPathFunction was given.

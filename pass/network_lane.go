@@ -21,6 +21,7 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/trace"
+	"github.com/collage-tvm/collage/pass/witness"
 )
 
 // Lane is a graphlevel.Estimator that builds networks in worker processes, runs each in turn with the fastest so far,
@@ -53,6 +54,8 @@ type LaneOptions struct {
 	Poll func() error
 	// Progress is told what is being done ("building feedback 1"). May be nil.
 	Progress func(what string)
+	// Quiet is called before something is timed: it waits until nothing else of the caller's runs. May be nil.
+	Quiet func(ctx context.Context) error
 	// Built is told how long each network took to be built, and Ran how long each took to be loaded, run and profiled.
 	// May be nil.
 	Built, Ran func(took time.Duration)
@@ -99,6 +102,9 @@ func NewLane(network *Network, options LaneOptions) (*Lane, error) {
 	}
 	if options.Progress == nil {
 		options.Progress = func(string) {}
+	}
+	if options.Quiet == nil {
+		options.Quiet = func(context.Context) error { return nil }
 	}
 	if options.Built == nil {
 		options.Built = func(time.Duration) {}
@@ -234,6 +240,12 @@ func (l *Lane) Footprint(ctx context.Context, e *Executable) (measure.Footprint,
 	return l.pool.Footprint(ctx, e.Path)
 }
 
+// Agree holds what an executable computes against what another engine answered for the same inputs. Errors: as
+// measure.Networks.Agree's.
+func (l *Lane) Agree(ctx context.Context, e *Executable, t witness.Testimony) (witness.Agreement, error) {
+	return l.pool.Agree(ctx, e.Path, t)
+}
+
 // Rest ends the worker that measures, so that nothing of it is in the way of others.
 func (l *Lane) Rest() { l.pool.Rest() }
 
@@ -329,6 +341,9 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 var errNoProfile = errors.New("its kernels cannot be told apart")
 
 func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cost) (cost.Cost, error) {
+	if err := l.options.Quiet(ctx); err != nil {
+		return cost.Cost{}, err
+	}
 	rounds := l.options.Rounds
 	if e == plain { // which is compared with itself
 		rounds = roundsAtOnce

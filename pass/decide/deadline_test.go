@@ -4,6 +4,7 @@ package decide
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -29,6 +30,7 @@ import (
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/witness"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -152,10 +154,11 @@ func (n *module) Learn(until context.Context, _ []*feedback.Table) error {
 // works is a lane of the simulation: two builders side by side, then one network after another is measured.
 type works struct {
 	*pace
-	net     *module
-	budget  *budget.Budget
-	plain   *genome.Placement
-	started bool
+	disagrees error // what Agree finds
+	net       *module
+	budget    *budget.Budget
+	plain     *genome.Placement
+	started   bool
 	// builds counts how often each placement was built.
 	builds map[string]int
 	built  map[string]*pass.Executable
@@ -169,6 +172,10 @@ func (w *works) Renew() error                   { return nil }
 func (w *works) Close()                         {}
 func (w *works) milliseconds(key string) float64 {
 	return float64(w.of(40*time.Millisecond, "speed "+key)) / 1e6
+}
+
+func (w *works) Agree(_ context.Context, _ *pass.Executable, t witness.Testimony) (witness.Agreement, error) {
+	return witness.Agreement{Engine: t.Engine}, w.disagrees
 }
 
 func (w *works) Footprint(ctx context.Context, _ *pass.Executable) (measure.Footprint, error) {
@@ -287,6 +294,17 @@ type simulated struct {
 func simulate(t *testing.T, p *pace, total time.Duration, store string) *simulated {
 	t.Helper()
 	began := time.Now()
+	c, w := prepare(t, p, total, store)
+	require.NoError(t, c.searchOpened())
+	decided, err := c.conclude()
+	require.NoError(t, err)
+	time.Sleep(c.budget.Writing() - 50*time.Millisecond)
+	return &simulated{decided, time.Since(began), w, c}
+}
+
+// prepare is a compilation of the simulation that has read its model.
+func prepare(t *testing.T, p *pace, total time.Duration, store string) (*decision, *works) {
+	t.Helper()
 	c := &decision{ctx: t.Context(), searching: t.Context(), budget: budget.New(total, nil)}
 	c.Options = Options{Name: "net", Backends: []string{"tvm", "one", "two"}, Store: store, Rounds: DefaultRounds,
 		SearchTime: total,
@@ -297,11 +315,39 @@ func simulate(t *testing.T, p *pace, total time.Duration, store string) *simulat
 		built: map[string]*pass.Executable{}}
 	c.testRunner = &turns{works: w}
 	c.graph = &graph{network: n, lane: w, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
-	require.NoError(t, c.searchOpened())
-	decided, err := c.conclude()
-	require.NoError(t, err)
-	time.Sleep(c.budget.Writing() - 50*time.Millisecond)
-	return &simulated{decided, time.Since(began), w, c}
+	return c, w
+}
+
+// What TVM read wrong is not searched for the fastest way to compute it.
+func TestAWrongReadingEndsTheSearch(t *testing.T) {
+	p := &pace{build: time.Second, run: 300 * time.Millisecond, start: time.Second, learn: 3 * time.Second}
+	for _, test := range []struct {
+		name      string
+		testimony witness.Testimony
+		disagrees error
+		more      bool // networks are built after the seeds
+	}{
+		{"another answer", witness.Testimony{Engine: "E 1"}, &witness.DisagreementError{Engine: "E 1", Mismatch: "by 3"}, false},
+		{"the same answer", witness.Testimony{Engine: "E 1"}, nil, true},
+		{"no answer", witness.Testimony{Unchecked: "it draws"}, errors.New("nobody asks"), true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, w := prepare(t, p, time.Minute, filepath.Join(t.TempDir(), "costs.jsonl"))
+			c.Witness, w.disagrees = witness.Known(test.testimony), test.disagrees
+			err := c.searchOpened()
+			if !test.more {
+				require.ErrorIs(t, err, test.disagrees, test.name)
+				assert.Len(t, w.builds, 3, "%s: plain TVM and two backends alone", test.name)
+				return
+			}
+			require.NoError(t, err, test.name)
+			decided, err := c.conclude()
+			require.NoError(t, err, test.name)
+			assert.Greater(t, len(w.builds), 3, test.name)
+			assert.Equal(t, &witness.Agreement{Engine: test.testimony.Engine, Unchecked: test.testimony.Unchecked},
+				decided.Agreement, test.name)
+		})
+	}
 }
 
 // The whole ends in the time that was asked for wherever the first two networks fit into it, however long single things

@@ -23,6 +23,7 @@ import (
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/witness"
 )
 
 // DefaultRounds is how often the finalists are run where nobody says so.
@@ -79,6 +80,9 @@ type Options struct {
 	Settle bool
 	// Prices wants the costs of all parts, also where there is nothing to choose.
 	Prices bool
+	// Witness is another engine that was asked what the network answers (witness.Ask), against which what TVM read of the
+	// model is held; the caller closes it. nil: there is none.
+	Witness *witness.Witness
 	// NoVerify does not compare a replayed plan's outputs with TVM's.
 	NoVerify bool
 	// Python is the interpreter of the workers.
@@ -116,6 +120,8 @@ type Decision struct {
 	Chosen, Why string
 	// Notes are what a user should know beside the tables.
 	Notes []string
+	// Agreement is what came of holding it against Options.Witness; nil where there was none.
+	Agreement *witness.Agreement
 	// Path is the executable, in Options.Temporary, and Bytes its size.
 	Path  string
 	Bytes int64
@@ -142,6 +148,8 @@ type decision struct {
 	placing *progress.Step
 	opening bool
 	notes   []string
+	// agreement is set once what TVM read was held against the witness.
+	agreement *witness.Agreement
 	// testRunner runs the finalists in tests.
 	testRunner runner
 }
@@ -182,8 +190,11 @@ func (c *decision) conclude() (*Decision, error) {
 		}
 	}
 	from := chosen.built()
-	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Path: from.path, Bytes: from.bytes},
-		c.ctx.Err()
+	if err := c.examineKept(from.path); err != nil {
+		return nil, err
+	}
+	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Agreement: c.agreement,
+		Path: from.path, Bytes: from.bytes}, c.ctx.Err()
 }
 
 // Place places a normalised module by the costs of its parts, and builds nothing: the plan is without finalists. The

@@ -72,7 +72,7 @@ func (c *decision) begin(network *pass.Network) error {
 	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
 	lane, err := pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
 		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
-		Built: c.budget.Built, Ran: c.budget.Ran})
+		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet})
 	if err != nil {
 		return err
 	}
@@ -86,6 +86,9 @@ const noLimit = 10000 * time.Hour
 // placeOperators places by what candidates take alone, and has what came of it stand against plain TVM and every
 // backend alone.
 func (c *decision) placeOperators() error {
+	if err := c.quiet(c.ctx); err != nil {
+		return err
+	}
 	network, err := pass.Explore(c.module, c.placementConfig())
 	if err != nil {
 		return err
@@ -139,6 +142,9 @@ func (c *decision) searchOpened() (err error) {
 		}
 	}
 	if err != nil {
+		return err
+	}
+	if err := c.examinePlain(); err != nil {
 		return err
 	}
 	if c.mayLearn() && (c.Reach == ReachAll || c.Reach == ReachFeedback) {

@@ -33,8 +33,11 @@ func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 	if err := c.verify(f); err != nil {
 		return nil, err
 	}
+	if err := c.examineKept(f.path); err != nil {
+		return nil, err
+	}
 	why := fmt.Sprintf("%s is built, as the plan says; nothing was measured.", capital(f.title()))
-	return &Decision{Plan: p, Chosen: f.name, Why: why, Path: f.path, Bytes: f.bytes}, nil
+	return &Decision{Plan: p, Chosen: f.name, Why: why, Agreement: c.agreement, Path: f.path, Bytes: f.bytes}, nil
 }
 
 // verify compares the outputs of what a plan says with plain TVM's.

@@ -14,6 +14,7 @@ import (
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/witness"
 )
 
 // What takes time stands behind these, so that whether the time is kept can be tried on a clock of the tests':
@@ -47,6 +48,7 @@ type lane interface {
 	Built(p *genome.Placement) bool
 	Executable(ctx context.Context, p *genome.Placement) (*pass.Executable, error)
 	Footprint(ctx context.Context, e *pass.Executable) (measure.Footprint, error)
+	Agree(ctx context.Context, e *pass.Executable, t witness.Testimony) (witness.Agreement, error)
 	Forget(keep ...*genome.Placement)
 	Rest()
 	Renew() error

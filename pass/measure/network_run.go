@@ -12,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/trace"
+	"github.com/collage-tvm/collage/pass/witness"
 )
 
 type networkRunMessage struct {
@@ -152,6 +153,48 @@ func (n *Networks) Drop(ctx context.Context, keep string) error {
 		})
 		return err
 	})
+}
+
+type networkAgreeMessage struct {
+	ID      int    `json:"id"`
+	Op      string `json:"op"` // "network_agree"
+	Model   string `json:"model"`
+	Answers string `json:"answers"`
+	Loose   bool   `json:"loose"`
+}
+
+type networkAgreeResult struct {
+	Share    float64 `json:"max_error_share"`
+	Mismatch string  `json:"mismatch"`
+}
+
+// Agree runs an executable on the inputs that another engine was given, and compares the outputs with that one's
+// answers. Errors: a *witness.DisagreementError, what the executable fails with, and as Build's.
+func (n *Networks) Agree(ctx context.Context, model string, t witness.Testimony) (witness.Agreement, error) {
+	agreement := witness.Agreement{Engine: t.Engine}
+	var err error
+	for _, path := range []*string{&model, &t.Answers} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return agreement, fmt.Errorf("measure: comparing with %s: %w", t.Engine, err)
+		}
+	}
+	err = n.waiting(ctx, func(ctx context.Context) error {
+		var result networkAgreeResult
+		failure, err := n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
+			return networkAgreeMessage{ID: id, Op: "network_agree", Model: model, Answers: t.Answers, Loose: t.Loose}
+		})
+		switch {
+		case err != nil:
+			return err
+		case failure != nil:
+			return fmt.Errorf("comparing with %s: %s", t.Engine, failure)
+		case result.Mismatch != "":
+			return &witness.DisagreementError{Engine: t.Engine, Mismatch: result.Mismatch}
+		}
+		agreement.Share = result.Share
+		return nil
+	})
+	return agreement, err
 }
 
 // Footprint is what loading and running an executable takes of memory.

@@ -51,6 +51,46 @@ def tolerances(request, expected, rtol):
     return request.get("rtol") or rtol, atol
 
 
+# How far a network as TVM read it may be from what another engine makes of the same file, as a share of an output's
+# greatest value: sums are taken in another order, layer after layer. A wrong reading is wrong by more.
+_WITNESSED = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-3}
+_LOOSE = 0.1
+# The share of whole numbers (places of greatest values, of what was sorted) that rounding may decide otherwise.
+_DECIDED_OTHERWISE = 0.01
+
+
+def witnessed(got, answers, loose):
+    """Compare a network's outputs with another engine's: (largest error as a share of the greatest value of its
+    output, None or a text that says where they differ).
+    """
+    if len(got) != len(answers):
+        return math.inf, f"{len(got)} outputs where {len(answers)} were expected"
+    largest = 0.0
+    for number, (one, other) in enumerate(zip(got, answers, strict=True)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return math.inf, f"output {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
+        if not one.size:
+            continue
+        if other.dtype.kind != "f":
+            steps = np.abs(one.astype("float64") - other.astype("float64"))
+            near = 2 if loose else 0
+            if np.count_nonzero(steps > near) > _DECIDED_OTHERWISE * one.size:
+                return math.inf, _named(difference([one], [other], 0.0, near)[1], number)
+            continue
+        finite = np.abs(other[np.isfinite(other)].astype("float64"))
+        scale = float(finite.max()) if finite.size else 0.0
+        share = _LOOSE if loose else _WITNESSED[str(other.dtype)]
+        error, mismatch = difference([one], [other], share, share * scale)
+        if mismatch:
+            return math.inf, _named(mismatch, number)
+        largest = max(largest, error / scale if scale else 0.0)
+    return largest, None
+
+
+def _named(mismatch, number):
+    return mismatch.replace("output 0", f"output {number}", 1)
+
+
 def has_new_nan(got, expected):
     return any(
         np.issubdtype(one.dtype, np.floating) and np.isnan(one).any() and not np.isnan(other).any()

@@ -6,8 +6,8 @@ from collections import OrderedDict
 
 import tvm
 
-from . import check, library, timing
-from .region import generator, in_phase, load_executor, model_inputs, outputs_of, random_array, spoil_outputs
+from . import check, library, seeded, timing
+from .region import in_phase, load_executor, model_inputs, outputs_of, spoil_outputs
 
 
 def runs(executor, min_sample_ms):
@@ -29,10 +29,7 @@ def compare(request, progress=None):
     for model in models:
         executors[model["name"]] = in_phase("load", load_executor, model["path"])
     first = next(iter(executors))
-    inputs = {
-        name: random_array(shape, dtype, generator(request.get("seed") or 0, "input", name))
-        for name, (shape, dtype) in model_inputs(executors[first]).items()
-    }
+    inputs = seeded.inputs(request.get("seed") or 0, model_inputs(executors[first]))
 
     outputs = {}
     for name, executor in executors.items():

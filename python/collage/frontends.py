@@ -37,10 +37,12 @@ WORKLOAD = "workload:"
 class Model:
     """A model that was read: ``module``, ``name``, ``format`` and ``inputs`` ({name: (shape, dtype)})."""
 
-    def __init__(self, module, name, form):
+    def __init__(self, module, name, form, path=None, fixed=None):
         self.module = module
         self.name = name
         self.format = form
+        self._path = path
+        self._fixed = fixed or {}
         self.inputs = {
             var.name_hint: (tuple(int(dim) for dim in var.checked_type.shape), var.checked_type.dtype)
             for var in module["main"].params
@@ -55,6 +57,21 @@ class Model:
             "inputs": {name: {"shape": list(shape), "dtype": dtype} for name, (shape, dtype) in self.inputs.items()},
             "operators": sum(counts.values()),
             "operator_counts": dict(sorted(counts.items())),
+        }
+
+    def question(self, seed=0):
+        """What to ask a witness of the model (collage.witness), as plain data; None where TVM alone reads such."""
+        if self.format not in ("onnx", "torchscript"):
+            return None
+        return {
+            "model": str(self._path.resolve()),
+            "format": self.format,
+            "inputs": [{"name": name, "shape": shape, "dtype": dtype} for name, (shape, dtype) in self.inputs.items()],
+            "values": {
+                name: {"dtype": str(value.dtype), "shape": value.shape, "hex": value.tobytes().hex()}
+                for name, value in self._fixed.items()
+            },
+            "seed": seed,
         }
 
 
@@ -92,14 +109,15 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None):
 
     if input_values and form != "onnx":
         raise ValueError(f"{path} is {form}; values of inputs can be given for ONNX models only")
+    fixed = {}
     if form == "onnx":
-        module = _onnx(path, input_shapes, input_values or {})
+        module, fixed = _onnx(path, input_shapes, input_values or {})
     else:
         module = {"relay": _relay, "torchscript": _torchscript}[form](path, input_shapes)
     if params:
         module = bind(module, read_params(params), str(path), str(params))
     _require_fixed_shapes(module, path)
-    return Model(module, path.stem, form)
+    return Model(module, path.stem, form, path, fixed)
 
 
 def _workload_hint(name):
@@ -145,6 +163,7 @@ _BRANCHES = "it has branches or loops, which are not supported"
 
 
 def _onnx(path, input_shapes, input_values):
+    """The module, and the values of those inputs that became constants."""
     try:
         import onnx
     except ImportError:
@@ -157,13 +176,22 @@ def _onnx(path, input_shapes, input_values):
         raise ValueError(f"{path} is not an ONNX model: {_last_line(error)}") from None
     if not proto.HasField("graph") or not proto.graph.node:
         raise ValueError(f"{path} is not an ONNX model: it holds no graph")
-    from .onnx_reader import form, table
+    from .onnx_reader import form
 
     try:
         form.require_types(proto.graph)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
-    _fix_inputs(proto.graph, input_values, path)
+    return onnx_module(proto, path, input_shapes, input_values)
+
+
+def onnx_module(proto, path, input_shapes, input_values):
+    """The module of an ONNX model (a ModelProto, which is used up), and the values of those inputs that became
+    constants. ``path`` stands in errors.
+    """
+    from .onnx_reader import form, table
+
+    fixed = _fix_inputs(proto.graph, input_values, path)
     shapes = _onnx_shapes(proto, path, input_shapes)
     try:
         with warnings.catch_warnings():
@@ -184,7 +212,7 @@ def _onnx(path, input_shapes, input_values):
         ) from None
     module = _typed(module, path)
     _require_static(module, path)
-    return module
+    return module, fixed
 
 
 def _require_static(module, path):
@@ -202,12 +230,15 @@ def _require_static(module, path):
 
 
 def _fix_inputs(graph, values, path):
-    """Make weights of the inputs whose values are given; a list of numbers takes the shape that is declared."""
+    """Make weights of the inputs whose values are given; a list of numbers takes the shape that is declared. Gives the
+    arrays by name.
+    """
     from onnx import helper, numpy_helper
 
     weights = {tensor.name for tensor in graph.initializer}
     given = {value.name: value for value in graph.input if value.name not in weights}
     _refuse_unknown_inputs(values, list(given), path)
+    fixed = {}
     for name, array in values.items():
         kind = given[name].type.tensor_type
         dims = [dim.dim_value or "?" for dim in kind.shape.dim]
@@ -218,6 +249,8 @@ def _fix_inputs(graph, values, path):
             raise ValueError(f"input {name} of {path} is {_show(dims)}; a value of {_show(typed.shape)} does not fit")
         graph.initializer.append(numpy_helper.from_array(typed, name))
         graph.input.remove(given[name])
+        fixed[name] = typed
+    return fixed
 
 
 def _onnx_shapes(proto, path, input_shapes):

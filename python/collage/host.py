@@ -2,9 +2,9 @@
 """The process that holds TVM's compiler for the command line: ``python -m collage.host ARGS``.
 
 Go decides, and calls back for what only Python has: reading a model (TVM's front ends) and building one
-(relay.build). These two are registered here as packed functions, JSON in, module and JSON out; errors are
-Python exceptions, which Go shows as one line. Modules named in COLLAGE_REGISTER (separated by commas) are
-imported before: they register the user's own backends.
+(relay.build), and finding out where TVM and another engine differ. These are registered here as packed
+functions, JSON in, module and JSON out; errors are Python exceptions, which Go shows as one line. Modules named
+in COLLAGE_REGISTER (separated by commas) are imported before: they register the user's own backends.
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 
 import tvm
 
-from . import export, frontends, library, registration, tvm_threads
+from . import difference, export, frontends, library, registration, tvm_threads
 
 
 def load_model(spec_json):
@@ -23,8 +23,17 @@ def load_model(spec_json):
     given = (spec.get(name) for name in ("params", "input_shapes", "format", "input_values"))
     model = frontends.load(spec["model"], *given)
     info = model.info()
+    info["question"] = model.question(spec.get("seed") or 0)
     info["parameter_bytes"] = frontends.parameter_bytes(model.module)
     return [model.module, json.dumps(info)]
+
+
+def first_difference(spec_json):
+    """collage.host.first_difference: what load_model takes, and "seed" -> what difference.first gives, as JSON."""
+    spec = json.loads(spec_json)
+    return json.dumps(
+        difference.first(spec["model"], spec.get("input_shapes"), spec.get("input_values"), spec.get("seed") or 0)
+    )
 
 
 def build(module, options_json):
@@ -45,6 +54,7 @@ def register():
     """Register the packed functions; a second time replaces them by themselves."""
     tvm.register_func("collage.host.load_model", load_model, override=True)
     tvm.register_func("collage.host.build", build, override=True)
+    tvm.register_func("collage.host.first_difference", first_difference, override=True)
 
 
 def main(arguments):

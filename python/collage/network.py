@@ -12,10 +12,11 @@ import time
 from collections import OrderedDict
 from pathlib import Path
 
+import numpy as np
 import tvm
 from tvm import relay
 
-from . import check, compare, export, library, profile, region, timing
+from . import check, compare, export, library, profile, region, seeded, timing
 
 
 class Networks:
@@ -30,7 +31,7 @@ class Networks:
     def operations(self):
         """The operations by name; each takes the request and gives the fields of its result."""
         return {"network_build": self.build, "network_run": self.run, "network_profile": self.profile,
-                "network_drop": self.drop, "network_footprint": footprint}  # fmt: skip
+                "network_drop": self.drop, "network_footprint": footprint, "network_agree": self.agree}  # fmt: skip
 
     def module(self, path, params):
         """The normalised module, its weights bound again as constants."""
@@ -101,12 +102,7 @@ class Networks:
         """Inputs for all models of a network: those of the one that others are held against."""
         key = (reference, seed)
         if key not in self._inputs:
-            self._inputs = {
-                key: {
-                    name: region.random_array(shape, dtype, region.generator(seed, "input", name))
-                    for name, (shape, dtype) in region.model_inputs(self._load(reference)).items()
-                }
-            }
+            self._inputs = {key: seeded.inputs(seed, region.model_inputs(self._load(reference)))}
             self._outputs = {}
         return self._inputs[key]
 
@@ -164,6 +160,18 @@ class Networks:
             self._outputs[reference] = region.outputs_of(executor)
         return self._outputs[reference]
 
+    def agree(self, request):
+        """Hold the outputs of "model" against those that another engine gave for the same inputs (collage.witness).
+
+        "answers" is the engine's file, "loose" as it said. Gives {"max_error_share", "mismatch"}: the largest
+        difference as a share of the greatest value of its output, and where they differ by too much, None otherwise.
+        """
+        got = self._expected(request["model"], request.get("seed") or 0)
+        with np.load(request["answers"]) as archive:
+            answers = [archive[f"arr_{number}"] for number in range(len(archive.files))]
+        share, mismatch = check.witnessed(got, answers, request.get("loose"))
+        return {"max_error_share": 0.0 if mismatch else share, "mismatch": mismatch}
+
     @staticmethod
     def _timer(executor, minimum, warm=True):
         """A function that gives the seconds of a run. TVM makes a run before it, untimed; without ``warm`` not where
@@ -206,8 +214,8 @@ def footprint(request):
         library.load_plugin(plugin)
     before, most = timing.resident(), _most()
     executor = region.in_phase("load", region.load_executor, request["model"])
-    for name, (shape, dtype) in region.model_inputs(executor).items():
-        executor.set_input(name, region.random_array(shape, dtype, region.generator(0, "input", name)))
+    for name, value in seeded.inputs(0, region.model_inputs(executor)).items():
+        executor.set_input(name, value)
     for _ in range(2):
         region.in_phase("run", executor.run)
     after = timing.resident()

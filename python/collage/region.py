@@ -8,7 +8,6 @@ with the phase that they happened in. The values depend on the region's key alon
 same.
 """
 
-import functools
 import hashlib
 import math
 import os
@@ -23,14 +22,11 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from . import library, workerside
+from .seeded import generator, random_array
 
 # Operators that want positive numbers: on others both sides would answer NaN, and the check would say
 # nothing.
 POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10", "power"}
-
-# Normal numbers are drawn once and then taken from there: so many are more than the caches of any machine
-# hold, and as it is a prime, nothing that is repeated falls on the same place again.
-_DRAWN = 4_000_037
 
 
 class RegionError(Exception):
@@ -40,42 +36,6 @@ class RegionError(Exception):
         super().__init__(detail)
         self.phase = phase
         self.kind = kind
-
-
-def generator(*parts):
-    """A random generator that depends on ``parts`` only, so that a key always gets the same numbers."""
-    digest = hashlib.sha256("\0".join(map(str, parts)).encode("utf-8")).digest()
-    return np.random.Generator(np.random.SFC64(int.from_bytes(digest[:16], "little")))
-
-
-@functools.cache
-def _drawn():
-    return generator("normal").standard_normal(_DRAWN, dtype=np.float32)
-
-
-def _normal(shape, rng):
-    size = math.prod(shape)
-    if size < 1024:
-        return rng.standard_normal(shape, dtype=np.float32)
-    drawn, array = _drawn(), np.empty(size, np.float32)
-    filled, start = 0, int(rng.integers(0, _DRAWN))
-    while filled < size:
-        part = drawn[start : start + size - filled]
-        array[filled : filled + part.size] = part
-        filled, start = filled + part.size, 0
-    return array.reshape(shape)
-
-
-def random_array(shape, dtype, rng, positive=False, scale=1.0):
-    """Values that suit most operators: normal for floats, 0 or 1 for integers (valid as indices too)."""
-    if dtype.startswith(("float", "bfloat")):
-        array = _normal(shape, rng)
-        if scale != 1.0:
-            array *= np.float32(scale)
-        if positive:
-            array = np.abs(array) + np.float32(0.1)
-        return array.astype(dtype, copy=False)
-    return rng.integers(0, 2, size=shape).astype(dtype)
 
 
 def constant_array(name, shape, dtype, key, positive=False):

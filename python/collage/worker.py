@@ -13,7 +13,8 @@ protocol alone (whatever else is printed goes to standard error):
     {"id", "op": "calibrate"} -> {"id", "event": "result", "gflop_ms", "read_gib_ms"}
     {"id", "op": "compare"}  -> {"id", "event": "progress", "round"}...,
                                 {"id", "event": "result", "samples_ms", ...}
-    {"id", "op": "network_build" | "network_run" | "network_profile" | "network_drop" | "network_footprint"}
+    {"id", "op": "network_build" | "network_run" | "network_profile" | "network_drop" | "network_footprint"
+                  | "network_agree"}
                              -> {"id", "event": "result", ...}: network.Networks says what each answers
     anything that fails      -> {"id", "event": "error", "phase", "kind", "detail"}
 

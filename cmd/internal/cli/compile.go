@@ -29,7 +29,9 @@ var compileCommand = Command{
 	Short:     "place a network on backends, compile it, keep what runs fastest",
 	Long: `Reads a network, measures what each of its parts takes on each backend, places every operator where that is
 cheapest, and has TVM compile the result. The placement is then run in turn with each backend by itself and with TVM
-alone, and the fastest of them is written. Outputs are checked against TVM's before anything is kept.
+alone, and the fastest of them is written. Outputs are checked against TVM's before anything is kept, and TVM's against
+another engine's on the same inputs: ONNX Runtime's where it is installed (else those of onnx's reference evaluator, where
+that is quick enough), PyTorch's for TorchScript. Where they differ, the first operator that does is named.
 
 MODEL is an ONNX file, a Relay program (text or JSON; its parameters with --params), a TorchScript file (where torch
 is installed), or workload:NAME for a network that is built in.
@@ -81,6 +83,9 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 			"build the plan in `FILE`, measuring nothing; what is placed how stands there")
 		flags.BoolVar(&a.noVerify, "no-verify", false,
 			"with --plan: do not compare the outputs with TVM's, which takes a build of plain TVM")
+		flags.BoolVar(&a.noCheckImport, "no-check-import", false,
+			"do not hold what TVM read of an ONNX or TorchScript file against what ONNX Runtime (or onnx's reference "+
+				"evaluator) or PyTorch makes of it")
 		a.declareOutput(flags)
 		return a
 	},
@@ -93,6 +98,7 @@ type compileAction struct {
 	rounds                  int
 	level, memory           string
 	noGraph, noVerify       bool
+	noCheckImport           bool
 	searchTime              time.Duration
 	trials                  int
 	seed                    uint64

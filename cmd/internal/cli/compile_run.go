@@ -9,6 +9,7 @@ import (
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/report"
+	"github.com/collage-tvm/collage/pass/witness"
 )
 
 // compileReport is what --json prints.
@@ -18,11 +19,13 @@ type compileReport struct {
 	Output string            `json:"output"`
 	Bytes  int64             `json:"output_bytes"`
 	// Chosen is the finalist that was written: a backend's name, or "collage" for the placement.
-	Chosen  string          `json:"chosen"`
-	Why     string          `json:"why"`
-	Notes   []string        `json:"notes"`
-	PlanOut string          `json:"plan_out,omitempty"`
-	Report  *report.Summary `json:"report"`
+	Chosen string `json:"chosen"`
+	Why    string `json:"why"`
+	// Import is what came of holding what TVM read against another engine; null where none was asked.
+	Import  *witness.Agreement `json:"import_check"`
+	Notes   []string           `json:"notes"`
+	PlanOut string             `json:"plan_out,omitempty"`
+	Report  *report.Summary    `json:"report"`
 }
 
 func (a *compileAction) Run(s *Session, args []string) error {
@@ -33,7 +36,7 @@ func (a *compileAction) Run(s *Session, args []string) error {
 	options.Output, options.Rounds, options.Replay, options.NoVerify = a.output, a.rounds, a.replayed, a.noVerify
 	options.Level, options.SearchTime, options.Trials, options.Seed = pass.Level(a.level), a.searchTime, a.trials,
 		a.seed
-	options.ExecutableMemory, options.Began = a.memoryLimit, s.began
+	options.ExecutableMemory, options.Began, options.NoCheckImport = a.memoryLimit, s.began, a.noCheckImport
 	if a.replayed != nil {
 		s.setInterruptNote("no executable was written")
 	}
@@ -57,10 +60,19 @@ func (a *compileAction) Run(s *Session, args []string) error {
 	if a.json {
 		notes := append([]string{}, result.Notes...)
 		return s.printJSON(compileReport{Model: args[0], Info: result.Model, Output: a.output, Bytes: result.Bytes,
-			Chosen: result.Chosen, Why: result.Why, Notes: notes, PlanOut: a.planOut,
+			Chosen: result.Chosen, Why: result.Why, Notes: notes, PlanOut: a.planOut, Import: result.Agreement,
 			Report: report.Summarise(result.Plan)})
 	}
 	return a.print(s, result)
+}
+
+// importText says in a sentence whether TVM read the model right.
+func importText(agreement *witness.Agreement) string {
+	if agreement.Unchecked != "" {
+		return "Whether TVM read the model right was not checked: " + agreement.Unchecked + "."
+	}
+	return fmt.Sprintf("TVM read the model right: %s answers the same, within %.1e of the greatest value.",
+		agreement.Engine, agreement.Share)
 }
 
 func (a *compileAction) print(s *Session, result *compile.Result) error {
@@ -71,6 +83,9 @@ func (a *compileAction) print(s *Session, result *compile.Result) error {
 	fmt.Fprintln(s.Stdout, result.Why)
 	for _, note := range result.Notes {
 		fmt.Fprintln(s.Stdout, note)
+	}
+	if result.Agreement != nil {
+		fmt.Fprintln(s.Stdout, importText(result.Agreement))
 	}
 	fmt.Fprintf(s.Stdout, "wrote %s (%s)", a.output, sizeText(result.Bytes))
 	if a.planOut != "" {

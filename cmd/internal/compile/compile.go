@@ -23,6 +23,7 @@ import (
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/witness"
 )
 
 // Options say what to compile and how.
@@ -44,6 +45,8 @@ type Options struct {
 	Format string
 	// Output is the executable, .so or .tar.
 	Output string
+	// NoCheckImport does not hold what TVM read of a file against what another engine makes of it.
+	NoCheckImport bool
 	// Began is when SearchTime began; the zero time for when Compile is called.
 	Began time.Time
 	// Replay is a plan that is built as it is; nil to decide.
@@ -61,6 +64,9 @@ type Result struct {
 	Notes []string
 	// Bytes is the size of the executable.
 	Bytes int64
+	// Agreement is what came of holding what TVM read against another engine; nil where there is none that reads such
+	// models, and with NoCheckImport.
+	Agreement *witness.Agreement
 	// Model is what the front end said.
 	Model ModelInfo
 }
@@ -76,6 +82,12 @@ type ModelInfo struct {
 	Operators      int            `json:"operators"`
 	OperatorCounts map[string]int `json:"operator_counts"`
 	ParameterBytes int64          `json:"parameter_bytes"`
+}
+
+// read is what the front end says about a model, with the question for another engine; null for none.
+type read struct {
+	*ModelInfo
+	Question json.RawMessage `json:"question"`
 }
 
 // disabledPasses are left out of the builds of a model that was read from a file, those of the candidates too.
@@ -109,6 +121,7 @@ func hostBuild(module *bridge.Object, b decide.Build) error {
 // Compile compiles a model. See the package's comment.
 func Compile(ctx context.Context, options Options) (*Result, error) {
 	c := begin(ctx, options)
+	defer func() { c.Witness.Close() }()
 	if options.Replay != nil {
 		return c.replay()
 	}
@@ -128,7 +141,7 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 	}
 	decided, err := decide.Decide(ctx, c.module, c.Options.Options)
 	if err != nil {
-		return nil, err
+		return nil, c.located(err, result.Model.Format)
 	}
 	return result, c.export(result, decided)
 }
@@ -142,6 +155,7 @@ func (c *compilation) export(result *Result, d *decide.Decision) error {
 		return err
 	}
 	result.Plan, result.Chosen, result.Why, result.Notes, result.Bytes = d.Plan, d.Chosen, d.Why, d.Notes, d.Bytes
+	result.Agreement = d.Agreement
 	return nil
 }
 
@@ -149,6 +163,7 @@ func (c *compilation) export(result *Result, d *decide.Decision) error {
 // Rounds and Temporary are not looked at.
 func Decide(ctx context.Context, options Options) (*Result, error) {
 	c := begin(ctx, options)
+	c.NoCheckImport = true // nothing is run whose outputs could be compared
 	result := &Result{}
 	if err := c.checkTarget(); err != nil {
 		return nil, err
@@ -182,13 +197,8 @@ func (c *compilation) checkTarget() error {
 	return nil
 }
 
-// load reads the model and normalises it.
-func (c *compilation) load(info *ModelInfo) error {
-	if c.Module != nil {
-		c.module = c.Module
-		return nil
-	}
-	step := c.Progress.Start("reading "+c.Model, 0)
+// given is the model as the Python host is told of it.
+func (c *compilation) given() map[string]any {
 	spec := map[string]any{"model": c.Model, "params": orNull(c.Params), "format": orNull(c.Format),
 		"input_shapes": nil}
 	if len(c.InputShapes) > 0 {
@@ -197,7 +207,17 @@ func (c *compilation) load(info *ModelInfo) error {
 	if len(c.InputValues) > 0 {
 		spec["input_values"] = c.InputValues
 	}
-	value, err := callHost("collage.host.load_model", spec)
+	return spec
+}
+
+// load reads the model and normalises it.
+func (c *compilation) load(info *ModelInfo) error {
+	if c.Module != nil {
+		c.module = c.Module
+		return nil
+	}
+	step := c.Progress.Start("reading "+c.Model, 0)
+	value, err := callHost("collage.host.load_model", c.given())
 	if err != nil {
 		return err
 	}
@@ -218,11 +238,15 @@ func (c *compilation) load(info *ModelInfo) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal([]byte(description), info); err != nil {
+	told := read{ModelInfo: info}
+	if err := json.Unmarshal([]byte(description), &told); err != nil {
 		return fmt.Errorf("the Python host's description of the model is not readable: %w", err)
 	}
 	step.Done("%d operators, %.1f MB of weights", info.Operators, float64(info.ParameterBytes)/1e6)
 
+	if err := c.ask(told.Question); err != nil {
+		return err
+	}
 	step = c.Progress.Start("normalising", 0)
 	c.module, err = pass.Normalise(module, pass.NormaliseOptions{DisabledPasses: disabledPasses})
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *compilation) replay() (*Result, error) {
 	}
 	built, err := decide.Replay(c.ctx, c.module, p, c.Options.Options)
 	if err != nil {
-		return nil, err
+		return nil, c.located(err, result.Model.Format)
 	}
 	built.Notes = c.staleNotes(p)
 	return result, c.export(result, built)

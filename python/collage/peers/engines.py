@@ -60,12 +60,9 @@ class Tvm:
         return told
 
     def _random(self, seed):
-        from .. import region
+        from .. import seeded
 
-        return {
-            name: region.random_array(shape, dtype, region.generator(seed, "input", name))
-            for name, (shape, dtype) in self.model.inputs.items()
-        }
+        return seeded.inputs(seed, self.model.inputs)
 
     def bind(self, inputs):
         self.executor.set_input(**inputs)

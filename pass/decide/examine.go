@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"context"
+	"time"
+
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/witness"
+)
+
+// witnessLimit is how long another engine's answer is waited for: it has had the time of plain TVM's build.
+const witnessLimit = 10 * time.Second
+
+// quiet waits until the other engine has answered, so that nothing of it runs beside what is timed.
+func (c *decision) quiet(ctx context.Context) error {
+	_, err := c.Witness.Wait(ctx, witnessLimit)
+	return err
+}
+
+// examinePlain holds what TVM read against the other engine's answers as soon as plain TVM is there: a search for the
+// fastest way to a wrong result would be time lost.
+func (c *decision) examinePlain() error {
+	plain := c.graph.lane.Plain()
+	if c.Witness == nil || !c.graph.isBuilt(plain) {
+		return nil
+	}
+	e, err := c.graph.lane.Executable(c.ctx, plain)
+	if err != nil {
+		return err
+	}
+	return c.examine(func(t witness.Testimony) (witness.Agreement, error) {
+		return c.graph.lane.Agree(c.ctx, e, t)
+	})
+}
+
+// examineKept does so with what is kept, where that was not done with plain TVM.
+func (c *decision) examineKept(path string) error {
+	if c.Witness == nil || c.agreement != nil {
+		return nil
+	}
+	networks, err := measure.NewNetworks(measure.Options{
+		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
+		Python:   c.Python, Env: pass.WorkerEnvironment(), Poll: c.poll}, 1, c.Temporary)
+	if err != nil {
+		return err
+	}
+	defer networks.Close()
+	return c.examine(func(t witness.Testimony) (witness.Agreement, error) {
+		return networks.Agree(c.ctx, path, t)
+	})
+}
+
+// examine has a network's outputs compared with the other engine's. Error: a *witness.DisagreementError.
+func (c *decision) examine(agree func(t witness.Testimony) (witness.Agreement, error)) error {
+	testimony, err := c.Witness.Wait(c.ctx, witnessLimit)
+	if err != nil {
+		return err
+	}
+	agreement := witness.Agreement{Engine: testimony.Engine, Unchecked: testimony.Unchecked}
+	if agreement.Unchecked == "" {
+		if agreement, err = agree(testimony); err != nil {
+			return err
+		}
+	}
+	c.agreement = &agreement
+	return nil
+}

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operator of an ONNX model TVM computes otherwise than another engine.
+
+In: a file whose outputs differ, and how it was read. Out: the first node, in the file's order, whose output differs,
+with both engines run on the same inputs.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import tvm
+
+from . import check, export, frontends, seeded, witness
+
+# How many values inside the network are looked at together.
+_AT_ONCE = 32
+
+
+def first(path, input_shapes, input_values, seed=0):
+    """The first node that differs: {"operator", "makes", "mismatch"}; None where none does by itself.
+
+    Raises what reading, building and running raise.
+    """
+    import onnx
+
+    given = path, input_shapes or {}, input_values or {}
+    question = frontends.load(path, None, input_shapes, "onnx", input_values).question(seed)
+    proto = onnx.load(str(path), load_external_data=False)
+    inside = [(node, name) for node in proto.graph.node for name in node.output if name]
+    agreed, differs, found = -1, len(inside) - 1, None
+    with tempfile.TemporaryDirectory() as folder:
+        while agreed < differs:
+            places = _spread(agreed + 1, differs)
+            results = _compared(given, [inside[at][1] for at in places], question, Path(folder))
+            which = next((i for i, mismatch in enumerate(results) if mismatch), None)
+            if which is None:
+                return found
+            node, name = inside[places[which]]
+            found = {"operator": node.op_type, "makes": name, "mismatch": results[which].removeprefix("output 0 ")}
+            if which:
+                agreed = places[which - 1]
+            differs = places[which] - 1
+    return found
+
+
+def _spread(low, high):
+    """So many places from low to high, both among them."""
+    return sorted({int(at) for at in np.linspace(low, high, min(_AT_ONCE, high - low + 1)).round()})
+
+
+def _compared(given, names, question, folder):
+    """For each value inside the network how it differs; None where it does not, or is nothing that can be compared."""
+    import onnx
+
+    path, input_shapes, input_values = given
+    proto = onnx.load(str(path))
+    del proto.graph.output[:]
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    cut = folder / "inside.onnx"
+    onnx.save(proto, str(cut), save_as_external_data=True, location="weights")
+    _, loose, answers = witness.answer({**question, "model": str(cut), "seconds": 60})
+    (folder / "weights").unlink(missing_ok=True)
+
+    proto = onnx.load(str(path))
+    del proto.graph.output[:]
+    for name, value in zip(names, answers, strict=True):
+        kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+        proto.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, value.shape))
+    module, _ = frontends.onnx_module(proto, path, input_shapes, input_values)
+    built = export.build(module, "llvm -opt-level=0", 2)
+    executor = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu()))
+    types = {one["name"]: (one["shape"], one["dtype"]) for one in question["inputs"]}
+    for name, value in seeded.inputs(question["seed"], types).items():
+        executor.set_input(name, value)
+    executor.run()
+    return [
+        check.witnessed([executor.get_output(number).numpy()], [answer], loose)[1]
+        for number, answer in enumerate(answers)
+    ]

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody else answers: a network's outputs on seeded inputs, by an engine that is not TVM.
+
+``python -m collage.witness`` reads one question as JSON from its standard input and prints one JSON object:
+
+    {"model", "format", "inputs": [{"name", "shape", "dtype"}, ...], "values": {name: {"dtype", "shape", "hex"}},
+     "seed", "seconds", "out"}
+        -> {"engine": "ONNX Runtime 1.31.1", "loose": false}, the outputs, in order, in the .npz file "out"
+        -> {"unchecked": why there is no answer}
+
+"format" is onnx (ONNX Runtime where it is installed, else the reference evaluator of the onnx package, which gets
+"seconds") or torchscript (PyTorch). "values" are inputs that were made constants when TVM read the model, their bytes
+as hexadecimal digits. A "loose" answer is that of a quantised network, in which one step of rounding is worth more
+than the usual tolerance. TVM is not imported.
+"""
+
+import importlib.metadata
+import json
+import os
+import signal
+import sys
+
+import numpy as np
+
+# Operators that draw numbers: no two engines give the same.
+_DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+
+# Operators of quantised networks.
+_QUANTISED = {"QuantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"}
+
+
+class UncheckedError(Exception):
+    """Nobody could answer; the text says why."""
+
+
+def answer(question):
+    """(engine, whether it is loose, outputs) for a question. Raises UncheckedError."""
+    from . import seeded
+
+    types = {one["name"]: (tuple(one["shape"]), one["dtype"]) for one in question["inputs"]}
+    values = seeded.inputs(question.get("seed") or 0, types)
+    if question["format"] == "torchscript":
+        return _torch(question["model"], values)
+    for name, one in (question.get("values") or {}).items():
+        values[name] = np.frombuffer(bytes.fromhex(one["hex"]), one["dtype"]).reshape(one["shape"])
+    return _onnx(question, values)
+
+
+def operators(proto):
+    """The names of all operators of an ONNX model, those inside branches and functions too."""
+    found = set()
+
+    def visit(nodes):
+        for node in nodes:
+            found.add(node.op_type)
+            for attribute in node.attribute:
+                visit(attribute.g.node)
+
+    visit(proto.graph.node)
+    for function in proto.functions:
+        visit(function.node)
+    return found
+
+
+def _onnx(question, values):
+    import onnx
+
+    path = question["model"]
+    kinds = operators(onnx.load(path, load_external_data=False))
+    if kinds & _DRAWING:
+        raise UncheckedError(f"it draws random numbers ({', '.join(sorted(kinds & _DRAWING))})")
+    loose = any(kind in _QUANTISED or kind.startswith("QLinear") for kind in kinds)
+    tried = []
+    for engine in (_onnxruntime, _reference):
+        try:
+            name, outputs = engine(question, values)
+        except ImportError:
+            tried.append("ONNX Runtime is not installed")
+        except Exception as error:
+            lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+            tried.append(f"{_TITLES[engine]}: {lines[0][:200] if lines else type(error).__name__}")
+        else:
+            return name, loose, outputs
+    raise UncheckedError("; ".join(tried))
+
+
+def _onnxruntime(question, values):
+    """What ONNX Runtime gives, operator by operator as the file has them."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(question["model"], options, providers=["CPUExecutionProvider"])
+    wanted = {one.name for one in session.get_inputs()}
+    outputs = session.run(None, {name: value for name, value in values.items() if name in wanted})
+    return f"ONNX Runtime {onnxruntime.__version__}", outputs
+
+
+def _reference(question, values):
+    """What the onnx package's own evaluator gives, which is slow: it is ended after the question's seconds."""
+    from onnx.reference import ReferenceEvaluator
+
+    limit = int(question.get("seconds") or 5)
+
+    def late(*_):
+        raise TimeoutError(f"it takes longer than {limit} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(limit)
+    try:
+        evaluator = ReferenceEvaluator(question["model"])
+        wanted = set(evaluator.input_names)
+        outputs = evaluator.run(None, {name: value for name, value in values.items() if name in wanted})
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    return f"onnx {importlib.metadata.version('onnx')}'s reference evaluator", [np.asarray(one) for one in outputs]
+
+
+_TITLES = {_onnxruntime: "ONNX Runtime", _reference: "onnx's reference evaluator"}
+
+
+def _torch(path, values):
+    import torch
+
+    script = torch.jit.load(path, map_location="cpu").eval()
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        given = script(*(torch.from_numpy(np.ascontiguousarray(value)) for value in values.values()))
+
+    def tensors(value):
+        if isinstance(value, torch.Tensor):
+            return [value.numpy()]
+        return [one for each in (value.values() if isinstance(value, dict) else value) for one in tensors(each)]
+
+    return f"PyTorch {torch.__version__}", False, tensors(given)
+
+
+def main():
+    """Answer one question."""
+    protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what engines print belongs elsewhere
+    os.nice(5)
+    question = json.load(sys.stdin)
+    try:
+        engine, loose, outputs = answer(question)
+        np.savez(question["out"], *outputs)
+        told = {"engine": engine, "loose": loose}
+    except UncheckedError as error:
+        told = {"unchecked": str(error)}
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        told = {"unchecked": f"{type(error).__name__}: {lines[0][:200]}"}
+    protocol.write(json.dumps(told) + "\n")
+    protocol.flush()
+
+
+if __name__ == "__main__":
+    main()
