@@ -133,6 +133,7 @@ def test_outputs_are_those_of_torch(command, store, torch_environment, traced, t
         environment=torch_environment,
     )
     assert compiled.returncode == 0, compiled.stderr
+    assert "TVM read the model right: PyTorch " in compiled.stdout
     # Nothing of torch is needed any more.
     ran = command("run", "model.tar", "--inputs", traced / f"{name}.npz", "--outputs", "y.npz", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr

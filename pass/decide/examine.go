@@ -4,6 +4,8 @@ package decide
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/collage-tvm/collage/pass"
@@ -62,9 +64,34 @@ func (c *decision) examine(agree func(t witness.Testimony) (witness.Agreement, e
 	agreement := witness.Agreement{Engine: testimony.Engine, Unchecked: testimony.Unchecked}
 	if agreement.Unchecked == "" {
 		if agreement, err = agree(testimony); err != nil {
-			return err
+			if agreement, err = c.doubt(err, agree); err != nil {
+				return err
+			}
 		}
 	}
 	c.agreement = &agreement
 	return nil
+}
+
+// doubt asks another engine where one does not agree with TVM: engines err, too. The error is the first one's where
+// nobody agrees with TVM.
+func (c *decision) doubt(err error,
+	agree func(t witness.Testimony) (witness.Agreement, error)) (witness.Agreement, error) {
+	var differs *witness.DisagreementError
+	if !errors.As(err, &differs) {
+		return witness.Agreement{}, err
+	}
+	second, failed := c.Witness.Second(c.ctx)
+	if failed != nil {
+		return witness.Agreement{}, failed
+	}
+	if second.Unchecked != "" {
+		return witness.Agreement{}, err
+	}
+	agreement, failed := agree(second)
+	if failed != nil {
+		return witness.Agreement{}, err
+	}
+	agreement.Otherwise = fmt.Sprintf("%s answers otherwise: %s", differs.Engine, differs.Mismatch)
+	return agreement, nil
 }

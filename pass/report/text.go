@@ -82,8 +82,8 @@ func (s *Summary) regions(opts Options) string {
 	if s.Module != "" {
 		fmt.Fprintf(&b, "%s: ", s.Module)
 	}
-	fmt.Fprintf(&b, "%d operators in %d regions, for %s, %d threads\n\n", s.Operators, len(s.Regions)-hidden, s.Target,
-		s.Threads)
+	fmt.Fprintf(&b, "%s in %s, for %s, %s\n\n", counted(s.Operators, "operator"), counted(len(s.Regions)-hidden, "region"),
+		s.Target, counted(s.Threads, "thread"))
 
 	cut, rest := 0, 0.0
 	if !opts.Verbose && len(rows) > shownRegions {
@@ -496,4 +496,12 @@ func (s *Summary) times() string {
 		fmt.Fprintf(&b, "%-18s %12s   %s\n", l[0], l[1], l[2])
 	}
 	return b.String()
+}
+
+// counted is "1 region" or "2 regions".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -40,6 +40,8 @@ type Agreement struct {
 	Engine string `json:"engine,omitempty"`
 	// Share is the largest difference, as a share of the greatest value of its output.
 	Share float64 `json:"max_error_share"`
+	// Otherwise is what an engine answers that was asked first and does not agree; "" where the first one does.
+	Otherwise string `json:"otherwise,omitempty"`
 	// Unchecked says why nothing was compared; "" where it was.
 	Unchecked string `json:"unchecked,omitempty"`
 }
@@ -61,14 +63,36 @@ type Witness struct {
 	done      chan struct{} // closed when testimony is there
 	testimony Testimony
 	late      sync.Once
+	second    func() (*Witness, error) // nil for none
+	others    []*Witness               // those that were asked besides
 }
 
-// evaluating is how many seconds an engine gets that is known to be slow.
-const evaluating = 5
+// evaluating is how many seconds an engine gets that is known to be slow, and doubting how many it gets where the first
+// engine does not agree with TVM.
+const evaluating, doubting = 5, 30
 
 // Ask starts a process that answers the question; environment is what it has beside this process's ("NAME=value"), and
 // folder where the answers go. Close it.
 func Ask(python string, environment []string, question json.RawMessage, folder string) (*Witness, error) {
+	return start(python, environment, question, folder, false)
+}
+
+// Second asks another engine than the one that has answered: engines err, too. It gives that one's testimony. Errors:
+// the context's, and what keeps a process from being started.
+func (w *Witness) Second(ctx context.Context) (Testimony, error) {
+	if w.second == nil {
+		return Testimony{Unchecked: "there is no other engine"}, nil
+	}
+	other, err := w.second()
+	if err != nil {
+		return Testimony{}, err
+	}
+	testimony, err := other.Wait(ctx, (doubting+5)*time.Second)
+	w.others = append(w.others, other)
+	return testimony, err
+}
+
+func start(python string, environment []string, question json.RawMessage, folder string, second bool) (*Witness, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(question, &fields); err != nil {
 		return nil, fmt.Errorf("the question for another engine is not readable: %w", err)
@@ -82,12 +106,18 @@ func Ask(python string, environment []string, question json.RawMessage, folder s
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(fields, map[string]json.RawMessage{"out": path, "seconds": json.RawMessage(fmt.Sprint(evaluating))})
+	seconds := evaluating
+	if second {
+		seconds = doubting
+	}
+	maps.Copy(fields, map[string]json.RawMessage{"out": path, "seconds": json.RawMessage(fmt.Sprint(seconds)),
+		"second": json.RawMessage(fmt.Sprint(second))})
 	text, err := json.Marshal(fields)
 	if err != nil {
 		return nil, err
 	}
 	w := &Witness{answers: file.Name(), command: exec.Command(python, "-m", "collage.witness"), done: make(chan struct{})}
+	w.second = func() (*Witness, error) { return start(python, environment, question, folder, true) }
 	var printed bytes.Buffer
 	complaints := &stderrtail.Tail{}
 	w.command.Stdin, w.command.Stdout, w.command.Stderr = bytes.NewReader(text), &printed, complaints
@@ -148,6 +178,9 @@ func (w *Witness) Close() {
 	}
 	w.end()
 	_ = os.Remove(w.answers)
+	for _, other := range w.others {
+		other.Close()
+	}
 }
 
 // end ends the process, with what it has started, and waits for it.

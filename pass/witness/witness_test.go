@@ -90,6 +90,25 @@ func TestAnEngineThatHangsIsEnded(t *testing.T) {
 	assert.NotNil(t, w.command.ProcessState, "it was waited for")
 }
 
+func TestAnotherEngineIsAsked(t *testing.T) {
+	w, folder := ask(t, `read question
+		case "$question" in *'"second":true'*) echo '{"engine": "two"}';; *) echo '{"engine": "one"}';; esac`)
+	first, err := w.Wait(t.Context(), time.Minute)
+	require.NoError(t, err)
+	second, err := w.Second(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one", "two"}, []string{first.Engine, second.Engine})
+	assert.NotEqual(t, first.Answers, second.Answers)
+	w.Close()
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+
+	none, err := Known(Testimony{Engine: "one"}).Second(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "there is no other engine", none.Unchecked)
+}
+
 func TestNobodyIsAsked(t *testing.T) {
 	var none *Witness
 	testimony, err := none.Wait(t.Context(), time.Hour)

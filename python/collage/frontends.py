@@ -66,9 +66,11 @@ class Model:
         return {
             "model": str(self._path.resolve()),
             "format": self.format,
-            "inputs": [{"name": name, "shape": shape, "dtype": dtype} for name, (shape, dtype) in self.inputs.items()],
+            "inputs": [
+                {"name": key, "shape": list(shape), "dtype": kind} for key, (shape, kind) in self.inputs.items()
+            ],
             "values": {
-                name: {"dtype": str(value.dtype), "shape": value.shape, "hex": value.tobytes().hex()}
+                name: {"dtype": str(value.dtype), "shape": list(value.shape), "hex": value.tobytes().hex()}
                 for name, value in self._fixed.items()
             },
             "seed": seed,

@@ -4,14 +4,15 @@
 ``python -m collage.witness`` reads one question as JSON from its standard input and prints one JSON object:
 
     {"model", "format", "inputs": [{"name", "shape", "dtype"}, ...], "values": {name: {"dtype", "shape", "hex"}},
-     "seed", "seconds", "out"}
+     "seed", "seconds", "second", "out"}
         -> {"engine": "ONNX Runtime 1.31.1", "loose": false}, the outputs, in order, in the .npz file "out"
         -> {"unchecked": why there is no answer}
 
 "format" is onnx (ONNX Runtime where it is installed, else the reference evaluator of the onnx package, which gets
 "seconds") or torchscript (PyTorch). "values" are inputs that were made constants when TVM read the model, their bytes
 as hexadecimal digits. A "loose" answer is that of a quantised network, in which one step of rounding is worth more
-than the usual tolerance. TVM is not imported.
+than the usual tolerance. "second" asks for the engine that is asked where the first one's answer is another than
+TVM's: the reference evaluator. TVM is not imported.
 """
 
 import importlib.metadata
@@ -40,6 +41,8 @@ def answer(question):
     types = {one["name"]: (tuple(one["shape"]), one["dtype"]) for one in question["inputs"]}
     values = seeded.inputs(question.get("seed") or 0, types)
     if question["format"] == "torchscript":
+        if question.get("second"):
+            raise UncheckedError("PyTorch alone reads TorchScript")
         return _torch(question["model"], values)
     for name, one in (question.get("values") or {}).items():
         values[name] = np.frombuffer(bytes.fromhex(one["hex"]), one["dtype"]).reshape(one["shape"])
@@ -71,7 +74,7 @@ def _onnx(question, values):
         raise UncheckedError(f"it draws random numbers ({', '.join(sorted(kinds & _DRAWING))})")
     loose = any(kind in _QUANTISED or kind.startswith("QLinear") for kind in kinds)
     tried = []
-    for engine in (_onnxruntime, _reference):
+    for engine in (_reference,) if question.get("second") else (_onnxruntime, _reference):
         try:
             name, outputs = engine(question, values)
         except ImportError:

@@ -71,8 +71,12 @@ func importText(agreement *witness.Agreement) string {
 	if agreement.Unchecked != "" {
 		return "Whether TVM read the model right was not checked: " + agreement.Unchecked + "."
 	}
-	return fmt.Sprintf("TVM read the model right: %s answers the same, within %.1e of the greatest value.",
+	text := fmt.Sprintf("TVM read the model right: %s answers the same, within %.1e of the greatest value",
 		agreement.Engine, agreement.Share)
+	if agreement.Otherwise != "" {
+		text += " (" + agreement.Otherwise + ")"
+	}
+	return text + "."
 }
 
 func (a *compileAction) print(s *Session, result *compile.Result) error {
