@@ -452,3 +452,23 @@ def test_builds_are_tvms_own(rng, kernels):
         np.testing.assert_array_equal(ours.get_params()[name].numpy(), array.numpy())
     ours, theirs = (re.sub("0x[0-9a-f]+", "", factory.get_lib().get_source("ll")) for factory in (ours, theirs))
     assert ours == theirs
+
+
+def test_equal_constants_are_one(rng):
+    """Those of a kilobyte and more: the steps of a recurrent network that was unrolled have one set of weights."""
+    array = items(rng, "float32", (16, 32))
+    first, second = const(array), const(array.copy())
+    others = const(array.view("int32")), const(array.reshape(32, 16)), const(array + 1)
+    small = const(array[0]), const(array[0].copy())
+    turned = relay.transpose(first), relay.transpose(second)
+    folded, left = in_go(relay.Tuple([first, second, *others, *small, *turned, relay.transpose(others[1])]))
+    assert not left
+    fields = list(folded.fields)
+    assert all(isinstance(one, relay.Constant) for one in fields)
+    assert fields[0].same_as(first) and fields[1].same_as(first)
+    assert fields[7].same_as(fields[8])
+    # What differs in type, shape or content stays by itself, and so does what is small.
+    alone = [fields[at] for at in (0, 2, 3, 4, 5, 6, 7, 9)]
+    assert not [1 for i, one in enumerate(alone) for other in alone[:i] if one.same_as(other)]
+    np.testing.assert_array_equal(fields[8].data.numpy(), array.T)
+    np.testing.assert_array_equal(fields[1].data.numpy(), array)

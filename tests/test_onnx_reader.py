@@ -233,3 +233,23 @@ def test_branches_are_refused(tmp_path):
     onnx.save(made, tmp_path / "branches.onnx")
     with pytest.raises(ValueError, match="it has branches or loops, which are not supported"):
         frontends.load(tmp_path / "branches.onnx")
+
+
+def test_an_unrolled_network_has_its_weights_once(tmp_path):
+    """TVM's importer writes an LSTM out step by step, each with weights that it puts together anew."""
+    rng = np.random.default_rng(4)
+    hidden, steps = 24, 12
+    shapes = {"w": (1, 4 * hidden, hidden), "r": (1, 4 * hidden, hidden), "b": (1, 8 * hidden)}
+    weights = [numpy_helper.from_array(rng.standard_normal(s).astype("float32"), n) for n, s in shapes.items()]
+    graph = helper.make_graph(
+        [helper.make_node("LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=hidden)],
+        "lstm",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [steps, 1, hidden])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        weights,
+    )
+    path = tmp_path / "lstm.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), str(path))
+    model = frontends.load(path)
+    assert model.info()["operator_counts"]["nn.dense"] >= steps
+    assert frontends.parameter_bytes(model.module) < 1.5 * sum(len(one.raw_data) for one in weights)

@@ -93,11 +93,14 @@ func checkWinograd(l *onednn.Convolution, w weights) error {
 		return fmt.Errorf("a Winograd convolution has kernels of 3x3 in rows and columns, this one has %s",
 			relay.IntsText(w.kernel))
 	}
-	for name, list := range map[string][]int64{"strides": l.Strides, "dilation": l.Dilation} {
+	for _, one := range []struct {
+		name string
+		list []int64
+	}{{"strides", l.Strides}, {"dilation", l.Dilation}} {
 		// What goes on along the depth is a sum over slices.
-		if !all(list[l.Dims-2:], 1) {
-			return fmt.Errorf("a Winograd convolution has %s of 1 along rows and columns, this one has %s", name,
-				relay.IntsText(list))
+		if !all(one.list[l.Dims-2:], 1) {
+			return fmt.Errorf("a Winograd convolution has %s of 1 along rows and columns, this one has %s", one.name,
+				relay.IntsText(one.list))
 		}
 	}
 	if w.in%block != 0 || w.out%block != 0 {

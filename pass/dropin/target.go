@@ -59,8 +59,11 @@ func (t *target) compiler() string {
 // readSettings reads the options of the PassContext around the call.
 func readSettings() (settings, error) {
 	s := settings{nativeDepth: defaultDepth, byocDepth: defaultDepth}
-	for key, field := range map[string]*int{nativeDepthOption: &s.nativeDepth, byocDepthOption: &s.byocDepth} {
-		v, ok, err := bridge.PassContextConfig(key)
+	for _, option := range []struct {
+		key   string
+		field *int
+	}{{nativeDepthOption, &s.nativeDepth}, {byocDepthOption, &s.byocDepth}} {
+		v, ok, err := bridge.PassContextConfig(option.key)
 		if err != nil {
 			return s, err
 		}
@@ -69,9 +72,9 @@ func readSettings() (settings, error) {
 		}
 		n, err := v.Int()
 		if err != nil || n <= 0 {
-			return s, fmt.Errorf("ValueError: the PassContext's option %s must be a positive integer", key)
+			return s, fmt.Errorf("ValueError: the PassContext's option %s must be a positive integer", option.key)
 		}
-		*field = int(n)
+		*option.field = int(n)
 	}
 	v, ok, err := bridge.PassContextConfig(styleOption)
 	if err != nil || !ok || v.IsNil() {

@@ -19,12 +19,13 @@ type folder struct {
 	frozen []bool  // by ScopeID: the body of a Primitive function, which FoldConstant does not enter
 	typeOf func(relay.NodeID) (*relay.Type, error)
 	made   []*bridge.Object
+	shelf  shelf
 	folded int
 	left   int // see Report
 }
 
 func newFolder(g *relay.Graph) *folder {
-	return &folder{g: g, r: relay.NewRewriter(g),
+	return &folder{g: g, r: relay.NewRewriter(g), shelf: newShelf(),
 		typeOf: func(id relay.NodeID) (*relay.Type, error) { return g.Nodes[id].Type, nil }}
 }
 
@@ -93,7 +94,8 @@ func (f *folder) isFrozen(s relay.ScopeID) bool {
 	return false
 }
 
-// constant gives a constant's tensor, which stays where it is: the graph keeps it alive.
+// constant gives a constant's tensor, which stays where it is: the graph keeps it alive. One that equals another is
+// replaced by that.
 func (f *folder) constant(id relay.NodeID) (value, error) {
 	array, err := f.g.Tensor(id)
 	if err != nil {
@@ -103,7 +105,16 @@ func (f *folder) constant(id relay.NodeID) (value, error) {
 	if array.Device() != bridge.CPU() || !array.Contiguous() || itemSize(array.DType().String()) == 0 {
 		return value{}, nil
 	}
-	return tensorOf(array)
+	v, err := tensorOf(array)
+	if err != nil || f.isFrozen(f.g.Nodes[id].Scope) {
+		return v, err
+	}
+	first, found := f.shelf.equal(v.tensor, func() (*bridge.Object, error) { return f.r.Expr(id) })
+	if found {
+		v = value{tensor: first.tensor}
+		f.r.Replace(id, nil, func([]*bridge.Object) (*bridge.Object, error) { return first.expr() })
+	}
+	return v, nil
 }
 
 // tensorOf is a view of an NDArray that somebody else keeps alive.
@@ -231,6 +242,11 @@ func (f *folder) expression(v value) (*bridge.Object, error) {
 		}
 		made, err = relay.NewTuple(fields)
 	} else {
+		first, found := f.shelf.equal(v.tensor, func() (*bridge.Object, error) { return made, nil })
+		if found {
+			v.tensor.data = first.tensor.data
+			return first.expr()
+		}
 		made, err = newConstant(v.tensor)
 	}
 	if err == nil {
