@@ -12,8 +12,8 @@ import threading
 import numpy as np
 import tvm
 from tvm import relay
+from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as importer
-from tvm.relay.frontend.common import infer_type
 
 # Ours: {name: [(since which opset, converter), ...]}, ascending.
 _OURS = {}
@@ -65,9 +65,15 @@ def given(inputs, index):
     return inputs[index] if len(inputs) > index else None
 
 
+def type_of(value):
+    """The type of an expression."""
+    # While a model is read, collage.folding stands in the place of TVM's, which infers all that came before anew.
+    return common.infer_type(value).checked_type
+
+
 def shape_of(value):
     """The sizes of an expression, as numbers; one that is not known when the model is read raises ValueError."""
-    shape = infer_type(value).checked_type.shape
+    shape = type_of(value).shape
     if not all(isinstance(size, (int, tvm.tir.IntImm)) for size in shape):
         raise ValueError("the shape of an input is known only when the network runs")
     return tuple(int(size) for size in shape)
@@ -80,7 +86,7 @@ def outputs(attrs):
 
 def dtype_of(value):
     """The element type of an expression."""
-    return infer_type(value).checked_type.dtype
+    return type_of(value).dtype
 
 
 # In the place of TVM's

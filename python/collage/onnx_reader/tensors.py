@@ -7,10 +7,9 @@ import numpy as np
 from tvm import relay
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
-from tvm.relay.frontend.common import infer_type
 
 from .resize import text
-from .table import const, converter, dtype_of, given, outputs, shape_of, static
+from .table import const, converter, dtype_of, given, outputs, shape_of, static, type_of
 
 
 @converter("Split", since=2)
@@ -150,7 +149,7 @@ def _from_the_end(name, position):
     def convert(inputs, attrs, params):
         at = static(given(inputs, position), f"the position of {name}")
         if at is not None and int(at.reshape(())) < 0:
-            length = len(infer_type(inputs[0]).checked_type.fields)
+            length = len(type_of(inputs[0]).fields)
             inputs[position] = const(int(at.reshape(())) + length, "int64")
         return getattr(importer, name).get_converter(11)(inputs, attrs, params)
 
