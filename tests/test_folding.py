@@ -256,6 +256,10 @@ def moves(x, y, at):
     yield relay.ones_like(x)
     yield from (relay.take(x, at, axis=axis, mode=mode) for axis in (0, -1, None) for mode in ("clip", "wrap"))
     yield relay.gather(x, 1, const(np.array([[[0, 1, 2, 0]], [[2, 2, 1, 1]]], "int64")))
+    whole, rows = np.array([[1, 0], [2, 0], [3, 1]], "int64"), np.array([[0, 1, 1], [2, 2, 0]], "int32")
+    yield relay.scatter_nd(x, const(whole), relay.take(relay.reshape(y, (-1,)), const(np.array([5, 11]))), "update")
+    first = relay.reshape(relay.strided_slice(y, [0], [1], axes=[0]), (3, 4))
+    yield relay.scatter_nd(x, const(rows), first, "update")
 
 
 @pytest.mark.parametrize(
@@ -266,6 +270,14 @@ def test_moves(rng, dtype):
     x, y = (const(items(rng, dtype, (2, 3, 4))) for _ in range(2))
     for expr in moves(x, y, const(at)):
         compare(expr)
+
+
+def test_scatters_that_are_left_to_tvm(rng):
+    """Sums, places that are said twice, and what lies beside the tensor."""
+    x, row = const(items(rng, "float32", (3, 4))), const(items(rng, "float32", (2, 4)))
+    for places, mode in (([[0, 2]], "add"), ([[1, 1]], "update"), ([[0, -1]], "update"), ([[0, 3]], "update")):
+        folded, left = in_go(relay.scatter_nd(x, const(np.array(places, "int64")), row, mode))
+        assert left and isinstance(folded, relay.Call), (places, mode)
 
 
 def test_moves_of_half_floats(rng):

@@ -87,6 +87,9 @@ var operators = map[string]operator{
 		return clip(t, low, high)
 	}),
 	"where": {3, func(_ string, in []*Tensor, _ *relay.Attrs) (*Tensor, error) { return choose(in[0], in[1], in[2]) }},
+	"scatter_nd": {3, func(_ string, in []*Tensor, attrs *relay.Attrs) (*Tensor, error) {
+		return scatter(in[0], in[1], in[2], attrs)
+	}},
 	"arange": {3, func(_ string, in []*Tensor, attrs *relay.Attrs) (*Tensor, error) {
 		return arange(in[0], in[1], in[2], attrs)
 	}},
