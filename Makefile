@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-solver bench-search bench-anytime bench-ablation conformance clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-solver bench-search bench-anytime bench-ablation conformance models clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -113,6 +113,10 @@ bench-anytime: backends ## how fast the fastest executable so far is while eight
 
 bench-ablation: backends ## what each part of the search is worth, on ten networks; writes docs/results/ablation.{txt,json,svg}
 	@scripts/bench_ablation.sh $(ARGS)
+
+models: backends peers ## Write some fifty networks with PyTorch, read each and say which are right; writes docs/results/models.{txt,json}
+	@PYTHONPATH=scripts .venv-peers/bin/python -m models --out build/models
+	@.venv/bin/python scripts/read_models.py --json docs/results/models.json $(ARGS) | tee docs/results/models.txt
 
 conformance: backends ## ONNX's own tests of its operators, read and run, beside ONNX Runtime; writes docs/results/onnx.{txt,json}
 	@.venv/bin/python scripts/conformance.py --json docs/results/onnx.json $(ARGS) | tee docs/results/onnx.txt

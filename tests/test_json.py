@@ -277,6 +277,7 @@ TAKEN = [
         ("backends", "bench-backends"),
         ("convs", "bench-convs"),
         ("matmuls", "bench-matmuls"),
+        ("models", "files/models"),
         ("kernels", "bench-kernels"),
         ("kernels_avx2", "bench-kernels"),
         ("networks_b1", "bench-all"),

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the networks as ONNX files: python -m models [--only NAME,...] [--exporter new|old] [--out FOLDER].
+
+"new" is torch.onnx.export as it is by default (dynamo=True), "old" the one by TorchScript. A file NAME.EXPORTER.onnx
+that is there stays. What an exporter cannot write is told, and is no error of ours; with none written the exit code
+is 1.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import time
+import warnings
+from pathlib import Path
+
+EXPORTERS = ("new", "old")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="python -m models", description=__doc__)
+    parser.add_argument("--only", default="", help="these, with commas between them")
+    parser.add_argument("--exporter", choices=EXPORTERS, help="this one instead of both")
+    parser.add_argument("--out", type=Path, default=Path("build/models"), help="the folder")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def silence():
+    """What exporters print, from C++ too, goes nowhere: where one fails, that is the whole network."""
+    kept = os.dup(1), os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        yield
+    finally:
+        for stream, was in zip((1, 2), kept, strict=True):
+            os.dup2(was, stream)
+            os.close(was)
+        os.close(nowhere)
+
+
+def write(make, exporter, path):
+    """Write one network."""
+    import torch
+
+    torch.manual_seed(0)
+    network, inputs = make()
+    network.eval()
+    # What the old exporter cannot write.
+    torch.backends.mha.set_fastpath_enabled(False)
+    partial = path.with_suffix(".part")
+    with torch.no_grad(), silence():
+        if exporter == "new":
+            torch.onnx.export(network, inputs, str(partial), dynamo=True, verbose=False, external_data=False)
+        else:
+            torch.onnx.export(network, inputs, str(partial), dynamo=False)
+    os.replace(partial, path)
+
+
+def main():
+    given = arguments()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    from .table import NETWORKS
+
+    names = given.only.split(",") if given.only else list(NETWORKS)
+    for name in names:
+        if name not in NETWORKS:
+            raise SystemExit(f"models: error: there is no network {name}; there are: {', '.join(NETWORKS)}")
+    given.out.mkdir(parents=True, exist_ok=True)
+    written = 0
+    for name in names:
+        for exporter in [given.exporter] if given.exporter else EXPORTERS:
+            path, began = given.out / f"{name}.{exporter}.onnx", time.monotonic()
+            if path.exists():
+                written += 1
+                continue
+            try:
+                write(NETWORKS[name], exporter, path)
+            except Exception as error:
+                why = (str(error).strip().splitlines() or [""])[0]
+                print(f"models: {name:20} {exporter}  cannot be exported: {type(error).__name__}: {why}", flush=True)
+                continue
+            written += 1
+            size, took = path.stat().st_size / 1e6, time.monotonic() - began
+            print(f"models: {name:20} {exporter}  {size:7.1f} MB  {took:5.1f} s", flush=True)
+    return 0 if written else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
