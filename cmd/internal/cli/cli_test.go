@@ -114,6 +114,8 @@ func TestFailures(t *testing.T) {
 		"help zzz":                             `unknown command "zzz" (commands: compile, plan, tune, run, bench, explain, diff, db, doctor, backends, version, help)`,
 		"help run compile":                     `help takes one command, not "compile" too`,
 		"version now":                          `version does not take "now": collage version`,
+		"backends --operators --json":          `--operators does not go with --json: `,
+		"backends --operators -v":              `--operators does not go with --verbose: `,
 		"run":                                  `run needs MODEL: collage run MODEL [--inputs FILE] [--outputs FILE]`,
 		"run a b":                              `run does not take "b": collage run MODEL [--inputs FILE] [--outputs FILE]`,
 		"run --repat 3 a":                      `run has no flag --repat: did you mean --repeat? (see collage help run)`,
