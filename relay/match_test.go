@@ -36,6 +36,32 @@ func TestOperatorsOfAPattern(t *testing.T) {
 	assert.Empty(t, Operators(x))
 }
 
+func TestOperatorsThatAPatternTakesAlone(t *testing.T) {
+	t.Parallel()
+	x, tanh := Wildcard(), Op("tanh", Wildcard())
+	for name, c := range map[string]struct {
+		p    Pattern
+		want []string
+	}{
+		"any arguments":      {Op("abs"), []string{"abs"}},
+		"arguments outside":  {Op("add", x, IsConstant()), []string{"add"}},
+		"several names":      {AnyOf([]string{"tanh", "abs"}, x), []string{"abs", "tanh"}},
+		"another inside":     {Op("abs", tanh), nil},
+		"one may be left":    {Optional(tanh, func(p Pattern) Pattern { return Op("abs", p) }), []string{"tanh"}},
+		"an inner one may":   {Op("abs", Or(tanh, IsVar())), []string{"abs"}},
+		"a tuple":            {Op("concatenate", TuplePattern(x, IsVar())), []string{"concatenate"}},
+		"a tuple of results": {TuplePattern(tanh, x, Or(x, Op("abs"))), []string{"tanh"}},
+		"two results":        {TuplePattern(tanh, Op("abs")), nil},
+		"the same twice":     {TuplePattern(tanh, tanh), []string{"tanh"}},
+		"a field":            {Named("n", HasDType(TupleGetItem(Op("split"), 1), "bool")), []string{"split"}},
+		"nothing":            {TupleGetItem(x, 0), nil},
+	} {
+		assert.Equal(t, c.want, Alone(c.p), name)
+	}
+	// A layer with its options begins with the operator alone.
+	assert.Equal(t, []string{"nn.conv2d"}, Alone(convPattern()))
+}
+
 func TestMatchOptionals(t *testing.T) {
 	t.Parallel()
 	g := residual()

@@ -187,3 +187,71 @@ func Operators(p Pattern) []string {
 	visit(p)
 	return slices.Sorted(maps.Keys(names))
 }
+
+// Alone are the names of the operators that p takes by themselves, sorted: those a match of p may cover a single call
+// of and no call of another (tuples and their fields may be covered with it).
+func Alone(p Pattern) []string {
+	return slices.Sorted(maps.Keys(fewestCalls(p, map[Pattern]fewCalls{}).single))
+}
+
+// fewCalls is what is known about matches of a pattern that cover at most one call.
+type fewCalls struct {
+	none   bool            // a match may cover no call
+	single map[string]bool // the operators of which a match may cover a single call
+}
+
+// fewestCalls finds a pattern's fewCalls. known holds those of patterns inside, which may be used many times.
+func fewestCalls(p Pattern, known map[Pattern]fewCalls) fewCalls {
+	if f, ok := known[p]; ok {
+		return f
+	}
+	var f fewCalls
+	switch p := p.(type) {
+	case *wildcardPattern, *kindPattern:
+		f.none = true
+	case *opPattern:
+		if fewestCallsOfAll(p.args, known).none {
+			f.single = map[string]bool{}
+			for _, name := range p.names {
+				f.single[name] = true
+			}
+		}
+	case *orPattern:
+		f.single = map[string]bool{}
+		for _, a := range p.alternatives {
+			of := fewestCalls(a, known)
+			f.none = f.none || of.none
+			maps.Copy(f.single, of.single)
+		}
+	case *tuplePattern:
+		f = fewestCallsOfAll(p.fields, known)
+	case *wherePattern:
+		f = fewestCalls(p.p, known)
+	case *namedPattern:
+		f = fewestCalls(p.p, known)
+	case *getPattern:
+		f = fewestCalls(p.tuple, known)
+	}
+	known[p] = f
+	return f
+}
+
+// fewestCallsOfAll is fewestCalls of patterns that must all match. One that is there twice matches one node.
+func fewestCallsOfAll(all []Pattern, known map[Pattern]fewCalls) fewCalls {
+	f := fewCalls{none: true, single: map[string]bool{}}
+	for i, p := range all {
+		if slices.Contains(all[:i], p) {
+			continue
+		}
+		of := fewestCalls(p, known)
+		single := map[string]bool{}
+		if f.none {
+			maps.Copy(single, of.single)
+		}
+		if of.none {
+			maps.Copy(single, f.single)
+		}
+		f = fewCalls{f.none && of.none, single}
+	}
+	return f
+}

@@ -123,3 +123,17 @@ func must(p *region.Program, err error) *region.Program {
 	}
 	return p
 }
+
+// Each operator that a proposed region may hold is a pattern by itself: so docs/operators.md says of engines.
+func TestOperatorsAreTakenAlone(t *testing.T) {
+	alone := map[string]bool{}
+	for _, p := range New().Patterns() {
+		for _, op := range relay.Alone(p.Shape) {
+			alone[op] = true
+		}
+	}
+	for _, op := range operators() {
+		assert.True(t, alone[op], op)
+	}
+	assert.Len(t, alone, len(operators()))
+}

@@ -229,3 +229,17 @@ func TestVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, file, path)
 }
+
+// Each operator that a proposed region may hold is a pattern by itself: so docs/operators.md says of engines.
+func TestOperatorsAreTakenAlone(t *testing.T) {
+	alone := map[string]bool{}
+	for _, p := range New().Patterns() {
+		for _, op := range relay.Alone(p.Shape) {
+			alone[op] = true
+		}
+	}
+	for _, op := range names() {
+		require.True(t, alone[op], op)
+	}
+	require.Len(t, alone, len(names()))
+}

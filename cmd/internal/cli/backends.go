@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,12 +18,15 @@ var backendsCommand = Command{
 	Name:  "backends",
 	Short: "list the backends and what each can take",
 	Long: `Lists the backends: whether each can be used here, its library, and the patterns of operators that it can take
-(with --verbose, each with its limits). What a backend is best at is not listed: that is measured.`,
-	Examples: []string{"backends", "backends --verbose", "backends --json"},
+(with --verbose, each with its limits). What a backend is best at is not listed: that is measured. --operators prints a
+table of operators by backends instead.`,
+	Examples: []string{"backends", "backends --verbose", "backends --json", "backends --operators > operators.md"},
 	Host:     hostIfThere,
 	New: func(flags *pflag.FlagSet) Action {
 		a := &backendsAction{}
 		flags.BoolVar(&a.json, "json", false, "print JSON")
+		flags.BoolVar(&a.operators, "operators", false, "print a Markdown document: which operator each backend takes, "+
+			"with limits")
 		flags.BoolVarP(&a.verbose, "verbose", "v", false, "print the limits of each pattern")
 		return a
 	},
@@ -31,7 +35,7 @@ var backendsCommand = Command{
 // optionalBackends are those whose libraries set-up does not install by itself; each is an extra of the Python package.
 var optionalBackends = []string{"mkl", "onnxruntime", "openblas", "openvino"}
 
-type backendsAction struct{ json, verbose bool }
+type backendsAction struct{ json, operators, verbose bool }
 
 // backendInfo is what --json prints of each backend.
 type backendInfo struct {
@@ -56,10 +60,24 @@ type patternInfo struct {
 }
 
 func (a *backendsAction) Check(_ *Session, args []string) error {
+	if a.operators && a.json {
+		return errors.New("--operators does not go with --json: it prints a Markdown document (--json alone has the " +
+			"patterns of each backend)")
+	}
+	if a.operators && a.verbose {
+		return errors.New("--operators does not go with --verbose: its document has the limits already")
+	}
 	return expect(&backendsCommand, args)
 }
 
 func (a *backendsAction) Run(s *Session, _ []string) error {
+	if a.operators {
+		if err := builtin.RegisterAll(); err != nil {
+			return err
+		}
+		newOperatorTable(byoc.All()).print(s.Stdout)
+		return nil
+	}
 	infos, err := listBackends()
 	if err != nil {
 		return err

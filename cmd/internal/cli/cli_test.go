@@ -21,6 +21,15 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
+// TestMain leaves commands no Python that they would be handed over to: it would take the place of the tests, and those
+// that have not run would count as passed.
+func TestMain(m *testing.M) {
+	if err := os.Setenv(install.PythonEnv, "no-python-in-these-tests"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 // runLine runs a command line in a session of its own, as the standalone program does.
 func runLine(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
@@ -105,6 +114,8 @@ func TestFailures(t *testing.T) {
 		"help zzz":                             `unknown command "zzz" (commands: compile, plan, tune, run, bench, explain, diff, db, doctor, backends, version, help)`,
 		"help run compile":                     `help takes one command, not "compile" too`,
 		"version now":                          `version does not take "now": collage version`,
+		"backends --operators --json":          `--operators does not go with --json: `,
+		"backends --operators -v":              `--operators does not go with --verbose: `,
 		"run":                                  `run needs MODEL: collage run MODEL [--inputs FILE] [--outputs FILE]`,
 		"run a b":                              `run does not take "b": collage run MODEL [--inputs FILE] [--outputs FILE]`,
 		"run --repat 3 a":                      `run has no flag --repat: did you mean --repeat? (see collage help run)`,

@@ -170,13 +170,18 @@ func printHelp(w io.Writer, c *Command) {
 
 // printWrapped breaks a paragraph's lines at textWidth, each beginning with indent.
 func printWrapped(w io.Writer, indent, paragraph string) {
+	printHanging(w, indent, indent, paragraph, textWidth)
+}
+
+// printHanging breaks a paragraph's lines at width, the first beginning with first, all others with indent.
+func printHanging(w io.Writer, first, indent, paragraph string, width int) {
 	column := 0
 	for _, word := range strings.Fields(paragraph) {
 		switch {
 		case column == 0:
-			fmt.Fprint(w, indent)
-			column = len(indent)
-		case column+1+len(word) > textWidth:
+			fmt.Fprint(w, first)
+			column = len(first)
+		case column+1+len(word) > width:
 			fmt.Fprintf(w, "\n%s", indent)
 			column = len(indent)
 		default:
