@@ -63,6 +63,16 @@ def attention_of_equal_projections():
     return nn.batch_matmul(scores, value, transpose_b=False)
 
 
+def gelu_of_a_number():
+    """ONNX Runtime made FastGelu of it, which wants a dimension, and ended with an error."""
+    x = relay.var("x", shape=(), dtype="float32")
+    inner = relay.multiply(
+        relay.add(x, relay.multiply(relay.power(x, relay.const(3.0)), relay.const(0.044715))), relay.const(0.797885)
+    )
+    gelu = relay.multiply(relay.multiply(x, relay.const(0.5)), relay.add(relay.tanh(inner), relay.const(1.0)))
+    return relay.reshape(gelu, (1, 1, 1, 1))
+
+
 FOUND = {
     "native: attention of equal projections": attention_of_equal_projections,
     "dnnl: max pool + sum": lambda: pool_plus_what_is_read_once("max_pool2d"),
@@ -74,6 +84,7 @@ FOUND = {
     "openvino: concatenate one": lambda: an_argument_given_back("concatenate"),
     "openvino: copies beside work": lambda: an_argument_given_back("beside"),
     "openvino: a pool of a constant": made_of_a_constant,
+    "onnxruntime: gelu of a number": gelu_of_a_number,
 }
 
 

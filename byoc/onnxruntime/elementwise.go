@@ -5,6 +5,7 @@ package onnxruntime
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // The element types that the engine has kernels for: of arithmetic, and of operators that only move data.
@@ -43,6 +44,15 @@ var binaryOps = map[string]struct {
 	"logical_or": {"Or", []string{"bool"}}, "logical_xor": {"Xor", []string{"bool"}},
 }
 
+// either is "float32, int32 or int64".
+func either(dtypes []string) string {
+	last := len(dtypes) - 1
+	if last < 1 {
+		return strings.Join(dtypes, "")
+	}
+	return strings.Join(dtypes[:last], ", ") + " or " + dtypes[last]
+}
+
 // elementwise are the operators that work on each element by itself, with broadcasting where there are several tensors.
 func elementwise() map[string]rule {
 	all := map[string]rule{}
@@ -50,7 +60,7 @@ func elementwise() map[string]rule {
 		all[name] = rule{
 			check:  func(c *call) error { return c.unary(u.dtypes...) },
 			emit:   func(w *writer, o *operation) error { w.emit(u.onnx, o.in, o.out); return nil },
-			limits: fmt.Sprint(u.dtypes),
+			limits: either(u.dtypes),
 		}
 	}
 	for name, b := range binaryOps {
@@ -65,7 +75,7 @@ func elementwise() map[string]rule {
 				return c.dtype("an operand", c.args[0], b.dtypes...)
 			},
 			emit:   func(w *writer, o *operation) error { w.emit(b.onnx, o.in, o.out); return nil },
-			limits: fmt.Sprint(b.dtypes),
+			limits: either(b.dtypes),
 		}
 	}
 	all["not_equal"] = rule{
@@ -82,7 +92,21 @@ func elementwise() map[string]rule {
 			w.emit("Reciprocal", []string{w.value("Sqrt", o.in)}, o.out)
 			return nil
 		},
-		limits: fmt.Sprint(floats),
+		limits: either(floats),
+	}
+	// ONNX Runtime makes one operator (FastGelu) of a GELU by tanh, which does not take a number by itself.
+	all["tanh"] = rule{
+		check: func(c *call) error {
+			if err := c.unary(floats...); err != nil {
+				return err
+			}
+			if len(c.args[0].Shape) == 0 {
+				return fmt.Errorf("%s is of a number, which has no dimension", c.name)
+			}
+			return nil
+		},
+		emit:   all["tanh"].emit,
+		limits: either(floats) + ", at least 1 dimension",
 	}
 	all["nn.leaky_relu"] = rule{
 		check: func(c *call) error { return c.unary(onlyFloat) },
@@ -100,10 +124,10 @@ func elementwise() map[string]rule {
 			w.emit("Clip", []string{o.in[0], low, high}, o.out)
 			return nil
 		},
-		limits: fmt.Sprint(numbers),
+		limits: either(numbers),
 	}
 	all["nn.prelu"] = rule{check: checkPRelu, emit: emitPRelu, limits: "float32"}
-	all["nn.bias_add"] = rule{check: checkBiasAdd, emit: emitBiasAdd, limits: fmt.Sprint(numbers)}
+	all["nn.bias_add"] = rule{check: checkBiasAdd, emit: emitBiasAdd, limits: either(numbers)}
 	all["where"] = rule{
 		check: func(c *call) error {
 			if err := c.arity(3); err != nil {

@@ -31,7 +31,7 @@ func reductions() map[string]rule {
 				w.emit(r.onnx, []string{o.in[0], w.ints(axes...)}, o.out, o.keepdims())
 				return err
 			},
-			limits: fmt.Sprint(r.dtypes),
+			limits: either(r.dtypes),
 		}
 	}
 	for name, onnx := range map[string]string{"argmax": "ArgMax", "argmin": "ArgMin"} {

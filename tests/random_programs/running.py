@@ -191,6 +191,15 @@ def compare(batch, full=False):
     return moved
 
 
+def tvm_alone(batch):
+    """Whether plain TVM can build and run the programs of a batch together."""
+    try:
+        execute([p.plain for p in batch], [p.program.inputs for p in batch])
+    except tvm.TVMError:
+        return False
+    return True
+
+
 def compare_scoped(p):
     """The same for a program with scopes."""
     if what := excess(by_machine(p.hybrid, p.program.inputs), by_machine(p.plain, p.program.inputs)):
