@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the networks of `make models` and say which are right: read_models.py [FOLDER] [--only REGEX] [--json FILE].
 
-Each ONNX file of the folder (build/models) is read as `collage compile` reads it, built for plain TVM, run on seeded
+Each file of the folder (build/models) is read as `collage compile` reads it, built for plain TVM, run on seeded
 inputs and held against another engine's answer (ONNX Runtime, else onnx's reference evaluator). A process of its own
 does each, so that one that ends its process costs itself only. The exit code is 1 where one is wrong, refused or
 crashes.
@@ -54,11 +54,17 @@ def judged(path):
     return {**told, "verdict": "right", "max_error_share": share}
 
 
+def interpreter(path):
+    """The Python that can read a file: PyTorch's own needs PyTorch (make peers)."""
+    peers = TREE / ".venv-peers" / "bin" / "python"
+    return str(peers) if path.suffix == ".pt2" and peers.exists() else sys.executable
+
+
 def apart(path):
     """judged, in a process of its own."""
     try:
         ran = subprocess.run(
-            [sys.executable, __file__, "--one", str(path)], capture_output=True, text=True, timeout=LIMIT
+            [interpreter(path), __file__, "--one", str(path)], capture_output=True, text=True, timeout=LIMIT
         )
     except subprocess.TimeoutExpired:
         return {"verdict": "crashed", "why": f"it takes longer than {LIMIT} s"}
@@ -87,13 +93,14 @@ def main():
     if given.one:
         print(json.dumps(judged(Path(given.one))))
         return 0
-    files = [path for path in sorted(given.folder.glob("*.onnx")) if re.search(given.only, path.name)]
+    files = [path for path in sorted(given.folder.glob("*.*")) if path.suffix in (".onnx", ".pt2")]
+    files = [path for path in files if re.search(given.only, path.name) and not path.name.startswith("part.")]
     if not files:
-        sys.exit(f"read_models: error: no ONNX file in {given.folder} is to be read; make models writes some")
+        sys.exit(f"read_models: error: no model in {given.folder} is to be read; make models writes some")
     print(f"{'network':22} {'exporter':8} {'operators':>9}  {'read s':>6}  {'verdict':9}  largest difference, or why")
     rows = []
     for path in files:
-        name, exporter = path.name.removesuffix(".onnx").rsplit(".", 1)
+        name, _, exporter = path.name.removesuffix(".onnx").rpartition(".")
         rows.append({"network": name, "exporter": exporter, **apart(path)})
         print(line(name, exporter, rows[-1]), flush=True)
     counts = Counter(row["verdict"] for row in rows)

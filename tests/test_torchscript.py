@@ -166,7 +166,8 @@ def test_what_is_refused(command, torch_environment, traced, tmp_path):
     assert os.listdir(tmp_path) == ["noise.pt"]
 
 
-def test_without_torch_it_is_said(command, tmp_path):
+@pytest.mark.parametrize("file, needs", [("model.pt", "needs torch"), ("model.pt2", "needs torch and onnxscript")])
+def test_without_torch_it_is_said(command, tmp_path, file, needs):
     """The file is not looked at: there is nothing that could read it."""
     try:
         import torch  # noqa: F401
@@ -174,5 +175,5 @@ def test_without_torch_it_is_said(command, tmp_path):
         pass
     else:
         pytest.skip("torch is installed here")
-    (tmp_path / "model.pt").write_bytes(b"PK\x03\x04")
-    refused(command("compile", "model.pt", "-o", "m.tar", "-q", cwd=tmp_path), "model.pt", "needs torch", "ONNX")
+    (tmp_path / file).write_bytes(b"PK\x03\x04")
+    refused(command("compile", file, "-o", "m.tar", "-q", cwd=tmp_path), file, needs, "ONNX")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a model, whatever it comes as, into a typed Relay module with its parameters bound.
 
-In: ``workload:NAME``, an ONNX file, a Relay program as text or JSON (with a parameter file), or a
-TorchScript file. Out: an IRModule whose ``main`` takes only the inputs, all of fixed shape. What cannot be
-read raises FileNotFoundError, ValueError or ImportError with a text that names the file, the reason and the
-remedy.
+In: ``workload:NAME``, an ONNX file, a Relay program as text or JSON (with a parameter file), a TorchScript
+file, or what torch.export saved. Out: an IRModule whose ``main`` takes only the inputs, all of fixed shape.
+What cannot be read raises FileNotFoundError, ValueError or ImportError with a text that names the file, the
+reason and the remedy.
 """
 
 import difflib
@@ -21,13 +21,14 @@ from tvm import relay
 
 from . import folding, workloads
 
-FORMATS = ("onnx", "relay", "torchscript")
+FORMATS = ("onnx", "pt2", "relay", "torchscript")
 _SUFFIXES = {
     ".onnx": "onnx",
     ".json": "relay",
     ".relay": "relay",
     ".txt": "relay",
     ".pt": "torchscript",
+    ".pt2": "pt2",
     ".pth": "torchscript",
     ".ts": "torchscript",
 }
@@ -61,7 +62,7 @@ class Model:
 
     def question(self, seed=0):
         """What to ask a witness of the model (collage.witness), as plain data; None where TVM alone reads such."""
-        if self.format not in ("onnx", "torchscript"):
+        if self.format not in ("onnx", "pt2", "torchscript"):
             return None
         return {
             "model": str(self._path.resolve()),
@@ -109,11 +110,11 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None):
     if params and form != "relay":
         raise ValueError(f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs")
 
-    if input_values and form != "onnx":
+    if input_values and form not in _BY_ONNX:
         raise ValueError(f"{path} is {form}; values of inputs can be given for ONNX models only")
     fixed = {}
-    if form == "onnx":
-        module, fixed = _onnx(path, input_shapes, input_values or {})
+    if form in _BY_ONNX:
+        module, fixed = _BY_ONNX[form](path, input_shapes, input_values or {})
     else:
         module = {"relay": _relay, "torchscript": _torchscript}[form](path, input_shapes)
     if params:
@@ -465,6 +466,35 @@ def _integer_inputs(script, shapes):
             continue
         return integers
     return ()
+
+
+def _exported(path, input_shapes, input_values):
+    """What torch.export saved, which PyTorch writes as ONNX: TVM 0.19 reads no such file into Relay."""
+    try:
+        import onnxscript  # noqa: F401
+        import torch
+    except ImportError:
+        raise ImportError(
+            f"reading {path} needs torch and onnxscript, which are not installed here: install them, or export the "
+            "model to ONNX"
+        ) from None
+    try:
+        program = torch.export.load(str(path))
+    except Exception as error:
+        raise ValueError(f"{path} is not what torch.export saves: {_last_line(error)}") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            proto = torch.onnx.export(program, (), dynamo=True, verbose=False).model_proto
+    except Exception as error:
+        raise ValueError(
+            f"PyTorch cannot write {path} as ONNX, by way of which it is read: {_last_line(error)}"
+        ) from None
+    return onnx_module(proto, path, input_shapes, input_values)
+
+
+# Formats that are read as ONNX.
+_BY_ONNX = {"onnx": _onnx, "pt2": _exported}
 
 
 def parameter_bytes(module):

@@ -9,9 +9,9 @@
         -> {"unchecked": why there is no answer}
 
 "format" is onnx (ONNX Runtime where it is installed, else the reference evaluator of the onnx package, which gets
-"seconds") or torchscript (PyTorch). "values" are inputs that were made constants when TVM read the model, their bytes
-as hexadecimal digits. A "loose" answer is that of a quantised network, in which one step of rounding is worth more
-than the usual tolerance. "second" asks for the engine that is asked where the first one's answer is another than
+"seconds"), torchscript or pt2 (PyTorch). "values" are inputs that were made constants when TVM read the model, their
+bytes as hexadecimal digits. A "loose" answer is that of a quantised network, in which one step of rounding is worth
+more than the usual tolerance. "second" asks for the engine that is asked where the first one's answer is another than
 TVM's: the reference evaluator. TVM is not imported.
 """
 
@@ -40,10 +40,10 @@ def answer(question):
 
     types = {one["name"]: (tuple(one["shape"]), one["dtype"]) for one in question["inputs"]}
     values = seeded.inputs(question.get("seed") or 0, types)
-    if question["format"] == "torchscript":
+    if question["format"] != "onnx":
         if question.get("second"):
-            raise UncheckedError("PyTorch alone reads TorchScript")
-        return _torch(question["model"], values)
+            raise UncheckedError("PyTorch alone reads such files")
+        return _torch(question["model"], question["format"], values)
     for name, one in (question.get("values") or {}).items():
         values[name] = np.frombuffer(bytes.fromhex(one["hex"]), one["dtype"]).reshape(one["shape"])
     return _onnx(question, values)
@@ -125,13 +125,14 @@ def _reference(question, values):
 _TITLES = {_onnxruntime: "ONNX Runtime", _reference: "onnx's reference evaluator"}
 
 
-def _torch(path, values):
+def _torch(path, form, values):
     import torch
 
-    script = torch.jit.load(path, map_location="cpu").eval()
+    exported = form == "pt2"
+    network = torch.export.load(path).module() if exported else torch.jit.load(path, map_location="cpu").eval()
     torch.set_num_threads(1)
     with torch.no_grad():
-        given = script(*(torch.from_numpy(np.ascontiguousarray(value)) for value in values.values()))
+        given = network(*(torch.from_numpy(np.ascontiguousarray(value)) for value in values.values()))
 
     def tensors(value):
         if isinstance(value, torch.Tensor):

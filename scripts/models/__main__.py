@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the networks as ONNX files: python -m models [--only NAME,...] [--exporter new|old] [--out FOLDER].
+"""Write the networks as files: python -m models [--only NAME,...] [--exporter new|old|pt2] [--out FOLDER].
 
-"new" is torch.onnx.export as it is by default (dynamo=True), "old" the one by TorchScript. A file NAME.EXPORTER.onnx
-that is there stays. What an exporter cannot write is told, and is no error of ours; with none written the exit code
-is 1.
+"new" is torch.onnx.export as it is by default (dynamo=True), "old" the one by TorchScript, "pt2" torch.export.save. A
+file NAME.EXPORTER.onnx, or NAME.pt2, that is there stays. What an exporter cannot write is told, and is no error of
+ours; with none written the exit code is 1.
 """
 
 import argparse
@@ -14,13 +14,13 @@ import time
 import warnings
 from pathlib import Path
 
-EXPORTERS = ("new", "old")
+EXPORTERS = ("new", "old", "pt2")
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python -m models", description=__doc__)
     parser.add_argument("--only", default="", help="these, with commas between them")
-    parser.add_argument("--exporter", choices=EXPORTERS, help="this one instead of both")
+    parser.add_argument("--exporter", choices=EXPORTERS, help="this one instead of all")
     parser.add_argument("--out", type=Path, default=Path("build/models"), help="the folder")
     return parser.parse_args()
 
@@ -50,10 +50,12 @@ def write(make, exporter, path):
     network.eval()
     # What the old exporter cannot write.
     torch.backends.mha.set_fastpath_enabled(False)
-    partial = path.with_suffix(".part")
+    partial = path.with_name("part." + path.name)
     with torch.no_grad(), silence():
         if exporter == "new":
             torch.onnx.export(network, inputs, str(partial), dynamo=True, verbose=False, external_data=False)
+        elif exporter == "pt2":
+            torch.export.save(torch.export.export(network, inputs), str(partial))
         else:
             torch.onnx.export(network, inputs, str(partial), dynamo=False)
     os.replace(partial, path)
@@ -73,7 +75,8 @@ def main():
     written = 0
     for name in names:
         for exporter in [given.exporter] if given.exporter else EXPORTERS:
-            path, began = given.out / f"{name}.{exporter}.onnx", time.monotonic()
+            file = f"{name}.pt2" if exporter == "pt2" else f"{name}.{exporter}.onnx"
+            path, began = given.out / file, time.monotonic()
             if path.exists():
                 written += 1
                 continue

@@ -31,10 +31,11 @@ var compileCommand = Command{
 cheapest, and has TVM compile the result. The placement is then run in turn with each backend by itself and with TVM
 alone, and the fastest of them is written. Outputs are checked against TVM's before anything is kept, and TVM's against
 another engine's on the same inputs: ONNX Runtime's where it is installed (else those of onnx's reference evaluator, where
-that is quick enough), PyTorch's for TorchScript. Where they differ, the first operator that does is named.
+that is quick enough), PyTorch's for its own files. Where they differ, the first operator that does is named.
 
 MODEL is an ONNX file, a Relay program (text or JSON; its parameters with --params), a TorchScript file (where torch
-is installed), or workload:NAME for a network that is built in.
+is installed), a .pt2 file of torch.export (where torch and onnxscript are), or workload:NAME for a network that is built
+in.
 
 FILE ends in .tar (what collage run and tvmc run take) or in .so (a graph executor factory for TVM's load_module).
 
@@ -84,8 +85,8 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		flags.BoolVar(&a.noVerify, "no-verify", false,
 			"with --plan: do not compare the outputs with TVM's, which takes a build of plain TVM")
 		flags.BoolVar(&a.noCheckImport, "no-check-import", false,
-			"do not hold what TVM read of an ONNX or TorchScript file against what ONNX Runtime (or onnx's reference "+
-				"evaluator) or PyTorch makes of it")
+			"do not hold what TVM read of a file against what ONNX Runtime (or onnx's reference evaluator) or PyTorch "+
+				"makes of it")
 		a.declareOutput(flags)
 		return a
 	},

@@ -41,7 +41,7 @@ type modelFlags struct {
 // declareModel declares the flags that say what the model is.
 func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringVar(&m.params, "params", "", "parameters of a Relay program, from `FILE`")
-	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, relay or "+
+	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, pt2, relay or "+
 		"torchscript")
 	flags.StringArrayVar(&m.shapes, "input-shape", nil, "fix an input's shape, as `NAME:1,3,224,224`; may be repeated")
 	flags.StringArrayVar(&m.values, "input-value", nil,
@@ -88,7 +88,7 @@ func (m *modelFlags) declareOutput(flags *pflag.FlagSet) {
 // workloadPrefix begins the names of built-in networks.
 const workloadPrefix = "workload:"
 
-var formats = []string{"onnx", "relay", "torchscript"}
+var formats = []string{"onnx", "pt2", "relay", "torchscript"}
 
 func (m *modelFlags) checkNumbers() error {
 	switch {

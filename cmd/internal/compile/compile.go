@@ -41,7 +41,7 @@ type Options struct {
 	InputShapes map[string][]int64
 	// InputValues make constants of inputs of an ONNX model, which say of which shape something is.
 	InputValues map[string][]float64
-	// Format is "onnx", "relay" or "torchscript"; "" to tell by the file.
+	// Format is "onnx", "pt2", "relay" or "torchscript"; "" to tell by the file.
 	Format string
 	// Output is the executable, .so or .tar.
 	Output string
