@@ -64,6 +64,10 @@ func roundSamples(samples []float64) []float64 {
 
 // decodeRecord reads one line without its line break.
 func decodeRecord(line []byte) (record, error) {
+	// Go's JSON takes names in other cases, too: a line that began so would make a file that is no store.
+	if !bytes.HasPrefix(bytes.TrimSpace(line), []byte(recordStart)) {
+		return record{}, errors.New("not a cost record")
+	}
 	var head struct {
 		Version int `json:"collage_cost"`
 	}

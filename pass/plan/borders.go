@@ -40,6 +40,9 @@ func (p *Plan) validateBorders(functions map[string]Function, covered map[at]int
 		case !listed || !there && !read[where] || p.Backend(b.Backend) == nil || seen[id]:
 			return fmt.Errorf("plan: the border of %%%d of function %s at %s is that of no value, or stands twice",
 				b.Value, b.Function, b.Backend)
+		case p.Backend(b.Backend).Compiler == "" && b.In+b.Out != 0:
+			return fmt.Errorf("plan: the border of %%%d of function %s at %s costs something, but what is on %s stays "+
+				"inline", b.Value, b.Function, b.Backend, b.Backend)
 		case !(b.In >= 0 && b.Out >= 0) || math.IsInf(b.In+b.Out, 1):
 			return fmt.Errorf("plan: the border of %%%d of function %s at %s costs %v and %v ms", b.Value, b.Function,
 				b.Backend, b.In, b.Out)

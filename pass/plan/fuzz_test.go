@@ -36,7 +36,7 @@ func seedPlans(t testing.TB) [][]byte {
 				}
 			}
 			last := p.Regions[0].Candidates[0].Nodes
-			p.Borders = []Border{{Function: "main", Value: last[len(last)-1].Index, Backend: p.Backends[0].Name,
+			p.Borders = []Border{{Function: "main", Value: last[len(last)-1].Index, Backend: p.Backends[1].Name,
 				In: 0.5, Out: 0.25}}
 		},
 		func(p *Plan) {

@@ -90,6 +90,10 @@ func (p *Plan) Prove() (Proof, error) {
 		proof.Milliseconds, proof.Bound = proof.Milliseconds+placement.Cost, proof.Bound+bound
 	}
 	proof.Milliseconds, proof.Bound = round(proof.Milliseconds), round(proof.Bound)
+	if proof.Bound > proof.Milliseconds && !near(proof.Bound, proof.Milliseconds) {
+		return Proof{}, fmt.Errorf("plan: no placement costs less than %v ms by its borders and prices, and this one "+
+			"costs %v ms: they contradict each other", proof.Bound, proof.Milliseconds)
+	}
 	if !near(proof.Milliseconds, p.Estimate.Milliseconds) {
 		return Proof{}, fmt.Errorf("plan: the placement costs %v ms, not %v ms", proof.Milliseconds,
 			p.Estimate.Milliseconds)
