@@ -38,7 +38,7 @@ def judged(path):
         return {"verdict": "refused", "why": " ".join(str(error).split()).replace(str(path), "the model")}
     told = {"operators": model.info()["operators"], "read_s": round(time.perf_counter() - began, 2)}
     try:
-        engine, loose, answers = witness.answer({**model.question(), "seconds": 60})
+        engine, loose, answers = witness.ask({**model.question(), "seconds": 60})
     except witness.UncheckedError as error:
         return {**told, "verdict": "unchecked", "why": str(error)}
     factory = export.build(model.module)

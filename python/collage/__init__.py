@@ -41,11 +41,17 @@ def _starts_something_else():
     """Whether this import only leads to a program that must begin before TVM is loaded.
 
     That is the command (which replaces the process by the Go program), the worker and the peers (which first take
-    their standard output away from everybody else), and the witness, which has no use for TVM.
+    their standard output away from everybody else), the witness and pt2, which have no use for TVM.
     """
     arguments = sys.orig_argv
     if sys.argv[:1] == ["-m"] and "-m" in arguments:
-        return arguments[arguments.index("-m") + 1] in ("collage", "collage.worker", "collage.peers", "collage.witness")
+        return arguments[arguments.index("-m") + 1] in (
+            "collage",
+            "collage.worker",
+            "collage.peers",
+            "collage.pt2",
+            "collage.witness",
+        )
     return os.path.basename(sys.argv[0] if sys.argv else "") == "collage"
 
 

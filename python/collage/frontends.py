@@ -12,6 +12,7 @@ import itertools
 import math
 import os
 import re
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import folding, workloads
+from . import apart, folding, pt2, workloads
 
 FORMATS = ("onnx", "pt2", "relay", "torchscript")
 _SUFFIXES = {
@@ -165,8 +166,8 @@ _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 _BRANCHES = "it has branches or loops, which are not supported"
 
 
-def _onnx(path, input_shapes, input_values):
-    """The module, and the values of those inputs that became constants."""
+def _onnx(path, input_shapes, input_values, called=None):
+    """The module, and the values of those inputs that became constants. ``called`` is what errors call the file."""
     try:
         import onnx
     except ImportError:
@@ -185,7 +186,7 @@ def _onnx(path, input_shapes, input_values):
         form.require_types(proto.graph)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
-    return onnx_module(proto, path, input_shapes, input_values)
+    return onnx_module(proto, called or path, input_shapes, input_values)
 
 
 def onnx_module(proto, path, input_shapes, input_values):
@@ -470,27 +471,20 @@ def _integer_inputs(script, shapes):
 
 def _exported(path, input_shapes, input_values):
     """What torch.export saved, which PyTorch writes as ONNX: TVM 0.19 reads no such file into Relay."""
-    try:
-        import onnxscript  # noqa: F401
-        import torch
-    except ImportError:
-        raise ImportError(
-            f"reading {path} needs torch and onnxscript, which are not installed here: install them, or export the "
-            "model to ONNX"
-        ) from None
-    try:
-        program = torch.export.load(str(path))
-    except Exception as error:
-        raise ValueError(f"{path} is not what torch.export saves: {_last_line(error)}") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            proto = torch.onnx.export(program, (), dynamo=True, verbose=False).model_proto
-    except Exception as error:
-        raise ValueError(
-            f"PyTorch cannot write {path} as ONNX, by way of which it is read: {_last_line(error)}"
-        ) from None
-    return onnx_module(proto, path, input_shapes, input_values)
+    with tempfile.TemporaryDirectory(prefix="collage-") as folder:
+        written = Path(folder) / "model.onnx"
+        ran = apart.run("pt2", str(path), str(written))
+        why = (ran.stderr.strip().splitlines() or [""])[-1]
+        if ran.returncode == pt2.MISSING:
+            raise ImportError(
+                f"reading {path} needs torch and onnxscript, which are not installed here: install them, or export the "
+                "model to ONNX"
+            )
+        if ran.returncode == pt2.NOT_EXPORTED:
+            raise ValueError(f"{path} is not what torch.export saves: {why}")
+        if ran.returncode != 0:
+            raise ValueError(f"PyTorch cannot write {path} as ONNX, by way of which it is read: {why}")
+        return _onnx(written, input_shapes, input_values, path)
 
 
 # Formats that are read as ONNX.
