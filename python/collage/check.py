@@ -16,12 +16,10 @@ def difference(got, expected, rtol, atol):
     An element differs where |got - expected| > atol + rtol * |expected|. Equal infinities and NaN in the
     same place count as equal.
     """
-    if len(got) != len(expected):
-        return math.inf, f"{len(got)} outputs where {len(expected)} were expected"
+    if misfit := _misfit(got, expected):
+        return math.inf, misfit
     largest = 0.0
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            return math.inf, f"output {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
         if not one.size:
             continue
         a, b = one.astype("float64"), other.astype("float64")
@@ -38,6 +36,16 @@ def difference(got, expected, rtol, atol):
                 f"most at {list(place)}: {one[place]!s} instead of {other[place]!s}"
             )
     return largest, None
+
+
+def _misfit(got, expected):
+    """Which output has another shape or type than is expected; "" for none."""
+    if len(got) != len(expected):
+        return f"{len(got)} outputs where {len(expected)} were expected"
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return f"output {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
+    return ""
 
 
 def tolerances(request, expected, rtol):
@@ -63,12 +71,10 @@ def witnessed(got, answers, loose):
     """Compare a network's outputs with another engine's: (largest error as a share of the greatest value of its
     output, None or a text that says where they differ).
     """
-    if len(got) != len(answers):
-        return math.inf, f"{len(got)} outputs where {len(answers)} were expected"
+    if misfit := _misfit(got, answers):
+        return math.inf, misfit
     largest = 0.0
     for number, (one, other) in enumerate(zip(got, answers, strict=True)):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            return math.inf, f"output {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
         if not one.size:
             continue
         if other.dtype.kind != "f":
