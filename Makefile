@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-solver bench-search bench-anytime bench-ablation conformance models clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-solver bench-search bench-anytime bench-ablation bench-scale conformance models clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -113,6 +113,9 @@ bench-anytime: backends ## how fast the fastest executable so far is while eight
 
 bench-ablation: backends ## what each part of the search is worth, on ten networks; writes docs/results/ablation.{txt,json,svg}
 	@scripts/bench_ablation.sh $(ARGS)
+
+bench-scale: setup ## How the time and memory of each step grow with operators and weights; writes docs/results/scale.{txt,json}
+	@.venv/bin/python scripts/bench_scale.py --json docs/results/scale.json $(ARGS) | tee docs/results/scale.txt
 
 models: backends peers ## Write some fifty networks with PyTorch, read each and say which are right; writes docs/results/models.{txt,json}
 	@PYTHONPATH=scripts .venv-peers/bin/python -m models --out build/models

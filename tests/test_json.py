@@ -263,6 +263,8 @@ RESULTS = TREE / "docs" / "results"
 TAKEN = [
     ("ablation", "bench-all"),
     ("anytime", "bench-anytime"),
+    ("models", "files/models"),
+    ("scale", "files/scale"),
     ("search", "files/search"),
     ("threads", "files/threads"),
 ]
@@ -277,7 +279,6 @@ TAKEN = [
         ("backends", "bench-backends"),
         ("convs", "bench-convs"),
         ("matmuls", "bench-matmuls"),
-        ("models", "files/models"),
         ("kernels", "bench-kernels"),
         ("kernels_avx2", "bench-kernels"),
         ("networks_b1", "bench-all"),
