@@ -247,6 +247,19 @@ def test_bench_ablation(network, tmp_path):
     assert not any(one.startswith("evolved") for one in measured["with feedback"])
 
 
+@pytest.mark.long
+def test_bench_scale(tmp_path):
+    out = script(
+        "bench_scale", "--operators", "4,9", "--megabytes", 1, "--json", tmp_path / "scale.json", folder=tmp_path
+    )
+    readable(out, "read s", "place again s", "peak MB")
+    told = schemas.parsed((tmp_path / "scale.json").read_text())
+    schemas.hold("files/scale", told)
+    assert [row["operators"] for row in told["operators"]] == [4, 9]
+    for row in told["operators"] + told["megabytes"]:
+        assert set(row["steps"]) == {"read", "normalise", "place", "place again", "build", "export"}
+
+
 def test_benchsolver(tmp_path):
     go = shutil.which("go", path=f"{environment()['PATH']}:/usr/local/go/bin")
     if not go:
@@ -277,6 +290,7 @@ def test_every_script_is_here():
         "bench_networks",
         "bench_onednn",
         "bench_partition",
+        "bench_scale",
         "bench_drop_in",
         "bench_search",
         "bench_threads",
