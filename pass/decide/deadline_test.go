@@ -86,6 +86,8 @@ type module struct {
 	*pace
 	all   *genome.Space
 	first *genome.Placement
+	// log has what was run, and when candidates were measured alone.
+	log []string
 }
 
 func newModule(t *testing.T, p *pace) *module {
@@ -147,6 +149,7 @@ func (n *module) Alone(backend string) *genome.Placement {
 }
 
 func (n *module) Learn(until context.Context, _ []*feedback.Table) error {
+	n.log = append(n.log, "candidates alone")
 	_ = n.pass(until, n.learn)
 	return nil
 }
@@ -154,6 +157,9 @@ func (n *module) Learn(until context.Context, _ []*feedback.Table) error {
 // works is a lane of the simulation: two builders side by side, then one network after another is measured.
 type works struct {
 	*pace
+	// parts are what operators take by operator and backend, where networks take the sum of theirs; nil: what a network
+	// takes has nothing to do with its operators.
+	parts     map[string]map[string]float64
 	disagrees error // what Agree finds
 	net       *module
 	budget    *budget.Budget
@@ -240,14 +246,20 @@ func (w *works) Measure(ctx context.Context, placements []*genome.Placement, _ *
 		w.budget.Ran(time.Since(measured))
 		c := cost.Cost{Origin: cost.Measured,
 			Network: &cost.Network{Seconds: (building + time.Since(measured)).Seconds()}}
-		for range 9 {
-			c.Samples = append(c.Samples, w.milliseconds(p.Key))
-			c.Network.Against = append(c.Network.Against, 50)
-		}
+		w.net.log = append(w.net.log, p.Key)
 		var parts []feedback.Part
+		total, set := 0.0, w.net.all.Functions[0].Set
 		for _, k := range p.Chosen[0] {
-			parts = append(parts, feedback.Part{Nodes: w.net.all.Functions[0].Set.Candidates[k].Nodes,
-				Milliseconds: c.Samples[0] / 60})
+			ms := w.milliseconds(p.Key) / 60
+			if w.parts != nil {
+				ms = w.parts[set.Graph.Nodes[set.Candidates[k].Root].Op][set.Candidates[k].Backend]
+			}
+			total += ms
+			parts = append(parts, feedback.Part{Nodes: set.Candidates[k].Nodes, Milliseconds: ms})
+		}
+		for range 9 {
+			c.Samples = append(c.Samples, total)
+			c.Network.Against = append(c.Network.Against, 50)
 		}
 		graphlevel.RecordProfile(&feedback.Profile{Parts: parts}, c.Network)
 		if err := taken(i, c); err != nil {
@@ -318,6 +330,24 @@ func prepare(t *testing.T, p *pace, total time.Duration, store string) (*decisio
 	return c, w
 }
 
+// Networks are placed by what parts take in place before candidates are measured alone: that is often the best.
+func TestOneStepOfFeedbackComesBeforeCandidatesAlone(t *testing.T) {
+	p := &pace{build: time.Second, run: 300 * time.Millisecond, start: time.Second, learn: 3 * time.Second}
+	synctest.Test(t, func(t *testing.T) {
+		c, w := prepare(t, p, time.Minute, filepath.Join(t.TempDir(), "costs.jsonl"))
+		w.parts = map[string]map[string]float64{"exp": {"tvm": 2, "one": 0.1, "two": 1},
+			"tanh": {"tvm": 2, "one": 1, "two": 0.1}, "sqrt": {"tvm": 2, "one": 1, "two": 0.1}}
+		require.NoError(t, c.searchOpened())
+		feedback := slices.IndexFunc(c.graph.result.Trials, func(t graphlevel.Trial) bool { return t.Name == "feedback 1" })
+		require.GreaterOrEqual(t, feedback, 0)
+		best := c.graph.result.Trials[feedback]
+		assert.InDelta(t, 6, best.Cost.Estimate(), 1e-9, "each operator where it is the fastest")
+		alone := slices.Index(w.net.log, "candidates alone")
+		require.Greater(t, alone, 0)
+		assert.Contains(t, w.net.log[:alone], best.Placement.Key)
+	})
+}
+
 // What TVM read wrong is not searched for the fastest way to compute it.
 func TestAWrongReadingEndsTheSearch(t *testing.T) {
 	p := &pace{build: time.Second, run: 300 * time.Millisecond, start: time.Second, learn: 3 * time.Second}
@@ -327,7 +357,8 @@ func TestAWrongReadingEndsTheSearch(t *testing.T) {
 		disagrees error
 		more      bool // networks are built after the seeds
 	}{
-		{"another answer", witness.Testimony{Engine: "E 1"}, &witness.DisagreementError{Engine: "E 1", Mismatch: "by 3"}, false},
+		{"another answer", witness.Testimony{Engine: "E 1"},
+			&witness.DisagreementError{Engine: "E 1", Mismatch: "by 3"}, false},
 		{"the same answer", witness.Testimony{Engine: "E 1"}, nil, true},
 		{"no answer", witness.Testimony{Unchecked: "it draws"}, errors.New("nobody asks"), true},
 	} {
