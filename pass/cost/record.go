@@ -64,10 +64,6 @@ func roundSamples(samples []float64) []float64 {
 
 // decodeRecord reads one line without its line break.
 func decodeRecord(line []byte) (record, error) {
-	// Go's JSON takes names in other cases, too: a line that began so would make a file that is no store.
-	if !bytes.HasPrefix(bytes.TrimSpace(line), []byte(recordStart)) {
-		return record{}, errors.New("not a cost record")
-	}
 	var head struct {
 		Version int `json:"collage_cost"`
 	}
@@ -77,7 +73,8 @@ func decodeRecord(line []byte) (record, error) {
 	if head.Version > recordVersion {
 		return record{}, errNewer
 	}
-	if head.Version < 1 {
+	// Go's JSON takes names in other cases, too: a line that begins so would make a file that is no store.
+	if head.Version < 1 || !bytes.HasPrefix(bytes.TrimSpace(line), []byte(recordStart)) {
 		return record{}, errors.New("not a cost record")
 	}
 	var r record

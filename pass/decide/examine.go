@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/collage-tvm/collage/pass"
@@ -43,9 +44,14 @@ func (c *decision) examineKept(path string) error {
 	if c.Witness == nil || c.agreement != nil {
 		return nil
 	}
+	// A folder of its own: Python looks where it stands for modules first, and there may be an executable tvm.so.
+	folder, err := os.MkdirTemp(c.Temporary, "examined-")
+	if err != nil {
+		return err
+	}
 	networks, err := measure.NewNetworks(measure.Options{
 		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
-		Python:   c.Python, Env: pass.WorkerEnvironment(), Poll: c.poll}, 1, c.Temporary)
+		Python:   c.Python, Env: pass.WorkerEnvironment(), Poll: c.poll}, 1, folder)
 	if err != nil {
 		return err
 	}

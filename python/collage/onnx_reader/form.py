@@ -130,7 +130,9 @@ class _Expander:
             if function is not None:
                 found = True
                 function.name, function.domain = f"{node.op_type}_{len(self.functions)}", "collage.expanded"
-                _with_defaults(node, function)
+                # A function's attributes have no defaults but what its schema says: the call has them.
+                schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+                node.attribute.extend(one for one in _left_out(node, schema) if one.name in function.attribute)
                 # Written for an earlier version, it holds for this one too; the inliner takes equal ones only.
                 del function.opset_import[:]
                 function.opset_import.add(domain="", version=self.opset)
@@ -183,21 +185,15 @@ class _Expander:
         return self._types.get(name, TypeProto())
 
 
+def _left_out(node, schema):
+    """The attributes that a node leaves out, as the operator's schema has them."""
+    given = {one.name for one in node.attribute}
+    return [one.default_value for one in schema.attributes.values() if one.name not in given and one.default_value.name]
+
+
 def _defaulted(node, schema):
     """The node as bytes, with the attributes that it leaves out."""
     full = onnx.NodeProto()
     full.CopyFrom(node)
-    given = {one.name for one in node.attribute}
-    full.attribute.extend(
-        one.default_value for one in schema.attributes.values() if one.name not in given and one.default_value.name
-    )
+    full.attribute.extend(_left_out(node, schema))
     return full.SerializeToString()
-
-
-def _with_defaults(node, function):
-    """A function's attributes have no defaults but what its schema says: the call has them."""
-    schema = onnx.defs.get_schema(node.op_type)
-    given = {one.name for one in node.attribute}
-    for name in function.attribute:
-        if name not in given and name in schema.attributes and schema.attributes[name].default_value.name:
-            node.attribute.append(schema.attributes[name].default_value)

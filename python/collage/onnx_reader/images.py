@@ -7,8 +7,7 @@ import numpy as np
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .resize import text
-from .table import const, converter, dtype_of, given, shape_of, static
+from .table import const, converter, dtype_of, from_front, given, shape_of, static, text
 
 _METHODS = {"linear": b"bilinear", "cubic": b"bicubic"}
 
@@ -100,5 +99,5 @@ def _fourier(inputs, attrs, params):
     rank = len(shape_of(inputs[0]))
     axis = static(given(inputs, 2), "the axis of DFT")
     axis = -2 if axis is None else int(axis.reshape(()))
-    attrs["axis"] = axis + rank if axis < 0 else axis
+    attrs["axis"] = from_front(axis, rank)
     return importer.DFT.get_converter(17)([inputs[0], given(inputs, 1)], attrs, params)

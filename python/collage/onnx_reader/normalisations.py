@@ -5,7 +5,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, given, outputs, shape_of
+from .table import const, converter, dtype_of, from_front, given, outputs, shape_of
 
 
 def _in_float32(value):
@@ -19,7 +19,7 @@ def _in_float32(value):
 def _last_axes(data, attrs):
     """The axes from the attribute ``axis`` on."""
     rank, axis = len(shape_of(data)), attrs.get("axis", -1)
-    return list(range(axis + rank if axis < 0 else axis, rank))
+    return list(range(from_front(axis, rank), rank))
 
 
 @converter("LayerNormalization", since=17)

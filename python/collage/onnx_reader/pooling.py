@@ -7,8 +7,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay import op as _op
 
-from .resize import text
-from .table import const, converter, dtype_of, outputs, shape_of
+from .table import const, converter, dtype_of, outputs, shape_of, text
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 

@@ -4,7 +4,7 @@
 import numpy as np
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, given, shape_of, static
+from .table import const, converter, dtype_of, from_front, given, shape_of, static
 
 
 def _reduction(name, compute, alone=lambda x: x):
@@ -21,7 +21,7 @@ def _reduction(name, compute, alone=lambda x: x):
                 return alone(data)
             axes = range(rank)
         axes = list(axes)
-        places = sorted({axis + rank if axis < 0 else axis for axis in axes})
+        places = sorted({from_front(axis, rank) for axis in axes})
         keepdims = bool(attrs.get("keepdims", 1))
         if any(shape[axis] == 0 for axis in places):
             return _of_nothing(name, data, shape, places, keepdims)

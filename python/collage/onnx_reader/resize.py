@@ -9,7 +9,7 @@ known when the model is read; the nearest is looked up, the rest is a product wi
 import numpy as np
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, given, shape_of, static
+from .table import const, converter, dtype_of, from_front, given, shape_of, static, text
 
 
 class Axis:
@@ -101,16 +101,10 @@ def _cubic(a, antialias):
     return coefficients
 
 
-def text(attrs, name, default):
-    """An attribute that is a text."""
-    value = attrs.get(name, default)
-    return value.decode() if isinstance(value, bytes) else value
-
-
 def _axes(shape, attrs, scales, sizes, roi):
     """How each axis of the tensor is resized."""
     rank = len(shape)
-    chosen = [axis + rank if axis < 0 else axis for axis in attrs.get("axes", range(rank))]
+    chosen = [from_front(axis, rank) for axis in attrs.get("axes", range(rank))]
     starts, ends = [0.0] * rank, [1.0] * rank
     if roi is not None and roi.size == 2 * len(chosen):
         for i, axis in enumerate(chosen):

@@ -71,6 +71,24 @@ def type_of(value):
     return common.infer_type(value).checked_type
 
 
+def text(attrs, name, default):
+    """An attribute that is a text."""
+    value = attrs.get(name, default)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def from_front(axis, rank):
+    """An axis, or a place, that may be counted from the end, counted from the front."""
+    return axis + rank if axis < 0 else axis
+
+
+def indices_from_front(indices, sizes):
+    """from_front for indices that the network computes; ``sizes`` is a number, or one for each of the last axis."""
+    kind = dtype_of(indices)
+    size = const(np.array(sizes, dtype=kind))
+    return relay.where(relay.less(indices, const(0, kind)), indices + size, indices)
+
+
 def shape_of(value):
     """The sizes of an expression, as numbers; one that is not known when the model is read raises ValueError."""
     shape = type_of(value).shape

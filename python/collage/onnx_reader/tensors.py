@@ -8,15 +8,26 @@ from tvm import relay
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .resize import text
-from .table import const, converter, dtype_of, given, outputs, shape_of, static, type_of
+from .table import (
+    const,
+    converter,
+    dtype_of,
+    from_front,
+    given,
+    indices_from_front,
+    outputs,
+    shape_of,
+    static,
+    text,
+    type_of,
+)
 
 
 @converter("Split", since=2)
 def _split(inputs, attrs, params):
     data, axis = inputs[0], attrs.get("axis", 0)
     shape = shape_of(data)
-    axis = axis + len(shape) if axis < 0 else axis
+    axis = from_front(axis, len(shape))
     lengths = static(given(inputs, 1), "the lengths of Split")
     lengths = attrs.get("split") if lengths is None else [int(length) for length in lengths]
     if lengths is None:
@@ -105,9 +116,7 @@ _MODES = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "ma
 def _scatter_nd(inputs, attrs, params):
     data, indices, updates = inputs
     shape, of = shape_of(data), shape_of(indices)
-    # Negative indices count from the end.
-    limits = const(np.array(shape[: of[-1]], dtype=dtype_of(indices)))
-    indices = _op.where(_op.less(indices, const(0, dtype_of(indices))), indices + limits, indices)
+    indices = indices_from_front(indices, shape[: of[-1]])
     moved = _op.transpose(indices, [len(of) - 1, *range(len(of) - 1)])
     return _op.scatter_nd(data, moved, updates, _MODES[text(attrs, "reduction", "none")])
 
@@ -115,11 +124,9 @@ def _scatter_nd(inputs, attrs, params):
 @converter("ScatterElements", "Scatter", since=9)
 def _scatter_elements(inputs, attrs, params):
     data, indices, updates = inputs
-    axis = attrs.get("axis", 0)
     shape = shape_of(data)
-    axis = axis + len(shape) if axis < 0 else axis
-    size = const(shape[axis], dtype_of(indices))
-    indices = _op.where(_op.less(indices, const(0, dtype_of(indices))), indices + size, indices)
+    axis = from_front(attrs.get("axis", 0), len(shape))
+    indices = indices_from_front(indices, shape[axis])
     return _op.scatter_elements(data, indices, updates, axis, _MODES[text(attrs, "reduction", "none")])
 
 
@@ -148,9 +155,8 @@ def _from_the_end(name, position):
     @converter(name, since=11)
     def convert(inputs, attrs, params):
         at = static(given(inputs, position), f"the position of {name}")
-        if at is not None and int(at.reshape(())) < 0:
-            length = len(type_of(inputs[0]).fields)
-            inputs[position] = const(int(at.reshape(())) + length, "int64")
+        if at is not None:
+            inputs[position] = const(from_front(int(at.reshape(())), len(type_of(inputs[0]).fields)), "int64")
         return getattr(importer, name).get_converter(11)(inputs, attrs, params)
 
 
