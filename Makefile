@@ -114,10 +114,10 @@ bench-anytime: backends ## how fast the fastest executable so far is while eight
 bench-ablation: backends ## what each part of the search is worth, on ten networks; writes docs/results/ablation.{txt,json,svg}
 	@scripts/bench_ablation.sh $(ARGS)
 
-bench-scale: setup ## How the time and memory of each step grow with operators and weights; writes docs/results/scale.{txt,json}
+bench-scale: setup ## how the time and memory of each step grow with operators and weights; writes docs/results/scale.{txt,json}
 	@.venv/bin/python scripts/bench_scale.py --json docs/results/scale.json $(ARGS) | tee docs/results/scale.txt
 
-models: backends peers ## Write some fifty networks with PyTorch, read each and say which are right; writes docs/results/models.{txt,json}
+models: backends peers ## write some fifty networks with PyTorch, read each and say which are right; writes docs/results/models.{txt,json}
 	@PYTHONPATH=scripts .venv-peers/bin/python -m models --out build/models
 	@.venv/bin/python scripts/read_models.py --json docs/results/models.json $(ARGS) | tee docs/results/models.txt
 

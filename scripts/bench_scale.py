@@ -4,8 +4,8 @@
 ONNX files are written for it: stacks of a convolution, a ReLU and a residual sum of 10 to 10,000 operators with small
 weights, and stacks of eight matrix products with 1 MB to 2 GB of weights. Of each file a process of its own reads
 (collage.frontends), normalises, places (by parts, tvm and dnnl, once with an empty store, once with what that left),
-builds (TVM's own build, which is the last by far) and exports. Where a step takes longer than --limit, it and what
-comes after it are left out of the larger ones, and that is said.
+builds (TVM's own build) and exports. A step that takes longer than --limit, and what comes after it, is left out of the
+larger sizes; one that takes half a minute more is ended, and is a - in its row.
 
     .venv/bin/python scripts/bench_scale.py [--operators 10,100] [--megabytes 1,10] [--limit 300] [--json FILE]
 """
@@ -17,6 +17,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -27,6 +28,8 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 sys.path.insert(0, str(TREE / "python"))
 
 STEPS = ("read", "normalise", "place", "place again", "build", "export")
+# Seconds that a process may take to start.
+START = 30
 OPERATORS = (10, 100, 1000, 10_000)
 MEGABYTES = (1, 10, 100, 1000, 2000)
 
@@ -120,31 +123,33 @@ def measured(make, size, most, limit, folder):
     command = [sys.executable, __file__, "--one", str(path), "--store", f"{folder}/costs.jsonl", "--most", str(most)]
     done = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
-        timer = time.monotonic()
-        for line in running.stdout:
+        steps_left = list(STEPS[:most])
+        while steps_left:
+            # A step that does not end in time is ended, and prints nothing.
+            timer = threading.Timer(limit + START, running.kill)
+            timer.start()
+            line = running.stdout.readline()
+            timer.cancel()
+            if not line:
+                break
             if line.startswith('{"step"'):
                 one = json.loads(line)
                 done[one.pop("step")] = one
                 if one["seconds"] > limit:
                     running.kill()
                     break
-            if time.monotonic() - timer > 10 * limit:
-                running.kill()
-                break
-    for left in Path(folder).iterdir():
-        left.unlink()
-    slow = [at for at, name in enumerate(STEPS) if name in done and done[name]["seconds"] > limit]
-    return done, min(most, *slow) if slow else most
+                steps_left.pop(0)
+    return done, most - len(steps_left)
 
 
 def table(title, unit, sizes, make, limit):
     """Measure all sizes and print a row for each."""
-    print(f"\n{title}\n{unit:>10}  " + "".join(f"{name + ' s':>13}" for name in STEPS) + "      peak MB")
+    print(f"\n{title}\n{unit:>10}  " + "".join(f"{name + ' s':>14}" for name in STEPS) + "      peak MB")
     rows, most = [], len(STEPS)
     for size in sizes:
         with tempfile.TemporaryDirectory(prefix="collage-scale-") as folder:
             done, most = measured(make, size, most, limit, folder)
-        numbers = "".join(f"{done[name]['seconds']:13.2f}" if name in done else f"{'-':>13}" for name in STEPS)
+        numbers = "".join(f"{done[name]['seconds']:14.2f}" if name in done else f"{'-':>14}" for name in STEPS)
         peak = max((one["peak_mb"] for one in done.values()), default=0)
         print(f"{size:>10}  {numbers}  {peak:11.0f}", flush=True)
         rows.append({unit: size, "steps": done})

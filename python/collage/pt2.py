@@ -10,6 +10,8 @@ import contextlib
 import sys
 import warnings
 
+from . import apart
+
 MISSING, NOT_EXPORTED, NOT_WRITTEN = 3, 4, 5
 
 
@@ -23,17 +25,12 @@ def convert(source, target):
     try:
         program = torch.export.load(source)
     except Exception as error:
-        return NOT_EXPORTED, _in_short(error)
+        return NOT_EXPORTED, apart.in_short(error)
     try:
         torch.onnx.export(program, (), target, dynamo=True, verbose=False, external_data=True)
     except Exception as error:
-        return NOT_WRITTEN, _in_short(error)
+        return NOT_WRITTEN, apart.in_short(error)
     return 0, ""
-
-
-def _in_short(error):
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
 
 
 def main():

@@ -97,8 +97,7 @@ def _onnx(question, values):
         except ImportError:
             tried.append("ONNX Runtime is not installed")
         except Exception as error:
-            lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-            tried.append(f"{_TITLES[engine]}: {lines[0][:200] if lines else type(error).__name__}")
+            tried.append(f"{_TITLES[engine]}: {apart.in_short(error)}")
         else:
             return name, loose, outputs
     raise UncheckedError("; ".join(tried))
@@ -172,8 +171,7 @@ def main():
     except UncheckedError as error:
         told = {"unchecked": str(error)}
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        told = {"unchecked": f"{type(error).__name__}: {lines[0][:200]}"}
+        told = {"unchecked": f"{type(error).__name__}: {apart.in_short(error)}"}
     protocol.write(json.dumps(told) + "\n")
     protocol.flush()
 
