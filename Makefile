@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-solver bench-search bench-anytime bench-ablation bench-scale conformance models clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -121,11 +121,19 @@ models: backends peers ## write some fifty networks with PyTorch, read each and 
 	@PYTHONPATH=scripts .venv-peers/bin/python -m models --out build/models
 	@.venv/bin/python scripts/read_models.py --json docs/results/models.json $(ARGS) | tee docs/results/models.txt
 
-conformance: backends ## ONNX's own tests of its operators, read and run, beside ONNX Runtime; writes docs/results/onnx.{txt,json}
+bench-models: backends peers ## those networks, two minutes of search each, beside ONNX Runtime, OpenVINO and torch.compile; writes docs/results/models_speed.{txt,json,svg}
+	@PYTHONPATH=scripts .venv-peers/bin/python -m models --out build/models
+	@scripts/bench_models.sh $(ARGS)
+
+conformance: backends ## ONNX's own tests of its operators, for plain TVM and with each backend's share, beside ONNX Runtime; writes docs/results/onnx.{txt,json}
 	@.venv/bin/python scripts/conformance.py --json docs/results/onnx.json $(ARGS) | tee docs/results/onnx.txt
+
+trained: backends ## compile trained models that packages ship and ask them what they are for; writes docs/results/trained.{txt,json}
+	@scripts/trained.sh
+	@PYTHONPATH=python:scripts .venv-trained/bin/python -m trained --json docs/results/trained.json $(ARGS) | tee docs/results/trained.txt
 
 clean: ## remove what was built; .venv stays
 	rm -rf build dist python/collage/lib python/collage/bin
 
 distclean: clean ## remove .venv, too
-	rm -rf .venv
+	rm -rf .venv .venv-trained

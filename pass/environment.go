@@ -68,8 +68,18 @@ func buildOptions(cfg *Config) string {
 	return text + Tuned(cfg.tuningDigest)
 }
 
-// library names a backend's library with its version and what of the machine it uses: "oneDNN 2.6.0 avx512_core".
-func library(b byoc.Backend) string {
+// library names a backend's library with its version and what of the machine it uses: "oneDNN 2.6.0 avx512_core". A
+// backend is asked once: it looks through folders and through what is mapped, and a search has thousands of candidates.
+func (s *search) library(b byoc.Backend) string {
+	if text, known := s.libraries.Load(b.Name()); known {
+		return text.(string)
+	}
+	text := libraryOf(b)
+	s.libraries.Store(b.Name(), text)
+	return text
+}
+
+func libraryOf(b byoc.Backend) string {
 	probe := b.Probe()
 	parts := append([]string{probe.Library, probe.Version}, probe.Features...)
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")

@@ -4,14 +4,11 @@ package pass
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/bound"
@@ -327,7 +324,7 @@ func (f *function) lazyOptions() []place.Option {
 
 func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 	key := cost.Key{Structure: c.Key, Backend: c.Backend, Composite: c.Composite, Environment: s.env}
-	key.Library = library(s.byName[c.Backend])
+	key.Library = s.library(s.byName[c.Backend])
 	if !s.byName[c.Backend].TakesAnything() {
 		// What TVM's tuners know changes TVM's code alone.
 		key.Options = strings.TrimSuffix(key.Options, Tuned(s.cfg.tuningDigest))
@@ -366,30 +363,11 @@ func (s *search) estimator() (estimator cost.Estimator, done func() error, err e
 	if cfg.Estimator != nil {
 		return cfg.Estimator, func() error { return nil }, nil
 	}
-	interpreter, err := python(cfg)
+	m, err := openMeasuring(cfg, BuildWithout(cfg.DisabledPasses), s.measured)
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := cost.OpenStore(cfg.Store)
-	if err != nil {
-		return nil, nil, err
-	}
-	pool, err := measure.NewPool(measure.Options{
-		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel,
-			DisabledPasses: BuildWithout(cfg.DisabledPasses),
-			TuningLog:      cfg.TuningLog, Threads: cfg.Threads, Samples: cfg.Samples},
-		Builders: min(runtime.NumCPU(), mostBuilders),
-		Python:   interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
-		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,
-		MemoryLimit: cfg.MemoryLimit,
-		Poll:        bridge.CheckSignals,
-		Progress:    s.measured,
-	})
-	if err != nil {
-		store.Close()
-		return nil, nil, err
-	}
-	return pool, func() error { return errors.Join(pool.Close(), store.Close()) }, nil
+	return m.Pool, m.Close, nil
 }
 
 // lastResort is what an operator costs that TVM builds but cannot run in time, in milliseconds: more than anything that

@@ -122,7 +122,7 @@ func (n *Network) Threads() int { return n.s.cfg.Threads }
 func (n *Network) Key() cost.Key {
 	var libraries []string
 	for _, b := range n.s.backends {
-		libraries = append(libraries, library(b))
+		libraries = append(libraries, n.s.library(b))
 	}
 	key := cost.Key{Kind: cost.NetworkKind, Structure: n.Hash, Backend: strings.Join(namesOf(n.s.backends), ","),
 		Environment: n.s.env}

@@ -56,9 +56,10 @@ type LaneOptions struct {
 	Progress func(what string)
 	// Quiet is called before something is timed: it waits until nothing else of the caller's runs. May be nil.
 	Quiet func(ctx context.Context) error
-	// Built is told how long each network took to be built, and Ran how long each took to be loaded, run and profiled.
-	// May be nil.
-	Built, Ran func(took time.Duration)
+	// Built is told how long each network took to be built, and Ran how long each took to be loaded, run and profiled,
+	// and how much of that was its profile. May be nil.
+	Built func(took time.Duration)
+	Ran   func(took, profile time.Duration)
 }
 
 // DefaultNetworkRounds is how many rounds are run of each network in the search.
@@ -110,7 +111,7 @@ func NewLane(network *Network, options LaneOptions) (*Lane, error) {
 		options.Built = func(time.Duration) {}
 	}
 	if options.Ran == nil {
-		options.Ran = func(time.Duration) {}
+		options.Ran = func(_, _ time.Duration) {}
 	}
 	l := &Lane{network: network, options: options, folder: options.Folder, built: map[string]*Executable{}}
 	var err error
@@ -313,11 +314,12 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 			c = cost.FromFailure(*e.Failure, time.Now())
 		} else {
 			l.options.Progress("measuring")
+			var profile time.Duration
 			var err error
-			if c, err = l.measure(ctx, e, plain, best); err != nil {
+			if c, profile, err = l.measure(ctx, e, plain, best); err != nil {
 				return err
 			}
-			l.options.Ran(time.Since(started))
+			l.options.Ran(time.Since(started), profile)
 		}
 		if c.Network == nil {
 			c.Network = &cost.Network{}
@@ -340,9 +342,11 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 // errNoProfile says that a network's kernels cannot be told apart; it is measured as a whole all the same.
 var errNoProfile = errors.New("its kernels cannot be told apart")
 
-func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cost) (cost.Cost, error) {
+// measure runs and profiles a network; profiling is how long the latter took.
+func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cost) (c cost.Cost,
+	profiling time.Duration, err error) {
 	if err := l.options.Quiet(ctx); err != nil {
-		return cost.Cost{}, err
+		return cost.Cost{}, 0, err
 	}
 	rounds := l.options.Rounds
 	if e == plain { // which is compared with itself
@@ -354,21 +358,23 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	if l.pace != nil && e != plain {
 		run.Against, run.Pace = l.pace.Path, l.pace.score
 	}
-	c, err := l.pool.Run(ctx, run)
+	c, err = l.pool.Run(ctx, run)
 	if err != nil || c.Failed() {
-		return c, err
+		return c, 0, err
 	}
 	c.Network.Bytes = e.Bytes
+	began := time.Now()
 	profile, err := l.profile(ctx, e, plain)
+	profiling = time.Since(began)
 	switch {
 	case err == nil:
 		graphlevel.RecordProfile(profile, c.Network)
 	case errors.Is(err, errNoProfile):
 		c.Network.Whole = append(c.Network.Whole, cost.NetworkWhole{Why: err.Error()})
 	default:
-		return c, err
+		return c, profiling, err
 	}
-	return c, nil
+	return c, profiling, nil
 }
 
 // paced makes a network that was measured the one that the next ones run in turn with, where it is the fastest. Plain

@@ -5,6 +5,7 @@ package pass
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -184,7 +185,7 @@ func (l *slack) measure(s *search, estimator cost.Estimator, all *computations, 
 			}
 		}
 		all.done += len(part)
-		if err != nil && l.until.Err() == nil {
+		if err != nil && (l.until.Err() == nil || errors.Is(err, bridge.ErrInterrupted)) {
 			return err
 		}
 		if err := s.cfg.Context.Err(); err != nil {

@@ -33,16 +33,23 @@ func (n *Network) Reference() (*genome.Placement, error) {
 // without regard to costs: what a user of that backend alone would get. Where a backend has kernels to choose from it
 // is Tuned: in no other way does its user choose. nil where the backend is not offered, or there is no such placement.
 func (n *Network) Single(backend string) *genome.Placement {
-	if b := n.s.byName[backend]; b != nil && len(byoc.Kernels(b)) > 0 {
+	if n.chooses(backend) {
 		return n.Tuned(backend)
 	}
-	return n.alone([]string{backend}, func(int, int) float64 { return 0 })
+	return n.alone([]string{backend}, func(int, int) float64 { return eachCandidate })
+}
+
+// chooses says that a backend has kernels of which one is chosen for an operator. An engine's are what it has for many
+// operators at once, which it runs so whichever candidate they stand in.
+func (n *Network) chooses(backend string) bool {
+	b := n.s.byName[backend]
+	return b != nil && b.Level() == byoc.OperatorLevel && len(byoc.Kernels(b)) > 0
 }
 
 // Alone is Single without regard to what is known of costs: among a backend's own kernels the lower bounds decide. It
 // is the same before anything was measured and afterwards, but for what is known to fail.
 func (n *Network) Alone(backend string) *genome.Placement {
-	if b := n.s.byName[backend]; b == nil || len(byoc.Kernels(b)) == 0 {
+	if !n.chooses(backend) {
 		return n.Single(backend)
 	}
 	overhead, all := n.s.overhead().Option, n.s.all
@@ -64,17 +71,44 @@ func (n *Network) Tuned(backends ...string) *genome.Placement {
 	})
 }
 
-// Grouped is Tuned where kernels that work on neighbours together (byoc.Pattern.Grouped) do all that they can: what
-// they take in a group is not known before a network with groups was measured, and by what their candidates take alone
-// none would ever be built. nil where there are no such candidates.
-func (n *Network) Grouped(backends ...string) *genome.Placement {
+// GroupedKernels are the kernels of candidates that work on neighbours together (byoc.Pattern.Grouped), in the order in
+// which their backends name them.
+func (n *Network) GroupedKernels() []string {
+	there := map[string]bool{}
+	for _, f := range n.s.functions {
+		for k := range f.set.Candidates {
+			if c := &f.set.Candidates[k]; c.Grouped {
+				there[c.Kernel] = true
+			}
+		}
+	}
+	var kernels []string
+	for _, b := range n.s.backends {
+		var names []string
+		for _, p := range b.Patterns() {
+			names = append(names, p.Kernel)
+		}
+		for _, kernel := range append(names, byoc.Kernels(b)...) { // which has those of no pattern, too
+			if there[kernel] {
+				kernels = append(kernels, kernel)
+				delete(there, kernel)
+			}
+		}
+	}
+	return kernels
+}
+
+// Grouped is Tuned where kernels that work on neighbours together (byoc.Pattern.Grouped) do all that they can, this one
+// before the others: what they take in a group is not known before a network with groups was measured, and by what
+// their candidates take alone none would ever be built. nil where that kernel has no candidates.
+func (n *Network) Grouped(kernel string, backends ...string) *genome.Placement {
 	overhead, tables, there := n.s.overhead().Option, n.tables(), false
 	p := n.alone(backends, func(i, k int) float64 {
 		f := n.s.functions[i]
 		c := &f.set.Candidates[k]
 		if c.Grouped {
-			there = true
-			return overhead // the fewer candidates, the better
+			there = there || c.Kernel == kernel
+			return overhead + later(c.Kernel != kernel) // the fewer candidates, the better
 		}
 		ms, _ := tables[i].Cost(k)
 		return ms + overhead + apart*float64(c.Operators(f.set.Graph))
@@ -85,20 +119,30 @@ func (n *Network) Grouped(backends ...string) *genome.Placement {
 	return p
 }
 
+// later is what a candidate counts more, in milliseconds, where another one comes first that counts as much: less than
+// any cost.
+func later(is bool) float64 {
+	if is {
+		return 1e-6
+	}
+	return 0
+}
+
 // apart is what an operator counts, beside its cost, that is not done in a group where it could be, in milliseconds:
 // more than costs are, less than elsewhere.
 const apart = 1e3
 
 // Together is Alone of backends that share regions: each operator is the one's whose lower bound is the lowest there,
 // and where the bounds are alike the last one's, which has kernels for what the others do. Kernels that work on
-// neighbours together do all that they can, as in Grouped.
+// neighbours together do all that they can, as in Grouped, the first of GroupedKernels before the others.
 func (n *Network) Together(backends ...string) *genome.Placement {
 	overhead, all := n.s.overhead().Option, n.s.all
+	kernels := n.GroupedKernels()
 	return n.alone(backends, func(i, k int) float64 {
 		f := n.s.functions[i]
 		c := &f.set.Candidates[k]
 		if c.Grouped {
-			return overhead
+			return overhead + later(c.Kernel != kernels[0])
 		}
 		ms := all.bounds[all.of[i][k]]
 		if c.Backend == backends[len(backends)-1] {

@@ -171,7 +171,8 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 		return names
 	}
 	assert.Equal(t, [][]string{{"lib", "guest"}}, n.Families())
-	assert.Nil(t, n.Grouped("lib", "guest"), "nobody works in groups")
+	assert.Empty(t, n.GroupedKernels(), "nobody works in groups")
+	assert.Nil(t, n.Grouped("another", "lib", "guest"))
 
 	n.s.all = &computations{of: [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8}},
 		bounds: []float64{0, 0, 1, 0.5, 1.6, 1.4, 0, 1.001, 1.3}}
@@ -188,8 +189,27 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 	f.set.Candidates[len(f.set.Candidates)-1].Grouped = true
 	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")),
 		"whatever its bound")
-	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Grouped("lib", "guest")),
+	assert.Equal(t, []string{"another"}, n.GroupedKernels())
+	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Grouped("another", "lib", "guest")),
 		"whatever it takes alone")
+	assert.Nil(t, n.Grouped("own", "lib", "guest"), "it works alone")
+	f.set.Candidates[len(f.set.Candidates)-2].Grouped = true
+	assert.Equal(t, []string{"own", "another"}, n.GroupedKernels(), "as the backend's patterns have them")
+	for kernel, want := range map[string]string{"own": "guest.conv2d", "another": "guest.a_conv2d"} {
+		assert.Equal(t, []string{want, "lib.relu", ""}, composites(n.Grouped(kernel, "lib", "guest")),
+			"this one before the others")
+	}
+	own, another := &f.set.Candidates[len(f.set.Candidates)-2], &f.set.Candidates[len(f.set.Candidates)-1]
+	for range 2 {
+		first := own.Composite
+		if another.Kernel == "own" {
+			first = another.Composite
+		}
+		assert.Equal(t, []string{first, "lib.relu", ""}, composites(n.Together("lib", "guest")),
+			"that of the first kernel before the others")
+		own.Kernel, another.Kernel = another.Kernel, own.Kernel
+	}
+	f.set.Candidates[len(f.set.Candidates)-2].Grouped = false
 	f.set.Candidates[len(f.set.Candidates)-1].Grouped = false
 	both := n.Tuned("lib", "guest")
 	assert.Equal(t, []string{"guest.conv2d", "lib.relu", ""}, composites(both),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -147,10 +148,12 @@ func timed(field *float64, f func() (*bridge.Object, error)) (*bridge.Object, er
 
 // search is one Partition at work.
 type search struct {
-	cfg       *Config
-	backends  []byoc.Backend
-	byName    map[string]byoc.Backend
-	env       cost.Environment
+	cfg      *Config
+	backends []byoc.Backend
+	byName   map[string]byoc.Backend
+	env      cost.Environment
+	// libraries are what library says of the backends, by their names.
+	libraries sync.Map
 	module    *relay.Module
 	functions []*function
 	absent    []*UnusableError // backends that were left out
@@ -271,9 +274,13 @@ func (f *function) decide(placement *place.Placement, byName map[string]byoc.Bac
 	f.regions = annotate.Regions(f.set, placement.Chosen, byName)
 }
 
+// eachCandidate is what a candidate counts where only one backend is to have all: less than an operator on TVM, however
+// many there are. Candidates with several exits are taken by what they save, never by rank.
+const eachCandidate = 1e-6
+
 // placeAll gives one backend, or a few, all that they can take and TVM the rest. An operator on TVM counts 1 and
-// everything else nothing, so that the placement leaves as few operators to TVM as can be; ranks decide for few, large
-// candidates.
+// everything else next to nothing, so that the placement leaves as few operators to TVM as can be, and then has few,
+// large candidates; ranks decide among as many.
 func (s *search) placeAll(only []string) error {
 	defer clock(&s.timings.Place)()
 	for _, f := range s.functions {
@@ -284,6 +291,8 @@ func (s *search) placeAll(only []string) error {
 			f.options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
 			if s.byName[c.Backend].TakesAnything() && !slices.Contains(only, c.Backend) {
 				f.options[k].Cost = float64(c.Operators(f.set.Graph))
+			} else if !c.Free {
+				f.options[k].Cost = eachCandidate
 			}
 		}
 		placement, err := place.Solve(f.options, place.TreeOf(f.set.Graph))

@@ -153,6 +153,7 @@ func Register() error {
 		},
 		FoldFunction:           func([]bridge.Value) (any, error) { return foldExpressions(), nil },
 		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
+		WholeFunction:          wholeFunction,
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
 	} {
 		err := bridge.RegisterFunction(name, true, func(args []bridge.Value) (any, error) {

@@ -3,8 +3,11 @@
 package pass
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -24,11 +27,41 @@ func (e *NotWholeError) Error() string {
 	return fmt.Sprintf("the network cannot be run as a whole: %s %s", where, e.Reason)
 }
 
-// Whole says whether the network can be run as a whole: straight-line code in main with shapes that are known. The
-// error is a *NotWholeError.
-func (n *Network) Whole() error {
+// Whole says whether the network can be run as a whole by TVM's graph executor: straight-line code in main with shapes
+// that are known. The error is a *NotWholeError.
+func (n *Network) Whole() error { return whole(n.s.module) }
+
+// Whole is Network.Whole, for a module of which nothing else is known. What is not whole, TVM's virtual machine runs.
+func Whole(mod *bridge.Object) error {
+	m, err := relay.Read(mod)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	return whole(m)
+}
+
+// WholeFunction gives, for a typed module, why the graph executor does not run it, and "" where it does.
+const WholeFunction = "collage.whole"
+
+func wholeFunction(args []bridge.Value) (any, error) {
+	if len(args) != 1 {
+		return nil, fmt.Errorf("TypeError: %s takes a module", WholeFunction)
+	}
+	mod, err := args[0].Object()
+	if err != nil {
+		return nil, err
+	}
+	err = Whole(mod)
+	if part := (*NotWholeError)(nil); errors.As(err, &part) {
+		return strings.TrimSpace(part.Where + " " + part.Reason), nil
+	}
+	return "", err
+}
+
+func whole(m *relay.Module) error {
 	functions := map[string]*relay.Graph{}
-	for _, g := range n.s.module.Functions {
+	for _, g := range m.Functions {
 		functions[g.Name] = g
 	}
 	main := functions["main"]
@@ -50,9 +83,14 @@ func notStraight(n *relay.Node, functions map[string]*relay.Graph) string {
 		if n.Type == nil {
 			return ""
 		}
+		if n.Type.Kind == relay.TypeFunction {
+			return "is a loop, or a function within the network"
+		}
 		if _, known := n.Type.NumBytes(); !known {
 			return "has the type " + n.Type.String() + ", which is not fixed before the network runs"
 		}
+	case relay.KindIf:
+		return "is a branch"
 	case relay.KindGlobalVar:
 		if f := functions[n.Name]; f == nil || f.Attrs["Compiler"] == "" && !isTrue(f.Attrs["Primitive"]) {
 			return "calls the function " + n.Name +

@@ -18,8 +18,8 @@ func TestWhatIsRunAsAWhole(t *testing.T) {
 		`def @main(%x: Tensor[(4, 8), float32]) { (tanh(%x), split(%x, indices_or_sections=2)).0 }`:                    "",
 		`def @main(%x: Tensor[(?, 8), float32]) { nn.relu(%x) }`:                                                       "has the type Tensor[(?, 8), float32]",
 		`def @other(%x: Tensor[(4, 8), float32]) { nn.relu(%x) }`:                                                      "the module has no function main",
-		`def @main(%x: Tensor[(4, 8), float32], %c: bool) { if (%c) { nn.relu(%x) } else { tanh(%x) } }`:               "is control flow",
-		`def @main(%x: Tensor[(4, 8), float32]) { let %f = fn (%y: Tensor[(4, 8), float32]) { nn.relu(%y) }; %f(%x) }`: "has the type fn (Tensor",
+		`def @main(%x: Tensor[(4, 8), float32], %c: bool) { if (%c) { nn.relu(%x) } else { tanh(%x) } }`:               "is a branch",
+		`def @main(%x: Tensor[(4, 8), float32]) { let %f = fn (%y: Tensor[(4, 8), float32]) { nn.relu(%y) }; %f(%x) }`: "is a loop, or a function",
 		`def @main(%x: Tensor[(4, 8), float32]) { @other(%x) }
 def @other(%x: Tensor[(4, 8), float32]) -> Tensor[(4, 8), float32] { nn.relu(%x) }`: "calls the function other of the module",
 	} {

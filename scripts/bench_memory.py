@@ -2,10 +2,11 @@
 """What a model holds in memory: loaded, after its first run, after a thousand, and eight copies of it in a process.
 
 For each network: an executable on one backend, exported as .so, run by TVM's runtime and the plug-ins in a process
-that holds nothing else. Resident memory is told apart as the kernel does: *own* (anonymous: the heap, packed weights,
-tensors) and *file* (pages of the model and of libraries that are mapped; the system takes them back when it needs
-memory, and all processes share them). What the process had before the model is taken off. *shared* is what regions
-hold together (byoc/runtime/shared_constants.h). Copies are the same file loaded again, or copies of the file.
+that holds nothing else, opened as `collage run` and `collage.load` do, at last also as plain TVM does. Resident memory
+is told apart as the kernel does: *own* (anonymous: the heap, packed weights, tensors) and *file* (pages of the model
+and of libraries that are mapped; the system takes them back when it needs memory, and all processes share them). What
+the process had before the model is taken off. *shared* is what regions and TVM's executors hold together
+(byoc/runtime/shared_constants.h, shared_parameters.cc). Copies are the same file loaded again, or copies of the file.
 """
 
 import argparse
@@ -29,6 +30,7 @@ CHILD = """
 import json, re, sys
 import tvm
 from tvm.contrib import graph_executor
+opened = sys.argv.pop(1) == "collage"
 runs, paths = int(sys.argv[1]), sys.argv[2:]
 
 def now():
@@ -45,8 +47,15 @@ for plugin in json.loads(sys.stdin.read()):
     ctypes.CDLL(plugin)
 told = {"before": now()}
 executors = []
+def load(path):
+    library = tvm.runtime.load_module(path)
+    if opened:
+        return tvm.get_global_func("collage.runtime.Open")(library, 1, 0)
+    return library["default"](tvm.cpu())
 for path in paths:
-    executors.append(graph_executor.GraphModule(tvm.runtime.load_module(path)["default"](tvm.cpu())))
+    executors.append(graph_executor.GraphModule(load(path)))
+    if opened:
+        tvm.get_global_func("collage.runtime.Trim")()
     told.setdefault("loaded", now())
     executors[-1].run()
     told.setdefault("first run", now())
@@ -81,12 +90,12 @@ def export_model(network, backend, path, threads):
     return plugins, frontends.parameter_bytes(model.module)
 
 
-def measured(paths, plugins, runs):
-    """What the child tells of models, less what it had before them."""
+def measured(paths, plugins, runs, opened="collage"):
+    """What the child tells of models, less what it had before them; opened as Collage does, or "tvm"."""
     environment = {**os.environ, "TVM_USE_RUNTIME_LIB": "1", "LD_LIBRARY_PATH": str(Path(plugins[0]).parent)}
     environment.pop("PYTHONPATH", None)
     told = subprocess.run(
-        [sys.executable, "-c", CHILD, str(runs), *map(str, paths)],
+        [sys.executable, "-c", CHILD, opened, str(runs), *map(str, paths)],
         input=json.dumps(plugins), capture_output=True, text=True, env=environment, check=False,
     )  # fmt: skip
     if told.returncode != 0:
@@ -109,6 +118,7 @@ def bench(network, backend, options, folder):
         "one": measured([model], plugins, options.runs),
         "same file again": measured([model] * options.copies, plugins, 2),
         "copies of the file": measured(copies, plugins, 2),
+        "same file again, opened by TVM": measured([model] * options.copies, plugins, 2, "tvm"),
     }
     for path in (model, *copies):
         Path(path).unlink()
@@ -120,14 +130,14 @@ def text_of(result, options):
 
     def row(name, sizes):
         cells = "".join(f"{sizes[kind] / 1e6:9.1f}" for kind in ("own", "file", "peak", "shared"))
-        return f"  {name:<34}{cells}"
+        return f"  {name:<42}{cells}"
 
     head = f"{result['network']} on {result['backend']}: weights {result['weights'] / 1e6:.1f} MB"
-    lines = [f"{head}, file {result['model_file'] / 1e6:.1f} MB", f"  {'':<34}      own     file     peak   shared"]
+    lines = [f"{head}, file {result['model_file'] / 1e6:.1f} MB", f"  {'':<42}      own     file     peak   shared"]
     one = result["one"]
     lines += [row("loaded", one["loaded"]), row("after the first run", one["first run"])]
     lines += [row(f"after {options.runs} runs", one["runs"]), row("let go of", one["unloaded"])]
-    for how in ("same file again", "copies of the file"):
+    for how in ("same file again", "copies of the file", "same file again, opened by TVM"):
         lines.append(row(f"{options.copies} models, {how}", result[how]["runs"]))
     return "\n".join(lines)
 
@@ -142,7 +152,7 @@ def main():
     options = parser.parse_args()
     print(f"{processor()}, {options.threads} threads\n")
     print("What a model holds beside TVM's runtime and the plug-ins, in megabytes (own: anonymous memory; file: mapped")
-    print("pages of files; peak: the most of both; shared: held once by all regions)\n")
+    print("pages of files; peak: the most of both; shared: held once by all)\n")
     with tempfile.TemporaryDirectory(prefix="bench-memory-") as folder:
         for network in options.networks:
             for backend in options.backends.split(","):

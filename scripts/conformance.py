@@ -2,28 +2,37 @@
 """ONNX's own tests of its operators, read and run: which are right, which are refused and why, which are wrong.
 
 The `onnx` package brings them with it: models with inputs and the outputs that they must give, of the kinds node,
-simple, pytorch-converted and pytorch-operator. Each is read as `collage compile` reads it and built for plain TVM;
-ONNX Runtime, where it is installed, runs the same. Processes of their own do the work, so that a test that ends its
-process is counted (`crashed`) and costs itself only.
+simple, pytorch-converted and pytorch-operator. Each is read as `collage compile` reads it and built
+
+    tvm              for plain TVM
+    tvm+dnnl, ...    with all that the backend takes given to it, the rest for TVM, nothing measured: as the file
+                     stands, and once more with all inputs but the first as weights, which engines pack
+    onnxruntime      ONNX Runtime runs the file itself
 
     .venv/bin/python scripts/conformance.py [--kinds node,simple] [--only resize] [--json FILE] [--jobs 2]
+    .venv/bin/python scripts/conformance.py --keep FILE     # verdicts as they come; the same again goes on from there
+    .venv/bin/python scripts/conformance.py --converters    # which of our converters TVM's own would serve as well
 
-A result is right where it is within the test's tolerance, or 2e-6 of the greatest number of a tensor of floats.
-Inputs that say of which shape something is (axes, sizes: a few numbers) are made constants where the model cannot be
-read else, as --input-value does.
+Processes of their own do the work (scripts/apart_runs.py): a test that ends its process, or takes longer than two
+minutes, is counted (`crashed`) and costs itself only. A result is right where it is within the test's tolerance, or
+2e-6 of the greatest number of a tensor of floats; `disputed` where it is not but ONNX Runtime gives the same. Inputs
+that say of which shape something is (axes, sizes: a few numbers) are made constants where the model cannot be read
+else, as --input-value does.
 """
 
 import argparse
+import functools
 import importlib.util
 import json
-import multiprocessing
 import os
 import re
+import subprocess
 import sys
 import warnings
 from collections import Counter
-from concurrent import futures
 from pathlib import Path
+
+import apart_runs
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
@@ -31,6 +40,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 # Seconds that one test may take.
 LIMIT = 120
+# Tests that a converter of ours is left out of at a time, until one is worse without it.
+ROUND = 6
 # Numbers that are drawn: no two implementations give the same.
 RANDOM = re.compile(r"^test_(bernoulli|random_|multinomial|training_dropout)")
 
@@ -117,33 +128,59 @@ def difference(got, wanted, rtol, atol):
     return ""
 
 
-def by_tvm(path, sets):
-    """Outputs of each data set, read as collage reads a model and built for plain TVM."""
+class UntouchedError(Exception):
+    """A backend takes nothing of a test, or plain reading refuses it: there is nothing to say of the backend."""
+
+
+def read(path, weights=False):
+    """A test's model as collage reads it: all inputs but the first as weights, or as few inputs as can be constant."""
+    model, error = attempt(path, weights)
+    if error is not None:
+        raise error
+    return model
+
+
+@functools.lru_cache(maxsize=2)
+def attempt(path, weights):
+    """(the model, None), or (None, why it cannot be read): engines ask one after the other."""
+    try:
+        return read_anew(path, weights), None
+    except Exception as error:
+        return None, error
+
+
+def read_anew(path, weights):
+    """The same, raising."""
     import collage
     import numpy as np
-    import tvm
-    from collage import export, frontends
+    import onnx
+    from collage import frontends
 
     assert collage.__version__
-    import onnx
-
-    names = [value.name for value in real_inputs(onnx.load(path))]
-    first = dict(zip(names, sets[0][0], strict=False))
+    proto = onnx.load(path)
+    first = dict(zip([v.name for v in real_inputs(proto)], next(data_sets(proto, Path(path).parent))[0], strict=False))
     if any(isinstance(value, list) or value is None for value in first.values()):
-        frontends.load(path)  # which says why not
+        return frontends.load(path)  # which says why not
     shapes = {name: np.shape(value) for name, value in first.items()}
+    if weights:
+        fixed = {name: first[name] for name in list(first)[1:]}
+        return frontends.load(path, input_shapes=dict([next(iter(shapes.items()))]), input_values=fixed)
     # Axes, sizes, repetitions: what says of which shape something is must be known when the model is read.
     for kinds in ("", "iub", "iubf"):
         fixed = {name: value for name, value in first.items() if of_shapes(value, kinds)}
         left = {name: shape for name, shape in shapes.items() if name not in fixed}
         try:
-            model = frontends.load(path, input_shapes=left, input_values=fixed)
-            break
+            return frontends.load(path, input_shapes=left, input_values=fixed)
         except Exception:
             if kinds == "iubf":
                 raise
-    built = export.build(model.module, "llvm -opt-level=0", 2)
-    executor = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu()))
+
+
+def outputs(executor, model, path, sets):
+    """What a model gives for each data set."""
+    import onnx
+
+    names = [value.name for value in real_inputs(onnx.load(path))]
     results = []
     for inputs, _ in sets:
         for name, value in zip(names, inputs, strict=False):
@@ -152,6 +189,57 @@ def by_tvm(path, sets):
         executor.run()
         results.append([executor.get_output(i).numpy() for i in range(executor.get_num_outputs())])
     return results
+
+
+def by_tvm(path, sets):
+    """Outputs of each data set, read as collage reads a model and built for plain TVM."""
+    from collage import export
+
+    model = read(path)
+    yield "", outputs(export.runnable(model.module, "llvm -opt-level=0", 2), model, path, sets)
+
+
+def with_share(backend):
+    """A runner that gives a backend all that it takes, in both forms of a model."""
+
+    def run(path, sets):
+        from collage import api, export
+
+        taken = False
+        for form, weights in (("", False), ("with weights: ", True)):
+            try:
+                model = read(path, weights)
+            except Exception:
+                continue  # told of plain reading
+            if weights and (not model.inputs or set(model.inputs) == set(read(path).inputs)):
+                continue
+            placed = api.partition(model.module, only=backend, threads=2)
+            if not api.compilers(placed):
+                continue
+            taken = True
+            executor = export.runnable(placed, "llvm -opt-level=0")
+            yield form, outputs(executor, model, path, sets[:1] if weights else sets)
+        if not taken:
+            raise UntouchedError
+
+    return run
+
+
+def without(converter):
+    """A runner that reads a model with one of our converters left out, and builds it for plain TVM."""
+
+    def run(path, sets):
+        from collage.onnx_reader import table
+
+        ours = table._OURS.pop(converter)
+        attempt.cache_clear()
+        try:
+            yield from by_tvm(path, sets)
+        finally:
+            table._OURS[converter] = ours
+            attempt.cache_clear()
+
+    return run
 
 
 def of_shapes(value, kinds):
@@ -171,52 +259,118 @@ def by_onnxruntime(path, sets):
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_inputs()]
-    return [session.run(None, dict(zip(names, inputs, strict=False))) for inputs, _ in sets]
+    yield "", [session.run(None, dict(zip(names, inputs, strict=False))) for inputs, _ in sets]
 
 
-ENGINES = {"tvm": by_tvm, "onnxruntime": by_onnxruntime}
+SHARES = ("dnnl", "native", "onnxruntime", "openvino")
+ENGINES = {"tvm": by_tvm, **{f"tvm+{name}": with_share(name) for name in SHARES}, "onnxruntime": by_onnxruntime}
+
+
+def runner(engine):
+    """What runs a model on an engine: gives (form, outputs of each data set) of each form that it is run in."""
+    if " without " in engine:
+        return without(engine.removeprefix("tvm without "))
+    return with_share(engine.removeprefix("tvm+")) if "+" in engine else ENGINES[engine]
 
 
 def judged(test, engine):
-    """(test's name, "pass", "refused" or "wrong", why)."""
+    """("pass", "refused", "wrong", "disputed" or "untouched", why)."""
     import onnx
 
-    kind, name, folder, rtol, atol = test
+    _, _, folder, rtol, atol = test
     warnings.simplefilter("ignore")
     path = os.path.join(folder, "model.onnx")
     try:
         sets = list(data_sets(onnx.load(path), folder))
-        results = ENGINES[engine](path, sets)
+        for form, results in runner(engine)(path, sets):
+            for got, (_, wanted) in zip(results, sets, strict=False):
+                if what := difference(got, wanted, rtol, atol):
+                    return verdict_of_difference(path, sets, results, engine, form + what, (rtol, atol))
+    except UntouchedError:
+        return "untouched", ""
     except Exception as error:
-        lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-        where = lines[-1] if engine == "tvm" and lines else " ".join(lines)
-        return kind, name, "refused", f"{type(error).__name__}: {where.replace(path, 'the model')[:300]}"
-    for got, (_, wanted) in zip(results, sets, strict=True):
-        if what := difference(got, wanted, rtol, atol):
-            return kind, name, "wrong", what
-    return kind, name, "pass", ""
+        return "refused", f"{type(error).__name__}: {said(error).replace(path, 'the model')[:300]}"
+    return "pass", ""
 
 
-def all_of(chosen, engine, jobs):
-    """The verdicts of all tests, side by side; one that ends its process is tried again by itself."""
-    verdicts, waiting = {}, list(chosen)
-    context = multiprocessing.get_context("spawn")
-    while waiting:
-        alone = len(waiting) <= jobs
-        batch, waiting = (waiting[:1], waiting[1:]) if alone else (waiting, [])
-        with futures.ProcessPoolExecutor(1 if alone else jobs, mp_context=context) as pool:
-            running = {pool.submit(judged, test, engine): test for test in batch}
-            for future, test in running.items():
-                try:
-                    verdict = future.result(timeout=LIMIT if alone else LIMIT * len(batch))
-                    verdicts[verdict[:2]] = verdict[2:]
-                except futures.process.BrokenProcessPool:
-                    if alone:
-                        verdicts[test[:2]] = ("crashed", "its process ended")
-            waiting += [test for test in batch if test[:2] not in verdicts]
-        if not alone and len(waiting) == len(batch):
-            jobs = len(waiting)  # nothing gets through side by side
-    return verdicts
+def said(error):
+    """What an error says, in a line; TVM's has a C++ stack before it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    begins = [at for at, line in enumerate(lines) if re.match(r"\w+Error: ", line)]
+    return " ".join(lines[begins[-1] :] if begins else lines)
+
+
+def verdict_of_difference(path, sets, results, engine, what, tolerance):
+    """wrong; disputed where ONNX Runtime's answers, too, are not what the test's file has, but these."""
+    if engine != "onnxruntime" and importlib.util.find_spec("onnxruntime"):
+        try:
+            ((_, others),) = by_onnxruntime(path, sets[: len(results)])
+        except Exception:
+            return "wrong", what
+        if not any(difference(got, other, *tolerance) for got, other in zip(results, others, strict=True)):
+            return "disputed", f"{what}; ONNX Runtime gives what ours does"
+    return "wrong", what
+
+
+def all_of(chosen, engines, jobs, keep=None):
+    """{engine: {(kind, test's name): (verdict, why)}} of all tests, side by side; ``keep`` is the file that verdicts
+    stand in as they come, and are taken from where they are there.
+    """
+    found = verdicts_of([(test, engine) for test in chosen for engine in engines], jobs, keep)
+    return {engine: {test[:2]: found[(engine, *test[:2])] for test in chosen} for engine in engines}
+
+
+def verdicts_of(pairs, jobs, keep):
+    """{(engine, kind, test's name): (verdict, why)} of pairs of a test and an engine."""
+    known = apart_runs.kept(keep)
+    tasks = {(engine, *test[:2]): (test, engine) for test, engine in pairs}
+    for key, verdict in apart_runs.run(judged, {key: tasks[key] for key in tasks if key not in known}, jobs, LIMIT):
+        known[key] = tuple(verdict)
+        if keep:
+            apart_runs.add(keep, key, verdict)
+    return {key: known[key] for key in tasks}
+
+
+def gain_nothing(chosen, jobs, keep):
+    """{name of a converter of ours: (how many tests have the operator, [(test, verdict, why)] of those that are
+    right and are not without it, of the first ROUND or multiple of it that has any)}.
+    """
+    import onnx
+    from collage.onnx_reader import form, table
+
+    held = {name: [] for name in sorted(table._OURS)}
+    for test in chosen:
+        proto = onnx.load(os.path.join(test[2], "model.onnx"))
+        try:
+            proto = form.formed(proto, table.names(form.opset_of(proto)))
+        except Exception:
+            continue  # told of plain reading
+        for name in operators(proto.graph) & set(held):
+            held[name].append(test)
+    for tests_of in held.values():  # the smallest first
+        tests_of.sort(key=lambda test: os.path.getsize(os.path.join(test[2], "model.onnx")))
+    worse, begin = {name: [] for name in held}, 0
+    while left := [name for name in held if not worse[name] and held[name][begin : begin + ROUND]]:
+        pairs = [
+            (test, engine)
+            for name in left
+            for test in held[name][begin : begin + ROUND]
+            for engine in ("tvm", f"tvm without {name}")
+        ]
+        found = verdicts_of(pairs, jobs, keep)
+        for name in left:
+            for test in held[name][begin : begin + ROUND]:
+                theirs = found[(f"tvm without {name}", *test[:2])]
+                if found[("tvm", *test[:2])][0] == "pass" and theirs[0] != "pass":
+                    worse[name].append((test, *theirs))
+        begin += ROUND
+    return {name: (len(held[name]), worse[name]) for name in held}
+
+
+def operators(graph):
+    """The names of the operators in a graph and those inside."""
+    inside = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
+    return {node.op_type for node in graph.node}.union(*map(operators, inside))
 
 
 def reason(why):
@@ -225,18 +379,19 @@ def reason(why):
     return re.sub(r"\b\d+\b", "N", text.removeprefix("ValueError: ").replace("the model cannot be read: ", ""))
 
 
-def report(engine, kinds, verdicts, listed):
+def report(engine, kinds, verdicts):
     """Print what became of the tests; gives it as plain data."""
-    counts = {kind: Counter(what for (k, _), (what, _) in verdicts.items() if k == kind) for kind in kinds}
-    print(f"\n{engine}")
+    touched = {test: verdict for test, verdict in verdicts.items() if verdict[0] != "untouched"}
+    counts = {kind: Counter(what for (k, _), (what, _) in touched.items() if k == kind) for kind in kinds}
+    print(f"\n{engine}: {len(touched)} tests of which it takes an operator" if "+" in engine else f"\n{engine}")
     for kind, of in counts.items():
-        print(f"  {kind:18} " + ", ".join(f"{of[what]} {what}" for what in sorted(of)))
+        print(f"  {kind:18} " + (", ".join(f"{of[what]} {what}" for what in sorted(of)) or "none"))
     others = [
         {"kind": kind, "test": name, "verdict": what, "why": why, **({"random": True} if RANDOM.search(name) else {})}
-        for (kind, name), (what, why) in sorted(verdicts.items())
+        for (kind, name), (what, why) in sorted(touched.items())
         if what != "pass"
     ]
-    if listed:
+    if engine != "onnxruntime":
         for one in others:
             if one["verdict"] != "refused":
                 mark = ", which draws random numbers" if "random" in one else ""
@@ -253,23 +408,46 @@ def main():
     parser.add_argument("--kinds", default=",".join(KINDS), help="which tests (%(default)s)")
     parser.add_argument("--only", default="", metavar="REGEX", help="tests whose name has it")
     parser.add_argument("--engines", default=",".join(ENGINES), help="%(default)s, as far as they are installed")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--json", help="write what did not pass here")
+    parser.add_argument("-n", "--jobs", type=int, default=os.cpu_count(), help="processes (%(default)s)")
+    parser.add_argument("--keep", metavar="FILE", help="verdicts stand here as they come; those that do are not redone")
+    parser.add_argument("--json", metavar="FILE", help="write what did not pass here")
+    parser.add_argument("--converters", action="store_true", help="which of our converters gain nothing, instead")
     told = parser.parse_args()
     kinds = told.kinds.split(",")
     chosen = tests(kinds, told.only)
     import onnx
 
-    print(f"{len(chosen)} tests of onnx {onnx.__version__}")
+    print(f"{len(chosen)} tests of onnx {onnx.__version__}", flush=True)
+    if told.converters:
+        for name, (count, worse) in gain_nothing(chosen, told.jobs, told.keep).items():
+            for test, what, why in worse:
+                print(f"  without {name}: {test[1]} is {what}: {why}")
+            if not worse:
+                print(f"  {name} gains nothing in {count} tests")
+        return
+    engines = [engine for engine in told.engines.split(",") if is_there(engine)]
     document = {"schema": 1, "onnx": onnx.__version__, "tests": len(chosen), "engines": {}}
-    for engine in told.engines.split(","):
-        if importlib.util.find_spec(engine) is None:
-            print(f"\n{engine} is not installed")
-            continue
-        verdicts = all_of(chosen, engine, told.jobs)
-        document["engines"][engine] = report(engine, kinds, verdicts, engine == "tvm")
+    for engine, verdicts in all_of(chosen, engines, told.jobs, told.keep).items():
+        document["engines"][engine] = report(engine, kinds, verdicts)
     if told.json:
         Path(told.json).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def is_there(engine):
+    """Whether an engine can be used here; says so where it cannot."""
+    if engine == "tvm":
+        return True
+    if engine == "onnxruntime":
+        why = "" if importlib.util.find_spec("onnxruntime") else "it is not installed"
+    else:
+        program = str(Path(sys.executable).parent / "collage")
+        told = subprocess.run([program, "backends", "--json"], capture_output=True, text=True, check=True, timeout=120)
+        probes = {one["name"]: one["probe"] for one in json.loads(told.stdout)["backends"]}
+        probe = probes[engine.removeprefix("tvm+")]
+        why = "" if probe["usable"] else probe["reason"]
+    if why:
+        print(f"\n{engine} is left out: {why}")
+    return not why
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs Go's fuzz targets one after the other, each for SECONDS_EACH (60s): scripts/fuzz_go.sh [--list] [NAME...]. A NAME
+# Runs Go's fuzz targets one after the other, each for SECONDS_EACH (60): scripts/fuzz_go.sh [--list] [NAME...]. A NAME
 # is a target ("FuzzDecode"), a package ("pass/plan") or a package's target ("pass/plan:FuzzDecode"). Without names it
 # runs all that `go test -list` finds. What a target fails on is written to its package's testdata/fuzz, where `go test`
 # runs it from then on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:/usr/local/go/bin
-each=${SECONDS_EACH:-60s}
+each=${SECONDS_EACH:-60}s
 list=0
 if [[ ${1:-} == --list ]]; then
   list=1

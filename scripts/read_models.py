@@ -28,7 +28,6 @@ LIMIT = 900
 def judged(path):
     """What became of one file: {"verdict": right, wrong, refused or unchecked, ...}."""
     warnings.simplefilter("ignore")
-    import tvm
     from collage import check, export, frontends, seeded, witness
 
     began = time.perf_counter()
@@ -41,8 +40,7 @@ def judged(path):
         engine, loose, answers = witness.ask({**model.question(), "seconds": 60})
     except witness.UncheckedError as error:
         return {**told, "verdict": "unchecked", "why": str(error)}
-    factory = export.build(model.module)
-    executor = tvm.contrib.graph_executor.GraphModule(factory["default"](tvm.cpu()))
+    executor = export.runnable(model.module)
     for name, value in seeded.inputs(0, model.inputs).items():
         executor.set_input(name, value)
     executor.run()

@@ -23,8 +23,7 @@ LOGS = TREE / "build" / "reports" / "long"
 SHARE_MINUTES = 25
 
 # minutes: what it took on two cores of an AMD EPYC (Zen 5); they decide how the shares are dealt.
-# shared: whether commits take turns with it.
-Piece = collections.namedtuple("Piece", "name minutes command shared", defaults=[True])
+Piece = collections.namedtuple("Piece", "name minutes command")
 
 
 def pieces():
@@ -33,16 +32,13 @@ def pieces():
     found = [
         Piece(
             f"long-{at}",
-            5,
+            6,
             pytest(f"long-{at}", 2, "long and not alone", f"-k '{rest}' --slice {at}/{slices}"),
         )
         for at in range(1, slices + 1)
     ]
-    # Short enough for a share each. All that they are known to find is mended, but most of the 10,000 programs
-    # have never been run: until each piece has passed once, what they find would hold up changes that have
-    # nothing to do with it.
     found += [
-        Piece(f"random-{at}", 7, pytest(f"random-{at}", 2, "long", f"-k '{programs(at)}'"), shared=False)
+        Piece(f"random-{at}", 6, pytest(f"random-{at}", 2, "long", f"-k '{programs(at)}'"))
         for at in range(300, 10_000, 3 * 250)
     ]
     found += [
@@ -74,10 +70,9 @@ def pytest(name, processes, marks, *arguments):
 
 
 def shares(found):
-    """The shared pieces dealt into as few shares as keep to SHARE_MINUTES: the longest first, each to the
+    """The pieces dealt into as few shares as keep to SHARE_MINUTES: the longest first, each to the
     share that is the shortest so far.
     """
-    found = [piece for piece in found if piece.shared]
     count = max(1, -(-sum(piece.minutes for piece in found) // SHARE_MINUTES))
     dealt = [[] for _ in range(count)]
     for piece in sorted(found, key=lambda piece: -piece.minutes):

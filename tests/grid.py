@@ -5,13 +5,20 @@ Each case has inputs and constants of its own and becomes one field of the modul
 hundred cases cost two builds. The backends' grids say what is random, and what counts as offloaded.
 """
 
+import zlib
 from collections import Counter
 
 import content_cache
 import numpy as np
+import pytest
 import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
+
+# Parameters of a fixture `grid`: half of the cases of a large grid in each run of the tests, all in the long ones.
+SHARES = [pytest.param(2, id="half"), pytest.param(1, id="whole", marks=pytest.mark.long)]
+# A grid of no more cases is never halved.
+SMALL = 8
 
 # Right is right without LLVM's optimisations, too, and they are nearly half of the time.
 TARGET = "llvm -opt-level=0"
@@ -24,9 +31,13 @@ class Grid:
     library = ""
     atol = 1e-5
 
-    def __init__(self, seed=0):
+    def __init__(self, seed=0, share=1):
+        """One case in ``share`` is run, always the same ones; all of a small grid."""
         self.random = np.random.RandomState(seed)
+        self.share = share
         self.names, self.fields, self.inputs, self.taken, self.tolerances = [], [], {}, [], []
+        # How many names of ``taken`` each case has brought.
+        self.takes = []
 
     def array(self, shape, dtype="float32", low=-1.0, high=1.0):
         """Random values."""
@@ -51,7 +62,24 @@ class Grid:
         self.names.append(name)
         self.fields.append(expression)
         self.taken.extend(takes)
+        self.takes.append(len(takes))
         self.tolerances.append((rtol, self.atol if atol is None else atol))
+
+    def thin(self):
+        """Leave cases out, by their names and places, where only a share is run."""
+        if self.share == 1 or len(self.names) <= SMALL:
+            return
+        kept = [zlib.crc32(f"{i} {name}".encode()) % self.share == 0 for i, name in enumerate(self.names)]
+        assert sum(self.takes) == len(self.taken), "what is taken belongs to no case"
+        ends = np.cumsum(self.takes)
+        self.taken = [
+            take
+            for end, count, keep in zip(ends, self.takes, kept, strict=True)
+            for take in self.taken[end - count : end]
+            if keep
+        ]
+        for name in ("names", "fields", "tolerances", "takes"):
+            setattr(self, name, [one for one, keep in zip(getattr(self, name), kept, strict=True) if keep])
 
     def module(self):
         """All cases as one function that returns a tuple."""
@@ -60,6 +88,7 @@ class Grid:
 
     def check(self, partition):
         """Partition, count what was offloaded, run both, compare. Returns the partitioned module."""
+        self.thin()
         module = self.module()
         placed = partition(module)
         counted, expected = Counter(self.offloaded(placed)), Counter(self.taken)
@@ -92,11 +121,21 @@ def run(module, inputs, level=2):
     describes some of them (in linear resizes, depthwise 3D convolutions) to the debugger in a way that this
     LLVM refuses.
     """
+    return outputs(built(module, inputs, level))
+
+
+def built(module, inputs, level=2):
+    """The executor of a module, as `run` builds it, with its inputs."""
     with tvm.transform.PassContext(opt_level=level, config={"tir.disable_cse_tir": True}):
         factory = relay.build(module, TARGET)
     executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
     for variable, value in inputs.items():
         executor.set_input(getattr(variable, "name_hint", variable), value)
+    return executor
+
+
+def outputs(executor):
+    """Run an executor; returns its outputs."""
     executor.run()
     return [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
 

@@ -5,11 +5,13 @@ import importlib.util
 import json
 import shutil
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import onnx
 import placed
 import pytest
+import schemas
 from collage import frontends
 from collage.peers import onnx_file, program
 from conftest import TREE
@@ -48,6 +50,7 @@ def report_of(result, path):
     return json.loads(path.read_text())
 
 
+@pytest.mark.long
 def test_operators_by_themselves(command, store, tmp_path):
     matmul_onnx(tmp_path / "net.onnx")
     arguments = [
@@ -202,6 +205,44 @@ def test_an_executable_that_computes_something_else(command, executables, store,
     assert "its outputs differ from TVM's" in result.stdout
 
 
+def test_a_network_that_fails_costs_itself_only(command, executables, tmp_path):
+    """The others are run, and not again where the command goes on."""
+    folder = shutil.copytree(executables, tmp_path / "other")
+    (folder / "broken.onnx").write_bytes(b"no model")
+    arguments = (folder / "broken.onnx", "--peers", "tvm", "--rounds", 1, "--json", tmp_path / "all.json", "--resume")
+    reports = []
+    for _ in range(2):
+        result = bench_all(command, folder, *arguments)
+        assert result.returncode == 2
+        assert "1 of 2 networks could not be compiled or run: broken" in result.stderr
+        reports.append(schemas.hold("bench-all", schemas.parsed((tmp_path / "all.json").read_text())))
+        small, broken = reports[-1]["networks"]
+        assert "broken.onnx" in broken["failure"]
+        assert broken["failure"] in result.stdout
+        assert broken["peers"] == []
+        assert [cell["peer"] for cell in small["peers"]] == ["collage", "tvm"]
+        assert reports[-1]["summary"]["failed"] == ["broken"]
+        assert reports[-1]["summary"]["best_peer_to_ours"]["networks"] == 1
+    assert reports[1]["networks"] == reports[0]["networks"]
+    assert reports[1]["peers"] == reports[0]["peers"]
+    # With other turns it was run in another way.
+    result = bench_all(command, folder, "--peers", "tvm", "--rounds", 2, "--json", tmp_path / "all.json", "--resume")
+    (small,) = report_of(result, tmp_path / "all.json")["networks"]
+    assert len(small["peers"][0]["turns_ms"]) == 2
+
+
+def test_figures_that_cannot_be_kept_are_reported(command, executables, tmp_path):
+    folder = shutil.copytree(executables, tmp_path / "other", ignore=shutil.ignore_patterns("*.bench.json"))
+    (folder / "built" / "small.bench.json").mkdir()
+    report = tmp_path / "all.json"
+    result = bench_all(command, Path(), "--peers", "tvm", "--rounds", 1, "--json", report, cwd=folder)
+    (network,) = report_of(result, report)["networks"]
+    # As it was named, so that a report tells nothing of the machine.
+    assert network["model"] == "small.onnx"
+    assert [len(cell["turns_ms"]) for cell in network["peers"]] == [1, 1]
+
+
+@pytest.mark.long
 def test_networks_beside_backends_alone_and_an_earlier_collage(command, executables, tmp_path):
     """Columns that are no peers: shown and compared with, the best peer of nobody."""
     folder = shutil.copytree(executables, tmp_path / "other")
@@ -223,6 +264,7 @@ def test_networks_beside_backends_alone_and_an_earlier_collage(command, executab
     assert {path.name for path in (folder / "built").iterdir()} >= {"small.before.tar", "small.alone-dnnl.tar"}
 
 
+@pytest.mark.long
 def test_backends_alone(command, executables, tmp_path):
     """Each backend runs the network alone, right, and beside its library, in turn with what was compiled."""
     result = command(
@@ -266,6 +308,7 @@ def test_arguments(command, executables, tmp_path):
         (("bench", "all", "--networks", "none"), "there is no network to run"),
         (("bench", "all", "--alone", "dnn"), 'did you mean "dnnl"?'),
         (("bench", "all", "--before", tmp_path), "it is a checkout of Collage after make setup"),
+        (("bench", "all", "--resume"), "--resume: name the folder that has the figures in --executables"),
         (("bench", "all", "--rounds", 0), "--rounds 0: at least one turn must be run"),
         (("bench", "all", "--executables", tmp_path / "none"), "there is no such folder"),
         (("bench", "convs", "--json", tmp_path / "x", "--svg", tmp_path / "x"), "are the same file"),
@@ -293,6 +336,40 @@ def test_the_onnx_form_computes_the_same(name, tmp_path):
     assert written.inputs == model.inputs
     inputs = placed.values(model.module)
     placed.same(placed.expected(written.module, *inputs), placed.expected(model.module, *inputs))
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap", "fast"])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("constant", [True, False], ids=["constant", "computed"])
+def test_take_is_said_to_others(mode, axis, constant, tmp_path):
+    """Indices of any shape, outside of the data too where the mode says what that means, by ONNX's own evaluator."""
+    from onnx.reference import ReferenceEvaluator
+    from tvm import IRModule, relay
+
+    data = relay.var("x", shape=(3, 4, 5))
+    whole = np.array([[-12, 2, -1], [0, 3, 61]] if mode != "fast" else [[0, 2, 1], [2, 1, 0]], "int32")
+    for given in (whole, whole[:, 1], np.array(whole[0, 0])):
+        shape = given.shape
+        indices = relay.const(given) if constant else relay.var("i", shape=shape, dtype="int32")
+        parameters = [data] if constant else [data, indices]
+        body = relay.take(data, indices, axis=axis, mode=mode)
+        module = relay.transform.InferType()(IRModule.from_expr(relay.Function(parameters, body)))
+        onnx_file.write(program.read(module), tmp_path / "take.onnx")
+        x = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
+        (want,) = placed.expected(module, *([x] if constant else [x, given]))
+        session = ReferenceEvaluator(str(tmp_path / "take.onnx"))
+        (got,) = session.run(None, {"x": x} if constant else {"x": x, "i": given})
+        assert np.array_equal(got, want), (shape, got, want)
+
+
+def test_take_of_batches_is_refused(tmp_path):
+    from tvm import IRModule, relay
+
+    x, i = relay.var("x", shape=(2, 4)), relay.var("i", shape=(2, 3), dtype="int32")
+    function = relay.Function([x, i], relay.take(x, i, axis=1, batch_dims=1))
+    plain = program.read(relay.transform.InferType()(IRModule.from_expr(function)))
+    with pytest.raises(program.UnsupportedError, match="take with batch_dims 1"):
+        onnx_file.write(plain, tmp_path / "take.onnx")
 
 
 def test_what_cannot_be_said_to_others_is_named():

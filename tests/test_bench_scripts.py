@@ -178,6 +178,27 @@ def test_bench_networks(tmp_path):
 
 
 @pytest.mark.long
+def test_bench_models(network, tmp_path):
+    """What lies in a folder; what was taken is not taken again."""
+    (tmp_path / "models").mkdir()
+    shutil.copy(network, tmp_path / "models" / "small.new.onnx")
+    settings = environment(MODELS=tmp_path / "models", RESULTS=tmp_path, EXECUTABLES=tmp_path / "kept")
+    arguments = ("--rounds", 1, "--turn", "1ms", "--search-time", "4s", "--backends", "tvm,dnnl", "-q")
+    reports = []
+    for _ in range(2):
+        result = subprocess.run(
+            [TREE / "scripts" / "bench_models.sh", *map(str, arguments)],
+            capture_output=True, text=True, env=settings, timeout=850,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        reports.append(schemas.hold("bench-all", schemas.parsed((tmp_path / "models_speed.json").read_text())))
+    assert (tmp_path / "models_speed.txt").read_text() in result.stdout
+    assert (tmp_path / "models_speed.svg").exists()
+    assert [row["name"] for row in reports[0]["networks"]] == ["small.new"]
+    assert reports[1]["networks"] == reports[0]["networks"]
+
+
+@pytest.mark.long
 def test_bench_anytime(network, tmp_path):
     """Of two programs; what was taken is not taken again."""
     settings = environment(NETWORKS="none", RESULTS=tmp_path, EXECUTABLES=tmp_path / "kept")
@@ -287,6 +308,7 @@ def test_every_script_is_here():
         "bench_ablation",
         "bench_anytime",
         "bench_memory",
+        "bench_models",
         "bench_networks",
         "bench_onednn",
         "bench_partition",

@@ -15,8 +15,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import tvm
+from grid import built, outputs
 from tvm import relay
-from tvm.contrib import graph_executor
 
 nn = relay.nn
 BACKENDS = ("mkl", "openblas")
@@ -92,15 +92,10 @@ class Grid:
         assert not wrong, f"{self.backend} and TVM disagree:\n" + "\n".join(wrong)
 
     def run(self, module):
-        with tvm.transform.PassContext(opt_level=2):
-            factory = relay.build(module, "llvm")
-        executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+        executor = built(module, self.inputs)
         # Twice: what the first run leaves behind must not change the second.
-        for _ in range(2):
-            for variable, value in self.inputs.items():
-                executor.set_input(variable.name_hint, value)
-            executor.run()
-        return [executor.get_output(i).numpy() for i in range(len(self.fields))]
+        executor.run()
+        return outputs(executor)
 
 
 def offloaded(module):

@@ -41,6 +41,7 @@ def conv3d(x, weight, channels, kernel, last=False, **attributes):
     return nn.conv3d(x, weight, channels=channels, kernel_size=kernel, **layouts, **attributes)
 
 
+@pytest.mark.long
 def test_small_depths(partition):
     """Direct convolutions, trimmed where part of the kernel meets padding only."""
     grid = Grid()

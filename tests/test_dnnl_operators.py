@@ -9,10 +9,12 @@ import math
 import pytest
 import tvm
 from dnnl_grid import Grid, channel_bias, region
+from grid import SHARES
 from tvm import relay
 
 nn = relay.nn
 DIMS = {1: "W", 2: "HW", 3: "DHW"}
+SELDOM = ("conv1", "conv3", "deconv2", "deconv3")
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,9 @@ def partition(collage_library):
     return place
 
 
-@pytest.fixture
-def grid():
-    return Grid()
+@pytest.fixture(params=SHARES)
+def grid(request):
+    return Grid(share=request.param)
 
 
 def convolve(grid, dims, data, channels, kernel, groups=1, channels_last=False, **attributes):
@@ -173,7 +175,9 @@ ACTIVATIONS = {
 }
 
 
-@pytest.mark.parametrize("layer", ["conv1d", "conv2d", "conv3d", "deconv2d", "deconv3d", "dense"])
+@pytest.mark.parametrize(
+    "layer", ["conv2d", "dense", *(pytest.param(f"{name}d", marks=pytest.mark.long) for name in SELDOM)]
+)
 def test_epilogues(grid, partition, layer):
     def make():
         if layer == "dense":

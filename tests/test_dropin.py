@@ -354,6 +354,32 @@ def test_measured_where_no_estimator_is_given(store):
     assert found["estimated"] > 0 and 0 < found["seconds"] < math.inf
 
 
+def test_it_measures_as_everything_else_does(tmp_path):
+    """One store, keys of one kind: the workers are those of the rest of Collage, and so are its errors."""
+    costs = tmp_path / "costs.jsonl"
+    config = Config(tvm_depth=2, byoc_depth=1)
+    module = main("%0 = nn.relu(%x); exp(%0)")
+    options = {"store": costs, "samples": 3, "threads": 1}
+    config.run(lambda targets: collage.transform.CollagePartition(targets, **options), module)
+    ours = keys_in(costs)
+    assert ours and all(key["structure"].startswith("dropin:") for key in ours)
+    collage.partition(module, backends=["tvm"], pin=["exp=tvm"], target="llvm", **options)
+    theirs = [key for key in keys_in(costs) if key not in ours and key["target"] != "machine"]  # its calibration
+    assert theirs
+    for name in ("target", "device", "tvm", "threads", "options"):
+        assert {json.dumps(key[name]) for key in ours} == {json.dumps(key[name]) for key in theirs}, name
+    with pytest.raises(ValueError, match="tuning_log"):
+        config.run(
+            lambda targets: collage.transform.CollagePartition(targets, tuning_log=tmp_path / "nowhere", **options),
+            module,
+        )
+
+
+def keys_in(costs):
+    """The keys of a store's costs."""
+    return [key for line in costs.read_text().splitlines() if (key := json.loads(line).get("key"))]
+
+
 def test_tvms_pass_takes_the_patterns_of_a_backend():
     """TVM's CollagePartition, with a backend's table, finds what the backend's own matcher finds."""
     weight = relay.const(np.ones((8, 8, 3, 3), "float32"))

@@ -265,6 +265,7 @@ def small_onnx(path):
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
 
 
+@pytest.mark.long
 def test_same_input_same_store_same_plan(command, tmp_path):
     small_onnx(tmp_path / "small.onnx")
     store = tmp_path / "costs.jsonl"  # which nobody else writes to meanwhile

@@ -79,6 +79,7 @@ def test_onnx_to_tar(example):
     assert json.loads((runner.folder / "plan.json").read_text())["finalists"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_as_a_pass(example):
     runner = example("as_a_pass")
@@ -91,6 +92,7 @@ def test_as_a_pass(example):
     assert (runner.folder / "costs.jsonl").read_bytes() == measured
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_backend_in_python(example):
     runner = example("backend_in_python")
@@ -116,6 +118,7 @@ def test_run_from_cpp(example):
     assert b"collage_dnnl" in (runner.folder / "model.so").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_backend_in_go(example):
     """What register.patch and `make build` do to a tree is done by an overlay here, beside the tree."""

@@ -10,11 +10,13 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import placed
 import pytest
 import tvm
-from collage import export, library, target, transform
+from collage import export, library, target, transform, virtual_machine
 from conftest import PACKAGE, environment, run_python
 from tvm import relay
+from tvm.contrib import graph_executor
 
 # Runs a model in a process that has TVM and nothing of Collage's on its path, and says what it got mapped.
 RUNNER = """
@@ -52,6 +54,39 @@ def plugins():
     path = library.plugin_path("runtime")
     assert path, f"there is no runtime plug-in in {PACKAGE / 'lib'}; build it with `make build`"
     return [path]
+
+
+@pytest.mark.parametrize("suffix", [".so", ".tar"])
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3)], ids=str)
+def test_a_constant_without_elements(plugins, tmp_path, shape, suffix):
+    x = relay.var("x", shape=(3, 4), dtype="float32")
+    empty = relay.const(np.zeros(shape, "float32"))
+    both = relay.concatenate([x, relay.nn.relu(empty)], axis=shape.index(0)) if shape[0] else relay.nn.relu(empty)
+    module = tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([both, empty, x + x])))
+    path = tmp_path / f"model{suffix}"
+    export.write(export.build(module), path, plugins, 2)
+    value = np.arange(12, dtype="float32").reshape(3, 4)
+    executor = placed.load(path)
+    first, second, third = placed.run(executor, value)
+    # As tvmc has it, which builds by itself.
+    with tvm.transform.PassContext(opt_level=3):
+        export.write(relay.build(module, "llvm"), tmp_path / f"other{suffix}", plugins, 2)
+    assert placed.run(placed.load(tmp_path / f"other{suffix}"), value)[1].shape == shape
+    np.testing.assert_array_equal(first, value if shape[0] else np.zeros(shape, "float32"))
+    assert second.shape == shape
+    np.testing.assert_array_equal(third, 2 * value)
+    if suffix == ".so":
+        executor = graph_executor.GraphModule(tvm.runtime.load_module(str(path))["default"](tvm.cpu()))
+        assert placed.run(executor, value)[1].shape == shape
+
+
+def test_a_constant_without_elements_beside_a_regions(collage_library):
+    """TVM would write a file that it cannot load."""
+    x = relay.var("x", shape=(3, 4), dtype="float32")
+    dense = relay.nn.dense(x, relay.const(np.ones((4, 4), "float32")))
+    module = tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([dense, relay.const(np.zeros((3, 0), "bool"))])))
+    with pytest.raises(ValueError, match=r"constants without elements, of shape \(3, 0\), and regions"):
+        export.build(placed.place(module, "dnnl"))
 
 
 def test_so_runs_under_plain_tvm(module, plugins, tmp_path):
@@ -170,7 +205,11 @@ def test_build_of_a_layer_whose_values_nobody_reads():
         module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, weight], made)))
         executor = tvm.contrib.graph_executor.GraphModule(export.build(module)["default"](tvm.cpu()))
         executor.run()
-        assert (executor.get_output(0).numpy() == np.full((1, 48), value, "float32")).all()
+        machine = export.build_for_machine(module)
+        machine = virtual_machine.Model(machine.module, machine.signature)
+        machine.run(x=np.ones((1, 1), "float32"), weight=np.ones((48, 1), "float32"))
+        for made in (executor, machine):
+            assert (made.get_output(0).numpy() == np.full((1, 48), value, "float32")).all()
 
 
 def test_a_resized_constant_is_folded(collage_library):

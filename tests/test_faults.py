@@ -240,7 +240,7 @@ def alive(folder):
 # How often, and how many layers the network has: each is a computation of its own, some six candidates, so
 # that none of the searches comes to its end.
 @pytest.mark.parametrize(
-    ("times", "layers"), [(5, 30), pytest.param(20, 60, marks=pytest.mark.long)], ids=["five", "twenty"]
+    ("times", "layers"), [(2, 30), pytest.param(20, 60, marks=pytest.mark.long)], ids=["two", "twenty"]
 )
 def test_killed_searches_go_on_from_the_store(times, layers, collage_library, tmp_path):
     """kill -9 at random moments: nothing that was measured is lost or measured again."""

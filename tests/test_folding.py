@@ -429,6 +429,7 @@ def test_normalise_folds_as_tvm_does(rng):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_reading_a_transformer_compiles_nothing(tmp_path, kernels):
     path = exported_transformer.save(tmp_path / "model.onnx", layers=1)
     model = frontends.load(path)

@@ -111,7 +111,8 @@ def test_the_search_and_its_figures(searched):
     fastest = 1.0
     for one, record in zip(level["networks"], records, strict=True):
         pace = record["network"].get("pace", 1.0)
-        assert pace == pytest.approx(fastest, rel=1e-6)
+        # The store keeps samples to a tenth of a nanosecond, of networks that take some microseconds.
+        assert pace == pytest.approx(fastest, rel=1e-5)
         ratios = np.array(record["samples_ms"]) / np.array(record["network"]["against_ms"])
         assert one["ratio"] == pytest.approx(pace * np.median(ratios), rel=1e-5)
         fastest = min(fastest, one["ratio"])
@@ -250,6 +251,7 @@ def test_the_plan_is_replayed(searched, command, model, tmp_path):
     np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_killed_search_goes_on_from_the_store(collage_library, command, model, tmp_path):
     costs = tmp_path / "costs.jsonl"
     binary = os.environ.get("COLLAGE_BINARY") or str(PACKAGE / "bin" / "collage")
@@ -284,6 +286,7 @@ def test_a_killed_search_goes_on_from_the_store(collage_library, command, model,
     assert len(plans[0]["networks"]) == len(before)
 
 
+@pytest.mark.long
 def test_limits_of_memory(command, model, searched, tmp_path):
     folder, _, _ = searched
     result = command(*arguments(model, folder / "costs.jsonl", tmp_path / "a.so", "--memory-limit-executable", "1K"))

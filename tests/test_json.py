@@ -264,9 +264,11 @@ TAKEN = [
     ("ablation", "bench-all"),
     ("anytime", "bench-anytime"),
     ("models", "files/models"),
+    ("models_speed", "bench-all"),
     ("scale", "files/scale"),
     ("search", "files/search"),
     ("threads", "files/threads"),
+    ("trained", "files/trained"),
 ]
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif("native" not in placed.usable(), reason="native 
 STEPS = {
     "winograd": "conv winograd", "projection": "conv projection", "narrow": "narrow_conv",
     "upsampled": "upsampled_conv", "matvec": "matvec", "product": "product", "strips": "strips",
-    "attention": "attention", "norm": "norm",
+    "expansion": "strips", "attention": "attention", "norm": "norm",
 }  # fmt: skip
 LEVELS = ("plain", "avx2", "avx512")
 
@@ -67,6 +67,20 @@ def instance_norm(x, gain, shift):
     return layer_norm(x, gain, shift, axes=(2, 3))
 
 
+def instance_norm_nhwc(x, gain, shift):
+    return layer_norm(x, gain, shift, axes=(1, 2))
+
+
+def group_norm_nhwc(x, gain, shift, groups=4):
+    batch, *space, channels = (int(dim) for dim in relay.transform.InferTypeLocal(x).shape)
+    parts = relay.reshape(x, (batch, *space, groups, channels // groups))
+    axes = [*range(1, len(space) + 1), len(space) + 2]
+    mean = relay.mean(parts, axis=axes, keepdims=True)
+    variance = relay.variance(parts, axis=axes, keepdims=True, with_mean=mean)
+    normal = (parts - mean) / relay.sqrt(variance + relay.const(1e-3))
+    return relay.reshape(normal, (batch, *space, channels)) * gain + shift
+
+
 def swish(x):
     return x * relay.sigmoid(x)
 
@@ -90,6 +104,7 @@ def compositions(grid):
     rows = grid.input(24, 40)
     gain = (grid.input(6, 40), grid.constant(40), grid.constant(40))
     channels = (image, channel_bias(grid, 2, 16), channel_bias(grid, 2, 16))
+    last = (grid.input(2, 9, 11, 20), grid.constant(20), grid.constant(20))
     return [
         ("winograd_conv2d_bias_relu", *convolution(32, 16, 3, padding=(1, 1))),
         ("projection_conv2d_bias_relu", *convolution(32, 16, 1)),
@@ -99,6 +114,7 @@ def compositions(grid):
         ("product_dense_bias_relu", relu_of(nn.dense), (rows, weight(32, 40), grid.constant(32))),
         ("product_batch_matmul", nn.batch_matmul, (grid.input(3, 7, 19), grid.input(3, 23, 19))),
         ("strip_conv2d_bias_relu", *convolution(20, 16, 1)),
+        ("expansion_conv2d_bias_relu", *convolution(20, 16, 1)),  # by itself as any 1x1 convolution in strips
         ("strip_depthwise_conv2d_bias_relu", *convolution(16, 1, 3, groups=16, padding=(1, 1))),
         ("strip_add", lambda a, b: a + b, (image, grid.input(1, 16, 9, 11))),
         ("strip_multiply", lambda a, b: a * b, (image, grid.input(1, 16, 1, 1))),
@@ -120,6 +136,8 @@ def compositions(grid):
         ("group_norm", group_norm, channels),
         ("group_norm_swish", lambda *given: swish(group_norm(*given)), channels),
         ("instance_norm_relu", lambda *given: nn.relu(instance_norm(*given)), channels),
+        ("group_norm_relu", lambda *given: nn.relu(group_norm_nhwc(*given)), last),
+        ("instance_norm_swish", lambda *given: swish(instance_norm_nhwc(*given)), last),
         ("channel_scale", lambda x, gain, shift: x * gain + shift, channels),
         ("channel_scale_relu", lambda x, gain, shift: nn.relu(x * gain + shift), channels),
     ]  # fmt: skip
@@ -234,7 +252,7 @@ def regions(module):
 
 def test_both_stand_in_one_region(collage_library):
     """The kernels are those that were wanted, oneDNN does the rest, and it is one region."""
-    wanted = ["winograd", "strips", "upsampled", "matvec", "product", "attention", "norm"]
+    wanted = ["winograd", "strips", "expansion", "upsampled", "matvec", "product", "attention", "norm"]
     told, module = steps_of(prefer(*wanted))
     assert len(regions(module)) == 1
     for kernel, begin in STEPS.items():

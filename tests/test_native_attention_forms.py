@@ -192,7 +192,9 @@ def causal_cases():
     ]
 
 
-@pytest.mark.parametrize("beyond", [-math.inf, -1e9, -1e4, LOWEST])
+@pytest.mark.parametrize(
+    "beyond", [-math.inf, -1e4, *(pytest.param(each, marks=pytest.mark.long) for each in (-1e9, LOWEST))]
+)
 def test_causal(grid, partition, beyond):
     fill = number(beyond)
     for queries, keys, sees in causal_cases():
@@ -305,7 +307,8 @@ print(json.dumps("done"))
 """
 
 
-@pytest.mark.parametrize("level", [pytest.param("plain", marks=pytest.mark.long), "avx2"])
+@pytest.mark.long
+@pytest.mark.parametrize("level", ["plain", "avx2"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_at_other_levels(collage_library, level, threads):
     told = run_python(LEVEL, Path(__file__).parent, COLLAGE_MAX_CPU_ISA=level, COLLAGE_NUM_THREADS=threads, timeout=600)

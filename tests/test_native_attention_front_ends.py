@@ -173,7 +173,9 @@ def timm(e):
     return e.joined(e.MatMul(e.Softmax(e.MatMul(q, e.Transpose(k, perm=(0, 1, 3, 2))), axis=-1), v))
 
 
-@pytest.mark.parametrize("network", [bert, gpt2, t5, llama, sdpa, vit, timm])
+@pytest.mark.parametrize(
+    "network", [sdpa, llama, *(pytest.param(one, marks=pytest.mark.long) for one in (bert, gpt2, t5, vit, timm))]
+)
 def test_exported(grid, partition, network):
     exported = Exported()
     name = network.__name__

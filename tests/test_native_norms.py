@@ -9,7 +9,7 @@ import tvm
 from dnnl_grid import Grid, WholeGrid, channel_bias
 from dnnl_steps import Steps, load_runtime
 from native_placement import prefer
-from test_native import group_norm, instance_norm, layer_norm, rms_norm, swish
+from test_native import group_norm, group_norm_nhwc, instance_norm, instance_norm_nhwc, layer_norm, rms_norm, swish
 from tvm import relay
 
 nn = relay.nn
@@ -61,6 +61,80 @@ def test_operators(collage_library):
     batch = nn.batch_norm(nn.relu(grid.input(2, 6, 5, 4)), *scales(6), grid.constant(6), grid.constant(6, low=0.5))[0]
     grid.add("batch", nn.relu(batch), "nn.relu", "native.channel_scale_relu")
     grid.check(place)
+
+
+def test_images_with_channels_last(collage_library):
+    """Channels innermost: pixels of an image, groups of any size, in any number of dimensions."""
+    grid = Grid()
+    for shape, groups in (
+        ((1, 7, 7, 8), 2),
+        ((2, 5, 4, 6), 6),
+        ((2, 3, 4, 5, 4), 1),
+        ((3, 10, 32), 8),
+        ((1, 64, 64, 36), 3),
+        ((2, 1, 1, 24), 4),
+    ):
+        channels = shape[-1]
+        scales = grid.constant(channels), grid.constant(channels)
+        group = group_norm_nhwc(grid.input(*shape), *scales, groups=groups)
+        grid.add(f"group {shape} {groups}", group, "native.group_norm")
+        instance = nn.instance_norm(grid.input(*shape), *scales, axis=len(shape) - 1)
+        grid.add(f"instance {shape}", instance, "native.instance_norm")
+    x, gain, shift = grid.input(2, 6, 5, 8), grid.constant(8), grid.constant(8)
+    without = nn.instance_norm(x, gain, shift, axis=3, center=False, scale=False)
+    grid.add("bare instance", without, "native.instance_norm")
+    grid.add("without shift", nn.instance_norm(x, gain, shift, axis=3, center=False), "native.instance_norm")
+    flat = relay.reshape(group_norm_nhwc(relay.reshape(x, (2, 30, 8)), gain, shift, groups=2), (2, 6, 5, 8))
+    grid.add("flattened", flat, "reshape", "native.group_norm", "reshape")
+    silu = swish(group_norm_nhwc(grid.input(2, 6, 5, 8), gain, shift))
+    grid.add("silu", silu, "native.group_norm_swish")
+    grid.check(place)
+
+
+def test_channels_last_in_steps(collage_library):
+    """One step, with what follows; nothing is laid out anew, whether channels are last or were put there by us."""
+    grid = WholeGrid()
+    gain, shift = grid.constant(16), grid.constant(16)
+    normal = group_norm_nhwc(grid.input(3, 9, 7, 16), gain, shift)
+    grid.add("sum", nn.relu(normal + grid.input(3, 9, 7, 16)))
+    grid.add("leaky", nn.leaky_relu(instance_norm_nhwc(grid.input(3, 9, 7, 16), gain, shift), 0.1))
+    assert Steps(grid, place) == {"norm": 2}
+    # Winograd makes pixels and reads them: the normalisation between has no need of planes.
+    grid = WholeGrid()
+
+    def convolve(y):
+        weight = grid.constant(16, 16, 3, 3, low=-0.3, high=0.3)
+        return nn.conv2d(y, weight, kernel_size=(3, 3), padding=(1, 1), channels=16)
+
+    scales = channel_bias(grid, 2, 16), channel_bias(grid, 2, 16)
+    y = convolve(swish(group_norm(convolve(grid.input(1, 16, 16, 16)), *scales)))
+    grid.add("between convolutions", y, rtol=1e-3, atol=1e-4)
+    steps = Steps(grid, prefer("winograd", "norm"))
+    assert steps == {"conv": 2, "norm": 1, "reorder": 2}, steps
+
+
+def test_channels_last_among_strips(collage_library):
+    """What goes strip by strip around it is turned to NCHW, with pixels where they lay: nothing is moved."""
+    grid = WholeGrid()
+    gain, shift = grid.constant(16), grid.constant(16)
+
+    def depthwise(y):
+        weight = grid.constant(3, 3, 16, 1, low=-0.3, high=0.3)
+        return nn.conv2d(
+            y,
+            weight,
+            kernel_size=(3, 3),
+            padding=(1, 1),
+            groups=16,
+            channels=16,
+            data_layout="NHWC",
+            kernel_layout="HWOI",
+        )
+
+    y = depthwise(nn.relu(group_norm_nhwc(depthwise(grid.input(1, 12, 10, 16)), gain, shift)))
+    grid.add("between", y, rtol=1e-3, atol=1e-4)
+    steps = Steps(grid, prefer("norm", "strips"))
+    assert steps["norm"] == 1 and "reorder" not in steps, steps
 
 
 def test_as_front_ends_write_them(collage_library):
@@ -177,5 +251,20 @@ def test_few_long_rows(collage_library, threads):
     set_threads(threads)
     try:
         assert Steps(grid, place) == {"norm": 2 if threads == 1 else 4}
+    finally:
+        set_threads(0)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_one_large_image_of_pixels(collage_library, threads):
+    """The pixels of one image are divided among threads, in two steps."""
+    grid = WholeGrid()
+    scales = grid.constant(9), grid.constant(9)
+    grid.add("image", group_norm_nhwc(grid.input(1, 83, 79, 9), *scales, groups=3), rtol=1e-3, atol=1e-4)
+    load_runtime(place)
+    set_threads = tvm.get_global_func("collage.runtime.SetNumThreads")
+    set_threads(threads)
+    try:
+        assert Steps(grid, place) == {"norm": 1 if threads == 1 else 2}
     finally:
         set_threads(0)

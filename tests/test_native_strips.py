@@ -65,7 +65,7 @@ def test_channels(partition, channels):
     check(grid, partition, len(grid.names))
 
 
-@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_windows(partition, stride):
     """Depthwise kernels and pools of all sizes that are written out, with padding on some sides only."""
     grid = WholeGrid(stride)
@@ -217,6 +217,7 @@ def test_factors_of_all_images(partition):
     assert steps["strips"] > 0
 
 
+@pytest.mark.long
 def test_concatenations(partition):
     """Parts that are made here, shared, inputs, constants, of odd widths, nested, and results themselves."""
     grid = WholeGrid()
@@ -281,7 +282,7 @@ def cells(grid, count=3, channels=8, size=12, batch=1):
 
 @pytest.mark.parametrize(
     "batch,size,channels",
-    [(2, 13, 20), (5, 7, 33), *(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 12, 8), (1, 56, 16)))],
+    [(2, 13, 20), *(pytest.param(*one, marks=pytest.mark.long) for one in ((5, 7, 33), (1, 12, 8), (1, 56, 16)))],
 )
 def test_cells(partition, batch, size, channels):
     grid = WholeGrid(size)

@@ -127,7 +127,7 @@ def test_functions_on_the_way_out(partition, name):
     assert set(check(partition, build, 1)) <= {"strips", "reorder"}
 
 
-@pytest.mark.parametrize("stride", [1, 2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [2, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 3))])
 def test_depthwise_of_any_window(partition, stride):
     """Windows that are written out and others, padding that TensorFlow calls SAME (behind more than in front)."""
 

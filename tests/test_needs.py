@@ -218,7 +218,7 @@ def test_a_damaged_note_is_refused(run, folder, tmp_path):
     path = edited(
         compiled(folder, "x86-64-v2"), tmp_path / "odd.so", rb"Collage\0collage-needs", b"Colleague" + b"x" * 12
     )
-    assert "what it says of its needs is damaged" in run("collage run", path, None)
+    assert "what it says of itself is damaged" in run("collage run", path, None)
     later = edited(compiled(folder, "x86-64-v2"), tmp_path / "later.so", rb"collage-needs 1", b"collage-needs 7")
     assert "was written by a later version of Collage" in run("collage run", later, None)
 

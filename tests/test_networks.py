@@ -112,8 +112,8 @@ class Network:
         placed.same(outputs, self.expected, rtol=1e-3, share=1e-4)
 
 
-# The small ones stand for all in `make test`.
-PARAMETERS = [name if name in SMALL else pytest.param(name, marks=pytest.mark.long) for name in NETWORKS]
+# One stands for all in `make test`.
+PARAMETERS = [name if name == "light_squeezenet" else pytest.param(name, marks=pytest.mark.long) for name in NETWORKS]
 
 
 @pytest.fixture(scope="module", params=PARAMETERS)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tvm
 from conftest import run_python
+from grid import SHARES
 from onnxruntime_grid import Grid, offloaded, operators, regions
 from tvm import relay
 from tvm.contrib import graph_executor
@@ -40,9 +41,9 @@ def partition(collage_library):
     return place
 
 
-@pytest.fixture
-def grid():
-    return Grid()
+@pytest.fixture(params=SHARES)
+def grid(request):
+    return Grid(share=request.param)
 
 
 def convolve(grid, dims, data, channels, kernel, groups=1, transposed=False, **attributes):

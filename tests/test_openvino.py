@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from grid import SHARES
 from openvino_grid import Grid, offloaded, regions, why_not
 from tvm import relay
 
@@ -35,9 +36,9 @@ def raw_partition(collage_library):
     return transform.CollagePartition(backends=["tvm", "openvino"], only="openvino")
 
 
-@pytest.fixture
-def grid():
-    return Grid()
+@pytest.fixture(params=SHARES)
+def grid(request):
+    return Grid(share=request.param)
 
 
 def convolve(grid, dims, data, channels, kernel, groups=1, **attributes):
@@ -364,6 +365,7 @@ def test_softmax_and_reductions(grid, partition):
 
 def test_normalisations(grid, raw_partition):
     """The operators themselves, which the normalising pass would take apart."""
+    grid.share = 1  # Of group normalisations there are two cases each.
     for shape, axis in (((4, 8), -1), ((2, 3, 16), -1), ((2, 8, 5), 1), ((2, 2, 2, 8), 3)):
         size = shape[axis]
         for center, scale in ((True, True), (False, True), (True, False)):
@@ -426,6 +428,7 @@ def test_movements(grid, partition):
     grid.add("transpose of great int32", relay.transpose(big), "transpose")
     grid.add("transpose reversed", relay.transpose(grid.input(2, 3, 4, 5)), "transpose")
     grid.add("transpose of 6", relay.transpose(grid.input(2, 3, 2, 2, 3, 2), (5, 1, 3, 0, 2, 4)), "transpose")
+    grid.add("reshape to a scalar, alone", relay.reshape(grid.input(1, 1), ()), "reshape")
     grid.add("squeeze", relay.squeeze(grid.input(1, 3, 1, 4), [0, 2]), "squeeze")
     grid.add("expand_dims", relay.expand_dims(grid.input(3, 4), 1, 2), "expand_dims")
     grid.add("batch_flatten", nn.batch_flatten(grid.input(2, 3, 4)), "nn.batch_flatten")
@@ -547,6 +550,7 @@ def test_refused(grid, partition):
     grid.add("nearest neighbours of no whole scale", one)
     grid.add("topk", relay.topk(grid.input(3, 9), 2, ret_type="values"))
     grid.add("cumsum", relay.cumsum(grid.input(3, 9), 1))
+    grid.add("a pad with a number that is computed", nn.pad(grid.input(2, 3), ((1, 0), (0, 2)), grid.input()))
     # Columns of windows, all of them in the padding: with a tanh behind it, it crashes.
     one = nn.conv2d(
         grid.input(1, 16, 2, 2),

@@ -116,4 +116,4 @@ def test_the_package_is_built_with_what_set_up_installs():
 
 
 def test_extras_are_the_optional_backends():
-    assert set(pyproject()["project"]["optional-dependencies"]) == {*EXTRAS, "all", "peers"}
+    assert set(pyproject()["project"]["optional-dependencies"]) == {*EXTRAS, "all", "peers", "tflite"}

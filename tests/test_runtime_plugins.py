@@ -319,7 +319,11 @@ def test_onednn_keeps_to_the_arena(tvm, threads):
     import ctypes, os, time
     ctypes.CDLL({str(DNNL)!r})
     packed("collage.runtime.SetNumThreads")({threads})
-    before = len(os.listdir("/proc/self/task"))
+    def working():
+        # Without the thread that moves others to processors of their own (apart.cc), which some machines need.
+        names = [open("/proc/self/task/" + task + "/comm").read().strip() for task in os.listdir("/proc/self/task")]
+        return len([name for name in names if name != "collage-apart"])
+    before = working()
     region = packed("runtime.DNNLJSONRuntimeCreate")("region", sys.argv[1], ["w"])
     region["__init_region"]([tvm.nd.array(np.ones((1024, 1024), "float32"))])
     x, out = tvm.nd.array(np.ones((512, 1024), "float32")), tvm.nd.empty((512, 1024))
@@ -327,7 +331,7 @@ def test_onednn_keeps_to_the_arena(tvm, threads):
     for _ in range(20):
         run(x, out)
         time.sleep(0.01)
-    started = len(os.listdir("/proc/self/task")) - before
+    started = working() - before
     print(json.dumps([started, bool((out.numpy() == 1024).all())]))
     """
     assert run(program, dense_relu_graph(512, 1024, 1024)) == [threads - 1, True]

@@ -143,7 +143,8 @@ def test_an_encoder_is_placed_and_run_as_one(network, engine, tmp_path):
     runs_like_tvm(network, split, tmp_path, seed=5)
 
 
-@pytest.mark.parametrize("engine", [*EACH[:1], *(pytest.param(one, marks=pytest.mark.long) for one in EACH[1:])])
+@pytest.mark.long
+@pytest.mark.parametrize("engine", EACH)
 def test_an_encoder_is_measured_by_itself(network, engine, store):
     """A worker builds what has several exits, compares its results with TVM's, and times it: the store has its cost."""
     _, plan = placed_by(network, engine, lambda key: 1.0)

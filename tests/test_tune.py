@@ -203,6 +203,7 @@ def test_from_python(collage_library, tuned, store, tmp_path):
         collage.partition(module, backends=["tvm"], tuning_log=str(tmp_path / "absent.json"))
 
 
+@pytest.mark.long
 def test_metaschedule(network, command, store, tmp_path):
     """A database is made, used, and not written to by builds."""
     folder = tmp_path / "database"

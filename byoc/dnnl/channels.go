@@ -62,7 +62,7 @@ func (l *lowering) turned() map[*operation]bool {
 		met[first] = true
 		strips, last := false, false
 		for i := 0; i < len(group); i++ {
-			strips = strips || group[i].kernel == native.StripsKernel
+			strips = strips || native.OnStrips(group[i].kernel)
 			last = last || l.isChannelsLast(group[i])
 			for _, v := range l.images(group[i]) {
 				for _, o := range with[v] {

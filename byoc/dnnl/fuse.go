@@ -93,7 +93,7 @@ func (l *lowering) absorb(o *operation) bool {
 	default:
 		both.post = append(slices.Clone(o.post), postOp{function: reader.algorithm, operand: operand})
 	}
-	if o.kernel == native.StripsKernel && l.role(&both) == barrier {
+	if native.OnStrips(o.kernel) && l.role(&both) == barrier {
 		return false // strips do little on the way out, and nothing behind it
 	}
 	if o.kernel == native.NormKernel && !l.normPosts(&both) {

@@ -31,13 +31,30 @@ func (l *lowering) norm(y *native.Norm, out region.ValueID) {
 		o.in = append(o.in, l.nodes[y.Addend])
 	}
 	o.unscaled, o.unshifted = y.Gain == relay.NoNode, y.Shift == relay.NoNode
-	if y.Kind == "channel_scale" || len(y.Axes) > 1 {
+	switch {
+	case y.Kind == "group_norm":
+		o.perm = channelsSecond(l.types[out].Rank(), y.Axes[0])
+	case y.Kind == "channel_scale" || len(y.Axes) > 1:
 		o.axes = y.Axes // else it is the last one
 	}
 	if y.Activation != nil {
 		o.post = append(o.post, functions(y.Activation)...)
 	}
 	l.add(o)
+}
+
+// channelsSecond is the order of axes with that of the channels in the second place; nil where it stands there.
+func channelsSecond(rank int, channels int64) []int64 {
+	if channels == 1 {
+		return nil
+	}
+	order := []int64{0, channels}
+	for axis := range int64(rank) {
+		if axis != 0 && axis != channels {
+			order = append(order, axis)
+		}
+	}
+	return order
 }
 
 // normPosts says that what is hung on a normalisation is done on the way out: functions of one number, and sums with

@@ -17,8 +17,11 @@ const (
 	barrier role = iota
 	// pointwise: each pixel of the result depends on that pixel of the arguments alone.
 	pointwise
-	// window: each pixel of the result depends on pixels around it, so the argument must be finished before.
+	// window: each pixel of the result depends on pixels around it, so the argument must be finished before, or ahead.
 	window
+	// ahead: pointwise, and read by windows alone: it is of their group, which computes what they see (native.
+	// ExpansionKernel).
+	ahead
 )
 
 // image is what all results of a group have in common: batch, height and width.
@@ -30,13 +33,14 @@ type image [3]int64
 // Operations are sorted into levels. What reads pixels around its own (window) stands a level above what made its
 // argument; what reads one pixel only may share its argument's level. Factors for whole channels are of another image
 // and finished before. Operations of one level and one image size then depend on each other pixel by pixel, and on
-// nothing that depends on them: they form a group, be it of one.
+// nothing that depends on them: they form a group, be it of one. What is done ahead joins the group of the windows that
+// read it; what it reads itself is finished before, as if it were a window.
 func (l *lowering) strips() {
 	roles := make([]role, len(l.ops))
 	producer := map[region.ValueID]int{}
 	found := false
 	for i, o := range l.ops {
-		if o.kernel == native.StripsKernel {
+		if native.OnStrips(o.kernel) {
 			if roles[i] = l.role(o); roles[i] == barrier {
 				o.kernel = ""
 			}
@@ -47,8 +51,62 @@ func (l *lowering) strips() {
 		found = found || roles[i] != barrier
 	}
 	if found {
-		l.gather(l.levels(roles, producer), producer)
+		l.gather(l.together(roles, producer), producer)
 	}
+}
+
+// together gives each operation the number of its group; -1 for barriers. What cannot be done ahead, since somebody
+// else reads it, or windows of different groups do, is pointwise like any other.
+func (l *lowering) together(roles []role, producer map[region.ValueID]int) []int {
+	readers := map[region.ValueID][]int{}
+	for i, o := range l.ops {
+		for _, v := range slices.Concat(o.in, o.operands()) {
+			readers[v] = append(readers[v], i)
+		}
+	}
+	for i, o := range l.ops {
+		if o.kernel == native.ExpansionKernel && roles[i] == pointwise && l.onlyWindows(o, readers[o.out], roles) {
+			roles[i] = ahead
+		}
+	}
+	for {
+		groups, same := l.levels(roles, producer), true
+		for i, o := range l.ops {
+			if roles[i] != ahead {
+				continue
+			}
+			groups[i] = groups[readers[o.out][0]]
+			for _, r := range readers[o.out] {
+				if groups[r] != groups[i] {
+					roles[i], same = pointwise, false
+				}
+			}
+		}
+		if same {
+			for i, o := range l.ops {
+				if o.kernel == native.ExpansionKernel && roles[i] != ahead {
+					o.kernel = native.StripsKernel
+				}
+			}
+			return groups
+		}
+	}
+}
+
+// onlyWindows says that what an operation makes is read by windows that go down the image in the same steps, and by
+// nobody else.
+func (l *lowering) onlyWindows(o *operation, readers []int, roles []role) bool {
+	if len(readers) == 0 || slices.Contains(l.p.Outputs, o.out) {
+		return false
+	}
+	for _, r := range readers {
+		reader := l.ops[r]
+		if roles[r] != window || reader.in[0] != o.out || slices.Contains(reader.in[1:], o.out) ||
+			slices.Contains(reader.operands(), o.out) || reader.strides[0] != l.ops[readers[0]].strides[0] {
+			return false
+		}
+	}
+	return true
 }
 
 // role says what an operation for strips can be, as it is by now (byoc/runtime/dnnl_strips.cc: StripBuilder::FitsOp).
@@ -151,7 +209,7 @@ func (l *lowering) sameShape(a, b region.ValueID) bool {
 	return slices.Equal(l.types[a].Shape, l.types[b].Shape)
 }
 
-// levels gives each operation the number of its group; -1 for barriers.
+// levels gives each operation the number of its group; -1 for barriers and what is done ahead.
 func (l *lowering) levels(roles []role, producer map[region.ValueID]int) []int {
 	// level is that of the operation; finished the first level that finds its result finished.
 	level, finished := make([]int, len(l.ops)), make([]int, len(l.ops))
@@ -173,7 +231,8 @@ func (l *lowering) levels(roles []role, producer map[region.ValueID]int) []int {
 			p, ok := producer[v]
 			switch {
 			case !ok: // an input or a constant
-			case roles[i] == barrier || roles[i] == window && at == 0 || roles[p] == barrier || v == l.factors(o):
+			case roles[i] == barrier || roles[i] == ahead || roles[p] == barrier || v == l.factors(o) ||
+				roles[i] == window && at == 0 && roles[p] != ahead:
 				level[i] = max(level[i], finished[p])
 			default:
 				level[i] = max(level[i], level[p])
@@ -187,7 +246,7 @@ func (l *lowering) levels(roles []role, producer map[region.ValueID]int) []int {
 	l.sink(level, roles, producer)
 	for i, o := range l.ops {
 		group[i] = -1
-		if roles[i] == barrier {
+		if roles[i] == barrier || roles[i] == ahead {
 			continue
 		}
 		shape := l.types[o.out].Shape
@@ -234,7 +293,8 @@ func (l *lowering) sink(level []int, roles []role, producer map[region.ValueID]i
 		to := level[readers[o.out][0]]
 		for _, r := range readers[o.out] {
 			reader := l.ops[r]
-			if roles[r] == barrier || roles[r] == window && reader.in[0] == o.out || !l.sameImage(reader.out, o.out) {
+			if roles[r] == barrier || roles[r] == ahead || roles[r] == window && reader.in[0] == o.out ||
+				!l.sameImage(reader.out, o.out) {
 				to = level[i]
 			}
 			to = min(to, level[r])

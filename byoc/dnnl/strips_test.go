@@ -20,6 +20,13 @@ func (r maker) pointwiseConv(x relay.NodeID, y *relay.Type) relay.NodeID {
 		[]*relay.Type{from, weight}, x, r.Const(weight.Shape, f32))
 }
 
+// expansion is pointwiseConv that is to run ahead of what reads it.
+func (r maker) expansion(x relay.NodeID, y *relay.Type) relay.NodeID {
+	weight := f(8, 8, 1, 1)
+	return r.as("native.expansion_conv2d", "nn.conv2d", with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0}), y,
+		[]*relay.Type{y, weight}, x, r.Const(weight.Shape, f32))
+}
+
 func (r maker) depthwiseConv(x relay.NodeID, y *relay.Type, changes ...any) relay.NodeID {
 	return r.depthwise(x, y, r.Const([]int64{8, 1, 3, 3}, f32), changes...)
 }
@@ -86,6 +93,70 @@ func TestSeparableConvolutionsAreAGroup(t *testing.T) {
 	groups, kinds := groupsOf(t, r.Finish(r.as("native.strip_relu", "nn.relu", nil, wide, []*relay.Type{wide}, joined)))
 	require.Equal(t, [][]string{{"conv", "conv"}, {"conv", "conv", "concat", "eltwise"}}, groups)
 	require.Len(t, kinds, 6)
+}
+
+func TestAnInvertedResidual(t *testing.T) {
+	r := newRegion()
+	y := f(1, 8, 6, 6)
+	x := r.Var(y.Shape, f32)
+	block := r.pointwiseConv(r.depthwiseConv(r.expansion(x, y), y), y)
+	golden(t, "expansion.json", r.Finish(r.as("native.strip_add", "add", nil, y, []*relay.Type{y, y}, block, x)))
+}
+
+func TestExpansionsAreOfTheirWindowsGroup(t *testing.T) {
+	y := f(1, 8, 6, 6)
+	for _, c := range []struct {
+		name   string
+		make   func(r maker, x relay.NodeID) relay.NodeID
+		groups [][]string
+		ahead  int // so many run ahead, the others as any 1x1 convolution
+	}{
+		{"two inverted residuals", func(r maker, x relay.NodeID) relay.NodeID {
+			one := r.pointwiseConv(r.depthwiseConv(r.expansion(x, y), y), y)
+			two := r.pointwiseConv(r.depthwiseConv(r.expansion(one, y), y), y)
+			return r.as("native.strip_add", "add", nil, y, []*relay.Type{y, y}, two, one)
+		}, [][]string{{"conv", "conv", "conv"}, {"conv", "conv", "conv"}}, 2},
+		{"read by two windows of one group", func(r maker, x relay.NodeID) relay.NodeID {
+			wide := r.expansion(x, y)
+			return r.joined(f(1, 16, 6, 6), r.depthwiseConv(wide, y), r.depthwiseConv(wide, y))
+		}, [][]string{{"conv", "conv", "conv", "concat"}}, 1},
+		{"with smaller results", func(r maker, x relay.NodeID) relay.NodeID {
+			small, weight := f(1, 8, 3, 3), f(8, 1, 3, 3)
+			attrs := with(conv2dAttrs(), "groups", 8, "strides", []int64{2, 2})
+			deep := r.as("native.strip_depthwise_conv2d", "nn.conv2d", attrs, small, []*relay.Type{y, weight},
+				r.expansion(x, y), r.Const(weight.Shape, f32))
+			return r.pointwiseConv(deep, f(1, 8, 3, 3))
+		}, [][]string{{"conv", "conv", "conv"}}, 1},
+		{"with another window", func(r maker, x relay.NodeID) relay.NodeID {
+			// What the other one makes has to be finished for the third, and is added before that.
+			other := r.depthwiseConv(x, y)
+			sum := r.as("native.strip_add", "add", nil, y, []*relay.Type{y, y}, r.depthwiseConv(r.expansion(x, y), y), other)
+			return r.joined(f(1, 16, 6, 6), r.depthwiseConv(sum, y), r.depthwiseConv(other, y))
+		}, [][]string{{"conv", "conv", "conv"}, {"conv", "conv", "concat"}}, 1},
+		{"one ahead of another", func(r maker, x relay.NodeID) relay.NodeID {
+			return r.depthwiseConv(r.expansion(r.expansion(x, y), y), y)
+		}, [][]string{{"conv"}, {"conv", "conv"}}, 1},
+		{"read by somebody else", func(r maker, x relay.NodeID) relay.NodeID {
+			wide := r.expansion(x, y)
+			return r.joined(f(1, 16, 6, 6), r.depthwiseConv(wide, y), wide)
+		}, [][]string{{"conv"}, {"conv", "concat"}}, 0},
+		{"read by oneDNN's", func(r maker, x relay.NodeID) relay.NodeID {
+			return r.Call("nn.conv2d", y, with(conv2dAttrs(), "groups", 8), r.expansion(x, y), r.Const([]int64{8, 1, 3, 3},
+				f32))
+		}, [][]string{{"conv"}}, 0},
+		{"read by windows of two groups", func(r maker, x relay.NodeID) relay.NodeID {
+			wide := r.expansion(x, y)
+			other := r.pointwiseConv(r.depthwiseConv(r.pointwiseConv(r.depthwiseConv(wide, y), y), y), y)
+			return r.joined(f(1, 16, 6, 6), r.depthwiseConv(wide, y), other) // computed with what it is joined with
+		}, [][]string{{"conv"}, {"conv", "conv"}, {"conv", "conv", "conv", "concat"}}, 0},
+	} {
+		r := newRegion()
+		g := r.Finish(c.make(r, r.Var(y.Shape, f32)))
+		groups, _ := groupsOf(t, g)
+		require.Equal(t, c.groups, groups, c.name)
+		got, _ := text(t, g)
+		require.Equal(t, c.ahead, strings.Count(got, `"kernel": "expansion"`), c.name)
+	}
 }
 
 func TestWhatIsReadLaterIsComputedLater(t *testing.T) {

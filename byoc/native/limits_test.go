@@ -38,19 +38,25 @@ func TestBackendIsValid(t *testing.T) {
 		require.False(t, p.Bare, "%s would be taken for oneDNN's", p.Composite)
 		require.NotEmpty(t, p.LimitsText, p.Composite)
 		require.Equal(t, p.Kernel == "winograd" || p.Kernel == "upsampled", p.Reassociates, p.Composite)
-		require.Equal(t, p.Kernel == StripsKernel, p.Grouped, p.Composite)
+		require.Equal(t, OnStrips(p.Kernel), p.Grouped, p.Composite)
 	}
 }
 
 // verdict is what a composite's limits say of a graph's root: why it is refused, "" if it is taken.
 func verdict(t *testing.T, g *relay.Graph, composite string) string {
 	t.Helper()
+	return verdictAt(t, g, g.Root(), composite)
+}
+
+// verdictAt is verdict of another node of the graph.
+func verdictAt(t *testing.T, g *relay.Graph, node relay.NodeID, composite string) string {
+	t.Helper()
 	refusal := "it is no match"
 	for _, r := range Rules() {
 		if r.Composite != composite {
 			continue
 		}
-		for _, m := range g.Match(r.Shape, g.Root()) {
+		for _, m := range g.Match(r.Shape, node) {
 			err := r.Limits(g, m)
 			if err == nil {
 				require.NoError(t, limitsOf(r)(g, m), "what is placed can be written")
@@ -85,6 +91,56 @@ func conv3dAttrs() map[string]any {
 	return with(conv2dAttrs(), "strides", []int64{1, 1, 1}, "padding", []int64{1, 1, 1, 1, 1, 1}, "dilation",
 		[]int64{1, 1, 1},
 		"data_layout", "NCDHW", "kernel_layout", "OIDHW")
+}
+
+// An expansion works ahead of windows, so that nothing else may read its result.
+func TestExpansionLimits(t *testing.T) {
+	unpadded := with(conv2dAttrs(), "padding", []int64{0, 0, 0, 0})
+	y := f(1, 8, 8, 8)
+	conv := func(m *relay.GraphMaker, x relay.NodeID, attrs map[string]any, weight ...int64) relay.NodeID {
+		return m.Call("nn.conv2d", y, attrs, x, m.Const(weight, f32))
+	}
+	depthwise := func(m *relay.GraphMaker, x relay.NodeID) relay.NodeID {
+		return conv(m, x, with(conv2dAttrs(), "groups", 8), 8, 1, 3, 3)
+	}
+	pool := map[string]any{"pool_size": []int64{3, 3}, "strides": []int64{1, 1}, "padding": []int64{1, 1, 1, 1}}
+	for _, c := range []struct {
+		name    string
+		read    func(m *relay.GraphMaker, wide relay.NodeID) relay.NodeID
+		refusal string // "": taken
+	}{
+		{"a depthwise convolution", depthwise, ""},
+		{"a pool", func(m *relay.GraphMaker, wide relay.NodeID) relay.NodeID {
+			return m.Call("nn.max_pool2d", y, pool, wide)
+		}, ""},
+		{"two windows", func(m *relay.GraphMaker, wide relay.NodeID) relay.NodeID {
+			return m.Call("add", y, nil, depthwise(m, wide), m.Call("nn.avg_pool2d", y, pool, wide))
+		}, ""},
+		{"another convolution", func(m *relay.GraphMaker, wide relay.NodeID) relay.NodeID {
+			return conv(m, wide, conv2dAttrs(), 8, 8, 3, 3)
+		}, "nn.conv2d reads its result"},
+		{"a convolution in groups", func(m *relay.GraphMaker, wide relay.NodeID) relay.NodeID {
+			return conv(m, wide, with(conv2dAttrs(), "groups", 4), 8, 2, 3, 3)
+		}, "nn.conv2d reads its result"},
+		{"a convolution in groups with fewer results", func(m *relay.GraphMaker, wide relay.NodeID) relay.NodeID {
+			return m.Call("nn.conv2d", f(1, 4, 8, 8), with(conv2dAttrs(), "groups", 4), wide, m.Const([]int64{4, 2, 3, 3},
+				f32))
+		}, "nn.conv2d reads its result"},
+		{"a window and a sum", func(m *relay.GraphMaker, wide relay.NodeID) relay.NodeID {
+			return m.Call("add", y, nil, depthwise(m, wide), wide)
+		}, "add reads its result"},
+		{"nobody", func(_ *relay.GraphMaker, wide relay.NodeID) relay.NodeID { return wide }, "nothing does"},
+	} {
+		m := relay.NewGraph("main")
+		wide := conv(m, m.Var(y.Shape, f32), unpadded, 8, 8, 1, 1)
+		g := m.Finish(c.read(m, wide))
+		got := verdictAt(t, g, wide, "native.expansion_conv2d")
+		if c.refusal == "" {
+			require.Empty(t, got, c.name)
+		} else {
+			require.Contains(t, got, c.refusal, c.name)
+		}
+	}
 }
 
 func TestConvolutionLimits(t *testing.T) {
@@ -288,6 +344,24 @@ func TestNormLimits(t *testing.T) {
 		shape := []int64{2, 6, 5, 4}
 		return m.Finish(scaled(m, normal(m, m.Var(shape, f32), shape, 1e-5, axes...), shape, gain, gain))
 	}
+	// NHWC: what is normalised, by which axes, and the gain.
+	last := func(parts []int64, gain []int64, axes ...int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{2, 5, 4, 6}
+		x := m.Var(shape, f32)
+		if parts == nil {
+			return m.Finish(scaled(m, normal(m, x, shape, 1e-5, axes...), shape, gain, gain))
+		}
+		inner := normal(m, m.Call("reshape", f(parts...), map[string]any{"newshape": parts}, x), parts, 1e-5, axes...)
+		return m.Finish(scaled(m, m.Call("reshape", f(shape...), map[string]any{"newshape": shape}, inner), shape, gain,
+			gain))
+	}
+	bare := func(axes ...int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{2, 5, 4, 6}
+		return m.Finish(normal(m, m.Var(shape, f32), shape, 1e-5, axes...))
+	}
+	six := []int64{6}
 	sum := func(left, right []int64) *relay.Graph {
 		m := relay.NewGraph("main")
 		shape := []int64{2, 4, 8}
@@ -324,6 +398,23 @@ func TestNormLimits(t *testing.T) {
 		{"native.instance_norm", images(channels, 2, 3), ""},
 		{"native.instance_norm", images([]int64{1, 1, 4}, 2, 3), "the gain has the shape [1, 1, 4]"},
 		{"native.instance_norm", images(channels, 1, 2, 3), "only those behind the second"},
+		{"native.instance_norm", bare(2, 3), "without scale and shift it is native.layer_norm's"},
+		{"native.instance_norm", bare(1, 2), ""},
+		{"native.instance_norm", last(nil, six, 1, 2), ""},
+		{"native.instance_norm", last(nil, []int64{1, 1, 1, 6}, 1, 2), ""},
+		{"native.instance_norm", last(nil, []int64{5, 1, 1}, 1, 2), "the gain has the shape [5, 1, 1]"},
+		{"native.instance_norm", last(nil, six, 1), "or between the first and the last"},
+		{"native.instance_norm", last(nil, six, 0, 1, 2), "or between the first and the last"},
+		{"native.instance_norm", last(nil, six, 1, 3), "or between the first and the last"},
+		{"native.group_norm", last([]int64{2, 5, 4, 3, 2}, six, 1, 2, 4), ""},
+		{"native.group_norm", last([]int64{2, 20, 3, 2}, six, 1, 3), ""},
+		{"native.group_norm", last([]int64{2, 5, 4, 3, 2}, []int64{5, 1, 1}, 1, 2, 4), "the gain has the shape [5, 1, 1]"},
+		{"native.group_norm", last([]int64{2, 5, 4, 3, 2}, six, 4), "no groups of channels"},
+		{"native.group_norm", last([]int64{2, 5, 4, 3, 2}, six, 1, 4), "no groups of channels"},
+		{"native.group_norm", last([]int64{2, 5, 4, 3, 2}, six, 1, 2, 3), "no groups of channels"},
+		{"native.group_norm", last([]int64{2, 5, 2, 4, 3}, six, 1, 2, 4), "no groups of channels"},
+		{"native.group_norm", last([]int64{1, 10, 4, 3, 2}, six, 1, 2, 4), "no groups of channels"},
+		{"native.layer_norm", rows([]int64{2, 1, 8}, one, 1e-5, 0, 2), "only the last axes are supported"},
 		{"native.group_norm", groups([]int64{2, 3, 2, 5, 4}, channels), ""},
 		{"native.group_norm", groups([]int64{2, 1, 6, 5, 4}, channels), ""},
 		{"native.group_norm", groups([]int64{2, 4, 3, 5, 2}, channels), "no groups of channels"},

@@ -20,7 +20,7 @@ type Norm struct {
 	//   layer_norm    (x - mean) / sqrt(variance + epsilon), over the last axes
 	//   standardise   (x - mean) / (sqrt(variance) + epsilon), likewise, which oneDNN has not
 	//   rms_norm      x / sqrt(mean square + epsilon), likewise
-	//   group_norm    as layer_norm, over some channels (axis 1) and all behind them
+	//   group_norm    as layer_norm, over some channels and all pixels of an image
 	//   channel_scale x: a batch normalisation that was taken apart and not folded
 	Kind string
 	Data relay.NodeID
@@ -32,7 +32,7 @@ type Norm struct {
 	Epsilon     float64
 	// Unbiased says that the variance is divided by one less than the number of elements.
 	Unbiased bool
-	// Axes are those of a row; of channel_scale that of the channels.
+	// Axes are those of a row; of channel_scale and group_norm that of the channels.
 	Axes []int64
 	// Groups is the number of groups of channels (group_norm).
 	Groups     int64
@@ -65,18 +65,18 @@ func normRules() []*onednn.Rule {
 	}{
 		{"native.sum_standardise", rows, standardised(sumPattern()), readStandardise,
 			"of a sum, over the last axes, with scale and shift"},
-		{"native.sum_layer_norm", rows, scaledAndShifted(onednn.Normalised(sumPattern()), false), readLayerNorm,
+		{"native.sum_layer_norm", rows, scaledAndShifted(onednn.Normalised(sumPattern())), readLayerNorm,
 			"of a sum, over the last axes"},
-		{"native.sum_rms_norm", rows, scaledAndShifted(rootMeanSquare(sumPattern()), false), readRMSNorm,
+		{"native.sum_rms_norm", rows, scaledAndShifted(rootMeanSquare(sumPattern())), readRMSNorm,
 			"of a sum, over the last axes"},
 		{"native.standardise", rows, standardised(dataPattern()), readStandardise,
 			"over the last axes, with scale and shift"},
-		{"native.group_norm", images, grouped(), readGroupNorm, "channels in the second dimension"},
-		{"native.instance_norm", images, scaledAndShifted(onednn.Normalised(dataPattern()), true), readInstanceNorm,
-			"channels in the second dimension, with scale or shift"},
-		{"native.layer_norm", rows, scaledAndShifted(onednn.Normalised(dataPattern()), false), readLayerNorm,
+		{"native.group_norm", images, grouped(), readGroupNorm, "channels in the second dimension or the last"},
+		{"native.instance_norm", images, scaledAndShifted(onednn.Normalised(dataPattern())), readInstanceNorm,
+			"channels in the second dimension, with scale or shift, or in the last"},
+		{"native.layer_norm", rows, scaledAndShifted(onednn.Normalised(dataPattern())), readLayerNorm,
 			"over the last axes"},
-		{"native.rms_norm", rows, scaledAndShifted(rootMeanSquare(dataPattern()), false), readRMSNorm,
+		{"native.rms_norm", rows, scaledAndShifted(rootMeanSquare(dataPattern())), readRMSNorm,
 			"over the last axes"},
 		{"native.channel_scale", images, channelScaled(), readChannelScale, "with scale and shift along one axis"},
 	} {
@@ -124,20 +124,16 @@ func normRule(composite string, activation onednn.Activation, shape relay.Patter
 	}
 }
 
-// scaledAndShifted is p with a gain and a shift, or with one of them, or with none where must is not said. With less
-// than both it is so only where nothing follows that could be the other one.
-func scaledAndShifted(p relay.Pattern, must bool) relay.Pattern {
+// scaledAndShifted is p with a gain and a shift, or with one of them, or with none. With less than both it is so only
+// where nothing follows that could be the other one.
+func scaledAndShifted(p relay.Pattern) relay.Pattern {
 	gain, shift := relay.Named(normGain, relay.Wildcard()), relay.Named(normShift, relay.Wildcard())
 	scaled := relay.Op("multiply", p, gain)
-	forms := []relay.Pattern{
+	return relay.Or(
 		relay.Op("add", scaled, shift),
 		relay.Where(scaled, notFollowedBy("add")),
 		relay.Where(relay.Op("add", p, shift), notFollowedBy()),
-	}
-	if !must {
-		forms = append(forms, relay.Where(p, notFollowedBy("multiply", "add")))
-	}
-	return relay.Or(forms...)
+		relay.Where(p, notFollowedBy("multiply", "add")))
 }
 
 // notFollowedBy says that no reader of a value is one of the operators with a tensor of fewer elements: a gain or a
@@ -173,7 +169,7 @@ func standardised(x relay.Pattern) relay.Pattern {
 // grouped is the normalisation of channels that a reshape has put into groups, and another one back.
 func grouped() relay.Pattern {
 	parts := relay.Named(normParts, relay.Op("reshape", dataPattern()))
-	return scaledAndShifted(relay.Op("reshape", onednn.Normalised(parts)), false)
+	return scaledAndShifted(relay.Op("reshape", onednn.Normalised(parts)))
 }
 
 // rootMeanSquare is x / sqrt(mean(x^2) + epsilon).
@@ -236,7 +232,7 @@ func reducedAxes(g *relay.Graph, m *relay.Match) ([]int64, error) {
 		if n.Op != "mean" && n.Op != "variance" {
 			continue
 		}
-		own, err := onednn.ReducedAxes(g, n)
+		own, err := onednn.SomeReducedAxes(g, n)
 		if err != nil {
 			return nil, err
 		}
@@ -251,9 +247,12 @@ func reducedAxes(g *relay.Graph, m *relay.Match) ([]int64, error) {
 	return axes, nil
 }
 
+// areLast says whether axes, which are in order, are the last ones of a rank.
+func areLast(axes []int64, rank int) bool { return axes[0] == int64(rank-len(axes)) }
+
 // overLastAxes says that axes are the last ones of a rank.
 func overLastAxes(axes []int64, rank int) error {
-	if axes[len(axes)-1] != int64(rank-1) {
+	if !areLast(axes, rank) {
 		return fmt.Errorf("the pattern works over the axes %v of %d; only the last axes are supported", axes, rank)
 	}
 	return nil
@@ -313,28 +312,52 @@ var (
 )
 
 func readInstanceNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
-	return readChannels(g, m, normData, func(data, _ *relay.Type, axes []int64) (int64, error) {
-		if axes[0] != 2 {
-			return 0, fmt.Errorf("the pattern works over the axes %v; only those behind the second are supported", axes)
+	return readChannels(g, m, normData, func(data, _ *relay.Type, axes []int64) (int64, int64, error) {
+		last := len(data.Shape) - 1
+		switch {
+		case axes[0] == 2 && areLast(axes, len(data.Shape)):
+			if _, gain := m.Named[normGain]; !gain {
+				if _, shift := m.Named[normShift]; !shift {
+					return 0, 0, fmt.Errorf("without scale and shift it is native.layer_norm's")
+				}
+			}
+			return 1, data.Shape[1], nil
+		case axes[0] == 1 && len(axes) == last-1 && axes[len(axes)-1] == int64(last-1):
+			return int64(last), data.Shape[last], nil
 		}
-		return data.Shape[1], nil
+		return 0, 0, fmt.Errorf("the pattern works over the axes %v; only those behind the second, or between the "+
+			"first and the last, are supported", axes)
 	})
 }
 
 func readGroupNorm(g *relay.Graph, m *relay.Match) (*Norm, error) {
-	return readChannels(g, m, normParts, func(data, parts *relay.Type, axes []int64) (int64, error) {
-		if len(data.Shape) < 2 || axes[0] != 2 || parts.Shape[0] != data.Shape[0] || data.Shape[1]%parts.Shape[1] != 0 {
-			return 0, fmt.Errorf("the pattern makes %s of %s, which are no groups of channels",
-				relay.ShapeText(parts.Shape), relay.ShapeText(data.Shape))
+	return readChannels(g, m, normParts, func(data, parts *relay.Type, axes []int64) (int64, int64, error) {
+		rank, last := len(parts.Shape), len(data.Shape)-1
+		if last < 1 || parts.Shape[0] != data.Shape[0] || relay.Elements(data.Shape) == 0 {
+			return 0, 0, noGroups(data, parts)
 		}
-		return parts.Shape[1], nil
+		if axes[0] == 2 && areLast(axes, rank) && data.Shape[1]%parts.Shape[1] == 0 {
+			return 1, parts.Shape[1], nil
+		}
+		// Channels that lie innermost: [batch, pixels in any number of axes, groups, channels of a group], over all but
+		// the first and the last but one.
+		if rank >= 4 && len(axes) == rank-2 && axes[0] == 1 && axes[rank-4] == int64(rank-3) &&
+			areLast(axes[rank-3:], rank) && parts.Shape[rank-2]*parts.Shape[rank-1] == data.Shape[last] {
+			return int64(last), parts.Shape[rank-2], nil
+		}
+		return 0, 0, noGroups(data, parts)
 	})
 }
 
-// readChannels reads a normalisation of groups of channels, which is made over the last axes of the value of that role;
-// groups says how many groups there are.
+func noGroups(data, parts *relay.Type) error {
+	return fmt.Errorf("the pattern makes %s of %s, which are no groups of channels", relay.ShapeText(parts.Shape),
+		relay.ShapeText(data.Shape))
+}
+
+// readChannels reads a normalisation of groups of channels, which is made of the value of that role; groups says which
+// axis of the data has the channels, and how many groups there are.
 func readChannels(g *relay.Graph, m *relay.Match, role string,
-	groups func(data, over *relay.Type, axes []int64) (int64, error)) (*Norm, error) {
+	groups func(data, over *relay.Type, axes []int64) (channels, groups int64, err error)) (*Norm, error) {
 	l, err := readNorm(g, m, "group_norm")
 	if err != nil {
 		return nil, err
@@ -347,13 +370,12 @@ func readChannels(g *relay.Graph, m *relay.Match, role string,
 	if err != nil {
 		return nil, err
 	}
-	if err := overLastAxes(axes, len(over.Shape)); err != nil {
+	axis, count, err := groups(g.Nodes[l.Data].Type, over, axes)
+	if err != nil {
 		return nil, err
 	}
-	if l.Groups, err = groups(g.Nodes[l.Data].Type, over, axes); err != nil {
-		return nil, err
-	}
-	return l, checkScales(g, m, l, []int64{1})
+	l.Axes, l.Groups = []int64{axis}, count
+	return l, checkScales(g, m, l, l.Axes)
 }
 
 func readChannelScale(g *relay.Graph, m *relay.Match) (*Norm, error) {

@@ -16,6 +16,14 @@ import (
 // operator by itself is a group of one.
 const StripsKernel = "strips"
 
+// ExpansionKernel is the kernel of 1x1 convolutions that run ahead in the group of the windows that read them: for each
+// strip the rows that these see, so that their result, of inverted residuals the widest, is nowhere as a whole. Where
+// that cannot be they run as StripsKernel's do.
+const ExpansionKernel = "expansion"
+
+// OnStrips says that a kernel's operators run strip by strip.
+func OnStrips(kernel string) bool { return kernel == StripsKernel || kernel == ExpansionKernel }
+
 const stripLimits = "NCHW or NHWC"
 
 // notOnStrips are the activations that strips do not do on the way out.
@@ -35,8 +43,14 @@ func stripRules() []*onednn.Rule {
 		LimitsText: stripLimits + ", a kernel of one element, strides of 1, no padding, one group, constant weights " +
 			"and bias",
 	}
+	expansion := onednn.Form{
+		Composite: "native.expansion_conv2d", Kernel: ExpansionKernel, Grouped: true, Without: notOnStrips,
+		Limits:     stripConvolution(checkExpansion),
+		LimitsText: pointwise.LimitsText + ", read by depthwise convolutions and pools alone",
+	}
 	rules := slices.Concat(depthwise.Convolutions("nn.conv2d", 2, false, layouts...),
-		pointwise.Convolutions("nn.conv2d", 2, false, layouts...))
+		pointwise.Convolutions("nn.conv2d", 2, false, layouts...),
+		expansion.Convolutions("nn.conv2d", 2, false, layouts...))
 	for _, one := range []struct {
 		from           []*onednn.Rule
 		operator, name string
@@ -120,29 +134,64 @@ func isFactors(shape, images []int64) bool {
 	return shape[1] == images[1] && shape[3] == 1 || shape[1] == 1 && shape[3] == images[3]
 }
 
-func stripConvolution(check func(g *relay.Graph, l *onednn.Convolution, w weights) error) func(*relay.Graph,
-	*relay.Match, onednn.Layer) error {
+func stripConvolution(check func(g *relay.Graph, m *relay.Match, l *onednn.Convolution, w weights) error) func(
+	*relay.Graph, *relay.Match, onednn.Layer) error {
 	return func(g *relay.Graph, m *relay.Match, layer onednn.Layer) error {
 		l := layer.(*onednn.Convolution)
 		w := weightsOf(g, l)
 		if !w.constant || !isConstantOrAbsent(g, l.Epilogue.Bias) {
 			return fmt.Errorf("the kernel strips needs a weight and a bias that are constants")
 		}
-		if err := check(g, l, w); err != nil {
+		if err := check(g, m, l, w); err != nil {
 			return err
 		}
 		return checkStripResult(g, m)
 	}
 }
 
-func checkPointwise(_ *relay.Graph, l *onednn.Convolution, w weights) error {
+func checkPointwise(_ *relay.Graph, _ *relay.Match, l *onednn.Convolution, w weights) error {
 	if l.Groups != 1 {
 		return fmt.Errorf("the kernel strips has no grouped 1x1 convolutions")
 	}
 	return checkUnit(l, w)
 }
 
-func checkDepthwise(g *relay.Graph, l *onednn.Convolution, w weights) error {
+// checkExpansion wants a 1x1 convolution whose result is read by windows alone: what else reads it would need all of
+// it.
+func checkExpansion(g *relay.Graph, m *relay.Match, l *onednn.Convolution, w weights) error {
+	if err := checkPointwise(g, m, l, w); err != nil {
+		return err
+	}
+	readers := g.Consumers(m.Root)
+	if len(readers) == 0 || g.ScopeRoot(m.Root) {
+		return fmt.Errorf("the kernel expansion works ahead of what reads its result, and nothing does")
+	}
+	for _, reader := range readers {
+		if n := &g.Nodes[reader]; len(n.Inputs) == 0 || n.Inputs[0] != m.Root || !isWindow(g, n) {
+			return fmt.Errorf("the kernel expansion works ahead of depthwise convolutions and pools, and %s reads its "+
+				"result", n.Op)
+		}
+	}
+	return nil
+}
+
+// isWindow says that a call is a pool or a depthwise convolution with one channel in and out of each group.
+func isWindow(g *relay.Graph, n *relay.Node) bool {
+	switch n.Op {
+	case "nn.max_pool2d", "nn.avg_pool2d":
+		return true
+	case "nn.conv2d":
+		groups, _ := n.Attrs.Int("groups")
+		layout, _ := n.Attrs.String("data_layout")
+		at := strings.IndexByte(layout, 'C')
+		data := g.Nodes[n.Inputs[0]].Type.Shape
+		return groups > 1 && at >= 0 && at < min(len(data), n.Type.Rank()) && data[at] == groups &&
+			n.Type.Shape[at] == groups
+	}
+	return false
+}
+
+func checkDepthwise(g *relay.Graph, _ *relay.Match, l *onednn.Convolution, w weights) error {
 	channels := g.Nodes[l.Data].Type.Shape[strings.IndexByte(l.DataLayout, 'C')]
 	if l.Groups == 1 || l.Groups != channels || w.out != channels {
 		return fmt.Errorf("the kernel strips has depthwise convolutions with one channel in and out of each group; "+

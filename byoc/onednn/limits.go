@@ -87,6 +87,18 @@ func AttrInts(n *relay.Node, name string) ([]int64, error) {
 
 // ReducedAxes are the axes that a reduction takes away, ascending.
 func ReducedAxes(g *relay.Graph, n *relay.Node) ([]int64, error) {
+	axes, err := SomeReducedAxes(g, n)
+	if err != nil {
+		return nil, err
+	}
+	if axes[len(axes)-1]-axes[0] != int64(len(axes)-1) {
+		return nil, fmt.Errorf("%s works over the axes %v; only axes that follow one another are supported", n.Op, axes)
+	}
+	return axes, nil
+}
+
+// SomeReducedAxes are the axes that a reduction works over, in order, whether they follow one another or not.
+func SomeReducedAxes(g *relay.Graph, n *relay.Node) ([]int64, error) {
 	rank := int64(g.Nodes[n.Inputs[0]].Type.Rank())
 	var axes []int64
 	if v, _ := n.Attrs.Get("axis"); v == nil {
@@ -118,9 +130,6 @@ func ReducedAxes(g *relay.Graph, n *relay.Node) ([]int64, error) {
 	axes = slices.Compact(axes)
 	if len(axes) == 0 || axes[0] < 0 || axes[len(axes)-1] >= rank {
 		return nil, fmt.Errorf("%s works over the axes %v of %d dimensions", n.Op, axes, rank)
-	}
-	if axes[len(axes)-1]-axes[0] != int64(len(axes)-1) {
-		return nil, fmt.Errorf("%s works over the axes %v; only axes that follow one another are supported", n.Op, axes)
 	}
 	return axes, nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/propose"
+	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -54,10 +55,14 @@ func (*backend) MergesRegions() bool        { return true }
 // Libraries implements byoc.Linker: the plug-in, not ONNX Runtime itself.
 func (*backend) Libraries() []string { return []string{Name} }
 
-// Propose implements byoc.Proposer: the greatest regions that can be run, and their stages.
+// Propose implements byoc.Proposer: recurrent layers, the greatest regions that can be run, and their stages.
 func (*backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
-	return propose.Regions(g, func(id relay.NodeID) bool { return refusal(g, id) == nil }, propose.Limit)
+	return append(recurrent.Propose(g, Name),
+		propose.Regions(g, func(id relay.NodeID) bool { return refusal(g, id) == nil }, propose.Limit)...)
 }
+
+// ProposedKernels implements byoc.KernelProposer.
+func (*backend) ProposedKernels() []string { return recurrent.Kernels() }
 
 // Install makes relay.ext.collage_onnxruntime and the engine's plug-in available in this process.
 func (*backend) Install() error {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -26,7 +27,7 @@ type writer struct {
 	readers []int
 	// names are the tensors' names; "" where there is none yet.
 	names []string
-	// done marks operators that were written together with an earlier one.
+	// done marks operators that are written together with an earlier one, or as a part of a recurrent layer.
 	done []bool
 	// constants are the region's constants that were named so far, used what nodes read. Only what is read may be an
 	// initialiser: ONNX Runtime drops others, and then knows no tensor of that name.
@@ -85,8 +86,18 @@ func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (*writt
 		t := p.Values[v].Type
 		outputs.bytes(graphOutput, encodeValue(name, t.DType, t.Shape))
 	}
-	for i := range p.Ops {
-		if err := w.operator(i); err != nil {
+	items := recurrent.Schedule(p)
+	for _, item := range items {
+		if item.Layer != nil {
+			for _, op := range item.Layer.Ops {
+				w.done[op] = true
+			}
+		}
+	}
+	for _, item := range items {
+		if item.Layer != nil {
+			w.recurrentLayer(item.Layer)
+		} else if err := w.operator(item.Op); err != nil {
 			return nil, err
 		}
 	}
@@ -257,7 +268,7 @@ func (w *writer) onlyReader(i int) int {
 	}
 	for k := i + 1; k < len(w.p.Ops); k++ {
 		for _, v := range w.p.Ops[k].Args {
-			if v == results[0] {
+			if v == results[0] && !w.done[k] {
 				return k
 			}
 		}

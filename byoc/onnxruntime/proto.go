@@ -19,6 +19,7 @@ const (
 	nodeInput, nodeOutput, nodeName, nodeOp, nodeAttribute, nodeDomain = 1, 2, 3, 4, 5, 7
 
 	attributeName, attributeFloat, attributeInt, attributeString, attributeInts, attributeType = 1, 2, 3, 4, 8, 20
+	attributeStrings                                                                           = 9
 
 	tensorDims, tensorType, tensorName, tensorRaw, tensorExternal, tensorLocation = 1, 2, 8, 9, 13, 14
 
@@ -31,7 +32,7 @@ const (
 
 // The kinds of attributes that are written, and where a tensor's data may be.
 const (
-	kindFloat, kindInt, kindString, kindInts = 1, 2, 3, 7
+	kindFloat, kindInt, kindString, kindInts, kindStrings = 1, 2, 3, 7, 8
 
 	locationExternal = 1
 )
@@ -61,7 +62,7 @@ func (m *message) bytes(field protowire.Number, b []byte) {
 	*m = protowire.AppendBytes(protowire.AppendTag(*m, field, protowire.BytesType), b)
 }
 
-// attribute is one attribute of an operator; value is a float32, int64, string or []int64.
+// attribute is one attribute of an operator; value is a float32, int64, string, []int64 or []string.
 type attribute struct {
 	name  string
 	value any
@@ -86,6 +87,11 @@ func (a attribute) encode() []byte {
 			m.number(attributeInts, uint64(x))
 		}
 		m.number(attributeType, kindInts)
+	case []string:
+		for _, x := range v {
+			m.text(attributeStrings, x)
+		}
+		m.number(attributeType, kindStrings)
 	}
 	return m
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/propose"
+	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -46,16 +47,19 @@ func (backend) TakesAnything() bool        { return false }
 // MergesRegions is true: inside a region OpenVINO keeps its own layouts, and each border costs a call.
 func (backend) MergesRegions() bool { return true }
 
-// Propose implements byoc.Proposer: the greatest regions that OpenVINO can run, and their parts between
+// Propose implements byoc.Proposer: recurrent layers, the greatest regions that OpenVINO can run, and their parts between
 // post-dominators, so that "the engine takes it all" is a candidate whose cost is measured.
 // What is a match of a pattern, too, is left out: it would be written, and measured, the same.
 func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
 	regions := propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
-	return slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
+	return append(recurrent.Propose(g, Compiler), slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
 		return len(p.Nodes) <= longest &&
 			b.matched(g, p.Nodes)
-	})
+	})...)
 }
+
+// ProposedKernels implements byoc.KernelProposer.
+func (backend) ProposedKernels() []string { return recurrent.Kernels() }
 
 // longest is how many nodes the longest pattern can cover: an operator, bias, residual value and GELU.
 const longest = 9

@@ -27,7 +27,7 @@ func movements() map[string]*operator {
 	for _, name := range []string{"full", "zeros", "ones", "full_like", "zeros_like", "ones_like"} {
 		all[name] = &operator{checkFull, writeFull(name), movableStatic}
 	}
-	all["nn.pad"] = &operator{checkPad, writePad, "float32, static shapes, constant, edge or reflected"}
+	all["nn.pad"] = &operator{checkPad, writePad, "float32, static shapes, a constant number, edge or reflected"}
 	all["nn.mirror_pad"] = &operator{checkPad, writePad, float32Static}
 	for name, kind := range map[string]string{"nn.depth_to_space": "DepthToSpace",
 		"nn.space_to_depth": "SpaceToDepth"} {
@@ -267,6 +267,9 @@ func checkPad(c *call) error {
 	if len(c.in) != 2 || c.in[1] == nil || len(c.in[1].Shape) != 0 || c.in[1].DType != "float32" &&
 		c.in[1].DType != "int32" {
 		return c.refuse("is filled with something else than a number")
+	}
+	if c.constants[1] == nil {
+		return c.refuse("is filled with a number that is no constant: OpenVINO takes 0 in its place")
 	}
 	return nil
 }

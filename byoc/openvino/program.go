@@ -5,6 +5,7 @@ package openvino
 import (
 	"fmt"
 
+	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
@@ -68,7 +69,12 @@ func write(p *region.Program) (*writer, []region.ValueID, error) {
 		w.base += aligned(size)
 	}
 	_, group := p.Groups()
-	for i := range p.Ops {
+	for _, item := range recurrent.Schedule(p) {
+		if item.Layer != nil {
+			w.recurrent(item.Layer, ports, group)
+			continue
+		}
+		i := item.Op
 		op := &p.Ops[i]
 		c := callIn(p, op, readers)
 		if err := check(c); err != nil {

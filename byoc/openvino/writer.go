@@ -98,6 +98,9 @@ func (w *writer) constant(t *relay.Type, data []byte) port {
 		w.own = append(w.own, 0)
 	}
 	p := w.weight(t, w.base+int64(len(w.own)))
+	if len(data) == 0 {
+		data = make([]byte, 8) // the shape of a scalar: OpenVINO wants weights where there is a constant, if it has no bytes
+	}
 	w.own = append(w.own, data...)
 	w.constants[key] = p
 	return p

@@ -257,23 +257,12 @@ class Checker {
   // Kernels of our own, and the kinds of operators that each can do. What stands in kOnly has no other way.
   void CheckKernel() const {
     static const std::pair<const char*, const char*> kKernels[] = {
-        {"winograd", "conv"},
-        {"projection", "conv"},
-        {"narrow", "conv"},
-        {"strips", "conv"},
-        {"strips", "pool"},
-        {"strips", "binary"},
-        {"strips", "eltwise"},
-        {"strips", "concat"},
-        {"matvec", "matmul"},
-        {"product", "matmul"},
-        {"upsampled", "upsampled_conv"},
-        {"attention", "attention"},
-        {"norm", "layer_norm"},
-        {"norm", "standardise"},
-        {"norm", "rms_norm"},
-        {"norm", "group_norm"},
-        {"norm", "channel_scale"},
+        {"winograd", "conv"},       {"projection", "conv"}, {"narrow", "conv"},
+        {"strips", "conv"},         {"expansion", "conv"},  {"strips", "pool"},
+        {"strips", "binary"},       {"strips", "eltwise"},  {"strips", "concat"},
+        {"matvec", "matmul"},       {"product", "matmul"},  {"upsampled", "upsampled_conv"},
+        {"attention", "attention"}, {"norm", "layer_norm"}, {"norm", "standardise"},
+        {"norm", "rms_norm"},       {"norm", "group_norm"}, {"norm", "channel_scale"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
                                         "rms_norm",       "group_norm", "channel_scale"};
@@ -289,6 +278,8 @@ class Checker {
     Fail("this runtime has no kernel " + op_->kernel + " for it");
   }
 
+  bool RunsInStrips() const { return op_->kernel == "strips" || op_->kernel == "expansion"; }
+
   // Each operator that goes strip by strip stands in one group, and nothing else does.
   void CheckStrips() {
     std::vector<bool> grouped(p_.ops.size(), false);
@@ -297,14 +288,14 @@ class Checker {
         op_ = &p_.ops[i];
         index_ = i;
         Want(!grouped[i], "it stands in two groups of strips");
-        Want(op_->kernel == "strips", "it stands in a group of strips, and strips is not its kernel");
+        Want(RunsInStrips(), "it stands in a group of strips, and strips is not its kernel");
         grouped[i] = true;
       }
     }
     for (size_t i = 0; i < p_.ops.size(); ++i) {
       op_ = &p_.ops[i];
       index_ = i;
-      Want(grouped[i] || op_->kernel != "strips", "it stands in no group of strips");
+      Want(grouped[i] || !RunsInStrips(), "it stands in no group of strips");
     }
   }
 
@@ -480,7 +471,7 @@ class Checker {
   void GroupNorm() const {
     Arity(1, std::numeric_limits<uint16_t>::max());
     Want(In(0).size() >= 2, "its tensors have the wrong rank");
-    const int64_t channels = In(0)[1];
+    const int64_t channels = Turned(In(0))[1];
     Want(op_->groups >= 1 && channels % op_->groups == 0, "its groups do not divide its channels");
     NormArguments(channels, 0);
   }

@@ -101,7 +101,7 @@ bool Compiler::ByKernel(const Op& op) {
   for (const auto& [kernel, method] : kMethods) {
     if (op.kernel == kernel) return (this->*method)(op);
   }
-  return false;  // strips: its group was tried
+  return false;  // strips, expansion: their group was tried
 }
 
 void Compiler::CompileOp(const Op& op) {

@@ -22,7 +22,8 @@
 
 namespace collage::native {
 class PackedWeights;
-}
+struct NormShape;
+}  // namespace collage::native
 
 namespace collage::onednn {
 
@@ -68,6 +69,12 @@ class Compiler {
   bool MatVec(const Op& op);     // dnnl_matvec.cc
   bool Attention(const Op& op);  // dnnl_attention.cc
   bool OwnNorm(const Op& op);    // dnnl_own_norm.cc
+  // The data's own place where it is read no more, and nothing else that is read lies there; else a new one
+  // of its layout.
+  Tensor ResultOver(const Tensor& from, const std::vector<Tensor>& others);
+  bool NormOfRows(const Op& op, native::NormShape shape, const Tensor& from);
+  bool GroupNorm(const Op& op);  // dnnl_own_group_norm.cc
+  bool NormOfPixels(const Op& op, const Dims& turned, const Tensor& from);
   struct OwnArguments {
     const float *src = nullptr, *packed = nullptr, *bias = nullptr;
     const float* const* addends = nullptr;

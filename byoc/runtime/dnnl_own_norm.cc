@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Normalisations for the kernel of our own (native/norm.h): which elements are a row, and which share a gain.
+// Those of groups of channels are dnnl_own_group_norm.cc's.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -29,12 +30,6 @@ NormShape ShapeOf(const Op& op, const Dims& dims) {
   shape.unbiased = op.unbiased;
   shape.gain = !op.unscaled;
   shape.shift = !op.unshifted;
-  if (op.kind == "group_norm") {
-    shape.channels = dims[1];
-    shape.inner = Product(dims.begin() + 2, dims.end());
-    shape.length = dims[1] / op.groups * shape.inner;
-    return shape;
-  }
   if (op.kind == "channel_scale") {
     const auto axis = dims.begin() + op.axes[0];
     shape.divisor = Divisor::kNone;
@@ -77,6 +72,7 @@ struct Places {
 }  // namespace
 
 bool Compiler::OwnNorm(const Op& op) {
+  if (op.kind == "group_norm") return GroupNorm(op);
   const Dims& dims = type(op.in[0]).dims;
   NormShape shape = ShapeOf(op, dims);
   Tensor from = tensor(op.in[0]);
@@ -96,6 +92,17 @@ bool Compiler::OwnNorm(const Op& op) {
   } else {
     from = Plain(op.in[0]);
   }
+  return NormOfRows(op, shape, from);
+}
+
+Tensor Compiler::ResultOver(const Tensor& from, const std::vector<Tensor>& others) {
+  const bool shared = std::any_of(others.begin(), others.end(),
+                                  [&](const Tensor& other) { return other.buffer == from.buffer; });
+  return Overwritable(from) && !shared ? from : NewTensor(from.desc);
+}
+
+bool Compiler::NormOfRows(const Op& op, NormShape shape, const Tensor& from) {
+  const Dims& dims = type(op.in[0]).dims;
   const int64_t rows = Elements(dims) / shape.length;
 
   Places places;
@@ -114,10 +121,7 @@ bool Compiler::OwnNorm(const Op& op) {
   places.operands = posts.addends.size();
   for (const int operand : posts.addends) tensors.push_back(Wanted(operand, from.desc));
 
-  // The data may be overwritten where it is read no more, and nothing else that is read lies there.
-  const bool shared = std::any_of(tensors.begin() + 1, tensors.end(),
-                                  [&](const Tensor& other) { return other.buffer == from.buffer; });
-  const Tensor first = Overwritable(from) && !shared ? from : NewTensor(from.desc);
+  const Tensor first = ResultOver(from, {tensors.begin() + 1, tensors.end()});
   places.sum = !op.more.empty();
   if (places.sum) tensors.push_back(first);
   const Tensor to = places.sum ? NewTensor(from.desc) : first;

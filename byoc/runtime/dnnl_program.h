@@ -73,8 +73,9 @@ struct Op {
   // matmul: results beside the first, each of the same left side and of weights (and bias) of its own, which
   // follow the first's in `in`. The kernel norm: the sum that it makes first, where that is wanted.
   std::vector<int> more;
-  // conv, deconv, pool, resample, batch_norm: the axes of the tensor in the order batch, channels, space;
-  // empty where they stand so. transpose: the result's axis i is the argument's axis perm[i].
+  // conv, deconv, pool, resample, batch_norm, group_norm: the axes of the tensor in the order batch,
+  // channels, space; empty where they stand so. transpose: the result's axis i is the argument's axis
+  // perm[i].
   std::vector<int> perm;
   Dims strides, dilation, pad_front, pad_back;
   Dims window;  // pool: its size
@@ -94,7 +95,7 @@ struct Op {
   // Normalisations read the data, a gain and a shift for each element, or each channel, along their axes (or
   // not), and then, by the kernel norm only, what is added to the data first.
   bool unscaled = false, unshifted = false;
-  int64_t groups = 0;  // group_norm: of channels, which are axis 1; they and what lies behind are one row
+  int64_t groups = 0;  // group_norm: of channels; those of a group and all pixels share mean and deviation
   // softmax, concat: the axis, from 0. reduce, variance: all axes, which follow one another. layer_norm,
   // rms_norm, standardise: all axes of a row, which are the last ones; empty for the last one alone.
   // channel_scale: that of the channels.
@@ -116,8 +117,8 @@ struct Program {
   // for each of ops which of these it does. Both may be empty.
   std::vector<std::string> groups;
   std::vector<std::vector<int>> of;
-  // Operators whose kernel is "strips" and that run together: the first one's index and how many follow one
-  // another.
+  // Operators whose kernel is "strips" or "expansion" and that run together: the first one's index and how
+  // many follow one another.
   std::map<int, int> strips;
 };
 

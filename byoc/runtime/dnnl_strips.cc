@@ -4,7 +4,8 @@
 // (byoc/dnnl/strips.go) says which operators form a group: depthwise convolutions and pools that read what is
 // finished, and 1x1 convolutions, sums, products, concatenations and functions, which see one pixel at a time
 // and may follow one another. Of what is computed inside, only what is read elsewhere is ever stored as a
-// whole; a concatenation is a place in which its parts are computed.
+// whole; a concatenation is a place in which its parts are computed. 1x1 convolutions whose kernel is
+// "expansion" are computed ahead of the windows that read them, for the rows that these see.
 //
 // In: a range of operators of the program. Out: one step. Where this processor or the shapes do not allow it,
 // the operators are compiled one by one, like all others.
@@ -45,12 +46,21 @@ std::optional<Post> OwnPostOf(const Op& op) {
   return ElementwisePostOf(post);
 }
 
-// The number of bytes that the values inside take for so many pixels; gives the buffers their places.
-int64_t Lay(std::vector<Interval>& locals, const std::vector<int64_t>& channels, int64_t pixels) {
+// A buffer of the scratch: elements of a row, and what is made ahead in it, if that is so.
+struct Local {
+  Interval interval;
+  int64_t row = 0;
+  StripAhead ahead;
+};
+
+// The number of bytes that the values inside take for so many rows of results; gives the buffers their
+// places.
+int64_t Lay(std::vector<Local>& locals, int64_t rows) {
   std::vector<Interval*> all;
-  for (size_t i = 0; i < locals.size(); ++i) {
-    locals[i].bytes = static_cast<size_t>(pixels * channels[i] * kFloat);
-    all.push_back(&locals[i]);
+  for (Local& local : locals) {
+    const int64_t lines = local.ahead.seen > 0 ? local.ahead.Rows(rows) : rows;
+    local.interval.bytes = static_cast<size_t>(lines * local.row * kFloat);
+    all.push_back(&local.interval);
   }
   return static_cast<int64_t>(PlanOffsets(all));
 }
@@ -80,8 +90,8 @@ class StripBuilder {
   // Whether all operators fit. It asks for no tensors.
   bool Fits() {
     if (last_ >= static_cast<int>(program_.ops.size()) || last_ < first_) return false;
-    const Dims& image = dims(op(first_).out);
-    if (image.size() != 4) return false;
+    const Dims& image = dims(op(last_).out);  // nobody could read ahead of it what the last one makes
+    if (image.size() != 4 || IsAhead(op(last_))) return false;
     step_->images = image[0];
     step_->height = image[2];
     step_->width = image[3];
@@ -104,6 +114,7 @@ class StripBuilder {
   std::string what() const {
     std::ostringstream what;
     what << "strips " << products_ << " products " << windows_ << " windows " << step_->strips << " strips";
+    if (!sources_.empty()) what << " " << sources_.size() << " ahead";
     return what.str();
   }
   std::shared_ptr<const Strips> step() const { return step_; }
@@ -120,6 +131,8 @@ class StripBuilder {
 
   static bool IsProduct(const Op& o) { return o.kind == "conv" && o.weight.dims.size() == 4; }
   static bool IsWindow(const Op& o) { return o.kind == "pool" || (o.kind == "conv" && !IsProduct(o)); }
+
+  static bool IsAhead(const Op& o) { return o.kernel == "expansion"; }
 
   bool SameImage(int value) const {
     const Dims& d = dims(value);
@@ -149,9 +162,51 @@ class StripBuilder {
     return {o.post.begin() + (IsScaled(o) ? 1 : 0), o.post.end()};
   }
 
+  // What of an operator's result the windows of the group see; nothing is seen where it is read in any other
+  // way, or by windows that go down the image in different steps.
+  StripAhead AheadOf(const Op& o) const {
+    StripAhead ahead;
+    int64_t below = 0;  // from the first row that the results see without padding
+    for (int i = first_; i <= last_; ++i) {
+      const Op& reader = op(i);
+      const auto operand = [&](const PostOp& post) { return post.operand == o.out; };
+      if (std::any_of(reader.post.begin(), reader.post.end(), operand)) return {};
+      if (std::find(reader.in.begin(), reader.in.end(), o.out) == reader.in.end()) continue;
+      if (!IsWindow(reader) || reader.in[0] != o.out || dims(o.out).size() != 4) return {};
+      const Window w = WindowOf(reader);
+      if (ahead.seen > 0 && ahead.stride != w.stride_height) return {};
+      ahead.stride = w.stride_height;
+      ahead.top = ahead.seen > 0 ? std::max(ahead.top, w.pad_top) : w.pad_top;
+      const int64_t bottom = (w.kernel_height - 1) * w.dilation_height + 1 - w.pad_top;
+      below = ahead.seen > 0 ? std::max(below, bottom) : bottom;
+      ahead.seen = std::max<int64_t>(1, ahead.top + below);
+      ahead.height = w.height;
+      ahead.width = w.width;
+    }
+    return ahead;
+  }
+
+  // Whether a product can be made ahead: of what is finished, for windows of this group and nobody else.
+  bool FitsAhead(const Op& o) const {
+    const Dims& out = dims(o.out);
+    if (!IsProduct(o) || out.size() != 4 || out[0] != step_->images || around_.is_read_behind(o.out))
+      return false;
+    if (Inside(o.in[0]) || AheadOf(o).seen == 0) return false;
+    const auto inside = [this](const PostOp& post) { return post.operand >= 0 && Inside(post.operand); };
+    return std::none_of(o.post.begin(), o.post.end(), inside);
+  }
+
+  // The operator of the group that makes a value ahead; null for none.
+  const Op* AheadMaker(int value) const {
+    for (int i = first_; i <= last_; ++i) {
+      if (op(i).out == value && IsAhead(op(i))) return &op(i);
+    }
+    return nullptr;
+  }
+
   // Whether an operator can be run here.
   bool FitsOp(const Op& o) const {
-    if (!SameImage(o.out) || !o.perm.empty()) return false;
+    if (!o.perm.empty() || (IsAhead(o) ? !FitsAhead(o) : !SameImage(o.out))) return false;
     // Functions of one number, and the sum with one tensor, or the product.
     int others = o.kind == "binary" ? 1 : 0;
     for (const PostOp& post : Tail(o)) {
@@ -167,11 +222,12 @@ class StripBuilder {
       return std::all_of(list.begin(), list.end(), [value](int64_t one) { return one == value; });
     };
     if (IsProduct(o)) {
-      return SameImage(o.in[0]) && all(o.strides, 1) && all(o.pad_front, 0) && all(o.pad_back, 0) &&
-             o.weight.dims[2] == 1 && o.weight.dims[3] == 1;
+      return (IsAhead(o) || SameImage(o.in[0])) && all(o.strides, 1) && all(o.pad_front, 0) &&
+             all(o.pad_back, 0) && o.weight.dims[2] == 1 && o.weight.dims[3] == 1;
     }
     if (IsWindow(o)) {
-      if (Inside(o.in[0]) || dims(o.in[0]).size() != 4) return false;
+      if (Inside(o.in[0]) && AheadMaker(o.in[0]) == nullptr) return false;
+      if (dims(o.in[0]).size() != 4) return false;
       if (o.kind == "conv" && (o.weight.dims.size() != 5 || o.weight.dims[0] != dims(o.in[0])[1] ||
                                o.weight.dims[1] != 1 || o.weight.dims[2] != 1)) {
         return false;
@@ -224,12 +280,15 @@ class StripBuilder {
         const int64_t channels = dims(o.out)[1];
         Spot spot;
         spot.place.pixel = channels;
+        Local local;
+        local.row = channels * dims(o.out)[3];
+        if (IsAhead(o)) local.ahead = AheadOf(o);
         if (around_.is_read_behind(o.out)) {
           outside_.push_back(o.out);
           spot.place.tensor = 0;  // which one is said in Act
         } else {
-          spot.local = static_cast<int>(channels_.size());
-          channels_.push_back(channels);
+          spot.local = static_cast<int>(locals_.size());
+          locals_.push_back(local);
         }
         spots_[o.out] = spot;
       }
@@ -248,15 +307,20 @@ class StripBuilder {
   void Touch(int value, int when) {
     const auto spot = spots_.find(value);
     if (spot == spots_.end() || spot->second.local < 0) return;
-    Interval& interval = locals_[spot->second.local];
+    Local& local = locals_[spot->second.local];
+    Interval& interval = local.interval;
+    if (local.ahead.seen > 0) {  // rows of it are kept from strip to strip
+      interval.first = first_;
+      interval.last = last_;
+      return;
+    }
     if (interval.first < 0) interval.first = when;
     interval.last = when;
   }
 
   // Gives the scratch its layout and the strips their number; false where even a row takes too much.
   bool ChooseStrips() {
-    locals_.assign(channels_.size(), Interval{});
-    for (Interval& interval : locals_) interval.first = -1;
+    for (Local& local : locals_) local.interval.first = -1;
     for (int i = first_; i <= last_; ++i) {
       const Op& o = op(i);
       for (const int value : o.in) Touch(value, i);
@@ -267,16 +331,20 @@ class StripBuilder {
     }
     const int64_t rows = step_->images * step_->height, threads = collage_num_threads();
     step_->threads = threads;
-    const int64_t row_bytes = std::max<int64_t>(1, Lay(locals_, channels_, step_->width));
-    if (row_bytes > kMostBytes) return false;
+    if (Lay(locals_, 1) > kMostBytes) return false;
     int64_t whole = 0;  // a row of what is stored as a whole
     for (const int value : outside_) whole += dims(value)[1] * step_->width * kFloat;
-    const int64_t fitting = std::max<int64_t>(1, kStripBytes / (row_bytes + whole));
+    // The most rows that fit; what is made ahead takes more than its share of them.
+    int64_t fitting = 1, beyond = rows + 1;
+    while (beyond - fitting > 1) {
+      const int64_t middle = fitting + (beyond - fitting) / 2;
+      (Lay(locals_, middle) + middle * whole <= kStripBytes ? fitting : beyond) = middle;
+    }
     int64_t strips = (rows + fitting - 1) / fitting;
     strips = (strips + threads - 1) / threads * threads;  // as much for each thread
     step_->strips = std::min(rows, strips);
     const int64_t most = (rows + step_->strips - 1) / step_->strips;
-    const int64_t bytes = Lay(locals_, channels_, most * step_->width);
+    const int64_t bytes = Lay(locals_, most);
     // Threads do not share lines.
     step_->scratch = (bytes + 4095) / 4096 * 4096 / kFloat;
     return true;
@@ -301,7 +369,7 @@ class StripBuilder {
     const Spot& spot = spots_.at(value);
     place = spot.place;
     if (spot.local >= 0) {
-      place.offset = static_cast<int64_t>(locals_[spot.local].offset) / kFloat;
+      place.offset = static_cast<int64_t>(locals_[spot.local].interval.offset) / kFloat;
       return place;
     }
     const int whole = root_.count(value) > 0 ? root_.at(value) : value;
@@ -354,6 +422,11 @@ class StripBuilder {
       a.other = PlaceOf(other);
     }
     const Dims& w = o.weight.strides;
+    if (IsAhead(o)) {
+      a.ahead = AheadOf(o);
+      sources_[o.out] = static_cast<int>(step_->actions.size());
+      step_->looks_ahead = true;
+    }
     if (IsProduct(o)) {
       ++products_;
       a.kind = StripAction::Kind::kProduct;
@@ -366,6 +439,7 @@ class StripBuilder {
       a.kind = StripAction::Kind::kWindow;
       a.window = WindowOf(o);
       a.window.bias = a.bias;
+      if (Inside(o.in[0])) a.source = sources_.at(o.in[0]);
       if (o.kind == "conv") {
         float* const taps = Keep(TapsSize(a.channels_out, a.window.kernel_height * a.window.kernel_width));
         PackTaps(around_.elements(o.in[1]) + o.weight.offset, w[0], w[3], w[4], a.channels_out,
@@ -408,9 +482,9 @@ class StripBuilder {
   std::vector<int> outside_;
   // By value that is computed within a concatenation, the concatenation that has the place.
   std::map<int, int> root_;
-  // The buffers of the scratch, and their channels.
-  std::vector<Interval> locals_;
-  std::vector<int64_t> channels_;
+  std::vector<Local> locals_;  // the buffers of the scratch
+  // By value that is made ahead, the action that makes it.
+  std::map<int, int> sources_;
   std::vector<Tensor> tensors_;
   std::map<int, Tensor> results_;
   int products_ = 0, windows_ = 0;

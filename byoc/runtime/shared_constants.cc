@@ -15,23 +15,29 @@ namespace {
 // Two pages, about what an entry and a lock cost.
 constexpr size_t kWorthSharing = size_t{1} << 13;
 
-// Some gigabytes a second: four chains of multiplications beside one another. Not against attackers: what it
-// finds is compared.
+// What is looked at to find a piece: so many places of so many bytes, spread over it; of shorter ones, all.
+// What is found is compared as a whole, which ends early where it is another piece.
+constexpr size_t kPlaces = 256, kPlace = 64;
+
 uint64_t Checksum(const void* data, size_t bytes) {
   constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;
-  uint64_t chains[4] = {1, 2, 3, 4};
-  const auto* next = static_cast<const char*>(data);
-  for (; bytes >= 32; bytes -= 32, next += 32) {
-    uint64_t words[4];
-    std::memcpy(words, next, 32);
-    for (int i = 0; i < 4; ++i) {
-      chains[i] = (chains[i] ^ words[i]) * kFactor;
-      chains[i] ^= chains[i] >> 29;
-    }
-  }
   uint64_t sum = bytes;
-  for (; bytes > 0; --bytes, ++next) sum = (sum ^ static_cast<unsigned char>(*next)) * kFactor;
-  for (const uint64_t chain : chains) sum = (sum ^ chain ^ (sum >> 31)) * kFactor;
+  const auto add = [&sum](const char* next, size_t count) {
+    for (; count >= sizeof(uint64_t); count -= sizeof(uint64_t), next += sizeof(uint64_t)) {
+      uint64_t word;
+      std::memcpy(&word, next, sizeof word);
+      sum = (sum ^ word) * kFactor;
+      sum ^= sum >> 29;
+    }
+    for (; count > 0; --count, ++next) sum = (sum ^ static_cast<unsigned char>(*next)) * kFactor;
+  };
+  const auto* const begin = static_cast<const char*>(data);
+  if (bytes <= kPlaces * kPlace) {
+    add(begin, bytes);
+    return sum;
+  }
+  for (size_t i = 0; i < kPlaces; ++i) add(begin + (bytes - kPlace) / (kPlaces - 1) * i, kPlace);
+  add(begin + bytes - kPlace, kPlace);
   return sum;
 }
 

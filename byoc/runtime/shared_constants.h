@@ -13,8 +13,8 @@
 namespace collage {
 
 // Memory with the bytes of `made`: `made` itself, or that of somebody who made the same before and holds it
-// still. Found by a checksum and then compared byte by byte. From now on nobody may write to it. What is
-// small is not worth the search and is given back as it is.
+// still. Found by a checksum of samples and then compared byte by byte. From now on nobody may write to it.
+// What is small is not worth the search and is given back as it is.
 COLLAGE_EXPORT std::shared_ptr<void> Shared(std::shared_ptr<void> made, size_t bytes);
 
 // How many bytes are held now by those whom Shared gave them to, each piece counted once.

@@ -76,6 +76,36 @@ func Copy(path, from string, check func() error) error {
 	})
 }
 
+// Rehearse does what Copy does up to where path would become the copy, and leaves nothing behind: whether the disk takes
+// it, and how long that takes. What is no regular file is left alone.
+func Rehearse(path, from string) error {
+	target := path
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		target = resolved
+	}
+	if info, err := os.Stat(target); err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	temp, err := create(target)
+	if err != nil {
+		return describe(path, target, err)
+	}
+	defer os.Remove(temp.Name())
+	err = fill(temp, func(w io.Writer) error {
+		_, err := io.Copy(w, source)
+		return err
+	})
+	if err == nil {
+		err = temp.Sync()
+	}
+	return describe(path, target, errors.Join(err, temp.Close()))
+}
+
 // CheckWritable says why a file cannot be written at path, so that it is known before work is done that would
 // be lost. It leaves nothing behind.
 func CheckWritable(path string) error {

@@ -99,3 +99,20 @@ func TestCheckWritable(t *testing.T) {
 	assert.ErrorContains(t, CheckWritable(filepath.Join(file, "x.tar")), "not a folder")
 	assert.Equal(t, []string{"file"}, names(t, folder))
 }
+
+func TestRehearseLeavesNothingBehind(t *testing.T) {
+	folder := t.TempDir()
+	from, to := filepath.Join(folder, "from"), filepath.Join(folder, "to")
+	require.NoError(t, os.WriteFile(from, make([]byte, 3<<20), 0o600))
+	require.NoError(t, Rehearse(to, from))
+	assert.Equal(t, []string{"from"}, names(t, folder))
+	require.NoError(t, os.WriteFile(to, []byte("as it was"), 0o600))
+	require.NoError(t, Rehearse(to, from))
+	content, err := os.ReadFile(to)
+	require.NoError(t, err)
+	assert.Equal(t, "as it was", string(content))
+	assert.Equal(t, []string{"from", "to"}, names(t, folder))
+	require.NoError(t, Rehearse("/dev/full", from), "what is no file takes what it takes")
+	require.Error(t, Rehearse(filepath.Join(folder, "nowhere", "to"), from))
+	require.Error(t, Rehearse(to, filepath.Join(folder, "nothing")))
+}

@@ -15,21 +15,27 @@ import (
 type Budget struct {
 	now        func() time.Time
 	began, end time.Time
-	// start is what the first network took that was run: the worker's start is in it. The others took ran together.
-	start, ran time.Duration
-	runs       int
+	// start is what the first network took that was run, without its profile: the worker's start is in it. The others took
+	// ran together, of which profiled was for their profiles; first is the first one's.
+	start, first  time.Duration
+	ran, profiled time.Duration
+	runs          int
 	// built is how long networks took to be built, of which there were builds.
 	built  time.Duration
 	builds int
+	// wrote is how long it took to write an executable where the best is going to stand.
+	wrote time.Duration
 }
 
 const (
-	// leastShare is what is kept for the end while nothing is known, as a part of the whole.
+	// leastShare is what is kept for the end while nothing is known, as a part of the whole: where the store knows the
+	// first networks, so that none was run. The first run takes its place.
 	leastShare = 0.15
 	// mostShare is what is kept at most: a search that keeps more for its end than it has for itself finds nothing.
 	mostShare = 0.5
-	// writing is what it takes to put the executable in its place and end the workers.
-	writing = 300 * time.Millisecond
+	// ending is what it takes to end the workers and to go, beside writing the executable (Wrote). It hardly depends on the
+	// network.
+	ending = 300 * time.Millisecond
 )
 
 // New begins a budget of so much time; now is the clock, nil for time.Now.
@@ -57,25 +63,34 @@ func (b *Budget) Spent() time.Duration { return b.now().Sub(b.began) }
 // Total is the whole.
 func (b *Budget) Total() time.Duration { return b.end.Sub(b.began) }
 
-// Ran notes how long it took to load, run and profile one network.
-func (b *Budget) Ran(took time.Duration) {
+// Ran notes how long it took to load, run and profile one network, and how much of that was its profile.
+func (b *Budget) Ran(took, profile time.Duration) {
 	if b.runs == 0 {
-		b.start = took
+		b.start, b.first = took-profile, profile
 	} else {
 		b.ran += took
+		b.profiled += profile
 	}
 	b.runs++
 }
 
-// Run is what one more network is expected to take in a worker that runs.
+// Run is what one more network is expected to take in a worker that runs, its profile included.
 func (b *Budget) Run() time.Duration {
 	if b.runs < 2 {
-		return b.start / 2
+		return b.start/2 + b.first
 	}
 	return b.ran / time.Duration(b.runs-1)
 }
 
-// Start is what the first network is expected to take in a worker that must be started.
+// Again is what one more network is expected to take that is not profiled, as those at the end are not.
+func (b *Budget) Again() time.Duration {
+	if b.runs < 2 {
+		return b.start / 2
+	}
+	return (b.ran - b.profiled) / time.Duration(b.runs-1)
+}
+
+// Start is what the first network is expected to take in a worker that must be started, without a profile.
 func (b *Budget) Start() time.Duration { return b.start }
 
 // Built notes how long it took to build one network.
@@ -102,19 +117,23 @@ func (b *Budget) Expect(networks, unbuilt int) time.Duration {
 // Loading is what it is expected to take to start a worker and load so many networks. What is noted of a run has the
 // network and plain TVM's loaded, so that one takes half of it at most; and the first run has the worker's start in it.
 func (b *Budget) Loading(networks int) time.Duration {
-	return max(0, b.start-b.Run()) + time.Duration(networks)*b.Run()/2
+	return max(0, b.start-b.Again()) + time.Duration(networks)*b.Again()/2
 }
 
+// Wrote notes how long it took to write an executable where the best is going to stand. Those of one network are about
+// as large: most of it are its weights.
+func (b *Budget) Wrote(took time.Duration) { b.wrote = max(b.wrote, took) }
+
 // Writing is what it takes to put the executable in its place and to end.
-func (b *Budget) Writing() time.Duration { return writing }
+func (b *Budget) Writing() time.Duration { return b.wrote + ending }
 
 // Need is what the end takes with so many finalists that are built, as far as that can be told from what was run: a
-// worker is started and runs them in turn, and the best is written.
+// worker is started and runs them in turn, without profiles, and the best is written.
 func (b *Budget) Need(finalists int) time.Duration {
 	if b.runs == 0 {
 		return time.Duration(leastShare * float64(b.Total()))
 	}
-	return writing + b.start + time.Duration(max(0, finalists-1))*b.Run()
+	return b.Writing() + b.start + time.Duration(max(0, finalists-1))*b.Again()
 }
 
 // Reserve is what a search keeps of its time for the end with so many finalists: what that needs, but never so much

@@ -3,13 +3,17 @@
 package decide
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/budget"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 )
 
 // late is a decision that has so much time left, of a minute, for finalists that each take a second to be run.
@@ -19,7 +23,7 @@ func late(left time.Duration, finalists ...*finalist) *decision {
 	now := time.Unix(0, 0)
 	c.budget = budget.New(time.Minute, func() time.Time { return now })
 	for range 3 {
-		c.budget.Ran(time.Second)
+		c.budget.Ran(3*time.Second, 2*time.Second) // of which two for the profile
 	}
 	now = now.Add(time.Minute - left)
 	return c
@@ -100,4 +104,37 @@ func TestTheBestThatWasFoundNeedNotBeBuilt(t *testing.T) {
 	}
 	assert.NotEqual(t, "tvm", best.name)
 	assert.Nil(t, c.bestFound(true), "nothing was built in this run")
+}
+
+// brittle is a lane that has built nothing and cannot build the placements with these keys.
+type brittle struct {
+	lane
+	broken map[string]bool
+}
+
+func (b brittle) Built(*genome.Placement) bool { return false }
+
+func (b brittle) Executable(_ context.Context, p *genome.Placement) (*pass.Executable, error) {
+	if b.broken[p.Key] {
+		return &pass.Executable{Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no memory"}}, nil
+	}
+	return &pass.Executable{Path: p.Key + ".tar"}, nil
+}
+
+func TestWhatCannotBeBuiltAtTheEndIsToldOf(t *testing.T) {
+	c := late(0, five()...)
+	best := c.bestFound(false)
+	c.graph.lane = brittle{broken: map[string]bool{best.placement.Key: true}}
+	require.True(t, c.keepBest())
+	require.Len(t, c.finalists, 1)
+	assert.NotEqual(t, best.name, c.finalists[0].name)
+	assert.Contains(t, c.notes, best.name+" was the fastest of the search, but could not be built at the end: no memory.")
+
+	c = late(0, five()...)
+	all := map[string]bool{}
+	for _, f := range c.finalists {
+		all[f.placement.Key] = true
+	}
+	c.graph.lane = brittle{broken: all}
+	assert.False(t, c.keepBest(), "there is none")
 }

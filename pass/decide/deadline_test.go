@@ -37,6 +37,9 @@ import (
 // pace says how long things take in a simulated compilation.
 type pace struct {
 	build, run, start, learn time.Duration
+	// profile is what profiling a network takes beside running it, and write what writing an executable takes: in the
+	// rehearsal, where there is one, and in the end.
+	profile, write, writeInTheEnd time.Duration
 	// straggler is how many times as long one of eight builds, runs and loads takes.
 	straggler float64
 }
@@ -121,18 +124,19 @@ func newModule(t *testing.T, p *pace) *module {
 	return n
 }
 
-func (n *module) placed() *genome.Placement                  { return n.first }
-func (n *module) space() *genome.Space                       { return n.all }
-func (n *module) Backends() []byoc.Backend                   { return n.all.Backends }
-func (n *module) Key() cost.Key                              { return cost.Key{Structure: "net", Backend: "all"} }
-func (n *module) Overhead() place.Overhead                   { return place.Overhead{} }
-func (n *module) Bounded() [][]bool                          { return nil }
-func (n *module) Renew()                                     {}
-func (n *module) Tuned(backends ...string) *genome.Placement { return n.Alone(backends[0]) }
-func (n *module) Grouped(...string) *genome.Placement        { return nil }
-func (n *module) Families() [][]string                       { return nil }
-func (n *module) Together(...string) *genome.Placement       { return nil }
-func (n *module) RunnersUp() []graphlevel.Seed               { return nil }
+func (n *module) placed() *genome.Placement                   { return n.first }
+func (n *module) space() *genome.Space                        { return n.all }
+func (n *module) Backends() []byoc.Backend                    { return n.all.Backends }
+func (n *module) Key() cost.Key                               { return cost.Key{Structure: "net", Backend: "all"} }
+func (n *module) Overhead() place.Overhead                    { return place.Overhead{} }
+func (n *module) Bounded() [][]bool                           { return nil }
+func (n *module) Renew()                                      {}
+func (n *module) Tuned(backends ...string) *genome.Placement  { return n.Alone(backends[0]) }
+func (n *module) GroupedKernels() []string                    { return nil }
+func (n *module) Grouped(string, ...string) *genome.Placement { return nil }
+func (n *module) Families() [][]string                        { return nil }
+func (n *module) Together(...string) *genome.Placement        { return nil }
+func (n *module) RunnersUp() []graphlevel.Seed                { return nil }
 func (n *module) Kept(p *genome.Placement) func() *genome.Placement {
 	return func() *genome.Placement { return p }
 }
@@ -161,10 +165,12 @@ type works struct {
 	// takes has nothing to do with its operators.
 	parts     map[string]map[string]float64
 	disagrees error // what Agree finds
-	net       *module
-	budget    *budget.Budget
-	plain     *genome.Placement
-	started   bool
+	// poll is called after each network, as real workers call it all the while; nil: it is not.
+	poll    func() error
+	net     *module
+	budget  *budget.Budget
+	plain   *genome.Placement
+	started bool
 	// builds counts how often each placement was built.
 	builds map[string]int
 	built  map[string]*pass.Executable
@@ -240,10 +246,16 @@ func (w *works) Measure(ctx context.Context, placements []*genome.Placement, _ *
 		if !w.started {
 			took, w.started = took+w.start, true
 		}
-		if err := w.pass(ctx, took); err != nil {
+		profile := w.of(w.profile, "profile "+p.Key)
+		if err := w.pass(ctx, took+profile); err != nil {
 			return err
 		}
-		w.budget.Ran(time.Since(measured))
+		if w.poll != nil {
+			if err := w.poll(); err != nil {
+				return err
+			}
+		}
+		w.budget.Ran(time.Since(measured), profile)
 		c := cost.Cost{Origin: cost.Measured,
 			Network: &cost.Network{Seconds: (building + time.Since(measured)).Seconds()}}
 		w.net.log = append(w.net.log, p.Key)
@@ -302,7 +314,7 @@ type simulated struct {
 	c       *decision
 }
 
-// simulate decides on a clock of its own; reading the model takes a second, writing the executable a quarter.
+// simulate decides on a clock of its own; reading the model takes a second, ending a quarter.
 func simulate(t *testing.T, p *pace, total time.Duration, store string) *simulated {
 	t.Helper()
 	began := time.Now()
@@ -310,7 +322,7 @@ func simulate(t *testing.T, p *pace, total time.Duration, store string) *simulat
 	require.NoError(t, c.searchOpened())
 	decided, err := c.conclude()
 	require.NoError(t, err)
-	time.Sleep(c.budget.Writing() - 50*time.Millisecond)
+	time.Sleep(p.writeInTheEnd + 250*time.Millisecond)
 	return &simulated{decided, time.Since(began), w, c}
 }
 
@@ -325,6 +337,7 @@ func prepare(t *testing.T, p *pace, total time.Duration, store string) (*decisio
 	n := newModule(t, p)
 	w := &works{pace: p, net: n, budget: c.budget, plain: n.Alone("tvm"), builds: map[string]int{},
 		built: map[string]*pass.Executable{}}
+	c.Rehearse = func(string) error { time.Sleep(p.write); return nil }
 	c.testRunner = &turns{works: w}
 	c.graph = &graph{network: n, lane: w, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
 	return c, w
@@ -346,6 +359,45 @@ func TestOneStepOfFeedbackComesBeforeCandidatesAlone(t *testing.T) {
 		require.Greater(t, alone, 0)
 		assert.Contains(t, w.net.log[:alone], best.Placement.Key)
 	})
+}
+
+// Ctrl-C once keeps the fastest so far; twice ends everything with what the host raised, even where both are seen at
+// once: that the search is to end does not hide it.
+func TestTheSecondInterruptIsNotTakenForTheFirst(t *testing.T) {
+	p := &pace{build: time.Second, run: 300 * time.Millisecond, start: time.Second}
+	raised := errors.New("KeyboardInterrupt")
+	for _, twice := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, w := prepare(t, p, time.Minute, filepath.Join(t.TempDir(), "costs.jsonl"))
+			c.Ending = &Ending{}
+			polled := 0
+			c.Poll = func() error {
+				if polled++; polled < 4 {
+					return nil
+				}
+				c.Ending.End()
+				if twice {
+					return raised
+				}
+				return nil
+			}
+			w.poll = c.poll
+			decided, err := c.under(t.Context(), func() (*Decision, error) {
+				if err := c.searchOpened(); err != nil {
+					return nil, err
+				}
+				return c.conclude()
+			})
+			if twice {
+				require.ErrorIs(t, err, raised)
+				assert.Nil(t, decided)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, "it was interrupted", c.graph.result.Why)
+			assert.Contains(t, w.built, decided.Path)
+		})
+	}
 }
 
 // What TVM read wrong is not searched for the fastest way to compute it.
@@ -422,6 +474,49 @@ func TestTheWholeEndsInTime(t *testing.T) {
 	assert.Greater(t, inTime, 20)
 	assert.Greater(t, searched, 15)
 	assert.Greater(t, 5*full, 4*searched, "the time is used")
+}
+
+// How long writing takes is seen beforehand, on the disk where the executable is going to stand: slow ones do not make
+// the whole late. Where it takes half or twice as long in the end, the whole ends earlier or later by as much.
+func TestWritingIsKeptTimeFor(t *testing.T) {
+	const write, total = 4 * time.Second, time.Minute
+	for _, end := range []time.Duration{write / 2, write, 2 * write} {
+		p := &pace{build: 5 * time.Second, run: time.Second, start: time.Second, write: write, writeInTheEnd: end}
+		synctest.Test(t, func(t *testing.T) {
+			s := simulate(t, p, total, filepath.Join(t.TempDir(), "costs.jsonl"))
+			assert.Equal(t, write, s.c.budget.Writing()-budget.New(total, nil).Writing())
+			assert.LessOrEqual(t, s.took, total+max(0, end-write), "%v in the end", end)
+			assert.Greater(t, s.took, total*8/10, "%v in the end; %s", end, s.c.graph.result.Why)
+		})
+	}
+}
+
+// A disk that is full is told as soon as there is something to write.
+func TestAFullDiskEndsTheSearch(t *testing.T) {
+	p := &pace{build: time.Second, run: 300 * time.Millisecond, start: time.Second}
+	synctest.Test(t, func(t *testing.T) {
+		c, w := prepare(t, p, time.Minute, filepath.Join(t.TempDir(), "costs.jsonl"))
+		full := errors.New("the disk is full")
+		c.Rehearse = func(string) error { return full }
+		require.ErrorIs(t, c.searchOpened(), full)
+		assert.Len(t, w.builds, 3, "plain TVM and two backends alone")
+	})
+}
+
+// Finalists are not profiled: networks whose profiles take most of the time leave the search as much of it as others do.
+func TestNoTimeIsKeptForProfilesInTheEnd(t *testing.T) {
+	const total = time.Minute
+	p := &pace{build: 500 * time.Millisecond, run: time.Second, start: time.Second, profile: 6 * time.Second}
+	synctest.Test(t, func(t *testing.T) {
+		s := simulate(t, p, total, filepath.Join(t.TempDir(), "costs.jsonl"))
+		assert.LessOrEqual(t, s.took, total)
+		last := 0.0
+		for _, at := range s.c.graph.moments {
+			last = max(last, at.Seconds)
+		}
+		assert.Greater(t, last, 40.0, "%s", s.c.graph.result.Why)
+		assert.Greater(t, len(s.c.finalists), 2)
+	})
 }
 
 func isOverrun(note string) bool {

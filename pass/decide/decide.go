@@ -87,11 +87,17 @@ type Options struct {
 	NoVerify bool
 	// Python is the interpreter of the workers.
 	Python string
+	// Tried are the sizes of inputs, by name, at which a network with open dimensions is measured and checked; those that
+	// are not there the host chooses.
+	Tried map[string][]int64
 	// Temporary is a folder for what is built; the caller removes it. Extension is that of executables, ".so" or
 	// ".tar".
 	Temporary, Extension string
 	// Build builds a module in this process, as the host does it: what is no finalist of the graph level.
 	Build func(module *bridge.Object, b Build) error
+	// Rehearse writes an executable where what is kept is going to stand, and takes it away again, to see how long that
+	// takes: the disk may be slow, and full. nil: nothing is going to be written.
+	Rehearse func(executable string) error
 	// Progress is told what happens.
 	Progress *progress.Printer
 	// Ending ends the search early, and has the best so far kept. May be nil.
@@ -106,6 +112,9 @@ type Build struct {
 	Target, TuningLog string
 	OptLevel, Threads int
 	DisabledPasses    []string
+	// OnMachine says that it is built for TVM's virtual machine, and Tried is as in Options.
+	OnMachine bool
+	Tried     map[string][]int64
 	// Plugins are the runtime plug-ins that it is linked with, Out is the file.
 	Plugins []string
 	Out     string
@@ -138,12 +147,17 @@ type decision struct {
 	finalists []*finalist
 	// reference is TVM alone, against which outputs are checked. It is among the finalists if TVM was offered.
 	reference *finalist
+	// machine says why TVM's virtual machine runs the network; nil where the graph executor does.
+	machine *pass.NotWholeError
 	// graph is set where the graph level was searched, and then budget is its time, searching ends when the search is
 	// to end, and settled says that the search's own samples decide.
 	graph     *graph
 	budget    *budget.Budget
 	searching context.Context
 	settled   bool
+	// quit ends ctx, since Poll gave an error, which is stopped.
+	quit    context.CancelFunc
+	stopped error
 	// placing is the step in which candidates are measured alone; nil where none was. opening says that none is yet.
 	placing *progress.Step
 	opening bool
@@ -156,21 +170,37 @@ type decision struct {
 
 // Decide finds the fastest network for a normalised module, builds it, and says what stood against it.
 func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decision, error) {
-	c := &decision{Options: options, ctx: ctx, module: module, budget: options.Budget}
+	c := &decision{Options: options, module: module, budget: options.Budget}
 	if c.SearchTime <= 0 {
 		c.SearchTime = graphlevel.DefaultTime
 	}
 	if c.budget == nil {
 		c.budget = budget.New(c.SearchTime, nil)
 	}
-	var done context.CancelFunc
-	c.searching, done = c.Ending.context(ctx)
-	defer done()
-	if err := c.find(); err != nil {
+	if err := c.lookAtForm(); err != nil {
 		return nil, err
 	}
-	defer c.graph.close()
-	return c.conclude()
+	return c.under(ctx, func() (*Decision, error) {
+		if err := c.find(); err != nil {
+			return nil, err
+		}
+		defer c.graph.close()
+		return c.conclude()
+	})
+}
+
+// under decides while nobody ends it: where Poll gave an error, that is what comes out, whatever was found by then.
+func (c *decision) under(ctx context.Context, decide func() (*Decision, error)) (*Decision, error) {
+	c.ctx, c.quit = context.WithCancel(ctx)
+	defer c.quit()
+	var done context.CancelFunc
+	c.searching, done = c.Ending.context(c.ctx)
+	defer done()
+	decided, err := decide()
+	if c.stopped != nil {
+		return nil, c.stopped
+	}
+	return decided, err
 }
 
 // conclude runs what find has found, and decides.
@@ -212,6 +242,9 @@ func Place(ctx context.Context, module *bridge.Object, options Options) (*bridge
 // measured.
 func Alone(ctx context.Context, module *bridge.Object, options Options, backend string) (*Decision, error) {
 	c := &decision{Options: options, ctx: ctx, module: module}
+	if err := c.lookAtForm(); err != nil {
+		return nil, err
+	}
 	f, err := c.single(backend)
 	if err != nil {
 		return nil, err
@@ -228,7 +261,13 @@ func (c *decision) poll() error {
 	if err := c.ctx.Err(); err != nil || c.Poll == nil {
 		return err
 	}
-	return c.Poll()
+	err := c.Poll()
+	if err != nil && c.quit != nil {
+		// The end of a search looks like this, too, and then it goes on with what was found.
+		c.stopped = err
+		c.quit()
+	}
+	return err
 }
 
 // disabledPasses are left out of every build, those of the candidates too.

@@ -4,7 +4,17 @@ package decide
 
 import (
 	"context"
+	"fmt"
 	"sync"
+
+	"github.com/collage-tvm/collage/bridge"
+)
+
+// The packed functions of the Python host (python/collage/interrupts.py) that give Ctrl-C to an Ending and take it
+// away.
+const (
+	watchFunction   = "collage.interrupts.watch"
+	unwatchFunction = "collage.interrupts.unwatch"
 )
 
 // Ending lets somebody end a search early: what was found so far is then written. The zero Ending is ready for use; nil
@@ -64,4 +74,27 @@ func (e *Ending) context(of context.Context) (context.Context, context.CancelFun
 	}
 	e.cancels = append(e.cancels, cancel)
 	return ctx, cancel
+}
+
+// Watch has Ctrl-C end the search where Python called and would raise KeyboardInterrupt, until release is called; a
+// second one raises it. Where no Python is in the process, outside of its main thread, and where the program has a
+// handler of its own, it does nothing.
+func (e *Ending) Watch() (release func(), err error) {
+	nothing := func() {}
+	watch, there := bridge.LookupGlobalFunction(watchFunction)
+	if !there {
+		return nothing, nil
+	}
+	defer watch.Release()
+	v, err := watch.Invoke(func([]bridge.Value) (any, error) { return e.End(), nil })
+	if err != nil {
+		return nothing, fmt.Errorf("having Ctrl-C end the search: %w", err)
+	}
+	if watching, err := v.Int(); err != nil || watching == 0 {
+		return nothing, err
+	}
+	return func() {
+		// It cannot fail in the thread where watching could be begun, but for a KeyboardInterrupt, which is due anyway.
+		_, _ = bridge.Global(unwatchFunction)
+	}, nil
 }

@@ -188,7 +188,8 @@ func (c *decision) buildOne(f *finalist) error {
 	f.path = filepath.Join(c.Temporary, f.name+c.Extension)
 	err := c.Build(f.module, Build{Target: c.target, OptLevel: c.OptLevel,
 		DisabledPasses: pass.BuildWithout(c.disabledPasses()),
-		TuningLog:      c.TuningLog, Out: f.path, Plugins: pluginPaths(f.compilers()), Threads: c.Threads})
+		TuningLog:      c.TuningLog, Out: f.path, Plugins: pluginPaths(f.compilers()), Threads: c.Threads,
+		OnMachine: c.machine != nil, Tried: c.Tried})
 	if err != nil {
 		c.Progress.Stop()
 		return err

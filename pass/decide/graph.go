@@ -20,7 +20,8 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// bestFew is how many of the graph level's placements become finalists.
+// bestFew is how many of the graph level's placements become finalists: nine rounds of a network in the search do not
+// tell the best from the next best, and the finalists' rounds do. Each more takes the search a network's run.
 const bestFew = 3
 
 // The names of finalists before one of them is the placement.
@@ -44,6 +45,8 @@ type graph struct {
 	steps int
 	// rebuilt says that the best was built without time, since the store told of it.
 	rebuilt bool
+	// unwritable is why what is kept cannot be written (Options.Rehearse).
+	unwritable error
 	// step is what is being shown, since when, and doing is what is being done in it.
 	step    *progress.Step
 	started time.Time
@@ -202,7 +205,8 @@ func (c *decision) mostFinalists() int { return min(wantedFinalists, len(c.graph
 // wantedFinalists is for how many finalists time is kept: plain TVM and the best few.
 const wantedFinalists = 1 + bestFew
 
-// learnShare is how much of what is left after the backends alone goes to candidates alone at most.
+// learnShare is how much of what is left after the backends alone goes to candidates alone at most: less than half, since
+// what is learnt so has yet to be tried in whole networks, which decide.
 const learnShare = 0.4
 
 // mayLearn says that there is something to be learnt about candidates alone, and time for it.
@@ -287,6 +291,9 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 		result, err = graphlevel.Search(c.ctx, network.space(), seeds, c.graph.lane, options)
 		result.Why = why
 	}
+	if err == nil {
+		err = c.graph.unwritable
+	}
 	if err != nil {
 		c.Progress.Stop()
 		return c.laneError(err)
@@ -332,11 +339,13 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 	case t.Cost.Failed():
 		c.Progress.Note("  %s: %s", t.Name, oneLine(errors.New(t.Cost.Failure.String())))
 	default:
-		if c.graph.isBuilt(t.Placement) {
+		built := c.graph.isBuilt(t.Placement)
+		if built || c.Settle { // which writes no executable
 			c.Ending.ready(true)
-			if c.graph.ready == 0 {
-				c.graph.ready = spent
-			}
+		}
+		if built && c.graph.ready == 0 {
+			c.graph.ready = spent
+			c.rehearse(t.Placement)
 		}
 		mark := ""
 		if e.Best == t {
@@ -346,6 +355,20 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 			t.Cost.Estimate(), t.Score,
 			regionText(t.Placement.Outlined()), t.Cost.Origin, spent.Seconds(), mark)
 	}
+}
+
+// rehearse sees how long it takes to write an executable, of the first one that there is: that is kept for the end.
+func (c *decision) rehearse(p *genome.Placement) {
+	if c.Rehearse == nil || c.budget.Left() <= 0 {
+		return
+	}
+	e, err := c.graph.lane.Executable(c.ctx, p) // it is built
+	if err == nil {
+		began := c.budget.Spent()
+		err = c.Rehearse(e.Path)
+		c.budget.Wrote(c.budget.Spent() - began)
+	}
+	c.graph.unwritable = err
 }
 
 // laneError makes a full disk that a worker met one that Go knows, and an interrupt the context's.

@@ -188,17 +188,27 @@ func (f *finalist) adopt(t *graphlevel.Trial) {
 
 // keepBest makes the best network of the search the only finalist, with the samples that the search took: there is no
 // time for more, or nobody wants to wait. Its outputs were compared with plain TVM's then. What the store told of is
-// built now, be there time for it or not, or something slower would be kept; but not where nobody wants to wait. false
-// where there is none.
+// built now, be there time for it or not, or something slower would be kept; but not where nobody wants to wait. One
+// that cannot be built any more is told of, and the next is taken. false where there is none.
 func (c *decision) keepBest() bool {
-	best := c.bestFound(c.Ending.asked())
-	if best == nil {
-		return false
-	}
-	c.graph.rebuilt = !c.graph.isBuilt(best.placement)
-	e, err := c.graph.lane.Executable(c.ctx, best.placement)
-	if err != nil || e.Failure != nil {
-		return false
+	var best *finalist
+	var e *pass.Executable
+	for {
+		if best = c.bestFound(c.Ending.asked()); best == nil {
+			return false
+		}
+		c.graph.rebuilt = !c.graph.isBuilt(best.placement)
+		var err error
+		if e, err = c.graph.lane.Executable(c.ctx, best.placement); err != nil {
+			c.notes = append(c.notes, fmt.Sprintf("%s could not be built at the end: %v.", best.name, err))
+			return false
+		}
+		if e.Failure == nil {
+			break
+		}
+		c.trialOf(best.placement).Cost.Failure = e.Failure
+		c.notes = append(c.notes, fmt.Sprintf("%s was the fastest of the search, but could not be built at the end: %s.",
+			best.name, e.Failure.Detail))
 	}
 	best.path, best.bytes = e.Path, e.Bytes
 	best.adopt(c.trialOf(best.placement))

@@ -48,7 +48,7 @@ func OptionsOf(config pass.Config) Options {
 // It decides by what the store has once everything was measured: the same costs give the same module. Where there is
 // nothing to choose between (TVM is not offered, or nothing else is) it is pass.Place, and so it is, with a warning,
 // where the network cannot be run as a whole (pass.NotWholeError): TVM does not build it, or not for the graph
-// executor.
+// executor. Ctrl-C in Python ends the search, and what was the fastest until then is taken (Ending.Watch).
 func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
 	if config.Context == nil {
 		config.Context = context.Background()
@@ -63,6 +63,12 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 		return nil, nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
 	}
 	defer os.RemoveAll(options.Temporary)
+	options.Ending = &Ending{}
+	release, err := options.Ending.Watch()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
 	decided, err := Decide(config.Context, mod, options)
 	if part := (*pass.NotWholeError)(nil); errors.As(err, &part) {
 		warn := config.Warn

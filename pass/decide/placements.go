@@ -17,6 +17,11 @@ func (c *decision) find() (err error) {
 			return err
 		}
 		return c.build()
+	case c.machine != nil:
+		if err := c.placeOnMachine(); err != nil {
+			return err
+		}
+		return c.build()
 	case c.Level == pass.OperatorLevel:
 		err = c.placeOperators()
 	default:

@@ -16,6 +16,9 @@ import (
 // Store, RetryFailures and Exact as pass.Replay does.
 func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Options) (*Decision, error) {
 	c := &decision{Options: options, ctx: ctx, module: module, target: p.Environment.Target}
+	if err := c.lookAtForm(); err != nil {
+		return nil, err
+	}
 	placed, err := pass.Replay(module, p, pass.Config{Exact: c.Exact, Store: c.Store, RetryFailures: c.RetryFailures})
 	if err != nil {
 		return nil, err

@@ -33,7 +33,8 @@ type network interface {
 	Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Plan, error)
 	Alone(backend string) *genome.Placement
 	Tuned(backends ...string) *genome.Placement
-	Grouped(backends ...string) *genome.Placement
+	GroupedKernels() []string
+	Grouped(kernel string, backends ...string) *genome.Placement
 	Together(backends ...string) *genome.Placement
 	Families() [][]string
 	RunnersUp() []graphlevel.Seed

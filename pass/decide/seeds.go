@@ -95,8 +95,14 @@ func (c *decision) seeds() []graphlevel.Seed {
 		if p := network.Tuned(family...); p != nil {
 			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+"), Placement: p})
 		}
-		if p := network.Grouped(family...); p != nil {
-			seeds = append(seeds, graphlevel.Seed{Name: strings.Join(family, "+") + ", in groups", Placement: p})
+		for i, kernel := range network.GroupedKernels() {
+			name := strings.Join(family, "+") + ", in groups"
+			if i > 0 {
+				name += " by " + kernel
+			}
+			if p := network.Grouped(kernel, family...); p != nil {
+				seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
+			}
 		}
 	}
 	return append(seeds, network.RunnersUp()...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -76,6 +77,44 @@ func (e functionEstimator) Estimate(mod, target *bridge.Object) (float64, error)
 // errExhausted says that the estimator gives no more estimates.
 var errExhausted = errors.New("the cost estimator gives no more estimates")
 
+// measureTogether has workers measure what is not known of options, so that they build some while they time others.
+// What another estimator gives is asked for one by one.
+func (s *search) measureTogether(f *function, options []*option) error {
+	pool, ok := s.estimator.(*poolEstimator)
+	if !ok {
+		return nil
+	}
+	type computation struct {
+		*entry
+		target string
+	}
+	var jobs []job
+	var into []computation
+	for _, o := range options {
+		if err := s.prepare(f, o); err != nil {
+			return err
+		}
+		e, err := s.names.entry(o.workload, o.group.Label)
+		if err != nil {
+			return err
+		}
+		one := computation{e, o.target.name}
+		if _, known := e.seconds[one.target]; known || slices.Contains(into, one) {
+			continue
+		}
+		jobs, into = append(jobs, job{f, o, e.symbol}), append(into, one)
+	}
+	seconds, err := pool.estimate(jobs)
+	if err != nil {
+		return err
+	}
+	for i, one := range into {
+		one.seconds[one.target] = seconds[i]
+	}
+	s.report.Estimated += len(jobs)
+	return nil
+}
+
 // know finds out what an option costs.
 func (s *search) know(f *function, o *option) error {
 	if o.known {
@@ -102,7 +141,11 @@ func (s *search) know(f *function, o *option) error {
 func (s *search) ask(f *function, o *option, symbol string) (float64, error) {
 	if pool, ok := s.estimator.(*poolEstimator); ok {
 		s.report.Estimated++
-		return pool.estimate(f, o, symbol)
+		seconds, err := pool.estimate([]job{{f, o, symbol}})
+		if err != nil {
+			return 0, err
+		}
+		return seconds[0], nil
 	}
 	mod, err := o.workload.module(f.graph, symbol)
 	if err != nil {

@@ -44,11 +44,11 @@ func Partition(mod *bridge.Object, opts Options) (*bridge.Object, *Report, error
 	}
 	defer m.Release()
 	if opts.Estimator == nil {
-		pool, err := newPoolEstimator(&opts.Measure, targets)
+		pool, err := newPoolEstimator(opts.Measure, targets)
 		if err != nil {
 			return nil, nil, err
 		}
-		defer pool.close()
+		defer pool.Close()
 		opts.Estimator = pool
 	}
 	s := &search{estimator: opts.Estimator, names: newNames(), known: map[*target][]*option{},

@@ -83,7 +83,7 @@ func makePass(args []bridge.Value) (any, error) {
 		}
 		out, report, err := Partition(mod, opts)
 		if err != nil {
-			return nil, err
+			return nil, pass.AsPythonError(err)
 		}
 		lastReport.Store(report)
 		return out, nil

@@ -141,6 +141,9 @@ func (s *search) optimise(f *function, best float64) (chosen []*option, bound fl
 			return chosen, bound, nil
 		}
 		before := s.report.Estimated
+		if err := s.measureTogether(f, unknown[:min(len(unknown), max(0, budget))]); err != nil {
+			return nil, 0, err
+		}
 		for _, o := range unknown {
 			if err := s.learn(f, o); errors.Is(err, errExhausted) || budget <= 0 {
 				exhausted = true

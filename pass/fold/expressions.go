@@ -21,7 +21,7 @@ type Expressions struct {
 func NewExpressions() *Expressions {
 	read := relay.NewExpressions()
 	f := newFolder(read.Graph())
-	f.typeOf = read.Type
+	f.typeOf, f.stepwise = read.Type, true
 	return &Expressions{read: read, f: f}
 }
 

@@ -13,15 +13,19 @@ import (
 
 // folder evaluates the nodes of one graph in order, and puts constants in their place in a rewriting of it.
 type folder struct {
-	g      *relay.Graph
-	r      *relay.Rewriter
-	values []value // by NodeID, as far as the graph has been evaluated
-	frozen []bool  // by ScopeID: the body of a Primitive function, which FoldConstant does not enter
-	typeOf func(relay.NodeID) (*relay.Type, error)
-	made   []*bridge.Object
-	shelf  shelf
-	folded int
-	left   int // see Report
+	// stepwise says that a front end has its expressions folded one after the other, and gives back what was folded with
+	// spans, in new expressions: a constant that shares its memory with an equal one stays then, or all that was
+	// computed of it would be there twice.
+	stepwise bool
+	g        *relay.Graph
+	r        *relay.Rewriter
+	values   []value // by NodeID, as far as the graph has been evaluated
+	frozen   []bool  // by ScopeID: the body of a Primitive function, which FoldConstant does not enter
+	typeOf   func(relay.NodeID) (*relay.Type, error)
+	made     []*bridge.Object
+	shelf    shelf
+	folded   int
+	left     int // see Report
 }
 
 func newFolder(g *relay.Graph) *folder {
@@ -110,7 +114,7 @@ func (f *folder) constant(id relay.NodeID) (value, error) {
 		return v, err
 	}
 	first, found := f.shelf.equal(v.tensor, func() (*bridge.Object, error) { return f.r.Expr(id) })
-	if found {
+	if found && !(f.stepwise && &first.tensor.data[0] == &v.tensor.data[0]) {
 		v = value{tensor: first.tensor}
 		f.r.Replace(id, nil, func([]*bridge.Object) (*bridge.Object, error) { return first.expr() })
 	}

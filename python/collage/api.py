@@ -24,6 +24,8 @@ def partition(module, params=None, plan_out=None, **options):
     to that file: what was chosen, what it costs and why (``collage explain``), for ``replay``. What comes out
     is the fastest of what was found, of each backend alone and of plain TVM, as whole networks that ran in
     turn; searching takes ``search_time`` seconds (120) at most, and is over sooner with ``level="operator"``.
+    Ctrl-C ends it, and the fastest so far is kept; a second time, or before there is any, it raises
+    KeyboardInterrupt. Where the program has a handler of its own for SIGINT, that one decides.
     """
     workerside.refuse()
     library.load()
@@ -97,7 +99,8 @@ def compile(
     of plain TVM is kept; the finalists run ``rounds`` times (20), in turn. At the graph level the whole takes
     ``search_time`` seconds (120), or less where nothing more is to be gained, and measures at most ``trials``
     networks; ``seed`` makes its random numbers. With ``out``, no executable is kept that takes more than
-    ``memory_limit_executable`` bytes when it runs. ``progress`` is shown on the standard error.
+    ``memory_limit_executable`` bytes when it runs. ``progress`` is shown on the standard error. Ctrl-C is as in
+    ``partition``.
     """
     workerside.refuse()
     library.load()
@@ -143,7 +146,11 @@ def compile(
     else:
         names = ("disabled_passes", "exact", "store", "retry_failures")
         placed = replay(module, plan, params, **{name: options[name] for name in names if name in options})
-    factory = export.build(
+    if reason := str(tvm.get_global_func("collage.whole")(placed)):
+        if out is None:
+            raise ValueError(f"TVM's virtual machine runs this module ({reason}): give out, a file for the executable")
+        placed = tvm.relay.transform.InferType()(placed)
+    factory = (export.build_for_machine if reason else export.build)(
         placed,
         options.get("target"),
         options.get("opt_level"),
@@ -161,7 +168,8 @@ def compile(
 
 
 def load(path):
-    """Load an exported model (.so or .tar) as a GraphModule of TVM's, with the plug-ins of this installation.
+    """Load an exported model (.so or .tar) as a GraphModule of TVM's, with the plug-ins of this installation; what
+    TVM's virtual machine runs as a virtual_machine.Model, which is used in the same way.
 
     What the model needs and is not here (a processor's feature, a library, a plug-in) is named in the error, before
     anything of the model is loaded.

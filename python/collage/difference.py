@@ -9,7 +9,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import tvm
 
 from . import check, export, frontends, seeded, witness
 
@@ -67,9 +66,8 @@ def _compared(given, names, question, folder):
     for name, value in zip(names, answers, strict=True):
         kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
         proto.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, value.shape))
-    module, _ = frontends.onnx_module(proto, path, input_shapes, input_values)
-    built = export.build(module, "llvm -opt-level=0", 2)
-    executor = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu()))
+    module, _, _ = frontends.onnx_module(proto, path, input_shapes, input_values)
+    executor = export.runnable(module, "llvm -opt-level=0", 2)
     types = {one["name"]: (one["shape"], one["dtype"]) for one in question["inputs"]}
     for name, value in seeded.inputs(question["seed"], types).items():
         executor.set_input(name, value)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a module with TVM and write it as an executable that plain TVM loads.
 
-In: an IRModule (with regions of other backends outlined, or without). Out: one file, either ``.so`` (a
-graph executor factory for ``tvm.runtime.load_module``) or ``.tar`` (mod.so, mod.json, mod.params: what
-``tvmc run`` and ``collage run`` accept). The library inside is linked with the runtime plug-ins, so the
+In: an IRModule (with regions of other backends outlined, or without). Out: one file, either ``.so`` (a graph executor
+factory for ``tvm.runtime.load_module``, or what TVM's virtual machine runs) or ``.tar`` (mod.so, mod.json, mod.params,
+or lib.so: what ``tvmc run`` and ``collage run`` accept). The library inside is linked with the runtime plug-ins, so the
 dynamic loader brings them in and neither Go nor Python is needed to run it.
 
 A file appears under its name only when it is complete.
@@ -20,8 +20,10 @@ from pathlib import Path
 
 import tvm
 from tvm import autotvm, relay
+from tvm.contrib import graph_executor
+from tvm.relay.backend import executor_factory
 
-from . import debug_information, library, needs, target
+from . import debug_information, library, needs, target, virtual_machine
 
 FORMATS = (".so", ".tar")
 
@@ -68,13 +70,49 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
     its passes. What None means, ``target.build_context`` says.
     """
     build_for = tvm.target.Target(target.resolve(build_target))
-    left_out, config = target.disabled_passes(disabled_passes), {}
+
+    def attempt(left_out, config):
+        with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
+            optimised, done = optimise(module, build_for)
+        with target.build_context(opt_level, left_out + done, config, instruments, tuning_log):
+            return _loadable(relay.build(optimised, target=build_for))
+
+    return _around_faults(target.disabled_passes(disabled_passes), attempt)
+
+
+def _loadable(built):
+    """A factory whose file can be loaded: TVM writes an array without elements, but reads it only where its first
+    dimension is 0. The executor gives each its shape by itself; it takes the (no) bytes of another as well.
+    """
+    params = built.get_params()
+    empty = [name for name, array in params.items() if 0 in array.shape[1:]]
+    if not empty:
+        return built
+    if _has_constant_loader(built.lib):
+        shapes = ", ".join(str(tuple(params[name].shape)) for name in empty)
+        raise ValueError(
+            f"the module has constants without elements, of shape {shapes}, and regions with constants: TVM keeps all "
+            "of them for the regions, and cannot load these. Take them out of the module, or leave it to plain TVM"
+        )
+    params = {**params, **{name: tvm.nd.empty((0,), params[name].dtype) for name in empty}}
+    return executor_factory.GraphExecutorFactoryModule(
+        built.ir_mod, built.target, built.executor, built.graph_json, built.lib, built.libmod_name, params,
+        built.function_metadata,
+    )  # fmt: skip
+
+
+def _has_constant_loader(module):
+    return module.type_key == "const_loader" or any(map(_has_constant_loader, module.imported_modules))
+
+
+def _around_faults(left_out, attempt):
+    """What ``attempt(left_out, config)`` builds without the passes ``left_out``: tried again without what TVM's passes
+    are known to fail with.
+    """
+    config = {}
     while True:
         try:
-            with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
-                optimised, done = optimise(module, build_for)
-            with target.build_context(opt_level, left_out + done, config, instruments, tuning_log):
-                return relay.build(optimised, target=build_for)
+            return attempt(left_out, config)
         except RuntimeError as error:  # TVMError, or one of TVM's Python functions
             if debug_information.refused(error) and not config:
                 config = {"tir.disable_cse_tir": True}
@@ -84,13 +122,46 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
                 raise
 
 
+# TVM knows no way to give the results of an If a layout, and fails where they have one.
+_NOT_WITH_BRANCHES = "AlterOpLayout"
+
+
+def build_for_machine(module, build_target=None, opt_level=None, disabled_passes=None, tuning_log=None, tried=None):
+    """relay.vm.compile with the project's settings, for what the graph executor does not take; returns a
+    virtual_machine.Executable. ``tried`` {name: sizes} are those at which open dimensions are tried.
+    """
+    build_for = tvm.target.Target(target.resolve(build_target))
+    left_out = target.disabled_passes(disabled_passes)
+    if relay.analysis.Feature.fIf in relay.analysis.detect_feature(module):
+        left_out = [*left_out, _NOT_WITH_BRANCHES]
+
+    def attempt(left_out, config):
+        with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
+            optimised, done = optimise(module, build_for, on_machine=True)
+        with target.build_context(opt_level, left_out + done, config, tuning_log=tuning_log):
+            return relay.vm.compile(optimised, build_for)
+
+    executable = _around_faults(left_out, attempt)
+    return virtual_machine.Executable(executable, relay.transform.InferType()(module), build_for, tried)
+
+
+def runnable(module, build_target=None, opt_level=None, tried=None):
+    """A typed module, built and ready to be run in this process: on TVM's graph executor, or on its virtual machine."""
+    library.load()
+    if not tvm.get_global_func("collage.whole")(module):
+        return graph_executor.GraphModule(build(module, build_target, opt_level)["default"](tvm.cpu()))
+    executable = build_for_machine(module, build_target, opt_level, tried=tried)
+    return virtual_machine.Model(executable.module, executable.signature)
+
+
 # Passes that relay.build does well to run again, or that its code generators run, too.
 _RUN_AGAIN = {"RemoveUnusedFunctions", "ToBasicBlockNormalForm", "InferType", "FoldConstant", "sequential"}
 
 
-def optimise(module, build_for):
+def optimise(module, build_for, on_machine=False):
     """What relay.build does first, up to the layouts of kernels, with constants folded in Go: TVM would compile a
     kernel for each weight that is laid out anew. Gives the module and the names of the passes that need not run again.
+    ``on_machine`` is for TVM's virtual machine, which has passes of its own.
     """
     prefix = tvm.get_global_func("relay.backend.GetPassPrefixSeq", allow_missing=True)
     if prefix is None:
@@ -98,7 +169,7 @@ def optimise(module, build_for):
     library.load()
     passes, done = [], []
     fold = tvm.get_global_func("collage.transform.FoldConstant")()
-    for one in prefix(True, False).passes:
+    for one in prefix(True, on_machine).passes:
         name = one.info.name
         passes += [fold, one] if name == "FoldConstant" else [one]
         done += [name] if name not in _RUN_AGAIN else []
@@ -143,18 +214,18 @@ def link_options(plugins):
     return options
 
 
-def link(exportable, path, plugins=(), needed=None):
+def link(exportable, path, plugins=(), needed=None, notes=()):
     """Write ``exportable`` (a factory or a runtime module) as the shared library ``path``, with a note of what is
-    ``needed`` (needs.Needs) in it.
+    ``needed`` (needs.Needs) in it; ``notes`` are further assembler sources.
     """
     with tempfile.TemporaryDirectory(prefix="collage-link-") as folder:
         options = link_options(plugins)
-        if needed is not None:
-            note = Path(folder) / "note.s"
-            note.write_text(needed.note())
+        for number, source in enumerate([needed.note(), *notes] if needed is not None else notes):
+            note = Path(folder) / f"note{number}.s"
+            note.write_text(source)
             options.append(str(note))
-            if not plugins:
-                options += needed.loader_options()
+        if needed is not None and not plugins:
+            options += needed.loader_options()
         if plugins:
             script = Path(folder) / "align.ld"
             script.write_text(_ALIGN_MODULES)
@@ -217,8 +288,12 @@ def _is_full(error):
 
 
 def _pack(factory, library_file, archive):
-    """Write the package that tvmc calls "classic": the same bytes for the same input."""
+    """Write the package that tvmc calls "classic", or the virtual machine's: the same bytes for the same input."""
     folder = Path(library_file).parent
+    if isinstance(factory, virtual_machine.Executable):
+        with tarfile.open(archive, "w") as tar:
+            tar.add(library_file, virtual_machine.MEMBER, filter=_plain_entry)
+        return
     (folder / "mod.json").write_text(factory.get_graph_json())
     (folder / "mod.params").write_bytes(relay.save_param_dict(factory.get_params()))
     with tarfile.open(archive, "w") as tar:
@@ -233,13 +308,16 @@ def _plain_entry(entry):
 
 
 def write(factory, path, plugins=(), threads=0):
-    """Write a built model to ``path`` (.so or .tar), linked with ``plugins``; returns the size in bytes.
+    """Write a built model, a factory of TVM's or a virtual_machine.Executable, to ``path`` (.so or .tar), linked with
+    ``plugins``; returns the size in bytes.
 
     Intermediate files stand in the temporary directory; only the finished file is copied beside ``path`` and
     renamed. On any error nothing is left behind, and what stood at ``path`` before stands there still.
     """
     path = Path(path)
     check_output(path)
+    if not isinstance(factory, virtual_machine.Executable):
+        factory = _loadable(factory)  # tvmc builds by itself
     for plugin in plugins:
         library.load_plugin(plugin)
     needed = needs.of(factory, plugins)
@@ -255,12 +333,14 @@ def write(factory, path, plugins=(), threads=0):
     try:
         with tempfile.TemporaryDirectory(prefix="collage-export-") as folder:
             made = Path(folder) / "mod.so"
+            on_machine = isinstance(factory, virtual_machine.Executable)
+            notes = [factory.note()] if on_machine else []
             if path.suffix == ".tar":
-                link(factory.get_lib(), made, plugins, needed)
+                link(factory if on_machine else factory.get_lib(), made, plugins, needed, notes)
                 _pack(factory, made, Path(folder) / "model.tar")
                 made = Path(folder) / "model.tar"
             else:
-                link(factory, made, plugins, needed)
+                link(factory, made, plugins, needed, notes)
             size = made.stat().st_size
             with open(made, "rb") as source, open(partial, "wb") as sink:
                 shutil.copyfileobj(source, sink, 1 << 20)

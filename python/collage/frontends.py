@@ -2,9 +2,9 @@
 """Read a model, whatever it comes as, into a typed Relay module with its parameters bound.
 
 In: ``workload:NAME``, an ONNX file, a Relay program as text or JSON (with a parameter file), a TorchScript
-file, or what torch.export saved. Out: an IRModule whose ``main`` takes only the inputs, all of fixed shape.
-What cannot be read raises FileNotFoundError, ValueError or ImportError with a text that names the file, the
-reason and the remedy.
+file, what torch.export saved, or a TensorFlow Lite file. Out: an IRModule whose ``main`` takes only the inputs, of
+fixed shape but for the dimensions that are to stay open. What cannot be read raises FileNotFoundError, ValueError or
+ImportError with a text that names the file, the reason and the remedy.
 """
 
 import difflib
@@ -20,35 +20,56 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import apart, folding, pt2, workloads
+from . import apart, folding, open_dimensions, pt2, tflite_reader, witness, workloads
 
-FORMATS = ("onnx", "pt2", "relay", "torchscript")
+FORMATS = ("onnx", "pt2", "relay", "tflite", "torchscript")
 _SUFFIXES = {
     ".onnx": "onnx",
     ".json": "relay",
     ".relay": "relay",
     ".txt": "relay",
+    ".tflite": "tflite",
     ".pt": "torchscript",
     ".pt2": "pt2",
     ".pth": "torchscript",
     ".ts": "torchscript",
 }
 WORKLOAD = "workload:"
+# What is read in another form alone: by its suffix what it is, and how it is written as something that can be read.
+_KERAS = "Keras", "write it as TensorFlow Lite (tf.lite.TFLiteConverter.from_keras_model) or as ONNX (Model.export)"
+_PADDLE = "PaddlePaddle", "write it as ONNX (paddle2onnx)"
+_TENSORFLOW = "TensorFlow", "write it as TensorFlow Lite (tf.lite.TFLiteConverter) or as ONNX (tf2onnx)"
+_CORE_ML = "Core ML", "write the network that it was made of as ONNX"
+_CAFFE = "Caffe", "write it as ONNX"
+_IN_ANOTHER_FORM = {
+    ".keras": _KERAS,
+    ".h5": _KERAS,
+    ".hdf5": _KERAS,
+    ".pb": _TENSORFLOW,
+    ".pdmodel": _PADDLE,
+    ".mlmodel": _CORE_ML,
+    ".caffemodel": _CAFFE,
+    ".prototxt": _CAFFE,
+}
 
 
 class Model:
-    """A model that was read: ``module``, ``name``, ``format`` and ``inputs`` ({name: (shape, dtype)})."""
+    """A model that was read: ``module``, ``name``, ``format``, ``inputs`` ({name: (shape, dtype)}) and ``open`` ({name:
+    axes} of dimensions that are known only when it runs; ``inputs`` has the sizes at which these are tried).
+    """
 
-    def __init__(self, module, name, form, path=None, fixed=None):
+    def __init__(self, module, name, form, path=None, fixed=None, tried=None):
         self.module = module
         self.name = name
         self.format = form
         self._path = path
         self._fixed = fixed or {}
-        self.inputs = {
-            var.name_hint: (tuple(int(dim) for dim in var.checked_type.shape), var.checked_type.dtype)
-            for var in module["main"].params
-        }
+        self.inputs, self.open = {}, {}
+        for var in module["main"].params:
+            kind, key = var.checked_type, var.name_hint
+            self.inputs[key] = (tuple((tried or {}).get(key) or open_dimensions.tried_shape(kind)), kind.dtype)
+            if axes := [axis for axis, size in enumerate(open_dimensions.dims_of(kind)) if size is None]:
+                self.open[key] = axes
 
     def info(self):
         """What there is to tell about the model, as plain data."""
@@ -56,14 +77,17 @@ class Model:
         return {
             "name": self.name,
             "format": self.format,
-            "inputs": {name: {"shape": list(shape), "dtype": dtype} for name, (shape, dtype) in self.inputs.items()},
+            "inputs": {
+                name: {"shape": list(shape), "dtype": dtype} | ({"open": self.open[name]} if name in self.open else {})
+                for name, (shape, dtype) in self.inputs.items()
+            },
             "operators": sum(counts.values()),
             "operator_counts": dict(sorted(counts.items())),
         }
 
     def question(self, seed=0):
         """What to ask a witness of the model (collage.witness), as plain data; None where TVM alone reads such."""
-        if self.format not in ("onnx", "pt2", "torchscript"):
+        if self.format not in ("onnx", "pt2", "tflite", "torchscript"):
             return None
         return {
             "model": str(self._path.resolve()),
@@ -79,14 +103,16 @@ class Model:
         }
 
 
-def load(model, params=None, input_shapes=None, form=None, input_values=None):
+def load(model, params=None, input_shapes=None, form=None, input_values=None, dynamic=None):
     """Read ``model`` (a path, or workload:NAME) and return a Model.
 
     ``params`` is a parameter file (.params or .npz) for a Relay program, ``input_shapes`` {name: shape}
     fixes what the model leaves open, ``form`` is one of FORMATS where the file name does not tell.
     ``input_values`` {name: array} makes constants of inputs of an ONNX model: of those that say of which shape
-    something is (the sizes of a Resize), which must be known when it is read.
+    something is (the sizes of a Resize), which must be known when it is read. ``dynamic`` {name: axes} are dimensions
+    of what the model leaves open that stay open; ``input_shapes`` then says at which sizes they are tried.
     """
+    dynamic = dynamic or {}
     input_shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     if str(model).startswith(WORKLOAD):
         name = str(model)[len(WORKLOAD) :]
@@ -95,12 +121,17 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None):
             raise ValueError(f"{model} brings its own parameters; a parameter file cannot be given with it")
         if input_values:
             raise ValueError(f"{model} is no ONNX model; values of inputs can be given for ONNX models only")
+        if dynamic:
+            raise ValueError(f"{model} has no dimension that could stay open; its shapes are fixed")
         module = _with_shapes(module, input_shapes, str(model))
         return Model(bind(module, values, name), name, "workload")
 
     path = Path(model)
     if not path.exists():
         raise FileNotFoundError(f"there is no model file {path}{_workload_hint(path.name)}")
+    if not form and path.suffix.lower() in _IN_ANOTHER_FORM:
+        whose, advice = _IN_ANOTHER_FORM[path.suffix.lower()]
+        raise ValueError(f"{path} is a model of {whose}'s, which is not read as it is: {advice}, and give that")
     if path.is_dir():
         raise ValueError(f"{path} is a directory, not a model file")
     if not os.access(path, os.R_OK):
@@ -113,15 +144,18 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None):
 
     if input_values and form not in _BY_ONNX:
         raise ValueError(f"{path} is {form}; values of inputs can be given for ONNX models only")
-    fixed = {}
+    if dynamic and form in ("tflite", "torchscript"):
+        raise ValueError(f"{path} is {form}; dimensions can stay open in ONNX models and Relay programs only")
+    fixed, tried = {}, None
     if form in _BY_ONNX:
-        module, fixed = _BY_ONNX[form](path, input_shapes, input_values or {})
+        module, fixed, tried = _BY_ONNX[form](path, input_shapes, input_values or {}, dynamic)
+    elif form == "tflite":
+        module = _tflite(path, input_shapes)
+    elif form == "torchscript":
+        module = _torchscript(path, input_shapes)
     else:
-        module = {"relay": _relay, "torchscript": _torchscript}[form](path, input_shapes)
-    if params:
-        module = bind(module, read_params(params), str(path), str(params))
-    _require_fixed_shapes(module, path)
-    return Model(module, path.stem, form, path, fixed)
+        module, tried = _relay(path, input_shapes, params, dynamic)
+    return Model(module, path.stem, form, path, fixed, tried)
 
 
 def _workload_hint(name):
@@ -137,6 +171,8 @@ def _guess_format(path):
         start = file.read(512)
     if start.startswith(b"PK\x03\x04"):
         return "torchscript"
+    if tflite_reader.is_tflite(start):
+        return "tflite"
     if start.lstrip().startswith((b"#[version", b"def @", b"fn (", b"fn(", b"{")):
         return "relay"
     return "onnx"
@@ -162,12 +198,12 @@ def _last_line(error):
 # ONNX
 
 
-_CONTROL = ("If", "Loop", "Scan", "SequenceMap")
-_BRANCHES = "it has branches or loops, which are not supported"
+# Operators of which what they compute says how large their results are.
+_SIZED_BY_DATA = {"Compress", "If", "Loop", "NonMaxSuppression", "NonZero", "Scan", "Unique"}
 
 
-def _onnx(path, input_shapes, input_values, called=None):
-    """The module, and the values of those inputs that became constants. ``called`` is what errors call the file."""
+def _onnx(path, input_shapes, input_values, dynamic=None, called=None):
+    """What onnx_module gives, of a file. ``called`` is what errors call it."""
     try:
         import onnx
     except ImportError:
@@ -186,17 +222,19 @@ def _onnx(path, input_shapes, input_values, called=None):
         form.require_types(proto.graph)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
-    return onnx_module(proto, called or path, input_shapes, input_values)
+    return onnx_module(proto, called or path, input_shapes, input_values, dynamic)
 
 
-def onnx_module(proto, path, input_shapes, input_values):
-    """The module of an ONNX model (a ModelProto, which is used up), and the values of those inputs that became
-    constants. ``path`` stands in errors.
+def onnx_module(proto, path, input_shapes, input_values, dynamic=None):
+    """The module of an ONNX model (a ModelProto, which is used up), the values of those inputs that became constants,
+    and the sizes with which the others are tried. ``path`` stands in errors.
     """
     from .onnx_reader import form, table
 
     fixed = _fix_inputs(proto.graph, input_values, path)
-    shapes = _onnx_shapes(proto, path, input_shapes)
+    sizes = open_dimensions.settle(_declared(proto.graph), input_shapes, dynamic or {}, path)
+    shapes = {name: open_dimensions.relay_shape(dims) for name, dims in sizes.shapes.items()}
+    by_data = bool(dynamic) or not _SIZED_BY_DATA.isdisjoint(witness.operators(proto))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -209,28 +247,28 @@ def onnx_module(proto, path, input_shapes, input_values):
         lacking = str(error).strip().splitlines()[-1].rsplit(":", 1)[-1].strip()
         raise ValueError(f"{path} uses operators that TVM's ONNX importer lacks: {lacking}") from None
     except Exception as error:
-        if any(node.op_type in _CONTROL for node in proto.graph.node):
-            raise ValueError(f"{path} cannot be read: {_BRANCHES}") from None
         raise ValueError(
             f"TVM's ONNX importer cannot read {path}: {type(error).__name__}: {_last_line(error)}"
         ) from None
     module = _typed(module, path)
-    _require_static(module, path)
-    return module, fixed
+    _require_tensors(module, path, by_data)
+    return module, fixed, sizes.tried
 
 
-def _require_static(module, path):
-    """Raise ValueError where the network branches, or has results whose shapes are known only when it runs."""
+def _require_tensors(module, path, by_data):
+    """Raise ValueError where the network has results that are no tensors, or whose shapes are known only when it runs,
+    though neither open dimensions nor data (``by_data``) say of which shape they are.
+    """
     kind = module["main"].ret_type
     for number, field in enumerate(kind.fields if isinstance(kind, tvm.ir.TupleType) else [kind]):
-        if not isinstance(field, relay.TensorType) or "?" in _dims(field):
+        if not isinstance(field, relay.TensorType):
+            raise ValueError(f"{path} cannot be read: its result {number} is no tensor but {field}")
+        if None in open_dimensions.dims_of(field) and not by_data:
             raise ValueError(
                 f"{path} cannot be read: the shape of its result {number} is known only when it runs. Where that is so "
                 "because of an input that says of which shape something is, give its value with input_values (on the "
                 "command line --input-value NAME:2,2)"
             )
-    if len(module.functions) > 1 or relay.analysis.Feature.fIf in relay.analysis.detect_feature(module):
-        raise ValueError(f"{path} cannot be read: {_BRANCHES}")
 
 
 def _fix_inputs(graph, values, path):
@@ -241,83 +279,39 @@ def _fix_inputs(graph, values, path):
 
     weights = {tensor.name for tensor in graph.initializer}
     given = {value.name: value for value in graph.input if value.name not in weights}
-    _refuse_unknown_inputs(values, list(given), path)
+    open_dimensions.refuse_unknown(values, list(given), path)
     fixed = {}
     for name, array in values.items():
         kind = given[name].type.tensor_type
-        dims = [dim.dim_value or "?" for dim in kind.shape.dim]
+        dims = [dim.dim_value or None for dim in kind.shape.dim]
         typed = np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
-        if "?" not in dims and typed.size == math.prod(dims):
+        if None not in dims and typed.size == math.prod(dims):
             typed = typed.reshape(dims)
-        if not _fits(dims, typed.shape):
-            raise ValueError(f"input {name} of {path} is {_show(dims)}; a value of {_show(typed.shape)} does not fit")
+        open_dimensions.require_fit(name, dims, typed.shape, path, "a value of ")
         graph.initializer.append(numpy_helper.from_array(typed, name))
         graph.input.remove(given[name])
         fixed[name] = typed
     return fixed
 
 
-def _onnx_shapes(proto, path, input_shapes):
-    """Shapes of the real inputs; those the file leaves open must be given."""
-    weights = {tensor.name for tensor in proto.graph.initializer}
-    shapes, unclear = {}, {}
-    names = [value.name for value in proto.graph.input if value.name not in weights]
-    for value in proto.graph.input:
-        if value.name in weights:
-            continue
-        dims = [
-            dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else (dim.dim_param or "?")
+def _declared(graph):
+    """{name: dimensions} of a model's inputs that are no weights, names or None for those that it leaves open."""
+    weights = {tensor.name for tensor in graph.initializer}
+    return {
+        value.name: [
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else (dim.dim_param or None)
             for dim in value.type.tensor_type.shape.dim
         ]
-        if value.name in input_shapes:
-            given = input_shapes[value.name]
-            if not _fits(dims, given):
-                raise ValueError(f"input {value.name} of {path} is {_show(dims)}; {_show(given)} does not fit")
-            shapes[value.name] = list(given)
-        elif all(isinstance(dim, int) for dim in dims):
-            shapes[value.name] = dims
-        else:
-            unclear[value.name] = dims
-    _refuse_unknown_inputs(input_shapes, names, path)
-    _ask_for_shapes(unclear, path)
-    return shapes
-
-
-def _show(dims):
-    return "[" + ", ".join(str(dim) for dim in dims) + "]"
-
-
-def _dims(kind):
-    """The dimensions of a tensor type; "?" for one that is open."""
-    return ["?" if isinstance(dim, tvm.tir.Any) else int(dim) for dim in kind.shape]
-
-
-def _fits(dims, given):
-    """Whether a shape agrees with dimensions of which only the numbers are fixed."""
-    return len(dims) == len(given) and all(
-        not isinstance(dim, int) or dim == size for dim, size in zip(dims, given, strict=True)
-    )
-
-
-def _refuse_unknown_inputs(input_shapes, names, what):
-    for name in input_shapes:
-        if name not in names:
-            raise ValueError(f"{what} has no input {name!r}; its inputs are: {', '.join(names) or 'none'}")
-
-
-def _ask_for_shapes(unclear, what):
-    if unclear:
-        listed = "; ".join(f"{name} is {_show(dims)}" for name, dims in unclear.items())
-        raise ValueError(
-            f"{what} leaves shapes open ({listed}); give them with input_shapes (on the command line "
-            f"--input-shape {next(iter(unclear))}:1,...)"
-        )
+        for value in graph.input
+        if value.name not in weights
+    }
 
 
 # Relay
 
 
-def _relay(path, input_shapes):
+def _relay(path, input_shapes, params, dynamic):
+    """The module with its parameters, and the sizes with which its inputs are tried."""
     content = path.read_bytes()
     try:
         text = content.decode("utf-8")
@@ -337,7 +331,17 @@ def _relay(path, input_shapes):
         node = tvm.IRModule.from_expr(node)
     if not isinstance(node, tvm.IRModule) or "main" not in [var.name_hint for var in node.get_global_vars()]:
         raise ValueError(f"{path} is not a Relay program: it holds no function main")
-    return _with_shapes(_typed(node, path), input_shapes, str(path))
+    module = _typed(node, path)
+    if params:
+        module = bind(module, read_params(params), str(path), str(params))
+    declared = {}
+    for var in module["main"].params:
+        if not isinstance(var.checked_type, relay.TensorType):
+            raise ValueError(f"input {var.name_hint} of {path} is not a tensor but {var.checked_type}")
+        declared[var.name_hint] = open_dimensions.dims_of(var.checked_type)
+    sizes = open_dimensions.settle(declared, input_shapes, dynamic, str(path))
+    given = {name: open_dimensions.relay_shape(sizes.shapes[name]) for name in input_shapes}
+    return _with_shapes(module, given, str(path)), sizes.tried
 
 
 def _with_shapes(module, input_shapes, what):
@@ -345,13 +349,12 @@ def _with_shapes(module, input_shapes, what):
     if not input_shapes:
         return module
     function = module["main"]
-    _refuse_unknown_inputs(input_shapes, [var.name_hint for var in function.params], what)
+    open_dimensions.refuse_unknown(input_shapes, [var.name_hint for var in function.params], what)
     replaced, params = {}, []
     for var in function.params:
         if var.name_hint in input_shapes:
-            declared, given = _dims(var.checked_type), input_shapes[var.name_hint]
-            if not _fits(declared, given):
-                raise ValueError(f"input {var.name_hint} of {what} is {_show(declared)}; {_show(given)} does not fit")
+            given = input_shapes[var.name_hint]
+            open_dimensions.require_fit(var.name_hint, open_dimensions.dims_of(var.checked_type), given, what)
             replaced[var] = relay.var(var.name_hint, shape=given, dtype=var.checked_type.dtype)
         params.append(replaced.get(var, var))
     changed = tvm.IRModule.from_expr(relay.Function(params, relay.bind(function.body, replaced)))
@@ -384,11 +387,11 @@ def bind(module, values, what, source="its parameters"):
         if name not in variables:
             raise ValueError(f"{source} holds {name!r}, which {what} does not take; it takes: {_some(variables)}")
         declared = variables[name].checked_type
-        shape = _dims(declared)
-        if not _fits(shape, array.shape) or str(array.dtype) != declared.dtype:
+        shape = open_dimensions.dims_of(declared)
+        if not open_dimensions.fits(shape, array.shape) or str(array.dtype) != declared.dtype:
             raise ValueError(
-                f"{source} holds {name} as {array.dtype}{_show(array.shape)}, "
-                f"but {what} takes {declared.dtype}{_show(shape)}"
+                f"{source} holds {name} as {array.dtype}{open_dimensions.show(array.shape)}, "
+                f"but {what} takes {declared.dtype}{open_dimensions.show(shape)}"
             )
     bound = relay.build_module.bind_params_by_name(
         module["main"], {name: tvm.nd.array(array) for name, array in values.items()}
@@ -403,15 +406,26 @@ def _some(names, limit=8):
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def _require_fixed_shapes(module, path):
-    unclear = {}
-    for var in module["main"].params:
-        if not isinstance(var.checked_type, relay.TensorType):
-            raise ValueError(f"input {var.name_hint} of {path} is not a tensor but {var.checked_type}")
-        dims = _dims(var.checked_type)
-        if "?" in dims:
-            unclear[var.name_hint] = dims
-    _ask_for_shapes(unclear, path)
+# TensorFlow Lite
+
+
+def _tflite(path, input_shapes):
+    model, graph = tflite_reader.graph_of(path)
+    inputs = tflite_reader.inputs(path, graph)
+    open_dimensions.refuse_unknown(input_shapes, list(inputs), path)
+    shapes = {name: tuple(default) for name, (_, default, _) in inputs.items()}
+    for name, given in input_shapes.items():
+        open_dimensions.require_fit(name, inputs[name][0], given, path)
+        shapes[name] = given
+    try:
+        module, values = tflite_reader.module(path, model, shapes)
+    except tflite_reader.RefusedError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"TVM's TensorFlow Lite importer cannot read {path}: {type(error).__name__}: {_last_line(error)}"
+        ) from None
+    return bind(_typed(module, path), values, str(path))
 
 
 # TorchScript
@@ -429,8 +443,8 @@ def _torchscript(path, input_shapes):
     except Exception as error:
         raise ValueError(f"{path} is not a TorchScript model: {_last_line(error)}") from None
     names = [value.debugName().split(".")[0] for value in list(script.graph.inputs())[1:]]
-    _refuse_unknown_inputs(input_shapes, names, path)
-    _ask_for_shapes({name: ["?"] for name in names if name not in input_shapes}, path)
+    open_dimensions.refuse_unknown(input_shapes, names, path)
+    open_dimensions.ask_for({name: [None] for name in names if name not in input_shapes}, path)
     shapes = {name: input_shapes[name] for name in names}
     integers = _integer_inputs(script, shapes)
     inputs = [(name, (shape, "int64" if name in integers else "float32")) for name, shape in shapes.items()]
@@ -469,7 +483,7 @@ def _integer_inputs(script, shapes):
     return ()
 
 
-def _exported(path, input_shapes, input_values):
+def _exported(path, input_shapes, input_values, dynamic):
     """What torch.export saved, which PyTorch writes as ONNX: TVM 0.19 reads no such file into Relay."""
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         written = Path(folder) / "model.onnx"
@@ -484,7 +498,7 @@ def _exported(path, input_shapes, input_values):
             raise ValueError(f"{path} is not what torch.export saves: {why}")
         if ran.returncode != 0:
             raise ValueError(f"PyTorch cannot write {path} as ONNX, by way of which it is read: {why}")
-        return _onnx(written, input_shapes, input_values, path)
+        return _onnx(written, input_shapes, input_values, dynamic, path)
 
 
 # Formats that are read as ONNX.

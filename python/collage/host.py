@@ -20,7 +20,7 @@ from . import difference, export, frontends, library, registration, tvm_threads
 def load_model(spec_json):
     """collage.host.load_model: what frontends.load takes, by name, as JSON -> [IRModule, info JSON]."""
     spec = json.loads(spec_json)
-    given = (spec.get(name) for name in ("params", "input_shapes", "format", "input_values"))
+    given = (spec.get(name) for name in ("params", "input_shapes", "format", "input_values", "dynamic"))
     model = frontends.load(spec["model"], *given)
     info = model.info()
     info["question"] = model.question(spec.get("seed") or 0)
@@ -39,13 +39,11 @@ def first_difference(spec_json):
 def build(module, options_json):
     """collage.host.build: build a module and write it to options["out"]; returns what it wrote, as JSON."""
     options = json.loads(options_json)
-    factory = export.build(
-        module,
-        options.get("target"),
-        options.get("opt_level"),
-        options.get("disabled_passes"),
-        tuning_log=options.get("tuning_log"),
-    )
+    settings = (module, options.get("target"), options.get("opt_level"), options.get("disabled_passes"))
+    if options.get("on_machine"):
+        factory = export.build_for_machine(*settings, options.get("tuning_log"), options.get("tried"))
+    else:
+        factory = export.build(*settings, tuning_log=options.get("tuning_log"))
     size = export.write(factory, options["out"], options.get("plugins") or [], options.get("threads") or 0)
     return json.dumps({"path": options["out"], "bytes": size})
 

@@ -15,7 +15,7 @@ LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 
 # An ELF note of the owner "Collage": the sizes of the name and of the text, a type, both texts.
 _NOTE = """\
-    .section .note.collage, "a", %note
+    .section {section}, "a", %note
     .balign 4
     .long 8, end - begin, 1
     .asciz "Collage"
@@ -44,14 +44,19 @@ class Needs:
 
     def note(self):
         """Assembler source of the note."""
-        escaped = self.text().replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        return _NOTE.format(text=escaped)
+        return note(".note.collage", self.text())
 
     def loader_options(self):
         """Linker options for a model without plug-ins, in which nobody reads the text: the C library of a processor
         below ``level`` does not open it.
         """
         return [f"-Wl,-z,{self.level}"] if self.level else []
+
+
+def note(section, text):
+    """Assembler source of an ELF note of ours in a section."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return _NOTE.format(section=section, text=escaped)
 
 
 def _features(target):

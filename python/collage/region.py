@@ -19,9 +19,8 @@ from pathlib import Path
 import numpy as np
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
-from . import library, workerside
+from . import library, shared_weights, virtual_machine, workerside
 from .seeded import generator, random_array
 
 # Operators that want positive numbers: on others both sides would answer NaN, and the check would say
@@ -183,6 +182,8 @@ def spoil(array):
 
 def spoil_outputs(executor):
     """``spoil`` what a graph executor writes its outputs into, but where that is an input (a reshape)."""
+    if isinstance(executor, virtual_machine.Model):
+        return  # it makes its outputs anew at each call
     given = {_address(executor.get_input(index)) for index in range(executor.get_num_inputs())}
     for index in range(executor.get_num_outputs()):
         output = executor.get_output(index)
@@ -207,21 +208,36 @@ def plugins_for(compiler):
 
 
 def load_executor(path):
-    """Load an exported model, .so or .tar, as a GraphModule, with the plug-ins of this installation."""
+    """Load an exported model, .so or .tar, with the plug-ins of this installation: as a GraphModule, or as a
+    virtual_machine.Model.
+    """
     library.load()
     prepare = tvm.get_global_func("collage.prepare_model")
     path = Path(path).resolve()
     if path.suffix != ".tar":
         prepare(str(path))
-        return graph_executor.GraphModule(tvm.runtime.load_module(str(path))["default"](tvm.cpu()))
+        loaded = tvm.runtime.load_module(str(path))
+        if loaded.type_key == virtual_machine.TYPE:
+            return virtual_machine.Model.loaded(loaded, path)
+        executor = shared_weights.of_library(loaded)
+        del loaded
+        shared_weights.trim()
+        return executor
     with tempfile.TemporaryDirectory(prefix="collage-load-") as folder:
         with tarfile.open(path) as tar:
+            if virtual_machine.MEMBER in tar.getnames():
+                tar.extract(virtual_machine.MEMBER, folder, filter="data")
+                library_file = os.path.join(folder, virtual_machine.MEMBER)
+                prepare(library_file)
+                return virtual_machine.Model.loaded(tvm.runtime.load_module(library_file), library_file)
             for name in ("mod.so", "mod.json", "mod.params"):
                 tar.extract(name, folder, filter="data")
         prepare(os.path.join(folder, "mod.so"))
         loaded = tvm.runtime.load_module(os.path.join(folder, "mod.so"))
-        executor = graph_executor.create(Path(folder, "mod.json").read_text(), loaded, tvm.cpu())
-        executor.load_params(Path(folder, "mod.params").read_bytes())
+        executor = shared_weights.of_parts(
+            Path(folder, "mod.json").read_text(), loaded, Path(folder, "mod.params").read_bytes()
+        )
+    shared_weights.trim()
     return executor
 
 

@@ -9,12 +9,14 @@
         -> {"unchecked": why there is no answer}
 
 "format" is onnx (ONNX Runtime where it is installed, else the reference evaluator of the onnx package, which gets
-"seconds"), torchscript or pt2 (PyTorch). "values" are inputs that were made constants when TVM read the model, their
-bytes as hexadecimal digits. A "loose" answer is that of a quantised network, in which one step of rounding is worth
-more than the usual tolerance. "second" asks for the engine that is asked where the first one's answer is another than
-TVM's: the reference evaluator. TVM is not imported.
+"seconds"), torchscript or pt2 (PyTorch), or tflite (LiteRT, or TensorFlow's own runtime). "values" are inputs that were
+made constants when TVM read the model, their bytes as hexadecimal digits. A "loose" answer is that of a quantised
+network, in which one step of rounding is worth more than the usual tolerance. "second" asks for the engine that is
+asked where the first one's answer is another than TVM's: the reference evaluator, or LiteRT with its reference kernels.
+TVM is not imported.
 """
 
+import importlib
 import importlib.metadata
 import json
 import os
@@ -43,6 +45,8 @@ def answer(question):
 
     types = {one["name"]: (tuple(one["shape"]), one["dtype"]) for one in question["inputs"]}
     values = seeded.inputs(question.get("seed") or 0, types)
+    if question["format"] == "tflite":
+        return _lite(question, values)
     if question["format"] != "onnx":
         if question.get("second"):
             raise UncheckedError("PyTorch alone reads such files")
@@ -156,6 +160,42 @@ def _torch(path, form, values):
         return [one for each in (value.values() if isinstance(value, dict) else value) for one in tensors(each)]
 
     return f"PyTorch {torch.__version__}", False, tensors(given)
+
+
+# Where an interpreter of TensorFlow Lite files is looked for.
+_INTERPRETERS = (("ai_edge_litert", "LiteRT"), ("tflite_runtime", "TensorFlow Lite"), ("tensorflow.lite.python", ""))
+
+
+def _lite(question, values):
+    for package, title in _INTERPRETERS:
+        try:
+            engine = importlib.import_module(f"{package}.interpreter")
+        except ImportError:
+            continue
+        top = package.split(".")[0]
+        name = f"{title or 'TensorFlow'} {importlib.metadata.version(top.replace('_', '-'))}"
+        return _interpreted(engine, name, question, values)
+    raise UncheckedError("no runtime of TensorFlow Lite is installed (pip install ai-edge-litert)")
+
+
+def _interpreted(engine, name, question, values):
+    """What an interpreter of TensorFlow Lite gives with its own kernels, or with those for reference."""
+    kinds = engine.OpResolverType
+    kernels = kinds.BUILTIN_REF if question.get("second") else kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = engine.Interpreter(question["model"], num_threads=1, experimental_op_resolver_type=kernels)
+    places = {one["name"]: one["index"] for one in interpreter.get_input_details()}
+    for key, value in values.items():
+        interpreter.resize_tensor_input(places[key], value.shape, strict=True)
+    interpreter.allocate_tensors()
+    for key, value in values.items():
+        interpreter.set_tensor(places[key], value)
+    interpreter.invoke()
+    loose = any(
+        one["dtype"] in (np.int8, np.uint8) and one["quantization_parameters"]["scales"].size
+        for one in interpreter.get_tensor_details()
+    )
+    outputs = [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
+    return name + ("'s reference kernels" if question.get("second") else ""), loose, outputs
 
 
 def main():

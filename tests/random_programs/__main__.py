@@ -61,7 +61,9 @@ def main():
         for seed, what in report.failures:
             print(f"seed {seed}: {what}")
         print(f"{report.programs} programs of {report.operators} operators, {report.hybrid} hybrid")
-        print(f"regions: {report.regions}; {report.moved} badly conditioned, {len(report.failures)} failed")
+        print(f"regions: {report.regions}; {len(report.moved)} badly conditioned, {len(report.failures)} failed")
+        print(f"wrong under plain TVM, too: {report.wrong_in_tvm}; not to be built by it: {report.not_in_tvm}")
+        print(f"wrong only in one build: {report.only_together}")
         return bool(report.failures)
     one, setting = program.generate(given.seed), placing.setting(given.seed, usable)
     if given.only:

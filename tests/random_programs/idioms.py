@@ -226,8 +226,10 @@ def norm_of_a_sum(pool, name):
 def norm_of_channels(pool, name):
     """Normalisations of images as SimplifyInference leaves them."""
     value = pool.tamed(pool.pick("float32", least=3), 16.0)
-    batch, channels, *space = value.shape
-    scale = (channels,) + (1,) * len(space)
+    last = name != "unfolded_batch_norm" and pool.chance(0.4)  # channels innermost
+    batch, *space = value.shape
+    channels = space.pop(-1 if last else 0)
+    scale = (channels,) + (1,) * (0 if last else len(space))
     gamma, beta = pool.constant(scale, "float32", 0.5, 1.5), pool.constant(scale, "float32")
     group = pool.choice([g for g in range(1, channels + 1) if channels % g == 0])
     epsilon = number(0.0625, "float32")
@@ -239,7 +241,10 @@ def norm_of_channels(pool, name):
 
     def build(x, g, b):
         if name == "unfolded_instance_norm":
-            x = normal(x, list(range(2, len(value.shape))))
+            x = normal(x, list(range(1, len(space) + 1) if last else range(2, len(value.shape))))
+        elif name == "unfolded_group_norm" and last:
+            parts = relay.reshape(x, (batch, *space, channels // group, group))
+            x = relay.reshape(normal(parts, [*range(1, len(space) + 1), len(space) + 2]), value.shape)
         elif name == "unfolded_group_norm":
             parts = relay.reshape(x, (batch, channels // group, group, *space))
             x = relay.reshape(normal(parts, list(range(2, len(value.shape) + 1))), value.shape)

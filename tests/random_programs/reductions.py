@@ -35,7 +35,8 @@ def reduce(pool, name):
         if not value.floating and value.bound * terms > HOLDS[value.dtype]:
             return
     if name == "prod":
-        if not value.floating and value.bound**terms > HOLDS[value.dtype]:
+        # By logarithms: a power of a thousand terms is no number.
+        if not value.floating and terms * math.log(max(1.0, value.bound)) > math.log(HOLDS[value.dtype]):
             return
         if value.floating:
             value = pool.tamed(value, 1.0)

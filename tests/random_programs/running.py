@@ -19,6 +19,11 @@ QUICK = {"build_target": "llvm -opt-level=0", "opt_level": 2}
 # The greatest relative change of the inputs in the last look at what seems wrong.
 PERTURBATION = 2.0**-21
 
+# What float32 may differ by in the last look, whatever TVM's own results do: engines' functions are exact to some of
+# one's last digits, also where they give less. ONNX Runtime's sigmoid is to 4e-8 where it gives 2.5e-6 (seed 3580),
+# OpenVINO's logarithm of one is -1.4e-6 (seed 7216). Such programs are counted with those that are badly conditioned.
+DIGITS_OF_ONE = 2.0**-19
+
 
 class _Renamed(relay.ExprMutator):
     """An expression with other names for the global functions."""
@@ -67,6 +72,24 @@ def together(modules):
     return relay.transform.InferType()(made), counts
 
 
+def quick(module):
+    """What export.build makes of a module, by QUICK, and without the pass that LLVM refuses the results of in nearly
+    each mixture of programs: export.build would find that out, and build twice.
+    """
+    from collage import export, target
+
+    config = {"tir.disable_cse_tir": True}
+    build_for = tvm.target.Target(target.resolve(QUICK["build_target"]))
+    left_out = target.disabled_passes(None)
+    try:
+        with target.build_context(QUICK["opt_level"], left_out, config):
+            optimised, done = export.optimise(module, build_for)
+        with target.build_context(QUICK["opt_level"], left_out + done, config):
+            return relay.build(optimised, target=build_for)
+    except RuntimeError:  # the others that export.build knows a way around
+        return export.build(module, **QUICK)
+
+
 def execute(modules, inputs, times=1, full=False):
     """Build modules together and run them; inputs is a list of lists of arrays. full: as users get them,
     through a file. Gives the outputs of each module, and a function that runs it again.
@@ -74,7 +97,7 @@ def execute(modules, inputs, times=1, full=False):
     from collage import export
 
     module, counts = together(modules)
-    built = export.build(module, **({} if full else QUICK))
+    built = export.build(module) if full else quick(module)
     executor = through_a_file(module, built) if full else graph_executor.GraphModule(built["default"](tvm.cpu()))
 
     def once(given):
@@ -164,13 +187,26 @@ class Wrong(Broken):
 
 
 def compare(batch, full=False):
-    """Run placed programs and plain TVM's; raises Wrong for the first that differs. Gives how many were so
-    badly conditioned that plain TVM's own results move as far when the inputs' last digits do.
+    """Run placed programs and plain TVM's; raises Wrong for the first that differs. Gives the seeds of those so
+    badly conditioned that plain TVM's own results move as far when the inputs' last digits do, and of those that
+    plain TVM built as users get it computes wrongly, too.
     """
     inputs = [p.program.inputs for p in batch]
-    wanted, again = execute([p.plain for p in batch], inputs)
-    got, _ = execute([p.hybrid for p in batch], inputs, times=2, full=full)
-    moved = 0
+    plain, hybrid = [p.plain for p in batch], [p.hybrid for p in batch]
+    if full:
+        wanted, again = execute(plain, inputs)
+        try:
+            got, _ = execute(hybrid, inputs, times=2, full=True)
+        except ValueError as error:
+            if "constants without elements" not in str(error):
+                raise
+            # What is refused because no file of it could be loaded (seed 3669).
+            got, _ = execute(hybrid, inputs, times=2)
+    else:
+        # In one build, which lowers once what TVM computes in both.
+        outputs, again = execute(plain + hybrid, inputs + inputs, times=2)
+        wanted, got = outputs[: len(batch)], outputs[len(batch) :]
+    moved, wrong_in_tvm = [], []
     for i, p in enumerate(batch):
         what = excess(got[i], wanted[i])
         if not what:
@@ -179,16 +215,26 @@ def compare(batch, full=False):
             raise Wrong(p, what)
         slack = [np.zeros(x.shape) for x in wanted[i]]
         for k in range(4):
-            other = again([perturbed(x, k) for x in inputs])[i]
+            moved_inputs = [perturbed(x, k) for x in inputs]
+            other = again(moved_inputs if full else moved_inputs + moved_inputs)[i]
             slack = [
                 np.maximum(s, np.abs(x.astype("float64") - y.astype("float64")))
                 for s, x, y in zip(slack, other, wanted[i], strict=True)
             ]
         # The greatest of a result's: which of its elements moves depends on the draw.
-        if what := excess(got[i], wanted[i], [4 * s.max(initial=0.0) for s in slack]):
+        slack = [
+            max(4 * s.max(initial=0.0), DIGITS_OF_ONE if x.dtype == "float32" else 0.0)
+            for s, x in zip(slack, wanted[i], strict=True)
+        ]
+        if what := excess(got[i], wanted[i], slack):
+            if full and excess(execute([p.plain], [p.program.inputs], full=True)[0][0], wanted[i], slack):
+                # TVM's own: what users get of plain TVM is wrong, too. Seen where LLVM makes vectors of 512 bits of
+                # TVM's kernel for a product over one or two elements whose weights are shared by the batch (seed 1470).
+                wrong_in_tvm.append(p.program.seed)
+                continue
             raise Wrong(p, what)
-        moved += 1
-    return moved
+        moved.append(p.program.seed)
+    return moved, wrong_in_tvm
 
 
 def tvm_alone(batch):

@@ -14,6 +14,7 @@
 #include "native/extremes.h"
 #include "native/gemm.h"
 #include "native/norm.h"
+#include "native/pixel_norm.h"
 #include "native/softmax.h"
 #include "native/window.h"
 #include "native/winograd_task.h"
@@ -28,6 +29,7 @@ struct Level {
   WinogradLoops winograd;
   void (*window)(const WindowRowsWork&);
   NormLoops norm;
+  PixelNormLoops pixel_norm;
 };
 
 // The one for BestInstructionSet.

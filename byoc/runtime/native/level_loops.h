@@ -9,6 +9,7 @@
 #include "native/gemm_loops.h"
 #include "native/level.h"
 #include "native/norm_loops.h"
+#include "native/pixel_norm_loops.h"
 #include "native/softmax_loops.h"
 #include "native/window_loops.h"
 #include "native/winograd_loops.h"
@@ -16,7 +17,8 @@
 namespace collage::native {
 namespace {
 
-constexpr Level kLevel{kWidth, kGemmLoops, Softmax, kExtremeLoops, kWinogradLoops, WindowAny, kNormLoops};
+constexpr Level kLevel{kWidth,         kGemmLoops, Softmax,    kExtremeLoops,
+                       kWinogradLoops, WindowAny,  kNormLoops, kPixelNormLoops};
 
 }  // namespace
 }  // namespace collage::native

@@ -6,10 +6,15 @@
 //
 // What is made inside lies in the scratch memory of a thread, for the rows of one strip; what is read
 // elsewhere lies in tensors, as whole images. A window sees pixels around its own, so that it reads a tensor
-// that was finished before; products and functions see one pixel at a time and read either.
+// that was finished before, or what was made ahead: all rows that the strip's windows see. Products and
+// functions see one pixel at a time and read either.
+//
+// Rows that two strips see are made once where both are of one thread and one image: a thread's strips follow
+// one another then, and it keeps them. Making them again for each strip costs more than is gained.
 #ifndef COLLAGE_NATIVE_STRIPS_H_
 #define COLLAGE_NATIVE_STRIPS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -30,6 +35,19 @@ struct StripPlace {
   int64_t channel = 0, pixel = 0;
 };
 
+// What a product makes ahead: rows of images of this size, of which row r of a window's results sees rows
+// r * stride - top to r * stride - top + seen - 1, those that there are.
+struct StripAhead {
+  int64_t height = 0, width = 0, stride = 1, top = 0;
+  int64_t seen = 0;  // 0: nothing is made ahead
+
+  // The first row that results from `row` on see, and the one behind the last that those before `end` see.
+  int64_t First(int64_t row) const { return std::clamp<int64_t>(row * stride - top, 0, height); }
+  int64_t End(int64_t end) const { return std::clamp<int64_t>((end - 1) * stride - top + seen, 0, height); }
+  // At most so many rows are seen by so many rows of results.
+  int64_t Rows(int64_t results) const { return std::min(height, (results - 1) * stride + seen); }
+};
+
 // One of the operators.
 struct StripAction {
   enum class Kind { kProduct, kWindow, kPosts } kind = Kind::kPosts;  // kPosts: they alone
@@ -44,6 +62,11 @@ struct StripAction {
   const float* bias = nullptr;
   Window window;
   std::vector<Post> posts;  // what is added or multiplied with is operand 0, other
+  // kProduct: it works on the rows that windows see, reads tensors alone, and its result lies in the scratch,
+  // in a place that no other action uses.
+  StripAhead ahead;
+  // kWindow: the action that makes ahead what is read; -1 where that is a tensor.
+  int source = -1;
 };
 
 struct Strips {
@@ -52,17 +75,33 @@ struct Strips {
   int64_t threads = 1;
   std::vector<StripAction> actions;
   int64_t scratch = 0;                       // elements for each thread
+  bool looks_ahead = false;                  // whether any of the actions is ahead
   std::vector<std::shared_ptr<void>> owned;  // what weights and biases point to
 
   // data: the scratch memory of all threads, and the tensors from 1 on.
   void Run(void* const* data) const;
 
  private:
-  void RunStrip(void* const* data, float* mine, int64_t index) const;
+  // The first row of a strip, counted through all images.
+  int64_t FirstRow(int64_t strip) const { return strip * images * height / strips; }
+  // What an action has made ahead: these rows of an image.
+  struct Made {
+    int64_t image = -1, first = 0, end = 0;
+  };
+  // Rows first .. first + count - 1 of the results; made: by the number of an action, null where none is
+  // ahead, else all results are of one image.
+  void RunRows(void* const* data, float* mine, int64_t first, int64_t count, Made* made) const;
+  // Strips first .. end - 1, one after the other.
+  void RunStrips(void* const* data, float* mine, int64_t first, int64_t end) const;
+  void RunAhead(const StripAction& a, void* const* data, float* mine, int64_t first, int64_t count,
+                Made& made) const;
   void RunFactors(const StripAction& a, const float* factors, const float* in, float* out, int64_t first,
                   int64_t count) const;
   void RunWindows(const StripAction& a, const float* image, const Operand& other, float* out, int64_t first,
                   int64_t count) const;
+  // The same of what was made ahead: rows `made` of one image.
+  void RunWindowAhead(const StripAction& a, const float* rows, const Made& made, const Operand& other,
+                      float* out, int64_t first, int64_t count) const;
 };
 
 }  // namespace collage::native

@@ -5,10 +5,8 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,11 +151,11 @@ func (o *AnytimeOptions) take(ctx context.Context, n *Network) (*AnytimeRow, err
 		folder = o.Temporary
 	}
 	path := filepath.Join(folder, n.Name+".anytime.json")
-	before, err := readAnytime(path)
+	before, err := readKept[anytimeKept](path)
 	if err != nil {
 		return nil, err
 	}
-	kept := &anytimeKept{Row: AnytimeRow{Name: n.Name, Model: n.Model, TVM: before.Row.TVM, Load: before.Row.Load},
+	kept := &anytimeKept{Row: AnytimeRow{Name: n.Name, Model: n.given(), TVM: before.Row.TVM, Load: before.Row.Load},
 		Settings: map[string]string{}}
 	save := func() error {
 		return atomicfile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(kept) })
@@ -201,22 +199,6 @@ func (o *AnytimeOptions) take(ctx context.Context, n *Network) (*AnytimeRow, err
 	}
 	kept.InTurn = inTurn
 	return &kept.Row, save()
-}
-
-// readAnytime reads what is kept of a network; nothing where there is no such file.
-func readAnytime(path string) (*anytimeKept, error) {
-	kept := &anytimeKept{}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return kept, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, kept)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s is not what this benchmark keeps: %w; remove it", path, err)
-	}
-	return kept, nil
 }
 
 // run is what a program did, where it was taken with the same setting and what it wrote is there still.

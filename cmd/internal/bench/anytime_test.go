@@ -134,7 +134,7 @@ func TestTheReportOfWhatWasFound(t *testing.T) {
 // What was taken with the same setting is taken over, unless what it wrote has gone.
 func TestWhatIsKeptOfABenchmark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "net.anytime.json")
-	nothing, err := readAnytime(path)
+	nothing, err := readKept[anytimeKept](path)
 	require.NoError(t, err)
 	_, there := nothing.run("collage", "1m of tvm", path)
 	assert.False(t, there)
@@ -145,7 +145,7 @@ func TestWhatIsKeptOfABenchmark(t *testing.T) {
 	text, err := json.Marshal(kept)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, text, 0o600))
-	again, err := readAnytime(path)
+	again, err := readKept[anytimeKept](path)
 	require.NoError(t, err)
 	assert.Equal(t, kept, again)
 	run, there := again.run("collage", "1m of tvm", path)
@@ -159,7 +159,7 @@ func TestWhatIsKeptOfABenchmark(t *testing.T) {
 	assert.True(t, there, "there never was one")
 
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
-	_, err = readAnytime(path)
+	_, err = readKept[anytimeKept](path)
 	assert.ErrorContains(t, err, "remove it")
 }
 

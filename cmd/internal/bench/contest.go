@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
@@ -68,6 +69,7 @@ func (c *contest) run(ctx context.Context) (load machine.Load, err error) {
 	c.files = map[string]any{
 		"model": n.Model, "params": orNull(n.Params), "format": orNull(n.Format), "input_shapes": n.InputShapes,
 		"inputs": at("inputs.npz"), "onnx": at("model.onnx"), "program": at("program.pickle"),
+		"pt2":       orNull(exportedProgram(n.Model)),
 		"reference": at("reference.npz"),
 		"seconds":   c.SearchLimit.Seconds(), "disabled_passes": pass.DefaultDisabledPasses(),
 	}
@@ -89,6 +91,21 @@ func (c *contest) run(ctx context.Context) (load machine.Load, err error) {
 		}
 	}
 	return meter.Stop(), nil
+}
+
+// exportedProgram is the file of PyTorch's that has the same network: NAME.pt2 beside NAME.onnx or NAME.WORD.onnx; ""
+// where there is none.
+func exportedProgram(model string) string {
+	name, isONNX := strings.CutSuffix(model, ".onnx")
+	if !isONNX {
+		return ""
+	}
+	for _, name := range []string{name, strings.TrimSuffix(name, filepath.Ext(name))} {
+		if _, err := os.Stat(name + ".pt2"); err == nil {
+			return name + ".pt2"
+		}
+	}
+	return ""
 }
 
 func orNull(s string) any {
@@ -151,8 +168,12 @@ func (c *contest) loadAll(ctx context.Context) error {
 // load starts an engine. It has no process with an error, and none where its outputs are wrong.
 func (c *contest) load(ctx context.Context, o *contestant, reference bool) (err error) {
 	if c.unsupported != "" && !usesTVM(o.engine) {
-		if _, err := os.Stat(c.files["onnx"].(string)); err != nil || o.engine == "torch" ||
-			o.engine == "torch-compile" {
+		needed := "onnx"
+		if o.engine == "torch" || o.engine == "torch-compile" {
+			needed = "pt2"
+		}
+		path, _ := c.files[needed].(string)
+		if _, err := os.Stat(path); err != nil {
 			return &peerError{c.unsupported}
 		}
 	}

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -12,8 +13,9 @@ import (
 
 // Network is one that is run.
 type Network struct {
-	// Name is short and different for each ("resnext50_32x4d"); Model is what collage compile takes.
-	Name, Model string
+	// Name is short and different for each ("resnext50_32x4d"); Model is what collage compile takes, from any folder;
+	// Given is what reports call it, as the user named it: "" is Model.
+	Name, Model, Given string
 	// Params, Format and InputShapes are as of compile.Options.
 	Params, Format string
 	InputShapes    map[string][]int64
@@ -37,6 +39,8 @@ type Network struct {
 	// Others are its executables for the columns of NetworkOptions.Others, by their names.
 	Others map[string]Alone
 }
+
+func (n *Network) given() string { return cmp.Or(n.Given, n.Model) }
 
 // Alone is a network on one backend and, where that takes nothing, on TVM.
 type Alone struct {

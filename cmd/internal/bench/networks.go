@@ -4,7 +4,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -32,8 +31,13 @@ type NetworkOptions struct {
 	Python, EnginesPython string
 	// Env is what the processes' environment has beside this one's.
 	Env []string
-	// Keep is a folder for what takes long to make (tvm-collage's searches); "" for none.
+	// Keep is a folder for what takes long to make: tvm-collage's searches, and what RunNetworks took of each network;
+	// "" for none.
 	Keep string
+	// Resume has RunNetworks take what stands in Keep of a network, where it was taken in the same way.
+	Resume bool
+	// Make, where it is there, fills in a network's executables, just before it is run.
+	Make func(ctx context.Context, n *Network) error
 	// SearchLimit is how long TVM's CollagePartition may search.
 	SearchLimit time.Duration
 	// Temporary is a folder for models and inputs; the caller removes it.
@@ -85,6 +89,8 @@ type PeerInfo struct {
 type NetworkRow struct {
 	Name  string `json:"name"`
 	Model string `json:"model"`
+	// Failure says why it could not be compiled or run; "" where it was. There are no Cells then.
+	Failure string `json:"failure,omitempty"`
 	// Chosen and Shares are what Collage kept: the finalist's name, and operators by backend.
 	Chosen string         `json:"chosen,omitempty"`
 	Shares map[string]int `json:"operators,omitempty"`
@@ -134,8 +140,12 @@ type NetworkSummary struct {
 	// NotSlower are the networks on which ours is at least as fast as every peer: the interval of the ratio is not
 	// below 1.
 	NotSlower []string `json:"not_slower"`
-	// Mixed are the networks whose executable has operators on two or more backends.
+	// Mixed are the networks whose executable has operators on two or more backends. Gain is the geometric mean of the
+	// best single backend's time to theirs, as measured when they were compiled; 0 where that is known of none.
 	Mixed []string `json:"mixed"`
+	Gain  float64  `json:"best_single_to_mixed,omitempty"`
+	// Failed are the networks that could not be compiled or run.
+	Failed []string `json:"failed,omitempty"`
 	// Others are the geometric means of the times of columns that are no peers to ours.
 	Others []OtherMean `json:"others_to_ours,omitempty"`
 }
@@ -146,8 +156,9 @@ type OtherMean struct {
 	Mean statistics.GeometricMean `json:"to_ours"`
 }
 
-// RunNetworks runs the networks on all engines that are there. Its errors are those that leave nothing to report: the
-// context ended, TVM cannot run a network, Collage's executable does not load.
+// RunNetworks runs the networks on all engines that are there, one after another. A network that cannot be made, that
+// TVM cannot run, or whose executable does not load has a row that says so. Where the context ends, the report has the
+// networks before that, and there is an error beside it; with any other error there is no report.
 func RunNetworks(ctx context.Context, networks []Network, o NetworkOptions) (*NetworkReport, error) {
 	r := &NetworkReport{Machine: machine.Here(), Taken: time.Now().UTC().Truncate(time.Second), Threads: o.Threads,
 		Rounds: o.Rounds, TurnMS: float64(o.Turn) / float64(time.Millisecond), Precision: "float32"}
@@ -155,15 +166,19 @@ func RunNetworks(ctx context.Context, networks []Network, o NetworkOptions) (*Ne
 	if r.Peers, err = findPeers(ctx, &o); err != nil {
 		return nil, err
 	}
-	meter := machine.StartMeter()
 	for i := range networks {
-		row, err := r.runNetwork(ctx, &networks[i], &o)
+		n := &networks[i]
+		row, err := r.takeNetwork(ctx, n, &o)
+		if ctx.Err() != nil {
+			r.summarise()
+			return r, ctx.Err()
+		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", networks[i].Name, err)
+			o.Progress.Note("%s: %v", n.Name, err)
+			row = &NetworkRow{Name: n.Name, Model: n.given(), Failure: err.Error(), Cells: []NetworkCell{}}
 		}
 		r.Networks = append(r.Networks, *row)
 	}
-	r.Load = meter.Stop()
 	r.summarise()
 	return r, nil
 }
@@ -226,7 +241,7 @@ func sortedKeys(set map[string]bool) []string {
 
 // runNetwork runs a network on all engines that are there.
 func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOptions) (*NetworkRow, error) {
-	row := &NetworkRow{Name: n.Name, Model: n.Model, Chosen: n.Chosen, Shares: n.Shares, BestSingle: n.BestSingle,
+	row := &NetworkRow{Name: n.Name, Model: n.given(), Chosen: n.Chosen, Shares: n.Shares, BestSingle: n.BestSingle,
 		ToBestSingle: n.ToBestSingle, Borders: n.Borders}
 	c := contest{NetworkOptions: o, network: n}
 	var columns []*PeerInfo
@@ -294,11 +309,21 @@ func (n *NetworkRow) cell(peer string) *NetworkCell {
 func (r *NetworkReport) summarise() {
 	var best, frameworks [][]float64
 	r.Summary.NotSlower, r.Summary.Mixed = []string{}, []string{}
+	var loads []machine.Load
+	var gains [][]float64
 	for i := range r.Networks {
 		n := &r.Networks[i]
+		if n.Failure != "" {
+			r.Summary.Failed = append(r.Summary.Failed, n.Name)
+			continue
+		}
+		loads = append(loads, n.Load)
 		ours := n.cell(Ours)
 		if len(n.Shares) > 1 {
 			r.Summary.Mixed = append(r.Summary.Mixed, n.Name)
+			if n.ToBestSingle.Median > 0 {
+				gains = append(gains, []float64{n.ToBestSingle.Median})
+			}
 		}
 		if n.Best == "" {
 			continue
@@ -327,7 +352,8 @@ func (r *NetworkReport) summarise() {
 	}
 	r.Summary.BestPeer, r.Summary.BestOfTVMAndTorch = statistics.GeometricMeanOf(best),
 		statistics.GeometricMeanOf(frameworks)
-	r.Summary.Others = r.others()
+	r.Summary.Others, r.Load = r.others(), machine.Together(loads)
+	r.Summary.Gain = statistics.GeometricMeanOf(gains).Mean
 }
 
 // others are the means of the columns that are no peers.

@@ -68,8 +68,15 @@ func (r *NetworkReport) times(notes *notes) string {
 	for i := range r.Networks {
 		n := &r.Networks[i]
 		row := table.Row{n.Name}
+		for range numbers[len(n.Cells):] {
+			row = append(row, "-")
+		}
 		for _, c := range n.Cells {
 			row = append(row, c.text(n.Name, notes))
+		}
+		if n.Failure != "" {
+			t.AppendRow(append(row, "-"+notes.mark(n.Name+": "+n.Failure)))
+			continue
 		}
 		t.AppendRow(append(row, n.kept()))
 	}
@@ -131,6 +138,9 @@ func (r *NetworkReport) toOurs(notes *notes) string {
 	for i := range r.Networks {
 		n := &r.Networks[i]
 		row := table.Row{n.Name}
+		if n.Failure != "" {
+			continue
+		}
 		for _, c := range n.Cells[1:] {
 			row = append(row, ratioText(c.Ratio, notes))
 		}
@@ -213,6 +223,13 @@ func (s *NetworkSummary) text(networks int) string {
 			orNone(s.NotSlower))
 	}
 	fmt.Fprintf(&b, "two or more backends share the executable on: %s\n", orNone(s.Mixed))
+	if s.Gain > 0 {
+		fmt.Fprintf(&b, "geometric mean over those of them whose best single backend was measured, that one to theirs: "+
+			"%.3f (when they were compiled)\n", s.Gain)
+	}
+	if len(s.Failed) > 0 {
+		fmt.Fprintf(&b, "not compiled or not run: %s\n", strings.Join(s.Failed, ", "))
+	}
 	return b.String()
 }
 
@@ -233,6 +250,10 @@ func (r *NetworkReport) WritePicture(w io.Writer) error {
 	for i, name := range r.ran() {
 		series := dots{Name: name}
 		for k := range r.Networks {
+			if r.Networks[k].Failure != "" {
+				series.Ratios = append(series.Ratios, 0)
+				continue
+			}
 			cell := &r.Networks[k].Cells[i]
 			switch {
 			case len(cell.Turns) == 0 || cell.Wrong:

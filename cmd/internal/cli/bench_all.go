@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -35,7 +37,9 @@ Beside the peers, --alone runs backends of Collage alone, nothing searched, and 
 makes of the same networks with the backends that it takes by itself.
 
 With --executables, NAME.tar or NAME.so in that folder is taken for the network NAME, and what has to be compiled is kept there
-with its plan. Engines that the Python with TVM has not are looked for in the one that COLLAGE_PEERS_PYTHON names, or in
+with its plan, and with what the engines took. --resume goes on where such a run was interrupted: networks that were run in the
+same way on this machine are not run again. One that cannot be compiled or run is told, and the others follow; the exit code is
+2 then. Where MODEL is NAME.onnx or NAME.WORD.onnx and NAME.pt2 lies beside it, torch and torch-compile run that. Engines that the Python with TVM has not are looked for in the one that COLLAGE_PEERS_PYTHON names, or in
 .venv-peers beside its own virtual environment (make peers).`,
 	Examples: []string{
 		"bench all --rounds 21 --json all.json --svg all.svg",
@@ -50,6 +54,7 @@ with its plan. Engines that the Python with TVM has not are looked for in the on
 		a.benchNetworks.declare(flags)
 		flags.StringVar(&a.executables, "executables", "",
 			"take executables from `FOLDER`, and keep there what is compiled")
+		flags.BoolVar(&a.resume, "resume", false, "do not run networks again that --executables has the figures of")
 		flags.DurationVar(&a.searchLimit, "prototype-limit", 30*time.Minute,
 			"give tvm-collage's search at most `TIME` a network")
 		flags.StringSliceVar(&a.others.alone, "alone", nil,
@@ -77,6 +82,7 @@ type benchAllAction struct {
 	flags         *pflag.FlagSet
 	peers         []string
 	others        benchOthers
+	resume        bool
 	compileRounds int
 	searchLimit   time.Duration
 	level         string
@@ -103,6 +109,8 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 		return fmt.Errorf("--level %s: it is graph or operator", quoteIfNeeded(a.level))
 	case a.searchTime <= 0:
 		return fmt.Errorf("--search-time %v: name some time, as in 90s; --level operator does without", a.searchTime)
+	case a.resume && a.executables == "":
+		return errors.New("--resume: name the folder that has the figures in --executables")
 	}
 	for _, name := range a.peers {
 		if !slices.Contains(peerNames(), name) {
@@ -147,25 +155,34 @@ func (a *benchAllAction) Run(s *Session, _ []string) error {
 	}
 	options.Rounds = a.compileRounds
 	options.Level, options.SearchTime, options.Seed = pass.Level(a.level), a.searchTime, a.seed
-	for i := range a.runs {
-		if err := a.executable(s, options, &a.runs[i]); err != nil {
-			return fmt.Errorf("%s: %w", a.runs[i].Name, err)
-		}
-		if err := a.others.build(s.Context, options, &a.runs[i], a.folder(options)); err != nil {
-			return err
-		}
-	}
 	run := a.networkOptions(options)
 	run.Peers, run.Others, run.Keep, run.SearchLimit = a.peers, a.others.columns(), a.keep(), a.searchLimit
+	run.Resume, run.Make = a.resume, func(ctx context.Context, n *bench.Network) error {
+		if err := a.executable(ctx, options, n); err != nil {
+			return err
+		}
+		return a.others.build(ctx, options, n, a.folder(options))
+	}
 	report, err := bench.RunNetworks(s.Context, a.runs, run)
-	if err != nil {
+	if report == nil || err != nil && len(report.Networks) == 0 {
 		return err
 	}
-	return a.output.write(s, report)
+	// What was taken before an interrupt is not lost.
+	if err != nil {
+		s.setInterruptNote(fmt.Sprintf("the report has %d of %d networks", len(report.Networks), len(a.runs)))
+	}
+	if err := errors.Join(a.output.write(s, report), err); err != nil {
+		return err
+	}
+	if failed := report.Summary.Failed; len(failed) > 0 {
+		return fmt.Errorf("%d of %d networks could not be compiled or run: %s", len(failed), len(a.runs),
+			strings.Join(failed, ", "))
+	}
+	return nil
 }
 
 // executable finds the network's executable, or compiles it.
-func (a *benchAllAction) executable(s *Session, options compile.Options, n *bench.Network) error {
+func (a *benchAllAction) executable(ctx context.Context, options compile.Options, n *bench.Network) error {
 	if a.findExecutable(n) {
 		return nil
 	}
@@ -176,7 +193,7 @@ func (a *benchAllAction) executable(s *Session, options compile.Options, n *benc
 			return err
 		}
 	}
-	if err := compileKept(s.Context, modelOf(options, n), filepath.Join(folder, n.Name+".plan.json")); err != nil {
+	if err := compileKept(ctx, modelOf(options, n), filepath.Join(folder, n.Name+".plan.json")); err != nil {
 		return err
 	}
 	n.Executable = options.Output

@@ -89,8 +89,7 @@ func (b *benchNetworks) collect(models []string) error {
 				return err
 			}
 			n = bench.Network{Name: strings.TrimSuffix(filepath.Base(model), filepath.Ext(model)), Model: path,
-				Params: b.params,
-				Format: b.format, InputShapes: b.inputShapes}
+				Given: model, Params: b.params, Format: b.format, InputShapes: b.inputShapes}
 		}
 		b.runs = append(b.runs, n)
 	}

@@ -31,11 +31,11 @@ var compileCommand = Command{
 cheapest, and has TVM compile the result. The placement is then run in turn with each backend by itself and with TVM
 alone, and the fastest of them is written. Outputs are checked against TVM's before anything is kept, and TVM's against
 another engine's on the same inputs: ONNX Runtime's where it is installed (else those of onnx's reference evaluator, where
-that is quick enough), PyTorch's for its own files. Where they differ, the first operator that does is named.
+that is quick enough), PyTorch's and LiteRT's for files of theirs. Where they differ, the first operator that does is named.
 
 MODEL is an ONNX file, a Relay program (text or JSON; its parameters with --params), a TorchScript file (where torch
-is installed), a .pt2 file of torch.export (where torch and onnxscript are), or workload:NAME for a network that is built
-in.
+is installed), a .pt2 file of torch.export (where torch and onnxscript are), a TensorFlow Lite file (where the package
+tflite is), or workload:NAME for a network that is built in.
 
 FILE ends in .tar (what collage run and tvmc run take) or in .so (a graph executor factory for TVM's load_module).
 

@@ -28,6 +28,12 @@ var inputValue = inputFlag[float64]{"--input-value", "value", "NAME:2,2", func(f
 	return x, err == nil && !math.IsNaN(x) && !math.IsInf(x, 0)
 }, "a number"}
 
+var openDimensions = inputFlag[int64]{"--dynamic", "open dimensions", "NAME:0 or NAME:0,1", func(field string) (int64,
+	bool) {
+	n, err := strconv.ParseInt(field, 10, 32)
+	return n, err == nil && n >= 0
+}, "a dimension (a whole number from 0 up)"}
+
 // parse reads all that was given, by the inputs' names, which may hold colons (TensorFlow's do).
 func (f *inputFlag[T]) parse(texts []string) (map[string][]T, error) {
 	inputs := map[string][]T{}

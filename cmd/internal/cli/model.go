@@ -29,6 +29,7 @@ type modelFlags struct {
 	params, format, target, store         string
 	tuningLog                             string
 	backends, shapes, values, pin, forbid []string
+	dynamic                               []string
 	threads, optLevel, samples            int
 	exact                                 bool
 	exhaustive, skip, retry               bool
@@ -36,16 +37,20 @@ type modelFlags struct {
 
 	inputShapes map[string][]int64
 	inputValues map[string][]float64
+	openAxes    map[string][]int64
 }
 
 // declareModel declares the flags that say what the model is.
 func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringVar(&m.params, "params", "", "parameters of a Relay program, from `FILE`")
-	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, pt2, relay or "+
-		"torchscript")
+	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, pt2, relay, "+
+		"tflite or torchscript")
 	flags.StringArrayVar(&m.shapes, "input-shape", nil, "fix an input's shape, as `NAME:1,3,224,224`; may be repeated")
 	flags.StringArrayVar(&m.values, "input-value", nil,
 		"make a constant of an input of an ONNX model that says of which shape something is, as `NAME:2,2`; may be repeated")
+	flags.StringArrayVar(&m.dynamic, "dynamic", nil, "leave dimensions of an input open that the model leaves open, as "+
+		"`NAME:0,1`: TVM's virtual machine then runs it at any size, and --input-shape says at which it is tried; may be "+
+		"repeated")
 }
 
 const targetHelp = "what to compile for: `TARGET` is x86-64-v2, x86-64-v3 (AVX2), x86-64-v4 (AVX-512), native (this " +
@@ -88,7 +93,7 @@ func (m *modelFlags) declareOutput(flags *pflag.FlagSet) {
 // workloadPrefix begins the names of built-in networks.
 const workloadPrefix = "workload:"
 
-var formats = []string{"onnx", "pt2", "relay", "torchscript"}
+var formats = []string{"onnx", "pt2", "relay", "tflite", "torchscript"}
 
 func (m *modelFlags) checkNumbers() error {
 	switch {
@@ -118,6 +123,14 @@ func (m *modelFlags) checkModel(model string) (err error) {
 	}
 	if m.inputShapes, err = inputShape.parse(m.shapes); err != nil {
 		return err
+	}
+	if m.openAxes, err = openDimensions.parse(m.dynamic); err != nil {
+		return err
+	}
+	for name, axes := range m.openAxes {
+		if len(axes) == 0 {
+			return fmt.Errorf("--dynamic %s: names no dimension: give it as %s", name, openDimensions.example)
+		}
 	}
 	if name, isWorkload := strings.CutPrefix(model, workloadPrefix); isWorkload {
 		switch {
@@ -284,7 +297,8 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 	s.setInterruptNote(fmt.Sprintf("%s; what was measured is kept in %s", unfinished, store))
 	return compile.Options{
 		Model: model, Params: m.params, InputShapes: m.inputShapes, InputValues: m.inputValues,
-		Format: m.format, Options: decide.Options{
+		Dynamic: m.openAxes,
+		Format:  m.format, Options: decide.Options{
 			Backends: m.backends, Pin: m.pin, Forbid: m.forbid, Exact: m.exact, Target: m.target, Threads: m.threads,
 			OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store, Samples: m.samples, Exhaustive: m.exhaustive,
 			SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,

@@ -143,6 +143,9 @@ func (a *runAction) Run(s *Session, args []string) error {
 	if report.Latency, err = model.Time(s.Context, a.repeat, a.warmup); err != nil {
 		return err
 	}
+	if report.Outputs, err = model.Produced(); err != nil {
+		return err
+	}
 	if a.outputs != "" {
 		outputs, err := model.GetOutputs()
 		if err != nil {

@@ -41,7 +41,9 @@ type Options struct {
 	InputShapes map[string][]int64
 	// InputValues make constants of inputs of an ONNX model, which say of which shape something is.
 	InputValues map[string][]float64
-	// Format is "onnx", "pt2", "relay" or "torchscript"; "" to tell by the file.
+	// Dynamic are dimensions of inputs that stay open; InputShapes then say at which sizes they are tried.
+	Dynamic map[string][]int64
+	// Format is "onnx", "pt2", "relay", "tflite" or "torchscript"; "" to tell by the file.
 	Format string
 	// Output is the executable, .so or .tar.
 	Output string
@@ -76,8 +78,10 @@ type ModelInfo struct {
 	Name   string `json:"name"`
 	Format string `json:"format"`
 	Inputs map[string]struct {
+		// Shape has open dimensions as they are tried, and Open says which these are.
 		Shape []int64 `json:"shape"`
 		DType string  `json:"dtype"`
+		Open  []int64 `json:"open,omitempty"`
 	} `json:"inputs"`
 	Operators      int            `json:"operators"`
 	OperatorCounts map[string]int `json:"operator_counts"`
@@ -114,6 +118,7 @@ func hostBuild(module *bridge.Object, b decide.Build) error {
 	_, err := callHost("collage.host.build", map[string]any{
 		"target": b.Target, "opt_level": b.OptLevel, "disabled_passes": b.DisabledPasses, "tuning_log": b.TuningLog,
 		"out": b.Out, "plugins": b.Plugins, "threads": b.Threads,
+		"on_machine": b.OnMachine, "tried": b.Tried,
 	}, module)
 	return err
 }
@@ -132,6 +137,7 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 		c.Began = time.Now()
 	}
 	c.Budget = budget.Begun(c.Began, c.SearchTime, nil)
+	c.Rehearse = func(executable string) error { return atomicfile.Rehearse(c.Output, executable) }
 	result := &Result{}
 	if err := c.checkTarget(); err != nil {
 		return nil, err
@@ -207,6 +213,9 @@ func (c *compilation) given() map[string]any {
 	if len(c.InputValues) > 0 {
 		spec["input_values"] = c.InputValues
 	}
+	if len(c.Dynamic) > 0 {
+		spec["dynamic"] = c.Dynamic
+	}
 	return spec
 }
 
@@ -241,6 +250,10 @@ func (c *compilation) load(info *ModelInfo) error {
 	told := read{ModelInfo: info}
 	if err := json.Unmarshal([]byte(description), &told); err != nil {
 		return fmt.Errorf("the Python host's description of the model is not readable: %w", err)
+	}
+	c.Tried = map[string][]int64{}
+	for name, input := range info.Inputs {
+		c.Tried[name] = input.Shape
 	}
 	step.Done("%d operators, %.1f MB of weights", info.Operators, float64(info.ParameterBytes)/1e6)
 

@@ -118,6 +118,12 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 		return nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
 	}
 	defer os.RemoveAll(options.Temporary)
+	options.Ending = &decide.Ending{}
+	release, err := options.Ending.Watch()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	result, err := Compile(context.Background(), options)
 	if err != nil {
 		return nil, err

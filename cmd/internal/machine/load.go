@@ -57,6 +57,30 @@ type Meter struct {
 	own     float64
 }
 
+// Together is the load over several times: shares are means, weighted by seconds, Average the greatest. It is known where
+// all of them are.
+func Together(loads []Load) Load {
+	whole := Load{Known: len(loads) > 0}
+	for _, l := range loads {
+		whole.Seconds += l.Seconds
+		whole.Known = whole.Known && l.Known
+	}
+	if !whole.Known {
+		return Load{Seconds: whole.Seconds}
+	}
+	for _, l := range loads {
+		share := 1 / float64(len(loads))
+		if whole.Seconds > 0 {
+			share = l.Seconds / whole.Seconds
+		}
+		whole.Own += share * l.Own
+		whole.Other += share * l.Other
+		whole.Steal += share * l.Steal
+		whole.Processors, whole.Average = max(whole.Processors, l.Processors), max(whole.Average, l.Average)
+	}
+	return whole
+}
+
 // stat is what /proc/stat says, in seconds since the machine was started.
 type stat struct {
 	busy, steal float64

@@ -136,7 +136,7 @@ func TestDamagedNotes(t *testing.T) {
 	for _, note := range [][]byte{{}, whole[:11], whole[:19], whole[:30], tooLong,
 		noteOf("Somebody", "collage-needs 1\n")} {
 		_, err := needed(bytes.NewReader(libraryWith(hostMachine(t), note)))
-		assert.ErrorContains(t, err, "what it says of its needs is damaged", note)
+		assert.ErrorContains(t, err, "what it says of itself is damaged", note)
 	}
 }
 

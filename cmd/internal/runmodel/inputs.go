@@ -16,16 +16,32 @@ import (
 
 // TensorInfo is what a model says about one of its inputs or outputs.
 type TensorInfo struct {
-	Name  string  `json:"name"`
+	Name string `json:"name"`
+	// Shape has -1 for what is known only when the model runs, and Tried then sizes at which it was tried when it was
+	// compiled.
 	Shape []int64 `json:"shape"`
 	DType string  `json:"dtype"`
+	Tried []int64 `json:"tried_shape,omitempty"`
 }
 
 // String is "data float32 [1, 3, 224, 224]".
 func (t TensorInfo) String() string { return t.Name + " " + t.DType + " " + shapeText(t.Shape) }
 
 func shapeText(shape []int64) string {
-	return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ")
+	return strings.ReplaceAll(strings.ReplaceAll(fmt.Sprint(shape), " ", ", "), "-1", "?")
+}
+
+// fits says whether an array of a shape can be the input.
+func (t TensorInfo) fits(shape []int64) bool {
+	return slices.EqualFunc(t.Shape, shape, func(size, given int64) bool { return size < 0 || size == given })
+}
+
+// example is a shape that the input may have.
+func (t TensorInfo) example() []int64 {
+	if len(t.Tried) > 0 {
+		return t.Tried
+	}
+	return t.Shape
 }
 
 // CheckInputs says whether the arrays are what the model takes: the same names, shapes and element types.
@@ -57,7 +73,7 @@ func CheckInputs(inputs []TensorInfo, arrays []npz.Array) error {
 			return fmt.Errorf("the input %q is %s, the model takes %s (convert it with .astype(%q))", in.Name, a.DType,
 				in.DType,
 				in.DType)
-		case !slices.Equal(a.Shape, in.Shape):
+		case !in.fits(a.Shape):
 			return fmt.Errorf("the input %q has the shape %s, the model takes %s", in.Name, shapeText(a.Shape),
 				shapeText(in.Shape))
 		}
@@ -86,7 +102,7 @@ func RandomInputs(inputs []TensorInfo, seed uint64) ([]npz.Array, error) {
 		}
 		// Each input has a stream of its own: adding one does not change the others.
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
-		a := npz.Array{Name: in.Name, DType: in.DType, Shape: in.Shape}
+		a := npz.Array{Name: in.Name, DType: in.DType, Shape: in.example()}
 		elements := a.Elements()
 		a.Data = make([]byte, 0, elements*int64(size))
 		for range elements {

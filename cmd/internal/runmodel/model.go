@@ -25,6 +25,8 @@ type Model struct {
 
 	executor                           *bridge.Module
 	setInput, run, getInput, getOutput *bridge.Function
+	// onMachine says that the executor is TVM's virtual machine.
+	onMachine bool
 }
 
 // Load loads a model on the CPU. TVM's runtime must be loaded (bridge.Load). The libraries stay in the process
@@ -38,6 +40,9 @@ func Load(files *Files) (*Model, error) {
 	library, err := bridge.LoadModuleFromFile(files.Library, "")
 	if err != nil {
 		return nil, m.explainLoadError(err)
+	}
+	if library.TypeKey() == machineType {
+		return m, m.startMachine(library, files.Library)
 	}
 	params, graph, err := m.createExecutor(library, files)
 	if err != nil {
@@ -77,6 +82,9 @@ func (m *Model) createExecutor(library *bridge.Module, files *Files) (params map
 	if err != nil {
 		return nil, "", err
 	}
+	if open, ok := bridge.LookupGlobalFunction(openParts); ok {
+		return m.createFromParts(open, library, string(content), weights)
+	}
 	cpu := bridge.CPU()
 	created, err := bridge.Global("tvm.graph_executor.create", string(content), library, int(cpu.Type), int(cpu.ID))
 	if err != nil {
@@ -108,6 +116,32 @@ func (m *Model) createExecutor(library *bridge.Module, files *Files) (params map
 	return params, string(content), nil
 }
 
+// What the runtime plug-ins have to open models so that copies of one share their weights
+// (byoc/runtime/shared_parameters.cc). A model that came without plug-ins is opened as TVM does.
+const (
+	openFactory = "collage.runtime.Open"
+	openParts   = "collage.runtime.OpenParts"
+)
+
+// createFromParts makes the executor of a graph, a library and weights as TVM saves them, by openParts.
+func (m *Model) createFromParts(open *bridge.Function, library *bridge.Module, graph string, weights []byte) (
+	params map[string]bool, text string, err error) {
+	arrays, err := bridge.Global("runtime.LoadParams", weights)
+	if err != nil {
+		return nil, "", fmt.Errorf("the model's weights (mod.params) do not load: %w", err)
+	}
+	if params, err = mapNames(arrays, ""); err != nil {
+		return nil, "", err
+	}
+	cpu := bridge.CPU()
+	created, err := open.Invoke(graph, library, arrays, int(cpu.Type), int(cpu.ID))
+	if err != nil {
+		return nil, "", fmt.Errorf("the model's graph (mod.json) is not one of TVM's graph executor: %w", err)
+	}
+	m.executor, err = created.Module()
+	return params, graph, err
+}
+
 func (m *Model) createFromFactory(library *bridge.Module) (params map[string]bool, graph string, err error) {
 	if key := library.TypeKey(); key != "GraphExecutorFactory" {
 		return nil, "", fmt.Errorf("the model is not for TVM's graph executor (its library begins with a module of "+
@@ -118,7 +152,13 @@ func (m *Model) createFromFactory(library *bridge.Module) (params map[string]boo
 	if err != nil {
 		return nil, "", fmt.Errorf("the model has no network named \"default\": %w", err)
 	}
-	created, err := create.Invoke(bridge.CPU())
+	var created bridge.Value
+	if open, ok := bridge.LookupGlobalFunction(openFactory); ok {
+		cpu := bridge.CPU()
+		created, err = open.Invoke(library, int(cpu.Type), int(cpu.ID))
+	} else {
+		created, err = create.Invoke(bridge.CPU())
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("the model does not start: %w", err)
 	}
@@ -209,38 +249,53 @@ func (m *Model) SetInputs(arrays []npz.Array) error {
 	if err := CheckInputs(m.Inputs, arrays); err != nil {
 		return err
 	}
+	if m.onMachine {
+		return m.setOnMachine(arrays)
+	}
 	for i := range arrays {
-		a := &arrays[i]
-		dtype, err := bridge.ParseDataType(a.DType)
-		if err != nil {
-			return err
-		}
-		tensor, err := bridge.Empty(a.Shape, dtype, bridge.CPU())
-		if err != nil {
-			return err
-		}
-		err = tensor.CopyFromBytes(a.Data)
+		tensor, err := tensorOf(&arrays[i])
 		if err == nil {
-			_, err = m.setInput.Invoke(a.Name, tensor)
+			_, err = m.setInput.Invoke(arrays[i].Name, tensor)
+			tensor.Release()
 		}
-		tensor.Release()
 		if err != nil {
-			return fmt.Errorf("setting the input %q: %w", a.Name, err)
+			return fmt.Errorf("setting the input %q: %w", arrays[i].Name, err)
 		}
 	}
 	return nil
+}
+
+// tensorOf is an array in TVM's memory; the caller's.
+func tensorOf(a *npz.Array) (*bridge.NDArray, error) {
+	dtype, err := bridge.ParseDataType(a.DType)
+	if err != nil {
+		return nil, err
+	}
+	tensor, err := bridge.Empty(a.Shape, dtype, bridge.CPU())
+	if err != nil {
+		return nil, err
+	}
+	if err := tensor.CopyFromBytes(a.Data); err != nil {
+		tensor.Release()
+		return nil, err
+	}
+	return tensor, nil
 }
 
 // Time calls the model warmup+repeat times and times the last repeat calls. It ends early, with the context's
 // error, between two calls.
 func (m *Model) Time(ctx context.Context, repeat, warmup int) (*Timings, error) {
 	samples := make([]time.Duration, 0, repeat)
+	var arguments []any
+	if m.onMachine {
+		arguments = []any{machineMain}
+	}
 	for i := range warmup + repeat {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		start := time.Now()
-		if _, err := m.run.Invoke(); err != nil {
+		if _, err := m.run.Invoke(arguments...); err != nil {
 			return nil, fmt.Errorf("the model failed: %w", err)
 		}
 		if i >= warmup {
@@ -263,13 +318,26 @@ func (m *Model) GetOutputs() ([]npz.Array, error) {
 			return nil, err
 		}
 		data, err := tensor.Bytes()
+		shape := tensor.Shape()
 		tensor.Release()
 		if err != nil {
 			return nil, fmt.Errorf("getting %s: %w", out.Name, err)
 		}
-		arrays[i] = npz.Array{Name: out.Name, DType: out.DType, Shape: out.Shape, Data: data}
+		arrays[i] = npz.Array{Name: out.Name, DType: out.DType, Shape: shape, Data: data}
 	}
 	return arrays, nil
+}
+
+// Produced are the outputs of the last call: of the shapes that came out.
+func (m *Model) Produced() ([]TensorInfo, error) {
+	produced := make([]TensorInfo, len(m.Outputs))
+	for i, out := range m.Outputs {
+		var err error
+		if produced[i], err = tensorInfo(m.getOutput, out.Name, i); err != nil {
+			return nil, fmt.Errorf("getting %s: %w", out.Name, err)
+		}
+	}
+	return produced, nil
 }
 
 // mapNames are the keys of a map, or of the map that is under a key of it.

@@ -4,7 +4,7 @@
 // takes times, and gets outputs.
 //
 // What comes in: a .tar as `collage compile` and `tvmc compile` write it, or a .so with the graph executor's
-// factory in it; arrays. What goes out: arrays and Timings. Only TVM's runtime library and the runtime
+// factory or what TVM's virtual machine runs in it; arrays. What goes out: arrays and Timings. Only TVM's runtime library and the runtime
 // plug-ins that the model names are loaded; this package needs neither Python nor TVM's compiler.
 package runmodel
 
@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -26,7 +27,7 @@ import (
 type Files struct {
 	// Library is the shared library with the compiled functions.
 	Library string
-	// Graph and Params are the executor's graph and the weights; "" for a .so that has both inside.
+	// Graph and Params are the executor's graph and the weights; "" for a library that has both inside.
 	Graph, Params string
 	// Size is the size of what the user named, in bytes.
 	Size int64
@@ -84,7 +85,10 @@ func Open(path, folder string) (*Files, error) {
 	return nil, fmt.Errorf("%s is neither a .tar nor a .so that collage compile or tvmc wrote", path)
 }
 
-// unpack takes the three members out of the archive of size bytes. Nothing else of it is written, whatever its names.
+// machineMember is the one file of a .tar for TVM's virtual machine.
+const machineMember = "lib.so"
+
+// unpack takes the three members, or the one, out of the archive of size bytes. Nothing else of it is written, whatever its names.
 func unpack(r io.Reader, folder string, size int64) (*Files, error) {
 	found := map[string]string{}
 	var others []string
@@ -119,6 +123,9 @@ func unpack(r io.Reader, folder string, size int64) (*Files, error) {
 			return nil, fmt.Errorf("unpacking %s: %w", name, err)
 		}
 	}
+	if library := found[machineMember]; library != "" {
+		return &Files{Library: library}, nil
+	}
 	for _, name := range members {
 		if found[name] != "" {
 			continue
@@ -136,12 +143,7 @@ func unpack(r io.Reader, folder string, size int64) (*Files, error) {
 }
 
 func isMember(name string) bool {
-	for _, m := range members {
-		if m == name {
-			return true
-		}
-	}
-	return false
+	return name == machineMember || slices.Contains(members, name)
 }
 
 func copyMember(path string, r io.Reader, size int64) error {
@@ -169,6 +171,8 @@ type Demands struct {
 	// Note is what it says of the processor, of libraries and plug-ins, for collage.runtime.CheckNeeds
 	// (byoc/runtime/needs.h); "" for a model that says nothing.
 	Note string
+	// Signature is what a model for TVM's virtual machine says of its inputs and outputs, as JSON; "" for others.
+	Signature string
 }
 
 // Needed reads what a model's library demands. It is an error if the library is for another kind of machine.
@@ -201,24 +205,28 @@ func needed(content io.ReaderAt) (*Demands, error) {
 	if d.Libraries, err = file.ImportedLibraries(); err != nil {
 		return nil, fmt.Errorf("the model's library cannot be read: %w", err)
 	}
-	if section := file.Section(noteSection); section != nil {
-		if d.Note, err = noteText(section); err != nil {
-			return nil, fmt.Errorf("the model's library cannot be read: %w", err)
+	for name, text := range map[string]*string{noteSection: &d.Note, signatureSection: &d.Signature} {
+		if section := file.Section(name); section != nil {
+			if *text, err = noteText(section); err != nil {
+				return nil, fmt.Errorf("the model's library cannot be read: %w", err)
+			}
 		}
 	}
 	return &d, nil
 }
 
-// noteSection is where python/collage/needs.py puts the note, and noteOwner whose it says it is.
+// noteSection is where python/collage/needs.py puts the note, signatureSection where virtual_machine.py puts its own, and
+// noteOwner whose they say they are.
 const (
-	noteSection = ".note.collage"
-	noteOwner   = "Collage\x00"
-	mostNote    = 1 << 20
+	noteSection      = ".note.collage"
+	signatureSection = ".note.collage.signature"
+	noteOwner        = "Collage\x00"
+	mostNote         = 1 << 20
 )
 
 // noteText is the text of an ELF note: the sizes of owner and text, a type, then both.
 func noteText(section *elf.Section) (string, error) {
-	damaged := errors.New("what it says of its needs is damaged")
+	damaged := errors.New("what it says of itself is damaged")
 	const head = 12
 	if section.Type == elf.SHT_NOBITS || section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > mostNote ||
 		section.FileSize < head+uint64(len(noteOwner)) {

@@ -70,8 +70,29 @@ func lastLine(err error) string {
 	return text
 }
 
-// Register registers PrepareFunction. TVM must be loaded.
+// SignatureFunction is what a library for TVM's virtual machine says of its inputs and outputs, as JSON, for Python: it
+// takes the library's path.
+const SignatureFunction = "collage.model_signature"
+
+// Register registers PrepareFunction and SignatureFunction. TVM must be loaded.
 func Register() error {
+	err := bridge.RegisterFunction(SignatureFunction, true, func(args []bridge.Value) (any, error) {
+		if len(args) != 1 {
+			return nil, fmt.Errorf("TypeError: %s takes the path of a model's library", SignatureFunction)
+		}
+		library, err := args[0].Str()
+		if err != nil {
+			return nil, err
+		}
+		demands, err := Needed(library)
+		if err != nil {
+			return nil, err
+		}
+		return demands.Signature, nil
+	})
+	if err != nil {
+		return err
+	}
 	return bridge.RegisterFunction(PrepareFunction, true, func(args []bridge.Value) (any, error) {
 		if len(args) != 1 {
 			return nil, fmt.Errorf("TypeError: %s takes the path of a model's library", PrepareFunction)

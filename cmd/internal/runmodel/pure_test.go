@@ -148,7 +148,8 @@ func TestTimings(t *testing.T) {
 	assert.Equal(t, 7.0, newTimings([]time.Duration{7 * time.Millisecond}, 0).High)
 }
 
-var twoInputs = []TensorInfo{{"data", []int64{1, 3}, "float32"}, {"mask", []int64{4}, "bool"}}
+var twoInputs = []TensorInfo{{Name: "data", Shape: []int64{1, 3}, DType: "float32"},
+	{Name: "mask", Shape: []int64{4}, DType: "bool"}}
 
 func TestRandomInputs(t *testing.T) {
 	a, err := RandomInputs(twoInputs, 7)
@@ -162,16 +163,16 @@ func TestRandomInputs(t *testing.T) {
 	assert.NotEqual(t, a[0].Data, c[0].Data)
 
 	for _, dtype := range []string{"bool", "int8", "int64", "uint16", "float16", "float64"} {
-		arrays, err := RandomInputs([]TensorInfo{{"x", []int64{64}, dtype}}, 0)
+		arrays, err := RandomInputs([]TensorInfo{{Name: "x", Shape: []int64{64}, DType: dtype}}, 0)
 		require.NoError(t, err)
 		size, _ := npz.ItemSize(dtype)
 		assert.Len(t, arrays[0].Data, 64*size)
 	}
-	integers, _ := RandomInputs([]TensorInfo{{"x", []int64{1000}, "int32"}}, 0)
+	integers, _ := RandomInputs([]TensorInfo{{Name: "x", Shape: []int64{1000}, DType: "int32"}}, 0)
 	for i := range 1000 {
 		assert.Less(t, binary.LittleEndian.Uint32(integers[0].Data[4*i:]), uint32(10))
 	}
-	_, err = RandomInputs([]TensorInfo{{"x", nil, "bfloat16"}}, 0)
+	_, err = RandomInputs([]TensorInfo{{Name: "x", DType: "bfloat16"}}, 0)
 	assert.ErrorContains(t, err, "no random values")
 }
 
@@ -218,4 +219,16 @@ func TestParseGraph(t *testing.T) {
 	assert.ErrorContains(t, err, "not the JSON")
 	_, err = parseGraph([]byte(`{"nodes":[],"arg_nodes":[0]}`))
 	assert.ErrorContains(t, err, "names a node 0 and has 0")
+}
+
+func TestInputsOfAnySize(t *testing.T) {
+	open := []TensorInfo{{Name: "x", Shape: []int64{-1, 8}, DType: "float32", Tried: []int64{3, 8}}}
+	random, err := RandomInputs(open, 1)
+	require.NoError(t, err)
+	assert.Equal(t, []int64{3, 8}, random[0].Shape)
+	require.NoError(t, CheckInputs(open, random))
+	random[0].Shape = []int64{3, 7}
+	assert.ErrorContains(t, CheckInputs(open, random), `has the shape [3, 7], the model takes [?, 8]`)
+	random[0].Shape = []int64{3, 8, 1}
+	assert.Error(t, CheckInputs(open, random))
 }

@@ -32,12 +32,17 @@ func (s *Space) Decode(g Genome) (*Placement, error) {
 	p := &Placement{Chosen: make([][]int, len(s.Functions)), Regions: make([][]annotate.Region, len(s.Functions))}
 	for i := range s.Functions {
 		f := &s.Functions[i]
-		placed, err := place.SolveWithin(s.options(i, g[i]), f.Tree, decodeEffort)
-		if err != nil {
-			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
+		options := s.options(i, g[i])
+		chosen, done := s.around(i, s.kept(i, g[i]), options)
+		if !done {
+			placed, err := place.SolveWithin(options, f.Tree, decodeEffort)
+			if err != nil {
+				return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
+			}
+			chosen = placed.Chosen
 		}
-		p.Chosen[i] = placed.Chosen
-		p.Regions[i] = annotate.RegionsWhere(f.Set, placed.Chosen, s.byName, func(producer, user int) bool {
+		p.Chosen[i] = chosen
+		p.Regions[i] = annotate.RegionsWhere(f.Set, chosen, s.byName, func(producer, user int) bool {
 			return g[i][f.speaker(producer)].Colour == g[i][f.speaker(user)].Colour
 		})
 	}
@@ -114,8 +119,8 @@ func (s *Space) options(i int, genes []Gene) []place.Option {
 	return options
 }
 
-// normal is the genome of a placement: each region has a colour of its own. asked is the genome that it was decoded
-// from; nil for none.
+// normal is the genome of a placement: each region has a colour of its own, and says which candidates it is made of.
+// asked is the genome that it was decoded from; nil for none.
 func (s *Space) normal(p *Placement, asked Genome) Genome {
 	g := s.Uniform(s.free)
 	for i := range asked {
@@ -130,6 +135,11 @@ func (s *Space) normal(p *Placement, asked Genome) Genome {
 			colour++
 			for _, v := range r.Nodes {
 				g[i][v].Backend, g[i][v].Colour = s.regionOf(i, r), colour
+			}
+			for _, k := range r.Candidates {
+				for _, v := range s.Functions[i].Set.Candidates[k].Nodes {
+					g[i][v].Taken, g[i][v].Region = int32(k+1), int32(len(r.Nodes))
+				}
 			}
 		}
 		for _, k := range p.Chosen[i] {

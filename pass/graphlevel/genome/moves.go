@@ -135,8 +135,7 @@ func (m *mutation) set(function int, nodes []relay.NodeID, gene Gene) {
 // home is where a node is, whatever the way in which it is run there.
 func (m *mutation) home(function int, v relay.NodeID) Gene {
 	gene := m.g[function][v]
-	gene.Variant = 0
-	return gene
+	return Gene{Backend: gene.Backend, Colour: gene.Colour}
 }
 
 // others are the backends, other than the one it is on, that can have a part in covering any node of a part.

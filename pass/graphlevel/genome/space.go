@@ -11,6 +11,9 @@
 // on a backend that merges share a region if they have one colour, and a candidate of several nodes is chosen only if
 // they have one colour: so colours say what is merged and what is split, what is fused and what is not.
 //
+// The genome of a placement says, too, which candidates its regions are made of. What no move touches stays as it is,
+// whatever is learnt about costs meanwhile.
+//
 // Backends that share regions (byoc.ShareRegions) are one backend to a genome: which of them runs the same nodes is a
 // matter of variants, as which of a backend's own algorithms does.
 package genome
@@ -162,6 +165,9 @@ type Gene struct {
 	// the same nodes), from 1; 0 for the cheapest by the costs.
 	Variant int16
 	Colour  int32
+	// Taken is 1 + the candidate that has the node in a region of Region nodes: what a placement's own genome says of its
+	// regions. It holds as long as no gene of that region is another one (Space.kept); 0 leaves it to the costs.
+	Taken, Region int32
 }
 
 // Genome has a gene for each node of each function; those of nodes that need no cover say nothing.

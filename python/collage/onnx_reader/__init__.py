@@ -6,29 +6,37 @@ importer's, by operator and opset, where it has none or a wrong one. The others 
 """
 
 from . import (
+    control_flow,
     elementwise,
     form,
     images,
     normalisations,
+    orders,
     pooling,
     quantised,
     recurrent,
     reductions,
     resize,
+    sampling,
+    signals,
     table,
     tensors,
 )
 
 __all__ = [
+    "control_flow",
     "elementwise",
     "form",
     "images",
     "normalisations",
+    "orders",
     "pooling",
     "quantised",
     "recurrent",
     "reductions",
     "resize",
+    "sampling",
+    "signals",
     "table",
     "tensors",
 ]

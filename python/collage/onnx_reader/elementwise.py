@@ -6,7 +6,7 @@ from onnx import helper
 from tvm import relay
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, given, outputs, shape_of, static
+from .table import const, converter, dtype_of, given, outputs, rank_of, shape_of, sizes_of, static
 
 
 @converter("Gelu", since=20)
@@ -38,6 +38,12 @@ def cast(value, kind):
     return _op.cast(value, kind)
 
 
+@converter("Binarizer")
+def _binarizer(inputs, attrs, params):
+    kind = dtype_of(inputs[0])
+    return _op.cast(_op.greater(inputs[0], const(attrs.get("threshold", 0.0), kind)), kind)
+
+
 @converter("Dropout")
 def _dropout(inputs, attrs, params):
     training = static(given(inputs, 2), "whether Dropout trains")
@@ -65,12 +71,12 @@ def _modulo(inputs, attrs, params):
 @converter("PRelu")
 def _parametric_relu(inputs, attrs, params):
     x, slope = inputs
-    channels = shape_of(x)[1:2]
-    if shape_of(slope) == channels and channels != shape_of(x)[-1:]:  # a list for the channels, before opset 7
-        slope = _op.reshape(slope, [-1] + [1] * (len(shape_of(x)) - 2))
+    channels = sizes_of(x)[1:2]
+    if shape_of(slope) == channels and channels != sizes_of(x)[-1:]:  # a list for the channels, before opset 7
+        slope = _op.reshape(slope, [-1] + [1] * (rank_of(x) - 2))
     zero = const(0, dtype_of(x))
-    if len(shape_of(x)) >= 2 and _one_for_each_channel(shape_of(x), shape_of(slope)):
-        return _op.nn.prelu(x, _op.broadcast_to(_op.reshape(slope, [-1]), [shape_of(x)[1]]), axis=1)
+    if None not in channels and rank_of(x) >= 2 and _one_for_each_channel(sizes_of(x), shape_of(slope)):
+        return _op.nn.prelu(x, _op.broadcast_to(_op.reshape(slope, [-1]), channels), axis=1)
     return _op.where(_op.less(x, zero), x * slope, x)
 
 

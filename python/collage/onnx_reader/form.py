@@ -11,8 +11,11 @@ import onnx
 from onnx import AttributeProto, FunctionProto, TensorProto, TypeProto, inliner
 
 # Operators that are expanded though TVM's importer converts them: what it makes of them is wrong or incomplete.
-# TVM's Attention is that of com.microsoft.
-_EXPANDED = frozenset({"Attention", "MeanVarianceNormalization"})
+# TVM's Attention is that of com.microsoft; its losses look up the class that is to be ignored, though it may be none,
+# and want a target that is an input.
+_EXPANDED = frozenset(
+    {"Attention", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}
+)
 
 # Types of elements that TVM has no tensors of, or reads as others.
 _TYPES = {getattr(TensorProto, name) for name in ("FLOAT", "DOUBLE", "FLOAT16", "BOOL")}
@@ -38,6 +41,7 @@ def formed(proto, converted):
             break
         proto = expander.expanded()
     _plain_constants(proto.graph)
+    _complete_loops(proto.graph)
     return _with_weights(proto, weights)
 
 
@@ -78,6 +82,26 @@ def _plain_constants(graph):
         tensor = onnx.numpy_helper.from_array(np.array(value, dtype=kind))
         del node.attribute[:]
         node.attribute.append(onnx.helper.make_attribute("value", tensor))
+
+
+def _complete_loops(graph):
+    """Give each Loop the number of rounds or the condition that it leaves out: TVM's importer fails without."""
+    nodes = []
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                _complete_loops(attribute.g)
+        if node.op_type == "Loop":
+            for place, value in enumerate((np.array(np.iinfo("int64").max, "int64"), np.array(True))):
+                if not node.input[place]:
+                    node.input[place] = f"{node.output[0]}.loop{place}"
+                    tensor = onnx.numpy_helper.from_array(value)
+                    nodes.append(onnx.helper.make_node("Constant", [], [node.input[place]], value=tensor))
+        nodes.append(node)
+    if len(nodes) > len(graph.node):
+        kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(kept)
 
 
 def _without_weights(proto):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images and signals: what TVM converts under other names, or only in part."""
+"""Images and matrices: what TVM converts under other names, or only in part."""
 
 import math
 
@@ -7,36 +7,7 @@ import numpy as np
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, from_front, given, shape_of, static, text
-
-_METHODS = {"linear": b"bilinear", "cubic": b"bicubic"}
-
-
-@converter("GridSample", since=16)
-def _grid_sample(inputs, attrs, params):
-    mode = text(attrs, "mode", "bilinear")
-    attrs["mode"] = _METHODS.get(mode, mode.encode())
-    if len(shape_of(inputs[0])) < 5:
-        return importer.GridSample.get_converter(16)(inputs, attrs, params)
-    grid = _op.transpose(inputs[1], (0, 4, 1, 2, 3))
-    padding, corners = text(attrs, "padding_mode", "zeros"), bool(attrs.get("align_corners", 0))
-    return _op.image.grid_sample(inputs[0], grid, text(attrs, "mode", ""), "NCDHW", padding, corners)
-
-
-def _roi_align(default):
-    def convert(inputs, attrs, params):
-        mode = text(attrs, "mode", "avg")
-        if mode != "avg":
-            raise ValueError(f"it takes the {mode} of the samples; TVM has it for their mean only")
-        if text(attrs, "coordinate_transformation_mode", default) == "half_pixel":
-            raise ValueError("it looks for samples half a pixel aside, which TVM does not: use output_half_pixel")
-        return importer.RoiAlign.get_converter(16)(inputs, attrs, params)
-
-    return convert
-
-
-converter("RoiAlign", since=10)(_roi_align("output_half_pixel"))
-converter("RoiAlign", since=16)(_roi_align("half_pixel"))
+from .table import const, converter, dtype_of, given, shape_of, static
 
 
 @converter("Col2Im", since=18)
@@ -88,16 +59,43 @@ for each in (1, 11):
 
 @converter("MaxUnpool", since=9)
 def _max_unpool(inputs, attrs, params):
-    if len(inputs) > 2 and inputs[2] is not None:
-        raise ValueError("it is told the shape of its output, which TVM does not take")
-    return importer.MaxUnpool.get_converter(11)(inputs, attrs, params)
+    """The places are those in the tensor that the windows go over; one that is larger has zeros behind them."""
+    values, places = inputs[:2]
+    shape, kernel = shape_of(values), attrs["kernel_shape"]
+    rank = len(kernel)
+    strides, pads = attrs.get("strides", [1] * rank), attrs.get("pads", [0] * 2 * rank)
+    sizes = [(shape[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i in range(rank)]
+    whole = [*shape[:2], *sizes]
+    empty = const(np.zeros(math.prod(whole)), dtype_of(values))
+    filled = _op.scatter_elements(empty, _op.reshape(places, [-1]), _op.reshape(values, [-1]), 0)
+    image, asked = _op.reshape(filled, whole), static(given(inputs, 2), "the shape of MaxUnpool's result")
+    further = [0] * len(whole) if asked is None else [int(n) - have for n, have in zip(asked, whole, strict=True)]
+    if min(further) < 0:
+        raise ValueError(
+            f"the shape of its result, {[int(n) for n in asked]}, is less than its windows go over: {whole}"
+        )
+    return _op.nn.pad(image, [(0, n) for n in further], 0) if any(further) else image
 
 
-@converter("DFT", since=20)
-def _fourier(inputs, attrs, params):
-    """The axis is an input since opset 20, and counts from the end."""
-    rank = len(shape_of(inputs[0]))
-    axis = static(given(inputs, 2), "the axis of DFT")
-    axis = -2 if axis is None else int(axis.reshape(()))
-    attrs["axis"] = from_front(axis, rank)
-    return importer.DFT.get_converter(17)([inputs[0], given(inputs, 1)], attrs, params)
+@converter("Det", since=11)
+def _determinant(inputs, attrs, params):
+    """Along the first row, of matrices up to 4 x 4."""
+    shape, x = shape_of(inputs[0]), inputs[0]
+    if shape[-1] > 4:
+        raise ValueError(f"of a matrix of {shape[-1]} rows it is not supported, up to 4 it is")
+    rank = len(shape)
+
+    def element(row, column):
+        one = _op.strided_slice(x, [row, column], [row + 1, column + 1], [1, 1], axes=[rank - 2, rank - 1])
+        return _op.reshape(one, shape[:-2])
+
+    def of(row, columns):
+        if len(columns) == 1:
+            return element(row, columns[0])
+        total = None
+        for i, column in enumerate(columns):
+            part = element(row, column) * of(row + 1, columns[:i] + columns[i + 1 :])
+            total = part if total is None else total - part if i % 2 else total + part
+        return total
+
+    return of(0, list(range(shape[-1])))

@@ -5,7 +5,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, from_front, given, outputs, shape_of
+from .table import const, converter, dtype_of, from_front, given, outputs, rank_of, shape_of, sizes_of
 
 
 def _in_float32(value):
@@ -18,7 +18,7 @@ def _in_float32(value):
 
 def _last_axes(data, attrs):
     """The axes from the attribute ``axis`` on."""
-    rank, axis = len(shape_of(data)), attrs.get("axis", -1)
+    rank, axis = rank_of(data), attrs.get("axis", -1)
     return list(range(from_front(axis, rank), rank))
 
 
@@ -28,10 +28,16 @@ def _layer(inputs, attrs, params):
     kind, axes = dtype_of(data), _last_axes(data, attrs)
     scale, bias = inputs[1], given(inputs, 2)
     epsilon = attrs.get("epsilon", 1e-5)
-    last = shape_of(data)[-1:]
-    if outputs(attrs) == 1 and len(axes) == 1 and dtype_of(inputs[0]) == kind and shape_of(scale) == last:
+    last = sizes_of(data)[-1:]
+    if (
+        outputs(attrs) == 1
+        and len(axes) == 1
+        and dtype_of(inputs[0]) == kind
+        and None not in last
+        and sizes_of(scale) == last
+    ):
         bias = const(np.zeros(last), kind) if bias is None else bias
-        if shape_of(bias) == last:  # what engines know
+        if sizes_of(bias) == last:  # what engines know
             return _op.nn.layer_norm(data, scale, bias, axis=-1, epsilon=epsilon)
     mean = _op.mean(data, axes, keepdims=True)
     centred = data - mean
@@ -57,7 +63,7 @@ def _root_mean_square(inputs, attrs, params):
 @converter("GroupNormalization", since=18)
 def _group(inputs, attrs, params):
     data, scale, bias = inputs
-    channels, groups = shape_of(data)[1], attrs["num_groups"]
+    channels, groups = sizes_of(data)[1], attrs["num_groups"]
     if shape_of(scale)[0] != channels:  # one for each group, before opset 21
         scale, bias = (_op.repeat(one, channels // groups, axis=0) for one in (scale, bias))
     return _op.nn.group_norm(data, scale, bias, groups, axis=1, epsilon=attrs.get("epsilon", 1e-5))
@@ -79,7 +85,7 @@ def _apart(value, rank):
 @converter("BatchNormalization", since=14)
 def _batch(inputs, attrs, params):
     data, scale, bias, mean, variance = inputs
-    epsilon, rank = attrs.get("epsilon", 1e-5), len(shape_of(data))
+    epsilon, rank = attrs.get("epsilon", 1e-5), rank_of(data)
     if not attrs.get("training_mode", 0):
         return _op.nn.batch_norm(data, scale, bias, mean, variance, epsilon=epsilon)[0]
     axes = [axis for axis in range(rank) if axis != 1]

@@ -7,7 +7,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, outputs, shape_of, text
+from .table import const, converter, dtype_of, outputs, rank_of, shape_of, sizes_of, text
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -25,6 +25,8 @@ class Windows:
         pads = list(attrs.get("pads", [0] * 2 * self.rank))
         self.begin, self.end = pads[: self.rank], pads[self.rank :]
         self._automatic(text(attrs, "auto_pad", "NOTSET"))
+        if None in self.sizes and self.ceil:
+            raise ValueError("it rounds a number of windows up that is known only when the network runs")
         self.counts = [self._count(axis) for axis in range(self.rank)]
 
     def reach(self, axis):
@@ -35,7 +37,12 @@ class Windows:
         if mode not in ("SAME_UPPER", "SAME_LOWER", "VALID"):
             return
         self.ceil = False
+        if None in self.sizes and mode != "VALID":
+            raise ValueError(f"auto_pad {mode} goes by sizes that are known only when the network runs")
         for axis, size in enumerate(self.sizes):
+            if size is None:
+                self.begin[axis] = self.end[axis] = 0
+                continue
             windows = -(-size // self.strides[axis])
             missing = max(0, (windows - 1) * self.strides[axis] + self.reach(axis) - size) if mode != "VALID" else 0
             less = missing // 2
@@ -44,7 +51,11 @@ class Windows:
             )
 
     def _count(self, axis):
-        """How many windows there are; one that would begin behind the input and its padding in front is none."""
+        """How many windows there are; one that would begin behind the input and its padding in front is none.
+        None where that is known only when the network runs.
+        """
+        if self.sizes[axis] is None:
+            return None
         room = self.sizes[axis] + self.begin[axis] + self.end[axis] - self.reach(axis)
         count = (-(-room // self.strides[axis]) if self.ceil else room // self.strides[axis]) + 1
         if self.ceil and (count - 1) * self.strides[axis] >= self.sizes[axis] + self.begin[axis]:
@@ -53,6 +64,8 @@ class Windows:
 
     def beyond(self, axis):
         """How far the last window goes beyond the padding."""
+        if not self.ceil:
+            return 0
         last = (self.counts[axis] - 1) * self.strides[axis] + self.reach(axis)
         return max(0, last - self.sizes[axis] - self.begin[axis] - self.end[axis])
 
@@ -72,7 +85,7 @@ class Windows:
 
 
 def _known(inputs, attrs):
-    shape = shape_of(inputs[0])
+    shape = sizes_of(inputs[0])
     if not 3 <= len(shape) <= 5:
         raise ValueError(f"a pool over {len(shape) - 2} axes is not supported")
     return Windows(shape, attrs)
@@ -107,7 +120,7 @@ def _lp(inputs, attrs, params):
 @converter("GlobalLpPool")
 def _global_lp(inputs, attrs, params):
     kind, power = dtype_of(inputs[0]), float(attrs.get("p", 2))
-    axes = list(range(2, len(shape_of(inputs[0]))))
+    axes = list(range(2, rank_of(inputs[0])))
     total = _op.sum(_op.power(_op.abs(inputs[0]), const(power, kind)), axes, keepdims=True)
     return _op.power(total, const(1.0 / power, kind))
 

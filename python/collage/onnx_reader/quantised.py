@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of quantised matrices, computed in whole numbers as ONNX defines them."""
+"""Quantised tensors: scales for blocks, and products, computed in whole numbers as ONNX defines them."""
 
 import numpy as np
+from onnx import helper
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
 from .elementwise import cast
-from .table import converter, dtype_of, shape_of
+from .table import const, converter, dtype_of, from_front, given, rank_of, shape_of
 
 
 def _along_rows(value, rank, column):
@@ -14,9 +15,53 @@ def _along_rows(value, rank, column):
     size = int(np.prod(shape_of(value)))
     if size == 1:
         return _op.reshape(value, ())
-    if len(shape_of(value)) > 1:
+    if rank_of(value) > 1:
         return value
     return _op.reshape(value, [1] * (rank - 2) + ([1, size] if column else [size, 1]))
+
+
+def _of_blocks(value, shape, attrs):
+    """A scale or a zero point of blocks along an axis, once for each element of a tensor of ``shape``."""
+    axis = from_front(attrs.get("axis", 1), len(shape))
+    whole = _op.repeat(value, attrs["block_size"], axis)  # the last block may reach beyond
+    return _op.strided_slice(whole, [0], [shape[axis]], axes=[axis])
+
+
+def _kind_of(zero, attrs):
+    """The type of a quantised tensor."""
+    if zero is not None:
+        return dtype_of(zero)
+    kind = attrs.get("output_dtype", 0)
+    return np.dtype(helper.tensor_dtype_to_np_dtype(kind)).name if kind else "uint8"
+
+
+def _from_opset(opset):
+    """TVM's converters want a zero point, and know no blocks."""
+
+    @converter("QuantizeLinear", since=opset)
+    def quantise(inputs, attrs, params):
+        data, scale, zero = inputs[0], inputs[1], given(inputs, 2)
+        kind, shape = _kind_of(zero, attrs), shape_of(data)
+        zero = const(np.zeros(shape_of(scale)), kind) if zero is None else zero
+        if not attrs.get("block_size", 0):
+            return importer.QuantizeLinear.get_converter(opset)([data, scale, zero], attrs, params)
+        rounded = importer.Round.get_converter(11)([data / _of_blocks(scale, shape, attrs)], {}, params)
+        shifted = rounded + _of_blocks(_op.cast(zero, dtype_of(data)), shape, attrs)
+        return _op.cast(_op.clip(shifted, np.iinfo(kind).min, np.iinfo(kind).max), kind)
+
+    @converter("DequantizeLinear", since=opset)
+    def dequantise(inputs, attrs, params):
+        data, scale, zero = inputs[0], inputs[1], given(inputs, 2)
+        zero = const(np.zeros(shape_of(scale)), dtype_of(data)) if zero is None else zero
+        if not attrs.get("block_size", 0):
+            return importer.DequantizeLinear.get_converter(opset)([data, scale, zero], attrs, params)
+        shape, kind = shape_of(data), dtype_of(scale)
+        shifted = _op.cast(data, "int32") - _of_blocks(_op.cast(zero, "int32"), shape, attrs)
+        return _op.cast(shifted, kind) * _of_blocks(scale, shape, attrs)
+
+
+for each in (10, 13):
+    _from_opset(each)
 
 
 @converter("QLinearMatMul", since=10)
@@ -24,10 +69,10 @@ def _product(inputs, attrs, params):
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
     sides = []
     for side, zero, column in ((a, a_zero, False), (b, b_zero, True)):
-        rank = len(shape_of(side))
+        rank = rank_of(side)
         sides.append(_op.cast(side, "int32") - _along_rows(_op.cast(zero, "int32"), rank, column))
     total = importer.matmul_out_dtype(sides, "int32")
-    rank = len(shape_of(total))
+    rank = rank_of(total)
     scales = [_along_rows(cast(s, "float32"), rank, column) for s, column in ((a_scale, False), (b_scale, True))]
     factor = scales[0] * scales[1] / _along_rows(cast(y_scale, "float32"), rank, False)
     rounded = importer.Round.get_converter(11)([_op.cast(total, "float32") * factor], {}, params)

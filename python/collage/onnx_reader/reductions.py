@@ -4,7 +4,7 @@
 import numpy as np
 from tvm.relay import op as _op
 
-from .table import const, converter, dtype_of, from_front, given, shape_of, static
+from .table import const, converter, dtype_of, from_front, given, shape_of, sizes_of, static
 
 
 def _reduction(name, compute, alone=lambda x: x):
@@ -14,7 +14,7 @@ def _reduction(name, compute, alone=lambda x: x):
         data = inputs[0]
         axes = static(given(inputs, 1), f"the axes of {name}")
         axes = attrs.get("axes") if axes is None else [int(axis) for axis in axes.reshape(-1)]
-        shape = shape_of(data)
+        shape = sizes_of(data)
         rank = len(shape)
         if axes is None or len(axes) == 0:
             if attrs.get("noop_with_empty_axes", 0):
@@ -23,8 +23,8 @@ def _reduction(name, compute, alone=lambda x: x):
         axes = list(axes)
         places = sorted({from_front(axis, rank) for axis in axes})
         keepdims = bool(attrs.get("keepdims", 1))
-        if any(shape[axis] == 0 for axis in places):
-            return _of_nothing(name, data, shape, places, keepdims)
+        if 0 in shape:
+            return _of_nothing(name, data, shape_of(data), places, keepdims)
         return compute(data, axes, keepdims) if axes else alone(data)
 
     converter(name)(convert)

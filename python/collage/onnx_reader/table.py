@@ -91,10 +91,20 @@ def indices_from_front(indices, sizes):
 
 def shape_of(value):
     """The sizes of an expression, as numbers; one that is not known when the model is read raises ValueError."""
-    shape = type_of(value).shape
-    if not all(isinstance(size, (int, tvm.tir.IntImm)) for size in shape):
+    sizes = sizes_of(value)
+    if None in sizes:
         raise ValueError("the shape of an input is known only when the network runs")
-    return tuple(int(size) for size in shape)
+    return sizes
+
+
+def sizes_of(value):
+    """The sizes of an expression; None for each that is known only when the network runs."""
+    return tuple(int(size) if isinstance(size, (int, tvm.tir.IntImm)) else None for size in type_of(value).shape)
+
+
+def rank_of(value):
+    """How many axes an expression has."""
+    return len(type_of(value).shape)
 
 
 def outputs(attrs):
@@ -128,6 +138,8 @@ class _Graph(importer.GraphProto):
         except Exception as error:
             lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
             why = lines[-1] if lines else type(error).__name__
+            if "tir.Any" in why or "tir.expr.Any" in why:
+                why = "TVM's converter wants sizes that are known only when the network runs"
             raise RefusedError(f"the operator {op_name} that makes {attrs['tvm_custom']['name']}: {why}") from error
 
 

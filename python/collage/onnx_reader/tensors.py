@@ -16,7 +16,9 @@ from .table import (
     given,
     indices_from_front,
     outputs,
+    rank_of,
     shape_of,
+    sizes_of,
     static,
     text,
     type_of,
@@ -26,12 +28,14 @@ from .table import (
 @converter("Split", since=2)
 def _split(inputs, attrs, params):
     data, axis = inputs[0], attrs.get("axis", 0)
-    shape = shape_of(data)
+    shape = sizes_of(data)
     axis = from_front(axis, len(shape))
     lengths = static(given(inputs, 1), "the lengths of Split")
     lengths = attrs.get("split") if lengths is None else [int(length) for length in lengths]
     if lengths is None:
         count = attrs.get("num_outputs", outputs(attrs))
+        if shape[axis] is None:
+            raise ValueError("how long what it splits is, is known only when the network runs")
         each = -(-shape[axis] // count)
         lengths = [max(0, min(each, shape[axis] - each * i)) for i in range(count)]
     if len(lengths) == 1:
@@ -41,32 +45,76 @@ def _split(inputs, attrs, params):
         return _op.split(data, ends[:-1], axis)
     parts = []  # TVM splits nothing of no length off
     for length, end in zip(lengths, ends, strict=True):
-        sizes = [*shape[:axis], length, *shape[axis + 1 :]]
+        sizes = [*shape_of(data)[:axis], length, *shape[axis + 1 :]]
         empty = const(np.zeros(sizes), dtype_of(data))
         parts.append(_op.strided_slice(data, [end - length], [end], axes=[axis]) if length else empty)
     return relay.TupleWrapper(relay.Tuple(parts), len(parts))
 
 
+@converter("SplitToSequence", since=11)
+def _split_to_sequence(inputs, attrs, params):
+    """``split`` is the length of each part, or a list of lengths; left out, each is 1 and may lose its axis."""
+    data, shape = inputs[0], shape_of(inputs[0])
+    axis = from_front(attrs.get("axis", 0), len(shape))
+    split = static(given(inputs, 1), "the lengths of SplitToSequence")
+    if split is None or split.ndim == 0:
+        each = 1 if split is None else int(split)
+        lengths = [min(each, shape[axis] - begin) for begin in range(0, shape[axis], each)]
+    else:
+        lengths = [int(length) for length in split]
+    ends = [int(end) for end in np.cumsum(lengths)]
+    parts = [
+        _op.strided_slice(data, [end - length], [end], axes=[axis]) for length, end in zip(lengths, ends, strict=True)
+    ]
+    if split is None and not attrs.get("keepdims", 1):
+        parts = [_op.squeeze(part, [axis]) for part in parts]
+    return relay.Tuple(parts)
+
+
+@converter("Unsqueeze")
+def _unsqueeze(inputs, attrs, params):
+    axes = static(given(inputs, 1), "the axes of Unsqueeze")
+    axes = attrs["axes"] if axes is None else [int(axis) for axis in axes.reshape(-1)]
+    rank = len(type_of(inputs[0]).shape) + len(axes)
+    data = inputs[0]
+    for axis in sorted(from_front(axis, rank) for axis in axes):
+        data = _op.expand_dims(data, axis)
+    return data
+
+
+@converter("ArrayFeatureExtractor")
+def _features(inputs, attrs, params):
+    return _op.take(inputs[0], _op.reshape(inputs[1], [-1]), axis=-1)
+
+
 @converter("Concat", since=4)
 def _concatenate(inputs, attrs, params):
-    kept = [one for one in inputs if 0 not in shape_of(one)] or list(inputs[:1])
+    kept = [one for one in inputs if 0 not in sizes_of(one)] or list(inputs[:1])
     return kept[0] if len(kept) == 1 else _op.concatenate(kept, axis=attrs["axis"])
 
 
 @converter("Shape")
 def _shape(inputs, attrs, params):
-    shape = shape_of(inputs[0])
-    return const(np.array(shape[attrs.get("start", 0) : attrs.get("end", len(shape))]), "int64")
+    shape = sizes_of(inputs[0])
+    wanted = slice(attrs.get("start", 0), attrs.get("end", len(shape)))
+    if None not in shape[wanted]:
+        return const(np.array(shape[wanted]), "int64")
+    begin, end, _ = wanted.indices(len(shape))
+    return _op.strided_slice(_op.shape_of(inputs[0], "int64"), [begin], [end], [1])
 
 
 @converter("Size")
 def _size(inputs, attrs, params):
-    return const(math.prod(shape_of(inputs[0])), "int64")
+    shape = sizes_of(inputs[0])
+    return const(math.prod(shape), "int64") if None not in shape else _op.cast(_op.ndarray_size(inputs[0]), "int64")
 
 
 @converter("Range", since=11)
 def _range(inputs, attrs, params):
-    start, limit, delta = (static(one, "a bound of Range").reshape(()) for one in inputs)
+    bounds = [importer.fold_constant(one) for one in inputs]
+    if not all(isinstance(one, relay.Constant) for one in bounds):
+        return _op.arange(*(_op.reshape(one, ()) for one in bounds), dtype_of(bounds[0]))
+    start, limit, delta = (one.data.numpy().reshape(()) for one in bounds)
     return const(np.arange(start, limit, delta), start.dtype)
 
 
@@ -84,7 +132,7 @@ def _triangle(inputs, attrs, params):
 @converter("Pad", since=11)
 def _pad(inputs, attrs, params):
     data, mode = inputs[0], text(attrs, "mode", "constant")
-    shape = shape_of(data)
+    shape = sizes_of(data)
     widths = [int(one) for one in static(inputs[1], "the widths of Pad")]
     value, axes = given(inputs, 2), static(given(inputs, 3), "the axes of Pad")
     axes = range(len(shape)) if axes is None else [int(axis) % len(shape) for axis in axes.reshape(-1)]
@@ -93,6 +141,8 @@ def _pad(inputs, attrs, params):
         begin[axis], end[axis] = widths[i], widths[len(widths) // 2 + i]
     for axis, size in enumerate(shape):  # less than none is cut off
         if begin[axis] < 0 or end[axis] < 0:
+            if size is None:
+                raise ValueError("it cuts off of what is known to be how long only when the network runs")
             data = _op.strided_slice(data, [max(0, -begin[axis])], [size - max(0, -end[axis])], axes=[axis])
     pairs = [(max(0, b), max(0, e)) for b, e in zip(begin, end, strict=True)]
     if not any(map(any, pairs)):
@@ -100,7 +150,9 @@ def _pad(inputs, attrs, params):
     if mode == "constant":
         filled = const(0, dtype_of(data)) if value is None else _op.reshape(value, ())
         return _op.nn.pad(data, pairs, filled)
-    if mode in ("reflect", "edge") and all(max(pair) < size for pair, size in zip(pairs, shape, strict=True)):
+    if mode in ("reflect", "edge") and all(
+        max(pair) == 0 or (size is not None and max(pair) < size) for pair, size in zip(pairs, shape, strict=True)
+    ):
         return _op.nn.pad(data, pairs, 0, pad_mode=mode)
     for axis, (b, e) in enumerate(pairs):
         if b or e:
@@ -115,13 +167,15 @@ _MODES = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "ma
 @converter("ScatterND", since=11)
 def _scatter_nd(inputs, attrs, params):
     data, indices, updates = inputs
-    shape, of = shape_of(data), shape_of(indices)
-    indices = indices_from_front(indices, shape[: of[-1]])
+    of = sizes_of(indices)
+    if of[-1] is None or None in sizes_of(data)[: of[-1]]:
+        raise ValueError("what it scatters into is known only when the network runs")
+    indices = indices_from_front(indices, sizes_of(data)[: of[-1]])
     moved = _op.transpose(indices, [len(of) - 1, *range(len(of) - 1)])
     return _op.scatter_nd(data, moved, updates, _MODES[text(attrs, "reduction", "none")])
 
 
-@converter("ScatterElements", "Scatter", since=9)
+@converter("ScatterElements", since=11)
 def _scatter_elements(inputs, attrs, params):
     data, indices, updates = inputs
     shape = shape_of(data)
@@ -139,7 +193,7 @@ def _one_hot(inputs, attrs, params):
     indices = _op.where(_op.less(indices, const(0, "int64")), indices + size, indices)
     off, on = (_op.take(values, const(i, "int64")) for i in range(2))
     axis = attrs.get("axis", -1)
-    axis = axis + len(shape_of(indices)) + 1 if axis < -1 else axis
+    axis = axis + rank_of(indices) + 1 if axis < -1 else axis
     return _op.one_hot(indices, on, off, depth, axis, dtype_of(values))
 
 
@@ -149,16 +203,10 @@ def _has_element(inputs, attrs, params):
     return const(given(inputs, 0) is not None, "bool")
 
 
-def _from_the_end(name, position):
-    """TVM's converter of an operator on a sequence, which counts no position from the end."""
-
-    @converter(name, since=11)
-    def convert(inputs, attrs, params):
-        at = static(given(inputs, position), f"the position of {name}")
-        if at is not None:
-            inputs[position] = const(from_front(int(at.reshape(())), len(type_of(inputs[0]).fields)), "int64")
-        return getattr(importer, name).get_converter(11)(inputs, attrs, params)
-
-
-for operator, where in (("SequenceAt", 1), ("SequenceErase", 1), ("SequenceInsert", 2)):
-    _from_the_end(operator, where)
+@converter("SequenceInsert", since=11)
+def _insert(inputs, attrs, params):
+    """TVM's counts no position from the end."""
+    at = static(given(inputs, 2), "the position of SequenceInsert")
+    if at is not None:
+        inputs[2] = const(from_front(int(at.reshape(())), len(type_of(inputs[0]).fields)), "int64")
+    return importer.SequenceInsert.get_converter(11)(inputs, attrs, params)

@@ -2,10 +2,10 @@
 """Each engine as one class: load a network, bind inputs, run, give the outputs.
 
 ``load(files, threads)`` gets the paths of what ``Tvm.prepare`` wrote: {"model", "params", "format",
-"input_shapes", "onnx", "program", "executable", ...}. ``bind(inputs)`` takes {name: array}, in the model's
-order; ``run()`` is what is timed, without copies in or out as far as the engine allows; ``outputs()`` are
-numpy arrays. All work in float32 on exactly ``threads`` threads, one call at a time, otherwise as the engine
-comes.
+"input_shapes", "onnx", "program", "executable", "pt2" (the network as PyTorch exported it, or None), ...}.
+``bind(inputs)`` takes {name: array}, in the model's order; ``run()`` is what is timed, without copies in or
+out as far as the engine allows; ``outputs()`` are numpy arrays. All work in float32 on exactly ``threads``
+threads, one call at a time, otherwise as the engine comes.
 """
 
 import os
@@ -185,15 +185,20 @@ class Torch:
 
         torch.set_num_threads(threads)
         torch.set_num_interop_threads(1)
-        with open(files["program"], "rb") as file:
-            self.program = pickle.load(file)
-        self.module = torch_module.build(self.program)
+        if files.get("pt2"):
+            self.names, self.module = None, torch.export.load(files["pt2"]).module()
+        else:
+            with open(files["program"], "rb") as file:
+                program = pickle.load(file)
+            self.names, self.module = list(program.inputs), torch_module.build(program)
         return f"PyTorch {torch.__version__.partition('+')[0]}"
 
     def bind(self, inputs):
         import torch
 
-        values = [torch.from_numpy(np.ascontiguousarray(inputs[name])) for name in self.program.inputs]
+        # An exported program's inputs have names of its own, in the order of the ONNX file that was written of it.
+        names = inputs if self.names is None else self.names
+        values = [torch.from_numpy(np.ascontiguousarray(inputs[name])) for name in names]
         without_gradients = getattr(torch, self.without_gradients)
 
         def run():
@@ -203,7 +208,9 @@ class Torch:
         self.run = run
 
     def outputs(self):
-        return [value.numpy() for value in self.result]
+        from torch.utils import _pytree
+
+        return [value.numpy() for value in _pytree.tree_leaves(self.result) if hasattr(value, "numpy")]
 
 
 class TorchCompile(Torch):

@@ -223,6 +223,36 @@ class _Writer:
     def _cast(self, step):
         self.node("Cast", step.arguments, step.result, to=_TYPES[step.dtype])
 
+    def _take(self, step):
+        data, indices = step.arguments
+        if step.attributes["batch_dims"]:
+            raise UnsupportedError(f"take with batch_dims {step.attributes['batch_dims']}")
+        axis, shape = step.attributes["axis"], self._shape(data)
+        if axis is None:  # of all elements in a row
+            data = self.node("Reshape", [data, self.constant(np.array([-1], "int64"))])
+            axis, shape = 0, (math.prod(shape),)
+        indices = self._within(indices, shape[axis], step.attributes["mode"])
+        self.node("Gather", [data, indices], step.result, axis=axis)
+
+    def _within(self, indices, extent, mode):
+        """Indices as Gather reads them: those that lie outside of ``extent`` as TVM's mode has them. ``fast`` promises
+        that there are none.
+        """
+        if mode not in ("clip", "wrap", "fast"):
+            raise UnsupportedError(f"take in the mode {mode}")
+        if indices in self.program.constants:
+            array = self.program.constants[indices].astype("int64")
+            if mode != "fast":
+                array = array % extent if mode == "wrap" else np.clip(array, 0, extent - 1)
+            return self.constant(array)
+        indices = self.node("Cast", [indices], to=TensorProto.INT64)
+        if mode == "wrap":  # with the sign of what is divided by
+            return self.node("Mod", [indices, self.constant(np.array(extent, "int64"))])
+        if mode == "clip":
+            ends = [self.constant(np.array(end, "int64")) for end in (0, extent - 1)]
+            return self.node("Clip", [indices, *ends])
+        return indices
+
     def _nn_upsampling(self, step):
         if step.attributes["layout"] != "NCHW" or step.attributes["method"] != "nearest_neighbor":
             raise UnsupportedError(f"nn.upsampling in {step.attributes['layout']} with {step.attributes['method']}")

@@ -88,6 +88,8 @@ VIDEO = ((64, 3, 56), (128, 4, 28))
 ROWS = ((64, 256), (128, 768), (197, 768), (384, 1024))
 # channels, side, groups (as many as channels: instance normalisation)
 GROUPS = ((32, 56, 8), (128, 28, 32), (320, 64, 32), (64, 128, 64))
+# The same with channels last, in TensorFlow's order.
+PIXEL_GROUPS = ((32, 56, 8), (128, 28, 32), (320, 64, 32), (64, 128, 64))
 # channels, side: batch normalisation that is folded into nothing
 SCALES = ((64, 56), (256, 28))
 
@@ -162,6 +164,11 @@ def kernels(batch=1):
             (batch, channels, side, side),
             lambda x, name, c=channels, g=groups: group_norm(net, x, name, c, g),
         )
+    for channels, side, groups in PIXEL_GROUPS:
+        layer(
+            (batch, side, side, channels),
+            lambda x, name, n=(batch, side, side, channels), g=groups: pixel_group_norm(net, x, name, n, g),
+        )
     for channels, side in SCALES:
         layer((batch, channels, side, side), lambda x, name, c=channels: channel_scale(net, x, name, c))
     return net.finish(relay.Tuple(results))
@@ -183,6 +190,16 @@ def rms_norm(net, x, name, units):
 
 def group_norm(net, x, name, channels, groups):
     return swish(relay.nn.group_norm(x, *scale_and_shift(net, name, (channels,)), num_groups=groups))
+
+
+def pixel_group_norm(net, x, name, shape, groups):
+    *image, channels = shape
+    apart = relay.reshape(x, (*image, groups, channels // groups))
+    mean = relay.mean(apart, axis=[1, 2, 4], keepdims=True)
+    variance = relay.variance(apart, axis=[1, 2, 4], keepdims=True, with_mean=mean)
+    normal = relay.reshape((apart - mean) / relay.sqrt(variance + relay.const(1e-5)), shape)
+    gain, shift = scale_and_shift(net, name, (channels,))
+    return swish(normal * gain + shift)
 
 
 def channel_scale(net, x, name, channels):

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks that TVM's graph executor does not take: with branches and loops, or with shapes that are known only when
+they run. TVM's virtual machine runs them.
+
+In: a module, with regions or without. Out: an Executable, which export.write writes. In: what was written. Out: a
+Model, which is used like TVM's GraphModule. The library says in an ELF note which inputs and results it has, as JSON:
+
+    {"inputs": [{"name", "dtype", "shape": sizes, -1 for what is open, "tried": sizes}, ...],
+     "outputs": [{"dtype", "shape"}, ...]}
+
+"tried" are the sizes at which it was measured and checked.
+"""
+
+import json
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from . import needs, open_dimensions
+
+# The module that TVM calls so is a library's first.
+TYPE = "VMExecutable"
+# The library's name in a .tar, as tvmc has it.
+MEMBER = "lib.so"
+SECTION = ".note.collage.signature"
+
+
+class Executable:
+    """What the virtual machine runs, built; ``signature`` is the note's."""
+
+    def __init__(self, executable, module, build_for, tried):
+        self.target = build_for
+        self.signature = signature(module, tried or {})
+        self.module = executable.mod
+        self._params = {str(number): value for number, value in enumerate(_constants(module))}
+
+    def get_lib(self):
+        """The kernels, into which other modules are imported: the virtual machine knows one module beside itself."""
+        imported = self.module.imported_modules
+        return imported[0] if imported else self.module
+
+    def get_params(self):
+        """The weights, as a graph executor factory gives them."""
+        return self._params
+
+    def export_library(self, path, **options):
+        """As a graph executor factory's."""
+        self.module.export_library(path, **options)
+
+    def note(self):
+        """Assembler source of the note with the signature."""
+        return needs.note(SECTION, json.dumps(self.signature))
+
+
+def _constants(module):
+    """The constants of all functions, each once."""
+    found = {}
+
+    def visit(expr):
+        if isinstance(expr, relay.Constant):
+            found[expr.handle.value] = expr.data
+
+    for function in module.functions.values():
+        if isinstance(function, relay.Function):
+            relay.analysis.post_order_visit(function, visit)
+    return list(found.values())
+
+
+def signature(module, tried):
+    """What a typed module's main takes and gives. A result that is no tensor raises ValueError."""
+    main = module["main"]
+    inputs = []
+    for var in main.params:
+        kind, name = var.checked_type, var.name_hint
+        sizes = list(tried.get(name) or open_dimensions.tried_shape(kind))
+        inputs.append({"name": name, **_tensor(kind), "tried": sizes})
+    kind = main.ret_type
+    fields = kind.fields if isinstance(kind, tvm.ir.TupleType) else [kind]
+    for number, field in enumerate(fields):
+        if not isinstance(field, relay.TensorType):
+            raise ValueError(f"its result {number} is no tensor but {field}")
+    return {"inputs": inputs, "outputs": [_tensor(field) for field in fields]}
+
+
+def _tensor(kind):
+    return {"dtype": kind.dtype, "shape": [-1 if size is None else size for size in open_dimensions.dims_of(kind)]}
+
+
+class Model:
+    """A model on TVM's virtual machine, to be used like TVM's GraphModule: set_input, run, get_output."""
+
+    def __init__(self, module, signature):
+        self.signature = signature
+        self._machine = tvm.runtime.vm.VirtualMachine(module, tvm.cpu())
+        self._values = [None] * len(self.signature["inputs"])
+        self._set = False
+        self.module = self
+
+    @staticmethod
+    def loaded(module, path):
+        """What export.write wrote, a library at ``path``, which TVM has loaded as ``module``."""
+        text = str(tvm.get_global_func("collage.model_signature")(str(path)))
+        if not text:
+            raise ValueError(f"{path} is for TVM's virtual machine, and does not say which inputs it takes")
+        return Model(module, json.loads(text))
+
+    def _place(self, key):
+        if isinstance(key, int):
+            return key
+        names = [one["name"] for one in self.signature["inputs"]]
+        if key not in names:
+            raise ValueError(f"the model has no input {key!r}; its inputs are: {', '.join(names) or 'none'}")
+        return names.index(key)
+
+    def set_input(self, key, value):
+        """Set an input, by its name or place; a type or shape that does not fit raises ValueError."""
+        place = self._place(key)
+        told = self.signature["inputs"][place]
+        array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+        dims = [None if size < 0 else size for size in told["shape"]]
+        if str(array.dtype) != told["dtype"] or not open_dimensions.fits(dims, array.shape):
+            raise ValueError(
+                f"the input {told['name']} is {told['dtype']}{open_dimensions.show(dims)}; "
+                f"{array.dtype}{open_dimensions.show(array.shape)} does not fit"
+            )
+        self._values[place] = tvm.nd.array(array)
+        self._set = False
+
+    def _ready(self):
+        if not self._set:
+            missing = [
+                one["name"] for one, value in zip(self.signature["inputs"], self._values, strict=True) if value is None
+            ]
+            if missing:
+                raise ValueError(f"the input {missing[0]} is not set")
+            self._machine.set_input("main", *self._values)
+            self._set = True
+
+    def run(self, **inputs):
+        """Run the network, on the inputs that were set and on those that are given."""
+        for name, value in inputs.items():
+            self.set_input(name, value)
+        self._ready()
+        self._machine.invoke_stateful("main")
+
+    def get_num_inputs(self):
+        return len(self._values)
+
+    def get_num_outputs(self):
+        return len(self.signature["outputs"])
+
+    def get_output(self, index):
+        """What the last run computed, an NDArray of the shape that came out."""
+        return self._machine._get_output(index)
+
+    def get_input_info(self):
+        """({name: sizes}, {name: dtype}) as GraphModule's; open dimensions as they are tried."""
+        told = self.signature["inputs"]
+        return {one["name"]: one["tried"] for one in told}, {one["name"]: one["dtype"] for one in told}
+
+    def time_evaluator(self, _name, device, number=1, repeat=1):
+        """What times "run", as that of a module of TVM's."""
+        self._ready()
+        timer = self._machine.module.time_evaluator("invoke", device, number=number, repeat=repeat)
+        return lambda: timer("main")

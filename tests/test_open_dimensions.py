@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks whose dimensions stay open (--dynamic): one executable for every size, with what is static in it placed."""
+
+import json
+
+import numpy as np
+import pytest
+from collage import export, frontends, open_dimensions, region, transform
+from onnx_networks import INT, answers, hold, node, normal, ran, values, weights, write
+
+
+def perceptron(path):
+    return write(
+        path,
+        [
+            node("Gemm", ["x", "w1", "b1"], ["a"], transB=1),
+            node("Relu", ["a"], ["r"]),
+            node("Gemm", ["r", "w2", "b2"], ["out"], transB=1),
+        ],
+        values(x=["N", 32]), values(out=["N", 10]), weights(w1=(64, 32), b1=(64,), w2=(10, 64), b2=(10,)),
+    )  # fmt: skip
+
+
+def convolutions(path):
+    """Open in its batch and in the sides of its images."""
+    return write(
+        path,
+        [
+            node("Conv", ["x", "w1"], ["a"], kernel_shape=[3, 3], pads=[1] * 4),
+            node("PRelu", ["a", "slope"], ["r"]),
+            node("MaxPool", ["r"], ["p"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+            node("Conv", ["p", "w2"], ["c"], kernel_shape=[3, 3], pads=[1] * 4),
+            node("AveragePool", ["c"], ["d"], kernel_shape=[2, 2], strides=[2, 2]),
+            node("GlobalAveragePool", ["d"], ["g"]),
+            node("Flatten", ["g"], ["f"]),
+            node("Gemm", ["f", "w3"], ["out"], transB=1),
+        ],
+        values(x=["N", 3, "H", "W"]), values(out=["N", 10]),
+        weights(w1=(16, 3, 3, 3), slope=(16, 1, 1), w2=(32, 16, 3, 3), w3=(10, 32)),
+    )  # fmt: skip
+
+
+def transformer(path, width=32, heads=4):
+    """A block of a transformer, open in the length of the sequence; positions by a Range over it."""
+    inside = {
+        "heads": np.array([0, -1, heads, width // heads]),
+        "whole": np.array([0, -1, width]),
+        "root": np.float32((width // heads) ** -0.5),
+        "g": np.ones(width, "float32"), "b": np.zeros(width, "float32"),
+        "zero": np.array(0), "one": np.array(1), "positions": (64, width),
+        **{name: (width, width) for name in ("wq", "wk", "wv", "wo")}, "w1": (width, 64), "w2": (64, width),
+    }  # fmt: skip
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "one"], ["length"]),
+        node("Range", ["zero", "length", "one"], ["places"]),
+        node("Gather", ["positions", "places"], ["where"]),
+        node("Add", ["x", "where"], ["e"]),
+    ]
+    for one in "qkv":
+        nodes += [
+            node("MatMul", ["e", f"w{one}"], [f"{one}0"]),
+            node("Reshape", [f"{one}0", "heads"], [f"{one}1"]),
+            node("Transpose", [f"{one}1"], [f"{one}2"], perm=[0, 2, 3, 1] if one == "k" else [0, 2, 1, 3]),
+        ]
+    nodes += [
+        node("MatMul", ["q2", "k2"], ["s0"]),
+        node("Mul", ["s0", "root"], ["s1"]),
+        node("Softmax", ["s1"], ["p"], axis=-1),
+        node("MatMul", ["p", "v2"], ["o0"]),
+        node("Transpose", ["o0"], ["o1"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["o1", "whole"], ["o2"]),
+        node("MatMul", ["o2", "wo"], ["o3"]),
+        node("Add", ["e", "o3"], ["r"]),
+        node("LayerNormalization", ["r", "g", "b"], ["n"], axis=-1),
+        node("MatMul", ["n", "w1"], ["h0"]),
+        node("Relu", ["h0"], ["h1"]),
+        node("MatMul", ["h1", "w2"], ["h2"]),
+        node("Add", ["n", "h2"], ["out"]),
+    ]
+    return write(path, nodes, values(x=["B", "S", width]), values(out=["B", "S", width]), weights(**inside))
+
+
+def partly(path):
+    """An image of one size, and words of any number: the convolutions are static."""
+    return write(
+        path,
+        [
+            node("Conv", ["image", "w1"], ["a"], kernel_shape=[3, 3], pads=[1] * 4),
+            node("Relu", ["a"], ["r"]),
+            node("Conv", ["r", "w2"], ["c"], kernel_shape=[3, 3], pads=[1] * 4),
+            node("GlobalAveragePool", ["c"], ["g"]),
+            node("Flatten", ["g"], ["f"]),
+            node("Gather", ["words", "ids"], ["e"]),
+            node("Mul", ["e", "f"], ["out"]),
+        ],
+        values(image=[1, 3, 32, 32], ids=(INT, ["L"])), values(out=["L", 32]),
+        weights(w1=(16, 3, 3, 3), w2=(32, 16, 3, 3), words=(20, 32)),
+    )  # fmt: skip
+
+
+NETWORKS = {
+    perceptron: ({"x": [0]}, [{"x": normal(n, n, 32)} for n in (1, 2, 7)]),
+    convolutions: (
+        {"x": [0, 2, 3]},
+        [{"x": normal(n, n, 3, *sides)} for n, sides in ((1, (16, 16)), (2, (24, 18)), (3, (33, 47)))],
+    ),
+    transformer: ({"x": [0, 1]}, [{"x": normal(n, b, n, 32)} for b, n in ((1, 1), (2, 9), (3, 33))]),
+    partly: (
+        {"ids": [0]},
+        [{"image": normal(n, 1, 3, 32, 32), "ids": np.arange(n) % 20} for n in (1, 5, 40)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda one: one.__name__)
+def test_it_computes_what_another_engine_does_at_every_size(network, tmp_path):
+    path, (dynamic, inputs) = network(tmp_path / "network.onnx"), NETWORKS[network]
+    read = frontends.load(path, dynamic=dynamic)
+    assert read.open == dynamic
+    model = export.runnable(transform.Normalise()(read.module))
+    for given in inputs:
+        hold(ran(model, given), answers(path, given))
+
+
+def test_what_is_static_is_placed(command, store, tmp_path):
+    """By the command, to the end: the convolutions are dnnl's in one executable that takes any number of words."""
+    path, made = partly(tmp_path / "network.onnx"), tmp_path / "network.so"
+    told = command("compile", path, "-o", made, "--dynamic", "ids:0", "--input-shape", "ids:6", "--db", store, "-q",
+                   "--plan-out", tmp_path / "plan.json", "--rounds", "3", "--repeat", "3", "--backends", "tvm,dnnl",
+                   "--pin", "nn.conv2d=dnnl", "--json")  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    report = json.loads(told.stdout)
+    assert report["model_info"]["inputs"]["ids"] == {"shape": [6], "dtype": "int64", "open": [0]}
+    assert "unchecked" not in report["import_check"]
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    placed = {one["name"]: one for one in plan["backends"]}
+    assert placed["dnnl"]["regions"] >= 1 and placed["tvm"]["operators"] >= 1
+    model = region.load_executor(made)
+    for given in NETWORKS[partly][1]:
+        hold(ran(model, given), answers(path, given))
+        np.savez(tmp_path / "in.npz", **given)
+        told = command("run", made, "--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz", "--repeat", "1",
+                       "--json")  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        shown = json.loads(told.stdout)
+        assert shown["inputs"][1] == {"name": "ids", "shape": [-1], "dtype": "int64", "tried_shape": [6]}
+        assert shown["outputs"] == [{"name": "output_0", "shape": [len(given["ids"]), 32], "dtype": "float32"}]
+        assert "libcollage_dnnl.so" in shown["plugins"]
+        with np.load(tmp_path / "out.npz") as archive:
+            hold([archive["output_0"]], answers(path, given))
+    # Without inputs: random ones, of the sizes at which it was tried. What does not fit is refused.
+    told = command("run", made, "--repeat", "1")
+    assert told.returncode == 0, told.stderr
+    assert "ids int64 [?]" in told.stdout and "output_0 float32 [6, 32]" in told.stdout
+    np.savez(tmp_path / "in.npz", image=normal(0, 1, 3, 16, 32), ids=np.arange(3))
+    told = command("run", made, "--inputs", tmp_path / "in.npz")
+    assert told.returncode != 0
+    assert 'the input "image" has the shape [1, 3, 16, 32], the model takes [1, 3, 32, 32]' in told.stderr
+
+
+def test_an_archive_runs_too(command, store, tmp_path):
+    path, made = perceptron(tmp_path / "network.onnx"), tmp_path / "network.tar"
+    told = command("compile", path, "-o", made, "--dynamic", "x:0", "--db", store, "--rounds", "2", "--backends", "tvm",
+                   "-q")  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert "answers the same" in told.stdout
+    model = region.load_executor(made)
+    for given in NETWORKS[perceptron][1]:
+        hold(ran(model, given), answers(path, given))
+
+
+def test_an_open_dimension_wants_a_size_or_to_stay_open(command, tmp_path):
+    path = transformer(tmp_path / "network.onnx")
+    with pytest.raises(ValueError, match=r"--input-shape x:1,\.\.\.\), or leave .* \(--dynamic x:0,1\)"):
+        frontends.load(path)
+    with pytest.raises(ValueError, match=r"leaves shapes open \(x is \[B, S, 32\]\)"):
+        frontends.load(path, dynamic={"x": [1]})
+    told = command("compile", path, "-o", tmp_path / "x.tar")
+    assert told.returncode != 0 and "--dynamic x:0,1" in told.stderr
+    for axes, why in (
+        ([3], "it has no dimension 3 to leave open"),
+        ([2], "its dimension 2 is 32 in the model, and can stay open only where the model leaves it open"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            frontends.load(path, dynamic={"x": axes})
+    with pytest.raises(ValueError, match="has no input 'z'; its inputs are: x"):
+        frontends.load(path, dynamic={"z": [0]})
+    # What is given of an input of which some stays open says how large that is when it is tried.
+    read = frontends.load(path, input_shapes={"x": (2, 5, 32)}, dynamic={"x": [1]})
+    assert (read.inputs["x"], read.open) == (((2, 5, 32), "float32"), {"x": [1]})
+    assert open_dimensions.dims_of(read.module["main"].params[0].checked_type) == [2, None, 32]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("x", "--dynamic x: give it as NAME:0 or NAME:0,1"),
+        ("x:", "--dynamic x: names no dimension"),
+        ("x:-1", '"-1" is not a dimension (a whole number from 0 up)'),
+    ],
+)
+def test_what_the_command_line_refuses(command, tmp_path, given, why):
+    path = perceptron(tmp_path / "network.onnx")
+    told = command("compile", path, "-o", tmp_path / "x.tar", "--dynamic", given)
+    assert told.returncode != 0
+    assert why in told.stderr
+
+
+def test_what_wants_sizes_is_named(tmp_path):
+    path = write(
+        tmp_path / "network.onnx", [node("LSTM", ["x", "w", "r"], ["", "out"], hidden_size=16)],
+        values(x=[5, "N", 8]), values(out=[1, "N", 16]), weights(w=(1, 64, 8), r=(1, 64, 16)),
+    )  # fmt: skip
+    why = "the operator LSTM that makes .*: TVM's converter wants sizes that are known only when the network runs"
+    with pytest.raises(ValueError, match=why):
+        frontends.load(path, dynamic={"x": [1]})
+
+
+def test_names_have_one_size():
+    """The same name is the same size, wherever it stands."""
+    sizes = open_dimensions.settle({"a": ["B", "S"], "b": ["S", 3]}, {}, {"a": [0, 1], "b": [0]}, "it")
+    assert sizes.tried["a"][1] == sizes.tried["b"][0]
+    assert sizes.shapes == {"a": [None, None], "b": [None, 3]}
+
+
+def test_a_relay_program_with_open_dimensions(tmp_path):
+    path = tmp_path / "program.relay"
+    path.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(?, 8), float32]) { nn.relu(%x) }\n')
+    read = frontends.load(path, dynamic={"x": [0]})
+    model = export.runnable(read.module, tried={"x": [3, 8]})
+    for count in (1, 6):
+        x = normal(count, count, 8)
+        hold(ran(model, {"x": x}), [np.maximum(x, 0)])
