@@ -74,6 +74,9 @@ type Config struct {
 	// Exact does without candidates that associate their sums otherwise than a direct sum does
 	// (byoc.Pattern.Reassociates).
 	Exact bool `json:"exact,omitempty"`
+	// Precision says in which types parts may be computed, and how far outputs may be off. Whole networks are held to
+	// that: what only adds up what parts take (Place, Explore) leaves it to its caller.
+	Precision
 	// MemoryLimit is how many bytes a worker may hold; a candidate that takes more is out of memory. 0 for the default
 	// of pass/measure.
 	MemoryLimit int64 `json:"memory_limit_bytes,omitempty"`
@@ -183,6 +186,9 @@ func (c *Config) Validate() error {
 	if _, err := findBackends(c.backendNames()); err != nil {
 		return err
 	}
+	if err := c.Precision.Validate(); err != nil {
+		return err
+	}
 	switch {
 	case c.Threads < 0:
 		return &OptionError{"threads", fmt.Sprintf("is %d; name at least 1, or 0 for all processors", c.Threads)}
@@ -242,6 +248,12 @@ func (c Config) resolved() (Config, error) {
 		return c, err
 	}
 	c.Backends = c.backendNames()
+	var err error
+	if c.Only == "" { // which says by itself in what parts are computed
+		if c.Backends, err = c.Offered(c.Backends); err != nil {
+			return c, err
+		}
+	}
 	if c.Threads == 0 {
 		c.Threads = defaultThreads()
 	}
@@ -262,7 +274,6 @@ func (c Config) resolved() (Config, error) {
 		c.DisabledPasses = DefaultDisabledPasses()
 	}
 	if c.TuningLog != "" {
-		var err error
 		if c.tuningDigest, err = TuningDigest(c.TuningLog); err == nil {
 			c.TuningLog, err = filepath.Abs(c.TuningLog)
 		}

@@ -239,7 +239,11 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 		for i, f := range s.functions {
 			for k := range f.set.Candidates {
 				if at := all.of[i][k]; at != lazy.Free && all.bounds[at] == 0 {
-					all.bounds[at] = machine.Milliseconds(bound.Of(f.set.Graph, &f.set.Candidates[k]))
+					work := bound.Of(f.set.Graph, &f.set.Candidates[k])
+					if byoc.PrecisionOf(s.byName[f.set.Candidates[k].Backend]) == byoc.BF16 {
+						work = work.InBF16()
+					}
+					all.bounds[at] = machine.Milliseconds(work)
 				}
 			}
 		}
@@ -335,6 +339,7 @@ func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 			w, err := annotate.Workload(g, c, s.byName[c.Backend].Compiler())
 			if err == nil {
 				w.RTol, w.ATol = bound.Tolerance(g, c)
+				w.Narrow = byoc.PrecisionOf(s.byName[c.Backend]) != byoc.F32
 			}
 			return w, err
 		}}

@@ -52,6 +52,8 @@ type LaneOptions struct {
 	Python string
 	// Poll is called while workers are waited for; an error of it ends what is going on. nil: bridge.CheckSignals.
 	Poll func() error
+	// Inputs are those on which errors are taken of every network but plain TVM's; nil where they are not.
+	Inputs *measure.Inputs
 	// Progress is told what is being done ("building feedback 1"). May be nil.
 	Progress func(what string)
 	// Quiet is called before something is timed: it waits until nothing else of the caller's runs. May be nil.
@@ -85,6 +87,7 @@ type Executable struct {
 	score   float64 // 0 until it was measured
 	kernels *trace.Executable
 	regions []annotate.Region // those of main, with symbols
+	narrow  bool              // computes in a narrower type than the network's
 }
 
 // NewLane prepares for building and measuring a network's placements. Close it.
@@ -176,7 +179,8 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 		if err != nil {
 			return err
 		}
-		e := &Executable{Path: filepath.Join(l.folder, "network-"+p.Key+l.options.Extension)}
+		e := &Executable{Path: filepath.Join(l.folder, "network-"+p.Key+l.options.Extension),
+			narrow: l.network.Narrow(p)}
 		for i, f := range spec.Functions {
 			if f.Name == "main" {
 				e.regions = named[i]
@@ -355,6 +359,9 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	run := measure.NetworkRun{Model: e.Path, Reference: plain.Path, Against: plain.Path, Step: roundsAtOnce,
 		Rounds: rounds,
 		More:   func(c cost.Cost) bool { return best == nil || !graphlevel.Hopeless(c, *best) }}
+	if e != plain {
+		run.Inputs, run.Narrow = l.options.Inputs, e.narrow
+	}
 	if l.pace != nil && e != plain {
 		run.Against, run.Pace = l.pace.Path, l.pace.score
 	}

@@ -155,7 +155,8 @@ func (n *Network) Together(backends ...string) *genome.Placement {
 // alike is by what share lower bounds of one operator may differ and say nothing about who is faster.
 const alike = 0.01
 
-// Families are the backends that share regions with others, each together with those, in the order of the backends.
+// Families are the backends that share regions with others, each together with those, in the order of the backends:
+// those that compute in the network's own type, and then all, where some compute narrowly.
 func (n *Network) Families() [][]string {
 	var families [][]string
 	seen := map[string]bool{}
@@ -167,6 +168,11 @@ func (n *Network) Families() [][]string {
 			}
 		}
 		if len(family) > 1 && !seen[b.Name()] {
+			precise := slices.DeleteFunc(slices.Clone(family),
+				func(name string) bool { return byoc.PrecisionOf(n.s.byName[name]) != byoc.F32 })
+			if len(precise) > 1 && len(precise) < len(family) {
+				families = append(families, precise)
+			}
 			families = append(families, family)
 		}
 		for _, name := range family {
@@ -185,9 +191,12 @@ func (n *Network) alone(backends []string, own func(i, k int) float64) *genome.P
 			c := &f.set.Candidates[k]
 			options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
 			switch {
-			case f.costs[k].Failed() && !c.Free, !slices.Contains(backends, c.Backend) &&
-				!n.s.byName[c.Backend].TakesAnything():
+			case f.costs[k].Failed() && !c.Free:
 				options[k].Cost = math.Inf(1)
+			case !slices.Contains(backends, c.Backend) && !n.s.byName[c.Backend].TakesAnything():
+				if options[k].Cost = math.Inf(1); len(n.s.cfg.Pin) > 0 { // what is pinned there can be nowhere else
+					options[k].Cost = 2 * elsewhere * float64(c.Operators(f.set.Graph))
+				}
 			case !slices.Contains(backends, c.Backend):
 				options[k].Cost = elsewhere * float64(c.Operators(f.set.Graph))
 			case !c.Free:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -89,6 +90,14 @@ var passOptions = []struct {
 	{"collage.retry_failures", bridge.OptionBool,
 		func(cfg *Config, v bridge.Value) error { return setBool(&cfg.RetryFailures, v) }},
 	{"collage.exact", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exact, v) }},
+	{"collage.precision", bridge.OptionString,
+		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Allowed, v) }},
+	{"collage.calibration", bridge.OptionString,
+		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Calibration, v) }},
+	{"collage.error_measure", bridge.OptionString,
+		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Measure, v) }},
+	{"collage.max_error", bridge.OptionString,
+		func(cfg *Config, v bridge.Value) error { return setFloat(&cfg.Precision.MaxError, v) }},
 	{"collage.exhaustive", bridge.OptionBool,
 		func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exhaustive, v) }},
 	{"collage.skip_unusable", bridge.OptionBool,
@@ -116,6 +125,18 @@ func setString(field *string, v bridge.Value) error {
 		*field = text
 	}
 	return err
+}
+
+// setFloat reads a number that is written as a text: PassContext knows no other options with a point.
+func setFloat(field *float64, v bridge.Value) error {
+	text, err := v.Str()
+	if err != nil || *field != 0 {
+		return err
+	}
+	if *field, err = strconv.ParseFloat(text, 64); err != nil {
+		return fmt.Errorf("ValueError: %q is no number", text)
+	}
+	return nil
 }
 
 func setInt(field *int, v bridge.Value) error {

@@ -22,8 +22,8 @@ KEPT = 100
 
 
 @functools.cache
-def usable():
-    """Names of the backends beside TVM that can be used here; none where nothing is built."""
+def listed():
+    """What ``collage backends --json`` says of each backend; nothing where nothing is built."""
     binary = Path(os.environ.get("COLLAGE_BINARY") or PACKAGE / "bin" / "collage")
     if not binary.exists():
         return []
@@ -31,10 +31,15 @@ def usable():
         [str(binary), "backends", "--json"], capture_output=True, text=True, timeout=120, env=environment()
     )
     assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)["backends"]
+
+
+def usable():
+    """Names of the backends beside TVM that can be used here, but for those that compute narrowly."""
     return [
         backend["name"]
-        for backend in json.loads(told.stdout)["backends"]
-        if backend["probe"]["usable"] and not backend["takes_anything"]
+        for backend in listed()
+        if backend["probe"]["usable"] and not backend["takes_anything"] and backend["precision"] == "f32"
     ]
 
 

@@ -178,6 +178,25 @@ def test_bench_networks(tmp_path):
 
 
 @pytest.mark.long
+def test_bench_precision(tmp_path):
+    settings = environment(ERRORS="0.5", NETWORKS="bert", RESULTS=tmp_path, EXECUTABLES=tmp_path)
+    arguments = ("--rounds", 1, "--turn", "10ms", "--level", "operator", "--backends", "tvm,openvino", "--repeat", 2,
+                 "-q", "--skip-unusable", "--db", tmp_path / "costs.jsonl")  # fmt: skip
+    result = subprocess.run(
+        [TREE / "scripts" / "bench_precision.sh", *map(str, arguments)],
+        capture_output=True, text=True, env=settings, timeout=850,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    report = schemas.hold("bench-all", schemas.parsed((tmp_path / "precision_0.5.json").read_text()))
+    assert report["precision"] == "up to auto, off by 0.5 (l2) at most"
+    assert "How far the outputs are off" in (tmp_path / "precision_0.5.txt").read_text()
+    for cell in report["networks"][0]["peers"]:
+        if cell["peer"] in ("onnxruntime", "openvino"):
+            assert cell["l2_error"] < 1e-4
+        assert not cell.get("wrong")
+
+
+@pytest.mark.long
 def test_bench_models(network, tmp_path):
     """What lies in a folder; what was taken is not taken again."""
     (tmp_path / "models").mkdir()
@@ -312,6 +331,7 @@ def test_every_script_is_here():
         "bench_networks",
         "bench_onednn",
         "bench_partition",
+        "bench_precision",
         "bench_scale",
         "bench_drop_in",
         "bench_search",

@@ -25,12 +25,14 @@ func RegisterAll() (err error) {
 		for _, b := range []byoc.Backend{
 			tvm.New(),
 			dnnl.New(),
+			dnnl.NewBF16(),
 			native.New(dnnl.Install),
 			dnnltvm.New(),
 			blas.NewMKL(),
 			blas.NewOpenBLAS(),
 			onnxruntime.New(),
 			openvino.New(),
+			openvino.NewBF16(),
 		} {
 			if e := byoc.Register(b); e != nil && err == nil {
 				err = e

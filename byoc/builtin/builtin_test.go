@@ -3,6 +3,7 @@
 package builtin
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,8 @@ func TestRegisterAll(t *testing.T) {
 	defer byoc.Reset()()
 	require.NoError(t, RegisterAll())
 	require.NoError(t, RegisterAll(), "a second time")
-	names := []string{"tvm", "dnnl", "dnnl_tvm", "native", "mkl", "openblas", "onnxruntime", "openvino"}
+	names := []string{"tvm", "dnnl", "dnnl_tvm", "native", "mkl", "openblas", "onnxruntime", "openvino",
+		"dnnl_bf16", "openvino_bf16"}
 	require.Len(t, byoc.All(), len(names))
 	compilers := map[string]string{}
 	for _, name := range names {
@@ -23,10 +25,16 @@ func TestRegisterAll(t *testing.T) {
 		require.Equal(t, name, b.Name())
 		require.NoError(t, byoc.Validate(b))
 		require.Equal(t, name == "tvm", b.Compiler() == "", name)
-		if other := compilers[b.Compiler()]; other != "" {
-			require.Equal(t, []string{"native", "dnnl"}, []string{name, other}, "only these share a compiler")
+		require.Equal(t, strings.HasSuffix(name, "_bf16"), byoc.PrecisionOf(b) == byoc.BF16, name)
+		if wide := byoc.WideOf(b); wide != name {
+			require.Contains(t, names, wide)
 		}
-		compilers[b.Compiler()] = name
+		if other := compilers[b.Compiler()]; other != "" {
+			require.Equal(t, "dnnl", other, "only what stands in its regions shares a compiler")
+			require.Contains(t, []string{"native", "dnnl_bf16"}, name)
+		} else {
+			compilers[b.Compiler()] = name
+		}
 		p := b.Probe()
 		if !p.Usable {
 			require.NotEmpty(t, p.Reason, name)

@@ -17,6 +17,7 @@ package dnnl
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -25,9 +26,11 @@ import (
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
-// Name is what users write in --backends; Compiler is the Compiler attribute of the regions.
+// Name is what users write in --backends, and BF16Name what computes in bfloat16; Compiler is the Compiler attribute of
+// the regions of both.
 const (
 	Name     = "dnnl"
+	BF16Name = "dnnl_bf16"
 	Compiler = onednn.Compiler
 )
 
@@ -45,8 +48,26 @@ var rules = sync.OnceValue(func() []*onednn.Rule {
 		onednn.ElementwiseRules(), binaryRules(), shapeRules(), reduceRules(), resizeRules())
 })
 
-// index finds the rules of composites and operators, native's among them, whose regions are the same.
-var index = sync.OnceValue(func() *onednn.Index { return onednn.NewIndex(slices.Concat(rules(), native.Rules())) })
+// narrowRules are those of convolutions and products, computed in bfloat16: what follows them hangs on them, and
+// everything else is no faster for it by itself. All of them are composites, whose names tell them from the others.
+var narrowRules = sync.OnceValue(func() []*onednn.Rule {
+	var all []*onednn.Rule
+	for _, wide := range slices.Concat(onednn.ConvolutionRules(), onednn.DenseRules(), onednn.BatchMatmulRules()) {
+		rule := *wide
+		name := strings.TrimPrefix(strings.TrimPrefix(rule.Composite, "dnnl."), "nn.")
+		rule.Composite, rule.Bare, rule.BF16 = BF16Name+"."+name, false, true
+		if !slices.ContainsFunc(all, func(other *onednn.Rule) bool { return other.Composite == rule.Composite }) {
+			all = append(all, &rule)
+		}
+	}
+	return all
+})
+
+// index finds the rules of composites and operators, those of native and of narrowRules among them: their regions are
+// the same.
+var index = sync.OnceValue(func() *onednn.Index {
+	return onednn.NewIndex(slices.Concat(rules(), narrowRules(), native.Rules()))
+})
 
 var patterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(rules()) })
 
@@ -87,4 +108,32 @@ func Install() error {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
 	return nil
+}
+
+// narrow is the backend that computes convolutions and products in bfloat16.
+type narrow struct{ backend }
+
+// NewBF16 gives it. Its candidates stand in regions with those of dnnl and native; a value that only they read is
+// bfloat16 where it lies.
+func NewBF16() byoc.Backend { return narrow{} }
+
+var narrowPatterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(narrowRules()) })
+
+func (narrow) Name() string             { return BF16Name }
+func (narrow) Patterns() []byoc.Pattern { return narrowPatterns() }
+func (n narrow) Description() string {
+	return n.backend.Description() + ", convolutions and products in bfloat16"
+}
+
+// Precision and Wide implement byoc.Narrow.
+func (narrow) Precision() byoc.Precision { return byoc.BF16 }
+func (narrow) Wide() string              { return Name }
+
+// Probe is that of dnnl, on a processor that gains by the type.
+func (n narrow) Probe() byoc.Probe {
+	p := n.backend.Probe()
+	if reason := byoc.BF16Reason(); p.Usable && reason != "" {
+		p.Usable, p.Reason, p.Remedy = false, reason, "use "+Name
+	}
+	return p
 }

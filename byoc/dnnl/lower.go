@@ -97,6 +97,7 @@ func (l *lowering) match(rule *onednn.Rule, name string, root relay.NodeID, ops 
 		}
 		for _, o := range l.ops[first:] {
 			o.kernel = rule.Kernel
+			o.bf16 = rule.BF16 && (o.kind == "conv" || o.kind == "deconv" || o.kind == "matmul")
 		}
 		return nil
 	}

@@ -51,7 +51,7 @@ func (l *lowering) mergeable(o *operation) bool {
 // reshaped twice.
 func (l *lowering) alike(a, b *operation) bool {
 	return l.unshaped(a.in[0]) == l.unshaped(b.in[0]) && slices.Equal(l.types[a.in[0]].Shape, l.types[b.in[0]].Shape) &&
-		a.transposeB == b.transposeB && a.bias == b.bias && slices.Equal(a.post, b.post)
+		a.transposeB == b.transposeB && a.bias == b.bias && a.bf16 == b.bf16 && slices.Equal(a.post, b.post)
 }
 
 // unshaped follows a value back through reshapes.

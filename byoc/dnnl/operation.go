@@ -35,6 +35,8 @@ type operation struct {
 	attention              *native.AttentionLayer
 	arguments              []region.ValueID
 	transposeA, transposeB bool
+	// bf16 says that data and weights of a convolution or product are rounded to bfloat16.
+	bf16 bool
 	// bias says that in[2] is one value for each channel.
 	bias bool
 	// unbiased says that a variance is divided by one less than the number of elements.

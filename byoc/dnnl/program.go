@@ -15,7 +15,7 @@ import (
 )
 
 // formatVersion is that of the text; the runtime refuses any other.
-const formatVersion = 3
+const formatVersion = 4
 
 // dtypes are the runtime's names of dtypes.
 var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32",
@@ -169,7 +169,7 @@ func (w *writer) operation(o *operation) {
 	for _, f := range []struct {
 		name string
 		on   bool
-	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"unbiased", o.unbiased},
+	}{{"transpose_a", o.transposeA}, {"transpose_b", o.transposeB}, {"bias", o.bias}, {"bf16", o.bf16}, {"unbiased", o.unbiased},
 		{"unscaled", o.unscaled}, {"unshifted", o.unshifted}} {
 		if f.on {
 			fmt.Fprintf(&w.b, ", %q: true", f.name)

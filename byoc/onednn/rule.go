@@ -30,6 +30,8 @@ type Rule struct {
 	// rest keeps slow kernels out of placements, but code generators write them: somebody else may have partitioned the
 	// module.
 	Correct func(g *relay.Graph, m *relay.Match) error
+	// BF16 says that the data and the weights are rounded to bfloat16 before they are multiplied.
+	BF16 bool
 	// Own says that the code generator of a TVM that was built with oneDNN cannot write the pattern; Ours that TVM's
 	// runtime for oneDNN cannot run it, either.
 	Own, Ours bool

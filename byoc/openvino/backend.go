@@ -30,17 +30,51 @@ const (
 	Compiler = "collage_openvino"
 )
 
-type backend struct{ patterns func() []byoc.Pattern }
+type backend struct {
+	name, compiler string
+	precision      byoc.Precision
+	patterns       func() []byoc.Pattern
+}
 
 // New gives the backend. It needs neither TVM nor OpenVINO; Probe says whether OpenVINO is there.
-func New() byoc.Backend { return backend{sync.OnceValue(patterns)} }
+func New() byoc.Backend { return newBackend(Name, Compiler, byoc.F32) }
 
-func (backend) Name() string { return Name }
+// NewBF16 gives the backend that has OpenVINO compute in bfloat16, what it would do by itself on processors with
+// instructions for it. Its regions are models of their own: OpenVINO knows one precision for a model.
+func NewBF16() byoc.Backend {
+	return narrow{newBackend(Name+"_bf16", Compiler+"_bf16", byoc.BF16)}
+}
+
+func newBackend(name, compiler string, precision byoc.Precision) backend {
+	return backend{name, compiler, precision,
+		sync.OnceValue(func() []byoc.Pattern { return patterns(compiler) })}
+}
+
+// narrow is a backend that does not compute in the network's own type.
+type narrow struct{ backend }
+
+// Precision and Wide implement byoc.Narrow.
+func (n narrow) Precision() byoc.Precision { return n.precision }
+func (narrow) Wide() string                { return Name }
+
+// Description says in what it computes, too.
+func (n narrow) Description() string { return n.backend.Description() + ", computed in bfloat16" }
+
+// Probe is OpenVINO's, on a processor that gains by the type.
+func (n narrow) Probe() byoc.Probe {
+	p := n.backend.Probe()
+	if reason := byoc.BF16Reason(); p.Usable && reason != "" {
+		p.Usable, p.Reason, p.Remedy = false, reason, "use "+Name
+	}
+	return p
+}
+
+func (b backend) Name() string { return b.name }
 func (backend) Description() string {
 	return "OpenVINO, Intel's inference engine, on the CPU: whole regions as one model"
 }
 func (backend) Level() byoc.Level          { return byoc.GraphLevel }
-func (backend) Compiler() string           { return Compiler }
+func (b backend) Compiler() string         { return b.compiler }
 func (b backend) Patterns() []byoc.Pattern { return b.patterns() }
 func (backend) TakesAnything() bool        { return false }
 
@@ -52,7 +86,7 @@ func (backend) MergesRegions() bool { return true }
 // What is a match of a pattern, too, is left out: it would be written, and measured, the same.
 func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
 	regions := propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
-	return append(recurrent.Propose(g, Compiler), slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
+	return append(recurrent.Propose(g, b.compiler), slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
 		return len(p.Nodes) <= longest &&
 			b.matched(g, p.Nodes)
 	})...)
@@ -76,8 +110,11 @@ func (b backend) matched(g *relay.Graph, nodes []relay.NodeID) bool {
 	return false
 }
 
-// Install makes relay.ext.collage_openvino available in this process. OpenVINO itself is opened when a region is first
-// run.
-func (backend) Install() error {
-	return region.Register(Compiler, Name, Name, emit)
+// Install makes relay.ext.collage_openvino available in this process (or relay.ext.collage_openvino_bf16). OpenVINO
+// itself is opened when a region is first run.
+func (b backend) Install() error {
+	return region.Register(b.compiler, Name, Name, emitter(b.precision))
 }
+
+// Libraries implements byoc.Linker: one plug-in runs the regions of both precisions.
+func (backend) Libraries() []string { return []string{Name} }

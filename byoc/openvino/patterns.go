@@ -10,8 +10,8 @@ import (
 )
 
 // patterns are what the placement looks for: operators that do the work of networks with what OpenVINO fuses behind
-// them, GELU and swish, and then every operator by itself.
-func patterns() []byoc.Pattern {
+// them, GELU and swish, and then every operator by itself. Their names begin with the Compiler attribute.
+func patterns(compiler string) []byoc.Pattern {
 	var all []byoc.Pattern
 	for _, anchor := range anchors {
 		all = append(all, fused(anchor)...)
@@ -20,6 +20,9 @@ func patterns() []byoc.Pattern {
 		pattern("swish", relay.Swish(relay.Wildcard()), "float32, static shapes"))
 	for _, name := range names() {
 		all = append(all, pattern(shortName(name), single(name), operators()[name].limits))
+	}
+	for i := range all {
+		all[i].Composite = compiler + "." + all[i].Composite
 	}
 	return all
 }
@@ -34,9 +37,9 @@ func shortName(op string) string {
 	return strings.NewReplacer("nn.", "", "image.", "", ".", "_").Replace(op)
 }
 
-// pattern makes a pattern that is refused where one of its operators is.
+// pattern makes a pattern that is refused where one of its operators is; its name is without the Compiler attribute.
 func pattern(name string, shape relay.Pattern, limits string) byoc.Pattern {
-	return byoc.Pattern{Composite: Compiler + "." + name, Shape: shape, LimitsText: limits, Limits: checkMatch}
+	return byoc.Pattern{Composite: name, Shape: shape, LimitsText: limits, Limits: checkMatch}
 }
 
 func checkMatch(g *relay.Graph, m *relay.Match) error {

@@ -5,24 +5,31 @@ package openvino
 import (
 	"fmt"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
 // formatLine begins the text of a region; libcollage_openvino.so (byoc/runtime/openvino_program.cc) reads it. Behind it
-// stand a line with the names of the region's groups (region.GroupsLine) and the XML, whose layers' names say to which
-// group each belongs (region.LayerPrefix). The weights that it speaks of are the region's constants, each beginning at
+// stand a line with the precision that OpenVINO is to compute in, as OpenVINO calls it, one with the names of the
+// region's groups (region.GroupsLine), and the XML, whose layers' names say to which group each belongs
+// (region.LayerPrefix). The weights that it speaks of are the region's constants, each beginning at
 // a multiple of alignment, as they are saved (byoc/runtime/region_constants.h); the last one is the data that the
 // writer added.
-const formatLine = "collage-openvino 4\n"
+const formatLine = "collage-openvino 5\n"
 
 // alignment is where constants begin, for the sake of vector instructions.
 const alignment = 64
 
 func aligned(n int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
-// emit is the region.Emitter: it writes a region as IR. The error says which operator OpenVINO cannot run.
-func emit(p *region.Program) ([]byte, []region.ValueID, error) {
+// emitter is the region.Emitter of a precision: it writes a region as IR. The error says which operator OpenVINO cannot
+// run.
+func emitter(precision byoc.Precision) region.Emitter {
+	return func(p *region.Program) ([]byte, []region.ValueID, error) { return emit(p, precision) }
+}
+
+func emit(p *region.Program, precision byoc.Precision) ([]byte, []region.ValueID, error) {
 	w, constants, err := write(p)
 	if err != nil {
 		return nil, nil, err
@@ -32,7 +39,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 		return nil, nil, err
 	}
 	groups, _ := p.Groups()
-	text := append([]byte(formatLine+region.GroupsLine(groups)), document...)
+	text := append([]byte(formatLine+string(precision)+"\n"+region.GroupsLine(groups)), document...)
 	if len(w.own) > 0 {
 		constants = append(constants, p.AddConstant(w.own))
 	}

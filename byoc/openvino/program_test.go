@@ -97,10 +97,10 @@ func TestWeightsDoNotOverlap(t *testing.T) {
 func TestProgramText(t *testing.T) {
 	t.Setenv(library.Env, "/no such file")
 	p := program(t, block())
-	text, constants, err := emit(p)
+	text, constants, err := emit(p, byoc.BF16)
 	require.NoError(t, err)
 	require.Equal(t, "uint8", p.Values[constants[len(constants)-1]].Type.DType, "what the writer added comes last")
-	rest, ok := strings.CutPrefix(string(text), formatLine)
+	rest, ok := strings.CutPrefix(string(text), formatLine+"bf16\n")
 	require.True(t, ok)
 	var net netXML
 	require.NoError(t, xml.Unmarshal([]byte(rest), &net))

@@ -266,6 +266,12 @@ class Checker {
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
                                         "rms_norm",       "group_norm", "channel_scale"};
+    if (op_->bf16) {
+      Want(op_->kernel.empty() && (op_->kind == "conv" || op_->kind == "deconv" || op_->kind == "matmul"),
+           "it is no convolution or product of oneDNN's that could be computed in bfloat16");
+      Want(p_.values[op_->out].dtype == dnnl::memory::data_type::f32, "bfloat16 stands for float32 alone");
+      Want(op_->more.empty(), "it has several results, and is computed in bfloat16");
+    }
     if (op_->kernel.empty()) {
       for (const char* kind : kOnly) {
         if (op_->kind == kind) Fail("it names no kernel, and oneDNN has none for it");

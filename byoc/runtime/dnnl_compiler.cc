@@ -18,7 +18,10 @@ constexpr int kForEver = std::numeric_limits<int>::max();
 }  // namespace
 
 Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants)
-    : program_(program), tensors_(program.values.size()), last_use_(program.values.size(), -1) {
+    : program_(program),
+      types_(program.values),
+      tensors_(program.values.size()),
+      last_use_(program.values.size(), -1) {
   for (size_t i = 0; i < program_.ops.size(); ++i) {
     for (const int value : program_.ops[i].in) last_use_[value] = static_cast<int>(i);
     for (const PostOp& post : program_.ops[i].post) {
@@ -26,6 +29,7 @@ Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArr
     }
   }
   for (const int value : program_.outputs) last_use_[value] = kForEver;
+  NarrowValues();
 
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const int value = program_.inputs[i];

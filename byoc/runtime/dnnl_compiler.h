@@ -102,7 +102,7 @@ class Compiler {
   void Reduce(const Op& op);
 
   // Values and their tensors.
-  const ValueType& type(int value) const { return program_.values[value]; }
+  const ValueType& type(int value) const { return types_[value]; }
   const Tensor& tensor(int value) const { return tensors_[value].front(); }
   bool IsConstant(int value) const;
   // Gives a value its tensor; its buffer must then stay as it is until the value is no longer needed.
@@ -146,6 +146,16 @@ class Compiler {
     // What the post-operations read.
     Arguments arguments;
   };
+  // Which values are bfloat16 within the region: results of operators that compute in it whose readers all do
+  // (dnnl_bf16.cc).
+  void NarrowValues();
+  bool ReadsNarrowly(const Op& op, int value) const;
+  // What an operator's data and weights are computed in.
+  dnnl::memory::data_type ComputedIn(const Op& op) const;
+  // Whether a result that was to be bfloat16 has post-operations left to do, for which it must be float32;
+  // from now on it is.
+  bool WidensFor(const Op& op, const Fused& fused);
+
   // Makes the primitive descriptor with as many of the post-operations as are done by the implementation that
   // oneDNN would choose without any. perm is how the primitive's axes come of the value's own.
   Fused Fuse(const Op& op, const std::vector<int>& perm, const MakeDesc& make);
@@ -164,6 +174,8 @@ class Compiler {
                         bool in_place);
 
   const Program& program_;
+  // By value, what it is within the region.
+  std::vector<ValueType> types_;
   // By value: its tensor, and copies of it in other layouts.
   std::vector<std::vector<Tensor>> tensors_;
   // By value, the last operator that reads it; kForEver for results of the region.

@@ -17,8 +17,8 @@ Dims Gaps(const Dims& dilation) {
   return gaps;
 }
 
-Desc AnyLayout(const Desc& desc) {
-  return Desc(desc.dims(), desc.data_type(), dnnl::memory::format_tag::any);
+Desc AnyLayout(const Desc& desc, dnnl::memory::data_type dtype) {
+  return Desc(desc.dims(), dtype, dnnl::memory::format_tag::any);
 }
 
 template <typename Primitive>
@@ -43,7 +43,8 @@ void Compiler::Convolution(const Op& op) {
   const Desc found = Transposed(tensor(op.in[0]).desc, op.perm);
   const ValueType& weight_type = type(op.in[1]);
   const Desc weight_view = Seen(op.weight, weight_type.dtype);
-  const Desc weight_any = AnyLayout(weight_view);
+  const dnnl::memory::data_type computed = ComputedIn(op);
+  const Desc weight_any = AnyLayout(weight_view, computed);
   const Desc dst_any(Permuted(type(op.out).dims, op.perm), type(op.out).dtype, dnnl::memory::format_tag::any);
   Desc bias;
   if (op.bias) bias = RowMajor({dst_any.dims()[1]}, type(op.in[2]).dtype);
@@ -60,9 +61,9 @@ void Compiler::Convolution(const Op& op) {
 
   // oneDNN chooses the layout of the data; where the same implementation also takes the one in which the data
   // is found, nothing needs to be reordered.
-  MakeDesc make = make_with(AnyLayout(found));
+  MakeDesc make = make_with(AnyLayout(found, computed));
   const dnnl::primitive_desc chosen = make({});
-  if (chosen.query_md(dnnl::query::src_md, 0) != found) {
+  if (found.data_type() == computed && chosen.query_md(dnnl::query::src_md, 0) != found) {
     try {
       const MakeDesc as_found = make_with(found);
       if (std::strcmp(as_found({}).impl_info_str(), chosen.impl_info_str()) == 0) make = as_found;
@@ -72,6 +73,7 @@ void Compiler::Convolution(const Op& op) {
   }
 
   const Fused fused = Fuse(op, op.perm, make);
+  if (WidensFor(op, fused)) return Convolution(op);
   const Desc src = fused.desc.query_md(dnnl::query::src_md, 0);
   Arguments arguments = fused.arguments;
   const Tensor data = Wanted(op.in[0], Transposed(src, Inverse(op.perm)));

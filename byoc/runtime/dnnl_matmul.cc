@@ -24,15 +24,17 @@ void Compiler::MatMul(const Op& op) {
   const ValueType& out = type(op.out);
   const size_t rank = out.dims.size();
   // A side as the primitive sees it: where its plain tensor lies, with exchanged strides.
-  auto side = [&](int value, bool transpose) {
-    return Transposed(RowMajor(Aligned(type(value).dims, rank), type(value).dtype),
-                      MatrixAxes(rank, transpose));
+  auto side = [&](int value, bool transpose, dnnl::memory::data_type dtype) {
+    return Transposed(RowMajor(Aligned(type(value).dims, rank), dtype), MatrixAxes(rank, transpose));
   };
+  const dnnl::memory::data_type computed = ComputedIn(op);
   // A layer with one output is a dot product, for which only the inner product has a good kernel. Its weights
   // are seen as [outputs, inputs].
   const bool dot = rank == 2 && out.dims[1] == 1 && op.transpose_b && !op.transpose_a;
-  const Desc left = side(op.in[0], op.transpose_a);
-  const Desc right = side(op.in[1], op.transpose_b && !dot);
+  const Desc left = side(op.in[0], op.transpose_a, computed);
+  // The weights as they lie there, and as they are multiplied.
+  const Desc plain = side(op.in[1], op.transpose_b && !dot, type(op.in[1]).dtype);
+  const Desc right = side(op.in[1], op.transpose_b && !dot, computed);
   const Desc dst = RowMajor(out.dims, out.dtype);
   Desc bias;
   if (op.bias) bias = RowMajor(dot ? Dims{1} : Aligned({out.dims.back()}, rank), type(op.in[2]).dtype);
@@ -51,10 +53,12 @@ void Compiler::MatMul(const Op& op) {
     return dnnl::matmul::primitive_desc(desc, attr, CpuEngine());
   };
   const Fused fused = Fuse(op, {}, make);
+  if (WidensFor(op, fused)) return MatMul(op);
   Arguments arguments = fused.arguments;
-  arguments.push_back({DNNL_ARG_SRC, {left, Plain(op.in[0]).buffer}});
+  const Tensor data = Wanted(op.in[0], RowMajor(type(op.in[0]).dims, computed));
+  arguments.push_back({DNNL_ARG_SRC, {left, data.buffer}});
   arguments.push_back(
-      {DNNL_ARG_WEIGHTS, WantedView(op.in[1], right, fused.desc.query_md(dnnl::query::weights_md, 0))});
+      {DNNL_ARG_WEIGHTS, WantedView(op.in[1], plain, fused.desc.query_md(dnnl::query::weights_md, 0))});
   if (op.bias) arguments.push_back({DNNL_ARG_BIAS, {bias, Plain(op.in[2]).buffer}});
   const Tensor result = Destination(op, {}, fused);
   arguments.push_back({DNNL_ARG_DST, result});

@@ -90,6 +90,9 @@ struct Op {
   bool transpose_a = false, transpose_b = false;
   // conv, deconv, matmul: in[2] is one value for each channel of the result.
   bool bias = false;
+  // conv, deconv, matmul, without a kernel of our own: the data and the weights are rounded to bfloat16, sums
+  // are float32. Where the processor has no instructions for that, it is done in float32.
+  bool bf16 = false;
   // variance, standardise: divide by one less than the number of elements.
   bool unbiased = false;
   // Normalisations read the data, a gain and a shift for each element, or each channel, along their axes (or
@@ -105,7 +108,7 @@ struct Op {
 };
 
 // The form of programs that are read; no other is.
-constexpr int kProgramForm = 3;
+constexpr int kProgramForm = 4;
 
 struct Program {
   std::vector<ValueType> values;
@@ -124,7 +127,7 @@ struct Program {
 
 // Reads the text; throws std::runtime_error that says what is wrong with it.
 //
-//     {"format": "collage-dnnl", "version": 3,
+//     {"format": "collage-dnnl", "version": 4,
 //      "values": [["f32", [1, 64, 56, 56]], ...], "inputs": [0], "constants": [1, 2], "outputs": [4],
 //      "ops": [{"op": "conv", "kernel": "projection", "algorithm": "direct", "in": [0, 1, 2], "out": 3,
 //      "bias": true, "strides": [1, 1],

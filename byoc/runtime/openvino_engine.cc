@@ -72,16 +72,18 @@ class CompiledRegion {
                "read the region");
     const Owned<Model> model(read, api_.model_free);
 
-    // f32: on processors with AMX OpenVINO would choose bfloat16 by itself. Its threads are as many as the
-    // arena's and, being oneTBB's, the same; they stay where the process may run and are not pinned.
+    // The precision: on processors with instructions for bfloat16 OpenVINO would choose that by itself; on
+    // others it computes in f32 whatever it is told. Its threads are as many as the arena's and, being
+    // oneTBB's, the same; they stay where the process may run and are not pinned.
+    const std::string precision(program.precision);
     const std::string threads = std::to_string(collage_num_threads());
     CompiledModel* compiled = nullptr;
-    api_.Check(api_.core_compile_model(core, model.get(), "CPU", 12, &compiled,   //
-                                       "INFERENCE_PRECISION_HINT", "f32",         //
-                                       "PERFORMANCE_HINT", "LATENCY",             //
-                                       "NUM_STREAMS", "1",                        //
-                                       "INFERENCE_NUM_THREADS", threads.c_str(),  //
-                                       "ENABLE_CPU_PINNING", "NO",                //
+    api_.Check(api_.core_compile_model(core, model.get(), "CPU", 12, &compiled,        //
+                                       "INFERENCE_PRECISION_HINT", precision.c_str(),  //
+                                       "PERFORMANCE_HINT", "LATENCY",                  //
+                                       "NUM_STREAMS", "1",                             //
+                                       "INFERENCE_NUM_THREADS", threads.c_str(),       //
+                                       "ENABLE_CPU_PINNING", "NO",                     //
                                        "PERF_COUNT", timed ? "YES" : "NO"),
                "compile the region");
     compiled_.reset(compiled);

@@ -11,10 +11,12 @@ namespace collage {
 namespace openvino {
 
 // The form of programs that is read.
-constexpr int kProgramForm = 4;
+constexpr int kProgramForm = 5;
 
 // What a program's text holds; a view into it.
 struct Program {
+  // What OpenVINO is to compute in, as it calls it: "f32" or "bf16".
+  std::string_view precision;
   // The names of the region's groups (layer_steps.h), with spaces between.
   std::string_view groups;
   // OpenVINO IR version 11.

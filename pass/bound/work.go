@@ -10,6 +10,8 @@ package bound
 import (
 	"strings"
 
+	"golang.org/x/sys/cpu"
+
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -21,6 +23,16 @@ type Work struct {
 	Flops float64
 	// Bytes are those of inputs, constants and outputs that must be moved.
 	Bytes float64
+}
+
+// InBF16 is the same work as operations and bytes of float32 that take as long where it is done in bfloat16: twice as
+// many numbers fit into a vector or a cache line, and a tile of AMX multiplies sixteen times as many.
+func (w Work) InBF16() Work {
+	faster := 2.0
+	if cpu.X86.HasAMXBF16 {
+		faster = 16
+	}
+	return Work{Flops: w.Flops / faster, Bytes: w.Bytes / 2}
 }
 
 // Of is the work of a candidate. Types must have been inferred; what has no static type counts nothing.

@@ -69,6 +69,10 @@ type Network struct {
 	// Bytes is the executable's size, Resident what loading and running it took of memory.
 	Bytes    int64 `json:"bytes,omitempty"`
 	Resident int64 `json:"resident_bytes,omitempty"`
+	// Errors say how far its outputs are off on the inputs by which a search decides, HeldOut on those that it has not
+	// seen; nil where that was not asked for: then they were compared with plain TVM's as those of any candidate are.
+	Errors  *Errors `json:"errors,omitempty"`
+	HeldOut *Errors `json:"held_out_errors,omitempty"`
 	// Seconds is how long building and measuring took, which a search with a limit of time counts.
 	Seconds float64 `json:"seconds,omitempty"`
 }
@@ -123,6 +127,9 @@ const (
 	KindWrongResult = "wrong-result"
 	KindNotANumber  = "not-a-number"
 	KindLeak        = "leak"
+	// KindOverBudget is that of a network whose outputs are further off than they may be (Limit). It is no failure of the
+	// network's, and not stored.
+	KindOverBudget = "over-budget"
 )
 
 // String is the failure in one line: "timeout in run: no answer within 60s".

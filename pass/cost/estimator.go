@@ -20,6 +20,9 @@ type Workload struct {
 	Compiler string
 	// RTol and ATol are how far the result may be from TVM's.
 	RTol, ATol float64
+	// Narrow says that it computes in a narrower type than the network's (byoc.Narrow): RTol and ATol do not hold, and
+	// only a result that is nothing like TVM's is wrong.
+	Narrow bool
 }
 
 // ConstantParam is a parameter of a Workload that stands for a constant tensor.

@@ -159,7 +159,7 @@ func medianRatio(a, b []float64) float64 { return statistics.Median(statistics.R
 
 // record writes the finalists into the plan.
 func (c *decision) record(chosen *finalist) {
-	c.plan.Finalists = nil
+	c.plan.Finalists, c.plan.Precision = nil, c.precisionRecord()
 	if c.settled && len(c.graph.result.Trials) == 0 {
 		return // there was one network, and nobody ran it
 	}
@@ -175,7 +175,7 @@ func (c *decision) record(chosen *finalist) {
 	for _, f := range all {
 		built := f.built()
 		entry := plan.Finalist{Name: f.name, Origin: f.origin, Regions: f.regions(), Samples: built.cost.Samples,
-			MaxError: built.maxError, Failure: built.failure,
+			MaxError: built.maxError, Error: c.errorOfFinalist(f), Failure: built.failure,
 			Chosen: f == chosen, Bytes: built.bytes, Resident: built.resident, Peak: built.peak}
 		if f.plan != nil {
 			entry.Estimate = f.plan.Estimate.Milliseconds

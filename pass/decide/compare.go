@@ -177,6 +177,8 @@ func (c *decision) compare() error {
 		if !check.OK {
 			f.failure = &cost.Failure{Phase: "check", Kind: cost.KindWrongResult,
 				Detail: fmt.Sprintf("its outputs differ from TVM's by up to %.3g", check.MaxError)}
+		} else if exceeds := c.Precision.Limit().Exceeded(check.Errors); exceeds != "" {
+			f.failure = &cost.Failure{Phase: "check", Kind: cost.KindOverBudget, Detail: exceeds}
 		}
 	}
 	return nil
@@ -219,16 +221,16 @@ func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*fina
 	names := make([]string, len(finalists))
 	models := make([]measure.Model, len(finalists))
 	for i, f := range finalists {
-		names[i], models[i] = f.title(), measure.Model{Name: f.name, Path: f.path, Rounds: f.rounds}
+		names[i], models[i] = f.title(), measure.Model{Name: f.name, Path: f.path, Rounds: f.rounds,
+			Narrow: f.narrow()}
 	}
 	title := "running " + joinNames(names) + " in turn"
 	if len(names) == 1 {
 		title = "running " + names[0]
 	}
 	step := c.Progress.Start(title, rounds)
-	comparison, err := pool.Compare(ctx, models, measure.CompareOptions{Rounds: rounds, Progress: func(done, _ int) {
-		step.At(done, "")
-	}})
+	comparison, err := pool.Compare(ctx, models, measure.CompareOptions{Rounds: rounds, HeldOut: c.unsearched(),
+		Progress: func(done, _ int) { step.At(done, "") }})
 	if err != nil {
 		c.Progress.Stop()
 		return nil, err

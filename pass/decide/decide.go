@@ -40,6 +40,8 @@ type Options struct {
 	// Exact holds for the placement and for every backend alone (pass.Config); a plan to be replayed that breaks it is
 	// refused.
 	Exact bool
+	// Precision says in which types parts may be computed, and how far outputs may be off.
+	Precision pass.Precision
 	// Target is what pass.ResolveTarget takes; "" for this machine's processor.
 	Target string
 	// Threads is how many threads the executable uses; 0 for all.
@@ -158,6 +160,8 @@ type decision struct {
 	// quit ends ctx, since Poll gave an error, which is stopped.
 	quit    context.CancelFunc
 	stopped error
+	// taken is on which inputs errors are taken; nil where they are not.
+	taken *pass.Taken
 	// placing is the step in which candidates are measured alone; nil where none was. opening says that none is yet.
 	placing *progress.Step
 	opening bool
@@ -178,6 +182,9 @@ func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decis
 		c.budget = budget.New(c.SearchTime, nil)
 	}
 	if err := c.lookAtForm(); err != nil {
+		return nil, err
+	}
+	if err := c.offer(); err != nil {
 		return nil, err
 	}
 	return c.under(ctx, func() (*Decision, error) {
@@ -282,7 +289,7 @@ func (c *decision) config() pass.Config {
 	level := c.OptLevel
 	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
 		OptLevel: &level, DisabledPasses: c.disabledPasses(), Samples: c.Samples, RetryFailures: c.RetryFailures,
-		Exact: c.Exact, Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
+		Exact: c.Exact, Precision: c.Precision, Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
 		TuningLog: c.TuningLog, Python: c.Python}
 }
 

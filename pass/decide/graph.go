@@ -75,7 +75,7 @@ func (c *decision) begin(network *pass.Network) error {
 	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
 	lane, err := pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
 		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
-		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet})
+		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet, Inputs: c.inputs()})
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (c *decision) placeOperators() error {
 		return err
 	}
 	c.donePlacing(first)
-	if distinct(seeds) > 1 {
+	if distinct(seeds) > 1 || c.taken != nil {
 		if err := c.evolve(seeds, onlySeeds); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (c *decision) searchGraph() error {
 func (c *decision) searchOpened() (err error) {
 	network := c.graph.network
 	seeds := c.unmeasured()
-	if distinct(seeds) > 1 || c.Reach == ReachParts {
+	if distinct(seeds) > 1 || c.Reach == ReachParts || c.taken != nil {
 		err = c.evolve(seeds, onlySeeds)
 	} else {
 		var only *plan.Plan
@@ -273,9 +273,9 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 		Expect:       c.expect,
 		SeedsOnly:    until == onlySeeds || c.Reach == ReachParts || c.Reach == ReachSeeds,
 		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback,
-		Store:        store, Key: c.graph.network.Key(), Overhead: c.graph.network.Overhead(),
-		Bounded:     c.graph.network.Bounded(),
-		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds, Progress: c.tellTrial,
+		Store:        store, Key: c.networkKey(), Overhead: c.graph.network.Overhead(),
+		Bounded: c.graph.network.Bounded(),
+		Limit:   c.Precision.Limit(), MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds, Progress: c.tellTrial,
 	}
 	if until == oneStep {
 		options.FeedbackSteps, c.graph.steps = 1, 1
@@ -320,6 +320,15 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 	return nil
 }
 
+// networkKey is the key of networks in the store: where errors are taken, those that have them are others.
+func (c *decision) networkKey() cost.Key {
+	key := c.graph.network.Key()
+	if c.taken != nil {
+		key.Options += " errors" + c.taken.Digest
+	}
+	return key
+}
+
 func (c *decision) tellTrial(e graphlevel.Event) {
 	t := e.Trial
 	for _, note := range e.Notes {
@@ -338,6 +347,9 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 	switch {
 	case t.Cost.Failed():
 		c.Progress.Note("  %s: %s", t.Name, oneLine(errors.New(t.Cost.Failure.String())))
+	case c.overBudget(t) != "":
+		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time (%s, %.0f s); it is not kept: %s", t.Name,
+			t.Cost.Estimate(), t.Score, t.Cost.Origin, spent.Seconds(), c.overBudget(t))
 	default:
 		built := c.graph.isBuilt(t.Placement)
 		if built || c.Settle { // which writes no executable
@@ -351,9 +363,9 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 		if e.Best == t {
 			mark = ", the best so far"
 		}
-		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it (%s, %.0f s)%s", t.Name,
+		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it%s (%s, %.0f s)%s", t.Name,
 			t.Cost.Estimate(), t.Score,
-			regionText(t.Placement.Outlined()), t.Cost.Origin, spent.Seconds(), mark)
+			regionText(t.Placement.Outlined()), c.errorText(t), t.Cost.Origin, spent.Seconds(), mark)
 	}
 }
 
@@ -397,6 +409,8 @@ func (c *decision) graphRecord() *plan.GraphLevel {
 			n.Failure = t.Cost.Failure.String()
 		} else {
 			n.Ratio, n.Milliseconds, n.Rounds = t.Score, t.Cost.Estimate(), len(t.Cost.Samples)
+			n.Exceeds = c.overBudget(t)
+			n.Error = c.errorOf(t)
 		}
 		record.Networks = append(record.Networks, n)
 	}

@@ -47,7 +47,8 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 		if number == bestFew || c.Level == pass.OperatorLevel {
 			break
 		}
-		if slices.ContainsFunc(c.all(), func(f *finalist) bool { return f.placement.Key == t.Placement.Key }) {
+		if !c.mayBeKept(t) ||
+			slices.ContainsFunc(c.all(), func(f *finalist) bool { return f.placement.Key == t.Placement.Key }) {
 			continue
 		}
 		number++
@@ -174,6 +175,7 @@ func (c *decision) settle() {
 			continue
 		}
 		f.adopt(t)
+		c.holdToBudget(f)
 	}
 }
 
@@ -226,7 +228,7 @@ func (c *decision) keepBest() bool {
 func (c *decision) bestFound(builtOnly bool) *finalist {
 	var best *finalist
 	for _, f := range c.finalists {
-		if t := c.trialOf(f.placement); t == nil || t.Cost.Failed() || builtOnly && !c.graph.isBuilt(f.placement) {
+		if t := c.trialOf(f.placement); t == nil || !c.mayBeKept(t) || builtOnly && !c.graph.isBuilt(f.placement) {
 			continue
 		}
 		if f.sameAs == nil && f.eligible && (best == nil || c.scoreOf(f) < c.scoreOf(best)) {
@@ -295,6 +297,7 @@ func (c *decision) buildGraph() error {
 			return c.laneError(err)
 		}
 		f.path, f.bytes, f.failure = e.Path, e.Bytes, e.Failure
+		c.holdToBudget(f)
 		if f.failure != nil {
 			if f == c.reference {
 				return fmt.Errorf("TVM cannot build %s: %s", c.Name, f.failure.Detail)

@@ -26,7 +26,7 @@ func OptionsOf(config pass.Config) Options {
 		Threads: config.Threads, TuningLog: config.TuningLog, Store: config.Store, Samples: config.Samples,
 		DisabledPasses: config.DisabledPasses, OptLevel: 3, Level: config.Level,
 		SearchTime: time.Duration(config.SearchTime * float64(time.Second)), Trials: config.Trials, Seed: config.Seed,
-		Rounds: config.Rounds, Exact: config.Exact, Exhaustive: config.Exhaustive, SkipUnusable: config.SkipUnusable,
+		Rounds: config.Rounds, Exact: config.Exact, Precision: config.Precision, Exhaustive: config.Exhaustive, SkipUnusable: config.SkipUnusable,
 		RetryFailures: config.RetryFailures, Python: config.Python, Extension: ".so", Poll: bridge.CheckSignals,
 	}
 	if len(options.Backends) == 0 {
@@ -76,6 +76,7 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 			warn = pass.Warn
 		}
 		warn(fmt.Sprintf("%v; it is placed by what its parts take alone", part))
+		config.Precision = pass.Precision{} // nothing would tell how far off the whole is
 		return pass.Place(mod, config)
 	}
 	if err != nil {

@@ -16,7 +16,17 @@ import (
 // Store, RetryFailures and Exact as pass.Replay does.
 func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Options) (*Decision, error) {
 	c := &decision{Options: options, ctx: ctx, module: module, target: p.Environment.Target}
+	if p.Precision != nil {
+		c.Precision = pass.Precision{Allowed: p.Precision.Allowed, MaxError: p.Precision.MaxError,
+			Measure: p.Precision.Measure, Calibration: options.Precision.Calibration}
+	}
 	if err := c.lookAtForm(); err != nil {
+		return nil, err
+	}
+	if err := c.take(); err != nil {
+		return nil, err
+	}
+	if err := c.sameData(p); err != nil {
 		return nil, err
 	}
 	placed, err := pass.Replay(module, p, pass.Config{Exact: c.Exact, Store: c.Store, RetryFailures: c.RetryFailures})

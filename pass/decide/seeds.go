@@ -65,6 +65,9 @@ func (c *decision) named() iter.Seq2[string, byoc.Backend] {
 			case b.TakesAnything():
 				continue
 			}
+			if byoc.PrecisionOf(b) != byoc.F32 && byoc.SharesCompiler(b) {
+				continue // nobody uses it alone: it stands in the regions of the backend that it is the narrow form of
+			}
 			if !yield(name, b) {
 				return
 			}
@@ -114,7 +117,7 @@ func (c *decision) kept(seeds []graphlevel.Seed) func() []graphlevel.Seed {
 	var again []func() *genome.Placement
 	for i := range c.graph.result.Trials {
 		t := &c.graph.result.Trials[i]
-		if !t.Cost.Failed() && !slices.ContainsFunc(seeds,
+		if c.mayBeKept(t) && !slices.ContainsFunc(seeds,
 			func(s graphlevel.Seed) bool { return s.Placement.Key == t.Placement.Key }) {
 			names, again = append(names, t.Name), append(again, c.graph.network.Kept(t.Placement))
 		}

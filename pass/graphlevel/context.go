@@ -117,11 +117,17 @@ func PlaceWithBorders(space *genome.Space, function int, options []place.Option)
 	return placed, nil
 }
 
-// again places by the costs in context, and says how far from the cheapest by these that is at most, in milliseconds.
+// again places by the costs in context, and by the price of errors where they are limited, and says how far from the
+// cheapest by these that is at most, in milliseconds.
 func (s *search) again() (p *genome.Placement, gap float64, err error) {
 	chosen := make([][]int, len(s.space.Functions))
+	options := func(i int) []place.Option { return believed(s.space, i, s.options.Overhead) }
+	price, err := s.sensitivity.price(options)
+	if err != nil {
+		return nil, 0, err
+	}
 	for i := range s.space.Functions {
-		placed, err := PlaceWithBorders(s.space, i, believed(s.space, i, s.options.Overhead))
+		placed, err := PlaceWithBorders(s.space, i, s.sensitivity.priced(i, options(i), price))
 		if err != nil {
 			return nil, 0, fmt.Errorf("function %s: %w", s.space.Functions[i].Set.Graph.Name, err)
 		}

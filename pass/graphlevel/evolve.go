@@ -99,7 +99,9 @@ func (s *search) breed(population []int, r *rand.Rand) ([]child, error) {
 		if _, done := s.tried[p.Key]; done || seen[p.Key] {
 			return false
 		}
-		seen[p.Key] = true
+		if seen[p.Key] = true; s.sensitivity.exceeds(p) {
+			return false
+		}
 		expected := parent.Score
 		if before := s.space.Predict(parent.Placement); before > 0 {
 			expected *= s.space.Predict(p) / before
@@ -150,7 +152,7 @@ func (s *search) alternatives(of *Trial) ([]pending, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, done := s.tried[p.Key]; !done {
+		if _, done := s.tried[p.Key]; !done && !s.sensitivity.exceeds(p) {
 			list = append(list, pending{a.Name, p})
 		}
 	}

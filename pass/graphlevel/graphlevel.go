@@ -99,6 +99,9 @@ type Options struct {
 	Bounded [][]bool
 	// MemoryLimit is how many bytes a network may take when it runs; 0 for no limit.
 	MemoryLimit int64
+	// Limit is how far a network's outputs may be off to be kept. What is further off stays in the store, for other
+	// limits, and what its parts took in place is learnt all the same.
+	Limit cost.Limit
 	// Store keeps what is measured, under Key with the placement's key as Composite.
 	Store *cost.Store
 	Key   cost.Key
@@ -132,6 +135,8 @@ type Trial struct {
 	Name      string
 	Placement *genome.Placement
 	Cost      cost.Cost
+	// Exceeds says by how much its outputs are further off than they may be (Options.Limit); "" where they are not.
+	Exceeds string
 	// Score is its time over plain TVM's, by the median of the rounds; +Inf where it failed.
 	Score float64
 	// Predicted is what the costs said before it was measured, in milliseconds.
@@ -158,11 +163,14 @@ type Result struct {
 	belief *belief
 }
 
-// Best are the indices of the trials that ran, the best first.
+// MayBeKept says that it ran, and that its outputs are no further off than they may be.
+func (t *Trial) MayBeKept() bool { return !t.Cost.Failed() && t.Exceeds == "" }
+
+// Best are the indices of the trials that may be kept, the best first.
 func (r *Result) Best() []int {
 	var order []int
 	for i := range r.Trials {
-		if !r.Trials[i].Cost.Failed() {
+		if r.Trials[i].MayBeKept() {
 			order = append(order, i)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
@@ -60,8 +62,13 @@ type network struct {
 	// measured counts how often each placement was measured; dieAt ends the search after so many.
 	measured map[string]int
 	dieAt    int
-	// broken are placements that cannot be run, by the backend that they hold.
-	broken string
+	// broken are placements that cannot be run, by the backend that they hold; inexact are those whose outputs are off.
+	broken, inexact string
+}
+
+// holds says that a placement has a region on a backend.
+func (n *network) holds(p *genome.Placement, backend string) bool {
+	return slices.ContainsFunc(p.Regions[0], func(r annotate.Region) bool { return r.Backend == backend })
 }
 
 func (n *network) of(p *genome.Placement) (total float64, parts []feedback.Part) {
@@ -116,15 +123,16 @@ func (n *network) Measure(_ context.Context, placements []*genome.Placement, bes
 			c.Samples = append(c.Samples, total*busy*(1+0.002*r.Float64()))
 			c.Network.Against = append(c.Network.Against, 40*busy*(1+0.002*r.Float64()))
 		}
+		if n.inexact != "" {
+			if c.Network.Errors = (&cost.Errors{}); n.holds(p, n.inexact) {
+				c.Network.Errors.L2 = 0.02
+			}
+		}
 		if n.profile {
 			RecordProfile(&feedback.Profile{Parts: parts}, c.Network)
 		}
-		if n.broken != "" {
-			for _, region := range p.Regions[0] {
-				if region.Backend == n.broken {
-					c = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash}, time.Time{})
-				}
-			}
+		if n.broken != "" && n.holds(p, n.broken) {
+			c = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash}, time.Time{})
 		}
 		if err := taken(i, c); err != nil {
 			return err
@@ -372,6 +380,37 @@ func TestNetworksThatFailOrAreTooLarge(t *testing.T) {
 	assert.Equal(t, "none of the networks runs", r.Why)
 	assert.Equal(t, []string{"out-of-memory", "out-of-memory", "out-of-memory"}, told)
 	assert.Contains(t, r.Trials[0].Cost.Failure.Detail, "the limit is 0.0 MB")
+}
+
+// What is further off than it may be is no result, whatever it takes; with another limit the store's records serve.
+func TestNetworksThatAreTooFarOff(t *testing.T) {
+	t.Parallel()
+	s := chain(t, ten...)
+	store := cost.NewMemoryStore()
+	n := &network{inexact: "shy", profile: true}
+	limit := cost.Limit{Most: 0.01, Measure: cost.L2}
+	r, err := begin(t, s, n, Options{Trials: 20, Limit: limit, Store: store})
+	require.NoError(t, err)
+	exceeding := 0
+	for i := range r.Trials {
+		if trial := &r.Trials[i]; n.holds(trial.Placement, "shy") {
+			exceeding++
+			assert.Equal(t, "its outputs are off by 0.02 (l2) where 0.01 is allowed", trial.Exceeds)
+			assert.False(t, trial.Cost.Failed())
+			assert.NotContains(t, r.Best(), i)
+		} else {
+			assert.Empty(t, trial.Exceeds)
+		}
+	}
+	require.Positive(t, exceeding)
+	assert.Len(t, r.Best(), len(r.Trials)-exceeding)
+
+	again := &network{inexact: "shy", profile: true}
+	wide, err := begin(t, chain(t, ten...), again, Options{Trials: len(r.Trials), Store: store,
+		Limit: cost.Limit{Most: 0.05, Measure: cost.L2}})
+	require.NoError(t, err)
+	assert.Len(t, wide.Best(), len(wide.Trials))
+	assert.Less(t, len(again.measured), len(wide.Trials), "what stands in the store is not measured again")
 }
 
 func TestHopeless(t *testing.T) {

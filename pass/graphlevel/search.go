@@ -37,9 +37,11 @@ type search struct {
 	main int
 	// borders are learnt with the tables. reference is what plain TVM's kernels take, by the first profile that there
 	// was: all profiles are brought to it, since machines are not as fast at all times; 0 before that.
-	borders   *feedback.Borders
-	noted     map[string]bool // what notes has said
-	reference float64
+	borders *feedback.Borders
+	noted   map[string]bool // what notes has said
+	// sensitivity is what is believed of the outputs' errors; nil where they are not limited, or all is float32.
+	sensitivity *sensitivity
+	reference   float64
 }
 
 func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, options Options) *search {
@@ -82,6 +84,7 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 		s.result.Tables = append(s.result.Tables,
 			feedback.NewTable(f.Set, append([]float64(nil), f.Costs...), bounded, traits))
 	}
+	s.sensitivity = newSensitivity(space, options.Limit)
 	if s.options.Patience <= 0 {
 		s.options.Patience = DefaultPatience
 		operators := 0
@@ -252,11 +255,12 @@ func (s *search) take(p pending, c cost.Cost) {
 		Predicted: s.space.Predict(p.placement)})
 	t := &s.result.Trials[len(s.result.Trials)-1]
 	if c.Network != nil {
+		t.Exceeds = s.options.Limit.Exceeded(c.Network.Errors)
 		s.spent += time.Duration(c.Network.Seconds * float64(time.Second))
 	}
 	s.idle++
 	switch {
-	case c.Failed():
+	case !t.MayBeKept():
 	case s.best < 0:
 		s.best, s.idle = len(s.result.Trials)-1, 0
 	default:
@@ -269,6 +273,7 @@ func (s *search) take(p pending, c cost.Cost) {
 		}
 	}
 	s.observe(t)
+	s.sensitivity.observe(t)
 	if s.options.Progress != nil {
 		e := Event{Trial: t, Trials: len(s.result.Trials), Spent: s.spent, Notes: s.notes(t.Cost)}
 		if s.best >= 0 {

@@ -19,6 +19,9 @@ type Model struct {
 	Path string `json:"path"`
 	// Rounds is in how many of the rounds it is run, from the first on; 0 for all.
 	Rounds int `json:"rounds,omitempty"`
+	// Narrow says that it computes in a narrower type than the network's: how far its outputs may be off is said
+	// elsewhere (Networks.Errors).
+	Narrow bool `json:"narrow,omitempty"`
 }
 
 // CompareOptions say how models are compared.
@@ -29,6 +32,8 @@ type CompareOptions struct {
 	Seed int
 	// RTol and ATol are how far the outputs may be from the first model's.
 	RTol, ATol float64
+	// HeldOut are inputs on which it is told how far models are off that are Narrow (OutputCheck.Errors); may be empty.
+	HeldOut []Input
 	// Progress is called on the caller's goroutine after each round. May be nil.
 	Progress func(round, rounds int)
 }
@@ -39,6 +44,8 @@ type OutputCheck struct {
 	OK       bool    `json:"ok"`
 	// Mismatch says where they differ by more than the tolerance; "" where they do not.
 	Mismatch string `json:"mismatch,omitempty"`
+	// Errors say how far the outputs of a model that is Narrow are off on CompareOptions.HeldOut; nil without those.
+	Errors *cost.Errors `json:"errors,omitempty"`
 }
 
 // Comparison is what Compare found, by the models' names.
@@ -120,7 +127,8 @@ func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptio
 	worker.lastID++
 	taken := time.Now()
 	message := compareMessage{ID: worker.lastID, Op: "compare", Models: models, Rounds: options.Rounds,
-		Threads: p.options.Threads, Seed: options.Seed, RTol: options.RTol, ATol: options.ATol}
+		Threads: p.options.Threads, Seed: options.Seed, RTol: options.RTol, ATol: options.ATol,
+		HeldOut: options.HeldOut}
 	if err := worker.send(message); err != nil {
 		return nil, fmt.Errorf("measure: comparing models: %w", worker.exit())
 	}

@@ -25,6 +25,9 @@ type networkRunMessage struct {
 	Check       bool    `json:"check,omitempty"`
 	Threads     int     `json:"threads,omitempty"`
 	MinSampleMs float64 `json:"min_sample_ms,omitempty"`
+	Inputs      []Input `json:"inputs,omitempty"`
+	HeldOut     []Input `json:"held_out,omitempty"`
+	Narrow      bool    `json:"narrow,omitempty"`
 }
 
 type networkDropMessage struct {
@@ -34,10 +37,12 @@ type networkDropMessage struct {
 }
 
 type networkRunResult struct {
-	Samples  []float64 `json:"samples_ms"`
-	Against  []float64 `json:"against_ms"`
-	MaxError float64   `json:"max_abs_error"`
-	Resident int64     `json:"resident_bytes"`
+	Samples  []float64    `json:"samples_ms"`
+	Against  []float64    `json:"against_ms"`
+	MaxError float64      `json:"max_abs_error"`
+	Resident int64        `json:"resident_bytes"`
+	Errors   *cost.Errors `json:"errors"`
+	HeldOut  *cost.Errors `json:"held_out_errors"`
 }
 
 type networkProfileResult struct {
@@ -53,6 +58,10 @@ type NetworkRun struct {
 	Model, Reference, Against string
 	// Pace is the time of Against over plain TVM's; 0 where it is plain TVM's.
 	Pace float64
+	// Inputs are those on which its errors are taken (cost.Network.Errors); nil where they are not. Narrow says that it
+	// computes in a narrower type than the network's: then they are all that is said of its outputs.
+	Inputs *Inputs
+	Narrow bool
 	// Step is how many rounds are run until More is asked whether to go on, Rounds how many at most.
 	Step, Rounds int
 	// More says of what is known so far whether further rounds are worth their time; nil: they are.
@@ -78,6 +87,10 @@ func (n *Networks) Run(ctx context.Context, run NetworkRun) (c cost.Cost, err er
 func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) {
 	taken := time.Now()
 	c := cost.Cost{Origin: cost.Measured, Taken: taken, Network: &cost.Network{Pace: run.Pace}}
+	inputs := run.Inputs
+	if inputs == nil {
+		inputs = &Inputs{}
+	}
 	for len(c.Samples) < run.Rounds {
 		var result networkRunResult
 		rounds := min(run.Step, run.Rounds-len(c.Samples))
@@ -85,7 +98,8 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 			return networkRunMessage{ID: id, Op: "network_run", Model: run.Model, Reference: run.Reference,
 				Against: run.Against, Rounds: rounds,
 				Check: len(c.Samples) == 0, Threads: n.options.Threads,
-				MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond)}
+				MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond),
+				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, Narrow: run.Narrow}
 		})
 		if err != nil {
 			return c, err
@@ -104,6 +118,9 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 		}
 		c.MaxError = max(c.MaxError, result.MaxError)
 		c.Network.Resident = max(c.Network.Resident, result.Resident)
+		if result.Errors != nil {
+			c.Network.Errors, c.Network.HeldOut = result.Errors, result.HeldOut
+		}
 		if bad := slices.ContainsFunc(slices.Concat(result.Samples, result.Against),
 			func(s float64) bool { return !(s > 0) || math.IsInf(s, 1) }); bad {
 			return cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindError,

@@ -413,7 +413,7 @@ func (o *Options) message(j *job) measureMessage {
 		Op: "measure", Function: w.Function, Constants: w.Constants, Compiler: w.Compiler,
 		Target: o.Target, OptLevel: o.OptLevel, DisabledPasses: o.DisabledPasses, Key: j.request.Key.Structure,
 		Threads: o.Threads, Samples: j.samples, MinSampleMs: float64(o.MinSample) / float64(time.Millisecond),
-		Check: w.Compiler != "" && !j.again, RTol: w.RTol, ATol: w.ATol, Again: j.again,
+		Check: w.Compiler != "" && !j.again, RTol: w.RTol, ATol: w.ATol, Narrow: w.Narrow, Again: j.again,
 	}
 	if message.Constants == nil {
 		message.Constants = []cost.ConstantParam{}

@@ -30,6 +30,8 @@ type measureMessage struct {
 	// RTol is relative to the expected element, ATol to the greatest expected one; 0 for the worker's defaults.
 	RTol float64 `json:"rtol"`
 	ATol float64 `json:"atol_of_greatest"`
+	// Narrow says that RTol and ATol do not hold (cost.Workload).
+	Narrow bool `json:"narrow,omitempty"`
 	// Again says that the function was measured before and needs no check.
 	Again bool `json:"again,omitempty"`
 }
@@ -82,6 +84,7 @@ type compareMessage struct {
 	Seed    int     `json:"seed"`
 	RTol    float64 `json:"rtol"`
 	ATol    float64 `json:"atol"`
+	HeldOut []Input `json:"held_out,omitempty"`
 }
 
 // reply is any message from a worker; which fields it has depends on Event.

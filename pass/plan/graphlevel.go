@@ -74,6 +74,10 @@ type Network struct {
 	Milliseconds float64 `json:"measured_ms,omitempty"`
 	Rounds       int     `json:"rounds,omitempty"`
 	Regions      int     `json:"regions"`
+	// Error is how far its outputs were off on the search's inputs, in the measure of Plan.Precision; Exceeds says that
+	// this is too far to be kept.
+	Error   float64 `json:"error,omitempty"`
+	Exceeds string  `json:"exceeds,omitempty"`
 	// Failure says why it could not be measured; "" where it could.
 	Failure string `json:"failure,omitempty"`
 }

@@ -33,6 +33,8 @@ type Plan struct {
 	Backends []Backend `json:"backends"`
 	// Constraints are what the placement had to keep to; nil for nothing.
 	Constraints *Constraints `json:"constraints,omitempty"`
+	// Precision says how far outputs were allowed to be off; nil where only the tolerance of candidates held.
+	Precision *Precision `json:"precision,omitempty"`
 	// Estimate is what the costs say about the whole.
 	Estimate Estimate `json:"estimate"`
 	// Borders are what it costs to bring values to backends and away from them; empty where that costs nothing.
@@ -69,6 +71,20 @@ type Constraints struct {
 	Forbid []string `json:"forbid,omitempty"`
 	// Exact: no kernel that associates its sums otherwise than a direct sum does (byoc.Pattern.Reassociates).
 	Exact bool `json:"exact,omitempty"`
+}
+
+// Precision says in which types parts were allowed to be computed, and how far the network's outputs to be off.
+type Precision struct {
+	// Allowed, MaxError and Measure are pass.Precision's.
+	Allowed  string  `json:"allowed"`
+	MaxError float64 `json:"max_error"`
+	Measure  string  `json:"measure"`
+	// Searched is on how many inputs errors were taken by which the search decided, HeldOut on how many that it did not
+	// see, by which it was decided what may be kept.
+	Searched int `json:"searched_inputs"`
+	HeldOut  int `json:"held_out_inputs"`
+	// Calibration tells the data that these inputs were samples of from other data (pass.Taken); "" for random inputs.
+	Calibration string `json:"calibration,omitempty"`
 }
 
 // Function is one global function of the module.
@@ -308,6 +324,9 @@ type Finalist struct {
 	Samples []float64 `json:"samples_ms,omitempty"`
 	// MaxError is the greatest absolute difference from plain TVM's outputs.
 	MaxError float64 `json:"max_error,omitempty"`
+	// Error is how far its outputs are off on inputs that the search has not seen, in the measure of Plan.Precision; 0
+	// where that was not taken.
+	Error float64 `json:"error,omitempty"`
 	// Estimate is the sum of the parts for this finalist; 0 where it is not known.
 	Estimate float64 `json:"estimate_ms,omitempty"`
 	// Bytes is the executable's size, Resident by how much a process grows that loads and runs it, Peak by how much it

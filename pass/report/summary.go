@@ -26,6 +26,11 @@ type Summary struct {
 	TVM       string `json:"tvm"`
 	Threads   int    `json:"threads"`
 	Operators int    `json:"operators"`
+	// Precision is as in the plan: in which types parts were allowed to be computed, and how far outputs to be off.
+	Precision *plan.Precision `json:"precision,omitempty"`
+	// Frontier are the networks of the search that none is both faster and less far off than, the most exact first;
+	// empty where errors were not taken.
+	Frontier []FrontierPoint `json:"frontier,omitempty"`
 	// Exact says that kernels which associate sums otherwise than a direct sum does were not offered.
 	Exact bool `json:"exact,omitempty"`
 	// Regions are in the plan's order. Those without operators (tuples, projections) are among them.
@@ -120,6 +125,8 @@ type Finalist struct {
 	// same round: 0.8 is a fifth less time. 0 where there is no reference.
 	Ratio    float64 `json:"ratio,omitempty"`
 	MaxError float64 `json:"max_error"`
+	// Error is as in the plan: how far its outputs are off in the measure of Summary.Precision.
+	Error    float64 `json:"error,omitempty"`
 	Estimate float64 `json:"estimate_ms,omitempty"`
 	// Bytes, Resident and Peak are as in the plan: the executable's size, and what it takes of memory.
 	Bytes    int64         `json:"bytes,omitempty"`
@@ -157,6 +164,7 @@ func Summarise(p *plan.Plan) *Summary {
 			Unusable: b.Unusable,
 			Regions:  b.Regions, Operators: b.Operators, Estimate: b.Milliseconds, Kernels: kernels[b.Name]})
 	}
+	s.Precision = p.Precision
 	s.Exact = p.Constraints != nil && p.Constraints.Exact
 	c := p.Candidates
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given,
@@ -167,6 +175,7 @@ func Summarise(p *plan.Plan) *Summary {
 	s.GraphLevel = p.GraphLevel
 	s.Times.Context = inContext(p)
 	s.summariseFinalists(p)
+	s.Frontier = frontier(p)
 	return s
 }
 
@@ -240,7 +249,7 @@ func (s *Summary) summariseFinalists(p *plan.Plan) {
 	}
 	for _, f := range finalists {
 		row := Finalist{Name: f.Name, Origin: f.Origin, Regions: f.Regions, Rounds: len(f.Samples),
-			MaxError: f.MaxError, Estimate: f.Estimate,
+			MaxError: f.MaxError, Error: f.Error, Estimate: f.Estimate,
 			Bytes: f.Bytes, Resident: f.Resident, Peak: f.Peak, Failure: f.Failure, Chosen: f.Chosen}
 		if f.Failure == nil && len(f.Samples) > 0 {
 			row.Median = statistics.Median(f.Samples)

@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/collage-tvm/collage/internal/plaintable"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -43,6 +44,9 @@ func (s *Summary) WriteText(w io.Writer, opts Options) error {
 	}
 	if len(s.Finalists) > 0 {
 		sections = append(sections, s.finalists())
+	}
+	if len(s.Frontier) > 0 {
+		sections = append(sections, s.frontierText())
 	}
 	sections = append(sections, s.times())
 	_, err := io.WriteString(w, strings.Join(sections, "\n"))
@@ -399,15 +403,22 @@ func (s *Summary) finalists() string {
 	if weighed {
 		header = append(header, "file MB", "memory MB")
 	}
+	if s.Precision != nil {
+		header = append(header, "off by ("+s.Precision.Measure+")")
+	}
 	if s.Reference != "" {
 		header = append(header, "time / "+s.Reference+"'s")
 	}
-	t := plaintable.New(header, 3, 4, 5, 6, 7, 8, 9)
+	t := plaintable.New(header, 3, 4, 5, 6, 7, 8, 9, 10)
 	rounds := 0
 	var failed, short []string
 	for _, f := range s.Finalists {
 		if f.Failure != nil {
-			failed = append(failed, fmt.Sprintf("%s could not be run: %s\n", f.Name, f.Failure))
+			if f.Failure.Kind == cost.KindOverBudget {
+				failed = append(failed, fmt.Sprintf("%s may not be kept: %s\n", f.Name, f.Failure.Detail))
+			} else {
+				failed = append(failed, fmt.Sprintf("%s could not be run: %s\n", f.Name, f.Failure))
+			}
 			continue
 		}
 		rounds = max(rounds, f.Rounds)
@@ -419,6 +430,9 @@ func (s *Summary) finalists() string {
 			strconv.FormatFloat(f.MaxError, 'g', 3, 64)}
 		if weighed {
 			cells = append(cells, megabytes(f.Bytes), megabytes(f.Resident))
+		}
+		if s.Precision != nil {
+			cells = append(cells, strconv.FormatFloat(f.Error, 'g', 2, 64))
 		}
 		if s.Reference != "" {
 			cells = append(cells, strconv.FormatFloat(f.Ratio, 'f', 3, 64))
@@ -436,6 +450,14 @@ func (s *Summary) finalists() string {
 	}
 	if slices.ContainsFunc(s.Finalists, func(f Finalist) bool { return f.Chosen }) {
 		note += "; * is the one that was kept"
+	}
+	if p := s.Precision; p != nil {
+		of := "random inputs"
+		if p.Calibration != "" {
+			of = "samples of the calibration data"
+		}
+		note += fmt.Sprintf("\nup to %s; outputs may be off by %g (%s), on %d %s that the search had not seen",
+			p.Allowed, p.MaxError, p.Measure, p.HeldOut, of)
 	}
 	return plaintable.Render(t) + note + "\n" + strings.Join(failed, "")
 }

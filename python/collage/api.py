@@ -8,13 +8,14 @@
 Keyword arguments beyond those named are CollagePartition's.
 """
 
+import contextlib
 import json
 import os
 from pathlib import Path
 
 import tvm
 
-from . import export, frontends, library, region, transform, workerside
+from . import calibration_data, export, frontends, library, region, transform, workerside
 
 
 def partition(module, params=None, plan_out=None, **options):
@@ -26,16 +27,26 @@ def partition(module, params=None, plan_out=None, **options):
     turn; searching takes ``search_time`` seconds (120) at most, and is over sooner with ``level="operator"``.
     Ctrl-C ends it, and the fastest so far is kept; a second time, or before there is any, it raises
     KeyboardInterrupt. Where the program has a handler of its own for SIGINT, that one decides.
+    ``calibration`` may be any iterable of inputs (calibration_data).
     """
     workerside.refuse()
     library.load()
-    passes = transform.CollagePartition(**options)  # first of all, what is wrong with the options
-    module = _normalised(module, params, options.get("disabled_passes"))
-    if plan_out is None:
-        return tvm.transform.Sequential([passes])(module)
-    placed, plan = tvm.get_global_func("collage.partition")(module, transform.configuration(**options))
+    with _calibrated(options, module, params) as options:
+        passes = transform.CollagePartition(**options)  # first of all, what is wrong with the options
+        module = _normalised(module, params, options.get("disabled_passes"))
+        if plan_out is None:
+            return tvm.transform.Sequential([passes])(module)
+        placed, plan = tvm.get_global_func("collage.partition")(module, transform.configuration(**options))
     _write(Path(plan_out), str(plan))
     return placed
+
+
+@contextlib.contextmanager
+def _calibrated(options, module, params):
+    """The options with calibration data as a path, where it is given as anything else."""
+    names = [p.name_hint for p in module["main"].params if p.name_hint not in (params or {})]
+    with calibration_data.as_path(options.get("calibration"), names) as path:
+        yield {**options, "calibration": path}
 
 
 def replay(module, plan, params=None, disabled_passes=None, exact=False, store=None, retry_failures=False):
@@ -181,9 +192,10 @@ def _search(module, params, searching, options):
     from . import host
 
     host.register()
-    configuration = transform.configuration(**options)
-    module = _normalised(module, params, options.get("disabled_passes"))
-    tvm.get_global_func("collage.compile")(module, configuration, json.dumps(searching))
+    with _calibrated(options, module, params) as options:
+        configuration = transform.configuration(**options)
+        module = _normalised(module, params, options.get("disabled_passes"))
+        tvm.get_global_func("collage.compile")(module, configuration, json.dumps(searching))
     return searching["out"]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import check, compare, export, library, profile, region, seeded, timing
+from . import check, compare, export, library, precision, profile, region, seeded, timing
 
 
 class Networks:
@@ -27,6 +27,7 @@ class Networks:
         self._models = OrderedDict()
         self._inputs = {}
         self._outputs = {}
+        self._samples = {}
 
     def operations(self):
         """The operations by name; each takes the request and gives the fields of its result."""
@@ -116,8 +117,10 @@ class Networks:
         """Run "model" in turn with the model "against", "rounds" times, on the same inputs.
 
         With "check" the outputs are compared first with those of "reference", plain TVM's model. Gives {"samples_ms",
-        "against_ms", "max_abs_error", "mismatch", "resident_bytes"}; the last one is by how much this process has
-        grown over loading and running the model the first time, 0 where it was loaded before.
+        "against_ms", "max_abs_error", "mismatch", "resident_bytes"}; resident_bytes is by how much this
+        process has grown over loading and running the model the first time, 0 where it was loaded before. With
+        "inputs" and "held_out", lists as of ``_errors``, there are "errors" and "held_out_errors", those on these
+        inputs; of what is "narrow" they are all that is said of the outputs.
         """
         model, against, reference = request["model"], request["against"], request["reference"]
         seed = request.get("seed") or 0
@@ -138,7 +141,11 @@ class Networks:
             if check.has_new_nan(outputs, expected):
                 raise region.RegionError("check", "not-a-number", "the outputs hold NaN where TVM's hold numbers")
             largest, mismatch = check.difference(outputs, expected, *check.tolerances(request, expected, 1e-4))
-            if mismatch:
+            if request.get("inputs"):
+                result["errors"] = self._errors(executor, reference, request["inputs"])
+                result["held_out_errors"] = self._errors(executor, reference, request["held_out"])
+                executor = self._ready(model, reference, seed)
+            if mismatch and not request.get("narrow"):
                 raise region.RegionError("check", "wrong-result", mismatch)
             result["max_abs_error"] = largest
         minimum = float(request.get("min_sample_ms") or 2.0)
@@ -159,6 +166,24 @@ class Networks:
             region.in_phase("run", executor.run)
             self._outputs[reference] = region.outputs_of(executor)
         return self._outputs[reference]
+
+    def _errors(self, executor, reference, samples):
+        """How far off a model is where "reference" is right (precision.errors), on ``samples``, as
+        precision.sample takes them.
+        """
+        known = self._samples.setdefault(reference, {})
+        samples = [sample if isinstance(sample, int) else tuple(sample) for sample in samples]
+        for sample in samples:
+            if sample not in known:
+                right = self._load(reference)
+                values = precision.sample(sample, region.model_inputs(right))
+                known[sample] = (values, precision.ran(right, values))
+        got = [precision.ran(executor, known[sample][0]) for sample in samples]
+        expected = [known[sample][1] for sample in samples]
+        for ours, theirs in zip(got, expected, strict=True):
+            if check.has_new_nan(ours, theirs):
+                raise region.RegionError("check", "not-a-number", "the outputs hold NaN where TVM's hold numbers")
+        return precision.errors(got, expected)
 
     def agree(self, request):
         """Hold the outputs of "model" against those that another engine gave for the same inputs (collage.witness).

@@ -2,12 +2,19 @@
 //
 // Regions for oneDNN from their text to their results: what the code generator writes runs, within its
 // tensors.
+//
+// ctest: levels bf16
 #include <gtest/gtest.h>
 #include <tvm/runtime/ndarray.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
 
 #include "dnnl_check_program.h"
 #include "dnnl_compiler.h"
 #include "dnnl_program.h"
+#include "instruction_set.h"
 #include "refusal.h"
 
 namespace collage::onednn {
@@ -53,7 +60,7 @@ TEST(DnnlCompile, RunsTheSeeds) {
 TEST(DnnlCompile, AnUpsampledConvolutionReadsItsWeightFromWhereItBegins) {
   const auto program = [](const char* weight, const char* view, const char* constants, const char* inputs) {
     return ParseProgram(
-        std::string(R"({"format": "collage-dnnl", "version": 3, "outputs": [2], "inputs": )") + inputs +
+        std::string(R"({"format": "collage-dnnl", "version": 4, "outputs": [2], "inputs": )") + inputs +
         ", \"constants\": " + constants + R"(, "values": [["f32", [1, 2, 4, 4]], ["f32", )" + weight +
         R"(], ["f32", [1, 2, 8, 8]]], "ops": [{"op": "upsampled_conv",
         "kernel": "upsampled", "algorithm": "direct", "in": [0, 1], "out": 2, "scale": [2, 2], "strides": [1, 1], "dilation": [1, 1],
@@ -78,6 +85,70 @@ TEST(DnnlCompile, AnUpsampledConvolutionReadsItsWeightFromWhereItBegins) {
     }
     EXPECT_TRUE(differs);
   }
+}
+
+// Two convolutions with bias, one behind the other, the second with a residual value and an activation, then
+// a pool, and a dense layer of what is left; all that can be in bfloat16 where that is asked for.
+std::string Narrowable(bool bf16) {
+  std::string text = R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "outputs": [8, 9],
+    "constants": [1, 2, 3, 6], "values": [["f32", [1, 32, 9, 9]], ["f32", [32, 32, 3, 3]], ["f32", [32]],
+      ["f32", [32, 32, 3, 3]], ["f32", [1, 32, 9, 9]], ["f32", [1, 32, 9, 9]], ["f32", [10, 32]],
+      ["f32", [1, 32, 9, 9]], ["f32", [1, 10]], ["f32", [1, 32, 1, 1]], ["f32", [1, 32]]],
+    "ops": [
+      {"op": "conv", BF "algorithm": "direct", "in": [0, 1, 2], "out": 4, "bias": true, "strides": [1, 1],
+       "dilation": [1, 1], "padding": [1, 1, 1, 1],
+       "weight": {"dims": [32, 32, 3, 3], "strides": [288, 9, 3, 1]}, "post": [{"op": "relu"}]},
+      {"op": "conv", BF "algorithm": "direct", "in": [4, 3], "out": 5, "strides": [1, 1],
+       "dilation": [1, 1], "padding": [1, 1, 1, 1],
+       "weight": {"dims": [32, 32, 3, 3], "strides": [288, 9, 3, 1]},
+       "post": [{"op": "add", "in": 4}, {"op": "relu"}]},
+      {"op": "conv", BF "algorithm": "direct", "in": [5, 3], "out": 7, "strides": [1, 1],
+       "dilation": [1, 1], "padding": [1, 1, 1, 1],
+       "weight": {"dims": [32, 32, 3, 3], "strides": [288, 9, 3, 1]}, "post": [{"op": "relu"}]},
+      {"op": "pool", "algorithm": "avg_pool", "in": [7], "out": 9, "strides": [1, 1], "dilation": [1, 1],
+       "window": [9, 9], "padding": [0, 0, 0, 0]},
+      {"op": "reshape", "in": [9], "out": 10},
+      {"op": "matmul", BF "in": [10, 6], "out": 8, "transpose_b": true}]})";
+  for (size_t at; (at = text.find("BF ")) != text.npos;) text.replace(at, 3, bf16 ? "\"bf16\": true," : "");
+  return text;
+}
+
+double OffBy(const NDArray& got, const NDArray& want) {
+  double apart = 0, length = 0;
+  int64_t count = 1;
+  for (int i = 0; i < got->ndim; ++i) count *= got->shape[i];
+  const auto* a = static_cast<const float*>(got->data);
+  const auto* b = static_cast<const float*>(want->data);
+  for (int64_t i = 0; i < count; ++i) {
+    apart += (a[i] - b[i]) * static_cast<double>(a[i] - b[i]);
+    length += b[i] * static_cast<double>(b[i]);
+  }
+  return std::sqrt(apart / length);
+}
+
+TEST(DnnlCompile, ComputesInBfloat16WhereThatIsAskedForAndThere) {
+  const auto want = ResultsOf(ParseProgram(Narrowable(false)), 0.02F);
+  const auto got = ResultsOf(ParseProgram(Narrowable(true)), 0.02F);
+  const bool there = AllowedInstructionSet() >= InstructionSet::kAvx512Bf16;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double off = OffBy(got[i], want[i]);
+    EXPECT_LT(off, there ? 0.03 : 1e-6) << i;
+    if (there) {
+      EXPECT_GT(off, 1e-6) << i;
+    }
+  }
+}
+
+TEST(DnnlCompile, RefusesBfloat16WhereItMeansNothing) {
+  const auto refusal = [](const char* what, const char* with) {
+    std::string text = Narrowable(true);
+    text.replace(text.find(what), std::string(what).size(), with);
+    return Refusal([&] { ResultsOf(ParseProgram(text)); });
+  };
+  EXPECT_TRUE(Says(refusal("\"op\": \"pool\"", "\"op\": \"pool\", \"bf16\": true"),
+                   "no convolution or product of oneDNN's"));
+  EXPECT_TRUE(Says(refusal("\"op\": \"conv\"", "\"op\": \"conv\", \"kernel\": \"winograd\""),
+                   "no convolution or product of oneDNN's"));
 }
 
 }  // namespace

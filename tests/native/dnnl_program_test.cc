@@ -14,7 +14,7 @@
 namespace collage::onednn {
 namespace {
 
-constexpr char kConvolution[] = R"({"format": "collage-dnnl", "version": 3,
+constexpr char kConvolution[] = R"({"format": "collage-dnnl", "version": 4,
 "inputs": [0, 4], "outputs": [3],
 "constants": [1, 2],
 "values": [["f32", [1, 8, 4, 4]], ["f32", [8, 8, 3, 3]], ["f32", [8, 1, 1]], ["f32", [1, 8, 4, 4]], ["f32", []]],
@@ -56,9 +56,9 @@ TEST(DnnlProgram, TakesWhatTheCodeGeneratorWrites) {
 TEST(DnnlProgram, RefusesWhatMakesNoSense) {
   const Damage damages[] = {
       {"collage-dnnl", "collage-dnn", "of another version"},
-      {"\"version\": 3", "\"version\": 4", "of another version, 4; this runtime reads 3"},
-      {"\"version\": 3", "\"version\": 2", "of another version, 2; this runtime reads 3"},
-      {"\"version\": 3", "\"version\": 1.5", "version is no whole number"},
+      {"\"version\": 4", "\"version\": 5", "of another version, 5; this runtime reads 4"},
+      {"\"version\": 4", "\"version\": 2", "of another version, 2; this runtime reads 4"},
+      {"\"version\": 4", "\"version\": 1.5", "version is no whole number"},
       {"\"op\": \"conv\", ", "", "the field op is not there"},
       {"\"out\": 3, ", "", "the field out is not there"},
       {"\"out\": 3", "\"out\": 3.5", "out is no whole number"},
@@ -240,7 +240,7 @@ TEST(DnnlProgram, RefusesOperationsWhoseTensorsDoNotFit) {
   };
   for (const auto& one : cases) {
     std::string text =
-        std::string(R"({"format": "collage-dnnl", "version": 3, "inputs": [0, 1], "constants": [],
+        std::string(R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 1], "constants": [],
         "outputs": [2], "values": )") +
         one.values + ", \"ops\": [{" + one.op;
     text += ", \"out\": 2}]}";
@@ -259,7 +259,7 @@ std::string Attending(const std::string& in, const std::string& masks, const std
   for (size_t i = 3; i < static_cast<size_t>(std::count(in.begin(), in.end(), ',')) + 1; ++i) {
     views += ", " + view("[1, 1, 1, 2, 2]", "[0, 0, 0, 2, 1]");
   }
-  return R"({"format": "collage-dnnl", "version": 3, "inputs": [0, 1, 3, 4], "constants": [], "outputs": [2],
+  return R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 1, 3, 4], "constants": [], "outputs": [2],
     "values": [["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 2]], ["bool", [2, 2]]],
     "ops": [{"op": "attention", "kernel": "attention", "in": )" +
          in + R"(, "out": 2, "views": [)" + views + R"(], "masks": [)" + masks + "]}]}";

@@ -95,16 +95,19 @@ TEST(BlasProgram, TensorsAreWhatTheProductsWant) {
 }
 
 TEST(OpenVinoProgram, SaysWhatTheTextSays) {
-  const std::string text = "collage-openvino 4\nadd nn.relu\n<xml/>\n";
+  const std::string text = "collage-openvino 5\nbf16\nadd nn.relu\n<xml/>\n";
   const openvino::Program program = openvino::Program::Parse(text);
+  EXPECT_EQ(program.precision, "bf16");
   EXPECT_EQ(ParseGroups(program.groups), (std::vector<std::string>{"add", "nn.relu"}));
   EXPECT_EQ(program.xml, "<xml/>\n");
   for (const Seed& seed : Seeds("openvino_program")) openvino::Program::Parse(seed.content);
 }
 
 TEST(OpenVinoProgram, RefusesOtherFrames) {
-  for (const char* text : {"", "collage-openvino 4", "collage-openvino 4\n", "collage-openvino 4\nadd\n",
-                           "collage-openvino 3\n0 1\nx", "collage-openvino 44\nadd\nx"}) {
+  for (const char* text :
+       {"", "collage-openvino 5", "collage-openvino 5\n", "collage-openvino 5\nf32\nadd\n",
+        "collage-openvino 5\nf32\nadd", "collage-openvino 5\nf16\nadd\nx", "collage-openvino 5\nadd\nx",
+        "collage-openvino 4\n0 1\nx", "collage-openvino 55\nf32\nadd\nx"}) {
     EXPECT_TRUE(Says(Refusal([&] { openvino::Program::Parse(text); }), "compile the model again")) << text;
   }
 }

@@ -211,13 +211,15 @@ func (c *contest) load(ctx context.Context, o *contestant, reference bool) (err 
 	var checked struct {
 		MaxError float64 `json:"max_abs_error"`
 		Greatest float64 `json:"greatest"`
+		L2       float64 `json:"l2"`
 		Mismatch string  `json:"mismatch"`
 	}
 	if err := p.ask(ctx, callLimit, request, &checked); err != nil {
 		return err
 	}
 	o.version = loaded.Version
-	o.cell = NetworkCell{LoadSeconds: loaded.Seconds, MaxError: checked.MaxError, Greatest: checked.Greatest}
+	o.cell = NetworkCell{LoadSeconds: loaded.Seconds, MaxError: checked.MaxError, Greatest: checked.Greatest,
+		L2: checked.L2}
 	switch {
 	case checked.Mismatch != "":
 		o.cell.Wrong, o.cell.Absent = true, "its outputs are wrong: "+checked.Mismatch
@@ -226,7 +228,9 @@ func (c *contest) load(ctx context.Context, o *contestant, reference bool) (err 
 	case reference:
 		c.greatest = checked.Greatest
 	default:
-		o.cell.Wrong = checked.MaxError > Tolerance*c.greatest
+		if o.cell.Wrong = checked.MaxError > Tolerance*c.greatest; c.Narrow != "" {
+			o.cell.Wrong = checked.L2 > somethingElse
+		}
 	}
 	o.process = p
 	return nil

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -18,6 +19,10 @@ import (
 // order stay far below it in float32, and bfloat16 is above it.
 const Tolerance = 1e-3
 
+// somethingElse is how far outputs may be off, by the length of the difference, where engines may compute in narrower
+// types: what is further off is no rounding.
+const somethingElse = 0.25
+
 // NetworkOptions say what to run and how.
 type NetworkOptions struct {
 	// Peers are the names of the engines; what Collage made is always run.
@@ -25,6 +30,9 @@ type NetworkOptions struct {
 	// Rounds is how many turns each has, Turn how long one lasts at least, and Threads how many threads each may use.
 	Rounds, Threads int
 	Turn            time.Duration
+	// Narrow says in which types Collage was allowed to compute, and how far off ("up to bf16, off by 0.01 (l2) at most"):
+	// then outputs need not keep to Tolerance, and the report has how far each engine's are off. "" for float32.
+	Narrow string
 	// Others are columns of executables that are no peers: backends alone, an earlier Collage.
 	Others []Other
 	// Python runs Collage and TVM; EnginesPython, "" for none, has what Python has not.
@@ -121,6 +129,8 @@ type NetworkCell struct {
 	MaxError float64 `json:"max_abs_error"`
 	Greatest float64 `json:"greatest_output"`
 	Wrong    bool    `json:"wrong,omitempty"`
+	// L2 is the length of the difference from TVM's outputs over their length, of the worst output.
+	L2 float64 `json:"l2_error,omitempty"`
 	// Absent says why it was not run.
 	Absent string `json:"absent,omitempty"`
 	// SearchSeconds is how long it took to find what is run, and Kept what that is; 0 and "" where nothing was
@@ -161,7 +171,7 @@ type OtherMean struct {
 // networks before that, and there is an error beside it; with any other error there is no report.
 func RunNetworks(ctx context.Context, networks []Network, o NetworkOptions) (*NetworkReport, error) {
 	r := &NetworkReport{Machine: machine.Here(), Taken: time.Now().UTC().Truncate(time.Second), Threads: o.Threads,
-		Rounds: o.Rounds, TurnMS: float64(o.Turn) / float64(time.Millisecond), Precision: "float32"}
+		Rounds: o.Rounds, TurnMS: float64(o.Turn) / float64(time.Millisecond), Precision: cmp.Or(o.Narrow, "float32")}
 	var err error
 	if r.Peers, err = findPeers(ctx, &o); err != nil {
 		return nil, err

@@ -26,6 +26,9 @@ func (r *NetworkReport) WriteText(w io.Writer) error {
 	b.WriteString("\nTime of each engine to that of what Collage compiled, turn by turn, with its interval (sign " +
 		"test): above 1, Collage's is faster\n\n")
 	b.WriteString(r.toOurs(notes))
+	if r.Precision != "float32" {
+		b.WriteString("\nHow far the outputs are off plain TVM's in float32 (length of the difference)\n\n" + r.errors())
+	}
 	if r.searched() {
 		b.WriteString("\nSeconds until it was decided what is kept, and what that is\n\n" + r.searches())
 	}
@@ -79,6 +82,27 @@ func (r *NetworkReport) times(notes *notes) string {
 			continue
 		}
 		t.AppendRow(append(row, n.kept()))
+	}
+	return plaintable.Render(t)
+}
+
+// errors is a table of how far each engine's outputs are off.
+func (r *NetworkReport) errors() string {
+	header, numbers := table.Row{"network"}, []int{}
+	for i, name := range r.ran() {
+		header, numbers = append(header, name), append(numbers, i+2)
+	}
+	t := plaintable.New(header, numbers...)
+	for i := range r.Networks {
+		row := table.Row{r.Networks[i].Name}
+		for _, c := range r.Networks[i].Cells {
+			if len(c.Turns) == 0 {
+				row = append(row, "-")
+			} else {
+				row = append(row, fmt.Sprintf("%.2g", c.L2))
+			}
+		}
+		t.AppendRow(row)
 	}
 	return plaintable.Render(t)
 }

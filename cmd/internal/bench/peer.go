@@ -42,7 +42,10 @@ var Peers = []Peer{
 	{Name: "onnxruntime", Package: "onnxruntime",
 		Remedy: "make backends BACKENDS=onnxruntime, or pip install onnxruntime"},
 	{Name: "openvino", Package: "openvino", Remedy: "make backends BACKENDS=openvino, or pip install openvino"},
+	{Name: "openvino-default", Package: "openvino",
+		Remedy: "make backends BACKENDS=openvino, or pip install openvino"},
 	{Name: "torch", Package: "torch", Remedy: torchRemedy},
+	{Name: "torch-bf16", Package: "torch", Remedy: torchRemedy},
 	{Name: "torch-compile", Package: "torch", Remedy: torchRemedy},
 }
 

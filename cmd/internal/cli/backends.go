@@ -44,11 +44,15 @@ type backendInfo struct {
 	// Level is "operator" or "graph".
 	Level string `json:"level"`
 	// Kernels are the names that --pin and --forbid know, sorted.
-	Kernels       []string      `json:"kernels,omitempty"`
-	Compiler      string        `json:"compiler,omitempty"`
-	TakesAnything bool          `json:"takes_anything"`
-	Probe         byoc.Probe    `json:"probe"`
-	Patterns      []patternInfo `json:"patterns"`
+	Kernels  []string `json:"kernels,omitempty"`
+	Compiler string   `json:"compiler,omitempty"`
+	// Precision is what it computes networks of float32 in, Wide the backend that does the same in float32 where that
+	// is another one.
+	Precision     byoc.Precision `json:"precision"`
+	Wide          string         `json:"wide,omitempty"`
+	TakesAnything bool           `json:"takes_anything"`
+	Probe         byoc.Probe     `json:"probe"`
+	Patterns      []patternInfo  `json:"patterns"`
 }
 
 type patternInfo struct {
@@ -104,8 +108,11 @@ func listBackends() ([]backendInfo, error) {
 	var infos []backendInfo
 	for _, b := range byoc.All() {
 		info := backendInfo{Name: b.Name(), Description: b.Description(), Level: levelText(b.Level()),
-			Kernels: byoc.Kernels(b), Compiler: b.Compiler(),
+			Kernels: byoc.Kernels(b), Compiler: b.Compiler(), Precision: byoc.PrecisionOf(b),
 			TakesAnything: b.TakesAnything(), Probe: b.Probe(), Patterns: []patternInfo{}}
+		if wide := byoc.WideOf(b); wide != b.Name() {
+			info.Wide = wide
+		}
 		for _, p := range b.Patterns() {
 			info.Patterns = append(info.Patterns, patternInfo{p.Composite, p.Kernel, p.Reassociates, p.LimitsText})
 		}
@@ -129,6 +136,11 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 		fmt.Fprintf(w, "  remedy    %s\n", b.Probe.Remedy)
 	}
 	fmt.Fprintf(w, "  level     %s\n", b.Level)
+	if b.Wide != "" {
+		fmt.Fprintf(w, "  precision %s; it is offered where --precision allows that\n", b.Precision)
+		fmt.Fprintf(w, "  takes     %d of the patterns of %s\n", len(b.Patterns), b.Wide)
+		return
+	}
 	if len(b.Kernels) > 0 {
 		fmt.Fprintf(w, "  kernels   %d:\n", len(b.Kernels))
 		printWrapped(w, "    ", strings.Join(b.markedKernels(), ", "))

@@ -41,6 +41,9 @@ func newOperatorTable(backends []byoc.Backend) *operatorTable {
 	t := &operatorTable{uses: map[string]map[string]*operatorUse{}}
 	for _, b := range backends {
 		name, patterns := b.Name(), b.Patterns()
+		if byoc.PrecisionOf(b) != byoc.F32 {
+			continue // it takes what the one takes that computes the same in float32
+		}
 		if b.TakesAnything() {
 			t.without = append(t.without, markedAsCode(name)+" (takes every operator)")
 			continue

@@ -17,6 +17,7 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/nearest"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -65,6 +66,7 @@ same way on this machine are not run again. One that cannot be compiled or run i
 			"also run what parts of the search find, and each backend alone")
 		flags.Lookup("ablation").Hidden = true // it is for those who work on the search: make bench-ablation
 		a.declarePlacement(flags)
+		a.declarePrecision(flags)
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
 		flags.StringVar(&a.level, "level", string(pass.GraphLevel),
@@ -144,8 +146,19 @@ func (a *benchAllAction) checkAllBackends(s *Session) error {
 		return a.checkBackends(s)
 	}
 	names, _, err := usableBackends()
-	a.backends = names
-	return err
+	if a.backends = names; err != nil {
+		return err
+	}
+	return a.checkRules()
+}
+
+// narrow says for the report how Collage was allowed to compute; "" for float32.
+func (a *benchAllAction) narrow() string {
+	limit := a.precision.Limit()
+	if limit == (cost.Limit{}) {
+		return ""
+	}
+	return fmt.Sprintf("up to %s, off by %g (%s) at most", a.precision.Allowed, limit.Most, limit.Measure)
 }
 
 func (a *benchAllAction) Run(s *Session, _ []string) error {
@@ -156,6 +169,7 @@ func (a *benchAllAction) Run(s *Session, _ []string) error {
 	options.Rounds = a.compileRounds
 	options.Level, options.SearchTime, options.Seed = pass.Level(a.level), a.searchTime, a.seed
 	run := a.networkOptions(options)
+	run.Narrow = a.narrow()
 	run.Peers, run.Others, run.Keep, run.SearchLimit = a.peers, a.others.columns(), a.keep(), a.searchLimit
 	run.Resume, run.Make = a.resume, func(ctx context.Context, n *bench.Network) error {
 		if err := a.executable(ctx, options, n); err != nil {

@@ -65,6 +65,7 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		flags.StringVarP(&a.output, "output", "o", "", "write the executable to `FILE` (.tar or .so)")
 		a.declareModel(flags)
 		a.declarePlacement(flags)
+		a.declarePrecision(flags)
 		flags.IntVar(&a.rounds, "rounds", 20, "run the finished networks `N` times each, in turn")
 		flags.StringVar(&a.level, "level", string(pass.GraphLevel),
 			"search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
@@ -113,7 +114,8 @@ type compileAction struct {
 
 // decidedByPlan are the flags that --plan answers.
 var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "repeat", "exhaustive",
-	"skip-unusable", "rounds", "level", "no-graph-search", "search-time", "trials", "seed", "memory-limit-executable"}
+	"skip-unusable", "rounds", "level", "no-graph-search", "search-time", "trials", "seed", "memory-limit-executable",
+	"precision", "max-error", "error-measure"}
 
 func (a *compileAction) Check(s *Session, args []string) error {
 	if err := expect(&compileCommand, args, "MODEL"); err != nil {

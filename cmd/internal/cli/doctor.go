@@ -258,6 +258,8 @@ func (r *doctorReport) lookAtBackends(backends []backendInfo) {
 		r.Backends = append(r.Backends, doctorBackend{b.Name, b.Probe, len(b.Patterns)})
 		// What TVM lacks, and which plug-ins are missing, was said before.
 		said := slices.ContainsFunc(r.Plugins, func(p pluginInfo) bool { return p.Reason == b.Probe.Reason })
+		// What computes narrowly lacks the library that was told of already, or the processor's instructions.
+		said = said || b.Wide != ""
 		if !b.Probe.Usable && b.Compiler != "" && !said {
 			severity := "warning"
 			if slices.Contains(optionalBackends, b.Name) {

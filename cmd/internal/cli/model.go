@@ -32,6 +32,7 @@ type modelFlags struct {
 	dynamic                               []string
 	threads, optLevel, samples            int
 	exact                                 bool
+	precision                             pass.Precision
 	exhaustive, skip, retry               bool
 	json, verbose, quiet                  bool
 
@@ -82,6 +83,19 @@ func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 		"measure every candidate, those too that a lower bound leaves no chance")
 	flags.BoolVar(&m.skip, "skip-unusable", false, "leave backends out that cannot be used here; the plan says why")
 	flags.BoolVar(&m.retry, "retry-failures", false, "measure candidates again that failed before")
+}
+
+// declarePrecision declares those that say in which types parts may be computed: they need whole networks that run.
+func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
+	flags.StringVar(&m.precision.Allowed, "precision", pass.PrecisionF32, "the narrowest `TYPE` that parts may be "+
+		"computed in, where that is quicker and the error is not too large: f32, bf16, or auto for all that the "+
+		"backends have here")
+	flags.Float64Var(&m.precision.MaxError, "max-error", 0, "how far the outputs may be off plain TVM's in float32, as a "+
+		"share `E` of them; 0 for 0.01 where --precision is not f32, else for the tolerance that each part has")
+	flags.StringVar(&m.precision.Measure, "error-measure", "", "the `MEASURE` of --max-error: l2 (the length of the "+
+		"difference, the default), max (its greatest element), cosine or top1 (rows whose greatest element is another)")
+	flags.StringVar(&m.precision.Calibration, "calibration", "", "take errors on real inputs, of `FILE`.npz or of a folder "+
+		"of such files with an array for each input, instead of random ones")
 }
 
 func (m *modelFlags) declareOutput(flags *pflag.FlagSet) {
@@ -257,8 +271,35 @@ func checkUsable(s *Session, what string, backend byoc.Backend) error {
 	return nil
 }
 
+// asFlag says of an option of pass.Precision which flag it is.
+func asFlag(err error) error {
+	var option *pass.OptionError
+	if errors.As(err, &option) {
+		return fmt.Errorf("--%s %s", strings.ReplaceAll(option.Option, "_", "-"), option.Reason)
+	}
+	return err
+}
+
 // checkRules looks at what is pinned and forbidden. Whether it fits the network is told when that is read.
 func (m *modelFlags) checkRules() error {
+	if err := m.precision.Validate(); err != nil {
+		return asFlag(err)
+	}
+	if m.precision.Calibration != "" {
+		if m.precision.Limit() == (cost.Limit{}) {
+			return errors.New("--calibration goes with --max-error, or with a --precision other than f32")
+		}
+		if _, err := os.Stat(m.precision.Calibration); err != nil {
+			return fmt.Errorf("--calibration: %w", err)
+		}
+	}
+	offered, err := m.precision.Offered(m.backends)
+	var unknown *byoc.UnknownBackendError
+	if errors.As(err, &unknown) {
+		offered = m.backends // of which checkBackends tells
+	} else if err != nil {
+		return asFlag(err)
+	}
 	for _, list := range []struct {
 		flag   string
 		texts  []string
@@ -269,7 +310,7 @@ func (m *modelFlags) checkRules() error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", list.flag, err)
 			}
-			if !slices.Contains(m.backends, rule.Backend) {
+			if !slices.Contains(offered, rule.Backend) {
 				return fmt.Errorf("%s %s: %s is not among the backends that may be used (%s)", list.flag,
 					quoteIfNeeded(text),
 					rule.Backend, strings.Join(m.backends, ", "))
@@ -299,7 +340,8 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 		Model: model, Params: m.params, InputShapes: m.inputShapes, InputValues: m.inputValues,
 		Dynamic: m.openAxes,
 		Format:  m.format, Options: decide.Options{
-			Backends: m.backends, Pin: m.pin, Forbid: m.forbid, Exact: m.exact, Target: m.target, Threads: m.threads,
+			Backends: m.backends, Pin: m.pin, Forbid: m.forbid, Exact: m.exact, Precision: m.precision,
+			Target: m.target, Threads: m.threads,
 			OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store, Samples: m.samples, Exhaustive: m.exhaustive,
 			SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,
 		},

@@ -16,9 +16,9 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/install"
-	"github.com/collage-tvm/collage/cmd/internal/npz"
 	"github.com/collage-tvm/collage/cmd/internal/runmodel"
 	"github.com/collage-tvm/collage/internal/atomicfile"
+	"github.com/collage-tvm/collage/internal/npz"
 )
 
 var runCommand = Command{

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/collage-tvm/collage/cmd/internal/npz"
 	"github.com/collage-tvm/collage/internal/nearest"
+	"github.com/collage-tvm/collage/internal/npz"
 )
 
 // TensorInfo is what a model says about one of its inputs or outputs.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/cmd/internal/npz"
+	"github.com/collage-tvm/collage/internal/npz"
 )
 
 // machineType is the type of the module that a library for TVM's virtual machine begins with, machineMain the function of

@@ -13,7 +13,7 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
-	"github.com/collage-tvm/collage/cmd/internal/npz"
+	"github.com/collage-tvm/collage/internal/npz"
 )
 
 // Model is an exported model that is loaded and can be called. It is not safe for concurrent use.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/collage-tvm/collage/cmd/internal/npz"
+	"github.com/collage-tvm/collage/internal/npz"
 )
 
 type member struct {

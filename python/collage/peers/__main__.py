@@ -5,7 +5,7 @@ One JSON object a line in, one a line out. Standard output belongs to the protoc
 standard error.
 
     {"op": "load", "files", "threads", "prepare"} -> {"version", "seconds", ...}
-    {"op": "check", "inputs", "outputs", "reference"} -> {"max_abs_error", "greatest", "mismatch"}
+    {"op": "check", "inputs", "outputs", "reference"} -> {"max_abs_error", "greatest", "l2", "mismatch"}
     {"op": "sample", "seconds", "least"} -> {"samples_ms"}
     anything that fails -> {"error"}
 
@@ -87,7 +87,19 @@ def difference(outputs, expected):
         greatest = max(greatest, float(np.abs(other).max()))
     if not np.isfinite(error):
         return {"mismatch": "outputs that are not finite numbers"}
-    return {"max_abs_error": error, "greatest": greatest}
+    return {"max_abs_error": error, "greatest": greatest, "l2": length_of_difference(outputs, expected)}
+
+
+def length_of_difference(outputs, expected):
+    """The length of the difference over that of what is expected, of the worst output (precision.errors' "l2"; an
+    engine's interpreter need not have TVM, which that imports).
+    """
+    worst = 0.0
+    for one, other in zip(outputs, expected, strict=True):
+        length = float(np.linalg.norm(other.astype("float64")))
+        apart = float(np.linalg.norm(one.astype("float64") - other))
+        worst = max(worst, apart / length if length else float(apart > 0))
+    return worst
 
 
 def main(arguments):

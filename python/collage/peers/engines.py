@@ -143,15 +143,18 @@ class OpenVino:
     processor has it.
     """
 
+    precision = "f32"
+
     def load(self, files, threads):
         import openvino
 
         settings = {
-            "INFERENCE_PRECISION_HINT": "f32",
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": "1",
             "INFERENCE_NUM_THREADS": str(threads),
         }
+        if self.precision:
+            settings["INFERENCE_PRECISION_HINT"] = self.precision
         self.compiled = openvino.Core().compile_model(files["onnx"], "CPU", settings)
         return f"OpenVINO {openvino.__version__.split('-')[0]}"
 
@@ -169,6 +172,12 @@ class OpenVino:
 
     def outputs(self):
         return [self.request.get_output_tensor(i).data.copy() for i in range(len(self.compiled.outputs))]
+
+
+class OpenVinoAsItComes(OpenVino):
+    """OpenVINO's CPU plug-in for latency, in the type that it chooses."""
+
+    precision = None
 
 
 class Torch:
@@ -213,6 +222,29 @@ class Torch:
         return [value.numpy() for value in _pytree.tree_leaves(self.result) if hasattr(value, "numpy")]
 
 
+class TorchBf16(Torch):
+    """PyTorch that computes in bfloat16 what it thinks fit for that (autocast)."""
+
+    def load(self, files, threads):
+        import torch
+
+        told = super().load(files, threads)
+        module = self.module
+
+        def cast(*values):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return module(*values)
+
+        self.module = cast
+        return f"{told} autocast to bfloat16"
+
+    def outputs(self):
+        from torch.utils import _pytree
+
+        values = [value for value in _pytree.tree_leaves(self.result) if hasattr(value, "numpy")]
+        return [(value.float() if value.is_floating_point() else value).numpy() for value in values]
+
+
 class TorchCompile(Torch):
     """torch.compile (Inductor) with frozen weights."""
 
@@ -238,7 +270,9 @@ ENGINES = {
     "tvm-collage": TvmCollage,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
+    "openvino-default": OpenVinoAsItComes,
     "torch": Torch,
+    "torch-bf16": TorchBf16,
     "torch-compile": TorchCompile,
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package byoc
+
+import (
+	"golang.org/x/sys/cpu"
+)
+
+// Precision is the type in which a backend computes the products and convolutions of a network of float32.
+type Precision string
+
+// The precisions. What users say of a whole network is pass.Config.Precision.
+const (
+	// F32 is the network's own type.
+	F32 Precision = "f32"
+	// BF16 has float32's range and eight bits of its mantissa; sums are float32.
+	BF16 Precision = "bf16"
+)
+
+// Narrow is a backend that computes in a narrower type than the network's: quicker, and less exactly. What crosses its
+// regions' borders stays as it was. It is offered where a Config's precision allows it, beside the backend that does
+// the same in float32, and how far a network with such regions is off is measured as a whole.
+type Narrow interface {
+	// Precision is what it computes in.
+	Precision() Precision
+	// Wide is the name of the backend that does the same in the network's own type.
+	Wide() string
+}
+
+// PrecisionOf is what a backend computes in: F32 where it does not say.
+func PrecisionOf(b Backend) Precision {
+	if n, ok := b.(Narrow); ok {
+		return n.Precision()
+	}
+	return F32
+}
+
+// WideOf is the name of the backend that computes in float32 what a backend computes narrowly; its own where it does
+// not.
+func WideOf(b Backend) string {
+	if n, ok := b.(Narrow); ok {
+		return n.Wide()
+	}
+	return b.Name()
+}
+
+// BF16Reason says why this processor gains nothing by bfloat16; "" where it has instructions for it.
+func BF16Reason() string {
+	if cpu.X86.HasAVX512BF16 || cpu.X86.HasAMXBF16 {
+		return ""
+	}
+	return "this processor has neither avx512_bf16 nor amx_bf16: it would compute bfloat16 no faster than float32"
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// offer settles which backends may be used, with those that compute narrowly. Errors: pass.Precision.Offered's, and an
+// *pass.OptionError where there is nothing to hold what is computed narrowly against.
+func (c *decision) offer() (err error) {
+	if c.Backends, err = c.Precision.Offered(c.Backends); err != nil {
+		return err
+	}
+	narrow := slices.DeleteFunc(slices.Clone(c.Backends), func(name string) bool { return !computesNarrowly(name) })
+	switch {
+	case len(narrow) == 0:
+	case !slices.Contains(c.Backends, "tvm"):
+		return &pass.OptionError{Option: "precision", Reason: "is " + c.Precision.Allowed + ", and tvm is not among the " +
+			"backends: how far a network is off is measured beside TVM's"}
+	case c.machine != nil:
+		c.Backends = slices.DeleteFunc(slices.Clone(c.Backends), computesNarrowly)
+		c.notes = append(c.notes, fmt.Sprintf("All of it is computed in float32, without %s: on TVM's virtual machine it is "+
+			"not measured how far a network is off.", joinNames(narrow)))
+	}
+	return c.take()
+}
+
+// take reads the inputs on which errors are taken, once.
+func (c *decision) take() (err error) {
+	if c.machine != nil || c.module == nil {
+		return nil
+	}
+	c.taken, err = c.Precision.Take(c.module)
+	return err
+}
+
+// inputs are those of the search; nil where no errors are taken.
+func (c *decision) inputs() *measure.Inputs {
+	if c.taken == nil {
+		return nil
+	}
+	return c.taken.Inputs
+}
+
+// computesNarrowly says that a backend computes in a narrower type than the network's.
+func computesNarrowly(name string) bool {
+	b, err := byoc.Lookup(strings.TrimSpace(name))
+	return err == nil && byoc.PrecisionOf(b) != byoc.F32
+}
+
+// narrow says that parts of the finalist are computed in a narrower type than the network's.
+func (f *finalist) narrow() bool {
+	return f.plan != nil && slices.ContainsFunc(f.plan.Regions,
+		func(r plan.Region) bool { return slices.ContainsFunc(r.Backends(), computesNarrowly) })
+}
+
+// overBudget says by how much a network's outputs are further off than they may be, on the inputs by which the search
+// decides or on those that it has not seen; "" where they are not.
+func (c *decision) overBudget(t *graphlevel.Trial) string {
+	if t.Exceeds != "" || t.Cost.Network == nil {
+		return t.Exceeds
+	}
+	if exceeds := c.Precision.Limit().Exceeded(t.Cost.Network.HeldOut); exceeds != "" {
+		return exceeds + " (on inputs that the search has not seen)"
+	}
+	return ""
+}
+
+// mayBeKept says that a network of the search ran, and that its outputs are no further off than they may be.
+func (c *decision) mayBeKept(t *graphlevel.Trial) bool {
+	return !t.Cost.Failed() && c.overBudget(t) == ""
+}
+
+// holdToBudget has a finalist lose whose outputs are further off than they may be.
+func (c *decision) holdToBudget(f *finalist) {
+	if f.failure != nil || f == c.reference {
+		return
+	}
+	detail := ""
+	if t := c.trialOf(f.placement); t != nil {
+		detail = c.overBudget(t)
+	} else if f.narrow() {
+		detail = "how far its outputs are off was not measured"
+	}
+	if detail != "" {
+		f.failure = &cost.Failure{Phase: "check", Kind: cost.KindOverBudget, Detail: detail}
+	}
+}
+
+// unsearched are the inputs on which finalists are held to the budget where there was no search that did so: of a plan
+// that is replayed.
+func (c *decision) unsearched() []measure.Input {
+	if c.taken == nil || c.graph != nil {
+		return nil
+	}
+	return c.taken.HeldOut
+}
+
+// errorOf is how far a network's outputs are off on the inputs that the search has not seen, in the measure that was
+// asked for; 0 where that was not taken.
+func (c *decision) errorOf(t *graphlevel.Trial) float64 {
+	limit := c.Precision.Limit()
+	if t == nil || limit.Measure == "" || t.Cost.Network == nil || t.Cost.Network.HeldOut == nil {
+		return 0
+	}
+	return t.Cost.Network.HeldOut.In(limit.Measure)
+}
+
+// errorOfFinalist is errorOf for a finalist, whether the graph level knows of it or not.
+func (c *decision) errorOfFinalist(f *finalist) float64 {
+	if c.graph == nil || f.placement == nil {
+		return 0
+	}
+	return c.errorOf(c.trialOf(f.placement))
+}
+
+// errorText says in a line of progress how far a network's outputs are off.
+func (c *decision) errorText(t *graphlevel.Trial) string {
+	if e := c.errorOf(t); e > 0 {
+		return fmt.Sprintf(", off by %.2g (%s)", e, c.Precision.Limit().Measure)
+	}
+	return ""
+}
+
+// precisionRecord is what the plan says of the budget; nil where there was none.
+func (c *decision) precisionRecord() *plan.Precision {
+	limit := c.Precision.Limit()
+	if limit == (cost.Limit{}) {
+		return nil
+	}
+	allowed := c.Precision.Allowed
+	if allowed == "" {
+		allowed = pass.PrecisionF32
+	}
+	record := &plan.Precision{Allowed: allowed, MaxError: limit.Most, Measure: limit.Measure}
+	if c.taken != nil {
+		record.Searched, record.HeldOut = len(c.taken.Searched), len(c.taken.HeldOut)
+		record.Calibration = c.taken.Digest
+	}
+	return record
+}
+
+// sameData says why a plan cannot be held to its budget: its errors were taken on other data.
+func (c *decision) sameData(p *plan.Plan) error {
+	if p.Precision == nil || c.NoVerify || c.taken == nil || c.taken.Digest == p.Precision.Calibration {
+		return nil
+	}
+	was := "random inputs"
+	if p.Precision.Calibration != "" {
+		was = "calibration data (SHA-256 " + p.Precision.Calibration + "...)"
+	}
+	return &pass.OptionError{Option: "calibration", Reason: "is not what the plan's errors were taken on, which is " + was +
+		": give that, or do not have the outputs compared"}
+}

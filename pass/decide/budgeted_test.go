@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// offBy has the search have found how far a finalist's outputs are off, on its own inputs and on those held out.
+func offBy(c *decision, name string, searched, heldOut float64) {
+	i := slices.IndexFunc(c.finalists, func(f *finalist) bool { return f.name == name })
+	t := c.trialOf(c.finalists[i].placement)
+	t.Cost.Network = &cost.Network{Errors: &cost.Errors{L2: searched}, HeldOut: &cost.Errors{L2: heldOut}}
+	t.Exceeds = c.Precision.Limit().Exceeded(t.Cost.Network.Errors)
+}
+
+func TestWhatIsTooFarOffIsNotKept(t *testing.T) {
+	c := late(time.Minute, five()...)
+	c.Precision = pass.Precision{Allowed: pass.PrecisionBF16}
+	c.taken = &pass.Taken{Inputs: &measure.Inputs{Searched: measure.RandomInputs(1, 2),
+		HeldOut: measure.RandomInputs(3, 6)}}
+	offBy(c, graphLevelName, 0.5, 0.5)
+	offBy(c, graphLevelName+" 2", 0.001, 0.011)
+	offBy(c, operatorLevelName, 0.001, 0.009)
+	best := c.bestFound(false)
+	require.NotNil(t, best)
+	assert.Equal(t, operatorLevelName, best.name, "the fastest of those that may be kept")
+
+	for _, f := range c.finalists {
+		c.holdToBudget(f)
+	}
+	chosen, _, err := c.choose()
+	require.NoError(t, err)
+	assert.Same(t, best, chosen)
+	c.record(chosen)
+	assert.Equal(t, &plan.Precision{Allowed: "bf16", MaxError: 0.01, Measure: "l2", Searched: 2, HeldOut: 6},
+		c.plan.Precision)
+	errors, failures := map[string]float64{}, map[string]string{}
+	for _, f := range c.plan.Finalists {
+		errors[f.Name] = f.Error
+		if f.Failure != nil {
+			assert.Equal(t, cost.KindOverBudget, f.Failure.Kind)
+			failures[f.Name] = f.Failure.Detail
+		}
+	}
+	assert.Equal(t, map[string]float64{"tvm": 0, "dnnl": 0, plan.PlacementName: 0.009, graphLevelName: 0.5,
+		graphLevelName + " 2": 0.011}, errors)
+	assert.Equal(t, map[string]string{graphLevelName: "its outputs are off by 0.5 (l2) where 0.01 is allowed",
+		graphLevelName + " 2": "its outputs are off by 0.011 (l2) where 0.01 is allowed (on inputs that the search has " +
+			"not seen)"}, failures)
+}
+
+func TestWhatWasNotMeasuredIsNotKeptWhereItIsNarrow(t *testing.T) {
+	require.NoError(t, builtin.RegisterAll())
+	c := late(time.Minute, five()...)
+	c.Precision = pass.Precision{Allowed: pass.PrecisionAuto}
+	c.graph.result.Trials = nil
+	f := c.finalists[3]
+	c.holdToBudget(f)
+	assert.Nil(t, f.failure, "all of it is computed in float32")
+	f.plan.Regions[0].Backend = "openvino_bf16"
+	f.plan.Regions[0].Candidates = []plan.Candidate{{}}
+	require.True(t, f.narrow())
+	c.holdToBudget(f)
+	require.NotNil(t, f.failure)
+	assert.Equal(t, "how far its outputs are off was not measured", f.failure.Detail)
+}
+
+func TestAPrecisionNeedsTVMToBeHeldAgainst(t *testing.T) {
+	require.NoError(t, builtin.RegisterAll())
+	c := &decision{}
+	c.Precision, c.Backends = pass.Precision{Allowed: pass.PrecisionAuto}, []string{"openvino_bf16"}
+	var wrong *pass.OptionError
+	require.ErrorAs(t, c.offer(), &wrong)
+	assert.Contains(t, wrong.Reason, "tvm is not among the backends")
+
+	c.Backends, c.machine = []string{"tvm", "openvino_bf16"}, &pass.NotWholeError{}
+	require.NoError(t, c.offer())
+	assert.Equal(t, []string{"tvm"}, c.Backends)
+	assert.Equal(t, []string{"All of it is computed in float32, without openvino_bf16: on TVM's virtual machine it is " +
+		"not measured how far a network is off."}, c.notes)
+}

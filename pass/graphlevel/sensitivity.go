@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graphlevel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// sensitivity is what is believed of how far off a network's outputs are, by which of its operators are computed in a
+// narrower type. Rounding errors of different operators are independent, so their squares add up; what each operator
+// adds is not known, only what all of a network's narrow operators add together, for each network that was measured.
+// The operators' shares are those that explain all of these and differ as little as can be from equal ones
+// (multiplicative algebraic reconstruction: Gordon, Bender, Herman 1970).
+type sensitivity struct {
+	space *genome.Space
+	limit cost.Limit
+	// narrow says of each function's candidates which compute in a narrower type.
+	narrow [][]bool
+	// share is what each node adds to the square of the error where it is computed narrowly, by function.
+	share [][]float64
+	// seen are the networks that were measured.
+	seen []measuredError
+}
+
+// measuredError is what a network with these nodes computed narrowly was found to be off by, squared.
+type measuredError struct {
+	nodes  [][]relay.NodeID
+	square float64
+}
+
+// rounding is the square of what one rounding to bfloat16 is off by on the average, relatively: what a share is believed
+// to be before anything was measured.
+const rounding = 0x1p-18 / 3
+
+// newSensitivity gives nil where no error is limited, or nothing is computed narrowly.
+func newSensitivity(space *genome.Space, limit cost.Limit) *sensitivity {
+	if limit == (cost.Limit{}) {
+		return nil
+	}
+	precise := map[string]bool{}
+	for _, b := range space.Backends {
+		precise[b.Name()] = byoc.PrecisionOf(b) == byoc.F32
+	}
+	n, some := &sensitivity{space: space, limit: limit}, false
+	for i := range space.Functions {
+		f := &space.Functions[i]
+		narrow := make([]bool, len(f.Set.Candidates))
+		for k := range narrow {
+			narrow[k] = !precise[f.Set.Candidates[k].Backend] && !f.Set.Candidates[k].Free
+			some = some || narrow[k]
+		}
+		n.narrow = append(n.narrow, narrow)
+	}
+	if !some {
+		return nil
+	}
+	n.fit()
+	return n
+}
+
+// squared is an error as something that adds up: a cosine of the angle is about the square of it already, and shares of
+// rows add up as they are.
+func (n *sensitivity) squared(e float64) float64 {
+	if n.limit.Measure == cost.L2 || n.limit.Measure == cost.Max {
+		return e * e
+	}
+	return e
+}
+
+// covered are the operators of a placement that are computed narrowly, by function.
+func (n *sensitivity) covered(chosen [][]int) [][]relay.NodeID {
+	nodes := make([][]relay.NodeID, len(chosen))
+	for i := range chosen {
+		f := &n.space.Functions[i]
+		for _, k := range chosen[i] {
+			if !n.narrow[i][k] {
+				continue
+			}
+			for _, v := range f.Set.Candidates[k].Nodes {
+				if candidate.IsOperator(&f.Set.Graph.Nodes[v]) {
+					nodes[i] = append(nodes[i], v)
+				}
+			}
+		}
+	}
+	return nodes
+}
+
+func (n *sensitivity) sum(nodes [][]relay.NodeID) float64 {
+	sum := 0.0
+	for i := range nodes {
+		for _, v := range nodes[i] {
+			sum += n.share[i][v]
+		}
+	}
+	return sum
+}
+
+// observe takes in how far off a network was that ran.
+func (n *sensitivity) observe(t *Trial) {
+	if n == nil || t.Cost.Failed() || t.Cost.Network == nil || t.Cost.Network.Errors == nil {
+		return
+	}
+	nodes := n.covered(t.Placement.Chosen)
+	if !slices.ContainsFunc(nodes, func(list []relay.NodeID) bool { return len(list) > 0 }) {
+		return
+	}
+	n.seen = append(n.seen, measuredError{nodes, n.squared(t.Cost.Network.Errors.In(n.limit.Measure))})
+	n.fit()
+}
+
+const (
+	// fitRounds is how often all that was measured is gone through, fitDamping how far each of them is followed at a time.
+	fitRounds  = 200
+	fitDamping = 0.5
+	// steepest is how far a share is changed at most at a time: an error of 0 says that shares are small, not how small.
+	steepest = 100.0
+)
+
+// fit finds the shares that explain what was measured.
+func (n *sensitivity) fit() {
+	n.share = make([][]float64, len(n.space.Functions))
+	for i := range n.share {
+		n.share[i] = slices.Repeat([]float64{n.squared(math.Sqrt(rounding))}, len(n.space.Functions[i].Set.Graph.Nodes))
+	}
+	for range fitRounds {
+		for _, m := range n.seen {
+			ratio := m.square / n.sum(m.nodes)
+			ratio = math.Pow(min(steepest, max(1/steepest, ratio)), fitDamping)
+			for i := range m.nodes {
+				for _, v := range m.nodes[i] {
+					n.share[i][v] *= ratio
+				}
+			}
+		}
+	}
+}
+
+// margin is how much less than what is allowed is aimed at: what is believed is not exact.
+const margin = 0.9
+
+// exceeds says that a placement is believed to be further off than is allowed.
+func (n *sensitivity) exceeds(p *genome.Placement) bool {
+	return n != nil && n.sum(n.covered(p.Chosen)) > n.squared(n.limit.Most)
+}
+
+// steps is how often the price of errors is raised at most, and how often it is then narrowed down.
+const steps = 12
+
+// price gives what is to be paid for each unit of the squared error, in milliseconds, so that the cheapest placement by
+// costs and that price is believed to be no further off than is allowed: the least such price, to a few percent. It is
+// the multiplier of Lagrange's relaxation: the placement is the fastest of all that are off by no more than it is, and
+// where the frontier of time against error has no concave part, the fastest that is allowed. 0 where nothing needs to be
+// paid. options gives a function's candidates without that price. Errors: place.Solve's.
+func (n *sensitivity) price(options func(function int) []place.Option) (float64, error) {
+	if n == nil {
+		return 0, nil
+	}
+	all := make([][]place.Option, len(n.space.Functions))
+	for i := range all {
+		all[i] = options(i)
+	}
+	allowed := n.squared(margin * n.limit.Most)
+	off := func(price float64) (float64, error) {
+		chosen := make([][]int, len(all))
+		for i := range all {
+			placed, err := place.Solve(n.priced(i, all[i], price), n.space.Functions[i].Tree)
+			if err != nil {
+				return 0, fmt.Errorf("function %s: %w", n.space.Functions[i].Set.Graph.Name, err)
+			}
+			chosen[i] = placed.Chosen
+		}
+		return n.sum(n.covered(chosen)), nil
+	}
+	e, err := off(0)
+	if err != nil || e <= allowed {
+		return 0, err
+	}
+	low, high := 0.0, 1/e // a millisecond for all of the error
+	for range steps {
+		if e, err = off(high); err != nil {
+			return 0, err
+		}
+		if e <= allowed {
+			break
+		}
+		low, high = high, 4*high
+	}
+	for range steps {
+		middle := (low + high) / 2
+		if e, err = off(middle); err != nil {
+			return 0, err
+		}
+		if e <= allowed {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high, nil
+}
+
+// priced are a function's options with the price of what each adds to the error.
+func (n *sensitivity) priced(function int, options []place.Option, price float64) []place.Option {
+	if n == nil || price == 0 {
+		return options
+	}
+	f := &n.space.Functions[function]
+	dearer := slices.Clone(options)
+	for k := range dearer {
+		if !n.narrow[function][k] {
+			continue
+		}
+		for _, v := range f.Set.Candidates[k].Nodes {
+			if candidate.IsOperator(&f.Set.Graph.Nodes[v]) {
+				dearer[k].Cost += price * n.share[function][v]
+			}
+		}
+	}
+	return dearer
+}

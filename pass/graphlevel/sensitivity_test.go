@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graphlevel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// slim computes in bfloat16.
+type slim struct{ library }
+
+func (slim) Precision() byoc.Precision { return byoc.BF16 }
+func (slim) Wide() string              { return "tvm" }
+
+// narrowable is a chain of operators that take times on TVM, and others computed narrowly, one or two of them as one.
+func narrowable(t *testing.T, r *rand.Rand, operators int) *genome.Space {
+	t.Helper()
+	m := relay.NewGraph("main")
+	v := m.Var([]int64{8}, "float32")
+	for i := range operators {
+		v = m.Call(fmt.Sprintf("op%d", i), relay.Tensor("float32", 8), nil, v)
+	}
+	g := m.Finish(v)
+	set := &candidate.Set{Graph: g}
+	var costs []float64
+	var before relay.NodeID
+	add := func(backend string, ms float64, nodes ...relay.NodeID) {
+		inputs, _ := g.Boundary(nodes)
+		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: nodes,
+			Root: nodes[len(nodes)-1], Inputs: inputs, Key: fmt.Sprint(backend, nodes)})
+		costs = append(costs, ms)
+	}
+	for id := range g.Nodes {
+		node := relay.NodeID(id)
+		if !g.Placeable(node) {
+			continue
+		}
+		add("tvm", 1+r.Float64(), node)
+		add("slim", 0.2+1.5*r.Float64(), node)
+		if before != 0 && r.IntN(2) == 0 {
+			add("slim", 0.5+2*r.Float64(), before, node)
+		}
+		before = node
+	}
+	s, err := genome.NewSpace([]byoc.Backend{library{"tvm", false}, slim{library{"slim", false}}},
+		[]genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
+	require.NoError(t, err)
+	return s
+}
+
+// placements are all ways to cover a function with its candidates.
+func placements(f *genome.Function) [][]int {
+	var all [][]int
+	var nodes []relay.NodeID
+	for v, needs := range f.Tree.Needs {
+		if needs {
+			nodes = append(nodes, relay.NodeID(v))
+		}
+	}
+	var cover func(chosen []int, covered map[relay.NodeID]bool)
+	cover = func(chosen []int, covered map[relay.NodeID]bool) {
+		for _, v := range nodes {
+			if covered[v] {
+				continue
+			}
+			for k := range f.Set.Candidates {
+				if f.Set.Candidates[k].Nodes[0] != v {
+					continue
+				}
+				with := map[relay.NodeID]bool{}
+				for n := range covered {
+					with[n] = true
+				}
+				for _, n := range f.Set.Candidates[k].Nodes {
+					with[n] = true
+				}
+				cover(append(append([]int{}, chosen...), k), with)
+			}
+			return
+		}
+		all = append(all, chosen)
+	}
+	cover(nil, map[relay.NodeID]bool{})
+	return all
+}
+
+func milliseconds(f *genome.Function, chosen []int) float64 {
+	sum := 0.0
+	for _, k := range chosen {
+		sum += f.Costs[k]
+	}
+	return sum
+}
+
+// The placement that the price of errors leads to keeps to what is allowed, no placement that is off by no more is
+// faster, and where one that is allowed is faster, it lies above the lower hull of time against error.
+func TestThePriceOfErrorsLeadsToTheFastestThatIsOffByNoMore(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(7, 7))
+	paid, optimal := 0, 0
+	for range 300 {
+		s := narrowable(t, r, 6)
+		n := newSensitivity(s, cost.Limit{Most: 0.001 + 0.01*r.Float64(), Measure: cost.L2})
+		require.NotNil(t, n)
+		for v := range n.share[0] {
+			n.share[0][v] *= 20 * r.Float64()
+		}
+		f := &s.Functions[0]
+		options := func(i int) []place.Option { return believed(s, i, place.Overhead{}) }
+		price, err := n.price(options)
+		require.NoError(t, err)
+		placed, err := place.Solve(n.priced(0, options(0), price), f.Tree)
+		require.NoError(t, err)
+		off := func(chosen []int) float64 { return n.sum(n.covered([][]int{chosen})) }
+		allowed := n.squared(margin * n.limit.Most)
+		found, at := off(placed.Chosen), milliseconds(f, placed.Chosen)
+		require.LessOrEqual(t, found, allowed)
+		fastest := math.Inf(1)
+		for _, p := range placements(f) {
+			if off(p) <= found*(1-1e-9) || off(p) == found {
+				require.GreaterOrEqual(t, milliseconds(f, p), at-1e-6, "off by no more, and faster")
+			}
+			require.GreaterOrEqual(t, milliseconds(f, p)+price*off(p), at+price*found-1e-6)
+			if off(p) <= allowed {
+				fastest = min(fastest, milliseconds(f, p))
+			}
+		}
+		if price > 0 {
+			paid++
+		}
+		if at <= fastest+1e-6 {
+			optimal++
+		}
+	}
+	assert.Greater(t, paid, 100, "the budget mattered")
+	assert.Greater(t, optimal, 150, "where the frontier is convex it is the fastest that is allowed")
+}
+
+// What all narrow operators of each network add together tells, with enough networks, what each of them adds.
+func TestWhatIsSensitiveIsFoundOut(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	s := narrowable(t, r, 8)
+	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2})
+	f := &s.Functions[0]
+	var share []float64
+	for range f.Set.Graph.Nodes {
+		share = append(share, 1e-6)
+	}
+	sensitive := f.Set.Candidates[len(f.Set.Candidates)-1].Root
+	share[sensitive] = 1e-3
+	all := placements(f)
+	for range 25 {
+		p := s.Place([][]int{all[r.IntN(len(all))]})
+		square := 0.0
+		for _, v := range n.covered(p.Chosen)[0] {
+			square += share[v]
+		}
+		n.observe(&Trial{Placement: p, Cost: cost.Cost{Samples: []float64{1},
+			Network: &cost.Network{Errors: &cost.Errors{L2: math.Sqrt(square)}}}})
+	}
+	for v := range n.share[0] {
+		if f.Tree.Needs[v] && relay.NodeID(v) != sensitive {
+			assert.Less(t, n.share[0][v], 1e-4, v)
+		}
+	}
+	assert.InEpsilon(t, 1e-3, n.share[0][sensitive], 0.2)
+	for _, p := range all[:200] {
+		without := true
+		for _, v := range n.covered([][]int{p})[0] {
+			without = without && v != sensitive
+		}
+		assert.Equal(t, !without, n.exceeds(s.Place([][]int{p})))
+	}
+}
+
+func TestNothingIsBelievedOfErrorsWhereNoneAreLimited(t *testing.T) {
+	t.Parallel()
+	s := narrowable(t, rand.New(rand.NewPCG(1, 1)), 3)
+	assert.Nil(t, newSensitivity(s, cost.Limit{}))
+	assert.Nil(t, newSensitivity(chain(t, ten...), cost.Limit{Most: 1, Measure: cost.L2}), "all of it is float32")
+	var n *sensitivity
+	n.observe(&Trial{})
+	assert.False(t, n.exceeds(&genome.Placement{}))
+	price, err := n.price(nil)
+	require.NoError(t, err)
+	assert.Zero(t, price)
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/relay"
+)
+
+func TestWhatAPrecisionMayBe(t *testing.T) {
+	t.Parallel()
+	for _, p := range []Precision{{}, {Allowed: "f32"}, {Allowed: "bf16"}, {Allowed: "auto", MaxError: 0.5},
+		{MaxError: 1e-6, Measure: "max"}, {Allowed: "bf16", Measure: "top1"}} {
+		require.NoError(t, p.Validate(), "%+v", p)
+	}
+	for option, p := range map[string]Precision{
+		"precision":     {Allowed: "fp8"},
+		"max_error":     {MaxError: -1},
+		"error_measure": {Measure: "l1", MaxError: 0.1},
+	} {
+		var wrong *OptionError
+		require.ErrorAs(t, p.Validate(), &wrong)
+		assert.Equal(t, option, wrong.Option)
+	}
+	require.Error(t, (&Precision{MaxError: 1}).Validate(), "nothing is off by more than that")
+	require.Error(t, (&Precision{Measure: "l2"}).Validate(), "a measure of nothing")
+}
+
+func TestTheLimitOfAPrecision(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, cost.Limit{}, (&Precision{}).Limit())
+	assert.Equal(t, cost.Limit{Most: DefaultMaxError, Measure: "l2"}, (&Precision{Allowed: "bf16"}).Limit())
+	assert.Equal(t, cost.Limit{Most: 1e-6, Measure: "max"}, (&Precision{MaxError: 1e-6, Measure: "max"}).Limit())
+	none, err := (&Precision{Allowed: "f32"}).Take(nil)
+	require.NoError(t, err)
+	assert.Nil(t, none)
+	_, err = (&Precision{Calibration: "data.npz"}).Take(nil)
+	require.ErrorContains(t, err, "the option calibration goes with max_error", "data for nothing")
+	taken, err := (&Precision{Allowed: "auto"}).Take(nil)
+	require.NoError(t, err)
+	for _, held := range taken.HeldOut {
+		assert.NotContains(t, taken.Searched, held, "the search has not seen it")
+	}
+}
+
+// narrowed computes in bfloat16 what another backend of the tests computes in float32.
+type narrowed struct {
+	byoc.Backend
+	wide   string
+	usable bool
+}
+
+func (narrowed) Precision() byoc.Precision { return byoc.BF16 }
+func (n narrowed) Wide() string            { return n.wide }
+func (n narrowed) Probe() byoc.Probe {
+	return byoc.Probe{Usable: n.usable, Reason: "this processor is too old"}
+}
+
+func TestBackendsThatComputeNarrowlyAreOfferedWhereThatIsAllowed(t *testing.T) {
+	require.NoError(t, builtin.RegisterAll())
+	defer byoc.Reset()()
+	define := func(name string) byoc.Backend {
+		return byoc.Definition{Name: name, Description: "a backend of the tests", Emit: byoc.ExistingEmitter{},
+			Patterns: []byoc.Pattern{{Composite: name + ".dense", Shape: relay.Op("nn.dense")}}}.Backend()
+	}
+	for _, b := range []byoc.Backend{define("wide"), narrowed{define("slim"), "wide", true}, define("old"),
+		narrowed{define("old_slim"), "old", false}} {
+		require.NoError(t, byoc.Register(b))
+	}
+	offered := func(precision string, names ...string) []string {
+		got, err := (&Precision{Allowed: precision}).Offered(names)
+		require.NoError(t, err)
+		return got
+	}
+	refused := func(precision string, names ...string) string {
+		_, err := (&Precision{Allowed: precision}).Offered(names)
+		var wrong *OptionError
+		require.True(t, errors.As(err, &wrong), "%v", err)
+		return err.Error()
+	}
+	assert.Equal(t, []string{"wide", "old"}, offered("f32", "wide", "old"))
+	assert.Equal(t, []string{"wide", "old", "slim"}, offered("bf16", "wide", "old"))
+	assert.Equal(t, []string{"wide", "slim"}, offered("auto", "wide", "slim"), "it is named already")
+	assert.Equal(t, []string{"slim"}, offered("bf16", "slim"))
+	assert.Equal(t, []string{"old"}, offered("auto", "old"), "there is nothing narrower")
+
+	assert.Equal(t, "the option precision is bf16, in which nothing here computes: old cannot: this processor is too old",
+		refused("bf16", "old"))
+	require.NoError(t, byoc.Register(define("other")))
+	assert.Equal(t, "the option precision is bf16, in which nothing here computes: none of the backends other can "+
+		"(old, wide can)", refused("bf16", "other"))
+	assert.Equal(t, "the option backends has slim, which computes in bf16: say precision bf16, or auto, too",
+		refused("f32", "slim"))
+}

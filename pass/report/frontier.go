@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/collage-tvm/collage/internal/plaintable"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// FrontierPoint is a network of the search that no other one beats in both time and error.
+type FrontierPoint struct {
+	// Name is what the search called it.
+	Name string `json:"name"`
+	// Error is how far its outputs are off, Milliseconds and Ratio (to plain TVM's) what it takes.
+	Error        float64 `json:"error"`
+	Milliseconds float64 `json:"measured_ms"`
+	Ratio        float64 `json:"ratio"`
+	// Exceeds says that its outputs are further off than was allowed; "" where they are not.
+	Exceeds string `json:"exceeds,omitempty"`
+}
+
+// frontier are the networks of the search that none is both faster and less far off than, the most exact first; nil
+// where errors were not taken.
+func frontier(p *plan.Plan) []FrontierPoint {
+	if p.Precision == nil || p.GraphLevel == nil {
+		return nil
+	}
+	var all []FrontierPoint
+	for _, n := range p.GraphLevel.Networks {
+		if n.Failure == "" {
+			all = append(all, FrontierPoint{n.Name, n.Error, n.Milliseconds, n.Ratio, n.Exceeds})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b FrontierPoint) int {
+		return cmp.Or(cmp.Compare(a.Error, b.Error), cmp.Compare(a.Ratio, b.Ratio))
+	})
+	var points []FrontierPoint
+	for _, n := range all {
+		if len(points) == 0 || n.Ratio < points[len(points)-1].Ratio {
+			points = append(points, n)
+		}
+	}
+	return points
+}
+
+func (s *Summary) frontierText() string {
+	t := plaintable.New(table.Row{"off by (" + s.Precision.Measure + ")", "ms", "of plain TVM's time", "network", ""}, 1, 2, 3)
+	for _, n := range s.Frontier {
+		verdict := ""
+		if n.Exceeds != "" {
+			verdict = "too far off"
+		}
+		t.AppendRow(table.Row{strconv.FormatFloat(n.Error, 'g', 2, 64), ms(n.Milliseconds),
+			strconv.FormatFloat(n.Ratio, 'f', 3, 64), n.Name, verdict})
+	}
+	return plaintable.Render(t)
+}

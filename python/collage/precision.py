@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far off results are that were computed in a narrower type than the network's.
+
+In: what a network gives on some samples, and what plain TVM gives on the same. Out: the error in each measure that a
+user may state a budget in (pass.Config.ErrorMeasure), the worst of the network's outputs: "l2", the length of the
+difference over that of what is expected, all samples together; "max", the greatest difference over the greatest
+expected value; "cosine", one less the cosine of the angle between the two; "top1", the share of rows (of the last
+axis) whose greatest element is another one.
+"""
+
+import math
+
+import numpy as np
+
+from . import region, seeded
+
+MEASURES = ("l2", "max", "cosine", "top1")
+
+# What stands for an error that has no bounds, which JSON cannot say.
+_BOUNDLESS = 1e9
+
+# A part that is computed narrowly computes something else, and not the same less exactly, where it is off by more.
+_SOMETHING_ELSE = 0.25
+
+
+def sample(what, types):
+    """Inputs, {name: array}, for a model whose inputs are ``types``: of a whole number, random ones; else ``what`` is
+    the name of an .npz file with an array for each input, and which of its samples is meant (pass.samplesOf).
+    """
+    if isinstance(what, int):
+        return seeded.inputs(what, types)
+    path, number = what
+    with np.load(path) as archive:
+        return {name: _cut(archive[name], shape, number) for name, (shape, _) in types.items()}
+
+
+def _cut(array, shape, number):
+    if array.ndim == len(shape) + 1:
+        return array[number]
+    if array.shape == shape:
+        return array
+    return array[number * shape[0] : (number + 1) * shape[0]]
+
+
+def ran(executor, values):
+    """What a loaded model gives for these inputs."""
+    for name, value in values.items():
+        executor.set_input(name, value)
+    region.spoil_outputs(executor)
+    region.in_phase("run", executor.run)
+    return region.outputs_of(executor)
+
+
+def errors(got, expected):
+    """{measure: error}; ``got`` and ``expected`` are lists of arrays, one list for each sample."""
+    worst = dict.fromkeys(MEASURES, 0.0)
+    for ours, theirs in zip(zip(*got, strict=True), zip(*expected, strict=True), strict=True):
+        for measure, error in _of_output(ours, theirs).items():
+            worst[measure] = max(worst[measure], error)
+    return worst
+
+
+def something_else(got, expected):
+    """Why what a part gives, computed narrowly, is not what plain TVM gives, less exactly; None where it is."""
+    if len(got) != len(expected):
+        return f"{len(got)} outputs where {len(expected)} were expected"
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return f"output {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
+        error = _of_output([one], [other])["l2"]
+        if error > _SOMETHING_ELSE:
+            return f"output {number} is off by {error:.2g} (L2, relative): that is no rounding to a narrower type"
+    return None
+
+
+def _of_output(got, expected):
+    """The errors of one output on all samples."""
+    square, length, other_length, product, most, greatest, moved, rows = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
+    for one, other in zip(got, expected, strict=True):
+        if not one.size:
+            continue
+        a, b = one.astype("float64"), other.astype("float64")
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        a, b = np.where(same & ~np.isfinite(b), 0.0, a), np.where(same & ~np.isfinite(b), 0.0, b)
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = a - b
+            square += float(np.square(apart).sum())
+            length += float(np.square(b).sum())
+            other_length += float(np.square(a).sum())
+            product += float((a * b).sum())
+            most, greatest = max(most, float(np.abs(apart).max())), max(greatest, float(np.abs(b).max()))
+        if one.ndim and one.shape[-1] > 1:
+            rows += one.size // one.shape[-1]
+            moved += int(np.count_nonzero(a.argmax(axis=-1) != b.argmax(axis=-1)))
+    angle = math.sqrt(length) * math.sqrt(other_length)
+    return {
+        "l2": _share(math.sqrt(square), math.sqrt(length)),
+        "max": _share(most, greatest),
+        "cosine": _bounded(1.0 - product / angle) if angle else (0.0 if length == other_length else 1.0),
+        "top1": moved / rows if rows else 0.0,
+    }
+
+
+def _share(error, of):
+    if error == 0:
+        return 0.0
+    return _bounded(error / of) if of else _BOUNDLESS
+
+
+def _bounded(error):
+    return max(0.0, error) if error < _BOUNDLESS else _BOUNDLESS  # NaN is not below anything
