@@ -33,7 +33,7 @@ type Taken struct {
 const (
 	searchedInputs = 2
 	heldOutInputs  = 6
-	mostInputs    = 16
+	mostInputs     = 16
 	searchedShare  = 4
 )
 
