@@ -284,6 +284,7 @@ TAKEN = [
         ("kernels", "bench-kernels"),
         ("kernels_avx2", "bench-kernels"),
         ("networks_b1", "bench-all"),
+        ("networks_b8", "bench-all"),
         ("onednn", "files/onednn"),
         ("onnx", "files/conformance"),
         ("solver", "files/solver"),
