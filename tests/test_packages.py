@@ -221,9 +221,9 @@ def same(outputs):
 
 
 def usable(trial):
-    """The backends that doctor finds usable."""
+    """The backends that doctor finds usable, but for those that compute narrowly, which processors decide."""
     report = json.loads(trial.collage("doctor", "--json"))
-    return {backend["name"] for backend in report["backends"] if backend["probe"]["usable"]}
+    return {b["name"] for b in report["backends"] if b["probe"]["usable"] and not b["name"].endswith("_bf16")}
 
 
 @pytest.mark.long

@@ -54,7 +54,7 @@ def compiled(module, tmp_path, **options):
     path = collage.compile(
         module, out=str(tmp_path / "model.so"), plan_out=str(plan), threads=THREADS,
         store=str(tmp_path / "costs.jsonl"),
-        **{"samples": 3, "search_time": 60, "trials": 12, "rounds": 3, **options},
+        **{"samples": 3, "search_time": 60, "trials": 6, "rounds": 3, **options},
     )  # fmt: skip
     return path, json.loads(plan.read_text())
 
@@ -188,13 +188,14 @@ def test_a_plan_is_held_to_its_budget_when_it_is_replayed(tmp_path):
     assert not (tmp_path / "strict.so").exists()
 
 
+@pytest.mark.long
 @needs_bf16
 def test_partition_is_held_to_the_budget_too(tmp_path):
     import collage
 
     module = network(sensitive=True)
     options = {"backends": ["tvm", "openvino"], "threads": THREADS, "store": str(tmp_path / "costs.jsonl")}
-    settings = {"samples": 3, "search_time": 60, "trials": 12}
+    settings = {"samples": 3, "search_time": 60, "trials": 6}
     for allowed, most in (("bf16", 0.01), ("auto", 0.5)):
         result = collage.partition(module, precision=allowed, max_error=most, **options, **settings)
         path = str(tmp_path / f"{allowed}.so")
