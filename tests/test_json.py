@@ -285,6 +285,7 @@ TAKEN = [
         ("kernels_avx2", "bench-kernels"),
         ("networks_b1", "bench-all"),
         ("networks_b8", "bench-all"),
+        ("precision_1e-2", "bench-all"),
         ("onednn", "files/onednn"),
         ("onnx", "files/conformance"),
         ("solver", "files/solver"),

@@ -19,7 +19,8 @@ def narrow_ones():
 
 
 needs_bf16 = pytest.mark.skipif(
-    not narrow_ones().get("openvino_bf16", {}).get("usable"), reason="OpenVINO cannot compute in bfloat16 here"
+    not narrow_ones().get("openvino_bf16", {}).get("usable"),
+    reason="this processor has no AVX-512 BF16, or there is no OpenVINO",
 )
 
 pytestmark = pytest.mark.usefixtures("collage_library")
@@ -104,7 +105,7 @@ def drawn(module, seed):
 @pytest.mark.parametrize("backend", ["openvino", "dnnl"])
 def test_a_backend_computes_in_bfloat16(backend, tmp_path, command):
     if not narrow_ones().get(f"{backend}_bf16", {}).get("usable"):
-        pytest.skip(f"{backend} cannot compute in bfloat16 here")
+        pytest.skip(f"this processor has no AVX-512 BF16, or there is no {backend}")
     module = network(sensitive=False)
     values = drawn(module, 1)
     right = expected(module, values)

@@ -72,9 +72,9 @@ class CompiledRegion {
                "read the region");
     const Owned<Model> model(read, api_.model_free);
 
-    // The precision: on processors with instructions for bfloat16 OpenVINO would choose that by itself; on
-    // others it computes in f32 whatever it is told. Its threads are as many as the arena's and, being
-    // oneTBB's, the same; they stay where the process may run and are not pinned.
+    // The precision: on processors with instructions for bfloat16 OpenVINO would choose that by itself. Its
+    // threads are as many as the arena's and, being oneTBB's, the same; they stay where the process may run
+    // and are not pinned.
     const std::string precision(program.precision);
     const std::string threads = std::to_string(collage_num_threads());
     CompiledModel* compiled = nullptr;
