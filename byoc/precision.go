@@ -44,10 +44,12 @@ func WideOf(b Backend) string {
 	return b.Name()
 }
 
-// BF16Reason says why this processor gains nothing by bfloat16; "" where it has instructions for it.
-func BF16Reason() string {
-	if cpu.X86.HasAVX512BF16 || cpu.X86.HasAMXBF16 {
-		return ""
+// ProbeBF16 is the probe of a backend that computes in bfloat16 with the library of another one, wide, whose probe is
+// p: it can be used where this processor gains by the type.
+func ProbeBF16(p Probe, wide string) Probe {
+	if p.Usable && !cpu.X86.HasAVX512BF16 && !cpu.X86.HasAMXBF16 {
+		p.Usable, p.Remedy = false, "use "+wide
+		p.Reason = "this processor has neither avx512_bf16 nor amx_bf16: it would compute bfloat16 no faster than float32"
 	}
-	return "this processor has neither avx512_bf16 nor amx_bf16: it would compute bfloat16 no faster than float32"
+	return p
 }

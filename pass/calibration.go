@@ -94,6 +94,7 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 			return nil, fmt.Errorf("%s has no .npz files", path)
 		}
 		slices.Sort(files)
+		files = evenly(files) // each holds a sample at least: no more of them are needed, nor read
 	}
 	var all []measure.Input
 	digest, varied := sha256.New(), false
@@ -126,9 +127,7 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 		return nil, fmt.Errorf("%s says nothing: all elements of each array are the same", path)
 	}
 	taken := &Taken{Inputs: &measure.Inputs{}, Digest: hex.EncodeToString(digest.Sum(nil))[:12]}
-	for i := range min(len(all), mostInputs) {
-		// Evenly from all of them: data is often sorted.
-		sample := all[i*len(all)/min(len(all), mostInputs)]
+	for i, sample := range evenly(all) {
 		if i%searchedShare == 0 {
 			taken.Searched = append(taken.Searched, sample)
 		} else {
@@ -136,6 +135,15 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 		}
 	}
 	return taken, nil
+}
+
+// evenly gives mostInputs of a list at most, from everywhere in it: data is often sorted.
+func evenly[T any](list []T) []T {
+	some := make([]T, min(len(list), mostInputs))
+	for i := range some {
+		some[i] = list[i*len(list)/len(some)]
+	}
+	return some
 }
 
 // countSamples says how many samples a file holds. The error says which array is not what the network takes.

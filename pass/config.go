@@ -194,6 +194,8 @@ func (c *Config) Validate() error {
 		return &OptionError{"threads", fmt.Sprintf("is %d; name at least 1, or 0 for all processors", c.Threads)}
 	case c.Only != "" && len(c.Pin)+len(c.Forbid) > 0:
 		return &OptionError{"only", "leaves nothing to choose, so nothing can be pinned or forbidden"}
+	case c.Only != "" && c.Limit() != (cost.Limit{}):
+		return &OptionError{"only", "measures nothing, so there is no error for precision or max_error to limit"}
 	case c.Level != "" && c.Level != OperatorLevel && c.Level != GraphLevel:
 		return &OptionError{"level", fmt.Sprintf("is %q; it is %q or %q", c.Level, OperatorLevel, GraphLevel)}
 	case c.Level == GraphLevel && c.Only != "":

@@ -270,6 +270,16 @@ def test_precisions_that_make_no_sense(command, tmp_path):
         assert "--backends has openvino_bf16, which computes in bf16: say precision bf16, or auto, too" in told
 
 
+def test_an_error_that_nothing_would_measure(tmp_path):
+    import collage
+
+    module = network(sensitive=False)
+    with pytest.raises(ValueError, match="needs tvm and another backend"):
+        collage.partition(module, backends=["dnnl"], precision="auto", store=str(tmp_path / "costs.jsonl"))
+    with pytest.raises(ValueError, match="only measures nothing"):
+        collage.partition(module, only="dnnl", max_error=0.1, store=str(tmp_path / "costs.jsonl"))
+
+
 def test_the_option_of_a_pass_context(tmp_path):
     import collage
 

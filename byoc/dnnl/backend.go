@@ -131,9 +131,5 @@ func (narrow) Wide() string              { return Name }
 
 // Probe is that of dnnl, on a processor that gains by the type.
 func (n narrow) Probe() byoc.Probe {
-	p := n.backend.Probe()
-	if reason := byoc.BF16Reason(); p.Usable && reason != "" {
-		p.Usable, p.Reason, p.Remedy = false, reason, "use "+Name
-	}
-	return p
+	return byoc.ProbeBF16(n.backend.Probe(), Name)
 }

@@ -62,11 +62,7 @@ func (n narrow) Description() string { return n.backend.Description() + ", compu
 
 // Probe is OpenVINO's, on a processor that gains by the type.
 func (n narrow) Probe() byoc.Probe {
-	p := n.backend.Probe()
-	if reason := byoc.BF16Reason(); p.Usable && reason != "" {
-		p.Usable, p.Reason, p.Remedy = false, reason, "use "+Name
-	}
-	return p
+	return byoc.ProbeBF16(n.backend.Probe(), Name)
 }
 
 func (b backend) Name() string { return b.name }

@@ -23,6 +23,9 @@ func (c *decision) offer() (err error) {
 	}
 	narrow := slices.DeleteFunc(slices.Clone(c.Backends), func(name string) bool { return !computesNarrowly(name) })
 	switch {
+	case len(narrow) == 0 && c.machine != nil && c.Precision.Limit() != (cost.Limit{}):
+		c.notes = append(c.notes, "How far the network is off is not measured on TVM's virtual machine: only the tolerance of "+
+			"candidates held.")
 	case len(narrow) == 0:
 	case !slices.Contains(c.Backends, "tvm"):
 		return &pass.OptionError{Option: "precision", Reason: "is " + c.Precision.Allowed + ", and tvm is not among the " +
@@ -32,14 +35,15 @@ func (c *decision) offer() (err error) {
 		c.notes = append(c.notes, fmt.Sprintf("All of it is computed in float32, without %s: on TVM's virtual machine it is "+
 			"not measured how far a network is off.", joinNames(narrow)))
 	}
+	if c.machine != nil {
+		c.Precision = pass.Precision{} // or pass.Place would offer them again
+		return nil
+	}
 	return c.take()
 }
 
 // take reads the inputs on which errors are taken, once.
 func (c *decision) take() (err error) {
-	if c.machine != nil || c.module == nil {
-		return nil
-	}
 	c.taken, err = c.Precision.Take(c.module)
 	return err
 }

@@ -88,6 +88,27 @@ func TestAPrecisionNeedsTVMToBeHeldAgainst(t *testing.T) {
 	c.Backends, c.machine = []string{"tvm", "openvino_bf16"}, &pass.NotWholeError{}
 	require.NoError(t, c.offer())
 	assert.Equal(t, []string{"tvm"}, c.Backends)
+	config := c.config()
+	again, err := config.Offered(config.Backends)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"tvm"}, again, "and pass.Place does not offer it again")
 	assert.Equal(t, []string{"All of it is computed in float32, without openvino_bf16: on TVM's virtual machine it is " +
 		"not measured how far a network is off."}, c.notes)
+
+	c.Precision, c.notes = pass.Precision{MaxError: 1e-6}, nil
+	require.NoError(t, c.offer())
+	assert.Equal(t, []string{"How far the network is off is not measured on TVM's virtual machine: only the tolerance of " +
+		"candidates held."}, c.notes)
+}
+
+// Where time is short, what is too far off takes the place of nothing that may be kept.
+func TestWhatIsTooFarOffTakesNobodysPlace(t *testing.T) {
+	c := late(3*time.Second, five()...)
+	c.Precision = pass.Precision{Allowed: pass.PrecisionBF16}
+	offBy(c, graphLevelName, 0.5, 0.5)
+	for _, f := range c.finalists {
+		c.holdToBudget(f)
+	}
+	assert.Equal(t, 2, c.afford())
+	assert.Equal(t, []string{"tvm", graphLevelName, graphLevelName + " 2"}, namesOf(c), "it is told of, the next is run")
 }

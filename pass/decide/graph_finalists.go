@@ -94,7 +94,9 @@ func (c *decision) addOperatorLevel(seeds []graphlevel.Seed) error {
 // how many there is time for, plain TVM among them. Plain TVM, which outputs are held against, and the best one are
 // never left out.
 func (c *decision) afford() int {
-	order := slices.DeleteFunc(c.all(), func(f *finalist) bool { return f == c.reference || f.sameAs != nil })
+	order := slices.DeleteFunc(c.all(), func(f *finalist) bool {
+		return f == c.reference || f.sameAs != nil || f.failure != nil // which is only told of
+	})
 	slices.SortStableFunc(order, func(a, b *finalist) int { return cmp.Compare(c.scoreOf(a), c.scoreOf(b)) })
 	left := c.budget.Left() - c.building(c.reference)
 	count := 1
@@ -260,6 +262,7 @@ func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) 
 			break
 		}
 	}
+	c.holdToBudget(f)
 	c.finalists = append(c.finalists, f)
 	return nil
 }
@@ -268,7 +271,7 @@ func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) 
 func (c *decision) buildGraph() error {
 	var list []*genome.Placement
 	for _, f := range c.all() {
-		if f.sameAs == nil {
+		if f.sameAs == nil && f.failure == nil {
 			list = append(list, f.placement)
 		}
 	}
@@ -292,12 +295,14 @@ func (c *decision) buildGraph() error {
 			}
 			continue
 		}
+		if f.failure != nil {
+			continue
+		}
 		e, err := c.graph.lane.Executable(c.ctx, f.placement)
 		if err != nil {
 			return c.laneError(err)
 		}
 		f.path, f.bytes, f.failure = e.Path, e.Bytes, e.Failure
-		c.holdToBudget(f)
 		if f.failure != nil {
 			if f == c.reference {
 				return fmt.Errorf("TVM cannot build %s: %s", c.Name, f.failure.Detail)

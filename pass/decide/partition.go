@@ -12,6 +12,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -55,6 +56,10 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 	}
 	options := OptionsOf(config)
 	if !options.chooses() {
+		if config.Limit() != (cost.Limit{}) {
+			return nil, nil, &pass.OptionError{Option: "precision or max_error", Reason: "needs tvm and another backend to " +
+				"choose between: else no network is run, and nothing tells how far off it is"}
+		}
 		return pass.Place(mod, config)
 	}
 	options.Progress, options.Settle = progress.New(os.Stderr, true, false), true

@@ -57,7 +57,7 @@ func (c *decision) constrained() bool { return len(c.Pin)+len(c.Forbid) > 0 }
 // single gives everything that a backend can take to it, and the rest to TVM.
 func (c *decision) single(name string) (*finalist, error) {
 	config := c.config()
-	config.Only = name
+	config.Only, config.Precision = name, pass.Precision{} // it says by itself in what parts are computed
 	module, p, err := pass.Place(c.module, config)
 	if err != nil {
 		return nil, err

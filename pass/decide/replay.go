@@ -23,8 +23,10 @@ func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 	if err := c.lookAtForm(); err != nil {
 		return nil, err
 	}
-	if err := c.take(); err != nil {
-		return nil, err
+	if c.machine == nil {
+		if err := c.take(); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.sameData(p); err != nil {
 		return nil, err

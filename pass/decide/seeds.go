@@ -117,7 +117,7 @@ func (c *decision) kept(seeds []graphlevel.Seed) func() []graphlevel.Seed {
 	var again []func() *genome.Placement
 	for i := range c.graph.result.Trials {
 		t := &c.graph.result.Trials[i]
-		if c.mayBeKept(t) && !slices.ContainsFunc(seeds,
+		if !t.Cost.Failed() && !slices.ContainsFunc(seeds,
 			func(s graphlevel.Seed) bool { return s.Placement.Key == t.Placement.Key }) {
 			names, again = append(names, t.Name), append(again, c.graph.network.Kept(t.Placement))
 		}

@@ -32,7 +32,7 @@ type CompareOptions struct {
 	Seed int
 	// RTol and ATol are how far the outputs may be from the first model's.
 	RTol, ATol float64
-	// HeldOut are inputs on which it is told how far models are off that are Narrow (OutputCheck.Errors); may be empty.
+	// HeldOut are inputs on which it is told how far models are off (OutputCheck.Errors); may be empty.
 	HeldOut []Input
 	// Progress is called on the caller's goroutine after each round. May be nil.
 	Progress func(round, rounds int)
@@ -44,7 +44,7 @@ type OutputCheck struct {
 	OK       bool    `json:"ok"`
 	// Mismatch says where they differ by more than the tolerance; "" where they do not.
 	Mismatch string `json:"mismatch,omitempty"`
-	// Errors say how far the outputs of a model that is Narrow are off on CompareOptions.HeldOut; nil without those.
+	// Errors say how far the outputs are off on CompareOptions.HeldOut; nil without those.
 	Errors *cost.Errors `json:"errors,omitempty"`
 }
 

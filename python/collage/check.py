@@ -16,8 +16,8 @@ def difference(got, expected, rtol, atol):
     An element differs where |got - expected| > atol + rtol * |expected|. Equal infinities and NaN in the
     same place count as equal.
     """
-    if misfit := _misfit(got, expected):
-        return math.inf, misfit
+    if unlike := misfit(got, expected):
+        return math.inf, unlike
     largest = 0.0
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
         if not one.size:
@@ -38,7 +38,7 @@ def difference(got, expected, rtol, atol):
     return largest, None
 
 
-def _misfit(got, expected):
+def misfit(got, expected):
     """Which output has another shape or type than is expected; "" for none."""
     if len(got) != len(expected):
         return f"{len(got)} outputs where {len(expected)} were expected"
@@ -71,8 +71,8 @@ def witnessed(got, answers, loose):
     """Compare a network's outputs with another engine's: (largest error as a share of the greatest value of its
     output, None or a text that says where they differ).
     """
-    if misfit := _misfit(got, answers):
-        return math.inf, misfit
+    if unlike := misfit(got, answers):
+        return math.inf, unlike
     largest = 0.0
     for number, (one, other) in enumerate(zip(got, answers, strict=True)):
         if not one.size:

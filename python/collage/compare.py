@@ -4,6 +4,7 @@
 import math
 from collections import OrderedDict
 
+import numpy as np
 import tvm
 
 from . import check, library, precision, seeded, timing
@@ -17,15 +18,38 @@ def runs(executor, min_sample_ms):
     return timing.runs(once, min_sample_ms)
 
 
-def _samples(samples, executor):
-    types = model_inputs(executor)
-    return (precision.sample(sample, types) for sample in samples)
+def sample(what, types):
+    """Inputs, {name: array}, for a model whose inputs are ``types``: of a whole number, random ones; else ``what`` is
+    the name of an .npz file with an array for each input, and which of its samples is meant (pass.samplesOf).
+    """
+    if isinstance(what, int):
+        return seeded.inputs(what, types)
+    path, number = what
+    with np.load(path) as archive:
+        return {name: _cut(archive[name], shape, number) for name, (shape, _) in types.items()}
+
+
+def _cut(array, shape, number):
+    if array.ndim == len(shape) + 1:
+        return array[number]
+    if array.shape == shape:
+        return array
+    return array[number * shape[0] : (number + 1) * shape[0]]
+
+
+def ran(executor, values):
+    """What a loaded model gives for these inputs."""
+    for name, value in values.items():
+        executor.set_input(name, value)
+    spoil_outputs(executor)
+    in_phase("run", executor.run)
+    return outputs_of(executor)
 
 
 def compare(request, progress=None):
     """Do what one "compare" request asks: run whole models in turn on the same inputs; the first is the
     reference. How far the outputs of models may be off that are "narrow" is not said here; on the inputs
-    "held_out", as precision.sample takes them, it is told ("errors").
+    "held_out", as ``sample`` takes them, it is told ("errors").
     """
     models = request["models"]
     threads = int(request.get("threads") or 0)
@@ -39,15 +63,7 @@ def compare(request, progress=None):
 
     outputs = {}
     for name, executor in executors.items():
-
-        def run(executor=executor):
-            for key, value in inputs.items():
-                executor.set_input(key, value)
-            spoil_outputs(executor)
-            executor.run()
-            return outputs_of(executor)
-
-        outputs[name] = in_phase("run", run)
+        outputs[name] = in_phase("run", ran, executor, inputs)
 
     equal = {}
     narrow = {model["name"] for model in models if model.get("narrow")}
@@ -60,10 +76,10 @@ def compare(request, progress=None):
         if mismatch:
             equal[name]["mismatch"] = mismatch
     if held_out := request.get("held_out"):
-        expected = [precision.ran(executors[first], values) for values in _samples(held_out, executors[first])]
-        for name in equal.keys() & narrow:
-            got = [precision.ran(executors[name], values) for values in _samples(held_out, executors[first])]
-            equal[name]["errors"] = precision.errors(got, expected)
+        values = [sample(one, model_inputs(executors[first])) for one in held_out]
+        expected = [ran(executors[first], one) for one in values]
+        for name in equal:
+            equal[name]["errors"] = precision.errors([ran(executors[name], one) for one in values], expected)
         for executor in executors.values():
             for key, value in inputs.items():
                 executor.set_input(key, value)

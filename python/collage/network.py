@@ -169,16 +169,16 @@ class Networks:
 
     def _errors(self, executor, reference, samples):
         """How far off a model is where "reference" is right (precision.errors), on ``samples``, as
-        precision.sample takes them.
+        compare.sample takes them.
         """
         known = self._samples.setdefault(reference, {})
         samples = [sample if isinstance(sample, int) else tuple(sample) for sample in samples]
         for sample in samples:
             if sample not in known:
                 right = self._load(reference)
-                values = precision.sample(sample, region.model_inputs(right))
-                known[sample] = (values, precision.ran(right, values))
-        got = [precision.ran(executor, known[sample][0]) for sample in samples]
+                values = compare.sample(sample, region.model_inputs(right))
+                known[sample] = (values, compare.ran(right, values))
+        got = [compare.ran(executor, known[sample][0]) for sample in samples]
         expected = [known[sample][1] for sample in samples]
         for ours, theirs in zip(got, expected, strict=True):
             if check.has_new_nan(ours, theirs):

@@ -5,14 +5,14 @@ In: what a network gives on some samples, and what plain TVM gives on the same. 
 user may state a budget in (pass.Config.ErrorMeasure), the worst of the network's outputs: "l2", the length of the
 difference over that of what is expected, all samples together; "max", the greatest difference over the greatest
 expected value; "cosine", one less the cosine of the angle between the two; "top1", the share of rows (of the last
-axis) whose greatest element is another one.
+axis) whose greatest element is another one. It takes no TVM: benchmark peers ask it, too.
 """
 
 import math
 
 import numpy as np
 
-from . import region, seeded
+from . import check
 
 MEASURES = ("l2", "max", "cosine", "top1")
 
@@ -21,34 +21,6 @@ _BOUNDLESS = 1e9
 
 # A part that is computed narrowly computes something else, and not the same less exactly, where it is off by more.
 _SOMETHING_ELSE = 0.25
-
-
-def sample(what, types):
-    """Inputs, {name: array}, for a model whose inputs are ``types``: of a whole number, random ones; else ``what`` is
-    the name of an .npz file with an array for each input, and which of its samples is meant (pass.samplesOf).
-    """
-    if isinstance(what, int):
-        return seeded.inputs(what, types)
-    path, number = what
-    with np.load(path) as archive:
-        return {name: _cut(archive[name], shape, number) for name, (shape, _) in types.items()}
-
-
-def _cut(array, shape, number):
-    if array.ndim == len(shape) + 1:
-        return array[number]
-    if array.shape == shape:
-        return array
-    return array[number * shape[0] : (number + 1) * shape[0]]
-
-
-def ran(executor, values):
-    """What a loaded model gives for these inputs."""
-    for name, value in values.items():
-        executor.set_input(name, value)
-    region.spoil_outputs(executor)
-    region.in_phase("run", executor.run)
-    return region.outputs_of(executor)
 
 
 def errors(got, expected):
@@ -62,11 +34,9 @@ def errors(got, expected):
 
 def something_else(got, expected):
     """Why what a part gives, computed narrowly, is not what plain TVM gives, less exactly; None where it is."""
-    if len(got) != len(expected):
-        return f"{len(got)} outputs where {len(expected)} were expected"
+    if unlike := check.misfit(got, expected):
+        return unlike
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            return f"output {number} is {one.dtype}{one.shape} and not {other.dtype}{other.shape}"
         error = _of_output([one], [other])["l2"]
         if error > _SOMETHING_ELSE:
             return f"output {number} is off by {error:.2g} (L2, relative): that is no rounding to a narrower type"

@@ -23,6 +23,8 @@ import time
 
 import numpy as np
 
+from .. import precision
+
 
 def _take_stdout():
     """The real standard output for the protocol; whatever else prints goes to standard error."""
@@ -87,19 +89,7 @@ def difference(outputs, expected):
         greatest = max(greatest, float(np.abs(other).max()))
     if not np.isfinite(error):
         return {"mismatch": "outputs that are not finite numbers"}
-    return {"max_abs_error": error, "greatest": greatest, "l2": length_of_difference(outputs, expected)}
-
-
-def length_of_difference(outputs, expected):
-    """The length of the difference over that of what is expected, of the worst output (precision.errors' "l2"; an
-    engine's interpreter need not have TVM, which that imports).
-    """
-    worst = 0.0
-    for one, other in zip(outputs, expected, strict=True):
-        length = float(np.linalg.norm(other.astype("float64")))
-        apart = float(np.linalg.norm(one.astype("float64") - other))
-        worst = max(worst, apart / length if length else float(apart > 0))
-    return worst
+    return {"max_abs_error": error, "greatest": greatest, "l2": precision.errors([outputs], [expected])["l2"]}
 
 
 def main(arguments):
