@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,12 +68,12 @@ func (c *contest) run(ctx context.Context) (load machine.Load, err error) {
 	defer os.RemoveAll(folder)
 	n, at := c.network, func(name string) string { return filepath.Join(folder, name) }
 	c.files = map[string]any{
-		"model": n.Model, "params": orNull(n.Params), "format": orNull(n.Format), "input_shapes": n.InputShapes,
 		"inputs": at("inputs.npz"), "onnx": at("model.onnx"), "program": at("program.pickle"),
 		"pt2":       orNull(exportedProgram(n.Model)),
 		"reference": at("reference.npz"),
 		"seconds":   c.SearchLimit.Seconds(), "disabled_passes": pass.DefaultDisabledPasses(),
 	}
+	maps.Copy(c.files, n.files())
 	if c.Keep != "" {
 		c.files["keep"] = filepath.Join(c.Keep, n.Name+".tvm-collage")
 	}
@@ -91,6 +92,25 @@ func (c *contest) run(ctx context.Context) (load machine.Load, err error) {
 		}
 	}
 	return meter.Stop(), nil
+}
+
+// files are the network's own, as the engines are told of them.
+func (n *Network) files() map[string]any {
+	return map[string]any{"model": n.Model, "params": orNull(n.Params), "format": orNull(n.Format),
+		"input_shapes": n.InputShapes}
+}
+
+// WriteONNX writes a network as the ONNX model that engines without Relay are given, into the file path. An interpreter
+// that has TVM reads it; env is what its environment has beside this process's.
+func WriteONNX(ctx context.Context, python string, env []string, n *Network, path string) error {
+	p, err := startPeer(python, tvmEngine, 1, env)
+	if err != nil {
+		return err
+	}
+	defer p.end()
+	files := n.files()
+	files["onnx"] = path
+	return p.ask(ctx, loadLimit, map[string]any{"op": "write", "files": files}, &struct{}{})
 }
 
 // exportedProgram is the file of PyTorch's that has the same network: NAME.pt2 beside NAME.onnx or NAME.WORD.onnx; ""

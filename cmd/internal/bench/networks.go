@@ -90,7 +90,9 @@ type PeerInfo struct {
 	// Other says that it is no engine that people use instead: a backend alone, an earlier Collage.
 	Other  bool `json:"other,omitempty"`
 	python string
-	env    []string
+	// installed is the version of its package.
+	installed string
+	env       []string
 }
 
 // NetworkRow is a network.
@@ -202,7 +204,7 @@ func findPeers(ctx context.Context, o *NetworkOptions) ([]PeerInfo, error) {
 		}
 	}
 	names := sortedKeys(packages)
-	where := map[string]string{} // package -> interpreter
+	where, versions := map[string]string{}, map[string]string{} // package -> interpreter, version
 	for _, python := range []string{o.EnginesPython, o.Python} {
 		if python == "" {
 			continue
@@ -211,10 +213,8 @@ func findPeers(ctx context.Context, o *NetworkOptions) ([]PeerInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		for name, there := range found {
-			if there {
-				where[name] = python
-			}
+		for name, version := range found {
+			where[name], versions[name] = python, version
 		}
 	}
 	infos := []PeerInfo{{Name: Ours, python: o.Python}}
@@ -231,7 +231,8 @@ func findPeers(ctx context.Context, o *NetworkOptions) ([]PeerInfo, error) {
 		}
 		info := PeerInfo{Name: p.Name, python: o.Python}
 		if p.Package != "" {
-			if info.python = where[p.Package]; info.python == "" {
+			info.python, info.installed = where[p.Package], versions[p.Package]
+			if info.python == "" {
 				info.Absent, info.Remedy = "the Python package "+p.Package+" is not installed", p.Remedy
 			}
 		}

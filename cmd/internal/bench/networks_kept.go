@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/collage-tvm/collage/internal/atomicfile"
 )
@@ -69,8 +70,8 @@ func (r *NetworkReport) takeNetwork(ctx context.Context, n *Network, o *NetworkO
 	return row, nil
 }
 
-// taken says what makes figures of a network comparable: the machine, the engines, how they take turns, and the
-// executables, by size and time.
+// taken says what makes figures of a network comparable: the machine, the engines and their versions, how they take
+// turns, and the executables, by size and time.
 func (r *NetworkReport) taken(n *Network) (string, error) {
 	files := map[string]string{}
 	note := func(path string) error {
@@ -95,7 +96,7 @@ func (r *NetworkReport) taken(n *Network) (string, error) {
 	var columns []string
 	for _, p := range r.Peers {
 		if p.Absent == "" {
-			columns = append(columns, p.Name)
+			columns = append(columns, strings.TrimSpace(p.Name+" "+p.installed))
 		}
 	}
 	text, err := json.Marshal([]any{r.Machine, r.Threads, r.Rounds, r.TurnMS, columns, files})

@@ -54,17 +54,25 @@ const torchRemedy = "make peers, or pip install torch (with what PyPI's brings a
 // usesTVM says that a peer's process must be able to import TVM.
 func usesTVM(name string) bool { return name == Ours || strings.HasPrefix(name, "tvm") }
 
-// installed asks an interpreter which packages it has, without importing them.
-func installed(ctx context.Context, python string, packages []string) (map[string]bool, error) {
-	const ask = `import importlib.util, json, sys
-print(json.dumps({name: importlib.util.find_spec(name) is not None for name in sys.argv[1:]}))`
+// installed asks an interpreter which packages it has, without importing them: their versions, "unknown" for one that
+// was put there without pip.
+func installed(ctx context.Context, python string, packages []string) (map[string]string, error) {
+	const ask = `import importlib.metadata, importlib.util, json, sys
+
+def version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+print(json.dumps({name: version(name) for name in sys.argv[1:] if importlib.util.find_spec(name) is not None}))`
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	text, err := exec.CommandContext(ctx, python, append([]string{"-c", ask}, packages...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s does not work as a Python interpreter: %w", python, err)
 	}
-	found := map[string]bool{}
+	found := map[string]string{}
 	if err := json.Unmarshal(text, &found); err != nil {
 		return nil, fmt.Errorf("%s does not work as a Python interpreter: it printed %q", python, text)
 	}

@@ -5,6 +5,7 @@ One JSON object a line in, one a line out. Standard output belongs to the protoc
 standard error.
 
     {"op": "load", "files", "threads", "prepare"} -> {"version", "seconds", ...}
+    {"op": "write", "files"} -> {}              (the engine tvm only: the network as ONNX, in files["onnx"])
     {"op": "check", "inputs", "outputs", "reference"} -> {"max_abs_error", "greatest", "l2", "mismatch"}
     {"op": "sample", "seconds", "least"} -> {"samples_ms"}
     anything that fails -> {"error"}
@@ -50,6 +51,11 @@ class Peer:
         if request.get("prepare"):
             told |= self._engine.prepare(request["files"])
         return told
+
+    def write(self, request):
+        """Write the network as ONNX, without running anything."""
+        self._engine.write(request["files"])
+        return {}
 
     def check(self, request):
         """Run once on the inputs; write the outputs, or hold them against those of ``reference``."""
@@ -104,7 +110,7 @@ def main(arguments):
         try:
             request = json.loads(line)
             peer = peer or Peer(arguments[0])
-            answer = getattr(peer, {"load": "load", "check": "check", "sample": "sample"}[request["op"]])(request)
+            answer = getattr(peer, {"load": "load", "write": "write", "check": "check", "sample": "sample"}[request["op"]])(request)
         except Exception as error:
             text = str(error).strip().splitlines()
             answer = {"error": f"{type(error).__name__}: {text[-1] if text else ''}"}

@@ -59,6 +59,12 @@ class Tvm:
                 onnx_file.fix_shapes(files["model"], files["onnx"], self.model.inputs)
         return told
 
+    def write(self, files):
+        """Write the network as the ONNX model ``files["onnx"]``; UnsupportedError where that cannot be said."""
+        from . import onnx_file, program
+
+        onnx_file.write(program.read(self._read(files).module), files["onnx"])
+
     def _random(self, seed):
         from .. import seeded
 
