@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace collage::native {
@@ -19,6 +22,34 @@ TEST(Workspace, MemoryBeginsAtAPage) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.get()) % 4096, 0u) << bytes;
     std::memset(memory.get(), 1, bytes);
   }
+}
+
+// Whether the kernel was asked for huge pages where the byte lies.
+bool WantsHugePages(const char* at) {
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      here = begin <= reinterpret_cast<uintptr_t>(at) && reinterpret_cast<uintptr_t>(at) < end;
+    } else if (here && line.rfind("VmFlags:", 0) == 0) {
+      return line.find(" hg") != std::string::npos;
+    }
+  }
+  return false;
+}
+
+TEST(Workspace, WhatIsLargeLiesInHugePagesAsFarAsItFillsThem) {
+  constexpr size_t kHuge = size_t{2} << 20;
+  const AlignedMemory small = AllocateAligned(kHuge - 4096), large = AllocateAligned(3 * kHuge + 5000);
+  const auto* bytes = static_cast<const char*>(large.get());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes) % kHuge, 0u);
+  std::memset(large.get(), 1, 3 * kHuge + 5000);
+  if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) return;  // the kernel has none
+  EXPECT_TRUE(WantsHugePages(bytes));
+  EXPECT_TRUE(WantsHugePages(bytes + 3 * kHuge - 1));
+  EXPECT_FALSE(WantsHugePages(bytes + 3 * kHuge));
+  EXPECT_FALSE(WantsHugePages(static_cast<const char*>(small.get())));
 }
 
 TEST(Workspace, ALeaseOfNothingHasNoMemory) { EXPECT_EQ(WorkspaceLease(0).base(), nullptr); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "native/workspace.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -13,6 +15,8 @@ namespace collage::native {
 namespace {
 
 constexpr size_t kPage = 4096;
+// What the kernel can map as one page where it is asked to.
+constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -35,8 +39,13 @@ Pool& ThePool() {
 void AlignedFree::operator()(void* pointer) const { std::free(pointer); }
 
 AlignedMemory AllocateAligned(size_t bytes) {
-  void* pointer = std::aligned_alloc(kPage, RoundUp(std::max<size_t>(bytes, 1), kPage));
-  if (pointer == nullptr) throw std::bad_alloc();
+  const size_t size = RoundUp(std::max<size_t>(bytes, 1), kPage);
+  void* pointer = nullptr;
+  if (posix_memalign(&pointer, size < kHugePage ? kPage : kHugePage, size) != 0) throw std::bad_alloc();
+  // Weights and values are read from end to end, by all threads: with small pages much of the time goes into finding
+  // where these lie. Only whole huge pages are asked for, so that no more memory is held. Where the kernel has none,
+  // the block is as good as any.
+  if (size >= kHugePage) (void)madvise(pointer, size / kHugePage * kHugePage, MADV_HUGEPAGE);
   return AlignedMemory(pointer);
 }
 
