@@ -47,9 +47,13 @@ func (p *Precision) Take(mod *bridge.Object) (*Taken, error) {
 		}
 		return nil, nil
 	}
+	own, err := p.ownMeasure()
+	if err != nil {
+		return nil, &OptionError{"error_measure", err.Error()}
+	}
 	if p.Calibration == "" {
 		return &Taken{Inputs: &measure.Inputs{Searched: measure.RandomInputs(1, searchedInputs),
-			HeldOut: measure.RandomInputs(1+searchedInputs, heldOutInputs)}}, nil
+			HeldOut: measure.RandomInputs(1+searchedInputs, heldOutInputs), Measure: own}}, nil
 	}
 	m, err := relay.Read(mod)
 	if err != nil {
@@ -74,6 +78,7 @@ func (p *Precision) Take(mod *bridge.Object) (*Taken, error) {
 	if err != nil {
 		return nil, &OptionError{"calibration", "cannot be used: " + err.Error()}
 	}
+	taken.Measure = own
 	return taken, nil
 }
 

@@ -366,6 +366,9 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 		run.Against, run.Pace = l.pace.Path, l.pace.score
 	}
 	c, err = l.pool.Run(ctx, run)
+	if err == nil && c.Failed() && c.Failure.Kind == cost.KindBadMeasure {
+		err = &OptionError{"error_measure", "gives no error: " + c.Failure.Detail}
+	}
 	if err != nil || c.Failed() {
 		return c, 0, err
 	}

@@ -3,7 +3,9 @@
 package pass
 
 import (
+	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,7 +23,8 @@ type Precision struct {
 	// MaxError is how far the network's outputs may be off plain TVM's in float32, in Measure; 0 for DefaultMaxError
 	// where parts may be computed narrowly, else for the tolerance that candidates have.
 	MaxError float64 `json:"max_error,omitempty"`
-	// Measure is one of cost.Measures; "" for cost.L2.
+	// Measure is one of cost.Measures, or FILE.py:FUNCTION, a Python function of the user's
+	// (python/collage/error_measure.py); "" for cost.L2.
 	Measure string `json:"error_measure,omitempty"`
 	// Calibration is an .npz file with real inputs, or a folder of them (Take); "" for random ones.
 	Calibration string `json:"calibration,omitempty"`
@@ -45,9 +48,11 @@ func (p *Precision) Narrow() bool { return p.Allowed != "" && p.Allowed != Preci
 
 // Limit is how far outputs may be off; the zero Limit where only the tolerance of candidates holds.
 func (p *Precision) Limit() cost.Limit {
-	limit := cost.Limit{Most: p.MaxError, Measure: p.Measure}
-	if limit.Measure == "" {
-		limit.Measure = cost.L2
+	limit := cost.Limit{Most: p.MaxError, Measure: cmp.Or(p.Measure, cost.L2)}
+	if file, function, own := cost.OwnMeasure(limit.Measure); own {
+		if path, err := filepath.Abs(file); err == nil { // workers stand in other folders
+			limit.Measure = path + ":" + function
+		}
 	}
 	switch {
 	case limit.Most > 0:
@@ -66,10 +71,13 @@ func (p *Precision) Validate() error {
 		return &OptionError{"precision", fmt.Sprintf("is %q; it is %s", p.Allowed, oneOf(Precisions()))}
 	case !(p.MaxError >= 0 && p.MaxError < 1):
 		return &OptionError{"max_error", fmt.Sprintf("is %v; it is a share, such as 0.01", p.MaxError)}
-	case p.Measure != "" && !slices.Contains(cost.Measures(), p.Measure):
-		return &OptionError{"error_measure", fmt.Sprintf("is %q; it is %s", p.Measure, oneOf(cost.Measures()))}
 	case p.Measure != "" && p.Limit() == (cost.Limit{}):
 		return &OptionError{"error_measure", noBudget}
+	case p.Measure == "" || slices.Contains(cost.Measures(), p.Measure):
+		return nil
+	}
+	if _, err := p.ownMeasure(); err != nil {
+		return &OptionError{"error_measure", err.Error()}
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ package pass
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,6 +34,32 @@ func TestWhatAPrecisionMayBe(t *testing.T) {
 	}
 	require.Error(t, (&Precision{MaxError: 1}).Validate(), "nothing is off by more than that")
 	require.Error(t, (&Precision{Measure: "l2"}).Validate(), "a measure of nothing")
+}
+
+func TestAMeasureOfTheUsersOwn(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "scores.py")
+	require.NoError(t, os.WriteFile(file, []byte("import math\n\ndef lost(ours, right):\n    return 0\n"), 0o600))
+	p := Precision{MaxError: 0.1, Measure: file + ":lost"}
+	require.NoError(t, p.Validate())
+	taken, err := p.Take(nil)
+	require.NoError(t, err)
+	assert.Equal(t, file, taken.Measure.File)
+	assert.Equal(t, "lost", taken.Measure.Function)
+	assert.Equal(t, p.Limit().Measure, taken.Measure.Name)
+	before := taken.Measure.Digest
+	require.NoError(t, os.WriteFile(file, []byte("def lost(ours, right):\n    return 1\n"), 0o600))
+	taken, err = p.Take(nil)
+	require.NoError(t, err)
+	assert.NotEqual(t, before, taken.Measure.Digest)
+	for measure, told := range map[string]string{
+		file + ":none": "has no function of that name", file + ":lo.*": "has no function of that name",
+		filepath.Dir(file) + "/other.py:lost": "no such file", "lost": "or FILE.py:FUNCTION",
+	} {
+		require.ErrorContains(t, (&Precision{MaxError: 0.1, Measure: measure}).Validate(), told)
+	}
+	relative := Precision{MaxError: 0.1, Measure: "scores.py:lost"}
+	assert.True(t, filepath.IsAbs(relative.Limit().Measure), "workers stand in other folders")
 }
 
 func TestTheLimitOfAPrecision(t *testing.T) {

@@ -257,7 +257,7 @@ def test_precisions_that_make_no_sense(command, tmp_path):
     assert '--precision is "fp8"; it is f32, bf16 or auto' in refused("--precision", "fp8")
     assert "--max-error is -1; it is a share" in refused("--max-error", "-1")
     assert "--max-error is NaN" in refused("--max-error", "nan")
-    assert '--error-measure is "l1"; it is l2, max, cosine or top1' in refused(
+    assert '--error-measure is "l1"; it is l2, max, cosine or top1, or FILE.py:FUNCTION' in refused(
         "--max-error", "0.1", "--error-measure", "l1"
     )
     told = refused("--precision", "bf16", "--backends", "tvm,native")

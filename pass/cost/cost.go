@@ -130,6 +130,9 @@ const (
 	// KindOverBudget is that of a network whose outputs are further off than they may be (Limit). It is no failure of the
 	// network's, and not stored.
 	KindOverBudget = "over-budget"
+	// KindBadMeasure says that a measure of the user's own (OwnMeasure) gave no error: no failure of the network, and
+	// nothing that is kept.
+	KindBadMeasure = "bad-measure"
 )
 
 // String is the failure in one line: "timeout in run: no answer within 60s".

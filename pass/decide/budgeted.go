@@ -56,6 +56,14 @@ func (c *decision) inputs() *measure.Inputs {
 	return c.taken.Inputs
 }
 
+// ownMeasure is the measure of the user's own in which errors are taken; nil for none.
+func (c *decision) ownMeasure() *measure.OwnMeasure {
+	if c.taken == nil {
+		return nil
+	}
+	return c.taken.Measure
+}
+
 // computesNarrowly says that a backend computes in a narrower type than the network's.
 func computesNarrowly(name string) bool {
 	b, err := byoc.Lookup(strings.TrimSpace(name))
@@ -131,7 +139,7 @@ func (c *decision) errorOfFinalist(f *finalist) float64 {
 // errorText says in a line of progress how far a network's outputs are off.
 func (c *decision) errorText(t *graphlevel.Trial) string {
 	if e := c.errorOf(t); e > 0 {
-		return fmt.Sprintf(", off by %.2g (%s)", e, c.Precision.Limit().Measure)
+		return fmt.Sprintf(", off by %.2g (%s)", e, cost.MeasureText(c.Precision.Limit().Measure))
 	}
 	return ""
 }
@@ -150,13 +158,24 @@ func (c *decision) precisionRecord() *plan.Precision {
 	if c.taken != nil {
 		record.Searched, record.HeldOut = len(c.taken.Searched), len(c.taken.HeldOut)
 		record.Calibration = c.taken.Digest
+		if own := c.ownMeasure(); own != nil {
+			record.MeasureDigest = own.Digest
+		}
 	}
 	return record
 }
 
-// sameData says why a plan cannot be held to its budget: its errors were taken on other data.
+// sameData says why a plan cannot be held to its budget: its errors were taken on other data, or by another function.
 func (c *decision) sameData(p *plan.Plan) error {
-	if p.Precision == nil || c.NoVerify || c.taken == nil || c.taken.Digest == p.Precision.Calibration {
+	if p.Precision == nil || c.NoVerify || c.taken == nil {
+		return nil
+	}
+	if own := c.ownMeasure(); own != nil && own.Digest != p.Precision.MeasureDigest {
+		return &pass.OptionError{Option: "error_measure", Reason: fmt.Sprintf("is not what the plan's errors were taken in: "+
+			"%s has changed since; have it as it was (SHA-256 %s...), or do not have the outputs compared", own.File,
+			p.Precision.MeasureDigest)}
+	}
+	if c.taken.Digest == p.Precision.Calibration {
 		return nil
 	}
 	was := "random inputs"

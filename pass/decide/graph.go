@@ -325,6 +325,9 @@ func (c *decision) networkKey() cost.Key {
 	key := c.graph.network.Key()
 	if c.taken != nil {
 		key.Options += " errors" + c.taken.Digest
+		if own := c.ownMeasure(); own != nil {
+			key.Options += " by " + own.Name + " " + own.Digest
+		}
 	}
 	return key
 }

@@ -68,12 +68,12 @@ func newSensitivity(space *genome.Space, limit cost.Limit) *sensitivity {
 }
 
 // squared is an error as something that adds up: a cosine of the angle is about the square of it already, and shares of
-// rows add up as they are.
+// rows add up as they are. A measure of the user's own is taken for a distance.
 func (n *sensitivity) squared(e float64) float64 {
-	if n.limit.Measure == cost.L2 || n.limit.Measure == cost.Max {
-		return e * e
+	if n.limit.Measure == cost.Cosine || n.limit.Measure == cost.Top1 {
+		return e
 	}
-	return e
+	return e * e
 }
 
 // covered are the operators of a placement that are computed narrowly, by function.

@@ -32,8 +32,10 @@ type CompareOptions struct {
 	Seed int
 	// RTol and ATol are how far the outputs may be from the first model's.
 	RTol, ATol float64
-	// HeldOut are inputs on which it is told how far models are off (OutputCheck.Errors); may be empty.
+	// HeldOut are inputs on which it is told how far models are off (OutputCheck.Errors); may be empty. Measure is as of
+	// Inputs.
 	HeldOut []Input
+	Measure *OwnMeasure
 	// Progress is called on the caller's goroutine after each round. May be nil.
 	Progress func(round, rounds int)
 }
@@ -128,7 +130,7 @@ func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptio
 	taken := time.Now()
 	message := compareMessage{ID: worker.lastID, Op: "compare", Models: models, Rounds: options.Rounds,
 		Threads: p.options.Threads, Seed: options.Seed, RTol: options.RTol, ATol: options.ATol,
-		HeldOut: options.HeldOut}
+		HeldOut: options.HeldOut, Measure: options.Measure}
 	if err := worker.send(message); err != nil {
 		return nil, fmt.Errorf("measure: comparing models: %w", worker.exit())
 	}

@@ -9,6 +9,19 @@ type Inputs struct {
 	// Searched are those by which a search decides what to try next, HeldOut those that it does not see, by which it is
 	// decided in the end whether a network may be kept.
 	Searched, HeldOut []Input
+	// Measure is the user's own, which errors are taken in beside the others; nil for none.
+	Measure *OwnMeasure
+}
+
+// OwnMeasure is a Python function of the user's that says how far outputs are off (python/collage/error_measure.py).
+type OwnMeasure struct {
+	// Name is what it is called in cost.Limit and cost.OwnError.
+	Name string `json:"name"`
+	// File is its file, an absolute path, and Function its name there.
+	File     string `json:"file"`
+	Function string `json:"function"`
+	// Digest tells the file from what it was before: the first digits of its SHA-256.
+	Digest string `json:"-"`
 }
 
 // Input is what a network is given once: random numbers, or a file.

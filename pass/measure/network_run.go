@@ -28,6 +28,8 @@ type networkRunMessage struct {
 	Inputs      []Input `json:"inputs,omitempty"`
 	HeldOut     []Input `json:"held_out,omitempty"`
 	Narrow      bool    `json:"narrow,omitempty"`
+	// Measure is another one in which errors are taken.
+	Measure *OwnMeasure `json:"measure,omitempty"`
 }
 
 type networkDropMessage struct {
@@ -99,7 +101,7 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 				Against: run.Against, Rounds: rounds,
 				Check: len(c.Samples) == 0, Threads: n.options.Threads,
 				MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond),
-				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, Narrow: run.Narrow}
+				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, Narrow: run.Narrow, Measure: inputs.Measure}
 		})
 		if err != nil {
 			return c, err

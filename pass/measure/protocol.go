@@ -85,6 +85,8 @@ type compareMessage struct {
 	RTol    float64 `json:"rtol"`
 	ATol    float64 `json:"atol"`
 	HeldOut []Input `json:"held_out,omitempty"`
+	// Measure is another one in which errors are taken on HeldOut.
+	Measure *OwnMeasure `json:"measure,omitempty"`
 }
 
 // reply is any message from a worker; which fields it has depends on Event.

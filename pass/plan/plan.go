@@ -79,6 +79,9 @@ type Precision struct {
 	Allowed  string  `json:"allowed"`
 	MaxError float64 `json:"max_error"`
 	Measure  string  `json:"measure"`
+	// MeasureDigest tells the file of a measure of the user's own from what it was before (measure.OwnMeasure); "" for
+	// the other measures.
+	MeasureDigest string `json:"measure_sha256,omitempty"`
 	// Searched is on how many inputs errors were taken by which the search decided, HeldOut on how many that it did not
 	// see, by which it was decided what may be kept.
 	Searched int `json:"searched_inputs"`

@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/collage-tvm/collage/internal/plaintable"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -50,7 +51,7 @@ func frontier(p *plan.Plan) []FrontierPoint {
 }
 
 func (s *Summary) frontierText() string {
-	t := plaintable.New(table.Row{"off by (" + s.Precision.Measure + ")", "ms", "of plain TVM's time", "network", ""}, 1, 2, 3)
+	t := plaintable.New(table.Row{"off by (" + cost.MeasureText(s.Precision.Measure) + ")", "ms", "of plain TVM's time", "network", ""}, 1, 2, 3)
 	for _, n := range s.Frontier {
 		verdict := ""
 		if n.Exceeds != "" {

@@ -404,7 +404,7 @@ func (s *Summary) finalists() string {
 		header = append(header, "file MB", "memory MB")
 	}
 	if s.Precision != nil {
-		header = append(header, "off by ("+s.Precision.Measure+")")
+		header = append(header, "off by ("+cost.MeasureText(s.Precision.Measure)+")")
 	}
 	if s.Reference != "" {
 		header = append(header, "time / "+s.Reference+"'s")
@@ -457,7 +457,7 @@ func (s *Summary) finalists() string {
 			of = "samples of the calibration data"
 		}
 		note += fmt.Sprintf("\nup to %s; outputs may be off by %g (%s), on %d %s that the search had not seen",
-			p.Allowed, p.MaxError, p.Measure, p.HeldOut, of)
+			p.Allowed, p.MaxError, cost.MeasureText(p.Measure), p.HeldOut, of)
 	}
 	return plaintable.Render(t) + note + "\n" + strings.Join(failed, "")
 }

@@ -7,8 +7,8 @@ from collections import OrderedDict
 import numpy as np
 import tvm
 
-from . import check, library, precision, seeded, timing
-from .region import in_phase, load_executor, model_inputs, outputs_of, spoil_outputs
+from . import check, error_measure, library, precision, seeded, timing
+from .region import RegionError, in_phase, load_executor, model_inputs, outputs_of, spoil_outputs
 
 
 def runs(executor, min_sample_ms):
@@ -46,6 +46,14 @@ def ran(executor, values):
     return outputs_of(executor)
 
 
+def errors(got, expected, own, inputs):
+    """precision.errors; what a measure of the user's own has to say in the place of an error is a RegionError."""
+    try:
+        return precision.errors(got, expected, own, inputs)
+    except error_measure.MeasureError as error:
+        raise RegionError("check", "bad-measure", str(error)) from error
+
+
 def compare(request, progress=None):
     """Do what one "compare" request asks: run whole models in turn on the same inputs; the first is the
     reference. How far the outputs of models may be off that are "narrow" is not said here; on the inputs
@@ -79,7 +87,8 @@ def compare(request, progress=None):
         values = [sample(one, model_inputs(executors[first])) for one in held_out]
         expected = [ran(executors[first], one) for one in values]
         for name in equal:
-            equal[name]["errors"] = precision.errors([ran(executors[name], one) for one in values], expected)
+            got = [ran(executors[name], one) for one in values]
+            equal[name]["errors"] = errors(got, expected, request.get("measure"), values)
         for executor in executors.values():
             for key, value in inputs.items():
                 executor.set_input(key, value)

@@ -142,8 +142,9 @@ class Networks:
                 raise region.RegionError("check", "not-a-number", "the outputs hold NaN where TVM's hold numbers")
             largest, mismatch = check.difference(outputs, expected, *check.tolerances(request, expected, 1e-4))
             if request.get("inputs"):
-                result["errors"] = self._errors(executor, reference, request["inputs"])
-                result["held_out_errors"] = self._errors(executor, reference, request["held_out"])
+                own = request.get("measure")
+                result["errors"] = self._errors(executor, reference, request["inputs"], own)
+                result["held_out_errors"] = self._errors(executor, reference, request["held_out"], own)
                 executor = self._ready(model, reference, seed)
             if mismatch and not request.get("narrow"):
                 raise region.RegionError("check", "wrong-result", mismatch)
@@ -167,8 +168,8 @@ class Networks:
             self._outputs[reference] = region.outputs_of(executor)
         return self._outputs[reference]
 
-    def _errors(self, executor, reference, samples):
-        """How far off a model is where "reference" is right (precision.errors), on ``samples``, as
+    def _errors(self, executor, reference, samples, own):
+        """How far off a model is where "reference" is right (precision.errors, which takes ``own``), on ``samples``, as
         compare.sample takes them.
         """
         known = self._samples.setdefault(reference, {})
@@ -183,7 +184,7 @@ class Networks:
         for ours, theirs in zip(got, expected, strict=True):
             if check.has_new_nan(ours, theirs):
                 raise region.RegionError("check", "not-a-number", "the outputs hold NaN where TVM's hold numbers")
-        return precision.errors(got, expected)
+        return compare.errors(got, expected, own, [known[sample][0] for sample in samples])
 
     def agree(self, request):
         """Hold the outputs of "model" against those that another engine gave for the same inputs (collage.witness).

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from . import check
+from . import check, error_measure
 
 MEASURES = ("l2", "max", "cosine", "top1")
 
@@ -23,12 +23,19 @@ _BOUNDLESS = 1e9
 _SOMETHING_ELSE = 0.25
 
 
-def errors(got, expected):
-    """{measure: error}; ``got`` and ``expected`` are lists of arrays, one list for each sample."""
+def errors(got, expected, own=None, inputs=None):
+    """{measure: error}; ``got`` and ``expected`` are lists of arrays, one list for each sample.
+
+    ``own`` is a measure of the user's own as measure.OwnMeasure writes it; then there is "own", its name ("measure") and
+    what it gives ("error") for these samples, whose ``inputs`` are {name: array} each. Raises error_measure.MeasureError where it gives nothing.
+    """
     worst = dict.fromkeys(MEASURES, 0.0)
     for ours, theirs in zip(zip(*got, strict=True), zip(*expected, strict=True), strict=True):
         for measure, error in _of_output(ours, theirs).items():
             worst[measure] = max(worst[measure], error)
+    if own:
+        error = error_measure.error(own["file"], own["function"], got, expected, inputs)
+        return {**worst, "own": {"measure": own["name"], "error": error}}
     return worst
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tvm
 
-from . import library, patterns, target, workerside
+from . import error_measure, library, patterns, target, workerside
 
 
 def _list(backends):
@@ -20,6 +20,10 @@ def _list(backends):
 
 def _names(values):
     return [values] if isinstance(values, str) else list(values)
+
+
+def _measure(value):
+    return error_measure.named(value) if callable(value) else str(value)
 
 
 # The options of CollagePartition, and how each is written for Go (None: as it is).
@@ -39,7 +43,7 @@ _OPTIONS = {
     "exact": None,
     "precision": str,
     "max_error": float,
-    "error_measure": str,
+    "error_measure": _measure,
     "calibration": str,
     "exhaustive": None,
     "skip_unusable": None,

@@ -158,7 +158,8 @@ func (a *benchAllAction) narrow() string {
 	if limit == (cost.Limit{}) {
 		return ""
 	}
-	return fmt.Sprintf("up to %s, off by %g (%s) at most", a.precision.Allowed, limit.Most, limit.Measure)
+	return fmt.Sprintf("up to %s, off by %g (%s) at most", a.precision.Allowed, limit.Most,
+		cost.MeasureText(limit.Measure))
 }
 
 func (a *benchAllAction) Run(s *Session, _ []string) error {

@@ -93,7 +93,7 @@ func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
 	flags.Float64Var(&m.precision.MaxError, "max-error", 0, "how far the outputs may be off plain TVM's in float32, as a "+
 		"share `E` of them; 0 for 0.01 where --precision is not f32, else for the tolerance that each part has")
 	flags.StringVar(&m.precision.Measure, "error-measure", "", "the `MEASURE` of --max-error: l2 (the length of the "+
-		"difference, the default), max (its greatest element), cosine or top1 (rows whose greatest element is another)")
+		"difference, the default), max (its greatest element), cosine, top1 (rows whose greatest element is another) or FILE.py:FUNCTION (def FUNCTION(ours, right))")
 	flags.StringVar(&m.precision.Calibration, "calibration", "", "take errors on real inputs, of `FILE`.npz or of a folder "+
 		"of such files with an array for each input, instead of random ones")
 }
