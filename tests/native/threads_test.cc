@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -202,6 +203,33 @@ TEST(Workers, EachItemOnceAndNoTwoWithOneNumber) {
       }
     }
   }
+}
+
+// What a worker made in one step is in its caches in the next.
+TEST(Workers, EachBeginsWithTheSameShareOfNeighbours) {
+  constexpr int64_t kItems = 9;
+  std::vector<int64_t> alone;
+  native::DivideAmongWorkers(1, kItems, [&](int64_t item, int64_t) { alone.push_back(item); });
+  std::vector<int64_t> in_order(kItems);
+  std::iota(in_order.begin(), in_order.end(), 0);
+  EXPECT_EQ(alone, in_order);
+
+  tbb::task_arena arena(2);
+  std::vector<std::vector<int64_t>> taken(2);
+  std::atomic<int> begun{0};
+  arena.execute([&] {
+    native::DivideAmongWorkers(2, kItems, [&](int64_t item, int64_t worker) {
+      if (taken[worker].empty()) {
+        ++begun;
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (begun < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+      }
+      taken[worker].push_back(item);
+    });
+  });
+  ASSERT_EQ(begun, 2);
+  EXPECT_EQ(taken[0].front(), 0);
+  EXPECT_EQ(taken[1].front(), 4);
 }
 
 // Many callers in arenas of one thread, of which each has two places: memory that went by the place would be

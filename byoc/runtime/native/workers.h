@@ -20,26 +20,42 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace collage::native {
 
-// Runs work(item, worker) for each of the items 0 .. items - 1, by at most so many workers side by side: each
-// takes the next item until none is left. No two have the same number, from 0 on, at a time.
+// Runs work(item, worker) for each of the items 0 .. items - 1, by at most so many workers side by side, of which no two
+// have the same number, from 0 on, at a time. Each begins with a share of items that follow one another, the same one
+// whenever as many are divided, so that what it made in one step, or of a neighbour, is in its caches in the next; when
+// it is done with that, it helps with the other shares.
 template <typename Work>
 void DivideAmongWorkers(int64_t workers, int64_t items, const Work& work) {
-#ifdef COLLAGE_ONE_THREAD
+  workers = std::min(workers, items);
+#ifndef COLLAGE_ONE_THREAD
+  if (workers > 1) {
+    // The next item of a share, in a cache line of its own.
+    struct alignas(64) Share {
+      std::atomic<int64_t> next{0};
+    };
+    const std::unique_ptr<Share[]> shares(new Share[static_cast<size_t>(workers)]);
+    const auto begin = [&](int64_t share) { return share * items / workers; };
+    for (int64_t share = 0; share < workers; ++share) shares[static_cast<size_t>(share)].next = begin(share);
+    tbb::parallel_for(
+        int64_t{0}, workers,
+        [&](int64_t worker) {
+          for (int64_t other = 0; other < workers; ++other) {
+            const int64_t share = (worker + other) % workers, end = begin(share + 1);
+            std::atomic<int64_t>& next = shares[static_cast<size_t>(share)].next;
+            for (int64_t item = next++; item < end; item = next++) work(item, worker);
+          }
+        },
+        tbb::simple_partitioner());
+    return;
+  }
+#endif
   if (workers > 0) {
     for (int64_t item = 0; item < items; ++item) work(item, int64_t{0});
   }
-#else
-  std::atomic<int64_t> next{0};
-  tbb::parallel_for(
-      int64_t{0}, std::min(workers, items),
-      [&](int64_t worker) {
-        for (int64_t item = next++; item < items; item = next++) work(item, worker);
-      },
-      tbb::simple_partitioner());
-#endif
 }
 
 // Runs work(begin, end) on pieces of 0 .. count, none smaller than `least` but the last, on the threads that
