@@ -5,6 +5,7 @@ vector instructions; dnnl runs none of them; both stand in one region.
 
 from pathlib import Path
 
+import numpy as np
 import placed
 import pytest
 import tvm
@@ -259,3 +260,30 @@ def test_both_stand_in_one_region(collage_library):
         there = any(step.startswith(begin) for step in told)
         assert there == (kernel in wanted), f"{kernel}: {told}"
     assert any(step.startswith("softmax") for step in told), "what oneDNN has and native does not"
+
+
+def test_the_matrix_of_one_row_lies_in_huge_pages(collage_library, tmp_path):
+    """A dense layer of one row whose weights fill huge pages: TVM's answer, and memory that two copies share."""
+    import collage
+
+    rng = np.random.default_rng(4)
+    x = relay.var("x", shape=(1, 1024))
+    weights = relay.const(rng.uniform(-0.1, 0.1, (1100, 1024)).astype("float32"))
+    bias = relay.const(rng.uniform(-1, 1, 1100).astype("float32"))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], nn.dense(x, weights) + bias)))
+    path = str(tmp_path / "model.so")
+    placed.export_to(path, placed.place(module, "native"))
+    values = rng.uniform(-1, 1, (1, 1024)).astype("float32")
+
+    def ran():
+        executor = collage.load(path)
+        executor.set_input("x", values)
+        executor.run()
+        return executor
+
+    shared = tvm.get_global_func("collage.runtime.SharedBytes")
+    before = shared()
+    copies = [ran() for _ in range(2)]
+    assert shared() - before == 1100 * 1024 * 4
+    for executor in copies:
+        placed.same([executor.get_output(0).numpy()], placed.expected(module, values))

@@ -15,8 +15,6 @@ namespace collage::native {
 namespace {
 
 constexpr size_t kPage = 4096;
-// What the kernel can map as one page where it is asked to.
-constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 

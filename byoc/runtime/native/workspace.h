@@ -17,6 +17,9 @@ namespace collage::native {
 // Offsets and addresses are multiples of this many bytes: a cache line, and the widest vector.
 constexpr size_t kAlignment = 64;
 
+// What the kernel can map as one page where it is asked to, as it is for memory of this size and more.
+constexpr size_t kHugePage = size_t{2} << 20;
+
 // Memory that begins at a multiple of a page. Throws std::bad_alloc.
 struct AlignedFree {
   void operator()(void* pointer) const;
