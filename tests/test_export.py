@@ -234,3 +234,34 @@ def test_what_is_linked_with_no_plugin_asks_for_none(tmp_path):
     export.write(export.build(relay.transform.InferType()(module)), path)
     program = "import sys, tvm; tvm.runtime.load_module(sys.argv[1]); print(1)"
     assert run_python(program, path) == 1
+
+
+def test_a_concatenation_whose_parts_tvm_cannot_bind(collage_library):
+    """TVM fails so with Basic Pitch (make trained); it is built again, what is joined by kernels of their own."""
+    x = relay.var("x", shape=(1, 4, 9, 1))
+    y = relay.exp(x)
+    moved = relay.nn.pad(relay.strided_slice(y, [0, 0, 3, 0], [1, 4, 9, 1]), ((0, 0), (0, 0), (0, 3), (0, 0)))
+    joined = relay.concatenate([moved, y, x], axis=-1)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.tanh(joined))))
+    asked = []
+
+    def attempt(module, left_out, config):
+        asked.append(module)
+        if len(asked) == 1:
+            raise tvm.TVMError("InternalError: Cannot bind a compact buffer T_add to a strided buffer T_add_slice")
+        return export.build(module, "llvm")
+
+    built = export._around_faults(module, [], attempt)
+    assert str(asked[1]).count("annotation.stop_fusion") == 2  # x is no kernel's
+    values = np.random.default_rng(0).standard_normal((1, 4, 9, 1)).astype("float32")
+    executor = graph_executor.GraphModule(built["default"](tvm.cpu()))
+    executor.run(x=values)
+    placed.same([executor.get_output(0).numpy()], placed.expected(module, values))
+
+    def hopeless(module, left_out, config):
+        asked.append(module)
+        raise tvm.TVMError("Cannot bind a compact buffer")
+
+    with pytest.raises(tvm.TVMError, match="compact"):
+        export._around_faults(module, [], hopeless)
+    assert len(asked) == 4

@@ -32,6 +32,10 @@ FORMATS = (".so", ".tar")
 # builds leave it out (RATIONALE.md) unless they cannot do without.
 _NO_WORKLOAD = "Cannot find TOPI workload"
 
+# TVM may compute what a concatenation joins in its loops, and then finds that it has not the form in which the
+# concatenation reads it.
+_NOT_COMPACT = "Cannot bind a compact buffer"
+
 # TVM puts the modules of a library (devc.o) behind other data, wherever that ends. Regions read their weights
 # in place, which wants them to begin at a cache line (byoc/runtime/region_constants.cc counts on it, and
 # copies weights that do not). INSERT adds to the linker's own script.
@@ -71,13 +75,13 @@ def build(module, build_target=None, opt_level=None, disabled_passes=None, instr
     """
     build_for = tvm.target.Target(target.resolve(build_target))
 
-    def attempt(left_out, config):
+    def attempt(module, left_out, config):
         with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
             optimised, done = optimise(module, build_for)
         with target.build_context(opt_level, left_out + done, config, instruments, tuning_log):
             return _loadable(relay.build(optimised, target=build_for))
 
-    return _around_faults(target.disabled_passes(disabled_passes), attempt)
+    return _around_faults(module, target.disabled_passes(disabled_passes), attempt)
 
 
 def _loadable(built):
@@ -105,21 +109,43 @@ def _has_constant_loader(module):
     return module.type_key == "const_loader" or any(map(_has_constant_loader, module.imported_modules))
 
 
-def _around_faults(left_out, attempt):
-    """What ``attempt(left_out, config)`` builds without the passes ``left_out``: tried again without what TVM's passes
-    are known to fail with.
+def _around_faults(module, left_out, attempt):
+    """What ``attempt(module, left_out, config)`` builds without the passes ``left_out``: tried again without what TVM's
+    passes are known to fail with.
     """
-    config = {}
+    config, apart = {}, False
     while True:
         try:
-            return attempt(left_out, config)
+            return attempt(module, left_out, config)
         except RuntimeError as error:  # TVMError, or one of TVM's Python functions
             if debug_information.refused(error) and not config:
                 config = {"tir.disable_cse_tir": True}
             elif _NO_WORKLOAD in str(error) and "SimplifyExpr" in left_out:
                 left_out = [name for name in left_out if name != "SimplifyExpr"]
+            elif _NOT_COMPACT in str(error) and not apart:
+                module, apart = _joined_apart(module), True
             else:
                 raise
+
+
+class _JoinedApart(relay.ExprMutator):
+    def visit_call(self, call):
+        new = super().visit_call(call)
+        if call.op != tvm.ir.Op.get("concatenate") or not isinstance(new.args[0], relay.Tuple):
+            return new
+        fields = [
+            relay.annotation.stop_fusion(field) if isinstance(field, relay.Call) else field for field in new.args[0]
+        ]
+        return relay.Call(new.op, [relay.Tuple(fields)], new.attrs, new.type_args, new.span)
+
+
+def _joined_apart(module):
+    """The module with what its own concatenations join made by kernels of their own."""
+    apart = tvm.IRModule(module.functions, module.type_definitions, attrs=module.attrs)
+    for var, function in module.functions_items():
+        if isinstance(function, relay.Function) and not (function.attrs and "Compiler" in function.attrs):
+            apart[var] = _JoinedApart().visit(function)
+    return relay.transform.InferType()(apart)
 
 
 # TVM knows no way to give the results of an If a layout, and fails where they have one.
@@ -135,13 +161,13 @@ def build_for_machine(module, build_target=None, opt_level=None, disabled_passes
     if relay.analysis.Feature.fIf in relay.analysis.detect_feature(module):
         left_out = [*left_out, _NOT_WITH_BRANCHES]
 
-    def attempt(left_out, config):
+    def attempt(module, left_out, config):
         with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
             optimised, done = optimise(module, build_for, on_machine=True)
         with target.build_context(opt_level, left_out + done, config, tuning_log=tuning_log):
             return relay.vm.compile(optimised, build_for)
 
-    executable = _around_faults(left_out, attempt)
+    executable = _around_faults(module, left_out, attempt)
     return virtual_machine.Executable(executable, relay.transform.InferType()(module), build_for, tried)
 
 
