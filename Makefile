@@ -131,9 +131,10 @@ bench-models: backends peers ## those networks, two minutes of search each, besi
 conformance: backends ## ONNX's own tests of its operators, for plain TVM and with each backend's share, beside ONNX Runtime; writes docs/results/onnx.{txt,json}
 	@.venv/bin/python scripts/conformance.py --json docs/results/onnx.json $(ARGS) | tee docs/results/onnx.txt
 
-trained: backends ## compile trained models that packages ship and ask them what they are for; writes docs/results/trained.{txt,json}
+trained: backends ## compile trained models that packages ship and ask them what they are for, in float32 and narrowly; writes docs/results/trained{,_auto}.{txt,json}
 	@scripts/trained.sh
 	@PYTHONPATH=python:scripts .venv-trained/bin/python -m trained --json docs/results/trained.json $(ARGS) | tee docs/results/trained.txt
+	@PYTHONPATH=python:scripts .venv-trained/bin/python -m trained --precision auto --json docs/results/trained_auto.json $(ARGS) | tee docs/results/trained_auto.txt
 
 clean: ## remove what was built; .venv stays
 	rm -rf build dist python/collage/lib python/collage/bin

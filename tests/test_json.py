@@ -269,6 +269,7 @@ TAKEN = [
     ("search", "files/search"),
     ("threads", "files/threads"),
     ("trained", "files/trained"),
+    ("trained_auto", "files/trained"),
 ]
 
 

@@ -50,6 +50,18 @@ def digits(tmp_path):
 OPTIONS = ("--only", "^digits$", "--backends", "tvm,dnnl", "--search-time", "2")
 
 
+def test_nets_that_may_be_computed_narrowly_answer_as_well(tmp_path, digits):
+    """One of dense layers and one of convolutions, trained here, at the default limit of error."""
+    options = ("--only", "^digits", "--backends", "tvm,dnnl,openvino", "--search-time", "4", "--precision", "auto")
+    result, rows = trained(sys.executable, tmp_path, *options, PYTHONPATH=str(digits))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert [row["model"] for row in rows] == ["digits", "digits-conv"]
+    for row in rows:
+        assert row["verdict"] == "right" and row["l2_error"] <= 0.02, row
+        (question,) = row["questions"]
+        assert question["score"] >= question["runtime_score"] - 0.01 and question["runtime_score"] >= 0.9
+
+
 def test_a_net_is_trained_and_asked(tmp_path, digits):
     result, (row,) = trained(sys.executable, tmp_path, *OPTIONS, PYTHONPATH=str(digits))
     assert result.returncode == 0, result.stdout + result.stderr
@@ -106,4 +118,8 @@ def test_trained_models_do_what_they_were_trained_for(tmp_path):
     result, rows = trained(TREE / ".venv-trained" / "bin" / "python", tmp_path, "--search-time", "10")
     assert result.returncode == 0, result.stdout + result.stderr
     right = {row["model"] for row in rows if row["verdict"] == "right"}
-    assert {"magika", "text-recognition", "speech-step", "notes-tflite", "face-near", "face-far", "digits"} <= right
+    assert {"magika", "text-recognition", "speech-step", "notes-onnx", "notes-tflite", "face-near", "face-far", "digits"} <= right
+    narrow = ("--search-time", "10", "--precision", "auto", "--only", "digits|text-direction|magika|face-near")
+    result, rows = trained(TREE / ".venv-trained" / "bin" / "python", tmp_path, *narrow)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert all(row["verdict"] == "right" for row in rows) and len(rows) == 5

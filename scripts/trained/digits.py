@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A net that is trained here in seconds on the handwritten digits that scikit-learn ships: which digit it is."""
+"""Nets that are trained here in seconds on the handwritten digits that scikit-learn ships: which digit it is. One has
+dense layers, one convolutions.
+"""
 
 import gzip
 import os
@@ -10,7 +12,8 @@ import numpy as np
 
 from .task import Question, Trained, shipped
 
-HIDDEN, LEARN, TOGETHER = 48, 1400, 397  # the data has 1,797 digits
+HIDDEN, CHANNELS = 48, (16, 32)
+LEARN, TOGETHER = 1400, 397  # the data has 1,797 digits
 
 
 def _data():
@@ -42,8 +45,90 @@ def _trained(images, digits):
     return layers
 
 
+def _windows(images, stride):
+    """(n, height, width, channels) as rows of 3x3 windows, padded by 1: (n, rows, columns, 9 * channels)."""
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    height, width = (extent // stride for extent in images.shape[1:3])
+    parts = [padded[:, y::stride, x::stride][:, :height, :width] for y in range(3) for x in range(3)]
+    return np.concatenate(parts, axis=3)
+
+
+def _unwindowed(rows, shape, stride):
+    """The sum of what windows say of each pixel: _windows turned round."""
+    n, height, width, channels = shape
+    padded = np.zeros((n, height + 2, width + 2, channels), rows.dtype)
+    for number, part in enumerate(np.split(rows, 9, axis=3)):
+        y, x = divmod(number, 3)
+        padded[:, y : y + height : stride, x : x + width : stride] += part
+    return padded[:, 1:-1, 1:-1]
+
+
+def _trained_convolutions(images, digits):
+    """Two convolutions, the second of stride 2, and a dense layer: (weights, biases) of each."""
+    rng = np.random.default_rng(0)
+    x = images.transpose(0, 2, 3, 1)
+    wanted = np.eye(10, dtype=np.float32)[digits]
+    shapes = [(9, CHANNELS[0]), (9 * CHANNELS[0], CHANNELS[1]), (16 * CHANNELS[1], 10)]
+    layers = [
+        [(rng.standard_normal(shape) * np.sqrt(2 / shape[0])).astype(np.float32), np.zeros(shape[1], np.float32)]
+        for shape in shapes
+    ]
+    speed = [[np.zeros_like(one) for one in layer] for layer in layers]
+    for _ in range(60):
+        for part in np.array_split(rng.permutation(len(x)), 10):
+            seen = [_windows(x[part], 1)]
+            first = np.maximum(seen[0] @ layers[0][0] + layers[0][1], 0)
+            seen.append(_windows(first, 2))
+            second = np.maximum(seen[1] @ layers[1][0] + layers[1][1], 0)
+            seen.append(second.reshape(len(part), -1))
+            scores = seen[2] @ layers[2][0] + layers[2][1]
+            chances = np.exp(scores - scores.max(1, keepdims=True))
+            wrong = [None, None, (chances / chances.sum(1, keepdims=True) - wanted[part]) / len(part)]
+            wrong[1] = (wrong[2] @ layers[2][0].T).reshape(second.shape) * (second > 0)
+            wrong[0] = _unwindowed(wrong[1] @ layers[1][0].T, first.shape, 2) * (first > 0)
+            for layer, moving, given, error in zip(layers, speed, seen, wrong, strict=True):
+                rows, errors = given.reshape(-1, given.shape[-1]), error.reshape(-1, error.shape[-1])
+                for number, slope in enumerate((rows.T @ errors, errors.sum(0))):
+                    moving[number] = 0.9 * moving[number] - 0.05 * slope
+                    layer[number] += moving[number]
+    return layers
+
+
+def write_convolutions(path):
+    """Train the net of convolutions and write it as ONNX."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    images, digits = _data()
+    (first, of_first), (second, of_second), (last, of_last) = _trained_convolutions(images[:LEARN], digits[:LEARN])
+    one, two = CHANNELS
+    weights = {
+        "w1": first.reshape(3, 3, 1, one).transpose(3, 2, 0, 1),
+        "w2": second.reshape(3, 3, one, two).transpose(3, 2, 0, 1),
+        "w3": last.reshape(4, 4, two, 10).transpose(2, 0, 1, 3).reshape(-1, 10),
+        "b1": of_first, "b2": of_second, "b3": of_last,
+    }  # fmt: skip
+    around = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["image", "w1", "b1"], ["sums"], **around),
+            helper.make_node("Relu", ["sums"], ["edges"]),
+            # Of stride 2, beginning with the padding: what _windows sees.
+            helper.make_node("Conv", ["edges", "w2", "b2"], ["more"], **around, strides=[2, 2]),
+            helper.make_node("Relu", ["more"], ["strokes"]),
+            helper.make_node("Flatten", ["strokes"], ["flat"]),
+            helper.make_node("Gemm", ["flat", "w3", "b3"], ["scores"]),
+            helper.make_node("Softmax", ["scores"], ["chances"], axis=1),
+        ],
+        "digits",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 1, 8, 8])],
+        [helper.make_tensor_value_info("chances", TensorProto.FLOAT, ["n", 10])],
+        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in weights.items()],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), str(path))
+
+
 def write(path):
-    """Train the net and write it as ONNX."""
+    """Train the net of dense layers and write it as ONNX."""
     from onnx import TensorProto, helper, numpy_helper, save
 
     images, digits = _data()
@@ -76,13 +161,14 @@ def _ask(net):
             f"which digits {TOGETHER} images show that it never saw",
             expected,
             expected if right >= TOGETHER * 9 // 10 else f"{right} right",
+            right / TOGETHER,
         )
     ]
 
 
 def models(_tree, folder):
-    def file():
-        path = folder / "digits.onnx"
+    def made(name):
+        path = folder / f"{name}.onnx"
         if not path.is_file():
             folder.mkdir(parents=True, exist_ok=True)
             # Of so small products more threads would only wait for each other.
@@ -90,8 +176,11 @@ def models(_tree, folder):
             subprocess.run([sys.executable, "-m", __name__, str(path)], check=True, env=alone)
         return path
 
-    return [Trained("digits", "", file, _ask, ("--input-shape", f"image:{TOGETHER},1,8,8"))]
+    return [
+        Trained(name, "", lambda name=name: made(name), _ask, ("--input-shape", f"image:{TOGETHER},1,8,8"))
+        for name in ("digits", "digits-conv")
+    ]
 
 
 if __name__ == "__main__":
-    write(sys.argv[1])
+    (write_convolutions if sys.argv[1].endswith("-conv.onnx") else write)(sys.argv[1])

@@ -9,11 +9,15 @@ from pathlib import Path
 
 @dataclasses.dataclass
 class Question:
-    """One thing that was asked: what was shown, the right answer, and what the model's outputs say."""
+    """One thing that was asked: what was shown, the right answer, and what the model's outputs say.
+
+    ``score`` is the share that is right, where many answers are counted as one.
+    """
 
     asked: str
     expected: str
     got: str
+    score: float | None = None
 
 
 @dataclasses.dataclass
