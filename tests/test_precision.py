@@ -146,6 +146,24 @@ def test_a_network_in_bfloat16(tmp_path):
 
 
 @needs_bf16
+def test_the_frontier_of_time_against_error(tmp_path, command):
+    module = network(sensitive=False)
+    model, picture = tmp_path / "model.json", tmp_path / "frontier.svg"
+    model.write_text(tvm.ir.save_json(module))
+    arguments = ["plan", model, "--backends", "tvm,openvino", "--threads", THREADS, "--repeat", 3]
+    arguments += ["--db", tmp_path / "costs.jsonl", "--search-time", "10s"]
+    run = command(*arguments, "--frontier", "--svg", picture, "--plan-out", tmp_path / "plan.json")
+    assert run.returncode == 0, run.stderr
+    head, *rows = run.stdout.splitlines()
+    assert head.split()[:3] == ["off", "by", "(l2)"]
+    assert any(row.split()[:1] == ["0"] and row.split()[-1] == "tvm" for row in rows), "plain TVM is off by nothing"
+    assert f"wrote the picture {picture}" in rows and picture.read_text().startswith("<svg")
+    assert json.loads((tmp_path / "plan.json").read_text())["precision"]["allowed"] == "auto"
+    run = command(*arguments)
+    assert run.returncode == 2 and "--search-time goes with --frontier" in run.stderr
+
+
+@needs_bf16
 def test_a_budget_that_nothing_narrow_keeps(tmp_path, capfd):
     module = network(sensitive=False)
     path, plan = compiled(

@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"io"
 	"slices"
 	"strconv"
 
@@ -48,6 +49,16 @@ func frontier(p *plan.Plan) []FrontierPoint {
 		}
 	}
 	return points
+}
+
+// WriteFrontier writes the networks that no other one beats in both time and error.
+func (s *Summary) WriteFrontier(w io.Writer) error {
+	if len(s.Frontier) == 0 {
+		_, err := io.WriteString(w, "No whole network was run whose errors were taken.\n")
+		return err
+	}
+	_, err := io.WriteString(w, s.frontierText())
+	return err
 }
 
 func (s *Summary) frontierText() string {

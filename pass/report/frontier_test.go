@@ -3,9 +3,11 @@
 package report
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -30,6 +32,13 @@ func TestTheFrontierOfTimeAgainstError(t *testing.T) {
 	text := (&Summary{Precision: p.Precision, Frontier: points}).frontierText()
 	assert.Contains(t, text, "off by (l2)")
 	assert.Regexp(t, `0\.02 +3\.000 +0\.300 +narrow +too far off`, text)
+
+	var written strings.Builder
+	require.NoError(t, (&Summary{Precision: p.Precision, Frontier: points}).WriteFrontier(&written))
+	assert.Equal(t, text, written.String())
+	written.Reset()
+	require.NoError(t, (&Summary{}).WriteFrontier(&written))
+	assert.Contains(t, written.String(), "No whole network")
 
 	p.Precision = nil
 	assert.Nil(t, frontier(p), "errors were not taken")
