@@ -53,5 +53,22 @@ TEST(MatVec, WhatIsNotANumberStays) {
   ExpectClose(result, {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}, 0);
 }
 
+TEST(MatVec, WhatIsNotANumberIsCountedOnce) {
+  // 3 elements behind the last whole vector: it is read again from there on, the infinity before it is not.
+  constexpr int64_t kColumns = 35;
+  std::vector<float> matrix(2 * kColumns, 1), vector(kColumns, 1), result(2);
+  matrix[31] = std::numeric_limits<float>::infinity();
+  vector[30] = 0;
+  matrix[kColumns + 30] = 0;
+  matrix[kColumns + 34] = -std::numeric_limits<float>::infinity();
+  MatrixTimesVector(matrix.data(), vector.data(), nullptr, result.data(), 2, kColumns);
+  const double infinity = std::numeric_limits<double>::infinity();
+  ExpectClose(result, {infinity, -infinity}, 0);
+  vector[30] = std::numeric_limits<float>::infinity();
+  matrix.assign(2 * kColumns, 1);
+  MatrixTimesVector(matrix.data(), vector.data(), nullptr, result.data(), 2, kColumns);
+  ExpectClose(result, {infinity, infinity}, 0);
+}
+
 }  // namespace
 }  // namespace collage::native

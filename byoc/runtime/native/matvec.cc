@@ -25,9 +25,33 @@ struct Part {
   int64_t columns, first, last;
 };
 
+// What is left of a row behind its last whole vector: the end of the vector that ends with the row. What lies in front
+// of it, which was counted before, is 0 on both sides, whatever stands there.
+template <int kWidth>
+struct Tail {
+  using Bits = typename VectorOf<kWidth>::Index;
+  using Vector = typename VectorOf<kWidth>::Type;
+
+  bool there = false;
+  Bits kept{};
+  Vector vector{};
+
+  // By reference: wide vectors are no arguments where a function does not say for which processors it is.
+  COLLAGE_INLINE void Keep(const Vector& values, Vector* result) const {
+    *result = reinterpret_cast<Vector>(reinterpret_cast<Bits>(values) & kept);
+  }
+  COLLAGE_INLINE Tail(const float* from, int64_t columns) {
+    const int64_t rest = columns % kWidth;
+    there = rest > 0 && columns > kWidth;
+    if (!there) return;
+    for (int64_t i = kWidth - rest; i < kWidth; ++i) kept[i] = -1;
+    Keep(VectorOf<kWidth>::At(from + columns - kWidth), &vector);
+  }
+};
+
 // Four sums of a row each, so that an addition need not wait for the one before.
 template <int kWidth>
-COLLAGE_INLINE void SumRow(const float* from, const float* vector, int64_t columns,
+COLLAGE_INLINE void SumRow(const float* from, const float* vector, int64_t columns, const Tail<kWidth>& tail,
                            typename VectorOf<kWidth>::Type* sum) {
   using V = VectorOf<kWidth>;
   typename V::Type a{}, b{}, c{}, d{};
@@ -43,21 +67,28 @@ COLLAGE_INLINE void SumRow(const float* from, const float* vector, int64_t colum
     d += V::At(from + i + 3 * kWidth) * V::At(vector + i + 3 * kWidth);
   }
   for (; i + kWidth <= columns; i += kWidth) a += V::At(from + i) * V::At(vector + i);
-  float rest = 0;
-  for (; i < columns; ++i) rest += from[i] * vector[i];
-  a[0] += rest;
+  if (tail.there) {
+    typename V::Type last;
+    tail.Keep(V::At(from + columns - kWidth), &last);
+    b += last * tail.vector;
+  } else {
+    float rest = 0;
+    for (; i < columns; ++i) rest += from[i] * vector[i];
+    a[0] += rest;
+  }
   *sum = (a + b) + (c + d);
 }
 
 template <int kWidth>
 COLLAGE_INLINE void Multiply(const Part& part) {
   using Vector = typename VectorOf<kWidth>::Type;
+  const Tail<kWidth> tail(part.vector, part.columns);
   for (int64_t row = part.first; row < part.last; row += kRows) {
     const int64_t count = std::min<int64_t>(kRows, part.last - row);
     Vector sums[kRows]{};
     float results[kRows];
     for (int64_t r = 0; r < count; ++r) {
-      SumRow<kWidth>(part.matrix + (row + r) * part.columns, part.vector, part.columns, &sums[r]);
+      SumRow<kWidth>(part.matrix + (row + r) * part.columns, part.vector, part.columns, tail, &sums[r]);
     }
     AddUp<kWidth, kRows>(sums, results);
     for (int64_t r = 0; r < count; ++r) {
