@@ -212,6 +212,20 @@ func (n *Network) alone(backends []string, own func(i, k int) float64) *genome.P
 	return n.Space.Place(chosen)
 }
 
+// Left is how many operators a placement leaves to what takes anything: TVM.
+func (n *Network) Left(p *genome.Placement) int {
+	left := 0
+	for i, chosen := range p.Chosen {
+		set := n.s.functions[i].set
+		for _, k := range chosen {
+			if c := &set.Candidates[k]; n.s.byName[c.Backend].TakesAnything() {
+				left += c.Operators(set.Graph)
+			}
+		}
+	}
+	return left
+}
+
 // RunnersUp are the cheapest placements by the costs, beside the one that was chosen: the one that would win were all
 // costs at the worse ends of their intervals, and for each backend with a part in the winner the cheapest without it
 // (and without all that share regions), borders counted as they are believed before any was seen.

@@ -89,6 +89,8 @@ type module struct {
 	*pace
 	all   *genome.Space
 	first *genome.Placement
+	// left is how many operators placements leave to TVM, by key.
+	left map[string]int
 	// log has what was run, and when candidates were measured alone.
 	log []string
 }
@@ -135,6 +137,7 @@ func (n *module) Tuned(backends ...string) *genome.Placement  { return n.Alone(b
 func (n *module) GroupedKernels() []string                    { return nil }
 func (n *module) Grouped(string, ...string) *genome.Placement { return nil }
 func (n *module) Families() [][]string                        { return nil }
+func (n *module) Left(p *genome.Placement) int                { return n.left[p.Key] }
 func (n *module) Together(...string) *genome.Placement        { return nil }
 func (n *module) RunnersUp() []graphlevel.Seed                { return nil }
 func (n *module) Kept(p *genome.Placement) func() *genome.Placement {
@@ -523,4 +526,35 @@ func isOverrun(note string) bool {
 	var took, asked float64
 	n, _ := fmt.Sscanf(note, "It takes %f s where %f s were asked for: ", &took, &asked)
 	return n == 2
+}
+
+// Backends that leave the least to TVM are built first; one that the search passed over is no finalist.
+func TestBackendsAloneComeByWhatTheyLeaveToTVM(t *testing.T) {
+	p := &pace{build: time.Second, run: 300 * time.Millisecond, start: time.Second}
+	synctest.Test(t, func(t *testing.T) {
+		c, w := prepare(t, p, time.Minute, filepath.Join(t.TempDir(), "costs.jsonl"))
+		names := func() (list []string) {
+			for _, seed := range c.alone() {
+				assert.Equal(t, seed.Name != "tvm", seed.Alone)
+				list = append(list, seed.Name)
+			}
+			return list
+		}
+		assert.Equal(t, []string{"tvm", "one", "two"}, names(), "as they were named")
+		w.net.left = map[string]int{w.net.Alone("one").Key: 40, w.net.Alone("two").Key: 3}
+		assert.Equal(t, []string{"tvm", "two", "one"}, names())
+
+		require.NoError(t, c.searchOpened())
+		titles := func() (list []string) {
+			for _, f := range c.all() {
+				list = append(list, f.name)
+			}
+			return list
+		}
+		assert.Subset(t, titles(), []string{"one", "two"})
+		c.finalists, c.graph.result.PassedOver = nil, []string{"one"}
+		require.NoError(t, c.graphFinalists(c.alone()))
+		assert.Contains(t, titles(), "two")
+		assert.NotContains(t, titles(), "one")
+	})
 }

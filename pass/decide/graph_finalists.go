@@ -30,7 +30,7 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 	if eligible {
 		for _, b := range c.Backends {
 			i := slices.IndexFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == b && b != "tvm" })
-			if i < 0 {
+			if i < 0 || slices.Contains(c.graph.result.PassedOver, b) {
 				continue
 			}
 			if err := c.addFinalist(b, seeds[i].Placement, true); err != nil {

@@ -37,6 +37,7 @@ type network interface {
 	Grouped(kernel string, backends ...string) *genome.Placement
 	Together(backends ...string) *genome.Placement
 	Families() [][]string
+	Left(p *genome.Placement) int
 	RunnersUp() []graphlevel.Seed
 	Kept(p *genome.Placement) func() *genome.Placement
 }

@@ -3,6 +3,7 @@
 package decide
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -36,7 +37,8 @@ func (c *decision) unmeasured() []graphlevel.Seed {
 	return slices.Insert(seeds, first, together...)
 }
 
-// alone are plain TVM and every backend alone, as its users would have it.
+// alone are plain TVM and every backend alone, as its users would have it, those first that leave the least to TVM. One
+// that leaves so much to TVM that, by what that takes in place, it cannot be near the best is not built.
 func (c *decision) alone() []graphlevel.Seed {
 	network := c.graph.network
 	var seeds []graphlevel.Seed
@@ -46,11 +48,15 @@ func (c *decision) alone() []graphlevel.Seed {
 	if c.Reach == ReachParts {
 		return seeds
 	}
+	first := len(seeds)
 	for name, b := range c.named() {
 		if p := network.Alone(b.Name()); p != nil {
-			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p})
+			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p, Alone: true})
 		}
 	}
+	slices.SortStableFunc(seeds[first:], func(a, b graphlevel.Seed) int {
+		return cmp.Compare(network.Left(a.Placement), network.Left(b.Placement))
+	})
 	return seeds
 }
 
@@ -91,7 +97,7 @@ func (c *decision) seeds() []graphlevel.Seed {
 			optional := slices.ContainsFunc(families,
 				func(family []string) bool { return slices.Contains(family, b.Name()) })
 			seeds = append(seeds, graphlevel.Seed{Name: name + ", cheapest of its own", Placement: p,
-				Optional: optional})
+				Optional: optional, Alone: !optional})
 		}
 	}
 	for _, family := range families {

@@ -299,6 +299,38 @@ func TestHopelessRunnersUpArePassedOver(t *testing.T) {
 	assert.Contains(t, n.measured, mostly.Key)
 }
 
+// What a backend alone leaves to TVM is known from plain TVM; what its own share takes is not.
+func TestABackendAloneThatLeavesMuchToTVMIsPassedOver(t *testing.T) {
+	t.Parallel()
+	s := chain(t, "tanh", "sqrt", "tanh", "sqrt", "tanh", "sqrt", "tanh", "sqrt", "tanh", "sqrt")
+	on := func(backend int16, nodes int) *genome.Placement {
+		genes := s.Uniform(0)
+		left := nodes
+		for v := range genes[0] {
+			if left > 0 && len(s.Functions[0].Set.Graph.Nodes[v].Inputs) > 0 {
+				genes[0][v].Backend, left = backend, left-1
+			}
+		}
+		p, err := s.Decode(genes)
+		require.NoError(t, err)
+		return p
+	}
+	n := &network{space: s, profile: true, measured: map[string]int{}}
+	little, all := on(1, 2), on(1, 10)
+	seeds := []Seed{{Name: "tvm", Placement: on(0, 10)}, {Name: "shy", Placement: on(2, 10)},
+		{Name: "little", Placement: little, Alone: true}, {Name: "all", Placement: all, Alone: true}}
+	for p, want := range map[*genome.Placement]float64{little: 32, all: 0} {
+		left, err := s.PredictFree(p)
+		require.NoError(t, err)
+		assert.InDelta(t, want, left, 1e-9)
+	}
+	r, err := Search(context.Background(), s, seeds, n, Options{Batch: 2, SeedsOnly: true})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"little"}, r.PassedOver, "eight operators of TVM's take 32 ms, all of shy's 5")
+	assert.NotContains(t, n.measured, little.Key)
+	assert.Contains(t, n.measured, all.Key, "nothing is known of it but what its parts take by themselves")
+}
+
 // lodger is a library that shares red's regions.
 type lodger struct{ library }
 

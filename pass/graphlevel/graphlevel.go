@@ -57,6 +57,10 @@ type Seed struct {
 	Placement *genome.Placement
 	// Optional says that it need not be measured where it looks hopeless by what others took.
 	Optional bool
+	// Alone says that it is a backend alone, and need not be measured where what it leaves to TVM takes much longer by
+	// itself, as it was seen in place, than the best so far: what the backend's own share takes is not asked, since parts
+	// that were measured by themselves say little of how long they take together.
+	Alone bool
 }
 
 // Options say how long to search, and how.

@@ -26,7 +26,7 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 			})
 			rest = slices.DeleteFunc(rest, func(seed Seed) bool {
 				_, known := s.tried[seed.Placement.Key]
-				pass := seed.Optional && !known && s.hopeless(&seed)
+				pass := (seed.Optional || seed.Alone) && !known && s.hopeless(&seed)
 				if pass {
 					s.result.PassedOver = append(s.result.PassedOver, seed.Name)
 				}
@@ -128,5 +128,11 @@ func (s *search) hopeless(seed *Seed) bool {
 	best := &s.result.Trials[s.best]
 	before := s.space.Predict(best.Placement)
 	expected := s.space.Predict(seed.Placement)
+	if seed.Alone {
+		var err error
+		if expected, err = s.space.PredictFree(seed.Placement); err != nil {
+			return false // not everything can be left to TVM
+		}
+	}
 	return before > 0 && !math.IsInf(expected, 1) && expected > hopelessSeed*before
 }

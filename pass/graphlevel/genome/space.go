@@ -226,6 +226,31 @@ func (s *Space) Predict(p *Placement) float64 {
 	return sum
 }
 
+// PredictFree is what a placement leaves to what takes anything (Free), in milliseconds: what the costs say of those
+// candidates of the placement that has all there whose nodes are outside of all regions of this one. Errors: Decode's.
+func (s *Space) PredictFree(p *Placement) (float64, error) {
+	all, err := s.Decode(s.Uniform(s.free))
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for i, f := range s.Functions {
+		outlined := map[relay.NodeID]bool{}
+		for _, r := range p.Regions[i] {
+			for _, v := range r.Nodes {
+				outlined[v] = true
+			}
+		}
+		for _, k := range all.Chosen[i] {
+			c := &f.Set.Candidates[k]
+			if !c.Free && !slices.ContainsFunc(c.Nodes, func(v relay.NodeID) bool { return outlined[v] }) {
+				sum += f.Costs[k]
+			}
+		}
+	}
+	return sum, nil
+}
+
 // Borders are what is paid between the regions that chosen candidates of a function form, for place.Problem: an
 // option's state is State of its candidate.
 func (s *Space) Borders(function int) *place.Borders {
