@@ -161,6 +161,8 @@ def test_the_frontier_of_time_against_error(tmp_path, command):
     assert json.loads((tmp_path / "plan.json").read_text())["precision"]["allowed"] == "auto"
     run = command(*arguments)
     assert run.returncode == 2 and "--search-time goes with --frontier" in run.stderr
+    run = command(*arguments, "--frontier", "--precision", "f32")
+    assert run.returncode == 2 and "--frontier with --precision f32 needs --max-error" in run.stderr
 
 
 @needs_bf16

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -124,6 +126,9 @@ func (a *planAction) checkFrontier() error {
 	if !a.flags.Changed("precision") {
 		a.precision.Allowed = pass.PrecisionAuto
 	}
+	if a.precision.Limit() == (cost.Limit{}) {
+		return errors.New("--frontier with --precision f32 needs --max-error: without, no errors are taken")
+	}
 	if a.svg != "" {
 		return atomicfile.CheckWritable(a.svg)
 	}
@@ -159,15 +164,15 @@ func (a *planAction) Run(s *Session, args []string) error {
 	if err != nil {
 		return err
 	}
+	if a.planOut != "" {
+		if err := writePlan(a.planOut, result.Plan); err != nil {
+			return err
+		}
+	}
 	if a.svg != "" {
 		err := atomicfile.Write(a.svg, func(w io.Writer) error { return bench.FrontierPicture(w, result.Plan) })
 		if err != nil {
 			return fmt.Errorf("--svg %s: %w", a.svg, err)
-		}
-	}
-	if a.planOut != "" {
-		if err := writePlan(a.planOut, result.Plan); err != nil {
-			return err
 		}
 	}
 	if a.json {
