@@ -262,6 +262,12 @@ def test_networks_beside_backends_alone_and_an_earlier_collage(command, executab
         assert cell["max_abs_error"] <= 1e-4
     assert network["best_peer"] == "tvm"
     assert {path.name for path in (folder / "built").iterdir()} >= {"small.before.tar", "small.alone-dnnl.tar"}
+    # What is taken from the folder again is no peer either.
+    told = bench_all(
+        command, folder, "--peers", "tvm", "--alone", "dnnl", "--before", TREE, "--level", "operator", "--rounds", 3,
+        "--json", tmp_path / "all.json", "--resume",
+    )  # fmt: skip
+    assert report_of(told, tmp_path / "all.json")["summary"] == report["summary"]
 
 
 @pytest.mark.long

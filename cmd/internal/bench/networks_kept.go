@@ -48,8 +48,12 @@ func (r *NetworkReport) takeNetwork(ctx context.Context, n *Network, o *NetworkO
 		if kept.Taken == taken {
 			o.Progress.Note("%s: taken from %s", n.Name, path)
 			for i := range r.Peers {
-				if version := kept.Versions[r.Peers[i].Name]; version != "" {
-					r.Peers[i].Version = version
+				info := &r.Peers[i]
+				if version := kept.Versions[info.Name]; version != "" {
+					info.Version = version
+				}
+				if cell := kept.Row.cell(info.Name); cell != nil {
+					cell.other = info.Other // which a file does not say
 				}
 			}
 			return &kept.Row, nil
