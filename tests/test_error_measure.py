@@ -74,10 +74,10 @@ def test_a_plan_wants_the_function_as_it_was(tmp_path):
     _, plan = compiled(module, tmp_path, backends=["tvm", "dnnl"], max_error=0.1, error_measure=f"{file}:lost")
     collage.compile(module, plan=plan, out=str(tmp_path / "again.so"))
     file.write_text("def lost(ours, right):\n    return 1\n")
-    with pytest.raises(Exception, match="is not what the plan's errors were taken in: .*scores.py has changed since"):
+    with pytest.raises(Exception, match=r"is not what the plan's errors were taken in: .*scores.py has changed since"):
         collage.compile(module, plan=plan, out=str(tmp_path / "other.so"))
     file.unlink()
-    with pytest.raises(Exception, match="error_measure cannot be used: open .*scores.py"):
+    with pytest.raises(Exception, match=r"error_measure cannot be used: open .*scores.py"):
         collage.compile(module, plan=plan, out=str(tmp_path / "other.so"))
     assert not (tmp_path / "other.so").exists()
 

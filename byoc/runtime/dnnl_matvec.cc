@@ -17,10 +17,10 @@ bool Compiler::MatVec(const Op& op) {
   Tensor matrix = Plain(op.in[1]);
   const size_t bytes = matrix.desc.get_size();
   if (IsConstant(op.in[1]) && bytes >= kHugePage) {
-    // The kernel reads it as it is, but a mapped file lies in small pages, and reading it is all there is to do.
-    matrix = WantedPacked(
-        op.in[1], matrix.desc, matrix.desc,
-        [bytes](const void* plain, void* packed) { std::memcpy(packed, plain, bytes); });
+    // The kernel reads it as it is, but a mapped file lies in small pages, and reading it is all there is to
+    // do.
+    matrix = WantedPacked(op.in[1], matrix.desc, matrix.desc,
+                          [bytes](const void* plain, void* packed) { std::memcpy(packed, plain, bytes); });
   }
   std::vector<Tensor> tensors = {matrix, Plain(op.in[0]), result};
   if (op.bias) tensors.push_back(Plain(op.in[2]));

@@ -16,7 +16,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import check, compare, export, library, precision, profile, region, seeded, timing
+from . import check, compare, export, library, profile, region, seeded, timing
 
 
 class Networks:

@@ -26,8 +26,9 @@ _SOMETHING_ELSE = 0.25
 def errors(got, expected, own=None, inputs=None):
     """{measure: error}; ``got`` and ``expected`` are lists of arrays, one list for each sample.
 
-    ``own`` is a measure of the user's own as measure.OwnMeasure writes it; then there is "own", its name ("measure") and
-    what it gives ("error") for these samples, whose ``inputs`` are {name: array} each. Raises error_measure.MeasureError where it gives nothing.
+    ``own`` is a measure of the user's own as measure.OwnMeasure writes it; then there is "own", its name
+    ("measure") and what it gives ("error") for these samples, whose ``inputs`` are {name: array} each. Raises
+    error_measure.MeasureError where it gives nothing.
     """
     worst = dict.fromkeys(MEASURES, 0.0)
     for ours, theirs in zip(zip(*got, strict=True), zip(*expected, strict=True), strict=True):

@@ -165,7 +165,7 @@ def _verdict(ours, theirs, outputs, precision):
     if precision != "f32":
         for question, same in zip(ours["questions"], theirs["questions"], strict=True):
             if question["score"] is not None and question["score"] < same["score"] - LOST:
-                text = f"{question['asked']}: {question['score']:.1%} are right, and of the runtime's {same['score']:.1%}"
+                text = f"{question['asked']}: {question['score']:.1%} are right; the runtime has {same['score']:.1%}"
                 return {"verdict": "wrong", "why": text}
         return {"verdict": "right", "l2_error": float(f"{errors([arrays[0]], [arrays[1]])['l2']:.1e}")}
     share, mismatch = check.witnessed(*arrays, False)

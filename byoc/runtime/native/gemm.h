@@ -5,8 +5,9 @@
 // "Anatomy of High-Performance Matrix Multiplication", 2008). The right side is packed in panels; the left
 // one is read as it lies. f32.
 //
-// There is one tile for each level of instructions (native/level.h): 6 rows by 4 vectors with AVX-512, more rows where
-// a panel has fewer vectors (14 by 2, which leaves two registers for the right side), and 6 by 2 elsewhere.
+// There is one tile for each level of instructions (native/level.h): 6 rows by 4 vectors with AVX-512, more
+// rows where a panel has fewer vectors (14 by 2, which leaves two registers for the right side), and 6 by 2
+// elsewhere.
 #ifndef COLLAGE_NATIVE_GEMM_H_
 #define COLLAGE_NATIVE_GEMM_H_
 

@@ -25,8 +25,8 @@ struct Part {
   int64_t columns, first, last;
 };
 
-// What is left of a row behind its last whole vector: the end of the vector that ends with the row. What lies in front
-// of it, which was counted before, is 0 on both sides, whatever stands there.
+// What is left of a row behind its last whole vector: the end of the vector that ends with the row. What lies
+// in front of it, which was counted before, is 0 on both sides, whatever stands there.
 template <int kWidth>
 struct Tail {
   using Bits = typename VectorOf<kWidth>::Index;

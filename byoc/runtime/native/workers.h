@@ -24,10 +24,10 @@
 
 namespace collage::native {
 
-// Runs work(item, worker) for each of the items 0 .. items - 1, by at most so many workers side by side, of which no two
-// have the same number, from 0 on, at a time. Each begins with a share of items that follow one another, the same one
-// whenever as many are divided, so that what it made in one step, or of a neighbour, is in its caches in the next; when
-// it is done with that, it helps with the other shares.
+// Runs work(item, worker) for each of the items 0 .. items - 1, by at most so many workers side by side, of
+// which no two have the same number, from 0 on, at a time. Each begins with a share of items that follow one
+// another, the same one whenever as many are divided, so that what it made in one step, or of a neighbour, is
+// in its caches in the next; when it is done with that, it helps with the other shares.
 template <typename Work>
 void DivideAmongWorkers(int64_t workers, int64_t items, const Work& work) {
   workers = std::min(workers, items);

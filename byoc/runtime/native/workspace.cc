@@ -40,9 +40,9 @@ AlignedMemory AllocateAligned(size_t bytes) {
   const size_t size = RoundUp(std::max<size_t>(bytes, 1), kPage);
   void* pointer = nullptr;
   if (posix_memalign(&pointer, size < kHugePage ? kPage : kHugePage, size) != 0) throw std::bad_alloc();
-  // Weights and values are read from end to end, by all threads: with small pages much of the time goes into finding
-  // where these lie. Only whole huge pages are asked for, so that no more memory is held. Where the kernel has none,
-  // the block is as good as any.
+  // Weights and values are read from end to end, by all threads: with small pages much of the time goes into
+  // finding where these lie. Only whole huge pages are asked for, so that no more memory is held. Where the
+  // kernel has none, the block is as good as any.
   if (size >= kHugePage) (void)madvise(pointer, size / kHugePage * kHugePage, MADV_HUGEPAGE);
   return AlignedMemory(pointer);
 }

@@ -110,7 +110,8 @@ def main(arguments):
         try:
             request = json.loads(line)
             peer = peer or Peer(arguments[0])
-            answer = getattr(peer, {"load": "load", "write": "write", "check": "check", "sample": "sample"}[request["op"]])(request)
+            operations = {"load": peer.load, "write": peer.write, "check": peer.check, "sample": peer.sample}
+            answer = operations[request["op"]](request)
         except Exception as error:
             text = str(error).strip().splitlines()
             answer = {"error": f"{type(error).__name__}: {text[-1] if text else ''}"}
