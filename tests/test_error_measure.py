@@ -3,7 +3,6 @@
 
 import numpy as np
 import pytest
-import test_precision
 from test_precision import compiled, kept, needs_bf16, network, operators_on
 
 pytestmark = pytest.mark.usefixtures("collage_library")
@@ -111,6 +110,24 @@ raise SystemExit("a script began anew")
     assert error_measure.error(str(script), "measure", ours, right, None) == 3.0
 
 
+@pytest.mark.parametrize(("parameters", "inputs"), [
+    ("ours, right", False),
+    ("ours, right, inputs", True),
+    ("ours, right, scale=1.0", False),
+    ("ours, right, inputs, scale=1.0", True),
+    ("ours, right, *, scale=1.0", False),
+    ("ours, *others", True),
+])  # fmt: skip
+def test_inputs_are_given_to_what_needs_a_third_argument(parameters, inputs, tmp_path):
+    from collage import error_measure
+
+    file = tmp_path / f"measure_{abs(hash(parameters))}.py"
+    last = parameters.split(",")[2:][:1] or parameters.split(",")[1:]
+    seen = last[0].split("=")[0].strip(" *") if inputs else "None"
+    file.write_text(f"def measure({parameters}):\n    return 'sample' in str({seen})\n")
+    assert error_measure.error(str(file), "measure", [], [], {"x": "sample"}) == inputs
+
+
 def test_functions_that_are_not_there(command, tmp_path):
     model = tmp_path / "model.relay"
     model.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 3), float32]) { nn.relu(%x) }\n')
@@ -126,6 +143,3 @@ def test_functions_that_are_not_there(command, tmp_path):
     assert "has no function of that name at its top (def found(ours, right): ...)" in refused(f"{file}:found")
     assert "has no function of that name" in refused(f"{file}:x y")
     assert "SyntaxError" in refused(f"{file}:broken")
-
-
-assert test_precision  # its helpers

@@ -329,6 +329,17 @@ func TestABackendAloneThatLeavesMuchToTVMIsPassedOver(t *testing.T) {
 	assert.Equal(t, []string{"little"}, r.PassedOver, "eight operators of TVM's take 32 ms, all of shy's 5")
 	assert.NotContains(t, n.measured, little.Key)
 	assert.Contains(t, n.measured, all.Key, "nothing is known of it but what its parts take by themselves")
+
+	store := cost.NewMemoryStore()
+	n = &network{space: s, profile: true, measured: map[string]int{}}
+	_, err = Search(context.Background(), s, seeds[2:3], n, Options{Store: store, SeedsOnly: true})
+	require.NoError(t, err)
+	require.Contains(t, n.measured, little.Key)
+	n = &network{space: s, profile: true, measured: map[string]int{}}
+	r, err = Search(context.Background(), s, seeds, n, Options{Store: store, Batch: 2, SeedsOnly: true})
+	require.NoError(t, err)
+	assert.Empty(t, r.PassedOver, "what it takes is in the store")
+	assert.NotContains(t, n.measured, little.Key)
 }
 
 // lodger is a library that shares red's regions.

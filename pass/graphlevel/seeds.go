@@ -25,7 +25,8 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 				return cmp.Compare(s.space.Predict(a.Placement), s.space.Predict(b.Placement))
 			})
 			rest = slices.DeleteFunc(rest, func(seed Seed) bool {
-				_, known := s.tried[seed.Placement.Key]
+				// What the store has costs nothing and says something.
+				known := s.stored([]pending{{seed.Name, seed.Placement}})
 				pass := (seed.Optional || seed.Alone) && !known && s.hopeless(&seed)
 				if pass {
 					s.result.PassedOver = append(s.result.PassedOver, seed.Name)
@@ -127,12 +128,14 @@ func (s *search) hopeless(seed *Seed) bool {
 	}
 	best := &s.result.Trials[s.best]
 	before := s.space.Predict(best.Placement)
-	expected := s.space.Predict(seed.Placement)
+	var expected float64
 	if seed.Alone {
 		var err error
 		if expected, err = s.space.PredictFree(seed.Placement); err != nil {
 			return false // not everything can be left to TVM
 		}
+	} else {
+		expected = s.space.Predict(seed.Placement)
 	}
 	return before > 0 && !math.IsInf(expected, 1) && expected > hopelessSeed*before
 }

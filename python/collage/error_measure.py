@@ -7,7 +7,7 @@ In: FILE.py:FUNCTION, and what a network gives on some samples beside what plain
         return 1 - accuracy(ours, labels) / accuracy(right, labels)
 
 ``ours`` and ``right`` are lists, one item for each sample: the list of the network's outputs, numpy arrays. A function
-of three arguments gets the inputs, too: a dictionary of arrays for each sample. It gives a number that is not negative,
+that needs a third argument gets the inputs, too: a dictionary of arrays for each sample. It gives a number that is not negative,
 0 where nothing is lost, and is the same for the same outputs. Other processes call it. Of
 its file they run what the function needs: the statements at the top that give the names that it uses, and those that
 these need. A script whose function it is does not begin anew in them.
@@ -47,8 +47,7 @@ def error(file, function, got, expected, inputs):
     called = f"{Path(file).name}:{function}"
     try:
         measure = _function(file, function)
-        takes = len(inspect.signature(measure).parameters)
-        value = float(measure(got, expected, inputs) if takes > 2 else measure(got, expected))
+        value = float(measure(*(got, expected, inputs)[: _takes(measure)]))
     except Exception as failed:
         lines = [frame.lineno for frame in traceback.extract_tb(failed.__traceback__) if frame.filename == file]
         if isinstance(failed, SyntaxError) and failed.filename == file:
@@ -59,6 +58,15 @@ def error(file, function, got, expected, inputs):
     if not (math.isfinite(value) and value >= 0):
         raise MeasureError(f"{called} gives {value}; an error is a finite number that is not negative")
     return value
+
+
+def _takes(measure):
+    """How many of outputs, right outputs and inputs a function asks for: a third argument with a default is its own."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(measure).parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+        return 3
+    return max(2, sum(one.kind in positional and one.default is one.empty for one in parameters))
 
 
 @functools.lru_cache(maxsize=1)

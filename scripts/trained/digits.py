@@ -94,60 +94,57 @@ def _trained_convolutions(images, digits):
     return layers
 
 
-def write_convolutions(path):
-    """Train the net of convolutions and write it as ONNX."""
+def _save(path, nodes, weights):
+    """Write a net that gives "chances" from "image", by (operator, inputs, output, attributes) of its nodes, as ONNX."""
     from onnx import TensorProto, helper, numpy_helper, save
 
+    graph = helper.make_graph(
+        [helper.make_node(operator, inputs, [output], **given) for operator, inputs, output, given in nodes],
+        "digits",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 1, 8, 8])],
+        [helper.make_tensor_value_info("chances", TensorProto.FLOAT, ["n", 10])],
+        [numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name) for name, value in weights.items()],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), str(path))
+
+
+def write_convolutions(path):
+    """Train the net of convolutions and write it as ONNX."""
     images, digits = _data()
     (first, of_first), (second, of_second), (last, of_last) = _trained_convolutions(images[:LEARN], digits[:LEARN])
     one, two = CHANNELS
+    around = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    nodes = [
+        ("Conv", ["image", "w1", "b1"], "sums", around),
+        ("Relu", ["sums"], "edges", {}),
+        # Of stride 2, beginning with the padding: what _windows sees.
+        ("Conv", ["edges", "w2", "b2"], "more", {**around, "strides": [2, 2]}),
+        ("Relu", ["more"], "strokes", {}),
+        ("Flatten", ["strokes"], "flat", {}),
+        ("Gemm", ["flat", "w3", "b3"], "scores", {}),
+        ("Softmax", ["scores"], "chances", {"axis": 1}),
+    ]
     weights = {
         "w1": first.reshape(3, 3, 1, one).transpose(3, 2, 0, 1),
         "w2": second.reshape(3, 3, one, two).transpose(3, 2, 0, 1),
         "w3": last.reshape(4, 4, two, 10).transpose(2, 0, 1, 3).reshape(-1, 10),
         "b1": of_first, "b2": of_second, "b3": of_last,
     }  # fmt: skip
-    around = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
-    graph = helper.make_graph(
-        [
-            helper.make_node("Conv", ["image", "w1", "b1"], ["sums"], **around),
-            helper.make_node("Relu", ["sums"], ["edges"]),
-            # Of stride 2, beginning with the padding: what _windows sees.
-            helper.make_node("Conv", ["edges", "w2", "b2"], ["more"], **around, strides=[2, 2]),
-            helper.make_node("Relu", ["more"], ["strokes"]),
-            helper.make_node("Flatten", ["strokes"], ["flat"]),
-            helper.make_node("Gemm", ["flat", "w3", "b3"], ["scores"]),
-            helper.make_node("Softmax", ["scores"], ["chances"], axis=1),
-        ],
-        "digits",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 1, 8, 8])],
-        [helper.make_tensor_value_info("chances", TensorProto.FLOAT, ["n", 10])],
-        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in weights.items()],
-    )
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), str(path))
+    _save(path, nodes, weights)
 
 
 def write(path):
     """Train the net of dense layers and write it as ONNX."""
-    from onnx import TensorProto, helper, numpy_helper, save
-
     images, digits = _data()
     (first, of_first), (second, of_second) = _trained(images[:LEARN], digits[:LEARN])
-    weights = {"w1": first, "b1": of_first, "w2": second, "b2": of_second}
-    graph = helper.make_graph(
-        [
-            helper.make_node("Flatten", ["image"], ["flat"]),
-            helper.make_node("Gemm", ["flat", "w1", "b1"], ["sums"]),
-            helper.make_node("Relu", ["sums"], ["hidden"]),
-            helper.make_node("Gemm", ["hidden", "w2", "b2"], ["scores"]),
-            helper.make_node("Softmax", ["scores"], ["chances"], axis=1),
-        ],
-        "digits",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 1, 8, 8])],
-        [helper.make_tensor_value_info("chances", TensorProto.FLOAT, ["n", 10])],
-        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
-    )
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), str(path))
+    nodes = [
+        ("Flatten", ["image"], "flat", {}),
+        ("Gemm", ["flat", "w1", "b1"], "sums", {}),
+        ("Relu", ["sums"], "hidden", {}),
+        ("Gemm", ["hidden", "w2", "b2"], "scores", {}),
+        ("Softmax", ["scores"], "chances", {"axis": 1}),
+    ]
+    _save(path, nodes, {"w1": first, "b1": of_first, "w2": second, "b2": of_second})
 
 
 def _ask(net):
