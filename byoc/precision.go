@@ -15,7 +15,12 @@ const (
 	F32 Precision = "f32"
 	// BF16 has float32's range and eight bits of its mantissa; sums are float32.
 	BF16 Precision = "bf16"
+	// INT8 is bytes, with a scale for all that were rounded together; sums are exact.
+	INT8 Precision = "int8"
 )
+
+// Precisions are all of them, each narrower than the one before it.
+func Precisions() []Precision { return []Precision{F32, BF16, INT8} }
 
 // Narrow is a backend that computes in a narrower type than the network's: quicker, and less exactly. What crosses its
 // regions' borders stays as it was. It is offered where a Config's precision allows it, beside the backend that does

@@ -240,10 +240,7 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 			for k := range f.set.Candidates {
 				if at := all.of[i][k]; at != lazy.Free && all.bounds[at] == 0 {
 					work := bound.Of(f.set.Graph, &f.set.Candidates[k])
-					if byoc.PrecisionOf(s.byName[f.set.Candidates[k].Backend]) == byoc.BF16 {
-						work = work.InBF16()
-					}
-					all.bounds[at] = machine.Milliseconds(work)
+					all.bounds[at] = machine.Milliseconds(work.In(byoc.PrecisionOf(s.byName[f.set.Candidates[k].Backend])))
 				}
 			}
 		}

@@ -156,7 +156,7 @@ func (n *Network) Together(backends ...string) *genome.Placement {
 const alike = 0.01
 
 // Families are the backends that share regions with others, each together with those, in the order of the backends:
-// those that compute in the network's own type, and then all, where some compute narrowly.
+// those that compute in the network's own type, and then, where some compute narrowly, with those of each narrower one.
 func (n *Network) Families() [][]string {
 	var families [][]string
 	seen := map[string]bool{}
@@ -168,12 +168,15 @@ func (n *Network) Families() [][]string {
 			}
 		}
 		if len(family) > 1 && !seen[b.Name()] {
-			precise := slices.DeleteFunc(slices.Clone(family),
-				func(name string) bool { return byoc.PrecisionOf(n.s.byName[name]) != byoc.F32 })
-			if len(precise) > 1 && len(precise) < len(family) {
-				families = append(families, precise)
+			before := 1
+			for k := range byoc.Precisions() {
+				some := slices.DeleteFunc(slices.Clone(family), func(name string) bool {
+					return slices.Index(byoc.Precisions(), byoc.PrecisionOf(n.s.byName[name])) > k
+				})
+				if len(some) > before {
+					families, before = append(families, some), len(some)
+				}
 			}
-			families = append(families, family)
 		}
 		for _, name := range family {
 			seen[name] = true

@@ -16,8 +16,8 @@ import (
 
 // Precision says in which types a network may be computed, and how far its outputs may be off by it.
 type Precision struct {
-	// Allowed is the narrowest type that parts may be computed in: PrecisionF32 ("" too), PrecisionBF16, or
-	// PrecisionAuto for all that backends here have. Parts are computed in float32 all the same where that is quicker,
+	// Allowed is the narrowest type that parts may be computed in: PrecisionF32 ("" too), PrecisionBF16, PrecisionINT8,
+	// or PrecisionAuto for all that backends here have. Parts are computed in float32 all the same where that is quicker,
 	// and where the error would be too large otherwise.
 	Allowed string `json:"precision,omitempty"`
 	// MaxError is how far the network's outputs may be off plain TVM's in float32, in Measure; 0 for DefaultMaxError
@@ -34,6 +34,7 @@ type Precision struct {
 const (
 	PrecisionF32  = string(byoc.F32)
 	PrecisionBF16 = string(byoc.BF16)
+	PrecisionINT8 = string(byoc.INT8)
 	PrecisionAuto = "auto"
 )
 
@@ -41,7 +42,9 @@ const (
 const DefaultMaxError = 1e-2
 
 // Precisions are what Precision.Allowed may be.
-func Precisions() []string { return []string{PrecisionF32, PrecisionBF16, PrecisionAuto} }
+func Precisions() []string {
+	return []string{PrecisionF32, PrecisionBF16, PrecisionINT8, PrecisionAuto}
+}
 
 // Narrow says that parts may be computed in a narrower type than the network's.
 func (p *Precision) Narrow() bool { return p.Allowed != "" && p.Allowed != PrecisionF32 }
@@ -91,12 +94,14 @@ func oneOf(names []string) string {
 
 // allows says that backends that compute so may be offered.
 func (p *Precision) allows(precision byoc.Precision) bool {
-	return precision == byoc.F32 || p.Narrow() && (p.Allowed == PrecisionAuto || p.Allowed == string(precision))
+	all := byoc.Precisions()
+	return precision == byoc.F32 || p.Allowed == PrecisionAuto ||
+		p.Narrow() && slices.Index(all, precision) <= slices.Index(all, byoc.Precision(p.Allowed))
 }
 
 // Offered are the backends that a placement may use: those that are named, and behind them those that compute the same
 // narrowly (byoc.Narrow), as far as the precision allows it and they can be used here. Errors (*OptionError): one is
-// named that the precision does not allow; PrecisionBF16, and there is none.
+// named that the precision does not allow; none computes in just the precision that is allowed.
 func (p *Precision) Offered(names []string) ([]string, error) {
 	named, err := findBackends(names)
 	if err != nil {
@@ -107,7 +112,7 @@ func (p *Precision) Offered(names []string) ([]string, error) {
 		if is := byoc.PrecisionOf(b); !p.allows(is) {
 			return nil, &OptionError{"backends", fmt.Sprintf("has %s, which computes in %s: say precision %s, or %s, too",
 				b.Name(), is, is, PrecisionAuto)}
-		} else if is != byoc.F32 {
+		} else if string(is) == p.Allowed {
 			narrow = true
 		}
 	}
@@ -121,15 +126,20 @@ func (p *Precision) Offered(names []string) ([]string, error) {
 		if is == byoc.F32 || !p.allows(is) || slices.Contains(namesOf(named), b.Name()) {
 			continue
 		}
-		able = append(able, byoc.WideOf(b))
+		asked := string(is) == p.Allowed
+		if asked {
+			able = append(able, byoc.WideOf(b))
+		}
 		if !slices.Contains(namesOf(named), byoc.WideOf(b)) {
 			continue
 		}
 		if probe := b.Probe(); !probe.Usable {
-			reason = fmt.Sprintf("%s cannot: %s", byoc.WideOf(b), probe.Reason)
+			if asked {
+				reason = fmt.Sprintf("%s cannot: %s", byoc.WideOf(b), probe.Reason)
+			}
 			continue
 		}
-		offered, narrow = append(offered, b.Name()), true
+		offered, narrow = append(offered, b.Name()), narrow || asked
 	}
 	if !narrow && p.Allowed != PrecisionAuto {
 		if len(able) > 0 && strings.HasPrefix(reason, "none") {

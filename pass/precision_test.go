@@ -3,6 +3,7 @@
 package pass
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 
 func TestWhatAPrecisionMayBe(t *testing.T) {
 	t.Parallel()
-	for _, p := range []Precision{{}, {Allowed: "f32"}, {Allowed: "bf16"}, {Allowed: "auto", MaxError: 0.5},
+	for _, p := range []Precision{{}, {Allowed: "f32"}, {Allowed: "bf16"}, {Allowed: "int8"}, {Allowed: "auto", MaxError: 0.5},
 		{MaxError: 1e-6, Measure: "max"}, {Allowed: "bf16", Measure: "top1"}} {
 		require.NoError(t, p.Validate(), "%+v", p)
 	}
@@ -84,10 +85,11 @@ type narrowed struct {
 	byoc.Backend
 	wide   string
 	usable bool
+	in     byoc.Precision // "" for bfloat16
 }
 
-func (narrowed) Precision() byoc.Precision { return byoc.BF16 }
-func (n narrowed) Wide() string            { return n.wide }
+func (n narrowed) Precision() byoc.Precision { return cmp.Or(n.in, byoc.BF16) }
+func (n narrowed) Wide() string              { return n.wide }
 func (n narrowed) Probe() byoc.Probe {
 	return byoc.Probe{Usable: n.usable, Reason: "this processor is too old"}
 }
@@ -99,8 +101,9 @@ func TestBackendsThatComputeNarrowlyAreOfferedWhereThatIsAllowed(t *testing.T) {
 		return byoc.Definition{Name: name, Description: "a backend of the tests", Emit: byoc.ExistingEmitter{},
 			Patterns: []byoc.Pattern{{Composite: name + ".dense", Shape: relay.Op("nn.dense")}}}.Backend()
 	}
-	for _, b := range []byoc.Backend{define("wide"), narrowed{define("slim"), "wide", true}, define("old"),
-		narrowed{define("old_slim"), "old", false}} {
+	for _, b := range []byoc.Backend{define("wide"), narrowed{define("slim"), "wide", true, ""}, define("old"),
+		narrowed{define("old_slim"), "old", false, ""}, define("bytes"),
+		narrowed{define("bytes_slim"), "bytes", true, byoc.INT8}} {
 		require.NoError(t, byoc.Register(b))
 	}
 	offered := func(precision string, names ...string) []string {
@@ -119,6 +122,13 @@ func TestBackendsThatComputeNarrowlyAreOfferedWhereThatIsAllowed(t *testing.T) {
 	assert.Equal(t, []string{"wide", "slim"}, offered("auto", "wide", "slim"), "it is named already")
 	assert.Equal(t, []string{"slim"}, offered("bf16", "slim"))
 	assert.Equal(t, []string{"old"}, offered("auto", "old"), "there is nothing narrower")
+	assert.Equal(t, []string{"wide", "bytes", "slim"}, offered("bf16", "wide", "bytes"))
+	assert.Equal(t, []string{"wide", "bytes", "bytes_slim", "slim"}, offered("int8", "wide", "bytes"))
+	assert.Equal(t, []string{"wide", "bytes", "bytes_slim", "slim"}, offered("auto", "wide", "bytes"))
+	assert.Equal(t, "the option precision is int8, in which nothing here computes: none of the backends wide can "+
+		"(bytes can)", refused("int8", "wide"))
+	assert.Equal(t, "the option backends has bytes_slim, which computes in int8: say precision int8, or auto, too",
+		refused("bf16", "bytes_slim"))
 
 	assert.Equal(t, "the option precision is bf16, in which nothing here computes: old cannot: this processor is too old",
 		refused("bf16", "old"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that are computed in bfloat16 where that is allowed, as far as the outputs stay within what is allowed."""
+"""Parts that are computed in bfloat16 or bytes where that is allowed, as far as the outputs stay within what is allowed."""
 
 import json
 import math
@@ -21,6 +21,10 @@ def narrow_ones():
 needs_bf16 = pytest.mark.skipif(
     not narrow_ones().get("openvino_bf16", {}).get("usable"),
     reason="this processor has no AVX-512 BF16, or there is no OpenVINO",
+)
+
+needs_int8 = pytest.mark.skipif(
+    not narrow_ones().get("native_int8", {}).get("usable"), reason="this processor has no AVX-512 VNNI"
 )
 
 pytestmark = pytest.mark.usefixtures("collage_library")
@@ -126,6 +130,42 @@ def test_a_backend_computes_in_bfloat16(backend, tmp_path, command):
         assert run.returncode == 0, run.stderr
         with np.load(tmp_path / "y.npz") as archive:
             assert l2(archive[archive.files[0]], right) < 1e-5
+
+
+@needs_int8
+def test_a_backend_computes_in_bytes(tmp_path, command):
+    """Convolutions of two dimensions and dense layers, with what follows them, at any batch."""
+    module = network(sensitive=False)
+    values = drawn(module, 1)
+    right = expected(module, values)
+    path = str(tmp_path / "native_int8.so")
+    placed.export_to(path, placed.place(module, "native_int8"))
+    assert 1e-3 < l2(outputs(path, values), right) < 3e-2
+    # On a processor that has no instructions for it the same model computes in float32.
+    np.savez(tmp_path / "x.npz", **values)
+    run = command(
+        "run", path, "--inputs", tmp_path / "x.npz", "--outputs", tmp_path / "y.npz",
+        environment={"COLLAGE_MAX_CPU_ISA": "avx512"},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    with np.load(tmp_path / "y.npz") as archive:
+        assert l2(archive[archive.files[0]], right) < 1e-5
+
+
+@needs_int8
+def test_bytes_within_an_error_and_not_beyond(tmp_path):
+    """int8 allows bfloat16, too; what is off by more than is allowed is never kept."""
+    module = network(sensitive=False)
+    for most, pins in ((0.05, ["nn.conv2d=native_int8"]), (1e-4, [])):
+        folder = tmp_path / str(most)
+        folder.mkdir()
+        options = {"backends": ["tvm", "dnnl", "native"], "precision": "int8", "pin": pins}
+        path, plan = compiled(module, folder, max_error=most, **options)
+        assert plan["precision"]["allowed"] == "int8" and kept(plan).get("error", 0) <= most
+        errors = [l2(outputs(path, values), expected(module, values)) for values in (drawn(module, n) for n in (7, 8))]
+        assert max(errors) <= 1.5 * most
+        on = operators_on(plan, "native_int8")
+        assert on.count("nn.conv2d") == (2 if pins else 0) and bool(on) == bool(pins)
 
 
 @needs_bf16
@@ -274,7 +314,7 @@ def test_precisions_that_make_no_sense(command, tmp_path):
         assert run.returncode == 2 and not (tmp_path / "model.tar").exists(), run.stderr
         return run.stderr
 
-    assert '--precision is "fp8"; it is f32, bf16 or auto' in refused("--precision", "fp8")
+    assert '--precision is "fp8"; it is f32, bf16, int8 or auto' in refused("--precision", "fp8")
     assert "--max-error is -1; it is a share" in refused("--max-error", "-1")
     assert "--max-error is NaN" in refused("--max-error", "nan")
     assert '--error-measure is "l1"; it is l2, max, cosine or top1, or FILE.py:FUNCTION' in refused(

@@ -27,6 +27,7 @@ func RegisterAll() (err error) {
 			dnnl.New(),
 			dnnl.NewBF16(),
 			native.New(dnnl.Install),
+			native.NewINT8(dnnl.Install),
 			dnnltvm.New(),
 			blas.NewMKL(),
 			blas.NewOpenBLAS(),

@@ -63,10 +63,10 @@ var narrowRules = sync.OnceValue(func() []*onednn.Rule {
 	return all
 })
 
-// index finds the rules of composites and operators, those of native and of narrowRules among them: their regions are
-// the same.
+// index finds the rules of composites and operators, those of native and of all that compute narrowly among them: their
+// regions are the same.
 var index = sync.OnceValue(func() *onednn.Index {
-	return onednn.NewIndex(slices.Concat(rules(), narrowRules(), native.Rules()))
+	return onednn.NewIndex(slices.Concat(rules(), narrowRules(), native.Rules(), native.ByteRules()))
 })
 
 var patterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(rules()) })

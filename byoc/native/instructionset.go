@@ -17,18 +17,25 @@ const (
 	plain instructionSet = iota
 	avx2
 	avx512
+	avx512VNNI // products of bytes
 )
 
-func (s instructionSet) String() string { return [...]string{"plain", "avx2", "avx512"}[s] }
+func (s instructionSet) String() string {
+	return [...]string{"plain", "avx2", "avx512", "avx512_vnni"}[s]
+}
 
-// bestInstructionSet is what the kernels will use in this process: what the processor has, capped by the environment as
-// the runtime caps it.
-func bestInstructionSet() instructionSet {
+// bestInstructionSet is what the kernels of float32 will use in this process.
+func bestInstructionSet() instructionSet { return min(allowedInstructionSet(), avx512) }
+
+// allowedInstructionSet is what the processor has, capped by the environment as the runtime caps it.
+func allowedInstructionSet() instructionSet {
 	return min(ofProcessor(onednn.CPUFeatures()), capOf(os.Getenv))
 }
 
 func ofProcessor(features []string) instructionSet {
 	switch {
+	case slices.Contains(features, "avx512_core") && slices.Contains(features, "avx512_core_vnni"):
+		return avx512VNNI
 	case slices.Contains(features, "avx512_core"):
 		return avx512
 	case slices.Contains(features, "avx2"):
@@ -46,6 +53,8 @@ func capOf(getenv func(string) string) instructionSet {
 		return avx2
 	case "avx512":
 		return avx512
+	case "avx512_vnni", "avx512_bf16", "amx":
+		return avx512VNNI
 	}
 	theirs := getenv("ONEDNN_MAX_CPU_ISA")
 	if theirs == "" {
@@ -57,6 +66,8 @@ func capOf(getenv func(string) string) instructionSet {
 		return plain
 	case strings.HasPrefix(theirs, "avx2") || strings.HasPrefix(theirs, "avx512_mic"):
 		return avx2
+	case theirs == "avx512_core":
+		return avx512
 	}
-	return avx512
+	return avx512VNNI
 }

@@ -42,6 +42,19 @@ func TestBackendIsValid(t *testing.T) {
 	}
 }
 
+func TestTheBackendOfBytesIsValid(t *testing.T) {
+	b := NewINT8(func() error { return nil })
+	require.NoError(t, byoc.Validate(b))
+	require.Equal(t, byoc.INT8, byoc.PrecisionOf(b))
+	require.Equal(t, Name, byoc.WideOf(b))
+	require.True(t, byoc.ShareRegions(b, New(func() error { return nil })))
+	require.Equal(t, []string{BytesKernel}, byoc.Kernels(b))
+	for _, p := range b.Patterns() {
+		require.True(t, strings.HasPrefix(p.Composite, INT8Name+"."), p.Composite)
+		require.False(t, p.Bare || p.Grouped || p.Reassociates, p.Composite)
+	}
+}
+
 // verdict is what a composite's limits say of a graph's root: why it is refused, "" if it is taken.
 func verdict(t *testing.T, g *relay.Graph, composite string) string {
 	t.Helper()
@@ -52,7 +65,7 @@ func verdict(t *testing.T, g *relay.Graph, composite string) string {
 func verdictAt(t *testing.T, g *relay.Graph, node relay.NodeID, composite string) string {
 	t.Helper()
 	refusal := "it is no match"
-	for _, r := range Rules() {
+	for _, r := range slices.Concat(Rules(), ByteRules()) {
 		if r.Composite != composite {
 			continue
 		}
@@ -187,6 +200,17 @@ func TestConvolutionLimits(t *testing.T) {
 		{"native.projection_conv2d", flat(7, 32, square), "one element"},
 		{"native.projection_conv3d", deep(7, 16, []int64{1, 1, 1}, "padding", []int64{0, 0, 0, 0, 0, 0}), ""},
 
+		{"native_int8.conv2d", flat(5, 7, square), ""},
+		{"native_int8.conv2d", flat(5, 7, []int64{5, 2}, "strides", []int64{2, 1}, "dilation", []int64{1, 3}), ""},
+		{"native_int8.conv2d", layer("nn.conv2d", with(conv2dAttrs(), last...), f(1, 8, 8, 16), f(1, 8, 8, 32),
+			f(3, 3, 32, 16)), ""},
+		{"native_int8.conv2d", made("nn.conv2d", conv2dAttrs(), f(1, 16, 8, 8), f(1, 16, 8, 8), f(16, 16, 3, 3)),
+			"a weight that is a constant"},
+		{"native_int8.conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 2), f(1, 32, 8, 8), f(1, 32, 8, 8),
+			f(32, 16, 3, 3)), "knows no groups"},
+		{"native_int8.conv2d", flat(7280, 16, square), ""},
+		{"native_int8.conv2d", flat(7284, 16, square), "adds up at most 65536 products of bytes, these are 65556"},
+
 		{"native.narrow_conv2d", flat(5, 6, []int64{5, 2}, "strides", []int64{2, 1}), ""},
 		{"native.narrow_conv2d", flat(5, 7, square), "at most 6 output channels"},
 
@@ -222,6 +246,8 @@ func TestDenseLimits(t *testing.T) {
 	require.Empty(t, verdict(t, dense(1000, 48, layer), "native.product_dense"), "any number of rows")
 	require.Empty(t, verdict(t, dense(8, 20, layer), "native.product_dense"))
 	require.Contains(t, verdict(t, dense(8, 16, made), "native.product_dense"), "constants")
+	require.Empty(t, verdict(t, dense(8, 20, layer), "native_int8.dense"))
+	require.Contains(t, verdict(t, dense(8, 16, made), "native_int8.dense"), "constants")
 	require.Empty(t, verdict(t, dense(1, 20, made), "native.matvec_dense"))
 	require.Contains(t, verdict(t, dense(2, 20, layer), "native.matvec_dense"), "one row, this layer has 2")
 }
@@ -495,15 +521,17 @@ func TestStandardise(t *testing.T) {
 
 func TestInstructionSets(t *testing.T) {
 	require.Equal(t, avx512, ofProcessor([]string{"avx2", "avx512_core"}))
+	require.Equal(t, avx512VNNI, ofProcessor([]string{"avx2", "avx512_core", "avx512_core_vnni"}))
 	require.Equal(t, avx2, ofProcessor([]string{"sse41", "avx", "avx2"}))
 	require.Equal(t, plain, ofProcessor(nil))
 	for _, c := range []struct {
 		ours, theirs string
 		want         instructionSet
 	}{
-		{"", "", avx512}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512},
+		{"", "", avx512VNNI}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512},
+		{"avx512_vnni", "", avx512VNNI}, {"amx", "", avx512VNNI}, {"", "AVX512_CORE_VNNI", avx512VNNI},
 		{"", "SSE41", plain}, {"", "AVX2", avx2},
-		{"", "AVX512_CORE", avx512}, {"what", "AVX", plain},
+		{"", "AVX512_CORE", avx512}, {"what", "AVX", plain}, {"", "AVX512_CORE_AMX", avx512VNNI},
 	} {
 		set := capOf(func(name string) string {
 			return map[string]string{"COLLAGE_MAX_CPU_ISA": c.ours, "ONEDNN_MAX_CPU_ISA": c.theirs}[name]

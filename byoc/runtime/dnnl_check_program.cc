@@ -263,6 +263,7 @@ class Checker {
         {"matvec", "matmul"},       {"product", "matmul"},  {"upsampled", "upsampled_conv"},
         {"attention", "attention"}, {"norm", "layer_norm"}, {"norm", "standardise"},
         {"norm", "rms_norm"},       {"norm", "group_norm"}, {"norm", "channel_scale"},
+        {"bytes", "conv"},          {"bytes", "matmul"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
                                         "rms_norm",       "group_norm", "channel_scale"};

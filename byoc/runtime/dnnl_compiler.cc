@@ -101,6 +101,7 @@ bool Compiler::ByKernel(const Op& op) {
       {"narrow", &Compiler::Narrow},       {"upsampled", &Compiler::Upsampled},
       {"product", &Compiler::Product},     {"matvec", &Compiler::MatVec},
       {"attention", &Compiler::Attention}, {"norm", &Compiler::OwnNorm},
+      {"bytes", &Compiler::Bytes},
   };
   for (const auto& [kernel, method] : kMethods) {
     if (op.kernel == kernel) return (this->*method)(op);

@@ -22,6 +22,7 @@
 
 namespace collage::native {
 class PackedWeights;
+struct ByteImages;
 struct NormShape;
 }  // namespace collage::native
 
@@ -68,6 +69,7 @@ class Compiler {
   bool ProductOfBatches(const Op& op);
   bool MatVec(const Op& op);     // dnnl_matvec.cc
   bool Attention(const Op& op);  // dnnl_attention.cc
+  bool Bytes(const Op& op);      // dnnl_bytes.cc
   bool OwnNorm(const Op& op);    // dnnl_own_norm.cc
   // The data's own place where it is read no more, and nothing else that is read lies there; else a new one
   // of its layout.
@@ -75,6 +77,9 @@ class Compiler {
   bool NormOfRows(const Op& op, native::NormShape shape, const Tensor& from);
   bool GroupNorm(const Op& op);  // dnnl_own_group_norm.cc
   bool NormOfPixels(const Op& op, const Dims& turned, const Tensor& from);
+  // Puts addends that lie as the result does behind the tensors, and then the result: a new one, or the last
+  // addend that nobody needs any more, since each of its elements is read before the result takes its place.
+  Tensor AddResult(const Op& op, const std::vector<int>& addends, const Desc& dst, std::vector<Tensor>* tensors);
   struct OwnArguments {
     const float *src = nullptr, *packed = nullptr, *bias = nullptr;
     const float* const* addends = nullptr;
@@ -189,6 +194,14 @@ class Compiler {
     Tensor tensor;
   };
   std::vector<Packed> packed_;
+  // Values as bytes (dnnl_bytes.cc), with the scale of each image.
+  struct Rounded {
+    int value;
+    std::shared_ptr<const native::ByteImages> images;
+    Tensor bytes, scales;
+  };
+  Rounded WantedAsBytes(int value, const Desc& layout, const native::ByteImages& images);
+  std::vector<Rounded> rounded_;
   std::shared_ptr<PackedWeights> last_weights_;  // of the product that was compiled last
   int now_ = 0;                                  // the operator that is being compiled
   std::vector<Buffer> buffers_;

@@ -95,6 +95,18 @@ bool Compiler::Projection(const Op& op) {
   return true;
 }
 
+Tensor Compiler::AddResult(const Op& op, const std::vector<int>& addends, const Desc& dst,
+                           std::vector<Tensor>* tensors) {
+  Tensor result;
+  for (const int addend : addends) {
+    tensors->push_back(Wanted(addend, dst));
+    if (Overwritable(tensors->back()) && !Reads(op, tensors->back().buffer, addend)) result = tensors->back();
+  }
+  if (result.buffer < 0) result = NewTensor(dst);
+  tensors->push_back(result);
+  return result;
+}
+
 void Compiler::OwnConvolution(const Op& op, const std::string& what, size_t packed_size,
                               const std::function<void(const float* plain, float* packed)>& pack,
                               const std::vector<int>& addends, size_t done, size_t scratch_size,
@@ -114,15 +126,7 @@ void Compiler::OwnConvolution(const Op& op, const std::string& what, size_t pack
                    });
   std::vector<Tensor> tensors = {Wanted(op.in[0], layout(op.in[0])), packed};
   if (op.bias) tensors.push_back(Plain(op.in[2]));
-  // An addend that nobody needs any more is overwritten: each of its elements is read before the result
-  // takes its place.
-  Tensor result;
-  for (const int addend : addends) {
-    tensors.push_back(Wanted(addend, dst));
-    if (Overwritable(tensors.back()) && !Reads(op, tensors.back().buffer, addend)) result = tensors.back();
-  }
-  if (result.buffer < 0) result = NewTensor(dst);
-  tensors.push_back(result);
+  const Tensor result = AddResult(op, addends, dst, &tensors);
   if (scratch_size > 0) tensors.push_back(NewTensor(row(scratch_size)));
   AddKernel(op.kind + " " + what, tensors,
             [run, bias = op.bias, count = addends.size(), scratch = scratch_size > 0](void* const* data) {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/cpu"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -25,14 +26,22 @@ type Work struct {
 	Bytes float64
 }
 
-// InBF16 is the same work as operations and bytes of float32 that take as long where it is done in bfloat16: twice as
-// many numbers fit into a vector or a cache line, and a tile of AMX multiplies sixteen times as many.
-func (w Work) InBF16() Work {
-	faster := 2.0
-	if cpu.X86.HasAMXBF16 {
-		faster = 16
+// In is the same work as operations and bytes of float32 that take as long where it is done in another precision: twice
+// as many numbers of bfloat16, and four times as many bytes, fit into a vector or a cache line, and a tile of AMX
+// multiplies eight times as many as a vector.
+func (w Work) In(precision byoc.Precision) Work {
+	numbers, tile := 1.0, false
+	switch precision {
+	case byoc.BF16:
+		numbers, tile = 2, cpu.X86.HasAMXBF16
+	case byoc.INT8:
+		numbers, tile = 4, cpu.X86.HasAMXInt8
 	}
-	return Work{Flops: w.Flops / faster, Bytes: w.Bytes / 2}
+	faster := numbers
+	if tile {
+		faster *= 8
+	}
+	return Work{Flops: w.Flops / faster, Bytes: w.Bytes / numbers}
 }
 
 // Of is the work of a candidate. Types must have been inferred; what has no static type counts nothing.

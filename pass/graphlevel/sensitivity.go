@@ -12,7 +12,6 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/place"
-	"github.com/collage-tvm/collage/relay"
 )
 
 // sensitivity is what is believed of how far off a network's outputs are, by which of its operators are computed in a
@@ -23,42 +22,54 @@ import (
 type sensitivity struct {
 	space *genome.Space
 	limit cost.Limit
-	// narrow says of each function's candidates which compute in a narrower type.
-	narrow [][]bool
-	// share is what each node adds to the square of the error where it is computed narrowly, by function.
+	// in says of each function's candidates in which of byoc.Precisions they compute; 0 for the network's own type.
+	in [][]int
+	// share is what each node adds to the square of the error where it is computed narrowly, by function and part.
 	share [][]float64
 	// seen are the networks that were measured.
 	seen []measuredError
 }
 
-// measuredError is what a network with these nodes computed narrowly was found to be off by, squared.
+// part is a node computed in one of the narrow precisions: the node's number, and that of all nodes for each precision
+// that is less narrow.
+type part = int
+
+// measuredError is what a network with these parts, by function, was found to be off by, squared.
 type measuredError struct {
-	nodes  [][]relay.NodeID
+	parts  [][]part
 	square float64
 }
 
-// rounding is the square of what one rounding to bfloat16 is off by on the average, relatively: what a share is believed
-// to be before anything was measured.
-const rounding = 0x1p-18 / 3
+// rounding is the square of what one rounding is off by on the average, relatively: what a share is believed to be before
+// anything was measured. bfloat16 has eight bits; of bytes it is the 255th part of what numbers reach, which is said to
+// be four times their deviation on both sides.
+func rounding(precision byoc.Precision) float64 {
+	if precision == byoc.INT8 {
+		return 8.0 / 255 * 8.0 / 255 / 12
+	}
+	return 0x1p-18 / 3
+}
 
 // newSensitivity gives nil where no error is limited, or nothing is computed narrowly.
 func newSensitivity(space *genome.Space, limit cost.Limit) *sensitivity {
 	if limit == (cost.Limit{}) {
 		return nil
 	}
-	precise := map[string]bool{}
+	precision := map[string]int{}
 	for _, b := range space.Backends {
-		precise[b.Name()] = byoc.PrecisionOf(b) == byoc.F32
+		precision[b.Name()] = slices.Index(byoc.Precisions(), byoc.PrecisionOf(b))
 	}
 	n, some := &sensitivity{space: space, limit: limit}, false
 	for i := range space.Functions {
 		f := &space.Functions[i]
-		narrow := make([]bool, len(f.Set.Candidates))
-		for k := range narrow {
-			narrow[k] = !precise[f.Set.Candidates[k].Backend] && !f.Set.Candidates[k].Free
-			some = some || narrow[k]
+		in := make([]int, len(f.Set.Candidates))
+		for k := range in {
+			if !f.Set.Candidates[k].Free {
+				in[k] = precision[f.Set.Candidates[k].Backend]
+			}
+			some = some || in[k] > 0
 		}
-		n.narrow = append(n.narrow, narrow)
+		n.in = append(n.in, in)
 	}
 	if !some {
 		return nil
@@ -76,30 +87,38 @@ func (n *sensitivity) squared(e float64) float64 {
 	return e * e
 }
 
-// covered are the operators of a placement that are computed narrowly, by function.
-func (n *sensitivity) covered(chosen [][]int) [][]relay.NodeID {
-	nodes := make([][]relay.NodeID, len(chosen))
-	for i := range chosen {
-		f := &n.space.Functions[i]
-		for _, k := range chosen[i] {
-			if !n.narrow[i][k] {
-				continue
-			}
-			for _, v := range f.Set.Candidates[k].Nodes {
-				if candidate.IsOperator(&f.Set.Graph.Nodes[v]) {
-					nodes[i] = append(nodes[i], v)
-				}
-			}
+// parts are the operators of a function's candidate as far as they are computed narrowly.
+func (n *sensitivity) parts(function, k int) []part {
+	in := n.in[function][k]
+	if in == 0 {
+		return nil
+	}
+	set := n.space.Functions[function].Set
+	var parts []part
+	for _, v := range set.Candidates[k].Nodes {
+		if candidate.IsOperator(&set.Graph.Nodes[v]) {
+			parts = append(parts, (in-1)*len(set.Graph.Nodes)+int(v))
 		}
 	}
-	return nodes
+	return parts
 }
 
-func (n *sensitivity) sum(nodes [][]relay.NodeID) float64 {
+// covered are the operators of a placement that are computed narrowly, by function.
+func (n *sensitivity) covered(chosen [][]int) [][]part {
+	parts := make([][]part, len(chosen))
+	for i := range chosen {
+		for _, k := range chosen[i] {
+			parts[i] = append(parts[i], n.parts(i, k)...)
+		}
+	}
+	return parts
+}
+
+func (n *sensitivity) sum(parts [][]part) float64 {
 	sum := 0.0
-	for i := range nodes {
-		for _, v := range nodes[i] {
-			sum += n.share[i][v]
+	for i := range parts {
+		for _, p := range parts[i] {
+			sum += n.share[i][p]
 		}
 	}
 	return sum
@@ -110,11 +129,11 @@ func (n *sensitivity) observe(t *Trial) {
 	if n == nil || t.Cost.Failed() || t.Cost.Network == nil || t.Cost.Network.Errors == nil {
 		return
 	}
-	nodes := n.covered(t.Placement.Chosen)
-	if !slices.ContainsFunc(nodes, func(list []relay.NodeID) bool { return len(list) > 0 }) {
+	parts := n.covered(t.Placement.Chosen)
+	if !slices.ContainsFunc(parts, func(list []part) bool { return len(list) > 0 }) {
 		return
 	}
-	n.seen = append(n.seen, measuredError{nodes, n.squared(t.Cost.Network.Errors.In(n.limit.Measure))})
+	n.seen = append(n.seen, measuredError{parts, n.squared(t.Cost.Network.Errors.In(n.limit.Measure))})
 	n.fit()
 }
 
@@ -130,15 +149,18 @@ const (
 func (n *sensitivity) fit() {
 	n.share = make([][]float64, len(n.space.Functions))
 	for i := range n.share {
-		n.share[i] = slices.Repeat([]float64{n.squared(math.Sqrt(rounding))}, len(n.space.Functions[i].Set.Graph.Nodes))
+		for _, narrow := range byoc.Precisions()[1:] {
+			n.share[i] = append(n.share[i], slices.Repeat([]float64{n.squared(math.Sqrt(rounding(narrow)))},
+				len(n.space.Functions[i].Set.Graph.Nodes))...)
+		}
 	}
 	for range fitRounds {
 		for _, m := range n.seen {
-			ratio := m.square / n.sum(m.nodes)
+			ratio := m.square / n.sum(m.parts)
 			ratio = math.Pow(min(steepest, max(1/steepest, ratio)), fitDamping)
-			for i := range m.nodes {
-				for _, v := range m.nodes[i] {
-					n.share[i][v] *= ratio
+			for i := range m.parts {
+				for _, p := range m.parts[i] {
+					n.share[i][p] *= ratio
 				}
 			}
 		}
@@ -214,16 +236,10 @@ func (n *sensitivity) priced(function int, options []place.Option, price float64
 	if n == nil || price == 0 {
 		return options
 	}
-	f := &n.space.Functions[function]
 	dearer := slices.Clone(options)
 	for k := range dearer {
-		if !n.narrow[function][k] {
-			continue
-		}
-		for _, v := range f.Set.Candidates[k].Nodes {
-			if candidate.IsOperator(&f.Set.Graph.Nodes[v]) {
-				dearer[k].Cost += price * n.share[function][v]
-			}
+		for _, p := range n.parts(function, k) {
+			dearer[k].Cost += price * n.share[function][p]
 		}
 	}
 	return dearer

@@ -160,7 +160,7 @@ func TestWhatIsSensitiveIsFoundOut(t *testing.T) {
 	for range f.Set.Graph.Nodes {
 		share = append(share, 1e-6)
 	}
-	sensitive := f.Set.Candidates[len(f.Set.Candidates)-1].Root
+	sensitive := int(f.Set.Candidates[len(f.Set.Candidates)-1].Root)
 	share[sensitive] = 1e-3
 	all := placements(f)
 	for range 25 {
@@ -172,8 +172,8 @@ func TestWhatIsSensitiveIsFoundOut(t *testing.T) {
 		n.observe(&Trial{Placement: p, Cost: cost.Cost{Samples: []float64{1},
 			Network: &cost.Network{Errors: &cost.Errors{L2: math.Sqrt(square)}}}})
 	}
-	for v := range n.share[0] {
-		if f.Tree.Needs[v] && relay.NodeID(v) != sensitive {
+	for v := range share {
+		if f.Tree.Needs[v] && v != sensitive {
 			assert.Less(t, n.share[0][v], 1e-4, v)
 		}
 	}
@@ -185,6 +185,57 @@ func TestWhatIsSensitiveIsFoundOut(t *testing.T) {
 		}
 		assert.Equal(t, !without, n.exceeds(s.Place([][]int{p})))
 	}
+}
+
+// slimmer computes in bytes.
+type slimmer struct{ slim }
+
+func (slimmer) Precision() byoc.Precision { return byoc.INT8 }
+
+// What an operator adds in bytes says nothing of what it adds in bfloat16, and the price of errors chooses between the
+// two.
+func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	narrow := narrowable(t, rand.New(rand.NewPCG(5, 6)), 6)
+	f := narrow.Functions[0]
+	for k := range f.Set.Candidates {
+		if c := f.Set.Candidates[k]; c.Backend == "slim" {
+			c.Backend, c.Key = "slimmer", "bytes "+c.Key
+			f.Set.Candidates, f.Costs = append(f.Set.Candidates, c), append(f.Costs, f.Costs[k]/2)
+		}
+	}
+	s, err := genome.NewSpace(append(narrow.Backends, slimmer{slim{library{"slimmer", false}}}),
+		[]genome.Function{f})
+	require.NoError(t, err)
+	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2})
+	all := func(backend string) []int {
+		var chosen []int
+		for k := range f.Set.Candidates {
+			if c := &f.Set.Candidates[k]; c.Backend == backend && len(c.Nodes) == 1 {
+				chosen = append(chosen, k)
+			}
+		}
+		return chosen
+	}
+	for backend, off := range map[string]float64{"slim": 0.004, "slimmer": 0.05} {
+		n.observe(&Trial{Placement: s.Place([][]int{all(backend)}), Cost: cost.Cost{Samples: []float64{1},
+			Network: &cost.Network{Errors: &cost.Errors{L2: off}}}})
+	}
+	for backend, off := range map[string]float64{"tvm": 0, "slim": 0.004, "slimmer": 0.05} {
+		assert.InDelta(t, off*off, n.sum(n.covered([][]int{all(backend)})), 1e-7, backend)
+		assert.Equal(t, backend == "slimmer", n.exceeds(s.Place([][]int{all(backend)})), backend)
+	}
+	options := func(i int) []place.Option { return believed(s, i, place.Overhead{}) }
+	price, err := n.price(options)
+	require.NoError(t, err)
+	placed, err := place.Solve(n.priced(0, options(0), price), f.Tree)
+	require.NoError(t, err)
+	used := map[string]bool{}
+	for _, k := range placed.Chosen {
+		used[f.Set.Candidates[k].Backend] = true
+	}
+	assert.True(t, used["slim"], "bytes alone are off by too much")
+	assert.LessOrEqual(t, n.sum(n.covered([][]int{placed.Chosen})), 1e-4)
 }
 
 func TestNothingIsBelievedOfErrorsWhereNoneAreLimited(t *testing.T) {

@@ -16,6 +16,7 @@ bool ProcessorHas(const std::string& level) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
   }
+  if (level == "avx512_vnni") return __builtin_cpu_supports("avx512vnni");
   if (level == "avx512_bf16") return __builtin_cpu_supports("avx512bf16");
   if (level == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif

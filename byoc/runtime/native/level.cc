@@ -14,4 +14,11 @@ const Level& BestLevel() {
   return best;
 }
 
+const ByteLoops& BestByteLoops() {
+#ifdef COLLAGE_X86_GCC
+  if (AllowedInstructionSet() >= InstructionSet::kAvx512Vnni) return Avx512VnniByteLoops();
+#endif
+  return BestLevel().bytes;
+}
+
 }  // namespace collage::native

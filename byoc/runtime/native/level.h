@@ -11,6 +11,7 @@
 #define COLLAGE_NATIVE_LEVEL_H_
 
 #include "instruction_set.h"
+#include "native/bytes.h"
 #include "native/extremes.h"
 #include "native/gemm.h"
 #include "native/norm.h"
@@ -30,6 +31,7 @@ struct Level {
   void (*window)(const WindowRowsWork&);
   NormLoops norm;
   PixelNormLoops pixel_norm;
+  ByteLoops bytes;
 };
 
 // The one for BestInstructionSet.
@@ -39,6 +41,8 @@ const Level& PlainLevel();
 #ifdef COLLAGE_X86_GCC
 const Level& Avx2Level();
 const Level& Avx512Level();
+// All of them but those of bytes are Avx512Level's.
+const ByteLoops& Avx512VnniByteLoops();
 #endif
 
 }  // namespace collage::native

@@ -5,6 +5,7 @@
 #ifndef COLLAGE_NATIVE_LEVEL_LOOPS_H_
 #define COLLAGE_NATIVE_LEVEL_LOOPS_H_
 
+#include "native/bytes_loops.h"
 #include "native/extremes_loops.h"
 #include "native/gemm_loops.h"
 #include "native/level.h"
@@ -18,7 +19,7 @@ namespace collage::native {
 namespace {
 
 constexpr Level kLevel{kWidth,         kGemmLoops, Softmax,    kExtremeLoops,
-                       kWinogradLoops, WindowAny,  kNormLoops, kPixelNormLoops};
+                       kWinogradLoops, WindowAny,  kNormLoops, kPixelNormLoops, kByteLoops};
 
 }  // namespace
 }  // namespace collage::native

@@ -6,4 +6,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/level_avx2.cc PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/level_avx512.cc PROPERTIES
     COMPILE_OPTIONS "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mfma")
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/level_avx512_vnni.cc PROPERTIES
+    COMPILE_OPTIONS "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mavx512vnni;-mfma")
 endif()

@@ -88,7 +88,7 @@ func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 // declarePrecision declares those that say in which types parts may be computed: they need whole networks that run.
 func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
 	flags.StringVar(&m.precision.Allowed, "precision", pass.PrecisionF32, "the narrowest `TYPE` that parts may be "+
-		"computed in, where that is quicker and the error is not too large: f32, bf16, or auto for all that the "+
+		"computed in, where that is quicker and the error is not too large: f32, bf16, int8, or auto for all that the "+
 		"backends have here")
 	flags.Float64Var(&m.precision.MaxError, "max-error", 0, "how far the outputs may be off plain TVM's in float32, as a "+
 		"share `E` of them; 0 for 0.01 where --precision is not f32, else for the tolerance that each part has")

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package native
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/onednn"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// INT8Name is what users write in --backends for the kernel that multiplies bytes; BytesKernel is that kernel
+// (byoc/runtime/native/bytes.h).
+const (
+	INT8Name    = Name + "_int8"
+	BytesKernel = "bytes"
+)
+
+// mostTerms is of how many products a sum of bytes may be (byoc/runtime/native/bytes.h).
+const mostTerms = 65536
+
+// ByteRules are those of convolutions and dense layers whose data and weights are rounded to bytes: weights with a scale
+// for each output channel, data with one for each image, or each row of a dense layer, that is found when they are there
+// (dynamic quantisation), so that no calibration can have missed what they are.
+var ByteRules = sync.OnceValue(func() []*onednn.Rule {
+	convolutions := onednn.Form{
+		Composite: INT8Name + ".conv2d", Kernel: BytesKernel,
+		Limits: convolutionLimits(BytesKernel, func(_ *onednn.Convolution, w weights) error {
+			terms := roundUp(w.in, 4)
+			for _, k := range w.kernel {
+				terms *= k
+			}
+			return checkTerms(terms)
+		}),
+		LimitsText: fmt.Sprintf("one group, constant weights, sums of at most %d products", mostTerms),
+	}
+	dense := onednn.Form{
+		Composite: INT8Name + ".dense", Kernel: BytesKernel,
+		Limits: func(g *relay.Graph, m *relay.Match, layer onednn.Layer) error {
+			if err := checkProduct(g, m, layer); err != nil {
+				return err
+			}
+			shape := g.Nodes[layer.(*onednn.Product).Left].Type.Shape
+			return checkTerms(roundUp(shape[len(shape)-1], 4))
+		},
+		LimitsText: fmt.Sprintf("constant weights and bias, sums of at most %d products", mostTerms),
+	}
+	return slices.Concat(convolutions.Convolutions("nn.conv2d", 2, false, images...), dense.Dense())
+})
+
+func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
+
+func checkTerms(terms int64) error {
+	if terms > mostTerms {
+		return fmt.Errorf("the kernel %s adds up at most %d products of bytes, these are %d", BytesKernel, mostTerms, terms)
+	}
+	return nil
+}
+
+var bytePatterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(ByteRules()) })
+
+// narrow is the backend that computes convolutions and dense layers in bytes.
+type narrow struct{ backend }
+
+// NewINT8 gives it. Its candidates stand in regions with those of native and dnnl; what crosses from one operator to the
+// next is float32. install is as in New.
+func NewINT8(install func() error) byoc.Backend { return narrow{backend{install}} }
+
+func (narrow) Name() string              { return INT8Name }
+func (narrow) Patterns() []byoc.Pattern  { return bytePatterns() }
+func (narrow) ProposedKernels() []string { return nil }
+func (narrow) Description() string {
+	return "Collage's own kernel for products of bytes: convolutions and dense layers, rounded as they come"
+}
+
+// Propose has no attention: it proposes nothing.
+func (narrow) Propose(*relay.Graph, []byoc.Learnt) []byoc.Proposal { return nil }
+
+// Precision and Wide implement byoc.Narrow.
+func (narrow) Precision() byoc.Precision { return byoc.INT8 }
+func (narrow) Wide() string              { return Name }
+
+// Probe is that of native, on a processor with instructions for products of bytes.
+func (n narrow) Probe() byoc.Probe {
+	p := n.backend.Probe()
+	if p.Usable && allowedInstructionSet() < avx512VNNI {
+		p.Usable, p.Remedy = false, "use "+Name
+		p.Reason = "this processor has no avx512_vnni, or the environment forbids it: products of bytes would be no faster " +
+			"than those of float32"
+	}
+	return p
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/byte_convolution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "native/gemm.h"
+#include "native/workers.h"
+
+namespace collage::native {
+namespace {
+
+// What a worker is given at a time, in numbers to be rounded and in products.
+constexpr int64_t kRoundGrain = 1 << 14, kProductGrain = 1 << 20;
+
+constexpr int64_t kBlock = 96;  // rows that are multiplied with one panel in a row
+
+}  // namespace
+
+ByteScale ScaleOf(float least, float greatest) {
+  const double width = static_cast<double>(greatest) - static_cast<double>(least);
+  if (!std::isfinite(width)) return {std::numeric_limits<float>::quiet_NaN(), 0};
+  // Of all zeros, or numbers whose 255th part would be 0 or denormal: they are as good as 0.
+  constexpr double kLeast = 255.0 * std::numeric_limits<float>::min();
+  if (width < kLeast) return {0, 0};
+  const float scale = static_cast<float>(width / 255);
+  return {scale, static_cast<int32_t>(std::lround(-static_cast<double>(least) / static_cast<double>(scale)))};
+}
+
+bool ByteImages::operator==(const ByteImages& other) const {
+  return images == other.images && height == other.height && width == other.width &&
+         channels == other.channels && top == other.top && left == other.left &&
+         padded_height == other.padded_height && padded_width == other.padded_width;
+}
+
+void ByteImages::Round(const float* from, int threads, uint8_t* to, ByteScale* scales) const {
+  const ByteLoops& loops = BestByteLoops();
+  const int64_t line = width * channels, each = height * line, padded = Channels();
+  // The part of the image that is there.
+  const int64_t columns = std::min(width, padded_width - left), rows = std::min(height, padded_height - top);
+  const int64_t all = images * each;
+  const int64_t workers = std::max<int64_t>(1, std::min<int64_t>(threads, all / kRoundGrain));
+  // Lines y of the padded image n, by its scale.
+  const auto round = [&](int64_t n, int64_t y) {
+    const ByteScale& by = scales[n];
+    uint8_t* const out = to + n * Image() + y * Line();
+    const uint8_t zero = static_cast<uint8_t>(by.zero);
+    if (y < top || y >= top + rows) {
+      std::fill_n(out, Line(), zero);
+      return;
+    }
+    const float inverse = by.scale > 0 ? 1 / by.scale : 0;
+    const float* const in = from + n * each + (y - top) * line;
+    std::fill_n(out, left * padded, zero);
+    std::fill(out + (left + columns) * padded, out + Line(), zero);
+    if (padded == channels) {
+      loops.round(in, columns * channels, inverse, by.zero, out + left * padded);
+      return;
+    }
+    for (int64_t x = 0; x < columns; ++x) {
+      uint8_t* const pixel = out + (left + x) * padded;
+      std::fill_n(pixel + channels, padded - channels, zero);
+      loops.round(in + x * channels, channels, inverse, by.zero, pixel);
+    }
+  };
+  if (workers == 1 || images >= workers) {
+    DivideAmongWorkers(workers, images, [&](int64_t n, int64_t) {
+      float least = 0, greatest = 0;
+      loops.range(from + n * each, each, &least, &greatest);
+      scales[n] = ScaleOf(least, greatest);
+      for (int64_t y = 0; y < padded_height; ++y) round(n, y);
+    });
+    return;
+  }
+  // Few images: their lines are divided, twice.
+  struct alignas(64) Range {
+    float least = 0, greatest = 0;
+  };
+  const int64_t parts = std::min(height, 4 * workers);
+  std::vector<Range> ranges(static_cast<size_t>(images * parts));
+  DivideAmongWorkers(workers, images * parts, [&](int64_t item, int64_t) {
+    const int64_t n = item / parts, part = item % parts;
+    const int64_t begin = part * height / parts, end = (part + 1) * height / parts;
+    Range& range = ranges[static_cast<size_t>(item)];
+    loops.range(from + n * each + begin * line, (end - begin) * line, &range.least, &range.greatest);
+  });
+  for (int64_t n = 0; n < images; ++n) {
+    float least = 0, greatest = 0;
+    for (int64_t part = 0; part < parts; ++part) {
+      const Range& range = ranges[static_cast<size_t>(n * parts + part)];
+      // What is no number stays.
+      if (!(range.least >= least)) least = range.least;
+      if (!(range.greatest <= greatest)) greatest = range.greatest;
+    }
+    scales[n] = ScaleOf(least, greatest);
+  }
+  DivideAmongWorkers(workers, images * padded_height,
+                     [&](int64_t item, int64_t) { round(item / padded_height, item % padded_height); });
+}
+
+ByteConvolution::ByteConvolution(const Shape& shape, std::vector<Post> posts, int threads)
+    : shape_(shape), posts_(std::move(posts)), threads_(std::max(threads, 1)) {
+  data_.images = shape.batch;
+  data_.height = shape.in_height;
+  data_.width = shape.in_width;
+  data_.channels = shape.in_channels;
+  data_.top = shape.pad_front[0];
+  data_.left = shape.pad_front[1];
+  // As far as windows reach.
+  data_.padded_height =
+      (shape.out_height - 1) * shape.stride[0] + (shape.kernel[0] - 1) * shape.dilation[0] + 1;
+  data_.padded_width =
+      (shape.out_width - 1) * shape.stride[1] + (shape.kernel[1] - 1) * shape.dilation[1] + 1;
+  // Pixels of a window that lie side by side are one tap.
+  const bool side_by_side = shape.dilation[1] == 1;
+  length_ = data_.Channels() * (side_by_side ? shape.kernel[1] : 1);
+  for (int64_t y = 0; y < shape.kernel[0]; ++y) {
+    for (int64_t x = 0; x < (side_by_side ? 1 : shape.kernel[1]); ++x) {
+      taps_.push_back(y * shape.dilation[0] * data_.Line() + x * shape.dilation[1] * data_.Channels());
+    }
+  }
+}
+
+int64_t ByteConvolution::Columns() const {
+  const int64_t lanes = BestByteLoops().lanes;
+  return DivideUp(shape_.out_channels, lanes) * lanes;
+}
+
+int64_t ByteConvolution::Terms() const { return static_cast<int64_t>(taps_.size()) * length_; }
+
+size_t ByteConvolution::PackedSize() const {
+  // Scales and sums of the columns, then their bytes.
+  return static_cast<size_t>(Columns() * (8 + Terms()));
+}
+
+void ByteConvolution::Pack(const float* weight, const int64_t* steps, void* packed) const {
+  const int64_t columns = Columns(), panel = BestByteLoops().panel, terms = Terms();
+  auto* const scales = static_cast<float*>(packed);
+  auto* const sums = static_cast<int32_t*>(packed) + columns;
+  auto* const bytes = static_cast<int8_t*>(packed) + 8 * columns;
+  std::fill_n(static_cast<int8_t*>(packed), PackedSize(), int8_t{0});
+  const int64_t channels = data_.Channels();
+  for (int64_t c = 0; c < shape_.out_channels; ++c) {
+    const auto each = [&](const auto& work) {
+      for (int64_t y = 0; y < shape_.kernel[0]; ++y) {
+        for (int64_t x = 0; x < shape_.kernel[1]; ++x) {
+          for (int64_t k = 0; k < shape_.in_channels; ++k) {
+            work(weight[c * steps[0] + k * steps[1] + y * steps[2] + x * steps[3]],
+                 (y * shape_.kernel[1] + x) * channels + k);
+          }
+        }
+      }
+    };
+    float most = 0;
+    each([&](float w, int64_t) { most = std::max(most, std::abs(w)); });
+    const float scale = most / 127;
+    if (scale < std::numeric_limits<float>::min()) continue;  // as good as zeros
+    scales[c] = scale;
+    // The panel's first byte, how wide it is, and the column within it.
+    const int64_t first = c / panel * panel, width = std::min(panel, columns - first);
+    int8_t* const column = bytes + first * terms + (c - first) * 4;
+    each([&](float w, int64_t k) {
+      const auto byte = static_cast<int8_t>(std::lround(std::clamp(w / scale, -127.0F, 127.0F)));
+      sums[c] += byte;
+      column[k / 4 * width * 4 + k % 4] = byte;
+    });
+  }
+}
+
+void ByteConvolution::Run(const uint8_t* bytes, const ByteScale* scales, const void* packed,
+                          const float* bias, const float* const* addends, float* dst) const {
+  const ByteLoops& loops = BestByteLoops();
+  const int64_t columns = Columns(), out = shape_.out_channels, terms = Terms();
+  const int64_t rows = shape_.batch * shape_.out_height * shape_.out_width;
+  const int64_t panels = DivideUp(out, loops.panel), blocks = DivideUp(rows, kBlock);
+  std::vector<Operand> operands;
+  for (const Post& post : posts_) {
+    if (post.operand >= 0) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
+  }
+  for (size_t i = 0; i < operands.size(); ++i) operands[i] = {addends[i], out};
+  const auto* const column_scales = static_cast<const float*>(packed);
+  const auto* const right = static_cast<const int8_t*>(packed) + 8 * columns;
+  const auto work = [&](int64_t item, int64_t) {
+    const int64_t first = item % panels * loops.panel, start = item / panels * kBlock;
+    ByteWork product;
+    product.left = bytes;
+    product.at = {shape_.out_width, shape_.out_height, shape_.stride[1] * data_.Channels(),
+                  shape_.stride[0] * data_.Line(), data_.Image()};
+    product.taps = taps_.data();
+    product.num_taps = static_cast<int64_t>(taps_.size());
+    product.length = length_;
+    product.right = right + first * terms;
+    product.rows = std::min(kBlock, rows - start);
+    product.columns = std::min(loops.panel, out - first);
+    product.scales = scales;
+    product.column_scales = column_scales + first;
+    product.column_sums = reinterpret_cast<const int32_t*>(column_scales + columns) + first;
+    product.bias = bias == nullptr ? nullptr : bias + first;
+    product.out = dst + start * out + first;
+    product.out_row = out;
+    product.posts = posts_.data();
+    product.num_posts = static_cast<int>(posts_.size());
+    product.operands = operands.data();
+    product.row = start;
+    product.column = first;
+    loops.multiply(product);
+  };
+  const int64_t workers =
+      std::min({int64_t{threads_}, blocks * panels, std::max<int64_t>(1, rows * terms * out / kProductGrain)});
+  DivideAmongWorkers(workers, blocks * panels, work);
+}
+
+}  // namespace collage::native

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions and dense layers as products of bytes (native/bytes.h): the data are rounded first, by a step of
+// its own that several may share, then multiplied. In: f32, channels innermost. Out: f32.
+#ifndef COLLAGE_NATIVE_BYTE_CONVOLUTION_H_
+#define COLLAGE_NATIVE_BYTE_CONVOLUTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "native/bytes.h"
+#include "native/post.h"
+
+namespace collage::native {
+
+// Images as bytes: channels innermost, in multiples of 4, and zeros around them.
+struct ByteImages {
+  int64_t images = 1, height = 1, width = 1, channels = 0;
+  int64_t top = 0, left = 0;                         // what is ahead of the image
+  int64_t padded_height = 1, padded_width = 1;       // may be less than the image has
+
+  int64_t Channels() const { return (channels + 3) / 4 * 4; }
+  int64_t Line() const { return padded_width * Channels(); }
+  int64_t Image() const { return padded_height * Line(); }
+  int64_t Size() const { return images * Image(); }
+  bool operator==(const ByteImages& other) const;
+
+  // Rounds [images, height, width, channels]. scales: one for each image.
+  void Round(const float* from, int threads, uint8_t* to, ByteScale* scales) const;
+};
+
+// A convolution of two dimensions without groups; a dense layer is one of images of one pixel.
+class ByteConvolution {
+ public:
+  struct Shape {
+    int64_t batch = 1, in_channels = 0, in_height = 1, in_width = 1;
+    int64_t out_channels = 0, out_height = 1, out_width = 1;
+    int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1}, pad_front[2] = {0, 0};
+  };
+
+  // threads is how many threads Run may use.
+  ByteConvolution(const Shape& shape, std::vector<Post> posts, int threads);
+
+  // Whether the sums cannot overflow.
+  bool Fits() const { return Terms() <= kMostTerms; }
+  // How the data must lie.
+  const ByteImages& data() const { return data_; }
+  // Of the packed weights, in bytes; they begin at multiples of 64.
+  size_t PackedSize() const;
+  // Finite weights with steps, in elements, for output channel, input channel, row and column.
+  void Pack(const float* weight, const int64_t* steps, void* packed) const;
+  // bias has one number for each output channel, or is null. Addends are laid out like dst, [pixels,
+  // channels], and may be dst.
+  void Run(const uint8_t* bytes, const ByteScale* scales, const void* packed, const float* bias,
+           const float* const* addends, float* dst) const;
+
+ private:
+  int64_t Columns() const;  // whole vectors
+  int64_t Terms() const;    // products of one result
+
+  Shape shape_;
+  ByteImages data_;
+  std::vector<Post> posts_;
+  int threads_;
+  std::vector<int64_t> taps_;
+  int64_t length_ = 0;
+};
+
+}  // namespace collage::native
+
+#endif  // COLLAGE_NATIVE_BYTE_CONVOLUTION_H_

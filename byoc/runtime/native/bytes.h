@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products of bytes: what the data are rounded to when the kernel runs, and the weights when they are packed.
+//
+// A number x of the data becomes the byte round(x / scale) + zero, with one scale and zero for each image of a
+// convolution and each row of a dense layer, so that the bytes reach from the least number there to the
+// greatest (dynamic quantisation: what is outside of what a calibration saw is not cut off). A weight becomes
+// a signed byte, with one scale for each output channel and no zero. Sums of products of bytes are exact in 32
+// bits (up to kMostTerms of them):
+//
+//   sum of x w = scale * scale of the channel * (sum of bytes - zero * sum of the channel's weights)
+//
+// native/bytes_loops.h has the loops, compiled for each level, and once more for AVX-512 VNNI, which has an
+// instruction for four products at a time (native/level.h).
+#ifndef COLLAGE_NATIVE_BYTES_H_
+#define COLLAGE_NATIVE_BYTES_H_
+
+#include <cstdint>
+
+#include "native/post.h"
+
+namespace collage::native {
+
+// So many products of bytes add up in 32 bits, whatever they are: 255 * 127 * 65536 < 2^31.
+constexpr int64_t kMostTerms = 65536;
+
+// How the numbers of one image, or row, became bytes. A scale that is no number, since one of them was none or
+// infinite, makes all results that they take part in none.
+struct ByteScale {
+  float scale = 0;
+  int32_t zero = 0;
+};
+
+// The rows of the left side in memory, as pixels of images: row r is the pixel r % width of the line
+// r / width % height of an image, and the images follow one another. In bytes.
+struct ByteRows {
+  int64_t width = 1, height = 1;
+  int64_t pixel = 0, line = 0, image = 0;
+};
+
+// out = posts(bias + the scaled sum over taps of left * right) of one panel of the right side.
+struct ByteWork {
+  const uint8_t* left = nullptr;
+  ByteRows at;                    // where a row begins
+  const int64_t* taps = nullptr;  // so many bytes further on are the ones that are multiplied
+  int64_t num_taps = 1;
+  int64_t length = 0;  // bytes of one tap, a multiple of 4
+  // Four bytes of a column, one after the other, then those of the next one; whole vectors of columns.
+  const int8_t* right = nullptr;
+  int64_t rows = 0, columns = 0;
+  const ByteScale* scales = nullptr;      // by image
+  const float* column_scales = nullptr;   // whole vectors
+  const int32_t* column_sums = nullptr;   // of the right side, whole vectors
+  const float* bias = nullptr;            // as many as there are columns; null: none
+  float* out = nullptr;
+  int64_t out_row = 0;
+  const Post* posts = nullptr;
+  int num_posts = 0;
+  const Operand* operands = nullptr;
+  int64_t row = 0, column = 0;  // the first one of all rows and columns: of `at`, operands and `out`
+};
+
+// What is compiled for one level.
+struct ByteLoops {
+  int64_t rows, panel;  // rows of a tile, columns of a panel
+  int lanes;
+  void (*multiply)(const ByteWork&);
+  // The least and the greatest of some numbers, or 0 where that is less or greater; no numbers where one of
+  // them is none.
+  void (*range)(const float* from, int64_t count, float* least, float* greatest);
+  // from[i] / scale + zero, to the nearest whole number, between 0 and 255.
+  void (*round)(const float* from, int64_t count, float inverse, int32_t zero, uint8_t* to);
+};
+
+// By the range of what is to be rounded, with 0 in it.
+ByteScale ScaleOf(float least, float greatest);
+
+// The loops for AllowedInstructionSet.
+const ByteLoops& BestByteLoops();
+
+}  // namespace collage::native
+
+#endif  // COLLAGE_NATIVE_BYTES_H_

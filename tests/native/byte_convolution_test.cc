@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions and dense layers as products of bytes.
+//
+// ctest: levels vnni threads kernel
+#include "native/byte_convolution.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "post_reference.h"
+#include "sample.h"
+
+namespace collage::native {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Case {
+  int64_t batch, in_channels, out_channels, in_height, in_width;
+  int64_t kernel[2], stride[2], dilation[2], pad_front[2], pad_back[2];
+};
+
+ByteConvolution::Shape ShapeOf(const Case& c) {
+  ByteConvolution::Shape s;
+  s.batch = c.batch;
+  s.in_channels = c.in_channels;
+  s.out_channels = c.out_channels;
+  s.in_height = c.in_height;
+  s.in_width = c.in_width;
+  const auto size = [&](int64_t in, int i) {
+    return (in + c.pad_front[i] + c.pad_back[i] - (c.kernel[i] - 1) * c.dilation[i] - 1) / c.stride[i] + 1;
+  };
+  s.out_height = size(c.in_height, 0);
+  s.out_width = size(c.in_width, 1);
+  for (int i = 0; i < 2; ++i) {
+    s.kernel[i] = c.kernel[i];
+    s.stride[i] = c.stride[i];
+    s.dilation[i] = c.dilation[i];
+    s.pad_front[i] = c.pad_front[i];
+  }
+  return s;
+}
+
+std::vector<double> Direct(const ByteConvolution::Shape& s, const std::vector<float>& src,
+                           const std::vector<float>& weight) {
+  std::vector<double> all;
+  const int64_t taps = s.kernel[0] * s.kernel[1];
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t y = 0; y < s.out_height; ++y) {
+      for (int64_t x = 0; x < s.out_width; ++x) {
+        for (int64_t o = 0; o < s.out_channels; ++o) {
+          double sum = 0;
+          for (int64_t tap = 0; tap < taps; ++tap) {
+            const int64_t row = y * s.stride[0] - s.pad_front[0] + tap / s.kernel[1] * s.dilation[0];
+            const int64_t column = x * s.stride[1] - s.pad_front[1] + tap % s.kernel[1] * s.dilation[1];
+            if (row < 0 || row >= s.in_height || column < 0 || column >= s.in_width) continue;
+            for (int64_t k = 0; k < s.in_channels; ++k) {
+              sum += static_cast<double>(
+                         src[((b * s.in_height + row) * s.in_width + column) * s.in_channels + k]) *
+                     weight[(o * s.in_channels + k) * taps + tap];
+            }
+          }
+          all.push_back(sum);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<float> Computed(const ByteConvolution::Shape& s, const std::vector<float>& src,
+                            const std::vector<float>& weight, const float* bias, const std::vector<Post>& posts,
+                            const float* const* addends, int threads) {
+  const ByteConvolution kernel(s, posts, threads);
+  EXPECT_TRUE(kernel.Fits());
+  const int64_t taps = s.kernel[0] * s.kernel[1];
+  const int64_t steps[4] = {s.in_channels * taps, taps, s.kernel[1], 1};
+  // Exactly as much as is asked for, so that the address sanitizer sees what is beyond.
+  std::vector<int32_t> packed((kernel.PackedSize() + 3) / 4);
+  kernel.Pack(weight.data(), steps, packed.data());
+  std::vector<uint8_t> bytes(kernel.data().Size(), 77);
+  std::vector<ByteScale> scales(s.batch);
+  kernel.data().Round(src.data(), threads, bytes.data(), scales.data());
+  std::vector<float> dst(s.batch * s.out_height * s.out_width * s.out_channels, 1e9F);
+  kernel.Run(bytes.data(), scales.data(), packed.data(), bias, addends, dst.data());
+  return dst;
+}
+
+// Whole numbers, of which each image has least and least + 255, and each channel of the weights 127 or -127: as bytes
+// they are what they are.
+std::vector<float> Whole(int64_t images, int64_t each, int least, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<int> number(least, least + 255);
+  std::vector<float> all(images * each);
+  for (float& one : all) one = static_cast<float>(number(random));
+  for (int64_t i = 0; i < images; ++i) {
+    all[i * each] = static_cast<float>(least);
+    all[(i + 1) * each - 1] = static_cast<float>(least + 255);
+  }
+  return all;
+}
+std::vector<float> WholeWeights(int64_t channels, int64_t each, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<int> number(-127, 127);
+  std::vector<float> all(channels * each);
+  for (float& one : all) one = static_cast<float>(number(random));
+  for (int64_t i = 0; i < channels; ++i) all[i * each] = i % 2 == 0 ? 127 : -127;
+  return all;
+}
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case> cases = {
+      {1, 16, 64, 7, 7, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {2, 3, 33, 11, 9, {7, 5}, {2, 2}, {1, 1}, {3, 2}, {3, 2}},
+      {3, 5, 80, 6, 13, {3, 3}, {1, 2}, {2, 2}, {2, 1}, {2, 0}},
+      {1, 8, 17, 5, 5, {1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},  // of which the last pixels are not read
+      {2, 12, 130, 14, 14, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+      {1, 4, 1, 9, 40, {2, 3}, {1, 1}, {1, 3}, {0, 4}, {3, 4}},
+      {1, 6, 16, 1, 30, {1, 5}, {1, 1}, {1, 1}, {0, 4}, {0, 4}},  // windows that see no pixel but one
+      {13, 70, 100, 1, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},  // a dense layer
+      {1, 259, 47, 1, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+  };
+  return cases;
+}
+
+TEST(ByteConvolution, WholeNumbersAreExact) {
+  for (const Case& c : Cases()) {
+    const ByteConvolution::Shape s = ShapeOf(c);
+    for (const int least : {0, -100, -255}) {
+      const std::vector<float> src = Whole(s.batch, s.in_height * s.in_width * s.in_channels, least, 1);
+      const std::vector<float> weight =
+          WholeWeights(s.out_channels, s.in_channels * s.kernel[0] * s.kernel[1], 2);
+      for (const int threads : {1, 3}) {
+        const std::vector<float> got = Computed(s, src, weight, nullptr, {}, nullptr, threads);
+        ExpectClose(got, Direct(s, src, weight), 1e-6,
+                    "case " + std::to_string(&c - Cases().data()) + " from " + std::to_string(least));
+      }
+    }
+  }
+}
+
+TEST(ByteConvolution, BiasAndPosts) {
+  const std::vector<Post> posts = {{Post::Kind::kLinear, 0.5F, 0.25F, -1},
+                                   {Post::Kind::kAdd, 0, 0, 0},
+                                   {Post::Kind::kGelu, 0, 0, -1},
+                                   {Post::Kind::kAdd, 0, 0, 1},
+                                   {Post::Kind::kClip, -100, 2000, -1}};
+  for (const Case& c : Cases()) {
+    const ByteConvolution::Shape s = ShapeOf(c);
+    const std::vector<float> src = Whole(s.batch, s.in_height * s.in_width * s.in_channels, -7, 1);
+    const std::vector<float> weight =
+        WholeWeights(s.out_channels, s.in_channels * s.kernel[0] * s.kernel[1], 2);
+    const std::vector<float> bias = Sample(s.out_channels, 3);
+    std::vector<double> want = Direct(s, src, weight);
+    const auto results = static_cast<int64_t>(want.size());
+    std::vector<float> first = Sample(results, 4), second = Sample(results, 5);
+    const float* addends[] = {first.data(), second.data()};
+    for (size_t i = 0; i < want.size(); ++i) {
+      want[i] += bias[i % s.out_channels];
+      for (const Post& post : posts) {
+        want[i] = PostOf(post, want[i], post.operand >= 0 ? addends[post.operand][i] : 0);
+      }
+    }
+    ExpectClose(Computed(s, src, weight, bias.data(), posts, addends, 2), want, 1e-6);
+  }
+}
+
+// How far off a product is that was rounded: half of a step of each number, as if all were the worst.
+TEST(ByteConvolution, IsOffByNoMoreThanRounding) {
+  for (const Case& c : Cases()) {
+    const ByteConvolution::Shape s = ShapeOf(c);
+    const int64_t terms = s.in_channels * s.kernel[0] * s.kernel[1];
+    const std::vector<float> src = Sample(s.batch * s.in_height * s.in_width * s.in_channels, 1),
+                             weight = Sample(s.out_channels * terms, 2);
+    const std::vector<float> got = Computed(s, src, weight, nullptr, {}, nullptr, 2);
+    const std::vector<double> want = Direct(s, src, weight);
+    const double step = 2.0 / 255, weight_step = 1.0 / 127, n = static_cast<double>(terms);
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_LE(std::abs(got[i] - want[i]), n * 1.01 * (step + weight_step) / 2) << i;
+    }
+    // What each rounding adds is independent.
+    double square = 0;
+    for (size_t i = 0; i < want.size(); ++i) square += (got[i] - want[i]) * (got[i] - want[i]);
+    const double typical = std::sqrt(n / 3 * (step * step + weight_step * weight_step) / 12);
+    EXPECT_LE(std::sqrt(square / static_cast<double>(want.size())), 1.2 * typical);
+  }
+}
+
+TEST(ByteConvolution, ImagesDoNotKnowOfEachOther) {
+  const Case c = {3, 20, 40, 5, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  ByteConvolution::Shape s = ShapeOf(c);
+  const int64_t each = s.in_height * s.in_width * s.in_channels;
+  std::vector<float> src = Sample(3 * each, 1);
+  const std::vector<float> weight = Sample(s.out_channels * s.in_channels * 9, 2);
+  for (int64_t i = each; i < 2 * each; ++i) src[i] *= 1000;
+  const std::vector<float> all = Computed(s, src, weight, nullptr, {}, nullptr, 1);
+  s.batch = 1;
+  const std::vector<float> alone =
+      Computed(s, {src.begin(), src.begin() + each}, weight, nullptr, {}, nullptr, 1);
+  EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin()));
+}
+
+TEST(ByteConvolution, WhatIsNoFiniteNumberMakesItsImageNone) {
+  const Case c = {3, 20, 40, 5, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  const ByteConvolution::Shape s = ShapeOf(c);
+  const int64_t each = s.in_height * s.in_width * s.in_channels, out = each / 20 * 40;
+  const std::vector<float> weight = Sample(s.out_channels * s.in_channels * 9, 2);
+  for (const float odd : {kNan, kInfinity, -kInfinity}) {
+    for (const int threads : {1, 2, 8}) {
+      for (const int64_t at : {int64_t{0}, each / 2, each - 1}) {
+        std::vector<float> src = Sample(3 * each, 1);
+        src[each + at] = odd;
+        const std::vector<float> got = Computed(s, src, weight, nullptr, {}, nullptr, threads);
+        for (int64_t i = 0; i < 3 * out; ++i) ASSERT_EQ(std::isnan(got[i]), i / out == 1) << i << " " << odd;
+      }
+    }
+  }
+}
+
+TEST(ByteConvolution, NothingAtAll) {
+  const Case c = {1, 20, 40, 5, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  const ByteConvolution::Shape s = ShapeOf(c);
+  const std::vector<float> bias = Sample(s.out_channels, 3);
+  const std::vector<float> tiny(600, 1e-42F), zeros(600), weight = Sample(s.out_channels * s.in_channels * 9, 2),
+      none(weight.size());
+  for (const auto& [src, by] : {std::pair{&zeros, &weight}, {&tiny, &weight}, {&tiny, &none}}) {
+    const std::vector<float> got = Computed(s, *src, *by, bias.data(), {}, nullptr, 1);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], bias[i % s.out_channels]);
+  }
+}
+
+// A large image, which threads divide line by line.
+TEST(ByteConvolution, LinesAreDivided) {
+  const Case c = {1, 16, 24, 60, 70, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}};
+  const ByteConvolution::Shape s = ShapeOf(c);
+  const std::vector<float> src = Whole(1, s.in_height * s.in_width * s.in_channels, -128, 1),
+                           weight = WholeWeights(s.out_channels, s.in_channels * 9, 2);
+  ExpectClose(Computed(s, src, weight, nullptr, {}, nullptr, 4), Direct(s, src, weight), 1e-6);
+}
+
+TEST(ByteConvolution, SumsThatCouldOverflowDoNotFit) {
+  ByteConvolution::Shape s;
+  s.in_channels = kMostTerms;
+  s.out_channels = 16;
+  EXPECT_TRUE(ByteConvolution(s, {}, 1).Fits());
+  std::vector<float> src(kMostTerms, 255), weight(16 * kMostTerms, 127);
+  const std::vector<float> got = Computed(s, src, weight, nullptr, {}, nullptr, 1);
+  EXPECT_NEAR(got[5], 255.0 * 127 * kMostTerms, 1e3);
+  s.in_channels += 4;
+  EXPECT_FALSE(ByteConvolution(s, {}, 1).Fits());
+}
+
+}  // namespace
+}  // namespace collage::native
