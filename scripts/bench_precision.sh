@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Ten networks where parts may be computed in narrower types: what Collage makes of them within a limit of error, beside
-# OpenVINO as it comes (which chooses its type), PyTorch's autocast to bfloat16, and the engines in float32; in turn.
+# OpenVINO as it comes (which chooses its type) and in int8 by NNCF, ONNX Runtime in its own static int8, PyTorch's
+# autocast to bfloat16, and the engines in float32; in turn.
 #
 #   scripts/bench_precision.sh [OPTION ...]     options of `collage bench all`: --search-time 30s, --backends, ...
 #
@@ -27,6 +28,7 @@ for limit in ${ERRORS:-1e-3 1e-2 3e-2}; do
   say "$limit" "${#networks[@]} networks"
   list=$(IFS=,; echo "${networks[*]}")
   .venv/bin/collage bench all --networks "$list" --precision auto --max-error "$limit" \
-    --peers tvm,onnxruntime,openvino,openvino-default,torch-bf16 --executables "$executables/$limit" \
+    --peers tvm,onnxruntime,onnxruntime-int8,openvino,openvino-default,openvino-int8,torch-bf16 \
+    --executables "$executables/$limit" \
     --json "$results/precision_$limit.json" "$@" | tee "$results/precision_$limit.txt"
 done

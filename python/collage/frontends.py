@@ -220,6 +220,7 @@ def _onnx(path, input_shapes, input_values, dynamic=None, called=None):
 
     try:
         form.require_types(proto.graph)
+        form.require_scales(proto.graph)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
     return onnx_module(proto, called or path, input_shapes, input_values, dynamic)

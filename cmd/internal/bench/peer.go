@@ -41,13 +41,17 @@ var Peers = []Peer{
 	{Name: "tvm-collage"},
 	{Name: "onnxruntime", Package: "onnxruntime",
 		Remedy: "make backends BACKENDS=onnxruntime, or pip install onnxruntime"},
-	{Name: "openvino", Package: "openvino", Remedy: "make backends BACKENDS=openvino, or pip install openvino"},
-	{Name: "openvino-default", Package: "openvino",
-		Remedy: "make backends BACKENDS=openvino, or pip install openvino"},
+	{Name: "onnxruntime-int8", Package: "onnxruntime",
+		Remedy: "make backends BACKENDS=onnxruntime, or pip install onnxruntime"},
+	{Name: "openvino", Package: "openvino", Remedy: openvinoRemedy},
+	{Name: "openvino-default", Package: "openvino", Remedy: openvinoRemedy},
+	{Name: "openvino-int8", Package: "nncf", Remedy: openvinoRemedy + "; and make peers, or pip install nncf"},
 	{Name: "torch", Package: "torch", Remedy: torchRemedy},
 	{Name: "torch-bf16", Package: "torch", Remedy: torchRemedy},
 	{Name: "torch-compile", Package: "torch", Remedy: torchRemedy},
 }
+
+const openvinoRemedy = "make backends BACKENDS=openvino, or pip install openvino"
 
 const torchRemedy = "make peers, or pip install torch (with what PyPI's brings along it takes 6 GB)"
 

@@ -32,7 +32,9 @@ stopped while it is not its turn; turns go round (A B C, B C A, ...). The table 
 intervals. What is not installed is named, with how to get it.
 
 tvm is plain TVM, untuned; tvm-collage TVM's own CollagePartition with oneDNN (it searches for minutes a network, so name it
-in --peers); torch PyTorch as it is; torch-compile its compiler with frozen weights.
+in --peers); torch PyTorch as it is; torch-compile its compiler with frozen weights. Of those that compute more narrowly,
+openvino-default is OpenVINO in the type that it chooses, openvino-int8 a model that NNCF has quantised, onnxruntime-int8
+ONNX Runtime's static quantisation, torch-bf16 PyTorch's autocast.
 
 Beside the peers, --alone runs backends of Collage alone, nothing searched, and --before what an earlier checkout of Collage
 makes of the same networks with the backends that it takes by itself.

@@ -68,6 +68,35 @@ def _require_type(kind, what):
         raise ValueError(f"{what} is of the type {TensorProto.DataType.Name(kind).lower()}, which TVM does not have")
 
 
+# Which inputs of quantised operators are scales.
+_SCALES = {
+    "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 4, 6), "QLinearMatMul": (1, 4, 6),
+    "QLinearAdd": (1, 4, 6), "QLinearMul": (1, 4, 6), "QGemm": (1, 4, 7), "QLinearSoftmax": (1, 3),
+    "QLinearSigmoid": (1, 3), "QLinearLeakyRelu": (1, 3), "QLinearAveragePool": (1, 3),
+    "QLinearGlobalAveragePool": (1, 3),
+}  # fmt: skip
+
+
+def require_scales(graph):
+    """Raise ValueError for scales of quantised tensors that are 0 or no finite numbers: nothing can be told from what
+    was divided by them.
+    """
+    weights = {one.name: one for one in graph.initializer}
+    for node in graph.node:
+        for place in _SCALES.get(node.op_type, ()):
+            scale = weights.get(node.input[place]) if place < len(node.input) else None
+            if scale is None or onnx.external_data_helper.uses_external_data(scale):
+                continue
+            values = onnx.numpy_helper.to_array(scale).astype("float64").ravel()
+            wrong = np.flatnonzero(~np.isfinite(values) | (values == 0))
+            if wrong.size:
+                element = f", element {wrong[0]} of {values.size}," if values.size > 1 else ""
+                raise ValueError(
+                    f"the operator {node.op_type} that makes {node.output[0]}: its scale {scale.name}{element} is "
+                    f"{values[wrong[0]]:g}, by which nothing can be divided; quantise the model anew"
+                )
+
+
 def _plain_constants(graph):
     """Give the operators Constant their numbers as a tensor, whatever the attribute was."""
     for node in graph.node:

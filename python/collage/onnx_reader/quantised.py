@@ -3,6 +3,7 @@
 
 import numpy as np
 from onnx import helper
+from tvm import relay
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
@@ -62,6 +63,34 @@ def _from_opset(opset):
 
 for each in (10, 13):
     _from_opset(each)
+
+
+def _is_zero(zero):
+    return zero is None or isinstance(zero, relay.Constant) and not zero.data.numpy().any()
+
+
+@converter("MatMulInteger", since=10)
+def _whole_product(inputs, attrs, params):
+    """Its sides may be of different types, which TVM's converter refuses. Bytes that are multiplied by constant ones
+    around zero, which is what dynamic quantisation writes, stay bytes: processors have instructions for that.
+    """
+    a, b, a_zero, b_zero = inputs[0], inputs[1], given(inputs, 2), given(inputs, 3)
+    constant = isinstance(b, relay.Constant) and rank_of(b) == 2
+    if constant and _is_zero(b_zero) and (dtype_of(a), dtype_of(b)) == ("uint8", "int8"):
+        length, columns = shape_of(b)
+        weight = b.data.numpy()
+        rows = _op.reshape(a, (-1, length))
+        total = _op.nn.dense(rows, const(weight.T, "int8"), units=columns, out_dtype="int32")
+        total = _op.reshape(total, (*shape_of(a)[:-1], columns))
+        sums = const(weight.astype("int32").sum(0), "int32")
+        if _is_zero(a_zero):
+            return total
+        return total - _along_rows(_op.cast(a_zero, "int32"), rank_of(total), False) * sums
+    sides = []
+    for side, zero, column in ((a, a_zero, False), (b, b_zero, True)):
+        whole = _op.cast(side, "int32")
+        sides.append(whole if zero is None else whole - _along_rows(_op.cast(zero, "int32"), rank_of(side), column))
+    return importer.matmul_out_dtype(sides, "int32")
 
 
 @converter("QLinearMatMul", since=10)

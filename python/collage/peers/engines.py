@@ -144,6 +144,30 @@ class OnnxRuntime:
         return self.binding.copy_outputs_to_cpu()
 
 
+class OnnxRuntimeInt8(OnnxRuntime):
+    """ONNX Runtime with its own static quantisation: QDQ, weights per channel, ranges by the least and the greatest of
+    what the very inputs give that it is then run on.
+    """
+
+    def load(self, files, threads):
+        from onnxruntime import quantization
+
+        class Reader(quantization.CalibrationDataReader):
+            def __init__(self):
+                self.left = [_inputs(files)]
+
+            def get_next(self):
+                return self.left.pop() if self.left else None
+
+        narrow = f"{files['onnx']}.int8.onnx"
+        quantization.quantize_static(
+            files["onnx"], narrow, Reader(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
+            activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
+            use_external_data_format=os.path.getsize(files["onnx"]) > 1 << 30,
+        )  # fmt: skip
+        return f"{super().load({**files, 'onnx': narrow}, threads)}, static int8"
+
+
 class OpenVino:
     """OpenVINO's CPU plug-in for latency, told to keep float32: by itself it takes bfloat16 where the
     processor has it.
@@ -161,8 +185,11 @@ class OpenVino:
         }
         if self.precision:
             settings["INFERENCE_PRECISION_HINT"] = self.precision
-        self.compiled = openvino.Core().compile_model(files["onnx"], "CPU", settings)
+        self.compiled = openvino.Core().compile_model(self._model(files), "CPU", settings)
         return f"OpenVINO {openvino.__version__.split('-')[0]}"
+
+    def _model(self, files):
+        return files["onnx"]
 
     def bind(self, inputs):
         import openvino
@@ -184,6 +211,20 @@ class OpenVinoAsItComes(OpenVino):
     """OpenVINO's CPU plug-in for latency, in the type that it chooses."""
 
     precision = None
+
+
+class OpenVinoInt8(OpenVino):
+    """OpenVINO with a model that NNCF has quantised, on the very inputs that it is then run on."""
+
+    def _model(self, files):
+        import nncf
+        import openvino
+
+        self.by = f"NNCF {nncf.__version__}"
+        return nncf.quantize(openvino.Core().read_model(files["onnx"]), nncf.Dataset([_inputs(files)]), subset_size=1)
+
+    def load(self, files, threads):
+        return f"{super().load(files, threads)}, int8 by {self.by}"
 
 
 class Torch:
@@ -270,13 +311,21 @@ class TorchCompile(Torch):
         return f"{told} torch.compile"
 
 
+def _inputs(files):
+    """What the network is run on, {name: array}."""
+    with np.load(files["inputs"]) as archive:
+        return dict(archive)
+
+
 ENGINES = {
     "tvm": Tvm,
     "collage": Collage,
     "tvm-collage": TvmCollage,
     "onnxruntime": OnnxRuntime,
+    "onnxruntime-int8": OnnxRuntimeInt8,
     "openvino": OpenVino,
     "openvino-default": OpenVinoAsItComes,
+    "openvino-int8": OpenVinoInt8,
     "torch": Torch,
     "torch-bf16": TorchBf16,
     "torch-compile": TorchCompile,
