@@ -172,6 +172,9 @@ func (f *folder) call(id relay.NodeID, n *relay.Node) (value, error) {
 	if err := bridge.CheckSignals(); err != nil {
 		return value{}, err
 	}
+	if f.stepwise && keptByTVM(n.Op) {
+		return value{}, nil // front ends ask what TVM would fold
+	}
 	v, err := evaluate(n.Op, args, n.Attrs)
 	switch {
 	case errors.Is(err, errLeft):

@@ -90,6 +90,9 @@ var operators = map[string]operator{
 	"scatter_nd": {3, func(_ string, in []*Tensor, attrs *relay.Attrs) (*Tensor, error) {
 		return scatter(in[0], in[1], in[2], attrs)
 	}},
+	"qnn.dequantize": {3, func(_ string, in []*Tensor, attrs *relay.Attrs) (*Tensor, error) {
+		return dequantise(in[0], in[1], in[2], attrs)
+	}},
 	"arange": {3, func(_ string, in []*Tensor, attrs *relay.Attrs) (*Tensor, error) {
 		return arange(in[0], in[1], in[2], attrs)
 	}},
