@@ -134,14 +134,18 @@ def test_a_backend_computes_in_bfloat16(backend, tmp_path, command):
 
 @needs_int8
 def test_a_backend_computes_in_bytes(tmp_path, command):
-    """Convolutions of two dimensions and dense layers, with what follows them, at any batch."""
-    module = network(sensitive=False)
+    """Convolutions and dense layers, with what follows them; their weights are bytes in the artefact, too."""
+    module = network(sensitive=False, channels=128)
     values = drawn(module, 1)
     right = expected(module, values)
+    for name in ("dnnl", "native_int8"):
+        placed.export_to(str(tmp_path / f"{name}.so"), placed.place(module, name))
     path = str(tmp_path / "native_int8.so")
-    placed.export_to(path, placed.place(module, "native_int8"))
-    assert 1e-3 < l2(outputs(path, values), right) < 3e-2
-    # On a processor that has no instructions for it the same model computes in float32.
+    found = outputs(path, values)
+    assert 1e-3 < l2(found, right) < 3e-2
+    weights = 4 * (2 * 128 * 128 * 9 + 128 * 64)
+    assert (tmp_path / "dnnl.so").stat().st_size - (tmp_path / "native_int8.so").stat().st_size > 0.7 * weights
+    # On a processor that has no instructions for it the same model computes in float32, with the weights that it has.
     np.savez(tmp_path / "x.npz", **values)
     run = command(
         "run", path, "--inputs", tmp_path / "x.npz", "--outputs", tmp_path / "y.npz",
@@ -149,7 +153,8 @@ def test_a_backend_computes_in_bytes(tmp_path, command):
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     with np.load(tmp_path / "y.npz") as archive:
-        assert l2(archive[archive.files[0]], right) < 1e-5
+        assert 1e-3 < l2(archive[archive.files[0]], right) < 2e-2
+        assert 1e-3 < l2(archive[archive.files[0]], found) < 2e-2
 
 
 @needs_int8

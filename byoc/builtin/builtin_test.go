@@ -16,7 +16,7 @@ func TestRegisterAll(t *testing.T) {
 	require.NoError(t, RegisterAll())
 	require.NoError(t, RegisterAll(), "a second time")
 	names := []string{"tvm", "dnnl", "dnnl_tvm", "native", "mkl", "openblas", "onnxruntime", "openvino",
-		"dnnl_bf16", "openvino_bf16"}
+		"dnnl_bf16", "openvino_bf16", "native_int8"}
 	require.Len(t, byoc.All(), len(names))
 	compilers := map[string]string{}
 	for _, name := range names {
@@ -26,12 +26,13 @@ func TestRegisterAll(t *testing.T) {
 		require.NoError(t, byoc.Validate(b))
 		require.Equal(t, name == "tvm", b.Compiler() == "", name)
 		require.Equal(t, strings.HasSuffix(name, "_bf16"), byoc.PrecisionOf(b) == byoc.BF16, name)
+		require.Equal(t, strings.HasSuffix(name, "_int8"), byoc.PrecisionOf(b) == byoc.INT8, name)
 		if wide := byoc.WideOf(b); wide != name {
 			require.Contains(t, names, wide)
 		}
 		if other := compilers[b.Compiler()]; other != "" {
 			require.Equal(t, "dnnl", other, "only what stands in its regions shares a compiler")
-			require.Contains(t, []string{"native", "dnnl_bf16"}, name)
+			require.Contains(t, []string{"native", "dnnl_bf16", "native_int8"}, name)
 		} else {
 			compilers[b.Compiler()] = name
 		}

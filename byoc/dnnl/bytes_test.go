@@ -3,16 +3,23 @@
 package dnnl
 
 import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc/native"
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Candidates of native_int8 stand beside those of dnnl in one region, with what follows them hung on them.
-func TestWhatIsComputedInBytesNamesItsKernel(t *testing.T) {
+// bytesRegion has two convolutions of one weight in bytes, one of oneDNN's between them, and a dense layer in bytes.
+func bytesRegion(t *testing.T) *region.Program {
+	t.Helper()
 	m := newRegion()
 	data, weight := f(1, 8, 6, 6), f(8, 8, 3, 3)
 	x := m.Var(data.Shape, "float32")
@@ -21,12 +28,120 @@ func TestWhatIsComputedInBytesNamesItsKernel(t *testing.T) {
 		return m.Call("nn.relu", data, nil, m.Call("nn.conv2d", data, conv2dAttrs(), p...))
 	}, []*relay.Type{data, weight}, x, w)
 	z := m.Call("nn.conv2d", data, conv2dAttrs(), y, w)
+	z = m.as(native.INT8Name+".conv2d", "nn.conv2d", conv2dAttrs(), data, []*relay.Type{data, weight}, z, w)
 	flat := m.Call("nn.batch_flatten", f(1, 288), nil, z)
 	v := m.as(native.INT8Name+".dense", "nn.dense", nil, f(1, 16), []*relay.Type{f(1, 288), f(16, 288)}, flat,
 		m.Const([]int64{16, 288}, f32))
-	program, _ := text(t, m.Finish(v))
-	assert.Contains(t, program, `{"op": "conv", "kernel": "bytes"`)
-	assert.Contains(t, program, `"post": [{"op": "relu"`)
-	assert.Contains(t, program, `{"op": "conv", "algorithm"`, "the second one is oneDNN's")
-	assert.Contains(t, program, `{"op": "matmul", "kernel": "bytes"`)
+	p, err := region.FromGraph(m.Finish(v), "tvmgen_default_collage_dnnl_main_0")
+	require.NoError(t, err)
+	return p
+}
+
+// bytesText is the program of bytesRegion where constants have the elements that data gives.
+func bytesText(t *testing.T, p *region.Program, data func(region.ValueID) ([]byte, error)) (string, []region.ValueID) {
+	t.Helper()
+	l, err := lower(p)
+	require.NoError(t, err)
+	l.fuse()
+	require.NoError(t, l.roundWeights(data))
+	text, constants, err := l.text()
+	require.NoError(t, err)
+	return string(text), constants
+}
+
+func floatsOf(values ...float32) []byte {
+	var data []byte
+	for _, v := range values {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+	}
+	return data
+}
+
+// Candidates of native_int8 stand beside those of dnnl in one region, with what follows them hung on them. Their weights
+// are bytes with scales, once for all that read them; oneDNN's stay as they were.
+func TestWhatIsComputedInBytesHasItsWeightsSo(t *testing.T) {
+	t.Parallel()
+	p := bytesRegion(t)
+	text, constants := bytesText(t, p, func(v region.ValueID) ([]byte, error) {
+		n := int64(1)
+		for _, extent := range p.Values[v].Type.Shape {
+			n *= extent
+		}
+		return make([]byte, 4*n), nil
+	})
+	assert.Contains(t, text, `{"op": "conv", "kernel": "bytes"`)
+	assert.Contains(t, text, `"post": [{"op": "relu"`)
+	assert.Contains(t, text, `{"op": "conv", "algorithm"`, "the second one is oneDNN's")
+	assert.Contains(t, text, `{"op": "matmul", "kernel": "bytes"`)
+	types := map[string]int{}
+	for _, v := range constants {
+		typ := p.Values[v].Type
+		types[typ.DType+relay.IntsText(typ.Shape)]++
+		require.True(t, v >= 0 && int(v) < len(p.Values))
+	}
+	assert.Equal(t, map[string]int{"int8[8, 8, 3, 3]": 1, "float32[8]": 1, "float32[8, 8, 3, 3]": 1, "int8[16, 288]": 1,
+		"float32[16]": 1}, types)
+}
+
+func TestWeightsThatAreNotFiniteStayWithOneDNN(t *testing.T) {
+	t.Parallel()
+	for _, odd := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+		p := bytesRegion(t)
+		text, _ := bytesText(t, p, func(v region.ValueID) ([]byte, error) {
+			n := 576
+			if len(p.Values[v].Type.Shape) == 2 {
+				n = 16 * 288
+			}
+			return append(make([]byte, 4*(n-1)), floatsOf(odd)...), nil
+		})
+		assert.NotContains(t, text, "bytes")
+		assert.NotContains(t, text, "s8")
+	}
+	l, err := lower(bytesRegion(t))
+	require.NoError(t, err)
+	gone := errors.New("gone")
+	require.ErrorIs(t, l.roundWeights(func(region.ValueID) ([]byte, error) { return nil, gone }), gone)
+}
+
+// Whatever the order of a weight's axes, each channel reaches to 127 or -127, and no number is off by more than half a
+// step.
+func TestChannelsAreRounded(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, view := range []strides{
+		{[]int64{3, 4, 2, 2}, []int64{16, 4, 2, 1}, 0}, {[]int64{3, 4, 2, 2}, []int64{1, 3, 24, 12}, 0},
+		{[]int64{5, 7}, []int64{7, 1}, 0}, {[]int64{5, 7}, []int64{1, 5}, 0}, {[]int64{2, 3}, []int64{3, 1}, 4}, {[]int64{4}, []int64{1}, 0},
+	} {
+		count := view.offset + 1
+		for i, n := range view.dims {
+			count += (n - 1) * view.steps[i]
+		}
+		values := make([]float32, count)
+		for i := range values {
+			values[i] = float32(r.NormFloat64())
+		}
+		rounded, scales, finite, err := roundedChannels(floatsOf(values...), view)
+		require.NoError(t, err)
+		require.True(t, finite)
+		seen := 0
+		for channel := range view.dims[0] {
+			scale := math.Float32frombits(binary.LittleEndian.Uint32(scales[4*channel:]))
+			greatest := 0.0
+			for i := range view.of(channel) {
+				byte8 := float64(int8(rounded[i]))
+				greatest = max(greatest, math.Abs(byte8))
+				assert.InDelta(t, values[i], byte8*float64(scale), 0.5001*float64(scale))
+				seen++
+			}
+			assert.Equal(t, 127.0, greatest)
+		}
+		assert.Equal(t, int(count-view.offset), seen, "each element once: %v", view)
+	}
+	rounded, scales, finite, err := roundedChannels(floatsOf(0, 0, 1e-42, 0), strides{[]int64{2, 2}, []int64{2, 1}, 0})
+	require.NoError(t, err)
+	assert.True(t, finite)
+	assert.Equal(t, make([]byte, 4), rounded)
+	assert.Equal(t, make([]byte, 8), scales)
+	_, _, _, err = roundedChannels(floatsOf(0, 0), strides{[]int64{2, 2}, []int64{2, 1}, 0})
+	require.ErrorContains(t, err, "a weight of 2 elements is seen as [2 2]")
 }

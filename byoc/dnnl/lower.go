@@ -24,13 +24,15 @@ type lowering struct {
 	stripRanges []int64
 	// nodes says which value a node of the group that is being lowered stands for.
 	nodes map[relay.NodeID]region.ValueID
+	// made are constants of its own, by value: their elements, little-endian.
+	made map[region.ValueID][]byte
 	// groups are the names of the composite functions and single operators, in order; the last one is being lowered.
 	groups []string
 }
 
 // lower gives the region's operations in order. The error says which operator the runtime would not understand.
 func lower(p *region.Program) (*lowering, error) {
-	l := &lowering{p: p}
+	l := &lowering{p: p, made: map[region.ValueID][]byte{}}
 	for _, v := range p.Values {
 		l.types = append(l.types, v.Type)
 	}

@@ -64,5 +64,6 @@ func (l *lowering) unshaped(v region.ValueID) region.ValueID {
 
 // isConstant says that a value is a constant of the region.
 func (l *lowering) isConstant(v region.ValueID) bool {
-	return int(v) < len(l.p.Values) && l.p.Values[v].Constant != relay.NoNode
+	_, made := l.made[v]
+	return made || int(v) < len(l.p.Values) && l.p.Values[v].Constant != relay.NoNode
 }

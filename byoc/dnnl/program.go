@@ -11,7 +11,6 @@ import (
 
 	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
-	"github.com/collage-tvm/collage/relay"
 )
 
 // formatVersion is that of the text; the runtime refuses any other.
@@ -34,6 +33,9 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	l.sums()
 	l.merge()
 	l.strips()
+	if err := l.roundWeights(p.ConstantBytes); err != nil {
+		return nil, nil, err
+	}
 	return l.text()
 }
 
@@ -59,11 +61,16 @@ func (l *lowering) text() ([]byte, []region.ValueID, error) {
 	w.b.WriteString(",\n\"constants\": ")
 	var constants []region.ValueID
 	for _, v := range w.order {
-		if int(v) < len(l.p.Values) && l.p.Values[v].Constant != relay.NoNode {
+		if l.isConstant(v) {
 			constants = append(constants, v)
 		}
 	}
 	w.list(constants)
+	for i, v := range constants {
+		if data, made := l.made[v]; made {
+			constants[i] = l.p.AddConstant(l.types[v], data)
+		}
+	}
 	w.b.WriteString(",\n\"values\": [")
 	for i, v := range w.order {
 		if i > 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // formatLine begins the text of a region; libcollage_openvino.so (byoc/runtime/openvino_program.cc) reads it. Behind it
@@ -41,7 +42,7 @@ func emit(p *region.Program, precision byoc.Precision) ([]byte, []region.ValueID
 	groups, _ := p.Groups()
 	text := append([]byte(formatLine+string(precision)+"\n"+region.GroupsLine(groups)), document...)
 	if len(w.own) > 0 {
-		constants = append(constants, p.AddConstant(w.own))
+		constants = append(constants, p.AddConstant(relay.Tensor("uint8", int64(len(w.own))), w.own))
 	}
 	return text, constants, nil
 }

@@ -132,18 +132,17 @@ func (p *Program) ConstantBytes(v ValueID) ([]byte, error) {
 	return data.Bytes()
 }
 
-// AddConstant adds bytes that the engine is to be given beside the region's own constants, as a tensor of uint8 that no
-// operator reads. data must not be empty.
-func (p *Program) AddConstant(data []byte) ValueID {
-	p.Values = append(p.Values, Value{Type: relay.Tensor("uint8", int64(len(data))), Constant: relay.NoNode,
-		Producer: -1, added: data})
+// AddConstant adds a tensor that the engine is to be given beside the region's own constants, and that no operator
+// reads. data are its elements, compact and little-endian; it must not be empty.
+func (p *Program) AddConstant(typ *relay.Type, data []byte) ValueID {
+	p.Values = append(p.Values, Value{Type: typ, Constant: relay.NoNode, Producer: -1, added: data})
 	return ValueID(len(p.Values) - 1)
 }
 
 // constant gives a constant's tensor; the caller releases it.
 func (p *Program) constant(v ValueID) (*bridge.NDArray, error) {
 	if data := p.Values[v].added; data != nil {
-		return addedTensor(data)
+		return addedTensor(p.Values[v].Type, data)
 	}
 	node := p.Values[v].Constant
 	if node == relay.NoNode {
@@ -161,8 +160,12 @@ func (p *Program) constant(v ValueID) (*bridge.NDArray, error) {
 	return data.NDArray()
 }
 
-func addedTensor(data []byte) (*bridge.NDArray, error) {
-	tensor, err := bridge.Empty([]int64{int64(len(data))}, bridge.Uint8, bridge.CPU())
+func addedTensor(typ *relay.Type, data []byte) (*bridge.NDArray, error) {
+	dtype, err := bridge.ParseDataType(typ.DType)
+	if err != nil {
+		return nil, err
+	}
+	tensor, err := bridge.Empty(typ.Shape, dtype, bridge.CPU())
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@
 // Convolutions and dense layers as products of bytes, by a kernel of our own.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -43,15 +42,53 @@ Compiler::Rounded Compiler::WantedAsBytes(int value, const Desc& layout, const B
   return made;
 }
 
+const float* Compiler::Scales(const Op& op) {
+  return static_cast<const float*>(buffers_[Plain(op.in.back()).buffer].data);
+}
+
+void Compiler::WidenWeights(const Op& op) {
+  constexpr auto f32 = dnnl::memory::data_type::f32, s8 = dnnl::memory::data_type::s8;
+  const int value = op.in[1];
+  if (type(value).dtype != s8) return;  // another operator's, too
+  const Dims& dims = type(value).dims;
+  const int64_t count = Elements(dims);
+  std::shared_ptr<void> wide(AllocateAligned(static_cast<size_t>(count) * sizeof(float)).release(),
+                             AlignedFree());
+  auto* const to = static_cast<float*>(wide.get());
+  const auto* const from = static_cast<const int8_t*>(buffers_[Plain(value).buffer].data);
+  const float* const scales = Scales(op);
+  std::fill_n(to, count, 0.0F);
+  if (op.kind == "conv") {
+    const View& view = op.weight;
+    std::vector<int64_t> at(view.dims.size(), 0);
+    for (int64_t i = 0; i < Elements(view.dims); ++i) {
+      int64_t place = view.offset;
+      for (size_t axis = 0; axis < at.size(); ++axis) place += at[axis] * view.strides[axis];
+      to[place] = static_cast<float>(from[place]) * scales[at[0]];
+      for (size_t axis = at.size(); axis-- > 0;) {
+        if (++at[axis] < view.dims[axis]) break;
+        at[axis] = 0;
+      }
+    }
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      to[i] = static_cast<float>(from[i]) * scales[op.transpose_b ? i / dims[1] : i % dims[1]];
+    }
+  }
+  const int buffer = NewBuffer(Buffer::Kind::kConstant);
+  buffers_[buffer].data = wide.get();
+  buffers_[buffer].owner = std::move(wide);
+  types_[value].dtype = f32;
+  tensors_[value].clear();
+  Define(value, {RowMajor(dims, f32), buffer});
+}
+
 bool Compiler::Bytes(const Op& op) {
-  constexpr auto f32 = dnnl::memory::data_type::f32;
+  constexpr auto f32 = dnnl::memory::data_type::f32, s8 = dnnl::memory::data_type::s8;
   // Without the instruction oneDNN's own kernels in float32 are quicker.
-  if (AllowedInstructionSet() < InstructionSet::kAvx512Vnni || !IsConstant(op.in[1]) || !op.more.empty()) {
-    return false;
-  }
-  for (const int value : {op.in[0], op.in[1], op.out}) {
-    if (type(value).dtype != f32) return false;
-  }
+  if (AllowedInstructionSet() < InstructionSet::kAvx512Vnni) return false;
+  // The weights of one that could not be done so before have become float32.
+  if (type(op.in[1]).dtype != s8) return false;
   ByteConvolution::Shape shape;
   std::array<int64_t, 4> steps{};
   Desc data, dst;
@@ -89,17 +126,14 @@ bool Compiler::Bytes(const Op& op) {
   }
   const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
   const auto kernel = std::make_shared<const ByteConvolution>(shape, posts.list, collage_num_threads());
-  const auto* const weight = static_cast<const float*>(buffers_[Plain(op.in[1]).buffer].data);
-  const bool finite = std::all_of(weight, weight + Elements(type(op.in[1]).dims),
-                                  [](float w) { return std::isfinite(w); });
-  if (!kernel->Fits() || !finite) return false;
+  if (!kernel->Fits()) return false;
 
   const Rounded left = WantedAsBytes(op.in[0], data, kernel->data());
   const Tensor packed =
-      WantedPacked(op.in[1], op.kind == "conv" ? Seen(op.weight, f32) : RowMajor(type(op.in[1]).dims, f32),
+      WantedPacked(op.in[1], op.kind == "conv" ? Seen(op.weight, s8) : RowMajor(type(op.in[1]).dims, s8),
                    Row(static_cast<int64_t>(kernel->PackedSize()), dnnl::memory::data_type::u8),
                    [&](const void* plain, void* memory) {
-                     kernel->Pack(static_cast<const float*>(plain) + offset, steps.data(), memory);
+                     kernel->Pack(static_cast<const int8_t*>(plain) + offset, steps.data(), Scales(op), memory);
                    });
   std::vector<Tensor> tensors = {left.bytes, left.scales, packed};
   if (op.bias) tensors.push_back(Plain(op.in[2]));

@@ -186,7 +186,7 @@ class Checker {
     for (const int value : op_->more) Make(value, "the result of operation " + std::to_string(index_));
   }
 
-  // What only moves numbers takes any of one type; what computes takes float32.
+  // What only moves numbers takes any of one type; what computes takes float32, but for weights of bytes.
   void CheckTypes() const {
     const std::string& kind = op_->kind;
     const bool moves = kind == "reshape" || kind == "transpose" || kind == "concat";
@@ -196,7 +196,8 @@ class Checker {
       const bool truth =
           kind == "attention" && i >= kFirstMask && mask < op_->masks.size() && op_->masks[mask].chooses;
       const ValueType& given = p_.values[op_->in[i]];
-      if (given.truth != truth || (!truth && given.dtype != wanted)) Fail(Argument(i) + "is of another type");
+      const Type type = InBytes() && i == 1 ? Type::s8 : wanted;
+      if (given.truth != truth || (!truth && given.dtype != type)) Fail(Argument(i) + "is of another type");
     }
     if (p_.values[op_->out].truth) Fail("its result is of another type");
     for (const PostOp& post : op_->post) {
@@ -321,7 +322,8 @@ class Checker {
 
   void Convolution() const {
     const bool upsampled = op_->kind == "upsampled_conv", transposed = op_->kind == "deconv";
-    Arity(op_->bias ? 3 : 2, op_->bias ? 3 : 2);
+    const size_t arguments = 2 + (op_->bias ? 1 : 0) + (InBytes() ? 1 : 0);
+    Arity(arguments, arguments);
     const Dims from = Turned(In(0)), to = Turned(Out());
     Want(from.size() == to.size() && from.size() >= 3 && from.size() <= 5, "its tensors have the wrong rank");
     const size_t space = from.size() - 2;
@@ -338,6 +340,10 @@ class Checker {
     Want(from[1] % groups == 0 && from[1] / groups == weight[first + 1],
          "its weight takes another number of channels");
     if (op_->bias) Elements(2, to[1]);
+    if (InBytes()) {
+      Want(space == 2 && !grouped, "only images are convolved in bytes, without groups");
+      Bytes(to[1]);
+    }
     Dims scale(space, 1);
     if (upsampled) {
       Want(space == 2 && !grouped, "only images are upsampled, without groups");
@@ -356,9 +362,27 @@ class Checker {
     }
   }
 
+  bool InBytes() const { return op_->kernel == "bytes"; }
+
+  // Weights of bytes, and behind all other arguments a scale for each of so many channels.
+  void Bytes(int64_t channels) const {
+    const size_t last = op_->in.size() - 1;
+    Elements(last, channels);
+    for (const size_t i : {size_t{1}, last}) {
+      Want(std::find(p_.constants.begin(), p_.constants.end(), op_->in[i]) != p_.constants.end(),
+           "its weight and the scales must be constants");
+    }
+  }
+
   void MatMul() const {
     const size_t step = op_->bias ? 2 : 1;
-    Arity(1 + (1 + op_->more.size()) * step, 1 + (1 + op_->more.size()) * step);
+    const size_t arguments = 1 + (1 + op_->more.size()) * step + (InBytes() ? 1 : 0);
+    Arity(arguments, arguments);
+    if (InBytes()) {
+      Want(op_->more.empty() && !op_->transpose_a && Out().size() == 2 && In(0).size() == 2 && In(1).size() == 2,
+           "only dense layers are computed in bytes, one by one");
+      Bytes(Out()[1]);
+    }
     for (size_t i = 0; i <= op_->more.size(); ++i) {
       const Dims& result = i == 0 ? Out() : Shape(op_->more[i - 1]);
       const Dims &left = In(0), &right = In(1 + i * step);

@@ -116,6 +116,7 @@ void Compiler::CompileOp(const Op& op) {
     return;
   }
   const size_t first = steps_.size();
+  if (op.kernel == "bytes") WidenWeights(op);
   CompileByLibrary(op);
   if (op.kernel.empty()) return;
   for (size_t i = first; i < steps_.size(); ++i) {

@@ -200,6 +200,9 @@ class Compiler {
     std::shared_ptr<const native::ByteImages> images;
     Tensor bytes, scales;
   };
+  // The scales of an operator whose weights are bytes, and these as float32, for whoever does it instead.
+  const float* Scales(const Op& op);
+  void WidenWeights(const Op& op);
   Rounded WantedAsBytes(int value, const Desc& layout, const native::ByteImages& images);
   std::vector<Rounded> rounded_;
   std::shared_ptr<PackedWeights> last_weights_;  // of the product that was compiled last

@@ -81,11 +81,21 @@ std::vector<float> Computed(const ByteConvolution::Shape& s, const std::vector<f
                             const float* const* addends, int threads) {
   const ByteConvolution kernel(s, posts, threads);
   EXPECT_TRUE(kernel.Fits());
-  const int64_t taps = s.kernel[0] * s.kernel[1];
-  const int64_t steps[4] = {s.in_channels * taps, taps, s.kernel[1], 1};
+  const int64_t taps = s.kernel[0] * s.kernel[1], each = s.in_channels * taps;
+  const int64_t steps[4] = {each, taps, s.kernel[1], 1};
+  std::vector<int8_t> rounded(weight.size());
+  std::vector<float> weight_scales(s.out_channels);
+  for (int64_t o = 0; o < s.out_channels; ++o) {
+    float most = 0;
+    for (int64_t i = 0; i < each; ++i) most = std::max(most, std::abs(weight[o * each + i]));
+    weight_scales[o] = most / 127;
+    for (int64_t i = 0; i < each && most > 0; ++i) {
+      rounded[o * each + i] = static_cast<int8_t>(std::lround(weight[o * each + i] / weight_scales[o]));
+    }
+  }
   // Exactly as much as is asked for, so that the address sanitizer sees what is beyond.
   std::vector<int32_t> packed((kernel.PackedSize() + 3) / 4);
-  kernel.Pack(weight.data(), steps, packed.data());
+  kernel.Pack(rounded.data(), steps, weight_scales.data(), packed.data());
   std::vector<uint8_t> bytes(kernel.data().Size(), 77);
   std::vector<ByteScale> scales(s.batch);
   kernel.data().Round(src.data(), threads, bytes.data(), scales.data());

@@ -135,37 +135,28 @@ size_t ByteConvolution::PackedSize() const {
   return static_cast<size_t>(Columns() * (8 + Terms()));
 }
 
-void ByteConvolution::Pack(const float* weight, const int64_t* steps, void* packed) const {
+void ByteConvolution::Pack(const int8_t* weight, const int64_t* steps, const float* scales,
+                           void* packed) const {
   const int64_t columns = Columns(), panel = BestByteLoops().panel, terms = Terms();
-  auto* const scales = static_cast<float*>(packed);
+  std::fill_n(static_cast<int8_t*>(packed), PackedSize(), int8_t{0});
+  std::copy_n(scales, shape_.out_channels, static_cast<float*>(packed));
   auto* const sums = static_cast<int32_t*>(packed) + columns;
   auto* const bytes = static_cast<int8_t*>(packed) + 8 * columns;
-  std::fill_n(static_cast<int8_t*>(packed), PackedSize(), int8_t{0});
   const int64_t channels = data_.Channels();
   for (int64_t c = 0; c < shape_.out_channels; ++c) {
-    const auto each = [&](const auto& work) {
-      for (int64_t y = 0; y < shape_.kernel[0]; ++y) {
-        for (int64_t x = 0; x < shape_.kernel[1]; ++x) {
-          for (int64_t k = 0; k < shape_.in_channels; ++k) {
-            work(weight[c * steps[0] + k * steps[1] + y * steps[2] + x * steps[3]],
-                 (y * shape_.kernel[1] + x) * channels + k);
-          }
-        }
-      }
-    };
-    float most = 0;
-    each([&](float w, int64_t) { most = std::max(most, std::abs(w)); });
-    const float scale = most / 127;
-    if (scale < std::numeric_limits<float>::min()) continue;  // as good as zeros
-    scales[c] = scale;
     // The panel's first byte, how wide it is, and the column within it.
     const int64_t first = c / panel * panel, width = std::min(panel, columns - first);
     int8_t* const column = bytes + first * terms + (c - first) * 4;
-    each([&](float w, int64_t k) {
-      const auto byte = static_cast<int8_t>(std::lround(std::clamp(w / scale, -127.0F, 127.0F)));
-      sums[c] += byte;
-      column[k / 4 * width * 4 + k % 4] = byte;
-    });
+    for (int64_t y = 0; y < shape_.kernel[0]; ++y) {
+      for (int64_t x = 0; x < shape_.kernel[1]; ++x) {
+        const int8_t* const from = weight + c * steps[0] + y * steps[2] + x * steps[3];
+        const int64_t tap = (y * shape_.kernel[1] + x) * channels;
+        for (int64_t k = 0; k < shape_.in_channels; ++k) {
+          sums[c] += from[k * steps[1]];
+          column[(tap + k) / 4 * width * 4 + (tap + k) % 4] = from[k * steps[1]];
+        }
+      }
+    }
   }
 }
 

@@ -48,8 +48,9 @@ class ByteConvolution {
   const ByteImages& data() const { return data_; }
   // Of the packed weights, in bytes; they begin at multiples of 64.
   size_t PackedSize() const;
-  // Finite weights with steps, in elements, for output channel, input channel, row and column.
-  void Pack(const float* weight, const int64_t* steps, void* packed) const;
+  // Weights, -127 to 127, with steps, in elements, for output channel, input channel, row and column, and the
+  // scale of each output channel.
+  void Pack(const int8_t* weight, const int64_t* steps, const float* scales, void* packed) const;
   // bias has one number for each output channel, or is null. Addends are laid out like dst, [pixels,
   // channels], and may be dst.
   void Run(const uint8_t* bytes, const ByteScale* scales, const void* packed, const float* bias,
