@@ -29,6 +29,11 @@ NDArray Filled(const ValueType& type, float step) {
     for (int64_t i = 0; i < Elements(type.dims); ++i) truths[i] = i % 3 == 0 ? 0 : 1;
     return tensor;
   }
+  if (type.dtype == dnnl::memory::data_type::s8) {
+    auto* const bytes = static_cast<int8_t*>(tensor->data);
+    for (int64_t i = 0; i < Elements(type.dims); ++i) bytes[i] = static_cast<int8_t>(i % 11 * 25 - 125);
+    return tensor;
+  }
   auto* const values = static_cast<float*>(tensor->data);
   for (int64_t i = 0; i < Elements(type.dims); ++i) values[i] = step * static_cast<float>(i % 11);
   return tensor;

@@ -291,6 +291,41 @@ TEST(DnnlProgram, MasksOfAttention) {
   EXPECT_TRUE(Says(RefusalOf(Attending("[0, 1, 1]", "", "[2, 2, 2, 1, 2]")), "do not follow one another"));
 }
 
+// A convolution of bytes, whose weight is value 1 and whose scales are value 2, and a dense layer (3, 4).
+const char* const kBytes = R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 2, 3, 4],
+  "outputs": [7], "values": [["f32", [1, 8, 4, 4]], ["s8", [8, 8, 3, 3]], ["f32", [8]], ["s8", [5, 128]],
+    ["f32", [5]], ["f32", [1, 8, 4, 4]], ["f32", [1, 128]], ["f32", [1, 5]]],
+  "ops": [{"op": "conv", "kernel": "bytes", "algorithm": "direct", "in": [0, 1, 2], "out": 5, "strides": [1, 1],
+      "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [8, 8, 3, 3], "strides": [72, 9, 3, 1]}},
+    {"op": "reshape", "in": [5], "out": 6},
+    {"op": "matmul", "kernel": "bytes", "in": [6, 3, 4], "out": 7, "transpose_b": true}]})";
+
+TEST(DnnlProgram, WeightsOfBytes) {
+  EXPECT_EQ(RefusalOf(kBytes), "");
+  const Damage damages[] = {
+      {"[\"s8\", [8, 8, 3, 3]]", "[\"f32\", [8, 8, 3, 3]]", "argument 1 (value 1) [8, 8, 3, 3] is of another type"},
+      {"[\"f32\", [8]]", "[\"s8\", [8]]", "argument 2 (value 2) [8] is of another type"},
+      {"[\"f32\", [8]]", "[\"f32\", [7]]", "argument 2 (value 2) [7] should have 8 elements"},
+      {"[\"f32\", [1, 8, 4, 4]], [\"s8\"", "[\"s8\", [1, 8, 4, 4]], [\"s8\"",
+       "argument 0 (value 0) [1, 8, 4, 4] is of another type"},
+      {"\"in\": [0, 1, 2]", "\"in\": [0, 1]", "operation 0 (conv): it has 2 arguments"},
+      {"\"in\": [6, 3, 4]", "\"in\": [6, 3]", "operation 2 (matmul): it has 2 arguments"},
+      {"[\"f32\", [5]]", "[\"f32\", [6]]", "argument 2 (value 4) [6] should have 5 elements"},
+      {"\"inputs\": [0], \"constants\": [1, 2, 3, 4]", "\"inputs\": [0, 1], \"constants\": [2, 3, 4]",
+       "its weight and the scales must be constants"},
+      {"\"inputs\": [0], \"constants\": [1, 2, 3, 4]", "\"inputs\": [0, 4], \"constants\": [1, 2, 3]",
+       "its weight and the scales must be constants"},
+      {"\"conv\", \"kernel\": \"bytes\"", "\"conv\"", "argument 1 (value 1) [8, 8, 3, 3] is of another type"},
+      {"\"weight\": {\"dims\": [8, 8, 3, 3], \"strides\": [72, 9, 3, 1]}",
+       "\"weight\": {\"dims\": [1, 8, 8, 3, 3], \"strides\": [0, 72, 9, 3, 1]}", "in bytes, without groups"},
+      {"\"transpose_b\": true", "\"transpose_a\": true", "only dense layers are computed in bytes"},
+  };
+  for (const Damage& damage : damages) {
+    EXPECT_TRUE(Says(RefusalOf(Damaged(kBytes, damage)), damage.said))
+        << damage.to << RefusalOf(Damaged(kBytes, damage));
+  }
+}
+
 TEST(DnnlProgram, RefusesATextOfBrackets) {
   EXPECT_TRUE(Says(RefusalOf(std::string(1 << 20, '[')), "nested too deeply"));
 }
