@@ -150,11 +150,14 @@ func (p *Precision) Offered(names []string) ([]string, error) {
 	return offered, nil
 }
 
-// Narrow says that a placement has parts that are computed in a narrower type than the network's.
+// Narrow says that a placement has parts that are computed in a narrower type than the network's, or such that are
+// computed otherwise than by TVM where the network itself is quantised.
 func (n *Network) Narrow(p *genome.Placement) bool {
 	for i, chosen := range p.Chosen {
+		quantised := rounds(n.s.functions[i].set.Graph)
 		for _, k := range chosen {
-			if byoc.PrecisionOf(n.s.byName[n.s.functions[i].set.Candidates[k].Backend]) != byoc.F32 {
+			b := n.s.byName[n.s.functions[i].set.Candidates[k].Backend]
+			if byoc.PrecisionOf(b) != byoc.F32 || quantised && !b.TakesAnything() {
 				return true
 			}
 		}

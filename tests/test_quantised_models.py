@@ -3,6 +3,8 @@
 ONNX Runtime does, up to one step of the last scale.
 """
 
+import json
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -151,3 +153,32 @@ def test_scales_that_nothing_can_be_divided_by(scale, told, command, tmp_path):
         frontends.load(path)
     run = command("compile", path, "-o", tmp_path / "model.tar")
     assert run.returncode == 2 and "quantise the model anew" in run.stderr and not (tmp_path / "model.tar").exists()
+
+
+def test_a_quantised_model_is_held_to_steps(tmp_path):
+    """What is rounded the other way is a whole step off, and is no wrong result; a budget says how far outputs may be."""
+    import collage
+
+    plain, narrow = str(tmp_path / "plain.onnx"), str(tmp_path / "narrow.onnx")
+    network(plain)
+    FORMS["QDQ per channel"](plain, narrow)
+    options = {"backends": ["tvm", "dnnl"], "store": str(tmp_path / "costs.jsonl"), "pin": ["nn.conv2d=dnnl"]}
+    plan = tmp_path / "plan.json"
+    module = frontends.load(narrow).module
+    path = collage.compile(
+        module, out=str(tmp_path / "model.so"), plan_out=str(plan), search_time=60, trials=4, samples=3, rounds=3,
+        **options,
+    )  # fmt: skip
+    made = json.loads(plan.read_text())
+    assert made["precision"]["allowed"] == "f32" and made["precision"]["max_error"] == 0.03
+    dense = [f for f in made["finalists"] if f["name"] != "tvm"]
+    assert dense and not any((f.get("failure") or {}).get("kind") == "wrong-result" for f in dense)
+    value = np.random.default_rng(9).standard_normal(SHAPE).astype("float32")
+    session = onnxruntime.InferenceSession(narrow, providers=["CPUExecutionProvider"])
+    wanted = session.run(None, {"x": value})[0]
+    model = collage.load(path)
+    model.set_input("x", value)
+    model.run()
+    assert np.linalg.norm(model.get_output(0).numpy() - wanted) <= 0.02 * np.linalg.norm(wanted)
+    # A plan says what it allows.
+    collage.compile(module, plan=made, out=str(tmp_path / "again.so"))

@@ -18,6 +18,9 @@ import (
 // offer settles which backends may be used, with those that compute narrowly. Errors: pass.Precision.Offered's, and an
 // *pass.OptionError where there is nothing to hold what is computed narrowly against.
 func (c *decision) offer() (err error) {
+	if err := c.allowRounding(); err != nil {
+		return err
+	}
 	if c.Backends, err = c.Precision.Offered(c.Backends); err != nil {
 		return err
 	}
@@ -42,8 +45,27 @@ func (c *decision) offer() (err error) {
 	return c.take()
 }
 
-// take reads the inputs on which errors are taken, once.
+// allowRounding gives a network that came quantised a budget of errors where the user has stated none: float32's
+// tolerance would hold nobody's answer but TVM's own for right.
+func (c *decision) allowRounding() error {
+	if c.machine != nil || c.Precision.Limit() != (cost.Limit{}) || !slices.Contains(c.Backends, "tvm") {
+		return nil
+	}
+	quantised, err := pass.Quantised(c.module)
+	if err != nil || !quantised {
+		return err
+	}
+	c.Precision.MaxError = pass.QuantisedMaxError
+	c.notes = append(c.notes, fmt.Sprintf("The network is quantised: what is rounded the other way is a whole step off, so "+
+		"its outputs may be off by %g (%s); max_error changes that.", c.Precision.MaxError, cost.L2))
+	return nil
+}
+
+// take reads the inputs on which errors are taken, once, and whether the network came quantised.
 func (c *decision) take() (err error) {
+	if c.quantised, err = pass.Quantised(c.module); err != nil {
+		return err
+	}
 	c.taken, err = c.Precision.Take(c.module)
 	return err
 }
@@ -70,10 +92,14 @@ func computesNarrowly(name string) bool {
 	return err == nil && byoc.PrecisionOf(b) != byoc.F32
 }
 
-// narrow says that parts of the finalist are computed in a narrower type than the network's.
-func (f *finalist) narrow() bool {
-	return f.plan != nil && slices.ContainsFunc(f.plan.Regions,
-		func(r plan.Region) bool { return slices.ContainsFunc(r.Backends(), computesNarrowly) })
+// narrow says that parts of a finalist are computed in a narrower type than the network's, or otherwise than by TVM
+// where the network itself is quantised.
+func (c *decision) narrow(f *finalist) bool {
+	return f.plan != nil && slices.ContainsFunc(f.plan.Regions, func(r plan.Region) bool {
+		return slices.ContainsFunc(r.Backends(), func(name string) bool {
+			return computesNarrowly(name) || c.quantised && name != "tvm"
+		})
+	})
 }
 
 // overBudget says by how much a network's outputs are further off than they may be, on the inputs by which the search
@@ -101,7 +127,7 @@ func (c *decision) holdToBudget(f *finalist) {
 	detail := ""
 	if t := c.trialOf(f.placement); t != nil {
 		detail = c.overBudget(t)
-	} else if f.narrow() {
+	} else if c.narrow(f) {
 		detail = "how far its outputs are off was not measured"
 	}
 	if detail != "" {

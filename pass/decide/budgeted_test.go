@@ -69,9 +69,14 @@ func TestWhatWasNotMeasuredIsNotKeptWhereItIsNarrow(t *testing.T) {
 	f := c.finalists[3]
 	c.holdToBudget(f)
 	assert.Nil(t, f.failure, "all of it is computed in float32")
-	f.plan.Regions[0].Backend = "openvino_bf16"
+	f.plan.Regions[0].Backend = "openvino"
 	f.plan.Regions[0].Candidates = []plan.Candidate{{}}
-	require.True(t, f.narrow())
+	require.False(t, c.narrow(f))
+	c.quantised = true
+	require.True(t, c.narrow(f), "what is rounded otherwise is a step off")
+	c.quantised = false
+	f.plan.Regions[0].Backend = "openvino_bf16"
+	require.True(t, c.narrow(f))
 	c.holdToBudget(f)
 	require.NotNil(t, f.failure)
 	assert.Equal(t, "how far its outputs are off was not measured", f.failure.Detail)

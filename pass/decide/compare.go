@@ -222,7 +222,7 @@ func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*fina
 	models := make([]measure.Model, len(finalists))
 	for i, f := range finalists {
 		names[i], models[i] = f.title(), measure.Model{Name: f.name, Path: f.path, Rounds: f.rounds,
-			Narrow: f.narrow()}
+			Narrow: c.narrow(f)}
 	}
 	title := "running " + joinNames(names) + " in turn"
 	if len(names) == 1 {

@@ -143,8 +143,10 @@ type decision struct {
 	Options
 	ctx    context.Context
 	module *bridge.Object // normalised
-	plan   *plan.Plan     // of what was kept
-	target string
+	// quantised says that the module came quantised (pass.Quantised).
+	quantised bool
+	plan      *plan.Plan // of what was kept
+	target    string
 	// finalists are in the order in which they are reported: each backend alone, then the placement.
 	finalists []*finalist
 	// reference is TVM alone, against which outputs are checked. It is among the finalists if TVM was offered.
