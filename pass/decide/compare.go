@@ -172,7 +172,10 @@ func (c *decision) compare() error {
 		if f == c.reference {
 			continue
 		}
-		check := comparison.Outputs[f.name]
+		check, ran := comparison.Outputs[f.name]
+		if !ran {
+			continue // what may not be kept is not run
+		}
 		f.maxError = check.MaxError
 		if !check.OK {
 			f.failure = &cost.Failure{Phase: "check", Kind: cost.KindWrongResult,
