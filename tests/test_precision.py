@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that are computed in bfloat16 or bytes where that is allowed, as far as the outputs stay within what is allowed."""
+"""Parts that are computed in bfloat16 or bytes where that is allowed, as far as the outputs stay within that."""
 
 import json
 import math

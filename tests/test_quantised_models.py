@@ -156,7 +156,7 @@ def test_scales_that_nothing_can_be_divided_by(scale, told, command, tmp_path):
 
 
 def test_a_quantised_model_is_held_to_steps(tmp_path):
-    """What is rounded the other way is a whole step off, and is no wrong result; a budget says how far outputs may be."""
+    """What is rounded the other way is a whole step off, and no wrong result; a budget says how far outputs may be."""
     import collage
 
     plain, narrow = str(tmp_path / "plain.onnx"), str(tmp_path / "narrow.onnx")

@@ -129,12 +129,12 @@ bool Compiler::Bytes(const Op& op) {
   if (!kernel->Fits()) return false;
 
   const Rounded left = WantedAsBytes(op.in[0], data, kernel->data());
-  const Tensor packed =
-      WantedPacked(op.in[1], op.kind == "conv" ? Seen(op.weight, s8) : RowMajor(type(op.in[1]).dims, s8),
-                   Row(static_cast<int64_t>(kernel->PackedSize()), dnnl::memory::data_type::u8),
-                   [&](const void* plain, void* memory) {
-                     kernel->Pack(static_cast<const int8_t*>(plain) + offset, steps.data(), Scales(op), memory);
-                   });
+  const Tensor packed = WantedPacked(
+      op.in[1], op.kind == "conv" ? Seen(op.weight, s8) : RowMajor(type(op.in[1]).dims, s8),
+      Row(static_cast<int64_t>(kernel->PackedSize()), dnnl::memory::data_type::u8),
+      [&](const void* plain, void* memory) {
+        kernel->Pack(static_cast<const int8_t*>(plain) + offset, steps.data(), Scales(op), memory);
+      });
   std::vector<Tensor> tensors = {left.bytes, left.scales, packed};
   if (op.bias) tensors.push_back(Plain(op.in[2]));
   const Tensor result = AddResult(op, posts.addends, dst, &tensors);

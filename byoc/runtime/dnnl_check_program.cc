@@ -379,7 +379,8 @@ class Checker {
     const size_t arguments = 1 + (1 + op_->more.size()) * step + (InBytes() ? 1 : 0);
     Arity(arguments, arguments);
     if (InBytes()) {
-      Want(op_->more.empty() && !op_->transpose_a && Out().size() == 2 && In(0).size() == 2 && In(1).size() == 2,
+      Want(op_->more.empty() && !op_->transpose_a && Out().size() == 2 && In(0).size() == 2 &&
+               In(1).size() == 2,
            "only dense layers are computed in bytes, one by one");
       Bytes(Out()[1]);
     }

@@ -79,7 +79,8 @@ class Compiler {
   bool NormOfPixels(const Op& op, const Dims& turned, const Tensor& from);
   // Puts addends that lie as the result does behind the tensors, and then the result: a new one, or the last
   // addend that nobody needs any more, since each of its elements is read before the result takes its place.
-  Tensor AddResult(const Op& op, const std::vector<int>& addends, const Desc& dst, std::vector<Tensor>* tensors);
+  Tensor AddResult(const Op& op, const std::vector<int>& addends, const Desc& dst,
+                   std::vector<Tensor>* tensors);
   struct OwnArguments {
     const float *src = nullptr, *packed = nullptr, *bias = nullptr;
     const float* const* addends = nullptr;

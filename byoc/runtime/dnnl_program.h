@@ -88,8 +88,8 @@ struct Op {
   std::vector<MaskForm> masks;
   // matmul: the last two dimensions of a side are to be exchanged.
   bool transpose_a = false, transpose_b = false;
-  // conv, deconv, matmul: in[2] is one value for each channel of the result. With the kernel bytes in[1] is of
-  // signed bytes, and the last of `in` the scale of each of these channels: what a byte of it stands for.
+  // conv, deconv, matmul: in[2] is one value for each channel of the result. With the kernel bytes in[1] is
+  // of signed bytes, and the last of `in` the scale of each of these channels: what a byte of it stands for.
   bool bias = false;
   // conv, deconv, matmul, without a kernel of our own: the data and the weights are rounded to bfloat16, sums
   // are float32. Where the processor has no instructions for that, it is done in float32.

@@ -7,10 +7,10 @@ In: FILE.py:FUNCTION, and what a network gives on some samples beside what plain
         return 1 - accuracy(ours, labels) / accuracy(right, labels)
 
 ``ours`` and ``right`` are lists, one item for each sample: the list of the network's outputs, numpy arrays. A function
-that needs a third argument gets the inputs, too: a dictionary of arrays for each sample. It gives a number that is not negative,
-0 where nothing is lost, and is the same for the same outputs. Other processes call it. Of
-its file they run what the function needs: the statements at the top that give the names that it uses, and those that
-these need. A script whose function it is does not begin anew in them.
+that needs a third argument gets the inputs, too: a dictionary of arrays for each sample. It gives a number that is not
+negative, 0 where nothing is lost, and is the same for the same outputs. Other processes call it. Of its file they run
+what the function needs: the statements at the top that give the names that it uses, and those that these need. A
+script whose function it is does not begin anew in them.
 """
 
 import ast

@@ -95,7 +95,7 @@ def _trained_convolutions(images, digits):
 
 
 def _save(path, nodes, weights):
-    """Write a net that gives "chances" from "image", by (operator, inputs, output, attributes) of its nodes, as ONNX."""
+    """Write a net that gives "chances" from "image" as ONNX. Nodes are (operator, inputs, output, attributes)."""
     from onnx import TensorProto, helper, numpy_helper, save
 
     graph = helper.make_graph(

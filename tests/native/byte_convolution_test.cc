@@ -77,8 +77,8 @@ std::vector<double> Direct(const ByteConvolution::Shape& s, const std::vector<fl
 }
 
 std::vector<float> Computed(const ByteConvolution::Shape& s, const std::vector<float>& src,
-                            const std::vector<float>& weight, const float* bias, const std::vector<Post>& posts,
-                            const float* const* addends, int threads) {
+                            const std::vector<float>& weight, const float* bias,
+                            const std::vector<Post>& posts, const float* const* addends, int threads) {
   const ByteConvolution kernel(s, posts, threads);
   EXPECT_TRUE(kernel.Fits());
   const int64_t taps = s.kernel[0] * s.kernel[1], each = s.in_channels * taps;
@@ -104,8 +104,8 @@ std::vector<float> Computed(const ByteConvolution::Shape& s, const std::vector<f
   return dst;
 }
 
-// Whole numbers, of which each image has least and least + 255, and each channel of the weights 127 or -127: as bytes
-// they are what they are.
+// Whole numbers, of which each image has least and least + 255, and each channel of the weights 127 or -127:
+// as bytes they are what they are.
 std::vector<float> Whole(int64_t images, int64_t each, int least, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_int_distribution<int> number(least, least + 255);
@@ -134,7 +134,7 @@ const std::vector<Case>& Cases() {
       {1, 8, 17, 5, 5, {1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},  // of which the last pixels are not read
       {2, 12, 130, 14, 14, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
       {1, 4, 1, 9, 40, {2, 3}, {1, 1}, {1, 3}, {0, 4}, {3, 4}},
-      {1, 6, 16, 1, 30, {1, 5}, {1, 1}, {1, 1}, {0, 4}, {0, 4}},  // windows that see no pixel but one
+      {1, 6, 16, 1, 30, {1, 5}, {1, 1}, {1, 1}, {0, 4}, {0, 4}},    // windows that see no pixel but one
       {13, 70, 100, 1, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},  // a dense layer
       {1, 259, 47, 1, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
   };
@@ -239,8 +239,8 @@ TEST(ByteConvolution, NothingAtAll) {
   const Case c = {1, 20, 40, 5, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
   const ByteConvolution::Shape s = ShapeOf(c);
   const std::vector<float> bias = Sample(s.out_channels, 3);
-  const std::vector<float> tiny(600, 1e-42F), zeros(600), weight = Sample(s.out_channels * s.in_channels * 9, 2),
-      none(weight.size());
+  const std::vector<float> tiny(600, 1e-42F), zeros(600),
+      weight = Sample(s.out_channels * s.in_channels * 9, 2), none(weight.size());
   for (const auto& [src, by] : {std::pair{&zeros, &weight}, {&tiny, &weight}, {&tiny, &none}}) {
     const std::vector<float> got = Computed(s, *src, *by, bias.data(), {}, nullptr, 1);
     for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], bias[i % s.out_channels]);

@@ -292,7 +292,8 @@ TEST(DnnlProgram, MasksOfAttention) {
 }
 
 // A convolution of bytes, whose weight is value 1 and whose scales are value 2, and a dense layer (3, 4).
-const char* const kBytes = R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 2, 3, 4],
+const char* const kBytes =
+    R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 2, 3, 4],
   "outputs": [7], "values": [["f32", [1, 8, 4, 4]], ["s8", [8, 8, 3, 3]], ["f32", [8]], ["s8", [5, 128]],
     ["f32", [5]], ["f32", [1, 8, 4, 4]], ["f32", [1, 128]], ["f32", [1, 5]]],
   "ops": [{"op": "conv", "kernel": "bytes", "algorithm": "direct", "in": [0, 1, 2], "out": 5, "strides": [1, 1],
@@ -303,7 +304,8 @@ const char* const kBytes = R"({"format": "collage-dnnl", "version": 4, "inputs":
 TEST(DnnlProgram, WeightsOfBytes) {
   EXPECT_EQ(RefusalOf(kBytes), "");
   const Damage damages[] = {
-      {"[\"s8\", [8, 8, 3, 3]]", "[\"f32\", [8, 8, 3, 3]]", "argument 1 (value 1) [8, 8, 3, 3] is of another type"},
+      {"[\"s8\", [8, 8, 3, 3]]", "[\"f32\", [8, 8, 3, 3]]",
+       "argument 1 (value 1) [8, 8, 3, 3] is of another type"},
       {"[\"f32\", [8]]", "[\"s8\", [8]]", "argument 2 (value 2) [8] is of another type"},
       {"[\"f32\", [8]]", "[\"f32\", [7]]", "argument 2 (value 2) [7] should have 8 elements"},
       {"[\"f32\", [1, 8, 4, 4]], [\"s8\"", "[\"s8\", [1, 8, 4, 4]], [\"s8\"",

@@ -198,8 +198,8 @@ void ByteConvolution::Run(const uint8_t* bytes, const ByteScale* scales, const v
     product.column = first;
     loops.multiply(product);
   };
-  const int64_t workers =
-      std::min({int64_t{threads_}, blocks * panels, std::max<int64_t>(1, rows * terms * out / kProductGrain)});
+  const int64_t workers = std::min(
+      {int64_t{threads_}, blocks * panels, std::max<int64_t>(1, rows * terms * out / kProductGrain)});
   DivideAmongWorkers(workers, blocks * panels, work);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions and dense layers as products of bytes (native/bytes.h): the data are rounded first, by a step of
-// its own that several may share, then multiplied. In: f32, channels innermost. Out: f32.
+// Convolutions and dense layers as products of bytes (native/bytes.h): the data are rounded first, by a step
+// of its own that several may share, then multiplied. In: f32, channels innermost. Out: f32.
 #ifndef COLLAGE_NATIVE_BYTE_CONVOLUTION_H_
 #define COLLAGE_NATIVE_BYTE_CONVOLUTION_H_
 
@@ -17,8 +17,8 @@ namespace collage::native {
 // Images as bytes: channels innermost, in multiples of 4, and zeros around them.
 struct ByteImages {
   int64_t images = 1, height = 1, width = 1, channels = 0;
-  int64_t top = 0, left = 0;                         // what is ahead of the image
-  int64_t padded_height = 1, padded_width = 1;       // may be less than the image has
+  int64_t top = 0, left = 0;                    // what is ahead of the image
+  int64_t padded_height = 1, padded_width = 1;  // may be less than the image has
 
   int64_t Channels() const { return (channels + 3) / 4 * 4; }
   int64_t Line() const { return padded_width * Channels(); }

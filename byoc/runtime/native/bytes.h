@@ -2,11 +2,11 @@
 //
 // Products of bytes: what the data are rounded to when the kernel runs, and the weights when they are packed.
 //
-// A number x of the data becomes the byte round(x / scale) + zero, with one scale and zero for each image of a
-// convolution and each row of a dense layer, so that the bytes reach from the least number there to the
+// A number x of the data becomes the byte round(x / scale) + zero, with one scale and zero for each image of
+// a convolution and each row of a dense layer, so that the bytes reach from the least number there to the
 // greatest (dynamic quantisation: what is outside of what a calibration saw is not cut off). A weight becomes
-// a signed byte, with one scale for each output channel and no zero. Sums of products of bytes are exact in 32
-// bits (up to kMostTerms of them):
+// a signed byte, with one scale for each output channel and no zero. Sums of products of bytes are exact in
+// 32 bits (up to kMostTerms of them):
 //
 //   sum of x w = scale * scale of the channel * (sum of bytes - zero * sum of the channel's weights)
 //
@@ -24,8 +24,8 @@ namespace collage::native {
 // So many products of bytes add up in 32 bits, whatever they are: 255 * 127 * 65536 < 2^31.
 constexpr int64_t kMostTerms = 65536;
 
-// How the numbers of one image, or row, became bytes. A scale that is no number, since one of them was none or
-// infinite, makes all results that they take part in none.
+// How the numbers of one image, or row, became bytes. A scale that is no number, since one of them was none
+// or infinite, makes all results that they take part in none.
 struct ByteScale {
   float scale = 0;
   int32_t zero = 0;
@@ -48,10 +48,10 @@ struct ByteWork {
   // Four bytes of a column, one after the other, then those of the next one; whole vectors of columns.
   const int8_t* right = nullptr;
   int64_t rows = 0, columns = 0;
-  const ByteScale* scales = nullptr;      // by image
-  const float* column_scales = nullptr;   // whole vectors
-  const int32_t* column_sums = nullptr;   // of the right side, whole vectors
-  const float* bias = nullptr;            // as many as there are columns; null: none
+  const ByteScale* scales = nullptr;     // by image
+  const float* column_scales = nullptr;  // whole vectors
+  const int32_t* column_sums = nullptr;  // of the right side, whole vectors
+  const float* bias = nullptr;           // as many as there are columns; null: none
   float* out = nullptr;
   int64_t out_row = 0;
   const Post* posts = nullptr;

@@ -192,8 +192,8 @@ void RoundToBytes(const float* from, int64_t count, float inverse, int32_t zero,
 #endif
 }
 
-constexpr ByteLoops kByteLoops{kByteRows, int64_t{kByteVectors} * kWidth, kWidth,
-                               MultiplyBytes, RangeOf, RoundToBytes};
+constexpr ByteLoops kByteLoops{kByteRows,   int64_t{kByteVectors} * kWidth, kWidth, MultiplyBytes, RangeOf,
+                               RoundToBytes};
 
 }  // namespace
 }  // namespace collage::native

@@ -18,8 +18,8 @@
 namespace collage::native {
 namespace {
 
-constexpr Level kLevel{kWidth,         kGemmLoops, Softmax,    kExtremeLoops,
-                       kWinogradLoops, WindowAny,  kNormLoops, kPixelNormLoops, kByteLoops};
+constexpr Level kLevel{kWidth,    kGemmLoops, Softmax,         kExtremeLoops, kWinogradLoops,
+                       WindowAny, kNormLoops, kPixelNormLoops, kByteLoops};
 
 }  // namespace
 }  // namespace collage::native

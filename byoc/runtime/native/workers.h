@@ -46,7 +46,8 @@ void DivideAmongWorkers(int64_t workers, int64_t items, const Work& work) {
           for (int64_t other = 0; other < workers; ++other) {
             const int64_t share = (worker + other) % workers, end = begin(share + 1);
             std::atomic<int64_t>& next = shares[static_cast<size_t>(share)].next;
-            // Looked at before it is taken from: of many workers that are done none disturbs those that are not.
+            // Looked at before it is taken from: of many workers that are done none disturbs those that are
+            // not.
             while (next.load(std::memory_order_relaxed) < end) {
               const int64_t item = next++;
               if (item < end) work(item, worker);

@@ -66,7 +66,7 @@ for each in (10, 13):
 
 
 def _is_zero(zero):
-    return zero is None or isinstance(zero, relay.Constant) and not zero.data.numpy().any()
+    return zero is None or (isinstance(zero, relay.Constant) and not zero.data.numpy().any())
 
 
 @converter("MatMulInteger", since=10)
