@@ -132,10 +132,16 @@ def test_a_good_machine(good):
     for name in expected:
         assert backends[name]["usable"], backends[name]
         assert backends[name]["version"], backends[name]
-    narrow = {name for name in backends if name.endswith("_bf16") and name.removesuffix("_bf16") in expected}
-    for name in narrow:  # with the library of the backend that computes the same in float32; the processor may lack it
-        assert backends[name]["usable"] or "avx512_bf16" in backends[name]["reason"]
-    for name in set(backends) - expected - narrow - {"dnnl_tvm"}:
+    # With the library of the backend that computes the same in float32; the processor may lack it.
+    narrow = {
+        name: instructions
+        for suffix, instructions in {"_bf16": "avx512_bf16", "_int8": "avx512_vnni"}.items()
+        for name in backends
+        if name.endswith(suffix) and name.removesuffix(suffix) in expected
+    }
+    for name, instructions in narrow.items():
+        assert backends[name]["usable"] or instructions in backends[name]["reason"]
+    for name in set(backends) - expected - set(narrow) - {"dnnl_tvm"}:
         assert backends[name]["reason"]
         assert backends[name]["remedy"]
     for plugin in good["plugins"]:

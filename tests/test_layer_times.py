@@ -133,8 +133,14 @@ def test_layers_are_the_regions_operators(tmp_path, engine, network):
     unnamed = sum(step["ms"] for step in region["steps"] if not step.get("of") and not step.get("from"))
     assert taken > 0
     assert unnamed <= taken / 10, region["steps"]
-    # The steps and the call are parts of the call that was timed around them.
-    assert taken <= region["ms"] * 1.5
+    # The steps are parts of the call that was timed around them, in a profile in which nobody took the processor away.
+    for again in range(4):
+        if sum(step["ms"] for step in region["steps"]) <= region["ms"] * 1.5:
+            break
+        (tmp_path / str(again)).mkdir()
+        _, region, _ = profiled(tmp_path / str(again), engine, NETWORKS[network])
+    else:
+        raise AssertionError(f"the steps take longer than the call: {region}")
     assert region["call_ms"] >= 0
     assert len(found["kernels_ms"]) == len(found["names"])
 
