@@ -25,6 +25,27 @@ Desc Row(int64_t size, dnnl::memory::data_type dtype) {
 
 }  // namespace
 
+void Compiler::FindGrids() {
+  grids_.assign(program_.values.size(), std::nullopt);
+  for (const Op& op : program_.ops) {
+    const auto on = [this](dnnl::algorithm algorithm, float scale, float least) -> std::optional<ByteScale> {
+      if (algorithm != kGrid) return std::nullopt;
+      return ByteScale{scale, -static_cast<int32_t>(least)};
+    };
+    std::optional<ByteScale> grid;
+    if (!op.post.empty()) {
+      const PostOp& last = op.post.back();
+      if (last.kind == PostOp::Kind::kEltwise) grid = on(last.algorithm, last.alpha, last.beta);
+    } else if (op.kind == "eltwise") {
+      grid = on(op.algorithm, op.alpha, op.beta);
+    } else if (op.kind == "reshape" || op.kind == "transpose" ||
+               (op.kind == "pool" && op.algorithm == dnnl::algorithm::pooling_max)) {
+      grid = grids_[op.in[0]];
+    }
+    grids_[op.out] = grid;
+  }
+}
+
 Compiler::Rounded Compiler::WantedAsBytes(int value, const Desc& layout, const ByteImages& images) {
   for (const Rounded& one : rounded_) {
     if (one.value == value && *one.images == images) return one;
@@ -34,9 +55,9 @@ Compiler::Rounded Compiler::WantedAsBytes(int value, const Desc& layout, const B
                NewTensor(Row(2 * images.images, dnnl::memory::data_type::s32))};
   for (const Tensor& tensor : {made.bytes, made.scales}) needed_until_[tensor.buffer] = last_use_[value];
   AddKernel("round to bytes", {Wanted(value, layout), made.bytes, made.scales},
-            [images = made.images, threads = collage_num_threads()](void* const* data) {
-              images->Round(static_cast<const float*>(data[0]), threads, static_cast<uint8_t*>(data[1]),
-                            static_cast<ByteScale*>(data[2]));
+            [images = made.images, known = grids_[value], threads = collage_num_threads()](void* const* data) {
+              images->Round(static_cast<const float*>(data[0]), known ? &*known : nullptr, threads,
+                            static_cast<uint8_t*>(data[1]), static_cast<ByteScale*>(data[2]));
             });
   rounded_.push_back(made);
   return made;

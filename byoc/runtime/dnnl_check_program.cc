@@ -2,6 +2,7 @@
 #include "dnnl_check_program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
@@ -210,10 +211,18 @@ class Checker {
     if (!op_->more.empty() && kind != "matmul" && op_->kernel != "norm") Fail("it has several results");
   }
 
+  // What is rounded to steps has some: 256 of them, 0 being one.
+  void CheckGrid(dnnl::algorithm algorithm, float scale, float least) const {
+    if (algorithm != kGrid) return;
+    Want(std::isnormal(scale) && scale > 0, "the scale of a grid is no length");
+    Want(least >= -255 && least <= 0 && least == std::floor(least), "the least step of a grid is no byte's");
+  }
+
   void CheckPost(const Dims& result) const {
     for (const PostOp& post : op_->post) {
       if (post.kind == PostOp::Kind::kEltwise) {
         Want(IsEltwise(post.algorithm), "a post-operation without an argument is no function of one");
+        CheckGrid(post.algorithm, post.alpha, post.beta);
         continue;
       }
       Want(IsBinary(post.algorithm), "a post-operation with an argument is no function of two");
@@ -264,7 +273,7 @@ class Checker {
         {"matvec", "matmul"},       {"product", "matmul"},  {"upsampled", "upsampled_conv"},
         {"attention", "attention"}, {"norm", "layer_norm"}, {"norm", "standardise"},
         {"norm", "rms_norm"},       {"norm", "group_norm"}, {"norm", "channel_scale"},
-        {"bytes", "conv"},          {"bytes", "matmul"},
+        {"bytes", "conv"},          {"bytes", "matmul"},    {"grid", "eltwise"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
                                         "rms_norm",       "group_norm", "channel_scale"};
@@ -534,6 +543,7 @@ class Checker {
   void Eltwise() const {
     Arity(1, 1);
     Want(IsEltwise(op_->algorithm), "there is no such function of one number");
+    CheckGrid(op_->algorithm, op_->alpha, op_->beta);
     SameShape(In(0));
   }
 

@@ -30,6 +30,7 @@ Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArr
   }
   for (const int value : program_.outputs) last_use_[value] = kForEver;
   NarrowValues();
+  FindGrids();
 
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const int value = program_.inputs[i];
@@ -101,7 +102,7 @@ bool Compiler::ByKernel(const Op& op) {
       {"narrow", &Compiler::Narrow},       {"upsampled", &Compiler::Upsampled},
       {"product", &Compiler::Product},     {"matvec", &Compiler::MatVec},
       {"attention", &Compiler::Attention}, {"norm", &Compiler::OwnNorm},
-      {"bytes", &Compiler::Bytes},
+      {"bytes", &Compiler::Bytes},         {"grid", &Compiler::Grid},
   };
   for (const auto& [kernel, method] : kMethods) {
     if (op.kernel == kernel) return (this->*method)(op);

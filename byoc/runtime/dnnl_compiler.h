@@ -14,11 +14,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "dnnl_plan.h"
 #include "dnnl_program.h"
+#include "native/bytes.h"
 
 namespace collage::native {
 class PackedWeights;
@@ -70,6 +72,7 @@ class Compiler {
   bool MatVec(const Op& op);     // dnnl_matvec.cc
   bool Attention(const Op& op);  // dnnl_attention.cc
   bool Bytes(const Op& op);      // dnnl_bytes.cc
+  bool Grid(const Op& op);       // dnnl_pointwise.cc
   bool OwnNorm(const Op& op);    // dnnl_own_norm.cc
   // The data's own place where it is read no more, and nothing else that is read lies there; else a new one
   // of its layout.
@@ -206,6 +209,10 @@ class Compiler {
   void WidenWeights(const Op& op);
   Rounded WantedAsBytes(int value, const Desc& layout, const native::ByteImages& images);
   std::vector<Rounded> rounded_;
+  // Which values are known to stand on steps of a scale, since they were rounded to them: the others' scales
+  // are found when they are there.
+  void FindGrids();
+  std::vector<std::optional<native::ByteScale>> grids_;
   std::shared_ptr<PackedWeights> last_weights_;  // of the product that was compiled last
   int now_ = 0;                                  // the operator that is being compiled
   std::vector<Buffer> buffers_;

@@ -12,11 +12,12 @@
 namespace collage::onednn {
 namespace {
 
-// How many of an operator's post-operations can be in one list. oneDNN's kernels may keep one generator of
+// How many of an operator's post-operations can be in one list: up to one that oneDNN does not have. Its kernels may keep one generator of
 // code for each elementwise algorithm: a second post-operation of the same algorithm would run with the first
 // one's numbers.
 size_t LongestList(const std::vector<PostOp>& post) {
   for (size_t i = 0; i < post.size(); ++i) {
+    if (post[i].kind == PostOp::Kind::kEltwise && post[i].algorithm == kGrid) return i;
     for (size_t k = 0; k < i; ++k) {
       if (post[i].kind == PostOp::Kind::kEltwise && post[k].kind == PostOp::Kind::kEltwise &&
           post[i].algorithm == post[k].algorithm &&

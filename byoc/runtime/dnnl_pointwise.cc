@@ -5,8 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "collage_runtime.h"
 #include "dnnl_compiler.h"
 #include "dnnl_kernels.h"
+#include "native/byte_convolution.h"
 
 namespace collage::onednn {
 namespace {
@@ -35,6 +37,15 @@ dnnl::primitive_attr UserScratchpad() {
 
 Tensor Compiler::ApplyEltwise(const Tensor& from, dnnl::algorithm algorithm, float alpha, float beta,
                               bool in_place) {
+  if (algorithm == kGrid) {
+    // In any layout: what lies between elements is 0, which stays.
+    const auto count = static_cast<int64_t>(from.desc.get_size() / sizeof(float));
+    const Tensor to = in_place ? from : NewTensor(from.desc);
+    AddKernel("grid", {from, to}, [=, threads = collage_num_threads()](void* const* data) {
+      RoundToGrid(static_cast<const float*>(data[0]), count, alpha, beta, threads, static_cast<float*>(data[1]));
+    });
+    return to;
+  }
   const Desc row = AsRow(from.desc);
   const dnnl::eltwise_forward::desc desc(dnnl::prop_kind::forward_inference, algorithm, row, alpha, beta);
   const dnnl::eltwise_forward::primitive_desc primitive(desc, UserScratchpad(), CpuEngine());
@@ -85,6 +96,11 @@ Tensor Compiler::ApplyBinary(dnnl::algorithm algorithm, const Tensor& left, int 
 void Compiler::Eltwise(const Op& op) {
   const Tensor from = tensor(op.in[0]);
   Finish(op, 0, ApplyEltwise(from, op.algorithm, op.alpha, op.beta, Overwritable(from)));
+}
+
+bool Compiler::Grid(const Op& op) {
+  Eltwise(op);
+  return true;
 }
 
 void Compiler::Binary(const Op& op) {

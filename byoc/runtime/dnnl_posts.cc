@@ -33,6 +33,9 @@ std::optional<Post> ElementwisePostOf(const PostOp& post) {
     case dnnl::algorithm::eltwise_gelu_tanh:
       made.kind = Post::Kind::kGeluTanh;
       break;
+    case kGrid:
+      made.kind = Post::Kind::kGrid;
+      break;
     default:
       return std::nullopt;
   }

@@ -39,6 +39,7 @@ const std::map<std::string, dnnl::algorithm>& Algorithms() {
       {"pow", algorithm::eltwise_pow},
       {"gelu", algorithm::eltwise_gelu_erf},
       {"gelu_tanh", algorithm::eltwise_gelu_tanh},
+      {"grid", kGrid},
       {"swish", algorithm::eltwise_swish},
       {"mish", algorithm::eltwise_mish},
       {"hardswish", algorithm::eltwise_hardswish},

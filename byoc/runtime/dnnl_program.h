@@ -28,6 +28,11 @@ struct ValueType {
   bool truth = false;
 };
 
+// scale * clip(x / scale, to the nearest whole number, least, least + 255), with the scale in alpha and the
+// least in beta: what quantising to bytes and back leaves of a number. oneDNN has the rounding alone, and
+// nobody else means that by it.
+constexpr dnnl::algorithm kGrid = dnnl::algorithm::eltwise_round;
+
 // What happens to an operator's result before it is stored.
 struct PostOp {
   enum class Kind { kEltwise, kBinary };

@@ -78,7 +78,8 @@ std::vector<double> Direct(const ByteConvolution::Shape& s, const std::vector<fl
 
 std::vector<float> Computed(const ByteConvolution::Shape& s, const std::vector<float>& src,
                             const std::vector<float>& weight, const float* bias,
-                            const std::vector<Post>& posts, const float* const* addends, int threads) {
+                            const std::vector<Post>& posts, const float* const* addends, int threads,
+                            const ByteScale* known = nullptr) {
   const ByteConvolution kernel(s, posts, threads);
   EXPECT_TRUE(kernel.Fits());
   const int64_t taps = s.kernel[0] * s.kernel[1], each = s.in_channels * taps;
@@ -98,7 +99,7 @@ std::vector<float> Computed(const ByteConvolution::Shape& s, const std::vector<f
   kernel.Pack(rounded.data(), steps, weight_scales.data(), packed.data());
   std::vector<uint8_t> bytes(kernel.data().Size(), 77);
   std::vector<ByteScale> scales(s.batch);
-  kernel.data().Round(src.data(), threads, bytes.data(), scales.data());
+  kernel.data().Round(src.data(), known, threads, bytes.data(), scales.data());
   std::vector<float> dst(s.batch * s.out_height * s.out_width * s.out_channels, 1e9F);
   kernel.Run(bytes.data(), scales.data(), packed.data(), bias, addends, dst.data());
   return dst;
@@ -180,6 +181,65 @@ TEST(ByteConvolution, BiasAndPosts) {
       }
     }
     ExpectClose(Computed(s, src, weight, bias.data(), posts, addends, 2), want, 1e-6);
+  }
+}
+
+TEST(ByteConvolution, ResultsOnAGrid) {
+  // A power of 2: what stands between two steps stands there exactly.
+  const Post grid{Post::Kind::kGrid, 64, -100, -1};
+  for (const Case& c : Cases()) {
+    const ByteConvolution::Shape s = ShapeOf(c);
+    const std::vector<float> src = Whole(s.batch, s.in_height * s.in_width * s.in_channels, -120, 1);
+    const std::vector<float> weight =
+        WholeWeights(s.out_channels, s.in_channels * s.kernel[0] * s.kernel[1], 2);
+    std::vector<double> want = Direct(s, src, weight);
+    for (double& one : want) one = PostOf(grid, one);
+    const std::vector<float> got = Computed(s, src, weight, nullptr, {grid}, nullptr, 2);
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;
+  }
+}
+
+// Numbers on steps of a scale that is known, of which they do not reach the ends.
+TEST(ByteConvolution, AScaleThatIsKnown) {
+  for (const Case& c : Cases()) {
+    const ByteConvolution::Shape s = ShapeOf(c);
+    const float step = 0.03125F;
+    std::vector<float> src = Whole(s.batch, s.in_height * s.in_width * s.in_channels, -90, 1);
+    for (float& one : src) one = std::min(one, 60.0F) * step;
+    const std::vector<float> weight =
+        WholeWeights(s.out_channels, s.in_channels * s.kernel[0] * s.kernel[1], 2);
+    const ByteScale known{step, 100};
+    for (const int threads : {1, 3}) {
+      ExpectClose(Computed(s, src, weight, nullptr, {}, nullptr, threads, &known), Direct(s, src, weight), 1e-6,
+                  "case " + std::to_string(&c - Cases().data()));
+    }
+  }
+}
+
+TEST(RoundToGrid, IsWhatPostSays) {
+  const std::vector<float> odd = {kNan,   kInfinity, -kInfinity,     0,    -0.0F, 0.5F, -0.5F, 1.5F,
+                                  -1.5F,  2.5F,      0.49999997F, 1e30F, -1e30F, 1e-42F, 199.5F, 200.5F,
+                                  -55.5F, -56.5F,    154.5F,      155};
+  for (const float scale : {1.0F, 0.0123F, 32.0F}) {
+    for (const int64_t count : {1, 16, 37, 70001}) {
+      for (const int threads : {1, 3}) {
+        std::vector<float> numbers = Sample(count, 7);
+        for (int64_t i = 0; i < count; ++i) {
+          const bool one = i < static_cast<int64_t>(odd.size());
+          numbers[i] = (one ? odd[i] : 300 * numbers[i]) * scale;
+        }
+        std::vector<float> got(count);
+        RoundToGrid(numbers.data(), count, scale, -56, threads, got.data());
+        for (int64_t i = 0; i < count; ++i) {
+          // In float32, as TVM divides: by a half less or more a number of doubles goes the other way.
+          const float quotient = numbers[i] / scale;
+          const Post unit{Post::Kind::kGrid, 1, -56, -1};
+          ASSERT_EQ(got[i], static_cast<float>(PostOf(unit, quotient)) * scale) << numbers[i] << " by " << scale;
+        }
+        RoundToGrid(numbers.data(), count, scale, -56, threads, numbers.data());
+        EXPECT_EQ(numbers, got);
+      }
+    }
   }
 }
 

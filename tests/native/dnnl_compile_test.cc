@@ -144,6 +144,34 @@ TEST(DnnlCompile, ComputesInBfloat16WhereThatIsAskedForAndThere) {
   }
 }
 
+// Data on the steps of a grid, which do not reach its ends, are bytes as they are: nothing is rounded again.
+TEST(DnnlCompile, DataOnAGridAreExactAsBytes) {
+  const char* between[] = {"", R"({"op": "reshape", "in": [1], "out": 5},)"};
+  for (const bool moved : {false, true}) {
+    const Program program = ParseProgram(
+        std::string(R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "outputs": [4], "constants": [2, 3],
+          "values": [["f32", [6, 8]], ["f32", [6, 8]], ["s8", [5, 8]], ["f32", [5]], ["f32", [6, 5]],
+                     ["f32", [6, 8]]], "ops": [
+            {"op": "eltwise", "kernel": "grid", "algorithm": "grid", "in": [0], "out": 1, "alpha": 0.25, "beta": -3},)") +
+        between[moved] + R"({"op": "matmul", "kernel": "bytes", "in": [)" + (moved ? "5" : "1") +
+        R"(, 2, 3], "out": 4, "transpose_b": true}]})");
+    const NDArray got = ResultsOf(program, 0.21F)[0];
+    const auto* results = static_cast<const float*>(got->data);
+    for (int row = 0; row < 6; ++row) {
+      for (int column = 0; column < 5; ++column) {
+        double sum = 0;
+        for (int k = 0; k < 8; ++k) {
+          // What Filled gives, on the grid.
+          const double x = 0.25 * std::round(0.21F * static_cast<float>((row * 8 + k) % 11) / 0.25F);
+          sum += x * ((column * 8 + k) % 11 * 25 - 125);
+        }
+        sum *= static_cast<double>(0.21F * static_cast<float>(column % 11));
+        EXPECT_NEAR(results[row * 5 + column], sum, 1e-6 * (1 + std::abs(sum))) << row << " " << column;
+      }
+    }
+  }
+}
+
 TEST(DnnlCompile, RefusesBfloat16WhereItMeansNothing) {
   const auto refusal = [](const char* what, const char* with) {
     std::string text = Narrowable(true);

@@ -328,6 +328,29 @@ TEST(DnnlProgram, WeightsOfBytes) {
   }
 }
 
+TEST(DnnlProgram, StepsOfAGrid) {
+  const std::string text = R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [],
+    "outputs": [2], "values": [["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 8]]], "ops": [
+      {"op": "eltwise", "kernel": "grid", "algorithm": "grid", "in": [0], "out": 1, "alpha": 0.5, "beta": -7},
+      {"op": "eltwise", "algorithm": "relu", "in": [1], "out": 2, "post": [{"op": "grid", "alpha": 2}]}]})";
+  EXPECT_EQ(RefusalOf(text), "");
+  const Damage damages[] = {
+      {"\"alpha\": 0.5", "\"alpha\": 0", "operation 0 (eltwise): the scale of a grid is no length"},
+      {"\"alpha\": 0.5", "\"alpha\": -0.5", "the scale of a grid is no length"},
+      {"\"alpha\": 0.5", "\"alpha\": \"inf\"", "the scale of a grid is no length"},
+      {"\"alpha\": 2}", "\"beta\": 0}", "operation 1 (eltwise): the scale of a grid is no length"},
+      {"\"beta\": -7", "\"beta\": -7.5", "the least step of a grid is no byte's"},
+      {"\"beta\": -7", "\"beta\": -256", "the least step of a grid is no byte's"},
+      {"\"beta\": -7", "\"beta\": 1", "the least step of a grid is no byte's"},
+      {"\"algorithm\": \"relu\"", "\"kernel\": \"grid\"", "no such function of one number"},
+      {"\"op\": \"eltwise\", \"kernel\": \"grid\"", "\"op\": \"binary\", \"kernel\": \"grid\"", "it has 1 arguments"},
+  };
+  for (const Damage& damage : damages) {
+    EXPECT_TRUE(Says(RefusalOf(Damaged(text, damage)), damage.said))
+        << damage.to << RefusalOf(Damaged(text, damage));
+  }
+}
+
 TEST(DnnlProgram, RefusesATextOfBrackets) {
   EXPECT_TRUE(Says(RefusalOf(std::string(1 << 20, '[')), "nested too deeply"));
 }

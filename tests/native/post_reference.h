@@ -39,11 +39,13 @@ inline double PostOf(const Post& post, double x, double operand = 0) {
       return x * (0.5 + 0.5 * std::erf(x * std::sqrt(0.5)));
     case Post::Kind::kGeluTanh:
       return x * (0.5 + 0.5 * std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    case Post::Kind::kGrid:  // std::round takes halves away from 0
+      return post.alpha * std::round(GreaterOf(LessOf(x / post.alpha, post.beta + 255), post.beta));
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-// One of each kind that needs no operand.
+// One of each kind that needs no operand, but for the one that jumps (kGrid).
 inline std::vector<Post> PostsWithoutOperand() {
   using Kind = Post::Kind;
   return {{Kind::kRelu, 0, 0, -1}, {Kind::kRelu, 0.25F, 0, -1}, {Kind::kClip, -0.5F, 0.75F, -1},

@@ -35,7 +35,17 @@ bool ByteImages::operator==(const ByteImages& other) const {
          padded_height == other.padded_height && padded_width == other.padded_width;
 }
 
-void ByteImages::Round(const float* from, int threads, uint8_t* to, ByteScale* scales) const {
+void RoundToGrid(const float* from, int64_t count, float scale, float least, int threads, float* to) {
+  const ByteLoops& loops = BestByteLoops();
+  const int64_t parts = DivideUp(count, kRoundGrain);
+  DivideAmongWorkers(std::min<int64_t>(std::max(threads, 1), parts), parts, [&](int64_t part, int64_t) {
+    const int64_t begin = part * kRoundGrain;
+    loops.grid(from + begin, std::min(kRoundGrain, count - begin), scale, least, to + begin);
+  });
+}
+
+void ByteImages::Round(const float* from, const ByteScale* known, int threads, uint8_t* to,
+                       ByteScale* scales) const {
   const ByteLoops& loops = BestByteLoops();
   const int64_t line = width * channels, each = height * line, padded = Channels();
   // The part of the image that is there.
@@ -65,6 +75,15 @@ void ByteImages::Round(const float* from, int threads, uint8_t* to, ByteScale* s
       loops.round(in + x * channels, channels, inverse, by.zero, pixel);
     }
   };
+  const auto round_lines = [&] {
+    DivideAmongWorkers(workers, images * padded_height,
+                       [&](int64_t item, int64_t) { round(item / padded_height, item % padded_height); });
+  };
+  if (known != nullptr) {
+    std::fill_n(scales, images, *known);
+    round_lines();
+    return;
+  }
   if (workers == 1 || images >= workers) {
     DivideAmongWorkers(workers, images, [&](int64_t n, int64_t) {
       float least = 0, greatest = 0;
@@ -96,8 +115,7 @@ void ByteImages::Round(const float* from, int threads, uint8_t* to, ByteScale* s
     }
     scales[n] = ScaleOf(least, greatest);
   }
-  DivideAmongWorkers(workers, images * padded_height,
-                     [&](int64_t item, int64_t) { round(item / padded_height, item % padded_height); });
+  round_lines();
 }
 
 ByteConvolution::ByteConvolution(const Shape& shape, std::vector<Post> posts, int threads)

@@ -26,9 +26,13 @@ struct ByteImages {
   int64_t Size() const { return images * Image(); }
   bool operator==(const ByteImages& other) const;
 
-  // Rounds [images, height, width, channels]. scales: one for each image.
-  void Round(const float* from, int threads, uint8_t* to, ByteScale* scales) const;
+  // Rounds [images, height, width, channels]. scales: one for each image, which is found; where known is not
+  // null, it is that one for all.
+  void Round(const float* from, const ByteScale* known, int threads, uint8_t* to, ByteScale* scales) const;
 };
+
+// Post::Kind::kGrid of each of `count` numbers; to may be from.
+void RoundToGrid(const float* from, int64_t count, float scale, float least, int threads, float* to);
 
 // A convolution of two dimensions without groups; a dense layer is one of images of one pixel.
 class ByteConvolution {

@@ -70,6 +70,8 @@ struct ByteLoops {
   void (*range)(const float* from, int64_t count, float* least, float* greatest);
   // from[i] / scale + zero, to the nearest whole number, between 0 and 255.
   void (*round)(const float* from, int64_t count, float inverse, int32_t zero, uint8_t* to);
+  // Post::Kind::kGrid of each element; to may be from.
+  void (*grid)(const float* from, int64_t count, float scale, float least, float* to);
 };
 
 // By the range of what is to be rounded, with 0 in it.

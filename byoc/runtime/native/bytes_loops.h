@@ -192,8 +192,16 @@ void RoundToBytes(const float* from, int64_t count, float inverse, int32_t zero,
 #endif
 }
 
+void RoundAllToGrid(const float* from, int64_t count, float scale, float least, float* to) {
+  const Vector scales = All(scale), leasts = All(least);
+  for (int64_t i = 0; i < count; i += kWidth) {
+    const Lanes lanes = FirstLanes(count - i);
+    StoreLanes(to + i, OnGrid(LoadLanes(from + i, lanes), scales, leasts), lanes);
+  }
+}
+
 constexpr ByteLoops kByteLoops{kByteRows,   int64_t{kByteVectors} * kWidth, kWidth, MultiplyBytes, RangeOf,
-                               RoundToBytes};
+                               RoundToBytes, RoundAllToGrid};
 
 }  // namespace
 }  // namespace collage::native

@@ -49,6 +49,7 @@ __attribute__((noinline)) void ApplyToMemory(const Post& post, Vector* values, i
         break;
       case Post::Kind::kClip:
       case Post::Kind::kHardSwish:
+      case Post::Kind::kGrid:
       case Post::Kind::kAdd:
       case Post::Kind::kMultiply:
       case Post::Kind::kRowScale:
@@ -114,6 +115,13 @@ COLLAGE_ALWAYS void ApplyPost(const Post& post, const Operand* operands, int64_t
       for (int v = 0; v < V; ++v) {
         sum[r][v] = sum[r][v] * Greater(Less(sum[r][v] + three, six), Vector{}) * sixth;
       }
+    }
+  } else if (post.kind == Post::Kind::kGrid) {
+    const Vector scale = All(post.alpha), least = All(post.beta);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sum[r][v] = OnGrid(sum[r][v], scale, least);
     }
   } else {
     Vector kept[R * V];

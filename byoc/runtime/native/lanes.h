@@ -137,6 +137,15 @@ COLLAGE_ALWAYS Vector Less(Vector a, Vector b) {
 #endif
 }
 
+// scale * clip(round(x / scale), least, least + 255), halves away from 0; least is a whole number.
+COLLAGE_ALWAYS Vector OnGrid(Vector x, Vector scale, Vector least) {
+  const Vector inside = Greater(Less(x / scale, least + 255.0F), least);
+  // The greatest number below a half: with it, what is below a half by less than half a bit stays below.
+  const Vector half = All(0.49999997F);
+  const Integers whole = __builtin_convertvector(inside + (inside < 0.0F ? -half : half), Integers);
+  return __builtin_convertvector(whole, Vector) * scale;
+}
+
 // e^x for x <= 0, to 1e-7 where that is not small: x = n ln 2 + r, 2^n by the exponent's bits and e^r by a
 // polynomial, fitted for the least relative error. What would be a denormal number is 0; what is not a number
 // stays.

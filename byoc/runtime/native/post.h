@@ -9,6 +9,7 @@
 //   relu            max(x, 0)                  no number: 0
 //   leaky relu      x > 0 ? x : alpha * x      no number: stays
 //   clip            max(min(x, high), low)     no number: high
+//   grid            likewise                   no number: the greatest
 //   maximum pool    from the lowest finite number on, pixel by pixel as they lie, padding being that number,
 //                   too: max(so far, pixel)    no number: forgotten, but where it comes last
 //   softmax         no number, or +infinity, anywhere in a row, and a row of -infinity: no number in all of
@@ -35,6 +36,7 @@ struct Post {
     kHardSwish,  // x * clip(x + 3, 0, 6) / 6
     kGelu,       // x/2 * (1 + erf(x / sqrt(2)))
     kGeluTanh,   // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
+    kGrid,       // alpha * clip(round(x / alpha), beta, beta + 255), halves away from 0 as TVM rounds them
   };
   Kind kind = Kind::kRelu;
   float alpha = 0, beta = 0;
