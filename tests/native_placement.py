@@ -11,7 +11,7 @@ KERNELS = {
     "winograd": "winograd", "projection": "projection", "narrow": "narrow", "upsampled": "upsampled",
     "matvec": "matvec", "product": "product", "strip": "strips", "expansion": "expansion", "attention": "attention",
     "standardise": "norm", "layer": "norm", "rms": "norm", "group": "norm", "instance": "norm", "channel": "norm",
-    "sum": "norm",
+    "sum": "norm", "grid": "grid",
 }  # fmt: skip
 
 
@@ -21,22 +21,24 @@ def kernel_of(composite):
     return None if name == composite else KERNELS[name.split("_")[0]]
 
 
-def prefer(*kernels, backends=BACKENDS):
-    """A function that places a module: on these kernels what they take, the first ones first; no other of native."""
+def prefer(*kernels, backends=BACKENDS, **options):
+    """A function that places a module: on these kernels what they take, the first ones first; no other of native. What
+    native_int8 takes it gets where it is among the backends.
+    """
 
     def cost(key):
         key = json.loads(str(key))
         if key["backend"] == "native":
             kernel = kernel_of(key["composite"])
             return 1.0 + 0.01 * kernels.index(kernel) if kernel in kernels else float("inf")
-        return {"dnnl": 10.0, "tvm": 1e4}[key["backend"]]
+        return {"native_int8": 0.1, "dnnl": 10.0, "tvm": 1e4, "dnnl_bf16": 1e5}[key["backend"]]
 
     def place(module):
         from collage import library, transform
 
         library.load()
         normal = transform.Normalise()(module)
-        told = transform.configuration(list(backends), threads=2, store="/nowhere/costs.jsonl")
+        told = transform.configuration(list(backends), threads=2, store="/nowhere/costs.jsonl", **options)
         placed, _ = tvm.get_global_func("collage.partition")(normal, told, cost)
         return placed
 

@@ -192,8 +192,8 @@ func (l *lowering) stripPosts(o *operation) bool {
 
 // isStripFunction says that strips have a function of one number (byoc/runtime/dnnl_posts.cc).
 func isStripFunction(function string) bool {
-	return slices.Contains([]string{"relu", "clip", "linear", "sigmoid", "swish", "hardswish", "gelu", "gelu_tanh"},
-		function)
+	return slices.Contains([]string{"relu", "clip", "linear", "sigmoid", "swish", "hardswish", "gelu", "gelu_tanh",
+		native.GridKernel}, function)
 }
 
 func all(list []int64, value int64) bool {

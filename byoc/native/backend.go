@@ -31,7 +31,7 @@ func New(install func() error) byoc.Backend { return backend{install} }
 var Rules = sync.OnceValue(func() []*onednn.Rule {
 	return slices.Concat(normRules(), upsampledRules(), winogradRules(), projectionRules(), narrowRules(),
 		matvecRules(),
-		productRules(), stripRules())
+		productRules(), stripRules(), gridRules())
 })
 
 var patterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(Rules()) })
@@ -63,7 +63,7 @@ func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal { return
 func (backend) ProposedKernels() []string { return []string{AttentionKernel} }
 
 // runtimeRevision is raised whenever kernels change: what was measured with others is measured anew.
-const runtimeRevision = 7
+const runtimeRevision = 8
 
 // Probe says whether the engine is here, which is dnnl's, and for which instructions the kernels are chosen: they are
 // part of the version, and so of the key of costs.

@@ -50,7 +50,7 @@ type Epilogue struct {
 type Elementwise struct {
 	// Function is one of relu (with the slope Alpha for what is negative), clip (to Alpha .. Beta), tanh, sigmoid, exp,
 	// log, sqrt, abs, gelu (with erf), gelu_tanh, swish (x * sigmoid(x)), mish, hardswish (x * clip(x/6 + 1/2, 0, 1)),
-	// hardsigmoid (clip(Alpha x + Beta, 0, 1)).
+	// hardsigmoid (clip(Alpha x + Beta, 0, 1)), grid (Alpha * clip(round(x / Alpha), Beta, Beta + 255)).
 	Function    string
 	Alpha, Beta float64
 	// Data is the argument; NoNode in an Epilogue.
