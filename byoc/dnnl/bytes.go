@@ -3,13 +3,12 @@
 package dnnl
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/byoc/rounding"
 )
 
 // roundWeights gives the operations of native's kernel bytes their weights as bytes, in the same order, and behind their
@@ -47,7 +46,10 @@ func (l *lowering) roundWeights(data func(region.ValueID) ([]byte, error)) error
 		if err != nil {
 			return err
 		}
-		working.Go(func() { r.bytes, r.scales, r.finite, r.err = roundedChannels(elements, view) })
+		working.Go(func() {
+			r.bytes, r.scales, r.finite, r.err = rounding.Channels(elements, rounding.View{Dims: view.dims, Steps: view.steps,
+				Offset: view.offset})
+		})
 	}
 	working.Wait()
 	for _, o := range l.ops {
@@ -88,65 +90,4 @@ func (l *lowering) constant(dtype string, data []byte, shape ...int64) region.Va
 	v := l.value(dtype, shape...)
 	l.made[v] = data
 	return v
-}
-
-// roundedChannels rounds a plain tensor of float32 so that each of its channels, of which the view tells, reaches from
-// -127 to 127: value = byte * scale. Elements outside of the view are 0. finite says that all within it are finite.
-func roundedChannels(elements []byte, view strides) (rounded, scales []byte, finite bool, err error) {
-	count := int64(len(elements) / 4)
-	last := view.offset
-	for i, n := range view.dims {
-		last += (n - 1) * view.steps[i]
-	}
-	if len(view.dims) == 0 || last >= count || view.offset < 0 {
-		return nil, nil, false, fmt.Errorf("a weight of %d elements is seen as %v by steps of %v from %d on", count,
-			view.dims, view.steps, view.offset)
-	}
-	at := func(i int64) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(elements[4*i:])) }
-	rounded, scales = make([]byte, count), make([]byte, 4*view.dims[0])
-	for channel := range view.dims[0] {
-		most := float32(0)
-		places := view.of(channel)
-		for i := range places {
-			x := at(i)
-			if x != x || math.IsInf(float64(x), 0) {
-				return nil, nil, false, nil
-			}
-			most = max(most, x, -x)
-		}
-		scale := most / 127
-		if scale < 0x1p-126 {
-			continue // denormal, as good as 0
-		}
-		binary.LittleEndian.PutUint32(scales[4*channel:], math.Float32bits(scale))
-		for i := range places {
-			byte8 := math.Round(float64(at(i) / scale))
-			rounded[i] = byte(int8(max(-127, min(127, byte8))))
-		}
-	}
-	return rounded, scales, true, nil
-}
-
-// of gives where the elements of a channel are, the first of the view's dimensions.
-func (s strides) of(channel int64) func(func(int64) bool) {
-	return func(yield func(int64) bool) {
-		at := make([]int64, len(s.dims))
-		for place := s.offset + channel*s.steps[0]; ; {
-			if !yield(place) {
-				return
-			}
-			i := len(s.dims) - 1
-			for ; i > 0; i-- {
-				place += s.steps[i]
-				if at[i]++; at[i] < s.dims[i] {
-					break
-				}
-				place -= s.dims[i] * s.steps[i]
-				at[i] = 0
-			}
-			if i == 0 {
-				return
-			}
-		}
-	}
 }
