@@ -49,6 +49,16 @@ func WideOf(b Backend) string {
 	return b.Name()
 }
 
+// ProbeINT8 is ProbeBF16 for bytes.
+func ProbeINT8(p Probe, wide string) Probe {
+	if p.Usable && !cpu.X86.HasAVX512VNNI && !cpu.X86.HasAVXVNNI {
+		p.Usable, p.Remedy = false, "use "+wide
+		p.Reason = "this processor has neither avx512_vnni nor avx_vnni: products of bytes would be no faster than those of " +
+			"float32"
+	}
+	return p
+}
+
 // ProbeBF16 is the probe of a backend that computes in bfloat16 with the library of another one, wide, whose probe is
 // p: it can be used where this processor gains by the type.
 func ProbeBF16(p Probe, wide string) Probe {

@@ -33,7 +33,7 @@ func RegisterAll() (err error) {
 			blas.NewOpenBLAS(),
 			onnxruntime.New(),
 			openvino.New(),
-			openvino.NewBF16(),
+			openvino.NewBF16(), openvino.NewINT8(),
 		} {
 			if e := byoc.Register(b); e != nil && err == nil {
 				err = e

@@ -14,6 +14,7 @@
 package openvino
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -33,6 +34,8 @@ const (
 type backend struct {
 	name, compiler string
 	precision      byoc.Precision
+	// refused says why it offers nothing of a graph.
+	refused  func(g *relay.Graph) error
 	patterns       func() []byoc.Pattern
 }
 
@@ -45,8 +48,36 @@ func NewBF16() byoc.Backend {
 	return narrow{newBackend(Name+"_bf16", Compiler+"_bf16", byoc.BF16)}
 }
 
+// NewINT8 gives the backend that has OpenVINO multiply bytes where a network rounds to bytes itself; its weights stand in
+// the artefact so.
+func NewINT8() byoc.Backend {
+	graphs := &quantisedGraphs{}
+	b := newBackend(Name+"_int8", Compiler+"_int8", byoc.INT8)
+	b.refused = func(g *relay.Graph) error {
+		if graphs.has(g) {
+			return nil
+		}
+		return errors.New("the network does not come quantised: nothing of it would be computed in bytes")
+	}
+	b.patterns = sync.OnceValue(func() []byoc.Pattern {
+		all := patterns(b.compiler)
+		for i := range all {
+			limits := all[i].Limits
+			all[i].Limits = func(g *relay.Graph, m *relay.Match) error {
+				if err := b.refused(g); err != nil {
+					return err
+				}
+				return limits(g, m)
+			}
+			all[i].LimitsText += "; of networks that come quantised"
+		}
+		return all
+	})
+	return narrow{b}
+}
+
 func newBackend(name, compiler string, precision byoc.Precision) backend {
-	return backend{name, compiler, precision,
+	return backend{name, compiler, precision, func(*relay.Graph) error { return nil },
 		sync.OnceValue(func() []byoc.Pattern { return patterns(compiler) })}
 }
 
@@ -58,10 +89,18 @@ func (n narrow) Precision() byoc.Precision { return n.precision }
 func (narrow) Wide() string                { return Name }
 
 // Description says in what it computes, too.
-func (n narrow) Description() string { return n.backend.Description() + ", computed in bfloat16" }
+func (n narrow) Description() string {
+	if n.precision == byoc.INT8 {
+		return n.backend.Description() + ", which multiplies bytes where the network comes quantised"
+	}
+	return n.backend.Description() + ", computed in bfloat16"
+}
 
 // Probe is OpenVINO's, on a processor that gains by the type.
 func (n narrow) Probe() byoc.Probe {
+	if n.precision == byoc.INT8 {
+		return byoc.ProbeINT8(n.backend.Probe(), Name)
+	}
 	return byoc.ProbeBF16(n.backend.Probe(), Name)
 }
 
@@ -81,6 +120,9 @@ func (backend) MergesRegions() bool { return true }
 // post-dominators, so that "the engine takes it all" is a candidate whose cost is measured.
 // What is a match of a pattern, too, is left out: it would be written, and measured, the same.
 func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
+	if b.refused(g) != nil {
+		return nil
+	}
 	regions := propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
 	return append(recurrent.Propose(g, b.compiler), slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
 		return len(p.Nodes) <= longest &&
@@ -106,7 +148,7 @@ func (b backend) matched(g *relay.Graph, nodes []relay.NodeID) bool {
 	return false
 }
 
-// Install makes relay.ext.collage_openvino available in this process (or relay.ext.collage_openvino_bf16). OpenVINO
+// Install makes relay.ext.collage_openvino available in this process (or relay.ext.collage_openvino_bf16, _int8). OpenVINO
 // itself is opened when a region is first run.
 func (b backend) Install() error {
 	return region.Register(b.compiler, Name, Name, emitter(b.precision))

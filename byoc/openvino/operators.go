@@ -25,7 +25,7 @@ var operators = sync.OnceValue(func() map[string]*operator {
 	all := map[string]*operator{}
 	for _, family := range []map[string]*operator{
 		convolutions(), pools(), products(), unaries(), binaries(), normalisations(), reductions(), movements(),
-		selections(), resizes(),
+		selections(), resizes(), quantisations(),
 	} {
 		for name, o := range family {
 			if _, twice := all[name]; twice {
@@ -69,6 +69,7 @@ var arities = map[string]int{
 	"equal": 2, "not_equal": 2, "less": 2, "less_equal": 2, "greater": 2, "greater_equal": 2,
 	"logical_and": 2, "logical_or": 2, "logical_xor": 2, "where": 3,
 	"nn.layer_norm": 3, "nn.instance_norm": 3, "nn.group_norm": 3, "nn.batch_norm": 5,
+	"qnn.quantize": 3, "qnn.dequantize": 3,
 	"variance": 2, "take": 2, "gather": 2, "zeros": -1, "ones": -1,
 }
 

@@ -31,7 +31,7 @@ func emitter(precision byoc.Precision) region.Emitter {
 }
 
 func emit(p *region.Program, precision byoc.Precision) ([]byte, []region.ValueID, error) {
-	w, constants, err := write(p)
+	w, constants, err := write(p, precision)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,15 +40,26 @@ func emit(p *region.Program, precision byoc.Precision) ([]byte, []region.ValueID
 		return nil, nil, err
 	}
 	groups, _ := p.Groups()
-	text := append([]byte(formatLine+string(precision)+"\n"+region.GroupsLine(groups)), document...)
+	hint := precision
+	if precision == byoc.INT8 {
+		hint = byoc.F32 // bytes are multiplied where the model has them; all else is float32
+	}
+	text := append([]byte(formatLine+string(hint)+"\n"+region.GroupsLine(groups)), document...)
 	if len(w.own) > 0 {
 		constants = append(constants, p.AddConstant(relay.Tensor("uint8", int64(len(w.own))), w.own))
 	}
 	return text, constants, nil
 }
 
-// write appends the layers of a region to a new IR and gives the constants whose data it refers to.
-func write(p *region.Program) (*writer, []region.ValueID, error) {
+// write appends the layers of a region to a new IR and gives the constants whose data it refers to. In bytes, weights of
+// what reads bytes are bytes, too.
+func write(p *region.Program, precision byoc.Precision) (*writer, []region.ValueID, error) {
+	return writeWith(p, precision, p.ConstantBytes)
+}
+
+// writeWith is write with the elements of constants that data gives.
+func writeWith(p *region.Program, precision byoc.Precision, data func(region.ValueID) ([]byte, error)) (*writer,
+	[]region.ValueID, error) {
 	w := newWriter(p.Symbol)
 	ports := make([]port, len(p.Values))
 	for i, v := range p.Inputs {
@@ -62,12 +73,26 @@ func write(p *region.Program) (*writer, []region.ValueID, error) {
 	readers := p.Readers()
 	var constants []region.ValueID
 	w.prefix = "weight_"
-	for v := range p.Values {
+	var rounded map[region.ValueID]bool
+	if precision == byoc.INT8 {
+		rounded = roundedWeights(p)
+	}
+	for v := range ports {
 		id := region.ValueID(v)
 		if !p.IsConstant(id) || readers[v] == 0 {
 			continue
 		}
 		t := p.Values[v].Type
+		if rounded[id] {
+			elements, err := data(id)
+			if err != nil {
+				return nil, nil, err
+			}
+			if made, ok := w.weightOfBytes(p, id, elements, &constants); ok {
+				ports[v] = made
+				continue
+			}
+		}
 		if _, ok := elements[t.DType]; !ok {
 			return nil, nil, fmt.Errorf("a constant is of %s, which OpenVINO does not know", t.DType)
 		}

@@ -53,7 +53,7 @@ func program(t *testing.T, g *relay.Graph) *region.Program {
 
 func TestGoldenIR(t *testing.T) {
 	t.Parallel()
-	w, constants, err := write(program(t, block()))
+	w, constants, err := write(program(t, block()), byoc.F32)
 	require.NoError(t, err)
 	require.Len(t, constants, 2)
 	text, err := w.net.text()
@@ -71,7 +71,7 @@ func TestGoldenIR(t *testing.T) {
 
 func TestWeightsDoNotOverlap(t *testing.T) {
 	t.Parallel()
-	w, _, err := write(program(t, block()))
+	w, _, err := write(program(t, block()), byoc.F32)
 	require.NoError(t, err)
 	end := int64(0)
 	for _, l := range w.net.Layers {

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openvino
+
+import (
+	"encoding/xml"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/byoc/rounding"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Networks that come quantised round values to bytes and back between their layers. OpenVINO's own form of that is what
+// its ONNX front end writes: FakeQuantize to the numbers from 0 to 255, a conversion, and back; where it finds that before
+// a convolution or product, and the same before its weights, it multiplies bytes.
+
+// leastByte is the least of each type that is quantised to.
+var leastByte = map[string]float64{"uint8": 0, "int8": -128}
+
+func quantisations() map[string]*operator {
+	const limits = "uint8 or int8, static shapes, one scale and zero for all, constants"
+	return map[string]*operator{
+		"qnn.quantize":   {func(c *call) error { return checkSteps(c, c.in[0], c.out[0]) }, writeQuantize, limits},
+		"qnn.dequantize": {func(c *call) error { return checkSteps(c, c.out[0], c.in[0]) }, writeDequantize, limits},
+	}
+}
+
+// checkSteps checks a call that leads from float32 to steps, or back.
+func checkSteps(c *call, wide, steps *relay.Type) error {
+	if err := c.tensor(wide, "what is or was quantised", []string{"float32"}); err != nil {
+		return err
+	}
+	if err := c.tensor(steps, "steps", []string{"uint8", "int8"}); err != nil {
+		return err
+	}
+	least := leastByte[steps.DType]
+	scale, zero := c.numberOf(1), c.numberOf(2)
+	switch {
+	case math.IsNaN(scale) || math.IsNaN(zero):
+		return c.refuse("has a scale or a zero that is not one constant number for all elements")
+	case scale < 0x1p-126 || scale > math.MaxFloat32/256:
+		return c.refuse("has the scale %g, which is no length of a step", scale)
+	case zero < least || zero > least+255:
+		return c.refuse("has the zero %g, which is no %s", zero, steps.DType)
+	}
+	return nil
+}
+
+// numberOf is an argument that is one constant number; not a number for any other.
+func (c *call) numberOf(argument int) float64 {
+	if constant := c.constants[argument]; constant != nil {
+		return constant.Scalar
+	}
+	return math.NaN()
+}
+
+func writeQuantize(w *writer, c *call, in []port) []port {
+	least := leastByte[c.out[0].DType]
+	scale, zero := c.numberOf(1), c.numberOf(2)
+	number := func(v float64) port { return w.scalar("float32", v) }
+	steps := w.one("FakeQuantize", "opset1", tensor("float32", c.out[0].Shape...),
+		append([]xml.Attr{attr("levels", "256")}, numpyBroadcast...), in[0], number((least-zero)*scale),
+		number((least+255-zero)*scale), number(least), number(least+255))
+	return []port{w.convert(steps, c.out[0].DType)}
+}
+
+func writeDequantize(w *writer, c *call, in []port) []port {
+	return []port{w.scaled(w.convert(in[0], "float32"), w.scalar("float32", c.numberOf(2)),
+		w.scalar("float32", c.numberOf(1)))}
+}
+
+// scaled is (p - zero) * scale.
+func (w *writer) scaled(p, zero, scale port) port {
+	return w.binary("Multiply", p.typ, w.binary("Subtract", p.typ, p, zero), scale)
+}
+
+// quantisedGraphs says of graphs whether they come quantised; it remembers the last one.
+type quantisedGraphs struct {
+	sync.Mutex
+	last *relay.Graph
+	is   bool
+}
+
+func (q *quantisedGraphs) has(g *relay.Graph) bool {
+	q.Lock()
+	defer q.Unlock()
+	if q.last != g {
+		q.last, q.is = g, slices.ContainsFunc(g.Nodes, func(n relay.Node) bool {
+			return n.Kind == relay.KindCall && strings.HasPrefix(n.Op, "qnn.")
+		})
+	}
+	return q.is
+}
+
+// multiplied are the operators whose weights may be bytes: of these the first axis is that of the result's channels.
+var multiplied = []string{"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense"}
+
+// roundedWeights gives the weights of a region, by value, that only multiply what comes from bytes: they are to be bytes
+// themselves.
+func roundedWeights(p *region.Program) map[region.ValueID]bool {
+	list := map[region.ValueID]bool{}
+	others := map[region.ValueID]bool{}
+	for i := range p.Ops {
+		op := &p.Ops[i]
+		fits := slices.Contains(multiplied, op.Name) && len(op.Args) > 1 && p.IsConstant(op.Args[1]) && fromBytes(p, op.Args[0])
+		for k, v := range op.Args {
+			if k == 1 && fits {
+				list[v] = true
+			} else {
+				others[v] = true
+			}
+		}
+	}
+	for _, v := range p.Outputs {
+		others[v] = true
+	}
+	for v := range others {
+		delete(list, v)
+	}
+	return list
+}
+
+// fromBytes says that a value came from bytes: some region's operator made it so, and what stands between moves it only.
+func fromBytes(p *region.Program, v region.ValueID) bool {
+	for {
+		maker := p.Values[v].Producer
+		if maker < 0 {
+			return false
+		}
+		switch op := &p.Ops[maker]; op.Name {
+		case "qnn.dequantize":
+			return true
+		case "reshape", "transpose", "nn.batch_flatten", "nn.max_pool2d":
+			v = op.Args[0]
+		default:
+			return false
+		}
+	}
+}
+
+// weightOfBytes adds a weight as bytes with a scale for each channel of the result, which become what they stand for; ok
+// says that all of it is finite: else nothing is added. elements are the weight's.
+func (w *writer) weightOfBytes(p *region.Program, v region.ValueID, elements []byte, constants *[]region.ValueID) (port,
+	bool) {
+	t := p.Values[v].Type
+	steps := make([]int64, len(t.Shape))
+	for i, step := len(steps)-1, int64(1); i >= 0; i-- {
+		steps[i] = step
+		step *= t.Shape[i]
+	}
+	bytes, scales, finite, err := rounding.Channels(elements, rounding.View{Dims: t.Shape, Steps: steps})
+	if err != nil || !finite {
+		return port{}, false
+	}
+	perChannel := slices.Repeat([]int64{1}, len(t.Shape))
+	perChannel[0] = t.Shape[0]
+	add := func(typ *relay.Type, data []byte) port {
+		made := w.weight(typ, w.base)
+		*constants = append(*constants, p.AddConstant(typ, data))
+		w.base += aligned(int64(len(data)))
+		return made
+	}
+	wide := w.convert(add(tensor("int8", t.Shape...), bytes), "float32")
+	return w.binary("Multiply", t, wide, add(tensor("float32", perChannel...), scales)), true
+}
