@@ -46,9 +46,10 @@ func (c *decision) offer() (err error) {
 }
 
 // allowRounding gives a network that came quantised a budget of errors where the user has stated none: float32's
-// tolerance would hold nobody's answer but TVM's own for right.
+// tolerance would hold nobody's answer but TVM's own for right. Where the user has not stated a precision, either, parts
+// may be computed narrowly: what the network has rounded to bytes may be multiplied as bytes.
 func (c *decision) allowRounding() error {
-	if c.machine != nil || c.Precision.Limit() != (cost.Limit{}) || !slices.Contains(c.Backends, "tvm") {
+	if c.machine != nil || c.Precision.MaxError > 0 || !slices.Contains(c.Backends, "tvm") {
 		return nil
 	}
 	quantised, err := pass.Quantised(c.module)
@@ -56,8 +57,13 @@ func (c *decision) allowRounding() error {
 		return err
 	}
 	c.Precision.MaxError = pass.QuantisedMaxError
-	c.notes = append(c.notes, fmt.Sprintf("The network is quantised: what is rounded the other way is a whole step off, so "+
-		"its outputs may be off by %g (%s); max_error changes that.", c.Precision.MaxError, cost.L2))
+	note := fmt.Sprintf("The network is quantised: what is rounded the other way is a whole step off, so its outputs may be "+
+		"off by %g (%s); max_error changes that.", c.Precision.MaxError, cost.MeasureText(c.Precision.Limit().Measure))
+	if c.Precision.Allowed == "" && !c.Exact {
+		c.Precision.Allowed = pass.PrecisionAuto
+		note += " Parts may be computed in bytes, or bfloat16; precision=f32 does without."
+	}
+	c.notes = append(c.notes, note)
 	return nil
 }
 

@@ -248,7 +248,7 @@ func (c *contest) load(ctx context.Context, o *contestant, reference bool) (err 
 	case reference:
 		c.greatest = checked.Greatest
 	default:
-		if o.cell.Wrong = checked.MaxError > Tolerance*c.greatest; c.Narrow != "" {
+		if o.cell.Wrong = checked.MaxError > Tolerance*c.greatest; c.Narrow != "" || c.network.Budgeted {
 			o.cell.Wrong = checked.L2 > somethingElse
 		}
 	}

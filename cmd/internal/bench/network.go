@@ -24,6 +24,9 @@ type Network struct {
 	Executable string
 	Chosen     string
 	Shares     map[string]int
+	// Budgeted says that its plan holds it to a budget of errors, as one that comes quantised is: engines that round
+	// otherwise are not wrong.
+	Budgeted bool
 	// BestSingle is the fastest single backend when it was compiled, and ToBestSingle that one's time to what was kept,
 	// in the rounds of the compilation; only where a placement was kept.
 	BestSingle   string
@@ -74,6 +77,7 @@ func (n *Network) Describe(p *plan.Plan) {
 			single, least = f, statistics.Median(f.Samples)
 		}
 	}
+	n.Budgeted = p.Precision != nil
 	if p.Timeline != nil {
 		n.SearchSeconds = p.Timeline.Taken
 	}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func (a *benchAllAction) narrow() string {
 	if limit == (cost.Limit{}) {
 		return ""
 	}
-	return fmt.Sprintf("up to %s, off by %g (%s) at most", a.precision.Allowed, limit.Most,
+	return fmt.Sprintf("up to %s, off by %g (%s) at most", cmp.Or(a.precision.Allowed, pass.PrecisionF32), limit.Most,
 		cost.MeasureText(limit.Measure))
 }
 

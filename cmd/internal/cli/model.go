@@ -87,11 +87,12 @@ func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 
 // declarePrecision declares those that say in which types parts may be computed: they need whole networks that run.
 func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
-	flags.StringVar(&m.precision.Allowed, "precision", pass.PrecisionF32, "the narrowest `TYPE` that parts may be "+
-		"computed in, where that is quicker and the error is not too large: f32, bf16, int8, or auto for all that the "+
-		"backends have here")
-	flags.Float64Var(&m.precision.MaxError, "max-error", 0, "how far the outputs may be off plain TVM's in float32, as a "+
-		"share `E` of them; 0 for 0.01 where --precision is not f32, else for the tolerance that each part has")
+	flags.StringVar(&m.precision.Allowed, "precision", "", "the narrowest `TYPE` that parts may be computed in, where "+
+		"that is quicker and the error is not too large: f32, bf16, int8, or auto for all that the backends have here "+
+		"(f32; auto for a network that comes quantised)")
+	flags.Float64Var(&m.precision.MaxError, "max-error", 0, fmt.Sprintf("how far the outputs may be off plain TVM's in "+
+		"float32, as a share `E` of them; 0 for %g where --precision is not f32 and for %g where the network comes "+
+		"quantised, else for the tolerance that each part has", pass.DefaultMaxError, pass.QuantisedMaxError))
 	flags.StringVar(&m.precision.Measure, "error-measure", "", "the `MEASURE` of --max-error: l2 (the length of the "+
 		"difference, the default), max (its greatest element), cosine, top1 (rows whose greatest element is another) or FILE.py:FUNCTION (def FUNCTION(ours, right))")
 	flags.StringVar(&m.precision.Calibration, "calibration", "", "take errors on real inputs, of `FILE`.npz or of a folder "+
