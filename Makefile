@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -101,6 +101,9 @@ bench-drop-in: setup ## what collage.partition gives beside each backend alone; 
 
 bench-precision: backends ## ten networks within limits of error, beside OpenVINO as it comes and PyTorch's autocast; writes docs/results/precision_*.{txt,json}
 	@scripts/bench_precision.sh $(ARGS)
+
+bench-quantised: backends ## networks that come quantised, beside the engines on the same files; writes docs/results/quantised.{txt,json}
+	@scripts/bench_quantised.sh $(ARGS)
 
 bench-solver: ## the solver on 10^2 to 10^5 operators, beside Dijkstra; writes docs/results/solver.{txt,json}
 	@PATH="$$PATH:/usr/local/go/bin" go run ./scripts/benchsolver --out docs/results

@@ -197,6 +197,26 @@ def test_bench_precision(tmp_path):
 
 
 @pytest.mark.long
+def test_bench_quantised(tmp_path):
+    """A network that is quantised here; engines that round otherwise than TVM are not wrong; models are written once."""
+    settings = environment(NETWORKS="mobilenet_v2", RESULTS=tmp_path, EXECUTABLES=tmp_path)
+    arguments = ("--rounds", 1, "--turn", "10ms", "--search-time", "30s", "--backends", "tvm,openvino",
+                 "-q", "--skip-unusable", "--db", tmp_path / "costs.jsonl")  # fmt: skip
+    written = set()
+    for _ in range(2):
+        result = subprocess.run(
+            [TREE / "scripts" / "bench_quantised.sh", *map(str, arguments)],
+            capture_output=True, text=True, env=settings, timeout=850,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        written.add((tmp_path / "mobilenet_v2.qdq.onnx").stat().st_mtime_ns)
+        report = schemas.hold("bench-all", schemas.parsed((tmp_path / "quantised.json").read_text()))
+        assert [network["name"] for network in report["networks"]] == ["mobilenet_v2.qdq", "mobilenet_v2.f32"]
+        assert not any(cell.get("wrong") for network in report["networks"] for cell in network["peers"])
+    assert len(written) == 1
+
+
+@pytest.mark.long
 def test_bench_models(network, tmp_path):
     """What lies in a folder; what was taken is not taken again."""
     (tmp_path / "models").mkdir()
@@ -332,6 +352,7 @@ def test_every_script_is_here():
         "bench_onednn",
         "bench_partition",
         "bench_precision",
+        "bench_quantised",
         "bench_scale",
         "bench_drop_in",
         "bench_search",
