@@ -286,6 +286,8 @@ TAKEN = [
         ("kernels_avx2", "bench-kernels"),
         ("networks_b1", "bench-all"),
         ("networks_b8", "bench-all"),
+        ("networks_b8_before", "bench-all"),
+        ("networks_t1", "bench-all"),
         ("precision_1e-2", "bench-all"),
         ("onednn", "files/onednn"),
         ("onnx", "files/conformance"),
