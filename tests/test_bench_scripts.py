@@ -198,7 +198,7 @@ def test_bench_precision(tmp_path):
 
 @pytest.mark.long
 def test_bench_quantised(tmp_path):
-    """A network that is quantised here; engines that round otherwise than TVM are not wrong; models are written once."""
+    """A network that is quantised here; engines that round otherwise are not wrong; models are written once."""
     settings = environment(NETWORKS="mobilenet_v2", RESULTS=tmp_path, EXECUTABLES=tmp_path)
     arguments = ("--rounds", 1, "--turn", "10ms", "--search-time", "30s", "--backends", "tvm,openvino",
                  "-q", "--skip-unusable", "--db", tmp_path / "costs.jsonl")  # fmt: skip

@@ -223,7 +223,9 @@ def same(outputs):
 def usable(trial):
     """The backends that doctor finds usable, but for those that compute narrowly, which processors decide."""
     report = json.loads(trial.collage("doctor", "--json"))
-    return {b["name"] for b in report["backends"] if b["probe"]["usable"] and not b["name"].endswith(("_bf16", "_int8"))}
+    return {
+        b["name"] for b in report["backends"] if b["probe"]["usable"] and not b["name"].endswith(("_bf16", "_int8"))
+    }
 
 
 @pytest.mark.long

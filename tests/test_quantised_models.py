@@ -118,7 +118,7 @@ PLACED = {
 @pytest.mark.parametrize("form", ["QDQ", "QDQ per channel", "QDQ signed"])
 @pytest.mark.parametrize("backend", PLACED)
 def test_backends_compute_by_the_models_own_steps(backend, form, tmp_path):
-    """What the model rounds to is what its layers are computed in: ONNX Runtime's answer, up to a step or two of what is
+    """What the model rounds to is what its layers are computed in: ONNX Runtime's answer, up to steps of what is
     rounded the other way on the way; the weights stand as bytes in the executable.
     """
     if not next(b["probe"]["usable"] for b in placed.listed() if b["name"] == backend):

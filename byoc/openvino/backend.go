@@ -36,7 +36,7 @@ type backend struct {
 	precision      byoc.Precision
 	// refused says why it offers nothing of a graph.
 	refused  func(g *relay.Graph) error
-	patterns       func() []byoc.Pattern
+	patterns func() []byoc.Pattern
 }
 
 // New gives the backend. It needs neither TVM nor OpenVINO; Probe says whether OpenVINO is there.

@@ -54,11 +54,12 @@ Compiler::Rounded Compiler::WantedAsBytes(int value, const Desc& layout, const B
                NewTensor(Row(images.Size(), dnnl::memory::data_type::u8)),
                NewTensor(Row(2 * images.images, dnnl::memory::data_type::s32))};
   for (const Tensor& tensor : {made.bytes, made.scales}) needed_until_[tensor.buffer] = last_use_[value];
-  AddKernel("round to bytes", {Wanted(value, layout), made.bytes, made.scales},
-            [images = made.images, known = grids_[value], threads = collage_num_threads()](void* const* data) {
-              images->Round(static_cast<const float*>(data[0]), known ? &*known : nullptr, threads,
-                            static_cast<uint8_t*>(data[1]), static_cast<ByteScale*>(data[2]));
-            });
+  AddKernel(
+      "round to bytes", {Wanted(value, layout), made.bytes, made.scales},
+      [images = made.images, known = grids_[value], threads = collage_num_threads()](void* const* data) {
+        images->Round(static_cast<const float*>(data[0]), known ? &*known : nullptr, threads,
+                      static_cast<uint8_t*>(data[1]), static_cast<ByteScale*>(data[2]));
+      });
   rounded_.push_back(made);
   return made;
 }

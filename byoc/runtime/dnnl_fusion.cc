@@ -12,9 +12,9 @@
 namespace collage::onednn {
 namespace {
 
-// How many of an operator's post-operations can be in one list: up to one that oneDNN does not have. Its kernels may keep one generator of
-// code for each elementwise algorithm: a second post-operation of the same algorithm would run with the first
-// one's numbers.
+// How many of an operator's post-operations can be in one list: up to one that oneDNN does not have. Its
+// kernels may keep one generator of code for each elementwise algorithm: a second post-operation of the same
+// algorithm would run with the first one's numbers.
 size_t LongestList(const std::vector<PostOp>& post) {
   for (size_t i = 0; i < post.size(); ++i) {
     if (post[i].kind == PostOp::Kind::kEltwise && post[i].algorithm == kGrid) return i;

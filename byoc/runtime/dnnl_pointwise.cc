@@ -42,7 +42,8 @@ Tensor Compiler::ApplyEltwise(const Tensor& from, dnnl::algorithm algorithm, flo
     const auto count = static_cast<int64_t>(from.desc.get_size() / sizeof(float));
     const Tensor to = in_place ? from : NewTensor(from.desc);
     AddKernel("grid", {from, to}, [=, threads = collage_num_threads()](void* const* data) {
-      RoundToGrid(static_cast<const float*>(data[0]), count, alpha, beta, threads, static_cast<float*>(data[1]));
+      RoundToGrid(static_cast<const float*>(data[0]), count, alpha, beta, threads,
+                  static_cast<float*>(data[1]));
     });
     return to;
   }

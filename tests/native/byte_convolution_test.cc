@@ -210,16 +210,16 @@ TEST(ByteConvolution, AScaleThatIsKnown) {
         WholeWeights(s.out_channels, s.in_channels * s.kernel[0] * s.kernel[1], 2);
     const ByteScale known{step, 100};
     for (const int threads : {1, 3}) {
-      ExpectClose(Computed(s, src, weight, nullptr, {}, nullptr, threads, &known), Direct(s, src, weight), 1e-6,
-                  "case " + std::to_string(&c - Cases().data()));
+      ExpectClose(Computed(s, src, weight, nullptr, {}, nullptr, threads, &known), Direct(s, src, weight),
+                  1e-6, "case " + std::to_string(&c - Cases().data()));
     }
   }
 }
 
 TEST(RoundToGrid, IsWhatPostSays) {
-  const std::vector<float> odd = {kNan,   kInfinity, -kInfinity,     0,    -0.0F, 0.5F, -0.5F, 1.5F,
-                                  -1.5F,  2.5F,      0.49999997F, 1e30F, -1e30F, 1e-42F, 199.5F, 200.5F,
-                                  -55.5F, -56.5F,    154.5F,      155};
+  const std::vector<float> odd = {kNan,   kInfinity, -kInfinity, 0,           -0.0F,  0.5F,   -0.5F,
+                                  1.5F,   -1.5F,     2.5F,       0.49999997F, 1e30F,  -1e30F, 1e-42F,
+                                  199.5F, 200.5F,    -55.5F,     -56.5F,      154.5F, 155};
   for (const float scale : {1.0F, 0.0123F, 32.0F}) {
     for (const int64_t count : {1, 16, 37, 70001}) {
       for (const int threads : {1, 3}) {
@@ -234,7 +234,8 @@ TEST(RoundToGrid, IsWhatPostSays) {
           // In float32, as TVM divides: by a half less or more a number of doubles goes the other way.
           const float quotient = numbers[i] / scale;
           const Post unit{Post::Kind::kGrid, 1, -56, -1};
-          ASSERT_EQ(got[i], static_cast<float>(PostOf(unit, quotient)) * scale) << numbers[i] << " by " << scale;
+          ASSERT_EQ(got[i], static_cast<float>(PostOf(unit, quotient)) * scale)
+              << numbers[i] << " by " << scale;
         }
         RoundToGrid(numbers.data(), count, scale, -56, threads, numbers.data());
         EXPECT_EQ(numbers, got);

@@ -149,7 +149,8 @@ TEST(DnnlCompile, DataOnAGridAreExactAsBytes) {
   const char* between[] = {"", R"({"op": "reshape", "in": [1], "out": 5},)"};
   for (const bool moved : {false, true}) {
     const Program program = ParseProgram(
-        std::string(R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "outputs": [4], "constants": [2, 3],
+        std::string(
+            R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "outputs": [4], "constants": [2, 3],
           "values": [["f32", [6, 8]], ["f32", [6, 8]], ["s8", [5, 8]], ["f32", [5]], ["f32", [6, 5]],
                      ["f32", [6, 8]]], "ops": [
             {"op": "eltwise", "kernel": "grid", "algorithm": "grid", "in": [0], "out": 1, "alpha": 0.25, "beta": -3},)") +

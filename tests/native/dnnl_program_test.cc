@@ -343,7 +343,8 @@ TEST(DnnlProgram, StepsOfAGrid) {
       {"\"beta\": -7", "\"beta\": -256", "the least step of a grid is no byte's"},
       {"\"beta\": -7", "\"beta\": 1", "the least step of a grid is no byte's"},
       {"\"algorithm\": \"relu\"", "\"kernel\": \"grid\"", "no such function of one number"},
-      {"\"op\": \"eltwise\", \"kernel\": \"grid\"", "\"op\": \"binary\", \"kernel\": \"grid\"", "it has 1 arguments"},
+      {"\"op\": \"eltwise\", \"kernel\": \"grid\"", "\"op\": \"binary\", \"kernel\": \"grid\"",
+       "it has 1 arguments"},
   };
   for (const Damage& damage : damages) {
     EXPECT_TRUE(Says(RefusalOf(Damaged(text, damage)), damage.said))

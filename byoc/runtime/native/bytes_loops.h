@@ -200,8 +200,8 @@ void RoundAllToGrid(const float* from, int64_t count, float scale, float least, 
   }
 }
 
-constexpr ByteLoops kByteLoops{kByteRows,   int64_t{kByteVectors} * kWidth, kWidth, MultiplyBytes, RangeOf,
-                               RoundToBytes, RoundAllToGrid};
+constexpr ByteLoops kByteLoops{
+    kByteRows, int64_t{kByteVectors} * kWidth, kWidth, MultiplyBytes, RangeOf, RoundToBytes, RoundAllToGrid};
 
 }  // namespace
 }  // namespace collage::native
