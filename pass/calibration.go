@@ -38,8 +38,8 @@ const (
 )
 
 // Take gives the inputs on which errors are taken of a normalised module: samples of the calibration data, or random
-// ones; nil where errors are not taken. Errors: an *OptionError that says what is wrong with the data, and where, or that
-// it serves nothing.
+// ones; nil where errors are not taken. Errors: an *OptionError that says what is wrong with the data, and where, or
+// that it serves nothing.
 func (p *Precision) Take(mod *bridge.Object) (*Taken, error) {
 	if p.Limit() == (cost.Limit{}) {
 		if p.Calibration != "" {

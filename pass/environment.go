@@ -120,8 +120,8 @@ func python(cfg *Config) (string, error) {
 		"or Config.Python to one that has tvm and collage")
 }
 
-// Ask has another engine answer what a network's outputs are (witness.Ask), in the workers' environment. The interpreter
-// is as Config.Python.
+// Ask has another engine answer what a network's outputs are (witness.Ask), in the workers' environment. The
+// interpreter is as Config.Python.
 func Ask(interpreter string, question json.RawMessage, folder string) (*witness.Witness, error) {
 	interpreter, err := python(&Config{Python: interpreter})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // identifier is what Python takes as a name.
 var identifier = regexp.MustCompile(`^[\p{L}_][\p{L}\p{N}_]*$`)
 
-// ownMeasure is the measure of the user's own; nil where errors are taken in one of cost.Measures. The error says what is
-// wrong with it, as far as that can be told without Python.
+// ownMeasure is the measure of the user's own; nil where errors are taken in one of cost.Measures. The error says what
+// is wrong with it, as far as that can be told without Python.
 func (p *Precision) ownMeasure() (*measure.OwnMeasure, error) {
 	limit := p.Limit()
 	file, function, own := cost.OwnMeasure(limit.Measure)

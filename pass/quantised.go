@@ -10,8 +10,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// QuantisedMaxError is how far the outputs of a network that came quantised may be off where nobody says more: twice what
-// the most sensitive of four networks does to its own outputs under plain TVM where its inputs change by a hundred
+// QuantisedMaxError is how far the outputs of a network that came quantised may be off where nobody says more: twice
+// what the most sensitive of four networks does to its own outputs under plain TVM where its inputs change by a hundred
 // thousandth (RATIONALE.md).
 const QuantisedMaxError = 0.1
 

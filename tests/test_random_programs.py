@@ -64,6 +64,20 @@ def test_a_maker_makes_what_it_is_called():
             }
 
 
+def test_programs_with_bytes_have_what_networks_that_come_quantised_have():
+    divisor, rest = program.BYTES
+    made = [program.generate(seed) for seed in range(rest, 60 * divisor, divisor)]
+    for wanted in program.names(of_bytes=True):
+        assert sum(wanted in one.made for one in made) > 20
+    followed = {"nn.dense": 0, "nn.conv2d": 0}
+    for one in made:
+        for call in shrink.operators(one.module):
+            if isinstance(call.op, tvm.ir.Op) and call.op.name in followed:
+                weight = call.args[1]
+                followed[call.op.name] += isinstance(weight, relay.Call) and weight.op.name == "qnn.dequantize"
+    assert min(followed.values()) > 3, followed
+
+
 @pytest.mark.parametrize("shape", [(0,), (9, 0), (3, 0, 4)], ids=str)
 def test_a_tensor_without_elements_has_another_shape(shape):
     value = Value(relay.var("x", shape=shape), shape, "float32", 0.0, 1.0, False)

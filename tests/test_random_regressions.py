@@ -73,6 +73,14 @@ def gelu_of_a_number():
     return relay.reshape(gelu, (1, 1, 1, 1))
 
 
+def clip_behind_a_quantisation():
+    """OpenVINO put the clip's bounds into those of the quantisation: all steps between them moved, by up to a half."""
+    x = relay.var("x", shape=(9, 40), dtype="float32")
+    scale, zero = relay.const(0.0269312), relay.const(114)
+    steps = relay.qnn.quantize(relay.multiply(x, relay.const(5.0)), scale, zero, out_dtype="uint8")
+    return relay.clip(relay.add(relay.qnn.dequantize(steps, scale, zero), relay.const(3.0)), 0.0, 6.0)
+
+
 FOUND = {
     "native: attention of equal projections": attention_of_equal_projections,
     "dnnl: max pool + sum": lambda: pool_plus_what_is_read_once("max_pool2d"),
@@ -84,6 +92,7 @@ FOUND = {
     "openvino: concatenate one": lambda: an_argument_given_back("concatenate"),
     "openvino: copies beside work": lambda: an_argument_given_back("beside"),
     "openvino: a pool of a constant": made_of_a_constant,
+    "openvino: a clip behind a quantisation": clip_behind_a_quantisation,
     "onnxruntime: gelu of a number": gelu_of_a_number,
 }
 

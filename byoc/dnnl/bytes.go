@@ -11,9 +11,10 @@ import (
 	"github.com/collage-tvm/collage/byoc/rounding"
 )
 
-// roundWeights gives the operations of native's kernel bytes their weights as bytes, in the same order, and behind their
-// other arguments the scale of each output channel: so they stand in the artefact, a quarter as large. An operation whose
-// weights are not all finite is left to oneDNN. data gives the elements of a constant (region.Program.ConstantBytes).
+// roundWeights gives the operations of native's kernel bytes their weights as bytes, in the same order, and behind
+// their other arguments the scale of each output channel: so they stand in the artefact, a quarter as large. An
+// operation whose weights are not all finite is left to oneDNN. data gives the elements of a constant
+// (region.Program.ConstantBytes).
 func (l *lowering) roundWeights(data func(region.ValueID) ([]byte, error)) error {
 	type weight struct {
 		value region.ValueID

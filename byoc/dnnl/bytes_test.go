@@ -56,8 +56,8 @@ func floatsOf(values ...float32) []byte {
 	return data
 }
 
-// Candidates of native_int8 stand beside those of dnnl in one region, with what follows them hung on them. Their weights
-// are bytes with scales, once for all that read them; oneDNN's stay as they were.
+// Candidates of native_int8 stand beside those of dnnl in one region, with what follows them hung on them. Their
+// weights are bytes with scales, once for all that read them; oneDNN's stay as they were.
 func TestWhatIsComputedInBytesHasItsWeightsSo(t *testing.T) {
 	t.Parallel()
 	p := bytesRegion(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// What a quantised network does between its layers is done on the way out of the layer before, behind its activation and
-// a residual sum.
+// What a quantised network does between its layers is done on the way out of the layer before, behind its activation
+// and a residual sum.
 func TestGridsAreOnTheWayOut(t *testing.T) {
 	t.Parallel()
 	m := newRegion()

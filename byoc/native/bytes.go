@@ -22,9 +22,9 @@ const (
 // mostTerms is of how many products a sum of bytes may be (byoc/runtime/native/bytes.h).
 const mostTerms = 65536
 
-// ByteRules are those of convolutions and dense layers whose data and weights are rounded to bytes: weights with a scale
-// for each output channel, data with one for each image, or each row of a dense layer, that is found when they are there
-// (dynamic quantisation), so that no calibration can have missed what they are.
+// ByteRules are those of convolutions and dense layers whose data and weights are rounded to bytes: weights with a
+// scale for each output channel, data with one for each image, or each row of a dense layer, that is found when they
+// are there (dynamic quantisation), so that no calibration can have missed what they are.
 var ByteRules = sync.OnceValue(func() []*onednn.Rule {
 	convolutions := onednn.Form{
 		Composite: INT8Name + ".conv2d", Kernel: BytesKernel,
@@ -65,8 +65,8 @@ var bytePatterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns
 // narrow is the backend that computes convolutions and dense layers in bytes.
 type narrow struct{ backend }
 
-// NewINT8 gives it. Its candidates stand in regions with those of native and dnnl; what crosses from one operator to the
-// next is float32. install is as in New.
+// NewINT8 gives it. Its candidates stand in regions with those of native and dnnl; what crosses from one operator to
+// the next is float32. install is as in New.
 func NewINT8(install func() error) byoc.Backend { return narrow{backend{install}} }
 
 func (narrow) Name() string              { return INT8Name }

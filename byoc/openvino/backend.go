@@ -48,8 +48,8 @@ func NewBF16() byoc.Backend {
 	return narrow{newBackend(Name+"_bf16", Compiler+"_bf16", byoc.BF16)}
 }
 
-// NewINT8 gives the backend that has OpenVINO multiply bytes where a network rounds to bytes itself; its weights stand in
-// the artefact so.
+// NewINT8 gives the backend that has OpenVINO multiply bytes where a network rounds to bytes itself; its weights stand
+// in the artefact so.
 func NewINT8() byoc.Backend {
 	graphs := &quantisedGraphs{}
 	b := newBackend(Name+"_int8", Compiler+"_int8", byoc.INT8)
@@ -116,9 +116,9 @@ func (backend) TakesAnything() bool        { return false }
 // MergesRegions is true: inside a region OpenVINO keeps its own layouts, and each border costs a call.
 func (backend) MergesRegions() bool { return true }
 
-// Propose implements byoc.Proposer: recurrent layers, the greatest regions that OpenVINO can run, and their parts between
-// post-dominators, so that "the engine takes it all" is a candidate whose cost is measured.
-// What is a match of a pattern, too, is left out: it would be written, and measured, the same.
+// Propose implements byoc.Proposer: recurrent layers, the greatest regions that OpenVINO can run, and their parts
+// between post-dominators, so that "the engine takes it all" is a candidate whose cost is measured. What is a match of
+// a pattern, too, is left out: it would be written, and measured, the same.
 func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
 	if b.refused(g) != nil {
 		return nil
@@ -148,8 +148,8 @@ func (b backend) matched(g *relay.Graph, nodes []relay.NodeID) bool {
 	return false
 }
 
-// Install makes relay.ext.collage_openvino available in this process (or relay.ext.collage_openvino_bf16, _int8). OpenVINO
-// itself is opened when a region is first run.
+// Install makes relay.ext.collage_openvino available in this process (or relay.ext.collage_openvino_bf16, _int8).
+// OpenVINO itself is opened when a region is first run.
 func (b backend) Install() error {
 	return region.Register(b.compiler, Name, Name, emitter(b.precision))
 }

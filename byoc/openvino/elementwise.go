@@ -29,7 +29,7 @@ func unaries() map[string]*operator {
 		all[name] = &operator{numbers, layerOf(kind, "opset1"), "float32 or int32, static shapes"}
 	}
 	// TVM rounds halves away from zero.
-	all["round"] = &operator{floats, layerOf("Round", "opset5", attr("mode", "half_away_from_zero")), float32Static}
+	all["round"] = &operator{floats, layerOf("Round", "opset5", halfAwayFromZero...), float32Static}
 	all["logical_not"] = &operator{func(c *call) error { return c.static("bool") }, layerOf("LogicalNot", "opset1"),
 		"bool, static shapes"}
 	all["rsqrt"] = &operator{floats, func(w *writer, c *call, in []port) []port {
@@ -81,12 +81,19 @@ func checkClip(c *call) error {
 	return nil
 }
 
+// halfAwayFromZero is how TVM rounds.
+var halfAwayFromZero = []xml.Attr{attr("mode", "half_away_from_zero")}
+
+// clamp brings a tensor between finite bounds.
+func (w *writer) clamp(p port, low, high float64) port {
+	return w.one("Clamp", "opset1", p.typ, []xml.Attr{attr("min", number32(low)), attr("max", number32(high))}, p)
+}
+
 func writeClip(w *writer, c *call, in []port) []port {
 	low, _ := c.attrs.Float("a_min")
 	high, _ := c.attrs.Float("a_max")
 	if !math.IsInf(float64(float32(low)), 0) && !math.IsInf(float64(float32(high)), 0) {
-		return []port{w.one("Clamp", "opset1", c.out[0],
-			[]xml.Attr{attr("min", number32(low)), attr("max", number32(high))}, in[0])}
+		return []port{w.clamp(in[0], low, high)}
 	}
 	// Clamp has no infinite bounds.
 	p := w.binary("Maximum", c.out[0], in[0], w.scalar("float32", low))

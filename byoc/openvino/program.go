@@ -51,8 +51,8 @@ func emit(p *region.Program, precision byoc.Precision) ([]byte, []region.ValueID
 	return text, constants, nil
 }
 
-// write appends the layers of a region to a new IR and gives the constants whose data it refers to. In bytes, weights of
-// what reads bytes are bytes, too.
+// write appends the layers of a region to a new IR and gives the constants whose data it refers to. In bytes, weights
+// of what reads bytes are bytes, too.
 func write(p *region.Program, precision byoc.Precision) (*writer, []region.ValueID, error) {
 	return writeWith(p, precision, p.ConstantBytes)
 }
@@ -61,6 +61,7 @@ func write(p *region.Program, precision byoc.Precision) (*writer, []region.Value
 func writeWith(p *region.Program, precision byoc.Precision, data func(region.ValueID) ([]byte, error)) (*writer,
 	[]region.ValueID, error) {
 	w := newWriter(p.Symbol)
+	w.limited = precision != byoc.F32
 	ports := make([]port, len(p.Values))
 	for i, v := range p.Inputs {
 		t := p.Values[v].Type

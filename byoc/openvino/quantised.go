@@ -15,8 +15,10 @@ import (
 )
 
 // Networks that come quantised round values to bytes and back between their layers. OpenVINO's own form of that is what
-// its ONNX front end writes: FakeQuantize to the numbers from 0 to 255, a conversion, and back; where it finds that before
-// a convolution or product, and the same before its weights, it multiplies bytes.
+// its ONNX front end writes: FakeQuantize to the numbers from 0 to 255, a conversion, and back; where it finds that
+// before a convolution or product, and the same before its weights, it multiplies bytes. A clip that follows it puts
+// into the bounds of the FakeQuantize, so that all steps between them move, by up to half a step: only what has an
+// error limit is written so. Otherwise the arithmetic is spelled out.
 
 // leastByte is the least of each type that is quantised to.
 var leastByte = map[string]float64{"uint8": 0, "int8": -128}
@@ -62,9 +64,17 @@ func writeQuantize(w *writer, c *call, in []port) []port {
 	least := leastByte[c.out[0].DType]
 	scale, zero := c.numberOf(1), c.numberOf(2)
 	number := func(v float64) port { return w.scalar("float32", v) }
-	steps := w.one("FakeQuantize", "opset1", tensor("float32", c.out[0].Shape...),
-		append([]xml.Attr{attr("levels", "256")}, numpyBroadcast...), in[0], number((least-zero)*scale),
-		number((least+255-zero)*scale), number(least), number(least+255))
+	t := tensor("float32", c.out[0].Shape...)
+	var steps port
+	if w.limited {
+		steps = w.one("FakeQuantize", "opset1", t, append([]xml.Attr{attr("levels", "256")}, numpyBroadcast...), in[0],
+			number((least-zero)*scale), number((least+255-zero)*scale), number(least), number(least+255))
+	} else {
+		steps = w.binary("Divide", t, in[0], number(scale))
+		steps = w.one("Round", "opset5", t, halfAwayFromZero, steps)
+		steps = w.binary("Add", t, steps, number(zero))
+		steps = w.clamp(steps, least, least+255)
+	}
 	return []port{w.convert(steps, c.out[0].DType)}
 }
 
@@ -99,8 +109,8 @@ func (q *quantisedGraphs) has(g *relay.Graph) bool {
 // multiplied are the operators whose weights may be bytes: of these the first axis is that of the result's channels.
 var multiplied = []string{"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense"}
 
-// roundedWeights gives the weights of a region, by value, that only multiply what comes from bytes: they are to be bytes
-// themselves.
+// roundedWeights gives the weights of a region, by value, that only multiply what comes from bytes: they are to be
+// bytes themselves.
 func roundedWeights(p *region.Program) map[region.ValueID]bool {
 	list := map[region.ValueID]bool{}
 	others := map[region.ValueID]bool{}
@@ -124,7 +134,8 @@ func roundedWeights(p *region.Program) map[region.ValueID]bool {
 	return list
 }
 
-// fromBytes says that a value came from bytes: some region's operator made it so, and what stands between moves it only.
+// fromBytes says that a value came from bytes: some region's operator made it so, and what stands between moves it
+// only.
 func fromBytes(p *region.Program, v region.ValueID) bool {
 	for {
 		maker := p.Values[v].Producer
@@ -142,8 +153,8 @@ func fromBytes(p *region.Program, v region.ValueID) bool {
 	}
 }
 
-// weightOfBytes adds a weight as bytes with a scale for each channel of the result, which become what they stand for; ok
-// says that all of it is finite: else nothing is added. elements are the weight's.
+// weightOfBytes adds a weight as bytes with a scale for each channel of the result, which become what they stand for;
+// ok says that all of it is finite: else nothing is added. elements are the weight's.
 func (w *writer) weightOfBytes(p *region.Program, v region.ValueID, elements []byte, constants *[]region.ValueID) (port,
 	bool) {
 	t := p.Values[v].Type

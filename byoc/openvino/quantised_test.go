@@ -24,8 +24,8 @@ func steps(m *relay.GraphMaker, x relay.NodeID, t *relay.Type, dtype string, sca
 	return m.Call("qnn.dequantize", t, nil, bytes, by[0], by[1])
 }
 
-// quantisedNetwork has a convolution of what is no bytes, one of bytes, a dense layer of bytes that were laid out anew, and
-// a constant that is a weight and more.
+// quantisedNetwork has a convolution of what is no bytes, one of bytes, a dense layer of bytes that were laid out anew,
+// and a constant that is a weight and more.
 func quantisedNetwork() *relay.Graph {
 	m := relay.NewGraph("tvmgen_default_collage_openvino_int8_main_0")
 	image := f(1, 4, 8, 8)
@@ -90,14 +90,21 @@ func TestWeightsThatAreNotFiniteStayFloat32(t *testing.T) {
 	}
 }
 
-func TestInFloat32WeightsStay(t *testing.T) {
+// In float32 nothing is put into the bounds of a quantisation that stands behind it.
+func TestInFloat32WeightsStayAndRoundingIsSpelledOut(t *testing.T) {
 	t.Parallel()
 	p := program(t, quantisedNetwork())
-	_, constants, err := write(p, byoc.F32)
+	w, constants, err := write(p, byoc.F32)
 	require.NoError(t, err)
 	for _, v := range constants {
 		assert.NotEqual(t, "int8", p.Values[v].Type.DType)
 	}
+	count := map[string]int{}
+	for _, l := range w.net.Layers {
+		count[l.Type]++
+	}
+	assert.Zero(t, count["FakeQuantize"])
+	assert.Equal(t, []int{3, 3, 3}, []int{count["Divide"], count["Round"], count["Clamp"]})
 }
 
 func TestQuantisationLimits(t *testing.T) {

@@ -30,6 +30,8 @@ type writer struct {
 	constants map[string]port
 	// prefix names the layers of the operator that is being written.
 	prefix string
+	// limited says that results may be off by what a limit allows: the precision is not float32.
+	limited bool
 }
 
 func newWriter(name string) *writer {

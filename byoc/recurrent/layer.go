@@ -173,8 +173,8 @@ func (l *Layer) Direction(chains []int) string {
 	return "forward"
 }
 
-// Prefixes begin the names of what an engine's model has for a layer: long names each group of its operators once, short
-// the last one's. groups are those of the program's operators.
+// Prefixes begin the names of what an engine's model has for a layer: long names each group of its operators once,
+// short the last one's. groups are those of the program's operators.
 func (l *Layer) Prefixes(groups []int) (long, short string) {
 	named := map[int]bool{}
 	for _, op := range l.Ops {

@@ -2,9 +2,9 @@
 
 // Package rounding makes bytes of weights.
 //
-// What comes in: the elements of a constant, and how its output channels lie in it. What goes out: as many signed bytes,
-// and the scale of each channel, so that value = byte * scale. Code generators call it where a backend multiplies bytes:
-// so the weights stand in the artefact, a quarter as large.
+// What comes in: the elements of a constant, and how its output channels lie in it. What goes out: as many signed
+// bytes, and the scale of each channel, so that value = byte * scale. Code generators call it where a backend
+// multiplies bytes: so the weights stand in the artefact, a quarter as large.
 package rounding
 
 import (
@@ -21,8 +21,8 @@ type View struct {
 }
 
 // Channels rounds a plain tensor of float32 so that each of its channels, of which the view tells, reaches from -127 to
-// 127: value = byte * scale. Elements outside of the view are 0. finite says that all within it are finite; without, there
-// is no result.
+// 127: value = byte * scale. Elements outside of the view are 0. finite says that all within it are finite; without,
+// there is no result.
 func Channels(elements []byte, view View) (rounded, scales []byte, finite bool, err error) {
 	count := int64(len(elements) / 4)
 	last := view.Offset

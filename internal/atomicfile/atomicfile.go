@@ -76,8 +76,8 @@ func Copy(path, from string, check func() error) error {
 	})
 }
 
-// Rehearse does what Copy does up to where path would become the copy, and leaves nothing behind: whether the disk takes
-// it, and how long that takes. What is no regular file is left alone.
+// Rehearse does what Copy does up to where path would become the copy, and leaves nothing behind: whether the disk
+// takes it, and how long that takes. What is no regular file is left alone.
 func Rehearse(path, from string) error {
 	target := path
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {

@@ -33,8 +33,8 @@ const (
 	leastShare = 0.15
 	// mostShare is what is kept at most: a search that keeps more for its end than it has for itself finds nothing.
 	mostShare = 0.5
-	// ending is what it takes to end the workers and to go, beside writing the executable (Wrote). It hardly depends on the
-	// network.
+	// ending is what it takes to end the workers and to go, beside writing the executable (Wrote). It hardly depends on
+	// the network.
 	ending = 300 * time.Millisecond
 )
 

@@ -46,8 +46,8 @@ func (c *decision) offer() (err error) {
 }
 
 // allowRounding gives a network that came quantised a budget of errors where the user has stated none: float32's
-// tolerance would hold nobody's answer but TVM's own for right. Where the user has not stated a precision, either, parts
-// may be computed narrowly: what the network has rounded to bytes may be multiplied as bytes.
+// tolerance would hold nobody's answer but TVM's own for right. Where the user has not stated a precision, either,
+// parts may be computed narrowly: what the network has rounded to bytes may be multiplied as bytes.
 func (c *decision) allowRounding() error {
 	if c.machine != nil || c.Precision.MaxError > 0 || !slices.Contains(c.Backends, "tvm") {
 		return nil

@@ -506,7 +506,8 @@ func TestAFullDiskEndsTheSearch(t *testing.T) {
 	})
 }
 
-// Finalists are not profiled: networks whose profiles take most of the time leave the search as much of it as others do.
+// Finalists are not profiled: networks whose profiles take most of the time leave the search as much of it as others
+// do.
 func TestNoTimeIsKeptForProfilesInTheEnd(t *testing.T) {
 	const total = time.Minute
 	p := &pace{build: 500 * time.Millisecond, run: time.Second, start: time.Second, profile: 6 * time.Second}

@@ -205,8 +205,8 @@ func (c *decision) mostFinalists() int { return min(wantedFinalists, len(c.graph
 // wantedFinalists is for how many finalists time is kept: plain TVM and the best few.
 const wantedFinalists = 1 + bestFew
 
-// learnShare is how much of what is left after the backends alone goes to candidates alone at most: less than half, since
-// what is learnt so has yet to be tried in whole networks, which decide.
+// learnShare is how much of what is left after the backends alone goes to candidates alone at most: less than half,
+// since what is learnt so has yet to be tried in whole networks, which decide.
 const learnShare = 0.4
 
 // mayLearn says that there is something to be learnt about candidates alone, and time for it.

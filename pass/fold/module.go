@@ -19,7 +19,8 @@ type Report struct {
 }
 
 // Module folds the constants of each function of a module as FoldConstant(fold_qnn=false) does, as far as it can, and
-// weights that stand there as bytes, which kernels of float32 are to see as what they are. The module should have been through InferType; it is unchanged, and the new one, which is the caller's, may be the same.
+// weights that stand there as bytes, which kernels of float32 are to see as what they are. The module should have been
+// through InferType; it is unchanged, and the new one, which is the caller's, may be the same.
 func Module(mod *bridge.Object) (*bridge.Object, Report, error) {
 	var report Report
 	m, err := relay.Read(mod)

@@ -4,8 +4,8 @@ package fold
 
 import "github.com/collage-tvm/collage/relay"
 
-// dequantise gives the numbers that bytes stand for, as TVM's canonical form of qnn.dequantize computes them: (t - zero)
-// in int32, times the scale. Scale and zero are one number, or one for each place along an axis.
+// dequantise gives the numbers that bytes stand for, as TVM's canonical form of qnn.dequantize computes them: (t -
+// zero) in int32, times the scale. Scale and zero are one number, or one for each place along an axis.
 func dequantise(t, scale, zero *Tensor, attrs *relay.Attrs) (*Tensor, error) {
 	out, _ := attrs.String("out_dtype")
 	axis, ok := attrs.Int("axis")

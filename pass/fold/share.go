@@ -10,8 +10,8 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 )
 
-// worthSharing is how many bytes a constant has at least that is put in the place of equal ones: small ones are not what
-// fills memory, and patterns look at them one by one.
+// worthSharing is how many bytes a constant has at least that is put in the place of equal ones: small ones are not
+// what fills memory, and patterns look at them one by one.
 const worthSharing = 1 << 10
 
 // shelf has the constants of a graph by their content: a recurrent network that was unrolled has the same weights in

@@ -40,9 +40,9 @@ type measuredError struct {
 	square float64
 }
 
-// rounding is the square of what one rounding is off by on the average, relatively: what a share is believed to be before
-// anything was measured. bfloat16 has eight bits; of bytes it is the 255th part of what numbers reach, which is said to
-// be four times their deviation on both sides.
+// rounding is the square of what one rounding is off by on the average, relatively: what a share is believed to be
+// before anything was measured. bfloat16 has eight bits; of bytes it is the 255th part of what numbers reach, which is
+// said to be four times their deviation on both sides.
 func rounding(precision byoc.Precision) float64 {
 	if precision == byoc.INT8 {
 		return 8.0 / 255 * 8.0 / 255 / 12
@@ -181,8 +181,8 @@ const steps = 12
 // price gives what is to be paid for each unit of the squared error, in milliseconds, so that the cheapest placement by
 // costs and that price is believed to be no further off than is allowed: the least such price, to a few percent. It is
 // the multiplier of Lagrange's relaxation: the placement is the fastest of all that are off by no more than it is, and
-// where the frontier of time against error has no concave part, the fastest that is allowed. 0 where nothing needs to be
-// paid. options gives a function's candidates without that price. Errors: place.Solve's.
+// where the frontier of time against error has no concave part, the fastest that is allowed. 0 where nothing needs to
+// be paid. options gives a function's candidates without that price. Errors: place.Solve's.
 func (n *sensitivity) price(options func(function int) []place.Option) (float64, error) {
 	if n == nil {
 		return 0, nil

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from tvm import relay
 
-from . import elementwise, idioms, layers, movement, norms, reductions, scopes
+from . import elementwise, idioms, layers, movement, norms, quantised, reductions, scopes
 from .pool import MAKERS, Pool
 
 FAMILIES = (elementwise, idioms, layers, movement, norms, reductions)
@@ -26,14 +26,18 @@ class Program:
         return scopes.scoped(self.module)
 
 
-def names():
-    """What programs are made of, in alphabetical order."""
-    return sorted(MAKERS)
+# Which programs have bytes in them: those of seeds that leave this rest by the first of the two.
+BYTES = (20, 13)
+
+
+def names(of_bytes=False):
+    """What programs are made of, in alphabetical order; of_bytes: what only those with bytes in them are made of."""
+    return sorted(name for name, (_, weight) in MAKERS.items() if of_bytes == (weight == 0))
 
 
 def generate(seed):
-    """The program of a seed. Programs of successive seeds go through all makers one by one; the rest is
-    chance."""
+    """The program of a seed. Programs of successive seeds go through all makers one by one, those with bytes in them
+    through the makers of bytes; the rest is chance."""
     way = scopes.WAYS[seed // 20 % len(scopes.WAYS)] if seed % 20 == 11 else None
     pool = Pool([7, seed], empty=seed % 16 == 5, scoped=bool(way))
     if seed % 29 == 3:
@@ -42,9 +46,13 @@ def generate(seed):
         pool.input(low=-2.0, high=2.0)
     if pool.empty:
         pool.input([0 if pool.chance(0.5) else 3, 0, 4][: pool.integer(1, 3)])
-    known = names()
+    known, weights = names(), [MAKERS[name][1] for name in names()]
     first = known[seed % len(known)]
-    weights = np.array([MAKERS[name][1] for name in known])
+    if seed % BYTES[0] == BYTES[1]:
+        own = names(of_bytes=True)
+        first = own[seed // BYTES[0] % len(own)]
+        known, weights = known + own, weights + [sum(weights) / 8] * len(own)
+    weights = np.array(weights)
     steps = pool.choice((1, 2, 2, 3, 3, 4, 4, 5, 6, 8, 12, 20))
     at = pool.integer(0, steps)
     for i in range(steps):

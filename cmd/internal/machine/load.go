@@ -57,8 +57,8 @@ type Meter struct {
 	own     float64
 }
 
-// Together is the load over several times: shares are means, weighted by seconds, Average the greatest. It is known where
-// all of them are.
+// Together is the load over several times: shares are means, weighted by seconds, Average the greatest. It is known
+// where all of them are.
 func Together(loads []Load) Load {
 	whole := Load{Known: len(loads) > 0}
 	for _, l := range loads {

@@ -11,8 +11,8 @@ import (
 	"github.com/collage-tvm/collage/internal/npz"
 )
 
-// machineType is the type of the module that a library for TVM's virtual machine begins with, machineMain the function of
-// it that is run, and pooled TVM's name for memory that is kept between calls.
+// machineType is the type of the module that a library for TVM's virtual machine begins with, machineMain the function
+// of it that is run, and pooled TVM's name for memory that is kept between calls.
 const (
 	machineType = "VMExecutable"
 	machineMain = "main"

@@ -4,8 +4,9 @@
 // takes times, and gets outputs.
 //
 // What comes in: a .tar as `collage compile` and `tvmc compile` write it, or a .so with the graph executor's
-// factory or what TVM's virtual machine runs in it; arrays. What goes out: arrays and Timings. Only TVM's runtime library and the runtime
-// plug-ins that the model names are loaded; this package needs neither Python nor TVM's compiler.
+// factory or what TVM's virtual machine runs in it; arrays. What goes out: arrays and Timings. Only TVM's runtime
+// library and the runtime plug-ins that the model names are loaded; this package needs neither Python nor TVM's
+// compiler.
 package runmodel
 
 import (
@@ -88,7 +89,8 @@ func Open(path, folder string) (*Files, error) {
 // machineMember is the one file of a .tar for TVM's virtual machine.
 const machineMember = "lib.so"
 
-// unpack takes the three members, or the one, out of the archive of size bytes. Nothing else of it is written, whatever its names.
+// unpack takes the three members, or the one, out of the archive of size bytes. Nothing else of it is written, whatever
+// its names.
 func unpack(r io.Reader, folder string, size int64) (*Files, error) {
 	found := map[string]string{}
 	var others []string
@@ -215,8 +217,8 @@ func needed(content io.ReaderAt) (*Demands, error) {
 	return &d, nil
 }
 
-// noteSection is where python/collage/needs.py puts the note, signatureSection where virtual_machine.py puts its own, and
-// noteOwner whose they say they are.
+// noteSection is where python/collage/needs.py puts the note, signatureSection where virtual_machine.py puts its own,
+// and noteOwner whose they say they are.
 const (
 	noteSection      = ".note.collage"
 	signatureSection = ".note.collage.signature"
