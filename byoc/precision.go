@@ -4,6 +4,8 @@ package byoc
 
 import (
 	"golang.org/x/sys/cpu"
+
+	"github.com/collage-tvm/collage/relay"
 )
 
 // Precision is the type in which a backend computes the products and convolutions of a network of float32.
@@ -30,6 +32,22 @@ type Narrow interface {
 	Precision() Precision
 	// Wide is the name of the backend that does the same in the network's own type.
 	Wide() string
+}
+
+// Rounding is a Narrow backend that rounds what some operators read to the steps of a scale which is known beforehand.
+// The scales are found on inputs of the network's; the region's function has them as qnn.quantize and qnn.dequantize
+// behind what is rounded, and all readers in the region read that.
+type Rounding interface {
+	// Rounded are the values, ascending, that a candidate of these nodes has rounded: tensors of float32 of fixed shapes.
+	Rounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID
+}
+
+// RoundedBy are the values that a backend has rounded for a candidate of these nodes (Rounding).
+func RoundedBy(b Backend, g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
+	if r, ok := b.(Rounding); ok {
+		return r.Rounded(g, nodes)
+	}
+	return nil
 }
 
 // PrecisionOf is what a backend computes in: F32 where it does not say.

@@ -104,6 +104,9 @@ type Config struct {
 
 	// tuningDigest is the tuning log's; resolved fills it in.
 	tuningDigest string
+	// rounds says that there will be scales for what backends have rounded (byoc.Rounding): Explore finds them, a plan has
+	// them.
+	rounds bool
 }
 
 // Level says how far the search goes.

@@ -140,7 +140,7 @@ func (s *search) extend(all *computations, costs []cost.Cost, learnt map[cost.Ke
 		}
 		// Those that the configuration rules out were taken out before, and are proposed anew.
 		allowed := slices.DeleteFunc(slices.Clone(set.Candidates),
-			func(c candidate.Candidate) bool { return s.breaks(f, &c, rules) != "" })
+			func(c candidate.Candidate) bool { return s.breaks(f, &c, rules) != "" || s.unfit(set.Graph, &c) })
 		total += len(allowed) - len(f.set.Candidates)
 		set.Candidates = allowed
 		f.set = set
@@ -333,10 +333,11 @@ func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 	g := f.set.Graph
 	return cost.Request{Key: key, Candidate: c, Label: c.Label(g), Computation: computation(g, c),
 		Build: func() (*cost.Workload, error) {
-			w, err := annotate.Workload(g, c, s.byName[c.Backend].Compiler())
+			b := s.byName[c.Backend]
+			w, err := annotate.Workload(g, c, b.Compiler(), byoc.RoundedBy(b, g, c.Nodes)...)
 			if err == nil {
 				w.RTol, w.ATol = bound.Tolerance(g, c)
-				w.Narrow = byoc.PrecisionOf(s.byName[c.Backend]) != byoc.F32
+				w.Narrow = byoc.PrecisionOf(b) != byoc.F32
 			}
 			return w, err
 		}}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -34,6 +35,8 @@ type Network struct {
 	Hash string
 
 	s *search
+	// steps are those of main's values that candidates have rounded (byoc.Rounding); nil where they are not known.
+	steps map[relay.NodeID]rounding.Steps
 	// solved is the key of the placement that the costs and bounds give, to which the prices belong.
 	solved string
 	// inContext is what computations took in place in the networks that Learn was told of.
@@ -48,6 +51,7 @@ func explore(mod *bridge.Object, cfg Config, measured *slack) (n *Network, err e
 	if cfg.Only != "" {
 		return nil, &OptionError{"only", "leaves the graph level nothing to search"}
 	}
+	cfg.rounds = true
 	err = bridge.OnThread(func() error {
 		s, err := decided(mod, cfg, measured)
 		if err != nil {
@@ -151,6 +155,11 @@ func (n *Network) named(p *genome.Placement) []annotate.Function {
 	for i, f := range n.s.functions {
 		list[i] = annotate.Function{Set: f.set, Regions: append([]annotate.Region(nil), p.Regions[i]...)}
 	}
+	for i := range list {
+		for k := range list[i].Regions {
+			n.rounded(i, &list[i].Regions[k])
+		}
+	}
 	annotate.NameRegions(n.s.module, list)
 	return list
 }
@@ -199,7 +208,7 @@ func (n *Network) Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Pl
 		placed := &plan.Placed{Set: f.set, Costs: costs, Options: options, Placement: placement, Excluded: f.excluded,
 			Borders: f.borders.record()}
 		for _, r := range named[i].Regions {
-			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates})
+			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates, Steps: r.Steps})
 		}
 		if tables != nil {
 			placed.Context = tables[i].InPlace
@@ -225,6 +234,8 @@ type FunctionSpec struct {
 	// nodes have the same numbers.
 	Shape   string       `json:"shape"`
 	Regions []RegionSpec `json:"regions"`
+	// Watched are annotate.Function's.
+	Watched []relay.NodeID `json:"watched,omitempty"`
 }
 
 // RegionSpec is one region.
@@ -233,6 +244,8 @@ type RegionSpec struct {
 	Backend    string          `json:"backend"`
 	Compiler   string          `json:"compiler"`
 	Candidates []CandidateSpec `json:"candidates"`
+	// Steps are annotate.Region's.
+	Steps map[relay.NodeID]rounding.Steps `json:"steps,omitempty"`
 }
 
 // CandidateSpec is one candidate of a region.
@@ -248,7 +261,7 @@ func (n *Network) Spec(p *genome.Placement) (spec NetworkSpec, named [][]annotat
 		g := n.s.functions[i].set.Graph
 		of := FunctionSpec{Name: g.Name, Shape: graphShape(g), Regions: []RegionSpec{}}
 		for _, r := range f.Regions {
-			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler}
+			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler, Steps: r.Steps}
 			for _, k := range r.Candidates {
 				c := &f.Set.Candidates[k]
 				region.Candidates = append(region.Candidates,

@@ -162,9 +162,9 @@ func applySpec(mod *bridge.Object, spec *NetworkSpec) (*bridge.Object, error) {
 				"were changed, or "+
 				"the worker has another TVM", f.Name)
 		}
-		of := annotate.Function{Set: &candidate.Set{Graph: g}}
+		of := annotate.Function{Set: &candidate.Set{Graph: g}, Watched: f.Watched}
 		for _, r := range f.Regions {
-			region := annotate.Region{Backend: r.Backend, Compiler: r.Compiler, Symbol: r.Symbol}
+			region := annotate.Region{Backend: r.Backend, Compiler: r.Compiler, Symbol: r.Symbol, Steps: r.Steps}
 			for _, c := range r.Candidates {
 				if err := candidate.CheckEither(g, c.Nodes, c.Bare && c.Composite == ""); err != nil {
 					return nil, fmt.Errorf("ValueError: region %s: %w", r.Symbol, err)

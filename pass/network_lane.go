@@ -34,7 +34,10 @@ type Lane struct {
 	folder  string
 	built   map[string]*Executable // by the placement's key
 	plain   *genome.Placement
-	pace    *Executable         // the fastest that was measured in this run, which others run in turn with; nil for plain TVM's
+	// pace is the fastest that was measured in this run, which others run in turn with; nil for plain TVM's.
+	pace *Executable
+	// unknown is why the scales that some backends need are not known; nil where they are, or were not asked for.
+	unknown *cost.Failure
 	ahead   []*genome.Placement // what is wanted after the next Measure (Ahead)
 }
 
@@ -166,12 +169,21 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 			return err
 		}
 	}
+	if slices.ContainsFunc(slices.Concat(placements, later), l.network.rounds) {
+		if err := l.know(ctx); err != nil {
+			return err
+		}
+	}
 	var jobs []measure.NetworkBuild
 	var made []*Executable
 	var keys []string
 	wanted := 0
 	for i, p := range slices.Concat(placements, later) {
 		if _, done := l.built[p.Key]; done || slices.Contains(keys, p.Key) {
+			continue
+		}
+		if l.unknown != nil && l.network.rounds(p) {
+			l.built[p.Key] = &Executable{Failure: l.unknown}
 			continue
 		}
 		spec, named := l.network.Spec(p)

@@ -233,6 +233,7 @@ func (s *search) propose() error {
 			return err
 		}
 		f.set = set
+		s.fitting(set)
 	}
 	s.cfg.Progress(Event{Stage: StageCandidates, Done: len(s.functions), Total: len(s.functions)})
 	return nil

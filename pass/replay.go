@@ -39,6 +39,7 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, e
 	if cfg.Progress == nil {
 		cfg.Progress = func(Event) {}
 	}
+	cfg.rounds = true
 	err = bridge.OnThread(func() error {
 		backends, err := lookupBackends(usedBackends(p))
 		if err != nil {
@@ -123,7 +124,7 @@ func (s *search) replay(f *function, p *plan.Plan) error {
 			continue
 		}
 		region := annotate.Region{Backend: r.Backend, Compiler: s.byName[r.BackendOf(&r.Candidates[0])].Compiler(),
-			Symbol: r.Symbol}
+			Symbol: r.Symbol, Steps: r.Steps()}
 		for j := range r.Candidates {
 			planned := &r.Candidates[j]
 			nodes := make([]relay.NodeID, len(planned.Nodes))
@@ -152,6 +153,12 @@ func (s *search) replay(f *function, p *plan.Plan) error {
 			continue
 		}
 		covers = append(covers, region.Nodes)
+		wanted := s.roundedIn(set, &region)
+		for v := range region.Steps {
+			if !slices.Contains(wanted, v) {
+				return &ReplayError{fmt.Sprintf("region %d rounds %%%d, which %s does not have rounded", i, v, r.Backend)}
+			}
+		}
 		region.Scope = set.Candidates[region.Candidates[0]].Scope
 		region.Border(g)
 		f.regions = append(f.regions, region)

@@ -14,7 +14,6 @@
 package openvino
 
 import (
-	"errors"
 	"slices"
 	"sync"
 
@@ -34,9 +33,7 @@ const (
 type backend struct {
 	name, compiler string
 	precision      byoc.Precision
-	// refused says why it offers nothing of a graph.
-	refused  func(g *relay.Graph) error
-	patterns func() []byoc.Pattern
+	patterns       func() []byoc.Pattern
 }
 
 // New gives the backend. It needs neither TVM nor OpenVINO; Probe says whether OpenVINO is there.
@@ -48,37 +45,14 @@ func NewBF16() byoc.Backend {
 	return narrow{newBackend(Name+"_bf16", Compiler+"_bf16", byoc.BF16)}
 }
 
-// NewINT8 gives the backend that has OpenVINO multiply bytes where a network rounds to bytes itself; its weights stand
-// in the artefact so.
+// NewINT8 gives the backend that has OpenVINO multiply bytes: where a network rounds to bytes itself, by the network's
+// own scales, else by such as byoc.Rounding says. The weights stand in the artefact so.
 func NewINT8() byoc.Backend {
-	graphs := &quantisedGraphs{}
-	b := newBackend(Name+"_int8", Compiler+"_int8", byoc.INT8)
-	b.refused = func(g *relay.Graph) error {
-		if graphs.has(g) {
-			return nil
-		}
-		return errors.New("the network does not come quantised: nothing of it would be computed in bytes")
-	}
-	b.patterns = sync.OnceValue(func() []byoc.Pattern {
-		all := patterns(b.compiler)
-		for i := range all {
-			limits := all[i].Limits
-			all[i].Limits = func(g *relay.Graph, m *relay.Match) error {
-				if err := b.refused(g); err != nil {
-					return err
-				}
-				return limits(g, m)
-			}
-			all[i].LimitsText += "; of networks that come quantised"
-		}
-		return all
-	})
-	return narrow{b}
+	return inBytes{narrow{newBackend(Name+"_int8", Compiler+"_int8", byoc.INT8)}, &quantisedGraphs{}}
 }
 
 func newBackend(name, compiler string, precision byoc.Precision) backend {
-	return backend{name, compiler, precision, func(*relay.Graph) error { return nil },
-		sync.OnceValue(func() []byoc.Pattern { return patterns(compiler) })}
+	return backend{name, compiler, precision, sync.OnceValue(func() []byoc.Pattern { return patterns(compiler) })}
 }
 
 // narrow is a backend that does not compute in the network's own type.
@@ -91,7 +65,7 @@ func (narrow) Wide() string                { return Name }
 // Description says in what it computes, too.
 func (n narrow) Description() string {
 	if n.precision == byoc.INT8 {
-		return n.backend.Description() + ", which multiplies bytes where the network comes quantised"
+		return n.backend.Description() + ", which multiplies bytes"
 	}
 	return n.backend.Description() + ", computed in bfloat16"
 }
@@ -120,9 +94,6 @@ func (backend) MergesRegions() bool { return true }
 // between post-dominators, so that "the engine takes it all" is a candidate whose cost is measured. What is a match of
 // a pattern, too, is left out: it would be written, and measured, the same.
 func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
-	if b.refused(g) != nil {
-		return nil
-	}
 	regions := propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
 	return append(recurrent.Propose(g, b.compiler), slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
 		return len(p.Nodes) <= longest &&

@@ -106,6 +106,36 @@ func (q *quantisedGraphs) has(g *relay.Graph) bool {
 	return q.is
 }
 
+// inBytes is the backend that multiplies bytes.
+type inBytes struct {
+	narrow
+	graphs *quantisedGraphs
+}
+
+// Rounded implements byoc.Rounding: what is multiplied by constants, unless the network comes quantised.
+func (b inBytes) Rounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
+	if b.graphs.has(g) {
+		return nil
+	}
+	var values []relay.NodeID
+	for _, v := range nodes {
+		n := &g.Nodes[v]
+		if n.Kind != relay.KindCall || !slices.Contains(multiplied, n.Op) || len(n.Inputs) < 2 ||
+			g.Nodes[n.Inputs[1]].Constant == nil {
+			continue
+		}
+		data := &g.Nodes[n.Inputs[0]]
+		if data.Constant != nil || !data.Type.IsTensor("float32") {
+			continue
+		}
+		if _, static := data.Type.NumElements(); static {
+			values = append(values, n.Inputs[0])
+		}
+	}
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
 // multiplied are the operators whose weights may be bytes: of these the first axis is that of the result's channels.
 var multiplied = []string{"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense"}
 

@@ -141,26 +141,37 @@ func TestQuantisationLimits(t *testing.T) {
 	}
 }
 
-// What multiplies bytes offers nothing of a network that does not come quantised: it would be computed in float32.
-func TestBytesAreForQuantisedNetworks(t *testing.T) {
+// What is multiplied by constants is rounded by scales that are found, unless the network has its own.
+func TestRounded(t *testing.T) {
 	t.Parallel()
 	b := NewINT8()
 	require.NoError(t, byoc.Validate(b))
 	require.Equal(t, byoc.INT8, byoc.PrecisionOf(b))
 	require.Equal(t, Name, byoc.WideOf(b))
-	taken := func(g *relay.Graph) (count int) {
-		for _, p := range b.Patterns() {
-			for id := range g.Nodes {
-				for _, m := range g.Match(p.Shape, relay.NodeID(id)) {
-					if p.Limits(g, m) == nil {
-						count++
-					}
-				}
-			}
+	every := func(g *relay.Graph) []relay.NodeID {
+		var nodes []relay.NodeID
+		for id := range g.Nodes {
+			nodes = append(nodes, relay.NodeID(id))
 		}
-		return count + len(b.(byoc.Proposer).Propose(g, nil))
+		return byoc.RoundedBy(b, g, nodes)
 	}
-	require.Positive(t, taken(quantisedNetwork()))
-	require.Zero(t, taken(block()))
-	require.Positive(t, taken(quantisedNetwork()), "asked again")
+	m := relay.NewGraph("main")
+	image := f(1, 4, 8, 8)
+	x := m.Var(image.Shape, f32)
+	weight := m.Const([]int64{4, 4, 3, 3}, f32)
+	conv := m.Call("nn.conv2d", image, convAttrs(), x, weight)
+	relu := m.Call("nn.relu", image, nil, conv)
+	again := m.Call("nn.conv2d", image, convAttrs(), relu, weight)
+	beside := m.Call("nn.conv2d", image, convAttrs(), relu, m.Const([]int64{4, 4, 3, 3}, f32, "beside"))
+	flat := m.Call("reshape", f(1, 256), map[string]any{"newshape": []int{1, -1}}, m.Call("add", image, nil, again, beside))
+	product := m.Call("nn.dense", f(1, 1), nil, flat, flat) // of no constant
+	open := m.Call("nn.dense", f(relay.AnyDim, 2), nil, m.Var([]int64{relay.AnyDim, 3}, f32), m.Const([]int64{2, 3}, f32))
+	g := m.Finish(m.Tuple(product, open))
+	require.Equal(t, []relay.NodeID{x, relu}, every(g))
+	require.Equal(t, []relay.NodeID{relu}, byoc.RoundedBy(b, g, []relay.NodeID{again, beside}))
+	require.Empty(t, byoc.RoundedBy(b, g, []relay.NodeID{relu, product}))
+	require.Empty(t, byoc.RoundedBy(New(), g, []relay.NodeID{conv}))
+	require.Empty(t, byoc.RoundedBy(NewBF16(), g, []relay.NodeID{conv}))
+	require.Empty(t, every(quantisedNetwork()))
+	require.Equal(t, []relay.NodeID{x, relu}, every(g), "asked again")
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rounding makes bytes of weights.
+// Package rounding makes bytes of weights, and says to which bytes other tensors are rounded.
 //
 // What comes in: the elements of a constant, and how its output channels lie in it. What goes out: as many signed
-// bytes, and the scale of each channel, so that value = byte * scale. Code generators call it where a backend
-// multiplies bytes: so the weights stand in the artefact, a quarter as large.
+// bytes, and the scale of each channel, so that value = byte * scale; or, for numbers that were seen of a tensor
+// (Seen), the Steps by which they are off the least. Code generators make bytes of weights where a backend multiplies
+// bytes: so they stand in the artefact, a quarter as large.
 package rounding
 
 import (

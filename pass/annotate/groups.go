@@ -13,7 +13,8 @@ import (
 type Group struct {
 	// Name is the Composite function's or the operator's.
 	Name string
-	// Nodes are the nodes of the graph around the region that it is made of, ascending.
+	// Nodes are the nodes of the graph around the region that it is made of, ascending; none for what rounds a value
+	// (Region.Steps).
 	Nodes []relay.NodeID
 }
 
@@ -32,10 +33,16 @@ func Groups(set *candidate.Set, r *Region) []Group {
 	seen := map[relay.NodeID]bool{}
 	var visit func(v relay.NodeID)
 	visit = func(v relay.NodeID) {
-		if _, inside := slices.BinarySearch(r.Nodes, v); !inside || seen[v] {
+		if seen[v] {
 			return
 		}
 		seen[v] = true
+		if _, rounded := r.Steps[v]; rounded {
+			defer func() { groups = append(groups, Group{"qnn.quantize", nil}, Group{"qnn.dequantize", nil}) }()
+		}
+		if _, inside := slices.BinarySearch(r.Nodes, v); !inside {
+			return
+		}
 		if c := composite[v]; c != nil {
 			for _, in := range arguments(set.Graph, c) {
 				visit(in)
@@ -59,7 +66,11 @@ func Groups(set *candidate.Set, r *Region) []Group {
 		visit(v)
 	}
 	if len(loose) > 0 && len(groups) > 0 {
-		last := &groups[len(groups)-1]
+		of := len(groups) - 1
+		for of > 0 && len(groups[of].Nodes) == 0 {
+			of--
+		}
+		last := &groups[of]
 		last.Nodes = slices.Sorted(slices.Values(slices.Concat(last.Nodes, loose)))
 	}
 	return groups

@@ -4,6 +4,7 @@ package annotate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,8 @@ type Function struct {
 	Set *candidate.Set
 	// Regions are outlined; Module fills in the symbols that are missing.
 	Regions []Region
+	// Watched are values that the function gives behind its results, whose fields they follow where these are a tuple.
+	Watched []relay.NodeID
 }
 
 // Module writes regions into a module: each becomes a global function tvmgen_default_<compiler>_<function>_<n> with
@@ -28,20 +31,21 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 	var changed []relay.GlobalFunction
 	for i := range functions {
 		f := &functions[i]
-		if len(f.Regions) == 0 {
+		if len(f.Regions) == 0 && len(f.Watched) == 0 {
 			continue
 		}
 		g := f.Set.Graph
 		outside := relay.NewRewriter(g)
 		for k := range f.Regions {
 			r := &f.Regions[k]
+			r.watch(f.Watched)
 			region, err := f.outline(r, outside, symbolNumber(r.Symbol))
 			if err != nil {
 				return nil, fmt.Errorf("annotating region %s: %w", r.Symbol, err)
 			}
 			changed = append(changed, region)
 		}
-		function, err := outside.Function()
+		function, err := f.whole(outside)
 		if err != nil {
 			return nil, fmt.Errorf("annotating function %s: %w", g.Name, err)
 		}
@@ -52,6 +56,59 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 		return nil, fmt.Errorf("annotating the module: %w", err)
 	}
 	return out, nil
+}
+
+// whole is the function with its regions called, and with what is watched behind its results.
+func (f *Function) whole(outside *relay.Rewriter) (*bridge.Object, error) {
+	function, err := outside.Function()
+	if err != nil || len(f.Watched) == 0 {
+		return function, err
+	}
+	defer function.Release()
+	g := f.Set.Graph
+	body, err := outside.Expr(g.Root())
+	if err != nil {
+		return nil, err
+	}
+	results := []*bridge.Object{body}
+	if fields := relay.TupleFields(g, g.Root()); fields > 0 {
+		results = nil
+		for i := range fields {
+			field, err := relay.NewTupleGetItem(body, i)
+			if err != nil {
+				return nil, err
+			}
+			results = append(results, field)
+		}
+	}
+	for _, v := range f.Watched {
+		value, err := outside.Expr(v)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, value)
+	}
+	all, err := relay.NewTuple(results)
+	if err != nil {
+		return nil, err
+	}
+	params := make([]*bridge.Object, len(g.Params))
+	for i, p := range g.Params {
+		if params[i], err = outside.Expr(p); err != nil {
+			return nil, err
+		}
+	}
+	return relay.NewFunction(params, all, nil)
+}
+
+// watch makes outputs of what is watched of a region.
+func (r *Region) watch(values []relay.NodeID) {
+	for _, v := range values {
+		if _, own := slices.BinarySearch(r.Nodes, v); own && !slices.Contains(r.Outputs, v) {
+			r.Outputs = append(r.Outputs, v)
+		}
+	}
+	slices.Sort(r.Outputs)
 }
 
 // NameRegions fills in the symbols that are missing, as Module does.
@@ -94,7 +151,7 @@ func sanitise(name string) string {
 // out as the fields of a tuple.
 func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (region relay.GlobalFunction, err error) {
 	g := f.Set.Graph
-	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}}
+	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}, steps: r.Steps}
 	var params []*bridge.Object
 	for i, in := range r.Inputs {
 		p, err := param(fmt.Sprintf("%s_%d_i%d", r.Compiler, number, i), g.Handle(in))

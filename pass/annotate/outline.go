@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -17,6 +18,8 @@ type outliner struct {
 	g *relay.Graph
 	// set are the expressions that stand for values from outside: parameters.
 	set map[relay.NodeID]*bridge.Object
+	// steps are the values that are rounded (Region.Steps).
+	steps map[relay.NodeID]rounding.Steps
 }
 
 // outputs gives the expressions of the roots inside the function: calls of Composite functions for candidates that
@@ -24,7 +27,14 @@ type outliner struct {
 func (o *outliner) outputs(candidates []*candidate.Candidate, roots []relay.NodeID) ([]*bridge.Object, error) {
 	inside := relay.NewRewriter(o.g)
 	for id, expr := range o.set {
+		expr, err := o.rounded(id, expr)
+		if err != nil {
+			return nil, err
+		}
 		inside.Set(id, expr)
+	}
+	for id := range o.steps {
+		inside.Wrap(id, func(expr *bridge.Object) (*bridge.Object, error) { return o.rounded(id, expr) })
 	}
 	for k, c := range candidates {
 		if c.Composite == "" || c.Bare {
@@ -35,7 +45,11 @@ func (o *outliner) outputs(candidates []*candidate.Candidate, roots []relay.Node
 			return nil, err
 		}
 		inside.Replace(c.Root, args, func(now []*bridge.Object) (*bridge.Object, error) {
-			return callLike(function, now, o.g.Handle(c.Root))
+			call, err := callLike(function, now, o.g.Handle(c.Root))
+			if err != nil {
+				return nil, err
+			}
+			return o.rounded(c.Root, call)
 		})
 	}
 	exprs := make([]*bridge.Object, len(roots))
@@ -47,6 +61,14 @@ func (o *outliner) outputs(candidates []*candidate.Candidate, roots []relay.Node
 		exprs[i] = expr
 	}
 	return exprs, nil
+}
+
+// rounded is a value's expression, or what rounds it where it is to be rounded.
+func (o *outliner) rounded(v relay.NodeID, expr *bridge.Object) (*bridge.Object, error) {
+	if steps, ok := o.steps[v]; ok {
+		return relay.NewRounded(expr, steps.Scale, steps.Zero)
+	}
+	return expr, nil
 }
 
 // composite makes the Composite function of a candidate, the way MergeComposite does: its parameters are what the

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
@@ -37,6 +38,8 @@ type Region struct {
 	Inputs, Constants []relay.NodeID
 	// Outputs are the nodes whose values are used outside, ascending; each is an exit of a candidate.
 	Outputs []relay.NodeID
+	// Steps are the values, inputs or made inside, that all who read them inside read rounded to bytes; so are outputs.
+	Steps map[relay.NodeID]rounding.Steps
 }
 
 // Regions forms the regions of a placement: the chosen candidates of each backend with a compiler, neighbours on

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/relay"
@@ -14,10 +15,15 @@ import (
 // Workload makes a candidate a function that can be measured by itself: the region as Module would outline it if it
 // held this candidate alone, or for TVM (compiler "") its operators in a plain function. The parameters are the
 // candidate's inputs i0, i1, ... (a tuple is taken apart into its tensors), then the constants of more than
-// relay.SmallConstant bytes as c0, c1, ...; smaller ones are inside, and all of a candidate with OwnConstants.
-func Workload(g *relay.Graph, c *candidate.Candidate, compiler string) (*cost.Workload, error) {
+// relay.SmallConstant bytes as c0, c1, ...; smaller ones are inside, and all of a candidate with OwnConstants. rounded
+// are the values that are rounded (byoc.Rounding), to rounding.Usual: how long it takes does not depend on the scale.
+func Workload(g *relay.Graph, c *candidate.Candidate, compiler string, rounded ...relay.NodeID) (*cost.Workload,
+	error) {
 	w := &cost.Workload{Compiler: compiler}
-	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}}
+	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}, steps: map[relay.NodeID]rounding.Steps{}}
+	for _, v := range rounded {
+		o.steps[v] = rounding.Usual
+	}
 	var params []*bridge.Object
 	for _, in := range c.Inputs {
 		t, err := relay.CheckedType(g.Handle(in))

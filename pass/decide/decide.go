@@ -229,7 +229,7 @@ func (c *decision) conclude() (*Decision, error) {
 		}
 	}
 	from := chosen.built()
-	if err := c.examineKept(from.path); err != nil {
+	if err := c.examineKept(from); err != nil {
 		return nil, err
 	}
 	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Agreement: c.agreement,

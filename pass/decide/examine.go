@@ -39,10 +39,23 @@ func (c *decision) examinePlain() error {
 	})
 }
 
-// examineKept does so with what is kept, where that was not done with plain TVM.
-func (c *decision) examineKept(path string) error {
+// examineKept does so with what is kept, where that was not done with plain TVM; where parts of it are computed
+// narrowly, with plain TVM all the same: that is what it was held against, by an error limit.
+func (c *decision) examineKept(kept *finalist) error {
 	if c.Witness == nil || c.agreement != nil {
 		return nil
+	}
+	path := kept.path
+	if c.narrow(kept) {
+		if c.reference == nil {
+			c.reference = &finalist{name: referenceName, module: c.module}
+		}
+		if _, err := os.Stat(c.reference.path); err != nil {
+			if err := c.buildOne(c.reference); err != nil {
+				return err
+			}
+		}
+		path = c.reference.path
 	}
 	// A folder of its own: Python looks where it stands for modules first, and there may be an executable tvm.so.
 	folder, err := os.MkdirTemp(c.Temporary, "examined-")

@@ -48,7 +48,7 @@ func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 	if err := c.verify(f); err != nil {
 		return nil, err
 	}
-	if err := c.examineKept(f.path); err != nil {
+	if err := c.examineKept(f); err != nil {
 		return nil, err
 	}
 	why := fmt.Sprintf("%s is built, as the plan says; nothing was measured.", capital(f.title()))

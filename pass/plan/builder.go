@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/border"
 	"github.com/collage-tvm/collage/pass/candidate"
@@ -100,6 +101,8 @@ type Group struct {
 	// Candidates are indices into the set's candidates, all chosen and on one backend, or on backends that share
 	// regions.
 	Candidates []int
+	// Steps are the region's (annotate.Region).
+	Steps map[relay.NodeID]rounding.Steps
 }
 
 // Add records one function.
@@ -279,7 +282,8 @@ func (b *Builder) regions(f *Placed) []Region {
 	for _, group := range groups {
 		chosen := slices.Clone(group.Candidates)
 		slices.SortFunc(chosen, func(i, j int) int { return int(set.Candidates[i].Root - set.Candidates[j].Root) })
-		r := Region{Function: g.Name, Symbol: group.Symbol, Backend: annotate.BackendNames(set, chosen)}
+		r := Region{Function: g.Name, Symbol: group.Symbol, Backend: annotate.BackendNames(set, chosen),
+			Rounded: roundedOf(group.Steps)}
 		for _, i := range chosen {
 			c := &set.Candidates[i]
 			part := Candidate{Composite: c.Composite, Kernel: c.Kernel, Reassociates: c.Reassociates, Key: c.Key,

@@ -11,11 +11,14 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // Schema is the version of the schema that this package reads and writes. Up to version 2 the regions were those of
@@ -153,6 +156,36 @@ type Region struct {
 	Milliseconds float64 `json:"estimate_ms"`
 	// Candidates are those that were joined into the region, in ascending order of their last nodes.
 	Candidates []Candidate `json:"candidates"`
+	// Rounded are the values that who reads them in the region reads rounded to bytes, ascending (annotate.Region.Steps);
+	// empty where the backend rounds nothing by scales of its own.
+	Rounded []Rounded `json:"rounded,omitempty"`
+}
+
+// Rounded is a value, by its node, that is rounded to bytes from 0 to 255: number = (byte - Zero) * Scale.
+type Rounded struct {
+	Value int     `json:"value"`
+	Scale float64 `json:"scale"`
+	Zero  int     `json:"zero"`
+}
+
+// roundedOf writes steps down.
+func roundedOf(steps map[relay.NodeID]rounding.Steps) (list []Rounded) {
+	for _, v := range slices.Sorted(maps.Keys(steps)) {
+		list = append(list, Rounded{int(v), steps[v].Scale, steps[v].Zero})
+	}
+	return list
+}
+
+// Steps are the region's, as annotate.Region has them; nil for none.
+func (r *Region) Steps() map[relay.NodeID]rounding.Steps {
+	if len(r.Rounded) == 0 {
+		return nil
+	}
+	steps := map[relay.NodeID]rounding.Steps{}
+	for _, v := range r.Rounded {
+		steps[relay.NodeID(v.Value)] = rounding.Steps{Scale: v.Scale, Zero: v.Zero}
+	}
+	return steps
 }
 
 // Candidate is one that was chosen.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/place"
@@ -305,8 +306,17 @@ func TestPlansThatContradictThemselvesAreRefused(t *testing.T) {
 		},
 		"13 candidates were proposed": func(p *Plan) { p.Candidates.Proposed++ },
 		"1 are listed":                func(p *Plan) { p.Candidates.Failed++ },
-		"only a lower bound is known": func(p *Plan) { p.Regions[0].Candidates[0].Cost.Origin = cost.Bounded },
-		"backend \"tvm\" is named":    func(p *Plan) { p.Backends = append(p.Backends, p.Backends[0]) },
+		"are not ascending nodes of main (%99)": func(p *Plan) {
+			p.region("dnnl").Rounded = []Rounded{{Value: 99, Scale: 1}}
+		},
+		"are not ascending nodes of main (%0)": func(p *Plan) {
+			p.region("dnnl").Rounded = []Rounded{{Value: 0, Scale: 1}, {Value: 0, Scale: 1}}
+		},
+		"by the scale 0 and the zero 3":   func(p *Plan) { p.region("dnnl").Rounded = []Rounded{{Value: 0, Zero: 3}} },
+		"by the scale 1 and the zero 256": func(p *Plan) { p.region("dnnl").Rounded = []Rounded{{Scale: 1, Zero: 256}} },
+		"rounds %0, but is not outlined":  func(p *Plan) { p.region("tvm").Rounded = []Rounded{{Scale: 1}} },
+		"only a lower bound is known":     func(p *Plan) { p.Regions[0].Candidates[0].Cost.Origin = cost.Bounded },
+		"backend \"tvm\" is named":        func(p *Plan) { p.Backends = append(p.Backends, p.Backends[0]) },
 		"function \"main\" is named": func(p *Plan) {
 			p.Module.Functions = append(p.Module.Functions,
 				p.Module.Functions[0])
@@ -351,6 +361,16 @@ func TestVerifyNeedsNothingButThePlan(t *testing.T) {
 		spoil(p)
 		require.ErrorContains(t, p.Verify(), want)
 	}
+}
+
+// Steps are the same when they were written down.
+func TestRoundedValuesAreWrittenDown(t *testing.T) {
+	t.Parallel()
+	steps := map[relay.NodeID]rounding.Steps{7: {Scale: 0.5, Zero: 3}, 2: {Scale: 0.25}, 11: {Scale: 1, Zero: 255}}
+	r := Region{Rounded: roundedOf(steps)}
+	require.Equal(t, []Rounded{{2, 0.25, 0}, {7, 0.5, 3}, {11, 1, 255}}, r.Rounded)
+	require.Equal(t, steps, r.Steps())
+	require.Nil(t, (&Region{}).Steps())
 }
 
 // region is the first region on a backend.

@@ -151,6 +151,17 @@ func (p *Plan) validateRegion(r *Region, functions map[string]Function, covered 
 	if len(names) > 1 && r.Symbol == "" {
 		return fmt.Errorf("%s share it, but it is not outlined", r.Backend)
 	}
+	for i, v := range r.Rounded {
+		switch {
+		case v.Value < 0 || v.Value >= f.Nodes || i > 0 && v.Value <= r.Rounded[i-1].Value:
+			return fmt.Errorf("the values that it rounds are not ascending nodes of %s (%%%d)", f.Name, v.Value)
+		case !(v.Scale >= 0x1p-126 && v.Scale <= math.MaxFloat32/256) || v.Zero < 0 || v.Zero > 255:
+			return fmt.Errorf("it rounds %%%d by the scale %v and the zero %d, which are none of bytes", v.Value, v.Scale,
+				v.Zero)
+		case r.Symbol == "":
+			return fmt.Errorf("it rounds %%%d, but is not outlined", v.Value)
+		}
+	}
 	sum, last := 0.0, -1
 	for _, c := range r.Candidates {
 		if len(c.Nodes) == 0 {

@@ -19,6 +19,10 @@ from tvm import relay
 from . import check, compare, export, library, profile, region, seeded, timing
 
 
+# Into so many parts is divided what a value's numbers reach.
+_PARTS = 1024
+
+
 class Networks:
     """What a worker keeps between the requests about whole networks."""
 
@@ -32,7 +36,8 @@ class Networks:
     def operations(self):
         """The operations by name; each takes the request and gives the fields of its result."""
         return {"network_build": self.build, "network_run": self.run, "network_profile": self.profile,
-                "network_drop": self.drop, "network_footprint": footprint, "network_agree": self.agree}  # fmt: skip
+                "network_drop": self.drop, "network_footprint": footprint, "network_agree": self.agree,
+                "network_watch": self.watch}  # fmt: skip
 
     def module(self, path, params):
         """The normalised module, its weights bound again as constants."""
@@ -197,6 +202,36 @@ class Networks:
             answers = [archive[f"arr_{number}"] for number in range(len(archive.files))]
         share, mismatch = check.witnessed(got, answers, request.get("loose"))
         return {"max_error_share": 0.0 if mismatch else share, "mismatch": mismatch}
+
+    def watch(self, request):
+        """Run "model" on "inputs" (as compare.sample takes them) and look at its outputs behind the first "results".
+
+        Gives {"seen"}: of each such output {"low", "high", "counts"}, a rounding.Seen of Go's: the least and the
+        greatest of its numbers on all inputs, and how many of those that are not 0 lie in each of equal parts between.
+        """
+        executor = region.in_phase("load", region.load_executor, request["model"])
+        types = region.model_inputs(executor)
+        samples = [compare.sample(s if isinstance(s, int) else tuple(s), types) for s in request["inputs"]]
+
+        def outputs():
+            return (compare.ran(executor, values)[request["results"] :] for values in samples)
+
+        reaches = [
+            (min(float(np.min(x, initial=0.0)) for x in of), max(float(np.max(x, initial=0.0)) for x in of))
+            for of in zip(*outputs(), strict=True)
+        ]
+        if not np.isfinite(reaches).all():
+            raise region.RegionError("check", "not-a-number", "a value of the network's is not finite")
+        counts = [np.zeros(_PARTS, "int64") for _ in reaches]
+        for of in outputs():
+            for count, reach, x in zip(counts, reaches, of, strict=True):
+                count += np.histogram(x[x != 0], _PARTS, reach)[0]
+        return {
+            "seen": [
+                {"low": low, "high": high, "counts": count.tolist()}
+                for (low, high), count in zip(reaches, counts, strict=True)
+            ]
+        }
 
     @staticmethod
     def _timer(executor, minimum, warm=True):

@@ -47,6 +47,12 @@ func (a *attribution) apart(r *annotate.Region, whole float64) error {
 			}
 		}
 	}
+	for i := range groups {
+		if len(groups[i].Nodes) > 0 || i+1 == len(groups) {
+			continue
+		}
+		together.join(i, i+1) // what rounds a value, and who is the first to read it
+	}
 	if inside.Layers {
 		a.absorb(inside, groups, together)
 	}

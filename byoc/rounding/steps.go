@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rounding
+
+import "math"
+
+// Steps are what numbers are rounded to where they become bytes: number = (byte - Zero) * Scale, bytes from 0 to 255.
+type Steps struct {
+	Scale float64 `json:"scale"`
+	Zero  int     `json:"zero"`
+}
+
+// most is the greatest byte.
+const most = 255
+
+// Usual are steps for numbers that reach as far as random ones do mostly: of candidates that are measured alone, where
+// how long something takes is asked, and nobody knows what its inputs will be.
+var Usual = Reaching(-4, 4)
+
+// Reaching are the steps by which bytes reach from low to high, and 0 is one of them: padding is 0, and most of what a
+// rectifier gives. Where both are 0 they reach to 1.
+func Reaching(low, high float64) Steps {
+	low, high = min(low, 0), max(high, 0)
+	scale := float64(float32((high - low) / most))
+	if scale < 0x1p-126 {
+		return Steps{Scale: float64(float32(1.0 / most))}
+	}
+	return Steps{Scale: scale, Zero: int(math.Round(-low / scale))}
+}
+
+// Seen are numbers that were seen of a tensor.
+type Seen struct {
+	// Low and High are the least and the greatest of them.
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+	// Counts says how many of them, those that are 0 left out, lie in equal parts of what is between Low and High.
+	Counts []int64 `json:"counts"`
+}
+
+// shorter is how many reaches are tried at each end: the whole, and so many that are shorter and shorter, down to a
+// twentieth of it.
+const shorter = 20
+
+// Steps are those by which the numbers are off by the least in the mean of squares: what few of them reach may be cut
+// off where that makes the steps finer for all others. Of several that are as good it is the longest reach.
+func (s *Seen) Steps() Steps {
+	best, least := Reaching(s.Low, s.High), math.Inf(1)
+	for i := range shorter {
+		for j := range shorter {
+			steps := Reaching(s.Low*(1-float64(i)/shorter), s.High*(1-float64(j)/shorter))
+			if off := s.off(steps); off < least*(1-1e-9) {
+				best, least = steps, off
+			}
+		}
+	}
+	return best
+}
+
+// off is the sum of the squares of what the numbers are off by where they are rounded so: of those within reach a
+// twelfth of a step's square, on the average.
+func (s *Seen) off(steps Steps) float64 {
+	low, high := -float64(steps.Zero)*steps.Scale, float64(most-steps.Zero)*steps.Scale
+	width := (s.High - s.Low) / float64(len(s.Counts))
+	inside, sum := int64(0), 0.0
+	for i, count := range s.Counts {
+		at := s.Low + (float64(i)+0.5)*width
+		switch {
+		case count == 0:
+		case at < low:
+			sum += float64(count) * (low - at) * (low - at)
+		case at > high:
+			sum += float64(count) * (at - high) * (at - high)
+		default:
+			inside += count
+		}
+	}
+	return sum + float64(inside)*steps.Scale*steps.Scale/12
+}

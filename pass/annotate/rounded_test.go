@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package annotate
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/byoc/rounding"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// named gives the nodes of an operator, in order.
+func named(g *relay.Graph, op string) (nodes []relay.NodeID) {
+	for id := range g.Nodes {
+		if g.Nodes[id].Op == op {
+			nodes = append(nodes, relay.NodeID(id))
+		}
+	}
+	return nodes
+}
+
+// An input, what a composite gives, what an operator gives, and what others read outside, too: whoever reads them in the
+// region reads them rounded.
+func TestRoundedValuesOfARegion(t *testing.T) {
+	t.Parallel()
+	m := parse(t, `def @main(%x: Tensor[(1, 4, 8, 8), float32], %w: Tensor[(4, 4, 3, 3), float32],
+    %b: Tensor[(4, 1, 1), float32]) {
+  %0 = nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, 3]);
+  %1 = nn.relu(add(%0, %b));
+  %2 = nn.conv2d(%1, %w, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, 3]);
+  %3 = tanh(%2);
+  %4 = nn.conv2d(%3, %w, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, 3]);
+  (multiply(%4, 0.5f), nn.softmax(%3))
+}`)
+	g := m.Function("main")
+	set, chosen := place(g)
+	regions := Regions(set, chosen, libraries)
+	require.Len(t, regions, 1)
+	r := &regions[0]
+	relu, tanh := named(g, "nn.relu")[0], named(g, "tanh")[0]
+	r.Steps = map[relay.NodeID]rounding.Steps{g.Params[0]: {Scale: 0.5, Zero: 128}, relu: {Scale: 0.25},
+		tanh: rounding.Usual}
+
+	out, err := Module(m, []Function{{Set: set, Regions: regions}})
+	require.NoError(t, err)
+	typed, err := relay.InferType(out)
+	require.NoError(t, err)
+	path := filepath.Join("testdata", "rounded.txt")
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(typed.Text()), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "run go test ./pass/annotate -update and review the diff")
+	assert.Equal(t, string(want), typed.Text())
+
+	// What engines tell of the region's groups is understood.
+	read, err := relay.Read(typed)
+	require.NoError(t, err)
+	p, err := region.FromGraph(read.Function(r.Symbol), r.Symbol)
+	require.NoError(t, err)
+	names, _ := p.Groups()
+	var known []string
+	for _, group := range Groups(set, r) {
+		known = append(known, group.Name)
+		assert.Equal(t, group.Name == "qnn.quantize" || group.Name == "qnn.dequantize", len(group.Nodes) == 0)
+	}
+	assert.Equal(t, names, known)
+	assert.Contains(t, names, "qnn.quantize")
+}
+
+// What is watched comes out behind the results, be it an input's copy, inside a region or outside of all.
+func TestWatchedValues(t *testing.T) {
+	t.Parallel()
+	for text, results := range map[string]int{
+		`def @main(%x: Tensor[(1, 4), float32]) { let %u = nn.softmax(%x); (tanh(tanh(tanh(%u))), %u) }`: 2,
+		`def @main(%x: Tensor[(1, 4), float32]) { tanh(tanh(tanh(nn.softmax(%x)))) }`:                    1,
+	} {
+		m := parse(t, text)
+		g := m.Function("main")
+		set, chosen := place(g)
+		regions := Regions(set, chosen, libraries)
+		watched := append([]relay.NodeID{g.Params[0]}, named(g, "nn.softmax")...)
+		watched = append(watched, named(g, "tanh")...)
+		out, err := Module(m, []Function{{Set: set, Regions: regions, Watched: watched}})
+		require.NoError(t, err)
+		typed, err := relay.InferType(out)
+		require.NoError(t, err, out.Text())
+		read, err := relay.Read(typed)
+		require.NoError(t, err)
+		now := read.Function("main")
+		require.Equal(t, results+len(watched), relay.TupleFields(now, now.Root()))
+		kinds := 0
+		for _, f := range read.Functions {
+			if f.Attrs["Compiler"] != "" {
+				kinds++
+			}
+		}
+		assert.Positive(t, kinds, "the regions are there")
+	}
+}

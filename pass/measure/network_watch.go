@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/collage-tvm/collage/byoc/rounding"
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+type networkWatchMessage struct {
+	ID      int     `json:"id"`
+	Op      string  `json:"op"` // "network_watch"
+	Model   string  `json:"model"`
+	Results int     `json:"results"`
+	Inputs  []Input `json:"inputs"`
+}
+
+type networkWatchResult struct {
+	Seen []rounding.Seen `json:"seen"`
+}
+
+// Watch runs an executable on these inputs and says what was seen of each of its outputs behind the first results ones.
+// The failure says why nothing was. Errors: as Build's.
+func (n *Networks) Watch(ctx context.Context, model string, results int, inputs []Input) (seen []rounding.Seen,
+	failure *cost.Failure, err error) {
+	if model, err = filepath.Abs(model); err != nil {
+		return nil, nil, fmt.Errorf("measure: running a network: %w", err)
+	}
+	err = n.waiting(ctx, func(ctx context.Context) (err error) {
+		var result networkWatchResult
+		failure, err = n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
+			return networkWatchMessage{ID: id, Op: "network_watch", Model: model, Results: results, Inputs: inputs}
+		})
+		seen = result.Seen
+		return err
+	})
+	return seen, failure, err
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pass
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/rounding"
+	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Some backends round what their operators read to bytes by scales that must be known when a region is written
+// (byoc.Rounding). They are found on inputs of the network's: a build of the network that gives these values, too, is
+// run on those inputs that the search may see, and rounding.Seen.Steps decides. That is done when the first network
+// with such a region is to be built (Lane.know), and once.
+
+// unfit says that a candidate's scales could not be found: nothing is run here that would tell them, or the values that
+// it has rounded are no network's own.
+func (s *search) unfit(g *relay.Graph, c *candidate.Candidate) bool {
+	return len(byoc.RoundedBy(s.byName[c.Backend], g, c.Nodes)) > 0 && (!s.cfg.rounds || g.Name != "main" || c.Scope != 0)
+}
+
+// fitting leaves those of a set's candidates out that are unfit.
+func (s *search) fitting(set *candidate.Set) {
+	set.Candidates = slices.DeleteFunc(set.Candidates, func(c candidate.Candidate) bool { return s.unfit(set.Graph, &c) })
+}
+
+// rounded gives a region the steps of the values that it has rounded.
+func (n *Network) rounded(i int, r *annotate.Region) {
+	for _, v := range n.s.roundedIn(n.s.functions[i].set, r) {
+		if steps, ok := n.steps[v]; ok {
+			if r.Steps == nil {
+				r.Steps = map[relay.NodeID]rounding.Steps{}
+			}
+			r.Steps[v] = steps
+		}
+	}
+}
+
+// roundedIn are the values that a region of a set's candidates has rounded.
+func (s *search) roundedIn(set *candidate.Set, r *annotate.Region) (values []relay.NodeID) {
+	for _, k := range r.Candidates {
+		c := &set.Candidates[k]
+		values = append(values, byoc.RoundedBy(s.byName[c.Backend], set.Graph, c.Nodes)...)
+	}
+	return values
+}
+
+// rounds says that a placement has values rounded.
+func (n *Network) rounds(p *genome.Placement) bool {
+	for i := range p.Regions {
+		for k := range p.Regions[i] {
+			if len(n.s.roundedIn(n.s.functions[i].set, &p.Regions[i][k])) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// watched are all values of main that some candidate has rounded, and the backend that does the same in float32.
+func (n *Network) watched() (values []relay.NodeID, wide string) {
+	for _, f := range n.s.functions {
+		g := f.set.Graph
+		for k := range f.set.Candidates {
+			c := &f.set.Candidates[k]
+			b := n.s.byName[c.Backend]
+			if rounded := byoc.RoundedBy(b, g, c.Nodes); len(rounded) > 0 {
+				values, wide = append(values, rounded...), byoc.WideOf(b)
+			}
+		}
+	}
+	slices.Sort(values)
+	return slices.Compact(values), wide
+}
+
+// know finds the steps of the values that placements may have rounded. Where that fails, what such placements cannot be
+// built for is in unknown.
+func (l *Lane) know(ctx context.Context) error {
+	n := l.network
+	if n.steps != nil || l.unknown != nil || l.options.Inputs == nil {
+		return nil
+	}
+	values, wide := n.watched()
+	l.options.Progress(fmt.Sprintf("looking at %d values", len(values)))
+	p := n.Alone(wide)
+	if p == nil {
+		p = l.plain
+	}
+	spec, _ := n.Spec(p)
+	results := 0
+	for i := range spec.Functions {
+		if f := &spec.Functions[i]; f.Name == "main" {
+			f.Watched = values
+			g := n.s.functions[i].set.Graph
+			results = max(1, relay.TupleFields(g, g.Root()))
+		}
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	job := measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params, Network: string(text),
+		Compilers: compilersOf(&spec), Out: filepath.Join(l.folder, "watched"+l.options.Extension)}
+	return l.pool.Build(ctx, []measure.NetworkBuild{job}, 1, func(_ int, b *measure.NetworkBuilt) error {
+		if l.unknown = b.Failure; l.unknown != nil {
+			return nil
+		}
+		seen, failure, err := l.pool.Watch(ctx, job.Out, results, l.options.Inputs.Searched)
+		if err != nil || failure != nil {
+			l.unknown = failure
+			return err
+		}
+		if len(seen) != len(values) {
+			l.unknown = &cost.Failure{Phase: "run", Kind: cost.KindError,
+				Detail: fmt.Sprintf("%d values were seen of %d", len(seen), len(values))}
+			return nil
+		}
+		n.steps = map[relay.NodeID]rounding.Steps{}
+		for i, v := range values {
+			n.steps[v] = seen[i].Steps()
+		}
+		return nil
+	})
+}

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of float32 that are computed in bytes by scales that were found on inputs of theirs (openvino_int8)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import placed
+import pytest
+import tvm
+from test_precision import THREADS, compiled, expected, kept, l2, network, operators_on, outputs
+from tvm import relay
+
+pytestmark = [
+    pytest.mark.usefixtures("collage_library"),
+    pytest.mark.skipif(
+        not next(b["probe"]["usable"] for b in placed.listed() if b["name"] == "openvino_int8"),
+        reason="this processor has no instructions for products of bytes, or there is no OpenVINO",
+    ),
+]
+
+BYTES = {"backends": ["tvm", "openvino"], "precision": "int8", "max_error": 0.1}
+# All of it in bytes: whether that pays is not asked here.
+PINNED = {**BYTES, "backends": ["tvm", "openvino", "openvino_int8"], "pin": ["nn.conv2d=openvino_int8"]}
+
+
+def rounded(plan):
+    """{value: (scale, zero)} of the plan's regions."""
+    return {v["value"]: (v["scale"], v["zero"]) for region in plan["regions"] for v in region.get("rounded", [])}
+
+
+def values(seed, shape=(1, 32, 28, 28), reach=1.0):
+    return {"x": reach * np.random.default_rng(seed).standard_normal(shape).astype("float32")}
+
+
+def test_a_network_is_computed_in_bytes(tmp_path):
+    """What is kept is off by what the plan says, on inputs that nobody has seen; its weights are bytes."""
+    module = network(False, channels=64)
+    path, plan = compiled(module, tmp_path, **PINNED)
+    assert operators_on(plan, "openvino_int8").count("nn.conv2d") == 2
+    assert len(rounded(plan)) >= 2
+    assert 0 < kept(plan)["error"] < 0.05
+    for seed in range(30, 33):
+        given = values(seed, (1, 64, 28, 28))
+        assert l2(outputs(path, given), expected(module, given)) == pytest.approx(kept(plan)["error"], rel=0.5)
+    (tmp_path / "f32").mkdir()
+    plain, _ = compiled(module, tmp_path / "f32", backends=["tvm", "openvino"], pin=["nn.conv2d=openvino"])
+    weights = 2 * 64 * 64 * 9
+    smaller = Path(plain).stat().st_size - Path(path).stat().st_size
+    assert 2.5 * weights < smaller < 3.5 * weights
+
+
+def test_scales_are_those_of_the_data(tmp_path):
+    """Inputs that reach ten times as far have steps ten times as long; what is rectified has all of them above 0."""
+    module = network(False)
+    for reach in (1.0, 10.0):
+        data = tmp_path / f"{reach}.npz"
+        np.savez(data, x=np.stack([values(seed, reach=reach)["x"] for seed in range(6)]))
+        folder = tmp_path / str(reach)
+        folder.mkdir()
+        _, plan = compiled(module, folder, **PINNED, calibration=str(data))
+        found = rounded(plan)
+        scale, zero = found[0]  # the network's input
+        assert 4.5 * reach < 255 * scale < 10 * reach  # of normal numbers some are 4 deviations away, few 5
+        assert 100 < zero < 156
+        (inner,) = [zero for value, (_, zero) in found.items() if value != 0][:1]
+        assert inner == 0
+
+
+def test_a_plan_has_the_scales(tmp_path):
+    """Replayed, it gives the same results to the last bit, without the inputs that they were found on."""
+    import collage
+
+    module = network(False)
+    path, plan = compiled(module, tmp_path, **PINNED)
+    again = collage.compile(
+        module, out=str(tmp_path / "again.so"), plan=str(tmp_path / "plan.json"), store=str(tmp_path / "costs.jsonl")
+    )
+    given = values(40)
+    np.testing.assert_array_equal(outputs(path, given), outputs(again, given))
+    other = json.loads((tmp_path / "plan.json").read_text())
+    region = next(r for r in other["regions"] if r.get("rounded"))
+    last = region["candidates"][-1]["nodes"][-1]["index"]
+    region["rounded"].append({"value": last, "scale": 0.5, "zero": 0})
+    (tmp_path / "plan.json").write_text(json.dumps(other))
+    with pytest.raises(Exception, match="does not have rounded"):
+        collage.compile(module, out=str(tmp_path / "third.so"), plan=str(tmp_path / "plan.json"))
+
+
+def test_nobody_finds_scales_where_nothing_is_run(tmp_path):
+    """By costs alone nothing is placed that would need scales: there would be none."""
+    operators = [name for of in placed.regions(placed.place(network(False), "openvino_int8")).values() for name in of]
+    assert "nn.relu" in operators
+    assert not {"nn.conv2d", "nn.dense"} & set(operators)
+
+
+def test_values_that_are_not_finite(tmp_path):
+    """A network that overflows on the inputs that it is looked at with is not computed in bytes; the plan says why."""
+    x = relay.var("x", shape=(1, 8, 12, 12))
+    huge = relay.exp(relay.multiply(x, relay.const(1e4)))
+    weight = relay.const(np.random.default_rng(1).standard_normal((8, 8, 3, 3)).astype("float32"))
+    body = relay.nn.conv2d(huge, weight, channels=8, kernel_size=(3, 3))
+    body = relay.clip(body, -1.0, 1.0)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body)))
+    _, plan = compiled(module, tmp_path, **BYTES)
+    assert "openvino_int8" not in {r["backend"] for r in plan["regions"]}
+    failed = [f for f in plan["finalists"] if f["name"] == "openvino_int8"] or plan["graph_level"]["networks"]
+    assert "not finite" in json.dumps(failed)
