@@ -334,7 +334,7 @@ func (s *search) request(f *function, c *candidate.Candidate) cost.Request {
 	return cost.Request{Key: key, Candidate: c, Label: c.Label(g), Computation: computation(g, c),
 		Build: func() (*cost.Workload, error) {
 			b := s.byName[c.Backend]
-			w, err := annotate.Workload(g, c, b.Compiler(), byoc.RoundedBy(b, g, c.Nodes)...)
+			w, err := annotate.Workload(g, c, b)
 			if err == nil {
 				w.RTol, w.ATol = bound.Tolerance(g, c)
 				w.Narrow = byoc.PrecisionOf(b) != byoc.F32

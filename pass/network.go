@@ -253,6 +253,8 @@ type CandidateSpec struct {
 	Composite string         `json:"composite,omitempty"`
 	Bare      bool           `json:"bare,omitempty"`
 	Nodes     []relay.NodeID `json:"nodes"`
+	// Precision is what it is computed in (byoc.PrecisionOf its backend).
+	Precision byoc.Precision `json:"precision"`
 }
 
 // Spec describes a placement for a worker; named has its regions with their symbols, function by function.
@@ -262,10 +264,10 @@ func (n *Network) Spec(p *genome.Placement) (spec NetworkSpec, named [][]annotat
 		of := FunctionSpec{Name: g.Name, Shape: graphShape(g), Regions: []RegionSpec{}}
 		for _, r := range f.Regions {
 			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler, Steps: r.Steps}
-			for _, k := range r.Candidates {
+			for j, k := range r.Candidates {
 				c := &f.Set.Candidates[k]
 				region.Candidates = append(region.Candidates,
-					CandidateSpec{Composite: c.Composite, Bare: c.Bare, Nodes: c.Nodes})
+					CandidateSpec{Composite: c.Composite, Bare: c.Bare, Nodes: c.Nodes, Precision: r.Precisions[j]})
 			}
 			of.Regions = append(of.Regions, region)
 		}

@@ -176,6 +176,7 @@ func applySpec(mod *bridge.Object, spec *NetworkSpec) (*bridge.Object, error) {
 				made.Border(g)
 				region.Scope = made.Scope
 				region.Candidates = append(region.Candidates, len(of.Set.Candidates))
+				region.Precisions = append(region.Precisions, c.Precision)
 				region.Nodes = append(region.Nodes, c.Nodes...)
 				of.Set.Candidates = append(of.Set.Candidates, made)
 			}

@@ -142,6 +142,7 @@ func (s *search) replay(f *function, p *plan.Plan) error {
 				return notExact(planned)
 			}
 			region.Candidates = append(region.Candidates, len(set.Candidates))
+			region.Precisions = append(region.Precisions, byoc.PrecisionOf(s.byName[c.Backend]))
 			region.Nodes = append(region.Nodes, nodes...)
 			set.Candidates = append(set.Candidates, *c)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -153,7 +154,10 @@ func TunableWorkload(mod *bridge.Object, t *Tunable) (w *cost.Workload, err erro
 		c.Root = c.Nodes[len(c.Nodes)-1]
 		c.Scope = g.Nodes[c.Root].Scope
 		c.Inputs, c.Constants = g.Boundary(c.Nodes)
-		w, err = annotate.Workload(g, c, "")
+		tvm, err := byoc.Lookup(c.Backend)
+		if err == nil {
+			w, err = annotate.Workload(g, c, tvm)
+		}
 		return err
 	})
 	return w, err

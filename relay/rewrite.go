@@ -20,8 +20,12 @@ type Rewriter struct {
 	done     map[NodeID]*bridge.Object
 	replaced map[NodeID]replacement
 	wrapped  map[NodeID]func(expr *bridge.Object) (*bridge.Object, error)
+	instead  map[edge]func(expr *bridge.Object) (*bridge.Object, error)
 	made     []*bridge.Object
 }
+
+// edge is a value and one of those who read it.
+type edge struct{ reader, value NodeID }
 
 type replacement struct {
 	deps []NodeID
@@ -31,7 +35,8 @@ type replacement struct {
 // NewRewriter begins a rewriting of g, which must have been read from TVM.
 func NewRewriter(g *Graph) *Rewriter {
 	return &Rewriter{g: g, done: map[NodeID]*bridge.Object{}, replaced: map[NodeID]replacement{},
-		wrapped: map[NodeID]func(expr *bridge.Object) (*bridge.Object, error){}}
+		wrapped: map[NodeID]func(expr *bridge.Object) (*bridge.Object, error){},
+		instead: map[edge]func(expr *bridge.Object) (*bridge.Object, error){}}
 }
 
 // Set makes expr stand for node id: a parameter for a region's input, a constant for a parameter. It must be
@@ -49,6 +54,12 @@ func (r *Rewriter) Replace(id NodeID, deps []NodeID, construct func(deps []*brid
 // Set; a node that is replaced is not wrapped.
 func (r *Rewriter) Wrap(id NodeID, construct func(expr *bridge.Object) (*bridge.Object, error)) {
 	r.wrapped[id] = construct
+}
+
+// Read has reader read what construct returns of the rewritten expression of a value in the place of that. The same
+// rule of order as for Set; of a reader that is replaced the value is one of its deps.
+func (r *Rewriter) Read(reader, value NodeID, construct func(expr *bridge.Object) (*bridge.Object, error)) {
+	r.instead[edge{reader, value}] = construct
 }
 
 // Expr returns the rewritten expression of node id.
@@ -110,6 +121,12 @@ func (r *Rewriter) rewrite(id NodeID, deps []NodeID) (*bridge.Object, error) {
 	same := true
 	for i, d := range deps {
 		now[i] = r.done[d]
+		if construct := r.instead[edge{id, d}]; construct != nil {
+			var err error
+			if now[i], err = construct(now[i]); err != nil {
+				return nil, err
+			}
+		}
 		same = same && now[i].Same(r.g.handles[d])
 	}
 	if p, ok := r.replaced[id]; ok {

@@ -8,7 +8,7 @@ import numpy as np
 import placed
 import pytest
 import tvm
-from test_precision import THREADS, compiled, expected, kept, l2, network, operators_on, outputs
+from test_precision import compiled, conv, expected, kept, l2, network, operators_on, outputs
 from tvm import relay
 
 pytestmark = [
@@ -48,6 +48,45 @@ def test_a_network_is_computed_in_bytes(tmp_path):
     weights = 2 * 64 * 64 * 9
     smaller = Path(plain).stat().st_size - Path(path).stat().st_size
     assert 2.5 * weights < smaller < 3.5 * weights
+
+
+def nearly_nothing():
+    """Two convolutions, and the sum of two dense layers whose weights are nearly each other's negative: what is left of
+    them in anything but float32 is noise. Their sum is no subtraction, which OpenVINO would fold into the weights.
+    """
+    rng = np.random.default_rng(5)
+    y = conv(conv(relay.var("x", shape=(1, 32, 28, 28)), 32, rng), 32, rng)
+    y = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(y))
+    weight = rng.standard_normal((64, 32)).astype("float32")
+    other = 1e-3 * rng.standard_normal(weight.shape).astype("float32") - weight
+    out = relay.nn.dense(y, relay.const(weight)) + relay.nn.dense(y, relay.const(other))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(out), out)))
+
+
+def test_one_region_of_three_precisions(tmp_path):
+    """Layers in bytes, in bfloat16 and in float32 stand in one model of OpenVINO's, each computed as it is to be."""
+    usable = {b["name"] for b in placed.listed() if b["probe"]["usable"]}
+    module = nearly_nothing()
+    half = "openvino_bf16" if "openvino_bf16" in usable else "openvino"
+    _, plan = compiled(module, tmp_path, backends=["tvm", "openvino"], trials=2)
+    nodes = [node for region in plan["regions"] for c in region["candidates"] for node in c["nodes"]]
+    convs = sorted(node["index"] for node in nodes if node["operator"] == "nn.conv2d")
+    others = {node["operator"] for node in nodes if node["operator"] not in ("nn.conv2d", "nn.dense")}
+    backends = ["tvm", "openvino", "openvino_bf16", "openvino_int8"]
+    options = {**BYTES, "backends": [b for b in backends if b in usable], "precision": "auto"}
+
+    def pinned(first, second, dense, most):
+        pins = [f"%{convs[0]}={first}", f"%{convs[1]}={second}", f"nn.dense={dense}"]
+        pins += [f"{operator}=openvino" for operator in sorted(others)]
+        return compiled(module, tmp_path, **{**options, "max_error": most}, pin=pins)
+
+    path, plan = pinned("openvino_int8", half, "openvino", 0.1)
+    (region,) = [r for r in plan["regions"] if r["backend"] != "tvm"]
+    assert set(region["backend"].split("+")) == {"openvino_int8", half, "openvino"}
+    given = values(50)
+    assert 1e-3 < l2(outputs(path, given), expected(module, given)) < 0.05
+    with pytest.raises(Exception, match="no network that may be chosen can be run: .*where 0.3 is allowed"):
+        pinned("openvino", "openvino", half if half != "openvino" else "openvino_int8", 0.3)
 
 
 def test_scales_are_those_of_the_data(tmp_path):
@@ -103,6 +142,6 @@ def test_values_that_are_not_finite(tmp_path):
     body = relay.clip(body, -1.0, 1.0)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body)))
     _, plan = compiled(module, tmp_path, **BYTES)
-    assert "openvino_int8" not in {r["backend"] for r in plan["regions"]}
+    assert "nn.conv2d" not in operators_on(plan, "openvino_int8")
     failed = [f for f in plan["finalists"] if f["name"] == "openvino_int8"] or plan["graph_level"]["networks"]
     assert "not finite" in json.dumps(failed)

@@ -15,6 +15,7 @@ package openvino
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -31,29 +32,31 @@ const (
 )
 
 type backend struct {
-	name, compiler string
-	precision      byoc.Precision
-	patterns       func() []byoc.Pattern
+	name      string
+	precision byoc.Precision
+	patterns  func() []byoc.Pattern
 }
 
 // New gives the backend. It needs neither TVM nor OpenVINO; Probe says whether OpenVINO is there.
-func New() byoc.Backend { return newBackend(Name, Compiler, byoc.F32) }
+func New() byoc.Backend { return newBackend(Name, byoc.F32) }
 
 // NewBF16 gives the backend that has OpenVINO compute in bfloat16, what it would do by itself on processors with
-// instructions for it. Its regions are models of their own: OpenVINO knows one precision for a model.
-func NewBF16() byoc.Backend {
-	return narrow{newBackend(Name+"_bf16", Compiler+"_bf16", byoc.BF16)}
-}
+// instructions for it. In a region that has some of it, what other backends have there is marked as float32.
+func NewBF16() byoc.Backend { return narrow{newBackend(Name+"_bf16", byoc.BF16)} }
 
 // NewINT8 gives the backend that has OpenVINO multiply bytes: where a network rounds to bytes itself, by the network's
 // own scales, else by such as byoc.Rounding says. The weights stand in the artefact so.
 func NewINT8() byoc.Backend {
-	return inBytes{narrow{newBackend(Name+"_int8", Compiler+"_int8", byoc.INT8)}, &quantisedGraphs{}}
+	return inBytes{narrow{newBackend(Name+"_int8", byoc.INT8)}, &quantisedGraphs{}}
 }
 
-func newBackend(name, compiler string, precision byoc.Precision) backend {
-	return backend{name, compiler, precision, sync.OnceValue(func() []byoc.Pattern { return patterns(compiler) })}
+// newBackend makes one of them; composites are called after it.
+func newBackend(name string, precision byoc.Precision) backend {
+	return backend{name, precision, sync.OnceValue(func() []byoc.Pattern { return patterns(prefix(name)) })}
 }
+
+// prefix begins the names of a backend's composites.
+func prefix(name string) string { return Compiler + strings.TrimPrefix(name, Name) }
 
 // narrow is a backend that does not compute in the network's own type.
 type narrow struct{ backend }
@@ -83,19 +86,22 @@ func (backend) Description() string {
 	return "OpenVINO, Intel's inference engine, on the CPU: whole regions as one model"
 }
 func (backend) Level() byoc.Level          { return byoc.GraphLevel }
-func (b backend) Compiler() string         { return b.compiler }
+func (backend) Compiler() string           { return Compiler }
 func (b backend) Patterns() []byoc.Pattern { return b.patterns() }
 func (backend) TakesAnything() bool        { return false }
 
 // MergesRegions is true: inside a region OpenVINO keeps its own layouts, and each border costs a call.
 func (backend) MergesRegions() bool { return true }
 
+// SharesCompiler is true: what is computed in float32, in bfloat16 and in bytes stands in one model.
+func (backend) SharesCompiler() bool { return true }
+
 // Propose implements byoc.Proposer: recurrent layers, the greatest regions that OpenVINO can run, and their parts
 // between post-dominators, so that "the engine takes it all" is a candidate whose cost is measured. What is a match of
 // a pattern, too, is left out: it would be written, and measured, the same.
 func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
 	regions := propose.Regions(g, func(v relay.NodeID) bool { return check(callOf(g, v)) == nil }, propose.Limit)
-	return append(recurrent.Propose(g, b.compiler), slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
+	return append(recurrent.Propose(g, prefix(b.name)), slices.DeleteFunc(regions, func(p byoc.Proposal) bool {
 		return len(p.Nodes) <= longest &&
 			b.matched(g, p.Nodes)
 	})...)
@@ -119,10 +125,10 @@ func (b backend) matched(g *relay.Graph, nodes []relay.NodeID) bool {
 	return false
 }
 
-// Install makes relay.ext.collage_openvino available in this process (or relay.ext.collage_openvino_bf16, _int8).
-// OpenVINO itself is opened when a region is first run.
-func (b backend) Install() error {
-	return region.Register(b.compiler, Name, Name, emitter(b.precision))
+// Install makes relay.ext.collage_openvino available in this process. OpenVINO itself is opened when a region is first
+// run.
+func (backend) Install() error {
+	return region.Register(Compiler, Name, Name, emit)
 }
 
 // Libraries implements byoc.Linker: one plug-in runs the regions of both precisions.

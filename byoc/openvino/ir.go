@@ -25,6 +25,7 @@ type layerXML struct {
 	Type    string    `xml:"type,attr"`
 	Version string    `xml:"version,attr"`
 	Data    *dataXML  `xml:"data"`
+	Info    *infoXML  `xml:"rt_info"`
 	Inputs  *portsXML `xml:"input"`
 	Outputs *portsXML `xml:"output"`
 }
@@ -32,6 +33,19 @@ type layerXML struct {
 type dataXML struct {
 	Attrs []xml.Attr `xml:",any,attr"`
 }
+
+// infoXML is what OpenVINO is told of a layer beside what it computes.
+type infoXML struct {
+	Attributes []infoAttribute `xml:"attribute"`
+}
+
+type infoAttribute struct {
+	Name    string `xml:"name,attr"`
+	Version string `xml:"version,attr"`
+}
+
+// precise has a layer computed in its own type, whatever the model is compiled for.
+var precise = &infoXML{[]infoAttribute{{"precise", "0"}}}
 
 type portsXML struct {
 	Ports []portXML `xml:"port"`

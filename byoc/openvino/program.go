@@ -4,6 +4,7 @@ package openvino
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/recurrent"
@@ -24,14 +25,9 @@ const alignment = 64
 
 func aligned(n int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
-// emitter is the region.Emitter of a precision: it writes a region as IR. The error says which operator OpenVINO cannot
-// run.
-func emitter(precision byoc.Precision) region.Emitter {
-	return func(p *region.Program) ([]byte, []region.ValueID, error) { return emit(p, precision) }
-}
-
-func emit(p *region.Program, precision byoc.Precision) ([]byte, []region.ValueID, error) {
-	w, constants, err := write(p, precision)
+// emit is the region.Emitter: it writes a region as IR. The error says which operator OpenVINO cannot run.
+func emit(p *region.Program) ([]byte, []region.ValueID, error) {
+	w, constants, err := write(p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,28 +36,29 @@ func emit(p *region.Program, precision byoc.Precision) ([]byte, []region.ValueID
 		return nil, nil, err
 	}
 	groups, _ := p.Groups()
-	hint := precision
-	if precision == byoc.INT8 {
-		hint = byoc.F32 // bytes are multiplied where the model has them; all else is float32
-	}
-	text := append([]byte(formatLine+string(hint)+"\n"+region.GroupsLine(groups)), document...)
+	text := append([]byte(formatLine+string(w.hint)+"\n"+region.GroupsLine(groups)), document...)
 	if len(w.own) > 0 {
 		constants = append(constants, p.AddConstant(relay.Tensor("uint8", int64(len(w.own))), w.own))
 	}
 	return text, constants, nil
 }
 
-// write appends the layers of a region to a new IR and gives the constants whose data it refers to. In bytes, weights
-// of what reads bytes are bytes, too.
-func write(p *region.Program, precision byoc.Precision) (*writer, []region.ValueID, error) {
-	return writeWith(p, precision, p.ConstantBytes)
+// write appends the layers of a region to a new IR and gives the constants whose data it refers to. Where operators are
+// to multiply bytes, their weights are bytes, too.
+func write(p *region.Program) (*writer, []region.ValueID, error) {
+	return writeWith(p, p.ConstantBytes)
 }
 
 // writeWith is write with the elements of constants that data gives.
-func writeWith(p *region.Program, precision byoc.Precision, data func(region.ValueID) ([]byte, error)) (*writer,
-	[]region.ValueID, error) {
+func writeWith(p *region.Program, data func(region.ValueID) ([]byte, error)) (*writer, []region.ValueID, error) {
 	w := newWriter(p.Symbol)
-	w.limited = precision != byoc.F32
+	precisions, err := p.Precisions()
+	if err != nil {
+		return nil, nil, err
+	}
+	if slices.Contains(precisions, byoc.BF16) {
+		w.hint, w.precision = byoc.BF16, byoc.BF16
+	}
 	ports := make([]port, len(p.Values))
 	for i, v := range p.Inputs {
 		t := p.Values[v].Type
@@ -74,10 +71,7 @@ func writeWith(p *region.Program, precision byoc.Precision, data func(region.Val
 	readers := p.Readers()
 	var constants []region.ValueID
 	w.prefix = "weight_"
-	var rounded map[region.ValueID]bool
-	if precision == byoc.INT8 {
-		rounded = roundedWeights(p)
-	}
+	rounded := roundedWeights(p, precisions)
 	for v := range ports {
 		id := region.ValueID(v)
 		if !p.IsConstant(id) || readers[v] == 0 {
@@ -104,11 +98,15 @@ func writeWith(p *region.Program, precision byoc.Precision, data func(region.Val
 	}
 	_, group := p.Groups()
 	for _, item := range recurrent.Schedule(p) {
+		i := item.Op
+		if item.Layer != nil {
+			i = item.Layer.Ops[0]
+		}
+		w.precision = precisions[i]
 		if item.Layer != nil {
 			w.recurrent(item.Layer, ports, group)
 			continue
 		}
-		i := item.Op
 		op := &p.Ops[i]
 		c := callIn(p, op, readers)
 		if err := check(c); err != nil {
@@ -125,7 +123,7 @@ func writeWith(p *region.Program, precision byoc.Precision, data func(region.Val
 			}
 		}
 	}
-	w.prefix = "output_"
+	w.prefix, w.precision = "output_", w.hint
 	for _, v := range p.Outputs {
 		w.result(ports[v])
 	}

@@ -51,9 +51,75 @@ func program(t *testing.T, g *relay.Graph) *region.Program {
 	return p
 }
 
+// in has all of a program computed in a precision.
+func in(p *region.Program, precision byoc.Precision) *region.Program {
+	names, _ := p.Groups()
+	if p.Graph.Attrs == nil {
+		p.Graph.Attrs = map[string]string{}
+	}
+	p.Graph.Attrs[region.PrecisionsAttr] = strings.TrimSpace(strings.Repeat(string(precision)+" ", len(names)))
+	return p
+}
+
+// In a model that is compiled for bfloat16, what is to be computed in float32 is marked, and nothing else.
+func TestPrecisionsOfOperators(t *testing.T) {
+	t.Parallel()
+	m := relay.NewGraph("main")
+	image := f(1, 4, 8, 8)
+	x := m.Var(image.Shape, f32)
+	for i, name := range []string{"first", "second", "third"} {
+		if i == 2 {
+			x = steps(m, x, image, "uint8", 0.25, 0)
+		}
+		x = m.Call("nn.conv2d", image, convAttrs(), x, m.Const([]int64{4, 4, 3, 3}, f32, name))
+	}
+	g := m.Finish(m.Call("tanh", image, nil, x))
+	for said, wanted := range map[string]struct {
+		hint    byoc.Precision
+		precise []string
+		int8s   int
+	}{
+		"":                              {byoc.F32, nil, 0},
+		"f32 f32 f32 f32 f32 f32":       {byoc.F32, nil, 0},
+		"f32 f32 f32 f32 int8 f32":      {byoc.F32, nil, 1},
+		"bf16 f32 int8 int8 int8 f32":   {byoc.BF16, []string{"Convolution", "Tanh"}, 1},
+		"bf16 bf16 int8 int8 f32 bf16":  {byoc.BF16, []string{"Convolution"}, 0},
+		"bf16 bf16 bf16 bf16 bf16 bf16": {byoc.BF16, nil, 0},
+	} {
+		p := program(t, g)
+		p.Graph.Attrs = map[string]string{region.PrecisionsAttr: said}
+		w, constants, err := writeWith(p, ones(p, -1))
+		require.NoError(t, err)
+		require.Equal(t, wanted.hint, w.hint, said)
+		var marked []string
+		for _, l := range w.net.Layers {
+			if l.Info != nil {
+				marked = append(marked, l.Type)
+			}
+		}
+		require.Equal(t, wanted.precise, marked, said)
+		int8s := 0
+		for _, v := range constants {
+			if p.Values[v].Type.DType == "int8" {
+				int8s++
+			}
+		}
+		require.Equal(t, wanted.int8s, int8s, said)
+	}
+	for said, because := range map[string]string{
+		"f32":                       "Precisions says 1 precisions of 6 groups",
+		"f32 f32 f32 f32 f32 float": `Precisions has "float", which is no precision`,
+	} {
+		p := program(t, g)
+		p.Graph.Attrs = map[string]string{region.PrecisionsAttr: said}
+		_, _, err := emit(p)
+		require.ErrorContains(t, err, because)
+	}
+}
+
 func TestGoldenIR(t *testing.T) {
 	t.Parallel()
-	w, constants, err := write(program(t, block()), byoc.F32)
+	w, constants, err := write(program(t, block()))
 	require.NoError(t, err)
 	require.Len(t, constants, 2)
 	text, err := w.net.text()
@@ -71,7 +137,7 @@ func TestGoldenIR(t *testing.T) {
 
 func TestWeightsDoNotOverlap(t *testing.T) {
 	t.Parallel()
-	w, _, err := write(program(t, block()), byoc.F32)
+	w, _, err := write(program(t, block()))
 	require.NoError(t, err)
 	end := int64(0)
 	for _, l := range w.net.Layers {
@@ -97,7 +163,7 @@ func TestWeightsDoNotOverlap(t *testing.T) {
 func TestProgramText(t *testing.T) {
 	t.Setenv(library.Env, "/no such file")
 	p := program(t, block())
-	text, constants, err := emit(p, byoc.BF16)
+	text, constants, err := emit(in(p, byoc.BF16))
 	require.NoError(t, err)
 	require.Equal(t, "uint8", p.Values[constants[len(constants)-1]].Type.DType, "what the writer added comes last")
 	rest, ok := strings.CutPrefix(string(text), formatLine+"bf16\n")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/relay"
@@ -66,7 +67,7 @@ func writeQuantize(w *writer, c *call, in []port) []port {
 	number := func(v float64) port { return w.scalar("float32", v) }
 	t := tensor("float32", c.out[0].Shape...)
 	var steps port
-	if w.limited {
+	if w.precision != byoc.F32 {
 		steps = w.one("FakeQuantize", "opset1", t, append([]xml.Attr{attr("levels", "256")}, numpyBroadcast...), in[0],
 			number((least-zero)*scale), number((least+255-zero)*scale), number(least), number(least+255))
 	} else {
@@ -141,12 +142,12 @@ var multiplied = []string{"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense"}
 
 // roundedWeights gives the weights of a region, by value, that only multiply what comes from bytes: they are to be
 // bytes themselves.
-func roundedWeights(p *region.Program) map[region.ValueID]bool {
+func roundedWeights(p *region.Program, precisions []byoc.Precision) map[region.ValueID]bool {
 	list := map[region.ValueID]bool{}
 	others := map[region.ValueID]bool{}
 	for i := range p.Ops {
 		op := &p.Ops[i]
-		fits := slices.Contains(multiplied, op.Name) && len(op.Args) > 1 && p.IsConstant(op.Args[1]) && fromBytes(p, op.Args[0])
+		fits := precisions[i] == byoc.INT8 && slices.Contains(multiplied, op.Name) && len(op.Args) > 1 && p.IsConstant(op.Args[1]) && fromBytes(p, op.Args[0])
 		for k, v := range op.Args {
 			if k == 1 && fits {
 				list[v] = true

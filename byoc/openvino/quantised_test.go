@@ -27,7 +27,7 @@ func steps(m *relay.GraphMaker, x relay.NodeID, t *relay.Type, dtype string, sca
 // quantisedNetwork has a convolution of what is no bytes, one of bytes, a dense layer of bytes that were laid out anew,
 // and a constant that is a weight and more.
 func quantisedNetwork() *relay.Graph {
-	m := relay.NewGraph("tvmgen_default_collage_openvino_int8_main_0")
+	m := relay.NewGraph("tvmgen_default_collage_openvino_main_0")
 	image := f(1, 4, 8, 8)
 	conv := func(x relay.NodeID, name string) relay.NodeID {
 		return m.Call("nn.conv2d", image, convAttrs(), x, m.Const([]int64{4, 4, 3, 3}, f32, name))
@@ -56,7 +56,7 @@ func ones(p *region.Program, odd float32) func(region.ValueID) ([]byte, error) {
 func TestGoldenQuantisedIR(t *testing.T) {
 	t.Parallel()
 	p := program(t, quantisedNetwork())
-	w, constants, err := writeWith(p, byoc.INT8, ones(p, -1))
+	w, constants, err := writeWith(in(p, byoc.INT8), ones(p, -1))
 	require.NoError(t, err)
 	types := map[string]int{}
 	for _, v := range constants {
@@ -82,7 +82,7 @@ func TestWeightsThatAreNotFiniteStayFloat32(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []float32{float32(math.NaN()), float32(math.Inf(-1))} {
 		p := program(t, quantisedNetwork())
-		_, constants, err := writeWith(p, byoc.INT8, ones(p, odd))
+		_, constants, err := writeWith(in(p, byoc.INT8), ones(p, odd))
 		require.NoError(t, err)
 		for _, v := range constants {
 			assert.NotEqual(t, "int8", p.Values[v].Type.DType)
@@ -94,7 +94,7 @@ func TestWeightsThatAreNotFiniteStayFloat32(t *testing.T) {
 func TestInFloat32WeightsStayAndRoundingIsSpelledOut(t *testing.T) {
 	t.Parallel()
 	p := program(t, quantisedNetwork())
-	w, constants, err := write(p, byoc.F32)
+	w, constants, err := write(p)
 	require.NoError(t, err)
 	for _, v := range constants {
 		assert.NotEqual(t, "int8", p.Values[v].Type.DType)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -30,12 +31,16 @@ type writer struct {
 	constants map[string]port
 	// prefix names the layers of the operator that is being written.
 	prefix string
-	// limited says that results may be off by what a limit allows: the precision is not float32.
-	limited bool
+	// hint is what OpenVINO computes the whole in but for what is said otherwise of a layer: float32, or bfloat16, where
+	// some of it is to be.
+	hint byoc.Precision
+	// precision is what the operator that is being written is to be computed in.
+	precision byoc.Precision
 }
 
 func newWriter(name string) *writer {
-	return &writer{net: netXML{Name: plainName(name), Version: 11}, constants: map[string]port{}}
+	return &writer{net: netXML{Name: plainName(name), Version: 11}, constants: map[string]port{}, hint: byoc.F32,
+		precision: byoc.F32}
 }
 
 // tensor is a type with the dtype of another one.
@@ -47,6 +52,9 @@ func (w *writer) layer(kind, opset string, attrs []xml.Attr, in []port, out ...*
 	l := layerXML{ID: id, Name: fmt.Sprintf("%s%d", w.prefix, id), Type: kind, Version: opset}
 	if len(attrs) > 0 {
 		l.Data = &dataXML{attrs}
+	}
+	if w.precision == byoc.F32 && w.hint != byoc.F32 {
+		l.Info = precise
 	}
 	for i, p := range in {
 		l.Inputs = l.Inputs.add(i, p.typ)

@@ -4,7 +4,9 @@ package annotate
 
 import (
 	"slices"
+	"strings"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -13,6 +15,8 @@ import (
 type Group struct {
 	// Name is the Composite function's or the operator's.
 	Name string
+	// Precision is what it is computed in.
+	Precision byoc.Precision
 	// Nodes are the nodes of the graph around the region that it is made of, ascending; none for what rounds a value
 	// (Region.Steps).
 	Nodes []relay.NodeID
@@ -23,44 +27,50 @@ type Group struct {
 // by these numbers.
 func Groups(set *candidate.Set, r *Region) []Group {
 	composite := map[relay.NodeID]*candidate.Candidate{}
-	for _, k := range r.Candidates {
-		if c := &set.Candidates[k]; c.Composite != "" && !c.Bare {
+	precision := map[relay.NodeID]byoc.Precision{}
+	for i, k := range r.Candidates {
+		c := &set.Candidates[k]
+		if c.Composite != "" && !c.Bare {
 			composite[c.Root] = c
+		}
+		for _, v := range c.Nodes {
+			precision[v] = r.precision(i)
 		}
 	}
 	var groups []Group
 	var loose []relay.NodeID // tuples and projections, which go with who uses them
-	seen := map[relay.NodeID]bool{}
+	add := func(name string, by byoc.Precision, nodes ...relay.NodeID) {
+		groups = append(groups, Group{name, by, slices.Sorted(slices.Values(slices.Concat(loose, nodes)))})
+		loose = nil
+	}
+	seen, rounded := map[relay.NodeID]bool{}, map[relay.NodeID]bool{}
 	var visit func(v relay.NodeID)
+	read := func(reader relay.NodeID, values []relay.NodeID) {
+		for _, v := range values {
+			visit(v)
+			if _, steps := r.Steps[v]; steps && precision[reader] == byoc.INT8 && !rounded[v] {
+				rounded[v] = true
+				groups = append(groups, Group{"qnn.quantize", byoc.INT8, nil}, Group{"qnn.dequantize", byoc.INT8, nil})
+			}
+		}
+	}
 	visit = func(v relay.NodeID) {
-		if seen[v] {
+		if _, inside := slices.BinarySearch(r.Nodes, v); !inside || seen[v] {
 			return
 		}
 		seen[v] = true
-		if _, rounded := r.Steps[v]; rounded {
-			defer func() { groups = append(groups, Group{"qnn.quantize", nil}, Group{"qnn.dequantize", nil}) }()
-		}
-		if _, inside := slices.BinarySearch(r.Nodes, v); !inside {
-			return
-		}
 		if c := composite[v]; c != nil {
-			for _, in := range arguments(set.Graph, c) {
-				visit(in)
-			}
-			groups = append(groups, Group{c.Composite, slices.Sorted(slices.Values(slices.Concat(loose, c.Nodes)))})
-			loose = nil
+			read(v, arguments(set.Graph, c))
+			add(c.Composite, precision[v], c.Nodes...)
 			return
 		}
 		n := &set.Graph.Nodes[v]
-		for _, in := range n.Inputs {
-			visit(in)
-		}
+		read(v, n.Inputs)
 		if n.Kind != relay.KindCall {
 			loose = append(loose, v)
 			return
 		}
-		groups = append(groups, Group{n.Op, slices.Sorted(slices.Values(append(loose, v)))})
-		loose = nil
+		add(n.Op, precision[v], v)
 	}
 	for _, v := range r.Outputs {
 		visit(v)
@@ -74,4 +84,17 @@ func Groups(set *candidate.Set, r *Region) []Group {
 		last.Nodes = slices.Sorted(slices.Values(slices.Concat(last.Nodes, loose)))
 	}
 	return groups
+}
+
+// precisionsOf is what region.PrecisionsAttr says of a region; "" where all of it is computed in the network's own
+// type.
+func precisionsOf(set *candidate.Set, r *Region) string {
+	if !slices.ContainsFunc(r.Precisions, func(p byoc.Precision) bool { return p != byoc.F32 }) {
+		return ""
+	}
+	var words []string
+	for _, group := range Groups(set, r) {
+		words = append(words, string(group.Precision))
+	}
+	return strings.Join(words, " ")
 }

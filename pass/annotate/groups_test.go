@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -37,6 +38,6 @@ func TestGroupsStandInTheOrderInWhichCodeGeneratorsMeetThem(t *testing.T) {
 	add("lib.concatenate", true, pair, joined)
 	r := Region{Candidates: []int{0, 1, 2, 3}, Nodes: []relay.NodeID{left, right, conv, sum, pair, joined},
 		Outputs: []relay.NodeID{joined}}
-	assert.Equal(t, []Group{{"tanh", []relay.NodeID{right}}, {"nn.max_pool2d", []relay.NodeID{left}},
-		{"lib.conv2d_sum", []relay.NodeID{conv, sum}}, {"concatenate", []relay.NodeID{pair, joined}}}, Groups(set, &r))
+	assert.Equal(t, []Group{{"tanh", byoc.F32, []relay.NodeID{right}}, {"nn.max_pool2d", byoc.F32, []relay.NodeID{left}},
+		{"lib.conv2d_sum", byoc.F32, []relay.NodeID{conv, sum}}, {"concatenate", byoc.F32, []relay.NodeID{pair, joined}}}, Groups(set, &r))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -39,11 +40,11 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 		for k := range f.Regions {
 			r := &f.Regions[k]
 			r.watch(f.Watched)
-			region, err := f.outline(r, outside, symbolNumber(r.Symbol))
+			made, err := f.outline(r, outside, symbolNumber(r.Symbol))
 			if err != nil {
 				return nil, fmt.Errorf("annotating region %s: %w", r.Symbol, err)
 			}
-			changed = append(changed, region)
+			changed = append(changed, made)
 		}
 		function, err := f.whole(outside)
 		if err != nil {
@@ -149,14 +150,14 @@ func sanitise(name string) string {
 
 // outline makes the function of one region and puts a call of it into the function around it. Several outputs come
 // out as the fields of a tuple.
-func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (region relay.GlobalFunction, err error) {
+func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (made relay.GlobalFunction, err error) {
 	g := f.Set.Graph
-	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}, steps: r.Steps}
+	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}, steps: r.Steps, byBytes: map[relay.NodeID]*bridge.Object{}}
 	var params []*bridge.Object
 	for i, in := range r.Inputs {
 		p, err := param(fmt.Sprintf("%s_%d_i%d", r.Compiler, number, i), g.Handle(in))
 		if err != nil {
-			return region, err
+			return made, err
 		}
 		o.set[in] = p
 		params = append(params, p)
@@ -165,22 +166,25 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (regi
 	for i, k := range r.Candidates {
 		candidates[i] = &f.Set.Candidates[k]
 	}
-	outputs, err := o.outputs(candidates, r.Outputs)
+	outputs, err := o.outputs(candidates, r.Precisions, r.Outputs)
 	if err != nil {
-		return region, err
+		return made, err
 	}
 	begins := flatResults(g, r.Outputs)
 	body, resultType, err := relay.NewFlatResult(g, r.Outputs, outputs)
 	if err != nil {
-		return region, err
+		return made, err
 	}
-	region.Function, err = relay.NewTypedFunction(params, body, resultType, map[string]any{
-		"global_symbol": r.Symbol, "Primitive": 1, "Compiler": r.Compiler, "Inline": 1})
+	attrs := map[string]any{"global_symbol": r.Symbol, "Primitive": 1, "Compiler": r.Compiler, "Inline": 1}
+	if said := precisionsOf(f.Set, r); said != "" {
+		attrs[region.PrecisionsAttr] = said
+	}
+	made.Function, err = relay.NewTypedFunction(params, body, resultType, attrs)
 	if err != nil {
-		return region, err
+		return made, err
 	}
-	if region.Var, err = relay.NewGlobalVar(r.Symbol); err != nil {
-		return region, err
+	if made.Var, err = relay.NewGlobalVar(r.Symbol); err != nil {
+		return made, err
 	}
 
 	var call *bridge.Object // made once, when the first of the outputs is needed
@@ -188,7 +192,7 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (regi
 		outside.Replace(v, r.Inputs, func(now []*bridge.Object) (_ *bridge.Object, err error) {
 			if call == nil {
 				last := r.Outputs[len(r.Outputs)-1]
-				if call, err = callLike(region.Var, now, g.Handle(last)); err != nil {
+				if call, err = callLike(made.Var, now, g.Handle(last)); err != nil {
 					return nil, err
 				}
 			}
@@ -201,7 +205,7 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (regi
 			return relay.NewTupleGetItem(call, begins[i])
 		})
 	}
-	return region, nil
+	return made, nil
 }
 
 // flatResults says at which field of a region's result each of its outputs begins: a tuple takes one for each of its

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
@@ -18,25 +19,23 @@ type outliner struct {
 	g *relay.Graph
 	// set are the expressions that stand for values from outside: parameters.
 	set map[relay.NodeID]*bridge.Object
-	// steps are the values that are rounded (Region.Steps).
-	steps map[relay.NodeID]rounding.Steps
+	// steps are the values that are rounded for those who multiply bytes (Region.Steps), and byBytes what they read then.
+	steps   map[relay.NodeID]rounding.Steps
+	byBytes map[relay.NodeID]*bridge.Object
 }
 
 // outputs gives the expressions of the roots inside the function: calls of Composite functions for candidates that
-// have one, and for the others the operators as they stand.
-func (o *outliner) outputs(candidates []*candidate.Candidate, roots []relay.NodeID) ([]*bridge.Object, error) {
+// have one, and for the others the operators as they stand. precisions are the candidates'.
+func (o *outliner) outputs(candidates []*candidate.Candidate, precisions []byoc.Precision,
+	roots []relay.NodeID) ([]*bridge.Object, error) {
 	inside := relay.NewRewriter(o.g)
 	for id, expr := range o.set {
-		expr, err := o.rounded(id, expr)
-		if err != nil {
-			return nil, err
-		}
 		inside.Set(id, expr)
 	}
-	for id := range o.steps {
-		inside.Wrap(id, func(expr *bridge.Object) (*bridge.Object, error) { return o.rounded(id, expr) })
-	}
 	for k, c := range candidates {
+		if len(precisions) > 0 && precisions[k] == byoc.INT8 {
+			o.round(inside, c)
+		}
 		if c.Composite == "" || c.Bare {
 			continue
 		}
@@ -45,11 +44,7 @@ func (o *outliner) outputs(candidates []*candidate.Candidate, roots []relay.Node
 			return nil, err
 		}
 		inside.Replace(c.Root, args, func(now []*bridge.Object) (*bridge.Object, error) {
-			call, err := callLike(function, now, o.g.Handle(c.Root))
-			if err != nil {
-				return nil, err
-			}
-			return o.rounded(c.Root, call)
+			return callLike(function, now, o.g.Handle(c.Root))
 		})
 	}
 	exprs := make([]*bridge.Object, len(roots))
@@ -63,12 +58,26 @@ func (o *outliner) outputs(candidates []*candidate.Candidate, roots []relay.Node
 	return exprs, nil
 }
 
-// rounded is a value's expression, or what rounds it where it is to be rounded.
-func (o *outliner) rounded(v relay.NodeID, expr *bridge.Object) (*bridge.Object, error) {
-	if steps, ok := o.steps[v]; ok {
-		return relay.NewRounded(expr, steps.Scale, steps.Zero)
+// round has a candidate read what is rounded for it.
+func (o *outliner) round(inside *relay.Rewriter, c *candidate.Candidate) {
+	readers := c.Nodes
+	if c.Composite != "" && !c.Bare {
+		readers = []relay.NodeID{c.Root} // which the call of the composite stands for
 	}
-	return expr, nil
+	for v, steps := range o.steps {
+		for _, reader := range readers {
+			inside.Read(reader, v, func(expr *bridge.Object) (*bridge.Object, error) {
+				if o.byBytes[v] == nil {
+					made, err := relay.NewRounded(expr, steps.Scale, steps.Zero)
+					if err != nil {
+						return nil, err
+					}
+					o.byBytes[v] = made
+				}
+				return o.byBytes[v], nil
+			})
+		}
+	}
 }
 
 // composite makes the Composite function of a candidate, the way MergeComposite does: its parameters are what the

@@ -38,7 +38,10 @@ type Region struct {
 	Inputs, Constants []relay.NodeID
 	// Outputs are the nodes whose values are used outside, ascending; each is an exit of a candidate.
 	Outputs []relay.NodeID
-	// Steps are the values, inputs or made inside, that all who read them inside read rounded to bytes; so are outputs.
+	// Precisions are those of Candidates, in that order, byoc.PrecisionOf their backends; empty where all compute in the
+	// network's own type.
+	Precisions []byoc.Precision
+	// Steps are the values, inputs or made inside, that candidates which compute in bytes read rounded.
 	Steps map[relay.NodeID]rounding.Steps
 }
 
@@ -106,6 +109,7 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 			regions = append(regions, Region{Compiler: byName[c.Backend].Compiler(), Scope: c.Scope})
 		}
 		regions[k].Candidates = append(regions[k].Candidates, i)
+		regions[k].Precisions = append(regions[k].Precisions, byoc.PrecisionOf(byName[c.Backend]))
 		regions[k].Nodes = append(regions[k].Nodes, c.Nodes...)
 	}
 	for k := range regions {
@@ -117,6 +121,14 @@ func RegionsWhere(set *candidate.Set, chosen []int, byName map[string]byoc.Backe
 		return int(a.Nodes[len(a.Nodes)-1] - b.Nodes[len(b.Nodes)-1])
 	})
 	return regions
+}
+
+// precision is in what a region's i-th candidate computes.
+func (r *Region) precision(i int) byoc.Precision {
+	if len(r.Precisions) == 0 {
+		return byoc.F32
+	}
+	return r.Precisions[i]
 }
 
 // BackendNames is Region.Backend of a region of these candidates.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/relay"
@@ -25,8 +26,8 @@ func named(g *relay.Graph, op string) (nodes []relay.NodeID) {
 	return nodes
 }
 
-// An input, what a composite gives, what an operator gives, and what others read outside, too: whoever reads them in the
-// region reads them rounded.
+// An input, what a composite gives, and what an operator gives: those who compute in bytes read them rounded, others in
+// the region, and outside of it, as they are. The function says in what each group is computed.
 func TestRoundedValuesOfARegion(t *testing.T) {
 	t.Parallel()
 	m := parse(t, `def @main(%x: Tensor[(1, 4, 8, 8), float32], %w: Tensor[(4, 4, 3, 3), float32],
@@ -36,7 +37,8 @@ func TestRoundedValuesOfARegion(t *testing.T) {
   %2 = nn.conv2d(%1, %w, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, 3]);
   %3 = tanh(%2);
   %4 = nn.conv2d(%3, %w, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, 3]);
-  (multiply(%4, 0.5f), nn.softmax(%3))
+  %5 = tanh(%3);
+  (multiply(%4, 0.5f), nn.softmax(%3), %5)
 }`)
 	g := m.Function("main")
 	set, chosen := place(g)
@@ -46,6 +48,13 @@ func TestRoundedValuesOfARegion(t *testing.T) {
 	relu, tanh := named(g, "nn.relu")[0], named(g, "tanh")[0]
 	r.Steps = map[relay.NodeID]rounding.Steps{g.Params[0]: {Scale: 0.5, Zero: 128}, relu: {Scale: 0.25},
 		tanh: rounding.Usual}
+	r.Precisions = make([]byoc.Precision, len(r.Candidates))
+	for i, k := range r.Candidates {
+		r.Precisions[i] = byoc.F32
+		if nodes := set.Candidates[k].Nodes; g.Nodes[nodes[0]].Op == "nn.conv2d" && nodes[0] != named(g, "nn.conv2d")[1] {
+			r.Precisions[i] = byoc.INT8
+		}
+	}
 
 	out, err := Module(m, []Function{{Set: set, Regions: regions}})
 	require.NoError(t, err)
@@ -64,13 +73,21 @@ func TestRoundedValuesOfARegion(t *testing.T) {
 	require.NoError(t, err)
 	p, err := region.FromGraph(read.Function(r.Symbol), r.Symbol)
 	require.NoError(t, err)
-	names, _ := p.Groups()
+	names, of := p.Groups()
+	precisions, err := p.Precisions()
+	require.NoError(t, err)
+	said := make([]byoc.Precision, len(names))
+	for i, group := range of {
+		said[group] = precisions[i]
+	}
 	var known []string
+	var by []byoc.Precision
 	for _, group := range Groups(set, r) {
-		known = append(known, group.Name)
+		known, by = append(known, group.Name), append(by, group.Precision)
 		assert.Equal(t, group.Name == "qnn.quantize" || group.Name == "qnn.dequantize", len(group.Nodes) == 0)
 	}
 	assert.Equal(t, names, known)
+	assert.Equal(t, said, by)
 	assert.Contains(t, names, "qnn.quantize")
 }
 

@@ -271,7 +271,7 @@ func TestWorkload(t *testing.T) {
 	g := m.Function("main")
 	set, chosen := place(g)
 	require.Len(t, chosen, 1)
-	work, err := Workload(g, &set.Candidates[0], "lib")
+	work, err := Workload(g, &set.Candidates[0], libraries["lib"])
 	require.NoError(t, err)
 	assert.Equal(t, "lib", work.Compiler)
 	require.Len(t, work.Constants, 1)
@@ -289,14 +289,14 @@ func TestWorkload(t *testing.T) {
 
 	own := set.Candidates[0]
 	own.OwnConstants = true
-	work, err = Workload(g, &own, "lib")
+	work, err = Workload(g, &own, libraries["lib"])
 	require.NoError(t, err)
 	require.Empty(t, work.Constants)
 	require.Len(t, loadFunction(t, work.Function).Params, 1, "the weight is inside")
 
 	onTVM := set.Candidates[0]
 	onTVM.Backend, onTVM.Composite = "tvm", ""
-	work, err = Workload(g, &onTVM, "")
+	work, err = Workload(g, &onTVM, library{})
 	require.NoError(t, err)
 	f = loadFunction(t, work.Function)
 	assert.Empty(t, f.Attrs["Compiler"])
@@ -350,7 +350,7 @@ func TestATupleInputIsTakenApart(t *testing.T) {
 		}
 		c := candidate.Candidate{Backend: "tvm", Nodes: []relay.NodeID{relay.NodeID(v)}, Root: relay.NodeID(v)}
 		c.Inputs, c.Constants = g.Boundary(c.Nodes)
-		work, err := Workload(g, &c, "")
+		work, err := Workload(g, &c, library{})
 		require.NoError(t, err)
 		assert.Len(t, loadFunction(t, work.Function).Params, 2)
 	}

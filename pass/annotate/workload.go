@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -13,17 +15,19 @@ import (
 )
 
 // Workload makes a candidate a function that can be measured by itself: the region as Module would outline it if it
-// held this candidate alone, or for TVM (compiler "") its operators in a plain function. The parameters are the
-// candidate's inputs i0, i1, ... (a tuple is taken apart into its tensors), then the constants of more than
-// relay.SmallConstant bytes as c0, c1, ...; smaller ones are inside, and all of a candidate with OwnConstants. rounded
-// are the values that are rounded (byoc.Rounding), to rounding.Usual: how long it takes does not depend on the scale.
-func Workload(g *relay.Graph, c *candidate.Candidate, compiler string, rounded ...relay.NodeID) (*cost.Workload,
-	error) {
+// held this candidate alone, or for TVM, which has no Compiler, its operators in a plain function. The parameters are
+// the candidate's inputs i0, i1, ... (a tuple is taken apart into its tensors), then the constants of more than
+// relay.SmallConstant bytes as c0, c1, ...; smaller ones are inside, and all of a candidate with OwnConstants. What b
+// has rounded (byoc.Rounding) is, to rounding.Usual: how long it takes does not depend on the scale.
+func Workload(g *relay.Graph, c *candidate.Candidate, b byoc.Backend) (*cost.Workload, error) {
+	compiler := b.Compiler()
 	w := &cost.Workload{Compiler: compiler}
-	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}, steps: map[relay.NodeID]rounding.Steps{}}
-	for _, v := range rounded {
+	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}, steps: map[relay.NodeID]rounding.Steps{},
+		byBytes: map[relay.NodeID]*bridge.Object{}}
+	for _, v := range byoc.RoundedBy(b, g, c.Nodes) {
 		o.steps[v] = rounding.Usual
 	}
+	precisions := []byoc.Precision{byoc.PrecisionOf(b)}
 	var params []*bridge.Object
 	for _, in := range c.Inputs {
 		t, err := relay.CheckedType(g.Handle(in))
@@ -54,7 +58,7 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string, rounded .
 		w.Constants = append(w.Constants, cost.ConstantParam{Name: name, Shape: constant.Shape, DType: constant.DType})
 	}
 	roots := c.Results()
-	outputs, err := o.outputs([]*candidate.Candidate{c}, roots)
+	outputs, err := o.outputs([]*candidate.Candidate{c}, precisions, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +71,10 @@ func Workload(g *relay.Graph, c *candidate.Candidate, compiler string, rounded .
 		attrs = map[string]any{"global_symbol": fmt.Sprintf("tvmgen_default_%s_main_0", sanitise(compiler)),
 			"Primitive": 1,
 			"Compiler":  compiler, "Inline": 1}
+		alone := Region{Candidates: []int{0}, Nodes: c.Nodes, Outputs: roots, Precisions: precisions, Steps: o.steps}
+		if said := precisionsOf(&candidate.Set{Graph: g, Candidates: []candidate.Candidate{*c}}, &alone); said != "" {
+			attrs[region.PrecisionsAttr] = said
+		}
 	}
 	function, err := relay.NewTypedFunction(params, body, resultType, attrs)
 	if err != nil {

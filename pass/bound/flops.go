@@ -56,6 +56,13 @@ func isResize(op string) bool {
 	return strings.HasPrefix(op, "nn.upsampling") || strings.HasPrefix(op, "image.resize")
 }
 
+// Multiplies says that an operator's work is sums of products of its first two arguments.
+func Multiplies(op string) bool { return isConvolution(op) || isProduct(op) }
+
+func isProduct(op string) bool {
+	return op == "nn.dense" || op == "nn.matmul" || op == "nn.batch_matmul"
+}
+
 // contracted is the length of the sums of a matrix product; 0 for other operators.
 func contracted(n *relay.Node, data *relay.Type) int64 {
 	rank := len(data.Shape)
@@ -64,14 +71,12 @@ func contracted(n *relay.Node, data *relay.Type) int64 {
 		transposed, _ = n.Attrs.Bool("transpose_a")
 	}
 	switch {
-	case n.Op == "nn.dense" && rank > 0:
-		return data.Shape[rank-1]
-	case (n.Op == "nn.matmul" || n.Op == "nn.batch_matmul") && rank > 1 && transposed:
+	case !isProduct(n.Op) || rank == 0:
+		return 0
+	case n.Op != "nn.dense" && rank > 1 && transposed:
 		return data.Shape[rank-2]
-	case (n.Op == "nn.matmul" || n.Op == "nn.batch_matmul") && rank > 0:
-		return data.Shape[rank-1]
 	}
-	return 0
+	return data.Shape[rank-1]
 }
 
 // window is the geometry of a convolution or a pooling, one entry for each spatial dimension.

@@ -71,7 +71,7 @@ func (c *decision) named() iter.Seq2[string, byoc.Backend] {
 			case b.TakesAnything():
 				continue
 			}
-			if byoc.PrecisionOf(b) != byoc.F32 && byoc.SharesCompiler(b) {
+			if c.leavesMore(b) {
 				continue // nobody uses it alone: it stands in the regions of the backend that it is the narrow form of
 			}
 			if !yield(name, b) {
@@ -79,6 +79,17 @@ func (c *decision) named() iter.Seq2[string, byoc.Backend] {
 			}
 		}
 	}
+}
+
+// leavesMore says that a backend that computes narrowly leaves more to TVM than the one that does the same in the
+// network's own type.
+func (c *decision) leavesMore(b byoc.Backend) bool {
+	if byoc.WideOf(b) == b.Name() || !byoc.SharesCompiler(b) {
+		return false
+	}
+	network := c.graph.network
+	own, wide := network.Alone(b.Name()), network.Alone(byoc.WideOf(b))
+	return own == nil || wide == nil || network.Left(own) > network.Left(wide)
 }
 
 // seeds are what the graph level goes on with: the unmeasured ones, the operator level's placement, each backend with

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/pass/bound"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -87,7 +88,8 @@ func (n *sensitivity) squared(e float64) float64 {
 	return e * e
 }
 
-// parts are the operators of a function's candidate as far as they are computed narrowly.
+// parts are the operators of a function's candidate as far as they are computed narrowly: in bytes those that multiply,
+// since what else is called so is done on sums of float32.
 func (n *sensitivity) parts(function, k int) []part {
 	in := n.in[function][k]
 	if in == 0 {
@@ -96,7 +98,8 @@ func (n *sensitivity) parts(function, k int) []part {
 	set := n.space.Functions[function].Set
 	var parts []part
 	for _, v := range set.Candidates[k].Nodes {
-		if candidate.IsOperator(&set.Graph.Nodes[v]) {
+		if op := &set.Graph.Nodes[v]; candidate.IsOperator(op) &&
+			(byoc.Precisions()[in] != byoc.INT8 || bound.Multiplies(op.Op)) {
 			parts = append(parts, (in-1)*len(set.Graph.Nodes)+int(v))
 		}
 	}

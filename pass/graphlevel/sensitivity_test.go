@@ -30,8 +30,8 @@ func narrowable(t *testing.T, r *rand.Rand, operators int) *genome.Space {
 	t.Helper()
 	m := relay.NewGraph("main")
 	v := m.Var([]int64{8}, "float32")
-	for i := range operators {
-		v = m.Call(fmt.Sprintf("op%d", i), relay.Tensor("float32", 8), nil, v)
+	for range operators {
+		v = m.Call("nn.dense", relay.Tensor("float32", 8), nil, v)
 	}
 	g := m.Finish(v)
 	set := &candidate.Set{Graph: g}
@@ -249,4 +249,30 @@ func TestNothingIsBelievedOfErrorsWhereNoneAreLimited(t *testing.T) {
 	price, err := n.price(nil)
 	require.NoError(t, err)
 	assert.Zero(t, price)
+}
+
+// In bytes what does not multiply is done on sums of float32, and adds nothing; in bfloat16 it does.
+func TestInBytesOnlyProductsAddToTheError(t *testing.T) {
+	t.Parallel()
+	m := relay.NewGraph("main")
+	vector := relay.Tensor("float32", 8)
+	product := m.Call("nn.dense", vector, nil, m.Var([]int64{8}, "float32"), m.Const([]int64{8, 8}, "float32"))
+	tanh := m.Call("tanh", vector, nil, product)
+	g := m.Finish(tanh)
+	set := &candidate.Set{Graph: g}
+	for _, backend := range []string{"tvm", "slim", "slimmer"} {
+		for _, v := range []relay.NodeID{product, tanh} {
+			inputs, _ := g.Boundary([]relay.NodeID{v})
+			set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: []relay.NodeID{v}, Root: v,
+				Inputs: inputs, Key: fmt.Sprint(backend, v)})
+		}
+	}
+	s, err := genome.NewSpace([]byoc.Backend{library{"tvm", false}, slim{library{"slim", false}},
+		slimmer{slim{library{"slimmer", false}}}},
+		[]genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: []float64{1, 1, 1, 1, 1, 1}}})
+	require.NoError(t, err)
+	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2})
+	assert.Equal(t, n.sum(n.covered([][]int{{4, 1}})), n.sum(n.covered([][]int{{4, 5}})), "bytes")
+	assert.Less(t, n.sum(n.covered([][]int{{2, 1}})), n.sum(n.covered([][]int{{2, 3}})), "bfloat16")
+	assert.Zero(t, n.sum(n.covered([][]int{{0, 5}})))
 }

@@ -208,7 +208,7 @@ func (b *backend) CostFunction() byoc.CostFunction {
 		c := &candidate.Candidate{Backend: b.Name(), Composite: p.Composite, Bare: p.Bare, Scope: g.Nodes[root].Scope,
 			Nodes: p.Nodes, Root: root}
 		c.Border(g)
-		w, err := annotate.Workload(g, c, b.Compiler())
+		w, err := annotate.Workload(g, c, b)
 		if err != nil {
 			return 0, false, err
 		}
