@@ -37,6 +37,8 @@ type Network struct {
 	s *search
 	// steps are those of main's values that candidates have rounded (byoc.Rounding); nil where they are not known.
 	steps map[relay.NodeID]rounding.Steps
+	// seen is what was seen of these values.
+	seen map[relay.NodeID]*rounding.Seen
 	// solved is the key of the placement that the costs and bounds give, to which the prices belong.
 	solved string
 	// inContext is what computations took in place in the networks that Learn was told of.

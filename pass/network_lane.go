@@ -163,14 +163,11 @@ func (l *Lane) Ahead(placements []*genome.Placement) { l.ahead = placements }
 
 // build builds placements, and of those that are wanted later as many as are begun before the last of them is finished.
 func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement) error {
-	if l.carried.Module == "" {
-		var err error
-		if l.carried, err = l.network.Save(l.folder); err != nil {
-			return err
-		}
+	if err := l.carry(); err != nil {
+		return err
 	}
-	if slices.ContainsFunc(slices.Concat(placements, later), l.network.rounds) {
-		if err := l.know(ctx); err != nil {
+	for _, p := range slices.Concat(placements, later) {
+		if err := l.Know(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -217,6 +214,14 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 		l.built[keys[i]] = e // those that were not finished are built when they are asked for again
 		return nil
 	})
+}
+
+// carry writes the network for the workers where that was not done.
+func (l *Lane) carry() (err error) {
+	if l.carried.Module == "" {
+		l.carried, err = l.network.Save(l.folder)
+	}
+	return err
 }
 
 func compilersOf(spec *NetworkSpec) []string {

@@ -6,14 +6,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/annotate"
+	"github.com/collage-tvm/collage/pass/bound"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/relay"
@@ -22,7 +26,7 @@ import (
 // Some backends round what their operators read to bytes by scales that must be known when a region is written
 // (byoc.Rounding). They are found on inputs of the network's: a build of the network that gives these values, too, is
 // run on those inputs that the search may see, and rounding.Seen.Steps decides. That is done when the first network
-// with such a region is to be built (Lane.know), and once.
+// with such a region is to be built (Lane.Know), and once.
 
 // unfit says that a candidate's scales could not be found: nothing is run here that would tell them, or the values that
 // it has rounded are no network's own.
@@ -84,20 +88,20 @@ func (n *Network) watched() (values []relay.NodeID, wide string) {
 	return slices.Compact(values), wide
 }
 
-// know finds the steps of the values that placements may have rounded. Where that fails, what such placements cannot be
-// built for is in unknown.
-func (l *Lane) know(ctx context.Context) error {
+// Know finds the steps of the values that candidates have rounded, where a placement has some of them and that was not
+// done: its plan has them then. Where they cannot be found, what such placements cannot be built for is in unknown.
+// Errors: as Build's.
+func (l *Lane) Know(ctx context.Context, p *genome.Placement) error {
 	n := l.network
-	if n.steps != nil || l.unknown != nil || l.options.Inputs == nil {
+	if n.steps != nil || l.unknown != nil || l.options.Inputs == nil || !n.rounds(p) {
 		return nil
+	}
+	if err := l.carry(); err != nil {
+		return err
 	}
 	values, wide := n.watched()
 	l.options.Progress(fmt.Sprintf("looking at %d values", len(values)))
-	p := n.Alone(wide)
-	if p == nil {
-		p = l.plain
-	}
-	spec, _ := n.Spec(p)
+	spec, _ := n.Spec(n.apart(wide, values))
 	results := 0
 	for i := range spec.Functions {
 		if f := &spec.Functions[i]; f.Name == "main" {
@@ -116,7 +120,7 @@ func (l *Lane) know(ctx context.Context) error {
 		if l.unknown = b.Failure; l.unknown != nil {
 			return nil
 		}
-		seen, failure, err := l.pool.Watch(ctx, job.Out, results, l.options.Inputs.Searched)
+		seen, failure, err := l.pool.Watch(ctx, job.Out, results, n.channels(values), l.options.Inputs.Searched)
 		if err != nil || failure != nil {
 			l.unknown = failure
 			return err
@@ -126,10 +130,73 @@ func (l *Lane) know(ctx context.Context) error {
 				Detail: fmt.Sprintf("%d values were seen of %d", len(seen), len(values))}
 			return nil
 		}
-		n.steps = map[relay.NodeID]rounding.Steps{}
+		n.steps, n.seen = map[relay.NodeID]rounding.Steps{}, map[relay.NodeID]*rounding.Seen{}
 		for i, v := range values {
-			n.steps[v] = seen[i].Steps()
+			n.steps[v], n.seen[v] = seen[i].Steps(), &seen[i]
 		}
 		return nil
 	})
+}
+
+// channels are the axes of main's values along which their channels lie, by who multiplies them: the last one but where
+// a convolution's layout says another.
+func (n *Network) channels(values []relay.NodeID) []int {
+	axes := slices.Repeat([]int{-1}, len(values))
+	for _, f := range n.s.functions {
+		g := f.set.Graph
+		if g.Name != "main" {
+			continue
+		}
+		for i, v := range values {
+			for _, reader := range g.Consumers(v) {
+				if n := &g.Nodes[reader]; bound.Multiplies(n.Op) && n.Inputs[0] == v {
+					if layout, ok := n.Attrs.String("data_layout"); ok {
+						axes[i] = strings.IndexByte(layout, 'C')
+					}
+				}
+			}
+		}
+	}
+	return axes
+}
+
+// apart is a placement on a backend, and on TVM what it does not take, no region of which has watched values inside.
+func (n *Network) apart(backend string, watched []relay.NodeID) *genome.Placement {
+	made := func(c *candidate.Candidate, v relay.NodeID) bool { return slices.Contains(c.Results(), v) }
+	p := n.alone([]string{backend}, func(i, k int) float64 {
+		c := &n.s.functions[i].set.Candidates[k]
+		for _, v := range watched {
+			if _, own := slices.BinarySearch(c.Nodes, v); own && !made(c, v) {
+				return math.Inf(1)
+			}
+		}
+		return eachCandidate
+	})
+	if p == nil {
+		p = n.Plain()
+	}
+	for i, f := range n.s.functions {
+		p.Regions[i] = annotate.RegionsWhere(f.set, p.Chosen[i], n.s.byName, func(producer, _ int) bool {
+			return !slices.ContainsFunc(watched, func(v relay.NodeID) bool { return made(&f.set.Candidates[producer], v) })
+		})
+	}
+	return p
+}
+
+// Adds is what an operator that multiplies adds to the square of how far outputs are off where it is computed in a
+// precision, as far as the noise says that was added to its data in float32 (Lane.Know): what data and weights are off
+// by, times their gains. false where that was not looked at.
+func (n *Network) Adds(function int, v relay.NodeID, in byoc.Precision) (square float64, known bool) {
+	node := &n.s.functions[function].set.Graph.Nodes[v]
+	if n.s.functions[function].set.Graph.Name != "main" || len(node.Inputs) == 0 || !bound.Multiplies(node.Op) {
+		return 0, false
+	}
+	seen := n.seen[node.Inputs[0]]
+	switch {
+	case seen == nil || seen.Gain+seen.ChannelGain == 0:
+		return 0, false
+	case in == byoc.INT8:
+		return seen.Gain*seen.Noise(n.steps[node.Inputs[0]]) + seen.ChannelGain*graphlevel.Rounding(in), true
+	}
+	return (seen.Gain + seen.ChannelGain) * graphlevel.Rounding(in), true
 }

@@ -89,6 +89,33 @@ def test_one_region_of_three_precisions(tmp_path):
         pinned("openvino", "openvino", half if half != "openvino" else "openvino_int8", 0.3)
 
 
+def test_what_is_seen_of_values(tmp_path):
+    """What is different in each element averages out in a mean over an image; what is the same in a channel does not."""
+    from collage.network import Networks
+
+    x, by_element, by_channel = (relay.var(n, shape=(1, 4, 8, 8)) for n in ("x", "collage_noise_0", "collage_noise_10"))
+    wide = x + by_element
+    mean = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(wide + by_channel))
+    noise = relay.var("collage_noise_2", shape=(1, 4))
+    narrow = mean + noise
+    out = relay.Tuple([relay.const(3.0) * narrow, wide, narrow, wide])
+    module = tvm.IRModule.from_expr(relay.Function([x, by_element, by_channel, noise], out))
+    path = placed.export_to(tmp_path / "model.so", relay.transform.InferType()(module))
+    data = tmp_path / "x.npz"
+    drawn = 2 + 0.1 * np.random.default_rng(1).standard_normal((3, 1, 4, 8, 8)).astype("float32")
+    drawn[1, 0, 0, 0, 0] = -5.0
+    drawn[2, 0, 0, 0, 1] = 0.0
+    np.savez(data, x=drawn)
+    request = {"model": path, "results": 1, "channels": [1, -1, 1], "inputs": [[str(data), i] for i in range(3)]}
+    wide, narrow, again = Networks().watch(request)["seen"]
+    assert (wide["low"], wide["high"]) == (-5.0, drawn.max())
+    assert sum(wide["counts"]) == drawn.size - 1 and wide["counts"][0] == 1
+    assert wide["squares"] == pytest.approx(np.square(drawn, dtype="float64").sum(), rel=1e-6)
+    assert wide["gain"] == pytest.approx(1 / 64, rel=0.9) and wide["channel_gain"] == pytest.approx(1, rel=0.02)
+    assert narrow["gain"] == pytest.approx(1, rel=0.02) and narrow["channel_gain"] == pytest.approx(1, rel=0.02)
+    assert again["gain"] == pytest.approx(1 / 64, rel=0.9)
+
+
 def test_scales_are_those_of_the_data(tmp_path):
     """Inputs that reach ten times as far have steps ten times as long; what is rectified has all of them above 0."""
     module = network(False)
@@ -124,6 +151,20 @@ def test_a_plan_has_the_scales(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(other))
     with pytest.raises(Exception, match="does not have rounded"):
         collage.compile(module, out=str(tmp_path / "third.so"), plan=str(tmp_path / "plan.json"))
+
+
+def test_what_the_store_knows_has_its_scales(tmp_path):
+    """Where nothing needs to be built since the store has it all, the scales are found all the same."""
+    import collage
+
+    module = network(False)
+    options = {**PINNED, "threads": 2, "store": str(tmp_path / "costs.jsonl"), "search_time": 60, "trials": 6}
+    for _ in range(2):
+        result = collage.partition(module, samples=3, **options)
+        (region,) = [f for f in result.functions.values() if "Compiler" in (f.attrs or {})]
+        assert placed.counted(region)["qnn.quantize"] >= 2
+        assert "int8" in region.attrs["Precisions"]
+    assert len(rounded(compiled(module, tmp_path, **PINNED)[1])) >= 2
 
 
 def test_nobody_finds_scales_where_nothing_is_run(tmp_path):

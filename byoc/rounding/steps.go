@@ -35,6 +35,21 @@ type Seen struct {
 	High float64 `json:"high"`
 	// Counts says how many of them, those that are 0 left out, lie in equal parts of what is between Low and High.
 	Counts []int64 `json:"counts"`
+	// Squares is the sum of their squares.
+	Squares float64 `json:"squares"`
+	// Gain is how much further off outputs are, in squares and relatively, than what is seen is where noise is added to
+	// it; ChannelGain where each of its channels is scaled by a number that is off by that much, as weights that read
+	// them may be: wherever the same weights are used, what they are off by is the same, and nothing of it averages out.
+	Gain        float64 `json:"gain"`
+	ChannelGain float64 `json:"channel_gain"`
+}
+
+// Noise is by what share of themselves the numbers are off where they are rounded so, in squares.
+func (s *Seen) Noise(steps Steps) float64 {
+	if s.Squares == 0 {
+		return 0
+	}
+	return s.off(steps) / s.Squares
 }
 
 // shorter is how many reaches are tried at each end: the whole, and so many that are shorter and shorter, down to a

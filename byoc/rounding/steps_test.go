@@ -91,3 +91,20 @@ func TestOneNumberIsARange(t *testing.T) {
 	s = &Seen{Counts: []int64{0}}
 	assert.Positive(t, s.Steps().Scale)
 }
+
+// Noise is what is really off, by the numbers' own squares.
+func TestNoise(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	numbers, squares := make([]float64, 20000), 0.0
+	for i := range numbers {
+		numbers[i] = max(0, r.NormFloat64())
+		squares += numbers[i] * numbers[i]
+	}
+	s := seen(numbers)
+	s.Squares = squares
+	for _, steps := range []Steps{s.Steps(), Reaching(0, 1), Reaching(-8, 8)} {
+		assert.InEpsilon(t, off(numbers, steps)*float64(len(numbers))/squares, s.Noise(steps), 0.05)
+	}
+	assert.Zero(t, (&Seen{Counts: []int64{0}}).Noise(Usual))
+}

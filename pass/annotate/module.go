@@ -19,9 +19,14 @@ type Function struct {
 	Set *candidate.Set
 	// Regions are outlined; Module fills in the symbols that are missing.
 	Regions []Region
-	// Watched are values that the function gives behind its results, whose fields they follow where these are a tuple.
+	// Watched are values that the function gives behind its results, whose fields they follow where these are a tuple. To
+	// each of them a further parameter, NoisePrefix and its number among them, is added for all who read it outside of the
+	// region that it is made in.
 	Watched []relay.NodeID
 }
+
+// NoisePrefix begins the names of the parameters that Function.Watched makes.
+const NoisePrefix = "collage_noise_"
 
 // Module writes regions into a module: each becomes a global function tvmgen_default_<compiler>_<function>_<n> with
 // the attributes that PartitionGraph sets, and a call of it where it stood. Functions without regions stay the
@@ -37,16 +42,23 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 		}
 		g := f.Set.Graph
 		outside := relay.NewRewriter(g)
+		noise, err := f.noise()
+		if err != nil {
+			return nil, fmt.Errorf("annotating function %s: %w", g.Name, err)
+		}
+		for _, v := range f.Watched {
+			outside.Wrap(v, func(expr *bridge.Object) (*bridge.Object, error) { return noise.on(v, expr) })
+		}
 		for k := range f.Regions {
 			r := &f.Regions[k]
 			r.watch(f.Watched)
-			made, err := f.outline(r, outside, symbolNumber(r.Symbol))
+			made, err := f.outline(r, outside, symbolNumber(r.Symbol), noise)
 			if err != nil {
 				return nil, fmt.Errorf("annotating region %s: %w", r.Symbol, err)
 			}
 			changed = append(changed, made)
 		}
-		function, err := f.whole(outside)
+		function, err := f.whole(outside, noise)
 		if err != nil {
 			return nil, fmt.Errorf("annotating function %s: %w", g.Name, err)
 		}
@@ -59,13 +71,11 @@ func Module(m *relay.Module, functions []Function) (*bridge.Object, error) {
 	return out, nil
 }
 
-// whole is the function with its regions called, and with what is watched behind its results.
-func (f *Function) whole(outside *relay.Rewriter) (*bridge.Object, error) {
-	function, err := outside.Function()
-	if err != nil || len(f.Watched) == 0 {
-		return function, err
+// whole is the function with its regions called; with what is watched behind its results, and the noise as parameters.
+func (f *Function) whole(outside *relay.Rewriter, noise noise) (*bridge.Object, error) {
+	if len(f.Watched) == 0 {
+		return outside.Function()
 	}
-	defer function.Release()
 	g := f.Set.Graph
 	body, err := outside.Expr(g.Root())
 	if err != nil {
@@ -95,11 +105,40 @@ func (f *Function) whole(outside *relay.Rewriter) (*bridge.Object, error) {
 	}
 	params := make([]*bridge.Object, len(g.Params))
 	for i, p := range g.Params {
-		if params[i], err = outside.Expr(p); err != nil {
-			return nil, err
-		}
+		params[i] = g.Handle(p) // what reads it reads noise, too
+	}
+	for _, v := range f.Watched {
+		params = append(params, noise[v])
 	}
 	return relay.NewFunction(params, all, nil)
+}
+
+// noise are parameters that are added to values.
+type noise map[relay.NodeID]*bridge.Object
+
+// noise makes them.
+func (f *Function) noise() (noise, error) {
+	made := noise{}
+	for i, v := range f.Watched {
+		p, err := param(fmt.Sprintf("%s%d", NoisePrefix, i), f.Set.Graph.Handle(v))
+		if err != nil {
+			return nil, err
+		}
+		made[v] = p
+	}
+	return made, nil
+}
+
+// on is a value's expression, with noise where it is watched.
+func (n noise) on(v relay.NodeID, expr *bridge.Object) (*bridge.Object, error) {
+	if n[v] == nil {
+		return expr, nil
+	}
+	add, err := relay.Operator("add")
+	if err != nil {
+		return nil, err
+	}
+	return relay.NewCall(add, []*bridge.Object{expr, n[v]}, nil)
 }
 
 // watch makes outputs of what is watched of a region.
@@ -150,7 +189,7 @@ func sanitise(name string) string {
 
 // outline makes the function of one region and puts a call of it into the function around it. Several outputs come
 // out as the fields of a tuple.
-func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (made relay.GlobalFunction, err error) {
+func (f *Function) outline(r *Region, outside *relay.Rewriter, number int, noise noise) (made relay.GlobalFunction, err error) {
 	g := f.Set.Graph
 	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}, steps: r.Steps, byBytes: map[relay.NodeID]*bridge.Object{}}
 	var params []*bridge.Object
@@ -197,12 +236,16 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int) (made
 				}
 			}
 			if len(r.Outputs) == 1 {
-				return call, nil
+				return noise.on(v, call)
 			}
 			if fields := relay.TupleFields(g, v); fields > 0 {
 				return takeTogether(call, begins[i], fields)
 			}
-			return relay.NewTupleGetItem(call, begins[i])
+			field, err := relay.NewTupleGetItem(call, begins[i])
+			if err != nil {
+				return nil, err
+			}
+			return noise.on(v, field)
 		})
 	}
 	return made, nil

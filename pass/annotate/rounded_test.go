@@ -3,6 +3,7 @@
 package annotate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -91,7 +92,8 @@ func TestRoundedValuesOfARegion(t *testing.T) {
 	assert.Contains(t, names, "qnn.quantize")
 }
 
-// What is watched comes out behind the results, be it an input's copy, inside a region or outside of all.
+// What is watched comes out behind the results, with the noise that may be added to it: an input, what is made in a
+// region or outside of all.
 func TestWatchedValues(t *testing.T) {
 	t.Parallel()
 	for text, results := range map[string]int{
@@ -112,6 +114,12 @@ func TestWatchedValues(t *testing.T) {
 		require.NoError(t, err)
 		now := read.Function("main")
 		require.Equal(t, results+len(watched), relay.TupleFields(now, now.Root()))
+		require.Len(t, now.Params, 1+len(watched))
+		for i, p := range now.Params[1:] {
+			assert.Equal(t, fmt.Sprintf("%s%d", NoisePrefix, i), now.Nodes[p].Name)
+			require.Len(t, now.Consumers(p), 1)
+			assert.Equal(t, "add", now.Nodes[now.Consumers(p)[0]].Op)
+		}
 		kinds := 0
 		for _, f := range read.Functions {
 			if f.Attrs["Compiler"] != "" {

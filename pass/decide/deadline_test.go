@@ -179,12 +179,14 @@ type works struct {
 	built  map[string]*pass.Executable
 }
 
-func (w *works) Plain() *genome.Placement       { return w.plain }
-func (w *works) Built(p *genome.Placement) bool { return w.built[p.Key] != nil }
-func (w *works) Forget(...*genome.Placement)    {}
-func (w *works) Rest()                          {}
-func (w *works) Renew() error                   { return nil }
-func (w *works) Close()                         {}
+func (w *works) Plain() *genome.Placement                                { return w.plain }
+func (w *works) Built(p *genome.Placement) bool                          { return w.built[p.Key] != nil }
+func (w *works) Forget(...*genome.Placement)                             {}
+func (w *works) Rest()                                                   {}
+func (w *works) Renew() error                                            { return nil }
+func (m *module) Adds(int, relay.NodeID, byoc.Precision) (float64, bool) { return 0, false }
+func (w *works) Know(context.Context, *genome.Placement) error           { return nil }
+func (w *works) Close()                                                  {}
 func (w *works) milliseconds(key string) float64 {
 	return float64(w.of(40*time.Millisecond, "speed "+key)) / 1e6
 }

@@ -260,6 +260,13 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 		return err
 	}
 	defer store.Close()
+	if until != onlySeeds { // what the store knows of these says nothing of what their parts add to errors
+		for i := range seeds {
+			if err := c.graph.lane.Know(c.ctx, seeds[i].Placement); err != nil {
+				return c.laneError(err)
+			}
+		}
+	}
 	title, total := "searching among whole networks (seconds)", int(c.budget.Total()/time.Second)
 	if c.Level == pass.OperatorLevel {
 		title, total = "running whole networks", 0
@@ -275,7 +282,7 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback,
 		Store:        store, Key: c.networkKey(), Overhead: c.graph.network.Overhead(),
 		Bounded: c.graph.network.Bounded(),
-		Limit:   c.Precision.Limit(), MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds, Progress: c.tellTrial,
+		Limit:   c.Precision.Limit(), Adds: c.graph.network.Adds, MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds, Progress: c.tellTrial,
 	}
 	if until == oneStep {
 		options.FeedbackSteps, c.graph.steps = 1, 1

@@ -250,6 +250,10 @@ func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) 
 	if c.Level == pass.OperatorLevel {
 		learnt = &graphlevel.Result{Tables: learnt.Tables} // it places by what parts take alone, whatever networks have shown
 	}
+	// The store may know all about it, so that nothing was built.
+	if err := c.graph.lane.Know(c.ctx, p); err != nil {
+		return c.laneError(err)
+	}
 	written, err := c.graph.network.Plan(p, learnt)
 	if err != nil {
 		return err

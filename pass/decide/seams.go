@@ -15,6 +15,7 @@ import (
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/witness"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // What takes time stands behind these, so that whether the time is kept can be tried on a clock of the tests':
@@ -40,6 +41,7 @@ type network interface {
 	Left(p *genome.Placement) int
 	RunnersUp() []graphlevel.Seed
 	Kept(p *genome.Placement) func() *genome.Placement
+	Adds(function int, v relay.NodeID, in byoc.Precision) (square float64, known bool)
 }
 
 // lane builds and measures whole networks.
@@ -47,6 +49,7 @@ type lane interface {
 	graphlevel.Estimator
 	Plain() *genome.Placement
 	Build(ctx context.Context, placements []*genome.Placement) error
+	Know(ctx context.Context, p *genome.Placement) error
 	Built(p *genome.Placement) bool
 	Executable(ctx context.Context, p *genome.Placement) (*pass.Executable, error)
 	Footprint(ctx context.Context, e *pass.Executable) (measure.Footprint, error)

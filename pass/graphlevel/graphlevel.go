@@ -106,6 +106,8 @@ type Options struct {
 	// Limit is how far a network's outputs may be off to be kept. What is further off stays in the store, for other
 	// limits, and what its parts took in place is learnt all the same.
 	Limit cost.Limit
+	// Adds is what is believed of errors before they are measured, asked again with each that is; nil for nothing.
+	Adds Adds
 	// Store keeps what is measured, under Key with the placement's key as Composite.
 	Store *cost.Store
 	Key   cost.Key

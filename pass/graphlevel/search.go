@@ -84,7 +84,7 @@ func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, op
 		s.result.Tables = append(s.result.Tables,
 			feedback.NewTable(f.Set, append([]float64(nil), f.Costs...), bounded, traits))
 	}
-	s.sensitivity = newSensitivity(space, options.Limit)
+	s.sensitivity = newSensitivity(space, options.Limit, options.Adds)
 	if s.options.Patience <= 0 {
 		s.options.Patience = DefaultPatience
 		operators := 0

@@ -13,7 +13,12 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/relay"
 )
+
+// Adds is what a function's node adds to the square of how far outputs are off, relatively, where it is computed in a
+// precision; false where that is not known.
+type Adds func(function int, v relay.NodeID, in byoc.Precision) (square float64, known bool)
 
 // sensitivity is what is believed of how far off a network's outputs are, by which of its operators are computed in a
 // narrower type. Rounding errors of different operators are independent, so their squares add up; what each operator
@@ -25,6 +30,8 @@ type sensitivity struct {
 	limit cost.Limit
 	// in says of each function's candidates in which of byoc.Precisions they compute; 0 for the network's own type.
 	in [][]int
+	// adds is what nodes are believed to add before anything was measured; nil for nothing.
+	adds Adds
 	// share is what each node adds to the square of the error where it is computed narrowly, by function and part.
 	share [][]float64
 	// seen are the networks that were measured.
@@ -41,10 +48,10 @@ type measuredError struct {
 	square float64
 }
 
-// rounding is the square of what one rounding is off by on the average, relatively: what a share is believed to be
+// Rounding is the square of what one rounding is off by on the average, relatively: what a share is believed to be
 // before anything was measured. bfloat16 has eight bits; of bytes it is the 255th part of what numbers reach, which is
 // said to be four times their deviation on both sides.
-func rounding(precision byoc.Precision) float64 {
+func Rounding(precision byoc.Precision) float64 {
 	if precision == byoc.INT8 {
 		return 8.0 / 255 * 8.0 / 255 / 12
 	}
@@ -52,7 +59,7 @@ func rounding(precision byoc.Precision) float64 {
 }
 
 // newSensitivity gives nil where no error is limited, or nothing is computed narrowly.
-func newSensitivity(space *genome.Space, limit cost.Limit) *sensitivity {
+func newSensitivity(space *genome.Space, limit cost.Limit, adds Adds) *sensitivity {
 	if limit == (cost.Limit{}) {
 		return nil
 	}
@@ -60,7 +67,7 @@ func newSensitivity(space *genome.Space, limit cost.Limit) *sensitivity {
 	for _, b := range space.Backends {
 		precision[b.Name()] = slices.Index(byoc.Precisions(), byoc.PrecisionOf(b))
 	}
-	n, some := &sensitivity{space: space, limit: limit}, false
+	n, some := &sensitivity{space: space, limit: limit, adds: adds}, false
 	for i := range space.Functions {
 		f := &space.Functions[i]
 		in := make([]int, len(f.Set.Candidates))
@@ -153,8 +160,16 @@ func (n *sensitivity) fit() {
 	n.share = make([][]float64, len(n.space.Functions))
 	for i := range n.share {
 		for _, narrow := range byoc.Precisions()[1:] {
-			n.share[i] = append(n.share[i], slices.Repeat([]float64{n.squared(math.Sqrt(rounding(narrow)))},
-				len(n.space.Functions[i].Set.Graph.Nodes))...)
+			for v := range n.space.Functions[i].Set.Graph.Nodes {
+				square, known := 0.0, false
+				if n.adds != nil {
+					square, known = n.adds(i, relay.NodeID(v), narrow)
+				}
+				if !known {
+					square = Rounding(narrow)
+				}
+				n.share[i] = append(n.share[i], n.squared(math.Sqrt(square)))
+			}
 		}
 	}
 	for range fitRounds {

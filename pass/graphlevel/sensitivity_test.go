@@ -113,7 +113,7 @@ func TestThePriceOfErrorsLeadsToTheFastestThatIsOffByNoMore(t *testing.T) {
 	paid, optimal := 0, 0
 	for range 300 {
 		s := narrowable(t, r, 6)
-		n := newSensitivity(s, cost.Limit{Most: 0.001 + 0.01*r.Float64(), Measure: cost.L2})
+		n := newSensitivity(s, cost.Limit{Most: 0.001 + 0.01*r.Float64(), Measure: cost.L2}, nil)
 		require.NotNil(t, n)
 		for v := range n.share[0] {
 			n.share[0][v] *= 20 * r.Float64()
@@ -154,7 +154,7 @@ func TestWhatIsSensitiveIsFoundOut(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	s := narrowable(t, r, 8)
-	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2})
+	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2}, nil)
 	f := &s.Functions[0]
 	var share []float64
 	for range f.Set.Graph.Nodes {
@@ -207,7 +207,7 @@ func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
 	s, err := genome.NewSpace(append(narrow.Backends, slimmer{slim{library{"slimmer", false}}}),
 		[]genome.Function{f})
 	require.NoError(t, err)
-	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2})
+	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2}, nil)
 	all := func(backend string) []int {
 		var chosen []int
 		for k := range f.Set.Candidates {
@@ -241,14 +241,40 @@ func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
 func TestNothingIsBelievedOfErrorsWhereNoneAreLimited(t *testing.T) {
 	t.Parallel()
 	s := narrowable(t, rand.New(rand.NewPCG(1, 1)), 3)
-	assert.Nil(t, newSensitivity(s, cost.Limit{}))
-	assert.Nil(t, newSensitivity(chain(t, ten...), cost.Limit{Most: 1, Measure: cost.L2}), "all of it is float32")
+	assert.Nil(t, newSensitivity(s, cost.Limit{}, nil))
+	assert.Nil(t, newSensitivity(chain(t, ten...), cost.Limit{Most: 1, Measure: cost.L2}, nil), "all of it is float32")
 	var n *sensitivity
 	n.observe(&Trial{})
 	assert.False(t, n.exceeds(&genome.Placement{}))
 	price, err := n.price(nil)
 	require.NoError(t, err)
 	assert.Zero(t, price)
+}
+
+// What is known of nodes beforehand decides which of them bear it, once the whole was measured.
+func TestWhatIsKnownBeforehandDividesWhatIsMeasured(t *testing.T) {
+	t.Parallel()
+	s := narrowable(t, rand.New(rand.NewPCG(5, 6)), 3)
+	f := s.Functions[0]
+	var nodes []relay.NodeID
+	single := map[relay.NodeID]int{}
+	for k := range f.Set.Candidates {
+		if c := &f.Set.Candidates[k]; c.Backend == "slim" && len(c.Nodes) == 1 {
+			single[c.Root] = k
+			nodes = append(nodes, c.Root)
+		}
+	}
+	require.Len(t, nodes, 3)
+	adds := func(_ int, v relay.NodeID, in byoc.Precision) (float64, bool) {
+		return map[relay.NodeID]float64{nodes[0]: 1e-6, nodes[1]: 8e-6, nodes[2]: 1e-6}[v], in == byoc.BF16
+	}
+	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2}, adds)
+	all := []int{single[nodes[0]], single[nodes[1]], single[nodes[2]]}
+	assert.InDelta(t, 10e-6, n.sum(n.covered([][]int{all})), 1e-12)
+	n.observe(&Trial{Placement: s.Place([][]int{all}), Cost: cost.Cost{Samples: []float64{1},
+		Network: &cost.Network{Errors: &cost.Errors{L2: 0.02}}}})
+	assert.InDelta(t, 4e-4, n.sum(n.covered([][]int{all})), 1e-7)
+	assert.InDelta(t, 3.2e-4, n.sum(n.covered([][]int{{single[nodes[1]]}})), 1e-6)
 }
 
 // In bytes what does not multiply is done on sums of float32, and adds nothing; in bfloat16 it does.
@@ -271,7 +297,7 @@ func TestInBytesOnlyProductsAddToTheError(t *testing.T) {
 		slimmer{slim{library{"slimmer", false}}}},
 		[]genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: []float64{1, 1, 1, 1, 1, 1}}})
 	require.NoError(t, err)
-	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2})
+	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2}, nil)
 	assert.Equal(t, n.sum(n.covered([][]int{{4, 1}})), n.sum(n.covered([][]int{{4, 5}})), "bytes")
 	assert.Less(t, n.sum(n.covered([][]int{{2, 1}})), n.sum(n.covered([][]int{{2, 3}})), "bfloat16")
 	assert.Zero(t, n.sum(n.covered([][]int{{0, 5}})))

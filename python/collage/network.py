@@ -8,6 +8,7 @@ each operation are described where it stands.
 """
 
 import errno
+import math
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -16,11 +17,15 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import check, compare, export, library, profile, region, seeded, timing
+from . import check, compare, export, library, precision, profile, region, seeded, timing
 
 
 # Into so many parts is divided what a value's numbers reach.
 _PARTS = 1024
+
+# What is added to a value is so much of what the value is in the mean of squares; and how Go calls what is added.
+_LOUDNESS = 2.0**-6
+_NOISE = "collage_noise_"
 
 
 class Networks:
@@ -204,13 +209,20 @@ class Networks:
         return {"max_error_share": 0.0 if mismatch else share, "mismatch": mismatch}
 
     def watch(self, request):
-        """Run "model" on "inputs" (as compare.sample takes them) and look at its outputs behind the first "results".
+        """Run "model" on "inputs" (as compare.sample takes them) and look at its outputs behind the first "results", whose
+        channels lie along the axes "channels".
 
         Gives {"seen"}: of each such output {"low", "high", "counts"}, a rounding.Seen of Go's: the least and the
         greatest of its numbers on all inputs, and how many of those that are not 0 lie in each of equal parts between.
         """
         executor = region.in_phase("load", region.load_executor, request["model"])
         types = region.model_inputs(executor)
+        noises = [name for name in types if name.startswith(_NOISE)]
+        noises.sort(key=lambda name: int(name[len(_NOISE) :]))
+        silence = {name: np.zeros(*types[name]) for name in noises}
+        for name, value in silence.items():
+            executor.set_input(name, value)
+        types = {name: kind for name, kind in types.items() if name not in silence}
         samples = [compare.sample(s if isinstance(s, int) else tuple(s), types) for s in request["inputs"]]
 
         def outputs():
@@ -223,15 +235,46 @@ class Networks:
         if not np.isfinite(reaches).all():
             raise region.RegionError("check", "not-a-number", "a value of the network's is not finite")
         counts = [np.zeros(_PARTS, "int64") for _ in reaches]
+        squares = [0.0 for _ in reaches]
         for of in outputs():
-            for count, reach, x in zip(counts, reaches, of, strict=True):
-                count += np.histogram(x[x != 0], _PARTS, reach)[0]
+            for i, x in enumerate(of):
+                counts[i] += np.histogram(x[x != 0], _PARTS, reaches[i])[0]
+                squares[i] += float(np.square(x, dtype="float64").sum())
+        gains = self._gains(executor, samples[0], silence, request)
         return {
             "seen": [
-                {"low": low, "high": high, "counts": count.tolist()}
-                for (low, high), count in zip(reaches, counts, strict=True)
+                {"low": low, "high": high, "counts": count.tolist(), "squares": square, **gain}
+                for (low, high), count, square, gain in zip(reaches, counts, squares, gains, strict=True)
             ]
         }
+
+    @staticmethod
+    def _gains(executor, values, silence, request):
+        """For each of the inputs "silence", {name: zeros}, the "gain" and "channel_gain" of a rounding.Seen of Go's: by how
+        much outputs are off, in squares and relatively, where what it is added to is, an output behind the first "results",
+        in each of its elements, or in each of its channels.
+        """
+        right = compare.ran(executor, values)
+        results = request["results"]
+
+        def gain(name, noise):
+            executor.set_input(name, (noise * _LOUDNESS).astype(noise.dtype))
+            off = precision.errors([compare.ran(executor, values)[:results]], [right[:results]])["l2"]
+            return (off / _LOUDNESS) ** 2
+
+        gains = []
+        for i, (name, zeros) in enumerate(silence.items()):
+            value, axis = right[results + i], request["channels"][i]
+            random = np.random.default_rng(i)
+            signs = random.choice(np.array([-1.0, 1.0], zeros.dtype), zeros.shape)
+            root = math.sqrt(float(np.square(value, dtype="float64").mean())) if value.size else 0.0
+            shape = [1] * value.ndim
+            if value.ndim:
+                shape[axis] = value.shape[axis]
+            by_channel = random.choice(np.array([-1.0, 1.0], zeros.dtype), shape)
+            gains.append({"gain": gain(name, signs * zeros.dtype.type(root)), "channel_gain": gain(name, value * by_channel)})
+            executor.set_input(name, zeros)
+        return gains
 
     @staticmethod
     def _timer(executor, minimum, warm=True):
