@@ -19,7 +19,6 @@ from tvm import relay
 
 from . import check, compare, export, library, precision, profile, region, seeded, timing
 
-
 # Into so many parts is divided what a value's numbers reach.
 _PARTS = 1024
 
@@ -272,7 +271,9 @@ class Networks:
             if value.ndim:
                 shape[axis] = value.shape[axis]
             by_channel = random.choice(np.array([-1.0, 1.0], zeros.dtype), shape)
-            gains.append({"gain": gain(name, signs * zeros.dtype.type(root)), "channel_gain": gain(name, value * by_channel)})
+            gains.append(
+                {"gain": gain(name, signs * zeros.dtype.type(root)), "channel_gain": gain(name, value * by_channel)}
+            )
             executor.set_input(name, zeros)
         return gains
 
