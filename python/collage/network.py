@@ -208,8 +208,8 @@ class Networks:
         return {"max_error_share": 0.0 if mismatch else share, "mismatch": mismatch}
 
     def watch(self, request):
-        """Run "model" on "inputs" (as compare.sample takes them) and look at its outputs behind the first "results", whose
-        channels lie along the axes "channels".
+        """Run "model" on "inputs" (as compare.sample takes them) and look at its outputs behind the first "results",
+        whose channels lie along the axes "channels".
 
         Gives {"seen"}: of each such output {"low", "high", "counts"}, a rounding.Seen of Go's: the least and the
         greatest of its numbers on all inputs, and how many of those that are not 0 lie in each of equal parts between.
@@ -249,9 +249,9 @@ class Networks:
 
     @staticmethod
     def _gains(executor, values, silence, request):
-        """For each of the inputs "silence", {name: zeros}, the "gain" and "channel_gain" of a rounding.Seen of Go's: by how
-        much outputs are off, in squares and relatively, where what it is added to is, an output behind the first "results",
-        in each of its elements, or in each of its channels.
+        """For each of the inputs "silence", {name: zeros}, the "gain" and "channel_gain" of a rounding.Seen of Go's: by
+        how much outputs are off, in squares and relatively, where what it is added to is, an output behind the first
+        "results", in each of its elements, or in each of its channels.
         """
         right = compare.ran(executor, values)
         results = request["results"]
