@@ -85,12 +85,12 @@ def test_one_region_of_three_precisions(tmp_path):
     assert set(region["backend"].split("+")) == {"openvino_int8", half, "openvino"}
     given = values(50)
     assert 1e-3 < l2(outputs(path, given), expected(module, given)) < 0.05
-    with pytest.raises(Exception, match="no network that may be chosen can be run: .*where 0.3 is allowed"):
+    with pytest.raises(Exception, match=r"no network that may be chosen can be run: .*where 0\.3 is allowed"):
         pinned("openvino", "openvino", half if half != "openvino" else "openvino_int8", 0.3)
 
 
 def test_what_is_seen_of_values(tmp_path):
-    """What is different in each element averages out in a mean over an image; what is the same in a channel does not."""
+    """What differs in each element averages out in a mean over an image; what is the same in a channel does not."""
     from collage.network import Networks
 
     x, by_element, by_channel = (relay.var(n, shape=(1, 4, 8, 8)) for n in ("x", "collage_noise_0", "collage_noise_10"))
@@ -138,7 +138,7 @@ def test_a_plan_has_the_scales(tmp_path):
     import collage
 
     module = network(False)
-    path, plan = compiled(module, tmp_path, **PINNED)
+    path, _ = compiled(module, tmp_path, **PINNED)
     again = collage.compile(
         module, out=str(tmp_path / "again.so"), plan=str(tmp_path / "plan.json"), store=str(tmp_path / "costs.jsonl")
     )

@@ -307,8 +307,8 @@ MAKERS = {}
 def makes(*names, weight=1.0):
     """Register a maker: a function of a pool (and the name, where it makes several) that adds values to it.
 
-    names are operators of Relay, or other names for what is made of several. weight: how often, beside the others; those
-    of 0 make bytes, and stand in some programs only (program.BYTES).
+    names are operators of Relay, or other names for what is made of several. weight: how often, beside the others;
+    those of 0 make bytes, and stand in some programs only (program.BYTES).
     """
 
     def register(function):

@@ -9,7 +9,7 @@ from tvm import relay
 from . import elementwise, idioms, layers, movement, norms, quantised, reductions, scopes
 from .pool import MAKERS, Pool
 
-FAMILIES = (elementwise, idioms, layers, movement, norms, reductions)
+FAMILIES = (elementwise, idioms, layers, movement, norms, quantised, reductions)
 
 
 @dataclass
