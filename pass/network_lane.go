@@ -166,7 +166,8 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 	if err := l.carry(); err != nil {
 		return err
 	}
-	for _, p := range slices.Concat(placements, later) {
+	later = slices.DeleteFunc(slices.Clone(later), l.mustKnow) // nobody waits for that yet
+	for _, p := range placements {
 		if err := l.Know(ctx, p); err != nil {
 			return err
 		}

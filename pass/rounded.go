@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -92,10 +93,10 @@ func (n *Network) watched() (values []relay.NodeID, wide string) {
 // done: its plan has them then. Where they cannot be found, what such placements cannot be built for is in unknown.
 // Errors: as Build's.
 func (l *Lane) Know(ctx context.Context, p *genome.Placement) error {
-	n := l.network
-	if n.steps != nil || l.unknown != nil || l.options.Inputs == nil || !n.rounds(p) {
+	if !l.mustKnow(p) {
 		return nil
 	}
+	n := l.network
 	if err := l.carry(); err != nil {
 		return err
 	}
@@ -116,6 +117,7 @@ func (l *Lane) Know(ctx context.Context, p *genome.Placement) error {
 	}
 	job := measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params, Network: string(text),
 		Compilers: compilersOf(&spec), Out: filepath.Join(l.folder, "watched"+l.options.Extension)}
+	defer os.Remove(job.Out)
 	return l.pool.Build(ctx, []measure.NetworkBuild{job}, 1, func(_ int, b *measure.NetworkBuilt) error {
 		if l.unknown = b.Failure; l.unknown != nil {
 			return nil
@@ -136,6 +138,11 @@ func (l *Lane) Know(ctx context.Context, p *genome.Placement) error {
 		}
 		return nil
 	})
+}
+
+// mustKnow says that a placement has values rounded whose steps nobody has looked for.
+func (l *Lane) mustKnow(p *genome.Placement) bool {
+	return l.network.steps == nil && l.unknown == nil && l.options.Inputs != nil && l.network.rounds(p)
 }
 
 // channels are the axes of main's values along which their channels lie, by who multiplies them: the last one but where

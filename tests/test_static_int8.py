@@ -107,6 +107,7 @@ def test_what_is_seen_of_values(tmp_path):
     drawn[2, 0, 0, 0, 1] = 0.0
     np.savez(data, x=drawn)
     request = {"model": path, "results": 1, "channels": [1, -1, 1], "inputs": [[str(data), i] for i in range(3)]}
+    request["seconds"] = 60.0
     wide, narrow, again = Networks().watch(request)["seen"]
     assert (wide["low"], wide["high"]) == (-5.0, drawn.max())
     assert sum(wide["counts"]) == drawn.size - 1 and wide["counts"][0] == 1
@@ -114,6 +115,8 @@ def test_what_is_seen_of_values(tmp_path):
     assert wide["gain"] == pytest.approx(1 / 64, rel=0.9) and wide["channel_gain"] == pytest.approx(1, rel=0.02)
     assert narrow["gain"] == pytest.approx(1, rel=0.02) and narrow["channel_gain"] == pytest.approx(1, rel=0.02)
     assert again["gain"] == pytest.approx(1 / 64, rel=0.9)
+    wide, narrow, again = Networks().watch({**request, "seconds": 1e-9})["seen"]
+    assert narrow["gain"] == again["gain"] == wide["gain"], "there was time for the first"
 
 
 def test_scales_are_those_of_the_data(tmp_path):

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -18,12 +19,17 @@ type networkWatchMessage struct {
 	Results int    `json:"results"`
 	// Channels are the axes of channels, of each output behind the results.
 	Channels []int   `json:"channels"`
+	Seconds  float64 `json:"seconds"`
 	Inputs   []Input `json:"inputs"`
 }
 
 type networkWatchResult struct {
 	Seen []rounding.Seen `json:"seen"`
 }
+
+// watchTime is how long noise is tried at most. Where that is too short for all values, those between have what their
+// neighbours have.
+const watchTime = 3 * time.Second
 
 // Watch runs an executable on these inputs and says what was seen of each of its outputs behind the first results ones,
 // whose channels lie along these axes; its inputs beside the network's are noise that is added to these
@@ -37,7 +43,7 @@ func (n *Networks) Watch(ctx context.Context, model string, results int, channel
 		var result networkWatchResult
 		failure, err = n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
 			return networkWatchMessage{ID: id, Op: "network_watch", Model: model, Results: results, Channels: channels,
-				Inputs: inputs}
+				Seconds: watchTime.Seconds(), Inputs: inputs}
 		})
 		seen = result.Seen
 		return err
