@@ -37,8 +37,9 @@ func (c *decision) unmeasured() []graphlevel.Seed {
 	return slices.Insert(seeds, first, together...)
 }
 
-// alone are plain TVM and every backend alone, as its users would have it, those first that leave the least to TVM. One
-// that leaves so much to TVM that, by what that takes in place, it cannot be near the best is not built.
+// alone are plain TVM and every backend alone, as its users would have it, those first that leave the least to TVM, but
+// for those that have a narrower one (narrower). One that leaves so much to TVM that, by what that takes in place, it
+// cannot be near the best is not built.
 func (c *decision) alone() []graphlevel.Seed {
 	network := c.graph.network
 	var seeds []graphlevel.Seed
@@ -50,7 +51,7 @@ func (c *decision) alone() []graphlevel.Seed {
 	}
 	first := len(seeds)
 	for name, b := range c.named() {
-		if p := network.Alone(b.Name()); p != nil {
+		if p := network.Alone(b.Name()); p != nil && !c.narrower(b) {
 			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p, Alone: true})
 		}
 	}
@@ -81,6 +82,17 @@ func (c *decision) named() iter.Seq2[string, byoc.Backend] {
 	}
 }
 
+// narrower says that a backend has one beside it that does the same in a narrower type, with a network to itself: that
+// is tried first, and what is learnt from it, since whoever allows it expects it to be quicker.
+func (c *decision) narrower(b byoc.Backend) bool {
+	for _, other := range c.named() {
+		if byoc.WideOf(other) == b.Name() && other.Name() != b.Name() {
+			return true
+		}
+	}
+	return false
+}
+
 // leavesMore says that a backend that computes narrowly leaves more to TVM than the one that does the same in the
 // network's own type.
 func (c *decision) leavesMore(b byoc.Backend) bool {
@@ -103,6 +115,9 @@ func (c *decision) seeds() []graphlevel.Seed {
 		return seeds
 	}
 	for name, b := range c.named() {
+		if p := network.Alone(b.Name()); p != nil && c.narrower(b) {
+			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p, Alone: true, Optional: true})
+		}
 		if p := network.Tuned(b.Name()); p != nil {
 			// What a family can do together is hardly ever worse.
 			optional := slices.ContainsFunc(families,
