@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a model holds in memory: loaded, after its first run, after a thousand, and eight copies of it in a process.
 
-For each network: an executable on one backend, exported as .so, run by TVM's runtime and the plug-ins in a process
-that holds nothing else, opened as `collage run` and `collage.load` do, at last also as plain TVM does. Resident memory
-is told apart as the kernel does: *own* (anonymous: the heap, packed weights, tensors) and *file* (pages of the model
-and of libraries that are mapped; the system takes them back when it needs memory, and all processes share them). What
-the process had before the model is taken off. *shared* is what regions and TVM's executors hold together
-(byoc/runtime/shared_constants.h, shared_parameters.cc). Copies are the same file loaded again, or copies of the file.
+For each network: an executable on one backend, or on several as a short search mixes them, exported as .so, run
+by TVM's runtime and the plug-ins in a process that holds nothing else, opened as `collage run` and
+`collage.load` do, at last also as plain TVM does. Resident memory is told apart as the kernel does: *own*
+(anonymous: the heap, packed weights, tensors) and *file* (pages of the model and of libraries that are mapped;
+the system takes them back when it needs memory, and all processes share them). What the process had before the
+model is taken off. *shared* is what regions and TVM's executors hold together (byoc/runtime/shared_constants.h,
+shared_parameters.cc). Copies are the same file loaded again, or copies of the file.
 """
 
 import argparse
@@ -22,7 +23,10 @@ from pathlib import Path
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 PACKAGE = Path(__file__).resolve().parents[1] / "python"
 
-NETWORKS = ("workload:bert_full", "workload:resnext50_32x4d")
+NETWORKS = ("workload:bert_full", "workload:resnext50_32x4d", "workload:dcgan")
+BACKENDS = "dnnl,tvm,native,tvm+dnnl+native,openvino,onnxruntime"
+# How long backends are searched that share a network.
+SEARCH_SECONDS = 20
 COPIES, RUNS = 8, 1000
 
 # A process that holds nothing but TVM's runtime, the plug-ins and models.
@@ -76,18 +80,36 @@ def processor():
     return found.group(1) if found else "a processor without a name"
 
 
-def export_model(network, backend, path, threads):
-    """The network with all that the backend takes on it; returns the plug-ins, in the order of loading."""
-    sys.path.insert(0, str(PACKAGE))
+def export_model(network, backends, path, threads):
+    """The network on one backend, with all that it takes, or on several; returns the plug-ins, in the order of loading,
+    and the bytes of weights.
+    """
     import collage
     from collage import api, export, frontends, region
 
     model = frontends.load(network)
-    placed = collage.partition(model.module, only=backend, threads=threads)
+    how = {"only": backends[0]}
+    if len(backends) > 1:
+        how = {"backends": backends, "search_time": SEARCH_SECONDS}
+    placed = collage.partition(model.module, threads=threads, **how)
     plugins = [path for name in ("", *api.compilers(placed)) for path in region.plugins_for(name)]
     plugins = list(dict.fromkeys(map(str, plugins)))
     export.write(export.build(placed), path, plugins, threads)
     return plugins, frontends.parameter_bytes(model.module)
+
+
+def unusable(backends):
+    """Which of the backends cannot be used here, and why; "" for none."""
+    command = [PACKAGE / "collage" / "bin" / "collage", "backends", "--json"]
+    environment = {**os.environ, "COLLAGE_PYTHON": sys.executable}
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    told = {one["name"]: one["probe"] for one in json.loads(told.stdout)["backends"]}
+    for name in backends:
+        if name not in told:
+            raise SystemExit(f"bench_memory: there is no backend {name} (known: {', '.join(told)})")
+        if not told[name]["usable"]:
+            return f"{name}: {told[name]['reason']}"
+    return ""
 
 
 def measured(paths, plugins, runs, opened="collage"):
@@ -106,13 +128,13 @@ def measured(paths, plugins, runs, opened="collage"):
     return {when: {kind: size - base[kind] for kind, size in sizes.items()} for when, sizes in report.items()}
 
 
-def bench(network, backend, options, folder):
+def bench(network, backends, options, folder):
     model = folder / "model.so"
-    plugins, weights = export_model(network, backend, model, options.threads)
+    plugins, weights = export_model(network, backends, model, options.threads)
     copies = [shutil.copy(model, folder / f"model-{i}.so") for i in range(options.copies)]
     result = {
         "network": network,
-        "backend": backend,
+        "backend": ", ".join(backends),
         "weights": weights,
         "model_file": model.stat().st_size,
         "one": measured([model], plugins, options.runs),
@@ -145,18 +167,25 @@ def text_of(result, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=NETWORKS, help="models, as collage compile takes them")
-    parser.add_argument("--backends", default="dnnl,tvm", help="with commas (%(default)s)")
+    parser.add_argument(
+        "--backends", default=BACKENDS, help="with commas, several that share a network with + (%(default)s)"
+    )
     parser.add_argument("--copies", type=int, default=COPIES)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
+    sys.path.insert(0, str(PACKAGE))
     print(f"{processor()}, {options.threads} threads\n")
     print("What a model holds beside TVM's runtime and the plug-ins, in megabytes (own: anonymous memory; file: mapped")
     print("pages of files; peak: the most of both; shared: held once by all)\n")
     with tempfile.TemporaryDirectory(prefix="bench-memory-") as folder:
         for network in options.networks:
-            for backend in options.backends.split(","):
-                print(text_of(bench(network, backend, options, Path(folder)), options) + "\n", flush=True)
+            for shared in options.backends.split(","):
+                backends = shared.split("+")
+                if missing := unusable(backends):
+                    print(f"{network} on {shared}: not measured, {missing}\n", flush=True)
+                    continue
+                print(text_of(bench(network, backends, options, Path(folder)), options) + "\n", flush=True)
 
 
 if __name__ == "__main__":
