@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""oneDNN 2.6, which the backend dnnl runs on, beside oneDNN 3.2: bench_onednn.py [--rounds N] [--json FILE]
+"""oneDNN 2.6, which the backend dnnl runs on, beside oneDNN 3.2.
 
-The same primitives of both (scripts/onednn/problems.cc) on one thread, process by process in turn. Of each
+    bench_onednn.py [--threads N] [--rounds N] [--json FILE]
+
+The same primitives of both (scripts/onednn/problems.cc) on one thread or more, process by process in turn. Of each
 primitive the fastest round counts, each of which is a low percentile of many calls. oneDNN 3.2 is fetched into
 build/onednn and installed nowhere.
 """
@@ -49,10 +51,11 @@ def compile_for(version, include, library):
     return program, {**os.environ, "LD_LIBRARY_PATH": paths}
 
 
-def run(program, environment):
-    """Run the problems once: {name: (implementation, milliseconds)}."""
+def run(program, environment, threads):
+    """Run the problems once on the last so many processors: {name: (implementation, milliseconds)}."""
+    processors = sorted(os.sched_getaffinity(0))[-threads:]
     done = subprocess.run(
-        ["taskset", "-c", str(max(os.sched_getaffinity(0))), program],
+        ["taskset", "-c", ",".join(map(str, processors)), program],
         env=environment,
         check=True,
         capture_output=True,
@@ -99,7 +102,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="how often each version has its turn (5)")
     parser.add_argument("--json", type=Path, help="write all figures there")
+    parser.add_argument("--threads", type=int, default=1, help="on how many processors (1)")
     options = parser.parse_args()
+    if not 1 <= options.threads <= len(os.sched_getaffinity(0)):
+        parser.error(f"--threads {options.threads}: there are {len(os.sched_getaffinity(0))} processors")
     BUILD.mkdir(parents=True, exist_ok=True)
     programs = [
         compile_for("2.6", PREFIX / "include", PREFIX / "lib"),
@@ -109,11 +115,13 @@ def main():
     for turn in range(options.rounds):
         print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
         for versions, program in zip(found, programs, strict=True):
-            merge(versions, run(*program))
-    print("oneDNN 2.6 beside 3.2, one thread, fastest of", options.rounds, "rounds in turn\n")
+            merge(versions, run(*program, options.threads))
+    on = "one thread" if options.threads == 1 else f"{options.threads} threads"
+    print(f"oneDNN 2.6 beside 3.2, {on}, fastest of {options.rounds} rounds in turn\n")
     print(table(*found))
     if options.json:
-        options.json.write_text(json.dumps({"2.6": found[0], "3.2": found[1]}, indent=1) + "\n")
+        told = {"threads": options.threads, "2.6": found[0], "3.2": found[1]}
+        options.json.write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":

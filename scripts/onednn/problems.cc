@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -25,6 +26,7 @@ using Dims = dnnl::memory::dims;
 using Type = dnnl::memory::data_type;
 using Tag = dnnl::memory::format_tag;
 using Desc = dnnl::memory::desc;
+using Rule = dnnl::algorithm;
 
 dnnl::engine& Engine() {
   static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
@@ -207,18 +209,125 @@ void LayerNorm(const std::string& name, const Dims& shape) {
                                               {DNNL_ARG_SHIFT, Filled(channels)}});
 }
 
-void MaxPool(const std::string& name) {
-  const Desc s({1, 64, 112, 112}, Type::f32, Tag::nChw16c), d({1, 64, 56, 56}, Type::f32, Tag::nChw16c);
+struct Window {
+  int64_t channels, side, size, stride, padding;
+};
+
+void Pool(const std::string& name, dnnl::algorithm algorithm, const Window& w) {
+  const int64_t side = (w.side + 2 * w.padding - w.size) / w.stride + 1;
+  const Desc s({1, w.channels, w.side, w.side}, Type::f32, Tag::nChw16c),
+      d({1, w.channels, side, side}, Type::f32, Tag::nChw16c);
   constexpr auto kind = dnnl::prop_kind::forward_inference;
-  constexpr auto max = dnnl::algorithm::pooling_max;
+  const Dims strides{w.stride, w.stride}, size{w.size, w.size}, padding{w.padding, w.padding};
 #if DNNL_VERSION_MAJOR >= 3
-  const dnnl::pooling_forward::primitive_desc desc(Engine(), kind, max, s, d, {2, 2}, {3, 3}, {0, 0}, {1, 1},
-                                                   {1, 1});
+  const dnnl::pooling_forward::primitive_desc desc(Engine(), kind, algorithm, s, d, strides, size, {0, 0},
+                                                   padding, padding);
 #else
-  const dnnl::pooling_forward::primitive_desc desc({kind, max, s, d, {2, 2}, {3, 3}, {1, 1}, {1, 1}},
+  const dnnl::pooling_forward::primitive_desc desc({kind, algorithm, s, d, strides, size, padding, padding},
                                                    Engine());
 #endif
   Measure<dnnl::pooling_forward>(name, desc, {{DNNL_ARG_SRC, Filled(s)}, {DNNL_ARG_DST, Filled(d)}});
+}
+
+void Binary(const std::string& name, dnnl::algorithm algorithm, const Dims& left, const Dims& right) {
+  const Desc a(left, Type::f32, Tag::nChw16c), b(right, Type::f32, Tag::nChw16c);
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::binary::primitive_desc desc(Engine(), algorithm, a, b, a);
+#else
+  const dnnl::binary::primitive_desc desc({algorithm, a, b, a}, Engine());
+#endif
+  Measure<dnnl::binary>(
+      name, desc, {{DNNL_ARG_SRC_0, Filled(a)}, {DNNL_ARG_SRC_1, Filled(b)}, {DNNL_ARG_DST, Filled(a)}});
+}
+
+void Eltwise(const std::string& name, dnnl::algorithm algorithm, const Dims& shape) {
+  const Desc d(shape, Type::f32, Tag::abc);
+  constexpr auto kind = dnnl::prop_kind::forward_inference;
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::eltwise_forward::primitive_desc desc(Engine(), kind, algorithm, d, d, 0, 0);
+#else
+  const dnnl::eltwise_forward::primitive_desc desc({kind, algorithm, d, 0, 0}, Engine());
+#endif
+  Measure<dnnl::eltwise_forward>(name, desc, {{DNNL_ARG_SRC, Filled(d)}, {DNNL_ARG_DST, Filled(d)}});
+}
+
+// So many tensors of so many channels, joined along the channels.
+void Concat(const std::string& name, int64_t count, int64_t channels, int64_t side) {
+  const Desc one({1, channels, side, side}, Type::f32, Tag::nChw16c),
+      all({1, count * channels, side, side}, Type::f32, Tag::nChw16c);
+  const std::vector<Desc> sources(count, one);
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::concat::primitive_desc desc(Engine(), all, 1, sources);
+#else
+  const dnnl::concat::primitive_desc desc(all, 1, sources, Engine());
+#endif
+  Arguments arguments{{DNNL_ARG_DST, Filled(all)}};
+  for (int64_t i = 0; i < count; ++i) {
+    arguments.emplace(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), Filled(one));
+  }
+  Measure<dnnl::concat>(name, desc, arguments);
+}
+
+// To twice the side.
+void Resampling(const std::string& name, dnnl::algorithm algorithm, int64_t channels, int64_t side) {
+  const Desc s({1, channels, side, side}, Type::f32, Tag::nChw16c),
+      d({1, channels, 2 * side, 2 * side}, Type::f32, Tag::nChw16c);
+  constexpr auto kind = dnnl::prop_kind::forward_inference;
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::resampling_forward::primitive_desc desc(Engine(), kind, algorithm, s, d);
+#else
+  const dnnl::resampling_forward::primitive_desc desc({kind, algorithm, s, d}, Engine());
+#endif
+  Measure<dnnl::resampling_forward>(name, desc, {{DNNL_ARG_SRC, Filled(s)}, {DNNL_ARG_DST, Filled(d)}});
+}
+
+void Reorder(const std::string& name, const Dims& shape, Tag before, Tag after) {
+  const Desc s(shape, Type::f32, before), d(shape, Type::f32, after);
+  const dnnl::reorder::primitive_desc desc(Engine(), s, Engine(), d);
+  Measure<dnnl::reorder>(name, desc, {{DNNL_ARG_FROM, Filled(s)}, {DNNL_ARG_TO, Filled(d)}});
+}
+
+void BatchNorm(const std::string& name, int64_t channels, int64_t side) {
+  const Desc d({1, channels, side, side}, Type::f32, Tag::nChw16c), one({channels}, Type::f32, Tag::a);
+  constexpr auto kind = dnnl::prop_kind::forward_inference;
+  const auto flags = dnnl::normalization_flags::use_global_stats | dnnl::normalization_flags::use_scale |
+                     dnnl::normalization_flags::use_shift;
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::batch_normalization_forward::primitive_desc desc(Engine(), kind, d, d, 1e-5F, flags);
+#else
+  const dnnl::batch_normalization_forward::primitive_desc desc({kind, d, 1e-5F, flags}, Engine());
+#endif
+  const auto variance = Filled(one);
+  std::fill_n(static_cast<float*>(variance.get_data_handle()), channels, 1.0F);
+  Measure<dnnl::batch_normalization_forward>(name, desc,
+                                             {{DNNL_ARG_SRC, Filled(d)},
+                                              {DNNL_ARG_DST, Filled(d)},
+                                              {DNNL_ARG_MEAN, Filled(one)},
+                                              {DNNL_ARG_VARIANCE, variance},
+                                              {DNNL_ARG_SCALE, Filled(one)},
+                                              {DNNL_ARG_SHIFT, Filled(one)}});
+}
+
+// 4x4, to twice the side, as generators of images have it.
+void Deconvolution(const std::string& name, int64_t channels_in, int64_t channels_out, int64_t side) {
+  const Desc s({1, channels_in, side, side}, Type::f32, Tag::any),
+      w({channels_out, channels_in, 4, 4}, Type::f32, Tag::any),
+      d({1, channels_out, 2 * side, 2 * side}, Type::f32, Tag::any), b({channels_out}, Type::f32, Tag::x);
+  constexpr auto kind = dnnl::prop_kind::forward_inference;
+  constexpr auto direct = dnnl::algorithm::deconvolution_direct;
+  const Dims strides{2, 2}, padding{1, 1};
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::deconvolution_forward::primitive_desc desc(Engine(), kind, direct, s, w, b, d, strides, padding,
+                                                         padding);
+#else
+  const dnnl::deconvolution_forward::primitive_desc desc(
+      {kind, direct, s, w, b, d, strides, padding, padding}, Engine());
+#endif
+  Measure<dnnl::deconvolution_forward>(name, desc,
+                                       {{DNNL_ARG_SRC, Filled(desc.src_desc())},
+                                        {DNNL_ARG_WEIGHTS, Filled(desc.weights_desc())},
+                                        {DNNL_ARG_BIAS, Filled(b)},
+                                        {DNNL_ARG_DST, Filled(desc.dst_desc())}});
 }
 
 void Mean(const std::string& name) {
@@ -362,8 +471,37 @@ int main() {
   Softmax("softmax 12x128x128", {12, 128, 128});
   Softmax("softmax 12x384x384", {12, 384, 384});
   LayerNorm("layer_norm 384x768", {1, 384, 768});
-  MaxPool("max_pool 64 112 3x3 s2");
+  const auto max = dnnl::algorithm::pooling_max, mean = dnnl::algorithm::pooling_avg_exclude_padding;
+  Pool("max_pool 64 112 3x3 s2", max, {64, 112, 3, 2, 1});
   Mean("mean 256 56x56");
+  const std::vector<std::pair<std::string, std::function<void(const std::string&)>>> others = {
+      {"avg_pool 64 56 3x3", [&](auto& name) { Pool(name, mean, {64, 56, 3, 1, 1}); }},
+      {"avg_pool 2048 7 7x7", [&](auto& name) { Pool(name, mean, {2048, 7, 7, 1, 0}); }},
+      {"add 64 56x56", [](auto& name) { Binary(name, Rule::binary_add, {1, 64, 56, 56}, {1, 64, 56, 56}); }},
+      {"mul 96 28x28 by channels",
+       [](auto& name) { Binary(name, Rule::binary_mul, {1, 96, 28, 28}, {1, 96, 1, 1}); }},
+      {"relu 64x56x56", [](auto& name) { Eltwise(name, Rule::eltwise_relu, {64, 56, 56}); }},
+      {"gelu 128x3072", [](auto& name) { Eltwise(name, Rule::eltwise_gelu_erf, {1, 128, 3072}); }},
+      {"concat 2 of 64 56x56", [](auto& name) { Concat(name, 2, 64, 56); }},
+      {"concat 4 of 256 14x14", [](auto& name) { Concat(name, 4, 256, 14); }},
+      {"nearest 128 28x28 by 2", [](auto& name) { Resampling(name, Rule::resampling_nearest, 128, 28); }},
+      {"linear 64 56x56 by 2", [](auto& name) { Resampling(name, Rule::resampling_linear, 64, 56); }},
+      {"reorder 64 56x56 to 16c",
+       [](auto& name) { Reorder(name, {1, 64, 56, 56}, Tag::nchw, Tag::nChw16c); }},
+      {"reorder 512 14x14 from nhwc",
+       [](auto& name) { Reorder(name, {1, 512, 14, 14}, Tag::nhwc, Tag::nchw); }},
+      {"batch_norm 64 56x56", [](auto& name) { BatchNorm(name, 64, 56); }},
+      {"batch_norm 256 14x14", [](auto& name) { BatchNorm(name, 256, 14); }},
+      {"deconv 512>256 8 4x4 s2", [](auto& name) { Deconvolution(name, 512, 256, 8); }},
+      {"deconv 128>64 32 4x4 s2", [](auto& name) { Deconvolution(name, 128, 64, 32); }},
+      {"conv1d 64>128 400 3",
+       [](auto& name) { Convolution(name, {name, 64, 128, 1, {400}, {3}, {1}, {1}}, Type::f32, 1); }},
+      {"conv1d 256>256 1500 5 s2",
+       [](auto& name) { Convolution(name, {name, 256, 256, 1, {1500}, {5}, {2}, {2}}, Type::f32, 1); }},
+  };
+  for (const auto& [name, measure] : others) {
+    Try(name, [&, name = name, measure = measure] { measure(name); });
+  }
   for (const auto& [heads, tokens, size] :
        std::vector<std::tuple<int, int, int>>{{8, 64, 32}, {12, 128, 64}, {12, 197, 64}, {12, 384, 64}}) {
     const std::string name =
