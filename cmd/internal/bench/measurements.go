@@ -34,7 +34,7 @@ func (m *Measurements) take(ctx context.Context, o *compile.Options, what string
 	level := o.OptLevel
 	var step *progress.Step
 	config := pass.Config{Backends: withBaseline(o.Backends), Target: o.Target, Store: o.Store, Threads: o.Threads,
-		Context: ctx, OptLevel: &level, Samples: o.Samples, RetryFailures: o.RetryFailures,
+		Context: ctx, OptLevel: &level, Samples: o.Samples, RetryFailures: o.RetryFailures, Precision: o.Precision,
 		SkipUnusable: o.SkipUnusable,
 		Python:       o.Python, Progress: func(e pass.Event) {
 			if e.Stage != pass.StageMeasure || e.Total == 0 {

@@ -231,7 +231,9 @@ func describe(g *relay.Graph, id relay.NodeID) string {
 	if !strings.Contains(node.Op, "conv") || len(node.Inputs) < 2 {
 		var in []string
 		for _, i := range node.Inputs {
-			in = append(in, shape(g.Nodes[i].Type, 0))
+			if text := shape(g.Nodes[i].Type, 0); text != "" { // of a number, there is nothing to say
+				in = append(in, text)
+			}
 		}
 		return strings.Join(in, " by ")
 	}

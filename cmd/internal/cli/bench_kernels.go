@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 )
@@ -18,11 +19,13 @@ var benchKernelsCommand = Command{
 	Short: "each kernel of our own beside other backends and the machine's limit",
 	Long: `Takes what the kernels of a backend can do in a network by itself, and measures the kernel, what the other backends take for
 the same operators, and how much of what this machine can compute and read that is. By default: the kernels of native on a
-grid of shapes (workload:kernels). The shapes on which a kernel loses are marked.
+grid of shapes (workload:kernels). The shapes on which a kernel loses are marked. Where --of computes in a narrower type, the
+others that do so stand beside it, too.
 
 What the cost store knows is not measured again, and what is measured is kept there. Results are checked against TVM's.`,
 	Examples: []string{"bench kernels --json kernels.json --svg kernels.svg",
-		"bench kernels --model model.onnx --backends dnnl,openvino"},
+		"bench kernels --model model.onnx --backends dnnl,openvino",
+		"bench kernels --of native_int8 --json kernels_int8.json"},
 	Host: hostOnly,
 	New: func(flags *pflag.FlagSet) Action {
 		a := &benchKernelsAction{}
@@ -49,11 +52,24 @@ type benchKernelsAction struct {
 
 func (a *benchKernelsAction) Check(s *Session, args []string) error {
 	a.command = &benchKernelsCommand
+	if err := builtin.RegisterAll(); err != nil {
+		return err
+	}
+	narrow := false
+	if b, err := byoc.Lookup(a.of); err == nil && byoc.PrecisionOf(b) != byoc.F32 {
+		narrow, a.precision.Allowed = true, string(byoc.PrecisionOf(b))
+	}
 	if len(a.backends) > 0 && !slices.Contains(a.backends, a.of) {
 		a.backends = append(a.backends, a.of)
 	}
 	if err := a.benchOperatorsAction.Check(s, args); err != nil {
 		return err
+	}
+	if narrow { // beside the others that compute so
+		var err error
+		if a.backends, err = a.precision.Offered(a.backends); err != nil {
+			return asFlag(err)
+		}
 	}
 	if slices.Contains(a.backends, a.of) {
 		return nil

@@ -48,15 +48,38 @@ DEPTHWISE = (
     (240, 28, 5, 1),
     (672, 14, 5, 1),
     (960, 7, 3, 1),
+    (96, 56, 7, 1),
+    (384, 14, 7, 1),
+    (192, 17, (1, 7), 1),
+    (192, 17, (7, 1), 1),
 )
-# channels in, channels out, side
-NARROW = ((64, 3, 256), (32, 1, 256), (16, 4, 64))
+# channels in, between, out, side, window, stride: 1x1, depthwise, 1x1, of MobileNetV2 and EfficientNet
+RESIDUALS = (
+    (16, 96, 24, 112, 3, 2),
+    (24, 144, 24, 56, 3, 1),
+    (32, 192, 32, 28, 3, 1),
+    (80, 480, 112, 14, 5, 1),
+    (192, 1152, 192, 7, 5, 1),
+)
+# channels in, channels out, side, window
+NARROW = ((64, 3, 256, 3), (32, 1, 256, 3), (16, 4, 64, 3), (64, 3, 256, 7), (64, 2, 128, 1), (128, 6, 56, 3))
 # channels in, channels out, side before, factor
-UPSAMPLED = ((128, 128, 64, 2), (128, 64, 128, 2), (512, 256, 16, 2), (64, 32, 32, 4))
+UPSAMPLED = (
+    (128, 128, 64, 2),
+    (128, 64, 128, 2),
+    (512, 256, 16, 2),
+    (64, 32, 32, 4),
+    (256, 128, 26, 2),
+    (32, 16, 112, 2),
+)
 # rows, units in, units out
 DENSE = (
     (1, 2048, 1000),
     (1, 100, 8192),
+    (1, 512, 10),
+    (1, 768, 768),
+    (1, 1280, 1000),
+    (1, 4096, 4096),
     (2, 768, 768),
     (8, 768, 3072),
     (16, 1024, 1024),
@@ -90,6 +113,8 @@ ROWS = ((64, 256), (128, 768), (197, 768), (384, 1024))
 GROUPS = ((32, 56, 8), (128, 28, 32), (320, 64, 32), (64, 128, 64))
 # The same with channels last, in TensorFlow's order.
 PIXEL_GROUPS = ((32, 56, 8), (128, 28, 32), (320, 64, 32), (64, 128, 64))
+# shape, type of the bytes, scale, zero: what a network that comes quantised does between its layers
+GRIDS = (((64, 56, 56), "uint8", 0.02, 0), ((128, 768), "int8", 0.05, 0))
 # channels, side: batch normalisation that is folded into nothing
 SCALES = ((64, 56), (256, 28))
 
@@ -109,8 +134,9 @@ def kernels(batch=1):
 
     def convolution(channels_in, channels_out, kernel, **options):
         def make(x, name):
+            around = kernel // 2 if isinstance(kernel, int) else [n // 2 for n in kernel]
             return relay.nn.relu(
-                net.conv(x, name, channels_in, channels_out, kernel, padding=kernel // 2, bias=True, **options)
+                net.conv(x, name, channels_in, channels_out, kernel, padding=around, bias=True, **options)
             )
 
         return make
@@ -128,8 +154,8 @@ def kernels(batch=1):
             (batch, channels, side, side),
             convolution(channels, channels, window, stride=stride, groups=channels),
         )
-    for channels_in, channels_out, side in NARROW:
-        layer((batch, channels_in, side, side), convolution(channels_in, channels_out, 3))
+    for channels_in, channels_out, side, window in NARROW:
+        layer((batch, channels_in, side, side), convolution(channels_in, channels_out, window))
     for channels_in, channels_out, side, factor in UPSAMPLED:
         layer((batch, channels_in, side, side), upsampled(channels_in, channels_out, factor))
     for rows, units_in, units_out in DENSE:
@@ -171,6 +197,13 @@ def kernels(batch=1):
         )
     for channels, side in SCALES:
         layer((batch, channels, side, side), lambda x, name, c=channels: channel_scale(net, x, name, c))
+    for shape, dtype, scale, zero in GRIDS:
+        layer((batch, *shape), lambda x, _, d=dtype, s=scale, z=zero: on_grid(x, d, s, z))
+    for channels_in, between, channels_out, side, window, stride in RESIDUALS:
+        layer(
+            (batch, channels_in, side, side),
+            lambda x, name, c=(channels_in, between, channels_out), w=window, s=stride: inverted(net, x, name, c, w, s),
+        )
     return net.finish(relay.Tuple(results))
 
 
@@ -205,6 +238,20 @@ def pixel_group_norm(net, x, name, shape, groups):
 def channel_scale(net, x, name, channels):
     gain, shift = scale_and_shift(net, name, (channels, 1, 1))
     return relay.nn.relu(x * gain + shift)
+
+
+def on_grid(x, dtype, scale, zero):
+    """To bytes and back, by one scale and zero."""
+    scale, zero = relay.const(scale, "float32"), relay.const(zero, "int32")
+    return relay.qnn.op.dequantize(relay.qnn.op.quantize(x, scale, zero, out_dtype=dtype), scale, zero)
+
+
+def inverted(net, x, name, channels, window, stride):
+    """An inverted residual without its sum."""
+    channels_in, between, channels_out = channels
+    wide = relay.clip(net.conv_norm(x, f"{name}.expand", channels_in, between, 1), 0.0, 6.0)
+    seen = relay.clip(net.conv_norm(wide, f"{name}.see", between, between, window, stride, between), 0.0, 6.0)
+    return net.conv_norm(seen, f"{name}.project", between, channels_out, 1)
 
 
 def swish(x):

@@ -72,18 +72,21 @@ class Network:
         gain=2.0,
         rank=2,
     ):
-        """A convolution of ``rank`` 2 (NCHW) or 3 (NCDHW), square kernel, with bias_add where ``bias``."""
+        """A convolution of ``rank`` 2 (NCHW) or 3 (NCDHW), with bias_add where ``bias``; kernel and padding are one
+        number for all axes, or one for each.
+        """
         operator = {2: relay.nn.conv2d, 3: relay.nn.conv3d}[rank]
-        shape = (channels_out, channels_in // groups) + (kernel,) * rank
-        weight = self.weight(f"{name}.weight", shape, channels_in // groups * kernel**rank, gain)
+        window, around = ((n,) * rank if isinstance(n, int) else tuple(n) for n in (kernel, padding))
+        shape = (channels_out, channels_in // groups, *window)
+        weight = self.weight(f"{name}.weight", shape, channels_in // groups * math.prod(window), gain)
         out = operator(
             x,
             weight,
             strides=(stride,) * rank,
-            padding=(padding,) * rank,
+            padding=around,
             groups=groups,
             channels=channels_out,
-            kernel_size=(kernel,) * rank,
+            kernel_size=window,
         )
         if bias:
             out = relay.nn.bias_add(out, self.parameter(f"{name}.bias", (channels_out,), std=0.05))
