@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -75,13 +75,18 @@ bench-operators: backends ## ResNeXt-50's convolutions and BERT's products on ea
 	@for what in convs matmuls; do \
 	  $(COLLAGE) bench $$what --json docs/results/$$what.json --svg docs/results/$$what.svg $(ARGS) | tee docs/results/$$what.txt; done
 
-bench-kernels: backends ## each kernel of our own beside the backends and the machine's limit, as it is and capped to AVX2; writes docs/results/kernels*.{txt,json,svg}
+bench-kernels: backends ## each kernel of our own beside the backends and the machine's limit, as it is, capped to AVX2 and, with VNNI, in bytes; writes docs/results/kernels*.{txt,json,svg}
 	@$(COLLAGE) bench kernels --json docs/results/kernels.json --svg docs/results/kernels.svg $(ARGS) | tee docs/results/kernels.txt
 	@COLLAGE_MAX_CPU_ISA=avx2 $(COLLAGE) bench kernels --target x86-64-v3 --json docs/results/kernels_avx2.json --svg docs/results/kernels_avx2.svg \
 	  $(ARGS) | tee docs/results/kernels_avx2.txt
+	@! grep -q avx512_vnni /proc/cpuinfo || $(COLLAGE) bench kernels --of native_int8 --json docs/results/kernels_int8.json \
+	  --svg docs/results/kernels_int8.svg $(ARGS) | tee docs/results/kernels_int8.txt
 
 bench-networks: backends ## twelve networks, batch 1 and 8, one thread and all, beside oneDNN alone, ONNX Runtime and OpenVINO; writes docs/results/networks_{b1,b8,t1}.{txt,json,svg}
 	@scripts/bench_networks.sh $(ARGS)
+
+bench-without: backends ## what make bench-networks kept, searched again without each kernel of our own; writes docs/results/without.{txt,json,svg}
+	@ONLY=without scripts/bench_networks.sh $(ARGS)
 
 bench-backends: backends ## the five networks on each backend alone and on its library directly; writes docs/results/backends.{txt,json,svg}
 	@mkdir -p build/bench
@@ -108,8 +113,9 @@ bench-quantised: backends ## networks that come quantised, beside the engines on
 bench-solver: ## the solver on 10^2 to 10^5 operators, beside Dijkstra; writes docs/results/solver.{txt,json}
 	@PATH="$$PATH:/usr/local/go/bin" go run ./scripts/benchsolver --out docs/results
 
-bench-onednn: setup ## oneDNN 2.6 beside 3.2, primitive by primitive; writes docs/results/onednn.{txt,json}
+bench-onednn: setup ## oneDNN 2.6 beside 3.2, primitive by primitive, on one thread and on two; writes docs/results/onednn{,_t2}.{txt,json}
 	@.venv/bin/python scripts/bench_onednn.py --json docs/results/onednn.json $(ARGS) | tee docs/results/onednn.txt
+	@.venv/bin/python scripts/bench_onednn.py --threads 2 --json docs/results/onednn_t2.json $(ARGS) | tee docs/results/onednn_t2.txt
 
 bench-search: setup ## seconds of searching and latency of what is found, beside TVM's CollagePartition; writes docs/results/search.{txt,json}
 	@.venv/bin/python scripts/bench_search.py --json docs/results/search.json $(ARGS) | tee docs/results/search.txt

@@ -3,6 +3,7 @@
 JSON fits its schema, and its text holds no figure that is none. No figure is asserted.
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -146,9 +147,10 @@ def test_bench_threads(network, tmp_path):
 
 
 def test_bench_memory(network, tmp_path):
-    backend = "dnnl" if "dnnl" in placed.usable() else "tvm"
+    backend = "dnnl+tvm" if "dnnl" in placed.usable() else "tvm"
     text = script("bench_memory", network, "--backends", backend, "--runs", 3, "--copies", 2, folder=tmp_path)
     readable(text, "loaded", "after the first run", "after 3 runs", "2 models, same file again")
+    assert f"{network} on {backend.replace('+', ', ')}: weights" in text
 
 
 @pytest.mark.long
@@ -175,6 +177,50 @@ def test_bench_networks(tmp_path):
     assert (tmp_path / "networks_t1.txt").read_text() in result.stdout
     assert (tmp_path / "networks_t1.svg").exists()
     assert (tmp_path / "t1" / "bert.tar").exists()
+
+
+@pytest.mark.long
+def test_bench_without(network, tmp_path):
+    """Two networks: one that has kernels of native, and one that was never kept."""
+    settings = environment(NETWORKS="none", RESULTS=tmp_path, EXECUTABLES=tmp_path)
+    often = ("--rounds", 3, "--turn", "1ms", "--repeat", 2, "--compile-rounds", 2, "--search-time", "3s",
+             "--backends", "tvm,native", "--db", tmp_path / "costs.jsonl", "-q")  # fmt: skip
+    shutil.copy(network, tmp_path / "absent.onnx")
+
+    def run(only, *arguments):
+        return subprocess.run(
+            [TREE / "scripts" / "bench_networks.sh", *map(str, (*arguments, *often))],
+            capture_output=True, text=True, env={**settings, "ONLY": only}, timeout=850,
+        )  # fmt: skip
+
+    # What is pinned is kept, whatever is faster.
+    first = run("b1", network, "--pin", "nn.dense=native", "--peers", "tvm")
+    assert first.returncode == 0, first.stderr
+    result = run("without", network, tmp_path / "absent.onnx")
+    assert result.returncode == 2
+    assert "1 of 2 networks could not be compiled or run: absent" in result.stderr
+    report = schemas.hold("bench-without", schemas.parsed((tmp_path / "without.json").read_text()))
+    small, absent = report["networks"]
+    assert "there is no absent.tar" in absent["failure"]
+    plan = schemas.parsed((tmp_path / "b1" / "small.plan.json").read_text())
+    kernels = {
+        one["kernel"]
+        for region in plan["regions"]
+        for one in region["candidates"]
+        if one.get("backend", region["backend"]) == "native" and "kernel" in one
+    }
+    assert kernels
+    assert [row["kernel"] for row in small["without"]] == ["", *sorted(kernels)]
+    for row in small["without"]:
+        assert "absent" not in row
+        assert len(row["turns_ms"]) == 3
+        if row["kernel"]:
+            left = schemas.parsed((tmp_path / "b1" / f"small.without-{row['kernel']}.plan.json").read_text())
+            text = json.dumps(left["regions"])
+            assert f'"kernel": "{row["kernel"]}"' not in text
+    assert {one["kernel"] for one in report["kernels"]} >= kernels
+    readable(result.stdout, "kernels that earn nothing on any of them:", "(again)")
+    assert (tmp_path / "without.svg").exists()
 
 
 @pytest.mark.long
@@ -371,4 +417,6 @@ def test_every_script_is_here():
         ).stdout
     )["commands"][0]["parts"]
     mark = next(mark for mark in test_collage_bench.pytestmark if mark.name == "parametrize")
-    assert kinds == [f"bench {what}" for what in mark.args[1]]
+    # bench without has a test of its own; bench merge, which runs nothing, is held in test_json.py.
+    assert kinds == [f"bench {what}" for what in (*mark.args[1], "without", "merge")]
+    assert "def test_bench_without(" in text

@@ -38,6 +38,8 @@ READERS = {
     "bench backends": "bench backends FILE --networks none -q",
     "bench all": "bench all FILE --networks none -q",
     "bench anytime": "bench anytime FILE --networks none -q",
+    "bench without": "bench without FILE --networks none --executables . -q",
+    "bench merge": "bench merge FILE FILE",
     "bench anytime --reference": "bench anytime there.relay --networks none --reference FILE -q",
     "explain": "explain FILE",
     "explain --verify": "explain --verify FILE",

@@ -40,6 +40,9 @@ def small_network(path):
     return path
 
 
+RESULTS = TREE / "docs" / "results"
+
+
 class Made:
     """A folder with a network, plans of it, an executable and a store with all that was measured."""
 
@@ -79,6 +82,15 @@ def peers(made):
     return (made.model, "--networks", "none", "--rounds", 2, "--turn", "1ms")
 
 
+def without(made):
+    """What bench without prints of what bench all has kept."""
+    folder = made.folder / "kept"
+    folder.mkdir()
+    offered = ("--backends", "tvm,dnnl,native", "--db", made.store, "--repeat", SAMPLES, "--compile-rounds", 2)
+    bench(made, "all", *peers(made), "--peers", "tvm", *offered, "--search-time", "2s", "--executables", folder)
+    return bench(made, "without", *peers(made), *offered, "--search-time", "2s", "--executables", folder)
+
+
 # What each command prints; several documents where it prints several kinds.
 COMMANDS = {
     "compile": lambda made: [
@@ -112,6 +124,10 @@ COMMANDS = {
     "bench anytime": lambda made: [
         bench(made, "anytime", *peers(made), "--backends", "tvm", "--search-time", "2s", "--at", "1,2")
     ],
+    "bench without": lambda made: [without(made)],
+    "bench merge": lambda made: [
+        bench(made, "merge", RESULTS / "networks_b1.json", RESULTS / "networks_b1.json")
+    ],
     "explain": lambda made: [
         made.run("explain", made.plan),
         made.run("explain", made.other),
@@ -136,7 +152,7 @@ COMMANDS = {
 
 
 # They take a minute together; tests/test_bench_scripts.py and test_tune.py run the same code.
-LONG = ("tune", "bench backends", "bench all", "bench anytime")
+LONG = ("tune", "bench backends", "bench all", "bench anytime", "bench without")
 
 
 @pytest.mark.parametrize(
@@ -259,17 +275,20 @@ def test_failures_in_the_store(made, command, tmp_path):
 
 
 # Results of docs/results that may be there: each is taken by a make target, on its own.
-RESULTS = TREE / "docs" / "results"
 TAKEN = [
     ("ablation", "bench-all"),
     ("anytime", "bench-anytime"),
+    ("kernels_int8", "bench-kernels"),
     ("models", "files/models"),
     ("models_speed", "bench-all"),
+    ("networks_b8_before", "bench-all"),
+    ("onednn_t2", "files/onednn"),
     ("scale", "files/scale"),
     ("search", "files/search"),
     ("threads", "files/threads"),
     ("trained", "files/trained"),
     ("trained_auto", "files/trained"),
+    ("without", "bench-without"),
 ]
 
 
@@ -286,7 +305,6 @@ TAKEN = [
         ("kernels_avx2", "bench-kernels"),
         ("networks_b1", "bench-all"),
         ("networks_b8", "bench-all"),
-        ("networks_b8_before", "bench-all"),
         ("networks_t1", "bench-all"),
         ("precision_1e-2", "bench-all"),
         ("onednn", "files/onednn"),

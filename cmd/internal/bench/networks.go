@@ -99,6 +99,8 @@ type PeerInfo struct {
 type NetworkRow struct {
 	Name  string `json:"name"`
 	Model string `json:"model"`
+	// Taken is when it was run: rows of earlier runs, or of other reports, are older than the report.
+	Taken time.Time `json:"taken,omitzero"`
 	// Failure says why it could not be compiled or run; "" where it was. There are no Cells then.
 	Failure string `json:"failure,omitempty"`
 	// Chosen and Shares are what Collage kept: the finalist's name, and operators by backend.
@@ -160,6 +162,8 @@ type NetworkSummary struct {
 	Failed []string `json:"failed,omitempty"`
 	// Others are the geometric means of the times of columns that are no peers to ours.
 	Others []OtherMean `json:"others_to_ours,omitempty"`
+	// NoUse are the networks on which kernels of our own are of no use; nil where oneDNN alone was not run.
+	NoUse []NoUse `json:"native_no_use,omitzero"`
 }
 
 // OtherMean is one column's, over the networks that it ran.
@@ -252,8 +256,8 @@ func sortedKeys(set map[string]bool) []string {
 
 // runNetwork runs a network on all engines that are there.
 func (r *NetworkReport) runNetwork(ctx context.Context, n *Network, o *NetworkOptions) (*NetworkRow, error) {
-	row := &NetworkRow{Name: n.Name, Model: n.given(), Chosen: n.Chosen, Shares: n.Shares, BestSingle: n.BestSingle,
-		ToBestSingle: n.ToBestSingle, Borders: n.Borders}
+	row := &NetworkRow{Name: n.Name, Model: n.given(), Taken: time.Now().UTC().Truncate(time.Second), Chosen: n.Chosen,
+		Shares: n.Shares, BestSingle: n.BestSingle, ToBestSingle: n.ToBestSingle, Borders: n.Borders}
 	c := contest{NetworkOptions: o, network: n}
 	var columns []*PeerInfo
 	for i := range r.Peers {
@@ -363,7 +367,7 @@ func (r *NetworkReport) summarise() {
 	}
 	r.Summary.BestPeer, r.Summary.BestOfTVMAndTorch = statistics.GeometricMeanOf(best),
 		statistics.GeometricMeanOf(frameworks)
-	r.Summary.Others, r.Load = r.others(), machine.Together(loads)
+	r.Summary.Others, r.Load, r.Summary.NoUse = r.others(), machine.Together(loads), r.noUse()
 	r.Summary.Gain = statistics.GeometricMeanOf(gains).Mean
 }
 

@@ -32,7 +32,7 @@ func (r *NetworkReport) WriteText(w io.Writer) error {
 	if r.searched() {
 		b.WriteString("\nSeconds until it was decided what is kept, and what that is\n\n" + r.searches())
 	}
-	b.WriteString("\n" + notes.String() + r.Summary.text(len(r.Networks)) + r.borders())
+	b.WriteString("\n" + notes.String() + r.Summary.text(len(r.Networks)) + noUseText(r.Summary.NoUse) + r.borders())
 	for _, p := range r.Peers {
 		switch {
 		case p.Absent != "":
@@ -67,7 +67,10 @@ func (r *NetworkReport) times(notes *notes) string {
 	for i, name := range r.ran() {
 		header, numbers = append(header, name), append(numbers, i+2)
 	}
-	t := plaintable.New(append(header, "Collage kept"), numbers...)
+	if header = append(header, "Collage kept"); r.hasOlder() {
+		header = append(header, "taken")
+	}
+	t := plaintable.New(header, numbers...)
 	for i := range r.Networks {
 		n := &r.Networks[i]
 		row := table.Row{n.Name}
@@ -81,9 +84,19 @@ func (r *NetworkReport) times(notes *notes) string {
 			t.AppendRow(append(row, "-"+notes.mark(n.Name+": "+n.Failure)))
 			continue
 		}
-		t.AppendRow(append(row, n.kept()))
+		if row = append(row, n.kept()); r.hasOlder() {
+			row = append(row, n.Taken.Format("2006-01-02 15:04"))
+		}
+		t.AppendRow(row)
 	}
 	return plaintable.Render(t)
+}
+
+// hasOlder says that there are rows that were taken before the report was begun.
+func (r *NetworkReport) hasOlder() bool {
+	return slices.ContainsFunc(r.Networks, func(n NetworkRow) bool {
+		return !n.Taken.IsZero() && n.Taken.Before(r.Taken)
+	})
 }
 
 // errors is a table of how far each engine's outputs are off.

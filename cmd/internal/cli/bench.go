@@ -20,14 +20,14 @@ var benchCommand = Command{
 	Short:     "measure operators on each backend, and networks beside other engines",
 	Long: `Measures what can be compared. convs and matmuls: each different operator of a network on each backend, by itself.
 kernels: each kernel of our own on a grid of shapes, beside the other backends and the machine's limit. backends: whole networks on each backend alone. all: whole networks, compiled by Collage, beside the engines that people use.
-anytime: how fast the fastest executable so far is while collage compile works.
+anytime: how fast the fastest executable so far is while collage compile works. without: networks without each kernel of our
+own. merge: one table of what several runs of all wrote.
 
 Each prints a table, and writes JSON and a picture where it is told to. The machine, and how busy it was meanwhile, stand in
 all three: figures from a busy machine are worth nothing.`,
 	Examples: []string{"bench convs --svg convs.svg", "bench matmuls --json matmuls.json", "bench all --rounds 15"},
 	Parts: []*Command{&benchConvsCommand, &benchMatmulsCommand, &benchKernelsCommand, &benchBackendsCommand,
-		&benchAllCommand,
-		&benchAnytimeCommand},
+		&benchAllCommand, &benchAnytimeCommand, &benchWithoutCommand, &benchMergeCommand},
 }
 
 // benchOutput are the flags that say where a report goes.

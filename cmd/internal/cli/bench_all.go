@@ -131,7 +131,7 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 	if err := a.checkStore(); err != nil {
 		return err
 	}
-	if err := a.checkAllBackends(s); err != nil {
+	if err := a.checkAllBackends(s, a.flags); err != nil {
 		return err
 	}
 	if a.others.ablation {
@@ -141,18 +141,6 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 		}
 	}
 	return a.others.check()
-}
-
-// checkAllBackends checks the backends that are named, or finds all that can be used.
-func (a *benchAllAction) checkAllBackends(s *Session) error {
-	if a.flags.Changed("backends") {
-		return a.checkBackends(s)
-	}
-	names, _, err := usableBackends()
-	if a.backends = names; err != nil {
-		return err
-	}
-	return a.checkRules()
 }
 
 // narrow says for the report how Collage was allowed to compute; "" for float32.

@@ -106,6 +106,18 @@ func (b *benchNetworks) collect(models []string) error {
 	return nil
 }
 
+// checkAllBackends checks the backends that are named, or finds all that can be used.
+func (b *benchNetworks) checkAllBackends(s *Session, flags *pflag.FlagSet) error {
+	if flags.Changed("backends") {
+		return b.checkBackends(s)
+	}
+	names, _, err := usableBackends()
+	if b.backends = names; err != nil {
+		return err
+	}
+	return b.checkRules()
+}
+
 // beginRuns begins the command's work; the options have a temporary folder and the number of threads.
 func (b *benchNetworks) beginRuns(s *Session) (compile.Options, error) {
 	b.verbose, b.quiet = b.output.verbose, b.output.quiet
