@@ -39,9 +39,9 @@ int Trans(bool transposed) { return transposed ? kBlasTranspose : kBlasNoTranspo
 
 // One product with the memory that it reads and writes.
 template <typename T>
-class Product {
+class PreparedProduct {
  public:
-  Product(const BlasLibrary& library, const BlasFunctions<T>& blas, const BlasProduct& shape)
+  PreparedProduct(const BlasLibrary& library, const BlasFunctions<T>& blas, const BlasProduct& shape)
       : blas_(blas), s_(shape), parallel_(library.parallel) {
     if (!parallel_) split_ = SplitProduct(shape, collage_num_threads());
   }
@@ -214,10 +214,10 @@ class BlasEngine final : public RegionEngine {
     floats_.emplace_back();
     doubles_.emplace_back();
     if (p.is_double) {
-      doubles_.back() = std::make_unique<Product<double>>(library, library.of_double, p);
+      doubles_.back() = std::make_unique<PreparedProduct<double>>(library, library.of_double, p);
       if (constant) doubles_.back()->Pack(static_cast<const double*>(values_[p.right]));
     } else {
-      floats_.back() = std::make_unique<Product<float>>(library, library.of_float, p);
+      floats_.back() = std::make_unique<PreparedProduct<float>>(library, library.of_float, p);
       if (constant) floats_.back()->Pack(static_cast<const float*>(values_[p.right]));
     }
   }
@@ -242,7 +242,7 @@ class BlasEngine final : public RegionEngine {
   }
 
   template <typename T>
-  void Execute(const BlasProduct& p, const Product<T>& product) const {
+  void Execute(const BlasProduct& p, const PreparedProduct<T>& product) const {
     const auto value = [&](int id) { return id < 0 ? nullptr : static_cast<const T*>(values_[id]); };
     product.Run(value(p.left), value(p.right), value(p.bias), value(p.residual),
                 static_cast<T*>(values_[p.result]));
@@ -257,8 +257,8 @@ class BlasEngine final : public RegionEngine {
   std::vector<bool> results_in_output_;
   std::vector<Buffer> buffers_;
   // One of the two for each product.
-  std::vector<std::unique_ptr<Product<float>>> floats_;
-  std::vector<std::unique_ptr<Product<double>>> doubles_;
+  std::vector<std::unique_ptr<PreparedProduct<float>>> floats_;
+  std::vector<std::unique_ptr<PreparedProduct<double>>> doubles_;
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "native/divide_up.h"
+
 namespace collage {
 namespace {
 
@@ -33,13 +35,13 @@ ProductSplit SplitProduct(const BlasProduct& p, int threads) {
   const int64_t work = p.m * p.n * p.k;
   if (threads < 2 || work * p.batch < kSerial) return split;
   split.serial = false;
-  int64_t wanted = (threads + p.batch - 1) / p.batch;
+  int64_t wanted = native::DivideUp(threads, p.batch);
   if (wanted > 1 && work / wanted > kLarge) wanted *= 2;
   // Each piece brings its part of both operands into the kernels' form: the rows of the left side are read
   // once for each piece across, the columns of the right side once for each piece down.
   int64_t least = -1;
   for (int64_t down = 1; down <= wanted; ++down) {
-    const int64_t across = (wanted + down - 1) / down;
+    const int64_t across = native::DivideUp(wanted, down);
     if (down > std::max<int64_t>(1, p.m / kRowTile) || across > std::max<int64_t>(1, p.n / kColumnTile))
       continue;
     const int64_t traffic = across * p.m * p.k + down * p.k * p.n;
@@ -52,7 +54,7 @@ ProductSplit SplitProduct(const BlasProduct& p, int threads) {
   if (least < 0) {
     // Too small for so many pieces: as many as there are tiles.
     split.down = std::clamp<int64_t>(p.m / kRowTile, 1, wanted);
-    split.across = std::clamp<int64_t>(p.n / kColumnTile, 1, (wanted + split.down - 1) / split.down);
+    split.across = std::clamp<int64_t>(p.n / kColumnTile, 1, native::DivideUp(wanted, split.down));
   }
   return split;
 }

@@ -62,12 +62,12 @@ class Compiler {
   // and nothing has happened, where they have to be compiled one by one.
   bool CompileStrips(int first, int count);
   // Kernels of our own, see ByKernel. Winograd: 3x3 in rows and columns; Projection: 1x1; Narrow: few output
-  // channels; Product: a dense layer, or several of one left side; MatVec: one of one row.
-  bool Winograd(const Op& op);    // dnnl_own_convolution.cc
-  bool Projection(const Op& op);  // dnnl_own_convolution.cc
-  bool Narrow(const Op& op);      // dnnl_narrow.cc
-  bool Upsampled(const Op& op);   // dnnl_upsampling.cc
-  bool Product(const Op& op);     // dnnl_dense.cc
+  // channels; DenseProduct: a dense layer, or several of one left side; MatVec: one of one row.
+  bool Winograd(const Op& op);      // dnnl_own_convolution.cc
+  bool Projection(const Op& op);    // dnnl_own_convolution.cc
+  bool Narrow(const Op& op);        // dnnl_narrow.cc
+  bool Upsampled(const Op& op);     // dnnl_upsampling.cc
+  bool DenseProduct(const Op& op);  // dnnl_dense.cc
   bool ProductOfBatches(const Op& op);
   bool MatVec(const Op& op);     // dnnl_matvec.cc
   bool Attention(const Op& op);  // dnnl_attention.cc

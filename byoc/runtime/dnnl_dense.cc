@@ -35,7 +35,7 @@ std::vector<Op> Compiler::Parts(const Op& op) const {
   return parts;
 }
 
-bool Compiler::Product(const Op& op) {
+bool Compiler::DenseProduct(const Op& op) {
   constexpr auto f32 = dnnl::memory::data_type::f32;
   const ValueType& left = type(op.in[0]);
   if (left.dims.size() == 3) return ProductOfBatches(op);

@@ -4,9 +4,7 @@
 // Those of groups of channels are dnnl_own_group_norm.cc's.
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,10 +15,6 @@
 
 namespace collage::onednn {
 namespace {
-
-int64_t Product(Dims::const_iterator begin, Dims::const_iterator end) {
-  return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
-}
 
 // The shape of an operator's rows in plain order, but for what is read.
 NormShape ShapeOf(const Op& op, const Dims& dims) {
@@ -34,14 +28,14 @@ NormShape ShapeOf(const Op& op, const Dims& dims) {
     const auto axis = dims.begin() + op.axes[0];
     shape.divisor = Divisor::kNone;
     shape.channels = *axis;
-    shape.inner = Product(axis + 1, dims.end());
+    shape.inner = Elements({axis + 1, dims.end()});
     shape.length = shape.channels * shape.inner;
     return shape;
   }
   if (op.kind == "rms_norm") shape.divisor = Divisor::kSquare;
   if (op.kind == "standardise") shape.divisor = Divisor::kDeviation;
   const auto first = op.axes.empty() ? dims.end() - 1 : dims.begin() + op.axes[0];
-  shape.length = shape.channels = Product(first, dims.end());
+  shape.length = shape.channels = Elements({first, dims.end()});
   return shape;
 }
 

@@ -23,6 +23,7 @@
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
 #include "dnnl_posts.h"
+#include "native/divide_up.h"
 #include "native/gemm.h"
 #include "native/strips.h"
 
@@ -340,13 +341,13 @@ class StripBuilder {
       const int64_t middle = fitting + (beyond - fitting) / 2;
       (Lay(locals_, middle) + middle * whole <= kStripBytes ? fitting : beyond) = middle;
     }
-    int64_t strips = (rows + fitting - 1) / fitting;
-    strips = (strips + threads - 1) / threads * threads;  // as much for each thread
+    int64_t strips = DivideUp(rows, fitting);
+    strips = RoundUp(strips, threads);  // as much for each thread
     step_->strips = std::min(rows, strips);
-    const int64_t most = (rows + step_->strips - 1) / step_->strips;
+    const int64_t most = DivideUp(rows, step_->strips);
     const int64_t bytes = Lay(locals_, most);
     // Threads do not share lines.
-    step_->scratch = (bytes + 4095) / 4096 * 4096 / kFloat;
+    step_->scratch = RoundUp(bytes, 4096) / kFloat;
     return true;
   }
 

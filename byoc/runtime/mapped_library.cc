@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string>
 
+#include "native/divide_up.h"
+
 namespace collage {
 namespace {
 
@@ -56,7 +58,7 @@ MappedLibrary::~MappedLibrary() { dlclose(handle_); }
 void MappedLibrary::Forget(const void* data, size_t bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto address = reinterpret_cast<uintptr_t>(data);
-  const uintptr_t begin = (address + page - 1) / page * page, end = (address + bytes) / page * page;
+  const uintptr_t begin = native::RoundUp(address, page), end = (address + bytes) / page * page;
   // Advice: if it is not taken, memory is held that need not be.
   if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }

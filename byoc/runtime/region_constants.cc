@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "mapped_library.h"
+#include "native/divide_up.h"
 
 namespace collage {
 namespace {
@@ -19,10 +20,7 @@ using tvm::runtime::NDArray;
 // In front of the modules in a library stand eight bytes that say how many follow (TVM's ProcessModuleBlob).
 constexpr size_t kBlobHeader = 8;
 
-size_t Aligned(size_t bytes) {
-  return (bytes + RegionConstants::kAlignment - 1) / RegionConstants::kAlignment *
-         RegionConstants::kAlignment;
-}
+size_t Aligned(size_t bytes) { return native::RoundUp(bytes, RegionConstants::kAlignment); }
 
 const char* DataOf(const NDArray& tensor) {
   return static_cast<const char*>(tensor->data) + tensor->byte_offset;

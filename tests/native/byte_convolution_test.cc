@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "native/divide_up.h"
 #include "post_reference.h"
 #include "sample.h"
 
@@ -95,7 +96,7 @@ std::vector<float> Computed(const ByteConvolution::Shape& s, const std::vector<f
     }
   }
   // Exactly as much as is asked for, so that the address sanitizer sees what is beyond.
-  std::vector<int32_t> packed((kernel.PackedSize() + 3) / 4);
+  std::vector<int32_t> packed(DivideUp(kernel.PackedSize(), 4));
   kernel.Pack(rounded.data(), steps, weight_scales.data(), packed.data());
   std::vector<uint8_t> bytes(kernel.data().Size(), 77);
   std::vector<ByteScale> scales(s.batch);

@@ -31,8 +31,8 @@ struct Shape {
   int64_t pool_kernel, pool_top;
 };
 
-Doubles Product(const Doubles& left, const std::vector<float>& right, const std::vector<float>& bias,
-                int64_t rows, int64_t length) {
+Doubles Multiplied(const Doubles& left, const std::vector<float>& right, const std::vector<float>& bias,
+                   int64_t rows, int64_t length) {
   const auto columns = static_cast<int64_t>(bias.size());
   Doubles out;
   for (int64_t r = 0; r < rows; ++r) {
@@ -79,13 +79,13 @@ void CheckExpansion(const Shape& s, int64_t strips, int64_t threads) {
   PackPanels(project.data(), kOut, 1, kWide, kOut, project_panels.data());
   PackTaps(taps.data(), s.kernel, 1, 1, kWide, s.kernel, 1, packed_taps.data());
 
-  Doubles wide = Product({image.begin(), image.end()}, expand, wide_bias, before, kIn);
+  Doubles wide = Multiplied({image.begin(), image.end()}, expand, wide_bias, before, kIn);
   for (int64_t i = 0; i < before * kWide; ++i) wide[i] = PostOf(kSix, wide[i] + addend[i]);
   const Doubles deep = Down(wide, s, s.kernel, s.top, s.dilation, taps.data()),
                 pooled = Down(wide, s, s.pool_kernel, s.pool_top, 1, nullptr);
   Doubles sum = deep;
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += pooled[i];
-  Doubles want = Product(sum, project, bias, after, kWide);
+  Doubles want = Multiplied(sum, project, bias, after, kWide);
   for (int64_t i = 0; i < after * kOut; ++i) want[i] += residual[i];
 
   Strips step;
@@ -112,7 +112,7 @@ void CheckExpansion(const Shape& s, int64_t strips, int64_t threads) {
   ahead.other = {kAddend, 0, 0, kWide};
   ahead.posts = {kSum, kSix};
 
-  const int64_t most = (kImages * s.results + strips - 1) / strips;
+  const int64_t most = DivideUp(kImages * s.results, strips);
   const int64_t first = ahead.ahead.Rows(most) * kWidth * kWide, each = most * kWidth * kWide;
   StripAction window;
   window.kind = StripAction::Kind::kWindow;

@@ -57,7 +57,7 @@ Doubles Depthwise(const Given& g) {
   return out;
 }
 
-Doubles Product(const Doubles& left, const std::vector<float>& right, int64_t columns) {
+Doubles Multiplied(const Doubles& left, const std::vector<float>& right, int64_t columns) {
   Doubles out;
   for (int64_t p = 0; p < kPixels; ++p) {
     for (int64_t c = 0; c < columns; ++c) {
@@ -81,7 +81,8 @@ Results Wanted(const Given& g, bool of_each_image) {
     const int64_t image = of_each_image ? i / (kHeight * kWidth * kChannels) : 0;
     want.scaled.push_back(PostOf(kBounded, deep[i] * g.factors[image * kChannels + i % kChannels]));
   }
-  const Doubles first = Product(deep, g.first, kFirst), second = Product(want.scaled, g.second, kSecond);
+  const Doubles first = Multiplied(deep, g.first, kFirst),
+                second = Multiplied(want.scaled, g.second, kSecond);
   for (int64_t p = 0; p < kPixels; ++p) {
     double* const to = want.joined.data() + p * kJoined + kBefore;
     for (int64_t c = 0; c < kFirst; ++c) {
@@ -106,7 +107,7 @@ void CheckStrips(int64_t strips, int64_t threads, bool of_each_image) {
   step.width = kWidth;
   step.strips = strips;
   step.threads = threads;
-  const int64_t most = (kImages * kHeight + strips - 1) / strips * kWidth;
+  const int64_t most = DivideUp(kImages * kHeight, strips) * kWidth;
   step.scratch = most * kChannels;
   enum Tensor { kScratch, kImage, kJoin, kAddend, kFactors, kScaled };
 

@@ -17,7 +17,7 @@ constexpr int64_t kBlockKeys = 512;
 constexpr int64_t kBlockScores = 12 * 1024;
 
 // Whole cache lines, so that threads do not write to the same one.
-int64_t Padded(int64_t count) { return DivideUp(count, 16) * 16; }
+int64_t Padded(int64_t count) { return RoundUp(count, 16); }
 
 class Attention {
  public:
@@ -25,7 +25,7 @@ class Attention {
       : s_(shape),
         level_(BestLevel()),
         block_(std::min(s_.keys, kBlockKeys)),
-        step_(DivideUp(block_, level_.lanes) * level_.lanes),
+        step_(RoundUp(block_, level_.lanes)),
         rows_(std::max(level_.gemm.rows, kBlockScores / step_ / level_.gemm.rows * level_.gemm.rows)),
         pack_values_(s_.value.column != 1 || s_.value_size % level_.lanes != 0) {
     // Heads are divided among the threads; where that leaves some without work, their queries, too. What is

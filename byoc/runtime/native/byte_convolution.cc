@@ -29,6 +29,8 @@ ByteScale ScaleOf(float least, float greatest) {
   return {scale, static_cast<int32_t>(std::lround(-static_cast<double>(least) / static_cast<double>(scale)))};
 }
 
+int64_t ByteImages::Channels() const { return RoundUp(channels, 4); }
+
 bool ByteImages::operator==(const ByteImages& other) const {
   return images == other.images && height == other.height && width == other.width &&
          channels == other.channels && top == other.top && left == other.left &&
@@ -143,7 +145,7 @@ ByteConvolution::ByteConvolution(const Shape& shape, std::vector<Post> posts, in
 
 int64_t ByteConvolution::Columns() const {
   const int64_t lanes = BestByteLoops().lanes;
-  return DivideUp(shape_.out_channels, lanes) * lanes;
+  return RoundUp(shape_.out_channels, lanes);
 }
 
 int64_t ByteConvolution::Terms() const { return static_cast<int64_t>(taps_.size()) * length_; }

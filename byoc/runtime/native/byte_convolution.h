@@ -20,7 +20,7 @@ struct ByteImages {
   int64_t top = 0, left = 0;                    // what is ahead of the image
   int64_t padded_height = 1, padded_width = 1;  // may be less than the image has
 
-  int64_t Channels() const { return (channels + 3) / 4 * 4; }
+  int64_t Channels() const;
   int64_t Line() const { return padded_width * Channels(); }
   int64_t Image() const { return padded_height * Line(); }
   int64_t Size() const { return images * Image(); }

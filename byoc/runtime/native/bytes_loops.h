@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "native/bytes.h"
+#include "native/divide_up.h"
 #include "native/gemm_loops.h"
 #include "native/lanes.h"
 
@@ -141,10 +142,10 @@ constexpr const ByteTileFunction* kByteTilesByVectors[][2] = {
 
 void MultiplyBytes(const ByteWork& w) {
   if (w.rows <= 0 || w.columns <= 0) return;
-  const int64_t vectors = (w.columns + kWidth - 1) / kWidth, rest = w.columns - (vectors - 1) * kWidth;
+  const int64_t vectors = DivideUp(w.columns, kWidth), rest = w.columns - (vectors - 1) * kWidth;
   const ByteTileFunction* const tiles = kByteTilesByVectors[vectors - 1][rest == kWidth ? 1 : 0];
   // As equal tiles as possible.
-  const int64_t count = (w.rows + kByteRows - 1) / kByteRows, least = w.rows / count, more = w.rows % count;
+  const int64_t count = DivideUp(w.rows, kByteRows), least = w.rows / count, more = w.rows % count;
   const Lanes last = FirstLanes(rest);
   for (int64_t i = 0, top = 0; i < count; ++i) {
     const int64_t rows = least + (i < more ? 1 : 0);

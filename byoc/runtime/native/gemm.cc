@@ -15,13 +15,10 @@ int64_t PanelsOf(int64_t columns) { return DivideUp(columns, PanelColumns()); }
 
 int64_t PanelWidth(int64_t column, int64_t columns) {
   const Level& level = BestLevel();
-  return std::min(level.gemm.panel, DivideUp(columns - column, level.lanes) * level.lanes);
+  return std::min(level.gemm.panel, RoundUp(columns - column, level.lanes));
 }
 
-int64_t PackedElements(int64_t rows, int64_t columns) {
-  const int64_t lanes = BestLevel().lanes;
-  return rows * DivideUp(columns, lanes) * lanes;
-}
+int64_t PackedElements(int64_t rows, int64_t columns) { return rows * RoundUp(columns, BestLevel().lanes); }
 
 void PackPanels(const float* data, int64_t row_step, int64_t column_step, int64_t rows, int64_t columns,
                 float* packed) {

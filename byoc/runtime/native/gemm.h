@@ -14,11 +14,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "native/divide_up.h"
 #include "native/post.h"
 
 namespace collage::native {
-
-static inline int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One of the products that are summed up: so many elements behind `left`, and rows behind `right`.
 struct GemmSegment {

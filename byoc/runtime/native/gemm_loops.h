@@ -258,17 +258,17 @@ constexpr const TileFunction* kTilesByVectors[][2] = {
 
 void MultiplyPanel(const GemmWork& w) {
   if (w.rows <= 0 || w.columns <= 0) return;
-  const int64_t vectors = (w.columns + kWidth - 1) / kWidth, rest = w.columns - (vectors - 1) * kWidth;
+  const int64_t vectors = DivideUp(w.columns, kWidth), rest = w.columns - (vectors - 1) * kWidth;
   const TileFunction* const tiles = kTilesByVectors[vectors - 1][rest == kWidth ? 1 : 0];
   // As equal tiles as possible: 15 rows are 8 and 7, not 14 and 1.
   const int64_t most = kTileRows[vectors - 1];
-  const int64_t count = (w.rows + most - 1) / most, least = w.rows / count, more = w.rows % count;
+  const int64_t count = DivideUp(w.rows, most), least = w.rows / count, more = w.rows % count;
   const int64_t steps = count * w.num_segments * w.length;
   int64_t step = 0, of_tile = 0;  // in bytes
   const char* ahead = reinterpret_cast<const char*>(w.left);
   if (w.ahead != nullptr && steps > 0) {
     ahead = reinterpret_cast<const char*>(w.ahead);
-    step = (w.ahead_size * static_cast<int64_t>(sizeof(float)) + steps - 1) / steps;
+    step = DivideUp(w.ahead_size * static_cast<int64_t>(sizeof(float)), steps);
     of_tile = step * w.num_segments * w.length;
   }
   const Lanes last = FirstLanes(rest);

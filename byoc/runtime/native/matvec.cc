@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "native/divide_up.h"
 #include "native/vectors.h"
 #include "native/workers.h"
 
@@ -120,7 +121,7 @@ void MatrixTimesVector(const float* matrix, const float* vector, const float* bi
                        int64_t rows, int64_t columns) {
   static const PartFunction function = BestFunction();
   const int64_t grain = std::max<int64_t>(1, kGrain / (kRows * columns));  // in groups of rows
-  const int64_t groups = (rows + kRows - 1) / kRows;
+  const int64_t groups = DivideUp(rows, kRows);
   const auto some = [&](int64_t begin, int64_t end) {
     function({matrix, vector, bias, result, columns, begin * kRows, std::min(end * kRows, rows)});
   };

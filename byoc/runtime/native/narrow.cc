@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "native/divide_up.h"
 #include "native/workers.h"
 
 namespace collage::native {
@@ -11,8 +12,6 @@ namespace {
 
 // How many tiles ahead memory is asked for.
 constexpr int64_t kAhead = 2;
-
-int64_t BlocksOf(int64_t channels) { return (channels + kLanes - 1) / kLanes; }
 
 // A row of results.
 struct Row {
@@ -28,11 +27,11 @@ struct Row {
 template <int kWidth, int kPixels, int kOutputs, bool kEdge>
 COLLAGE_INLINE void Pixels(const Row& row, int64_t x, int64_t pixels) {
   using Vector = typename VectorOf<kWidth>::Type;
-  constexpr int kCount = kPixels * kOutputs, kPadded = (kCount + kWidth - 1) / kWidth * kWidth;
+  constexpr int kPadded = static_cast<int>(RoundUp(int64_t{kPixels * kOutputs}, kWidth));
   static const float kZeros[kLanes] = {};
   const NarrowConvolution& shape = *row.shape;
   const ChannelBlocks& layout = row.arguments->src_layout;
-  const int64_t blocks = BlocksOf(shape.in_channels), step = shape.stride[1] * layout.pixel;
+  const int64_t blocks = DivideUp(shape.in_channels, kLanes), step = shape.stride[1] * layout.pixel;
   // The last row of the window is read for the first time: the next results' part of it is asked for already.
   const int64_t last =
       std::min(row.y * shape.stride[0] - shape.pad_front[0] + (shape.kernel[0] - 1) * shape.dilation[0],
@@ -142,14 +141,14 @@ int64_t Width() {
 }  // namespace
 
 size_t NarrowConvolution::PackedSize() const {
-  return static_cast<size_t>(kernel[0] * kernel[1] * BlocksOf(in_channels) * kLanes * out_channels);
+  return static_cast<size_t>(kernel[0] * kernel[1] * RoundUp(in_channels, kLanes) * out_channels);
 }
 
 void NarrowConvolution::Pack(const float* weights, const std::vector<int64_t>& strides, float* packed) const {
   const int64_t width = Width();
   for (int64_t ky = 0; ky < kernel[0]; ++ky) {
     for (int64_t kx = 0; kx < kernel[1]; ++kx) {
-      for (int64_t part = 0; part < BlocksOf(in_channels) * kLanes; part += width) {
+      for (int64_t part = 0; part < RoundUp(in_channels, kLanes); part += width) {
         for (int64_t o = 0; o < out_channels; ++o) {
           for (int64_t c = part; c < part + width; ++c) {
             *packed++ = c < in_channels

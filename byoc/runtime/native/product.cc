@@ -172,9 +172,7 @@ int BatchProduct::Pieces(int64_t rows, int threads) const {
   return static_cast<int>(panels >= threads ? threads : panels * of_rows);
 }
 
-int64_t BatchProduct::Scratch(int threads) const {
-  return threads * DivideUp(length, 16) * 16 * PanelColumns();
-}
+int64_t BatchProduct::Scratch(int threads) const { return threads * RoundUp(length, 16) * PanelColumns(); }
 
 void BatchProduct::Run(const Arguments& a, int piece, int pieces) const {
   const int64_t panels = PanelsOf(columns), units = batch * panels;

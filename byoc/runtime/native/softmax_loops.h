@@ -4,6 +4,7 @@
 #ifndef COLLAGE_NATIVE_SOFTMAX_LOOPS_H_
 #define COLLAGE_NATIVE_SOFTMAX_LOOPS_H_
 
+#include "native/divide_up.h"
 #include "native/lanes.h"
 #include "native/softmax.h"
 
@@ -38,7 +39,7 @@ COLLAGE_ALWAYS Vector MaskRow(const SoftmaxWork& w, int64_t r, int64_t count) {
 }
 
 void Softmax(const SoftmaxWork& w) {
-  const int64_t padded = (w.length + kWidth - 1) / kWidth * kWidth;
+  const int64_t padded = RoundUp(w.length, kWidth);
   for (int64_t r = 0; r < w.rows; ++r) {
     int64_t count = w.visible + r < w.length ? w.visible + r : w.length;
     if (count < 0) count = 0;

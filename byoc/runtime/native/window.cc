@@ -10,7 +10,7 @@ void RunWindow(const WindowRowsWork& work) { BestLevel().window(work); }
 
 int64_t TapsSize(int64_t channels, int64_t kernel) {
   const int64_t lanes = BestLevel().lanes;
-  return DivideUp(channels, lanes) * lanes * kernel;
+  return RoundUp(channels, lanes) * kernel;
 }
 
 void PackTaps(const float* taps, int64_t channel_stride, int64_t height_stride, int64_t width_stride,

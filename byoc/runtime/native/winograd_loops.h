@@ -17,14 +17,14 @@ struct Transform;
 
 template <>
 struct Transform<2> {
-  static COLLAGE_ALWAYS void Data(const Vector* x, int step, Vector* y, int y_step) {
+  static COLLAGE_ALWAYS void OfData(const Vector* x, int step, Vector* y, int y_step) {
     const Vector a = x[0], b = x[step], c = x[2 * step], d = x[3 * step];
     y[0] = a - c;
     y[y_step] = b + c;
     y[2 * y_step] = c - b;
     y[3 * y_step] = b - d;
   }
-  static COLLAGE_ALWAYS void Product(const Vector* x, int step, Vector* y, int y_step) {
+  static COLLAGE_ALWAYS void OfProducts(const Vector* x, int step, Vector* y, int y_step) {
     const Vector a = x[0], b = x[step], c = x[2 * step], d = x[3 * step];
     y[0] = a + b + c;
     y[y_step] = b - c - d;
@@ -33,7 +33,7 @@ struct Transform<2> {
 
 template <>
 struct Transform<4> {
-  static COLLAGE_ALWAYS void Data(const Vector* x, int step, Vector* y, int y_step) {
+  static COLLAGE_ALWAYS void OfData(const Vector* x, int step, Vector* y, int y_step) {
     const Vector a = x[0], b = x[step], c = x[2 * step], d = x[3 * step], e = x[4 * step], f = x[5 * step];
     constexpr float two = 2, four = 4, five = 5;
     const Vector even = e - four * c, odd = d - four * b;
@@ -45,7 +45,7 @@ struct Transform<4> {
     y[4 * y_step] = even2 - odd2;
     y[5 * y_step] = four * b - five * d + f;
   }
-  static COLLAGE_ALWAYS void Product(const Vector* x, int step, Vector* y, int y_step) {
+  static COLLAGE_ALWAYS void OfProducts(const Vector* x, int step, Vector* y, int y_step) {
     const Vector a = x[0], b = x[step], c = x[2 * step], d = x[3 * step], e = x[4 * step], f = x[5 * step];
     constexpr float two = 2, four = 4, eight = 8;
     const Vector sum = b + c, difference = b - c, sum2 = d + e, difference2 = d - e;
@@ -91,10 +91,10 @@ void TransformData(const WinogradTask& t, int64_t slice, int64_t tile) {
         }
       }
     }
-    for (int x = 0; x < kWide; ++x) Transform<kSide>::Data(&data[0][x], kWide, &half[0][x], kWide);
+    for (int x = 0; x < kWide; ++x) Transform<kSide>::OfData(&data[0][x], kWide, &half[0][x], kWide);
     for (int y = 0; y < kWide; ++y) {
       Vector out[kWide];
-      Transform<kSide>::Data(half[y], 1, out, 1);
+      Transform<kSide>::OfData(half[y], 1, out, 1);
       for (int x = 0; x < kWide; ++x) Store(to + (y * kWide + x) * t.in_plane + c, out[x]);
     }
   }
@@ -119,9 +119,9 @@ void TransformProduct(const WinogradTask& t, int64_t slice, int64_t tile) {
     for (int x = 0; x < kWide; ++x) {
       Vector products[kWide];
       for (int y = 0; y < kWide; ++y) products[y] = Load(from + (y * kWide + x) * t.out_plane + c);
-      Transform<kSide>::Product(products, 1, &half[0][x], kWide);
+      Transform<kSide>::OfProducts(products, 1, &half[0][x], kWide);
     }
-    for (int y = 0; y < kSide; ++y) Transform<kSide>::Product(half[y], 1, out[y], 1);
+    for (int y = 0; y < kSide; ++y) Transform<kSide>::OfProducts(half[y], 1, out[y], 1);
     if (t.bias != nullptr) {
       const Vector bias = Load(t.bias + c);
       for (auto& line : out) {

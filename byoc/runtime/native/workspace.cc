@@ -11,12 +11,12 @@
 #include <tuple>
 #include <utility>
 
+#include "native/divide_up.h"
+
 namespace collage::native {
 namespace {
 
 constexpr size_t kPage = 4096;
-
-size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 struct Pool {
   std::mutex mutex;
