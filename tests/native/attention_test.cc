@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+#include "native/divide_up.h"
 #include "native/level.h"
 #include "sample.h"
 
@@ -35,8 +36,8 @@ std::vector<double> Weights(const std::vector<double>& scores) {
 }
 
 // Rows of scores in blocks of so many at a time; the weights by the powers, the factors and the sums.
-void CheckSoftmax(const std::vector<float>& scores, int64_t block, int masks, bool along,
-                  float scale = 0.5F) {
+void CheckSoftmax(const std::vector<float>& scores, int64_t block, int masks, bool along, float scale = 0.5F,
+                  double tolerance = 2e-6, double size = 1) {
   const Level& level = BestLevel();
   constexpr int64_t kRows = 3;
   const auto length = static_cast<int64_t>(scores.size());
@@ -44,7 +45,7 @@ void CheckSoftmax(const std::vector<float>& scores, int64_t block, int masks, bo
   std::vector<float> greatest(kRows), sums(kRows), factors(kRows), got(kRows * length);
   for (int64_t begin = 0; begin < length; begin += block) {
     const int64_t count = std::min(block, length - begin);
-    const int64_t step = (count + level.lanes - 1) / level.lanes * level.lanes + level.lanes;
+    const int64_t step = RoundUp(count, level.lanes) + level.lanes;
     std::vector<float> powers(kRows * step, 1e9F);
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t i = 0; i < count; ++i)
@@ -90,7 +91,8 @@ void CheckSoftmax(const std::vector<float>& scores, int64_t block, int masks, bo
     const std::vector<double> weights = Weights(row);
     want.insert(want.end(), weights.begin(), weights.end());
   }
-  ExpectClose(got, want, 2e-6, std::to_string(length) + " scores in blocks of " + std::to_string(block));
+  ExpectClose(got, want, tolerance, std::to_string(length) + " scores in blocks of " + std::to_string(block),
+              size);
 }
 
 TEST(Softmax, InBlocksAndMasked) {
@@ -103,6 +105,16 @@ TEST(Softmax, InBlocksAndMasked) {
       CheckSoftmax(scores, block, 1, true);
       CheckSoftmax(scores, block, 2, true);
     }
+  }
+}
+
+// Of denormal scores, and of scores whose powers of e are denormal: the weights of those are, too.
+TEST(Softmax, OfDenormalNumbers) {
+  for (const int64_t block : {40, 16, 5}) {
+    CheckSoftmax(Sample(40, 3, kDenormal), block, 0, false, 1);
+    std::vector<float> scores;
+    for (int i = 0; i < 40; ++i) scores.push_back(i == 7 ? 0 : -80 - static_cast<float>(i) * 0.75F);
+    CheckSoftmax(scores, block, 0, false, 1, 2e-5, kDenormal);
   }
 }
 
@@ -240,6 +252,7 @@ struct Unusual {
   float scale = 0.5F;
   // A number of the last value, or key, that is not like the others.
   float last_value = 0.5F, last_key = 0.5F;
+  float values = 1;  // how large they are
 };
 
 void CheckAttention(const Sizes& s, int masks, int threads, const Unusual& unusual = {}) {
@@ -293,7 +306,7 @@ void CheckAttention(const Sizes& s, int masks, int threads, const Unusual& unusu
   }
   std::vector<float> query = Sample(s.batch * shape.query.batch, 1),
                      key = Sample(s.batch * shape.key.batch, 2),
-                     value = Sample(s.batch * shape.value.batch + kBegin, 3);
+                     value = Sample(s.batch * shape.value.batch + kBegin, 3, unusual.values);
   key.back() = unusual.last_key;
   value.back() = unusual.last_value;
   std::vector<float> result(s.batch * shape.result.batch, 1e9F);
@@ -346,7 +359,8 @@ void CheckAttention(const Sizes& s, int masks, int threads, const Unusual& unusu
   // Of scores of tens of thousands floats have three decimals.
   ExpectClose(result, want, std::abs(unusual.scale) > 1 ? 3e-2 : 2e-5,
               std::to_string(s.queries) + " queries, " + std::to_string(s.keys) + " keys, " +
-                  std::to_string(threads) + " threads, masks " + std::to_string(masks));
+                  std::to_string(threads) + " threads, masks " + std::to_string(masks),
+              unusual.values);
 }
 
 TEST(Attention, QueriesAndKeysAroundTheTiles) {
@@ -413,6 +427,15 @@ TEST(Attention, WhatIsBeyondATriangleMayBeSeen) {
         }
       }
     }
+  }
+}
+
+TEST(Attention, OfDenormalValues) {
+  Unusual unusual;
+  unusual.values = unusual.last_value = kDenormal;
+  for (const int64_t keys : {3, 17, 600}) {
+    CheckAttention({1, 2, 9, keys, 8, 24}, kNone, 1, unusual);
+    CheckAttention({1, 2, 9, keys, 8, 16}, kBoth, 2, unusual);
   }
 }
 

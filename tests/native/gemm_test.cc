@@ -217,7 +217,8 @@ TEST(Gemm, PanelsOfRightSidesAsTheyLie) {
 }
 
 // Numbers of all sizes, and what is none, through each post: by a product with 1, and alone.
-void CheckPost(const Post& post, const std::vector<float>& numbers) {
+void CheckPost(const Post& post, const std::vector<float>& numbers, double tolerance = 1e-6,
+               double size = 1) {
   const auto count = static_cast<int64_t>(numbers.size());
   std::vector<double> want;
   for (const float x : numbers) want.push_back(PostOf(post, x));
@@ -230,7 +231,7 @@ void CheckPost(const Post& post, const std::vector<float>& numbers) {
   rows.posts = &post;
   rows.num_posts = 1;
   Apply(rows);
-  ExpectClose(out, want, 1e-6, Named(post) + " of a row");
+  ExpectClose(out, want, tolerance, Named(post) + " of a row", size);
 
   std::fill(out.begin(), out.end(), kUntouched);
   const std::vector<float> one(BestLevel().lanes, 1);
@@ -246,7 +247,7 @@ void CheckPost(const Post& post, const std::vector<float>& numbers) {
   work.posts = &post;
   work.num_posts = 1;
   Multiply(work);
-  ExpectClose(out, want, 1e-6, Named(post) + " of a product");
+  ExpectClose(out, want, tolerance, Named(post) + " of a product", size);
 }
 
 TEST(Posts, OfNumbersOfAllSizes) {
@@ -255,6 +256,16 @@ TEST(Posts, OfNumbersOfAllSizes) {
   for (const Post& post : PostsWithoutOperand()) CheckPost(post, numbers);
   for (float& number : numbers) number = -number;
   for (const Post& post : PostsWithoutOperand()) CheckPost(post, numbers);
+}
+
+// Denormal numbers, and numbers whose powers of e are.
+TEST(Posts, WithDenormalNumbers) {
+  std::vector<float> numbers = Sample(37, 1, kDenormal);
+  for (const Post& post : PostsWithoutOperand()) CheckPost(post, numbers, 1e-5, kDenormal);
+  numbers.clear();
+  for (float x = -110; x < -80; x += 0.3F) numbers.push_back(x);
+  CheckPost({Post::Kind::kSigmoid, 0, 0, -1}, numbers, 1e-5, kDenormal);
+  CheckPost({Post::Kind::kSilu, 1, 0, -1}, numbers, 1e-5, 100 * kDenormal);
 }
 
 TEST(Posts, OfWhatIsNotANumber) {

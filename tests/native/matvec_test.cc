@@ -15,9 +15,10 @@
 namespace collage::native {
 namespace {
 
-void Check(int64_t rows, int64_t columns, bool with_bias) {
-  const std::vector<float> matrix = Sample(rows * columns, 1), vector = Sample(columns, 2),
-                           bias = Sample(rows, 3);
+void Check(int64_t rows, int64_t columns, bool with_bias, const Magnitudes& magnitudes = {}) {
+  const std::vector<float> matrix = Sample(rows * columns, 1, magnitudes.weights),
+                           vector = Sample(columns, 2, magnitudes.data),
+                           bias = Sample(rows, 3, magnitudes.results());
   std::vector<double> want;
   for (int64_t r = 0; r < rows; ++r) {
     double sum = with_bias ? bias[r] : 0;
@@ -27,7 +28,8 @@ void Check(int64_t rows, int64_t columns, bool with_bias) {
   std::vector<float> result(rows);
   MatrixTimesVector(matrix.data(), vector.data(), with_bias ? bias.data() : nullptr, result.data(), rows,
                     columns);
-  ExpectClose(result, want, 1e-4, std::to_string(rows) + " by " + std::to_string(columns));
+  ExpectClose(result, want, 1e-4, std::to_string(rows) + " by " + std::to_string(columns),
+              magnitudes.results());
 }
 
 TEST(MatVec, ShapesAroundTheVectors) {
@@ -43,6 +45,12 @@ TEST(MatVec, LargeOnesAreDividedAmongThreads) {
   Check(1000, 517, true);
   Check(37, 9001, true);
   Check(4099, 64, false);
+}
+
+TEST(MatVec, OfDenormalNumbers) {
+  for (const Magnitudes& magnitudes : kDenormalMagnitudes) {
+    for (const int64_t columns : {1, 7, 16, 33, 67, 300}) Check(18, columns, columns % 2 == 0, magnitudes);
+  }
 }
 
 TEST(MatVec, WhatIsNotANumberStays) {

@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "native/divide_up.h"
 #include "sample.h"
 
 namespace collage::native {
@@ -21,7 +22,7 @@ struct Case {
 
 // channels_last: the source lies with all channels innermost, which it may where they are whole blocks, and
 // so does the result.
-void Check(const Case& c, bool with_bias, bool channels_last) {
+void Check(const Case& c, bool with_bias, bool channels_last, const Magnitudes& magnitudes = {}) {
   NarrowConvolution n{};
   n.batch = c.batch;
   n.in_channels = c.in_channels;
@@ -42,10 +43,12 @@ void Check(const Case& c, bool with_bias, bool channels_last) {
   ASSERT_GT(n.out_height, 0);
   ASSERT_GT(n.out_width, 0);
 
-  const int64_t blocks = (c.in_channels + kLanes - 1) / kLanes, pixels = c.in_height * c.in_width;
-  const std::vector<float> plain = Sample(c.batch * c.in_channels * pixels, 1);  // batch, channel, pixel
-  const std::vector<float> weights = Sample(c.out_channels * c.in_channels * c.kernel[0] * c.kernel[1], 2);
-  const std::vector<float> bias = Sample(c.out_channels, 3);
+  const int64_t blocks = DivideUp(c.in_channels, kLanes), pixels = c.in_height * c.in_width;
+  const std::vector<float> plain =
+      Sample(c.batch * c.in_channels * pixels, 1, magnitudes.data);  // batch, channel, pixel
+  const std::vector<float> weights =
+      Sample(c.out_channels * c.in_channels * c.kernel[0] * c.kernel[1], 2, magnitudes.weights);
+  const std::vector<float> bias = Sample(c.out_channels, 3, magnitudes.results());
   ChannelBlocks layout;
   layout.batch = blocks * kLanes * pixels;
   layout.block = channels_last ? kLanes : pixels * kLanes;
@@ -105,7 +108,8 @@ void Check(const Case& c, bool with_bias, bool channels_last) {
   }
   ExpectClose(out, want, 1e-4,
               std::to_string(c.in_channels) + " to " + std::to_string(c.out_channels) + " channels, " +
-                  std::to_string(c.in_height) + "x" + std::to_string(c.in_width));
+                  std::to_string(c.in_height) + "x" + std::to_string(c.in_width),
+              magnitudes.results());
 }
 
 TEST(Narrow, EachNumberOfOutputsAndChannelsAroundABlock) {
@@ -130,6 +134,14 @@ TEST(Narrow, KernelsStridesDilationsPadding) {
         false);  // windows that see padding only
   Check({1, 48, 5, 3, 40, {2, 4}, {1, 3}, {2, 1}, {0, 1}, {1, 0}}, true, true);
   Check({3, 17, 3, 5, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, true, false);
+}
+
+TEST(Narrow, OfDenormalNumbers) {
+  for (const Magnitudes& magnitudes : kDenormalMagnitudes) {
+    for (int64_t outputs = 1; outputs <= kMostNarrow; ++outputs) {
+      Check({1, 17, outputs, 4, 29, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, true, false, magnitudes);
+    }
+  }
 }
 
 }  // namespace

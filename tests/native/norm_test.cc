@@ -29,13 +29,13 @@ struct Arrays {
   std::vector<std::vector<float>> addends;
 };
 
-Arrays SampleOf(const NormShape& shape, int64_t rows, unsigned seed) {
+Arrays SampleOf(const NormShape& shape, int64_t rows, unsigned seed, const Magnitudes& magnitudes = {}) {
   Arrays s;
-  s.data = Sample(rows * shape.length, seed);
-  if (shape.gain) s.gain = Sample(shape.channels, seed + 1);
-  if (shape.shift) s.shift = Sample(shape.channels, seed + 2);
+  s.data = Sample(rows * shape.length, seed, magnitudes.data);
+  if (shape.gain) s.gain = Sample(shape.channels, seed + 1, magnitudes.weights);
+  if (shape.shift) s.shift = Sample(shape.channels, seed + 2, magnitudes.results());
   for (const int whole : shape.addends) {
-    s.addends.push_back(Sample(whole != 0 ? rows * shape.length : shape.length, ++seed + 2));
+    s.addends.push_back(Sample(whole != 0 ? rows * shape.length : shape.length, ++seed + 2, magnitudes.data));
   }
   return s;
 }
@@ -106,8 +106,8 @@ std::string Named(const NormShape& shape, int64_t rows) {
          std::to_string(shape.addends.size()) + " addends";
 }
 
-void ExpectNormal(const NormShape& shape, int64_t rows, int threads = 1) {
-  const Arrays s = SampleOf(shape, rows, static_cast<unsigned>(shape.length));
+void ExpectNormal(const NormShape& shape, int64_t rows, int threads = 1, const Magnitudes& magnitudes = {}) {
+  const Arrays s = SampleOf(shape, rows, static_cast<unsigned>(shape.length), magnitudes);
   std::vector<double> sums, want;
   Reference(shape, s, rows, &sums, &want);
   std::vector<float> out(want.size(), kNan), sum(want.size(), kNan);
@@ -115,12 +115,12 @@ void ExpectNormal(const NormShape& shape, int64_t rows, int threads = 1) {
   a.out = out.data();
   const Norm norm(shape, {});
   Normalise(norm, a, threads);
-  ExpectClose(out, want, 1e-4, Named(shape, rows));
+  ExpectClose(out, want, 1e-4, Named(shape, rows), magnitudes.results());
   if (shape.addends.empty()) return;
   std::fill(out.begin(), out.end(), kNan);
   a.sum = sum.data();
   Normalise(norm, a, threads);
-  ExpectClose(out, want, 1e-4, Named(shape, rows) + ", the sum apart");
+  ExpectClose(out, want, 1e-4, Named(shape, rows) + ", the sum apart", magnitudes.results());
   ExpectClose(sum, sums, 0, Named(shape, rows) + ", the sum");
 }
 
@@ -215,6 +215,22 @@ TEST(Norms, RowsInParts) {
   EXPECT_GT(Norm(RowsOf(40001, Divisor::kVariance), {}).Parts(1, 2), 1);
   EXPECT_EQ(Norm(RowsOf(40001, Divisor::kVariance), {}).Parts(2, 2), 1);
   EXPECT_EQ(Norm(RowsOf(100, Divisor::kVariance), {}).Parts(1, 8), 1);
+}
+
+// Beside an epsilon of 1, so that results are as small as data and gains make them. Without one, the squares
+// of numbers that are 1e-23 or less are 0, here as in what is written out in single steps.
+TEST(Norms, OfDenormalNumbers) {
+  for (const Divisor divisor : kDivisors) {
+    for (const Magnitudes& magnitudes : kDenormalMagnitudes) {
+      for (const int64_t length : {1, 35, 5000}) {
+        NormShape shape = RowsOf(length, divisor);
+        shape.epsilon = 1;
+        ExpectNormal(shape, 2, 1, magnitudes);
+        shape.addends = {1, 0};
+        ExpectNormal(shape, 1, 2, magnitudes);
+      }
+    }
+  }
 }
 
 // A mean that is a million times the deviation: squares that are added up about 0 would leave nothing of it.

@@ -26,11 +26,12 @@ struct Arrays {
   std::vector<float> data, gain, shift;
 };
 
-Arrays SampleOf(const PixelNormShape& shape, int64_t images, unsigned seed) {
+Arrays SampleOf(const PixelNormShape& shape, int64_t images, unsigned seed,
+                const Magnitudes& magnitudes = {}) {
   Arrays s;
-  s.data = Sample(images * shape.pixels * shape.channels, seed);
-  if (shape.gain) s.gain = Sample(shape.channels, seed + 1);
-  if (shape.shift) s.shift = Sample(shape.channels, seed + 2);
+  s.data = Sample(images * shape.pixels * shape.channels, seed, magnitudes.data);
+  if (shape.gain) s.gain = Sample(shape.channels, seed + 1, magnitudes.weights);
+  if (shape.shift) s.shift = Sample(shape.channels, seed + 2, magnitudes.results());
   return s;
 }
 
@@ -90,13 +91,15 @@ std::string Named(const PixelNormShape& shape, int64_t images) {
          std::to_string(shape.channels) + " channels in " + std::to_string(shape.groups) + " groups";
 }
 
-void ExpectNormal(const PixelNormShape& shape, int64_t images, int threads = 1) {
-  const Arrays s = SampleOf(shape, images, static_cast<unsigned>(shape.pixels * 31 + shape.channels));
+void ExpectNormal(const PixelNormShape& shape, int64_t images, int threads = 1,
+                  const Magnitudes& magnitudes = {}) {
+  const Arrays s =
+      SampleOf(shape, images, static_cast<unsigned>(shape.pixels * 31 + shape.channels), magnitudes);
   std::vector<float> out(s.data.size(), kNan);
   PixelNorm::Arguments a = ArgumentsOf(s, images);
   a.out = out.data();
   Normalise(PixelNorm(shape, {}), a, threads);
-  ExpectClose(out, Reference(shape, s, images), 1e-4, Named(shape, images));
+  ExpectClose(out, Reference(shape, s, images), 1e-4, Named(shape, images), magnitudes.results());
 }
 
 PixelNormShape ShapeOf(int64_t pixels, int64_t channels, int64_t groups) {
@@ -151,6 +154,18 @@ TEST(PixelNorms, ImagesInParts) {
   EXPECT_EQ(PixelNorm(ShapeOf(1000, 40, 4), {}).Parts(2, 2), 1);
   EXPECT_EQ(PixelNorm(ShapeOf(1, 40000, 4), {}).Parts(1, 2), 1);
   EXPECT_EQ(PixelNorm(ShapeOf(10, 40, 4), {}).Parts(1, 8), 1);
+}
+
+// Beside an epsilon of 1, so that results are as small as data and gains make them.
+TEST(PixelNorms, OfDenormalNumbers) {
+  for (const Magnitudes& magnitudes : kDenormalMagnitudes) {
+    PixelNormShape shape = ShapeOf(35, 21, 3);
+    shape.epsilon = 1;
+    ExpectNormal(shape, 2, 1, magnitudes);
+    shape = ShapeOf(1237, 19, 1);
+    shape.epsilon = 1;
+    ExpectNormal(shape, 1, 2, magnitudes);
+  }
 }
 
 // A mean that is a million times the deviation, in channels of which each has a mean of its own.

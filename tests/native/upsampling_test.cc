@@ -11,6 +11,7 @@
 #include <limits>
 #include <vector>
 
+#include "native/divide_up.h"
 #include "native/upsampling_axis.h"
 #include "post_reference.h"
 #include "sample.h"
@@ -23,7 +24,7 @@ struct Case {
   int64_t in[2], scale[2], kernel[2], pad_front[2], pad_back[2];
 };
 
-void Check(const Case& c, bool with_bias, bool clamp, int threads) {
+void Check(const Case& c, bool with_bias, bool clamp, int threads, const Magnitudes& magnitudes = {}) {
   int64_t out[2];
   for (int i = 0; i < 2; ++i) {
     out[i] = c.in[i] * c.scale[i] + c.pad_front[i] + c.pad_back[i] - c.kernel[i] + 1;
@@ -34,10 +35,11 @@ void Check(const Case& c, bool with_bias, bool clamp, int threads) {
   const UpsampledConvolutionKernel kernel(c.batch, c.in_channels, c.out_channels, height, width, threads);
 
   const int64_t in_pixels = c.in[0] * c.in[1];
-  const std::vector<float> plain = Sample(c.batch * c.in_channels * in_pixels, 1);
-  const std::vector<float> weights = Sample(c.out_channels * c.in_channels * c.kernel[0] * c.kernel[1], 2);
-  const std::vector<float> bias = Sample(c.out_channels, 3);
-  const auto blocks = [](int64_t channels) { return (channels + kLanes - 1) / kLanes; };
+  const std::vector<float> plain = Sample(c.batch * c.in_channels * in_pixels, 1, magnitudes.data);
+  const std::vector<float> weights =
+      Sample(c.out_channels * c.in_channels * c.kernel[0] * c.kernel[1], 2, magnitudes.weights);
+  const std::vector<float> bias = Sample(c.out_channels, 3, magnitudes.results());
+  const auto blocks = [](int64_t channels) { return DivideUp(channels, kLanes); };
   const auto layout = [&](int64_t channels, int64_t rows, int64_t columns) {
     ChannelBlocks l;
     l.pixel = kLanes;
@@ -67,7 +69,8 @@ void Check(const Case& c, bool with_bias, bool clamp, int threads) {
   a.bias = with_bias ? bias.data() : nullptr;
   a.dst = dst.data();
   a.scratch = scratch.data();
-  if (clamp) a.clamp = Post{Post::Kind::kClip, -0.25F, 0.5F, -1};
+  const float low = -0.25F * magnitudes.results(), high = 0.5F * magnitudes.results();
+  if (clamp) a.clamp = Post{Post::Kind::kClip, low, high, -1};
   kernel.Run(a);
 
   std::vector<double> want(dst.size());
@@ -88,7 +91,7 @@ void Check(const Case& c, bool with_bias, bool clamp, int threads) {
               }
             }
           }
-          if (clamp) sum = std::clamp(sum, -0.25, 0.5);
+          if (clamp) sum = std::clamp<double>(sum, low, high);
           want[b * a.dst_layout.batch + o / kLanes * a.dst_layout.block + (y * out[1] + x) * kLanes +
                o % kLanes] = sum;
         }
@@ -97,7 +100,8 @@ void Check(const Case& c, bool with_bias, bool clamp, int threads) {
   }
   ExpectClose(dst, want, 3e-4,
               std::to_string(c.in_channels) + " to " + std::to_string(c.out_channels) + " channels, " +
-                  std::to_string(c.in[0]) + "x" + std::to_string(c.in[1]));
+                  std::to_string(c.in[0]) + "x" + std::to_string(c.in[1]),
+              magnitudes.results());
 }
 
 TEST(Upsampling, ChannelsAroundTheBlocks) {
@@ -128,6 +132,15 @@ TEST(Upsampling, ScalesKernelsPadding) {
 TEST(Upsampling, SegmentsAndShares) {
   Check({1, 256, 17, {1, 60}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, false, false, 8);
   Check({1, 16, 200, {1, 3}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, true, true, 16);
+}
+
+TEST(Upsampling, OfDenormalNumbers) {
+  for (const Magnitudes& magnitudes : kDenormalMagnitudes) {
+    for (const bool clamp : {false, true}) {
+      Check({1, 17, 33, {3, 5}, {2, 2}, {3, 3}, {1, 1}, {1, 1}}, true, clamp, 2, magnitudes);
+      Check({1, 16, 16, {4, 4}, {2, 3}, {4, 5}, {1, 1}, {1, 1}}, false, clamp, 2, magnitudes);
+    }
+  }
 }
 
 TEST(Upsampling, OfWhatIsNotANumber) {

@@ -29,7 +29,9 @@ struct Image {
 };
 
 // Pixels that lie further apart than they have channels: what is in between must stay.
-void CheckWindow(Window::Kind kind, const Image& i, bool full, std::vector<float> image = {}) {
+// `magnitudes`: of pixels, and of taps or the scale.
+void CheckWindow(Window::Kind kind, const Image& i, bool full, std::vector<float> image = {},
+                 const Magnitudes& magnitudes = {}) {
   Window w;
   w.kind = kind;
   w.channels = i.channels;
@@ -48,7 +50,8 @@ void CheckWindow(Window::Kind kind, const Image& i, bool full, std::vector<float
   w.out_width = size(i.width, i.pad_left + i.pad_right, i.kernel_width);
   const bool depthwise = kind == Window::Kind::kDepthwise;
   const int64_t kernel = i.kernel_height * i.kernel_width;
-  const std::vector<float> taps = Sample(i.channels * kernel, 2), bias = Sample(i.channels, 3);
+  const std::vector<float> taps = Sample(i.channels * kernel, 2, magnitudes.weights),
+                           bias = Sample(i.channels, 3, magnitudes.results());
   std::vector<float> packed(TapsSize(i.channels, kernel));
   if (depthwise) {
     PackTaps(taps.data(), kernel, i.kernel_width, 1, i.channels, i.kernel_height, i.kernel_width,
@@ -56,7 +59,7 @@ void CheckWindow(Window::Kind kind, const Image& i, bool full, std::vector<float
     w.taps = packed.data();
     if (full) w.bias = bias.data();
   } else if (full) {
-    w.scale = 0.75F;
+    w.scale = 0.75F * magnitudes.weights;
   }
   const Post posts[] = {
       {Post::Kind::kAdd, 0, 0, 0}, {Post::Kind::kSilu, 1, 0, -1}, {Post::Kind::kClip, -0.5F, 0.75F, -1}};
@@ -66,8 +69,8 @@ void CheckWindow(Window::Kind kind, const Image& i, bool full, std::vector<float
   }
   const int64_t ld = i.channels + 2, ld_out = i.channels + 3, ld_add = i.channels + 1;
   const int64_t results = out_height * w.out_width;
-  if (image.empty()) image = Sample(i.height * i.width * ld, 1);
-  const std::vector<float> add = Sample(results * ld_add, 4);
+  if (image.empty()) image = Sample(i.height * i.width * ld, 1, magnitudes.data);
+  const std::vector<float> add = Sample(results * ld_add, 4, magnitudes.results());
   std::vector<float> out(results * ld_out, kUntouched);
   // In two parts, as strips do.
   const int64_t first = out_height / 2;
@@ -117,7 +120,8 @@ void CheckWindow(Window::Kind kind, const Image& i, bool full, std::vector<float
   }
   ExpectClose(out, want, 1e-5,
               "kind " + std::to_string(static_cast<int>(kind)) + ", " + std::to_string(i.height) + "x" +
-                  std::to_string(i.width) + ", kernel " + std::to_string(i.kernel_width));
+                  std::to_string(i.width) + ", kernel " + std::to_string(i.kernel_width),
+              magnitudes.results());
 }
 
 constexpr Window::Kind kKinds[] = {Window::Kind::kDepthwise, Window::Kind::kAverage,
@@ -150,6 +154,20 @@ TEST(Window, OverImagesSmallerThanATile) {
     CheckWindow(Window::Kind::kDepthwise, {20, 1, width, 3, 3, 1, 1, 1, 1, 1}, true);
     CheckWindow(Window::Kind::kMaximum, {15, 2, width, 3, 3, 2, 1, 1, 1, 1}, false);
     CheckWindow(Window::Kind::kAverage, {33, 3, width, 5, 3, 1, 2, 1, 2, 1}, true);
+  }
+}
+
+TEST(Window, OfDenormalNumbers) {
+  for (const Window::Kind kind : kKinds) {
+    for (const Magnitudes& magnitudes : kDenormalMagnitudes) {
+      for (const int64_t kernel : {2, 3, 5, 9}) {
+        const Image i{19, 7, 13, kernel, kernel, kernel == 5 ? 2 : 1, 1, 1, 1, 1};
+        // Pools but those that are scaled have no weights.
+        if (kind == Window::Kind::kDepthwise || magnitudes.weights == 1)
+          CheckWindow(kind, i, false, {}, magnitudes);
+        CheckWindow(kind, i, true, {}, magnitudes);
+      }
+    }
   }
 }
 

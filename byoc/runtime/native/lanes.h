@@ -146,12 +146,13 @@ COLLAGE_ALWAYS Vector OnGrid(Vector x, Vector scale, Vector least) {
   return __builtin_convertvector(whole, Vector) * scale;
 }
 
-// e^x for x <= 0, to 1e-7 where that is not small: x = n ln 2 + r, 2^n by the exponent's bits and e^r by a
-// polynomial, fitted for the least relative error. What would be a denormal number is 0; what is not a number
-// stays.
+// e^x for x <= 0, to 4e-7 of it: x = n ln 2 + r, 2^n by the exponent's bits and e^r by a polynomial, fitted
+// for the least relative error. What is less than half of the least denormal number is 0; what is not a
+// number stays.
 COLLAGE_ALWAYS Vector Exp(Vector x) {
-  // Added to a number, it leaves the nearest whole number in the last bits.
-  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23
+  // Added to a number, it leaves the nearest whole number, and 64 more, in the last bits: the exponent of
+  // 2^64 e^x has room where that of e^x would be a denormal number's.
+  constexpr float kShift = 12582912.0F + 64;  // 1.5 * 2^23
   const Vector shifted = x * 1.44269504F + kShift;
   const Vector n = shifted - kShift;
   const Vector r = x - n * 0.69314718F;
@@ -161,10 +162,12 @@ COLLAGE_ALWAYS Vector Exp(Vector x) {
   p = p * r + 0.499999940F;
   p = p * r + 1.0F;
   p = p * r + 1.0F;
-  // 2^n times p: n is added to p's exponent.
+  // 2^(n + 64) times p: n + 64 is added to p's exponent.
   const Bits bits = reinterpret_cast<Bits>(p) + (reinterpret_cast<Bits>(shifted) << 23);
   const Vector power = reinterpret_cast<Vector>(bits);
-  return x >= -87.3F ? power : x < -87.3F ? Vector{} : x;
+  // The last product alone is rounded to a denormal number, and not of what is 0 anyway: processors take long
+  // for denormal numbers.
+  return (x >= -104.0F ? power : x < -104.0F ? Vector{} : x) * 0x1p-64F;
 }
 
 // 1 / (1 + e^-x), by the power of e that does not overflow.

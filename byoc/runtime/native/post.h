@@ -15,7 +15,8 @@
 //   softmax         no number, or +infinity, anywhere in a row, and a row of -infinity: no number in all of
 //   it
 //
-// Denormal numbers are numbers like others; only powers of e that would be denormal are 0.
+// Denormal numbers are numbers like others, in what is read, in between and in results, powers of e among
+// them: TVM's exp gives them, too.
 #ifndef COLLAGE_NATIVE_POST_H_
 #define COLLAGE_NATIVE_POST_H_
 

@@ -1,40 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions of our own: Winograd's, and those of one pixel that add.
+// Convolutions with kernels of 3x3 by Winograd's filtering.
 //
 // ctest: levels threads kernel
+#include "native/winograd.h"
+
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
+#include <string>
 #include <vector>
 
-#include "native/projection.h"
-#include "native/winograd.h"
+#include "post_check.h"
 #include "post_reference.h"
 #include "sample.h"
 
 namespace collage::native {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-std::vector<Post> AllPosts() {
-  using Kind = Post::Kind;
-  return {{Kind::kLinear, 0.5F, 0.25F, -1},
-          {Kind::kAdd, 0, 0, 0},
-          {Kind::kRelu, 0.125F, 0, -1},
-          {Kind::kAdd, 0, 0, 1},
-          {Kind::kClip, -1, 2, -1}};
-}
-
-void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<Post>& posts, int threads) {
-  const std::vector<float> src = Sample(s.batch * s.in_depth * s.in_height * s.in_width * s.in_channels, 1);
+void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<Post>& posts, int threads,
+                   const Magnitudes& magnitudes = {}) {
+  const std::vector<float> src =
+      Sample(s.batch * s.in_depth * s.in_height * s.in_width * s.in_channels, 1, magnitudes.data);
   const int64_t taps = s.kernel_depth * 9;
-  const std::vector<float> weight = Sample(s.out_channels * s.in_channels * taps, 2),
-                           bias = Sample(s.out_channels, 3);
+  const std::vector<float> weight = Sample(s.out_channels * s.in_channels * taps, 2, magnitudes.weights),
+                           bias = Sample(s.out_channels, 3, magnitudes.results());
   const int64_t results = s.batch * s.out_depth * s.out_height * s.out_width * s.out_channels;
-  const std::vector<float> first = Sample(results, 4), second = Sample(results, 5);
+  const std::vector<float> first = Sample(results, 4, magnitudes.results()),
+                           second = Sample(results, 5, magnitudes.results());
   const float* addends[] = {first.data(), second.data()};
 
   const WinogradKernel kernel(s, posts, threads);
@@ -75,7 +68,8 @@ void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<Pos
   }
   ExpectClose(dst, want, 1e-3,
               std::to_string(s.in_channels) + " to " + std::to_string(s.out_channels) + " channels, " +
-                  std::to_string(s.in_height) + "x" + std::to_string(s.in_width));
+                  std::to_string(s.in_height) + "x" + std::to_string(s.in_width),
+              magnitudes.results());
 }
 
 WinogradShape Square(int64_t in_channels, int64_t out_channels, int64_t height, int64_t width) {
@@ -106,7 +100,7 @@ TEST(Winograd, InBlocks) {
   for (const int threads : {1, 2, 5}) {
     WinogradShape s = Square(32, 32, 60, 61);
     s.batch = 2;
-    CheckWinograd(s, true, AllPosts(), threads);
+    CheckWinograd(s, true, PostsWithOperands(), threads);
   }
 }
 
@@ -115,7 +109,7 @@ TEST(Winograd, WithoutAndWithUnevenPadding) {
   s.pad_top = s.pad_left = 0;
   s.out_height = 6;
   s.out_width = 7;
-  CheckWinograd(s, false, AllPosts(), 2);
+  CheckWinograd(s, false, PostsWithOperands(), 2);
   s.pad_top = 2;  // and one behind
   s.out_height = 9;
   CheckWinograd(s, true, {}, 1);
@@ -127,7 +121,7 @@ TEST(Winograd, WithDepth) {
   s.kernel_depth = 3;
   s.pad_depth = 1;
   s.out_depth = 5;
-  CheckWinograd(s, true, AllPosts(), 2);
+  CheckWinograd(s, true, PostsWithOperands(), 2);
   s.stride_depth = 2;
   s.out_depth = 3;
   CheckWinograd(s, true, {}, 2);
@@ -140,6 +134,16 @@ TEST(Winograd, WithDepth) {
   s.dilation_depth = 1;
   s.out_depth = 15;
   CheckWinograd(s, true, {}, 2);
+}
+
+// Tiles of both sides; the posts are such as leave small numbers small.
+TEST(Winograd, OfDenormalNumbers) {
+  const std::vector<Post> posts = {
+      {Post::Kind::kAdd, 0, 0, 0}, {Post::Kind::kRelu, 0.125F, 0, -1}, {Post::Kind::kAdd, 0, 0, 1}};
+  for (const Magnitudes& magnitudes : kDenormalMagnitudes) {
+    CheckWinograd(Square(16, 32, 2, 2), true, posts, 1, magnitudes);
+    CheckWinograd(Square(16, 32, 13, 14), true, posts, 2, magnitudes);
+  }
 }
 
 TEST(Winograd, MayWriteOverWhatItAdds) {
@@ -155,66 +159,6 @@ TEST(Winograd, MayWriteOverWhatItAdds) {
   kernel.Run(src.data(), packed.data(), nullptr, addends, scratch.data(), apart.data());
   kernel.Run(src.data(), packed.data(), nullptr, addends, scratch.data(), addend.data());
   EXPECT_EQ(addend, apart);
-}
-
-void CheckProjection(int64_t pixels, int64_t inputs, int64_t outputs, bool with_bias,
-                     const std::vector<Post>& posts, int threads) {
-  const std::vector<float> src = Sample(pixels * inputs, 1), weight = Sample(outputs * inputs, 2),
-                           bias = Sample(outputs, 3), first = Sample(pixels * outputs, 4),
-                           second = Sample(pixels * outputs, 5);
-  const float* addends[] = {first.data(), second.data()};
-  const ProjectionKernel kernel(pixels, inputs, outputs, posts, threads);
-  std::vector<float> packed(kernel.PackedSize()), dst(pixels * outputs, 1e9F);
-  kernel.Pack(weight.data(), inputs, 1, packed.data());
-  kernel.Run(src.data(), packed.data(), with_bias ? bias.data() : nullptr, addends, dst.data());
-  std::vector<double> want;
-  for (int64_t p = 0; p < pixels; ++p) {
-    for (int64_t o = 0; o < outputs; ++o) {
-      double sum = with_bias ? bias[o] : 0;
-      for (int64_t k = 0; k < inputs; ++k)
-        sum += static_cast<double>(src[p * inputs + k]) * weight[o * inputs + k];
-      for (const Post& post : posts) {
-        sum = PostOf(post, sum, post.operand >= 0 ? addends[post.operand][want.size()] : 0);
-      }
-      want.push_back(sum);
-    }
-  }
-  ExpectClose(dst, want, 1e-4, std::to_string(pixels) + " pixels, " + std::to_string(outputs) + " channels");
-}
-
-TEST(Projection, AtSizesAroundTheTiles) {
-  for (const int64_t pixels : {1, 5, 6, 7, 13, 95, 96, 97, 200}) {
-    for (const int64_t outputs : {1, 15, 16, 33, 48, 64, 80})
-      CheckProjection(pixels, 7, outputs, true, AllPosts(), 2);
-  }
-  CheckProjection(11, 1, 16, false, {}, 1);
-}
-
-TEST(Projection, OnSeveralThreads) {
-  for (const int threads : {1, 2, 3, 8}) CheckProjection(500, 64, 128, true, AllPosts(), threads);
-}
-
-// Through each post, a channel with what is not a number, and one with infinities.
-void ExpectPosts(const std::function<std::vector<float>(const Post&, float)>& run) {
-  for (const float x : {static_cast<float>(kNan), std::numeric_limits<float>::infinity(),
-                        -std::numeric_limits<float>::infinity(), 1.0F}) {
-    for (const Post& post : PostsWithoutOperand()) {
-      const std::vector<float> got = run(post, x);
-      ExpectClose(got, std::vector<double>(got.size(), PostOf(post, x)), 1e-6,
-                  "post " + std::to_string(static_cast<int>(post.kind)) + " of " + std::to_string(x));
-    }
-  }
-}
-
-TEST(Projection, OfWhatIsNotANumber) {
-  ExpectPosts([](const Post& post, float x) {
-    const std::vector<float> src(1, x), weight(17, 1);
-    const ProjectionKernel kernel(1, 1, 17, {post}, 1);
-    std::vector<float> packed(kernel.PackedSize()), dst(17);
-    kernel.Pack(weight.data(), 1, 1, packed.data());
-    kernel.Run(src.data(), packed.data(), nullptr, nullptr, dst.data());
-    return dst;
-  });
 }
 
 // By the bias: of data, the transforms make differences, and so no number of an infinity.
