@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -81,6 +81,9 @@ bench-kernels: backends ## each kernel of our own beside the backends and the ma
 	  $(ARGS) | tee docs/results/kernels_avx2.txt
 	@! grep -q avx512_vnni /proc/cpuinfo || $(COLLAGE) bench kernels --of native_int8 --json docs/results/kernels_int8.json \
 	  --svg docs/results/kernels_int8.svg $(ARGS) | tee docs/results/kernels_int8.txt
+
+bench-blocking: setup ## the numbers by which kernels of our own cut their work, each at half and at twice; writes docs/results/blocking.txt
+	@scripts/bench_blocking.sh $(ARGS) | tee docs/results/blocking.txt
 
 bench-networks: backends ## twelve networks, batch 1 and 8, one thread and all, beside oneDNN alone, ONNX Runtime and OpenVINO; writes docs/results/networks_{b1,b8,t1}.{txt,json,svg}
 	@scripts/bench_networks.sh $(ARGS)

@@ -31,9 +31,6 @@ namespace collage::onednn {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-// What a strip's values may take together: half of what a core's second-level cache holds on processors with
-// AVX-512 (1 to 2 MB), so that weights pass through the other half.
-constexpr int64_t kStripBytes = 512 << 10;
 // What the values of one row may take: each thread has scratch memory for as much.
 constexpr int64_t kMostBytes = 8 << 20;
 
@@ -335,15 +332,7 @@ class StripBuilder {
     if (Lay(locals_, 1) > kMostBytes) return false;
     int64_t whole = 0;  // a row of what is stored as a whole
     for (const int value : outside_) whole += dims(value)[1] * step_->width * kFloat;
-    // The most rows that fit; what is made ahead takes more than its share of them.
-    int64_t fitting = 1, beyond = rows + 1;
-    while (beyond - fitting > 1) {
-      const int64_t middle = fitting + (beyond - fitting) / 2;
-      (Lay(locals_, middle) + middle * whole <= kStripBytes ? fitting : beyond) = middle;
-    }
-    int64_t strips = DivideUp(rows, fitting);
-    strips = RoundUp(strips, threads);  // as much for each thread
-    step_->strips = std::min(rows, strips);
+    step_->strips = StripsFor(rows, threads, [&](int64_t some) { return Lay(locals_, some) + some * whole; });
     const int64_t most = DivideUp(rows, step_->strips);
     const int64_t bytes = Lay(locals_, most);
     // Threads do not share lines.

@@ -173,5 +173,17 @@ TEST(Strips, OfAnyNumberByAnyThreads) {
   }
 }
 
+// As few as the budget allows, and as many for each thread.
+TEST(Strips, AsManyAsTheBudgetWants) {
+  const auto bytes = [](int64_t rows) { return 100 + 10 * rows; };
+  EXPECT_EQ(StripsFor(40, 1, bytes, 500), 1);
+  EXPECT_EQ(StripsFor(41, 1, bytes, 500), 2);
+  EXPECT_EQ(StripsFor(41, 4, bytes, 500), 4);
+  EXPECT_EQ(StripsFor(200, 2, bytes, 500), 6);
+  EXPECT_EQ(StripsFor(7, 4, bytes, 120), 4);
+  EXPECT_EQ(StripsFor(7, 4, bytes, 50), 7) << "a row that does not fit";
+  EXPECT_EQ(StripsFor(3, 8, bytes, 500), 3) << "none is empty";
+}
+
 }  // namespace
 }  // namespace collage::native

@@ -19,7 +19,7 @@ namespace collage::native {
 namespace {
 
 void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<Post>& posts, int threads,
-                   const Magnitudes& magnitudes = {}) {
+                   const Magnitudes& magnitudes = {}, const WinogradBlocking& blocking = {}) {
   const std::vector<float> src =
       Sample(s.batch * s.in_depth * s.in_height * s.in_width * s.in_channels, 1, magnitudes.data);
   const int64_t taps = s.kernel_depth * 9;
@@ -30,7 +30,7 @@ void CheckWinograd(const WinogradShape& s, bool with_bias, const std::vector<Pos
                            second = Sample(results, 5, magnitudes.results());
   const float* addends[] = {first.data(), second.data()};
 
-  const WinogradKernel kernel(s, posts, threads);
+  const WinogradKernel kernel(s, posts, threads, blocking);
   std::vector<float> packed(kernel.PackedSize()), scratch(kernel.ScratchSize()), dst(results, 1e9F);
   const int64_t strides[5] = {s.in_channels * taps, taps, 9, 3, 1};
   kernel.Pack(weight.data(), strides, packed.data());
@@ -82,10 +82,33 @@ WinogradShape Square(int64_t in_channels, int64_t out_channels, int64_t height, 
   return s;
 }
 
+constexpr int64_t kSides[] = {2, 4};
+
+WinogradBlocking TilesOf(int64_t side) {
+  WinogradBlocking blocking;
+  blocking.side = side;
+  return blocking;
+}
+
 TEST(Winograd, AtSizesAroundTheTiles) {
-  for (const int64_t height : {1, 2, 3, 4, 5, 9}) {
-    for (const int64_t width : {1, 2, 4, 5, 8, 11}) CheckWinograd(Square(16, 16, height, width), true, {}, 2);
+  for (const int64_t side : kSides) {
+    for (const int64_t height : {1, 2, 3, 4, 5, 9}) {
+      for (const int64_t width : {1, 2, 4, 5, 8, 11}) {
+        CheckWinograd(Square(16, 16, height, width), true, {}, 2, {}, TilesOf(side));
+      }
+    }
   }
+}
+
+// Few tiles do not pay for reading the weights of the larger ones.
+TEST(Winograd, TilesOfTheSideThatCostsLess) {
+  EXPECT_EQ(WinogradKernel(Square(16, 16, 7, 7), {}, 1).side(), 2);
+  EXPECT_EQ(WinogradKernel(Square(16, 16, 56, 56), {}, 1).side(), 4);
+  WinogradBlocking blocking;
+  blocking.weight_cost = 0;  // multiplications alone
+  EXPECT_EQ(WinogradKernel(Square(16, 16, 7, 7), {}, 1, blocking).side(), 4);
+  blocking.weight_cost = 1 << 20;  // weights alone
+  EXPECT_EQ(WinogradKernel(Square(16, 16, 56, 56), {}, 1, blocking).side(), 2);
 }
 
 TEST(Winograd, WithAllWidthsOfPanels) {
@@ -136,13 +159,14 @@ TEST(Winograd, WithDepth) {
   CheckWinograd(s, true, {}, 2);
 }
 
-// Tiles of both sides; the posts are such as leave small numbers small.
+// The posts are such as leave small numbers small.
 TEST(Winograd, OfDenormalNumbers) {
   const std::vector<Post> posts = {
       {Post::Kind::kAdd, 0, 0, 0}, {Post::Kind::kRelu, 0.125F, 0, -1}, {Post::Kind::kAdd, 0, 0, 1}};
   for (const Magnitudes& magnitudes : kDenormalMagnitudes) {
-    CheckWinograd(Square(16, 32, 2, 2), true, posts, 1, magnitudes);
-    CheckWinograd(Square(16, 32, 13, 14), true, posts, 2, magnitudes);
+    for (const int64_t side : kSides) {
+      CheckWinograd(Square(16, 32, 13, 14), true, posts, 2, magnitudes, TilesOf(side));
+    }
   }
 }
 

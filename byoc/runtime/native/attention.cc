@@ -11,22 +11,17 @@
 namespace collage::native {
 namespace {
 
-// Keys that are packed and used at a time; scores that are made at a time, which are to stay in the first
-// cache beside a panel of keys.
-constexpr int64_t kBlockKeys = 512;
-constexpr int64_t kBlockScores = 12 * 1024;
-
 // Whole cache lines, so that threads do not write to the same one.
 int64_t Padded(int64_t count) { return RoundUp(count, 16); }
 
 class Attention {
  public:
-  Attention(const AttentionShape& shape, int threads)
+  Attention(const AttentionShape& shape, int threads, const AttentionBlocking& blocking)
       : s_(shape),
         level_(BestLevel()),
-        block_(std::min(s_.keys, kBlockKeys)),
+        block_(std::min(s_.keys, blocking.keys)),
         step_(RoundUp(block_, level_.lanes)),
-        rows_(std::max(level_.gemm.rows, kBlockScores / step_ / level_.gemm.rows * level_.gemm.rows)),
+        rows_(std::max(level_.gemm.rows, blocking.scores / step_ / level_.gemm.rows * level_.gemm.rows)),
         pack_values_(s_.value.column != 1 || s_.value_size % level_.lanes != 0) {
     // Heads are divided among the threads; where that leaves some without work, their queries, too. What is
     // divided packs the keys once more.
@@ -290,12 +285,12 @@ class Attention {
 
 }  // namespace
 
-int64_t AttentionScratch(const AttentionShape& shape, int threads) {
-  return Attention(shape, threads).Scratch() * static_cast<int64_t>(sizeof(float));
+int64_t AttentionScratch(const AttentionShape& shape, int threads, const AttentionBlocking& blocking) {
+  return Attention(shape, threads, blocking).Scratch() * static_cast<int64_t>(sizeof(float));
 }
 
-PieceWork AttentionKernel(const AttentionShape& shape, int threads) {
-  const Attention attention(shape, threads);
+PieceWork AttentionKernel(const AttentionShape& shape, int threads, const AttentionBlocking& blocking) {
+  const Attention attention(shape, threads, blocking);
   return {attention.pieces(), [attention](void* const* data, int piece) { attention.Run(data, piece); }};
 }
 

@@ -48,12 +48,18 @@ struct AttentionShape {
   float beyond = 0;
 };
 
+// How the work is cut: docs/native.md, "Blocking". Keys that are packed and used at a time; scores that are
+// made at a time, which are to stay in the first cache beside a panel of keys.
+struct AttentionBlocking {
+  int64_t keys = 512, scores = 12 * 1024;
+};
+
 // Bytes of the buffer that the kernel works in. It does not grow with the keys beyond some hundreds.
-int64_t AttentionScratch(const AttentionShape& shape, int threads);
+int64_t AttentionScratch(const AttentionShape& shape, int threads, const AttentionBlocking& blocking = {});
 
 // data: query, key, value, the masks, the result, the scratch buffer. The result overlaps nothing that is
 // read.
-PieceWork AttentionKernel(const AttentionShape& shape, int threads);
+PieceWork AttentionKernel(const AttentionShape& shape, int threads, const AttentionBlocking& blocking = {});
 
 }  // namespace collage::native
 

@@ -10,7 +10,8 @@
 
 namespace collage::native {
 
-// The least whole number that is no less than a / b, for a >= 0 and b > 0: how many pieces of b there are in a.
+// The least whole number that is no less than a / b, for a >= 0 and b > 0: how many pieces of b there are in
+// a.
 static constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The least multiple of `to` that is no less than a count, or a size in bytes.

@@ -10,8 +10,6 @@
 namespace collage::native {
 namespace {
 
-// Work for less than this many elements of the matrix is not divided among threads.
-constexpr int64_t kGrain = 32768;
 // So many rows are added up together at the end.
 constexpr int kRows = 16;
 // How far ahead memory is asked for, in elements.
@@ -118,15 +116,15 @@ PartFunction BestFunction() {
 }  // namespace
 
 void MatrixTimesVector(const float* matrix, const float* vector, const float* bias, float* result,
-                       int64_t rows, int64_t columns) {
+                       int64_t rows, int64_t columns, int64_t grain) {
   static const PartFunction function = BestFunction();
-  const int64_t grain = std::max<int64_t>(1, kGrain / (kRows * columns));  // in groups of rows
+  const int64_t least = std::max<int64_t>(1, grain / (kRows * columns));  // in groups of rows
   const int64_t groups = DivideUp(rows, kRows);
   const auto some = [&](int64_t begin, int64_t end) {
     function({matrix, vector, bias, result, columns, begin * kRows, std::min(end * kRows, rows)});
   };
-  if (groups <= grain) return some(0, groups);
-  DivideRange(groups, grain, some);
+  if (groups <= least) return some(0, groups);
+  DivideRange(groups, least, some);
 }
 
 }  // namespace collage::native

@@ -9,9 +9,13 @@
 
 namespace collage::native {
 
+// Work for less than this many elements of the matrix is not divided among threads: docs/native.md,
+// "Blocking".
+constexpr int64_t kMatVecGrain = 32768;
+
 // result[r] = sum over c of matrix[r * columns + c] * vector[c], plus bias[r] where there is a bias.
 void MatrixTimesVector(const float* matrix, const float* vector, const float* bias, float* result,
-                       int64_t rows, int64_t columns);
+                       int64_t rows, int64_t columns, int64_t grain = kMatVecGrain);
 
 }  // namespace collage::native
 

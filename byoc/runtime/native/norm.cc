@@ -12,14 +12,13 @@
 namespace collage::native {
 namespace {
 
-// A piece takes about a microsecond, which is more than it costs to begin one.
-constexpr int64_t kPiece = 4096;
 // Parts of rows end at whole cache lines.
 constexpr int64_t kLine = 16;
 
 }  // namespace
 
-Norm::Norm(NormShape shape, std::vector<Post> posts) : shape_(std::move(shape)), posts_(std::move(posts)) {
+Norm::Norm(NormShape shape, std::vector<Post> posts, int64_t piece)
+    : shape_(std::move(shape)), posts_(std::move(posts)), piece_(piece) {
   // A row reads its gains one behind the other.
   const bool scaled = shape_.gain || shape_.shift;
   const bool fits = shape_.length == 0 || (shape_.inner >= 1 && shape_.channels >= 1 &&
@@ -31,14 +30,14 @@ Norm::Norm(NormShape shape, std::vector<Post> posts) : shape_(std::move(shape)),
 
 int64_t Norm::Parts(int64_t rows, int threads) const {
   // Rows are divided where some threads would have none, or a row more than others that matters.
-  const int64_t most = std::min<int64_t>(threads, shape_.length / kPiece);
+  const int64_t most = std::min<int64_t>(threads, shape_.length / piece_);
   if (rows < 1 || most < 2 || rows % threads == 0 || rows >= int64_t{4} * threads) return 1;
   return most;
 }
 
 int Norm::Pieces(int64_t rows, int threads) const {
   const int64_t most =
-      std::min({int64_t{threads}, rows * Parts(rows, threads), rows * shape_.length / kPiece});
+      std::min({int64_t{threads}, rows * Parts(rows, threads), rows * shape_.length / piece_});
   return static_cast<int>(std::max<int64_t>(1, most));
 }
 

@@ -88,6 +88,10 @@ struct NormShape {
   std::vector<int> addends;
 };
 
+// Elements of a piece, at least, which takes about a microsecond: more than it costs to begin one.
+// docs/native.md, "Blocking".
+constexpr int64_t kNormPiece = 4096;
+
 class Norm {
  public:
   // How many tensors are added on the way out.
@@ -106,7 +110,7 @@ class Norm {
     NormMoments* scratch = nullptr;
   };
 
-  Norm(NormShape shape, std::vector<Post> posts);
+  Norm(NormShape shape, std::vector<Post> posts, int64_t piece = kNormPiece);
 
   // In how many parts each of so many rows is divided, by so many threads. Rows of one part are done in one
   // step (WholeRows); those of several need two, Measure and then Write.
@@ -125,6 +129,7 @@ class Norm {
 
   const NormShape shape_;
   const std::vector<Post> posts_;
+  const int64_t piece_;
 };
 
 }  // namespace collage::native

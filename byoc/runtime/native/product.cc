@@ -7,13 +7,6 @@
 namespace collage::native {
 namespace {
 
-// A panel's rows that are worked on at a time, which stay in the second cache beside the rows of the left
-// side.
-constexpr int64_t kDepth = 1024;
-
-// Elements of the left side that are to stay in the second cache while all panels run past it.
-constexpr int64_t kLeftElements = 96 * 1024;
-
 // The i-th of so many nearly equal pieces of 0 .. count.
 std::pair<int64_t, int64_t> Piece(int64_t count, int64_t pieces, int64_t i) {
   return {count * i / pieces, count * (i + 1) / pieces};
@@ -61,8 +54,9 @@ void PackedWeights::Share(const std::function<std::shared_ptr<void>(std::shared_
   }
 }
 
-Product::Product(std::shared_ptr<const PackedWeights> weights, std::vector<Post> posts)
-    : weights_(std::move(weights)), posts_(std::move(posts)) {}
+Product::Product(std::shared_ptr<const PackedWeights> weights, std::vector<Post> posts,
+                 const ProductBlocking& blocking)
+    : weights_(std::move(weights)), posts_(std::move(posts)), blocking_(blocking) {}
 
 // The division in which the busiest thread has least to do. Rather the panels are divided than the rows: each
 // thread then reads weights of its own.
@@ -92,7 +86,7 @@ void Product::Run(const Arguments& a, int piece, int threads) const {
   const auto [top, bottom] = PieceOfRows(a.rows, division.rows, piece / division.panels);
   if (top >= bottom) return;
   // Blocks of rows of about the same height.
-  const int64_t most = std::max(TileRows(), kLeftElements / std::max<int64_t>(1, weights_->rows()));
+  const int64_t most = std::max(TileRows(), blocking_.left_elements / std::max<int64_t>(1, weights_->rows()));
   const int64_t blocks = DivideUp(bottom - top, most);
   for (int64_t block = 0; block < blocks; ++block) {
     const auto [begin, stop] = PieceOfRows(bottom - top, blocks, block);
@@ -124,7 +118,7 @@ void Product::Panel(const Arguments& a, const PackedWeights::Panel& panel, const
   work.operands = a.operands;
   work.row = top;
   work.column = panel.column;
-  const int64_t parts = std::max<int64_t>(1, DivideUp(length, kDepth));
+  const int64_t parts = std::max<int64_t>(1, DivideUp(length, blocking_.depth));
   for (int64_t part = 0; part < parts; ++part) {
     const auto [begin, end] = Piece(length, parts, part);
     const bool last = part + 1 == parts;

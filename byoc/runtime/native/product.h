@@ -58,6 +58,15 @@ class PackedWeights {
   std::vector<std::vector<float>> biases_;
 };
 
+// How the work is cut: docs/native.md, "Blocking".
+struct ProductBlocking {
+  // A panel's rows that are worked on at a time, which stay in the second cache beside the rows of the left
+  // side.
+  int64_t depth = 1024;
+  // Elements of the left side that are to stay in the second cache while all panels run past it.
+  int64_t left_elements = 96 * 1024;
+};
+
 // Dense layers with one left side.
 class Product {
  public:
@@ -70,7 +79,8 @@ class Product {
   };
 
   // The posts are done to all results, and read operands of the results' size.
-  Product(std::shared_ptr<const PackedWeights> weights, std::vector<Post> posts);
+  Product(std::shared_ptr<const PackedWeights> weights, std::vector<Post> posts,
+          const ProductBlocking& blocking = {});
 
   // In how many pieces so many rows are worked on by so many threads.
   int Pieces(int64_t rows, int threads) const;
@@ -88,6 +98,7 @@ class Product {
 
   const std::shared_ptr<const PackedWeights> weights_;
   const std::vector<Post> posts_;
+  const ProductBlocking blocking_;
 };
 
 // A product of so many rows as a step. data: the left side, the operands of the posts in the order of their

@@ -8,22 +8,15 @@
 #include "native/workers.h"
 
 namespace collage::native {
-namespace {
-
-constexpr int64_t kBlock = 96;  // pixels that are multiplied with one panel in a row
-
-// Work for less than this many multiplications is not divided among threads.
-constexpr int64_t kGrain = 1 << 18;
-
-}  // namespace
 
 ProjectionKernel::ProjectionKernel(int64_t pixels, int64_t in_channels, int64_t out_channels,
-                                   std::vector<Post> posts, int threads)
+                                   std::vector<Post> posts, int threads, const ProjectionBlocking& blocking)
     : pixels_(pixels),
       in_channels_(in_channels),
       out_channels_(out_channels),
       posts_(std::move(posts)),
-      threads_(std::max(threads, 1)) {}
+      threads_(std::max(threads, 1)),
+      blocking_(blocking) {}
 
 size_t ProjectionKernel::PackedSize() const {
   return static_cast<size_t>(PackedElements(in_channels_, out_channels_));
@@ -35,7 +28,7 @@ void ProjectionKernel::Pack(const float* weight, int64_t out_stride, int64_t in_
 
 void ProjectionKernel::Run(const float* src, const float* packed, const float* bias,
                            const float* const* addends, float* dst) const {
-  const int64_t panels = PanelsOf(out_channels_), blocks = DivideUp(pixels_, kBlock);
+  const int64_t panels = PanelsOf(out_channels_), blocks = DivideUp(pixels_, blocking_.pixels);
   std::vector<Operand> operands;
   for (const Post& post : posts_) {
     if (post.operand >= 0) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
@@ -44,14 +37,14 @@ void ProjectionKernel::Run(const float* src, const float* packed, const float* b
   // Neighbours read the same pixels.
   const auto work = [&](int64_t item, int64_t) {
     const int64_t first = item % panels * PanelColumns(), width = PanelWidth(first, out_channels_);
-    const int64_t start = item / panels * kBlock;
+    const int64_t start = item / panels * blocking_.pixels;
     GemmWork product;
     product.left = src + start * in_channels_;
     product.left_row = in_channels_;
     product.right = packed + first * in_channels_;
     product.right_row = width;
     product.length = in_channels_;
-    product.rows = std::min(kBlock, pixels_ - start);
+    product.rows = std::min(blocking_.pixels, pixels_ - start);
     product.columns = std::min(width, out_channels_ - first);
     product.initial = bias == nullptr ? nullptr : bias + first;
     product.out = dst + start * out_channels_ + first;
@@ -67,8 +60,9 @@ void ProjectionKernel::Run(const float* src, const float* packed, const float* b
     }
     Multiply(product);
   };
-  const int64_t workers = std::min({int64_t{threads_}, blocks * panels,
-                                    std::max(int64_t{1}, pixels_ * in_channels_ * out_channels_ / kGrain)});
+  const int64_t workers =
+      std::min({int64_t{threads_}, blocks * panels,
+                std::max(int64_t{1}, pixels_ * in_channels_ * out_channels_ / blocking_.grain)});
   DivideAmongWorkers(workers, blocks * panels, work);
 }
 

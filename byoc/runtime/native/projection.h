@@ -14,11 +14,18 @@
 
 namespace collage::native {
 
+// How the work is cut: docs/native.md, "Blocking".
+struct ProjectionBlocking {
+  int64_t pixels = 96;  // are multiplied with one panel in a row
+  // Work for less than this many multiplications is not divided among threads.
+  int64_t grain = 1 << 18;
+};
+
 class ProjectionKernel {
  public:
   // [pixels, in_channels] to [pixels, out_channels]. threads is how many threads Run may use.
   ProjectionKernel(int64_t pixels, int64_t in_channels, int64_t out_channels, std::vector<Post> posts,
-                   int threads);
+                   int threads, const ProjectionBlocking& blocking = {});
 
   // The size of the packed weights, in floats.
   size_t PackedSize() const;
@@ -34,6 +41,7 @@ class ProjectionKernel {
   int64_t pixels_, in_channels_, out_channels_;
   std::vector<Post> posts_;
   int threads_;
+  ProjectionBlocking blocking_;
 };
 
 }  // namespace collage::native

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "native/divide_up.h"
 #include "native/gemm.h"
 #include "native/workers.h"
 
@@ -28,6 +29,17 @@ void RunProduct(const StripAction& a, const float* in, const Operand& other, flo
 }
 
 }  // namespace
+
+int64_t StripsFor(int64_t rows, int64_t threads, const std::function<int64_t(int64_t)>& bytes,
+                  int64_t budget) {
+  // The most rows that fit; what is made ahead takes more than its share of them.
+  int64_t fitting = 1, beyond = rows + 1;
+  while (beyond - fitting > 1) {
+    const int64_t middle = fitting + (beyond - fitting) / 2;
+    (bytes(middle) <= budget ? fitting : beyond) = middle;
+  }
+  return std::min(rows, RoundUp(DivideUp(rows, fitting), threads));
+}
 
 void Strips::Run(void* const* data) const {
   const auto scratch_of = [&](int64_t worker) { return static_cast<float*>(data[0]) + worker * scratch; };

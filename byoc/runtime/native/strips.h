@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,16 @@
 #include "native/window.h"
 
 namespace collage::native {
+
+// What a strip's values may take together, in bytes: half of what a core's second-level cache holds on
+// processors with AVX-512 (1 to 2 MB), so that weights pass through the other half. docs/native.md,
+// "Blocking".
+constexpr int64_t kStripBytes = 512 << 10;
+
+// In how many strips so many rows are divided among so many threads: the fewest whose values take no more
+// than the budget each, and as many for each thread. bytes: what the values of so many rows take.
+int64_t StripsFor(int64_t rows, int64_t threads, const std::function<int64_t(int64_t rows)>& bytes,
+                  int64_t budget = kStripBytes);
 
 // Where a value is.
 struct StripPlace {

@@ -11,10 +11,6 @@
 namespace collage::native {
 namespace {
 
-// The operands of a segment are kept this small, in elements, so that they and a group's weights fit into a
-// core's second cache.
-constexpr int64_t kOperands = 64 * 1024;
-
 // The sum of taps that a product wants; they lie so many elements apart.
 float SumOfTaps(const float* values, int64_t stride, const AxisProduct& product) {
   double sum = 0;
@@ -26,7 +22,7 @@ float SumOfTaps(const float* values, int64_t stride, const AxisProduct& product)
 
 UpsampledConvolutionKernel::UpsampledConvolutionKernel(int64_t batch, int64_t in_channels,
                                                        int64_t out_channels, UpsampledAxis height,
-                                                       UpsampledAxis width, int threads)
+                                                       UpsampledAxis width, int threads, int64_t operands)
     : batch_(batch),
       in_channels_(in_channels),
       out_channels_(out_channels),
@@ -44,7 +40,7 @@ UpsampledConvolutionKernel::UpsampledConvolutionKernel(int64_t batch, int64_t in
   const int64_t sources = 2 * (1 + static_cast<int64_t>(row_shifts_.size()));
   const int64_t margin = width_.greatest_shift - width_.least_shift;
   const int64_t row = width_.end - width_.begin;
-  const int64_t most = std::max<int64_t>(kTilePixels, kOperands / (sources * in_blocks_ * kLanes) - margin);
+  const int64_t most = std::max<int64_t>(kTilePixels, operands / (sources * in_blocks_ * kLanes) - margin);
   segments_ = DivideUp(row, most);
   segment_ = DivideUp(row, segments_);
   pitch_ = segment_ + margin;

@@ -17,10 +17,14 @@
 
 namespace collage::native {
 
+// The operands of a segment of a row are kept this small, in elements, so that they and a group's weights fit
+// into a core's second cache: docs/native.md, "Blocking".
+constexpr int64_t kUpsampledOperands = 64 * 1024;
+
 class UpsampledConvolutionKernel {
  public:
   UpsampledConvolutionKernel(int64_t batch, int64_t in_channels, int64_t out_channels, UpsampledAxis height,
-                             UpsampledAxis width, int threads);
+                             UpsampledAxis width, int threads, int64_t operands = kUpsampledOperands);
 
   // In elements: the weights as `Run` wants them, and what it needs to work in.
   size_t PackedSize() const;

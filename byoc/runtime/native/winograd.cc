@@ -13,14 +13,6 @@ namespace {
 
 constexpr int64_t kSkew = 16;  // keeps the planes of transformed tiles out of one another's cache sets
 
-// What it costs to read a packed weight from memory, in multiplications that a core does meanwhile: decides
-// between tiles of 4x4, with fewest multiplications, and of 2x2, with fewer weights. (14x14, 256 channels:
-// even.)
-constexpr int64_t kBalance = 24;
-// How much of a core's cache the transformed tiles of a block should take, in floats, and the least number of
-// tiles for which all weights are worth being read once more.
-constexpr int64_t kBlockFloats = 256 * 1024, kLeast = 24;
-
 // Taps of the depth that meet data for one slice of the result.
 struct Taps {
   int64_t first, last;  // last is behind them
@@ -76,20 +68,24 @@ void MultiplyPlane(const WinogradTask& t, int64_t plane, int64_t panel, int64_t 
 
 }  // namespace
 
-WinogradKernel::WinogradKernel(const WinogradShape& shape, std::vector<Post> posts, int threads)
+WinogradKernel::WinogradKernel(const WinogradShape& shape, std::vector<Post> posts, int threads,
+                               const WinogradBlocking& blocking)
     : shape_(shape), posts_(std::move(posts)), threads_(std::max(threads, 1)) {
   auto tiles = [&](int64_t side) {
     return shape.batch * DivideUp(shape.out_height, side) * DivideUp(shape.out_width, side);
   };
-  auto cost = [&](int64_t side) { return (side + 2) * (side + 2) * (tiles(side) + kBalance); };
-  side_ = cost(2) < cost(4) ? 2 : 4;
+  // For each input and output channel a transformed tile has (side + 2)^2 multiplications, and as many
+  // weights are read, once for all tiles: tiles of 4x4 have the fewest multiplications, tiles of 2x2 fewer
+  // weights.
+  auto cost = [&](int64_t side) { return (side + 2) * (side + 2) * (tiles(side) + blocking.weight_cost); };
+  side_ = blocking.side != 0 ? blocking.side : cost(2) < cost(4) ? 2 : 4;
   tile_rows_ = DivideUp(shape.out_height, side_);
   tile_columns_ = DivideUp(shape.out_width, side_);
   tiles_ = tiles(side_);
   const int64_t planes = (side_ + 2) * (side_ + 2);
   const int64_t tile_floats =
       planes * (shape.in_depth * shape.in_channels + shape.out_depth * shape.out_channels);
-  block_ = std::max(kLeast, kBlockFloats / tile_floats);
+  block_ = std::max(blocking.least_tiles, blocking.block_floats / tile_floats);
   if (tiles_ < block_ * threads_) {
     block_ = 0;
     return;

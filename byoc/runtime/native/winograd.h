@@ -21,6 +21,16 @@
 
 namespace collage::native {
 
+// How the work is cut. What each is for, and where it comes from: docs/native.md, "Blocking".
+struct WinogradBlocking {
+  // The side of the square of results (tile) that is computed at once, 2 or 4; 0: the one that costs less,
+  // where to read a packed weight from memory costs as much as so many multiplications.
+  int64_t side = 0, weight_cost = 24;
+  // How much of a core's cache the transformed tiles of a block take, in floats, and the least number of
+  // tiles for which all weights are read once more.
+  int64_t block_floats = 256 * 1024, least_tiles = 24;
+};
+
 class WinogradKernel {
  public:
   // Both numbers of channels must be multiples of this: of the vectors of each level.
@@ -28,7 +38,11 @@ class WinogradKernel {
 
   // threads is how many threads Run may use: the scratch memory is divided among them. posts are done to each
   // result, in order.
-  WinogradKernel(const WinogradShape& shape, std::vector<Post> posts, int threads);
+  WinogradKernel(const WinogradShape& shape, std::vector<Post> posts, int threads,
+                 const WinogradBlocking& blocking = {});
+
+  // That of a tile: 2 or 4.
+  int64_t side() const { return side_; }
 
   // The sizes, in floats, of the packed weights and of Run's scratch memory.
   size_t PackedSize() const;
@@ -53,9 +67,8 @@ class WinogradKernel {
   WinogradShape shape_;
   std::vector<Post> posts_;
   int threads_;
-  // The side of the square of results (tile) that is computed at once: 2 or 4. The transformed one has two
-  // more.
-  int side_;
+  // The transformed tile's side has two more.
+  int64_t side_;
   int64_t tile_rows_, tile_columns_, tiles_;  // tiles_: of one slice in depth, of the whole batch
   // How many tiles one thread takes at a time, all phases; 0 where the phases are divided, each among all.
   int64_t block_;
