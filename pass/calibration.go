@@ -29,12 +29,15 @@ type Taken struct {
 	Digest string
 }
 
-// How many inputs errors are taken on: of calibration data mostInputs at most, a quarter of them by the search.
+// How many inputs errors are taken on: of calibration data mostInputs at most, a quarter of them by the search. Scales
+// may be found on mostScales of all that are not held out: an error is known well by a few, and what values reach is
+// not.
 const (
 	searchedInputs = 2
 	heldOutInputs  = 6
 	mostInputs     = 16
 	searchedShare  = 4
+	mostScales     = 256
 )
 
 // Take gives the inputs on which errors are taken of a normalised module: samples of the calibration data, or random
@@ -99,7 +102,7 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 			return nil, fmt.Errorf("%s has no .npz files", path)
 		}
 		slices.Sort(files)
-		files = evenly(files) // each holds a sample at least: no more of them are needed, nor read
+		files = evenly(files, mostInputs+mostScales) // each holds a sample at least: no more of them are needed, nor read
 	}
 	var all []measure.Input
 	digest, varied := sha256.New(), false
@@ -132,19 +135,22 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 		return nil, fmt.Errorf("%s says nothing: all elements of each array are the same", path)
 	}
 	taken := &Taken{Inputs: &measure.Inputs{}, Digest: hex.EncodeToString(digest.Sum(nil))[:12]}
-	for i, sample := range evenly(all) {
+	for i, sample := range evenly(all, mostInputs) {
 		if i%searchedShare == 0 {
 			taken.Searched = append(taken.Searched, sample)
 		} else {
 			taken.HeldOut = append(taken.HeldOut, sample)
 		}
 	}
+	errors := slices.Concat(taken.Searched, taken.HeldOut)
+	all = slices.DeleteFunc(all, func(sample measure.Input) bool { return slices.Contains(errors, sample) })
+	taken.Scales = evenly(all, mostScales)
 	return taken, nil
 }
 
-// evenly gives mostInputs of a list at most, from everywhere in it: data is often sorted.
-func evenly[T any](list []T) []T {
-	some := make([]T, min(len(list), mostInputs))
+// evenly gives so many of a list at most, from everywhere in it: data is often sorted.
+func evenly[T any](list []T, most int) []T {
+	some := make([]T, min(len(list), most))
 	for i := range some {
 		some[i] = list[i*len(list)/len(some)]
 	}

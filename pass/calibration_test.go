@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -66,9 +67,10 @@ func TestCalibrationDataIsTakenApart(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, taken.Searched, 4)
 	assert.Len(t, taken.HeldOut, 12)
+	assert.Len(t, taken.Scales, 24, "all others are for scales")
 	assert.Equal(t, filepath.Join(many, "37.npz"), taken.HeldOut[11].File)
 	seen := map[measure.Input]bool{}
-	for _, s := range append(taken.Searched, taken.HeldOut...) {
+	for _, s := range slices.Concat(taken.Searched, taken.HeldOut, taken.Scales) {
 		assert.False(t, seen[s], "%v", s)
 		seen[s] = true
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/trace"
 	"github.com/collage-tvm/collage/pass/witness"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // Lane is a graphlevel.Estimator that builds networks in worker processes, runs each in turn with the fastest so far,
@@ -37,8 +38,12 @@ type Lane struct {
 	// pace is the fastest that was measured in this run, which others run in turn with; nil for plain TVM's.
 	pace *Executable
 	// unknown is why the scales that some backends need are not known; nil where they are, or were not asked for.
-	unknown *cost.Failure
-	ahead   []*genome.Placement // what is wanted after the next Measure (Ahead)
+	// failures counts how often looking for them failed for what may have been the machine's fault.
+	unknown  *cost.Failure
+	failures int
+	// looks is look, but for tests.
+	looks func(ctx context.Context, values []relay.NodeID, wide string) (*cost.Scales, *cost.Failure, error)
+	ahead []*genome.Placement // what is wanted after the next Measure (Ahead)
 }
 
 // LaneOptions say how a Lane works.
@@ -57,6 +62,12 @@ type LaneOptions struct {
 	Poll func() error
 	// Inputs are those on which errors are taken of every network but plain TVM's; nil where they are not.
 	Inputs *measure.Inputs
+	// Data tells the calibration data that Inputs are samples of from others (Taken.Digest); "" for random inputs.
+	Data string
+	// Store is the file of costs that keeps what was seen of the network's values; "" for the user's. RetryFailures looks
+	// again where that failed before.
+	Store         string
+	RetryFailures bool
 	// Progress is told what is being done ("building feedback 1"). May be nil.
 	Progress func(what string)
 	// Quiet is called before something is timed: it waits until nothing else of the caller's runs. May be nil.
@@ -120,11 +131,15 @@ func NewLane(network *Network, options LaneOptions) (*Lane, error) {
 		options.Ran = func(_, _ time.Duration) {}
 	}
 	l := &Lane{network: network, options: options, folder: options.Folder, built: map[string]*Executable{}}
+	l.looks = l.look
 	var err error
 	if l.plain, err = network.Reference(); err != nil {
 		return nil, err
 	}
 	cfg := network.s.cfg
+	if err := l.recall(); err != nil {
+		return nil, err
+	}
 	interpreter, err := python(&Config{Python: options.Python})
 	if err != nil {
 		return nil, err
@@ -168,6 +183,9 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 	}
 	later = slices.DeleteFunc(slices.Clone(later), l.mustKnow) // nobody waits for that yet
 	for _, p := range placements {
+		if l.mustKnow(p) {
+			delete(l.built, p.Key) // it was not built for want of scales
+		}
 		if err := l.Know(ctx, p); err != nil {
 			return err
 		}

@@ -28,6 +28,9 @@ type Precision struct {
 	Measure string `json:"error_measure,omitempty"`
 	// Calibration is an .npz file with real inputs, or a folder of them (Take); "" for random ones.
 	Calibration string `json:"calibration,omitempty"`
+	// OnlyBytes has PrecisionAuto leave bfloat16 out: of a network that comes quantised its author has said that bytes
+	// will do, and nothing of bfloat16.
+	OnlyBytes bool `json:"-"`
 }
 
 // What Precision.Allowed may be.
@@ -95,6 +98,9 @@ func oneOf(names []string) string {
 // allows says that backends that compute so may be offered.
 func (p *Precision) allows(precision byoc.Precision) bool {
 	all := byoc.Precisions()
+	if p.OnlyBytes && precision == byoc.BF16 {
+		return false
+	}
 	return precision == byoc.F32 || p.Allowed == PrecisionAuto ||
 		p.Narrow() && slices.Index(all, precision) <= slices.Index(all, byoc.Precision(p.Allowed))
 }

@@ -125,6 +125,9 @@ func TestBackendsThatComputeNarrowlyAreOfferedWhereThatIsAllowed(t *testing.T) {
 	assert.Equal(t, []string{"wide", "bytes", "slim"}, offered("bf16", "wide", "bytes"))
 	assert.Equal(t, []string{"wide", "bytes", "bytes_slim", "slim"}, offered("int8", "wide", "bytes"))
 	assert.Equal(t, []string{"wide", "bytes", "bytes_slim", "slim"}, offered("auto", "wide", "bytes"))
+	quantised, err := (&Precision{Allowed: "auto", OnlyBytes: true}).Offered([]string{"wide", "bytes"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"wide", "bytes", "bytes_slim"}, quantised, "bfloat16 is nothing that its author has allowed")
 	assert.Equal(t, "the option precision is int8, in which nothing here computes: none of the backends wide can "+
 		"(bytes can)", refused("int8", "wide"))
 	assert.Equal(t, "the option backends has bytes_slim, which computes in int8: say precision int8, or auto, too",

@@ -3,12 +3,7 @@
 package pass
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,17 +12,15 @@ import (
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/bound"
 	"github.com/collage-tvm/collage/pass/candidate"
-	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
-	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/relay"
 )
 
 // Some backends round what their operators read to bytes by scales that must be known when a region is written
 // (byoc.Rounding). They are found on inputs of the network's: a build of the network that gives these values, too, is
-// run on those inputs that the search may see, and rounding.Seen.Steps decides. That is done when the first network
-// with such a region is to be built (Lane.Know), and once.
+// run on inputs of which the search may see, and rounding.Seen.Steps decides. That is done when the first network with
+// such a region is to be built (Lane.Know), and once: the cost store keeps it.
 
 // unfit says that a candidate's scales could not be found: nothing is run here that would tell them, or the values that
 // it has rounded are no network's own.
@@ -43,11 +36,11 @@ func (s *search) fitting(set *candidate.Set) {
 // rounded gives a region the steps of the values that it has rounded.
 func (n *Network) rounded(i int, r *annotate.Region) {
 	for _, v := range n.s.roundedIn(n.s.functions[i].set, r) {
-		if steps, ok := n.steps[v]; ok {
+		if learnt, ok := n.learnt[v]; ok {
 			if r.Steps == nil {
 				r.Steps = map[relay.NodeID]rounding.Steps{}
 			}
-			r.Steps[v] = steps
+			r.Steps[v] = learnt.Steps
 		}
 	}
 }
@@ -89,61 +82,8 @@ func (n *Network) watched() (values []relay.NodeID, wide string) {
 	return slices.Compact(values), wide
 }
 
-// Know finds the steps of the values that candidates have rounded, where a placement has some of them and that was not
-// done: its plan has them then. Where they cannot be found, what such placements cannot be built for is in unknown.
-// Errors: as Build's.
-func (l *Lane) Know(ctx context.Context, p *genome.Placement) error {
-	if !l.mustKnow(p) {
-		return nil
-	}
-	n := l.network
-	if err := l.carry(); err != nil {
-		return err
-	}
-	values, wide := n.watched()
-	l.options.Progress(fmt.Sprintf("looking at %d values", len(values)))
-	spec, _ := n.Spec(n.apart(wide, values))
-	results := 0
-	for i := range spec.Functions {
-		if f := &spec.Functions[i]; f.Name == "main" {
-			f.Watched = values
-			g := n.s.functions[i].set.Graph
-			results = max(1, relay.TupleFields(g, g.Root()))
-		}
-	}
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return err
-	}
-	job := measure.NetworkBuild{Module: l.carried.Module, Params: l.carried.Params, Network: string(text),
-		Compilers: compilersOf(&spec), Out: filepath.Join(l.folder, "watched"+l.options.Extension)}
-	defer os.Remove(job.Out)
-	return l.pool.Build(ctx, []measure.NetworkBuild{job}, 1, func(_ int, b *measure.NetworkBuilt) error {
-		if l.unknown = b.Failure; l.unknown != nil {
-			return nil
-		}
-		seen, failure, err := l.pool.Watch(ctx, job.Out, results, n.channels(values), l.options.Inputs.Searched)
-		if err != nil || failure != nil {
-			l.unknown = failure
-			return err
-		}
-		if len(seen) != len(values) {
-			l.unknown = &cost.Failure{Phase: "run", Kind: cost.KindError,
-				Detail: fmt.Sprintf("%d values were seen of %d", len(seen), len(values))}
-			return nil
-		}
-		n.steps, n.seen = map[relay.NodeID]rounding.Steps{}, map[relay.NodeID]*rounding.Seen{}
-		for i, v := range values {
-			n.steps[v], n.seen[v] = seen[i].Steps(), &seen[i]
-		}
-		return nil
-	})
-}
-
-// mustKnow says that a placement has values rounded whose steps nobody has looked for.
-func (l *Lane) mustKnow(p *genome.Placement) bool {
-	return l.network.steps == nil && l.unknown == nil && l.options.Inputs != nil && l.network.rounds(p)
-}
+// ScaleInputs is on how many inputs scales were found; 0 where none were.
+func (n *Network) ScaleInputs() int { return n.scaleInputs }
 
 // channels are the axes of main's values along which their channels lie, by who multiplies them: the last one but where
 // a convolution's layout says another.
@@ -198,12 +138,12 @@ func (n *Network) Adds(function int, v relay.NodeID, in byoc.Precision) (square 
 	if n.s.functions[function].set.Graph.Name != "main" || len(node.Inputs) == 0 || !bound.Multiplies(node.Op) {
 		return 0, false
 	}
-	seen := n.seen[node.Inputs[0]]
+	seen, looked := n.learnt[node.Inputs[0]]
 	switch {
-	case seen == nil || seen.Gain+seen.ChannelGain == 0:
+	case !looked || seen.Gain+seen.ChannelGain == 0:
 		return 0, false
 	case in == byoc.INT8:
-		return seen.Gain*seen.Noise(n.steps[node.Inputs[0]]) + seen.ChannelGain*graphlevel.Rounding(in), true
+		return seen.Gain*seen.Noise + seen.ChannelGain*graphlevel.Rounding(in), true
 	}
 	return (seen.Gain + seen.ChannelGain) * graphlevel.Rounding(in), true
 }

@@ -107,15 +107,22 @@ def test_what_is_seen_of_values(tmp_path):
     drawn[2, 0, 0, 0, 1] = 0.0
     np.savez(data, x=drawn)
     request = {"model": path, "results": 1, "channels": [1, -1, 1], "inputs": [[str(data), i] for i in range(3)]}
-    request["seconds"] = 60.0
-    wide, narrow, again = Networks().watch(request)["seen"]
+    request.update(least=1, input_seconds=60.0, noise_seconds=60.0)
+    watched = Networks().watch(request)
+    assert watched["inputs"] == 3
+    wide, narrow, again = watched["seen"]
     assert (wide["low"], wide["high"]) == (-5.0, drawn.max())
     assert sum(wide["counts"]) == drawn.size - 1 and wide["counts"][0] == 1
     assert wide["squares"] == pytest.approx(np.square(drawn, dtype="float64").sum(), rel=1e-6)
     assert wide["gain"] == pytest.approx(1 / 64, rel=0.9) and wide["channel_gain"] == pytest.approx(1, rel=0.02)
     assert narrow["gain"] == pytest.approx(1, rel=0.02) and narrow["channel_gain"] == pytest.approx(1, rel=0.02)
     assert again["gain"] == pytest.approx(1 / 64, rel=0.9)
-    wide, narrow, again = Networks().watch({**request, "seconds": 1e-9})["seen"]
+    watched = Networks().watch({**request, "input_seconds": 1e-9, "noise_seconds": 1e-9})
+    assert watched["inputs"] == 1 and sum(watched["seen"][0]["counts"]) == 4 * 8 * 8
+    assert watched["seen"][0]["low"] > -5.0, "there was time for the one that must be looked at"
+    watched = Networks().watch({**request, "least": 2, "input_seconds": 1e-9, "noise_seconds": 1e-9})
+    assert watched["inputs"] == 2 and watched["seen"][0]["low"] == -5.0
+    wide, narrow, again = watched["seen"]
     assert narrow["gain"] == again["gain"] == wide["gain"], "there was time for the first"
 
 
@@ -168,6 +175,35 @@ def test_what_the_store_knows_has_its_scales(tmp_path):
         assert placed.counted(region)["qnn.quantize"] >= 2
         assert "int8" in region.attrs["Precisions"]
     assert len(rounded(compiled(module, tmp_path, **PINNED)[1])) >= 2
+
+
+def test_a_warm_store_gives_the_same_plan(tmp_path):
+    """What was seen of values is in the store: nobody looks again, and plans are the same but for their timeline."""
+    import collage
+
+    module, store = network(False), tmp_path / "costs.jsonl"
+    options = {**BYTES, "max_error": 0.02, "threads": 2, "search_time": 60, "trials": 6, "samples": 3}
+
+    def planned(data=None):
+        plan = tmp_path / "plan.json"
+        collage.partition(module, plan_out=str(plan), store=str(store), calibration=data, **options)
+        return {key: value for key, value in json.loads(plan.read_text()).items() if key != "timeline"}
+
+    def looked():
+        records = [json.loads(line) for line in store.read_text().splitlines()]
+        return [r for r in records if r["key"].get("kind") == "scales"]
+
+    for _ in range(2):
+        planned()  # candidates are measured as long as there is time
+    (record,) = looked()
+    assert record["scales"]["inputs"] == 2
+    assert all(v["gain"] + v["channel_gain"] > 0 for v in record["scales"]["values"])
+    first, second = planned(), planned()
+    assert first == second
+    assert len(looked()) == 1, "nothing was looked at a second time"
+    np.savez(tmp_path / "x.npz", x=np.stack([values(seed)["x"] for seed in range(40)]))
+    planned(str(tmp_path / "x.npz"))
+    assert len(looked()) == 2 and looked()[1]["scales"]["inputs"] > 4, "other data, and more of it than errors take"
 
 
 def test_nobody_finds_scales_where_nothing_is_run(tmp_path):

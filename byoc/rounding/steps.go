@@ -2,7 +2,10 @@
 
 package rounding
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Steps are what numbers are rounded to where they become bytes: number = (byte - Zero) * Scale, bytes from 0 to 255.
 type Steps struct {
@@ -42,6 +45,32 @@ type Seen struct {
 	// them may be: wherever the same weights are used, what they are off by is the same, and nothing of it averages out.
 	Gain        float64 `json:"gain"`
 	ChannelGain float64 `json:"channel_gain"`
+}
+
+// Learnt is what is kept of what was seen.
+type Learnt struct {
+	Steps
+	// Noise is that of the steps; the gains are Seen's.
+	Noise       float64 `json:"noise"`
+	Gain        float64 `json:"gain"`
+	ChannelGain float64 `json:"channel_gain"`
+}
+
+// Learnt are the steps of what was seen, and what rounding to them does.
+func (s *Seen) Learnt() Learnt {
+	steps := s.Steps()
+	return Learnt{Steps: steps, Noise: s.Noise(steps), Gain: s.Gain, ChannelGain: s.ChannelGain}
+}
+
+// Validate says what is wrong with what was kept; nil where nothing is.
+func (l *Learnt) Validate() error {
+	switch {
+	case !(l.Scale > 0) || math.IsInf(l.Scale, 0) || l.Zero < 0 || l.Zero > most:
+		return fmt.Errorf("a scale of %v whose zero is %d is none", l.Scale, l.Zero)
+	case !(l.Noise >= 0 && l.Gain >= 0 && l.ChannelGain >= 0) || math.IsInf(l.Noise+l.Gain+l.ChannelGain, 0):
+		return fmt.Errorf("noise of %v with the gains %v and %v is none", l.Noise, l.Gain, l.ChannelGain)
+	}
+	return nil
 }
 
 // Noise is by what share of themselves the numbers are off where they are rounded so, in squares.

@@ -108,3 +108,20 @@ func TestNoise(t *testing.T) {
 	}
 	assert.Zero(t, (&Seen{Counts: []int64{0}}).Noise(Usual))
 }
+
+func TestWhatIsKeptIsWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	s := seen([]float64{-1, 0.5, 0.75, 3})
+	s.Squares, s.Gain, s.ChannelGain = 11.8125, 2, 3
+	learnt := s.Learnt()
+	assert.Equal(t, Learnt{Steps: s.Steps(), Noise: s.Noise(s.Steps()), Gain: 2, ChannelGain: 3}, learnt)
+	require.NoError(t, learnt.Validate())
+	for _, change := range []func(l *Learnt){
+		func(l *Learnt) { l.Scale = 0 }, func(l *Learnt) { l.Scale = math.Inf(1) }, func(l *Learnt) { l.Zero = 256 },
+		func(l *Learnt) { l.Zero = -1 }, func(l *Learnt) { l.Noise = math.NaN() }, func(l *Learnt) { l.Gain = -1 },
+	} {
+		wrong := learnt
+		change(&wrong)
+		require.Error(t, wrong.Validate(), "%+v", wrong)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/internal/statistics"
 )
 
@@ -50,6 +51,23 @@ type Cost struct {
 	Computation string `json:"computation,omitempty"`
 	// Network is what else is known of a whole network (NetworkKind); nil for a candidate.
 	Network *Network `json:"network,omitempty"`
+	// Scales is what was seen of values of a network's (ScalesKind), whose one sample is how long that took; nil for all
+	// else.
+	Scales *Scales `json:"scales,omitempty"`
+}
+
+// Scales is what was seen of values of a network's.
+type Scales struct {
+	// Inputs is on how many inputs they were seen.
+	Inputs int     `json:"inputs"`
+	Values []Scale `json:"values"`
+}
+
+// Scale is what was seen of a value of main's.
+type Scale struct {
+	// Value is its node.
+	Value int32 `json:"value"`
+	rounding.Learnt
 }
 
 // Network is what was found about a whole network beside its latency.
@@ -116,6 +134,9 @@ type Failure struct {
 	// "leak".
 	Kind   string `json:"kind"`
 	Detail string `json:"detail"`
+	// Unkept says that it is nothing to be stored: the machine was busy, or memory was short, with something that what
+	// has failed only needs.
+	Unkept bool `json:"-"`
 }
 
 // The kinds of failures. They are part of the store's format.
@@ -141,6 +162,11 @@ func (f *Failure) String() string {
 		return fmt.Sprintf("%s in %s", f.Kind, f.Phase)
 	}
 	return fmt.Sprintf("%s in %s: %s", f.Kind, f.Phase, f.Detail)
+}
+
+// Passing says that it may have been the machine's fault: another try may go well.
+func (f *Failure) Passing() bool {
+	return f.Kind == KindTimeout || f.Kind == KindOutOfMemory || f.Kind == KindCrash
 }
 
 // Lifetime is how long a failure is believed. What may have been the machine's fault (it was busy, memory was
@@ -236,6 +262,13 @@ func (c Cost) Validate() error {
 	for i, s := range c.Samples {
 		if math.IsNaN(s) || math.IsInf(s, 0) || s < 0 {
 			return fmt.Errorf("cost: sample %d is %v ms: latencies are finite and not negative", i, s)
+		}
+	}
+	if c.Scales != nil {
+		for i := range c.Scales.Values {
+			if err := c.Scales.Values[i].Validate(); err != nil {
+				return fmt.Errorf("cost: value %d: %w", c.Scales.Values[i].Value, err)
+			}
 		}
 	}
 	if math.IsNaN(c.MaxError) || math.IsInf(c.MaxError, 0) {

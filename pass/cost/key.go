@@ -33,10 +33,15 @@ type Environment struct {
 // NetworkKind is the Kind of the cost of a whole network.
 const NetworkKind = "network"
 
+// ScalesKind is the Kind of what was seen of the values of a network that some backends have rounded (Cost.Scales).
+const ScalesKind = "scales"
+
 // Key says what a cost belongs to. Keys are compared with ==.
 type Key struct {
 	// Kind is "" for the cost of a candidate, NetworkKind for that of a whole network: then Structure is the hash of
 	// the normalised module, Backend the backends that may have a part in it, and Composite says which placement it is.
+	// For ScalesKind Structure is the same, Backend the engine that computed them in float32, and Composite says which
+	// values they are, and on which inputs they were seen.
 	Kind string `json:"kind,omitempty"`
 	// Structure is the structural key of the computation (relay.Graph.Key): shapes, dtypes, attributes.
 	Structure string `json:"structure"`

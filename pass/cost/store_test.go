@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc/rounding"
 )
 
 func testKey(i int) Key {
@@ -248,4 +250,21 @@ func TestEntriesAreSorted(t *testing.T) {
 	for i, e := range s.Entries() {
 		assert.Equal(t, testKey(i+1), e.Key)
 	}
+}
+
+func TestScalesThatAreNoneAreRefused(t *testing.T) {
+	t.Parallel()
+	scales := func(scale float64) Cost {
+		c := testCost(1)
+		c.Scales = &Scales{Inputs: 3, Values: []Scale{{Value: 7,
+			Learnt: rounding.Learnt{Steps: rounding.Steps{Scale: scale, Zero: 9}, Gain: 0.1 + 0.2, ChannelGain: 1e-9}}}}
+		return c
+	}
+	path := filepath.Join(t.TempDir(), "costs.jsonl")
+	s := openStore(t, path)
+	require.ErrorContains(t, s.Put(testKey(1), scales(0)), "value 7: a scale of 0 whose zero is 9 is none")
+	require.NoError(t, s.Put(testKey(1), scales(0.25)))
+	c, found := openStore(t, path).Lookup(testKey(1))
+	require.True(t, found)
+	assert.Equal(t, scales(0.25).Scales, c.Scales, "to the last bit")
 }

@@ -60,8 +60,8 @@ func (c *decision) allowRounding() error {
 	note := fmt.Sprintf("The network is quantised: what is rounded the other way is a whole step off, so its outputs may be "+
 		"off by %g (%s); max_error changes that.", c.Precision.MaxError, cost.MeasureText(c.Precision.Limit().Measure))
 	if c.Precision.Allowed == "" && !c.Exact {
-		c.Precision.Allowed = pass.PrecisionAuto
-		note += " Parts may be computed in bytes, or bfloat16; precision=f32 does without."
+		c.Precision.Allowed, c.Precision.OnlyBytes = pass.PrecisionAuto, true
+		note += " Parts may be computed in bytes; precision=f32 does without."
 	}
 	c.notes = append(c.notes, note)
 	return nil
@@ -82,6 +82,14 @@ func (c *decision) inputs() *measure.Inputs {
 		return nil
 	}
 	return c.taken.Inputs
+}
+
+// data tells the calibration data that these are samples of from others; "" for random inputs.
+func (c *decision) data() string {
+	if c.taken == nil {
+		return ""
+	}
+	return c.taken.Digest
 }
 
 // ownMeasure is the measure of the user's own in which errors are taken; nil for none.
@@ -190,11 +198,34 @@ func (c *decision) precisionRecord() *plan.Precision {
 	if c.taken != nil {
 		record.Searched, record.HeldOut = len(c.taken.Searched), len(c.taken.HeldOut)
 		record.Calibration = c.taken.Digest
+		if c.graph != nil && c.keepsScales() {
+			record.Scaled = c.graph.network.ScaleInputs()
+		}
 		if own := c.ownMeasure(); own != nil {
 			record.MeasureDigest = own.Digest
 		}
 	}
 	return record
+}
+
+// keepsScales says that parts of what is kept are computed in bytes by scales that were found beforehand.
+func (c *decision) keepsScales() bool {
+	return slices.ContainsFunc(c.plan.Regions, func(r plan.Region) bool { return len(r.Rounded) > 0 })
+}
+
+// randomNote says what an error is worth that was taken on random inputs, where parts of what is kept are computed
+// narrowly; "" where they are not, or the inputs were the user's.
+func (c *decision) randomNote() string {
+	if c.graph == nil || c.taken == nil || c.taken.Digest != "" || !slices.ContainsFunc(c.plan.Regions,
+		func(r plan.Region) bool { return slices.ContainsFunc(r.Backends(), computesNarrowly) }) {
+		return ""
+	}
+	if c.keepsScales() {
+		return "The scales of bytes were found on random inputs, and so was how far the outputs are off: what real inputs " +
+			"reach beyond these is cut off, and nothing here has seen it. Give some of them (calibration) before this is relied on."
+	}
+	return "How far the outputs are off was found on random inputs; real ones may be less kind. Give some of them " +
+		"(calibration) to know."
 }
 
 // sameData says why a plan cannot be held to its budget: its errors were taken on other data, or by another function.

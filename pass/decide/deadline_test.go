@@ -84,6 +84,15 @@ func (l library) MergesRegions() bool      { return l != "tvm" }
 func (l library) Probe() byoc.Probe        { return byoc.Probe{Usable: true} }
 func (l library) Install() error           { return nil }
 
+// narrowed is a library that computes in bytes what another one does in float32.
+type narrowed struct {
+	library
+	wide string
+}
+
+func (narrowed) Precision() byoc.Precision { return byoc.INT8 }
+func (n narrowed) Wide() string            { return n.wide }
+
 // module is a network of the simulation: a chain of operators that three backends take.
 type module struct {
 	*pace
@@ -95,9 +104,8 @@ type module struct {
 	log []string
 }
 
-func newModule(t *testing.T, p *pace) *module {
+func newModule(t *testing.T, p *pace, backends ...byoc.Backend) *module {
 	t.Helper()
-	backends := []byoc.Backend{library("tvm"), library("one"), library("two")}
 	m := relay.NewGraph("main")
 	v := m.Var([]int64{8}, "float32")
 	for i := range 60 {
@@ -116,13 +124,13 @@ func newModule(t *testing.T, p *pace) *module {
 			set.Candidates = append(set.Candidates,
 				candidate.Candidate{Backend: b.Name(), Nodes: nodes, Root: nodes[0], Inputs: inputs,
 					Key: g.Nodes[id].Op})
-			costs = append(costs, 3-float64(k))
+			costs = append(costs, float64(len(backends)-k))
 		}
 	}
 	s, err := genome.NewSpace(backends, []genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
 	require.NoError(t, err)
 	n := &module{pace: p, all: s}
-	n.first = n.Alone("two")
+	n.first = n.Alone(backends[2].Name())
 	return n
 }
 
@@ -168,6 +176,8 @@ type works struct {
 	// takes has nothing to do with its operators.
 	parts     map[string]map[string]float64
 	disagrees error // what Agree finds
+	// off is how far outputs are off, by a backend that has a part in it.
+	off map[string]float64
 	// poll is called after each network, as real workers call it all the while; nil: it is not.
 	poll    func() error
 	net     *module
@@ -184,6 +194,7 @@ func (w *works) Built(p *genome.Placement) bool                          { retur
 func (w *works) Forget(...*genome.Placement)                             {}
 func (w *works) Rest()                                                   {}
 func (w *works) Renew() error                                            { return nil }
+func (m *module) ScaleInputs() int                                       { return 0 }
 func (m *module) Adds(int, relay.NodeID, byoc.Precision) (float64, bool) { return 0, false }
 func (w *works) Know(context.Context, *genome.Placement) error           { return nil }
 func (w *works) Close()                                                  {}
@@ -278,6 +289,11 @@ func (w *works) Measure(ctx context.Context, placements []*genome.Placement, _ *
 			c.Samples = append(c.Samples, total)
 			c.Network.Against = append(c.Network.Against, 50)
 		}
+		for backend, off := range w.off {
+			if slices.ContainsFunc(p.Chosen[0], func(k int) bool { return set.Candidates[k].Backend == backend }) {
+				c.Network.Errors, c.Network.HeldOut = &cost.Errors{L2: off}, &cost.Errors{L2: off}
+			}
+		}
 		graphlevel.RecordProfile(&feedback.Profile{Parts: parts}, c.Network)
 		if err := taken(i, c); err != nil {
 			return err
@@ -334,12 +350,21 @@ func simulate(t *testing.T, p *pace, total time.Duration, store string) *simulat
 // prepare is a compilation of the simulation that has read its model.
 func prepare(t *testing.T, p *pace, total time.Duration, store string) (*decision, *works) {
 	t.Helper()
+	return prepareWith(t, p, total, store, library("tvm"), library("one"), library("two"))
+}
+
+func prepareWith(t *testing.T, p *pace, total time.Duration, store string, backends ...byoc.Backend) (*decision,
+	*works) {
+	t.Helper()
 	c := &decision{ctx: t.Context(), searching: t.Context(), budget: budget.New(total, nil)}
-	c.Options = Options{Name: "net", Backends: []string{"tvm", "one", "two"}, Store: store, Rounds: DefaultRounds,
+	c.Options = Options{Name: "net", Store: store, Rounds: DefaultRounds,
 		SearchTime: total,
 		Temporary:  t.TempDir(), Progress: &progress.Printer{}}
+	for _, b := range backends {
+		c.Backends = append(c.Backends, b.Name())
+	}
 	time.Sleep(time.Second)
-	n := newModule(t, p)
+	n := newModule(t, p, backends...)
 	w := &works{pace: p, net: n, budget: c.budget, plain: n.Alone("tvm"), builds: map[string]int{},
 		built: map[string]*pass.Executable{}}
 	c.Rehearse = func(string) error { time.Sleep(p.write); return nil }
@@ -560,4 +585,42 @@ func TestBackendsAloneComeByWhatTheyLeaveToTVM(t *testing.T) {
 		assert.Contains(t, titles(), "two")
 		assert.NotContains(t, titles(), "one")
 	})
+}
+
+// Narrow backends come first where they are allowed. Where their outputs are too far off, the engine that computes the
+// same in float32 is built however short the time is: else plain TVM were all that is left.
+func TestAnEngineIsKeptWhereNarrowOnesAreTooFarOff(t *testing.T) {
+	for _, of := range []struct {
+		seconds int
+		off     float64
+		alone   []string // what was measured first
+	}{
+		{12, 0.05, []string{"tvm", "one_int8", "one"}}, {12, 0.005, []string{"tvm", "one_int8"}},
+		{90, 0.05, []string{"tvm", "one_int8", "two_int8"}},
+	} {
+		p := &pace{build: 2 * time.Second, run: time.Second, start: time.Second, learn: 3 * time.Second}
+		synctest.Test(t, func(t *testing.T) {
+			c, w := prepareWith(t, p, time.Duration(of.seconds)*time.Second, filepath.Join(t.TempDir(), "costs.jsonl"),
+				library("tvm"), library("one"), library("two"), narrowed{"one_int8", "one"}, narrowed{"two_int8", "two"})
+			c.Precision = pass.Precision{Allowed: pass.PrecisionINT8}
+			w.off = map[string]float64{"one_int8": of.off, "two_int8": of.off}
+			w.parts = map[string]map[string]float64{}
+			for _, op := range []string{"exp", "tanh", "sqrt"} {
+				w.parts[op] = map[string]float64{"tvm": 0.8, "one": 0.4, "two": 0.5, "one_int8": 0.1, "two_int8": 0.2}
+			}
+			require.NoError(t, c.searchOpened())
+			var names []string
+			for _, trial := range c.graph.result.Trials {
+				names = append(names, trial.Name)
+			}
+			require.GreaterOrEqual(t, len(names), len(of.alone), "%v", names)
+			assert.Equal(t, of.alone, names[:len(of.alone)], "%+v", of)
+			decided, err := c.conclude()
+			require.NoError(t, err)
+			assert.NotEqual(t, w.plain.Key, decided.Path)
+			if of.off > pass.DefaultMaxError {
+				assert.Contains(t, names, "one")
+			}
+		})
+	}
 }

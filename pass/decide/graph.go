@@ -75,7 +75,8 @@ func (c *decision) begin(network *pass.Network) error {
 	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
 	lane, err := pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
 		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
-		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet, Inputs: c.inputs()})
+		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet, Inputs: c.inputs(), Data: c.data(), Store: c.Store,
+		RetryFailures: c.RetryFailures})
 	if err != nil {
 		return err
 	}

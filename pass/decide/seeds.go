@@ -52,7 +52,7 @@ func (c *decision) alone() []graphlevel.Seed {
 	first := len(seeds)
 	for name, b := range c.named() {
 		if p := network.Alone(b.Name()); p != nil && !c.narrower(b) {
-			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p, Alone: true})
+			seeds = append(seeds, graphlevel.Seed{Name: name, Placement: p, Alone: true, Wide: c.wide(b)})
 		}
 	}
 	slices.SortStableFunc(seeds[first:], func(a, b graphlevel.Seed) int {
@@ -91,6 +91,22 @@ func (c *decision) narrower(b byoc.Backend) bool {
 		}
 	}
 	return false
+}
+
+// wide is the seed of the backend that does the same as one in the network's own type, where it is not tried before
+// (narrower); nil for none.
+func (c *decision) wide(b byoc.Backend) *graphlevel.Seed {
+	if byoc.WideOf(b) == b.Name() {
+		return nil
+	}
+	for name, other := range c.named() {
+		if other.Name() == byoc.WideOf(b) {
+			if p := c.graph.network.Alone(other.Name()); p != nil {
+				return &graphlevel.Seed{Name: name, Placement: p, Alone: true}
+			}
+		}
+	}
+	return nil
 }
 
 // leavesMore says that a backend that computes narrowly leaves more to TVM than the one that does the same in the

@@ -61,6 +61,10 @@ type Seed struct {
 	// itself, as it was seen in place, than the best so far: what the backend's own share takes is not asked, since parts
 	// that were measured by themselves say little of how long they take together.
 	Alone bool
+	// Wide is what computes the same in the network's own type; nil for nothing. It is measured in the place of seeds
+	// that may not be kept where nothing but plain TVM may be: as long as there is time after all of them, else before
+	// the others, and however short the time is.
+	Wide *Seed
 }
 
 // Options say how long to search, and how.

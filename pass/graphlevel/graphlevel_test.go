@@ -64,6 +64,8 @@ type network struct {
 	dieAt    int
 	// broken are placements that cannot be run, by the backend that they hold; inexact are those whose outputs are off.
 	broken, inexact string
+	// passing says that what is broken may go well another time.
+	passing bool
 }
 
 // holds says that a placement has a region on a backend.
@@ -132,7 +134,7 @@ func (n *network) Measure(_ context.Context, placements []*genome.Placement, bes
 			RecordProfile(&feedback.Profile{Parts: parts}, c.Network)
 		}
 		if n.broken != "" && n.holds(p, n.broken) {
-			c = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash}, time.Time{})
+			c = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindCrash, Unkept: n.passing}, time.Time{})
 		}
 		if err := taken(i, c); err != nil {
 			return err
@@ -434,4 +436,22 @@ func TestHopeless(t *testing.T) {
 	assert.True(t, Hopeless(paced, best), "in the rounds that both ran in")
 	assert.False(t, Hopeless(cost.Cost{Samples: []float64{2, 2, 2},
 		Network: &cost.Network{Against: []float64{4, 4, 4}}}, best))
+}
+
+// A failure that is not the network's own is not in the store: another search measures it again.
+func TestWhatFailedForTheMachinesSakeIsNotStored(t *testing.T) {
+	t.Parallel()
+	for _, passing := range []bool{false, true} {
+		store, s := cost.NewMemoryStore(), chain(t, ten...)
+		n := &network{broken: "vain", passing: passing}
+		r, err := begin(t, s, n, Options{Store: store, SeedsOnly: true})
+		require.NoError(t, err)
+		require.Len(t, r.Trials, 3)
+		assert.True(t, r.Trials[1].Cost.Failed())
+		n.broken = ""
+		r, err = begin(t, s, n, Options{Store: store, SeedsOnly: true})
+		require.NoError(t, err)
+		assert.Equal(t, !passing, r.Trials[1].Cost.Failed())
+		assert.Equal(t, 1, n.measured[r.Trials[0].Placement.Key], "what ran is stored")
+	}
 }

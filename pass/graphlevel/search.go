@@ -30,6 +30,8 @@ type search struct {
 	spent time.Duration
 	// longest is what the slowest batch of networks took, of those that were built and measured in this run.
 	longest time.Duration
+	// regardless has networks measured however short the time is.
+	regardless bool
 	// idle counts the trials since the last improvement.
 	idle int
 	// main is the function that runs, and is profiled: pass.Normalise puts the others in the place of their calls. -1
@@ -175,10 +177,12 @@ func (s *search) measure(list []pending) error {
 		ctx, done := s.within()
 		defer done()
 		err := s.estimator.Measure(ctx, missing, best, func(k int, c cost.Cost) error {
-			key := s.key(missing[k])
-			err := s.options.Store.Put(key, c)
-			if kept, ok := s.options.Store.Lookup(key); ok {
-				c = kept // with the digits that the next run will read
+			var err error
+			if key := s.key(missing[k]); !c.Failed() || !c.Failure.Unkept {
+				err = s.options.Store.Put(key, c)
+				if kept, ok := s.options.Store.Lookup(key); ok {
+					c = kept // with the digits that the next run will read
+				}
 			}
 			found[at[k]], known[at[k]] = c, true
 			settle()
@@ -212,9 +216,10 @@ var errLate = errors.New("a network took longer than there was time")
 // whyLate is why a search ends then, or before a network is begun.
 const whyLate = "there was no time for another network"
 
-// within is under which networks are measured: what takes longer than there is time is given up, but for the first few.
+// within is under which networks are measured: what takes longer than there is time is given up, but for the first few,
+// and what stands in for them.
 func (s *search) within() (context.Context, context.CancelFunc) {
-	if s.options.Left == nil || len(s.result.Trials) == 0 {
+	if s.options.Left == nil || len(s.result.Trials) == 0 || s.regardless {
 		return context.WithCancel(s.ctx)
 	}
 	return context.WithTimeout(s.ctx, s.options.Left())

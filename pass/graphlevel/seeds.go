@@ -19,7 +19,16 @@ const hopelessSeed = 1.5
 // which it says.
 func (s *search) sow(seeds []Seed) (ended bool, err error) {
 	rest := slices.Clone(seeds)
-	for first := true; len(rest) > 0; first = false {
+	for first := true; len(rest) > 0 || s.standIn(seeds, rest) != nil; first = false {
+		if wide := s.standIn(seeds, rest); wide != nil && !first {
+			s.regardless = true
+			err := s.measure(pendingOf([]Seed{*wide}))
+			if s.regardless = false; err != nil {
+				return false, err
+			}
+			s.believe()
+			continue
+		}
 		if !first {
 			slices.SortStableFunc(rest, func(a, b Seed) int {
 				return cmp.Compare(s.space.Predict(a.Placement), s.space.Predict(b.Placement))
@@ -69,6 +78,29 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 		s.believe()
 	}
 	return s.ended() || len(s.result.Late) > 0, nil
+}
+
+// standIn is what is to be measured next in the place of a seed that may not be kept; nil for nothing.
+func (s *search) standIn(seeds, rest []Seed) *Seed {
+	kept := func(t Trial) bool { return t.MayBeKept() && t.Placement.Outlined() > 0 }
+	if s.options.Trials > 0 && len(s.result.Trials) >= s.options.Trials || slices.ContainsFunc(s.result.Trials, kept) {
+		return nil
+	}
+	for _, seed := range seeds {
+		_, tried := s.tried[seed.Placement.Key]
+		if seed.Wide == nil || !tried {
+			continue
+		}
+		wide := pendingOf([]Seed{*seed.Wide})
+		if len(s.untried(wide)) == 0 || s.options.StoredOnly && !s.stored(wide) {
+			continue
+		}
+		if rest = s.fresh(slices.Clone(rest)); len(rest) > 0 && !s.late(append(wide, pendingOf(rest[:1])...)) {
+			return nil // there is time for both
+		}
+		return seed.Wide
+	}
+	return nil
 }
 
 func pendingOf(seeds []Seed) []pending {

@@ -9,6 +9,8 @@ type Inputs struct {
 	// Searched are those by which a search decides what to try next, HeldOut those that it does not see, by which it is
 	// decided in the end whether a network may be kept.
 	Searched, HeldOut []Input
+	// Scales are those on which scales are found beside Searched, as far as there is time: none of them is held out.
+	Scales []Input
 	// Measure is the user's own, which errors are taken in beside the others; nil for none.
 	Measure *OwnMeasure
 }

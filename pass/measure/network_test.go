@@ -274,3 +274,23 @@ func TestNetworksThatFail(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, f)
 }
+
+// However many inputs there is time for, those that are looked at come from everywhere in the data.
+func TestSpreadComesFromEverywhere(t *testing.T) {
+	t.Parallel()
+	list := make([]int, 100)
+	for i := range list {
+		list[i] = i
+	}
+	order := spread(list)
+	assert.ElementsMatch(t, list, order)
+	for _, first := range []int{5, 10, 25, 60} {
+		some := slices.Sorted(slices.Values(order[:first]))
+		assert.LessOrEqual(t, some[0], 300/first)
+		assert.GreaterOrEqual(t, some[first-1], 99-300/first)
+		for i := 1; i < first; i++ {
+			assert.LessOrEqual(t, some[i]-some[i-1], 300/first, "%d: %v", first, some)
+		}
+	}
+	assert.Empty(t, spread([]int(nil)))
+}

@@ -89,6 +89,8 @@ type Precision struct {
 	// see, by which it was decided what may be kept.
 	Searched int `json:"searched_inputs"`
 	HeldOut  int `json:"held_out_inputs"`
+	// Scaled is on how many inputs the scales of bytes were found (Region.Rounded); 0 where none were.
+	Scaled int `json:"scale_inputs,omitempty"`
 	// Calibration tells the data that these inputs were samples of from other data (pass.Taken); "" for random inputs.
 	Calibration string `json:"calibration,omitempty"`
 }

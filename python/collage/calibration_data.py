@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-# Of what is iterated over so many are written: an iterable may have no end.
-MOST = 64
+# Of what is iterated over so many are written, which is all that Go takes: an iterable may have no end.
+MOST = 16 + 256
 
 
 @contextlib.contextmanager

@@ -29,6 +29,20 @@ def sample(what, types):
         return {name: _cut(archive[name], shape, number) for name, (shape, _) in types.items()}
 
 
+def samples(inputs, types):
+    """``sample`` of each of ``inputs``, one after the other; a file is read once for all that follow each other."""
+    known, archive = None, {}
+    for one in inputs:
+        if isinstance(one, int):
+            yield sample(one, types)
+            continue
+        path, number = one
+        if path != known:
+            with np.load(path) as opened:
+                known, archive = path, {name: opened[name] for name in types}
+        yield {name: _cut(archive[name], shape, number) for name, (shape, _) in types.items()}
+
+
 def _cut(array, shape, number):
     if array.ndim == len(shape) + 1:
         return array[number]

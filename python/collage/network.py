@@ -209,10 +209,12 @@ class Networks:
 
     def watch(self, request):
         """Run "model" on "inputs" (as compare.sample takes them) and look at its outputs behind the first "results",
-        whose channels lie along the axes "channels".
+        whose channels lie along the axes "channels": on the "least" first inputs in any case, and on those behind them
+        until "input_seconds" have gone by, which is asked anew when numbers are counted.
 
-        Gives {"seen"}: of each such output {"low", "high", "counts"}, a rounding.Seen of Go's: the least and the
-        greatest of its numbers on all inputs, and how many of those that are not 0 lie in each of equal parts between.
+        Gives {"seen", "inputs"}: of each such output {"low", "high", "counts", "squares", ...}, a rounding.Seen of
+        Go's, whose ends are those of all numbers on all inputs that there was time for; and on how many inputs it was
+        counted how many of those that are not 0 lie in each of equal parts between.
         """
         executor = region.in_phase("load", region.load_executor, request["model"])
         types = region.model_inputs(executor)
@@ -222,29 +224,40 @@ class Networks:
         for name, value in silence.items():
             executor.set_input(name, value)
         types = {name: kind for name, kind in types.items() if name not in silence}
-        samples = [compare.sample(s if isinstance(s, int) else tuple(s), types) for s in request["inputs"]]
+        inputs, results, seconds = request["inputs"], request["results"], request["input_seconds"]
 
-        def outputs():
-            return (compare.ran(executor, values)[request["results"] :] for values in samples)
+        def outputs(inputs):
+            until = time.perf_counter() + seconds
+            for number, values in enumerate(compare.samples(inputs, types)):
+                if number >= request["least"] and time.perf_counter() > until:
+                    return
+                yield compare.ran(executor, values)[results:]
 
-        reaches = [
-            (min(float(np.min(x, initial=0.0)) for x in of), max(float(np.max(x, initial=0.0)) for x in of))
-            for of in zip(*outputs(), strict=True)
-        ]
-        if not np.isfinite(reaches).all():
-            raise region.RegionError("check", "not-a-number", "a value of the network's is not finite")
+        reaches, count = [(0.0, 0.0) for _ in request["channels"]], 0
+        for of in outputs(inputs):
+            reaches = [
+                (float(np.min(x, initial=low)), float(np.max(x, initial=high)))
+                for x, (low, high) in zip(of, reaches, strict=True)
+            ]
+            if not np.isfinite(reaches).all():
+                raise region.RegionError("check", "not-a-number", "a value of the network's is not finite")
+            count += 1
         counts = [np.zeros(_PARTS, "int64") for _ in reaches]
         squares = [0.0 for _ in reaches]
-        for of in outputs():
+        counted = 0
+        for of in outputs(inputs[:count]):
+            counted += 1
             for i, x in enumerate(of):
-                counts[i] += np.histogram(x[x != 0], _PARTS, reaches[i])[0]
+                counts[i] += _counted(x, *reaches[i])
                 squares[i] += float(np.square(x, dtype="float64").sum())
-        gains = self._gains(executor, samples[0], silence, request)
+        first = next(iter(compare.samples(inputs[:1], types)))
+        gains = self._gains(executor, first, silence, request)
         return {
+            "inputs": counted,
             "seen": [
-                {"low": low, "high": high, "counts": count.tolist(), "squares": square, **gain}
-                for (low, high), count, square, gain in zip(reaches, counts, squares, gains, strict=True)
-            ]
+                {"low": low, "high": high, "counts": of.tolist(), "squares": square, **gain}
+                for (low, high), of, square, gain in zip(reaches, counts, squares, gains, strict=True)
+            ],
         }
 
     @staticmethod
@@ -259,7 +272,7 @@ class Networks:
         compare.ran(executor, values)
         took = time.perf_counter() - began
         # Where there is no time for all of them, what comes before one says what it would have.
-        every = max(1, math.ceil(2 * len(silence) * took / request["seconds"]))
+        every = max(1, math.ceil(2 * len(silence) * took / request["noise_seconds"]))
 
         def gain(name, noise):
             executor.set_input(name, (noise * _LOUDNESS).astype(noise.dtype))
@@ -308,6 +321,15 @@ class Networks:
         for path in [path for path in self._models if path not in keep]:
             del self._models[path]
         return {}
+
+
+def _counted(x, low, high):
+    """How many elements of ``x`` that are not 0 lie in each of _PARTS equal parts of what is between two ends."""
+    if not low < high:
+        return np.zeros(_PARTS, "int64")  # all of them are 0, which is one of the ends
+    part = (x.astype("float64").reshape(-1) - low) * (_PARTS / (high - low))
+    part = np.minimum(part.astype("int32"), _PARTS - 1)
+    return np.bincount(part[x.reshape(-1) != 0], minlength=_PARTS)
 
 
 def _once(executor):

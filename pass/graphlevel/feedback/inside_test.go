@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/trace"
@@ -93,6 +95,31 @@ func TestARegionIsTakenApart(t *testing.T) {
 	table.Observe(p, []int{0, 1, 2, 3}, 0.5)
 	ms, _ := table.Seen(0)
 	assert.InDelta(t, 4.5, ms, 1e-9)
+}
+
+// What rounds a value is no operator of the network's: its time is that of who is the first to read it.
+func TestRoundingBelongsToWhoReads(t *testing.T) {
+	t.Parallel()
+	s := makeSmall()
+	set, r := s.merged()
+	r.Precisions = []byoc.Precision{byoc.INT8, byoc.F32, byoc.INT8, byoc.F32}
+	r.Steps = map[relay.NodeID]rounding.Steps{s.x: rounding.Usual, s.pool: rounding.Usual}
+	inside := insideOf(t, `{"ms": 22, "call_ms": 1, "groups": ["qnn.quantize", "qnn.dequantize", "lib.conv2d_relu",
+		"nn.max_pool2d", "qnn.quantize", "qnn.dequantize", "nn.conv2d", "add"], "steps": [
+		{"ms": 1, "of": [0]}, {"ms": 8, "of": [2]}, {"ms": 2, "of": [3]}, {"ms": 0.5, "of": [4]}, {"ms": 0.25, "of": [5]},
+		{"ms": 6, "of": [6]}, {"ms": 3, "of": [7]}]}`)
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(),
+		trace.Times{Kernels: []float64{22}, Inside: map[string]*trace.Inside{"lib_0": inside}})
+	require.NoError(t, err)
+	require.Len(t, p.Parts, 4)
+	for v, want := range map[relay.NodeID]Part{
+		s.conv:  {Nodes: []relay.NodeID{s.conv, s.relu}, Milliseconds: 9},
+		s.pool:  {Nodes: []relay.NodeID{s.pool}, Milliseconds: 2},
+		s.conv2: {Nodes: []relay.NodeID{s.conv2}, Milliseconds: 6.75},
+		s.add:   {Nodes: []relay.NodeID{s.add}, Milliseconds: 3},
+	} {
+		assert.Equal(t, want, partWith(t, p, v))
+	}
 }
 
 func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
