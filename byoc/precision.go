@@ -3,6 +3,11 @@
 package byoc
 
 import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
 	"golang.org/x/sys/cpu"
 
 	"github.com/collage-tvm/collage/relay"
@@ -69,20 +74,56 @@ func WideOf(b Backend) string {
 
 // ProbeINT8 is ProbeBF16 for bytes.
 func ProbeINT8(p Probe, wide string) Probe {
-	if p.Usable && !cpu.X86.HasAVX512VNNI && !cpu.X86.HasAVXVNNI {
-		p.Usable, p.Remedy = false, "use "+wide
-		p.Reason = "this processor has neither avx512_vnni nor avx_vnni: products of bytes would be no faster than those of " +
-			"float32"
+	return probeNarrow(p, wide, INT8, "neither avx512_vnni nor avx_vnni: products of bytes would be no faster than "+
+		"those of float32")
+}
+
+// ProbeBF16 is the probe of a backend that computes in bfloat16 with the library of another one, wide, whose probe is
+// p: it can be used where this processor gains by the type, and the environment does not forbid it.
+func ProbeBF16(p Probe, wide string) Probe {
+	return probeNarrow(p, wide, BF16, "neither avx512_bf16 nor amx_bf16: it would compute bfloat16 no faster than float32")
+}
+
+func probeNarrow(p Probe, wide string, precision Precision, lacks string) Probe {
+	if !p.Usable || slices.Contains(NarrowTypes(), precision) {
+		return p
+	}
+	p.Usable, p.Remedy = false, "use "+wide
+	p.Reason = "this processor has " + lacks
+	if name, value := capped(precision, os.Getenv); name != "" {
+		p.Reason = fmt.Sprintf("%s=%s forbids the instructions for products in %s", name, value, precision)
 	}
 	return p
 }
 
-// ProbeBF16 is the probe of a backend that computes in bfloat16 with the library of another one, wide, whose probe is
-// p: it can be used where this processor gains by the type.
-func ProbeBF16(p Probe, wide string) Probe {
-	if p.Usable && !cpu.X86.HasAVX512BF16 && !cpu.X86.HasAMXBF16 {
-		p.Usable, p.Remedy = false, "use "+wide
-		p.Reason = "this processor has neither avx512_bf16 nor amx_bf16: it would compute bfloat16 no faster than float32"
+// NarrowTypes are the precisions for whose products this processor has instructions, as far as the environment does not
+// forbid them.
+func NarrowTypes() []Precision {
+	has := map[Precision]bool{BF16: cpu.X86.HasAVX512BF16 || cpu.X86.HasAMXBF16,
+		INT8: cpu.X86.HasAVX512VNNI || cpu.X86.HasAVXVNNI}
+	return slices.DeleteFunc(Precisions(), func(p Precision) bool {
+		name, _ := capped(p, os.Getenv)
+		return !has[p] || name != ""
+	})
+}
+
+// without are the values of the variables that cap instructions which leave out those of a precision: ours, then
+// oneDNN's.
+var without = map[Precision][]string{
+	BF16: {"plain", "avx2", "avx512", "avx512_vnni", "sse41", "avx", "avx2_vnni", "avx2_vnni_2", "avx512_mic",
+		"avx512_mic_4ops", "avx512_core", "avx512_core_vnni"},
+	INT8: {"plain", "avx2", "avx512", "sse41", "avx", "avx512_mic", "avx512_mic_4ops", "avx512_core"},
+}
+
+// capped is which variable of the environment forbids the instructions of a precision, and its value; "" for none. The
+// first that is set counts, as in the runtime.
+func capped(precision Precision, getenv func(string) string) (name, value string) {
+	for _, name := range []string{"COLLAGE_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"} {
+		if value := getenv(name); slices.Contains(without[precision], strings.ToLower(value)) {
+			return name, value
+		} else if value != "" {
+			return "", ""
+		}
 	}
-	return p
+	return "", ""
 }

@@ -318,6 +318,17 @@ def test_a_store_that_cannot_be_used(tmp_path):
     assert "--db" in problem(text, "warning", "costs.jsonl", "not a cost store")
 
 
+def test_what_types_there_are_instructions_for():
+    """Which narrow types are computed by whom; none where the environment forbids the instructions."""
+    backends = {b["name"]: b["probe"]["usable"] for b in json.loads(doctor("--json").stdout)["backends"]}
+    (line,) = re.findall(r"^  precision +(.*)", held(doctor(), 0), re.M)
+    for name, usable in backends.items():
+        if name.endswith(("_bf16", "_int8")):
+            assert (name in line) == usable
+    (line,) = re.findall(r"^  precision +(.*)", held(doctor(COLLAGE_MAX_CPU_ISA="avx2"), 0), re.M)
+    assert line.startswith("f32 alone")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("OPENBLAS_CORETYPE", "Haswell"), ("ONEDNN_MAX_CPU_ISA", "AVX2"), ("DNNL_MAX_CPU_ISA", "SSE41")],

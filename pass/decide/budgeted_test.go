@@ -117,3 +117,30 @@ func TestWhatIsTooFarOffTakesNobodysPlace(t *testing.T) {
 	assert.Equal(t, 2, c.afford())
 	assert.Equal(t, []string{"tvm", graphLevelName, graphLevelName + " 2"}, namesOf(c), "it is told of, the next is run")
 }
+
+// Where nobody gave real inputs, what is kept in a narrow type comes with a word of what its error is worth, and one of
+// its scales above all.
+func TestRandomInputsAreSaid(t *testing.T) {
+	require.NoError(t, builtin.RegisterAll())
+	narrow := func() *decision {
+		c := late(time.Minute, five()...)
+		c.taken = &pass.Taken{Inputs: &measure.Inputs{Searched: measure.RandomInputs(1, 2)}}
+		c.plan = &plan.Plan{Regions: []plan.Region{{Backend: "tvm"}, {Backend: "openvino+openvino_int8",
+			Candidates: []plan.Candidate{{Backend: "openvino"}, {Backend: "openvino_int8"}}}}}
+		return c
+	}
+	c := narrow()
+	assert.Contains(t, c.randomNote(), "off was found on random inputs")
+	c.plan.Regions[1].Rounded = []plan.Rounded{{Value: 3, Scale: 0.5}}
+	assert.Contains(t, c.randomNote(), "scales of bytes were found on random inputs")
+	for name, change := range map[string]func(c *decision){
+		"real inputs":  func(c *decision) { c.taken.Digest = "0123456789ab" },
+		"float32":      func(c *decision) { c.plan.Regions[1].Candidates[1].Backend = "openvino" },
+		"no errors":    func(c *decision) { c.taken = nil },
+		"not searched": func(c *decision) { c.graph = nil },
+	} {
+		c := narrow()
+		change(c)
+		assert.Empty(t, c.randomNote(), name)
+	}
+}

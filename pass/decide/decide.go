@@ -223,6 +223,9 @@ func (c *decision) conclude() (*Decision, error) {
 	}
 	c.Ending.ready(false)
 	c.record(chosen)
+	if note := c.randomNote(); note != "" {
+		c.notes = append(c.notes, note)
+	}
 	if c.graph != nil {
 		if late := c.overrun(); late != "" {
 			c.notes = append(c.notes, late)

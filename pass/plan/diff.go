@@ -128,7 +128,64 @@ func fieldChanges(a, b *Plan) []FieldChange {
 	add("pinned", strings.Join(ca.Pin, ", "), strings.Join(cb.Pin, ", "))
 	add("exact", exactText(ca), exactText(cb))
 	add("forbidden", strings.Join(ca.Forbid, ", "), strings.Join(cb.Forbid, ", "))
+	pa, pb := precisionOf(a), precisionOf(b)
+	add("precision", pa.Allowed, pb.Allowed)
+	add("error allowed", limitText(pa), limitText(pb))
+	add("calibration", calibrationText(pa), calibrationText(pb))
+	add("scales", scalesText(a, b), scalesText(b, a))
 	return changes
+}
+
+// precisionOf is what a plan says of its budget of errors; that of none is float32's tolerance.
+func precisionOf(p *Plan) Precision {
+	if p.Precision == nil {
+		return Precision{Allowed: "f32"}
+	}
+	return *p.Precision
+}
+
+func limitText(p Precision) string {
+	if p.MaxError == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%g (%s)", p.MaxError, cost.MeasureText(p.Measure))
+}
+
+func calibrationText(p Precision) string {
+	switch {
+	case p.MaxError == 0:
+		return ""
+	case p.Calibration == "":
+		return "random inputs"
+	}
+	return p.Calibration
+}
+
+// scalesText says how many values a plan has rounded by scales of its own, how many of them by other ones than another
+// plan has, and the first of these.
+func scalesText(p, other *Plan) string {
+	steps := func(p *Plan) map[Rounded]bool {
+		all := map[Rounded]bool{}
+		for i := range p.Regions {
+			for _, v := range p.Regions[i].Rounded {
+				all[v] = true
+			}
+		}
+		return all
+	}
+	mine, theirs := steps(p), steps(other)
+	var own []Rounded
+	for v := range mine {
+		if !theirs[v] {
+			own = append(own, v)
+		}
+	}
+	text := fmt.Sprintf("%d values", len(mine))
+	if len(own) == 0 {
+		return text
+	}
+	first := slices.MinFunc(own, func(a, b Rounded) int { return cmp.Compare(a.Value, b.Value) })
+	return fmt.Sprintf("%s, %d by other steps: %%%d by %g", text, len(own), first.Value, first.Scale)
 }
 
 func exactText(c Constraints) string {

@@ -96,3 +96,20 @@ func TestDiffOfFailures(t *testing.T) {
 	require.Len(t, d.Fates, 1)
 	assert.NotNil(t, d.Fates[0].To)
 }
+
+func TestDiffSaysInWhichTypesPartsMayBe(t *testing.T) {
+	t.Parallel()
+	a, b := example(t), example(t)
+	b.Precision = &Precision{Allowed: "int8", MaxError: 0.1, Measure: "l2"}
+	b.Regions[0].Rounded = []Rounded{{Value: 1, Scale: 0.5}, {Value: 2, Scale: 0.25}}
+	assert.Equal(t, []FieldChange{{"precision", "f32", "int8"}, {"error allowed", "", "0.1 (l2)"},
+		{"calibration", "", "random inputs"},
+		{"scales", "0 values", "2 values, 2 by other steps: %1 by 0.5"}}, Diff(a, b).Fields)
+	c := example(t)
+	precision := *b.Precision
+	c.Precision, precision.Calibration = &precision, "0123456789ab"
+	c.Regions[0].Rounded = []Rounded{{Value: 1, Scale: 0.5}, {Value: 2, Scale: 0.125}}
+	assert.Equal(t, []FieldChange{{"calibration", "random inputs", "0123456789ab"},
+		{"scales", "2 values, 1 by other steps: %2 by 0.25", "2 values, 1 by other steps: %2 by 0.125"}}, Diff(b, c).Fields)
+	assert.Empty(t, Diff(b, b).Fields)
+}

@@ -48,7 +48,9 @@ type doctorReport struct {
 	Plugins  []pluginInfo      `json:"plugins"`
 	Backends []doctorBackend   `json:"backends"`
 	Machine  machine.Info      `json:"machine"`
-	Store    storeInfo         `json:"cost_store"`
+	// Precisions are the narrow types that this processor has instructions for.
+	Precisions []doctorPrecision `json:"precisions"`
+	Store      storeInfo         `json:"cost_store"`
 }
 
 // doctorProblem is something that is missing. What compiling needs is an error, what is there to be used and cannot is
@@ -72,6 +74,12 @@ type doctorBackend struct {
 	Name     string     `json:"name"`
 	Probe    byoc.Probe `json:"probe"`
 	Patterns int        `json:"patterns"`
+}
+
+// doctorPrecision is a narrow type for whose products this processor has instructions, and who computes in it here.
+type doctorPrecision struct {
+	Precision byoc.Precision `json:"precision"`
+	Backends  []string       `json:"backends"`
 }
 
 type storeInfo struct {
@@ -126,6 +134,7 @@ func diagnose(s *Session) *doctorReport {
 	r.lookAtTVM()
 	r.lookAtPlugins(backends)
 	r.lookAtBackends(backends)
+	r.Precisions = lookAtPrecisions()
 	if _, err := exec.LookPath(linker()); err != nil {
 		r.problem("error", "there is no C++ compiler, with which TVM links what it compiles",
 			"install g++ (Debian: apt install g++), or name one in CXX")
@@ -269,6 +278,20 @@ func (r *doctorReport) lookAtBackends(backends []backendInfo) {
 				b.Probe.Remedy)
 		}
 	}
+}
+
+func lookAtPrecisions() []doctorPrecision {
+	precisions := []doctorPrecision{}
+	for _, narrow := range byoc.NarrowTypes() {
+		p := doctorPrecision{narrow, []string{}}
+		for _, b := range byoc.All() {
+			if byoc.PrecisionOf(b) == narrow && b.Probe().Usable {
+				p.Backends = append(p.Backends, b.Name())
+			}
+		}
+		precisions = append(precisions, p)
+	}
+	return precisions
 }
 
 // lookAtThreads warns of settings that are known to cost time.

@@ -127,6 +127,7 @@ func (r *doctorReport) printMachine(line func(name, format string, args ...any))
 	m := r.Machine
 	line("processor", "%s", orNone(m.Processor))
 	line("features", "%s", orNone(strings.Join(m.Features, ", ")))
+	line("precision", "%s", r.precisionText())
 	threads := fmt.Sprintf("%d processors", m.Processors)
 	if m.Processors == 1 {
 		threads = "1 processor"
@@ -143,6 +144,22 @@ func (r *doctorReport) printMachine(line func(name, format string, args ...any))
 	if m.MemoryBytes > 0 {
 		line("memory", "%s", sizeText(m.MemoryBytes))
 	}
+}
+
+// precisionText says for which narrow types this processor has instructions, and which backends use them.
+func (r *doctorReport) precisionText() string {
+	if len(r.Precisions) == 0 {
+		return "f32 alone: this processor has no instructions for products in bf16 or int8, or the environment forbids them"
+	}
+	var texts []string
+	for _, p := range r.Precisions {
+		users := "no backend here"
+		if len(p.Backends) > 0 {
+			users = strings.Join(p.Backends, ", ")
+		}
+		texts = append(texts, fmt.Sprintf("%s by %s", p.Precision, users))
+	}
+	return "f32, and where --precision allows it " + strings.Join(texts, "; ")
 }
 
 func versionList(versions map[string]string) string {

@@ -89,7 +89,8 @@ func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
 	flags.StringVar(&m.precision.Allowed, "precision", "", "the narrowest `TYPE` that parts may be computed in, where "+
 		"that is quicker and the error is not too large: f32, bf16, int8, or auto for all that the backends have here "+
-		"(f32; auto for a network that comes quantised)")
+		"(f32; for a network that comes quantised bytes, too). f32 is held to plain TVM's answer within a tolerance: "+
+		"kernels may add in another order")
 	flags.Float64Var(&m.precision.MaxError, "max-error", 0, fmt.Sprintf("how far the outputs may be off plain TVM's in "+
 		"float32, as a share `E` of them; 0 for %g where --precision is not f32 and for %g where the network comes "+
 		"quantised, else for the tolerance that each part has", pass.DefaultMaxError, pass.QuantisedMaxError))
