@@ -443,9 +443,12 @@ func (l *Lane) profile(ctx context.Context, e, plain *Executable) (*feedback.Pro
 	if e.kernels == nil {
 		return nil, fmt.Errorf("%w: TVM did not say which kernel computes what", errNoProfile)
 	}
-	times, err := l.pool.Profile(ctx, e.Path, plain.Path, profileRounds)
+	times, failure, err := l.pool.Profile(ctx, e.Path, plain.Path, profileRounds)
 	if err != nil {
 		return nil, err
+	}
+	if failure != nil {
+		return nil, fmt.Errorf("%w: %s", errNoProfile, failure)
 	}
 	set, err := l.network.main()
 	if err != nil {

@@ -135,17 +135,18 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 	return c, nil
 }
 
-// Profile times each kernel of a network that was run, in place, and the steps inside regions whose engines tell. There
-// are no kernels where the network cannot be profiled.
-func (n *Networks) Profile(ctx context.Context, model, reference string, rounds int) (times trace.Times, err error) {
+// Profile times each kernel of a network that was run, in place, and the steps inside regions whose engines tell. The
+// failure says why the network cannot be profiled; there are no times then. Errors: as Build's.
+func (n *Networks) Profile(ctx context.Context, model, reference string, rounds int) (times trace.Times,
+	failure *cost.Failure, err error) {
 	for _, path := range []*string{&model, &reference} {
 		if *path, err = filepath.Abs(*path); err != nil {
-			return times, fmt.Errorf("measure: profiling a network: %w", err)
+			return times, nil, fmt.Errorf("measure: profiling a network: %w", err)
 		}
 	}
-	err = n.waiting(ctx, func(ctx context.Context) error {
+	err = n.waiting(ctx, func(ctx context.Context) (err error) {
 		var result networkProfileResult
-		failure, err := n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
+		failure, err = n.ask(ctx, &n.lane, n.options.NetworkTimeout, "run", &result, func(id int) any {
 			return networkRunMessage{ID: id, Op: "network_profile", Model: model, Reference: reference, Rounds: rounds}
 		})
 		if failure == nil {
@@ -153,7 +154,7 @@ func (n *Networks) Profile(ctx context.Context, model, reference string, rounds 
 		}
 		return err
 	})
-	return times, err
+	return times, failure, err
 }
 
 // Drop makes the lane forget all networks but the one that others run in turn with.
