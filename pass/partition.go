@@ -128,7 +128,8 @@ func proposed(mod *bridge.Object, cfg Config) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{cfg: &cfg, backends: backends, absent: absent, env: env, byName: map[string]byoc.Backend{}}
+	s := &search{cfg: &cfg, backends: backends, absent: absent, env: env, byName: map[string]byoc.Backend{},
+		level: OperatorLevel}
 	for _, b := range backends {
 		s.byName[b.Name()] = b
 	}
@@ -164,6 +165,8 @@ type search struct {
 	timings       Timings
 	// slack, if not nil, says what is measured (Network.Learn); without it all that the proof needs is.
 	slack *slack
+	// level is what the module that comes out says of it (WithLevel); "" for nothing.
+	level Level
 }
 
 // function is one global function with what is known and decided about it.
@@ -329,7 +332,23 @@ func (s *search) annotate() (*bridge.Object, error) {
 		return nil, fmt.Errorf("the annotated module is not well typed, which is a defect of Collage: %w", err)
 	}
 	s.cfg.Progress(Event{Stage: StageAnnotate, Done: 1, Total: 1})
-	return typed, nil
+	if s.level == "" {
+		return typed, nil
+	}
+	defer typed.Release()
+	return WithLevel(typed, s.level)
+}
+
+// LevelAttribute is the attribute of a placed module that says at which level it was placed.
+const LevelAttribute = "collage.level"
+
+// WithLevel is a module with LevelAttribute; the caller's, as mod is.
+func WithLevel(mod *bridge.Object, level Level) (*bridge.Object, error) {
+	v, err := bridge.Global("ir.Module_WithAttr", mod, LevelAttribute, string(level))
+	if err != nil {
+		return nil, fmt.Errorf("saying at which level a module was placed: %w", err)
+	}
+	return v.Object()
 }
 
 // plan writes down what was decided.
@@ -356,6 +375,7 @@ func (s *search) plan() (*plan.Plan, error) {
 func (s *search) written(hash string, placed []*plan.Placed) (*plan.Plan, error) {
 	defer clock(&s.timings.Plan)()
 	builder := plan.NewBuilder(plan.Module{Name: s.cfg.ModuleName, Hash: hash}, s.env, s.backends)
+	builder.SetLevel(string(OperatorLevel)) // pass/decide says where it was another
 	builder.SetOverhead(s.overhead().Option)
 	builder.Constrain(plan.Constraints{Pin: s.cfg.Pin, Forbid: s.cfg.Forbid, Exact: s.cfg.Exact})
 	for _, e := range s.absent {

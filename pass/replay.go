@@ -45,7 +45,7 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, e
 		if err != nil {
 			return fmt.Errorf("the plan needs it: %w", err)
 		}
-		s := &search{cfg: &cfg, backends: backends, byName: map[string]byoc.Backend{}}
+		s := &search{cfg: &cfg, backends: backends, byName: map[string]byoc.Backend{}, level: Level(p.Level)}
 		for _, b := range backends {
 			s.byName[b.Name()] = b
 		}

@@ -27,7 +27,7 @@ func (c *decision) offer() (err error) {
 	narrow := slices.DeleteFunc(slices.Clone(c.Backends), func(name string) bool { return !computesNarrowly(name) })
 	switch {
 	case len(narrow) == 0 && c.machine != nil && c.Precision.Limit() != (cost.Limit{}):
-		c.notes = append(c.notes, "How far the network is off is not measured on TVM's virtual machine: only the tolerance of "+
+		c.warn("How far the network is off is not measured on TVM's virtual machine: only the tolerance of "+
 			"candidates held.")
 	case len(narrow) == 0:
 	case !slices.Contains(c.Backends, "tvm"):
@@ -35,8 +35,8 @@ func (c *decision) offer() (err error) {
 			"backends: how far a network is off is measured beside TVM's"}
 	case c.machine != nil:
 		c.Backends = slices.DeleteFunc(slices.Clone(c.Backends), computesNarrowly)
-		c.notes = append(c.notes, fmt.Sprintf("All of it is computed in float32, without %s: on TVM's virtual machine it is "+
-			"not measured how far a network is off.", joinNames(narrow)))
+		c.warn("All of it is computed in float32, without %s: on TVM's virtual machine it is "+
+			"not measured how far a network is off.", joinNames(narrow))
 	}
 	if c.machine != nil {
 		c.Precision = pass.Precision{} // or pass.Place would offer them again
@@ -63,7 +63,7 @@ func (c *decision) allowRounding() error {
 		c.Precision.Allowed, c.Precision.OnlyBytes = pass.PrecisionAuto, true
 		note += " Parts may be computed in bytes; precision=f32 does without."
 	}
-	c.notes = append(c.notes, note)
+	c.note("%s", note)
 	return nil
 }
 

@@ -77,6 +77,9 @@ func (c *decision) keep(chosen *finalist) {
 		chosen.name = plan.PlacementName
 	}
 	c.plan = chosen.plan
+	if c.graph != nil && c.Level != pass.OperatorLevel {
+		c.plan.Level = string(pass.GraphLevel)
+	}
 	if c.graph == nil || len(c.graph.result.Trials) == 0 || c.Level == pass.OperatorLevel {
 		return
 	}
@@ -85,7 +88,7 @@ func (c *decision) keep(chosen *finalist) {
 	if chosen.origin != "" {
 		text = fmt.Sprintf("The placement is %s; %s", chosen.origin, text)
 	}
-	c.notes = append(c.notes, text+".")
+	c.note("%s", text+".")
 }
 
 // reason says in one sentence why the chosen one was kept.
@@ -169,7 +172,7 @@ func (c *decision) record(chosen *finalist) {
 		if c.constrained() {
 			why = "what was asked for (--pin, --forbid) rules it out, and every backend alone"
 		}
-		c.notes = append(c.notes, fmt.Sprintf("TVM alone was run to check outputs; %s.", why))
+		c.note("TVM alone was run to check outputs; %s.", why)
 		all = append([]*finalist{c.reference}, all...)
 	}
 	for _, f := range all {
@@ -182,7 +185,7 @@ func (c *decision) record(chosen *finalist) {
 		}
 		if entry.Failure != nil {
 			entry.Samples, entry.MaxError = nil, 0
-			c.notes = append(c.notes, fmt.Sprintf("%s was left out: %s.", capital(f.title()), entry.Failure))
+			c.warn("%s was left out: %s.", capital(f.title()), entry.Failure)
 		}
 		c.plan.Finalists = append(c.plan.Finalists, entry)
 	}

@@ -178,6 +178,8 @@ type works struct {
 	disagrees error // what Agree finds
 	// off is how far outputs are off, by a backend that has a part in it.
 	off map[string]float64
+	// whole is what profiles do not tell.
+	whole []feedback.Whole
 	// poll is called after each network, as real workers call it all the while; nil: it is not.
 	poll    func() error
 	net     *module
@@ -294,7 +296,7 @@ func (w *works) Measure(ctx context.Context, placements []*genome.Placement, _ *
 				c.Network.Errors, c.Network.HeldOut = &cost.Errors{L2: off}, &cost.Errors{L2: off}
 			}
 		}
-		graphlevel.RecordProfile(&feedback.Profile{Parts: parts}, c.Network)
+		graphlevel.RecordProfile(&feedback.Profile{Parts: parts, Whole: w.whole}, c.Network)
 		if err := taken(i, c); err != nil {
 			return err
 		}

@@ -129,8 +129,9 @@ type Decision struct {
 	// Chosen is the name of the finalist that was kept (plan.PlacementName or a backend's), and Why says why in one
 	// sentence.
 	Chosen, Why string
-	// Notes are what a user should know beside the tables.
-	Notes []string
+	// Notes are what a user should know beside the tables; they stand in the plan, too. Warnings are those of them that
+	// say what went otherwise than it should, or could not be learnt.
+	Notes, Warnings []string
 	// Agreement is what came of holding it against Options.Witness; nil where there was none.
 	Agreement *witness.Agreement
 	// Path is the executable, in Options.Temporary, and Bytes its size.
@@ -167,7 +168,8 @@ type decision struct {
 	// placing is the step in which candidates are measured alone; nil where none was. opening says that none is yet.
 	placing *progress.Step
 	opening bool
-	notes   []string
+	// notes are for the user, and for the plan; warnings are those of them that say what went otherwise than it should.
+	notes, warnings []string
 	// agreement is set once what TVM read was held against the witness.
 	agreement *witness.Agreement
 	// testRunner runs the finalists in tests.
@@ -228,15 +230,16 @@ func (c *decision) conclude() (*Decision, error) {
 	}
 	if c.graph != nil {
 		if late := c.overrun(); late != "" {
-			c.notes = append(c.notes, late)
+			c.warn("%s", late)
 		}
 	}
 	from := chosen.built()
 	if err := c.examineKept(from); err != nil {
 		return nil, err
 	}
-	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Agreement: c.agreement,
-		Path: from.path, Bytes: from.bytes}, c.ctx.Err()
+	c.plan.Notes = c.notes
+	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Warnings: c.warnings,
+		Agreement: c.agreement, Path: from.path, Bytes: from.bytes}, c.ctx.Err()
 }
 
 // Place places a normalised module by the costs of its parts, and builds nothing: the plan is without finalists. The

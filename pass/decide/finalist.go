@@ -150,7 +150,7 @@ func (c *decision) build() error {
 		}
 		if f.sameAs != nil {
 			if f.eligible {
-				c.notes = append(c.notes, sameNote(f))
+				c.note("%s", sameNote(f))
 			}
 			continue
 		}

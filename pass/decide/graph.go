@@ -342,9 +342,7 @@ func (c *decision) networkKey() cost.Key {
 
 func (c *decision) tellTrial(e graphlevel.Event) {
 	t := e.Trial
-	for _, note := range e.Notes {
-		c.Progress.Note("  %s", note)
-	}
+	c.unlearnt(e.Notes)
 	if _, told := c.graph.moments[t.Placement.Key]; told {
 		return
 	}

@@ -115,11 +115,11 @@ func (c *decision) afford() int {
 		}
 	}
 	if len(late) > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("There was no time to run %s again: in the search that was no better.",
-			joinNames(late)))
+		c.note("There was no time to run %s again: in the search that was no better.",
+			joinNames(late))
 	}
 	if len(missed) > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("There was no time to build %s.", joinNames(missed)))
+		c.warn("There was no time to build %s.", joinNames(missed))
 	}
 	return count
 }
@@ -204,15 +204,15 @@ func (c *decision) keepBest() bool {
 		c.graph.rebuilt = !c.graph.isBuilt(best.placement)
 		var err error
 		if e, err = c.graph.lane.Executable(c.ctx, best.placement); err != nil {
-			c.notes = append(c.notes, fmt.Sprintf("%s could not be built at the end: %v.", best.name, err))
+			c.warn("%s could not be built at the end: %v.", best.name, err)
 			return false
 		}
 		if e.Failure == nil {
 			break
 		}
 		c.trialOf(best.placement).Cost.Failure = e.Failure
-		c.notes = append(c.notes, fmt.Sprintf("%s was the fastest of the search, but could not be built at the end: %s.",
-			best.name, e.Failure.Detail))
+		c.warn("%s was the fastest of the search, but could not be built at the end: %s.",
+			best.name, e.Failure.Detail)
 	}
 	best.path, best.bytes = e.Path, e.Bytes
 	best.adopt(c.trialOf(best.placement))
@@ -221,7 +221,7 @@ func (c *decision) keepBest() bool {
 	if c.Ending.asked() {
 		why = "the search was interrupted"
 	}
-	c.notes = append(c.notes, fmt.Sprintf("It was chosen by the search's own samples: %s.", why))
+	c.warn("It was chosen by the search's own samples: %s.", why)
 	return true
 }
 
@@ -295,7 +295,7 @@ func (c *decision) buildGraph() error {
 	for _, f := range c.all() {
 		if f.sameAs != nil {
 			if f.eligible {
-				c.notes = append(c.notes, sameNote(f))
+				c.note("%s", sameNote(f))
 			}
 			continue
 		}
@@ -349,9 +349,9 @@ func (c *decision) weigh(f *finalist, e *pass.Executable, finalists int) error {
 		if f == c.reference {
 			f.eligible = false
 			c.tooLarge(f)
-			c.notes = append(c.notes, fmt.Sprintf("TVM alone takes %.1f MB of memory, more than the limit of %.1f MB.",
+			c.note("TVM alone takes %.1f MB of memory, more than the limit of %.1f MB.",
 				float64(print.Resident)/1e6,
-				float64(limit)/1e6))
+				float64(limit)/1e6)
 			return nil
 		}
 		f.failure = &cost.Failure{Phase: "run", Kind: cost.KindOutOfMemory,

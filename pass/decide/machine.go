@@ -23,8 +23,8 @@ func (c *decision) lookAtForm() error {
 		return fmt.Errorf("--memory-limit-executable: what a network takes is not known on TVM's virtual machine, which "+
 			"runs this one (%s %s)", c.machine.Where, c.machine.Reason)
 	}
-	c.notes = append(c.notes, fmt.Sprintf("TVM's virtual machine runs it, since %s %s; it was placed by what its parts "+
-		"take alone.", c.machine.Where, c.machine.Reason))
+	c.note("TVM's virtual machine runs it, since %s %s; it was placed by what its parts "+
+		"take alone.", c.machine.Where, c.machine.Reason)
 	return nil
 }
 

@@ -74,18 +74,21 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 		return nil, nil, err
 	}
 	defer release()
+	warn := config.Warn
+	if warn == nil {
+		warn = pass.Warn
+	}
 	decided, err := Decide(config.Context, mod, options)
 	if part := (*pass.NotWholeError)(nil); errors.As(err, &part) {
-		warn := config.Warn
-		if warn == nil {
-			warn = pass.Warn
-		}
 		warn(fmt.Sprintf("%v; it is placed by what its parts take alone", part))
 		config.Precision = pass.Precision{} // nothing would tell how far off the whole is
 		return pass.Place(mod, config)
 	}
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, warning := range decided.Warnings {
+		warn(warning)
 	}
 	// What the search has just run does not fail here.
 	out, err := pass.Replay(mod, decided.Plan, pass.Config{Exact: config.Exact, RetryFailures: true})

@@ -37,7 +37,12 @@ func (c *decision) find() (err error) {
 // that takes all. TVM alone needs no decision; it is built even where it may not be chosen: outputs are held against
 // its.
 func (c *decision) placeAlone() error {
-	c.reference = &finalist{name: "tvm", module: c.module, eligible: slices.Contains(c.Backends, "tvm") &&
+	// The placement's module says at which level it was made; else it may be the same one.
+	module, err := pass.WithLevel(c.module, pass.OperatorLevel)
+	if err != nil {
+		return err
+	}
+	c.reference = &finalist{name: "tvm", module: module, eligible: slices.Contains(c.Backends, "tvm") &&
 		!c.constrained()}
 	f, err := c.placement()
 	if err != nil {

@@ -178,6 +178,9 @@ func (b *Builder) TestBounds(tested, wrong int) {
 	b.plan.Candidates.Tested, b.plan.Candidates.Wrong = tested, wrong
 }
 
+// SetLevel records how far the search went (Plan.Level).
+func (b *Builder) SetLevel(level string) { b.plan.Level = level }
+
 // SetOverhead records what was added to each candidate's cost in Placed.Options.
 func (b *Builder) SetOverhead(ms float64) { b.overhead = ms }
 

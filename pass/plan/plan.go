@@ -30,6 +30,8 @@ const Schema = 3
 type Plan struct {
 	Schema int    `json:"collage_plan"`
 	Module Module `json:"module"`
+	// Level is how far the search went ("operator" or "graph", pass.Level); "" in plans that are older than this field.
+	Level string `json:"level,omitempty"`
 	// Environment is what the costs are valid for. Its Library is "": each backend has its own.
 	Environment cost.Environment `json:"environment"`
 	// Backends are those that were offered, in the order in which they were named.
@@ -54,6 +56,8 @@ type Plan struct {
 	// Finalists are whole networks that were built and run in turn; empty where none were (a plan that is only
 	// decided has none, so that the same input gives the same plan).
 	Finalists []Finalist `json:"finalists,omitempty"`
+	// Notes are what its user was told of the run beside the tables, what could not be learnt, too. They decide nothing.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Module says which module was placed.

@@ -138,6 +138,7 @@ func example(t *testing.T) *Plan {
 func TestPlanIsWrittenAsBefore(t *testing.T) {
 	t.Parallel()
 	p := example(t)
+	p.Level, p.Notes = "graph", []string{"2 networks were measured in the search."}
 	p.Finalists = []Finalist{
 		{Name: "tvm", Samples: []float64{5, 5.5}, Estimate: 6},
 		{Name: "dnnl", Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no"}},
@@ -381,4 +382,25 @@ func (p *Plan) region(backend string) *Region {
 		}
 	}
 	return nil
+}
+
+// Plans that are older than the field do not say at which level they were made, and are read all the same.
+func TestTheLevelOfAPlan(t *testing.T) {
+	t.Parallel()
+	p := example(t)
+	require.Empty(t, p.Level)
+	text, err := p.Encode()
+	require.NoError(t, err)
+	require.NotContains(t, string(text), `"level"`)
+	for level, valid := range map[string]bool{"operator": true, "graph": true, "both": false} {
+		p.Level = level
+		if text, err = p.Encode(); !valid {
+			require.ErrorContains(t, err, `the level is "both"; it is "operator" or "graph"`)
+			continue
+		}
+		require.NoError(t, err)
+		back, err := Decode(text)
+		require.NoError(t, err)
+		require.Equal(t, level, back.Level)
+	}
 }

@@ -41,6 +41,9 @@ func (p *Plan) Validate() error {
 	if p.Module.Hash == "" {
 		return errors.New("plan: the module's hash is missing")
 	}
+	if !slices.Contains([]string{"", "operator", "graph"}, p.Level) {
+		return fmt.Errorf("plan: the level is %q; it is \"operator\" or \"graph\"", p.Level)
+	}
 	functions := map[string]Function{}
 	for _, f := range p.Module.Functions {
 		if _, twice := functions[f.Name]; twice || f.Name == "" {

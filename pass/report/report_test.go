@@ -191,6 +191,13 @@ func TestVerboseLeavesNothingOut(t *testing.T) {
 	}
 }
 
+func TestTheLevelIsSaid(t *testing.T) {
+	p := small()
+	require.NotContains(t, string(written(t, p, Options{})), "level")
+	p.Level = "operator"
+	require.Contains(t, string(written(t, p, Options{})), "; placed at the operator level\n")
+}
+
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, Summarise(small()).WriteJSON(&b))

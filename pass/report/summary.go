@@ -26,6 +26,8 @@ type Summary struct {
 	TVM       string `json:"tvm"`
 	Threads   int    `json:"threads"`
 	Operators int    `json:"operators"`
+	// Level is as in the plan: how far the search went; "" in plans that do not say it.
+	Level string `json:"level,omitempty"`
 	// Precision is as in the plan: in which types parts were allowed to be computed, and how far outputs to be off.
 	Precision *plan.Precision `json:"precision,omitempty"`
 	// Frontier are the networks of the search that none is both faster and less far off than, the most exact first;
@@ -164,7 +166,7 @@ func Summarise(p *plan.Plan) *Summary {
 			Unusable: b.Unusable,
 			Regions:  b.Regions, Operators: b.Operators, Estimate: b.Milliseconds, Kernels: kernels[b.Name]})
 	}
-	s.Precision = p.Precision
+	s.Level, s.Precision = p.Level, p.Precision
 	s.Exact = p.Constraints != nil && p.Constraints.Exact
 	c := p.Candidates
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given,

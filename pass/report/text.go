@@ -86,8 +86,12 @@ func (s *Summary) regions(opts Options) string {
 	if s.Module != "" {
 		fmt.Fprintf(&b, "%s: ", s.Module)
 	}
-	fmt.Fprintf(&b, "%s in %s, for %s, %s\n\n", counted(s.Operators, "operator"), counted(len(s.Regions)-hidden, "region"),
+	fmt.Fprintf(&b, "%s in %s, for %s, %s", counted(s.Operators, "operator"), counted(len(s.Regions)-hidden, "region"),
 		s.Target, counted(s.Threads, "thread"))
+	if s.Level != "" {
+		fmt.Fprintf(&b, "; placed at the %s level", s.Level)
+	}
+	b.WriteString("\n\n")
 
 	cut, rest := 0, 0.0
 	if !opts.Verbose && len(rows) > shownRegions {

@@ -10,6 +10,7 @@ Keyword arguments beyond those named are CollagePartition's.
 
 import contextlib
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def partition(module, params=None, plan_out=None, **options):
     is the fastest of what was found, of each backend alone and of plain TVM, as whole networks that ran in
     turn; searching takes ``search_time`` seconds (120) at most, and is over sooner with ``level="operator"``.
     Ctrl-C ends it, and the fastest so far is kept; a second time, or before there is any, it raises
-    KeyboardInterrupt. Where the program has a handler of its own for SIGINT, that one decides.
+    KeyboardInterrupt. The module's attribute ``collage.level`` says at which level it was placed. Where the program has a handler of its own for SIGINT, that one decides.
     ``calibration`` may be any iterable of inputs (calibration_data).
     """
     workerside.refuse()
@@ -35,9 +36,11 @@ def partition(module, params=None, plan_out=None, **options):
         passes = transform.CollagePartition(**options)  # first of all, what is wrong with the options
         module = _normalised(module, params, options.get("disabled_passes"))
         if plan_out is None:
-            return tvm.transform.Sequential([passes])(module)
-        placed, plan = tvm.get_global_func("collage.partition")(module, transform.configuration(**options))
-    _write(Path(plan_out), str(plan))
+            placed = tvm.transform.Sequential([passes])(module)
+        else:
+            placed, plan = tvm.get_global_func("collage.partition")(module, transform.configuration(**options))
+            _write(Path(plan_out), str(plan))
+    logging.getLogger("collage").info("collage.partition placed at the %s level", placed.attrs["collage.level"])
     return placed
 
 

@@ -96,7 +96,7 @@ func (a *explainAction) explainPlan(s *Session, p *plan.Plan) error {
 	}
 	if a.json {
 		return s.printJSON(map[string]any{"report": report.Summarise(p), "closest": append([]plan.Rival{}, rivals...),
-			"constraints": p.Constraints})
+			"constraints": p.Constraints, "notes": append([]string{}, p.Notes...)})
 	}
 	if c := p.Constraints; c != nil {
 		if len(c.Pin) > 0 {
@@ -110,6 +110,12 @@ func (a *explainAction) explainPlan(s *Session, p *plan.Plan) error {
 		return err
 	}
 	fmt.Fprintln(s.Stdout)
+	for _, note := range p.Notes {
+		fmt.Fprintln(s.Stdout, note)
+	}
+	if len(p.Notes) > 0 {
+		fmt.Fprintln(s.Stdout)
+	}
 	if err := report.WriteClosest(s.Stdout, rivals); err != nil {
 		return err
 	}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// note is told to whoever asked for the network, and stands in its plan: once, however often it is found. It says
+// whether it is news.
+func (c *decision) note(format string, args ...any) bool {
+	text := fmt.Sprintf(format, args...)
+	if slices.Contains(c.notes, text) {
+		return false
+	}
+	c.notes = append(c.notes, text)
+	return true
+}
+
+// warn is a note of what went otherwise than it should, or is not known: those are told also where nobody reads notes
+// (pass.Config.Warn).
+func (c *decision) warn(format string, args ...any) bool {
+	news := c.note(format, args...)
+	if news {
+		c.warnings = append(c.warnings, c.notes[len(c.notes)-1])
+	}
+	return news
+}
+
+// unlearnt takes in what the search says it could not learn of a network. A search is begun several times, and each
+// says it anew; it is shown once.
+func (c *decision) unlearnt(notes []string) {
+	for _, note := range notes {
+		line := oneLine(errors.New(note))
+		if !strings.HasSuffix(line, ".") {
+			line += "."
+		}
+		if c.warn("%s", strings.ToUpper(line[:1])+line[1:]) {
+			c.Progress.Note("  %s", note)
+		}
+	}
+}
