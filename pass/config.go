@@ -99,6 +99,8 @@ type Config struct {
 	Trials     int     `json:"trials,omitempty"`
 	Seed       uint64  `json:"seed,omitempty"`
 	Rounds     int     `json:"rounds,omitempty"`
+	// Verify has what is replayed (ReplayPass) built and run once, and its outputs compared with plain TVM's.
+	Verify bool `json:"verify,omitempty"`
 	// ModuleName is what the user calls the module; it stands in the plan.
 	ModuleName string `json:"module_name,omitempty"`
 
@@ -246,6 +248,15 @@ func (c *Config) onlyNames() []string {
 
 // Warn shows a warning on the standard error; it is Config.Warn where there is none.
 func Warn(text string) { fmt.Fprintln(os.Stderr, "collage: warning:", text) }
+
+// Warning tells the user something that is no error, by Warn.
+func (c *Config) Warning(text string) {
+	if c.Warn == nil {
+		Warn(text)
+		return
+	}
+	c.Warn(text)
+}
 
 // resolved is a Config without gaps.
 func (c Config) resolved() (Config, error) {

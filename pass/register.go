@@ -24,7 +24,8 @@ const (
 	PartitionPass = "collage.transform.CollagePartition"
 	// NormalisePass takes NormaliseOptions as JSON (may be missing) and gives the pass.
 	NormalisePass = "collage.transform.Normalise"
-	// ReplayPass takes a plan as JSON and gives the pass that places as it says.
+	// ReplayPass takes a plan as JSON, and a Config as JSON (may be missing), and gives the pass that places as the plan
+	// says.
 	ReplayPass = "collage.transform.Replay"
 	// PartitionFunction takes a module, a Config as JSON (may be missing), and a packed function that gives costs
 	// instead of measuring (may be missing; givenCosts). It gives the array [module, plan as JSON].
@@ -289,6 +290,9 @@ func replayPass(args []bridge.Value) (any, error) {
 		cfg := options
 		if err := fromPassContext(&cfg); err != nil {
 			return nil, err
+		}
+		if f := replayer.Load(); f != nil {
+			return (*f)(mod, p, cfg)
 		}
 		return Replay(mod, p, cfg)
 	})

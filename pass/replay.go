@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
@@ -77,6 +78,15 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, e
 	})
 	return out, err
 }
+
+// Replayer is Replay with what its users are told beside the module.
+type Replayer func(mod *bridge.Object, p *plan.Plan, cfg Config) (*bridge.Object, error)
+
+// replayer is pass/decide's, which imports this package.
+var replayer atomic.Pointer[Replayer]
+
+// SetReplayer says what ReplayPass does in the place of Replay; pass/decide does when it is imported.
+func SetReplayer(f Replayer) { replayer.Store(&f) }
 
 // notExact says that a plan's candidate does not go with Config.Exact.
 func notExact(c *plan.Candidate) *ReplayError {

@@ -196,6 +196,20 @@ def test_a_wrong_result_is_found(store):
     assert failure["failure"]["kind"] == "wrong-result" and failure["backend"] == "t_wrong"
 
 
+def test_a_plan_whose_outputs_are_not_tvms_is_refused(store, tmp_path):
+    """Where nothing was measured nobody has seen it."""
+    collage.register_backend("t_wrong", emit=emit_wrong, patterns=RELU, override=True)
+    module, plan = typed(relay.nn.relu, relay.exp), tmp_path / "plan.json"
+    placed = collage.partition(module, only="t_wrong", plan_out=plan, store=store)
+    for replay in (collage.replay, lambda module, plan, **more: transform.Replay(plan, **more)(module)):
+        with pytest.raises(ValueError, match="is not kept: wrong-result in check: its outputs differ from TVM's"):
+            replay(module, plan)
+        assert tvm.ir.structural_equal(replay(module, plan, verify=False), placed)
+    collage.register_backend("t_right", emit=emit_relu, patterns=RELU, override=True)
+    placed = collage.partition(module, only="t_right", plan_out=plan, store=store)
+    assert tvm.ir.structural_equal(collage.replay(module, plan), placed)
+
+
 def emit_wrong(region):
     (part,) = region.parts
     return f"for (int i = 0; i < {part.results[0].size}; ++i) {part.results[0]}[i] = 7;"

@@ -10,6 +10,7 @@ import subprocess
 import numpy as np
 import placed
 import pytest
+import tvm
 from collage import export, frontends, region, transform
 from onnx_networks import BOOL, INT, answers, graph, hold, node, normal, ran, values, weights, write
 
@@ -240,6 +241,25 @@ def test_the_command_compiles_and_runs_it(command, store, tmp_path):
     told = command("compile", path, "-o", tmp_path / "again.so", "--plan", tmp_path / "plan.json", "-q")
     assert told.returncode == 0, told.stderr
     hold(ran(region.load_executor(tmp_path / "again.so"), given), answers(path, given))
+
+
+def test_partition_compares_whole_networks_too(store, tmp_path, capfd):
+    """On TVM's virtual machine, as collage compile does."""
+    import collage
+
+    model = frontends.load(branches(tmp_path / "network.onnx"))
+    options = {"backends": ["tvm", "dnnl"], "store": store, "samples": 3, "rounds": 3}
+    made = collage.partition(model.module, plan_out=tmp_path / "plan.json", **options)
+    assert "cannot be run as a whole" not in capfd.readouterr().err
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    ran_in_turn = {one["name"]: len(one.get("samples_ms", [])) for one in plan["finalists"]}
+    assert set(ran_in_turn) == {"tvm", "dnnl", "collage"}
+    assert max(ran_in_turn.values()) >= 3
+    assert any("TVM's virtual machine runs it, since" in note for note in plan["notes"])
+    (kept,) = (one for one in plan["finalists"] if one.get("chosen"))
+    assert sum(placed.regions(made)[name].total() > 0 for name in placed.regions(made)) == kept["regions"]
+    # The plan is what came out, and is held against plain TVM there, too.
+    assert tvm.ir.structural_equal(made, collage.replay(model.module, plan, store=store))
 
 
 def test_what_is_found_wrong_is_refused(command, store, tmp_path, monkeypatch):

@@ -42,8 +42,8 @@ def test_a_plan_is_written_and_replayed_without_measuring(tmp_path_factory, tmp_
     plan = json.loads(path.read_text())
     assert plan["collage_plan"] and plan["constraints"] == {"pin": ["nn.dense=dnnl"]}
     measured = store.read_text()
-    for given in (path, str(path), path.read_text(), plan):
-        again = collage.replay(module, given, params)
+    for given, verify in ((path, True), (str(path), False), (path.read_text(), False), (plan, False)):
+        again = collage.replay(module, given, params, verify=verify)
         assert tvm.ir.structural_equal(placed, again)
     assert store.read_text() == measured
     out = collage.compile(module, params, plan=path, out=str(tmp_path / "model.so"), store=store)
@@ -59,6 +59,65 @@ def test_a_plan_is_written_and_replayed_without_measuring(tmp_path_factory, tmp_
     with pytest.raises(ValueError, match="it is not readable"):
         collage.compile(module, params, plan="{}", out=out, verify=False)
     assert sorted(os.listdir(tmp_path)) == ["model.so", "plan.json"]
+
+
+def test_the_level_is_said(store, tmp_path, caplog):
+    module, params = network()
+    path = tmp_path / "plan.json"
+    options = {"backends": ["tvm", "dnnl"], "store": store, "samples": SAMPLES, "rounds": 1, "pin": "nn.dense=dnnl"}
+    for level in ("operator", "graph"):
+        with caplog.at_level("INFO", logger="collage"):
+            placed = collage.partition(module, params, plan_out=path, level=level, trials=3, **options)
+        assert f"collage.partition placed at the {level} level" in caplog.text
+        assert str(placed.attrs["collage.level"]) == level
+        plan = json.loads(path.read_text())
+        assert plan["level"] == level
+        assert plan.get("notes") or level == "operator", "how many networks were measured"
+        again = collage.replay(module, plan, params, verify=False)
+        assert str(again.attrs["collage.level"]) == level
+        assert tvm.ir.structural_equal(placed, again)
+        with tvm.transform.PassContext(opt_level=3):
+            assert relay.build(placed, "llvm").get_lib() is not None
+    # Who makes the pass gets it, too; plans that are older say nothing of it, and are read as before.
+    given = transform.CollagePartition(level="operator", **options)(transform.Normalise()(bound(module, params)))
+    assert str(given.attrs["collage.level"]) == "operator"
+    del plan["level"]
+    old = collage.replay(module, plan, params, verify=False)
+    assert not old.attrs or "collage.level" not in old.attrs
+    assert str(old["main"]) == str(placed["main"])
+
+
+def bound(module, params):
+    return tvm.IRModule.from_expr(relay.build_module.bind_params_by_name(module["main"], params))
+
+
+def test_what_a_plan_was_made_for_is_looked_at_wherever_it_is_replayed(store, tmp_path, capfd):
+    module, params = network()
+    path = tmp_path / "plan.json"
+    placed = collage.partition(module, params, plan_out=path, only="dnnl", store=store)
+    collage.replay(module, path, params, verify=False)
+    assert "warning" not in capfd.readouterr().err
+    plan = json.loads(path.read_text())
+    plan["environment"]["device"] = "an abacus"
+    for replay in (collage.replay, again_by_pass):
+        assert tvm.ir.structural_equal(replay(module, plan, params, verify=False), placed)
+        said = capfd.readouterr().err
+        assert "warning: Another placement than the plan's may be faster here: its costs are from an abacus" in said
+    plan = json.loads(path.read_text())
+    options = plan["environment"]["options"]
+    for environment, log, why in (
+        (options + " tuned:0123456789abcdef", None, "the plan was made with a tuning log"),
+        (options, tmp_path / "nowhere.log", "tuning_log .* cannot be used"),
+        ("none", None, "does not say for which optimisation level"),
+    ):
+        plan["environment"]["options"] = environment
+        for replay in (collage.replay, again_by_pass):
+            with pytest.raises(ValueError, match=why):
+                replay(module, plan, params, verify=False, tuning_log=log)
+
+
+def again_by_pass(module, plan, params, **options):
+    return transform.Replay(plan, **options)(transform.Normalise()(bound(module, params)))
 
 
 def test_a_plan_for_another_network_is_refused(store, tmp_path):

@@ -162,6 +162,9 @@ func (c *decision) build() error {
 		case err == nil:
 		case errors.Is(err, bridge.ErrInterrupted), c.ctx.Err() != nil, atomicfile.IsDiskFull(err):
 			return err
+		case f == c.reference && c.machine != nil:
+			return &pass.NotWholeError{Where: "TVM", Reason: fmt.Sprintf("cannot build it for its virtual machine, which "+
+				"is to run it since %s %s: %s", c.machine.Where, c.machine.Reason, oneLine(err))}
 		case f == c.reference:
 			return fmt.Errorf("TVM cannot build %s: %w", c.Name, err)
 		default:

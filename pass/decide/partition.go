@@ -46,10 +46,11 @@ func OptionsOf(config pass.Config) Options {
 }
 
 // Partition is pass.Partition: the module has the regions of the network that was kept, and the plan is that network's.
-// It decides by what the store has once everything was measured: the same costs give the same module. Where there is
+// It decides by what the store has once everything was measured: the same costs give the same module, but for what
+// TVM's virtual machine runs, whose finalists are run each time. Where there is
 // nothing to choose between (TVM is not offered, or nothing else is) it is pass.Place, and so it is, with a warning,
-// where the network cannot be run as a whole (pass.NotWholeError): TVM does not build it, or not for the graph
-// executor. Ctrl-C in Python ends the search, and what was the fastest until then is taken (Ending.Watch).
+// where the network cannot be run as a whole (pass.NotWholeError): TVM does not build it, not for its virtual machine
+// either, or that is needed and no Python host is in the process, which builds for it. Ctrl-C in Python ends the search, and what was the fastest until then is taken (Ending.Watch).
 func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
 	if config.Context == nil {
 		config.Context = context.Background()
@@ -68,19 +69,16 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 		return nil, nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
 	}
 	defer os.RemoveAll(options.Temporary)
+	options.Build = hostBuild() // for what TVM's virtual machine runs
 	options.Ending = &Ending{}
 	release, err := options.Ending.Watch()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer release()
-	warn := config.Warn
-	if warn == nil {
-		warn = pass.Warn
-	}
 	decided, err := Decide(config.Context, mod, options)
 	if part := (*pass.NotWholeError)(nil); errors.As(err, &part) {
-		warn(fmt.Sprintf("%v; it is placed by what its parts take alone", part))
+		config.Warning(fmt.Sprintf("%v; it is placed by what its parts take alone", part))
 		config.Precision = pass.Precision{} // nothing would tell how far off the whole is
 		return pass.Place(mod, config)
 	}
@@ -88,7 +86,7 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 		return nil, nil, err
 	}
 	for _, warning := range decided.Warnings {
-		warn(warning)
+		config.Warning(warning)
 	}
 	// What the search has just run does not fail here.
 	out, err := pass.Replay(mod, decided.Plan, pass.Config{Exact: config.Exact, RetryFailures: true})

@@ -52,18 +52,34 @@ def _calibrated(options, module, params):
         yield {**options, "calibration": path}
 
 
-def replay(module, plan, params=None, disabled_passes=None, exact=False, store=None, retry_failures=False):
+def replay(
+    module,
+    plan,
+    params=None,
+    disabled_passes=None,
+    exact=False,
+    store=None,
+    retry_failures=False,
+    verify=True,
+    tuning_log=None,
+    calibration=None,
+):
     """Place ``module`` as ``plan`` says (a path, JSON text, or a dictionary), without measuring.
 
     ``module``, ``params`` and ``disabled_passes`` are those that the plan was made for: the plan has their
     hash. Raises ValueError where they are not, where ``exact`` (CollagePartition's) does without a kernel
-    that the plan names, and where ``store`` (the user's by default) knows that one of its candidates fails
-    here, unless ``retry_failures``.
+    that the plan names, where ``store`` (the user's by default) knows that one of its candidates fails
+    here, unless ``retry_failures``, and where the plan was made with another ``tuning_log``.
+
+    The outputs are compared with plain TVM's, on ``calibration`` data where the plan's errors were taken on such.
+    That builds the network twice and runs it: seconds to minutes, where a plan is replayed in less than a
+    second with ``verify=False``. ValueError where they differ.
     """
     workerside.refuse()
     library.load()
-    passes = transform.Replay(plan, exact, store, retry_failures)
-    return passes(_normalised(module, params, disabled_passes))
+    with _calibrated({"calibration": calibration}, module, params) as options:
+        passes = transform.Replay(plan, exact, store, retry_failures, verify, tuning_log, options["calibration"])
+        return passes(_normalised(module, params, disabled_passes))
 
 
 def _normalised(module, params, disabled_passes):
@@ -105,8 +121,7 @@ def compile(
     runtime and the plug-ins are. Without, TVM's graph executor factory is returned, for this process: what
     backends wrote as C is compiled, and the factory cannot be exported. With ``plan`` it is placed as that
     plan says, and nothing is measured; with ``out`` too it is built as the plan says, for the plan's target and
-    threads, and its outputs are compared with TVM's unless ``verify`` is false. ``plan_out`` is
-    ``partition``'s.
+    threads. Its outputs are compared with TVM's unless ``verify`` is false. ``plan_out`` is ``partition``'s.
 
     ``level`` says how far the search goes: "operator" adds up what parts take by themselves; "graph" (the
     default) goes on with whole networks. Either way the fastest of what was found, of each backend alone, and
@@ -158,8 +173,9 @@ def compile(
         }
         placed = partition(module, params, plan_out, **deciding, **options)
     else:
-        names = ("disabled_passes", "exact", "store", "retry_failures")
-        placed = replay(module, plan, params, **{name: options[name] for name in names if name in options})
+        names = ("disabled_passes", "exact", "store", "retry_failures", "tuning_log", "calibration")
+        replaying = {name: options[name] for name in names if name in options}
+        placed = replay(module, plan, params, verify=verify, **replaying)
     if reason := str(tvm.get_global_func("collage.whole")(placed)):
         if out is None:
             raise ValueError(f"TVM's virtual machine runs this module ({reason}): give out, a file for the executable")

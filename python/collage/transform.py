@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tvm
 
-from . import error_measure, library, patterns, target, workerside
+from . import error_measure, host, library, patterns, target, workerside
 
 
 def _list(backends):
@@ -112,6 +112,7 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     """
     workerside.refuse()
     library.load()
+    host.register()
     if isinstance(config, (str, list, tuple)):  # the backends, by position
         config, options = None, {**options, "backends": config}
     text = configuration(**options)
@@ -133,18 +134,35 @@ CollagePartition.__signature__ = inspect.Signature(
 )
 
 
-def Replay(plan, exact=False, store=None, retry_failures=False):  # noqa: N802
+def Replay(  # noqa: N802
+    plan, exact=False, store=None, retry_failures=False, verify=True, tuning_log=None, calibration=None
+):
     """The pass that places a module as a plan says, without measuring.
 
     ``plan`` is the path of a plan file, its text, or what ``json.loads`` made of it. The module must be the
     normalised one that the plan was made for. Raises ValueError where it is another one, where a backend
     does not take any more what the plan gives it, where ``store`` (CollagePartition's) knows that it fails
-    here, unless ``retry_failures``, or where ``exact`` (CollagePartition's) does without it.
+    here, unless ``retry_failures``, or where ``exact`` (CollagePartition's) does without it; where the plan was
+    made with a tuning log, and ``tuning_log`` is not that one; and where the outputs are not TVM's. Another
+    machine or library than the plan's is warned of on the standard error.
+
+    With ``verify`` the module and plain TVM are built, for the plan's target and threads, and run once on the
+    same inputs: two builds, seconds to minutes, where a plan without is replayed in less than a second.
+    A plan that leaves everything to TVM is not built. A plan whose errors were taken on ``calibration`` data is
+    compared on these.
     """
     workerside.refuse()
     library.load()
+    host.register()
     text = plan_text(plan)
-    options = configuration(exact=bool(exact), store=store, retry_failures=bool(retry_failures))
+    options = configuration(
+        exact=bool(exact),
+        store=store,
+        retry_failures=bool(retry_failures),
+        tuning_log=tuning_log,
+        calibration=calibration,
+    )
+    options = json.dumps({**json.loads(options), "verify": bool(verify)})
     return tvm.get_global_func("collage.transform.Replay")(text, options)
 
 

@@ -12,6 +12,7 @@ package compile
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -106,21 +107,11 @@ type compilation struct {
 
 // begin is a compilation with what the options leave to it.
 func begin(ctx context.Context, options Options) *compilation {
-	options.Name, options.Extension, options.Build = options.Model, ".so", hostBuild
+	options.Name, options.Extension, options.Build = options.Model, ".so", decide.HostBuild
 	if filepath.Ext(options.Output) == ".tar" {
 		options.Extension = ".tar"
 	}
 	return &compilation{Options: options, ctx: ctx}
-}
-
-// hostBuild builds in the Python host.
-func hostBuild(module *bridge.Object, b decide.Build) error {
-	_, err := callHost("collage.host.build", map[string]any{
-		"target": b.Target, "opt_level": b.OptLevel, "disabled_passes": b.DisabledPasses, "tuning_log": b.TuningLog,
-		"out": b.Out, "plugins": b.Plugins, "threads": b.Threads,
-		"on_machine": b.OnMachine, "tried": b.Tried,
-	}, module)
-	return err
 }
 
 // Compile compiles a model. See the package's comment.
@@ -226,7 +217,7 @@ func (c *compilation) load(info *ModelInfo) error {
 		return nil
 	}
 	step := c.Progress.Start("reading "+c.Model, 0)
-	value, err := callHost("collage.host.load_model", c.given())
+	value, err := decide.CallHost("collage.host.load_model", c.given())
 	if err != nil {
 		return err
 	}
@@ -269,17 +260,13 @@ func (c *compilation) load(info *ModelInfo) error {
 	return c.ctx.Err()
 }
 
-// callHost calls a packed function of the Python host. The last argument is the options, as JSON.
-func callHost(name string, options map[string]any, before ...any) (bridge.Value, error) {
-	text, err := json.Marshal(options)
-	if err != nil {
-		return bridge.Value{}, err
+// lastMessage is what TVM says, without the class.
+func lastMessage(err error) string {
+	var fromTVM *bridge.Error
+	if errors.As(err, &fromTVM) {
+		return fromTVM.Message
 	}
-	value, err := bridge.Global(name, append(before, string(text))...)
-	if err != nil {
-		return bridge.Value{}, plainError(err)
-	}
-	return value, nil
+	return err.Error()
 }
 
 func orNull(s string) any {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/witness"
 )
 
@@ -37,7 +38,7 @@ func (c *compilation) located(err error, format string) error {
 // first names the first operator of an ONNX model that TVM computes otherwise; "" where none can be named.
 func (c *compilation) first() string {
 	step := c.Progress.Start("looking for the first operator that differs", 0)
-	value, err := callHost("collage.host.first_difference", c.given())
+	value, err := decide.CallHost("collage.host.first_difference", c.given())
 	if err != nil {
 		c.Progress.Stop()
 		return ""
