@@ -59,9 +59,9 @@ const torchRemedy = "make peers, or pip install torch (with what PyPI's brings a
 func usesTVM(name string) bool { return name == Ours || strings.HasPrefix(name, "tvm") }
 
 // installed asks an interpreter which packages it has, without importing them: their versions, "unknown" for one that
-// was put there without pip.
+// was put there without pip. Errors: errNoPeers where Collage is there and its peers are not.
 func installed(ctx context.Context, python string, packages []string) (map[string]string, error) {
-	const ask = `import importlib.metadata, importlib.util, json, sys
+	const ask = `import importlib.metadata, importlib.util, json, os, sys
 
 def version(name):
     try:
@@ -69,7 +69,11 @@ def version(name):
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
 
-print(json.dumps({name: version(name) for name in sys.argv[1:] if importlib.util.find_spec(name) is not None}))`
+ours = importlib.util.find_spec("collage")
+if ours is not None and not os.path.exists(os.path.join(os.path.dirname(ours.origin), "peers")):
+    print(json.dumps(None))
+else:
+    print(json.dumps({name: version(name) for name in sys.argv[1:] if importlib.util.find_spec(name) is not None}))`
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	text, err := exec.CommandContext(ctx, python, append([]string{"-c", ask}, packages...)...).Output()
@@ -80,8 +84,18 @@ print(json.dumps({name: version(name) for name in sys.argv[1:] if importlib.util
 	if err := json.Unmarshal(text, &found); err != nil {
 		return nil, fmt.Errorf("%s does not work as a Python interpreter: it printed %q", python, text)
 	}
+	if found == nil {
+		return nil, errNoPeers
+	}
 	return found, nil
 }
+
+// errNoPeers says that the engines cannot be run: what runs them (python/collage/peers) is no part of the wheel.
+var errNoPeers = errors.New("what runs other engines is in Collage's source tree and not in the installed package: " +
+	"run collage bench from the source tree (make setup, .venv/bin/collage)")
+
+// withoutPeers is what Python says where errNoPeers is the reason.
+const withoutPeers = "No module named collage.peers"
 
 // process is one peer at work on one network. Between calls of ask it is stopped, so that none of its threads runs.
 type process struct {
@@ -192,7 +206,11 @@ func (p *process) signal(s syscall.Signal) {
 func (p *process) ended() error {
 	p.end()
 	text := p.command.ProcessState.String()
-	if said := p.stderr.LastLine(); said != "" {
+	said := p.stderr.LastLine()
+	if strings.HasSuffix(said, withoutPeers) {
+		return errNoPeers
+	}
+	if said != "" {
 		text += ": " + said
 	}
 	return errors.New("its process ended: " + text)

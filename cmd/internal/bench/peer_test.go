@@ -16,6 +16,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The wheel has Collage without what runs other engines: whoever benchmarks there is told where it is.
+func TestPeersThatAreNotInstalled(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	require.NoError(t, err)
+	folder := t.TempDir()
+	t.Setenv("PYTHONPATH", folder)
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "collage"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "collage", "__init__.py"), nil, 0o600))
+	_, err = installed(t.Context(), python, []string{"json"})
+	require.ErrorIs(t, err, errNoPeers)
+	p, err := startPeer(python, "tvm", 1, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, p.ask(t.Context(), time.Minute, map[string]any{"op": "load"}, &struct{}{}), errNoPeers)
+
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "collage", "peers"), 0o700))
+	found, err := installed(t.Context(), python, []string{"json", "nowhere"})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"json": "unknown"}, found)
+}
+
 // A peer that leaves a process behind, in a session of its own and with the pipe in its hands, keeps nobody waiting.
 func TestPeerIsEndedWithoutItsDescendants(t *testing.T) {
 	t.Parallel()
