@@ -98,9 +98,13 @@ def test_bench_drop_in(network, tmp_path):
     backend = "dnnl" if "dnnl" in placed.usable() else placed.usable()[0]
     arguments = ("--backends", f"tvm,{backend}", "--search-time", 5, "--rounds", 2)
     text = script("bench_drop_in", network, *arguments, folder=tmp_path)
-    readable(text, "partition ms", f"{backend} ms", "the best alone to partition", "medians of 2 rounds")
-    ratio = float(re.search(rf"^small .* (?:tvm|{backend}) (\S+)$", text, re.M).group(1))
-    assert ratio > 0
+    levels = ("graph ms", "operator ms", "the best alone to graph and operator", "at the graph level and the operator")
+    readable(text, *levels, f"{backend} ms", "medians of 2 rounds")
+    ratios = re.search(rf"^small .* (?:tvm|{backend}) (\S+) (\S+)$", text, re.M).groups()
+    assert all(float(ratio) > 0 for ratio in ratios)
+    text = script("bench_drop_in", network, *arguments, "--level", "operator", folder=tmp_path)
+    assert "graph" not in text
+    assert float(re.search(rf"^small .* (?:tvm|{backend}) (\S+)$", text, re.M).group(1)) > 0
 
 
 @pytest.mark.long
