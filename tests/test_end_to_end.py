@@ -204,6 +204,48 @@ def test_the_placement_itself_computes_the_same(name, loaded, store, reference):
     np.testing.assert_allclose(executor.get_output(0).numpy(), expected[0], rtol=1e-4, atol=1e-5 * scale)
 
 
+@pytest.mark.parametrize("name", parameters(["small", *workloads.PAPER]))
+def test_the_plan_is_that_of_the_winner_whichever_it_is(name, loaded, tmp_path):
+    """TVM, a backend alone, a placement: what the plan says is what came out, and what it is replayed to.
+
+    The search decides by what its store says of whole networks: where that says that one is the fastest, it is.
+    """
+    import collage
+    import tvm
+
+    module = loaded(name).module
+    options = {"backends": ["tvm", "dnnl"], "samples": SAMPLES, "trials": 3, "seed": 1, "search_time": 1200}
+    first = tmp_path / "first.jsonl"
+    collage.partition(module, store=first, plan_out=tmp_path / "first.json", **options)
+    networks = json.loads((tmp_path / "first.json").read_text())["graph_level"]["networks"]
+    assert [network["name"] for network in networks[:2]] == ["tvm", "dnnl"] and len(networks) == 3
+    alone = collage.partition(module, only="dnnl", store=first)
+    records = [json.loads(line) for line in first.read_text().splitlines()]
+    seen = []
+    for network, winner in zip(networks, ("tvm", "dnnl", "collage"), strict=True):
+        store, out = tmp_path / f"{winner}.jsonl", tmp_path / f"{winner}.json"
+        store.write_text("".join(json.dumps(faster(record, network)) + "\n" for record in records))
+        made = collage.partition(module, store=store, plan_out=out, **options)
+        plan = json.loads(out.read_text())
+        (kept,) = (one for one in plan["finalists"] if one.get("chosen"))
+        assert kept["name"] == winner
+        planned = sorted(region["symbol"] for region in plan["regions"] if "symbol" in region)
+        assert sorted(placed.regions(made)) == planned and len(planned) == kept["regions"]
+        again = collage.replay(module, plan, store=store, verify=False)
+        assert tvm.ir.structural_equal(again, made)
+        if winner == "dnnl":
+            assert str(made["main"]) == str(alone["main"]) and planned == sorted(placed.regions(alone))
+        seen.append(str(made))
+    assert len(set(seen)) == 3, "three networks, no two of them the same"
+
+
+def faster(record, network):
+    """A record of the store, a hundred times as fast where it is of this network."""
+    if record["key"].get("kind") != "network" or record["key"]["composite"] != network["placement"]:
+        return record
+    return {**record, "samples_ms": [ms / 100 for ms in record["samples_ms"]]}
+
+
 def test_collage_run_and_tvmc_run_agree(compiled, command, tmp_path):
     path, _ = compiled("small")
     x = np.random.default_rng(12).standard_normal((1, 3, 16, 16), dtype=np.float32)

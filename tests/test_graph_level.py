@@ -6,6 +6,7 @@ Nothing here says which placement is the fastest: on a machine that other tests 
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tarfile
@@ -231,6 +232,13 @@ def regions_in(path):
     return sorted(name for name in names if "_dnnl_" in name)
 
 
+def parts_of(path):
+    """The graph, the weights and the library of an executable, without the names of the compiler's temporary files."""
+    with tarfile.open(path) as tar:
+        parts = {name: tar.extractfile(name).read() for name in ("mod.json", "mod.params", "mod.so")}
+    return {name: re.sub(rb"\bcc\w{6}\b", b"cc", part) for name, part in parts.items()}
+
+
 def test_the_plan_is_replayed(searched, command, model, tmp_path):
     """The executable, its plan and what is built of the plan have the same regions, whatever was kept."""
     folder, report, plan = searched
@@ -240,6 +248,9 @@ def test_the_plan_is_replayed(searched, command, model, tmp_path):
     planned = sorted(region["symbol"] for region in plan["regions"] if "symbol" in region)
     assert regions_in(folder / "a.tar") == planned
     assert regions_in(tmp_path / "b.tar") == planned
+    built, again = (parts_of(path) for path in (folder / "a.tar", tmp_path / "b.tar"))
+    assert json.loads(built["mod.json"]) == json.loads(again["mod.json"])
+    assert [name for name in built if built[name] != again[name]] == [], "the same but for what a linker stamps"
     np.savez(tmp_path / "x.npz", data=np.random.default_rng(5).standard_normal((1, 16, 24, 24), dtype=np.float32))
     outputs = []
     for path in (folder / "a.tar", tmp_path / "b.tar"):
