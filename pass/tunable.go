@@ -9,6 +9,7 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -128,6 +129,19 @@ func Tunables(p *plan.Plan) []Tunable {
 	}
 	slices.SortStableFunc(out, func(a, b Tunable) int { return cmp.Compare(b.Gain, a.Gain) })
 	return out
+}
+
+// tuningMargin is how much faster a computation must be with what a tuner has found, by the median of paired samples,
+// so that this is kept: another record takes its place in the log, and other builds that are as fast by chance differ
+// by as much.
+const tuningMargin = 0.98
+
+// TuningHelps says whether a computation is faster with what a tuner has found than as TVM makes it by itself, by
+// samples in milliseconds of both, taken in turn: by more than the margin, and more surely than chance explains (a sign
+// test). Where there are no samples it does not.
+func TuningHelps(byItself, tuned []float64) bool {
+	ratio := statistics.PairedRatio(tuned, byItself)
+	return len(byItself) == len(tuned) && len(tuned) > 0 && ratio.Median < tuningMargin && ratio.High < 1
 }
 
 // TunableWorkload makes a computation of a plan a function that TVM's tuners can take apart. mod is the normalised

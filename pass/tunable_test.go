@@ -51,3 +51,29 @@ func TestTunables(t *testing.T) {
 	require.False(t, got[1].Placed)
 	require.Empty(t, Tunables(&plan.Plan{}))
 }
+
+// Noise is not kept for a gain: neither a little for certain, nor much in few samples of many.
+func TestWhetherTuningHelps(t *testing.T) {
+	repeated := func(ms ...float64) (list []float64) {
+		for range 5 {
+			list = append(list, ms...)
+		}
+		return list
+	}
+	for name, of := range map[string]struct {
+		byItself, tuned []float64
+		helps           bool
+	}{
+		"faster":                       {repeated(10, 11, 10), repeated(8, 9, 8), true},
+		"by less than the margin":      {repeated(10, 11, 10), repeated(9.9, 10.9, 9.9), false},
+		"by a little more":             {repeated(10, 11, 10), repeated(9.7, 10.7, 9.7), true},
+		"now faster, now slower":       {repeated(10, 10, 10), repeated(9, 11, 9), false},
+		"slower":                       {repeated(10, 11, 10), repeated(12, 12, 12), false},
+		"nothing was run":              {nil, nil, false},
+		"one was run more than others": {repeated(10), repeated(1, 2), false},
+	} {
+		if got := TuningHelps(of.byItself, of.tuned); got != of.helps {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -2,7 +2,8 @@
 """What `collage.partition` gives those who build with TVM themselves, beside each backend alone and plain TVM.
 
 Each network is partitioned from an empty store, at the graph level and at the operator level (`--level` leaves one
-out), and by each backend alone (`only=`), built the same way, and run in turn in this process. "ResNet-50" is TVM's own (tvm.relay.testing); the others are collage's workloads, or files.
+out), and by each backend alone (`only=`), built the same way, and run in turn in this process. "ResNet-50" is TVM's
+own (tvm.relay.testing); the others are collage's workloads, or files.
 """
 
 import argparse

@@ -7,11 +7,13 @@ Budgets are of a few trials: whether tuning helps is not tested, only that it is
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -74,6 +76,7 @@ def test_the_operator_that_matters_is_tuned(tuned):
     assert len({json.dumps(trial["config"]["entity"]) for trial in trials}) == 3, "nothing is tried twice"
     # The log has the best trial, or nothing where none is better than what TVM does by itself.
     assert log.is_file()
+    assert operator["result"]["default_ms"] > 0 and operator["result"]["tuned_ms"] > 0
     assert len(lines(log)) == (1 if operator["result"]["kept"] else 0)
 
 
@@ -213,6 +216,23 @@ def test_metaschedule(network, command, store, tmp_path):
     (operator,) = json.loads(done.stdout)["operators"]
     assert operator["result"]["tuner"] == "metaschedule"
     assert operator["result"]["trials"] >= 2
+    # All trials stand beside the database, which has the best of them, or nothing where none is better.
+    record = "database_tuning_record.json"
+    assert len(lines(Path(f"{folder}.trials") / record)) >= 2
+    kept = operator["result"]["kept"]
+    assert len(lines(folder / record)) == (len(operator["result"]["tasks"]) if kept else 0)
+    # Either way: a record comes in, and goes again with its task; others stay.
+    from collage import tune
+    from tvm import meta_schedule
+
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    count = len(lines(copy / record))
+    one = tune._database(meta_schedule, Path(f"{folder}.trials")).get_all_tuning_records()[0]
+    tune._replace_in_database(meta_schedule, copy, [], [one])
+    assert len(lines(copy / record)) == count + 1
+    tune._replace_in_database(meta_schedule, copy, [SimpleNamespace(mod=one.workload.mod)], [])
+    assert len(lines(copy / record)) == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert sorted(before) == ["database_tuning_record.json", "database_workload.json"]
     plan_file = tmp_path / "plan.json"

@@ -27,7 +27,7 @@ func (c *decision) offer() (err error) {
 	narrow := slices.DeleteFunc(slices.Clone(c.Backends), func(name string) bool { return !computesNarrowly(name) })
 	switch {
 	case len(narrow) == 0 && c.machine != nil && c.Precision.Limit() != (cost.Limit{}):
-		c.warn("How far the network is off is not measured on TVM's virtual machine: only the tolerance of "+
+		c.warn("How far the network is off is not measured on TVM's virtual machine: only the tolerance of " +
 			"candidates held.")
 	case len(narrow) == 0:
 	case !slices.Contains(c.Backends, "tvm"):

@@ -23,12 +23,13 @@ def partition(module, params=None, plan_out=None, **options):
     """Place ``module`` on backends; ``params`` ({name: array}) become constants.
 
     Returns a new IRModule for relay.build; ``module`` is not changed. With ``plan_out`` the plan is written
-    to that file: what was chosen, what it costs and why (``collage explain``), for ``replay``. What comes out
-    is the fastest of what was found, of each backend alone and of plain TVM, as whole networks that ran in
-    turn; searching takes ``search_time`` seconds (120) at most, and is over sooner with ``level="operator"``.
-    Ctrl-C ends it, and the fastest so far is kept; a second time, or before there is any, it raises
-    KeyboardInterrupt. The module's attribute ``collage.level`` says at which level it was placed. Where the program has a handler of its own for SIGINT, that one decides.
-    ``calibration`` may be any iterable of inputs (calibration_data).
+    to that file: what was chosen, what it costs and why (``collage explain``), for ``replay``. What comes
+    out is the fastest of what was found, of each backend alone and of plain TVM, as whole networks that ran
+    in turn; searching takes ``search_time`` seconds (120) at most, and is over sooner with
+    ``level="operator"``. Ctrl-C ends it, and the fastest so far is kept; a second time, or before there is
+    any, it raises KeyboardInterrupt. Where the program has a handler of its own for SIGINT, that one decides.
+    The module's attribute ``collage.level`` says at which level it was placed. ``calibration`` may be any
+    iterable of inputs (calibration_data).
     """
     workerside.refuse()
     library.load()

@@ -6,19 +6,24 @@ In, one line of JSON on standard input (see ``tune``): a Relay function as pass/
 how long to search. Out, JSON objects, one a line, on standard output:
 
     {"event": "progress", "done", "total", "best_ms"}   after each trial; best_ms is 0 while none has worked
+    {"event": "compared", "default_ms", "tuned_ms"}     samples of the function as TVM makes it by itself, and with
+                                                        the best that was found, taken in turn; it is answered by a
+                                                        line {"keep": true or false} on standard input
     {"event": "result", ...}                            what ``tune`` returns
     {"event": "error", "detail"}                        it cannot be tuned, and why
 
 The end of standard input ends the process and all that it started.
 
-AutoTVM: every trial is appended to a file of its own at once, so a search that is ended goes on where it was.
-A best record goes into the log only if the whole function is faster with it: AutoTVM prefers any record to
-what TVM would do by itself, which a short search may not reach. MetaSchedule keeps all of it in its database.
+Every trial is kept at once, in a file (AutoTVM) or a database (MetaSchedule) of its own, so a search that is ended
+goes on where it was. The best goes into the log only if the whole function is faster with it, which Go decides: TVM
+prefers any record to what it would do by itself, which a short search may not reach.
 """
 
 import json
 import logging
 import os
+import queue
+import shutil
 import signal
 import sys
 import tempfile
@@ -35,8 +40,6 @@ from . import export, library, target, tuninglog
 # "metaschedule" searches programs, the others search the parameters of AutoTVM's schedules.
 TUNERS = ("auto", "xgboost", "genetic", "random", "metaschedule")
 
-# A record must make the whole function this much faster to be kept: less may be noise.
-_BETTER = 0.98
 _BUILD_SECONDS, _RUN_SECONDS = 30, 20
 
 
@@ -44,13 +47,13 @@ class TuneError(ValueError):
     """What was asked for cannot be tuned; the text says why."""
 
 
-def tune(spec, progress):
+def tune(spec, progress, keep):
     """Tune one computation. ``progress(done, total, best_ms)`` is called after each trial; what it raises
-    ends the search.
+    ends the search. ``keep(default_ms, tuned_ms)`` is given the samples and says whether the log gets what was found.
 
     The spec is {"function", "constants", "target", "opt_level", "disabled_passes", "threads", "tuner",
-    "trials", "log", "trials_log"}: "log" is the tuning log, "trials_log" AutoTVM's file of all trials.
-    Returns {"tuner", "tasks", "trials", "failed", "default_ms", "tuned_ms", "kept"}.
+    "trials", "log", "trials_log"}: "log" is the tuning log, "trials_log" where all trials are.
+    Returns {"tuner", "tasks", "trials", "failed", "kept"}.
     """
     if threads := spec.get("threads"):
         os.environ["TVM_NUM_THREADS"] = str(threads)  # of the processes that measure
@@ -58,9 +61,9 @@ def tune(spec, progress):
     build_for = tvm.target.Target(spec.get("target") or target.default_target())
     tuner = _choose(spec.get("tuner") or "auto")
     if tuner == "metaschedule":
-        result = _meta_schedule(module, build_for, spec, progress)
+        result = _meta_schedule(module, build_for, spec, progress, keep)
     else:
-        result = _autotvm(module, build_for, tuner, spec, progress)
+        result = _autotvm(module, build_for, tuner, spec, progress, keep)
     return {"tuner": tuner, **result}
 
 
@@ -94,7 +97,7 @@ def _module(spec):
     return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(function.params, function.body)))
 
 
-def _autotvm(module, build_for, tuner, spec, progress):
+def _autotvm(module, build_for, tuner, spec, progress, keep):
     from tvm import autotvm
 
     logging.getLogger("autotvm").setLevel(logging.ERROR)
@@ -141,7 +144,7 @@ def _autotvm(module, build_for, tuner, spec, progress):
         "trials": state["done"],
         "failed": state["failed"],
     }
-    return {**result, **_keep(autotvm, tasks, module, build_for, spec)}
+    return {**result, "kept": _keep(autotvm, tasks, module, build_for, spec, keep)}
 
 
 def _tasks(autotvm, module, build_for, spec):
@@ -181,8 +184,8 @@ def _records(autotvm, path, task):
     ]
 
 
-def _keep(autotvm, tasks, module, build_for, spec):
-    """Put the best record of each task into the log, if the function is faster with them."""
+def _keep(autotvm, tasks, module, build_for, spec, keep):
+    """Put the best record of each task into the log, if it is to be kept; returns whether it is."""
     best = []
     for task in tasks:
         good = [record for record in _records(autotvm, spec["trials_log"], task) if record[1].error_no == 0]
@@ -191,10 +194,9 @@ def _keep(autotvm, tasks, module, build_for, spec):
     with tempfile.TemporaryDirectory(prefix="collage-tune-") as folder:
         trial = os.path.join(folder, "best.json")
         Path(trial).write_text("".join(autotvm.record.encode(*record) + "\n" for record in best))
-        default_ms, tuned_ms = _compare(module, build_for, spec, trial)
-    kept = bool(best) and tuned_ms < _BETTER * default_ms
+        kept = keep(*_compare(module, build_for, spec, trial)) and bool(best)
     _replace(autotvm, spec["log"], tasks, best if kept else [])
-    return {"default_ms": default_ms, "tuned_ms": tuned_ms, "kept": kept}
+    return kept
 
 
 def _replace(autotvm, log, tasks, records):
@@ -212,8 +214,8 @@ def _replace(autotvm, log, tasks, records):
 
 
 def _compare(module, build_for, spec, log):
-    """Milliseconds of the function as TVM makes it by itself, and with the log; run in turn, as an exported
-    model runs.
+    """Samples in milliseconds of the function as TVM makes it by itself, and with the log; run in turn, as an
+    exported model runs.
     """
     runtime = library.plugin_path("runtime")
     plugins = [runtime] if runtime else []
@@ -235,20 +237,22 @@ def _compare(module, build_for, spec, log):
     for _ in range(5):
         for number, timer in enumerate(timers):
             samples[number].extend(timer().results)
-    return [1000.0 * float(np.median(results)) for results in samples]
+    return [[1000.0 * float(seconds) for seconds in results] for results in samples]
 
 
-def _meta_schedule(module, build_for, spec, progress):
+def _meta_schedule(module, build_for, spec, progress, keep):
     from tvm import meta_schedule as ms
 
-    folder = Path(spec["log"])
-    folder.mkdir(exist_ok=True)
+    folder, trials = Path(spec["log"]), Path(spec["trials_log"])
+    if folder.is_dir() and not trials.exists():
+        shutil.copytree(folder, trials)  # what was found is where a search goes on
+    for each in (folder, trials):
+        each.mkdir(exist_ok=True)
     if "num-cores" not in build_for.attrs:
         cores = spec.get("threads") or os.cpu_count()
         build_for = tvm.target.Target(f"{spec.get('target') or target.default_target()} -num-cores={cores}")
     logging.getLogger("tvm.meta_schedule").setLevel(logging.ERROR)
-    files = [str(folder / name) for name in (tuninglog.WORKLOADS, tuninglog.RECORDS)]
-    database = ms.database.JSONDatabase(*files)
+    database = _database(ms, trials)
     wanted = int(spec["trials"])
     state = {"done": 0, "failed": 0, "best": 0.0}
     with tempfile.TemporaryDirectory(prefix="collage-tune-") as scratch:
@@ -275,24 +279,54 @@ def _meta_schedule(module, build_for, spec, progress):
                     _telling(ms, state, wanted, progress),
                 ],
             )
-    default_ms, tuned_ms = _compare(module, build_for, spec, str(folder))
+    best = [record for task in tasks for record in database.get_top_k(database.commit_workload(task.mod), 1)]
+    with tempfile.TemporaryDirectory(prefix="collage-tune-") as candidate:
+        _commit(ms, _database(ms, Path(candidate)), best)
+        kept = keep(*_compare(module, build_for, spec, candidate)) and bool(best)
+    _replace_in_database(ms, folder, tasks, best if kept else [])
     return {
         "tasks": [task.task_name for task in tasks],
         "trials": state["done"],
         "failed": state["failed"],
-        "default_ms": default_ms,
-        "tuned_ms": tuned_ms,
-        "kept": True,
+        "kept": kept,
     }
+
+
+def _database(ms, folder):
+    """The MetaSchedule database in a folder, which is made where there is none yet."""
+    return ms.database.JSONDatabase(*(str(folder / name) for name in (tuninglog.WORKLOADS, tuninglog.RECORDS)))
+
+
+def _commit(ms, database, records):
+    """Write records of another MetaSchedule database into this one."""
+    for record in records:
+        workload = database.commit_workload(record.workload.mod)
+        copy = ms.database.TuningRecord(record.trace, workload, record.run_secs, record.target, record.args_info)
+        database.commit_tuning_record(copy)
+
+
+def _replace_in_database(ms, folder, tasks, records):
+    """``_replace`` for a MetaSchedule database, whose two files belong together: another folder takes its place."""
+    left = [record for record in _database(ms, folder).get_all_tuning_records() if not _is_of(record, tasks)]
+    partial, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{what}") for what in ("partial", "old"))
+    partial.mkdir()
+    try:
+        _commit(ms, _database(ms, partial), [*left, *records])
+        folder.rename(old)
+        partial.rename(folder)
+    finally:
+        for rest in (partial, old):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+def _is_of(record, tasks):
+    """Whether a record of MetaSchedule's is of one of the tasks."""
+    return any(tvm.ir.structural_equal(record.workload.mod, task.mod) for task in tasks)
 
 
 def _known(database, tasks):
     """How many records of the tasks a MetaSchedule database has."""
-    modules = [task.mod for task in tasks]
-    return sum(
-        any(tvm.ir.structural_equal(record.workload.mod, module) for module in modules)
-        for record in database.get_all_tuning_records()
-    )
+    return sum(_is_of(record, tasks) for record in database.get_all_tuning_records())
 
 
 def _telling(ms, state, wanted, progress):
@@ -327,8 +361,11 @@ def main():
 
     spec = json.loads(sys.stdin.readline())
 
+    answers = queue.SimpleQueue()
+
     def watch():
-        sys.stdin.read()
+        for line in sys.stdin:
+            answers.put(json.loads(line))
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True, name="watch").start()
@@ -336,8 +373,12 @@ def main():
     def progress(done, total, best_ms):
         send("progress", done=done, total=total, best_ms=best_ms)
 
+    def keep(default_ms, tuned_ms):
+        send("compared", default_ms=default_ms, tuned_ms=tuned_ms)
+        return bool(answers.get()["keep"])
+
     try:
-        send("result", **tune(spec, progress))
+        send("result", **tune(spec, progress, keep))
     except TuneError as error:
         send("error", detail=str(error))
     except Exception as error:

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -47,7 +48,8 @@ type TuneResult struct {
 	// Trials were made, those of earlier runs included; Failed of them did not work.
 	Trials int `json:"trials"`
 	Failed int `json:"failed"`
-	// Default and Tuned are the milliseconds of the computation as TVM makes it by itself, and with what was found.
+	// Default and Tuned are the milliseconds of the computation as TVM makes it by itself, and with what was found: the
+	// medians of what was run in turn.
 	Default float64 `json:"default_ms"`
 	Tuned   float64 `json:"tuned_ms"`
 	// Kept says that the log has what was found; it has not where that is no faster.
@@ -129,28 +131,42 @@ func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, 
 	return result, err
 }
 
-// converse gives a tuner its work and follows what it says. io.EOF: it said nothing more.
+// converse gives a tuner its work, follows what it says and decides whether what it found is kept. io.EOF: it said nothing more.
 func converse(in io.WriteCloser, out io.Reader, spec []byte,
 	progress func(done, total int, milliseconds float64)) (*TuneResult, error) {
 	if _, err := in.Write(append(spec, '\n')); err != nil {
 		return nil, io.EOF
 	}
+	byItself, tuned := 0.0, 0.0
 	for replies := json.NewDecoder(out); ; {
 		var reply struct {
-			Event  string  `json:"event"`
-			Done   int     `json:"done"`
-			Total  int     `json:"total"`
-			BestMs float64 `json:"best_ms"`
-			Detail string  `json:"detail"`
-			TuneResult
+			Event     string    `json:"event"`
+			Done      int       `json:"done"`
+			Total     int       `json:"total"`
+			BestMs    float64   `json:"best_ms"`
+			Detail    string    `json:"detail"`
+			DefaultMs []float64 `json:"default_ms"`
+			TunedMs   []float64 `json:"tuned_ms"`
+			Tuner     string    `json:"tuner"`
+			Tasks     []string  `json:"tasks"`
+			Trials    int       `json:"trials"`
+			Failed    int       `json:"failed"`
+			Kept      bool      `json:"kept"`
 		}
 		switch err := replies.Decode(&reply); {
 		case err != nil:
 			return nil, io.EOF
 		case reply.Event == "progress":
 			progress(reply.Done, reply.Total, reply.BestMs)
+		case reply.Event == "compared":
+			byItself, tuned = statistics.Median(reply.DefaultMs), statistics.Median(reply.TunedMs)
+			answer := fmt.Sprintf("{\"keep\": %t}\n", pass.TuningHelps(reply.DefaultMs, reply.TunedMs))
+			if _, err := io.WriteString(in, answer); err != nil {
+				return nil, io.EOF
+			}
 		case reply.Event == "result":
-			return &reply.TuneResult, nil
+			return &TuneResult{Tuner: reply.Tuner, Tasks: reply.Tasks, Trials: reply.Trials, Failed: reply.Failed,
+				Default: byItself, Tuned: tuned, Kept: reply.Kept}, nil
 		case reply.Event == "error":
 			return nil, errors.New(reply.Detail)
 		}
