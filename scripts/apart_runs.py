@@ -14,6 +14,8 @@ from pathlib import Path
 
 # Runs after which a process is replaced by a new one: what was loaded stays in it.
 REPLACED = 250
+# Seconds in which a process has started: it imports what its runs need, which no run's limit counts.
+STARTED = 300
 
 
 def run(function, tasks, jobs, limit):
@@ -36,6 +38,8 @@ def run(function, tasks, jobs, limit):
             busy[process.pipe] = process
         ready = connection.wait(list(busy), timeout=1)
         for process in [busy[pipe] for pipe in ready]:
+            if process.starts():
+                continue
             del busy[process.pipe]
             result = process.result()
             yield process.key, result
@@ -43,10 +47,11 @@ def run(function, tasks, jobs, limit):
                 idle.append(process)
             else:
                 waiting += process.end()
-        for process in [one for one in busy.values() if time.monotonic() - one.since > limit]:
+        for process in [one for one in busy.values() if one.late(limit)]:
             del busy[process.pipe]
             waiting += process.end()
-            yield process.key, ("crashed", f"it took more than {limit} s")
+            what, most = ("it", limit) if process.started else ("starting its process", STARTED)
+            yield process.key, ("crashed", f"{what} took more than {most} s")
     for process in idle:
         process.end()
 
@@ -60,6 +65,7 @@ class _Process:
         self.process = context.Process(target=_serve, args=(other, function), daemon=True)
         self.process.start()
         other.close()
+        self.started = False
         self.runs = 0
         self.group = []
 
@@ -68,6 +74,20 @@ class _Process:
         self.runs += 1
         with contextlib.suppress(OSError):  # it ended after its last run; the result says so
             self.pipe.send(arguments)
+
+    def late(self, limit):
+        return time.monotonic() - self.since > (limit if self.started else STARTED)
+
+    def starts(self):
+        """Whether what it has to say is only that it has started: the time of its first run begins here."""
+        if self.started:
+            return False
+        try:
+            self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            return False  # it ended; the result says so
+        self.started, self.since = True, time.monotonic()
+        return True
 
     def result(self):
         try:
@@ -88,6 +108,7 @@ class _Process:
 def _serve(pipe, function):
     """A process's work: runs until nobody asks. What it prints is nobody's."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    pipe.send("started")
     while True:
         try:
             arguments = pipe.recv()
