@@ -45,8 +45,8 @@ def pieces():
         Piece("long-alone", 8, pytest("long-alone", 1, "long and alone")),
         # All random cases; under the race detector, and in the fast tier, it is a part of them.
         Piece("go", 2, "go test ./..."),
-        Piece("native-asan", 4, "COLLAGE_STRESS_SECONDS=60 scripts/test_native.sh asan"),
-        Piece("native-tsan", 4, "COLLAGE_STRESS_SECONDS=60 scripts/test_native.sh tsan"),
+        Piece("native-asan", 6, "COLLAGE_STRESS_SECONDS=180 scripts/test_native.sh asan"),
+        Piece("native-tsan", 6, "COLLAGE_STRESS_SECONDS=180 scripts/test_native.sh tsan"),
         Piece("native-aarch64", 2, "scripts/test_native.sh aarch64"),
         Piece("native-tidy", 8, "scripts/test_native.sh tidy"),
         Piece("pythons", 8, "scripts/test_python.sh 3.10 3.12 3.13"),

@@ -311,7 +311,7 @@ def library_of(model, folder):
     return folder / "mod.so"
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["tvm", *placed.usable()])
 def test_no_path_is_inside(exported, tmp_path, backend):
     """Of the machine that built it a model says nothing: no folder of the project, of the user, of Python's packages,
     no temporary one; nor any other path.

@@ -100,7 +100,7 @@ def run(command, tmp_path_factory):
     return Runner(command, tmp_path_factory.mktemp("needs-run"))
 
 
-@pytest.mark.parametrize("backend", ["tvm", *sorted({"dnnl"} & set(placed.usable()))])
+@pytest.mark.parametrize("backend", ["tvm", *sorted({"dnnl", "native"} & set(placed.usable()))])
 @pytest.mark.parametrize("loader", LOADERS)
 def test_a_model_for_avx2_runs_capped_to_avx2_and_one_for_avx512_is_refused(run, folder, loader, backend):
     assert run(loader, compiled(folder, "x86-64-v3", backend), "avx2") == ""

@@ -337,6 +337,46 @@ def test_onednn_keeps_to_the_arena(tvm, threads):
     assert run(program, dense_relu_graph(512, 1024, 1024)) == [threads - 1, True]
 
 
+def test_a_onednn_region_keeps_its_models_threads(tvm, tmp_path):
+    """Kernels of TVM's oneDNN runtime are made and run in the arena of their own model, whatever else is loaded and
+    asked for between: they write beyond their memory on more threads than they were made for.
+    """
+    paths = []
+    for threads in (1, 3):
+        module = tvm.get_global_func("runtime.CSourceModuleCreate")("int unused;", "c", [], None)
+        graph = dense_relu_graph(512, 1024, 1024)
+        module.import_module(tvm.get_global_func("runtime.DNNLJSONRuntimeCreate")("region", graph, ["w"]))
+        module.import_module(tvm.get_global_func("collage.runtime.ThreadsModuleCreate")(threads))
+        paths.append(tmp_path / f"region-{threads}.so")
+        module.export_library(str(paths[-1]), options=linked(DNNL, RUNTIME))
+    program = """
+    import os, time
+    def working():
+        names = [open("/proc/self/task/" + task + "/comm").read().strip() for task in os.listdir("/proc/self/task")]
+        return len([name for name in names if name != "collage-apart"])
+    modules = [tvm.runtime.load_module(path) for path in sys.argv[1:]]
+    w = tvm.nd.array(np.ones((1024, 1024), "float32"))
+    for module in modules:
+        module.get_function("__init_region", query_imports=True)([w])
+    x, out = tvm.nd.array(np.ones((512, 1024), "float32")), tvm.nd.empty((512, 1024))
+    told = []
+    def run(module):
+        before = working()
+        function = module.get_function("region", query_imports=True)
+        for _ in range(20):
+            function(x, out)
+            time.sleep(0.01)
+        told.append(working() - before)
+        assert (out.numpy() == 1024).all()
+    run(modules[0])
+    packed("collage.runtime.SetNumThreads")(2)
+    run(modules[0])
+    run(modules[1])
+    print(json.dumps(told))
+    """
+    assert run(program, *paths) == [0, 0, 2]
+
+
 def test_unloading_a_model_leaves_the_runtime_usable(export):
     """The functions that a model's plug-in registered must outlive the model."""
     first, second = export("gone", threads=2), export("stays", threads=2)

@@ -70,8 +70,6 @@ def models(collage_library, tmp_path_factory):
     np.savez(folder / "answers.npz", inputs=inputs, wanted=wanted)
     paths = []
     for backend in ("tvm", *placed.usable()):
-        if backend == "dnnl_tvm":
-            continue  # TVM's own runtime for oneDNN compiles nothing anew and knows no number of threads
         put = module if backend == "tvm" else placed.place(module, backend)
         for threads in THREADS:
             suffix = ".tar" if threads == 2 else ".so"

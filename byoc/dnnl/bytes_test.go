@@ -68,6 +68,7 @@ func TestWhatIsComputedInBytesHasItsWeightsSo(t *testing.T) {
 		}
 		return make([]byte, 4*n), nil
 	})
+	goldenText(t, "bytes.json", text)
 	assert.Contains(t, text, `{"op": "conv", "kernel": "bytes"`)
 	assert.Contains(t, text, `"post": [{"op": "relu"`)
 	assert.Contains(t, text, `{"op": "conv", "algorithm"`, "the second one is oneDNN's")

@@ -61,15 +61,20 @@ func golden(t *testing.T, name string, g *relay.Graph) []region.ValueID {
 func goldenOf(t *testing.T, name string, p *region.Program) []region.ValueID {
 	t.Helper()
 	got, constants := emitted(t, p)
+	goldenText(t, name, got)
+	return constants
+}
+
+func goldenText(t *testing.T, name, got string) {
+	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-		return constants
+		return
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err, "run go test ./byoc/dnnl -update and review the diff")
 	require.Equal(t, string(want), got)
-	return constants
 }
 
 // maker makes region functions as the annotation makes them.

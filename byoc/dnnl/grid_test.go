@@ -36,6 +36,7 @@ func TestGridsAreOnTheWayOut(t *testing.T) {
 	require.NoError(t, err)
 	text, _, err := emit(p)
 	require.NoError(t, err)
+	goldenText(t, "grid.json", string(text))
 	assert.Contains(t, string(text), `{"op": "eltwise", "kernel": "grid", "algorithm": "grid", "in": [0], "out": 1, `+
 		`"alpha": 0.5, "beta": -7}`, "the network's input is by itself")
 	assert.Contains(t, string(text), `"post": [{"op": "relu"}, {"op": "grid", "alpha": 0.25, "beta": -7}]}`)

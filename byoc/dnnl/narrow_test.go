@@ -25,6 +25,7 @@ func TestWhatIsComputedInBfloat16SaysSo(t *testing.T) {
 	z := m.Call("nn.conv2d", data, conv2dAttrs(), y, w)
 	v := m.as(BF16Name+".conv2d", "nn.conv2d", conv2dAttrs(), data, []*relay.Type{data, weight}, z, w)
 	program, _ := text(t, m.Finish(v))
+	goldenText(t, "bf16.json", program)
 	assert.Equal(t, 2, strings.Count(program, `"bf16": true`))
 	ops := strings.Split(program, `{"op": "conv"`)
 	require.Len(t, ops, 4)

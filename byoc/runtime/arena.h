@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 
 namespace collage {
@@ -28,6 +29,27 @@ void SetNumThreads(int requested);
 // Runs body(data) inside the arena: on the calling thread, or on one of the arena's where it is full. The
 // body must not throw.
 void RunInArena(tbb::task_arena& arena, void (*body)(void*), void* data);
+
+// The same for anything that takes no arguments. What it throws is thrown here.
+template <typename Body>
+void RunInArena(tbb::task_arena& arena, Body body) {
+  struct Call {
+    Body* body;
+    std::exception_ptr thrown;
+  } call{&body, nullptr};
+  RunInArena(
+      arena,
+      [](void* data) {
+        auto* c = static_cast<Call*>(data);
+        try {
+          (*c->body)();
+        } catch (...) {
+          c->thrown = std::current_exception();
+        }
+      },
+      &call);
+  if (call.thrown) std::rethrow_exception(call.thrown);
+}
 
 // A model's own number of threads. It holds for that model whatever other models are loaded, until somebody
 // calls SetNumThreads. Any thread may use it.

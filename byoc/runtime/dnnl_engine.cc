@@ -67,17 +67,20 @@ class DnnlEngine final : public RegionEngine {
     return program_.groups.empty() ? "" : DescribeTimes(program_, plan_->steps(), milliseconds_);
   }
 
+  // Primitives divide their work, and the scratchpads, among the threads that there were when they were made.
+  void NumThreadsChanged() override {
+    if (threads_ == collage_num_threads()) return;
+    Compile();
+    constants_.Forget();
+  }
+
   std::string Describe() const { return plan_->Describe(); }
 
  private:
   void RunPlan(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs,
                std::vector<double>* milliseconds) {
-    // Primitives divide their work, and the scratchpads, among the threads that there were when they were
-    // made.
-    if (threads_ != collage_num_threads()) {
-      Compile();
-      constants_.Forget();
-    }
+    // For a call that came between SetNumThreads and its turn to compile.
+    NumThreadsChanged();
     inputs_.clear();
     for (const DLTensor* tensor : inputs) inputs_.push_back(TensorData(tensor));
     outputs_.clear();
@@ -87,10 +90,11 @@ class DnnlEngine final : public RegionEngine {
 
   void Compile() {
     plan_.reset();  // before, so that packed constants are not there twice
-    threads_ = collage_num_threads();
+    threads_ = 0;   // until it has worked
     std::vector<tvm::runtime::NDArray> tensors;
     for (size_t i = 0; i < constants_.size(); ++i) tensors.push_back(constants_.Tensor(i));
     plan_ = Compiler(program_, tensors).Compile();
+    threads_ = collage_num_threads();
   }
 
   const Program program_;

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <list>
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
@@ -42,31 +43,12 @@ void RegionEngine::RunTimed(const std::vector<const DLTensor*>& inputs,
 
 std::string RegionEngine::Times() const { return ""; }
 
+void RegionEngine::NumThreadsChanged() {}
+
 namespace {
 
 // Begins the saved form. A change of form takes another word.
 constexpr uint64_t kFormat = 0x334E475245474C43;  // "CLGERGN3"
-
-// Runs body inside an arena and lets what it throws out again: no exception may cross the arena's interface.
-template <typename Body>
-void InArena(tbb::task_arena& arena, Body body) {
-  struct Call {
-    Body* body;
-    std::exception_ptr thrown;
-  } call{&body, nullptr};
-  RunInArena(
-      arena,
-      [](void* data) {
-        auto* c = static_cast<Call*>(data);
-        try {
-          (*c->body)();
-        } catch (...) {
-          c->thrown = std::current_exception();
-        }
-      },
-      &call);
-  if (call.thrown) std::rethrow_exception(call.thrown);
-}
 
 bool IsCompact(const DLTensor* tensor) {
   if (tensor->strides == nullptr) return true;
@@ -100,59 +82,44 @@ const char* WrongWith(const DLTensor* tensor, const TensorType& type) {
   return nullptr;
 }
 
-class RegionModuleNode final : public ModuleNode {
+// What a module's functions share, and what SetNumThreads finds.
+class Region {
  public:
-  RegionModuleNode(std::string engine_name, MakeEngine make, RegionProgram program,
-                   std::shared_ptr<const ModelThreads> threads)
+  Region(std::string engine_name, MakeEngine make, RegionProgram program,
+         std::shared_ptr<const ModelThreads> threads)
       : engine_name_(std::move(engine_name)),
-        type_key_("collage_" + engine_name_),
         make_(make),
         program_(std::move(program)),
         threads_(std::move(threads)) {}
 
-  const char* type_key() const final { return type_key_.c_str(); }
+  const RegionProgram& program() const { return program_; }
+  const std::string& engine_name() const { return engine_name_; }
 
-  int GetPropertyMask() const final { return tvm::runtime::ModulePropertyMask::kBinarySerializable; }
-
-  PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
-    if (name == "get_symbol") {
-      return PackedFunc([self, this](TVMArgs, TVMRetValue* result) { *result = program_.symbol; });
-    }
-    // TVM asks every module for the constants that it must be given before it runs: the program's are here.
-    if (name == "get_const_vars") {
-      return PackedFunc([](TVMArgs, TVMRetValue* result) { *result = Array<String>(); });
-    }
-    if (name != program_.symbol) return PackedFunc();
-    Named([this] { Prepare(); });
-    return PackedFunc([self, this](TVMArgs args, TVMRetValue*) { Named([&] { Run(args); }); });
+  // Makes the engine where there is none.
+  void Prepare() {
+    Named([this] {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (engine_ != nullptr) return;
+      RunInArena(threads_->Arena(), [this] { engine_ = make_(program_); });
+      ICHECK(engine_ != nullptr);
+      program_.constants.Forget();
+      // Packing leaves holes as large as the weights behind, which the next region's need not fit into.
+#ifdef __GLIBC__
+      constexpr size_t kWorthATrim = size_t{1} << 20;
+      if (program_.constants.PieceBytes() >= kWorthATrim) malloc_trim(0);
+#endif
+    });
   }
 
-  // relay.build asks whether the function is there; making an engine is for those who run it.
-  bool ImplementsFunction(const String& name, bool) final { return name == program_.symbol; }
-
-  void SaveToBinary(dmlc::Stream* stream) final {
-    CheckedWriter writer(stream);
-    writer.Number(kFormat);
-    writer.Text(program_.symbol);
-    writer.Text(program_.text);
-    writer.Types(program_.inputs);
-    writer.Types(program_.outputs);
-    writer.Seal();
-    program_.constants.Save(stream);
+  void NumThreadsChanged() {
+    Named([this] {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (engine_ != nullptr) RunInArena(threads_->Arena(), [this] { engine_->NumThreadsChanged(); });
+    });
   }
 
-  static RegionProgram Load(dmlc::Stream* stream) {
-    RegionProgram program;
-    CheckedReader reader(stream);
-    uint64_t format = 0;
-    const bool whole = reader.Number(&format) && format == kFormat && reader.Text(&program.symbol) &&
-                       reader.Text(&program.text) && reader.Types(&program.inputs) &&
-                       reader.Types(&program.outputs) && reader.Sealed() && !program.outputs.empty();
-    ICHECK(whole) << "a region of this model was written by another version of Collage, or the file is "
-                     "damaged; compile the model again";
-    ICHECK(program.constants.Load(stream))
-        << "the weights of the region " << program.symbol << " are damaged; compile the model again";
-    return program;
+  void Run(TVMArgs args) {
+    Named([&] { CheckAndRun(args); });
   }
 
  private:
@@ -185,20 +152,7 @@ class RegionModuleNode final : public ModuleNode {
     throw std::runtime_error(text + wrong + "; the region takes " + wanted.Text());
   }
 
-  void Prepare() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (engine_ != nullptr) return;
-    InArena(threads_->Arena(), [this] { engine_ = make_(program_); });
-    ICHECK(engine_ != nullptr);
-    program_.constants.Forget();
-    // Packing leaves holes as large as the weights behind, which the next region's need not fit into.
-#ifdef __GLIBC__
-    constexpr size_t kWorthATrim = size_t{1} << 20;
-    if (program_.constants.PieceBytes() >= kWorthATrim) malloc_trim(0);
-#endif
-  }
-
-  void Run(TVMArgs args) {
+  void CheckAndRun(TVMArgs args) {
     const int expected = program_.num_inputs() + program_.num_outputs();
     if (args.size() != expected) {
       throw std::runtime_error("takes " + std::to_string(program_.num_inputs()) + " inputs and " +
@@ -221,17 +175,16 @@ class RegionModuleNode final : public ModuleNode {
     }
     std::lock_guard<std::mutex> lock(mutex_);
     if (!RegionProfile::Get().on()) {
-      InArena(threads_->Arena(), [&] { engine_->Run(inputs, outputs); });
+      RunInArena(threads_->Arena(), [&] { engine_->Run(inputs, outputs); });
       return;
     }
     const auto begin = std::chrono::steady_clock::now();
-    InArena(threads_->Arena(), [&] { engine_->RunTimed(inputs, outputs); });
+    RunInArena(threads_->Arena(), [&] { engine_->RunTimed(inputs, outputs); });
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     RegionProfile::Get().Note(program_.symbol, took.count(), engine_->Times());
   }
 
   const std::string engine_name_;
-  const std::string type_key_;
   const MakeEngine make_;
   const RegionProgram program_;
   // The model's own.
@@ -239,6 +192,92 @@ class RegionModuleNode final : public ModuleNode {
   // Guards the making of the engine, and its buffers while it runs.
   std::mutex mutex_;
   std::unique_ptr<RegionEngine> engine_;
+};
+
+// The regions that live, or did when they were last looked at.
+struct LiveRegions {
+  std::mutex mutex;
+  std::list<std::weak_ptr<Region>> list;
+
+  // Never destroyed: models may be unloaded when the process ends.
+  static LiveRegions& Get() {
+    static LiveRegions* const regions = new LiveRegions;
+    return *regions;
+  }
+
+  void Add(const std::shared_ptr<Region>& region) {
+    std::lock_guard<std::mutex> lock(mutex);
+    list.remove_if([](const std::weak_ptr<Region>& known) { return known.expired(); });
+    list.push_back(region);
+  }
+
+  std::vector<std::shared_ptr<Region>> All() {
+    std::vector<std::shared_ptr<Region>> all;
+    std::lock_guard<std::mutex> lock(mutex);
+    for (const auto& known : list) {
+      if (auto region = known.lock()) all.push_back(std::move(region));
+    }
+    return all;
+  }
+};
+
+class RegionModuleNode final : public ModuleNode {
+ public:
+  explicit RegionModuleNode(std::shared_ptr<Region> region)
+      : region_(std::move(region)), type_key_("collage_" + region_->engine_name()) {
+    LiveRegions::Get().Add(region_);
+  }
+
+  const char* type_key() const final { return type_key_.c_str(); }
+
+  int GetPropertyMask() const final { return tvm::runtime::ModulePropertyMask::kBinarySerializable; }
+
+  PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
+    const std::string& symbol = region_->program().symbol;
+    if (name == "get_symbol") {
+      return PackedFunc([self, symbol](TVMArgs, TVMRetValue* result) { *result = symbol; });
+    }
+    // TVM asks every module for the constants that it must be given before it runs: the program's are here.
+    if (name == "get_const_vars") {
+      return PackedFunc([](TVMArgs, TVMRetValue* result) { *result = Array<String>(); });
+    }
+    if (name != symbol) return PackedFunc();
+    region_->Prepare();
+    return PackedFunc([self, this](TVMArgs args, TVMRetValue*) { region_->Run(args); });
+  }
+
+  // relay.build asks whether the function is there; making an engine is for those who run it.
+  bool ImplementsFunction(const String& name, bool) final { return name == region_->program().symbol; }
+
+  void SaveToBinary(dmlc::Stream* stream) final {
+    const RegionProgram& program = region_->program();
+    CheckedWriter writer(stream);
+    writer.Number(kFormat);
+    writer.Text(program.symbol);
+    writer.Text(program.text);
+    writer.Types(program.inputs);
+    writer.Types(program.outputs);
+    writer.Seal();
+    program.constants.Save(stream);
+  }
+
+  static RegionProgram Load(dmlc::Stream* stream) {
+    RegionProgram program;
+    CheckedReader reader(stream);
+    uint64_t format = 0;
+    const bool whole = reader.Number(&format) && format == kFormat && reader.Text(&program.symbol) &&
+                       reader.Text(&program.text) && reader.Types(&program.inputs) &&
+                       reader.Types(&program.outputs) && reader.Sealed() && !program.outputs.empty();
+    ICHECK(whole) << "a region of this model was written by another version of Collage, or the file is "
+                     "damaged; compile the model again";
+    ICHECK(program.constants.Load(stream))
+        << "the weights of the region " << program.symbol << " are damaged; compile the model again";
+    return program;
+  }
+
+ private:
+  const std::shared_ptr<Region> region_;
+  const std::string type_key_;
 };
 
 // Types as region_module.h says they are written.
@@ -259,6 +298,18 @@ std::vector<TensorType> TypesOf(const std::string& text) {
 
 }  // namespace
 
+void PrepareRegionsForThreads() {
+  std::exception_ptr first;
+  for (const auto& region : LiveRegions::Get().All()) {
+    try {
+      region->NumThreadsChanged();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 void RegisterRegionEngine(const char* engine, MakeEngine make) {
   using tvm::runtime::Registry;
   const std::string name = engine;
@@ -273,8 +324,8 @@ void RegisterRegionEngine(const char* engine, MakeEngine make) {
       program.constants = RegionConstants({constants.begin(), constants.end()});
       program.inputs = TypesOf(args[3]);
       program.outputs = TypesOf(args[4]);
-      *result = Module(tvm::runtime::make_object<RegionModuleNode>(name, make, std::move(program),
-                                                                   std::make_shared<ModelThreads>()));
+      *result = Module(tvm::runtime::make_object<RegionModuleNode>(std::make_shared<Region>(
+          name, make, std::move(program), std::make_shared<ModelThreads>())));
     });
   }
   const std::string load = "runtime.module.loadbinary_collage_" + name;
@@ -282,8 +333,8 @@ void RegisterRegionEngine(const char* engine, MakeEngine make) {
     Registry::Register(load).set_body([name, make](TVMArgs args, TVMRetValue* result) {
       auto* stream = static_cast<dmlc::Stream*>(args[0].operator void*());
       auto threads = ThreadsOfModel(stream);
-      *result = Module(tvm::runtime::make_object<RegionModuleNode>(name, make, RegionModuleNode::Load(stream),
-                                                                   std::move(threads)));
+      *result = Module(tvm::runtime::make_object<RegionModuleNode>(
+          std::make_shared<Region>(name, make, RegionModuleNode::Load(stream), std::move(threads))));
     });
   }
 }

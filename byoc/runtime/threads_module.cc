@@ -18,6 +18,7 @@
 #include "collage_runtime.h"
 #include "launcher.h"
 #include "needs.h"
+#include "region_module.h"
 
 namespace collage {
 
@@ -95,7 +96,10 @@ TVM_REGISTER_GLOBAL("collage.runtime.ThreadsModuleCreate").set_body_typed(MakeTh
 TVM_REGISTER_GLOBAL("runtime.module.loadbinary_collage_threads").set_body_typed(LoadThreadsModule);
 TVM_REGISTER_GLOBAL("collage.runtime.ParallelLaunchCount").set_body_typed(ParallelLaunchCount);
 TVM_REGISTER_GLOBAL("collage.runtime.NumThreads").set_body_typed(collage_num_threads);
-TVM_REGISTER_GLOBAL("collage.runtime.SetNumThreads").set_body_typed(SetNumThreads);
+TVM_REGISTER_GLOBAL("collage.runtime.SetNumThreads").set_body_typed([](int requested) {
+  SetNumThreads(requested);
+  PrepareRegionsForThreads();
+});
 TVM_REGISTER_GLOBAL("collage.runtime.TBBVersion").set_body_typed([]() -> String {
   return TBB_runtime_version();
 });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole regions on oneDNN: the programs of the code generator's tests (byoc/dnnl/testdata) with constants
-// that are drawn here, on several numbers of threads, by several callers, and while other models are being
-// loaded.
+// Whole regions of oneDNN's and our own kernels: the programs of the code generator's tests
+// (byoc/dnnl/testdata) and the seeds of the fuzzer (fuzz/corpus/dnnl_compile), of each kernel at least one, with
+// constants that are drawn here, on several numbers of threads, by several callers, and while other models are
+// being loaded.
 //
 // ctest: threads engine
 #include <dmlc/memory_io.h>
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -51,19 +53,27 @@ const PackedFunc& Packed(const std::string& name) {
   return *function;
 }
 
-// Numbers of float32, or truths.
+// Numbers of float32, truths, or bytes.
 NDArray Drawn(const onednn::ValueType& type, unsigned seed) {
   const DLDataType dtype = onednn::ElementType(type);
   NDArray tensor = NDArray::Empty({type.dims.begin(), type.dims.end()}, dtype, {kDLCPU, 0});
-  int64_t count = 1;
-  for (const int64_t dim : type.dims) count *= dim;
-  if (dtype.code != kDLFloat) {
+  const int64_t count = onednn::Elements(type.dims);
+  if (type.truth) {
     std::vector<char> truths(count);
     for (int64_t i = 0; i < count; ++i) truths[i] = static_cast<char>((i + seed) % 3 != 0);
     tensor.CopyFromBytes(truths.data(), truths.size());
     return tensor;
   }
   std::vector<float> numbers = Sample(count, seed);
+  if (dtype.code == kDLInt && dtype.bits == 8) {
+    std::vector<int8_t> bytes(count);
+    for (int64_t i = 0; i < count; ++i) bytes[i] = static_cast<int8_t>(std::lround(numbers[i] * 127));
+    tensor.CopyFromBytes(bytes.data(), bytes.size());
+    return tensor;
+  }
+  if (dtype.code != kDLFloat || dtype.bits != 32) {
+    throw std::runtime_error("nothing is drawn for " + tvm::runtime::DLDataType2String(dtype));
+  }
   for (float& number : numbers) number *= 0.25F;
   tensor.CopyFromBytes(numbers.data(), numbers.size() * sizeof(float));
   return tensor;
@@ -80,7 +90,7 @@ struct Region {
 
 // Types of arguments as modules are told them.
 std::string TypeLine(const std::vector<int64_t>& dims, DLDataType dtype) {
-  std::string line = dtype.code == kDLFloat ? "float32" : "bool";
+  std::string line = tvm::runtime::DLDataType2String(dtype);
   for (const int64_t dim : dims) line += " " + std::to_string(dim);
   return line + "\n";
 }
@@ -121,22 +131,34 @@ void ExpectSame(const std::vector<std::vector<float>>& got, const Region& region
   }
 }
 
-// Those of the folder, which compute with f32 and choose by bools, with what they give on one thread.
+// A program with arguments and constants.
+Region RegionOf(const std::filesystem::path& path) {
+  Region region;
+  region.name = path.stem().string();
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  region.text = text.str();
+  const onednn::Program program = onednn::ParseProgram(region.text);
+  unsigned seed = 1;
+  for (const int id : program.constants) region.constants.push_back(Drawn(program.values[id], seed++));
+  for (const int id : program.inputs) region.inputs.push_back(Drawn(program.values[id], seed++));
+  for (const int id : program.outputs) region.outputs.push_back(program.values[id].dims);
+  return region;
+}
+
+// Those of both folders, which have files in common, with what they give on one thread.
 const std::vector<Region>& Regions() {
   static const auto* const regions = [] {
+    std::map<std::string, std::filesystem::path> files;
+    for (const char* folder : {COLLAGE_CORPUS "/dnnl_compile", COLLAGE_DNNL_TESTDATA}) {
+      for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        files[entry.path().filename().string()] = entry.path();
+      }
+    }
     auto* all = new std::vector<Region>;
     SetNumThreads(1);
-    for (const auto& entry : std::filesystem::directory_iterator(COLLAGE_DNNL_TESTDATA)) {
-      Region region;
-      region.name = entry.path().stem().string();
-      std::stringstream text;
-      text << std::ifstream(entry.path()).rdbuf();
-      region.text = text.str();
-      const onednn::Program program = onednn::ParseProgram(region.text);
-      unsigned seed = 1;
-      for (const int id : program.constants) region.constants.push_back(Drawn(program.values[id], seed++));
-      for (const int id : program.inputs) region.inputs.push_back(Drawn(program.values[id], seed++));
-      for (const int id : program.outputs) region.outputs.push_back(program.values[id].dims);
+    for (const auto& [name, path] : files) {
+      Region region = RegionOf(path);
       Module module = Make(region);
       region.want = RunRegion(module.GetFunction("region"), region);
       all->push_back(std::move(region));
@@ -146,9 +168,10 @@ const std::vector<Region>& Regions() {
   return *regions;
 }
 
-TEST(Engine, ThereAreProgramsToRun) {
-  ASSERT_GE(Regions().size(), 8U);
+TEST(Engine, ThereIsAProgramForEachKernel) {
+  std::string texts;
   for (const Region& region : Regions()) {
+    texts += region.text;
     bool any = false;
     for (const auto& output : region.want) {
       for (const float value : output) {
@@ -158,6 +181,11 @@ TEST(Engine, ThereAreProgramsToRun) {
     }
     EXPECT_TRUE(any) << region.name << " gives nothing but zeros";
   }
+  for (const char* kernel : {"attention", "bytes", "expansion", "grid", "matvec", "narrow", "norm", "product", "projection",
+                             "strips", "upsampled", "winograd"}) {
+    EXPECT_NE(texts.find("\"kernel\": \"" + std::string(kernel) + "\""), texts.npos) << kernel;
+  }
+  EXPECT_NE(texts.find("\"bf16\": true"), texts.npos);
 }
 
 TEST(Engine, TheSameOnEachNumberOfThreads) {
@@ -171,6 +199,24 @@ TEST(Engine, TheSameOnEachNumberOfThreads) {
       }
     }
   }
+}
+
+// What asks for another number of threads pays for it: nothing is compiled anew in a run. So a weight that is
+// packed may be spoilt before the next one.
+TEST(Engine, IsCompiledAnewWhenAnotherNumberOfThreadsIsAskedFor) {
+  SetNumThreads(1);
+  Region region = RegionOf(std::filesystem::path(COLLAGE_DNNL_TESTDATA) / "winograd.json");
+  Module module = Make(region);
+  const PackedFunc function = module.GetFunction("region");
+  region.want = RunRegion(function, region);
+  Packed("collage.runtime.SetNumThreads")(3);
+  for (const NDArray& constant : region.constants) {
+    if (constant->ndim == 4) std::memset(constant->data, 0, tvm::runtime::GetDataSize(*constant.operator->()));
+  }
+  ExpectSame(RunRegion(function, region), region, " on 3");
+  SetNumThreads(2);
+  const auto spoilt = RunRegion(function, region);
+  EXPECT_NE(spoilt, region.want) << "the weight is read where it is, so this test shows nothing";
 }
 
 // A region and its model's number of threads as an exported library has them: saved, one behind the other.
@@ -264,7 +310,7 @@ void Stress(bool change) {
   });
   std::thread changer([&] {
     for (int round = 0; change && !stop; ++round) {
-      SetNumThreads(1 + round % 3);
+      Packed("collage.runtime.SetNumThreads")(1 + round % 3);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   });
