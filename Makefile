@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -54,6 +54,9 @@ test-native: setup ## the C++ parts under AddressSanitizer, UndefinedBehaviorSan
 fuzz: setup ## each fuzz target for a minute: Go's, then the C++ ones (SECONDS_EACH=600 for longer)
 	@scripts/fuzz_go.sh
 	@scripts/fuzz_native.sh
+
+safety: setup ## the stress under sanitizers and the C++ fuzz targets; writes docs/results/safety.txt (25 minutes)
+	@scripts/safety.sh
 
 mutate: ## changes the optimiser's code in small ways and counts what its tests do not notice
 	@scripts/mutate.sh

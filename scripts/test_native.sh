@@ -66,6 +66,7 @@ run() {
   (cd "build/native-$kind" &&
     ctest --output-on-failure --no-tests=error --parallel "$jobs" --timeout 900 \
       --output-junit "$OLDPWD/build/reports/native-$kind.xml" "$@" </dev/null)
+  sed -n 's/^stress: /native: stress: /p' "build/native-$kind/Testing/Temporary/LastTest.log"
 }
 
 # How many of our lines were run, by file and in all: on the terminal and in build/reports/native-coverage.json.

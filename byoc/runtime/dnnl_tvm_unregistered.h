@@ -10,6 +10,6 @@
 
 #undef TVM_REGISTER_GLOBAL
 #define TVM_REGISTER_GLOBAL(OpName) \
-  TVM_STR_CONCAT(TVM_FUNC_REG_VAR_DEF, __COUNTER__) = *new ::tvm::runtime::Registry
+  TVM_STR_CONCAT(TVM_FUNC_REG_VAR_DEF, __COUNTER__) = (*new ::tvm::runtime::Registry)
 
 #endif  // COLLAGE_DNNL_TVM_UNREGISTERED_H_
