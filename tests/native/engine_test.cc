@@ -34,6 +34,7 @@
 
 #include "arena.h"
 #include "dnnl_check_program.h"
+#include "dnnl_layout.h"
 #include "dnnl_program.h"
 #include "region_module.h"
 #include "sample.h"
@@ -53,8 +54,9 @@ const PackedFunc& Packed(const std::string& name) {
   return *function;
 }
 
-// Numbers of float32, truths, or bytes.
-NDArray Drawn(const onednn::ValueType& type, unsigned seed) {
+// Truths, bytes, or numbers of float32 up to the largest; those of one axis are above zero, since some of them
+// are variances.
+NDArray Drawn(const onednn::ValueType& type, unsigned seed, float largest) {
   const DLDataType dtype = onednn::ElementType(type);
   NDArray tensor = NDArray::Empty({type.dims.begin(), type.dims.end()}, dtype, {kDLCPU, 0});
   const int64_t count = onednn::Elements(type.dims);
@@ -74,7 +76,7 @@ NDArray Drawn(const onednn::ValueType& type, unsigned seed) {
   if (dtype.code != kDLFloat || dtype.bits != 32) {
     throw std::runtime_error("nothing is drawn for " + tvm::runtime::DLDataType2String(dtype));
   }
-  for (float& number : numbers) number *= 0.25F;
+  for (float& number : numbers) number = largest * (type.dims.size() == 1 ? std::abs(number) : number);
   tensor.CopyFromBytes(numbers.data(), numbers.size() * sizeof(float));
   return tensor;
 }
@@ -140,8 +142,8 @@ Region RegionOf(const std::filesystem::path& path) {
   region.text = text.str();
   const onednn::Program program = onednn::ParseProgram(region.text);
   unsigned seed = 1;
-  for (const int id : program.constants) region.constants.push_back(Drawn(program.values[id], seed++));
-  for (const int id : program.inputs) region.inputs.push_back(Drawn(program.values[id], seed++));
+  for (const int id : program.constants) region.constants.push_back(Drawn(program.values[id], seed++, 0.25F));
+  for (const int id : program.inputs) region.inputs.push_back(Drawn(program.values[id], seed++, 1));
   for (const int id : program.outputs) region.outputs.push_back(program.values[id].dims);
   return region;
 }
