@@ -3,9 +3,12 @@
 what is added before and done behind in one step.
 """
 
+from pathlib import Path
+
 import placed
 import pytest
 import tvm
+from conftest import run_python
 from dnnl_grid import Grid, WholeGrid, channel_bias
 from dnnl_steps import Steps, load_runtime
 from native_placement import prefer
@@ -197,6 +200,87 @@ def test_before(collage_library):
     grid.add("kept", rms_norm(kept, gain) * kept)
     steps = Steps(grid, place)
     assert steps == {"norm": 4, "binary": 1}, steps
+
+
+def test_before_images(collage_library):
+    """The same of images in both orders: tensors, and a number for each channel of each image, or of all."""
+    grid = WholeGrid()
+    scales = channel_bias(grid, 2, 8), channel_bias(grid, 2, 8)
+    last = grid.constant(8), grid.constant(8)
+
+    def planes():
+        return grid.input(2, 8, 6, 5)
+
+    def pixels():
+        return grid.input(2, 6, 5, 8)
+
+    grid.add("residual", group_norm(planes() + planes(), *scales))
+    grid.add("time", swish(group_norm(planes() + grid.input(2, 8, 1, 1), *scales)))
+    grid.add("all images", instance_norm(grid.input(8, 1, 1) + planes(), *scales))
+    grid.add("both", nn.relu((planes() + grid.input(2, 8, 1, 1) + planes()) * scales[0] + scales[1]))
+    kept = planes() + planes()
+    grid.add("kept", instance_norm(kept, *scales) * relay.tanh(kept))
+    grid.add("scale kept", relay.tanh(kept) * nn.relu(kept * scales[0] + scales[1]))
+    grid.add("residual, last", group_norm_nhwc(pixels() + pixels(), *last))
+    grid.add("time, last", swish(group_norm_nhwc(pixels() + grid.input(2, 1, 1, 8), *last)))
+    grid.add("all images, last", instance_norm_nhwc(pixels() + grid.input(8), *last))
+    kept = pixels() + grid.input(2, 1, 1, 8)
+    grid.add("kept, last", instance_norm_nhwc(kept, *last) * relay.tanh(kept))
+    steps = Steps(grid, place)
+    assert steps == {"norm": 10, "eltwise": 2, "binary": 3}, steps
+
+
+def test_before_images_between_convolutions(collage_library):
+    """Time behind a convolution of ours is added by the normalisation, to pixels; what oneDNN has in blocks of channels
+    is added there.
+    """
+    grid = WholeGrid()
+
+    def convolve(y, **how):
+        weight = grid.constant(16, 16, 3, 3, low=-0.3, high=0.3)
+        y = nn.conv2d(y, weight, kernel_size=(3, 3), padding=(1, 1), channels=16, **how)
+        return y + channel_bias(grid, 2, 16)
+
+    for images in (1, 2):
+        scales = channel_bias(grid, 2, 16), channel_bias(grid, 2, 16)
+        time = grid.input(images, 16, 1, 1)
+        y = convolve(swish(group_norm(convolve(grid.input(images, 16, 16, 16)) + time, *scales)))
+        grid.add(f"{images} images", y, rtol=1e-3, atol=1e-4)
+    steps = Steps(grid, prefer("winograd", "norm"))
+    assert steps == {"conv": 4, "norm": 2, "reorder": 4}, steps
+
+
+def sums_in_blocks():
+    """Of what several read, so that no convolution makes them."""
+    grid = WholeGrid()
+    scales = channel_bias(grid, 2, 16), channel_bias(grid, 2, 16)
+
+    def convolve(y):
+        weight = grid.constant(16, 16, 3, 3, low=-0.3, high=0.3)
+        return nn.conv2d(y, weight, kernel_size=(3, 3), padding=(1, 1), channels=16)
+
+    first, second = (convolve(grid.input(2, 16, 12, 12)) for _ in range(2))
+    kept = first + second
+    grid.add("kept", group_norm(kept, *scales), rtol=1e-3, atol=1e-4)
+    grid.add("behind", convolve(kept), rtol=1e-3, atol=1e-4)
+    grid.add("time", group_norm(first + grid.input(2, 16, 1, 1), *scales), rtol=1e-3, atol=1e-4)
+    grid.add("scale", (second + first) * scales[0] + scales[1], rtol=1e-3, atol=1e-4)
+    grid.add("read", relay.tanh(first) * relay.tanh(second), rtol=1e-3, atol=1e-4)
+    return Steps(grid, place)
+
+
+IN_BLOCKS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import test_native_norms
+print(json.dumps(test_native_norms.sums_in_blocks()))
+"""
+
+
+def test_before_images_in_blocks(collage_library):
+    """What oneDNN's kernels for older processors have in blocks of channels is added there, and laid out anew after."""
+    steps = run_python(IN_BLOCKS, Path(__file__).parent, COLLAGE_MAX_CPU_ISA="avx2", ONEDNN_MAX_CPU_ISA="AVX2")
+    assert steps == {"reorder": 7, "conv": 3, "binary": 3, "broadcast": 1, "norm": 3, "eltwise": 2}, steps
 
 
 def test_the_sum_is_a_result_and_read_before(collage_library):

@@ -78,7 +78,7 @@ func (l *lowering) absorb(o *operation) bool {
 		return false
 	}
 	operand, ok := reader.rightSide(o.out)
-	if !ok {
+	if !ok || l.leftToNorm(o, reader, operand) {
 		return false
 	}
 	both := *o

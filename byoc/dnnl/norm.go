@@ -73,10 +73,10 @@ func (l *lowering) normPosts(o *operation) bool {
 	return true
 }
 
-// sums has normalisations of rows make the sums that they read: a residual value, a bias. It runs after fuse, so that
-// products and convolutions, which add on the way out for less, come first. A sum that is read elsewhere, too, is
-// stored on the way. Normalisations of images are left alone: what they read may lie in blocks of channels, in which it
-// is added for less than it is laid out anew for both sides.
+// sums has normalisations make the sums that they read: a residual value, a bias, a number for each channel of an
+// image. It runs after fuse, so that products and convolutions, which add on the way out for less, come first. A sum
+// that is read elsewhere, too, is stored on the way. What images are that lie in blocks of channels, in which they are
+// added for less than they are laid out anew for both sides, the runtime sees: it adds them before then.
 func (l *lowering) sums() {
 	defer l.follow()()
 	for i := 0; i < len(l.ops); i++ {
@@ -86,11 +86,39 @@ func (l *lowering) sums() {
 	}
 }
 
-// takesSums says that an operation is a normalisation of rows that has room for what is added first.
+// takesSums says that an operation is a normalisation that has room for what is added first.
 func (o *operation) takesSums() bool {
-	return o.kernel == native.NormKernel && slices.Contains([]string{"layer_norm", "standardise", "rms_norm"},
-		o.kind) &&
-		len(o.more) == 0 && len(o.in)-o.ownArguments() < maxAddends
+	return o.kernel == native.NormKernel && len(o.more) == 0 && len(o.in)-o.ownArguments() < maxAddends
+}
+
+// leftToNorm says that a sum of what a convolution makes and of a number for each channel is made by a normalisation
+// that reads it. On the way out kernels of our own add tensors of the result's shape only, and a bias, and oneDNN's
+// what all images share: the rest would take a pass behind them.
+func (l *lowering) leftToNorm(o, sum *operation, addend region.ValueID) bool {
+	if o.weightDims == nil || sum.algorithm != "add" || sum.kernel != "" || addend == noValue ||
+		l.sameShape(addend, sum.out) {
+		return false
+	}
+	if l.perChannel(o, addend) && (o.kernel == "" || !o.bias && len(o.post) == 0) {
+		return false
+	}
+	return slices.ContainsFunc(l.ops, func(norm *operation) bool {
+		return norm.takesSums() && norm.in[0] == sum.out && norm.reads(sum.out) == 1 && norm.isOfImages() &&
+			native.OfChannels(l.types[addend].Shape, l.types[sum.out].Shape, norm.channels())
+	})
+}
+
+// isOfImages says that a normalisation is one of images, not of rows; channels is then the axis of their channels.
+func (o *operation) isOfImages() bool { return o.kind == "group_norm" || o.kind == "channel_scale" }
+
+func (o *operation) channels() int64 {
+	switch {
+	case o.kind == "channel_scale":
+		return o.axes[0]
+	case o.perm != nil:
+		return o.perm[1]
+	}
+	return 1
 }
 
 // takeSum joins a normalisation with the sum that makes its data, if that can be done.
@@ -107,7 +135,7 @@ func (l *lowering) takeSum(o *operation) bool {
 	if !l.sameShape(whole, value) || !l.isSum(whole) && l.isSum(other) && l.sameShape(other, value) {
 		whole, other = other, whole // a sum within the sum is then taken, too
 	}
-	if !l.sameShape(whole, value) || !l.sameShape(other, value) && !l.isRowOf(other, o) {
+	if !l.sameShape(whole, value) || !l.sameShape(other, value) && !l.isPartOf(other, o) {
 		return false
 	}
 	kept := slices.Contains(l.p.Outputs, value) || l.onlyReader(sum) == nil
@@ -157,9 +185,13 @@ func (o *operation) ownArguments() int {
 	return own
 }
 
-// isRowOf says that a value is one row of what a normalisation reads, which is added to all.
-func (l *lowering) isRowOf(v region.ValueID, o *operation) bool {
+// isPartOf says that a value is one row of what a normalisation reads, which is added to all, or of images a number for
+// each channel.
+func (l *lowering) isPartOf(v region.ValueID, o *operation) bool {
 	data, shape := l.types[o.out].Shape, l.types[v].Shape
+	if o.isOfImages() {
+		return l.types[v].DType == "float32" && native.OfChannels(shape, data, o.channels())
+	}
 	first := len(data) - 1
 	if len(o.axes) > 0 {
 		first = int(o.axes[0])

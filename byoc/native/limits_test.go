@@ -394,6 +394,27 @@ func TestNormLimits(t *testing.T) {
 		total := m.Call("add", f(shape...), nil, m.Var(left, f32), m.Var(right, f32))
 		return m.Finish(scaled(m, normal(m, total, shape, 1e-5, 2), shape, shape[2:], shape[2:]))
 	}
+	// Of [2, 6, 5, 4], channels in axis 1 or, after, the last; the addend has that shape.
+	imageSum := func(addend []int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{2, 6, 5, 4}
+		total := m.Call("add", f(shape...), nil, m.Var(shape, f32), m.Var(addend, f32))
+		return m.Finish(scaled(m, normal(m, total, shape, 1e-5, 2, 3), shape, []int64{6, 1, 1}, []int64{6, 1, 1}))
+	}
+	groupSum := func(addend []int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape, parts := []int64{2, 5, 4, 6}, []int64{2, 5, 4, 3, 2}
+		total := m.Call("add", f(shape...), nil, m.Var(addend, f32), m.Var(shape, f32))
+		inner := normal(m, m.Call("reshape", f(parts...), map[string]any{"newshape": parts}, total), parts, 1e-5, 1, 2, 4)
+		back := m.Call("reshape", f(shape...), map[string]any{"newshape": shape}, inner)
+		return m.Finish(scaled(m, back, shape, six, six))
+	}
+	scaleSum := func(addend []int64) *relay.Graph {
+		m := relay.NewGraph("main")
+		shape := []int64{2, 6, 5, 4}
+		total := m.Call("add", f(shape...), nil, m.Var(shape, f32), m.Var(addend, f32))
+		return m.Finish(scaled(m, total, shape, []int64{6, 1, 1}, []int64{6, 1, 1}))
+	}
 	scale := func(shape, gain, shift []int64) *relay.Graph {
 		m := relay.NewGraph("main")
 		return m.Finish(scaled(m, m.Var(shape, f32), shape, gain, shift))
@@ -452,6 +473,21 @@ func TestNormLimits(t *testing.T) {
 		{"native.channel_scale", scale([]int64{2, 6, 5, 4}, []int64{5, 4}, []int64{5, 4}), "not along one axis"},
 		{"native.channel_scale", scale([]int64{2, 6, 5, 4}, []int64{1}, []int64{1}), "the gain has the shape [1]"},
 		{"native.channel_scale", rows(one, one, 1e-5, 2), "it is no match"},
+		{"native.sum_instance_norm", imageSum([]int64{2, 6, 5, 4}), ""},
+		{"native.sum_instance_norm", imageSum([]int64{2, 6, 1, 1}), ""},
+		{"native.sum_instance_norm", imageSum([]int64{6, 1, 1}), ""},
+		{"native.sum_instance_norm", imageSum([]int64{1, 6, 5, 4}), "the pattern makes [2, 6, 5, 4] of [1, 6, 5, 4]"},
+		{"native.sum_instance_norm", imageSum([]int64{2, 1, 1, 1}), "the pattern makes [2, 6, 5, 4] of [2, 1, 1, 1]"},
+		{"native.sum_instance_norm", imageSum([]int64{4}), "the pattern makes [2, 6, 5, 4] of [4]"},
+		{"native.instance_norm", imageSum([]int64{4}), ""},
+		{"native.sum_group_norm", groupSum([]int64{2, 5, 4, 6}), ""},
+		{"native.sum_group_norm", groupSum([]int64{2, 1, 1, 6}), ""},
+		{"native.sum_group_norm", groupSum(six), ""},
+		{"native.sum_group_norm", groupSum([]int64{2, 5, 1, 1}), "what is added to [2, 5, 4, 6] has the shape [2, 5, 1, 1]"},
+		{"native.sum_channel_scale", scaleSum([]int64{2, 6, 5, 4}), ""},
+		{"native.sum_channel_scale", scaleSum([]int64{2, 6, 1, 1}), ""},
+		{"native.sum_channel_scale", scaleSum([]int64{5, 4}), "the pattern makes [2, 6, 5, 4] of [5, 4]"},
+		{"native.sum_channel_scale", images(channels, 2, 3), "it is no match"},
 	} {
 		if got := verdict(t, c.g, c.composite); c.refusal == "" {
 			require.Empty(t, got, "%s: %v", c.composite, c.g)

@@ -24,8 +24,8 @@ type Norm struct {
 	//   channel_scale x: a batch normalisation that was taken apart and not folded
 	Kind string
 	Data relay.NodeID
-	// Addend is added to the data first: a tensor of its shape, or one row; NoNode for nothing. The code generator adds
-	// more where it finds sums in the region.
+	// Addend is added to the data first: a tensor of its shape, or one row, or, to images, a number for each channel
+	// (OfChannels); NoNode for nothing. The code generator adds more where it finds sums in the region.
 	Addend relay.NodeID
 	// Gain and Shift have an element for each of a row, or for each channel; NoNode for 1 and 0.
 	Gain, Shift relay.NodeID
@@ -71,14 +71,23 @@ func normRules() []*onednn.Rule {
 			"of a sum, over the last axes"},
 		{"native.standardise", rows, standardised(dataPattern()), readStandardise,
 			"over the last axes, with scale and shift"},
-		{"native.group_norm", images, grouped(), readGroupNorm, "channels in the second dimension or the last"},
+		{"native.sum_group_norm", images, grouped(sumPattern()), readGroupNorm,
+			"of a sum, channels in the second dimension or the last"},
+		{"native.sum_instance_norm", images, scaledAndShifted(onednn.Normalised(sumPattern())), readInstanceNorm,
+			"of a sum, channels in the second dimension, with scale or shift, or in the last"},
+		{"native.sum_channel_scale", images,
+			channelScaled(relay.Op("add", notScaled(normData), notScaled(normAddend))), readChannelScale,
+			"of a sum, with scale and shift along one axis"},
+		{"native.group_norm", images, grouped(dataPattern()), readGroupNorm,
+			"channels in the second dimension or the last"},
 		{"native.instance_norm", images, scaledAndShifted(onednn.Normalised(dataPattern())), readInstanceNorm,
 			"channels in the second dimension, with scale or shift, or in the last"},
 		{"native.layer_norm", rows, scaledAndShifted(onednn.Normalised(dataPattern())), readLayerNorm,
 			"over the last axes"},
 		{"native.rms_norm", rows, scaledAndShifted(rootMeanSquare(dataPattern())), readRMSNorm,
 			"over the last axes"},
-		{"native.channel_scale", images, channelScaled(), readChannelScale, "with scale and shift along one axis"},
+		{"native.channel_scale", images, channelScaled(notScaled(normData)), readChannelScale,
+			"with scale and shift along one axis"},
 	} {
 		for _, activation := range form.activations {
 			all = append(all, normRule(form.composite, activation, form.shape, form.read, form.text))
@@ -167,8 +176,8 @@ func standardised(x relay.Pattern) relay.Pattern {
 }
 
 // grouped is the normalisation of channels that a reshape has put into groups, and another one back.
-func grouped() relay.Pattern {
-	parts := relay.Named(normParts, relay.Op("reshape", dataPattern()))
+func grouped(x relay.Pattern) relay.Pattern {
+	parts := relay.Named(normParts, relay.Op("reshape", x))
 	return scaledAndShifted(relay.Op("reshape", onednn.Normalised(parts)))
 }
 
@@ -178,17 +187,22 @@ func rootMeanSquare(x relay.Pattern) relay.Pattern {
 	return onednn.DividedByRoot(x, square)
 }
 
-// channelScaled is x * gain + shift. What was normalised just before is no such x: its gain and shift belong to it.
-func channelScaled() relay.Pattern {
-	x := relay.Named(normData, relay.Where(relay.Wildcard(), func(g *relay.Graph, id relay.NodeID) bool {
+// channelScaled is x * gain + shift.
+func channelScaled(x relay.Pattern) relay.Pattern {
+	scaled := relay.Op("multiply", x, relay.Named(normGain, relay.Wildcard()))
+	return relay.Op("add", scaled, relay.Named(normShift, relay.Wildcard()))
+}
+
+// notScaled is what channelScaled may be of. What was normalised just before is no such thing: its gain and shift
+// belong to it.
+func notScaled(role string) relay.Pattern {
+	return relay.Named(role, relay.Where(relay.Wildcard(), func(g *relay.Graph, id relay.NodeID) bool {
 		n := &g.Nodes[id]
 		if n.Op == "reshape" {
 			n = &g.Nodes[n.Inputs[0]]
 		}
 		return n.Op != "divide" && n.Op != "multiply" && n.Kind != relay.KindConstant
 	}))
-	scaled := relay.Op("multiply", x, relay.Named(normGain, relay.Wildcard()))
-	return relay.Op("add", scaled, relay.Named(normShift, relay.Wildcard()))
 }
 
 // readNorm reads what all normalisations have.
@@ -282,7 +296,8 @@ func readRows(kind string) func(g *relay.Graph, m *relay.Match) (*Norm, error) {
 	}
 }
 
-// checkAddend wants what is added first to have the data's shape, or that of one of its rows.
+// checkAddend wants what is added first to have the data's shape, or that of one of its rows, or, for images, a number
+// for each channel.
 func checkAddend(g *relay.Graph, m *relay.Match, l *Norm) error {
 	if l.Addend == relay.NoNode {
 		return nil
@@ -292,17 +307,40 @@ func checkAddend(g *relay.Graph, m *relay.Match, l *Norm) error {
 		return err
 	}
 	data := g.Nodes[l.Data].Type.Shape
-	row := slices.Clone(data)
-	for i := range row[:l.Axes[0]] {
-		row[i] = 1
+	part, fits := "one row", false
+	if l.Kind == "group_norm" || l.Kind == "channel_scale" {
+		part, fits = "a number for each channel", OfChannels(t.Shape, data, l.Axes[0])
+	} else {
+		row := slices.Clone(data)
+		for i := range row[:l.Axes[0]] {
+			row[i] = 1
+		}
+		fits = slices.Equal(aligned(t.Shape, len(data)), row)
 	}
-	if given := aligned(t.Shape, len(data)); m.Covers(l.Addend) || !slices.Equal(given, data) &&
-		!slices.Equal(given, row) {
-		return fmt.Errorf("what is added to %s has the shape %s; it must be the same, or one row, made outside of "+
-			"the pattern",
-			relay.ShapeText(data), relay.ShapeText(t.Shape))
+	if m.Covers(l.Addend) || !fits && !slices.Equal(aligned(t.Shape, len(data)), data) {
+		return fmt.Errorf("what is added to %s has the shape %s; it must be the same, or %s, made outside of the pattern",
+			relay.ShapeText(data), relay.ShapeText(t.Shape), part)
 	}
 	return nil
+}
+
+// OfChannels says that a tensor holds a number for each channel, which are along that axis of the data, be it the same
+// in all images or not; images are along the first axis.
+func OfChannels(shape, data []int64, channels int64) bool {
+	given := aligned(shape, len(data))
+	for i := range given {
+		switch {
+		case i >= len(data):
+			return false
+		case int64(i) == channels || i == 0 && given[0] != 1:
+			if given[i] != data[i] {
+				return false
+			}
+		case given[i] != 1:
+			return false
+		}
+	}
+	return true
 }
 
 var (
@@ -375,6 +413,9 @@ func readChannels(g *relay.Graph, m *relay.Match, role string,
 		return nil, err
 	}
 	l.Axes, l.Groups = []int64{axis}, count
+	if err := checkAddend(g, m, l); err != nil {
+		return nil, err
+	}
 	return l, checkScales(g, m, l, l.Axes)
 }
 
@@ -395,6 +436,9 @@ func readChannelScale(g *relay.Graph, m *relay.Match) (*Norm, error) {
 	}
 	if len(l.Axes) != 1 || l.Axes[0] < 0 {
 		return nil, fmt.Errorf("the gain has the shape %s, which is not along one axis", relay.ShapeText(gain.Shape))
+	}
+	if err := checkAddend(g, m, l); err != nil {
+		return nil, err
 	}
 	return l, checkScales(g, m, l, l.Axes)
 }

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "native/attention.h"
-#include "native/norm.h"
+#include "native/norm_addend.h"
 
 namespace collage::onednn {
 namespace {
@@ -480,21 +480,38 @@ class Checker {
     for (size_t i = 1; i < 5; ++i) Elements(i, from[1]);
   }
 
-  // Gain and shift, which have so many elements, and what is added first: of the data's shape, or one row of
-  // so many elements that is added to all (0: there is none).
-  void NormArguments(int64_t channels, int64_t row) const {
+  // Gain and shift, which have so many elements, and what is added first: of the data's shape, or, of rows,
+  // one of as many elements that is added to all, or, of images, a number for each channel, which are along
+  // that axis
+  // (-1: rows), of all images or of each.
+  void NormArguments(int64_t channels, int axis) const {
     SameShape(In(0));
     const size_t own = 1 + (op_->unscaled ? 0 : 1) + (op_->unshifted ? 0 : 1);
     const bool ours = op_->kernel == "norm";
     Want(ours || own == 3, "oneDNN has it with a gain and a shift only");
-    Arity(own, own + (ours ? native::NormSource::kMostAddends : 0));
+    Arity(own, own + (ours ? native::kMostNormAddends : 0));
     for (size_t i = 1; i < own; ++i) Elements(i, channels);
     for (size_t i = own; i < op_->in.size(); ++i) {
-      if (In(i) != Out()) Elements(i, row);
+      if (In(i) == Out()) continue;
+      if (axis < 0) {
+        Elements(i, channels);
+      } else {
+        NumbersOfChannels(i, axis);
+      }
     }
     const bool sums = op_->in.size() > own;
     Want(op_->more.empty() || (sums && op_->more.size() == 1 && Shape(op_->more[0]) == Out()),
          "it does not make such a sum");
+  }
+
+  void NumbersOfChannels(size_t argument, int axis) const {
+    Dims given = In(argument), wanted(Out().size(), 1);
+    if (given.size() < wanted.size()) given.insert(given.begin(), wanted.size() - given.size(), 1);
+    wanted[axis] = Out()[axis];
+    const bool all_alike = given == wanted;
+    wanted[0] = Out()[0];
+    if ((all_alike || given == wanted) && (op_->perm.empty() || op_->perm[0] == 0)) return;
+    Fail(Argument(argument) + "should have a number for each channel");
   }
 
   void RowNorm() const {
@@ -506,7 +523,7 @@ class Checker {
       row = Count({In(0).begin() + op_->axes.front(), In(0).end()});
       Want(op_->kernel == "norm" || op_->axes.size() == 1, "oneDNN has it along one axis only");
     }
-    NormArguments(row, row);
+    NormArguments(row, -1);
   }
 
   void GroupNorm() const {
@@ -514,13 +531,13 @@ class Checker {
     Want(In(0).size() >= 2, "its tensors have the wrong rank");
     const int64_t channels = Turned(In(0))[1];
     Want(op_->groups >= 1 && channels % op_->groups == 0, "its groups do not divide its channels");
-    NormArguments(channels, 0);
+    NormArguments(channels, op_->perm.empty() ? 1 : op_->perm[1]);
   }
 
   void ChannelScale() const {
     Arity(1, std::numeric_limits<uint16_t>::max());
     Axes(1, 1);
-    NormArguments(In(0)[op_->axes[0]], 0);
+    NormArguments(In(0)[op_->axes[0]], op_->axes[0]);
   }
 
   void Axes(size_t least, size_t most) const {

@@ -26,6 +26,7 @@ namespace collage::native {
 class PackedWeights;
 struct ByteImages;
 struct NormShape;
+enum class NormAddend;
 }  // namespace collage::native
 
 namespace collage::onednn {
@@ -74,6 +75,10 @@ class Compiler {
   bool Bytes(const Op& op);      // dnnl_bytes.cc
   bool Grid(const Op& op);       // dnnl_pointwise.cc
   bool OwnNorm(const Op& op);    // dnnl_own_norm.cc
+  // What a normalisation adds to its data first.
+  std::vector<native::NormAddend> AddendsOf(const Op& op) const;
+  // With the sum made before by oneDNN, in the layout in which the data lies.
+  bool NormOfSum(const Op& op);
   // The data's own place where it is read no more, and nothing else that is read lies there; else a new one
   // of its layout.
   Tensor ResultOver(const Tensor& from, const std::vector<Tensor>& others);

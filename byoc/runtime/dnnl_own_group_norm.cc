@@ -22,11 +22,11 @@ int64_t PixelsOf(const Dims& turned) {
   return std::accumulate(turned.begin() + 2, turned.end(), int64_t{1}, std::multiplies<>());
 }
 
-// Where the arguments of a step are: the data, the gain, the shift, the operands of posts, the result, the
-// scratch buffer. The posts' operands are put into a list of the caller's.
+// Where the arguments of a step are: the data, the gain, the shift, the addends, the operands of posts, the
+// sum, the result, the scratch buffer. The posts' operands are put into a list of the caller's.
 struct Places {
-  size_t operands = 0;
-  bool gain = false, shift = false;
+  size_t addends = 0, operands = 0;
+  bool gain = false, shift = false, sum = false;
 
   native::PixelNorm::Arguments Of(void* const* data, int64_t images,
                                   std::array<Operand, native::PixelNorm::kMostOperands>* list) const {
@@ -36,8 +36,10 @@ struct Places {
     a.data = next();
     if (gain) a.gain = next();
     if (shift) a.shift = next();
+    for (size_t i = 0; i < addends; ++i) a.addends[i] = next();
     for (size_t i = 0; i < operands; ++i) (*list)[i].data = next();
     a.operands = list->data();
+    if (sum) a.sum = next();
     a.out = next();
     a.scratch = next();
     return a;
@@ -52,11 +54,11 @@ bool Compiler::GroupNorm(const Op& op) {
   const std::vector<int> back = op.perm.empty() ? op.perm : Inverse(op.perm);
   const Desc planes = Transposed(RowMajor(turned, data.dtype), back);
   const Desc pixels = Transposed(ChannelsLast(turned, data.dtype), back);
-  // The kernel for pixels adds nothing first.
-  const size_t own = 1 + (op.unscaled ? 0 : 1) + (op.unshifted ? 0 : 1);
-  const bool adds = op.in.size() > own;
   const Desc lies = tensor(op.in[0]).desc;
-  if (!adds && !SameLayout(lies, planes) && (!op.perm.empty() || SameLayout(lies, pixels))) {
+  const bool in_planes = SameLayout(lies, planes), in_pixels = !in_planes && SameLayout(lies, pixels);
+  // What has to be laid out anew is added up before: once is enough.
+  if (!in_planes && !in_pixels && !AddendsOf(op).empty()) return NormOfSum(op);
+  if (!in_planes && (in_pixels || !op.perm.empty())) {
     return NormOfPixels(op, turned, Wanted(op.in[0], pixels));
   }
   NormShape shape;
@@ -66,6 +68,7 @@ bool Compiler::GroupNorm(const Op& op) {
   shape.shift = !op.unshifted;
   shape.channels = turned[1];
   shape.inner = PixelsOf(turned);
+  shape.image = turned[1] * shape.inner;
   shape.length = turned[1] / op.groups * shape.inner;
   return NormOfRows(op, shape, Wanted(op.in[0], planes));
 }
@@ -80,17 +83,26 @@ bool Compiler::NormOfPixels(const Op& op, const Dims& turned, const Tensor& from
   shape.shift = !op.unshifted;
   shape.epsilon = op.epsilon;
   shape.unbiased = op.unbiased;
+  shape.addends = AddendsOf(op);
   const int64_t images = turned[0];
 
   Places places;
   places.gain = shape.gain;
   places.shift = shape.shift;
+  places.addends = shape.addends.size();
   std::vector<Tensor> tensors = {from};
-  for (size_t i = 1; i < op.in.size(); ++i) tensors.push_back(Plain(op.in[i]));
+  const size_t own = op.in.size() - shape.addends.size();
+  for (size_t i = 1; i < op.in.size(); ++i) {
+    const bool whole = i >= own && shape.addends[i - own] == native::NormAddend::kWhole;
+    tensors.push_back(whole ? Wanted(op.in[i], from.desc) : Plain(op.in[i]));
+  }
   const OwnPosts posts = OwnPostsOf(op, program_.values, PixelNorm::kMostOperands);
   places.operands = posts.addends.size();
   for (const int operand : posts.addends) tensors.push_back(Wanted(operand, from.desc));
-  const Tensor to = ResultOver(from, {tensors.begin() + 1, tensors.end()});
+  const Tensor first = ResultOver(from, {tensors.begin() + 1, tensors.end()});
+  places.sum = !op.more.empty();
+  if (places.sum) tensors.push_back(first);
+  const Tensor to = places.sum ? NewTensor(from.desc) : first;
   tensors.push_back(to);
 
   const int threads = collage_num_threads();
@@ -115,6 +127,7 @@ bool Compiler::NormOfPixels(const Op& op, const Dims& turned, const Tensor& from
     AddWork(what, tensors,
             step([=](const Arguments& a, int piece) { norm->Write(a, parts, piece, pieces); }));
   }
+  if (places.sum) Define(op.more[0], first);
   Finish(op, posts.list.size(), to);
   return true;
 }

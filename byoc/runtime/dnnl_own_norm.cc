@@ -26,6 +26,7 @@ NormShape ShapeOf(const Op& op, const Dims& dims) {
   shape.shift = !op.unshifted;
   if (op.kind == "channel_scale") {
     const auto axis = dims.begin() + op.axes[0];
+    shape.image = Elements(dims) / (op.axes[0] == 0 ? 1 : dims[0]);
     shape.divisor = Divisor::kNone;
     shape.channels = *axis;
     shape.inner = Elements({axis + 1, dims.end()});
@@ -63,7 +64,50 @@ struct Places {
   }
 };
 
+// How many arguments a normalisation has of itself: the data, a gain, a shift.
+size_t ArgumentsOfNorm(const Op& op) { return 1 + (op.unscaled ? 0 : 1) + (op.unshifted ? 0 : 1); }
+
 }  // namespace
+
+std::vector<NormAddend> Compiler::AddendsOf(const Op& op) const {
+  const Dims& dims = type(op.in[0]).dims;
+  const bool rows = op.kind != "group_norm" && op.kind != "channel_scale";
+  // The first axis is that of images, but where it is that of the channels.
+  const bool images = op.axes.empty() || op.axes[0] != 0;
+  std::vector<NormAddend> addends;
+  for (size_t i = ArgumentsOfNorm(op); i < op.in.size(); ++i) {
+    const Dims& given = type(op.in[i]).dims;
+    if (given == dims) {
+      addends.push_back(NormAddend::kWhole);
+    } else if (rows) {
+      addends.push_back(NormAddend::kRow);
+    } else {
+      const bool each = images && Aligned(given, dims.size())[0] == dims[0];
+      addends.push_back(each ? NormAddend::kImageChannels : NormAddend::kChannels);
+    }
+  }
+  return addends;
+}
+
+bool Compiler::NormOfSum(const Op& op) {
+  Op rest = op;
+  rest.in.resize(ArgumentsOfNorm(op));
+  rest.more.clear();
+  Tensor sum = tensor(op.in[0]);
+  for (size_t i = rest.in.size(); i < op.in.size(); ++i) {
+    sum = ApplyBinary(dnnl::algorithm::binary_add, sum, op.in[i], /*in_place=*/i > rest.in.size());
+  }
+  if (op.more.empty()) {
+    rest.in[0] = static_cast<int>(types_.size());
+    types_.push_back(ValueType(type(op.in[0])));
+    tensors_.emplace_back();
+    last_use_.push_back(now_);
+  } else {
+    rest.in[0] = op.more[0];
+  }
+  Define(rest.in[0], sum);
+  return OwnNorm(rest);
+}
 
 bool Compiler::OwnNorm(const Op& op) {
   if (op.kind == "group_norm") return GroupNorm(op);
@@ -80,6 +124,8 @@ bool Compiler::OwnNorm(const Op& op) {
     if (IsRowMajor(Transposed(from.desc, order))) {
       shape.length = shape.channels;
       shape.inner = 1;
+    } else if (op.in.size() > ArgumentsOfNorm(op)) {
+      return NormOfSum(op);
     } else {
       from = Plain(op.in[0]);
     }
@@ -103,11 +149,11 @@ bool Compiler::NormOfRows(const Op& op, NormShape shape, const Tensor& from) {
   places.gain = shape.gain;
   places.shift = shape.shift;
   std::vector<Tensor> tensors = {from};
-  const size_t own = 1 + (shape.gain ? 1 : 0) + (shape.shift ? 1 : 0);
+  const size_t own = ArgumentsOfNorm(op);
   for (size_t i = 1; i < own; ++i) tensors.push_back(Plain(op.in[i]));
+  shape.addends = AddendsOf(op);
   for (size_t i = own; i < op.in.size(); ++i) {
-    const bool whole = type(op.in[i]).dims == dims;
-    shape.addends.push_back(whole ? 1 : 0);
+    const bool whole = shape.addends[i - own] == NormAddend::kWhole;
     tensors.push_back(whole ? Wanted(op.in[i], from.desc) : Plain(op.in[i]));
   }
   places.addends = shape.addends.size();

@@ -20,6 +20,9 @@ namespace collage::native {
 namespace {
 
 using Divisor = NormShape::Divisor;
+using Addends = std::vector<NormAddend>;
+constexpr NormAddend kWhole = NormAddend::kWhole, kRow = NormAddend::kRow, kChannels = NormAddend::kChannels,
+                     kImageChannels = NormAddend::kImageChannels;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -29,13 +32,43 @@ struct Arrays {
   std::vector<std::vector<float>> addends;
 };
 
+int64_t Images(const NormShape& shape, int64_t rows) { return rows * shape.length / shape.image; }
+
+int64_t SizeOf(NormAddend addend, const NormShape& shape, int64_t rows) {
+  switch (addend) {
+    case kWhole:
+      return rows * shape.length;
+    case kRow:
+      return shape.length;
+    case kChannels:
+      return shape.channels;
+    default:
+      return Images(shape, rows) * shape.channels;
+  }
+}
+
+// Which number of an addend belongs to an element.
+int64_t NumberOf(NormAddend addend, const NormShape& shape, int64_t element) {
+  const int64_t channel = element / shape.inner % shape.channels;
+  switch (addend) {
+    case kWhole:
+      return element;
+    case kRow:
+      return element % shape.length;
+    case kChannels:
+      return channel;
+    default:
+      return element / shape.image * shape.channels + channel;
+  }
+}
+
 Arrays SampleOf(const NormShape& shape, int64_t rows, unsigned seed, const Magnitudes& magnitudes = {}) {
   Arrays s;
   s.data = Sample(rows * shape.length, seed, magnitudes.data);
   if (shape.gain) s.gain = Sample(shape.channels, seed + 1, magnitudes.weights);
   if (shape.shift) s.shift = Sample(shape.channels, seed + 2, magnitudes.results());
-  for (const int whole : shape.addends) {
-    s.addends.push_back(Sample(whole != 0 ? rows * shape.length : shape.length, ++seed + 2, magnitudes.data));
+  for (const NormAddend addend : shape.addends) {
+    s.addends.push_back(Sample(SizeOf(addend, shape, rows), ++seed + 2, magnitudes.data));
   }
   return s;
 }
@@ -48,7 +81,7 @@ void Reference(const NormShape& shape, const Arrays& s, int64_t rows, std::vecto
   results->clear();
   for (int64_t i = 0; i < rows * length; ++i) {
     float sum = s.data[i];  // as it is stored
-    for (size_t a = 0; a < s.addends.size(); ++a) sum += s.addends[a][shape.addends[a] != 0 ? i : i % length];
+    for (size_t a = 0; a < s.addends.size(); ++a) sum += s.addends[a][NumberOf(shape.addends[a], shape, i)];
     sums->push_back(sum);
   }
   for (int64_t r = 0; r < rows; ++r) {
@@ -186,7 +219,8 @@ TEST(Norms, GroupsOfChannels) {
 
 TEST(Norms, AddsFirst) {
   for (const Divisor divisor : kDivisors) {
-    for (const std::vector<int>& addends : {std::vector<int>{1}, {0}, {1, 0}, {0, 1, 1}, {1, 1, 0, 1}}) {
+    for (const Addends& addends :
+         {Addends{kWhole}, {kRow}, {kWhole, kRow}, {kRow, kWhole, kWhole}, {kWhole, kWhole, kRow, kWhole}}) {
       for (const int64_t length : {1, 15, 64, 67, 5000}) {
         NormShape shape = RowsOf(length, divisor);
         shape.addends = addends;
@@ -196,13 +230,60 @@ TEST(Norms, AddsFirst) {
   }
 }
 
+// A row is a group of channels; of scales by channel it is an image, or a pixel whose channels lie innermost.
+TEST(Norms, AddsToImages) {
+  for (const Divisor divisor : kDivisors) {
+    for (const Addends& addends : {Addends{kWhole},
+                                   {kChannels},
+                                   {kImageChannels},
+                                   {kImageChannels, kWhole},
+                                   {kWhole, kChannels, kImageChannels, kWhole}}) {
+      for (const int64_t pixels : {1, 3, 16, 49, 1500}) {
+        for (const int64_t groups : {1, 2, 6}) {
+          NormShape shape = RowsOf(6 / groups * pixels, divisor);
+          shape.channels = 6;
+          shape.inner = pixels;
+          shape.image = 6 * pixels;
+          shape.addends = addends;
+          for (const int threads : {1, 3}) ExpectNormal(shape, 2 * groups, threads);
+        }
+        NormShape shape = RowsOf(37, divisor);
+        shape.image = pixels * 37;
+        shape.addends = addends;
+        ExpectNormal(shape, 2 * pixels);
+      }
+    }
+  }
+}
+
+// One number that is none, and is added, leaves no number in its group.
+TEST(Norms, AddsWhatIsNotANumber) {
+  for (const float bad : {kNan, kInfinity, -kInfinity}) {
+    NormShape shape = RowsOf(2 * 33, Divisor::kVariance);
+    shape.channels = 4;
+    shape.inner = 33;
+    shape.image = 4 * 33;
+    shape.addends = {kImageChannels};
+    Arrays s = SampleOf(shape, 4, 5);
+    std::vector<double> sums, want;
+    Reference(shape, s, 4, &sums, &want);
+    s.addends[0][5] = bad;
+    std::fill_n(want.begin() + 2 * 66, 66, kNan);
+    std::vector<float> out(want.size());
+    Norm::Arguments a = ArgumentsOf(s, 4);
+    a.out = out.data();
+    Normalise(Norm(shape, {}), a, 1);
+    ExpectClose(out, want, 1e-4);
+  }
+}
+
 // Few long rows are divided among threads, in the same result; none reads what another has not measured.
 TEST(Norms, RowsInParts) {
   for (const Divisor divisor : kDivisors) {
     for (const int threads : {2, 3, 7}) {
       for (const int64_t rows : {1, 2, 5}) {
         NormShape shape = RowsOf(40001, divisor);
-        shape.addends = {1};
+        shape.addends = {kWhole};
         ExpectNormal(shape, rows, threads);
         shape = RowsOf(9 * 4999, divisor);
         shape.channels = 9;
@@ -226,7 +307,7 @@ TEST(Norms, OfDenormalNumbers) {
         NormShape shape = RowsOf(length, divisor);
         shape.epsilon = 1;
         ExpectNormal(shape, 2, 1, magnitudes);
-        shape.addends = {1, 0};
+        shape.addends = {kWhole, kRow};
         ExpectNormal(shape, 1, 2, magnitudes);
       }
     }
@@ -356,7 +437,7 @@ TEST(Norms, InPlace) {
   for (const int threads : {1, 3}) {
     NormShape shape = RowsOf(20000, Divisor::kVariance);
     for (const bool sum : {false, true}) {
-      if (sum) shape.addends = {1};
+      if (sum) shape.addends = {kWhole};
       Arrays s = SampleOf(shape, 2, 21);
       std::vector<double> sums, want;
       Reference(shape, s, 2, &sums, &want);
@@ -374,6 +455,19 @@ TEST(Norms, RefusesGainsThatDoNotFit) {
   shape.channels = 8;
   EXPECT_THROW(Norm(shape, {}), std::runtime_error);
   shape.gain = shape.shift = false;
+  EXPECT_NO_THROW(Norm(shape, {}));
+}
+
+TEST(Norms, RefusesAddendsThatDoNotFit) {
+  NormShape shape = RowsOf(12, Divisor::kVariance);
+  shape.addends = Addends(5, kWhole);
+  EXPECT_THROW(Norm(shape, {}), std::runtime_error);
+  shape.addends = {kImageChannels};
+  for (const int64_t image : {0, 18}) {
+    shape.image = image;
+    EXPECT_THROW(Norm(shape, {}), std::runtime_error) << image;
+  }
+  shape.image = 24;
   EXPECT_NO_THROW(Norm(shape, {}));
 }
 

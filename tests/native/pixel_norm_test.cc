@@ -24,7 +24,11 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // All that a normalisation reads, in vectors of exactly that size.
 struct Arrays {
   std::vector<float> data, gain, shift;
+  std::vector<std::vector<float>> addends;
 };
+
+constexpr NormAddend kWhole = NormAddend::kWhole, kChannels = NormAddend::kChannels,
+                     kImageChannels = NormAddend::kImageChannels;
 
 Arrays SampleOf(const PixelNormShape& shape, int64_t images, unsigned seed,
                 const Magnitudes& magnitudes = {}) {
@@ -32,12 +36,33 @@ Arrays SampleOf(const PixelNormShape& shape, int64_t images, unsigned seed,
   s.data = Sample(images * shape.pixels * shape.channels, seed, magnitudes.data);
   if (shape.gain) s.gain = Sample(shape.channels, seed + 1, magnitudes.weights);
   if (shape.shift) s.shift = Sample(shape.channels, seed + 2, magnitudes.results());
+  for (const NormAddend addend : shape.addends) {
+    const int64_t of_image = addend == kWhole ? shape.pixels * shape.channels : shape.channels;
+    s.addends.push_back(
+        Sample(addend == kChannels ? of_image : images * of_image, ++seed + 2, magnitudes.data));
+  }
   return s;
+}
+
+// The data with what is added to it.
+std::vector<float> SumOf(const PixelNormShape& shape, const Arrays& s) {
+  std::vector<float> sums = s.data;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const size_t channel = i % shape.channels, image = i / (shape.pixels * shape.channels);
+    for (size_t a = 0; a < s.addends.size(); ++a) {
+      const NormAddend addend = shape.addends[a];
+      sums[i] += s.addends[a][addend == kWhole      ? i
+                              : addend == kChannels ? channel
+                                                    : image * shape.channels + channel];
+    }
+  }
+  return sums;
 }
 
 // The results in double.
 std::vector<double> Reference(const PixelNormShape& shape, const Arrays& s, int64_t images) {
-  std::vector<double> results(s.data.size());
+  const std::vector<float> data = SumOf(shape, s);
+  std::vector<double> results(data.size());
   const int64_t width = shape.channels / shape.groups;
   for (int64_t image = 0; image < images; ++image) {
     for (int64_t group = 0; group < shape.groups; ++group) {
@@ -50,12 +75,11 @@ std::vector<double> Reference(const PixelNormShape& shape, const Arrays& s, int6
       };
       double mean = 0, squares = 0;
       const auto count = static_cast<double>(shape.pixels * width);
-      each([&](int64_t i, int64_t) { mean += s.data[i] / count; });
-      each([&](int64_t i, int64_t) { squares += (s.data[i] - mean) * (s.data[i] - mean); });
+      each([&](int64_t i, int64_t) { mean += data[i] / count; });
+      each([&](int64_t i, int64_t) { squares += (data[i] - mean) * (data[i] - mean); });
       const double root = std::sqrt(squares / (count - (shape.unbiased ? 1 : 0)) + shape.epsilon);
       each([&](int64_t i, int64_t c) {
-        results[i] =
-            (s.data[i] - mean) / root * (shape.gain ? s.gain[c] : 1) + (shape.shift ? s.shift[c] : 0);
+        results[i] = (data[i] - mean) / root * (shape.gain ? s.gain[c] : 1) + (shape.shift ? s.shift[c] : 0);
       });
     }
   }
@@ -66,6 +90,7 @@ PixelNorm::Arguments ArgumentsOf(const Arrays& s, int64_t images) {
   PixelNorm::Arguments a;
   a.images = images;
   a.data = s.data.data();
+  for (size_t i = 0; i < s.addends.size(); ++i) a.addends[i] = s.addends[i].data();
   a.gain = s.gain.data();
   a.shift = s.shift.data();
   return a;
@@ -98,8 +123,18 @@ void ExpectNormal(const PixelNormShape& shape, int64_t images, int threads = 1,
   std::vector<float> out(s.data.size(), kNan);
   PixelNorm::Arguments a = ArgumentsOf(s, images);
   a.out = out.data();
-  Normalise(PixelNorm(shape, {}), a, threads);
+  const PixelNorm norm(shape, {});
+  Normalise(norm, a, threads);
   ExpectClose(out, Reference(shape, s, images), 1e-4, Named(shape, images), magnitudes.results());
+  if (shape.addends.empty()) return;
+  std::fill(out.begin(), out.end(), kNan);
+  std::vector<float> sum(out.size(), kNan);
+  a.sum = sum.data();
+  Normalise(norm, a, threads);
+  ExpectClose(out, Reference(shape, s, images), 1e-4, Named(shape, images) + ", the sum apart",
+              magnitudes.results());
+  const std::vector<float> sums = SumOf(shape, s);
+  ExpectClose(sum, {sums.begin(), sums.end()}, 0, Named(shape, images) + ", the sum");
 }
 
 PixelNormShape ShapeOf(int64_t pixels, int64_t channels, int64_t groups) {
@@ -165,6 +200,22 @@ TEST(PixelNorms, OfDenormalNumbers) {
     shape = ShapeOf(1237, 19, 1);
     shape.epsilon = 1;
     ExpectNormal(shape, 1, 2, magnitudes);
+  }
+}
+
+TEST(PixelNorms, AddsFirst) {
+  for (const std::vector<NormAddend>& addends : {std::vector<NormAddend>{kWhole},
+                                                 {kChannels},
+                                                 {kImageChannels},
+                                                 {kImageChannels, kWhole},
+                                                 {kWhole, kChannels, kImageChannels, kWhole}}) {
+    for (const int64_t pixels : {1, 5, 32, 33, 701}) {
+      for (const int64_t channels : {1, 8, 21, 64}) {
+        PixelNormShape shape = ShapeOf(pixels, channels, channels == 21 ? 3 : 1);
+        shape.addends = addends;
+        for (const int threads : {1, 3}) ExpectNormal(shape, 2, threads);
+      }
+    }
   }
 }
 
@@ -235,11 +286,23 @@ TEST(PixelNorms, WhatIsNotANumber) {
       }
     }
   }
+  // The same where it is added.
+  PixelNormShape sums = ShapeOf(70, 10, 5);
+  sums.addends = {kImageChannels};
+  Arrays of = SampleOf(sums, 3, 9);
+  std::vector<double> expected = Reference(sums, of, 3);
+  of.addends[0][16] = kInfinity;
+  for (int64_t p = 70; p < 140; ++p) expected[p * 10 + 6] = expected[p * 10 + 7] = kNan;
+  std::vector<float> given(expected.size());
+  PixelNorm::Arguments arguments = ArgumentsOf(of, 3);
+  arguments.out = given.data();
+  Normalise(PixelNorm(sums, {}), arguments, 1);
+  ExpectClose(given, expected, 1e-4);
   // No deviation and no epsilon: 0 / 0.
   PixelNormShape shape = ShapeOf(40, 6, 2);
   shape.gain = shape.shift = false;
   shape.epsilon = 0;
-  const Arrays s{std::vector<float>(240, 3), {}, {}};
+  const Arrays s{std::vector<float>(240, 3), {}, {}, {}};
   std::vector<float> out(240);
   PixelNorm::Arguments a = ArgumentsOf(s, 1);
   a.out = out.data();
@@ -250,7 +313,8 @@ TEST(PixelNorms, WhatIsNotANumber) {
 TEST(PixelNorms, PostsAndInPlace) {
   for (const int64_t channels : {8, 21, 64}) {
     for (const int threads : {1, 3}) {
-      const PixelNormShape shape = ShapeOf(701, channels, channels == 21 ? 3 : 4);
+      PixelNormShape shape = ShapeOf(701, channels, channels == 21 ? 3 : 4);
+      if (channels == 64) shape.addends = {kWhole};
       const int64_t images = 2;
       Arrays s = SampleOf(shape, images, 11);
       const std::vector<float> added = Sample(static_cast<int64_t>(s.data.size()), 12);
@@ -268,6 +332,14 @@ TEST(PixelNorms, PostsAndInPlace) {
                 a, threads);
       ExpectClose(s.data, want, 1e-5);
     }
+  }
+}
+
+TEST(PixelNorms, RefusesAddendsThatItDoesNotKnow) {
+  PixelNormShape shape = ShapeOf(3, 8, 2);
+  for (const std::vector<NormAddend>& addends : {std::vector<NormAddend>(5, kWhole), {NormAddend::kRow}}) {
+    shape.addends = addends;
+    EXPECT_THROW(PixelNorm(shape, {}), std::runtime_error);
   }
 }
 

@@ -12,20 +12,30 @@
 namespace collage::native {
 namespace {
 
+// Elements that are added up at a time, where that is done apart: they stay in the first cache until they are
+// read.
+constexpr int64_t kBlock = 4096;
 // Parts of rows end at whole cache lines.
 constexpr int64_t kLine = 16;
+
+bool OfChannels(NormAddend addend) {
+  return addend == NormAddend::kChannels || addend == NormAddend::kImageChannels;
+}
 
 }  // namespace
 
 Norm::Norm(NormShape shape, std::vector<Post> posts, int64_t piece)
     : shape_(std::move(shape)), posts_(std::move(posts)), piece_(piece) {
-  // A row reads its gains one behind the other.
-  const bool scaled = shape_.gain || shape_.shift;
+  // A row reads its gains, and numbers of channels that are added, one behind the other.
+  const bool of_channels = std::any_of(shape_.addends.begin(), shape_.addends.end(), OfChannels);
+  const bool scaled = shape_.gain || shape_.shift || of_channels;
   const bool fits = shape_.length == 0 || (shape_.inner >= 1 && shape_.channels >= 1 &&
                                            shape_.channels * shape_.inner % shape_.length == 0);
-  if (shape_.addends.size() > NormSource::kMostAddends || (scaled && !fits)) {
+  const bool images = shape_.length == 0 || (shape_.image > 0 && shape_.image % shape_.length == 0);
+  if (shape_.addends.size() > kMostNormAddends || (scaled && !fits) || (of_channels && !images)) {
     throw std::runtime_error("a normalisation that the kernel does not know");
   }
+  spreads_ = of_channels && shape_.inner > 1;
 }
 
 int64_t Norm::Parts(int64_t rows, int threads) const {
@@ -51,24 +61,68 @@ int64_t Norm::Begin(int64_t part, int64_t parts) const {
   return shape_.length * part / parts / kLine * kLine;
 }
 
-NormMoments Norm::MomentsOf(const Arguments& a, int64_t row, int64_t begin, int64_t end) const {
+NormSource Norm::SourceOf(const Arguments& a, int64_t row, int64_t begin, int64_t end) const {
   const int64_t at = row * shape_.length + begin;
   NormSource source;
   source.data = a.data + at;
   source.num_addends = static_cast<int>(shape_.addends.size());
   for (int i = 0; i < source.num_addends; ++i) {
-    source.addends[i] = a.addends[i] + (shape_.addends[i] != 0 ? at : begin);
+    const NormAddend addend = shape_.addends[i];
+    int64_t first = at;
+    if (addend == NormAddend::kRow) first = begin;
+    if (OfChannels(addend)) {
+      first = at / shape_.inner % shape_.channels;
+      if (addend == NormAddend::kImageChannels) first += at / shape_.image * shape_.channels;
+      source.spread[i] = spreads_;
+    }
+    source.addends[i] = a.addends[i] + first;
+  }
+  if (spreads_) {
+    source.inner = shape_.inner;
+    source.before = at % shape_.inner;
   }
   if (source.num_addends > 0) source.sum = (a.sum != nullptr ? a.sum : a.out) + at;
   source.count = end - begin;
-  NormMoments moments;
-  if (source.num_addends == 0 && shape_.divisor == NormShape::Divisor::kNone) return moments;
-  BestLevel().norm.measure(source, shape_.divisor != NormShape::Divisor::kSquare, &moments);
-  return moments;
+  return source;
+}
+
+NormMoments Norm::MomentsOf(const Arguments& a, int64_t row, int64_t begin, int64_t end) const {
+  NormMoments all;
+  if (begin == end || shape_.divisor == NormShape::Divisor::kNone) return all;
+  const bool centred = shape_.divisor != NormShape::Divisor::kSquare;
+  const NormLoops& loops = BestLevel().norm;
+  if (!spreads_) {
+    loops.measure(SourceOf(a, row, begin, end), centred, &all);
+    return all;
+  }
+  for (int64_t first = begin; first < end; first += kBlock) {
+    const NormSource source = SourceOf(a, row, first, std::min(first + kBlock, end));
+    loops.add(source);
+    NormSource sums;
+    sums.data = source.sum;
+    sums.count = source.count;
+    NormMoments block;
+    loops.measure(sums, centred, &block);
+    all = first == begin ? block : Together(all, block);
+  }
+  return all;
 }
 
 void Norm::WriteRow(const Arguments& a, const NormMoments& moments, int64_t row, int64_t begin,
                     int64_t end) const {
+  if (shape_.addends.empty() || shape_.divisor != NormShape::Divisor::kNone) {
+    return WriteSums(a, moments, row, begin, end);
+  }
+  // Nothing has been measured, and so nothing been added up.
+  for (int64_t first = begin; first < end; first += kBlock) {
+    const int64_t last = std::min(first + kBlock, end);
+    BestLevel().norm.add(SourceOf(a, row, first, last));
+    WriteSums(a, moments, row, first, last);
+  }
+}
+
+void Norm::WriteSums(const Arguments& a, const NormMoments& moments, int64_t row, int64_t begin,
+                     int64_t end) const {
   if (begin == end) return;
   const int64_t at = row * shape_.length + begin;
   NormWrite write;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "native/norm_addend.h"
 #include "native/post.h"
 
 namespace collage::native {
@@ -36,11 +37,13 @@ static inline __attribute__((always_inline)) NormMoments Together(const NormMome
 
 // Elements that share statistics, and what is added to them first.
 struct NormSource {
-  static constexpr int kMostAddends = 4;
-
   const float* data = nullptr;
   int num_addends = 0;
-  const float* addends[kMostAddends] = {};
+  const float* addends[kMostNormAddends] = {};
+  // Which of them have one number for `inner` neighbours, of which `before` lie in front of the first
+  // element; 0 neighbours where there are none such.
+  bool spread[kMostNormAddends] = {};
+  int64_t inner = 0, before = 0;
   // Where the sums are stored; null where there are no addends.
   float* sum = nullptr;
   int64_t count = 0;
@@ -64,8 +67,11 @@ struct NormWrite {
 
 // The loops, for each level of instructions (native/norm_loops.h).
 struct NormLoops {
-  // The moments of one row, or of a part of it; without a mean (0) where it is not centred.
+  // The moments of one row, or of a part of it; without a mean (0) where it is not centred. No addend is
+  // spread.
   void (*measure)(const NormSource& source, bool centred, NormMoments* moments);
+  // Stores the sums, whatever is added.
+  void (*add)(const NormSource& source);
   void (*write)(const NormWrite& write);
 };
 
@@ -83,9 +89,10 @@ struct NormShape {
   float epsilon = 0;
   // The variance is divided by one less than the number of elements.
   bool unbiased = false;
-  // What is added to the data first, in this order: 1 for a tensor of its size, 0 for one row that is added
-  // to all.
-  std::vector<int> addends;
+  // What is added to the data first, in this order.
+  std::vector<NormAddend> addends;
+  // The elements of an image, which ends where a row does, for addends that have numbers for channels.
+  int64_t image = 0;
 };
 
 // Elements of a piece, at least, which takes about a microsecond: more than it costs to begin one.
@@ -100,7 +107,7 @@ class Norm {
   struct Arguments {
     int64_t rows = 0;
     const float* data = nullptr;
-    const float* addends[NormSource::kMostAddends] = {};
+    const float* addends[kMostNormAddends] = {};
     const float *gain = nullptr, *shift = nullptr;
     // The sum, where it is wanted. The result may lie where the data, an addend or the sum does.
     float* sum = nullptr;
@@ -123,13 +130,20 @@ class Norm {
 
  private:
   int64_t Begin(int64_t part, int64_t parts) const;
+  // Elements begin .. end - 1 of a row, as they are read; there are some.
+  NormSource SourceOf(const Arguments& a, int64_t row, int64_t begin, int64_t end) const;
   NormMoments MomentsOf(const Arguments& a, int64_t row, int64_t begin, int64_t end) const;
   void WriteRow(const Arguments& a, const NormMoments& moments, int64_t row, int64_t begin,
                 int64_t end) const;
+  // The same of elements that have been added up.
+  void WriteSums(const Arguments& a, const NormMoments& moments, int64_t row, int64_t begin,
+                 int64_t end) const;
 
   const NormShape shape_;
   const std::vector<Post> posts_;
   const int64_t piece_;
+  // Whether an addend has one number for neighbours.
+  bool spreads_ = false;
 };
 
 }  // namespace collage::native

@@ -112,7 +112,23 @@ void MeasureNorm(const NormSource& s, bool centred, NormMoments* moments) {
     case 3:
       return MeasureRow<3>(s, centred, moments);
     default:
-      return MeasureRow<NormSource::kMostAddends>(s, centred, moments);
+      return MeasureRow<kMostNormAddends>(s, centred, moments);
+  }
+}
+
+void AddBefore(const NormSource& source) {
+  const NormSource s = source;  // what a store may lie over is not read again
+  int64_t neighbours = 0, end = s.inner > 0 ? s.inner - s.before : s.count;
+  for (int64_t begin = 0; begin < s.count; begin = end, end += s.inner, ++neighbours) {
+    if (end > s.count) end = s.count;
+    for (int64_t i = begin; i < end; i += kWidth) {
+      const Lanes lanes = FirstLanes(end - i);
+      Vector x = LoadLanes(s.data + i, lanes);
+      for (int a = 0; a < s.num_addends; ++a) {
+        x += s.spread[a] ? All(s.addends[a][neighbours]) : LoadLanes(s.addends[a] + i, lanes);
+      }
+      StoreLanes(s.sum + i, x, lanes);
+    }
   }
 }
 
@@ -179,7 +195,7 @@ void WriteNorm(const NormWrite& w) {
   }
 }
 
-constexpr NormLoops kNormLoops{MeasureNorm, WriteNorm};
+constexpr NormLoops kNormLoops{MeasureNorm, AddBefore, WriteNorm};
 
 }  // namespace
 }  // namespace collage::native

@@ -20,9 +20,13 @@ constexpr int64_t kArrays = 5;
 }  // namespace
 
 PixelNorm::PixelNorm(PixelNormShape shape, std::vector<Post> posts)
-    : shape_(shape), posts_(std::move(posts)) {
+    : shape_(std::move(shape)), posts_(std::move(posts)) {
   if (shape_.groups < 1 || shape_.channels % shape_.groups != 0) {
     throw std::runtime_error("a normalisation whose groups do not divide its channels");
+  }
+  if (shape_.addends.size() > kMostNormAddends ||
+      std::count(shape_.addends.begin(), shape_.addends.end(), NormAddend::kRow) > 0) {
+    throw std::runtime_error("a normalisation that adds what the kernel does not know");
   }
 }
 
@@ -53,8 +57,19 @@ PixelNorm::Room PixelNorm::RoomOf(float* scratch, int64_t index) const {
 void PixelNorm::MeasurePart(const Arguments& a, int64_t image, int64_t part, int64_t parts,
                             const Room& room) const {
   const int64_t begin = shape_.pixels * part / parts, end = shape_.pixels * (part + 1) / parts;
+  const int64_t at = (image * shape_.pixels + begin) * shape_.channels;
   PixelMoments work;
-  work.data = a.data + (image * shape_.pixels + begin) * shape_.channels;
+  work.data = a.data + at;
+  work.num_addends = static_cast<int>(shape_.addends.size());
+  for (int i = 0; i < work.num_addends; ++i) {
+    const NormAddend addend = shape_.addends[i];
+    if (addend == NormAddend::kWhole) {
+      work.addends[i] = {a.addends[i] + at, shape_.channels};
+    } else {
+      work.addends[i] = {a.addends[i] + (addend == NormAddend::kChannels ? 0 : image * shape_.channels), 0};
+    }
+  }
+  if (work.num_addends > 0) work.sum = (a.sum != nullptr ? a.sum : a.out) + at;
   work.pixels = end - begin;
   work.channels = shape_.channels;
   work.means = room.means;
@@ -101,6 +116,7 @@ void PixelNorm::WritePart(const Arguments& a, int64_t image, int64_t part, int64
   const int64_t at = (image * shape_.pixels + begin) * channels;
   PixelWrite work;
   work.from = a.data + at;
+  if (!shape_.addends.empty()) work.from = (a.sum != nullptr ? a.sum : a.out) + at;
   work.pixels = end - begin;
   work.channels = channels;
   work.means = room.write_means;

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "native/norm_addend.h"
 #include "native/post.h"
 
 namespace collage::native {
@@ -26,6 +27,10 @@ namespace collage::native {
 // Pixels of one image, and where their channels' means and the sums of the squares about them go.
 struct PixelMoments {
   const float* data = nullptr;
+  // What is added first, at the first pixel, and where the sums are stored.
+  int num_addends = 0;
+  Operand addends[kMostNormAddends];
+  float* sum = nullptr;
   int64_t pixels = 0, channels = 0;
   float *means = nullptr, *squares = nullptr;
   // For so many channels each.
@@ -56,6 +61,8 @@ struct PixelNormShape {
   float epsilon = 0;
   // The variance is divided by one less than the number of elements.
   bool unbiased = false;
+  // What is added to the data first, in this order; there are no rows.
+  std::vector<NormAddend> addends;
 };
 
 class PixelNorm {
@@ -66,13 +73,16 @@ class PixelNorm {
   struct Arguments {
     int64_t images = 0;
     const float* data = nullptr;
+    const float* addends[kMostNormAddends] = {};
     const float *gain = nullptr, *shift = nullptr;
-    float* out = nullptr;               // may lie where the data does
+    // The sum, where it is wanted. The result may lie where the data or the sum does.
+    float* sum = nullptr;
+    float* out = nullptr;
     const Operand* operands = nullptr;  // tensors of the result's size
     float* scratch = nullptr;           // as many as Scratch says
   };
 
-  // Throws where the groups do not divide the channels.
+  // Throws where the groups do not divide the channels, or what is added is not known.
   PixelNorm(PixelNormShape shape, std::vector<Post> posts);
 
   // In how many parts the pixels of each of so many images are divided, by so many threads. Images of one

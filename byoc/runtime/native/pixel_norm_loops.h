@@ -70,16 +70,39 @@ COLLAGE_ALWAYS void TakeBlock(const PixelMoments& w, const float* about, int64_t
   }
 }
 
+// Stores the sums of so many pixels, where something is added.
+void StoreSums(const PixelMoments& work, int64_t begin, int64_t count) {
+  if (work.num_addends == 0) return;
+  const PixelMoments w = work;  // what a store may lie over is not read again
+  for (int64_t p = begin; p < begin + count; ++p) {
+    const float* const data = w.data + p * w.channels;
+    float* const sum = w.sum + p * w.channels;
+    for (int64_t c = 0; c < w.channels; c += kWidth) {
+      const Lanes lanes = FirstLanes(w.channels - c);
+      Vector x = LoadLanes(data + c, lanes);
+      for (int a = 0; a < w.num_addends; ++a) {
+        x += LoadLanes(w.addends[a].data + p * w.addends[a].row + c, lanes);
+      }
+      StoreLanes(sum + c, x, lanes);
+    }
+  }
+}
+
 void MeasurePixels(const PixelMoments& w) {
+  const float* const from = w.num_addends > 0 ? w.sum : w.data;
   for (int64_t c = 0; c < w.channels; ++c) w.block_sums[c] = w.block_squares[c] = 0;
   for (int64_t begin = 0; begin < w.pixels; begin += kPixelBlock) {
-    const float* const block = w.data + begin * w.channels;
+    const float* const block = from + begin * w.channels;
     const int64_t count = w.pixels - begin < kPixelBlock ? w.pixels - begin : kPixelBlock;
     int64_t p = 0;
     for (; p + kPixelsTogether <= count; p += kPixelsTogether) {
+      StoreSums(w, begin + p, kPixelsTogether);
       AddChannels<kPixelsTogether>(w, block, block + p * w.channels);
     }
-    for (; p < count; ++p) AddChannels<1>(w, block, block + p * w.channels);
+    for (; p < count; ++p) {
+      StoreSums(w, begin + p, 1);
+      AddChannels<1>(w, block, block + p * w.channels);
+    }
     TakeBlock(w, block, begin, count);
   }
 }
