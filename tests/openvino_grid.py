@@ -44,7 +44,7 @@ def regions(module, compiler=COMPILER):
     return grid.regions(module, compiler)
 
 
-def offloaded(module):
+def offloaded(module, compiler=COMPILER):
     """Names of the operators in the module's regions, as often as they stand there."""
     names = []
 
@@ -52,6 +52,6 @@ def offloaded(module):
         if isinstance(node, relay.Call) and isinstance(node.op, tvm.ir.Op):
             names.append(node.op.name)
 
-    for region in regions(module):
+    for region in regions(module, compiler):
         relay.analysis.post_order_visit(region, visit)
     return names

@@ -84,9 +84,9 @@ func TestProposals(t *testing.T) {
 	proposals := New().(byoc.Proposer).Propose(g, nil)
 	require.Len(t, proposals[0].Nodes, 4*7, "the whole network")
 	require.Equal(t, proposals, New().(byoc.Proposer).Propose(g, nil))
-	g = residual(4, "round")
+	g = residual(4, "trunc")
 	for _, p := range New().(byoc.Proposer).Propose(g, nil) {
-		require.False(t, slices.ContainsFunc(p.Nodes, func(v relay.NodeID) bool { return g.Nodes[v].Op == "round" }))
+		require.False(t, slices.ContainsFunc(p.Nodes, func(v relay.NodeID) bool { return g.Nodes[v].Op == "trunc" }))
 	}
 }
 
@@ -113,8 +113,8 @@ func TestEmit(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 4, count)
-	_, _, err = emit(must(region.FromGraph(residual(1, "round"), "r")))
-	assert.ErrorContains(t, err, "round is not among the operators")
+	_, _, err = emit(must(region.FromGraph(residual(1, "trunc"), "r")))
+	assert.ErrorContains(t, err, "trunc is not among the operators")
 }
 
 func must(p *region.Program, err error) *region.Program {

@@ -203,10 +203,15 @@ func (w *writer) emit(op string, in, out []string, attributes ...attribute) {
 
 // value writes a node and gives its one result a name of its own.
 func (w *writer) value(op string, in []string, attributes ...attribute) string {
-	w.fresh++
-	name := fmt.Sprintf("%st%d", w.prefix, w.fresh)
+	name := w.another()
 	w.emit(op, in, []string{name}, attributes...)
 	return name
+}
+
+// another is a name that no tensor has.
+func (w *writer) another() string {
+	w.fresh++
+	return fmt.Sprintf("%st%d", w.prefix, w.fresh)
 }
 
 func (w *writer) initializer(encoded []byte) {
@@ -250,6 +255,15 @@ func (w *writer) filled(dtype string, shape []int64, value float64) string {
 	var data []byte
 	for range relay.Elements(shape) {
 		data = append(data, one...)
+	}
+	return w.literal(dtype, shape, data)
+}
+
+// counted makes a tensor of 0, 1, 2, ... of int32 or int64.
+func (w *writer) counted(dtype string, shape []int64) string {
+	var data []byte
+	for i := range relay.Elements(shape) {
+		data = append(data, binary.LittleEndian.AppendUint64(nil, uint64(i))[:relay.DTypeBits(dtype)/8]...)
 	}
 	return w.literal(dtype, shape, data)
 }

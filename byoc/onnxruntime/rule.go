@@ -37,7 +37,7 @@ func rules() map[string]rule {
 		ruleTable.all = map[string]rule{}
 		for _, group := range []map[string]rule{convolutions(), pools(), products(), normalisations(), elementwise(),
 			reductions(),
-			shapes(), selections(), images()} {
+			shapes(), selections(), scatters(), orders(), images(), samplings(), divisions()} {
 			maps.Copy(ruleTable.all, group)
 		}
 	})

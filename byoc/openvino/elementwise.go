@@ -28,8 +28,7 @@ func unaries() map[string]*operator {
 	for name, kind := range map[string]string{"abs": "Abs", "negative": "Negative"} {
 		all[name] = &operator{numbers, layerOf(kind, "opset1"), "float32 or int32, static shapes"}
 	}
-	// TVM rounds halves away from zero.
-	all["round"] = &operator{floats, layerOf("Round", "opset5", halfAwayFromZero...), float32Static}
+	all["round"] = &operator{floats, writeRound, float32Static}
 	all["logical_not"] = &operator{func(c *call) error { return c.static("bool") }, layerOf("LogicalNot", "opset1"),
 		"bool, static shapes"}
 	all["rsqrt"] = &operator{floats, func(w *writer, c *call, in []port) []port {
@@ -42,6 +41,10 @@ func unaries() map[string]*operator {
 			return []port{w.binary("Multiply", c.out[0], log, w.scalar("float32", 1/base))}
 		}, float32Static}
 	}
+	for name, kind := range map[string]string{"isnan": "IsNaN", "isinf": "IsInf"} {
+		all[name] = &operator{checkTruth, layerOf(kind, "opset10"), float32Static}
+	}
+	all["isfinite"] = &operator{checkTruth, writeFinite, float32Static}
 	all["clip"] = &operator{checkClip, writeClip, float32Static}
 	all["nn.leaky_relu"] = &operator{floats, func(w *writer, c *call, in []port) []port {
 		alpha, _ := c.attrs.Float("alpha")
@@ -79,6 +82,25 @@ func checkClip(c *call) error {
 		return c.refuse("has the bounds %g and %g", low, high)
 	}
 	return nil
+}
+
+// writeRound rounds halves away from zero, as TVM does. OpenVINO's own way there (its 2026.4 adds a half and cuts off)
+// rounds 0.49999997 up, and makes other whole numbers of those beyond 2^23.
+func writeRound(w *writer, c *call, in []port) []port {
+	t := c.out[0]
+	size := w.one("Abs", "opset1", t, nil, in[0])
+	below := w.one("Floor", "opset1", t, nil, size)
+	up := w.binary("GreaterEqual", tensor("bool", t.Shape...), w.binary("Subtract", t, size, below),
+		w.scalar("float32", 0.5))
+	rounded := w.binary("Add", t, below, w.convert(up, "float32"))
+	return []port{w.binary("Multiply", t, rounded, w.one("Sign", "opset1", t, nil, in[0]))}
+}
+
+// writeFinite asks for what is neither: OpenVINO 2026.4's IsFinite errs.
+func writeFinite(w *writer, c *call, in []port) []port {
+	t := c.out[0]
+	either := w.binary("LogicalOr", t, w.one("IsNaN", "opset10", t, nil, in[0]), w.one("IsInf", "opset10", t, nil, in[0]))
+	return []port{w.one("LogicalNot", "opset1", t, nil, either)}
 }
 
 // halfAwayFromZero is how TVM rounds.
@@ -146,6 +168,11 @@ func binaries() map[string]*operator {
 	for name, kind := range map[string]string{"divide": "Divide", "power": "Power"} {
 		all[name] = &operator{floats, layerOf(kind, "opset1", numpyBroadcast...), float32Static}
 	}
+	for _, name := range []string{"mod", "trunc_mod"} {
+		all[name] = &operator{floats, layerOf("Mod", "opset1", numpyBroadcast...), float32Static}
+	}
+	all["floor_mod"] = &operator{checkFloorMod, layerOf("FloorMod", "opset1", numpyBroadcast...),
+		float32Static + ", not by a single number"}
 	for name, kind := range map[string]string{
 		"equal": "Equal", "not_equal": "NotEqual", "less": "Less", "less_equal": "LessEqual", "greater": "Greater",
 		"greater_equal": "GreaterEqual",
@@ -176,6 +203,21 @@ func checkComparison(c *call) error {
 		return c.refuse("compares %s with %s", c.in[0].DType, c.in[1].DType)
 	}
 	return nil
+}
+
+func checkFloorMod(c *call) error {
+	if n, _ := c.in[1].NumElements(); n == 1 {
+		return c.refuse("divides by a single number: TVM multiplies by what is one divided by it")
+	}
+	return floats(c)
+}
+
+// checkTruth checks a question about each element.
+func checkTruth(c *call) error {
+	if err := c.tensor(c.in[0], "argument 1", []string{"float32"}); err != nil {
+		return err
+	}
+	return c.tensor(c.out[0], "result", []string{"bool"})
 }
 
 func checkBias(c *call) error {

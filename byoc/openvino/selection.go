@@ -139,10 +139,7 @@ func checkIndexed(c *call) error {
 	if len(c.in) != 2 || c.in[0] == nil || c.in[1] == nil {
 		return c.refuse("has arguments that are no two tensors")
 	}
-	if t := c.in[1].DType; t != "int32" && t != "int64" {
-		return c.refuse("has indices of %s; int32 and int64 are supported", t)
-	}
-	if err := c.shape(c.in[1], "indices"); err != nil {
+	if err := c.indices(1); err != nil {
 		return err
 	}
 	data := *c

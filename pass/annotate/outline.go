@@ -89,12 +89,13 @@ func (o *outliner) composite(c *candidate.Candidate, k int) (function *bridge.Ob
 	var pattern strings.Builder
 	args = arguments(o.g, c)
 	for i, in := range args {
-		param, err := relay.NewVarOfType(fmt.Sprintf("FunctionVar_%d_%d", k, i), nil)
+		// MergeComposite gives them no types; those of vision.roi_align and one_hot TVM could not infer.
+		made, err := param(fmt.Sprintf("FunctionVar_%d_%d", k, i), o.g.Handle(in))
 		if err != nil {
 			return nil, nil, err
 		}
-		inside.Set(in, param)
-		params = append(params, param)
+		inside.Set(in, made)
+		params = append(params, made)
 	}
 	for _, v := range c.Nodes {
 		pattern.WriteString(patternName(&o.g.Nodes[v]))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from tvm import relay
 
-from . import elementwise, idioms, layers, movement, norms, quantised, reductions, scopes
+from . import elementwise, idioms, layers, movement, norms, quantised, reductions, scopes, selections
 from .pool import MAKERS, Pool
 
-FAMILIES = (elementwise, idioms, layers, movement, norms, quantised, reductions)
+FAMILIES = (elementwise, idioms, layers, movement, norms, quantised, reductions, selections)
 
 
 @dataclass

@@ -129,6 +129,9 @@ func (t *operatorTable) beyondTable() string {
 		text = append(text, "Engines ("+strings.Join(t.engines, ", ")+") are also given whole regions of the operators "+
 			"that they take alone.")
 	}
+	text = append(text, "What several operators are by the time they get here has no row: `einsum` of an ONNX model is read "+
+		"as transposes, reshapes and products. Operators whose results' shapes depend on data (`vision.non_max_suppression`, "+
+		"`unique`, `argwhere`) are TVM's: regions have fixed shapes.")
 	if len(t.proposed) > 0 {
 		text = append(text, "What is found without a pattern may hold operators that the table does not say: the kernel "+
 			strings.Join(t.proposed, ", ")+".")
