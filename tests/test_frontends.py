@@ -215,6 +215,28 @@ def test_torchscript_without_torch(tmp_path):
     assert "needs torch" in result.stdout
 
 
+def test_names_of_torchscripts_inputs():
+    """What PyTorch puts behind a dot is left out, but where two inputs would have one name."""
+    assert frontends._input_names(["input.1", "mask"]) == ["input", "mask"]
+    assert frontends._input_names(["x.1", "x.3", "y.5"]) == ["x.1", "x.3", "y"]
+
+
+def test_onnx_newer_than_what_is_installed(tmp_path):
+    """The version is said in a line, whatever operators there are."""
+    path = save_onnx(tmp_path / "new.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, {"y": [2]})
+    newest = onnx.defs.onnx_opset_version()
+    proto = onnx.load(path)
+    for opset in (newest, newest + 1):
+        proto.opset_import[0].version = opset
+        onnx.save(proto, path)
+        if opset == newest:
+            frontends.load(path)
+    wanted = rf"new.onnx cannot be read: it uses opset {newest + 1} .* onnx {onnx.__version__} knows those to {newest}:"
+    with pytest.raises(ValueError, match=wanted) as error:
+        frontends.load(path)
+    assert "\n" not in str(error.value)
+
+
 def test_torchscript(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed (Debian: python3-torch)")
 

@@ -37,6 +37,7 @@ FEW = (
     "gridsample_volumetric_nearest_align_corners_1", "onehot_with_negative_axis", "affine_grid_2d",
     "affine_grid_3d_align_corners", "deform_conv_with_mask_bias", "deform_conv_with_multiple_offset_groups",
     "stft_with_window", "melweightmatrix", "top_k_smallest", "top_k_uint64", "det_nd", "roialign_aligned_true",
+    "roialign_mode_max", "einsum_batch_matmul", "einsum_inner_prod",
     "quantizelinear_blocked_asymmetric", "quantizelinear_blocked_symmetric", "dequantizelinear_blocked",
     "maxunpool_export_with_output_shape", "reduce_sum_empty_set_non_reduced_axis_zero", "ai_onnx_ml_binarizer",
     "ai_onnx_ml_array_feature_extractor",
@@ -207,14 +208,17 @@ def test_short_time_fourier_transforms(tmp_path, onesided):
     held(tmp_path, [node], values, {"y": (TensorProto.FLOAT, [2, 39, 17 if onesided else 33, 2])}, weights)
 
 
-def test_regions_half_a_pixel_aside(tmp_path):
-    """Regions of several images, below one element, outside the image, and from right to left."""
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("aside", ["half_pixel", "output_half_pixel"])
+def test_regions(tmp_path, mode, aside):
+    """Of several images, below one element, outside the image, and from right to left."""
     regions = np.array(
         [[2, 3, 20, 17], [4, 4, 4.5, 4.25], [-9, -9, 3, 40], [60, 60, 70, 70], [12, 9, 5, 2], [0, 0, 31.9, 23.9]]
     )
     node = helper.make_node(
-        "RoiAlign", ["x", "r", "b"], ["y"], output_height=3, output_width=2, sampling_ratio=2, spatial_scale=0.5
-    )
+        "RoiAlign", ["x", "r", "b"], ["y"], output_height=3, output_width=2, sampling_ratio=2, spatial_scale=0.5,
+        mode=mode, coordinate_transformation_mode=aside,
+    )  # fmt: skip
     values = {"x": drawn(2, 3, 12, 16), "r": regions.astype("float32"), "b": np.array([0, 1, 1, 0, 1, 0])}
     held(tmp_path, [node], values, {"y": (TensorProto.FLOAT, [6, 3, 3, 2])})
 

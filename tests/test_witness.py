@@ -71,6 +71,52 @@ def imported(result):
     return json.loads(result.stdout)["import_check"]
 
 
+# A module that has the search for the operator fail.
+FAILS = """
+from collage import difference
+
+def compared(*_):
+    raise RuntimeError("no room for the search")
+
+difference._compared = compared
+"""
+
+
+def test_why_no_operator_is_named(compiled, tmp_path):
+    network(tmp_path / "net.onnx")
+    (tmp_path / "wrong_elu.py").write_text(WRONG)
+    (tmp_path / "no_search.py").write_text(FAILS)
+    result = compiled(environment={"COLLAGE_REGISTER": "wrong_elu,no_search", "PYTHONPATH": paths(tmp_path)})
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "TVM computes something else than ONNX Runtime " in result.stderr
+    assert "Which operator is the first that differs could not be found: " in result.stderr
+    assert "no room for the search. --no-check-import" in result.stderr
+
+
+def test_of_what_torch_export_saves_the_onnx_is_searched(tmp_path, monkeypatch):
+    """PyTorch, which is not here, writes it as ONNX: for the test a copy of one."""
+    import shutil
+
+    from collage import apart, difference
+
+    network(tmp_path / "net.onnx")
+    (tmp_path / "net.pt2").write_bytes(b"")
+
+    def run(name, source, target, **_):
+        assert (name, source) == ("pt2", str(tmp_path / "net.pt2"))
+        shutil.copy(tmp_path / "net.onnx", target)
+        return subprocess.CompletedProcess([], 0, "", "")
+
+    monkeypatch.setattr(apart, "run", run)
+    assert difference.first(tmp_path / "net.pt2", None, None, form="pt2") is None
+    from collage.onnx_reader import table
+
+    monkeypatch.setitem(table._OURS, "Elu", [(1, lambda inputs, attrs, params: inputs[0])])
+    found = difference.first(tmp_path / "net.pt2", None, None, form="pt2")
+    assert (found["operator"], found["makes"]) == ("Elu", "act3")
+
+
 LEVELS = ["graph", pytest.param("operator", marks=pytest.mark.long)]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which operator of an ONNX model TVM computes otherwise than another engine.
 
-In: a file whose outputs differ, and how it was read. Out: the first node, in the file's order, whose output differs,
-with both engines run on the same inputs.
+In: a file whose outputs differ (of torch.export's, that which PyTorch writes as ONNX), and how it was read. Out: the
+first node, in the file's order, whose output differs, with both engines run on the same inputs.
 """
 
 import tempfile
@@ -16,11 +16,18 @@ from . import check, export, frontends, seeded, witness
 _AT_ONCE = 32
 
 
-def first(path, input_shapes, input_values, seed=0):
+def first(path, input_shapes, input_values, seed=0, form="onnx"):
     """The first node that differs: {"operator", "makes", "mismatch"}; None where none does by itself.
 
     Raises what reading, building and running raise.
     """
+    if form == "pt2":
+        with frontends.written_as_onnx(path) as written:
+            return _first(written, input_shapes, input_values, seed)
+    return _first(path, input_shapes, input_values, seed)
+
+
+def _first(path, input_shapes, input_values, seed):
     import onnx
 
     given = path, input_shapes or {}, input_values or {}

@@ -7,6 +7,7 @@ fixed shape but for the dimensions that are to stay open. What cannot be read ra
 ImportError with a text that names the file, the reason and the remedy.
 """
 
+import contextlib
 import difflib
 import itertools
 import math
@@ -216,9 +217,11 @@ def _onnx(path, input_shapes, input_values, dynamic=None, called=None):
         raise ValueError(f"{path} is not an ONNX model: {_last_line(error)}") from None
     if not proto.HasField("graph") or not proto.graph.node:
         raise ValueError(f"{path} is not an ONNX model: it holds no graph")
-    from .onnx_reader import form
+    from .onnx_reader import form, narrow
 
     try:
+        form.require_opset(proto)
+        narrow.widen(proto)
         form.require_types(proto.graph)
         form.require_scales(proto.graph)
     except ValueError as error:
@@ -230,8 +233,9 @@ def onnx_module(proto, path, input_shapes, input_values, dynamic=None):
     """The module of an ONNX model (a ModelProto, which is used up), the values of those inputs that became constants,
     and the sizes with which the others are tried. ``path`` stands in errors.
     """
-    from .onnx_reader import form, table
+    from .onnx_reader import form, narrow, table
 
+    narrow.widen(proto)
     fixed = _fix_inputs(proto.graph, input_values, path)
     sizes = open_dimensions.settle(_declared(proto.graph), input_shapes, dynamic or {}, path)
     shapes = {name: open_dimensions.relay_shape(dims) for name, dims in sizes.shapes.items()}
@@ -443,7 +447,7 @@ def _torchscript(path, input_shapes):
         script = torch.jit.load(str(path), map_location="cpu").eval()
     except Exception as error:
         raise ValueError(f"{path} is not a TorchScript model: {_last_line(error)}") from None
-    names = [value.debugName().split(".")[0] for value in list(script.graph.inputs())[1:]]
+    names = _input_names([value.debugName() for value in list(script.graph.inputs())[1:]])
     open_dimensions.refuse_unknown(input_shapes, names, path)
     open_dimensions.ask_for({name: [None] for name in names if name not in input_shapes}, path)
     shapes = {name: input_shapes[name] for name in names}
@@ -457,6 +461,14 @@ def _torchscript(path, input_shapes):
     except Exception as error:
         raise ValueError(f"TVM's PyTorch importer cannot read {path}: {_last_line(error)}") from None
     return bind(_typed(module, path), {name: value.numpy() for name, value in values.items()}, str(path))
+
+
+def _input_names(values):
+    """The inputs' names, of those of the values that they are in the graph: without what PyTorch puts behind a dot, but
+    where two would be called the same then.
+    """
+    short = [value.split(".")[0] for value in values]
+    return [value if short.count(name) > 1 else name for value, name in zip(values, short, strict=True)]
 
 
 # How often a TorchScript network is run to see which of its inputs are integers.
@@ -484,8 +496,9 @@ def _integer_inputs(script, shapes):
     return ()
 
 
-def _exported(path, input_shapes, input_values, dynamic):
-    """What torch.export saved, which PyTorch writes as ONNX: TVM 0.19 reads no such file into Relay."""
+@contextlib.contextmanager
+def written_as_onnx(path):
+    """What torch.export saved, as an ONNX file that PyTorch writes: its path, while the context lasts."""
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         written = Path(folder) / "model.onnx"
         ran = apart.run("pt2", str(path), str(written))
@@ -499,6 +512,12 @@ def _exported(path, input_shapes, input_values, dynamic):
             raise ValueError(f"{path} is not what torch.export saves: {why}")
         if ran.returncode != 0:
             raise ValueError(f"PyTorch cannot write {path} as ONNX, by way of which it is read: {why}")
+        yield written
+
+
+def _exported(path, input_shapes, input_values, dynamic):
+    """What torch.export saved: TVM 0.19 reads no such file into Relay."""
+    with written_as_onnx(path) as written:
         return _onnx(written, input_shapes, input_values, dynamic, path)
 
 

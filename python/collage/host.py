@@ -31,9 +31,8 @@ def load_model(spec_json):
 def first_difference(spec_json):
     """collage.host.first_difference: what load_model takes, and "seed" -> what difference.first gives, as JSON."""
     spec = json.loads(spec_json)
-    return json.dumps(
-        difference.first(spec["model"], spec.get("input_shapes"), spec.get("input_values"), spec.get("seed") or 0)
-    )
+    given = spec.get("input_shapes"), spec.get("input_values"), spec.get("seed") or 0, spec.get("format") or "onnx"
+    return json.dumps(difference.first(spec["model"], *given))
 
 
 def build(module, options_json):

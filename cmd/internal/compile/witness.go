@@ -29,30 +29,47 @@ func (c *compilation) located(err error, format string) error {
 		return err
 	}
 	first := ""
-	if format == "onnx" {
-		first = c.first()
+	if format == "onnx" || format == "pt2" {
+		first = c.first(format)
 	}
 	return fmt.Errorf("%s: %w%s. --no-check-import compiles what TVM read all the same", c.Model, err, first)
 }
 
-// first names the first operator of an ONNX model that TVM computes otherwise; "" where none can be named.
-func (c *compilation) first() string {
+// first names the first operator of an ONNX model, or of what PyTorch writes as one, that TVM computes otherwise, or
+// says why none is named.
+func (c *compilation) first(format string) string {
 	step := c.Progress.Start("looking for the first operator that differs", 0)
-	value, err := decide.CallHost("collage.host.first_difference", c.given())
-	if err != nil {
+	found, err := c.search(format)
+	switch {
+	case err != nil:
 		c.Progress.Stop()
-		return ""
+		return fmt.Sprintf(". Which operator is the first that differs could not be found: %v", err)
+	case found != nil:
+		step.Done("%s", found.Operator)
+		return fmt.Sprintf(". The first operator that differs is the %s that makes %s: it %s", found.Operator,
+			found.Makes, found.Mismatch)
+	}
+	step.Done("none differs by itself")
+	if format == "pt2" {
+		return ". No operator differs in the ONNX model that PyTorch writes of it: that computes something else already"
+	}
+	return ". No operator differs by itself"
+}
+
+// difference is an operator that TVM computes otherwise.
+type difference struct{ Operator, Makes, Mismatch string }
+
+// search asks for the first such operator; nil where none differs by itself.
+func (c *compilation) search(format string) (found *difference, err error) {
+	given := c.given()
+	given["format"] = format
+	value, err := decide.CallHost("collage.host.first_difference", given)
+	if err != nil {
+		return nil, err
 	}
 	text, err := value.Str()
 	if err != nil {
-		return ""
+		return nil, err
 	}
-	var found *struct{ Operator, Makes, Mismatch string }
-	if json.Unmarshal([]byte(text), &found) != nil || found == nil {
-		step.Done("none differs by itself")
-		return ""
-	}
-	step.Done("%s", found.Operator)
-	return fmt.Sprintf(". The first operator that differs is the %s that makes %s: it %s", found.Operator, found.Makes,
-		found.Mismatch)
+	return found, json.Unmarshal([]byte(text), &found)
 }

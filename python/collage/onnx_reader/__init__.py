@@ -7,9 +7,11 @@ importer's, by operator and opset, where it has none or a wrong one. The others 
 
 from . import (
     control_flow,
+    einsum,
     elementwise,
     form,
     images,
+    narrow,
     normalisations,
     orders,
     pooling,
@@ -25,9 +27,11 @@ from . import (
 
 __all__ = [
     "control_flow",
+    "einsum",
     "elementwise",
     "form",
     "images",
+    "narrow",
     "normalisations",
     "orders",
     "pooling",

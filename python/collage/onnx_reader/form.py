@@ -45,6 +45,16 @@ def formed(proto, converted):
     return _with_weights(proto, weights)
 
 
+def require_opset(proto):
+    """Raise ValueError for a version of the standard operators that the onnx package here does not know yet."""
+    newest = onnx.defs.onnx_opset_version()
+    if (opset := opset_of(proto)) > newest:
+        raise ValueError(
+            f"it uses opset {opset} of ONNX's operators; onnx {onnx.__version__} knows those to {newest}: export it for "
+            f"opset {newest}"
+        )
+
+
 def require_types(graph):
     """Raise ValueError for what is no tensor, and for elements that TVM cannot hold."""
     for what, values in (("input", graph.input), ("output", graph.output)):

@@ -26,14 +26,13 @@ def _grid_sample(inputs, attrs, params):
 def _roi_align(default):
     def convert(inputs, attrs, params):
         mode, samples = text(attrs, "mode", "avg"), attrs.get("sampling_ratio", 0)
-        if mode != "avg":
-            raise ValueError(f"it takes the {mode} of the samples; TVM has it for their mean only")
-        if text(attrs, "coordinate_transformation_mode", default) != "half_pixel":
+        aside = text(attrs, "coordinate_transformation_mode", default) == "half_pixel"
+        if mode == "avg" and not aside:
             return importer.RoiAlign.get_converter(16)(inputs, attrs, params)
         if samples < 1:
             raise ValueError("how many samples it takes depends on the regions' sizes (sampling_ratio is 0)")
         sizes = attrs.get("output_height", 1), attrs.get("output_width", 1)
-        return _half_a_pixel_aside(inputs, sizes, samples, attrs.get("spatial_scale", 1.0))
+        return _sampled_regions(inputs, sizes, samples, attrs.get("spatial_scale", 1.0), aside, mode == "max")
 
     return convert
 
@@ -42,31 +41,35 @@ converter("RoiAlign", since=10)(_roi_align("output_half_pixel"))
 converter("RoiAlign", since=16)(_roi_align("half_pixel"))
 
 
-def _half_a_pixel_aside(inputs, sizes, samples, scale):
-    """The means of ``samples`` x ``samples`` places in each of ``sizes`` bins. TVM's operator makes regions below one
-    element as large as one, which is right for output_half_pixel only.
+def _sampled_regions(inputs, sizes, samples, scale, aside, most):
+    """The means of ``samples`` x ``samples`` places in each of ``sizes`` bins, half a pixel ``aside`` or not, or the
+    greatest (``most``) of the shares of the elements around these places, as the standard has it. TVM's operator makes
+    regions below one element as large as one, which is right for those that are not aside only, and takes the greatest
+    of the places.
     """
     x, regions, images = inputs
     channels, *extents = shape_of(x)[1:]
     count, kind = shape_of(regions)[0], dtype_of(x)
-    ends = regions * const(scale, kind) - const(0.5, kind)
+    ends = regions * const(scale, kind)
+    ends = ends - const(0.5, kind) if aside else ends
     axes = []
     for column, size, extent in ((1, sizes[0], extents[0]), (0, sizes[1], extents[1])):
         first, last = (_op.strided_slice(ends, [c], [c + 1], axes=[1]) for c in (column, column + 2))
+        length = last - first if aside else _op.maximum(last - first, const(1, kind))
         steps = const((np.arange(size * samples) + 0.5)[None] / (size * samples), kind)
-        axes.append(_neighbours(first + (last - first) * steps, extent))
+        axes.append(_neighbours(first + length * steps, extent))
     flat = _op.reshape(_op.transpose(x, (0, 2, 3, 1)), (-1, channels))
     image = _op.reshape(_op.cast(images, "int64"), (count, 1, 1)) * const(math.prod(extents), "int64")
     (rows, row_shares), (columns, column_shares) = axes
-    total = None
+    total, join = None, _op.maximum if most else _op.add
     for row, row_share in zip(rows, row_shares, strict=True):
         for column, column_share in zip(columns, column_shares, strict=True):
             places = image + _op.expand_dims(row, 2) * const(extents[1], "int64") + _op.expand_dims(column, 1)
             share = _op.expand_dims(_op.expand_dims(row_share, 2) * _op.expand_dims(column_share, 1), 3)
             part = _op.take(flat, places, axis=0) * share
-            total = part if total is None else total + part
+            total = part if total is None else join(total, part)
     bins = _op.reshape(total, (count, sizes[0], samples, sizes[1], samples, channels))
-    return _op.transpose(_op.mean(bins, axis=[2, 4]), (0, 3, 1, 2))
+    return _op.transpose((_op.max if most else _op.mean)(bins, axis=[2, 4]), (0, 3, 1, 2))
 
 
 def _neighbours(places, extent):

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights of int4, uint4 and bfloat16 in ONNX models: read where that is exact, refused with the reason elsewhere."""
+
+import numpy as np
+import onnx
+import pytest
+from collage import frontends
+from onnx import TensorProto, helper
+from test_onnx_reader import outputs
+
+FLOAT, INT4, UINT4, BF16 = (getattr(TensorProto, name) for name in ("FLOAT", "INT4", "UINT4", "BFLOAT16"))
+
+
+def save(path, nodes, weights, shape=(3, 4), kind=FLOAT, inside=()):
+    """A model of x; weights are {name: (type, array)}."""
+    initialisers = [helper.make_tensor(name, of, array.shape, array.ravel()) for name, (of, array) in weights.items()]
+    graph = helper.make_graph(
+        nodes, "narrow",
+        [helper.make_tensor_value_info("x", FLOAT, shape)], [helper.make_tensor_value_info("y", kind, None)],
+        initialisers,
+        value_info=[helper.make_tensor_value_info(name, of, dims) for name, of, dims in inside],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+def drawn(low, high, *shape):
+    return np.random.default_rng(5).integers(low, high + 1, shape)
+
+
+def rounded(values):
+    """The nearest numbers of bfloat16, in float32, of those that need no rounding to even."""
+    bits = np.asarray(values, "float32").view("uint32")
+    return ((bits + 0x8000) & 0xFFFF0000).view("float32")
+
+
+X = np.random.default_rng(6).standard_normal((3, 4)).astype("float32")
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [(INT4, -8, 7), (UINT4, 0, 15)])
+def test_four_bits_that_are_dequantised(tmp_path, kind, low, high):
+    """As weights are kept: in blocks, with zero points, moved before."""
+    weight, zero = drawn(low, high, 5, 4), drawn(low, high, 5, 2)
+    scale = np.linspace(0.1, 1.0, 10).astype("float32").reshape(5, 2)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=1, block_size=2),
+        helper.make_node("Transpose", ["d"], ["t"]),
+        helper.make_node("MatMul", ["x", "t"], ["y"]),
+    ]
+    weights = {"w": (kind, weight), "z": (kind, zero), "s": (FLOAT, scale)}
+    path = save(tmp_path / "four.onnx", nodes, weights, inside=[("w", kind, (5, 4))])
+    wide = (weight - np.repeat(zero, 2, 1)) * np.repeat(scale, 2, 1)
+    np.testing.assert_allclose(outputs(path, {"x": X})[0], X @ wide.T, rtol=1e-4, atol=1e-5)
+
+
+def test_upper_halves_of_floats(tmp_path):
+    """Moved, and cast to float32, as a weight and as a constant in the graph."""
+    weight, added = rounded(np.linspace(-3, 3, 20)).reshape(5, 4), rounded([0.1, -7.3, 1e30, 0.0])
+    value = helper.make_tensor("", BF16, [4], added)
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["t"]),
+        helper.make_node("Cast", ["t"], ["c"], to=FLOAT),
+        helper.make_node("Constant", [], ["a"], value=value),
+        helper.make_node("Cast", ["a"], ["b"], to=FLOAT),
+        helper.make_node("Add", ["x", "b"], ["s"]),
+        helper.make_node("MatMul", ["s", "c"], ["y"]),
+    ]
+    path = save(tmp_path / "half.onnx", nodes, {"w": (BF16, weight)}, inside=[("t", BF16, (4, 5))])
+    np.testing.assert_allclose(outputs(path, {"x": X})[0], (X + added) @ weight.T, rtol=1e-4)
+
+
+def test_a_cast_that_loses_nothing(tmp_path):
+    nodes = [
+        helper.make_node("Cast", ["w"], ["n"], to=BF16),
+        helper.make_node("Cast", ["n"], ["c"], to=FLOAT),
+        helper.make_node("Add", ["x", "c"], ["y"]),
+    ]
+    held = np.array([0.5, 1.0, -96.0, 3.0], "float32")
+    path = save(tmp_path / "held.onnx", nodes, {"w": (FLOAT, held)})
+    np.testing.assert_array_equal(outputs(path, {"x": X})[0], X + held)
+    path = save(tmp_path / "lost.onnx", nodes, {"w": (FLOAT, held + np.float32(1e-3))})
+    with pytest.raises(ValueError, match=r"lost.onnx cannot be read: .*Cast that makes n.* bfloat16"):
+        frontends.load(path)
+
+
+def test_what_computes_in_such_a_type_is_refused(tmp_path):
+    """It rounds to it, which TVM would not."""
+    weight = rounded(np.ones((4,)))
+    nodes = [
+        helper.make_node("Add", ["w", "w"], ["d"]),
+        helper.make_node("Cast", ["d"], ["c"], to=FLOAT),
+        helper.make_node("Mul", ["x", "c"], ["y"]),
+    ]
+    path = save(tmp_path / "computes.onnx", nodes, {"w": (BF16, weight)})
+    with pytest.raises(ValueError, match="its weight w is of the type bfloat16, and the operator Add that makes d comp"):
+        frontends.load(path)
+    nodes = [helper.make_node("Cast", ["x"], ["n"], to=BF16), helper.make_node("Cast", ["n"], ["y"], to=FLOAT)]
+    with pytest.raises(ValueError, match="Cast that makes n gives is of the type bfloat16"):
+        frontends.load(save(tmp_path / "cast.onnx", nodes, {}))
+    nodes = [helper.make_node("Identity", ["w"], ["y"])]
+    with pytest.raises(ValueError, match="its output y is of the type int4"):
+        frontends.load(save(tmp_path / "out.onnx", nodes, {"w": (INT4, drawn(-8, 7, 3))}, kind=INT4))
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    weights = {"s": (FLOAT, np.array(0.5)), "z": (INT4, np.array(1))}
+    with pytest.raises(ValueError, match="weight z is of the type int4, and the operator QuantizeLinear that makes q"):
+        frontends.load(save(tmp_path / "quantises.onnx", nodes, weights))
