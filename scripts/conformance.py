@@ -262,7 +262,7 @@ def by_onnxruntime(path, sets):
     yield "", [session.run(None, dict(zip(names, inputs, strict=False))) for inputs, _ in sets]
 
 
-SHARES = ("dnnl", "native", "onnxruntime", "openvino")
+SHARES = ("dnnl", "dnnl_tvm", "mkl", "native", "onnxruntime", "openblas", "openvino")
 ENGINES = {"tvm": by_tvm, **{f"tvm+{name}": with_share(name) for name in SHARES}, "onnxruntime": by_onnxruntime}
 
 

@@ -362,12 +362,52 @@ def test_bench_scale(tmp_path):
     out = script(
         "bench_scale", "--operators", "4,9", "--megabytes", 1, "--json", tmp_path / "scale.json", folder=tmp_path
     )
-    readable(out, "read s", "place again s", "peak MB")
+    readable(out, "read s", "place again s", "plan again s", "peak MB")
     told = schemas.parsed((tmp_path / "scale.json").read_text())
     schemas.hold("files/scale", told)
     assert [row["operators"] for row in told["operators"]] == [4, 9]
-    for row in told["operators"] + told["megabytes"]:
-        assert set(row["steps"]) == {"read", "normalise", "place", "place again", "build", "export"}
+    steps = {"read", "normalise", "place", "place again", "build", "export"}
+    for row in told["operators"]:
+        assert set(row["steps"]) == {*steps, "plan", "plan again"} and "ended" not in row
+        assert row["steps"]["plan"]["peak_mb"] > 10
+    for row in told["megabytes"]:
+        assert set(row["steps"]) == steps
+
+
+def test_stacks_have_more_computations_the_more_operators_they_have(tmp_path):
+    import onnx
+
+    sys.path.insert(0, str(TREE / "scripts"))
+    import bench_scale
+
+    kinds = []
+    for operators in (30, 300, 3000):
+        bench_scale.stack(tmp_path / "stack.onnx", operators)
+        graph = onnx.load(tmp_path / "stack.onnx", load_external_data=False).graph
+        assert len(graph.node) == operators
+        kinds.append(len({tuple(one.dims) for one in graph.initializer}))
+    assert kinds == [10, 100, 1000]
+
+
+def test_what_a_dead_process_of_bench_scale_says():
+    sys.path.insert(0, str(TREE / "scripts"))
+    import bench_scale
+
+    assert bench_scale.ending(3, False, 10, "one\n\nValueError: two\n") == "exit code 3, ValueError: two"
+    assert bench_scale.ending(-9, False, 10, "") == "SIGKILL"
+    assert bench_scale.ending(-9, True, 10, "what it said") == "ended after 10 s"
+    with subprocess.Popen([sys.executable, "-c", "x = bytes(80_000_000); input()"], stdin=subprocess.PIPE,
+                          start_new_session=True) as running:  # fmt: skip
+        memory = bench_scale.Memory(running.pid)
+        memory.start()
+        import time
+
+        until = time.monotonic() + 60
+        while memory.peak < 1 and time.monotonic() < until:
+            time.sleep(0.1)
+        memory.over.set()
+        running.stdin.close()
+    assert memory.peak >= 1
 
 
 def test_benchsolver(tmp_path):

@@ -61,7 +61,8 @@ def test_two_operands(tmp_path, equation, one, two, operator):
 @pytest.mark.parametrize(
     ("equation", "shapes"),
     [
-        ("ij->ji", [(3, 4)]), ("abc->b", [(2, 3, 4)]), ("ij->", [(3, 4)]), ("ba", [(3, 4)]), ("...i->i...", [(2, 3, 4)]),
+        ("ij->ji", [(3, 4)]), ("abc->b", [(2, 3, 4)]), ("ij->", [(3, 4)]), ("ba", [(3, 4)]),
+        ("...i->i...", [(2, 3, 4)]),
         ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]), ("bi,bj,bk->bijk", [(2, 3), (2, 4), (2, 5)]),
         ("ab,ac,bc->abc", [(2, 3), (2, 4), (3, 4)]),
     ],
@@ -84,7 +85,10 @@ def test_the_rest_is_tvms(tmp_path, equation, shapes, kind):
 
 @pytest.mark.parametrize(
     ("equation", "shapes", "why"),
-    [("ij,jk->ik", [(3, 4)], "has 2 operands, it has 1"), ("ijk->i", [(3, 4)], "does not fit operands of 2 dimensions")],
+    [
+        ("ij,jk->ik", [(3, 4)], "has 2 operands, it has 1"),
+        ("ijk->i", [(3, 4)], "does not fit operands of 2 dimensions"),
+    ],
 )
 def test_what_does_not_fit(tmp_path, equation, shapes, why):
     einsum(tmp_path / "e.onnx", equation, *shapes)

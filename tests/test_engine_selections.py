@@ -245,7 +245,11 @@ def test_grids(cases, partition):
     for corners in (False, True):
         for padding in ("zeros", "border", "reflection"):
             for method in ("bilinear", "bicubic"):
-                for shape, at in (((2, 3, 5, 7), (2, 2, 4, 6)), ((1, 1, 2, 4), (1, 2, 3, 3)), ((1, 2, 6, 6), (1, 2, 9, 1))):
+                for shape, at in (
+                    ((2, 3, 5, 7), (2, 2, 4, 6)),
+                    ((1, 1, 2, 4), (1, 2, 3, 3)),
+                    ((1, 2, 6, 6), (1, 2, 9, 1)),
+                ):
                     grid = cases.input(*at, low=-2.2, high=2.2)
                     one = relay.image.grid_sample(cases.input(*shape), grid, method, "NCHW", padding, corners)
                     takes = ["image.grid_sample"] if method == "bilinear" or padding == "zeros" else []

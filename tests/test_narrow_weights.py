@@ -92,7 +92,9 @@ def test_what_computes_in_such_a_type_is_refused(tmp_path):
         helper.make_node("Mul", ["x", "c"], ["y"]),
     ]
     path = save(tmp_path / "computes.onnx", nodes, {"w": (BF16, weight)})
-    with pytest.raises(ValueError, match="its weight w is of the type bfloat16, and the operator Add that makes d comp"):
+    with pytest.raises(
+        ValueError, match="its weight w is of the type bfloat16, and the operator Add that makes d comp"
+    ):
         frontends.load(path)
     nodes = [helper.make_node("Cast", ["x"], ["n"], to=BF16), helper.make_node("Cast", ["n"], ["y"], to=FLOAT)]
     with pytest.raises(ValueError, match="Cast that makes n gives is of the type bfloat16"):

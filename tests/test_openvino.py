@@ -548,7 +548,7 @@ def test_refused(grid, partition):
         coordinate_transformation_mode="asymmetric",
     )
     grid.add("nearest neighbours of no whole scale", one)
-    grid.add("cumprod", relay.cumprod(grid.input(3, 9), 1))
+    grid.add("cumprod", relay.cumprod(grid.input(3, 9), 1, exclusive=False))
     grid.add("nearest of a grid", image.grid_sample(grid.input(1, 2, 4, 4), grid.input(1, 2, 3, 3), "nearest"))
     grid.add("a pad with a number that is computed", nn.pad(grid.input(2, 3), ((1, 0), (0, 2)), grid.input()))
     # Columns of windows, all of them in the padding: with a tanh behind it, it crashes.

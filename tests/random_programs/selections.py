@@ -38,7 +38,11 @@ def order(pool, name):
         pool.call(name, lambda x: relay.argsort(x, axis, ascending, places), value, low=0, high=most)
     else:
         count, kind = pool.integer(1, most), pool.choice(("values", "indices", "both"))
-        bounds = {"values": (value.low, value.high), "indices": (0, most), "both": (min(value.low, 0), max(value.high, most))}
+        bounds = {
+            "values": (value.low, value.high),
+            "indices": (0, most),
+            "both": (min(value.low, 0), max(value.high, most)),
+        }
         low, high = bounds[kind]
         pool.call(name, lambda x: relay.topk(x, count, axis, kind, ascending, places), value, low=low, high=high)
 
@@ -62,10 +66,8 @@ def bounds_of(mode, value, updates, times):
     """Where elements lie that are updated so often at most."""
     if mode in ("update", "min", "max"):
         return min(value.low, updates.low), max(value.high, updates.high)
-    if mode == "add":
-        bound = value.bound + times * updates.bound
-    else:
-        bound = value.bound * max(1.0, updates.bound) ** times
+    grown = value.bound * max(1.0, updates.bound) ** times
+    bound = value.bound + times * updates.bound if mode == "add" else grown
     return -bound, bound
 
 

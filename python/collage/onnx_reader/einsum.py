@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Einsum as transposes, reshapes and matrix products, which every backend has something for; TVM's operator of that name
-is a loop over everything, and nobody else's.
+"""Einsum as transposes, reshapes and matrix products, which every backend has something for.
+
+TVM's operator of that name is a loop over everything, and nobody else's.
 """
 
 import math
@@ -29,12 +30,14 @@ def _einsum(inputs, attrs, params):
 
 
 def _parsed(equation, ranks):
-    """The labels of each operand's axes, and of the result's. What ``...`` stands for has numbers from the last axis."""
+    """The labels of each operand's axes, and of the result's. What ``...`` stands for is counted from the last."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise ValueError(f"its equation {equation} has {len(terms)} operands, it has {len(ranks)}")
-    hidden = [rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)]
+    hidden = [
+        rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)
+    ]
     labels = [_labels(term, count) for term, count in zip(terms, hidden, strict=True)]
     if any(len(term) != rank for term, rank in zip(labels, ranks, strict=True)):
         raise ValueError(f"its equation {equation} does not fit operands of {', '.join(map(str, ranks))} dimensions")

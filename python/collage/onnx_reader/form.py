@@ -50,8 +50,8 @@ def require_opset(proto):
     newest = onnx.defs.onnx_opset_version()
     if (opset := opset_of(proto)) > newest:
         raise ValueError(
-            f"it uses opset {opset} of ONNX's operators; onnx {onnx.__version__} knows those to {newest}: export it for "
-            f"opset {newest}"
+            f"it uses opset {opset} of ONNX's operators; onnx {onnx.__version__} knows those to {newest}: export it "
+            f"for opset {newest}"
         )
 
 

@@ -42,8 +42,8 @@ def widen(proto):
             for place, name in enumerate(node.input):
                 if name in narrow and not _serves(node, place, narrow[name]):
                     raise ValueError(
-                        f"its weight {name} is of the type {_called(narrow[name])}, and the operator {node.op_type} that "
-                        f"makes {node.output[0]} computes in it, which TVM cannot"
+                        f"its weight {name} is of the type {_called(narrow[name])}, and the operator {node.op_type} "
+                        f"that makes {node.output[0]} computes in it, which TVM cannot"
                     )
         for value in graph.output:
             if value.name in narrow:
