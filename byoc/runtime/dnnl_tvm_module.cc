@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Brings TVM's oneDNN runtime into the model's arena. oneDNN's oneTBB flavour asks for the number of threads of
-// the arena that it is called in, when it chooses a kernel and again when the kernel runs, and a kernel that
-// runs on more threads than it was made for writes beyond its memory. TVM's sources stay as they are: around
-// each of its modules stands one of ours, which makes a region's kernels in the arena of the model that it was
-// loaded for, and runs them there for good.
+// Brings TVM's oneDNN runtime into the model's arena. oneDNN's oneTBB flavour asks for the number of threads
+// of the arena that it is called in, when it chooses a kernel and again when the kernel runs, and a kernel
+// that runs on more threads than it was made for writes beyond its memory. TVM's sources stay as they are:
+// around each of its modules stands one of ours, which makes a region's kernels in the arena of the model
+// that it was loaded for, and runs them there for good.
 #include <dmlc/io.h>
 #include <dnnl.h>
 #include <tvm/runtime/container/array.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included ahead of TVM's dnnl_json_runtime.cc, after register_once.h. Its two packed functions, which make and
-// load modules, are registered by dnnl_tvm_module.cc, with modules of our own around TVM's. So here they are
-// made and found by nobody.
+// Included ahead of TVM's dnnl_json_runtime.cc, after register_once.h. Its two packed functions, which make
+// and load modules, are registered by dnnl_tvm_module.cc, with modules of our own around TVM's. So here they
+// are made and found by nobody.
 #ifndef COLLAGE_DNNL_TVM_UNREGISTERED_H_
 #define COLLAGE_DNNL_TVM_UNREGISTERED_H_
 

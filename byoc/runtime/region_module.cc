@@ -324,8 +324,8 @@ void RegisterRegionEngine(const char* engine, MakeEngine make) {
       program.constants = RegionConstants({constants.begin(), constants.end()});
       program.inputs = TypesOf(args[3]);
       program.outputs = TypesOf(args[4]);
-      *result = Module(tvm::runtime::make_object<RegionModuleNode>(std::make_shared<Region>(
-          name, make, std::move(program), std::make_shared<ModelThreads>())));
+      *result = Module(tvm::runtime::make_object<RegionModuleNode>(
+          std::make_shared<Region>(name, make, std::move(program), std::make_shared<ModelThreads>())));
     });
   }
   const std::string load = "runtime.module.loadbinary_collage_" + name;

@@ -54,16 +54,16 @@ class COLLAGE_EXPORT RegionEngine {
   virtual std::string Times() const;
 
   // The arena may have another number of threads than when the engine was made, or since this was called last
-  // (SetNumThreads). Engines that compile for a number of threads do it here, so that no Run has to; others do
-  // nothing, which is what this one does.
+  // (SetNumThreads). Engines that compile for a number of threads do it here, so that no Run has to; others
+  // do nothing, which is what this one does.
   virtual void NumThreadsChanged();
 };
 
 using MakeEngine = std::unique_ptr<RegionEngine> (*)(const RegionProgram& program);
 
-// Has the engines of all regions that live compile for the number of threads that their models run on now; for
-// after SetNumThreads. Waits for regions that are running. Where an engine fails, its region tries again at its
-// next run; the first such error is thrown when all others are done.
+// Has the engines of all regions that live compile for the number of threads that their models run on now;
+// for after SetNumThreads. Waits for regions that are running. Where an engine fails, its region tries again
+// at its next run; the first such error is thrown when all others are done.
 COLLAGE_EXPORT void PrepareRegionsForThreads();
 
 // While a profile is taken (packed functions of libcollage_runtime), regions run by RunTimed:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whole regions of oneDNN's and our own kernels: the programs of the code generator's tests
-// (byoc/dnnl/testdata) and the seeds of the fuzzer (fuzz/corpus/dnnl_compile), of each kernel at least one, with
-// constants that are drawn here, on several numbers of threads, by several callers, and while other models are
-// being loaded.
+// (byoc/dnnl/testdata) and the seeds of the fuzzer (fuzz/corpus/dnnl_compile), of each kernel at least one,
+// with constants that are drawn here, on several numbers of threads, by several callers, and while other
+// models are being loaded.
 //
 // ctest: threads engine
 #include <dmlc/memory_io.h>
@@ -54,8 +54,8 @@ const PackedFunc& Packed(const std::string& name) {
   return *function;
 }
 
-// Truths, bytes, or numbers of float32 up to the largest; those of one axis are above zero, since some of them
-// are variances.
+// Truths, bytes, or numbers of float32 up to the largest; those of one axis are above zero, since some of
+// them are variances.
 NDArray Drawn(const onednn::ValueType& type, unsigned seed, float largest) {
   const DLDataType dtype = onednn::ElementType(type);
   NDArray tensor = NDArray::Empty({type.dims.begin(), type.dims.end()}, dtype, {kDLCPU, 0});
@@ -183,8 +183,8 @@ TEST(Engine, ThereIsAProgramForEachKernel) {
     }
     EXPECT_TRUE(any) << region.name << " gives nothing but zeros";
   }
-  for (const char* kernel : {"attention", "bytes", "expansion", "grid", "matvec", "narrow", "norm", "product", "projection",
-                             "strips", "upsampled", "winograd"}) {
+  for (const char* kernel : {"attention", "bytes", "expansion", "grid", "matvec", "narrow", "norm", "product",
+                             "projection", "strips", "upsampled", "winograd"}) {
     EXPECT_NE(texts.find("\"kernel\": \"" + std::string(kernel) + "\""), texts.npos) << kernel;
   }
   EXPECT_NE(texts.find("\"bf16\": true"), texts.npos);
@@ -213,7 +213,8 @@ TEST(Engine, IsCompiledAnewWhenAnotherNumberOfThreadsIsAskedFor) {
   region.want = RunRegion(function, region);
   Packed("collage.runtime.SetNumThreads")(3);
   for (const NDArray& constant : region.constants) {
-    if (constant->ndim == 4) std::memset(constant->data, 0, tvm::runtime::GetDataSize(*constant.operator->()));
+    if (constant->ndim == 4)
+      std::memset(constant->data, 0, tvm::runtime::GetDataSize(*constant.operator->()));
   }
   ExpectSame(RunRegion(function, region), region, " on 3");
   SetNumThreads(2);
