@@ -167,6 +167,19 @@ def test_bench_onednn(tmp_path):
 
 
 @pytest.mark.long
+def test_bench_blocking():
+    """Each number at half, once and twice, of one kernel."""
+    result = subprocess.run(
+        [TREE / "scripts" / "bench_blocking.sh", "--rounds", "1", "--threads", "1", "--only", "projection"],
+        capture_output=True, text=True, timeout=850,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    rows = [line.split() for line in readable(result.stdout, "as it is").splitlines() if line.startswith("projection")]
+    assert {row[1] for row in rows} == {"pixels", "grain"}
+    assert all(float(time) > 0 for row in rows for time in row[-5:])
+
+
+@pytest.mark.long
 def test_bench_networks(tmp_path):
     settings = environment(ONLY="t1", NETWORKS="bert", RESULTS=tmp_path, EXECUTABLES=tmp_path)
     arguments = ("--rounds", 1, "--turn", "10ms", "--level", "operator", "--backends", "tvm,dnnl", "--repeat", 2, "-q")
@@ -436,6 +449,7 @@ def test_every_script_is_here():
     assert names == {
         "bench_ablation",
         "bench_anytime",
+        "bench_blocking",
         "bench_memory",
         "bench_models",
         "bench_networks",
