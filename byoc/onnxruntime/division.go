@@ -19,14 +19,15 @@ func divisions() map[string]rule {
 			limits: either(numbers) + "; floats not by a single number"},
 		"round": {check: func(c *call) error { return c.unary(floats...) }, emit: emitRound, limits: either(floats)},
 	}
-	for _, name := range []string{"mod", "trunc_mod"} {
+	// ONNX's is the rest itself (C's fmod); TVM's trunc_mod of floats is a - trunc(a / b) b, with its roundings.
+	for name, types := range map[string][]string{"mod": numbers, "trunc_mod": {"int32", "int64"}} {
 		all[name] = rule{
-			check: func(c *call) error { return c.alike(numbers...) },
+			check: func(c *call) error { return c.alike(types...) },
 			emit: func(w *writer, o *operation) error {
 				w.emit("Mod", o.in, o.out, attribute{"fmod", int64(1)})
 				return nil
 			},
-			limits: either(numbers),
+			limits: either(types),
 		}
 	}
 	for name, base := range map[string]float64{"log2": math.Ln2, "log10": math.Ln10} {

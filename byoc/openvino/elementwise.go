@@ -168,11 +168,11 @@ func binaries() map[string]*operator {
 	for name, kind := range map[string]string{"divide": "Divide", "power": "Power"} {
 		all[name] = &operator{floats, layerOf(kind, "opset1", numpyBroadcast...), float32Static}
 	}
-	for _, name := range []string{"mod", "trunc_mod"} {
-		all[name] = &operator{floats, layerOf("Mod", "opset1", numpyBroadcast...), float32Static}
+	// Its Mod is a - trunc(a / b) b, as TVM's trunc_mod; TVM's mod of floats is the rest itself (C's fmod).
+	for name, kind := range map[string]string{"floor_mod": "FloorMod", "trunc_mod": "Mod"} {
+		all[name] = &operator{checkRest, layerOf(kind, "opset1", numpyBroadcast...),
+			float32Static + ", not by a single number"}
 	}
-	all["floor_mod"] = &operator{checkFloorMod, layerOf("FloorMod", "opset1", numpyBroadcast...),
-		float32Static + ", not by a single number"}
 	for name, kind := range map[string]string{
 		"equal": "Equal", "not_equal": "NotEqual", "less": "Less", "less_equal": "LessEqual", "greater": "Greater",
 		"greater_equal": "GreaterEqual",
@@ -205,7 +205,7 @@ func checkComparison(c *call) error {
 	return nil
 }
 
-func checkFloorMod(c *call) error {
+func checkRest(c *call) error {
 	if n, _ := c.in[1].NumElements(); n == 1 {
 		return c.refuse("divides by a single number: TVM multiplies by what is one divided by it")
 	}

@@ -71,7 +71,7 @@ var arities = map[string]int{
 	"nn.layer_norm": 3, "nn.instance_norm": 3, "nn.group_norm": 3, "nn.batch_norm": 5,
 	"qnn.quantize": 3, "qnn.dequantize": 3,
 	"variance": 2, "take": 2, "gather": 2, "zeros": -1, "ones": -1,
-	"mod": 2, "trunc_mod": 2, "floor_mod": 2,
+	"trunc_mod": 2, "floor_mod": 2,
 	"scatter_nd": 3, "scatter_elements": 3, "gather_nd": 2, "one_hot": 3, "vision.roi_align": 2,
 	"image.grid_sample": 2,
 }
