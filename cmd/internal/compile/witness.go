@@ -71,5 +71,6 @@ func (c *compilation) search(format string) (found *difference, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return found, json.Unmarshal([]byte(text), &found)
+	err = json.Unmarshal([]byte(text), &found)
+	return found, err
 }
