@@ -206,6 +206,40 @@ def test_from_python(collage_library, tuned, store, tmp_path):
         collage.partition(module, backends=["tvm"], tuning_log=str(tmp_path / "absent.json"))
 
 
+def test_a_database_is_never_lost(tmp_path, monkeypatch):
+    """Whatever ends its being replaced: an error, or a kill while it stands aside."""
+    from collage import tune
+
+    class Stored:
+        def get_all_tuning_records(self):
+            return []
+
+    folder = tmp_path / "[log]"
+    folder.mkdir()
+    (folder / "records").write_text("found out")
+    monkeypatch.setattr(tune, "_database", lambda _ms, _folder: Stored())
+    rename = Path.rename
+
+    def refusing(path, to):
+        if path.name.endswith(".partial"):
+            raise OSError("the disk is gone")
+        return rename(path, to)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "rename", refusing)
+        with pytest.raises(OSError, match="the disk is gone"):
+            tune._replace_in_database(None, folder, [], [])
+    assert os.listdir(tmp_path) == ["[log]"] and (folder / "records").read_text() == "found out"
+    folder.rename(tmp_path / ".[log].123.old")
+    tune._take_back(folder)
+    assert os.listdir(tmp_path) == ["[log]"] and (folder / "records").read_text() == "found out"
+    (tmp_path / ".[log].123.old").mkdir()
+    tune._take_back(folder)
+    assert (folder / "records").read_text() == "found out"
+    tune._replace_in_database(None, folder, [], [])
+    assert not (folder / "records").exists()
+
+
 @pytest.mark.long
 def test_metaschedule(network, command, store, tmp_path):
     """A database is made, used, and not written to by builds."""

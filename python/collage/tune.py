@@ -19,6 +19,7 @@ goes on where it was. The best goes into the log only if the whole function is f
 prefers any record to what it would do by itself, which a short search may not reach.
 """
 
+import glob
 import json
 import logging
 import os
@@ -244,6 +245,7 @@ def _meta_schedule(module, build_for, spec, progress, keep):
     from tvm import meta_schedule as ms
 
     folder, trials = Path(spec["log"]), Path(spec["trials_log"])
+    _take_back(folder)
     if folder.is_dir() and not trials.exists():
         shutil.copytree(folder, trials)  # what was found is where a search goes on
     for each in (folder, trials):
@@ -313,10 +315,23 @@ def _replace_in_database(ms, folder, tasks, records):
     try:
         _commit(ms, _database(ms, partial), [*left, *records])
         folder.rename(old)
-        partial.rename(folder)
+        try:
+            partial.rename(folder)
+        except BaseException:
+            old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     finally:
-        for rest in (partial, old):
-            shutil.rmtree(rest, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _take_back(folder):
+    """Put a database in its place again that ``_replace_in_database`` had moved away when its process was killed."""
+    if folder.exists():
+        return
+    moved = list(folder.parent.glob(f".{glob.escape(folder.name)}.*.old"))
+    if len(moved) == 1:  # of several nobody knows which was the last
+        moved[0].rename(folder)
 
 
 def _is_of(record, tasks):
