@@ -69,6 +69,31 @@ def test_upper_halves_of_floats(tmp_path):
     np.testing.assert_allclose(outputs(path, {"x": X})[0], (X + added) @ weight.T, rtol=1e-4)
 
 
+def test_what_older_onnx_gives(monkeypatch):
+    """Numbers of bfloat16 as float32, and no types of four bits."""
+    import importlib
+
+    from collage.onnx_reader import narrow
+
+    weight = rounded([0.5, -7.3, 1e30, 0.0])
+    tensor = helper.make_tensor("w", BF16, [4], weight)
+    real = narrow.numpy_helper.to_array
+    monkeypatch.setattr(narrow.numpy_helper, "to_array", lambda one: weight if one is tensor else real(one))
+    narrow._widen_tensor(tensor)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensor), weight)
+
+    class Types:
+        INT8, UINT8, FLOAT, BFLOAT16 = TensorProto.INT8, TensorProto.UINT8, FLOAT, BF16
+
+    try:
+        monkeypatch.setattr(onnx, "TensorProto", Types)
+        assert importlib.reload(narrow)._WIDE == {BF16: FLOAT}
+    finally:
+        monkeypatch.undo()
+        importlib.reload(narrow)
+
+
 def test_a_cast_that_loses_nothing(tmp_path):
     nodes = [
         helper.make_node("Cast", ["w"], ["n"], to=BF16),

@@ -8,10 +8,11 @@ type rounds to it, and is refused.
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
+# Those of four bits came with onnx 1.16.
 _WIDE = {
-    TensorProto.INT4: TensorProto.INT8,
-    TensorProto.UINT4: TensorProto.UINT8,
-    TensorProto.BFLOAT16: TensorProto.FLOAT,
+    getattr(TensorProto, narrow): wide
+    for narrow, wide in {"INT4": TensorProto.INT8, "UINT4": TensorProto.UINT8, "BFLOAT16": TensorProto.FLOAT}.items()
+    if hasattr(TensorProto, narrow)
 }
 
 # Operators whose results are elements of their inputs; of all but Concat, of the first.
@@ -91,11 +92,11 @@ def _holds(kind, weight):
     """Whether a narrow type holds all numbers of a weight as they are."""
     if weight is None:
         return False
-    values = numpy_helper.to_array(weight).astype("float64")
+    values = _values(weight).astype("float64")
     if kind == TensorProto.BFLOAT16:
         single = values.astype("float32")
         return bool((single == values).all() and not (single.view("uint32") & 0xFFFF).any())
-    low, high = (-8, 7) if kind == TensorProto.INT4 else (0, 15)
+    low, high = (-8, 7) if _called(kind) == "int4" else (0, 15)
     return bool(((values >= low) & (values <= high) & (values == np.rint(values))).all())
 
 
@@ -115,9 +116,13 @@ def _called(kind):
 def _widen_tensor(tensor):
     if tensor.data_type not in _WIDE:
         return
-    values = numpy_helper.to_array(tensor)
-    if tensor.data_type == TensorProto.BFLOAT16:  # the upper halves of floats, as whole numbers
-        wide = (values.astype("uint32") << 16).view("float32")
-    else:
-        wide = values.astype(helper.tensor_dtype_to_np_dtype(_WIDE[tensor.data_type]))
+    wide = _values(tensor).astype(helper.tensor_dtype_to_np_dtype(_WIDE[tensor.data_type]))
     tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+
+
+def _values(tensor):
+    """A tensor's numbers. onnx gives those of bfloat16 as float32, or (1.17 on) their bits as whole numbers."""
+    values = numpy_helper.to_array(tensor)
+    if tensor.data_type == TensorProto.BFLOAT16 and values.dtype != np.float32:
+        return (values.astype("uint32") << 16).view("float32")  # the upper halves of floats
+    return values
