@@ -87,6 +87,13 @@ def test_the_level_is_said(store, tmp_path, caplog):
     assert str(old["main"]) == str(placed["main"])
 
 
+def test_a_context_may_leave_the_pass_out(store):
+    module, params = network()
+    with tvm.transform.PassContext(disabled_pass=["CollagePartition"]):
+        placed = collage.partition(module, params, backends=["tvm", "dnnl"], store=store)
+    assert not collage.api.compilers(placed)
+
+
 def bound(module, params):
     return tvm.IRModule.from_expr(relay.build_module.bind_params_by_name(module["main"], params))
 

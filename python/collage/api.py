@@ -41,7 +41,8 @@ def partition(module, params=None, plan_out=None, **options):
         else:
             placed, plan = tvm.get_global_func("collage.partition")(module, transform.configuration(**options))
             _write(Path(plan_out), str(plan))
-    logging.getLogger("collage").info("collage.partition placed at the %s level", placed.attrs["collage.level"])
+    if placed.attrs and "collage.level" in placed.attrs:  # nothing was placed where a PassContext leaves the pass out
+        logging.getLogger("collage").info("collage.partition placed at the %s level", placed.attrs["collage.level"])
     return placed
 
 
@@ -72,9 +73,12 @@ def replay(
     that the plan names, where ``store`` (the user's by default) knows that one of its candidates fails
     here, unless ``retry_failures``, and where the plan was made with another ``tuning_log``.
 
-    The outputs are compared with plain TVM's, on ``calibration`` data where the plan's errors were taken on such.
-    That builds the network twice and runs it: seconds to minutes, where a plan is replayed in less than a
-    second with ``verify=False``. ValueError where they differ.
+    The outputs are compared with plain TVM's, on ``calibration`` data where the plan's errors were taken on such:
+    without it they are compared on random inputs, with a warning, and other data than the plan's is refused. A plan
+    that holds the outputs to no max_error needs none. That builds the network twice and runs it: seconds to minutes,
+    where a plan is replayed in less than a second with ``verify=False``. ValueError where they differ. What TVM's
+    virtual machine runs and plain TVM cannot run, at the sizes that open dimensions are tried at, is not compared,
+    with a warning.
     """
     workerside.refuse()
     library.load()
