@@ -13,6 +13,7 @@ import pytest
 import tvm
 from collage import export, frontends, region, transform
 from onnx_networks import BOOL, INT, answers, graph, hold, node, normal, ran, values, weights, write
+from tvm import relay
 
 
 def branches(path):
@@ -260,6 +261,23 @@ def test_partition_compares_whole_networks_too(store, tmp_path, capfd):
     assert sum(placed.regions(made)[name].total() > 0 for name in placed.regions(made)) == kept["regions"]
     # The plan is what came out, and is held against plain TVM there, too.
     assert tvm.ir.structural_equal(made, collage.replay(model.module, plan, store=store))
+
+
+def test_sizes_that_do_not_go_together_are_placed_by_parts(store, tmp_path, capfd):
+    """The sizes at which open dimensions are tried are none that the network takes: nothing whole is compared."""
+    import collage
+
+    x, y = relay.var("x", shape=(relay.Any(), 8)), relay.var("y", shape=(1, relay.Any()))
+    product = relay.nn.relu(relay.nn.dense(relay.var("z", shape=(4, 32)), relay.const(normal(1, 16, 32))))
+    module = tvm.IRModule.from_expr(relay.Tuple([product, relay.add(x, y)]))
+    options = {"backends": ["tvm", "dnnl"], "store": store, "samples": 3, "rounds": 3, "pin": ["nn.dense=dnnl"]}
+    made = collage.partition(module, plan_out=tmp_path / "plan.json", **options)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert "cannot run it on its virtual machine" in (said := capfd.readouterr().err), said
+    assert "it is placed by what its parts take alone" in said
+    assert placed.regions(made)
+    assert tvm.ir.structural_equal(made, collage.replay(module, plan, store=store))
+    assert "the outputs were not compared with TVM's" in capfd.readouterr().err
 
 
 def test_what_is_found_wrong_is_refused(command, store, tmp_path, monkeypatch):

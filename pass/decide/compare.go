@@ -4,10 +4,12 @@ package decide
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/measure"
@@ -122,6 +124,9 @@ func (c *decision) compare() error {
 	c.curtail(rounds)
 	comparison, err := c.compareIn(running, pool, c.distinct(), rounds)
 	if err != nil && running.Err() == nil {
+		if err := c.runsOnMachine(running, pool); err != nil {
+			return err
+		}
 		// One of them took the worker with it. Find out which, and leave it out.
 		if err := c.findCulprits(running, pool, err); err != nil && running.Err() == nil {
 			return err
@@ -241,6 +246,22 @@ func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*fina
 	}
 	step.Done("%d rounds", rounds)
 	return comparison, nil
+}
+
+// runsOnMachine runs the reference alone where TVM's virtual machine runs the network: not every size at which open
+// dimensions are tried is one that the network takes. The error is a *pass.NotWholeError where it does not run.
+func (c *decision) runsOnMachine(ctx context.Context, pool runner) error {
+	if c.machine == nil || c.reference == nil {
+		return nil
+	}
+	_, err := c.compareIn(ctx, pool, []*finalist{c.reference}, 1)
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return nil
+	case errors.Is(err, bridge.ErrInterrupted):
+		return err
+	}
+	return c.notOnMachine("run it on", err)
 }
 
 // findCulprits runs each finalist beside the reference alone. The error is the one that is given back if none of

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/internal/progress"
+	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/measure"
@@ -115,5 +116,45 @@ func TestWhatKeepsUpIsNotHopeless(t *testing.T) {
 		chosen, _, err = c.choose()
 		require.NoError(t, err)
 		assert.Equal(t, wanted, chosen.name)
+	}
+}
+
+// choosy runs what has no model of one name.
+type choosy struct {
+	scripted
+	refuses string
+}
+
+func (s *choosy) Compare(ctx context.Context, models []measure.Model, o measure.CompareOptions) (*measure.Comparison,
+	error) {
+	for _, m := range models {
+		if m.Name == s.refuses {
+			return nil, errors.New("run: the sizes do not go together")
+		}
+	}
+	return s.scripted.Compare(ctx, models, o)
+}
+
+// What plain TVM's virtual machine does not run is not whole, and can be placed by parts; another finalist that does
+// not run is left out.
+func TestAReferenceThatDoesNotRunOnTheMachine(t *testing.T) {
+	turn := map[string]float64{"tvm": 10, "dnnl": 9}
+	for refuses, machine := range map[string]*pass.NotWholeError{"tvm": {Where: "%1", Reason: "is a branch"},
+		"dnnl": {Where: "%2", Reason: "is a loop"}} {
+		c := &decision{ctx: t.Context(), machine: machine, finalists: []*finalist{made("tvm", 10, 0), made("dnnl", 9, 3)}}
+		c.testRunner = &choosy{scripted{turns: []map[string]float64{turn, turn}}, refuses}
+		c.reference, c.Rounds, c.Progress = c.finalists[0], 1, &progress.Printer{}
+		err := c.compare()
+		if refuses == "dnnl" {
+			require.NoError(t, err)
+			assert.Equal(t, cost.KindCrash, c.finalists[1].failure.Kind)
+			continue
+		}
+		var part *pass.NotWholeError
+		require.ErrorAs(t, err, &part)
+		assert.Equal(t, "cannot run it on its virtual machine, which is to run it since %1 is a branch: "+
+			"run: the sizes do not go together", part.Reason)
+		c.machine = nil
+		assert.EqualError(t, c.compare(), "run: the sizes do not go together")
 	}
 }

@@ -87,6 +87,8 @@ type Options struct {
 	Witness *witness.Witness
 	// NoVerify does not compare a replayed plan's outputs with TVM's.
 	NoVerify bool
+	// otherData compares them on random inputs, with a warning, where the plan's calibration data is not given.
+	otherData bool
 	// Python is the interpreter of the workers.
 	Python string
 	// Tried are the sizes of inputs, by name, at which a network with open dimensions is measured and checked; those that

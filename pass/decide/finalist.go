@@ -163,8 +163,7 @@ func (c *decision) build() error {
 		case errors.Is(err, bridge.ErrInterrupted), c.ctx.Err() != nil, atomicfile.IsDiskFull(err):
 			return err
 		case f == c.reference && c.machine != nil:
-			return &pass.NotWholeError{Where: "TVM", Reason: fmt.Sprintf("cannot build it for its virtual machine, which "+
-				"is to run it since %s %s: %s", c.machine.Where, c.machine.Reason, oneLine(err))}
+			return c.notOnMachine("build it for", err)
 		case f == c.reference:
 			return fmt.Errorf("TVM cannot build %s: %w", c.Name, err)
 		default:
@@ -172,6 +171,12 @@ func (c *decision) build() error {
 		}
 	}
 	return nil
+}
+
+// notOnMachine says that TVM cannot do that ("build it for", "run it on") its virtual machine with the reference.
+func (c *decision) notOnMachine(what string, err error) error {
+	return &pass.NotWholeError{Where: "TVM", Reason: fmt.Sprintf("cannot %s its virtual machine, which "+
+		"is to run it since %s %s: %s", what, c.machine.Where, c.machine.Reason, oneLine(err))}
 }
 
 func sameNote(f *finalist) string {

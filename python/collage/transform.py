@@ -149,7 +149,8 @@ def Replay(  # noqa: N802
     With ``verify`` the module and plain TVM are built, for the plan's target and threads, and run once on the
     same inputs: two builds, seconds to minutes, where a plan without is replayed in less than a second.
     A plan that leaves everything to TVM is not built. A plan whose errors were taken on ``calibration`` data is
-    compared on these.
+    compared on these; without them on random inputs, with a warning. What plain TVM cannot run on TVM's virtual
+    machine is not compared, with a warning.
     """
     workerside.refuse()
     library.load()
