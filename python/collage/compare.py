@@ -29,18 +29,44 @@ def sample(what, types):
         return {name: _cut(archive[name], shape, number) for name, (shape, _) in types.items()}
 
 
+# How many bytes of samples that are wanted later are kept of files that were read.
+_KEPT = 1 << 29
+
+
 def samples(inputs, types):
-    """``sample`` of each of ``inputs``, one after the other; a file is read once for all that follow each other."""
-    known, archive = None, {}
-    for one in inputs:
+    """``sample`` of each of ``inputs``, one after the other. A file is read once, and what else is wanted of it kept,
+    as far as there is room for it: inputs that are spread over files may change files with each one.
+    """
+    known, archive, kept, room = None, {}, {}, _KEPT
+    for at, one in enumerate(inputs):
         if isinstance(one, int):
             yield sample(one, types)
             continue
         path, number = one
+        if (values := kept.pop((path, number), None)) is not None:
+            room += _size(values)
+            yield values
+            continue
         if path != known:
             with np.load(path) as opened:
                 known, archive = path, {name: opened[name] for name in types}
-        yield {name: _cut(archive[name], shape, number) for name, (shape, _) in types.items()}
+            for later in inputs[at + 1 :]:
+                if isinstance(later, int) or later[0] != path or tuple(later) in kept:
+                    continue
+                values = _sample_in(archive, types, later[1])
+                if _size(values) > room:
+                    break
+                room -= _size(values)
+                kept[tuple(later)] = {name: value.copy() for name, value in values.items()}
+        yield _sample_in(archive, types, number)
+
+
+def _sample_in(archive, types, number):
+    return {name: _cut(archive[name], shape, number) for name, (shape, _) in types.items()}
+
+
+def _size(values):
+    return sum(value.nbytes for value in values.values())
 
 
 def _cut(array, shape, number):
