@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,8 +26,9 @@ import (
 // Taken is on which inputs errors are taken.
 type Taken struct {
 	*measure.Inputs
-	// Digest tells calibration data from others: the first digits of the SHA-256 of its files; "" for random inputs.
-	Digest string
+	// Digest tells calibration data from others: the first digits of the SHA-256 of the files that errors are taken on;
+	// "" for random inputs. ScalesDigest is that of all files that are read: scales are found on all.
+	Digest, ScalesDigest string
 }
 
 // How many inputs errors are taken on: of calibration data mostInputs at most, a quarter of them by the search. Scales
@@ -104,9 +106,15 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 		slices.Sort(files)
 		files = evenly(files, mostInputs+mostScales) // each holds a sample at least: no more of them are needed, nor read
 	}
-	var all []measure.Input
-	digest, varied := sha256.New(), false
-	for _, file := range files {
+	first := evenly(files, mostInputs) // errors are taken on these: how many more are read must not change them
+	var all, candidates []measure.Input
+	digest, scalesDigest, varied := sha256.New(), sha256.New(), false
+	for _, name := range files {
+		file, of := name, io.Writer(scalesDigest)
+		forErrors := slices.Contains(first, name)
+		if forErrors {
+			of = io.MultiWriter(digest, scalesDigest)
+		}
 		file, err := filepath.Abs(file)
 		if err != nil {
 			return nil, err
@@ -120,12 +128,15 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		for i := range arrays {
-			fmt.Fprintln(digest, arrays[i].Name, arrays[i].DType, arrays[i].Shape)
-			digest.Write(arrays[i].Data)
+			fmt.Fprintln(of, arrays[i].Name, arrays[i].DType, arrays[i].Shape)
+			of.Write(arrays[i].Data)
 			varied = varied || !constant(&arrays[i])
 		}
 		for i := range count {
-			all = append(all, measure.Input{File: file, Sample: i})
+			sample := measure.Input{File: file, Sample: i}
+			if all = append(all, sample); forErrors {
+				candidates = append(candidates, sample)
+			}
 		}
 	}
 	switch {
@@ -134,8 +145,9 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 	case !varied:
 		return nil, fmt.Errorf("%s says nothing: all elements of each array are the same", path)
 	}
-	taken := &Taken{Inputs: &measure.Inputs{}, Digest: hex.EncodeToString(digest.Sum(nil))[:12]}
-	for i, sample := range evenly(all, mostInputs) {
+	taken := &Taken{Inputs: &measure.Inputs{}, Digest: hex.EncodeToString(digest.Sum(nil))[:12],
+		ScalesDigest: hex.EncodeToString(scalesDigest.Sum(nil))[:12]}
+	for i, sample := range evenly(candidates, mostInputs) {
 		if i%searchedShare == 0 {
 			taken.Searched = append(taken.Searched, sample)
 		} else {

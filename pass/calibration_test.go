@@ -81,6 +81,41 @@ func TestCalibrationDataIsTakenApart(t *testing.T) {
 	assert.NotEqual(t, taken.Digest, different.Digest)
 }
 
+// Errors are taken on the same samples of the same files, and data are told by these, however many more files scales are
+// found on; what is known of scales is of all of them.
+func TestMoreFilesForScalesChangeNoErrors(t *testing.T) {
+	t.Parallel()
+	const inAll = 40
+	all, few := t.TempDir(), t.TempDir()
+	for i := range inAll {
+		x := floats("x", 3, 1, 2, 3)
+		x.Data[0] = byte(i)
+		name := fmt.Sprintf("%02d.npz", i)
+		archived(t, all, name, x)
+		for k := range mostInputs {
+			if i == k*inAll/mostInputs {
+				archived(t, few, name, x)
+			}
+		}
+	}
+	of, err := samplesOf(all, image)
+	require.NoError(t, err)
+	ofFew, err := samplesOf(few, image)
+	require.NoError(t, err)
+	assert.Equal(t, ofFew.Digest, of.Digest)
+	assert.NotEqual(t, ofFew.ScalesDigest, of.ScalesDigest)
+	named := func(list []measure.Input) (names []string) {
+		for _, one := range list {
+			names = append(names, fmt.Sprint(filepath.Base(one.File), one.Sample))
+		}
+		return names
+	}
+	assert.Equal(t, named(ofFew.Searched), named(of.Searched))
+	assert.Equal(t, named(ofFew.HeldOut), named(of.HeldOut))
+	assert.Len(t, of.Scales, 3*inAll-mostInputs)
+	assert.Len(t, ofFew.Scales, 2*mostInputs)
+}
+
 func TestBadCalibrationData(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

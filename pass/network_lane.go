@@ -62,7 +62,7 @@ type LaneOptions struct {
 	Poll func() error
 	// Inputs are those on which errors are taken of every network but plain TVM's; nil where they are not.
 	Inputs *measure.Inputs
-	// Data tells the calibration data that Inputs are samples of from others (Taken.Digest); "" for random inputs.
+	// Data tells the calibration data that Inputs are samples of from others (Taken.ScalesDigest); "" for random inputs.
 	Data string
 	// Store is the file of costs that keeps what was seen of the network's values; "" for the user's. RetryFailures looks
 	// again where that failed before.

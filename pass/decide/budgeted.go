@@ -89,7 +89,7 @@ func (c *decision) data() string {
 	if c.taken == nil {
 		return ""
 	}
-	return c.taken.Digest
+	return c.taken.ScalesDigest
 }
 
 // ownMeasure is the measure of the user's own in which errors are taken; nil for none.
