@@ -323,7 +323,7 @@ def test_the_time_is_that_of_the_whole(command, model, tmp_path):
     known = sorted(one["seconds"] for one in line["networks"])
     assert len(known) == len(plan["graph_level"]["networks"]) == len(networks_in(costs)) >= 2
     assert known[0] > 0 and known[-1] <= line["taken_seconds"]
-    assert line["taken_seconds"] <= limit or any("where 20.0 s were asked for" in note for note in plan["notes"])
+    assert line["taken_seconds"] <= limit or "where 20.0 s were asked for" in result.stdout
     assert all(seconds <= limit for seconds in known[2:])
     why = plan["graph_level"]["why"]
     assert why and (len(known) > 2 or why == "there was no time for another network")

@@ -494,6 +494,10 @@ func TestTheWholeEndsInTime(t *testing.T) {
 				}
 				assert.Equal(t, !fits, slices.ContainsFunc(s.decided.Notes, isOverrun), what)
 				if len(s.c.graph.result.Trials) > firstFew {
+				assert.False(t, slices.ContainsFunc(s.decided.Plan.Notes, func(note string) bool {
+					return isOverrun(note) || strings.HasPrefix(note, "There was no time")
+				}), "the same costs give the same plan: %v", s.decided.Plan.Notes)
+				assert.Subset(t, s.decided.Notes, s.decided.Plan.Notes)
 					searched++
 					if s.took > total*9/10 || strings.Contains(s.c.graph.result.Why, "no improvement") {
 						full++

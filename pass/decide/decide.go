@@ -131,8 +131,9 @@ type Decision struct {
 	// Chosen is the name of the finalist that was kept (plan.PlacementName or a backend's), and Why says why in one
 	// sentence.
 	Chosen, Why string
-	// Notes are what a user should know beside the tables; they stand in the plan, too. Warnings are those of them that
-	// say what went otherwise than it should, or could not be learnt.
+	// Notes are what a user should know beside the tables; they stand in the plan, too, but for those that say what came
+	// of the time there was. Warnings are those of them that say what went otherwise than it should, or could not be
+	// learnt.
 	Notes, Warnings []string
 	// Agreement is what came of holding it against Options.Witness; nil where there was none.
 	Agreement *witness.Agreement
@@ -171,7 +172,8 @@ type decision struct {
 	placing *progress.Step
 	opening bool
 	// notes are for the user, and for the plan; warnings are those of them that say what went otherwise than it should.
-	notes, warnings []string
+	// hurried are those of the notes that say what came of the time there was.
+	notes, warnings, hurried []string
 	// agreement is set once what TVM read was held against the witness.
 	agreement *witness.Agreement
 	// testRunner runs the finalists in tests.
@@ -232,14 +234,14 @@ func (c *decision) conclude() (*Decision, error) {
 	}
 	if c.graph != nil {
 		if late := c.overrun(); late != "" {
-			c.warn("%s", late)
+			c.warn("%s", c.hurry(late))
 		}
 	}
 	from := chosen.built()
 	if err := c.examineKept(from); err != nil {
 		return nil, err
 	}
-	c.plan.Notes = c.notes
+	c.plan.Notes = c.lasting()
 	return &Decision{Plan: c.plan, Chosen: chosen.name, Why: why, Notes: c.notes, Warnings: c.warnings,
 		Agreement: c.agreement, Path: from.path, Bytes: from.bytes}, c.ctx.Err()
 }

@@ -115,11 +115,11 @@ func (c *decision) afford() int {
 		}
 	}
 	if len(late) > 0 {
-		c.note("There was no time to run %s again: in the search that was no better.",
-			joinNames(late))
+		c.note("%s", c.hurry(fmt.Sprintf("There was no time to run %s again: in the search that was no better.",
+			joinNames(late))))
 	}
 	if len(missed) > 0 {
-		c.warn("There was no time to build %s.", joinNames(missed))
+		c.warn("%s", c.hurry(fmt.Sprintf("There was no time to build %s.", joinNames(missed))))
 	}
 	return count
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// note is told to whoever asked for the network, and stands in its plan: once, however often it is found. It says
-// whether it is news.
+// note is told to whoever asked for the network, and stands in its plan (but see hurry): once, however often it is
+// found. It says whether it is news.
 func (c *decision) note(format string, args ...any) bool {
 	text := fmt.Sprintf(format, args...)
 	if slices.Contains(c.notes, text) {
@@ -28,6 +28,18 @@ func (c *decision) warn(format string, args ...any) bool {
 		c.warnings = append(c.warnings, c.notes[len(c.notes)-1])
 	}
 	return news
+}
+
+// hurry marks a note that says what came of the time there was. It is told, and stands in no plan: a plan that is made
+// again from the same costs is the same, whatever else the machine did meanwhile.
+func (c *decision) hurry(text string) string {
+	c.hurried = append(c.hurried, text)
+	return text
+}
+
+// lasting are the notes that stand in the plan.
+func (c *decision) lasting() []string {
+	return slices.DeleteFunc(slices.Clone(c.notes), func(note string) bool { return slices.Contains(c.hurried, note) })
 }
 
 // unlearnt takes in what the search says it could not learn of a network. A search is begun several times, and each

@@ -56,7 +56,8 @@ type Plan struct {
 	// Finalists are whole networks that were built and run in turn; empty where none were (a plan that is only
 	// decided has none, so that the same input gives the same plan).
 	Finalists []Finalist `json:"finalists,omitempty"`
-	// Notes are what its user was told of the run beside the tables, what could not be learnt, too. They decide nothing.
+	// Notes are what its user was told of the run beside the tables, what could not be learnt, too, but
+	// not what came of the time there was. They decide nothing.
 	Notes []string `json:"notes,omitempty"`
 }
 
