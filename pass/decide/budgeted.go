@@ -84,7 +84,7 @@ func (c *decision) inputs() *measure.Inputs {
 	return c.taken.Inputs
 }
 
-// data tells the calibration data that these are samples of from others; "" for random inputs.
+// data tells the calibration data that scales are found on from others; "" for random inputs.
 func (c *decision) data() string {
 	if c.taken == nil {
 		return ""
@@ -211,6 +211,17 @@ func (c *decision) precisionRecord() *plan.Precision {
 // keepsScales says that parts of what is kept are computed in bytes by scales that were found beforehand.
 func (c *decision) keepsScales() bool {
 	return slices.ContainsFunc(c.plan.Regions, func(r plan.Region) bool { return len(r.Rounded) > 0 })
+}
+
+// sayRandom has randomNote told: as a warning where scales hang on these inputs, since what is cut off is wrong.
+func (c *decision) sayRandom() {
+	switch note := c.randomNote(); {
+	case note == "":
+	case c.keepsScales():
+		c.warn("%s", note)
+	default:
+		c.note("%s", note)
+	}
 }
 
 // randomNote says what an error is worth that was taken on random inputs, where parts of what is kept are computed

@@ -133,6 +133,13 @@ func TestRandomInputsAreSaid(t *testing.T) {
 	assert.Contains(t, c.randomNote(), "off was found on random inputs")
 	c.plan.Regions[1].Rounded = []plan.Rounded{{Value: 3, Scale: 0.5}}
 	assert.Contains(t, c.randomNote(), "scales of bytes were found on random inputs")
+	c.sayRandom()
+	assert.Equal(t, []string{c.randomNote()}, c.warnings, "Python's users see no notes")
+	assert.Equal(t, c.warnings, c.notes)
+	c = narrow()
+	c.sayRandom()
+	assert.Equal(t, []string{c.randomNote()}, c.notes)
+	assert.Empty(t, c.warnings)
 	for name, change := range map[string]func(c *decision){
 		"real inputs":  func(c *decision) { c.taken.Digest = "0123456789ab" },
 		"float32":      func(c *decision) { c.plan.Regions[1].Candidates[1].Backend = "openvino" },

@@ -229,9 +229,7 @@ func (c *decision) conclude() (*Decision, error) {
 	}
 	c.Ending.ready(false)
 	c.record(chosen)
-	if note := c.randomNote(); note != "" {
-		c.notes = append(c.notes, note)
-	}
+	c.sayRandom()
 	if c.graph != nil {
 		if late := c.overrun(); late != "" {
 			c.warn("%s", c.hurry(late))

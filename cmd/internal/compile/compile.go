@@ -63,8 +63,9 @@ type Result struct {
 	// Chosen is the name of the finalist that was kept (plan.PlacementName or a backend's), and Why says why in one
 	// sentence.
 	Chosen, Why string
-	// Notes are what a user should know beside the tables.
-	Notes []string
+	// Notes are what a user should know beside the tables, Warnings those of them that say what went otherwise than it
+	// should.
+	Notes, Warnings []string
 	// Bytes is the size of the executable.
 	Bytes int64
 	// Agreement is what came of holding what TVM read against another engine; nil where there is none that reads such
@@ -152,6 +153,7 @@ func (c *compilation) export(result *Result, d *decide.Decision) error {
 		return err
 	}
 	result.Plan, result.Chosen, result.Why, result.Notes, result.Bytes = d.Plan, d.Chosen, d.Why, d.Notes, d.Bytes
+	result.Warnings = d.Warnings
 	result.Agreement = d.Agreement
 	return nil
 }

@@ -128,6 +128,9 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 	if err != nil {
 		return nil, err
 	}
+	for _, warning := range result.Warnings { // nobody prints the answer's notes
+		config.Warning(warning)
+	}
 	if what.PlanOut != "" {
 		if err := result.Plan.WriteFile(what.PlanOut); err != nil {
 			return nil, fmt.Errorf("%s was written, but not its plan: %w", what.Out, err)
