@@ -170,6 +170,12 @@ func (s *search) replay(f *function, p *plan.Plan) error {
 				return &ReplayError{fmt.Sprintf("region %d rounds %%%d, which %s does not have rounded", i, v, r.Backend)}
 			}
 		}
+		for _, v := range wanted {
+			if _, known := region.Steps[v]; !known {
+				return &ReplayError{fmt.Sprintf("region %d does not say by which scale it rounds %%%d, which %s has rounded; "+
+					"make the plan again", i, v, r.Backend)}
+			}
+		}
 		region.Scope = set.Candidates[region.Candidates[0]].Scope
 		region.Border(g)
 		f.regions = append(f.regions, region)

@@ -16,6 +16,7 @@ import (
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // saved is a plan that went through its file's format.
@@ -82,6 +83,37 @@ func TestReplayGivesWhatWasKept(t *testing.T) {
 		regions[gotHash] = true
 	}
 	assert.GreaterOrEqual(t, len(regions), 4, "they are different networks")
+}
+
+// roundsLater is a library that has what it reads rounded once that is switched on.
+type roundsLater struct {
+	*testLibrary
+	on *bool
+}
+
+func (r roundsLater) Rounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
+	if !*r.on {
+		return nil
+	}
+	return []relay.NodeID{g.Nodes[nodes[0]].Inputs[0]}
+}
+
+// A plan without the scales of what its regions round is refused: nothing would say how it is to be built.
+func TestReplayRefusesRegionsWithoutScales(t *testing.T) {
+	withLibraries(t)
+	w, on := relay.Wildcard, false
+	require.NoError(t, byoc.Register(roundsLater{&testLibrary{name: "bytes", probe: byoc.Probe{Usable: true},
+		patterns: []byoc.Pattern{{Composite: "bytes.dense", Shape: relay.Op("nn.dense", w(), w())}}}, &on}))
+	_, p, err := Partition(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "bytes"}, Target: "llvm",
+		Estimator: &estimator{rule: byBackend(map[string]float64{"tvm": 2, "bytes": 1})}})
+	require.NoError(t, err)
+	require.Positive(t, p.Outlined())
+	replay := func() error { _, err := Replay(tvmtest.Parse(t, layers), saved(t, p), Config{}); return err }
+	require.NoError(t, replay())
+	on = true
+	var refused *ReplayError
+	require.ErrorAs(t, replay(), &refused)
+	assert.Contains(t, refused.Reason, "does not say by which scale it rounds %")
 }
 
 // What the store knows to fail here is refused by name, for the environment that the plan is for.
