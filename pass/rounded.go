@@ -3,6 +3,9 @@
 package pass
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -55,18 +58,39 @@ func (s *search) roundedIn(set *candidate.Set, r *annotate.Region) (values []rel
 }
 
 // rounds says that a placement has values rounded.
-func (n *Network) rounds(p *genome.Placement) bool {
+func (n *Network) rounds(p *genome.Placement) bool { return len(n.roundedBy(p)) > 0 }
+
+// roundedBy are the values that a placement has rounded, in their order.
+func (n *Network) roundedBy(p *genome.Placement) (values []relay.NodeID) {
 	for i := range p.Regions {
 		for k := range p.Regions[i] {
-			if len(n.s.roundedIn(n.s.functions[i].set, &p.Regions[i][k])) > 0 {
-				return true
-			}
+			values = append(values, n.s.roundedIn(n.s.functions[i].set, &p.Regions[i][k])...)
 		}
 	}
-	return false
+	slices.Sort(values)
+	return slices.Compact(values)
 }
 
-// watched are all values of main that some candidate has rounded, and the backend that does the same in float32.
+// ScalesText tells the steps of the values that a placement has rounded from others, in the key of what is measured of
+// it: how far its outputs are off hangs on them. "" where it has none rounded.
+func (n *Network) ScalesText(p *genome.Placement) string {
+	values := n.roundedBy(p)
+	if len(values) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf(" scales %d", scalesRevision)
+	if n.learnt == nil {
+		return text + " unknown"
+	}
+	digest := sha256.New()
+	for _, v := range values {
+		fmt.Fprintln(digest, v, n.learnt[v].Steps)
+	}
+	return text + " " + hex.EncodeToString(digest.Sum(nil))[:12]
+}
+
+// watched are all values of main that some candidate has rounded, and the backend that does the same in float32: TVM
+// where that one is not offered.
 func (n *Network) watched() (values []relay.NodeID, wide string) {
 	for _, f := range n.s.functions {
 		g := f.set.Graph
@@ -77,6 +101,9 @@ func (n *Network) watched() (values []relay.NodeID, wide string) {
 				values, wide = append(values, rounded...), byoc.WideOf(b)
 			}
 		}
+	}
+	if _, offered := n.s.byName[wide]; !offered && wide != "" {
+		wide = "tvm"
 	}
 	slices.Sort(values)
 	return slices.Compact(values), wide

@@ -5,6 +5,7 @@ package pass
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -108,6 +109,58 @@ func TestWatchedValuesAreNotInsideOfRegions(t *testing.T) {
 		assert.Less(t, len(set.Candidates[k].Nodes), 3, "relu is inside of the one with three")
 	}
 	assert.Len(t, n.apart(wide, []relay.NodeID{v["second"]}).Regions[0], 2, "cut where something is watched alone")
+}
+
+// Where the backend that computes the same in float32 is not offered, TVM runs what is watched.
+func TestValuesAreWatchedOnTVMWithoutTheWideBackend(t *testing.T) {
+	t.Parallel()
+	n, v := roundedNetwork(t)
+	f := n.s.functions[0]
+	candidates := f.set.Candidates
+	f.set.Candidates, f.costs, f.options = nil, nil, nil
+	for _, c := range candidates {
+		if c.Backend != "lib" {
+			f.set.Candidates = append(f.set.Candidates, c)
+			f.costs = append(f.costs, cost.FromMilliseconds(1))
+			f.options = append(f.options, place.Option{Nodes: c.Nodes, Cost: 1})
+		}
+	}
+	n.s.backends = slices.DeleteFunc(n.s.backends, func(b byoc.Backend) bool { return b.Name() == "lib" })
+	delete(n.s.byName, "lib")
+	var err error
+	f.placement, err = place.Solve(f.options, place.TreeOf(f.set.Graph))
+	require.NoError(t, err)
+	require.NoError(t, n.open())
+
+	values, wide := n.watched()
+	assert.Equal(t, "tvm", wide)
+	assert.Len(t, values, 3)
+	assert.Zero(t, n.apart(wide, values).Outlined())
+	looks := 0
+	l := watching(n, filepath.Join(t.TempDir(), "costs.jsonl"), &looks, scalesOf(v))
+	require.NoError(t, l.recall())
+	require.NoError(t, l.Know(t.Context(), n.Alone("bytes")))
+	assert.Equal(t, 1, looks)
+	delete(n.s.byName, "tvm")
+	require.NoError(t, l.recall(), "nor need TVM be")
+}
+
+// What is measured of a network that rounds is a record of these scales alone.
+func TestScalesStandInTheKeysOfNetworks(t *testing.T) {
+	t.Parallel()
+	n, v := roundedNetwork(t)
+	bytes := n.Alone("bytes")
+	assert.Empty(t, n.ScalesText(n.Alone("lib")), "nothing is rounded there")
+	texts := []string{n.ScalesText(bytes)}
+	for _, scale := range []float64{0.5, 0.25} {
+		n.learnt = map[relay.NodeID]rounding.Learnt{v["x"]: {Steps: rounding.Steps{Scale: scale}}}
+		texts = append(texts, n.ScalesText(bytes))
+		n.learnt[v["first"]] = rounding.Learnt{Steps: rounding.Steps{Scale: 7}}
+		assert.Equal(t, texts[len(texts)-1], n.ScalesText(bytes), "nobody has that rounded")
+		assert.Empty(t, n.ScalesText(n.Alone("lib")))
+	}
+	slices.Sort(texts)
+	assert.Len(t, slices.Compact(texts), 3, "unknown, and two: %v", texts)
 }
 
 func TestWhatAnOperatorAddsToErrors(t *testing.T) {

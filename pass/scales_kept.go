@@ -90,7 +90,9 @@ func (l *Lane) scalesKey(values []relay.NodeID, wide string) cost.Key {
 	digest := sha256.Sum256(fmt.Append(nil, values, cmp.Or(l.options.Data, string(inputs))))
 	key := cost.Key{Kind: cost.ScalesKind, Structure: n.Hash, Backend: wide, Environment: n.s.env,
 		Composite: fmt.Sprintf("scales %d %s", scalesRevision, hex.EncodeToString(digest[:6]))}
-	key.Library = n.s.library(n.s.byName[wide])
+	if b := n.s.byName[wide]; b != nil { // neither it nor TVM may be offered
+		key.Library = n.s.library(b)
+	}
 	return key
 }
 

@@ -283,7 +283,9 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback,
 		Store:        store, Key: c.networkKey(), Overhead: c.graph.network.Overhead(),
 		Bounded: c.graph.network.Bounded(),
-		Limit:   c.Precision.Limit(), Adds: c.graph.network.Adds, MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds, Progress: c.tellTrial,
+		Limit:   c.Precision.Limit(), Adds: c.graph.network.Adds, Rests: c.graph.network.ScalesText,
+		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds,
+		Progress: c.tellTrial,
 	}
 	if until == oneStep {
 		options.FeedbackSteps, c.graph.steps = 1, 1

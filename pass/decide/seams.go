@@ -43,6 +43,7 @@ type network interface {
 	Kept(p *genome.Placement) func() *genome.Placement
 	Adds(function int, v relay.NodeID, in byoc.Precision) (square float64, known bool)
 	ScaleInputs() int
+	ScalesText(p *genome.Placement) string
 }
 
 // lane builds and measures whole networks.

@@ -110,6 +110,9 @@ type Options struct {
 	// Limit is how far a network's outputs may be off to be kept. What is further off stays in the store, for other
 	// limits, and what its parts took in place is learnt all the same.
 	Limit cost.Limit
+	// Rests says on what a placement's record rests beside Key and the placement, in the words that its key has: the
+	// scales of what it rounds; nil for nothing.
+	Rests func(p *genome.Placement) string
 	// Adds is what is believed of errors before they are measured, asked again with each that is; nil for nothing.
 	Adds Adds
 	// Store keeps what is measured, under Key with the placement's key as Composite.

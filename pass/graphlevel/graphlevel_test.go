@@ -301,6 +301,29 @@ func names(r *Result) []string {
 	return list
 }
 
+// What a record rests on beside the placement is in its key: with other scales, and there alone, networks are measured
+// anew.
+func TestRecordsRestOnWhatTheyAreSaidTo(t *testing.T) {
+	t.Parallel()
+	store := cost.NewMemoryStore()
+	s := chain(t, ten...)
+	rounds := s.Place(operatorLevel(t, s).Chosen).Key
+	measured := func(scales string) int {
+		n := &network{}
+		_, err := begin(t, s, n, Options{SeedsOnly: true, Store: store, Rests: func(p *genome.Placement) string {
+			if p.Key == rounds {
+				return scales
+			}
+			return ""
+		}})
+		require.NoError(t, err)
+		return len(n.measured)
+	}
+	require.Greater(t, measured(" scales 1"), 1)
+	assert.Zero(t, measured(" scales 1"))
+	assert.Equal(t, 1, measured(" scales 2"))
+}
+
 func TestAKilledSearchGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	options := func(store *cost.Store) Options {

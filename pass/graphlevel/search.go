@@ -243,6 +243,9 @@ func (s *search) key(p *genome.Placement) cost.Key {
 	if key.Composite == "" {
 		key.Composite = "none"
 	}
+	if s.options.Rests != nil {
+		key.Options += s.options.Rests(p)
+	}
 	return key
 }
 
