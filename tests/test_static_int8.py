@@ -50,6 +50,19 @@ def test_a_network_is_computed_in_bytes(tmp_path):
     assert 2.5 * weights < smaller < 3.5 * weights
 
 
+def test_without_its_engine_in_float32(tmp_path, capfd):
+    """TVM runs what is watched where OpenVINO in float32 is not offered; that inputs were random is a warning, also for
+    those who read no notes.
+    """
+    module = network(False)
+    path, plan = compiled(module, tmp_path, **{**PINNED, "backends": ["tvm", "openvino_int8"]})
+    assert operators_on(plan, "openvino_int8").count("nn.conv2d") == 2
+    assert len(rounded(plan)) >= 2
+    given = values(30)
+    assert l2(outputs(path, given), expected(module, given)) < 0.05
+    assert "collage: warning: The scales of bytes were found on random inputs" in capfd.readouterr().err
+
+
 def nearly_nothing():
     """Two convolutions, and the sum of two dense layers whose weights are nearly each other's negative: what is left of
     them in anything but float32 is noise. Their sum is no subtraction, which OpenVINO would fold into the weights.
