@@ -281,7 +281,6 @@ TAKEN = [
     ("kernels_int8", "bench-kernels"),
     ("models", "files/models"),
     ("models_speed", "bench-all"),
-    ("networks_b8_before", "bench-all"),
     ("onednn_t2", "files/onednn"),
     *((f"precision_{of}", "bench-all") for of in ("f32", "bf16", "int8", "1e-3", "1e-2", "3e-2")),
     ("quantised", "bench-all"),
