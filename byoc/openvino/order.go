@@ -89,13 +89,7 @@ func checkCumsum(c *call) error {
 }
 
 func writeCumsum(w *writer, c *call, in []port) []port {
-	data, axis := in[0], 0
-	if v, _ := c.attrs.Get("axis"); v != nil {
-		axis, _ = c.axis("axis", len(c.in[0].Shape))
-	} else {
-		elements, _ := data.typ.NumElements()
-		data = w.reshape(data, elements)
-	}
+	data, axis := w.axisOrRow(c, in[0])
 	exclusive, _ := c.attrs.Int("exclusive")
 	sum := w.one("CumSum", "opset3", tensor(data.typ.DType, data.typ.Shape...),
 		[]xml.Attr{attrBool("exclusive", exclusive != 0 || c.truth("exclusive")), attrBool("reverse", false)},

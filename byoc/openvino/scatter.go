@@ -72,16 +72,7 @@ func checkScatterElements(c *call) error {
 	if err := c.checkScattered("reduction"); err != nil {
 		return err
 	}
-	axis, err := c.axis("axis", len(c.in[0].Shape))
-	if err != nil {
-		return err
-	}
-	for i, d := range c.in[0].Shape {
-		if i != axis && c.in[1].Shape[i] != d {
-			return c.refuse("has indices of the shape %s for %s", shapeText(c.in[1].Shape), shapeText(c.in[0].Shape))
-		}
-	}
-	return nil
+	return c.indicesAlong()
 }
 
 func writeScatterElements(w *writer, c *call, in []port) []port {

@@ -165,14 +165,18 @@ func checkTake(c *call) error {
 	return nil
 }
 
-func writeTake(w *writer, c *call, in []port) []port {
-	data, axis := in[0], 0
+// axisOrRow gives the data of a call and its axis; where it has none, all elements in one row.
+func (w *writer) axisOrRow(c *call, data port) (port, int) {
 	if v, _ := c.attrs.Get("axis"); v != nil {
-		axis, _ = c.axis("axis", len(c.in[0].Shape))
-	} else {
-		elements, _ := data.typ.NumElements()
-		data = w.reshape(data, elements)
+		axis, _ := c.axis("axis", len(c.in[0].Shape))
+		return data, axis
 	}
+	elements, _ := data.typ.NumElements()
+	return w.reshape(data, elements), 0
+}
+
+func writeTake(w *writer, c *call, in []port) []port {
+	data, axis := w.axisOrRow(c, in[0])
 	indices := in[1]
 	if mode, _ := c.attrs.String("mode"); mode == "clip" {
 		// OpenVINO counts negative indices from the back, Relay takes them for the first.
@@ -188,6 +192,11 @@ func checkGather(c *call) error {
 	if err := checkIndexed(c); err != nil {
 		return err
 	}
+	return c.indicesAlong()
+}
+
+// indicesAlong checks that indices have the data's extents but along the axis.
+func (c *call) indicesAlong() error {
 	axis, err := c.axis("axis", len(c.in[0].Shape))
 	if err != nil {
 		return err
