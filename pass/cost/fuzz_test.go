@@ -5,6 +5,7 @@ package cost
 import (
 	"bytes"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -46,6 +47,11 @@ func FuzzScanLine(f *testing.F) {
 		line, _, _ := bytes.Cut(content, []byte("\n"))
 		f.Add(line)
 	}
+	long := testCost(1)
+	long.Samples = []float64{7.000000000000001e+22, math.MaxFloat64}
+	line, err := encodeRecord(testKey(1), long)
+	require.NoError(f, err)
+	f.Add(bytes.TrimSpace(line))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if bytes.IndexByte(line, '\n') >= 0 {
 			return
