@@ -218,21 +218,34 @@ void AddProjection(std::vector<Case>* cases) {
 }
 
 void AddMatVec(std::vector<Case>* cases) {
-  for (const auto& [rows, columns] :
-       {std::pair<int64_t, int64_t>{64, 512}, {48, 1024}, {1000, 64}, {128, 512}}) {
-    cases->push_back({"matvec", "grain", kMatVecGrain, std::to_string(rows) + "x" + std::to_string(columns),
-                      true, [rows = rows, columns = columns](int64_t value, int) {
-                        const int64_t copies = ColdCopies(rows * columns);
-                        const Numbers matrices(rows * columns * copies), vector(columns), result(rows);
+  struct Shape {
+    int64_t rows, columns;
+  };
+  const auto add = [cases](const Shape& s, const char* number, int64_t standard, bool divides,
+                           int64_t MatVecBlocking::* field) {
+    cases->push_back({"matvec", number, standard, std::to_string(s.rows) + "x" + std::to_string(s.columns),
+                      divides, [s, field](int64_t value, int) {
+                        MatVecBlocking blocking;
+                        blocking.*field = value;
+                        const int64_t copies = ColdCopies(s.rows * s.columns);
+                        const Numbers matrices(s.rows * s.columns * copies), vector(s.columns),
+                            result(s.rows);
                         Calls calls;
                         for (int64_t copy = 0; copy < copies; ++copy) {
                           calls.push_back([=] {
-                            MatrixTimesVector(matrices.data() + copy * rows * columns, vector.data(), nullptr,
-                                              result.data(), rows, columns, value);
+                            MatrixTimesVector(matrices.data() + copy * s.rows * s.columns, vector.data(),
+                                              nullptr, result.data(), s.rows, s.columns, blocking);
                           });
                         }
                         return calls;
                       }});
+  };
+  const MatVecBlocking standard;
+  for (const Shape& s : {Shape{64, 512}, {48, 1024}, {1000, 64}, {128, 512}}) {
+    add(s, "grain", standard.grain, true, &MatVecBlocking::grain);
+  }
+  for (const Shape& s : {Shape{1000, 2048}, {4096, 4096}, {131072, 100}, {8192, 100}}) {
+    add(s, "ahead", standard.ahead, false, &MatVecBlocking::ahead);
   }
 }
 
@@ -468,8 +481,9 @@ void RunSides(const Options& options) {
   for (const int64_t cost : costs) std::printf(" %5lld", static_cast<long long>(cost));
   std::printf("\n");
   for (const WinogradShape& s :
-       {Square(1, 64, 56), Square(1, 128, 28), Square(1, 256, 14), Square(1, 512, 14), Square(1, 512, 7),
-        Square(8, 256, 14), Square(8, 512, 7), Square(1, 256, 14, 4), Square(1, 512, 7, 2)}) {
+       {Square(1, 64, 56), Square(1, 128, 28), Square(1, 256, 14), Square(1, 512, 13), Square(1, 512, 14),
+        Square(1, 256, 7), Square(1, 512, 7), Square(1, 256, 10), Square(8, 256, 14), Square(8, 512, 7),
+        Square(1, 256, 14, 4), Square(1, 512, 7, 2)}) {
     std::vector<int> counts = {1};
     if (options.threads > 1) counts.push_back(options.threads);
     for (const int threads : counts) {

@@ -12,8 +12,6 @@ namespace {
 
 // So many rows are added up together at the end.
 constexpr int kRows = 16;
-// How far ahead memory is asked for, in elements.
-constexpr int64_t kAhead = 512;
 
 // The rows first .. last - 1 of a product.
 struct Part {
@@ -21,7 +19,7 @@ struct Part {
   const float* vector;
   const float* bias;
   float* result;
-  int64_t columns, first, last;
+  int64_t columns, first, last, ahead;
 };
 
 // What is left of a row behind its last whole vector: the end of the vector that ends with the row. What lies
@@ -48,24 +46,32 @@ struct Tail {
   }
 };
 
-// Four sums of a row each, so that an addition need not wait for the one before.
+// Four sums of a row each, so that an addition need not wait for the one before. Rows lie one behind the
+// other, so that what is asked for ahead of a row's end are the next ones: every line of memory is, however
+// short the rows are.
 template <int kWidth>
-COLLAGE_INLINE void SumRow(const float* from, const float* vector, int64_t columns, const Tail<kWidth>& tail,
+COLLAGE_INLINE void SumRow(const float* from, const float* vector, const Part& part, const Tail<kWidth>& tail,
                            typename VectorOf<kWidth>::Type* sum) {
   using V = VectorOf<kWidth>;
+  const int64_t columns = part.columns;
+  const float* const ahead = from + part.ahead;
   typename V::Type a{}, b{}, c{}, d{};
   int64_t i = 0;
   for (; i + 4 * kWidth <= columns; i += 4 * kWidth) {
-    __builtin_prefetch(from + i + kAhead);
-    __builtin_prefetch(from + i + kAhead + kLanes);
-    __builtin_prefetch(from + i + kAhead + 2 * kLanes);
-    __builtin_prefetch(from + i + kAhead + 3 * kLanes);
+    __builtin_prefetch(ahead + i);
+    __builtin_prefetch(ahead + i + kLanes);
+    __builtin_prefetch(ahead + i + 2 * kLanes);
+    __builtin_prefetch(ahead + i + 3 * kLanes);
     a += V::At(from + i) * V::At(vector + i);
     b += V::At(from + i + kWidth) * V::At(vector + i + kWidth);
     c += V::At(from + i + 2 * kWidth) * V::At(vector + i + 2 * kWidth);
     d += V::At(from + i + 3 * kWidth) * V::At(vector + i + 3 * kWidth);
   }
-  for (; i + kWidth <= columns; i += kWidth) a += V::At(from + i) * V::At(vector + i);
+  for (; i + kWidth <= columns; i += kWidth) {
+    __builtin_prefetch(ahead + i);
+    a += V::At(from + i) * V::At(vector + i);
+  }
+  __builtin_prefetch(ahead + i);
   if (tail.there) {
     typename V::Type last;
     tail.Keep(V::At(from + columns - kWidth), &last);
@@ -87,7 +93,7 @@ COLLAGE_INLINE void Multiply(const Part& part) {
     Vector sums[kRows]{};
     float results[kRows];
     for (int64_t r = 0; r < count; ++r) {
-      SumRow<kWidth>(part.matrix + (row + r) * part.columns, part.vector, part.columns, tail, &sums[r]);
+      SumRow<kWidth>(part.matrix + (row + r) * part.columns, part.vector, part, tail, &sums[r]);
     }
     AddUp<kWidth, kRows>(sums, results);
     for (int64_t r = 0; r < count; ++r) {
@@ -116,12 +122,13 @@ PartFunction BestFunction() {
 }  // namespace
 
 void MatrixTimesVector(const float* matrix, const float* vector, const float* bias, float* result,
-                       int64_t rows, int64_t columns, int64_t grain) {
+                       int64_t rows, int64_t columns, const MatVecBlocking& blocking) {
   static const PartFunction function = BestFunction();
-  const int64_t least = std::max<int64_t>(1, grain / (kRows * columns));  // in groups of rows
+  const int64_t least = std::max<int64_t>(1, blocking.grain / (kRows * columns));  // in groups of rows
   const int64_t groups = DivideUp(rows, kRows);
   const auto some = [&](int64_t begin, int64_t end) {
-    function({matrix, vector, bias, result, columns, begin * kRows, std::min(end * kRows, rows)});
+    function(
+        {matrix, vector, bias, result, columns, begin * kRows, std::min(end * kRows, rows), blocking.ahead});
   };
   if (groups <= least) return some(0, groups);
   DivideRange(groups, least, some);

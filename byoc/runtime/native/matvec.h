@@ -9,13 +9,17 @@
 
 namespace collage::native {
 
-// Work for less than this many elements of the matrix is not divided among threads: docs/native.md,
-// "Blocking".
-constexpr int64_t kMatVecGrain = 32768;
+// How the work is cut. What each is for, and where it comes from: docs/native.md, "Blocking".
+struct MatVecBlocking {
+  // Work for less than this many elements of the matrix is not divided among threads.
+  int64_t grain = 32768;
+  // How far ahead memory is asked for, in elements.
+  int64_t ahead = 2048;
+};
 
 // result[r] = sum over c of matrix[r * columns + c] * vector[c], plus bias[r] where there is a bias.
 void MatrixTimesVector(const float* matrix, const float* vector, const float* bias, float* result,
-                       int64_t rows, int64_t columns, int64_t grain = kMatVecGrain);
+                       int64_t rows, int64_t columns, const MatVecBlocking& blocking = {});
 
 }  // namespace collage::native
 

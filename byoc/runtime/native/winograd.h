@@ -25,10 +25,10 @@ namespace collage::native {
 struct WinogradBlocking {
   // The side of the square of results (tile) that is computed at once, 2 or 4; 0: the one that costs less,
   // where to read a packed weight from memory costs as much as so many multiplications.
-  int64_t side = 0, weight_cost = 24;
+  int64_t side = 0, weight_cost = 8;
   // How much of a core's cache the transformed tiles of a block take, in floats, and the least number of
   // tiles for which all weights are read once more.
-  int64_t block_floats = 256 * 1024, least_tiles = 24;
+  int64_t block_floats = 256 * 1024, least_tiles = 48;
 };
 
 class WinogradKernel {
