@@ -160,171 +160,170 @@ Calls WinogradCalls(const WinogradShape& s, int threads, const WinogradBlocking&
   return calls;
 }
 
+// A number that is a field of how a kernel's work is cut; calls: the kernel with such a blocking, for so many
+// threads.
+template <typename Blocking>
+Case Field(const char* kernel, const char* number, int64_t Blocking::* field, std::string shape, bool divides,
+           std::function<Calls(const Blocking&, int threads)> calls) {
+  return {kernel,
+          number,
+          Blocking().*field,
+          std::move(shape),
+          divides,
+          [field, calls = std::move(calls)](int64_t value, int threads) {
+            Blocking blocking;
+            blocking.*field = value;
+            return calls(blocking, threads);
+          }};
+}
+
 void AddWinograd(std::vector<Case>* cases) {
-  const WinogradBlocking standard;
+  using Blocking = WinogradBlocking;
+  const auto add = [cases](const WinogradShape& s, const char* number, int64_t Blocking::* field) {
+    cases->push_back(Field<Blocking>(
+        "winograd", number, field, Named(s), false,
+        [s](const Blocking& blocking, int threads) { return WinogradCalls(s, threads, blocking); }));
+  };
   for (const WinogradShape& s :
        {Square(1, 64, 56), Square(1, 64, 112), Square(8, 128, 28), Square(1, 64, 28, 8)}) {
-    cases->push_back(
-        {"winograd", "block_floats", standard.block_floats, Named(s), false, [s](int64_t value, int threads) {
-           WinogradBlocking blocking;
-           blocking.block_floats = value;
-           return WinogradCalls(s, threads, blocking);
-         }});
+    add(s, "block_floats", &Blocking::block_floats);
   }
   for (const WinogradShape& s : {Square(8, 256, 14), Square(8, 512, 14), Square(8, 512, 7)}) {
-    cases->push_back(
-        {"winograd", "least_tiles", standard.least_tiles, Named(s), false, [s](int64_t value, int threads) {
-           WinogradBlocking blocking;
-           blocking.least_tiles = value;
-           return WinogradCalls(s, threads, blocking);
-         }});
+    add(s, "least_tiles", &Blocking::least_tiles);
   }
 }
 
 void AddProjection(std::vector<Case>* cases) {
+  using Blocking = ProjectionBlocking;
   struct Shape {
     int64_t pixels, in, out;
   };
-  const auto add = [cases](const Shape& s, const char* number, int64_t standard, bool divides,
-                           int64_t ProjectionBlocking::* field) {
-    cases->push_back(
-        {"projection", number, standard,
-         std::to_string(s.pixels) + " pixels, " + std::to_string(s.in) + " to " + std::to_string(s.out),
-         divides, [s, field](int64_t value, int threads) {
-           ProjectionBlocking blocking;
-           blocking.*field = value;
-           const auto kernel = std::make_shared<ProjectionKernel>(s.pixels, s.in, s.out, std::vector<Post>{},
-                                                                  threads, blocking);
-           const auto packed = static_cast<int64_t>(kernel->PackedSize());
-           const int64_t copies = ColdCopies(packed);
-           const Numbers src(s.pixels * s.in), dst(s.pixels * s.out), weights(packed * copies);
-           Calls calls;
-           for (int64_t copy = 0; copy < copies; ++copy) {
-             calls.push_back([=] {
-               kernel->Run(src.data(), weights.data() + copy * packed, nullptr, nullptr, dst.data());
-             });
-           }
-           return calls;
-         }});
+  const auto add = [cases](const Shape& s, const char* number, bool divides, int64_t Blocking::* field) {
+    const std::string name =
+        std::to_string(s.pixels) + " pixels, " + std::to_string(s.in) + " to " + std::to_string(s.out);
+    cases->push_back(Field<Blocking>(
+        "projection", number, field, name, divides, [s](const Blocking& blocking, int threads) {
+          const auto kernel = std::make_shared<ProjectionKernel>(s.pixels, s.in, s.out, std::vector<Post>{},
+                                                                 threads, blocking);
+          const auto packed = static_cast<int64_t>(kernel->PackedSize());
+          const int64_t copies = ColdCopies(packed);
+          const Numbers src(s.pixels * s.in), dst(s.pixels * s.out), weights(packed * copies);
+          Calls calls;
+          for (int64_t copy = 0; copy < copies; ++copy) {
+            calls.push_back([=] {
+              kernel->Run(src.data(), weights.data() + copy * packed, nullptr, nullptr, dst.data());
+            });
+          }
+          return calls;
+        }));
   };
-  const ProjectionBlocking standard;
   for (const Shape& s :
        {Shape{3136, 64, 256}, Shape{784, 512, 128}, Shape{196, 1024, 256}, Shape{12544, 32, 16}}) {
-    add(s, "pixels", standard.pixels, false, &ProjectionBlocking::pixels);
+    add(s, "pixels", false, &Blocking::pixels);
   }
   for (const Shape& s : {Shape{49, 64, 64}, Shape{49, 64, 128}, Shape{196, 32, 64}}) {
-    add(s, "grain", standard.grain, true, &ProjectionBlocking::grain);
+    add(s, "grain", true, &Blocking::grain);
   }
 }
 
 void AddMatVec(std::vector<Case>* cases) {
+  using Blocking = MatVecBlocking;
   struct Shape {
     int64_t rows, columns;
   };
-  const auto add = [cases](const Shape& s, const char* number, int64_t standard, bool divides,
-                           int64_t MatVecBlocking::* field) {
-    cases->push_back({"matvec", number, standard, std::to_string(s.rows) + "x" + std::to_string(s.columns),
-                      divides, [s, field](int64_t value, int) {
-                        MatVecBlocking blocking;
-                        blocking.*field = value;
-                        const int64_t copies = ColdCopies(s.rows * s.columns);
-                        const Numbers matrices(s.rows * s.columns * copies), vector(s.columns),
-                            result(s.rows);
-                        Calls calls;
-                        for (int64_t copy = 0; copy < copies; ++copy) {
-                          calls.push_back([=] {
-                            MatrixTimesVector(matrices.data() + copy * s.rows * s.columns, vector.data(),
-                                              nullptr, result.data(), s.rows, s.columns, blocking);
-                          });
-                        }
-                        return calls;
-                      }});
+  const auto add = [cases](const Shape& s, const char* number, bool divides, int64_t Blocking::* field) {
+    const std::string name = std::to_string(s.rows) + "x" + std::to_string(s.columns);
+    cases->push_back(
+        Field<Blocking>("matvec", number, field, name, divides, [s](const Blocking& blocking, int) {
+          const int64_t each = s.rows * s.columns, copies = ColdCopies(each);
+          const Numbers matrices(each * copies), vector(s.columns), result(s.rows);
+          Calls calls;
+          for (int64_t copy = 0; copy < copies; ++copy) {
+            calls.push_back([=] {
+              MatrixTimesVector(matrices.data() + copy * each, vector.data(), nullptr, result.data(), s.rows,
+                                s.columns, blocking);
+            });
+          }
+          return calls;
+        }));
   };
-  const MatVecBlocking standard;
   for (const Shape& s : {Shape{64, 512}, {48, 1024}, {1000, 64}, {128, 512}}) {
-    add(s, "grain", standard.grain, true, &MatVecBlocking::grain);
+    add(s, "grain", true, &Blocking::grain);
   }
   for (const Shape& s : {Shape{1000, 2048}, {4096, 4096}, {131072, 100}, {8192, 100}}) {
-    add(s, "ahead", standard.ahead, false, &MatVecBlocking::ahead);
+    add(s, "ahead", false, &Blocking::ahead);
   }
 }
 
 void AddAttention(std::vector<Case>* cases) {
+  using Blocking = AttentionBlocking;
   struct Shape {
     int64_t heads, tokens, size;
   };
-  const auto add = [cases](const Shape& s, const char* number, int64_t standard,
-                           int64_t AttentionBlocking::* field) {
+  const auto add = [cases](const Shape& s, const char* number, int64_t Blocking::* field) {
+    const std::string name = std::to_string(s.heads) + " heads, " + std::to_string(s.tokens) + " tokens, " +
+                             std::to_string(s.size);
     cases->push_back(
-        {"attention", number, standard,
-         std::to_string(s.heads) + " heads, " + std::to_string(s.tokens) + " tokens, " +
-             std::to_string(s.size),
-         false, [s, field](int64_t value, int threads) {
-           AttentionBlocking blocking;
-           blocking.*field = value;
-           AttentionShape shape;
-           shape.heads = s.heads;
-           shape.queries = shape.keys = s.tokens;
-           shape.size = shape.value_size = s.size;
-           shape.scale = 0.125F;
-           shape.query = shape.key = shape.value = shape.result = {0, 0, s.size, s.heads * s.size, 1};
-           const int64_t each = s.heads * s.tokens * s.size;
-           const Numbers query(each), key(each), others(each), result(each),
-               scratch(AttentionScratch(shape, threads, blocking) / static_cast<int64_t>(sizeof(float)));
-           const PieceWork work = AttentionKernel(shape, threads, blocking);
-           return Calls{[=] {
-             void* const data[] = {query.data(), key.data(), others.data(), result.data(), scratch.data()};
-             DivideAmongWorkers(threads, work.pieces,
-                                [&](int64_t piece, int64_t) { work.work(data, static_cast<int>(piece)); });
-           }};
-         }});
+        Field<Blocking>("attention", number, field, name, false, [s](const Blocking& blocking, int threads) {
+          AttentionShape shape;
+          shape.heads = s.heads;
+          shape.queries = shape.keys = s.tokens;
+          shape.size = shape.value_size = s.size;
+          shape.scale = 0.125F;
+          shape.query = shape.key = shape.value = shape.result = {0, 0, s.size, s.heads * s.size, 1};
+          const int64_t each = s.heads * s.tokens * s.size;
+          const Numbers query(each), key(each), others(each), result(each),
+              scratch(AttentionScratch(shape, threads, blocking) / static_cast<int64_t>(sizeof(float)));
+          const PieceWork work = AttentionKernel(shape, threads, blocking);
+          return Calls{[=] {
+            void* const data[] = {query.data(), key.data(), others.data(), result.data(), scratch.data()};
+            DivideAmongWorkers(threads, work.pieces,
+                               [&](int64_t piece, int64_t) { work.work(data, static_cast<int>(piece)); });
+          }};
+        }));
   };
-  const AttentionBlocking standard;
   for (const Shape& s : {Shape{12, 128, 64}, Shape{8, 1024, 64}, Shape{4, 2048, 40}}) {
-    if (s.tokens > standard.keys / 2) add(s, "keys", standard.keys, &AttentionBlocking::keys);
-    add(s, "scores", standard.scores, &AttentionBlocking::scores);
+    if (s.tokens > Blocking().keys / 2) add(s, "keys", &Blocking::keys);
+    add(s, "scores", &Blocking::scores);
   }
 }
 
 void AddProduct(std::vector<Case>* cases) {
+  using Blocking = ProductBlocking;
   struct Shape {
     int64_t rows, length, columns;
   };
-  const auto add = [cases](const Shape& s, const char* number, int64_t standard,
-                           int64_t ProductBlocking::* field) {
+  const auto add = [cases](const Shape& s, const char* number, int64_t Blocking::* field) {
+    const std::string name =
+        std::to_string(s.rows) + " rows, " + std::to_string(s.length) + " to " + std::to_string(s.columns);
     cases->push_back(
-        {"product", number, standard,
-         std::to_string(s.rows) + " rows, " + std::to_string(s.length) + " to " + std::to_string(s.columns),
-         false, [s, field](int64_t value, int threads) {
-           ProductBlocking blocking;
-           blocking.*field = value;
-           const Numbers left(s.rows * s.length), result(s.rows * s.columns), weights(s.length * s.columns);
-           Calls calls;
-           for (int64_t copy = 0; copy < ColdCopies(s.length * s.columns); ++copy) {
-             const auto packed = std::make_shared<PackedWeights>(s.length, std::vector<int64_t>{s.columns});
-             packed->Add(weights.data(), s.columns, 1, nullptr);
-             const auto product = std::make_shared<Product>(packed, std::vector<Post>{}, blocking);
-             calls.push_back([=] {
-               float* const results[] = {result.data()};
-               Product::Arguments a;
-               a.rows = s.rows;
-               a.left = left.data();
-               a.left_row = s.length;
-               a.results = results;
-               DivideAmongWorkers(threads, product->Pieces(s.rows, threads), [&](int64_t piece, int64_t) {
-                 product->Run(a, static_cast<int>(piece), threads);
-               });
-             });
-           }
-           return calls;
-         }});
+        Field<Blocking>("product", number, field, name, false, [s](const Blocking& blocking, int threads) {
+          const Numbers left(s.rows * s.length), result(s.rows * s.columns), weights(s.length * s.columns);
+          Calls calls;
+          for (int64_t copy = 0; copy < ColdCopies(s.length * s.columns); ++copy) {
+            const auto packed = std::make_shared<PackedWeights>(s.length, std::vector<int64_t>{s.columns});
+            packed->Add(weights.data(), s.columns, 1, nullptr);
+            const auto product = std::make_shared<Product>(packed, std::vector<Post>{}, blocking);
+            calls.push_back([=] {
+              float* const results[] = {result.data()};
+              Product::Arguments a;
+              a.rows = s.rows;
+              a.left = left.data();
+              a.left_row = s.length;
+              a.results = results;
+              DivideAmongWorkers(threads, product->Pieces(s.rows, threads), [&](int64_t piece, int64_t) {
+                product->Run(a, static_cast<int>(piece), threads);
+              });
+            });
+          }
+          return calls;
+        }));
   };
-  const ProductBlocking standard;
   for (const Shape& s : {Shape{128, 768, 768}, Shape{128, 3072, 768}, Shape{16, 4096, 1024}}) {
-    if (s.length > standard.depth / 2) add(s, "depth", standard.depth, &ProductBlocking::depth);
+    if (s.length > Blocking().depth / 2) add(s, "depth", &Blocking::depth);
   }
   for (const Shape& s : {Shape{384, 768, 3072}, Shape{512, 1024, 1024}}) {
-    add(s, "left_elements", standard.left_elements, &ProductBlocking::left_elements);
+    add(s, "left_elements", &Blocking::left_elements);
   }
 }
 

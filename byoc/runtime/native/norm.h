@@ -97,7 +97,7 @@ struct NormShape {
 
 // Elements of a piece, at least, which takes about a microsecond: more than it costs to begin one.
 // docs/native.md, "Blocking".
-constexpr int64_t kNormPiece = 4096;
+constexpr int64_t kNormPiece = 8192;
 
 class Norm {
  public:
