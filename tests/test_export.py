@@ -137,6 +137,23 @@ def test_package_repeats(module, tmp_path):
     assert contents[0] == contents[1]
 
 
+@pytest.mark.parametrize("suffix", [".so", ".tar"])
+def test_lasting_files_are_on_the_disk(factory, tmp_path, monkeypatch, suffix):
+    """A whole file is synced before it has its name; what a search tries is not, and is the same file."""
+    synced, model, trial = [], tmp_path / f"model{suffix}", tmp_path / f"trial{suffix}"
+
+    def fsync(descriptor):
+        assert not model.exists()
+        synced.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    size = export.write(factory, model)
+    assert synced == [size]
+    assert export.write(factory, trial, lasting=False) == size
+    assert synced == [size]
+    assert trial.stat().st_mode == model.stat().st_mode
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [

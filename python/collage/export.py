@@ -11,6 +11,7 @@ A file appears under its name only when it is complete.
 
 import contextlib
 import errno
+import io
 import os
 import resource
 import shutil
@@ -315,16 +316,19 @@ def _is_full(error):
 
 def _pack(factory, library_file, archive):
     """Write the package that tvmc calls "classic", or the virtual machine's: the same bytes for the same input."""
-    folder = Path(library_file).parent
     if isinstance(factory, virtual_machine.Executable):
         with tarfile.open(archive, "w") as tar:
             tar.add(library_file, virtual_machine.MEMBER, filter=_plain_entry)
         return
-    (folder / "mod.json").write_text(factory.get_graph_json())
-    (folder / "mod.params").write_bytes(relay.save_param_dict(factory.get_params()))
     with tarfile.open(archive, "w") as tar:
-        for name in ("mod.so", "mod.json", "mod.params"):
-            tar.add(folder / name, name, filter=_plain_entry)
+        tar.add(library_file, "mod.so", filter=_plain_entry)
+        for name, content in (
+            ("mod.json", factory.get_graph_json().encode()),
+            ("mod.params", relay.save_param_dict(factory.get_params())),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(_plain_entry(entry), io.BytesIO(content))
 
 
 def _plain_entry(entry):
@@ -333,12 +337,13 @@ def _plain_entry(entry):
     return entry
 
 
-def write(factory, path, plugins=(), threads=0):
+def write(factory, path, plugins=(), threads=0, lasting=True):
     """Write a built model, a factory of TVM's or a virtual_machine.Executable, to ``path`` (.so or .tar), linked with
     ``plugins``; returns the size in bytes.
 
-    Intermediate files stand in the temporary directory; only the finished file is copied beside ``path`` and
-    renamed. On any error nothing is left behind, and what stood at ``path`` before stands there still.
+    Intermediate files stand in the temporary directory; the finished one is written beside ``path`` and renamed. On
+    any error nothing is left behind, and what stood at ``path`` before stands there still. One that is ``lasting`` is
+    on the disk when it has its name; what a search builds and runs need not be.
     """
     path = Path(path)
     check_output(path)
@@ -363,15 +368,14 @@ def write(factory, path, plugins=(), threads=0):
             notes = [factory.note()] if on_machine else []
             if path.suffix == ".tar":
                 link(factory if on_machine else factory.get_lib(), made, plugins, needed, notes)
-                _pack(factory, made, Path(folder) / "model.tar")
-                made = Path(folder) / "model.tar"
+                _pack(factory, made, partial)
             else:
                 link(factory, made, plugins, needed, notes)
-            size = made.stat().st_size
-            with open(made, "rb") as source, open(partial, "wb") as sink:
-                shutil.copyfileobj(source, sink, 1 << 20)
-                sink.flush()
-                os.fsync(sink.fileno())
+                shutil.copyfile(made, partial)
+            size = partial.stat().st_size
+            if lasting:
+                with open(partial, "rb+") as written:
+                    os.fsync(written.fileno())
         os.chmod(partial, 0o755 if path.suffix == ".so" else 0o644)
         os.replace(partial, path)
     except BaseException as error:

@@ -85,7 +85,7 @@ class Networks:
             )
             described = profile.describe(recorder.module, factory)
             plugins = list(dict.fromkeys(path for name in ("", *compilers) for path in region.plugins_for(name)))
-            size = export.write(factory, request["out"], plugins, int(request.get("threads") or 0))
+            size = export.write(factory, request["out"], plugins, int(request.get("threads") or 0), lasting=False)
         except MemoryError:
             raise
         except OSError as error:
