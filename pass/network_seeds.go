@@ -56,10 +56,6 @@ func (n *Network) Alone(backend string) *genome.Placement {
 	return n.alone([]string{backend}, func(i, k int) float64 { return all.bounds[all.of[i][k]] + overhead })
 }
 
-// elsewhere is what an operator counts that is left to TVM where a backend is to take all that it can, in milliseconds:
-// more than any choice among the backend's own candidates can save.
-const elsewhere = 1e5
-
 // Tuned is Single where the costs decide among the backend's own candidates: algorithms, and what is fused. One that
 // was not measured counts by its bound, as the graph level counts it. Several backends get all that any of them can
 // take, each operator from the one that is the cheapest there.
@@ -185,32 +181,11 @@ func (n *Network) Families() [][]string {
 	return families
 }
 
-// alone covers with the candidates of some backends, by the costs that own gives them, and with TVM's what is left.
+// alone is search.alone as a placement; nil where there is none.
 func (n *Network) alone(backends []string, own func(i, k int) float64) *genome.Placement {
-	chosen := make([][]int, len(n.s.functions))
-	for i, f := range n.s.functions {
-		options := make([]place.Option, len(f.set.Candidates))
-		for k := range f.set.Candidates {
-			c := &f.set.Candidates[k]
-			options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
-			switch {
-			case f.costs[k].Failed() && !c.Free:
-				options[k].Cost = math.Inf(1)
-			case !slices.Contains(backends, c.Backend) && !n.s.byName[c.Backend].TakesAnything():
-				if options[k].Cost = math.Inf(1); len(n.s.cfg.Pin) > 0 { // what is pinned there can be nowhere else
-					options[k].Cost = 2 * elsewhere * float64(c.Operators(f.set.Graph))
-				}
-			case !slices.Contains(backends, c.Backend):
-				options[k].Cost = elsewhere * float64(c.Operators(f.set.Graph))
-			case !c.Free:
-				options[k].Cost = own(i, k)
-			}
-		}
-		placed, err := place.Solve(options, n.Space.Functions[i].Tree)
-		if err != nil {
-			return nil
-		}
-		chosen[i] = placed.Chosen
+	chosen, err := n.s.alone(backends, own)
+	if err != nil {
+		return nil
 	}
 	return n.Space.Place(chosen)
 }

@@ -5,7 +5,6 @@ package pass
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -104,7 +103,7 @@ func decided(mod *bridge.Object, cfg Config, measured *slack) (*search, error) {
 		return nil, err
 	}
 	if s.cfg.Only != "" {
-		err = s.placeAll(s.cfg.onlyNames())
+		err = s.placeOnly()
 	} else if err = s.estimate(); err == nil {
 		err = s.place()
 	}
@@ -276,43 +275,6 @@ func (s *search) place() error {
 func (f *function) decide(placement *place.Placement, byName map[string]byoc.Backend) {
 	f.placement = placement
 	f.regions = annotate.Regions(f.set, placement.Chosen, byName)
-}
-
-// eachCandidate is what a candidate counts where only one backend is to have all: less than an operator on TVM, however
-// many there are. Candidates with several exits are taken by what they save, never by rank.
-const eachCandidate = 1e-6
-
-// placeAll gives one backend, or a few, all that they can take and TVM the rest. An operator on TVM counts 1 and
-// everything else next to nothing, so that the placement leaves as few operators to TVM as can be, and then has few,
-// large candidates; ranks decide among as many.
-func (s *search) placeAll(only []string) error {
-	defer clock(&s.timings.Place)()
-	for _, f := range s.functions {
-		f.costs = make([]cost.Cost, len(f.set.Candidates))
-		f.options = make([]place.Option, len(f.set.Candidates))
-		for k := range f.set.Candidates {
-			c := &f.set.Candidates[k]
-			f.options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
-			if s.byName[c.Backend].TakesAnything() && !slices.Contains(only, c.Backend) {
-				f.options[k].Cost = float64(c.Operators(f.set.Graph))
-			} else if !c.Free {
-				f.options[k].Cost = eachCandidate
-			}
-		}
-		placement, err := place.Solve(f.options, place.TreeOf(f.set.Graph))
-		if err != nil {
-			return fmt.Errorf("function %s: %w", f.set.Graph.Name, err)
-		}
-		// These numbers are no times: nothing of them may reach the plan.
-		for k := range f.options {
-			f.options[k].Cost = cost.Cost{}.Estimate()
-		}
-		for _, k := range placement.Chosen {
-			f.options[k].Cost = 0
-		}
-		f.decide(&place.Placement{Chosen: placement.Chosen}, s.byName)
-	}
-	return nil
 }
 
 // annotate writes the regions into a new module and has TVM infer its types.

@@ -32,6 +32,10 @@ const perMillisecond = 1e9
 // greatestSum bounds what may be added up, in picoseconds: 53 days, a factor of two below the end of int64.
 const greatestSum = 1 << 62
 
+// GreatestSum is what the costs of all options that may be taken may add up to, in milliseconds: 13 days. Solve and
+// Problem refuse more.
+const GreatestSum = greatestSum / 4 / perMillisecond
+
 // value is a number that the solver compares: first how many nodes are left open (uncovered), then cost, then rank.
 // Leaving a node open is the option {open: 1}, which every node tops. So a node that can be covered only inside an
 // option topped further up is no special case: that option's root then has a price with open -1.
