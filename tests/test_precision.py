@@ -300,14 +300,31 @@ def test_errors_are_what_they_are_said_to_be():
     assert set(precision.errors([[np.zeros((0, 3))]], [[np.zeros((0, 3))]]).values()) == {0.0}
 
 
-def test_what_is_nothing_like_the_result_is_wrong():
-    from collage import precision
+def test_what_is_said_of_a_result_for_go_to_judge():
+    from collage import check
 
     right = np.linspace(-1, 1, 50, dtype="float32")
-    assert precision.something_else([right * 1.01], [right]) is None
-    assert "no rounding" in precision.something_else([-right], [right])
-    assert "2 outputs" in precision.something_else([right, right], [right])
-    assert "float64" in precision.something_else([right.astype("float64")], [right])
+
+    def seen(got, **request):
+        told = check.seen(got, [right], request)
+        return told["unlike"], told["each"] and told["each"][0]
+
+    unlike, told = seen([right * 1.01], narrow=True, rtol=0.02)
+    assert not unlike and told["wrong"] == 0 and told["l2"] == pytest.approx(0.01, rel=1e-3)
+    assert seen([right * 1.01], rtol=0.005)[1]["wrong"] == 50 and "l2" not in seen([right])[1]
+    assert seen([right + 0.01], atol_of_greatest=0.02)[1]["wrong"] == 0
+    other = right.copy()
+    other[7] = 4
+    _, told = seen([other], rtol=1e-3, narrow=True)
+    assert (told["wrong"], told["elements"], told["at"], told["got"]) == (1, 50, [7], "4.0")
+    assert told["greatest"] == pytest.approx(4 - right[7]) and told["expected"] == str(right[7])
+    other[7] = np.nan
+    told = seen([other])[1]
+    assert (told["new_nan"], told["greatest"]) == (True, None)
+    other[7] = np.inf
+    told = seen([other])[1]
+    assert (told["new_nan"], told["greatest"], told["wrong"]) == (False, None, 1)
+    assert "2 outputs" in seen([right, right])[0] and "float64" in seen([right.astype("float64")])[0]
 
 
 def test_precisions_that_make_no_sense(command, tmp_path):

@@ -30,7 +30,8 @@ type CompareOptions struct {
 	Rounds int
 	// Seed makes the random inputs.
 	Seed int
-	// RTol and ATol are how far the outputs may be from the first model's.
+	// RTol and ATol are how far the outputs may be from the first model's, relative to the expected element and to the
+	// greatest one; 0 for what holds for networks.
 	RTol, ATol float64
 	// HeldOut are inputs on which it is told how far models are off (OutputCheck.Errors); may be empty. Measure is as of
 	// Inputs.
@@ -42,12 +43,12 @@ type CompareOptions struct {
 
 // OutputCheck compares a model's outputs with those of the first model.
 type OutputCheck struct {
-	MaxError float64 `json:"max_abs_error"`
-	OK       bool    `json:"ok"`
-	// Mismatch says where they differ by more than the tolerance; "" where they do not.
-	Mismatch string `json:"mismatch,omitempty"`
+	MaxError float64
+	OK       bool
+	// Mismatch says where they differ by more than the tolerance; "" where they do not, and of what is Model.Narrow.
+	Mismatch string
 	// Errors say how far the outputs are off on CompareOptions.HeldOut; nil without those.
-	Errors *cost.Errors `json:"errors,omitempty"`
+	Errors *cost.Errors
 }
 
 // Comparison is what Compare found, by the models' names.
@@ -128,8 +129,9 @@ func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptio
 	defer worker.kill()
 	worker.lastID++
 	taken := time.Now()
+	rtol, atol := tolerances(options.RTol, options.ATol, networkRTol)
 	message := compareMessage{ID: worker.lastID, Op: "compare", Models: models, Rounds: options.Rounds,
-		Threads: p.options.Threads, Seed: options.Seed, RTol: options.RTol, ATol: options.ATol,
+		Threads: p.options.Threads, Seed: options.Seed, RTol: rtol, ATol: atol,
 		HeldOut: options.HeldOut, Measure: options.Measure}
 	if err := worker.send(message); err != nil {
 		return nil, fmt.Errorf("measure: comparing models: %w", worker.exit())
@@ -156,8 +158,16 @@ func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptio
 			if err := json.Unmarshal(line, &result); err != nil {
 				return nil, fmt.Errorf("measure: comparing models: the worker's result is not readable: %w", err)
 			}
-			comparison = &Comparison{Costs: map[string]cost.Cost{}, Outputs: result.Outputs}
+			comparison = &Comparison{Costs: map[string]cost.Cost{}, Outputs: map[string]OutputCheck{}}
 			for _, m := range models {
+				if seen := result.Outputs[m.Name]; seen != nil {
+					check := OutputCheck{MaxError: seen.greatest(), Mismatch: seen.mismatch(), Errors: result.Errors[m.Name]}
+					if m.Narrow {
+						check.Mismatch = ""
+					}
+					check.OK = check.Mismatch == ""
+					comparison.Outputs[m.Name] = check
+				}
 				c := cost.Cost{Samples: result.Samples[m.Name], Origin: cost.Measured, Taken: taken}
 				if err := c.Validate(); err != nil {
 					return nil, fmt.Errorf("measure: comparing models: %s: %w", m.Name, err)

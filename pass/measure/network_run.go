@@ -27,7 +27,9 @@ type networkRunMessage struct {
 	MinSampleMs float64 `json:"min_sample_ms,omitempty"`
 	Inputs      []Input `json:"inputs,omitempty"`
 	HeldOut     []Input `json:"held_out,omitempty"`
-	Narrow      bool    `json:"narrow,omitempty"`
+	// RTol and ATol are as of measureMessage, for "network_run" with Check.
+	RTol float64 `json:"rtol,omitempty"`
+	ATol float64 `json:"atol_of_greatest,omitempty"`
 	// Measure is another one in which errors are taken.
 	Measure *OwnMeasure `json:"measure,omitempty"`
 }
@@ -41,7 +43,7 @@ type networkDropMessage struct {
 type networkRunResult struct {
 	Samples  []float64    `json:"samples_ms"`
 	Against  []float64    `json:"against_ms"`
-	MaxError float64      `json:"max_abs_error"`
+	Outputs  *outputsSeen `json:"outputs"`
 	Resident int64        `json:"resident_bytes"`
 	Errors   *cost.Errors `json:"errors"`
 	HeldOut  *cost.Errors `json:"held_out_errors"`
@@ -101,10 +103,13 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 				Against: run.Against, Rounds: rounds,
 				Check: len(c.Samples) == 0, Threads: n.options.Threads,
 				MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond),
-				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, Narrow: run.Narrow, Measure: inputs.Measure}
+				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, RTol: networkRTol, ATol: shareOfGreatest, Measure: inputs.Measure}
 		})
 		if err != nil {
 			return c, err
+		}
+		if failure == nil {
+			failure = result.Outputs.networkVerdict(run.Narrow)
 		}
 		if failure == nil && (len(result.Samples) != rounds || len(result.Against) != rounds) {
 			failure = &cost.Failure{Phase: "run", Kind: cost.KindError,
@@ -118,7 +123,7 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 			c.Network.Against = append(c.Network.Against,
 				math.Round(against*1e7)/1e7) // the digits that the store keeps of samples
 		}
-		c.MaxError = max(c.MaxError, result.MaxError)
+		c.MaxError = max(c.MaxError, result.Outputs.greatest())
 		c.Network.Resident = max(c.Network.Resident, result.Resident)
 		if result.Errors != nil {
 			c.Network.Errors, c.Network.HeldOut = result.Errors, result.HeldOut

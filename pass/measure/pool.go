@@ -349,18 +349,41 @@ func (p *Pool) run(ctx context.Context, slot int, j *job) (o outcome) {
 // ask sends one job to a worker and waits for the result. alive says whether the worker can be used again; a cost that
 // comes with a worker that is not alive has a failure.
 func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, alive bool, err error) {
-	o := &p.options
+	taken := time.Now()
+	line, c, alive, err := p.exchange(ctx, worker, j, "build", p.options.BuildTimeout, func(id int) any {
+		message := p.options.message(j)
+		message.ID = id
+		return message
+	})
+	if line == nil {
+		return c, alive, err
+	}
+	c, grown, err := resultCost(line, !j.prepare, j.workload.Narrow, taken)
+	if err != nil {
+		return cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindError, Detail: err.Error()}, taken), false, nil
+	}
+	// Caches and pools grow, too, but stop.
+	if j.workload.Compiler == "" || grown < leakBytes || len(c.Samples) == 0 {
+		return c, true, nil
+	}
+	if leaking, ok, alive, err := p.leaks(ctx, worker, j, slices.Min(c.Samples)); !ok {
+		return leaking, alive, err
+	}
+	return c, true, nil
+}
+
+// exchange sends one message about a job to a worker and waits for the line of its result; nil where there is none, and
+// then the cost says why. phase is what it does at first, within limit. alive and err are ask's.
+func (p *Pool) exchange(ctx context.Context, worker *process, j *job, phase string, limit time.Duration,
+	message func(id int) any) (line []byte, c cost.Cost, alive bool, err error) {
 	worker.lastID++
-	message := o.message(j)
-	message.ID = worker.lastID
 	taken := time.Now()
 	fail := func(phase, kind, detail string) cost.Cost {
 		return cost.FromFailure(cost.Failure{Phase: phase, Kind: kind, Detail: detail}, taken)
 	}
-	phase, limit := "build", o.BuildTimeout
-	if err := worker.send(message); err != nil {
+	if err := worker.send(message(worker.lastID)); err != nil {
 		kind, detail := describeEnd(worker.exit())
-		return fail(phase, kind, detail), false, nil
+		return nil, fail(phase, kind, detail), false, nil
 	}
 	for {
 		r, line, err := worker.receive(ctx, limit)
@@ -368,52 +391,54 @@ func (p *Pool) ask(ctx context.Context, worker *process, j *job) (c cost.Cost, a
 			var end *exitError
 			switch {
 			case ctx.Err() != nil:
-				return cost.Cost{}, false, ctx.Err()
+				return nil, cost.Cost{}, false, ctx.Err()
 			case errors.Is(err, errTimeout):
-				return fail(phase, cost.KindTimeout, fmt.Sprintf("no answer within %v", limit)), false, nil
+				return nil, fail(phase, cost.KindTimeout, fmt.Sprintf("no answer within %v", limit)), false, nil
 			case errors.Is(err, errMemory):
-				return fail(phase, cost.KindOutOfMemory,
+				return nil, fail(phase, cost.KindOutOfMemory,
 					fmt.Sprintf("the worker held more than %d MiB", worker.most>>20)), false, nil
 			case errors.As(err, &end):
 				kind, detail := describeEnd(end)
-				return fail(phase, kind, detail), false, nil
+				return nil, fail(phase, kind, detail), false, nil
 			default: // not the protocol
-				return fail(phase, cost.KindError, err.Error()), false, nil
+				return nil, fail(phase, cost.KindError, err.Error()), false, nil
 			}
 		}
 		switch r.Event {
 		case "built":
-			phase, limit = "run", o.RunTimeout
+			phase, limit = "run", p.options.RunTimeout
 		case "progress":
 		case "error":
 			if r.Phase == "setup" {
-				return cost.Cost{}, true, &setupError{j.request.Label, r.Detail}
+				return nil, cost.Cost{}, true, &setupError{j.request.Label, r.Detail}
 			}
 			if r.Phase == "protocol" {
-				return cost.Cost{}, true, fmt.Errorf("measure: %s: the worker cannot measure: %s", j.request.Label,
+				return nil, cost.Cost{}, true, fmt.Errorf("measure: %s: the worker cannot measure: %s", j.request.Label,
 					r.Detail)
 			}
-			return errorCost(r, phase, fail), true, nil
+			return nil, errorCost(r, phase, fail), true, nil
 		case "result":
-			c, err := resultCost(line, !j.prepare, taken)
-			if err != nil {
-				return fail(phase, cost.KindError, err.Error()), false, nil
-			}
-			return c, true, nil
+			return line, cost.Cost{}, true, nil
 		default:
-			return fail(phase, cost.KindError, fmt.Sprintf("the worker sent the unknown event %q", r.Event)), false, nil
+			return nil, fail(phase, cost.KindError, fmt.Sprintf("the worker sent the unknown event %q", r.Event)), false, nil
 		}
 	}
 }
 
+// warm is for how long something runs before samples of it are taken: after a pause threads have to wake up and to come
+// apart on the processors, clocks to rise and caches to fill, as they have in the middle of a network.
+const warm = 8 * time.Millisecond
+
 // message asks for a job.
 func (o *Options) message(j *job) measureMessage {
 	w := j.workload
+	rtol, atol := tolerances(w.RTol, w.ATol, candidateRTol)
 	message := measureMessage{
 		Op: "measure", Function: w.Function, Constants: w.Constants, Compiler: w.Compiler,
 		Target: o.Target, OptLevel: o.OptLevel, DisabledPasses: o.DisabledPasses, Key: j.request.Key.Structure,
 		Threads: o.Threads, Samples: j.samples, MinSampleMs: float64(o.MinSample) / float64(time.Millisecond),
-		Check: w.Compiler != "" && !j.again, RTol: w.RTol, ATol: w.ATol, Narrow: w.Narrow, Again: j.again,
+		WarmMs: float64(warm) / float64(time.Millisecond),
+		Check:  w.Compiler != "" && !j.again, RTol: rtol, ATol: atol, Narrow: w.Narrow, Again: j.again,
 	}
 	if message.Constants == nil {
 		message.Constants = []cost.ConstantParam{}

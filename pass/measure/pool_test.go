@@ -129,7 +129,7 @@ func TestFaultsLoseOnlyTheirCandidate(t *testing.T) {
 		{"half-a-line", "build", cost.KindError, "no message"},
 		{"not-json-number", "run", cost.KindError, "NaN"},
 		{"no-samples", "run", cost.KindError, "no samples"},
-		{"wrong-result", "check", cost.KindWrongResult, "3 of 10 values"},
+		{"wrong-result", "check", cost.KindWrongResult, "output 0 differs in 3 of 10 elements, most at [7]: 1.5 instead of 1.0"},
 		{"error", "build", cost.KindError, "TVMError: no strategy"},
 		{"nan", "check", cost.KindNotANumber, "output 0"},
 		{"long", "run", cost.KindError, "yend"},

@@ -27,10 +27,12 @@ type measureMessage struct {
 	Samples        int                  `json:"samples"` // 0: only build, run and check
 	MinSampleMs    float64              `json:"min_sample_ms"`
 	Check          bool                 `json:"check"`
-	// RTol is relative to the expected element, ATol to the greatest expected one; 0 for the worker's defaults.
+	// WarmMs is for how long something runs before samples of it are taken.
+	WarmMs float64 `json:"warm_ms"`
+	// RTol is relative to the expected element, ATol to the greatest expected one.
 	RTol float64 `json:"rtol"`
 	ATol float64 `json:"atol_of_greatest"`
-	// Narrow says that RTol and ATol do not hold (cost.Workload).
+	// Narrow says that RTol and ATol do not hold (cost.Workload), and asks for outputSeen.L2.
 	Narrow bool `json:"narrow,omitempty"`
 	// Again says that the function was measured before and needs no check.
 	Again bool `json:"again,omitempty"`
@@ -83,7 +85,7 @@ type compareMessage struct {
 	Threads int     `json:"threads"`
 	Seed    int     `json:"seed"`
 	RTol    float64 `json:"rtol"`
-	ATol    float64 `json:"atol"`
+	ATol    float64 `json:"atol_of_greatest"`
 	HeldOut []Input `json:"held_out,omitempty"`
 	// Measure is another one in which errors are taken on HeldOut.
 	Measure *OwnMeasure `json:"measure,omitempty"`
@@ -112,13 +114,16 @@ type reply struct {
 
 // measureResult is the reply "result" to a measureMessage.
 type measureResult struct {
-	Samples  []float64 `json:"samples_ms"`
-	MaxError float64   `json:"max_abs_error"`
-	Mismatch *string   `json:"mismatch"`
+	Samples []float64 `json:"samples_ms"`
+	// Outputs is nil where nothing was compared.
+	Outputs *outputsSeen `json:"outputs"`
+	// Grown is by how much the worker grew while this candidate was timed, since it was soaked.
+	Grown int64 `json:"grown_bytes"`
 }
 
 // compareResult is the reply "result" to a compareMessage.
 type compareResult struct {
-	Samples map[string][]float64   `json:"samples_ms"`
-	Outputs map[string]OutputCheck `json:"outputs_equal"`
+	Samples map[string][]float64    `json:"samples_ms"`
+	Outputs map[string]*outputsSeen `json:"outputs"`
+	Errors  map[string]*cost.Errors `json:"errors"`
 }

@@ -30,23 +30,23 @@ func errorCost(r reply, phase string, fail func(phase, kind, detail string) cost
 }
 
 // resultCost is the cost that a worker's result says; samples says whether it must have any. An error means that the
-// line is no result.
-func resultCost(line []byte, samples bool, taken time.Time) (cost.Cost, error) {
+// line is no result. grown is measureResult.Grown.
+func resultCost(line []byte, samples, narrow bool, taken time.Time) (c cost.Cost, grown int64, err error) {
 	var result measureResult
 	if err := json.Unmarshal(line, &result); err != nil {
-		return cost.Cost{}, fmt.Errorf("the worker's result is not readable: %w: %s", err, excerpt(line))
+		return cost.Cost{}, 0, fmt.Errorf("the worker's result is not readable: %w: %s", err, excerpt(line))
 	}
-	if result.Mismatch != nil {
-		return cost.FromFailure(cost.Failure{Phase: "check", Kind: cost.KindWrongResult, Detail: *result.Mismatch},
-			taken), nil
+	if failure := result.Outputs.verdict(narrow); failure != nil {
+		return cost.FromFailure(*failure, taken), 0, nil
 	}
 	if len(result.Samples) == 0 && samples {
-		return cost.Cost{}, fmt.Errorf("the worker's result has no samples: %s", excerpt(line))
+		return cost.Cost{}, 0, fmt.Errorf("the worker's result has no samples: %s", excerpt(line))
 	}
 	for _, s := range result.Samples {
 		if !(s > 0) || math.IsInf(s, 0) {
-			return cost.Cost{}, fmt.Errorf("the worker's result has a sample of %v ms", s)
+			return cost.Cost{}, 0, fmt.Errorf("the worker's result has a sample of %v ms", s)
 		}
 	}
-	return cost.Cost{Samples: result.Samples, Origin: cost.Measured, MaxError: result.MaxError, Taken: taken}, nil
+	return cost.Cost{Samples: result.Samples, Origin: cost.Measured, MaxError: result.Outputs.greatest(), Taken: taken},
+		result.Grown, nil
 }

@@ -65,6 +65,8 @@ func workerProcess(kind string) {
 			Manifest string           `json:"manifest"`
 			Rounds   int              `json:"rounds"`
 			Sizes    []int            `json:"sizes"`
+			Runs     int              `json:"runs"`
+			Pause    float64          `json:"pause_s"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -87,7 +89,8 @@ func workerProcess(kind string) {
 				say(map[string]any{"id": m.ID, "event": "progress", "round": round + 1})
 			}
 			say(map[string]any{"id": m.ID, "event": "result", "samples_ms": samples,
-				"outputs_equal": map[string]any{m.Models[1].Name: map[string]any{"max_abs_error": 0.5, "ok": true}}})
+				"outputs": map[string]any{m.Models[1].Name: map[string]any{
+					"each": []any{map[string]any{"elements": 4, "greatest": 0.5}}}}})
 		case "calibrate":
 			logLine("calibrate")
 			reads := make([][]float64, len(m.Sizes))
@@ -106,6 +109,22 @@ func workerProcess(kind string) {
 					"detail": "no such code"})
 				continue
 			}
+			say(map[string]any{"id": m.ID, "event": "result"})
+		case "soak":
+			logLine(fmt.Sprint("soak ", m.Runs, " after ", m.Pause))
+			order, rest, _ := strings.Cut(m.Function, " ")
+			grown := 0
+			fmt.Sscan(rest, &grown)
+			if order == "crash-soaked" {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+				time.Sleep(time.Hour)
+			}
+			if order == "puts-off" && m.Pause > 0 {
+				grown = 0
+			}
+			say(map[string]any{"id": m.ID, "event": "result", "before_bytes": 1 << 30, "after_bytes": 1<<30 + grown*m.Runs})
+		case "forget":
+			logLine("forget " + m.Function)
 			say(map[string]any{"id": m.ID, "event": "result"})
 		case "measure":
 			if m.Samples == 0 {
@@ -153,6 +172,13 @@ func build(id int, items []measureMessage, path string) {
 	say(map[string]any{"id": id, "event": "result", "manifest": path})
 }
 
+// rightOutputs and wrongOutputs are check.seen's of two results.
+var (
+	rightOutputs = map[string]any{"unlike": "", "each": []any{map[string]any{"elements": 10, "greatest": 1e-6}}}
+	wrongOutputs = map[string]any{"unlike": "", "each": []any{map[string]any{"elements": 10, "wrong": 3,
+		"greatest": 0.5, "at": []int{7}, "got": "1.5", "expected": "1.0"}}}
+)
+
 // prepare answers an order for which nothing is to be timed.
 func prepare(m measureMessage) {
 	say(map[string]any{"id": m.ID, "event": "built", "seconds": 0.1})
@@ -162,12 +188,12 @@ func prepare(m measureMessage) {
 		time.Sleep(time.Hour)
 	case "wrong-result":
 		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{},
-			"mismatch": "3 of 10 values differ by up to 1 %"})
+			"outputs": wrongOutputs})
 	case "setup":
 		say(map[string]any{"id": m.ID, "event": "error", "phase": "setup", "kind": "error",
 			"detail": "no code generator"})
 	default:
-		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{}, "max_abs_error": 1e-6})
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{}, "outputs": rightOutputs})
 	}
 }
 
@@ -190,7 +216,11 @@ func serve(m measureMessage, served int) {
 		if m.Again {
 			samples = slices.Repeat([]float64{ms}, m.Samples)
 		}
-		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": samples, "max_abs_error": 1e-6})
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": samples, "outputs": rightOutputs})
+	case "leaks", "puts-off", "crash-soaked":
+		built()
+		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{20, 21}, "outputs": rightOutputs,
+			"grown_bytes": leakBytes})
 	case "crash-again":
 		built()
 		if m.Again {
@@ -263,7 +293,7 @@ func serve(m measureMessage, served int) {
 	case "wrong-result":
 		built()
 		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{1},
-			"mismatch": "3 of 10 values differ by up to 1 %"})
+			"outputs": wrongOutputs})
 	case "error":
 		say(map[string]any{"id": m.ID, "event": "error", "phase": "build", "kind": "error",
 			"detail": "TVMError: no strategy"})

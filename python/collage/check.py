@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether two results are the same: a backend's and plain TVM's.
 
-In: lists of numpy arrays and tolerances. Out: the largest absolute error, and a text that says where they
-differ.
+In: lists of numpy arrays and tolerances. Out: where and by how much they differ. Whether a backend's result will do
+is said in Go (pass/measure/verdict.go).
 """
 
 import math
 
 import numpy as np
+
+from . import precision
 
 
 def difference(got, expected, rtol, atol):
@@ -20,22 +22,52 @@ def difference(got, expected, rtol, atol):
         return math.inf, unlike
     largest = 0.0
     for number, (one, other) in enumerate(zip(got, expected, strict=True)):
-        if not one.size:
-            continue
-        a, b = one.astype("float64"), other.astype("float64")
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        with np.errstate(invalid="ignore"):
-            error = np.where(same, 0.0, np.abs(a - b))
-        error = np.where(np.isnan(error), np.inf, error)
-        largest = max(largest, float(error.max()))
-        wrong = error > atol + rtol * np.where(np.isfinite(b), np.abs(b), 0.0)
-        if wrong.any():
-            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), a.shape))
+        told = _told(one, other, rtol, atol)
+        largest = max(largest, math.inf if told["greatest"] is None else told["greatest"])
+        if told["wrong"]:
             return largest, (
-                f"output {number} differs in {int(wrong.sum())} of {a.size} elements, "
-                f"most at {list(place)}: {one[place]!s} instead of {other[place]!s}"
+                f"output {number} differs in {told['wrong']} of {told['elements']} elements, "
+                f"most at {told['at']}: {told['got']} instead of {told['expected']}"
             )
     return largest, None
+
+
+def seen(got, expected, request):
+    """What outputs are like beside the expected ones, for Go, which says what comes of it (measure.outputsSeen).
+
+    {"unlike", "each"}: which output has another shape or type, "" for none; else of each output how many of its
+    "elements" are "wrong" (difference, within the request's tolerances), the "greatest" error (None where it has no
+    bounds), "at" which place, what was "got" and "expected" there, and "new_nan": that it holds NaN where there are
+    numbers alone. Of what is "narrow" there is "l2", too (precision.errors).
+    """
+    if unlike := misfit(got, expected):
+        return {"unlike": unlike, "each": []}
+    within = tolerances(request, expected)
+    each = []
+    for one, other in zip(got, expected, strict=True):
+        each.append({**_told(one, other, *within), "new_nan": has_new_nan([one], [other])})
+        if request.get("narrow"):
+            each[-1]["l2"] = precision.errors([[one]], [[other]])["l2"]
+    return {"unlike": "", "each": each}
+
+
+def _told(one, other, rtol, atol):
+    """What ``seen`` tells of an output, but for "new_nan" and "l2"."""
+    told = {"elements": one.size, "wrong": 0, "greatest": 0.0, "at": [], "got": "", "expected": ""}
+    if not one.size:
+        return told
+    a, b = one.astype("float64"), other.astype("float64")
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0.0, np.abs(a - b))
+    error = np.where(np.isnan(error), np.inf, error)
+    greatest = float(error.max())
+    told["greatest"] = greatest if math.isfinite(greatest) else None
+    wrong = error > atol + rtol * np.where(np.isfinite(b), np.abs(b), 0.0)
+    if wrong.any():
+        place = tuple(int(i) for i in np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), a.shape))
+        told.update(wrong=int(wrong.sum()), at=list(place), got=str(one[place]), expected=str(other[place]))
+    return told
 
 
 def misfit(got, expected):
@@ -48,15 +80,14 @@ def misfit(got, expected):
     return ""
 
 
-def tolerances(request, expected, rtol):
-    """(rtol, atol) of a request; where it says nothing (or 0), defaults from what is expected.
+def tolerances(request, expected):
+    """(rtol, atol) of a request.
 
     "atol_of_greatest" is a share of the greatest expected value: sums of both signs cancel, and what is small
     beside the greatest value has no digits of its own.
     """
     scale = max((float(np.abs(np.nan_to_num(o.astype("float64"))).max()) for o in expected if o.size), default=0.0)
-    atol = request.get("atol") or (request.get("atol_of_greatest") or 1e-5) * scale
-    return request.get("rtol") or rtol, atol
+    return request.get("rtol") or 0.0, (request.get("atol_of_greatest") or 0.0) * scale
 
 
 # How far a network as TVM read it may be from what another engine makes of the same file, as a share of an output's

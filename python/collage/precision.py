@@ -12,15 +12,12 @@ import math
 
 import numpy as np
 
-from . import check, error_measure
+from . import error_measure
 
 MEASURES = ("l2", "max", "cosine", "top1")
 
 # What stands for an error that has no bounds, which JSON cannot say.
 _BOUNDLESS = 1e9
-
-# A part that is computed narrowly computes something else, and not the same less exactly, where it is off by more.
-_SOMETHING_ELSE = 0.25
 
 
 def errors(got, expected, own=None, inputs=None):
@@ -38,17 +35,6 @@ def errors(got, expected, own=None, inputs=None):
         error = error_measure.error(own["file"], own["function"], got, expected, inputs)
         return {**worst, "own": {"measure": own["name"], "error": error}}
     return worst
-
-
-def something_else(got, expected):
-    """Why what a part gives, computed narrowly, is not what plain TVM gives, less exactly; None where it is."""
-    if unlike := check.misfit(got, expected):
-        return unlike
-    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
-        error = _of_output([one], [other])["l2"]
-        if error > _SOMETHING_ELSE:
-            return f"output {number} is off by {error:.2g} (L2, relative): that is no rounding to a narrower type"
-    return None
 
 
 def _of_output(got, expected):

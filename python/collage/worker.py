@@ -8,6 +8,8 @@ protocol alone (whatever else is printed goes to standard error):
     {"id", "op": "hello"}    -> {"id", "event": "hello", "tvm", "pid"}
     {"id", "op": "measure"}  -> {"id", "event": "built", "seconds"},
                                 {"id", "event": "result", "samples_ms", ...}
+    {"id", "op": "soak"}     -> {"id", "event": "result", "before_bytes", "after_bytes"}
+    {"id", "op": "forget"}   -> {"id", "event": "result"}
     {"id", "op": "build"}    -> {"id", "event": "result", "manifest"}
     {"id", "op": "load"}     -> {"id", "event": "result"}
     {"id", "op": "calibrate"} -> {"id", "event": "result", "gflop_ms", "read_gib_ms"}
@@ -19,7 +21,8 @@ protocol alone (whatever else is printed goes to standard error):
     anything that fails      -> {"id", "event": "error", "phase", "kind", "detail"}
 
 What a "measure" built is kept for a while, so that further samples of it ("again": true) cost no build. With
-no samples ("samples": 0) it only builds, runs and checks. "build" compiles many regions ("items", each as
+no samples ("samples": 0) it only builds, runs and checks. "soak" runs it for the memory that this leaves behind,
+"forget" lets go of it. "build" compiles many regions ("items", each as
 "measure" has it, for plain TVM) into files in "folder"; another worker is told of them with "load" and has no
 need to build them.
 
@@ -64,6 +67,8 @@ class Worker:
         self.operations = {
             "hello": self._hello,
             "measure": self._measure,
+            "soak": self._soak,
+            "forget": self._forget,
             "build": self._build,
             "load": self._load,
             "calibrate": self._calibrate,
@@ -116,6 +121,15 @@ class Worker:
             self._send({"id": number, "event": "built", "seconds": seconds})
 
         self._result(number, measuring.measure(request, self._artefacts, built))
+
+    def _soak(self, number, request):
+        from . import measuring
+
+        self._result(number, measuring.soak(request, self._artefacts))
+
+    def _forget(self, number, request):
+        self._artefacts.drop(request, request.get("compiler") or "")
+        self._result(number, {})
 
     def _build(self, number, request):
         from . import batch
