@@ -15,7 +15,8 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// tieMargin is how much slower a finalist may be, by the median of the paired rounds, and still count as equal.
+// tieMargin is how much slower a finalist may be, by the median of the paired rounds, and still count as equal. It is what
+// a simpler network is worth: the most that is given away for fewer regions.
 const tieMargin = 0.01
 
 // choose takes the fastest finalist that may be chosen. Those that cannot be told from it are as good, and then
@@ -131,18 +132,21 @@ func regionText(n int) string {
 	return fmt.Sprintf("%d regions", n)
 }
 
-// doubt is how likely chance alone must be for what it explains to be called equal (a sign test).
+// doubt is how likely chance alone must be for what it explains to be called equal (a sign test). Lower, and more rounds
+// are called equal that are not; higher, and chance decides more often than a tie does (mostTurns runs them again).
 const doubt = 0.1
 
 // equal says that two finalists cannot be told apart: the median of the rounds' ratios is within the margin, or so
 // few rounds lie on one side that chance explains them. Of fewer than five rounds not even all on one side are rare
 // enough for the test; they are told apart all the same, for whoever asks for one round wants an answer.
-func equal(a, b []float64) bool {
+func equal(a, b []float64) bool { return equalWithin(a, b, tieMargin, doubt) }
+
+func equalWithin(a, b []float64, margin, doubt float64) bool {
 	ratio := medianRatio(a, b)
 	if math.IsNaN(ratio) {
 		return false
 	}
-	if math.Abs(ratio-1) <= tieMargin {
+	if math.Abs(ratio-1) <= margin {
 		return true
 	}
 	above, below := 0, 0

@@ -207,8 +207,13 @@ func (c *decision) mostFinalists() int { return min(wantedFinalists, len(c.graph
 const wantedFinalists = 1 + bestFew
 
 // learnShare is how much of what is left after the backends alone goes to candidates alone at most: less than half,
-// since what is learnt so has yet to be tried in whole networks, which decide.
+// since what is learnt so has yet to be tried in whole networks, which decide. At twice of
+// it networks would have a fifth of what is left.
 const learnShare = 0.4
+
+func partsTime(free time.Duration, share float64) time.Duration {
+	return time.Duration(share * float64(free))
+}
 
 // mayLearn says that there is something to be learnt about candidates alone, and time for it.
 func (c *decision) mayLearn() bool {
@@ -220,7 +225,7 @@ func (c *decision) mayLearn() bool {
 
 // learn measures candidates alone, as far as time goes, and shows what came of it.
 func (c *decision) learn() error {
-	free := time.Duration(learnShare * float64(c.budget.Free(wantedFinalists)))
+	free := partsTime(c.budget.Free(wantedFinalists), learnShare)
 	tables := c.graph.result.Tables
 	if c.Reach == ReachParts {
 		// All of the time but for building the one placement that comes of it: it has more to be built than plain TVM.

@@ -237,12 +237,18 @@ func Score(c cost.Cost) float64 {
 	return statistics.Quantile(Ratios(c), 0.5)
 }
 
+// hopelessRun is how much slower than the best, quartile against quartile, a network must be to be given up in the middle
+// of its rounds: three are not enough to tell what touches apart, and more than this is not made good by more of them.
+const hopelessRun = 1.03
+
 // roundsToJudge is how many rounds are run before a network may be called hopeless.
 const roundsToJudge = 3
 
 // Hopeless says that a network need not be measured further: even its better rounds are worse than the worse rounds of
 // the best one.
-func Hopeless(c, best cost.Cost) bool {
+func Hopeless(c, best cost.Cost) bool { return hopelessBy(c, best, hopelessRun) }
+
+func hopelessBy(c, best cost.Cost, times float64) bool {
 	if len(c.Samples) < roundsToJudge || !best.Known() {
 		return false
 	}
@@ -250,7 +256,7 @@ func Hopeless(c, best cost.Cost) bool {
 	if c.Network != nil && c.Network.Pace > 0 {
 		worse = Score(best) // plain TVM's noise is in the best one's rounds, and not in these
 	}
-	return statistics.Quantile(Ratios(c), 0.25) > 1.03*worse
+	return statistics.Quantile(Ratios(c), 0.25) > times*worse
 }
 
 // sizeText is a size for people.

@@ -249,8 +249,11 @@ func (s *search) key(p *genome.Placement) cost.Key {
 	return key
 }
 
-// improvement is what a network must gain to count as better: less is noise.
+// improvement is what a network must gain to count as better, and to keep the search going: less is noise, and of more
+// several could be had in steps that each count for nothing.
 const improvement = 0.005
+
+func improves(score, best, by float64) bool { return score < best*(1-by) }
 
 // take takes in what was found about a placement.
 func (s *search) take(p pending, c cost.Cost) {
@@ -273,7 +276,7 @@ func (s *search) take(p pending, c cost.Cost) {
 		s.best, s.idle = len(s.result.Trials)-1, 0
 	default:
 		best := &s.result.Trials[s.best]
-		if t.Score < best.Score*(1-improvement) {
+		if improves(t.Score, best.Score, improvement) {
 			s.idle = 0
 		}
 		if t.compare(best) < 0 {

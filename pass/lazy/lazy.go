@@ -136,12 +136,16 @@ func (p *Problem) Tested(costs []cost.Cost) (tested, wrong int) {
 
 func settled(c cost.Cost) bool { return c.Failed() || c.Known() && c.Origin != cost.Bounded }
 
-// distrust is how far under the cost a bound is put that was found to be above it.
+// distrust is how far under the cost a bound is put that was found to be above it: others are likely to be as wrong and
+// somewhat more. At half of it bounds rule out little and most is measured; at 1 and beyond a bound stays above what was
+// measured, which would be ruled out.
 const distrust = 0.8
 
 // scale makes all bounds smaller in proportion to the worst one. It is a function of what is known alone, so that a
 // second run, which knows everything from the beginning, ends with the same bounds.
-func (p *Problem) scale(costs []cost.Cost) float64 {
+func (p *Problem) scale(costs []cost.Cost) float64 { return p.scaleBy(costs, distrust) }
+
+func (p *Problem) scaleBy(costs []cost.Cost, distrust float64) float64 {
 	scale := 1.0
 	for i, c := range costs {
 		if settled(c) && !c.Failed() && p.Bounds[i] > 0 {

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graphlevel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/collage-tvm/collage/pass/cost"
+)
+
+// The constants that decide here, each at half, as it is, and at twice: what is true of the chosen one alone is why it
+// is chosen.
+
+func TestWhichSeedsAreHopelessAtHalfAndTwice(t *testing.T) {
+	const best = 10.0
+	for _, of := range []struct {
+		expected          float64
+		half, chosen, two bool
+		why               string
+	}{
+		{8, true, false, false, "what looks faster than the best must be tried"},
+		{14, true, false, false, "predictions are off by so much"},
+		{16, true, true, false, "half as slow again is not worth a build"},
+		{31, true, true, true, "three times as slow"},
+	} {
+		got := []bool{}
+		for _, factor := range []float64{0.5, 1, 2} {
+			got = append(got, hopelessWith(of.expected, best, factor*hopelessSeed))
+		}
+		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, of.why)
+	}
+}
+
+func TestWhatCountsAsAnImprovementAtHalfAndTwice(t *testing.T) {
+	for _, of := range []struct {
+		score             float64
+		half, chosen, two bool
+	}{{0.998, false, false, false}, {0.996, true, false, false}, {0.992, true, true, false}, {0.98, true, true, true}} {
+		got := []bool{}
+		for _, factor := range []float64{0.5, 1, 2} {
+			got = append(got, improves(of.score, 1, factor*improvement))
+		}
+		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, "%v of the best", of.score)
+	}
+}
+
+func TestWhenARunIsGivenUpAtHalfAndTwice(t *testing.T) {
+	rounds := func(ms float64) cost.Cost {
+		return cost.Cost{Samples: []float64{ms, ms, ms}, Origin: cost.Measured,
+			Network: &cost.Network{Against: []float64{1, 1, 1}}}
+	}
+	for _, of := range []struct {
+		ms                float64
+		half, chosen, two bool
+	}{{1.01, false, false, false}, {1.02, true, false, false}, {1.05, true, true, false}, {1.07, true, true, true}} {
+		got := []bool{}
+		for _, factor := range []float64{0.5, 1, 2} {
+			got = append(got, hopelessBy(rounds(of.ms), rounds(1), 1+factor*(hopelessRun-1)))
+		}
+		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, "%v times the best", of.ms)
+	}
+}
