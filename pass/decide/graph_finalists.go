@@ -221,7 +221,7 @@ func (c *decision) keepBest() bool {
 	if c.Ending.asked() {
 		why = "the search was interrupted"
 	}
-	c.warn("It was chosen by the search's own samples: %s.", why)
+	c.warn("%s", c.hurry(fmt.Sprintf("It was chosen by the search's own samples: %s.", why)))
 	return true
 }
 

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,7 +21,8 @@ type Difference struct {
 	// Identical says that both decide the same: every operator is on the same backend in the same candidate and region.
 	// Costs may differ.
 	Identical bool `json:"identical_placement"`
-	// Fields are what the plans are for and were made with: the environment, the backends, the constraints.
+	// Fields are what the plans are for and were made with: the environment, the backends, the constraints, the level; and
+	// what each proves of its placement.
 	Fields   []FieldChange `json:"fields"`
 	Estimate [2]Estimate   `json:"estimate"`
 	Shares   []ShareChange `json:"backends"`
@@ -133,7 +135,34 @@ func fieldChanges(a, b *Plan) []FieldChange {
 	add("error allowed", limitText(pa), limitText(pb))
 	add("calibration", calibrationText(pa), calibrationText(pb))
 	add("scales", scalesText(a, b), scalesText(b, a))
+	add("level", a.Level, b.Level)
+	add("proven", provenText(a), provenText(b))
 	return changes
+}
+
+// provenText says how near to the cheapest a plan proves its placement to be, by the costs of candidates alone, and by
+// what a search among whole networks ended with.
+func provenText(p *Plan) string {
+	proof, err := p.Prove()
+	text := "nothing"
+	switch {
+	case errors.Is(err, ErrNotProven):
+	case err != nil:
+		return "its proof does not hold: " + err.Error()
+	default:
+		text = proof.text()
+	}
+	if proof.Believed != nil {
+		text += "; in place: " + proof.Believed.text()
+	}
+	return text
+}
+
+func (p Proof) text() string {
+	if p.Gap() == 0 {
+		return "the cheapest"
+	}
+	return fmt.Sprintf("within %.3g ms of the cheapest", p.Gap())
 }
 
 // precisionOf is what a plan says of its budget of errors; that of none is float32's tolerance.

@@ -97,6 +97,43 @@ func TestDiffOfFailures(t *testing.T) {
 	assert.NotNil(t, d.Fates[0].To)
 }
 
+func TestDiffSaysWhatIsProven(t *testing.T) {
+	t.Parallel()
+	plans := map[string]*Plan{}
+	for name, change := range map[string]func(p *Plan){
+		"proven": func(*Plan) {},
+		"not searched": func(p *Plan) {
+			p.Estimate.Optimal, p.Estimate.Bound, p.Estimate.Gap, p.Level = false, 0, 0, "operator"
+			for i := range p.Regions {
+				for k := range p.Regions[i].Candidates {
+					for n := range p.Regions[i].Candidates[k].Nodes {
+						p.Regions[i].Candidates[k].Nodes[n].Price = 0
+					}
+				}
+			}
+		},
+		"wrong": func(p *Plan) { p.Estimate.Milliseconds *= 2 },
+	} {
+		p := example(t)
+		change(p)
+		plans[name] = p
+	}
+	proven := func(name string) (changes []FieldChange) {
+		for _, f := range Diff(plans["proven"], plans[name]).Fields {
+			if f.Field == "proven" || f.Field == "level" {
+				changes = append(changes, f)
+			}
+		}
+		return changes
+	}
+	assert.Empty(t, proven("proven"))
+	assert.Equal(t, []FieldChange{{"level", "", "operator"}, {"proven", "the cheapest", "nothing"}},
+		proven("not searched"))
+	require.Len(t, proven("wrong"), 1)
+	assert.Contains(t, proven("wrong")[0].To, "its proof does not hold: ")
+	assert.Equal(t, "within 0.25 ms of the cheapest", Proof{Milliseconds: 4, Bound: 3.75}.text())
+}
+
 func TestDiffSaysInWhichTypesPartsMayBe(t *testing.T) {
 	t.Parallel()
 	a, b := example(t), example(t)

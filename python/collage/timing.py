@@ -9,6 +9,7 @@ import math
 import os
 import time
 
+
 def resident():
     """This process's memory in bytes; 0 where it cannot be known."""
     try:
@@ -24,7 +25,7 @@ def runs(seconds, min_sample_ms):
 
 
 def sample(artefact, samples, min_sample_ms, warm_ms):
-    """Latency samples in ms; each is the mean of as many runs as fill ``min_sample_ms``. For ``warm_ms`` it runs before."""
+    """Latency samples in ms, after ``warm_ms`` of runs; each is the mean of as many as fill ``min_sample_ms``."""
     if artefact.number is None:
         artefact.number = runs(min(artefact.seconds(1, 2)), min_sample_ms)
     began = time.perf_counter()
