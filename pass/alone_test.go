@@ -73,7 +73,8 @@ func TestWhatIsPinnedElsewhereIsCoveredThere(t *testing.T) {
 	assert.Nil(t, n.Single("lib"), "nobody else has it")
 	n.s.cfg.Pin = []string{"round=pinned"}
 	assert.Equal(t, []string{"lib.conv2d_relu", "pinned.round"}, composites(n.Single("lib")))
-	f.set.Candidates = append(f.set.Candidates, candidate.Candidate{Backend: "tvm", Nodes: round, Root: round[0], Rank: 99})
+	f.set.Candidates = append(f.set.Candidates,
+		candidate.Candidate{Backend: "tvm", Nodes: round, Root: round[0], Rank: 99})
 	f.costs = append(f.costs, cost.FromMilliseconds(1))
 	require.NoError(t, n.open())
 	assert.Equal(t, []string{"lib.conv2d_relu", ""}, composites(n.Single("lib")), "rather TVM's, where it may be")

@@ -131,7 +131,8 @@ func TestWhatCannotBeBuiltAtTheEndIsToldOf(t *testing.T) {
 	assert.NotEqual(t, best.name, c.finalists[0].name)
 	assert.Contains(t, c.notes, best.name+" was the fastest of the search, but could not be built at the end: no memory.")
 
-	assert.Contains(t, c.notes, "It was chosen by the search's own samples: there was no time to run the best networks again.")
+	assert.Contains(t, c.notes,
+		"It was chosen by the search's own samples: there was no time to run the best networks again.")
 	assert.NotContains(t, strings.Join(c.lasting(), " "), "no time", "its plan is the same from a warm store")
 	assert.NotEmpty(t, c.lasting())
 

@@ -15,8 +15,8 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// tieMargin is how much slower a finalist may be, by the median of the paired rounds, and still count as equal. It is what
-// a simpler network is worth: the most that is given away for fewer regions.
+// tieMargin is how much slower a finalist may be, by the median of the paired rounds, and still count as equal. It is
+// what a simpler network is worth: the most that is given away for fewer regions.
 const tieMargin = 0.01
 
 // choose takes the fastest finalist that may be chosen. Those that cannot be told from it are as good, and then
@@ -132,8 +132,9 @@ func regionText(n int) string {
 	return fmt.Sprintf("%d regions", n)
 }
 
-// doubt is how likely chance alone must be for what it explains to be called equal (a sign test). Lower, and more rounds
-// are called equal that are not; higher, and chance decides more often than a tie does (mostTurns runs them again).
+// doubt is how likely chance alone must be for what it explains to be called equal (a sign test). Lower, and more
+// rounds are called equal that are not; higher, and chance decides more often than a tie does (mostTurns runs them
+// again).
 const doubt = 0.1
 
 // equal says that two finalists cannot be told apart: the median of the rounds' ratios is within the margin, or so

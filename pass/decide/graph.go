@@ -207,8 +207,8 @@ func (c *decision) mostFinalists() int { return min(wantedFinalists, len(c.graph
 const wantedFinalists = 1 + bestFew
 
 // learnShare is how much of what is left after the backends alone goes to candidates alone at most: less than half,
-// since what is learnt so has yet to be tried in whole networks, which decide. At twice of it
-// networks would have a fifth of what is left.
+// since what is learnt so has yet to be tried in whole networks, which decide. At twice of it networks would have a
+// fifth of what is left.
 const learnShare = 0.4
 
 func partsTime(free time.Duration, share float64) time.Duration {

@@ -237,8 +237,9 @@ func Score(c cost.Cost) float64 {
 	return statistics.Quantile(Ratios(c), 0.5)
 }
 
-// hopelessRun is how much slower than the best, quartile against quartile, a network must be to be given up in the middle
-// of its rounds: three are not enough to tell what touches apart, and more than this is not made good by more of them.
+// hopelessRun is how much slower than the best, quartile against quartile, a network must be to be given up in the
+// middle of its rounds: three are not enough to tell what touches apart, and more than this is not made good by more of
+// them.
 const hopelessRun = 1.03
 
 // roundsToJudge is how many rounds are run before a network may be called hopeless.

@@ -11,9 +11,9 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 )
 
-// hopelessSeed is how many times as long as the best so far a seed must be expected to take for not being measured. What
-// is expected before a network ran is a sum of parts that were seen elsewhere, and no time: at half of this, what looks
-// better than the best would be passed over; at twice, builds go to what looks three times as slow.
+// hopelessSeed is how many times as long as the best so far a seed must be expected to take for not being measured.
+// What is expected before a network ran is a sum of parts that were seen elsewhere, and no time: at half of this, what
+// looks better than the best would be passed over; at twice, builds go to what looks three times as slow.
 const hopelessSeed = 1.5
 
 // sow measures the seeds: the first few as they stand, then, by what is learnt on the way, the most promising first.

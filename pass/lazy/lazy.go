@@ -137,8 +137,8 @@ func (p *Problem) Tested(costs []cost.Cost) (tested, wrong int) {
 func settled(c cost.Cost) bool { return c.Failed() || c.Known() && c.Origin != cost.Bounded }
 
 // distrust is how far under the cost a bound is put that was found to be above it: others are likely to be as wrong and
-// somewhat more. At half of it bounds rule out little and most is measured; at 1 and beyond a bound stays above what was
-// measured, which would be ruled out.
+// somewhat more. At half of it bounds rule out little and most is measured; at 1 and beyond a bound stays above what
+// was measured, which would be ruled out.
 const distrust = 0.8
 
 // scale makes all bounds smaller in proportion to the worst one. It is a function of what is known alone, so that a

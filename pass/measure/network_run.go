@@ -103,7 +103,8 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 				Against: run.Against, Rounds: rounds,
 				Check: len(c.Samples) == 0, Threads: n.options.Threads,
 				MinSampleMs: float64(n.options.MinSample) / float64(time.Millisecond),
-				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, RTol: networkRTol, ATol: shareOfGreatest, Measure: inputs.Measure}
+				Inputs:      inputs.Searched, HeldOut: inputs.HeldOut, RTol: networkRTol,
+				ATol: shareOfGreatest, Measure: inputs.Measure}
 		})
 		if err != nil {
 			return c, err

@@ -87,7 +87,8 @@ func networkWorker() {
 			if model == "zero.so" {
 				samples[0] = 0
 			}
-			result(map[string]any{"samples_ms": samples, "against_ms": against, "outputs": map[string]any{"each": []any{map[string]any{"elements": 1, "greatest": 0.25}}},
+			result(map[string]any{"samples_ms": samples, "against_ms": against,
+				"outputs":        map[string]any{"each": []any{map[string]any{"elements": 1, "greatest": 0.25}}},
 				"resident_bytes": 1 << 20})
 		case m.Op == "network_profile":
 			result(map[string]any{"kernels_ms": []float64{1.5}, "names": []string{"k"}})

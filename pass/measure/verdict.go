@@ -25,8 +25,8 @@ const (
 )
 
 // somethingElse is the relative error (L2) from which on a part that is computed narrowly computes something else than
-// TVM, and not the same less exactly: more than the greatest budget that makes sense (pass.QuantisedMaxError), less than
-// what a wrong sign or axis gives, which is off by 1 and more.
+// TVM, and not the same less exactly: more than the greatest budget that makes sense (pass.QuantisedMaxError), less
+// than what a wrong sign or axis gives, which is off by 1 and more.
 const somethingElse = 0.25
 
 // outputsSeen is what a worker says of outputs beside the expected ones (check.seen, Python). What comes of it is said
@@ -42,8 +42,8 @@ type outputSeen struct {
 	// Elements is how many there are, Wrong how many of them are off by more than was asked for.
 	Elements int `json:"elements"`
 	Wrong    int `json:"wrong"`
-	// Greatest is the greatest absolute error, nil where it has no bounds; of the wrong elements it is the one at At, where
-	// Got stands instead of Expected.
+	// Greatest is the greatest absolute error, nil where it has no bounds; of the wrong elements it is the one at At,
+	// where Got stands instead of Expected.
 	Greatest *float64 `json:"greatest"`
 	At       []int    `json:"at"`
 	Got      string   `json:"got"`

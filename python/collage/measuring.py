@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the measuring worker does about one region: build it, run it, hold it beside plain TVM's, time it. What is made of
-that is said in Go (pass/measure/verdict.go).
+"""What the measuring worker does about one region: build it, run it, hold it beside plain TVM's, time it. What comes
+of that is said in Go (pass/measure/verdict.go).
 """
 
 from . import check, library, timing
