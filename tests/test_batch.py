@@ -58,6 +58,17 @@ def composite():
     return region.with_attr("Compiler", tvm.runtime.String("some")), []
 
 
+def scatter(indices=(2, 40, 30)):
+    """A constant that says where something is written, within a composite function."""
+    into, updates = (50, 60, 3), (40, 30, 3)
+    x, y, at = relay.var("a", shape=into), relay.var("b", shape=updates), relay.var("c", shape=indices, dtype="int32")
+    inner = relay.Function([x, y, at], relay.scatter_nd(x, at, y, "update"))
+    inner = inner.with_attr("Composite", tvm.runtime.String("some.scatter"))
+    x, y, at = relay.var("i0", shape=into), relay.var("i1", shape=updates), relay.var("c0", shape=indices, dtype="int32")
+    constants = [{"name": "c0", "shape": list(indices), "dtype": "int32"}]
+    return relay.Function([x, y, at], relay.Call(inner, [x, y, at])), constants
+
+
 CASES = [
     conv_function,
     lambda: conv_function(32),
@@ -68,7 +79,19 @@ CASES = [
     several_results,
     unused_input,
     composite,
+    scatter,
 ]
+
+
+def test_where_something_is_written_no_place_stands_twice():
+    function, constants = scatter()
+    array = region.large_constants(function, constants, "key", False)["c0"].numpy()
+    places = set(zip(*array.reshape(2, -1).tolist(), strict=True))
+    assert array.dtype == "int32" and len(places) == 40 * 30
+    assert array.min() >= 0 and array[0].max() < 50 and array[1].max() < 60
+    again = region.large_constants(function, constants, "key", False)["c0"].numpy()
+    assert (array == again).all(), "the same for the same key"
+    assert region.places((1, 4), "int32", np.random.default_rng(0), (3, 9)) is None, "four of three"
 
 
 @pytest.fixture(scope="module")

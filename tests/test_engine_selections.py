@@ -2,6 +2,7 @@
 """Engines order, scatter, gather, mark, sample and divide as TVM does, or leave it to TVM."""
 
 import importlib.util
+import itertools
 import os
 
 import numpy as np
@@ -129,39 +130,42 @@ def test_running_sums(cases, partition):
 MODES = ("update", "add", "mul", "min", "max")
 
 
-def adds_in_turn(cases, mode):
-    """Whether what comes to one place more than once is added one after the other: ONNX Runtime's threads race."""
-    return mode == "update" or cases.engine == "openvino"
+def takes_slices(cases, mode, apart):
+    """What an engine takes of a scatter_nd: where the last update of a place counts, only such as is known to write to
+    each place once (apart); what comes to one place more than once OpenVINO adds in turn, ONNX Runtime's threads race.
+    """
+    return ["scatter_nd"] if (apart if mode == "update" else cases.engine == "openvino") else []
 
 
 def test_scattered_slices(cases, partition):
     for dtype in cases.numbers:
         for mode in MODES:
-            takes = ["scatter_nd"] if adds_in_turn(cases, mode) else []
-            for places in ("int32", "int64"):
-                case = f"{mode} {dtype} {places}"
+            for places, given in itertools.product(("int32", "int64"), (cases.of, relay.const)):
+                takes = takes_slices(cases, mode, given == relay.const)
+                case = f"{mode} {dtype} {places} {given.__name__}"
                 number = {"dtype": dtype, "low": -5, "high": 5}
-                # Each element once: what two updates of one give with "update" is nobody's to say.
-                rows = cases.of(cases.random.permutation(6)[None, :4], places)
+                rows = given(cases.random.permutation(6)[None, :4], places)
                 one = relay.scatter_nd(cases.input(6, 3, **number), rows, cases.input(4, 3, **number), mode)
                 cases.add(f"scatter_nd of rows {case}", one, *takes)
                 whole = np.stack(np.unravel_index(cases.random.permutation(20)[:6], (4, 5))).reshape(2, 2, 3)
                 one = relay.scatter_nd(
-                    cases.input(4, 5, **number), cases.of(whole, places), cases.input(2, 3, **number), mode
+                    cases.input(4, 5, **number), given(whole, places), cases.input(2, 3, **number), mode
                 )
                 cases.add(f"scatter_nd of elements {case}", one, *takes)
-        for mode in MODES[1:]:
-            again = cases.places(1, 12, below=3)
+        for mode, given in itertools.product(MODES, (cases.of, relay.const)):
+            again = given(cases.random.randint(0, 3, (1, 12)), "int32")
             one = relay.scatter_nd(cases.input(3, 2, dtype=dtype), again, cases.input(12, 2, dtype=dtype), mode)
-            cases.add(f"scatter_nd more than once {mode} {dtype}", one, *["scatter_nd"] * adds_in_turn(cases, mode))
-    one = relay.scatter_nd(cases.input(5, 2), cases.of([3], "int32"), cases.input(2), "update")
-    cases.take("scatter_nd of one row", one)
+            case = f"{mode} {dtype} {given.__name__}"
+            cases.add(f"scatter_nd more than once {case}", one, *takes_slices(cases, mode, False))
+    for given in (cases.of, relay.const):
+        one = relay.scatter_nd(cases.input(5, 2), given(np.array([3]), "int32"), cases.input(2), "update")
+        cases.add(f"scatter_nd of one row {given.__name__}", one, *takes_slices(cases, "update", given == relay.const))
     for mode in MODES[1:]:
         # Enough for an engine to share the work among threads.
         again = cases.places(1, 4000, below=2)
         number = {"dtype": "int32", "low": 1, "high": 1 if mode == "mul" else 3}
         one = relay.scatter_nd(cases.input(2, 64, **number), again, cases.input(4000, 64, **number), mode)
-        cases.add(f"scatter_nd again and again {mode}", one, *["scatter_nd"] * adds_in_turn(cases, mode))
+        cases.add(f"scatter_nd again and again {mode}", one, *takes_slices(cases, mode, False))
     eight = cases.input(4, 2, dtype="int8", high=9)
     cases.add("scatter_nd of int8", relay.scatter_nd(eight, cases.of([3], "int32"), cases.constant(2, dtype="int8")))
     cases.check(partition)

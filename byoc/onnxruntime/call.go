@@ -18,15 +18,25 @@ type call struct {
 	attrs *relay.Attrs
 	// args and results are tensor types.
 	args, results []*relay.Type
+	// constants are the arguments' nodes in graph where they are constants there, relay.NoNode for all others.
+	constants []relay.NodeID
+	graph     *relay.Graph
 }
 
 // callOf looks at an operator of a graph. The error says which value is no tensor.
 func callOf(g *relay.Graph, id relay.NodeID) (*call, error) {
 	n := &g.Nodes[id]
-	c := &call{name: n.Op, attrs: n.Attrs}
+	c := &call{name: n.Op, attrs: n.Attrs, graph: g}
 	for _, in := range n.Inputs {
 		if !tensors(g.Nodes[in].Type, &c.args) {
 			return nil, fmt.Errorf("%s reads something that is not a tensor", n.Op)
+		}
+		for len(c.constants) < len(c.args) {
+			id := relay.NoNode
+			if g.Nodes[in].Kind == relay.KindConstant {
+				id = in
+			}
+			c.constants = append(c.constants, id)
 		}
 	}
 	if !tensors(n.Type, &c.results) {
@@ -51,9 +61,10 @@ func tensors(t *relay.Type, to *[]*relay.Type) bool {
 
 // callOfOp looks at an operator of a program.
 func callOfOp(p *region.Program, op *region.Op) *call {
-	c := &call{name: op.Name, attrs: op.Attrs}
+	c := &call{name: op.Name, attrs: op.Attrs, graph: p.Graph}
 	for _, v := range op.Args {
 		c.args = append(c.args, p.Values[v].Type)
+		c.constants = append(c.constants, p.Values[v].Constant)
 	}
 	for _, v := range op.Results {
 		c.results = append(c.results, p.Values[v].Type)

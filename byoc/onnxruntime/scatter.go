@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -22,14 +23,20 @@ func scatters() map[string]rule {
 				if mode := c.text("mode", "update"); mode != "update" {
 					return fmt.Errorf("%s has the mode %q; update is supported", c.name, mode)
 				}
-				return c.scattered("mode")
+				if err := c.scattered("mode"); err != nil {
+					return err
+				}
+				if err := region.Apart(c.graph, c.constants[1], c.args[0].Shape); err != nil {
+					return fmt.Errorf("%s %w", c.name, err)
+				}
+				return nil
 			},
 			emit: func(w *writer, o *operation) error {
 				w.emit("ScatterND", []string{o.in[0], w.lastFirst(o, 1), o.in[2]}, o.out,
 					attribute{"reduction", "none"})
 				return nil
 			},
-			limits: either(numbers) + within + " and each once, the mode update",
+			limits: either(numbers) + ", the mode update, constant indices of int32 or int64 that differ",
 		},
 		"scatter_elements": {
 			check: func(c *call) error { _, err := c.scatteredAlong(); return err },

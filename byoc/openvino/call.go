@@ -22,6 +22,9 @@ type call struct {
 	in, out []*relay.Type
 	// constants describe the arguments that are constants; nil for the others.
 	constants []*relay.Constant
+	// nodes are the arguments' nodes in graph where they are constants there, relay.NoNode for all others.
+	nodes []relay.NodeID
+	graph *relay.Graph
 	// used says which results somebody reads.
 	used []bool
 }
@@ -29,7 +32,7 @@ type call struct {
 // callOf is the call at a node of a graph.
 func callOf(g *relay.Graph, id relay.NodeID) *call {
 	n := &g.Nodes[id]
-	c := &call{op: n.Op, attrs: n.Attrs, out: tensors(n.Type)}
+	c := &call{op: n.Op, attrs: n.Attrs, out: tensors(n.Type), graph: g}
 	for _, in := range n.Inputs {
 		c.addArgument(g, in)
 	}
@@ -60,9 +63,14 @@ func (c *call) addArgument(g *relay.Graph, id relay.NodeID) {
 		}
 		return
 	}
+	node := relay.NoNode
+	if n.Kind == relay.KindConstant {
+		node = id
+	}
 	for _, t := range tensors(n.Type) {
 		c.in = append(c.in, t)
 		c.constants = append(c.constants, n.Constant)
+		c.nodes = append(c.nodes, node)
 	}
 }
 
@@ -83,7 +91,7 @@ func tensors(t *relay.Type) []*relay.Type {
 
 // callIn is the call of an operator of a region; readers counts who reads each of the region's values.
 func callIn(p *region.Program, op *region.Op, readers []int) *call {
-	c := &call{op: op.Name, attrs: op.Attrs}
+	c := &call{op: op.Name, attrs: op.Attrs, graph: p.Graph}
 	for _, v := range op.Args {
 		c.in = append(c.in, p.Values[v].Type)
 		var constant *relay.Constant
@@ -91,6 +99,7 @@ func callIn(p *region.Program, op *region.Op, readers []int) *call {
 			constant = p.Graph.Nodes[p.Values[v].Constant].Constant
 		}
 		c.constants = append(c.constants, constant)
+		c.nodes = append(c.nodes, p.Values[v].Constant)
 	}
 	for _, v := range op.Results {
 		c.out = append(c.out, p.Values[v].Type)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -235,6 +236,7 @@ func TestChecksSurviveAnything(t *testing.T) {
 								c.in = append(c.in, tensors([]*relay.Type{x, y, x}[i])...)
 							}
 							c.constants = make([]*relay.Constant, len(c.in))
+							c.nodes = slices.Repeat([]relay.NodeID{relay.NoNode}, len(c.in))
 							c.used = make([]bool, len(c.out))
 							_ = check(c)
 							for i := range c.used {

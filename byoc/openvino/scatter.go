@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -13,7 +14,7 @@ import (
 func scatters() map[string]*operator {
 	const scattered = "float32 or int32, static shapes, indices int32 or int64 within the data"
 	return map[string]*operator{
-		"scatter_nd":       {checkScatterND, writeScatterND, scattered + " and each once in the mode update"},
+		"scatter_nd":       {checkScatterND, writeScatterND, scattered + ", in the mode update constants that differ"},
 		"scatter_elements": {checkScatterElements, writeScatterElements, scattered + ", not the mode mean"},
 		"gather_nd": {checkGatherND, writeGatherND,
 			movableStatic + ", indices int32 or int64 within the data"},
@@ -45,7 +46,18 @@ func (c *call) indices(i int) error {
 	return c.tensor(c.in[i], "indices", []string{"int32", "int64"})
 }
 
-func checkScatterND(c *call) error { return c.checkScattered("mode") }
+func checkScatterND(c *call) error {
+	if err := c.checkScattered("mode"); err != nil {
+		return err
+	}
+	if mode, _ := c.attrs.String("mode"); mode == "update" {
+		// Threads share the updates: where a place stands there twice, anybody's is the last one.
+		if err := region.Apart(c.graph, c.nodes[1], c.in[0].Shape); err != nil {
+			return c.refuse("%w", err)
+		}
+	}
+	return nil
+}
 
 func writeScatterND(w *writer, c *call, in []port) []port {
 	mode, _ := c.attrs.String("mode")

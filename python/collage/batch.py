@@ -109,7 +109,8 @@ class _Piece:
         function = plain(function)
         open_names = weights(function, constants)
         described = {constant["name"]: constant for constant in constants}
-        values = large_constants([c for c in constants if c["name"] not in open_names], self.key, self.positive)
+        filled = [constant for constant in constants if constant["name"] not in open_names]
+        values = large_constants(function, filled, self.key, self.positive)
         if values:
             function = relay.build_module.bind_params_by_name(function, values)
         # Of each input its name in the graph and, for the values that it gets, its number, shape and dtype.

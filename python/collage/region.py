@@ -52,14 +52,44 @@ def input_array(key, index, shape, dtype, positive=False):
     return random_array(shape, dtype, generator(key, "input", index), positive)
 
 
-def large_constants(constants, key, positive):
-    """{name: NDArray}: the values of constants as a request describes them."""
-    return {
-        constant["name"]: tvm.nd.array(
-            constant_array(constant["name"], tuple(constant["shape"]), constant["dtype"], key, positive)
-        )
-        for constant in constants
-    }
+def large_constants(function, constants, key, positive):
+    """{name: NDArray}: the values of a function's constants as a request describes them."""
+    into = {}
+    if any(constant["dtype"] in ("int32", "int64") for constant in constants):
+        into = scattered_into(plain(function))
+    values = {}
+    for constant in constants:
+        name, shape, dtype = constant["name"], tuple(constant["shape"]), constant["dtype"]
+        array = places(shape, dtype, generator(key, "constant", name), into[name]) if name in into else None
+        if array is None:
+            array = constant_array(name, shape, dtype, key, positive)
+        values[name] = tvm.nd.array(array)
+    return values
+
+
+def scattered_into(function):
+    """{name: shape}: of the parameters of a function without composites that say where ``scatter_nd`` writes, the
+    shape of what it writes into. Engines take it only where no place stands there twice.
+    """
+    into = {}
+
+    def visit(expr):
+        if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == "scatter_nd":
+            data, indices, _ = expr.args
+            if isinstance(indices, relay.Var):
+                into[indices.name_hint] = tuple(int(dim) for dim in data.checked_type.shape)
+
+    relay.analysis.post_order_visit(typed(tvm.IRModule.from_expr(function))["main"], visit)
+    return into
+
+
+def places(shape, dtype, rng, into):
+    """Different places in a tensor of the shape ``into``, their coordinates first; None where it has too few."""
+    slots, count = math.prod(into[: shape[0]]), math.prod(shape[1:])
+    if count > slots:
+        return None
+    flat = rng.permutation(slots)[:count]
+    return np.stack(np.unravel_index(flat, into[: shape[0]])).reshape(shape).astype(dtype)
 
 
 def operators(function):
@@ -123,7 +153,7 @@ class Region:
     def __init__(self, function, constants, key):
         self.positive = bool(operators(function) & POSITIVE)
         self.key = key
-        values = large_constants(constants, key, self.positive)
+        values = large_constants(function, constants, key, self.positive)
         missing = set(values) - {var.name_hint for var in function.params}
         if missing:
             raise RegionError("build", "error", f"the function has no parameter {sorted(missing)[0]}")
