@@ -22,7 +22,12 @@ var library = byoc.Library{
 	Names:    []string{"libonnxruntime.so.1", "libonnxruntime.so"},
 }
 
-// Probe looks for the plug-in and for ONNX Runtime, without loading either.
+// writerRevision is raised whenever what is written for an operator changes, or how the plug-in runs it: what was
+// measured of the other form is measured anew.
+const writerRevision = 1
+
+// Probe looks for the plug-in and for ONNX Runtime, without loading either. The version, which is part of the key of
+// costs, has the writer's own revision.
 func (*backend) Probe() byoc.Probe {
 	p := byoc.Probe{Library: "ONNX Runtime"}
 	unusable := func(reason, remedy string) byoc.Probe {
@@ -40,10 +45,11 @@ func (*backend) Probe() byoc.Probe {
 		return unusable(err.Error(), remedy)
 	}
 	p.Path = path
-	if p.Version, err = version(path); err != nil {
+	number, err := version(path)
+	if err != nil {
 		return unusable(fmt.Sprintf("%s cannot be read: %v", path, err), remedy)
 	}
-	p.Usable = true
+	p.Usable, p.Version = true, fmt.Sprintf("%s+collage.%d", number, writerRevision)
 	return p
 }
 

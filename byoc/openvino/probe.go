@@ -3,6 +3,7 @@
 package openvino
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,7 +23,12 @@ var library = byoc.Library{
 	Names:    []string{"libopenvino_c.so*"},
 }
 
-// Probe looks for the runtime plug-in and for OpenVINO, without loading either.
+// writerRevision is raised whenever what is written for an operator changes, or how the plug-in runs it: what was
+// measured of the other form is measured anew.
+const writerRevision = 1
+
+// Probe looks for the runtime plug-in and for OpenVINO, without loading either. The version, which is part of the key of
+// costs, has the writer's own revision.
 func (backend) Probe() byoc.Probe {
 	p := byoc.Probe{Library: "OpenVINO"}
 	unusable := func(reason, remedy string) byoc.Probe {
@@ -39,7 +45,7 @@ func (backend) Probe() byoc.Probe {
 	if err != nil {
 		return unusable(err.Error(), remedy)
 	}
-	p.Usable, p.Path, p.Version = true, path, version(path)
+	p.Usable, p.Path, p.Version = true, path, fmt.Sprintf("%s+collage.%d", version(path), writerRevision)
 	return p
 }
 
