@@ -64,7 +64,11 @@ def scatter(indices=(2, 40, 30)):
     x, y, at = relay.var("a", shape=into), relay.var("b", shape=updates), relay.var("c", shape=indices, dtype="int32")
     inner = relay.Function([x, y, at], relay.scatter_nd(x, at, y, "update"))
     inner = inner.with_attr("Composite", tvm.runtime.String("some.scatter"))
-    x, y, at = relay.var("i0", shape=into), relay.var("i1", shape=updates), relay.var("c0", shape=indices, dtype="int32")
+    x, y, at = (
+        relay.var("i0", shape=into),
+        relay.var("i1", shape=updates),
+        relay.var("c0", shape=indices, dtype="int32"),
+    )
     constants = [{"name": "c0", "shape": list(indices), "dtype": "int32"}]
     return relay.Function([x, y, at], relay.Call(inner, [x, y, at])), constants
 

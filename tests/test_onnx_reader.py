@@ -223,6 +223,23 @@ def test_regions(tmp_path, mode, aside):
     held(tmp_path, [node], values, {"y": (TensorProto.FLOAT, [6, 3, 3, 2])})
 
 
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("aside", ["half_pixel", "output_half_pixel"])
+def test_regions_that_say_how_many_samples_they_take(tmp_path, images, aside):
+    """Far greater than the image, for which TVM's kernel has no memory, far outside of it, and without extent."""
+    regions = np.array(
+        [[2, 3, 20, 17], [4, 4, 4.5, 4.25], [-9, -9, 3, 40], [60, 60, 70, 70], [12, 9, 5, 2], [0, 0, 31.9, 23.9],
+         [-400, -300, 500, 700], [-90, 3, 900, 4], [5, 5, 5, 5], [-2000, -2000, -1000, 10], [30, 20, 340, 33]]
+    )  # fmt: skip
+    node = helper.make_node(
+        "RoiAlign", ["x", "r", "b"], ["y"], output_height=3, output_width=2, sampling_ratio=0, spatial_scale=0.5,
+        coordinate_transformation_mode=aside,
+    )  # fmt: skip
+    of = np.arange(len(regions)) % images
+    values = {"x": drawn(images, 3, 12, 16), "r": regions.astype("float32"), "b": of}
+    held(tmp_path, [node], values, {"y": (TensorProto.FLOAT, [len(regions), 3, 3, 2])})
+
+
 @pytest.mark.parametrize("kind", ["float32", "int64", "uint64", "int8"])
 @pytest.mark.parametrize("largest", [0, 1])
 def test_the_greatest_and_the_least(tmp_path, kind, largest):
@@ -445,10 +462,16 @@ REFUSED = {
         [helper.make_node("Det", ["x"], ["y"])],
         {"x": (TensorProto.FLOAT, [5, 5])}, {"y": (TensorProto.FLOAT, [])},
     ),
-    "the operator RoiAlign that makes RoiAlign_0: how many samples it takes depends on the regions' sizes": (
-        [helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], output_height=2, output_width=2)],
+    "the operator RoiAlign that makes RoiAlign_0: it takes the greatest of samples of which there are as many": (
+        [helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], output_height=2, output_width=2, mode="max")],
         {"x": (TensorProto.FLOAT, [1, 1, 5, 5]), "r": (TensorProto.FLOAT, [1, 4]), "b": (TensorProto.INT64, [1])},
         {"y": (TensorProto.FLOAT, [1, 1, 2, 2])},
+    ),
+    "the operator RoiAlign that makes RoiAlign_0: how many samples it takes depends on the regions' sizes": (
+        [helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], output_height=2, output_width=2)],
+        {"x": (TensorProto.FLOAT, [1, 256, 200, 200]), "r": (TensorProto.FLOAT, [9000, 4]),
+         "b": (TensorProto.INT64, [9000])},
+        {"y": (TensorProto.FLOAT, [9000, 256, 2, 2])},
     ),
     "the operator Unique that makes Unique_0: it compares slices along axis 0 of a tensor of 2 axes": (
         [helper.make_node("Unique", ["x"], ["y"], axis=0)],

@@ -133,7 +133,7 @@ def load():
         message = library.collage_last_error() or b"no reason given"
         raise LibraryError(f"{path} does not start: {message.decode(errors='replace')}")
 
-    from . import debug_information, interrupts, vnni  # noqa: F401  (what TVM and Go call by name, or TVM by LLVM)
+    from . import debug_information, interrupts, regions_kernel, vnni  # noqa: F401  (what TVM and Go call by name)
 
     # The workers import this package from where this process did, however it came onto sys.path.
     if set_worker_path := tvm.get_global_func("collage.set_worker_path", allow_missing=True):

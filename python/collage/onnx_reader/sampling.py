@@ -29,10 +29,15 @@ def _roi_align(default):
         aside = text(attrs, "coordinate_transformation_mode", default) == "half_pixel"
         if mode == "avg" and not aside:
             return importer.RoiAlign.get_converter(16)(inputs, attrs, params)
-        if samples < 1:
-            raise ValueError("how many samples it takes depends on the regions' sizes (sampling_ratio is 0)")
-        sizes = attrs.get("output_height", 1), attrs.get("output_width", 1)
-        return _sampled_regions(inputs, sizes, samples, attrs.get("spatial_scale", 1.0), aside, mode == "max")
+        sizes, scale = (attrs.get("output_height", 1), attrs.get("output_width", 1)), attrs.get("spatial_scale", 1.0)
+        if samples > 0:
+            return _sampled_regions(inputs, sizes, samples, scale, aside, mode == "max")
+        if mode == "max":
+            raise ValueError(
+                "it takes the greatest of samples of which there are as many as the regions' sizes say (sampling_ratio "
+                "is 0), which is not supported"
+            )
+        return _regions_by_their_sizes(inputs, sizes, scale)
 
     return convert
 
@@ -70,6 +75,72 @@ def _sampled_regions(inputs, sizes, samples, scale, aside, most):
             total = part if total is None else join(total, part)
     bins = _op.reshape(total, (count, sizes[0], samples, sizes[1], samples, channels))
     return _op.transpose((_op.max if most else _op.mean)(bins, axis=[2, 4]), (0, 3, 1, 2))
+
+
+# How many numbers of a tensor may be written out for regions that say themselves how many samples they take.
+_MOST = 1 << 28
+
+
+def _regions_by_their_sizes(inputs, sizes, scale):
+    """The means of the samples in each of ``sizes`` bins, half a pixel aside, a sample for each begun element of a
+    bin's height and width. A sample's share in an element is that of its row times that of its column, so all of it is
+    two products with matrices: what each row of bins takes of each row of the image, and so the columns.
+    """
+    x, regions, images = inputs
+    batch, channels, *extents = shape_of(x)
+    count, kind = shape_of(regions)[0], dtype_of(x)
+    between = channels * extents[0] * count * (sizes[1] if batch == 1 else max(sizes[1], extents[1]))
+    most = max([between] + [count * n * extent * (extent + 4) for n, extent in zip(sizes, extents, strict=True)])
+    if most > _MOST:
+        raise ValueError(
+            "how many samples it takes depends on the regions' sizes (sampling_ratio is 0): written out for "
+            f"{count} regions of {channels} channels of {extents[0]} x {extents[1]} there would be {most} numbers, "
+            f"more than {_MOST}"
+        )
+    ends = regions * const(scale, kind) - const(0.5, kind)
+    shares, steps = [], []
+    for column, size, extent in ((1, sizes[0], extents[0]), (0, sizes[1], extents[1])):
+        first, last = (_op.strided_slice(ends, [c], [c + 1], axes=[1]) for c in (column, column + 2))
+        share, taken = _shares_of_rows(first, (last - first) / const(size, kind), size, extent)
+        shares.append(share)
+        steps.append(taken)
+    rows, columns = shares
+    if batch == 1:
+        across = _op.nn.dense(
+            _op.reshape(x, (channels * extents[0], extents[1])), _op.reshape(columns, (count * sizes[1], extents[1]))
+        )
+        across = _op.transpose(_op.reshape(across, (channels, extents[0], count, sizes[1])), (2, 1, 0, 3))
+    else:
+        each = _op.reshape(_op.take(x, _op.cast(images, "int64"), axis=0), (count, channels * extents[0], extents[1]))
+        across = _op.nn.batch_matmul(each, columns, transpose_a=False, transpose_b=True)
+        across = _op.transpose(_op.reshape(across, (count, channels, extents[0], sizes[1])), (0, 2, 1, 3))
+    across = _op.reshape(across, (count, extents[0], channels * sizes[1]))
+    total = _op.nn.batch_matmul(rows, across, transpose_a=False, transpose_b=False)
+    total = _op.transpose(_op.reshape(total, (count, sizes[0], channels, sizes[1])), (0, 2, 1, 3))
+    return total / _op.reshape(_op.maximum(steps[0] * steps[1], const(1, kind)), (count, 1, 1, 1))
+
+
+def _shares_of_rows(first, height, size, extent):
+    """What the samples of each bin take of each row together, [regions, size, extent], and how many samples a bin has,
+    [regions, 1]: as many as its ``height`` [regions, 1] has begun rows. ``first`` [regions, 1] is where the first bin
+    begins. Samples outside the image by more than one row take nothing, and no bin has more than extent + 3 others:
+    where it has two or more, they are more than half a row apart.
+    """
+    kind = dtype_of(first)
+    one, nothing = const(1, kind), const(0, kind)
+    steps = _op.maximum(_op.ceil(height), nothing)
+    apart = height / _op.maximum(steps, one)
+    apart = _op.where(_op.greater(apart, nothing), apart, one)
+    begins = _op.expand_dims(first + height * const(np.arange(size)[None], kind), 2)
+    apart = _op.expand_dims(apart, 2)
+    skipped = _op.floor((const(-1, kind) - begins) / apart - const(0.5, kind))
+    sample = _op.maximum(skipped, nothing) + const(np.arange(extent + 4).reshape(1, 1, -1), kind)
+    places = begins + (sample + const(0.5, kind)) * apart
+    there = _op.logical_and(_op.greater_equal(places, const(-1, kind)), _op.less_equal(places, const(extent, kind)))
+    there = _op.cast(_op.logical_and(there, _op.less(sample, _op.expand_dims(steps, 2))), kind)
+    held = _op.expand_dims(_op.clip(places, 0.0, float(extent - 1)), 3)
+    near = one - _op.abs(held - const(np.arange(extent).reshape(1, 1, 1, -1), kind))
+    return _op.sum(_op.maximum(near, nothing) * _op.expand_dims(there, 3), axis=2), steps
 
 
 def _neighbours(places, extent):
