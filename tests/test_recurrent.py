@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import placed
 import pytest
-from collage import frontends
+from collage import export, frontends
 from conftest import environment
 from onnx import TensorProto, helper, numpy_helper
 
@@ -171,32 +171,101 @@ def test_a_layer_is_written_out_once(tmp_path):
     assert frontends.load(tmp_path / "lstm.onnx").info()["operator_counts"]["nn.dense"] == 5
 
 
-@pytest.mark.parametrize(
-    ("attributes", "reason"),
-    [
-        (dict(clip=2.0), "it clips at 2 what goes into its activations, which is not supported"),
-        (dict(input_forget=1), r"it has one gate for input and forgetting \(input_forget\), which is not supported"),
-    ],
-)
-def test_what_would_be_left_out_is_refused(tmp_path, attributes, reason):
-    onnx.save(Written("LSTM", **attributes).model, tmp_path / "lstm.onnx")
-    with pytest.raises(ValueError, match=reason):
-        frontends.load(tmp_path / "lstm.onnx")
+FURTHER = {
+    f"{kind} {direction} {attributes} {ends}": (kind, direction, attributes, ends)
+    for kind, direction, (attributes, ends) in itertools.product(
+        GATES, ("forward", "reverse", "bidirectional"),
+        (({"clip": 0.2}, None), ({}, (5, 3, 1)), ({"clip": 0.4}, (2, 5, 4))),
+    )
+} | {
+    "one gate": ("LSTM", "bidirectional", {"input_forget": 1}, None),
+    "one gate, clipped, and lengths": ("LSTM", "forward", {"input_forget": 1, "clip": 0.3}, (1, 4, 5)),
+    "reset after": ("GRU", "bidirectional", {"linear_before_reset": 1, "clip": 0.2}, (5, 2, 4)),
+    "ReLU": ("RNN", "forward", {"activations": ["Relu"], "clip": 0.2}, None),
+    "other functions": ("LSTM", "forward", {"activations": ["HardSigmoid", "Relu", "Softsign"]}, (3, 5, 4)),
+    "without bias": ("LSTM", "forward", {"clip": 0.2, "bias": False}, None),
+    "without bias, reset before": ("GRU", "forward", {"bias": False}, (5, 4, 3)),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("ends", [(5, 5), (5, 3)])
-def test_lengths_of_sequences(tmp_path, ends):
-    """Those of all steps are none; others would be left out by TVM's converter."""
-    written = Written("LSTM", batch=2)
-    node = written.model.graph.node[0]
-    node.input[4] = "ends"
-    written.model.graph.initializer.append(numpy_helper.from_array(np.array(ends, np.int32), "ends"))
-    path = tmp_path / "lstm.onnx"
+def limited(kind, direction, attributes, ends, given=True):
+    """A layer with states, all of its outputs, and sequences that end somewhere; ends is a constant, or "input"."""
+    want = ("Y", "Y_h", "Y_c") if kind == "LSTM" else ("Y", "Y_h")
+    written = Written(kind, batch=3, direction=direction, given=given, want=want, **attributes)
+    if ends is not None:
+        written.model.graph.node[0].input[4] = "ends"
+    if ends == "input":
+        written.model.graph.input.append(helper.make_tensor_value_info("ends", TensorProto.INT32, [3]))
+    elif ends is not None:
+        written.model.graph.initializer.append(numpy_helper.from_array(np.array(ends, np.int32), "ends"))
+    return written
+
+
+def plain(path, values):
+    """What plain TVM makes of a file."""
+    executor = export.runnable(frontends.load(path).module, "llvm -opt-level=0", 2)
+    for name, value in values.items():
+        executor.set_input(name, value)
+    executor.run()
+    return [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_layers_that_are_clipped_end_early_or_share_a_gate(tmp_path, name):
+    """As ONNX Runtime has them; onnx's reference evaluator leaves all that out."""
+    written, path = limited(*FURTHER[name]), tmp_path / "layer.onnx"
     onnx.save(written.model, path)
-    if ends == (5, 5):
-        assert frontends.load(path).info()["operator_counts"]["nn.dense"] == 5
-        return
-    with pytest.raises(
-        ValueError, match=r"its sequences end after 5, 3 of 5 steps \(sequence_lens\), which is not supp"
-    ):
+    values = written.values()
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, values)
+    agree(plain(path, values), wanted)
+    # The same layer without: it makes a difference.
+    bare = limited(*FURTHER[name][:2], {"bias": FURTHER[name][2].get("bias", True)}, None)
+    onnx.save(bare.model, tmp_path / "bare.onnx")
+    other = onnxruntime.InferenceSession(str(tmp_path / "bare.onnx")).run(None, values)
+    assert max(np.abs(a - b).max() for a, b in zip(wanted, other, strict=True)) > 1e-3
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_lengths_that_are_an_input(tmp_path, kind):
+    written, path = limited(kind, "bidirectional", {}, "input"), tmp_path / "layer.onnx"
+    onnx.save(written.model, path)
+    session = onnxruntime.InferenceSession(str(path))
+    for ends in ((5, 5, 5), (1, 3, 5), (0, 2, 4)):
+        values = written.values() | {"ends": np.array(ends, np.int32)}
+        agree(plain(path, values), session.run(None, values))
+
+
+def test_layers_with_the_batch_first_that_end_early(tmp_path):
+    """ONNX Runtime has no such layers: the same numbers as with the batch second."""
+    written = limited("GRU", "bidirectional", {}, (5, 3, 1), given=False)
+    graph = written.model.graph
+    del graph.node[1:], graph.output[:]
+    graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y0", "last0"))
+    onnx.save(written.model, tmp_path / "second.onnx")
+    values = written.values()
+    wanted = onnxruntime.InferenceSession(str(tmp_path / "second.onnx")).run(None, values)
+    graph.node[0].attribute.append(helper.make_attribute("layout", 1))
+    sizes = graph.input[0].type.tensor_type.shape.dim
+    sizes[0].dim_value, sizes[1].dim_value = sizes[1].dim_value, sizes[0].dim_value
+    onnx.save(written.model, tmp_path / "first.onnx")
+    got = plain(tmp_path / "first.onnx", {"x": values["x"].transpose(1, 0, 2)})
+    agree(got, [wanted[0].transpose(2, 0, 1, 3), wanted[1].transpose(1, 0, 2)])
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_engines_take_the_steps_of_layers_that_end_early(tmp_path, backend):
+    """Not as one operator: those that TVM's converter writes out are known again, and these are others."""
+    written = limited("LSTM", "forward", {"clip": 0.4}, (5, 3, 1))
+    got, wanted, (recurrent, steps) = answered(tmp_path, backend, written)
+    agree(got, wanted)
+    assert recurrent == 0 and steps >= 5
+
+
+def test_lengths_of_sequences(tmp_path):
+    """Those of all steps are none; those beyond cannot be."""
+    written, path = limited("LSTM", "forward", {}, (5, 5, 5)), tmp_path / "lstm.onnx"
+    onnx.save(written.model, path)
+    assert frontends.load(path).info()["operator_counts"]["nn.dense"] == 5
+    onnx.save(limited("LSTM", "forward", {}, (5, 6, 5)).model, path)
+    with pytest.raises(ValueError, match=r"LSTM_?.*its sequences end after 5, 6, 5 of 5 steps \(sequence_lens\)"):
         frontends.load(path)

@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent layers as TVM's converters do not know them: tensors that begin with the batch (layout 1), and one
-direction that is the backward one. What those converters would leave out without a word is refused.
+"""Recurrent layers as TVM's converters do not know them: tensors that begin with the batch (layout 1), one direction
+that is the backward one, sequences of differing lengths, what goes into activations clipped, one gate for input and
+forgetting.
 """
 
+import numpy as np
 from tvm import relay
 from tvm.relay import op as _op
 from tvm.relay.frontend import onnx as importer
 
-from .table import converter, given, outputs, static, text, type_of
+from .table import const, converter, dtype_of, given, outputs, shape_of, static, text
+
+# How many activations a layer has in each direction, and how many parts its matrices.
+_ACTIVATIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
+_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def _written_out(name):
-    """The converter of a recurrent layer: TVM's, which writes it out step by step, with what it lacks around it.
+    """The converter of a recurrent layer: TVM's, which writes it out step by step, with what it lacks around it, or
+    ours, which does so for layers that TVM's would read wrong.
 
-    byoc/recurrent (Go) knows these steps again, for engines that have the layer as one operator.
+    byoc/recurrent (Go) knows the steps of TVM's again, for engines that have the layer as one operator.
     """
     theirs = getattr(importer, name).get_converter(14)
 
@@ -24,38 +31,148 @@ def _written_out(name):
             for i in (0, 5, 6):
                 if given(inputs, i) is not None:
                     inputs[i] = _op.transpose(inputs[i], (1, 0, 2))
-        reverse = text(attrs, "direction", "forward") == "reverse"
-        _refuse_what_is_left_out(name, inputs, attrs, reverse)
-        if reverse:
-            inputs[0] = _op.reverse(inputs[0], 0)
-        # The fields themselves: a projection of the tuple for each would have all of the layer written out for each.
-        results = list(theirs(inputs, attrs, params).astuple().fields)[: outputs(attrs)]
-        if reverse:
-            results[0] = _op.reverse(results[0], 0)
+        direction = text(attrs, "direction", "forward")
+        lengths = _lengths(inputs)
+        if lengths is not None or attrs.get("clip") or attrs.get("input_forget"):
+            results = _layer(name, inputs, attrs, direction, lengths)[: outputs(attrs)]
+        else:
+            if direction == "reverse":
+                inputs[0] = _op.reverse(inputs[0], 0)
+            if len(inputs) > 4:
+                inputs[4] = None
+            # The fields themselves: a projection of the tuple for each would have all of it written out for each.
+            results = list(theirs(inputs, attrs, params).astuple().fields)[: outputs(attrs)]
+            if direction == "reverse":
+                results[0] = _op.reverse(results[0], 0)
         if by_batch:
             orders = [(2, 0, 1, 3), (1, 0, 2), (1, 0, 2)]
             results = [_op.transpose(one, order) for one, order in zip(results, orders, strict=False)]
         return results[0] if len(results) == 1 else relay.TupleWrapper(relay.Tuple(results), len(results))
 
 
-def _refuse_what_is_left_out(name, inputs, attrs, reverse):
-    """Raise ValueError where TVM's converter would read something else than what is written."""
-    if attrs.get("clip"):
-        raise ValueError(f"it clips at {attrs['clip']:g} what goes into its activations, which is not supported")
-    if attrs.get("input_forget"):
-        raise ValueError("it has one gate for input and forgetting (input_forget), which is not supported")
-    if given(inputs, 4) is None:
-        return
-    steps = int(type_of(inputs[0]).shape[0])
-    if name == "GRU" and not reverse:  # the one converter that knows lengths
-        return
-    lengths = static(inputs[4], "how long its sequences are (sequence_lens)")
-    if (lengths != steps).any():
-        raise ValueError(
-            f"its sequences end after {', '.join(str(n) for n in lengths.flatten())} of {steps} steps (sequence_lens), "
-            "which is not supported"
-        )
-    inputs[4] = None
+def _lengths(inputs):
+    """How long the sequences are; None where all go on to the end. Raises ValueError for impossible ones."""
+    lengths = given(inputs, 4)
+    if lengths is None:
+        return None
+    steps = shape_of(inputs[0])[0]
+    try:
+        known = static(lengths, "how long its sequences are (sequence_lens)").flatten()
+    except ValueError:
+        return lengths
+    if (known < 0).any() or (known > steps).any():
+        raise ValueError(f"its sequences end after {', '.join(str(n) for n in known)} of {steps} steps (sequence_lens)")
+    return None if (known == steps).all() else const(known)
+
+
+def _layer(name, inputs, attrs, direction, lengths):
+    """All states of a layer [steps, directions, batch, hidden], the last ones, and an LSTM's last cells."""
+    x, back = inputs[0], inputs[2]
+    steps, batch, size = shape_of(x)
+    directions, hidden = shape_of(back)[0], shape_of(back)[2]
+    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+    if len(ways) != directions:
+        raise ValueError(f"its direction is {direction} and its weights are for {directions}")
+    functions = getattr(importer, name)._get_activations(attrs, _ACTIVATIONS[name], directions, name)
+    kind, gates, flat = dtype_of(x), _GATES[name], _op.reshape(x, (steps * batch, size))
+    nothing = const(np.zeros((batch, hidden)), kind)
+    there = _steps_that_are(lengths, steps, batch)
+    found = []
+    for k, backwards in enumerate(ways):
+
+        def of(index, shape, k=k):
+            """What an input has for this direction; None where it is left out."""
+            value = given(inputs, index)
+            if value is None:
+                return None
+            return _op.reshape(_op.strided_slice(value, [k], [k + 1], axes=[0]), shape)
+
+        ahead = _op.nn.dense(flat, of(1, (gates * hidden, size)))
+        bias = of(3, (2, gates * hidden))
+        biases = [None, None]
+        if bias is not None:
+            biases = [_op.reshape(one, (gates * hidden,)) for one in _op.split(bias, 2)]
+            ahead = _op.nn.bias_add(ahead, biases[0])
+        ahead = _op.split(_op.reshape(ahead, (steps, batch, gates * hidden)), steps)
+        cell = _Cell(
+            name, of(2, (gates * hidden, hidden)), biases[1], of(7, (3, 1, hidden)),
+            functions[k * _ACTIVATIONS[name] : (k + 1) * _ACTIVATIONS[name]], attrs, kind,
+        )  # fmt: skip
+        initial = of(5, (batch, hidden)), of(6, (batch, hidden))
+        state = [nothing if one is None else one for one in initial][: 2 if name == "LSTM" else 1]
+        seen = [None] * steps
+        for t in reversed(range(steps)) if backwards else range(steps):
+            after = cell.step(_op.reshape(ahead[t], (batch, gates * hidden)), *state)
+            seen[t] = after[0]
+            if there is not None:  # Where a sequence has ended its state stays, and what the layer gives is nothing.
+                seen[t] = _op.where(there[t], after[0], nothing)
+                after = [_op.where(there[t], new, old) for new, old in zip(after, state, strict=True)]
+            state = after
+        if there is not None:  # Of a sequence without steps ONNX Runtime gives nothing, not the state before.
+            state = [_op.where(there[0], one, nothing) for one in state]
+        found.append((_op.stack(seen, 0), *state))
+    return [_op.stack(one, 1 if i == 0 else 0) for i, one in enumerate(zip(*found, strict=True))]
+
+
+def _steps_that_are(lengths, steps, batch):
+    """For each step which sequences have it, [batch, 1]; None where all have all."""
+    if lengths is None:
+        return None
+    kind = dtype_of(lengths)
+    ends = _op.reshape(lengths, (batch, 1))
+    return [_op.greater(ends, const(t, kind)) for t in range(steps)]
+
+
+class _Cell:
+    """A step of a layer in one direction, as ONNX has it."""
+
+    def __init__(self, name, back, bias, peepholes, functions, attrs, kind):
+        self.step = {"RNN": self._rnn, "GRU": self._gru, "LSTM": self._lstm}[name]
+        self.back, self.bias, self.functions = back, bias, functions
+        self.peepholes = peepholes if peepholes is None else [_op.squeeze(p, [0]) for p in _op.split(peepholes, 3)]
+        self.clip, self.one_gate = float(attrs.get("clip", 0)), bool(attrs.get("input_forget", 0))
+        self.linear, self.one = bool(attrs.get("linear_before_reset", 0)), const(1, kind)
+
+    def _of(self, function, value):
+        """An activation; what goes into it is clipped where the layer clips."""
+        return self.functions[function](_op.clip(value, -self.clip, self.clip) if self.clip else value)
+
+    def _behind(self, state):
+        """What the state before adds to all gates."""
+        product = _op.nn.dense(state, self.back)
+        return product if self.bias is None else _op.nn.bias_add(product, self.bias)
+
+    def _rnn(self, ahead, state):
+        return [self._of(0, ahead + self._behind(state))]
+
+    def _gru(self, ahead, state):
+        update, reset, new = _op.split(ahead, 3, axis=1)
+        if self.linear:
+            behind_update, behind_reset, behind = _op.split(self._behind(state), 3, axis=1)
+            update, reset = self._of(0, update + behind_update), self._of(0, reset + behind_reset)
+            new = self._of(1, new + reset * behind)
+        else:
+            matrices = _op.split(self.back, 3)
+            biases = [None] * 3 if self.bias is None else _op.split(self.bias, 3)
+
+            def behind(which, value):
+                product = _op.nn.dense(value, matrices[which])
+                return product if biases[which] is None else _op.nn.bias_add(product, biases[which])
+
+            update, reset = self._of(0, update + behind(0, state)), self._of(0, reset + behind(1, state))
+            new = self._of(1, new + behind(2, reset * state))
+        return [(self.one - update) * new + update * state]
+
+    def _lstm(self, ahead, state, cell):
+        taken, given_out, kept, new = _op.split(ahead + self._behind(state), 4, axis=1)
+        if self.peepholes:
+            taken, kept = taken + self.peepholes[0] * cell, kept + self.peepholes[2] * cell
+        taken = self._of(0, taken)
+        kept = self.one - taken if self.one_gate else self._of(0, kept)
+        cell = kept * cell + taken * self._of(1, new)
+        if self.peepholes:
+            given_out = given_out + self.peepholes[1] * cell
+        return [self._of(0, given_out) * self.functions[2](cell), cell]
 
 
 for each in ("RNN", "GRU", "LSTM"):
