@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tvm
 from ai_edge_litert import schema_py_generated as schema
-from collage import check, export, frontends, seeded, tflite_reader, witness
+from collage import check, difference, export, frontends, seeded, tflite_reader, witness
 from conftest import SAMPLES, environment
 from tvm import relay
 
@@ -198,6 +198,42 @@ def test_what_is_read_wrong_is_seen(tmp_path, monkeypatch):
     )
     share, mismatch = compared(LACKED["SIGN"](tmp_path / "net.tflite"))
     assert share == float("inf") and "output 0 differs" in mismatch
+
+
+def test_the_first_operator_that_differs_is_named(tmp_path, monkeypatch):
+    network(tmp_path / "net.tflite")
+    assert difference.first(tmp_path / "net.tflite", None, None, form="tflite") is None
+    monkeypatch.setitem(
+        tflite_reader._OURS, "MEAN",
+        lambda converter, one: relay.max(tflite_reader._given(converter, one)[0], axis=[1, 2]),
+    )  # fmt: skip
+    found = difference.first(tmp_path / "net.tflite", None, None, form="tflite")
+    assert (found["operator"], found["makes"]) == ("MEAN", "mean")
+    assert "differs" in found["mismatch"] and "output" not in found["mismatch"]
+
+
+# A module that has TVM read a mean as the greatest.
+WRONG = """
+from collage import tflite_reader
+from tvm import relay
+
+tflite_reader._OURS["MEAN"] = lambda converter, one: relay.max(tflite_reader._given(converter, one)[0], axis=[1, 2])
+"""
+
+
+def test_compiling_ends_with_that_operator(command, tmp_path):
+    network(tmp_path / "net.tflite")
+    (tmp_path / "wrong_mean.py").write_text(WRONG)
+    result = command(
+        "compile", "net.tflite", "-o", "net.tar", "--backends", "tvm,dnnl", "--db", tmp_path / "costs.jsonl", "-q",
+        "--level", "operator", "--repeat", SAMPLES, "--rounds", 1, "--json", cwd=tmp_path,
+        environment={"COLLAGE_REGISTER": "wrong_mean",
+                     "PYTHONPATH": os.pathsep.join((environment()["PYTHONPATH"], str(tmp_path)))},
+    )  # fmt: skip
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "TVM computes something else than LiteRT " in result.stderr
+    assert ". The first operator that differs is the MEAN that makes mean: it differs" in result.stderr
 
 
 def test_shapes_that_are_open(tmp_path):

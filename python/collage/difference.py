@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operator of an ONNX model TVM computes otherwise than another engine.
+"""Which operator of an ONNX or TensorFlow Lite model TVM computes otherwise than another engine.
 
 In: a file whose outputs differ (of torch.export's, that which PyTorch writes as ONNX), and how it was read. Out: the
 first node, in the file's order, whose output differs, with both engines run on the same inputs.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import check, export, frontends, seeded, witness
+from . import check, export, frontends, seeded, tflite_reader, witness
 
 # How many values inside the network are looked at together.
 _AT_ONCE = 32
@@ -21,6 +21,8 @@ def first(path, input_shapes, input_values, seed=0, form="onnx"):
 
     Raises what reading, building and running raise.
     """
+    if form == "tflite":
+        return _first_lite(path, input_shapes or {}, seed)
     if form == "pt2":
         with frontends.written_as_onnx(path) as written:
             return _first(written, input_shapes, input_values, seed)
@@ -33,20 +35,34 @@ def _first(path, input_shapes, input_values, seed):
     given = path, input_shapes or {}, input_values or {}
     question = frontends.load(path, None, input_shapes, "onnx", input_values).question(seed)
     proto = onnx.load(str(path), load_external_data=False)
-    inside = [(node, name) for node in proto.graph.node for name in node.output if name]
-    agreed, differs, found = -1, len(inside) - 1, None
+    inside = [(node.op_type, name) for node in proto.graph.node for name in node.output if name]
     with tempfile.TemporaryDirectory() as folder:
-        while agreed < differs:
-            places = _spread(agreed + 1, differs)
-            results = _compared(given, [inside[at][1] for at in places], question, Path(folder))
-            which = next((i for i, mismatch in enumerate(results) if mismatch), None)
-            if which is None:
-                return found
-            node, name = inside[places[which]]
-            found = {"operator": node.op_type, "makes": name, "mismatch": results[which].removeprefix("output 0 ")}
-            if which:
-                agreed = places[which - 1]
-            differs = places[which] - 1
+        return _searched(inside, lambda names: _compared(given, names, question, Path(folder)))
+
+
+def _first_lite(path, input_shapes, seed):
+    question = frontends.load(path, None, input_shapes, "tflite").question(seed)
+    shapes = {one["name"]: tuple(one["shape"]) for one in question["inputs"]}
+    inside = tflite_reader.made(*tflite_reader.graph_of(Path(path)))
+    return _searched(inside, lambda names: _compared_lite(Path(path), shapes, names, question))
+
+
+def _searched(inside, compared):
+    """The first of the values ``inside`` a network, [(operator, name), ...], that differs; ``compared`` says of names
+    how each of them differs, None where it does not.
+    """
+    agreed, differs, found = -1, len(inside) - 1, None
+    while agreed < differs:
+        places = _spread(agreed + 1, differs)
+        results = compared([inside[at][1] for at in places])
+        which = next((i for i, mismatch in enumerate(results) if mismatch), None)
+        if which is None:
+            return found
+        operator, name = inside[places[which]]
+        found = {"operator": operator, "makes": name, "mismatch": results[which].removeprefix("output 0 ")}
+        if which:
+            agreed = places[which - 1]
+        differs = places[which] - 1
     return found
 
 
@@ -83,3 +99,25 @@ def _compared(given, names, question, folder):
         check.witnessed([executor.get_output(number).numpy()], [answer], loose)[1]
         for number, answer in enumerate(answers)
     ]
+
+
+def _compared_lite(path, shapes, names, question):
+    """_compared for a TensorFlow Lite file. What TVM's importer makes no value of (weights that are stored in another
+    way) is nothing that can be compared.
+    """
+    module, values, there = tflite_reader.values_inside(path, tflite_reader.graph_of(path)[0], shapes, names)
+    if not there:
+        return [None] * len(names)
+    _, loose, answers = witness.answer({**question, "inside": there})
+    module = frontends.bind(frontends.typed(module, path), values, str(path))
+    executor = export.runnable(module, "llvm -opt-level=0", 2)
+    types = {one["name"]: (one["shape"], one["dtype"]) for one in question["inputs"]}
+    taken = {var.name_hint for var in module["main"].params}
+    for name, value in seeded.inputs(question["seed"], types).items():
+        if name in taken:
+            executor.set_input(name, value)
+    executor.run()
+    results = dict.fromkeys(names)
+    for number, (name, answer) in enumerate(zip(there, answers, strict=True)):
+        results[name] = check.witnessed([executor.get_output(number).numpy()], [answer], loose)[1]
+    return [results[name] for name in names]

@@ -179,7 +179,8 @@ def _guess_format(path):
     return "onnx"
 
 
-def _typed(module, what):
+def typed(module, what):
+    """A module with types; ValueError where it has none, for ``what``."""
     try:
         return relay.transform.InferType()(module)
     except tvm.TVMError as error:
@@ -255,7 +256,7 @@ def onnx_module(proto, path, input_shapes, input_values, dynamic=None):
         raise ValueError(
             f"TVM's ONNX importer cannot read {path}: {type(error).__name__}: {_last_line(error)}"
         ) from None
-    module = _typed(module, path)
+    module = typed(module, path)
     _require_tensors(module, path, by_data)
     return module, fixed, sizes.tried
 
@@ -336,7 +337,7 @@ def _relay(path, input_shapes, params, dynamic):
         node = tvm.IRModule.from_expr(node)
     if not isinstance(node, tvm.IRModule) or "main" not in [var.name_hint for var in node.get_global_vars()]:
         raise ValueError(f"{path} is not a Relay program: it holds no function main")
-    module = _typed(node, path)
+    module = typed(node, path)
     if params:
         module = bind(module, read_params(params), str(path), str(params))
     declared = {}
@@ -366,7 +367,7 @@ def _with_shapes(module, input_shapes, what):
     for var, other in module.functions.items():
         if var.name_hint != "main":
             changed[var] = other
-    return _typed(changed, what)
+    return typed(changed, what)
 
 
 def read_params(path):
@@ -403,7 +404,7 @@ def bind(module, values, what, source="its parameters"):
     )
     module = tvm.IRModule(module.functions, module.type_definitions)
     module["main"] = bound
-    return _typed(module, what)
+    return typed(module, what)
 
 
 def _some(names, limit=8):
@@ -430,7 +431,7 @@ def _tflite(path, input_shapes):
         raise ValueError(
             f"TVM's TensorFlow Lite importer cannot read {path}: {type(error).__name__}: {_last_line(error)}"
         ) from None
-    return bind(_typed(module, path), values, str(path))
+    return bind(typed(module, path), values, str(path))
 
 
 # TorchScript
@@ -460,7 +461,7 @@ def _torchscript(path, input_shapes):
         raise ValueError(f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}") from None
     except Exception as error:
         raise ValueError(f"TVM's PyTorch importer cannot read {path}: {_last_line(error)}") from None
-    return bind(_typed(module, path), {name: value.numpy() for name, value in values.items()}, str(path))
+    return bind(typed(module, path), {name: value.numpy() for name, value in values.items()}, str(path))
 
 
 def _input_names(values):

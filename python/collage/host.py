@@ -68,8 +68,9 @@ def main(arguments):
         except Exception as error:
             print(f"collage: error: COLLAGE_REGISTER={','.join(names)}: {error}", file=sys.stderr)
             return 2
-    # TVM's advice to tune is not an event of this program.
-    logging.getLogger("autotvm").setLevel(logging.ERROR)
+    # TVM's advice to tune, or to lay out otherwise, is not an event of this program.
+    for name in ("autotvm", "strategy"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         # Workers and peers are Go's to start, from the environment as it was.
         with tvm_threads.sleeping():

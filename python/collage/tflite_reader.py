@@ -85,19 +85,55 @@ def module(path, model, shapes):
 
     Raises RefusedError where an operator cannot be read.
     """
+    read, _ = _converted(path, model, shapes)
+    return read[0], _used(*read)
+
+
+def values_inside(path, model, shapes, names):
+    """As module, with values inside the network as its results: of the tensors ``names``, those that TVM's importer
+    makes. Gives the module, its weights and the names of its results.
+    """
+    (_, values), table = _converted(path, model, shapes)
+    there = [name for name in names if table.has_expr(name)]
+    results = relay.Tuple([table.get_expr(name) for name in there])
+    inside = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(results), results))
+    return inside, _used(inside, values), there
+
+
+def _converted(path, model, shapes):
+    """What TVM's importer gives, and its table of expressions."""
     unread = _lacking(model, model.Subgraphs(0))
     if unread:
         raise RefusedError(f"{path} uses operators that TVM's TensorFlow Lite importer lacks: {', '.join(unread)}")
+    tables = []
+
+    def converter(model, graph, table):
+        tables.append(table)
+        return Converter(model, graph, table)
+
     with folding.here("tflite"):
         try:
-            read, values = relay.frontend.from_tflite(model, shape_dict=shapes, op_converter=Converter)
+            return relay.frontend.from_tflite(model, shape_dict=shapes, op_converter=converter), tables[0]
         except RefusedError as error:
             raise RefusedError(f"{path} cannot be read: {error}") from None
         except tvm.error.OpNotImplemented as error:
             said = " ".join(str(error).split()).rsplit("OpNotImplemented: ", 1)[-1]
             raise RefusedError(f"{path} cannot be read: {said}") from None
-    used = {var.name_hint for var in read["main"].params}  # shapes and axes are attributes by now
-    return read, {name: value.numpy() for name, value in values.items() if name in used}
+
+
+def _used(read, values):
+    """The weights that a module takes: shapes and axes are attributes by now."""
+    used = {var.name_hint for var in read["main"].params}
+    return {name: value.numpy() for name, value in values.items() if name in used}
+
+
+def made(model, graph):
+    """What a subgraph's operators make, in its order: [(operator, tensor's name), ...]."""
+    return [
+        (name, importer.get_tensor_name(graph, tensor))
+        for number, name in enumerate(_operators(model, graph))
+        for tensor in graph.Operators(number).OutputsAsNumpy()
+    ]
 
 
 def _operators(model, graph):

@@ -4,15 +4,16 @@
 ``python -m collage.witness`` reads one question as JSON from its standard input and prints one JSON object:
 
     {"model", "format", "inputs": [{"name", "shape", "dtype"}, ...], "values": {name: {"dtype", "shape", "hex"}},
-     "seed", "seconds", "second", "out"}
+     "seed", "seconds", "second", "inside", "out"}
         -> {"engine": "ONNX Runtime 1.31.1", "loose": false}, the outputs, in order, in the .npz file "out"
         -> {"unchecked": why there is no answer}
 
 "format" is onnx (ONNX Runtime where it is installed, else the reference evaluator of the onnx package, which gets
 "seconds"), torchscript or pt2 (PyTorch), or tflite (LiteRT, or TensorFlow's own runtime). "values" are inputs that were
 made constants when TVM read the model, their bytes as hexadecimal digits. A "loose" answer is that of a quantised
-network, in which one step of rounding is worth more than the usual tolerance. "second" asks for the engine that is
-asked where the first one's answer is another than TVM's: the reference evaluator, or LiteRT with its reference kernels.
+network, in which one step of rounding is worth more than the usual tolerance. "inside" names the tensors of a tflite
+file that are to be the outputs. "second" asks for the engine that is asked where the first one's answer is another than
+TVM's: the reference evaluator, or LiteRT with its reference kernels.
 TVM is not imported.
 """
 
@@ -182,7 +183,11 @@ def _interpreted(engine, name, question, values):
     """What an interpreter of TensorFlow Lite gives with its own kernels, or with those for reference."""
     kinds = engine.OpResolverType
     kernels = kinds.BUILTIN_REF if question.get("second") else kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    interpreter = engine.Interpreter(question["model"], num_threads=1, experimental_op_resolver_type=kernels)
+    inside = question.get("inside")
+    interpreter = engine.Interpreter(
+        question["model"], num_threads=1, experimental_op_resolver_type=kernels,
+        experimental_preserve_all_tensors=bool(inside),
+    )  # fmt: skip
     places = {one["name"]: one["index"] for one in interpreter.get_input_details()}
     for key, value in values.items():
         interpreter.resize_tensor_input(places[key], value.shape, strict=True)
@@ -194,7 +199,11 @@ def _interpreted(engine, name, question, values):
         one["dtype"] in (np.int8, np.uint8) and one["quantization_parameters"]["scales"].size
         for one in interpreter.get_tensor_details()
     )
-    outputs = [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
+    wanted = [one["index"] for one in interpreter.get_output_details()]
+    if inside:
+        places = {one["name"]: one["index"] for one in interpreter.get_tensor_details()}
+        wanted = [places[key] for key in inside]
+    outputs = [interpreter.get_tensor(index) for index in wanted]
     return name + ("'s reference kernels" if question.get("second") else ""), loose, outputs
 
 
