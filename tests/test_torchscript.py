@@ -37,6 +37,20 @@ class Words(nn.Module):
     def forward(self, words):
         return self.head(self.table(words).mean(1))
 
+class Half(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(24).half())
+    def forward(self, x):
+        return x * self.scale + x
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(9, 8)
+    def forward(self, x, mask, words):
+        return torch.where(mask, x, self.table(words))
+
 torch.manual_seed(0)
 cnn = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
                     nn.Conv2d(8, 16, 3, stride=2, groups=2), nn.Hardswish(), nn.AdaptiveAvgPool2d(1),
@@ -47,6 +61,8 @@ networks = {
     "mlp": (mlp, {"input": torch.rand(4, 24)}),
     "branches": (Branches(), {"first": torch.rand(3, 12), "second": torch.rand(3, 8)}),
     "words": (Words(), {"words": torch.randint(0, 30, (2, 7))}),
+    "mixed": (Mixed(), {"x": torch.rand(3, 8), "mask": torch.rand(3, 8) < 0.4, "words": torch.randint(0, 9, (3,))}),
+    "half": (Half(), {"x": torch.rand(4, 24).half()}),
 }
 # As after training: running means are not 0.
 cnn.train()(torch.rand(4, 3, 16, 16))
@@ -67,6 +83,8 @@ INPUTS = {
     "mlp": ["input:4,24"],
     "branches": ["first:3,12", "second:3,8"],
     "words": ["words:2,7"],
+    "mixed": ["x:3,8", "mask:3,8", "words:3"],
+    "half": ["x:4,24"],
 }
 
 
@@ -140,7 +158,43 @@ def test_outputs_are_those_of_torch(command, store, torch_environment, traced, t
     with np.load(tmp_path / "y.npz") as got, np.load(traced / f"{name}.expected.npz") as wanted:
         assert len(got.files) == len(wanted.files)
         for index, key in enumerate(wanted.files):
-            np.testing.assert_allclose(got[f"output_{index}"], wanted[key], rtol=1e-4, atol=1e-5)
+            near = {"rtol": 5e-3, "atol": 5e-3} if wanted[key].dtype == "float16" else {"rtol": 1e-4, "atol": 1e-5}
+            assert got[f"output_{index}"].dtype == wanted[key].dtype
+            np.testing.assert_allclose(got[f"output_{index}"], wanted[key], **near)
+
+
+# A network that runs with one combination of types alone, for each of those that there are of two inputs.
+TYPES = """
+import itertools
+import torch
+from collage import frontends
+
+class Network:
+    def __init__(self, wanted, parameters=torch.float32):
+        self.wanted, self.kind = wanted, parameters
+    def __call__(self, *given):
+        if [str(one.dtype) for one in given] != [f"torch.{kind}" for kind in self.wanted]:
+            raise RuntimeError("other types")
+    def parameters(self):
+        return [torch.zeros(2, dtype=self.kind)]
+
+shapes = {"x": (2, 3), "y": (4,)}
+for wanted in itertools.product(("float32", "float16", "int64", "int32", "bool"), repeat=2):
+    if set(wanted) != {"float32", "float16"}:  # an input of each nobody tries
+        found = frontends._input_types(Network(wanted), shapes)
+        assert tuple(found.values()) == wanted, (wanted, found)
+assert set(frontends._input_types(Network(()), shapes).values()) == {"float32"}
+assert set(frontends._input_types(Network((), torch.float16), shapes).values()) == {"float16"}
+Any = type("Any", (Network,), {"__call__": lambda *_: None})
+assert set(frontends._input_types(Any(()), shapes).values()) == {"float32"}
+"""
+
+
+@pytest.mark.long
+def test_types_are_those_with_which_it_runs(torch_environment):
+    paths = {**environment(), **torch_environment}
+    ran = subprocess.run([sys.executable, "-c", TYPES], capture_output=True, text=True, env=paths, timeout=600)
+    assert ran.returncode == 0, ran.stderr
 
 
 def refused(result, *said):

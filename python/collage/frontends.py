@@ -452,11 +452,12 @@ def _torchscript(path, input_shapes):
     open_dimensions.refuse_unknown(input_shapes, names, path)
     open_dimensions.ask_for({name: [None] for name in names if name not in input_shapes}, path)
     shapes = {name: input_shapes[name] for name in names}
-    integers = _integer_inputs(script, shapes)
-    inputs = [(name, (shape, "int64" if name in integers else "float32")) for name, shape in shapes.items()]
+    kinds = _input_types(script, shapes)
+    inputs = [(name, (shape, kinds[name])) for name, shape in shapes.items()]
     try:
         with folding.here("pytorch"):
-            module, values = relay.frontend.from_pytorch(script, inputs)
+            floats = "float16" if "float16" in kinds.values() else "float32"
+            module, values = relay.frontend.from_pytorch(script, inputs, default_dtype=floats)
     except NotImplementedError as error:
         raise ValueError(f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}") from None
     except Exception as error:
@@ -472,29 +473,36 @@ def _input_names(values):
     return [value if short.count(name) > 1 else name for value, name in zip(values, short, strict=True)]
 
 
-# How often a TorchScript network is run to see which of its inputs are integers.
-_TRIES = 40
+# How often a TorchScript network is run to see of which types its inputs are.
+_TRIES = 200
 
 
-def _integer_inputs(script, shapes):
-    """The names of the inputs that must be integers (the words of an embedding), which the file does not say:
-    as few as make the network run. Where it never runs, none; TVM's importer tells why.
+def _input_types(script, shapes):
+    """{name: type} of the inputs, which the file does not say: those with which the network runs. As many as can be are
+    float32 (float16 where the network computes in that), then int64 (the words of an embedding), bool (a mask), int32.
+    Where it never runs, they are of the type of its parameters: PyTorch cannot run all of float16 on a processor.
     """
     import torch
 
-    subsets = itertools.chain.from_iterable(itertools.combinations(shapes, count) for count in range(len(shapes) + 1))
-    for integers in itertools.islice(subsets, _TRIES):
-        zeros = [
-            torch.zeros(shape, dtype=torch.int64 if name in integers else torch.float32)
-            for name, shape in shapes.items()
-        ]
+    halves = any(one.dtype == torch.float16 for one in script.parameters())
+    bases = ("float16", "float32") if halves else ("float32", "float16")
+
+    def tried():
+        for others in range(len(shapes) + 1):
+            for base in bases:
+                for which in itertools.combinations(shapes, others):
+                    for kinds in itertools.product(("int64", "bool", "int32"), repeat=others):
+                        yield dict.fromkeys(shapes, base) | dict(zip(which, kinds, strict=True))
+
+    for kinds in itertools.islice(tried(), _TRIES):
+        zeros = [torch.zeros(shape, dtype=getattr(torch, kinds[name])) for name, shape in shapes.items()]
         try:
             with torch.no_grad():
                 script(*zeros)
         except Exception:
             continue
-        return integers
-    return ()
+        return kinds
+    return dict.fromkeys(shapes, bases[0])
 
 
 @contextlib.contextmanager
