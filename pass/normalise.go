@@ -24,6 +24,8 @@ func (p normalisePass) steps(disabled []string) []func(*bridge.Object) (*bridge.
 	switch itself := pass(p.name, p.args...); p.name {
 	case "Inline":
 		return []func(*bridge.Object) (*bridge.Object, error){inlineCalls}
+	case "QuantisedForm":
+		return []func(*bridge.Object) (*bridge.Object, error){quantisedForm}
 	case "FoldScaleAxis":
 		// The pass of that name is these two with FoldConstant behind them, which has its turn later.
 		steps := []func(*bridge.Object) (*bridge.Object, error){holdScales, pass("InferType")}
@@ -50,6 +52,7 @@ var normalisePasses = []normalisePass{
 	{"InferType", nil},
 	{"SimplifyInference", nil},
 	{"FoldConstant", []any{false}},
+	{"QuantisedForm", nil},   // our own
 	{"CanonicalizeOps", nil}, // bias_add becomes add, which scales can be folded through
 	{"FoldScaleAxis", nil},
 	{"FoldConstant", []any{false}},
@@ -57,8 +60,9 @@ var normalisePasses = []normalisePass{
 }
 
 // Normalise gives the module the form that candidates are looked for in: types inferred, training-only operators
-// removed, constants folded, scales folded into convolutions but for those that are computed of the data, functions
-// put in the place of their calls, and those that nothing calls removed. The module that comes in is not changed.
+// removed, constants folded, what is computed in whole numbers between scales written as float32 between quantisations
+// (quantisedForm), scales folded into convolutions but for those that are computed of the data, functions put in the
+// place of their calls, and those that nothing calls removed. The module that comes in is not changed.
 func Normalise(mod *bridge.Object, opts NormaliseOptions) (*bridge.Object, error) {
 	if opts.DisabledPasses == nil {
 		opts.DisabledPasses = DefaultDisabledPasses()

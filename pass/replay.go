@@ -60,7 +60,7 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg Config) (out *bridge.Object, e
 		if hash != p.Module.Hash {
 			return &ReplayError{fmt.Sprintf("it is for another network: %s has the hash %s, this one has %s "+
 				"(weights, shapes and the "+
-				"version of TVM count too); make a plan for this one", quoteName(p.Module.Name), p.Module.Hash, hash)}
+				"versions of TVM and Collage count too); make a plan for this one", quoteName(p.Module.Name), p.Module.Hash, hash)}
 		}
 		if err := s.propose(); err != nil {
 			return err

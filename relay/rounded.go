@@ -31,6 +31,11 @@ func NewRounded(tensor *bridge.Object, scale float64, zero int) (*bridge.Object,
 	return object("relay.qnn.op._make.dequantize", bytes, by, from, lastAxis, "float32")
 }
 
+// NewFloat makes a constant of one number of float32, without dimensions.
+func NewFloat(value float64) (*bridge.Object, error) {
+	return newScalar("float32", math.Float32bits(float32(value)))
+}
+
 // newScalar makes a constant of one element of four bytes.
 func newScalar(dtype string, bits uint32) (*bridge.Object, error) {
 	of, err := bridge.ParseDataType(dtype)

@@ -3,6 +3,7 @@
 ONNX Runtime does, up to one step of the last scale.
 """
 
+import collections
 import json
 
 import numpy as np
@@ -10,10 +11,12 @@ import onnx
 import onnxruntime
 import placed
 import pytest
+import tvm
 from collage import export, frontends, transform
 from native_placement import prefer
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime import quantization
+from tvm import relay
 
 pytestmark = pytest.mark.usefixtures("collage_library")
 
@@ -91,14 +94,21 @@ def test_a_quantised_model_is_right(form, tmp_path):
         return session.run(None, {"x": value})[0]
 
     wide, wanted = answer(plain), answer(narrow)
-    model = export.runnable(frontends.load(narrow).module)
-    model.set_input("x", value)
-    model.run()
-    got = model.get_output(0).numpy()
+    read = frontends.load(narrow).module
     # The last scale is a 255th, or 127th, of what numbers reach; ranges that are found at run time are rounded to.
     step = 2 * np.abs(wide).max() / 127
-    assert np.abs(got - wanted).max() <= step
-    assert np.abs(got - wanted).mean() <= step / 10
+    normal = transform.Normalise()(read)
+    for module in (read, normal):
+        model = export.runnable(module)
+        model.set_input("x", value)
+        model.run()
+        got = model.get_output(0).numpy()
+        assert np.abs(got - wanted).max() <= step
+        assert np.abs(got - wanted).mean() <= step / 10
+    # Whatever form it came in, it is float32 between steps now, which is what backends read.
+    operators = placed.counted(normal["main"])
+    assert operators["nn.conv2d"] == 4 and operators["nn.dense"] == 1
+    assert {name for name in operators if name.startswith("qnn.")} == {"qnn.quantize", "qnn.dequantize"}
     assert not np.array_equal(wide, wanted), "it is quantised"
 
 
@@ -115,7 +125,7 @@ PLACED = {
 }
 
 
-@pytest.mark.parametrize("form", ["QDQ", "QDQ per channel", "QDQ signed"])
+@pytest.mark.parametrize("form", [form for form in FORMS if not form.startswith("dynamic")])
 @pytest.mark.parametrize("backend", PLACED)
 def test_backends_compute_by_the_models_own_steps(backend, form, tmp_path):
     """What the model rounds to is what its layers are computed in: ONNX Runtime's answer, up to steps of what is
@@ -194,6 +204,110 @@ def test_scales_that_nothing_can_be_divided_by(scale, told, command, tmp_path):
         frontends.load(path)
     run = command("compile", path, "-o", tmp_path / "model.tar")
     assert run.returncode == 2 and "quantise the model anew" in run.stderr and not (tmp_path / "model.tar").exists()
+
+
+@pytest.mark.parametrize("backend", [*PLACED, "onnxruntime"])
+def test_backends_compute_what_is_quantised_when_the_data_come(backend, tmp_path):
+    """Dynamic quantisation: convolutions and products are the backend's, their weights are constants."""
+    if not next(b["probe"]["usable"] for b in placed.listed() if b["name"] == backend):
+        pytest.skip(f"{backend} cannot be used here")
+    plain, narrow = str(tmp_path / "plain.onnx"), str(tmp_path / "narrow.onnx")
+    network(plain)
+    FORMS["dynamic"](plain, narrow)
+    value = np.random.default_rng(9).standard_normal(SHAPE).astype("float32")
+    session = onnxruntime.InferenceSession(narrow, providers=["CPUExecutionProvider"])
+    wanted = session.run(None, {"x": value})[0]
+    on = PLACED.get(backend, lambda module: placed.place(module, backend))
+    there = on(transform.Normalise()(frontends.load(narrow).module))
+    operators = sum(placed.regions(there).values(), collections.Counter())
+    assert operators["nn.conv2d"] == 4 and operators["nn.dense"] == 1
+    model = placed.load(placed.export_to(tmp_path / "model.so", there))
+    model.set_input("x", value)
+    model.run()
+    assert np.linalg.norm(model.get_output(0).numpy() - wanted) <= 0.03 * np.linalg.norm(wanted)
+
+
+def in_the_dialect(layout):
+    """A network in TVM's quantisation dialect, as front ends for TensorFlow Lite (NHWC) and PyTorch write it, and its
+    last scale. It has scales for each channel, zeros beside 0, a depthwise convolution, a residual sum, bytes that are cut
+    off, padded and pooled, and a dense layer.
+    """
+    rng = np.random.default_rng(5)
+    qnn, one, zero = relay.qnn.op, relay.const, relay.const(0, "int32")
+    last = layout == "NHWC"
+    whole, apart = ("HWIO", "HWOI") if last else ("OIHW", "OIHW")
+    axis = 3 if last else 1
+
+    def byte(*shape):
+        return one(rng.integers(-100, 100, shape).astype("int8"))
+
+    def conv(x, scale, shift, channels, shape, kernel, out, **options):
+        scales = rng.uniform(0.002, 0.004, channels).astype("float32")
+        total = qnn.conv2d(
+            x, byte(*shape), one(shift), zero, one(scale), one(scales), kernel_size=(3, 3), channels=channels,
+            padding=(1, 1, 1, 1), data_layout=layout, kernel_layout=kernel, **options,
+        )  # fmt: skip
+        total = relay.nn.bias_add(total, one(rng.integers(-900, 900, channels).astype("int32")), axis)
+        return qnn.requantize(total, one(scales * np.float32(scale)), zero, one(out), one(3), axis=axis, out_dtype="int8")
+
+    x = relay.var("x", shape=(1, 8, 8, 16) if last else (1, 16, 8, 8), dtype="int8")
+    first = conv(x, 0.05, -7, 24, (3, 3, 16, 24) if last else (24, 16, 3, 3), whole, 0.04)
+    shape = (3, 3, 24, 1) if last else (24, 1, 3, 3)
+    second = conv(first, 0.04, 3, 24, shape, apart, 0.06, groups=24)
+    total = qnn.add(first, second, one(0.04), one(3), one(0.06), one(3), one(0.07), one(-5))
+    total = relay.nn.max_pool2d(relay.clip(total, -50, 90), (2, 2), (2, 2), layout=layout)
+    total = relay.nn.pad(total, ((0, 0), (0, 0), (1, 0), (0, 0)), pad_value=-5)
+    flat = relay.reshape(total, (1, -1))
+    units = qnn.dense(flat, byte(10, 4 * 5 * 24), one(-5), zero, one(0.07), one(0.003), units=10)
+    units = relay.add(units, one(rng.integers(-900, 900, 10).astype("int32")))
+    y = qnn.requantize(units, one(0.07 * 0.003), zero, one(0.2), one(1), axis=1, out_dtype="int8")
+    return tvm.IRModule.from_expr(relay.Function([x], qnn.dequantize(y, one(0.2), one(1)))), 0.2
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("backend", ["tvm", *PLACED, "onnxruntime"])
+def test_the_quantisation_dialect(backend, layout, tmp_path):
+    """What TVM computes in whole numbers is what backends compute between steps, up to one step in each of the layers."""
+    if layout == "NHWC" and backend not in ("tvm", "native_int8", "native"):
+        pytest.skip("its kernels for depthwise convolutions want their channels first")
+    if not next(b["probe"]["usable"] for b in placed.listed() if b["name"] == backend):
+        pytest.skip(f"{backend} cannot be used here")
+    module, step = in_the_dialect(layout)
+    value = np.random.default_rng(9).integers(-128, 128, (1, 8, 8, 16) if layout == "NHWC" else (1, 16, 8, 8))
+    normal = transform.Normalise()(module)
+    if backend == "tvm":
+        there = normal
+    else:
+        there = PLACED.get(backend, lambda module: placed.place(module, backend))(normal)
+        operators = sum(placed.regions(there).values(), collections.Counter())
+        assert operators["nn.conv2d"] == 2 and operators["nn.dense"] == 1
+    assert not {name for name in placed.counted(normal["main"]) if name.startswith("qnn.")} - {
+        "qnn.quantize", "qnn.dequantize",
+    }  # fmt: skip
+    answers = []
+    for model in (export.runnable(module), placed.load(placed.export_to(tmp_path / "model.so", there))):
+        model.set_input("x", value.astype("int8"))
+        model.run()
+        answers.append(model.get_output(0).numpy())
+    assert len(np.unique(answers[0])) > 3, "it says something"
+    # What the first layer rounds the other way is a step there, and up to a step more of what comes of it.
+    off = np.abs(answers[0] - answers[1]) / step
+    assert off.max() <= 2.001 and off.mean() <= 0.75
+
+
+def test_a_plan_of_the_other_form_is_refused(tmp_path):
+    """A plan that was made where whole numbers stayed whole numbers is for another network, and is not misread."""
+    module, _ = in_the_dialect("NCHW")
+    stayed, normal = transform.Normalise(["QuantisedForm"])(module), transform.Normalise()(module)
+    assert placed.counted(stayed["main"])["qnn.conv2d"] == 2
+    told = transform.configuration(["tvm", "dnnl"], threads=2, store=str(tmp_path / "costs.jsonl"))
+    place = tvm.get_global_func("collage.partition")
+    plans = [str(place(form, told, lambda _: 1.0)[1]) for form in (stayed, normal)]
+    replay = [transform.Replay(json.loads(plan)) for plan in plans]
+    assert tvm.ir.structural_equal(replay[0](stayed), place(stayed, told, lambda _: 1.0)[0])
+    replay[1](normal)
+    with pytest.raises(Exception, match=r"cannot be replayed: it is for another network.*versions of TVM and Collage"):
+        replay[0](normal)
 
 
 def test_a_quantised_model_is_held_to_steps(tmp_path):

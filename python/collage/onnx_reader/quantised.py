@@ -69,6 +69,11 @@ def _is_zero(zero):
     return zero is None or (isinstance(zero, relay.Constant) and not zero.data.numpy().any())
 
 
+def _one(value):
+    """It is one number, or not given, which is 0."""
+    return value is None or int(np.prod(shape_of(value))) == 1
+
+
 @converter("MatMulInteger", since=10)
 def _whole_product(inputs, attrs, params):
     """Its sides may be of different types, which TVM's converter refuses. Bytes that are multiplied by constant ones
@@ -76,16 +81,13 @@ def _whole_product(inputs, attrs, params):
     """
     a, b, a_zero, b_zero = inputs[0], inputs[1], given(inputs, 2), given(inputs, 3)
     constant = isinstance(b, relay.Constant) and rank_of(b) == 2
-    if constant and _is_zero(b_zero) and (dtype_of(a), dtype_of(b)) == ("uint8", "int8"):
+    if constant and _is_zero(b_zero) and _one(a_zero) and (dtype_of(a), dtype_of(b)) == ("uint8", "int8"):
         length, columns = shape_of(b)
-        weight = b.data.numpy()
         rows = _op.reshape(a, (-1, length))
-        total = _op.nn.dense(rows, const(weight.T, "int8"), units=columns, out_dtype="int32")
-        total = _op.reshape(total, (*shape_of(a)[:-1], columns))
-        sums = const(weight.astype("int32").sum(0), "int32")
-        if _is_zero(a_zero):
-            return total
-        return total - _along_rows(_op.cast(a_zero, "int32"), rank_of(total), False) * sums
+        weight = const(b.data.numpy().T, "int8")
+        shift = const(0, "int32") if a_zero is None else _op.reshape(_op.cast(a_zero, "int32"), ())
+        total = relay.qnn.op.dense(rows, weight, shift, const(0, "int32"), const(1, "float32"), const(1, "float32"), columns)
+        return _op.reshape(total, (*shape_of(a)[:-1], columns))
     sides = []
     for side, zero, column in ((a, a_zero, False), (b, b_zero, True)):
         whole = _op.cast(side, "int32")
@@ -95,16 +97,29 @@ def _whole_product(inputs, attrs, params):
 
 @converter("QLinearMatMul", since=10)
 def _product(inputs, attrs, params):
+    """What its sides stand for is multiplied in float32, and rounded to the result's scale: kernels for bytes know that
+    form, and TVM has none for a product of whole numbers of 32 bits.
+    """
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-    sides = []
-    for side, zero, column in ((a, a_zero, False), (b, b_zero, True)):
-        rank = rank_of(side)
-        sides.append(_op.cast(side, "int32") - _along_rows(_op.cast(zero, "int32"), rank, column))
-    total = importer.matmul_out_dtype(sides, "int32")
-    rank = rank_of(total)
-    scales = [_along_rows(cast(s, "float32"), rank, column) for s, column in ((a_scale, False), (b_scale, True))]
-    factor = scales[0] * scales[1] / _along_rows(cast(y_scale, "float32"), rank, False)
-    rounded = importer.Round.get_converter(11)([_op.cast(total, "float32") * factor], {}, params)
-    kind = np.iinfo(dtype_of(y_zero))
+    sides = [_meant(a, a_scale, a_zero, False), _meant(b, b_scale, b_zero, True)]
+    total = importer.matmul_out_dtype(sides, "float32")
+    kind = dtype_of(y_zero)
+    if _one(y_scale) and _one(y_zero):
+        by = [_op.reshape(cast(v, t), ()) for v, t in ((y_scale, "float32"), (y_zero, "int32"))]
+        return relay.qnn.op.quantize(total, *by, out_dtype=kind)
+    rank, limits = rank_of(total), np.iinfo(kind)
+    rounded = importer.Round.get_converter(11)([total / _along_rows(cast(y_scale, "float32"), rank, False)], {}, params)
     shifted = rounded + _along_rows(_op.cast(y_zero, "float32"), rank, False)
-    return _op.cast(_op.clip(shifted, kind.min, kind.max), kind.dtype.name)
+    return _op.cast(_op.clip(shifted, limits.min, limits.max), kind)
+
+
+def _meant(side, scale, zero, column):
+    """What the whole numbers of one side stand for: by one scale, or by those of its rows or columns."""
+    rank = rank_of(side)
+    if rank_of(scale) <= 1 and rank_of(zero) <= 1:
+        axis = rank - 1 if column else rank - 2
+        by = [cast(v, t) for v, t in ((scale, "float32"), (zero, "int32"))]
+        by = [_op.reshape(v, ()) if _one(v) else v for v in by]
+        return relay.qnn.op.dequantize(side, *by, axis=axis)
+    shifted = _op.cast(side, "int32") - _along_rows(_op.cast(zero, "int32"), rank, column)
+    return _op.cast(shifted, "float32") * _along_rows(cast(scale, "float32"), rank, column)
