@@ -195,6 +195,9 @@ func (c *decision) precisionRecord() *plan.Precision {
 		allowed = pass.PrecisionF32
 	}
 	record := &plan.Precision{Allowed: allowed, MaxError: limit.Most, Measure: limit.Measure}
+	if c.graph != nil && c.graph.result != nil {
+		record.Lagrangian = c.graph.result.Lagrangian
+	}
 	if c.taken != nil {
 		record.Searched, record.HeldOut = len(c.taken.Searched), len(c.taken.HeldOut)
 		record.Calibration = c.taken.Digest

@@ -122,9 +122,13 @@ func PlaceWithBorders(space *genome.Space, function int, options []place.Option)
 func (s *search) again() (p *genome.Placement, gap float64, err error) {
 	chosen := make([][]int, len(s.space.Functions))
 	options := func(i int) []place.Option { return believed(s.space, i, s.options.Overhead) }
-	price, err := s.sensitivity.price(options)
+	relaxed, err := s.sensitivity.relaxed(options)
 	if err != nil {
 		return nil, 0, err
+	}
+	price := 0.0
+	if relaxed != nil {
+		price, s.result.Lagrangian = relaxed.Price, relaxed
 	}
 	for i := range s.space.Functions {
 		placed, err := PlaceWithBorders(s.space, i, s.sensitivity.priced(i, options(i), price))

@@ -172,6 +172,8 @@ type Result struct {
 	Why string
 	// Tables have, for each function, what its candidates took in place.
 	Tables []*feedback.Table
+	// Lagrangian is what the last placement by the price of errors was worth; nil where none was made.
+	Lagrangian *plan.Lagrangian
 
 	belief *belief
 }

@@ -3,7 +3,6 @@
 package graphlevel
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -191,62 +190,6 @@ const margin = 0.9
 // exceeds says that a placement is believed to be further off than is allowed.
 func (n *sensitivity) exceeds(p *genome.Placement) bool {
 	return n != nil && n.sum(n.covered(p.Chosen)) > n.squared(n.limit.Most)
-}
-
-// steps is how often the price of errors is raised at most, and how often it is then narrowed down.
-const steps = 12
-
-// price gives what is to be paid for each unit of the squared error, in milliseconds, so that the cheapest placement by
-// costs and that price is believed to be no further off than is allowed: the least such price, to a few percent. It is
-// the multiplier of Lagrange's relaxation: the placement is the fastest of all that are off by no more than it is, and
-// where the frontier of time against error has no concave part, the fastest that is allowed. 0 where nothing needs to
-// be paid. options gives a function's candidates without that price. Errors: place.Solve's.
-func (n *sensitivity) price(options func(function int) []place.Option) (float64, error) {
-	if n == nil {
-		return 0, nil
-	}
-	all := make([][]place.Option, len(n.space.Functions))
-	for i := range all {
-		all[i] = options(i)
-	}
-	allowed := n.squared(margin * n.limit.Most)
-	off := func(price float64) (float64, error) {
-		chosen := make([][]int, len(all))
-		for i := range all {
-			placed, err := place.Solve(n.priced(i, all[i], price), n.space.Functions[i].Tree)
-			if err != nil {
-				return 0, fmt.Errorf("function %s: %w", n.space.Functions[i].Set.Graph.Name, err)
-			}
-			chosen[i] = placed.Chosen
-		}
-		return n.sum(n.covered(chosen)), nil
-	}
-	e, err := off(0)
-	if err != nil || e <= allowed {
-		return 0, err
-	}
-	low, high := 0.0, 1/e // a millisecond for all of the error
-	for range steps {
-		if e, err = off(high); err != nil {
-			return 0, err
-		}
-		if e <= allowed {
-			break
-		}
-		low, high = high, 4*high
-	}
-	for range steps {
-		middle := (low + high) / 2
-		if e, err = off(middle); err != nil {
-			return 0, err
-		}
-		if e <= allowed {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	return high, nil
 }
 
 // priced are a function's options with the price of what each adds to the error.

@@ -105,12 +105,13 @@ func milliseconds(f *genome.Function, chosen []int) float64 {
 	return sum
 }
 
-// The placement that the price of errors leads to keeps to what is allowed, no placement that is off by no more is
-// faster, and where one that is allowed is faster, it lies above the lower hull of time against error.
+// The placement that the price of errors leads to keeps to what is allowed, and no placement that is off by no more is
+// faster. Where the fastest that is allowed is a corner of the lower hull of time against error, as all are where the
+// frontier is convex, it is that one; elsewhere what it misses is within the gap that is told.
 func TestThePriceOfErrorsLeadsToTheFastestThatIsOffByNoMore(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 7))
-	paid, optimal := 0, 0
+	paid, convex, concave := 0, 0, 0
 	for range 300 {
 		s := narrowable(t, r, 6)
 		n := newSensitivity(s, cost.Limit{Most: 0.001 + 0.01*r.Float64(), Measure: cost.L2}, nil)
@@ -120,33 +121,62 @@ func TestThePriceOfErrorsLeadsToTheFastestThatIsOffByNoMore(t *testing.T) {
 		}
 		f := &s.Functions[0]
 		options := func(i int) []place.Option { return believed(s, i, place.Overhead{}) }
-		price, err := n.price(options)
+		relaxed, err := n.relaxed(options)
 		require.NoError(t, err)
+		price := relaxed.Price
 		placed, err := place.Solve(n.priced(0, options(0), price), f.Tree)
 		require.NoError(t, err)
 		off := func(chosen []int) float64 { return n.sum(n.covered([][]int{chosen})) }
 		allowed := n.squared(margin * n.limit.Most)
 		found, at := off(placed.Chosen), milliseconds(f, placed.Chosen)
 		require.LessOrEqual(t, found, allowed)
+		require.InDelta(t, at, relaxed.Milliseconds, 1e-9)
+		require.InDelta(t, math.Sqrt(found), relaxed.Error, 1e-12)
+		all := placements(f)
 		fastest := math.Inf(1)
-		for _, p := range placements(f) {
+		var best []int
+		for _, p := range all {
 			if off(p) <= found*(1-1e-9) || off(p) == found {
 				require.GreaterOrEqual(t, milliseconds(f, p), at-1e-6, "off by no more, and faster")
 			}
 			require.GreaterOrEqual(t, milliseconds(f, p)+price*off(p), at+price*found-1e-6)
-			if off(p) <= allowed {
-				fastest = min(fastest, milliseconds(f, p))
+			if off(p) <= allowed && milliseconds(f, p) < fastest {
+				fastest, best = milliseconds(f, p), p
 			}
 		}
+		require.LessOrEqual(t, relaxed.Bound, fastest+1e-6, "the bound holds for all that are allowed")
+		require.InDelta(t, relaxed.Milliseconds-relaxed.Bound, relaxed.Gap, 1e-9)
+		require.GreaterOrEqual(t, relaxed.Gap, at-fastest-1e-6, "what is missed is told")
 		if price > 0 {
 			paid++
+		} else {
+			require.InDelta(t, 0, relaxed.Gap, 1e-6, "the fastest of all is allowed")
 		}
-		if at <= fastest+1e-6 {
-			optimal++
+		// Some price makes a corner of the hull the cheapest.
+		least, most := 0.0, math.Inf(1)
+		for _, p := range all {
+			switch more, slower := off(p)-off(best), milliseconds(f, p)-fastest; {
+			case more > 0:
+				least = max(least, -slower/more)
+			case more < 0:
+				most = min(most, -slower/more)
+			}
+		}
+		switch {
+		case least < most*(1-1e-4):
+			convex++
+			require.InDelta(t, fastest, at, 1e-6, "the frontier is convex there")
+		case least > most*(1+1e-4):
+			concave++
+			require.Greater(t, relaxed.Gap, 0.0)
+			require.Greater(t, at, fastest)
 		}
 	}
+	t.Logf("of 300 budgets %d had to be paid for; the fastest that is allowed is on the hull for %d, and above it for %d",
+		paid, convex, concave)
 	assert.Greater(t, paid, 100, "the budget mattered")
-	assert.Greater(t, optimal, 150, "where the frontier is convex it is the fastest that is allowed")
+	assert.Greater(t, convex, 150)
+	assert.Greater(t, concave, 10)
 }
 
 // What all narrow operators of each network add together tells, with enough networks, what each of them adds.
@@ -226,9 +256,9 @@ func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
 		assert.Equal(t, backend == "slimmer", n.exceeds(s.Place([][]int{all(backend)})), backend)
 	}
 	options := func(i int) []place.Option { return believed(s, i, place.Overhead{}) }
-	price, err := n.price(options)
+	relaxed, err := n.relaxed(options)
 	require.NoError(t, err)
-	placed, err := place.Solve(n.priced(0, options(0), price), f.Tree)
+	placed, err := place.Solve(n.priced(0, options(0), relaxed.Price), f.Tree)
 	require.NoError(t, err)
 	used := map[string]bool{}
 	for _, k := range placed.Chosen {
@@ -246,9 +276,9 @@ func TestNothingIsBelievedOfErrorsWhereNoneAreLimited(t *testing.T) {
 	var n *sensitivity
 	n.observe(&Trial{})
 	assert.False(t, n.exceeds(&genome.Placement{}))
-	price, err := n.price(nil)
+	relaxed, err := n.relaxed(nil)
 	require.NoError(t, err)
-	assert.Zero(t, price)
+	assert.Nil(t, relaxed)
 }
 
 // What is known of nodes beforehand decides which of them bear it, once the whole was measured.

@@ -133,6 +133,7 @@ func fieldChanges(a, b *Plan) []FieldChange {
 	pa, pb := precisionOf(a), precisionOf(b)
 	add("precision", pa.Allowed, pb.Allowed)
 	add("error allowed", limitText(pa), limitText(pb))
+	add("price of errors", pa.Lagrangian.text(), pb.Lagrangian.text())
 	add("calibration", calibrationText(pa), calibrationText(pb))
 	add("scales", scalesText(a, b), scalesText(b, a))
 	add("level", a.Level, b.Level)

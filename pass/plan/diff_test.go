@@ -149,4 +149,17 @@ func TestDiffSaysInWhichTypesPartsMayBe(t *testing.T) {
 	assert.Equal(t, []FieldChange{{"calibration", "random inputs", "0123456789ab"},
 		{"scales", "2 values, 1 by other steps: %2 by 0.25", "2 values, 1 by other steps: %2 by 0.125"}}, Diff(b, c).Fields)
 	assert.Empty(t, Diff(b, b).Fields)
+	with := func(l *Lagrangian) *Plan {
+		p, of := *b, *b.Precision
+		of.Lagrangian = l
+		p.Precision = &of
+		return &p
+	}
+	paid := with(&Lagrangian{Price: 25, Milliseconds: 5, Error: 0.08, Allowed: 0.09, Bound: 4.5, Gap: 0.5})
+	missed := with(&Lagrangian{Price: 1e9, Milliseconds: 5, Error: 0.2, Allowed: 0.09})
+	assert.Equal(t, []FieldChange{{"price of errors", "25 ms a unit, within 0.5 ms of the fastest",
+		"nothing within 0.09, at best 0.2"}}, Diff(paid, missed).Fields)
+	require.NoError(t, paid.Validate())
+	paid.Precision.Lagrangian.Gap = 0.25
+	require.ErrorContains(t, paid.Validate(), "the price of errors")
 }

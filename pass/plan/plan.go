@@ -98,6 +98,9 @@ type Precision struct {
 	Scaled int `json:"scale_inputs,omitempty"`
 	// Calibration tells the data that these inputs were samples of from other data (pass.Taken); "" for random inputs.
 	Calibration string `json:"calibration,omitempty"`
+	// Lagrangian is what placing by time and a price for errors was worth in the end, as far as errors are believed; nil
+	// where that was not done.
+	Lagrangian *Lagrangian `json:"lagrangian,omitempty"`
 }
 
 // Function is one global function of the module.

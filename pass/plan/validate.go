@@ -44,6 +44,11 @@ func (p *Plan) Validate() error {
 	if !slices.Contains([]string{"", "operator", "graph"}, p.Level) {
 		return fmt.Errorf("plan: the level is %q; it is \"operator\" or \"graph\"", p.Level)
 	}
+	if p.Precision != nil {
+		if err := p.Precision.Lagrangian.validate(); err != nil {
+			return err
+		}
+	}
 	functions := map[string]Function{}
 	for _, f := range p.Module.Functions {
 		if _, twice := functions[f.Name]; twice || f.Name == "" {

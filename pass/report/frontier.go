@@ -4,9 +4,11 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -51,6 +53,22 @@ func frontier(p *plan.Plan) []FrontierPoint {
 	return points
 }
 
+// lagrangianText says what the last placement by a price for errors was worth, on a line of its own.
+func lagrangianText(l *plan.Lagrangian) string {
+	switch {
+	case l == nil:
+		return ""
+	case l.Error > l.Allowed:
+		return fmt.Sprintf("\nby what is believed of errors nothing is within %.2g: the least that was found is off by %.2g",
+			l.Allowed, l.Error)
+	case l.Price == 0:
+		return "\nby what is believed of errors the fastest placement is allowed: nothing is paid for them"
+	}
+	return fmt.Sprintf("\nby what is believed of errors, at a price of %.3g ms a unit (lambda): %s ms, off by %.2g; none that "+
+		"is within %.2g takes less than %s ms, %s ms less", l.Price, ms(l.Milliseconds), l.Error, l.Allowed, ms(l.Bound),
+		ms(l.Gap))
+}
+
 // WriteFrontier writes the networks that no other one beats in both time and error.
 func (s *Summary) WriteFrontier(w io.Writer) error {
 	if len(s.Frontier) == 0 {
@@ -71,5 +89,5 @@ func (s *Summary) frontierText() string {
 		t.AppendRow(table.Row{strconv.FormatFloat(n.Error, 'g', 2, 64), ms(n.Milliseconds),
 			strconv.FormatFloat(n.Ratio, 'f', 3, 64), n.Name, verdict})
 	}
-	return plaintable.Render(t)
+	return plaintable.Render(t) + strings.TrimPrefix(lagrangianText(s.Precision.Lagrangian)+"\n", "\n")
 }

@@ -40,6 +40,16 @@ func TestTheFrontierOfTimeAgainstError(t *testing.T) {
 	require.NoError(t, (&Summary{}).WriteFrontier(&written))
 	assert.Contains(t, written.String(), "No whole network")
 
+	for want, l := range map[string]*plan.Lagrangian{
+		"at a price of 25 ms a unit (lambda): 5.000 ms, off by 0.008; none that is within 0.009 takes less than 4.500 ms, " +
+			"0.500 ms less\n": {Price: 25, Milliseconds: 5, Error: 0.008, Allowed: 0.009, Bound: 4.5, Gap: 0.5},
+		"nothing is within 0.009: the least that was found is off by 0.02\n": {Price: 1e9, Error: 0.02, Allowed: 0.009},
+		"the fastest placement is allowed: nothing is paid for them\n":       {Error: 0.001, Allowed: 0.009},
+	} {
+		told := (&Summary{Precision: &plan.Precision{Measure: "l2", Lagrangian: l}, Frontier: points}).frontierText()
+		assert.True(t, strings.HasPrefix(told, text) && strings.HasSuffix(told, want), told)
+	}
+
 	p.Precision = nil
 	assert.Nil(t, frontier(p), "errors were not taken")
 }
