@@ -4,6 +4,7 @@ package decide
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -147,6 +148,30 @@ func (c *decision) holdToBudget(f *finalist) {
 	if detail != "" {
 		f.failure = &cost.Failure{Phase: "check", Kind: cost.KindOverBudget, Detail: detail}
 	}
+}
+
+// nearest says by how much the best misses what is allowed, of all networks that ran and are too far off; "" where there
+// is none.
+func (c *decision) nearest() string {
+	limit, least := c.Precision.Limit(), math.Inf(1)
+	if c.graph == nil || c.graph.result == nil || limit == (cost.Limit{}) {
+		return ""
+	}
+	for i := range c.graph.result.Trials {
+		t := &c.graph.result.Trials[i]
+		if t.Cost.Failed() || t.Cost.Network == nil || t.Cost.Network.Errors == nil {
+			continue
+		}
+		off := t.Cost.Network.Errors.In(limit.Measure)
+		if other := t.Cost.Network.HeldOut; other != nil {
+			off = max(off, other.In(limit.Measure))
+		}
+		least = min(least, off)
+	}
+	if math.IsInf(least, 1) || least <= limit.Most {
+		return ""
+	}
+	return fmt.Sprintf("; the nearest to what is allowed is off by %.3g, %.3g times as much", least, least/limit.Most)
 }
 
 // unsearched are the inputs on which finalists are held to the budget where there was no search that did so: of a plan

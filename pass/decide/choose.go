@@ -33,7 +33,8 @@ func (c *decision) choose() (*finalist, string, error) {
 		}
 	}
 	if len(running) == 0 {
-		return nil, "", fmt.Errorf("no network that may be chosen can be run: %s", strings.Join(lost, "; "))
+		return nil, "", fmt.Errorf("no network that may be chosen can be run: %s%s", strings.Join(lost, "; "),
+			c.nearest())
 	}
 	if c.Settle && c.settled {
 		// Each ran in turn with plain TVM, and not with the others: their scores compare.
