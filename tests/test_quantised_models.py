@@ -229,8 +229,8 @@ def test_backends_compute_what_is_quantised_when_the_data_come(backend, tmp_path
 
 def in_the_dialect(layout):
     """A network in TVM's quantisation dialect, as front ends for TensorFlow Lite (NHWC) and PyTorch write it, and its
-    last scale. It has scales for each channel, zeros beside 0, a depthwise convolution, a residual sum, bytes that are cut
-    off, padded and pooled, and a dense layer.
+    last scale. It has scales for each channel, zeros beside 0, a depthwise convolution, a residual sum, bytes that are
+    cut off, padded and pooled, and a dense layer.
     """
     rng = np.random.default_rng(5)
     qnn, one, zero = relay.qnn.op, relay.const, relay.const(0, "int32")
@@ -248,7 +248,9 @@ def in_the_dialect(layout):
             padding=(1, 1, 1, 1), data_layout=layout, kernel_layout=kernel, **options,
         )  # fmt: skip
         total = relay.nn.bias_add(total, one(rng.integers(-900, 900, channels).astype("int32")), axis)
-        return qnn.requantize(total, one(scales * np.float32(scale)), zero, one(out), one(3), axis=axis, out_dtype="int8")
+        return qnn.requantize(
+            total, one(scales * np.float32(scale)), zero, one(out), one(3), axis=axis, out_dtype="int8"
+        )
 
     x = relay.var("x", shape=(1, 8, 8, 16) if last else (1, 16, 8, 8), dtype="int8")
     first = conv(x, 0.05, -7, 24, (3, 3, 16, 24) if last else (24, 16, 3, 3), whole, 0.04)
@@ -264,12 +266,13 @@ def in_the_dialect(layout):
     return tvm.IRModule.from_expr(relay.Function([x], qnn.dequantize(y, one(0.2), one(1)))), 0.2
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("backend", ["tvm", *PLACED, "onnxruntime"])
-def test_the_quantisation_dialect(backend, layout, tmp_path):
-    """What TVM computes in whole numbers is what backends compute between steps, up to one step in each of the layers."""
-    if layout == "NHWC" and backend not in ("tvm", "native_int8", "native"):
-        pytest.skip("its kernels for depthwise convolutions want their channels first")
+@pytest.mark.parametrize(("layout", "backend"), [
+    *(("NCHW", backend) for backend in ("tvm", *PLACED, "onnxruntime")),
+    # The others' depthwise convolutions want the channels first.
+    *(("NHWC", backend) for backend in ("tvm", "native_int8", "native")),
+])  # fmt: skip
+def test_the_quantisation_dialect(layout, backend, tmp_path):
+    """What TVM computes in whole numbers is what backends compute between steps, up to one step in each layer."""
     if not next(b["probe"]["usable"] for b in placed.listed() if b["name"] == backend):
         pytest.skip(f"{backend} cannot be used here")
     module, step = in_the_dialect(layout)

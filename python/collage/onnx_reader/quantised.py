@@ -86,7 +86,9 @@ def _whole_product(inputs, attrs, params):
         rows = _op.reshape(a, (-1, length))
         weight = const(b.data.numpy().T, "int8")
         shift = const(0, "int32") if a_zero is None else _op.reshape(_op.cast(a_zero, "int32"), ())
-        total = relay.qnn.op.dense(rows, weight, shift, const(0, "int32"), const(1, "float32"), const(1, "float32"), columns)
+        total = relay.qnn.op.dense(
+            rows, weight, shift, const(0, "int32"), const(1, "float32"), const(1, "float32"), columns
+        )
         return _op.reshape(total, (*shape_of(a)[:-1], columns))
     sides = []
     for side, zero, column in ((a, a_zero, False), (b, b_zero, True)):
