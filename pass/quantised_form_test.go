@@ -49,7 +49,8 @@ func TestQuantisedForm(t *testing.T) {
 			`multiply(cast(` + strings.Replace(product, "0.5f, 0.25f", "1f, 1f", 1) + `, dtype="float32"), multiply(%s, 0.25f))`,
 			"qnn.dequantize qnn.dequantize dense"},
 		"a sum of whole numbers that somebody else reads": {product, "qnn.dense"},
-		"steps of unknown sums":                           {`qnn.requantize(%b, 0.5f, 0, 1f, 0, axis=0, out_dtype="int8")`, "qnn.requantize"},
+		"steps of unknown sums": {
+			`qnn.requantize(%b, 0.5f, 0, 1f, 0, axis=0, out_dtype="int8")`, "qnn.requantize"},
 		"sums around something else than 0": {
 			`qnn.requantize(` + product + `, 0.125f, 2, 2f, 1, axis=1, out_dtype="int8")`, "qnn.dense qnn.requantize"},
 	} {

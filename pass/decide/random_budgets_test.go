@@ -140,7 +140,8 @@ func randomRounding(t *testing.T, r *rand.Rand) *rounding {
 		n.pairs = append(n.pairs, 0.7+0.8*r.Float64())
 		for _, b := range backends {
 			in := b.(typed).in
-			n.adds[in] = append(n.adds[in], math.Pow(10, -6+3*r.Float64())*map[byoc.Precision]float64{byoc.BF16: 1, byoc.INT8: 10}[in])
+			n.adds[in] = append(n.adds[in], math.Pow(10, -6+3*r.Float64())*
+				map[byoc.Precision]float64{byoc.BF16: 1, byoc.INT8: 10}[in])
 			if nodes := []relay.NodeID{relay.NodeID(id)}; g.Placeable(nodes[0]) {
 				inputs, _ := g.Boundary(nodes)
 				set.Candidates = append(set.Candidates, candidate.Candidate{Backend: b.Name(), Nodes: nodes, Root: nodes[0],
