@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/internal/growth"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -40,4 +41,13 @@ func TestWhatIsProposedIsBounded(t *testing.T) {
 	require.LessOrEqual(t, more, Limit)
 	require.Greater(t, more, 1)
 	require.LessOrEqual(t, tenNodes, 11*nodes, "%d, and %d", nodes, tenNodes)
+}
+
+// Of a region most nodes of its spine are passed over, since no cut there can be better than the best so far.
+func TestTimeOfProposing(t *testing.T) {
+	growth.Linear(t, 150, func(blocks int) func() {
+		g := stack(blocks)
+		g.PostDominators()
+		return func() { Regions(g, all, Limit) }
+	})
 }

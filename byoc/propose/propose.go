@@ -236,21 +236,11 @@ func (c *cutter) split(r *region) {
 		c.halve(r, 0)
 		return
 	}
-	least, most := c.spine(r, true), c.spine(r, false)
-	var front, end *region
+	most := c.spine(r, false)
+	front, end := c.parted(r, slices.Concat(c.spine(r, true), most))
 	score, kept := 0, 0
-	for _, u := range slices.Concat(least, most) {
-		if u == r.exit() || !c.mayEnd(u) {
-			continue
-		}
-		before, after := c.growWithin(r, u, relay.NoNode), c.growWithin(r, r.exit(), u)
-		if before == nil || after == nil || !c.clean(u) {
-			continue
-		}
-		smaller, sum := min(before.work, after.work), before.work+after.work
-		if smaller > score || smaller == score && sum > kept && score > 0 {
-			front, end, score, kept = before, after, smaller, sum
-		}
+	if front != nil {
+		score, kept = min(front.work, end.work), front.work+end.work
 	}
 	if 8*score >= r.work {
 		c.add(front)
@@ -263,14 +253,47 @@ func (c *cutter) split(r *region) {
 	}
 	c.halve(r, 0)
 	for _, u := range most {
-		for _, child := range c.g.PostDominators().Children(u) {
-			if r.has(child) && c.mayEnd(child) && !slices.Contains(most, child) {
+		for _, child := range c.g.PostDominators().Children(u.node) {
+			if r.has(child) && c.mayEnd(child) && !onSpine(most, child) {
 				if part := c.growWithin(r, child, relay.NoNode); part != nil && part.work > 0 {
 					c.add(part)
 				}
 			}
 		}
 	}
+}
+
+// parted are the parts of a region, cut behind one of the nodes of its spines, of which the smaller holds the most work;
+// of equals those that hold the most together, and then the first. nil where there are none.
+//
+// What is post-dominated by a node is all that can come before it, and nothing of that can come after it: so much more
+// is not to be had there, and most nodes need not be looked at any closer.
+func (c *cutter) parted(r *region, spines []spineNode) (front, end *region) {
+	type place struct{ order, most int }
+	places := make([]place, len(spines))
+	for i, s := range spines {
+		places[i] = place{i, min(s.work, r.work-s.work)}
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return b.most - a.most })
+	score, kept, first := 0, 0, len(spines)
+	for _, p := range places {
+		if p.most < max(score, 1) {
+			break
+		}
+		u := spines[p.order].node
+		if p.most == score && kept == r.work && p.order > first || u == r.exit() || !c.mayEnd(u) || !c.clean(u) {
+			continue
+		}
+		before, after := c.growWithin(r, u, relay.NoNode), c.growWithin(r, r.exit(), u)
+		if before == nil || after == nil {
+			continue
+		}
+		smaller, sum := min(before.work, after.work), before.work+after.work
+		if smaller > 0 && cmp.Or(smaller-score, sum-kept, first-p.order) > 0 {
+			front, end, score, kept, first = before, after, smaller, sum, p.order
+		}
+	}
+	return front, end
 }
 
 // growWithin is grow, held to the nodes of a region; of what has one exit, that part has one too.
@@ -288,10 +311,20 @@ func (c *cutter) growWithin(r *region, exit, stop relay.NodeID) *region {
 	return c.newRegion(inside)
 }
 
+// spineNode is a node of a spine with the work of the region that it post-dominates, its own with it.
+type spineNode struct {
+	node relay.NodeID
+	work int
+}
+
+func onSpine(spine []spineNode, v relay.NodeID) bool {
+	return slices.ContainsFunc(spine, func(s spineNode) bool { return s.node == v })
+}
+
 // spine is a way through a region's post-dominator tree from its exit down; what comes before each node of it can be
 // computed without what comes after. Of children that hold work it takes the first (what both branches of a block read
 // comes before them), or the one that holds the most, the later one of equals.
-func (c *cutter) spine(r *region, first bool) []relay.NodeID {
+func (c *cutter) spine(r *region, first bool) []spineNode {
 	tree := c.g.PostDominators()
 	// Children come before their parents in post-order.
 	work := make(map[relay.NodeID]int, len(r.nodes))
@@ -303,10 +336,10 @@ func (c *cutter) spine(r *region, first bool) []relay.NodeID {
 			work[tree.Parent(v)] += work[v]
 		}
 	}
-	spine := []relay.NodeID{r.exit()}
+	spine := []spineNode{{r.exit(), work[r.exit()]}}
 	for {
 		next := relay.NoNode
-		for _, child := range tree.Children(spine[len(spine)-1]) {
+		for _, child := range tree.Children(spine[len(spine)-1].node) {
 			if r.has(child) && work[child] > 0 && (next == relay.NoNode || !first && work[child] >= work[next]) {
 				next = child
 			}
@@ -314,7 +347,7 @@ func (c *cutter) spine(r *region, first bool) []relay.NodeID {
 		if next == relay.NoNode {
 			return spine
 		}
-		spine = append(spine, next)
+		spine = append(spine, spineNode{next, work[next]})
 	}
 }
 

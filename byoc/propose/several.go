@@ -125,12 +125,20 @@ func (c *cutter) cutAt(r *region, cuts []cut) {
 	}
 }
 
-// cuts are all that leave work on both sides.
+// mostParted is of how many nodes a region is at most that is cut where several values cross: what each node depends on
+// takes the square of that in bits, 8 MB for so many. A larger one is cut at its post-dominators alone.
+const mostParted = 8192
+
+// cuts are all that leave work on both sides; none of a region with more than mostParted nodes.
 func (c *cutter) cuts(r *region) []cut {
+	if len(r.nodes) > mostParted {
+		return nil
+	}
 	words := (len(r.nodes) + 63) / 64
 	place := make(map[relay.NodeID]int, len(r.nodes))
 	works := make([]uint64, words)
 	before := make([][]uint64, len(r.nodes)) // what each node depends on, and itself
+	users := make([][]int, len(r.nodes))     // the places of those that read a node's value
 	for i, v := range r.nodes {
 		place[v] = i
 		if isWork(c.g.Nodes[v].Op) {
@@ -140,6 +148,7 @@ func (c *cutter) cuts(r *region) []cut {
 		before[i][i/64] |= 1 << (i % 64)
 		for _, in := range c.g.Reads(v) {
 			if k, inside := place[in]; inside {
+				users[k] = append(users[k], i)
 				for w := range words {
 					before[i][w] |= before[k][w]
 				}
@@ -153,22 +162,21 @@ func (c *cutter) cuts(r *region) []cut {
 			work += bits.OnesCount64(before[i][w] & works[w])
 		}
 		if smaller := min(work, r.work-work); smaller > 0 && c.mayEnd(v) {
-			cuts = append(cuts, cut{at: v, before: before[i], smaller: smaller, exits: c.crossing(r, place, before[i])})
+			cuts = append(cuts, cut{at: v, before: before[i], smaller: smaller, exits: crossing(users, before[i])})
 		}
 	}
 	return cuts
 }
 
 // crossing counts the values of a part of a region that the rest of it reads.
-func (c *cutter) crossing(r *region, place map[relay.NodeID]int, part []uint64) int {
+func crossing(users [][]int, part []uint64) int {
 	in := func(i int) bool { return part[i/64]>>(i%64)&1 == 1 }
 	n := 0
-	for i, v := range r.nodes {
-		if in(i) && slices.ContainsFunc(c.g.Consumers(v), func(use relay.NodeID) bool {
-			k, inside := place[use]
-			return inside && !in(k)
-		}) {
-			n++
+	for w, word := range part {
+		for ; word != 0; word &= word - 1 {
+			if slices.ContainsFunc(users[64*w+bits.TrailingZeros64(word)], func(use int) bool { return !in(use) }) {
+				n++
+			}
 		}
 	}
 	return n
