@@ -29,6 +29,8 @@ BACKENDS = "tvm,dnnl,native,onnxruntime,openvino"
 LIMIT = 900
 # Where parts may be computed narrowly, a share of the answers that is smaller by this may be right.
 LOST = 0.01
+# How the names of backends end that compute narrowly.
+NARROW = ("_bf16", "_int8")
 
 
 def models(folder):
@@ -121,6 +123,14 @@ def judged(model, folder, given):
         command = [sys.executable, "-m", "collage", "compile", str(path), *model.options, "-o", str(executable)]
         command += ["--backends", given.backends, "--skip-unusable", "--repeat", "3"]
         command += ["--search-time", f"{given.search_time}s", "--precision", given.precision]
+        command += [word for rule in given.pin for word in ("--pin", rule)]
+        if given.precision != "f32" and model.learnt is not None:
+            samples = model.learnt()
+            (temporary / "learnt").mkdir()
+            for number, sample in enumerate(samples):
+                np.savez(temporary / "learnt" / f"{number}.npz", **sample)
+            command += ["--calibration", str(temporary / "learnt")]
+            told["calibration"] = len(samples)
         ran = _run([*command, "--db", str(temporary / "costs.jsonl"), "-q", "--json"])
         if ran.returncode != 0:
             why = (ran.stderr.strip().splitlines() or [""])[-1].replace(str(path), "the model")
@@ -128,6 +138,9 @@ def judged(model, folder, given):
             return {**told, "verdict": verdict, "why": why.removeprefix("collage: error: ")}
         report = json.loads(ran.stdout)
         told["operators"] = report["model_info"]["operators"]
+        if given.precision != "f32":
+            shares = {one["name"]: one["operators"] for one in report["report"]["backends"]}
+            told["narrow"] = sum(count for name, count in shares.items() if name.endswith(NARROW))
         checked = report["import_check"]
         told["import_check"] = checked.get("unchecked") or checked["engine"]
         outputs = [temporary / "ours.npz", temporary / "theirs.npz"]
@@ -183,7 +196,8 @@ def lines(told):
     if told["verdict"] != "right":
         said = told["why"]
     elif "l2_error" in told:
-        said = f"off by {told['l2_error']:.1e} (L2) from {told['runtime']}; {told['kept']} kept"
+        on = f"{told['calibration']} real inputs" if "calibration" in told else "random inputs"
+        said = f"off by {told['l2_error']:.1e} (L2) from {told['runtime']}; {told['narrow']} narrow, by {on}"
     else:
         said = f"within {told['max_error_share']:.1e} of {told['runtime']}"
     yield f"{told['model']:18} {told['package']:28} {told.get('operators', ''):>9}  {told['verdict']:8} {said}"
@@ -201,6 +215,7 @@ def main():
     parser.add_argument("--backends", default=BACKENDS, help="those of them that can be used here")
     parser.add_argument("--search-time", type=int, default=20, metavar="SECONDS", help="of each model")
     parser.add_argument("--precision", default="f32", help="as of collage compile, within its limit of error")
+    parser.add_argument("--pin", action="append", default=[], metavar="RULE", help="as of collage compile")
     parser.add_argument("--json", help="write the table here")
     parser.add_argument("--out", type=Path, default=TREE / "build" / "trained", help="where models are written")
     for hidden in ("--one", "--executable", "--outputs"):

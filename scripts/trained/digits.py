@@ -147,6 +147,12 @@ def write(path):
     _save(path, nodes, {"w1": first, "b1": of_first, "w2": second, "b2": of_second})
 
 
+def _learnt():
+    """Digits that were learnt from, as many at a time as are asked."""
+    images, _ = _data()
+    return [{"image": images[start : start + TOGETHER]} for start in range(0, LEARN - TOGETHER + 1, TOGETHER)]
+
+
 def _ask(net):
     """Digits that were not learnt from; a tenth may be read wrong: people write badly, and the net is small."""
     images, digits = _data()
@@ -174,7 +180,7 @@ def models(_tree, folder):
         return path
 
     return [
-        Trained(name, "", lambda name=name: made(name), _ask, ("--input-shape", f"image:{TOGETHER},1,8,8"))
+        Trained(name, "", lambda name=name: made(name), _ask, ("--input-shape", f"image:{TOGETHER},1,8,8"), _learnt)
         for name in ("digits", "digits-conv")
     ]
 

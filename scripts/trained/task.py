@@ -25,7 +25,8 @@ class Trained:
     """A trained model: where it is and what it is for.
 
     ``ask`` gets the network, a function from {input: array} to the list of its outputs, and gives Questions.
-    ``package`` is the distribution that ships the file; "" where it was trained here.
+    ``package`` is the distribution that ships the file; "" where it was trained here. ``learnt`` gives inputs like
+    those that it learnt from, a list of {input: array}; None where nobody ships any.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Trained:
     file: Callable[[], Path]
     ask: Callable[[Callable], list]
     options: tuple = ()
+    learnt: Callable[[], list] | None = None
 
 
 def shipped(module, *parts):
