@@ -85,6 +85,9 @@ func inSteps(g *relay.Graph, id relay.NodeID) *form {
 		}
 		return steps(wide(g, n.Inputs[0], meant(g, n, 1, 2, axis)), 3, 4)
 	case "qnn.dequantize":
+		if !n.Type.IsTensor("float32") {
+			return nil // other operators expect what it says
+		}
 		// What only one reads stays as it stands there; all others read the same.
 		f := wide(g, n.Inputs[0], meant(g, n, 1, 2, axis))
 		if f != nil && (f.text != "relay.qnn.op._make.dequantize" || len(g.Consumers(n.Inputs[0])) > 1) {
@@ -117,10 +120,11 @@ func inSteps(g *relay.Graph, id relay.NodeID) *form {
 // at the weights it would have them computed at each call.
 func scaled(g *relay.Graph, n *relay.Node) *form {
 	sums := &g.Nodes[n.Inputs[0]]
-	if !n.Type.IsTensor("float32") || sums.Op != "cast" || !g.Nodes[sums.Inputs[0]].Type.IsTensor("int32") {
+	if !n.Type.IsTensor("float32") || sums.Op != "cast" || !g.Nodes[sums.Inputs[0]].Type.IsTensor("int32") ||
+		!slices.Equal(n.Type.Shape, sums.Type.Shape) {
 		return nil
 	}
-	b := by{zero: float(0), none: true, axis: int64(len(n.Type.Shape) - 1)}
+	b := by{zero: float(0), none: true, axis: int64(len(n.Type.Shape) - 1), unknown: map[relay.NodeID]bool{}}
 	constant := func(v relay.NodeID) bool {
 		c, t := g.Nodes[v].Constant, g.Nodes[v].Type
 		if c == nil || !t.IsTensor("float32") {
@@ -128,8 +132,11 @@ func scaled(g *relay.Graph, n *relay.Node) *form {
 		}
 		b.scale, b.value = given(v), number(g, v)
 		if math.IsNaN(b.value) {
-			b.length = t.Shape[len(t.Shape)-1]
-			return len(t.Shape) == 1
+			if len(t.Shape) != 1 {
+				return false
+			}
+			b.length = t.Shape[0]
+			return true
 		}
 		b.scale = float(b.value)
 		return true
@@ -184,22 +191,28 @@ type by struct {
 	length      int64   // of how many numbers scale is, where that is no single one, along axis
 	axis        int64
 	none        bool // zero is 0
+	spread      bool // zero is several numbers, along axis
 	varies      bool // scale is no constant
 	// data is a further scale, one number that is no constant, of what is multiplied; nil where there is none.
 	data *form
+	// unknown are sums of which is known that they are no product's with what is added to it.
+	unknown map[relay.NodeID]bool
 }
 
 // meant is what a call says in its arguments of numbers.
 func meant(g *relay.Graph, n *relay.Node, scale, zero int, axis int64) by {
 	s, z := n.Inputs[scale], n.Inputs[zero]
 	b := by{scale: given(s), zero: given(z), value: number(g, s), from: number(g, z), axis: axis,
-		varies: g.Nodes[s].Kind != relay.KindConstant}
+		varies: g.Nodes[s].Kind != relay.KindConstant, unknown: map[relay.NodeID]bool{}}
 	b.none = b.from == 0
 	if !math.IsNaN(b.value) && !math.IsNaN(b.from) {
 		b.axis = -1
 	}
 	if t := g.Nodes[s].Type; t != nil && len(t.Shape) == 1 && t.Shape[0] != 1 {
 		b.length = t.Shape[0]
+	}
+	if t := g.Nodes[z].Type; t != nil && len(t.Shape) == 1 && t.Shape[0] != 1 {
+		b.spread = true
 	}
 	return b
 }
@@ -225,7 +238,7 @@ func wide(g *relay.Graph, v relay.NodeID, b by) *form {
 	bytes := isByte(n.Type)
 	if n.Kind == relay.KindCall && n.Callee == relay.NoNode {
 		switch {
-		case slices.Contains(moves, n.Op) && len(n.Inputs) == 1 && b.length == 0:
+		case slices.Contains(moves, n.Op) && len(n.Inputs) == 1 && b.length == 0 && !b.spread:
 			if f := wide(g, n.Inputs[0], b); f != nil {
 				return &form{text: "again", node: v, args: []any{f}}
 			}
@@ -234,7 +247,12 @@ func wide(g *relay.Graph, v relay.NodeID, b by) *form {
 				return f
 			}
 		case n.Type.IsTensor("int32") && b.none && !b.varies:
-			return summed(g, v, b)
+			if b.unknown[v] {
+				return nil
+			}
+			f := summed(g, v, b)
+			b.unknown[v] = f == nil
+			return f
 		}
 	}
 	if !bytes {
@@ -314,6 +332,22 @@ func alongAxis(shape, whole []int64, b by) bool {
 	return at >= 0 && at < int64(len(shape)) && shape[at] == b.length
 }
 
+// alongChannels says that an axis of a product's result is that of its channels.
+func alongChannels(n *relay.Node, axis int64) bool {
+	rank := len(n.Type.Shape)
+	if axis < 0 {
+		axis += int64(rank)
+	}
+	layout, ok := n.Attrs.String("out_layout")
+	if layout == "" {
+		layout, ok = n.Attrs.String("data_layout")
+	}
+	if !ok {
+		return axis == int64(rank-1) // a dense layer
+	}
+	return len(layout) == rank && axis == int64(strings.IndexByte(layout, 'C'))
+}
+
 // multiplied is a convolution or a product: data by its own scale, weights by what is missing to that of the sums. What
 // padding adds is 0 in either form.
 func multiplied(g *relay.Graph, v relay.NodeID, b by) *form {
@@ -331,12 +365,12 @@ func multiplied(g *relay.Graph, v relay.NodeID, b by) *form {
 	if zero := g.Nodes[n.Inputs[3]].Type; channels == 0 && zero != nil && len(zero.Shape) == 1 && zero.Shape[0] != 1 {
 		channels = zero.Shape[0]
 	}
-	if channels > 0 && (axis < 0 || weight.Shape[axis] != channels) {
+	if channels > 0 && (axis < 0 || weight.Shape[axis] != channels) || b.length > 0 && !alongChannels(n, b.axis) {
 		return nil
 	}
 	scale := call("relay.op._make.divide", b.scale, data.scale)
 	if b.data != nil {
-		data.scale, data.value = b.data, math.NaN()
+		scale, data.scale, data.value = b.scale, b.data, math.NaN()
 	}
 	f := wide(g, n.Inputs[0], data)
 	w := call("relay.qnn.op._make.dequantize", given(n.Inputs[1]), scale, given(n.Inputs[3]), axis, "float32")

@@ -48,6 +48,27 @@ func TestQuantisedForm(t *testing.T) {
 		"a scale that comes with the data": {
 			`multiply(cast(` + strings.Replace(product, "0.5f, 0.25f", "1f, 1f", 1) + `, dtype="float32"), multiply(%s, 0.25f))`,
 			"qnn.dequantize qnn.dequantize dense"},
+		"a scale for each of the last axis, which is not that of a square's channels": {
+			`qnn.requantize(qnn.conv2d(%i, %k, 3, 0, 0.5f, 0.25f, channels=8, kernel_size=[1, 1], padding=[0, 0, 0, 0], ` +
+				`out_dtype="int32"), full(0.5f, shape=[8], dtype="float32"), 0, 2f, 1, axis=3, out_dtype="int8")`,
+			"qnn.conv2d qnn.requantize"},
+		"a scale for each channel": {
+			`qnn.requantize(qnn.conv2d(%i, %k, 3, 0, 0.5f, 0.25f, channels=8, kernel_size=[1, 1], padding=[0, 0, 0, 0], ` +
+				`out_dtype="int32"), full(0.5f, shape=[8], dtype="float32"), 0, 2f, 1, axis=1, out_dtype="int8")`,
+			"qnn.dequantize qnn.dequantize conv2d qnn.quantize"},
+		"half as many digits": {
+			`add(qnn.dequantize(%x, 0.5f, 3, out_dtype="float16", axis=-1), ` +
+				`qnn.dequantize(%x, 0.5f, 3, out_dtype="float16", axis=-1))`,
+			"qnn.dequantize qnn.dequantize add"},
+		"several numbers around which moved bytes lie": {
+			`qnn.dequantize(transpose(%w, axes=[1, 0]), 0.5f, full(3, shape=[8], dtype="int32"), out_dtype="float32", axis=1)`,
+			"transpose qnn.dequantize"},
+		"a scale that is no number": {
+			`multiply(cast(` + product + `, dtype="float32"), divide(0f, 0f))`,
+			"qnn.dequantize qnn.dequantize dense"},
+		"a scale that adds a dimension": {
+			`multiply(cast(` + product + `, dtype="float32"), full(0.5f, shape=[1, 1, 1], dtype="float32"))`,
+			"qnn.dense cast multiply"},
 		"a sum of whole numbers that somebody else reads": {product, "qnn.dense"},
 		"steps of unknown sums": {
 			`qnn.requantize(%b, 0.5f, 0, 1f, 0, axis=0, out_dtype="int8")`, "qnn.requantize"},
@@ -55,9 +76,21 @@ func TestQuantisedForm(t *testing.T) {
 			`qnn.requantize(` + product + `, 0.125f, 2, 2f, 1, axis=1, out_dtype="int8")`, "qnn.dense qnn.requantize"},
 	} {
 		g := normalisedMain(t, `def @main(%x: Tensor[(2, 8), int8], %w: Tensor[(8, 8), int8], %b: Tensor[(8), int32],
-    %s: float32) { `+c.body+` }`)
+    %s: float32, %i: Tensor[(1, 4, 3, 8), int8], %k: Tensor[(8, 4, 1, 1), int8]) { `+c.body+` }`)
 		assert.Equal(t, c.want, operatorsOf(g), name)
 	}
+}
+
+// The scale that comes with the data takes the place of the data's own, which the sums do not have in them.
+func TestScaleThatComesWithTheData(t *testing.T) {
+	g := normalisedMain(t, `def @main(%x: Tensor[(2, 8), int8], %w: Tensor[(8, 8), int8], %s: float32) {
+  %0 = qnn.dense(%x, %w, 3, 0, 0.5f, 0.25f, units=8, out_dtype="int32");
+  multiply(cast(%0, dtype="float32"), multiply(%s, 0.125f))
+}`)
+	dense := callOf(t, g, "nn.dense")
+	data, weight := &g.Nodes[dense.Inputs[0]], &g.Nodes[dense.Inputs[1]]
+	assert.Equal(t, relay.KindVar, g.Nodes[data.Inputs[1]].Kind)
+	assert.Equal(t, 0.125, g.Nodes[weight.Inputs[1]].Constant.Scalar)
 }
 
 // What a clip is at comes over, and the numbers of padding.

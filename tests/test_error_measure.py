@@ -143,3 +143,14 @@ def test_functions_that_are_not_there(command, tmp_path):
     assert "has no function of that name at its top (def found(ours, right): ...)" in refused(f"{file}:found")
     assert "has no function of that name" in refused(f"{file}:x y")
     assert "SyntaxError" in refused(f"{file}:broken")
+
+
+def test_outputs_that_are_none_are_not_measured():
+    """A function of the user's need not know of NaN where plain TVM has numbers, nor of other shapes."""
+    from collage import check
+
+    ones, none = np.ones(3, "float32"), np.full(3, np.nan, "float32")
+    assert check.comparable(check.seen([ones], [ones], {}))
+    assert check.comparable(check.seen([none], [none], {}))
+    assert not check.comparable(check.seen([none], [ones], {}))
+    assert not check.comparable(check.seen([ones[:2]], [ones], {}))

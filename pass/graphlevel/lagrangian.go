@@ -67,6 +67,9 @@ func (n *sensitivity) relaxed(options func(function int) []place.Option) (*plan.
 	high := atPrice{}
 	for price, k := 1/low.off, 0; ; price, k = 4*price, k+1 { // a millisecond for all of the error
 		if high, err = at(price); err != nil {
+			if k > 0 {
+				return result(low), nil // with that price costs add up to more than the solver counts
+			}
 			return nil, err
 		}
 		if high.off <= allowed {
@@ -81,6 +84,10 @@ func (n *sensitivity) relaxed(options func(function int) []place.Option) (*plan.
 	least := high.price
 	for range steps {
 		price := (high.time - low.time) / (low.off - high.off)
+		if price <= low.price || price >= high.price {
+			least = max(low.price, min(price, high.price)) // the solver was not exact
+			break
+		}
 		between, err := at(price)
 		if err != nil {
 			return nil, err

@@ -83,7 +83,15 @@ func (p *Pool) leaks(ctx context.Context, worker *process, j *job, fastest float
 			m.ID = id
 			return m
 		})
-		return line != nil && json.Unmarshal(line, into) == nil
+		if line == nil {
+			return false
+		}
+		if wrong := json.Unmarshal(line, into); wrong != nil {
+			c, alive = cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindError,
+				Detail: fmt.Sprintf("the worker's answer to %q is not readable: %v", op, wrong)}, taken), false
+			return false
+		}
+		return true
 	}
 	failed := false
 	lost := leak(fastest, func(runs int, pause time.Duration) (int64, bool) {
