@@ -51,6 +51,20 @@ class Mixed(nn.Module):
     def forward(self, x, mask, words):
         return torch.where(mask, x, self.table(words))
 
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 8)
+    def forward(self, x, mask):
+        return self.head(x).masked_fill(mask, -1e4)
+
+class Four(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList([nn.Embedding(9, 8) for _ in range(4)])
+    def forward(self, a, b, c, d):
+        return sum(table(one) for table, one in zip(self.tables, (a, b, c, d)))
+
 torch.manual_seed(0)
 cnn = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
                     nn.Conv2d(8, 16, 3, stride=2, groups=2), nn.Hardswish(), nn.AdaptiveAvgPool2d(1),
@@ -63,6 +77,8 @@ networks = {
     "words": (Words(), {"words": torch.randint(0, 30, (2, 7))}),
     "mixed": (Mixed(), {"x": torch.rand(3, 8), "mask": torch.rand(3, 8) < 0.4, "words": torch.randint(0, 9, (3,))}),
     "half": (Half(), {"x": torch.rand(4, 24).half()}),
+    "masked": (Masked(), {"x": torch.rand(3, 8), "mask": torch.rand(3, 8) < 0.4}),
+    "four": (Four(), {name: torch.randint(0, 9, (3,)) for name in "abcd"}),
 }
 # As after training: running means are not 0.
 cnn.train()(torch.rand(4, 3, 16, 16))
@@ -85,6 +101,8 @@ INPUTS = {
     "words": ["words:2,7"],
     "mixed": ["x:3,8", "mask:3,8", "words:3"],
     "half": ["x:4,24"],
+    "masked": ["x:3,8", "mask:3,8"],
+    "four": ["a:3", "b:3", "c:3", "d:3"],
 }
 
 

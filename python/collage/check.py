@@ -52,7 +52,7 @@ def seen(got, expected, request):
 
 
 def comparable(told):
-    """That of what ``seen`` tells of, errors can be taken: shapes and types are as expected, and no number became NaN."""
+    """That errors can be taken of what ``seen`` tells of: shapes and types are the expected ones, no number is NaN."""
     return not told["unlike"] and not any(each["new_nan"] for each in told["each"])
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import apart, folding, open_dimensions, pt2, tflite_reader, witness, workloads
+from . import apart, folding, open_dimensions, pt2, seeded, tflite_reader, witness, workloads
 
 FORMATS = ("onnx", "pt2", "relay", "tflite", "torchscript")
 _SUFFIXES = {
@@ -474,13 +474,14 @@ def _input_names(values):
 
 
 # How often a TorchScript network is run to see of which types its inputs are.
-_TRIES = 200
+_TRIES = 1000
 
 
 def _input_types(script, shapes):
-    """{name: type} of the inputs, which the file does not say: those with which the network runs. As many as can be are
-    float32 (float16 where the network computes in that), then int64 (the words of an embedding), bool (a mask), int32.
-    Where it never runs, they are of the type of its parameters: PyTorch cannot run all of float16 on a processor.
+    """{name: type} of the inputs, which the file does not say: those with which the network runs on what the import
+    check gives it. As many as can be are float32 (float16 where the network computes in that); of the others those are
+    bool that can be (a mask, which PyTorch takes as whole numbers, too), then int64 (the words of an embedding), then
+    int32. Where it never runs, they are of its parameters' type: PyTorch cannot run all of float16 on a processor.
     """
     import torch
 
@@ -488,17 +489,19 @@ def _input_types(script, shapes):
     bases = ("float16", "float32") if halves else ("float32", "float16")
 
     def tried():
-        for others in range(len(shapes) + 1):
-            for base in bases:
-                for which in itertools.combinations(shapes, others):
-                    for kinds in itertools.product(("int64", "bool", "int32"), repeat=others):
-                        yield dict.fromkeys(shapes, base) | dict(zip(which, kinds, strict=True))
+        for base in bases:
+            for whole in (("bool", "int64"), ("bool", "int64", "int32")):
+                for others in range(len(shapes) + 1):
+                    for which in itertools.combinations(shapes, others):
+                        for kinds in itertools.product(whole, repeat=others):
+                            if "int32" in kinds or "int32" not in whole:
+                                yield dict.fromkeys(shapes, base) | dict(zip(which, kinds, strict=True))
 
     for kinds in itertools.islice(tried(), _TRIES):
-        zeros = [torch.zeros(shape, dtype=getattr(torch, kinds[name])) for name, shape in shapes.items()]
+        values = seeded.inputs(0, {name: (shape, kinds[name]) for name, shape in shapes.items()})
         try:
             with torch.no_grad():
-                script(*zeros)
+                script(*(torch.from_numpy(np.asarray(value)) for value in values.values()))
         except Exception:
             continue
         return kinds

@@ -8,6 +8,7 @@ the reason.
 """
 
 import functools
+from collections import Counter
 
 import tvm
 from tvm import relay
@@ -128,12 +129,16 @@ def _used(read, values):
 
 
 def made(model, graph):
-    """What a subgraph's operators make, in its order: [(operator, tensor's name), ...]."""
-    return [
+    """What a subgraph's operators make, in its order: [(operator, tensor's name), ...], without what is called as
+    something else is: by its name nobody could tell which of them is meant.
+    """
+    called = Counter(importer.get_tensor_name(graph, tensor) for tensor in range(graph.TensorsLength()))
+    named = [
         (name, importer.get_tensor_name(graph, tensor))
         for number, name in enumerate(_operators(model, graph))
         for tensor in graph.Operators(number).OutputsAsNumpy()
     ]
+    return [(name, tensor) for name, tensor in named if called[tensor] == 1]
 
 
 def _operators(model, graph):
