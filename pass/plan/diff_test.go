@@ -156,7 +156,7 @@ func TestDiffSaysInWhichTypesPartsMayBe(t *testing.T) {
 		return &p
 	}
 	paid := with(&Lagrangian{Price: 25, Milliseconds: 5, Error: 0.08, Allowed: 0.09, Bound: 4.5, Gap: 0.5})
-	missed := with(&Lagrangian{Price: 1e9, Milliseconds: 5, Error: 0.2, Allowed: 0.09})
+	missed := with(&Lagrangian{Price: 1e9, Milliseconds: 5, Error: 0.2, Allowed: 0.09, Bound: 5})
 	assert.Equal(t, []FieldChange{{"price of errors", "25 ms a unit, within 0.5 ms of the fastest",
 		"nothing within 0.09, at best 0.2"}}, Diff(paid, missed).Fields)
 	require.NoError(t, paid.Validate())
