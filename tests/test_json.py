@@ -305,6 +305,8 @@ TAKEN = [
         ("kernels", "bench-kernels"),
         ("kernels_avx2", "bench-kernels"),
         ("networks_b1", "bench-all"),
+        ("networks_b1_before", "bench-all"),
+        ("without", "bench-without"),
         ("networks_b8", "bench-all"),
         ("networks_t1", "bench-all"),
         ("onednn", "files/onednn"),
