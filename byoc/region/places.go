@@ -5,6 +5,7 @@ package region
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/collage-tvm/collage/relay"
 )
@@ -39,8 +40,8 @@ func apart(coordinates []int64, depth int, shape []int64) error {
 		return fmt.Errorf("has %d coordinates of places, %d of each, in %d dimensions", len(coordinates), depth, len(shape))
 	}
 	count := len(coordinates) / depth
-	taken := make(map[int64]struct{}, count)
-	for i := range count {
+	places := make([]int64, count)
+	for i := range places {
 		at := int64(0)
 		for d := range depth {
 			c := coordinates[d*count+i]
@@ -49,10 +50,11 @@ func apart(coordinates []int64, depth int, shape []int64) error {
 			}
 			at = at*shape[d] + c
 		}
-		if _, twice := taken[at]; twice {
-			return fmt.Errorf("updates one place more than once, and which update is the last one is the engine's")
-		}
-		taken[at] = struct{}{}
+		places[i] = at
+	}
+	slices.Sort(places) // of millions of places a set would take many times the memory
+	if len(slices.Compact(places)) < count {
+		return fmt.Errorf("updates one place more than once, and which update is the last one is the engine's")
 	}
 	return nil
 }
