@@ -222,10 +222,10 @@ type slimmer struct{ slim }
 
 func (slimmer) Precision() byoc.Precision { return byoc.INT8 }
 
-// What an operator adds in bytes says nothing of what it adds in bfloat16, and the price of errors chooses between the
-// two.
-func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
-	t.Parallel()
+// inTwoPrecisions is a chain that slim and slimmer compute narrowly, off by so much each, and what is believed of that;
+// all gives the candidates of single operators of a backend.
+func inTwoPrecisions(t *testing.T, most float64, offs map[string]float64) (s *genome.Space, n *sensitivity,
+	all func(backend string) []int) {
 	narrow := narrowable(t, rand.New(rand.NewPCG(5, 6)), 6)
 	f := narrow.Functions[0]
 	for k := range f.Set.Candidates {
@@ -237,8 +237,7 @@ func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
 	s, err := genome.NewSpace(append(narrow.Backends, slimmer{slim{library{"slimmer", false}}}),
 		[]genome.Function{f})
 	require.NoError(t, err)
-	n := newSensitivity(s, cost.Limit{Most: 0.01, Measure: cost.L2}, nil)
-	all := func(backend string) []int {
+	all = func(backend string) []int {
 		var chosen []int
 		for k := range f.Set.Candidates {
 			if c := &f.Set.Candidates[k]; c.Backend == backend && len(c.Nodes) == 1 {
@@ -247,10 +246,42 @@ func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
 		}
 		return chosen
 	}
-	for backend, off := range map[string]float64{"slim": 0.004, "slimmer": 0.05} {
+	n = newSensitivity(s, cost.Limit{Most: most, Measure: cost.L2}, nil)
+	for backend, off := range offs {
 		n.observe(&Trial{Placement: s.Place([][]int{all(backend)}), Cost: cost.Cost{Samples: []float64{1},
 			Network: &cost.Network{Errors: &cost.Errors{L2: off}}}})
 	}
+	return s, n, all
+}
+
+// Where nothing is allowed but what takes forever, the price rises until costs add up to more than the solver counts:
+// the best that was found until then is the answer.
+func TestAPriceThatTheSolverCannotCountWith(t *testing.T) {
+	t.Parallel()
+	s, n, _ := inTwoPrecisions(t, 1e-6, map[string]float64{"slim": 0.001, "slimmer": 0.3})
+	relaxed, err := n.relaxed(func(i int) []place.Option {
+		options := believed(s, i, place.Overhead{})
+		for k := range options {
+			switch s.Functions[i].Set.Candidates[k].Backend {
+			case "tvm":
+				options[k].Cost = 1e7
+			case "slimmer":
+				options[k].Cost = 1e3
+			}
+		}
+		return options
+	})
+	require.NoError(t, err)
+	assert.Greater(t, relaxed.Error, relaxed.Allowed)
+	assert.InDelta(t, 0.001, relaxed.Error, 1e-4)
+}
+
+// What an operator adds in bytes says nothing of what it adds in bfloat16, and the price of errors chooses between the
+// two.
+func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s, n, all := inTwoPrecisions(t, 0.01, map[string]float64{"slim": 0.004, "slimmer": 0.05})
+	f := s.Functions[0]
 	for backend, off := range map[string]float64{"tvm": 0, "slim": 0.004, "slimmer": 0.05} {
 		assert.InDelta(t, off*off, n.sum(n.covered([][]int{all(backend)})), 1e-7, backend)
 		assert.Equal(t, backend == "slimmer", n.exceeds(s.Place([][]int{all(backend)})), backend)
