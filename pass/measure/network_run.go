@@ -121,8 +121,7 @@ func (n *Networks) run(ctx context.Context, run *NetworkRun) (cost.Cost, error) 
 		}
 		c.Samples = append(c.Samples, result.Samples...)
 		for _, against := range result.Against {
-			c.Network.Against = append(c.Network.Against,
-				math.Round(against*1e7)/1e7) // the digits that the store keeps of samples
+			c.Network.Against = append(c.Network.Against, cost.RoundSample(against))
 		}
 		c.MaxError = max(c.MaxError, result.Outputs.greatest())
 		c.Network.Resident = max(c.Network.Resident, result.Resident)
