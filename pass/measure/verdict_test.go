@@ -142,7 +142,8 @@ func TestACandidateThatLeaksIsLost(t *testing.T) {
 	b := newBench(t, nil)
 	costs, err := b.Estimate(t.Context(), []cost.Request{b.request("a", "dnnl", "leaks 2097152"),
 		b.request("b", "dnnl", "puts-off 8388608"), b.request("c", "dnnl", "leaks 1"), b.request("d", "dnnl", "ok 3"),
-		b.request("e", "dnnl", "crash-soaked"), b.request("f", "tvm", "leaks 2097152")})
+		b.request("e", "dnnl", "crash-soaked"), b.request("f", "tvm", "leaks 2097152"),
+		b.request("g", "dnnl", "garbled")})
 	require.NoError(t, err)
 	require.True(t, costs[0].Failed())
 	assert.Equal(t, cost.Failure{Phase: "run", Kind: cost.KindLeak,
@@ -153,6 +154,8 @@ func TestACandidateThatLeaksIsLost(t *testing.T) {
 	require.True(t, costs[4].Failed())
 	assert.Equal(t, cost.KindCrash, costs[4].Failure.Kind)
 	assert.False(t, costs[5].Failed(), "TVM's own code is what the others are held against")
+	require.True(t, costs[6].Failed(), "nobody knows whether it leaks")
+	assert.Contains(t, costs[6].Failure.Detail, `the worker's answer to "soak" is not readable`)
 	logged := b.logged(t)
 	assert.Contains(t, logged, "soak 5 after 0", "about 0.1 s of runs of 20 ms")
 	assert.Contains(t, logged, "soak 5 after 0.2")

@@ -122,6 +122,10 @@ func workerProcess(kind string) {
 			if order == "puts-off" && m.Pause > 0 {
 				grown = 0
 			}
+			if order == "garbled" {
+				say(map[string]any{"id": m.ID, "event": "result", "before_bytes": "many"})
+				continue
+			}
 			say(map[string]any{"id": m.ID, "event": "result", "before_bytes": 1 << 30, "after_bytes": 1<<30 + grown*m.Runs})
 		case "forget":
 			logLine("forget " + m.Function)
@@ -217,7 +221,7 @@ func serve(m measureMessage, served int) {
 			samples = slices.Repeat([]float64{ms}, m.Samples)
 		}
 		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": samples, "outputs": rightOutputs})
-	case "leaks", "puts-off", "crash-soaked":
+	case "leaks", "puts-off", "crash-soaked", "garbled":
 		built()
 		say(map[string]any{"id": m.ID, "event": "result", "samples_ms": []float64{20, 21}, "outputs": rightOutputs,
 			"grown_bytes": leakBytes})
