@@ -3,6 +3,7 @@
 package pass
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -91,6 +92,20 @@ func TestScaleThatComesWithTheData(t *testing.T) {
 	data, weight := &g.Nodes[dense.Inputs[0]], &g.Nodes[dense.Inputs[1]]
 	assert.Equal(t, relay.KindVar, g.Nodes[data.Inputs[1]].Kind)
 	assert.Equal(t, 0.125, g.Nodes[weight.Inputs[1]].Constant.Scalar)
+}
+
+// Sums of whole numbers in each of whose steps both sides are the step before: what they are no product of is found out
+// once, and not twice as often for each step.
+func TestSumsOfNoProduct(t *testing.T) {
+	var sums strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&sums, "  %%%d = add(%%%d, %%%d);\n", i+1, i, i)
+	}
+	g := normalisedMain(t, `def @main(%x: Tensor[(2, 8), int8], %b: Tensor[(8), int32]) {
+  %0 = add(%b, %b);
+`+sums.String()+`  (multiply(cast(%60, dtype="float32"), 0.5f), qnn.dequantize(%x, 0.5f, 0, out_dtype="float32", axis=-1))
+}`)
+	assert.Equal(t, "int32", g.Nodes[callOf(t, g, "cast").Inputs[0]].Type.DType)
 }
 
 // What a clip is at comes over, and the numbers of padding.
