@@ -212,6 +212,17 @@ def test_the_first_operator_that_differs_is_named(tmp_path, monkeypatch):
     assert "differs" in found["mismatch"] and "output" not in found["mismatch"]
 
 
+def test_what_is_called_as_something_else_is_names_no_operator(tmp_path):
+    net = Writer()
+    x = net.tensor("x", (1, 4))
+    first, second, last = (net.tensor(name, (1, 4)) for name in ("twice", "twice", "once"))
+    for from_, to in ((x, first), (first, second), (second, last)):
+        net.operator(KINDS.ABS, [from_], [to])
+    net.write(tmp_path / "net.tflite", [x], [last])
+    model = schema.Model.GetRootAsModel((tmp_path / "net.tflite").read_bytes(), 0)
+    assert tflite_reader.made(model, model.Subgraphs(0)) == [("ABS", "once")]
+
+
 # A module that has TVM read a mean as the greatest.
 WRONG = """
 from collage import tflite_reader
