@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors in a measure of the user's own: a Python function that other processes call."""
 
+import shutil
+
 import numpy as np
 import pytest
+import tvm
 from test_precision import compiled, kept, needs_bf16, network, operators_on
 
 pytestmark = pytest.mark.usefixtures("collage_library")
@@ -145,12 +148,21 @@ def test_functions_that_are_not_there(command, tmp_path):
     assert "SyntaxError" in refused(f"{file}:broken")
 
 
-def test_outputs_that_are_none_are_not_measured():
-    """A function of the user's need not know of NaN where plain TVM has numbers, nor of other shapes."""
-    from collage import check
+def test_what_is_no_number_is_not_measured(tmp_path):
+    """A network that gives NaN where plain TVM gives numbers is lost by itself: the user's function is not asked."""
+    from collage import export, network, region
+    from tvm import relay
 
-    ones, none = np.ones(3, "float32"), np.full(3, np.nan, "float32")
-    assert check.comparable(check.seen([ones], [ones], {}))
-    assert check.comparable(check.seen([none], [none], {}))
-    assert not check.comparable(check.seen([none], [ones], {}))
-    assert not check.comparable(check.seen([ones[:2]], [ones], {}))
+    x = relay.var("x", shape=(2, 3))
+    for name, made in {"right": relay.abs(x), "wrong": relay.sqrt(relay.negative(relay.abs(x)))}.items():
+        module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], made)))
+        export.write(export.build(module), tmp_path / f"{name}.so")
+    right, wrong = (str(tmp_path / f"{name}.so") for name in ("right", "wrong"))
+    request = {"against": right, "reference": right, "check": True, "inputs": [1], "held_out": [2], "rounds": 1}
+    request["measure"] = {"file": __file__, "function": "negative"}
+    with pytest.raises(region.RegionError, match="NaN where TVM's hold numbers") as raised:
+        network.Networks().run({**request, "model": wrong})
+    assert raised.value.kind == "not-a-number"
+    shutil.copy(right, tmp_path / "other.so")
+    with pytest.raises(Exception, match=r"negative gives -1.0"):
+        network.Networks().run({**request, "model": str(tmp_path / "other.so")})

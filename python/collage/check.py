@@ -51,11 +51,6 @@ def seen(got, expected, request):
     return {"unlike": "", "each": each}
 
 
-def comparable(told):
-    """That errors can be taken of what ``seen`` tells of: shapes and types are the expected ones, no number is NaN."""
-    return not told["unlike"] and not any(each["new_nan"] for each in told["each"])
-
-
 def _told(one, other, rtol, atol):
     """What ``seen`` tells of an output, but for "new_nan" and "l2"."""
     told = {"elements": one.size, "wrong": 0, "greatest": 0.0, "at": [], "got": "", "expected": ""}
