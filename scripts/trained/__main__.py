@@ -125,12 +125,10 @@ def judged(model, folder, given):
         command += ["--search-time", f"{given.search_time}s", "--precision", given.precision]
         command += [word for rule in given.pin for word in ("--pin", rule)]
         if given.precision != "f32" and model.learnt is not None:
-            samples = model.learnt()
             (temporary / "learnt").mkdir()
-            for number, sample in enumerate(samples):
+            for number, sample in enumerate(model.learnt()):
                 np.savez(temporary / "learnt" / f"{number}.npz", **sample)
             command += ["--calibration", str(temporary / "learnt")]
-            told["calibration"] = len(samples)
         ran = _run([*command, "--db", str(temporary / "costs.jsonl"), "-q", "--json"])
         if ran.returncode != 0:
             why = (ran.stderr.strip().splitlines() or [""])[-1].replace(str(path), "the model")
@@ -141,6 +139,9 @@ def judged(model, folder, given):
         if given.precision != "f32":
             shares = {one["name"]: one["operators"] for one in report["report"]["backends"]}
             told["narrow"] = sum(count for name, count in shares.items() if name.endswith(NARROW))
+            precision = report["report"]["precision"]
+            if precision.get("calibration"):
+                told["calibration"] = precision["searched_inputs"] + precision["held_out_inputs"]
         checked = report["import_check"]
         told["import_check"] = checked.get("unchecked") or checked["engine"]
         outputs = [temporary / "ours.npz", temporary / "theirs.npz"]
