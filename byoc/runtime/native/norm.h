@@ -95,7 +95,7 @@ struct NormShape {
   int64_t image = 0;
 };
 
-// Elements of a piece, at least, which takes about a microsecond: more than it costs to begin one.
+// Elements of a piece, at least, which takes one or two microseconds: more than it costs to begin one.
 // docs/native.md, "Blocking".
 constexpr int64_t kNormPiece = 8192;
 
