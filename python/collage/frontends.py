@@ -473,7 +473,8 @@ def _input_names(values):
     return [value if short.count(name) > 1 else name for value, name in zip(values, short, strict=True)]
 
 
-# How often a TorchScript network is run to see of which types its inputs are.
+# How often a TorchScript network is run to see of which types its inputs are: of up to six inputs all mixtures of
+# float32, bool and int64 are tried, of more those in which few are no float32.
 _TRIES = 1000
 
 
