@@ -25,10 +25,8 @@
 
 #include "native/attention.h"
 #include "native/level.h"
-#include "native/matvec.h"
 #include "native/norm.h"
 #include "native/product.h"
-#include "native/projection.h"
 #include "native/strips.h"
 #include "native/upsampling.h"
 #include "native/upsampling_axis.h"
@@ -190,68 +188,6 @@ void AddWinograd(std::vector<Case>* cases) {
   }
   for (const WinogradShape& s : {Square(8, 256, 14), Square(8, 512, 14), Square(8, 512, 7)}) {
     add(s, "least_tiles", &Blocking::least_tiles);
-  }
-}
-
-void AddProjection(std::vector<Case>* cases) {
-  using Blocking = ProjectionBlocking;
-  struct Shape {
-    int64_t pixels, in, out;
-  };
-  const auto add = [cases](const Shape& s, const char* number, bool divides, int64_t Blocking::* field) {
-    const std::string name =
-        std::to_string(s.pixels) + " pixels, " + std::to_string(s.in) + " to " + std::to_string(s.out);
-    cases->push_back(Field<Blocking>(
-        "projection", number, field, name, divides, [s](const Blocking& blocking, int threads) {
-          const auto kernel = std::make_shared<ProjectionKernel>(s.pixels, s.in, s.out, std::vector<Post>{},
-                                                                 threads, blocking);
-          const auto packed = static_cast<int64_t>(kernel->PackedSize());
-          const int64_t copies = ColdCopies(packed);
-          const Numbers src(s.pixels * s.in), dst(s.pixels * s.out), weights(packed * copies);
-          Calls calls;
-          for (int64_t copy = 0; copy < copies; ++copy) {
-            calls.push_back([=] {
-              kernel->Run(src.data(), weights.data() + copy * packed, nullptr, nullptr, dst.data());
-            });
-          }
-          return calls;
-        }));
-  };
-  for (const Shape& s :
-       {Shape{3136, 64, 256}, Shape{784, 512, 128}, Shape{196, 1024, 256}, Shape{12544, 32, 16}}) {
-    add(s, "pixels", false, &Blocking::pixels);
-  }
-  for (const Shape& s : {Shape{49, 64, 64}, Shape{49, 64, 128}, Shape{196, 32, 64}}) {
-    add(s, "grain", true, &Blocking::grain);
-  }
-}
-
-void AddMatVec(std::vector<Case>* cases) {
-  using Blocking = MatVecBlocking;
-  struct Shape {
-    int64_t rows, columns;
-  };
-  const auto add = [cases](const Shape& s, const char* number, bool divides, int64_t Blocking::* field) {
-    const std::string name = std::to_string(s.rows) + "x" + std::to_string(s.columns);
-    cases->push_back(
-        Field<Blocking>("matvec", number, field, name, divides, [s](const Blocking& blocking, int) {
-          const int64_t each = s.rows * s.columns, copies = ColdCopies(each);
-          const Numbers matrices(each * copies), vector(s.columns), result(s.rows);
-          Calls calls;
-          for (int64_t copy = 0; copy < copies; ++copy) {
-            calls.push_back([=] {
-              MatrixTimesVector(matrices.data() + copy * each, vector.data(), nullptr, result.data(), s.rows,
-                                s.columns, blocking);
-            });
-          }
-          return calls;
-        }));
-  };
-  for (const Shape& s : {Shape{64, 512}, {48, 1024}, {1000, 64}, {128, 512}}) {
-    add(s, "grain", true, &Blocking::grain);
-  }
-  for (const Shape& s : {Shape{1000, 2048}, {4096, 4096}, {131072, 100}, {8192, 100}}) {
-    add(s, "ahead", false, &Blocking::ahead);
   }
 }
 
@@ -530,8 +466,6 @@ int Main(int argc, char** argv) {
       BestLevel().lanes, options.threads, options.rounds);
   std::vector<Case> cases;
   AddWinograd(&cases);
-  AddProjection(&cases);
-  AddMatVec(&cases);
   AddAttention(&cases);
   AddProduct(&cases);
   AddNorm(&cases);

@@ -39,8 +39,8 @@ fault skip "a test is skipped that was not before" \
    COLLAGE_REQUIRE_BACKENDS=dnnl .venv/bin/python scripts/verdict.py build/one.xml'
 
 fault kernel-tail "a kernel is off by one at its tail" \
-  byoc/runtime/native/matvec.cc 'for (; i < columns; ++i) rest +=' 'for (; i + 1 < columns; ++i) rest +=' \
-  'NATIVE_TARGETS=matvec_test scripts/test_native.sh plain -R "^matvec_test"'
+  byoc/runtime/native/row_kernels.cc 'for (; k < length; ++k) sum +=' 'for (; k + 1 < length; ++k) sum +=' \
+  'NATIVE_TARGETS=row_kernels_test scripts/test_native.sh plain -R "^row_kernels_test"'
 
 fault race "a race: the workspace's pool is left without its lock" \
   byoc/runtime/native/workspace.cc \

@@ -8,8 +8,8 @@ import tvm
 BACKENDS = ("tvm", "dnnl", "native")
 # The kernels, by how the names of their composites begin.
 KERNELS = {
-    "winograd": "winograd", "projection": "projection", "narrow": "narrow", "upsampled": "upsampled",
-    "matvec": "matvec", "product": "product", "strip": "strips", "expansion": "expansion", "attention": "attention",
+    "winograd": "winograd", "narrow": "narrow", "upsampled": "upsampled",
+    "product": "product", "strip": "strips", "expansion": "expansion", "attention": "attention",
     "standardise": "norm", "layer": "norm", "rms": "norm", "group": "norm", "instance": "norm", "channel": "norm",
     "sum": "norm", "grid": "grid",
 }  # fmt: skip

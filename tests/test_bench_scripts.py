@@ -170,12 +170,12 @@ def test_bench_onednn(tmp_path):
 def test_bench_blocking():
     """Each number at half, once and twice, of one kernel."""
     result = subprocess.run(
-        [TREE / "scripts" / "bench_blocking.sh", "--rounds", "1", "--threads", "1", "--only", "projection"],
+        [TREE / "scripts" / "bench_blocking.sh", "--rounds", "1", "--threads", "1", "--only", "product"],
         capture_output=True, text=True, timeout=850,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    rows = [line.split() for line in readable(result.stdout, "as it is").splitlines() if line.startswith("projection")]
-    assert {row[1] for row in rows} == {"pixels", "grain"}
+    rows = [line.split() for line in readable(result.stdout, "as it is").splitlines() if line.startswith("product")]
+    assert {row[1] for row in rows} == {"depth", "left_elements"}
     assert all(float(time) > 0 for row in rows for time in row[-5:])
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions for which the backends dnnl and native do more than to call oneDNN give TVM's answer.
 
-Depths of 1 to 5, in which part of a kernel meets nothing but padding; native's kernels winograd and projection
+Depths of 1 to 5, in which part of a kernel meets nothing but padding; native's kernel winograd
 with their epilogues; and the whole of ResNet-50 in 3D.
 """
 
@@ -10,7 +10,6 @@ import pytest
 import tvm
 from dnnl_grid import Grid, channel_bias, region, sums_in_the_padding
 from grid import walk
-from native_placement import prefer
 from tvm import relay
 from tvm.contrib import graph_executor
 
@@ -193,17 +192,9 @@ def test_winograd_sizes(generator):
     check(grid, regions)
 
 
-@pytest.mark.parametrize("kernel", ["projection", None])
-def test_residual_sums(kernel, partition):
-    """1x1 convolutions with what is added to them, on native's kernel and on oneDNN's."""
+def test_residual_sums(partition):
+    """1x1 convolutions with what is added to them."""
     grid = Grid()
-    if kernel is not None:
-        partition = prefer(kernel)
-
-    def of(dims, steps=1):
-        fits = kernel is not None and dims > 1 and steps == 1
-        return f"native.projection_conv{dims}d" if fits else f"dnnl.conv{dims}d"
-
     for shape, channels, steps in (
         ((1, 8, 72, 71), 64, 1),
         ((1, 24, 72, 71), 80, 1),  # a panel of weights that is not full
@@ -226,9 +217,9 @@ def test_residual_sums(kernel, partition):
             one = one + grid.input(*relay.transform.InferTypeLocal(one).concrete_shape)
             activation = name.rsplit("_", 1)[-1]
             if activation in ("relu", "clip"):
-                taken = [of(dims, steps) + name]
+                taken = [f"dnnl.conv{dims}d{name}"]
             else:  # a composite without it, and what is fused behind
-                taken = [of(dims, steps) + name.removesuffix("_leaky").removesuffix("_gelu")]
+                taken = [f"dnnl.conv{dims}d" + name.removesuffix("_leaky").removesuffix("_gelu")]
             if activation in ACTIVATIONS:
                 one = ACTIVATIONS[activation](one)
                 taken += {"leaky": ["nn.leaky_relu"], "gelu": ["dnnl.gelu"]}.get(activation, [])
@@ -237,10 +228,10 @@ def test_residual_sums(kernel, partition):
     x = grid.input(1, 64, 72, 71)
     kept = nn.relu(x)
     one = nn.conv2d(kept, grid.constant(64, 64, 1, 1)) + kept
-    grid.add("the data itself", one * kept, "nn.relu", f"{of(2)}_sum", "multiply")
+    grid.add("the data itself", one * kept, "nn.relu", "dnnl.conv2d_sum", "multiply")
     kept = relay.exp(x)
     one = nn.conv2d(x, grid.constant(64, 64, 1, 1)) + kept + kept
-    grid.add("twice", one, "exp", f"{of(2)}_sum", "add")
+    grid.add("twice", one, "exp", "dnnl.conv2d_sum", "add")
     grid.check(partition)
 
 

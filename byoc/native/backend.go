@@ -29,8 +29,7 @@ func New(install func() error) byoc.Backend { return backend{install} }
 
 // Rules are all patterns, those of each kernel most specific first.
 var Rules = sync.OnceValue(func() []*onednn.Rule {
-	return slices.Concat(normRules(), upsampledRules(), winogradRules(), projectionRules(), narrowRules(),
-		matvecRules(),
+	return slices.Concat(normRules(), upsampledRules(), winogradRules(), narrowRules(),
 		productRules(), stripRules(), gridRules())
 })
 
@@ -63,7 +62,7 @@ func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal { return
 func (backend) ProposedKernels() []string { return []string{AttentionKernel} }
 
 // runtimeRevision is raised whenever kernels change: what was measured with others is measured anew.
-const runtimeRevision = 11
+const runtimeRevision = 12
 
 // Probe says whether the engine is here, which is dnnl's, and for which instructions the kernels are chosen: they are
 // part of the version, and so of the key of costs.

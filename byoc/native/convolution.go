@@ -110,30 +110,6 @@ func checkWinograd(l *onednn.Convolution, w weights) error {
 	return nil
 }
 
-// projectionRules offers 1x1 convolutions (byoc/runtime/native/projection.h).
-func projectionRules() []*onednn.Rule {
-	form := func(composite string) onednn.Form {
-		return onednn.Form{
-			Composite: composite, Kernel: "projection",
-			Limits:     convolutionLimits("projection", checkUnit),
-			LimitsText: "a kernel of one element, strides of 1, no padding, one group, constant weights",
-		}
-	}
-	return slices.Concat(
-		form("native.projection_conv2d").Convolutions("nn.conv2d", 2, false, images...),
-		form("native.projection_conv3d").Convolutions("nn.conv3d", 3, false, volumes...))
-}
-
-// checkUnit wants a kernel that sees one pixel.
-func checkUnit(l *onednn.Convolution, w weights) error {
-	if !all(w.kernel, 1) || !all(l.Strides, 1) || !all(l.Padding, 0) {
-		return fmt.Errorf("the convolution has a kernel %s, strides %s and padding %s; wanted is one element, "+
-			"strides of 1 and no padding",
-			relay.IntsText(w.kernel), relay.IntsText(l.Strides), relay.IntsText(l.Padding))
-	}
-	return nil
-}
-
 // narrowRules offers convolutions with few output channels (byoc/runtime/native/narrow.h).
 func narrowRules() []*onednn.Rule {
 	form := onednn.Form{

@@ -41,18 +41,3 @@ func checkProduct(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
 	}
 	return nil
 }
-
-// matvecRules offers dense layers of one row, which read the weight as it lies (byoc/runtime/native/matvec.h).
-func matvecRules() []*onednn.Rule {
-	form := onednn.Form{
-		Composite: "native.matvec_dense", Kernel: "matvec",
-		Limits: func(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
-			if rows := g.Nodes[layer.(*onednn.Product).Left].Type.Shape[0]; rows != 1 {
-				return fmt.Errorf("the kernel matvec has one row, this layer has %d", rows)
-			}
-			return nil
-		},
-		LimitsText: "one row",
-	}
-	return form.Dense()
-}

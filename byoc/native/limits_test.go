@@ -194,12 +194,6 @@ func TestConvolutionLimits(t *testing.T) {
 		{"native.winograd_conv3d", deep(16, 16, cube, "strides", []int64{1, 2, 1}), "strides of 1"},
 		{"native.winograd_conv3d", deep(16, 16, cube, "dilation", []int64{1, 1, 2}), "dilation of 1"},
 
-		{"native.projection_conv2d", flat(7, 32, dot, unpadded...), ""},
-		{"native.projection_conv2d", flat(7, 33, dot, unpadded...), ""},
-		{"native.projection_conv2d", flat(7, 32, dot), "no padding"},
-		{"native.projection_conv2d", flat(7, 32, square), "one element"},
-		{"native.projection_conv3d", deep(7, 16, []int64{1, 1, 1}, "padding", []int64{0, 0, 0, 0, 0, 0}), ""},
-
 		{"native_int8.conv2d", flat(5, 7, square), ""},
 		{"native_int8.conv2d", flat(5, 7, []int64{5, 2}, "strides", []int64{2, 1}, "dilation", []int64{1, 3}), ""},
 		{"native_int8.conv2d", layer("nn.conv2d", with(conv2dAttrs(), last...), f(1, 8, 8, 16), f(1, 8, 8, 32),
@@ -248,8 +242,6 @@ func TestDenseLimits(t *testing.T) {
 	require.Contains(t, verdict(t, dense(8, 16, made), "native.product_dense"), "constants")
 	require.Empty(t, verdict(t, dense(8, 20, layer), "native_int8.dense"))
 	require.Contains(t, verdict(t, dense(8, 16, made), "native_int8.dense"), "constants")
-	require.Empty(t, verdict(t, dense(1, 20, made), "native.matvec_dense"))
-	require.Contains(t, verdict(t, dense(2, 20, layer), "native.matvec_dense"), "one row, this layer has 2")
 }
 
 func TestBatchLimits(t *testing.T) {

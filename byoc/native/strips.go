@@ -215,3 +215,13 @@ func checkStripConcatenation(layer onednn.Layer) error {
 	}
 	return nil
 }
+
+// checkUnit wants a kernel that sees one pixel.
+func checkUnit(l *onednn.Convolution, w weights) error {
+	if !all(w.kernel, 1) || !all(l.Strides, 1) || !all(l.Padding, 0) {
+		return fmt.Errorf("the convolution has a kernel %s, strides %s and padding %s; wanted is one element, "+
+			"strides of 1 and no padding",
+			relay.IntsText(w.kernel), relay.IntsText(l.Strides), relay.IntsText(l.Padding))
+	}
+	return nil
+}

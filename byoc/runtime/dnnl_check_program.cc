@@ -267,13 +267,16 @@ class Checker {
   // Kernels of our own, and the kinds of operators that each can do. What stands in kOnly has no other way.
   void CheckKernel() const {
     static const std::pair<const char*, const char*> kKernels[] = {
-        {"winograd", "conv"},       {"projection", "conv"}, {"narrow", "conv"},
-        {"strips", "conv"},         {"expansion", "conv"},  {"strips", "pool"},
-        {"strips", "binary"},       {"strips", "eltwise"},  {"strips", "concat"},
-        {"matvec", "matmul"},       {"product", "matmul"},  {"upsampled", "upsampled_conv"},
-        {"attention", "attention"}, {"norm", "layer_norm"}, {"norm", "standardise"},
-        {"norm", "rms_norm"},       {"norm", "group_norm"}, {"norm", "channel_scale"},
-        {"bytes", "conv"},          {"bytes", "matmul"},    {"grid", "eltwise"},
+        {"winograd", "conv"},       {"narrow", "conv"},
+        {"strips", "conv"},         {"expansion", "conv"},
+        {"strips", "pool"},         {"strips", "binary"},
+        {"strips", "eltwise"},      {"strips", "concat"},
+        {"product", "matmul"},      {"upsampled", "upsampled_conv"},
+        {"attention", "attention"}, {"norm", "layer_norm"},
+        {"norm", "standardise"},    {"norm", "rms_norm"},
+        {"norm", "group_norm"},     {"norm", "channel_scale"},
+        {"bytes", "conv"},          {"bytes", "matmul"},
+        {"grid", "eltwise"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
                                         "rms_norm",       "group_norm", "channel_scale"};

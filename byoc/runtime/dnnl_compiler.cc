@@ -98,11 +98,10 @@ std::unique_ptr<Plan> Compiler::Compile() {
 bool Compiler::ByKernel(const Op& op) {
   using Method = bool (Compiler::*)(const Op&);
   static const std::pair<const char*, Method> kMethods[] = {
-      {"winograd", &Compiler::Winograd},    {"projection", &Compiler::Projection},
-      {"narrow", &Compiler::Narrow},        {"upsampled", &Compiler::Upsampled},
-      {"product", &Compiler::DenseProduct}, {"matvec", &Compiler::MatVec},
-      {"attention", &Compiler::Attention},  {"norm", &Compiler::OwnNorm},
-      {"bytes", &Compiler::Bytes},          {"grid", &Compiler::Grid},
+      {"winograd", &Compiler::Winograd},   {"narrow", &Compiler::Narrow},
+      {"upsampled", &Compiler::Upsampled}, {"product", &Compiler::DenseProduct},
+      {"attention", &Compiler::Attention}, {"norm", &Compiler::OwnNorm},
+      {"bytes", &Compiler::Bytes},         {"grid", &Compiler::Grid},
   };
   for (const auto& [kernel, method] : kMethods) {
     if (op.kernel == kernel) return (this->*method)(op);

@@ -62,15 +62,13 @@ class Compiler {
   // The operators first .. first + count - 1 as one step that goes strip by strip (dnnl_strips.cc); false,
   // and nothing has happened, where they have to be compiled one by one.
   bool CompileStrips(int first, int count);
-  // Kernels of our own, see ByKernel. Winograd: 3x3 in rows and columns; Projection: 1x1; Narrow: few output
-  // channels; DenseProduct: a dense layer, or several of one left side; MatVec: one of one row.
+  // Kernels of our own, see ByKernel. Winograd: 3x3 in rows and columns; Narrow: few output channels;
+  // DenseProduct: a dense layer, or several of one left side.
   bool Winograd(const Op& op);      // dnnl_own_convolution.cc
-  bool Projection(const Op& op);    // dnnl_own_convolution.cc
   bool Narrow(const Op& op);        // dnnl_narrow.cc
   bool Upsampled(const Op& op);     // dnnl_upsampling.cc
   bool DenseProduct(const Op& op);  // dnnl_dense.cc
   bool ProductOfBatches(const Op& op);
-  bool MatVec(const Op& op);     // dnnl_matvec.cc
   bool Attention(const Op& op);  // dnnl_attention.cc
   bool Bytes(const Op& op);      // dnnl_bytes.cc
   bool Grid(const Op& op);       // dnnl_pointwise.cc

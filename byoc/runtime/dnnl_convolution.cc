@@ -92,7 +92,7 @@ Desc Compiler::LayoutForReader(int value, const Desc& other) const {
     const Op& op = program_.ops[i];
     if (std::find(op.in.begin(), op.in.end(), value) == op.in.end()) continue;
     if (op.kind != "conv" || op.in[0] != value || op.kernel == "narrow") return other;
-    if (!op.kernel.empty()) {  // winograd, projection, strips, expansion
+    if (!op.kernel.empty()) {  // winograd, strips, expansion
       return Transposed(ChannelsLast(Permuted(type(value).dims, op.perm), type(value).dtype),
                         Inverse(op.perm));
     }

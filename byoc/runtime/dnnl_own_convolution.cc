@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolutions that kernels of our own do: which, in which layout, with which post-operations.
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -9,7 +8,6 @@
 #include "collage_runtime.h"
 #include "dnnl_compiler.h"
 #include "dnnl_posts.h"
-#include "native/projection.h"
 #include "native/winograd.h"
 
 namespace collage::onednn {
@@ -17,10 +15,6 @@ namespace {
 
 // How many tensors one convolution adds on the way out.
 constexpr size_t kMostAddends = 4;
-
-bool AllAre(const Dims& list, int64_t value) {
-  return std::all_of(list.begin(), list.end(), [=](int64_t one) { return one == value; });
-}
 
 }  // namespace
 
@@ -69,29 +63,6 @@ bool Compiler::Winograd(const Op& op) {
   OwnConvolution(
       op, "winograd", kernel->PackedSize(), pack, posts.addends, posts.list.size(), kernel->ScratchSize(),
       [kernel](const OwnArguments& a) { kernel->Run(a.src, a.packed, a.bias, a.addends, a.scratch, a.dst); });
-  return true;
-}
-
-bool Compiler::Projection(const Op& op) {
-  const Dims from = Permuted(type(op.in[0]).dims, op.perm), to = Permuted(type(op.out).dims, op.perm);
-  const Dims& weight = op.weight.dims;
-  if (!IsConstant(op.in[1]) || weight.size() != from.size()) return false;
-  if (!AllAre(op.strides, 1) || !AllAre(op.pad_front, 0) || !AllAre(op.pad_back, 0) ||
-      !AllAre(Dims(weight.begin() + 2, weight.end()), 1)) {
-    return false;
-  }
-  for (const int value : {op.in[0], op.in[1], op.out}) {
-    if (type(value).dtype != dnnl::memory::data_type::f32) return false;
-  }
-  const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
-  const int64_t pixels = Elements(to) / to[1];
-  const auto kernel =
-      std::make_shared<const ProjectionKernel>(pixels, from[1], to[1], posts.list, collage_num_threads());
-  const auto pack = [&](const float* plain, float* packed) {
-    kernel->Pack(plain, op.weight.strides[0], op.weight.strides[1], packed);
-  };
-  OwnConvolution(op, "projection", kernel->PackedSize(), pack, posts.addends, posts.list.size(), 0,
-                 [kernel](const OwnArguments& a) { kernel->Run(a.src, a.packed, a.bias, a.addends, a.dst); });
   return true;
 }
 

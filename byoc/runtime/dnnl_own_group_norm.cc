@@ -2,7 +2,7 @@
 //
 // Normalisations of groups of channels. Which of two kernels does one is decided by where the data lies:
 // channel behind channel (native/norm.h), or pixel behind pixel (native/pixel_norm.h). So neither
-// TensorFlow's order nor what a convolution made in that order (Winograd, projection) is laid out anew.
+// TensorFlow's order nor what a convolution made in that order (Winograd) is laid out anew.
 #include <array>
 #include <functional>
 #include <memory>

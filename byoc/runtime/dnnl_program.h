@@ -135,7 +135,7 @@ struct Program {
 //
 //     {"format": "collage-dnnl", "version": 4,
 //      "values": [["f32", [1, 64, 56, 56]], ...], "inputs": [0], "constants": [1, 2], "outputs": [4],
-//      "ops": [{"op": "conv", "kernel": "projection", "algorithm": "direct", "in": [0, 1, 2], "out": 3,
+//      "ops": [{"op": "conv", "kernel": "winograd", "algorithm": "direct", "in": [0, 1, 2], "out": 3,
 //      "bias": true, "strides": [1, 1],
 //               "dilation": [1, 1], "padding": [1, 1, 1, 1], "weight": {"dims": [...], "strides": [...]},
 //               "post": [{"op": "relu", "alpha": 0, "beta": 0}, {"op": "add", "in": 5}]}, ...],

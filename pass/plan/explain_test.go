@@ -141,7 +141,7 @@ func TestRules(t *testing.T) {
 	for _, of := range []struct {
 		backend, kernel string
 		meant           bool
-	}{{"native", "winograd", true}, {"native", "projection", false}, {"native", "", false},
+	}{{"native", "winograd", true}, {"native", "narrow", false}, {"native", "", false},
 		{"dnnl", "winograd", false}} {
 		r.Forbid = false
 		assert.Equal(t, !of.meant, r.Breaks(of.backend, of.kernel), "pinned: %v", of)

@@ -143,7 +143,7 @@ func shared() *plan.Plan {
 	// Three of the first region's four are native's.
 	r := &m.Regions[0]
 	r.Backend = "dnnl+native"
-	for i, kernel := range []string{"strips", "strips", "", "projection"} {
+	for i, kernel := range []string{"strips", "strips", "", "winograd"} {
 		c := &r.Candidates[i]
 		c.Backend, c.Kernel = "dnnl", kernel
 		if kernel != "" {
@@ -179,8 +179,8 @@ func TestSharedRegionsSayWhoDoesWhat(t *testing.T) {
 	golden(t, "shared-verbose.txt", written(t, shared(), Options{Verbose: true}))
 	s := Summarise(shared())
 	require.True(t, s.Exact)
-	require.Equal(t, map[string]int{"strips": 2, "projection": 1, "narrow": 1}, s.Backends[2].Kernels)
-	require.Equal(t, "projection", s.Regions[0].Parts[3].Kernel)
+	require.Equal(t, map[string]int{"strips": 2, "winograd": 1, "narrow": 1}, s.Backends[2].Kernels)
+	require.Equal(t, "winograd", s.Regions[0].Parts[3].Kernel)
 	require.Equal(t, "native", s.Regions[0].Parts[3].Backend)
 }
 
