@@ -35,8 +35,7 @@ type Lane struct {
 	folder  string
 	built   map[string]*Executable // by the placement's key
 	plain   *genome.Placement
-	// pace is the fastest that was measured in this run, which others run in turn with; nil for plain TVM's.
-	pace *Executable
+	pace    pace
 	// unknown is why the scales that some backends need are not known; nil where they are, or were not asked for.
 	// failures counts how often looking for them failed for what may have been the machine's fault.
 	unknown  *cost.Failure
@@ -297,8 +296,8 @@ func (l *Lane) Forget(keep ...*genome.Placement) {
 			slices.ContainsFunc(keep, func(p *genome.Placement) bool { return p.Key == key }) {
 			continue
 		}
-		if e == l.pace {
-			l.pace = nil
+		if e == l.pace.executable {
+			l.pace = pace{}
 		}
 		_ = os.Remove(e.Path)
 		delete(l.built, key)
@@ -315,7 +314,7 @@ func (l *Lane) evict() {
 	var order []string
 	total := int64(0)
 	for key, e := range l.built {
-		if e.Path != "" && key != l.plain.Key {
+		if e.Path != "" && key != l.plain.Key && e != l.pace.executable {
 			order, total = append(order, key), total+e.Bytes
 		}
 	}
@@ -364,15 +363,17 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 		if c.Network == nil {
 			c.Network = &cost.Network{}
 		}
-		c.Network.Seconds = building + time.Since(started).Seconds()
-		e.score = graphlevel.Score(c)
+		var late error
 		if !c.Failed() {
-			if err := l.paced(ctx, e, plain); err != nil {
-				return err
-			}
+			late = l.paced(ctx, e, plain, &c)
 		}
+		e.score = graphlevel.Score(c)
+		c.Network.Seconds = building + time.Since(started).Seconds()
 		if err := taken(i, c); err != nil {
 			return err
+		}
+		if late != nil { // what was measured is kept all the same
+			return late
 		}
 	}
 	l.evict()
@@ -398,8 +399,8 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	if e != plain {
 		run.Inputs, run.Narrow = l.options.Inputs, e.narrow
 	}
-	if l.pace != nil && e != plain {
-		run.Against, run.Pace = l.pace.Path, l.pace.score
+	if l.pace.executable != nil && e != plain {
+		run.Against, run.Pace = l.pace.executable.Path, l.pace.score
 	}
 	c, err = l.pool.Run(ctx, run)
 	if err == nil && c.Failed() && c.Failure.Kind == cost.KindBadMeasure {
@@ -423,18 +424,27 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	return c, profiling, nil
 }
 
-// paced makes a network that was measured the one that the next ones run in turn with, where it is the fastest. Plain
-// TVM may take many times as long, and its time to it is known.
-func (l *Lane) paced(ctx context.Context, e, plain *Executable) error {
-	fastest := 1.0
-	if l.pace != nil {
-		fastest = l.pace.score
+// paced makes a network that was measured, at c, the one that the next ones run in turn with, where it is the fastest.
+// Plain TVM may take many times as long, and its time to it is known. The rounds that this takes are added to c's.
+func (l *Lane) paced(ctx context.Context, e, plain *Executable, c *cost.Cost) error {
+	if e != plain {
+		fresh, err := l.pace.follow(ctx, e, *c, func(ctx context.Context) (cost.Cost, error) {
+			if err := l.options.Quiet(ctx); err != nil {
+				return cost.Cost{}, err
+			}
+			return l.pool.Run(ctx, measure.NetworkRun{Model: e.Path, Reference: plain.Path, Narrow: e.narrow,
+				Against: l.pace.executable.Path, Pace: l.pace.score, Step: roundsAtOnce, Rounds: l.options.Rounds})
+		})
+		if err != nil {
+			return err
+		}
+		if fresh.Known() {
+			c.Samples = append(c.Samples, fresh.Samples...)
+			c.Network.Against = append(c.Network.Against, fresh.Network.Against...)
+		}
 	}
-	if e != plain && e.score < fastest {
-		l.pace = e
-	}
-	if l.pace != nil {
-		return l.pool.Drop(ctx, l.pace.Path)
+	if l.pace.executable != nil {
+		return l.pool.Drop(ctx, l.pace.executable.Path)
 	}
 	return l.pool.Drop(ctx, plain.Path)
 }

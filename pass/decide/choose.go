@@ -20,7 +20,7 @@ import (
 const tieMargin = 0.01
 
 // choose takes the fastest finalist that may be chosen. Those that cannot be told from it are as good, and then
-// the one with the fewest regions is kept: it is the simplest.
+// the one with the fewest regions is kept: it is the simplest. Of several such the faster one, by what was seen.
 func (c *decision) choose() (*finalist, string, error) {
 	var running []*finalist
 	var lost []string
@@ -63,7 +63,9 @@ func (c *decision) choose() (*finalist, string, error) {
 			tied = append(tied, f)
 		}
 	}
-	chosen := slices.MinFunc(tied, func(a, b *finalist) int { return a.regions() - b.regions() })
+	chosen := slices.MinFunc(tied, func(a, b *finalist) int {
+		return cmp.Or(a.regions()-b.regions(), cmp.Compare(behind(a, fastest), behind(b, fastest)))
+	})
 	c.keep(chosen)
 	others := contending
 	if len(others) == 1 {
@@ -109,14 +111,22 @@ func reason(chosen *finalist, tied, running []*finalist) string {
 				others = append(others, fmt.Sprintf("%s (%s)", f.title(), regionText(f.regions())))
 			}
 		}
-		return fmt.Sprintf("%s is kept: by its time it cannot be told from %s, and with %s outside of TVM it is the "+
-			"simplest.",
-			title, joinNames(others), regionText(chosen.regions()))
+		simple := "it is the simplest"
+		if slices.ContainsFunc(tied, func(f *finalist) bool { return f != chosen && f.regions() == chosen.regions() }) {
+			simple = "none is simpler"
+		}
+		return fmt.Sprintf("%s is kept: by its time it cannot be told from %s, and with %s outside of TVM %s.",
+			title, joinNames(others), regionText(chosen.regions()), simple)
 	}
 	others := slices.DeleteFunc(slices.Clone(running), func(f *finalist) bool { return f == chosen })
 	second := slices.MinFunc(others, byEstimate)
 	return fmt.Sprintf("%s is kept: it is the fastest; the next, %s, takes %.3g times as long.", title, second.title(),
 		medianRatio(second.built().cost.Samples, chosen.built().cost.Samples))
+}
+
+// behind is how many times as long a finalist takes as the fastest, in the rounds that both ran in.
+func behind(f, fastest *finalist) float64 {
+	return medianRatio(f.built().cost.Samples, fastest.built().cost.Samples)
 }
 
 func byEstimate(a, b *finalist) int {

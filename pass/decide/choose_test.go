@@ -53,6 +53,11 @@ func TestTiesGoToTheSimplest(t *testing.T) {
 		"regions outside "+
 		"of TVM it is the simplest.", why)
 
+	name, why = choose(t, made("dnnl", 8.05, 5), made("native", 8.02, 5), made(plan.PlacementName, 8, 5))
+	assert.Equal(t, plan.PlacementName, name, "of those that are equally simple the faster one")
+	assert.Equal(t, "The placement is kept: by its time it cannot be told from dnnl alone (5 regions) and native alone "+
+		"(5 regions), and with 5 regions outside of TVM none is simpler.", why)
+
 	// A noisy machine: one is slower by a third in the median, but in as many rounds it is faster.
 	name, _ = choose(t, made("tvm", 10, 0, 1, 2, 1, 2), made(plan.PlacementName, 10, 3, 1.9, 1, 1.9, 1))
 	assert.Equal(t, "tvm", name)
