@@ -81,6 +81,21 @@ def clip_behind_a_quantisation():
     return relay.clip(relay.add(relay.qnn.dequantize(steps, scale, zero), relay.const(3.0)), 0.0, 6.0)
 
 
+def strides_behind_a_padding(where):
+    """OpenVINO took strides of a kernel of one element in front of the padding, and read other elements."""
+    x = relay.tanh(relay.var("x", shape=(1, 3, 6, 6), dtype="float32"))
+    first, second = (relay.const(np.linspace(-1, last, 9, dtype="float32").reshape(3, 3, 1, 1)) for last in (1, 2))
+    if where == "own":
+        return nn.conv2d(x, first, strides=(2, 2), padding=(1, 0, 0, 1))
+    if where == "of the next":
+        return nn.conv2d(relay.tanh(nn.conv2d(x, first, padding=(1, 0, 0, 1))), second, strides=(2, 2), padding=(0, 0))
+    x = nn.pad(x, ((0, 0), (0, 0), (1, 0), (0, 1)))
+    if where == "nothing done between":
+        x = relay.multiply(relay.reshape(x, (1, 3, 49)), relay.const(np.ones((1, 1, 1), "float32")))
+        x = relay.reshape(x, (1, 3, 7, 7))
+    return nn.conv2d(x, first, strides=(2, 2), padding=(0, 0))
+
+
 FOUND = {
     "native: attention of equal projections": attention_of_equal_projections,
     "dnnl: max pool + sum": lambda: pool_plus_what_is_read_once("max_pool2d"),
@@ -93,6 +108,10 @@ FOUND = {
     "openvino: copies beside work": lambda: an_argument_given_back("beside"),
     "openvino: a pool of a constant": made_of_a_constant,
     "openvino: a clip behind a quantisation": clip_behind_a_quantisation,
+    "openvino: strides and padding": lambda: strides_behind_a_padding("own"),
+    "openvino: strides behind a convolution that pads": lambda: strides_behind_a_padding("of the next"),
+    "openvino: strides behind a pad": lambda: strides_behind_a_padding("beside"),
+    "openvino: strides behind a pad and nothing": lambda: strides_behind_a_padding("nothing done between"),
     "onnxruntime: gelu of a number": gelu_of_a_number,
 }
 

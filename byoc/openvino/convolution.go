@@ -106,6 +106,16 @@ func (v convolution) checkWindows(c *call) error {
 	return nil
 }
 
+// stridesWouldMove says whether OpenVINO (2026.4.1) would take strides to the wrong side of a padding. What a kernel of one
+// element steps over need not be computed: OpenVINO leaves it out in front of the elementwise layers that the convolution
+// reads, by a pool of one element, whether the strides are the convolution's own or those of one behind it. But it does
+// so where the convolution pads, too, or reads what is padded, and then other elements are left out. It looks at
+// convolutions without groups only; with one group, the same is written as a convolution with groups.
+func stridesWouldMove(w *writer, data, weight port, begin, end []int64) bool {
+	ones := !slices.ContainsFunc(weight.typ.Shape[2:], func(n int64) bool { return n != 1 })
+	return ones && (slices.Max(begin) > 0 || slices.Max(end) > 0 || w.padded[data.layer])
+}
+
 func (v convolution) write(w *writer, c *call, in []port) []port {
 	strides, _ := c.spatial("strides", v.dims)
 	dilation, _ := c.spatial("dilation", v.dims)
@@ -122,7 +132,7 @@ func (v convolution) write(w *writer, c *call, in []port) []port {
 		}
 	}
 	data, weight := in[0], in[1]
-	if groups > 1 {
+	if groups > 1 || !v.transposed && stridesWouldMove(w, data, weight, begin, end) {
 		kind = "Group" + kind
 		shape := weight.typ.Shape
 		weight = w.reshape(weight, append([]int64{groups, shape[0] / groups}, shape[1:]...)...)

@@ -36,6 +36,9 @@ type writer struct {
 	hint byoc.Precision
 	// precision is what the operator that is being written is to be computed in.
 	precision byoc.Precision
+	// padded says of each layer whether its results may be a padded tensor for OpenVINO: a Pad's, behind layers that it
+	// may find to do nothing.
+	padded []bool
 }
 
 func newWriter(name string) *writer {
@@ -67,8 +70,26 @@ func (w *writer) layer(kind, opset string, attrs []xml.Attr, in []port, out ...*
 		results[i] = port{id, at, t}
 	}
 	w.net.Layers = append(w.net.Layers, l)
+	w.padded = append(w.padded, kind == "Pad" || w.keepsPadding(kind, in, out))
 	return results
 }
+
+// keepsPadding says whether OpenVINO may take a layer for one that does nothing to a padded tensor: what it would have to
+// do nothing for is not looked at.
+func (w *writer) keepsPadding(kind string, in []port, out []*relay.Type) bool {
+	if len(out) != 1 || slices.Contains(weighing, kind) {
+		return false
+	}
+	after, known := out[0].NumElements()
+	return known && slices.ContainsFunc(in, func(p port) bool {
+		before, _ := p.typ.NumElements()
+		return w.padded[p.layer] && before == after
+	})
+}
+
+// weighing are layers that never do nothing, and never leave a padding where it was.
+var weighing = []string{"Convolution", "GroupConvolution", "ConvolutionBackpropData", "GroupConvolutionBackpropData",
+	"MatMul"}
 
 // one adds a layer with one result.
 func (w *writer) one(kind, opset string, out *relay.Type, attrs []xml.Attr, in ...port) port {
