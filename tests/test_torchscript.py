@@ -238,6 +238,60 @@ def test_what_is_refused(command, torch_environment, traced, tmp_path):
     assert os.listdir(tmp_path) == ["noise.pt"]
 
 
+# A module that has TVM's importer leave an operator out.
+WRONG = """
+from tvm.relay.frontend import pytorch
+pytorch.PyTorchOpConverter.gelu = lambda self, inputs, types: inputs[0]
+"""
+
+
+@pytest.mark.long
+def test_the_first_operator_that_is_read_wrong_is_named(command, torch_environment, traced, tmp_path):
+    (tmp_path / "wrong_gelu.py").write_text(WRONG)
+    paths = os.pathsep.join((torch_environment["PYTHONPATH"], str(tmp_path)))
+    with_it = {**torch_environment, "PYTHONPATH": paths, "COLLAGE_REGISTER": "wrong_gelu"}
+    arguments = ["-o", "m.tar", "-q", "--level", "operator"]
+    result = command("compile", traced / "mlp.pt", *shapes("mlp"), *arguments, cwd=tmp_path, environment=with_it)
+    refused(result, "mlp.pt: TVM computes something else than PyTorch ", "--no-check-import")
+    assert ". The first operator that differs is the aten::gelu that makes " in result.stderr
+
+
+# What is changed in place behind an operator is not what this made. TVM's importer does not see that views are changed.
+IN_PLACE = """
+import sys
+import torch
+from torch import nn
+from collage import difference
+
+class Changed(nn.Module):
+    def __init__(self, view):
+        super().__init__()
+        self.view = view
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 5)
+    def forward(self, x):
+        y = torch.relu_(self.first(x) + 0.5)
+        half = y[:, :4]
+        if self.view:
+            half.add_(half)
+        return self.second(y), half + half
+
+for view, named in ((False, None), (True, "aten::linear")):
+    path = f"{sys.argv[1]}/changed.pt"
+    torch.manual_seed(0)
+    torch.jit.trace(Changed(view), torch.rand(3, 6)).save(path)
+    found = difference.first(path, {"x": (3, 6)}, None, form="torchscript")
+    assert (found and found["operator"]) == named, found
+"""
+
+
+@pytest.mark.long
+def test_operators_in_place(torch_environment, tmp_path):
+    paths = {**environment(), **torch_environment}
+    told = [sys.executable, "-c", IN_PLACE, str(tmp_path)]
+    ran = subprocess.run(told, capture_output=True, text=True, env=paths, timeout=600)
+    assert ran.returncode == 0, ran.stderr
+
+
 @pytest.mark.parametrize("file, needs", [("model.pt", "needs torch"), ("model.pt2", "needs torch and onnxscript")])
 def test_without_torch_it_is_said(command, tmp_path, file, needs):
     """The file is not looked at: there is nothing that could read it."""

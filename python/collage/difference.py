@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operator of an ONNX or TensorFlow Lite model TVM computes otherwise than another engine.
+"""Which operator of an ONNX, TorchScript or TensorFlow Lite model TVM computes otherwise than another engine.
 
 In: a file whose outputs differ (of torch.export's, that which PyTorch writes as ONNX), and how it was read. Out: the
 first node, in the file's order, whose output differs, with both engines run on the same inputs.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import check, export, frontends, seeded, tflite_reader, witness
+from . import check, export, frontends, seeded, tflite_reader, torchscript_inside, witness
 
 # How many values inside the network are looked at together.
 _AT_ONCE = 32
@@ -23,6 +23,8 @@ def first(path, input_shapes, input_values, seed=0, form="onnx"):
     """
     if form == "tflite":
         return _first_lite(path, input_shapes or {}, seed)
+    if form == "torchscript":
+        return _first_script(path, input_shapes or {}, seed)
     if form == "pt2":
         with frontends.written_as_onnx(path) as written:
             return _first(written, input_shapes, input_values, seed)
@@ -45,6 +47,11 @@ def _first_lite(path, input_shapes, seed):
     shapes = {one["name"]: tuple(one["shape"]) for one in question["inputs"]}
     inside = tflite_reader.made(*tflite_reader.graph_of(Path(path)))
     return _searched(inside, lambda names: _compared_lite(Path(path), shapes, names, question))
+
+
+def _first_script(path, input_shapes, seed):
+    question = frontends.load(path, None, input_shapes, "torchscript").question(seed)
+    return _searched(torchscript_inside.made(path), lambda names: _compared_script(path, names, question))
 
 
 def _searched(inside, compared):
@@ -95,6 +102,11 @@ def _compared(given, names, question, folder):
     for name, value in seeded.inputs(question["seed"], types).items():
         executor.set_input(name, value)
     executor.run()
+    return _differing(executor, answers, loose)
+
+
+def _differing(executor, answers, loose):
+    """How each of the results differs from an answer; None where it does not."""
     return [
         check.witnessed([executor.get_output(number).numpy()], [answer], loose)[1]
         for number, answer in enumerate(answers)
@@ -109,15 +121,30 @@ def _compared_lite(path, shapes, names, question):
     if not there:
         return [None] * len(names)
     _, loose, answers = witness.answer({**question, "inside": there})
-    module = frontends.bind(frontends.typed(module, path), values, str(path))
-    executor = export.runnable(module, "llvm -opt-level=0", 2)
     types = {one["name"]: (one["shape"], one["dtype"]) for one in question["inputs"]}
+    mismatches = _mismatches(path, module, values, seeded.inputs(question["seed"], types), answers, loose)
+    results = dict.fromkeys(names) | dict(zip(there, mismatches, strict=True))
+    return [results[name] for name in names]
+
+
+def _compared_script(path, names, question):
+    """_compared for a TorchScript file, by PyTorch in this process."""
+    types = {one["name"]: (tuple(one["shape"]), one["dtype"]) for one in question["inputs"]}
+    given = seeded.inputs(question["seed"], types)
+    answers = torchscript_inside.answers(path, given.values(), names)
+    module, values = torchscript_inside.module(path, list(types.items()), names)
+    return _mismatches(path, module, values, given, answers, False)
+
+
+def _mismatches(path, module, weights, given, answers, loose):
+    """How each of a network's results differs from an answer, None where it does not: of an untyped module and its
+    weights, with {name: value} for its inputs, of which it may take fewer.
+    """
+    module = frontends.bind(frontends.typed(module, path), weights, str(path))
+    executor = export.runnable(module, "llvm -opt-level=0", 2)
     taken = {var.name_hint for var in module["main"].params}
-    for name, value in seeded.inputs(question["seed"], types).items():
+    for name, value in given.items():
         if name in taken:
             executor.set_input(name, value)
     executor.run()
-    results = dict.fromkeys(names)
-    for number, (name, answer) in enumerate(zip(there, answers, strict=True)):
-        results[name] = check.witnessed([executor.get_output(number).numpy()], [answer], loose)[1]
-    return [results[name] for name in names]
+    return _differing(executor, answers, loose)

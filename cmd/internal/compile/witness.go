@@ -28,15 +28,11 @@ func (c *compilation) located(err error, format string) error {
 	if !errors.As(err, &differs) {
 		return err
 	}
-	first := ""
-	if format == "onnx" || format == "pt2" || format == "tflite" {
-		first = c.first(format)
-	}
-	return fmt.Errorf("%s: %w%s. --no-check-import compiles what TVM read all the same", c.Model, err, first)
+	return fmt.Errorf("%s: %w%s. --no-check-import compiles what TVM read all the same", c.Model, err, c.first(format))
 }
 
-// first names the first operator of an ONNX or TensorFlow Lite model, or of what PyTorch writes as ONNX, that TVM
-// computes otherwise, or says why none is named.
+// first names the first operator of an ONNX, TorchScript or TensorFlow Lite model, or of what PyTorch writes as ONNX,
+// that TVM computes otherwise, or says why none is named.
 func (c *compilation) first(format string) string {
 	step := c.Progress.Start("looking for the first operator that differs", 0)
 	found, err := c.search(format)
