@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reading a network takes grows with its operators, and no more: calls of functions are counted, not seconds.
+
+Four times the operators take at most GROWTH times the calls. What is done once for the whole only makes that less. TVM
+itself is not looked into: its functions count as calls.
+"""
+
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from collage import frontends
+from conftest import environment
+from onnx import helper, numpy_helper
+from test_tflite import KINDS, Writer, schema
+from test_torchscript import torch_environment  # noqa: F401
+
+GROWTH = 4.1
+
+
+def calls(read):
+    """How many functions are called, of Python's and of C's."""
+    count = Counter()
+
+    def counted(_, event, __):
+        count[event] += event in ("call", "c_call")
+
+    sys.setprofile(counted)
+    try:
+        read()
+    finally:
+        sys.setprofile(None)
+    return count.total()
+
+
+def linear(read, size):
+    """``read(size)`` gives what reads a network of that size."""
+    read(size)()  # what is imported and remembered once
+    small, large = calls(read(size)), calls(read(4 * size))
+    assert small > 100 * size  # of each operator, something is counted
+    assert large <= GROWTH * small, (small, large)
+
+
+def weight(name, *shape):
+    return numpy_helper.from_array(np.linspace(-1, 1, int(np.prod(shape)), dtype="float32").reshape(shape), name)
+
+
+def layers(count):
+    """Dense layers with what exporters write around them: shapes that are computed, normalisation, GELU."""
+    nodes, weights, last = [], [numpy_helper.from_array(np.array([0]), "zero"), weight("scale", 16)], "x"
+    weights += [numpy_helper.from_array(np.array(dims), name) for name, dims in (("four", [4, 4]), ("back", [-1, 16]))]
+    for i in range(count):
+        weights.append(weight(f"w{i}", 16, 16))
+        for kind, inputs, output, attributes in (
+            ("MatMul", [last, f"w{i}"], "product", {}),
+            ("LayerNormalization", [f"product{i}", "scale"], "norm", {}),
+            ("Shape", [f"norm{i}"], "shape", {}),
+            ("Gather", [f"shape{i}", "zero"], "rows", {}),
+            ("Concat", [f"rows{i}", "four"], "dims", {"axis": 0}),
+            ("Reshape", [f"norm{i}", f"dims{i}"], "parts", {}),
+            ("Transpose", [f"parts{i}"], "turned", {"perm": [0, 2, 1]}),
+            ("Gelu", [f"turned{i}"], "gelu", {}),
+            ("Reshape", [f"gelu{i}", "back"], "flat", {}),
+            ("Add", [f"flat{i}", last], "sum", {}),
+        ):
+            nodes.append(helper.make_node(kind, inputs, [f"{output}{i}"], **attributes))
+        last = f"sum{i}"
+    return nodes, weights, last
+
+
+def one_for_all(count):
+    """One value that all read, and one that reads all."""
+    nodes = [helper.make_node("Exp", ["x"], [f"e{i}"]) for i in range(count)]
+    return [*nodes, helper.make_node("Sum", [f"e{i}" for i in range(count)], ["sum"])], [], "sum"
+
+
+def constants(count):
+    """Constants that are computed of each other, and each of which is used."""
+    nodes, last, known = [], "x", "c"
+    for i in range(count):
+        nodes += [helper.make_node("Add", [known, "c"], [f"c{i}"]), helper.make_node("Mul", [last, f"c{i}"], [f"x{i}"])]
+        last, known = f"x{i}", f"c{i}"
+    return nodes, [weight("c", 8, 16)], last
+
+
+def steps(count):
+    """A recurrent layer, of as many steps."""
+    nodes = [
+        helper.make_node("Expand", ["x", "dims"], ["whole"]),
+        helper.make_node("LSTM", ["whole", "w", "r"], ["y"], hidden_size=4),
+    ]
+    dims = numpy_helper.from_array(np.array([count, 8, 16]), "dims")
+    return nodes, [dims, weight("w", 1, 16, 16), weight("r", 1, 16, 4)], "y"
+
+
+@pytest.mark.parametrize("network", [layers, one_for_all, constants, steps])
+def test_onnx(collage_library, network, tmp_path):
+    def read(size):
+        nodes, weights, last = network(size)
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph(nodes, "g", [value("x", 1, (8, 16))], [value(last, 1, None)], weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+        onnx.save(model, str(tmp_path / f"{size}.onnx"))
+        return lambda: frontends.load(tmp_path / f"{size}.onnx")
+
+    linear(read, 12)
+
+
+def test_tflite(collage_library, tmp_path):
+    def read(size):
+        file, rng = Writer(), np.random.default_rng(0)
+        first = last = file.tensor("x", (1, 8))
+        for i in range(size):
+            dense, total = file.tensor(f"dense{i}", (1, 8)), file.tensor(f"sum{i}", (1, 8))
+            matrix = file.constant(f"w{i}", rng.standard_normal((8, 8)).astype("float32"))
+            bias = file.constant(f"b{i}", np.ones(8, "float32"))
+            file.operator(KINDS.FULLY_CONNECTED, [last, matrix, bias], [dense], schema.FullyConnectedOptionsT())
+            file.operator(KINDS.ADD, [dense, last], [total], schema.AddOptionsT())
+            last = total
+        file.write(tmp_path / f"{size}.tflite", [first], [last])
+        return lambda: frontends.load(tmp_path / f"{size}.tflite")
+
+    linear(read, 12)
+
+
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+from collage import frontends
+import test_reading_growth as growth
+
+class Layers(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(16, 16) for _ in range(count)])
+        self.norm = nn.LayerNorm(16)
+    def forward(self, x):
+        for layer in self.layers:
+            y = self.norm(layer(x)).reshape(x.shape[0], 4, 4).transpose(1, 2)
+            x = nn.functional.gelu(y).reshape(-1, 16) + x
+        return x
+
+def read(size):
+    path = f"{sys.argv[1]}/{size}.pt"
+    torch.jit.trace(Layers(size).eval(), torch.rand(8, 16)).save(path)
+    return lambda: frontends.load(path, input_shapes={"x": (8, 16)})
+
+growth.linear(read, 12)
+"""
+
+
+@pytest.mark.long
+def test_torchscript(torch_environment, tmp_path):  # noqa: F811
+    told = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    tests = {**environment(), **torch_environment}
+    tests["PYTHONPATH"] += ":tests"
+    ran = subprocess.run(told, capture_output=True, text=True, env=tests, timeout=600)
+    assert ran.returncode == 0, ran.stderr
