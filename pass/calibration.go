@@ -40,6 +40,10 @@ const (
 	mostInputs     = 16
 	searchedShare  = 4
 	mostScales     = 256
+	// mostCompared is on how many of those methods are compared of making scales, as far as there is time, and
+	// comparedShare the share of them that is left out of what scales are found on.
+	mostCompared  = 8
+	comparedShare = 4
 )
 
 // Take gives the inputs on which errors are taken of a normalised module: samples of the calibration data, or random
@@ -58,7 +62,8 @@ func (p *Precision) Take(mod *bridge.Object) (*Taken, error) {
 	}
 	if p.Calibration == "" {
 		return &Taken{Inputs: &measure.Inputs{Searched: measure.RandomInputs(1, searchedInputs),
-			HeldOut: measure.RandomInputs(1+searchedInputs, heldOutInputs), Measure: own}}, nil
+			HeldOut:  measure.RandomInputs(1+searchedInputs, heldOutInputs),
+			Compared: measure.RandomInputs(1+searchedInputs+heldOutInputs, mostCompared), Measure: own}}, nil
 	}
 	m, err := relay.Read(mod)
 	if err != nil {
@@ -155,9 +160,18 @@ func samplesOf(path string, wanted []parameter) (*Taken, error) {
 		}
 	}
 	errors := slices.Concat(taken.Searched, taken.HeldOut)
-	all = slices.DeleteFunc(all, func(sample measure.Input) bool { return slices.Contains(errors, sample) })
-	taken.Scales = evenly(all, mostScales)
+	all = without(all, errors)
+	taken.Compared = evenly(all, min(mostCompared, len(all)/comparedShare))
+	taken.Scales = evenly(without(all, taken.Compared), mostScales)
+	if len(taken.Compared) == 0 {
+		taken.Compared = taken.Searched
+	}
 	return taken, nil
+}
+
+// without are those of a list that are not among others.
+func without(list, others []measure.Input) []measure.Input {
+	return slices.DeleteFunc(slices.Clone(list), func(one measure.Input) bool { return slices.Contains(others, one) })
 }
 
 // evenly gives so many of a list at most, from everywhere in it: data is often sorted.

@@ -67,10 +67,11 @@ func TestCalibrationDataIsTakenApart(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, taken.Searched, 4)
 	assert.Len(t, taken.HeldOut, 12)
-	assert.Len(t, taken.Scales, 24, "all others are for scales")
+	assert.Len(t, taken.Scales, 18)
+	assert.Len(t, taken.Compared, 6, "a quarter of all others compares methods, and the rest is for scales")
 	assert.Equal(t, filepath.Join(many, "37.npz"), taken.HeldOut[11].File)
 	seen := map[measure.Input]bool{}
-	for _, s := range slices.Concat(taken.Searched, taken.HeldOut, taken.Scales) {
+	for _, s := range slices.Concat(taken.Searched, taken.HeldOut, taken.Scales, taken.Compared) {
 		assert.False(t, seen[s], "%v", s)
 		seen[s] = true
 	}
@@ -79,6 +80,7 @@ func TestCalibrationDataIsTakenApart(t *testing.T) {
 	different, err := samplesOf(other, image)
 	require.NoError(t, err)
 	assert.NotEqual(t, taken.Digest, different.Digest)
+	assert.Equal(t, different.Searched, different.Compared, "there are no others")
 }
 
 // Errors are taken on the same samples of the same files, and data are told by these, however many more files scales are
@@ -112,8 +114,8 @@ func TestMoreFilesForScalesChangeNoErrors(t *testing.T) {
 	}
 	assert.Equal(t, named(ofFew.Searched), named(of.Searched))
 	assert.Equal(t, named(ofFew.HeldOut), named(of.HeldOut))
-	assert.Len(t, of.Scales, 3*inAll-mostInputs)
-	assert.Len(t, ofFew.Scales, 2*mostInputs)
+	assert.Len(t, of.Scales, 3*inAll-mostInputs-mostCompared)
+	assert.Len(t, ofFew.Scales, 2*mostInputs-mostCompared)
 }
 
 func TestBadCalibrationData(t *testing.T) {

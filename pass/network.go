@@ -35,10 +35,10 @@ type Network struct {
 	Hash string
 
 	s *search
-	// learnt is what was seen of main's values that candidates have rounded (byoc.Rounding), with their steps, on
-	// scaleInputs inputs; nil where that is not known.
-	learnt      map[relay.NodeID]rounding.Learnt
-	scaleInputs int
+	// learnt is what was seen of main's values that candidates have rounded (byoc.Rounding), with their steps, as scales
+	// has it; nil where that is not known.
+	learnt map[relay.NodeID]rounding.Learnt
+	scales *cost.Scales
 	// solved is the key of the placement that the costs and bounds give, to which the prices belong.
 	solved string
 	// inContext is what computations took in place in the networks that Learn was told of.

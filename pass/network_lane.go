@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
@@ -63,6 +64,10 @@ type LaneOptions struct {
 	Inputs *measure.Inputs
 	// Data tells the calibration data that Inputs are samples of from others (Taken.ScalesDigest); "" for random inputs.
 	Data string
+	// ScaleMethod is how scales are made of what is seen of values; "" for the method by which the outputs are off the
+	// least in ErrorMeasure, one that Limit of pass.Precision has.
+	ScaleMethod  rounding.Method
+	ErrorMeasure string
 	// Store is the file of costs that keeps what was seen of the network's values; "" for the user's. RetryFailures looks
 	// again where that failed before.
 	Store         string

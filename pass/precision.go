@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 )
@@ -28,6 +29,9 @@ type Precision struct {
 	Measure string `json:"error_measure,omitempty"`
 	// Calibration is an .npz file with real inputs, or a folder of them (Take); "" for random ones.
 	Calibration string `json:"calibration,omitempty"`
+	// CalibrationMethod is how scales are made of what is seen of values: a rounding.Method, or CalibrationAuto ("" too)
+	// for the one by which the outputs are off the least on inputs on which nothing was seen.
+	CalibrationMethod string `json:"calibration_method,omitempty"`
 	// OnlyBytes has PrecisionAuto leave bfloat16 out: of a network that comes quantised its author has said that bytes
 	// will do, and nothing of bfloat16.
 	OnlyBytes bool `json:"-"`
@@ -40,6 +44,17 @@ const (
 	PrecisionINT8 = string(byoc.INT8)
 	PrecisionAuto = "auto"
 )
+
+// CalibrationAuto has the method that makes scales be the one that is measured to be the best.
+const CalibrationAuto = "auto"
+
+// ScaleMethod is the method by which scales are made; "" for the one that is measured to be the best.
+func (p *Precision) ScaleMethod() rounding.Method {
+	if p.CalibrationMethod == CalibrationAuto {
+		return ""
+	}
+	return rounding.Method(p.CalibrationMethod)
+}
 
 // DefaultMaxError is how far outputs may be off where parts are computed narrowly and nobody says more.
 const DefaultMaxError = 1e-2
@@ -79,6 +94,15 @@ func (p *Precision) Validate() error {
 		return &OptionError{"max_error", fmt.Sprintf("is %v; it is a share, such as 0.01", p.MaxError)}
 	case p.Measure != "" && p.Limit() == (cost.Limit{}):
 		return &OptionError{"error_measure", noBudget}
+	case p.CalibrationMethod != "" && p.Allowed != PrecisionINT8 && p.Allowed != PrecisionAuto:
+		return &OptionError{"calibration_method", "goes with the precision " + PrecisionINT8 + " or " + PrecisionAuto}
+	}
+	if method := p.ScaleMethod(); method != "" {
+		if err := method.Validate(); err != nil {
+			return &OptionError{"calibration_method", err.Error() + " or " + CalibrationAuto}
+		}
+	}
+	switch {
 	case p.Measure == "" || slices.Contains(cost.Measures(), p.Measure):
 		return nil
 	}

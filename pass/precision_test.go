@@ -21,7 +21,9 @@ import (
 func TestWhatAPrecisionMayBe(t *testing.T) {
 	t.Parallel()
 	for _, p := range []Precision{{}, {Allowed: "f32"}, {Allowed: "bf16"}, {Allowed: "int8"}, {Allowed: "auto", MaxError: 0.5},
-		{MaxError: 1e-6, Measure: "max"}, {Allowed: "bf16", Measure: "top1"}} {
+		{MaxError: 1e-6, Measure: "max"}, {Allowed: "bf16", Measure: "top1"},
+		{Allowed: "int8", CalibrationMethod: "entropy"}, {Allowed: "auto", CalibrationMethod: "percentile:99.9"},
+		{Allowed: "auto", CalibrationMethod: "auto", Measure: "max"}} {
 		require.NoError(t, p.Validate(), "%+v", p)
 	}
 	for option, p := range map[string]Precision{
@@ -33,6 +35,14 @@ func TestWhatAPrecisionMayBe(t *testing.T) {
 		require.ErrorAs(t, p.Validate(), &wrong)
 		assert.Equal(t, option, wrong.Option)
 	}
+	for method, says := range map[string]string{"percentile:50": "more than 50 and at most 100",
+		"percentile:101": "at most 100", "kl": "it is mse, min-max, percentile, entropy or auto", "entropy:7": "only percentile has a number"} {
+		require.ErrorContains(t, (&Precision{Allowed: "int8", CalibrationMethod: method}).Validate(),
+			"the option calibration_method is \""+method+"\"; ")
+		require.ErrorContains(t, (&Precision{Allowed: "int8", CalibrationMethod: method}).Validate(), says)
+	}
+	require.ErrorContains(t, (&Precision{Allowed: "bf16", CalibrationMethod: "mse"}).Validate(),
+		"the option calibration_method goes with the precision int8 or auto")
 	require.Error(t, (&Precision{MaxError: 1}).Validate(), "nothing is off by more than that")
 	require.Error(t, (&Precision{Measure: "l2"}).Validate(), "a measure of nothing")
 }
@@ -77,6 +87,7 @@ func TestTheLimitOfAPrecision(t *testing.T) {
 	require.NoError(t, err)
 	for _, held := range taken.HeldOut {
 		assert.NotContains(t, taken.Searched, held, "the search has not seen it")
+		assert.NotContains(t, taken.Compared, held)
 	}
 }
 

@@ -95,6 +95,8 @@ var passOptions = []struct {
 		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Allowed, v) }},
 	{"collage.calibration", bridge.OptionString,
 		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Calibration, v) }},
+	{"collage.calibration_method", bridge.OptionString,
+		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.CalibrationMethod, v) }},
 	{"collage.error_measure", bridge.OptionString,
 		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Measure, v) }},
 	{"collage.max_error", bridge.OptionString,

@@ -15,6 +15,7 @@ import (
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/bound"
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/relay"
@@ -109,8 +110,8 @@ func (n *Network) watched() (values []relay.NodeID, wide string) {
 	return slices.Compact(values), wide
 }
 
-// ScaleInputs is on how many inputs scales were found; 0 where none were.
-func (n *Network) ScaleInputs() int { return n.scaleInputs }
+// Scales is what was found of the values that some candidates have rounded; nil where that was not looked at.
+func (n *Network) Scales() *cost.Scales { return n.scales }
 
 // channels are the axes of main's values along which their channels lie, by who multiplies them: the last one but where
 // a convolution's layout says another.

@@ -235,14 +235,20 @@ func TestWhatWasSeenIsKept(t *testing.T) {
 	assert.False(t, l.mustKnow(again.Alone("bytes")))
 	require.NoError(t, l.Know(t.Context(), again.Alone("bytes")))
 	assert.Equal(t, n.learnt, again.learnt)
-	assert.Equal(t, 2, again.scaleInputs)
+	assert.Equal(t, n.Scales(), again.Scales())
+	assert.Equal(t, 2, again.Scales().Inputs)
 
 	for name, change := range map[string]func(n *Network, l *Lane){
-		"other data":    func(_ *Network, l *Lane) { l.options.Data = "0123456789ab" },
-		"other inputs":  func(_ *Network, l *Lane) { l.options.Inputs.Searched = measure.RandomInputs(3, 2) },
-		"other network": func(n *Network, _ *Lane) { n.Hash = "other" },
-		"other target":  func(n *Network, _ *Lane) { n.s.env.Target = "llvm -mcpu=other" },
-		"other engine":  func(n *Network, _ *Lane) { n.s.libraries.Store("lib", "lib 2.0") },
+		"other data":   func(_ *Network, l *Lane) { l.options.Data = "0123456789ab" },
+		"other inputs": func(_ *Network, l *Lane) { l.options.Inputs.Searched = measure.RandomInputs(3, 2) },
+		"other method": func(_ *Network, l *Lane) { l.options.ScaleMethod = rounding.MinMax },
+		"compared on others": func(_ *Network, l *Lane) {
+			l.options.Inputs.Compared = measure.RandomInputs(3, 2)
+		},
+		"compared in another measure": func(_ *Network, l *Lane) { l.options.ErrorMeasure = cost.Top1 },
+		"other network":               func(n *Network, _ *Lane) { n.Hash = "other" },
+		"other target":                func(n *Network, _ *Lane) { n.s.env.Target = "llvm -mcpu=other" },
+		"other engine":                func(n *Network, _ *Lane) { n.s.libraries.Store("lib", "lib 2.0") },
 	} {
 		other, _ := roundedNetwork(t)
 		l := watching(other, store, &looks)
@@ -250,6 +256,9 @@ func TestWhatWasSeenIsKept(t *testing.T) {
 		require.NoError(t, l.recall())
 		assert.True(t, l.mustKnow(other.Alone("bytes")), name)
 	}
+	one, other := watching(n, store, &looks), watching(n, store, &looks)
+	one.options.ScaleMethod, other.options.ScaleMethod = rounding.MinMax, rounding.Entropy
+	assert.NotEqual(t, one.scalesKey(nil, "lib"), other.scalesKey(nil, "lib"))
 	s, err := cost.OpenStore(store)
 	require.NoError(t, err)
 	defer s.Close()

@@ -25,7 +25,7 @@ import (
 // same plans ever after, and nothing is built or run for it again.
 
 // scalesRevision is raised when the same inputs would give other scales or gains.
-const scalesRevision = 1
+const scalesRevision = 2
 
 // mostLooks is how often scales are looked for where that fails for what may have been the machine's fault.
 const mostLooks = 2
@@ -87,7 +87,17 @@ func (l *Lane) recall() error {
 func (l *Lane) scalesKey(values []relay.NodeID, wide string) cost.Key {
 	n := l.network
 	inputs, _ := json.Marshal(l.options.Inputs.Searched)
-	digest := sha256.Sum256(fmt.Append(nil, values, cmp.Or(l.options.Data, string(inputs))))
+	text := fmt.Sprint(values, cmp.Or(l.options.Data, string(inputs)))
+	if method := l.options.ScaleMethod; method != "" {
+		text += " " + string(method)
+	} else {
+		compared, _ := json.Marshal(l.options.Inputs.Compared)
+		text += " " + l.options.ErrorMeasure + string(compared)
+		if own := l.options.Inputs.Measure; own != nil {
+			text += " " + own.Digest
+		}
+	}
+	digest := sha256.Sum256([]byte(text))
 	key := cost.Key{Kind: cost.ScalesKind, Structure: n.Hash, Backend: wide, Environment: n.s.env,
 		Composite: fmt.Sprintf("scales %d %s", scalesRevision, hex.EncodeToString(digest[:6]))}
 	if b := n.s.byName[wide]; b != nil { // neither it nor TVM may be offered
@@ -111,7 +121,7 @@ func (l *Lane) learn(c *cost.Cost) (passing bool) {
 		return false // nothing of ours
 	}
 	l.unknown = nil
-	l.network.learnt, l.network.scaleInputs = map[relay.NodeID]rounding.Learnt{}, c.Scales.Inputs
+	l.network.learnt, l.network.scales = map[relay.NodeID]rounding.Learnt{}, c.Scales
 	for _, v := range c.Scales.Values {
 		l.network.learnt[relay.NodeID(v.Value)] = v.Learnt
 	}
@@ -157,11 +167,8 @@ func (l *Lane) look(ctx context.Context, values []relay.NodeID, wide string) (sc
 				Detail: fmt.Sprintf("%d values were seen of %d", len(seen.Values), len(values))}
 			return nil
 		}
-		scales = &cost.Scales{Inputs: seen.Inputs}
-		for i, v := range values {
-			scales.Values = append(scales.Values, cost.Scale{Value: int32(v), Learnt: seen.Values[i].Learnt()})
-		}
-		return nil
+		scales, why, err = l.made(ctx, job.Out, results, values, &seen)
+		return err
 	})
 	return scales, why, err
 }

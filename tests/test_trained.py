@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import placed
 import pytest
 import schemas
 from conftest import TREE, environment
@@ -74,6 +75,22 @@ def test_a_net_that_is_computed_narrowly_answers_as_well(tmp_path, digits):
     (question,) = row["questions"]
     assert question["score"] >= question["runtime_score"] - 0.01 and question["runtime_score"] >= 0.9
     assert f"{row['narrow']} narrow, by 3 real inputs" in result.stdout
+
+
+@pytest.mark.skipif(
+    not next(b["probe"]["usable"] for b in placed.listed() if b["name"] == "openvino_int8"),
+    reason="OpenVINO does not multiply bytes here",
+)
+@pytest.mark.parametrize("method", ["auto", "mse", "min-max", "percentile:99.9", "entropy"])
+def test_a_net_in_bytes_answers_as_well_by_each_method(tmp_path, digits, method):
+    """All its convolutions in bytes, by scales that were made of digits that it learnt from."""
+    options = ("--only", "^digits-conv", "--backends", "tvm,openvino", "--search-time", "4", "--precision", "int8")
+    pinned = (*options, "--pin", "nn.conv2d=openvino_int8", "--calibration-method", method)
+    result, (row,) = trained(sys.executable, tmp_path, *pinned, PYTHONPATH=str(digits))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert row["verdict"] == "right" and row["narrow"] >= 2 and 0 < row["l2_error"] <= 0.02, row
+    (question,) = row["questions"]
+    assert question["score"] >= question["runtime_score"] - 0.01 and question["runtime_score"] >= 0.9
 
 
 def test_a_net_is_trained_and_asked(tmp_path, digits):

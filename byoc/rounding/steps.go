@@ -5,6 +5,7 @@ package rounding
 import (
 	"fmt"
 	"math"
+	"sort"
 )
 
 // Steps are what numbers are rounded to where they become bytes: number = (byte - Zero) * Scale, bytes from 0 to 255.
@@ -56,9 +57,8 @@ type Learnt struct {
 	ChannelGain float64 `json:"channel_gain"`
 }
 
-// Learnt are the steps of what was seen, and what rounding to them does.
-func (s *Seen) Learnt() Learnt {
-	steps := s.Steps()
+// Learnt is what rounding what was seen to steps does.
+func (s *Seen) Learnt(steps Steps) Learnt {
 	return Learnt{Steps: steps, Noise: s.Noise(steps), Gain: s.Gain, ChannelGain: s.ChannelGain}
 }
 
@@ -89,10 +89,11 @@ const shorter = 20
 // off where that makes the steps finer for all others. Of several that are as good it is the longest reach.
 func (s *Seen) Steps() Steps {
 	best, least := Reaching(s.Low, s.High), math.Inf(1)
+	sums := s.sums()
 	for i := range shorter {
 		for j := range shorter {
 			steps := Reaching(s.Low*(1-float64(i)/shorter), s.High*(1-float64(j)/shorter))
-			if off := s.off(steps); off < least*(1-1e-9) {
+			if off := s.offBy(steps, sums); off < least*(1-1e-9) {
 				best, least = steps, off
 			}
 		}
@@ -100,23 +101,43 @@ func (s *Seen) Steps() Steps {
 	return best
 }
 
+// moments are of numbers how many they are, their sum, and that of their squares.
+type moments [3]float64
+
+// around is the sum of the squares of how far they are from a place.
+func (m moments) around(place float64) float64 {
+	return max(0, m[2]-2*place*m[1]+place*place*m[0])
+}
+
+func (m moments) less(other moments) moments {
+	return moments{m[0] - other[0], m[1] - other[1], m[2] - other[2]}
+}
+
+// sums are the moments of the numbers in the first parts: of none, of one, and so on up to all; a number is taken to be
+// in the middle of its part.
+func (s *Seen) sums() []moments {
+	sums := make([]moments, len(s.Counts)+1)
+	for i, count := range s.Counts {
+		at, of := s.middle(i), float64(count)
+		sums[i+1] = moments{sums[i][0] + of, sums[i][1] + of*at, sums[i][2] + of*at*at}
+	}
+	return sums
+}
+
+func (s *Seen) middle(part int) float64 {
+	return s.Low + (float64(part)+0.5)*(s.High-s.Low)/float64(len(s.Counts))
+}
+
 // off is the sum of the squares of what the numbers are off by where they are rounded so: of those within reach a
 // twelfth of a step's square, on the average.
-func (s *Seen) off(steps Steps) float64 {
+func (s *Seen) off(steps Steps) float64 { return s.offBy(steps, s.sums()) }
+
+// offBy is off, where sums are known.
+func (s *Seen) offBy(steps Steps, sums []moments) float64 {
 	low, high := -float64(steps.Zero)*steps.Scale, float64(most-steps.Zero)*steps.Scale
-	width := (s.High - s.Low) / float64(len(s.Counts))
-	inside, sum := int64(0), 0.0
-	for i, count := range s.Counts {
-		at := s.Low + (float64(i)+0.5)*width
-		switch {
-		case count == 0:
-		case at < low:
-			sum += float64(count) * (low - at) * (low - at)
-		case at > high:
-			sum += float64(count) * (at - high) * (at - high)
-		default:
-			inside += count
-		}
-	}
-	return sum + float64(inside)*steps.Scale*steps.Scale/12
+	below := sort.Search(len(s.Counts), func(i int) bool { return s.middle(i) >= low })
+	within := below + sort.Search(len(s.Counts)-below, func(i int) bool { return s.middle(below+i) > high })
+	all := sums[len(s.Counts)]
+	inside := sums[within].less(sums[below])[0]
+	return sums[below].around(low) + all.less(sums[within]).around(high) + inside*steps.Scale*steps.Scale/12
 }

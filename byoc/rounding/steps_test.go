@@ -28,13 +28,13 @@ func TestStepsReachBothEndsAndHaveZero(t *testing.T) {
 
 // seen counts numbers.
 func seen(numbers []float64) *Seen {
-	s := &Seen{Low: math.Inf(1), High: math.Inf(-1), Counts: make([]int64, 512)}
+	s := &Seen{Low: math.Inf(1), High: math.Inf(-1), Counts: make([]int64, 4096)}
 	for _, x := range numbers {
 		s.Low, s.High = min(s.Low, x), max(s.High, x)
 	}
 	for _, x := range numbers {
 		if x != 0 {
-			s.Counts[min(511, int((x-s.Low)/(s.High-s.Low)*512))]++
+			s.Counts[min(4095, int((x-s.Low)/(s.High-s.Low)*4096))]++
 		}
 	}
 	return s
@@ -113,7 +113,7 @@ func TestWhatIsKeptIsWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	s := seen([]float64{-1, 0.5, 0.75, 3})
 	s.Squares, s.Gain, s.ChannelGain = 11.8125, 2, 3
-	learnt := s.Learnt()
+	learnt := s.Learnt(s.Steps())
 	assert.Equal(t, Learnt{Steps: s.Steps(), Noise: s.Noise(s.Steps()), Gain: 2, ChannelGain: 3}, learnt)
 	require.NoError(t, learnt.Validate())
 	for _, change := range []func(l *Learnt){

@@ -61,6 +61,18 @@ type Scales struct {
 	// Inputs is on how many inputs they were seen.
 	Inputs int     `json:"inputs"`
 	Values []Scale `json:"values"`
+	// Method is how the scales were made of what was seen. Tried are those that were compared for it, on Compared inputs;
+	// none where the user named one.
+	Method   string        `json:"method,omitempty"`
+	Tried    []ScaleMethod `json:"tried,omitempty"`
+	Compared int           `json:"compared_inputs,omitempty"`
+}
+
+// ScaleMethod is a method of making scales, and how far off the network's outputs were, in the measure of the budget,
+// where all of its values that may be rounded were rounded by it, and nothing else.
+type ScaleMethod struct {
+	Method string  `json:"method"`
+	Error  float64 `json:"error"`
 }
 
 // Scale is what was seen of a value of main's.

@@ -227,7 +227,10 @@ func (c *decision) precisionRecord() *plan.Precision {
 		record.Searched, record.HeldOut = len(c.taken.Searched), len(c.taken.HeldOut)
 		record.Calibration = c.taken.Digest
 		if c.graph != nil && c.keepsScales() {
-			record.Scaled = c.graph.network.ScaleInputs()
+			if scales := c.graph.network.Scales(); scales != nil {
+				record.Scaled, record.Compared = scales.Inputs, scales.Compared
+				record.Method, record.Methods = scales.Method, scales.Tried
+			}
 		}
 		if own := c.ownMeasure(); own != nil {
 			record.MeasureDigest = own.Digest

@@ -196,7 +196,7 @@ func (w *works) Built(p *genome.Placement) bool                          { retur
 func (w *works) Forget(...*genome.Placement)                             {}
 func (w *works) Rest()                                                   {}
 func (w *works) Renew() error                                            { return nil }
-func (m *module) ScaleInputs() int                                       { return 0 }
+func (m *module) Scales() *cost.Scales                                   { return nil }
 func (m *module) ScalesText(*genome.Placement) string                    { return "" }
 func (m *module) Adds(int, relay.NodeID, byoc.Precision) (float64, bool) { return 0, false }
 func (w *works) Know(context.Context, *genome.Placement) error           { return nil }

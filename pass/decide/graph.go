@@ -76,7 +76,7 @@ func (c *decision) begin(network *pass.Network) error {
 	lane, err := pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
 		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
 		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet, Inputs: c.inputs(), Data: c.data(), Store: c.Store,
-		RetryFailures: c.RetryFailures})
+		ScaleMethod: c.Precision.ScaleMethod(), ErrorMeasure: c.Precision.Limit().Measure, RetryFailures: c.RetryFailures})
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ type network interface {
 	RunnersUp() []graphlevel.Seed
 	Kept(p *genome.Placement) func() *genome.Placement
 	Adds(function int, v relay.NodeID, in byoc.Precision) (square float64, known bool)
-	ScaleInputs() int
+	Scales() *cost.Scales
 	ScalesText(p *genome.Placement) string
 }
 

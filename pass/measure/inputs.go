@@ -11,6 +11,9 @@ type Inputs struct {
 	Searched, HeldOut []Input
 	// Scales are those on which scales are found beside Searched, as far as there is time: none of them is held out.
 	Scales []Input
+	// Compared are those on which methods are compared by which scales are made of what was seen, as far as there is time:
+	// none of them is held out, and nothing was seen on them where there are others.
+	Compared []Input
 	// Measure is the user's own, which errors are taken in beside the others; nil for none.
 	Measure *OwnMeasure
 }

@@ -135,6 +135,7 @@ func fieldChanges(a, b *Plan) []FieldChange {
 	add("error allowed", limitText(pa), limitText(pb))
 	add("price of errors", pa.Lagrangian.text(), pb.Lagrangian.text())
 	add("calibration", calibrationText(pa), calibrationText(pb))
+	add("calibration method", pa.Method, pb.Method)
 	add("scales", scalesText(a, b), scalesText(b, a))
 	add("level", a.Level, b.Level)
 	add("proven", provenText(a), provenText(b))

@@ -96,6 +96,11 @@ type Precision struct {
 	HeldOut  int `json:"held_out_inputs"`
 	// Scaled is on how many inputs the scales of bytes were found (Region.Rounded); 0 where none were.
 	Scaled int `json:"scale_inputs,omitempty"`
+	// Method is how they were made of what was seen there (rounding.Method); "" where none were. Methods are those that
+	// were compared for it, on Compared inputs: none where the user named one.
+	Method   string             `json:"calibration_method,omitempty"`
+	Methods  []cost.ScaleMethod `json:"methods,omitempty"`
+	Compared int                `json:"compared_inputs,omitempty"`
 	// Calibration tells the data that these inputs were samples of from other data (pass.Taken); "" for random inputs.
 	Calibration string `json:"calibration,omitempty"`
 	// Lagrangian is what placing by time and a price for errors was worth in the end, as far as errors are believed; nil

@@ -462,6 +462,7 @@ func (s *Summary) finalists() string {
 		}
 		note += fmt.Sprintf("\nup to %s; outputs may be off by %g (%s), on %d %s that the search had not seen",
 			p.Allowed, p.MaxError, cost.MeasureText(p.Measure), p.HeldOut, of)
+		note += methodText(p)
 		note += lagrangianText(p.Lagrangian)
 	}
 	return plaintable.Render(t) + note + "\n" + strings.Join(failed, "")

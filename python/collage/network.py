@@ -20,7 +20,7 @@ from tvm import relay
 from . import check, compare, export, library, precision, profile, region, seeded, timing
 
 # Into so many parts is divided what a value's numbers reach.
-_PARTS = 1024
+_PARTS = 4096
 
 # What is added to a value is so much of what the value is in the mean of squares; and how Go calls what is added.
 _LOUDNESS = 2.0**-6
@@ -41,7 +41,7 @@ class Networks:
         """The operations by name; each takes the request and gives the fields of its result."""
         return {"network_build": self.build, "network_run": self.run, "network_profile": self.profile,
                 "network_drop": self.drop, "network_footprint": footprint, "network_agree": self.agree,
-                "network_watch": self.watch}  # fmt: skip
+                "network_watch": self.watch, "network_round": self.round}  # fmt: skip
 
     def module(self, path, params):
         """The normalised module, its weights bound again as constants."""
@@ -211,14 +211,7 @@ class Networks:
         Go's, whose ends are those of all numbers on all inputs that there was time for; and on how many inputs it was
         counted how many of those that are not 0 lie in each of equal parts between.
         """
-        executor = region.in_phase("load", region.load_executor, request["model"])
-        types = region.model_inputs(executor)
-        noises = [name for name in types if name.startswith(_NOISE)]
-        noises.sort(key=lambda name: int(name[len(_NOISE) :]))
-        silence = {name: np.zeros(*types[name]) for name in noises}
-        for name, value in silence.items():
-            executor.set_input(name, value)
-        types = {name: kind for name, kind in types.items() if name not in silence}
+        executor, types, silence = _watched(request["model"])
         inputs, results, seconds = request["inputs"], request["results"], request["input_seconds"]
 
         def outputs(inputs):
@@ -292,6 +285,30 @@ class Networks:
             executor.set_input(name, zeros)
         return gains
 
+    def round(self, request):
+        """Run "model" on "inputs" as ``watch`` does, with what its outputs behind the first "results" are off by where
+        they are rounded to steps added to them: for each of "steps", lists of as many {"scale", "zero"}. The first
+        input in any case, the others until "seconds" have gone by.
+
+        Gives {"inputs", "errors"}: on how many inputs, and for each of "steps" precision.errors of the results.
+        """
+        executor, types, silence = _watched(request["model"])
+        results, began = request["results"], time.perf_counter()
+        given, right, rounded = [], [], [[] for _ in request["steps"]]
+        for values in compare.samples(request["inputs"], types):
+            if given and time.perf_counter() - began > request["seconds"]:
+                break
+            _add(executor, silence)
+            exact = compare.ran(executor, values)
+            for steps, got in zip(request["steps"], rounded, strict=True):
+                off = (_off(x, **of) for x, of in zip(exact[results:], steps, strict=True))
+                _add(executor, dict(zip(silence, off, strict=True)))
+                got.append(compare.ran(executor, values)[:results])
+            given.append(values)
+            right.append(exact[:results])
+        own = request.get("measure")
+        return {"inputs": len(given), "errors": [compare.errors(got, right, own, given) for got in rounded]}
+
     @staticmethod
     def _timer(executor, minimum, warm=True):
         """A function that gives the seconds of a run. TVM makes a run before it, untimed; without ``warm`` not where
@@ -316,6 +333,29 @@ class Networks:
         for path in [path for path in self._models if path not in keep]:
             del self._models[path]
         return {}
+
+
+def _watched(model):
+    """A model that was built to be watched: itself, the types of its inputs, and those that are noise, {name: zeros},
+    in the order of the outputs that they are added to.
+    """
+    executor = region.in_phase("load", region.load_executor, model)
+    types = region.model_inputs(executor)
+    noises = sorted((name for name in types if name.startswith(_NOISE)), key=lambda name: int(name[len(_NOISE) :]))
+    silence = {name: np.zeros(*types.pop(name)) for name in noises}
+    _add(executor, silence)
+    return executor, types, silence
+
+
+def _add(executor, noise):
+    for name, value in noise.items():
+        executor.set_input(name, value)
+
+
+def _off(x, scale, zero):
+    """By how much numbers are off where they are rounded to bytes: byte = number / scale + zero, of 0 to 255."""
+    steps = np.clip(np.rint(x / np.float32(scale)), -zero, 255 - zero)
+    return steps.astype("float32") * np.float32(scale) - x
 
 
 def _counted(x, low, high):

@@ -45,6 +45,7 @@ _OPTIONS = {
     "max_error": float,
     "error_measure": _measure,
     "calibration": str,
+    "calibration_method": str,
     "exhaustive": None,
     "skip_unusable": None,
     "level": str,

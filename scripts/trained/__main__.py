@@ -123,6 +123,8 @@ def judged(model, folder, given):
         command = [sys.executable, "-m", "collage", "compile", str(path), *model.options, "-o", str(executable)]
         command += ["--backends", given.backends, "--skip-unusable", "--repeat", "3"]
         command += ["--search-time", f"{given.search_time}s", "--precision", given.precision]
+        if given.calibration_method:
+            command += ["--calibration-method", given.calibration_method]
         command += [word for rule in given.pin for word in ("--pin", rule)]
         if given.precision != "f32" and model.learnt is not None:
             (temporary / "learnt").mkdir()
@@ -216,6 +218,7 @@ def main():
     parser.add_argument("--backends", default=BACKENDS, help="those of them that can be used here")
     parser.add_argument("--search-time", type=int, default=20, metavar="SECONDS", help="of each model")
     parser.add_argument("--precision", default="f32", help="as of collage compile, within its limit of error")
+    parser.add_argument("--calibration-method", metavar="METHOD", help="as of collage compile")
     parser.add_argument("--pin", action="append", default=[], metavar="RULE", help="as of collage compile")
     parser.add_argument("--json", help="write the table here")
     parser.add_argument("--out", type=Path, default=TREE / "build" / "trained", help="where models are written")

@@ -53,7 +53,7 @@ collage explain and collage diff read a plan; collage compile --plan builds it w
 		flags.StringVar(&a.svg, "svg", "", "with --frontier, write a picture of it to `FILE` (SVG)")
 		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "with --frontier, the whole takes `TIME`")
 		a.declarePrecision(flags)
-		flags.Lookup("precision").DefValue = "auto with --frontier, which these four go with"
+		flags.Lookup("precision").DefValue = "auto with --frontier, which these five go with"
 		a.declareOutput(flags)
 		return a
 	},
@@ -69,7 +69,8 @@ type planAction struct {
 }
 
 // ofTheFrontier are the flags that go with --frontier.
-var ofTheFrontier = []string{"svg", "search-time", "precision", "max-error", "error-measure", "calibration"}
+var ofTheFrontier = []string{"svg", "search-time", "precision", "max-error", "error-measure", "calibration",
+	"calibration-method"}
 
 // planReport is what --json prints.
 type planReport struct {
