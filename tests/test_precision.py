@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts that are computed in bfloat16 or bytes where that is allowed, as far as the outputs stay within that."""
 
+import itertools
 import json
 import math
 
@@ -205,7 +206,16 @@ def test_the_frontier_of_time_against_error(tmp_path, command):
     assert head.split()[:3] == ["off", "by", "(l2)"]
     assert any(row.split()[:1] == ["0"] and row.split()[-1] == "tvm" for row in rows), "plain TVM is off by nothing"
     assert f"wrote the picture {picture}" in rows and picture.read_text().startswith("<svg")
-    assert json.loads((tmp_path / "plan.json").read_text())["precision"]["allowed"] == "auto"
+    precision = json.loads((tmp_path / "plan.json").read_text())["precision"]
+    assert precision["allowed"] == "auto"
+    corners = precision["corners"]
+    assert corners[0]["error"] == 0 and set(corners[0]["operators"]) == {"f32"}
+    assert len(corners) > 1 and set(corners[-1]["operators"]) - {"f32"}, "something narrow is quicker"
+    for one, following in itertools.pairwise(corners):
+        assert one["error"] < following["error"] and one["total_ms"] > following["total_ms"]
+        assert one["gap_ms"] == pytest.approx(one["total_ms"] - following["total_ms"], abs=1e-6)
+    assert any("that no placement lies below the line between two of them is proven" in row for row in rows)
+    assert "believed: corners of all" in picture.read_text()
     run = command(*arguments)
     assert run.returncode == 2 and "--search-time goes with --frontier" in run.stderr
     run = command(*arguments, "--frontier", "--precision", "f32")

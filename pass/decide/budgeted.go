@@ -222,6 +222,13 @@ func (c *decision) precisionRecord() *plan.Precision {
 	record := &plan.Precision{Allowed: allowed, MaxError: limit.Most, Measure: limit.Measure}
 	if c.graph != nil && c.graph.result != nil {
 		record.Lagrangian = c.graph.result.Lagrangian
+		if c.Corners {
+			corners, err := c.graph.result.Corners()
+			if err != nil {
+				c.warn("The corners of time against error are not known: %v.", err)
+			}
+			record.Corners = corners
+		}
 	}
 	if c.taken != nil {
 		record.Searched, record.HeldOut = len(c.taken.Searched), len(c.taken.HeldOut)

@@ -104,6 +104,9 @@ type Options struct {
 	Rehearse func(executable string) error
 	// Progress is told what happens.
 	Progress *progress.Printer
+	// Corners has the plan have those of time against error, as they are believed at the end of the search among whole
+	// networks (plan.Precision).
+	Corners bool
 	// Ending ends the search early, and has the best so far kept. May be nil.
 	Ending *Ending
 	// Poll is called all the while beside the context; an error of it ends everything. May be nil.

@@ -13,12 +13,25 @@ import (
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
-// belief is what a search ended with: the space that it searched in, and the borders that it has learnt.
+// belief is what a search ended with: the space that it searched in, the borders that it has learnt, and what is
+// believed of errors (nil where none are limited).
 type belief struct {
-	space    *genome.Space
-	borders  *feedback.Borders
-	overhead place.Overhead
-	known    []*plan.Belief // by function, once it was asked for
+	space       *genome.Space
+	borders     *feedback.Borders
+	overhead    place.Overhead
+	sensitivity *sensitivity
+	known       []*plan.Belief // by function, once it was asked for
+}
+
+// inPlace is the space with what its candidates took in place, by function.
+func (b *belief) inPlace(tables []*feedback.Table) *genome.Space {
+	space := *b.space
+	space.Functions = slices.Clone(b.space.Functions)
+	for i := range space.Functions {
+		space.Functions[i].Costs = tables[i].Costs()
+	}
+	space.Border = BorderOf(&space, b.borders)
+	return &space
 }
 
 // Belief is what is believed about a function at the end of the search: what its candidates take in place, what is paid
@@ -30,17 +43,12 @@ func (r *Result) Belief(function int) (*plan.Belief, error) {
 	}
 	b := r.belief
 	if b.known == nil {
-		space := *b.space
-		space.Functions = slices.Clone(b.space.Functions)
-		for i := range space.Functions {
-			space.Functions[i].Costs = r.Tables[i].Costs()
-		}
-		space.Border = BorderOf(&space, b.borders)
+		space := b.inPlace(r.Tables)
 		known := make([]*plan.Belief, len(space.Functions))
 		for i := range space.Functions {
 			f := &space.Functions[i]
-			options := believed(&space, i, b.overhead)
-			placed, err := PlaceWithBorders(&space, i, options)
+			options := believed(space, i, b.overhead)
+			placed, err := PlaceWithBorders(space, i, options)
 			if err != nil {
 				return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
 			}

@@ -210,7 +210,8 @@ func Search(ctx context.Context, space *genome.Space, seeds []Seed, estimator Es
 	s := newSearch(ctx, space, estimator, options)
 	err := s.run(seeds)
 	s.result.Spent = s.spent
-	s.result.belief = &belief{space: s.space, borders: s.borders, overhead: options.Overhead}
+	s.result.belief = &belief{space: s.space, borders: s.borders, overhead: options.Overhead,
+		sensitivity: s.sensitivity}
 	return s.result, err
 }
 

@@ -17,6 +17,7 @@ const steps = 24
 // error is believed to be, and what no placement takes less than, the price of its errors included.
 type atPrice struct {
 	price, time, off, least float64
+	chosen                  [][]int // by function
 }
 
 // whole is what it takes with the price of its errors.
@@ -33,28 +34,15 @@ func (n *sensitivity) relaxed(options func(function int) []place.Option) (*plan.
 	if n == nil {
 		return nil, nil
 	}
-	all := make([][]place.Option, len(n.space.Functions))
-	for i := range all {
-		all[i] = options(i)
-	}
+	all := n.allOptions(options)
 	allowed := n.squared(margin * n.limit.Most)
 	bound := math.Inf(-1)
 	at := func(price float64) (atPrice, error) {
-		a, chosen := atPrice{price: price}, make([][]int, len(all))
-		for i := range all {
-			placed, err := place.Solve(n.priced(i, all[i], price), n.space.Functions[i].Tree)
-			if err != nil {
-				return a, fmt.Errorf("function %s: %w", n.space.Functions[i].Set.Graph.Name, err)
-			}
-			chosen[i] = placed.Chosen
-			a.least += placed.LowerBound
-			for _, k := range placed.Chosen {
-				a.time += all[i][k].Cost
-			}
+		a, err := n.at(price, all)
+		if err == nil {
+			bound = max(bound, a.least-price*allowed)
 		}
-		a.off = n.sum(n.covered(chosen))
-		bound = max(bound, a.least-price*allowed)
-		return a, nil
+		return a, err
 	}
 	result := func(a atPrice) *plan.Lagrangian {
 		return &plan.Lagrangian{Price: a.price, Milliseconds: a.time, Error: n.unsquared(a.off),
@@ -93,7 +81,7 @@ func (n *sensitivity) relaxed(options func(function int) []place.Option) (*plan.
 			return nil, err
 		}
 		least = price
-		if between.whole(price) >= high.whole(price)-onePicosecond*float64(len(all)+len(n.share)) {
+		if between.whole(price) >= high.whole(price)-n.roundings() {
 			break
 		}
 		if between.off <= allowed {
@@ -114,8 +102,48 @@ func (n *sensitivity) relaxed(options func(function int) []place.Option) (*plan.
 	return result(high), nil
 }
 
+// allOptions are the options of each function.
+func (n *sensitivity) allOptions(options func(function int) []place.Option) [][]place.Option {
+	all := make([][]place.Option, len(n.space.Functions))
+	for i := range all {
+		all[i] = options(i)
+	}
+	return all
+}
+
+// at places by costs and a price for errors. Errors: place.Solve's.
+func (n *sensitivity) at(price float64, all [][]place.Option) (atPrice, error) {
+	a := atPrice{price: price, chosen: make([][]int, len(all))}
+	for i := range all {
+		placed, err := n.solve(n.priced(i, all[i], price), n.space.Functions[i].Tree)
+		if err != nil {
+			return a, fmt.Errorf("function %s: %w", n.space.Functions[i].Set.Graph.Name, err)
+		}
+		a.chosen[i] = placed.Chosen
+		a.least += placed.LowerBound
+		for _, k := range placed.Chosen {
+			a.time += all[i][k].Cost
+		}
+	}
+	a.off = n.sum(n.covered(a.chosen))
+	return a, nil
+}
+
 // onePicosecond is what the solver counts in.
 const onePicosecond = 1e-9
+
+// roundings is what two placements of the same cost may seem to differ by: each option's cost is rounded.
+func (n *sensitivity) roundings() float64 {
+	options := 0
+	for i := range n.space.Functions {
+		for _, needs := range n.space.Functions[i].Tree.Needs {
+			if needs {
+				options++
+			}
+		}
+	}
+	return onePicosecond * float64(options)
+}
 
 // unsquared is the error whose squared is so much.
 func (n *sensitivity) unsquared(square float64) float64 {

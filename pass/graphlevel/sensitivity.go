@@ -35,6 +35,8 @@ type sensitivity struct {
 	share [][]float64
 	// seen are the networks that were measured.
 	seen []measuredError
+	// solve is place.Solve, but for tests.
+	solve func(options []place.Option, tree *place.Tree) (*place.Placement, error)
 }
 
 // part is a node computed in one of the narrow precisions: the node's number, and that of all nodes for each precision
@@ -66,7 +68,7 @@ func newSensitivity(space *genome.Space, limit cost.Limit, adds Adds) *sensitivi
 	for _, b := range space.Backends {
 		precision[b.Name()] = slices.Index(byoc.Precisions(), byoc.PrecisionOf(b))
 	}
-	n, some := &sensitivity{space: space, limit: limit, adds: adds}, false
+	n, some := &sensitivity{space: space, limit: limit, adds: adds, solve: place.Solve}, false
 	for i := range space.Functions {
 		f := &space.Functions[i]
 		in := make([]int, len(f.Set.Candidates))

@@ -106,6 +106,9 @@ type Precision struct {
 	// Lagrangian is what placing by time and a price for errors was worth in the end, as far as errors are believed; nil
 	// where that was not done.
 	Lagrangian *Lagrangian `json:"lagrangian,omitempty"`
+	// Corners are those of time against error, as both are believed, the most exact one first; none where nobody asked
+	// for them (collage plan --frontier).
+	Corners []Corner `json:"corners,omitempty"`
 }
 
 // Function is one global function of the module.

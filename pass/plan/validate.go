@@ -45,6 +45,11 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("plan: the level is %q; it is \"operator\" or \"graph\"", p.Level)
 	}
 	if p.Precision != nil {
+		for i := range p.Precision.Corners {
+			if err := p.Precision.Corners[i].validate(); err != nil {
+				return err
+			}
+		}
 		if err := p.Precision.Lagrangian.validate(); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/internal/plaintable"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -89,5 +90,37 @@ func (s *Summary) frontierText() string {
 		t.AppendRow(table.Row{strconv.FormatFloat(n.Error, 'g', 2, 64), ms(n.Milliseconds),
 			strconv.FormatFloat(n.Ratio, 'f', 3, 64), n.Name, verdict})
 	}
-	return plaintable.Render(t) + strings.TrimPrefix(lagrangianText(s.Precision.Lagrangian)+"\n", "\n")
+	return plaintable.Render(t) + strings.TrimPrefix(lagrangianText(s.Precision.Lagrangian)+"\n", "\n") +
+		cornersText(s.Precision)
+}
+
+// cornersText is a table of the corners of time against error, as both are believed; "" where the plan has none.
+func cornersText(p *plan.Precision) string {
+	if len(p.Corners) == 0 {
+		return ""
+	}
+	t := plaintable.New(table.Row{"off by", "ms", "at most between it and the next, ms less", "lambda to the next, ms",
+		"operators"}, 1, 2, 3, 4)
+	unproven := 0.0
+	for i, c := range p.Corners {
+		gap, price := "-", "-"
+		if i < len(p.Corners)-1 {
+			gap, price = ms(c.Gap), strconv.FormatFloat(c.Price, 'g', 3, 64)
+		}
+		var operators []string
+		for _, precision := range byoc.Precisions() {
+			if count := c.Operators[string(precision)]; count > 0 {
+				operators = append(operators, fmt.Sprintf("%d %s", count, precision))
+			}
+		}
+		t.AppendRow(table.Row{strconv.FormatFloat(c.Error, 'g', 2, 64), ms(c.Milliseconds), gap, price,
+			strings.Join(operators, ", ")})
+		unproven = max(unproven, c.Unproven)
+	}
+	proof := "that no placement lies below the line between two of them is proven"
+	if unproven > 0 {
+		proof = fmt.Sprintf("placements may lie below the line between two of them by %s ms at most", ms(unproven))
+	}
+	return "\nthe corners of all placements, by what is believed of times, without what is paid between regions, and of " +
+		"errors; " + proof + "\n" + plaintable.Render(t)
 }

@@ -50,6 +50,16 @@ func TestTheFrontierOfTimeAgainstError(t *testing.T) {
 		assert.True(t, strings.HasPrefix(told, text) && strings.HasSuffix(told, want), told)
 	}
 
+	corners := &plan.Precision{Measure: "l2", Corners: []plan.Corner{
+		{Milliseconds: 8, Operators: map[string]int{"f32": 9}, Price: 1234.5, Gap: 3},
+		{Milliseconds: 5, Error: 0.02, Operators: map[string]int{"f32": 2, "int8": 4, "bf16": 3}}}}
+	told := (&Summary{Precision: corners, Frontier: points}).frontierText()
+	assert.Contains(t, told, "is proven\n")
+	assert.Regexp(t, `(?m)^ *0 +8\.000 +3\.000 +1\.23e\+03 +9 f32 *$`, told)
+	assert.Regexp(t, `(?m)^ *0\.02 +5\.000 +- +- +2 f32, 3 bf16, 4 int8 *$`, told)
+	corners.Corners[0].Unproven = 0.25
+	assert.Contains(t, (&Summary{Precision: corners, Frontier: points}).frontierText(), "by 0.250 ms at most\n")
+
 	p.Precision = nil
 	assert.Nil(t, frontier(p), "errors were not taken")
 }

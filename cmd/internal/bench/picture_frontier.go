@@ -20,7 +20,8 @@ import (
 const leastShownError = 1e-8
 
 // FrontierPicture draws, as SVG, the networks that a search ran: time against error, and a line through those that no
-// other one beats in both. Errors: w's; there is none whose error was taken.
+// other one beats in both; and the corners of all placements, as both are believed, where the plan has them, with what
+// is the fastest there is within an error as a line. Errors: w's; there is none whose error was taken.
 func FrontierPicture(w io.Writer, p *plan.Plan) error {
 	points := report.Summarise(p).Frontier
 	if len(points) == 0 || p.GraphLevel == nil {
@@ -36,6 +37,10 @@ func FrontierPicture(w io.Writer, p *plan.Plan) error {
 			networks.YValues = append(networks.YValues, n.Milliseconds)
 			right, most = max(right, x(n.Error)), max(most, n.Milliseconds)
 		}
+	}
+	believed := corners(p.Precision.Corners, x)
+	for i := range believed.XValues {
+		right, most = max(right, believed.XValues[i]), max(most, believed.YValues[i])
 	}
 	right = math.Ceil(right)
 	line := chart.ContinuousSeries{Name: "none is faster and less far off", Style: chart.Style{StrokeWidth: 2,
@@ -61,11 +66,30 @@ func FrontierPicture(w io.Writer, p *plan.Plan) error {
 		YAxis:  chart.YAxis{Name: "milliseconds", Range: &chart.ContinuousRange{Min: 0, Max: most * 1.05}},
 		Series: []chart.Series{line, limit, networks},
 	}
+	if len(believed.XValues) > 0 {
+		believed.XValues = append(believed.XValues, right)
+		believed.YValues = append(believed.YValues, believed.YValues[len(believed.YValues)-1])
+		picture.Series = append(picture.Series, believed)
+	}
 	picture.Elements = []chart.Renderable{chart.LegendLeft(&picture)}
 	if err := picture.Render(chart.SVG, w); err != nil {
 		return fmt.Errorf("drawing the picture: %w", err)
 	}
 	return nil
+}
+
+// corners are those of all placements, and between them how fast is known to be reached; x says where an error is.
+func corners(list []plan.Corner, x func(e float64) float64) chart.ContinuousSeries {
+	series := chart.ContinuousSeries{Name: "believed: corners of all", Style: chart.Style{StrokeWidth: 1, DotWidth: 2,
+		StrokeColor: drawing.ColorFromHex(colours[2]), DotColor: drawing.ColorFromHex(colours[2]),
+		StrokeDashArray: []float64{2, 3}}}
+	for i, c := range list {
+		if i > 0 {
+			series.XValues, series.YValues = append(series.XValues, x(c.Error)), append(series.YValues, list[i-1].Milliseconds)
+		}
+		series.XValues, series.YValues = append(series.XValues, x(c.Error)), append(series.YValues, c.Milliseconds)
+	}
+	return series
 }
 
 // powerTicks are the marks of an axis of powers of ten.

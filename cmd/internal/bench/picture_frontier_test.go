@@ -28,6 +28,12 @@ func TestThePictureOfTheFrontier(t *testing.T) {
 	if path := os.Getenv("COLLAGE_TEST_PICTURE"); path != "" { // to look at it
 		require.NoError(t, os.WriteFile(path, drawn.Bytes(), 0o644))
 	}
+	assert.NotContains(t, drawn.String(), "believed")
+	drawn.Reset()
+	p.Precision.Corners = []plan.Corner{{Milliseconds: 14}, {Milliseconds: 2, Error: 0.3}}
+	require.NoError(t, FrontierPicture(&drawn, p))
+	assert.Contains(t, drawn.String(), "believed: corners of all")
+	assert.Contains(t, drawn.String(), "1e0", "the axis goes as far")
 	p.Precision = nil
 	require.ErrorContains(t, FrontierPicture(&drawn, p), "nothing to draw")
 }

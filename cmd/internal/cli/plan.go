@@ -34,7 +34,9 @@ The same network, store and options give the same plan, byte for byte, once ever
 collage compile runs whole networks beside it, the backends alone among them, and may keep another: its plan is of what it kept.
 
 With --frontier whole networks are built and run, as collage compile does it, and how fast they are is told beside how far
-off their outputs are: those of them that no other one beats in both. The plan is of the fastest within --max-error.
+off their outputs are: those of them that no other one beats in both. The plan is of the fastest within --max-error. Behind
+them is what is believed of all placements, whether they were run or not: the corners that a price of errors leads to, each of
+them the fastest that is off by no more, and by how much one between two of them may be faster.
 
 collage explain and collage diff read a plan; collage compile --plan builds it without measuring.`,
 	Examples: []string{
@@ -147,7 +149,7 @@ func (a *planAction) decide(s *Session, options compile.Options) (*compile.Resul
 	}
 	options.Output = filepath.Join(options.Temporary, "fastest.tar")
 	options.SearchTime, options.Began, options.Rounds = a.searchTime, s.began, frontierRounds
-	options.Ending = &decide.Ending{}
+	options.Ending, options.Corners = &decide.Ending{}, true
 	s.setEnd(options.Ending.End)
 	defer s.setEnd(nil)
 	return compile.Compile(s.Context, options)
