@@ -60,7 +60,10 @@ func (s *search) compete(estimator refiner, all *computations, problem *lazy.Pro
 		for k, i := range wanted {
 			requests[k] = all.requests[i]
 		}
-		costs, err := estimator.Refine(s.cfg.Context, requests, first)
+		costs, err := estimator.Refine(s.measuringContext(), requests, first)
+		if err != nil && s.outOfTime() {
+			return result, nil // its order is what nothing is known of, and ties says so
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +78,9 @@ func (s *search) compete(estimator refiner, all *computations, problem *lazy.Pro
 			}
 		}
 		// Other costs may make others worth a look.
-		if result, err = problem.Run(); err != nil {
+		if result, err = problem.Run(); err != nil && s.outOfTime() {
+			return s.cutShort(problem, result), nil
+		} else if err != nil {
 			return nil, err
 		}
 	}

@@ -51,6 +51,9 @@ type Config struct {
 	Warn func(text string) `json:"-"`
 	// Context ends the search when it is done; nil for none. What was measured before is in the store.
 	Context context.Context `json:"-"`
+	// Until ends the measuring of candidates alone (Place): what is not known by then counts by what is believed of it, as
+	// its lower bound and the others' costs tell. It is derived from Context; nil for all the time that the proof takes.
+	Until context.Context `json:"-"`
 	// OptLevel is the optimisation level of the builds that are measured, which should be that of the final build; nil
 	// for 3.
 	OptLevel *int `json:"opt_level,omitempty"`
@@ -89,12 +92,12 @@ type Config struct {
 	// Overhead is added to the cost of each candidate, in milliseconds (place.Overhead); nil for place.DefaultOverhead,
 	// or for none where Estimator is set.
 	Overhead *float64 `json:"overhead_ms,omitempty"`
-	// Level says how far the search goes: OperatorLevel adds up what parts take alone, GraphLevel (the default)
-	// searches among whole networks. Either way the fastest of what was found, of each backend alone and of plain TVM
-	// is kept (Partition).
+	// Level says how far the search goes: OperatorLevel places once, by what parts take in place in every backend alone,
+	// GraphLevel (the default) searches among whole networks from there. Either way the fastest of what was found, of
+	// each backend alone and of plain TVM is kept (Partition).
 	Level Level `json:"level,omitempty"`
-	// SearchTime is how many seconds the graph level takes, Trials how many networks it measures at most, Seed makes
-	// its random numbers, and the best run Rounds times in turn; 0 for the defaults of pass/decide.
+	// SearchTime is how many seconds the whole takes, Trials how many networks the graph level measures at most, Seed
+	// makes its random numbers, and the best run Rounds times in turn; 0 for the defaults of pass/decide.
 	SearchTime float64 `json:"search_time_s,omitempty"`
 	Trials     int     `json:"trials,omitempty"`
 	Seed       uint64  `json:"seed,omitempty"`
@@ -115,7 +118,7 @@ type Config struct {
 type Level string
 
 const (
-	// OperatorLevel places by the costs of parts that are measured alone.
+	// OperatorLevel places once, by the costs of parts in place and of borders.
 	OperatorLevel Level = "operator"
 	// GraphLevel searches among whole networks.
 	GraphLevel Level = "graph"

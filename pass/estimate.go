@@ -64,7 +64,7 @@ func (s *search) estimate() error {
 			costs = result.Costs
 		}
 		added := 0
-		if round < mostProposals {
+		if round < mostProposals && !s.late {
 			if added, err = s.extend(all, costs, learnt); err != nil {
 				break
 			}
@@ -72,7 +72,7 @@ func (s *search) estimate() error {
 		if added > 0 {
 			continue
 		}
-		if r, ok := estimator.(refiner); ok && problem != nil && s.slack == nil {
+		if r, ok := estimator.(refiner); ok && problem != nil && s.slack == nil && !s.late {
 			if result, err = s.compete(r, all, problem, result); err != nil {
 				break
 			}
@@ -231,7 +231,7 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 			return nil, nil, err
 		}
 	}
-	if c, ok := estimator.(calibrator); ok && s.bounded() && (!s.exhaustive() || s.slack != nil) {
+	if c, ok := estimator.(calibrator); ok && s.bounded() && (!s.exhaustive() || s.slack != nil || s.cfg.Until != nil) {
 		machine, err := c.Machine(s.cfg.Context, s.env)
 		if err != nil {
 			return nil, nil, err
@@ -270,7 +270,7 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 		if err := expect(); err != nil {
 			return nil, err
 		}
-		costs, err := estimator.Estimate(s.cfg.Context, requests)
+		costs, err := estimator.Estimate(s.measuringContext(), requests)
 		for k, i := range wanted {
 			if k < len(costs) {
 				s.keepReference(all, i, &costs[k])
@@ -283,7 +283,30 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 		return costs, err
 	}
 	result, err := problem.Run()
+	if err != nil && s.outOfTime() {
+		return problem, s.cutShort(problem, result), nil
+	}
 	return problem, result, err
+}
+
+// measuringContext is under which candidates are measured.
+func (s *search) measuringContext() context.Context {
+	if s.cfg.Until != nil {
+		return s.cfg.Until
+	}
+	return s.cfg.Context
+}
+
+// outOfTime says that Config.Until has ended the measuring, and nobody the search.
+func (s *search) outOfTime() bool {
+	return s.cfg.Until != nil && s.cfg.Until.Err() != nil && s.cfg.Context.Err() == nil
+}
+
+// cutShort is what is known where the time is over: of all that was asked for and not measured a bound.
+func (s *search) cutShort(problem *lazy.Problem, result *lazy.Result) *lazy.Result {
+	s.late = true
+	problem.Known = result.Costs
+	return problem.Unmeasured()
 }
 
 // exhaustive says that every candidate is measured that the proof could need: the bounds of pass/lazy do not know

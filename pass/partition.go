@@ -54,14 +54,21 @@ func Place(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, er
 	// PassContext and Target, which TVM's passes read, belong to the thread.
 	err = bridge.OnThread(func() error {
 		var s *search
-		if s, out, err = placed(mod, cfg); err != nil {
+		if s, err = decided(mod, cfg, nil); err != nil {
+			return err
+		}
+		lastTimings.Store(&s.timings)
+		if s.late {
+			out, p, err = s.believed()
+			return err
+		}
+		if out, err = s.annotate(); err != nil {
 			return err
 		}
 		if p, err = s.plan(); err != nil {
 			out.Release()
 			return err
 		}
-		lastTimings.Store(&s.timings)
 		return nil
 	})
 	if err != nil {
@@ -90,6 +97,30 @@ func placed(mod *bridge.Object, cfg Config) (*search, *bridge.Object, error) {
 		return nil, nil, err
 	}
 	return s, out, nil
+}
+
+// believed is the module and the plan of what is the cheapest by what is believed, where Config.Until ended the
+// measuring.
+func (s *search) believed() (*bridge.Object, *plan.Plan, error) {
+	n := &Network{s: s}
+	var err error
+	if n.Hash, err = Hash(s.module.Object()); err != nil {
+		return nil, nil, err
+	}
+	if err := n.open(); err != nil {
+		return nil, nil, err
+	}
+	p, err := n.Plan(n.Placed, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := n.Module(n.Placed)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer plain.Release()
+	out, err := WithLevel(plain, OperatorLevel)
+	return out, p, err
 }
 
 // decided reads a module and places it. measured says what is measured for that; nil for all that the proof needs.
@@ -162,6 +193,8 @@ type search struct {
 	// tested counts the computations of which a cost and a bound are known, wrong those whose bound is above the cost.
 	tested, wrong int
 	timings       Timings
+	// late says that Config.Until ended the measuring.
+	late bool
 	// slack, if not nil, says what is measured (Network.Learn); without it all that the proof needs is.
 	slack *slack
 	// level is what the module that comes out says of it (WithLevel); "" for nothing.

@@ -84,10 +84,14 @@ func (c *decision) keep(chosen *finalist) {
 	if c.graph != nil && c.Level != pass.OperatorLevel {
 		c.plan.Level = string(pass.GraphLevel)
 	}
-	if c.graph == nil || len(c.graph.result.Trials) == 0 || c.Level == pass.OperatorLevel {
+	if c.graph == nil || len(c.graph.result.Trials) == 0 {
 		return
 	}
-	c.plan.GraphLevel, c.plan.Timeline = c.graphRecord(), c.timeline()
+	c.plan.GraphLevel = c.graphRecord()
+	if c.Level == pass.OperatorLevel {
+		return // what was run stands there, and what each part rests on; there is no history of a search
+	}
+	c.plan.Timeline = c.timeline()
 	text := fmt.Sprintf("%d networks were measured in the search", len(c.graph.result.Trials))
 	if chosen.origin != "" {
 		text = fmt.Sprintf("The placement is %s; %s", chosen.origin, text)

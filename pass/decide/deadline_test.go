@@ -100,6 +100,8 @@ type module struct {
 	first *genome.Placement
 	// left is how many operators placements leave to TVM, by key.
 	left map[string]int
+	// only is the backend that all placements come to; "" for each its own.
+	only string
 	// log has what was run, and when candidates were measured alone.
 	log []string
 }
@@ -156,6 +158,9 @@ func (n *module) Plan(*genome.Placement, *graphlevel.Result) (*plan.Plan, error)
 }
 
 func (n *module) Alone(backend string) *genome.Placement {
+	if n.only != "" {
+		backend = n.only
+	}
 	p, err := n.all.Decode(n.all.Uniform(n.all.Backend(backend)))
 	if err != nil {
 		panic(err)

@@ -5,8 +5,8 @@
 //
 // What comes in: a normalised module and Options. What goes out: a Decision: the network that is the fastest, as an
 // executable that was built and run, with its plan, what stood against it and why it was kept. The operator level
-// places by the costs of parts; the graph level searches among whole networks. Either way plain TVM and each backend
-// alone stand against what was found, as whole networks that run in turn.
+// places once by what parts take in place and what borders cost; the graph level goes on from there. Either way plain
+// TVM and each backend alone stand against what was found, as whole networks that run in turn.
 //
 // compile (the command, collage.compile) writes the executable down; collage.partition, the TVM pass and pass.Partition
 // take its module (Partition).
@@ -58,8 +58,8 @@ type Options struct {
 	Samples, Rounds int
 	// Level says how far the search goes; "" for pass.GraphLevel.
 	Level pass.Level
-	// SearchTime is how long a compilation that searches the graph level may take, from reading the model to writing
-	// the executable, and Trials how many networks it measures; 0 for graphlevel.DefaultTime and for no limit. Seed
+	// SearchTime is how long a compilation may take, from reading the model to writing the executable, and Trials how
+	// many networks the graph level measures; 0 for graphlevel.DefaultTime and for no limit. Seed
 	// makes the random numbers.
 	SearchTime time.Duration
 	Trials     int
@@ -158,6 +158,8 @@ type decision struct {
 	finalists []*finalist
 	// reference is TVM alone, against which outputs are checked. It is among the finalists if TVM was offered.
 	reference *finalist
+	// placeOnly leaves out running what was placed: a plan is all that is wanted.
+	placeOnly bool
 	// machine says why TVM's virtual machine runs the network; nil where the graph executor does.
 	machine *pass.NotWholeError
 	// graph is set where the graph level was searched, and then budget is its time, searching ends when the search is
@@ -185,13 +187,7 @@ type decision struct {
 
 // Decide finds the fastest network for a normalised module, builds it, and says what stood against it.
 func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decision, error) {
-	c := &decision{Options: options, module: module, budget: options.Budget}
-	if c.SearchTime <= 0 {
-		c.SearchTime = graphlevel.DefaultTime
-	}
-	if c.budget == nil {
-		c.budget = budget.New(c.SearchTime, nil)
-	}
+	c := begun(module, options)
 	if err := c.lookAtForm(); err != nil {
 		return nil, err
 	}
@@ -205,6 +201,18 @@ func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decis
 		defer c.graph.close()
 		return c.conclude()
 	})
+}
+
+// begun is a decision whose time runs.
+func begun(module *bridge.Object, options Options) *decision {
+	c := &decision{Options: options, module: module, budget: options.Budget}
+	if c.SearchTime <= 0 {
+		c.SearchTime = graphlevel.DefaultTime
+	}
+	if c.budget == nil {
+		c.budget = budget.New(c.SearchTime, nil)
+	}
+	return c
 }
 
 // under decides while nobody ends it: where Poll gave an error, that is what comes out, whatever was found by then.
@@ -247,9 +255,9 @@ func (c *decision) conclude() (*Decision, error) {
 		Agreement: c.agreement, Path: from.path, Bytes: from.bytes}, c.ctx.Err()
 }
 
-// Place places a normalised module by the costs of its parts, and builds nothing: the plan is without finalists. The
-// module with the regions is the caller's.
-func Place(ctx context.Context, module *bridge.Object, options Options) (*bridge.Object, *plan.Plan, error) {
+// PlaceParts places a normalised module by what its parts take alone, and runs no whole network: the plan is without
+// finalists. The module with the regions is the caller's.
+func PlaceParts(ctx context.Context, module *bridge.Object, options Options) (*bridge.Object, *plan.Plan, error) {
 	c := &decision{Options: options, ctx: ctx, module: module}
 	f, err := c.placement()
 	if err != nil {

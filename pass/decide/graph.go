@@ -12,7 +12,6 @@ import (
 
 	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
-	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -84,60 +83,47 @@ func (c *decision) begin(network *pass.Network) error {
 	return nil
 }
 
-// noLimit is the budget of the operator level, which takes the time that it needs.
-const noLimit = 10000 * time.Hour
-
-// placeOperators places by what candidates take alone, and has what came of it stand against plain TVM and every
-// backend alone.
-func (c *decision) placeOperators() error {
-	if err := c.quiet(c.ctx); err != nil {
+// search places by what whole networks show, and makes finalists of what came of it, of every backend alone, and of
+// plain TVM. What is learnt fastest comes first: every backend alone, which is an executable that may be kept and says
+// what each part takes in place; at the graph level what is placed by that, which is often close to the best already;
+// then candidates alone, those that may gain most, as long as there is slack and time; then placements by what was
+// learnt: one at the operator level, at the graph level as many as there is time for. All of it keeps to the time of
+// the whole.
+func (c *decision) search() error {
+	if err := c.open(); err != nil {
 		return err
 	}
-	network, err := pass.Explore(c.module, c.placementConfig())
-	if err != nil {
-		return err
-	}
-	c.budget, c.Trials = budget.New(noLimit, nil), 0 // those of the graph level's search
-	if err := c.begin(network); err != nil {
-		return err
-	}
-	seeds := append(c.alone(), graphlevel.Seed{Name: operatorLevelName, Placement: network.Placed})
-	first, err := network.Plan(network.Placed, nil)
-	if err != nil {
-		return err
-	}
-	c.donePlacing(first)
-	if distinct(seeds) > 1 || c.taken != nil {
-		if err := c.evolve(seeds, onlySeeds); err != nil {
-			return err
-		}
-	}
-	return c.graphFinalists(seeds)
+	return c.searchOpened()
 }
 
-// searchGraph searches among whole networks, and makes finalists of the best, of every backend alone, and of plain TVM.
-// What is learnt fastest comes first: every backend alone, which is an executable that may be kept and says what each
-// part takes in place; what is placed by that, which is often close to the best already; then candidates alone, those
-// that may gain most, as long as there is slack and time; then placements by what was learnt. All of it keeps to the
-// time of the whole.
-func (c *decision) searchGraph() error {
+// open proposes candidates, measures nothing, and makes ready what networks are built and run with.
+func (c *decision) open() error {
 	c.opening = true // what the store knows is no news
 	network, err := pass.Open(c.module, c.placementConfig())
 	c.opening = false
 	if err != nil {
 		return err
 	}
-	if err := c.begin(network); err != nil {
-		return err
-	}
-	return c.searchOpened()
+	return c.begin(network)
 }
 
-// searchOpened is searchGraph with the network and the lane there.
-func (c *decision) searchOpened() (err error) {
+// searchOpened is search with the network and the lane there.
+func (c *decision) searchOpened() error {
+	seeds, err := c.learnPlaces()
+	if err != nil {
+		return err
+	}
+	return c.graphFinalists(seeds)
+}
+
+// learnPlaces is search as far as the finalists. It gives the seeds of its end.
+func (c *decision) learnPlaces() (seeds []graphlevel.Seed, err error) {
+	if c.Level == pass.OperatorLevel {
+		c.Trials = 0 // how many networks the graph level measures: every backend alone is what costs in place come from
+	}
 	network := c.graph.network
-	seeds := c.unmeasured()
-	if distinct(seeds) > 1 || c.Reach == ReachParts || c.taken != nil {
+	seeds = c.unmeasured()
+	if distinct(seeds) > 1 || c.Reach == ReachParts || c.taken != nil || c.unchecked(seeds) {
 		err = c.evolve(seeds, onlySeeds)
 	} else {
 		var only *plan.Plan
@@ -146,32 +132,68 @@ func (c *decision) searchOpened() (err error) {
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.examinePlain(); err != nil {
-		return err
+		return nil, err
 	}
+	if c.Level == pass.OperatorLevel {
+		seeds, err = c.placeInContext(seeds)
+	} else {
+		seeds, err = c.goOn(seeds)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r := c.graph.result; r.Why == "" && len(r.Trials) > 0 {
+		r.Why = c.whyEnded()
+	}
+	return seeds, nil
+}
+
+// unchecked says that the operator level is to run the one network that there is: nothing else would tell whether it
+// answers what plain TVM does, and what its parts take.
+func (c *decision) unchecked(seeds []graphlevel.Seed) bool {
+	return c.Level == pass.OperatorLevel && len(seeds) > 0 && seeds[0].Placement.Key != c.graph.lane.Plain().Key
+}
+
+// goOn is what the graph level does when every backend alone was measured. It gives the seeds of its end.
+func (c *decision) goOn(seeds []graphlevel.Seed) ([]graphlevel.Seed, error) {
 	if c.mayLearn() && (c.Reach == ReachAll || c.Reach == ReachFeedback) {
-		network.Renew()
+		c.graph.network.Renew()
 		if err := c.evolve(seeds, oneStep); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if c.mayLearn() {
 		known := c.kept(seeds)
 		if err := c.learn(); err != nil {
-			return err
+			return nil, err
 		}
 		if seeds = append(c.seeds(), known()...); distinct(seeds) > 1 {
 			if err := c.evolve(seeds, all); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	if r := c.graph.result; r.Why == "" && len(r.Trials) > 0 {
-		r.Why = c.whyEnded()
+	return seeds, nil
+}
+
+// placeInContext is what the operator level does then: what is not known well enough is measured alone, and all is
+// placed once, by what parts take in place and by what borders cost.
+func (c *decision) placeInContext(seeds []graphlevel.Seed) ([]graphlevel.Seed, error) {
+	if len(c.graph.result.Trials) == 0 {
+		return seeds, nil // all of it is plain TVM, whatever was offered
 	}
-	return c.graphFinalists(seeds)
+	if c.mayLearn() {
+		if err := c.learn(); err != nil {
+			return nil, err
+		}
+		seeds = c.unmeasured()
+	} else {
+		c.graph.network.Renew()
+	}
+	return seeds, c.evolve(seeds, all)
 }
 
 // whyEnded says why the search did not go on, where that was not its own decision.
@@ -181,6 +203,8 @@ func (c *decision) whyEnded() string {
 		return "it was interrupted"
 	case c.Trials > 0 && len(c.graph.result.Trials) >= c.Trials:
 		return fmt.Sprintf("%d networks were measured", len(c.graph.result.Trials))
+	case c.Level == pass.OperatorLevel && c.graph.result.Placed != nil:
+		return "the operator level places once"
 	}
 	return "there was no time for another network"
 }
@@ -227,9 +251,12 @@ func (c *decision) mayLearn() bool {
 func (c *decision) learn() error {
 	free := partsTime(c.budget.Free(wantedFinalists), learnShare)
 	tables := c.graph.result.Tables
-	if c.Reach == ReachParts {
+	if c.Reach == ReachParts || c.Level == pass.OperatorLevel {
 		// All of the time but for building the one placement that comes of it: it has more to be built than plain TVM.
-		free, tables = c.budget.Free(wantedFinalists)-3*c.took(c.graph.lane.Plain())/2, nil
+		free = c.budget.Free(wantedFinalists) - 3*c.took(c.graph.lane.Plain())/2
+	}
+	if c.Reach == ReachParts {
+		tables = nil
 	}
 	until, done := context.WithTimeout(c.searching, free)
 	defer done()
@@ -273,28 +300,34 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 			}
 		}
 	}
-	title, total := "searching among whole networks (seconds)", int(c.budget.Total()/time.Second)
+	title := "searching among whole networks (seconds)"
 	if c.Level == pass.OperatorLevel {
-		title, total = "running whole networks", 0
+		title = "running whole networks (seconds)"
 	}
-	step := c.Progress.Start(title, total)
+	step := c.Progress.Start(title, int(c.budget.Total()/time.Second))
 	c.graph.step, c.graph.started = step, time.Now().Add(-c.budget.Spent())
 	defer func() { c.graph.step = nil }()
 	options := graphlevel.Options{
-		Seed: c.Seed, Time: c.budget.Total(), Trials: c.Trials, CountStored: c.Settle,
+		Seed: c.Seed, Time: c.budget.Total(), Trials: c.Trials,
+		// The operator level's networks are always the same ones: what the store has of them takes no time.
+		CountStored:  c.Settle && c.Level != pass.OperatorLevel,
 		Left:         func() time.Duration { return c.budget.Free(c.mostFinalists()) },
 		Expect:       c.expect,
 		SeedsOnly:    until == onlySeeds || c.Reach == ReachParts || c.Reach == ReachSeeds,
-		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback,
+		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback || c.Level == pass.OperatorLevel,
+		PlaceOnly:    c.placeOnly && until == all,
 		Store:        store, Key: c.networkKey(), Overhead: c.graph.network.Overhead(),
 		Bounded: c.graph.network.Bounded(),
 		Limit:   c.Precision.Limit(), Adds: c.graph.network.Adds, Rests: c.graph.network.ScalesText,
 		MemoryLimit: c.ExecutableMemory, RetryFailures: c.RetryFailures && until == onlySeeds,
 		Progress: c.tellTrial,
 	}
-	if until == oneStep {
+	switch {
+	case c.Level == pass.OperatorLevel:
+		options.FeedbackSteps, options.Batch = 1, 1 // there is no other network to be built beside it
+	case until == oneStep:
 		options.FeedbackSteps, c.graph.steps = 1, 1
-	} else {
+	default:
 		options.FeedbackBefore = c.graph.steps
 	}
 	network := c.graph.network

@@ -77,7 +77,12 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 func (c *decision) addOperatorLevel(seeds []graphlevel.Seed) error {
 	placed := c.graph.network.placed()
 	if c.Level == pass.OperatorLevel {
-		return c.addFinalist(plan.PlacementName, placed, true)
+		p, origin := c.placedInContext()
+		if err := c.addFinalist(plan.PlacementName, p, true); err != nil {
+			return err
+		}
+		c.finalists[len(c.finalists)-1].origin = origin
+		return nil
 	}
 	if len(c.graph.result.Trials) > 0 && !slices.ContainsFunc(seeds,
 		func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) {
@@ -88,6 +93,28 @@ func (c *decision) addOperatorLevel(seeds []graphlevel.Seed) error {
 	}
 	c.finalists[len(c.finalists)-1].origin = "the operator level's"
 	return nil
+}
+
+// placedInContext is the operator level's placement: what it placed by costs in place, or one on several backends that
+// was run on the way to these, where that proved to be faster or there was no time to run the other one; origin is then
+// what the search calls it. Where nothing could be seen in place it is what costs alone give.
+func (c *decision) placedInContext() (p *genome.Placement, origin string) {
+	p = c.graph.result.Placed
+	if p == nil {
+		p = c.graph.network.placed()
+	}
+	t := c.trialOf(p)
+	for _, i := range c.graph.result.Best() {
+		other := &c.graph.result.Trials[i]
+		switch {
+		case t != nil && c.mayBeKept(t) && t.Score <= other.Score:
+			return p, ""
+		case c.mayBeKept(other) && !slices.ContainsFunc(c.all(),
+			func(f *finalist) bool { return f.placement.Key == other.Placement.Key }):
+			return other.Placement, other.Name
+		}
+	}
+	return p, ""
 }
 
 // afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says
@@ -247,9 +274,6 @@ func (c *decision) tooLarge(f *finalist) {
 
 func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) error {
 	learnt := c.graph.result
-	if c.Level == pass.OperatorLevel {
-		learnt = &graphlevel.Result{Tables: learnt.Tables} // it places by what parts take alone, whatever networks have shown
-	}
 	// The store may know all about it, so that nothing was built.
 	if err := c.graph.lane.Know(c.ctx, p); err != nil {
 		return c.laneError(err)

@@ -57,6 +57,10 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 		config.Context = context.Background()
 	}
 	options := OptionsOf(config)
+	options.Budget = begun(mod, options).budget
+	until, done := context.WithTimeout(config.Context, options.Budget.Left())
+	defer done()
+	config.Until = until // where it is placed by its parts alone
 	if !options.chooses() {
 		if config.Limit() != (cost.Limit{}) {
 			return nil, nil, &pass.OptionError{Option: "precision or max_error", Reason: "needs tvm and another backend to " +

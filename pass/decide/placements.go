@@ -3,6 +3,7 @@
 package decide
 
 import (
+	"context"
 	"slices"
 
 	"github.com/collage-tvm/collage/pass"
@@ -22,10 +23,8 @@ func (c *decision) find() (err error) {
 			return err
 		}
 		return c.build()
-	case c.Level == pass.OperatorLevel:
-		err = c.placeOperators()
 	default:
-		err = c.searchGraph()
+		err = c.search()
 	}
 	if err != nil {
 		c.graph.close()
@@ -102,16 +101,32 @@ func (c *decision) donePlacing(p *plan.Plan) {
 		n.Distinct, n.Measured, n.Stored, n.Failed, p)
 }
 
-// placement is what the operator level decides.
+// machineShare is how much of the time candidates alone have where no search among whole networks follows: half, as
+// what is placed is built and run, with every backend alone. At twice of it nothing would be left for that.
+const machineShare = 0.5
+
+// placement is what costs of parts that were measured alone decide, as far as there is time to measure them.
 func (c *decision) placement() (*finalist, error) {
 	config := c.placementConfig()
 	if len(c.Backends) == 1 && c.Backends[0] == "tvm" && !c.constrained() && !c.Prices {
 		// With TVM alone there is nothing to choose, so nothing is measured.
 		config.Only = "tvm"
 	}
+	if c.budget != nil {
+		free := c.budget.Left() - c.budget.Writing()
+		if !c.placeOnly {
+			free = partsTime(free, machineShare) // what is placed has yet to be built and run
+		}
+		until, done := context.WithTimeout(c.ctx, free)
+		defer done()
+		config.Until = until
+	}
 	module, p, err := pass.Place(c.module, config)
 	if err != nil {
 		return nil, err
+	}
+	if config.Until != nil && config.Until.Err() != nil && p.Estimate.Bound < p.Estimate.Milliseconds {
+		c.warn("%s", c.hurry("There was no time to measure all that decides: some of it was placed by what is believed."))
 	}
 	c.donePlacing(p)
 	p.Module.Name = c.Name

@@ -88,8 +88,9 @@ type Options struct {
 	// Trials ends the search when so many networks were measured, seeds among them; 0 for no such limit. The first few
 	// are measured whatever it is.
 	Trials int
-	// SeedsOnly ends it after the seeds, FeedbackOnly after the feedback.
-	SeedsOnly, FeedbackOnly bool
+	// SeedsOnly ends it after the seeds, FeedbackOnly after the feedback. PlaceOnly has the operator level place once by
+	// what the seeds have shown (Result.Placed), and ends it without measuring that.
+	SeedsOnly, FeedbackOnly, PlaceOnly bool
 	// StoredOnly takes what the store has, and measures nothing.
 	StoredOnly bool
 	// Patience ends it when so many networks in a row, after the seeds and the feedback, were no improvement; 0 for
@@ -172,6 +173,9 @@ type Result struct {
 	Why string
 	// Tables have, for each function, what its candidates took in place.
 	Tables []*feedback.Table
+	// Placed is what the operator level placed last by these and by the borders, whether there was time to measure it or
+	// not; nil where it did not.
+	Placed *genome.Placement
 	// Lagrangian is what the last placement by the price of errors was worth; nil where none was made.
 	Lagrangian *plan.Lagrangian
 

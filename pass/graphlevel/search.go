@@ -120,10 +120,11 @@ func (s *search) run(seeds []Seed) error {
 			s.step(i, false, 0)
 		}
 	}
-	if ended || s.options.SeedsOnly {
+	// To place once more takes no time that counts, whatever ended the seeds.
+	if s.options.SeedsOnly || ended && !s.options.FeedbackOnly && !s.options.PlaceOnly {
 		return nil
 	}
-	if err := s.feedback(); err != nil || s.options.FeedbackOnly {
+	if err := s.feedback(); err != nil || s.options.FeedbackOnly || s.options.PlaceOnly {
 		return inTime(err)
 	}
 	s.idle = 0
@@ -433,13 +434,19 @@ func (s *search) feedback() error {
 	if len(s.result.Steps) == 0 {
 		return nil // nothing could be profiled
 	}
-	for n := 1; n <= s.options.FeedbackSteps && !s.ended(); n++ {
+	for n := 1; n <= s.options.FeedbackSteps && (n == 1 || !s.ended()); n++ {
 		p, gap, err := s.again()
 		if err != nil {
 			return err
 		}
+		if s.result.Placed = p; s.options.PlaceOnly {
+			return nil
+		}
 		if i, done := s.tried[p.Key]; done {
 			s.step(i, true, gap)
+			return nil
+		}
+		if s.ended() {
 			return nil
 		}
 		list := []pending{{fmt.Sprintf("feedback %d", s.options.FeedbackBefore+n), p}}

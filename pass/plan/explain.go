@@ -30,6 +30,11 @@ type Explanation struct {
 	Key       string    `json:"key,omitempty"`
 	Estimate  float64   `json:"estimate_ms"`
 	Cost      cost.Cost `json:"cost"`
+	// InPlace says that Estimate is what was believed in place (Plan.PlacedInPlace); Context is what was seen there, in
+	// milliseconds, the middle of so many Profiles where there were several, 0 where it was in no network.
+	InPlace  bool    `json:"in_place,omitempty"`
+	Context  float64 `json:"context_ms,omitempty"`
+	Profiles int     `json:"profiles,omitempty"`
 	// Others are the candidates that cover a selected node and were not chosen: those that could have been placed, the
 	// closest first, then those that failed, were ruled out or were refused.
 	Others []Other `json:"others"`
@@ -59,8 +64,10 @@ type Other struct {
 	// Nodes are what it covers; of a refused match only the last is known.
 	Nodes     []int    `json:"nodes"`
 	Operators []string `json:"operators"`
-	// Estimate is what it costs; where it is bounded, what it costs at least. 0 where it could not be placed.
+	// Estimate is what it costs; where it is bounded, what it costs at least. 0 where it could not be placed. InPlace says
+	// that it is what was believed in place (Plan.PlacedInPlace): where it is bounded, a guess by the bounds of its like.
 	Estimate float64     `json:"estimate_ms,omitempty"`
+	InPlace  bool        `json:"in_place,omitempty"`
 	Low      float64     `json:"low_ms,omitempty"`
 	High     float64     `json:"high_ms,omitempty"`
 	Origin   cost.Origin `json:"origin,omitempty"`
@@ -90,12 +97,19 @@ func (p *Plan) Explain(s Selector) ([]Explanation, error) {
 					selected = append(selected, c.Nodes[j].Index)
 				}
 			}
+			nodes, estimate := slices.Clone(c.Nodes), c.Milliseconds
+			if x.inPlace {
+				estimate = c.Believed
+				for j := range nodes {
+					nodes[j].Price = nodes[j].Believed
+				}
+			}
 			if selected != nil {
-				out = append(out, Explanation{Function: r.Function, Selected: selected, Nodes: slices.Clone(c.Nodes),
+				out = append(out, Explanation{Function: r.Function, Selected: selected, Nodes: nodes,
 					Region: r.ID,
 					Symbol: r.Symbol, Backend: r.BackendOf(c), Composite: c.Composite, Kernel: c.Kernel, Key: c.Key,
-					Estimate: c.Milliseconds,
-					Cost:     c.Cost, Others: x.others(r.Function, selected)})
+					Estimate: estimate, InPlace: x.inPlace, Context: c.Context, Profiles: c.Profiles,
+					Cost: c.Cost, Others: x.others(r.Function, selected)})
 			}
 		}
 	}
@@ -109,7 +123,7 @@ func (p *Plan) Explain(s Selector) ([]Explanation, error) {
 // most n. Those that cost nothing are left out. It is empty for a plan that was not searched for.
 func (p *Plan) Closest(n int) ([]Rival, error) {
 	x, err := p.explainer()
-	if err != nil || !p.Estimate.Optimal {
+	if err != nil || !p.Estimate.Optimal && !x.inPlace {
 		return nil, err
 	}
 	var rivals []Rival
@@ -133,9 +147,16 @@ type Rival struct {
 type explainer struct {
 	plan      *Plan
 	operators map[at]string
+	// inPlace says that costs are those that were believed in place (Plan.PlacedInPlace).
+	inPlace bool
 	// regret of each rejected candidate; nil where there is none.
 	regret []*float64
 }
+
+// PlacedInPlace says that the plan was placed by the costs of its candidates in place and by borders
+// (GraphLevel.Believed). What Explain and Closest say of costs is then by those in place; what borders take is not in
+// it.
+func (p *Plan) PlacedInPlace() bool { return p.Level == "operator" && p.believed() != nil }
 
 func (p *Plan) explainer() (*explainer, error) {
 	x := &explainer{plan: p, operators: map[at]string{}, regret: make([]*float64, len(p.Candidates.Rejected))}
@@ -146,14 +167,14 @@ func (p *Plan) explainer() (*explainer, error) {
 			}
 		}
 	}
-	if !p.Estimate.Optimal {
+	if x.inPlace = p.PlacedInPlace(); !p.Estimate.Optimal && !x.inPlace {
 		return x, nil
 	}
 	for _, f := range p.Module.Functions {
 		if err := p.checkIndices(f); err != nil {
 			return nil, err
 		}
-		options, tree, placement := p.problem(f)
+		options, tree, placement := p.problemBy(f, x.inPlace)
 		regret, err := place.Regret(options, tree)
 		if err != nil {
 			return nil, fmt.Errorf("plan: function %s: %w", f.Name, err)
@@ -190,6 +211,9 @@ func (x *explainer) rejected(i int) Other {
 		Regret: x.regret[i]}
 	if r.Origin == cost.Bounded {
 		o.Fate = FateBounded
+	}
+	if x.inPlace {
+		o.Estimate, o.Low, o.High, o.InPlace = r.Believed, 0, 0, true
 	}
 	return o
 }

@@ -49,7 +49,8 @@ type Plan struct {
 	Regions []Region `json:"regions"`
 	// Candidates says what became of the candidates.
 	Candidates Candidates `json:"candidates"`
-	// GraphLevel says what the graph level measured; nil where it was not searched.
+	// GraphLevel says what was measured of whole networks, and what is believed since, at either level; nil where none
+	// was run.
 	GraphLevel *GraphLevel `json:"graph_level,omitempty"`
 	// Timeline says when the graph level found what; nil where it was not searched.
 	Timeline *Timeline `json:"timeline,omitempty"`

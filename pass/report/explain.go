@@ -52,10 +52,14 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 		b.WriteString(", inline")
 	}
 	fmt.Fprintf(b, "\n%s ms", ms(e.Estimate))
-	if charged := e.Estimate - e.Cost.Estimate(); charged > 1e-9 && e.Cost.Known() {
-		fmt.Fprintf(b, ", %s of them for starting it: its own time is", ms(charged))
+	if e.InPlace {
+		fmt.Fprintf(b, " %s\n\n", evidenceInPlace(e))
+	} else {
+		if charged := e.Estimate - e.Cost.Estimate(); charged > 1e-9 && e.Cost.Known() {
+			fmt.Fprintf(b, ", %s of them for starting it: its own time is", ms(charged))
+		}
+		fmt.Fprintf(b, " %s\n\n", evidence(e.Cost))
 	}
-	fmt.Fprintf(b, " %s\n\n", evidence(e.Cost))
 
 	t := plaintable.New(table.Row{"", "node", "operator", "price ms", "type", "from"}, 4)
 	for i := range e.Nodes {
@@ -100,6 +104,9 @@ func explain(b *strings.Builder, e *plan.Explanation) {
 
 // estimateCells are the estimate of a candidate that could have been placed, and its interval.
 func estimateCells(o *plan.Other) (estimate, interval string) {
+	if o.Fate == plan.FateBounded && o.InPlace {
+		return "perhaps " + ms(o.Estimate), "not measured"
+	}
 	if o.Fate == plan.FateBounded {
 		return "at least " + ms(o.Estimate), "not measured"
 	}
@@ -159,6 +166,23 @@ func evidence(c cost.Cost) string {
 		details = append(details, fmt.Sprintf("greatest difference from TVM's result %.3g", c.MaxError))
 	}
 	return fmt.Sprintf("%s (%s)", origin, strings.Join(details, "; "))
+}
+
+// evidenceInPlace says what a cost in place rests on.
+func evidenceInPlace(e *plan.Explanation) string {
+	switch {
+	case e.Profiles > 1:
+		return fmt.Sprintf("in place: its time within %d whole networks, and what is added for starting it", e.Profiles)
+	case e.Context > 0:
+		return "in place: its time within a whole network, and what is added for starting it"
+	case e.Cost.Origin == cost.Bounded:
+		return "in place, as is believed: it was never run, and the lower bound counts as much more as those of its like " +
+			"proved too low"
+	case e.Estimate == 0:
+		return "in place: it costs nothing"
+	}
+	return "in place, as is believed: it was in no network that ran, and what it took alone, " + evidence(e.Cost) +
+		", is brought to what its like took in place"
 }
 
 // needed says how much faster a loser would have had to be.

@@ -23,7 +23,11 @@ func (s *Summary) graphLevel(opts Options) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "graph level: %d whole networks built and measured in %.0f s", len(g.Networks), g.Seconds)
+	level := "graph"
+	if s.Level != "" {
+		level = s.Level
+	}
+	fmt.Fprintf(&b, "%s level: %d whole networks built and measured in %.0f s", level, len(g.Networks), g.Seconds)
 	if failed > 0 {
 		fmt.Fprintf(&b, ", %d of them failed", failed)
 	}
@@ -50,6 +54,7 @@ func (s *Summary) graphLevel(opts Options) string {
 			"of these candidates takes less than %s ms: within %s ms of the least\n", ms(believed.Milliseconds),
 			ms(believed.Transfers),
 			ms(believed.Bound), ms(believed.Gap))
+		b.WriteString(s.PlacedBy.text())
 	}
 	if !opts.Verbose {
 		return b.String()
@@ -65,6 +70,24 @@ func (s *Summary) graphLevel(opts Options) string {
 	}
 	b.WriteString(plaintable.Render(t))
 	return b.String()
+}
+
+// text says what is known of how long the parts take that were placed.
+func (p *PlacedBy) text() string {
+	var rest []string
+	if p.Alone > 0 {
+		rest = append(rest, fmt.Sprintf("%d measured alone, and brought to what their like took in place", p.Alone))
+	}
+	if p.Bounded > 0 {
+		rest = append(rest, fmt.Sprintf("of %d a lower bound alone is known, which counts as much more as the bounds of "+
+			"their like proved too low", p.Bounded))
+	}
+	text := fmt.Sprintf("of %d parts that were placed %d were timed in place, within whole networks",
+		p.InPlace+p.Alone+p.Bounded, p.InPlace)
+	for _, more := range rest {
+		text += "; " + more
+	}
+	return text + "\n"
 }
 
 // megabytes is a size in the tables; "-" where it is not known.

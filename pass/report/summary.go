@@ -41,11 +41,44 @@ type Summary struct {
 	Candidates Candidates `json:"candidates"`
 	// GraphLevel is what the search among whole networks did; nil where there was none.
 	GraphLevel *plan.GraphLevel `json:"graph_level,omitempty"`
+	// PlacedBy says what is known of the parts that were placed where whole networks were run; nil where none was.
+	PlacedBy *PlacedBy `json:"placed_by,omitempty"`
 	// Finalists are in the plan's order; empty where no whole network was run.
 	Finalists []Finalist `json:"finalists,omitempty"`
 	// Reference is the finalist that ratios are taken against: the fastest backend alone; "" where there is none.
 	Reference string `json:"reference,omitempty"`
 	Times     Times  `json:"times"`
+}
+
+// PlacedBy counts the parts that were placed, but for those that cost nothing, by what is known of how long they take.
+type PlacedBy struct {
+	// InPlace were timed within whole networks, Alone were measured by themselves and in no network, and of the Bounded
+	// no more is known than a lower bound.
+	InPlace int `json:"in_place"`
+	Alone   int `json:"alone"`
+	Bounded int `json:"bounded"`
+}
+
+// placedBy counts the parts of a plan; nil where no whole network was run.
+func placedBy(p *plan.Plan) *PlacedBy {
+	if p.GraphLevel == nil {
+		return nil
+	}
+	by := &PlacedBy{}
+	for i := range p.Regions {
+		for _, c := range p.Regions[i].Candidates {
+			switch {
+			case c.Context > 0:
+				by.InPlace++
+			case c.Milliseconds == 0:
+			case c.Cost.Origin == cost.Bounded:
+				by.Bounded++
+			default:
+				by.Alone++
+			}
+		}
+	}
+	return by
 }
 
 // Region is one row of the first table.
@@ -174,7 +207,7 @@ func Summarise(p *plan.Plan) *Summary {
 		Measured: c.Measured, Bounded: c.Bounded, Tested: c.Tested, Wrong: c.Wrong, InPlace: c.InPlace,
 		Unknown: c.Unknown, Failed: c.Failed, Excluded: len(c.Excluded), Ties: c.Ties,
 		Failures: c.Failures, Refusals: c.Refusals}
-	s.GraphLevel = p.GraphLevel
+	s.GraphLevel, s.PlacedBy = p.GraphLevel, placedBy(p)
 	s.Times.Context = inContext(p)
 	s.summariseFinalists(p)
 	s.Frontier = frontier(p)

@@ -25,7 +25,7 @@ def partition(module, params=None, plan_out=None, **options):
     Returns a new IRModule for relay.build; ``module`` is not changed. With ``plan_out`` the plan is written
     to that file: what was chosen, what it costs and why (``collage explain``), for ``replay``. What comes
     out is the fastest of what was found, of each backend alone and of plain TVM, as whole networks that ran
-    in turn; searching takes ``search_time`` seconds (120) at most, and is over sooner with
+    in turn; all of it takes ``search_time`` seconds (120) at most, and is over sooner with
     ``level="operator"``. Ctrl-C ends it, and the fastest so far is kept; a second time, or before there is
     any, it raises KeyboardInterrupt. Where the program has a handler of its own for SIGINT, that one decides.
     The module's attribute ``collage.level`` says at which level it was placed. ``calibration`` may be any
@@ -128,13 +128,13 @@ def compile(
     plan says, and nothing is measured; with ``out`` too it is built as the plan says, for the plan's target and
     threads. Its outputs are compared with TVM's unless ``verify`` is false. ``plan_out`` is ``partition``'s.
 
-    ``level`` says how far the search goes: "operator" adds up what parts take by themselves; "graph" (the
-    default) goes on with whole networks. Either way the fastest of what was found, of each backend alone, and
-    of plain TVM is kept; the finalists run ``rounds`` times (20), in turn. At the graph level the whole takes
-    ``search_time`` seconds (120), or less where nothing more is to be gained, and measures at most ``trials``
-    networks; ``seed`` makes its random numbers. With ``out``, no executable is kept that takes more than
-    ``memory_limit_executable`` bytes when it runs. ``progress`` is shown on the standard error. Ctrl-C is as in
-    ``partition``.
+    ``level`` says how far the search goes: "operator" places once, by what parts take within every backend
+    alone and by what borders take; "graph" (the default) goes on with whole networks. Either way the fastest of
+    what was found, of each backend alone, and of plain TVM is kept; the finalists run ``rounds`` times (20), in
+    turn. The whole takes ``search_time`` seconds (120), or less where nothing more is to be gained. The graph
+    level measures at most ``trials`` networks; ``seed`` makes its random numbers. With ``out``, no executable is
+    kept that takes more than ``memory_limit_executable`` bytes when it runs. ``progress`` is shown on the
+    standard error. Ctrl-C is as in ``partition``.
     """
     workerside.refuse()
     library.load()

@@ -93,10 +93,10 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     that associate sums otherwise than a direct sum does (Winograd). exhaustive: measure every candidate,
     those too that a lower bound leaves no chance. skip_unusable: leave backends out that cannot be used here
     (one that the store has costs of is left out in any case, with a warning). retry_failures: measure again
-    what is known to have failed. level: "graph" (the default) searches among whole networks, for search_time
-    seconds (120) at most and at most trials networks, with random numbers from seed; "operator" places by what
-    parts take by themselves. Either way the best, each backend alone and plain TVM run rounds times (20) in
-    turn, and what comes out is the fastest. tuning_log: what TVM's tuners have found out (AutoTVM's file, or a
+    what is known to have failed. level: "graph" (the default) searches among whole networks, at most
+    trials of them, with random numbers from seed; "operator" places once, by what parts take within every
+    backend alone. Either way it takes search_time seconds (120) at most, and what comes out is the fastest of
+    the best, of each backend alone and of plain TVM. tuning_log: what TVM's tuners have found out (AutoTVM's file, or a
     MetaSchedule database's folder); it holds for what TVM compiles, where the module is built with it too
     (``collage.compile`` does that).
 

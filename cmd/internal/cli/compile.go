@@ -39,10 +39,11 @@ tflite is), or workload:NAME for a network that is built in.
 
 FILE ends in .tar (what collage run and tvmc run take) or in .so (a graph executor factory for TVM's load_module).
 
-The search has two levels. The operator level adds up what parts take by themselves. The graph level builds whole networks:
-every backend alone first, with each part timed in its place; then it measures by themselves the parts that might gain,
-places again by what it learnt, and tries changes to the best, until --search-time or --trials are used up or nothing
-improves. --no-graph-search does without it.
+The search has two levels. Both build every backend alone first, with each part timed in its place, and then measure
+by themselves the parts that might gain. The operator level places once by that and by what borders between backends
+take. The graph level places again and again by what it learns from whole networks, and tries changes to the best,
+until --trials are used up or nothing improves; --no-graph-search does without it. All of it takes --search-time at
+most.
 
 Ctrl-C ends the search, and the best network so far is written; a second one quits (exit code 130). What was measured is
 kept in the cost store and is not measured again: a search that was stopped goes on from there.
@@ -68,11 +69,11 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		a.declarePrecision(flags)
 		flags.IntVar(&a.rounds, "rounds", 20, "run the finished networks `N` times each, in turn")
 		flags.StringVar(&a.level, "level", string(pass.GraphLevel),
-			"search up to `LEVEL`: graph (whole networks are built and measured) or operator (parts, "+
-				"measured alone)")
+			"search up to `LEVEL`: graph (placements are built, measured and placed again) or "+
+				"operator (placed once, by what parts take within every backend alone)")
 		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
 		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime,
-			"with the graph level, the whole takes `TIME` (90s, 5m), from the command's start to "+
+			"the whole takes `TIME` (90s, 5m), from the command's start to "+
 				"its end, or less where nothing more is to be gained; plain TVM and one backend are built even where "+
 				"they take longer, which is said")
 		flags.IntVar(&a.trials, "trials", 0, "the graph level's search measures at most `N` networks; 0 for no such "+

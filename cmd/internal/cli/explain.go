@@ -119,6 +119,9 @@ func (a *explainAction) explainPlan(s *Session, p *plan.Plan) error {
 	if err := report.WriteClosest(s.Stdout, rivals); err != nil {
 		return err
 	}
+	if p.PlacedInPlace() && len(rivals) > 0 {
+		fmt.Fprintln(s.Stdout, "(by costs in place, what borders take not counted)")
+	}
 	_, err = fmt.Fprintln(s.Stdout, "`collage explain PLAN %12` says why node 12 is where it is.")
 	return err
 }

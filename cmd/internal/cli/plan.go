@@ -25,13 +25,19 @@ import (
 var planCommand = Command{
 	Name:      "plan",
 	Arguments: "MODEL [--plan-out FILE]",
-	Short:     "decide where each operator goes, without building",
-	Long: `Reads a network, measures what the cost store does not know yet, decides where each operator goes, and writes the
-decision with its proof. Nothing of the whole network is built or run. MODEL is what collage compile takes.
+	Short:     "decide where each operator goes, without an executable",
+	Long: `Reads a network, decides where each operator goes, and writes the decision with its proof. MODEL is what collage
+compile takes.
+
+It is what the operator level places (collage compile --level operator): plain TVM and every backend alone are built
+and run, as far as the cost store does not know them, for what each operator takes in place; what could still gain
+something is measured alone; and all is placed once by these costs and by what borders take. What is placed is not
+built or run: collage compile does that, beside every backend alone, and its plan is of what it kept. --search-time is
+the whole of it. A network that cannot be run as a whole (branches, open dimensions) is placed by what its parts take
+alone.
 
 The same network, store and options give the same plan, byte for byte, once everything that is needed is in the store.
-(The run that measures says "measured" where the next one says "stored".) It is what is the cheapest by what parts take alone.
-collage compile runs whole networks beside it, the backends alone among them, and may keep another: its plan is of what it kept.
+(The run that measures says "measured" where the next one says "stored".)
 
 With --frontier whole networks are built and run, as collage compile does it, and how fast they are is told beside how far
 off their outputs are: those of them that no other one beats in both. The plan is of the fastest within --max-error. Behind
@@ -53,7 +59,8 @@ collage explain and collage diff read a plan; collage compile --plan builds it w
 		a.declarePlacement(flags)
 		flags.BoolVar(&a.frontier, "frontier", false, "tell how fast networks are that are computed less and less exactly")
 		flags.StringVar(&a.svg, "svg", "", "with --frontier, write a picture of it to `FILE` (SVG)")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "with --frontier, the whole takes `TIME`")
+		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "the whole takes `TIME` (90s, 5m), or less "+
+			"where nothing more is to be learnt; plain TVM and one backend are built even where they take longer")
 		a.declarePrecision(flags)
 		flags.Lookup("precision").DefValue = "auto with --frontier, which these five go with"
 		a.declareOutput(flags)
@@ -71,8 +78,7 @@ type planAction struct {
 }
 
 // ofTheFrontier are the flags that go with --frontier.
-var ofTheFrontier = []string{"svg", "search-time", "precision", "max-error", "error-measure", "calibration",
-	"calibration-method"}
+var ofTheFrontier = []string{"svg", "precision", "max-error", "error-measure", "calibration", "calibration-method"}
 
 // planReport is what --json prints.
 type planReport struct {
@@ -112,19 +118,19 @@ func (a *planAction) Check(s *Session, args []string) error {
 	return a.checkBackends(s)
 }
 
-// checkFrontier looks at what goes with --frontier.
+// checkFrontier looks at the time, and at what goes with --frontier.
 func (a *planAction) checkFrontier() error {
+	if a.searchTime <= 0 {
+		return fmt.Errorf("--search-time %v: name some time, as in 90s", a.searchTime)
+	}
 	if !a.frontier {
 		for _, name := range ofTheFrontier {
 			if a.flags.Changed(name) {
-				return fmt.Errorf("--%s goes with --frontier: without, nothing of the whole network is run", name)
+				return fmt.Errorf("--%s goes with --frontier: without, what is placed is not run", name)
 			}
 		}
 		a.precision = pass.Precision{}
 		return nil
-	}
-	if a.searchTime <= 0 {
-		return fmt.Errorf("--search-time %v: name some time, as in 90s", a.searchTime)
 	}
 	if !a.flags.Changed("precision") {
 		a.precision.Allowed = pass.PrecisionAuto
@@ -138,20 +144,21 @@ func (a *planAction) checkFrontier() error {
 	return nil
 }
 
-// decide places the network; with --frontier by running whole ones.
+// decide places the network; with --frontier by running what is placed, too.
 func (a *planAction) decide(s *Session, options compile.Options) (*compile.Result, error) {
-	if !a.frontier {
-		return compile.Decide(s.Context, options)
-	}
 	var err error
 	if options.Temporary, err = s.temporaryFolder(); err != nil {
 		return nil, err
 	}
-	options.Output = filepath.Join(options.Temporary, "fastest.tar")
-	options.SearchTime, options.Began, options.Rounds = a.searchTime, s.began, frontierRounds
-	options.Ending, options.Corners = &decide.Ending{}, true
+	options.SearchTime, options.Began = a.searchTime, s.began
+	options.Ending = &decide.Ending{}
 	s.setEnd(options.Ending.End)
 	defer s.setEnd(nil)
+	if !a.frontier {
+		return compile.Decide(s.Context, options)
+	}
+	options.Output, options.Rounds = filepath.Join(options.Temporary, "fastest.tar"), frontierRounds
+	options.Corners = true
 	return compile.Compile(s.Context, options)
 }
 

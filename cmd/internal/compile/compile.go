@@ -122,13 +122,7 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 	if options.Replay != nil {
 		return c.replay()
 	}
-	if c.SearchTime <= 0 {
-		c.SearchTime = graphlevel.DefaultTime
-	}
-	if c.Began.IsZero() {
-		c.Began = time.Now()
-	}
-	c.Budget = budget.Begun(c.Began, c.SearchTime, nil)
+	c.beginTime()
 	c.Rehearse = func(executable string) error { return atomicfile.Rehearse(c.Output, executable) }
 	result := &Result{}
 	if err := c.checkTarget(); err != nil {
@@ -158,11 +152,12 @@ func (c *compilation) export(result *Result, d *decide.Decision) error {
 	return nil
 }
 
-// Decide reads a model and places it, and builds nothing: the result has the plan, without finalists. Options.Output,
-// Rounds and Temporary are not looked at.
+// Decide reads a model and has the operator level place it within Options.SearchTime: the result has the plan, without
+// finalists. What is built on the way is in Options.Temporary. Options.Output and Rounds are not looked at.
 func Decide(ctx context.Context, options Options) (*Result, error) {
 	c := begin(ctx, options)
-	c.NoCheckImport = true // nothing is run whose outputs could be compared
+	c.NoCheckImport = true // nothing is written whose outputs could be wrong
+	c.beginTime()
 	result := &Result{}
 	if err := c.checkTarget(); err != nil {
 		return nil, err
@@ -170,13 +165,22 @@ func Decide(ctx context.Context, options Options) (*Result, error) {
 	if err := c.load(&result.Model); err != nil {
 		return nil, err
 	}
-	placed, p, err := decide.Place(ctx, c.module, c.Options.Options)
-	if err != nil {
+	var err error
+	if result.Plan, result.Notes, err = decide.Planned(ctx, c.module, c.Options.Options); err != nil {
 		return nil, err
 	}
-	placed.Release()
-	result.Plan = p
 	return result, nil
+}
+
+// beginTime has the time of the whole run.
+func (c *compilation) beginTime() {
+	if c.SearchTime <= 0 {
+		c.SearchTime = graphlevel.DefaultTime
+	}
+	if c.Began.IsZero() {
+		c.Began = time.Now()
+	}
+	c.Budget = budget.Begun(c.Began, c.SearchTime, nil)
 }
 
 // checkTarget replaces names of levels by targets of TVM's and asks TVM whether it knows the target, before anything

@@ -21,7 +21,7 @@ import (
 
 // Tuning is a model that has been placed, for TVM's tuners. Release it.
 type Tuning struct {
-	// Plan is the operator level's placement.
+	// Plan is the cheapest placement by what parts take alone: that is what tuners change.
 	Plan *plan.Plan
 	// Tunables are worth tuning, those first that promise most.
 	Tunables []pass.Tunable
@@ -66,7 +66,7 @@ func OpenTuning(ctx context.Context, options Options) (*Tuning, error) {
 		return nil, err
 	}
 	c.Prices = true
-	placed, p, err := decide.Place(ctx, c.module, c.Options.Options)
+	placed, p, err := decide.PlaceParts(ctx, c.module, c.Options.Options)
 	if err != nil {
 		c.module.Release()
 		return nil, err

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"context"
+	"errors"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/plan"
+)
+
+// Planned is the plan of what the operator level places, within Options.SearchTime: plain TVM and every backend alone
+// are run for what parts take in place, as Decide does it, and what is placed by that is not. There are no finalists.
+// Where there is nothing to choose between, and where the network cannot be run as a whole, it is placed by what parts
+// take alone. The notes are as in a Decision.
+func Planned(ctx context.Context, module *bridge.Object, options Options) (*plan.Plan, []string, error) {
+	options.Level, options.Settle = pass.OperatorLevel, true
+	if options.Precision.Allowed == "" {
+		options.Precision.Allowed = pass.PrecisionF32 // how far off it is would be measured of what is placed
+	}
+	c := begun(module, options)
+	c.placeOnly = true
+	decided, err := c.under(ctx, func() (*Decision, error) {
+		if c.chooses() {
+			if err := pass.Whole(module); err == nil {
+				return c.plannedInContext()
+			} else if part := (*pass.NotWholeError)(nil); !errors.As(err, &part) {
+				return nil, err
+			} else {
+				c.note("%v; it was placed by what its parts take alone.", part)
+			}
+		}
+		f, err := c.placement()
+		if err != nil {
+			return nil, err
+		}
+		f.module.Release()
+		f.plan.Notes = c.lasting()
+		return &Decision{Plan: f.plan, Notes: c.notes}, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return decided.Plan, decided.Notes, nil
+}
+
+// plannedInContext is Planned where whole networks are run.
+func (c *decision) plannedInContext() (*Decision, error) {
+	if err := c.offer(); err != nil {
+		return nil, err
+	}
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	defer c.graph.close()
+	return c.planOpened()
+}
+
+// planOpened is plannedInContext with the network and the lane there.
+func (c *decision) planOpened() (*Decision, error) {
+	_, err := c.learnPlaces()
+	if err != nil {
+		return nil, err
+	}
+	placed := c.graph.result.Placed
+	if placed == nil {
+		placed = c.graph.network.placed()
+	}
+	if c.plan, err = c.graph.network.Plan(placed, c.graph.result); err != nil {
+		return nil, err
+	}
+	c.plan.Module.Name, c.plan.Precision = c.Name, c.precisionRecord()
+	if len(c.graph.result.Trials) > 0 {
+		c.plan.GraphLevel = c.graphRecord()
+	}
+	if late := c.overrun(); late != "" {
+		c.warn("%s", c.hurry(late))
+	}
+	c.plan.Notes = c.lasting()
+	return &Decision{Plan: c.plan, Notes: c.notes, Warnings: c.warnings}, c.ctx.Err()
+}
