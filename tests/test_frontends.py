@@ -133,6 +133,37 @@ def test_onnx_without_its_weights(tmp_path):
         frontends.load(path)
 
 
+def test_onnx_with_inputs_of_float16(collage_library, tmp_path):
+    weight = np.random.default_rng(3).standard_normal((8, 4)).astype("float16")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Cast", ["product"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Relu", ["product"], ["narrow"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "halves",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [3, 8])],
+        [
+            helper.make_tensor_value_info("narrow", TensorProto.FLOAT16, [3, 4]),
+            helper.make_tensor_value_info("wide", TensorProto.FLOAT, [3, 4]),
+        ],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "h.onnx")
+    model = frontends.load(tmp_path / "h.onnx")
+    assert model.inputs == {"x": ((3, 8), "float16")}
+    executor = tvm.contrib.graph_executor.GraphModule(tvm.relay.build(model.module, "llvm")["default"](tvm.cpu()))
+    x = np.random.default_rng(4).standard_normal((3, 8)).astype("float16")
+    executor.set_input("x", x)
+    executor.run()
+    narrow, wide = (executor.get_output(number).numpy() for number in range(2))
+    assert (narrow.dtype, wide.dtype) == ("float16", "float32")
+    right = x.astype("float64") @ weight.astype("float64")
+    np.testing.assert_allclose(wide, right, atol=0.02)
+    np.testing.assert_allclose(narrow, np.maximum(right, 0), atol=0.02)
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_relay_with_parameters(tmp_path, relay_module, form):
     path = tmp_path / ("model.relay" if form == "text" else "model.json")
