@@ -106,11 +106,11 @@ func (v convolution) checkWindows(c *call) error {
 	return nil
 }
 
-// stridesWouldMove says whether OpenVINO (2026.4.1) would take strides to the wrong side of a padding. What a kernel of one
-// element steps over need not be computed: OpenVINO leaves it out in front of the elementwise layers that the convolution
-// reads, by a pool of one element, whether the strides are the convolution's own or those of one behind it. But it does
-// so where the convolution pads, too, or reads what is padded, and then other elements are left out. It looks at
-// convolutions without groups only; with one group, the same is written as a convolution with groups.
+// stridesWouldMove says whether OpenVINO (2026.4.1) would take strides to the wrong side of a padding. What a kernel of
+// one element steps over need not be computed: OpenVINO leaves it out in front of the elementwise layers that the
+// convolution reads, by a pool of one element, whether the strides are the convolution's own or those of one behind it.
+// But it does so where the convolution pads, too, or reads what is padded, and then other elements are left out. It
+// looks at convolutions without groups only; with one group, the same is written as a convolution with groups.
 func stridesWouldMove(w *writer, data, weight port, begin, end []int64) bool {
 	ones := !slices.ContainsFunc(weight.typ.Shape[2:], func(n int64) bool { return n != 1 })
 	return ones && (slices.Max(begin) > 0 || slices.Max(end) > 0 || w.padded[data.layer])

@@ -10,7 +10,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// A convolution that OpenVINO would take strides to the wrong side of a padding for is written with groups, and no other.
+// A convolution for which OpenVINO would take strides to the wrong side of a padding is written with groups, and no
+// other.
 func TestConvolutionsThatKeepTheirStrides(t *testing.T) {
 	t.Parallel()
 	larger := f(1, 4, 10, 10)
@@ -33,8 +34,8 @@ func TestConvolutionsThatKeepTheirStrides(t *testing.T) {
 		x := m.Var(larger.Shape, f32)
 		if c.padded {
 			x = m.Call("nn.pad", larger, map[string]any{"pad_mode": "constant",
-				"pad_width": []any{[]int{0, 0}, []int{0, 0}, []int{1, 1}, []int{1, 1}}}, m.Var([]int64{1, 4, 8, 8}, f32),
-				m.Const(nil, f32))
+				"pad_width": []any{[]int{0, 0}, []int{0, 0}, []int{1, 1}, []int{1, 1}}},
+				m.Var([]int64{1, 4, 8, 8}, f32), m.Const(nil, f32))
 		}
 		switch c.through {
 		case "reshape":

@@ -74,8 +74,8 @@ func (w *writer) layer(kind, opset string, attrs []xml.Attr, in []port, out ...*
 	return results
 }
 
-// keepsPadding says whether OpenVINO may take a layer for one that does nothing to a padded tensor: what it would have to
-// do nothing for is not looked at.
+// keepsPadding says whether OpenVINO may take a layer for one that does nothing to a padded tensor: whether it does
+// nothing is not looked at.
 func (w *writer) keepsPadding(kind string, in []port, out []*relay.Type) bool {
 	if len(out) != 1 || slices.Contains(weighing, kind) {
 		return false
