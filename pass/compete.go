@@ -61,7 +61,7 @@ func (s *search) compete(estimator refiner, all *computations, problem *lazy.Pro
 			requests[k] = all.requests[i]
 		}
 		costs, err := estimator.Refine(s.measuringContext(), requests, first)
-		if err != nil && s.outOfTime() {
+		if s.outOfTime(err) {
 			return result, nil // its order is what nothing is known of, and ties says so
 		}
 		if err != nil {
@@ -78,7 +78,7 @@ func (s *search) compete(estimator refiner, all *computations, problem *lazy.Pro
 			}
 		}
 		// Other costs may make others worth a look.
-		if result, err = problem.Run(); err != nil && s.outOfTime() {
+		if result, err = problem.Run(); s.outOfTime(err) {
 			return s.cutShort(problem, result), nil
 		} else if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ package pass
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -283,7 +284,7 @@ func (s *search) search(estimator cost.Estimator, all *computations, learnt map[
 		return costs, err
 	}
 	result, err := problem.Run()
-	if err != nil && s.outOfTime() {
+	if s.outOfTime(err) {
 		return problem, s.cutShort(problem, result), nil
 	}
 	return problem, result, err
@@ -297,9 +298,10 @@ func (s *search) measuringContext() context.Context {
 	return s.cfg.Context
 }
 
-// outOfTime says that Config.Until has ended the measuring, and nobody the search.
-func (s *search) outOfTime() bool {
-	return s.cfg.Until != nil && s.cfg.Until.Err() != nil && s.cfg.Context.Err() == nil
+// outOfTime says that Config.Until has ended the measuring, which err is of, and nobody the search.
+func (s *search) outOfTime(err error) bool {
+	return s.cfg.Until != nil && s.cfg.Until.Err() != nil && s.cfg.Context.Err() == nil &&
+		(errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
 // cutShort is what is known where the time is over: of all that was asked for and not measured a bound.

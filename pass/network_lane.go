@@ -354,6 +354,7 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 		started := time.Now()
 		e := l.built[p.Key]
 		var c cost.Cost
+		took := func() {}
 		if e.Failure != nil {
 			c = cost.FromFailure(*e.Failure, time.Now())
 		} else {
@@ -363,15 +364,16 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 			if c, profile, err = l.measure(ctx, e, plain, best); err != nil {
 				return err
 			}
-			l.options.Ran(time.Since(started), profile)
+			took = func() { l.options.Ran(time.Since(started), profile) }
 		}
 		if c.Network == nil {
 			c.Network = &cost.Network{}
 		}
 		var late error
 		if !c.Failed() {
-			late = l.paced(ctx, e, plain, &c)
+			late = l.paced(ctx, e, plain, &c, best != nil)
 		}
+		took()
 		e.score = graphlevel.Score(c)
 		c.Network.Seconds = building + time.Since(started).Seconds()
 		if err := taken(i, c); err != nil {
@@ -406,10 +408,15 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	}
 	if l.pace.executable != nil && e != plain {
 		run.Against, run.Pace = l.pace.executable.Path, l.pace.score
+		// The best so far may be the luckiest of many, and the pace one that may not be kept: who is given up is behind
+		// both.
+		run.More = func(c cost.Cost) bool {
+			return best == nil || !graphlevel.Hopeless(c, *best) || !graphlevel.Behind(c, l.pace.score)
+		}
 	}
 	c, err = l.pool.Run(ctx, run)
 	if err == nil && c.Failed() && c.Failure.Kind == cost.KindBadMeasure {
-		err = &OptionError{"error_measure", "gives no error: " + c.Failure.Detail}
+		err = badMeasure(c.Failure)
 	}
 	if err != nil || c.Failed() {
 		return c, 0, err
@@ -430,28 +437,39 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 }
 
 // paced makes a network that was measured, at c, the one that the next ones run in turn with, where it is the fastest.
-// Plain TVM may take many times as long, and its time to it is known. The rounds that this takes are added to c's.
-func (l *Lane) paced(ctx context.Context, e, plain *Executable, c *cost.Cost) error {
+// Plain TVM may take many times as long, and its time to it is known. The rounds that this takes are added to c's, which is a
+// failure where the network fails in them. goesOn says that others were measured in an earlier run.
+func (l *Lane) paced(ctx context.Context, e, plain *Executable, c *cost.Cost, goesOn bool) error {
 	if e != plain {
-		fresh, err := l.pace.follow(ctx, e, *c, func(ctx context.Context) (cost.Cost, error) {
+		fresh, err := l.pace.follow(ctx, e, *c, goesOn, func(ctx context.Context) (cost.Cost, error) {
 			if err := l.options.Quiet(ctx); err != nil {
 				return cost.Cost{}, err
 			}
 			return l.pool.Run(ctx, measure.NetworkRun{Model: e.Path, Reference: plain.Path, Narrow: e.narrow,
-				Against: l.pace.executable.Path, Pace: l.pace.score, Step: roundsAtOnce, Rounds: l.options.Rounds})
+				Against: l.pacePath(plain), Pace: l.pace.score, Step: roundsAtOnce, Rounds: l.options.Rounds})
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if fresh.Known() {
+		case fresh.Failed():
+			*c = fresh
+			if c.Network == nil {
+				c.Network = &cost.Network{}
+			}
+		case fresh.Known():
 			c.Samples = append(c.Samples, fresh.Samples...)
 			c.Network.Against = append(c.Network.Against, fresh.Network.Against...)
 		}
 	}
+	return l.pool.Drop(ctx, l.pacePath(plain))
+}
+
+// pacePath is the file of what networks run in turn with.
+func (l *Lane) pacePath(plain *Executable) string {
 	if l.pace.executable != nil {
-		return l.pool.Drop(ctx, l.pace.executable.Path)
+		return l.pace.executable.Path
 	}
-	return l.pool.Drop(ctx, plain.Path)
+	return plain.Path
 }
 
 func (l *Lane) profile(ctx context.Context, e, plain *Executable) (*feedback.Profile, error) {

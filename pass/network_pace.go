@@ -23,13 +23,14 @@ const chance = 0.1
 
 // follow takes a network for the pace that was measured in turn with it, and is faster beyond doubt. Of networks that
 // are equally fast the one with the luckiest rounds looks best; were its score believed, and the next lucky one held
-// against it, scores would go down though nothing becomes faster, and what was measured early would look slow. So it runs
-// once more (again), and what these rounds say, which nobody chose for being good, is its score. They are given back;
-// no rounds where it was not run again. Plain TVM's first follower is believed: it is one of the first networks, and what
-// its score is off by all have in common. Errors are those of again.
-func (p *pace) follow(ctx context.Context, e *Executable, c cost.Cost,
+// against it, scores would go down though nothing becomes faster, and what was measured early would look slow. So it
+// runs once more (again), and what these rounds say, which nobody chose for being good, is its score as a pace. They
+// are given back, or how it failed in them; nothing where it was not run again. Plain TVM's first follower is believed,
+// since what its score is off by all have in common, unless others were measured before (goesOn). Errors are those of
+// again.
+func (p *pace) follow(ctx context.Context, e *Executable, c cost.Cost, goesOn bool,
 	again func(context.Context) (cost.Cost, error)) (cost.Cost, error) {
-	if p.executable == nil {
+	if p.executable == nil && !goesOn {
 		if score := graphlevel.Score(c); score < 1 {
 			*p = pace{e, score}
 		}
@@ -40,9 +41,9 @@ func (p *pace) follow(ctx context.Context, e *Executable, c cost.Cost,
 	}
 	fresh, err := again(ctx)
 	if err != nil || fresh.Failed() {
-		return cost.Cost{}, err // what ran once and not again does not set the pace
+		return fresh, err // what ran once and not again does not set the pace
 	}
-	if score := graphlevel.Score(fresh); score < p.score {
+	if score := graphlevel.Score(fresh); score < p.score || p.executable == nil && score < 1 {
 		*p = pace{e, score}
 	}
 	return fresh, nil

@@ -42,7 +42,7 @@ func (n *turns) run(e *Executable, beside pace) cost.Cost {
 // follow measures a network as a Lane does.
 func (n *turns) follow(t *testing.T, p *pace, e *Executable, share float64) {
 	n.times[e] = share
-	_, err := p.follow(context.Background(), e, n.run(e, *p), func(context.Context) (cost.Cost, error) {
+	_, err := p.follow(context.Background(), e, n.run(e, *p), false, func(context.Context) (cost.Cost, error) {
 		return n.run(e, *p), nil
 	})
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestWhatIsFasterOnceDoesNotSetThePace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pace{is, 0.5}
-			got, err := p.follow(context.Background(), lucky, c.seen, func(context.Context) (cost.Cost, error) {
+			got, err := p.follow(context.Background(), lucky, c.seen, false, func(context.Context) (cost.Cost, error) {
 				return c.fresh, c.fails
 			})
 			if errors.Is(c.fails, context.Canceled) {
@@ -119,7 +119,23 @@ func TestWhatIsFasterOnceDoesNotSetThePace(t *testing.T) {
 			assert.Equal(t, c.follows, p.executable == lucky)
 			assert.InDelta(t, c.score, p.score, 1e-9)
 			assert.Equal(t, c.fails == nil && !c.fresh.Failed(), got.Known(), "what was run is given back")
+			assert.Equal(t, c.fresh.Failed(), got.Failed(), "and that it failed")
 		})
+	}
+}
+
+func TestTheFirstFollowerRunsAgainWhereASearchGoesOn(t *testing.T) {
+	n := &turns{rand.New(rand.NewPCG(3, 4)), 0.02, map[*Executable]float64{}, 0}
+	for _, goesOn := range []bool{false, true} {
+		var p pace
+		e := &Executable{}
+		n.times[e], n.runs = 0.5, 0
+		_, err := p.follow(context.Background(), e, n.run(e, p), goesOn, func(context.Context) (cost.Cost, error) {
+			return n.run(e, p), nil
+		})
+		require.NoError(t, err)
+		assert.Same(t, e, p.executable)
+		assert.Equal(t, goesOn, n.runs == 2)
 	}
 }
 

@@ -57,9 +57,10 @@ func Place(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, er
 		if s, err = decided(mod, cfg, nil); err != nil {
 			return err
 		}
-		lastTimings.Store(&s.timings)
 		if s.late {
-			out, p, err = s.believed()
+			if out, p, err = s.believed(); err == nil {
+				lastTimings.Store(&s.timings)
+			}
 			return err
 		}
 		if out, err = s.annotate(); err != nil {
@@ -69,6 +70,7 @@ func Place(mod *bridge.Object, cfg Config) (out *bridge.Object, p *plan.Plan, er
 			out.Release()
 			return err
 		}
+		lastTimings.Store(&s.timings)
 		return nil
 	})
 	if err != nil {

@@ -23,6 +23,9 @@ func (l *Lane) made(ctx context.Context, model string, results int, values []rel
 	steps, scales := stepsOf(seen, methods), &cost.Scales{Inputs: seen.Inputs}
 	if len(methods) > 1 {
 		errors, inputs, why, err := l.pool.Rounded(ctx, model, results, steps, l.options.Inputs)
+		if why != nil && why.Kind == cost.KindBadMeasure {
+			return nil, nil, badMeasure(why)
+		}
 		if err != nil || why != nil {
 			return nil, why, err
 		}
@@ -34,6 +37,11 @@ func (l *Lane) made(ctx context.Context, model string, results int, values []rel
 		scales.Values = append(scales.Values, cost.Scale{Value: int32(v), Learnt: seen.Values[i].Learnt(steps[chosen][i])})
 	}
 	return scales, nil, nil
+}
+
+// badMeasure says that a user's measure of errors gives none: that is his to mend, and nothing to be kept.
+func badMeasure(why *cost.Failure) error {
+	return &OptionError{"error_measure", "gives no error: " + why.Detail}
 }
 
 // stepsOf are the steps that each method makes of what was seen.

@@ -91,8 +91,11 @@ func (l *Lane) scalesKey(values []relay.NodeID, wide string) cost.Key {
 	if method := l.options.ScaleMethod; method != "" {
 		text += " " + string(method)
 	} else {
-		compared, _ := json.Marshal(l.options.Inputs.Compared)
-		text += " " + l.options.ErrorMeasure + string(compared)
+		text += " " + l.options.ErrorMeasure
+		if l.options.Data == "" { // else it says which they are, wherever their files lie
+			compared, _ := json.Marshal(l.options.Inputs.Compared)
+			text += string(compared)
+		}
 		if own := l.options.Inputs.Measure; own != nil {
 			text += " " + own.Digest
 		}

@@ -587,7 +587,8 @@ def test_workers_import_a_script_only_up_to_where_it_uses_collage(tmp_path):
     # Once in this process, and once in each worker.
     assert runs.read_text().strip("x") == "y" and runs.read_text().startswith("xx")
     records = [json.loads(line) for line in (tmp_path / "costs.jsonl").read_text().splitlines()]
-    assert any("script" in r["key"]["backend"] for r in records if "failure" not in r)
+    # Plain TVM ran, and the script's backend alone.
+    assert len([r for r in records if "failure" not in r and "script" in r["key"]["backend"].split(",")]) >= 2
 
 
 @pytest.mark.fast

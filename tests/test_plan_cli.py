@@ -91,7 +91,6 @@ def test_the_second_plan_measures_nothing(decided):
     # One computation stands at many places and is counted once.
     origins = ("measured", "stored", "given", "in_place", "bounded", "unknown")
     assert sum(first.get(origin, 0) for origin in origins) == first["distinct"]
-    assert not list(decided.folder.glob("*.tar")), "nothing was built"
     plan = json.loads(decided.plan.read_text())
     assert "finalists" not in plan
     # It is the cheapest by what parts took in place in plain TVM and in every backend alone.

@@ -24,13 +24,18 @@ func Planned(ctx context.Context, module *bridge.Object, options Options) (*plan
 	c.placeOnly = true
 	decided, err := c.under(ctx, func() (*Decision, error) {
 		if c.chooses() {
-			if err := pass.Whole(module); err == nil {
-				return c.plannedInContext()
-			} else if part := (*pass.NotWholeError)(nil); !errors.As(err, &part) {
-				return nil, err
-			} else {
-				c.note("%v; it was placed by what its parts take alone.", part)
+			err := pass.Whole(module)
+			if err == nil {
+				var decided *Decision
+				if decided, err = c.plannedInContext(); err == nil {
+					return decided, nil
+				}
 			}
+			part := (*pass.NotWholeError)(nil)
+			if !errors.As(err, &part) { // TVM may turn out not to build it, too
+				return nil, err
+			}
+			c.note("%v; it was placed by what its parts take alone.", part)
 		}
 		f, err := c.placement()
 		if err != nil {
@@ -71,7 +76,7 @@ func (c *decision) planOpened() (*Decision, error) {
 	if c.plan, err = c.graph.network.Plan(placed, c.graph.result); err != nil {
 		return nil, err
 	}
-	c.plan.Module.Name, c.plan.Precision = c.Name, c.precisionRecord()
+	c.plan.Module.Name = c.Name // and no error: what was placed is not run
 	if len(c.graph.result.Trials) > 0 {
 		c.plan.GraphLevel = c.graphRecord()
 	}

@@ -267,5 +267,10 @@ func hopelessBy(c, best cost.Cost, times float64) bool {
 	return statistics.Quantile(Ratios(c), 0.25) > times*worse
 }
 
+// Behind is Hopeless beside a network of which no more is given than its score.
+func Behind(c cost.Cost, score float64) bool {
+	return len(c.Samples) >= roundsToJudge && statistics.Quantile(Ratios(c), 0.25) > hopelessRun*score
+}
+
 // sizeText is a size for people.
 func sizeText(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }

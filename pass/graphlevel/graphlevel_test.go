@@ -457,6 +457,9 @@ func TestHopeless(t *testing.T) {
 		Network: &cost.Network{Against: []float64{1.9, 1.9, 1.9}, Pace: 0.5}}
 	assert.InDelta(t, 0.5/0.95, Score(paced), 1e-9, "of plain TVM's time, by way of the best one")
 	assert.True(t, Hopeless(paced, best), "in the rounds that both ran in")
+	assert.True(t, Behind(paced, 0.5), "5 % behind")
+	assert.False(t, Behind(paced, 0.52))
+	assert.False(t, Behind(cost.Cost{Samples: []float64{9, 9}}, 0.5), "two rounds do not tell")
 	assert.False(t, Hopeless(cost.Cost{Samples: []float64{2, 2, 2},
 		Network: &cost.Network{Against: []float64{4, 4, 4}}}, best))
 }

@@ -137,9 +137,17 @@ func (n *sensitivity) toldCorners(edges []edge) []plan.Corner {
 	}
 	kept := told[:0]
 	for _, c := range told {
-		if len(kept) == 0 || c.Milliseconds < kept[len(kept)-1].Milliseconds {
-			kept = append(kept, c)
+		if len(kept) > 0 {
+			before := &kept[len(kept)-1]
+			if c.Milliseconds >= before.Milliseconds {
+				continue
+			}
+			if before.Gap == 0 { // what lay between was none: that nothing else does was not looked at
+				before.Gap = before.Milliseconds - c.Milliseconds
+				before.Price, before.Unproven = before.Gap/(n.squared(c.Error)-n.squared(before.Error)), before.Gap
+			}
 		}
+		kept = append(kept, c)
 	}
 	return kept
 }

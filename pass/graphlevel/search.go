@@ -463,11 +463,14 @@ func (s *search) feedback() error {
 			return nil
 		}
 		at := len(s.result.Trials)
-		if err := s.measure(list); err != nil {
+		err = s.measure(list)
+		if len(s.result.Trials) > at { // it may have been another of the list that there was no time for
+			s.step(at, false, gap)
+			s.believe()
+		}
+		if err != nil {
 			return err
 		}
-		s.step(at, false, gap)
-		s.believe()
 	}
 	return nil
 }

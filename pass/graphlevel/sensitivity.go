@@ -154,6 +154,9 @@ const (
 	fitDamping = 0.5
 	// steepest is how far a share is changed at most at a time: an error of 0 says that shares are small, not how small.
 	steepest = 100.0
+	// leastShare is how small a share becomes at most, in parts of what it is believed to be before anything is measured:
+	// errors of 0 (no answer changed, say) would have it vanish, and prices of errors would be without limit.
+	leastShare = 1e-9
 )
 
 // fit finds the shares that explain what was measured.
@@ -173,13 +176,19 @@ func (n *sensitivity) fit() {
 			}
 		}
 	}
+	least := make([][]float64, len(n.share))
+	for i := range n.share {
+		for _, share := range n.share[i] {
+			least[i] = append(least[i], leastShare*share)
+		}
+	}
 	for range fitRounds {
 		for _, m := range n.seen {
 			ratio := m.square / n.sum(m.parts)
 			ratio = math.Pow(min(steepest, max(1/steepest, ratio)), fitDamping)
 			for i := range m.parts {
 				for _, p := range m.parts[i] {
-					n.share[i][p] *= ratio
+					n.share[i][p] = max(least[i][p], ratio*n.share[i][p])
 				}
 			}
 		}

@@ -23,5 +23,5 @@ func methodText(p *plan.Precision) string {
 	for _, m := range p.Methods {
 		tried = append(tried, fmt.Sprintf("%s %.3g", m.Method, m.Error))
 	}
-	return text + fmt.Sprintf(", on %d other inputs the best of: %s", p.Compared, strings.Join(tried, ", "))
+	return text + fmt.Sprintf(", on %d inputs the best of: %s", p.Compared, strings.Join(tried, ", "))
 }

@@ -15,7 +15,7 @@ func TestHowScalesWereMadeIsTold(t *testing.T) {
 	t.Parallel()
 	assert.Empty(t, methodText(&plan.Precision{}))
 	assert.Equal(t, "\nscales of bytes by entropy", methodText(&plan.Precision{Method: "entropy"}))
-	assert.Equal(t, "\nscales of bytes by mse, on 8 other inputs the best of: mse 0.0123, min-max 0.5",
+	assert.Equal(t, "\nscales of bytes by mse, on 8 inputs the best of: mse 0.0123, min-max 0.5",
 		methodText(&plan.Precision{Method: "mse", Compared: 8,
 			Methods: []cost.ScaleMethod{{Method: "mse", Error: 0.01234}, {Method: "min-max", Error: 0.5}}}))
 }

@@ -13,6 +13,14 @@ from . import folding
 # What makes tensors of no computation: weights, and numbers.
 _GIVEN = {"prim::Constant", "prim::GetAttr", "prim::NumToTensor", "aten::ScalarImplicit"}
 
+# What makes tensors that hold anything, until something is written into them.
+_EMPTY = {"aten::empty", "aten::empty_like", "aten::new_empty"}
+
+# Of what these make TVM's importer has the first alone, no places.
+_WITHOUT_PLACES = {"aten::adaptive_max_pool1d", "aten::adaptive_max_pool2d", "aten::adaptive_max_pool3d",
+                   "aten::max_pool1d_with_indices", "aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices",
+                   "aten::max", "aten::min"}  # fmt: skip
+
 
 def made(path):
     """What the operators of the network make that are tensors, in its order: [(operator, value's name), ...]. What a
@@ -22,11 +30,11 @@ def made(path):
 
 
 def _tensors(node):
-    if node.kind() in _GIVEN:
+    if node.kind() in _GIVEN | _EMPTY:
         return []
     outputs = list(node.outputs())
-    if node.kind() == "aten::adaptive_max_pool1d":
-        outputs = outputs[:1]  # TVM's importer has no places
+    if node.kind() in _WITHOUT_PLACES:
+        outputs = outputs[:1]
     return [value for value in outputs if value.type().kind() == "TensorType"]
 
 

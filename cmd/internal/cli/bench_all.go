@@ -113,7 +113,7 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 	case a.level != string(pass.GraphLevel) && a.level != string(pass.OperatorLevel):
 		return fmt.Errorf("--level %s: it is graph or operator", quoteIfNeeded(a.level))
 	case a.searchTime <= 0:
-		return fmt.Errorf("--search-time %v: name some time, as in 90s; --level operator does without", a.searchTime)
+		return fmt.Errorf("--search-time %v: name some time, as in 90s", a.searchTime)
 	case a.resume && a.executables == "":
 		return errors.New("--resume: name the folder that has the figures in --executables")
 	}

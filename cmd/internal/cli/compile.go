@@ -116,7 +116,7 @@ type compileAction struct {
 // decidedByPlan are the flags that --plan answers.
 var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "repeat", "exhaustive",
 	"skip-unusable", "rounds", "level", "no-graph-search", "search-time", "trials", "seed", "memory-limit-executable",
-	"precision", "max-error", "error-measure"}
+	"precision", "max-error", "error-measure", "calibration-method"}
 
 func (a *compileAction) Check(s *Session, args []string) error {
 	if err := expect(&compileCommand, args, "MODEL"); err != nil {
@@ -158,7 +158,7 @@ func (a *compileAction) checkSearch() (err error) {
 	case a.noGraph && a.flags.Changed("level") && a.level == string(pass.GraphLevel):
 		return errors.New("--level graph and --no-graph-search contradict each other")
 	case a.searchTime <= 0:
-		return fmt.Errorf("--search-time %v: name some time, as in 90s; --no-graph-search does without", a.searchTime)
+		return fmt.Errorf("--search-time %v: name some time, as in 90s", a.searchTime)
 	case a.trials < 0:
 		return fmt.Errorf("--trials %d: name at least 1, or 0 for no limit", a.trials)
 	}
