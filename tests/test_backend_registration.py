@@ -570,6 +570,7 @@ def test_workers_import_a_script_only_up_to_where_it_uses_collage(tmp_path):
             module = IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(4, 8))))
             options = {"backends": ["tvm", "script"], "pin": ["nn.relu=script"], "samples": 3, "level": "operator"}
             placed = collage.partition(module, store=os.environ["STORE"], **options)
+            assert any(f.attrs and "Compiler" in f.attrs for f in placed.functions.values())
             with open(os.environ["RUNS"], "a") as runs:
                 runs.write("y")
             """
@@ -586,9 +587,6 @@ def test_workers_import_a_script_only_up_to_where_it_uses_collage(tmp_path):
     assert done.returncode == 0, done.stderr
     # Once in this process, and once in each worker.
     assert runs.read_text().strip("x") == "y" and runs.read_text().startswith("xx")
-    records = [json.loads(line) for line in (tmp_path / "costs.jsonl").read_text().splitlines()]
-    # Plain TVM ran, and the script's backend alone.
-    assert len([r for r in records if "failure" not in r and "script" in r["key"]["backend"].split(",")]) >= 2
 
 
 @pytest.mark.fast

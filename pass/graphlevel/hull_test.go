@@ -231,6 +231,12 @@ func TestACornerThatIsNone(t *testing.T) {
 		for i := 1; i < len(corners); i++ {
 			require.Less(t, corners[i].Milliseconds, corners[i-1].Milliseconds)
 			require.Greater(t, corners[i].Error, corners[i-1].Error)
+			require.Positive(t, corners[i-1].Gap)
+			for _, p := range all { // what lies between two of them is slower than the gap says
+				if one := at(p); one.off < n.squared(corners[i].Error)*(1-1e-9) {
+					require.Greater(t, one.time, corners[i-1].Milliseconds-corners[i-1].Gap-1e-6)
+				}
+			}
 		}
 	}
 	assert.Greater(t, given, 20)

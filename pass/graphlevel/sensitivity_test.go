@@ -254,6 +254,23 @@ func inTwoPrecisions(t *testing.T, most float64, offs map[string]float64) (s *ge
 	return s, n, all
 }
 
+// A measure that often says 0 (no answer changed) leaves shares that can be counted with.
+func TestErrorsOfNothing(t *testing.T) {
+	t.Parallel()
+	s, n, all := inTwoPrecisions(t, 0.01, map[string]float64{"slim": 0, "slimmer": 0.1})
+	n.observe(&Trial{Placement: s.Place([][]int{all("slim")}), Cost: cost.Cost{Samples: []float64{1},
+		Network: &cost.Network{Errors: &cost.Errors{}}}})
+	for v, share := range n.share[0] {
+		assert.Greater(t, share, 1e-25, v)
+	}
+	corners, err := n.corners(func(i int) []place.Option { return believed(s, i, place.Overhead{}) })
+	require.NoError(t, err)
+	assert.Greater(t, len(corners), 1)
+	for _, c := range corners {
+		assert.False(t, math.IsNaN(c.Error+c.Price+c.Gap))
+	}
+}
+
 // Where nothing is allowed but what takes forever, the price rises until costs add up to more than the solver counts:
 // the best that was found until then is the answer.
 func TestAPriceThatTheSolverCannotCountWith(t *testing.T) {

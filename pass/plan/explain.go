@@ -72,8 +72,8 @@ type Other struct {
 	High     float64     `json:"high_ms,omitempty"`
 	Origin   cost.Origin `json:"origin,omitempty"`
 	// Regret is by how much it would have had to be cheaper so that some cheapest placement takes it (place.Regret); 0
-	// for one that is in a placement as cheap as the plan's. nil where the plan was not searched for, and where no
-	// placement can hold it.
+	// for one that is in a placement as cheap as the plan's. nil where the plan was not searched for, where no placement
+	// can hold it, and where the plan is not the cheapest by these costs, since borders or what was measured decided.
 	Regret *float64 `json:"regret_ms,omitempty"`
 	// Reason says why it could not be placed.
 	Reason string `json:"reason,omitempty"`
@@ -153,6 +153,9 @@ type explainer struct {
 	regret []*float64
 }
 
+// believedApart is how many milliseconds apart costs in place are that are not written as the same number.
+const believedApart = 1e-6
+
 // PlacedInPlace says that the plan was placed by the costs of its candidates in place and by borders
 // (GraphLevel.Believed). What Explain and Closest say of costs is then by those in place; what borders take is not in
 // it.
@@ -178,6 +181,9 @@ func (p *Plan) explainer() (*explainer, error) {
 		regret, err := place.Regret(options, tree)
 		if err != nil {
 			return nil, fmt.Errorf("plan: function %s: %w", f.Name, err)
+		}
+		if x.inPlace && slices.ContainsFunc(regret[:len(placement.Chosen)], func(r float64) bool { return r > believedApart }) {
+			continue // borders, or what was measured in the end, decided for something dearer
 		}
 		k := len(placement.Chosen) // the rejected ones stand behind the chosen ones, in the plan's order
 		for i := range p.Candidates.Rejected {

@@ -86,6 +86,29 @@ func TestRegretIsTheTruth(t *testing.T) {
 	assert.Positive(t, checked)
 }
 
+// A plan of the operator level that is not the cheapest by its parts in place was decided by borders, or by what was
+// measured: no loser is told by how much it was too dear.
+func TestNoRegretsWhereOtherThingsDecided(t *testing.T) {
+	t.Parallel()
+	for name, slower := range map[string]float64{"the cheapest": 1, "not the cheapest": 100} {
+		p := example(t)
+		p.Level, p.GraphLevel = "operator", &GraphLevel{Believed: &Believed{}}
+		require.True(t, p.PlacedInPlace())
+		for i := range p.Regions {
+			for k := range p.Regions[i].Candidates {
+				c := &p.Regions[i].Candidates[k]
+				c.Believed = slower * c.Milliseconds
+			}
+		}
+		for i := range p.Candidates.Rejected {
+			p.Candidates.Rejected[i].Believed = p.Candidates.Rejected[i].Milliseconds
+		}
+		closest, err := p.Closest(5)
+		require.NoError(t, err)
+		assert.Equal(t, slower > 1, len(closest) == 0, name)
+	}
+}
+
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Selector{

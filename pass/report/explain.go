@@ -188,6 +188,8 @@ func evidenceInPlace(e *plan.Explanation) string {
 // needed says how much faster a loser would have had to be.
 func needed(o *plan.Other) string {
 	switch {
+	case o.Regret == nil && o.InPlace:
+		return "not by its own cost: by borders, or by what was measured"
 	case o.Regret == nil:
 		return "fits into no placement"
 	case *o.Regret == 0 && o.Fate == plan.FateBounded:
