@@ -83,8 +83,8 @@ func TestCalibrationDataIsTakenApart(t *testing.T) {
 	assert.Equal(t, different.Searched, different.Compared, "there are no others")
 }
 
-// Errors are taken on the same samples of the same files, and data are told by these, however many more files scales are
-// found on; what is known of scales is of all of them.
+// Errors are taken on the same samples of the same files, and data are told by these, however many more files scales
+// are found on; what is known of scales is of all of them.
 func TestMoreFilesForScalesChangeNoErrors(t *testing.T) {
 	t.Parallel()
 	const inAll = 40

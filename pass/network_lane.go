@@ -437,8 +437,8 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 }
 
 // paced makes a network that was measured, at c, the one that the next ones run in turn with, where it is the fastest.
-// Plain TVM may take many times as long, and its time to it is known. The rounds that this takes are added to c's, which is a
-// failure where the network fails in them. goesOn says that others were measured in an earlier run.
+// Plain TVM may take many times as long, and its time to it is known. The rounds that this takes are added to c's,
+// which is a failure where the network fails in them. goesOn says that others were measured in an earlier run.
 func (l *Lane) paced(ctx context.Context, e, plain *Executable, c *cost.Cost, goesOn bool) error {
 	if e != plain {
 		fresh, err := l.pace.follow(ctx, e, *c, goesOn, func(ctx context.Context) (cost.Cost, error) {

@@ -18,8 +18,8 @@ import (
 // second one, whoever computes it (RATIONALE.md says why always).
 
 // quantisedForm writes the operators of TVM's quantisation dialect that compute as operators on float32 between
-// quantisations and the way back. What it does not know stays. The module, which has types as the one has that comes in,
-// is the caller's; it may be the same.
+// quantisations and the way back. What it does not know stays. The module, which has types as the one has that comes
+// in, is the caller's; it may be the same.
 func quantisedForm(mod *bridge.Object) (*bridge.Object, error) {
 	read, err := relay.Read(mod)
 	if err != nil {
@@ -115,9 +115,9 @@ func inSteps(g *relay.Graph, id relay.NodeID) *form {
 	return nil
 }
 
-// scaled is a product of whole numbers whose scale comes behind it (ONNX's MatMulInteger and ConvInteger, and QGemm that
-// gives float32). One that is known only when the data are there, as dynamic quantisation has it, goes to the data:
-// at the weights it would have them computed at each call.
+// scaled is a product of whole numbers whose scale comes behind it (ONNX's MatMulInteger and ConvInteger, and QGemm
+// that gives float32). One that is known only when the data are there, as dynamic quantisation has it, goes to the
+// data: at the weights it would have them computed at each call.
 func scaled(g *relay.Graph, n *relay.Node) *form {
 	sums := &g.Nodes[n.Inputs[0]]
 	if !n.Type.IsTensor("float32") || sums.Op != "cast" || !g.Nodes[sums.Inputs[0]].Type.IsTensor("int32") ||

@@ -23,8 +23,8 @@ import (
 
 // Some backends round what their operators read to bytes by scales that must be known when a region is written
 // (byoc.Rounding). They are found on inputs of the network's: a build of the network that gives these values, too, is
-// run on inputs of which the search may see, and rounding.Seen.StepsBy makes the steps of it by a method (Lane.made). That is done when the first network with
-// such a region is to be built (Lane.Know), and once: the cost store keeps it.
+// run on inputs of which the search may see, and rounding.Seen.StepsBy makes the steps of it by a method (Lane.made).
+// That is done when the first network with such a region is to be built (Lane.Know), and once: the cost store keeps it.
 
 // unfit says that a candidate's scales could not be found: nothing is run here that would tell them, or the values that
 // it has rounded are no network's own.

@@ -15,8 +15,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// TVM computes what no engine does while values are looked at, and a tuning log changes its code, whose sums may come in
-// another order: what was seen with one log is not taken for what is seen with another.
+// TVM computes what no engine does while values are looked at, and a tuning log changes its code, whose sums may come
+// in another order: what was seen with one log is not taken for what is seen with another.
 func TestScalesThatWereFoundWithAnotherTuningLogAreOthers(t *testing.T) {
 	tvmtest.Parse(t, `def @main(%x: Tensor[(2), float32]) { %x }`)
 	level := 3

@@ -27,8 +27,8 @@ var library = byoc.Library{
 // measured of the other form is measured anew.
 const writerRevision = 2
 
-// Probe looks for the runtime plug-in and for OpenVINO, without loading either. The version, which is part of the key of
-// costs, has the writer's own revision.
+// Probe looks for the runtime plug-in and for OpenVINO, without loading either. The version, which is part of the key
+// of costs, has the writer's own revision.
 func (backend) Probe() byoc.Probe {
 	p := byoc.Probe{Library: "OpenVINO"}
 	unusable := func(reason, remedy string) byoc.Probe {

@@ -263,8 +263,8 @@ func (c *cutter) split(r *region) {
 	}
 }
 
-// parted are the parts of a region, cut behind one of the nodes of its spines, of which the smaller holds the most work;
-// of equals those that hold the most together, and then the first. nil where there are none.
+// parted are the parts of a region, cut behind one of the nodes of its spines, of which the smaller holds the most
+// work; of equals those that hold the most together, and then the first. nil where there are none.
 //
 // What is post-dominated by a node is all that can come before it, and nothing of that can come after it: so much more
 // is not to be had there, and most nodes need not be looked at any closer.

@@ -11,9 +11,9 @@ import (
 )
 
 // Apart says why writing to places may write twice to one: TVM's last update wins there, an engine's is the one whose
-// thread comes last. places is a node of g with indices as scatter_nd reads them, of int32 or int64, the first dimension
-// the coordinates of a place in a tensor of shape; relay.NoNode for what is no node of g. The error is nil where they
-// are a constant, lie within the tensor, and none of them stands there twice.
+// thread comes last. places is a node of g with indices as scatter_nd reads them, of int32 or int64, the first
+// dimension the coordinates of a place in a tensor of shape; relay.NoNode for what is no node of g. The error is nil
+// where they are a constant, lie within the tensor, and none of them stands there twice.
 func Apart(g *relay.Graph, places relay.NodeID, shape []int64) error {
 	if places == relay.NoNode || g.Nodes[places].Kind != relay.KindConstant {
 		return fmt.Errorf("has places that may repeat, since they are no constant")

@@ -56,8 +56,8 @@ func encodeRecord(key Key, c Cost) ([]byte, error) {
 // wholeNumbers is from where on each float64 is a whole number: rounding gives nothing and may overflow.
 const wholeNumbers = 1 << 53
 
-// RoundSample cuts a latency in milliseconds to a tenth of a nanosecond, which is far below what a clock can tell apart:
-// the digits that a store keeps. What is too long to hold so small a part (10 days and more) stays as it is.
+// RoundSample cuts a latency in milliseconds to a tenth of a nanosecond, which is far below what a clock can tell
+// apart: the digits that a store keeps. What is too long to hold so small a part (10 days and more) stays as it is.
 func RoundSample(ms float64) float64 {
 	if tenths := ms * 1e7; tenths < wholeNumbers {
 		return math.Round(tenths) / 1e7

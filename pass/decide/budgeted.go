@@ -150,8 +150,8 @@ func (c *decision) holdToBudget(f *finalist) {
 	}
 }
 
-// nearest says by how much the best misses what is allowed, of all networks that ran and are too far off; "" where there
-// is none.
+// nearest says by how much the best misses what is allowed, of all networks that ran and are too far off; "" where
+// there is none.
 func (c *decision) nearest() string {
 	limit, least := c.Precision.Limit(), math.Inf(1)
 	if c.graph == nil || c.graph.result == nil || limit == (cost.Limit{}) {

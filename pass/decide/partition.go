@@ -47,11 +47,11 @@ func OptionsOf(config pass.Config) Options {
 
 // Partition is pass.Partition: the module has the regions of the network that was kept, and the plan is that network's.
 // It decides by what the store has once everything was measured: the same costs give the same module, but for what
-// TVM's virtual machine runs, whose finalists are run each time. Where there is
-// nothing to choose between (TVM is not offered, or nothing else is) it is pass.Place, and so it is, with a warning,
-// where the network cannot be run as a whole (pass.NotWholeError): TVM does not build it, not for its virtual machine
-// either, or cannot run it there at the sizes that open dimensions are tried at, or that is needed and no Python host is
-// in the process, which builds for it. Ctrl-C in Python ends the search, and what was the fastest until then is taken (Ending.Watch).
+// TVM's virtual machine runs, whose finalists are run each time. Where there is nothing to choose between (TVM is not
+// offered, or nothing else is) it is pass.Place, and so it is, with a warning, where the network cannot be run as a
+// whole (pass.NotWholeError): TVM does not build it, not for its virtual machine either, or cannot run it there at the
+// sizes that open dimensions are tried at, or that is needed and no Python host is in the process, which builds for it.
+// Ctrl-C in Python ends the search, and what was the fastest until then is taken (Ending.Watch).
 func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
 	if config.Context == nil {
 		config.Context = context.Background()

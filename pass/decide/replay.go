@@ -22,8 +22,8 @@ import (
 
 func init() { pass.SetReplayer(replayModule) }
 
-// Replay builds what a plan says, and measures nothing. Its outputs are compared with plain TVM's, unless NoVerify.
-// Of the options those that say how to build are looked at (the rest is the plan's: Adopt), and Store, RetryFailures and
+// Replay builds what a plan says, and measures nothing. Its outputs are compared with plain TVM's, unless NoVerify. Of
+// the options those that say how to build are looked at (the rest is the plan's: Adopt), and Store, RetryFailures and
 // Exact as pass.Replay does. Warnings say where this machine is another than the plan's.
 func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Options) (*Decision, error) {
 	c, f, err := replay(ctx, module, p, options)
@@ -86,8 +86,8 @@ func replayModule(module *bridge.Object, p *plan.Plan, config pass.Config) (*bri
 	return f.module, nil
 }
 
-// hold builds plain TVM and what a plan says, and compares their outputs. The error is a *pass.NotWholeError where plain
-// TVM cannot be built for its virtual machine, or does not run there.
+// hold builds plain TVM and what a plan says, and compares their outputs. The error is a *pass.NotWholeError where
+// plain TVM cannot be built for its virtual machine, or does not run there.
 func (c *decision) hold(f *finalist) error {
 	if err := c.buildReference(); err != nil {
 		if c.machine == nil || errors.Is(err, bridge.ErrInterrupted) || c.ctx.Err() != nil || atomicfile.IsDiskFull(err) {
@@ -149,8 +149,9 @@ func (c *decision) readyToBuild(p *plan.Plan) error {
 // levelOf is the optimisation level in a cost's options ("O3 -AlterOpLayout").
 var levelOf = regexp.MustCompile(`^O([0-4])\b`)
 
-// Adopt takes from a plan what it was made for: OptLevel, DisabledPasses, Target, Threads and Backends. What was tuned for it must be in
-// TuningLog, and nothing else. Errors that are the caller's to mend are *pass.ReplayError and *pass.OptionError.
+// Adopt takes from a plan what it was made for: OptLevel, DisabledPasses, Target, Threads and Backends. What was tuned
+// for it must be in TuningLog, and nothing else. Errors that are the caller's to mend are *pass.ReplayError and
+// *pass.OptionError.
 func (o *Options) Adopt(p *plan.Plan) error {
 	level := levelOf.FindStringSubmatch(p.Environment.Options)
 	if level == nil {

@@ -131,7 +131,8 @@ func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, 
 	return result, err
 }
 
-// converse gives a tuner its work, follows what it says and decides whether what it found is kept. io.EOF: it said nothing more.
+// converse gives a tuner its work, follows what it says and decides whether what it found is kept. io.EOF: it said
+// nothing more.
 func converse(in io.WriteCloser, out io.Reader, spec []byte,
 	progress func(done, total int, milliseconds float64)) (*TuneResult, error) {
 	if _, err := in.Write(append(spec, '\n')); err != nil {
