@@ -12,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/internal/tvmtest"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -39,4 +40,17 @@ func TestScalesThatWereFoundWithAnotherTuningLogAreOthers(t *testing.T) {
 		assert.NotEqual(t, one, other)
 		assert.Equal(t, one, key(wide, autoTVMRecord+"\n"), "wherever the same log lies")
 	}
+}
+
+// What is compared on calibration data is told by what the data holds, wherever its files lie: an iterable of Python's
+// is written into another folder each time.
+func TestCalibrationDataIsKnownAgainElsewhere(t *testing.T) {
+	key := func(data, folder string) cost.Key {
+		l := watching(&Network{s: &search{cfg: &Config{}}, Hash: "0123"}, "", nil)
+		l.options.Data, l.options.Inputs.Compared = data, []measure.Input{{File: folder + "/a.npz", Sample: 3}}
+		return l.scalesKey([]relay.NodeID{1, 2}, "tvm")
+	}
+	assert.Equal(t, key("digest", "/tmp/one"), key("digest", "/tmp/other"))
+	assert.NotEqual(t, key("digest", "/tmp/one"), key("another", "/tmp/one"))
+	assert.NotEqual(t, key("", "/tmp/one"), key("", "/tmp/other"), "nothing else says which they are")
 }

@@ -13,8 +13,10 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
+import tvm
 from conftest import run_python
 from onnx import TensorProto, helper, numpy_helper
+from tvm import relay
 
 # The same plan so many times.
 RUNS = 20
@@ -306,3 +308,15 @@ def test_explain_with_an_empty_environment(decided, command):
         [binary, "explain", "--verify", str(decided.plan)], capture_output=True, text=True, env={}, cwd="/"
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_a_plan_of_what_tvm_cannot_build_is_made_of_its_parts(command, tmp_path):
+    """Plain TVM is not built, so no whole network runs; by its parts it is known which operator is in the way."""
+    x = relay.var("x", shape=(1, 4, 8, 8))
+    weights = relay.const(np.ones((4, 2, 3, 3), "float32"))
+    dilated = relay.nn.conv2d_transpose(x, weights, channels=2, kernel_size=(3, 3), dilation=(2, 2))
+    model = tmp_path / "dilated.relay"
+    model.write_text(relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.relu(dilated))).astext())
+    found = command("plan", model, "--backends", "tvm,dnnl", "--db", tmp_path / "costs.jsonl", "--repeat", 1, "-q")
+    assert found.returncode == 2
+    assert "nobody takes 1 of its operators:\n  nn.conv2d_transpose" in found.stderr
