@@ -66,7 +66,7 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 			return nil, nil, &pass.OptionError{Option: "precision or max_error", Reason: "needs tvm and another backend to " +
 				"choose between: else no network is run, and nothing tells how far off it is"}
 		}
-		return pass.Place(mod, config)
+		return placeParts(mod, config)
 	}
 	options.Progress, options.Settle = progress.New(os.Stderr, true, false), true
 	var err error
@@ -85,7 +85,7 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 	if part := (*pass.NotWholeError)(nil); errors.As(err, &part) {
 		config.Warning(fmt.Sprintf("%v; it is placed by what its parts take alone", part))
 		config.Precision = pass.Precision{} // nothing would tell how far off the whole is
-		return pass.Place(mod, config)
+		return placeParts(mod, config)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -99,4 +99,13 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 		return nil, nil, fmt.Errorf("what was decided cannot be written down, which is a defect of Collage: %w", err)
 	}
 	return out, decided.Plan, nil
+}
+
+// placeParts is pass.Place, and a warning where the time ended the measuring.
+func placeParts(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
+	out, p, err := pass.Place(mod, config)
+	if err == nil && config.Until.Err() != nil && byBounds(p) {
+		config.Warning(noTimeToMeasure)
+	}
+	return out, p, err
 }

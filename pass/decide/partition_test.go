@@ -13,6 +13,7 @@ import (
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/plan"
 )
 
 func TestWhatAConfigLeavesOpen(t *testing.T) {
@@ -55,3 +56,10 @@ func TestOptionsThatDoNotGoWithTheGraphLevel(t *testing.T) {
 
 // nothing is an estimator that is never asked.
 type nothing struct{ cost.Estimator }
+
+func TestWhatWasPlacedByBounds(t *testing.T) {
+	p := &plan.Plan{Regions: []plan.Region{{}, {Candidates: []plan.Candidate{{Cost: cost.Cost{Origin: cost.Measured}}}}}}
+	assert.False(t, byBounds(p))
+	p.Regions[1].Candidates = append(p.Regions[1].Candidates, plan.Candidate{Cost: cost.Cost{Origin: cost.Bounded}})
+	assert.True(t, byBounds(p))
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -53,6 +54,21 @@ func (c *decision) placeAlone() error {
 	}
 	c.finalists = append(c.finalists, f)
 	return nil
+}
+
+// noTimeToMeasure is said where the time ended the measuring of parts.
+const noTimeToMeasure = "There was no time to measure all that decides: some of it was placed by what is believed."
+
+// byBounds says that something was placed of which no more is known than a lower bound.
+func byBounds(p *plan.Plan) bool {
+	for i := range p.Regions {
+		for k := range p.Regions[i].Candidates {
+			if p.Regions[i].Candidates[k].Cost.Origin == cost.Bounded {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // constrained says that only the placement keeps to what was asked for.
@@ -125,8 +141,8 @@ func (c *decision) placement() (*finalist, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config.Until != nil && config.Until.Err() != nil && p.Estimate.Bound < p.Estimate.Milliseconds {
-		c.warn("%s", c.hurry("There was no time to measure all that decides: some of it was placed by what is believed."))
+	if config.Until != nil && config.Until.Err() != nil && byBounds(p) {
+		c.warn("%s", c.hurry(noTimeToMeasure))
 	}
 	c.donePlacing(p)
 	p.Module.Name = c.Name
