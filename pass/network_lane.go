@@ -37,6 +37,8 @@ type Lane struct {
 	built   map[string]*Executable // by the placement's key
 	plain   *genome.Placement
 	pace    pace
+	// begun says that plain TVM's was measured in this run: one that goes on has it from the store.
+	begun bool
 	// unknown is why the scales that some backends need are not known; nil where they are, or were not asked for.
 	// failures counts how often looking for them failed for what may have been the machine's fault.
 	unknown  *cost.Failure
@@ -371,7 +373,7 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 		}
 		var late error
 		if !c.Failed() {
-			late = l.paced(ctx, e, plain, &c, best != nil)
+			late = l.paced(ctx, e, plain, &c)
 		}
 		took()
 		e.score = graphlevel.Score(c)
@@ -438,10 +440,12 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 
 // paced makes a network that was measured, at c, the one that the next ones run in turn with, where it is the fastest.
 // Plain TVM may take many times as long, and its time to it is known. The rounds that this takes are added to c's,
-// which is a failure where the network fails in them. goesOn says that others were measured in an earlier run.
-func (l *Lane) paced(ctx context.Context, e, plain *Executable, c *cost.Cost, goesOn bool) error {
-	if e != plain {
-		fresh, err := l.pace.follow(ctx, e, *c, goesOn, func(ctx context.Context) (cost.Cost, error) {
+// which is a failure where the network fails in them.
+func (l *Lane) paced(ctx context.Context, e, plain *Executable, c *cost.Cost) error {
+	if e == plain {
+		l.begun = true
+	} else {
+		fresh, err := l.pace.follow(ctx, e, *c, !l.begun, func(ctx context.Context) (cost.Cost, error) {
 			if err := l.options.Quiet(ctx); err != nil {
 				return cost.Cost{}, err
 			}

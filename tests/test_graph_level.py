@@ -107,15 +107,19 @@ def test_the_search_and_its_figures(searched):
         assert all(part["ms"] >= 0 for part in parts)
         assert sum(part["ms"] > 0 for part in parts) >= len(parts) / 2
         assert len(record["network"]["against_ms"]) == len(record["samples_ms"])
-    # Each runs in turn with the fastest before it, which is plain TVM to begin with.
-    fastest = 1.0
+    # Each runs in turn with the fastest before it, which is plain TVM to begin with. What follows another one ran once
+    # more before, and is as fast as it was then: about what all of its rounds say.
+    paces, ratios_before = [1.0], [1.0]
     for one, record in zip(level["networks"], records, strict=True):
         pace = record["network"].get("pace", 1.0)
         # The store keeps samples to a tenth of a nanosecond, of networks that take some microseconds.
-        assert pace == pytest.approx(fastest, rel=1e-5)
+        assert pace <= paces[-1] and any(pace == pytest.approx(ratio, rel=0.2) for ratio in ratios_before)
         ratios = np.array(record["samples_ms"]) / np.array(record["network"]["against_ms"])
         assert one["ratio"] == pytest.approx(pace * np.median(ratios), rel=1e-5)
-        fastest = min(fastest, one["ratio"])
+        paces.append(pace)
+        ratios_before.append(one["ratio"])
+    if ratios_before[2] < 0.9:
+        assert paces[3] == pytest.approx(ratios_before[2], rel=1e-5), "plain TVM's first follower is believed"
 
     finalists = {one["name"]: one for one in plan["finalists"]}
     assert {"tvm", "dnnl"} <= set(finalists)
