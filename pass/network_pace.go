@@ -54,14 +54,6 @@ func ahead(c cost.Cost) bool {
 	if c.Network == nil || !c.Known() {
 		return false
 	}
-	won, lost := 0, 0
-	for i, against := range c.Network.Against {
-		switch {
-		case c.Samples[i] < against:
-			won++
-		case c.Samples[i] > against:
-			lost++
-		}
-	}
+	won, lost := statistics.Signs(c.Samples, c.Network.Against)
 	return won > lost && (lost == 0 || statistics.SignTest(lost, won+lost) <= chance)
 }

@@ -85,6 +85,19 @@ func SignTest(k, n int) float64 {
 	return min(1, 2*sum)
 }
 
+// Signs counts in how many places a's value is below b's and above it; what is equal counts for neither (SignTest).
+func Signs(a, b []float64) (below, above int) {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] < b[i]:
+			below++
+		case a[i] > b[i]:
+			above++
+		}
+	}
+	return below, above
+}
+
 // Ratios are a's values divided by b's, one by one, in their order; as many as both have.
 func Ratios(a, b []float64) []float64 {
 	out := make([]float64, min(len(a), len(b)))

@@ -118,3 +118,8 @@ func TestQuantileIntervalCovers(t *testing.T) {
 	low, _ = QuantileInterval(nil, q, confidence)
 	assert.True(t, math.IsNaN(low))
 }
+
+func TestSigns(t *testing.T) {
+	below, above := Signs([]float64{1, 2, 3, 4}, []float64{2, 2, 2})
+	assert.Equal(t, []int{1, 1}, []int{below, above}, "equal ones and those without a partner count for neither")
+}

@@ -165,14 +165,7 @@ func equalWithin(a, b []float64, margin, doubt float64) bool {
 	if math.Abs(ratio-1) <= margin {
 		return true
 	}
-	above, below := 0, 0
-	for i := range min(len(a), len(b)) {
-		if a[i] > b[i] {
-			above++
-		} else if a[i] < b[i] {
-			below++
-		}
-	}
+	below, above := statistics.Signs(a, b)
 	fewer := min(above, below)
 	return fewer > 0 && statistics.SignTest(fewer, above+below) > doubt
 }
