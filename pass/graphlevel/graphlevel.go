@@ -257,19 +257,22 @@ const roundsToJudge = 3
 func Hopeless(c, best cost.Cost) bool { return hopelessBy(c, best, hopelessRun) }
 
 func hopelessBy(c, best cost.Cost, times float64) bool {
-	if len(c.Samples) < roundsToJudge || !best.Known() {
+	if !best.Known() {
 		return false
 	}
 	worse := statistics.Quantile(Ratios(best), 0.75)
 	if c.Network != nil && c.Network.Pace > 0 {
 		worse = Score(best) // plain TVM's noise is in the best one's rounds, and not in these
 	}
-	return statistics.Quantile(Ratios(c), 0.25) > times*worse
+	return behind(c, times*worse)
 }
 
 // Behind is Hopeless beside a network of which no more is given than its score.
-func Behind(c cost.Cost, score float64) bool {
-	return len(c.Samples) >= roundsToJudge && statistics.Quantile(Ratios(c), 0.25) > hopelessRun*score
+func Behind(c cost.Cost, score float64) bool { return behind(c, hopelessRun*score) }
+
+// behind says that even the better rounds of a network are above a score.
+func behind(c cost.Cost, score float64) bool {
+	return len(c.Samples) >= roundsToJudge && statistics.Quantile(Ratios(c), 0.25) > score
 }
 
 // sizeText is a size for people.
