@@ -205,14 +205,18 @@ func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decis
 
 // begun is a decision whose time runs.
 func begun(module *bridge.Object, options Options) *decision {
-	c := &decision{Options: options, module: module, budget: options.Budget}
-	if c.SearchTime <= 0 {
-		c.SearchTime = graphlevel.DefaultTime
+	options.start()
+	return &decision{Options: options, module: module, budget: options.Budget}
+}
+
+// start has the time run, where it does not yet.
+func (o *Options) start() {
+	if o.SearchTime <= 0 {
+		o.SearchTime = graphlevel.DefaultTime
 	}
-	if c.budget == nil {
-		c.budget = budget.New(c.SearchTime, nil)
+	if o.Budget == nil {
+		o.Budget = budget.New(o.SearchTime, nil)
 	}
-	return c
 }
 
 // under decides while nobody ends it: where Poll gave an error, that is what comes out, whatever was found by then.

@@ -57,7 +57,7 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 		config.Context = context.Background()
 	}
 	options := OptionsOf(config)
-	options.Budget = begun(mod, options).budget
+	options.start()
 	until, done := context.WithTimeout(config.Context, options.Budget.Left())
 	defer done()
 	config.Until = until // where it is placed by its parts alone
