@@ -60,8 +60,8 @@ func (l lanes) Measure(_ context.Context, placements []*genome.Placement, _ *cos
 // What a search among whole networks believes at its end stands in the plan of each placement, and the file proves it.
 func TestWhatTheGraphLevelBelievesIsCheckedFromTheFile(t *testing.T) {
 	withFamily(t, nil)
-	n, err := Explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
-		Estimator: &estimator{rule: familyCosts}})
+	n, err := explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
+		Estimator: &estimator{rule: familyCosts}}, nil)
 	require.NoError(t, err)
 	seeds := []graphlevel.Seed{{Name: "tvm", Placement: n.Plain()}, {Name: "operator level", Placement: n.Placed},
 		{Name: "guest", Placement: n.Single("guest")}, {Name: "host", Placement: n.Single("host")}}

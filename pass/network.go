@@ -45,10 +45,8 @@ type Network struct {
 	inContext map[cost.Key][]float64
 }
 
-// Explore is Partition that keeps what it knows. Nothing is written into the module: Module does that for any
-// placement. cfg.Only must be "". Errors: as Partition's.
-func Explore(mod *bridge.Object, cfg Config) (*Network, error) { return explore(mod, cfg, nil) }
-
+// explore is Place that keeps what it knows. Nothing is written into the module: Module does that for any placement.
+// cfg.Only must be "". measured is decided's. Errors: as Place's.
 func explore(mod *bridge.Object, cfg Config, measured *slack) (n *Network, err error) {
 	if cfg.Only != "" {
 		return nil, &OptionError{"only", "leaves the graph level nothing to search"}

@@ -56,8 +56,8 @@ func TestReplayGivesTheSameModule(t *testing.T) {
 // For each kind of network that may be kept: the plan is that network's, and replaying it gives the same module.
 func TestReplayGivesWhatWasKept(t *testing.T) {
 	withFamily(t, nil)
-	n, err := Explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
-		Estimator: &estimator{rule: familyCosts}})
+	n, err := explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
+		Estimator: &estimator{rule: familyCosts}}, nil)
 	require.NoError(t, err)
 	plain, err := n.Reference()
 	require.NoError(t, err)

@@ -244,8 +244,8 @@ func TestNoBorderBetweenBackendsThatShareRegions(t *testing.T) {
 	assert.InDelta(t, p.Estimate.Milliseconds, proof.Milliseconds, 1e-9)
 
 	// Other placements of the graph level: the file finds the same cost.
-	n, err := Explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
-		Estimator: &estimator{rule: familyCosts}})
+	n, err := explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
+		Estimator: &estimator{rule: familyCosts}}, nil)
 	require.NoError(t, err)
 	for name, placement := range map[string]*genome.Placement{"the family": n.Tuned("host", "guest"),
 		"guest": n.Single("guest"),

@@ -75,8 +75,8 @@ func TestPlaceEndsMeasuringInTime(t *testing.T) {
 // What the operator level places by costs in place is explained by these, and reports say what they rest on.
 func TestPlansOfTheOperatorLevelAreExplainedByCostsInPlace(t *testing.T) {
 	withFamily(t, nil)
-	n, err := Explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
-		Estimator: &estimator{rule: familyCosts}})
+	n, err := explore(tvmtest.Parse(t, layers), Config{Backends: []string{"tvm", "host", "guest"}, Target: "llvm",
+		Estimator: &estimator{rule: familyCosts}}, nil)
 	require.NoError(t, err)
 	seeds := []graphlevel.Seed{{Name: "tvm", Placement: n.Plain()}, {Name: "guest", Placement: n.Single("guest")}}
 	result, err := graphlevel.Search(t.Context(), n.Space, seeds, lanes{n},
