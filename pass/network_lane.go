@@ -356,17 +356,15 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 		started := time.Now()
 		e := l.built[p.Key]
 		var c cost.Cost
-		took := func() {}
+		var profile time.Duration
 		if e.Failure != nil {
 			c = cost.FromFailure(*e.Failure, time.Now())
 		} else {
 			l.options.Progress("measuring")
-			var profile time.Duration
 			var err error
 			if c, profile, err = l.measure(ctx, e, plain, best); err != nil {
 				return err
 			}
-			took = func() { l.options.Ran(time.Since(started), profile) }
 		}
 		if c.Network == nil {
 			c.Network = &cost.Network{}
@@ -375,7 +373,9 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 		if !c.Failed() {
 			late = l.paced(ctx, e, plain, &c)
 		}
-		took()
+		if e.Failure == nil {
+			l.options.Ran(time.Since(started), profile)
+		}
 		e.score = graphlevel.Score(c)
 		c.Network.Seconds = building + time.Since(started).Seconds()
 		if err := taken(i, c); err != nil {
