@@ -37,7 +37,8 @@ type Lane struct {
 	built   map[string]*Executable // by the placement's key
 	plain   *genome.Placement
 	pace    pace
-	// begun says that plain TVM's was measured in this run: one that goes on has it from the store.
+	// begun says that what follows plain TVM's is one of the first: it was measured in this run, which goes on from
+	// nothing else, and its followers are there.
 	begun bool
 	// unknown is why the scales that some backends need are not known; nil where they are, or were not asked for.
 	// failures counts how often looking for them failed for what may have been the machine's fault.
@@ -304,7 +305,7 @@ func (l *Lane) Forget(keep ...*genome.Placement) {
 			continue
 		}
 		if e == l.pace.executable {
-			l.pace = pace{}
+			l.pace, l.begun = pace{}, false // who follows is not one of the first
 		}
 		_ = os.Remove(e.Path)
 		delete(l.built, key)
