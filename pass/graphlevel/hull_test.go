@@ -56,9 +56,14 @@ func sweptSpace(t *testing.T, r *rand.Rand) (*genome.Space, *sensitivity, []poin
 	}
 	var all []point
 	for _, p := range placements(&s.Functions[0]) {
-		all = append(all, point{milliseconds(&s.Functions[0], p), n.sum(n.covered([][]int{p}))})
+		all = append(all, pointOf(n, p))
 	}
 	return s, n, all
+}
+
+// pointOf is a placement of the one function's.
+func pointOf(n *sensitivity, p []int) point {
+	return point{milliseconds(&n.space.Functions[0], p), n.sum(n.covered([][]int{p}))}
 }
 
 // The corners are those that brute force finds, of each of which it is proven that there are none between it and the
@@ -200,7 +205,7 @@ func TestACornerThatIsNone(t *testing.T) {
 		s, n, _ := sweptSpace(t, r)
 		f := &s.Functions[0]
 		all := placements(f)
-		at := func(p []int) point { return point{milliseconds(f, p), n.sum(n.covered([][]int{p}))} }
+		at := func(p []int) point { return pointOf(n, p) }
 		slim := slices.IndexFunc(f.Set.Candidates, func(c candidate.Candidate) bool { return c.Backend == "slim" })
 		share := n.share[0][n.parts(0, slim)[0]]
 		var ends [2]point
