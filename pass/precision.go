@@ -102,8 +102,7 @@ func (p *Precision) Validate() error {
 			return &OptionError{"calibration_method", err.Error() + " or " + CalibrationAuto}
 		}
 	}
-	switch {
-	case p.Measure == "" || slices.Contains(cost.Measures(), p.Measure):
+	if p.Measure == "" || slices.Contains(cost.Measures(), p.Measure) {
 		return nil
 	}
 	if _, err := p.ownMeasure(); err != nil {
