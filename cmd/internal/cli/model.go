@@ -98,8 +98,8 @@ func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
 		"difference, the default), max (its greatest element), cosine, top1 (rows whose greatest element is another) or FILE.py:FUNCTION (def FUNCTION(ours, right))")
 	flags.StringVar(&m.precision.Calibration, "calibration", "", "take errors on real inputs, of `FILE`.npz or of a folder "+
 		"of such files with an array for each input, instead of random ones")
-	flags.StringVar(&m.precision.CalibrationMethod, "calibration-method", "", "make scales of bytes by `METHOD` of what is "+
-		"seen on inputs: mse, min-max, percentile (percentile:99.9 for another share than 99.99), entropy, or auto for the "+
+	flags.StringVar(&m.precision.CalibrationMethod, "calibration-method", "", "make scales of bytes by `METHOD` of "+
+		"what is seen on inputs: mse, min-max, percentile (percentile:99.9 for another share than 99.99), entropy, or auto for the "+
 		"one by which the outputs are off the least (auto)")
 }
 

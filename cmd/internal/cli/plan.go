@@ -39,10 +39,10 @@ alone.
 The same network, store and options give the same plan, byte for byte, once everything that is needed is in the store.
 (The run that measures says "measured" where the next one says "stored".)
 
-With --frontier whole networks are built and run, as collage compile does it, and how fast they are is told beside how far
-off their outputs are: those of them that no other one beats in both. The plan is of the fastest within --max-error. Behind
-them is what is believed of all placements, whether they were run or not: the corners that a price of errors leads to, each of
-them the fastest that is off by no more, and by how much one between two of them may be faster.
+With --frontier whole networks are built and run, as collage compile does it, and how fast they are is told beside how
+far off their outputs are: those of them that no other one beats in both. The plan is of the fastest within --max-error.
+Behind them is what is believed of all placements, whether they were run or not: the corners that a price of errors
+leads to, each of them the fastest that is off by no more, and by how much one between two of them may be faster.
 
 collage explain and collage diff read a plan; collage compile --plan builds it without measuring.`,
 	Examples: []string{
