@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 
@@ -72,9 +73,11 @@ func (s *Session) handOver(command *Command, args []string) error {
 	return fmt.Errorf("cannot run %s: %w", python, execute(python, argv, environment))
 }
 
-// execute is exec. An interrupt while Python starts waits until host.py can answer it: the mask and what is pending
-// belong to the thread and outlive exec.
+// execute is exec, where of two settings of one variable the later one counts: C, Python and Go take the first of what
+// they are given. An interrupt while Python starts waits until host.py can answer it: the mask and what is pending belong
+// to the thread and outlive exec.
 func execute(program string, argv, environment []string) error {
+	environment = (&exec.Cmd{Env: environment}).Environ()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var mask, before unix.Sigset_t

@@ -25,7 +25,8 @@ except Exception as error:
     program = os.environ.get("COLLAGE_RETURN_TO")
     if not program:
         leave("TVM and Collage cannot be loaded: " + message)
-    shutil.rmtree(os.environ.pop("COLLAGE_TEMPORARY"), ignore_errors=True)
-    os.environ.pop("TMPDIR")
+    temporary = os.environ.pop("COLLAGE_TEMPORARY")
+    shutil.rmtree(temporary, ignore_errors=True)
+    os.environ["TMPDIR"] = os.path.dirname(temporary)
     os.execve(program, ["collage", *sys.argv[1:]], {**os.environ, "COLLAGE_HOST_FAILED": message})
 sys.exit(host.main(sys.argv[1:]))

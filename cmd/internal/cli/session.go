@@ -130,12 +130,17 @@ func (s *Session) removeTemporary() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, folder := range s.temporary {
+		// Workers that live still make files by the name that they were told: after this they cannot.
+		if gone := folder + "-gone"; os.Rename(folder, gone) == nil {
+			folder = gone
+		}
 		os.RemoveAll(folder)
 	}
 	s.temporary = nil
 }
 
 func (s *Session) close() {
+	s.removeTemporary() // first: once nobody watches the signals, the next one ends the process where it is
 	if s.signals != nil {
 		signal.Stop(s.signals)
 		close(s.signals)
@@ -144,7 +149,6 @@ func (s *Session) close() {
 	if s.pipes != nil {
 		signal.Stop(s.pipes)
 	}
-	s.removeTemporary()
 	s.cancel(nil)
 }
 
