@@ -200,7 +200,7 @@ def test_the_frontier_of_time_against_error(tmp_path, command):
     model, picture = tmp_path / "model.json", tmp_path / "frontier.svg"
     model.write_text(tvm.ir.save_json(module))
     arguments = ["plan", model, "--backends", "tvm,openvino", "--threads", THREADS, "--repeat", 3]
-    arguments += ["--db", tmp_path / "costs.jsonl", "--search-time", "20s"]
+    arguments += ["--db", tmp_path / "costs.jsonl", "--search-time", "60s"]
     run = command(*arguments, "--frontier", "--svg", picture, "--plan-out", tmp_path / "plan.json")
     assert run.returncode == 0, run.stderr
     head, *rows = run.stdout.splitlines()

@@ -154,16 +154,24 @@ func (n *sensitivity) toldCorners(edges []edge) []plan.Corner {
 	return kept
 }
 
-// corner is a placement as a corner, and in which precisions it computes how many operators.
+// corner is a placement as a corner, and in which precisions it computes how many operators: what parts leaves out is
+// computed in the network's own type.
 func (n *sensitivity) corner(a *atPrice) plan.Corner {
 	c := plan.Corner{Milliseconds: a.time, Error: n.unsquared(a.off), Operators: map[string]int{}}
 	for i := range a.chosen {
 		set := n.space.Functions[i].Set
 		for _, k := range a.chosen[i] {
+			narrow, wide := len(n.parts(i, k)), 0
 			for _, v := range set.Candidates[k].Nodes {
 				if candidate.IsOperator(&set.Graph.Nodes[v]) {
-					c.Operators[string(byoc.Precisions()[n.in[i][k]])]++
+					wide++
 				}
+			}
+			if wide -= narrow; wide > 0 {
+				c.Operators[string(byoc.F32)] += wide
+			}
+			if narrow > 0 {
+				c.Operators[string(byoc.Precisions()[n.in[i][k]])] += narrow
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // point is a placement's time, and the square of what it is off by.
@@ -268,4 +269,22 @@ func TestCornersOfASolverThatIsNotExact(t *testing.T) {
 		assert.InDelta(t, 0.25, corners[i].Unproven, 1e-6)
 		assert.InDelta(t, exact[i].Gap+0.25, corners[i].Gap, 1e-6)
 	}
+}
+
+// What stands in a region of bytes without multiplying is computed in the network's own type, and counted so.
+func TestBytesThatDoNotMultiply(t *testing.T) {
+	t.Parallel()
+	s, n, all := inTwoPrecisions(t, 0.01, nil)
+	g := s.Functions[0].Set.Graph
+	sums := 0
+	for v := range g.Nodes {
+		if g.Placeable(relay.NodeID(v)) && sums < 2 {
+			g.Nodes[v].Op = "nn.relu"
+			sums++
+		}
+	}
+	bytes := n.corner(&atPrice{chosen: [][]int{all("slimmer")}})
+	assert.Equal(t, map[string]int{"f32": 2, "int8": 4}, bytes.Operators)
+	assert.Equal(t, map[string]int{"bf16": 6}, n.corner(&atPrice{chosen: [][]int{all("slim")}}).Operators)
+	assert.Equal(t, map[string]int{"f32": 6}, n.corner(&atPrice{chosen: [][]int{all("tvm")}}).Operators)
 }
