@@ -2,6 +2,8 @@
 """Regions built many at once give what each gives that is built by itself: the same kernels and numbers."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +117,21 @@ def test_a_batch_gives_what_each_gives_alone(requests, tmp_path):
             assert len(got) == len(want)
             for a, b in zip(got, want, strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+def test_a_batch_is_loaded_by_a_process_that_built_nothing(requests, tmp_path):
+    """Nor has it loaded the plug-in that the batch's library names."""
+    manifest = batch.build({"items": requests[:1], "folder": str(tmp_path), "name": "b"})["manifest"]
+    program = "import sys; from collage import batch; batch.load(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", program, manifest], check=True)
+
+
+def test_no_kernel_is_compiled_that_lays_a_weight_out(requests, tmp_path):
+    manifest = batch.build({"items": requests[:2], "folder": str(tmp_path), "name": "b"})["manifest"]
+    for told in json.loads(Path(manifest).read_text())["regions"]:
+        assert told["once"] is None
+        ((weight, layout, _),) = told["laid"].values()
+        assert weight in told["weights"] and layout == "OIHW"
 
 
 def test_the_same_kernels(requests, tmp_path):

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// mostInBatch is how many computations are built at once: more save little of what each costs, and make whoever
-	// waits for the first of them wait longer.
-	mostInBatch = 6
+	// mostInBatch is how many computations are built at once: they share kernels, and what each costs is less by a third
+	// than in batches of a quarter of that. firstInBatch is how many a builder begins with, so that whoever waits for
+	// the first of them does not wait for long.
+	mostInBatch  = 32
+	firstInBatch = 8
 	// fewestForBuilder: for fewer computations a further worker is not worth its start.
 	fewestForBuilder = 4
 )
@@ -31,8 +33,8 @@ type ahead struct {
 	dir      string
 	builders []*builder
 	known    map[string]*code
-	wanted   []*code         // somebody waits for it
-	later    []*cost.Request // somebody may want it later
+	wanted   []*code // somebody waits for it
+	later    []*code // somebody may want it later
 	done     chan *batch
 	loads    []*batch // what the worker that measures must load yet
 	loaded   []*batch // what it has loaded; the files stay, for another one after a crash
@@ -47,6 +49,7 @@ type ahead struct {
 type builder struct {
 	process *process
 	batch   *batch // nil while it has nothing to do
+	begun   bool   // it has built something
 }
 
 // code is what is known about the code of a computation.
@@ -54,8 +57,10 @@ type code struct {
 	request  *cost.Request
 	workload *cost.Workload
 	state    codeState
-	// alone: it was in a batch that failed.
-	alone bool
+	// expected: it is among later.
+	expected bool
+	// most is how many may be in a batch with it: half of one that failed; 0 for as many as anywhere.
+	most int
 }
 
 type codeState int
@@ -126,8 +131,9 @@ func (a *ahead) want(r *cost.Request, workload *cost.Workload) {
 // expect says that somebody may want these, in this order, and has the builders begin.
 func (a *ahead) expect(requests []cost.Request) error {
 	for i := range requests {
-		if c := a.known[requests[i].Key.Structure]; c == nil || c.state == codeUnknown {
-			a.later = append(a.later, &requests[i])
+		if c := a.code(&requests[i]); c.state == codeUnknown && !c.expected {
+			c.expected = true
+			a.later = append(a.later, c)
 		}
 	}
 	return a.dispatch()
@@ -142,8 +148,8 @@ func (a *ahead) settled(r *cost.Request) bool {
 // pending counts computations that are not being built yet.
 func (a *ahead) pending() int {
 	n := len(a.wanted)
-	for _, r := range a.later {
-		if c := a.known[r.Key.Structure]; c == nil || c.state == codeUnknown {
+	for _, c := range a.later {
+		if c.state == codeUnknown {
 			n++
 		}
 	}
@@ -179,7 +185,7 @@ func (a *ahead) dispatch() error {
 			running++
 			a.started++
 		}
-		items, err := a.next()
+		items, err := a.next(b)
 		if err != nil {
 			return err
 		}
@@ -197,28 +203,29 @@ func (a *ahead) dispatch() error {
 	return nil
 }
 
-// next takes the computations of the next batch.
-func (a *ahead) next() ([]*code, error) {
+// next takes the computations of a builder's next batch: what is waited for, and behind that what may be.
+func (a *ahead) next(b *builder) ([]*code, error) {
 	var items []*code
-	size := min(mostInBatch, max(1, (len(a.wanted)+len(a.builders)-1)/len(a.builders)))
+	most := firstInBatch
+	if b.begun {
+		most = mostInBatch
+	}
+	size := min(most, max(fewestForBuilder, (a.pending()+len(a.builders)-1)/len(a.builders)))
 	for len(a.wanted) > 0 && len(items) < size {
 		c := a.wanted[0]
-		if c.alone && len(items) > 0 {
-			break
+		if c.most > 0 {
+			if size = min(size, c.most); len(items) >= size {
+				break
+			}
 		}
 		a.wanted = a.wanted[1:]
 		items = append(items, c)
-		if c.alone {
-			break
-		}
 	}
-	for len(items) == 0 && len(a.later) > 0 {
-		for len(a.later) > 0 && len(items) < mostInBatch/2 {
-			c := a.code(a.later[0])
-			a.later = a.later[1:]
-			if c.state == codeUnknown {
-				items = append(items, c)
-			}
+	for len(a.later) > 0 && len(items) < size {
+		c := a.later[0]
+		a.later = a.later[1:]
+		if c.state == codeUnknown {
+			items = append(items, c)
 		}
 	}
 	for _, c := range items {
@@ -244,7 +251,7 @@ func (a *ahead) start(b *builder, items []*code) {
 		m.Compiler, m.Check = "", false
 		t.message.Items = append(t.message.Items, m)
 	}
-	b.batch = t
+	b.batch, b.begun = t, true
 	process, greeted := b.process, b.process.lastID > 0
 	go func() {
 		defer func() {
@@ -306,7 +313,7 @@ func (a *ahead) finish(t *batch) {
 			c.state = codeGivenUp
 			continue
 		}
-		c.state, c.alone = codeWanted, true
+		c.state, c.most = codeWanted, (len(t.items)+1)/2
 		again = append(again, c)
 	}
 	a.wanted = slices.Concat(again, a.wanted)

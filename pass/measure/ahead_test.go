@@ -32,6 +32,17 @@ func count(notes []string, beginning string) int {
 	return n
 }
 
+// computationsBuilt says how many computations builders were asked for, by the notes.
+func computationsBuilt(notes []string) int {
+	built := 0
+	for _, note := range notes {
+		if list, ok := strings.CutPrefix(note, "build "); ok {
+			built += len(strings.Split(list, "; "))
+		}
+	}
+	return built
+}
+
 // Code is built once for all backends that compute the same, before anything is timed; candidates are timed in turn.
 func TestBuildersWorkAhead(t *testing.T) {
 	store := cost.NewMemoryStore()
@@ -52,13 +63,7 @@ func TestBuildersWorkAhead(t *testing.T) {
 	assert.Equal(t, 20, store.Len())
 	notes := b.logged(t)
 	assert.Equal(t, 3, count(notes, "start"), "two builders and one that measures")
-	built := 0
-	for _, note := range notes {
-		if list, ok := strings.CutPrefix(note, "build "); ok {
-			built += len(strings.Split(list, "; "))
-		}
-	}
-	assert.Equal(t, 10, built, "each computation once")
+	assert.Equal(t, 10, computationsBuilt(notes), "each computation once")
 	assert.Equal(t, count(notes, "build "), count(notes, "load "))
 	assert.Equal(t, 20, count(notes, "prepare "))
 	assert.Equal(t, 40, count(notes, "again "), "two turns each")
@@ -142,6 +147,19 @@ func TestExpectedCodeIsBuilt(t *testing.T) {
 	assert.Equal(t, 2, b.Stats().Started)
 }
 
+func TestExpectedCodeOfSeveralBackendsIsBuiltOnce(t *testing.T) {
+	b := newBench(t, withBuilders(1))
+	var requests []cost.Request
+	for i := range 6 {
+		requests = append(requests, b.request(fmt.Sprint(i), "tvm", fmt.Sprintf("ok %d", i+1)),
+			b.request(fmt.Sprint(i), "dnnl", fmt.Sprintf("ok %d", i+21)))
+	}
+	require.NoError(t, b.Expect(requests))
+	_, err := b.Estimate(context.Background(), requests)
+	require.NoError(t, err)
+	assert.Equal(t, 6, computationsBuilt(b.logged(t)))
+}
+
 // Folders of processes that were killed are removed by the next one; those in use are not.
 func TestFoldersThatWereLeftBehind(t *testing.T) {
 	parent := t.TempDir()
@@ -178,13 +196,7 @@ func TestCodeOutlivesTheWorkerThatLoadedIt(t *testing.T) {
 	for i, c := range costs {
 		assert.Equal(t, i%5 == 4, c.Failed())
 	}
-	built := 0
-	for _, note := range b.logged(t) {
-		if list, ok := strings.CutPrefix(note, "build "); ok {
-			built += len(strings.Split(list, "; "))
-		}
-	}
-	assert.Equal(t, 16, built)
+	assert.Equal(t, 16, computationsBuilt(b.logged(t)))
 }
 
 // For a handful nobody starts a builder.

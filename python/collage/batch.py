@@ -3,8 +3,9 @@
 
 In: requests as "measure" has them, for plain TVM. Out: a library and a manifest (JSON) in a folder, from
 which the process that measures makes an executor for each region. That is the code which each region by
-itself would get, for a fraction of the time: kernels that regions share are compiled once, and large weights
-are no part of what is compiled.
+itself would get, for a fraction of the time: kernels that regions share are compiled once, large weights
+are no part of what is compiled, nor are the kernels that lay them out anew, and kernels do not check the arrays that
+they are given.
 
 This process only builds: what goes wrong here is no failure of a region. Whoever measures builds what is
 missing by itself, and reports what TVM says.
@@ -22,6 +23,7 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from . import export, graph_cut, library
+from .folding import laid_out
 from .region import (
     POSITIVE,
     constant_array,
@@ -96,6 +98,37 @@ def _unprinted():
         vector[1] = end
 
 
+# What checks a kernel's arguments is a third of what LLVM has to compile, and takes nanoseconds.
+_UNCHECKED = {"tir.disable_assert": True}
+
+
+class _Layouts(relay.ExprMutator):
+    """Takes out of a module what lays weights out anew: the result is an input, as it would be a constant.
+
+    ``made`` says of each such input (weight, layout, its own layout), weights by name.
+    """
+
+    def __init__(self, weights):
+        super().__init__()
+        self._weights = weights
+        self.made = {}
+
+    def __call__(self, module):
+        # Compiled again without something else, it begins anew.
+        self.made, self.memo_map = {}, {}
+        body = self.visit(relay.transform.InferType()(module)["main"].body)
+        return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body)))
+
+    def visit_call(self, call):
+        weight = call.args[0] if call.args else None
+        moved = isinstance(call.op, tvm.ir.Op) and call.op.name == "layout_transform" and isinstance(weight, relay.Var)
+        if not moved or weight.name_hint not in self._weights:
+            return super().visit_call(call)
+        name = f"{weight.name_hint}_laid{len(self.made)}"
+        self.made[name] = (weight.name_hint, call.attrs.src_layout, call.attrs.dst_layout)
+        return relay.var(name, type_annotation=call.checked_type)
+
+
 class _Piece:
     """One region on its way through the compiler."""
 
@@ -146,10 +179,11 @@ def build(request):
     )
     module = typed(module)
     counts = [_leaves(field) for field in module["main"].body.checked_type.fields]
+    layouts = _Layouts({name for piece in pieces for name in piece.weights})
     gc.disable()
     try:
         with _unprinted():
-            factory = export.build(module, *settings)
+            factory = export.build(module, *settings, lowering=_UNCHECKED, rearrange=layouts)
     finally:
         gc.enable()
     plugins = plugins_for("")
@@ -161,7 +195,8 @@ def build(request):
     small = factory.get_params()
     regions, head = [], 0
     for piece, count in zip(pieces, counts, strict=True):
-        keep = small.keys() | piece.weights.keys()
+        laid = {name: told for name, told in layouts.made.items() if told[0] in piece.weights}
+        keep = small.keys() | piece.weights.keys() | laid.keys()
         part = graph_cut.cut(graph, list(range(head, head + count)), lambda name, keep=keep: name in keep)
         head += count
         regions.append(
@@ -174,6 +209,7 @@ def build(request):
                 "folded": part.folded,
                 "inputs": [told for told in piece.inputs if told[0] in part.inputs],
                 "weights": piece.weights,
+                "laid": laid,
                 "used": sorted(set(part.inputs) | set(part.once_inputs)),
             }
         )
@@ -195,12 +231,15 @@ class Built:
     def executor(self):
         """(GraphModule, {input's name: value}, bytes of what it holds); constants have their values."""
         told, device = self._told, tvm.cpu()
+        used = set(told["used"])
+        laid = {name: each for name, each in told["laid"].items() if name in used}
         values = {
             name: constant_array(c["name"], tuple(c["shape"]), c["dtype"], told["key"], told["positive"])
             for name, c in told["weights"].items()
-            if name in told["used"]
+            if name in used or any(name == weight for weight, *_ in laid.values())
         }
-        values.update({name: value for name, value in self._params.items() if name in told["used"]})
+        values.update({name: laid_out(values[weight], *layouts) for name, (weight, *layouts) in laid.items()})
+        values.update({name: value for name, value in self._params.items() if name in used})
         each = graph_executor.create(json.dumps(told["each"]), self._library, device)
         if told["once"] is not None:
             once = graph_executor.create(json.dumps(told["once"]), self._library, device)
@@ -226,6 +265,8 @@ def _fill(executor, graph, values):
 def load(manifest):
     """The regions of a batch as Built objects. The files stay: they are the caller's."""
     told = json.loads(Path(manifest).read_text())
+    for plugin in plugins_for(""):  # the library names them, and lies beside none
+        library.load_plugin(plugin)
     module = tvm.runtime.load_module(told["library"])
     params = dict(relay.load_param_dict(Path(told["params"]).read_bytes()))
     return [Built(module, params, description) for description in told["regions"]]

@@ -70,16 +70,22 @@ def check_output(path):
         raise PermissionError(errno.EACCES, f"cannot write {path}: no permission to write in {path.parent}")
 
 
-def build(module, build_target=None, opt_level=None, disabled_passes=None, instruments=(), tuning_log=None):
+def build(
+    module, build_target=None, opt_level=None, disabled_passes=None, instruments=(), tuning_log=None, lowering=None,
+    rearrange=None,
+):  # fmt: skip
     """relay.build with the project's settings; returns TVM's graph executor factory. ``instruments`` watch
-    its passes. What None means, ``target.build_context`` says.
+    its passes, ``lowering`` is further configuration of what makes kernels, and ``rearrange`` gives another module for
+    the one whose kernels have their layouts. What None means, ``target.build_context`` says.
     """
     build_for = tvm.target.Target(target.resolve(build_target))
 
     def attempt(module, left_out, config):
         with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
             optimised, done = optimise(module, build_for)
-        with target.build_context(opt_level, left_out + done, config, instruments, tuning_log):
+        if rearrange is not None:
+            optimised = rearrange(optimised)
+        with target.build_context(opt_level, left_out + done, {**(lowering or {}), **config}, instruments, tuning_log):
             return _loadable(relay.build(optimised, target=build_for))
 
     return _around_faults(module, target.disabled_passes(disabled_passes), attempt)

@@ -90,3 +90,15 @@ def here(front_end):
             for place, name, function in replaced:
                 setattr(place, name, function)
             folder.close()
+
+
+def laid_out(array, layout, wanted):
+    """An array in another layout, as a ``tvm.nd.NDArray``: what layout_transform gives."""
+    library.load()
+    call = relay.layout_transform(relay.const(array), layout, wanted)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(call))
+    for fold in (tvm.get_global_func("collage.transform.FoldConstant")(), relay.transform.FoldConstant()):
+        body = fold(module)["main"].body
+        if isinstance(body, relay.Constant):
+            return body.data
+    raise ValueError(f"{layout} cannot be laid out as {wanted}")
