@@ -25,9 +25,24 @@ const (
 	tieShare = 0.02
 	// tieFloor in milliseconds: differences under it are noise of the clock and of the call.
 	tieFloor = 0.002
-	// mostSamples is how many times the first number of samples is taken at most; then it is a tie.
+	// mostSamples is how many times Config.Samples is taken at most; then it is a tie.
 	mostSamples = 4
+	// enough samples say how low the quantile may be that is estimated: with fewer the smallest of them is above it
+	// more often than in one case of twenty.
+	enough = 10
 )
+
+// samples is Config.Samples, or its default.
+func (c *Config) samples() int {
+	if c.Samples <= 0 {
+		return measure.DefaultSamples
+	}
+	return c.Samples
+}
+
+// firstLook is how many samples are taken of each candidate, where those whose place is not clear get further ones then,
+// as many at once.
+func (c *Config) firstLook() int { return (c.samples() + 1) / 2 }
 
 // compete has further samples taken of candidates whose order is not clear: of those that were placed and of those that
 // would have been were all costs at the worse ends of their intervals. It ends when each such contest is decided, or
@@ -35,10 +50,7 @@ const (
 // nothing.
 func (s *search) compete(estimator refiner, all *computations, problem *lazy.Problem,
 	result *lazy.Result) (*lazy.Result, error) {
-	first := s.cfg.Samples
-	if first <= 0 {
-		first = measure.DefaultSamples
-	}
+	look := s.cfg.firstLook()
 	for {
 		var wanted []int
 		s.ties = 0
@@ -51,7 +63,7 @@ func (s *search) compete(estimator refiner, all *computations, problem *lazy.Pro
 		}
 		slices.Sort(wanted)
 		wanted = slices.DeleteFunc(slices.Compact(wanted), func(i int) bool {
-			return len(result.Costs[i].Samples) >= mostSamples*first
+			return len(result.Costs[i].Samples) >= mostSamples*s.cfg.samples()
 		})
 		if len(wanted) == 0 {
 			return result, nil
@@ -60,7 +72,7 @@ func (s *search) compete(estimator refiner, all *computations, problem *lazy.Pro
 		for k, i := range wanted {
 			requests[k] = all.requests[i]
 		}
-		costs, err := estimator.Refine(s.measuringContext(), requests, first)
+		costs, err := estimator.Refine(s.measuringContext(), requests, look)
 		if s.outOfTime(err) {
 			return result, nil // its order is what nothing is known of, and ties says so
 		}
@@ -97,7 +109,10 @@ func (s *search) contested(f *function, of []int, costs []cost.Cost) ([]int, err
 		c := costs[of[k]]
 		options[k].Cost = c.Estimate()
 		low, high := c.Interval()
-		intervals[k] = place.Interval{Low: min(low, options[k].Cost), High: max(high, options[k].Cost)}
+		if c.Known() && len(c.Samples) < enough {
+			low -= high - low
+		}
+		intervals[k] = place.Interval{Low: min(max(low, 0), options[k].Cost), High: max(high, options[k].Cost)}
 		if c.Origin == cost.Bounded {
 			intervals[k].High = options[k].Cost // what it is dearer by does not matter
 		}

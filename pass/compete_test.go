@@ -14,6 +14,7 @@ import (
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/lazy"
+	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -111,6 +112,21 @@ func TestContestsAreDecidedOrTied(t *testing.T) {
 	n.store[0] = cost.Cost{Samples: []float64{1, 1, 1, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2}, Origin: cost.Measured}
 	_, _ = compete(t, n)
 	assert.Greater(t, n.refined, 0)
+}
+
+// Of five samples all may have been disturbed: who is not far behind is looked at again, and nobody else.
+func TestAFirstLookDecidesLittle(t *testing.T) {
+	measured := func(samples ...float64) cost.Cost { return cost.Cost{Samples: samples, Origin: cost.Measured} }
+	n := &noisy{truth: []float64{1, 1.1, 3}, random: rand.New(rand.NewPCG(1, 3)), store: map[int]cost.Cost{
+		0: measured(1.12, 1.2, 1.25, 1.3, 1.4), 1: measured(1.1, 1.1, 1.101, 1.101, 1.102),
+		2: measured(3, 3.01, 3.02, 3.5, 4)}}
+	_, result := compete(t, n)
+	assert.Less(t, result.Costs[0].Estimate(), result.Costs[1].Estimate())
+	assert.GreaterOrEqual(t, len(n.store[0].Samples), enough)
+	assert.Len(t, n.store[2].Samples, 5)
+
+	assert.Equal(t, measure.DefaultSamples/2, (&Config{}).firstLook())
+	assert.Equal(t, 1, (&Config{Samples: 1}).firstLook())
 }
 
 func TestContestsAreTheSmallestParts(t *testing.T) {

@@ -52,7 +52,11 @@ func (s *search) estimate() error {
 		all = s.computations()
 		s.all = all
 		if len(all.requests) > 0 && estimator == nil {
-			if estimator, done, err = s.estimator(); err != nil {
+			samples := s.cfg.samples()
+			if s.slack == nil { // compete has more taken where that matters
+				samples = s.cfg.firstLook()
+			}
+			if estimator, done, err = s.estimator(samples); err != nil {
 				return err
 			}
 		}
@@ -384,14 +388,15 @@ func computation(g *relay.Graph, c *candidate.Candidate) string {
 	return strings.Join(words, " ")
 }
 
-// estimator gives the caller's estimator, or one that looks into the store and measures in worker processes. done
-// ends it.
-func (s *search) estimator() (estimator cost.Estimator, done func() error, err error) {
-	cfg := s.cfg
+// estimator gives the caller's estimator, or one that looks into the store and measures in worker processes, so many
+// samples each. done ends it.
+func (s *search) estimator(samples int) (estimator cost.Estimator, done func() error, err error) {
+	cfg := *s.cfg
+	cfg.Samples = samples
 	if cfg.Estimator != nil {
 		return cfg.Estimator, func() error { return nil }, nil
 	}
-	m, err := openMeasuring(cfg, BuildWithout(cfg.DisabledPasses), s.measured)
+	m, err := openMeasuring(&cfg, BuildWithout(cfg.DisabledPasses), s.measured)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -96,7 +96,7 @@ func measureOperators(mod *bridge.Object, cfg Config, names []string) (*Operator
 // costsOf has the requests estimated, and then whatever else the caller wants of the estimator, which it ends.
 func (s *search) costsOf(requests []cost.Request, then func(cost.Estimator) error) ([]cost.Cost, error) {
 	s.all = &computations{requests: requests}
-	estimator, done, err := s.estimator()
+	estimator, done, err := s.estimator(s.cfg.samples())
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,8 @@ type pipeline struct {
 	// waiting tasks are not built yet, or not prepared; ready ones are built, run and checked, and are timed in turn
 	// once they are in turns.
 	waiting, ready, turns []*task
-	next                  int // the place in turns
+	next                  int  // the place in turns
+	awake                 bool // one of turns has been timed
 	outcomes              chan outcome
 	loading               chan loading
 	busy                  bool
@@ -116,6 +117,7 @@ func (l *pipeline) act(ctx context.Context) error {
 			l.current = l.turns[l.next]
 			j := *l.current.job
 			j.again, j.samples = true, min(turn, j.samples-len(l.current.samples))
+			j.awake, l.awake = l.awake, true
 			l.ask(ctx, &j)
 			return nil
 		}
@@ -150,7 +152,7 @@ func (l *pipeline) act(ctx context.Context) error {
 			return nil
 		}
 		if len(l.ready) >= mostInTurn || len(l.ready) > 0 && (len(l.waiting) == 0 || len(l.ready) >= fewestInTurn) {
-			l.turns, l.ready, l.next = l.ready, nil, 0
+			l.turns, l.ready, l.next, l.awake = l.ready, nil, 0, false
 			l.ahead.pause()
 			continue
 		}

@@ -46,7 +46,8 @@ func (p *Pool) Refine(ctx context.Context, requests []cost.Request, samples int)
 				}
 				return workloads[i], nil
 			}
-			jobs = append(jobs, &job{request: &r, samples: min(turn, samples-taken), again: true})
+			jobs = append(jobs, &job{request: &r, samples: min(turn, samples-taken), again: true,
+				awake: taken > 0 || len(jobs) > 0})
 		}
 		failure = p.measure(ctx, jobs, func(j *job, c cost.Cost, absent bool) error {
 			i := index[j.request.Key]

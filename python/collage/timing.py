@@ -26,9 +26,9 @@ def runs(seconds, min_sample_ms):
 
 def sample(artefact, samples, min_sample_ms, warm_ms):
     """Latency samples in ms, after ``warm_ms`` of runs; each is the mean of as many as fill ``min_sample_ms``."""
+    began = time.perf_counter()
     if artefact.number is None:
         artefact.number = runs(min(artefact.seconds(1, 2)), min_sample_ms)
-    began = time.perf_counter()
     while 1000.0 * (time.perf_counter() - began) < warm_ms:
         artefact.seconds(artefact.number, 1)
     return [1000.0 * seconds for seconds in artefact.seconds(artefact.number, samples)]
