@@ -44,9 +44,9 @@ func (a *compileAction) Run(s *Session, args []string) error {
 		return err
 	}
 	options.Ending = &decide.Ending{}
-	s.setEnd(options.Ending.End)
+	s.setEnd(options.Ending.End, "the best so far is written")
 	result, err := compile.Compile(s.Context, options)
-	s.setEnd(nil)
+	s.setEnd(nil, "")
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestInterruptedProgram(t *testing.T) {
 		}
 		ended.Store(true)
 		return true
-	})
+	}, "half of it is written")
 	interrupt()
 	if how == "nothing" {
 		<-s.Context.Done()
@@ -74,8 +74,24 @@ func TestInterrupts(t *testing.T) {
 			var exit *exec.ExitError
 			require.True(t, errors.As(err, &exit), "%v", err)
 			assert.Equal(t, want, exit.ExitCode(), stderr.String())
-			assert.Equal(t, how != "nothing", strings.Contains(stderr.String(), "the best so far is written"))
+			assert.Equal(t, how != "nothing", strings.Contains(stderr.String(), "ending the search; half of it is written"))
 			assert.Equal(t, how == "twice", strings.Contains(stderr.String(), "interrupted; no executable was written"))
 		})
+	}
+}
+
+func TestWhatComesOfAPlanThatIsInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, of := range []struct {
+		action planAction
+		want   string
+	}{
+		{planAction{}, "the plan by what is known now is shown, and not written"},
+		{planAction{planOut: "p.json"}, "the plan by what is known now is shown, and written to p.json"},
+		{planAction{frontier: true}, "the frontier of what was run is shown, and not written"},
+		{planAction{frontier: true, planOut: "p.json", svg: "f.svg"},
+			"the frontier of what was run is shown, and written to p.json and f.svg"},
+	} {
+		assert.Equal(t, of.want, of.action.endResult())
 	}
 }

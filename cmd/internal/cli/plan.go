@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -152,14 +153,31 @@ func (a *planAction) decide(s *Session, options compile.Options) (*compile.Resul
 	}
 	options.SearchTime, options.Began = a.searchTime, s.began
 	options.Ending = &decide.Ending{}
-	s.setEnd(options.Ending.End)
-	defer s.setEnd(nil)
+	s.setEnd(options.Ending.End, a.endResult())
+	defer s.setEnd(nil, "")
 	if !a.frontier {
 		return compile.Decide(s.Context, options)
 	}
 	options.Output, options.Rounds = filepath.Join(options.Temporary, "fastest.tar"), frontierRounds
 	options.Corners = true
 	return compile.Compile(s.Context, options)
+}
+
+// endResult is what comes of a search that is ended early.
+func (a *planAction) endResult() string {
+	made, files := "the plan by what is known now", []string{}
+	if a.frontier {
+		made = "the frontier of what was run"
+	}
+	for _, file := range []string{a.planOut, a.svg} {
+		if file != "" {
+			files = append(files, file)
+		}
+	}
+	if len(files) == 0 {
+		return made + " is shown, and not written"
+	}
+	return made + " is shown, and written to " + strings.Join(files, " and ")
 }
 
 // frontierRounds is how often the finalists run in turn: what is told is what the search measured.

@@ -49,21 +49,23 @@ type Session struct {
 	onInterrupt string
 	// end ends what can end early with a result; it says whether it does. nil: nothing can.
 	end func() bool
+	// endResult says what comes of the work then.
+	endResult string
 }
 
-// setEnd says how the first interrupt ends the work with a result.
-func (s *Session) setEnd(end func() bool) {
+// setEnd says how the first interrupt ends the work with a result, and what comes of the work then.
+func (s *Session) setEnd(end func() bool, result string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end = end
+	s.end, s.endResult = end, result
 }
 
-// endEarly has the work end with a result, where it can.
-func (s *Session) endEarly() bool {
+// endEarly has the work end with a result, where it can, and says what comes of it.
+func (s *Session) endEarly() (result string, ending bool) {
 	s.mu.Lock()
-	end := s.end
+	end, result := s.end, s.endResult
 	s.mu.Unlock()
-	return end != nil && end()
+	return result, end != nil && end()
 }
 
 func newSession(stdout, stderr io.Writer) *Session {
@@ -84,17 +86,19 @@ func (s *Session) watchSignals() {
 		if !open {
 			return
 		}
-		if received == os.Interrupt && s.endEarly() {
-			if s.beforeError != nil {
-				s.beforeError()
+		if received == os.Interrupt {
+			if result, ending := s.endEarly(); ending {
+				if s.beforeError != nil {
+					s.beforeError()
+				}
+				fmt.Fprintf(s.Stderr, "collage: ending the search; %s (Ctrl-C again quits)\n", result)
+				if _, open = <-signals; !open {
+					return
+				}
+				s.printError(s.interruptError())
+				s.removeTemporary()
+				os.Exit(exitInterrupted)
 			}
-			fmt.Fprintln(s.Stderr, "collage: ending the search; the best so far is written (Ctrl-C again quits)")
-			if _, open = <-signals; !open {
-				return
-			}
-			s.printError(s.interruptError())
-			s.removeTemporary()
-			os.Exit(exitInterrupted)
 		}
 		s.cancel(fmt.Errorf("interrupted (%v)", received))
 		select {
