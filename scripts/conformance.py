@@ -342,7 +342,7 @@ def gain_nothing(chosen, jobs, keep):
     for test in chosen:
         proto = onnx.load(os.path.join(test[2], "model.onnx"))
         try:
-            proto = form.formed(proto, table.names(form.opset_of(proto)))
+            proto, _ = form.formed(proto, table.names(form.opset_of(proto)))
         except Exception:
             continue  # told of plain reading
         for name in operators(proto.graph) & set(held):

@@ -206,20 +206,23 @@ _SIZED_BY_DATA = {"Compress", "If", "Loop", "NonMaxSuppression", "NonZero", "Sca
 
 def _onnx(path, input_shapes, input_values, dynamic=None, called=None):
     """What onnx_module gives, of a file. ``called`` is what errors call it."""
+    return onnx_module(_onnx_proto(path), called or path, input_shapes, input_values, dynamic, path.parent)
+
+
+def _onnx_proto(path):
+    """The model in a file, which its large weights in other files are no part of yet."""
     try:
-        import onnx
+        from .onnx_reader import form, narrow, weights
     except ImportError:
         raise ImportError(f"reading {path} needs the onnx package: pip install onnx==1.18.0") from None
     try:
-        proto = onnx.load(str(path))
+        proto = weights.load(path)
     except FileNotFoundError as error:
         raise ValueError(f"{path} keeps its weights in another file, which is missing: {error}") from None
     except Exception as error:
         raise ValueError(f"{path} is not an ONNX model: {_last_line(error)}") from None
     if not proto.HasField("graph") or not proto.graph.node:
         raise ValueError(f"{path} is not an ONNX model: it holds no graph")
-    from .onnx_reader import form, narrow
-
     try:
         form.require_opset(proto)
         narrow.widen(proto)
@@ -227,12 +230,13 @@ def _onnx(path, input_shapes, input_values, dynamic=None, called=None):
         form.require_scales(proto.graph)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
-    return onnx_module(proto, called or path, input_shapes, input_values, dynamic)
+    return proto
 
 
-def onnx_module(proto, path, input_shapes, input_values, dynamic=None):
+def onnx_module(proto, path, input_shapes, input_values, dynamic=None, folder=None):
     """The module of an ONNX model (a ModelProto, which is used up), the values of those inputs that became constants,
-    and the sizes with which the others are tried. ``path`` stands in errors.
+    and the sizes with which the others are tried. ``path`` stands in errors; ``folder`` is where weights are that were
+    left in their files.
     """
     from .onnx_reader import form, narrow, table
 
@@ -244,8 +248,8 @@ def onnx_module(proto, path, input_shapes, input_values, dynamic=None):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            proto = form.formed(proto, table.names(form.opset_of(proto)))
-            with table.in_place(), folding.here("onnx"):
+            proto, weights = form.formed(proto, table.names(form.opset_of(proto)), folder)
+            with table.in_place(weights), folding.here("onnx"):
                 module, _ = relay.frontend.from_onnx(proto, shape=shapes, freeze_params=True)
     except table.RefusedError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None

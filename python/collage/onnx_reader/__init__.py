@@ -2,7 +2,8 @@
 """What stands between an ONNX file and TVM's importer.
 
 ``form`` brings a model into a form that the importer can read; ``table`` puts converters of our own beside the
-importer's, by operator and opset, where it has none or a wrong one. The others have these converters.
+importer's, by operator and opset, where it has none or a wrong one; ``weights`` keeps the large ones out of all that.
+The others have these converters.
 """
 
 from . import (
@@ -23,6 +24,7 @@ from . import (
     signals,
     table,
     tensors,
+    weights,
 )
 
 __all__ = [
@@ -43,4 +45,5 @@ __all__ = [
     "signals",
     "table",
     "tensors",
+    "weights",
 ]

@@ -3,6 +3,7 @@
 always there.
 """
 
+import collections
 import itertools
 
 import numpy as np
@@ -12,7 +13,7 @@ from tvm.relay import op as _op
 from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as importer
 
-from .table import const, converter, dtype_of, outputs, rank_of, sizes_of, type_of
+from .table import Graph, const, converter, dtype_of, outputs, rank_of, sizes_of, type_of
 
 # How often a loop's body is read anew, as it turns out that more of what it hands on changes its size.
 _READINGS = 4
@@ -23,21 +24,41 @@ def _inside(graph, values=()):
     around = importer.GraphProto.current
     # The importer gives an input its span, which makes another variable of it, where it is first used: before, not in
     # here, where nobody outside would hear of it.
-    for name, value in list(around._nodes.items()):
+    for name in _read(graph):
+        value = around._nodes.get(name)
         if isinstance(value, relay.Var) and not value.span:
             around._nodes[name] = common.set_span(value, name)
             if name in around._inputs:
                 around._inputs[name] = around._nodes[name]
-    scope = importer.GraphProto(around._shape, around._dtype, around._freeze_params, around._op_type_dict)
-    scope._nodes = around._nodes.copy()
+    scope = _Scope(around)
     for declared, value in zip(graph.input, values, strict=True):
         scope._nodes[declared.name] = value
-    body = onnx.GraphProto.FromString(graph.SerializeToString())
-    del body.input[:]  # they are there
     with scope:
-        results = scope.from_onnx(body, around.opset, get_output_expr=True)
+        results = scope.from_onnx(graph, around.opset, get_output_expr=True)
     around._params.update(scope._params)
     return list(results) if len(graph.output) > 1 else [results]
+
+
+class _Scope(Graph):
+    """A graph inside of an operator of another, which sees what is around it and adds nothing there."""
+
+    def __init__(self, around):
+        super().__init__(around._shape, around._dtype, around._freeze_params, around._op_type_dict)
+        self._nodes = collections.ChainMap({}, around._nodes)  # a copy for each branch would grow with the network
+
+    def _parse_graph_input(self, graph):
+        pass  # they are there
+
+
+def _read(graph):
+    """The names that a graph reads, its own and those of what is around it."""
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _read(attribute.g)
+    for value in graph.output:
+        yield value.name
 
 
 def _scalar(value):

@@ -3,12 +3,14 @@
 
 In: a ModelProto as it was loaded. Out: one that computes the same, without functions: those that the model brings with
 it, and operators that TVM's importer has no converter for, or none that is right, and that the ONNX standard defines by
-other operators. Weights are not touched.
+other operators. Large weights are no part of it (weights).
 """
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, TensorProto, TypeProto, inliner
+
+from . import weights
 
 # Operators that are expanded though TVM's importer converts them: what it makes of them is wrong or incomplete.
 # TVM's Attention is that of com.microsoft; its losses look up the class that is to be ignored, though it may be none,
@@ -17,22 +19,16 @@ _EXPANDED = frozenset(
     {"Attention", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}
 )
 
-# Types of elements that TVM has no tensors of, or reads as others.
-_TYPES = {getattr(TensorProto, name) for name in ("FLOAT", "DOUBLE", "FLOAT16", "BOOL")}
-_TYPES |= {getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64)}
-
 # What is expanded may hold what must be expanded; the standard's functions are not nested deeper.
 _DEPTH = 6
 
-# Weights of more bytes are set aside meanwhile: protobuf writes no more than 2 GB.
-_LARGE = 1 << 10
 
-
-def formed(proto, converted):
-    """The model in that form. ``converted`` are the names of the operators that can be converted. The model that was
-    given is used up.
+def formed(proto, converted, folder=None):
+    """The model in that form, and its large weights, {name: array}, which are inputs of it. ``converted`` are the names
+    of the operators that can be converted, ``folder`` is where the files are in which weights were left. The model that
+    was given is used up.
     """
-    weights = _without_weights(proto)
+    proto, large = weights.taken(proto, folder)
     if proto.functions:
         proto = inliner.inline_local_functions(proto, convert_version=True)
     for _ in range(_DEPTH):
@@ -42,7 +38,7 @@ def formed(proto, converted):
         proto = expander.expanded()
     _plain_constants(proto.graph)
     _complete_loops(proto.graph)
-    return _with_weights(proto, weights)
+    return proto, large
 
 
 def require_opset(proto):
@@ -74,7 +70,7 @@ def require_types(graph):
 
 
 def _require_type(kind, what):
-    if kind and kind not in _TYPES:
+    if kind and kind not in weights.TYPES:
         raise ValueError(f"{what} is of the type {TensorProto.DataType.Name(kind).lower()}, which TVM does not have")
 
 
@@ -141,30 +137,6 @@ def _complete_loops(graph):
         kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
         graph.node.extend(kept)
-
-
-def _without_weights(proto):
-    """Make inputs of the large weights; gives them, and the names of those that are no inputs otherwise."""
-    graph = proto.graph
-    given = {value.name for value in graph.input}
-    large = [one for one in graph.initializer if one.ByteSize() > _LARGE]
-    names = {one.name for one in large}
-    small = [one for one in graph.initializer if one.name not in names]
-    del graph.initializer[:]
-    graph.initializer.extend(small)
-    for one in large:
-        if one.name not in given:
-            graph.input.append(onnx.helper.make_tensor_value_info(one.name, one.data_type, list(one.dims)))
-    return large, names - given
-
-
-def _with_weights(proto, weights):
-    large, added = weights
-    kept = [value for value in proto.graph.input if value.name not in added]
-    del proto.graph.input[:]
-    proto.graph.input.extend(kept)
-    proto.graph.initializer.extend(large)
-    return proto
 
 
 def opset_of(proto):

@@ -8,6 +8,7 @@ them beside TVM's. What cannot be converted raises ValueError with the reason.
 
 import contextlib
 import threading
+from typing import ClassVar
 
 import numpy as np
 import tvm
@@ -124,8 +125,17 @@ class RefusedError(ValueError):
     """An operator of the model cannot be converted; the text says which, and why."""
 
 
-class _Graph(importer.GraphProto):
-    """TVM's, with errors that name the operator, and all outputs that are asked for."""
+class Graph(importer.GraphProto):
+    """TVM's, with errors that name the operator, all outputs that are asked for, and weights that are no part of the
+    model's message.
+    """
+
+    weights: ClassVar[dict] = {}
+
+    def _parse_graph_initializers(self, graph):
+        for name, array in self.weights.items():
+            self._nodes[name] = relay.Constant(array)
+        super()._parse_graph_initializers(graph)
 
     def _fix_outputs(self, op_name, outputs):
         return outputs if op_name in _OURS else super()._fix_outputs(op_name, outputs)
@@ -152,12 +162,14 @@ def names(opset):
 
 
 @contextlib.contextmanager
-def in_place():
-    """While TVM's importer reads a model, our converters stand beside its own."""
+def in_place(weights):
+    """While TVM's importer reads a model, our converters stand beside its own. ``weights``, {name: array}, are inputs of
+    it that are known.
+    """
     with _turn:
         theirs, graph = importer._get_convert_map, importer.GraphProto
         importer._get_convert_map = lambda opset: known(theirs(opset), opset)
-        importer.GraphProto = _Graph
+        importer.GraphProto = type("Model", (Graph,), {"weights": weights})
         try:
             yield
         finally:
