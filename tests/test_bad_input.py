@@ -239,6 +239,10 @@ def test_interrupt_keeps_what_was_measured(collage_library, command, layers, tmp
         assert stdout == ""
         assert os.listdir(out) == []
     assert os.listdir(temporary) == []
+    # The kernel ends the workers with the process, which takes it a moment.
+    deadline = time.monotonic() + 60
+    while survivors(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert survivors(process.pid) == []
     before, text = costs_in(costs), costs.read_text()
     assert before

@@ -308,6 +308,7 @@ TAKEN = [
         ("networks_b1_before", "bench-all"),
         ("without", "bench-without"),
         ("networks_b8", "bench-all"),
+        ("networks_b8_zen4", "bench-all"),
         ("networks_t1", "bench-all"),
         ("onednn", "files/onednn"),
         ("onnx", "files/conformance"),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-import os, shutil, signal, sys
+import os
+import shutil
+import signal
+import sys
 
 
 def leave(message):

@@ -163,8 +163,8 @@ def names(opset):
 
 @contextlib.contextmanager
 def in_place(weights):
-    """While TVM's importer reads a model, our converters stand beside its own. ``weights``, {name: array}, are inputs of
-    it that are known.
+    """While TVM's importer reads a model, our converters stand beside its own. ``weights``, {name: array}, are
+    inputs of it that are known.
     """
     with _turn:
         theirs, graph = importer._get_convert_map, importer.GraphProto

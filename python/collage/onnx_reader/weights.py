@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The large weights of an ONNX model, apart from its ModelProto: protobuf writes no more than 2 GB, and each form that a
-model is given would have another copy of them.
+"""The large weights of an ONNX model, apart from its ModelProto: protobuf writes no more than 2 GB, and each form that
+a model is given would have another copy of them.
 
 In: a file, or a ModelProto with the folder that its weights' files are in. Out: arrays of TVM's, each of which is read
 once, from where it is.
