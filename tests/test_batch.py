@@ -2,6 +2,7 @@
 """Regions built many at once give what each gives that is built by itself: the same kernels and numbers."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -120,10 +121,10 @@ def test_a_batch_gives_what_each_gives_alone(requests, tmp_path):
 
 
 def test_a_batch_is_loaded_by_a_process_that_built_nothing(requests, tmp_path):
-    """Nor has it loaded the plug-in that the batch's library names."""
+    """Nor has it loaded the plug-in that the batch's library names, or been told where that is (conftest tells)."""
     manifest = batch.build({"items": requests[:1], "folder": str(tmp_path), "name": "b"})["manifest"]
     program = "import sys; from collage import batch; batch.load(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", program, manifest], check=True)
+    subprocess.run([sys.executable, "-c", program, manifest], check=True, env={**os.environ, "LD_LIBRARY_PATH": ""})
 
 
 def test_no_kernel_is_compiled_that_lays_a_weight_out(requests, tmp_path):
