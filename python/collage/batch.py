@@ -233,10 +233,11 @@ class Built:
         told, device = self._told, tvm.cpu()
         used = set(told["used"])
         laid = {name: each for name, each in told["laid"].items() if name in used}
+        made = used | {weight for weight, *_ in laid.values()}
         values = {
             name: constant_array(c["name"], tuple(c["shape"]), c["dtype"], told["key"], told["positive"])
             for name, c in told["weights"].items()
-            if name in used or any(name == weight for weight, *_ in laid.values())
+            if name in made
         }
         values.update({name: laid_out(values[weight], *layouts) for name, (weight, *layouts) in laid.items()})
         values.update({name: value for name, value in self._params.items() if name in used})
