@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// mostInBatch is how many computations are built at once: they share kernels, and what each costs is less by a third
-	// than in batches of a quarter of that. firstInBatch is how many a builder begins with, so that whoever waits for
-	// the first of them does not wait for long.
+	// mostInBatch is how many computations are built at once: they share kernels, and cost less each (RATIONALE).
+	// firstInBatch is how many a builder begins with, so that whoever waits for the first of them does not wait for long.
 	mostInBatch  = 32
 	firstInBatch = 8
 	// fewestForBuilder: for fewer computations a further worker is not worth its start.
