@@ -14,6 +14,7 @@ from pathlib import Path
 
 import content_cache
 import numpy as np
+import pytest
 from conftest import PACKAGE, environment
 
 THREADS = 2
@@ -41,6 +42,31 @@ def usable():
         for backend in listed()
         if backend["probe"]["usable"] and not backend["takes_anything"] and backend["precision"] == "f32"
     ]
+
+
+def missing(backend):
+    """Why ``backend`` cannot be used here, as the reason of a skip: what the processor lacks is no fault of a run
+    (tests/expected_skips.txt). None where it can be used, and where nothing is built.
+    """
+    probe = next((b["probe"] for b in listed() if b["name"] == backend), {"usable": True})
+    return None if probe["usable"] else f"{backend} cannot be used here: {probe['reason']}"
+
+
+def needs(backend):
+    """A mark that skips a test where ``backend`` cannot be used."""
+    return pytest.mark.skipif(missing(backend) is not None, reason=missing(backend) or "it can be used")
+
+
+def has(*features):
+    """Whether this processor has all of these (/proc/cpuinfo's words)."""
+    return set(features) <= set(Path("/proc/cpuinfo").read_text().split())
+
+
+def multiplies_bytes():
+    """Whether this processor has VNNI. Without it, TVM's and ONNX Runtime's products of bytes go by instructions whose
+    sums of two products saturate at 16 bits: with weights of eight bits they are wrong then, by design.
+    """
+    return has("avx512_vnni") or has("avx_vnni")
 
 
 def with_regions_of_their_own():
