@@ -13,10 +13,7 @@ from tvm import relay
 
 pytestmark = [
     pytest.mark.usefixtures("collage_library"),
-    pytest.mark.skipif(
-        not next(b["probe"]["usable"] for b in placed.listed() if b["name"] == "openvino_int8"),
-        reason="this processor has no instructions for products of bytes, or there is no OpenVINO",
-    ),
+    placed.needs("openvino_int8"),
 ]
 
 BYTES = {"backends": ["tvm", "openvino"], "precision": "int8", "max_error": 0.1}
