@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import placed
@@ -64,7 +63,7 @@ def test_nets_that_may_be_computed_narrowly_answer_as_well(tmp_path, digits):
         assert question["score"] >= question["runtime_score"] - 0.01 and question["runtime_score"] >= 0.9
 
 
-@pytest.mark.skipif("avx512_bf16" not in Path("/proc/cpuinfo").read_text(), reason="oneDNN computes in float32 here")
+@placed.needs("dnnl_bf16")
 def test_a_net_that_is_computed_narrowly_answers_as_well(tmp_path, digits):
     """Its convolutions, whatever they gain, within the default limit of error."""
     options = ("--only", "^digits-conv", "--backends", "tvm,dnnl", "--search-time", "4", "--precision", "auto")
@@ -77,10 +76,7 @@ def test_a_net_that_is_computed_narrowly_answers_as_well(tmp_path, digits):
     assert f"{row['narrow']} narrow, by 3 real inputs" in result.stdout
 
 
-@pytest.mark.skipif(
-    not next(b["probe"]["usable"] for b in placed.listed() if b["name"] == "openvino_int8"),
-    reason="OpenVINO does not multiply bytes here",
-)
+@placed.needs("openvino_int8")
 @pytest.mark.parametrize("method", ["auto", "mse", "min-max", "percentile:99.9", "entropy"])
 def test_a_net_in_bytes_answers_as_well_by_each_method(tmp_path, digits, method):
     """All its convolutions in bytes, by scales that were made of digits that it learnt from."""
