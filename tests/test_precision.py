@@ -19,14 +19,8 @@ def narrow_ones():
     return {b["name"]: b["probe"] for b in placed.listed() if b["precision"] != "f32"}
 
 
-needs_bf16 = pytest.mark.skipif(
-    not narrow_ones().get("openvino_bf16", {}).get("usable"),
-    reason="this processor has no AVX-512 BF16, or there is no OpenVINO",
-)
-
-needs_int8 = pytest.mark.skipif(
-    not narrow_ones().get("native_int8", {}).get("usable"), reason="this processor has no AVX-512 VNNI"
-)
+needs_bf16 = placed.needs("openvino_bf16")
+needs_int8 = placed.needs("native_int8")
 
 pytestmark = pytest.mark.usefixtures("collage_library")
 
@@ -109,8 +103,8 @@ def drawn(module, seed):
 
 @pytest.mark.parametrize("backend", ["openvino", "dnnl"])
 def test_a_backend_computes_in_bfloat16(backend, tmp_path, command):
-    if not narrow_ones().get(f"{backend}_bf16", {}).get("usable"):
-        pytest.skip(f"this processor has no AVX-512 BF16, or there is no {backend}")
+    if lacking := placed.missing(f"{backend}_bf16"):
+        pytest.skip(lacking)
     module = network(sensitive=False)
     values = drawn(module, 1)
     right = expected(module, values)
