@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import numpy as np
+import placed
 import pytest
 import tvm
 from conftest import run_python
@@ -273,8 +274,11 @@ def test_kernels_of_our_own(partition):
         "values": [data, CONVOLUTION["values"][1], data, ["f32", [64, 64, 1, 1]], data],
     }  # fmt: skip
     made = steps(program, (64, 64, 3, 3), (64, 64, 1, 1))
-    assert made[1] == "conv winograd" and "winograd" not in made[2]
-    assert [step.split()[0] for step in made] == ["reorder", "conv", "conv", "reorder"]
+    assert [step for step in made if step.startswith("conv")] == ["conv winograd", made[-2]]
+    # Without AVX-512 oneDNN keeps eight channels together, where our kernel keeps sixteen: what is read and what is
+    # added are laid out anew.
+    between = [] if placed.has("avx512f") else ["reorder", "reorder"]
+    assert [step.split()[0] for step in made] == ["reorder", "conv", *between, "conv", "reorder"]
 
 
 @pytest.mark.fast
