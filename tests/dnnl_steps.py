@@ -5,19 +5,9 @@ import json
 from collections import Counter
 
 import numpy as np
-import pytest
 import tvm
 from grid import built, outputs
 from tvm import relay
-
-
-def has_avx512():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        flags = file.read()
-    return all(flag in flags for flag in ("avx512f", "avx512vl", "avx512dq"))
-
-
-needs_avx512 = pytest.mark.skipif(not has_avx512(), reason="our own kernels need AVX-512 here; elsewhere oneDNN's run")
 
 
 class Steps(Counter):
