@@ -16,7 +16,7 @@ import (
 // Precision is the type in which a backend computes the products and convolutions of a network of float32.
 type Precision string
 
-// The precisions. What users say of a whole network is pass.Config.Precision.
+// The precisions. What users say of a whole network is settings.Config.Precision.
 const (
 	// F32 is the network's own type.
 	F32 Precision = "f32"
@@ -43,7 +43,8 @@ type Narrow interface {
 // The scales are found on inputs of the network's; the region's function has them as qnn.quantize and qnn.dequantize
 // behind what is rounded, and all readers in the region read that.
 type Rounding interface {
-	// Rounded are the values, ascending, that a candidate of these nodes has rounded: tensors of float32 of fixed shapes.
+	// Rounded are the values, ascending, that a candidate of these nodes has rounded: tensors of float32 of fixed
+	// shapes.
 	Rounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID
 }
 

@@ -7,14 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/fold"
+	"github.com/collage-tvm/collage/pass/network"
+	"github.com/collage-tvm/collage/pass/normalise"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
+	"github.com/collage-tvm/collage/pass/workers"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -22,15 +27,15 @@ import (
 const (
 	// PartitionPass takes a Config as JSON (may be missing) and gives the pass, a tvm.transform.Pass.
 	PartitionPass = "collage.transform.CollagePartition"
-	// NormalisePass takes NormaliseOptions as JSON (may be missing) and gives the pass.
+	// NormalisePass takes normalise.Options as JSON (may be missing) and gives the pass.
 	NormalisePass = "collage.transform.Normalise"
-	// ReplayPass takes a plan as JSON, and a Config as JSON (may be missing), and gives the pass that places as the plan
-	// says.
+	// ReplayPass takes a plan as JSON, and a Config as JSON (may be missing), and gives the pass that places as the
+	// plan says.
 	ReplayPass = "collage.transform.Replay"
 	// PartitionFunction takes a module, a Config as JSON (may be missing), and a packed function that gives costs
 	// instead of measuring (may be missing; givenCosts). It gives the array [module, plan as JSON].
 	PartitionFunction = "collage.partition"
-	// PlaceFunction is PartitionFunction by what parts take alone (Place): no whole network is run.
+	// PlaceFunction is PartitionFunction by what parts take alone (network.Place): no whole network is run.
 	PlaceFunction = "collage.place"
 	// VerifyFunction takes a plan as JSON and gives its plan.Proof as JSON; an error says why the plan proves nothing.
 	VerifyFunction = "collage.plan.verify"
@@ -49,106 +54,18 @@ const (
 	// expression with True behind it, one that TVM has folded, it takes notice; without arguments it lets go what it
 	// holds.
 	FoldFunction = "collage.fold_expressions"
-	// TimingsFunction gives LastTimings as JSON, or None.
+	// TimingsFunction gives placing.LastTimings as JSON, or None.
 	TimingsFunction = "collage.last_timings"
+	// WholeFunction gives, for a typed module, why the graph executor does not run it, and "" where it does.
+	WholeFunction = "collage.whole"
+	// ResolveTargetFunction is settings.ResolveTarget for Python.
+	ResolveTargetFunction = "collage.resolve_target"
+	// DisabledPassesFunction gives settings.DefaultDisabledPasses as an array.
+	DisabledPassesFunction = "collage.disabled_passes"
+	// NetworkFunction takes a module as Network.Save wrote it, weights bound again and types inferred, and a
+	// network.Spec as JSON; it gives the module with the regions. Workers call it.
+	NetworkFunction = "collage.network.annotate"
 )
-
-// passOptions are the options of PassContext. They hold where the pass was made without a value of its own.
-var passOptions = []struct {
-	key  string
-	kind bridge.OptionKind
-	set  func(cfg *Config, v bridge.Value) error
-}{
-	{"collage.backends", bridge.OptionStringList,
-		func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Backends, v) }},
-	{"collage.pin", bridge.OptionStringList, func(cfg *Config,
-		v bridge.Value) error {
-		return setStrings(&cfg.Pin, v)
-	}},
-	{"collage.forbid", bridge.OptionStringList,
-		func(cfg *Config, v bridge.Value) error { return setStrings(&cfg.Forbid, v) }},
-	{"collage.target", bridge.OptionString, func(cfg *Config,
-		v bridge.Value) error {
-		return setString(&cfg.Target, v)
-	}},
-	{"collage.store", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Store, v) }},
-	{"collage.tuning_log", bridge.OptionString,
-		func(cfg *Config, v bridge.Value) error { return setString(&cfg.TuningLog, v) }},
-	{"collage.level", bridge.OptionString, func(cfg *Config,
-		v bridge.Value) error {
-		return setString((*string)(&cfg.Level), v)
-	}},
-	{"collage.trials", bridge.OptionInteger, func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Trials, v) }},
-	{"collage.only", bridge.OptionString, func(cfg *Config, v bridge.Value) error { return setString(&cfg.Only, v) }},
-	{"collage.python", bridge.OptionString, func(cfg *Config,
-		v bridge.Value) error {
-		return setString(&cfg.Python, v)
-	}},
-	{"collage.threads", bridge.OptionInteger,
-		func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
-	{"collage.samples", bridge.OptionInteger,
-		func(cfg *Config, v bridge.Value) error { return setInt(&cfg.Samples, v) }},
-	{"collage.retry_failures", bridge.OptionBool,
-		func(cfg *Config, v bridge.Value) error { return setBool(&cfg.RetryFailures, v) }},
-	{"collage.exact", bridge.OptionBool, func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exact, v) }},
-	{"collage.precision", bridge.OptionString,
-		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Allowed, v) }},
-	{"collage.calibration", bridge.OptionString,
-		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Calibration, v) }},
-	{"collage.calibration_method", bridge.OptionString,
-		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.CalibrationMethod, v) }},
-	{"collage.error_measure", bridge.OptionString,
-		func(cfg *Config, v bridge.Value) error { return setString(&cfg.Precision.Measure, v) }},
-	{"collage.max_error", bridge.OptionString,
-		func(cfg *Config, v bridge.Value) error { return setFloat(&cfg.Precision.MaxError, v) }},
-	{"collage.exhaustive", bridge.OptionBool,
-		func(cfg *Config, v bridge.Value) error { return setBool(&cfg.Exhaustive, v) }},
-	{"collage.skip_unusable", bridge.OptionBool,
-		func(cfg *Config, v bridge.Value) error { return setBool(&cfg.SkipUnusable, v) }},
-}
-
-func setBool(field *bool, v bridge.Value) error {
-	yes, err := v.Bool()
-	*field = *field || yes
-	return err
-}
-
-func setStrings(field *[]string, v bridge.Value) error {
-	list, err := v.Object()
-	if err != nil || len(*field) > 0 {
-		return err
-	}
-	*field, err = list.Strings()
-	return err
-}
-
-func setString(field *string, v bridge.Value) error {
-	text, err := v.Str()
-	if err == nil && *field == "" {
-		*field = text
-	}
-	return err
-}
-
-// setFloat reads a number that is written as a text: PassContext knows no other options with a point.
-func setFloat(field *float64, v bridge.Value) error {
-	text, err := v.Str()
-	if err != nil || *field != 0 {
-		return err
-	}
-	if *field, err = strconv.ParseFloat(text, 64); err != nil {
-		return fmt.Errorf("ValueError: %q is no number", text)
-	}
-	return nil
-}
-
-func setInt(field *int, v bridge.Value) error {
-	n, err := v.Int()
-	if err == nil && *field == 0 {
-		*field = int(n)
-	}
-	return err
-}
 
 // Register registers the packed functions above and the options collage.* of PassContext. TVM must be loaded; one
 // without a compiler gets nothing. It is idempotent.
@@ -166,23 +83,23 @@ func Register() error {
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
-		PartitionFunction: placing(PartitionFunction, Partition), PlaceFunction: placing(PlaceFunction, Place),
+		PartitionFunction: placer(PartitionFunction, Partition), PlaceFunction: placer(PlaceFunction, network.Place),
 		VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:       networkFunction,
 		ResolveTargetFunction: resolveTargetFunction,
 		FoldPass: func([]bridge.Value) (any,
 			error) {
-			return makePass("CollageFoldConstant", foldConstants)
+			return makePass("CollageFoldConstant", normalise.FoldConstants)
 		},
 		FoldFunction:           func([]bridge.Value) (any, error) { return foldExpressions(), nil },
-		DisabledPassesFunction: func([]bridge.Value) (any, error) { return DefaultDisabledPasses(), nil },
+		DisabledPassesFunction: func([]bridge.Value) (any, error) { return settings.DefaultDisabledPasses(), nil },
 		WholeFunction:          wholeFunction,
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
 	} {
 		err := bridge.RegisterFunction(name, true, func(args []bridge.Value) (any, error) {
 			result, err := f(args)
-			return result, asPythonError(err)
+			return result, AsPythonError(err)
 		})
 		if err != nil {
 			return err
@@ -191,13 +108,13 @@ func Register() error {
 	return nil
 }
 
-// asPythonError makes an error that is the caller's to mend a ValueError in Python.
-func asPythonError(err error) error {
-	var option *OptionError
+// AsPythonError makes an error that is the caller's to mend a ValueError in Python.
+func AsPythonError(err error) error {
+	var option *settings.OptionError
 	var unknown *byoc.UnknownBackendError
-	var unusable *UnusableError
-	var uncovered *UncoveredError
-	var replay *ReplayError
+	var unusable *settings.UnusableError
+	var uncovered *placing.UncoveredError
+	var replay *placing.ReplayError
 	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) ||
 		errors.As(err, &replay) ||
 		errors.Is(err, fold.ErrDivision) {
@@ -224,7 +141,7 @@ func partitionPass(args []bridge.Value) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	given, err := ParseConfig(text)
+	given, err := settings.ParseConfig(text)
 	if err != nil {
 		return nil, err
 	}
@@ -236,20 +153,11 @@ func partitionPass(args []bridge.Value) (any, error) {
 		if err := fromPassContext(&cfg); err != nil {
 			return nil, err
 		}
-		if !cfg.runsNothing() {
+		if !cfg.RunsNothing() {
 			out, _, err := Partition(mod, cfg)
 			return out, err
 		}
-		var out *bridge.Object
-		err := bridge.OnThread(func() error {
-			s, made, err := placed(mod, cfg) // nobody asks for the plan
-			if err == nil {
-				lastTimings.Store(&s.timings)
-				out = made
-			}
-			return err
-		})
-		return out, err
+		return network.Annotated(mod, cfg) // nobody asks for the plan
 	})
 }
 
@@ -258,13 +166,13 @@ func normalisePassObject(args []bridge.Value) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var opts NormaliseOptions
-	if err := parseJSON(text, &opts); err != nil {
+	var opts normalise.Options
+	if err := settings.ParseJSON(text, &opts); err != nil {
 		return nil, err
 	}
 	return makePass("CollageNormalise", func(mod *bridge.Object) (*bridge.Object,
 		error) {
-		return Normalise(mod, opts)
+		return normalise.Normalise(mod, opts)
 	})
 }
 
@@ -278,13 +186,13 @@ func replayPass(args []bridge.Value) (any, error) {
 		err = p.Validate()
 	}
 	if err != nil {
-		return nil, &ReplayError{"it is not readable: " + err.Error()}
+		return nil, &placing.ReplayError{Reason: "it is not readable: " + err.Error()}
 	}
 	given, err := argument(args, 1, ReplayPass)
 	if err != nil {
 		return nil, err
 	}
-	options, err := ParseConfig(given)
+	options, err := settings.ParseConfig(given)
 	if err != nil {
 		return nil, err
 	}
@@ -293,15 +201,13 @@ func replayPass(args []bridge.Value) (any, error) {
 		if err := fromPassContext(&cfg); err != nil {
 			return nil, err
 		}
-		if f := replayer.Load(); f != nil {
-			return (*f)(mod, p, cfg)
-		}
-		return Replay(mod, p, cfg)
+		return decide.ReplayModule(mod, p, cfg)
 	})
 }
 
-// placing is the packed function with that name, by Partition or Place.
-func placing(name string, place Decider) func(args []bridge.Value) (any, error) {
+// placer is the packed function with that name, by Partition or Place.
+func placer(name string, place func(*bridge.Object, settings.Config) (*bridge.Object, *plan.Plan,
+	error)) func(args []bridge.Value) (any, error) {
 	return func(args []bridge.Value) (any, error) {
 		if len(args) == 0 {
 			return nil, fmt.Errorf("TypeError: %s takes a module and a configuration", name)
@@ -314,7 +220,7 @@ func placing(name string, place Decider) func(args []bridge.Value) (any, error) 
 		if err != nil {
 			return nil, err
 		}
-		cfg, err := ParseConfig(text)
+		cfg, err := settings.ParseConfig(text)
 		if err != nil {
 			return nil, err
 		}
@@ -359,7 +265,7 @@ func operatorsFunction(args []bridge.Value) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	backends, err := findBackends([]string{name})
+	backends, err := settings.FindBackends([]string{name})
 	if err != nil {
 		return nil, err
 	}
@@ -381,7 +287,7 @@ func installFunction(args []bridge.Value) (any, error) {
 			continue
 		}
 		// Of backends that share a compiler one is enough.
-		if _, err = lookupBackends([]string{b.Name()}); err == nil {
+		if _, err = settings.LookupBackends([]string{b.Name()}); err == nil {
 			return nil, nil
 		}
 	}
@@ -400,7 +306,7 @@ func setWorkerPath(args []bridge.Value) (any, error) {
 		}
 		folders[i] = folder
 	}
-	workerPath.Store(&folders)
+	workers.SetWorkerPath(folders)
 	return nil, nil
 }
 
@@ -421,7 +327,7 @@ func foldExpressions() func(args []bridge.Value) (any, error) {
 		}
 		folded, left, err := expressions.Fold(expr)
 		if err != nil {
-			return nil, asPythonError(err)
+			return nil, AsPythonError(err)
 		}
 		more := 0
 		if left {
@@ -429,23 +335,6 @@ func foldExpressions() func(args []bridge.Value) (any, error) {
 		}
 		return []any{folded, more}, nil
 	}
-}
-
-// fromPassContext takes the options of the PassContext around the call where cfg says nothing.
-func fromPassContext(cfg *Config) error {
-	for _, o := range passOptions {
-		v, ok, err := bridge.PassContextConfig(o.key)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		if err := o.set(cfg, v); err != nil {
-			return &OptionError{o.key, "of the PassContext is not readable: " + err.Error()}
-		}
-	}
-	return nil
 }
 
 // makePass makes a module pass of TVM's.
@@ -466,7 +355,7 @@ func makePass(name string, f func(mod *bridge.Object) (*bridge.Object, error)) (
 		}
 		out, err := f(mod)
 		if err != nil {
-			return nil, asPythonError(err)
+			return nil, AsPythonError(err)
 		}
 		return out, nil
 	}, info)
@@ -474,4 +363,68 @@ func makePass(name string, f func(mod *bridge.Object) (*bridge.Object, error)) (
 		return nil, err
 	}
 	return v.Object()
+}
+
+func wholeFunction(args []bridge.Value) (any, error) {
+	if len(args) != 1 {
+		return nil, fmt.Errorf("TypeError: %s takes a module", WholeFunction)
+	}
+	mod, err := args[0].Object()
+	if err != nil {
+		return nil, err
+	}
+	err = placing.Whole(mod)
+	if part := (*placing.NotWholeError)(nil); errors.As(err, &part) {
+		return strings.TrimSpace(part.Where + " " + part.Reason), nil
+	}
+	return "", err
+}
+
+func resolveTargetFunction(args []bridge.Value) (any, error) {
+	if len(args) != 1 {
+		return nil, fmt.Errorf("TypeError: %s takes a target", ResolveTargetFunction)
+	}
+	name, err := args[0].Str()
+	if err != nil {
+		return nil, err
+	}
+	target, err := settings.ResolveTarget(name)
+	if err != nil {
+		return nil, &settings.OptionError{Option: "target", Reason: err.Error()}
+	}
+	return target, nil
+}
+
+// networkFunction is NetworkFunction.
+func networkFunction(args []bridge.Value) (any, error) {
+	if len(args) < 2 {
+		return nil, fmt.Errorf("TypeError: %s takes a module and the regions as JSON", NetworkFunction)
+	}
+	mod, err := args[0].Object()
+	if err != nil {
+		return nil, err
+	}
+	text, err := argument(args, 1, NetworkFunction)
+	if err != nil {
+		return nil, err
+	}
+	var spec network.Spec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return nil, fmt.Errorf("ValueError: %s: the regions are not readable: %w", NetworkFunction, err)
+	}
+	var out *bridge.Object
+	err = bridge.OnThread(func() error {
+		out, err = network.ApplySpec(mod, &spec)
+		return err
+	})
+	return out, err
+}
+
+func timingsJSON() (any, error) {
+	t := placing.LastTimings()
+	if t == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(t)
+	return string(text), err
 }

@@ -134,3 +134,6 @@ func StructuralEqual(a, b *bridge.Object) (bool, error) {
 	}
 	return v.Bool()
 }
+
+// IsSet says that an attribute of a function's is there, and true.
+func IsSet(attr string) bool { return attr != "" && attr != "0" }

@@ -49,11 +49,11 @@ fault race "a race: the workspace's pool is left without its lock" \
 
 fault border-count "borders are counted in one direction only" \
   pass/border/border.go $'\tif p.Out {\n\t\treturn out' $'\tif p.Out {\n\t\treturn 0 * out' \
-  'go test -count=1 ./pass ./pass/border'
+  'go test -count=1 ./pass/placing ./pass/border'
 
 fault swapped-region "a plan gives a region to another backend than was chosen" \
   pass/plan/builder.go 'Backend: annotate.BackendNames(set, chosen)}' 'Backend: annotate.BackendNames(set, nil) + b.plan.Backends[0].Name}' \
-  'go test -count=1 ./pass ./pass/plan'
+  'go test -count=1 ./pass/placing ./pass/network ./pass/plan'
 
 fault torn-store "a torn last line of the cost store is taken for a whole one" \
   pass/cost/store.go $'\tif !whole {\n\t\tif err' $'\tif false {\n\t\tif err' \

@@ -261,13 +261,13 @@ def test_functions_are_declared(name):
 
 
 def test_what_is_not_declared_is_seen():
-    assert undeclared("pass.Partition") == undeclared("search.compete") == undeclared("place.TreeSolver") == ""
+    assert undeclared("pass.Partition") == undeclared("Module.compete") == undeclared("place.TreeSolver") == ""
     assert "no pass.Partitio" in undeclared("pass.Partitio")
-    assert "has search.competes" in undeclared("search.competes")
+    assert "has Module.competes" in undeclared("Module.competes")
     assert undeclared("collage.patterns.table_of(backend, module)") == undeclared("collage.partition") == ""
     assert "no table_off" in undeclared("collage.patterns.table_off")
     assert "no collage.partitio" in undeclared("collage.partitio")
-    assert source_tree.has_path("pass/border.go") and not source_tree.has_path("pass/borders.go")
+    assert source_tree.has_path("pass/placing/border.go") and not source_tree.has_path("pass/placing/borders.go")
     assert source_tree.has_path("docs/results/all.{txt,json}") and not source_tree.has_path(
         "docs/results/al.{txt,json}"
     )

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/lane"
 )
 
 // late is a decision that has so much time left, of a minute, for finalists that each take a second to be run.
@@ -109,17 +109,17 @@ func TestTheBestThatWasFoundNeedNotBeBuilt(t *testing.T) {
 
 // brittle is a lane that has built nothing and cannot build the placements with these keys.
 type brittle struct {
-	lane
+	someLane
 	broken map[string]bool
 }
 
 func (b brittle) Built(*genome.Placement) bool { return false }
 
-func (b brittle) Executable(_ context.Context, p *genome.Placement) (*pass.Executable, error) {
+func (b brittle) Executable(_ context.Context, p *genome.Placement) (*lane.Executable, error) {
 	if b.broken[p.Key] {
-		return &pass.Executable{Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no memory"}}, nil
+		return &lane.Executable{Failure: &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: "no memory"}}, nil
 	}
-	return &pass.Executable{Path: p.Key + ".tar"}, nil
+	return &lane.Executable{Path: p.Key + ".tar"}, nil
 }
 
 func TestWhatCannotBeBuiltAtTheEndIsToldOf(t *testing.T) {

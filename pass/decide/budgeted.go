@@ -9,15 +9,17 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
-	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/calibration"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/normalise"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
-// offer settles which backends may be used, with those that compute narrowly. Errors: pass.Precision.Offered's, and an
-// *pass.OptionError where there is nothing to hold what is computed narrowly against.
+// offer settles which backends may be used, with those that compute narrowly. Errors: settings.Precision.Offered's, and
+// an *settings.OptionError where there is nothing to hold what is computed narrowly against.
 func (c *decision) offer() (err error) {
 	if err := c.allowRounding(); err != nil {
 		return err
@@ -32,15 +34,16 @@ func (c *decision) offer() (err error) {
 			"candidates held.")
 	case len(narrow) == 0:
 	case !slices.Contains(c.Backends, "tvm"):
-		return &pass.OptionError{Option: "precision", Reason: "is " + c.Precision.Allowed + ", and tvm is not among the " +
-			"backends: how far a network is off is measured beside TVM's"}
+		return &settings.OptionError{Option: "precision",
+			Reason: "is " + c.Precision.Allowed + ", and tvm is not among the " +
+				"backends: how far a network is off is measured beside TVM's"}
 	case c.machine != nil:
 		c.Backends = slices.DeleteFunc(slices.Clone(c.Backends), computesNarrowly)
 		c.warn("All of it is computed in float32, without %s: on TVM's virtual machine it is "+
 			"not measured how far a network is off.", joinNames(narrow))
 	}
 	if c.machine != nil {
-		c.Precision = pass.Precision{} // or pass.Place would offer them again
+		c.Precision = settings.Precision{} // or network.Place would offer them again
 		return nil
 	}
 	return c.take()
@@ -53,15 +56,15 @@ func (c *decision) allowRounding() error {
 	if c.machine != nil || c.Precision.MaxError > 0 || !slices.Contains(c.Backends, "tvm") {
 		return nil
 	}
-	quantised, err := pass.Quantised(c.module)
+	quantised, err := normalise.Quantised(c.module)
 	if err != nil || !quantised {
 		return err
 	}
-	c.Precision.MaxError = pass.QuantisedMaxError
+	c.Precision.MaxError = normalise.QuantisedMaxError
 	note := fmt.Sprintf("The network is quantised: what is rounded the other way is a whole step off, so its outputs may be "+
 		"off by %g (%s); max_error changes that.", c.Precision.MaxError, cost.MeasureText(c.Precision.Limit().Measure))
 	if c.Precision.Allowed == "" && !c.Exact {
-		c.Precision.Allowed, c.Precision.OnlyBytes = pass.PrecisionAuto, true
+		c.Precision.Allowed, c.Precision.OnlyBytes = settings.PrecisionAuto, true
 		note += " Parts may be computed in bytes; precision=f32 does without."
 	}
 	c.note("%s", note)
@@ -70,10 +73,10 @@ func (c *decision) allowRounding() error {
 
 // take reads the inputs on which errors are taken, once, and whether the network came quantised.
 func (c *decision) take() (err error) {
-	if c.quantised, err = pass.Quantised(c.module); err != nil {
+	if c.quantised, err = normalise.Quantised(c.module); err != nil {
 		return err
 	}
-	c.taken, err = c.Precision.Take(c.module)
+	c.taken, err = calibration.Take(&c.Precision, c.module)
 	return err
 }
 
@@ -217,7 +220,7 @@ func (c *decision) precisionRecord() *plan.Precision {
 	}
 	allowed := c.Precision.Allowed
 	if allowed == "" {
-		allowed = pass.PrecisionF32
+		allowed = settings.PrecisionF32
 	}
 	record := &plan.Precision{Allowed: allowed, MaxError: limit.Most, Measure: limit.Measure}
 	if c.graph != nil && c.graph.result != nil {
@@ -283,9 +286,10 @@ func (c *decision) sameData(p *plan.Plan) error {
 		return nil
 	}
 	if own := c.ownMeasure(); own != nil && own.Digest != p.Precision.MeasureDigest {
-		return &pass.OptionError{Option: "error_measure", Reason: fmt.Sprintf("is not what the plan's errors were taken in: "+
-			"%s has changed since; have it as it was (SHA-256 %s...), or do not have the outputs compared", own.File,
-			p.Precision.MeasureDigest)}
+		return &settings.OptionError{Option: "error_measure",
+			Reason: fmt.Sprintf("is not what the plan's errors were taken in: "+
+				"%s has changed since; have it as it was (SHA-256 %s...), or do not have the outputs compared", own.File,
+				p.Precision.MeasureDigest)}
 	}
 	if c.taken.Digest == p.Precision.Calibration {
 		return nil
@@ -299,6 +303,7 @@ func (c *decision) sameData(p *plan.Plan) error {
 			"to be as sure as the plan is.", was)
 		return nil
 	}
-	return &pass.OptionError{Option: "calibration", Reason: "is not what the plan's errors were taken on, which is " + was +
-		": give that, or do not have the outputs compared (verify=False, --no-verify)"}
+	return &settings.OptionError{Option: "calibration",
+		Reason: "is not what the plan's errors were taken on, which is " + was +
+			": give that, or do not have the outputs compared (verify=False, --no-verify)"}
 }

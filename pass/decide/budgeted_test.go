@@ -11,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc/builtin"
-	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/calibration"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // offBy has the search have found how far a finalist's outputs are off, on its own inputs and on those held out.
@@ -27,8 +29,8 @@ func offBy(c *decision, name string, searched, heldOut float64) {
 
 func TestWhatIsTooFarOffIsNotKept(t *testing.T) {
 	c := late(time.Minute, five()...)
-	c.Precision = pass.Precision{Allowed: pass.PrecisionBF16}
-	c.taken = &pass.Taken{Inputs: &measure.Inputs{Searched: measure.RandomInputs(1, 2),
+	c.Precision = settings.Precision{Allowed: settings.PrecisionBF16}
+	c.taken = &calibration.Taken{Inputs: &measure.Inputs{Searched: measure.RandomInputs(1, 2),
 		HeldOut: measure.RandomInputs(3, 6)}}
 	offBy(c, graphLevelName, 0.5, 0.5)
 	offBy(c, graphLevelName+" 2", 0.001, 0.011)
@@ -64,7 +66,7 @@ func TestWhatIsTooFarOffIsNotKept(t *testing.T) {
 func TestWhatWasNotMeasuredIsNotKeptWhereItIsNarrow(t *testing.T) {
 	require.NoError(t, builtin.RegisterAll())
 	c := late(time.Minute, five()...)
-	c.Precision = pass.Precision{Allowed: pass.PrecisionAuto}
+	c.Precision = settings.Precision{Allowed: settings.PrecisionAuto}
 	c.graph.result.Trials = nil
 	f := c.finalists[3]
 	c.holdToBudget(f)
@@ -85,22 +87,22 @@ func TestWhatWasNotMeasuredIsNotKeptWhereItIsNarrow(t *testing.T) {
 func TestAPrecisionNeedsTVMToBeHeldAgainst(t *testing.T) {
 	require.NoError(t, builtin.RegisterAll())
 	c := &decision{}
-	c.Precision, c.Backends = pass.Precision{Allowed: pass.PrecisionAuto}, []string{"openvino_bf16"}
-	var wrong *pass.OptionError
+	c.Precision, c.Backends = settings.Precision{Allowed: settings.PrecisionAuto}, []string{"openvino_bf16"}
+	var wrong *settings.OptionError
 	require.ErrorAs(t, c.offer(), &wrong)
 	assert.Contains(t, wrong.Reason, "tvm is not among the backends")
 
-	c.Backends, c.machine = []string{"tvm", "openvino_bf16"}, &pass.NotWholeError{}
+	c.Backends, c.machine = []string{"tvm", "openvino_bf16"}, &placing.NotWholeError{}
 	require.NoError(t, c.offer())
 	assert.Equal(t, []string{"tvm"}, c.Backends)
 	config := c.config()
 	again, err := config.Offered(config.Backends)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"tvm"}, again, "and pass.Place does not offer it again")
+	assert.Equal(t, []string{"tvm"}, again, "and network.Place does not offer it again")
 	assert.Equal(t, []string{"All of it is computed in float32, without openvino_bf16: on TVM's virtual machine it is " +
 		"not measured how far a network is off."}, c.notes)
 
-	c.Precision, c.notes = pass.Precision{MaxError: 1e-6}, nil
+	c.Precision, c.notes = settings.Precision{MaxError: 1e-6}, nil
 	require.NoError(t, c.offer())
 	assert.Equal(t, []string{"How far the network is off is not measured on TVM's virtual machine: only the tolerance of " +
 		"candidates held."}, c.notes)
@@ -109,7 +111,7 @@ func TestAPrecisionNeedsTVMToBeHeldAgainst(t *testing.T) {
 // Where time is short, what is too far off takes the place of nothing that may be kept.
 func TestWhatIsTooFarOffTakesNobodysPlace(t *testing.T) {
 	c := late(3*time.Second, five()...)
-	c.Precision = pass.Precision{Allowed: pass.PrecisionBF16}
+	c.Precision = settings.Precision{Allowed: settings.PrecisionBF16}
 	offBy(c, graphLevelName, 0.5, 0.5)
 	for _, f := range c.finalists {
 		c.holdToBudget(f)
@@ -124,7 +126,7 @@ func TestRandomInputsAreSaid(t *testing.T) {
 	require.NoError(t, builtin.RegisterAll())
 	narrow := func() *decision {
 		c := late(time.Minute, five()...)
-		c.taken = &pass.Taken{Inputs: &measure.Inputs{Searched: measure.RandomInputs(1, 2)}}
+		c.taken = &calibration.Taken{Inputs: &measure.Inputs{Searched: measure.RandomInputs(1, 2)}}
 		c.plan = &plan.Plan{Regions: []plan.Region{{Backend: "tvm"}, {Backend: "openvino+openvino_int8",
 			Candidates: []plan.Candidate{{Backend: "openvino"}, {Backend: "openvino_int8"}}}}}
 		return c

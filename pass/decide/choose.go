@@ -11,8 +11,8 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/statistics"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // tieMargin is how much slower a finalist may be, by the median of the paired rounds, and still count as equal. It is
@@ -81,14 +81,14 @@ func (c *decision) keep(chosen *finalist) {
 		chosen.name = plan.PlacementName
 	}
 	c.plan = chosen.plan
-	if c.graph != nil && c.Level != pass.OperatorLevel {
-		c.plan.Level = string(pass.GraphLevel)
+	if c.graph != nil && c.Level != settings.OperatorLevel {
+		c.plan.Level = string(settings.GraphLevel)
 	}
 	if c.graph == nil || len(c.graph.result.Trials) == 0 {
 		return
 	}
 	c.plan.GraphLevel = c.graphRecord()
-	if c.Level == pass.OperatorLevel {
+	if c.Level == settings.OperatorLevel {
 		return // what was run stands there, and what each part rests on; there is no history of a search
 	}
 	c.plan.Timeline = c.timeline()

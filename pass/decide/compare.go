@@ -249,7 +249,7 @@ func (c *decision) compareIn(ctx context.Context, pool runner, finalists []*fina
 }
 
 // runsOnMachine runs the reference alone where TVM's virtual machine runs the network: not every size at which open
-// dimensions are tried is one that the network takes. The error is a *pass.NotWholeError where it does not run.
+// dimensions are tried is one that the network takes. The error is a *placing.NotWholeError where it does not run.
 func (c *decision) runsOnMachine(ctx context.Context, pool runner) error {
 	if c.machine == nil || c.reference == nil {
 		return nil

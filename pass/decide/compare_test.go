@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -139,7 +139,7 @@ func (s *choosy) Compare(ctx context.Context, models []measure.Model, o measure.
 // not run is left out.
 func TestAReferenceThatDoesNotRunOnTheMachine(t *testing.T) {
 	turn := map[string]float64{"tvm": 10, "dnnl": 9}
-	for refuses, machine := range map[string]*pass.NotWholeError{"tvm": {Where: "%1", Reason: "is a branch"},
+	for refuses, machine := range map[string]*placing.NotWholeError{"tvm": {Where: "%1", Reason: "is a branch"},
 		"dnnl": {Where: "%2", Reason: "is a loop"}} {
 		c := &decision{ctx: t.Context(), machine: machine, finalists: []*finalist{made("tvm", 10, 0), made("dnnl", 9, 3)}}
 		c.testRunner = &choosy{scripted{turns: []map[string]float64{turn, turn}}, refuses}
@@ -150,7 +150,7 @@ func TestAReferenceThatDoesNotRunOnTheMachine(t *testing.T) {
 			assert.Equal(t, cost.KindCrash, c.finalists[1].failure.Kind)
 			continue
 		}
-		var part *pass.NotWholeError
+		var part *placing.NotWholeError
 		require.ErrorAs(t, err, &part)
 		assert.Equal(t, "cannot run it on its virtual machine, which is to run it since %1 is a branch: "+
 			"run: the sizes do not go together", part.Reason)

@@ -20,16 +20,17 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/lane"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/witness"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -193,7 +194,7 @@ type works struct {
 	started bool
 	// builds counts how often each placement was built.
 	builds map[string]int
-	built  map[string]*pass.Executable
+	built  map[string]*lane.Executable
 }
 
 func (w *works) Plain() *genome.Placement                                { return w.plain }
@@ -210,11 +211,11 @@ func (w *works) milliseconds(key string) float64 {
 	return float64(w.of(40*time.Millisecond, "speed "+key)) / 1e6
 }
 
-func (w *works) Agree(_ context.Context, _ *pass.Executable, t witness.Testimony) (witness.Agreement, error) {
+func (w *works) Agree(_ context.Context, _ *lane.Executable, t witness.Testimony) (witness.Agreement, error) {
 	return witness.Agreement{Engine: t.Engine}, w.disagrees
 }
 
-func (w *works) Footprint(ctx context.Context, _ *pass.Executable) (measure.Footprint, error) {
+func (w *works) Footprint(ctx context.Context, _ *lane.Executable) (measure.Footprint, error) {
 	return measure.Footprint{Resident: 1, Peak: 2}, w.pass(ctx, w.of(w.start, "footprint"))
 }
 
@@ -247,12 +248,12 @@ func (w *works) Build(ctx context.Context, placements []*genome.Placement) error
 		now = d.at
 		w.builds[d.key]++
 		w.budget.Built(d.took)
-		w.built[d.key] = &pass.Executable{Path: d.key, Bytes: 1000}
+		w.built[d.key] = &lane.Executable{Path: d.key, Bytes: 1000}
 	}
 	return nil
 }
 
-func (w *works) Executable(ctx context.Context, p *genome.Placement) (*pass.Executable, error) {
+func (w *works) Executable(ctx context.Context, p *genome.Placement) (*lane.Executable, error) {
 	err := w.Build(ctx, []*genome.Placement{p})
 	return w.built[p.Key], err
 }
@@ -374,7 +375,7 @@ func prepareWith(t *testing.T, p *pace, total time.Duration, store string, backe
 	time.Sleep(time.Second)
 	n := newModule(t, p, backends...)
 	w := &works{pace: p, net: n, budget: c.budget, plain: n.Alone("tvm"), builds: map[string]int{},
-		built: map[string]*pass.Executable{}}
+		built: map[string]*lane.Executable{}}
 	c.Rehearse = func(string) error { time.Sleep(p.write); return nil }
 	c.testRunner = &turns{works: w}
 	c.graph = &graph{network: n, lane: w, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
@@ -614,7 +615,7 @@ func TestAnEngineIsKeptWhereNarrowOnesAreTooFarOff(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, w := prepareWith(t, p, time.Duration(of.seconds)*time.Second, filepath.Join(t.TempDir(), "costs.jsonl"),
 				library("tvm"), library("one"), library("two"), narrowed{"one_int8", "one"}, narrowed{"two_int8", "two"})
-			c.Precision = pass.Precision{Allowed: pass.PrecisionINT8}
+			c.Precision = settings.Precision{Allowed: settings.PrecisionINT8}
 			w.off = map[string]float64{"one_int8": of.off, "two_int8": of.off}
 			w.parts = map[string]map[string]float64{}
 			for _, op := range []string{"exp", "tanh", "sqrt"} {
@@ -630,7 +631,7 @@ func TestAnEngineIsKeptWhereNarrowOnesAreTooFarOff(t *testing.T) {
 			decided, err := c.conclude()
 			require.NoError(t, err)
 			assert.NotEqual(t, w.plain.Key, decided.Path)
-			if of.off > pass.DefaultMaxError {
+			if of.off > settings.DefaultMaxError {
 				assert.Contains(t, names, "one")
 			}
 		})

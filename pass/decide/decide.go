@@ -19,10 +19,12 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/budget"
+	"github.com/collage-tvm/collage/pass/calibration"
 	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/witness"
 )
 
@@ -35,29 +37,29 @@ type Options struct {
 	Name string
 	// Backends are those that may be used, in the user's order.
 	Backends []string
-	// Pin and Forbid are what the placement must keep to (pass.Config).
+	// Pin and Forbid are what the placement must keep to (settings.Config).
 	Pin, Forbid []string
-	// Exact holds for the placement and for every backend alone (pass.Config); a plan to be replayed that breaks it is
-	// refused.
+	// Exact holds for the placement and for every backend alone (settings.Config); a plan to be replayed that breaks it
+	// is refused.
 	Exact bool
 	// Precision says in which types parts may be computed, and how far outputs may be off.
-	Precision pass.Precision
-	// Target is what pass.ResolveTarget takes; "" for this machine's processor.
+	Precision settings.Precision
+	// Target is what settings.ResolveTarget takes; "" for this machine's processor.
 	Target string
 	// Threads is how many threads the executable uses; 0 for all.
 	Threads int
 	// OptLevel is the optimisation level of relay.build.
 	OptLevel int
-	// TuningLog is what TVM's tuners have found out (pass.Config); "" for none.
+	// TuningLog is what TVM's tuners have found out (settings.Config); "" for none.
 	TuningLog string
-	// DisabledPasses are left out of every build; nil for pass.DefaultDisabledPasses.
+	// DisabledPasses are left out of every build; nil for settings.DefaultDisabledPasses.
 	DisabledPasses []string
 	// Store is the file of costs; "" for the user's.
 	Store string
 	// Samples are taken of each candidate, and the finalists run Rounds times; both are at least 1.
 	Samples, Rounds int
-	// Level says how far the search goes; "" for pass.GraphLevel.
-	Level pass.Level
+	// Level says how far the search goes; "" for settings.GraphLevel.
+	Level settings.Level
 	// SearchTime is how long a compilation may take, from reading the model to writing the executable, and Trials how
 	// many networks the graph level measures; 0 for graphlevel.DefaultTime and for no limit. Seed
 	// makes the random numbers.
@@ -71,7 +73,7 @@ type Options struct {
 	// ExecutableMemory is how many bytes the executable may take when it runs; 0 for no limit. It needs the graph
 	// level.
 	ExecutableMemory int64
-	// Exhaustive measures every candidate (pass.Config).
+	// Exhaustive measures every candidate (settings.Config).
 	Exhaustive bool
 	// SkipUnusable leaves backends out that cannot be used here.
 	SkipUnusable bool
@@ -82,8 +84,8 @@ type Options struct {
 	Settle bool
 	// Prices wants the costs of all parts, also where there is nothing to choose.
 	Prices bool
-	// Witness is another engine that was asked what the network answers (witness.Ask), against which what TVM read of the
-	// model is held; the caller closes it. nil: there is none.
+	// Witness is another engine that was asked what the network answers (witness.Ask), against which what TVM read of
+	// the model is held; the caller closes it. nil: there is none.
 	Witness *witness.Witness
 	// NoVerify does not compare a replayed plan's outputs with TVM's.
 	NoVerify bool
@@ -91,8 +93,8 @@ type Options struct {
 	otherData bool
 	// Python is the interpreter of the workers.
 	Python string
-	// Tried are the sizes of inputs, by name, at which a network with open dimensions is measured and checked; those that
-	// are not there the host chooses.
+	// Tried are the sizes of inputs, by name, at which a network with open dimensions is measured and checked; those
+	// that are not there the host chooses.
 	Tried map[string][]int64
 	// Temporary is a folder for what is built; the caller removes it. Extension is that of executables, ".so" or
 	// ".tar".
@@ -134,9 +136,9 @@ type Decision struct {
 	// Chosen is the name of the finalist that was kept (plan.PlacementName or a backend's), and Why says why in one
 	// sentence.
 	Chosen, Why string
-	// Notes are what a user should know beside the tables; they stand in the plan, too, but for those that say what came
-	// of the time there was. Warnings are those of them that say what went otherwise than it should, or could not be
-	// learnt.
+	// Notes are what a user should know beside the tables; they stand in the plan, too, but for those that say what
+	// came of the time there was. Warnings are those of them that say what went otherwise than it should, or could not
+	// be learnt.
 	Notes, Warnings []string
 	// Agreement is what came of holding it against Options.Witness; nil where there was none.
 	Agreement *witness.Agreement
@@ -150,7 +152,7 @@ type decision struct {
 	Options
 	ctx    context.Context
 	module *bridge.Object // normalised
-	// quantised says that the module came quantised (pass.Quantised).
+	// quantised says that the module came quantised (normalise.Quantised).
 	quantised bool
 	plan      *plan.Plan // of what was kept
 	target    string
@@ -161,7 +163,7 @@ type decision struct {
 	// placeOnly leaves out running what was placed: a plan is all that is wanted.
 	placeOnly bool
 	// machine says why TVM's virtual machine runs the network; nil where the graph executor does.
-	machine *pass.NotWholeError
+	machine *placing.NotWholeError
 	// graph is set where the graph level was searched, and then budget is its time, searching ends when the search is
 	// to end, and settled says that the search's own samples decide.
 	graph     *graph
@@ -172,7 +174,7 @@ type decision struct {
 	quit    context.CancelFunc
 	stopped error
 	// taken is on which inputs errors are taken; nil where they are not.
-	taken *pass.Taken
+	taken *calibration.Taken
 	// placing is the step in which candidates are measured alone; nil where none was. opening says that none is yet.
 	placing *progress.Step
 	opening bool
@@ -307,12 +309,12 @@ func (c *decision) disabledPasses() []string {
 	if c.DisabledPasses != nil {
 		return c.DisabledPasses
 	}
-	return pass.DefaultDisabledPasses()
+	return settings.DefaultDisabledPasses()
 }
 
-func (c *decision) config() pass.Config {
+func (c *decision) config() settings.Config {
 	level := c.OptLevel
-	return pass.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
+	return settings.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
 		OptLevel: &level, DisabledPasses: c.disabledPasses(), Samples: c.Samples, RetryFailures: c.RetryFailures,
 		Exact: c.Exact, Precision: c.Precision, Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
 		TuningLog: c.TuningLog, Python: c.Python}

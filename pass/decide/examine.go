@@ -9,9 +9,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/witness"
+	"github.com/collage-tvm/collage/pass/workers"
 )
 
 // witnessLimit is how long another engine's answer is waited for: it has had the time of plain TVM's build.
@@ -64,7 +64,7 @@ func (c *decision) examineKept(kept *finalist) error {
 	}
 	networks, err := measure.NewNetworks(measure.Options{
 		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
-		Python:   c.Python, Env: pass.WorkerEnvironment(), Poll: c.poll}, 1, folder)
+		Python:   c.Python, Env: workers.WorkerEnvironment(), Poll: c.poll}, 1, folder)
 	if err != nil {
 		return err
 	}

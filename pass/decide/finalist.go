@@ -13,9 +13,10 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/atomicfile"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/normalise"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 )
 
@@ -175,7 +176,7 @@ func (c *decision) build() error {
 
 // notOnMachine says that TVM cannot do that ("build it for", "run it on") its virtual machine with the reference.
 func (c *decision) notOnMachine(what string, err error) error {
-	return &pass.NotWholeError{Where: "TVM", Reason: fmt.Sprintf("cannot %s its virtual machine, which "+
+	return &placing.NotWholeError{Where: "TVM", Reason: fmt.Sprintf("cannot %s its virtual machine, which "+
 		"is to run it since %s %s: %s", what, c.machine.Where, c.machine.Reason, oneLine(err))}
 }
 
@@ -195,7 +196,7 @@ func (c *decision) buildOne(f *finalist) error {
 	step := c.Progress.Start("building "+f.title(), 0)
 	f.path = filepath.Join(c.Temporary, f.name+c.Extension)
 	err := c.Build(f.module, Build{Target: c.target, OptLevel: c.OptLevel,
-		DisabledPasses: pass.BuildWithout(c.disabledPasses()),
+		DisabledPasses: normalise.BuildWithout(c.disabledPasses()),
 		TuningLog:      c.TuningLog, Out: f.path, Plugins: pluginPaths(f.compilers()), Threads: c.Threads,
 		OnMachine: c.machine != nil, Tried: c.Tried})
 	if err != nil {

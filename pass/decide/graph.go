@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/lane"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/network"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // bestFew is how many of the graph level's placements become finalists: nine rounds of a network in the search do not
@@ -31,8 +33,8 @@ const (
 
 // graph has the graph level at work.
 type graph struct {
-	network network
-	lane    lane
+	network someNetwork
+	lane    someLane
 	result  *graphlevel.Result
 	// moments are when each network that was shown was known, by key; ready is when there was the first executable.
 	moments map[string]plan.Moment
@@ -66,13 +68,13 @@ func (g *graph) tick() {
 func (o *Options) chooses() bool { return len(o.Backends) > 1 && slices.Contains(o.Backends, "tvm") }
 
 // begin makes ready what networks are built and run with.
-func (c *decision) begin(network *pass.Network) error {
+func (c *decision) begin(network *network.Network) error {
 	if err := network.Whole(); err != nil {
 		return err
 	}
 	c.target = network.Target()
 	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
-	lane, err := pass.NewLane(network, pass.LaneOptions{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
+	lane, err := lane.New(network, lane.Options{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
 		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
 		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet, Inputs: c.inputs(), Data: c.data(), Store: c.Store,
 		ScaleMethod: c.Precision.ScaleMethod(), ErrorMeasure: c.Precision.Limit().Measure, RetryFailures: c.RetryFailures})
@@ -99,7 +101,7 @@ func (c *decision) search() error {
 // open proposes candidates, measures nothing, and makes ready what networks are built and run with.
 func (c *decision) open() error {
 	c.opening = true // what the store knows is no news
-	network, err := pass.Open(c.module, c.placementConfig())
+	network, err := network.Open(c.module, c.placementConfig())
 	c.opening = false
 	if err != nil {
 		return err
@@ -118,7 +120,7 @@ func (c *decision) searchOpened() error {
 
 // learnPlaces is search as far as the finalists. It gives the seeds of its end.
 func (c *decision) learnPlaces() (seeds []graphlevel.Seed, err error) {
-	if c.Level == pass.OperatorLevel {
+	if c.Level == settings.OperatorLevel {
 		c.Trials = 0 // how many networks the graph level measures: every backend alone is what costs in place come from
 	}
 	network := c.graph.network
@@ -137,7 +139,7 @@ func (c *decision) learnPlaces() (seeds []graphlevel.Seed, err error) {
 	if err := c.examinePlain(); err != nil {
 		return nil, err
 	}
-	if c.Level == pass.OperatorLevel {
+	if c.Level == settings.OperatorLevel {
 		seeds, err = c.placeInContext(seeds)
 	} else {
 		seeds, err = c.goOn(seeds)
@@ -154,7 +156,7 @@ func (c *decision) learnPlaces() (seeds []graphlevel.Seed, err error) {
 // unchecked says that the operator level is to run the one network that there is: nothing else would tell whether it
 // answers what plain TVM does, and what its parts take.
 func (c *decision) unchecked(seeds []graphlevel.Seed) bool {
-	return c.Level == pass.OperatorLevel && len(seeds) > 0 && seeds[0].Placement.Key != c.graph.lane.Plain().Key
+	return c.Level == settings.OperatorLevel && len(seeds) > 0 && seeds[0].Placement.Key != c.graph.lane.Plain().Key
 }
 
 // goOn is what the graph level does when every backend alone was measured. It gives the seeds of its end.
@@ -203,7 +205,7 @@ func (c *decision) whyEnded() string {
 		return "it was interrupted"
 	case c.Trials > 0 && len(c.graph.result.Trials) >= c.Trials:
 		return fmt.Sprintf("%d networks were measured", len(c.graph.result.Trials))
-	case c.Level == pass.OperatorLevel && c.graph.result.Placed != nil:
+	case c.Level == settings.OperatorLevel && c.graph.result.Placed != nil:
 		return "the operator level places once"
 	}
 	return "there was no time for another network"
@@ -251,7 +253,7 @@ func (c *decision) mayLearn() bool {
 func (c *decision) learn() error {
 	free := partsTime(c.budget.Free(wantedFinalists), learnShare)
 	tables := c.graph.result.Tables
-	if c.Reach == ReachParts || c.Level == pass.OperatorLevel {
+	if c.Reach == ReachParts || c.Level == settings.OperatorLevel {
 		// All of the time but for building the one placement that comes of it: it has more to be built than plain TVM.
 		free = c.budget.Free(wantedFinalists) - 3*c.took(c.graph.lane.Plain())/2
 	}
@@ -301,7 +303,7 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 		}
 	}
 	title := "searching among whole networks (seconds)"
-	if c.Level == pass.OperatorLevel {
+	if c.Level == settings.OperatorLevel {
 		title = "running whole networks (seconds)"
 	}
 	step := c.Progress.Start(title, int(c.budget.Total()/time.Second))
@@ -310,11 +312,11 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 	options := graphlevel.Options{
 		Seed: c.Seed, Time: c.budget.Total(), Trials: c.Trials,
 		// The operator level's networks are always the same ones: what the store has of them takes no time.
-		CountStored:  c.Settle && c.Level != pass.OperatorLevel,
+		CountStored:  c.Settle && c.Level != settings.OperatorLevel,
 		Left:         func() time.Duration { return c.budget.Free(c.mostFinalists()) },
 		Expect:       c.expect,
 		SeedsOnly:    until == onlySeeds || c.Reach == ReachParts || c.Reach == ReachSeeds,
-		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback || c.Level == pass.OperatorLevel,
+		FeedbackOnly: until == oneStep || c.Reach == ReachFeedback || c.Level == settings.OperatorLevel,
 		PlaceOnly:    c.placeOnly && until == all,
 		Store:        store, Key: c.networkKey(), Overhead: c.graph.network.Overhead(),
 		Bounded: c.graph.network.Bounded(),
@@ -323,7 +325,7 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 		Progress: c.tellTrial,
 	}
 	switch {
-	case c.Level == pass.OperatorLevel:
+	case c.Level == settings.OperatorLevel:
 		options.FeedbackSteps, options.Batch = 1, 1 // there is no other network to be built beside it
 	case until == oneStep:
 		options.FeedbackSteps, c.graph.steps = 1, 1

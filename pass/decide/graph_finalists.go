@@ -9,11 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/lane"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // graphFinalists makes the finalists of what was found, as many as there is time for.
@@ -44,7 +45,7 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 	number := 0
 	for _, i := range c.graph.result.Best() {
 		t := &c.graph.result.Trials[i]
-		if number == bestFew || c.Level == pass.OperatorLevel {
+		if number == bestFew || c.Level == settings.OperatorLevel {
 			break
 		}
 		if !c.mayBeKept(t) ||
@@ -76,7 +77,7 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 // addOperatorLevel adds what the operator level found: at that level it is the placement, and told as such.
 func (c *decision) addOperatorLevel(seeds []graphlevel.Seed) error {
 	placed := c.graph.network.placed()
-	if c.Level == pass.OperatorLevel {
+	if c.Level == settings.OperatorLevel {
 		p, origin := c.placedInContext()
 		if err := c.addFinalist(plan.PlacementName, p, true); err != nil {
 			return err
@@ -223,7 +224,7 @@ func (f *finalist) adopt(t *graphlevel.Trial) {
 // that cannot be built any more is told of, and the next is taken. false where there is none.
 func (c *decision) keepBest() bool {
 	var best *finalist
-	var e *pass.Executable
+	var e *lane.Executable
 	for {
 		if best = c.bestFound(c.Ending.asked()); best == nil {
 			return false
@@ -356,8 +357,8 @@ func (c *decision) untilLeft(rest time.Duration) (context.Context, context.Cance
 
 // weigh measures what a finalist takes of memory, where there is a limit or time for it. One that takes more than it
 // may has lost, but for the reference, which outputs are held against.
-func (c *decision) weigh(f *finalist, e *pass.Executable, finalists int) error {
-	if c.ExecutableMemory <= 0 && (c.Level == pass.OperatorLevel ||
+func (c *decision) weigh(f *finalist, e *lane.Executable, finalists int) error {
+	if c.ExecutableMemory <= 0 && (c.Level == settings.OperatorLevel ||
 		c.budget.Left()-c.budget.Need(finalists) < c.budget.Start()) {
 		if t := c.trialOf(f.placement); t != nil && t.Cost.Network != nil {
 			f.resident = t.Cost.Network.Resident

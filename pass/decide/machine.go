@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/placing"
 )
 
 // lookAtForm finds out what runs the network: TVM's graph executor, or, where it branches or has shapes that are known
-// only when it runs, TVM's virtual machine. Error: that of pass.Whole where nothing can be built for the machine.
+// only when it runs, TVM's virtual machine. Error: that of placing.Whole where nothing can be built for the machine.
 func (c *decision) lookAtForm() error {
-	err := pass.Whole(c.module)
+	err := placing.Whole(c.module)
 	if err == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ func (c *decision) note(format string, args ...any) bool {
 }
 
 // warn is a note of what went otherwise than it should, or is not known: those are told also where nobody reads notes
-// (pass.Config.Warn).
+// (settings.Config.Warn).
 func (c *decision) warn(format string, args ...any) bool {
 	news := c.note(format, args...)
 	if news {

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // inPlace are what operators take where they stand: the costs by which candidates are known alone say that all of it is
@@ -27,7 +27,7 @@ var inPlace = map[string]map[string]float64{"exp": {"tvm": 2, "one": 0.1, "two":
 func atOperators(t *testing.T, p *pace, total time.Duration, store string) (*decision, *works) {
 	t.Helper()
 	c, w := prepare(t, p, total, store)
-	c.Level, w.parts = pass.OperatorLevel, inPlace
+	c.Level, w.parts = settings.OperatorLevel, inPlace
 	return c, w
 }
 
@@ -87,7 +87,7 @@ func TestTheOneNetworkIsRunAtTheOperatorLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w := prepareWith(t, p, time.Minute, filepath.Join(t.TempDir(), "costs.jsonl"), library("tvm"),
 			library("one"), library("two"))
-		c.Level, w.parts, c.Settle = pass.OperatorLevel, inPlace, true
+		c.Level, w.parts, c.Settle = settings.OperatorLevel, inPlace, true
 		c.Backends, c.Pin = []string{"tvm", "two"}, []string{"exp=two"}
 		w.net.only = "two"
 		require.NoError(t, c.searchOpened())

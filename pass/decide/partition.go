@@ -11,16 +11,16 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/network"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
-func init() { pass.SetDecider(Partition) }
-
-// OptionsOf are the Options of a pass.Config. What it leaves open has the defaults that the command line has.
-func OptionsOf(config pass.Config) Options {
+// OptionsOf are the Options of a settings.Config. What it leaves open has the defaults that the command line has.
+func OptionsOf(config settings.Config) Options {
 	options := Options{
 		Name: config.ModuleName, Backends: config.Backends, Pin: config.Pin, Forbid: config.Forbid,
 		Target:  config.Target,
@@ -31,7 +31,7 @@ func OptionsOf(config pass.Config) Options {
 		RetryFailures: config.RetryFailures, Python: config.Python, Extension: ".so", Poll: bridge.CheckSignals,
 	}
 	if len(options.Backends) == 0 {
-		options.Backends = pass.DefaultBackends
+		options.Backends = settings.DefaultBackends
 	}
 	if config.OptLevel != nil {
 		options.OptLevel = *config.OptLevel
@@ -48,11 +48,11 @@ func OptionsOf(config pass.Config) Options {
 // Partition is pass.Partition: the module has the regions of the network that was kept, and the plan is that network's.
 // It decides by what the store has once everything was measured: the same costs give the same module, but for what
 // TVM's virtual machine runs, whose finalists are run each time. Where there is nothing to choose between (TVM is not
-// offered, or nothing else is) it is pass.Place, and so it is, with a warning, where the network cannot be run as a
-// whole (pass.NotWholeError): TVM does not build it, not for its virtual machine either, or cannot run it there at the
-// sizes that open dimensions are tried at, or that is needed and no Python host is in the process, which builds for it.
-// Ctrl-C in Python ends the search, and what was the fastest until then is taken (Ending.Watch).
-func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
+// offered, or nothing else is) it is network.Place, and so it is, with a warning, where the network cannot be run as a
+// whole (placing.NotWholeError): TVM does not build it, not for its virtual machine either, or cannot run it there at
+// the sizes that open dimensions are tried at, or that is needed and no Python host is in the process, which builds for
+// it. Ctrl-C in Python ends the search, and what was the fastest until then is taken (Ending.Watch).
+func Partition(mod *bridge.Object, config settings.Config) (*bridge.Object, *plan.Plan, error) {
 	if config.Context == nil {
 		config.Context = context.Background()
 	}
@@ -63,8 +63,9 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 	config.Until = until // where it is placed by its parts alone
 	if !options.chooses() {
 		if config.Limit() != (cost.Limit{}) {
-			return nil, nil, &pass.OptionError{Option: "precision or max_error", Reason: "needs tvm and another backend to " +
-				"choose between: else no network is run, and nothing tells how far off it is"}
+			return nil, nil, &settings.OptionError{Option: "precision or max_error",
+				Reason: "needs tvm and another backend to " +
+					"choose between: else no network is run, and nothing tells how far off it is"}
 		}
 		return placeParts(mod, config)
 	}
@@ -82,9 +83,9 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 	}
 	defer release()
 	decided, err := Decide(config.Context, mod, options)
-	if part := (*pass.NotWholeError)(nil); errors.As(err, &part) {
+	if part := (*placing.NotWholeError)(nil); errors.As(err, &part) {
 		config.Warning(fmt.Sprintf("%v; it is placed by what its parts take alone", part))
-		config.Precision = pass.Precision{} // nothing would tell how far off the whole is
+		config.Precision = settings.Precision{} // nothing would tell how far off the whole is
 		return placeParts(mod, config)
 	}
 	if err != nil {
@@ -94,16 +95,16 @@ func Partition(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Pl
 		config.Warning(warning)
 	}
 	// What the search has just run does not fail here.
-	out, err := pass.Replay(mod, decided.Plan, pass.Config{Exact: config.Exact, RetryFailures: true})
+	out, err := placing.Replay(mod, decided.Plan, settings.Config{Exact: config.Exact, RetryFailures: true})
 	if err != nil {
 		return nil, nil, fmt.Errorf("what was decided cannot be written down, which is a defect of Collage: %w", err)
 	}
 	return out, decided.Plan, nil
 }
 
-// placeParts is pass.Place, and a warning where the time ended the measuring.
-func placeParts(mod *bridge.Object, config pass.Config) (*bridge.Object, *plan.Plan, error) {
-	out, p, err := pass.Place(mod, config)
+// placeParts is network.Place, and a warning where the time ended the measuring.
+func placeParts(mod *bridge.Object, config settings.Config) (*bridge.Object, *plan.Plan, error) {
+	out, p, err := network.Place(mod, config)
 	if err == nil && config.Until.Err() != nil && byBounds(p) {
 		config.Warning(noTimeToMeasure)
 	}

@@ -6,9 +6,11 @@ import (
 	"context"
 	"slices"
 
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/network"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // find decides which networks are compared in the end, and has them built.
@@ -38,7 +40,7 @@ func (c *decision) find() (err error) {
 // its.
 func (c *decision) placeAlone() error {
 	// The placement's module says at which level it was made; else it may be the same one.
-	module, err := pass.WithLevel(c.module, pass.OperatorLevel)
+	module, err := placing.WithLevel(c.module, settings.OperatorLevel)
 	if err != nil {
 		return err
 	}
@@ -77,8 +79,8 @@ func (c *decision) constrained() bool { return len(c.Pin)+len(c.Forbid) > 0 }
 // single gives everything that a backend can take to it, and the rest to TVM.
 func (c *decision) single(name string) (*finalist, error) {
 	config := c.config()
-	config.Only, config.Precision = name, pass.Precision{} // it says by itself in what parts are computed
-	module, p, err := pass.Place(c.module, config)
+	config.Only, config.Precision = name, settings.Precision{} // it says by itself in what parts are computed
+	module, p, err := network.Place(c.module, config)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +88,11 @@ func (c *decision) single(name string) (*finalist, error) {
 }
 
 // placementConfig is the configuration of the placement's search, with its progress shown.
-func (c *decision) placementConfig() pass.Config {
+func (c *decision) placementConfig() settings.Config {
 	config := c.config()
 	config.Pin, config.Forbid = c.Pin, c.Forbid
-	config.Progress = func(e pass.Event) {
-		if e.Stage != pass.StageMeasure || e.Total == 0 || c.opening {
+	config.Progress = func(e settings.Event) {
+		if e.Stage != settings.StageMeasure || e.Total == 0 || c.opening {
 			return
 		}
 		if c.placing == nil {
@@ -137,7 +139,7 @@ func (c *decision) placement() (*finalist, error) {
 		defer done()
 		config.Until = until
 	}
-	module, p, err := pass.Place(c.module, config)
+	module, p, err := network.Place(c.module, config)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,9 @@ import (
 	"errors"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // Planned is the plan of what the operator level places, within Options.SearchTime: plain TVM and every backend alone
@@ -16,22 +17,22 @@ import (
 // Where there is nothing to choose between, and where the network cannot be run as a whole, it is placed by what parts
 // take alone. The notes are as in a Decision.
 func Planned(ctx context.Context, module *bridge.Object, options Options) (*plan.Plan, []string, error) {
-	options.Level, options.Settle = pass.OperatorLevel, true
+	options.Level, options.Settle = settings.OperatorLevel, true
 	if options.Precision.Allowed == "" {
-		options.Precision.Allowed = pass.PrecisionF32 // how far off it is would be measured of what is placed
+		options.Precision.Allowed = settings.PrecisionF32 // how far off it is would be measured of what is placed
 	}
 	c := begun(module, options)
 	c.placeOnly = true
 	decided, err := c.under(ctx, func() (*Decision, error) {
 		if c.chooses() {
-			err := pass.Whole(module)
+			err := placing.Whole(module)
 			if err == nil {
 				var decided *Decision
 				if decided, err = c.plannedInContext(); err == nil {
 					return decided, nil
 				}
 			}
-			part := (*pass.NotWholeError)(nil)
+			part := (*placing.NotWholeError)(nil)
 			if !errors.As(err, &part) { // TVM may turn out not to build it, too
 				return nil, err
 			}

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -24,6 +23,7 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -166,7 +166,7 @@ func TestWhatIsKeptOfRandomNetworksIsWithinTheBudget(t *testing.T) {
 	for range 1000 {
 		n := randomRounding(t, r)
 		c := &decision{budget: budget.New(time.Minute, nil), graph: &graph{moments: map[string]plan.Moment{}}}
-		c.Precision = pass.Precision{Allowed: pass.PrecisionAuto, MaxError: math.Pow(10, -3+2*r.Float64())}
+		c.Precision = settings.Precision{Allowed: settings.PrecisionAuto, MaxError: math.Pow(10, -3+2*r.Float64())}
 		limit := c.Precision.Limit()
 		var seeds []graphlevel.Seed
 		for i, b := range n.space.Backends {

@@ -15,16 +15,15 @@ import (
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
-
-func init() { pass.SetReplayer(replayModule) }
 
 // Replay builds what a plan says, and measures nothing. Its outputs are compared with plain TVM's, unless NoVerify. Of
 // the options those that say how to build are looked at (the rest is the plan's: Adopt), and Store, RetryFailures and
-// Exact as pass.Replay does. Warnings say where this machine is another than the plan's.
+// Exact as placing.Replay does. Warnings say where this machine is another than the plan's.
 func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Options) (*Decision, error) {
 	c, f, err := replay(ctx, module, p, options)
 	if err != nil {
@@ -44,10 +43,10 @@ func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 		Path: f.path, Bytes: f.bytes}, nil
 }
 
-// replayModule is what pass.Replay's users get (collage.replay, the pass): the module, with what Replay says and
+// ReplayModule is what placing.Replay's users get (collage.replay, the pass): the module, with what Replay says and
 // refuses. With Config.Verify it is built, and so is plain TVM, and their outputs are compared; a plan that gives
 // everything to TVM needs no comparison.
-func replayModule(module *bridge.Object, p *plan.Plan, config pass.Config) (*bridge.Object, error) {
+func ReplayModule(module *bridge.Object, p *plan.Plan, config settings.Config) (*bridge.Object, error) {
 	if config.Context == nil {
 		config.Context = context.Background()
 	}
@@ -76,7 +75,7 @@ func replayModule(module *bridge.Object, p *plan.Plan, config pass.Config) (*bri
 		return f.module, nil
 	}
 	err = c.hold(f)
-	if part := (*pass.NotWholeError)(nil); errors.As(err, &part) {
+	if part := (*placing.NotWholeError)(nil); errors.As(err, &part) {
 		config.Warning(fmt.Sprintf("%v; the outputs were not compared with TVM's", part))
 		return f.module, nil
 	}
@@ -86,7 +85,7 @@ func replayModule(module *bridge.Object, p *plan.Plan, config pass.Config) (*bri
 	return f.module, nil
 }
 
-// hold builds plain TVM and what a plan says, and compares their outputs. The error is a *pass.NotWholeError where
+// hold builds plain TVM and what a plan says, and compares their outputs. The error is a *placing.NotWholeError where
 // plain TVM cannot be built for its virtual machine, or does not run there.
 func (c *decision) hold(f *finalist) error {
 	if err := c.buildReference(); err != nil {
@@ -116,7 +115,8 @@ func replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 			return nil, nil, err
 		}
 	}
-	placed, err := pass.Replay(module, p, pass.Config{Exact: c.Exact, Store: c.Store, RetryFailures: c.RetryFailures})
+	placed, err := placing.Replay(module, p, settings.Config{Exact: c.Exact, Store: c.Store,
+		RetryFailures: c.RetryFailures})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,7 +130,7 @@ func replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 // readyToBuild finds out what runs the network, and on what its outputs are compared.
 func (c *decision) readyToBuild(p *plan.Plan) error {
 	if p.Precision != nil {
-		c.Precision = pass.Precision{Allowed: p.Precision.Allowed, MaxError: p.Precision.MaxError,
+		c.Precision = settings.Precision{Allowed: p.Precision.Allowed, MaxError: p.Precision.MaxError,
 			Measure: p.Precision.Measure, Calibration: c.Precision.Calibration}
 	} else if c.Precision.Limit() == (cost.Limit{}) {
 		c.Precision.Calibration = "" // no errors are taken
@@ -150,12 +150,12 @@ func (c *decision) readyToBuild(p *plan.Plan) error {
 var levelOf = regexp.MustCompile(`^O([0-4])\b`)
 
 // Adopt takes from a plan what it was made for: OptLevel, DisabledPasses, Target, Threads and Backends. What was tuned
-// for it must be in TuningLog, and nothing else. Errors that are the caller's to mend are *pass.ReplayError and
-// *pass.OptionError.
+// for it must be in TuningLog, and nothing else. Errors that are the caller's to mend are *placing.ReplayError and
+// *settings.OptionError.
 func (o *Options) Adopt(p *plan.Plan) error {
 	level := levelOf.FindStringSubmatch(p.Environment.Options)
 	if level == nil {
-		return &pass.ReplayError{Reason: fmt.Sprintf("it does not say for which optimisation level it is: its options "+
+		return &placing.ReplayError{Reason: fmt.Sprintf("it does not say for which optimisation level it is: its options "+
 			"are %q", p.Environment.Options)}
 	}
 	o.OptLevel, _ = strconv.Atoi(level[1])
@@ -181,11 +181,11 @@ func (o *Options) checkTuned(p *plan.Plan) error {
 	digest := ""
 	if o.TuningLog != "" {
 		var err error
-		if digest, err = pass.TuningDigest(o.TuningLog); err != nil {
-			return &pass.OptionError{Option: "tuning_log (--tuning-log)", Reason: "cannot be used: " + err.Error()}
+		if digest, err = settings.TuningDigest(o.TuningLog); err != nil {
+			return &settings.OptionError{Option: "tuning_log (--tuning-log)", Reason: "cannot be used: " + err.Error()}
 		}
 	}
-	_, wanted, tuned := strings.Cut(p.Environment.Options, strings.TrimRight(pass.Tuned(strings.Repeat("x", 16)), "x"))
+	_, wanted, tuned := strings.Cut(p.Environment.Options, strings.TrimRight(settings.Tuned(strings.Repeat("x", 16)), "x"))
 	reason := ""
 	switch {
 	case tuned && digest == "":
@@ -199,7 +199,7 @@ func (o *Options) checkTuned(p *plan.Plan) error {
 	default:
 		return nil
 	}
-	return &pass.OptionError{Option: "tuning_log (--tuning-log)", Reason: reason}
+	return &settings.OptionError{Option: "tuning_log (--tuning-log)", Reason: reason}
 }
 
 // staleNotes say where this machine is another than the one that the plan's costs are from.
@@ -248,7 +248,7 @@ func (c *decision) verify(f *finalist) error {
 		return err
 	}
 	if f.failure != nil {
-		return &pass.ReplayError{Reason: "its executable is not kept: " + f.failure.String()}
+		return &placing.ReplayError{Reason: "its executable is not kept: " + f.failure.String()}
 	}
 	return nil
 }

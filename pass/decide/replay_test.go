@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/calibration"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -28,7 +28,7 @@ func TestAPlanSaysWhichPassesAreLeftOut(t *testing.T) {
 // an executable that is written, are held to the plan.
 func TestWithoutThePlansData(t *testing.T) {
 	p := &plan.Plan{Precision: &plan.Precision{Calibration: "0123456789ab"}}
-	c := &decision{Options: Options{otherData: true}, taken: &pass.Taken{Inputs: &measure.Inputs{}}}
+	c := &decision{Options: Options{otherData: true}, taken: &calibration.Taken{Inputs: &measure.Inputs{}}}
 	require.NoError(t, c.sameData(p))
 	require.Len(t, c.warnings, 1)
 	assert.Contains(t, c.warnings[0], "random inputs, and the plan's errors were taken on calibration data (SHA-256 "+

@@ -6,23 +6,25 @@ import (
 	"context"
 
 	"github.com/collage-tvm/collage/byoc"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
+	"github.com/collage-tvm/collage/pass/lane"
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/network"
 	"github.com/collage-tvm/collage/pass/place"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/witness"
+	"github.com/collage-tvm/collage/pass/workers"
 	"github.com/collage-tvm/collage/relay"
 )
 
 // What takes time stands behind these, so that whether the time is kept can be tried on a clock of the tests':
-// pass.Network, pass.Lane and measure.Pool do the work.
+// network.Network, lane.Lane and measure.Pool do the work.
 
-// network is what is known about the module's candidates.
-type network interface {
+// someNetwork is what is known about the module's candidates: a network.Network but in tests.
+type someNetwork interface {
 	placed() *genome.Placement
 	space() *genome.Space
 	Backends() []byoc.Backend
@@ -46,16 +48,16 @@ type network interface {
 	ScalesText(p *genome.Placement) string
 }
 
-// lane builds and measures whole networks.
-type lane interface {
+// someLane builds and measures whole networks: a lane.Lane but in tests.
+type someLane interface {
 	graphlevel.Estimator
 	Plain() *genome.Placement
 	Build(ctx context.Context, placements []*genome.Placement) error
 	Know(ctx context.Context, p *genome.Placement) error
 	Built(p *genome.Placement) bool
-	Executable(ctx context.Context, p *genome.Placement) (*pass.Executable, error)
-	Footprint(ctx context.Context, e *pass.Executable) (measure.Footprint, error)
-	Agree(ctx context.Context, e *pass.Executable, t witness.Testimony) (witness.Agreement, error)
+	Executable(ctx context.Context, p *genome.Placement) (*lane.Executable, error)
+	Footprint(ctx context.Context, e *lane.Executable) (measure.Footprint, error)
+	Agree(ctx context.Context, e *lane.Executable, t witness.Testimony) (witness.Agreement, error)
 	Forget(keep ...*genome.Placement)
 	Rest()
 	Renew() error
@@ -68,8 +70,8 @@ type runner interface {
 	Close() error
 }
 
-// opened is a pass.Network.
-type opened struct{ *pass.Network }
+// opened is a network.Network.
+type opened struct{ *network.Network }
 
 func (o opened) placed() *genome.Placement { return o.Placed }
 func (o opened) space() *genome.Space      { return o.Space }
@@ -82,7 +84,7 @@ func (c *decision) newRunner() (runner, error) {
 	return measure.NewPool(measure.Options{
 		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
 		Python:   c.Python,
-		Env:      pass.WorkerEnvironment(),
+		Env:      workers.WorkerEnvironment(),
 		Poll:     c.poll,
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/annotate"
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -19,7 +19,7 @@ type Options struct {
 	Config *bridge.Object
 	// Estimator gives the costs; nil measures in worker processes as Measure says.
 	Estimator Estimator
-	Measure   pass.Config
+	Measure   settings.Config
 	// OutlineNative gives the regions the form, and the names, that TVM's own pass gives them:
 	// @collage_<compiler>_<operators>, functions that compute the same shared, constants as arguments unless the
 	// pattern asks for them. Otherwise they have the form of PartitionGraph, as everywhere else in Collage.
@@ -30,7 +30,7 @@ type Options struct {
 // PassContext on this thread is looked at, so the caller must be on the thread that entered it (bridge.OnThread). mod
 // stays as it is; the result, typed, is the caller's.
 func Partition(mod *bridge.Object, opts Options) (*bridge.Object, *Report, error) {
-	set, err := readSettings()
+	set, err := readDepths()
 	if err != nil {
 		return nil, nil, err
 	}

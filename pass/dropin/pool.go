@@ -11,22 +11,23 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/settings"
+	"github.com/collage-tvm/collage/pass/workers"
 	"github.com/collage-tvm/collage/relay"
 )
 
-// poolEstimator measures as the rest of Collage does (pass.Measuring), where TVM's own estimator compiles with nvcc and
-// loads the result into this process.
-type poolEstimator struct{ *pass.Measuring }
+// poolEstimator measures as the rest of Collage does (workers.Measuring), where TVM's own estimator compiles with nvcc
+// and loads the result into this process.
+type poolEstimator struct{ *workers.Measuring }
 
 // newPoolEstimator starts no worker yet. The native target is compiled for; without one, any processor.
-func newPoolEstimator(cfg pass.Config, targets []*target) (*poolEstimator, error) {
+func newPoolEstimator(cfg settings.Config, targets []*target) (*poolEstimator, error) {
 	cfg.Target = "llvm"
 	if native := slices.IndexFunc(targets, func(t *target) bool { return !t.external }); native >= 0 {
 		cfg.Target = targets[native].object.Text()
 	}
-	m, err := pass.OpenMeasuring(cfg)
+	m, err := workers.OpenMeasuring(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,13 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // The packed functions that Register registers.
 const (
 	// PassFunction takes a CompilationConfig, a cost estimator (an object of TVM's, a packed function of a module and a
-	// target, or None to measure), whether to write regions as TVM's prototype does, and a pass.Config as JSON that
+	// target, or None to measure), whether to write regions as TVM's prototype does, and a settings.Config as JSON that
 	// says how to measure. It gives the pass, a tvm.transform.Pass.
 	PassFunction = "collage.transform.DropIn"
 	// ReportFunction gives the Report of the last run in this process as JSON, or None.
@@ -64,7 +65,7 @@ func makePass(args []bridge.Value) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Measure, err = pass.ParseConfig(text); err != nil {
+	if opts.Measure, err = settings.ParseConfig(text); err != nil {
 		return nil, fmt.Errorf("ValueError: %w", err)
 	}
 	v, err := bridge.Global("transform.PassInfo", 0, "CollagePartition", []string{}, false)

@@ -30,8 +30,8 @@ const (
 // defaultDepth holds where a depth option is not set. TVM's prototype refuses to run then.
 const defaultDepth = 8
 
-// settings are what the PassContext says.
-type settings struct {
+// depths are what the PassContext says.
+type depths struct {
 	nativeDepth, byocDepth int
 	styles                 []string // "tensorrt.TVMFusion"
 }
@@ -56,9 +56,9 @@ func (t *target) compiler() string {
 	return ""
 }
 
-// readSettings reads the options of the PassContext around the call.
-func readSettings() (settings, error) {
-	s := settings{nativeDepth: defaultDepth, byocDepth: defaultDepth}
+// readDepths reads the options of the PassContext around the call.
+func readDepths() (depths, error) {
+	s := depths{nativeDepth: defaultDepth, byocDepth: defaultDepth}
 	for _, option := range []struct {
 		key   string
 		field *int
@@ -91,7 +91,7 @@ func readSettings() (settings, error) {
 
 // style is how matches of a code generator's patterns are combined: what the option says, else what TVM's prototype
 // takes for it.
-func (s *settings) style(compiler string) (byoc.Style, error) {
+func (s *depths) style(compiler string) (byoc.Style, error) {
 	for _, entry := range s.styles {
 		name, style, _ := strings.Cut(entry, ".")
 		if name != compiler {
@@ -118,7 +118,7 @@ func (s *settings) style(compiler string) (byoc.Style, error) {
 }
 
 // readTargets reads a CompilationConfig.
-func readTargets(config *bridge.Object, s *settings) ([]*target, error) {
+func readTargets(config *bridge.Object, s *depths) ([]*target, error) {
 	list, err := config.AttrObject("primitive_targets")
 	if err != nil || list == nil {
 		return nil, fmt.Errorf("TypeError: CollagePartition takes a CompilationConfig, not a %s", config.TypeKey())
@@ -137,7 +137,7 @@ func readTargets(config *bridge.Object, s *settings) ([]*target, error) {
 	return targets, nil
 }
 
-func readTarget(o *bridge.Object, s *settings) (*target, error) {
+func readTarget(o *bridge.Object, s *depths) (*target, error) {
 	kind, err := o.AttrObject("kind")
 	if err != nil {
 		return nil, err

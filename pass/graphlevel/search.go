@@ -34,8 +34,8 @@ type search struct {
 	regardless bool
 	// idle counts the trials since the last improvement.
 	idle int
-	// main is the function that runs, and is profiled: pass.Normalise puts the others in the place of their calls. -1
-	// for none.
+	// main is the function that runs, and is profiled: normalise.Normalise puts the others in the place of their calls.
+	// -1 for none.
 	main int
 	// borders are learnt with the tables. reference is what plain TVM's kernels take, by the first profile that there
 	// was: all profiles are brought to it, since machines are not as fast at all times; 0 before that.

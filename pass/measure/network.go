@@ -58,8 +58,8 @@ func (n *Networks) Rest() {
 
 // NetworkBuild asks for a network to be built.
 type NetworkBuild struct {
-	// Module and Params are the network's files (pass.Carried), Network the regions that it is to have, as JSON
-	// (pass.NetworkSpec), Compilers the Compiler attributes of these.
+	// Module and Params are the network's files (network.Carried), Network the regions that it is to have, as JSON
+	// (network.Spec), Compilers the Compiler attributes of these.
 	Module    string   `json:"module"`
 	Params    string   `json:"params"`
 	Network   string   `json:"network"`

@@ -26,7 +26,7 @@ type Settings struct {
 	OptLevel int
 	// DisabledPasses are left out of relay.build.
 	DisabledPasses []string
-	// TuningLog is what TVM's tuners have found out (pass.TuningDigest), an absolute path; "" for none.
+	// TuningLog is what TVM's tuners have found out (settings.TuningDigest), an absolute path; "" for none.
 	TuningLog string
 	// Threads is how many threads the executable uses; 0 for as many as this process has processors.
 	Threads int

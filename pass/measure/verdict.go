@@ -13,20 +13,20 @@ import (
 // How far outputs may be from TVM's where nobody says more: relative to the expected element, and as a share of the
 // greatest expected one (check.tolerances, Python).
 const (
-	// candidateRTol is for a candidate by itself: another algorithm for one operator (Winograd's), or another order of its
-	// sums, is the same computation; bound.Tolerance says more of sums that it knows to be long.
+	// candidateRTol is for a candidate by itself: another algorithm for one operator (Winograd's), or another order of
+	// its sums, is the same computation; bound.Tolerance says more of sums that it knows to be long.
 	candidateRTol = 1e-3
-	// networkRTol is for whole networks, whose outputs are what users hold against another engine's: candidates that are
-	// off by candidateRTol on random numbers are hardly so together.
+	// networkRTol is for whole networks, whose outputs are what users hold against another engine's: candidates that
+	// are off by candidateRTol on random numbers are hardly so together.
 	networkRTol = 1e-4
-	// shareOfGreatest is some hundred times float32's own rounding (2^-24): what is small beside the greatest value came
-	// of sums that cancel, and has no digits of its own below that.
+	// shareOfGreatest is some hundred times float32's own rounding (2^-24): what is small beside the greatest value
+	// came of sums that cancel, and has no digits of its own below that.
 	shareOfGreatest = 1e-5
 )
 
 // somethingElse is the relative error (L2) from which on a part that is computed narrowly computes something else than
-// TVM, and not the same less exactly: more than the greatest budget that makes sense (pass.QuantisedMaxError), less
-// than what a wrong sign or axis gives, which is off by 1 and more.
+// TVM, and not the same less exactly: more than the greatest budget that makes sense (normalise.QuantisedMaxError),
+// less than what a wrong sign or axis gives, which is off by 1 and more.
 const somethingElse = 0.25
 
 // outputsSeen is what a worker says of outputs beside the expected ones (check.seen, Python). What comes of it is said

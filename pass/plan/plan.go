@@ -30,7 +30,8 @@ const Schema = 3
 type Plan struct {
 	Schema int    `json:"collage_plan"`
 	Module Module `json:"module"`
-	// Level is how far the search went ("operator" or "graph", pass.Level); "" in plans that are older than this field.
+	// Level is how far the search went ("operator" or "graph", settings.Level); "" in plans that are older than this
+	// field.
 	Level string `json:"level,omitempty"`
 	// Environment is what the costs are valid for. Its Library is "": each backend has its own.
 	Environment cost.Environment `json:"environment"`
@@ -84,7 +85,7 @@ type Constraints struct {
 
 // Precision says in which types parts were allowed to be computed, and how far the network's outputs to be off.
 type Precision struct {
-	// Allowed, MaxError and Measure are pass.Precision's.
+	// Allowed, MaxError and Measure are settings.Precision's.
 	Allowed  string  `json:"allowed"`
 	MaxError float64 `json:"max_error"`
 	Measure  string  `json:"measure"`
@@ -102,10 +103,11 @@ type Precision struct {
 	Method   string             `json:"calibration_method,omitempty"`
 	Methods  []cost.ScaleMethod `json:"methods,omitempty"`
 	Compared int                `json:"compared_inputs,omitempty"`
-	// Calibration tells the data that these inputs were samples of from other data (pass.Taken); "" for random inputs.
+	// Calibration tells the data that these inputs were samples of from other data (calibration.Taken); "" for random
+	// inputs.
 	Calibration string `json:"calibration,omitempty"`
-	// Lagrangian is what placing by time and a price for errors was worth in the end, as far as errors are believed; nil
-	// where that was not done.
+	// Lagrangian is what placing by time and a price for errors was worth in the end, as far as errors are believed;
+	// nil where that was not done.
 	Lagrangian *Lagrangian `json:"lagrangian,omitempty"`
 	// Corners are those of time against error, as both are believed, the most exact one first; none where nobody asked
 	// for them (collage plan --frontier).
@@ -175,8 +177,8 @@ type Region struct {
 	Milliseconds float64 `json:"estimate_ms"`
 	// Candidates are those that were joined into the region, in ascending order of their last nodes.
 	Candidates []Candidate `json:"candidates"`
-	// Rounded are the values that who reads them in the region reads rounded to bytes, ascending (annotate.Region.Steps);
-	// empty where the backend rounds nothing by scales of its own.
+	// Rounded are the values that who reads them in the region reads rounded to bytes, ascending
+	// (annotate.Region.Steps); empty where the backend rounds nothing by scales of its own.
 	Rounded []Rounded `json:"rounded,omitempty"`
 }
 

@@ -2,7 +2,7 @@
 """Build, run and profile whole networks: what the workers do for the graph-level search.
 
 In: a normalised module without its weights (a file of TVM's JSON) and the weights (a file of its
-parameters), written once by pass.Network; for each network the regions that it is to have. Out: exported
+parameters), written once by network.Network; for each network the regions that it is to have. Out: exported
 models, samples of their latency beside plain TVM's, what each kernel takes in place, sizes. The answers of
 each operation are described where it stands.
 """
@@ -64,7 +64,7 @@ class Networks:
     def build(self, request):
         """Build a network with regions and export it to request["out"].
 
-        "network" is a pass.NetworkSpec as JSON. Gives {"seconds", "bytes", "storage_bytes",
+        "network" is a network.Spec as JSON. Gives {"seconds", "bytes", "storage_bytes",
         "parameter_bytes", "executable"}; the last one is profile.describe's and may be None.
         """
         library.load()

@@ -2,7 +2,7 @@
 """How far off results are that were computed in a narrower type than the network's.
 
 In: what a network gives on some samples, and what plain TVM gives on the same. Out: the error in each measure that a
-user may state a budget in (pass.Config.ErrorMeasure), the worst of the network's outputs: "l2", the length of the
+user may state a budget in (settings.Config.ErrorMeasure), the worst of the network's outputs: "l2", the length of the
 difference over that of what is expected, all samples together; "max", the greatest difference over the greatest
 expected value; "cosine", one less the cosine of the angle between the two; "top1", the share of rows (of the last
 axis) whose greatest element is another one. It takes no TVM: benchmark peers ask it, too.

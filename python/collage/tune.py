@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TVM's own tuners, run on one computation that Go has chosen (pass/tunable.go): ``python -m collage.tune``,
+"""TVM's own tuners, run on one computation that Go has chosen (pass/tuning/tunable.go): ``python -m collage.tune``,
 a process of its own, as tuners start servers and builders that must end with it.
 
 In, one line of JSON on standard input (see ``tune``): a Relay function as pass/annotate makes it for TVM, and

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-# Set by pass/environment.go.
+# Set by pass/workers/environment.go.
 _MARK = "COLLAGE_WORKER"
 _BACKENDS = "COLLAGE_WORKER_BACKENDS"
 # A variable of the environment holds 128 KiB.

@@ -9,7 +9,7 @@ from .task import Question, Trained, shipped
 
 TREE_FILES = {
     "python/collage/frontends.py": "python",
-    "pass/border.go": "go",
+    "pass/placing/border.go": "go",
     "byoc/runtime/adopt.cc": "cpp",
     "README.md": "markdown",
     "scripts/lock.sh": "shell",

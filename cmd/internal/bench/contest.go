@@ -14,7 +14,7 @@ import (
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
 	"github.com/collage-tvm/collage/internal/statistics"
-	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // contest is one network on several engines, in turn.
@@ -71,7 +71,7 @@ func (c *contest) run(ctx context.Context) (load machine.Load, err error) {
 		"inputs": at("inputs.npz"), "onnx": at("model.onnx"), "program": at("program.pickle"),
 		"pt2":       orNull(exportedProgram(n.Model)),
 		"reference": at("reference.npz"),
-		"seconds":   c.SearchLimit.Seconds(), "disabled_passes": pass.DefaultDisabledPasses(),
+		"seconds":   c.SearchLimit.Seconds(), "disabled_passes": settings.DefaultDisabledPasses(),
 	}
 	maps.Copy(c.files, n.files())
 	if c.Keep != "" {

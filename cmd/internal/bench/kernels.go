@@ -12,8 +12,9 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/cmd/internal/machine"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/candidate"
+	"github.com/collage-tvm/collage/pass/placing"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -81,9 +82,9 @@ type KernelOptions struct {
 func MeasureKernels(ctx context.Context, o KernelOptions) (*KernelReport, error) {
 	report := &KernelReport{Backend: o.Backend, Model: o.Compile.Model, Machine: machine.Here(),
 		Taken: time.Now().UTC().Truncate(time.Second)}
-	var costs *pass.KernelCosts
-	measure := func(module *bridge.Object, config pass.Config) (err error) {
-		costs, err = pass.MeasureKernels(module, config, o.Backend)
+	var costs *placing.KernelCosts
+	measure := func(module *bridge.Object, config settings.Config) (err error) {
+		costs, err = placing.MeasureKernels(module, config, o.Backend)
 		return err
 	}
 	if err := report.Measurements.take(ctx, &o.Compile, "kernels", measure); err != nil {
@@ -96,7 +97,7 @@ func MeasureKernels(ctx context.Context, o KernelOptions) (*KernelReport, error)
 	return report, nil
 }
 
-func (r *KernelReport) fill(costs *pass.KernelCosts) {
+func (r *KernelReport) fill(costs *placing.KernelCosts) {
 	r.Target, r.TVM, r.Threads = costs.Environment.Target, costs.Environment.TVM, costs.Environment.Threads
 	r.Absent, r.Rows, r.Kernels = []AbsentBackend{}, []KernelRow{}, []KernelSummary{}
 	for _, a := range costs.Absent {
@@ -117,7 +118,7 @@ func (r *KernelReport) fill(costs *pass.KernelCosts) {
 	r.summarise()
 }
 
-func kernelRow(number int, backend string, k *pass.KernelOffer) KernelRow {
+func kernelRow(number int, backend string, k *placing.KernelOffer) KernelRow {
 	row := KernelRow{Number: number, Kernel: k.Kernel, Pattern: k.Candidate.Composite, Operators: []string{},
 		Limit: k.Limit}
 	anchor := k.Candidate.Root

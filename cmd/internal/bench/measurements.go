@@ -9,8 +9,8 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/cmd/internal/machine"
 	"github.com/collage-tvm/collage/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // Measurements say how the times of a report were taken: how many in its run and how many are from the store, and how
@@ -25,7 +25,7 @@ type Measurements struct {
 // compile, on the options' backends and TVM. what names the parts for the line of progress. The module is released
 // after the call.
 func (m *Measurements) take(ctx context.Context, o *compile.Options, what string,
-	measure func(*bridge.Object, pass.Config) error) error {
+	measure func(*bridge.Object, settings.Config) error) error {
 	module, _, err := compile.Load(ctx, *o)
 	if err != nil {
 		return err
@@ -33,11 +33,11 @@ func (m *Measurements) take(ctx context.Context, o *compile.Options, what string
 	defer module.Release()
 	level := o.OptLevel
 	var step *progress.Step
-	config := pass.Config{Backends: withBaseline(o.Backends), Target: o.Target, Store: o.Store, Threads: o.Threads,
+	config := settings.Config{Backends: withBaseline(o.Backends), Target: o.Target, Store: o.Store, Threads: o.Threads,
 		Context: ctx, OptLevel: &level, Samples: o.Samples, RetryFailures: o.RetryFailures, Precision: o.Precision,
 		SkipUnusable: o.SkipUnusable,
-		Python:       o.Python, Progress: func(e pass.Event) {
-			if e.Stage != pass.StageMeasure || e.Total == 0 {
+		Python:       o.Python, Progress: func(e settings.Event) {
+			if e.Stage != settings.StageMeasure || e.Total == 0 {
 				return
 			}
 			if step == nil {

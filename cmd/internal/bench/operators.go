@@ -13,7 +13,8 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/cmd/internal/machine"
-	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/placing"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -106,9 +107,9 @@ type OperatorOptions struct {
 func MeasureOperators(ctx context.Context, o OperatorOptions) (*OperatorReport, error) {
 	report := &OperatorReport{Model: o.Compile.Model, Machine: machine.Here(),
 		Taken: time.Now().UTC().Truncate(time.Second)}
-	var costs *pass.OperatorCosts
-	measure := func(module *bridge.Object, config pass.Config) (err error) {
-		costs, err = pass.MeasureOperators(module, config, o.Operators)
+	var costs *placing.OperatorCosts
+	measure := func(module *bridge.Object, config settings.Config) (err error) {
+		costs, err = placing.MeasureOperators(module, config, o.Operators)
 		return err
 	}
 	if err := report.Measurements.take(ctx, &o.Compile, "operators", measure); err != nil {
@@ -127,7 +128,7 @@ func withBaseline(backends []string) []string {
 }
 
 // fill makes rows and columns of the costs.
-func (r *OperatorReport) fill(costs *pass.OperatorCosts) {
+func (r *OperatorReport) fill(costs *placing.OperatorCosts) {
 	r.Target, r.TVM, r.Threads = costs.Environment.Target, costs.Environment.TVM, costs.Environment.Threads
 	r.Absent = []AbsentBackend{}
 	for _, a := range costs.Absent {
@@ -146,7 +147,7 @@ func (r *OperatorReport) fill(costs *pass.OperatorCosts) {
 	}
 }
 
-func (r *OperatorReport) row(number int, o *pass.OperatorCost) OperatorRow {
+func (r *OperatorReport) row(number int, o *placing.OperatorCost) OperatorRow {
 	node := &o.Graph.Nodes[o.Node]
 	row := OperatorRow{Number: number, Operator: node.Op, Summary: describe(o.Graph, o.Node), Inputs: []string{},
 		Attributes: node.Attrs.Text(), Count: o.Count}
@@ -185,7 +186,7 @@ func (r *OperatorReport) row(number int, o *pass.OperatorCost) OperatorRow {
 	return row
 }
 
-func kernels(o *pass.OperatorCost, backend string) map[string]float64 {
+func kernels(o *placing.OperatorCost, backend string) map[string]float64 {
 	all := map[string]float64{}
 	for _, k := range o.Kernels {
 		if k.Backend == backend && k.Cost.Known() {

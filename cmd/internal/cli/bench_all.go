@@ -17,10 +17,10 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/nearest"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 var benchAllCommand = Command{
@@ -72,7 +72,7 @@ same way on this machine are not run again. One that cannot be compiled or run i
 		a.declarePrecision(flags)
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
-		flags.StringVar(&a.level, "level", string(pass.GraphLevel),
+		flags.StringVar(&a.level, "level", string(settings.GraphLevel),
 			"compiling, search up to `LEVEL`: graph or operator")
 		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime,
 			"compiling takes at most `TIME` a network")
@@ -110,7 +110,7 @@ func (a *benchAllAction) Check(s *Session, args []string) error {
 	switch {
 	case a.compileRounds < 1:
 		return fmt.Errorf("--compile-rounds %d: at least one round must be run", a.compileRounds)
-	case a.level != string(pass.GraphLevel) && a.level != string(pass.OperatorLevel):
+	case a.level != string(settings.GraphLevel) && a.level != string(settings.OperatorLevel):
 		return fmt.Errorf("--level %s: it is graph or operator", quoteIfNeeded(a.level))
 	case a.searchTime <= 0:
 		return fmt.Errorf("--search-time %v: name some time, as in 90s", a.searchTime)
@@ -149,7 +149,7 @@ func (a *benchAllAction) narrow() string {
 	if limit == (cost.Limit{}) {
 		return ""
 	}
-	return fmt.Sprintf("up to %s, off by %g (%s) at most", cmp.Or(a.precision.Allowed, pass.PrecisionF32), limit.Most,
+	return fmt.Sprintf("up to %s, off by %g (%s) at most", cmp.Or(a.precision.Allowed, settings.PrecisionF32), limit.Most,
 		cost.MeasureText(limit.Measure))
 }
 
@@ -159,7 +159,7 @@ func (a *benchAllAction) Run(s *Session, _ []string) error {
 		return err
 	}
 	options.Rounds = a.compileRounds
-	options.Level, options.SearchTime, options.Seed = pass.Level(a.level), a.searchTime, a.seed
+	options.Level, options.SearchTime, options.Seed = settings.Level(a.level), a.searchTime, a.seed
 	run := a.networkOptions(options)
 	run.Narrow = a.narrow()
 	run.Peers, run.Others, run.Keep, run.SearchLimit = a.peers, a.others.columns(), a.keep(), a.searchLimit

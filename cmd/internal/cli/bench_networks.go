@@ -16,8 +16,8 @@ import (
 
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/workers"
 )
 
 // peersPythonEnv names the interpreter of engines that the one with TVM has not.
@@ -137,7 +137,7 @@ func (b *benchNetworks) beginRuns(s *Session) (compile.Options, error) {
 // networkOptions say how the networks are run.
 func (b *benchNetworks) networkOptions(options compile.Options) bench.NetworkOptions {
 	return bench.NetworkOptions{Rounds: b.rounds, Turn: b.turn, Threads: options.Threads, Python: options.Python,
-		EnginesPython: peersPython(options.Python), Env: pass.WorkerEnvironment(), Temporary: options.Temporary,
+		EnginesPython: peersPython(options.Python), Env: workers.WorkerEnvironment(), Temporary: options.Temporary,
 		Progress: options.Progress}
 }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/stderrtail"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/workers"
 )
 
 // beforeColumn is the column of what an earlier checkout made.
@@ -196,7 +196,7 @@ func (o *benchOthers) compileBefore(ctx context.Context, options compile.Options
 	if err != nil && ctx.Err() == nil && strings.HasPrefix(n.Model, workloadPrefix) {
 		written := options.Output + ".onnx"
 		defer os.Remove(written)
-		if bench.WriteONNX(ctx, options.Python, pass.WorkerEnvironment(), n, written) != nil {
+		if bench.WriteONNX(ctx, options.Python, workers.WorkerEnvironment(), n, written) != nil {
 			return err // what the checkout says of its own is the better reason
 		}
 		err = o.runBefore(ctx, options, []string{written})

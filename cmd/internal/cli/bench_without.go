@@ -19,8 +19,8 @@ import (
 	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // withoutTime is how long a search without a kernel takes: the store knows most of what it asks.
@@ -107,7 +107,7 @@ func (a *benchWithoutAction) Run(s *Session, _ []string) error {
 	if err != nil {
 		return err
 	}
-	options.Rounds, options.Level, options.SearchTime, options.Seed = a.compileRounds, pass.GraphLevel, a.searchTime,
+	options.Rounds, options.Level, options.SearchTime, options.Seed = a.compileRounds, settings.GraphLevel, a.searchTime,
 		a.seed
 	report, err := bench.RunWithout(s.Context, a.of, a.kernels, a.runs, a.searchTime,
 		func(ctx context.Context, n *bench.Network) ([]bench.Left, error) { return a.leave(ctx, options, n) },

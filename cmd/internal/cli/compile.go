@@ -18,9 +18,9 @@ import (
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/internal/nearest"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 var compileCommand = Command{
@@ -68,7 +68,7 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		a.declarePlacement(flags)
 		a.declarePrecision(flags)
 		flags.IntVar(&a.rounds, "rounds", 20, "run the finished networks `N` times each, in turn")
-		flags.StringVar(&a.level, "level", string(pass.GraphLevel),
+		flags.StringVar(&a.level, "level", string(settings.GraphLevel),
 			"search up to `LEVEL`: graph (placements are built, measured and placed again) or "+
 				"operator (placed once, by what parts take within every backend alone)")
 		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
@@ -148,14 +148,14 @@ func (a *compileAction) Check(s *Session, args []string) error {
 
 // checkSearch looks at what is said about the graph level.
 func (a *compileAction) checkSearch() (err error) {
-	levels := []string{string(pass.GraphLevel), string(pass.OperatorLevel)}
+	levels := []string{string(settings.GraphLevel), string(settings.OperatorLevel)}
 	switch {
 	case !slices.Contains(levels, a.level):
 		if near := nearest.Word(a.level, levels); near != "" {
 			return fmt.Errorf("--level %s is not known: did you mean %s?", quoteIfNeeded(a.level), near)
 		}
 		return fmt.Errorf("--level %s is not known (levels: %s)", quoteIfNeeded(a.level), strings.Join(levels, ", "))
-	case a.noGraph && a.flags.Changed("level") && a.level == string(pass.GraphLevel):
+	case a.noGraph && a.flags.Changed("level") && a.level == string(settings.GraphLevel):
 		return errors.New("--level graph and --no-graph-search contradict each other")
 	case a.searchTime <= 0:
 		return fmt.Errorf("--search-time %v: name some time, as in 90s", a.searchTime)
@@ -163,9 +163,9 @@ func (a *compileAction) checkSearch() (err error) {
 		return fmt.Errorf("--trials %d: name at least 1, or 0 for no limit", a.trials)
 	}
 	if a.noGraph {
-		a.level = string(pass.OperatorLevel)
+		a.level = string(settings.OperatorLevel)
 	}
-	if a.memory != "" && a.level == string(pass.OperatorLevel) {
+	if a.memory != "" && a.level == string(settings.OperatorLevel) {
 		return errors.New("--memory-limit-executable needs the graph level: leave --level operator " +
 			"(--no-graph-search) out")
 	}

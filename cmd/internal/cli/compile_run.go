@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/collage-tvm/collage/cmd/internal/compile"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/report"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/witness"
 )
 
@@ -34,7 +34,7 @@ func (a *compileAction) Run(s *Session, args []string) error {
 		return err
 	}
 	options.Output, options.Rounds, options.Replay, options.NoVerify = a.output, a.rounds, a.replayed, a.noVerify
-	options.Level, options.SearchTime, options.Trials, options.Seed = pass.Level(a.level), a.searchTime, a.trials,
+	options.Level, options.SearchTime, options.Trials, options.Seed = settings.Level(a.level), a.searchTime, a.trials,
 		a.seed
 	options.ExecutableMemory, options.Began, options.NoCheckImport = a.memoryLimit, s.began, a.noCheckImport
 	if a.replayed != nil {

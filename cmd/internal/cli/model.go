@@ -18,10 +18,11 @@ import (
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/internal/nearest"
 	"github.com/collage-tvm/collage/internal/progress"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/decide"
+	"github.com/collage-tvm/collage/pass/normalise"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // modelFlags are the flags of the commands that place a model: which one it is, and how it is to be placed.
@@ -32,7 +33,7 @@ type modelFlags struct {
 	dynamic                               []string
 	threads, optLevel, samples            int
 	exact                                 bool
-	precision                             pass.Precision
+	precision                             settings.Precision
 	exhaustive, skip, retry               bool
 	json, verbose, quiet                  bool
 
@@ -60,7 +61,7 @@ const targetHelp = "what to compile for: `TARGET` is x86-64-v2, x86-64-v3 (AVX2)
 
 // declarePlacement declares those that say how it is placed.
 func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&m.backends, "backends", pass.DefaultBackends,
+	flags.StringSliceVar(&m.backends, "backends", settings.DefaultBackends,
 		"the backends that may be used, as `NAMES` with commas")
 	flags.StringArrayVar(&m.pin, "pin", nil, "put operators on a backend, as `WHAT=BACKEND`: nn.conv2d=dnnl, "+
 		"%12=tvm, or what the "+
@@ -93,7 +94,7 @@ func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
 		"kernels may add in another order")
 	flags.Float64Var(&m.precision.MaxError, "max-error", 0, fmt.Sprintf("how far the outputs may be off plain TVM's in "+
 		"float32, as a share `E` of them; 0 for %g where --precision is not f32 and for %g where the network comes "+
-		"quantised, else for the tolerance that each part has", pass.DefaultMaxError, pass.QuantisedMaxError))
+		"quantised, else for the tolerance that each part has", settings.DefaultMaxError, normalise.QuantisedMaxError))
 	flags.StringVar(&m.precision.Measure, "error-measure", "", "the `MEASURE` of --max-error: l2 (the length of the "+
 		"difference, the default), max (its greatest element), cosine, top1 (rows whose greatest element is another) or FILE.py:FUNCTION (def FUNCTION(ours, right))")
 	flags.StringVar(&m.precision.Calibration, "calibration", "", "take errors on real inputs, of `FILE`.npz or of a folder "+
@@ -123,7 +124,7 @@ func (m *modelFlags) checkNumbers() error {
 	case m.quiet && m.verbose:
 		return errors.New("--quiet and --verbose contradict each other")
 	case m.tuningLog != "":
-		if _, err := pass.TuningDigest(m.tuningLog); err != nil {
+		if _, err := settings.TuningDigest(m.tuningLog); err != nil {
 			return fmt.Errorf("--tuning-log: %w", err)
 		}
 	}
@@ -253,12 +254,12 @@ func (m *modelFlags) checkBackends(s *Session) error {
 			return fmt.Errorf("--backends: %w", err)
 		}
 		if err := checkUsable(s, "--backends", backend); err != nil && !m.skip {
-			if !pass.MeasuredBefore(m.store, name) {
+			if !settings.MeasuredBefore(m.store, name) {
 				return fmt.Errorf("%w\nTo go on without it: --skip-unusable", err)
 			}
 			vanished = true
 			if s.Hosted {
-				fmt.Fprintln(s.Stderr, "collage: warning:", pass.VanishedWarning(name, backend.Probe().Reason))
+				fmt.Fprintln(s.Stderr, "collage: warning:", settings.VanishedWarning(name, backend.Probe().Reason))
 			}
 		}
 	}
@@ -276,9 +277,9 @@ func checkUsable(s *Session, what string, backend byoc.Backend) error {
 	return nil
 }
 
-// asFlag says of an option of pass.Precision which flag it is.
+// asFlag says of an option of settings.Precision which flag it is.
 func asFlag(err error) error {
-	var option *pass.OptionError
+	var option *settings.OptionError
 	if errors.As(err, &option) {
 		return fmt.Errorf("--%s %s", strings.ReplaceAll(option.Option, "_", "-"), option.Reason)
 	}

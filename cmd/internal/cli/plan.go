@@ -15,12 +15,12 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/atomicfile"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/report"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 var planCommand = Command{
@@ -130,11 +130,11 @@ func (a *planAction) checkFrontier() error {
 				return fmt.Errorf("--%s goes with --frontier: without, what is placed is not run", name)
 			}
 		}
-		a.precision = pass.Precision{}
+		a.precision = settings.Precision{}
 		return nil
 	}
 	if !a.flags.Changed("precision") {
-		a.precision.Allowed = pass.PrecisionAuto
+		a.precision.Allowed = settings.PrecisionAuto
 	}
 	if a.precision.Limit() == (cost.Limit{}) {
 		return errors.New("--frontier with --precision f32 needs --max-error: without, no errors are taken")

@@ -17,7 +17,7 @@ import (
 
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/atomicfile"
-	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 var tuneCommand = Command{
@@ -150,7 +150,7 @@ func (a *tuneAction) checkLog() error {
 			return nil
 		}
 	}
-	if _, err := pass.TuningDigest(a.output); err != nil {
+	if _, err := settings.TuningDigest(a.output); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	// What is tuned already counts when it is decided what is worth tuning.

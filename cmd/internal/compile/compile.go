@@ -19,11 +19,12 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/atomicfile"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/normalise"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/witness"
 )
 
@@ -97,7 +98,7 @@ type read struct {
 }
 
 // disabledPasses are left out of the builds of a model that was read from a file, those of the candidates too.
-var disabledPasses = pass.DefaultDisabledPasses()
+var disabledPasses = settings.DefaultDisabledPasses()
 
 // compilation is one run of Compile.
 type compilation struct {
@@ -189,7 +190,7 @@ func (c *compilation) checkTarget() error {
 	if c.Target == "" {
 		return nil
 	}
-	target, err := pass.ResolveTarget(c.Target)
+	target, err := settings.ResolveTarget(c.Target)
 	if err != nil {
 		return fmt.Errorf("--target: %w", err)
 	}
@@ -258,7 +259,7 @@ func (c *compilation) load(info *ModelInfo) error {
 		return err
 	}
 	step = c.Progress.Start("normalising", 0)
-	c.module, err = pass.Normalise(module, pass.NormaliseOptions{DisabledPasses: disabledPasses})
+	c.module, err = normalise.Normalise(module, normalise.Options{DisabledPasses: disabledPasses})
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Model, err)
 	}

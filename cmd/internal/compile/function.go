@@ -12,11 +12,13 @@ import (
 	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
+	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
-// CompileFunction is the packed function behind collage.compile (Python): it takes a normalised module, a pass.Config
-// as JSON, and a call as JSON; it writes the executable and gives an answer as JSON.
+// CompileFunction is the packed function behind collage.compile (Python): it takes a normalised module, a
+// settings.Config as JSON, and a call as JSON; it writes the executable and gives an answer as JSON.
 const CompileFunction = "collage.compile"
 
 // call is what CompileFunction is asked beside the Config.
@@ -26,12 +28,12 @@ type call struct {
 	PlanOut string `json:"plan_out"`
 	// Level, SearchTime (in seconds), Trials, Seed, ExecutableMemory (in bytes) and Rounds are as in Options; 0 for the
 	// defaults.
-	Level            pass.Level `json:"level"`
-	SearchTime       float64    `json:"search_time_s"`
-	Trials           int        `json:"trials"`
-	Seed             uint64     `json:"seed"`
-	ExecutableMemory int64      `json:"memory_limit_executable_bytes"`
-	Rounds           int        `json:"rounds"`
+	Level            settings.Level `json:"level"`
+	SearchTime       float64        `json:"search_time_s"`
+	Trials           int            `json:"trials"`
+	Seed             uint64         `json:"seed"`
+	ExecutableMemory int64          `json:"memory_limit_executable_bytes"`
+	Rounds           int            `json:"rounds"`
 	// Plan is one that is built as it is, as JSON; "" to decide. NoVerify does not compare its outputs with TVM's.
 	Plan     string `json:"plan"`
 	NoVerify bool   `json:"no_verify"`
@@ -76,7 +78,7 @@ func Register() error {
 }
 
 func compileCall(module *bridge.Object, configText, callText string) (*answer, error) {
-	config, err := pass.ParseConfig(configText)
+	config, err := settings.ParseConfig(configText)
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +94,13 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 	}
 	switch {
 	case config.Only != "":
-		return nil, &pass.OptionError{Option: "only",
+		return nil, &settings.OptionError{Option: "only",
 			Reason: "leaves the graph level nothing to search; it goes with level=\"operator\""}
 	case what.SearchTime < 0 || what.Trials < 0 || what.ExecutableMemory < 0 || what.Rounds < 0:
-		return nil, &pass.OptionError{Option: "search_time, trials, memory_limit_executable or rounds",
+		return nil, &settings.OptionError{Option: "search_time, trials, memory_limit_executable or rounds",
 			Reason: "is negative"}
-	case what.Level == pass.OperatorLevel && what.ExecutableMemory > 0:
-		return nil, &pass.OptionError{Option: "memory_limit_executable", Reason: "needs the graph level"}
+	case what.Level == settings.OperatorLevel && what.ExecutableMemory > 0:
+		return nil, &settings.OptionError{Option: "memory_limit_executable", Reason: "needs the graph level"}
 	}
 	config.Level, config.Trials, config.Seed, config.Rounds = what.Level, what.Trials, what.Seed, what.Rounds
 	config.SearchTime = what.SearchTime
@@ -107,7 +109,7 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 	options.Progress = progress.New(os.Stderr, !what.Progress, false)
 	if what.Plan != "" {
 		if options.Replay, err = plan.Decode([]byte(what.Plan)); err != nil {
-			return nil, &pass.ReplayError{Reason: "it is not readable: " + err.Error()}
+			return nil, &placing.ReplayError{Reason: "it is not readable: " + err.Error()}
 		}
 		options.NoVerify = what.NoVerify
 	}

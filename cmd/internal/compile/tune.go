@@ -14,9 +14,10 @@ import (
 	"syscall"
 
 	"github.com/collage-tvm/collage/internal/statistics"
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/tuning"
+	"github.com/collage-tvm/collage/pass/workers"
 )
 
 // Tuning is a model that has been placed, for TVM's tuners. Release it.
@@ -24,7 +25,7 @@ type Tuning struct {
 	// Plan is the cheapest placement by what parts take alone: that is what tuners change.
 	Plan *plan.Plan
 	// Tunables are worth tuning, those first that promise most.
-	Tunables []pass.Tunable
+	Tunables []tuning.Tunable
 
 	c *compilation
 }
@@ -72,7 +73,7 @@ func OpenTuning(ctx context.Context, options Options) (*Tuning, error) {
 		return nil, err
 	}
 	placed.Release()
-	return &Tuning{Plan: p, Tunables: pass.Tunables(p), c: c}, nil
+	return &Tuning{Plan: p, Tunables: tuning.Tunables(p), c: c}, nil
 }
 
 // Release frees the model.
@@ -80,8 +81,8 @@ func (t *Tuning) Release() { t.c.module.Release() }
 
 // Tune has TVM tune one of the Tunables, in a process of its own. The end of the context that the model was opened with
 // ends it and all that it started.
-func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, error) {
-	w, err := pass.TunableWorkload(t.c.module, tunable)
+func (t *Tuning) Tune(tunable *tuning.Tunable, options TuneOptions) (*TuneResult, error) {
+	w, err := tuning.TunableWorkload(t.c.module, tunable)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (t *Tuning) Tune(tunable *pass.Tunable, options TuneOptions) (*TuneResult, 
 	tuner := exec.Command(t.c.Python, "-m", "collage.tune")
 	// TVM's tuners start builders and servers; as one group they can be ended together.
 	tuner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	tuner.Env = append(append(os.Environ(), pass.WorkerEnvironment()...), "COLLAGE_TUNING_LOG=", "TOPHUB_LOCATION=NONE")
+	tuner.Env = append(append(os.Environ(), workers.WorkerEnvironment()...), "COLLAGE_TUNING_LOG=", "TOPHUB_LOCATION=NONE")
 	complaints, err := os.CreateTemp(t.c.Temporary, "collage-tune-")
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func converse(in io.WriteCloser, out io.Reader, spec []byte,
 			progress(reply.Done, reply.Total, reply.BestMs)
 		case reply.Event == "compared":
 			byItself, tuned = statistics.Median(reply.DefaultMs), statistics.Median(reply.TunedMs)
-			answer := fmt.Sprintf("{\"keep\": %t}\n", pass.TuningHelps(reply.DefaultMs, reply.TunedMs))
+			answer := fmt.Sprintf("{\"keep\": %t}\n", tuning.TuningHelps(reply.DefaultMs, reply.TunedMs))
 			if _, err := io.WriteString(in, answer); err != nil {
 				return nil, io.EOF
 			}

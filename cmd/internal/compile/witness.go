@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/witness"
+	"github.com/collage-tvm/collage/pass/workers"
 )
 
 // ask has another engine answer what the model's outputs are, while TVM builds.
@@ -18,7 +18,7 @@ func (c *compilation) ask(question json.RawMessage) error {
 		return nil
 	}
 	var err error
-	c.Witness, err = pass.Ask(c.Python, question, c.Temporary)
+	c.Witness, err = workers.Ask(c.Python, question, c.Temporary)
 	return err
 }
 

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/placing"
+	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
+)
+
+// Place is pass.Partition by what parts take alone: no whole network is run, and what is the cheapest by the sum may be
+// slower in place than a backend alone.
+func Place(mod *bridge.Object, cfg settings.Config) (out *bridge.Object, p *plan.Plan, err error) {
+	// PassContext and Target, which TVM's passes read, belong to the thread.
+	err = bridge.OnThread(func() error {
+		var s *placing.Module
+		if s, err = placing.Decided(mod, cfg, nil); err != nil {
+			return err
+		}
+		if s.Late {
+			if out, p, err = believed(s); err == nil {
+				s.Timings.Keep()
+			}
+			return err
+		}
+		if out, err = s.Annotate(); err != nil {
+			return err
+		}
+		if p, err = s.Plan(); err != nil {
+			out.Release()
+			return err
+		}
+		s.Timings.Keep()
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, p, nil
+}
+
+// believed is the module and the plan of what is the cheapest by what is believed, where Config.Until ended the
+// measuring.
+func believed(s *placing.Module) (*bridge.Object, *plan.Plan, error) {
+	hash, err := s.Hash()
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := New(s, hash)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := n.Plan(n.Placed, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := n.Module(n.Placed)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer plain.Release()
+	out, err := placing.WithLevel(plain, settings.OperatorLevel)
+	return out, p, err
+}
+
+// Annotated is Place without the plan.
+func Annotated(mod *bridge.Object, cfg settings.Config) (out *bridge.Object, err error) {
+	err = bridge.OnThread(func() error {
+		s, err := placing.Decided(mod, cfg, nil)
+		if err != nil {
+			return err
+		}
+		if out, err = s.Annotate(); err == nil {
+			s.Timings.Keep()
+		}
+		return err
+	})
+	return out, err
+}
