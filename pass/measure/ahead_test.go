@@ -215,7 +215,7 @@ func TestPausedBuildersStandStill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for workers that hang or eat memory: not under -short")
 	}
-	b := newBench(t, func(o *Options) { withBuilders(1)(o); o.BuildTimeout = 600 * time.Millisecond })
+	b := newBench(t, func(o *Options) { withBuilders(1)(o); o.BuildTimeout = 2 * time.Second })
 	var requests []cost.Request
 	for i := range 4 {
 		requests = append(requests, b.request(fmt.Sprint(i), "tvm", fmt.Sprintf("build-slow %d", i+1)))
@@ -224,7 +224,7 @@ func TestPausedBuildersStandStill(t *testing.T) {
 	require.Eventually(t, func() bool { return count(b.logged(t), "build ") == 1 }, 5*time.Second, 5*time.Millisecond)
 	done := b.alone()
 	before := count(b.logged(t), "built ")
-	time.Sleep(time.Second)
+	time.Sleep(2500 * time.Millisecond)
 	assert.Equal(t, before, count(b.logged(t), "built "))
 	done()
 	costs, err := b.Estimate(context.Background(), requests)
