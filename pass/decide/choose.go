@@ -88,6 +88,9 @@ func (c *decision) keep(chosen *finalist) {
 		return
 	}
 	c.plan.GraphLevel = c.graphRecord()
+	if chosen.placement != nil {
+		c.graph.network.Exchange(chosen.placement, c.graph.result, c.plan)
+	}
 	if c.Level == settings.OperatorLevel {
 		return // what was run stands there, and what each part rests on; there is no history of a search
 	}

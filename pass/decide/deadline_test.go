@@ -158,6 +158,8 @@ func (n *module) Plan(*genome.Placement, *graphlevel.Result) (*plan.Plan, error)
 	return &plan.Plan{}, nil
 }
 
+func (n *module) Exchange(*genome.Placement, *graphlevel.Result, *plan.Plan) {}
+
 func (n *module) Alone(backend string) *genome.Placement {
 	if n.only != "" {
 		backend = n.only

@@ -19,7 +19,7 @@ import (
 // searched is a compilation whose graph level found scores by key.
 func searched(scores map[string]float64, finalists ...*finalist) *decision {
 	c := &decision{finalists: finalists, budget: budget.New(time.Minute, nil),
-		graph: &graph{result: &graphlevel.Result{Why: "enough"}, moments: map[string]plan.Moment{}}}
+		graph: &graph{network: &module{}, result: &graphlevel.Result{Why: "enough"}, moments: map[string]plan.Moment{}}}
 	c.Backends = []string{"tvm", "dnnl"}
 	for _, f := range finalists {
 		f.placement = &genome.Placement{Key: f.name}

@@ -80,6 +80,7 @@ func (c *decision) planOpened() (*Decision, error) {
 	c.plan.Module.Name = c.Name // and no error: what was placed is not run
 	if len(c.graph.result.Trials) > 0 {
 		c.plan.GraphLevel = c.graphRecord()
+		c.graph.network.Exchange(placed, c.graph.result, c.plan)
 	}
 	if late := c.overrun(); late != "" {
 		c.warn("%s", c.hurry(late))

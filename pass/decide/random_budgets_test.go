@@ -165,7 +165,8 @@ func TestWhatIsKeptOfRandomNetworksIsWithinTheBudget(t *testing.T) {
 	mixed, plain, nobody, refused := 0, 0, 0, 0
 	for range 1000 {
 		n := randomRounding(t, r)
-		c := &decision{budget: budget.New(time.Minute, nil), graph: &graph{moments: map[string]plan.Moment{}}}
+		c := &decision{budget: budget.New(time.Minute, nil),
+			graph: &graph{network: &module{}, moments: map[string]plan.Moment{}}}
 		c.Precision = settings.Precision{Allowed: settings.PrecisionAuto, MaxError: math.Pow(10, -3+2*r.Float64())}
 		limit := c.Precision.Limit()
 		var seeds []graphlevel.Seed

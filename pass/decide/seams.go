@@ -34,6 +34,7 @@ type someNetwork interface {
 	Learn(until context.Context, tables []*feedback.Table) error
 	Renew()
 	Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Plan, error)
+	Exchange(p *genome.Placement, learnt *graphlevel.Result, into *plan.Plan)
 	Alone(backend string) *genome.Placement
 	Tuned(backends ...string) *genome.Placement
 	GroupedKernels() []string

@@ -65,3 +65,17 @@ func (r *Result) Belief(function int) (*plan.Belief, error) {
 	}
 	return b.known[function], nil
 }
+
+// Exchanges are genome.Space.Exchanges of a placement by what was believed at the end of the search, by function; nil
+// where no network was measured.
+func (r *Result) Exchanges(p *genome.Placement) [][]float64 {
+	if r.belief == nil || len(r.Trials) == 0 {
+		return nil
+	}
+	space := r.belief.inPlace(r.Tables)
+	all := make([][]float64, len(space.Functions))
+	for i := range space.Functions {
+		all[i] = space.Exchanges(p, i, believed(space, i, r.belief.overhead))
+	}
+	return all
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/internal/tvmtest"
+	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
@@ -130,6 +131,42 @@ func TestWhatTheGraphLevelBelievesIsCheckedFromTheFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.InDelta(t, least, best.GraphLevel.Believed.Milliseconds, 1e-6, "what is fastest is believed to be")
 	assert.LessOrEqual(t, best.GraphLevel.Believed.Bound, least+1e-9)
+
+	// What was closest to being taken is told with its borders, and what is told is what its plan believes of it.
+	named := 0
+	for i := range result.Trials {
+		p := n.Space.Place(result.Trials[i].Placement.Chosen) // all that may be joined is
+		written, err := n.Plan(p, result)
+		require.NoError(t, err)
+		rivals, err := written.Closest(5)
+		require.NoError(t, err)
+		if !written.Estimate.Optimal {
+			assert.Empty(t, rivals)
+		}
+		n.Exchange(p, result, written)
+		require.NoError(t, written.Verify())
+		rivals, err = written.Closest(1000)
+		require.NoError(t, err)
+		require.NotEmpty(t, rivals)
+		for _, r := range rivals {
+			k := slices.IndexFunc(n.Space.Functions[0].Set.Candidates, func(c candidate.Candidate) bool {
+				return plan.RejectedID(c.Backend, c.Composite, c.Nodes) == plan.RejectedID(r.Backend, r.Composite, r.Nodes)
+			})
+			at := slices.IndexFunc(p.Chosen[0], func(chosen int) bool {
+				return slices.Equal(n.Space.Functions[0].Set.Candidates[chosen].Nodes, n.Space.Functions[0].Set.Candidates[k].Nodes)
+			})
+			if at < 0 {
+				continue // more than one goes for it
+			}
+			instead := slices.Clone(p.Chosen[0])
+			instead[at] = k
+			then, err := n.Plan(n.Space.Place([][]int{instead}), result)
+			require.NoError(t, err)
+			assert.InDelta(t, then.GraphLevel.Believed.Milliseconds-written.GraphLevel.Believed.Milliseconds, *r.Exchange, 1e-8)
+			named++
+		}
+	}
+	assert.Greater(t, named, 10)
 }
 
 // drop takes a payment out, and what it says was paid.

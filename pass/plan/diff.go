@@ -21,8 +21,8 @@ type Difference struct {
 	// Identical says that both decide the same: every operator is on the same backend in the same candidate and region.
 	// Costs may differ.
 	Identical bool `json:"identical_placement"`
-	// Fields are what the plans are for and were made with: the environment, the backends, the constraints, the level; and
-	// what each proves of its placement.
+	// Fields are what the plans are for and were made with: the environment, the backends, the constraints, the level;
+	// and what each proves of its placement.
 	Fields   []FieldChange `json:"fields"`
 	Estimate [2]Estimate   `json:"estimate"`
 	Shares   []ShareChange `json:"backends"`
@@ -58,6 +58,9 @@ type Move struct {
 	Operators []string `json:"operators"`
 	From      Side     `json:"from"`
 	To        Side     `json:"to"`
+	// Exchange is what the first plan says that its network would take more with the candidate of the second
+	// (Rejected.Exchange); nil where it says nothing.
+	Exchange *float64 `json:"exchange_ms,omitempty"`
 }
 
 // Side is where operators are in one of the plans.
@@ -318,6 +321,7 @@ func moves(a, b *Plan) []Move {
 				m := together[to.candidate]
 				if m == nil {
 					m = &Move{Function: r.Function, From: from.side(), To: to.side(), Operators: []string{}}
+					m.Exchange = a.exchangeOf(r.Function, to)
 					together[to.candidate] = m
 					order = append(order, to.candidate)
 				}

@@ -30,8 +30,9 @@ type Explanation struct {
 	Key       string    `json:"key,omitempty"`
 	Estimate  float64   `json:"estimate_ms"`
 	Cost      cost.Cost `json:"cost"`
-	// InPlace says that Estimate is what was believed in place (Plan.PlacedInPlace); Context is what was seen there, in
-	// milliseconds, the middle of so many Profiles where there were several, 0 where it was in no network.
+	// InPlace says that Estimate is what was believed in place (Plan.PlacedInPlace, Plan.Exchanged); Context is what
+	// was seen there, in milliseconds, the middle of so many Profiles where there were several, 0 where it was in no
+	// network.
 	InPlace  bool    `json:"in_place,omitempty"`
 	Context  float64 `json:"context_ms,omitempty"`
 	Profiles int     `json:"profiles,omitempty"`
@@ -64,17 +65,21 @@ type Other struct {
 	// Nodes are what it covers; of a refused match only the last is known.
 	Nodes     []int    `json:"nodes"`
 	Operators []string `json:"operators"`
-	// Estimate is what it costs; where it is bounded, what it costs at least. 0 where it could not be placed. InPlace says
-	// that it is what was believed in place (Plan.PlacedInPlace): where it is bounded, a guess by the bounds of its like.
+	// Estimate is what it costs; where it is bounded, what it costs at least. 0 where it could not be placed. InPlace
+	// says that it is what was believed in place (Plan.PlacedInPlace, Plan.Exchanged): where it is bounded, a guess by
+	// the bounds of its like.
 	Estimate float64     `json:"estimate_ms,omitempty"`
 	InPlace  bool        `json:"in_place,omitempty"`
 	Low      float64     `json:"low_ms,omitempty"`
 	High     float64     `json:"high_ms,omitempty"`
 	Origin   cost.Origin `json:"origin,omitempty"`
 	// Regret is by how much it would have had to be cheaper so that some cheapest placement takes it (place.Regret); 0
-	// for one that is in a placement as cheap as the plan's. nil where the plan was not searched for, where no placement
-	// can hold it, and where the plan is not the cheapest by these costs, since borders or what was measured decided.
+	// for one that is in a placement as cheap as the plan's. nil where the plan was not searched for, where no
+	// placement can hold it, and where the plan is not the cheapest by these costs, since borders or what was measured
+	// decided.
 	Regret *float64 `json:"regret_ms,omitempty"`
+	// Exchange is what the network would take more with it, borders included (Rejected.Exchange).
+	Exchange *float64 `json:"exchange_ms,omitempty"`
 	// Reason says why it could not be placed.
 	Reason string `json:"reason,omitempty"`
 }
@@ -119,8 +124,9 @@ func (p *Plan) Explain(s Selector) ([]Explanation, error) {
 	return out, nil
 }
 
-// Closest are the candidates that could have been placed and were not, over the whole plan, with the least regrets: at
-// most n. Those that cost nothing are left out. It is empty for a plan that was not searched for.
+// Closest are the candidates that could have been placed and were not, over the whole plan, with which the network
+// would take the least more (Exchanged), or else with the least regrets: at most n. Those that cost nothing are left
+// out. It is empty for a plan that was not searched for.
 func (p *Plan) Closest(n int) ([]Rival, error) {
 	x, err := p.explainer()
 	if err != nil || !p.Estimate.Optimal && !x.inPlace {
@@ -128,13 +134,20 @@ func (p *Plan) Closest(n int) ([]Rival, error) {
 	}
 	var rivals []Rival
 	for i := range p.Candidates.Rejected {
-		r := &p.Candidates.Rejected[i]
-		if regret := x.regret[i]; r.Milliseconds > 0 && regret != nil {
-			rivals = append(rivals, Rival{Function: r.Function, Other: x.rejected(i)})
+		if o := x.rejected(i); o.Estimate > 0 && o.short() != nil && (o.Exchange != nil || !x.exchanged) {
+			rivals = append(rivals, Rival{Function: p.Candidates.Rejected[i].Function, Other: o})
 		}
 	}
-	slices.SortStableFunc(rivals, func(a, b Rival) int { return cmp.Compare(*a.Regret, *b.Regret) })
+	slices.SortStableFunc(rivals, func(a, b Rival) int { return cmp.Compare(*a.short(), *b.short()) })
 	return rivals[:min(n, len(rivals))], nil
+}
+
+// short is how far it was from being taken: with borders where the plan has that; nil where nothing says it.
+func (o *Other) short() *float64 {
+	if o.Exchange != nil {
+		return o.Exchange
+	}
+	return o.Regret
 }
 
 // Rival is a candidate of a function that was not chosen.
@@ -147,8 +160,9 @@ type Rival struct {
 type explainer struct {
 	plan      *Plan
 	operators map[at]string
-	// inPlace says that costs are those that were believed in place (Plan.PlacedInPlace).
-	inPlace bool
+	// inPlace says that costs are those that were believed in place (Plan.PlacedInPlace, Plan.Exchanged), exchanged
+	// that the plan has what the network would take more with other candidates.
+	inPlace, exchanged bool
 	// regret of each rejected candidate; nil where there is none.
 	regret []*float64
 }
@@ -157,8 +171,8 @@ type explainer struct {
 const believedApart = 1e-6
 
 // PlacedInPlace says that the plan was placed by the costs of its candidates in place and by borders
-// (GraphLevel.Believed). What Explain and Closest say of costs is then by those in place; what borders take is not in
-// it.
+// (GraphLevel.Believed). What Explain and Closest say of costs is then by those in place; what borders take is in it
+// where the plan is Exchanged.
 func (p *Plan) PlacedInPlace() bool { return p.Level == "operator" && p.believed() != nil }
 
 func (p *Plan) explainer() (*explainer, error) {
@@ -169,6 +183,10 @@ func (p *Plan) explainer() (*explainer, error) {
 				x.operators[at{p.Regions[i].Function, n.Index}] = n.Operator
 			}
 		}
+	}
+	if x.exchanged = p.Exchanged(); x.exchanged {
+		x.inPlace = true
+		return x, nil
 	}
 	if x.inPlace = p.PlacedInPlace(); !p.Estimate.Optimal && !x.inPlace {
 		return x, nil
@@ -214,7 +232,7 @@ func (x *explainer) rejected(i int) Other {
 	r := &x.plan.Candidates.Rejected[i]
 	o := Other{Fate: FateDearer, Backend: r.Backend, Composite: r.Composite, Kernel: r.Kernel, Nodes: r.Nodes,
 		Operators: x.names(r.Function, r.Nodes), Estimate: r.Milliseconds, Low: r.Low, High: r.High, Origin: r.Origin,
-		Regret: x.regret[i]}
+		Regret: x.regret[i], Exchange: r.Exchange}
 	if r.Origin == cost.Bounded {
 		o.Fate = FateBounded
 	}
@@ -237,7 +255,7 @@ func (x *explainer) others(function string, selected []int) []Other {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Other) int {
-		return cmp.Or(cmp.Compare(orInfinite(a.Regret), orInfinite(b.Regret)), cmp.Compare(a.Estimate, b.Estimate))
+		return cmp.Or(cmp.Compare(orInfinite(a.short()), orInfinite(b.short())), cmp.Compare(a.Estimate, b.Estimate))
 	})
 	for _, f := range all.Failures {
 		for _, place := range f.Places {

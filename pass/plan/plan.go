@@ -364,6 +364,11 @@ type Rejected struct {
 	Slack float64 `json:"slack_ms"`
 	// Believed: see Candidate.
 	Believed float64 `json:"believed_ms,omitempty"`
+	// Exchange is what the network would take more with it in the place of those chosen candidates that it overlaps, by
+	// what was believed and with what is paid between the regions that form then; what is left of these is covered as
+	// cheaply as its own costs allow. Below 0 it would take less: what was measured decided. nil where no network has
+	// it, and where that was not looked at.
+	Exchange *float64 `json:"exchange_ms,omitempty"`
 }
 
 // Finalist is a whole network that was built and run.

@@ -151,17 +151,35 @@ func differenceMoves(d *plan.Difference, opts Options) string {
 		cut, list = len(list)-shownMoves, list[:shownMoves]
 	}
 	t := plaintable.New(table.Row{"nodes", "operators", "from", "ms", "to", "ms"}, 4, 6)
+	exchanged := slices.ContainsFunc(list, func(m plan.Move) bool { return m.Exchange != nil })
+	if exchanged {
+		t = plaintable.New(table.Row{"nodes", "operators", "from", "ms", "to", "ms", "believed before"}, 4, 6)
+	}
 	for i := range list {
 		m := &list[i]
-		t.AppendRow(table.Row{nodeRanges(m.Nodes), operators(m.Operators), sideText(m.From, m.Nodes),
-			ms(m.From.Estimate),
-			sideText(m.To, m.Nodes), ms(m.To.Estimate)})
+		row := table.Row{nodeRanges(m.Nodes), operators(m.Operators), sideText(m.From, m.Nodes), ms(m.From.Estimate),
+			sideText(m.To, m.Nodes), ms(m.To.Estimate)}
+		if exchanged {
+			row = append(row, exchangeText(m.Exchange))
+		}
+		t.AppendRow(row)
 	}
 	b.WriteString(plaintable.Render(t))
 	if cut > 0 {
 		fmt.Fprintf(&b, "and %d more (--verbose shows all)\n", cut)
 	}
 	return b.String()
+}
+
+// exchangeText is what the first plan says of a move: "0.021 ms slower", borders counted.
+func exchangeText(more *float64) string {
+	switch {
+	case more == nil:
+		return "-"
+	case *more < 0:
+		return shortTime(-*more) + " faster"
+	}
+	return shortTime(*more) + " slower"
 }
 
 // sideText is "dnnl.conv2d_bias_relu on dnnl", with what else the candidate covers.

@@ -188,6 +188,10 @@ func evidenceInPlace(e *plan.Explanation) string {
 // needed says how much faster a loser would have had to be.
 func needed(o *plan.Other) string {
 	switch {
+	case o.Exchange != nil && *o.Exchange <= 0:
+		return fmt.Sprintf("believed to save %s: what was measured decided", shortTime(-*o.Exchange))
+	case o.Exchange != nil:
+		return fmt.Sprintf("%s faster, borders counted", shortTime(*o.Exchange))
 	case o.Regret == nil && o.InPlace:
 		return "not by its own cost: by borders, or by what was measured"
 	case o.Regret == nil:
@@ -197,11 +201,19 @@ func needed(o *plan.Other) string {
 	case *o.Regret == 0:
 		return "another placement as cheap"
 	case *o.Regret < 5e-4:
-		return fmt.Sprintf("%.3g us faster (%s)", 1e3**o.Regret, percent(*o.Regret/o.Estimate))
+		return fmt.Sprintf("%s faster (%s)", shortTime(*o.Regret), percent(*o.Regret/o.Estimate))
 	case *o.Regret > o.Estimate:
 		return fmt.Sprintf("not even at no cost (%s ms short)", ms(*o.Regret-o.Estimate))
 	}
 	return fmt.Sprintf("%s ms faster (%s)", ms(*o.Regret), percent(*o.Regret/o.Estimate))
+}
+
+// shortTime is a time that may be a matter of microseconds.
+func shortTime(milliseconds float64) string {
+	if milliseconds < 5e-4 {
+		return fmt.Sprintf("%.3g us", 1e3*milliseconds)
+	}
+	return ms(milliseconds) + " ms"
 }
 
 func percent(ratio float64) string {

@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,36 @@ func TestExplanations(t *testing.T) {
 	b.WriteString("\n")
 	require.NoError(t, WriteClosest(&b, rivals))
 	golden(t, "explain-many.txt", b.Bytes())
+}
+
+// Where borders decided, each candidate is told by what the network would take more with it.
+func TestExplanationsWithBorders(t *testing.T) {
+	p := made(t, "plan.json")
+	p.Level, p.GraphLevel = "graph", &plan.GraphLevel{Believed: &plan.Believed{}}
+	for i := range p.Regions {
+		for k := range p.Regions[i].Candidates {
+			c := &p.Regions[i].Candidates[k]
+			c.Believed = c.Milliseconds * 1.5
+		}
+	}
+	for i, more := range []float64{0.02, -0.003, 0.0000125, 0.4} {
+		p.Candidates.Rejected[i].Believed, p.Candidates.Rejected[i].Exchange = 0.01*float64(i+1), &more
+	}
+	rivals, err := p.Closest(10)
+	require.NoError(t, err)
+	require.Len(t, rivals, 4, "the others were not looked at")
+	var text bytes.Buffer
+	require.NoError(t, WriteClosest(&text, rivals))
+	node := p.Candidates.Rejected[0].Nodes[0]
+	text.WriteString("\n")
+	text.Write(explanations(t, p, fmt.Sprintf("%%%d", node), Options{}))
+	golden(t, "explain-exchanged.txt", text.Bytes())
+
+	// Another plan has what was not taken.
+	other := made(t, "slow-library.json")
+	var told bytes.Buffer
+	require.NoError(t, WriteDifference(&told, plan.Diff(p, other), [2]string{"a.json", "b.json"}, Options{}))
+	golden(t, "diff-exchanged.txt", told.Bytes())
 }
 
 func TestDifference(t *testing.T) {

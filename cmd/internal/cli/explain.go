@@ -119,7 +119,11 @@ func (a *explainAction) explainPlan(s *Session, p *plan.Plan) error {
 	if err := report.WriteClosest(s.Stdout, rivals); err != nil {
 		return err
 	}
-	if p.PlacedInPlace() && len(rivals) > 0 {
+	switch {
+	case len(rivals) == 0:
+	case p.Exchanged():
+		fmt.Fprintln(s.Stdout, "(by costs in place and by what borders take)")
+	case p.PlacedInPlace():
 		fmt.Fprintln(s.Stdout, "(by costs in place, what borders take not counted)")
 	}
 	_, err = fmt.Fprintln(s.Stdout, "`collage explain PLAN %12` says why node 12 is where it is.")
