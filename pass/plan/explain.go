@@ -138,8 +138,20 @@ func (p *Plan) Closest(n int) ([]Rival, error) {
 			rivals = append(rivals, Rival{Function: p.Candidates.Rejected[i].Function, Other: o})
 		}
 	}
-	slices.SortStableFunc(rivals, func(a, b Rival) int { return cmp.Compare(*a.short(), *b.short()) })
+	slices.SortStableFunc(rivals, func(a, b Rival) int { return closer(&a.Other, &b.Other) })
 	return rivals[:min(n, len(rivals))], nil
+}
+
+// closer compares two candidates by how far they were from being taken. With borders counted, those come behind of which
+// no more than a bound is known: what is believed of them is a guess.
+func closer(a, b *Other) int {
+	guess := func(o *Other) int {
+		if o.Exchange != nil && o.Fate == FateBounded {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(guess(a)-guess(b), cmp.Compare(orInfinite(a.short()), orInfinite(b.short())))
 }
 
 // short is how far it was from being taken: with borders where the plan has that; nil where nothing says it.
@@ -255,7 +267,7 @@ func (x *explainer) others(function string, selected []int) []Other {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Other) int {
-		return cmp.Or(cmp.Compare(orInfinite(a.short()), orInfinite(b.short())), cmp.Compare(a.Estimate, b.Estimate))
+		return cmp.Or(closer(&a, &b), cmp.Compare(a.Estimate, b.Estimate))
 	})
 	for _, f := range all.Failures {
 		for _, place := range f.Places {

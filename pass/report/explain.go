@@ -188,6 +188,8 @@ func evidenceInPlace(e *plan.Explanation) string {
 // needed says how much faster a loser would have had to be.
 func needed(o *plan.Other) string {
 	switch {
+	case o.Exchange != nil && *o.Exchange <= 0 && o.Fate == plan.FateBounded:
+		return fmt.Sprintf("might save %s: it was never run", shortTime(-*o.Exchange))
 	case o.Exchange != nil && *o.Exchange <= 0:
 		return fmt.Sprintf("believed to save %s: what was measured decided", shortTime(-*o.Exchange))
 	case o.Exchange != nil:

@@ -67,12 +67,13 @@ func TestExplanationsWithBorders(t *testing.T) {
 			c.Believed = c.Milliseconds * 1.5
 		}
 	}
-	for i, more := range []float64{0.02, -0.003, 0.0000125, 0.4} {
+	p.Candidates.Rejected[4].Origin = cost.Bounded
+	for i, more := range []float64{0.02, -0.003, 0.0000125, 0.4, -0.5} {
 		p.Candidates.Rejected[i].Believed, p.Candidates.Rejected[i].Exchange = 0.01*float64(i+1), &more
 	}
 	rivals, err := p.Closest(10)
 	require.NoError(t, err)
-	require.Len(t, rivals, 4, "the others were not looked at")
+	require.Len(t, rivals, 5, "the others were not looked at")
 	var text bytes.Buffer
 	require.NoError(t, WriteClosest(&text, rivals))
 	node := p.Candidates.Rejected[0].Nodes[0]
