@@ -63,3 +63,11 @@ func TestWhatIsLeftForNetworksAtHalfAndTwice(t *testing.T) {
 		assert.Equal(t, of.decide, free-parts >= parts)
 	}
 }
+
+// On TVM's virtual machine, what is placed has yet to be built and run beside every backend alone.
+func TestWhatIsLeftForTheMachineAtHalfAndTwice(t *testing.T) {
+	const free = time.Minute
+	for factor, left := range map[float64]time.Duration{0.5: 45 * time.Second, 1: 30 * time.Second, 2: 0} {
+		assert.Equal(t, left, free-partsTime(free, factor*machineShare), "times %v", factor)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel/feedback"
 )
 
 // The constants that decide here, each at half, as it is, and at twice: what is true of the chosen one alone is why it
@@ -60,5 +61,34 @@ func TestWhenARunIsGivenUpAtHalfAndTwice(t *testing.T) {
 			got = append(got, hopelessBy(rounds(of.ms), rounds(1), 1+factor*(hopelessRun-1)))
 		}
 		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, "%v times the best", of.ms)
+	}
+}
+
+func TestWhichChildrenAreDrawnByChanceAtHalfAndTwice(t *testing.T) {
+	for _, of := range []struct {
+		expected          float64
+		half, chosen, two bool
+	}{{1.1, true, true, true}, {1.2, false, true, true}, {1.4, false, false, true}, {1.6, false, false, false}} {
+		children := []child{{expected: 0.9, parent: 1}, {expected: of.expected, parent: 1}}
+		got := []bool{}
+		for _, factor := range []float64{0.5, 1, 2} {
+			got = append(got, len(fair(children, 1, 1+factor*(beyond-1))) == 2)
+		}
+		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, "%v times its parent", of.expected)
+		assert.Len(t, fair(children, 2, 0), 2, "there are no others")
+	}
+}
+
+func TestWhenUnfoundKernelsAreWorthAWordAtHalfAndTwice(t *testing.T) {
+	for _, of := range []struct {
+		rest              float64 // beside 1 ms
+		half, chosen, two bool
+	}{{0.02, false, false, false}, {0.04, true, false, false}, {0.08, true, true, false}, {0.2, true, true, true}} {
+		p := &feedback.Profile{Parts: []feedback.Part{{Milliseconds: 1}}, Rest: of.rest}
+		got := []bool{}
+		for _, factor := range []float64{0.5, 1, 2} {
+			got = append(got, unfound(p, factor*mostRest))
+		}
+		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, "%v", of.rest)
 	}
 }

@@ -216,6 +216,16 @@ func (s *search) vary(parent *Trial, population []int, r *rand.Rand) (string, ge
 	return name, g
 }
 
+// fair are the children, those first that look best, but for those at the end that look more than beyond times as slow
+// as what they were made of; n of them at least.
+func fair(order []child, n int, beyond float64) []child {
+	last := len(order)
+	for last > n && order[last-1].expected > beyond*order[last-1].parent {
+		last--
+	}
+	return order[:last]
+}
+
 // pick takes those that are measured: in turn the one that looks best and another one, of those that are not much worse
 // than what they were made of.
 func (s *search) pick(children []child, n int, r *rand.Rand) []pending {
@@ -229,11 +239,7 @@ func (s *search) pick(children []child, n int, r *rand.Rand) []pending {
 		}
 		return 0
 	})
-	fair := len(order)
-	for fair > n && order[fair-1].expected > beyond*order[fair-1].parent {
-		fair--
-	}
-	order = order[:fair]
+	order = fair(order, n, beyond)
 	var picked []pending
 	for i := 0; i < n && len(order) > 0; i++ {
 		at := 0

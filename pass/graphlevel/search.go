@@ -317,7 +317,7 @@ func (s *search) notes(c cost.Cost) []string {
 			"what the operators on %s take inside a region is not known, a region counts as "+
 				"one: %s: %s", w.Backend, w.Symbol, w.Why))
 	}
-	if p := profileOf(c); p != nil && p.Rest > mostRest*p.Total() {
+	if p := profileOf(c); p != nil && unfound(p, mostRest) {
 		once("rest", fmt.Sprintf("%.0f%% of the time is in kernels that belong to no operator of the network",
 			100*p.Rest/p.Total()))
 	}
@@ -327,6 +327,9 @@ func (s *search) notes(c cost.Cost) []string {
 // mostRest is the share of a network's time that may be in kernels that nobody is found for without a word being said:
 // as much as measurements of networks differ anyway.
 const mostRest = 0.05
+
+// unfound says that a word is due about kernels that nobody is found for.
+func unfound(p *feedback.Profile, most float64) bool { return p.Rest > most*p.Total() }
 
 // profileOf is what a record says about the parts of its network; nil where it says nothing.
 func profileOf(c cost.Cost) *feedback.Profile {

@@ -50,7 +50,9 @@ func (p *pace) follow(ctx context.Context, e *Executable, c cost.Cost, goesOn bo
 }
 
 // ahead says that a network was faster than what it ran in turn with, in more rounds than chance explains.
-func ahead(c cost.Cost) bool {
+func ahead(c cost.Cost) bool { return aheadOf(c, chance) }
+
+func aheadOf(c cost.Cost, chance float64) bool {
 	if c.Network == nil || !c.Known() {
 		return false
 	}

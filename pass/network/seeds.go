@@ -143,7 +143,7 @@ func (n *Network) Together(backends ...string) *genome.Placement {
 		}
 		ms := all.Bounds[all.Of[i][k]]
 		if c.Backend == backends[len(backends)-1] {
-			ms *= 1 - alike
+			ms = asLast(ms, alike)
 		}
 		return ms + overhead + apart*float64(c.Operators(f.Set.Graph))
 	})
@@ -151,6 +151,9 @@ func (n *Network) Together(backends ...string) *genome.Placement {
 
 // alike is by what share lower bounds of one operator may differ and say nothing about who is faster.
 const alike = 0.01
+
+// asLast is what the last of backends that share regions counts for a lower bound of its own.
+func asLast(bound, alike float64) float64 { return bound * (1 - alike) }
 
 // Families are the backends that share regions with others, each together with those, in the order of the backends:
 // those that compute in the network's own type, and then, where some compute narrowly, with those of each narrower one.

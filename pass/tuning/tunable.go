@@ -141,8 +141,12 @@ const tuningMargin = 0.98
 // samples in milliseconds of both, taken in turn: by more than the margin, and more surely than chance explains (a sign
 // test). Where there are no samples it does not.
 func TuningHelps(byItself, tuned []float64) bool {
+	return helpsBy(byItself, tuned, tuningMargin)
+}
+
+func helpsBy(byItself, tuned []float64, margin float64) bool {
 	ratio := statistics.PairedRatio(tuned, byItself)
-	return len(byItself) == len(tuned) && len(tuned) > 0 && ratio.Median < tuningMargin && ratio.High < 1
+	return len(byItself) == len(tuned) && len(tuned) > 0 && ratio.Median < margin && ratio.High < 1
 }
 
 // TunableWorkload makes a computation of a plan a function that TVM's tuners can take apart. mod is the normalised

@@ -35,7 +35,7 @@ func scaled(s *trace.Inside, whole float64) (*trace.Inside, error) {
 	if !(sum > 0) || !(whole > 0) {
 		return nil, errors.New("its layers take no time")
 	}
-	if unnamed > mostUnnamed*sum {
+	if tellsTooLittle(unnamed, sum, mostUnnamed) {
 		return nil, fmt.Errorf("%.0f%% of its time is in layers whose names tell of no operator (%s)", 100*unnamed/sum,
 			s.Steps[longest].What)
 	}
@@ -47,6 +47,9 @@ func scaled(s *trace.Inside, whole float64) (*trace.Inside, error) {
 	}
 	return &scaled, nil
 }
+
+// tellsTooLittle says that layers whose names tell nothing take too much of a region's time.
+func tellsTooLittle(unnamed, sum, most float64) bool { return unnamed > most*sum }
 
 // absorb joins groups of which no layer tells with who does them. What stands pointwise behind a product is done by the
 // product, where the engine tells of that; all else by the layer that wants its value, since engines that fuse several

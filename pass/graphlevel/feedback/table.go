@@ -210,7 +210,9 @@ const (
 // Cost is what candidate k is believed to cost in place, in milliseconds: what was seen (InPlace); else what it took
 // alone, scaled by what the same computation, else the same operator, else the backend as a whole took in place
 // against alone. seen says which.
-func (t *Table) Cost(k int) (ms float64, seen bool) {
+func (t *Table) Cost(k int) (ms float64, seen bool) { return t.costWithin(k, mostScale, boundScale) }
+
+func (t *Table) costWithin(k int, mostScale, boundScale float64) (ms float64, seen bool) {
 	if ms, seen := t.Seen(k); seen {
 		return ms, true
 	}
