@@ -297,12 +297,20 @@ def test_a_killed_search_goes_on_from_the_store(collage_library, command, model,
         plan = tmp_path / f"{number}.json"
         result = command(*arguments(model, costs, tmp_path / "a.so", "--plan-out", plan))
         assert result.returncode == 0, result.stderr
-        plans.append(json.loads(plan.read_text())["graph_level"])
+        plans.append(json.loads(plan.read_text()))
         after = networks_in(costs)
         assert after[: len(before)] == before, "nothing is measured twice"
         before = after
-    assert plans[0] == plans[1]
-    assert len(plans[0]["networks"]) == len(before)
+    # Which of the finalists is kept is decided by running them again, and here they are as good as equally fast. What is
+    # believed is told of the one that is kept; what prices prove is so whichever that is.
+    levels = [plan["graph_level"] for plan in plans]
+    believed = [level.pop("believed") for level in levels]
+    assert levels[0] == levels[1]
+    assert len(levels[0]["networks"]) == len(before)
+    assert believed[0]["proven_ms"] == believed[1]["proven_ms"]
+    kept = [[one for one in plan["regions"] if one.get("symbol")] for plan in plans]
+    if kept[0] == kept[1]:
+        assert believed[0] == believed[1]
 
 
 @pytest.mark.long
