@@ -301,7 +301,7 @@ def test_a_killed_search_goes_on_from_the_store(collage_library, command, model,
         after = networks_in(costs)
         assert after[: len(before)] == before, "nothing is measured twice"
         before = after
-    # Which of the finalists is kept is decided by running them again, and here they are as good as equally fast. What is
+    # Which of the finalists is kept is decided by running them again, and here they are about equally fast. What is
     # believed is told of the one that is kept; what prices prove is so whichever that is.
     levels = [plan["graph_level"] for plan in plans]
     believed = [level.pop("believed") for level in levels]
