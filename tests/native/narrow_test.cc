@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "native/divide_up.h"
@@ -21,8 +22,9 @@ struct Case {
 };
 
 // channels_last: the source lies with all channels innermost, which it may where they are whole blocks, and
-// so does the result.
-void Check(const Case& c, bool with_bias, bool channels_last, const Magnitudes& magnitudes = {}) {
+// so does the result. odd: stands once in the data, if it is not 0.
+void Check(const Case& c, bool with_bias, bool channels_last, const Magnitudes& magnitudes = {},
+           float odd = 0) {
   NarrowConvolution n{};
   n.batch = c.batch;
   n.in_channels = c.in_channels;
@@ -44,10 +46,11 @@ void Check(const Case& c, bool with_bias, bool channels_last, const Magnitudes& 
   ASSERT_GT(n.out_width, 0);
 
   const int64_t blocks = DivideUp(c.in_channels, kLanes), pixels = c.in_height * c.in_width;
-  const std::vector<float> plain =
+  std::vector<float> plain =
       Sample(c.batch * c.in_channels * pixels, 1, magnitudes.data);  // batch, channel, pixel
   const std::vector<float> weights =
       Sample(c.out_channels * c.in_channels * c.kernel[0] * c.kernel[1], 2, magnitudes.weights);
+  if (odd != 0) plain[plain.size() / 2 + 3] = odd;
   const std::vector<float> bias = Sample(c.out_channels, 3, magnitudes.results());
   ChannelBlocks layout;
   layout.batch = blocks * kLanes * pixels;
@@ -134,6 +137,18 @@ TEST(Narrow, KernelsStridesDilationsPadding) {
         false);  // windows that see padding only
   Check({1, 48, 5, 3, 40, {2, 4}, {1, 3}, {2, 1}, {0, 1}, {1, 0}}, true, true);
   Check({3, 17, 3, 5, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, true, false);
+}
+
+// It stays with the pixels whose windows see it.
+TEST(Narrow, OfWhatIsNotANumber) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const float odd : {kNan, kInfinity, -kInfinity}) {
+    for (int64_t outputs = 1; outputs <= kMostNarrow; ++outputs) {
+      Check({1, 32, outputs, 5, 29, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, true, false, {}, odd);
+      Check({1, 17, outputs, 4, 20, {3, 3}, {1, 2}, {1, 1}, {0, 0}, {0, 0}}, false, false, {}, odd);
+    }
+  }
 }
 
 TEST(Narrow, OfDenormalNumbers) {
