@@ -263,6 +263,61 @@ void AddProduct(std::vector<Case>* cases) {
   }
 }
 
+// One matrix for each head, as where few tokens attend to all that came before them.
+void AddUnpacked(std::vector<Case>* cases) {
+  using Blocking = UnpackedBlocking;
+  struct Shape {
+    int64_t batch, rows, length, columns;
+    bool transposed;
+  };
+  const auto add = [cases](const Shape& s, const char* number, int64_t Blocking::* field) {
+    const std::string name = std::to_string(s.batch) + "x" + std::to_string(s.rows) + "x" +
+                             std::to_string(s.length) + " to " + std::to_string(s.columns) +
+                             (s.transposed ? " transp." : "");
+    cases->push_back(
+        Field<Blocking>("unpacked", number, field, name, false, [s](const Blocking& blocking, int threads) {
+          BatchProduct b;
+          b.batch = s.batch;
+          b.length = b.left_row = s.length;
+          b.columns = b.result_row = s.columns;
+          b.left_batch = s.rows * s.length;
+          b.right_row = s.transposed ? 1 : s.columns;
+          b.right_column = s.transposed ? s.length : 1;
+          b.right_batch = s.length * s.columns;
+          b.result_batch = s.rows * s.columns;
+          b.blocking = blocking;
+          const Numbers left(s.batch * b.left_batch), result(s.batch * b.result_batch),
+              scratch(b.Scratch(threads));
+          Calls calls;
+          for (int64_t copy = 0; copy < ColdCopies(s.batch * b.right_batch); ++copy) {
+            const Numbers right(s.batch * b.right_batch);
+            calls.push_back([=] {
+              BatchProduct::Arguments a;
+              a.rows = s.rows;
+              a.left = left.data();
+              a.right = right.data();
+              a.result = result.data();
+              a.scratch = scratch.data();
+              const int pieces = b.Pieces(s.rows, threads);
+              DivideAmongWorkers(threads, pieces,
+                                 [&](int64_t piece, int64_t) { b.Run(a, static_cast<int>(piece), pieces); });
+            });
+          }
+          return calls;
+        }));
+  };
+  for (const int64_t rows : {5, 8, 12}) {
+    add({12, rows, 64, 512, true}, "rows", &Blocking::rows);
+    add({12, rows, 512, 64, false}, "rows", &Blocking::rows);
+  }
+  for (const int64_t rows : {1, 4}) {
+    for (const Shape& s : {Shape{12, rows, 512, 64, false}, Shape{8, rows, 1024, 128, false},
+                           Shape{1, rows, 1024, 2048, false}}) {
+      add(s, "length", &Blocking::length);
+    }
+  }
+}
+
 void AddNorm(std::vector<Case>* cases) {
   for (const auto& [rows, length] :
        {std::pair<int64_t, int64_t>{16, 256}, {128, 768}, {1, 32768}, {3, 12288}}) {
@@ -468,6 +523,7 @@ int Main(int argc, char** argv) {
   AddWinograd(&cases);
   AddAttention(&cases);
   AddProduct(&cases);
+  AddUnpacked(&cases);
   AddNorm(&cases);
   AddUpsampling(&cases);
   AddStrips(&cases);

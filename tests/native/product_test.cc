@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -17,14 +18,49 @@
 namespace collage::native {
 namespace {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// How large the numbers are, and one that stands once in each side, no number or an infinity.
+struct Content {
+  Magnitudes magnitudes;
+  float left = 0, right = 0;  // 0: none
+
+  std::vector<float> Left(int64_t count, unsigned seed) const {
+    return With(left, Sample(count, seed, magnitudes.data));
+  }
+  std::vector<float> Right(int64_t count, unsigned seed) const {
+    return With(right, Sample(count, seed, magnitudes.weights));
+  }
+  std::vector<float> Result(int64_t count, unsigned seed) const {
+    return Sample(count, seed, magnitudes.results());
+  }
+
+ private:
+  static std::vector<float> With(float number, std::vector<float> of) {
+    if (number != 0) of[of.size() / 2] = number;
+    return of;
+  }
+};
+
+// Numbers that are none, infinities of both signs, and denormal ones.
+std::vector<Content> OddContents() {
+  std::vector<Content> all = {
+      {{}, kNan, 0}, {{}, 0, kNan}, {{}, kInfinity, 0}, {{}, 0, -kInfinity}, {{}, kInfinity, -kInfinity}};
+  for (const Magnitudes& magnitudes : kDenormalMagnitudes) all.push_back({magnitudes, 0, 0});
+  return all;
+}
+
 // One left side and weights of several widths; posts only where there is one result.
-void CheckProduct(int64_t rows, int64_t length, const std::vector<int64_t>& columns, bool full, int threads) {
+void CheckProduct(int64_t rows, int64_t length, const std::vector<int64_t>& columns, bool full, int threads,
+                  const Content& content = {}) {
   const auto weights = std::make_shared<PackedWeights>(length, columns);
-  const std::vector<float> left = Sample(rows * length, 1), operand = Sample(rows * columns[0], 2);
+  const std::vector<float> left = content.Left(rows * length, 1),
+                           operand = content.Result(rows * columns[0], 2);
   std::vector<std::vector<float>> right, bias, results;
   for (size_t i = 0; i < columns.size(); ++i) {
-    right.push_back(Sample(length * columns[i], 10 + static_cast<unsigned>(i)));
-    bias.push_back(Sample(columns[i], 20 + static_cast<unsigned>(i)));
+    right.push_back(content.Right(length * columns[i], 10 + static_cast<unsigned>(i)));
+    bias.push_back(content.Result(columns[i], 20 + static_cast<unsigned>(i)));
     results.emplace_back(rows * columns[i], 1e9F);
     // Stored as [columns, rows of the right side].
     weights->Add(right[i].data(), 1, length, full ? bias[i].data() : nullptr);
@@ -52,7 +88,8 @@ void CheckProduct(int64_t rows, int64_t length, const std::vector<int64_t>& colu
         want.push_back(sum);
       }
     }
-    ExpectClose(results[i], want, 1e-4, std::to_string(rows) + " rows of " + std::to_string(length));
+    ExpectClose(results[i], want, 1e-4, std::to_string(rows) + " rows of " + std::to_string(length),
+                content.magnitudes.results());
   }
 }
 
@@ -77,6 +114,15 @@ TEST(Product, LongSumsAreWorkedOnInParts) {
 TEST(Product, SeveralWeights) {
   CheckProduct(9, 20, {16, 48, 7}, true, 3);
   CheckProduct(33, 64, {64, 64, 64}, true, 4);
+}
+
+TEST(Product, OfWhatIsNotANumberAndOfDenormalNumbers) {
+  for (const Content& content : OddContents()) {
+    for (const int64_t rows : {1, 7, 15}) {
+      CheckProduct(rows, 33, {70}, true, 2, content);
+      CheckProduct(rows, 1100, {17}, false, 1, content);
+    }
+  }
 }
 
 // The same kernel on more and fewer rows.
@@ -111,7 +157,8 @@ TEST(Product, RowsAreFreeAtRunTime) {
 }
 
 void CheckBatch(int64_t batch, int64_t rows, int64_t length, int64_t columns, bool transposed, bool shared,
-                int threads) {
+                int threads, const Content& content = {}) {
+  const float shift = content.magnitudes.results();
   BatchProduct b;
   b.batch = batch;
   b.length = length;
@@ -123,10 +170,10 @@ void CheckBatch(int64_t batch, int64_t rows, int64_t length, int64_t columns, bo
   b.right_batch = shared ? 0 : length * columns;
   b.result_row = columns + 2;
   b.result_batch = rows * b.result_row;
-  b.posts = {{Post::Kind::kAdd, 0, 0, 0}, {Post::Kind::kLinear, 0.5F, 1, -1}};
-  const std::vector<float> left = Sample(batch * b.left_batch, 1),
-                           right = Sample(batch * length * columns, 2),
-                           addend = Sample(batch * rows * columns, 3);
+  b.posts = {{Post::Kind::kAdd, 0, 0, 0}, {Post::Kind::kLinear, 0.5F, shift, -1}};
+  const std::vector<float> left = content.Left(batch * b.left_batch, 1),
+                           right = content.Right(batch * length * columns, 2),
+                           addend = content.Result(batch * rows * columns, 3);
   std::vector<float> result(batch * b.result_batch, 1e9F), scratch(b.Scratch(threads));
   const Operand operand{addend.data(), columns};
   BatchProduct::Arguments a;
@@ -149,13 +196,14 @@ void CheckBatch(int64_t batch, int64_t rows, int64_t length, int64_t columns, bo
           sum += static_cast<double>(left[i * b.left_batch + r * b.left_row + k]) *
                  right[i * b.right_batch + k * b.right_row + c * b.right_column];
         }
-        want[i * b.result_batch + r * b.result_row + c] = 0.5 * sum + 1;
+        want[i * b.result_batch + r * b.result_row + c] = 0.5 * sum + shift;
       }
     }
   }
   ExpectClose(result, want, 1e-5,
               std::to_string(batch) + " times " + std::to_string(rows) + " rows, " + std::to_string(columns) +
-                  " columns, " + std::to_string(threads) + " threads");
+                  " columns, " + std::to_string(threads) + " threads",
+              content.magnitudes.results());
 }
 
 TEST(BatchProduct, AllStepsAmongThreads) {
@@ -165,6 +213,17 @@ TEST(BatchProduct, AllStepsAmongThreads) {
       CheckBatch(3, 20, 17, 33, transposed, false, threads);
       CheckBatch(2, 7, 64, 130, transposed, true, threads);
       CheckBatch(1, 50, 20, 16, transposed, false, threads);  // fewer panels than threads
+      CheckBatch(1, 8, 20, 16, transposed, false, threads);   // the same, with few rows
+      for (const int64_t rows : {8, 9}) CheckBatch(3, rows, 65, 150, transposed, false, threads);
+    }
+  }
+}
+
+// With few rows, whose right sides are read as they lie, and with more.
+TEST(BatchProduct, OfWhatIsNotANumberAndOfDenormalNumbers) {
+  for (const Content& content : OddContents()) {
+    for (const bool transposed : {false, true}) {
+      for (const int64_t rows : {1, 3, 20}) CheckBatch(3, rows, 37, 37, transposed, false, 2, content);
     }
   }
 }

@@ -60,6 +60,7 @@ struct RowsWork {
   const Post* posts = nullptr;
   int num_posts = 0;
   const Operand* operands = nullptr;
+  int64_t row = 0, column = 0;  // where in the operands the first result's element is
 };
 
 // What is compiled for one level.

@@ -289,7 +289,7 @@ COLLAGE_ALWAYS void ApplyToVector(const RowsWork& w, int64_t row, int64_t column
   float* const to = w.out + row * w.out_row + column;
   for (int v = 0; v < kVectors; ++v) values[0][v] = kWhole ? Load(from + v * kWidth) : LoadLanes(from, lanes);
   for (int p = 0; p < w.num_posts; ++p) {
-    ApplyPost<1, kVectors, kWhole>(w.posts[p], w.operands, row, column, lanes, values);
+    ApplyPost<1, kVectors, kWhole>(w.posts[p], w.operands, w.row + row, w.column + column, lanes, values);
   }
   for (int v = 0; v < kVectors; ++v) {
     if (kWhole) {

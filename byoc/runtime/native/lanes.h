@@ -45,6 +45,22 @@ COLLAGE_ALWAYS Vector Load(const float* from) { return *reinterpret_cast<const A
 COLLAGE_ALWAYS void Store(float* to, Vector v) { *reinterpret_cast<Anywhere*>(to) = v; }
 COLLAGE_ALWAYS Vector All(float value) { return value - Vector{}; }
 
+// Which lanes a shuffle takes, of one vector or of two, one behind the other.
+struct LaneNumbers {
+  alignas(COLLAGE_LANES * 4) int32_t of[COLLAGE_LANES];
+};
+COLLAGE_ALWAYS Integers NumbersOf(const LaneNumbers& lanes) {
+  return *reinterpret_cast<const Integers*>(lanes.of);
+}
+
+constexpr LaneNumbers Ascending() {
+  LaneNumbers lanes{};
+  for (int i = 0; i < kWidth; ++i) lanes.of[i] = i;
+  return lanes;
+}
+
+constexpr LaneNumbers kNumbers = Ascending();
+
 // Which of a vector's lanes are used: the first so many.
 #if COLLAGE_LANES == 16
 struct Lanes {
@@ -68,11 +84,17 @@ COLLAGE_ALWAYS void StoreLanes(float* to, Vector v, Lanes lanes) {
 struct Lanes {
   int count;
 };
+#if COLLAGE_LANES == 8
+COLLAGE_ALWAYS Vector LoadFirst(const float* from, int count) {
+  return _mm256_maskload_ps(from, reinterpret_cast<__m256i>(NumbersOf(kNumbers) < count));
+}
+#else
 __attribute__((noinline)) Vector LoadFirst(const float* from, int count) {
   alignas(COLLAGE_LANES * 4) float all[COLLAGE_LANES] = {};
   for (int i = 0; i < count; ++i) all[i] = from[i];
   return Load(all);
 }
+#endif
 __attribute__((noinline)) void StoreFirst(float* to, Vector v, int count) {
   alignas(COLLAGE_LANES * 4) float all[COLLAGE_LANES];
   Store(all, v);
@@ -195,20 +217,6 @@ COLLAGE_ALWAYS Vector Erf(Vector x) {
   return x >= 4.0F ? All(1.0F) : x <= -4.0F ? All(-1.0F) : near;
 }
 
-// Which lanes a shuffle takes, of one vector or of two, one behind the other.
-struct LaneNumbers {
-  alignas(COLLAGE_LANES * 4) int32_t of[COLLAGE_LANES];
-};
-COLLAGE_ALWAYS Integers NumbersOf(const LaneNumbers& lanes) {
-  return *reinterpret_cast<const Integers*>(lanes.of);
-}
-
-constexpr LaneNumbers Ascending() {
-  LaneNumbers lanes{};
-  for (int i = 0; i < kWidth; ++i) lanes.of[i] = i;
-  return lanes;
-}
-
 // Each lane's partner at a distance that is a power of two.
 constexpr LaneNumbers Partners(int distance) {
   LaneNumbers lanes{};
@@ -223,7 +231,6 @@ constexpr LaneNumbers InTurn(int first) {
   return lanes;
 }
 
-constexpr LaneNumbers kNumbers = Ascending();
 constexpr LaneNumbers kPartners[] = {Partners(1), Partners(2), Partners(4), Partners(8)};
 constexpr LaneNumbers kLower = InTurn(0), kUpper = InTurn(kWidth / 2);
 

@@ -17,6 +17,7 @@
 #include "native/norm.h"
 #include "native/pixel_norm.h"
 #include "native/softmax.h"
+#include "native/unpacked.h"
 #include "native/window.h"
 #include "native/winograd_task.h"
 
@@ -32,6 +33,7 @@ struct Level {
   NormLoops norm;
   PixelNormLoops pixel_norm;
   ByteLoops bytes;
+  void (*unpacked)(const UnpackedWork&, int64_t block);
 };
 
 // The one for BestInstructionSet.

@@ -12,6 +12,7 @@
 #include "native/norm_loops.h"
 #include "native/pixel_norm_loops.h"
 #include "native/softmax_loops.h"
+#include "native/unpacked_loops.h"
 #include "native/window_loops.h"
 #include "native/winograd_loops.h"
 
@@ -19,7 +20,7 @@ namespace collage::native {
 namespace {
 
 constexpr Level kLevel{kWidth,    kGemmLoops, Softmax,         kExtremeLoops, kWinogradLoops,
-                       WindowAny, kNormLoops, kPixelNormLoops, kByteLoops};
+                       WindowAny, kNormLoops, kPixelNormLoops, kByteLoops,    MultiplyAsItLies};
 
 }  // namespace
 }  // namespace collage::native

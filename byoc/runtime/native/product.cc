@@ -169,13 +169,29 @@ int BatchProduct::Pieces(int64_t rows, int threads) const {
 int64_t BatchProduct::Scratch(int threads) const { return threads * RoundUp(length, 16) * PanelColumns(); }
 
 void BatchProduct::Run(const Arguments& a, int piece, int pieces) const {
+  if (a.rows <= blocking.rows && (right_row == 1 || right_column == 1)) {
+    RunUnpacked(a, piece, pieces);
+  } else {
+    RunPacked(a, piece, pieces);
+  }
+}
+
+// Those of one of the products.
+std::vector<Operand> BatchProduct::OperandsOf(const Arguments& a, int64_t matrix) const {
+  std::vector<Operand> operands;
+  for (const Post& post : posts) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
+  for (size_t o = 0; o < operands.size(); ++o) {
+    operands[o] = {a.operands[o].data + matrix * a.operand_rows * a.operands[o].row, a.operands[o].row};
+  }
+  return operands;
+}
+
+void BatchProduct::RunPacked(const Arguments& a, int piece, int pieces) const {
   const int64_t panels = PanelsOf(columns), units = batch * panels;
   const int64_t of_rows = std::max<int64_t>(1, pieces / units);
   float* const packed = a.scratch + piece * Scratch(1);
   const auto [first, end] = Piece(units * of_rows, pieces, piece);
   int64_t there = -1;  // the panel that is packed
-  std::vector<Operand> operands;
-  for (const Post& post : posts) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
   for (int64_t part = first; part < end; ++part) {
     const int64_t unit = part / of_rows, i = unit / panels, column = unit % panels * PanelColumns();
     const auto [top, bottom] = PieceOfRows(a.rows, of_rows, part % of_rows);
@@ -196,13 +212,43 @@ void BatchProduct::Run(const Arguments& a, int piece, int pieces) const {
     work.out_row = result_row;
     work.posts = posts.data();
     work.num_posts = static_cast<int>(posts.size());
-    for (size_t o = 0; o < operands.size(); ++o) {
-      operands[o] = {a.operands[o].data + i * a.operand_rows * a.operands[o].row, a.operands[o].row};
-    }
+    const std::vector<Operand> operands = OperandsOf(a, i);
     work.operands = operands.data();
     work.row = top;
     work.column = column;
     Multiply(work);
+  }
+}
+
+// Divided as above, panels being only so many columns.
+void BatchProduct::RunUnpacked(const Arguments& a, int piece, int pieces) const {
+  const int64_t panels = PanelsOf(columns), units = batch * panels;
+  const int64_t of_rows = std::max<int64_t>(1, pieces / units);
+  const auto [first, end] = Piece(units * of_rows, pieces, piece);
+  for (int64_t part = first; part < end;) {
+    const int64_t unit = part / of_rows, i = unit / panels, panel = unit % panels;
+    // Panels of one matrix that follow one another are one. Where rows are divided, a piece has one of them.
+    const int64_t next = of_rows > 1 ? part + 1 : std::min(end, (i + 1) * panels);
+    const int64_t column = panel * PanelColumns();
+    const auto [top, bottom] = PieceOfRows(a.rows, of_rows, part % of_rows);
+    UnpackedWork work;
+    work.left = a.left + i * left_batch + top * left_row;
+    work.left_row = left_row;
+    work.right = a.right + i * right_batch + column * right_column;
+    work.right_row = right_row;
+    work.right_column = right_column;
+    work.rows = bottom - top;
+    work.length = length;
+    work.columns = std::min((next - part) * PanelColumns(), columns - column);
+    work.out = a.result + i * result_batch + top * result_row + column;
+    work.out_row = result_row;
+    MultiplyUnpacked(work, blocking.length);
+    if (!posts.empty()) {
+      const std::vector<Operand> operands = OperandsOf(a, i);
+      Apply({work.out, result_row, work.out, result_row, work.rows, work.columns, posts.data(),
+             static_cast<int>(posts.size()), operands.data(), top, column});
+    }
+    part = next;
   }
 }
 

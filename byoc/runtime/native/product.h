@@ -15,6 +15,7 @@
 
 #include "native/crew.h"
 #include "native/gemm.h"
+#include "native/unpacked.h"
 #include "native/workspace.h"
 
 namespace collage::native {
@@ -115,6 +116,7 @@ struct BatchProduct {
   int64_t right_batch = 0, right_row = 0, right_column = 0;
   int64_t result_batch = 0, result_row = 0;
   std::vector<Post> posts;
+  UnpackedBlocking blocking;
 
   struct Arguments {
     int64_t rows = 0;
@@ -128,9 +130,15 @@ struct BatchProduct {
   };
 
   int Pieces(int64_t rows, int threads) const;
-  // However many rows there are. Each thread packs a panel of a right side at a time.
+  // However many rows there are. Each thread packs a panel of a right side at a time, but where there are few
+  // rows (native/unpacked.h).
   int64_t Scratch(int threads) const;
   void Run(const Arguments& arguments, int piece, int pieces) const;
+
+ private:
+  void RunPacked(const Arguments& arguments, int piece, int pieces) const;
+  void RunUnpacked(const Arguments& arguments, int piece, int pieces) const;
+  std::vector<Operand> OperandsOf(const Arguments& arguments, int64_t matrix) const;
 };
 
 }  // namespace collage::native
