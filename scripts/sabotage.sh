@@ -60,7 +60,7 @@ fault torn-store "a torn last line of the cost store is taken for a whole one" \
   'go test -count=1 ./pass/cost'
 
 fault dearer-placement "the solver keeps the dearer of two placements" \
-  pass/place/search.go 'if cost > s.cost ||' 'if cost < s.cost ||' \
+  pass/place/branches.go 'if cost > s.cost ||' 'if cost < s.cost ||' \
   'go test -count=1 -short ./pass/place'
 
 fault unchecked-result "a backend's wrong result is taken for right" \

@@ -97,7 +97,7 @@ const walkLimit = 20_000
 // is not covered. Its answer is not used for its cost, which the exact placement beats or equals, but for its ties.
 // Options are given in the prototype's order; nil is returned where they cannot cover the function, or after too many
 // states.
-func (s *search) walk(f *function, options []*option) ([]*option, error) {
+func (s *partitioning) walk(f *function, options []*option) ([]*option, error) {
 	places, at := places(f.graph)
 	byFirst := make([][]*option, len(places))
 	for _, o := range options {

@@ -79,7 +79,7 @@ var errExhausted = errors.New("the cost estimator gives no more estimates")
 
 // measureTogether has workers measure what is not known of options, so that they build some while they time others.
 // What another estimator gives is asked for one by one.
-func (s *search) measureTogether(f *function, options []*option) error {
+func (s *partitioning) measureTogether(f *function, options []*option) error {
 	pool, ok := s.estimator.(*poolEstimator)
 	if !ok {
 		return nil
@@ -116,7 +116,7 @@ func (s *search) measureTogether(f *function, options []*option) error {
 }
 
 // know finds out what an option costs.
-func (s *search) know(f *function, o *option) error {
+func (s *partitioning) know(f *function, o *option) error {
 	if o.known {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (s *search) know(f *function, o *option) error {
 	return nil
 }
 
-func (s *search) ask(f *function, o *option, symbol string) (float64, error) {
+func (s *partitioning) ask(f *function, o *option, symbol string) (float64, error) {
 	if pool, ok := s.estimator.(*poolEstimator); ok {
 		s.report.Estimated++
 		seconds, err := pool.estimate([]job{{f, o, symbol}})
@@ -164,9 +164,9 @@ func (s *search) ask(f *function, o *option, symbol string) (float64, error) {
 }
 
 // prepare makes the option's function.
-func (s *search) prepare(f *function, o *option) (err error) {
+func (s *partitioning) prepare(f *function, o *option) (err error) {
 	if o.workload == nil {
-		o.workload, err = newRegion(f.graph, o.group.Nodes, o.group.Parts, o.target.compiler())
+		o.workload, err = newWorkload(f.graph, o.group.Nodes, o.group.Parts, o.target.compiler())
 	}
 	return err
 }

@@ -27,7 +27,7 @@ type entry struct {
 func newNames() *names { return &names{byHash: map[int64][]*entry{}, next: map[string]int{}} }
 
 // entry gives a function's entry. A function that is met for the first time is named after its compiler and label.
-func (n *names) entry(r *region, label string) (*entry, error) {
+func (n *names) entry(r *workload, label string) (*entry, error) {
 	v, err := bridge.Global("node.StructuralHash", r.function, false)
 	if err != nil {
 		return nil, err

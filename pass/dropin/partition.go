@@ -51,7 +51,7 @@ func Partition(mod *bridge.Object, opts Options) (*bridge.Object, *Report, error
 		defer pool.Close()
 		opts.Estimator = pool
 	}
-	s := &search{estimator: opts.Estimator, names: newNames(), known: map[*target][]*option{},
+	s := &partitioning{estimator: opts.Estimator, names: newNames(), known: map[*target][]*option{},
 		report: Report{Proven: true}}
 	var functions []*function
 	var regions [][]regionOf
@@ -96,7 +96,7 @@ func optimizable(g *relay.Graph) bool {
 }
 
 // outline writes the regions as TVM's prototype does.
-func (s *search) outline(m *relay.Module, functions []*function, regions [][]regionOf) (*bridge.Object, error) {
+func (s *partitioning) outline(m *relay.Module, functions []*function, regions [][]regionOf) (*bridge.Object, error) {
 	var changed []relay.GlobalFunction
 	symbols := map[string]*bridge.Object{}
 	for i, f := range functions {
@@ -104,10 +104,10 @@ func (s *search) outline(m *relay.Module, functions []*function, regions [][]reg
 			continue
 		}
 		outside := relay.NewRewriter(f.graph)
-		made := make([]*region, len(regions[i]))
+		made := make([]*workload, len(regions[i]))
 		for k, r := range regions[i] {
 			var err error
-			made[k], err = newRegion(f.graph, r.group.Nodes, r.group.Parts, r.target.compiler())
+			made[k], err = newWorkload(f.graph, r.group.Nodes, r.group.Parts, r.target.compiler())
 			if err != nil {
 				return nil, err
 			}
@@ -144,7 +144,7 @@ func (s *search) outline(m *relay.Module, functions []*function, regions [][]reg
 }
 
 // call puts a call of the region's function where its values are used.
-func (r *region) call(outside *relay.Rewriter, callee *bridge.Object) {
+func (r *workload) call(outside *relay.Rewriter, callee *bridge.Object) {
 	var call *bridge.Object // made when the first of the outputs is needed
 	for i, v := range r.outputs {
 		outside.Replace(v, r.inputs, func(now []*bridge.Object) (_ *bridge.Object, err error) {
@@ -162,7 +162,7 @@ func (r *region) call(outside *relay.Rewriter, callee *bridge.Object) {
 }
 
 // callOrder is the order in which TVM comes across the calls of the regions: depth first from the function's value.
-func callOrder(g *relay.Graph, regions []*region) []int {
+func callOrder(g *relay.Graph, regions []*workload) []int {
 	in := make([]int, len(g.Nodes)) // 1 + a node's region
 	for i, r := range regions {
 		for _, v := range r.nodes.Nodes() {

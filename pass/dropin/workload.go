@@ -11,8 +11,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// region is a set of nodes as a function of its inputs.
-type region struct {
+// workload is a set of nodes as a function of its inputs: what an option is estimated by, and what is outlined.
+type workload struct {
 	nodes candidate.NodeSet
 	parts []candidate.Part
 	// compiler is the attribute Compiler; "" for TVM.
@@ -23,12 +23,9 @@ type region struct {
 	function *bridge.Object
 }
 
-// workload is the region of one option.
-type workload = region
-
-// newRegion makes the function of a region.
-func newRegion(g *relay.Graph, nodes candidate.NodeSet, parts []candidate.Part, compiler string) (*region, error) {
-	r := &region{nodes: nodes, parts: parts, compiler: compiler, outputs: outputs(g, nodes)}
+// newWorkload makes the function of a set of nodes.
+func newWorkload(g *relay.Graph, nodes candidate.NodeSet, parts []candidate.Part, compiler string) (*workload, error) {
+	r := &workload{nodes: nodes, parts: parts, compiler: compiler, outputs: outputs(g, nodes)}
 	r.inputs = inputs(g, nodes, r.outputs)
 	inside := relay.NewRewriter(g)
 	params, err := bind(g, inside, r.inputs)
@@ -44,7 +41,7 @@ func newRegion(g *relay.Graph, nodes candidate.NodeSet, parts []candidate.Part, 
 }
 
 // close makes a function of the region, the parameters of which stand for its inputs in the rewriter already.
-func (r *region) close(g *relay.Graph, inside *relay.Rewriter, params []*bridge.Object,
+func (r *workload) close(g *relay.Graph, inside *relay.Rewriter, params []*bridge.Object,
 	attrs map[string]any) (*bridge.Object, error) {
 	for _, p := range r.parts {
 		if err := replacePart(g, inside, p); err != nil {
@@ -60,7 +57,7 @@ func (r *region) close(g *relay.Graph, inside *relay.Rewriter, params []*bridge.
 
 // flat is the function with parameters that are tensors, for a worker: under the given name where it is an external
 // code generator's.
-func (r *region) flat(g *relay.Graph, symbol string) (*bridge.Object, error) {
+func (r *workload) flat(g *relay.Graph, symbol string) (*bridge.Object, error) {
 	inside := relay.NewRewriter(g)
 	params, args, err := r.arguments(g)
 	if err != nil {
@@ -77,7 +74,7 @@ func (r *region) flat(g *relay.Graph, symbol string) (*bridge.Object, error) {
 }
 
 // arguments makes parameters that are tensors and the region's arguments of them.
-func (r *region) arguments(g *relay.Graph) (params, args []*bridge.Object, err error) {
+func (r *workload) arguments(g *relay.Graph) (params, args []*bridge.Object, err error) {
 	for i, in := range r.inputs {
 		t, err := relay.CheckedType(g.Handle(in))
 		if err != nil {
@@ -191,7 +188,7 @@ func inputs(g *relay.Graph, nodes candidate.NodeSet, outputs []relay.NodeID) []r
 
 // module makes a module whose main has the region's function as its body, or calls it as the global function symbol
 // where it is an external code generator's. Parameters that are tuples are taken apart into tensors.
-func (r *region) module(g *relay.Graph, symbol string) (*bridge.Object, error) {
+func (r *workload) module(g *relay.Graph, symbol string) (*bridge.Object, error) {
 	if r.compiler == "" {
 		function, err := r.flat(g, "")
 		if err != nil {

@@ -90,7 +90,7 @@ const placeEnough = improvement / 50
 // region to another. options are those of its candidates; their States are filled in. The placement says how far from
 // the cheapest it is at most; its prices, which leave the borders out, sum to a bound, too. Deterministic. Errors: as
 // place.Solve's.
-func PlaceWithBorders(space *genome.Space, function int, options []place.Option) (*place.Placement, error) {
+func PlaceWithBorders(space *genome.Space, function int, options []place.Option) (*place.Solution, error) {
 	f := &space.Functions[function]
 	for k := range options {
 		options[k].State = space.State(&f.Set.Candidates[k])
@@ -109,7 +109,7 @@ func PlaceWithBorders(space *genome.Space, function int, options []place.Option)
 		if err != nil {
 			return nil, err
 		}
-		placed = &place.Placement{Chosen: alone.Chosen, Cost: float64(cost) / 1e9}
+		placed = &place.Solution{Chosen: alone.Chosen, Cost: float64(cost) / 1e9}
 	}
 	placed.Prices = alone.Prices
 	placed.LowerBound = max(placed.LowerBound, alone.LowerBound)

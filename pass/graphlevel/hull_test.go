@@ -172,13 +172,13 @@ func TestCornersOfASolverThatDoesNotFindTheFastest(t *testing.T) {
 			return cmp.Compare(n.sum(n.covered([][]int{a})), n.sum(n.covered([][]int{b})))
 		})
 		solves := 0
-		n.solve = func(options []place.Option, tree *place.Tree) (*place.Placement, error) {
+		n.solve = func(options []place.Option, tree *place.Tree) (*place.Solution, error) {
 			for k := range options {
 				require.GreaterOrEqual(t, options[k].Cost, f.Costs[k]-1e-12, "errors are paid for")
 			}
 			placed, err := place.Solve(options, tree)
 			if solves++; err == nil && solves == 1 {
-				placed = &place.Placement{Chosen: slowest, LowerBound: placed.LowerBound}
+				placed = &place.Solution{Chosen: slowest, LowerBound: placed.LowerBound}
 			}
 			return placed, err
 		}
@@ -211,7 +211,7 @@ func TestACornerThatIsNone(t *testing.T) {
 		share := n.share[0][n.parts(0, slim)[0]]
 		var ends [2]point
 		solves := 0
-		n.solve = func(options []place.Option, tree *place.Tree) (*place.Placement, error) {
+		n.solve = func(options []place.Option, tree *place.Tree) (*place.Solution, error) {
 			placed, err := place.Solve(options, tree)
 			require.NoError(t, err)
 			if solves++; solves < 3 {
@@ -227,7 +227,7 @@ func TestACornerThatIsNone(t *testing.T) {
 						return at(q).time < one.time && at(q).off < one.off
 					}) {
 					given++
-					return &place.Placement{Chosen: p, Cost: one.time + price*one.off, LowerBound: placed.LowerBound}, nil
+					return &place.Solution{Chosen: p, Cost: one.time + price*one.off, LowerBound: placed.LowerBound}, nil
 				}
 			}
 			return placed, nil
@@ -255,7 +255,7 @@ func TestCornersOfASolverThatIsNotExact(t *testing.T) {
 	options := func(i int) []place.Option { return believed(s, i, place.Overhead{}) }
 	exact, err := n.corners(options)
 	require.NoError(t, err)
-	n.solve = func(options []place.Option, tree *place.Tree) (*place.Placement, error) {
+	n.solve = func(options []place.Option, tree *place.Tree) (*place.Solution, error) {
 		placed, err := place.Solve(options, tree)
 		if err == nil {
 			placed.LowerBound = placed.Cost - 0.25

@@ -51,13 +51,13 @@ func TestThePriceOfErrorsOfASolverThatIsNotExact(t *testing.T) {
 		allowed := n.squared(margin * n.limit.Most)
 		require.Greater(t, 6*share, allowed, "not all may be narrow")
 		var prices []float64
-		n.solve = func(priced []place.Option, tree *place.Tree) (*place.Placement, error) {
+		n.solve = func(priced []place.Option, tree *place.Tree) (*place.Solution, error) {
 			prices = append(prices, (priced[slim].Cost-f.Costs[slim])/share)
 			placed, err := place.Solve(priced, tree)
 			if err != nil || !c.at(len(prices)) {
 				return placed, err
 			}
-			other := &place.Placement{Chosen: instead, LowerBound: placed.LowerBound}
+			other := &place.Solution{Chosen: instead, LowerBound: placed.LowerBound}
 			for _, k := range instead {
 				other.Cost += priced[k].Cost
 			}

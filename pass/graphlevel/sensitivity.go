@@ -36,7 +36,7 @@ type sensitivity struct {
 	// seen are the networks that were measured.
 	seen []measuredError
 	// solve is place.Solve, but for tests.
-	solve func(options []place.Option, tree *place.Tree) (*place.Placement, error)
+	solve func(options []place.Option, tree *place.Tree) (*place.Solution, error)
 }
 
 // part is a node computed in one of the narrow precisions: the node's number, and that of all nodes for each precision
@@ -149,13 +149,15 @@ func (n *sensitivity) observe(t *Trial) {
 }
 
 const (
-	// fitRounds is how often all that was measured is gone through, fitDamping how far each of them is followed at a time.
+	// fitRounds is how often all that was measured is gone through, fitDamping how far each of them is followed at a
+	// time.
 	fitRounds  = 200
 	fitDamping = 0.5
-	// steepest is how far a share is changed at most at a time: an error of 0 says that shares are small, not how small.
+	// steepest is how far a share is changed at most at a time: an error of 0 says that shares are small, not how
+	// small.
 	steepest = 100.0
-	// leastShare is how small a share becomes at most, in parts of what it is believed to be before anything is measured:
-	// errors of 0 (no answer changed, say) would have it vanish, and prices of errors would be without limit.
+	// leastShare is how small a share becomes at most, in parts of what it is believed to be before anything is
+	// measured: errors of 0 (no answer changed, say) would have it vanish, and prices of errors would be without limit.
 	leastShare = 1e-9
 )
 

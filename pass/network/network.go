@@ -215,7 +215,7 @@ func (n *Network) Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Pl
 				sum += options[k].Cost
 			}
 			sum += f.Borders.Sum(p.Regions[i])
-			placement = &place.Placement{Chosen: p.Chosen[i], Cost: sum, Prices: f.Placement.Prices,
+			placement = &place.Solution{Chosen: p.Chosen[i], Cost: sum, Prices: f.Placement.Prices,
 				LowerBound: f.Placement.LowerBound, Gap: sum - f.Placement.LowerBound}
 		}
 		placed := &plan.Placed{Set: f.Set, Costs: costs, Options: options, Placement: placement, Excluded: f.Excluded,

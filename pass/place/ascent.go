@@ -8,7 +8,7 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// outcome is what the ascent found about a part of the search.
+// outcome is what the ascent found about a branch.
 type outcome int
 
 const (
@@ -26,7 +26,7 @@ const (
 // steps in Polyak's way: as long as would close what is open between the bound and the best known placement.
 // Multipliers are whole picoseconds, so the bound stays exact. It leaves the last relaxation's trace in s.x, and the
 // multipliers of the best bound in l.
-func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
+func (s *branchAndBound) ascend(l *multipliers, passes int) (int64, outcome) {
 	k := len(s.m.states)
 	best, kept := int64(math.MinInt64), l.clone()
 	defer func() { *l = *kept }()
@@ -57,7 +57,7 @@ func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
 				case s.enough(best):
 					return best, closed
 				}
-				return best, undecided // what regions cost more than as few as there can be is left to the search
+				return best, undecided // what regions cost more than as few as there can be is left to branches
 			}
 		} else if pass == 0 {
 			s.repair(l)
@@ -74,7 +74,7 @@ func (s *search) ascend(l *multipliers, passes int) (int64, outcome) {
 }
 
 // enough says that nothing above a bound is worth looking for.
-func (s *search) enough(bound int64) bool {
+func (s *branchAndBound) enough(bound int64) bool {
 	return s.chosen != nil && s.cost-bound <= int64(s.m.problem.Enough*float64(s.cost))
 }
 
@@ -86,7 +86,7 @@ type force struct {
 
 // disagreement is the subgradient, without its zeroes, in a fixed order. It is empty where the relaxation agrees with
 // itself.
-func (s *search) disagreement(whole bool) []force {
+func (s *branchAndBound) disagreement(whole bool) []force {
 	m, x, k := s.m, s.x, len(s.m.states)
 	touch := func(at int, by int32) {
 		if s.count[at] == 0 {
@@ -178,7 +178,7 @@ func (s *search) disagreement(whole bool) []force {
 }
 
 // step moves the multipliers.
-func (s *search) step(l *multipliers, apart []force, pace float64, bound int64, k int) {
+func (s *branchAndBound) step(l *multipliers, apart []force, pace float64, bound int64, k int) {
 	// Shares are brought back to their sum afterwards, so how many of them move says nothing about how far a step goes.
 	norm, shares := 0.0, s.m.edges*k
 	for _, f := range apart {

@@ -124,13 +124,13 @@ func apply(list []Constraint, options []Option) []Option {
 
 // Solve places under the constraints with the exact solver for trees. Errors: as Solver's, if there is no placement
 // even without the constraints; *ConstraintError naming those that leave none; as Apply's.
-func (c Constraints) Solve(options []Option, tree *Tree) (*Placement, error) {
-	return c.SolveWith(options, tree, func(options []Option) (*Placement, error) { return Solve(options, tree) })
+func (c Constraints) Solve(options []Option, tree *Tree) (*Solution, error) {
+	return c.SolveWith(options, tree, func(options []Option) (*Solution, error) { return Solve(options, tree) })
 }
 
 // SolveWith places the options under the constraints with another solver, which must give an error where and only where
 // there is no placement. Errors: as Solve's.
-func (c Constraints) SolveWith(options []Option, tree *Tree, solve func([]Option) (*Placement, error)) (*Placement,
+func (c Constraints) SolveWith(options []Option, tree *Tree, solve func([]Option) (*Solution, error)) (*Solution,
 	error) {
 	constrained, err := c.Apply(options, tree)
 	if err != nil {

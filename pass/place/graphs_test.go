@@ -237,8 +237,8 @@ func (n *network) brute(p *Problem, allowed func(i int) bool) (least int64, ok b
 			several = several || exits > 1
 		}
 	}
-	var search func(at int, sum int64)
-	search = func(at int, sum int64) {
+	var tryAll func(at int, sum int64)
+	tryAll = func(at int, sum int64) {
 		for at < len(n.needs) && by[n.needs[at]] >= 0 {
 			at++
 		}
@@ -281,13 +281,13 @@ func (n *network) brute(p *Problem, allowed func(i int) bool) (least int64, ok b
 			for _, v := range o.Nodes {
 				by[v] = i
 			}
-			search(at, sum+picoseconds(o.Cost))
+			tryAll(at, sum+picoseconds(o.Cost))
 			for _, v := range o.Nodes {
 				by[v] = -1
 			}
 		}
 	}
-	search(0, 0)
+	tryAll(0, 0)
 	return least, ok
 }
 

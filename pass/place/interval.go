@@ -14,8 +14,8 @@ type Interval struct{ Low, High float64 }
 
 // IntervalPlacement is a placement under uncertain costs.
 type IntervalPlacement struct {
-	// Placement is the cheapest by the options' costs.
-	*Placement
+	// Solution is the cheapest by the options' costs.
+	*Solution
 	// Low and High enclose what the cheapest placement costs, whatever the costs are within their intervals.
 	Low, High float64
 	// Regret is by how many milliseconds, at most, the placement is dearer than the cheapest, whatever the costs are
@@ -58,7 +58,7 @@ func SolveInterval(options []Option, intervals []Interval, tree *Tree) (*Interva
 	if err != nil {
 		return nil, err
 	}
-	out := &IntervalPlacement{Placement: p, Low: low.Cost, High: math.Inf(1)}
+	out := &IntervalPlacement{Solution: p, Low: low.Cost, High: math.Inf(1)}
 	if high, err := Solve(with(func(i int) float64 { return intervals[i].High }), tree); err == nil {
 		out.High = high.Cost
 	}

@@ -40,7 +40,7 @@ func TestIntervalsHoldWhateverTheCostsAre(t *testing.T) {
 			require.ErrorAs(t, err, &open)
 			continue
 		}
-		require.NoError(t, Verify(options, n.tree, p.Placement))
+		require.NoError(t, Verify(options, n.tree, p.Solution))
 		if p.Regret == 0 {
 			sure++
 			require.Empty(t, p.Next)

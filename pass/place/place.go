@@ -5,7 +5,7 @@
 //
 // What comes in: the post-dominator tree (Tree), candidates and their costs as plain numbers (Option). What goes
 // out: the chosen candidates, and prices (the dual solution) that prove that no other choice is cheaper
-// (Placement). Verify checks such a proof and shares no code with the solver that found it.
+// (Solution). Verify checks such a proof and shares no code with the solver that found it.
 //
 // Solve is exact, in linear time, where costs add up and each candidate has one exit, or those with several exits are
 // not cheaper than the prices of what they hold. Problem adds what is paid between regions (package border) and
@@ -41,8 +41,8 @@ type Option struct {
 // operator may be pinned to. The numbers are the caller's.
 type State int32
 
-// Placement is a solution.
-type Placement struct {
+// Solution is a solution.
+type Solution struct {
 	// Chosen are indices into the options, in ascending order of their roots.
 	Chosen []int
 	// Cost is the sum of the chosen options' costs, in milliseconds.
@@ -64,7 +64,7 @@ type Placement struct {
 // Slack is an option's cost less the prices of its nodes, in milliseconds: 0 for the chosen ones, +Inf for one that
 // must not be taken. An option that becomes cheaper by less than its slack changes nothing. That is a lower bound:
 // there is more than one set of prices, so an option with slack 0 need not be as good as what was chosen.
-func (p *Placement) Slack(o Option) float64 {
+func (p *Solution) Slack(o Option) float64 {
 	slack := o.Cost
 	for _, v := range o.Nodes {
 		slack -= p.Prices[v]
@@ -109,17 +109,17 @@ type Solver interface {
 	// Solve gives a placement of least cost. Errors: *UncoveredError where no set of options covers each node
 	// that needs it exactly once; *OptionError for an option that breaks Option's rules; a plain error for a
 	// malformed tree.
-	Solve(options []Option, tree *Tree) (*Placement, error)
+	Solve(options []Option, tree *Tree) (*Solution, error)
 }
 
 // Solve places with the exact solver for trees, and where options with several exits may be cheaper with Problem's
-// search: the answer is then the cheapest if its Gap is 0. Errors: as Solver's, and as Problem's.
-func Solve(options []Option, tree *Tree) (*Placement, error) {
+// branch and bound: the answer is then the cheapest if its Gap is 0. Errors: as Solver's, and as Problem's.
+func Solve(options []Option, tree *Tree) (*Solution, error) {
 	return SolveWithin(options, tree, DefaultEffort)
 }
 
 // SolveWithin is Solve with another Effort than DefaultEffort (Problem.Effort).
-func SolveWithin(options []Option, tree *Tree, effort int64) (*Placement, error) {
+func SolveWithin(options []Option, tree *Tree, effort int64) (*Solution, error) {
 	if apart := severalExits(options, tree); apart != nil {
 		p, _, err := solveSeveral(options, apart, tree, effort)
 		return p, err

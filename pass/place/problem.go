@@ -15,7 +15,7 @@ import (
 // options with several exits.
 //
 // The cost of a placement is the sum of its options' costs and what package border says of the regions that they form.
-// Which they are is decided when all is chosen, so what the search bounds branches by is the same sum with fewer
+// Which they are is decided when all is chosen, so what branches are bounded by is the same sum with fewer
 // regions: as few as there could be.
 //
 // An option may have several exits: a convex set of nodes, not a subtree of the post-dominator tree. Options that are
@@ -31,7 +31,7 @@ type Problem struct {
 	// Effort bounds the work of Solve, in looked-at nodes of options (some 10 ns each); 0 is DefaultEffort. It is no
 	// time limit, so that the answer is the same on every machine.
 	Effort int64
-	// Enough ends the search where the gap is at most so much of the cost; 0 where there is none.
+	// Enough ends the branch and bound where the gap is at most so much of the cost; 0 where there is none.
 	Enough float64
 }
 
@@ -53,16 +53,16 @@ type Borders struct {
 // DefaultEffort is some two seconds on one core.
 const DefaultEffort = 200_000_000
 
-// Solve places. Where all costs add up over connected subtrees the answer is TreeSolver's. Otherwise it searches, with
+// Solve places. Where all costs add up over connected subtrees the answer is TreeSolver's. Otherwise it branches, with
 // lower bounds from TreeSolver's recursion over (node, state): the answer is a valid placement whose Gap is 0 where it
-// is proven to be the cheapest. It is proven without search where each value is only read by the option that holds its
-// post-dominator (chains and trees) and neighbours of one state are one region. Elsewhere the gap has in it, too, what
-// regions of one state cost more than one region of theirs would. Deterministic; but ranks do not decide among
+// is proven to be the cheapest. It is proven without branches where each value is only read by the option that holds
+// its post-dominator (chains and trees) and neighbours of one state are one region. Elsewhere the gap has in it, too,
+// what regions of one state cost more than one region of theirs would. Deterministic; but ranks do not decide among
 // placements of equal cost as they do in TreeSolver's.
 //
 // Errors: as Solver's; *OptionError for an option that is not convex; a plain error where Borders break their rules, or
 // where no placement was found within the effort.
-func (p *Problem) Solve() (*Placement, error) {
+func (p *Problem) Solve() (*Solution, error) {
 	m, err := p.compile()
 	if err != nil {
 		return nil, err
@@ -70,13 +70,13 @@ func (p *Problem) Solve() (*Placement, error) {
 	if m.split == 0 && !m.transfers {
 		return Solve(p.Options, p.Tree)
 	}
-	return m.search(p.Effort, nil)
+	return m.branchAndBound(p.Effort, nil)
 }
 
 // Verify checks a placement from the problem alone: that it covers each node once, that no options need each other's
 // results, that its cost is what it says, borders included, and that its bound is not above it. It does not prove the
 // bound.
-func (p *Problem) Verify(q *Placement) error {
+func (p *Problem) Verify(q *Solution) error {
 	cost, err := p.Cost(q.Chosen)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (b *Borders) apart(s State) bool { return s != b.Inline && b.Apart != nil &
 
 // model is a Problem made ready for the recursion. An option with several exits falls into pieces, the connected
 // subtrees that it consists of; an option with one exit is a piece by itself. The recursion takes pieces; that those of
-// an option are taken together is left to prices (multipliers) and to the search.
+// an option are taken together is left to prices (multipliers) and to branches.
 type model struct {
 	problem *Problem
 	parent  []relay.NodeID

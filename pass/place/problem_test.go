@@ -18,10 +18,10 @@ import (
 
 // checkProblem solves a problem with each of the efforts and holds it against brute force, to the last picosecond. The
 // placements are nil where there is none.
-func checkProblem(t *testing.T, n *network, p *Problem, name string, efforts ...int64) []*Placement {
+func checkProblem(t *testing.T, n *network, p *Problem, name string, efforts ...int64) []*Solution {
 	t.Helper()
 	best, ok := n.brute(p, nil)
-	placements := make([]*Placement, len(efforts))
+	placements := make([]*Solution, len(efforts))
 	for i, effort := range efforts {
 		p.Effort = effort
 		placements[i] = checkAgainst(t, n, p, best, ok, name)
@@ -29,7 +29,7 @@ func checkProblem(t *testing.T, n *network, p *Problem, name string, efforts ...
 	return placements
 }
 
-func checkAgainst(t *testing.T, n *network, p *Problem, best int64, ok bool, name string) *Placement {
+func checkAgainst(t *testing.T, n *network, p *Problem, best int64, ok bool, name string) *Solution {
 	t.Helper()
 	q, err := p.Solve()
 	if !ok {

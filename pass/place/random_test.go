@@ -128,8 +128,8 @@ func bruteForce(t *Tree, options []Option) (cost float64, rank int, ok bool) {
 			}
 		}
 	}
-	var search func(from int, sum float64, ranks int)
-	search = func(from int, sum float64, ranks int) {
+	var tryAll func(from int, sum float64, ranks int)
+	tryAll = func(from int, sum float64, ranks int) {
 		for from < len(covered) && covered[from] {
 			from++
 		}
@@ -148,13 +148,13 @@ func bruteForce(t *Tree, options []Option) (cost float64, rank int, ok bool) {
 			for _, v := range o.Nodes {
 				covered[v] = true
 			}
-			search(from, sum+o.Cost, ranks+o.Rank)
+			tryAll(from, sum+o.Cost, ranks+o.Rank)
 			for _, v := range o.Nodes {
 				covered[v] = false
 			}
 		}
 	}
-	search(0, 0, 0)
+	tryAll(0, 0, 0)
 	return cost, rank, ok
 }
 
@@ -238,7 +238,7 @@ func TestTamperedCertificatesAreRefused(t *testing.T) {
 		v := r.IntN(len(p.Prices))
 		i := r.IntN(len(p.Chosen))
 		delta := []float64{2e-9, -2e-9, 1, -1, math.NaN(), math.Inf(1)}[r.IntN(6)]
-		q := &Placement{Chosen: slices.Clone(p.Chosen), Cost: p.Cost, Prices: slices.Clone(p.Prices)}
+		q := &Solution{Chosen: slices.Clone(p.Chosen), Cost: p.Cost, Prices: slices.Clone(p.Prices)}
 		o := slices.Clone(options)
 		switch r.IntN(8) {
 		case 0: // one price
@@ -278,6 +278,6 @@ func TestWorsePlacementHasNoCertificate(t *testing.T) {
 	for seed := range rounds.Seeds(500) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		y := math.Round(r.Float64()*3e9) / 1e9
-		require.Error(t, Verify(options, chain(2), &Placement{Chosen: []int{2}, Cost: 3, Prices: []float64{y, 3 - y}}))
+		require.Error(t, Verify(options, chain(2), &Solution{Chosen: []int{2}, Cost: 3, Prices: []float64{y, 3 - y}}))
 	}
 }

@@ -49,7 +49,7 @@ func severalExits(options []Option, tree *Tree) []bool {
 // Where the prices of that placement, over the nodes of each option with several exits, sum to no more than it costs,
 // they prove the placement to be the cheapest of all (weak duality), and nothing is searched.
 func solveSeveral(options []Option, apart []bool, tree *Tree, effort int64) (
-	p *Placement, searched bool, err error) {
+	p *Solution, searched bool, err error) {
 	var index []int
 	var one []Option
 	for i := range options {
@@ -86,7 +86,7 @@ func solveSeveral(options []Option, apart []bool, tree *Tree, effort int64) (
 	if err != nil {
 		p = nil // what has one exit alone does not cover everything
 	}
-	p, err = m.search(effort, p)
+	p, err = m.branchAndBound(effort, p)
 	return p, true, err
 }
 
@@ -159,7 +159,7 @@ func regretSeveral(options []Option, apart []bool, tree *Tree) ([]float64, error
 
 // regretOfOne is, for each option with one exit, how much dearer than the best of all the cheapest placement with it is
 // that has nothing with several exits; +Inf where there is none, and for options with several exits.
-func regretOfOne(options []Option, apart []bool, tree *Tree, best *Placement) ([]float64, error) {
+func regretOfOne(options []Option, apart []bool, tree *Tree, best *Solution) ([]float64, error) {
 	var index []int
 	var one []Option
 	for i := range options {
@@ -182,8 +182,8 @@ func regretOfOne(options []Option, apart []bool, tree *Tree, best *Placement) ([
 	return most, nil
 }
 
-// solveAround places with option i taken; searched says that it took a search.
-func solveAround(options []Option, i int, tree *Tree) (p *Placement, searched bool, err error) {
+// solveAround places with option i taken; searched says that it took a branch and bound.
+func solveAround(options []Option, i int, tree *Tree) (p *Solution, searched bool, err error) {
 	taken := make([]bool, len(tree.Parent))
 	for _, v := range options[i].Nodes {
 		taken[v] = true

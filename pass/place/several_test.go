@@ -108,7 +108,7 @@ func TestAProofOfWhatCannotBeRunIsRefused(t *testing.T) {
 	t.Parallel()
 	n := diamonds()
 	options := []Option{{Nodes: nodes(1, 4), Cost: 1}, {Nodes: nodes(2, 3), Cost: 1}, {Nodes: nodes(5)}}
-	p := &Placement{Chosen: []int{1, 0, 2}, Cost: 2, LowerBound: 2, Prices: []float64{0, 0.5, 0.5, 0.5, 0.5, 0}}
+	p := &Solution{Chosen: []int{1, 0, 2}, Cost: 2, LowerBound: 2, Prices: []float64{0, 0.5, 0.5, 0.5, 0.5, 0}}
 	require.ErrorContains(t, Verify(options, n.tree, p), "3 of 3 options wait for each other's results")
 	across := []Option{{Nodes: nodes(1, 2), Cost: 1}, {Nodes: nodes(3, 4), Cost: 1}, {Nodes: nodes(5)}}
 	p.Chosen = []int{0, 1, 2}

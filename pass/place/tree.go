@@ -63,7 +63,7 @@ func (a value) less(b value) bool {
 const none int32 = -1
 
 // Solve implements Solver.
-func (TreeSolver) Solve(options []Option, tree *Tree) (*Placement, error) {
+func (TreeSolver) Solve(options []Option, tree *Tree) (*Solution, error) {
 	if err := checkTree(tree); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (TreeSolver) Solve(options []Option, tree *Tree) (*Placement, error) {
 	if len(open) > 0 {
 		return nil, uncovered(options, open)
 	}
-	p := &Placement{Chosen: chosen, Prices: make([]float64, n)}
+	p := &Solution{Chosen: chosen, Prices: make([]float64, n)}
 	total := int64(0)
 	for _, i := range chosen {
 		total += picoseconds(options[i].Cost)

@@ -18,19 +18,19 @@ import (
 // The options and the tree must be those that were solved. All numbers are taken in whole picoseconds, the
 // solver's unit, and compared exactly. The error says which of the conditions fails and where. A LowerBound that is set
 // must be the cost.
-func Verify(options []Option, tree *Tree, p *Placement) error {
+func Verify(options []Option, tree *Tree, p *Solution) error {
 	_, err := verify(options, tree, p, true)
 	return err
 }
 
 // VerifyBound checks a placement that need not be the cheapest: that it is a cover which costs what it says, and that
 // its prices, in milliseconds, sum to no more than any cover costs. It gives that sum.
-func VerifyBound(options []Option, tree *Tree, p *Placement) (float64, error) {
+func VerifyBound(options []Option, tree *Tree, p *Solution) (float64, error) {
 	return verify(options, tree, p, false)
 }
 
 // verify gives the sum of the prices; cheapest asks for the proof that it is the placement's cost.
-func verify(options []Option, tree *Tree, p *Placement, cheapest bool) (float64, error) {
+func verify(options []Option, tree *Tree, p *Solution, cheapest bool) (float64, error) {
 	n := len(tree.Needs)
 	if len(p.Prices) != n || len(tree.Parent) != n {
 		return 0, fmt.Errorf("certificate: %d prices and %d post-dominators for %d nodes", len(p.Prices),
@@ -102,7 +102,7 @@ func verify(options []Option, tree *Tree, p *Placement, cheapest bool) (float64,
 
 // verifyCover checks the chosen options as such, and that each hangs together below its root; where some do not,
 // which have several exits then, that all can be run one after the other.
-func verifyCover(options []Option, tree *Tree, p *Placement) error {
+func verifyCover(options []Option, tree *Tree, p *Solution) error {
 	by := map[relay.NodeID]int{}
 	last, apart := relay.NoNode, false
 	for _, i := range p.Chosen {

@@ -84,7 +84,7 @@ func (s *Module) PlaceOnly() error {
 		for _, k := range chosen[i] {
 			f.Options[k].Cost = 0
 		}
-		f.decide(&place.Placement{Chosen: chosen[i]}, s.ByName)
+		f.decide(&place.Solution{Chosen: chosen[i]}, s.ByName)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func (d *declared) Record() *plan.Borders {
 
 // solve places a function whose options have their costs. Where borders cost something, the placement says how far from
 // the cheapest it can be; its prices are then those of the options alone, a bound that leaves the borders out.
-func (s *Module) solve(f *Function) (_ *place.Placement, err error) {
+func (s *Module) solve(f *Function) (_ *place.Solution, err error) {
 	tree := place.TreeOf(f.Set.Graph)
 	if f.Borders, err = declare(f.Set, s.Backends); err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ type Function struct {
 	Set       *candidate.Set
 	Costs     []cost.Cost
 	Options   []place.Option
-	Placement *place.Placement
+	Placement *place.Solution
 	Regions   []annotate.Region
 	Borders   *declared // nil where borders cost nothing
 	// selected are the rules (indices) that select a node; excluded is what they rule out.

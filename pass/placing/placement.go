@@ -73,7 +73,7 @@ func (s *Module) Place() error {
 }
 
 // decide takes a placement and forms its regions.
-func (f *Function) decide(placement *place.Placement, byName map[string]byoc.Backend) {
+func (f *Function) decide(placement *place.Solution, byName map[string]byoc.Backend) {
 	f.Placement = placement
 	f.Regions = annotate.Regions(f.Set, placement.Chosen, byName)
 }

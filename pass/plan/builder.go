@@ -57,7 +57,7 @@ type Placed struct {
 	Options []place.Option
 	// Placement is the solution. One without prices (a placement that nobody searched for) is recorded as not
 	// proven.
-	Placement *place.Placement
+	Placement *place.Solution
 	// Excluded are candidates that the constraints ruled out; they are not in the set.
 	Excluded []Excluded
 	// Borders are what was charged between the options; nil for nothing.

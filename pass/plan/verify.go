@@ -122,12 +122,12 @@ func (p *Plan) checkIndices(f Function) error {
 }
 
 // problem gives back what was solved for a function, and the solution. The chosen options come first.
-func (p *Plan) problem(f Function) ([]place.Option, *place.Tree, *place.Placement) {
+func (p *Plan) problem(f Function) ([]place.Option, *place.Tree, *place.Solution) {
 	return p.problemBy(f, false)
 }
 
 // problemBy is problem by what is known of each candidate alone, or by what was believed of them in place.
-func (p *Plan) problemBy(f Function, believed bool) ([]place.Option, *place.Tree, *place.Placement) {
+func (p *Plan) problemBy(f Function, believed bool) ([]place.Option, *place.Tree, *place.Solution) {
 	by := func(alone, inPlace float64) float64 {
 		if believed {
 			return inPlace
@@ -139,7 +139,7 @@ func (p *Plan) problemBy(f Function, believed bool) ([]place.Option, *place.Tree
 		tree.Parent[v] = relay.NoNode
 	}
 	reads, told := make([][]relay.NodeID, f.Nodes), false
-	solution := &place.Placement{Prices: make([]float64, f.Nodes)}
+	solution := &place.Solution{Prices: make([]float64, f.Nodes)}
 	chosen := map[relay.NodeID]place.Option{} // by root: candidates of one region need not stand together
 	for i := range p.Regions {
 		if p.Regions[i].Function != f.Name {

@@ -133,7 +133,7 @@ func run(s settings, out string) error {
 // measure runs everything on one network. stop is why the oracle is not tried any more; "" while it is.
 func measure(s settings, n *network, stop *string) (Row, error) {
 	row := Row{Operators: n.operators, Options: len(n.options)}
-	var p *place.Placement
+	var p *place.Solution
 	var err error
 	row.SolveMS, row.AllocMB = timed(s.repeats, func() { p, err = place.Solve(n.options, n.tree) })
 	if err != nil {
@@ -156,7 +156,7 @@ func measure(s settings, n *network, stop *string) (Row, error) {
 	return row, nil
 }
 
-func dijkstra(s settings, n *network, p *place.Placement, row *Row, stop *string) error {
+func dijkstra(s settings, n *network, p *place.Solution, row *Row, stop *string) error {
 	if *stop != "" {
 		row.OracleLimit = *stop
 		return nil
@@ -187,7 +187,7 @@ func dijkstra(s settings, n *network, p *place.Placement, row *Row, stop *string
 
 // neighbours places with a cost for each value that goes from one backend to the other. Each backend's share counts as
 // one region, the first one's as inline.
-func neighbours(n *network, plain *place.Placement, row *Row) error {
+func neighbours(n *network, plain *place.Solution, row *Row) error {
 	problem := &place.Problem{Tree: n.tree, Options: n.options, Reads: n.reads}
 	flow := &border.Flow{Readers: make([][]relay.NodeID, len(n.reads)), Made: n.tree.Needs,
 		Result: make([]bool, len(n.reads))}
@@ -213,7 +213,7 @@ func neighbours(n *network, plain *place.Placement, row *Row) error {
 			}
 			return r
 		}}
-	var p *place.Placement
+	var p *place.Solution
 	var err error
 	row.NeighbourMS, _ = timed(1, func() { p, err = problem.Solve() })
 	if err != nil {

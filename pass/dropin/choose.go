@@ -40,8 +40,8 @@ const leastBudget = 256
 // tolerance is how far costs may be apart and still be called equal, relatively: sums in different orders.
 const tolerance = 1e-9
 
-// search partitions the functions of one module.
-type search struct {
+// partitioning is that of the functions of one module.
+type partitioning struct {
 	estimator Estimator
 	names     *names
 	report    Report
@@ -50,7 +50,7 @@ type search struct {
 }
 
 // choose places a function: the chosen options, host included, the one with the last first node first.
-func (s *search) choose(f *function) ([]*option, error) {
+func (s *partitioning) choose(f *function) ([]*option, error) {
 	legacy := prune(f.legacy)
 	// The prototype estimates, and so names, whatever pruning has left, in this order.
 	for _, o := range legacy {
@@ -110,7 +110,7 @@ func total(options []*option) float64 {
 // optimise looks for a choice that is cheaper than best; nil where there is none. It solves with bounds for the costs
 // that it does not know, estimates those that the solution counts on, and solves again, until the solution counts on
 // none, or cannot be cheaper than what is known. bound is what every choice costs at least.
-func (s *search) optimise(f *function, best float64) (chosen []*option, bound float64, err error) {
+func (s *partitioning) optimise(f *function, best float64) (chosen []*option, bound float64, err error) {
 	tree := place.TreeOf(f.graph)
 	exhausted := false
 	budget := max(leastBudget, s.report.Estimated)
@@ -157,7 +157,7 @@ func (s *search) optimise(f *function, best float64) (chosen []*option, bound fl
 }
 
 // learn is know, and keeps what was learnt for bounds.
-func (s *search) learn(f *function, o *option) error {
+func (s *partitioning) learn(f *function, o *option) error {
 	if o.known {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (s *search) learn(f *function, o *option) error {
 
 // optimistic is a cost, or a lower bound of one that is not known. Costs are never negative. The mock estimator's
 // follow from any other on the same target, by the law that TVM's documentation gives.
-func (s *search) optimistic(o *option) float64 {
+func (s *partitioning) optimistic(o *option) float64 {
 	if o.known {
 		return o.seconds
 	}
@@ -186,7 +186,7 @@ func (s *search) optimistic(o *option) float64 {
 func mockCost(operators int) float64 { return (1 - math.Pow(0.9, float64(operators))) / (1 - 0.9) }
 
 // solve places with what is known, or optimistically with all options; nil where that covers nothing.
-func (s *search) solve(f *function, tree *place.Tree, optimistic bool) ([]*option, error) {
+func (s *partitioning) solve(f *function, tree *place.Tree, optimistic bool) ([]*option, error) {
 	costs := make([]float64, len(f.all))
 	sum := 0.0
 	for i, o := range f.all {

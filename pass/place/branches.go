@@ -18,9 +18,9 @@ const (
 	regionEffort = 20 // what forming regions takes for a node, in the units of Problem.Effort
 )
 
-// search is a branch and bound over the relaxation: where it disagrees with itself, one of the two sides is ruled out
+// branchAndBound goes over the relaxation: where it disagrees with itself, one of the two sides is ruled out
 // and then the other.
-type search struct {
+type branchAndBound struct {
 	m      *model
 	x      *relaxation
 	effort int64
@@ -37,7 +37,7 @@ type search struct {
 	paying  []int
 }
 
-// branch is a part of the search that is still open.
+// branch is a part of it that is still open.
 type branch struct {
 	decided *decision
 	bound   int64
@@ -56,13 +56,13 @@ type decision struct {
 	yes   bool
 }
 
-// search solves the model. start, where not nil, is a placement of options with one exit and what proves it the
+// branchAndBound solves the model. start, where not nil, is a placement of options with one exit and what proves it the
 // cheapest of those.
-func (m *model) search(effort int64, start *Placement) (*Placement, error) {
+func (m *model) branchAndBound(effort int64, start *Solution) (*Solution, error) {
 	if effort <= 0 {
 		effort = DefaultEffort
 	}
-	s := &search{m: m, x: m.relaxation(), effort: effort, cost: math.MaxInt64}
+	s := &branchAndBound{m: m, x: m.relaxation(), effort: effort, cost: math.MaxInt64}
 	s.count = make([]int32, 3*m.edges*len(m.states))
 	s.valueOf = make([]relay.NodeID, m.edges)
 	for u, edges := range m.outgoing {
@@ -92,7 +92,7 @@ func (m *model) search(effort int64, start *Placement) (*Placement, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Placement{Prices: prices}
+	p := &Solution{Prices: prices}
 	if what == undecided {
 		s.improve()
 	}
@@ -117,14 +117,14 @@ func (m *model) search(effort int64, start *Placement) (*Placement, error) {
 }
 
 // bound counts the work.
-func (s *search) bound(l *multipliers) (int64, bool) {
+func (s *branchAndBound) bound(l *multipliers) (int64, bool) {
 	s.spent += s.m.size
 	return s.x.bound(l)
 }
 
 // offer takes whole options that cover each node once and do not need each other's results, if they are better than
 // what is known; it says whether they are. Regions are formed only where they could be.
-func (s *search) offer(chosen []int) bool {
+func (s *branchAndBound) offer(chosen []int) bool {
 	s.spent += int64(len(s.m.parent))
 	cost, rank := s.m.cost(chosen, true)
 	if cost > s.cost || cost == s.cost && rank >= s.rank {
@@ -143,7 +143,7 @@ func (s *search) offer(chosen []int) bool {
 
 // prices are those of the relaxation with these multipliers, with nothing disabled. Without transfers no option costs
 // less than the prices of its nodes.
-func (s *search) prices(l *multipliers) ([]float64, error) {
+func (s *branchAndBound) prices(l *multipliers) ([]float64, error) {
 	s.bound(l)
 	dear := int64(0)
 	if !s.m.transfers {
@@ -178,7 +178,7 @@ func (m *model) uncovered() error {
 }
 
 // restrict disables the options with several pieces except those given, and what overlaps with these.
-func (s *search) restrict(several []int) {
+func (s *branchAndBound) restrict(several []int) {
 	for o := range s.m.of {
 		s.x.disabled[o] = s.x.disabled[o] || len(s.m.of[o]) > 1
 	}
@@ -189,7 +189,7 @@ func (s *search) restrict(several []int) {
 }
 
 // take disables whatever overlaps with an option, so that it is taken.
-func (s *search) take(o int) {
+func (s *branchAndBound) take(o int) {
 	for _, v := range s.m.problem.Options[o].Nodes {
 		for _, other := range s.with[v] {
 			if int(other) != o {
@@ -200,7 +200,7 @@ func (s *search) take(o int) {
 }
 
 // several are those of the options that have several pieces, as far as they do not need each other's results.
-func (s *search) several(chosen []int) []int {
+func (s *branchAndBound) several(chosen []int) []int {
 	var several []int
 	for _, o := range chosen {
 		if len(s.m.of[o]) > 1 {
@@ -214,7 +214,7 @@ func (s *search) several(chosen []int) []int {
 
 // repair makes a placement of a relaxation that takes options in part, or some that need each other's results: it keeps
 // what is whole and covers the rest with options of one exit. The trace that was there is there again afterwards.
-func (s *search) repair(l *multipliers) {
+func (s *branchAndBound) repair(l *multipliers) {
 	chosen, _ := s.x.options()
 	s.aside(func() {
 		s.restrict(s.several(chosen))
@@ -226,7 +226,7 @@ func (s *search) repair(l *multipliers) {
 }
 
 // aside runs f on a relaxation of its own.
-func (s *search) aside(f func()) {
+func (s *branchAndBound) aside(f func()) {
 	kept := s.x
 	s.x = s.m.relaxation()
 	copy(s.x.disabled, kept.disabled)
@@ -235,7 +235,7 @@ func (s *search) aside(f func()) {
 }
 
 // seed looks for placements that stay in one state as far as they can.
-func (s *search) seed(l *multipliers) {
+func (s *branchAndBound) seed(l *multipliers) {
 	if !s.m.transfers {
 		return
 	}
@@ -268,7 +268,7 @@ func (s *search) seed(l *multipliers) {
 
 // improve places again and again with each value taken to be in the state in which the best placement has it, as long
 // as that makes it cheaper.
-func (s *search) improve() {
+func (s *branchAndBound) improve() {
 	if !s.m.transfers || s.chosen == nil {
 		return
 	}
@@ -299,7 +299,7 @@ func (s *search) improve() {
 
 // branches tries out, most promising part first, until nothing is left that could be better, or the effort is spent. It
 // returns the least cost that a placement can have.
-func (s *search) branches(l *multipliers, bound int64, what outcome) int64 {
+func (s *branchAndBound) branches(l *multipliers, bound int64, what outcome) int64 {
 	open := &branchHeap{}
 	order := 0
 	split := func(b *branch, what outcome) {
@@ -334,7 +334,7 @@ func (s *search) branches(l *multipliers, bound int64, what outcome) int64 {
 }
 
 // decide disables what a chain of decisions rules out.
-func (s *search) decide(d *decision) {
+func (s *branchAndBound) decide(d *decision) {
 	clear(s.x.disabled)
 	for ; d != nil; d = d.before {
 		switch {
@@ -354,7 +354,7 @@ func (s *search) decide(d *decision) {
 
 // divide gives two decisions, one of which holds for every placement of the branch that is better than the best known.
 // The trace is that of the branch's last relaxation.
-func (s *search) divide(b *branch, what outcome) []*decision {
+func (s *branchAndBound) divide(b *branch, what outcome) []*decision {
 	both := func(d decision) []*decision {
 		d.before = b.decided
 		no := d
@@ -419,7 +419,7 @@ func (s *search) divide(b *branch, what outcome) []*decision {
 
 // dear are those of the chosen options at whose regions something is paid for that as few regions as there can be would
 // not pay for.
-func (s *search) dear(chosen []int) []int {
+func (s *branchAndBound) dear(chosen []int) []int {
 	if !s.m.transfers || s.m.cycle(chosen) != nil {
 		return nil
 	}
