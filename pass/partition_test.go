@@ -35,7 +35,7 @@ func TestTheCheapestPlacementIsTaken(t *testing.T) {
 		}})
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"main": "nn.softmax", "tvmgen_default_lib_main_0": "nn.dense nn.relu",
-		"tvmgen_default_lib_main_1": "nn.dense nn.relu", "tvmgen_default_lib_main_2": "tanh"}, rig.Placement(t, out))
+		"tvmgen_default_lib_main_1": "nn.dense nn.relu", "tvmgen_default_lib_main_2": "tanh"}, rig.OperatorsOf(t, out))
 	assert.Equal(t, []settings.Stage{settings.StageRead, settings.StageCandidates, settings.StageMeasure,
 		settings.StagePlace, settings.StageAnnotate}, stages)
 	assert.Equal(t, "layers", p.Module.Name)
@@ -64,25 +64,25 @@ func TestTheCheapestPlacementIsTaken(t *testing.T) {
 	second, err := again.Encode()
 	require.NoError(t, err)
 	assert.Equal(t, string(first), string(second))
-	assert.Equal(t, "nn.dense nn.relu nn.dense nn.relu tanh nn.softmax", rig.Placement(t, mod)["main"])
+	assert.Equal(t, "nn.dense nn.relu nn.dense nn.relu tanh nn.softmax", rig.OperatorsOf(t, mod)["main"])
 	assert.NotNil(t, placing.LastTimings())
 
 	out, _, err = Partition(mod, settings.Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
 		Estimator: &rig.Costs{Rule: rig.ByBackend(map[string]float64{"tvm": 1, "lib": 2})}})
 	require.NoError(t, err)
-	assert.Len(t, rig.Placement(t, out), 1, "all on TVM, inline")
+	assert.Len(t, rig.OperatorsOf(t, out), 1, "all on TVM, inline")
 }
 
 func TestOnlyTakesAllThatABackendCan(t *testing.T) {
 	rig.WithLibraries(t)
 	out, p, err := Partition(tvmtest.Parse(t, rig.Layers), settings.Config{Only: "lib", Target: "llvm"})
 	require.NoError(t, err)
-	assert.Equal(t, "nn.softmax", rig.Placement(t, out)["main"])
+	assert.Equal(t, "nn.softmax", rig.OperatorsOf(t, out)["main"])
 	assert.Equal(t, 5, p.Backend("lib").Operators)
 	assert.False(t, p.Estimate.Optimal, "nothing was estimated")
 	out, _, err = Partition(tvmtest.Parse(t, rig.Layers), settings.Config{Only: "tvm", Target: "llvm"})
 	require.NoError(t, err)
-	assert.Len(t, rig.Placement(t, out), 1)
+	assert.Len(t, rig.OperatorsOf(t, out), 1)
 }
 
 func TestFailedCandidatesAreNotPlaced(t *testing.T) {
@@ -97,7 +97,7 @@ func TestFailedCandidatesAreNotPlaced(t *testing.T) {
 		Target:    "llvm",
 		Estimator: &rig.Costs{Rule: failing}})
 	require.NoError(t, err)
-	assert.Equal(t, "nn.relu nn.relu nn.softmax", rig.Placement(t, out)["main"])
+	assert.Equal(t, "nn.relu nn.relu nn.softmax", rig.OperatorsOf(t, out)["main"])
 	require.Len(t, p.Candidates.Failures, 1, "both are the same computation")
 	assert.Equal(t, "by 1 %", p.Candidates.Failures[0].Failure.Detail)
 
@@ -111,7 +111,7 @@ func TestFailedCandidatesAreNotPlaced(t *testing.T) {
 	out, _, err = Partition(tvmtest.Parse(t, rig.Layers), settings.Config{Backends: []string{"tvm", "lib"}, Target: "llvm",
 		Estimator: &rig.Costs{Rule: slow}})
 	require.NoError(t, err)
-	assert.Equal(t, "nn.softmax", rig.Placement(t, out)["main"])
+	assert.Equal(t, "nn.softmax", rig.OperatorsOf(t, out)["main"])
 }
 
 func TestUncoveredOperatorsAreNamed(t *testing.T) {
@@ -192,11 +192,11 @@ func TestNormalise(t *testing.T) {
 def @unused(%x: Tensor[(4), float32]) -> Tensor[(4), float32] { tanh(%x) }`)
 	out, err := normalise.Normalise(mod, normalise.Options{})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]string{"main": ""}, rig.Placement(t, out))
+	assert.Equal(t, map[string]string{"main": ""}, rig.OperatorsOf(t, out))
 	kept, err := normalise.Normalise(mod, normalise.Options{DisabledPasses: []string{"SimplifyInference"}})
 	require.NoError(t, err)
-	assert.Equal(t, "nn.dropout", rig.Placement(t, kept)["main"])
-	assert.Equal(t, "nn.dropout", rig.Placement(t, mod)["main"])
+	assert.Equal(t, "nn.dropout", rig.OperatorsOf(t, kept)["main"])
+	assert.Equal(t, "nn.dropout", rig.OperatorsOf(t, mod)["main"])
 }
 
 func TestConfigIsChecked(t *testing.T) {

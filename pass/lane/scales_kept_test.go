@@ -38,7 +38,7 @@ func TestValuesAreWatchedOnTVMWithoutTheWideBackend(t *testing.T) {
 	n.Placing.Backends = slices.DeleteFunc(n.Placing.Backends, func(b byoc.Backend) bool { return b.Name() == "lib" })
 	delete(n.Placing.ByName, "lib")
 	var err error
-	f.Placement, err = place.Solve(f.Options, place.TreeOf(f.Set.Graph))
+	f.Solution, err = place.Solve(f.Options, place.TreeOf(f.Set.Graph))
 	require.NoError(t, err)
 	n, err = network.New(n.Placing, n.Hash)
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func asOnly(t *testing.T, n *Network, backend string) (regions []annotate.Region
 	for k := range f.Options {
 		assert.False(t, f.Costs[k].Known(), "what a candidate counts for here is no time")
 	}
-	return f.Regions, f.Placement.Chosen
+	return f.Regions, f.Solution.Chosen
 }
 
 func TestABackendAloneIsTheSameAtBothLevels(t *testing.T) {

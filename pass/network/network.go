@@ -96,7 +96,7 @@ func (n *Network) open() (err error) {
 			}
 		}
 		functions = append(functions, g)
-		chosen[i] = f.Placement.Chosen
+		chosen[i] = f.Solution.Chosen
 	}
 	if n.Space, err = genome.NewSpace(n.Placing.Backends, functions); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (n *Network) Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Pl
 	named := n.named(p)
 	decided := make([]*plan.Placed, len(n.Placing.Functions))
 	for i, f := range n.Placing.Functions {
-		placement, costs, options := f.Placement, f.Costs, f.Options
+		placement, costs, options := f.Solution, f.Costs, f.Options
 		if p.Key != n.solved || n.restsOnBounds(p.Chosen) {
 			sum := 0.0
 			if tables != nil {
@@ -215,10 +215,10 @@ func (n *Network) Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Pl
 				sum += options[k].Cost
 			}
 			sum += f.Borders.Sum(p.Regions[i])
-			placement = &place.Solution{Chosen: p.Chosen[i], Cost: sum, Prices: f.Placement.Prices,
-				LowerBound: f.Placement.LowerBound, Gap: sum - f.Placement.LowerBound}
+			placement = &place.Solution{Chosen: p.Chosen[i], Cost: sum, Prices: f.Solution.Prices,
+				LowerBound: f.Solution.LowerBound, Gap: sum - f.Solution.LowerBound}
 		}
-		placed := &plan.Placed{Set: f.Set, Costs: costs, Options: options, Placement: placement, Excluded: f.Excluded,
+		placed := &plan.Placed{Set: f.Set, Costs: costs, Options: options, Solution: placement, Excluded: f.Excluded,
 			Borders: f.Borders.Record()}
 		for _, r := range named[i].Regions {
 			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates, Steps: r.Steps})

@@ -65,7 +65,7 @@ func explored(t *testing.T, costs map[string]float64) (*Network, func(p *genome.
 			Rank: f.Set.Candidates[k].Rank}
 	}
 	var err error
-	f.Placement, err = place.Solve(f.Options, place.TreeOf(g))
+	f.Solution, err = place.Solve(f.Options, place.TreeOf(g))
 	require.NoError(t, err)
 	n := &Network{Placing: s}
 	require.NoError(t, n.open())

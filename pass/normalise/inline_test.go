@@ -32,7 +32,7 @@ def @main(%x: Tensor[(4), float32], %c: bool) -> Tensor[(4), float32] {
 }`)
 	out, err := normalise.Normalise(mod, normalise.Options{})
 	require.NoError(t, err)
-	functions := rig.Placement(t, out)
+	functions := rig.OperatorsOf(t, out)
 	assert.NotContains(t, functions, "inner")
 	assert.NotContains(t, functions, "helper")
 	assert.NotContains(t, functions, "once")
@@ -46,5 +46,5 @@ def @main(%x: Tensor[(4), float32], %c: bool) -> Tensor[(4), float32] {
 	assert.Equal(t, map[string]int{"exp": 1, "nn.relu": 4, "tanh": 2, "add": 4}, count)
 	kept, err := normalise.Normalise(mod, normalise.Options{DisabledPasses: []string{"Inline"}})
 	require.NoError(t, err)
-	assert.Contains(t, rig.Placement(t, kept), "helper")
+	assert.Contains(t, rig.OperatorsOf(t, kept), "helper")
 }

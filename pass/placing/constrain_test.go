@@ -25,7 +25,7 @@ func placedWith(t *testing.T, cfg settings.Config) (map[string]string, *plan.Pla
 		assert.Nil(t, out)
 		return nil, nil, e, err
 	}
-	return rig.Placement(t, out), p, e, nil
+	return rig.OperatorsOf(t, out), p, e, nil
 }
 
 func TestPinsAndProhibitionsAreKept(t *testing.T) {

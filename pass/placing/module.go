@@ -74,12 +74,12 @@ type Module struct {
 
 // Function is one global function with what is known and decided about it.
 type Function struct {
-	Set       *candidate.Set
-	Costs     []cost.Cost
-	Options   []place.Option
-	Placement *place.Solution
-	Regions   []annotate.Region
-	Borders   *declared // nil where borders cost nothing
+	Set      *candidate.Set
+	Costs    []cost.Cost
+	Options  []place.Option
+	Solution *place.Solution
+	Regions  []annotate.Region
+	Borders  *declared // nil where borders cost nothing
 	// selected are the rules (indices) that select a node; excluded is what they rule out.
 	selected map[relay.NodeID][]int
 	Excluded []plan.Excluded

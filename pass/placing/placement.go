@@ -74,7 +74,7 @@ func (s *Module) Place() error {
 
 // decide takes a placement and forms its regions.
 func (f *Function) decide(placement *place.Solution, byName map[string]byoc.Backend) {
-	f.Placement = placement
+	f.Solution = placement
 	f.Regions = annotate.Regions(f.Set, placement.Chosen, byName)
 }
 
@@ -110,7 +110,7 @@ func (s *Module) Plan() (*plan.Plan, error) {
 	}
 	placed := make([]*plan.Placed, len(s.Functions))
 	for i, f := range s.Functions {
-		placed[i] = &plan.Placed{Set: f.Set, Costs: f.Costs, Options: f.Options, Placement: f.Placement,
+		placed[i] = &plan.Placed{Set: f.Set, Costs: f.Costs, Options: f.Options, Solution: f.Solution,
 			Excluded: f.Excluded,
 			Borders:  f.Borders.Record()}
 		for _, r := range f.Regions {

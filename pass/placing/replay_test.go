@@ -53,7 +53,7 @@ func TestReplayGivesTheSameModule(t *testing.T) {
 		gotHash, err := placing.Hash(got)
 		require.NoError(t, err)
 		assert.Equal(t, wantHash, gotHash)
-		assert.Equal(t, rig.Placement(t, want), rig.Placement(t, got))
+		assert.Equal(t, rig.OperatorsOf(t, want), rig.OperatorsOf(t, got))
 	}
 }
 

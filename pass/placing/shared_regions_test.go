@@ -60,7 +60,7 @@ func TestStepsOfTwoBackendsMixInOneRegion(t *testing.T) {
 	}
 	assert.Equal(t, 4.0, p.Backend("guest").Milliseconds)
 	require.NoError(t, p.Verify())
-	assert.Len(t, rig.Placement(t, out), 2, "main and one region")
+	assert.Len(t, rig.OperatorsOf(t, out), 2, "main and one region")
 
 	text, err := p.Encode()
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestStepsOfTwoBackendsMixInOneRegion(t *testing.T) {
 	require.NoError(t, read.Verify())
 	replayed, err := placing.Replay(mod, read, settings.Config{})
 	require.NoError(t, err)
-	assert.Equal(t, rig.Placement(t, out), rig.Placement(t, replayed))
+	assert.Equal(t, rig.OperatorsOf(t, out), rig.OperatorsOf(t, replayed))
 
 	selector, err := plan.ParseSelector("nn.dense")
 	require.NoError(t, err)

@@ -55,9 +55,9 @@ type Placed struct {
 	Costs []cost.Cost
 	// Options are what was solved, in the same order: their costs are what was placed with.
 	Options []place.Option
-	// Placement is the solution. One without prices (a placement that nobody searched for) is recorded as not
+	// Solution is what the solver gave. One without prices (a placement that nobody searched for) is recorded as not
 	// proven.
-	Placement *place.Solution
+	Solution *place.Solution
 	// Excluded are candidates that the constraints ruled out; they are not in the set.
 	Excluded []Excluded
 	// Borders are what was charged between the options; nil for nothing.
@@ -124,7 +124,7 @@ func (b *Builder) Add(f *Placed) error {
 		b.plan.Regions = append(b.plan.Regions, r)
 	}
 	b.plan.Module.Functions = append(b.plan.Module.Functions, function)
-	b.total += f.Placement.Cost
+	b.total += f.Solution.Cost
 	if f.Belief != nil {
 		b.believe(function, f.Belief)
 	}
@@ -135,23 +135,23 @@ func (b *Builder) Add(f *Placed) error {
 			}
 		}
 		b.plan.Borders = append(b.plan.Borders, f.Borders.Values...)
-		b.transfers += f.Placement.Cost
-		for _, i := range f.Placement.Chosen {
+		b.transfers += f.Solution.Cost
+		for _, i := range f.Solution.Chosen {
 			b.transfers -= f.Options[i].Cost
 		}
 	}
 	prices := 0.0
-	for _, y := range f.Placement.Prices {
+	for _, y := range f.Solution.Prices {
 		prices += y
 	}
 	// Where costs between neighbours play a part, the prices are not the whole proof (place.Problem).
-	b.proven = b.proven && f.Placement.Prices != nil && round(prices) == round(f.Placement.Cost)
-	for _, i := range f.Placement.Chosen {
+	b.proven = b.proven && f.Solution.Prices != nil && round(prices) == round(f.Solution.Cost)
+	for _, i := range f.Solution.Chosen {
 		// A sum of lower bounds is nobody's cost.
 		b.proven = b.proven && (f.Costs[i].Origin != cost.Bounded || set.Candidates[i].Free)
 	}
-	b.searched = b.searched && f.Placement.Prices != nil
-	b.bound += max(prices, f.Placement.LowerBound)
+	b.searched = b.searched && f.Solution.Prices != nil
+	b.bound += max(prices, f.Solution.LowerBound)
 	return nil
 }
 
@@ -268,7 +268,7 @@ func (b *Builder) regions(f *Placed) []Region {
 			grouped[i] = true
 		}
 	}
-	for _, i := range f.Placement.Chosen {
+	for _, i := range f.Solution.Chosen {
 		if !grouped[i] {
 			groups = append(groups, Group{Candidates: []int{i}})
 		}
@@ -317,8 +317,8 @@ func (b *Builder) regions(f *Placed) []Region {
 				if n.Type != nil {
 					node.Type = n.Type.String()
 				}
-				if f.Placement.Prices != nil {
-					node.Price = round(f.Placement.Prices[v])
+				if f.Solution.Prices != nil {
+					node.Price = round(f.Solution.Prices[v])
 				}
 				if reads != nil {
 					node.Reads, node.Result = indices(reads[v]), g.ScopeRoot(v)
@@ -351,7 +351,7 @@ func (f *Placed) reads() [][]relay.NodeID {
 func (b *Builder) count(f *Placed) {
 	g, counts := f.Set.Graph, &b.plan.Candidates
 	chosen := map[int]bool{}
-	for _, i := range f.Placement.Chosen {
+	for _, i := range f.Solution.Chosen {
 		chosen[i] = true
 	}
 	counts.Proposed += len(f.Set.Candidates) + len(f.Excluded)
@@ -413,8 +413,8 @@ func reject(f *Placed, i int, known cost.Cost) Rejected {
 		charged := f.Options[i].Cost - known.Estimate() // the overhead
 		r.Low, r.High = round(low+charged), round(high+charged)
 	}
-	if f.Placement.Prices != nil {
-		r.Slack = round(f.Placement.Slack(f.Options[i]))
+	if f.Solution.Prices != nil {
+		r.Slack = round(f.Solution.Slack(f.Options[i]))
 	}
 	if f.Belief != nil {
 		r.Believed = round(f.Belief.Costs[i])

@@ -101,9 +101,9 @@ func placedAt(t *testing.T, g *relay.Graph, backends []byoc.Backend, part float6
 		f.Costs = append(f.Costs, known)
 		f.Options = append(f.Options, o)
 	}
-	f.Placement, err = place.Solve(f.Options, place.TreeOf(g))
+	f.Solution, err = place.Solve(f.Options, place.TreeOf(g))
 	require.NoError(t, err)
-	for _, i := range f.Placement.Chosen {
+	for _, i := range f.Solution.Chosen {
 		if set.Candidates[i].Backend == "dnnl" {
 			f.Groups = append(f.Groups, Group{Symbol: "tvmgen_default_dnnl_main_0", Candidates: []int{i}})
 		}
@@ -205,7 +205,7 @@ func TestPlacementThatNobodySearchedForIsNotProven(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Module{Hash: "5e1f"}, cost.Environment{}, backends())
 	f := placed(t, network(), backends())
-	f.Placement.Prices = nil
+	f.Solution.Prices = nil
 	require.NoError(t, b.Add(f))
 	p, err := b.Plan()
 	require.NoError(t, err)

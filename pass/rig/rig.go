@@ -105,8 +105,8 @@ func ByBackend(ms map[string]float64) func(r cost.Request) cost.Cost {
 	}
 }
 
-// Placement says which function of the module has which operators.
-func Placement(t *testing.T, mod *bridge.Object) map[string]string {
+// OperatorsOf says which function of the module has which operators.
+func OperatorsOf(t *testing.T, mod *bridge.Object) map[string]string {
 	t.Helper()
 	m, err := relay.Read(mod)
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ func RoundedModule(t *testing.T) (*placing.Module, map[string]relay.NodeID) {
 		s.ByName[b.Name()] = b
 	}
 	var err error
-	f.Placement, err = place.Solve(f.Options, place.TreeOf(g))
+	f.Solution, err = place.Solve(f.Options, place.TreeOf(g))
 	require.NoError(t, err)
 	return s, map[string]relay.NodeID{"x": x, "first": first, "relu": relu, "second": second, "dense": dense}
 }
