@@ -24,7 +24,7 @@ from tvm import autotvm, relay
 from tvm.contrib import graph_executor
 from tvm.relay.backend import executor_factory
 
-from . import debug_information, library, needs, target, virtual_machine
+from . import debug_information, library, needs, packed, target, virtual_machine
 
 FORMATS = (".so", ".tar")
 
@@ -36,17 +36,6 @@ _NO_WORKLOAD = "Cannot find TOPI workload"
 # TVM may compute what a concatenation joins in its loops, and then finds that it has not the form in which the
 # concatenation reads it.
 _NOT_COMPACT = "Cannot bind a compact buffer"
-
-# TVM puts the modules of a library (devc.o) behind other data, wherever that ends. Regions read their weights
-# in place, which wants them to begin at a cache line (byoc/runtime/region_constants.cc counts on it, and
-# copies weights that do not). INSERT adds to the linker's own script.
-_ALIGN_MODULES = """\
-SECTIONS
-{
-  .collage.modules : ALIGN(64) { *devc.o(.rodata .rodata.*) }
-}
-INSERT AFTER .rodata;
-"""
 
 # Space that must be free for intermediate files beside what the parameters take: objects and libraries of
 # code.
@@ -259,11 +248,7 @@ def link(exportable, path, plugins=(), needed=None, notes=()):
             options.append(str(note))
         if needed is not None and not plugins:
             options += needed.loader_options()
-        if plugins:
-            script = Path(folder) / "align.ld"
-            script.write_text(_ALIGN_MODULES)
-            options.append(f"-Wl,-T,{script}")
-        exportable.export_library(str(path), options=options)
+        exportable.export_library(str(path), options=options, fpack_imports=packed.imports)
 
 
 def link_sources(module, plugins=()):
@@ -365,11 +350,11 @@ def write(factory, path, plugins=(), threads=0, lasting=True):
         attach_threads(factory, threads)
 
     parameters = _parameter_bytes(factory)
-    _require_space(tempfile.gettempdir(), 3 * parameters + _CODE_BYTES, "compiling")
+    _require_space(tempfile.gettempdir(), 2 * parameters + _CODE_BYTES, "compiling")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with tempfile.TemporaryDirectory(prefix="collage-export-") as folder:
-            made = Path(folder) / "mod.so"
+            made = Path(folder) / "mod.so" if path.suffix == ".tar" else partial
             on_machine = isinstance(factory, virtual_machine.Executable)
             notes = [factory.note()] if on_machine else []
             if path.suffix == ".tar":
@@ -377,7 +362,6 @@ def write(factory, path, plugins=(), threads=0, lasting=True):
                 _pack(factory, made, partial)
             else:
                 link(factory, made, plugins, needed, notes)
-                shutil.copyfile(made, partial)
             size = partial.stat().st_size
             if lasting:
                 with open(partial, "rb+") as written:
