@@ -48,6 +48,21 @@ type Rounding interface {
 	Rounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID
 }
 
+// GivesRounded is a Rounding backend some of whose kernels have bytes as results, too: what these give is rounded for all
+// who read it, in the region and outside. Its candidates stand bare (Pattern.Bare).
+type GivesRounded interface {
+	// Given are those of Rounded, ascending, that a candidate of these nodes makes itself and gives rounded.
+	Given(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID
+}
+
+// GivenBy are the values that a backend gives rounded where it runs a candidate of these nodes (GivesRounded).
+func GivenBy(b Backend, g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
+	if r, ok := b.(GivesRounded); ok {
+		return r.Given(g, nodes)
+	}
+	return nil
+}
+
 // RoundedBy are the values that a backend has rounded for a candidate of these nodes (Rounding).
 func RoundedBy(b Backend, g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
 	if r, ok := b.(Rounding); ok {

@@ -31,7 +31,7 @@ func RegisterAll() (err error) {
 			dnnltvm.New(),
 			blas.NewMKL(),
 			blas.NewOpenBLAS(),
-			onnxruntime.New(),
+			onnxruntime.New(), onnxruntime.NewINT8(),
 			openvino.New(),
 			openvino.NewBF16(), openvino.NewINT8(),
 		} {

@@ -37,12 +37,17 @@ const (
 // what the engine is given can be looked at, and run by ONNX Runtime alone.
 const DumpEnv = "COLLAGE_ONNXRUNTIME_DUMP"
 
-type backend struct{ patterns func() []byoc.Pattern }
+type backend struct {
+	name     string
+	patterns func() []byoc.Pattern
+}
 
 // New gives the backend. It needs neither TVM nor ONNX Runtime; Probe says whether that is there.
-func New() byoc.Backend { return &backend{sync.OnceValue(patterns)} }
+func New() byoc.Backend {
+	return &backend{Name, sync.OnceValue(func() []byoc.Pattern { return patterns(Name, refusalOfNodes) })}
+}
 
-func (*backend) Name() string { return Name }
+func (b *backend) Name() string { return b.name }
 func (*backend) Description() string {
 	return "ONNX Runtime, an engine for whole regions, through its C API"
 }
@@ -52,12 +57,15 @@ func (b *backend) Patterns() []byoc.Pattern { return b.patterns() }
 func (*backend) TakesAnything() bool        { return false }
 func (*backend) MergesRegions() bool        { return true }
 
+// SharesCompiler is true: what is computed in float32 and in bytes stands in one model.
+func (*backend) SharesCompiler() bool { return true }
+
 // Libraries implements byoc.Linker: the plug-in, not ONNX Runtime itself.
 func (*backend) Libraries() []string { return []string{Name} }
 
 // Propose implements byoc.Proposer: recurrent layers, the greatest regions that can be run, and their stages.
-func (*backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
-	return append(recurrent.Propose(g, Name),
+func (b *backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
+	return append(recurrent.Propose(g, b.name),
 		propose.Regions(g, func(id relay.NodeID) bool { return refusal(g, id) == nil }, propose.Limit)...)
 }
 
@@ -79,7 +87,7 @@ const formatLine = "collage-onnxruntime 3\n"
 // one with the names of the model's outputs, the names of the initialisers that the constants are, with spaces between,
 // a zero, and the model, whose nodes' names say to which groups each belongs (region.LayerPrefix).
 func emit(p *region.Program) ([]byte, []region.ValueID, error) {
-	w, err := write(p, nil)
+	w, err := write(p, p.ConstantBytes, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +104,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 
 // dump writes the region as a model that is complete by itself.
 func dump(p *region.Program, folder string) error {
-	w, err := write(p, p.ConstantBytes)
+	w, err := write(p, p.ConstantBytes, true)
 	if err != nil {
 		return err
 	}

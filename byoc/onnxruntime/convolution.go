@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // spaces are the letters of the spatial dimensions in Relay's layouts.
@@ -181,46 +184,60 @@ func mergeBias(w *writer, o *operation, i int) int {
 	if k < 0 {
 		return i
 	}
-	next, channel := &w.p.Ops[k], int64(1)
-	if !strings.Contains(o.name, "conv") {
-		channel = int64(len(o.result().Shape)) - 1
-	}
-	if next.Name != "add" && next.Name != "nn.bias_add" || len(next.Args) != 2 {
+	at := callOfOp(w.p, &w.p.Ops[k]).biasOf(o.call)
+	if at < 0 {
 		return i
 	}
-	c := callOfOp(w.p, next)
-	if _, err := supported(c); err != nil || !slices.Equal(c.result().Shape, o.result().Shape) {
-		return i
-	}
-	bias := next.Args[1]
-	if bias == w.p.Ops[i].Results[0] {
-		bias = next.Args[0]
-	}
-	if !w.p.IsConstant(bias) || next.Name == "nn.bias_add" && bias != next.Args[1] {
-		return i
-	}
-	shape := w.p.Values[bias].Type.Shape
-	at := len(o.result().Shape) - len(shape) // broadcasting aligns the last dimensions
-	if next.Name == "nn.bias_add" {
-		axis, err := c.axis("axis", 1, len(o.result().Shape))
-		if err != nil || axis != channel {
-			return i
-		}
-	} else {
-		for d, extent := range shape {
-			if int64(d+at) == channel && extent != o.result().Shape[channel] || int64(d+at) != channel && extent != 1 {
-				return i
-			}
-		}
-		if int64(at) > channel {
-			return i
-		}
-	}
-	name := w.name(bias)
-	if len(shape) != 1 {
-		name = w.reshaped(name, o.result().Shape[channel])
-	}
-	o.in = append(o.in, name)
+	o.in = append(o.in, w.bias(o.call, w.p.Ops[k].Args[at]))
 	w.take(k)
 	return k
+}
+
+// bias gives a bias of a product's channels as a tensor of one dimension.
+func (w *writer) bias(of *call, v region.ValueID) string {
+	if len(w.p.Values[v].Type.Shape) != 1 {
+		return w.reshaped(w.name(v), of.result().Shape[of.channel()])
+	}
+	return w.name(v)
+}
+
+// channel is the axis of the channels that a convolution makes, or of a dense layer's columns.
+func (c *call) channel() int64 {
+	if !strings.Contains(c.name, "conv") {
+		return int64(len(c.result().Shape)) - 1
+	}
+	return 1
+}
+
+// biasOf says which of its arguments an add is a bias with, a constant for each channel of the product that its other
+// argument is; -1 where it is no such add.
+func (c *call) biasOf(product *call) int {
+	if c.name != "add" && c.name != "nn.bias_add" || len(c.args) != 2 {
+		return -1
+	}
+	bias := 1
+	if c.name == "add" && c.constants[1] == relay.NoNode {
+		bias = 0
+	}
+	whole, channel := product.result().Shape, product.channel()
+	if _, err := supported(c); err != nil || c.constants[bias] == relay.NoNode || !slices.Equal(c.result().Shape, whole) {
+		return -1
+	}
+	if c.name == "nn.bias_add" {
+		if axis, err := c.axis("axis", 1, len(whole)); err != nil || axis != channel {
+			return -1
+		}
+		return bias
+	}
+	shape := c.args[bias].Shape
+	at := len(whole) - len(shape) // broadcasting aligns the last dimensions
+	for d, extent := range shape {
+		if int64(d+at) == channel && extent != whole[channel] || int64(d+at) != channel && extent != 1 {
+			return -1
+		}
+	}
+	if int64(at) > channel {
+		return -1
+	}
+	return bias
 }

@@ -37,6 +37,12 @@ type writer struct {
 	literals map[string]string
 	fresh    int
 
+	// data gives constants' elements; made has those of constants that the writer made.
+	data func(region.ValueID) ([]byte, error)
+	made map[region.ValueID][]byte
+	// inBytes are the operators that multiply bytes.
+	inBytes map[int]*inBytesOp
+
 	nodes, initializers []byte
 	count               int
 	// groups has the group of each operator; prefix begins the names of the nodes that are being written: the groups of
@@ -51,17 +57,22 @@ type written struct {
 	// constants are the tensors that the engine is given beside the model, and names those of their initialisers.
 	constants []region.ValueID
 	names     []string
+	// made are the elements of those of constants that the writer made.
+	made map[region.ValueID][]byte
 	// outputs are the names of the model's outputs.
 	outputs []string
 }
 
 // write turns a region into an ONNX model. Its inputs are named i0, i1, ..., its outputs o0, o1, ..., in the order of
 // the region's, each behind the group that makes it, as all tensors that are made inside: ONNX Runtime names nodes of
-// its own after the tensors that they make. Its constants are initialisers without data; data gives a constant's data
-// to be written into the model instead, nil leaves it out.
-func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (*written, error) {
+// its own after the tensors that they make. data gives constants' elements; its constants are initialisers without
+// data unless they are to be written into the model, for it to be whole.
+func write(p *region.Program, data func(region.ValueID) ([]byte, error), whole bool) (*written, error) {
 	w := &writer{p: p, readers: p.Readers(), names: make([]string, len(p.Values)), done: make([]bool, len(p.Ops)),
-		literals: map[string]string{}, used: map[string]bool{}}
+		literals: map[string]string{}, used: map[string]bool{}, data: data, made: map[region.ValueID][]byte{}}
+	if err := w.findInBytes(); err != nil {
+		return nil, err
+	}
 	_, w.groups = p.Groups()
 	var inputs, outputs message
 	for i, v := range p.Inputs {
@@ -107,18 +118,18 @@ func write(p *region.Program, data func(region.ValueID) ([]byte, error)) (*writt
 			w.emit("Identity", []string{w.name(v)}, []string{names[i]})
 		}
 	}
-	out := &written{outputs: names}
+	out := &written{outputs: names, made: w.made}
 	for _, v := range w.constants {
 		t, name := p.Values[v].Type, w.names[v]
 		if !w.used[name] {
 			continue
 		}
 		out.constants, out.names = append(out.constants, v), append(out.names, name)
-		if data == nil {
+		if !whole {
 			w.initializer(encodeExternalTensor(name, t.DType, t.Shape))
 			continue
 		}
-		raw, err := data(v)
+		raw, err := w.elements(v)
 		if err != nil {
 			return nil, err
 		}
@@ -139,13 +150,19 @@ func (w *writer) operator(i int) error {
 		return nil
 	}
 	op := &w.p.Ops[i]
+	w.prefix = region.LayerPrefix(w.groups[i])
+	switch {
+	case w.inBytes[i] != nil:
+		return w.multiplyBytes(i)
+	case op.Name == "qnn.quantize" || op.Name == "qnn.dequantize":
+		return w.rounding(op)
+	}
 	c := callOfOp(w.p, op)
 	r, err := supported(c)
 	if err != nil {
 		return fmt.Errorf("%s (%%%d): %w", op.Name, op.Node, err)
 	}
 	o := &operation{call: c, last: c}
-	w.prefix = region.LayerPrefix(w.groups[i])
 	for _, v := range op.Args {
 		o.in = append(o.in, w.name(v))
 	}

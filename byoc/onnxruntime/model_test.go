@@ -18,10 +18,10 @@ func float(shape ...int64) *relay.Type { return relay.Tensor("float32", shape...
 func writtenAs(t *testing.T, m *relay.GraphMaker, root relay.NodeID) (*written, decoded) {
 	p, err := region.FromGraph(m.Finish(root), "r")
 	require.NoError(t, err)
-	w, err := write(p, nil)
+	w, err := write(p, p.ConstantBytes, false)
 	require.NoError(t, err)
 	require.Len(t, w.names, len(w.constants))
-	again, err := write(p, nil)
+	again, err := write(p, p.ConstantBytes, false)
 	require.NoError(t, err)
 	require.Equal(t, w, again, "the same region gives the same model")
 	return w, decode(t, w.model)

@@ -42,12 +42,13 @@ func on(op string) func(relay.Pattern) relay.Pattern {
 const mostJoined = 12
 
 // patterns are what the backend takes beside the regions that it proposes: single operators, and those that the engine
-// fuses. They stand bare in a region; the engine finds out by itself what it fuses.
-func patterns() []byoc.Pattern {
+// fuses. They stand bare in a region; the engine finds out by itself what it fuses. Their names begin with prefix, and
+// refused says why a match is none.
+func patterns(prefix string, refused func(g *relay.Graph, nodes []relay.NodeID) error) []byoc.Pattern {
 	var all []byoc.Pattern
 	add := func(name, text string, shape relay.Pattern) {
-		all = append(all, byoc.Pattern{Composite: Name + "." + name, Shape: shape, Bare: true, LimitsText: text,
-			Limits: func(g *relay.Graph, m *relay.Match) error { return refusalOfMatch(g, m) }})
+		all = append(all, byoc.Pattern{Composite: prefix + "." + name, Shape: shape, Bare: true, LimitsText: text,
+			Limits: func(g *relay.Graph, m *relay.Match) error { return refused(g, m.Nodes) }})
 	}
 	for _, layer := range layerOrder {
 		for _, bias := range []bool{true, false} {
@@ -100,9 +101,9 @@ func patterns() []byoc.Pattern {
 	return all
 }
 
-// refusalOfMatch says why the operators of a match cannot be run.
-func refusalOfMatch(g *relay.Graph, m *relay.Match) error {
-	for _, id := range m.Nodes {
+// refusalOfNodes says why operators cannot be run.
+func refusalOfNodes(g *relay.Graph, nodes []relay.NodeID) error {
+	for _, id := range nodes {
 		if g.Nodes[id].Kind != relay.KindCall {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/inbytes"
 	"github.com/collage-tvm/collage/byoc/propose"
 	"github.com/collage-tvm/collage/byoc/recurrent"
 	"github.com/collage-tvm/collage/byoc/region"
@@ -47,7 +48,7 @@ func NewBF16() byoc.Backend { return narrow{newBackend(Name+"_bf16", byoc.BF16)}
 // NewINT8 gives the backend that has OpenVINO multiply bytes: where a network rounds to bytes itself, by the network's
 // own scales, else by such as byoc.Rounding says. The weights stand in the artefact so.
 func NewINT8() byoc.Backend {
-	return inBytes{narrow{newBackend(Name+"_int8", byoc.INT8)}, &quantisedGraphs{}}
+	return inBytes{narrow{newBackend(Name+"_int8", byoc.INT8)}, &inbytes.Quantised{}}
 }
 
 // newBackend makes one of them; composites are called after it.

@@ -6,12 +6,10 @@ import (
 	"encoding/xml"
 	"math"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/inbytes"
 	"github.com/collage-tvm/collage/byoc/region"
-	"github.com/collage-tvm/collage/byoc/rounding"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -89,56 +87,26 @@ func (w *writer) scaled(p, zero, scale port) port {
 	return w.binary("Multiply", p.typ, w.binary("Subtract", p.typ, p, zero), scale)
 }
 
-// quantisedGraphs says of graphs whether they come quantised; it remembers the last one.
-type quantisedGraphs struct {
-	sync.Mutex
-	last *relay.Graph
-	is   bool
-}
-
-func (q *quantisedGraphs) has(g *relay.Graph) bool {
-	q.Lock()
-	defer q.Unlock()
-	if q.last != g {
-		q.last, q.is = g, slices.ContainsFunc(g.Nodes, func(n relay.Node) bool {
-			return n.Kind == relay.KindCall && strings.HasPrefix(n.Op, "qnn.")
-		})
-	}
-	return q.is
-}
-
 // inBytes is the backend that multiplies bytes.
 type inBytes struct {
 	narrow
-	graphs *quantisedGraphs
+	graphs *inbytes.Quantised
 }
 
 // Rounded implements byoc.Rounding: what is multiplied by constants, unless the network comes quantised.
 func (b inBytes) Rounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
-	if b.graphs.has(g) {
+	if b.graphs.Has(g) {
 		return nil
 	}
 	var values []relay.NodeID
 	for _, v := range nodes {
-		n := &g.Nodes[v]
-		if n.Kind != relay.KindCall || !slices.Contains(multiplied, n.Op) || len(n.Inputs) < 2 ||
-			g.Nodes[n.Inputs[1]].Constant == nil {
-			continue
-		}
-		data := &g.Nodes[n.Inputs[0]]
-		if data.Constant != nil || !data.Type.IsTensor("float32") {
-			continue
-		}
-		if _, static := data.Type.NumElements(); static {
-			values = append(values, n.Inputs[0])
+		if data, ok := inbytes.Data(g, v); ok {
+			values = append(values, data)
 		}
 	}
 	slices.Sort(values)
 	return slices.Compact(values)
 }
-
-// multiplied are the operators whose weights may be bytes: of these the first axis is that of the result's channels.
-var multiplied = []string{"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense"}
 
 // roundedWeights gives the weights of a region, by value, that only multiply what comes from bytes: they are to be
 // bytes themselves.
@@ -147,7 +115,8 @@ func roundedWeights(p *region.Program, precisions []byoc.Precision) map[region.V
 	others := map[region.ValueID]bool{}
 	for i := range p.Ops {
 		op := &p.Ops[i]
-		fits := precisions[i] == byoc.INT8 && slices.Contains(multiplied, op.Name) && len(op.Args) > 1 && p.IsConstant(op.Args[1]) && fromBytes(p, op.Args[0])
+		fits := precisions[i] == byoc.INT8 && inbytes.Multiplies(op.Name) && len(op.Args) > 1 &&
+			p.IsConstant(op.Args[1]) && fromBytes(p, op.Args[0])
 		for k, v := range op.Args {
 			if k == 1 && fits {
 				list[v] = true
@@ -189,13 +158,8 @@ func fromBytes(p *region.Program, v region.ValueID) bool {
 func (w *writer) weightOfBytes(p *region.Program, v region.ValueID, elements []byte, constants *[]region.ValueID) (port,
 	bool) {
 	t := p.Values[v].Type
-	steps := make([]int64, len(t.Shape))
-	for i, step := len(steps)-1, int64(1); i >= 0; i-- {
-		steps[i] = step
-		step *= t.Shape[i]
-	}
-	bytes, scales, finite, err := rounding.Channels(elements, rounding.View{Dims: t.Shape, Steps: steps})
-	if err != nil || !finite {
+	bytes, scales, ok := inbytes.Weight(t.Shape, elements)
+	if !ok {
 		return port{}, false
 	}
 	perChannel := slices.Repeat([]int64{1}, len(t.Shape))

@@ -17,9 +17,12 @@ type Steps struct {
 // most is the greatest byte.
 const most = 255
 
+// UsualReach is how far random numbers reach mostly.
+const UsualReach = 4.0
+
 // Usual are steps for numbers that reach as far as random ones do mostly: of candidates that are measured alone, where
 // how long something takes is asked, and nobody knows what its inputs will be.
-var Usual = Reaching(-4, 4)
+var Usual = Reaching(-UsualReach, UsualReach)
 
 // Reaching are the steps by which bytes reach from low to high, and 0 is one of them: padding is 0, and most of what a
 // rectifier gives. Where both are 0 they reach to 1.

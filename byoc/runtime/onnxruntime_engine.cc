@@ -177,6 +177,9 @@ class OnnxRuntimeEngine final : public RegionEngine {
     // it is done they sleep and leave the processors to the arena. A pool that sessions share does not obey:
     // its threads go on for some 30 ms, in which what runs next takes twice as long.
     ort.Check(ort.AddSessionConfigEntry(made, "session.force_spinning_stop", "1"));
+    // What is to be computed in float32 stays so, also between what is rounded to bytes.
+    ort.Check(ort.AddSessionConfigEntry(made, "optimization.disable_specified_optimizers",
+                                        "WeightBiasQuantization"));
     std::vector<const char*> names;
     std::vector<const OrtValue*> values;
     for (size_t i = 0; i < constants_.size(); ++i) {

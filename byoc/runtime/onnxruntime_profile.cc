@@ -32,18 +32,28 @@ double NumberOf(const picojson::value& of, const char* name) {
   return member.is<double>() ? member.get<double>() : 0;
 }
 
+bool Begins(const LayerStep& step, const char* with) { return step.what.rfind(with, 0) == 0; }
+
 // ReorderInput and ReorderOutput are named after nothing. They stand right before who wants the value, and
-// right behind who makes it.
+// right behind who makes it. Transpositions around convolutions of bytes, and roundings that were moved to an
+// input, count to who comes next, at the end to who came before.
 void PlaceReorders(std::vector<LayerStep>* steps) {
-  for (size_t i = 0; i < steps->size(); ++i) {
+  const auto moved = [](const LayerStep& step) {
+    return Begins(step, "Transpose Transpose") || Begins(step, "QuantizeLinear ") ||
+           Begins(step, "DequantizeLinear ");
+  };
+  for (size_t i = 1; i < steps->size(); ++i) {
     LayerStep& step = (*steps)[i];
-    if (!step.of.empty()) continue;
-    if (step.what.rfind("ReorderOutput ", 0) == 0 && i > 0) step.of = (*steps)[i - 1].of;
+    if (step.of.empty() && Begins(step, "ReorderOutput ")) step.of = (*steps)[i - 1].of;
   }
   for (size_t i = steps->size(); i-- > 0;) {
     LayerStep& step = (*steps)[i];
-    if (!step.of.empty()) continue;
-    if (step.what.rfind("ReorderInput ", 0) == 0 && i + 1 < steps->size()) step.of = (*steps)[i + 1].of;
+    const bool before = Begins(step, "ReorderInput ") || moved(step);
+    if (step.of.empty() && before && i + 1 < steps->size()) step.of = (*steps)[i + 1].of;
+  }
+  for (size_t i = 1; i < steps->size(); ++i) {
+    LayerStep& step = (*steps)[i];
+    if (step.of.empty() && moved(step)) step.of = (*steps)[i - 1].of;
   }
 }
 

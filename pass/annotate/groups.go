@@ -20,6 +20,8 @@ type Group struct {
 	// Nodes are the nodes of the graph around the region that it is made of, ascending; none for what rounds a value
 	// (Region.Steps).
 	Nodes []relay.NodeID
+	// Given says of what rounds a value that it does so for all, right behind who makes it (Region.Given).
+	Given bool
 }
 
 // Groups are what a region's function consists of, in the order in which code generators meet them (byoc/region): from
@@ -40,8 +42,14 @@ func Groups(set *candidate.Set, r *Region) []Group {
 	var groups []Group
 	var loose []relay.NodeID // tuples and projections, which go with who uses them
 	add := func(name string, by byoc.Precision, nodes ...relay.NodeID) {
-		groups = append(groups, Group{name, by, slices.Sorted(slices.Values(slices.Concat(loose, nodes)))})
+		sorted := slices.Sorted(slices.Values(slices.Concat(loose, nodes)))
+		groups = append(groups, Group{Name: name, Precision: by, Nodes: sorted})
 		loose = nil
+	}
+	round := func(given bool) {
+		for _, name := range []string{"qnn.quantize", "qnn.dequantize"} {
+			groups = append(groups, Group{Name: name, Precision: byoc.INT8, Given: given})
+		}
 	}
 	seen, rounded := map[relay.NodeID]bool{}, map[relay.NodeID]bool{}
 	var visit func(v relay.NodeID)
@@ -50,7 +58,7 @@ func Groups(set *candidate.Set, r *Region) []Group {
 			visit(v)
 			if _, steps := r.Steps[v]; steps && precision[reader] == byoc.INT8 && !rounded[v] {
 				rounded[v] = true
-				groups = append(groups, Group{"qnn.quantize", byoc.INT8, nil}, Group{"qnn.dequantize", byoc.INT8, nil})
+				round(false)
 			}
 		}
 	}
@@ -71,6 +79,10 @@ func Groups(set *candidate.Set, r *Region) []Group {
 			return
 		}
 		add(n.Op, precision[v], v)
+		if slices.Contains(r.Given, v) {
+			rounded[v] = true
+			round(true)
+		}
 	}
 	for _, v := range r.Outputs {
 		visit(v)

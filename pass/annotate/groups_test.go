@@ -38,6 +38,9 @@ func TestGroupsStandInTheOrderInWhichCodeGeneratorsMeetThem(t *testing.T) {
 	add("lib.concatenate", true, pair, joined)
 	r := Region{Candidates: []int{0, 1, 2, 3}, Nodes: []relay.NodeID{left, right, conv, sum, pair, joined},
 		Outputs: []relay.NodeID{joined}}
-	assert.Equal(t, []Group{{"tanh", byoc.F32, []relay.NodeID{right}}, {"nn.max_pool2d", byoc.F32, []relay.NodeID{left}},
-		{"lib.conv2d_sum", byoc.F32, []relay.NodeID{conv, sum}}, {"concatenate", byoc.F32, []relay.NodeID{pair, joined}}}, Groups(set, &r))
+	group := func(name string, nodes ...relay.NodeID) Group {
+		return Group{Name: name, Precision: byoc.F32, Nodes: nodes}
+	}
+	assert.Equal(t, []Group{group("tanh", right), group("nn.max_pool2d", left), group("lib.conv2d_sum", conv, sum),
+		group("concatenate", pair, joined)}, Groups(set, &r))
 }

@@ -22,6 +22,8 @@ type outliner struct {
 	// steps are the values that are rounded for those who multiply bytes (Region.Steps), and byBytes what they read then.
 	steps   map[relay.NodeID]rounding.Steps
 	byBytes map[relay.NodeID]*bridge.Object
+	// given are those that are rounded where they are made (Region.Given).
+	given []relay.NodeID
 }
 
 // outputs gives the expressions of the roots inside the function: calls of Composite functions for candidates that
@@ -31,6 +33,12 @@ func (o *outliner) outputs(candidates []*candidate.Candidate, precisions []byoc.
 	inside := relay.NewRewriter(o.g)
 	for id, expr := range o.set {
 		inside.Set(id, expr)
+	}
+	for _, v := range o.given {
+		steps := o.steps[v]
+		inside.Wrap(v, func(expr *bridge.Object) (*bridge.Object, error) {
+			return relay.NewRounded(expr, steps.Scale, steps.Zero)
+		})
 	}
 	for k, c := range candidates {
 		if len(precisions) > 0 && precisions[k] == byoc.INT8 {
@@ -65,6 +73,9 @@ func (o *outliner) round(inside *relay.Rewriter, c *candidate.Candidate) {
 		readers = []relay.NodeID{c.Root} // which the call of the composite stands for
 	}
 	for v, steps := range o.steps {
+		if slices.Contains(o.given, v) {
+			continue
+		}
 		for _, reader := range readers {
 			inside.Read(reader, v, func(expr *bridge.Object) (*bridge.Object, error) {
 				if o.byBytes[v] == nil {

@@ -43,6 +43,9 @@ type Region struct {
 	Precisions []byoc.Precision
 	// Steps are the values, inputs or made inside, that candidates which compute in bytes read rounded.
 	Steps map[relay.NodeID]rounding.Steps
+	// Given are those of Steps, ascending, that are made inside and rounded for all who read them, outside of the region
+	// as well (byoc.GivesRounded).
+	Given []relay.NodeID
 }
 
 // Regions forms the regions of a placement: the chosen candidates of each backend with a compiler, neighbours on

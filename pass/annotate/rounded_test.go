@@ -11,9 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/byoc/rounding"
+	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -69,7 +71,71 @@ func TestRoundedValuesOfARegion(t *testing.T) {
 	require.NoError(t, err, "run go test ./pass/annotate -update and review the diff")
 	assert.Equal(t, string(want), typed.Text())
 
-	// What engines tell of the region's groups is understood.
+	known := spokenOf(t, typed, set, r)
+	assert.Equal(t, 4, rounds(known))
+}
+
+// What is given rounded is read so by all, in the region and outside, whatever they are computed in.
+func TestGivenValuesOfARegion(t *testing.T) {
+	t.Parallel()
+	m := parse(t, `def @main(%x: Tensor[(1, 4, 8, 8), float32], %w: Tensor[(4, 4, 3, 3), float32]) {
+  %0 = tanh(%x);
+  %1 = nn.conv2d(%0, %w, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, 3]);
+  (%1, tanh(%0), nn.softmax(%0))
+}`)
+	g := m.Function("main")
+	set, chosen := place(g)
+	regions := Regions(set, chosen, libraries)
+	require.Len(t, regions, 1)
+	r := &regions[0]
+	given := named(g, "tanh")[0]
+	r.Steps, r.Given = map[relay.NodeID]rounding.Steps{given: {Scale: 0.5, Zero: 7}}, []relay.NodeID{given}
+	for _, k := range r.Candidates {
+		precision := byoc.F32
+		if nodes := set.Candidates[k].Nodes; nodes[0] == given || g.Nodes[nodes[0]].Op == "nn.conv2d" {
+			precision = byoc.INT8
+		}
+		r.Precisions = append(r.Precisions, precision)
+	}
+	out, err := Module(m, []Function{{Set: set, Regions: regions}})
+	require.NoError(t, err)
+	typed, err := relay.InferType(out)
+	require.NoError(t, err)
+	groups := spokenOf(t, typed, set, r)
+	assert.Equal(t, 2, rounds(groups), "once")
+	for i, group := range groups {
+		if group.Given {
+			assert.Contains(t, []string{"tanh", "qnn.quantize"}, groups[i-1].Name)
+		}
+	}
+	read, err := relay.Read(typed)
+	require.NoError(t, err)
+	inside := read.Function(r.Symbol)
+	for _, v := range named(inside, "tanh") {
+		for _, user := range inside.Consumers(v) {
+			if inside.Nodes[v].Inputs[0] == inside.Params[0] {
+				assert.Equal(t, "qnn.quantize", inside.Nodes[user].Op)
+			}
+		}
+	}
+	bytes := named(inside, "qnn.dequantize")
+	require.Len(t, bytes, 1)
+	assert.Len(t, inside.Consumers(bytes[0]), 3, "the convolution, the other tanh, and the region's results")
+}
+
+// rounds counts the groups that round.
+func rounds(groups []Group) (count int) {
+	for _, group := range groups {
+		if len(group.Nodes) == 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// spokenOf are a region's groups, of which what engines tell is understood.
+func spokenOf(t *testing.T, typed *bridge.Object, set *candidate.Set, r *Region) []Group {
+	t.Helper()
 	read, err := relay.Read(typed)
 	require.NoError(t, err)
 	p, err := region.FromGraph(read.Function(r.Symbol), r.Symbol)
@@ -90,6 +156,7 @@ func TestRoundedValuesOfARegion(t *testing.T) {
 	assert.Equal(t, names, known)
 	assert.Equal(t, said, by)
 	assert.Contains(t, names, "qnn.quantize")
+	return Groups(set, r)
 }
 
 // What is watched comes out behind the results, with the noise that may be added to it: an input, what is made in a

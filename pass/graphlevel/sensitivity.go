@@ -16,8 +16,15 @@ import (
 )
 
 // Adds is what a function's node adds to the square of how far outputs are off, relatively, where it is computed in a
-// precision; false where that is not known.
+// precision, or Given; false where that is not known.
 type Adds func(function int, v relay.NodeID, in byoc.Precision) (square float64, known bool)
+
+// Given stands for a precision where a node's result is rounded to bytes for all who read it (byoc.GivesRounded): what
+// that adds, whatever the node is computed in.
+const Given byoc.Precision = "given"
+
+// narrowings are what a node may add to the error by, in the order of parts.
+func narrowings() []byoc.Precision { return append(byoc.Precisions()[1:], Given) }
 
 // sensitivity is what is believed of how far off a network's outputs are, by which of its operators are computed in a
 // narrower type. Rounding errors of different operators are independent, so their squares add up; what each operator
@@ -29,6 +36,8 @@ type sensitivity struct {
 	limit cost.Limit
 	// in says of each function's candidates in which of byoc.Precisions they compute; 0 for the network's own type.
 	in [][]int
+	// given are the values that each function's candidates give rounded.
+	given [][][]relay.NodeID
 	// adds is what nodes are believed to add before anything was measured; nil for nothing.
 	adds Adds
 	// share is what each node adds to the square of the error where it is computed narrowly, by function and part.
@@ -39,8 +48,7 @@ type sensitivity struct {
 	solve func(options []place.Option, tree *place.Tree) (*place.Solution, error)
 }
 
-// part is a node computed in one of the narrow precisions: the node's number, and that of all nodes for each precision
-// that is less narrow.
+// part is a node by one of narrowings: the node's number, and that of all nodes for each of these before it.
 type part = int
 
 // measuredError is what a network with these parts, by function, was found to be off by, squared.
@@ -53,7 +61,7 @@ type measuredError struct {
 // before anything was measured. bfloat16 has eight bits; of bytes it is the 255th part of what numbers reach, which is
 // said to be four times their deviation on both sides.
 func Rounding(precision byoc.Precision) float64 {
-	if precision == byoc.INT8 {
+	if precision != byoc.BF16 {
 		return 8.0 / 255 * 8.0 / 255 / 12
 	}
 	return 0x1p-18 / 3
@@ -64,21 +72,21 @@ func newSensitivity(space *genome.Space, limit cost.Limit, adds Adds) *sensitivi
 	if limit == (cost.Limit{}) {
 		return nil
 	}
-	precision := map[string]int{}
+	precision, backends := map[string]int{}, map[string]byoc.Backend{}
 	for _, b := range space.Backends {
-		precision[b.Name()] = slices.Index(byoc.Precisions(), byoc.PrecisionOf(b))
+		precision[b.Name()], backends[b.Name()] = slices.Index(byoc.Precisions(), byoc.PrecisionOf(b)), b
 	}
 	n, some := &sensitivity{space: space, limit: limit, adds: adds, solve: place.Solve}, false
 	for i := range space.Functions {
 		f := &space.Functions[i]
-		in := make([]int, len(f.Set.Candidates))
+		in, given := make([]int, len(f.Set.Candidates)), make([][]relay.NodeID, len(f.Set.Candidates))
 		for k := range in {
-			if !f.Set.Candidates[k].Free {
-				in[k] = precision[f.Set.Candidates[k].Backend]
+			if c := &f.Set.Candidates[k]; !c.Free {
+				in[k], given[k] = precision[c.Backend], byoc.GivenBy(backends[c.Backend], f.Set.Graph, c.Nodes)
 			}
 			some = some || in[k] > 0
 		}
-		n.in = append(n.in, in)
+		n.in, n.given = append(n.in, in), append(n.given, given)
 	}
 	if !some {
 		return nil
@@ -97,7 +105,7 @@ func (n *sensitivity) squared(e float64) float64 {
 }
 
 // parts are the operators of a function's candidate as far as they are computed narrowly: in bytes those that multiply,
-// since what else is called so is done on sums of float32.
+// since what else is called so is done on sums of float32; and the values that it gives rounded.
 func (n *sensitivity) parts(function, k int) []part {
 	in := n.in[function][k]
 	if in == 0 {
@@ -110,6 +118,9 @@ func (n *sensitivity) parts(function, k int) []part {
 			(byoc.Precisions()[in] != byoc.INT8 || bound.Multiplies(op.Op)) {
 			parts = append(parts, (in-1)*len(set.Graph.Nodes)+int(v))
 		}
+	}
+	for _, v := range n.given[function][k] {
+		parts = append(parts, slices.Index(narrowings(), Given)*len(set.Graph.Nodes)+int(v))
 	}
 	return parts
 }
@@ -165,7 +176,7 @@ const (
 func (n *sensitivity) fit() {
 	n.share = make([][]float64, len(n.space.Functions))
 	for i := range n.share {
-		for _, narrow := range byoc.Precisions()[1:] {
+		for _, narrow := range narrowings() {
 			for v := range n.space.Functions[i].Set.Graph.Nodes {
 				square, known := 0.0, false
 				if n.adds != nil {

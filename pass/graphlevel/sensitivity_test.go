@@ -254,6 +254,37 @@ func inTwoPrecisions(t *testing.T, most float64, offs map[string]float64) (s *ge
 	return s, n, all
 }
 
+// giving computes in bytes and gives all that it makes rounded.
+type giving struct{ slimmer }
+
+func (giving) Given(_ *relay.Graph, nodes []relay.NodeID) []relay.NodeID { return nodes[len(nodes)-1:] }
+
+// What is given rounded adds to the error by itself, whoever reads it.
+func TestWhatIsGivenRoundedCounts(t *testing.T) {
+	t.Parallel()
+	narrow := narrowable(t, rand.New(rand.NewPCG(5, 6)), 3)
+	for _, c := range []struct {
+		b    byoc.Backend
+		want float64
+	}{{slimmer{slim{library{"slim", false}}}, 2}, {giving{slimmer{slim{library{"slim", false}}}}, 5}} {
+		s, err := genome.NewSpace([]byoc.Backend{library{"tvm", false}, c.b}, narrow.Functions)
+		require.NoError(t, err)
+		n := newSensitivity(s, cost.Limit{Most: 0.1, Measure: cost.L2}, func(_ int, _ relay.NodeID, in byoc.Precision) (float64,
+			bool) {
+			return map[byoc.Precision]float64{byoc.INT8: 2, Given: 3}[in], in != byoc.BF16
+		})
+		for k := range narrow.Functions[0].Set.Candidates {
+			if of := &narrow.Functions[0].Set.Candidates[k]; of.Backend == "slim" && len(of.Nodes) == 1 {
+				sum := 0.0
+				for _, p := range n.parts(0, k) {
+					sum += n.share[0][p]
+				}
+				assert.InDelta(t, c.want, sum, 1e-9)
+			}
+		}
+	}
+}
+
 // A measure that often says 0 (no answer changed) leaves shares that can be counted with.
 func TestErrorsOfNothing(t *testing.T) {
 	t.Parallel()

@@ -257,8 +257,9 @@ type RegionSpec struct {
 	Backend    string          `json:"backend"`
 	Compiler   string          `json:"compiler"`
 	Candidates []CandidateSpec `json:"candidates"`
-	// Steps are annotate.Region's.
+	// Steps and Given are annotate.Region's.
 	Steps map[relay.NodeID]rounding.Steps `json:"steps,omitempty"`
+	Given []relay.NodeID                  `json:"given,omitempty"`
 }
 
 // CandidateSpec is one candidate of a region.
@@ -276,7 +277,7 @@ func (n *Network) Spec(p *genome.Placement) (spec Spec, named [][]annotate.Regio
 		g := n.Placing.Functions[i].Set.Graph
 		of := FunctionSpec{Name: g.Name, Shape: graphShape(g), Regions: []RegionSpec{}}
 		for _, r := range f.Regions {
-			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler, Steps: r.Steps}
+			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler, Steps: r.Steps, Given: r.Given}
 			for j, k := range r.Candidates {
 				c := &f.Set.Candidates[k]
 				region.Candidates = append(region.Candidates,

@@ -35,6 +35,9 @@ func (n *Network) Rounded(i int, r *annotate.Region) {
 			r.Steps[v] = learnt.Steps
 		}
 	}
+	if r.Steps != nil {
+		r.Given = n.Placing.GivenIn(n.Placing.Functions[i].Set, r)
+	}
 }
 
 // Rounds says that a placement has values rounded.
@@ -139,10 +142,16 @@ func (n *Network) Apart(backend string, watched []relay.NodeID) *genome.Placemen
 
 // Adds is what an operator that multiplies adds to the square of how far outputs are off where it is computed in a
 // precision, as far as the noise says that was added to its data in float32 (Lane.Know): what data and weights are off
-// by, times their gains. false where that was not looked at.
+// by, times their gains; and what any operator adds whose result is given rounded (graphlevel.Given). false where that
+// was not looked at.
 func (n *Network) Adds(function int, v relay.NodeID, in byoc.Precision) (square float64, known bool) {
-	node := &n.Placing.Functions[function].Set.Graph.Nodes[v]
-	if n.Placing.Functions[function].Set.Graph.Name != "main" || len(node.Inputs) == 0 || !bound.Multiplies(node.Op) {
+	graph := n.Placing.Functions[function].Set.Graph
+	node := &graph.Nodes[v]
+	if in == graphlevel.Given {
+		seen, looked := n.Learnt[v]
+		return seen.Gain * seen.Noise, looked && graph.Name == "main"
+	}
+	if graph.Name != "main" || len(node.Inputs) == 0 || !bound.Multiplies(node.Op) {
 		return 0, false
 	}
 	seen, looked := n.Learnt[node.Inputs[0]]

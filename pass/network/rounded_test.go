@@ -77,6 +77,11 @@ func TestWhatAnOperatorAddsToErrors(t *testing.T) {
 	square, known = n.Adds(0, v["first"], byoc.BF16)
 	require.True(t, known)
 	assert.InDelta(t, 8*graphlevel.Rounding(byoc.BF16), square, 1e-12)
+	square, known = n.Adds(0, v["x"], graphlevel.Given)
+	require.True(t, known)
+	assert.InDelta(t, 3*0.25, square, 1e-12, "rounded for all, it is off by its noise")
+	_, known = n.Adds(0, v["first"], graphlevel.Given)
+	assert.False(t, known, "nobody has seen that")
 	for _, name := range []string{"x", "relu", "second", "dense"} {
 		_, known = n.Adds(0, v[name], byoc.INT8)
 		assert.False(t, known, "%s multiplies nothing, or what it reads does nothing or was not seen", name)

@@ -167,6 +167,7 @@ func (s *Module) replay(f *Function, p *plan.Plan) error {
 					"make the plan again", i, v, r.Backend)}
 			}
 		}
+		region.Given = s.GivenIn(set, &region)
 		region.Scope = set.Candidates[region.Candidates[0]].Scope
 		region.Border(g)
 		f.Regions = append(f.Regions, region)

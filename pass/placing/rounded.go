@@ -36,3 +36,13 @@ func (s *Module) RoundedIn(set *candidate.Set, r *annotate.Region) (values []rel
 	}
 	return values
 }
+
+// GivenIn are the values that a region of a set's candidates gives rounded, ascending.
+func (s *Module) GivenIn(set *candidate.Set, r *annotate.Region) (values []relay.NodeID) {
+	for _, k := range r.Candidates {
+		c := &set.Candidates[k]
+		values = append(values, byoc.GivenBy(s.ByName[c.Backend], set.Graph, c.Nodes)...)
+	}
+	slices.Sort(values)
+	return values
+}

@@ -107,6 +107,19 @@ TEST(OnnxRuntimeProfile, NodesAreNamedByThemselvesOrByTheirTensor) {
             "ReorderOutput ReorderOutput_token_7 6 [2]\nGemm g3/g4/n4 9 [3,4]\nGelu Gelu_token_9 3\n");
 }
 
+TEST(OnnxRuntimeProfile, WhatStandsAroundBytesBelongsToANeighbour) {
+  const std::string profile = R"([
+    {"cat": "Node", "name": "i0_q_kernel_time", "dur": 1, "ts": 1, "args": {"op_name": "QuantizeLinear"}},
+    {"cat": "Node", "name": "Transpose_kernel_time", "dur": 2, "ts": 2, "args": {"op_name": "Transpose"}},
+    {"cat": "Node", "name": "g1/n4_token_1_kernel_time", "dur": 3, "ts": 3, "args": {"op_name": "QLinearConv"}},
+    {"cat": "Node", "name": "g2/n5_kernel_time", "dur": 4, "ts": 4, "args": {"op_name": "Sigmoid"}},
+    {"cat": "Node", "name": "Transpose_token_9_kernel_time", "dur": 5, "ts": 5, "args": {"op_name": "Transpose"}}])";
+  picojson::object said = Read(DescribeProfile({"a", "b", "c"}, profile));
+  std::string of;
+  for (picojson::value& step : said["steps"].get<picojson::array>()) of += step.get("of").serialize();
+  EXPECT_EQ(of, "[1][1][1][2][2]");
+}
+
 TEST(OnnxRuntimeProfile, WhatCannotBeReadIsSaid) {
   for (const char* profile : {"", "{", "{}", "[{\"cat\""}) {
     picojson::object said = Read(DescribeProfile({"add"}, profile));

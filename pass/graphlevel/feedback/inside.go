@@ -48,10 +48,13 @@ func (a *attribution) apart(r *annotate.Region, whole float64) error {
 		}
 	}
 	for i := range groups {
-		if len(groups[i].Nodes) > 0 || i+1 == len(groups) {
-			continue
+		switch {
+		case len(groups[i].Nodes) > 0:
+		case groups[i].Given || i+1 == len(groups): // what rounds a value for all, and who makes it
+			together.join(i-1, i)
+		default: // what rounds a value, and who is the first to read it
+			together.join(i, i+1)
 		}
-		together.join(i, i+1) // what rounds a value, and who is the first to read it
 	}
 	if inside.Layers {
 		a.absorb(inside, groups, together)

@@ -122,6 +122,33 @@ func TestRoundingBelongsToWhoReads(t *testing.T) {
 	}
 }
 
+// What rounds a value for all who read it belongs to who makes it, at the end of the region, too.
+func TestRoundingOfWhatIsGivenBelongsToWhoMakesIt(t *testing.T) {
+	t.Parallel()
+	s := makeSmall()
+	set, r := s.merged()
+	r.Precisions = []byoc.Precision{byoc.F32, byoc.INT8, byoc.F32, byoc.INT8}
+	r.Steps = map[relay.NodeID]rounding.Steps{s.pool: rounding.Usual, s.add: rounding.Usual}
+	r.Given = []relay.NodeID{s.pool, s.add}
+	inside := insideOf(t, `{"ms": 20, "call_ms": 1, "groups": ["lib.conv2d_relu", "nn.max_pool2d", "qnn.quantize",
+		"qnn.dequantize", "nn.conv2d", "add", "qnn.quantize", "qnn.dequantize"], "steps": [
+		{"ms": 8, "of": [0]}, {"ms": 2, "of": [1]}, {"ms": 0.5, "of": [2]}, {"ms": 0.25, "of": [3]},
+		{"ms": 6, "of": [4]}, {"ms": 3, "of": [5]}, {"ms": 1, "of": [7]}]}`)
+	p, err := Attribute(set, []annotate.Region{r}, oneCall(),
+		trace.Times{Kernels: []float64{20}, Inside: map[string]*trace.Inside{"lib_0": inside}})
+	require.NoError(t, err)
+	require.Empty(t, p.Whole)
+	require.Len(t, p.Parts, 4)
+	for v, want := range map[relay.NodeID]Part{
+		s.conv:  {Nodes: []relay.NodeID{s.conv, s.relu}, Milliseconds: 8},
+		s.pool:  {Nodes: []relay.NodeID{s.pool}, Milliseconds: 2.75},
+		s.conv2: {Nodes: []relay.NodeID{s.conv2}, Milliseconds: 6},
+		s.add:   {Nodes: []relay.NodeID{s.add}, Milliseconds: 4},
+	} {
+		assert.Equal(t, want, partWith(t, p, v))
+	}
+}
+
 func TestAnEngineThatSpeaksOfSomethingElseIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := makeSmall()
