@@ -39,12 +39,13 @@ constexpr Elf64_Xword kSectionFlags = SHF_ALLOC;
 constexpr char kNames[] = "\0__tvm_dev_mblob\0.symtab\0.strtab\0.note.GNU-stack\0" COLLAGE_IMPORTS_SECTION;
 
 Elf64_Word NameAt(const std::string& name) {
-  const char* found = std::search(kNames, kNames + sizeof(kNames), name.c_str(), name.c_str() + name.size() + 1);
+  const char* found =
+      std::search(kNames, kNames + sizeof(kNames), name.c_str(), name.c_str() + name.size() + 1);
   return static_cast<Elf64_Word>(found - kNames);
 }
 
-// An object file with one section of data, which is what is written to it as a stream; a count of its bytes stands
-// in front of it, eight bytes that are not counted.
+// An object file with one section of data, which is what is written to it as a stream; a count of its bytes
+// stands in front of it, eight bytes that are not counted.
 class ObjectFile : public dmlc::SeekStream {
  public:
   explicit ObjectFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wb")) {
@@ -88,7 +89,8 @@ class ObjectFile : public dmlc::SeekStream {
     Put(kZeros, names_padding);
 
     Elf64_Shdr sections[kSections] = {};
-    sections[kDataSection] = Section(COLLAGE_IMPORTS_SECTION, SHT_PROGBITS, kData, data_bytes, kImportsAlignment);
+    sections[kDataSection] =
+        Section(COLLAGE_IMPORTS_SECTION, SHT_PROGBITS, kData, data_bytes, kImportsAlignment);
     sections[kDataSection].sh_flags = kSectionFlags;
     sections[kSymbolSection] = Section(".symtab", SHT_SYMTAB, symbols_at, sizeof(symbols), 8);
     sections[kSymbolSection].sh_link = kNameSection;
@@ -128,7 +130,8 @@ class ObjectFile : public dmlc::SeekStream {
   static constexpr uint64_t kData = sizeof(Elf64_Ehdr);
   static_assert(kData % kImportsAlignment == 0, "the data stand aligned in the file, too");
 
-  static Elf64_Shdr Section(const char* name, Elf64_Word type, uint64_t at, uint64_t bytes, uint64_t alignment) {
+  static Elf64_Shdr Section(const char* name, Elf64_Word type, uint64_t at, uint64_t bytes,
+                            uint64_t alignment) {
     Elf64_Shdr section = {};
     section.sh_name = NameAt(name);
     section.sh_type = type;
@@ -152,7 +155,8 @@ class ObjectFile : public dmlc::SeekStream {
   uint64_t written_ = 0;
 };
 
-// The modules that a root imports, at any depth, in the places that they have in a file. The root has the first.
+// The modules that a root imports, at any depth, in the places that they have in a file. The root has the
+// first.
 class Places {
  public:
   explicit Places(ModuleNode* root) {
@@ -162,7 +166,8 @@ class Places {
       left.pop_back();
       if (!Give(node)) continue;
       found.push_back(node);
-      for (const Module& import : node->imports()) left.push_back(const_cast<ModuleNode*>(import.operator->()));
+      for (const Module& import : node->imports())
+        left.push_back(const_cast<ModuleNode*>(import.operator->()));
     }
     imports_.resize(modules_.size());
     for (const ModuleNode* node : found) {
@@ -209,7 +214,8 @@ class Places {
         if (--importers[imported] == 0) free.push_back(imported);
       }
     }
-    ICHECK_EQ(taken, modules_.size()) << "a module of the model imports itself through others; a file cannot say that";
+    ICHECK_EQ(taken, modules_.size())
+        << "a module of the model imports itself through others; a file cannot say that";
   }
 
   std::map<const ModuleNode*, uint64_t> place_of_;
@@ -231,7 +237,8 @@ void WriteImports(const Module& root, const std::string& path) {
       stream->Write(std::string("_lib"));
       continue;
     }
-    ICHECK(module->IsBinarySerializable()) << "modules of the kind " << module->type_key() << " cannot be saved";
+    ICHECK(module->IsBinarySerializable())
+        << "modules of the kind " << module->type_key() << " cannot be saved";
     stream->Write(std::string(module->type_key()));
     module->SaveToBinary(stream);
   }
@@ -246,8 +253,7 @@ void WriteImports(const Module& root, const std::string& path) {
   file.Finish();
 }
 
-TVM_REGISTER_GLOBAL("collage.runtime.WriteImports").set_body_typed([](const Module& root, const String& path) {
-  WriteImports(root, path);
-});
+TVM_REGISTER_GLOBAL("collage.runtime.WriteImports")
+    .set_body_typed([](const Module& root, const String& path) { WriteImports(root, path); });
 
 }  // namespace collage

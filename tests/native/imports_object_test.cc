@@ -45,7 +45,8 @@ class Sample : public ModuleNode {
   std::string text_;
 };
 
-Module Make(const std::string& kind, int mask, const std::string& text = "", const std::vector<Module>& imports = {}) {
+Module Make(const std::string& kind, int mask, const std::string& text = "",
+            const std::vector<Module>& imports = {}) {
   Module module(make_object<Sample>(kind, mask, text));
   for (const Module& import : imports) module.Import(import);
   return module;
@@ -89,7 +90,9 @@ std::string DataOf(const std::string& file) {
   EXPECT_EQ(header.e_type, ET_REL);
   EXPECT_EQ(file.size(), header.e_shoff + header.e_shnum * sizeof(Elf64_Shdr));
   std::map<std::string, Elf64_Shdr> sections;
-  const auto section_at = [&](int i) { return At<Elf64_Shdr>(file, header.e_shoff + i * sizeof(Elf64_Shdr)); };
+  const auto section_at = [&](int i) {
+    return At<Elf64_Shdr>(file, header.e_shoff + i * sizeof(Elf64_Shdr));
+  };
   const Elf64_Shdr names = section_at(header.e_shstrndx);
   for (int i = 1; i < header.e_shnum; ++i) {
     const Elf64_Shdr section = section_at(i);
@@ -111,7 +114,8 @@ std::string DataOf(const std::string& file) {
   return file.substr(data.sh_offset + sizeof(uint64_t), bytes);
 }
 
-// As TVM's loader reads it: the kinds with their texts in their order, and for each place those that it imports.
+// As TVM's loader reads it: the kinds with their texts in their order, and for each place those that it
+// imports.
 struct Read {
   std::vector<std::string> kinds, texts;
   std::vector<uint64_t> begins, imported;
@@ -174,11 +178,14 @@ TEST_F(ImportsObject, ATreeOfModules) {
 TEST_F(ImportsObject, ALibraryIsTheRoot) {
   const Read read = Parsed(DataOf(Written(Code({Saved("one", "1"), Saved("two", "2")}))));
   EXPECT_EQ(read.kinds[0], "_lib");
-  EXPECT_EQ(read.ImportsOf(0), (std::vector<std::string>{"one 1", "two 2"})) << "in their order: the first has a name";
+  EXPECT_EQ(read.ImportsOf(0), (std::vector<std::string>{"one 1", "two 2"}))
+      << "in their order: the first has a name";
 }
 
 TEST_F(ImportsObject, TheSameBytesForTheSameModules) {
-  const auto made = [] { return Code({Code({Saved("one", "1")}), Saved("two", "2"), Code({Saved("three", "3")})}); };
+  const auto made = [] {
+    return Code({Code({Saved("one", "1")}), Saved("two", "2"), Code({Saved("three", "3")})});
+  };
   const std::string first = Written(made());
   for (int turn = 0; turn < 5; ++turn) EXPECT_EQ(Written(made()), first);
 }
@@ -200,10 +207,12 @@ TEST_F(ImportsObject, WhatCannotBeWrittenIsNamed) {
   outer.Import(Code());
   EXPECT_NE(WhyNot(Code({outer}), path).find("imports itself"), std::string::npos)
       << "the library's code imports a module that imports the library's code";
-  EXPECT_NE(WhyNot(Code({Saved("one", "1")}), folder_ / "none" / "imports.o").find("No such file or directory"),
-            std::string::npos);
-  EXPECT_NE(WhyNot(Code({Saved("one", std::string(1 << 20, 'x'))}), "/dev/full").find("No space left on device"),
-            std::string::npos);
+  EXPECT_NE(
+      WhyNot(Code({Saved("one", "1")}), folder_ / "none" / "imports.o").find("No such file or directory"),
+      std::string::npos);
+  EXPECT_NE(
+      WhyNot(Code({Saved("one", std::string(1 << 20, 'x'))}), "/dev/full").find("No space left on device"),
+      std::string::npos);
 }
 
 }  // namespace
