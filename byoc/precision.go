@@ -63,6 +63,21 @@ func GivenBy(b Backend, g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
 	return nil
 }
 
+// RoundsWeights is a backend that has weights of float32 as bytes, rounded as rounding.Channels rounds them: what their
+// products are off by in the mean may be taken off the biases behind them.
+type RoundsWeights interface {
+	// WeightsRounded are the operators among a candidate's nodes whose weights are rounded so, ascending.
+	WeightsRounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID
+}
+
+// WeightsRoundedBy are the operators whose weights a backend rounds in a candidate of these nodes (RoundsWeights).
+func WeightsRoundedBy(b Backend, g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
+	if r, ok := b.(RoundsWeights); ok {
+		return r.WeightsRounded(g, nodes)
+	}
+	return nil
+}
+
 // RoundedBy are the values that a backend has rounded for a candidate of these nodes (Rounding).
 func RoundedBy(b Backend, g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
 	if r, ok := b.(Rounding); ok {

@@ -68,6 +68,8 @@ var passOptions = []struct {
 		func(cfg *settings.Config, v bridge.Value) error {
 			return setString(&cfg.Precision.CalibrationMethod, v)
 		}},
+	{"collage.bias_correction", bridge.OptionString,
+		func(cfg *settings.Config, v bridge.Value) error { return setString(&cfg.Precision.BiasCorrection, v) }},
 	{"collage.error_measure", bridge.OptionString,
 		func(cfg *settings.Config, v bridge.Value) error { return setString(&cfg.Precision.Measure, v) }},
 	{"collage.max_error", bridge.OptionString,

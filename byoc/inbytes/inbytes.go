@@ -54,6 +54,21 @@ func (q *Quantised) Has(g *relay.Graph) bool {
 	return q.is
 }
 
+// Products are those operators among nodes that multiply data by constants that may be bytes (Data), ascending; none of
+// networks that come quantised, whose weights are on steps of their own.
+func (q *Quantised) Products(g *relay.Graph, nodes []relay.NodeID) (products []relay.NodeID) {
+	if q.Has(g) {
+		return nil
+	}
+	for _, v := range nodes {
+		if _, ok := Data(g, v); ok {
+			products = append(products, v)
+		}
+	}
+	slices.Sort(products)
+	return products
+}
+
 // Weight rounds a weight of this shape, whose elements are float32, compact and little-endian, to bytes with a scale for
 // each of its first axis (rounding.Channels). ok is false where not all of it is finite.
 func Weight(shape []int64, elements []byte) (bytes, scales []byte, ok bool) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/inbytes"
 	"github.com/collage-tvm/collage/byoc/onednn"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -63,11 +64,16 @@ func checkTerms(terms int64) error {
 var bytePatterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(ByteRules()) })
 
 // narrow is the backend that computes convolutions and dense layers in bytes.
-type narrow struct{ backend }
+type narrow struct {
+	backend
+	graphs *inbytes.Quantised
+}
 
 // NewINT8 gives it. Its candidates stand in regions with those of native and dnnl; what crosses from one operator to
 // the next is float32. install is as in New.
-func NewINT8(install func() error) byoc.Backend { return narrow{backend{install}} }
+func NewINT8(install func() error) byoc.Backend {
+	return narrow{backend{install}, &inbytes.Quantised{}}
+}
 
 func (narrow) Name() string              { return INT8Name }
 func (narrow) Patterns() []byoc.Pattern  { return bytePatterns() }
@@ -82,6 +88,11 @@ func (narrow) Propose(*relay.Graph, []byoc.Learnt) []byoc.Proposal { return nil 
 // Precision and Wide implement byoc.Narrow.
 func (narrow) Precision() byoc.Precision { return byoc.INT8 }
 func (narrow) Wide() string              { return Name }
+
+// WeightsRounded implements byoc.RoundsWeights.
+func (n narrow) WeightsRounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
+	return n.graphs.Products(g, nodes)
+}
 
 // Probe is that of native, on a processor with instructions for products of bytes.
 func (n narrow) Probe() byoc.Probe {

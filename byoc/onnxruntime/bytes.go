@@ -79,6 +79,11 @@ func (b *inBytes) Rounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
 	return slices.Compact(values)
 }
 
+// WeightsRounded implements byoc.RoundsWeights.
+func (b *inBytes) WeightsRounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
+	return b.graphs.Products(g, nodes)
+}
+
 // Given implements byoc.GivesRounded: what is made in convolutions.
 func (b *inBytes) Given(g *relay.Graph, nodes []relay.NodeID) (values []relay.NodeID) {
 	if b.graphs.Has(g) {

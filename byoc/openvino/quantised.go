@@ -95,17 +95,17 @@ type inBytes struct {
 
 // Rounded implements byoc.Rounding: what is multiplied by constants, unless the network comes quantised.
 func (b inBytes) Rounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
-	if b.graphs.Has(g) {
-		return nil
-	}
 	var values []relay.NodeID
-	for _, v := range nodes {
-		if data, ok := inbytes.Data(g, v); ok {
-			values = append(values, data)
-		}
+	for _, v := range b.graphs.Products(g, nodes) {
+		values = append(values, g.Nodes[v].Inputs[0])
 	}
 	slices.Sort(values)
 	return slices.Compact(values)
+}
+
+// WeightsRounded implements byoc.RoundsWeights.
+func (b inBytes) WeightsRounded(g *relay.Graph, nodes []relay.NodeID) []relay.NodeID {
+	return b.graphs.Products(g, nodes)
 }
 
 // roundedWeights gives the weights of a region, by value, that only multiply what comes from bytes: they are to be

@@ -49,20 +49,25 @@ type Seen struct {
 	// them may be: wherever the same weights are used, what they are off by is the same, and nothing of it averages out.
 	Gain        float64 `json:"gain"`
 	ChannelGain float64 `json:"channel_gain"`
+	// Means are the means of its channels.
+	Means []float32 `json:"means"`
 }
 
 // Learnt is what is kept of what was seen.
 type Learnt struct {
 	Steps
-	// Noise is that of the steps; the gains are Seen's.
+	// Noise is that of the steps; the gains and the means are Seen's.
 	Noise       float64 `json:"noise"`
 	Gain        float64 `json:"gain"`
 	ChannelGain float64 `json:"channel_gain"`
+
+	Means []float32 `json:"means,omitempty"`
 }
 
 // Learnt is what rounding what was seen to steps does.
 func (s *Seen) Learnt(steps Steps) Learnt {
-	return Learnt{Steps: steps, Noise: s.Noise(steps), Gain: s.Gain, ChannelGain: s.ChannelGain}
+	return Learnt{Steps: steps, Noise: s.Noise(steps), Gain: s.Gain, ChannelGain: s.ChannelGain,
+		Means: s.Means}
 }
 
 // Validate says what is wrong with what was kept; nil where nothing is.

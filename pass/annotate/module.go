@@ -192,7 +192,7 @@ func sanitise(name string) string {
 func (f *Function) outline(r *Region, outside *relay.Rewriter, number int, noise noise) (made relay.GlobalFunction, err error) {
 	g := f.Set.Graph
 	o := &outliner{g: g, set: map[relay.NodeID]*bridge.Object{}, steps: r.Steps, given: r.Given,
-		byBytes: map[relay.NodeID]*bridge.Object{}}
+		shifts: r.Shifts, byBytes: map[relay.NodeID]*bridge.Object{}}
 	var params []*bridge.Object
 	for i, in := range r.Inputs {
 		p, err := param(fmt.Sprintf("%s_%d_i%d", r.Compiler, number, i), g.Handle(in))

@@ -24,6 +24,8 @@ type outliner struct {
 	byBytes map[relay.NodeID]*bridge.Object
 	// given are those that are rounded where they are made (Region.Given).
 	given []relay.NodeID
+	// shifts are what is taken off biases (Region.Shifts).
+	shifts map[relay.NodeID][]float32
 }
 
 // outputs gives the expressions of the roots inside the function: calls of Composite functions for candidates that
@@ -44,6 +46,7 @@ func (o *outliner) outputs(candidates []*candidate.Candidate, precisions []byoc.
 		if len(precisions) > 0 && precisions[k] == byoc.INT8 {
 			o.round(inside, c)
 		}
+		o.correct(inside, c)
 		if c.Composite == "" || c.Bare {
 			continue
 		}

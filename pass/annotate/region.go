@@ -46,6 +46,8 @@ type Region struct {
 	// Given are those of Steps, ascending, that are made inside and rounded for all who read them, outside of the region
 	// as well (byoc.GivesRounded).
 	Given []relay.NodeID
+	// Shifts are what is taken off the biases behind products, a number for each of their channels (Bias).
+	Shifts map[relay.NodeID][]float32
 }
 
 // Regions forms the regions of a placement: the chosen candidates of each backend with a compiler, neighbours on

@@ -66,6 +66,18 @@ type Scales struct {
 	Method   string        `json:"method,omitempty"`
 	Tried    []ScaleMethod `json:"tried,omitempty"`
 	Compared int           `json:"compared_inputs,omitempty"`
+	// Biases is what came of taking off biases what rounded weights are off by; nil where that was not tried.
+	Biases *Biases `json:"biases,omitempty"`
+}
+
+// Biases is what came of taking off biases what rounded weights are off by in the mean.
+type Biases struct {
+	// Corrected says that it is done.
+	Corrected bool `json:"corrected"`
+	// Without and With are how far the outputs of a network were off without it and with it, in the measure of the budget;
+	// nil where the user has decided.
+	Without *float64 `json:"error_without,omitempty"`
+	With    *float64 `json:"error_with,omitempty"`
 }
 
 // ScaleMethod is a method of making scales, and how far off the network's outputs were, in the measure of the budget,

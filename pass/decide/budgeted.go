@@ -236,17 +236,32 @@ func (c *decision) precisionRecord() *plan.Precision {
 	if c.taken != nil {
 		record.Searched, record.HeldOut = len(c.taken.Searched), len(c.taken.HeldOut)
 		record.Calibration = c.taken.Digest
-		if c.graph != nil && c.keepsScales() {
-			if scales := c.graph.network.Scales(); scales != nil {
-				record.Scaled, record.Compared = scales.Inputs, scales.Compared
-				record.Method, record.Methods = scales.Method, scales.Tried
-			}
+		if c.graph != nil {
+			c.recordScales(record)
 		}
 		if own := c.ownMeasure(); own != nil {
 			record.MeasureDigest = own.Digest
 		}
 	}
 	return record
+}
+
+// recordScales writes down how scales were found, and what came of correcting biases, where that is for what is kept.
+func (c *decision) recordScales(record *plan.Precision) {
+	rounds := c.keepsScales()
+	corrects := slices.ContainsFunc(c.plan.Regions, func(r plan.Region) bool { return len(r.Corrected) > 0 })
+	if !rounds && !corrects {
+		return
+	}
+	scales := c.graph.network.Scales()
+	switch {
+	case scales == nil:
+	case rounds:
+		record.Scaled, record.Compared = scales.Inputs, scales.Compared
+		record.Method, record.Methods, record.Biases = scales.Method, scales.Tried, scales.Biases
+	default:
+		record.Biases = scales.Biases
+	}
 }
 
 // keepsScales says that parts of what is kept are computed in bytes by scales that were found beforehand.

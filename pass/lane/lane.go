@@ -49,7 +49,9 @@ type Lane struct {
 	failures int
 	// looks is look, but for tests.
 	looks func(ctx context.Context, values []relay.NodeID, wide string) (*cost.Scales, *cost.Failure, error)
-	ahead []*genome.Placement // what is wanted after the next Measure (Ahead)
+	// suffix is behind the names of executables that are built.
+	suffix string
+	ahead  []*genome.Placement // what is wanted after the next Measure (Ahead)
 }
 
 // Options say how a Lane works.
@@ -205,7 +207,7 @@ func (l *Lane) build(ctx context.Context, placements, later []*genome.Placement)
 		if err != nil {
 			return err
 		}
-		e := &Executable{Path: filepath.Join(l.folder, "network-"+p.Key+l.options.Extension),
+		e := &Executable{Path: filepath.Join(l.folder, "network-"+p.Key+l.suffix+l.options.Extension),
 			narrow: l.network.Narrow(p)}
 		for i, f := range spec.Functions {
 			if f.Name == "main" {

@@ -17,6 +17,7 @@ import (
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/network"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -37,6 +38,11 @@ func (l *Lane) Know(ctx context.Context, p *genome.Placement) error {
 	values, wide := l.network.Watched()
 	began := time.Now()
 	scales, failure, err := l.looks(ctx, values, wide)
+	if err == nil && failure == nil {
+		if err = l.decideBiases(ctx, p, scales); err != nil {
+			l.network.Forget()
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -59,7 +65,8 @@ func (l *Lane) Know(ctx context.Context, p *genome.Placement) error {
 // mustKnow says that a placement has values rounded whose steps nobody has found, and that looking for them may help.
 func (l *Lane) mustKnow(p *genome.Placement) bool {
 	again := l.unknown == nil || l.unknown.Unkept && l.failures < mostLooks
-	return l.network.Scales() == nil && again && l.options.Inputs != nil && l.network.Rounds(p)
+	return l.network.Scales() == nil && again && l.options.Inputs != nil &&
+		(l.network.Rounds(p) || l.network.Biases() == settings.BiasesOn && l.network.Corrects(p))
 }
 
 // recall takes what the store has of the network's values.
@@ -84,7 +91,7 @@ func (l *Lane) recall() error {
 func (l *Lane) scalesKey(values []relay.NodeID, wide string) cost.Key {
 	n := l.network
 	inputs, _ := json.Marshal(l.options.Inputs.Searched)
-	text := fmt.Sprint(values, cmp.Or(l.options.Data, string(inputs)))
+	text := n.Biases() + fmt.Sprint(values, cmp.Or(l.options.Data, string(inputs)))
 	if method := l.options.ScaleMethod; method != "" {
 		text += " " + string(method)
 	} else {

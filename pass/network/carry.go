@@ -135,7 +135,7 @@ func ApplySpec(mod *bridge.Object, spec *Spec) (*bridge.Object, error) {
 		of := annotate.Function{Set: &candidate.Set{Graph: g}, Watched: f.Watched}
 		for _, r := range f.Regions {
 			region := annotate.Region{Backend: r.Backend, Compiler: r.Compiler, Symbol: r.Symbol, Steps: r.Steps,
-				Given: r.Given}
+				Given: r.Given, Shifts: r.Shifts}
 			for _, c := range r.Candidates {
 				if err := candidate.CheckEither(g, c.Nodes, c.Bare && c.Composite == ""); err != nil {
 					return nil, fmt.Errorf("ValueError: region %s: %w", r.Symbol, err)

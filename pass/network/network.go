@@ -44,6 +44,10 @@ type Network struct {
 	// scales has it; nil where that is not known.
 	Learnt map[relay.NodeID]rounding.Learnt
 	scales *cost.Scales
+	// shifts are what may be taken off main's biases, by the products before them; none where that is not done.
+	shifts map[relay.NodeID][]float32
+	// weights is elementsOf, but for tests.
+	weights func(g *relay.Graph, id relay.NodeID) ([]byte, error)
 	// solved is the key of the placement that the costs and bounds give, to which the prices belong.
 	solved string
 	// inContext is what computations took in place in the networks that Learn was told of.
@@ -77,7 +81,7 @@ func Explore(mod *bridge.Object, cfg settings.Config, measured *placing.Slack) (
 
 // New is a module that was placed, and has that hash, as a network.
 func New(s *placing.Module, hash string) (*Network, error) {
-	n := &Network{Placing: s, Hash: hash}
+	n := &Network{Placing: s, Hash: hash, weights: elementsOf}
 	if err := n.open(); err != nil {
 		return nil, err
 	}
@@ -171,6 +175,7 @@ func (n *Network) named(p *genome.Placement) []annotate.Function {
 	for i := range list {
 		for k := range list[i].Regions {
 			n.Rounded(i, &list[i].Regions[k])
+			n.correct(p, i, &list[i].Regions[k])
 		}
 	}
 	annotate.NameRegions(n.Placing.Relay, list)
@@ -221,7 +226,8 @@ func (n *Network) Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Pl
 		placed := &plan.Placed{Set: f.Set, Costs: costs, Options: options, Solution: placement, Excluded: f.Excluded,
 			Borders: f.Borders.Record()}
 		for _, r := range named[i].Regions {
-			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates, Steps: r.Steps})
+			placed.Groups = append(placed.Groups, plan.Group{Symbol: r.Symbol, Candidates: r.Candidates, Steps: r.Steps,
+				Shifts: r.Shifts})
 		}
 		if tables != nil {
 			placed.Context = tables[i].InPlace
@@ -260,6 +266,8 @@ type RegionSpec struct {
 	// Steps and Given are annotate.Region's.
 	Steps map[relay.NodeID]rounding.Steps `json:"steps,omitempty"`
 	Given []relay.NodeID                  `json:"given,omitempty"`
+	// Shifts are annotate.Region's.
+	Shifts map[relay.NodeID][]float32 `json:"shifts,omitempty"`
 }
 
 // CandidateSpec is one candidate of a region.
@@ -277,7 +285,8 @@ func (n *Network) Spec(p *genome.Placement) (spec Spec, named [][]annotate.Regio
 		g := n.Placing.Functions[i].Set.Graph
 		of := FunctionSpec{Name: g.Name, Shape: graphShape(g), Regions: []RegionSpec{}}
 		for _, r := range f.Regions {
-			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler, Steps: r.Steps, Given: r.Given}
+			region := RegionSpec{Symbol: r.Symbol, Backend: r.Backend, Compiler: r.Compiler, Steps: r.Steps, Given: r.Given,
+				Shifts: r.Shifts}
 			for j, k := range r.Candidates {
 				c := &f.Set.Candidates[k]
 				region.Candidates = append(region.Candidates,

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 )
 
 // ScalesRevision is raised when the same inputs would give other scales or gains.
-const ScalesRevision = 2
+const ScalesRevision = 3
 
 // Rounded gives a region the steps of the values that it has rounded.
 func (n *Network) Rounded(i int, r *annotate.Region) {
@@ -54,9 +55,13 @@ func (n *Network) roundedBy(p *genome.Placement) (values []relay.NodeID) {
 	return slices.Compact(values)
 }
 
-// ScalesText tells the steps of the values that a placement has rounded from others, in the key of what is measured of
-// it: how far its outputs are off hangs on them. "" where it has none rounded.
+// ScalesText tells the steps of the values that a placement has rounded, and whether its biases are corrected, from
+// others, in the key of what is measured of it: how far its outputs are off hangs on them. "" where it has neither.
 func (n *Network) ScalesText(p *genome.Placement) string {
+	return n.stepsText(p) + n.biasesText(p)
+}
+
+func (n *Network) stepsText(p *genome.Placement) string {
 	values := n.roundedBy(p)
 	if len(values) == 0 {
 		return ""
@@ -72,8 +77,8 @@ func (n *Network) ScalesText(p *genome.Placement) string {
 	return text + " " + hex.EncodeToString(digest.Sum(nil))[:12]
 }
 
-// Watched are all values of main that some candidate has rounded, and the backend that does the same in float32: TVM
-// where that one is not offered.
+// Watched are all values of main that some candidate has rounded, and those whose means biases may be corrected by, and
+// the backend that does the same in float32: TVM where that one is not offered.
 func (n *Network) Watched() (values []relay.NodeID, wide string) {
 	for _, f := range n.Placing.Functions {
 		g := f.Set.Graph
@@ -84,6 +89,9 @@ func (n *Network) Watched() (values []relay.NodeID, wide string) {
 				values, wide = append(values, rounded...), byoc.WideOf(b)
 			}
 		}
+	}
+	for _, c := range n.corrections() {
+		values, wide = append(values, c.data), cmp.Or(wide, c.wide)
 	}
 	if _, offered := n.Placing.ByName[wide]; !offered && wide != "" {
 		wide = "tvm"
@@ -170,4 +178,10 @@ func (n *Network) Know(scales *cost.Scales) {
 	for _, v := range scales.Values {
 		n.Learnt[relay.NodeID(v.Value)] = v.Learnt
 	}
+	if n.shifts = nil; scales.Biases != nil && scales.Biases.Corrected {
+		n.findShifts()
+	}
 }
+
+// Forget has nothing known of values that are rounded.
+func (n *Network) Forget() { n.Learnt, n.scales, n.shifts = nil, nil, nil }

@@ -125,7 +125,7 @@ func (s *Module) replay(f *Function, p *plan.Plan) error {
 			continue
 		}
 		region := annotate.Region{Backend: r.Backend, Compiler: s.ByName[r.BackendOf(&r.Candidates[0])].Compiler(),
-			Symbol: r.Symbol, Steps: r.Steps()}
+			Symbol: r.Symbol, Steps: r.Steps(), Shifts: r.Shifts()}
 		for j := range r.Candidates {
 			planned := &r.Candidates[j]
 			nodes := make([]relay.NodeID, len(planned.Nodes))
@@ -168,6 +168,9 @@ func (s *Module) replay(f *Function, p *plan.Plan) error {
 			}
 		}
 		region.Given = s.GivenIn(set, &region)
+		if err := s.FitsShifts(set, &region); err != nil {
+			return &ReplayError{fmt.Sprintf("region %d %s", i, err)}
+		}
 		region.Scope = set.Candidates[region.Candidates[0]].Scope
 		region.Border(g)
 		f.Regions = append(f.Regions, region)

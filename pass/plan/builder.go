@@ -103,6 +103,8 @@ type Group struct {
 	Candidates []int
 	// Steps are the region's (annotate.Region).
 	Steps map[relay.NodeID]rounding.Steps
+	// Shifts are the region's, too.
+	Shifts map[relay.NodeID][]float32
 }
 
 // Add records one function.
@@ -286,7 +288,7 @@ func (b *Builder) regions(f *Placed) []Region {
 		chosen := slices.Clone(group.Candidates)
 		slices.SortFunc(chosen, func(i, j int) int { return int(set.Candidates[i].Root - set.Candidates[j].Root) })
 		r := Region{Function: g.Name, Symbol: group.Symbol, Backend: annotate.BackendNames(set, chosen),
-			Rounded: roundedOf(group.Steps)}
+			Rounded: roundedOf(group.Steps), Corrected: correctedOf(group.Shifts)}
 		for _, i := range chosen {
 			c := &set.Candidates[i]
 			part := Candidate{Composite: c.Composite, Kernel: c.Kernel, Reassociates: c.Reassociates, Key: c.Key,

@@ -139,10 +139,19 @@ func fieldChanges(a, b *Plan) []FieldChange {
 	add("price of errors", pa.Lagrangian.text(), pb.Lagrangian.text())
 	add("calibration", calibrationText(pa), calibrationText(pb))
 	add("calibration method", pa.Method, pb.Method)
+	add("biases", pa.biasesText(), pb.biasesText())
 	add("scales", scalesText(a, b), scalesText(b, a))
 	add("level", a.Level, b.Level)
 	add("proven", provenText(a), provenText(b))
 	return changes
+}
+
+// biasesText says whether biases are corrected.
+func (p *Precision) biasesText() string {
+	if p.Biases == nil || !p.Biases.Corrected {
+		return "as they are"
+	}
+	return "corrected"
 }
 
 // provenText says how near to the cheapest a plan proves its placement to be, by the costs of candidates alone, and by

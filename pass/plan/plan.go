@@ -103,6 +103,8 @@ type Precision struct {
 	Method   string             `json:"calibration_method,omitempty"`
 	Methods  []cost.ScaleMethod `json:"methods,omitempty"`
 	Compared int                `json:"compared_inputs,omitempty"`
+	// Biases is what came of taking off biases what rounded weights are off by; nil where that was not tried.
+	Biases *cost.Biases `json:"biases,omitempty"`
 	// Calibration tells the data that these inputs were samples of from other data (calibration.Taken); "" for random
 	// inputs.
 	Calibration string `json:"calibration,omitempty"`
@@ -180,6 +182,35 @@ type Region struct {
 	// Rounded are the values that who reads them in the region reads rounded to bytes, ascending
 	// (annotate.Region.Steps); empty where the backend rounds nothing by scales of its own.
 	Rounded []Rounded `json:"rounded,omitempty"`
+	// Corrected are the products, ascending, behind which biases have the mean taken off of what rounded weights are off
+	// by.
+	Corrected []Corrected `json:"corrected,omitempty"`
+}
+
+// Corrected is a product, by its node, and what is taken off each channel's bias behind it.
+type Corrected struct {
+	Operator int       `json:"operator"`
+	Shift    []float32 `json:"shift"`
+}
+
+// correctedOf writes shifts down.
+func correctedOf(shifts map[relay.NodeID][]float32) (list []Corrected) {
+	for _, v := range slices.Sorted(maps.Keys(shifts)) {
+		list = append(list, Corrected{int(v), shifts[v]})
+	}
+	return list
+}
+
+// Shifts are the region's, as annotate.Region has them; nil for none.
+func (r *Region) Shifts() map[relay.NodeID][]float32 {
+	if len(r.Corrected) == 0 {
+		return nil
+	}
+	shifts := map[relay.NodeID][]float32{}
+	for _, c := range r.Corrected {
+		shifts[relay.NodeID(c.Operator)] = c.Shift
+	}
+	return shifts
 }
 
 // Rounded is a value, by its node, that is rounded to bytes from 0 to 255: number = (byte - Zero) * Scale.

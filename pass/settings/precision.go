@@ -31,6 +31,9 @@ type Precision struct {
 	// CalibrationMethod is how scales are made of what is seen of values: a rounding.Method, or CalibrationAuto (""
 	// too) for the one by which the outputs are off the least on inputs on which nothing was seen.
 	CalibrationMethod string `json:"calibration_method,omitempty"`
+	// BiasCorrection says whether what rounded weights are off by in the mean is taken off biases: BiasesOn, BiasesOff,
+	// or BiasesAuto ("" too) for what makes the outputs be off the least.
+	BiasCorrection string `json:"bias_correction,omitempty"`
 	// OnlyBytes has PrecisionAuto leave bfloat16 out: of a network that comes quantised its author has said that bytes
 	// will do, and nothing of bfloat16.
 	OnlyBytes bool `json:"-"`
@@ -54,6 +57,16 @@ func (p *Precision) ScaleMethod() rounding.Method {
 	}
 	return rounding.Method(p.CalibrationMethod)
 }
+
+// What Precision.BiasCorrection may be.
+const (
+	BiasesOn   = "on"
+	BiasesOff  = "off"
+	BiasesAuto = "auto"
+)
+
+// Biases is BiasCorrection, never "".
+func (p *Precision) Biases() string { return cmp.Or(p.BiasCorrection, BiasesAuto) }
 
 // DefaultMaxError is how far outputs may be off where parts are computed narrowly and nobody says more.
 const DefaultMaxError = 1e-2
@@ -95,6 +108,14 @@ func (p *Precision) Validate() error {
 		return &OptionError{"error_measure", NoBudget}
 	case p.CalibrationMethod != "" && p.Allowed != PrecisionINT8 && p.Allowed != PrecisionAuto:
 		return &OptionError{"calibration_method", "goes with the precision " + PrecisionINT8 + " or " + PrecisionAuto}
+	}
+	switch {
+	case p.BiasCorrection == "":
+	case !slices.Contains([]string{BiasesOn, BiasesOff, BiasesAuto}, p.BiasCorrection):
+		return &OptionError{"bias_correction", fmt.Sprintf("is %q; it is %s", p.BiasCorrection,
+			oneOf([]string{BiasesOn, BiasesOff, BiasesAuto}))}
+	case p.Allowed != PrecisionINT8 && p.Allowed != PrecisionAuto:
+		return &OptionError{"bias_correction", "goes with the precision " + PrecisionINT8 + " or " + PrecisionAuto}
 	}
 	if method := p.ScaleMethod(); method != "" {
 		if err := method.Validate(); err != nil {

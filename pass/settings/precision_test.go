@@ -156,3 +156,17 @@ func TestBackendsThatComputeNarrowlyAreOfferedWhereThatIsAllowed(t *testing.T) {
 	assert.Equal(t, "the option backends has slim, which computes in bf16: say precision bf16, or auto, too",
 		refused("f32", "slim"))
 }
+
+func TestBiasCorrectionsThatThereAreNot(t *testing.T) {
+	t.Parallel()
+	for says, p := range map[string]settings.Precision{
+		`is "yes"; it is on, off or auto`: {Allowed: settings.PrecisionINT8, BiasCorrection: "yes"},
+		"goes with the precision int8":    {Allowed: settings.PrecisionBF16, BiasCorrection: settings.BiasesOn},
+	} {
+		require.ErrorContains(t, p.Validate(), says)
+	}
+	for _, biases := range []string{"", settings.BiasesOn, settings.BiasesOff, settings.BiasesAuto} {
+		p := settings.Precision{Allowed: settings.PrecisionAuto, BiasCorrection: biases}
+		require.NoError(t, p.Validate())
+	}
+}

@@ -231,20 +231,23 @@ class Networks:
                 raise region.RegionError("check", "not-a-number", "a value of the network's is not finite")
             count += 1
         counts = [np.zeros(_PARTS, "int64") for _ in reaches]
-        squares = [0.0 for _ in reaches]
+        squares, means = [0.0 for _ in reaches], [0.0 for _ in reaches]
         counted = 0
         for of in outputs(inputs[:count]):
             counted += 1
             for i, x in enumerate(of):
                 counts[i] += _counted(x, *reaches[i])
                 squares[i] += float(np.square(x, dtype="float64").sum())
+                means[i] = means[i] + _channel_means(x, request["channels"][i])
         first = next(iter(compare.samples(inputs[:1], types)))
         gains = self._gains(executor, first, silence, request)
         return {
             "inputs": counted,
             "seen": [
-                {"low": low, "high": high, "counts": of.tolist(), "squares": square, **gain}
-                for (low, high), of, square, gain in zip(reaches, counts, squares, gains, strict=True)
+                {"low": low, "high": high, "counts": of.tolist(), "squares": square, "means": sums, **gain}
+                for (low, high), of, square, sums, gain in zip(
+                    reaches, counts, squares, [(sums / counted).tolist() for sums in means], gains, strict=True
+                )
             ],
         }
 
@@ -356,6 +359,13 @@ def _off(x, scale, zero):
     """By how much numbers are off where they are rounded to bytes: byte = number / scale + zero, of 0 to 255."""
     steps = np.clip(np.rint(x / np.float32(scale)), -zero, 255 - zero)
     return steps.astype("float32") * np.float32(scale) - x
+
+
+def _channel_means(x, axis):
+    """The mean of each channel of an array, along that axis; of a number without axes its own."""
+    if not x.ndim:
+        return x.reshape(1).astype("float64")
+    return np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1).mean(axis=1, dtype="float64")
 
 
 def _counted(x, low, high):

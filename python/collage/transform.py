@@ -46,6 +46,7 @@ _OPTIONS = {
     "error_measure": _measure,
     "calibration": str,
     "calibration_method": str,
+    "bias_correction": str,
     "exhaustive": None,
     "skip_unusable": None,
     "level": str,

@@ -116,7 +116,7 @@ type compileAction struct {
 // decidedByPlan are the flags that --plan answers.
 var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "repeat", "exhaustive",
 	"skip-unusable", "rounds", "level", "no-graph-search", "search-time", "trials", "seed", "memory-limit-executable",
-	"precision", "max-error", "error-measure", "calibration-method"}
+	"precision", "max-error", "error-measure", "calibration-method", "bias-correction"}
 
 func (a *compileAction) Check(s *Session, args []string) error {
 	if err := expect(&compileCommand, args, "MODEL"); err != nil {

@@ -102,6 +102,8 @@ func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
 	flags.StringVar(&m.precision.CalibrationMethod, "calibration-method", "", "make scales of bytes by `METHOD` of "+
 		"what is seen on inputs: mse, min-max, percentile (percentile:99.9 for another share than 99.99), entropy, or auto for the "+
 		"one by which the outputs are off the least (auto)")
+	flags.StringVar(&m.precision.BiasCorrection, "bias-correction", "", "`WHEN` what weights in bytes are off by in the mean "+
+		"is taken off biases: on, off, or auto for where the outputs are off by less then (auto)")
 }
 
 func (m *modelFlags) declareOutput(flags *pflag.FlagSet) {

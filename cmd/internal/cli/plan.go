@@ -79,7 +79,8 @@ type planAction struct {
 }
 
 // ofTheFrontier are the flags that go with --frontier.
-var ofTheFrontier = []string{"svg", "precision", "max-error", "error-measure", "calibration", "calibration-method"}
+var ofTheFrontier = []string{"svg", "precision", "max-error", "error-measure", "calibration", "calibration-method",
+	"bias-correction"}
 
 // planReport is what --json prints.
 type planReport struct {
