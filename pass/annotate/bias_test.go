@@ -105,6 +105,6 @@ func TestCorrectedBiases(t *testing.T) {
 				seen = append(seen, math.Float32frombits(binary.LittleEndian.Uint32(bytes)))
 			}
 		}
-		assert.Equal(t, []float32{-0.25, 3}, seen, "bare: %v", bare)
+		assert.Equal(t, []float32{0.75, 5}, seen, "bare: %v", bare)
 	}
 }

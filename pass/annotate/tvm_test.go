@@ -3,8 +3,10 @@
 package annotate
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -310,7 +312,7 @@ func TestWorkload(t *testing.T) {
 	assert.Equal(t, 3, operators)
 }
 
-// constants is the metadata section of Relay text with zero tensors of those shapes.
+// constants is the metadata section of Relay text with tensors of those shapes that hold 1, 2, 3 and so on.
 func constants(t *testing.T, shapes ...[]int64) string {
 	t.Helper()
 	needed := os.Getenv("COLLAGE_TEST_LIBTVM")
@@ -322,6 +324,15 @@ func constants(t *testing.T, shapes ...[]int64) string {
 	for i, shape := range shapes {
 		data, err := bridge.Empty(shape, bridge.Float32, bridge.CPU())
 		require.NoError(t, err)
+		items := int64(1)
+		for _, extent := range shape {
+			items *= extent
+		}
+		var bytes []byte
+		for k := range items {
+			bytes = binary.LittleEndian.AppendUint32(bytes, math.Float32bits(float32(k+1)))
+		}
+		require.NoError(t, data.CopyFromBytes(bytes))
 		c, err := relay.NewConstant(data)
 		require.NoError(t, err)
 		list[i] = c
