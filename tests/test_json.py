@@ -107,6 +107,7 @@ COMMANDS = {
         made.run("run", made.tar, "--repeat", 3),
         made.run("run", made.tar, "--repeat", 3, "--outputs", made.folder / "y.npz", "--threads", 1),
     ],
+    "package": lambda made: [made.run("package", made.tar, "-o", made.folder / "package")],
     "bench convs": lambda made: [
         bench(made, "convs", "--model", made.model, "--db", made.store, "--repeat", SAMPLES)
     ],

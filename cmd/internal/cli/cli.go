@@ -14,7 +14,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -76,9 +75,9 @@ type Action interface {
 
 // commands are all commands, in the order in which help lists them.
 func commands() []*Command {
-	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &benchCommand, &explainCommand,
+	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &packageCommand, &benchCommand, &explainCommand,
 		&diffCommand, &dbCommand, &doctorCommand,
-		&backendsCommand, &versionCommand, &helpCommand}
+		&backendsCommand, &completionCommand, &versionCommand, &helpCommand}
 }
 
 // Main runs the command line (without the program's name) in the standalone program and gives the exit code.
@@ -101,7 +100,7 @@ func (s *Session) main(args []string) (code int) {
 	defer s.recoverPanic(&code)
 	s.watchSignals()
 	s.answerBrokenPipes()
-	err := s.dispatch(args)
+	err := s.tree(args).ExecuteContext(s.Context)
 	if err == nil {
 		err = s.output.err
 	}
@@ -134,55 +133,6 @@ func (s *Session) recoverPanic(code *int) {
 	*code = exitFailure
 }
 
-func (s *Session) dispatch(args []string) error {
-	if len(args) == 0 {
-		printOverview(s.Stdout)
-		return nil
-	}
-	name, rest := args[0], args[1:]
-	switch name {
-	case "-h", "--help":
-		name = helpCommand.Name
-	case "--version":
-		name = versionCommand.Name
-	}
-	command, err := lookup(commands(), name)
-	if err != nil {
-		return err
-	}
-	if command.Parts != nil {
-		if len(rest) == 0 || rest[0] == "-h" || rest[0] == "--help" {
-			printHelp(s.Stdout, command)
-			return nil
-		}
-		if command, err = lookup(command.Parts, command.Name+" "+rest[0]); err != nil {
-			return err
-		}
-		rest = rest[1:]
-	}
-	flags := newFlagSet(command)
-	action := command.New(flags)
-	if err := flags.Parse(rest); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			printHelp(s.Stdout, command)
-			return nil
-		}
-		return flagError(command, flags, err)
-	}
-	if conflict := versionConflict(); s.Hosted && conflict != "" && command.Host == hostOnly {
-		return fmt.Errorf("%s: %s (see collage doctor)", conflict, installTogether)
-	}
-	if err := action.Check(s, flags.Args()); err != nil {
-		return err
-	}
-	if command.Host != standalone && !s.Hosted {
-		if err := s.handOver(command, args); err != nil {
-			return err
-		}
-	}
-	return action.Run(s, flags.Args())
-}
-
 func lookup(among []*Command, name string) (*Command, error) {
 	var names []string
 	for _, c := range among {
@@ -191,21 +141,10 @@ func lookup(among []*Command, name string) (*Command, error) {
 		}
 		names = append(names, c.Name)
 	}
-	if strings.HasPrefix(name, "-") {
-		return nil, fmt.Errorf("the command comes first: collage COMMAND %s (see collage help)", name)
-	}
 	if near := nearest.Word(name, names); near != "" {
 		return nil, fmt.Errorf("unknown command %q: did you mean %q? (see collage help)", name, near)
 	}
 	return nil, fmt.Errorf("unknown command %q (commands: %s)", name, strings.Join(names, ", "))
-}
-
-func newFlagSet(command *Command) *pflag.FlagSet {
-	flags := pflag.NewFlagSet(command.Name, pflag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.Usage = func() {}
-	flags.SortFlags = false
-	return flags
 }
 
 // flagError puts what the parser found into the words of this program.

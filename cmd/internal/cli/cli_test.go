@@ -109,9 +109,9 @@ func TestFailures(t *testing.T) {
 
 	tests := map[string]string{
 		"complie":                              `unknown command "complie": did you mean "compile"? (see collage help)`,
-		"zzz":                                  `unknown command "zzz" (commands: compile, plan, tune, run, bench, explain, diff, db, doctor, backends, version, help)`,
+		"zzz":                                  `unknown command "zzz" (commands: compile, plan, tune, run, package, bench, explain, diff, db, doctor, backends, completion, version, help)`,
 		"--json doctor":                        `the command comes first: collage COMMAND --json (see collage help)`,
-		"help zzz":                             `unknown command "zzz" (commands: compile, plan, tune, run, bench, explain, diff, db, doctor, backends, version, help)`,
+		"help zzz":                             `unknown command "zzz" (commands: compile, plan, tune, run, package, bench, explain, diff, db, doctor, backends, completion, version, help)`,
 		"help run compile":                     `help takes one command, not "compile" too`,
 		"version now":                          `version does not take "now": collage version`,
 		"backends --operators --json":          `--operators does not go with --json: `,
@@ -128,7 +128,7 @@ func TestFailures(t *testing.T) {
 		"run a --warmup -1":                    `--warmup -1: cannot be negative`,
 		"run a --threads -1":                   `--threads -1: not a number of threads (0 for all that the machine has)`,
 		"run a":                                `model: no such file a`,
-		"run folder":                           `model: folder is a folder, not a file`,
+		"run folder":                           `model: folder is a folder without a manifest.json, so collage package did not write it`,
 		"run model.onnx":                       `model.onnx is neither a .tar nor a .so that collage compile or tvmc wrote`,
 		"run model.onnx --inputs none.npz":     `inputs: no such file none.npz`,
 		"run model.onnx --outputs no/y.npz":    `cannot write no/y.npz: the folder no does not exist`,

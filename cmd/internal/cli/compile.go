@@ -155,7 +155,7 @@ func (a *compileAction) checkSearch() (err error) {
 			return fmt.Errorf("--level %s is not known: did you mean %s?", quoteIfNeeded(a.level), near)
 		}
 		return fmt.Errorf("--level %s is not known (levels: %s)", quoteIfNeeded(a.level), strings.Join(levels, ", "))
-	case a.noGraph && a.flags.Changed("level") && a.level == string(settings.GraphLevel):
+	case a.noGraph && typed(a.flags, "level") && a.level == string(settings.GraphLevel):
 		return errors.New("--level graph and --no-graph-search contradict each other")
 	case a.searchTime <= 0:
 		return fmt.Errorf("--search-time %v: name some time, as in 90s", a.searchTime)
@@ -196,7 +196,7 @@ func parseSize(text string) (int64, error) {
 // checkPlan reads the plan that is to be built, and looks whether it can be built here.
 func (a *compileAction) checkPlan(s *Session) (err error) {
 	for _, name := range decidedByPlan {
-		if a.flags.Changed(name) {
+		if typed(a.flags, name) {
 			return fmt.Errorf("--%s does not go with --plan: the plan says it (collage plan makes another one)", name)
 		}
 	}

@@ -127,7 +127,7 @@ func (a *planAction) checkFrontier() error {
 	}
 	if !a.frontier {
 		for _, name := range ofTheFrontier {
-			if a.flags.Changed(name) {
+			if typed(a.flags, name) {
 				return fmt.Errorf("--%s goes with --frontier: without, what is placed is not run", name)
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/cmd/internal/deployment"
 	"github.com/collage-tvm/collage/cmd/internal/install"
 	"github.com/collage-tvm/collage/cmd/internal/runmodel"
 	"github.com/collage-tvm/collage/internal/atomicfile"
@@ -25,7 +27,8 @@ var runCommand = Command{
 	Name:      "run",
 	Arguments: "MODEL [--inputs FILE] [--outputs FILE]",
 	Short:     "run an exported model and take its time",
-	Long: `Runs a model that collage compile (or tvmc compile, for the CPU) wrote, and takes its time. The process loads
+	Long: `Runs a model that collage compile (or tvmc compile, for the CPU) wrote, or the folder of one that collage package
+wrote, and takes its time. The process loads
 TVM's runtime library and the runtime plug-ins that the model names, and neither Python nor TVM's compiler.
 
 Inputs are read from an .npz file (numpy.savez) with one array for each input, named, shaped and typed as the
@@ -88,7 +91,11 @@ func (a *runAction) Check(_ *Session, args []string) error {
 	if err := checkThreads(a.threads); err != nil {
 		return err
 	}
-	if err := checkReadable("model", args[0]); err != nil {
+	if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+		if _, err := deployment.Read(args[0]); err != nil {
+			return fmt.Errorf("model: %w", err)
+		}
+	} else if err := checkReadable("model", args[0]); err != nil {
 		return err
 	}
 	if a.inputs != "" {
@@ -112,11 +119,7 @@ func (a *runAction) Run(s *Session, args []string) error {
 			}
 		}
 	}
-	folder, err := s.temporaryFolder()
-	if err != nil {
-		return err
-	}
-	files, err := runmodel.Open(args[0], folder)
+	files, err := a.open(s, args[0])
 	if err != nil {
 		return err
 	}
@@ -159,6 +162,32 @@ func (a *runAction) Run(s *Session, args []string) error {
 		return s.printJSON(report)
 	}
 	return report.print(s)
+}
+
+// open gives the files of a model, or of the one in a package's folder, whose libraries go before this installation's.
+func (a *runAction) open(s *Session, model string) (*runmodel.Files, error) {
+	if info, err := os.Stat(model); err != nil || !info.IsDir() {
+		folder, err := s.temporaryFolder()
+		if err != nil {
+			return nil, err
+		}
+		return runmodel.Open(model, folder)
+	}
+	files, err := deployment.Open(model)
+	if err != nil {
+		return nil, err
+	}
+	libraries, err := filepath.Abs(deployment.LibraryFolder(model))
+	if err != nil {
+		return nil, err
+	}
+	if a.runtime == "" && os.Getenv(install.RuntimeEnv) == "" {
+		a.runtime = libraries
+	}
+	if os.Getenv(byoc.PluginDirEnv) == "" {
+		err = os.Setenv(byoc.PluginDirEnv, libraries)
+	}
+	return files, err
 }
 
 // loadRuntime loads TVM's runtime library and gives its path. In the Python host TVM is there already.

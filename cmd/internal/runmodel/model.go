@@ -58,6 +58,9 @@ func Load(files *Files) (*Model, error) {
 	return m, m.describe(graph, params)
 }
 
+// OnMachine says that TVM's virtual machine runs it.
+func (m *Model) OnMachine() bool { return m.onMachine }
+
 // explainLoadError says what to do where the dynamic loader or TVM missed a plug-in.
 func (m *Model) explainLoadError(err error) error {
 	text := err.Error()
