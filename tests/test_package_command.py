@@ -67,12 +67,15 @@ def test_it_runs_where_this_installation_is_not(packed, tmp_path):
     package, before = packed
     there = tmp_path / "there"
     shutil.copytree(package, there, symlinks=True)
-    hide = 'mount -t tmpfs none "$0" && mount -t tmpfs none "$1" && cd "$2" && exec env -i PATH=/usr/bin:/bin ./collage run . --outputs "$3" --repeat 1'
+    hide = (
+        'mount -t tmpfs none "$0" && mount -t tmpfs none "$1" && cd "$2" && '
+        'exec env -i PATH=/usr/bin:/bin ./collage run . --outputs "$3" --repeat 1'
+    )
     outputs = tmp_path / "y.npz"
     if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode:
         pytest.skip("nothing may be mounted here (unshare -m)")
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", hide, TREE, sys.prefix, there, outputs], capture_output=True, text=True
+        ["unshare", "-m", "sh", "-c", hide, sys.prefix, TREE, there, outputs], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert outputs.read_bytes() == before
