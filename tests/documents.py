@@ -15,7 +15,7 @@ from conftest import TREE
 
 # Languages of what is run, and of what is only shown.
 RUN = ("sh", "python", "go")
-SHOWN = ("text", "console", "cmake", "cpp")
+SHOWN = ("text", "console", "cmake", "cpp", "yaml")
 
 _COMMENT = re.compile(r"<!-- (not run|run by): (.+?) -->")
 _LIST = re.compile(r"\s*([-*+]|\d+\.) ")
