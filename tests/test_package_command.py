@@ -31,8 +31,8 @@ def models(command, tmp_path_factory):
     for suffix in ("so", "tar"):
         made[suffix] = folder / f"model.{suffix}"
         done = command(
-            "compile", folder / "net.relay", "--backends", "tvm,dnnl", "--pin", "nn.softmax=dnnl", "--search-time", "5s",
-            "--level", "operator", "-q", "-o", made[suffix],
+            "compile", folder / "net.relay", "--backends", "tvm,dnnl", "--pin", "nn.softmax=dnnl",
+            "--search-time", "5s", "--level", "operator", "-q", "-o", made[suffix],
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
     return made
