@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -100,6 +100,9 @@ bench-backends: backends ## the five networks on each backend alone and on its l
 
 bench-threads: backends ## one thread pool beside separate ones, idle and with a neighbour; writes docs/results/threads.{txt,json}
 	@.venv/bin/python scripts/bench_threads.py --json docs/results/threads.json $(ARGS) | tee docs/results/threads.txt
+
+bench-region-call: backends ## what calling a region takes, backend by backend; writes docs/results/region_call.txt
+	@.venv/bin/python scripts/bench_region_call.py $(ARGS) | tee docs/results/region_call.txt
 
 bench-memory: setup ## what a model holds in memory, and eight copies of it; writes docs/results/memory.txt
 	@.venv/bin/python scripts/bench_memory.py $(ARGS) | tee docs/results/memory.txt

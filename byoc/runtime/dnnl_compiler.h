@@ -110,7 +110,7 @@ class Compiler {
   void Binary(const Op& op);
   void Reshape(const Op& op);  // dnnl_shape.cc
   void Transpose(const Op& op);
-  void Concat(const Op& op);
+  void Concat(const Op& op);  // dnnl_concat.cc
   void Reduce(const Op& op);
 
   // Values and their tensors.

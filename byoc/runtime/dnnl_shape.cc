@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators that move no numbers, or only move them: reshapes and transposes as views where the layout
-// allows, concatenation, and reductions.
+// Operators that move no numbers: reshapes and transposes as views where the layout allows; and reductions.
 #include "dnnl_compiler.h"
 #include "dnnl_kernels.h"
 
@@ -16,22 +15,6 @@ void Compiler::Reshape(const Op& op) {
 void Compiler::Transpose(const Op& op) {
   const Tensor from = tensor(op.in[0]);
   Finish(op, 0, {Transposed(from.desc, op.perm), from.buffer});
-}
-
-void Compiler::Concat(const Op& op) {
-  std::vector<Desc> sources;
-  Arguments arguments;
-  for (const int value : op.in) {
-    arguments.push_back({DNNL_ARG_MULTIPLE_SRC + static_cast<int>(sources.size()), tensor(value)});
-    sources.push_back(tensor(value).desc);
-  }
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const dnnl::concat::primitive_desc primitive(op.axes.at(0), sources, CpuEngine(), attr);
-  const Tensor to = NewTensor(primitive.query_md(dnnl::query::dst_md, 0));
-  arguments.push_back({DNNL_ARG_DST, to});
-  AddPrimitive("concat", primitive, arguments);
-  Finish(op, 0, to);
 }
 
 void Compiler::Reduce(const Op& op) {
