@@ -92,6 +92,22 @@ DENSE = (
     (384, 768, 768),
     (512, 1024, 1024),
 )
+# matrices, rows, units, columns, whether the right sides are transposed: both sides are computed, as in attention with a
+# cache of keys and values
+BATCHED = (
+    (12, 1, 64, 512, True),
+    (12, 8, 64, 512, True),
+    (12, 1, 512, 64, False),
+    (12, 8, 512, 64, False),
+    (8, 1, 1024, 128, False),
+    (8, 4, 1024, 128, False),
+    (8, 8, 1024, 128, False),
+    (1, 8, 2048, 1024, False),
+    (3, 5, 77, 33, False),
+    (12, 16, 64, 512, True),
+    (12, 128, 64, 256, True),
+    (12, 128, 256, 64, False),
+)
 # tokens, units, heads
 ATTENTION = ((64, 256, 8), (128, 768, 12), (197, 768, 12), (384, 768, 12), (1024, 512, 8))
 # queries, keys, units, heads, with how many masks: the first one is causal, the second one of padding
@@ -164,6 +180,10 @@ def kernels(batch=1):
             lambda x, name, i=units_in, o=units_out: relay.nn.relu(net.dense(x, name, i, o)),
         )
     layer((batch * 128, 768), lambda x, name: gelu(net.dense(x, name, 768, 3072)))
+    for matrices, rows, units, columns, transposed in BATCHED:
+        left = read((batch * matrices, rows, units))
+        right = read((batch * matrices, *((columns, units) if transposed else (units, columns))))
+        results.append(relay.nn.batch_matmul(left, right, transpose_b=transposed))
     for tokens, units, heads in ATTENTION:
         layer(
             (batch, tokens, units),
