@@ -120,6 +120,20 @@ def test_a_batch_gives_what_each_gives_alone(requests, tmp_path):
                 np.testing.assert_array_equal(a, b)
 
 
+def test_answers_with_constants_of_ones_own_are_not_those_with_random_ones():
+    """Both have the same key: native's causal attention keeps its mask, an engine's candidate is given one."""
+    function, constants = conv_function()
+    x, weight = function.params
+    own = relay.bind(function.body, {weight: relay.const(np.ones([16, 16, 3, 3], "float32"))})
+    kept = artefact.Artefacts()
+    mine = kept.reference(request("same", relay.Function([x], own)))
+    told = request("same", function, constants)
+    for _ in range(2):
+        (theirs,) = kept.reference(told)
+        np.testing.assert_array_equal(theirs, artefact.build(told, "")().outputs()[0])
+    assert not np.array_equal(mine[0], theirs)
+
+
 def test_a_batch_is_loaded_by_a_process_that_built_nothing(requests, tmp_path):
     """Nor has it loaded the plug-in that the batch's library names, or been told where that is (conftest tells)."""
     manifest = batch.build({"items": requests[:1], "folder": str(tmp_path), "name": "b"})["manifest"]

@@ -24,7 +24,7 @@ var library = byoc.Library{
 
 // writerRevision is raised whenever what is written for an operator changes, or how the plug-in runs it: what was
 // measured of the other form is measured anew.
-const writerRevision = 1
+const writerRevision = 2
 
 // Probe looks for the plug-in and for ONNX Runtime, without loading either. The version, which is part of the key of
 // costs, has the writer's own revision.

@@ -248,9 +248,17 @@ class Artefacts:
         """Forget a region that did harm."""
         self._made.pop(identity(request, compiler), None)
 
+    @staticmethod
+    def _asked(request):
+        """What plain TVM's answer depends on: where a candidate keeps its own constants (a mask), they are not the
+        random ones that others of the same key are given.
+        """
+        constants = [each["name"] for each in request.get("constants") or []]
+        return request.get("key") or "", request.get("target") or "", *constants
+
     def remember(self, request, outputs):
         """Keep plain TVM's answer for a request's key."""
-        key = (request.get("key") or "", request.get("target") or "")
+        key = self._asked(request)
         if key in self._outputs or not key[0]:
             return
         self._outputs[key] = [np.array(output) for output in outputs]
@@ -260,7 +268,7 @@ class Artefacts:
 
     def reference(self, request):
         """The outputs of a request's region under plain TVM."""
-        key = (request.get("key") or "", request.get("target") or "")
+        key = self._asked(request)
         if key in self._outputs:
             self._outputs.move_to_end(key)
             return self._outputs[key]
