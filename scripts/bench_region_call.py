@@ -75,6 +75,7 @@ def main():
         folder = Path(folder)
         (folder / "relu.relay").write_text(NETWORK)
         timers, absent, kept = {}, [], []
+        times = {"number": told.calls, "repeat": 1}
         values = np.linspace(-1, 1, 16, dtype="float32").reshape(SHAPE)
         x, y = tvm.nd.array(values), tvm.nd.array(np.zeros(SHAPE, "float32"))
         for backend in usable():
@@ -90,7 +91,6 @@ def main():
             module.get_function(name)(x, y)
             np.testing.assert_array_equal(y.numpy(), np.maximum(values, 0))
             kept += [model, library]
-            times = {"number": told.calls, "repeat": 1}
             timers[backend] = (
                 lambda module=module, name=name: module.time_evaluator(name, tvm.cpu(), **times)(x, y).mean,
                 lambda model=model: model.module.time_evaluator("run", tvm.cpu(), **times)().mean,
@@ -100,7 +100,9 @@ def main():
             for backend, (call, run) in timers.items():
                 taken[backend][0].append(call() * 1e6)
                 taken[backend][1].append(run() * 1e6)
-    print("What calling a region takes, in microseconds: a ReLU of 16 numbers on one thread, so that the call is nearly")
+    print(
+        "What calling a region takes, in microseconds: a ReLU of 16 numbers on one thread, so that the call is nearly"
+    )
     print(f"all of it. Median of {told.rounds} rounds of {told.calls} calls, in turn, and the least and greatest.\n")
     print(f"{'':14}{'its function':>14}{'':>18}{'a run of the executor':>24}")
     for backend, both in taken.items():

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Concatenation: oneDNN 2.6's takes up to thirty times as long as copying does (make bench-onednn). The parts and the
-// result lie alike, so that each is a number of rows, one for each place in front of the axis, that are copied whole.
+// Concatenation: oneDNN 2.6's takes up to thirty times as long as copying does (make bench-onednn). The parts
+// and the result lie alike, so that each is a number of rows, one for each place in front of the axis, that
+// are copied whole.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -59,7 +60,8 @@ Order OrderOf(const Desc& desc) {
   const Desc compact = Laid(found, dims, desc.data_type());
   for (int axis = 0; axis < desc.data.ndims; ++axis) {
     const int64_t extent = axis == found.blocked ? dims[axis] / found.block : dims[axis];
-    if (extent != 1 && compact.data.format_desc.blocking.strides[axis] != blocking.strides[axis]) return order;
+    if (extent != 1 && compact.data.format_desc.blocking.strides[axis] != blocking.strides[axis])
+      return order;
   }
   return found;
 }
@@ -79,7 +81,8 @@ native::PieceWork Copies(const std::vector<size_t>& parts, size_t rows, int thre
               size_t within = at % row, part = 0;
               for (; within >= parts[part]; ++part) within -= parts[part];
               const size_t bytes = std::min(parts[part] - within, end - at);
-              std::memcpy(to + at, static_cast<const char*>(data[part]) + number * parts[part] + within, bytes);
+              std::memcpy(to + at, static_cast<const char*>(data[part]) + number * parts[part] + within,
+                          bytes);
               at += bytes;
             }
           }};

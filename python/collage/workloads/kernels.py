@@ -92,8 +92,8 @@ DENSE = (
     (384, 768, 768),
     (512, 1024, 1024),
 )
-# matrices, rows, units, columns, whether the right sides are transposed: both sides are computed, as in attention with a
-# cache of keys and values
+# matrices, rows, units, columns, whether the right sides are transposed: both sides are computed, as in attention
+# with a cache of keys and values
 BATCHED = (
     (12, 1, 64, 512, True),
     (12, 8, 64, 512, True),
