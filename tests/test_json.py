@@ -5,12 +5,14 @@ Every command that ``collage help`` lists must stand in COMMANDS below and have 
 """
 
 import json
+import os
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
 import schemas
-from conftest import SAMPLES, TREE
+from conftest import PACKAGE, SAMPLES, TREE, environment
 from onnx import TensorProto, helper, numpy_helper, save
 
 QUICK = ("--level", "operator", "--repeat", SAMPLES, "--rounds", 2, "-q")
@@ -91,6 +93,20 @@ def without(made):
     return bench(made, "without", *peers(made), *offered, "--search-time", "2s", "--executables", folder)
 
 
+def served(made):
+    """What a server prints before it listens; it ends by SIGTERM."""
+    binary = os.environ.get("COLLAGE_BINARY") or str(PACKAGE / "bin" / "collage")
+    command = [binary, "serve", str(made.tar), "--listen", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as server:
+        lines = []
+        while not lines or lines[-1] != "}\n":
+            lines.append(server.stdout.readline())
+            assert lines[-1]
+        server.terminate()
+        assert server.stdout.read() == "" and server.wait(timeout=60) == 0
+    return schemas.parsed("".join(lines))
+
+
 # What each command prints; several documents where it prints several kinds.
 COMMANDS = {
     "compile": lambda made: [
@@ -108,6 +124,7 @@ COMMANDS = {
         made.run("run", made.tar, "--repeat", 3, "--outputs", made.folder / "y.npz", "--threads", 1),
     ],
     "package": lambda made: [made.run("package", made.tar, "-o", made.folder / "package")],
+    "serve": lambda made: [served(made)],
     "bench convs": lambda made: [
         bench(made, "convs", "--model", made.model, "--db", made.store, "--repeat", SAMPLES)
     ],

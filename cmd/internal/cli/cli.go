@@ -75,7 +75,7 @@ type Action interface {
 
 // commands are all commands, in the order in which help lists them.
 func commands() []*Command {
-	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &packageCommand, &benchCommand, &explainCommand,
+	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &packageCommand, &serveCommand, &benchCommand, &explainCommand,
 		&diffCommand, &dbCommand, &doctorCommand,
 		&backendsCommand, &completionCommand, &versionCommand, &helpCommand}
 }

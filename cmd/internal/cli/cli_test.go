@@ -109,9 +109,9 @@ func TestFailures(t *testing.T) {
 
 	tests := map[string]string{
 		"complie":                              `unknown command "complie": did you mean "compile"? (see collage help)`,
-		"zzz":                                  `unknown command "zzz" (commands: compile, plan, tune, run, package, bench, explain, diff, db, doctor, backends, completion, version, help)`,
+		"zzz":                                  `unknown command "zzz" (commands: compile, plan, tune, run, package, serve, bench, explain, diff, db, doctor, backends, completion, version, help)`,
 		"--json doctor":                        `the command comes first: collage COMMAND --json (see collage help)`,
-		"help zzz":                             `unknown command "zzz" (commands: compile, plan, tune, run, package, bench, explain, diff, db, doctor, backends, completion, version, help)`,
+		"help zzz":                             `unknown command "zzz" (commands: compile, plan, tune, run, package, serve, bench, explain, diff, db, doctor, backends, completion, version, help)`,
 		"help run compile":                     `help takes one command, not "compile" too`,
 		"version now":                          `version does not take "now": collage version`,
 		"backends --operators --json":          `--operators does not go with --json: `,

@@ -91,11 +91,7 @@ func (a *runAction) Check(_ *Session, args []string) error {
 	if err := checkThreads(a.threads); err != nil {
 		return err
 	}
-	if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-		if _, err := deployment.Read(args[0]); err != nil {
-			return fmt.Errorf("model: %w", err)
-		}
-	} else if err := checkReadable("model", args[0]); err != nil {
+	if err := checkModelOrPackage(args[0]); err != nil {
 		return err
 	}
 	if a.inputs != "" {
@@ -111,13 +107,8 @@ func (a *runAction) Check(_ *Session, args []string) error {
 
 func (a *runAction) Run(s *Session, args []string) error {
 	report := runReport{Model: args[0], Threads: a.threads, OutputsTo: a.outputs, InputsFrom: a.inputs}
-	// The pools of threads read this when they start.
-	if a.threads > 0 {
-		for _, name := range []string{"COLLAGE_NUM_THREADS", "TVM_NUM_THREADS"} {
-			if err := os.Setenv(name, strconv.Itoa(a.threads)); err != nil {
-				return err
-			}
-		}
+	if err := a.setThreads(); err != nil {
+		return err
 	}
 	files, err := a.open(s, args[0])
 	if err != nil {
@@ -162,6 +153,30 @@ func (a *runAction) Run(s *Session, args []string) error {
 		return s.printJSON(report)
 	}
 	return report.print(s)
+}
+
+// setThreads has models use so many threads as were asked for: the pools read it when they start.
+func (a *runAction) setThreads() error {
+	if a.threads == 0 {
+		return nil
+	}
+	for _, name := range []string{"COLLAGE_NUM_THREADS", "TVM_NUM_THREADS"} {
+		if err := os.Setenv(name, strconv.Itoa(a.threads)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkModelOrPackage looks at a MODEL that may be the folder that collage package wrote.
+func checkModelOrPackage(path string) error {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return checkReadable("model", path)
+	}
+	if _, err := deployment.Read(path); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return nil
 }
 
 // open gives the files of a model, or of the one in a package's folder, whose libraries go before this installation's.

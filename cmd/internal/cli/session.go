@@ -51,6 +51,8 @@ type Session struct {
 	end func() bool
 	// endResult says what comes of the work then.
 	endResult string
+	// service ends a server, whatever the signal; nil for other commands.
+	service func()
 }
 
 // setEnd says how the first interrupt ends the work with a result, and what comes of the work then.
@@ -58,6 +60,25 @@ func (s *Session) setEnd(end func() bool, result string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end, s.endResult = end, result
+}
+
+// setService says how the first signal ends a server, which then answers what it was asked before.
+func (s *Session) setService(end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.service = end
+}
+
+// endService ends a server; it says whether there is one.
+func (s *Session) endService() bool {
+	s.mu.Lock()
+	end := s.service
+	s.mu.Unlock()
+	if end == nil {
+		return false
+	}
+	end()
+	return true
 }
 
 // endEarly has the work end with a result, where it can, and says what comes of it.
@@ -76,7 +97,7 @@ func newSession(stdout, stderr io.Writer) *Session {
 
 // watchSignals turns Ctrl-C and termination into the end of Context; the second one, or a command that does not come
 // back, ends the process. Where a search has something to write, the first Ctrl-C ends the search alone, and the second
-// one the process. It takes the place of Python's handler in the Python host, which could run only between two of
+// one the process; a server's first signal has it answer what it was asked before. It takes the place of Python's handler in the Python host, which could run only between two of
 // Python's own instructions.
 func (s *Session) watchSignals() {
 	s.signals = make(chan os.Signal, 2)
@@ -85,6 +106,14 @@ func (s *Session) watchSignals() {
 		received, open := <-signals
 		if !open {
 			return
+		}
+		if s.endService() {
+			fmt.Fprintln(s.Stderr, "collage: answering what was asked before (Ctrl-C again quits)")
+			if _, open = <-signals; !open {
+				return
+			}
+			s.removeTemporary()
+			os.Exit(exitInterrupted)
 		}
 		if received == os.Interrupt {
 			if result, ending := s.endEarly(); ending {
