@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/lazy"
 	"github.com/collage-tvm/collage/pass/place"
 )
 
@@ -107,53 +110,106 @@ func total(options []*option) float64 {
 	return sum
 }
 
-// optimise looks for a choice that is cheaper than best; nil where there is none. It solves with bounds for the costs
-// that it does not know, estimates those that the solution counts on, and solves again, until the solution counts on
-// none, or cannot be cheaper than what is known. bound is what every choice costs at least.
+// optimise looks for a choice that is cheaper than best; nil where there is none. It measures as package lazy does: what
+// the cheapest choice by costs and bounds counts on, until it counts on nothing that is not known, or cannot be cheaper
+// than what is known. bound is what every choice costs at least.
 func (s *partitioning) optimise(f *function, best float64) (chosen []*option, bound float64, err error) {
 	tree := place.TreeOf(f.graph)
-	exhausted := false
-	budget := max(leastBudget, s.report.Estimated)
-	for {
-		if err := bridge.CheckSignals(); err != nil {
-			return nil, 0, err
+	scale := f.scale()
+	computations := make([]int, len(f.all)) // each option is one by itself: which are equal, s.names knows
+	p := &lazy.Problem{Bounds: make([]float64, len(f.all)), Known: make([]cost.Cost, len(f.all))}
+	for i, o := range f.all {
+		computations[i] = i
+		if o.known {
+			p.Known[i] = o.cost(scale)
 		}
-		known, err := s.solve(f, tree, false)
-		if err != nil {
-			return nil, 0, err
+	}
+	tighten := func() {
+		for i, o := range f.all {
+			if !o.known {
+				p.Bounds[i] = s.least(o) * scale
+			}
 		}
-		if cost := total(known); cost < best*(1-tolerance) {
+	}
+	tighten()
+	p.Functions = []lazy.Function{{Tree: tree, Options: f.options(), Computations: computations}}
+	p.Enough = func(_ []cost.Cost, least float64) (bool, error) {
+		known, err := s.solve(f, tree, scale)
+		var uncovered *place.UncoveredError
+		if errors.As(err, &uncovered) {
+			return false, nil
+		}
+		if cost := total(known); err == nil && cost < best*(1-tolerance) {
 			best, chosen = cost, known
 		}
-		relaxed, err := s.solve(f, tree, true)
-		if err != nil {
-			return nil, 0, err
-		}
-		bound = 0
-		var unknown []*option
-		for _, o := range relaxed {
-			bound += s.optimistic(o)
-			if !o.known {
-				unknown = append(unknown, o)
-			}
-		}
-		if bound >= best*(1-tolerance) || len(unknown) == 0 || exhausted {
-			return chosen, bound, nil
-		}
-		before := s.report.Estimated
-		if err := s.measureTogether(f, unknown[:min(len(unknown), max(0, budget))]); err != nil {
-			return nil, 0, err
-		}
-		for _, o := range unknown {
-			if err := s.learn(f, o); errors.Is(err, errExhausted) || budget <= 0 {
-				exhausted = true
-				break
-			} else if err != nil {
-				return nil, 0, err
-			}
-		}
-		budget -= s.report.Estimated - before
+		return least/scale >= best*(1-tolerance), err
 	}
+	budget := max(leastBudget, s.report.Estimated)
+	p.Measure = func(wanted []int) ([]cost.Cost, error) {
+		unknown := make([]*option, len(wanted))
+		for k, i := range wanted {
+			unknown[k] = f.all[i]
+		}
+		costs, err := s.measure(f, unknown, &budget, scale)
+		tighten()
+		return costs, err
+	}
+	found, err := p.Run()
+	if err != nil && !errors.Is(err, errExhausted) {
+		return nil, 0, err
+	}
+	exhausted := err != nil
+	if _, err = p.Enough(found.Costs, found.Least); err == nil && math.IsInf(best, 1) && !exhausted {
+		_, err = s.solve(f, tree, scale) // says what nobody can do
+	}
+	return chosen, found.Least / scale, err
+}
+
+// measure finds out what options cost, in milliseconds times scale, within a budget of estimates. errExhausted says that
+// this is over, or that the estimator gives no more; what is known by then comes with it.
+func (s *partitioning) measure(f *function, options []*option, budget *int, scale float64) (costs []cost.Cost, err error) {
+	if err := bridge.CheckSignals(); err != nil {
+		return nil, err
+	}
+	before := s.report.Estimated
+	if err := s.measureTogether(f, options[:min(len(options), max(0, *budget))]); err != nil {
+		return nil, err
+	}
+	for _, o := range options {
+		if *budget <= 0 {
+			return costs, errExhausted
+		}
+		if err := s.learn(f, o); err != nil {
+			return costs, err
+		}
+		costs = append(costs, o.cost(scale))
+	}
+	*budget -= s.report.Estimated - before
+	return costs, nil
+}
+
+// cost is what an option that is known costs, in seconds times scale.
+func (o *option) cost(scale float64) cost.Cost {
+	if math.IsInf(o.seconds, 1) {
+		return cost.FromFailure(cost.Failure{Phase: "run", Kind: cost.KindError, Detail: "by the estimator"}, time.Time{})
+	}
+	return cost.FromMilliseconds(o.seconds * scale)
+}
+
+// mostSum is what all costs may add up to, in the solver's milliseconds, which are whole picoseconds.
+const mostSum = 1e8
+
+// scale makes milliseconds of seconds, or less of a mock's hundreds of seconds, so that they do not overflow the solver.
+// What is not known yet is taken to cost no more than mostBeyond times what is known.
+func (f *function) scale() float64 {
+	const mostBeyond = 64
+	most := 0.0
+	for _, o := range f.all {
+		if o.known && !math.IsInf(o.seconds, 1) {
+			most = max(most, o.seconds)
+		}
+	}
+	return min(1e3, mostSum/(mostBeyond*float64(len(f.all))*max(most, 1)))
 }
 
 // learn is know, and keeps what was learnt for bounds.
@@ -168,12 +224,9 @@ func (s *partitioning) learn(f *function, o *option) error {
 	return nil
 }
 
-// optimistic is a cost, or a lower bound of one that is not known. Costs are never negative. The mock estimator's
-// follow from any other on the same target, by the law that TVM's documentation gives.
-func (s *partitioning) optimistic(o *option) float64 {
-	if o.known {
-		return o.seconds
-	}
+// least is a lower bound of a cost that is not known, in seconds. Costs are never negative. The mock estimator's follow
+// from any other on the same target, by the law that TVM's documentation gives.
+func (s *partitioning) least(o *option) float64 {
 	if e, ok := s.estimator.(*tvmEstimator); ok && e.mock() && len(s.known[o.target]) > 0 {
 		k := s.known[o.target][0]
 		return k.seconds * mockCost(o.operators) / mockCost(k.operators) * (1 - tolerance/10)
@@ -185,36 +238,25 @@ func (s *partitioning) optimistic(o *option) float64 {
 // of the one before it.
 func mockCost(operators int) float64 { return (1 - math.Pow(0.9, float64(operators))) / (1 - 0.9) }
 
-// solve places with what is known, or optimistically with all options; nil where that covers nothing.
-func (s *partitioning) solve(f *function, tree *place.Tree, optimistic bool) ([]*option, error) {
-	costs := make([]float64, len(f.all))
-	sum := 0.0
-	for i, o := range f.all {
-		costs[i] = math.Inf(1)
-		if o.known || optimistic {
-			costs[i] = s.optimistic(o)
-		}
-		if !math.IsInf(costs[i], 1) {
-			sum += costs[i]
-		}
-	}
-	// The solver counts in picoseconds, which a mock's hundreds of seconds would overflow.
-	scale := 1e3
-	if sum > 1e5 {
-		scale *= 1e5 / sum
-	}
+// options are the function's for the solver, without costs.
+func (f *function) options() []place.Option {
 	options := make([]place.Option, len(f.all))
 	for i, o := range f.all {
-		options[i] = place.Option{Nodes: o.nodes, Cost: costs[i] * scale, Rank: o.rank()}
+		options[i] = place.Option{Nodes: o.nodes, Rank: o.rank()}
+	}
+	return options
+}
+
+// solve places with what is known. Errors: *place.UncoveredError where that does not cover the function.
+func (s *partitioning) solve(f *function, tree *place.Tree, scale float64) ([]*option, error) {
+	options := f.options()
+	for i, o := range f.all {
+		options[i].Cost = math.Inf(1)
+		if o.known {
+			options[i].Cost = o.seconds * scale
+		}
 	}
 	p, err := place.Solve(options, tree)
-	var uncovered *place.UncoveredError
-	if errors.As(err, &uncovered) {
-		if optimistic {
-			return nil, err
-		}
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -229,18 +271,14 @@ func (s *partitioning) solve(f *function, tree *place.Tree, optimistic bool) ([]
 	return chosen, nil
 }
 
-// rank breaks ties: what is known, then fewer regions, then fewer kernels.
+// rank breaks ties: fewer regions, then fewer kernels.
 func (o *option) rank() int {
-	rank := 0
 	switch {
 	case o.target == nil:
+		return 0
 	case o.target.external:
-		rank = 1 << 10
+		return 1 << 10
 	default:
-		rank = 1
+		return 1
 	}
-	if !o.known {
-		rank += 1 << 20
-	}
-	return rank
 }

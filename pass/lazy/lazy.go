@@ -37,7 +37,7 @@ type Function struct {
 type Problem struct {
 	Functions []Function
 	// Bounds are what each computation takes at least, in milliseconds. They must be true, and above 0 where the cost
-	// is sure to be.
+	// is sure to be. Measure may raise those of what is not known yet, by what it learns.
 	Bounds []float64
 	// Known are the costs that are known; zero Costs for the others. Failures are known, too.
 	Known []cost.Cost
@@ -45,6 +45,9 @@ type Problem struct {
 	Overhead place.Overhead
 	// Measure gives the costs of computations, in their order. What it leaves unknown is not placed.
 	Measure func(computations []int) ([]cost.Cost, error)
+	// Enough, if not nil, ends the loop before everything that is chosen is known: costs are what is known by now, and
+	// least is what every placement takes at least, in milliseconds.
+	Enough func(costs []cost.Cost, least float64) (bool, error)
 	// Exhaustive measures everything at once.
 	Exhaustive bool
 	// Placed, if not nil, is told after each round how much is measured and how much may still be.
@@ -58,6 +61,9 @@ type Result struct {
 	Costs []cost.Cost
 	// Measured counts the computations that Measure was asked for, Rounds how often it was called.
 	Measured, Rounds int
+	// Least is what every placement takes at least, in milliseconds, Overhead with it, as the last one that was looked at
+	// shows.
+	Least float64
 	// Scale is what the bounds were multiplied with: less than 1 where some cost was found to be under its bound, which
 	// means that the machine is faster than its calibration.
 	Scale float64
@@ -82,6 +88,11 @@ func (p *Problem) Run() (*Result, error) {
 		if len(next) == 0 {
 			break
 		}
+		if p.Enough != nil {
+			if enough, err := p.Enough(r.Costs, r.Least); enough || err != nil {
+				return p.bounded(r, asked), err
+			}
+		}
 		for _, i := range next {
 			asked[i] = true
 		}
@@ -100,12 +111,17 @@ func (p *Problem) Run() (*Result, error) {
 			return r, fmt.Errorf("lazy: %d costs for %d computations", len(costs), len(next))
 		}
 	}
+	return p.bounded(r, asked), nil
+}
+
+// bounded fills in bounds for what was not asked for.
+func (p *Problem) bounded(r *Result, asked []bool) *Result {
 	for i := range r.Costs {
 		if !asked[i] {
 			r.Costs[i] = cost.FromBound(p.Bounds[i] * r.Scale)
 		}
 	}
-	return r, nil
+	return r
 }
 
 // Unmeasured is the result of a Run that measures nothing: what is known, and for all else a bound.
@@ -168,6 +184,7 @@ func (p *Problem) next(r *Result, asked []bool) ([]int, error) {
 		}
 	}
 	open := 0
+	r.Least = 0
 	for k := range p.Functions {
 		f := &p.Functions[k]
 		if p.Exhaustive {
@@ -186,6 +203,7 @@ func (p *Problem) next(r *Result, asked []bool) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
+		r.Least += placement.LowerBound
 		for _, o := range placement.Chosen {
 			take(f.Computations[o])
 		}

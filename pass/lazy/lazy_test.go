@@ -265,3 +265,28 @@ func TestWhatCannotBeCovered(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, r.Costs[0].Failed())
 }
+
+// Who has a placement at hand ends the loop where nothing can be cheaper, and learns what everything takes at least.
+func TestItEndsWhereEnoughIsKnown(t *testing.T) {
+	t.Parallel()
+	tree := &place.Tree{Parent: []relay.NodeID{relay.NoNode}, Needs: []bool{true}}
+	for _, at := range []struct {
+		hand     float64 // what the placement at hand takes
+		measured int
+		least    float64
+	}{{1, 0, 1}, {2, 1, 2}, {9, 2, 3}} {
+		p := Problem{Bounds: []float64{1, 2}, Known: make([]cost.Cost, 2), Functions: []Function{{Tree: tree,
+			Computations: []int{0, 1}, Options: []place.Option{{Nodes: []relay.NodeID{0}}, {Nodes: []relay.NodeID{0}}}}},
+			Enough: func(costs []cost.Cost, least float64) (bool, error) { return least >= at.hand, nil },
+			Measure: func(computations []int) ([]cost.Cost, error) {
+				return []cost.Cost{cost.FromMilliseconds([]float64{4, 3}[computations[0]])}, nil
+			}}
+		r, err := p.Run()
+		require.NoError(t, err)
+		require.Equal(t, at.measured, r.Measured, "with %v at hand", at.hand)
+		require.InDelta(t, at.least, r.Least, 1e-9)
+		for i := r.Measured; i < 2; i++ {
+			require.Equal(t, cost.Bounded, r.Costs[i].Origin)
+		}
+	}
+}
