@@ -92,3 +92,47 @@ func TestWhenUnfoundKernelsAreWorthAWordAtHalfAndTwice(t *testing.T) {
 		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, "%v", of.rest)
 	}
 }
+
+func TestHowFarProfilesAreBroughtToOneSpeedAtHalfAndTwice(t *testing.T) {
+	for _, of := range []struct {
+		busy              float64 // how much longer all took while the profile was taken
+		half, chosen, two bool
+		why               string
+	}{
+		{1.5, true, true, true, "half as slow again"},
+		{3, false, true, true, "one of three shares of a core"},
+		{6, false, false, true, "what is further off than a busy machine explains"},
+		{10, false, false, false, "and further"},
+	} {
+		got := []bool{}
+		for _, factor := range []float64{0.5, 1, 2} {
+			most := factor * mostScale
+			whole := scaled(1/of.busy, most) == 1/of.busy
+			assert.Equal(t, whole, scaled(of.busy, most) == of.busy, "as far to the other side")
+			got = append(got, whole)
+		}
+		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, of.why)
+	}
+}
+
+func TestHowMuchOfTheAllowedErrorIsAimedAtAtHalfAndTwice(t *testing.T) {
+	for _, of := range []struct {
+		off               float64 // of what is allowed, as it is believed
+		half, chosen, two bool
+		why               string
+	}{
+		{0.4, true, true, true, "far within"},
+		{0.8, false, true, true, "at half, half of the room would be given away"},
+		{0.95, false, false, true, "what turns out a tenth further off than believed would not be allowed"},
+		{1.5, false, false, true, "at twice, what is believed not to be allowed would be aimed at"},
+	} {
+		for _, measure := range []string{cost.Cosine, "l2"} {
+			n := &sensitivity{limit: cost.Limit{Most: 0.02, Measure: measure}}
+			got := []bool{}
+			for _, factor := range []float64{0.5, 1, 2} {
+				got = append(got, n.squared(of.off*n.limit.Most) <= n.aimed(factor*margin))
+			}
+			assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, of.why)
+		}
+	}
+}

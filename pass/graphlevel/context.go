@@ -46,10 +46,14 @@ func (s *search) observe(t *Trial) {
 	if s.reference == 0 {
 		s.reference = total / t.Score
 	}
-	scale := min(mostScale, max(1/mostScale, s.reference*t.Score/total))
+	scale := scaled(s.reference*t.Score/total, mostScale)
 	s.result.Tables[s.main].Observe(profile, t.Placement.Chosen[s.main], scale)
 	s.borders.Observe(profile, scale)
 }
+
+// scaled is what a profile's times are multiplied with, which should be factor: no more than most, and no less than its
+// inverse.
+func scaled(factor, most float64) float64 { return min(most, max(1/most, factor)) }
 
 // believe makes what was seen in place the costs by which genomes are decoded and judged.
 func (s *search) believe() {

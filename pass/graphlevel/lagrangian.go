@@ -35,7 +35,7 @@ func (n *sensitivity) relaxed(options func(function int) []place.Option) (*plan.
 		return nil, nil
 	}
 	all := n.allOptions(options)
-	allowed := n.squared(margin * n.limit.Most)
+	allowed := n.aimed(margin)
 	bound := math.Inf(-1)
 	at := func(price float64) (atPrice, error) {
 		a, err := n.at(price, all)

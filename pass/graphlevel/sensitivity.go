@@ -211,6 +211,9 @@ func (n *sensitivity) fit() {
 // margin is how much less than what is allowed is aimed at: what is believed is not exact.
 const margin = 0.9
 
+// aimed is the squared error that is aimed at, with so much of what is allowed.
+func (n *sensitivity) aimed(margin float64) float64 { return n.squared(margin * n.limit.Most) }
+
 // exceeds says that a placement is believed to be further off than is allowed.
 func (n *sensitivity) exceeds(p *genome.Placement) bool {
 	return n != nil && n.sum(n.covered(p.Chosen)) > n.squared(n.limit.Most)

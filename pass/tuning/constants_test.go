@@ -24,3 +24,22 @@ func TestByHowMuchTuningMustHelpAtHalfAndTwice(t *testing.T) {
 		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, "%v", of.tuned)
 	}
 }
+
+func TestWhatIsHopedOfTuningAtHalfAndTwice(t *testing.T) {
+	for _, of := range []struct {
+		ms                float64 // where what is placed takes 1 ms
+		half, chosen, two bool
+		why               string
+	}{
+		{0.9, true, true, true, "what TVM is the fastest at"},
+		{1.5, false, true, true, "what TVM would win if it were twice as fast; without hope none of these is tuned"},
+		{3, false, false, true, "what more than twice the speed would win"},
+		{5, false, false, false, "what four times would not win"},
+	} {
+		got := []bool{}
+		for _, factor := range []float64{0.5, 1, 2} {
+			got = append(got, hopedGain(1, of.ms, factor*hopedSpeedup) > 0)
+		}
+		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, of.why)
+	}
+}

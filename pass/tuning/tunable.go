@@ -112,7 +112,7 @@ func Tunables(p *plan.Plan) []Tunable {
 	var keys []string
 	for _, at := range order {
 		t := best[at]
-		if t.Gain = t.Price - t.Milliseconds/hopedSpeedup; t.Gain <= 0 {
+		if t.Gain = hopedGain(t.Price, t.Milliseconds, hopedSpeedup); t.Gain <= 0 {
 			continue
 		}
 		if same := byKey[t.Key]; same != nil {
@@ -131,6 +131,9 @@ func Tunables(p *plan.Plan) []Tunable {
 	slices.SortStableFunc(out, func(a, b Tunable) int { return cmp.Compare(b.Gain, a.Gain) })
 	return out
 }
+
+// hopedGain is what is gained, in milliseconds, where tuning helps by so much and what stands there now takes price.
+func hopedGain(price, milliseconds, speedup float64) float64 { return price - milliseconds/speedup }
 
 // tuningMargin is how much faster a computation must be with what a tuner has found, by the median of paired samples,
 // so that this is kept: another record takes its place in the log, and other builds that are as fast by chance differ
