@@ -31,7 +31,7 @@ part() {
   }
   {
     echo "\$ ${*/$PWD\//}"
-    grep -E "$lines" "$kept/$name.log" | sed 's/^/  /'
+    grep -E "$lines" "$kept/$name.log" | sed 's/^\.*/  /' # pytest's dots stand before what a test prints
   } >"$kept/$name.txt"
 }
 
