@@ -20,6 +20,7 @@ var phrases = map[string]string{
 	"MIT":          "Permission is hereby granted, free of charge",
 	"BSD-3-Clause": "Redistribution and use in source and binary forms",
 	"FTL":          "The FreeType Project",
+	"Apache-2.0":   "Apache License",
 }
 
 func TestNoticeNamesWhatIsLinked(t *testing.T) {
