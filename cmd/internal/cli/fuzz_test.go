@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,5 +79,33 @@ func FuzzShapes(f *testing.F) {
 		same, err := inputShape.parse(again)
 		require.NoError(t, err)
 		require.Equal(t, shapes, same)
+	})
+}
+
+// Whatever a configuration holds, flags get values of their kinds, or the error says where it is wrong.
+func FuzzConfiguration(f *testing.F) {
+	f.Add("backends: [tvm, dnnl]\ncompile:\n  search-time: 5m\n")
+	f.Add("threads: &a 4\nrepeat: *a\n")
+	f.Add("? [a]\n: b\n")
+	f.Add("pin: !!binary aGk=\n<<: {threads: 2}\n")
+	f.Add("compile: {compile: {}}\n---\nthreads: 1\n")
+	path := filepath.Join(f.TempDir(), "collage.yaml")
+	f.Setenv(configurationEnv, path)
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags := newFlagSet(&compileCommand)
+		compileCommand.New(flags)
+		_, set, err := configure(&compileCommand, flags)
+		if err != nil && !strings.Contains(err.Error(), path) {
+			t.Fatalf("%q: %v", text, err)
+		}
+		for _, one := range set {
+			name, _, _ := strings.Cut(strings.TrimPrefix(one, "--"), " ")
+			if typed(flags, name) {
+				t.Fatalf("%q: --%s counts as typed", text, name)
+			}
+		}
 	})
 }
