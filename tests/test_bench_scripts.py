@@ -423,6 +423,14 @@ def test_what_a_dead_process_of_bench_scale_says():
     assert memory.peak >= 1
 
 
+def test_bench_region_call(tmp_path):
+    text = script("bench_region_call", "--calls", 50, "--rounds", 2, folder=tmp_path)
+    readable(text, "Median of 2 rounds of 50 calls", "machine: ")
+    rows = re.findall(r"^(\w+) +(\d+\.\d+) +\[\d+\.\d+, \d+\.\d+\] +(\d+\.\d+) +\[", text, re.M)
+    assert rows[0][0] == "tvm" and {name for name, *_ in rows} <= {"tvm", *placed.usable()}
+    assert len(rows) > 1 and all(float(time) >= 0 for _, *both in rows for time in both)
+
+
 def test_benchsolver(tmp_path):
     go = shutil.which("go", path=f"{environment()['PATH']}:/usr/local/go/bin")
     if not go:
@@ -459,6 +467,7 @@ def test_every_script_is_here():
         "bench_quantised",
         "bench_scale",
         "bench_drop_in",
+        "bench_region_call",
         "bench_search",
         "bench_threads",
         "benchsolver",
