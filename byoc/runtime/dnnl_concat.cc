@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Concatenation: oneDNN 2.6's takes up to thirty times as long as copying does (make bench-onednn). The parts
-// and the result lie alike, so that each is a number of rows, one for each place in front of the axis, that
-// are copied whole.
+// Concatenation. Of parts that all lie row by row oneDNN 2.6's takes 25 times as long as 3.2's, which copies
+// (make bench-onednn); of others it is as fast. Here the parts and the result always lie alike, so that each is
+// a number of rows, one for each place in front of the axis, that are copied whole.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -66,8 +66,9 @@ Order OrderOf(const Desc& desc) {
   return found;
 }
 
-// A piece of work is at least so many bytes: what is copied while another thread wakes up.
-constexpr size_t kLeastPiece = 32 << 10;
+// A piece of work is at least so many bytes: with two threads of a Zen 4 a second one costs time up to 128 KB
+// in all (3.0 for 2.7 us) and saves some from 256 KB on (5.9 for 6.4 us; of 1 MB 15 for 22).
+constexpr size_t kLeastPiece = 128 << 10;
 
 // Copies parts, rows of so many bytes each, behind one another. data: the parts, the result.
 native::PieceWork Copies(const std::vector<size_t>& parts, size_t rows, int threads) {
