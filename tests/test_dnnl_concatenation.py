@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Concatenations inside regions of dnnl: of parts that lie in blocks, by pixels or row by row, along each axis."""
 
+import subprocess
+import sys
+
 import numpy as np
 import placed
 import pytest
 import tvm
+from conftest import environment
 from tvm import relay
 
 
@@ -31,6 +35,7 @@ CASES = {
     "blocks": ((16, 32), 1),
     "many": ((16, 16, 48, 32, 16), 1),
     "no_whole_blocks": ((16, 20), 1),
+    "the_largest_alone_fills_its_blocks": ((48, 20), 1),
     "an_input_between": ((32, 0, 16), 1),
     "inputs_alone": ((0, 0), 1),
     "one_number_each": ((1, 1, 1), 1),
@@ -55,6 +60,14 @@ def test_concatenations(case, batch, behind, tmp_path):
     (operators,) = placed.regions(made).values()
     assert operators["concatenate"] == 1
     hold(module, made, tmp_path)
+
+
+@pytest.mark.parametrize("level", ["plain", "avx2"])
+def test_where_convolutions_give_blocks(level):
+    """With AVX-512 oneDNN's convolutions here give pixels; less of a processor gives blocks of channels."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "test_concatenations"]
+    done = subprocess.run(command, env=environment(COLLAGE_MAX_CPU_ISA=level), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_a_large_one_is_divided_among_threads(tmp_path):

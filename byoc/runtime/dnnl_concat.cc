@@ -23,16 +23,15 @@ struct Order {
 
 // The compact layout of a tensor in an order. Where there are blocks, dims must fill them.
 Desc Laid(const Order& order, const Dims& dims, dnnl::memory::data_type dtype) {
-  Dims strides(dims.size());
+  Desc desc = RowMajor(dims, dtype);  // oneDNN makes none of strides between blocks
+  auto& blocking = desc.data.format_desc.blocking;
   int64_t step = order.block;
   for (size_t i = order.axes.size(); i-- > 0;) {
     const int axis = order.axes[i];
-    strides[axis] = step;
+    blocking.strides[axis] = step;
     step *= axis == order.blocked ? dims[axis] / order.block : dims[axis];
   }
-  Desc desc(dims, dtype, strides);
   if (order.blocked >= 0) {
-    auto& blocking = desc.data.format_desc.blocking;
     blocking.inner_nblks = 1;
     blocking.inner_blks[0] = order.block;
     blocking.inner_idxs[0] = order.blocked;
