@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Concatenation. Of parts that all lie row by row oneDNN 2.6's takes 25 times as long as 3.2's, which copies
-// (make bench-onednn); of others it is as fast. Here the parts and the result always lie alike, so that each is
-// a number of rows, one for each place in front of the axis, that are copied whole.
+// Concatenation. Of parts that lie row by row or in blocks oneDNN 2.6's takes many times as long as copying
+// (RATIONALE; make bench-onednn). Here the parts and the result always lie alike, so that each is a number of
+// rows, one for each place in front of the axis, that are copied whole.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
