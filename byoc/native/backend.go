@@ -62,7 +62,7 @@ func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal { return
 func (backend) ProposedKernels() []string { return []string{AttentionKernel} }
 
 // runtimeRevision is raised whenever kernels change: what was measured with others is measured anew.
-const runtimeRevision = 13
+const runtimeRevision = 14
 
 // Probe says whether the engine is here, which is dnnl's, and for which instructions the kernels are chosen: they are
 // part of the version, and so of the key of costs.
