@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -122,19 +123,31 @@ func pluginDirs() []string {
 // mappedFile is the path of the file with this base name that is mapped into this process; "" if none is.
 // (dladdr would say the same, but only bridge speaks C.)
 func mappedFile(base string) string {
-	f, err := os.Open("/proc/self/maps")
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		// The path is everything from the first '/' of a line: "7f..-7f.. r-xp 00000000 08:01 123   /a b/c.so".
-		if i := strings.IndexByte(lines.Text(), '/'); i >= 0 {
-			if path := lines.Text()[i:]; filepath.Base(path) == base {
-				return path
-			}
+	paths, _ := MappedFiles() // without /proc nothing is found
+	for _, path := range paths {
+		if filepath.Base(path) == base {
+			return path
 		}
 	}
 	return ""
+}
+
+// MappedFiles are the paths of the files whose code is mapped into this process, each once: the program and its shared
+// libraries.
+func MappedFiles() ([]string, error) {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var paths []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// The path is everything from the first '/' of a line: "7f..-7f.. r-xp 00000000 08:01 123   /a b/c.so".
+		line := lines.Text()
+		if i := strings.IndexByte(line, '/'); i >= 0 && strings.Contains(line[:i], "x") && !slices.Contains(paths, line[i:]) {
+			paths = append(paths, line[i:])
+		}
+	}
+	return paths, lines.Err()
 }

@@ -3,7 +3,6 @@
 package deployment
 
 import (
-	"bufio"
 	"cmp"
 	"debug/elf"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
 )
 
 // Library is a shared library that a model had loaded when it ran.
@@ -27,27 +28,15 @@ var systemFolders = []string{"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"}
 
 // Loaded are the shared libraries that are in this process, in order of their names, but for the model's own.
 func Loaded(model string) ([]Library, error) {
-	file, err := os.Open("/proc/self/maps")
+	paths, err := byoc.MappedFiles()
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	executable, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		// The path is everything from the first '/' of a line: "7f..-7f.. r-xp 00000000 08:01 123   /a b/c.so".
-		line := lines.Text()
-		at := strings.IndexByte(line, '/')
-		if at < 0 || !strings.Contains(line[:at], "x") {
-			continue
-		}
-		if path := line[at:]; path != executable && path != model && !slices.Contains(paths, path) {
-			paths = append(paths, path)
-		}
-	}
+	paths = slices.DeleteFunc(paths, func(path string) bool { return path == executable || path == model })
 	return named(paths)
 }
 
