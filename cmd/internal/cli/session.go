@@ -47,46 +47,49 @@ type Session struct {
 	temporary []string
 	// onInterrupt says what became of the work so far, for the user who stopped it.
 	onInterrupt string
-	// end ends what can end early with a result; it says whether it does. nil: nothing can.
+	// ending ends what can end early with a result; nil: nothing can.
+	ending *ending
+}
+
+// ending is how a signal ends work that has a result.
+type ending struct {
+	// end says whether it does end it.
 	end func() bool
-	// endResult says what comes of the work then.
-	endResult string
-	// service ends a server, whatever the signal; nil for other commands.
-	service func()
+	// says is what the user is told then.
+	says string
+	// always: by any signal, and not by Ctrl-C alone.
+	always bool
 }
 
-// setEnd says how the first interrupt ends the work with a result, and what comes of the work then.
+// setEnd says how the first interrupt ends a search with a result, and what comes of it; nil: it does not.
 func (s *Session) setEnd(end func() bool, result string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.end, s.endResult = end, result
-}
-
-// setService says how the first signal ends a server, which then answers what it was asked before.
-func (s *Session) setService(end func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.service = end
-}
-
-// endService ends a server; it says whether there is one.
-func (s *Session) endService() bool {
-	s.mu.Lock()
-	end := s.service
-	s.mu.Unlock()
 	if end == nil {
-		return false
+		s.setEnding(nil)
+		return
 	}
-	end()
-	return true
+	s.setEnding(&ending{end: end, says: "ending the search; " + result})
 }
 
-// endEarly has the work end with a result, where it can, and says what comes of it.
-func (s *Session) endEarly() (result string, ending bool) {
+// setService says how the first signal ends a server.
+func (s *Session) setService(end func()) {
+	s.setEnding(&ending{func() bool { end(); return true }, "answering what was asked before", true})
+}
+
+func (s *Session) setEnding(e *ending) {
 	s.mu.Lock()
-	end, result := s.end, s.endResult
+	defer s.mu.Unlock()
+	s.ending = e
+}
+
+// endEarly has the work end with a result, where a signal can do that, and says what comes of it.
+func (s *Session) endEarly(received os.Signal) (says string, ending bool) {
+	s.mu.Lock()
+	e := s.ending
 	s.mu.Unlock()
-	return result, end != nil && end()
+	if e == nil || !e.always && received != os.Interrupt {
+		return "", false
+	}
+	return e.says, e.end()
 }
 
 func newSession(stdout, stderr io.Writer) *Session {
@@ -97,8 +100,8 @@ func newSession(stdout, stderr io.Writer) *Session {
 
 // watchSignals turns Ctrl-C and termination into the end of Context; the second one, or a command that does not come
 // back, ends the process. Where a search has something to write, the first Ctrl-C ends the search alone, and the second
-// one the process; a server's first signal has it answer what it was asked before. It takes the place of Python's handler in the Python host, which could run only between two of
-// Python's own instructions.
+// one the process; a server's first signal has it answer what it was asked before. It takes the place of Python's
+// handler in the Python host, which could run only between two of Python's own instructions.
 func (s *Session) watchSignals() {
 	s.signals = make(chan os.Signal, 2)
 	signal.Notify(s.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -107,27 +110,17 @@ func (s *Session) watchSignals() {
 		if !open {
 			return
 		}
-		if s.endService() {
-			fmt.Fprintln(s.Stderr, "collage: answering what was asked before (Ctrl-C again quits)")
+		if says, ending := s.endEarly(received); ending {
+			if s.beforeError != nil {
+				s.beforeError()
+			}
+			fmt.Fprintf(s.Stderr, "collage: %s (Ctrl-C again quits)\n", says)
 			if _, open = <-signals; !open {
 				return
 			}
+			s.printError(s.interruptError())
 			s.removeTemporary()
 			os.Exit(exitInterrupted)
-		}
-		if received == os.Interrupt {
-			if result, ending := s.endEarly(); ending {
-				if s.beforeError != nil {
-					s.beforeError()
-				}
-				fmt.Fprintf(s.Stderr, "collage: ending the search; %s (Ctrl-C again quits)\n", result)
-				if _, open = <-signals; !open {
-					return
-				}
-				s.printError(s.interruptError())
-				s.removeTemporary()
-				os.Exit(exitInterrupted)
-			}
 		}
 		s.cancel(fmt.Errorf("interrupted (%v)", received))
 		select {
