@@ -80,15 +80,15 @@ func values() map[string][]string {
 	}
 }
 
-// complete says how a command's flags and arguments are completed; files, where nothing else is said.
-func complete(c *cobra.Command, command *Command) {
+// complete says how a command's flags and arguments are completed, of which known has the words (values); files, where
+// nothing else is said.
+func complete(c *cobra.Command, command *Command, known map[string][]string) {
 	none := cobra.ShellCompDirectiveNoFileComp
-	known := values()
-	if command == &dbExportCommand {
-		known["format"] = []string{"csv", "json"}
-	}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		words, few := known[f.Name]
+		if command == &dbExportCommand && f.Name == "format" {
+			words = []string{"csv", "json"} // which are no model's
+		}
 		switch {
 		case few && f.Value.Type() == "stringSlice":
 			_ = c.RegisterFlagCompletionFunc(f.Name, several(words))

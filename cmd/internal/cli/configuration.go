@@ -121,24 +121,16 @@ func readConfiguration(path string) (*yaml.Node, error) {
 func sections(path string, root *yaml.Node, command *Command) (general, own []pair, err error) {
 	byName := map[string][]string{}
 	var all, names []string
-	collect := func(c *Command) {
-		if c.New == nil {
-			return
+	for _, c := range describe(commands()) {
+		if len(c.Parts) > 0 {
+			continue
 		}
-		flags := newFlagSet(c)
-		c.New(flags)
-		flags.VisitAll(func(f *pflag.Flag) {
+		names = append(names, c.Name)
+		for _, f := range c.Flags {
 			byName[c.Name] = append(byName[c.Name], f.Name)
 			if !slices.Contains(all, f.Name) {
 				all = append(all, f.Name)
 			}
-		})
-		names = append(names, c.Name)
-	}
-	for _, c := range commands() {
-		collect(c)
-		for _, part := range c.Parts {
-			collect(part)
 		}
 	}
 	unknown := func(node *yaml.Node, what string, among []string) error {

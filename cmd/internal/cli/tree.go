@@ -48,8 +48,9 @@ func (s *Session) tree(args []string) *cobra.Command {
 		}
 		return fmt.Errorf("the command comes first: collage COMMAND %s (see collage help)", firstFlag(args))
 	})
+	known := values()
 	for _, command := range commands() {
-		one := s.branch(command, args, ours)
+		one := s.branch(command, args, ours, known)
 		if command == &helpCommand {
 			root.SetHelpCommand(one)
 		} else {
@@ -62,15 +63,16 @@ func (s *Session) tree(args []string) *cobra.Command {
 	return root
 }
 
-// branch is one command with its parts; ours gets them all.
-func (s *Session) branch(command *Command, args []string, ours map[*cobra.Command]*Command) *cobra.Command {
+// branch is one command with its parts; ours gets them all. known are the words that flags take.
+func (s *Session) branch(command *Command, args []string, ours map[*cobra.Command]*Command,
+	known map[string][]string) *cobra.Command {
 	words := strings.Fields(command.Name)
 	c := &cobra.Command{Use: words[len(words)-1], Short: command.Short, Args: cobra.ArbitraryArgs}
 	c.Flags().SortFlags = false
 	ours[c] = command
 	if command.Parts != nil {
 		for _, part := range command.Parts {
-			c.AddCommand(s.branch(part, args, ours))
+			c.AddCommand(s.branch(part, args, ours, known))
 		}
 		c.ValidArgsFunction = cobra.NoFileCompletions
 		c.RunE = func(_ *cobra.Command, rest []string) error {
@@ -84,7 +86,7 @@ func (s *Session) branch(command *Command, args []string, ours map[*cobra.Comman
 		return c
 	}
 	action := command.New(c.Flags())
-	complete(c, command)
+	complete(c, command, known)
 	c.RunE = func(_ *cobra.Command, rest []string) error { return s.act(command, action, c.Flags(), args, rest) }
 	return c
 }
