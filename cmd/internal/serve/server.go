@@ -210,11 +210,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (int, error) {
 	case <-r.Context().Done():
 		return statusGone, errors.New("the client has gone")
 	}
-	s.metrics.computing.Inc()
-	began := time.Now()
-	outputs, err := executor.Infer(r.Context(), inputs)
-	s.metrics.computed(time.Since(began))
-	s.free <- executor
+	outputs, err := s.compute(r.Context(), executor, inputs)
 	if err != nil {
 		if r.Context().Err() != nil {
 			return statusGone, errors.New("the client has gone")
@@ -224,11 +220,26 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (int, error) {
 	return s.reply(w, asked, wanted, outputs)
 }
 
+// compute has an executor compute; it is free again then, whatever happens.
+func (s *Server) compute(ctx context.Context, executor Executor, inputs []npz.Array) ([]npz.Array, error) {
+	began := time.Now()
+	s.metrics.computing.Inc()
+	defer func() {
+		s.metrics.computed(time.Since(began))
+		s.free <- executor
+	}()
+	return executor.Infer(ctx, inputs)
+}
+
 // statusGone is nginx's code for a client that has closed its connection; nobody reads it but the metrics.
 const statusGone = 499
 
 // read reads a request's JSON and arrays, and holds them against what the model takes.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (asked *request, inputs []npz.Array, code int, err error) {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, nil, http.StatusUnsupportedMediaType, fmt.Errorf("the request is compressed (%.40q); send it as it is",
+			encoding)
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.MostBytes))
 	var large *http.MaxBytesError
 	switch {

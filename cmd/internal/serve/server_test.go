@@ -189,6 +189,9 @@ func TestRequestsThatAreWrong(t *testing.T) {
 	code, said, _ := ask(t, s, "POST", inferPath, strings.Repeat(" ", 1<<17))
 	assert.Equal(t, 413, code)
 	assert.Contains(t, said, "a request may have 65536 bytes")
+	code, said, _ = ask(t, s, "POST", inferPath, good, "Content-Encoding", "gzip")
+	assert.Equal(t, 415, code)
+	assert.Contains(t, said, `is compressed (\"gzip\")`)
 	for path, want := range map[string]int{"/v2/models/other/infer": 404, "/v3": 404, "/v2/models/net/versions/2/infer": 404} {
 		code, _, _ := ask(t, s, "POST", path, good)
 		assert.Equal(t, want, code, path)
@@ -201,6 +204,21 @@ func TestAModelThatFails(t *testing.T) {
 		code, body, _ := ask(t, s, "POST", inferPath, good)
 		assert.Equal(t, 500, code)
 		assert.Contains(t, body, "out of memory")
+	}
+}
+
+// panics is an executor with a defect.
+type panics struct{}
+
+func (panics) Infer(context.Context, []npz.Array) ([]npz.Array, error) { panic("a defect") }
+
+// net/http ends the request alone: the next one must find the executor.
+func TestADefectCostsNoExecutor(t *testing.T) {
+	s := New(options(panics{}))
+	for range 3 {
+		assert.Panics(t, func() { ask(t, s, "POST", inferPath, good) })
+		assert.Len(t, s.free, 1)
+		assert.Zero(t, s.waiting.Load())
 	}
 }
 
