@@ -133,16 +133,19 @@ func (s *partitioning) optimise(f *function, best float64) (chosen []*option, bo
 	}
 	tighten()
 	p.Functions = []lazy.Function{{Tree: tree, Options: f.options(), Computations: computations}}
+	var enough bool
+	var uncovered *place.UncoveredError // by what was known last
 	p.Enough = func(_ []cost.Cost, least float64) (bool, error) {
+		uncovered = nil
 		known, err := s.solve(f, tree, scale)
-		var uncovered *place.UncoveredError
 		if errors.As(err, &uncovered) {
 			return false, nil
 		}
 		if cost := total(known); err == nil && cost < best*(1-tolerance) {
 			best, chosen = cost, known
 		}
-		return least/scale >= best*(1-tolerance), err
+		enough = least/scale >= best*(1-tolerance)
+		return enough, err
 	}
 	budget := max(leastBudget, s.report.Estimated)
 	p.Measure = func(wanted []int) ([]cost.Cost, error) {
@@ -159,10 +162,15 @@ func (s *partitioning) optimise(f *function, best float64) (chosen []*option, bo
 		return nil, 0, err
 	}
 	exhausted := err != nil
-	if _, err = p.Enough(found.Costs, found.Least); err == nil && math.IsInf(best, 1) && !exhausted {
-		_, err = s.solve(f, tree, scale) // says what nobody can do
+	if !enough { // with what was measured last
+		if _, err := p.Enough(found.Costs, found.Least); err != nil {
+			return nil, 0, err
+		}
 	}
-	return chosen, found.Least / scale, err
+	if uncovered != nil && math.IsInf(best, 1) && !exhausted {
+		return nil, 0, uncovered // nobody can do that
+	}
+	return chosen, found.Least / scale, nil
 }
 
 // measure finds out what options cost, in milliseconds times scale, within a budget of estimates. errExhausted says that
