@@ -201,7 +201,7 @@ func (c *decision) settle() {
 			continue // all are the same network
 		}
 		if t == nil {
-			f.failure = &cost.Failure{Phase: "run", Kind: cost.KindTimeout, Detail: "there was no time to run it"}
+			f.failure = &cost.Failure{Phase: "run", Kind: cost.KindError, Detail: "the search did not run it"}
 			continue
 		}
 		f.adopt(t)
