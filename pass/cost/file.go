@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // File is what stands in the file of a store, line by line, for whoever looks after one.
@@ -108,8 +109,10 @@ func (f *File) Entries() []Entry {
 }
 
 // write writes the records that count and that keep wants, byte for byte as they stood, and with them the records of
-// later versions. Parts that cannot be read go to broken; nil keeps them where they are.
+// later versions. Parts that cannot be read go to broken; nil keeps them where they are. Where one of them would become
+// the beginning of the file, an empty line goes before it: what is written must be taken for a store (checkIsStore).
 func (f *File) write(w io.Writer, keep func(Entry) bool, broken io.Writer) error {
+	atStart := true
 	for i, p := range f.parts {
 		to := w
 		switch {
@@ -125,10 +128,15 @@ func (f *File) write(w io.Writer, keep func(Entry) bool, broken io.Writer) error
 				continue
 			}
 		}
-		for _, text := range [][]byte{bytes.TrimSpace(p.raw), []byte("\n")} {
-			if _, err := to.Write(text); err != nil {
-				return err
+		text := slices.Concat(bytes.TrimSpace(p.raw), []byte("\n"))
+		if to == w {
+			if atStart && !couldBeRecord(text) {
+				text = slices.Concat([]byte("\n"), text)
 			}
+			atStart = false
+		}
+		if _, err := to.Write(text); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -188,6 +188,17 @@ func FuzzStoreFile(f *testing.F) {
 		_, err = Prune(path, func(Entry) bool { return false }, false)
 		require.NoError(t, err)
 		requireKept(t, before, path, "Prune")
+		pruned, err := ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, read.Entries(), pruned.Entries())
+		// Without costs it is a store all the same, and what is of others is still there.
+		_, err = Prune(path, func(Entry) bool { return true }, false)
+		require.NoError(t, err)
+		requireKept(t, goods{newer: before.newer}, path, "Prune of all")
+		pruned, err = ReadFile(path)
+		require.NoError(t, err)
+		require.Empty(t, pruned.Entries())
+		require.Equal(t, len(read.Problems), len(pruned.Problems))
 
 		path, second := file("merged"), filepath.Join(folder, "second")
 		require.NoError(t, os.WriteFile(second, other, 0o644))

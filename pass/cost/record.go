@@ -81,12 +81,13 @@ func decodeRecord(line []byte) (record, error) {
 	if err := json.Unmarshal(line, &head); err != nil {
 		return record{}, err
 	}
-	if head.Version > recordVersion {
-		return record{}, errNewer
-	}
-	// Go's JSON takes names in other cases, too: a line that begins so would make a file that is no store.
+	// Go's JSON takes names in other cases and anywhere in the object, too: a line that begins otherwise would make a
+	// file that is no store.
 	if head.Version < 1 || !bytes.HasPrefix(bytes.TrimSpace(line), []byte(recordStart)) {
 		return record{}, errors.New("not a cost record")
+	}
+	if head.Version > recordVersion {
+		return record{}, errNewer
 	}
 	var r record
 	if err := json.Unmarshal(line, &r); err != nil {
