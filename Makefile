@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -26,6 +26,9 @@ setup: ## .venv with TVM and oneDNN, the native parts, the command .venv/bin/col
 
 build: setup ## the native parts (set-up builds them)
 
+report: ## what draws the page of --report: cytoscape and elkjs, by npm (set-up fetches them where there is npm)
+	@scripts/report.sh
+
 backends: setup ## the libraries of optional backends: make backends BACKENDS=openvino,onnxruntime,mkl,openblas (or all)
 	@scripts/backends.sh $(BACKENDS)
 
@@ -34,7 +37,9 @@ peers: setup ## PyTorch, in an environment of its own, for make bench (3 GB to f
 
 demo: setup ## compile ResNeXt-50 for TVM and oneDNN, then run the result without TVM's compiler
 	@mkdir -p build/demo
-	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl,native --search-time 30s -o build/demo/model.tar
+	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl,native --search-time 30s -o build/demo/model.tar \
+		--plan-out build/demo/plan.json
+	$(COLLAGE) explain build/demo/plan.json
 	$(COLLAGE) run build/demo/model.tar --repeat 20
 
 test-fast: setup ## under a minute: Go without TVM, small graphs through TVM
@@ -84,6 +89,8 @@ bench-kernels: backends ## each kernel of our own beside the backends and the ma
 	  $(ARGS) | tee docs/results/kernels_avx2.txt
 	@! grep -q avx512_vnni /proc/cpuinfo || $(COLLAGE) bench kernels --of native_int8 --json docs/results/kernels_int8.json \
 	  --svg docs/results/kernels_int8.svg $(ARGS) | tee docs/results/kernels_int8.txt
+	@! grep -q avx512_vnni /proc/cpuinfo || $(COLLAGE) bench kernels --of dnnl_int8 --json docs/results/kernels_dnnl_int8.json \
+	  --svg docs/results/kernels_dnnl_int8.svg $(ARGS) | tee docs/results/kernels_dnnl_int8.txt
 
 bench-blocking: setup ## the numbers by which kernels of our own cut their work, each at half and at twice; writes docs/results/blocking.txt
 	@scripts/bench_blocking.sh $(ARGS) | tee docs/results/blocking.txt

@@ -192,6 +192,13 @@ int collage_retain(void* object) { return collage_tvm.ObjectRetain(object); }
 
 void collage_free_object(void* object) { collage_tvm.ObjectFree(object); }
 
+// What cleanups of the collector's do: nothing where collage_stop was called.
+void collage_release_object(void* object) {
+  if (!collage_release_begins()) return;
+  collage_tvm.ObjectFree(object);
+  collage_release_ends();
+}
+
 // Calls tvm::transform::PassContext::RegisterConfigOption<T>(const char*), which keeps the key's pointer for
 // ever: key is never freed. It throws where the key is taken, so the caller looks first.
 int collage_register_option(const char* symbol, const char* key) {

@@ -34,7 +34,8 @@ func ClaimProcess(name string) error {
 
 // StopFinalizers makes the bridge leak on purpose from now on: nothing is given back to TVM or to Python any
 // more. It is for the process's exit, when the interpreter may be gone before Go's collector runs a last
-// time: dropping a Python closure would crash. Calls still work.
+// time: dropping a Python closure would crash. What is being given back is waited for (5 s at most), so the caller
+// must not hold the GIL. Calls still work.
 func StopFinalizers() { C.collage_stop() }
 
 // Forked says whether this process was made by fork after the library was loaded. Go code does not run

@@ -104,16 +104,12 @@ func freeModuleHandle(p unsafe.Pointer)   { freeCounted(liveModule, p) }
 
 func freeCounted(kind liveKind, p unsafe.Pointer) {
 	live[kind].Add(-1)
-	if C.collage_stopped() == 0 {
-		C.collage_free_object(p)
-	}
+	C.collage_release_object(p)
 }
 
 func freeNDArrayHandle(p unsafe.Pointer) {
 	live[liveNDArray].Add(-1)
-	if C.collage_stopped() == 0 {
-		C.collage_array_free(p)
-	}
+	C.collage_release_array(p)
 }
 
 func freePyError(p unsafe.Pointer) {

@@ -5,9 +5,11 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "shim.h"
 
@@ -15,7 +17,8 @@ collage_api collage_tvm;
 
 static char library_path[PATH_MAX];
 static volatile int forked;
-static volatile int stopped;
+static atomic_int stopped;
+static atomic_int releasing;
 
 // The Go runtime does not survive fork: its threads are gone and its locks may be held. The child must never
 // enter Go, so the mark is set, and tested, in C.
@@ -25,8 +28,29 @@ static void after_fork_in_child(void) { forked = 1; }
 __attribute__((constructor)) static void watch_fork(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
 
 int collage_forked(void) { return forked; }
-void collage_stop(void) { stopped = 1; }
 int collage_stopped(void) { return stopped; }
+
+// A thread that gives back something which Python may own waits for the GIL in it. Where the interpreter ends
+// meanwhile, CPython before 3.14 ends that thread there (pthread_exit), and its unwinding through TVM's
+// destructors, which are noexcept, ends the process with std::terminate. So whoever gives back says so, and
+// who stops waits for them. 0 says that it is too late: nothing may be given back any more, and
+// collage_release_ends must not be called.
+int collage_release_begins(void) {
+  releasing++;
+  if (!stopped) return 1;
+  releasing--;
+  return 0;
+}
+
+void collage_release_ends(void) { releasing--; }
+
+// The caller does not hold the GIL, for which those that are waited for may wait. The wait has an end: what
+// is given back may run somebody's __del__, which may take for ever, or which may be what calls this.
+void collage_stop(void) {
+  const struct timespec pause = {0, 1000000};
+  stopped = 1;
+  for (int ms = 0; releasing > 0 && ms < 5000; ms++) nanosleep(&pause, NULL);
+}
 
 const char* collage_library_path(void) { return library_path; }
 

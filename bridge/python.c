@@ -117,10 +117,13 @@ void collage_take_python_error(void* exception, collage_frame* f) {
 }
 
 void collage_python_decref(void* object) {
-  if (collage_stopped() || !collage_python_present()) return;
-  int state = py.GILState_Ensure();
-  py.DecRef(object);
-  py.GILState_Release(state);
+  if (!collage_release_begins()) return;
+  if (collage_python_present()) {
+    int state = py.GILState_Ensure();
+    py.DecRef(object);
+    py.GILState_Release(state);
+  }
+  collage_release_ends();
 }
 
 // The exception class of that name in a module; NULL, with nothing raised, where there is none. The GIL is

@@ -75,6 +75,8 @@ void* collage_symbol(const char* name);
 int collage_forked(void);
 void collage_stop(void);
 int collage_stopped(void);
+int collage_release_begins(void);
+void collage_release_ends(void);
 
 // call.c
 collage_frame* collage_frame_new(int cap);
@@ -96,6 +98,7 @@ int collage_type_index(const char* key, unsigned* index);
 int collage_derived_from(unsigned child, unsigned parent);
 int collage_retain(void* object);
 void collage_free_object(void* object);
+void collage_release_object(void* object);
 int collage_register_option(const char* symbol, const char* key);
 
 // container.c: reading of TVM's own containers in place, after their layout was checked
@@ -127,6 +130,7 @@ int collage_take_pending_error(collage_frame* f);
 // tensor.c
 int collage_array_alloc(const int64_t* shape, int ndim, DLDataType dtype, DLDevice device, collage_frame* f);
 void collage_array_free(void* array);
+void collage_release_array(void* array);
 int collage_tensor_is_compact(const DLTensor* t);
 int64_t collage_tensor_bytes(const DLTensor* t);
 int collage_tensor_read(const DLTensor* t, void* out, collage_frame* f);

@@ -24,6 +24,12 @@ int collage_array_alloc(const int64_t* shape, int ndim, DLDataType dtype, DLDevi
 
 void collage_array_free(void* array) { collage_tvm.ArrayFree(array); }
 
+void collage_release_array(void* array) {
+  if (!collage_release_begins()) return;
+  collage_tvm.ArrayFree(array);
+  collage_release_ends();
+}
+
 // The number of innermost dimensions that lie in memory without gaps, and the items in them.
 static int compact_tail(const DLTensor* t, int64_t* items) {
   int d = t->ndim;

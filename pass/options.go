@@ -3,138 +3,91 @@
 package pass
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/settings"
 )
 
-// passOptions are the options of PassContext. They hold where the pass was made without a value of its own.
-var passOptions = []struct {
-	key  string
-	kind bridge.OptionKind
-	set  func(cfg *settings.Config, v bridge.Value) error
-}{
-	{"collage.backends", bridge.OptionStringList,
-		func(cfg *settings.Config, v bridge.Value) error { return setStrings(&cfg.Backends, v) }},
-	{"collage.pin", bridge.OptionStringList, func(cfg *settings.Config,
-		v bridge.Value) error {
-		return setStrings(&cfg.Pin, v)
-	}},
-	{"collage.forbid", bridge.OptionStringList,
-		func(cfg *settings.Config, v bridge.Value) error { return setStrings(&cfg.Forbid, v) }},
-	{"collage.target", bridge.OptionString, func(cfg *settings.Config,
-		v bridge.Value) error {
-		return setString(&cfg.Target, v)
-	}},
-	{"collage.store", bridge.OptionString, func(cfg *settings.Config,
-		v bridge.Value) error {
-		return setString(&cfg.Store, v)
-	}},
-	{"collage.tuning_log", bridge.OptionString,
-		func(cfg *settings.Config, v bridge.Value) error { return setString(&cfg.TuningLog, v) }},
-	{"collage.level", bridge.OptionString, func(cfg *settings.Config,
-		v bridge.Value) error {
-		return setString((*string)(&cfg.Level), v)
-	}},
-	{"collage.trials", bridge.OptionInteger, func(cfg *settings.Config,
-		v bridge.Value) error {
-		return setInt(&cfg.Trials, v)
-	}},
-	{"collage.only", bridge.OptionString, func(cfg *settings.Config,
-		v bridge.Value) error {
-		return setString(&cfg.Only, v)
-	}},
-	{"collage.python", bridge.OptionString, func(cfg *settings.Config,
-		v bridge.Value) error {
-		return setString(&cfg.Python, v)
-	}},
-	{"collage.threads", bridge.OptionInteger,
-		func(cfg *settings.Config, v bridge.Value) error { return setInt(&cfg.Threads, v) }},
-	{"collage.samples", bridge.OptionInteger,
-		func(cfg *settings.Config, v bridge.Value) error { return setInt(&cfg.Samples, v) }},
-	{"collage.retry_failures", bridge.OptionBool,
-		func(cfg *settings.Config, v bridge.Value) error { return setBool(&cfg.RetryFailures, v) }},
-	{"collage.exact", bridge.OptionBool, func(cfg *settings.Config,
-		v bridge.Value) error {
-		return setBool(&cfg.Exact, v)
-	}},
-	{"collage.precision", bridge.OptionString,
-		func(cfg *settings.Config, v bridge.Value) error { return setString(&cfg.Precision.Allowed, v) }},
-	{"collage.calibration", bridge.OptionString,
-		func(cfg *settings.Config, v bridge.Value) error { return setString(&cfg.Precision.Calibration, v) }},
-	{"collage.calibration_method", bridge.OptionString,
-		func(cfg *settings.Config, v bridge.Value) error {
-			return setString(&cfg.Precision.CalibrationMethod, v)
-		}},
-	{"collage.bias_correction", bridge.OptionString,
-		func(cfg *settings.Config, v bridge.Value) error { return setString(&cfg.Precision.BiasCorrection, v) }},
-	{"collage.error_measure", bridge.OptionString,
-		func(cfg *settings.Config, v bridge.Value) error { return setString(&cfg.Precision.Measure, v) }},
-	{"collage.max_error", bridge.OptionString,
-		func(cfg *settings.Config, v bridge.Value) error { return setFloat(&cfg.Precision.MaxError, v) }},
-	{"collage.exhaustive", bridge.OptionBool,
-		func(cfg *settings.Config, v bridge.Value) error { return setBool(&cfg.Exhaustive, v) }},
-	{"collage.skip_unusable", bridge.OptionBool,
-		func(cfg *settings.Config, v bridge.Value) error { return setBool(&cfg.SkipUnusable, v) }},
+// optionKinds are the types that options have in a PassContext, which knows no numbers with a point: they are texts.
+var optionKinds = map[settings.Kind]bridge.OptionKind{
+	settings.Text: bridge.OptionString, settings.Texts: bridge.OptionStringList, settings.Integer: bridge.OptionInteger,
+	settings.Number: bridge.OptionString, settings.Truth: bridge.OptionBool,
 }
 
-func setBool(field *bool, v bridge.Value) error {
-	yes, err := v.Bool()
-	*field = *field || yes
-	return err
-}
+// PassContextName is what a PassContext calls an option.
+func PassContextName(o *settings.Option) string { return "collage." + o.Name }
 
-func setStrings(field *[]string, v bridge.Value) error {
-	list, err := v.Object()
-	if err != nil || len(*field) > 0 {
-		return err
-	}
-	*field, err = list.Strings()
-	return err
-}
-
-func setString(field *string, v bridge.Value) error {
-	text, err := v.Str()
-	if err == nil && *field == "" {
-		*field = text
-	}
-	return err
-}
-
-// setFloat reads a number that is written as a text: PassContext knows no other options with a point.
-func setFloat(field *float64, v bridge.Value) error {
-	text, err := v.Str()
-	if err != nil || *field != 0 {
-		return err
-	}
-	if *field, err = strconv.ParseFloat(text, 64); err != nil {
-		return fmt.Errorf("ValueError: %q is no number", text)
+// registerOptions makes the options known to PassContext.
+func registerOptions() error {
+	for _, o := range settings.Options() {
+		if err := bridge.RegisterPassContextOption(PassContextName(&o), optionKinds[o.Kind()]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func setInt(field *int, v bridge.Value) error {
-	n, err := v.Int()
-	if err == nil && *field == 0 {
-		*field = int(n)
+// setOption sets a field of a Config that says nothing to what a PassContext says.
+func setOption(field reflect.Value, kind settings.Kind, v bridge.Value) error {
+	switch kind {
+	case settings.Truth:
+		yes, err := v.Bool()
+		field.SetBool(yes)
+		return err
+	case settings.Texts:
+		list, err := v.Object()
+		if err != nil {
+			return err
+		}
+		texts, err := list.Strings()
+		field.Set(reflect.ValueOf(texts))
+		return err
+	case settings.Integer:
+		n, err := v.Int()
+		if err != nil {
+			return err
+		}
+		if field.Kind() == reflect.Pointer {
+			field.Set(reflect.New(field.Type().Elem()))
+			field = field.Elem()
+		}
+		field.SetInt(n)
+		return nil
 	}
-	return err
+	text, err := v.Str()
+	if err != nil {
+		return err
+	}
+	if kind == settings.Text {
+		field.SetString(text)
+		return nil
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return fmt.Errorf("ValueError: %q is no number", text)
+	}
+	field.SetFloat(number)
+	return nil
 }
 
 // fromPassContext takes the options of the PassContext around the call where cfg says nothing.
 func fromPassContext(cfg *settings.Config) error {
-	for _, o := range passOptions {
-		v, ok, err := bridge.PassContextConfig(o.key)
+	for _, o := range settings.Options() {
+		v, ok, err := bridge.PassContextConfig(PassContextName(&o))
 		if err != nil {
 			return err
 		}
-		if !ok {
+		field := o.Field(cfg)
+		if !ok || !field.IsZero() {
 			continue
 		}
-		if err := o.set(cfg, v); err != nil {
-			return &settings.OptionError{Option: o.key, Reason: "of the PassContext is not readable: " + err.Error()}
+		if err := setOption(field, o.Kind(), v); err != nil {
+			return &settings.OptionError{Option: PassContextName(&o),
+				Reason: "of the PassContext is not readable: " + err.Error()}
 		}
 	}
 	return nil
@@ -144,4 +97,23 @@ func fromPassContext(cfg *settings.Config) error {
 func WithPassContext(cfg settings.Config) (settings.Config, error) {
 	err := fromPassContext(&cfg)
 	return cfg, err
+}
+
+// optionInfo is what OptionsFunction gives of an option.
+type optionInfo struct {
+	Name    string        `json:"name"`
+	Kind    settings.Kind `json:"kind"`
+	Default any           `json:"default"`
+	Flag    string        `json:"flag"`
+	Part    settings.Part `json:"part"`
+	Meaning string        `json:"meaning"`
+}
+
+func optionsFunction([]bridge.Value) (any, error) {
+	infos := []optionInfo{}
+	for _, o := range settings.Options() {
+		infos = append(infos, optionInfo{o.Name, o.Kind(), o.Default, o.Flag, o.Part, o.Described()})
+	}
+	text, err := json.Marshal(infos)
+	return string(text), err
 }

@@ -30,6 +30,9 @@ func Partition(mod *bridge.Object, cfg settings.Config) (*bridge.Object, *plan.P
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
 	}
+	if err := cfg.CheckStrict(); err != nil {
+		return nil, nil, err
+	}
 	switch {
 	case cfg.Estimator != nil && cfg.Level == settings.GraphLevel:
 		return nil, nil, &settings.OptionError{Option: "level",

@@ -62,6 +62,9 @@ const (
 	ResolveTargetFunction = "collage.resolve_target"
 	// DisabledPassesFunction gives settings.DefaultDisabledPasses as an array.
 	DisabledPassesFunction = "collage.disabled_passes"
+	// OptionsFunction gives settings.Options as JSON: a list of objects with "name", "kind", "default", "flag" (of the
+	// command line; "" for none), "part" and "meaning".
+	OptionsFunction = "collage.options"
 	// NetworkFunction takes a module as Network.Save wrote it, weights bound again and types inferred, and a
 	// network.Spec as JSON; it gives the module with the regions. Workers call it.
 	NetworkFunction = "collage.network.annotate"
@@ -76,14 +79,14 @@ func Register() error {
 	if err := builtin.RegisterAll(); err != nil {
 		return err
 	}
-	for _, o := range passOptions {
-		if err := bridge.RegisterPassContextOption(o.key, o.kind); err != nil {
-			return err
-		}
+	if err := registerOptions(); err != nil {
+		return err
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
 		PartitionFunction: placer(PartitionFunction, Partition), PlaceFunction: placer(PlaceFunction, network.Place),
+		PlanFunction: placer(PlanFunction, planFunction), PlanTableFunction: planTable,
+		PlanExplainFunction: planExplain, PlanDiffFunction: planDiff, PlanPageFunction: planPage,
 		VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:       networkFunction,
@@ -94,6 +97,7 @@ func Register() error {
 		},
 		FoldFunction:           func([]bridge.Value) (any, error) { return foldExpressions(), nil },
 		DisabledPassesFunction: func([]bridge.Value) (any, error) { return settings.DefaultDisabledPasses(), nil },
+		OptionsFunction:        optionsFunction,
 		WholeFunction:          wholeFunction,
 		TimingsFunction:        func([]bridge.Value) (any, error) { return timingsJSON() },
 	} {
@@ -115,8 +119,9 @@ func AsPythonError(err error) error {
 	var unusable *settings.UnusableError
 	var uncovered *placing.UncoveredError
 	var replay *placing.ReplayError
+	var strict *settings.StrictError
 	if errors.As(err, &option) || errors.As(err, &unknown) || errors.As(err, &unusable) || errors.As(err, &uncovered) ||
-		errors.As(err, &replay) ||
+		errors.As(err, &replay) || errors.As(err, &strict) ||
 		errors.Is(err, fold.ErrDivision) {
 		return fmt.Errorf("ValueError: %w", err)
 	}
@@ -182,9 +187,6 @@ func replayPass(args []bridge.Value) (any, error) {
 		return nil, err
 	}
 	p, err := plan.Decode([]byte(text))
-	if err == nil {
-		err = p.Validate()
-	}
 	if err != nil {
 		return nil, &placing.ReplayError{Reason: "it is not readable: " + err.Error()}
 	}

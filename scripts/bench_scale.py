@@ -10,6 +10,7 @@ process and of all that it starts. A step that takes longer than --limit, and wh
 larger sizes; one that takes half a minute more is ended. Under a row stands what did not end well, and why.
 
     .venv/bin/python scripts/bench_scale.py [--operators 10,100] [--megabytes 1,10] [--limit 300] [--json FILE]
+    .venv/bin/python scripts/bench_scale.py --keep FILE     # rows as they come; the same again goes on from there
 """
 
 import argparse
@@ -26,6 +27,7 @@ import threading
 import time
 from pathlib import Path
 
+import apart_runs
 import numpy as np
 
 TREE = Path(__file__).resolve().parents[1]
@@ -241,26 +243,45 @@ def planned(folder, limit):
     return done, ""
 
 
-def table(title, unit, sizes, make, limit):
-    """Measure all sizes and print a row for each."""
-    columns = (*STEPS, *PLANS)
-    print(f"\n{title}\n{unit:>10}  " + "".join(f"{name + ' s':>14}" for name in columns) + "      peak MB")
+def table(title, unit, sizes, make, limit, keep=None):
+    """Measure all sizes and print a row for each. ``keep`` is the file that rows stand in as they come, and are taken
+    from where they are there.
+    """
+    print(f"\n{title}\n{unit:>10}  " + "".join(f"{name + ' s':>14}" for name in (*STEPS, *PLANS)) + "      peak MB")
+    known = apart_runs.kept(keep)
     rows, most = [], len(STEPS)
     for size in sizes:
-        with tempfile.TemporaryDirectory(prefix="collage-scale-") as folder:
-            done, most, why = measured(make, size, most, limit, folder)
-            ended = [why] if why else []
-            if unit == "operators" and size <= PLANNED:
-                plans, why = planned(folder, limit)
-                done |= plans
-                ended += [why] if why else []
-        numbers = "".join(f"{done[name]['seconds']:14.2f}" if name in done else f"{'-':>14}" for name in columns)
-        peak = max((one["peak_mb"] for one in done.values()), default=0)
-        print(f"{size:>10}  {numbers}  {peak:11.0f}", flush=True)
-        for why in ended:
-            print(f"{'':>10}  {why}", flush=True)
-        rows.append({unit: size, "steps": done} | ({"ended": ended} if ended else {}))
+        if (unit, str(size)) in known:
+            row, most = known[unit, str(size)]
+        else:
+            row, most = measured_row(unit, size, make, most, limit)
+            if keep:
+                apart_runs.add(keep, (unit, str(size)), (row, most))
+        tell(row, size)
+        rows.append(row)
     return rows
+
+
+def measured_row(unit, size, make, most, limit):
+    """The row of a size, and how many steps the next size may take."""
+    with tempfile.TemporaryDirectory(prefix="collage-scale-") as folder:
+        done, most, why = measured(make, size, most, limit, folder)
+        ended = [why] if why else []
+        if unit == "operators" and size <= PLANNED:
+            plans, why = planned(folder, limit)
+            done |= plans
+            ended += [why] if why else []
+    return {unit: size, "steps": done} | ({"ended": ended} if ended else {}), most
+
+
+def tell(row, size):
+    """Print a row."""
+    done = row["steps"]
+    numbers = "".join(f"{done[name]['seconds']:14.2f}" if name in done else f"{'-':>14}" for name in (*STEPS, *PLANS))
+    peak = max((one["peak_mb"] for one in done.values()), default=0)
+    print(f"{size:>10}  {numbers}  {peak:11.0f}", flush=True)
+    for why in row.get("ended", ()):
+        print(f"{'':>10}  {why}", flush=True)
 
 
 def main():
@@ -269,6 +290,7 @@ def main():
     parser.add_argument("--operators", default=",".join(map(str, OPERATORS)), help="sizes, with commas (%(default)s)")
     parser.add_argument("--megabytes", default=",".join(map(str, MEGABYTES)), help="of weights (%(default)s)")
     parser.add_argument("--limit", type=float, default=300, help="seconds of a step (%(default)s)")
+    parser.add_argument("--keep", metavar="FILE", help="rows stand here as they come; those that do are not redone")
     parser.add_argument("--json", help="write the rows here")
     for hidden in ("--one", "--store", "--most"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
@@ -282,7 +304,7 @@ def main():
         ("megabytes", "weights: eight matrix products", given.megabytes, products),
     ):
         sizes = [int(size) for size in sizes.split(",") if size]
-        document[key] = table(title, key, sizes, make, given.limit) if sizes else []
+        document[key] = table(title, key, sizes, make, given.limit, given.keep) if sizes else []
     if given.json:
         Path(given.json).write_text(json.dumps(document, indent=1) + "\n")
 

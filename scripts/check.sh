@@ -34,6 +34,7 @@ step "staticcheck" go tool staticcheck ./...
 step "actionlint" go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*.yml
 step "ruff format" "$bin/ruff" format --quiet python tests scripts examples
 step "ruff check" "$bin/ruff" check --quiet python tests scripts examples
+step "mypy" "$bin/mypy" --no-error-summary
 step "clang-format" "$bin/clang-format" -i "${c_files[@]}"
 for script in scripts/*.sh .ci/run; do
   step "bash -n $script" bash -n "$script"

@@ -158,13 +158,11 @@ def read_anew(path, weights):
 
     assert collage.__version__
     proto = onnx.load(path)
-    first = dict(zip([v.name for v in real_inputs(proto)], next(data_sets(proto, Path(path).parent))[0], strict=False))
-    if any(isinstance(value, list) or value is None for value in first.values()):
-        return frontends.load(path)  # which says why not
-    shapes = {name: np.shape(value) for name, value in first.items()}
+    first, counts = as_tensors(real_inputs(proto), next(data_sets(proto, Path(path).parent))[0])
+    shapes = {name: np.shape(value) for name, value in first.items()} | counts
     if weights:
         fixed = {name: first[name] for name in list(first)[1:]}
-        return frontends.load(path, input_shapes=dict([next(iter(shapes.items()))]), input_values=fixed)
+        return frontends.load(path, input_shapes=dict([next(iter(shapes.items()))]) | counts, input_values=fixed)
     # Axes, sizes, repetitions: what says of which shape something is must be known when the model is read.
     for kinds in ("", "iub", "iubf"):
         fixed = {name: value for name, value in first.items() if of_shapes(value, kinds)}
@@ -176,14 +174,35 @@ def read_anew(path, weights):
                 raise
 
 
+def as_tensors(declared, values):
+    """Values of inputs as the tensors that collage makes of them, {name: array}, and how many of them there are where
+    an input is a sequence or an optional, {name: (number,)}.
+    """
+    arrays, counts = {}, {}
+
+    def spread(name, kind, value):
+        if kind.HasField("tensor_type"):
+            arrays[name] = value
+            return
+        optional = kind.HasField("optional_type")
+        parts = ([] if value is None else [value]) if optional else value
+        counts[name] = (len(parts),)
+        for i, part in enumerate(parts):
+            spread(f"{name}.{i}", (kind.optional_type if optional else kind.sequence_type).elem_type, part)
+
+    for one, value in zip(declared, values, strict=False):
+        spread(one.name, one.type, value)
+    return arrays, counts
+
+
 def outputs(executor, model, path, sets):
     """What a model gives for each data set."""
     import onnx
 
-    names = [value.name for value in real_inputs(onnx.load(path))]
+    declared = real_inputs(onnx.load(path))
     results = []
     for inputs, _ in sets:
-        for name, value in zip(names, inputs, strict=False):
+        for name, value in as_tensors(declared, inputs)[0].items():
             if name in model.inputs:
                 executor.set_input(name, value)
         executor.run()

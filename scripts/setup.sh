@@ -140,6 +140,15 @@ else
   rm -f "$unfinished"
 fi
 
+# --- the page of --report --------------------------------------------------------------------------------
+
+# All else does without: a machine may have no npm.
+if said=$(scripts/report.sh 2>&1 </dev/null); then
+  say report "what draws its page is there"
+else
+  say report "no pages can be written: ${said##*error: }"
+fi
+
 # --- native parts --------------------------------------------------------------------------------------
 
 say native "building libcollage, collage and the runtime plug-ins"

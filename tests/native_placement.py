@@ -23,7 +23,7 @@ def kernel_of(composite):
 
 def prefer(*kernels, backends=BACKENDS, **options):
     """A function that places a module: on these kernels what they take, the first ones first; no other of native. What
-    native_int8 takes it gets where it is among the backends.
+    native_int8 or dnnl_int8 takes it gets where it is among the backends.
     """
 
     def cost(key):
@@ -31,7 +31,7 @@ def prefer(*kernels, backends=BACKENDS, **options):
         if key["backend"] == "native":
             kernel = kernel_of(key["composite"])
             return 1.0 + 0.01 * kernels.index(kernel) if kernel in kernels else float("inf")
-        return {"native_int8": 0.1, "dnnl": 10.0, "tvm": 1e4, "dnnl_bf16": 1e5}[key["backend"]]
+        return {"native_int8": 0.1, "dnnl_int8": 0.1, "dnnl": 10.0, "tvm": 1e4, "dnnl_bf16": 1e5}[key["backend"]]
 
     def place(module):
         from collage import library, transform

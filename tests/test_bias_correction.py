@@ -12,7 +12,9 @@ from tvm import relay
 
 pytestmark = pytest.mark.usefixtures("collage_library")
 
-BACKENDS = {"openvino_int8": "openvino", "onnxruntime_int8": "onnxruntime", "native_int8": "native"}
+BACKENDS = {
+    "openvino_int8": "openvino", "onnxruntime_int8": "onnxruntime", "native_int8": "native", "dnnl_int8": "dnnl",
+}  # fmt: skip
 SIZE = 12
 
 

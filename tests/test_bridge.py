@@ -205,6 +205,34 @@ def test_exit_while_go_holds_python(python):
     assert result.stderr == ""
 
 
+def test_exit_while_go_gives_something_back(python):
+    """The interpreter ends while Go's collector drops a Python object that takes its time: it is waited for."""
+    result = python(
+        """
+        import time
+        begun = threading.Event()
+
+        class Slow:
+            def __del__(self):
+                begun.set()
+                time.sleep(0.5)
+                print("given back", flush=True)
+
+        def leave(slow):
+            call(lambda x: slow and x, 1)
+
+        leave(Slow())
+        for _ in range(100000):
+            if begun.wait(0.001):
+                break
+            call(lambda x: x, bytearray(100000))  # so that Go's collector runs
+        print("exit", flush=True)
+        """
+    )
+    assert result.stdout.split("\n") == ["exit", "given back", ""]
+    assert result.stderr == ""
+
+
 def test_ctrl_c_reaches_go(python):
     python(
         """

@@ -210,6 +210,8 @@ def test_flags_and_arguments(place):
     """For every command: a flag it has not, a value that is missing, an argument too many or too few."""
     for entry in listed(place.command):
         name = entry["name"]
+        if name == "tvmc":
+            continue  # which takes its line apart by itself
         place.refused(f"{name} --no-such-flag", "--no-such-flag", name)
         for flag in entry["flags"]:
             if flag["type"] != "bool":

@@ -296,27 +296,6 @@ def test_what_is_found_wrong_is_refused(command, store, tmp_path, monkeypatch):
     assert "TVM computes something else than" in told.stderr
 
 
-def refused_sequence(path):
-    """A sequence that a loop makes longer."""
-    import onnx
-
-    sequence = onnx.helper.make_tensor_sequence_value_info
-    step = graph(
-        "body", [node("SequenceInsert", ["s", "x"], ["s2"]), *ON],
-        [*values(i=(INT, []), going=(BOOL, [])), sequence("s", onnx.TensorProto.FLOAT, None)],
-        [*values(goes=(BOOL, [])), sequence("s2", onnx.TensorProto.FLOAT, None)],
-    )  # fmt: skip
-    return write(
-        path,
-        [
-            node("SequenceEmpty", [], ["s0"]),
-            node("Loop", ["n", "", "s0"], ["l"], body=step),
-            node("ConcatFromSequence", ["l"], ["out"], axis=0),
-        ],
-        values(x=[1, 8], n=(INT, [])), values(out=["k", 8]),
-    )  # fmt: skip
-
-
 def refused_shapes(path):
     def cut(size):
         return graph(
@@ -333,7 +312,6 @@ def refused_shapes(path):
 @pytest.mark.parametrize(
     ("network", "why"),
     [
-        (refused_sequence, "the operator Loop .*: it hands a sequence from round to round"),
         (refused_shapes, r"the operator If .*: its branches give results of the shapes \[2, 8\] and \[3, 8\]"),
     ],
 )

@@ -33,7 +33,12 @@ def complain(wrong):
 # The command line.
 
 # Flags of other programs that the documents mention, and whose they are.
-OTHER_PROGRAMS = {"--no-deps": "pip", "-race": "go", "--durations": "pytest"}
+OTHER_PROGRAMS = {
+    "--no-deps": "pip",
+    "-race": "go",
+    "--durations": "pytest",
+    **dict.fromkeys(("--dump-offloads", "--tuning-records", "--pass-config", "-rpath"), "tvmc"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +84,8 @@ def mistake(grammar, line):
     if not words:
         return ""
     named = tuple(words[:2]) if tuple(words[:2]) in grammar else tuple(words[:1])
+    if named == ("tvmc",):
+        return ""  # what follows is that program's
     if named not in grammar:
         return f"there is no command `collage {words[0]}`"
     # `collage bench --json`: that of each command in the group.
@@ -247,6 +254,8 @@ def undeclared_python(code, rest):
     """`collage.…` is a packed function, an option, a module, or a name in one."""
     if f'"{code}"' in source_tree.source() or source_tree.python_names(".".join(rest)) is not None:
         return ""
+    if len(rest) == 1 and f'\t{{"{rest[0]}", ' in (TREE / "pass/settings/options.go").read_text():
+        return ""  # what PassContext calls an option
     *module, last = rest
     known = source_tree.python_names(".".join(module) if module else "")
     if known is None or not module:
@@ -267,6 +276,7 @@ def test_what_is_not_declared_is_seen():
     assert undeclared("collage.patterns.table_of(backend, module)") == undeclared("collage.partition") == ""
     assert "no table_off" in undeclared("collage.patterns.table_off")
     assert "no collage.partitio" in undeclared("collage.partitio")
+    assert undeclared("collage.tuning_log") == "" and "no collage.tuning_logs" in undeclared("collage.tuning_logs")
     assert source_tree.has_path("pass/placing/border.go") and not source_tree.has_path("pass/placing/borders.go")
     assert source_tree.has_path("docs/results/all.{txt,json}") and not source_tree.has_path(
         "docs/results/al.{txt,json}"

@@ -214,7 +214,7 @@ def test_the_plan_is_that_of_the_winner_whichever_it_is(name, loaded, tmp_path):
     import tvm
 
     module = loaded(name).module
-    options = {"backends": ["tvm", "dnnl"], "samples": SAMPLES, "trials": 3, "seed": 1, "search_time": 1200}
+    options = {"backends": ["tvm", "dnnl"], "samples": SAMPLES, "trials": 3, "search_time": 1200}
     first = tmp_path / "first.jsonl"
     collage.partition(module, store=first, plan_out=tmp_path / "first.json", **options)
     networks = json.loads((tmp_path / "first.json").read_text())["graph_level"]["networks"]
@@ -347,7 +347,7 @@ def test_onnx_model_to_so(command, store, tmp_path):
     out = tmp_path / "small.so"
     result = command(
         "compile", tmp_path / "small.onnx", "--input-shape", "x:1,3,16,16", "--backends", "tvm,dnnl",
-        "-o", out, "--db", store, "--repeat", SAMPLES, "--rounds", 3, "--trials", 3,
+        "-o", out, "--db", store, "--repeat", SAMPLES, "--rounds", 3, "--trials", 3, "-v",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "dnnl" in result.stdout and "wrote" in result.stdout

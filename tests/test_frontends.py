@@ -83,6 +83,17 @@ def test_onnx_with_a_shape_that_does_not_fit(dense_onnx):
         frontends.load(dense_onnx, input_shapes={"z": (2, 8)})
 
 
+def test_a_size_of_0_is_none_unless_the_model_says_it(dense_onnx, tmp_path):
+    refused = r"input x of .* cannot be \[0, 8\]: a size is a whole number from 1 up"
+    with pytest.raises(ValueError, match=refused):
+        frontends.load(dense_onnx, input_shapes={"x": (0, 8)})
+    with pytest.raises(ValueError, match=refused.replace("x of", "data of")):
+        frontends.load("workload:mobilenet_v2", input_shapes={"data": (0, 8)})
+    nodes = [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)]
+    path = save_onnx(tmp_path / "empty.onnx", nodes, {"x": [0, 8]}, {"y": []})
+    assert run(frontends.load(path, input_shapes={"x": (0, 8)}), x=np.ones((0, 8), "float32")) == 0
+
+
 def test_onnx_operator_that_the_importer_lacks(tmp_path):
     nodes = [helper.make_node("FlyToTheMoon", ["x"], ["y"], domain="com.example")]
     path = save_onnx(tmp_path / "odd.onnx", nodes, {"x": [1, 8]}, {"y": [1, 8]}, domain="com.example")

@@ -60,7 +60,7 @@ class Made:
         )  # fmt: skip
         self.documents["plan"] = self.run(
             "plan", self.model, "--plan-out", self.other, "--db", self.store, "--repeat", SAMPLES, "-q",
-            "--pin", "nn.conv2d=tvm",
+            "--pin", "nn.conv2d=tvm", "--report", folder / "page",
         )  # fmt: skip
 
     def run(self, *arguments, flags=("--json",), code=0):
@@ -111,10 +111,16 @@ def served(made):
 COMMANDS = {
     "compile": lambda made: [
         made.documents["compile"],
-        made.run("compile", made.model, "-o", made.folder / "same.so", "--plan", made.plan, "-q"),
+        made.run("compile", made.model, "-o", made.folder / "same.so", "--plan", made.plan, "--report",
+                 made.folder / "page", "-q"),
         made.run("compile", made.model, "-o", made.folder / "quick.so", "--db", made.store, *QUICK),
+        made.run("compile", made.model, "-o", made.folder / "never.so", "--db", made.store, "--dry-run", "-q"),
+        made.run("compile", made.model, "-o", made.folder / "never.so", "--plan", made.plan, "--dry-run", "-q"),
     ],
-    "plan": lambda made: [made.documents["plan"]],
+    "plan": lambda made: [
+        made.documents["plan"],
+        made.run("plan", made.model, "--db", made.folder / "none.jsonl", "--dry-run", "-q"),
+    ],
     "tune": lambda made: [
         made.run("tune", made.model, "-o", made.folder / "tuned.json", "--db", made.store, "--tuner",
                  "random", "--trials", 2, "--top", 1, "--backends", "tvm", "--repeat", SAMPLES, "-q")
@@ -148,6 +154,7 @@ COMMANDS = {
     ],
     "explain": lambda made: [
         made.run("explain", made.plan),
+        made.run("explain", made.plan, "--report", made.folder / "page"),
         made.run("explain", made.other),
         made.run("explain", made.plan, "nn.conv2d"),
         made.run("explain", "--verify", made.other),
@@ -185,10 +192,10 @@ def test_what_a_command_prints(made, name):
 def test_every_command_has_a_schema(command):
     """A command that is new stands in COMMANDS, takes --json, and has a schema that is strict."""
     listed = schemas.parsed(command("help", "--json").stdout)["commands"]
-    # What completion prints is a script.
-    real = [entry for entry in listed if not entry["parts"] and entry["name"] != "completion"]
+    # What completion prints is a script; tvmc is another program.
+    real = [entry for entry in listed if not entry["parts"] and entry["name"] not in ("completion", "tvmc")]
     assert {entry["name"] for entry in real} == set(COMMANDS)
-    assert len(listed) - len(real) == 3  # bench and db, too
+    assert len(listed) - len(real) == 4  # bench and db, too
     for entry in real:
         assert "json" in [flag["name"] for flag in entry["flags"]], entry["name"]
         assert entry["name"].replace(" ", "-") in schemas.names()
@@ -298,6 +305,7 @@ TAKEN = [
     ("ablation", "bench-all"),
     ("anytime", "bench-anytime"),
     ("kernels_int8", "bench-kernels"),
+    ("kernels_dnnl_int8", "bench-kernels"),
     ("models", "files/models"),
     ("models_speed", "bench-all"),
     ("onednn_t2", "files/onednn"),

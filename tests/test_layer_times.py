@@ -220,7 +220,7 @@ def searched(command, folder, engine, network, **environment):
     module = relay.transform.InferType()(tvm.IRModule.from_expr(network()))
     model, costs = folder / "network.json", folder / "costs.jsonl"
     model.write_text(tvm.ir.save_json(module))
-    options = ("--backends", f"tvm,{engine}", "--trials", 3, "--seed", 3, "--repeat", 3, "--rounds", 3, "-q")
+    options = ("--backends", f"tvm,{engine}", "--trials", 3, "--repeat", 3, "--rounds", 3, "-q")
     result = command("compile", model, "-o", folder / "network.so", "--db", costs, *options, environment=environment)
     assert result.returncode == 0, result.stderr
     records = [json.loads(line) for line in costs.read_text().splitlines()]

@@ -162,7 +162,7 @@ def test_what_is_static_is_placed(command, store, tmp_path):
 def test_an_archive_runs_too(command, store, tmp_path):
     path, made = perceptron(tmp_path / "network.onnx"), tmp_path / "network.tar"
     told = command("compile", path, "-o", made, "--dynamic", "x:0", "--db", store, "--rounds", "2", "--backends", "tvm",
-                   "-q")  # fmt: skip
+                   "-v")  # fmt: skip
     assert told.returncode == 0, told.stderr
     assert "answers the same" in told.stdout
     model = region.load_executor(made)

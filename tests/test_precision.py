@@ -127,20 +127,25 @@ def test_a_backend_computes_in_bfloat16(backend, tmp_path, command):
             assert l2(archive[archive.files[0]], right) < 1e-5
 
 
+IN_BYTES = pytest.mark.parametrize("backend", ["native_int8", "dnnl_int8"])
+
+
 @needs_int8
-def test_a_backend_computes_in_bytes(tmp_path, command):
+@IN_BYTES
+def test_a_backend_computes_in_bytes(backend, tmp_path, command):
     """Convolutions and dense layers, with what follows them; their weights are bytes in the artefact, too."""
     module = network(sensitive=False, channels=128)
     values = drawn(module, 1)
     right = expected(module, values)
-    for name in ("dnnl", "native_int8"):
+    for name in ("dnnl", backend):
         placed.export_to(str(tmp_path / f"{name}.so"), placed.place(module, name))
-    path = str(tmp_path / "native_int8.so")
+    path = str(tmp_path / f"{backend}.so")
     found = outputs(path, values)
     assert 1e-3 < l2(found, right) < 3e-2
     weights = 4 * (2 * 128 * 128 * 9 + 128 * 64)
-    assert (tmp_path / "dnnl.so").stat().st_size - (tmp_path / "native_int8.so").stat().st_size > 0.7 * weights
-    # On a processor that has no instructions for it the same model computes in float32, with the weights that it has.
+    assert (tmp_path / "dnnl.so").stat().st_size - (tmp_path / f"{backend}.so").stat().st_size > 0.7 * weights
+    # A processor that has no instruction for it, where sums of two products would be cut off, computes the same model
+    # in float32, with the weights that it has.
     np.savez(tmp_path / "x.npz", **values)
     run = command(
         "run", path, "--inputs", tmp_path / "x.npz", "--outputs", tmp_path / "y.npz",
@@ -153,18 +158,20 @@ def test_a_backend_computes_in_bytes(tmp_path, command):
 
 
 @needs_int8
-def test_bytes_within_an_error_and_not_beyond(tmp_path):
+@IN_BYTES
+def test_bytes_within_an_error_and_not_beyond(backend, tmp_path):
     """int8 allows bfloat16, too; what is off by more than is allowed is never kept."""
     module = network(sensitive=False)
-    for most, pins in ((0.05, ["nn.conv2d=native_int8"]), (1e-4, [])):
+    for most, pins in ((0.05, [f"nn.conv2d={backend}"]), (1e-4, [])):
         folder = tmp_path / str(most)
         folder.mkdir()
-        options = {"backends": ["tvm", "dnnl", "native"], "precision": "int8", "pin": pins}
+        backends = ["tvm", "dnnl"] + ["native"] * (backend == "native_int8")
+        options = {"backends": backends, "precision": "int8", "pin": pins}
         path, plan = compiled(module, folder, max_error=most, **options)
         assert plan["precision"]["allowed"] == "int8" and kept(plan).get("error", 0) <= most
         errors = [l2(outputs(path, values), expected(module, values)) for values in (drawn(module, n) for n in (7, 8))]
         assert max(errors) <= 1.5 * most
-        on = operators_on(plan, "native_int8")
+        on = operators_on(plan, backend)
         assert on.count("nn.conv2d") == (2 if pins else 0) and bool(on) == bool(pins)
 
 

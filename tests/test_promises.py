@@ -127,7 +127,7 @@ def model(tmp_path_factory, command):
 import sys, onnx, collage
 from tvm import relay
 module, params = relay.frontend.from_onnx(onnx.load(sys.argv[1]))
-print('"' + collage.compile(module, params, only="dnnl", out=sys.argv[2]) + '"')
+print('"' + str(collage.compile(module, params, only="dnnl", out=sys.argv[2])) + '"')
 """
     return run_python(program, folder / "model.onnx", folder / "model.tar")
 

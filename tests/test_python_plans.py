@@ -142,9 +142,12 @@ def test_a_plan_for_another_network_is_refused(store, tmp_path):
 @pytest.mark.fast
 def test_unknown_options_are_said():
     with pytest.raises(TypeError, match=r"no option exhaustiv; did you mean exhaustive\?"):
-        transform.CollagePartition(exhaustiv=True)
-    with pytest.raises(TypeError, match=r"no option zzz \(options: backends, target,"):
-        collage.partition(network()[0], zzz=1)
+        transform.configuration(exhaustiv=True)
+    with pytest.raises(TypeError, match=r"no option zzz \(options: backends, pin,"):
+        transform.configuration(zzz=1)
+    for function in (transform.CollagePartition, collage.partition, collage.compile):
+        with pytest.raises(TypeError, match="exhaustiv"):
+            function(network()[0], exhaustiv=True)
 
 
 def plan_of(module, store, **options):

@@ -114,13 +114,14 @@ def test_a_quantised_model_is_right(form, tmp_path):
     assert not np.array_equal(wide, wanted), "it is quantised"
 
 
-def on_native(module):
+def in_bytes_by(backend):
     """As much as can be in bytes, the steps between by native, the rest by oneDNN."""
-    return prefer("grid", backends=("tvm", "dnnl", "native", "native_int8"), precision="int8")(module)
+    return prefer("grid", backends=("tvm", "dnnl", "native", backend), precision="int8")
 
 
 PLACED = {
-    "native_int8": on_native,
+    "native_int8": in_bytes_by("native_int8"),
+    "dnnl_int8": in_bytes_by("dnnl_int8"),
     "openvino_int8": lambda module: placed.place(module, "openvino_int8"),
     "openvino": lambda module: placed.place(module, "openvino"),
     "native": prefer("grid"),
@@ -274,7 +275,7 @@ def in_the_dialect(layout):
 @pytest.mark.parametrize(("layout", "backend"), [
     *(("NCHW", backend) for backend in ("tvm", *PLACED, "onnxruntime")),
     # The others' depthwise convolutions want the channels first.
-    *(("NHWC", backend) for backend in ("tvm", "native_int8", "native")),
+    *(("NHWC", backend) for backend in ("tvm", "native_int8", "dnnl_int8", "native")),
 ])  # fmt: skip
 def test_the_quantisation_dialect(layout, backend, tmp_path):
     """What TVM computes in whole numbers is what backends compute between steps, up to one step in each layer."""

@@ -35,6 +35,31 @@ def test_the_lower_quartile_is_the_one_that_go_takes(collage_library):
     assert profile._estimate([7.0]) == 7.0
 
 
+@pytest.mark.parametrize(("backend", "runs"), [("dnnl", 4), (None, 3)])
+def test_a_run_is_thrown_away_where_an_engine_sets_something_up(collage_library, monkeypatch, tmp_path, backend, runs):
+    from collage import profile
+
+    path = tmp_path / "network.so"
+    export_to(path, place(network(), backend) if backend else network())
+    made = []
+
+    def counting(path, open_module=profile.debug_module):
+        executor = open_module(path)
+        run = executor["profile"]
+
+        def profiled(names):
+            made.append(run(names))
+            return made[-1]
+
+        return {"set_input": executor["set_input"], "profile": profiled}
+
+    monkeypatch.setattr(profile, "debug_module", counting)
+    found = profile.profile(path, {"data": np.ones((1, 3, 24, 24), "float32")}, rounds=3)
+    assert len(made) == runs
+    assert len(found["kernels_ms"]) == len(found["names"]) == len(made[0].calls)
+    assert bool(found["regions"]) == bool(backend)
+
+
 def test_steps_inside_a_region_are_timed(collage_library, tmp_path):
     import tvm
     from collage import profile

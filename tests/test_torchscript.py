@@ -152,7 +152,7 @@ def test_outputs_are_those_of_torch(command, store, torch_environment, traced, t
         "model.tar",
         "--db",
         store,
-        "-q",
+        "-v",
         "--level",
         "operator",
         "--repeat",

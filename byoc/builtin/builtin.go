@@ -25,7 +25,7 @@ func RegisterAll() (err error) {
 		for _, b := range []byoc.Backend{
 			tvm.New(),
 			dnnl.New(),
-			dnnl.NewBF16(),
+			dnnl.NewBF16(), dnnl.NewINT8(),
 			native.New(dnnl.Install),
 			native.NewINT8(dnnl.Install),
 			dnnltvm.New(),

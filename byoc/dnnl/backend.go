@@ -8,10 +8,10 @@
 // tensors, and operators on them with what is done to their results on the way out. libcollage_dnnl.so chooses oneDNN's
 // primitives and layouts for it when the region is first used.
 //
-// A pattern is a rule: those of byoc/onednn, and those of pointwise.go and shape.go here. lower.go turns the layers of
-// a region into operations, each with the kernel that is to do it; fuse.go joins them, and norm.go, attention.go,
-// merge.go and strips.go make one step of several of native's (strided.go says what is a view of what); program.go
-// writes them down.
+// A pattern is a rule: those of byoc/onednn, and those of pointwise.go and shape.go here. int8.go has those of bytes.
+// lower.go turns the layers of a region into operations, each with the kernel that is to do it; fuse.go joins them,
+// and norm.go, attention.go, merge.go and strips.go make one step of several of native's (strided.go says what is a
+// view of what); program.go writes them down.
 package dnnl
 
 import (
@@ -66,7 +66,7 @@ var narrowRules = sync.OnceValue(func() []*onednn.Rule {
 // index finds the rules of composites and operators, those of native and of all that compute narrowly among them: their
 // regions are the same.
 var index = sync.OnceValue(func() *onednn.Index {
-	return onednn.NewIndex(slices.Concat(rules(), narrowRules(), native.Rules(), native.ByteRules()))
+	return onednn.NewIndex(slices.Concat(rules(), narrowRules(), native.Rules(), native.ByteRules(), byteRules()))
 })
 
 var patterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(rules()) })

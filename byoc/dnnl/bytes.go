@@ -4,17 +4,17 @@ package dnnl
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
-	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/byoc/rounding"
 )
 
-// roundWeights gives the operations of native's kernel bytes their weights as bytes, in the same order, and behind
-// their other arguments the scale of each output channel: so they stand in the artefact, a quarter as large. An
-// operation whose weights are not all finite is left to oneDNN. data gives the elements of a constant
-// (region.Program.ConstantBytes).
+// roundWeights gives the operations that multiply bytes, by native's kernel or oneDNN's, their weights as bytes, in
+// the same order, and behind their other arguments the scale of each output channel: so they stand in the artefact, a
+// quarter as large. An operation whose weights are not all finite is left to oneDNN, in float32. data gives the
+// elements of a constant (region.Program.ConstantBytes).
 func (l *lowering) roundWeights(data func(region.ValueID) ([]byte, error)) error {
 	type weight struct {
 		value region.ValueID
@@ -34,7 +34,7 @@ func (l *lowering) roundWeights(data func(region.ValueID) ([]byte, error)) error
 	}
 	var working sync.WaitGroup
 	for _, o := range l.ops {
-		if o.kernel != native.BytesKernel {
+		if !o.multipliesBytes() {
 			continue
 		}
 		key, view := of(o)
@@ -54,7 +54,7 @@ func (l *lowering) roundWeights(data func(region.ValueID) ([]byte, error)) error
 	}
 	working.Wait()
 	for _, o := range l.ops {
-		if o.kernel != native.BytesKernel {
+		if !o.multipliesBytes() {
 			continue
 		}
 		key, view := of(o)
@@ -74,10 +74,16 @@ func (l *lowering) roundWeights(data func(region.ValueID) ([]byte, error)) error
 	return nil
 }
 
-// channelsOf is how an operation sees its weight: the output channels first.
+// channelsOf is how an operation sees its weight: the output channels first, those of all groups as one axis, since
+// they follow one another.
 func (l *lowering) channelsOf(o *operation) strides {
 	if o.kind != "matmul" {
-		return strides{o.weightDims, o.weightStrides, o.weightOffset}
+		dims, steps := o.weightDims, o.weightStrides
+		if len(dims) > l.types[o.in[0]].Rank() {
+			dims, steps = slices.Clone(dims[1:]), steps[1:]
+			dims[0] *= o.weightDims[0]
+		}
+		return strides{dims, steps, o.weightOffset}
 	}
 	shape := l.types[o.in[1]].Shape
 	if o.transposeB {

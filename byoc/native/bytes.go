@@ -20,8 +20,8 @@ const (
 	BytesKernel = "bytes"
 )
 
-// mostTerms is of how many products a sum of bytes may be (byoc/runtime/native/bytes.h).
-const mostTerms = 65536
+// MostTerms is of how many products a sum of bytes may be (byoc/runtime/native/bytes.h).
+const MostTerms = 65536
 
 // ByteRules are those of convolutions and dense layers whose data and weights are rounded to bytes: weights with a
 // scale for each output channel, data with one for each image, or each row of a dense layer, that is found when they
@@ -34,9 +34,9 @@ var ByteRules = sync.OnceValue(func() []*onednn.Rule {
 			for _, k := range w.kernel {
 				terms *= k
 			}
-			return checkTerms(terms)
+			return CheckTerms(BytesKernel, terms)
 		}),
-		LimitsText: fmt.Sprintf("one group, constant weights, sums of at most %d products", mostTerms),
+		LimitsText: fmt.Sprintf("one group, constant weights, sums of at most %d products", MostTerms),
 	}
 	dense := onednn.Form{
 		Composite: INT8Name + ".dense", Kernel: BytesKernel,
@@ -45,18 +45,19 @@ var ByteRules = sync.OnceValue(func() []*onednn.Rule {
 				return err
 			}
 			shape := g.Nodes[layer.(*onednn.Product).Left].Type.Shape
-			return checkTerms(roundUp(shape[len(shape)-1], 4))
+			return CheckTerms(BytesKernel, roundUp(shape[len(shape)-1], 4))
 		},
-		LimitsText: fmt.Sprintf("constant weights and bias, sums of at most %d products", mostTerms),
+		LimitsText: fmt.Sprintf("constant weights and bias, sums of at most %d products", MostTerms),
 	}
 	return slices.Concat(convolutions.Convolutions("nn.conv2d", 2, false, images...), dense.Dense())
 })
 
 func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
 
-func checkTerms(terms int64) error {
-	if terms > mostTerms {
-		return fmt.Errorf("the kernel %s adds up at most %d products of bytes, these are %d", BytesKernel, mostTerms, terms)
+// CheckTerms says that a kernel that multiplies bytes cannot add so many products up, where that is so.
+func CheckTerms(kernel string, terms int64) error {
+	if terms > MostTerms {
+		return fmt.Errorf("the kernel %s adds up at most %d products of bytes, these are %d", kernel, MostTerms, terms)
 	}
 	return nil
 }
@@ -95,10 +96,13 @@ func (n narrow) WeightsRounded(g *relay.Graph, nodes []relay.NodeID) []relay.Nod
 }
 
 // Probe is that of native, on a processor with instructions for products of bytes.
-func (n narrow) Probe() byoc.Probe {
-	p := n.backend.Probe()
+func (n narrow) Probe() byoc.Probe { return ProbeBytes(n.backend.Probe(), Name) }
+
+// ProbeBytes is the probe of a backend that multiplies bytes in the regions of another one, wide, whose probe is p: it
+// can be used on a processor with AVX-512 VNNI.
+func ProbeBytes(p byoc.Probe, wide string) byoc.Probe {
 	if p.Usable && allowedInstructionSet() < avx512VNNI {
-		p.Usable, p.Remedy = false, "use "+Name
+		p.Usable, p.Remedy = false, "use "+wide
 		p.Reason = "this processor has no avx512_vnni, or the environment forbids it: products of bytes would be no faster " +
 			"than those of float32"
 	}

@@ -35,9 +35,13 @@ func productRules() []*onednn.Rule {
 }
 
 func checkProduct(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
-	l := layer.(*onednn.Product)
-	if !isConstant(g, l.Right) || !isConstantOrAbsent(g, l.Epilogue.Bias) {
+	if !ConstantOperands(g, layer.(*onednn.Product)) {
 		return fmt.Errorf("the kernel product needs a weight and a bias that are constants")
 	}
 	return nil
+}
+
+// ConstantOperands says that what data are multiplied by is a constant, and the bias, where there is one.
+func ConstantOperands(g *relay.Graph, l *onednn.Product) bool {
+	return isConstant(g, l.Right) && isConstantOrAbsent(g, l.Epilogue.Bias)
 }

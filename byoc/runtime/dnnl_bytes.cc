@@ -82,16 +82,12 @@ void Compiler::WidenWeights(const Op& op) {
   std::fill_n(to, count, 0.0F);
   if (op.kind == "conv") {
     const View& view = op.weight;
-    std::vector<int64_t> at(view.dims.size(), 0);
-    for (int64_t i = 0; i < Elements(view.dims); ++i) {
-      int64_t place = view.offset;
-      for (size_t axis = 0; axis < at.size(); ++axis) place += at[axis] * view.strides[axis];
-      to[place] = static_cast<float>(from[place]) * scales[at[0]];
-      for (size_t axis = at.size(); axis-- > 0;) {
-        if (++at[axis] < view.dims[axis]) break;
-        at[axis] = 0;
-      }
-    }
+    // Groups are one dimension more, ahead of the channels of each.
+    const bool grouped = view.dims.size() == 5;
+    ForEachElement(view, [&](const std::vector<int64_t>& at, int64_t place) {
+      const int64_t channel = grouped ? at[0] * view.dims[1] + at[1] : at[0];
+      to[place] = static_cast<float>(from[place]) * scales[channel];
+    });
   } else {
     for (int64_t i = 0; i < count; ++i) {
       to[i] = static_cast<float>(from[i]) * scales[op.transpose_b ? i / dims[1] : i % dims[1]];

@@ -276,7 +276,8 @@ class Checker {
         {"norm", "standardise"},    {"norm", "rms_norm"},
         {"norm", "group_norm"},     {"norm", "channel_scale"},
         {"bytes", "conv"},          {"bytes", "matmul"},
-        {"grid", "eltwise"},
+        {"grid", "eltwise"},        {"onednn_bytes", "conv"},
+        {"onednn_bytes", "matmul"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
                                         "rms_norm",       "group_norm", "channel_scale"};
@@ -353,7 +354,8 @@ class Checker {
          "its weight takes another number of channels");
     if (op_->bias) Elements(2, to[1]);
     if (InBytes()) {
-      Want(space == 2 && !grouped, "only images are convolved in bytes, without groups");
+      Want(space == 2, "only images are convolved in bytes");
+      Want(!grouped || op_->kernel != "bytes", "the kernel bytes knows no groups");
       Bytes(to[1]);
     }
     Dims scale(space, 1);
@@ -374,7 +376,7 @@ class Checker {
     }
   }
 
-  bool InBytes() const { return op_->kernel == "bytes"; }
+  bool InBytes() const { return op_->InBytes(); }
 
   // Weights of bytes, and behind all other arguments a scale for each of so many channels.
   void Bytes(int64_t channels) const {

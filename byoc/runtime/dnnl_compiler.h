@@ -71,8 +71,12 @@ class Compiler {
   bool ProductOfBatches(const Op& op);
   bool Attention(const Op& op);  // dnnl_attention.cc
   bool Bytes(const Op& op);      // dnnl_bytes.cc
-  bool Grid(const Op& op);       // dnnl_pointwise.cc
-  bool OwnNorm(const Op& op);    // dnnl_own_norm.cc
+  // Products of bytes by kernels of oneDNN's: convolutions and dense layers.
+  bool LibraryBytes(const Op& op);  // dnnl_int8.cc
+  bool BytesConvolution(const Op& op);
+  bool BytesProduct(const Op& op);
+  bool Grid(const Op& op);     // dnnl_pointwise.cc
+  bool OwnNorm(const Op& op);  // dnnl_own_norm.cc
   // What a normalisation adds to its data first.
   std::vector<native::NormAddend> AddendsOf(const Op& op) const;
   // With the sum made before by oneDNN, in the layout in which the data lies.

@@ -18,6 +18,21 @@ using Desc = dnnl::memory::desc;
 // The number of elements.
 int64_t Elements(const Dims& dims);
 
+// Calls visit with the indices of each element of a view, in order, and with its place in the plain tensor.
+template <typename Visit>
+void ForEachElement(const View& view, const Visit& visit) {
+  std::vector<int64_t> at(view.dims.size(), 0);
+  for (int64_t left = Elements(view.dims); left > 0; --left) {
+    int64_t place = view.offset;
+    for (size_t axis = 0; axis < at.size(); ++axis) place += at[axis] * view.strides[axis];
+    visit(at, place);
+    for (size_t axis = at.size(); axis-- > 0;) {
+      if (++at[axis] < view.dims[axis]) break;
+      at[axis] = 0;
+    }
+  }
+}
+
 // The layout of a compact tensor whose last axis is the innermost: TVM's.
 Desc RowMajor(const Dims& dims, dnnl::memory::data_type dtype);
 

@@ -70,7 +70,7 @@ struct Op {
   std::string kind;
   // Which of our own kernels does it; empty for oneDNN. Which kinds a kernel can do stands in CheckProgram.
   // One that cannot run on this processor, or cannot do just this operator, leaves it to oneDNN; the step's
-  // name says so.
+  // name says so. onednn_bytes are oneDNN's kernels of bytes.
   std::string kernel;
   dnnl::algorithm algorithm = dnnl::algorithm::undef;
   std::vector<int> in;
@@ -93,8 +93,9 @@ struct Op {
   std::vector<MaskForm> masks;
   // matmul: the last two dimensions of a side are to be exchanged.
   bool transpose_a = false, transpose_b = false;
-  // conv, deconv, matmul: in[2] is one value for each channel of the result. With the kernel bytes in[1] is
-  // of signed bytes, and the last of `in` the scale of each of these channels: what a byte of it stands for.
+  // conv, deconv, matmul: in[2] is one value for each channel of the result. With the kernels bytes and
+  // onednn_bytes in[1] is of signed bytes, and the last of `in` the scale of each of these channels: what a
+  // byte of it stands for.
   bool bias = false;
   // conv, deconv, matmul, without a kernel of our own: the data and the weights are rounded to bfloat16, sums
   // are float32. Where the processor has no instructions for that, it is done in float32.
@@ -111,6 +112,9 @@ struct Op {
   std::vector<int> axes;
   float alpha = 0, beta = 0, epsilon = 0;
   std::vector<PostOp> post;
+
+  // Whether in[1] is of signed bytes.
+  bool InBytes() const { return kernel == "bytes" || kernel == "onednn_bytes"; }
 };
 
 // The form of programs that are read; no other is.

@@ -21,7 +21,7 @@ import (
 var homes = map[string][]string{
 	"search":    {"graphlevel"},
 	"placement": {"genome"},
-	"region":    {"annotate", "plan", "report"},
+	"region":    {"annotate", "plan", "report", "page"},
 	"border":    {"plan", "feedback"},
 }
 

@@ -27,6 +27,7 @@ const minimalWidth = 40
 // The bars, as cheggaaa/pb's templates.
 const (
 	countedBar = `{{string . "title"}}  {{counters .}} {{bar . "[" "=" ">" " " "]"}} {{rtime . "%s left"}}  {{string . "label"}}`
+	timedBar   = `{{string . "title"}}  {{bar . "[" "=" ">" " " "]"}} {{string . "left"}}  {{string . "label"}}`
 	spinner    = `{{string . "title"}}  {{cycle . "|" "/" "-" "\\"}} {{etime .}}`
 )
 
@@ -61,27 +62,36 @@ type Step struct {
 	printer *Printer
 	title   string
 	total   int
+	timed   bool // the pieces are seconds
 	started time.Time
 	said    time.Time
 	bar     *pb.ProgressBar
 }
 
 // Start begins a step of total pieces; 0 for one that cannot be counted. The step before is ended.
-func (p *Printer) Start(title string, total int) *Step {
+func (p *Printer) Start(title string, total int) *Step { return p.start(title, total, false) }
+
+// StartTimed begins a step that may take so many seconds, which At tells of: it says how many are left.
+func (p *Printer) StartTimed(title string, seconds int) *Step { return p.start(title, seconds, true) }
+
+func (p *Printer) start(title string, total int, timed bool) *Step {
 	if p.w == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop()
-	s := &Step{printer: p, title: title, total: total, started: p.now(), said: p.now()}
+	s := &Step{printer: p, title: title, total: total, timed: timed, started: p.now(), said: p.now()}
 	p.current = s
 	if !p.terminal {
 		fmt.Fprintf(p.w, "%s\n", title)
 		return s
 	}
 	template := countedBar
-	if total == 0 {
+	switch {
+	case timed:
+		template = timedBar
+	case total == 0:
 		template = spinner
 	}
 	s.bar = pb.ProgressBarTemplate(template).New(total).SetWriter(p.w).SetRefreshRate(100*time.Millisecond).
@@ -100,14 +110,24 @@ func (s *Step) At(done int, label string) {
 	if s.printer.current != s {
 		return
 	}
+	left := fmt.Sprintf("%d s left", max(s.total-done, 0))
 	if s.bar != nil {
-		s.bar.Set("label", label).SetCurrent(int64(done))
+		s.bar.Set("label", label).Set("left", left).SetCurrent(int64(min(done, s.total)))
 		return
 	}
-	if now := s.printer.now(); now.Sub(s.said) >= plainInterval && done < s.total {
-		s.said = now
-		fmt.Fprintf(s.printer.w, "  %d of %d\n", done, s.total)
+	now := s.printer.now()
+	if now.Sub(s.said) < plainInterval || done >= s.total {
+		return
 	}
+	s.said = now
+	if !s.timed {
+		fmt.Fprintf(s.printer.w, "  %d of %d\n", done, s.total)
+		return
+	}
+	if label != "" {
+		left += ": " + label
+	}
+	fmt.Fprintf(s.printer.w, "  %s\n", left)
 }
 
 // Done ends the step with its result ("116 operators").

@@ -58,3 +58,28 @@ func TestTerminal(t *testing.T) {
 	step.Done("3 MB")
 	assert.Contains(t, out.String(), "building: 3 MB (0.0 s)\n")
 }
+
+func TestTimeLeft(t *testing.T) {
+	var out bytes.Buffer
+	p := New(&out, false, false)
+	now := time.Unix(0, 0)
+	p.now = func() time.Time { return now }
+	step := p.StartTimed("searching", 60)
+	for i := range 70 {
+		now = now.Add(time.Second)
+		label := ""
+		if i > 40 {
+			label = "best so far 3 ms"
+		}
+		step.At(i, label)
+	}
+	step.Done("3 networks")
+	assert.Equal(t, "searching\n  31 s left\n  1 s left: best so far 3 ms\n  3 networks (70.0 s)\n", out.String())
+
+	out.Reset()
+	p.terminal = true
+	step = p.StartTimed("searching", 60)
+	step.At(20, "best so far 3 ms; building dnnl alone")
+	p.Stop()
+	assert.Contains(t, out.String(), "40 s left  best so far 3 ms; building dnnl alone")
+}

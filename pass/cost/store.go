@@ -58,6 +58,14 @@ func DefaultPath() (string, error) {
 	return filepath.Join(cache, "collage", "costs.jsonl"), nil
 }
 
+// StorePath is the store that is used where a user names this one, and DefaultPath for "". Errors are DefaultPath's.
+func StorePath(named string) (string, error) {
+	if named == "" {
+		return DefaultPath()
+	}
+	return named, nil
+}
+
 // NewMemoryStore is a store without a file: its costs end with it.
 func NewMemoryStore() *Store {
 	return &Store{entries: map[Key]Entry{}, now: time.Now}
@@ -66,11 +74,9 @@ func NewMemoryStore() *Store {
 // OpenStore opens the store in the given file ("" for DefaultPath), making the file and its folder where they are
 // missing, and reads it. Close it after use. A file that is something else than a store is refused and not touched.
 func OpenStore(path string) (*Store, error) {
-	if path == "" {
-		var err error
-		if path, err = DefaultPath(); err != nil {
-			return nil, err
-		}
+	path, err := StorePath(path)
+	if err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("cost: making the folder of the cost store: %w", err)

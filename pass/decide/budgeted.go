@@ -60,7 +60,7 @@ func (c *decision) allowRounding() error {
 	if err != nil || !quantised {
 		return err
 	}
-	c.Precision.MaxError = normalise.QuantisedMaxError
+	c.Precision.MaxError = settings.QuantisedMaxError
 	note := fmt.Sprintf("The network is quantised: what is rounded the other way is a whole step off, so its outputs may be "+
 		"off by %g (%s); max_error changes that.", c.Precision.MaxError, cost.MeasureText(c.Precision.Limit().Measure))
 	if c.Precision.Allowed == "" && !c.Exact {
@@ -269,11 +269,12 @@ func (c *decision) keepsScales() bool {
 	return slices.ContainsFunc(c.plan.Regions, func(r plan.Region) bool { return len(r.Rounded) > 0 })
 }
 
-// sayRandom has randomNote told: as a warning where scales hang on these inputs, since what is cut off is wrong.
+// sayRandom has randomNote told: as a warning where scales hang on these inputs, since what is cut off is wrong, and
+// with Strict.
 func (c *decision) sayRandom() {
 	switch note := c.randomNote(); {
 	case note == "":
-	case c.keepsScales():
+	case c.keepsScales(), c.Strict:
 		c.warn("%s", note)
 	default:
 		c.note("%s", note)

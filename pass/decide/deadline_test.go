@@ -368,7 +368,7 @@ func prepareWith(t *testing.T, p *pace, total time.Duration, store string, backe
 	*works) {
 	t.Helper()
 	c := &decision{ctx: t.Context(), searching: t.Context(), budget: budget.New(total, nil)}
-	c.Options = Options{Name: "net", Store: store, Rounds: DefaultRounds,
+	c.Options = Options{Name: "net", Store: store, Rounds: settings.DefaultRounds,
 		SearchTime: total,
 		Temporary:  t.TempDir(), Progress: &progress.Printer{}}
 	for _, b := range backends {
@@ -508,7 +508,9 @@ func TestTheWholeEndsInTime(t *testing.T) {
 				assert.Subset(t, s.decided.Notes, s.decided.Plan.Notes)
 				if len(s.c.graph.result.Trials) > firstFew {
 					searched++
-					if s.took > total*9/10 || strings.Contains(s.c.graph.result.Why, "no improvement") {
+					why := s.c.graph.result.Why
+					if s.took > total*9/10 || strings.Contains(why, "no improvement") ||
+						strings.Contains(why, "every change") {
 						full++
 					}
 				}

@@ -21,15 +21,11 @@ import (
 	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/calibration"
-	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/witness"
 )
-
-// DefaultRounds is how often the finalists are run where nobody says so.
-const DefaultRounds = 20
 
 // Options say what may be decided, and how.
 type Options struct {
@@ -61,11 +57,9 @@ type Options struct {
 	// Level says how far the search goes; "" for settings.GraphLevel.
 	Level settings.Level
 	// SearchTime is how long a compilation may take, from reading the model to writing the executable, and Trials how
-	// many networks the graph level measures; 0 for graphlevel.DefaultTime and for no limit. Seed
-	// makes the random numbers.
+	// many networks the graph level measures; 0 for settings.DefaultSearchTime and for no limit.
 	SearchTime time.Duration
 	Trials     int
-	Seed       uint64
 	// Reach is which parts of the graph level there are; for benchmarks.
 	Reach Reach
 	// Budget is that time, where it has begun already; nil: it begins now.
@@ -79,6 +73,8 @@ type Options struct {
 	SkipUnusable bool
 	// RetryFailures measures candidates again that failed before.
 	RetryFailures bool
+	// Strict ends the whole with a *settings.StrictError where there would be a warning otherwise.
+	Strict bool
 	// Settle decides by what the search measured, which is in the store: nothing is run again, and nothing is built for
 	// the end.
 	Settle bool
@@ -170,7 +166,7 @@ type decision struct {
 	budget    *budget.Budget
 	searching context.Context
 	settled   bool
-	// quit ends ctx, since Poll gave an error, which is stopped.
+	// quit ends ctx, since Poll gave an error, which is stopped, or Strict let something not pass.
 	quit    context.CancelFunc
 	stopped error
 	// taken is on which inputs errors are taken; nil where they are not.
@@ -214,7 +210,7 @@ func begun(module *bridge.Object, options Options) *decision {
 // start has the time run, where it does not yet.
 func (o *Options) start() {
 	if o.SearchTime <= 0 {
-		o.SearchTime = graphlevel.DefaultTime
+		o.SearchTime = settings.DefaultSearchTime
 	}
 	if o.Budget == nil {
 		o.Budget = budget.New(o.SearchTime, nil)
@@ -228,6 +224,9 @@ func (c *decision) under(ctx context.Context, decide func() (*Decision, error)) 
 	var done context.CancelFunc
 	c.searching, done = c.Ending.context(c.ctx)
 	defer done()
+	if c.stopped != nil { // before there was a context
+		return nil, c.stopped
+	}
 	decided, err := decide()
 	if c.stopped != nil {
 		return nil, c.stopped
@@ -317,7 +316,7 @@ func (c *decision) config() settings.Config {
 	return settings.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
 		OptLevel: &level, DisabledPasses: c.disabledPasses(), Samples: c.Samples, RetryFailures: c.RetryFailures,
 		Exact: c.Exact, Precision: c.Precision, Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
-		TuningLog: c.TuningLog, Python: c.Python}
+		TuningLog: c.TuningLog, Python: c.Python, Strict: c.Strict}
 }
 
 func joinNames(names []string) string {

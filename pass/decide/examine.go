@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/pass/measure"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/witness"
 	"github.com/collage-tvm/collage/pass/workers"
 )
@@ -74,13 +75,17 @@ func (c *decision) examineKept(kept *finalist) error {
 	})
 }
 
-// examine has a network's outputs compared with the other engine's. Error: a *witness.DisagreementError.
+// examine has a network's outputs compared with the other engine's. Errors: a *witness.DisagreementError, and with
+// Strict a *settings.StrictError where there is nothing to compare them with.
 func (c *decision) examine(agree func(t witness.Testimony) (witness.Agreement, error)) error {
 	testimony, err := c.Witness.Wait(c.ctx, witnessLimit)
 	if err != nil {
 		return err
 	}
 	agreement := witness.Agreement{Engine: testimony.Engine, Unchecked: testimony.Unchecked}
+	if agreement.Unchecked != "" && c.Strict {
+		return &settings.StrictError{Warning: "whether TVM read the model right was not checked: " + agreement.Unchecked}
+	}
 	if agreement.Unchecked == "" {
 		if agreement, err = agree(testimony); err != nil {
 			if agreement, err = c.doubt(err, agree); err != nil {

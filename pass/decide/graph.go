@@ -52,6 +52,8 @@ type graph struct {
 	step    *progress.Step
 	started time.Time
 	doing   string
+	// best is the fastest network so far, for the user: "best so far 4.21 ms".
+	best string
 }
 
 // isBuilt says that a placement was built in this run.
@@ -60,8 +62,19 @@ func (g *graph) isBuilt(p *genome.Placement) bool { return g.lane != nil && g.la
 // tick shows that time goes by: building a network takes a while.
 func (g *graph) tick() {
 	if g.step != nil {
-		g.step.At(int(time.Since(g.started)/time.Second), g.doing)
+		g.step.At(int(time.Since(g.started)/time.Second), g.shown())
 	}
+}
+
+// shown is what is being done, behind the best so far.
+func (g *graph) shown() string {
+	switch {
+	case g.best == "":
+		return g.doing
+	case g.doing == "":
+		return g.best
+	}
+	return g.best + "; " + g.doing
 }
 
 // chooses says that there is something to choose between: operators can go to TVM and elsewhere.
@@ -126,7 +139,7 @@ func (c *decision) learnPlaces() (seeds []graphlevel.Seed, err error) {
 	network := c.graph.network
 	seeds = c.unmeasured()
 	if distinct(seeds) > 1 || c.Reach == ReachParts || c.taken != nil || c.unchecked(seeds) {
-		err = c.evolve(seeds, onlySeeds)
+		err = c.runNetworks(seeds, onlySeeds)
 	} else {
 		var only *plan.Plan
 		if only, err = network.Plan(network.placed(), nil); err == nil {
@@ -163,7 +176,7 @@ func (c *decision) unchecked(seeds []graphlevel.Seed) bool {
 func (c *decision) goOn(seeds []graphlevel.Seed) ([]graphlevel.Seed, error) {
 	if c.mayLearn() && (c.Reach == ReachAll || c.Reach == ReachFeedback) {
 		c.graph.network.Renew()
-		if err := c.evolve(seeds, oneStep); err != nil {
+		if err := c.runNetworks(seeds, oneStep); err != nil {
 			return nil, err
 		}
 	}
@@ -173,7 +186,7 @@ func (c *decision) goOn(seeds []graphlevel.Seed) ([]graphlevel.Seed, error) {
 			return nil, err
 		}
 		if seeds = append(c.seeds(), known()...); distinct(seeds) > 1 {
-			if err := c.evolve(seeds, all); err != nil {
+			if err := c.runNetworks(seeds, all); err != nil {
 				return nil, err
 			}
 		}
@@ -195,7 +208,7 @@ func (c *decision) placeInContext(seeds []graphlevel.Seed) ([]graphlevel.Seed, e
 	} else {
 		c.graph.network.Renew()
 	}
-	return seeds, c.evolve(seeds, all)
+	return seeds, c.runNetworks(seeds, all)
 }
 
 // whyEnded says why the search did not go on, where that was not its own decision.
@@ -278,7 +291,7 @@ func (c *decision) learn() error {
 	return c.ctx.Err()
 }
 
-// stage is how far evolve goes, as far as the reach lets it.
+// stage is how far runNetworks goes, as far as the reach lets it.
 type stage int
 
 const (
@@ -288,8 +301,8 @@ const (
 	all
 )
 
-// evolve runs the search, of the seeds alone or on from them. Where it is interrupted, what stands in the store counts.
-func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
+// runNetworks runs the search, of the seeds alone or on from them. Where it is interrupted, what stands in the store counts.
+func (c *decision) runNetworks(seeds []graphlevel.Seed, until stage) error {
 	store, err := cost.OpenStore(c.Store)
 	if err != nil {
 		return err
@@ -302,15 +315,15 @@ func (c *decision) evolve(seeds []graphlevel.Seed, until stage) error {
 			}
 		}
 	}
-	title := "searching among whole networks (seconds)"
+	title := "searching among whole networks"
 	if c.Level == settings.OperatorLevel {
-		title = "running whole networks (seconds)"
+		title = "running whole networks"
 	}
-	step := c.Progress.Start(title, int(c.budget.Total()/time.Second))
+	step := c.Progress.StartTimed(title, int(c.budget.Total()/time.Second))
 	c.graph.step, c.graph.started = step, time.Now().Add(-c.budget.Spent())
 	defer func() { c.graph.step = nil }()
 	options := graphlevel.Options{
-		Seed: c.Seed, Time: c.budget.Total(), Trials: c.Trials,
+		Time: c.budget.Total(), Trials: c.Trials,
 		// The operator level's networks are always the same ones: what the store has of them takes no time.
 		CountStored:  c.Settle && c.Level != settings.OperatorLevel,
 		Left:         func() time.Duration { return c.budget.Free(c.mostFinalists()) },
@@ -413,6 +426,7 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 		mark := ""
 		if e.Best == t {
 			mark = ", the best so far"
+			c.graph.best = fmt.Sprintf("best so far %.4g ms", t.Cost.Estimate())
 		}
 		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it%s (%s, %.0f s)%s", t.Name,
 			t.Cost.Estimate(), t.Score,
@@ -449,7 +463,7 @@ func (c *decision) laneError(err error) error {
 // graphRecord is what the plan says of the search.
 func (c *decision) graphRecord() *plan.GraphLevel {
 	r := c.graph.result
-	record := &plan.GraphLevel{Seconds: seconds(r.Spent), Why: r.Why, Seed: c.Seed, Steps: r.Steps}
+	record := &plan.GraphLevel{Seconds: seconds(r.Spent), Why: r.Why, Steps: r.Steps}
 	if c.plan.GraphLevel != nil {
 		record.Believed = c.plan.GraphLevel.Believed
 	}

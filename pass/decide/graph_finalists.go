@@ -120,12 +120,17 @@ func (c *decision) placedInContext() (p *genome.Placement, origin string) {
 
 // afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says
 // how many there is time for, plain TVM among them. Plain TVM, which outputs are held against, and the best one are
-// never left out.
+// never left out; the best single backend is the last of the others that is: nothing slower than it is to be kept, and
+// what disturbed its few rounds in the search had others look better.
 func (c *decision) afford() int {
 	order := slices.DeleteFunc(c.all(), func(f *finalist) bool {
 		return f == c.reference || f.sameAs != nil || f.failure != nil // which is only told of
 	})
 	slices.SortStableFunc(order, func(a, b *finalist) int { return cmp.Compare(c.scoreOf(a), c.scoreOf(b)) })
+	if alone := slices.IndexFunc(order, func(f *finalist) bool { return slices.Contains(c.Backends, f.name) }); alone > 1 {
+		best := order[alone]
+		order = slices.Insert(slices.Delete(order, alone, alone+1), 1, best)
+	}
 	left := c.budget.Left() - c.building(c.reference)
 	count := 1
 	var late, missed []string

@@ -46,7 +46,7 @@ func TestThePlanIsThatOfWhatWasKept(t *testing.T) {
 			}
 			finalists = append(finalists, made(name, ms, i))
 		}
-		finalists[4].origin = "evolved 7 (merge)"
+		finalists[4].origin = "placed again"
 		c := searched(scores, finalists...)
 		chosen, _, err := c.choose()
 		require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestThePlanIsThatOfWhatWasKept(t *testing.T) {
 		assert.Equal(t, 0.9, c.plan.GraphLevel.Networks[1].Ratio)
 		note := "5 networks were measured in the search."
 		if kept == 4 {
-			note = "The placement is evolved 7 (merge); " + note
+			note = "The placement is placed again; " + note
 		}
 		assert.Equal(t, []string{note}, c.notes)
 	}

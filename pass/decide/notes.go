@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // note is told to whoever asked for the network, and stands in its plan (but see hurry): once, however often it is
@@ -25,9 +27,24 @@ func (c *decision) note(format string, args ...any) bool {
 func (c *decision) warn(format string, args ...any) bool {
 	news := c.note(format, args...)
 	if news {
-		c.warnings = append(c.warnings, c.notes[len(c.notes)-1])
+		warning := c.notes[len(c.notes)-1]
+		c.warnings = append(c.warnings, warning)
+		if c.Strict {
+			c.refuse(warning)
+		}
 	}
 	return news
+}
+
+// refuse ends the decision with a warning as its error, where Strict does not let that pass; the first one counts.
+func (c *decision) refuse(warning string) {
+	if c.stopped != nil {
+		return
+	}
+	c.stopped = &settings.StrictError{Warning: warning}
+	if c.quit != nil {
+		c.quit()
+	}
 }
 
 // hurry marks a note that says what came of the time there was. It is told, and stands in no plan: a plan that is made

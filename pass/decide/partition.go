@@ -26,9 +26,10 @@ func OptionsOf(config settings.Config) Options {
 		Target:  config.Target,
 		Threads: config.Threads, TuningLog: config.TuningLog, Store: config.Store, Samples: config.Samples,
 		DisabledPasses: config.DisabledPasses, OptLevel: 3, Level: config.Level,
-		SearchTime: time.Duration(config.SearchTime * float64(time.Second)), Trials: config.Trials, Seed: config.Seed,
+		SearchTime: time.Duration(config.SearchTime * float64(time.Second)), Trials: config.Trials,
 		Rounds: config.Rounds, Exact: config.Exact, Precision: config.Precision, Exhaustive: config.Exhaustive, SkipUnusable: config.SkipUnusable,
-		RetryFailures: config.RetryFailures, Python: config.Python, Extension: ".so", Poll: bridge.CheckSignals,
+		RetryFailures: config.RetryFailures, Strict: config.Strict, Python: config.Python, Extension: ".so",
+		Poll: bridge.CheckSignals,
 	}
 	if len(options.Backends) == 0 {
 		options.Backends = settings.DefaultBackends
@@ -40,7 +41,7 @@ func OptionsOf(config settings.Config) Options {
 		options.Samples = measure.DefaultSamples
 	}
 	if options.Rounds == 0 {
-		options.Rounds = DefaultRounds
+		options.Rounds = settings.DefaultRounds
 	}
 	return options
 }
@@ -69,22 +70,17 @@ func Partition(mod *bridge.Object, config settings.Config) (*bridge.Object, *pla
 		}
 		return placeParts(mod, config)
 	}
-	options.Progress, options.Settle = progress.New(os.Stderr, true, false), true
-	var err error
-	if options.Temporary, err = os.MkdirTemp("", "collage-decide-"); err != nil {
-		return nil, nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
-	}
-	defer os.RemoveAll(options.Temporary)
-	options.Build = hostBuild() // for what TVM's virtual machine runs
-	options.Ending = &Ending{}
-	release, err := options.Ending.Watch()
+	options.Settle = true
+	end, err := options.inProcess()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer release()
+	defer end()
 	decided, err := Decide(config.Context, mod, options)
 	if part := (*placing.NotWholeError)(nil); errors.As(err, &part) {
-		config.Warning(fmt.Sprintf("%v; it is placed by what its parts take alone", part))
+		if err := config.Warning(fmt.Sprintf("%v; it is placed by what its parts take alone", part)); err != nil {
+			return nil, nil, err
+		}
 		config.Precision = settings.Precision{} // nothing would tell how far off the whole is
 		return placeParts(mod, config)
 	}
@@ -92,7 +88,9 @@ func Partition(mod *bridge.Object, config settings.Config) (*bridge.Object, *pla
 		return nil, nil, err
 	}
 	for _, warning := range decided.Warnings {
-		config.Warning(warning)
+		if err := config.Warning(warning); err != nil {
+			return nil, nil, err
+		}
 	}
 	// What the search has just run does not fail here.
 	out, err := placing.Replay(mod, decided.Plan, settings.Config{Exact: config.Exact, RetryFailures: true})
@@ -102,11 +100,35 @@ func Partition(mod *bridge.Object, config settings.Config) (*bridge.Object, *pla
 	return out, decided.Plan, nil
 }
 
+// inProcess sets what a decision needs in a process of Python's: what is shown of it, a folder for what is built on the
+// way, who builds for TVM's virtual machine, and what Ctrl-C does. Call done when all is decided: it removes the folder
+// and gives Ctrl-C back.
+func (o *Options) inProcess() (done func(), err error) {
+	o.Progress = progress.New(os.Stderr, true, false)
+	if o.Temporary, err = os.MkdirTemp("", "collage-decide-"); err != nil {
+		return nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
+	}
+	o.Build = hostBuild()
+	o.Ending = &Ending{}
+	release, err := o.Ending.Watch()
+	if err != nil {
+		_ = os.RemoveAll(o.Temporary)
+		return nil, err
+	}
+	return func() {
+		release()
+		_ = os.RemoveAll(o.Temporary)
+	}, nil
+}
+
 // placeParts is network.Place, and a warning where the time ended the measuring.
 func placeParts(mod *bridge.Object, config settings.Config) (*bridge.Object, *plan.Plan, error) {
 	out, p, err := network.Place(mod, config)
 	if err == nil && config.Until.Err() != nil && byBounds(p) {
-		config.Warning(noTimeToMeasure)
+		if err := config.Warning(noTimeToMeasure); err != nil {
+			out.Release()
+			return nil, nil, err
+		}
 	}
 	return out, p, err
 }

@@ -19,17 +19,16 @@ func TestWhatAConfigLeavesOpen(t *testing.T) {
 	assert.Equal(t, settings.DefaultBackends, options.Backends)
 	assert.Equal(t, 3, options.OptLevel)
 	assert.Equal(t, measure.DefaultSamples, options.Samples)
-	assert.Equal(t, DefaultRounds, options.Rounds)
+	assert.Equal(t, settings.DefaultRounds, options.Rounds)
 	assert.Equal(t, ".so", options.Extension)
 
 	level := 1
 	options = OptionsOf(settings.Config{Backends: []string{"tvm", "mkl"}, OptLevel: &level, SearchTime: 1.5, Trials: 3,
-		Seed: 4, Rounds: 5,
-		Level: settings.GraphLevel, Samples: 6})
+		Rounds: 5,
+		Level:  settings.GraphLevel, Samples: 6})
 	assert.Equal(t, []string{"tvm", "mkl"}, options.Backends)
 	assert.Equal(t, 1500*time.Millisecond, options.SearchTime)
 	assert.Equal(t, []int{1, 3, 5, 6}, []int{options.OptLevel, options.Trials, options.Rounds, options.Samples})
-	assert.Equal(t, uint64(4), options.Seed)
 	assert.Equal(t, settings.GraphLevel, options.Level)
 }
 

@@ -52,6 +52,22 @@ func Planned(ctx context.Context, module *bridge.Object, options Options) (*plan
 	return decided.Plan, decided.Notes, nil
 }
 
+// PlannedBy is Planned with the options of a settings.Config, for callers in this process (collage.plan).
+func PlannedBy(mod *bridge.Object, config settings.Config) (*plan.Plan, error) {
+	if config.Context == nil {
+		config.Context = context.Background()
+	}
+	options := OptionsOf(config)
+	options.start()
+	done, err := options.inProcess()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	p, _, err := Planned(config.Context, mod, options)
+	return p, err
+}
+
 // plannedInContext is Planned where whole networks are run.
 func (c *decision) plannedInContext() (*Decision, error) {
 	if err := c.offer(); err != nil {

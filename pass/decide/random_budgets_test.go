@@ -177,7 +177,7 @@ func TestWhatIsKeptOfRandomNetworksIsWithinTheBudget(t *testing.T) {
 		}
 		var err error
 		c.graph.result, err = graphlevel.Search(context.Background(), n.space, seeds, n, graphlevel.Options{Limit: limit,
-			FeedbackOnly: true, Seed: r.Uint64(), Now: func() time.Time { return time.Time{} }})
+			FeedbackOnly: true, Now: func() time.Time { return time.Time{} }})
 		require.NoError(t, err)
 		fastest, nearest := math.Inf(1), math.Inf(1)
 		for i := range c.graph.result.Trials {

@@ -9,7 +9,7 @@ import "fmt"
 type Reach int
 
 const (
-	// ReachAll is all of it, evolution too.
+	// ReachAll is all of it: what is next to the best, too.
 	ReachAll Reach = iota
 	// ReachParts is the operator level alone: candidates are measured by themselves for as long as there is time, and
 	// the placement by these costs runs beside plain TVM.

@@ -69,15 +69,16 @@ func ReplayModule(module *bridge.Object, p *plan.Plan, config settings.Config) (
 		return nil, err
 	}
 	for _, warning := range c.warnings {
-		config.Warning(warning)
+		if err := config.Warning(warning); err != nil {
+			return nil, err
+		}
 	}
 	if options.Build == nil {
 		return f.module, nil
 	}
 	err = c.hold(f)
 	if part := (*placing.NotWholeError)(nil); errors.As(err, &part) {
-		config.Warning(fmt.Sprintf("%v; the outputs were not compared with TVM's", part))
-		return f.module, nil
+		return f.module, config.Warning(fmt.Sprintf("%v; the outputs were not compared with TVM's", part))
 	}
 	if err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (c *decision) hold(f *finalist) error {
 	return c.verify(f)
 }
 
-// replay writes the placement of a plan into a module, and builds nothing.
+// replay writes the placement of a plan into a module, and builds nothing. With Strict a warning is its error.
 func replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Options) (*decision, *finalist, error) {
 	c := &decision{Options: options, ctx: ctx, module: module}
 	if err := c.Adopt(p); err != nil {
@@ -114,6 +115,9 @@ func replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 		if err := c.readyToBuild(p); err != nil {
 			return nil, nil, err
 		}
+	}
+	if c.stopped != nil {
+		return nil, nil, c.stopped
 	}
 	placed, err := placing.Replay(module, p, settings.Config{Exact: c.Exact, Store: c.Store,
 		RetryFailures: c.RetryFailures})

@@ -64,21 +64,6 @@ func TestWhenARunIsGivenUpAtHalfAndTwice(t *testing.T) {
 	}
 }
 
-func TestWhichChildrenAreDrawnByChanceAtHalfAndTwice(t *testing.T) {
-	for _, of := range []struct {
-		expected          float64
-		half, chosen, two bool
-	}{{1.1, true, true, true}, {1.2, false, true, true}, {1.4, false, false, true}, {1.6, false, false, false}} {
-		children := []child{{expected: 0.9, parent: 1}, {expected: of.expected, parent: 1}}
-		got := []bool{}
-		for _, factor := range []float64{0.5, 1, 2} {
-			got = append(got, len(fair(children, 1, 1+factor*(beyond-1))) == 2)
-		}
-		assert.Equal(t, []bool{of.half, of.chosen, of.two}, got, "%v times its parent", of.expected)
-		assert.Len(t, fair(children, 2, 0), 2, "there are no others")
-	}
-}
-
 func TestWhenUnfoundKernelsAreWorthAWordAtHalfAndTwice(t *testing.T) {
 	for _, of := range []struct {
 		rest              float64 // beside 1 ms

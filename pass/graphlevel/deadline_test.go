@@ -96,7 +96,7 @@ func TestNoNetworkIsBegunThatThereIsNoTimeFor(t *testing.T) {
 	for _, took := range [][]time.Duration{{time.Second}, {3 * time.Second, time.Second},
 		{time.Second, 2 * time.Second, 5 * time.Second}} {
 		n := &slow{took: took}
-		r, end := timed(t, n, 60*time.Second, 7*time.Second, nil)
+		r, end := timed(t, n, 15*time.Second, 7*time.Second, nil)
 		assert.Equal(t, "there was no time for another network", r.Why)
 		longest := time.Duration(0)
 		for i := range n.begun {
@@ -255,7 +255,7 @@ func TestWhatTheStoreHasMayCount(t *testing.T) {
 			require.NoError(t, err)
 			measured = append(measured, len(n.measured))
 		}
-		assert.Equal(t, counts, measured[0] < 10, measured)
-		assert.Zero(t, measured[1], "20 trials, or 4 s of them, are in the store")
+		assert.Equal(t, counts, measured[0] < 7, measured)
+		assert.Zero(t, measured[1], "all that there is to try, or 4 s of it, is in the store")
 	}
 }

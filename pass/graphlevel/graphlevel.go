@@ -9,11 +9,10 @@
 //
 // First the seeds are measured, as far as the time goes: the first few in any case. Then comes feedback from context:
 // what each part took in place replaces what it took alone, what was spent at borders says what crossing one takes, the
-// operator level places again with both, and so on until a placement repeats. Then evolution: changes of what is done
-// with one computation wherever it stands, moves and crossings of the best so far, the most promising by the costs in
-// context first, none of them twice. Whatever is measured is a record in the cost store at once; a search that is begun
-// again finds it there, takes the same decisions and goes on where the other one was ended. It depends on nothing but
-// the store, the seed of the random numbers, and the budget.
+// operator level places again with both, and so on until a placement repeats. Then what is done with one computation of
+// the best is done otherwise, wherever it stands, the most promising by the costs in context first, none of it twice.
+// Whatever is measured is a record in the cost store at once; a search that is begun again finds it there, takes the
+// same decisions and goes on where the other one was ended. It depends on nothing but the store and the budget.
 package graphlevel
 
 import (
@@ -69,9 +68,7 @@ type Seed struct {
 
 // Options say how long to search, and how.
 type Options struct {
-	// Seed makes the random numbers.
-	Seed uint64
-	// Time ends the search when building and measuring have taken so long, the seeds too. 0 for DefaultTime. What
+	// Time ends the search when building and measuring have taken so long, the seeds too. 0 for no such limit. What
 	// stands in the store counts as long as it took, so that a search that is made again ends where it ended. Where
 	// there is Left, that alone counts, so that it goes on, unless CountStored says that both do.
 	Time        time.Duration
@@ -123,11 +120,12 @@ type Options struct {
 	RetryFailures bool
 	// Progress is told of each network that was measured or found in the store. May be nil.
 	Progress func(Event)
+	// computations is how many are tried (refine); 0 for mostComputations, else tests' own.
+	computations int
 }
 
 // The defaults of Options.
 const (
-	DefaultTime     = 2 * time.Minute
 	DefaultPatience = 10
 	DefaultFeedback = 4
 )
@@ -145,7 +143,7 @@ type Event struct {
 
 // Trial is a whole network that was measured.
 type Trial struct {
-	// Name says where it comes from: a seed's name, "feedback 2", "evolved 7 (merge)".
+	// Name says where it comes from: a seed's name, "feedback 2", "with 3 nn.conv2d to tvm".
 	Name      string
 	Placement *genome.Placement
 	Cost      cost.Cost

@@ -47,11 +47,11 @@ type search struct {
 }
 
 func newSearch(ctx context.Context, space *genome.Space, estimator Estimator, options Options) *search {
-	if options.Time <= 0 {
-		options.Time = DefaultTime
-	}
 	if options.FeedbackSteps == 0 {
 		options.FeedbackSteps = DefaultFeedback
+	}
+	if options.computations <= 0 {
+		options.computations = mostComputations
 	}
 	if options.Batch <= 0 {
 		options.Batch = 2
@@ -128,7 +128,7 @@ func (s *search) run(seeds []Seed) error {
 		return inTime(err)
 	}
 	s.idle = 0
-	return inTime(s.evolve())
+	return inTime(s.refine())
 }
 
 // inTime leaves out that a network was given up: the search ends with what it has.
@@ -421,7 +421,7 @@ func (s *search) ended() bool {
 	switch {
 	case s.options.Trials > 0 && len(s.result.Trials) >= s.options.Trials:
 		s.result.Why = fmt.Sprintf("%d networks were measured", len(s.result.Trials))
-	case s.spent >= s.options.Time && (s.options.Left == nil || s.options.CountStored):
+	case s.options.Time > 0 && s.spent >= s.options.Time && (s.options.Left == nil || s.options.CountStored):
 		s.result.Why = fmt.Sprintf("its %v were used up", s.options.Time)
 	default:
 		return false

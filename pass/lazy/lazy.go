@@ -6,8 +6,8 @@
 // someone who measures (Problem). What goes out: costs, measured or bounded, with which place.Solve gives a placement
 // that is proven to be as cheap as the one that measuring everything would give (Result).
 //
-// The loop is: place with the known costs and, for the rest, the bounds; measure what was chosen and is not known;
-// again, until all that is chosen is known. Then the sum of the prices over each candidate that was not measured is at
+// The loop is: place with the known costs and, for the rest, the bounds; measure what was chosen and is not known, and
+// what would be chosen after it if it cost what is usual beside its bound; again, until all that is chosen is known. Then the sum of the prices over each candidate that was not measured is at
 // most its bound, so at most its cost: the certificate holds for whatever it may cost.
 package lazy
 
@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/place"
@@ -207,6 +208,9 @@ func (p *Problem) next(r *Result, asked []bool) ([]int, error) {
 		for _, o := range placement.Chosen {
 			take(f.Computations[o])
 		}
+		if err := p.lookAhead(f, r, asked, taken, take, usual(p.Bounds, r)); err != nil {
+			return nil, err
+		}
 	}
 	if p.Placed != nil {
 		for i := range asked {
@@ -217,6 +221,51 @@ func (p *Problem) next(r *Result, asked []bool) ([]int, error) {
 		p.Placed(r.Rounds, r.Measured, open)
 	}
 	return next, nil
+}
+
+// lookAhead takes what later rounds are likely to ask for: what is chosen when those that are taken cost so many times
+// their bounds, until nothing new is. Whoever measures can build and measure many side by side, and few of a round make
+// others wait.
+func (p *Problem) lookAhead(f *Function, r *Result, asked, taken []bool, take func(i int), times float64) error {
+	for more := slices.Contains(taken, true); more; {
+		options := p.options(f, r, asked)
+		for o, i := range f.Computations {
+			if i != Free && taken[i] && !math.IsInf(options[o].Cost, 1) {
+				options[o].Cost *= times
+			}
+		}
+		placement, err := place.Solve(p.Overhead.Apply(options), f.Tree)
+		if err != nil {
+			return err
+		}
+		more = false
+		for _, o := range placement.Chosen {
+			if i := f.Computations[o]; i != Free && !asked[i] && !taken[i] {
+				take(i)
+				more = true
+			}
+		}
+	}
+	return nil
+}
+
+// usualAtFirst is how many times their bounds computations are taken to cost while none is known.
+const usualAtFirst = 2.0
+
+// usual is how many times their bounds computations cost, as far as that is known: the lower quartile, since what is
+// asked for without need costs more than another round.
+func usual(bounds []float64, r *Result) float64 {
+	var times []float64
+	for i, c := range r.Costs {
+		if settled(c) && !c.Failed() && bounds[i] > 0 {
+			times = append(times, c.Estimate()/(bounds[i]*r.Scale))
+		}
+	}
+	if len(times) == 0 {
+		return usualAtFirst
+	}
+	slices.Sort(times)
+	return max(1, times[len(times)/4])
 }
 
 // options are a function's options with costs where they are known and bounds where they are not.

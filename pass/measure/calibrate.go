@@ -83,27 +83,35 @@ func (p *Pool) calibrate(ctx context.Context) ([][]float64, error) {
 	}
 }
 
-// askCalibration gives the worker's answer while nobody else is at work.
-func (p *Pool) askCalibration(ctx context.Context) ([]byte, error) {
+// askCalibration gives the worker's answer; nobody else is at work while it runs.
+func (p *Pool) askCalibration(ctx context.Context) (line []byte, err error) {
 	worker, started, err := p.worker(ctx, 0)
 	p.stats.Started += started
 	if err != nil {
 		return nil, err
 	}
-	defer p.alone()()
-	worker.lastID++
-	err = worker.send(calibrateMessage{ID: worker.lastID, Op: "calibrate", Threads: max(p.options.Threads, 1),
-		Sizes: bound.Sizes})
-	if err != nil {
-		err = worker.exit()
+	var refused error
+	ask := func(ready bool) error {
+		worker.lastID++
+		err := worker.send(calibrateMessage{ID: worker.lastID, Op: "calibrate", Ready: ready,
+			Threads: max(p.options.Threads, 1), Sizes: bound.Sizes})
+		if err != nil {
+			return worker.exit()
+		}
+		var r reply
+		if r, line, err = worker.receive(ctx, p.options.BuildTimeout); err == nil && r.Event != "result" {
+			refused = fmt.Errorf("measure: the worker cannot calibrate the machine: %s", r.Detail)
+			return refused
+		}
+		return err
 	}
-	var r reply
-	var line []byte
-	if err == nil {
-		r, line, err = worker.receive(ctx, p.options.BuildTimeout)
+	if err = ask(true); err == nil {
+		done := p.alone()
+		err = ask(false)
+		done()
 	}
-	if err == nil && r.Event != "result" {
-		return nil, fmt.Errorf("measure: the worker cannot calibrate the machine: %s", r.Detail)
+	if refused != nil { // the worker is as good as before for whatever else it is asked for
+		return nil, refused
 	}
 	if err != nil {
 		p.slots[0] = nil

@@ -61,10 +61,11 @@ type loadMessage struct {
 }
 
 // calibrateMessage asks how fast the machine is at best. Sizes are those of working sets in bytes, all threads
-// together.
+// together. With Ready it only makes ready, while others are at work; then it is asked again.
 type calibrateMessage struct {
 	ID      int    `json:"id"`
 	Op      string `json:"op"` // "calibrate"
+	Ready   bool   `json:"ready,omitempty"`
 	Threads int    `json:"threads"`
 	Sizes   []int  `json:"sizes"`
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // somethingElse is the relative error (L2) from which on a part that is computed narrowly computes something else than
-// TVM, and not the same less exactly: more than the greatest budget that makes sense (normalise.QuantisedMaxError),
+// TVM, and not the same less exactly: more than the greatest budget that makes sense (settings.QuantisedMaxError),
 // less than what a wrong sign or axis gives, which is off by 1 and more.
 const somethingElse = 0.25
 

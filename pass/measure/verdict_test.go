@@ -113,8 +113,14 @@ func TestWhatCountsAsALeak(t *testing.T) {
 			}
 			return 84 * runs
 		}, 0, 0},
+		"a first, shorter block without growth": {0.001, func(m *memory, runs int) int {
+			if m.runs == 0 {
+				return leakBytes/firstBlock - 1
+			}
+			return 84 * runs
+		}, 0, 0},
 		"a block without growth": {0.001, func(m *memory, runs int) int {
-			if m.runs == runs {
+			if m.runs == mostSoaked+mostSoaked/firstBlock {
 				return leakBytes - 1
 			}
 			return 84 * runs

@@ -67,6 +67,7 @@ func workerProcess(kind string) {
 			Sizes    []int            `json:"sizes"`
 			Runs     int              `json:"runs"`
 			Pause    float64          `json:"pause_s"`
+			Ready    bool             `json:"ready"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -92,6 +93,10 @@ func workerProcess(kind string) {
 				"outputs": map[string]any{m.Models[1].Name: map[string]any{
 					"each": []any{map[string]any{"elements": 4, "greatest": 0.5}}}}})
 		case "calibrate":
+			if m.Ready {
+				say(map[string]any{"id": m.ID, "event": "result"})
+				continue
+			}
 			logLine("calibrate")
 			reads := make([][]float64, len(m.Sizes))
 			for i := range reads {

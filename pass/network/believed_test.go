@@ -140,8 +140,9 @@ func TestWhatTheGraphLevelBelievesIsCheckedFromTheFile(t *testing.T) {
 		require.NoError(t, err)
 		rivals, err := written.Closest(5)
 		require.NoError(t, err)
-		if !written.Estimate.Optimal {
-			assert.Empty(t, rivals)
+		// Where its operators alone do not show that it is cheapest, its costs in place may: the file's own bound says so.
+		if b := written.GraphLevel.Believed; !written.Estimate.Optimal {
+			assert.Equal(t, b.Milliseconds-b.Transfers-b.Proven < 1e-5, len(rivals) > 0)
 		}
 		n.Exchange(p, result, written)
 		require.NoError(t, written.Verify())

@@ -111,6 +111,9 @@ func (m *model) branchAndBound(effort int64, start *Solution) (*Solution, error)
 		return int(
 			root(&m.problem.Options[a]) - root(&m.problem.Options[b]))
 	})
+	if s.cost == 0 {
+		clear(p.Prices) // no option costs less than nothing; the root's prices may be off by what was rounded
+	}
 	bound = min(bound, s.cost)
 	p.Cost, p.LowerBound, p.Gap = milliseconds(s.cost), milliseconds(bound), milliseconds(s.cost-bound)
 	return p, nil

@@ -146,3 +146,27 @@ func TestPricesSettleWhatHasSeveralExits(t *testing.T) {
 	require.ErrorAs(t, err, &bad)
 	require.Equal(t, 6, bad.Option, "counted among all options")
 }
+
+// TestWhatCostsNothingIsProvenByNoPrices: no cost is negative, so prices of 0 prove a placement that costs nothing. The
+// root's own are off by what is rounded, and would leave it without proof.
+func TestWhatCostsNothingIsProvenByNoPrices(t *testing.T) {
+	t.Parallel()
+	free := 0
+	for seed := range rounds.Seeds(1500) {
+		r := rand.New(rand.NewPCG(seed, 53))
+		n := randomNetwork(r, 1+r.IntN(8))
+		options := append(n.options(r, 1), n.convex(r, 1+r.IntN(8), 1)...)
+		for i := range options {
+			if severalExits(options[i:i+1], n.tree) != nil || r.IntN(3) == 0 {
+				options[i].Cost = 0
+			}
+		}
+		p, err := Solve(options, n.tree)
+		if err != nil || p.Cost != 0 {
+			continue
+		}
+		free++
+		require.NoError(t, Verify(options, n.tree, p), "seed %d", seed)
+	}
+	require.Greater(t, free, rounds.Of(50))
+}

@@ -184,12 +184,9 @@ func (s *Module) replay(f *Function, p *plan.Plan) error {
 
 // refuseFailed looks whether a candidate of the plan is known to fail here. A store that is not there knows nothing.
 func (s *Module) refuseFailed(p *plan.Plan) error {
-	path := s.Config.Store
-	if path == "" {
-		var err error
-		if path, err = cost.DefaultPath(); err != nil {
-			return nil
-		}
+	path, err := cost.StorePath(s.Config.Store)
+	if err != nil {
+		return nil
 	}
 	if _, err := os.Stat(path); err != nil || s.Config.RetryFailures {
 		return nil

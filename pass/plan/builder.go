@@ -262,7 +262,7 @@ func round(ms float64) float64 {
 func (b *Builder) regions(f *Placed) []Region {
 	g, set := f.Set.Graph, f.Set
 	tree := g.PostDominators()
-	reads := f.reads()
+	reads := border.FlowOf(f.Set.Graph).Reads()
 	grouped := map[int]bool{}
 	groups := slices.Clone(f.Groups)
 	for _, group := range groups {
@@ -322,9 +322,7 @@ func (b *Builder) regions(f *Placed) []Region {
 				if f.Solution.Prices != nil {
 					node.Price = round(f.Solution.Prices[v])
 				}
-				if reads != nil {
-					node.Reads, node.Result = indices(reads[v]), g.ScopeRoot(v)
-				}
+				node.Reads, node.Result = indices(reads[v]), g.ScopeRoot(v)
 				if f.Belief != nil {
 					node.Believed = round(f.Belief.Prices[v])
 				}
@@ -337,16 +335,6 @@ func (b *Builder) regions(f *Placed) []Region {
 		regions = append(regions, r)
 	}
 	return regions
-}
-
-// reads say which nodes each node reads, where something rests on it: where something is paid between regions, and
-// where candidates have several exits. nil elsewhere.
-func (f *Placed) reads() [][]relay.NodeID {
-	several := func(c candidate.Candidate) bool { return len(c.Exits) > 0 }
-	if f.Borders != nil || f.Belief != nil || slices.ContainsFunc(f.Set.Candidates, several) {
-		return border.FlowOf(f.Set.Graph).Reads()
-	}
-	return nil
 }
 
 // count records what became of a function's candidates.

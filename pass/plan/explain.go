@@ -91,16 +91,37 @@ func (p *Plan) Explain(s Selector) ([]Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Explanation
-	for i := range p.Regions {
-		r := &p.Regions[i]
+	only := len(p.Module.Functions) == 1
+	out := x.explain(func(function string, n *Node) bool { return s.Selects(function, only, n) })
+	if out == nil {
+		return nil, p.noSuchNode(s)
+	}
+	return out, nil
+}
+
+// ExplainAll says why all nodes are where they are: one explanation for each chosen candidate, in the plan's order.
+func (p *Plan) ExplainAll() ([]Explanation, error) {
+	x, err := p.explainer()
+	if err != nil {
+		return nil, err
+	}
+	return x.explain(func(string, *Node) bool { return true }), nil
+}
+
+// explain has an explanation for each chosen candidate that covers a selected node, in the plan's order; nil for none.
+func (x *explainer) explain(selects func(function string, n *Node) bool) (out []Explanation) {
+	for i := range x.plan.Regions {
+		r := &x.plan.Regions[i]
 		for k := range r.Candidates {
 			c := &r.Candidates[k]
 			var selected []int
 			for j := range c.Nodes {
-				if s.Selects(r.Function, len(p.Module.Functions) == 1, &c.Nodes[j]) {
+				if selects(r.Function, &c.Nodes[j]) {
 					selected = append(selected, c.Nodes[j].Index)
 				}
+			}
+			if selected == nil {
+				continue
 			}
 			nodes, estimate := slices.Clone(c.Nodes), c.Milliseconds
 			if x.inPlace {
@@ -109,19 +130,14 @@ func (p *Plan) Explain(s Selector) ([]Explanation, error) {
 					nodes[j].Price = nodes[j].Believed
 				}
 			}
-			if selected != nil {
-				out = append(out, Explanation{Function: r.Function, Selected: selected, Nodes: nodes,
-					Region: r.ID,
-					Symbol: r.Symbol, Backend: r.BackendOf(c), Composite: c.Composite, Kernel: c.Kernel, Key: c.Key,
-					Estimate: estimate, InPlace: x.inPlace, Context: c.Context, Profiles: c.Profiles,
-					Cost: c.Cost, Others: x.others(r.Function, selected)})
-			}
+			out = append(out, Explanation{Function: r.Function, Selected: selected, Nodes: nodes,
+				Region: r.ID,
+				Symbol: r.Symbol, Backend: r.BackendOf(c), Composite: c.Composite, Kernel: c.Kernel, Key: c.Key,
+				Estimate: estimate, InPlace: x.inPlace, Context: c.Context, Profiles: c.Profiles,
+				Cost: c.Cost, Others: x.others(r.Function, selected)})
 		}
 	}
-	if out == nil {
-		return nil, p.noSuchNode(s)
-	}
-	return out, nil
+	return out
 }
 
 // Closest are the candidates that could have been placed and were not, over the whole plan, with which the network
@@ -177,6 +193,61 @@ type explainer struct {
 	inPlace, exchanged bool
 	// regret of each rejected candidate; nil where there is none.
 	regret []*float64
+	// covering are the candidates that were not chosen, by the nodes that they cover, each list in the plan's order; nil
+	// until somebody asks (index).
+	covering map[at][]candidateAt
+}
+
+// candidateAt is where in the plan's lists a candidate stands that was not chosen: the list (rejected, failed, excluded,
+// refused, in that order), its entry, and the entry's place, where it has several.
+type candidateAt struct{ list, entry, place int }
+
+// index fills covering.
+func (x *explainer) index() {
+	x.covering = map[at][]candidateAt{}
+	add := func(function string, nodes []int, one candidateAt) {
+		for _, v := range nodes {
+			x.covering[at{function, v}] = append(x.covering[at{function, v}], one)
+		}
+	}
+	all := &x.plan.Candidates
+	for i := range all.Rejected {
+		add(all.Rejected[i].Function, all.Rejected[i].Nodes, candidateAt{0, i, 0})
+	}
+	for i := range all.Failures {
+		for k, place := range all.Failures[i].Places {
+			add(place.Function, place.Nodes, candidateAt{1, i, k})
+		}
+	}
+	for i := range all.Excluded {
+		add(all.Excluded[i].Function, all.Excluded[i].Nodes, candidateAt{2, i, 0})
+	}
+	for i := range all.Refusals {
+		for k, place := range all.Refusals[i].Places {
+			add(place.Function, []int{place.Index}, candidateAt{3, i, k})
+		}
+	}
+}
+
+// other is a candidate that was not chosen.
+func (x *explainer) other(one candidateAt) Other {
+	all := &x.plan.Candidates
+	switch one.list {
+	case 0:
+		return x.rejected(one.entry)
+	case 1:
+		f := &all.Failures[one.entry]
+		return Other{Fate: FateFailed, Backend: f.Backend, Composite: f.Composite, Nodes: f.Places[one.place].Nodes,
+			Operators: f.Operators, Reason: f.Failure.String()}
+	case 2:
+		e := &all.Excluded[one.entry]
+		return Other{Fate: FateExcluded, Backend: e.Backend, Composite: e.Composite, Kernel: e.Kernel, Nodes: e.Nodes,
+			Operators: x.names(e.Function, e.Nodes), Reason: e.Constraint}
+	}
+	r := &all.Refusals[one.entry]
+	place := r.Places[one.place]
+	return Other{Fate: FateRefused, Backend: r.Backend, Composite: r.Composite, Nodes: []int{place.Index},
+		Operators: x.names(place.Function, []int{place.Index}), Reason: r.Reason}
 }
 
 // believedApart is how many milliseconds apart costs in place are that are not written as the same number.
@@ -256,44 +327,26 @@ func (x *explainer) rejected(i int) Other {
 
 // others are the candidates that cover one of the selected nodes.
 func (x *explainer) others(function string, selected []int) []Other {
-	covers := func(f string, nodes []int) bool {
-		return f == function && slices.ContainsFunc(nodes, func(v int) bool { return slices.Contains(selected, v) })
+	if x.covering == nil {
+		x.index()
 	}
-	all := &x.plan.Candidates
-	out := []Other{}
-	for i := range all.Rejected {
-		if covers(all.Rejected[i].Function, all.Rejected[i].Nodes) {
-			out = append(out, x.rejected(i))
+	var found []candidateAt
+	for _, v := range selected {
+		found = append(found, x.covering[at{function, v}]...)
+	}
+	slices.SortFunc(found, func(a, b candidateAt) int {
+		return cmp.Or(a.list-b.list, a.entry-b.entry, a.place-b.place)
+	})
+	out, rejected := []Other{}, 0
+	for _, one := range slices.Compact(found) {
+		out = append(out, x.other(one))
+		if one.list == 0 {
+			rejected++
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Other) int {
+	slices.SortStableFunc(out[:rejected], func(a, b Other) int {
 		return cmp.Or(closer(&a, &b), cmp.Compare(a.Estimate, b.Estimate))
 	})
-	for _, f := range all.Failures {
-		for _, place := range f.Places {
-			if covers(place.Function, place.Nodes) {
-				out = append(out, Other{Fate: FateFailed, Backend: f.Backend, Composite: f.Composite,
-					Nodes:     place.Nodes,
-					Operators: f.Operators, Reason: f.Failure.String()})
-			}
-		}
-	}
-	for _, e := range all.Excluded {
-		if covers(e.Function, e.Nodes) {
-			out = append(out, Other{Fate: FateExcluded, Backend: e.Backend, Composite: e.Composite, Kernel: e.Kernel,
-				Nodes:     e.Nodes,
-				Operators: x.names(e.Function, e.Nodes), Reason: e.Constraint})
-		}
-	}
-	for _, r := range all.Refusals {
-		for _, place := range r.Places {
-			if covers(place.Function, []int{place.Index}) {
-				out = append(out, Other{Fate: FateRefused, Backend: r.Backend, Composite: r.Composite,
-					Nodes:     []int{place.Index},
-					Operators: x.names(place.Function, []int{place.Index}), Reason: r.Reason})
-			}
-		}
-	}
 	return out
 }
 

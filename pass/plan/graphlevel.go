@@ -11,8 +11,8 @@ type GraphLevel struct {
 	// Seconds is how long building and measuring them took, and Why says what ended the search.
 	Seconds float64 `json:"seconds"`
 	Why     string  `json:"why"`
-	// Seed is that of the random numbers.
-	Seed uint64 `json:"seed"`
+	// Seed is that of the random numbers in plans of searches that drew some.
+	Seed uint64 `json:"seed,omitempty"`
 	// Believed is what the network that was kept takes by what was believed at the end; nil where nothing was learnt.
 	Believed *Believed `json:"believed,omitempty"`
 }

@@ -285,8 +285,8 @@ type Node struct {
 	// (GraphLevel.Believed).
 	Believed float64 `json:"believed_ms,omitempty"`
 	// Reads are the nodes whose values it reads, ascending: placed ones, and what callers give; no constants. Result
-	// says that its value is that of a scope. Both only where the plan says what is paid between regions (Borders,
-	// Believed), or its function has candidates with several exits.
+	// says that its value is that of a scope. Plans before this was drawn have both only where the plan says what is paid
+	// between regions (Borders, Believed), or its function has candidates with several exits.
 	Reads  []int `json:"reads,omitempty"`
 	Result bool  `json:"result,omitempty"`
 }
@@ -407,7 +407,7 @@ type Finalist struct {
 	// Name is a backend's name for what that backend (with TVM for the rest) does alone, "collage" (PlacementName) for
 	// the placement that was kept, "operator level", "graph level", "graph level 2", ... for placements that were not.
 	Name string `json:"name"`
-	// Origin is what the search called it ("feedback 2", "evolved 7 (merge)"); "" for one that has no other name.
+	// Origin is what the search called it ("feedback 2", "placed again"); "" for one that has no other name.
 	Origin string `json:"origin,omitempty"`
 	// Regions counts what it has outside of TVM.
 	Regions int `json:"regions"`

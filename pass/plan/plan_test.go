@@ -351,7 +351,18 @@ func TestVerifyNeedsNothingButThePlan(t *testing.T) {
 		"the prices sum to": func(p *Plan) { // by less than Validate minds
 			p.Regions[0].Candidates[0].Nodes[0].Price += 2e-9
 		},
-		"not connected":       func(p *Plan) { p.region("dnnl").Candidates[0].Nodes[0].PostDominator = 9 },
+		"meets at %4, not at %9":        func(p *Plan) { p.region("dnnl").Candidates[0].Nodes[0].PostDominator = 9 },
+		"not ascending nodes before it": func(p *Plan) { p.region("dnnl").Candidates[0].Nodes[0].Reads = []int{-1} },
+		"not connected": func(p *Plan) { // of a plan that does not say what is read
+			p.region("dnnl").Candidates[0].Nodes[0].PostDominator = 9
+			for i := range p.Regions {
+				for k := range p.Regions[i].Candidates {
+					for j := range p.Regions[i].Candidates[k].Nodes {
+						p.Regions[i].Candidates[k].Nodes[j].Reads = nil
+					}
+				}
+			}
+		},
 		"\"x\", which is not": func(p *Plan) { p.Candidates.Rejected[0].Backend = "x" },
 		"\"y\", which is not": func(p *Plan) { p.Candidates.Rejected[0].Function = "y" },
 		"no node of it":       func(p *Plan) { p.Candidates.Rejected[0].Nodes = []int{99} },

@@ -59,6 +59,9 @@ func (p *Plan) Prove() (Proof, error) {
 		if err := p.checkIndices(f); err != nil {
 			return Proof{}, err
 		}
+		if err := p.checkPostDominators(f); err != nil {
+			return Proof{}, err
+		}
 	}
 	believed, err := p.proveBelieved()
 	if err != nil {

@@ -43,11 +43,16 @@ func Usable(cfg *Config) (backends []byoc.Backend, absent []*UnusableError, err 
 		if !errors.As(err, &unusable) || len(names) == 1 || slices.Contains(cfg.OnlyNames(), unusable.Backend) {
 			return backends, absent, err
 		}
-		if !cfg.SkipUnusable {
-			if cfg.Estimator != nil || !MeasuredBefore(cfg.Store, unusable.Backend) {
+		switch {
+		case cfg.SkipUnusable && cfg.Strict:
+			return backends, absent, &StrictError{unusable.Error() + ", and would be left out"}
+		case cfg.SkipUnusable:
+		case cfg.Estimator != nil || !MeasuredBefore(cfg.Store, unusable.Backend):
+			return backends, absent, err
+		default:
+			if err := cfg.Warning(VanishedWarning(unusable.Backend, unusable.Text())); err != nil {
 				return backends, absent, err
 			}
-			cfg.Warn(VanishedWarning(unusable.Backend, unusable.Text()))
 		}
 		absent = append(absent, unusable)
 		names = slices.DeleteFunc(slices.Clone(names),
@@ -58,16 +63,14 @@ func Usable(cfg *Config) (backends []byoc.Backend, absent []*UnusableError, err 
 // MeasuredBefore says that a store ("" for the user's) has costs of a backend: its library was here once. A store that
 // is not there or cannot be read has none.
 func MeasuredBefore(store, backend string) bool {
-	if store == "" {
-		var err error
-		if store, err = cost.DefaultPath(); err != nil {
-			return false
-		}
-	}
-	if _, err := os.Stat(store); err != nil {
+	path, err := cost.StorePath(store)
+	if err != nil {
 		return false
 	}
-	s, err := cost.OpenStore(store)
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	s, err := cost.OpenStore(path)
 	if err != nil {
 		return false
 	}

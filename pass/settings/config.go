@@ -93,14 +93,16 @@ type Config struct {
 	// alone, GraphLevel (the default) searches among whole networks from there. Either way the fastest of what was
 	// found, of each backend alone and of plain TVM is kept (Partition).
 	Level Level `json:"level,omitempty"`
-	// SearchTime is how many seconds the whole takes, Trials how many networks the graph level measures at most, Seed
-	// makes its random numbers, and the best run Rounds times in turn; 0 for the defaults of pass/decide.
-	SearchTime float64 `json:"search_time_s,omitempty"`
+	// SearchTime is how many seconds the whole takes, Trials how many networks the graph level measures at most,
+	// and the best run Rounds times in turn; 0 for the defaults of pass/decide.
+	SearchTime float64 `json:"search_time,omitempty"`
 	Trials     int     `json:"trials,omitempty"`
-	Seed       uint64  `json:"seed,omitempty"`
 	Rounds     int     `json:"rounds,omitempty"`
 	// Verify has what is replayed (ReplayPass) built and run once, and its outputs compared with plain TVM's.
 	Verify bool `json:"verify,omitempty"`
+	// Strict makes errors (StrictError) of what would be warnings otherwise: what came out could be other than what was
+	// asked for.
+	Strict bool `json:"strict,omitempty"`
 	// ModuleName is what the user calls the module; it stands in the plan.
 	ModuleName string `json:"module_name,omitempty"`
 
@@ -242,15 +244,6 @@ func (c *Config) OnlyNames() []string {
 
 // Warn shows a warning on the standard error; it is Config.Warn where there is none.
 func Warn(text string) { fmt.Fprintln(os.Stderr, "collage: warning:", text) }
-
-// Warning tells the user something that is no error, by Warn.
-func (c *Config) Warning(text string) {
-	if c.Warn == nil {
-		Warn(text)
-		return
-	}
-	c.Warn(text)
-}
 
 // Resolved is a Config without gaps.
 func (c Config) Resolved() (Config, error) {

@@ -71,6 +71,11 @@ func (p *Precision) Biases() string { return cmp.Or(p.BiasCorrection, BiasesAuto
 // DefaultMaxError is how far outputs may be off where parts are computed narrowly and nobody says more.
 const DefaultMaxError = 1e-2
 
+// QuantisedMaxError is how far the outputs of a network that came quantised may be off where nobody says more: twice
+// what the most sensitive of four networks does to its own outputs under plain TVM where its inputs change by a hundred
+// thousandth (RATIONALE.md).
+const QuantisedMaxError = 0.1
+
 // Precisions are what Precision.Allowed may be.
 func Precisions() []string {
 	return []string{PrecisionF32, PrecisionBF16, PrecisionINT8, PrecisionAuto}

@@ -3,23 +3,62 @@
 
     placed = collage.partition(module, params, backends=["tvm", "dnnl", "native"], plan_out="plan.json")
     placed = collage.replay(module, "plan.json", params)
-    collage.compile(module, params, backends=["tvm", "dnnl", "native"], out="model.tar")
+    executable = collage.compile(module, params, backends=["tvm", "dnnl", "native"], out="model.tar")
+    outputs = executable.run({"data": array})
 
-Keyword arguments beyond those named are CollagePartition's.
+docs/options.md says what may be said about a placement.
 """
 
 import contextlib
 import json
 import logging
-import os
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tvm
 
-from . import calibration_data, export, frontends, library, region, transform, workerside
+from . import calibration_data, export, frontends, library, plans, region, transform, workerside
+from .executable import Executable
+from .transform import File, Names
+
+# Weights by name, as arrays of numpy's or TVM's.
+Parameters = Mapping[str, Any]
+# What calibration_data takes: a path, or inputs one after the other.
+Calibration = File | Iterable[Any]
 
 
-def partition(module, params=None, plan_out=None, **options):
+def partition(
+    module: tvm.IRModule,
+    params: Parameters | None = None,
+    plan_out: File | None = None,
+    *,
+    backends: Names | None = None,
+    pin: Names | None = None,
+    forbid: Names | None = None,
+    exact: bool | None = None,
+    only: str | None = None,
+    target: str | tvm.target.Target | None = None,
+    threads: int | None = None,
+    opt_level: int | None = None,
+    disabled_passes: Sequence[str] | None = None,
+    tuning_log: File | None = None,
+    store: File | None = None,
+    samples: int | None = None,
+    exhaustive: bool | None = None,
+    skip_unusable: bool | None = None,
+    retry_failures: bool | None = None,
+    strict: bool | None = None,
+    precision: str | None = None,
+    max_error: float | None = None,
+    error_measure: str | Callable[..., float] | None = None,
+    calibration: Calibration | None = None,
+    calibration_method: str | None = None,
+    bias_correction: str | None = None,
+    level: str | None = None,
+    search_time: float | None = None,
+    trials: int | None = None,
+    rounds: int | None = None,
+) -> tvm.IRModule:
     """Place ``module`` on backends; ``params`` ({name: array}) become constants.
 
     Returns a new IRModule for relay.build; ``module`` is not changed. With ``plan_out`` the plan is written
@@ -29,43 +68,91 @@ def partition(module, params=None, plan_out=None, **options):
     ``level="operator"``. Ctrl-C ends it, and the fastest so far is kept; a second time, or before there is
     any, it raises KeyboardInterrupt. Where the program has a handler of its own for SIGINT, that one decides.
     The module's attribute ``collage.level`` says at which level it was placed. ``calibration`` may be any
-    iterable of inputs (calibration_data).
+    iterable of inputs (calibration_data). The other options are CollagePartition's.
     """
+    options = transform.given(locals())
     workerside.refuse()
     library.load()
-    with _calibrated(options, module, params) as options:
-        passes = transform.CollagePartition(**options)  # first of all, what is wrong with the options
-        module = _normalised(module, params, options.get("disabled_passes"))
-        if plan_out is None:
+    if plan_out is not None:
+        placed, made = _partitioned(module, params, options)
+        made.save(plan_out)
+    else:
+        with _calibrated(options, module, params) as options:
+            passes = transform.CollagePartition(**options)  # first of all, what is wrong with the options
+            module = _normalised(module, params, options.get("disabled_passes"))
             placed = tvm.transform.Sequential([passes])(module)
-        else:
-            placed, plan = tvm.get_global_func("collage.partition")(module, transform.configuration(**options))
-            _write(Path(plan_out), str(plan))
     if placed.attrs and "collage.level" in placed.attrs:  # nothing was placed where a PassContext leaves the pass out
         logging.getLogger("collage").info("collage.partition placed at the %s level", placed.attrs["collage.level"])
     return placed
 
 
+def _partitioned(
+    module: tvm.IRModule, params: Parameters | None, options: dict[str, Any]
+) -> tuple[tvm.IRModule, plans.Plan]:
+    """What ``partition`` gives for these options, and its plan."""
+    with _calibrated(options, module, params) as options:
+        transform.CollagePartition(**options)  # first of all, what is wrong with the options
+        module = _normalised(module, params, options.get("disabled_passes"))
+        placed, made = tvm.get_global_func("collage.partition")(module, transform.configuration(**options))
+    return placed, plans.Plan(str(made))
+
+
 @contextlib.contextmanager
-def _calibrated(options, module, params):
+def _calibrated(options: dict[str, Any], module: tvm.IRModule, params: Parameters | None) -> Iterator[dict[str, Any]]:
     """The options with calibration data as a path, where it is given as anything else."""
     names = [p.name_hint for p in module["main"].params if p.name_hint not in (params or {})]
     with calibration_data.as_path(options.get("calibration"), names) as path:
         yield {**options, "calibration": path}
 
 
+def plan(
+    module: tvm.IRModule,
+    params: Parameters | None = None,
+    *,
+    backends: Names | None = None,
+    pin: Names | None = None,
+    forbid: Names | None = None,
+    exact: bool | None = None,
+    only: str | None = None,
+    target: str | tvm.target.Target | None = None,
+    threads: int | None = None,
+    opt_level: int | None = None,
+    disabled_passes: Sequence[str] | None = None,
+    tuning_log: File | None = None,
+    store: File | None = None,
+    samples: int | None = None,
+    exhaustive: bool | None = None,
+    skip_unusable: bool | None = None,
+    retry_failures: bool | None = None,
+    strict: bool | None = None,
+    search_time: float | None = None,
+) -> plans.Plan:
+    """Decide where the operators of ``module`` go, and change and build nothing that is kept: ``collage plan``.
+
+    It is what the operator level places, within ``search_time`` seconds (120). The options are those of docs/options.md
+    about placing; ``params`` are as in ``partition``. ``replay`` places as the plan says.
+    """
+    options = transform.given(locals())
+    workerside.refuse()
+    library.load()
+    told = transform.configuration(**options)
+    module = _normalised(module, params, options.get("disabled_passes"))
+    return plans.Plan(str(tvm.get_global_func("collage.plan")(module, told)[1]))
+
+
 def replay(
-    module,
-    plan,
-    params=None,
-    disabled_passes=None,
-    exact=False,
-    store=None,
-    retry_failures=False,
-    verify=True,
-    tuning_log=None,
-    calibration=None,
-):
+    module: tvm.IRModule,
+    plan: File | dict[str, Any],
+    params: Parameters | None = None,
+    disabled_passes: Sequence[str] | None = None,
+    exact: bool = False,
+    store: File | None = None,
+    retry_failures: bool = False,
+    verify: bool = True,
+    tuning_log: File | None = None,
+    calibration: Calibration | None = None,
+    strict: bool = False,
+) -> tvm.IRModule:
     """Place ``module`` as ``plan`` says (a path, JSON text, or a dictionary), without measuring.
 
     ``module``, ``params`` and ``disabled_passes`` are those that the plan was made for: the plan has their
@@ -78,53 +165,66 @@ def replay(
     that holds the outputs to no max_error needs none. That builds the network twice and runs it: seconds to minutes,
     where a plan is replayed in less than a second with ``verify=False``. ValueError where they differ. What TVM's
     virtual machine runs and plain TVM cannot run, at the sizes that open dimensions are tried at, is not compared,
-    with a warning.
+    with a warning. With ``strict`` warnings are ValueErrors.
     """
     workerside.refuse()
     library.load()
     with _calibrated({"calibration": calibration}, module, params) as options:
-        passes = transform.Replay(plan, exact, store, retry_failures, verify, tuning_log, options["calibration"])
+        data = options["calibration"]
+        passes = transform.Replay(plan, exact, store, retry_failures, verify, tuning_log, data, strict)
         return passes(_normalised(module, params, disabled_passes))
 
 
-def _normalised(module, params, disabled_passes):
+def _normalised(module: tvm.IRModule, params: Parameters | None, disabled_passes: Sequence[str] | None) -> tvm.IRModule:
     if params:
         values = {name: value.numpy() if hasattr(value, "numpy") else value for name, value in params.items()}
         module = frontends.bind(tvm.relay.transform.InferType()(module), values, "the module", "params")
     return transform.Normalise(disabled_passes)(module)
 
 
-def _write(path, text):
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
 def compile(
-    module,
-    params=None,
-    out=None,
-    plan=None,
-    plan_out=None,
-    level=None,
-    search_time=None,
-    trials=None,
-    seed=0,
-    memory_limit_executable=None,
-    rounds=None,
-    progress=False,
-    verify=True,
-    **options,
-):
+    module: tvm.IRModule,
+    params: Parameters | None = None,
+    out: File | None = None,
+    plan: File | dict[str, Any] | None = None,
+    plan_out: File | None = None,
+    *,
+    backends: Names | None = None,
+    pin: Names | None = None,
+    forbid: Names | None = None,
+    exact: bool | None = None,
+    only: str | None = None,
+    target: str | tvm.target.Target | None = None,
+    threads: int | None = None,
+    opt_level: int | None = None,
+    disabled_passes: Sequence[str] | None = None,
+    tuning_log: File | None = None,
+    store: File | None = None,
+    samples: int | None = None,
+    exhaustive: bool | None = None,
+    skip_unusable: bool | None = None,
+    retry_failures: bool | None = None,
+    strict: bool | None = None,
+    precision: str | None = None,
+    max_error: float | None = None,
+    error_measure: str | Callable[..., float] | None = None,
+    calibration: Calibration | None = None,
+    calibration_method: str | None = None,
+    bias_correction: str | None = None,
+    level: str | None = None,
+    search_time: float | None = None,
+    trials: int | None = None,
+    rounds: int | None = None,
+    memory_limit_executable: int | None = None,
+    progress: bool = False,
+    verify: bool = True,
+) -> Executable:
     """Place and build ``module``.
 
-    With ``out`` (.so or .tar) the executable is written there and its path returned: it runs wherever TVM's
-    runtime and the plug-ins are. Without, TVM's graph executor factory is returned, for this process: what
-    backends wrote as C is compiled, and the factory cannot be exported. With ``plan`` it is placed as that
+    Returns an Executable: ``run``, ``benchmark``, ``plan``, ``save``. With ``out`` (.so or .tar) it is written there,
+    and that file, to which ``os.fspath`` leads, runs wherever TVM's runtime and the plug-ins are. Without, it is for
+    this process, with all that TVM's graph executor factory has (``["default"]``); what backends wrote as C is
+    compiled, so the factory itself cannot be exported: ``save`` can. With ``plan`` it is placed as that
     plan says, and nothing is measured; with ``out`` too it is built as the plan says, for the plan's target and
     threads. Its outputs are compared with TVM's unless ``verify`` is false. ``plan_out`` is ``partition``'s.
 
@@ -132,10 +232,11 @@ def compile(
     alone and by what borders take; "graph" (the default) goes on with whole networks. Either way the fastest of
     what was found, of each backend alone, and of plain TVM is kept; the finalists run ``rounds`` times (20), in
     turn. The whole takes ``search_time`` seconds (120), or less where nothing more is to be gained. The graph
-    level measures at most ``trials`` networks; ``seed`` makes its random numbers. With ``out``, no executable is
-    kept that takes more than ``memory_limit_executable`` bytes when it runs. ``progress`` is shown on the
-    standard error. Ctrl-C is as in ``partition``.
+    level measures at most ``trials`` networks. With ``out``, no executable is kept that takes more than
+    ``memory_limit_executable`` bytes when it runs. ``progress`` is shown on the standard error. Ctrl-C is as in
+    ``partition``. The other options are CollagePartition's.
     """
+    options = transform.given(locals())
     workerside.refuse()
     library.load()
     if out is not None:
@@ -150,12 +251,7 @@ def compile(
         searching = {
             "out": str(out),
             "plan_out": "" if plan_out is None else str(plan_out),
-            "level": level or "graph",
-            "search_time_s": search_time or 0,
-            "trials": trials or 0,
-            "seed": seed,
             "memory_limit_executable_bytes": int(memory_limit_executable or 0),
-            "rounds": rounds or 0,
             "progress": bool(progress),
         }
         return _search(module, params, searching, options)
@@ -169,61 +265,69 @@ def compile(
         }
         return _search(module, params, replaying, options)
     if plan is None:
-        deciding = {
-            "level": level,
-            "search_time": search_time,
-            "trials": trials,
-            "seed": seed or None,
-            "rounds": rounds,
-        }
-        placed = partition(module, params, plan_out, **deciding, **options)
+        placed, made = _partitioned(module, params, options)
+        if plan_out is not None:
+            made.save(plan_out)
     else:
-        names = ("disabled_passes", "exact", "store", "retry_failures", "tuning_log", "calibration")
-        replaying = {name: options[name] for name in names if name in options}
-        placed = replay(module, plan, params, verify=verify, **replaying)
+        names = ("disabled_passes", "exact", "store", "retry_failures", "tuning_log", "calibration", "strict")
+        kept: dict[str, Any] = {name: options[name] for name in names if name in options}
+        placed, made = replay(module, plan, params, verify=verify, **kept), plans.Plan(plan)
     if reason := str(tvm.get_global_func("collage.whole")(placed)):
         if out is None:
             raise ValueError(f"TVM's virtual machine runs this module ({reason}): give out, a file for the executable")
         placed = tvm.relay.transform.InferType()(placed)
-    factory = (export.build_for_machine if reason else export.build)(
-        placed,
-        options.get("target"),
-        options.get("opt_level"),
-        options.get("disabled_passes"),
-        tuning_log=options.get("tuning_log"),
-    )
     plugins = list(dict.fromkeys(path for name in ("", *compilers(placed)) for path in region.plugins_for(name)))
-    if out is None:
-        for plugin in plugins:
-            library.load_plugin(plugin)
-        export.link_sources(factory.get_lib(), plugins)
-        return factory
-    export.write(factory, out, plugins, options.get("threads") or 0)
-    return str(out)
+
+    def build() -> Any:
+        maker = export.build_for_machine if reason else export.build
+        return maker(placed, target, opt_level, disabled_passes, tuning_log=tuning_log)
+
+    def write(path: File) -> None:
+        export.write(build(), path, plugins, threads or 0)
+
+    if out is not None:
+        write(out)
+        return Executable(out, plan=made)
+    factory = build()
+    for plugin in plugins:
+        library.load_plugin(plugin)
+    export.link_sources(factory.get_lib(), plugins)
+    return Executable(factory=factory, plan=made, write=write)
 
 
-def load(path):
-    """Load an exported model (.so or .tar) as a GraphModule of TVM's, with the plug-ins of this installation; what
-    TVM's virtual machine runs as a virtual_machine.Model, which is used in the same way.
+def load(path: File) -> Executable:
+    """Open an exported model, a .so, a .tar, or a folder that ``collage package`` made, with the plug-ins of this
+    installation; returns its Executable, which has all that TVM's GraphModule has, too.
 
     What the model needs and is not here (a processor's feature, a library, a plug-in) is named in the error, before
-    anything of the model is loaded.
+    anything of the model is loaded (RuntimeError). Raises FileNotFoundError where there is nothing, and ValueError for
+    what is no model.
     """
-    return region.load_executor(path)
+    return Executable(path).open()
 
 
-def _search(module, params, searching, options):
+def _search(
+    module: tvm.IRModule, params: Parameters | None, searching: dict[str, Any], options: dict[str, Any]
+) -> Executable:
     from . import host
 
     host.register()
     with _calibrated(options, module, params) as options:
         configuration = transform.configuration(**options)
         module = _normalised(module, params, options.get("disabled_passes"))
-        tvm.get_global_func("collage.compile")(module, configuration, json.dumps(searching))
-    return searching["out"]
+        answer = tvm.get_global_func("collage.compile")(module, configuration, json.dumps(searching))
+    return Executable(searching["out"], plan=plans.Plan(json.loads(str(answer))["plan"]))
 
 
-def compilers(module):
+def options() -> dict[str, dict[str, Any]]:
+    """The options of ``partition`` and ``compile`` by name, as docs/options.md has them: for each a dictionary with
+    "kind", "default", "flag" (of the command line; "" for none), "part" and "meaning".
+    """
+    library.load()
+    return {option.pop("name"): option for option in json.loads(tvm.get_global_func("collage.options")())}
+
+
+def compilers(module: tvm.IRModule) -> list[str]:
     """Names of the backends, other than TVM, that a partitioned module has regions of."""
     names = set()
     for function in module.functions.values():

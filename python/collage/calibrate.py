@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast this machine is at best: what pass/bound makes lower bounds from.
 
-In: a number of threads and sizes of working sets. Out: samples of what 10^9 float32 operations take, and of
-what reading 2^30 bytes takes, in milliseconds with all threads at work. Whoever uses them takes the best
-sample: whatever else runs on the machine only adds time.
+In: a number of threads and sizes of working sets, in bytes for all threads together. Out: samples of what 10^9 float32
+operations take, and of what reading 2^30 bytes takes, in milliseconds with all threads at work. Whoever uses them
+takes the best sample: whatever else runs on the machine only adds time.
 """
 
 import ctypes
@@ -115,31 +115,43 @@ def _once(work):
     return max(best, 1e-7)
 
 
-def calibrate(threads, sizes):
-    """{"gflop_ms": samples, "read_gib_ms": [samples for each size]}; sizes in bytes, all threads together."""
-    threads = max(1, threads)
-    with tempfile.TemporaryDirectory(prefix="collage-calibrate-") as folder:
-        library = _compile(folder)
-    flops = library.collage_multiply_flops()
-    probe = 2000
-    rounds = max(1, int(probe * _BURST_SECONDS / _once(lambda: library.collage_multiply(probe, 0.5))))
-    times = _together([lambda: library.collage_multiply(rounds, 0.5)] * threads)
-    result = {"gflop_ms": _samples(times, 1e9 / (rounds * flops)), "read_gib_ms": []}
+class Calibration:
+    """What is made ready while others are at work, so that they stand still for the bursts alone: the loops, compiled,
+    and memory for each thread.
+    """
 
-    for size in sizes:
-        share = max(256, size // threads // 256 * 256)
-        # A page more than is asked for, so that the beginning can be aligned.
-        buffers = [ctypes.create_string_buffer(share + 64) for _ in range(threads)]
-        starts = [(ctypes.addressof(buffer) + 63) // 64 * 64 for buffer in buffers]
-        for start in starts:
-            ctypes.memset(start, 1, share)
-        seconds = _once(lambda start=starts[0], share=share: library.collage_read(start, share, 1))
-        rounds = max(1, int(_BURST_SECONDS / seconds))
-        times = _together(
-            [
-                lambda start=start, share=share, rounds=rounds: library.collage_read(start, share, rounds)
-                for start in starts
-            ]
-        )
-        result["read_gib_ms"].append(_samples(times, 2.0**30 / (share * rounds)))
-    return result
+    def __init__(self, threads, sizes):
+        self._threads, self._sizes = max(1, threads), sizes
+        with tempfile.TemporaryDirectory(prefix="collage-calibrate-") as folder:
+            self._library = _compile(folder)
+        # One buffer a thread, of which smaller working sets are the beginning; a page's line more than is asked for, so
+        # that the beginning can be aligned.
+        most = max((self._share(size) for size in sizes), default=0)
+        self._buffers = [ctypes.create_string_buffer(most + 64) for _ in range(self._threads)]
+        self._starts = [(ctypes.addressof(buffer) + 63) // 64 * 64 for buffer in self._buffers]
+        for start in self._starts:
+            ctypes.memset(start, 1, most)
+
+    def _share(self, size):
+        return max(256, size // self._threads // 256 * 256)
+
+    def samples(self):
+        """{"gflop_ms": samples, "read_gib_ms": [samples for each size]}."""
+        library = self._library
+        flops = library.collage_multiply_flops()
+        probe = 2000
+        rounds = max(1, int(probe * _BURST_SECONDS / _once(lambda: library.collage_multiply(probe, 0.5))))
+        times = _together([lambda: library.collage_multiply(rounds, 0.5)] * self._threads)
+        result = {"gflop_ms": _samples(times, 1e9 / (rounds * flops)), "read_gib_ms": []}
+        for size in self._sizes:
+            share = self._share(size)
+            seconds = _once(lambda share=share: library.collage_read(self._starts[0], share, 1))
+            rounds = max(1, int(_BURST_SECONDS / seconds))
+            times = _together(
+                [
+                    lambda start=start, share=share, rounds=rounds: library.collage_read(start, share, rounds)
+                    for start in self._starts
+                ]
+            )
+            result["read_gib_ms"].append(_samples(times, 2.0**30 / (share * rounds)))
+        return result

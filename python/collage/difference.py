@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import check, export, frontends, seeded, tflite_reader, torchscript_inside, witness
+from . import check, export, frontends, onnx_inputs, seeded, tflite_reader, torchscript_inside, witness
 
 # How many values inside the network are looked at together.
 _AT_ONCE = 32
@@ -37,9 +37,23 @@ def _first(path, input_shapes, input_values, seed):
     given = path, input_shapes or {}, input_values or {}
     question = frontends.load(path, None, input_shapes, "onnx", input_values).question(seed)
     proto = onnx.load(str(path), load_external_data=False)
-    inside = [(node.op_type, name) for node in proto.graph.node for name in node.output if name]
+    no_tensors = _no_tensors(proto)
+    inside = [
+        (node.op_type, name) for node in proto.graph.node for name in node.output if name and name not in no_tensors
+    ]
     with tempfile.TemporaryDirectory() as folder:
         return _searched(inside, lambda names: _compared(given, names, question, Path(folder)))
+
+
+def _no_tensors(proto):
+    """The values of an ONNX model that are sequences or optionals."""
+    import onnx
+
+    if not any(kind.startswith(("Sequence", "SplitToSequence", "Optional")) for kind in witness.operators(proto)):
+        return set()
+    return {
+        one.name for one in onnx.shape_inference.infer_shapes(proto).graph.value_info if onnx_inputs.is_composite(one)
+    }
 
 
 def _first_lite(path, input_shapes, seed):

@@ -222,9 +222,10 @@ def attach_threads(factory, threads):
     return True
 
 
-def link_options(plugins):
+def link_options(plugins, rpath=False):
     """Linker options that make an exported library name ``plugins``: by their names, so that the loader takes those
-    that are in the process already, that LD_LIBRARY_PATH or the system has, or that lie beside the library.
+    that are in the process already, that LD_LIBRARY_PATH or the system has, or that lie beside the library; with
+    ``rpath``, those in the folders that they are in here, last of all.
     """
     if not plugins:
         return []
@@ -233,15 +234,17 @@ def link_options(plugins):
     options = ["-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", "-Wl,-rpath,$ORIGIN"]
     for plugin in map(os.path.realpath, plugins):
         options += [f"-L{os.path.dirname(plugin)}", f"-l:{os.path.basename(plugin)}"]
+        if rpath:
+            options.append(f"-Wl,-rpath,{os.path.dirname(plugin)}")
     return options
 
 
-def link(exportable, path, plugins=(), needed=None, notes=()):
+def link(exportable, path, plugins=(), needed=None, notes=(), rpath=False):
     """Write ``exportable`` (a factory or a runtime module) as the shared library ``path``, with a note of what is
-    ``needed`` (needs.Needs) in it; ``notes`` are further assembler sources.
+    ``needed`` (needs.Needs) in it; ``notes`` are further assembler sources, and ``rpath`` is link_options'.
     """
     with tempfile.TemporaryDirectory(prefix="collage-link-") as folder:
-        options = link_options(plugins)
+        options = link_options(plugins, rpath)
         for number, source in enumerate([needed.note(), *notes] if needed is not None else notes):
             note = Path(folder) / f"note{number}.s"
             note.write_text(source)
@@ -328,13 +331,14 @@ def _plain_entry(entry):
     return entry
 
 
-def write(factory, path, plugins=(), threads=0, lasting=True):
+def write(factory, path, plugins=(), threads=0, lasting=True, rpath=False):
     """Write a built model, a factory of TVM's or a virtual_machine.Executable, to ``path`` (.so or .tar), linked with
     ``plugins``; returns the size in bytes.
 
     Intermediate files stand in the temporary directory; the finished one is written beside ``path`` and renamed. On
     any error nothing is left behind, and what stood at ``path`` before stands there still. One that is ``lasting`` is
-    on the disk when it has its name; what a search builds and runs need not be.
+    on the disk when it has its name; what a search builds and runs need not be. With
+    ``rpath`` the file says in which folders the plug-ins are here: plain TVM then finds them on this machine.
     """
     path = Path(path)
     check_output(path)
@@ -358,10 +362,10 @@ def write(factory, path, plugins=(), threads=0, lasting=True):
             on_machine = isinstance(factory, virtual_machine.Executable)
             notes = [factory.note()] if on_machine else []
             if path.suffix == ".tar":
-                link(factory if on_machine else factory.get_lib(), made, plugins, needed, notes)
+                link(factory if on_machine else factory.get_lib(), made, plugins, needed, notes, rpath)
                 _pack(factory, made, partial)
             else:
-                link(factory, made, plugins, needed, notes)
+                link(factory, made, plugins, needed, notes, rpath)
             size = partial.stat().st_size
             if lasting:
                 with open(partial, "rb+") as written:

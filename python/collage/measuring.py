@@ -31,10 +31,8 @@ def measure(request, artefacts, built=None):
     samples = _SAMPLES if samples is None else int(samples)
     if samples == 0:
         return {"samples_ms": [], "outputs": seen, "grown_bytes": 0}
-    before = timing.resident()
     least = float(request.get("min_sample_ms") or _MIN_SAMPLE_MS)
     times = in_phase("run", timing.sample, artefact, samples, least, float(request.get("warm_ms") or 0))
-    artefact.grown += timing.resident() - before
     return {"samples_ms": times, "outputs": seen, "grown_bytes": artefact.grown}
 
 

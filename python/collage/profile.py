@@ -7,6 +7,7 @@ the kernels, and the kernels' times. pass/graphlevel/feedback finds out which of
 placed.
 """
 
+import itertools
 import json
 import tarfile
 import tempfile
@@ -225,10 +226,12 @@ def profile(path, inputs, rounds=5):
         switch(True)
         try:
             began = time.perf_counter()
-            run([])  # what engines set up for it
+            first = run([])
             rounds = _affordable(rounds, time.perf_counter() - began)
-            take()
-            times, names = _kernels(run, rounds, lambda: regions.append(json.loads(str(take()))))
+            if json.loads(str(take())):  # engines set up in it what they need
+                times, names = _kernels(_runs(run, rounds), lambda: regions.append(json.loads(str(take()))))
+            else:
+                times, names = _kernels(itertools.chain([first], _runs(run, rounds - 1)))
         finally:
             switch(False)
     regions = _regions(regions)
@@ -236,7 +239,7 @@ def profile(path, inputs, rounds=5):
         began = time.perf_counter()
         run([])  # they put away what they had set up
         rounds = _affordable(rounds, time.perf_counter() - began)
-        times, names = _kernels(run, rounds)
+        times, names = _kernels(_runs(run, rounds))
     estimates = [_estimate(column) for column in zip(*times, strict=True)]
     return {"kernels_ms": estimates, "names": names, "regions": regions}
 
@@ -250,11 +253,16 @@ def _affordable(rounds, took):
     return min(rounds, max(_LEAST_ROUNDS, int(_PROFILE_SECONDS / took)))
 
 
-def _kernels(run, rounds, after=lambda: None):
-    """What the kernels took in each of so many runs, in milliseconds, and their names."""
+def _runs(run, rounds):
+    """What TVM's profiler says of so many runs, each made when it is asked for."""
+    return (run([]) for _ in range(rounds))
+
+
+def _kernels(runs, after=lambda: None):
+    """What the kernels took in each of the runs, in milliseconds, and their names."""
     times, names = [], []
-    for _ in range(rounds):
-        calls = run([]).calls
+    for one in runs:
+        calls = one.calls
         names = [str(call["Name"]) for call in calls]
         times.append([call["Duration (us)"].microseconds / 1000.0 for call in calls])
         after()

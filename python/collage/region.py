@@ -10,9 +10,7 @@ same.
 
 import hashlib
 import math
-import os
 import re
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -238,35 +236,23 @@ def plugins_for(compiler):
 
 
 def load_executor(path):
-    """Load an exported model, .so or .tar, with the plug-ins of this installation: as a GraphModule, or as a
-    virtual_machine.Model.
+    """Open an exported model, a .so, a .tar, or a folder of collage package, with the plug-ins of this installation: as
+    a GraphModule, or as a virtual_machine.Model. What is no model raises ValueError.
     """
     library.load()
     prepare = tvm.get_global_func("collage.prepare_model")
-    path = Path(path).resolve()
-    if path.suffix != ".tar":
-        prepare(str(path))
-        loaded = tvm.runtime.load_module(str(path))
-        if loaded.type_key == virtual_machine.TYPE:
-            return virtual_machine.Model.loaded(loaded, path)
-        executor = shared_weights.of_library(loaded)
-        del loaded
-        shared_weights.trim()
-        return executor
     with tempfile.TemporaryDirectory(prefix="collage-load-") as folder:
-        with tarfile.open(path) as tar:
-            if virtual_machine.MEMBER in tar.getnames():
-                tar.extract(virtual_machine.MEMBER, folder, filter="data")
-                library_file = os.path.join(folder, virtual_machine.MEMBER)
-                prepare(library_file)
-                return virtual_machine.Model.loaded(tvm.runtime.load_module(library_file), library_file)
-            for name in ("mod.so", "mod.json", "mod.params"):
-                tar.extract(name, folder, filter="data")
-        prepare(os.path.join(folder, "mod.so"))
-        loaded = tvm.runtime.load_module(os.path.join(folder, "mod.so"))
-        executor = shared_weights.of_parts(
-            Path(folder, "mod.json").read_text(), loaded, Path(folder, "mod.params").read_bytes()
-        )
+        files = tvm.get_global_func("collage.model_files")(str(Path(path).resolve()), folder)
+        library_file, graph, weights = map(str, files)
+        prepare(library_file)
+        loaded = tvm.runtime.load_module(library_file)
+        if loaded.type_key == virtual_machine.TYPE:
+            return virtual_machine.Model.loaded(loaded, library_file)
+        if graph:
+            executor = shared_weights.of_parts(Path(graph).read_text(), loaded, Path(weights).read_bytes())
+        else:
+            executor = shared_weights.of_library(loaded)
+        del loaded
     shared_weights.trim()
     return executor
 

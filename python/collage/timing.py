@@ -25,13 +25,21 @@ def runs(seconds, min_sample_ms):
 
 
 def sample(artefact, samples, min_sample_ms, warm_ms):
-    """Latency samples in ms, after ``warm_ms`` of runs; each is the mean of as many as fill ``min_sample_ms``."""
+    """Latency samples in ms, after ``warm_ms`` of runs; each is the mean of as many as fill ``min_sample_ms``. What the
+    process grew by meanwhile is added to artefact.grown, but for the first runs, in which caches and pools are filled.
+    """
     began = time.perf_counter()
     if artefact.number is None:
-        artefact.number = runs(min(artefact.seconds(1, 2)), min_sample_ms)
+        seconds = artefact.seconds(1, 1)
+        if runs(seconds[0], min_sample_ms) > 1:  # what is short may have been disturbed for most of the time
+            seconds = [*seconds, *artefact.seconds(1, 2)]
+        artefact.number = runs(min(seconds), min_sample_ms)
     while 1000.0 * (time.perf_counter() - began) < warm_ms:
         artefact.seconds(artefact.number, 1)
-    return [1000.0 * seconds for seconds in artefact.seconds(artefact.number, samples)]
+    before = resident()
+    times = [1000.0 * seconds for seconds in artefact.seconds(artefact.number, samples)]
+    artefact.grown += resident() - before
+    return times
 
 
 def soak(artefact, runs, pause):

@@ -4,102 +4,109 @@
 import difflib
 import inspect
 import json
+import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tvm
 
-from . import error_measure, host, library, patterns, target, workerside
+from . import error_measure, host, library, patterns, workerside
+
+# A list of names, or one of them; of backends several, with commas.
+Names = str | Sequence[str]
+# The path of a file or of a folder.
+File = str | os.PathLike[str]
 
 
-def _list(backends):
+def _list(backends: Names) -> list[str]:
     if isinstance(backends, str):
         backends = backends.split(",")
     return [name.strip() for name in backends if name.strip()]
 
 
-def _names(values):
+def _names(values: Names) -> list[str]:
     return [values] if isinstance(values, str) else list(values)
 
 
-def _measure(value):
+def _measure(value: str | Callable[..., float]) -> str:
     return error_measure.named(value) if callable(value) else str(value)
 
 
-# The options of CollagePartition, and how each is written for Go (None: as it is).
-_OPTIONS = {
+# How options are written for Go that are more to Python than text, numbers and lists.
+_WRITTEN: dict[str, Callable[[Any], Any]] = {
     "backends": _list,
     "target": str,
     "store": str,
-    "threads": None,
-    "only": None,
-    "samples": None,
-    "opt_level": None,
     "disabled_passes": list,
     "tuning_log": str,
-    "retry_failures": None,
     "pin": _names,
     "forbid": _names,
-    "exact": None,
-    "precision": str,
-    "max_error": float,
     "error_measure": _measure,
     "calibration": str,
-    "calibration_method": str,
-    "bias_correction": str,
-    "exhaustive": None,
-    "skip_unusable": None,
-    "level": str,
-    "search_time": None,
-    "trials": None,
-    "seed": None,
-    "rounds": None,
 }
 
-# Names that are others for Go.
-_NAMES = {"search_time": "search_time_s"}
 
-
-def configuration(backends=None, **options):
+def configuration(backends: Names | None = None, **options: Any) -> str:
     """The options of CollagePartition as the JSON that Go reads; what is None is left out.
 
     A PassContext's ``collage.*`` options stand in for what is left out here. Raises TypeError for an option
     that there is not.
     """
-    told = {"backends": backends, "opt_level": target.OPT_LEVEL, "python": sys.executable}
-    for name, value in options.items():
-        if name not in _OPTIONS:
-            near = difflib.get_close_matches(name, _OPTIONS, 1)
-            hint = f"; did you mean {near[0]}?" if near else f" (options: {', '.join(_OPTIONS)})"
+    told = {"backends": backends, **options, "python": sys.executable}
+    for name in options:
+        if name not in OPTIONS:
+            near = difflib.get_close_matches(name, OPTIONS, 1)
+            hint = f"; did you mean {near[0]}?" if near else f" (options: {', '.join(OPTIONS)})"
             raise TypeError(f"CollagePartition has no option {name}{hint}")
-        if value is not None:
-            told[name] = value
-    written = {
-        _NAMES.get(name, name): _OPTIONS[name](value) if _OPTIONS.get(name) else value
-        for name, value in told.items()
-        if value is not None
-    }
-    return json.dumps(written)
+    return json.dumps(
+        {name: _WRITTEN.get(name, lambda as_it_is: as_it_is)(told[name]) for name in told if told[name] is not None}
+    )
 
 
-def CollagePartition(config=None, cost_estimator=None, outline_native=False, **options):  # noqa: N802
+def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a function's arguments that are options and say something; ``arguments`` are its ``locals()``."""
+    return {name: arguments[name] for name in OPTIONS if arguments.get(name) is not None}
+
+
+def CollagePartition(  # noqa: N802
+    config: Any = None,
+    cost_estimator: Any = None,
+    outline_native: bool = False,
+    *,
+    backends: Names | None = None,
+    pin: Names | None = None,
+    forbid: Names | None = None,
+    exact: bool | None = None,
+    only: str | None = None,
+    target: str | tvm.target.Target | None = None,
+    threads: int | None = None,
+    opt_level: int | None = None,
+    disabled_passes: Sequence[str] | None = None,
+    tuning_log: File | None = None,
+    store: File | None = None,
+    samples: int | None = None,
+    exhaustive: bool | None = None,
+    skip_unusable: bool | None = None,
+    retry_failures: bool | None = None,
+    strict: bool | None = None,
+    precision: str | None = None,
+    max_error: float | None = None,
+    error_measure: str | Callable[..., float] | None = None,
+    calibration: File | None = None,
+    calibration_method: str | None = None,
+    bias_correction: str | None = None,
+    level: str | None = None,
+    search_time: float | None = None,
+    trials: int | None = None,
+    rounds: int | None = None,
+) -> tvm.transform.Pass:
     """The pass that places a module's operators on backends by cost, as a ``tvm.transform.Pass``.
 
-    Without config, the options are: backends: names, ["tvm", "dnnl", "native"] by default. target: TVM's target string
-    (default: this processor). store: the file of measured costs (default: the user's). threads: of the
-    executable (default: as many as there are processors). only: a backend that gets all it can take, without
-    measuring, or several ("native,dnnl": what both can take goes to the first). samples: how many samples of
-    each candidate. opt_level and disabled_passes: of the builds that are measured. pin and forbid:
-    "WHAT=BACKEND" or "WHAT=BACKEND.KERNEL", where operators must and must not go. exact: do without kernels
-    that associate sums otherwise than a direct sum does (Winograd). exhaustive: measure every candidate,
-    those too that a lower bound leaves no chance. skip_unusable: leave backends out that cannot be used here
-    (one that the store has costs of is left out in any case, with a warning). retry_failures: measure again
-    what is known to have failed. level: "graph" (the default) searches among whole networks, at most
-    trials of them, with random numbers from seed; "operator" places once, by what parts take within every
-    backend alone. Either way it takes search_time seconds (120) at most, and what comes out is the fastest of
-    the best, of each backend alone and of plain TVM. tuning_log: what TVM's tuners have found out (AutoTVM's file, or a
-    MetaSchedule database's folder); it holds for what TVM compiles, where the module is built with it too
-    (``collage.compile`` does that).
+    The options are docs/options.md's (and ``collage.options()``); where one is None, that of the PassContext holds
+    (``collage.threads``), else the default. Names may be lists, or backends as one text with commas; ``error_measure``
+    may be the function itself.
 
     With a CompilationConfig it takes the place of ``tvm.relay.transform.CollagePartition``: the targets are
     config's, the patterns those of TVM's pattern tables, the options ``relay.collage.*`` of the PassContext.
@@ -112,6 +119,7 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     PartitionGraph sets them; TVM's share stays in ``main``. Raises ValueError for options that make no sense,
     when the pass is made.
     """
+    options = given(locals())
     workerside.refuse()
     library.load()
     host.register()
@@ -127,18 +135,24 @@ def CollagePartition(config=None, cost_estimator=None, outline_native=False, **o
     return tvm.get_global_func("collage.transform.CollagePartition")(text)
 
 
-# What help() and editors show.
-CollagePartition.__signature__ = inspect.Signature(
-    [
-        *list(inspect.signature(CollagePartition).parameters.values())[:3],
-        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _OPTIONS),
-    ]
+# The names of the options, in the order of Go's table (tests/test_options.py holds them against it).
+OPTIONS = tuple(
+    parameter.name
+    for parameter in inspect.signature(CollagePartition).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 )
 
 
 def Replay(  # noqa: N802
-    plan, exact=False, store=None, retry_failures=False, verify=True, tuning_log=None, calibration=None
-):
+    plan: File | dict[str, Any],
+    exact: bool = False,
+    store: File | None = None,
+    retry_failures: bool = False,
+    verify: bool = True,
+    tuning_log: File | None = None,
+    calibration: File | None = None,
+    strict: bool = False,
+) -> tvm.transform.Pass:
     """The pass that places a module as a plan says, without measuring.
 
     ``plan`` is the path of a plan file, its text, or what ``json.loads`` made of it. The module must be the
@@ -152,7 +166,7 @@ def Replay(  # noqa: N802
     same inputs: two builds, seconds to minutes, where a plan without is replayed in less than a second.
     A plan that leaves everything to TVM is not built. A plan whose errors were taken on ``calibration`` data is
     compared on these; without them on random inputs, with a warning. What plain TVM cannot run on TVM's virtual
-    machine is not compared, with a warning.
+    machine is not compared, with a warning. With ``strict`` warnings are ValueErrors.
     """
     workerside.refuse()
     library.load()
@@ -164,12 +178,13 @@ def Replay(  # noqa: N802
         retry_failures=bool(retry_failures),
         tuning_log=tuning_log,
         calibration=calibration,
+        strict=bool(strict),
     )
     options = json.dumps({**json.loads(options), "verify": bool(verify)})
     return tvm.get_global_func("collage.transform.Replay")(text, options)
 
 
-def plan_text(plan):
+def plan_text(plan: File | dict[str, Any]) -> str:
     """The JSON of a plan that is given as ``Replay`` takes it."""
     if isinstance(plan, dict):
         return json.dumps(plan)
@@ -178,14 +193,14 @@ def plan_text(plan):
     return Path(plan).read_text(encoding="utf-8")
 
 
-def _drop_in(config, cost_estimator, outline_native, measuring):
+def _drop_in(config: Any, cost_estimator: Any, outline_native: bool, measuring: str) -> tvm.transform.Pass:
     patterns.register()
     if callable(cost_estimator) and not isinstance(cost_estimator, tvm.runtime.Object):
         cost_estimator = tvm.runtime.convert(cost_estimator)
     return tvm.get_global_func("collage.transform.DropIn")(config, cost_estimator, bool(outline_native), measuring)
 
 
-def Normalise(disabled_passes=None):  # noqa: N802
+def Normalise(disabled_passes: Sequence[str] | None = None) -> tvm.transform.Pass:  # noqa: N802
     """The pass that brings a module into the form in which candidates are looked for.
 
     Types inferred, training-only operators removed, constants folded, scales folded into convolutions.

@@ -159,8 +159,10 @@ class Model:
         told = self.signature["inputs"]
         return {one["name"]: one["tried"] for one in told}, {one["name"]: one["dtype"] for one in told}
 
-    def time_evaluator(self, _name, device, number=1, repeat=1):
+    def time_evaluator(self, _name, device, number=1, repeat=1, min_repeat_ms=0):
         """What times "run", as that of a module of TVM's."""
         self._ready()
-        timer = self._machine.module.time_evaluator("invoke", device, number=number, repeat=repeat)
+        timer = self._machine.module.time_evaluator(
+            "invoke", device, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms
+        )
         return lambda: timer("main")

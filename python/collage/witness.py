@@ -27,7 +27,7 @@ import tempfile
 
 import numpy as np
 
-from . import apart
+from . import apart, onnx_inputs
 
 # Operators that draw numbers: no two engines give the same.
 _DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -91,7 +91,10 @@ def _onnx(question, values):
     import onnx
 
     path = question["model"]
-    kinds = operators(onnx.load(path, load_external_data=False))
+    proto = onnx.load(path, load_external_data=False)
+    for value in filter(onnx_inputs.is_composite, proto.graph.input):
+        values[value.name] = onnx_inputs.gathered(value.name, value.type, values)
+    kinds = operators(proto)
     if kinds & _DRAWING:
         raise UncheckedError(f"it draws random numbers ({', '.join(sorted(kinds & _DRAWING))})")
     loose = any(kind in _QUANTISED or kind.startswith("QLinear") for kind in kinds)
@@ -104,7 +107,7 @@ def _onnx(question, values):
         except Exception as error:
             tried.append(f"{_TITLES[engine]}: {apart.in_short(error)}")
         else:
-            return name, loose, outputs
+            return name, loose, onnx_inputs.flat(outputs)
     raise UncheckedError("; ".join(tried))
 
 
@@ -140,7 +143,8 @@ def _reference(question, values):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    return f"onnx {importlib.metadata.version('onnx')}'s reference evaluator", [np.asarray(one) for one in outputs]
+    outputs = [np.asarray(one) for one in onnx_inputs.flat(outputs)]
+    return f"onnx {importlib.metadata.version('onnx')}'s reference evaluator", outputs
 
 
 _TITLES = {_onnxruntime: "ONNX Runtime", _reference: "onnx's reference evaluator"}

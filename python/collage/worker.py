@@ -12,7 +12,7 @@ protocol alone (whatever else is printed goes to standard error):
     {"id", "op": "forget"}   -> {"id", "event": "result"}
     {"id", "op": "build"}    -> {"id", "event": "result", "manifest"}
     {"id", "op": "load"}     -> {"id", "event": "result"}
-    {"id", "op": "calibrate"} -> {"id", "event": "result", "gflop_ms", "read_gib_ms"}
+    {"id", "op": "calibrate"} -> {"id", "event": "result"}, or {..., "gflop_ms", "read_gib_ms"}
     {"id", "op": "compare"}  -> {"id", "event": "progress", "round"}...,
                                 {"id", "event": "result", "samples_ms", ...}
     {"id", "op": "network_build" | "network_run" | "network_profile" | "network_drop" | "network_footprint"
@@ -24,7 +24,8 @@ What a "measure" built is kept for a while, so that further samples of it ("agai
 no samples ("samples": 0) it only builds, runs and checks. "soak" runs it for the memory that this leaves behind,
 "forget" lets go of it. "build" compiles many regions ("items", each as
 "measure" has it, for plain TVM) into files in "folder"; another worker is told of them with "load" and has no
-need to build them.
+need to build them. "calibrate" makes ready what it takes ("ready": true), which others need not stand still for, and
+then, asked again, runs it.
 
 The end of standard input or SIGTERM ends the process at once, in the middle of a measurement too. A crash
 is the process's own, and the one that drives it sees the pipe close. Modules named in COLLAGE_IMPORT
@@ -64,6 +65,7 @@ class Worker:
         self._send = send
         self._artefacts = artefact.Artefacts()
         self._networks = None
+        self._calibration = None
         self.operations = {
             "hello": self._hello,
             "measure": self._measure,
@@ -146,8 +148,13 @@ class Worker:
     def _calibrate(self, number, request):
         from . import calibrate
 
-        told = int(request.get("threads") or 1), request.get("sizes") or []
-        self._result(number, calibrate.calibrate(*told))
+        if request.get("ready"):
+            told = int(request.get("threads") or 1), request.get("sizes") or []
+            self._calibration = calibrate.Calibration(*told)
+            self._result(number, {})
+            return
+        ready, self._calibration = self._calibration, None
+        self._result(number, ready.samples())
 
     def _compare(self, number, request):
         from . import compare

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command notices writes the licences of what Collage's binaries hold of others' work: the Go modules that are linked
-// into them, Go itself, and what TVM's folder brings in headers. The build of a wheel runs it.
+// into them, Go itself, the libraries that draw pages, and what TVM's folder brings in headers. The build of a wheel runs it.
 package main
 
 import (
@@ -23,6 +23,9 @@ import (
 
 // programs are the packages that are built into binaries.
 var programs = []string{"./cmd/libcollage", "./cmd/collage"}
+
+// pageLibraries is where the libraries are that draw pages.
+const pageLibraries = "pass/report/page/libraries"
 
 // licenceNames are the files of a module that have to go where its code goes.
 var licenceNames = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|authors)(\.(md|txt))?$`)
@@ -127,6 +130,16 @@ func write(w io.Writer, root, tvm string) error {
 			return err
 		}
 		if err := section(m.Path+" "+m.Version, files...); err != nil {
+			return err
+		}
+	}
+	// The page's libraries, where scripts/report.sh has fetched them: else they are in no binary.
+	ofPages, err := filepath.Glob(filepath.Join(root, pageLibraries, "*.LICENSE.txt"))
+	if err != nil {
+		return err
+	}
+	for _, file := range ofPages {
+		if err := section(strings.TrimSuffix(filepath.Base(file), ".LICENSE.txt"), file); err != nil {
 			return err
 		}
 	}

@@ -53,6 +53,19 @@ func TestNoticeNamesWhatIsLinked(t *testing.T) {
 	}
 }
 
+func TestNoticeNamesWhatDrawsPages(t *testing.T) {
+	t.Parallel()
+	notice, err := os.ReadFile("../../NOTICE")
+	require.NoError(t, err)
+	list, err := os.ReadFile("../report-libraries.txt")
+	require.NoError(t, err)
+	libraries := regexp.MustCompile(`(?m)^(\w+ [\d.]+) LICENSE`).FindAllStringSubmatch(string(list), -1)
+	require.Len(t, libraries, 2)
+	for _, library := range libraries {
+		assert.Contains(t, string(notice), library[1]+" ")
+	}
+}
+
 func TestTextsOfEach(t *testing.T) {
 	t.Parallel()
 	tvm := t.TempDir()

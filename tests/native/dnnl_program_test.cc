@@ -328,7 +328,8 @@ TEST(DnnlProgram, WeightsOfBytes) {
        "its weight and the scales must be constants"},
       {"\"conv\", \"kernel\": \"bytes\"", "\"conv\"", "argument 1 (value 1) [8, 8, 3, 3] is of another type"},
       {"\"weight\": {\"dims\": [8, 8, 3, 3], \"strides\": [72, 9, 3, 1]}",
-       "\"weight\": {\"dims\": [1, 8, 8, 3, 3], \"strides\": [0, 72, 9, 3, 1]}", "in bytes, without groups"},
+       "\"weight\": {\"dims\": [1, 8, 8, 3, 3], \"strides\": [0, 72, 9, 3, 1]}",
+       "the kernel bytes knows no groups"},
       {"\"transpose_b\": true", "\"transpose_a\": true", "only dense layers are computed in bytes"},
   };
   for (const Damage& damage : damages) {

@@ -183,8 +183,8 @@ TEST(Engine, ThereIsAProgramForEachKernel) {
     }
     EXPECT_TRUE(any) << region.name << " gives nothing but zeros";
   }
-  for (const char* kernel : {"attention", "bytes", "expansion", "grid", "narrow", "norm", "product", "strips",
-                             "upsampled", "winograd"}) {
+  for (const char* kernel : {"attention", "bytes", "expansion", "grid", "narrow", "norm", "onednn_bytes",
+                             "product", "strips", "upsampled", "winograd"}) {
     EXPECT_NE(texts.find("\"kernel\": \"" + std::string(kernel) + "\""), texts.npos) << kernel;
   }
   EXPECT_NE(texts.find("\"bf16\": true"), texts.npos);

@@ -65,6 +65,9 @@ struct ByteLoops {
   int64_t rows, panel;  // rows of a tile, columns of a panel
   int lanes;
   void (*multiply)(const ByteWork&);
+  // The same, where somebody else has made the sums: rows of as many as there are columns, each row with a
+  // scale of its own. What says where left and right are is not read, and there may be any number of columns.
+  void (*scale)(const ByteWork&, const int32_t* sums);
   // The least and the greatest of some numbers, or 0 where that is less or greater; no numbers where one of
   // them is none.
   void (*range)(const float* from, int64_t count, float* least, float* greatest);

@@ -41,6 +41,44 @@ COLLAGE_ALWAYS Integers AddProducts(Integers sums, int32_t four, Integers right)
 #endif
 }
 
+// What the sums of rows from `top` on stand for, each row by its scale, with the posts, to where it belongs.
+template <int R, int V, bool kWhole>
+COLLAGE_ALWAYS void StoreScaled(const ByteWork& w, int64_t top, Lanes last,
+                                const ByteScale* const (&scale)[R], const Integers (&sum)[R][V]) {
+  Vector result[R][V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const Bits of_column = reinterpret_cast<Bits>(LoadIntegers(w.column_sums + v * kWidth));
+    const Vector column_scale = Load(w.column_scales + v * kWidth);
+    Vector bias = Vector{};
+    if (w.bias != nullptr) {
+      bias = kWhole || v + 1 < V ? Load(w.bias + v * kWidth) : LoadLanes(w.bias + v * kWidth, last);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const Bits zeros = of_column * static_cast<uint32_t>(scale[r]->zero);
+      const Integers exact = reinterpret_cast<Integers>(reinterpret_cast<Bits>(sum[r][v]) - zeros);
+      result[r][v] = __builtin_convertvector(exact, Vector) * (column_scale * scale[r]->scale) + bias;
+    }
+  }
+  for (int p = 0; p < w.num_posts; ++p) {
+    ApplyPost<R, V, kWhole>(w.posts[p], w.operands, w.row + top, w.column, last, result);
+  }
+  float* const to = w.out + top * w.out_row;
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      float* const at = to + r * w.out_row + v * kWidth;
+      if (kWhole || v + 1 < V) {
+        Store(at, result[r][v]);
+      } else {
+        StoreLanes(at, result[r][v], last);
+      }
+    }
+  }
+}
+
 // R rows from row `top` of the work on, and V vectors of columns; see Tile in native/gemm_loops.h.
 template <int R, int V, bool kWhole>
 void ByteTile(const ByteWork& w, int64_t top, Lanes last) {
@@ -83,38 +121,7 @@ void ByteTile(const ByteWork& w, int64_t top, Lanes last) {
       b += V * kWidth * 4;
     }
   }
-  Vector result[R][V];
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    const Bits of_column = reinterpret_cast<Bits>(LoadIntegers(w.column_sums + v * kWidth));
-    const Vector column_scale = Load(w.column_scales + v * kWidth);
-    Vector bias = Vector{};
-    if (w.bias != nullptr) {
-      bias = kWhole || v + 1 < V ? Load(w.bias + v * kWidth) : LoadLanes(w.bias + v * kWidth, last);
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-      const Bits zeros = of_column * static_cast<uint32_t>(scale[r]->zero);
-      const Integers exact = reinterpret_cast<Integers>(reinterpret_cast<Bits>(sum[r][v]) - zeros);
-      result[r][v] = __builtin_convertvector(exact, Vector) * (column_scale * scale[r]->scale) + bias;
-    }
-  }
-  for (int p = 0; p < w.num_posts; ++p) {
-    ApplyPost<R, V, kWhole>(w.posts[p], w.operands, w.row + top, w.column, last, result);
-  }
-  float* const to = w.out + top * w.out_row;
-#pragma GCC unroll 6
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* const at = to + r * w.out_row + v * kWidth;
-      if (kWhole || v + 1 < V) {
-        Store(at, result[r][v]);
-      } else {
-        StoreLanes(at, result[r][v], last);
-      }
-    }
-  }
+  StoreScaled<R, V, kWhole>(w, top, last, scale, sum);
 }
 
 using ByteTileFunction = void (*)(const ByteWork&, int64_t, Lanes);
@@ -151,6 +158,53 @@ void MultiplyBytes(const ByteWork& w) {
     const int64_t rows = least + (i < more ? 1 : 0);
     tiles[rows - 1](w, top, last);
     top += rows;
+  }
+}
+
+// The sums of one row and V vectors of columns, of which `rest` of the last one are there.
+template <int V, bool kWhole>
+void ScaleRow(const ByteWork& w, const int32_t* sums, int64_t row, int64_t rest) {
+  const ByteScale* const scale[1] = {w.scales + w.row + row};
+  Integers sum[1][V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    if (kWhole || v + 1 < V) {
+      sum[0][v] = LoadIntegers(sums + v * kWidth);
+      continue;
+    }
+    int32_t there[COLLAGE_LANES] = {};
+    for (int64_t i = 0; i < rest; ++i) there[i] = sums[v * kWidth + i];
+    sum[0][v] = LoadIntegers(there);
+  }
+  StoreScaled<1, V, kWhole>(w, row, FirstLanes(rest), scale, sum);
+}
+
+using ScaleRowFunction = void (*)(const ByteWork&, const int32_t*, int64_t, int64_t);
+
+// By vectors less one, and whether all columns are wanted.
+constexpr ScaleRowFunction kScaleRow[][2] = {
+    {ScaleRow<1, false>, ScaleRow<1, true>},
+    {ScaleRow<2, false>, ScaleRow<2, true>},
+#if COLLAGE_LANES == 16
+    {ScaleRow<3, false>, ScaleRow<3, true>},
+    {ScaleRow<4, false>, ScaleRow<4, true>},
+#endif
+};
+
+void ScaleSums(const ByteWork& all, const int32_t* sums) {
+  constexpr int64_t kPanel = int64_t{kByteVectors} * kWidth;
+  for (int64_t row = 0; row < all.rows; ++row) {
+    for (int64_t first = 0; first < all.columns; first += kPanel) {
+      ByteWork w = all;
+      w.columns = all.columns - first < kPanel ? all.columns - first : kPanel;
+      w.column_scales += first;
+      w.column_sums += first;
+      if (w.bias != nullptr) w.bias += first;
+      w.out += first;
+      w.column += first;
+      const int64_t vectors = DivideUp(w.columns, kWidth), rest = w.columns - (vectors - 1) * kWidth;
+      kScaleRow[vectors - 1][rest == kWidth ? 1 : 0](w, sums + row * all.columns + first, row, rest);
+    }
   }
 }
 
@@ -202,7 +256,8 @@ void RoundAllToGrid(const float* from, int64_t count, float scale, float least, 
 }
 
 constexpr ByteLoops kByteLoops{
-    kByteRows, int64_t{kByteVectors} * kWidth, kWidth, MultiplyBytes, RangeOf, RoundToBytes, RoundAllToGrid};
+    kByteRows,     int64_t{kByteVectors} * kWidth, kWidth, MultiplyBytes, ScaleSums, RangeOf, RoundToBytes,
+    RoundAllToGrid};
 
 }  // namespace
 }  // namespace collage::native

@@ -20,14 +20,14 @@ import (
 func TestHistoryOfAPlan(t *testing.T) {
 	plan := `{"graph_level": {"networks": [{"name": "tvm", "placement": "a", "ratio": 1}, {"name": "dnnl", "placement": "b", "ratio": 0.6},
 		{"name": "feedback 1", "placement": "c", "ratio": 0.7}, {"name": "known", "placement": "d", "ratio": 0.1},
-		{"name": "fails", "placement": "e"}, {"name": "evolved 5 (merge)", "placement": "f", "ratio": 0.5}]},
+		{"name": "fails", "placement": "e"}, {"name": "placed again", "placement": "f", "ratio": 0.5}]},
 		"timeline": {"networks": [{"placement": "a", "seconds": 6}, {"placement": "b", "seconds": 7.5}, {"placement": "c", "seconds": 20},
 		{"placement": "d", "seconds": 21, "stored": true}, {"placement": "e", "seconds": 22}, {"placement": "f", "seconds": 30}]},
 		"backends": [{"name": "tvm", "operators": 3}, {"name": "dnnl", "operators": 7}, {"name": "mkl", "operators": 0}],
 		"finalists": [{"name": "tvm"}, {"name": "collage", "chosen": true}]}`
 	var c Compilation
 	require.NoError(t, c.History([]byte(plan), []Spoken{{1, "  never: 3 ms, 0.01 of plain TVM's time, said"}}))
-	assert.Equal(t, []Found{{6, "tvm", 1}, {7.5, "dnnl", 0.6}, {30, "evolved 5 (merge)", 0.5}}, c.Found)
+	assert.Equal(t, []Found{{6, "tvm", 1}, {7.5, "dnnl", 0.6}, {30, "placed again", 0.5}}, c.Found)
 	assert.Equal(t, "collage: tvm 3, dnnl 7", c.Kept)
 	assert.Error(t, c.History([]byte("no plan"), nil))
 }
@@ -41,12 +41,12 @@ func TestHistoryOfWhatWasSaid(t *testing.T) {
 			"best so far"},
 		{13, "  dnnl, cheapest of its own: 15.1 ms, 0.6 of plain TVM's time, 1 region outside of it (measured, 20 s)"},
 		{14, "  mkl: crash in run: signal 11"},
-		{15, "  evolved 3 (move): 1.2e+01 ms, 4.7e-01 of plain TVM's time, 2 regions outside of it (measured, 21 s), " +
+		{15, "  with 3 nn.conv2d to tvm: 1.2e+01 ms, 4.7e-01 of plain TVM's time, 2 regions outside of it (measured, 21 s), " +
 			"the best so far"},
 	}
 	var c Compilation
 	require.NoError(t, c.History([]byte(`{"finalists": [{"name": "dnnl", "chosen": true}]}`), said))
-	assert.Equal(t, []Found{{9.5, "tvm", 1}, {11, "operator level", 0.579}, {15, "evolved 3 (move)", 0.47}}, c.Found)
+	assert.Equal(t, []Found{{9.5, "tvm", 1}, {11, "operator level", 0.579}, {15, "with 3 nn.conv2d to tvm", 0.47}}, c.Found)
 	assert.Equal(t, "dnnl", c.Kept)
 }
 
@@ -55,7 +55,7 @@ func TestHistoryOfWhatWasSaid(t *testing.T) {
 func someRuns() AnytimeRow {
 	ours := AnytimeRun{Column: "collage", Median: 5, Turns: []float64{5},
 		Compilation: Compilation{Taken: 58, Written: true,
-			Found: []Found{{6, "tvm", 1}, {8, "dnnl", 0.6}, {30, "feedback 1", 0.512}, {40, "evolved", 0.5}}}}
+			Found: []Found{{6, "tvm", 1}, {8, "dnnl", 0.6}, {30, "feedback 1", 0.512}, {40, "placed again", 0.5}}}}
 	before := AnytimeRun{Column: "before", Median: 6, Turns: []float64{6},
 		Compilation: Compilation{Taken: 90, Written: true,
 			Found: []Found{{20, "tvm", 1}, {25, "dnnl", 0.6}}}}

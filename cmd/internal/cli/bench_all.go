@@ -18,7 +18,6 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/nearest"
 	"github.com/collage-tvm/collage/pass/cost"
-	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
 )
@@ -74,9 +73,8 @@ same way on this machine are not run again. One that cannot be compiled or run i
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
 		flags.StringVar(&a.level, "level", string(settings.GraphLevel),
 			"compiling, search up to `LEVEL`: graph or operator")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime,
+		flags.DurationVar(&a.searchTime, "search-time", settings.DefaultSearchTime,
 			"compiling takes at most `TIME` a network")
-		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		a.flags = flags
 		return a
 	},
@@ -92,7 +90,6 @@ type benchAllAction struct {
 	searchLimit   time.Duration
 	level         string
 	searchTime    time.Duration
-	seed          uint64
 }
 
 func peerNames() []string {
@@ -159,7 +156,7 @@ func (a *benchAllAction) Run(s *Session, _ []string) error {
 		return err
 	}
 	options.Rounds = a.compileRounds
-	options.Level, options.SearchTime, options.Seed = settings.Level(a.level), a.searchTime, a.seed
+	options.Level, options.SearchTime = settings.Level(a.level), a.searchTime
 	run := a.networkOptions(options)
 	run.Narrow = a.narrow()
 	run.Peers, run.Others, run.Keep, run.SearchLimit = a.peers, a.others.columns(), a.keep(), a.searchLimit

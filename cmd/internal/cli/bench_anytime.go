@@ -12,7 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/cmd/internal/bench"
-	"github.com/collage-tvm/collage/pass/graphlevel"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // eightNetworks are the paper's and three others.
@@ -43,7 +43,7 @@ interrupted benchmark goes on where it was.`,
 		flag := flags.Lookup("networks")
 		flag.DefValue = "the paper's and three others"
 		a.networks = eightNetworks
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime,
+		flags.DurationVar(&a.searchTime, "search-time", settings.DefaultSearchTime,
 			"each compilation is asked to take `TIME`")
 		flags.Float64SliceVar(&a.at, "at", []float64{15, 30, 45, 60, 90, 120},
 			"the table is for these `SECONDS`, with commas")

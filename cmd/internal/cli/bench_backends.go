@@ -36,7 +36,7 @@ With --executables, NAME.tar or NAME.so in that folder (what bench all keeps the
 		flags.StringVar(&a.executables, "executables", "", "also run what Collage chose, from `FOLDER`")
 		flags.StringSliceVar(&a.backends, "backends", nil,
 			"the backends, as `NAMES` with commas; without it, all that can be used")
-		flags.StringVar(&a.target, "target", "", targetHelp)
+		declareOption(flags, "target", &a.target)
 		flags.IntVar(&a.threads, "threads", 0, "run on `N` threads; 0 for all that the machine has")
 		flags.IntVar(&a.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
 		flags.StringVar(&a.tuningLog, "tuning-log", "",

@@ -37,7 +37,7 @@ What the cost store knows is not measured again, and what is measured is kept th
 		flags.StringVar(&a.target, "target", "", "TVM's `TARGET`; without it, this machine's processor")
 		flags.IntVar(&a.threads, "threads", 0, "measure with `N` threads; 0 for all that the machine has")
 		flags.IntVar(&a.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
-		declareStore(flags, &a.store)
+		declareOption(flags, "store", &a.store)
 		flags.IntVar(&a.samples, "repeat", 20, "take `N` samples of each computation that the store does not know")
 		flags.BoolVar(&a.retry, "retry-failures", false, "measure again what failed before")
 		a.output.declare(flags)

@@ -37,10 +37,10 @@ func benchOperators(name, what, model string, operators []string) Command {
 		a.declareModel(flags)
 		flags.StringSliceVar(&a.backends, "backends", nil,
 			"the backends, as `NAMES` with commas; without it, all that can be used")
-		flags.StringVar(&a.target, "target", "", targetHelp)
+		declareOption(flags, "target", &a.target)
 		flags.IntVar(&a.threads, "threads", 0, "measure with `N` threads; 0 for all that the machine has")
 		flags.IntVar(&a.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
-		declareStore(flags, &a.store)
+		declareOption(flags, "store", &a.store)
 		flags.IntVar(&a.samples, "repeat", 20, "take `N` samples of each kernel that the store does not know")
 		flags.BoolVar(&a.retry, "retry-failures", false, "measure kernels again that failed before")
 		a.output.declare(flags)

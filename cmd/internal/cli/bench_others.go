@@ -87,7 +87,7 @@ var reachVersions = map[decide.Reach]string{
 	decide.ReachParts: "candidates measured by themselves for as long as there is time, their placement beside " +
 		"plain TVM",
 	decide.ReachSeeds:    "every backend alone first, candidates where they might gain, the placements of that",
-	decide.ReachFeedback: "the same and placed again by what was seen in place, without evolution",
+	decide.ReachFeedback: "the same and placed again by what was seen in place, without what is next to the best",
 }
 
 func aloneColumn(backend string) string { return backend + " alone" }

@@ -53,7 +53,6 @@ compiled or run is told, and the others follow; the exit code is 2 then.`,
 		flags.Lookup("backends").DefValue = "all that can be used"
 		flags.IntVar(&a.compileRounds, "compile-rounds", 20, "compiling, run the finished networks `N` times each")
 		flags.DurationVar(&a.searchTime, "search-time", withoutTime, "each search takes at most `TIME`")
-		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
 		return a
 	},
 }
@@ -64,7 +63,6 @@ type benchWithoutAction struct {
 	of            string
 	compileRounds int
 	searchTime    time.Duration
-	seed          uint64
 	kernels       []string
 }
 
@@ -107,8 +105,7 @@ func (a *benchWithoutAction) Run(s *Session, _ []string) error {
 	if err != nil {
 		return err
 	}
-	options.Rounds, options.Level, options.SearchTime, options.Seed = a.compileRounds, settings.GraphLevel, a.searchTime,
-		a.seed
+	options.Rounds, options.Level, options.SearchTime = a.compileRounds, settings.GraphLevel, a.searchTime
 	report, err := bench.RunWithout(s.Context, a.of, a.kernels, a.runs, a.searchTime,
 		func(ctx context.Context, n *bench.Network) ([]bench.Left, error) { return a.leave(ctx, options, n) },
 		a.networkOptions(options))

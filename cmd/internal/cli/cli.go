@@ -22,16 +22,31 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/nearest"
+	"github.com/collage-tvm/collage/pass/settings"
 )
 
 // Exit codes.
 const (
 	exitOK = 0
-	// exitFailure is every failure that the user is told about: bad input, an interrupt, a full disk.
+	// exitFailure is every other failure that the user is told about: bad input, an interrupt, a full disk.
 	exitFailure = 2
+	// exitStrict is what --strict does not let pass (settings.StrictError).
+	exitStrict = 3
 	// exitInterrupted is a second Ctrl-C while a search that the first one ended was writing its result.
 	exitInterrupted = 130
 )
+
+// exitCodes says what they mean, for help.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "it is done"},
+	{exitFailure, "it failed; one line on the standard error says what, where, and what to do"},
+	{exitStrict, "what --strict does not let pass: it would have been a warning"},
+	{exitInterrupted, "a second Ctrl-C, while the first one's result was being written"},
+	{exitBrokenPipe, "whoever read the standard output went away"},
+}
 
 // Command is one entry of the table below. To add a command, write a file with its Command and add it there.
 type Command struct {
@@ -44,6 +59,8 @@ type Command struct {
 	Examples []string
 	// Host says where the command runs.
 	Host Host
+	// Raw says that all that follows the name is another program's, flags too, but for a --help by itself.
+	Raw bool
 	// New declares the command's flags and gives what runs it.
 	New func(flags *pflag.FlagSet) Action
 	// Parts are the commands that this one consists of ("db ls"), whose names begin with its name; such a command has
@@ -75,9 +92,9 @@ type Action interface {
 
 // commands are all commands, in the order in which help lists them.
 func commands() []*Command {
-	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &packageCommand, &serveCommand, &benchCommand, &explainCommand,
-		&diffCommand, &dbCommand, &doctorCommand,
-		&backendsCommand, &completionCommand, &versionCommand, &helpCommand}
+	return []*Command{&compileCommand, &planCommand, &tuneCommand, &runCommand, &packageCommand, &serveCommand,
+		&benchCommand, &explainCommand, &diffCommand, &dbCommand, &doctorCommand, &backendsCommand, &tvmcCommand,
+		&completionCommand, &versionCommand, &helpCommand}
 }
 
 // Main runs the command line (without the program's name) in the standalone program and gives the exit code.
@@ -114,6 +131,9 @@ func (s *Session) main(args []string) (code int) {
 		err = s.interruptError()
 	}
 	s.printError(err)
+	if strict := (*settings.StrictError)(nil); errors.As(err, &strict) {
+		return exitStrict
+	}
 	return exitFailure
 }
 

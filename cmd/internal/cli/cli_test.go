@@ -5,8 +5,10 @@ package cli
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,9 +111,9 @@ func TestFailures(t *testing.T) {
 
 	tests := map[string]string{
 		"complie":                              `unknown command "complie": did you mean "compile"? (see collage help)`,
-		"zzz":                                  `unknown command "zzz" (commands: compile, plan, tune, run, package, serve, bench, explain, diff, db, doctor, backends, completion, version, help)`,
+		"zzz":                                  `unknown command "zzz" (commands: compile, plan, tune, run, package, serve, bench, explain, diff, db, doctor, backends, tvmc, completion, version, help)`,
 		"--json doctor":                        `the command comes first: collage COMMAND --json (see collage help)`,
-		"help zzz":                             `unknown command "zzz" (commands: compile, plan, tune, run, package, serve, bench, explain, diff, db, doctor, backends, completion, version, help)`,
+		"help zzz":                             `unknown command "zzz" (commands: compile, plan, tune, run, package, serve, bench, explain, diff, db, doctor, backends, tvmc, completion, version, help)`,
 		"help run compile":                     `help takes one command, not "compile" too`,
 		"version now":                          `version does not take "now": collage version`,
 		"backends --operators --json":          `--operators does not go with --json: `,
@@ -208,11 +210,13 @@ func TestFailures(t *testing.T) {
 }
 
 func TestParseShapes(t *testing.T) {
-	got, err := inputShape.parse([]string{"data:1,3,224,224", "scope/x:0:[1, 8]", "scalar:"})
+	got, err := inputShape.parse([]string{"data:1,3,224,224", "scope/x:0:[1, 8]", "scalar:", "list:0"})
 	require.NoError(t, err)
-	assert.Equal(t, map[string][]int64{"data": {1, 3, 224, 224}, "scope/x:0": {1, 8}, "scalar": {}}, got)
+	assert.Equal(t, map[string][]int64{
+		"data": {1, 3, 224, 224}, "scope/x:0": {1, 8}, "scalar": {}, "list": {0},
+	}, got)
 	for text, want := range map[string]string{
-		"data": "give it as NAME", ":1": "give it as NAME", "x:1,a": `"a" is not a size`, "x:0": `"0" is not a size`,
+		"data": "give it as NAME", ":1": "give it as NAME", "x:1,a": `"a" is not a size`,
 		"x:1,,2": `"" is not a size`, "x:-1": `"-1" is not a size`,
 	} {
 		_, err := inputShape.parse([]string{text})
@@ -334,4 +338,16 @@ func TestTemporaryFolderIsHandedOver(t *testing.T) {
 	s.adoptTemporary()
 	s.close()
 	assert.DirExists(t, foreign)
+}
+
+// Each command shows how it is used, and each exit code that a command may end with is told.
+func TestHelpHasExamplesAndExitCodes(t *testing.T) {
+	for _, c := range describe(commands()) {
+		assert.NotEmpty(t, c.Examples, c.Name)
+		assert.True(t, slices.ContainsFunc(c.Examples, func(e string) bool { return strings.HasPrefix(e, c.Name) }), c.Name)
+	}
+	_, stdout, _ := runLine(t, "help")
+	for _, code := range []int{exitOK, exitFailure, exitStrict, exitInterrupted, exitBrokenPipe} {
+		assert.Regexp(t, fmt.Sprintf(`(?m)^  %d +\S`, code), stdout)
+	}
 }

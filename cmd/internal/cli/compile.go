@@ -18,7 +18,6 @@ import (
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/internal/nearest"
-	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
 )
@@ -45,12 +44,18 @@ take. The graph level places again and again by what it learns from whole networ
 until --trials are used up or nothing improves; --no-graph-search does without it. All of it takes --search-time at
 most.
 
+At the end it says in three lines what was gained, what runs where, and where the file is. --verbose has tables of the
+regions, candidates and finalists; collage explain has those of a plan (--plan-out).
+
 Ctrl-C ends the search, and the best network so far is written; a second one quits (exit code 130). What was measured is
 kept in the cost store and is not measured again: a search that was stopped goes on from there.
 
 With --plan nothing is measured and nothing chosen: what the plan says is built, and its outputs are compared with TVM's.
 A plan that collage compile wrote is that of the network that was kept, whichever it was. A plan is refused where the
-cost store knows that one of its candidates fails here (--retry-failures builds it all the same).`,
+cost store knows that one of its candidates fails here (--retry-failures builds it all the same).
+
+With --strict what would be a warning ends the command with exit code 3, and nothing is written: before anything is built
+where it can be known then. With --dry-run the model is read, and what would be done with it is told.`,
 	Examples: []string{
 		"compile model.onnx --backends tvm,dnnl,native -o model.tar",
 		"compile model.onnx --input-shape data:1,3,224,224 -o model.so",
@@ -58,6 +63,8 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		"compile model.onnx --pin nn.dense=dnnl --forbid %12=dnnl -o model.tar",
 		"compile model.onnx --forbid nn.conv2d=native.winograd -o model.tar",
 		"compile model.onnx --plan plan.json -o model.tar",
+		"compile model.onnx --backends tvm,dnnl,mkl -o model.tar --dry-run",
+		"compile model.onnx -o model.tar --report placement",
 		"compile workload:resnext50_32x4d -o model.tar --json",
 	},
 	Host: hostOnly,
@@ -66,22 +73,17 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		flags.StringVarP(&a.output, "output", "o", "", "write the executable to `FILE` (.tar or .so)")
 		a.declareModel(flags)
 		a.declarePlacement(flags)
+		a.declareStrict(flags)
 		a.declarePrecision(flags)
-		flags.IntVar(&a.rounds, "rounds", 20, "run the finished networks `N` times each, in turn")
-		flags.StringVar(&a.level, "level", string(settings.GraphLevel),
-			"search up to `LEVEL`: graph (placements are built, measured and placed again) or "+
-				"operator (placed once, by what parts take within every backend alone)")
+		declareOption(flags, "rounds", &a.rounds)
+		declareOption(flags, "level", &a.level)
 		flags.BoolVar(&a.noGraph, "no-graph-search", false, "the same as --level operator")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime,
-			"the whole takes `TIME` (90s, 5m), from the command's start to "+
-				"its end, or less where nothing more is to be gained; plain TVM and one backend are built even where "+
-				"they take longer, which is said")
-		flags.IntVar(&a.trials, "trials", 0, "the graph level's search measures at most `N` networks; 0 for no such "+
-			"limit")
-		flags.Uint64Var(&a.seed, "seed", 0, "`SEED` of the search's random numbers")
+		declareOption(flags, "search_time", &a.searchTime)
+		declareOption(flags, "trials", &a.trials)
 		flags.StringVar(&a.memory, "memory-limit-executable", "",
 			"keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")
 		flags.StringVar(&a.planOut, "plan-out", "", "write the plan to `FILE` (JSON)")
+		a.declarePage(flags)
 		flags.StringVar(&a.planIn, "plan", "",
 			"build the plan in `FILE`, measuring nothing; what is placed how stands there")
 		flags.BoolVar(&a.noVerify, "no-verify", false,
@@ -89,6 +91,7 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 		flags.BoolVar(&a.noCheckImport, "no-check-import", false,
 			"do not hold what TVM read of a file against what ONNX Runtime (or onnx's reference evaluator) or PyTorch "+
 				"makes of it")
+		declareDryRun(flags, &a.dry)
 		a.declareOutput(flags)
 		return a
 	},
@@ -96,15 +99,15 @@ cost store knows that one of its candidates fails here (--retry-failures builds 
 
 type compileAction struct {
 	modelFlags
+	pageFlag
 	flags                   *pflag.FlagSet
 	output, planOut, planIn string
 	rounds                  int
 	level, memory           string
 	noGraph, noVerify       bool
-	noCheckImport           bool
+	noCheckImport, dry      bool
 	searchTime              time.Duration
 	trials                  int
-	seed                    uint64
 
 	// memoryLimit is --memory-limit-executable in bytes.
 	memoryLimit int64
@@ -115,7 +118,7 @@ type compileAction struct {
 
 // decidedByPlan are the flags that --plan answers.
 var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "repeat", "exhaustive",
-	"skip-unusable", "rounds", "level", "no-graph-search", "search-time", "trials", "seed", "memory-limit-executable",
+	"skip-unusable", "rounds", "level", "no-graph-search", "search-time", "trials", "memory-limit-executable",
 	"precision", "max-error", "error-measure", "calibration-method", "bias-correction"}
 
 func (a *compileAction) Check(s *Session, args []string) error {
@@ -143,7 +146,14 @@ func (a *compileAction) Check(s *Session, args []string) error {
 	if a.noVerify {
 		return errors.New("--no-verify goes with --plan: outputs are compared before anything is chosen")
 	}
-	return a.checkBackends(s)
+	if err := a.checkBackends(s); err != nil {
+		return err
+	}
+	asked := settings.Config{Strict: a.strict, Level: settings.Level(a.level), Precision: a.precision}
+	if typed(a.flags, "trials") {
+		asked.Trials = a.trials
+	}
+	return asked.CheckStrict()
 }
 
 // checkSearch looks at what is said about the graph level.
@@ -237,7 +247,8 @@ func (a *compileAction) checkOutputs(model string) error {
 		return err
 	}
 	err := checkDifferent(usedFile{"MODEL", model}, usedFile{"--params", a.params}, usedFile{"--db", a.store},
-		usedFile{"--plan", a.planIn}, usedFile{"-o", a.output}, usedFile{"--plan-out", a.planOut})
+		usedFile{"--plan", a.planIn}, usedFile{"-o", a.output}, usedFile{"--plan-out", a.planOut},
+		usedFile{"--report", a.path()})
 	if err != nil {
 		return err
 	}
@@ -245,6 +256,9 @@ func (a *compileAction) checkOutputs(model string) error {
 		if err := atomicfile.CheckWritable(a.planOut); err != nil {
 			return err
 		}
+	}
+	if err := a.checkPage(); err != nil {
+		return err
 	}
 	return a.checkStore()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/report"
+	"github.com/collage-tvm/collage/pass/report/page"
 	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/pass/witness"
 )
@@ -25,7 +26,9 @@ type compileReport struct {
 	Import  *witness.Agreement `json:"import_check"`
 	Notes   []string           `json:"notes"`
 	PlanOut string             `json:"plan_out,omitempty"`
-	Report  *report.Summary    `json:"report"`
+	// Page is the file that --report wrote.
+	Page   string          `json:"page,omitempty"`
+	Report *report.Summary `json:"report"`
 }
 
 func (a *compileAction) Run(s *Session, args []string) error {
@@ -34,9 +37,15 @@ func (a *compileAction) Run(s *Session, args []string) error {
 		return err
 	}
 	options.Output, options.Rounds, options.Replay, options.NoVerify = a.output, a.rounds, a.replayed, a.noVerify
-	options.Level, options.SearchTime, options.Trials, options.Seed = settings.Level(a.level), a.searchTime, a.trials,
-		a.seed
+	options.Level, options.SearchTime, options.Trials = settings.Level(a.level), a.searchTime, a.trials
 	options.ExecutableMemory, options.Began, options.NoCheckImport = a.memoryLimit, s.began, a.noCheckImport
+	if a.dry {
+		dry := dryRun{modelFlags: &a.modelFlags, model: args[0], plan: a.planIn, writes: []string{a.output, a.planOut, a.path()}}
+		if a.replayed == nil {
+			dry.level, dry.time = a.level, a.searchTime
+		}
+		return dry.run(s, options, a.replayed)
+	}
 	if a.replayed != nil {
 		s.setInterruptNote("no executable was written")
 	}
@@ -57,10 +66,16 @@ func (a *compileAction) Run(s *Session, args []string) error {
 			return fmt.Errorf("%s was written, but not its plan: %w", a.output, err)
 		}
 	}
+	err = a.writePage(page.Content{Plan: result.Plan, Command: commandLine(&compileCommand, a.flags, args),
+		CommandSays: "This makes it again:", Why: result.Why,
+		Notes: result.Notes})
+	if err != nil {
+		return fmt.Errorf("%s was written, but not its report: %w", a.output, err)
+	}
 	if a.json {
 		notes := append([]string{}, result.Notes...)
 		return s.printJSON(compileReport{Model: args[0], Info: result.Model, Output: a.output, Bytes: result.Bytes,
-			Chosen: result.Chosen, Why: result.Why, Notes: notes, PlanOut: a.planOut, Import: result.Agreement,
+			Chosen: result.Chosen, Why: result.Why, Notes: notes, PlanOut: a.planOut, Page: a.path(), Import: result.Agreement,
 			Report: report.Summarise(result.Plan)})
 	}
 	return a.print(s, result)
@@ -79,7 +94,12 @@ func importText(agreement *witness.Agreement) string {
 	return text + "."
 }
 
+// print says in three lines what was gained, what runs where, and where the file is, and tells of warnings on the standard
+// error; with --verbose it prints the tables, and all notes.
 func (a *compileAction) print(s *Session, result *compile.Result) error {
+	if !a.verbose {
+		return a.printBrief(s, result)
+	}
 	if err := report.Summarise(result.Plan).WriteText(s.Stdout, report.Options{Verbose: a.verbose}); err != nil {
 		return err
 	}
@@ -91,10 +111,35 @@ func (a *compileAction) print(s *Session, result *compile.Result) error {
 	if result.Agreement != nil {
 		fmt.Fprintln(s.Stdout, importText(result.Agreement))
 	}
-	fmt.Fprintf(s.Stdout, "wrote %s (%s)", a.output, sizeText(result.Bytes))
-	if a.planOut != "" {
-		fmt.Fprintf(s.Stdout, " and its plan %s", a.planOut)
+	_, err := fmt.Fprintln(s.Stdout, a.wroteText(result))
+	return err
+}
+
+func (a *compileAction) printBrief(s *Session, result *compile.Result) error {
+	warnings := append([]string{}, result.Warnings...)
+	if result.Agreement != nil && result.Agreement.Unchecked != "" {
+		warnings = append(warnings, importText(result.Agreement))
 	}
-	fmt.Fprintln(s.Stdout)
-	return nil
+	for _, warning := range warnings {
+		fmt.Fprintln(s.Stderr, "collage: warning:", warning)
+	}
+	summary := report.Summarise(result.Plan)
+	gain := result.Why
+	if text := summary.Gain(); text != "" && a.replayed == nil { // a plan's times are those of another day
+		gain += " " + text
+	}
+	_, err := fmt.Fprintf(s.Stdout, "%s\n%s\n%s\n", gain, summary.Where(), a.wroteText(result))
+	return err
+}
+
+// wroteText says which files were written.
+func (a *compileAction) wroteText(result *compile.Result) string {
+	text := fmt.Sprintf("wrote %s (%s)", a.output, sizeText(result.Bytes))
+	if a.planOut != "" {
+		text += " and its plan " + a.planOut
+	}
+	if a.folder != "" {
+		text += " and the report " + a.path()
+	}
+	return text
 }

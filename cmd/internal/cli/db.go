@@ -34,7 +34,7 @@ type dbFilter struct {
 }
 
 func (f *dbFilter) declare(flags *pflag.FlagSet) {
-	declareStore(flags, &f.store)
+	declareOption(flags, "store", &f.store)
 	flags.StringVar(&f.backend, "backend", "", "only costs on the backend `NAME`")
 	flags.StringVar(&f.text, "match", "", "only those whose computation or composite holds `TEXT` (nn.conv2d), or "+
 		"whose key begins with it")
@@ -44,10 +44,6 @@ func (f *dbFilter) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.otherMachine, "other-machine", false, "only what was measured on another processor than this one")
 	flags.BoolVar(&f.otherVerson, "other-versions", false,
 		"only what was measured with another version of TVM or of a library than the last one used")
-}
-
-func declareStore(flags *pflag.FlagSet, store *string) {
-	flags.StringVar(store, "db", "", "the cost store, `FILE` (.jsonl); without it, the user's")
 }
 
 func (f *dbFilter) filter() (cost.Filter, error) {

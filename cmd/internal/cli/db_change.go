@@ -142,7 +142,7 @@ With --repair what cannot be read is moved to FILE.broken, and nothing else is l
 	Examples: []string{"db verify", "db verify --repair --db store.jsonl"},
 	New: func(flags *pflag.FlagSet) Action {
 		a := &dbVerifyAction{}
-		declareStore(flags, &a.store)
+		declareOption(flags, "store", &a.store)
 		flags.BoolVar(&a.repair, "repair", false, "move what cannot be read out of the store")
 		flags.BoolVar(&a.json, "json", false, "print JSON")
 		return a

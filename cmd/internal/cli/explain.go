@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/report"
+	"github.com/collage-tvm/collage/pass/report/page"
 )
 
 var explainCommand = Command{
@@ -26,28 +28,42 @@ end called it (conv1/BiasAdd, or model.onnx:12:3).
 
 With --verify the plan's proof is checked from the file alone: every operator is covered once, and no choice among all
 candidates costs less, or less by more than what is then said. A plan that was changed by hand does not pass. What the
-proof rests on (costs that were measured, lower bounds and how often such were found wrong) is said with it.`,
+proof rests on (costs that were measured, lower bounds and how often such were found wrong) is said with it.
+
+With --report the whole plan becomes a page: the network drawn, each operator with what it costs and what else could
+have run it, the regions, the finalists and the search.`,
 	Examples: []string{
 		"explain plan.json",
 		"explain plan.json %12",
 		"explain plan.json nn.softmax --verbose",
 		"explain --verify plan.json",
+		"explain plan.json --report placement",
 	},
 	New: func(flags *pflag.FlagSet) Action {
 		a := &explainAction{}
 		flags.BoolVar(&a.verify, "verify", false, "check the plan's proof")
+		a.declarePage(flags)
 		flags.BoolVar(&a.json, "json", false, "print JSON")
 		flags.BoolVarP(&a.verbose, "verbose", "v", false, "leave nothing out")
 		return a
 	},
 }
 
-type explainAction struct{ verify, json, verbose bool }
+type explainAction struct {
+	pageFlag
+	verify, json, verbose bool
+}
 
 // shownRivals is how many candidates are listed that came close to being taken.
 const shownRivals = 10
 
 func (a *explainAction) Check(_ *Session, args []string) error {
+	if a.folder != "" && (a.verify || len(args) == 2) {
+		return errors.New("--report is about the whole plan: leave NODE and --verify out")
+	}
+	if err := a.checkPage(); err != nil {
+		return err
+	}
 	if len(args) == 2 && !a.verify {
 		if _, err := plan.ParseSelector(args[1]); err != nil {
 			return err
@@ -55,6 +71,9 @@ func (a *explainAction) Check(_ *Session, args []string) error {
 		return checkReadable("plan", args[0])
 	}
 	if err := expect(&explainCommand, args, "PLAN"); err != nil {
+		return err
+	}
+	if err := checkDifferent(usedFile{"PLAN", args[0]}, usedFile{"--report", a.path()}); err != nil {
 		return err
 	}
 	return checkReadable("plan", args[0])
@@ -71,7 +90,7 @@ func (a *explainAction) Run(s *Session, args []string) error {
 	case len(args) == 2:
 		return a.explainNode(s, p, args[1])
 	}
-	return a.explainPlan(s, p)
+	return a.explainPlan(s, args[0], p)
 }
 
 func (a *explainAction) explainNode(s *Session, p *plan.Plan, node string) error {
@@ -89,14 +108,25 @@ func (a *explainAction) explainNode(s *Session, p *plan.Plan, node string) error
 	return report.WriteExplanations(s.Stdout, explanations, report.Options{Verbose: a.verbose})
 }
 
-func (a *explainAction) explainPlan(s *Session, p *plan.Plan) error {
+func (a *explainAction) explainPlan(s *Session, path string, p *plan.Plan) error {
+	// Which command made the plan, it does not say; what builds it again is known.
+	again := fmt.Sprintf("collage compile %s --plan %s -o model.tar", shellWord(cmp.Or(p.Module.Name, "MODEL")),
+		shellWord(path))
+	if err := a.writePage(page.Content{Plan: p, Command: again, CommandSays: "This builds the placement again:",
+		Notes: p.Notes}); err != nil {
+		return err
+	}
 	rivals, err := p.Closest(shownRivals)
 	if err != nil {
 		return err
 	}
 	if a.json {
-		return s.printJSON(map[string]any{"report": report.Summarise(p), "closest": append([]plan.Rival{}, rivals...),
-			"constraints": p.Constraints, "notes": append([]string{}, p.Notes...)})
+		shown := map[string]any{"report": report.Summarise(p), "closest": append([]plan.Rival{}, rivals...),
+			"constraints": p.Constraints, "notes": append([]string{}, p.Notes...)}
+		if a.folder != "" {
+			shown["page"] = a.path()
+		}
+		return s.printJSON(shown)
 	}
 	if c := p.Constraints; c != nil {
 		if len(c.Pin) > 0 {
@@ -125,6 +155,9 @@ func (a *explainAction) explainPlan(s *Session, p *plan.Plan) error {
 		fmt.Fprintln(s.Stdout, "(by costs in place and by what borders take)")
 	case p.PlacedInPlace():
 		fmt.Fprintln(s.Stdout, "(by costs in place, what borders take not counted)")
+	}
+	if a.folder != "" {
+		fmt.Fprintf(s.Stdout, "wrote the report %s\n", a.path())
 	}
 	_, err = fmt.Fprintln(s.Stdout, "`collage explain PLAN %12` says why node 12 is where it is.")
 	return err

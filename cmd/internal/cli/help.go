@@ -126,8 +126,13 @@ func printOverview(w io.Writer) {
 	fmt.Fprintln(w, "  collage compile model.onnx --backends tvm,dnnl,native -o model.tar")
 	fmt.Fprintln(w, "  collage run model.tar --repeat 100")
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "`collage help COMMAND` says more about each. Failures are told on the standard error and end with")
-	fmt.Fprintln(w, "exit code 2. With --json a command prints one JSON document, of which docs/schemas has the schema.")
+	fmt.Fprintln(w, "`collage help COMMAND` says more about each. With --json a command prints one JSON document, of which")
+	fmt.Fprintln(w, "docs/schemas has the schema.")
+	fmt.Fprintln(w)
+	fmt.Fprintln(w, "Exit codes:")
+	for _, e := range exitCodes {
+		fmt.Fprintf(w, "  %-4d %s\n", e.code, e.meaning)
+	}
 }
 
 func printHelp(w io.Writer, c *Command) {

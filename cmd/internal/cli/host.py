@@ -20,9 +20,10 @@ for number in interrupts:
     signal.signal(number, lambda *_: leave("interrupted"))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
 try:
-    from collage import host, library
+    from collage import library
 
     library.load()
+    from collage import host
 except Exception as error:
     message = str(error).strip() or type(error).__name__
     program = os.environ.get("COLLAGE_RETURN_TO")

@@ -20,8 +20,9 @@ type inputFlag[T any] struct {
 
 var inputShape = inputFlag[int64]{"--input-shape", "shape", "NAME:1,3,224,224", func(field string) (int64, bool) {
 	n, err := strconv.ParseInt(field, 10, 64)
-	return n, err == nil && n >= 1
-}, "a size (a whole number from 1 up)"}
+	// How many tensors a sequence has may be 0.
+	return n, err == nil && n >= 0
+}, "a size (a whole number)"}
 
 var inputValue = inputFlag[float64]{"--input-value", "value", "NAME:2,2", func(field string) (float64, bool) {
 	x, err := strconv.ParseFloat(field, 64)

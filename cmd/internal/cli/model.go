@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -20,7 +21,6 @@ import (
 	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/decide"
-	"github.com/collage-tvm/collage/pass/normalise"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
 )
@@ -34,7 +34,7 @@ type modelFlags struct {
 	threads, optLevel, samples            int
 	exact                                 bool
 	precision                             settings.Precision
-	exhaustive, skip, retry               bool
+	exhaustive, skip, retry, strict       bool
 	json, verbose, quiet                  bool
 
 	inputShapes map[string][]int64
@@ -47,7 +47,8 @@ func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringVar(&m.params, "params", "", "parameters of a Relay program, from `FILE`")
 	flags.StringVar(&m.format, "format", "", "`FORMAT` of MODEL where its name does not tell: onnx, pt2, relay, "+
 		"tflite or torchscript")
-	flags.StringArrayVar(&m.shapes, "input-shape", nil, "fix an input's shape, as `NAME:1,3,224,224`; may be repeated")
+	flags.StringArrayVar(&m.shapes, "input-shape", nil, "fix an input's shape, as `NAME:1,3,224,224`; of an "+
+		"ONNX sequence, how many tensors it has, as NAME:3; may be repeated")
 	flags.StringArrayVar(&m.values, "input-value", nil,
 		"make a constant of an input of an ONNX model that says of which shape something is, as `NAME:2,2`; may be repeated")
 	flags.StringArrayVar(&m.dynamic, "dynamic", nil, "leave dimensions of an input open that the model leaves open, as "+
@@ -55,55 +56,60 @@ func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 		"repeated")
 }
 
-const targetHelp = "what to compile for: `TARGET` is x86-64-v2, x86-64-v3 (AVX2), x86-64-v4 (AVX-512), native (this " +
-	"machine's processor, the " +
-	"default) or a target of TVM's"
+// declareOption declares the flag of an option (settings.Options), whose value goes where that points.
+func declareOption(flags *pflag.FlagSet, name string, where any) {
+	o := settings.FindOption(name)
+	switch value := where.(type) {
+	case *string:
+		text, _ := o.Default.(string)
+		flags.StringVar(value, o.Flag, text, o.Help())
+	case *[]string:
+		if list, ok := o.Default.([]string); ok {
+			flags.StringSliceVar(value, o.Flag, list, o.Help())
+		} else { // a rule may have a comma in it
+			flags.StringArrayVar(value, o.Flag, nil, o.Help())
+		}
+	case *int:
+		flags.IntVar(value, o.Flag, o.Default.(int), o.Help())
+	case *float64:
+		flags.Float64Var(value, o.Flag, o.Default.(float64), o.Help())
+	case *bool:
+		flags.BoolVar(value, o.Flag, o.Default.(bool), o.Help())
+	case *time.Duration:
+		flags.DurationVar(value, o.Flag, time.Duration(o.Default.(float64)*float64(time.Second)), o.Help())
+	default:
+		panic(fmt.Sprintf("cli: no flag holds a %T", where))
+	}
+}
 
 // declarePlacement declares those that say how it is placed.
 func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&m.backends, "backends", settings.DefaultBackends,
-		"the backends that may be used, as `NAMES` with commas")
-	flags.StringArrayVar(&m.pin, "pin", nil, "put operators on a backend, as `WHAT=BACKEND`: nn.conv2d=dnnl, "+
-		"%12=tvm, or what the "+
-		"front end calls it; BACKEND.KERNEL (nn.conv2d=native.winograd) names one of its kernels; may be repeated")
-	flags.StringArrayVar(&m.forbid, "forbid", nil,
-		"keep operators off a backend or one of its kernels, as `WHAT=BACKEND` or BACKEND.KERNEL; "+
-			"may be repeated")
-	flags.BoolVar(&m.exact, "exact", false, "do without kernels that associate sums otherwise than a direct sum "+
-		"does, as Winograd's do "+
-		"(collage backends marks them): their rounding errors are larger")
-	flags.StringVar(&m.target, "target", "", targetHelp)
-	flags.IntVar(&m.threads, "threads", 0, "the executable uses `N` threads; 0 for all that the machine has")
-	flags.IntVar(&m.optLevel, "opt-level", 3, "TVM's optimisation `LEVEL`, 0 to 4")
-	flags.StringVar(&m.tuningLog, "tuning-log", "",
-		"compile TVM's part with what its tuners found out: AutoTVM's `FILE`, or the "+
-			"folder of a MetaSchedule database (see collage tune)")
-	declareStore(flags, &m.store)
-	flags.IntVar(&m.samples, "repeat", 10, "take `N` samples of each candidate")
-	flags.BoolVar(&m.exhaustive, "exhaustive", false,
-		"measure every candidate, those too that a lower bound leaves no chance")
-	flags.BoolVar(&m.skip, "skip-unusable", false, "leave backends out that cannot be used here; the plan says why")
-	flags.BoolVar(&m.retry, "retry-failures", false, "measure candidates again that failed before")
+	declareOption(flags, "backends", &m.backends)
+	declareOption(flags, "pin", &m.pin)
+	declareOption(flags, "forbid", &m.forbid)
+	declareOption(flags, "exact", &m.exact)
+	declareOption(flags, "target", &m.target)
+	declareOption(flags, "threads", &m.threads)
+	declareOption(flags, "opt_level", &m.optLevel)
+	declareOption(flags, "tuning_log", &m.tuningLog)
+	declareOption(flags, "store", &m.store)
+	declareOption(flags, "samples", &m.samples)
+	declareOption(flags, "exhaustive", &m.exhaustive)
+	declareOption(flags, "skip_unusable", &m.skip)
+	declareOption(flags, "retry_failures", &m.retry)
 }
+
+// declareStrict declares what ends a command where it would warn.
+func (m *modelFlags) declareStrict(flags *pflag.FlagSet) { declareOption(flags, "strict", &m.strict) }
 
 // declarePrecision declares those that say in which types parts may be computed: they need whole networks that run.
 func (m *modelFlags) declarePrecision(flags *pflag.FlagSet) {
-	flags.StringVar(&m.precision.Allowed, "precision", "", "the narrowest `TYPE` that parts may be computed in, where "+
-		"that is quicker and the error is not too large: f32, bf16, int8, or auto for all that the backends have here "+
-		"(f32; for a network that comes quantised bytes, too). f32 is held to plain TVM's answer within a tolerance: "+
-		"kernels may add in another order")
-	flags.Float64Var(&m.precision.MaxError, "max-error", 0, fmt.Sprintf("how far the outputs may be off plain TVM's in "+
-		"float32, as a share `E` of them; 0 for %g where --precision is not f32 and for %g where the network comes "+
-		"quantised, else for the tolerance that each part has", settings.DefaultMaxError, normalise.QuantisedMaxError))
-	flags.StringVar(&m.precision.Measure, "error-measure", "", "the `MEASURE` of --max-error: l2 (the length of the "+
-		"difference, the default), max (its greatest element), cosine, top1 (rows whose greatest element is another) or FILE.py:FUNCTION (def FUNCTION(ours, right))")
-	flags.StringVar(&m.precision.Calibration, "calibration", "", "take errors on real inputs, of `FILE`.npz or of a folder "+
-		"of such files with an array for each input, instead of random ones")
-	flags.StringVar(&m.precision.CalibrationMethod, "calibration-method", "", "make scales of bytes by `METHOD` of "+
-		"what is seen on inputs: mse, min-max, percentile (percentile:99.9 for another share than 99.99), entropy, or auto for the "+
-		"one by which the outputs are off the least (auto)")
-	flags.StringVar(&m.precision.BiasCorrection, "bias-correction", "", "`WHEN` what weights in bytes are off by in the mean "+
-		"is taken off biases: on, off, or auto for where the outputs are off by less then (auto)")
+	declareOption(flags, "precision", &m.precision.Allowed)
+	declareOption(flags, "max_error", &m.precision.MaxError)
+	declareOption(flags, "error_measure", &m.precision.Measure)
+	declareOption(flags, "calibration", &m.precision.Calibration)
+	declareOption(flags, "calibration_method", &m.precision.CalibrationMethod)
+	declareOption(flags, "bias_correction", &m.precision.BiasCorrection)
 }
 
 func (m *modelFlags) declareOutput(flags *pflag.FlagSet) {
@@ -255,10 +261,15 @@ func (m *modelFlags) checkBackends(s *Session) error {
 		if err != nil {
 			return fmt.Errorf("--backends: %w", err)
 		}
-		if err := checkUsable(s, "--backends", backend); err != nil && !m.skip {
-			if !settings.MeasuredBefore(m.store, name) {
-				return fmt.Errorf("%w\nTo go on without it: --skip-unusable", err)
-			}
+		err = checkUsable(s, "--backends", backend)
+		switch {
+		case err == nil:
+		case m.strict && (m.skip || settings.MeasuredBefore(m.store, name)):
+			return &settings.StrictError{Warning: err.Error()}
+		case m.skip:
+		case !settings.MeasuredBefore(m.store, name):
+			return fmt.Errorf("%w\nTo go on without it: --skip-unusable", err)
+		default:
 			vanished = true
 			if s.Hosted {
 				fmt.Fprintln(s.Stderr, "collage: warning:", settings.VanishedWarning(name, backend.Probe().Reason))
@@ -335,11 +346,9 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 	if err != nil {
 		return compile.Options{}, err
 	}
-	store := m.store
-	if store == "" {
-		if store, err = cost.DefaultPath(); err != nil {
-			return compile.Options{}, err
-		}
+	store, err := cost.StorePath(m.store)
+	if err != nil {
+		return compile.Options{}, err
 	}
 	printer := progress.New(s.Stderr, m.quiet, m.verbose)
 	s.beforeError = printer.Stop
@@ -351,7 +360,7 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 			Backends: m.backends, Pin: m.pin, Forbid: m.forbid, Exact: m.exact, Precision: m.precision,
 			Target: m.target, Threads: m.threads,
 			OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store, Samples: m.samples, Exhaustive: m.exhaustive,
-			SkipUnusable: m.skip, RetryFailures: m.retry, Python: python, Progress: printer,
+			SkipUnusable: m.skip, RetryFailures: m.retry, Strict: m.strict, Python: python, Progress: printer,
 		},
 	}, nil
 }

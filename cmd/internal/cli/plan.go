@@ -17,9 +17,9 @@ import (
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/decide"
-	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/report"
+	"github.com/collage-tvm/collage/pass/report/page"
 	"github.com/collage-tvm/collage/pass/settings"
 )
 
@@ -50,20 +50,23 @@ collage explain and collage diff read a plan; collage compile --plan builds it w
 		"plan model.onnx --backends tvm,dnnl,native --plan-out plan.json",
 		"plan model.onnx --db store.jsonl --pin nn.dense=dnnl --forbid %12=tvm",
 		"plan workload:resnext50_32x4d --plan-out plan.json --json",
+		"plan model.onnx --backends tvm,dnnl,mkl --skip-unusable --dry-run",
 		"plan model.onnx --frontier --max-error 0.02 --svg frontier.svg",
 	},
 	Host: hostOnly,
 	New: func(flags *pflag.FlagSet) Action {
 		a := &planAction{flags: flags}
 		flags.StringVar(&a.planOut, "plan-out", "", "write the plan to `FILE` (JSON)")
+		a.declarePage(flags)
 		a.declareModel(flags)
 		a.declarePlacement(flags)
+		a.declareStrict(flags)
 		flags.BoolVar(&a.frontier, "frontier", false, "tell how fast networks are that are computed less and less exactly")
 		flags.StringVar(&a.svg, "svg", "", "with --frontier, write a picture of it to `FILE` (SVG)")
-		flags.DurationVar(&a.searchTime, "search-time", graphlevel.DefaultTime, "the whole takes `TIME` (90s, 5m), or less "+
-			"where nothing more is to be learnt; plain TVM and one backend are built even where they take longer")
+		declareOption(flags, "search_time", &a.searchTime)
 		a.declarePrecision(flags)
 		flags.Lookup("precision").DefValue = "auto with --frontier, which these five go with"
+		declareDryRun(flags, &a.dry)
 		a.declareOutput(flags)
 		return a
 	},
@@ -71,9 +74,11 @@ collage explain and collage diff read a plan; collage compile --plan builds it w
 
 type planAction struct {
 	modelFlags
+	pageFlag
 	flags      *pflag.FlagSet
 	planOut    string
 	frontier   bool
+	dry        bool
 	svg        string
 	searchTime time.Duration
 }
@@ -88,7 +93,9 @@ type planReport struct {
 	Info    compile.ModelInfo `json:"model_info"`
 	Notes   []string          `json:"notes"`
 	PlanOut string            `json:"plan_out,omitempty"`
-	Report  *report.Summary   `json:"report"`
+	// Page is the file that --report wrote.
+	Page   string          `json:"page,omitempty"`
+	Report *report.Summary `json:"report"`
 }
 
 func (a *planAction) Check(s *Session, args []string) error {
@@ -102,11 +109,14 @@ func (a *planAction) Check(s *Session, args []string) error {
 		return err
 	}
 	err := checkDifferent(usedFile{"MODEL", args[0]}, usedFile{"--params", a.params}, usedFile{"--db", a.store},
-		usedFile{"--plan-out", a.planOut}, usedFile{"--svg", a.svg})
+		usedFile{"--plan-out", a.planOut}, usedFile{"--svg", a.svg}, usedFile{"--report", a.path()})
 	if err != nil {
 		return err
 	}
 	if err := a.checkFrontier(); err != nil {
+		return err
+	}
+	if err := a.checkPage(); err != nil {
 		return err
 	}
 	if a.planOut != "" {
@@ -117,7 +127,11 @@ func (a *planAction) Check(s *Session, args []string) error {
 	if err := a.checkStore(); err != nil {
 		return err
 	}
-	return a.checkBackends(s)
+	if err := a.checkBackends(s); err != nil {
+		return err
+	}
+	asked := settings.Config{Strict: a.strict, Precision: a.precision}
+	return asked.CheckStrict()
 }
 
 // checkFrontier looks at the time, and at what goes with --frontier.
@@ -170,7 +184,7 @@ func (a *planAction) endResult() string {
 	if a.frontier {
 		made = "the frontier of what was run"
 	}
-	for _, file := range []string{a.planOut, a.svg} {
+	for _, file := range []string{a.planOut, a.svg, a.path()} {
 		if file != "" {
 			files = append(files, file)
 		}
@@ -189,6 +203,14 @@ func (a *planAction) Run(s *Session, args []string) error {
 	if err != nil {
 		return err
 	}
+	if a.dry {
+		dry := dryRun{modelFlags: &a.modelFlags, model: args[0], level: string(settings.OperatorLevel), time: a.searchTime,
+			writes: []string{a.planOut, a.svg, a.path()}}
+		if a.frontier {
+			dry.level = string(settings.GraphLevel)
+		}
+		return dry.run(s, options, nil)
+	}
 	result, err := a.decide(s, options)
 	if err != nil {
 		return err
@@ -204,9 +226,15 @@ func (a *planAction) Run(s *Session, args []string) error {
 			return fmt.Errorf("--svg %s: %w", a.svg, err)
 		}
 	}
+	err = a.writePage(page.Content{Plan: result.Plan, Command: commandLine(&planCommand, a.flags, args),
+		CommandSays: "This makes it again:",
+		Notes:       result.Notes})
+	if err != nil {
+		return err
+	}
 	if a.json {
 		return s.printJSON(planReport{Model: args[0], Info: result.Model, Notes: append([]string{}, result.Notes...),
-			PlanOut: a.planOut, Report: report.Summarise(result.Plan)})
+			PlanOut: a.planOut, Page: a.path(), Report: report.Summarise(result.Plan)})
 	}
 	summary := report.Summarise(result.Plan)
 	write := func() error { return summary.WriteText(s.Stdout, report.Options{Verbose: a.verbose}) }
@@ -222,6 +250,9 @@ func (a *planAction) Run(s *Session, args []string) error {
 	}
 	if a.svg != "" {
 		fmt.Fprintf(s.Stdout, "wrote the picture %s\n", a.svg)
+	}
+	if a.folder != "" {
+		fmt.Fprintf(s.Stdout, "wrote the report %s\n", a.path())
 	}
 	if a.planOut == "" {
 		_, err = fmt.Fprintln(s.Stdout, "The plan was not written (--plan-out FILE writes it).")

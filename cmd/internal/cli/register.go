@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/cmd/internal/deployment"
 	"github.com/collage-tvm/collage/cmd/internal/runmodel"
 )
 
@@ -16,7 +18,7 @@ const MainFunction = "collage.Main"
 // Register registers MainFunction and what Python needs to load models. TVM must be loaded. It is called by libcollage
 // when that is loaded.
 func Register() error {
-	if err := runmodel.Register(); err != nil {
+	if err := errors.Join(runmodel.Register(), deployment.Register()); err != nil {
 		return err
 	}
 	return bridge.RegisterFunction(MainFunction, false, func(values []bridge.Value) (any, error) {

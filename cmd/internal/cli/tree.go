@@ -69,6 +69,7 @@ func (s *Session) branch(command *Command, args []string, ours map[*cobra.Comman
 	words := strings.Fields(command.Name)
 	c := &cobra.Command{Use: words[len(words)-1], Short: command.Short, Args: cobra.ArbitraryArgs}
 	c.Flags().SortFlags = false
+	c.DisableFlagParsing = command.Raw
 	ours[c] = command
 	if command.Parts != nil {
 		for _, part := range command.Parts {
@@ -87,7 +88,13 @@ func (s *Session) branch(command *Command, args []string, ours map[*cobra.Comman
 	}
 	action := command.New(c.Flags())
 	complete(c, command, known)
-	c.RunE = func(_ *cobra.Command, rest []string) error { return s.act(command, action, c.Flags(), args, rest) }
+	c.RunE = func(_ *cobra.Command, rest []string) error {
+		if command.Raw && len(rest) == 1 && (rest[0] == "--help" || rest[0] == "-h") {
+			printHelp(s.Stdout, command)
+			return nil
+		}
+		return s.act(command, action, c.Flags(), args, rest)
+	}
 	return c
 }
 

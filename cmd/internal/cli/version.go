@@ -16,9 +16,10 @@ import (
 var Version = collage.Version()
 
 var versionCommand = Command{
-	Name:  "version",
-	Short: "print the version of collage",
-	Long:  "Prints the version of collage. `collage doctor` has those of TVM, the libraries and the plug-ins.",
+	Name:     "version",
+	Short:    "print the version of collage",
+	Long:     "Prints the version of collage. `collage doctor` has those of TVM, the libraries and the plug-ins.",
+	Examples: []string{"version", "version --json"},
 	New: func(flags *pflag.FlagSet) Action {
 		a := &versionAction{}
 		flags.BoolVar(&a.json, "json", false, "print JSON")

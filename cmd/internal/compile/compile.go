@@ -21,7 +21,6 @@ import (
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/decide"
-	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/normalise"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
@@ -105,6 +104,8 @@ type compilation struct {
 	Options
 	ctx    context.Context
 	module *bridge.Object // normalised
+	// asked says that the front end has a question for another engine.
+	asked bool
 }
 
 // begin is a compilation with what the options leave to it.
@@ -176,7 +177,7 @@ func Decide(ctx context.Context, options Options) (*Result, error) {
 // beginTime has the time of the whole run.
 func (c *compilation) beginTime() {
 	if c.SearchTime <= 0 {
-		c.SearchTime = graphlevel.DefaultTime
+		c.SearchTime = settings.DefaultSearchTime
 	}
 	if c.Began.IsZero() {
 		c.Began = time.Now()

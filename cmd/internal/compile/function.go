@@ -26,14 +26,8 @@ type call struct {
 	// Out is the executable to write, PlanOut the plan; "" for no plan.
 	Out     string `json:"out"`
 	PlanOut string `json:"plan_out"`
-	// Level, SearchTime (in seconds), Trials, Seed, ExecutableMemory (in bytes) and Rounds are as in Options; 0 for the
-	// defaults.
-	Level            settings.Level `json:"level"`
-	SearchTime       float64        `json:"search_time_s"`
-	Trials           int            `json:"trials"`
-	Seed             uint64         `json:"seed"`
-	ExecutableMemory int64          `json:"memory_limit_executable_bytes"`
-	Rounds           int            `json:"rounds"`
+	// ExecutableMemory is as in Options, in bytes; 0 for no limit.
+	ExecutableMemory int64 `json:"memory_limit_executable_bytes"`
 	// Plan is one that is built as it is, as JSON; "" to decide. NoVerify does not compare its outputs with TVM's.
 	Plan     string `json:"plan"`
 	NoVerify bool   `json:"no_verify"`
@@ -47,6 +41,8 @@ type answer struct {
 	Why    string   `json:"why"`
 	Notes  []string `json:"notes"`
 	Bytes  int64    `json:"output_bytes"`
+	// Plan is that of the network that was kept, as JSON.
+	Plan string `json:"plan"`
 }
 
 // Register registers CompileFunction. TVM must be loaded.
@@ -92,18 +88,18 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
+	if err := config.CheckStrict(); err != nil {
+		return nil, err
+	}
 	switch {
 	case config.Only != "":
 		return nil, &settings.OptionError{Option: "only",
 			Reason: "leaves the graph level nothing to search; it goes with level=\"operator\""}
-	case what.SearchTime < 0 || what.Trials < 0 || what.ExecutableMemory < 0 || what.Rounds < 0:
-		return nil, &settings.OptionError{Option: "search_time, trials, memory_limit_executable or rounds",
-			Reason: "is negative"}
-	case what.Level == settings.OperatorLevel && what.ExecutableMemory > 0:
+	case what.ExecutableMemory < 0:
+		return nil, &settings.OptionError{Option: "memory_limit_executable", Reason: "is negative"}
+	case config.Level == settings.OperatorLevel && what.ExecutableMemory > 0:
 		return nil, &settings.OptionError{Option: "memory_limit_executable", Reason: "needs the graph level"}
 	}
-	config.Level, config.Trials, config.Seed, config.Rounds = what.Level, what.Trials, what.Seed, what.Rounds
-	config.SearchTime = what.SearchTime
 	options := Options{Module: module, Model: config.ModuleName, Output: what.Out, Options: decide.OptionsOf(config)}
 	options.ExecutableMemory = what.ExecutableMemory
 	options.Progress = progress.New(os.Stderr, !what.Progress, false)
@@ -131,13 +127,19 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 		return nil, err
 	}
 	for _, warning := range result.Warnings { // nobody prints the answer's notes
-		config.Warning(warning)
+		if err := config.Warning(warning); err != nil {
+			return nil, err
+		}
 	}
 	if what.PlanOut != "" {
 		if err := result.Plan.WriteFile(what.PlanOut); err != nil {
 			return nil, fmt.Errorf("%s was written, but not its plan: %w", what.Out, err)
 		}
 	}
+	kept, err := result.Plan.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("%s was written, but its plan cannot be: %w", what.Out, err)
+	}
 	return &answer{Chosen: result.Chosen, Why: result.Why, Notes: append([]string{}, result.Notes...),
-		Bytes: result.Bytes}, nil
+		Bytes: result.Bytes, Plan: string(kept)}, nil
 }

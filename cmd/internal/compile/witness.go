@@ -14,7 +14,8 @@ import (
 
 // ask has another engine answer what the model's outputs are, while TVM builds.
 func (c *compilation) ask(question json.RawMessage) error {
-	if c.NoCheckImport || len(question) == 0 || string(question) == "null" {
+	c.asked = len(question) > 0 && string(question) != "null"
+	if c.NoCheckImport || !c.asked {
 		return nil
 	}
 	var err error

@@ -33,19 +33,18 @@ func (s *Space) Alternatives(p *Placement, most int) []Alternative {
 	for _, class := range s.alike(p, most) {
 		first := class.members[0]
 		at := &s.Functions[first.function].Set.Candidates[first.candidate]
-		others := (&mutation{s: s}).others(&part{function: first.function, backend: s.index[at.Backend],
-			nodes: at.Nodes})
+		others := s.others(first.function, at)
 		name := func(to string) string {
 			return fmt.Sprintf("%d %s to %s", len(class.members),
 				operatorsOf(s.Functions[first.function].Set.Graph, at), to)
 		}
 		for _, to := range others {
-			m := &mutation{s: s, p: p, g: p.Genome.Clone()}
-			fresh := m.fresh()
+			g := p.Genome.Clone()
+			fresh := g.fresh()
 			for _, one := range class.members {
-				m.join(one.function, one.candidate, to, fresh)
+				s.join(g, one.function, one.candidate, to, fresh)
 			}
-			list = append(list, Alternative{name(s.name(to)), m.g})
+			list = append(list, Alternative{name(s.name(to)), g})
 		}
 		now := s.variants[first.function][first.candidate]
 		for to := int16(1); to <= now.of; to++ {
@@ -99,23 +98,86 @@ func (s *Space) alike(p *Placement, most int) []*alike {
 }
 
 // join gives a candidate's nodes to a backend: to the region of that backend next to it, all of which become one, or
-// else to one of the colour given.
-func (m *mutation) join(function, candidate int, backend int16, colour int32) {
-	at := &part{function: function, backend: backend, nodes: m.s.Functions[function].Set.Candidates[candidate].Nodes}
+// else to one of the colour given. On a backend on which they are already they are run as before.
+func (s *Space) join(g Genome, function, candidate int, backend int16, colour int32) {
+	nodes := s.Functions[function].Set.Candidates[candidate].Nodes
 	gene := Gene{Backend: backend}
-	if backend != m.s.free {
+	if backend != s.free {
 		gene.Colour = colour
-		near := m.neighbours(at, func(g Gene) bool { return g.Backend == backend })
+		near := s.regionsNextTo(g, function, nodes, backend)
 		if len(near) > 0 {
 			gene = near[0]
 		}
-		for v := range m.g[function] {
-			if len(near) > 1 && slices.Contains(near[1:], m.home(function, relay.NodeID(v))) {
-				m.g[function][v].Colour = gene.Colour
+		for v := range g[function] {
+			if len(near) > 1 && slices.Contains(near[1:], g.home(function, relay.NodeID(v))) {
+				g[function][v].Colour = gene.Colour
 			}
 		}
 	}
-	m.set(function, at.nodes, gene)
+	for _, v := range nodes {
+		gene.Variant = 0
+		if was := g[function][v]; was.Backend == gene.Backend {
+			gene.Variant = was.Variant
+		}
+		g[function][v] = gene
+	}
+}
+
+// regionsNextTo are the different genes, on a backend, of the nodes that a set of nodes reads or that read it, in the
+// order in which they are met.
+func (s *Space) regionsNextTo(g Genome, function int, nodes []relay.NodeID, backend int16) []Gene {
+	f := &s.Functions[function]
+	var genes []Gene
+	look := func(v relay.NodeID) {
+		if !f.Tree.Needs[v] {
+			return
+		}
+		if _, own := slices.BinarySearch(nodes, v); own {
+			return
+		}
+		if gene := g.home(function, v); gene.Backend == backend && !slices.Contains(genes, gene) {
+			genes = append(genes, gene)
+		}
+	}
+	for _, v := range nodes {
+		for _, u := range f.Set.Graph.Reads(v) {
+			look(u)
+		}
+		for _, u := range f.Set.Graph.Consumers(v) {
+			look(u)
+		}
+	}
+	return genes
+}
+
+// others are the backends, other than the one it is on, that can have a part in covering any node of a candidate.
+func (s *Space) others(function int, at *candidate.Candidate) []int16 {
+	var list []int16
+	for _, v := range at.Nodes {
+		for _, b := range s.takes[function][v] {
+			if b != s.index[at.Backend] {
+				list = insert(list, b)
+			}
+		}
+	}
+	return list
+}
+
+// fresh is a colour that no node has.
+func (g Genome) fresh() int32 {
+	most := int32(0)
+	for _, genes := range g {
+		for _, gene := range genes {
+			most = max(most, gene.Colour)
+		}
+	}
+	return most + 1
+}
+
+// home is where a node is, whatever the way in which it is run there.
+func (g Genome) home(function int, v relay.NodeID) Gene {
+	gene := g[function][v]
+	return Gene{Backend: gene.Backend, Colour: gene.Colour}
 }
 
 // operatorsOf names a candidate for people, by its first operator.

@@ -73,7 +73,7 @@ func severalIn(s *Space, p *Placement) (n int) {
 }
 
 // What a placement is, its genome says: decoded it is the same, also where candidates have several exits, and so it is
-// for whatever is bred of it.
+// for whatever is made of it.
 func TestGenomesWithSeveralExitsAreWhatTheySay(t *testing.T) {
 	t.Parallel()
 	several := 0
@@ -90,12 +90,11 @@ func TestGenomesWithSeveralExitsAreWhatTheySay(t *testing.T) {
 		require.NoError(t, err)
 		all = append(all, p)
 		for range 6 {
-			p := all[r.IntN(len(all))]
-			g := s.Mutate(p, Moves[r.IntN(len(Moves))], r)
-			if g == nil || r.IntN(4) == 0 {
-				g = s.Cross(p, all[r.IntN(len(all))], r)
+			p, other := all[r.IntN(len(all))], all[r.IntN(len(all))]
+			if r.IntN(2) == 0 {
+				other = nil
 			}
-			child, err := s.Decode(g)
+			child, err := s.Decode(otherwise(s, p, other, r))
 			require.NoError(t, err)
 			all = append(all, child)
 		}

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package genome describes placements of whole networks as something that can be bred.
+// Package genome describes placements of whole networks as something that can be changed node by node.
 //
 // What comes in: the candidates of a network's functions and what they are thought to cost (Space). What goes out:
 // for each Genome a Placement that is legal by construction (Space.Decode): each node is covered once, no value escapes
-// a candidate, no two regions need each other's results. Moves and Cross make new genomes of old ones.
+// a candidate, no two regions need each other's results. Space.Alternatives makes new genomes of an old one.
 //
 // A genome gives each node a backend and a colour. Candidates are then chosen by the exact solver of pass/place, with a
 // penalty for each node that a candidate takes against its gene, so that any genome at all has a placement. Neighbours
 // on a backend that merges share a region if they have one colour, and a candidate of several nodes is chosen only if
 // they have one colour: so colours say what is merged and what is split, what is fused and what is not.
 //
-// The genome of a placement says, too, which candidates its regions are made of. What no move touches stays as it is,
+// The genome of a placement says, too, which candidates its regions are made of. What no change touches stays as it is,
 // whatever is learnt about costs meanwhile.
 //
 // Backends that share regions (byoc.ShareRegions) are one backend to a genome: which of them runs the same nodes is a

@@ -41,35 +41,3 @@ func (s *Space) variantsOf(f *Function) []variant {
 func (v variant) against(gene Gene) bool {
 	return gene.Variant > 0 && gene.Variant != v.number && gene.Variant <= v.of
 }
-
-// vary picks another way to run a candidate, often for all that compute the same in the same way.
-func (m *mutation) vary() bool {
-	type place struct{ function, candidate int }
-	var several []place
-	for i := range m.parts {
-		at := &m.parts[i]
-		for _, k := range at.candidates {
-			if m.s.variants[at.function][k].of > 1 {
-				several = append(several, place{at.function, k})
-			}
-		}
-	}
-	if len(several) == 0 {
-		return false
-	}
-	one := several[m.r.IntN(len(several))]
-	now := m.s.variants[one.function][one.candidate]
-	to := int16(1 + m.r.IntN(int(now.of)-1))
-	if to >= now.number {
-		to++
-	}
-	like := &m.s.Functions[one.function].Set.Candidates[one.candidate]
-	alike := m.r.IntN(4) > 0
-	for _, other := range several {
-		c := &m.s.Functions[other.function].Set.Candidates[other.candidate]
-		if other == one || alike && c.Backend == like.Backend && c.Composite == like.Composite && c.Key == like.Key {
-			m.g[other.function][c.Root].Variant = to
-		}
-	}
-	return true
-}

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, TensorProto, TypeProto, inliner
 
+from .. import onnx_inputs
 from . import weights
 
 # Operators that are expanded though TVM's importer converts them: what it makes of them is wrong or incomplete.
@@ -37,6 +38,7 @@ def formed(proto, converted, folder=None):
             break
         proto = expander.expanded()
     _plain_constants(proto.graph)
+    _plain_optionals(proto.graph)
     _complete_loops(proto.graph)
     return proto, large
 
@@ -52,13 +54,14 @@ def require_opset(proto):
 
 
 def require_types(graph):
-    """Raise ValueError for what is no tensor, and for elements that TVM cannot hold."""
+    """Raise ValueError for what is not of tensors, and for elements that TVM cannot hold."""
     for what, values in (("input", graph.input), ("output", graph.output)):
         for value in values:
-            if not value.type.HasField("tensor_type"):
+            tensors = onnx_inputs.tensor_type(value.type)
+            if tensors is None:
                 kind = (value.type.WhichOneof("value") or "untyped").replace("_type", "")
                 raise ValueError(f"its {what} {value.name} is no tensor but {kind}, which is not supported")
-            _require_type(value.type.tensor_type.elem_type, f"its {what} {value.name}")
+            _require_type(tensors.elem_type, f"its {what} {value.name}")
     for one in graph.initializer:
         _require_type(one.data_type, f"its weight {one.name}")
     for node in graph.node:
@@ -117,6 +120,16 @@ def _plain_constants(graph):
         tensor = onnx.numpy_helper.from_array(np.array(value, dtype=kind))
         del node.attribute[:]
         node.attribute.append(onnx.helper.make_attribute("value", tensor))
+
+
+def _plain_optionals(graph):
+    """Leave out of what an Optional is that is not there: TVM's importer reads no attribute that is a type."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                _plain_optionals(attribute.g)
+        if node.op_type == "Optional":
+            del node.attribute[:]
 
 
 def _complete_loops(graph):

@@ -16,6 +16,8 @@ from tvm import relay
 from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as importer
 
+from .. import onnx_inputs
+
 # Ours: {name: [(since which opset, converter), ...]}, ascending.
 _OURS = {}
 
@@ -54,6 +56,13 @@ def static(value, what):
         f"{what} is computed by the network, or an input of it: it must be known when the network is read (an input's "
         "value can be given with --input-value, in Python input_values)"
     )
+
+
+def known_number(value):
+    """A number that is known when the model is read, of an expression with one element; None where it is not."""
+    if not isinstance(value, relay.Constant):
+        value = importer.fold_constant(value)
+    return value.data.numpy().reshape(()).item() if isinstance(value, relay.Constant) else None
 
 
 def const(value, dtype=None):
@@ -131,6 +140,25 @@ class Graph(importer.GraphProto):
     """
 
     weights: ClassVar[dict] = {}
+
+    def from_onnx(self, graph, opset, get_output_expr=False):
+        """As TVM's; results that are sequences are as many results as they have tensors."""
+        from . import sequences
+
+        given = super().from_onnx(graph, opset, get_output_expr)
+        if get_output_expr or not any(map(onnx_inputs.is_composite, graph.output)):
+            return given
+        module, params = given
+        results, tensors = module["main"].body, []
+        results = [results] if len(graph.output) == 1 else list(results.fields)
+        for declared, result in zip(graph.output, results, strict=True):
+            if onnx_inputs.is_composite(declared):
+                result = sequences.unstacked(result, f"its result {declared.name}")
+            tensors += sequences.leaves(result)
+        if not tensors:
+            raise RefusedError("all of its results are empty sequences")
+        body = tensors[0] if len(tensors) == 1 else relay.Tuple(tensors)
+        return tvm.IRModule.from_expr(relay.Function(module["main"].params, body)), params
 
     def _parse_graph_initializers(self, graph):
         for name, array in self.weights.items():

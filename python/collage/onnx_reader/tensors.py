@@ -51,26 +51,6 @@ def _split(inputs, attrs, params):
     return relay.TupleWrapper(relay.Tuple(parts), len(parts))
 
 
-@converter("SplitToSequence", since=11)
-def _split_to_sequence(inputs, attrs, params):
-    """``split`` is the length of each part, or a list of lengths; left out, each is 1 and may lose its axis."""
-    data, shape = inputs[0], shape_of(inputs[0])
-    axis = from_front(attrs.get("axis", 0), len(shape))
-    split = static(given(inputs, 1), "the lengths of SplitToSequence")
-    if split is None or split.ndim == 0:
-        each = 1 if split is None else int(split)
-        lengths = [min(each, shape[axis] - begin) for begin in range(0, shape[axis], each)]
-    else:
-        lengths = [int(length) for length in split]
-    ends = [int(end) for end in np.cumsum(lengths)]
-    parts = [
-        _op.strided_slice(data, [end - length], [end], axes=[axis]) for length, end in zip(lengths, ends, strict=True)
-    ]
-    if split is None and not attrs.get("keepdims", 1):
-        parts = [_op.squeeze(part, [axis]) for part in parts]
-    return relay.Tuple(parts)
-
-
 @converter("Unsqueeze")
 def _unsqueeze(inputs, attrs, params):
     axes = static(given(inputs, 1), "the axes of Unsqueeze")
@@ -195,18 +175,3 @@ def _one_hot(inputs, attrs, params):
     axis = attrs.get("axis", -1)
     axis = axis + rank_of(indices) + 1 if axis < -1 else axis
     return _op.one_hot(indices, on, off, depth, axis, dtype_of(values))
-
-
-@converter("OptionalHasElement", since=15)
-def _has_element(inputs, attrs, params):
-    """What is no sequence and no optional is there, or is left out."""
-    return const(given(inputs, 0) is not None, "bool")
-
-
-@converter("SequenceInsert", since=11)
-def _insert(inputs, attrs, params):
-    """TVM's counts no position from the end."""
-    at = static(given(inputs, 2), "the position of SequenceInsert")
-    if at is not None:
-        inputs[2] = const(from_front(int(at.reshape(())), len(type_of(inputs[0]).fields)), "int64")
-    return importer.SequenceInsert.get_converter(11)(inputs, attrs, params)
