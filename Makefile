@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build docs report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -25,6 +25,9 @@ setup: ## .venv with TVM and oneDNN, the native parts, the command .venv/bin/col
 	@scripts/setup.sh
 
 build: setup ## the native parts (set-up builds them)
+
+docs: setup ## the site of the documents, build/docs-site/index.html: readable and searchable without a server
+	@scripts/docs.sh
 
 report: ## what draws the page of --report: cytoscape and elkjs, by npm (set-up fetches them where there is npm)
 	@scripts/report.sh

@@ -29,9 +29,12 @@ lock() {
   local name=$1
   shift
   printf 'lock: %s\n' "$name.txt"
-  # The command is given, so that no file names options of uv or an index. Windows alone needs colorama.
+  # The command is given, so that no file names options of uv or an index. Windows alone needs colorama, but for the
+  # theme of the documents' site.
+  local windows=(--no-emit-package colorama)
+  [[ $name != requirements-docs ]] || windows=()
   "$venv/bin/uv" pip compile --quiet --no-config --no-python-downloads --universal --python-version 3.10 \
-    --only-binary :all: --generate-hashes --custom-compile-command scripts/lock.sh --no-emit-package colorama "$@" \
+    --only-binary :all: --generate-hashes --custom-compile-command scripts/lock.sh "${windows[@]}" "$@" \
     --output-file "$name.txt" "$name.in" >/dev/null || die "$name.in could not be resolved"
 }
 
@@ -40,6 +43,7 @@ lock requirements-dev --constraints requirements.txt "$@"
 lock requirements-package --constraints requirements.txt "$@"
 lock requirements-peers --constraints requirements.txt "$@"
 lock requirements-browser --constraints requirements.txt "$@"
+lock requirements-docs --constraints requirements.txt "$@"
 # Files of backends (and of trained models) name all that is needed; what else the packages ask for (another oneTBB, an OpenMP, a package that
 # reports to the network) must not come with them.
 for name in mkl onnxruntime openblas openvino trained tune; do
