@@ -133,7 +133,7 @@ print('"' + str(collage.compile(module, params, only="dnnl", out=sys.argv[2])) +
 
 
 def test_collage_run_holds_no_python_and_no_compiler(model):
-    """README.md: "libtvm_runtime and the runtime plug-ins, no Python, no compiler"."""
+    """docs/from-onnx.md: "libtvm_runtime and the runtime plug-ins, no Python, no compiler"."""
     binary = PACKAGE / "bin" / "collage"
     arguments = [binary, "run", model, "--repeat", "100000000", "--threads", "1"]
     process = subprocess.Popen(
