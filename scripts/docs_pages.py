@@ -55,7 +55,9 @@ def on_page_markdown(markdown, page, config, files):
 
     def named(found):
         there = inside(found.group(1))
-        return f"[{found.group(0)}]({there})" if there and there != os.path.basename(page.file.src_uri) else found.group(0)
+        return (
+            f"[{found.group(0)}]({there})" if there and there != os.path.basename(page.file.src_uri) else found.group(0)
+        )
 
     def prose(text):
         return _NAMED.sub(named, _LINK.sub(link, text))

@@ -8,10 +8,13 @@ on the paths of the processes that need it.
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
+import documents
 import numpy as np
 import pytest
 from conftest import SAMPLES, TREE, environment
+from document_runner import Runner
 
 # Writes NAME.pt, NAME.npz (inputs by name) and NAME.expected.npz (torch's outputs) for each network.
 TRACE = """
@@ -303,3 +306,18 @@ def test_without_torch_it_is_said(command, tmp_path, file, needs):
         pytest.skip("torch is installed here")
     (tmp_path / file).write_bytes(b"PK\x03\x04")
     refused(command("compile", file, "-o", "m.tar", "-q", cwd=tmp_path), file, needs, "ONNX")
+
+
+@pytest.mark.long
+def test_blocks_of_from_pytorch_run_as_they_stand(torch_environment, tmp_path):
+    """docs/from-pytorch.md: its Python is one program, which writes what its commands compile."""
+    blocks = [block for block in documents.read("docs/from-pytorch.md").blocks if block.run_by]
+    runner = Runner(tmp_path)
+    runner.environment.update(torch_environment)
+    program = "".join(block.text for block in blocks if block.language == "python")
+    runner.run(replace(blocks[0], text=program))
+    assert {path.name for path in tmp_path.iterdir()} >= {"model.onnx", "model.pt"}
+    for block in blocks:
+        if block.language == "sh":
+            runner.run(block)
+    assert (tmp_path / "model.tar").exists()
