@@ -26,13 +26,18 @@ import (
 //
 // What comes out is the fastest of what was found, of each backend alone and of plain TVM, run as whole networks: what
 // decide.Partition keeps. Where nothing is to be run, with Config.Only or Config.Estimator, it is network.Place.
-func Partition(mod *bridge.Object, cfg settings.Config) (*bridge.Object, *plan.Plan, error) {
+func Partition(mod *bridge.Object, cfg settings.Config) (placed *bridge.Object, made *plan.Plan, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
 	}
 	if err := cfg.CheckStrict(); err != nil {
 		return nil, nil, err
 	}
+	end, err := cfg.Record("collage.partition")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = end(err) }()
 	switch {
 	case cfg.Estimator != nil && cfg.Level == settings.GraphLevel:
 		return nil, nil, &settings.OptionError{Option: "level",

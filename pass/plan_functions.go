@@ -32,7 +32,7 @@ const (
 	PlanPageFunction = "collage.plan.page"
 )
 
-func planFunction(mod *bridge.Object, cfg settings.Config) (*bridge.Object, *plan.Plan, error) {
+func planFunction(mod *bridge.Object, cfg settings.Config) (placed *bridge.Object, p *plan.Plan, err error) {
 	cfg.Precision = settings.Precision{}
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
@@ -40,10 +40,15 @@ func planFunction(mod *bridge.Object, cfg settings.Config) (*bridge.Object, *pla
 	if err := cfg.CheckStrict(); err != nil {
 		return nil, nil, err
 	}
+	end, err := cfg.Record("collage.plan")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = end(err) }()
 	if cfg.RunsNothing() {
 		return network.Place(mod, cfg)
 	}
-	p, err := decide.PlannedBy(mod, cfg)
+	p, err = decide.PlannedBy(mod, cfg)
 	return mod, p, err
 }
 

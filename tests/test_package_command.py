@@ -100,6 +100,26 @@ def test_programs_in_it(packed, program, tmp_path):
     assert [float(each.split()[-1].strip("[]")) for each in done.stdout.splitlines()] == [1.5, 0.125]
 
 
+@pytest.mark.long
+def test_the_container_is_built_and_runs(packed):
+    package, _ = packed
+    if not shutil.which("docker"):
+        pytest.skip("no container can be built here: there is no docker")
+    # Whoever has the program need not have its server, or a registry that has the base image.
+    for needed in (["docker", "info"], ["docker", "pull", "debian:stable-slim"]):
+        asked = subprocess.run(needed, capture_output=True, text=True, timeout=300)
+        if asked.returncode:
+            pytest.skip(f"no container can be built here: {' '.join(needed)}: {asked.stderr.strip()[-200:]}")
+    built = subprocess.run(["docker", "build", "-q", package], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    image = built.stdout.strip()
+    try:
+        done = subprocess.run(["docker", "run", "--rm", "--network", "none", image], capture_output=True, text=True)
+        assert done.returncode == 0 and "output" in done.stdout, done.stderr
+    finally:
+        subprocess.run(["docker", "rmi", "-f", image], capture_output=True)
+
+
 def test_packages_that_are_not_whole(packed, command, tmp_path):
     package, _ = packed
     there = tmp_path / "there"

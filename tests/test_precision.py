@@ -218,8 +218,8 @@ def test_the_frontier_of_time_against_error(tmp_path, command):
         assert one["gap_ms"] == pytest.approx(one["total_ms"] - following["total_ms"], abs=1e-6)
     assert any("that no placement lies below the line between two of them is proven" in row for row in rows)
     assert "believed: corners of all" in picture.read_text()
-    run = command(*arguments, "--svg", picture)
-    assert run.returncode == 2 and "--svg goes with --frontier" in run.stderr
+    run = command(*arguments, "--max-error", "0.1")
+    assert run.returncode == 2 and "--max-error goes with --frontier" in run.stderr
     run = command(*arguments, "--frontier", "--precision", "f32")
     assert run.returncode == 2 and "--frontier with --precision f32 needs --max-error" in run.stderr
 

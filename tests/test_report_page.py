@@ -142,6 +142,38 @@ def test_operators_are_found_and_explained(browser, report, size, scheme):
         assert dark == (scheme == "dark")
 
 
+def test_where_the_time_of_a_region_goes(browser, report):
+    """A bar for each part of the operator's region, by what it took in its place; they make the whole."""
+    file, plan = report
+    regions = {region["id"]: region for region in plan["regions"]}
+    seen = [c for region in regions.values() for c in region["candidates"] if c.get("context_ms")]
+    assert seen, "the search profiles whole networks"
+    with opened(browser, file) as page:
+        page.fill("#find", "nn.conv2d")
+        page.keyboard.press("Enter")
+        region = regions[int(page.inner_text("h4:has-text('Where the time of region')").split()[-2])]
+        parts = [c for c in region["candidates"] if any(n["operator"][0] != "(" for n in c["nodes"])]
+        bars = page.locator("#times li")
+        assert bars.count() == len(parts)
+        data = json.loads(page.inner_html("#data"))
+        placed = [data["parts"][k] for k in next(r for r in data["regions"] if r["id"] == region["id"])["parts"]]
+        assert [part.get("in_place_ms", 0) for part in placed] == pytest.approx(
+            [c.get("context_ms", 0) for c in region["candidates"]], abs=1e-6
+        )
+        times = [
+            part.get("in_place_ms") or part["estimate_ms"]
+            for part, c in zip(placed, region["candidates"], strict=True)
+            if c in parts
+        ]
+        times.sort(reverse=True)
+        told = [float(text.split(",")[1].split()[0]) for text in page.locator("#times .n").all_inner_texts()]
+        assert told == pytest.approx([100 * one / sum(times) for one in times], abs=0.06)
+        current = page.locator("#times li[aria-current]")
+        assert current.count() == 1 and "nn.conv2d" in current.inner_text()
+        widths = page.evaluate("[...document.querySelectorAll('.share span')].map((e) => e.offsetWidth)")
+        assert widths == sorted(widths, reverse=True) and widths[0] > 0
+
+
 def test_the_run_is_told(browser, report):
     file, plan = report
     with opened(browser, file) as page:

@@ -113,6 +113,52 @@ def test_a_package_is_served(model, command, tmp_path):
         np.testing.assert_allclose(by_bytes(port, x, y)[0], right(x, y), rtol=1e-5)
 
 
+def test_requests_are_gathered(model):
+    """Single rows from eight clients: each has its own answer, and the model runs less often than it is asked."""
+    with server(model, "--batch-delay", "20ms") as (_, port):
+        x, y = (np.concatenate([inputs(seed)[k] for seed in range(8)]) for k in range(2))
+        want, wrong = right(x, y), []
+
+        def client(first):
+            for row in range(first, len(x), 8):
+                tensors = [
+                    {"name": n, "shape": [1, 64], "datatype": "FP32", "data": v[row].tolist()}
+                    for n, v in (("x", x), ("y", y))
+                ]
+                status, body, _ = ask(port, "POST", "/v2/models/net/infer", json.dumps({"inputs": tensors}))
+                softmax, most = (np.array(one["data"]) for one in json.loads(body)["outputs"])
+                if status != 200 or most.shape != (1,) or not np.allclose(softmax, want[row], rtol=1e-5):
+                    wrong.append((row, body))
+
+        clients = [threading.Thread(target=client, args=(first,)) for first in range(8)]
+        for one in clients:
+            one.start()
+        for one in clients:
+            one.join()
+        assert not wrong, wrong[0]
+        np.testing.assert_allclose(by_bytes(port, x[:4], y[:4])[0], want[:4], rtol=1e-5)  # a batch that is full
+        said = ask(port, "GET", "/metrics")[1].decode()
+        told = {
+            line.split("{")[0]: float(line.split()[-1])
+            for line in said.splitlines()
+            if line.startswith("collage_batch_")
+        }
+        assert told["collage_batch_rows_sum"] == len(x) + 4
+        assert told["collage_batch_requests_sum"] == len(x) + 1 > told["collage_batch_requests_count"]
+
+
+def test_a_model_that_mixes_rows_is_not_gathered_for(command, tmp_path):
+    (tmp_path / "net.relay").write_text(
+        '#[version = "0.0.5"]\ndef @main(%x: Tensor[(4, 64), float32]) { nn.softmax(%x, axis=0) }\n'
+    )
+    done = command(
+        "compile", tmp_path / "net.relay", "--backends", "tvm", "--level", "operator", "-q", "-o", tmp_path / "net.so"
+    )
+    assert done.returncode == 0, done.stderr
+    done = command("serve", tmp_path / "net.so", "--listen", "127.0.0.1:0", "--batch-delay", "1ms", timeout=60)
+    assert done.returncode == 2 and "--batch-delay: " in done.stderr and "mixes rows" in done.stderr, done.stderr
+
+
 def resident(process):
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) << 10

@@ -53,6 +53,13 @@ def test_a_backend_is_not_left_out(refused, command, model, without_dnnl, tmp_pa
     assert dry.returncode == 0 and "dnnl would be left out: runtime plug-in" in dry.stdout, dry.stderr
 
 
+def test_tuning_leaves_no_backend_out(command, model, without_dnnl, tmp_path):
+    asked = ("tune", model, "-o", tmp_path / "log.json", "--backends", "tvm,dnnl", "--skip-unusable", "--trials", 1)
+    done = command(*asked, "--strict", "--db", tmp_path / "costs.jsonl", environment=without_dnnl)
+    assert done.returncode == STRICT and "strict: --backends: dnnl cannot be used" in done.stderr, done.stderr
+    assert not (tmp_path / "log.json").exists()
+
+
 def test_an_option_without_effect(refused, command, model, tmp_path):
     said = refused("--level", "operator", "--trials", "3", "--backends", "tvm")
     assert "strict: trials: no effect, since the operator level places once" in said

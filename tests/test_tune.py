@@ -92,6 +92,16 @@ def test_a_search_goes_on_where_it_was(tuned, network, command, store):
     assert len(trials) in (5, 8)
 
 
+def test_strict_ends_where_an_operator_cannot_be_tuned(tuned, network, command, store, tmp_path):
+    log = tmp_path / "log.json"
+    Path(f"{log}.trials").mkdir()  # where a file should be
+    arguments = ["tune", *network, "--backends", "tvm", "--db", store, "--trials", 1, "--top", 1, "--tuner", "random"]
+    done = command(*arguments, "-o", log, "--json")
+    assert done.returncode == 0 and "failure" in json.loads(done.stdout)["operators"][0], done.stderr
+    done = command(*arguments, "-o", log, "--strict")
+    assert done.returncode == 3 and "strict: " in done.stderr and "could not be tuned" in done.stderr, done.stderr
+
+
 def test_an_interrupt_keeps_the_trials(network, store, tmp_path):
     binary = os.environ.get("COLLAGE_BINARY") or TREE / "python" / "collage" / "bin" / "collage"
     log = tmp_path / "log.json"

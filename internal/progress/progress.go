@@ -16,6 +16,8 @@ import (
 
 	"github.com/cheggaaa/pb/v3"
 	"golang.org/x/term"
+
+	"github.com/collage-tvm/collage/internal/tracefile"
 )
 
 // plainInterval is how often a step with many pieces says how far it is where there is no terminal.
@@ -38,10 +40,15 @@ type Printer struct {
 	terminal bool
 	verbose  bool
 	now      func() time.Time
+	trace    *tracefile.Recorder
 
 	mu      sync.Mutex
 	current *Step
 }
+
+// Record has each step as a phase of the recording, whether anything is written or not. It is called before the first
+// step.
+func (p *Printer) Record(r *tracefile.Recorder) { p.trace = r }
 
 // New makes a Printer; it is silent if quiet. Bars are drawn if w is a terminal. verbose lets Detail through.
 func New(w io.Writer, quiet, verbose bool) *Printer {
@@ -66,6 +73,7 @@ type Step struct {
 	started time.Time
 	said    time.Time
 	bar     *pb.ProgressBar
+	phase   *tracefile.Span
 }
 
 // Start begins a step of total pieces; 0 for one that cannot be counted. The step before is ended.
@@ -75,13 +83,17 @@ func (p *Printer) Start(title string, total int) *Step { return p.start(title, t
 func (p *Printer) StartTimed(title string, seconds int) *Step { return p.start(title, seconds, true) }
 
 func (p *Printer) start(title string, total int, timed bool) *Step {
+	phase := p.trace.Phase(title)
 	if p.w == nil {
-		return nil
+		if phase == nil {
+			return nil
+		}
+		return &Step{phase: phase}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop()
-	s := &Step{printer: p, title: title, total: total, timed: timed, started: p.now(), said: p.now()}
+	s := &Step{printer: p, title: title, total: total, timed: timed, started: p.now(), said: p.now(), phase: phase}
 	p.current = s
 	if !p.terminal {
 		fmt.Fprintf(p.w, "%s\n", title)
@@ -102,7 +114,7 @@ func (p *Printer) start(title string, total int, timed bool) *Step {
 
 // At says that done of the pieces are finished, and what the last one was.
 func (s *Step) At(done int, label string) {
-	if s == nil {
+	if s == nil || s.printer == nil {
 		return
 	}
 	s.printer.mu.Lock()
@@ -133,6 +145,10 @@ func (s *Step) At(done int, label string) {
 // Done ends the step with its result ("116 operators").
 func (s *Step) Done(format string, args ...any) {
 	if s == nil {
+		return
+	}
+	s.phase.End(tracefile.Details{"result": fmt.Sprintf(format, args...)})
+	if s.printer == nil {
 		return
 	}
 	s.printer.mu.Lock()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/progress"
+	"github.com/collage-tvm/collage/internal/tracefile"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/calibration"
 	"github.com/collage-tvm/collage/pass/placing"
@@ -102,6 +103,8 @@ type Options struct {
 	Rehearse func(executable string) error
 	// Progress is told what happens.
 	Progress *progress.Printer
+	// Trace records what is done when, but for Progress's steps (progress.Printer.Record). May be nil.
+	Trace *tracefile.Recorder
 	// Corners has the plan have those of time against error, as they are believed at the end of the search among whole
 	// networks (plan.Precision).
 	Corners bool
@@ -268,6 +271,10 @@ func PlaceParts(ctx context.Context, module *bridge.Object, options Options) (*b
 	if err != nil {
 		return nil, nil, err
 	}
+	if c.stopped != nil { // what Strict does not let pass
+		f.module.Release()
+		return nil, nil, c.stopped
+	}
 	return f.module, f.plan, nil
 }
 
@@ -316,7 +323,7 @@ func (c *decision) config() settings.Config {
 	return settings.Config{Backends: c.Backends, Target: c.Target, Store: c.Store, Threads: c.Threads, Context: c.ctx,
 		OptLevel: &level, DisabledPasses: c.disabledPasses(), Samples: c.Samples, RetryFailures: c.RetryFailures,
 		Exact: c.Exact, Precision: c.Precision, Exhaustive: c.Exhaustive, SkipUnusable: c.SkipUnusable,
-		TuningLog: c.TuningLog, Python: c.Python, Strict: c.Strict}
+		TuningLog: c.TuningLog, Python: c.Python, Strict: c.Strict, Recorder: c.Trace}
 }
 
 func joinNames(names []string) string {

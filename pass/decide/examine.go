@@ -65,7 +65,7 @@ func (c *decision) examineKept(kept *finalist) error {
 	}
 	networks, err := measure.NewNetworks(measure.Options{
 		Settings: measure.Settings{Target: c.target, OptLevel: c.OptLevel, Threads: c.Threads},
-		Python:   c.Python, Env: workers.WorkerEnvironment(), Poll: c.poll}, 1, folder)
+		Python:   c.Python, Env: workers.WorkerEnvironment(), Poll: c.poll, Trace: c.Trace}, 1, folder)
 	if err != nil {
 		return err
 	}

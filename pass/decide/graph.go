@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/internal/progress"
+	"github.com/collage-tvm/collage/internal/tracefile"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
@@ -88,7 +89,7 @@ func (c *decision) begin(network *network.Network) error {
 	c.target = network.Target()
 	c.graph = &graph{network: opened{network}, result: &graphlevel.Result{}, moments: map[string]plan.Moment{}}
 	lane, err := lane.New(network, lane.Options{Folder: c.Temporary, Extension: c.Extension, Python: c.Python,
-		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: func(what string) { c.graph.doing = what },
+		Poll: func() error { c.graph.tick(); return c.poll() }, Progress: c.doing,
 		Built: c.budget.Built, Ran: c.budget.Ran, Quiet: c.quiet, Inputs: c.inputs(), Data: c.data(), Store: c.Store,
 		ScaleMethod: c.Precision.ScaleMethod(), ErrorMeasure: c.Precision.Limit().Measure, RetryFailures: c.RetryFailures})
 	if err != nil {
@@ -96,6 +97,12 @@ func (c *decision) begin(network *network.Network) error {
 	}
 	c.graph.lane = lane
 	return nil
+}
+
+// doing says what is being done with networks.
+func (c *decision) doing(what string) {
+	c.graph.doing = what
+	c.Trace.Doing(what)
 }
 
 // search places by what whole networks show, and makes finalists of what came of it, of every backend alone, and of
@@ -113,6 +120,7 @@ func (c *decision) search() error {
 
 // open proposes candidates, measures nothing, and makes ready what networks are built and run with.
 func (c *decision) open() error {
+	defer c.Trace.Phase("looking for candidates").End(nil)
 	c.opening = true // what the store knows is no news
 	network, err := network.Open(c.module, c.placementConfig())
 	c.opening = false
@@ -401,6 +409,7 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 	if _, told := c.graph.moments[t.Placement.Key]; told {
 		return
 	}
+	c.recordTrial(e)
 	spent := c.budget.Spent()
 	if len(c.graph.moments) < firstFew {
 		c.graph.first = append(c.graph.first, t.Name)
@@ -431,6 +440,21 @@ func (c *decision) tellTrial(e graphlevel.Event) {
 		c.Progress.Note("  %s: %.4g ms, %.3g of plain TVM's time, %s outside of it%s (%s, %.0f s)%s", t.Name,
 			t.Cost.Estimate(), t.Score,
 			regionText(t.Placement.Outlined()), c.errorText(t), t.Cost.Origin, spent.Seconds(), mark)
+	}
+}
+
+// recordTrial puts a network that was measured into the recording, where it was no more than a key so far.
+func (c *decision) recordTrial(e graphlevel.Event) {
+	t := e.Trial
+	c.Trace.Call(t.Placement.Key, t.Name)
+	if t.Cost.Failed() {
+		c.Trace.Command().Mark(t.Name+" failed", tracefile.Details{"failure": t.Cost.Failure.String()})
+		return
+	}
+	c.Trace.Command().Mark(t.Name, tracefile.Details{"ms": t.Cost.Estimate(), "of_plain_tvm": t.Score,
+		"regions": t.Placement.Outlined(), "origin": string(t.Cost.Origin)})
+	if e.Best == t {
+		c.Trace.Value("best so far (ms)", t.Cost.Estimate())
 	}
 }
 

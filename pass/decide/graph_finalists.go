@@ -322,6 +322,7 @@ func (c *decision) buildGraph() error {
 		return c.laneError(err)
 	}
 	step.Done("done")
+	defer c.Trace.Phase("measuring what finalists take of memory").End(nil)
 	for _, f := range c.all() {
 		if f.sameAs != nil {
 			if f.eligible {

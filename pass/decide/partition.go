@@ -28,7 +28,8 @@ func OptionsOf(config settings.Config) Options {
 		DisabledPasses: config.DisabledPasses, OptLevel: 3, Level: config.Level,
 		SearchTime: time.Duration(config.SearchTime * float64(time.Second)), Trials: config.Trials,
 		Rounds: config.Rounds, Exact: config.Exact, Precision: config.Precision, Exhaustive: config.Exhaustive, SkipUnusable: config.SkipUnusable,
-		RetryFailures: config.RetryFailures, Strict: config.Strict, Python: config.Python, Extension: ".so",
+		RetryFailures: config.RetryFailures, Strict: config.Strict, Python: config.Python,
+		Trace: config.Recorder, Extension: ".so",
 		Poll: bridge.CheckSignals,
 	}
 	if len(options.Backends) == 0 {
@@ -105,6 +106,7 @@ func Partition(mod *bridge.Object, config settings.Config) (*bridge.Object, *pla
 // and gives Ctrl-C back.
 func (o *Options) inProcess() (done func(), err error) {
 	o.Progress = progress.New(os.Stderr, true, false)
+	o.Progress.Record(o.Trace)
 	if o.Temporary, err = os.MkdirTemp("", "collage-decide-"); err != nil {
 		return nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
 	}

@@ -87,5 +87,6 @@ func (c *decision) newRunner() (runner, error) {
 		Python:   c.Python,
 		Env:      workers.WorkerEnvironment(),
 		Poll:     c.poll,
+		Trace:    c.Trace,
 	})
 }

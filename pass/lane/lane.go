@@ -148,7 +148,7 @@ func New(network *network.Network, options Options) (*Lane, error) {
 		Settings: measure.Settings{Target: cfg.Target, OptLevel: *cfg.OptLevel,
 			DisabledPasses: normalise.BuildWithout(cfg.DisabledPasses),
 			TuningLog:      cfg.TuningLog, Threads: cfg.Threads, MinSample: networkSample},
-		Python: interpreter, Env: workers.WorkerEnvironment(), MemoryLimit: cfg.MemoryLimit, Poll: options.Poll,
+		Python: interpreter, Env: workers.WorkerEnvironment(), MemoryLimit: cfg.MemoryLimit, Poll: options.Poll, Trace: cfg.Recorder,
 	}, options.Builders, options.Folder)
 	if err != nil {
 		return nil, err

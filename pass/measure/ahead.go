@@ -178,7 +178,7 @@ func (a *ahead) dispatch() error {
 				continue
 			}
 			var err error
-			if b.process, err = launch(a.options, a.dir); err != nil {
+			if b.process, err = launch(a.options, a.dir, roleBuilding); err != nil {
 				return err
 			}
 			running++

@@ -122,7 +122,7 @@ func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptio
 			err = fmt.Errorf("measure: comparing models: %v", r)
 		}
 	}()
-	worker, err := startProcess(ctx, &p.options, p.dir)
+	worker, err := startProcess(ctx, &p.options, p.dir, roleComparing)
 	if err != nil {
 		return nil, err
 	}

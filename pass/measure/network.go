@@ -182,7 +182,11 @@ func (n *Networks) ask(ctx context.Context, at **process, limit time.Duration, p
 	fresh := *at == nil
 	for {
 		if *at == nil {
-			worker, err := startProcess(ctx, &n.options, n.dir)
+			role := roleRunningNetwork
+			if phase == "build" {
+				role = roleBuildingNetwork
+			}
+			worker, err := startProcess(ctx, &n.options, n.dir, role)
 			if err != nil {
 				return nil, err
 			}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/collage-tvm/collage/internal/tracefile"
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
@@ -84,6 +85,8 @@ type Options struct {
 	// Poll is called every 20 ms on the goroutine that called Estimate or Compare; an error of it ends the call (how
 	// Ctrl-C gets through while Go runs). May be nil.
 	Poll func() error
+	// Trace is told what each worker does, and when it is stopped. May be nil.
+	Trace *tracefile.Recorder
 	// Progress is called on that goroutine for each request that is answered. May be nil.
 	Progress func(Event)
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/collage-tvm/collage/internal/tracefile"
 )
 
 // pauses are the times for which a worker was stopped.
@@ -16,6 +18,9 @@ type pauses struct {
 	mu    sync.Mutex
 	since time.Time // zero while it runs
 	sum   time.Duration
+	// stops is where the recording has them, and stop the one that goes on.
+	stops *tracefile.Track
+	stop  *tracefile.Span
 }
 
 // total is for how long it has been stopped so far.
@@ -40,6 +45,7 @@ func (p *process) pause() {
 		return
 	}
 	p.since = time.Now()
+	p.stop = p.stops.Begin("stopped while something is timed", nil)
 	p.mu.Unlock()
 	if !p.signal(syscall.SIGSTOP) {
 		return
@@ -58,6 +64,7 @@ func (p *process) resume() {
 	}
 	p.sum += time.Since(p.since)
 	p.since = time.Time{}
+	p.stop.End(nil)
 	p.signal(syscall.SIGCONT)
 }
 

@@ -260,7 +260,7 @@ func (p *Pool) worker(ctx context.Context, slot int) (worker *process, started i
 	}
 	if worker == nil {
 		p.slots[slot] = nil
-		if worker, err = launch(&p.options, p.dir); err != nil {
+		if worker, err = launch(&p.options, p.dir, roleMeasuring); err != nil {
 			return nil, 0, err
 		}
 		started++
@@ -288,7 +288,7 @@ func (p *Pool) Expect(requests []cost.Request) error {
 		}
 	}
 	if len(unknown) > 0 && p.slots[0] == nil {
-		worker, err := launch(&p.options, p.dir)
+		worker, err := launch(&p.options, p.dir, roleMeasuring)
 		if err != nil {
 			return err
 		}
@@ -448,6 +448,7 @@ func (o *Options) message(j *job) measureMessage {
 		Threads: o.Threads, Samples: j.samples, MinSampleMs: float64(o.MinSample) / float64(time.Millisecond),
 		WarmMs: float64(warming) / float64(time.Millisecond),
 		Check:  w.Compiler != "" && !j.again, RTol: rtol, ATol: atol, Narrow: w.Narrow, Again: j.again,
+		label: j.request.Label,
 	}
 	if message.Constants == nil {
 		message.Constants = []cost.ConstantParam{}

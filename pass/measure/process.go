@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/internal/stderrtail"
+	"github.com/collage-tvm/collage/internal/tracefile"
 )
 
 // maxLine is the longest reply that is read.
@@ -36,6 +37,10 @@ type process struct {
 	served  int   // requests that were finished
 	killed  bool
 	pauses
+	// track is where the recording has what it does, and request what it was asked for last.
+	track   *tracefile.Track
+	request *tracefile.Span
+	built   bool // what is asked for was built, and runs
 }
 
 // reasons for which a worker gives no answer
@@ -66,9 +71,10 @@ type protocolError struct{ text string }
 
 func (e *protocolError) Error() string { return e.text }
 
-// startProcess starts a worker and waits for its hello. dir is its working and temporary folder.
-func startProcess(ctx context.Context, o *Options, dir string) (*process, error) {
-	p, err := launch(o, dir)
+// startProcess starts a worker and waits for its hello. dir is its working and temporary folder, role what the recording
+// calls it.
+func startProcess(ctx context.Context, o *Options, dir, role string) (*process, error) {
+	p, err := launch(o, dir, role)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +85,7 @@ func startProcess(ctx context.Context, o *Options, dir string) (*process, error)
 }
 
 // launch starts a worker in a process group of its own. Before it is asked for anything it must be greeted.
-func launch(o *Options, dir string) (*process, error) {
+func launch(o *Options, dir, role string) (*process, error) {
 	p := &process{lines: make(chan []byte), exited: make(chan struct{}), stderr: &stderrtail.Tail{},
 		most: o.MemoryLimit}
 	p.command = exec.Command(o.Command[0], o.Command[1:]...)
@@ -119,6 +125,9 @@ func launch(o *Options, dir string) (*process, error) {
 		stderr.Close()
 		return nil, fmt.Errorf("measure: starting a worker: %w", err)
 	}
+	p.track = o.Trace.Process(p.command.Process.Pid, role)
+	p.stops = p.track.Beside("stopped")
+	p.request = p.track.Begin("starting", nil)
 	var readers sync.WaitGroup
 	readers.Go(func() { defer stderr.Close(); _, _ = io.Copy(p.stderr, stderr) })
 	readers.Go(func() { defer stdout.Close(); defer close(p.lines); p.read(stdout) })
@@ -189,6 +198,7 @@ func (p *process) send(message any) error {
 	if err != nil {
 		return err
 	}
+	p.asked(message)
 	written := make(chan error, 1)
 	go func() {
 		_, err := p.stdin.Write(append(line, '\n'))
@@ -232,6 +242,7 @@ func (p *process) receive(ctx context.Context, limit time.Duration) (reply, []by
 				return reply{}, nil, &protocolError{fmt.Sprintf("the worker answered request %d, the last one is %d",
 					r.ID, p.lastID)}
 			}
+			p.answered(&r)
 			return r, line, nil
 		case <-timer.C:
 			// What it did not run for does not count.
@@ -260,6 +271,7 @@ func (p *process) exit() *exitError {
 func (p *process) kill() {
 	if !p.killed {
 		p.killed = true
+		p.request.End(tracefile.Details{"outcome": "the worker was ended"})
 		p.stdin.Close()
 		select {
 		case <-p.exited: // reaped: its number may be another's by now

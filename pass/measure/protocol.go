@@ -36,6 +36,9 @@ type measureMessage struct {
 	Narrow bool `json:"narrow,omitempty"`
 	// Again says that the function was measured before and needs no check.
 	Again bool `json:"again,omitempty"`
+
+	// label is cost.Request.Label, for the recording.
+	label string
 }
 
 // buildMessage asks for the code of many functions in one library, for plain TVM. The items are what "measure" would

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/collage-tvm/collage/internal/tracefile"
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
@@ -103,6 +104,10 @@ type Config struct {
 	// Strict makes errors (StrictError) of what would be warnings otherwise: what came out could be other than what was
 	// asked for.
 	Strict bool `json:"strict,omitempty"`
+	// Trace is a file for a recording of what was done when (package tracefile); "" for none. Whoever is called from
+	// outside makes the Recorder of it and writes it (Record); what does the work is told of that one. Both may be nil.
+	Trace    string              `json:"trace,omitempty"`
+	Recorder *tracefile.Recorder `json:"-"`
 	// ModuleName is what the user calls the module; it stands in the plan.
 	ModuleName string `json:"module_name,omitempty"`
 

@@ -81,6 +81,7 @@ var options = []Option{
 	{"strict", "strict", false, "fail where there would only be a warning: a backend that is left out, a network that could " +
 		"not be built or not in time, another machine than the plan's, an import that nothing was held against, errors " +
 		"taken on random inputs, an option without effect. The command's exit code is 3 then", Placing},
+	{"trace", "trace", nil, "write what was done when, and by which process, to `FILE` (JSON), which Perfetto opens", Placing},
 
 	{"precision", "precision", nil, "the narrowest `TYPE` that parts may be computed in, where that is quicker and the " +
 		"error is not too large: f32, bf16, int8, or auto for all that the backends have here (f32; for a network that " +

@@ -57,9 +57,9 @@ func MeasuringWith(cfg *settings.Config, disabled []string, progress func(measur
 		Builders: min(runtime.NumCPU(), mostBuilders),
 		Python:   interpreter, Env: WorkerEnvironment(), Store: store, Reference: "tvm",
 		BuildTimeout: cfg.BuildTimeout, RunTimeout: cfg.RunTimeout, RetryFailures: cfg.RetryFailures,
-		MemoryLimit: cfg.MemoryLimit,
-		Poll:        bridge.CheckSignals,
-		Progress:    progress,
+		MemoryLimit: cfg.MemoryLimit, Trace: cfg.Recorder,
+		Poll:     bridge.CheckSignals,
+		Progress: progress,
 	})
 	if err != nil {
 		store.Close()

@@ -48,6 +48,7 @@ def partition(
     skip_unusable: bool | None = None,
     retry_failures: bool | None = None,
     strict: bool | None = None,
+    trace: File | None = None,
     precision: str | None = None,
     max_error: float | None = None,
     error_measure: str | Callable[..., float] | None = None,
@@ -125,6 +126,7 @@ def plan(
     skip_unusable: bool | None = None,
     retry_failures: bool | None = None,
     strict: bool | None = None,
+    trace: File | None = None,
     search_time: float | None = None,
 ) -> plans.Plan:
     """Decide where the operators of ``module`` go, and change and build nothing that is kept: ``collage plan``.
@@ -205,6 +207,7 @@ def compile(
     skip_unusable: bool | None = None,
     retry_failures: bool | None = None,
     strict: bool | None = None,
+    trace: File | None = None,
     precision: str | None = None,
     max_error: float | None = None,
     error_measure: str | Callable[..., float] | None = None,

@@ -19,10 +19,11 @@ import (
 // leastShownError is where the horizontal axis begins: what is off by less, or not at all, is drawn there.
 const leastShownError = 1e-8
 
-// FrontierPicture draws, as SVG, the networks that a search ran: time against error, and a line through those that no
-// other one beats in both; and the corners of all placements, as both are believed, where the plan has them, with what
-// is the fastest there is within an error as a line. Errors: w's; there is none whose error was taken.
-func FrontierPicture(w io.Writer, p *plan.Plan) error {
+// FrontierPicture draws, as format has it (chart.SVG or chart.PNG), the networks that a search ran: time against error,
+// and a line through those that no other one beats in both; and the corners of all placements, as both are believed,
+// where the plan has them, with what is the fastest there is within an error as a line. Errors: w's; there is none whose
+// error was taken.
+func FrontierPicture(w io.Writer, p *plan.Plan, format chart.RendererProvider) error {
 	points := report.Summarise(p).Frontier
 	if len(points) == 0 || p.GraphLevel == nil {
 		return errors.New("there is nothing to draw: no whole network was run whose errors were taken")
@@ -72,7 +73,7 @@ func FrontierPicture(w io.Writer, p *plan.Plan) error {
 		picture.Series = append(picture.Series, believed)
 	}
 	picture.Elements = []chart.Renderable{chart.LegendLeft(&picture)}
-	if err := picture.Render(chart.SVG, w); err != nil {
+	if err := picture.Render(format, w); err != nil {
 		return fmt.Errorf("drawing the picture: %w", err)
 	}
 	return nil

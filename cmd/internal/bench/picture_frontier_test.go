@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/wcharczuk/go-chart/v2"
 
 	"github.com/collage-tvm/collage/pass/plan"
 )
@@ -21,7 +22,7 @@ func TestThePictureOfTheFrontier(t *testing.T) {
 			{Name: "narrow", Ratio: 0.3, Milliseconds: 3, Error: 0.02, Exceeds: "too far"},
 			{Name: "failed", Failure: "crash"}}}}
 	var drawn bytes.Buffer
-	require.NoError(t, FrontierPicture(&drawn, p))
+	require.NoError(t, FrontierPicture(&drawn, p, chart.SVG))
 	for _, text := range []string{"<svg", "net.onnx", "off by (l2", "1e-8", "1e-1", "none is faster and less far off"} {
 		assert.Contains(t, drawn.String(), text)
 	}
@@ -31,9 +32,9 @@ func TestThePictureOfTheFrontier(t *testing.T) {
 	assert.NotContains(t, drawn.String(), "believed")
 	drawn.Reset()
 	p.Precision.Corners = []plan.Corner{{Milliseconds: 14}, {Milliseconds: 2, Error: 0.3}}
-	require.NoError(t, FrontierPicture(&drawn, p))
+	require.NoError(t, FrontierPicture(&drawn, p, chart.SVG))
 	assert.Contains(t, drawn.String(), "believed: corners of all")
 	assert.Contains(t, drawn.String(), "1e0", "the axis goes as far")
 	p.Precision = nil
-	require.ErrorContains(t, FrontierPicture(&drawn, p), "nothing to draw")
+	require.ErrorContains(t, FrontierPicture(&drawn, p, chart.SVG), "nothing to draw")
 }

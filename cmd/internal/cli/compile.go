@@ -84,6 +84,8 @@ where it can be known then. With --dry-run the model is read, and what would be 
 			"keep no network that takes more than `SIZE` (512M, 2G) of memory when it runs")
 		flags.StringVar(&a.planOut, "plan-out", "", "write the plan to `FILE` (JSON)")
 		a.declarePage(flags)
+		a.declareTrace(flags)
+		a.declarePictures(flags)
 		flags.StringVar(&a.planIn, "plan", "",
 			"build the plan in `FILE`, measuring nothing; what is placed how stands there")
 		flags.BoolVar(&a.noVerify, "no-verify", false,
@@ -100,6 +102,7 @@ where it can be known then. With --dry-run the model is read, and what would be 
 type compileAction struct {
 	modelFlags
 	pageFlag
+	pictureFlags
 	flags                   *pflag.FlagSet
 	output, planOut, planIn string
 	rounds                  int
@@ -248,7 +251,8 @@ func (a *compileAction) checkOutputs(model string) error {
 	}
 	err := checkDifferent(usedFile{"MODEL", model}, usedFile{"--params", a.params}, usedFile{"--db", a.store},
 		usedFile{"--plan", a.planIn}, usedFile{"-o", a.output}, usedFile{"--plan-out", a.planOut},
-		usedFile{"--report", a.path()})
+		usedFile{"--report", a.path()}, usedFile{"--trace", a.trace},
+		usedFile{"--svg", a.svg}, usedFile{"--png", a.png})
 	if err != nil {
 		return err
 	}
@@ -258,6 +262,12 @@ func (a *compileAction) checkOutputs(model string) error {
 		}
 	}
 	if err := a.checkPage(); err != nil {
+		return err
+	}
+	if err := a.checkPictures(); err != nil {
+		return err
+	}
+	if err := a.checkTrace(); err != nil {
 		return err
 	}
 	return a.checkStore()

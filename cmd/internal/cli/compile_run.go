@@ -31,7 +31,11 @@ type compileReport struct {
 	Report *report.Summary `json:"report"`
 }
 
-func (a *compileAction) Run(s *Session, args []string) error {
+func (a *compileAction) Run(s *Session, args []string) (err error) {
+	if !a.dry {
+		a.record(s, "compile", commandLine(&compileCommand, a.flags, args))
+		defer a.endTrace(s, &err)
+	}
 	options, err := a.begin(s, args[0], "no executable was written")
 	if err != nil {
 		return err
@@ -40,7 +44,8 @@ func (a *compileAction) Run(s *Session, args []string) error {
 	options.Level, options.SearchTime, options.Trials = settings.Level(a.level), a.searchTime, a.trials
 	options.ExecutableMemory, options.Began, options.NoCheckImport = a.memoryLimit, s.began, a.noCheckImport
 	if a.dry {
-		dry := dryRun{modelFlags: &a.modelFlags, model: args[0], plan: a.planIn, writes: []string{a.output, a.planOut, a.path()}}
+		dry := dryRun{modelFlags: &a.modelFlags, model: args[0], plan: a.planIn,
+			writes: []string{a.output, a.planOut, a.path(), a.svg, a.png}}
 		if a.replayed == nil {
 			dry.level, dry.time = a.level, a.searchTime
 		}
@@ -61,6 +66,7 @@ func (a *compileAction) Run(s *Session, args []string) error {
 	}
 	// From here on the executable is there.
 	s.setInterruptNote(fmt.Sprintf("%s was written", a.output))
+	a.recorder.Phase("writing the plan and the report")
 	if a.planOut != "" {
 		if err := writePlan(a.planOut, result.Plan); err != nil {
 			return fmt.Errorf("%s was written, but not its plan: %w", a.output, err)
@@ -71,6 +77,9 @@ func (a *compileAction) Run(s *Session, args []string) error {
 		Notes: result.Notes})
 	if err != nil {
 		return fmt.Errorf("%s was written, but not its report: %w", a.output, err)
+	}
+	if err := a.writePictures(result.Plan); err != nil {
+		return fmt.Errorf("%s was written, but not its picture: %w", a.output, err)
 	}
 	if a.json {
 		notes := append([]string{}, result.Notes...)
@@ -140,6 +149,9 @@ func (a *compileAction) wroteText(result *compile.Result) string {
 	}
 	if a.folder != "" {
 		text += " and the report " + a.path()
+	}
+	for _, file := range a.pictures() {
+		text += " and the picture " + file.path
 	}
 	return text
 }

@@ -31,18 +31,20 @@ candidates costs less, or less by more than what is then said. A plan that was c
 proof rests on (costs that were measured, lower bounds and how often such were found wrong) is said with it.
 
 With --report the whole plan becomes a page: the network drawn, each operator with what it costs and what else could
-have run it, the regions, the finalists and the search.`,
+have run it, the regions, the finalists and the search. With --svg or --png it becomes a picture of what runs where.`,
 	Examples: []string{
 		"explain plan.json",
 		"explain plan.json %12",
 		"explain plan.json nn.softmax --verbose",
 		"explain --verify plan.json",
 		"explain plan.json --report placement",
+		"explain plan.json --svg placement.svg",
 	},
 	New: func(flags *pflag.FlagSet) Action {
 		a := &explainAction{}
 		flags.BoolVar(&a.verify, "verify", false, "check the plan's proof")
 		a.declarePage(flags)
+		a.declarePictures(flags)
 		flags.BoolVar(&a.json, "json", false, "print JSON")
 		flags.BoolVarP(&a.verbose, "verbose", "v", false, "leave nothing out")
 		return a
@@ -51,6 +53,7 @@ have run it, the regions, the finalists and the search.`,
 
 type explainAction struct {
 	pageFlag
+	pictureFlags
 	verify, json, verbose bool
 }
 
@@ -60,6 +63,12 @@ const shownRivals = 10
 func (a *explainAction) Check(_ *Session, args []string) error {
 	if a.folder != "" && (a.verify || len(args) == 2) {
 		return errors.New("--report is about the whole plan: leave NODE and --verify out")
+	}
+	if files := a.pictures(); len(files) > 0 && (a.verify || len(args) == 2) {
+		return fmt.Errorf("%s is about the whole plan: leave NODE and --verify out", files[0].what)
+	}
+	if err := a.checkPictures(); err != nil {
+		return err
 	}
 	if err := a.checkPage(); err != nil {
 		return err
@@ -73,7 +82,8 @@ func (a *explainAction) Check(_ *Session, args []string) error {
 	if err := expect(&explainCommand, args, "PLAN"); err != nil {
 		return err
 	}
-	if err := checkDifferent(usedFile{"PLAN", args[0]}, usedFile{"--report", a.path()}); err != nil {
+	if err := checkDifferent(usedFile{"PLAN", args[0]}, usedFile{"--report", a.path()},
+		usedFile{"--svg", a.svg}, usedFile{"--png", a.png}); err != nil {
 		return err
 	}
 	return checkReadable("plan", args[0])
@@ -116,6 +126,9 @@ func (a *explainAction) explainPlan(s *Session, path string, p *plan.Plan) error
 		Notes: p.Notes}); err != nil {
 		return err
 	}
+	if err := a.writePictures(p); err != nil {
+		return err
+	}
 	rivals, err := p.Closest(shownRivals)
 	if err != nil {
 		return err
@@ -156,6 +169,7 @@ func (a *explainAction) explainPlan(s *Session, path string, p *plan.Plan) error
 	case p.PlacedInPlace():
 		fmt.Fprintln(s.Stdout, "(by costs in place, what borders take not counted)")
 	}
+	a.tellPictures(s.Stdout)
 	if a.folder != "" {
 		fmt.Fprintf(s.Stdout, "wrote the report %s\n", a.path())
 	}

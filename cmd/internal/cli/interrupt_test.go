@@ -89,7 +89,7 @@ func TestWhatComesOfAPlanThatIsInterrupted(t *testing.T) {
 		{planAction{}, "the plan by what is known now is shown, and not written"},
 		{planAction{planOut: "p.json"}, "the plan by what is known now is shown, and written to p.json"},
 		{planAction{frontier: true}, "the frontier of what was run is shown, and not written"},
-		{planAction{frontier: true, planOut: "p.json", svg: "f.svg"},
+		{planAction{frontier: true, planOut: "p.json", pictureFlags: pictureFlags{svg: "f.svg"}},
 			"the frontier of what was run is shown, and written to p.json and f.svg"},
 	} {
 		assert.Equal(t, of.want, of.action.endResult())

@@ -36,6 +36,7 @@ type modelFlags struct {
 	precision                             settings.Precision
 	exhaustive, skip, retry, strict       bool
 	json, verbose, quiet                  bool
+	traceFlag
 
 	inputShapes map[string][]int64
 	inputValues map[string][]float64
@@ -351,6 +352,7 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 		return compile.Options{}, err
 	}
 	printer := progress.New(s.Stderr, m.quiet, m.verbose)
+	printer.Record(m.recorder)
 	s.beforeError = printer.Stop
 	s.setInterruptNote(fmt.Sprintf("%s; what was measured is kept in %s", unfinished, store))
 	return compile.Options{
@@ -361,6 +363,7 @@ func (m *modelFlags) begin(s *Session, model, unfinished string) (compile.Option
 			Target: m.target, Threads: m.threads,
 			OptLevel: m.optLevel, TuningLog: m.tuningLog, Store: m.store, Samples: m.samples, Exhaustive: m.exhaustive,
 			SkipUnusable: m.skip, RetryFailures: m.retry, Strict: m.strict, Python: python, Progress: printer,
+			Trace: m.recorder,
 		},
 	}, nil
 }

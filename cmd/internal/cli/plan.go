@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"github.com/wcharczuk/go-chart/v2"
 
 	"github.com/collage-tvm/collage/cmd/internal/bench"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
@@ -45,6 +46,9 @@ far off their outputs are: those of them that no other one beats in both. The pl
 Behind them is what is believed of all placements, whether they were run or not: the corners that a price of errors
 leads to, each of them the fastest that is off by no more, and by how much one between two of them may be faster.
 
+With --svg or --png what runs where is drawn: a box for each operator, in the colour of its backend; with --frontier, time
+against error.
+
 collage explain and collage diff read a plan; collage compile --plan builds it without measuring.`,
 	Examples: []string{
 		"plan model.onnx --backends tvm,dnnl,native --plan-out plan.json",
@@ -58,11 +62,12 @@ collage explain and collage diff read a plan; collage compile --plan builds it w
 		a := &planAction{flags: flags}
 		flags.StringVar(&a.planOut, "plan-out", "", "write the plan to `FILE` (JSON)")
 		a.declarePage(flags)
+		a.declareTrace(flags)
+		a.declarePictures(flags)
 		a.declareModel(flags)
 		a.declarePlacement(flags)
 		a.declareStrict(flags)
 		flags.BoolVar(&a.frontier, "frontier", false, "tell how fast networks are that are computed less and less exactly")
-		flags.StringVar(&a.svg, "svg", "", "with --frontier, write a picture of it to `FILE` (SVG)")
 		declareOption(flags, "search_time", &a.searchTime)
 		a.declarePrecision(flags)
 		flags.Lookup("precision").DefValue = "auto with --frontier, which these five go with"
@@ -75,16 +80,16 @@ collage explain and collage diff read a plan; collage compile --plan builds it w
 type planAction struct {
 	modelFlags
 	pageFlag
+	pictureFlags
 	flags      *pflag.FlagSet
 	planOut    string
 	frontier   bool
 	dry        bool
-	svg        string
 	searchTime time.Duration
 }
 
 // ofTheFrontier are the flags that go with --frontier.
-var ofTheFrontier = []string{"svg", "precision", "max-error", "error-measure", "calibration", "calibration-method",
+var ofTheFrontier = []string{"precision", "max-error", "error-measure", "calibration", "calibration-method",
 	"bias-correction"}
 
 // planReport is what --json prints.
@@ -109,7 +114,8 @@ func (a *planAction) Check(s *Session, args []string) error {
 		return err
 	}
 	err := checkDifferent(usedFile{"MODEL", args[0]}, usedFile{"--params", a.params}, usedFile{"--db", a.store},
-		usedFile{"--plan-out", a.planOut}, usedFile{"--svg", a.svg}, usedFile{"--report", a.path()})
+		usedFile{"--plan-out", a.planOut}, usedFile{"--report", a.path()}, usedFile{"--trace", a.trace},
+		usedFile{"--svg", a.svg}, usedFile{"--png", a.png})
 	if err != nil {
 		return err
 	}
@@ -117,6 +123,12 @@ func (a *planAction) Check(s *Session, args []string) error {
 		return err
 	}
 	if err := a.checkPage(); err != nil {
+		return err
+	}
+	if err := a.checkPictures(); err != nil {
+		return err
+	}
+	if err := a.checkTrace(); err != nil {
 		return err
 	}
 	if a.planOut != "" {
@@ -154,9 +166,6 @@ func (a *planAction) checkFrontier() error {
 	if a.precision.Limit() == (cost.Limit{}) {
 		return errors.New("--frontier with --precision f32 needs --max-error: without, no errors are taken")
 	}
-	if a.svg != "" {
-		return atomicfile.CheckWritable(a.svg)
-	}
 	return nil
 }
 
@@ -184,7 +193,7 @@ func (a *planAction) endResult() string {
 	if a.frontier {
 		made = "the frontier of what was run"
 	}
-	for _, file := range []string{a.planOut, a.svg, a.path()} {
+	for _, file := range []string{a.planOut, a.svg, a.png, a.path()} {
 		if file != "" {
 			files = append(files, file)
 		}
@@ -198,14 +207,18 @@ func (a *planAction) endResult() string {
 // frontierRounds is how often the finalists run in turn: what is told is what the search measured.
 const frontierRounds = 5
 
-func (a *planAction) Run(s *Session, args []string) error {
+func (a *planAction) Run(s *Session, args []string) (err error) {
+	if !a.dry {
+		a.record(s, "plan", commandLine(&planCommand, a.flags, args))
+		defer a.endTrace(s, &err)
+	}
 	options, err := a.begin(s, args[0], "no plan was written")
 	if err != nil {
 		return err
 	}
 	if a.dry {
 		dry := dryRun{modelFlags: &a.modelFlags, model: args[0], level: string(settings.OperatorLevel), time: a.searchTime,
-			writes: []string{a.planOut, a.svg, a.path()}}
+			writes: []string{a.planOut, a.svg, a.png, a.path()}}
 		if a.frontier {
 			dry.level = string(settings.GraphLevel)
 		}
@@ -215,16 +228,14 @@ func (a *planAction) Run(s *Session, args []string) error {
 	if err != nil {
 		return err
 	}
+	a.recorder.Phase("writing the plan and the report")
 	if a.planOut != "" {
 		if err := writePlan(a.planOut, result.Plan); err != nil {
 			return err
 		}
 	}
-	if a.svg != "" {
-		err := atomicfile.Write(a.svg, func(w io.Writer) error { return bench.FrontierPicture(w, result.Plan) })
-		if err != nil {
-			return fmt.Errorf("--svg %s: %w", a.svg, err)
-		}
+	if err := a.draw(result.Plan); err != nil {
+		return err
 	}
 	err = a.writePage(page.Content{Plan: result.Plan, Command: commandLine(&planCommand, a.flags, args),
 		CommandSays: "This makes it again:",
@@ -248,9 +259,7 @@ func (a *planAction) Run(s *Session, args []string) error {
 	for _, note := range result.Notes {
 		fmt.Fprintln(s.Stdout, note)
 	}
-	if a.svg != "" {
-		fmt.Fprintf(s.Stdout, "wrote the picture %s\n", a.svg)
-	}
+	a.tellPictures(s.Stdout)
 	if a.folder != "" {
 		fmt.Fprintf(s.Stdout, "wrote the report %s\n", a.path())
 	}
@@ -260,6 +269,15 @@ func (a *planAction) Run(s *Session, args []string) error {
 		_, err = fmt.Fprintf(s.Stdout, "wrote the plan %s\n", a.planOut)
 	}
 	return err
+}
+
+// draw draws the placement, with --frontier the frontier.
+func (a *planAction) draw(p *plan.Plan) error {
+	if !a.frontier {
+		return a.writePictures(p)
+	}
+	return a.write(func(w io.Writer) error { return bench.FrontierPicture(w, p, chart.SVG) },
+		func(w io.Writer) error { return bench.FrontierPicture(w, p, chart.PNG) })
 }
 
 func writePlan(path string, p *plan.Plan) error {

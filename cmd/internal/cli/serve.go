@@ -33,7 +33,9 @@ inference protocol, with tensors as JSON or as bytes. /v2/health/live and /v2/he
 /metrics is for Prometheus. Neither Python nor TVM's compiler is loaded.
 
 Each of the --executors computes one request at a time, on as many threads as the model was compiled for (--threads);
-their weights are in memory once where dnnl, native and TVM hold them. Requests beyond --queue are refused with the code
+their weights are in memory once where dnnl, native and TVM hold them. With --batch-delay a model that was compiled for a
+batch answers several requests of fewer rows at once: it is tried first, on random rows, that no row's answer hangs on
+the others, and refused where it does. Requests beyond --queue are refused with the code
 503, larger ones than --most-bytes with 413. On Ctrl-C or SIGTERM what was asked before is answered, for 30 s at most, and
 the exit code is 0.`,
 	Examples: []string{"serve model.so", "serve model --listen 127.0.0.1:8000 --executors 4 --threads 1"},
@@ -42,6 +44,8 @@ the exit code is 0.`,
 		flags.StringVar(&a.listen, "listen", "127.0.0.1:8000", "listen at `ADDRESS`; port 0 is one that is free")
 		flags.StringVar(&a.name, "name", "", "the model's `NAME` in requests; without it, that of its file")
 		flags.IntVar(&a.executors, "executors", 1, "compute `N` requests at the same time")
+		flags.DurationVar(&a.batchDelay, "batch-delay", 0,
+			"gather requests of fewer rows than the model was compiled for, and wait for `TIME` (2ms) for others; 0 does not")
 		flags.IntVar(&a.queue, "queue", 64, "let `N` requests wait beside those that are computed")
 		flags.Int64Var(&a.mostBytes, "most-bytes", 256<<20, "a request may have `N` bytes")
 		flags.IntVar(&a.run.threads, "threads", 0, "each executor uses `N` threads; 0 for what the model was compiled for")
@@ -56,6 +60,7 @@ type serveAction struct {
 	listen, name     string
 	executors, queue int
 	mostBytes        int64
+	batchDelay       time.Duration
 	json             bool
 	// run has what opens the model.
 	run runAction
@@ -85,6 +90,8 @@ func (a *serveAction) Check(_ *Session, args []string) error {
 		return fmt.Errorf("--executors %d: from 1 to 1024", a.executors)
 	case a.queue < 0:
 		return fmt.Errorf("--queue %d: cannot be negative", a.queue)
+	case a.batchDelay < 0 || a.batchDelay > patience/2:
+		return fmt.Errorf("--batch-delay %v: from 0 to %v", a.batchDelay, patience/2)
 	case a.mostBytes < 1:
 		return fmt.Errorf("--most-bytes %d: at least one", a.mostBytes)
 	}
@@ -112,8 +119,12 @@ func (a *serveAction) Run(s *Session, args []string) error {
 	for i, model := range models {
 		executors[i] = executor{model}
 	}
+	batching, err := a.batching(s, models[0].Inputs, models[0].Outputs, executors[0])
+	if err != nil {
+		return err
+	}
 	server := serve.New(serve.Options{Name: a.name, Version: Version, Inputs: models[0].Inputs, Outputs: models[0].Outputs,
-		Executors: executors, Queue: a.queue, MostBytes: a.mostBytes})
+		Executors: executors, Queue: a.queue, MostBytes: a.mostBytes, Batching: batching})
 	listener, err := (&net.ListenConfig{}).Listen(s.Context, "tcp", a.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", a.listen, err)
@@ -144,7 +155,24 @@ func (a *serveAction) Run(s *Session, args []string) error {
 	if err := web.Shutdown(patient); err != nil {
 		return fmt.Errorf("requests were still being answered after %v: %w", patience, err)
 	}
+	server.End()
 	return nil
+}
+
+// batching is what --batch-delay asks for; the error says why requests for this model cannot be gathered.
+func (a *serveAction) batching(s *Session, inputs, outputs []runmodel.TensorInfo, one serve.Executor) (serve.Batching,
+	error) {
+	if a.batchDelay == 0 {
+		return serve.Batching{}, nil
+	}
+	rows, err := serve.BatchOf(inputs, outputs)
+	if err == nil {
+		err = serve.CheckRows(s.Context, one, inputs, rows)
+	}
+	if err != nil {
+		return serve.Batching{}, fmt.Errorf("--batch-delay: %w", err)
+	}
+	return serve.Batching{Rows: rows, Delay: a.batchDelay}, nil
 }
 
 // load gives the model as often as there are executors.

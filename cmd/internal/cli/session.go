@@ -47,6 +47,8 @@ type Session struct {
 	temporary []string
 	// onInterrupt says what became of the work so far, for the user who stopped it.
 	onInterrupt string
+	// last is done where a signal ends the process before the command comes back.
+	last func()
 	// ending ends what can end early with a result; nil: nothing can.
 	ending *ending
 }
@@ -119,8 +121,7 @@ func (s *Session) watchSignals() {
 				return
 			}
 			s.printError(s.interruptError())
-			s.removeTemporary()
-			os.Exit(exitInterrupted)
+			s.leave(exitInterrupted)
 		}
 		s.cancel(fmt.Errorf("interrupted (%v)", received))
 		select {
@@ -131,9 +132,27 @@ func (s *Session) watchSignals() {
 		case <-time.After(interruptGrace):
 		}
 		s.printError(s.interruptError())
-		s.removeTemporary()
-		os.Exit(exitFailure)
+		s.leave(exitFailure)
 	}(s.signals)
+}
+
+// leave ends the process where the command does not come back.
+func (s *Session) leave(code int) {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last != nil {
+		last()
+	}
+	s.removeTemporary()
+	os.Exit(code)
+}
+
+// setLast says what is to be done before a signal ends the process; nil: nothing.
+func (s *Session) setLast(last func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = last
 }
 
 // setInterruptNote says what shall be told to a user who interrupts from now on.

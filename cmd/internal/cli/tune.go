@@ -30,7 +30,10 @@ tell. collage compile, collage plan and collage tune itself use what was found w
 
 LOG is a file of AutoTVM's records, the best for each operator; all trials stand beside it in LOG.trials. With
 --tuner metaschedule it is the folder of a MetaSchedule database. A search that was ended goes on where it was.
-What is no faster than what TVM does by itself is left out of LOG.`,
+What is no faster than what TVM does by itself is left out of LOG.
+
+With --strict a backend that is left out, and an operator that cannot be tuned, end the command with exit code 3; trials
+so far are kept.`,
 	Examples: []string{
 		"tune model.onnx --backends tvm,dnnl,native -o tuned.json",
 		"tune model.onnx --trials 1000 --top 3 -o tuned.json",
@@ -39,7 +42,7 @@ What is no faster than what TVM does by itself is left out of LOG.`,
 	},
 	Host: hostOnly,
 	New: func(flags *pflag.FlagSet) Action {
-		a := &tuneAction{}
+		a := &tuneAction{flags: flags}
 		flags.StringVarP(&a.output, "output", "o", "",
 			"write what was found to `LOG`; what is there already is used and kept")
 		flags.IntVar(&a.trials, "trials", 300, "try `N` programs for each operator, those of earlier runs included")
@@ -48,6 +51,8 @@ What is no faster than what TVM does by itself is left out of LOG.`,
 			"`TUNER`: xgboost, genetic, random, metaschedule; auto is xgboost where that is installed")
 		a.declareModel(flags)
 		a.declarePlacement(flags)
+		a.declareStrict(flags)
+		a.declareTrace(flags)
 		a.declareOutput(flags)
 		return a
 	},
@@ -55,6 +60,7 @@ What is no faster than what TVM does by itself is left out of LOG.`,
 
 type tuneAction struct {
 	modelFlags
+	flags         *pflag.FlagSet
 	output, tuner string
 	trials, top   int
 }
@@ -113,7 +119,10 @@ func (a *tuneAction) Check(s *Session, args []string) error {
 		return err
 	}
 	if err := checkDifferent(usedFile{"MODEL", args[0]}, usedFile{"--params", a.params}, usedFile{"--db", a.store},
-		usedFile{"-o", a.output}); err != nil {
+		usedFile{"-o", a.output}, usedFile{"--trace", a.trace}); err != nil {
+		return err
+	}
+	if err := a.checkTrace(); err != nil {
 		return err
 	}
 	if err := a.checkLog(); err != nil {
@@ -158,7 +167,9 @@ func (a *tuneAction) checkLog() error {
 	return nil
 }
 
-func (a *tuneAction) Run(s *Session, args []string) error {
+func (a *tuneAction) Run(s *Session, args []string) (err error) {
+	a.record(s, "tune", commandLine(&tuneCommand, a.flags, args))
+	defer a.endTrace(s, &err)
 	options, err := a.begin(s, args[0], "tuning was ended; trials so far are kept beside "+a.output)
 	if err != nil {
 		return err
@@ -188,6 +199,9 @@ func (a *tuneAction) Run(s *Session, args []string) error {
 			}})
 		if s.Context.Err() != nil {
 			return s.Context.Err()
+		}
+		if err != nil && a.strict {
+			return &settings.StrictError{Warning: fmt.Sprintf("%s %s could not be tuned: %v", t.Operator, t.Type, err)}
 		}
 		if err != nil {
 			entry.Failure = err.Error()

@@ -142,6 +142,7 @@ func Compile(ctx context.Context, options Options) (*Result, error) {
 
 // export puts what was decided in its place, and takes it into the result.
 func (c *compilation) export(result *Result, d *decide.Decision) error {
+	defer c.Trace.Phase("writing the executable").End(nil)
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func Register() error {
 	})
 }
 
-func compileCall(module *bridge.Object, configText, callText string) (*answer, error) {
+func compileCall(module *bridge.Object, configText, callText string) (given *answer, err error) {
 	config, err := settings.ParseConfig(configText)
 	if err != nil {
 		return nil, err
@@ -100,9 +100,15 @@ func compileCall(module *bridge.Object, configText, callText string) (*answer, e
 	case config.Level == settings.OperatorLevel && what.ExecutableMemory > 0:
 		return nil, &settings.OptionError{Option: "memory_limit_executable", Reason: "needs the graph level"}
 	}
+	end, err := config.Record("collage.compile")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = end(err) }()
 	options := Options{Module: module, Model: config.ModuleName, Output: what.Out, Options: decide.OptionsOf(config)}
 	options.ExecutableMemory = what.ExecutableMemory
 	options.Progress = progress.New(os.Stderr, !what.Progress, false)
+	options.Progress.Record(options.Trace)
 	if what.Plan != "" {
 		if options.Replay, err = plan.Decode([]byte(what.Plan)); err != nil {
 			return nil, &placing.ReplayError{Reason: "it is not readable: " + err.Error()}

@@ -19,9 +19,12 @@ type metrics struct {
 	seconds   prometheus.Histogram
 	compute   prometheus.Histogram
 	computing prometheus.Gauge
+	// rows and together are of batches; nil where nothing is gathered.
+	rows, together prometheus.Histogram
 }
 
-func newMetrics(model string) *metrics {
+// newMetrics has those of a model; rows is how many a batch has, 0 where nothing is gathered.
+func newMetrics(model string, rows int64) *metrics {
 	labels := prometheus.Labels{"model": model}
 	// From a tenth of a millisecond to a minute and a half.
 	buckets := prometheus.ExponentialBuckets(1e-4, 2, 20)
@@ -38,7 +41,26 @@ func newMetrics(model string) *metrics {
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.compute, m.computing, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if rows > 0 {
+		// One, two, four, ... as far as a batch goes.
+		var sizes []float64
+		for size := int64(1); size < rows; size *= 2 {
+			sizes = append(sizes, float64(size))
+		}
+		sizes = append(sizes, float64(rows))
+		m.rows = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "collage_batch_rows", ConstLabels: labels,
+			Help: "Rows of requests in a run of the model.", Buckets: sizes})
+		m.together = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "collage_batch_requests", ConstLabels: labels,
+			Help: "Requests that a run of the model answered.", Buckets: sizes})
+		m.registry.MustRegister(m.rows, m.together)
+	}
 	return m
+}
+
+// batched counts a batch.
+func (m *metrics) batched(requests int, rows int64) {
+	m.rows.Observe(float64(rows))
+	m.together.Observe(float64(requests))
 }
 
 func (m *metrics) handler() http.Handler {

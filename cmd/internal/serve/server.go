@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -40,12 +41,16 @@ type Options struct {
 	// Queue is how many requests may wait beside those, MostBytes how large one may be.
 	Queue     int
 	MostBytes int64
+	// Batching gathers requests; the zero Batching computes each by itself.
+	Batching Batching
 }
 
 // Server answers requests for one model.
 type Server struct {
 	options Options
 	free    chan Executor
+	// batcher has the executors where requests are gathered; nil elsewhere.
+	batcher *batcher
 	// waiting counts requests that are computed or wait.
 	waiting atomic.Int64
 	closing atomic.Bool
@@ -55,10 +60,14 @@ type Server struct {
 
 // New makes a server that is ready.
 func New(options Options) *Server {
-	s := &Server{options: options, free: make(chan Executor, len(options.Executors)), metrics: newMetrics(options.Name),
-		mux: http.NewServeMux()}
-	for _, executor := range options.Executors {
-		s.free <- executor
+	s := &Server{options: options, free: make(chan Executor, len(options.Executors)), mux: http.NewServeMux(),
+		metrics: newMetrics(options.Name, options.Batching.Rows)}
+	if options.Batching.Rows > 0 {
+		s.batcher = newBatcher(options.Batching, options.Executors, s.metrics, s.timed)
+	} else {
+		for _, executor := range options.Executors {
+			s.free <- executor
+		}
 	}
 	model := "/v2/models/" + options.Name
 	for pattern, handler := range map[string]http.HandlerFunc{
@@ -86,6 +95,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 
 // Close has the server say that it is not ready any more; what it was asked before is answered.
 func (s *Server) Close() { s.closing.Store(true) }
+
+// End ends what computes, once nothing is asked any more.
+func (s *Server) End() {
+	if s.batcher != nil {
+		s.batcher.close()
+	}
+}
 
 func (s *Server) write(w http.ResponseWriter, code int, v any) {
 	text, err := json.Marshal(v)
@@ -143,6 +159,9 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 		for _, info := range infos {
 			tensors = append(tensors, tensor{Name: info.Name, Shape: append([]int64{}, info.Shape...),
 				Datatype: datatypes[info.DType]})
+			if s.batcher != nil {
+				tensors[len(tensors)-1].Shape[0] = -1 // as many as a request likes, up to the model's
+			}
 		}
 		return tensors
 	}
@@ -204,13 +223,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (int, error) {
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
-	var executor Executor
-	select {
-	case executor = <-s.free:
-	case <-r.Context().Done():
-		return statusGone, errors.New("the client has gone")
-	}
-	outputs, err := s.compute(r.Context(), executor, inputs)
+	outputs, err := s.compute(r.Context(), inputs)
 	if err != nil {
 		if r.Context().Err() != nil {
 			return statusGone, errors.New("the client has gone")
@@ -220,14 +233,28 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (int, error) {
 	return s.reply(w, asked, wanted, outputs)
 }
 
-// compute has an executor compute; it is free again then, whatever happens.
-func (s *Server) compute(ctx context.Context, executor Executor, inputs []npz.Array) ([]npz.Array, error) {
+// compute has the next executor that is free compute, or the batcher.
+func (s *Server) compute(ctx context.Context, inputs []npz.Array) ([]npz.Array, error) {
+	if s.batcher != nil {
+		return s.batcher.infer(ctx, inputs)
+	}
+	select {
+	case executor := <-s.free:
+		defer func() { s.free <- executor }() // whatever happens
+		return s.timedFor(ctx, executor, inputs)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *Server) timed(executor Executor, inputs []npz.Array) ([]npz.Array, error) {
+	return s.timedFor(context.Background(), executor, inputs)
+}
+
+func (s *Server) timedFor(ctx context.Context, executor Executor, inputs []npz.Array) ([]npz.Array, error) {
 	began := time.Now()
 	s.metrics.computing.Inc()
-	defer func() {
-		s.metrics.computed(time.Since(began))
-		s.free <- executor
-	}()
+	defer func() { s.metrics.computed(time.Since(began)) }()
 	return executor.Infer(ctx, inputs)
 }
 
@@ -271,10 +298,34 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (asked *request, i
 	if len(behind) > 0 {
 		return nil, nil, http.StatusBadRequest, fmt.Errorf("%d bytes of the request belong to no input", len(behind))
 	}
-	if err := runmodel.CheckInputs(s.options.Inputs, inputs); err != nil {
+	if inputs, err = s.check(inputs); err != nil {
 		return nil, nil, http.StatusBadRequest, err
 	}
 	return asked, inputs, 0, nil
+}
+
+// check holds inputs against what the model takes, and gives them in its order; where requests are gathered, they may
+// have fewer rows.
+func (s *Server) check(inputs []npz.Array) ([]npz.Array, error) {
+	takes := s.options.Inputs
+	if most := s.options.Batching.Rows; most > 0 && len(inputs) > 0 && len(inputs[0].Shape) > 0 {
+		rows := inputs[0].Shape[0]
+		if rows < 1 || rows > most {
+			return nil, fmt.Errorf("the input %q has %d rows; a request may have 1 to %d", inputs[0].Name, rows, most)
+		}
+		takes = slices.Clone(takes)
+		for i := range takes {
+			takes[i].Shape = append([]int64{rows}, takes[i].Shape[1:]...)
+		}
+	}
+	if err := runmodel.CheckInputs(takes, inputs); err != nil {
+		return nil, err
+	}
+	inOrder := make([]npz.Array, len(takes))
+	for i := range takes {
+		inOrder[i] = inputs[slices.IndexFunc(inputs, func(a npz.Array) bool { return a.Name == takes[i].Name })]
+	}
+	return inOrder, nil
 }
 
 // output is one that a request wants.

@@ -59,6 +59,10 @@ type Part struct {
 	Low      float64 `json:"low_ms,omitempty"`
 	High     float64 `json:"high_ms,omitempty"`
 	Evidence string  `json:"evidence"`
+	// InPlace is what it took in its place in a whole network, the median of so many Profiles; 0 where it was not seen
+	// there.
+	InPlace  float64 `json:"in_place_ms,omitempty"`
+	Profiles int     `json:"profiles,omitempty"`
 	Why      string  `json:"why"`
 	// Nodes are places in Data.Nodes, Others in Data.Others.
 	Nodes  []int `json:"nodes"`
@@ -200,7 +204,8 @@ func (b *builder) regions(explanations []plan.Explanation) {
 			e := &explanations[len(b.data.Parts)] // there is one for each candidate, in this order
 			region.Parts = append(region.Parts, len(b.data.Parts))
 			part := Part{Region: i, Backend: slices.Index(b.data.Backends, e.Backend), Composite: e.Composite,
-				Kernel: e.Kernel, Estimate: rounded(e.Estimate), Evidence: report.Evidence(e), Why: report.Why(e)}
+				Kernel: e.Kernel, Estimate: rounded(e.Estimate), Evidence: report.Evidence(e), Why: report.Why(e),
+				InPlace: rounded(r.Candidates[k].Context), Profiles: r.Candidates[k].Profiles}
 			part.Low, part.High = interval(e, &r.Candidates[k])
 			for _, n := range e.Nodes {
 				part.Nodes = append(part.Nodes, b.at[place{r.Function, n.Index}])

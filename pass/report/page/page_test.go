@@ -48,6 +48,7 @@ func example(t *testing.T) *plan.Plan {
 			{Name: "narrow", Ratio: 0.25, Milliseconds: 2, Rounds: 3, Regions: 3, Exceeds: "0.3 of 0.02"},
 			{Name: "feedback 3", Ratio: 0.5, Milliseconds: 4, Rounds: 9, Regions: 1},
 		}}
+	p.Regions[0].Candidates[0].Context, p.Regions[0].Candidates[0].Profiles = 0.625, 3
 	p.Timeline = &plan.Timeline{Asked: 20, Taken: 14}
 	for i, n := range p.GraphLevel.Networks {
 		p.Timeline.Networks = append(p.Timeline.Networks, plan.Moment{Placement: n.Placement, Seconds: 2 * float64(i),

@@ -97,6 +97,50 @@ const Details = (() => {
     return out;
   }
 
+  // What a part takes where it is: as it was seen there, else by itself.
+  const took = (part) => part.in_place_ms || part.estimate_ms;
+  const BARS = 12;
+
+  // Where the time of a region goes: a bar for each of its parts, the longest first; the part of the node is marked.
+  function times(region, current) {
+    const named = (part) => part.nodes.filter((k) => !data.nodes[k].operator.startsWith("("));
+    const all = region.parts.map((k) => data.parts[k]).filter((part) => named(part).length || took(part) > 0);
+    const sum = all.reduce((so, part) => so + took(part), 0);
+    if (!(sum > 0)) return [];
+    all.sort((a, b) => took(b) - took(a));
+    const shown = all.slice(0, BARS);
+    if (!shown.includes(current) && all.includes(current)) shown.push(current);
+    const row = (part) => {
+      const nodes = named(part).length ? named(part) : part.nodes;
+      const share = (100 * took(part)) / sum;
+      return make(
+        "li",
+        part === current ? { "aria-current": "true" } : {},
+        link(nodes[0]),
+        nodes.length > 1 ? " and " + (nodes.length - 1) + " more" : "",
+        make("span", { class: "n" }, ms(took(part)) + ", " + share.toFixed(1) + "\u00a0%"),
+        make(
+          "span",
+          { class: "share" },
+          make("span", { class: "b" + (part.backend % 8), style: "width:" + Math.max(share, 0.5).toFixed(1) + "%" }),
+        ),
+        part.in_place_ms ? null : make("span", { class: "small" }, "by itself, not seen in its place"),
+      );
+    };
+    const seen = all.filter((part) => part.in_place_ms);
+    const networks = Math.max(0, ...seen.map((part) => part.profiles || 1));
+    let says = "No whole network was profiled in which these parts could be told apart: each by itself.";
+    if (seen.length)
+      says = `As it was seen in ${networks === 1 ? "one whole network" : networks + " whole networks"}, borders included.`;
+    const more = all.length - shown.length;
+    return [
+      make("h4", {}, "Where the time of region " + region.id + " goes"),
+      make("p", { class: "small" }, says),
+      make("ol", { id: "times" }, ...shown.map(row)),
+      more ? make("p", { class: "small" }, `and ${more} smaller parts`) : null,
+    ].filter(Boolean);
+  }
+
   function show(i) {
     const node = data.nodes[i],
       part = data.parts[node.part],
@@ -165,6 +209,7 @@ const Details = (() => {
       make("h4", {}, "Why this one won"),
       make("p", { id: "won" }, part.why),
       ...others(part, i),
+      ...times(region, part),
     );
     panel.replaceChildren(...parts);
   }

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/cmd/internal/runmodel"
+	"github.com/collage-tvm/collage/internal/npz"
+)
+
+// batchOf is how many rows the executors here compute, of two elements each.
+const batchOf = 4
+
+// rowwise gives f of the elements of its input, all rows below one another.
+type rowwise struct {
+	f func(elements []float32) []float32
+	// seen is told the first element of each row of each run; may be nil.
+	seen chan []float32
+}
+
+func (e rowwise) Infer(_ context.Context, inputs []npz.Array) ([]npz.Array, error) {
+	elements := elementsOf(&inputs[0])
+	if e.seen != nil {
+		var first []float32
+		for i := 0; i < len(elements); i += 2 {
+			first = append(first, elements[i])
+		}
+		e.seen <- first
+	}
+	if slices.Contains(elements, -1) {
+		return nil, errors.New("it is broken")
+	}
+	if slices.Contains(elements, -2) {
+		panic("a defect")
+	}
+	return []npz.Array{arrayOf("y", e.f(elements))}, nil
+}
+
+func elementsOf(a *npz.Array) (elements []float32) {
+	for part := range slices.Chunk(a.Data, 4) {
+		elements = append(elements, math.Float32frombits(binary.LittleEndian.Uint32(part)))
+	}
+	return elements
+}
+
+func arrayOf(name string, elements []float32) npz.Array {
+	a := npz.Array{Name: name, DType: "float32", Shape: []int64{int64(len(elements) / 2), 2}}
+	for _, v := range elements {
+		a.Data = binary.LittleEndian.AppendUint32(a.Data, math.Float32bits(v))
+	}
+	return a
+}
+
+func twice(elements []float32) []float32 {
+	out := make([]float32, len(elements))
+	for i, v := range elements {
+		out[i] = 2 * v
+	}
+	return out
+}
+
+var takes = []runmodel.TensorInfo{{Name: "x", Shape: []int64{batchOf, 2}, DType: "float32"}}
+
+func TestRowsThatHangOnOthersAreFound(t *testing.T) {
+	for name, one := range map[string]struct {
+		f    func(elements []float32) []float32
+		want string
+	}{
+		"rows": {f: twice},
+		"the mean of the batch": {func(elements []float32) []float32 {
+			sum := float32(0)
+			for _, v := range elements {
+				sum += v
+			}
+			out := twice(elements)
+			for i := range out {
+				out[i] += sum / 8
+			}
+			return out
+		}, "mixes rows"},
+		"the row above": {func(elements []float32) []float32 {
+			out := twice(elements)
+			out[4] += elements[2]
+			return out
+		}, "mixes rows"},
+		"the place in the batch": {func(elements []float32) []float32 {
+			out := twice(elements)
+			out[2]++
+			return out
+		}, "mixes rows"},
+		"nothing":    {func(elements []float32) []float32 { return make([]float32, len(elements)) }, "all give the same"},
+		"a row less": {func(elements []float32) []float32 { return elements[2:] }, "not one row for each"},
+	} {
+		err := CheckRows(t.Context(), rowwise{f: one.f}, takes, batchOf)
+		if one.want == "" {
+			assert.NoError(t, err, name)
+		} else {
+			assert.ErrorContains(t, err, one.want, name)
+		}
+	}
+}
+
+func TestBatchOf(t *testing.T) {
+	info := func(shape ...int64) []runmodel.TensorInfo {
+		return []runmodel.TensorInfo{{Name: "x", Shape: shape, DType: "float32"}}
+	}
+	rows, err := BatchOf(info(4, 2), info(4))
+	require.NoError(t, err)
+	assert.Equal(t, int64(4), rows)
+	for want, one := range map[string][2][]runmodel.TensorInfo{
+		"compiled for one row": {info(1, 2), info(1, 2)}, "has 3 rows": {info(4, 2), info(3)},
+		"has no rows": {info(4, 2), info()}, "open dimension": {info(-1, 2), info(-1)}, "no inputs": {nil, info(4)},
+	} {
+		_, err := BatchOf(one[0], one[1])
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func batching(t *testing.T, executor Executor, delay time.Duration) *batcher {
+	b := newBatcher(Batching{Rows: batchOf, Delay: delay}, []Executor{executor}, newMetrics("net", batchOf),
+		func(e Executor, inputs []npz.Array) ([]npz.Array, error) {
+			return e.Infer(context.Background(), inputs)
+		})
+	t.Cleanup(b.close)
+	return b
+}
+
+// asked sends requests, each once the one before waits; the elements of each are given back.
+func asked(t *testing.T, b *batcher, requests ...[]float32) [][]float32 {
+	t.Helper()
+	answers := make([][]float32, len(requests))
+	var group sync.WaitGroup
+	for i, elements := range requests {
+		group.Go(func() {
+			outputs, err := b.infer(t.Context(), []npz.Array{arrayOf("x", elements)})
+			if assert.NoError(t, err) {
+				answers[i] = elementsOf(&outputs[0])
+				assert.Equal(t, []int64{int64(len(elements) / 2), 2}, outputs[0].Shape)
+			}
+		})
+	}
+	group.Wait()
+	return answers
+}
+
+// A batch that is full does not wait; each request has its own rows.
+func TestAFullBatch(t *testing.T) {
+	b := batching(t, rowwise{f: twice, seen: make(chan []float32, 1)}, time.Hour)
+	answers := asked(t, b, []float32{1, 2}, []float32{3, 4, 5, 6, 7, 8})
+	assert.Equal(t, [][]float32{{2, 4}, {6, 8, 10, 12, 14, 16}}, answers)
+}
+
+// What does not fit is in the next batch; a batch that is not full has its last row again.
+func TestWhatDoesNotFit(t *testing.T) {
+	e := rowwise{f: twice, seen: make(chan []float32, 8)}
+	b := batching(t, e, 10*time.Millisecond)
+	answers := asked(t, b, []float32{1, 2, 3, 4, 5, 6}, []float32{7, 8, 9, 10, 11, 12})
+	assert.Equal(t, [][]float32{{2, 4, 6, 8, 10, 12}, {14, 16, 18, 20, 22, 24}}, answers)
+	runs := [][]float32{<-e.seen, <-e.seen}
+	slices.SortFunc(runs, slices.Compare)
+	assert.Equal(t, [][]float32{{1, 3, 5, 5}, {7, 9, 11, 11}}, runs)
+}
+
+func TestABatchThatFails(t *testing.T) {
+	for sign, want := range map[float32]string{-1: "it is broken", -2: "a defect"} {
+		b := batching(t, rowwise{f: twice}, time.Hour)
+		errs := make(chan error)
+		for _, elements := range [][]float32{{sign, 0}, {1, 2, 3, 4, 5, 6}} {
+			go func() {
+				_, err := b.infer(t.Context(), []npz.Array{arrayOf("x", elements)})
+				errs <- err
+			}()
+		}
+		for range 2 {
+			assert.ErrorContains(t, <-errs, want)
+		}
+		assert.Equal(t, [][]float32{{2, 2, 2, 2, 2, 2, 2, 2}}, asked(t, b, []float32{1, 1, 1, 1, 1, 1, 1, 1}))
+	}
+}
+
+func TestWhoHasGoneIsNotComputed(t *testing.T) {
+	e := rowwise{f: twice, seen: make(chan []float32, 8)}
+	b := batching(t, e, time.Hour)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.infer(gone, []npz.Array{arrayOf("x", []float32{9, 9})})
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, [][]float32{{2, 4, 6, 8, 10, 12, 14, 16}}, asked(t, b, []float32{1, 2, 3, 4, 5, 6, 7, 8}))
+	assert.Equal(t, []float32{1, 3, 5, 7}, <-e.seen)
+}
+
+func TestRequestsOfSomeRows(t *testing.T) {
+	s := New(Options{Name: "net", Inputs: takes, Outputs: []runmodel.TensorInfo{{Name: "y", Shape: []int64{batchOf, 2},
+		DType: "float32"}}, Executors: []Executor{rowwise{f: twice}}, Queue: 8, MostBytes: 1 << 16,
+		Batching: Batching{Rows: batchOf, Delay: time.Microsecond}})
+	defer s.End()
+	body := func(shape, data string) string {
+		return `{"inputs": [{"name": "x", "shape": ` + shape + `, "datatype": "FP32", "data": ` + data + `}]}`
+	}
+	code, said, _ := ask(t, s, "POST", inferPath, body("[1, 2]", "[1, 2]"))
+	assert.Equal(t, 200, code)
+	assert.JSONEq(t, `{"model_name": "net", "model_version": "1",
+		"outputs": [{"name": "y", "shape": [1, 2], "datatype": "FP32", "data": [2, 4]}]}`, said)
+	for shape, want := range map[string]string{"[5, 2]": "5 rows; a request may have 1 to 4", "[0, 2]": "0 rows",
+		"[1, 3]": "has the shape [1, 3]", "[]": "has the shape []"} {
+		data := map[string]string{"[5, 2]": "[1,2,3,4,5,6,7,8,9,0]", "[0, 2]": "[]", "[1, 3]": "[1,2,3]", "[]": "[1]"}
+		code, said, _ := ask(t, s, "POST", inferPath, body(shape, data[shape]))
+		assert.Equal(t, 400, code)
+		assert.Contains(t, said, want)
+	}
+	_, said, _ = ask(t, s, "GET", "/v2/models/net", "")
+	assert.Contains(t, said, `"shape":[-1,2]`)
+	_, said, _ = ask(t, s, "GET", "/metrics", "")
+	assert.Contains(t, said, `collage_batch_rows_sum{model="net"} 1`)
+	assert.Contains(t, said, `collage_batch_requests_count{model="net"} 1`)
+}
