@@ -6,6 +6,7 @@
 # files (scripts/docs-libraries.txt, by npm). Exit code 3: these cannot be had here, for the reason that is printed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/npm.sh
 
 site=${1:-build/docs-site}
 python=${COLLAGE_PYTHON:-.venv/bin/python}
@@ -30,12 +31,10 @@ if [[ ! -f $tools/stamp || $(<"$tools/stamp") != "$hash" ]]; then
     --target "$tools/site" --requirement "$requirements" >"$tools/log" 2>&1 </dev/null ||
     absent "mkdocs cannot be fetched: $(tail -n 1 "$tools/log")"
   while read -r name version file && read -r integrity; do
-    # What a package would run of its own when it is installed is not run: it is not installed.
-    npm pack --silent --ignore-scripts --pack-destination "$tools" "$name@$version" >"$tools/log" 2>&1 </dev/null ||
+    npm_archive "$tools" "$name@$version" >"$tools/log" 2>&1 </dev/null ||
       absent "$name cannot be fetched: $(tail -n 1 "$tools/log")"
     archive=$tools/$name-$version.tgz
-    sum=$(sha512sum "$archive" | cut -d ' ' -f 1)
-    [[ $sum == "$(base64 -d <<<"${integrity#sha512-}" | od -An -v -tx1 | tr -d ' \n')" ]] || {
+    is_what_npm_told "$archive" "$integrity" || {
       echo "docs: error: $name $version is not what $libraries says: its hash is another one" >&2
       exit 2
     }

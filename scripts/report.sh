@@ -9,6 +9,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=report column=9
 source scripts/steps.sh
+source scripts/npm.sh
 
 list=scripts/report-libraries.txt
 folder=pass/report/page/libraries
@@ -29,11 +30,9 @@ rm -f "$stamp"
 while read -r name version files && read -r integrity; do
   say "$name" "fetching $version"
   subject="$name $version"
-  # What a package would run of its own when it is installed is not run: it is not installed.
-  quietly npm pack --silent --ignore-scripts --pack-destination "$fetched" "$name@$version"
+  quietly npm_archive "$fetched" "$name@$version"
   archive=$fetched/$name-$version.tgz
-  sum=$(sha512sum "$archive" | cut -d ' ' -f 1)
-  [[ $sum == "$(base64 -d <<<"${integrity#sha512-}" | od -An -v -tx1 | tr -d ' \n')" ]] ||
+  is_what_npm_told "$archive" "$integrity" ||
     die "$name $version is not what $list says: its hash is another one"
   for file in $files; do
     case $file in

@@ -39,6 +39,23 @@ def environment(**extra):
     }
 
 
+def fetched(script, folder, absent):
+    """What scripts/SCRIPT prints when it has put what a test needs into the folder. Where it cannot be had here (exit
+    code 3) the test is skipped: absent says what, the script why.
+    """
+    done = subprocess.run(
+        [str(TREE / "scripts" / script), str(folder)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode == 3:
+        pytest.skip(f"{absent}: {done.stdout.strip()}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
 def run_python(program, *arguments, timeout=300, **extra):
     """Run a program in a fresh Python; what it prints last is JSON, and is returned."""
     result = subprocess.run(

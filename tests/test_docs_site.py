@@ -6,12 +6,11 @@ Each page that is opened must ask for nothing outside of the site and log no err
 
 import functools
 import http.server
-import subprocess
 import threading
 from contextlib import contextmanager
 
 import pytest
-from conftest import TREE, environment
+from conftest import fetched
 from test_report_page import DESKTOP, PHONE, browser  # noqa: F401
 
 pytestmark = pytest.mark.heavy
@@ -21,16 +20,7 @@ pytestmark = pytest.mark.heavy
 def site(tmp_path_factory):
     """The folder of the site."""
     folder = tmp_path_factory.mktemp("docs") / "site"
-    built = subprocess.run(
-        [str(TREE / "scripts" / "docs.sh"), str(folder)],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-    )
-    if built.returncode == 3:
-        pytest.skip(f"the site cannot be built here: {built.stdout.strip()}")
-    assert built.returncode == 0, built.stdout + built.stderr
+    fetched("docs.sh", folder, "the site cannot be built here")
     return folder
 
 
@@ -84,8 +74,7 @@ def test_search_finds_a_page(browser, address, how, size, scheme):  # noqa: F811
         # The page looks at keys, and not at what is put there without.
         page.locator("input.md-search__input").press_sequentially("another process has held the cost store")
         # While the last words are not looked for yet, what the first ones find stands there.
-        first = page.locator("li.md-search-result__item:first-child a.md-search-result__link")
-        found = first.filter(has_text="Troubleshooting").first
+        found = page.locator("a.md-search-result__link").first.filter(has_text="Troubleshooting")
         found.wait_for(timeout=60_000)
         found.click()
         page.wait_for_url("**/troubleshooting.html*")

@@ -6,12 +6,11 @@ Each page that is opened must ask for nothing outside of itself and log no error
 
 import json
 import shutil
-import subprocess
 import sys
 from contextlib import contextmanager
 
 import pytest
-from conftest import SAMPLES, TREE, environment
+from conftest import SAMPLES, TREE, fetched
 from large_plan import large_plan
 from test_json import small_network
 
@@ -24,22 +23,13 @@ DESKTOP, PHONE = (1280, 900), (390, 844)
 def browser():
     """A Chromium without a window."""
     folder = TREE / "build" / "test-browser"
-    got = subprocess.run(
-        [str(TREE / "scripts" / "browser.sh"), str(folder)],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-    )
-    if got.returncode == 3:
-        pytest.skip(f"a browser cannot be had here: {got.stdout.strip()}")
-    assert got.returncode == 0, got.stdout + got.stderr
+    program = fetched("browser.sh", folder, "a browser cannot be had here")
     sys.path.insert(0, str(folder / "site"))
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         # Where tests run as root, Chromium's sandbox cannot.
-        chromium = playwright.chromium.launch(executable_path=got.stdout.strip(), args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield chromium
         chromium.close()
     sys.path.remove(str(folder / "site"))

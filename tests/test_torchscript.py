@@ -13,7 +13,7 @@ from dataclasses import replace
 import documents
 import numpy as np
 import pytest
-from conftest import SAMPLES, TREE, environment
+from conftest import SAMPLES, TREE, environment, fetched
 from document_runner import Runner
 
 # Writes NAME.pt, NAME.npz (inputs by name) and NAME.expected.npz (torch's outputs) for each network.
@@ -113,16 +113,7 @@ INPUTS = {
 def torch_environment():
     """What a process needs in its environment to import torch beside TVM."""
     folder = TREE / "build" / "test-torch"
-    fetched = subprocess.run(
-        [str(TREE / "scripts" / "torch.sh"), str(folder)],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-    )
-    if fetched.returncode == 3:
-        pytest.skip(f"torch cannot be had here: {fetched.stdout.strip()}")
-    assert fetched.returncode == 0, fetched.stdout + fetched.stderr
+    fetched("torch.sh", folder, "torch cannot be had here")
     site, libraries = (folder / "environment").read_text().splitlines()
     paths = os.pathsep.join((environment()["PYTHONPATH"], site))
     return {"PYTHONPATH": paths, "LD_LIBRARY_PATH": libraries}

@@ -209,11 +209,10 @@ func (s *Span) Part(name string) {
 	if !s.to.IsZero() {
 		return
 	}
-	from := s.from
-	for _, c := range s.track.closed {
-		if c.to.After(from) {
-			from = c.to
-		}
+	// What ended last stands last.
+	from, closed := s.from, s.track.closed
+	if last := len(closed) - 1; last >= 0 && closed[last].to.After(from) {
+		from = closed[last].to
 	}
 	s.track.closed = append(s.track.closed, &Span{track: s.track, name: name, from: from, to: s.track.recorder.now()})
 }

@@ -86,8 +86,8 @@ func (s *Summary) regions(opts Options) string {
 	if s.Module != "" {
 		fmt.Fprintf(&b, "%s: ", s.Module)
 	}
-	fmt.Fprintf(&b, "%s in %s, for %s, %s", counted(s.Operators, "operator"), counted(len(s.Regions)-hidden, "region"),
-		s.Target, counted(s.Threads, "thread"))
+	fmt.Fprintf(&b, "%s in %s, for %s, %s", Counted(s.Operators, "operator"), Counted(len(s.Regions)-hidden, "region"),
+		s.Target, Counted(s.Threads, "thread"))
 	if s.Level != "" {
 		fmt.Fprintf(&b, "; placed at the %s level", s.Level)
 	}
@@ -524,12 +524,4 @@ func (s *Summary) times() string {
 		fmt.Fprintf(&b, "%-18s %12s   %s\n", l[0], l[1], l[2])
 	}
 	return b.String()
-}
-
-// counted is "1 region" or "2 regions".
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

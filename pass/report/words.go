@@ -37,7 +37,7 @@ func Why(e *plan.Explanation) string {
 	}
 	o := &e.Others[0]
 	if o.Fate != plan.FateDearer && o.Fate != plan.FateBounded {
-		return fmt.Sprintf("Nothing else could be placed here: %s.", counted(len(e.Others), "candidate"))
+		return fmt.Sprintf("Nothing else could be placed here: %s.", Counted(len(e.Others), "candidate"))
 	}
 	estimate, _ := estimateCells(o)
 	verdict := needed(o)
@@ -49,6 +49,14 @@ func Why(e *plan.Explanation) string {
 
 // Places says where something is, shortened: "%12, %30", or "5 places".
 func Places(at []plan.Place) string { return strings.Trim(places(at, Options{}), " ()") }
+
+// Counted is "1 region" or "2 regions".
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
 
 // Operators shortens the names of operators, as tables have them: "nn.conv2d + add + nn.relu".
 func Operators(names []string) string { return operators(names) }

@@ -30,12 +30,9 @@ func (c *Config) Record(what string) (end func(so error) error, err error) {
 	recorder := tracefile.New(what, time.Now())
 	c.Recorder = recorder
 	return func(so error) error {
-		if err := recorder.WriteFile(path, About(what)); err != nil {
+		if err := recorder.WriteFile(path, tracefile.Details{"command": what}); err != nil {
 			return errors.Join(so, fmt.Errorf("the trace was not written: %w", err))
 		}
 		return so
 	}, nil
 }
-
-// About says what a recording is of.
-func About(what string) tracefile.Details { return tracefile.Details{"command": what} }

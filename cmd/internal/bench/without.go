@@ -5,7 +5,6 @@ package bench
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/collage-tvm/collage/cmd/internal/machine"
@@ -97,7 +96,7 @@ func KernelOperators(p *plan.Plan, backend string) map[string]int {
 				continue
 			}
 			for _, n := range c.Nodes {
-				if isOperator(&n) {
+				if n.IsOperator() {
 					counts[c.Kernel]++
 				}
 			}
@@ -112,7 +111,7 @@ func OperatorsOf(p *plan.Plan) []string {
 	for i := range p.Regions {
 		for k := range p.Regions[i].Candidates {
 			for _, n := range p.Regions[i].Candidates[k].Nodes {
-				if isOperator(&n) {
+				if n.IsOperator() {
 					names = append(names, n.Operator)
 				}
 			}
@@ -121,9 +120,6 @@ func OperatorsOf(p *plan.Plan) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
-
-// isOperator tells the calls of operators from other nodes, which plans name in parentheses.
-func isOperator(n *plan.Node) bool { return !strings.HasPrefix(n.Operator, "(") }
 
 // RunWithout runs networks, whose Executable is what was kept, in turn with the same without each kernel. leave gives
 // what was found without each of them, that with all kernels first, and nothing where the network has none; kernels are

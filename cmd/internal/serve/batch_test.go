@@ -78,6 +78,16 @@ func TestRowsThatHangOnOthersAreFound(t *testing.T) {
 		want string
 	}{
 		"rows": {f: twice},
+		"rows that are no numbers, and sums in another order": {f: func(elements []float32) []float32 {
+			out := twice(elements)
+			for i := range out {
+				out[i] = float32(math.Sqrt(float64(out[i] - 1)))
+			}
+			for i := range out[:2] {
+				out[i] *= 1 + 2e-7
+			}
+			return out
+		}},
 		"the mean of the batch": {func(elements []float32) []float32 {
 			sum := float32(0)
 			for _, v := range elements {

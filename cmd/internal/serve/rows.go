@@ -59,7 +59,7 @@ func CheckRows(ctx context.Context, executor Executor, inputs []runmodel.TensorI
 		if given[i], err = runmodel.RandomInputs(inputs, uint64(i+1)); err != nil {
 			return fmt.Errorf("whether the model mixes rows cannot be tried: %w", err)
 		}
-		if made[i], err = infer(ctx, executor, given[i]); err != nil {
+		if made[i], err = executor.Infer(ctx, given[i]); err != nil {
 			return err
 		}
 	}
@@ -73,7 +73,7 @@ func CheckRows(ctx context.Context, executor Executor, inputs []runmodel.TensorI
 			mixed[k].Data = append(mixed[k].Data, rowOf(&given[from][k], at, rows)...)
 		}
 	}
-	seen, err := infer(ctx, executor, mixed)
+	seen, err := executor.Infer(ctx, mixed)
 	if err != nil {
 		return err
 	}
@@ -107,25 +107,16 @@ func source(row, rows int64) (batch int, at int64) {
 	return 1, row
 }
 
-// infer runs a model; what it gives is kept.
-func infer(ctx context.Context, executor Executor, inputs []npz.Array) ([]npz.Array, error) {
-	outputs, err := executor.Infer(ctx, inputs)
-	for i := range outputs {
-		outputs[i].Data = bytes.Clone(outputs[i].Data)
-	}
-	return outputs, err
-}
-
 // rowOf are the bytes of one row.
 func rowOf(a *npz.Array, row, rows int64) []byte {
 	size := int64(len(a.Data)) / rows
 	return a.Data[row*size : (row+1)*size]
 }
 
-// greatestOf is the greatest absolute element of an array of floats; 0 of another one.
+// greatestOf is the greatest absolute element that is a number, of an array of floats; 0 of another one.
 func greatestOf(a *npz.Array) (greatest float64) {
 	floats(a.DType, a.Data, func(v float64) {
-		if !math.IsInf(v, 0) {
+		if !math.IsInf(v, 0) && !math.IsNaN(v) {
 			greatest = max(greatest, math.Abs(v))
 		}
 	})

@@ -26,7 +26,7 @@ import (
 
 // Executor computes a model for one request at a time.
 type Executor interface {
-	// Infer gives the outputs for inputs that CheckInputs has seen.
+	// Infer gives the outputs for inputs that CheckInputs has seen; they are the caller's.
 	Infer(ctx context.Context, inputs []npz.Array) ([]npz.Array, error)
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/report"
 )
 
 // Sizes in pixels. Boxes of one candidate touch, those of one region stand closer together than regions do.
@@ -131,7 +132,7 @@ func (d *sketch) head(operators int) {
 		}
 	}
 	says := fmt.Sprintf("%s, %s. They run from left to right and from the top down; boxes that touch are one candidate, "+
-		"a frame is around a region.", counted(operators, "operator"), counted(regions, "region"))
+		"a frame is around a region.", report.Counted(operators, "operator"), report.Counted(regions, "region"))
 	if !d.named {
 		says += fmt.Sprintf(" Names are left out of more than %d.", mostNamed)
 	}
@@ -143,9 +144,9 @@ func (d *sketch) head(operators int) {
 		if b.Operators == 0 {
 			continue
 		}
-		label := fmt.Sprintf("%s: %s", b.Name, counted(b.Operators, "operator"))
+		label := fmt.Sprintf("%s: %s", b.Name, report.Counted(b.Operators, "operator"))
 		if b.Compiler != "" {
-			label += fmt.Sprintf(" in %s", counted(b.Regions, "region"))
+			label += fmt.Sprintf(" in %s", report.Counted(b.Regions, "region"))
 		}
 		long := 30 + textWidth(label, textSize)
 		if d.x+long > width-margin {
@@ -176,7 +177,7 @@ func (d *sketch) region(r *plan.Region) {
 		}
 		d.keepTogether(c)
 		for i := range c.Nodes {
-			if isOperator(c.Nodes[i].Operator) {
+			if c.Nodes[i].IsOperator() {
 				d.operator(&drawn, r, c, &c.Nodes[i])
 			}
 		}
@@ -195,7 +196,7 @@ func (d *sketch) region(r *plan.Region) {
 func (d *sketch) keepTogether(c *plan.Candidate) {
 	wide := 0
 	for i := range c.Nodes {
-		if isOperator(c.Nodes[i].Operator) {
+		if c.Nodes[i].IsOperator() {
 			wide += d.boxWidth
 		}
 	}
@@ -251,9 +252,6 @@ func colourOf(backend int) string {
 	return colours[backend%len(colours)]
 }
 
-// isOperator says that a node is the call of an operator, and no tuple or the like.
-func isOperator(name string) bool { return !strings.HasPrefix(name, "(") }
-
 // short is an operator's name without what stands before all of them.
 func short(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "nn."), "contrib_")
@@ -269,11 +267,4 @@ func fitting(name string, room int) string {
 		letters = letters[:len(letters)-1]
 	}
 	return string(letters) + "…"
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
