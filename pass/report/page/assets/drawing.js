@@ -123,6 +123,9 @@ const Drawing = (() => {
         },
         { passive: true },
       );
+    // Cytoscape keeps where the container is until it is told of a scroll or another size. A page that moved otherwise,
+    // or whose scroll has not been told yet, would have it look for the pointer's node elsewhere.
+    container.addEventListener("pointerdown", () => cy.resize(), { capture: true, passive: true });
     container.addEventListener("keydown", key);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => cy.style(style()));
     let width = container.clientWidth;
