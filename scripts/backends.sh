@@ -16,7 +16,7 @@ started=$SECONDS
 declare -A megabytes=([openvino]=59 [onnxruntime]=24 [mkl]=195 [openblas]=8 [tune]=200)
 
 # These are for developers, not for a backend.
-other=" dev package peers trained browser "
+other=" dev package peers trained browser docs "
 known=()
 for file in scripts/requirements-*.txt; do
   name=${file#scripts/requirements-}
