@@ -93,12 +93,11 @@ void collage_set_error(void* py_error) {
   collage_tvm.APISetLastPythonError(py_error);  // takes a reference of its own, under the GIL
 }
 
-// Makes an error this thread's: as a Python exception where Python is there and knows the class, else ("" is
-// no class) as the text full. The callback that called must return -1 next.
-void collage_raise(const char* class_name, const char* message, const char* full) {
+// Makes an error this thread's: as a Python exception where Python is there and knows its kind (told[0]; ""
+// is none), else as the text full. The callback that called must return -1 next.
+void collage_raise(char* told[COLLAGE_ERROR_TEXTS], const char* full) {
   void* exception = NULL;
-  if (class_name[0] && collage_tvm.APISetLastPythonError)
-    exception = collage_new_exception(class_name, message);
+  if (told[0][0] && collage_tvm.APISetLastPythonError) exception = collage_new_exception(told);
   if (exception) {
     collage_tvm.APISetLastPythonError(exception);
     collage_python_decref(exception);

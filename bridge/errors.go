@@ -57,6 +57,60 @@ func (e *Error) Is(target error) bool {
 	return target == ErrInterrupted && e.Class == "KeyboardInterrupt"
 }
 
+// Exception is what Python is told of an error of ours beside its text; a field is "" where it is not known.
+type Exception struct {
+	// Class is a class of collage.errors (python/collage/errors.py); "" for the one that goes with the kind of error.
+	Class string
+	// The fields of CollageError.
+	Option, Operator, Span, Backend, File string
+}
+
+// Reporter is an error that has more to say to Python than a text.
+type Reporter interface {
+	error
+	Exception() Exception
+}
+
+// With gives err, and has Python told said of it.
+func With(err error, said Exception) error { return &reported{err, said} }
+
+type reported struct {
+	error
+	said Exception
+}
+
+func (r *reported) Unwrap() error        { return r.error }
+func (r *reported) Exception() Exception { return r.said }
+
+// Reported says of err what the Reporters that it wraps do; where several know something, the outermost holds.
+func Reported(err error) Exception {
+	var said Exception
+	if one, ok := err.(Reporter); ok { // each of the chain by itself: errors.As gives the first only
+		said = one.Exception()
+	}
+	switch wrapper := err.(type) {
+	case interface{ Unwrap() error }:
+		said.complete(Reported(wrapper.Unwrap()))
+	case interface{ Unwrap() []error }:
+		for _, part := range wrapper.Unwrap() {
+			said.complete(Reported(part))
+		}
+	}
+	return said
+}
+
+// complete takes over what the other knows and e does not.
+func (e *Exception) complete(other Exception) {
+	for _, field := range []struct{ to, from *string }{
+		{&e.Class, &other.Class}, {&e.Option, &other.Option}, {&e.Operator, &other.Operator}, {&e.Span, &other.Span},
+		{&e.Backend, &other.Backend}, {&e.File, &other.File},
+	} {
+		if *field.to == "" {
+			*field.to = *field.from
+		}
+	}
+}
+
 // pyException owns a reference to a Python exception.
 type pyException struct{ handle }
 
@@ -145,9 +199,15 @@ func setError(err error) {
 	} else {
 		full = "TVMError: " + full
 	}
-	texts := [...]*C.char{cText(class), cText(message), cText(full)}
-	C.collage_raise(texts[0], texts[1], texts[2])
-	for _, p := range texts {
+	said := Reported(err)
+	texts := [...]string{class, said.Class, message, said.Option, said.Operator, said.Span, said.Backend, said.File}
+	var told [len(texts)]*C.char
+	for i := range texts {
+		told[i] = cText(texts[i])
+	}
+	plain := cText(full)
+	C.collage_raise(&told[0], plain)
+	for _, p := range append(told[:], plain) {
 		C.free(unsafe.Pointer(p))
 	}
 }

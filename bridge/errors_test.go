@@ -112,3 +112,23 @@ func TestSignalsWithoutPython(t *testing.T) {
 	require.ErrorIs(t, &Error{Class: "KeyboardInterrupt"}, ErrInterrupted)
 	require.NotErrorIs(t, &Error{Class: "ValueError"}, ErrInterrupted)
 }
+
+type reporting struct {
+	text string
+	said Exception
+}
+
+func (r *reporting) Error() string        { return r.text }
+func (r *reporting) Exception() Exception { return r.said }
+
+func TestReportedTakesTheOutermostOfEachField(t *testing.T) {
+	inner := &reporting{"inner", Exception{Class: "ModelError", Backend: "dnnl", Span: "conv1"}}
+	outer := With(fmt.Errorf("outer: %w", inner), Exception{Class: "PlanError", Operator: "nn.conv2d"})
+	require.Equal(t, "outer: inner", outer.Error())
+	require.ErrorIs(t, outer, inner)
+	require.Equal(t, Exception{Class: "PlanError", Operator: "nn.conv2d", Backend: "dnnl", Span: "conv1"},
+		Reported(fmt.Errorf("ValueError: %w", outer)))
+	require.Equal(t, inner.said, Reported(errors.Join(errors.New("first"), inner)))
+	require.Equal(t, Exception{}, Reported(errors.New("plain")))
+	require.Equal(t, Exception{}, Reported(nil))
+}

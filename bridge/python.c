@@ -26,6 +26,7 @@ typedef struct {
   const char* (*AsUTF8AndSize)(void*, ptrdiff_t*);
   void* (*DecodeUTF8)(const char*, ptrdiff_t, const char*);
   void* (*ImportModule)(const char*);
+  void* (*GetModule)(void*);
   void* (*CallWith)(void*, ...);
   int (*IsSubclass)(void*, void*);
   void** BaseException;
@@ -58,6 +59,7 @@ int collage_python_present(void) {
       {&api.AsUTF8AndSize, "PyUnicode_AsUTF8AndSize"},
       {&api.DecodeUTF8, "PyUnicode_DecodeUTF8"},
       {&api.ImportModule, "PyImport_ImportModule"},
+      {&api.GetModule, "PyImport_GetModule"},
       {&api.CallWith, "PyObject_CallFunctionObjArgs"},
       {&api.IsSubclass, "PyObject_IsSubclass"},
       {&api.BaseException, "PyExc_BaseException"},
@@ -90,7 +92,12 @@ static void describe(void* exception, collage_frame* f) {
   f->py_error = exception;
   f->py_class[0] = 0;
   void* type = py.Type(exception);
-  void* name = type ? py.GetAttrString(type, "__name__") : NULL;
+  // Collage's own exceptions go by the name of what they are to Python or TVM (collage.errors.CollageError).
+  void* name = type ? py.GetAttrString(type, "_python_name") : NULL;
+  if (!name) {
+    py.Clear();
+    name = type ? py.GetAttrString(type, "__name__") : NULL;
+  }
   ptrdiff_t size = 0;
   const char* s = name ? py.AsUTF8AndSize(name, &size) : NULL;
   if (s) {
@@ -138,16 +145,51 @@ static void* class_in(const char* module, const char* name) {
   return NULL;
 }
 
-// Makes an exception of a class of Python's or of tvm.error's, so that Python sees the message as it was
-// written and not with TVM's C++ stack in it. NULL where there is no such class; a new reference else.
-void* collage_new_exception(const char* name, const char* message) {
+static void* str_of(const char* text) { return py.DecodeUTF8(text, (ptrdiff_t)strlen(text), "replace"); }
+
+// The exception that collage.errors makes of an error; NULL where that module is not loaded (nothing is
+// imported for it), or knows no such kind. The GIL is held.
+static void* collage_exception(char* told[COLLAGE_ERROR_TEXTS]) {
+  void* name = str_of("collage.errors");
+  void* module = name ? py.GetModule(name) : NULL;
+  if (name) py.DecRef(name);
+  void* raised = module ? py.GetAttrString(module, "raised") : NULL;
+  if (module) py.DecRef(module);
+  void* texts[COLLAGE_ERROR_TEXTS];
+  int made = 0;
+  while (raised && made < COLLAGE_ERROR_TEXTS && (texts[made] = str_of(told[made]))) made++;
+  void* exception = NULL;
+  if (made == COLLAGE_ERROR_TEXTS)
+    exception = py.CallWith(raised, texts[0], texts[1], texts[2], texts[3], texts[4], texts[5], texts[6],
+                            texts[7], NULL);
+  while (made > 0) py.DecRef(texts[--made]);
+  if (raised) py.DecRef(raised);
+  if (!exception) {
+    py.Clear();
+    return NULL;
+  }
+  void* type = py.Type(exception);
+  if (!type || py.IsSubclass(type, *py.BaseException) != 1) {  // None
+    py.DecRef(exception);
+    exception = NULL;
+    py.Clear();
+  }
+  if (type) py.DecRef(type);
+  return exception;
+}
+
+// Makes an exception of Collage's, or else of a class of Python's or of tvm.error's, so that Python sees the
+// message as it was written and not with TVM's C++ stack in it. NULL where there is no such class; a new
+// reference else.
+void* collage_new_exception(char* told[COLLAGE_ERROR_TEXTS]) {
   if (collage_stopped() || !collage_python_present()) return NULL;
   int state = py.GILState_Ensure();
-  void* exception = NULL;
-  void* type = class_in("builtins", name);
-  if (!type) type = class_in("tvm.error", name);
+  void* exception = collage_exception(told);
+  void* type = NULL;
+  if (!exception) type = class_in("builtins", told[0]);
+  if (!exception && !type) type = class_in("tvm.error", told[0]);
   if (type) {
-    void* text = py.DecodeUTF8(message, (ptrdiff_t)strlen(message), "replace");
+    void* text = str_of(told[2]);
     if (text) {
       exception = py.CallWith(type, text, NULL);
       py.DecRef(text);

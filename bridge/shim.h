@@ -114,7 +114,10 @@ int collage_float_value(void* object, double* out);
 int collage_new_function(void* resource, collage_frame* f);
 int collage_set_return(void* ret, collage_frame* f);
 void collage_set_error(void* py_error);
-void collage_raise(const char* class_name, const char* message, const char* full);
+// What Python is told of an error of ours: kind ("ValueError"), class of collage.errors, message, and the
+// fields option, operator, span, backend and file ("" for what is not known).
+#define COLLAGE_ERROR_TEXTS 8
+void collage_raise(char* told[COLLAGE_ERROR_TEXTS], const char* full);
 
 // method.c
 int collage_new_binary_method(void* method, collage_frame* f);
@@ -123,7 +126,7 @@ int collage_new_binary_method(void* method, collage_frame* f);
 int collage_python_present(void);
 void collage_take_python_error(void* exception, collage_frame* f);
 void collage_python_decref(void* object);
-void* collage_new_exception(const char* class_name, const char* message);
+void* collage_new_exception(char* told[COLLAGE_ERROR_TEXTS]);
 int collage_check_signals(collage_frame* f);
 int collage_take_pending_error(collage_frame* f);
 

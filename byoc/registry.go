@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/nearest"
 )
 
@@ -208,4 +209,9 @@ func (e *UnknownBackendError) Error() string {
 		fmt.Fprintf(&s, " (known: %s)", strings.Join(e.Known, ", "))
 	}
 	return s.String()
+}
+
+// Exception is what Python is told.
+func (e *UnknownBackendError) Exception() bridge.Exception {
+	return bridge.Exception{Class: "BackendError", Backend: e.Name}
 }

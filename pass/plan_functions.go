@@ -60,7 +60,7 @@ func planArgument(args []bridge.Value, i int, function string) (*plan.Plan, erro
 	}
 	p, err := plan.Decode([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("ValueError: the plan is not readable: %w", err)
+		return nil, bridge.With(fmt.Errorf("ValueError: the plan is not readable: %w", err), bridge.Exception{Class: "PlanError"})
 	}
 	return p, nil
 }

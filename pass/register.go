@@ -35,7 +35,7 @@ const (
 	// PartitionFunction takes a module, a Config as JSON (may be missing), and a packed function that gives costs
 	// instead of measuring (may be missing; givenCosts). It gives the array [module, plan as JSON].
 	PartitionFunction = "collage.partition"
-	// PlaceFunction is PartitionFunction by what parts take alone (network.Place): no whole network is run.
+	// PlaceFunction does what collage.partition does, by what parts take alone (network.Place): no whole network is run.
 	PlaceFunction = "collage.place"
 	// VerifyFunction takes a plan as JSON and gives its plan.Proof as JSON; an error says why the plan proves nothing.
 	VerifyFunction = "collage.plan.verify"
@@ -54,13 +54,14 @@ const (
 	// expression with True behind it, one that TVM has folded, it takes notice; without arguments it lets go what it
 	// holds.
 	FoldFunction = "collage.fold_expressions"
-	// TimingsFunction gives placing.LastTimings as JSON, or None.
+	// TimingsFunction gives where the time of the last placement in this process went, as JSON (placing.LastTimings), or
+	// None.
 	TimingsFunction = "collage.last_timings"
 	// WholeFunction gives, for a typed module, why the graph executor does not run it, and "" where it does.
 	WholeFunction = "collage.whole"
-	// ResolveTargetFunction is settings.ResolveTarget for Python.
+	// ResolveTargetFunction takes a target as users say it ("x86-64-v3") and gives TVM's (settings.ResolveTarget).
 	ResolveTargetFunction = "collage.resolve_target"
-	// DisabledPassesFunction gives settings.DefaultDisabledPasses as an array.
+	// DisabledPassesFunction gives the passes of TVM's that builds leave out by default, as an array.
 	DisabledPassesFunction = "collage.disabled_passes"
 	// OptionsFunction gives settings.Options as JSON: a list of objects with "name", "kind", "default", "flag" (of the
 	// command line; "" for none), "part" and "meaning".

@@ -135,6 +135,7 @@ TVM_REGISTER_GLOBAL("collage.runtime.DNNLDescribe")
       return DnnlEngine(region).Describe();
     });
 
+// The version of oneDNN in this process.
 TVM_REGISTER_GLOBAL("collage.runtime.DNNLVersion").set_body_typed([]() -> tvm::runtime::String {
   return LibraryVersion();
 });

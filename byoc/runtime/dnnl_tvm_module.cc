@@ -107,6 +107,7 @@ TVM_REGISTER_GLOBAL("runtime.DNNLJSONRuntimeCreate")
       return Create(symbol, graph, constants, std::make_shared<ModelThreads>());
     });
 TVM_REGISTER_GLOBAL("runtime.module.loadbinary_dnnl_json").set_body_typed(Load);
+// The version of oneDNN in this process.
 TVM_REGISTER_GLOBAL("collage.runtime.DNNLVersion").set_body_typed([]() -> String {
   return LibraryVersion();
 });

@@ -253,6 +253,7 @@ void WriteImports(const Module& root, const std::string& path) {
   file.Finish();
 }
 
+// Takes a module and a path, and writes what the module imports there, as an object file for the linker.
 TVM_REGISTER_GLOBAL("collage.runtime.WriteImports")
     .set_body_typed([](const Module& root, const String& path) { WriteImports(root, path); });
 

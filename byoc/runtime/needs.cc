@@ -230,22 +230,27 @@ tvm::runtime::Module LoadNeedsModule(void* opaque_stream) {
 
 }  // namespace
 
+// Takes what a model needs (a line each, as its ELF note has them) and gives the module that checks it when
+// it is loaded.
 TVM_REGISTER_GLOBAL("collage.runtime.NeedsModuleCreate").set_body_typed([](const String& needs) {
   return tvm::runtime::Module(tvm::runtime::make_object<NeedsModuleNode>(std::string(needs)));
 });
 TVM_REGISTER_GLOBAL("runtime.module.loadbinary_collage_needs").set_body_typed(LoadNeedsModule);
+// Takes such lines; an error names what this machine has not.
 TVM_REGISTER_GLOBAL("collage.runtime.CheckNeeds").set_body_typed([](const String& needs) {
   CheckNeeds(needs);
 });
+// Takes a plug-in's name and gives such lines for models with regions of it.
 TVM_REGISTER_GLOBAL("collage.runtime.NeedsOfPlugin").set_body_typed([](const String& name) -> String {
   return NeedsOfPlugin(name);
 });
-// The known features, one a line.
+// The processor features that needs can name, one a line.
 TVM_REGISTER_GLOBAL("collage.runtime.KnownProcessorFeatures").set_body_typed([]() -> String {
   std::string text;
   for (const std::string& name : KnownProcessorFeatures()) text += name + "\n";
   return text;
 });
+// The level of this processor ("x86-64-v3").
 TVM_REGISTER_GLOBAL("collage.runtime.ProcessorLevel").set_body_typed([]() -> String {
   return BestProcessorLevel();
 });

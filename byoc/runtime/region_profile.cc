@@ -34,10 +34,12 @@ void RegionProfile::Note(const std::string& symbol, double milliseconds, const s
   if (on_) calls_[symbol] = text + "}";
 }
 
+// Takes whether regions tell from now on how long their steps take.
 TVM_REGISTER_GLOBAL("collage.runtime.ProfileRegions").set_body_typed([](bool on) {
   RegionProfile::Get().Switch(on);
 });
 
+// What they have told, as JSON.
 TVM_REGISTER_GLOBAL("collage.runtime.RegionProfile").set_body_typed([]() -> tvm::runtime::String {
   return RegionProfile::Get().Take();
 });

@@ -92,6 +92,7 @@ size_t SharedBytes() {
   return bytes;
 }
 
+// How many bytes of constants are shared in this process. For tests.
 TVM_REGISTER_GLOBAL("collage.runtime.SharedBytes").set_body_typed([]() -> int64_t {
   return static_cast<int64_t>(SharedBytes());
 });

@@ -209,7 +209,8 @@ Module Create(const String& graph, const Module& library, const Parameters& para
   return executor;
 }
 
-// Of a library with TVM's executor factory in it.
+// Takes a library with TVM's executor factory in it, a device's type and its number, and gives the executor,
+// which shares its weights with others of the same model.
 TVM_REGISTER_GLOBAL("collage.runtime.Open")
     .set_body_typed([](Module factory, int device_type, int device_id) -> Module {
       ICHECK_EQ(factory->imports().size(), 1) << "an executor factory has one library";
@@ -218,10 +219,10 @@ TVM_REGISTER_GLOBAL("collage.runtime.Open")
       return Create(graph, factory->imports()[0], parameters, device_type, device_id);
     });
 
-// For loaders, when they have let go of what a model came in.
+// Gives free memory back to the system: for loaders, when they have let go of what a model came in.
 TVM_REGISTER_GLOBAL("collage.runtime.Trim").set_body_typed(Trim);
 
-// Of a graph, a library and weights by their names, as runtime.LoadParams gives them.
+// As Open, of a graph, a library and weights by their names, as runtime.LoadParams gives them.
 TVM_REGISTER_GLOBAL("collage.runtime.OpenParts").set_body_typed(Create);
 
 }  // namespace

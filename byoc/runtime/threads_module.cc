@@ -92,14 +92,19 @@ tvm::runtime::Module LoadThreadsModule(void* opaque_stream) {
 
 }  // namespace
 
+// Takes a number of threads and gives the module that has a model run on so many.
 TVM_REGISTER_GLOBAL("collage.runtime.ThreadsModuleCreate").set_body_typed(MakeThreadsModule);
 TVM_REGISTER_GLOBAL("runtime.module.loadbinary_collage_threads").set_body_typed(LoadThreadsModule);
+// How many parallel launches this process has made through all launchers. For tests.
 TVM_REGISTER_GLOBAL("collage.runtime.ParallelLaunchCount").set_body_typed(ParallelLaunchCount);
+// How many threads models run on.
 TVM_REGISTER_GLOBAL("collage.runtime.NumThreads").set_body_typed(collage_num_threads);
+// Takes how many threads models are to run on.
 TVM_REGISTER_GLOBAL("collage.runtime.SetNumThreads").set_body_typed([](int requested) {
   SetNumThreads(requested);
   PrepareRegionsForThreads();
 });
+// The version of oneTBB in this process.
 TVM_REGISTER_GLOBAL("collage.runtime.TBBVersion").set_body_typed([]() -> String {
   return TBB_runtime_version();
 });

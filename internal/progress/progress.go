@@ -4,13 +4,14 @@
 //
 // What comes in: steps, each with a title, perhaps a number of pieces, and a result. What goes out: on a
 // terminal a bar that gives way to one line when the step is done; anywhere else plain lines, few enough for a
-// log file. It never writes to the standard output.
+// log file. It never writes to the standard output. A program that wants to show it itself is told of all of it (To).
 package progress
 
 import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,9 +34,26 @@ const (
 	spinner    = `{{string . "title"}}  {{cycle . "|" "/" "-" "\\"}} {{etime .}}`
 )
 
+// Event is what a listener is told.
+type Event struct {
+	// Step is the title of the step, "" for a note that is of none. Done of Total pieces are finished, or seconds gone
+	// where Timed; Total is 0 where they cannot be counted. Label says what the last piece was.
+	Step  string `json:"step"`
+	Done  int    `json:"done"`
+	Total int    `json:"total"`
+	Timed bool   `json:"timed"`
+	Label string `json:"label"`
+	// Finished says that the step is over, with its result ("" where it was broken off).
+	Finished bool   `json:"finished"`
+	Result   string `json:"result"`
+	// Note is a line beside the steps; the rest says which step is going on then.
+	Note string `json:"note"`
+}
+
 // Printer writes the progress of one command. The zero Printer is silent. Its methods and those of its Steps may be
 // called by several goroutines.
 type Printer struct {
+	listener func(Event)
 	w        io.Writer
 	terminal bool
 	verbose  bool
@@ -64,6 +82,15 @@ func New(w io.Writer, quiet, verbose bool) *Printer {
 	return p
 }
 
+// To has everything told to the listener, too, by one goroutine at a time. The listener must not call the Printer.
+func (p *Printer) To(listener func(Event)) *Printer {
+	p.listener = listener
+	if p.now == nil {
+		p.now = time.Now
+	}
+	return p
+}
+
 // Step is a piece of work that is going on. Its methods may be called on a nil Step.
 type Step struct {
 	printer *Printer
@@ -74,6 +101,8 @@ type Step struct {
 	said    time.Time
 	bar     *pb.ProgressBar
 	phase   *tracefile.Span
+	done    int
+	label   string
 }
 
 // Start begins a step of total pieces; 0 for one that cannot be counted. The step before is ended.
@@ -84,7 +113,7 @@ func (p *Printer) StartTimed(title string, seconds int) *Step { return p.start(t
 
 func (p *Printer) start(title string, total int, timed bool) *Step {
 	phase := p.trace.Phase(title)
-	if p.w == nil {
+	if p.w == nil && p.listener == nil {
 		if phase == nil {
 			return nil
 		}
@@ -92,9 +121,13 @@ func (p *Printer) start(title string, total int, timed bool) *Step {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stop()
+	p.stop("")
 	s := &Step{printer: p, title: title, total: total, timed: timed, started: p.now(), said: p.now(), phase: phase}
 	p.current = s
+	p.tell(Event{})
+	if p.w == nil {
+		return s
+	}
 	if !p.terminal {
 		fmt.Fprintf(p.w, "%s\n", title)
 		return s
@@ -120,6 +153,11 @@ func (s *Step) At(done int, label string) {
 	s.printer.mu.Lock()
 	defer s.printer.mu.Unlock()
 	if s.printer.current != s {
+		return
+	}
+	s.done, s.label = done, label
+	s.printer.tell(Event{})
+	if s.printer.w == nil {
 		return
 	}
 	left := fmt.Sprintf("%d s left", max(s.total-done, 0))
@@ -156,8 +194,11 @@ func (s *Step) Done(format string, args ...any) {
 	if s.printer.current != s {
 		return
 	}
-	s.printer.stop()
 	result, seconds := fmt.Sprintf(format, args...), s.printer.now().Sub(s.started).Seconds()
+	s.printer.stop(result)
+	if s.printer.w == nil {
+		return
+	}
 	if s.printer.terminal {
 		fmt.Fprintf(s.printer.w, "%s: %s (%.1f s)\n", s.title, result, seconds)
 	} else {
@@ -170,14 +211,29 @@ func (s *Step) Done(format string, args ...any) {
 func (p *Printer) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stop()
+	p.stop("")
 }
 
-func (p *Printer) stop() {
+// stop ends the current step with its result; "" where it has none.
+func (p *Printer) stop(result string) {
+	if p.current != nil {
+		p.tell(Event{Finished: true, Result: result})
+	}
 	if p.current != nil && p.current.bar != nil {
 		p.current.bar.Finish()
 	}
 	p.current = nil
+}
+
+// tell completes what is said by the current step and gives it to the listener.
+func (p *Printer) tell(e Event) {
+	if p.listener == nil {
+		return
+	}
+	if s := p.current; s != nil {
+		e.Step, e.Done, e.Total, e.Timed, e.Label = s.title, s.done, s.total, s.timed, s.label
+	}
+	p.listener(e)
 }
 
 // Detail writes a line for those who asked for all of them.
@@ -185,11 +241,16 @@ func (p *Printer) Detail(format string, args ...any) {
 	if p.w == nil || !p.verbose {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.line("  "+format, args...)
 }
 
 // Note writes a line that is no step.
 func (p *Printer) Note(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tell(Event{Note: strings.TrimSpace(fmt.Sprintf(format, args...))})
 	if p.w != nil {
 		p.line(format, args...)
 	}
@@ -197,8 +258,6 @@ func (p *Printer) Note(format string, args ...any) {
 
 // line writes above a bar that is being drawn.
 func (p *Printer) line(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.terminal && p.current != nil {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}

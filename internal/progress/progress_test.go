@@ -83,3 +83,30 @@ func TestTimeLeft(t *testing.T) {
 	p.Stop()
 	assert.Contains(t, out.String(), "40 s left  best so far 3 ms; building dnnl alone")
 }
+
+func TestAListenerIsToldOfAll(t *testing.T) {
+	var heard []Event
+	var out bytes.Buffer
+	for _, p := range []*Printer{(&Printer{}).To(func(e Event) { heard = append(heard, e) }),
+		New(&out, false, false).To(func(e Event) { heard = append(heard, e) })} {
+		heard = nil
+		step := p.Start("measuring", 3)
+		step.At(1, "a")
+		p.Note("  a note")
+		p.Detail("a detail")
+		step.Done("%d measured", 3)
+		p.StartTimed("searching", 60).At(7, "best so far 5 ms")
+		p.Stop()
+		p.Stop()
+		assert.Equal(t, []Event{
+			{Step: "measuring", Total: 3},
+			{Step: "measuring", Total: 3, Done: 1, Label: "a"},
+			{Step: "measuring", Total: 3, Done: 1, Label: "a", Note: "a note"},
+			{Step: "measuring", Total: 3, Done: 1, Label: "a", Finished: true, Result: "3 measured"},
+			{Step: "searching", Total: 60, Timed: true},
+			{Step: "searching", Total: 60, Timed: true, Done: 7, Label: "best so far 5 ms"},
+			{Step: "searching", Total: 60, Timed: true, Done: 7, Label: "best so far 5 ms", Finished: true},
+		}, heard)
+	}
+	assert.Equal(t, "measuring\n  a note\n  3 measured (0.0 s)\nsearching\n", out.String())
+}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/network"
@@ -54,11 +53,16 @@ func OptionsOf(config settings.Config) Options {
 // whole (placing.NotWholeError): TVM does not build it, not for its virtual machine either, or cannot run it there at
 // the sizes that open dimensions are tried at, or that is needed and no Python host is in the process, which builds for
 // it. Ctrl-C in Python ends the search, and what was the fastest until then is taken (Ending.Watch).
-func Partition(mod *bridge.Object, config settings.Config) (*bridge.Object, *plan.Plan, error) {
-	if config.Context == nil {
-		config.Context = context.Background()
-	}
+func Partition(mod *bridge.Object, config settings.Config) (out *bridge.Object, p *plan.Plan, err error) {
+	shown, heard := config.Display()
+	defer func() {
+		if err = heard(err); err != nil && out != nil {
+			out.Release()
+			out, p = nil, nil
+		}
+	}()
 	options := OptionsOf(config)
+	options.Progress = shown
 	options.start()
 	until, done := context.WithTimeout(config.Context, options.Budget.Left())
 	defer done()
@@ -94,7 +98,7 @@ func Partition(mod *bridge.Object, config settings.Config) (*bridge.Object, *pla
 		}
 	}
 	// What the search has just run does not fail here.
-	out, err := placing.Replay(mod, decided.Plan, settings.Config{Exact: config.Exact, RetryFailures: true})
+	out, err = placing.Replay(mod, decided.Plan, settings.Config{Exact: config.Exact, RetryFailures: true})
 	if err != nil {
 		return nil, nil, fmt.Errorf("what was decided cannot be written down, which is a defect of Collage: %w", err)
 	}
@@ -105,7 +109,6 @@ func Partition(mod *bridge.Object, config settings.Config) (*bridge.Object, *pla
 // way, who builds for TVM's virtual machine, and what Ctrl-C does. Call done when all is decided: it removes the folder
 // and gives Ctrl-C back.
 func (o *Options) inProcess() (done func(), err error) {
-	o.Progress = progress.New(os.Stderr, true, false)
 	o.Progress.Record(o.Trace)
 	if o.Temporary, err = os.MkdirTemp("", "collage-decide-"); err != nil {
 		return nil, fmt.Errorf("making a folder for what is built on the way: %w", err)

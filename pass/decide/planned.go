@@ -54,18 +54,20 @@ func Planned(ctx context.Context, module *bridge.Object, options Options) (*plan
 
 // PlannedBy is Planned with the options of a settings.Config, for callers in this process (collage.plan).
 func PlannedBy(mod *bridge.Object, config settings.Config) (*plan.Plan, error) {
-	if config.Context == nil {
-		config.Context = context.Background()
-	}
+	shown, heard := config.Display()
 	options := OptionsOf(config)
+	options.Progress = shown
 	options.start()
 	done, err := options.inProcess()
 	if err != nil {
-		return nil, err
+		return nil, heard(err)
 	}
 	defer done()
 	p, _, err := Planned(config.Context, mod, options)
-	return p, err
+	if err = heard(err); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // plannedInContext is Planned where whole networks are run.

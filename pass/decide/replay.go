@@ -14,7 +14,6 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/internal/atomicfile"
-	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -46,12 +45,15 @@ func Replay(ctx context.Context, module *bridge.Object, p *plan.Plan, options Op
 // ReplayModule is what placing.Replay's users get (collage.replay, the pass): the module, with what Replay says and
 // refuses. With Config.Verify it is built, and so is plain TVM, and their outputs are compared; a plan that gives
 // everything to TVM needs no comparison.
-func ReplayModule(module *bridge.Object, p *plan.Plan, config settings.Config) (*bridge.Object, error) {
-	if config.Context == nil {
-		config.Context = context.Background()
-	}
+func ReplayModule(module *bridge.Object, p *plan.Plan, config settings.Config) (out *bridge.Object, err error) {
+	shown, heard := config.Display()
+	defer func() {
+		if err = heard(err); err != nil {
+			out = nil
+		}
+	}()
 	options := OptionsOf(config)
-	options.NoVerify, options.Progress = !config.Verify, progress.New(os.Stderr, true, false)
+	options.NoVerify, options.Progress = !config.Verify, shown
 	options.otherData = true
 	if config.Verify && p.Outlined() > 0 {
 		if options.Build = hostBuild(); options.Build == nil {

@@ -21,9 +21,25 @@ import (
 )
 
 // ReplayError says why a plan cannot be replayed on a module.
-type ReplayError struct{ Reason string }
+type ReplayError struct {
+	Reason string
+	// Backend is the one in question, Operator and Span are those of the exit of what it was to take; "" where the
+	// reason is another.
+	Backend, Operator, Span string
+}
 
 func (e *ReplayError) Error() string { return "the plan cannot be replayed: " + e.Reason }
+
+// Exception is what Python is told.
+func (e *ReplayError) Exception() bridge.Exception {
+	return bridge.Exception{Class: "PlanError", Backend: e.Backend, Operator: e.Operator, Span: e.Span}
+}
+
+// at is the error with the place where it is.
+func (e *ReplayError) at(backend string, n *relay.Node) *ReplayError {
+	e.Backend, e.Operator, e.Span = backend, candidate.OperatorName(n), plan.SpanText(n.Span)
+	return e
+}
 
 // Replay writes the placement of a plan into a module, which is to be the one that the plan was made for (normalised in
 // the same way: the plan has its hash). Nothing is measured and nothing chosen; that each region is one that its
@@ -58,7 +74,7 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg settings.Config) (out *bridge.
 			return err
 		}
 		if hash != p.Module.Hash {
-			return &ReplayError{fmt.Sprintf("it is for another network: %s has the hash %s, this one has %s "+
+			return &ReplayError{Reason: fmt.Sprintf("it is for another network: %s has the hash %s, this one has %s "+
 				"(weights, shapes and the "+
 				"versions of TVM and Collage count too); make a plan for this one", quoteName(p.Module.Name), p.Module.Hash, hash)}
 		}
@@ -82,9 +98,10 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg settings.Config) (out *bridge.
 // notExact says that a plan's candidate does not go with Config.Exact.
 func notExact(c *plan.Candidate) *ReplayError {
 	last := &c.Nodes[len(c.Nodes)-1]
-	return &ReplayError{fmt.Sprintf("it has %s at %%%d (%s), which associates its sums otherwise than a direct sum "+
+	return &ReplayError{Reason: fmt.Sprintf("it has %s at %%%d (%s), which associates its sums otherwise than a direct sum "+
 		"does, and exact "+
-		"does without such; make the plan again with exact", c.Name(), last.Index, last.Operator)}
+		"does without such; make the plan again with exact", c.Name(), last.Index, last.Operator),
+		Backend: c.Backend, Operator: last.Operator, Span: last.Span}
 }
 
 func quoteName(name string) string {
@@ -110,7 +127,7 @@ func (s *Module) replay(f *Function, p *plan.Plan) error {
 	g := f.Set.Graph
 	k := slices.IndexFunc(p.Module.Functions, func(known plan.Function) bool { return known.Name == g.Name })
 	if k < 0 || p.Module.Functions[k].Nodes != len(g.Nodes) {
-		return &ReplayError{fmt.Sprintf("the network's function %s is not the one that it was made for", g.Name)}
+		return &ReplayError{Reason: fmt.Sprintf("the network's function %s is not the one that it was made for", g.Name)}
 	}
 	proposed := map[string]*candidate.Candidate{}
 	for i := range f.Set.Candidates {
@@ -158,25 +175,25 @@ func (s *Module) replay(f *Function, p *plan.Plan) error {
 		wanted := s.RoundedIn(set, &region)
 		for v := range region.Steps {
 			if !slices.Contains(wanted, v) {
-				return &ReplayError{fmt.Sprintf("region %d rounds %%%d, which %s does not have rounded", i, v, r.Backend)}
+				return &ReplayError{Reason: fmt.Sprintf("region %d rounds %%%d, which %s does not have rounded", i, v, r.Backend)}
 			}
 		}
 		for _, v := range wanted {
 			if _, known := region.Steps[v]; !known {
-				return &ReplayError{fmt.Sprintf("region %d does not say by which scale it rounds %%%d, which %s has rounded; "+
+				return &ReplayError{Reason: fmt.Sprintf("region %d does not say by which scale it rounds %%%d, which %s has rounded; "+
 					"make the plan again", i, v, r.Backend)}
 			}
 		}
 		region.Given = s.GivenIn(set, &region)
 		if err := s.FitsShifts(set, &region); err != nil {
-			return &ReplayError{fmt.Sprintf("region %d %s", i, err)}
+			return &ReplayError{Reason: fmt.Sprintf("region %d %s", i, err)}
 		}
 		region.Scope = set.Candidates[region.Candidates[0]].Scope
 		region.Border(g)
 		f.Regions = append(f.Regions, region)
 	}
 	if err := place.QuotientAcyclic(place.ReadsOf(g), covers); err != nil {
-		return &ReplayError{fmt.Sprintf("function %s: %s", g.Name, strings.TrimPrefix(err.Error(), "placement: "))}
+		return &ReplayError{Reason: fmt.Sprintf("function %s: %s", g.Name, strings.TrimPrefix(err.Error(), "placement: "))}
 	}
 	f.Set = set
 	return nil
@@ -210,11 +227,11 @@ func (s *Module) refuseFailed(p *plan.Plan) error {
 			if !ok || !known.Failed() || s.ByName[c.Backend].TakesAnything() {
 				continue
 			}
-			return &ReplayError{fmt.Sprintf("%s on %s at %%%d (%s) is known to fail here: %s; make the plan again, "+
+			return (&ReplayError{Reason: fmt.Sprintf("%s on %s at %%%d (%s) is known to fail here: %s; make the plan again, "+
 				"or have it built all the "+
 				"same with retry_failures (--retry-failures)", cmp.Or(c.Composite, "a group of operators"), c.Backend,
 				c.Root,
-				candidate.OperatorName(&f.Set.Graph.Nodes[c.Root]), known.Failure)}
+				candidate.OperatorName(&f.Set.Graph.Nodes[c.Root]), known.Failure)}).at(c.Backend, &f.Set.Graph.Nodes[c.Root])
 		}
 	}
 	return nil
@@ -234,12 +251,12 @@ func (s *Module) asPlanned(g *relay.Graph, backend, composite string, nodes []re
 		if what == "" {
 			what = "a group of operators"
 		}
-		return nil, &ReplayError{fmt.Sprintf("%s does not take %s at %%%d (%s) any more; make the plan again", backend,
+		return nil, (&ReplayError{Reason: fmt.Sprintf("%s does not take %s at %%%d (%s) any more; make the plan again", backend,
 			what, root,
-			candidate.OperatorName(&g.Nodes[root]))}
+			candidate.OperatorName(&g.Nodes[root]))}).at(backend, &g.Nodes[root])
 	}
 	if err := candidate.Check(g, nodes); err != nil {
-		return nil, &ReplayError{fmt.Sprintf("the candidate at %%%d: %s", root, err)}
+		return nil, (&ReplayError{Reason: fmt.Sprintf("the candidate at %%%d: %s", root, err)}).at(backend, &g.Nodes[root])
 	}
 	c := &candidate.Candidate{Backend: backend, Composite: composite, Scope: g.Nodes[root].Scope, Nodes: nodes,
 		Root: root}

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -82,6 +84,18 @@ func placesOf(operators []UncoveredOperator) string {
 		places = append(places, place)
 	}
 	return strings.Join(places, "; ")
+}
+
+// Exception is what Python is told: the first of the operators.
+func (e *UncoveredError) Exception() bridge.Exception {
+	said := bridge.Exception{Class: "BackendError"}
+	if len(e.Operators) > 0 {
+		said.Operator, said.Span = e.Operators[0].Operator, plan.SpanText(e.Operators[0].Span)
+	}
+	if len(e.Backends) == 1 {
+		said.Backend = e.Backends[0]
+	}
+	return said
 }
 
 // uncovered says which of a function's operators are left over, and what stands against them.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/builtin"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -23,6 +24,11 @@ type UnusableError struct {
 
 func (e *UnusableError) Error() string {
 	return fmt.Sprintf("the backend %q cannot be used here: %s", e.Backend, e.Text())
+}
+
+// Exception is what Python is told.
+func (e *UnusableError) Exception() bridge.Exception {
+	return bridge.Exception{Class: "BackendError", Backend: e.Backend}
 }
 
 func (e *UnusableError) Text() string {

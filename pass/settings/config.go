@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/tracefile"
 	"github.com/collage-tvm/collage/pass/cost"
 )
@@ -108,6 +109,10 @@ type Config struct {
 	// outside makes the Recorder of it and writes it (Record); what does the work is told of that one. Both may be nil.
 	Trace    string              `json:"trace,omitempty"`
 	Recorder *tracefile.Recorder `json:"-"`
+	// Listener is who is told of progress (ListenFunction): a name that Python knows somebody by, "" for nobody. With
+	// ShowProgress it is shown on the standard error.
+	Listener     string `json:"listener,omitempty"`
+	ShowProgress bool   `json:"show_progress,omitempty"`
 	// ModuleName is what the user calls the module; it stands in the plan.
 	ModuleName string `json:"module_name,omitempty"`
 
@@ -162,6 +167,11 @@ type OptionError struct {
 }
 
 func (e *OptionError) Error() string { return fmt.Sprintf("the option %s %s", e.Option, e.Reason) }
+
+// Exception is what Python is told.
+func (e *OptionError) Exception() bridge.Exception {
+	return bridge.Exception{Class: "OptionError", Option: e.Option}
+}
 
 // ParseConfig reads a Config from JSON ("" for the zero Config). Its names are those of the JSON tags above; unknown
 // ones are an error.
@@ -247,8 +257,13 @@ func (c *Config) OnlyNames() []string {
 	return names
 }
 
-// Warn shows a warning on the standard error; it is Config.Warn where there is none.
-func Warn(text string) { fmt.Fprintln(os.Stderr, "collage: warning:", text) }
+// Warn tells a warning to Python's log, where Python is there (LogFunction), else to the standard error; it is
+// Config.Warn where there is none.
+func Warn(text string) {
+	if _, err := bridge.Global(LogFunction, "warning", text); err != nil {
+		fmt.Fprintln(os.Stderr, "collage: warning:", text)
+	}
+}
 
 // Resolved is a Config without gaps.
 func (c Config) Resolved() (Config, error) {

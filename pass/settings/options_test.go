@@ -60,7 +60,7 @@ func TestDocumentHasTheOptions(t *testing.T) {
 
 // notOptions are the fields of Config that say something about a call and nothing about a placement.
 var notOptions = []string{"build_timeout_ns", "run_timeout_ns", "memory_limit_bytes", "overhead_ms", "verify",
-	"module_name", "-", ""}
+	"listener", "show_progress", "module_name", "-", ""}
 
 func TestEveryFieldIsAnOption(t *testing.T) {
 	seen := map[string]bool{}

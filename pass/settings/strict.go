@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/cost"
 )
 
@@ -16,6 +17,9 @@ type StrictError struct {
 }
 
 func (e *StrictError) Error() string { return "strict: " + e.Warning }
+
+// Exception is what Python is told.
+func (e *StrictError) Exception() bridge.Exception { return bridge.Exception{Class: "StrictError"} }
 
 // Warning tells the user something that is no error, by Warn; with Strict it is one, a *StrictError.
 func (c *Config) Warning(text string) error {

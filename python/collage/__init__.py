@@ -24,9 +24,12 @@ from ._version import __version__
 
 if TYPE_CHECKING:  # what _LAZY and _MODULES say below, for checkers of types and editors
     from . import api as api
+    from . import errors as errors
     from . import export as export
     from . import frontends as frontends
     from . import library as library
+    from . import progress as progress
+    from . import pytorch as pytorch
     from . import target as target
     from . import transform as transform
     from . import tvmc as tvmc
@@ -37,8 +40,10 @@ if TYPE_CHECKING:  # what _LAZY and _MODULES say below, for checkers of types an
     from .api import partition as partition
     from .api import plan as plan
     from .api import replay as replay
+    from .errors import CollageError as CollageError
     from .executable import Executable as Executable
     from .plans import Plan as Plan
+    from .pytorch import from_torch as from_torch
     from .registration import Probe as Probe
     from .registration import RegistrationError as RegistrationError
     from .registration import backend as backend
@@ -48,6 +53,7 @@ if TYPE_CHECKING:  # what _LAZY and _MODULES say below, for checkers of types an
     from .tvmc import partition_for_collage as partition_for_collage
 
 _LAZY = {
+    "CollageError": "errors",
     "CollagePartition": "transform",
     "Executable": "executable",
     "Plan": "plans",
@@ -58,13 +64,26 @@ _LAZY = {
     "compile": "api",
     "load": "api",
     "options": "api",
+    "from_torch": "pytorch",
     "partition_for_collage": "tvmc",
     "partition": "api",
     "plan": "api",
     "register_backend": "registration",
     "replay": "api",
 }
-_MODULES = ("api", "export", "frontends", "library", "target", "transform", "tvmc", "workloads")
+_MODULES = (
+    "api",
+    "errors",
+    "export",
+    "frontends",
+    "library",
+    "progress",
+    "pytorch",
+    "target",
+    "transform",
+    "tvmc",
+    "workloads",
+)
 
 __all__ = ["__version__", *_LAZY, *_MODULES]
 
@@ -120,6 +139,7 @@ def _join_tvm() -> None:
     """
     from . import library
 
+    library.keep_triton_out()
     if library.importing or not library.library_path().is_file():
         return
     try:

@@ -11,14 +11,15 @@ docs/options.md says what may be said about a placement.
 
 import contextlib
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tvm
 
-from . import calibration_data, export, frontends, library, plans, region, transform, workerside
+from . import calibration_data, errors, export, frontends, library, plans, region, transform, workerside
 from .executable import Executable
+from .log import logger
+from .progress import Shown, told
 from .transform import File, Names
 
 # Weights by name, as arrays of numpy's or TVM's.
@@ -59,6 +60,7 @@ def partition(
     search_time: float | None = None,
     trials: int | None = None,
     rounds: int | None = None,
+    progress: Shown = False,
 ) -> tvm.IRModule:
     """Place ``module`` on backends; ``params`` ({name: array}) become constants.
 
@@ -69,21 +71,22 @@ def partition(
     ``level="operator"``. Ctrl-C ends it, and the fastest so far is kept; a second time, or before there is
     any, it raises KeyboardInterrupt. Where the program has a handler of its own for SIGINT, that one decides.
     The module's attribute ``collage.level`` says at which level it was placed. ``calibration`` may be any
-    iterable of inputs (calibration_data). The other options are CollagePartition's.
+    iterable of inputs (calibration_data). ``progress`` is as in ``compile``. The other options are CollagePartition's.
     """
     options = transform.given(locals())
     workerside.refuse()
     library.load()
     if plan_out is not None:
-        placed, made = _partitioned(module, params, options)
+        with told(progress):
+            placed, made = _partitioned(module, params, options)
         made.save(plan_out)
     else:
-        with _calibrated(options, module, params) as options:
+        with told(progress), _calibrated(options, module, params) as options:
             passes = transform.CollagePartition(**options)  # first of all, what is wrong with the options
             module = _normalised(module, params, options.get("disabled_passes"))
             placed = tvm.transform.Sequential([passes])(module)
     if placed.attrs and "collage.level" in placed.attrs:  # nothing was placed where a PassContext leaves the pass out
-        logging.getLogger("collage").info("collage.partition placed at the %s level", placed.attrs["collage.level"])
+        logger.info("collage.partition placed at the %s level", placed.attrs["collage.level"])
     return placed
 
 
@@ -128,18 +131,21 @@ def plan(
     strict: bool | None = None,
     trace: File | None = None,
     search_time: float | None = None,
+    progress: Shown = False,
 ) -> plans.Plan:
     """Decide where the operators of ``module`` go, and change and build nothing that is kept: ``collage plan``.
 
     It is what the operator level places, within ``search_time`` seconds (120). The options are those of docs/options.md
-    about placing; ``params`` are as in ``partition``. ``replay`` places as the plan says.
+    about placing; ``params`` are as in ``partition``, ``progress`` is as in ``compile``. ``replay`` places as the plan
+    says.
     """
     options = transform.given(locals())
     workerside.refuse()
     library.load()
-    told = transform.configuration(**options)
-    module = _normalised(module, params, options.get("disabled_passes"))
-    return plans.Plan(str(tvm.get_global_func("collage.plan")(module, told)[1]))
+    with told(progress):
+        said = transform.configuration(**options)
+        module = _normalised(module, params, options.get("disabled_passes"))
+        return plans.Plan(str(tvm.get_global_func("collage.plan")(module, said)[1]))
 
 
 def replay(
@@ -154,6 +160,7 @@ def replay(
     tuning_log: File | None = None,
     calibration: Calibration | None = None,
     strict: bool = False,
+    progress: Shown = False,
 ) -> tvm.IRModule:
     """Place ``module`` as ``plan`` says (a path, JSON text, or a dictionary), without measuring.
 
@@ -167,11 +174,11 @@ def replay(
     that holds the outputs to no max_error needs none. That builds the network twice and runs it: seconds to minutes,
     where a plan is replayed in less than a second with ``verify=False``. ValueError where they differ. What TVM's
     virtual machine runs and plain TVM cannot run, at the sizes that open dimensions are tried at, is not compared,
-    with a warning. With ``strict`` warnings are ValueErrors.
+    with a warning. With ``strict`` warnings are ValueErrors. ``progress`` is as in ``compile``.
     """
     workerside.refuse()
     library.load()
-    with _calibrated({"calibration": calibration}, module, params) as options:
+    with told(progress), _calibrated({"calibration": calibration}, module, params) as options:
         data = options["calibration"]
         passes = transform.Replay(plan, exact, store, retry_failures, verify, tuning_log, data, strict)
         return passes(_normalised(module, params, disabled_passes))
@@ -219,7 +226,7 @@ def compile(
     trials: int | None = None,
     rounds: int | None = None,
     memory_limit_executable: int | None = None,
-    progress: bool = False,
+    progress: Shown = False,
     verify: bool = True,
 ) -> Executable:
     """Place and build ``module``.
@@ -236,7 +243,9 @@ def compile(
     what was found, of each backend alone, and of plain TVM is kept; the finalists run ``rounds`` times (20), in
     turn. The whole takes ``search_time`` seconds (120), or less where nothing more is to be gained. The graph
     level measures at most ``trials`` networks. With ``out``, no executable is kept that takes more than
-    ``memory_limit_executable`` bytes when it runs. ``progress`` is shown on the standard error. Ctrl-C is as in
+    ``memory_limit_executable`` bytes when it runs. ``progress=True`` shows how far it is, on the
+    standard error, or as bars in a notebook where tqdm is installed; a function is told instead
+    (``collage.progress.Progress``), and what it raises ends the search and comes out of this function. Ctrl-C is as in
     ``partition``. The other options are CollagePartition's.
     """
     options = transform.given(locals())
@@ -245,39 +254,43 @@ def compile(
     if out is not None:
         export.check_output(out)
     if level not in (None, "graph", "operator"):
-        raise ValueError(f"level is {level!r}; it is 'graph' or 'operator'")
+        raise errors.OptionError(f"level is {level!r}; it is 'graph' or 'operator'", option="level")
     if level is not None and plan is not None:
-        raise ValueError(f"level={level!r} decides by itself: without plan")
+        raise errors.OptionError(f"level={level!r} decides by itself: without plan", option="level")
     if memory_limit_executable and out is None:
-        raise ValueError("memory_limit_executable needs out, a file for the executable")
+        raise errors.OptionError(
+            "memory_limit_executable needs out, a file for the executable", option="memory_limit_executable"
+        )
     if plan is None and out is not None and not options.get("only"):
         searching = {
             "out": str(out),
             "plan_out": "" if plan_out is None else str(plan_out),
             "memory_limit_executable_bytes": int(memory_limit_executable or 0),
-            "progress": bool(progress),
         }
-        return _search(module, params, searching, options)
+        return _search(module, params, searching, options, progress)
     if plan is not None and out is not None:
         replaying = {
             "out": str(out),
             "plan_out": "" if plan_out is None else str(plan_out),
             "plan": transform.plan_text(plan),
             "no_verify": not verify,
-            "progress": bool(progress),
         }
-        return _search(module, params, replaying, options)
+        return _search(module, params, replaying, options, progress)
     if plan is None:
-        placed, made = _partitioned(module, params, options)
+        with told(progress):
+            placed, made = _partitioned(module, params, options)
         if plan_out is not None:
             made.save(plan_out)
     else:
         names = ("disabled_passes", "exact", "store", "retry_failures", "tuning_log", "calibration", "strict")
         kept: dict[str, Any] = {name: options[name] for name in names if name in options}
-        placed, made = replay(module, plan, params, verify=verify, **kept), plans.Plan(plan)
+        placed, made = replay(module, plan, params, verify=verify, progress=progress, **kept), plans.Plan(plan)
     if reason := str(tvm.get_global_func("collage.whole")(placed)):
         if out is None:
-            raise ValueError(f"TVM's virtual machine runs this module ({reason}): give out, a file for the executable")
+            raise errors.OptionError(
+                f"TVM's virtual machine runs this module ({reason}): give out, a file for the executable",
+                option="out",
+            )
         placed = tvm.relay.transform.InferType()(placed)
     plugins = list(dict.fromkeys(path for name in ("", *compilers(placed)) for path in region.plugins_for(name)))
 
@@ -310,12 +323,16 @@ def load(path: File) -> Executable:
 
 
 def _search(
-    module: tvm.IRModule, params: Parameters | None, searching: dict[str, Any], options: dict[str, Any]
+    module: tvm.IRModule,
+    params: Parameters | None,
+    searching: dict[str, Any],
+    options: dict[str, Any],
+    progress: Shown,
 ) -> Executable:
     from . import host
 
     host.register()
-    with _calibrated(options, module, params) as options:
+    with told(progress), _calibrated(options, module, params) as options:
         configuration = transform.configuration(**options)
         module = _normalised(module, params, options.get("disabled_passes"))
         answer = tvm.get_global_func("collage.compile")(module, configuration, json.dumps(searching))

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from . import errors
+
 # Of what is iterated over so many are written, which is all that Go takes: an iterable may have no end.
 MOST = 16 + 256
 
@@ -34,7 +36,7 @@ def as_path(data, names):
             if count == MOST:
                 break
         if not count:
-            raise ValueError("calibration: the iterable gives nothing")
+            raise errors.OptionError("calibration: the iterable gives nothing", option="calibration")
         yield folder
 
 
@@ -42,9 +44,10 @@ def _named(sample, names, number):
     if not isinstance(sample, Mapping):
         values = list(sample) if isinstance(sample, (list, tuple)) else [sample]
         if len(values) < len(names):
-            raise ValueError(
+            raise errors.OptionError(
                 f"calibration: item {number} has {len(values)} arrays, "
-                f"the network {len(names)} inputs: {', '.join(names)}"
+                f"the network {len(names)} inputs: {', '.join(names)}",
+                option="calibration",
             )
         sample = dict(zip(names, values, strict=False))
     return {name: _array(value) for name, value in sample.items()}

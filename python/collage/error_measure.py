@@ -22,8 +22,10 @@ import sys
 import traceback
 from pathlib import Path
 
+from . import errors
 
-class MeasureError(ValueError):
+
+class MeasureError(errors.InputError):
     """A measure of the user's own gives no error; the text says which, why and where."""
 
 
@@ -35,9 +37,10 @@ def named(function):
     except TypeError:
         file = None
     if not file or not file.endswith(".py") or not Path(file).is_file() or not name.isidentifier():
-        raise ValueError(
+        raise errors.OptionError(
             f"error_measure: other processes call it, and cannot find {name}: give a function that is defined with def "
-            "at the top of a file, or FILE.py:FUNCTION"
+            "at the top of a file, or FILE.py:FUNCTION",
+            option="error_measure",
         )
     return f"{Path(file).resolve()}:{name}"
 

@@ -17,7 +17,7 @@ import numpy as np
 import tvm
 from tvm.runtime.module import BenchmarkResult
 
-from . import export, plans, region, seeded, virtual_machine
+from . import errors, export, plans, region, seeded, virtual_machine
 from .transform import File
 
 # What a file was when it was opened: its device, number, bytes and time.
@@ -80,7 +80,11 @@ class Executable:
                 listed = told.signature["inputs"]
                 self._inputs = {one["name"]: (tuple(one["shape"]), one["dtype"]) for one in listed}
             else:
-                self._inputs = dict(region.model_inputs(told))
+                listed = region.model_inputs(told)
+                # As a graph's types are written, a bool is a whole number of one bit.
+                self._inputs = {
+                    name: (shape, "bool" if kind == "uint1" else kind) for name, (shape, kind) in listed.items()
+                }
         return dict(self._inputs)
 
     def run(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> list[np.ndarray]:
@@ -114,7 +118,7 @@ class Executable:
         """
         for name, value, least in (("repeat", repeat, 1), ("number", number, 1), ("min_repeat_ms", min_repeat_ms, 0)):
             if value < least:
-                raise ValueError(f"{name} is {value}; it is {least} or more")
+                raise errors.InputError(f"{name} is {value}; it is {least} or more")
         if inputs is None and not self._given:
             inputs = seeded.inputs(_SEED, region.model_inputs(self.executor))
         self._set(inputs, {})
@@ -128,7 +132,7 @@ class Executable:
     def plan(self) -> plans.Plan:
         """What was decided about it. Raises ValueError where it was loaded: a model's file does not hold its plan."""
         if self._plan is None:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.path} was loaded, and a model's file does not hold its plan; collage.Plan(FILE) reads the one "
                 "that plan_out (--plan-out) wrote"
             )
@@ -148,9 +152,9 @@ class Executable:
             self._write(path)
             return Executable(path, plan=self._plan)
         if self.path.is_dir():
-            raise ValueError(f"{self.path} is a package: copy the folder (cp -r)")
+            raise errors.InputError(f"{self.path} is a package: copy the folder (cp -r)")
         if path.suffix != self.path.suffix:
-            raise ValueError(
+            raise errors.InputError(
                 f"{self.path} cannot be saved as {path}: a {self.path.suffix} stays one; compile it with "
                 f"out={path.name!r}"
             )
@@ -174,7 +178,7 @@ class Executable:
             given[key] = value
         for name in given:
             if name not in self.inputs and not self._is_weight(name):
-                raise ValueError(self._no_such_input(name))
+                raise errors.InputError(self._no_such_input(name))
         self._set({name: given[name] for name in given if name in self.inputs}, {})
         for name in given.keys() - self.inputs.keys():
             self.executor.set_input(name, given[name])
@@ -194,17 +198,17 @@ class Executable:
         if number in numbers:
             return names[numbers.index(number)]
         if not 0 <= number < int(self.executor.get_num_inputs()):
-            raise ValueError(f"the model has no input {number} (it takes: {self._listed()})")
+            raise errors.InputError(f"the model has no input {number} (it takes: {self._listed()})")
         return None
 
     def _set(self, inputs: Mapping[str, Any] | None, named: Mapping[str, Any]) -> None:
         if inputs is not None and not isinstance(inputs, Mapping):
-            raise TypeError(
+            raise errors.CallError(
                 f"the inputs are a {type(inputs).__name__}; give them by name, as {{name: array}}: {self._listed()}"
             )
         both = sorted(set(inputs or {}) & set(named))
         if both:
-            raise ValueError(f"the input {both[0]!r} is given twice")
+            raise errors.InputError(f"the input {both[0]!r} is given twice")
         given = {**(inputs or {}), **named}
         # First all are looked at, then all are set: what is refused changes nothing.
         arrays = {name: self._fitting(name, value) for name, value in given.items()}
@@ -214,16 +218,18 @@ class Executable:
 
     def _fitting(self, name: str, value: Any) -> np.ndarray:
         if name not in self.inputs:
-            raise ValueError(self._no_such_input(name))
+            raise errors.InputError(self._no_such_input(name))
         shape, dtype = self.inputs[name]
         array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
         if str(array.dtype) != dtype:
-            raise ValueError(
+            raise errors.InputError(
                 f"the input {name!r} is {array.dtype}, the model takes {dtype} (convert it with .astype({dtype!r}))"
             )
         fits = len(shape) == array.ndim and all(size in (-1, had) for size, had in zip(shape, array.shape, strict=True))
         if not fits:
-            raise ValueError(f"the input {name!r} has the shape {_shown(array.shape)}, the model takes {_shown(shape)}")
+            raise errors.InputError(
+                f"the input {name!r} has the shape {_shown(array.shape)}, the model takes {_shown(shape)}"
+            )
         return array
 
     def _no_such_input(self, name: str) -> str:
@@ -234,7 +240,7 @@ class Executable:
     def _require_inputs(self) -> None:
         missing = [name for name in self.inputs if name not in self._given]
         if missing:
-            raise ValueError(f"the input {missing[0]!r} is missing (the model takes: {self._listed()})")
+            raise errors.InputError(f"the input {missing[0]!r} is missing (the model takes: {self._listed()})")
 
     def _listed(self) -> str:
         told = [f"{name} {dtype} {_shown(shape)}" for name, (shape, dtype) in self.inputs.items()]
@@ -242,7 +248,9 @@ class Executable:
 
     def _refuse_changed(self) -> None:
         if self.path is not None and _stamp(self.path) != self._stamp:
-            raise ValueError(f"{self.path} is another file now than the one that this executable was made of")
+            raise errors.InputError(
+                f"{self.path} is another file now than the one that this executable was made of", file=self.path
+            )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -264,7 +272,7 @@ class Executable:
 
     def __fspath__(self) -> str:
         if self.path is None:
-            raise TypeError("this executable is in no file: save(path) writes one")
+            raise errors.CallError("this executable is in no file: save(path) writes one")
         return str(self.path)
 
     def __str__(self) -> str:
@@ -283,8 +291,9 @@ def _stamp(path: Path) -> _Stamp | None:
     try:
         status = path.stat()
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "there is no model (a .so, a .tar, or a folder of collage package)",
-                                str(path)) from None  # fmt: skip
+        raise errors.MissingFileError(
+            errno.ENOENT, "there is no model (a .so, a .tar, or a folder of collage package)", str(path), file=path
+        ) from None
     if path.is_dir():
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

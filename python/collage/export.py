@@ -24,7 +24,7 @@ from tvm import autotvm, relay
 from tvm.contrib import graph_executor
 from tvm.relay.backend import executor_factory
 
-from . import debug_information, library, needs, packed, target, virtual_machine
+from . import debug_information, errors, library, needs, packed, target, virtual_machine
 
 FORMATS = (".so", ".tar")
 
@@ -42,7 +42,7 @@ _NOT_COMPACT = "Cannot bind a compact buffer"
 _CODE_BYTES = 64 << 20
 
 
-class ExportError(OSError):
+class ExportError(errors.CollageError, OSError):
     """The result could not be written; the text says where and why."""
 
 
@@ -50,13 +50,19 @@ def check_output(path):
     """Refuse an output path that cannot work, before hours of measuring. Raises ValueError or OSError."""
     path = Path(path)
     if path.suffix not in FORMATS:
-        raise ValueError(f"cannot tell what to write to {path}: the name must end in {' or '.join(FORMATS)}")
+        raise errors.InputError(
+            f"cannot tell what to write to {path}: the name must end in {' or '.join(FORMATS)}", file=path
+        )
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, f"{path} is a directory")
+        raise errors.of(IsADirectoryError)(errno.EISDIR, f"{path} is a directory", file=path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, f"cannot write {path}: there is no directory {path.parent}")
+        raise errors.MissingFileError(
+            errno.ENOENT, f"cannot write {path}: there is no directory {path.parent}", file=path
+        )
     if not os.access(path.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, f"cannot write {path}: no permission to write in {path.parent}")
+        raise errors.of(PermissionError)(
+            errno.EACCES, f"cannot write {path}: no permission to write in {path.parent}", file=path
+        )
 
 
 def build(
@@ -90,7 +96,7 @@ def _loadable(built):
         return built
     if _has_constant_loader(built.lib):
         shapes = ", ".join(str(tuple(params[name].shape)) for name in empty)
-        raise ValueError(
+        raise errors.InputError(
             f"the module has constants without elements, of shape {shapes}, and regions with constants: TVM keeps all "
             "of them for the regions, and cannot load these. Take them out of the module, or leave it to plain TVM"
         )
@@ -294,11 +300,13 @@ def _require_space(folder, needed, what):
             errno.EFBIG,
             f"{what} needs files of up to about {needed >> 20} MiB, but the limit of file sizes is "
             f"{limit >> 10} KiB (ulimit -f)",
+            file=folder,
         )
     if free < needed:
         raise ExportError(
             errno.ENOSPC,
             f"no space left on device: {what} needs about {needed >> 20} MiB in {folder}, {free >> 20} MiB are free",
+            file=folder,
         )
 
 
@@ -375,8 +383,8 @@ def write(factory, path, plugins=(), threads=0, lasting=True, rpath=False):
     except BaseException as error:
         partial.unlink(missing_ok=True)
         if _is_full(error):
-            raise ExportError(errno.ENOSPC, f"no space left on device while writing {path}") from error
+            raise ExportError(errno.ENOSPC, f"no space left on device while writing {path}", file=path) from error
         if isinstance(error, OSError):
-            raise ExportError(error.errno, f"cannot write {path}: {error.strerror or error}") from error
+            raise ExportError(error.errno, f"cannot write {path}: {error.strerror or error}", file=path) from error
         raise
     return size

@@ -21,7 +21,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import apart, folding, onnx_inputs, open_dimensions, pt2, seeded, tflite_reader, witness, workloads
+from . import apart, errors, folding, onnx_inputs, open_dimensions, pt2, seeded, tflite_reader, witness, workloads
 
 FORMATS = ("onnx", "pt2", "relay", "tflite", "torchscript")
 _SUFFIXES = {
@@ -112,42 +112,49 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None, dy
     ``input_values`` {name: array} makes constants of inputs of an ONNX model: of those that say of which shape
     something is (the sizes of a Resize), which must be known when it is read. ``dynamic`` {name: axes} are dimensions
     of what the model leaves open that stay open; ``input_shapes`` then says at which sizes they are tried.
+    Raises errors.ModelError, MissingFileError and others of collage.errors, which have the model's file.
     """
-    dynamic = dynamic or {}
-    input_shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    with errors.about(file=None if str(model).startswith(WORKLOAD) else model):
+        return _load(model, params, input_shapes or {}, form, input_values, dynamic or {})
+
+
+def _load(model, params, input_shapes, form, input_values, dynamic):
+    input_shapes = {name: tuple(shape) for name, shape in input_shapes.items()}
     if str(model).startswith(WORKLOAD):
         name = str(model)[len(WORKLOAD) :]
         module, values = workloads.build(name)
         if params:
-            raise ValueError(f"{model} brings its own parameters; a parameter file cannot be given with it")
+            raise errors.ModelError(f"{model} brings its own parameters; a parameter file cannot be given with it")
         if input_values:
-            raise ValueError(f"{model} is no ONNX model; values of inputs can be given for ONNX models only")
+            raise errors.ModelError(f"{model} is no ONNX model; values of inputs can be given for ONNX models only")
         if dynamic:
-            raise ValueError(f"{model} has no dimension that could stay open; its shapes are fixed")
+            raise errors.ModelError(f"{model} has no dimension that could stay open; its shapes are fixed")
         _require_sizes(input_shapes, model)
         module = _with_shapes(module, input_shapes, str(model))
         return Model(bind(module, values, name), name, "workload")
 
     path = Path(model)
     if not path.exists():
-        raise FileNotFoundError(f"there is no model file {path}{_workload_hint(path.name)}")
+        raise errors.MissingFileError(f"there is no model file {path}{_workload_hint(path.name)}")
     if not form and path.suffix.lower() in _IN_ANOTHER_FORM:
         whose, advice = _IN_ANOTHER_FORM[path.suffix.lower()]
-        raise ValueError(f"{path} is a model of {whose}'s, which is not read as it is: {advice}, and give that")
+        raise errors.ModelError(f"{path} is a model of {whose}'s, which is not read as it is: {advice}, and give that")
     if path.is_dir():
-        raise ValueError(f"{path} is a directory, not a model file")
+        raise errors.ModelError(f"{path} is a directory, not a model file")
     if not os.access(path, os.R_OK):
-        raise PermissionError(f"no permission to read {path}")
+        raise errors.of(PermissionError)(f"no permission to read {path}")
     form = form or _guess_format(path)
     if form not in FORMATS:
-        raise ValueError(f"unknown model format {form!r}; known are: {', '.join(FORMATS)}")
+        raise errors.ModelError(f"unknown model format {form!r}; known are: {', '.join(FORMATS)}")
     if params and form != "relay":
-        raise ValueError(f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs")
+        raise errors.ModelError(
+            f"{path} is {form} and brings its own parameters; a parameter file goes with Relay programs"
+        )
 
     if input_values and form not in _BY_ONNX:
-        raise ValueError(f"{path} is {form}; values of inputs can be given for ONNX models only")
+        raise errors.ModelError(f"{path} is {form}; values of inputs can be given for ONNX models only")
     if dynamic and form in ("tflite", "torchscript"):
-        raise ValueError(f"{path} is {form}; dimensions can stay open in ONNX models and Relay programs only")
+        raise errors.ModelError(f"{path} is {form}; dimensions can stay open in ONNX models and Relay programs only")
     if form not in _BY_ONNX:  # 0 is how many tensors a sequence of ONNX's may have
         _require_sizes(input_shapes, path)
     fixed, tried = {}, None
@@ -169,7 +176,7 @@ def _require_sizes(shapes, what, allowed=()):
     for name, shape in shapes.items():
         if any(size == 0 and (name, axis) not in allowed for axis, size in enumerate(shape)):
             shown = open_dimensions.show(shape)
-            raise ValueError(f"input {name} of {what} cannot be {shown}: a size is a whole number from 1 up")
+            raise errors.ModelError(f"input {name} of {what} cannot be {shown}: a size is a whole number from 1 up")
 
 
 def _workload_hint(name):
@@ -197,14 +204,14 @@ def typed(module, what):
     try:
         return relay.transform.InferType()(module)
     except tvm.TVMError as error:
-        raise ValueError(f"{what} does not type-check: {_last_line(error)}") from None
+        raise errors.ModelError(f"{what} does not type-check: {said_by(error)}") from None
 
 
 # What a failed check of TVM's says before it says what is wrong.
 _CHECK = re.compile(r"^InternalError: Check failed: (\(.*\) is false: )?")
 
 
-def _last_line(error):
+def said_by(error):
     """TVM's errors carry a C++ stack; what they say stands at the end."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return _CHECK.sub("", lines[-1]) if lines else type(error).__name__
@@ -227,22 +234,22 @@ def _onnx_proto(path):
     try:
         from .onnx_reader import form, narrow, weights
     except ImportError:
-        raise ImportError(f"reading {path} needs the onnx package: pip install onnx==1.18.0") from None
+        raise errors.MissingPackageError(f"reading {path} needs the onnx package: pip install onnx==1.18.0") from None
     try:
         proto = weights.load(path)
     except FileNotFoundError as error:
-        raise ValueError(f"{path} keeps its weights in another file, which is missing: {error}") from None
+        raise errors.ModelError(f"{path} keeps its weights in another file, which is missing: {error}") from None
     except Exception as error:
-        raise ValueError(f"{path} is not an ONNX model: {_last_line(error)}") from None
+        raise errors.ModelError(f"{path} is not an ONNX model: {said_by(error)}") from None
     if not proto.HasField("graph") or not proto.graph.node:
-        raise ValueError(f"{path} is not an ONNX model: it holds no graph")
+        raise errors.ModelError(f"{path} is not an ONNX model: it holds no graph")
     try:
         form.require_opset(proto)
         narrow.widen(proto)
         form.require_types(proto.graph)
         form.require_scales(proto.graph)
     except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+        raise errors.ModelError(f"{path} cannot be read: {error}") from None
     return proto
 
 
@@ -256,7 +263,7 @@ def onnx_module(proto, path, input_shapes, input_values, dynamic=None, folder=No
     try:
         input_shapes = onnx_inputs.as_tensors(proto.graph, input_shapes, _arrays(input_values))
     except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+        raise errors.ModelError(f"{path} cannot be read: {error}") from None
     narrow.widen(proto)
     fixed = _fix_inputs(proto.graph, input_values, path)
     sizes = open_dimensions.settle(_declared(proto.graph), input_shapes, dynamic or {}, path)
@@ -270,13 +277,15 @@ def onnx_module(proto, path, input_shapes, input_values, dynamic=None, folder=No
             with table.in_place(weights), folding.here("onnx"):
                 module, _ = relay.frontend.from_onnx(proto, shape=shapes, freeze_params=True)
     except table.RefusedError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+        raise errors.ModelError(f"{path} cannot be read: {error}", **error.fields) from None
     except tvm.error.OpNotImplemented as error:
         lacking = str(error).strip().splitlines()[-1].rsplit(":", 1)[-1].strip()
-        raise ValueError(f"{path} uses operators that TVM's ONNX importer lacks: {lacking}") from None
+        raise errors.ModelError(
+            f"{path} uses operators that TVM's ONNX importer lacks: {lacking}", operator=lacking
+        ) from None
     except Exception as error:
-        raise ValueError(
-            f"TVM's ONNX importer cannot read {path}: {type(error).__name__}: {_last_line(error)}"
+        raise errors.ModelError(
+            f"TVM's ONNX importer cannot read {path}: {errors.python_name(error)}: {said_by(error)}"
         ) from None
     module = typed(module, path)
     _require_tensors(module, path, by_data)
@@ -290,9 +299,9 @@ def _require_tensors(module, path, by_data):
     kind = module["main"].ret_type
     for number, field in enumerate(kind.fields if isinstance(kind, tvm.ir.TupleType) else [kind]):
         if not isinstance(field, relay.TensorType):
-            raise ValueError(f"{path} cannot be read: its result {number} is no tensor but {field}")
+            raise errors.ModelError(f"{path} cannot be read: its result {number} is no tensor but {field}")
         if None in open_dimensions.dims_of(field) and not by_data:
-            raise ValueError(
+            raise errors.ModelError(
                 f"{path} cannot be read: the shape of its result {number} is known only when it runs. Where that is so "
                 "because of an input that says of which shape something is, give its value with input_values (on the "
                 "command line --input-value NAME:2,2)"
@@ -358,28 +367,28 @@ def _relay(path, input_shapes, params, dynamic):
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a Relay program: it is neither text nor JSON") from None
+        raise errors.ModelError(f"{path} is not a Relay program: it is neither text nor JSON") from None
     if text.lstrip().startswith("{"):
         try:
             node = tvm.ir.load_json(text)
         except Exception as error:
-            raise ValueError(f"{path} is not a Relay program in JSON: {_last_line(error)}") from None
+            raise errors.ModelError(f"{path} is not a Relay program in JSON: {said_by(error)}") from None
     else:
         try:
             node = tvm.relay.fromtext(text) if text.lstrip().startswith("#[version") else tvm.relay.parse(text)
         except Exception as error:
-            raise ValueError(f"{path} is not a Relay program: {_last_line(error)}") from None
+            raise errors.ModelError(f"{path} is not a Relay program: {said_by(error)}") from None
     if isinstance(node, relay.Function):
         node = tvm.IRModule.from_expr(node)
     if not isinstance(node, tvm.IRModule) or "main" not in [var.name_hint for var in node.get_global_vars()]:
-        raise ValueError(f"{path} is not a Relay program: it holds no function main")
+        raise errors.ModelError(f"{path} is not a Relay program: it holds no function main")
     module = typed(node, path)
     if params:
         module = bind(module, read_params(params), str(path), str(params))
     declared = {}
     for var in module["main"].params:
         if not isinstance(var.checked_type, relay.TensorType):
-            raise ValueError(f"input {var.name_hint} of {path} is not a tensor but {var.checked_type}")
+            raise errors.ModelError(f"input {var.name_hint} of {path} is not a tensor but {var.checked_type}")
         declared[var.name_hint] = open_dimensions.dims_of(var.checked_type)
     sizes = open_dimensions.settle(declared, input_shapes, dynamic, str(path))
     given = {name: open_dimensions.relay_shape(sizes.shapes[name]) for name in input_shapes}
@@ -410,14 +419,14 @@ def read_params(path):
     """Read a parameter file, .npz or TVM's own format, as {name: numpy array}."""
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no parameter file {path}")
+        raise errors.MissingFileError(f"there is no parameter file {path}", file=path)
     try:
         if path.suffix.lower() == ".npz":
             with np.load(path, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         return {name: value.numpy() for name, value in relay.load_param_dict(path.read_bytes()).items()}
     except Exception as error:
-        raise ValueError(f"{path} is not a parameter file (.npz or TVM's .params): {_last_line(error)}") from None
+        raise errors.ModelError(f"{path} is not a parameter file (.npz or TVM's .params): {said_by(error)}") from None
 
 
 def bind(module, values, what, source="its parameters"):
@@ -427,11 +436,13 @@ def bind(module, values, what, source="its parameters"):
     variables = {var.name_hint: var for var in module["main"].params}
     for name, array in values.items():
         if name not in variables:
-            raise ValueError(f"{source} holds {name!r}, which {what} does not take; it takes: {_some(variables)}")
+            raise errors.ModelError(
+                f"{source} holds {name!r}, which {what} does not take; it takes: {_some(variables)}"
+            )
         declared = variables[name].checked_type
         shape = open_dimensions.dims_of(declared)
         if not open_dimensions.fits(shape, array.shape) or str(array.dtype) != declared.dtype:
-            raise ValueError(
+            raise errors.ModelError(
                 f"{source} holds {name} as {array.dtype}{open_dimensions.show(array.shape)}, "
                 f"but {what} takes {declared.dtype}{open_dimensions.show(shape)}"
             )
@@ -464,8 +475,8 @@ def _tflite(path, input_shapes):
     except tflite_reader.RefusedError:
         raise
     except Exception as error:
-        raise ValueError(
-            f"TVM's TensorFlow Lite importer cannot read {path}: {type(error).__name__}: {_last_line(error)}"
+        raise errors.ModelError(
+            f"TVM's TensorFlow Lite importer cannot read {path}: {errors.python_name(error)}: {said_by(error)}"
         ) from None
     return bind(typed(module, path), values, str(path))
 
@@ -477,27 +488,38 @@ def _torchscript(path, input_shapes):
     try:
         import torch
     except ImportError:
-        raise ImportError(
+        raise errors.MissingPackageError(
             f"reading {path} needs torch, which is not installed here: install it, or export the model to ONNX"
         ) from None
     try:
         script = torch.jit.load(str(path), map_location="cpu").eval()
     except Exception as error:
-        raise ValueError(f"{path} is not a TorchScript model: {_last_line(error)}") from None
+        raise errors.ModelError(f"{path} is not a TorchScript model: {said_by(error)}") from None
     names = _input_names([value.debugName() for value in list(script.graph.inputs())[1:]])
     open_dimensions.refuse_unknown(input_shapes, names, path)
     open_dimensions.ask_for({name: [None] for name in names if name not in input_shapes}, path)
     shapes = {name: input_shapes[name] for name in names}
     kinds = _input_types(script, shapes)
-    inputs = [(name, (shape, kinds[name])) for name, shape in shapes.items()]
+    return _of_script(script, [(name, (shape, kinds[name])) for name, shape in shapes.items()], path)
+
+
+def of_torchscript(script, kinds, called):
+    """The module of a traced network, weights bound; ``kinds`` are (shape, type) of its inputs, in order, and
+    ``called`` is what errors call it. Raises errors.ModelError.
+    """
+    names = _input_names([value.debugName() for value in list(script.graph.inputs())[1:]])
+    return _of_script(script, list(zip(names, kinds, strict=True)), called)
+
+
+def _of_script(script, inputs, path):
+    floats = "float16" if any(kind == "float16" for _, (_, kind) in inputs) else "float32"
     try:
         with folding.here("pytorch"):
-            floats = "float16" if "float16" in kinds.values() else "float32"
             module, values = relay.frontend.from_pytorch(script, inputs, default_dtype=floats)
     except NotImplementedError as error:
-        raise ValueError(f"{path} uses operators that TVM's PyTorch importer lacks: {_last_line(error)}") from None
+        raise errors.ModelError(f"{path} uses operators that TVM's PyTorch importer lacks: {said_by(error)}") from None
     except Exception as error:
-        raise ValueError(f"TVM's PyTorch importer cannot read {path}: {_last_line(error)}") from None
+        raise errors.ModelError(f"TVM's PyTorch importer cannot read {path}: {said_by(error)}") from None
     return bind(typed(module, path), {name: value.numpy() for name, value in values.items()}, str(path))
 
 
@@ -553,14 +575,14 @@ def written_as_onnx(path):
         ran = apart.run("pt2", str(path), str(written))
         why = (ran.stderr.strip().splitlines() or [""])[-1]
         if ran.returncode == pt2.MISSING:
-            raise ImportError(
+            raise errors.MissingPackageError(
                 f"reading {path} needs torch and onnxscript, which are not installed here: install them, or export the "
                 "model to ONNX"
             )
         if ran.returncode == pt2.NOT_EXPORTED:
-            raise ValueError(f"{path} is not what torch.export saves: {why}")
+            raise errors.ModelError(f"{path} is not what torch.export saves: {why}")
         if ran.returncode != 0:
-            raise ValueError(f"PyTorch cannot write {path} as ONNX, by way of which it is read: {why}")
+            raise errors.ModelError(f"PyTorch cannot write {path} as ONNX, by way of which it is read: {why}")
         yield written
 
 

@@ -12,6 +12,8 @@ import os
 import sys
 from pathlib import Path
 
+from . import errors
+
 PACKAGE = Path(__file__).resolve().parent
 
 _library: ctypes.CDLL | None = None
@@ -20,7 +22,7 @@ _plugins: dict[str, ctypes.CDLL] = {}
 importing = False
 
 
-class LibraryError(ImportError):
+class LibraryError(errors.CollageError, ImportError):
     """libcollage or a plug-in is missing or cannot be loaded; the text says which, why, and what to do."""
 
 
@@ -71,14 +73,15 @@ def load_plugin(path: str | Path) -> ctypes.CDLL:
         if path != runtime and os.path.isfile(runtime):
             load_plugin(runtime)
         if _cut_short(path):
-            raise LibraryError(f"the runtime plug-in {path} is cut short; build it again (make build)")
+            raise LibraryError(f"the runtime plug-in {path} is cut short; build it again (make build)", file=path)
         try:
             _plugins[path] = ctypes.CDLL(path)
         except OSError as error:
             raise LibraryError(
                 f"the runtime plug-in {path} cannot be loaded: {error}\n"
                 "It needs the libraries it was built against; build it again (make build), or set "
-                "COLLAGE_PLUGIN_DIR."
+                "COLLAGE_PLUGIN_DIR.",
+                file=path,
             ) from None
     return _plugins[path]
 
@@ -88,6 +91,14 @@ def tvm_library_path() -> str:
     import tvm
 
     return tvm._ffi.base._LIB._name
+
+
+def keep_triton_out() -> None:
+    """Have PyTorch do without Triton where TVM came first: both bring an LLVM, and the second one that is loaded after
+    TVM's ends the process. (Before TVM's it does no harm.) PyTorch takes it for not installed then, which on processors
+    it does not need.
+    """
+    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]
 
 
 def load() -> ctypes.CDLL:
@@ -111,6 +122,7 @@ def load() -> ctypes.CDLL:
         ) from None
     finally:
         importing = False
+    keep_triton_out()
     if not hasattr(tvm, "relay"):
         raise LibraryError(f"TVM {tvm.__version__} has no Relay; Collage needs TVM 0.10 to 0.19")
 
@@ -118,17 +130,19 @@ def load() -> ctypes.CDLL:
     if not path.is_file():
         raise LibraryError(
             f"{path} does not exist: build it (make build in the source tree, or pip install .), "
-            "or name it in COLLAGE_LIBRARY"
+            "or name it in COLLAGE_LIBRARY",
+            file=path,
         )
     if _cut_short(path):
         raise LibraryError(
             f"{path} cannot be loaded: it is cut short; build it again (make build in the source tree, or "
-            "pip install .)"
+            "pip install .)",
+            file=path,
         )
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise LibraryError(f"{path} cannot be loaded: {error}") from None
+        raise LibraryError(f"{path} cannot be loaded: {error}", file=path) from None
 
     library.collage_init.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
     library.collage_init.restype = ctypes.c_int
@@ -136,9 +150,12 @@ def load() -> ctypes.CDLL:
     library.collage_shutdown.restype = None
     if library.collage_init(os.fsencode(tvm_library_path()), os.fsencode(sys.executable)) != 0:
         message = library.collage_last_error() or b"no reason given"
-        raise LibraryError(f"{path} does not start: {message.decode(errors='replace')}")
+        raise LibraryError(f"{path} does not start: {message.decode(errors='replace')}", file=path)
 
-    from . import debug_information, interrupts, regions_kernel, vnni  # noqa: F401  (what TVM and Go call by name)
+    from . import debug_information, interrupts, log, progress, regions_kernel, vnni  # noqa: F401  (Go calls by name)
+
+    tvm.register_func("collage.host.log", log.said, override=True)
+    tvm.register_func("collage.host.progress", progress.hear, override=True)
 
     # The workers import this package from where this process did, however it came onto sys.path.
     if set_worker_path := tvm.get_global_func("collage.set_worker_path", allow_missing=True):

@@ -9,6 +9,8 @@ many results as they have tensors, an optional one is one or none. TVM is not im
 
 import re
 
+from . import errors
+
 
 def tensor_type(kind):
     """The type of the tensors that a TypeProto is of; None where there is none (maps, sparse tensors)."""
@@ -39,7 +41,7 @@ def as_tensors(graph, shapes, values):
             if not kind.tensor_type.HasField("shape"):
                 sizes = values[name].shape if name in values else left.get(name)
                 if sizes is None:
-                    raise ValueError(
+                    raise errors.ModelError(
                         f"it does not say of which shape the tensor {name} is: give that with input_shapes (on the "
                         f"command line --input-shape {name}:1,...)"
                     )
@@ -79,7 +81,7 @@ def _count(name, left, values, optional):
         told = [int(one[1]) for key in (*left, *values) if (one := re.match(re.escape(name) + r"\.(\d+)(\.|$)", key))]
         if not told:
             kind, how = ("an optional", "whether it is there") if optional else ("a sequence", "of how many tensors")
-            raise ValueError(
+            raise errors.ModelError(
                 f"its input {name} is {kind}: say {how} with input_shapes (on the command line --input-shape {name}:1)"
             )
         count = [max(told) + 1]
@@ -87,7 +89,7 @@ def _count(name, left, values, optional):
         wanted = "1 where it is there, 0 where not" if optional else "one number, how many tensors it has"
         kind = "optional" if optional else "a sequence"
         shown = ",".join(map(str, count))
-        raise ValueError(f"its input {name} is {kind}: --input-shape {name}:{shown} does not fit ({wanted})")
+        raise errors.ModelError(f"its input {name} is {kind}: --input-shape {name}:{shown} does not fit ({wanted})")
     return int(count[0])
 
 

@@ -9,6 +9,8 @@ import dataclasses
 
 import tvm
 
+from . import errors
+
 # At which sizes open dimensions are tried where nobody says: a batch; an image's sides, which pools make smaller; what
 # else there is, as words.
 _BATCH, _SIDE, _OTHER = 2, 64, 16
@@ -53,9 +55,9 @@ def settle(declared, given, open_axes, what):
 def _axes(name, dims, axes, what):
     for axis in axes:
         if not 0 <= axis < len(dims):
-            raise ValueError(f"input {name} of {what} is {show(dims)}: it has no dimension {axis} to leave open")
+            raise errors.ModelError(f"input {name} of {what} is {show(dims)}: it has no dimension {axis} to leave open")
         if isinstance(dims[axis], int):
-            raise ValueError(
+            raise errors.ModelError(
                 f"input {name} of {what} is {show(dims)}: its dimension {axis} is {dims[axis]} in the model, and can "
                 "stay open only where the model leaves it open (export it with that dimension dynamic)"
             )
@@ -98,14 +100,14 @@ def fits(dims, given):
 def require_fit(name, dims, given, what, thing=""):
     """Raise ValueError where a shape (that of ``thing``) does not agree with an input's dimensions."""
     if not fits(dims, given):
-        raise ValueError(f"input {name} of {what} is {show(dims)}; {thing}{show(given)} does not fit")
+        raise errors.ModelError(f"input {name} of {what} is {show(dims)}; {thing}{show(given)} does not fit")
 
 
 def refuse_unknown(given, names, what):
     """Raise ValueError where something is given for what is no input."""
     for name in given:
         if name not in names:
-            raise ValueError(f"{what} has no input {name!r}; its inputs are: {', '.join(names) or 'none'}")
+            raise errors.ModelError(f"{what} has no input {name!r}; its inputs are: {', '.join(names) or 'none'}")
 
 
 def ask_for(unclear, what):
@@ -115,7 +117,7 @@ def ask_for(unclear, what):
     listed = "; ".join(f"{name} is {show(dims)}" for name, dims in unclear.items())
     name, dims = next(iter(unclear.items()))
     axes = ",".join(str(axis) for axis, dim in enumerate(dims) if not isinstance(dim, int))
-    raise ValueError(
+    raise errors.ModelError(
         f"{what} leaves shapes open ({listed}); give them with input_shapes (on the command line "
         f"--input-shape {name}:1,...), or leave them open with dynamic (--dynamic {name}:{axes})"
     )

@@ -18,7 +18,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import library, shared_weights, virtual_machine, workerside
+from . import errors, library, shared_weights, virtual_machine, workerside
 from .seeded import generator, random_array
 
 # Operators that want positive numbers: on others both sides would answer NaN, and the check would say
@@ -26,7 +26,7 @@ from .seeded import generator, random_array
 POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10", "power"}
 
 
-class RegionError(Exception):
+class RegionError(errors.CollageError):
     """A region failed: in which ``phase`` (setup, build, load, run, check) and of which ``kind``."""
 
     def __init__(self, phase, kind, detail):
@@ -276,11 +276,11 @@ def kind_of(error):
 
 def in_short(error, limit=2000):
     """What an error says, without TVM's C++ stack."""
-    text = str(error).strip() or type(error).__name__
+    text = str(error).strip() or errors.python_name(error)
     match = re.search(r"(?:^|\n)\s*(?:\w+Error|Check failed|InternalError): [^\n]*", text)
     lines = text.splitlines()
     said = match.group(0).strip() if match else (lines[-1].strip() if lines else text)
-    return f"{type(error).__name__}: {said}"[:limit]
+    return f"{errors.python_name(error)}: {said}"[:limit]
 
 
 def is_parameter(name):

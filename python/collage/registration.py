@@ -21,7 +21,7 @@ import sys
 import tvm
 from tvm.relay.dataflow_pattern import DFPattern
 
-from . import library, program, workerside
+from . import errors, library, program, workerside
 
 _KINDS = ("operator", "graph")
 _registered = {}
@@ -43,8 +43,8 @@ class Probe:
     remedy: str = ""
 
 
-class RegistrationError(ValueError):
-    """A field of a registration makes no sense; the text begins with the backend's and the field's names."""
+class RegistrationError(errors.InputError):
+    """A field of a registration makes no sense: ``option`` is its name, ``backend`` the backend's."""
 
 
 def backend(name, **fields):
@@ -56,7 +56,7 @@ def backend(name, **fields):
     import it.
     """
     if not isinstance(name, str):
-        raise TypeError('collage.backend takes the backend\'s name: @collage.backend(name="mylib", ...)')
+        raise errors.CallError('collage.backend takes the backend\'s name: @collage.backend(name="mylib", ...)')
 
     def register(emit):
         register_backend(name, emit=emit, **fields)
@@ -119,7 +119,7 @@ def register_backend(
     except BaseException as error:
         _forget(fields)
         if isinstance(error, ValueError):
-            raise RegistrationError(str(error).splitlines()[0]) from None
+            raise RegistrationError(str(error).splitlines()[0], backend=name) from None
         raise
     _registered[fields["name"]] = fields
 
@@ -154,7 +154,7 @@ def backend_from_tvm(name, *, table=None, bare=False, probe=None, imports=(), ov
 
 
 def _fault(name, field, text):
-    return RegistrationError(f"backend {name!r}: {field}: {text}")
+    return RegistrationError(f"backend {name!r}: {field}: {text}", backend=name, option=field)
 
 
 def _pattern_table(name, table):

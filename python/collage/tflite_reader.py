@@ -15,7 +15,7 @@ from tvm import relay
 from tvm.relay.frontend import tflite as importer
 from tvm.relay.frontend.common import infer_shape
 
-from . import folding
+from . import errors, folding
 
 IDENTIFIER = b"TFL3"
 PACKAGE = "tflite==2.18.0"
@@ -33,7 +33,7 @@ _TYPES = {
 }
 
 
-class RefusedError(ValueError):
+class RefusedError(errors.ModelError):
     """TVM's importer cannot read an operator; the text names it."""
 
 
@@ -49,7 +49,7 @@ def inputs(path, graph):
         tensor = graph.Tensors(number)
         name = importer.get_tensor_name(graph, number)
         if tensor.Type() not in _TYPES:
-            raise ValueError(f"{path} cannot be read: its input {name} holds no numbers that TVM has tensors of")
+            raise errors.ModelError(f"{path} cannot be read: its input {name} holds no numbers that TVM has tensors of")
         default = [int(dim) for dim in tensor.ShapeAsNumpy()] if tensor.ShapeLength() else []
         declared = [int(dim) for dim in tensor.ShapeSignatureAsNumpy()] if tensor.ShapeSignatureLength() else default
         found[name] = ([None if dim < 0 else dim for dim in declared], default, _TYPES[tensor.Type()])
@@ -61,21 +61,25 @@ def graph_of(path):
     try:
         import tflite
     except ImportError:
-        raise ImportError(f"reading {path} needs the tflite package: pip install {PACKAGE}") from None
+        raise errors.MissingPackageError(f"reading {path} needs the tflite package: pip install {PACKAGE}") from None
     content = path.read_bytes()
     if not is_tflite(content):
-        raise ValueError(f"{path} is not a TensorFlow Lite model: its bytes 4 to 8 are not {IDENTIFIER.decode()}")
+        raise errors.ModelError(
+            f"{path} is not a TensorFlow Lite model: its bytes 4 to 8 are not {IDENTIFIER.decode()}"
+        )
     try:
         model = tflite.Model.GetRootAsModel(content, 0)
         count = model.SubgraphsLength()
         graph = model.Subgraphs(0) if count else None
         operators = graph.OperatorsLength() if count else 0
     except Exception as error:
-        raise ValueError(f"{path} is not a TensorFlow Lite model: {type(error).__name__}: {error}") from None
+        raise errors.ModelError(f"{path} is not a TensorFlow Lite model: {type(error).__name__}: {error}") from None
     if not operators or graph.InputsLength() == 0:
-        raise ValueError(f"{path} is not a TensorFlow Lite model that can be read: it holds no graph with inputs")
+        raise errors.ModelError(
+            f"{path} is not a TensorFlow Lite model that can be read: it holds no graph with inputs"
+        )
     if count != 1:
-        raise ValueError(
+        raise errors.ModelError(
             f"{path} cannot be read: it has {count} subgraphs (branches or loops), which are not supported"
         )
     return model, graph
@@ -105,7 +109,9 @@ def _converted(path, model, shapes):
     """What TVM's importer gives, and its table of expressions."""
     unread = _lacking(model, model.Subgraphs(0))
     if unread:
-        raise RefusedError(f"{path} uses operators that TVM's TensorFlow Lite importer lacks: {', '.join(unread)}")
+        raise RefusedError(
+            f"{path} uses operators that TVM's TensorFlow Lite importer lacks: {', '.join(unread)}", operator=unread[0]
+        )
     tables = []
 
     def converter(model, graph, table):
@@ -116,7 +122,7 @@ def _converted(path, model, shapes):
         try:
             return relay.frontend.from_tflite(model, shape_dict=shapes, op_converter=converter), tables[0]
         except RefusedError as error:
-            raise RefusedError(f"{path} cannot be read: {error}") from None
+            raise RefusedError(f"{path} cannot be read: {error}", **error.fields) from None
         except tvm.error.OpNotImplemented as error:
             said = " ".join(str(error).split()).rsplit("OpNotImplemented: ", 1)[-1]
             raise RefusedError(f"{path} cannot be read: {said}") from None
@@ -187,7 +193,9 @@ class Converter(importer.OperatorConverter):
                 made = importer.get_tensor_name(self.subgraph, operator.Outputs(0)) if operator.OutputsLength() else ""
                 said = [line.strip() for line in str(error).splitlines() if line.strip()]
                 reason = said[-1] if said else type(error).__name__
-                raise RefusedError(f"the operator {name} that makes {made}: {reason}") from None
+                raise RefusedError(
+                    f"the operator {name} that makes {made}: {reason}", operator=name, span=made
+                ) from None
 
         return converted
 
@@ -203,7 +211,7 @@ def _given(converter, operator):
 def _broadcast_to(converter, operator):
     data, shape = converter.get_input_tensors(operator)
     if not shape.buffer.DataLength():
-        raise ValueError("the shape to broadcast to is known only when it runs")
+        raise errors.ModelError("the shape to broadcast to is known only when it runs")
     dims = [int(dim) for dim in converter.get_tensor_value(shape)]
     return relay.broadcast_to(converter.get_tensor_expr(data), dims)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import tvm
 
-from . import error_measure, host, library, patterns, workerside
+from . import error_measure, errors, host, library, patterns, progress, workerside
 
 # A list of names, or one of them; of backends several, with commas.
 Names = str | Sequence[str]
@@ -55,12 +55,12 @@ def configuration(backends: Names | None = None, **options: Any) -> str:
     A PassContext's ``collage.*`` options stand in for what is left out here. Raises TypeError for an option
     that there is not.
     """
-    told = {"backends": backends, **options, "python": sys.executable}
+    told = {"backends": backends, **options, "python": sys.executable, **progress.said()}
     for name in options:
         if name not in OPTIONS:
             near = difflib.get_close_matches(name, OPTIONS, 1)
             hint = f"; did you mean {near[0]}?" if near else f" (options: {', '.join(OPTIONS)})"
-            raise TypeError(f"CollagePartition has no option {name}{hint}")
+            raise errors.CallError(f"CollagePartition has no option {name}{hint}", option=name)
     return json.dumps(
         {name: _WRITTEN.get(name, lambda as_it_is: as_it_is)(told[name]) for name in told if told[name] is not None}
     )
@@ -131,7 +131,7 @@ def CollagePartition(  # noqa: N802
     if config is not None:
         return _drop_in(config, cost_estimator, outline_native, text)
     if cost_estimator is not None or outline_native:
-        raise ValueError(
+        raise errors.InputError(
             "CollagePartition: cost_estimator and outline_native need a CompilationConfig as first argument"
         )
     return tvm.get_global_func("collage.transform.CollagePartition")(text)

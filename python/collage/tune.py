@@ -36,7 +36,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from . import export, library, target, tuninglog
+from . import errors, export, library, target, tuninglog
 
 # "metaschedule" searches programs, the others search the parameters of AutoTVM's schedules.
 TUNERS = ("auto", "xgboost", "genetic", "random", "metaschedule")
@@ -44,7 +44,7 @@ TUNERS = ("auto", "xgboost", "genetic", "random", "metaschedule")
 _BUILD_SECONDS, _RUN_SECONDS = 30, 20
 
 
-class TuneError(ValueError):
+class TuneError(errors.InputError):
     """What was asked for cannot be tuned; the text says why."""
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import tvm
 
+from . import errors
+
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 
 # Workers get their log through the environment: it holds for all that they build.
@@ -53,7 +55,7 @@ def _files(path):
     files = [path / WORKLOADS, path / RECORDS] if is_database(path) else [path]
     for file in files:
         if not file.is_file():
-            raise ValueError(f"the tuning log {path} cannot be read: there is no file {file}")
+            raise errors.InputError(f"the tuning log {path} cannot be read: there is no file {file}", file=file)
     return files
 
 
@@ -64,7 +66,7 @@ def _history(path, _changed):
     try:
         return autotvm.apply_history_best(path)
     except Exception as error:
-        raise ValueError(f"the tuning log {path} cannot be read as AutoTVM's: {error}") from error
+        raise errors.InputError(f"the tuning log {path} cannot be read as AutoTVM's: {error}", file=path) from error
 
 
 @functools.lru_cache(maxsize=2)
@@ -75,7 +77,9 @@ def _database(path, _changed):
     try:
         stored = meta_schedule.database.JSONDatabase(workloads, records, allow_missing=False)
     except (tvm.TVMError, ValueError) as error:
-        raise ValueError(f"the tuning log {path} cannot be read as MetaSchedule's: {error}") from error
+        raise errors.InputError(
+            f"the tuning log {path} cannot be read as MetaSchedule's: {error}", file=path
+        ) from error
     # Builds add to the database that they use (workloads with weights in another layout); the user's stays as
     # it is.
     copy = meta_schedule.database.MemoryDatabase()

@@ -19,7 +19,7 @@ from tvm.driver.tvmc import TVMCException, autotuner, compiler, composite_target
 from tvm.driver.tvmc.model import TVMCModel, TVMCPackage
 from tvm.driver.tvmc.target import target_from_cli
 
-from . import api, export, library, region, spans, transform
+from . import api, errors, export, library, region, spans, transform
 from .api import Parameters
 
 NAME = "collage"
@@ -67,7 +67,7 @@ def partition_for_collage(
 def _truth(name: str, value: Any) -> bool:
     known = {"1": True, "true": True, "0": False, "false": False}
     if str(value).lower() not in known:
-        raise ValueError(f"-{name}={value} of the target {NAME}: it is 1 or 0")
+        raise errors.OptionError(f"-{name}={value} of the target {NAME}: it is 1 or 0", option=name)
     return known[str(value).lower()]
 
 
@@ -76,7 +76,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
         return kind(value)
     except ValueError:
         what = "whole number" if kind is int else "number"
-        raise ValueError(f"-{name}={value} of the target {NAME}: it is a {what}") from None
+        raise errors.OptionError(f"-{name}={value} of the target {NAME}: it is a {what}", option=name) from None
 
 
 def _read(name: str, value: Any) -> Any:
@@ -84,9 +84,9 @@ def _read(name: str, value: Any) -> Any:
     known = api.options()
     if name not in known:
         names = ", ".join([*known, _RPATH])
-        raise ValueError(f"the target {NAME} has no option {name} (options: {names})")
+        raise errors.OptionError(f"the target {NAME} has no option {name} (options: {names})", option=name)
     if value is True and known[name]["kind"] != "truth":  # --name
-        raise ValueError(f"-{name} of the target {NAME} needs a value, as in -{name}=VALUE")
+        raise errors.OptionError(f"-{name} of the target {NAME} needs a value, as in -{name}=VALUE", option=name)
     if not isinstance(value, str | bool):
         return value
     match known[name]["kind"]:

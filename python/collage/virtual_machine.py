@@ -17,7 +17,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import needs, open_dimensions
+from . import errors, needs, open_dimensions
 
 # The module that TVM calls so is a library's first.
 TYPE = "VMExecutable"
@@ -79,7 +79,7 @@ def signature(module, tried):
     fields = kind.fields if isinstance(kind, tvm.ir.TupleType) else [kind]
     for number, field in enumerate(fields):
         if not isinstance(field, relay.TensorType):
-            raise ValueError(f"its result {number} is no tensor but {field}")
+            raise errors.InputError(f"its result {number} is no tensor but {field}")
     return {"inputs": inputs, "outputs": [_tensor(field) for field in fields]}
 
 
@@ -102,7 +102,7 @@ class Model:
         """What export.write wrote, a library at ``path``, which TVM has loaded as ``module``."""
         text = str(tvm.get_global_func("collage.model_signature")(str(path)))
         if not text:
-            raise ValueError(f"{path} is for TVM's virtual machine, and does not say which inputs it takes")
+            raise errors.InputError(f"{path} is for TVM's virtual machine, and does not say which inputs it takes")
         return Model(module, json.loads(text))
 
     def _place(self, key):
@@ -110,7 +110,7 @@ class Model:
             return key
         names = [one["name"] for one in self.signature["inputs"]]
         if key not in names:
-            raise ValueError(f"the model has no input {key!r}; its inputs are: {', '.join(names) or 'none'}")
+            raise errors.InputError(f"the model has no input {key!r}; its inputs are: {', '.join(names) or 'none'}")
         return names.index(key)
 
     def set_input(self, key, value):
@@ -120,7 +120,7 @@ class Model:
         array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
         dims = [None if size < 0 else size for size in told["shape"]]
         if str(array.dtype) != told["dtype"] or not open_dimensions.fits(dims, array.shape):
-            raise ValueError(
+            raise errors.InputError(
                 f"the input {told['name']} is {told['dtype']}{open_dimensions.show(dims)}; "
                 f"{array.dtype}{open_dimensions.show(array.shape)} does not fit"
             )
@@ -133,7 +133,7 @@ class Model:
                 one["name"] for one, value in zip(self.signature["inputs"], self._values, strict=True) if value is None
             ]
             if missing:
-                raise ValueError(f"the input {missing[0]} is not set")
+                raise errors.InputError(f"the input {missing[0]} is not set")
             self._machine.set_input("main", *self._values)
             self._set = True
 

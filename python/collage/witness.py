@@ -27,7 +27,7 @@ import tempfile
 
 import numpy as np
 
-from . import apart, onnx_inputs
+from . import apart, errors, onnx_inputs
 
 # Operators that draw numbers: no two engines give the same.
 _DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -36,7 +36,7 @@ _DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Ran
 _QUANTISED = {"QuantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"}
 
 
-class UncheckedError(Exception):
+class UncheckedError(errors.CollageError):
     """Nobody could answer; the text says why."""
 
 

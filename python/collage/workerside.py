@@ -12,6 +12,8 @@ import os
 import sys
 from pathlib import Path
 
+from . import errors
+
 # Set by pass/workers/environment.go.
 _MARK = "COLLAGE_WORKER"
 _BACKENDS = "COLLAGE_WORKER_BACKENDS"
@@ -52,20 +54,20 @@ def reference(function):
         return None
     name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
     if name is None or module is None:
-        raise ValueError(
+        raise errors.InputError(
             f"a {type(function).__name__} cannot be imported by the measuring workers; wrap it in a function at the "
             "top of a module"
         )
     if "<lambda>" in name:
-        raise ValueError("a lambda cannot be imported by the measuring workers; write it as a function (def)")
+        raise errors.InputError("a lambda cannot be imported by the measuring workers; write it as a function (def)")
     if "<locals>" in name:
-        raise ValueError(
+        raise errors.InputError(
             f"{name} is defined inside a function, where the measuring workers cannot import it; define it at the top "
             "of its module"
         )
     path = getattr(sys.modules.get(module), "__file__", None)
     if path is None or not os.path.isfile(path):
-        raise ValueError(
+        raise errors.InputError(
             f"{name} is defined in a notebook or at the prompt, where the measuring workers cannot import it; put it "
             "into a file and import it from there"
         )
@@ -76,7 +78,7 @@ def setup(fields):
     """What a worker must know of a backend: a dictionary for JSON."""
     prelude = fields["prelude"]
     if isinstance(prelude, str) and len(prelude.encode()) > _MOST_PRELUDE:
-        raise ValueError(
+        raise errors.InputError(
             f"backend {fields['name']!r}: prelude: is longer than {_MOST_PRELUDE >> 10} KiB; put it into a file and "
             "pass its pathlib.Path"
         )
@@ -118,7 +120,7 @@ def install(compiler):
         _import(name, None)
     if found["emit"] is None:
         if tvm.get_global_func(f"relay.ext.{compiler}", allow_missing=True) is None:
-            raise ImportError(
+            raise errors.MissingPackageError(
                 f"relay.ext.{compiler} is not registered in the measuring workers; pass the module that registers it "
                 "as imports= when the backend is registered"
             )
@@ -180,7 +182,7 @@ def code_generator(compiler, emit, pack, prelude):
         if isinstance(made, tvm.runtime.Module):
             return made
         if not isinstance(made, str):
-            raise TypeError(
+            raise errors.CallError(
                 f"the emitter of {compiler} gave a {type(made).__name__}; a region becomes a tvm.runtime.Module or C "
                 "statements (str)"
             )

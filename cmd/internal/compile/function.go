@@ -3,13 +3,11 @@
 package compile
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 
 	"github.com/collage-tvm/collage/bridge"
-	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass"
 	"github.com/collage-tvm/collage/pass/decide"
 	"github.com/collage-tvm/collage/pass/placing"
@@ -31,8 +29,6 @@ type call struct {
 	// Plan is one that is built as it is, as JSON; "" to decide. NoVerify does not compare its outputs with TVM's.
 	Plan     string `json:"plan"`
 	NoVerify bool   `json:"no_verify"`
-	// Progress says that it is shown on the standard error.
-	Progress bool `json:"progress"`
 }
 
 // answer is what CompileFunction gives.
@@ -107,7 +103,8 @@ func compileCall(module *bridge.Object, configText, callText string) (given *ans
 	defer func() { err = end(err) }()
 	options := Options{Module: module, Model: config.ModuleName, Output: what.Out, Options: decide.OptionsOf(config)}
 	options.ExecutableMemory = what.ExecutableMemory
-	options.Progress = progress.New(os.Stderr, !what.Progress, false)
+	var heard func(error) error
+	options.Progress, heard = config.Display()
 	options.Progress.Record(options.Trace)
 	if what.Plan != "" {
 		if options.Replay, err = plan.Decode([]byte(what.Plan)); err != nil {
@@ -128,8 +125,8 @@ func compileCall(module *bridge.Object, configText, callText string) (given *ans
 		return nil, err
 	}
 	defer release()
-	result, err := Compile(context.Background(), options)
-	if err != nil {
+	result, err := Compile(config.Context, options)
+	if err = heard(err); err != nil {
 		return nil, err
 	}
 	for _, warning := range result.Warnings { // nobody prints the answer's notes

@@ -14,7 +14,8 @@ import (
 // pluginPrefix begins the file names of the runtime plug-ins.
 const pluginPrefix = "libcollage_"
 
-// PrepareFunction is Prepare for Python: it takes the path of a model's library.
+// PrepareFunction takes the path of a model's library and makes this process ready to load it (Prepare): an error says
+// what it needs and is not here.
 const PrepareFunction = "collage.prepare_model"
 
 // Prepare makes this process ready to load a model's library, or says why that does not fit here; nothing of the model

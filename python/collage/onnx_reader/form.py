@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, TensorProto, TypeProto, inliner
 
-from .. import onnx_inputs
+from .. import errors, onnx_inputs
 from . import weights
 
 # Operators that are expanded though TVM's importer converts them: what it makes of them is wrong or incomplete.
@@ -47,7 +47,7 @@ def require_opset(proto):
     """Raise ValueError for a version of the standard operators that the onnx package here does not know yet."""
     newest = onnx.defs.onnx_opset_version()
     if (opset := opset_of(proto)) > newest:
-        raise ValueError(
+        raise errors.ModelError(
             f"it uses opset {opset} of ONNX's operators; onnx {onnx.__version__} knows those to {newest}: export it "
             f"for opset {newest}"
         )
@@ -60,7 +60,7 @@ def require_types(graph):
             tensors = onnx_inputs.tensor_type(value.type)
             if tensors is None:
                 kind = (value.type.WhichOneof("value") or "untyped").replace("_type", "")
-                raise ValueError(f"its {what} {value.name} is no tensor but {kind}, which is not supported")
+                raise errors.ModelError(f"its {what} {value.name} is no tensor but {kind}, which is not supported")
             _require_type(tensors.elem_type, f"its {what} {value.name}")
     for one in graph.initializer:
         _require_type(one.data_type, f"its weight {one.name}")
@@ -74,7 +74,9 @@ def require_types(graph):
 
 def _require_type(kind, what):
     if kind and kind not in weights.TYPES:
-        raise ValueError(f"{what} is of the type {TensorProto.DataType.Name(kind).lower()}, which TVM does not have")
+        raise errors.ModelError(
+            f"{what} is of the type {TensorProto.DataType.Name(kind).lower()}, which TVM does not have"
+        )
 
 
 # Which inputs of quantised operators are scales.
@@ -100,7 +102,7 @@ def require_scales(graph):
             wrong = np.flatnonzero(~np.isfinite(values) | (values == 0))
             if wrong.size:
                 element = f", element {wrong[0]} of {values.size}," if values.size > 1 else ""
-                raise ValueError(
+                raise errors.ModelError(
                     f"the operator {node.op_type} that makes {node.output[0]}: its scale {scale.name}{element} is "
                     f"{values[wrong[0]]:g}, by which nothing can be divided; quantise the model anew"
                 )

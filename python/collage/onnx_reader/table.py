@@ -16,7 +16,7 @@ from tvm import relay
 from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as importer
 
-from .. import onnx_inputs
+from .. import errors, onnx_inputs
 
 # Ours: {name: [(since which opset, converter), ...]}, ascending.
 _OURS = {}
@@ -130,7 +130,7 @@ def dtype_of(value):
 # In the place of TVM's
 
 
-class RefusedError(ValueError):
+class RefusedError(errors.ModelError):
     """An operator of the model cannot be converted; the text says which, and why."""
 
 
@@ -178,7 +178,10 @@ class Graph(importer.GraphProto):
             why = lines[-1] if lines else type(error).__name__
             if "tir.Any" in why or "tir.expr.Any" in why:
                 why = "TVM's converter wants sizes that are known only when the network runs"
-            raise RefusedError(f"the operator {op_name} that makes {attrs['tvm_custom']['name']}: {why}") from error
+            name = attrs["tvm_custom"]["name"]
+            raise RefusedError(
+                f"the operator {op_name} that makes {name}: {why}", operator=op_name, span=name
+            ) from error
 
 
 _turn = threading.RLock()

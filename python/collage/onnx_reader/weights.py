@@ -15,6 +15,8 @@ import onnx
 import tvm
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
+from .. import errors
+
 # Weights of more bytes are kept apart.
 _LARGE = 1 << 10
 
@@ -84,12 +86,14 @@ def _mapped(tensor, folder):
     info = external_data_helper.ExternalDataInfo(tensor)
     location = os.path.normpath(info.location)
     if os.path.isabs(location) or location.split(os.sep)[0] == os.pardir:
-        raise ValueError(f"its weight {tensor.name} is said to be in {info.location}, outside of the model's folder")
+        raise errors.ModelError(
+            f"its weight {tensor.name} is said to be in {info.location}, outside of the model's folder"
+        )
     path, offset = Path(folder, location), info.offset or 0
     if not path.is_file():
         raise FileNotFoundError(f"{path}, which its weight {tensor.name} is in")
     if path.stat().st_size < offset + _bytes(tensor):
-        raise ValueError(
+        raise errors.ModelError(
             f"its weight {tensor.name} is said to be {_bytes(tensor)} bytes of {path}, from byte {offset} on; the file "
             f"ends at {path.stat().st_size}"
         )
