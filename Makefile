@@ -86,12 +86,14 @@ bench-operators: backends ## ResNeXt-50's convolutions and BERT's products on ea
 	@for what in convs matmuls; do \
 	  $(COLLAGE) bench $$what --json docs/results/$$what.json --svg docs/results/$$what.svg $(ARGS) | tee docs/results/$$what.txt; done
 
-bench-kernels: backends ## each kernel of our own beside the backends and the machine's limit, as it is, capped to AVX2 and, with VNNI, in bytes; writes docs/results/kernels*.{txt,json,svg}
+bench-kernels: backends ## each kernel of our own beside the backends and the machine's limit, as it is, capped to AVX2 and, where the processor has instructions for them, in bytes and bfloat16; writes docs/results/kernels*.{txt,json,svg}
 	@$(COLLAGE) bench kernels --json docs/results/kernels.json --svg docs/results/kernels.svg $(ARGS) | tee docs/results/kernels.txt
 	@COLLAGE_MAX_CPU_ISA=avx2 $(COLLAGE) bench kernels --target x86-64-v3 --json docs/results/kernels_avx2.json --svg docs/results/kernels_avx2.svg \
 	  $(ARGS) | tee docs/results/kernels_avx2.txt
 	@! grep -q avx512_vnni /proc/cpuinfo || $(COLLAGE) bench kernels --of native_int8 --json docs/results/kernels_int8.json \
 	  --svg docs/results/kernels_int8.svg $(ARGS) | tee docs/results/kernels_int8.txt
+	@! grep -q avx512_bf16 /proc/cpuinfo || $(COLLAGE) bench kernels --of native_bf16 --json docs/results/kernels_native_bf16.json \
+	  --svg docs/results/kernels_native_bf16.svg $(ARGS) | tee docs/results/kernels_native_bf16.txt
 	@! grep -q avx512_vnni /proc/cpuinfo || $(COLLAGE) bench kernels --of dnnl_int8 --json docs/results/kernels_dnnl_int8.json \
 	  --svg docs/results/kernels_dnnl_int8.svg $(ARGS) | tee docs/results/kernels_dnnl_int8.txt
 

@@ -306,6 +306,7 @@ TAKEN = [
     ("anytime", "bench-anytime"),
     ("kernels_int8", "bench-kernels"),
     ("kernels_dnnl_int8", "bench-kernels"),
+    ("kernels_native_bf16", "bench-kernels"),
     ("models", "files/models"),
     ("models_speed", "bench-all"),
     ("onednn_t2", "files/onednn"),

@@ -27,7 +27,7 @@ func RegisterAll() (err error) {
 			dnnl.New(),
 			dnnl.NewBF16(), dnnl.NewINT8(),
 			native.New(dnnl.Install),
-			native.NewINT8(dnnl.Install),
+			native.NewBF16(dnnl.Install), native.NewINT8(dnnl.Install),
 			dnnltvm.New(),
 			blas.NewMKL(),
 			blas.NewOpenBLAS(),

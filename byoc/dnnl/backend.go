@@ -66,7 +66,8 @@ var narrowRules = sync.OnceValue(func() []*onednn.Rule {
 // index finds the rules of composites and operators, those of native and of all that compute narrowly among them: their
 // regions are the same.
 var index = sync.OnceValue(func() *onednn.Index {
-	return onednn.NewIndex(slices.Concat(rules(), narrowRules(), native.Rules(), native.ByteRules(), byteRules()))
+	return onednn.NewIndex(slices.Concat(rules(), narrowRules(), native.Rules(), native.ByteRules(), byteRules(),
+		native.PairRules()))
 })
 
 var patterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(rules()) })

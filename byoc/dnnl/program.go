@@ -36,6 +36,9 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if err := l.roundWeights(p.ConstantBytes); err != nil {
 		return nil, nil, err
 	}
+	if err := l.pairWeights(p.ConstantBytes); err != nil {
+		return nil, nil, err
+	}
 	return l.text()
 }
 

@@ -18,10 +18,11 @@ const (
 	avx2
 	avx512
 	avx512VNNI // products of bytes
+	avx512BF16 // products of bfloat16
 )
 
 func (s instructionSet) String() string {
-	return [...]string{"plain", "avx2", "avx512", "avx512_vnni"}[s]
+	return [...]string{"plain", "avx2", "avx512", "avx512_vnni", "avx512_bf16"}[s]
 }
 
 // bestInstructionSet is what the kernels of float32 will use in this process.
@@ -33,12 +34,15 @@ func allowedInstructionSet() instructionSet {
 }
 
 func ofProcessor(features []string) instructionSet {
+	has := func(feature string) bool { return slices.Contains(features, feature) }
 	switch {
-	case slices.Contains(features, "avx512_core") && slices.Contains(features, "avx512_core_vnni"):
+	case has("avx512_core") && has("avx512_core_vnni") && has("avx512_core_bf16"):
+		return avx512BF16
+	case has("avx512_core") && has("avx512_core_vnni"):
 		return avx512VNNI
-	case slices.Contains(features, "avx512_core"):
+	case has("avx512_core"):
 		return avx512
-	case slices.Contains(features, "avx2"):
+	case has("avx2"):
 		return avx2
 	}
 	return plain
@@ -53,8 +57,10 @@ func capOf(getenv func(string) string) instructionSet {
 		return avx2
 	case "avx512":
 		return avx512
-	case "avx512_vnni", "avx512_bf16", "amx":
+	case "avx512_vnni":
 		return avx512VNNI
+	case "avx512_bf16", "amx":
+		return avx512BF16
 	}
 	theirs := getenv("ONEDNN_MAX_CPU_ISA")
 	if theirs == "" {
@@ -68,6 +74,8 @@ func capOf(getenv func(string) string) instructionSet {
 		return avx2
 	case theirs == "avx512_core":
 		return avx512
+	case theirs == "avx512_core_vnni":
+		return avx512VNNI
 	}
-	return avx512VNNI
+	return avx512BF16
 }

@@ -55,6 +55,19 @@ func TestTheBackendOfBytesIsValid(t *testing.T) {
 	}
 }
 
+func TestTheBackendOfBfloat16IsValid(t *testing.T) {
+	b := NewBF16(func() error { return nil })
+	require.NoError(t, byoc.Validate(b))
+	require.Equal(t, byoc.BF16, byoc.PrecisionOf(b))
+	require.Equal(t, Name, byoc.WideOf(b))
+	require.True(t, byoc.ShareRegions(b, New(func() error { return nil })))
+	require.Equal(t, []string{PairsKernel}, byoc.Kernels(b))
+	for _, r := range PairRules() {
+		require.True(t, r.BF16 && strings.HasPrefix(r.Composite, BF16Name+"."), r.Composite)
+		require.False(t, r.Bare || r.Grouped || r.Reassociates, r.Composite)
+	}
+}
+
 // verdict is what a composite's limits say of a graph's root: why it is refused, "" if it is taken.
 func verdict(t *testing.T, g *relay.Graph, composite string) string {
 	t.Helper()
@@ -65,7 +78,7 @@ func verdict(t *testing.T, g *relay.Graph, composite string) string {
 func verdictAt(t *testing.T, g *relay.Graph, node relay.NodeID, composite string) string {
 	t.Helper()
 	refusal := "it is no match"
-	for _, r := range slices.Concat(Rules(), ByteRules()) {
+	for _, r := range slices.Concat(Rules(), ByteRules(), PairRules()) {
 		if r.Composite != composite {
 			continue
 		}
@@ -205,6 +218,12 @@ func TestConvolutionLimits(t *testing.T) {
 		{"native_int8.conv2d", flat(7280, 16, square), ""},
 		{"native_int8.conv2d", flat(7284, 16, square), "adds up at most 65536 products of bytes, these are 65556"},
 
+		{"native_bf16.conv2d", flat(5, 7, []int64{5, 2}, "strides", []int64{2, 1}, "dilation", []int64{1, 3}), ""},
+		{"native_bf16.conv2d", made("nn.conv2d", conv2dAttrs(), f(1, 16, 8, 8), f(1, 16, 8, 8), f(16, 16, 3, 3)),
+			"a weight that is a constant"},
+		{"native_bf16.conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 2), f(1, 32, 8, 8), f(1, 32, 8, 8),
+			f(32, 16, 3, 3)), "knows no groups"},
+
 		{"native.narrow_conv2d", flat(5, 6, []int64{5, 2}, "strides", []int64{2, 1}), ""},
 		{"native.narrow_conv2d", flat(5, 7, square), "at most 6 output channels"},
 
@@ -242,21 +261,31 @@ func TestDenseLimits(t *testing.T) {
 	require.Contains(t, verdict(t, dense(8, 16, made), "native.product_dense"), "constants")
 	require.Empty(t, verdict(t, dense(8, 20, layer), "native_int8.dense"))
 	require.Contains(t, verdict(t, dense(8, 16, made), "native_int8.dense"), "constants")
+	require.Empty(t, verdict(t, dense(8, 20, layer), "native_bf16.dense"))
+	require.Contains(t, verdict(t, dense(8, 16, made), "native_bf16.dense"), "constants")
 }
 
 func TestBatchLimits(t *testing.T) {
-	batches := func(turned bool) *relay.Graph {
+	by := func(turned bool, right func(m *relay.GraphMaker) relay.NodeID) *relay.Graph {
 		m := relay.NewGraph("main")
 		left := f(3, 4, 5)
 		if turned {
 			left = f(3, 5, 4)
 		}
 		return m.Finish(m.Call("nn.batch_matmul", f(3, 4, 6),
-			map[string]any{"transpose_a": turned, "transpose_b": true},
-			m.Var(left.Shape, f32), m.Var([]int64{3, 6, 5}, f32)))
+			map[string]any{"transpose_a": turned, "transpose_b": true}, m.Var(left.Shape, f32), right(m)))
+	}
+	batches := func(turned bool) *relay.Graph {
+		return by(turned, func(m *relay.GraphMaker) relay.NodeID { return m.Var([]int64{3, 6, 5}, f32) })
+	}
+	constant := func(turned bool) *relay.Graph {
+		return by(turned, func(m *relay.GraphMaker) relay.NodeID { return m.Const([]int64{3, 6, 5}, f32) })
 	}
 	require.Empty(t, verdict(t, batches(false), "native.product_batch_matmul"))
 	require.Contains(t, verdict(t, batches(true), "native.product_batch_matmul"), "this one is transposed")
+	require.Empty(t, verdict(t, constant(false), "native_bf16.batch_matmul"))
+	require.Contains(t, verdict(t, constant(true), "native_bf16.batch_matmul"), "this one is transposed")
+	require.Contains(t, verdict(t, batches(false), "native_bf16.batch_matmul"), "a right side that is a constant")
 }
 
 func TestStripLimits(t *testing.T) {
@@ -550,16 +579,17 @@ func TestStandardise(t *testing.T) {
 func TestInstructionSets(t *testing.T) {
 	require.Equal(t, avx512, ofProcessor([]string{"avx2", "avx512_core"}))
 	require.Equal(t, avx512VNNI, ofProcessor([]string{"avx2", "avx512_core", "avx512_core_vnni"}))
+	require.Equal(t, avx512BF16, ofProcessor([]string{"avx2", "avx512_core", "avx512_core_vnni", "avx512_core_bf16"}))
 	require.Equal(t, avx2, ofProcessor([]string{"sse41", "avx", "avx2"}))
 	require.Equal(t, plain, ofProcessor(nil))
 	for _, c := range []struct {
 		ours, theirs string
 		want         instructionSet
 	}{
-		{"", "", avx512VNNI}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512},
-		{"avx512_vnni", "", avx512VNNI}, {"amx", "", avx512VNNI}, {"", "AVX512_CORE_VNNI", avx512VNNI},
-		{"", "SSE41", plain}, {"", "AVX2", avx2},
-		{"", "AVX512_CORE", avx512}, {"what", "AVX", plain}, {"", "AVX512_CORE_AMX", avx512VNNI},
+		{"", "", avx512BF16}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512},
+		{"avx512_vnni", "", avx512VNNI}, {"avx512_bf16", "", avx512BF16}, {"amx", "", avx512BF16},
+		{"", "AVX512_CORE_VNNI", avx512VNNI}, {"", "AVX512_CORE_BF16", avx512BF16}, {"", "SSE41", plain},
+		{"", "AVX2", avx2}, {"", "AVX512_CORE", avx512}, {"what", "AVX", plain}, {"", "AVX512_CORE_AMX", avx512BF16},
 	} {
 		set := capOf(func(name string) string {
 			return map[string]string{"COLLAGE_MAX_CPU_ISA": c.ours, "ONEDNN_MAX_CPU_ISA": c.theirs}[name]

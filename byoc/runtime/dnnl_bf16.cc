@@ -31,8 +31,10 @@ bool Compiler::ReadsNarrowly(const Op& op, int value) const {
   for (size_t i = 1; i < op.in.size(); ++i) {
     if (op.in[i] == value) return false;
   }
+  // What our kernel adds is float32.
   return std::all_of(op.post.begin(), op.post.end(), [&](const PostOp& post) {
-    return post.operand != value || program_.values[value].dims == program_.values[op.out].dims;
+    return post.operand != value ||
+           (!op.InPairs() && program_.values[value].dims == program_.values[op.out].dims);
   });
 }
 

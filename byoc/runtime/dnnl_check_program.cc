@@ -187,7 +187,7 @@ class Checker {
     for (const int value : op_->more) Make(value, "the result of operation " + std::to_string(index_));
   }
 
-  // What only moves numbers takes any of one type; what computes takes float32, but for weights of bytes.
+  // What only moves numbers takes any of one type; what computes takes float32, but for narrow weights.
   void CheckTypes() const {
     const std::string& kind = op_->kind;
     const bool moves = kind == "reshape" || kind == "transpose" || kind == "concat";
@@ -197,7 +197,10 @@ class Checker {
       const bool truth =
           kind == "attention" && i >= kFirstMask && mask < op_->masks.size() && op_->masks[mask].chooses;
       const ValueType& given = p_.values[op_->in[i]];
-      const Type type = InBytes() && i == 1 ? Type::s8 : wanted;
+      const Type narrow = InBytes()   ? Type::s8
+                          : InPairs() ? Type::bf16
+                                      : wanted,
+                 type = i == 1 ? narrow : wanted;
       if (given.truth != truth || (!truth && given.dtype != type)) Fail(Argument(i) + "is of another type");
     }
     if (p_.values[op_->out].truth) Fail("its result is of another type");
@@ -277,15 +280,21 @@ class Checker {
         {"norm", "group_norm"},     {"norm", "channel_scale"},
         {"bytes", "conv"},          {"bytes", "matmul"},
         {"grid", "eltwise"},        {"onednn_bytes", "conv"},
-        {"onednn_bytes", "matmul"},
+        {"onednn_bytes", "matmul"}, {"pairs", "conv"},
+        {"pairs", "matmul"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
                                         "rms_norm",       "group_norm", "channel_scale"};
     if (op_->bf16) {
-      Want(op_->kernel.empty() && (op_->kind == "conv" || op_->kind == "deconv" || op_->kind == "matmul"),
-           "it is no convolution or product of oneDNN's that could be computed in bfloat16");
+      Want((op_->kernel.empty() || InPairs()) &&
+               (op_->kind == "conv" || op_->kind == "deconv" || op_->kind == "matmul"),
+           "it is no convolution or product that could be computed in bfloat16");
       Want(p_.values[op_->out].dtype == dnnl::memory::data_type::f32, "bfloat16 stands for float32 alone");
       Want(op_->more.empty(), "it has several results, and is computed in bfloat16");
+    }
+    if (InPairs()) {
+      Want(op_->bf16, "the kernel pairs computes in bfloat16 alone");
+      Constant(1);
     }
     if (op_->kernel.empty()) {
       for (const char* kind : kOnly) {
@@ -377,15 +386,18 @@ class Checker {
   }
 
   bool InBytes() const { return op_->InBytes(); }
+  bool InPairs() const { return op_->InPairs(); }
+
+  void Constant(size_t argument) const {
+    Want(std::find(p_.constants.begin(), p_.constants.end(), op_->in[argument]) != p_.constants.end(),
+         "its weight and the scales must be constants");
+  }
 
   // Weights of bytes, and behind all other arguments a scale for each of so many channels.
   void Bytes(int64_t channels) const {
     const size_t last = op_->in.size() - 1;
     Elements(last, channels);
-    for (const size_t i : {size_t{1}, last}) {
-      Want(std::find(p_.constants.begin(), p_.constants.end(), op_->in[i]) != p_.constants.end(),
-           "its weight and the scales must be constants");
-    }
+    for (const size_t i : {size_t{1}, last}) Constant(i);
   }
 
   void MatMul() const {

@@ -98,15 +98,11 @@ std::unique_ptr<Plan> Compiler::Compile() {
 bool Compiler::ByKernel(const Op& op) {
   using Method = bool (Compiler::*)(const Op&);
   static const std::pair<const char*, Method> kMethods[] = {
-      {"winograd", &Compiler::Winograd},
-      {"narrow", &Compiler::Narrow},
-      {"upsampled", &Compiler::Upsampled},
-      {"product", &Compiler::DenseProduct},
-      {"attention", &Compiler::Attention},
-      {"norm", &Compiler::OwnNorm},
-      {"bytes", &Compiler::Bytes},
-      {"grid", &Compiler::Grid},
-      {"onednn_bytes", &Compiler::LibraryBytes},
+      {"winograd", &Compiler::Winograd},   {"narrow", &Compiler::Narrow},
+      {"upsampled", &Compiler::Upsampled}, {"product", &Compiler::DenseProduct},
+      {"attention", &Compiler::Attention}, {"norm", &Compiler::OwnNorm},
+      {"bytes", &Compiler::Bytes},         {"pairs", &Compiler::Pairs},
+      {"grid", &Compiler::Grid},           {"onednn_bytes", &Compiler::LibraryBytes},
   };
   for (const auto& [kernel, method] : kMethods) {
     if (op.kernel == kernel) return (this->*method)(op);
@@ -121,7 +117,7 @@ void Compiler::CompileOp(const Op& op) {
     return;
   }
   const size_t first = steps_.size();
-  if (op.InBytes()) WidenWeights(op);
+  if (op.InBytes() || op.InPairs()) WidenWeights(op);
   CompileByLibrary(op);
   if (op.kernel.empty()) return;
   for (size_t i = first; i < steps_.size(); ++i) {

@@ -12,6 +12,7 @@
 
 #include <tvm/runtime/ndarray.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,10 +22,12 @@
 #include "dnnl_plan.h"
 #include "dnnl_program.h"
 #include "native/bytes.h"
+#include "native/padded_images.h"
 
 namespace collage::native {
 class PackedWeights;
 struct ByteImages;
+struct PairImages;
 struct NormShape;
 enum class NormAddend;
 }  // namespace collage::native
@@ -71,6 +74,7 @@ class Compiler {
   bool ProductOfBatches(const Op& op);
   bool Attention(const Op& op);  // dnnl_attention.cc
   bool Bytes(const Op& op);      // dnnl_bytes.cc
+  bool Pairs(const Op& op);      // dnnl_pairs.cc
   // Products of bytes by kernels of oneDNN's: convolutions and dense layers.
   bool LibraryBytes(const Op& op);  // dnnl_int8.cc
   bool BytesConvolution(const Op& op);
@@ -96,6 +100,19 @@ class Compiler {
     const float* const* addends = nullptr;
     float *dst = nullptr, *scratch = nullptr;
   };
+  // A convolution of images without groups, or a product as one of images of one pixel, and how its weight
+  // lies.
+  struct AsImages {
+    native::ConvolutionShape shape;
+    // Of which each has its share of the images, from one to the next, and to the next output channel, input
+    // channel, row and column.
+    int64_t matrices = 1, step = 0;
+    std::array<int64_t, 4> steps{};
+    int64_t offset = 0;
+    // How float32 data and results lie, channels innermost, in the values' own axes.
+    Desc data, result;
+  };
+  std::optional<AsImages> ImagesOf(const Op& op) const;
   // Adds the step, with the first of the operator's post-operations (done) in it; sizes are in floats.
   void OwnConvolution(const Op& op, const std::string& what, size_t packed_size,
                       const std::function<void(const float* plain, float* packed)>& pack,
@@ -211,11 +228,20 @@ class Compiler {
     std::shared_ptr<const native::ByteImages> images;
     Tensor bytes, scales;
   };
-  // The scales of an operator whose weights are bytes, and these as float32, for whoever does it instead.
+  // The scales of an operator whose weights are bytes.
   const float* Scales(const Op& op);
+  // Has the weights of an operator, which are bytes or bfloat16, as float32, for whoever does it instead.
   void WidenWeights(const Op& op);
   Rounded WantedAsBytes(int value, const Desc& layout, const native::ByteImages& images);
   std::vector<Rounded> rounded_;
+  // Values as bfloat16 with room around them (dnnl_pairs.cc).
+  struct Paired {
+    int value;
+    std::shared_ptr<const native::PairImages> images;
+    Tensor pairs;
+  };
+  Tensor WantedAsPairs(int value, const Desc& layout, const native::PairImages& images);
+  std::vector<Paired> paired_;
   // Which values are known to stand on steps of a scale, since they were rounded to them: the others' scales
   // are found when they are there.
   void FindGrids();

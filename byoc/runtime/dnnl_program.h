@@ -97,8 +97,9 @@ struct Op {
   // onednn_bytes in[1] is of signed bytes, and the last of `in` the scale of each of these channels: what a
   // byte of it stands for.
   bool bias = false;
-  // conv, deconv, matmul, without a kernel of our own: the data and the weights are rounded to bfloat16, sums
-  // are float32. Where the processor has no instructions for that, it is done in float32.
+  // conv, deconv, matmul: the data and the weights are rounded to bfloat16, sums are float32. Where the
+  // processor has no instructions for that, it is done in float32. With the kernel pairs, which says so, too,
+  // in[1] is of bfloat16; else no kernel of ours is named.
   bool bf16 = false;
   // variance, standardise: divide by one less than the number of elements.
   bool unbiased = false;
@@ -115,6 +116,8 @@ struct Op {
 
   // Whether in[1] is of signed bytes.
   bool InBytes() const { return kernel == "bytes" || kernel == "onednn_bytes"; }
+  // Whether it is of bfloat16.
+  bool InPairs() const { return kernel == "pairs"; }
 };
 
 // The form of programs that are read; no other is.

@@ -29,14 +29,6 @@ ByteScale ScaleOf(float least, float greatest) {
   return {scale, static_cast<int32_t>(std::lround(-static_cast<double>(least) / static_cast<double>(scale)))};
 }
 
-int64_t ByteImages::Channels() const { return RoundUp(channels, 4); }
-
-bool ByteImages::operator==(const ByteImages& other) const {
-  return images == other.images && height == other.height && width == other.width &&
-         channels == other.channels && top == other.top && left == other.left &&
-         padded_height == other.padded_height && padded_width == other.padded_width;
-}
-
 void RoundToGrid(const float* from, int64_t count, float scale, float least, int threads, float* to) {
   const ByteLoops& loops = BestByteLoops();
   const int64_t parts = DivideUp(count, kRoundGrain);
@@ -50,8 +42,7 @@ void ByteImages::Round(const float* from, const ByteScale* known, int threads, u
                        ByteScale* scales) const {
   const ByteLoops& loops = BestByteLoops();
   const int64_t line = width * channels, each = height * line, padded = Channels();
-  // The part of the image that is there.
-  const int64_t columns = std::min(width, padded_width - left), rows = std::min(height, padded_height - top);
+  const int64_t columns = Columns(), rows = Rows(), ahead = Ahead();
   const int64_t all = images * each;
   const int64_t workers = std::max<int64_t>(1, std::min<int64_t>(threads, all / kRoundGrain));
   // Lines y of the padded image n, by its scale.
@@ -65,14 +56,14 @@ void ByteImages::Round(const float* from, const ByteScale* known, int threads, u
     }
     const float inverse = by.scale > 0 ? 1 / by.scale : 0;
     const float* const in = from + n * each + (y - top) * line;
-    std::fill_n(out, left * padded, zero);
-    std::fill(out + (left + columns) * padded, out + Line(), zero);
+    std::fill_n(out, ahead * padded, zero);
+    std::fill(out + (ahead + columns) * padded, out + Line(), zero);
     if (padded == channels) {
-      loops.round(in, columns * channels, inverse, by.zero, out + left * padded);
+      loops.round(in, columns * channels, inverse, by.zero, out + ahead * padded);
       return;
     }
     for (int64_t x = 0; x < columns; ++x) {
-      uint8_t* const pixel = out + (left + x) * padded;
+      uint8_t* const pixel = out + (ahead + x) * padded;
       std::fill_n(pixel + channels, padded - channels, zero);
       loops.round(in + x * channels, channels, inverse, by.zero, pixel);
     }
@@ -121,43 +112,25 @@ void ByteImages::Round(const float* from, const ByteScale* known, int threads, u
 }
 
 ByteConvolution::ByteConvolution(const Shape& shape, std::vector<Post> posts, int threads)
-    : shape_(shape), posts_(std::move(posts)), threads_(std::max(threads, 1)) {
-  data_.images = shape.batch;
-  data_.height = shape.in_height;
-  data_.width = shape.in_width;
-  data_.channels = shape.in_channels;
-  data_.top = shape.pad_front[0];
-  data_.left = shape.pad_front[1];
-  // As far as windows reach.
-  data_.padded_height =
-      (shape.out_height - 1) * shape.stride[0] + (shape.kernel[0] - 1) * shape.dilation[0] + 1;
-  data_.padded_width =
-      (shape.out_width - 1) * shape.stride[1] + (shape.kernel[1] - 1) * shape.dilation[1] + 1;
-  // Pixels of a window that lie side by side are one tap.
-  const bool side_by_side = shape.dilation[1] == 1;
-  length_ = data_.Channels() * (side_by_side ? shape.kernel[1] : 1);
-  for (int64_t y = 0; y < shape.kernel[0]; ++y) {
-    for (int64_t x = 0; x < (side_by_side ? 1 : shape.kernel[1]); ++x) {
-      taps_.push_back(y * shape.dilation[0] * data_.Line() + x * shape.dilation[1] * data_.Channels());
-    }
-  }
-}
+    : shape_(shape),
+      data_{PaddedImages::For(shape, kWordBytes)},
+      posts_(std::move(posts)),
+      threads_(std::max(threads, 1)),
+      window_(Stretches::Of(shape, data_)) {}
 
 int64_t ByteConvolution::Columns() const {
   const int64_t lanes = BestByteLoops().lanes;
   return RoundUp(shape_.out_channels, lanes);
 }
 
-int64_t ByteConvolution::Terms() const { return static_cast<int64_t>(taps_.size()) * length_; }
-
 size_t ByteConvolution::PackedSize() const {
   // Scales and sums of the columns, then their bytes.
-  return static_cast<size_t>(Columns() * (8 + Terms()));
+  return static_cast<size_t>(Columns() * (8 + window_.Terms()));
 }
 
 void ByteConvolution::Pack(const int8_t* weight, const int64_t* steps, const float* scales,
                            void* packed) const {
-  const int64_t columns = Columns(), panel = BestByteLoops().panel, terms = Terms();
+  const int64_t columns = Columns(), panel = BestByteLoops().panel, terms = window_.Terms();
   std::fill_n(static_cast<int8_t*>(packed), PackedSize(), int8_t{0});
   std::copy_n(scales, shape_.out_channels, static_cast<float*>(packed));
   auto* const sums = static_cast<int32_t*>(packed) + columns;
@@ -183,7 +156,7 @@ void ByteConvolution::Pack(const int8_t* weight, const int64_t* steps, const flo
 void ByteConvolution::Run(const uint8_t* bytes, const ByteScale* scales, const void* packed,
                           const float* bias, const float* const* addends, float* dst) const {
   const ByteLoops& loops = BestByteLoops();
-  const int64_t columns = Columns(), out = shape_.out_channels, terms = Terms();
+  const int64_t columns = Columns(), out = shape_.out_channels, terms = window_.Terms();
   const int64_t rows = shape_.batch * shape_.out_height * shape_.out_width;
   const int64_t panels = DivideUp(out, loops.panel), blocks = DivideUp(rows, kBlock);
   std::vector<Operand> operands;
@@ -192,16 +165,16 @@ void ByteConvolution::Run(const uint8_t* bytes, const ByteScale* scales, const v
   }
   for (size_t i = 0; i < operands.size(); ++i) operands[i] = {addends[i], out};
   const auto* const column_scales = static_cast<const float*>(packed);
-  const auto* const right = static_cast<const int8_t*>(packed) + 8 * columns;
+  const auto* const right = static_cast<const uint8_t*>(packed) + 8 * columns;
   const auto work = [&](int64_t item, int64_t) {
     const int64_t first = item % panels * loops.panel, start = item / panels * kBlock;
     ByteWork product;
     product.left = bytes;
     product.at = {shape_.out_width, shape_.out_height, shape_.stride[1] * data_.Channels(),
                   shape_.stride[0] * data_.Line(), data_.Image()};
-    product.taps = taps_.data();
-    product.num_taps = static_cast<int64_t>(taps_.size());
-    product.length = length_;
+    product.stretches = window_.begins.data();
+    product.num_stretches = static_cast<int64_t>(window_.begins.size());
+    product.length = window_.length;
     product.right = right + first * terms;
     product.rows = std::min(kBlock, rows - start);
     product.columns = std::min(loops.panel, out - first);

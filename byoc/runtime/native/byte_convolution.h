@@ -10,22 +10,13 @@
 #include <vector>
 
 #include "native/bytes.h"
+#include "native/padded_images.h"
 #include "native/post.h"
 
 namespace collage::native {
 
-// Images as bytes: channels innermost, in multiples of 4, and zeros around them.
-struct ByteImages {
-  int64_t images = 1, height = 1, width = 1, channels = 0;
-  int64_t top = 0, left = 0;                    // what is ahead of the image
-  int64_t padded_height = 1, padded_width = 1;  // may be less than the image has
-
-  int64_t Channels() const;
-  int64_t Line() const { return padded_width * Channels(); }
-  int64_t Image() const { return padded_height * Line(); }
-  int64_t Size() const { return images * Image(); }
-  bool operator==(const ByteImages& other) const;
-
+// Images as bytes, in multiples of 4 channels, and zeros around them.
+struct ByteImages : PaddedImages {
   // Rounds [images, height, width, channels]. scales: one for each image, which is found; where known is not
   // null, it is that one for all.
   void Round(const float* from, const ByteScale* known, int threads, uint8_t* to, ByteScale* scales) const;
@@ -34,20 +25,15 @@ struct ByteImages {
 // Post::Kind::kGrid of each of `count` numbers; to may be from.
 void RoundToGrid(const float* from, int64_t count, float scale, float least, int threads, float* to);
 
-// A convolution of two dimensions without groups; a dense layer is one of images of one pixel.
 class ByteConvolution {
  public:
-  struct Shape {
-    int64_t batch = 1, in_channels = 0, in_height = 1, in_width = 1;
-    int64_t out_channels = 0, out_height = 1, out_width = 1;
-    int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1}, pad_front[2] = {0, 0};
-  };
+  using Shape = ConvolutionShape;
 
   // threads is how many threads Run may use.
   ByteConvolution(const Shape& shape, std::vector<Post> posts, int threads);
 
   // Whether the sums cannot overflow.
-  bool Fits() const { return Terms() <= kMostTerms; }
+  bool Fits() const { return window_.Terms() <= kMostTerms; }
   // How the data must lie.
   const ByteImages& data() const { return data_; }
   // Of the packed weights, in bytes; they begin at multiples of 64.
@@ -62,14 +48,12 @@ class ByteConvolution {
 
  private:
   int64_t Columns() const;  // whole vectors
-  int64_t Terms() const;    // products of one result
 
   Shape shape_;
   ByteImages data_;
   std::vector<Post> posts_;
   int threads_;
-  std::vector<int64_t> taps_;
-  int64_t length_ = 0;
+  Stretches window_;
 };
 
 }  // namespace collage::native

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 
+#include "native/dot.h"
 #include "native/post.h"
 
 namespace collage::native {
@@ -31,33 +32,12 @@ struct ByteScale {
   int32_t zero = 0;
 };
 
-// The rows of the left side in memory, as pixels of images: row r is the pixel r % width of the line
-// r / width % height of an image, and the images follow one another. In bytes.
-struct ByteRows {
-  int64_t width = 1, height = 1;
-  int64_t pixel = 0, line = 0, image = 0;
-};
-
-// out = posts(bias + the scaled sum over taps of left * right) of one panel of the right side.
-struct ByteWork {
-  const uint8_t* left = nullptr;
-  ByteRows at;                    // where a row begins
-  const int64_t* taps = nullptr;  // so many bytes further on are the ones that are multiplied
-  int64_t num_taps = 1;
-  int64_t length = 0;  // bytes of one tap, a multiple of 4
-  // Four bytes of a column, one after the other, then those of the next one; whole vectors of columns.
-  const int8_t* right = nullptr;
-  int64_t rows = 0, columns = 0;
+// out = posts(bias + the scaled sum of left * right): bytes of the left side from 0 to 255, signed ones of
+// the right side.
+struct ByteWork : DotWork {
   const ByteScale* scales = nullptr;     // by image
   const float* column_scales = nullptr;  // whole vectors
   const int32_t* column_sums = nullptr;  // of the right side, whole vectors
-  const float* bias = nullptr;           // as many as there are columns; null: none
-  float* out = nullptr;
-  int64_t out_row = 0;
-  const Post* posts = nullptr;
-  int num_posts = 0;
-  const Operand* operands = nullptr;
-  int64_t row = 0, column = 0;  // the first one of all rows and columns: of `at`, operands and `out`
 };
 
 // What is compiled for one level.

@@ -4,27 +4,13 @@
 #ifndef COLLAGE_NATIVE_BYTES_LOOPS_H_
 #define COLLAGE_NATIVE_BYTES_LOOPS_H_
 
-#include <utility>
-
 #include "native/bytes.h"
 #include "native/divide_up.h"
-#include "native/gemm_loops.h"
+#include "native/dot_loops.h"
 #include "native/lanes.h"
 
 namespace collage::native {
 namespace {
-
-// Vectors of columns of a panel, and rows of a tile: an address for each of them must fit into registers.
-#if COLLAGE_LANES == 16
-constexpr int kByteVectors = 4, kByteRows = 6;
-#else
-constexpr int kByteVectors = 2, kByteRows = 4;
-#endif
-
-typedef int32_t FourBytes __attribute__((aligned(1), may_alias));
-typedef int32_t AnyIntegers __attribute__((vector_size(COLLAGE_LANES * 4), aligned(4), may_alias));
-
-COLLAGE_ALWAYS Integers LoadIntegers(const void* from) { return *static_cast<const AnyIntegers*>(from); }
 
 // The sums, and in each lane the products of its four signed bytes with the same four bytes from 0 to 255.
 COLLAGE_ALWAYS Integers AddProducts(Integers sums, int32_t four, Integers right) {
@@ -41,130 +27,42 @@ COLLAGE_ALWAYS Integers AddProducts(Integers sums, int32_t four, Integers right)
 #endif
 }
 
-// What the sums of rows from `top` on stand for, each row by its scale, with the posts, to where it belongs.
-template <int R, int V, bool kWhole>
-COLLAGE_ALWAYS void StoreScaled(const ByteWork& w, int64_t top, Lanes last,
-                                const ByteScale* const (&scale)[R], const Integers (&sum)[R][V]) {
-  Vector result[R][V];
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    const Bits of_column = reinterpret_cast<Bits>(LoadIntegers(w.column_sums + v * kWidth));
-    const Vector column_scale = Load(w.column_scales + v * kWidth);
-    Vector bias = Vector{};
-    if (w.bias != nullptr) {
-      bias = kWhole || v + 1 < V ? Load(w.bias + v * kWidth) : LoadLanes(w.bias + v * kWidth, last);
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-      const Bits zeros = of_column * static_cast<uint32_t>(scale[r]->zero);
-      const Integers exact = reinterpret_cast<Integers>(reinterpret_cast<Bits>(sum[r][v]) - zeros);
-      result[r][v] = __builtin_convertvector(exact, Vector) * (column_scale * scale[r]->scale) + bias;
-    }
+struct ByteKind {
+  using Work = ByteWork;
+  using Sum = Integers;
+  static constexpr int64_t kAhead = 0;
+  static COLLAGE_ALWAYS Integers Add(Integers sum, int32_t four, Integers right) {
+    return AddProducts(sum, four, right);
   }
-  for (int p = 0; p < w.num_posts; ++p) {
-    ApplyPost<R, V, kWhole>(w.posts[p], w.operands, w.row + top, w.column, last, result);
-  }
-  float* const to = w.out + top * w.out_row;
-#pragma GCC unroll 6
-  for (int r = 0; r < R; ++r) {
+  // What the sums stand for, each row by its image's scale, with the posts, to where it belongs.
+  template <int R, int V, bool kWhole>
+  static COLLAGE_ALWAYS void Store(const ByteWork& w, int64_t top, Lanes last, const int64_t (&image)[R],
+                                   const Integers (&sum)[R][V]) {
+    Vector result[R][V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      float* const at = to + r * w.out_row + v * kWidth;
-      if (kWhole || v + 1 < V) {
-        Store(at, result[r][v]);
-      } else {
-        StoreLanes(at, result[r][v], last);
-      }
-    }
-  }
-}
-
-// R rows from row `top` of the work on, and V vectors of columns; see Tile in native/gemm_loops.h.
-template <int R, int V, bool kWhole>
-void ByteTile(const ByteWork& w, int64_t top, Lanes last) {
-  const uint8_t* row[R];
-  const ByteScale* scale[R];
-  {
-    const int64_t first = w.row + top, line = first / w.at.width;
-    int64_t x = first % w.at.width, y = line % w.at.height, image = line / w.at.height;
-    for (int r = 0; r < R; ++r) {
-      row[r] = w.left + image * w.at.image + y * w.at.line + x * w.at.pixel;
-      scale[r] = w.scales + image;
-      if (++x < w.at.width) continue;
-      x = 0;
-      if (++y < w.at.height) continue;
-      y = 0;
-      ++image;
-    }
-  }
-  Integers sum[R][V];
-#pragma GCC unroll 6
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sum[r][v] = Integers{};
-  }
-  const int8_t* b = w.right;
-  for (int64_t tap = 0; tap < w.num_taps; ++tap) {
-    const uint8_t* a[R];
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) a[r] = row[r] + (w.taps == nullptr ? 0 : w.taps[tap]);
-    for (int64_t k = 0; k < w.length; k += 4) {
-      Integers right[V];
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) right[v] = LoadIntegers(b + v * kWidth * 4);
+      const Bits of_column = reinterpret_cast<Bits>(LoadIntegers(w.column_sums + v * kWidth));
+      const Vector column_scale = Load(w.column_scales + v * kWidth);
+      const Vector bias = BiasOf<V, kWhole>(w, v, last);
 #pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {
-        const int32_t four = *reinterpret_cast<const FourBytes*>(a[r] + k);
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sum[r][v] = AddProducts(sum[r][v], four, right[v]);
+        const ByteScale& scale = w.scales[image[r]];
+        const Bits zeros = of_column * static_cast<uint32_t>(scale.zero);
+        const Integers exact = reinterpret_cast<Integers>(reinterpret_cast<Bits>(sum[r][v]) - zeros);
+        result[r][v] = __builtin_convertvector(exact, Vector) * (column_scale * scale.scale) + bias;
       }
-      b += V * kWidth * 4;
     }
+    for (int p = 0; p < w.num_posts; ++p) {
+      ApplyPost<R, V, kWhole>(w.posts[p], w.operands, w.row + top, w.column, last, result);
+    }
+    StoreRows<R, V, kWhole>(w, top, last, result);
   }
-  StoreScaled<R, V, kWhole>(w, top, last, scale, sum);
-}
-
-using ByteTileFunction = void (*)(const ByteWork&, int64_t, Lanes);
-
-// The tiles of V vectors, by rows less one.
-template <int V, bool kWhole, typename RowsLessOne>
-struct ByteTilesOf;
-template <int V, bool kWhole, int... kRowsLessOne>
-struct ByteTilesOf<V, kWhole, std::integer_sequence<int, kRowsLessOne...>> {
-  static constexpr ByteTileFunction kAll[] = {ByteTile<kRowsLessOne + 1, V, kWhole>...};
 };
-template <int V, bool kWhole>
-constexpr const ByteTileFunction* kByteTiles =
-    ByteTilesOf<V, kWhole, std::make_integer_sequence<int, kByteRows>>::kAll;
-
-// By vectors less one, and whether all columns are wanted.
-constexpr const ByteTileFunction* kByteTilesByVectors[][2] = {
-    {kByteTiles<1, false>, kByteTiles<1, true>},
-    {kByteTiles<2, false>, kByteTiles<2, true>},
-#if COLLAGE_LANES == 16
-    {kByteTiles<3, false>, kByteTiles<3, true>},
-    {kByteTiles<4, false>, kByteTiles<4, true>},
-#endif
-};
-
-void MultiplyBytes(const ByteWork& w) {
-  if (w.rows <= 0 || w.columns <= 0) return;
-  const int64_t vectors = DivideUp(w.columns, kWidth), rest = w.columns - (vectors - 1) * kWidth;
-  const ByteTileFunction* const tiles = kByteTilesByVectors[vectors - 1][rest == kWidth ? 1 : 0];
-  // As equal tiles as possible.
-  const int64_t count = DivideUp(w.rows, kByteRows), least = w.rows / count, more = w.rows % count;
-  const Lanes last = FirstLanes(rest);
-  for (int64_t i = 0, top = 0; i < count; ++i) {
-    const int64_t rows = least + (i < more ? 1 : 0);
-    tiles[rows - 1](w, top, last);
-    top += rows;
-  }
-}
 
 // The sums of one row and V vectors of columns, of which `rest` of the last one are there.
 template <int V, bool kWhole>
 void ScaleRow(const ByteWork& w, const int32_t* sums, int64_t row, int64_t rest) {
-  const ByteScale* const scale[1] = {w.scales + w.row + row};
+  const int64_t image[1] = {w.row + row};
   Integers sum[1][V];
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
@@ -176,7 +74,7 @@ void ScaleRow(const ByteWork& w, const int32_t* sums, int64_t row, int64_t rest)
     for (int64_t i = 0; i < rest; ++i) there[i] = sums[v * kWidth + i];
     sum[0][v] = LoadIntegers(there);
   }
-  StoreScaled<1, V, kWhole>(w, row, FirstLanes(rest), scale, sum);
+  ByteKind::Store<1, V, kWhole>(w, row, FirstLanes(rest), image, sum);
 }
 
 using ScaleRowFunction = void (*)(const ByteWork&, const int32_t*, int64_t, int64_t);
@@ -192,7 +90,7 @@ constexpr ScaleRowFunction kScaleRow[][2] = {
 };
 
 void ScaleSums(const ByteWork& all, const int32_t* sums) {
-  constexpr int64_t kPanel = int64_t{kByteVectors} * kWidth;
+  constexpr int64_t kPanel = int64_t{kDotVectors} * kWidth;
   for (int64_t row = 0; row < all.rows; ++row) {
     for (int64_t first = 0; first < all.columns; first += kPanel) {
       ByteWork w = all;
@@ -255,9 +153,10 @@ void RoundAllToGrid(const float* from, int64_t count, float scale, float least, 
   }
 }
 
-constexpr ByteLoops kByteLoops{
-    kByteRows,     int64_t{kByteVectors} * kWidth, kWidth, MultiplyBytes, ScaleSums, RangeOf, RoundToBytes,
-    RoundAllToGrid};
+constexpr ByteLoops kByteLoops{kDotRows,     int64_t{kDotVectors} * kWidth,
+                               kWidth,       MultiplyWords<ByteKind>,
+                               ScaleSums,    RangeOf,
+                               RoundToBytes, RoundAllToGrid};
 
 }  // namespace
 }  // namespace collage::native

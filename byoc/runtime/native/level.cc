@@ -21,4 +21,11 @@ const ByteLoops& BestByteLoops() {
   return BestLevel().bytes;
 }
 
+const PairLoops& BestPairLoops() {
+#ifdef COLLAGE_X86_GCC
+  if (AllowedInstructionSet() >= InstructionSet::kAvx512Bf16) return Avx512Bf16PairLoops();
+#endif
+  return BestLevel().pairs;
+}
+
 }  // namespace collage::native

@@ -15,6 +15,7 @@
 #include "native/extremes.h"
 #include "native/gemm.h"
 #include "native/norm.h"
+#include "native/pairs.h"
 #include "native/pixel_norm.h"
 #include "native/softmax.h"
 #include "native/unpacked.h"
@@ -33,6 +34,7 @@ struct Level {
   NormLoops norm;
   PixelNormLoops pixel_norm;
   ByteLoops bytes;
+  PairLoops pairs;
   void (*unpacked)(const UnpackedWork&, int64_t block);
 };
 
@@ -45,6 +47,8 @@ const Level& Avx2Level();
 const Level& Avx512Level();
 // All of them but those of bytes are Avx512Level's.
 const ByteLoops& Avx512VnniByteLoops();
+// The same for pairs.
+const PairLoops& Avx512Bf16PairLoops();
 #endif
 
 }  // namespace collage::native

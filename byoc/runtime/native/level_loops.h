@@ -10,6 +10,7 @@
 #include "native/gemm_loops.h"
 #include "native/level.h"
 #include "native/norm_loops.h"
+#include "native/pairs_loops.h"
 #include "native/pixel_norm_loops.h"
 #include "native/softmax_loops.h"
 #include "native/unpacked_loops.h"
@@ -19,8 +20,8 @@
 namespace collage::native {
 namespace {
 
-constexpr Level kLevel{kWidth,    kGemmLoops, Softmax,         kExtremeLoops, kWinogradLoops,
-                       WindowAny, kNormLoops, kPixelNormLoops, kByteLoops,    MultiplyAsItLies};
+constexpr Level kLevel{kWidth,     kGemmLoops,      Softmax,    kExtremeLoops, kWinogradLoops,  WindowAny,
+                       kNormLoops, kPixelNormLoops, kByteLoops, kPairLoops,    MultiplyAsItLies};
 
 }  // namespace
 }  // namespace collage::native

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions and products in bfloat16 by the kernel of our own, as steps of a region: small whole numbers,
+// which bfloat16 has as they are, so that what comes out is exact on each processor, with or without the
+// instructions.
+//
+// ctest: levels bf16 threads
+#include <gtest/gtest.h>
+#include <tvm/runtime/ndarray.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "convolution_cases.h"
+#include "dnnl_check_program.h"
+#include "dnnl_compiler.h"
+#include "dnnl_program.h"
+#include "instruction_set.h"
+#include "refusal.h"
+#include "sample.h"
+
+namespace collage::onednn {
+namespace {
+
+using tvm::runtime::NDArray;
+
+const DLDataType kFloat{kDLFloat, 32, 1}, kBfloat{kDLBfloat, 16, 1};
+
+NDArray Floats(const std::vector<int64_t>& shape, const std::vector<float>& from) {
+  NDArray tensor = NDArray::Empty({shape.begin(), shape.end()}, kFloat, {kDLCPU, 0});
+  std::copy(from.begin(), from.end(), static_cast<float*>(tensor->data));
+  return tensor;
+}
+
+// Numbers that bfloat16 has.
+NDArray Halves(const std::vector<int64_t>& shape, const std::vector<float>& from) {
+  NDArray tensor = NDArray::Empty({shape.begin(), shape.end()}, kBfloat, {kDLCPU, 0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &from[i], sizeof(bits));
+    static_cast<uint16_t*>(tensor->data)[i] = static_cast<uint16_t>(bits >> 16);
+  }
+  return tensor;
+}
+
+std::vector<float> Whole(int64_t count, int most, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<int> number(-most, most);
+  std::vector<float> all(count);
+  for (float& one : all) one = static_cast<float>(number(random));
+  return all;
+}
+
+std::vector<float> ResultOf(const std::string& text, const std::vector<NDArray>& constants,
+                            const std::vector<NDArray>& inputs, std::string* steps) {
+  const Program program = ParseProgram(text);
+  const auto plan = Compiler(program, constants).Compile();
+  *steps = plan->Describe();
+  const Dims& dims = program.values[program.outputs[0]].dims;
+  const NDArray out = NDArray::Empty({dims.begin(), dims.end()}, kFloat, {kDLCPU, 0});
+  std::vector<void*> pointers;
+  for (const NDArray& input : inputs) pointers.push_back(input->data);
+  // Twice: nothing is left of the first time.
+  plan->Run(pointers, {out->data});
+  plan->Run(pointers, {out->data});
+  const auto* const values = static_cast<const float*>(out->data);
+  return std::vector<float>(values, values + Elements(dims));
+}
+
+int CountOf(const std::string& text, const std::string& what) {
+  int count = 0;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+bool InPairs() { return AllowedInstructionSet() >= InstructionSet::kAvx512Bf16; }
+
+// Two convolutions, channels last: 3x3 of four channels to eight, and what the case says of eight to six.
+struct Chain {
+  std::string second_type = "bf16", second_kernel = R"("kernel": "pairs", )", middle_posts, second_posts;
+  bool wide = false;  // a kernel of 3x3, with padding
+  std::vector<double> want;
+  std::string steps;
+
+  std::vector<float> Run() {
+    const Case first_case = {2, 4, 8, 6, 5, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+    Case second_case = {2, 8, 6, 6, 5, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}};
+    if (wide) second_case = {2, 8, 6, 6, 5, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+    const std::vector<float> x = Whole(2 * 6 * 5 * 4, 2, 1), w = Whole(8 * 4 * 9, 1, 2),
+                             addend = Whole(360, 9, 4);
+    const int64_t side = second_case.kernel[0], taps = side * side;
+    const std::vector<float> v = Whole(6 * 8 * taps, 1, 3);
+    const std::vector<double> middle = Direct(ShapeOf(first_case), x, w);
+    std::vector<float> between;
+    for (const double one : middle) between.push_back(std::max(0.0F, static_cast<float>(one)));
+    want = Direct(ShapeOf(second_case), between, v);
+    const std::string of = std::to_string(side), pad = wide ? "1" : "0", all = std::to_string(8 * taps);
+    const std::string text =
+        R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 5], "outputs": [4], "constants": [1, 3],
+        "values": [["f32", [2, 6, 5, 4]], ["bf16", [8, 4, 3, 3]], ["f32", [2, 6, 5, 8]], [")" +
+        second_type + "\", [6, 8, " + of + ", " + of +
+        R"(]], ["f32", [2, 6, 5, 6]], ["f32", [2, 6, 5, 6]]],
+        "ops": [{"op": "conv", "kernel": "pairs", "bf16": true, "algorithm": "direct", "in": [0, 1], "out": 2,
+        "perm": [0, 3, 1, 2], "strides": [1, 1], "dilation": [1, 1], "padding": [1, 1, 1, 1],
+        "weight": {"dims": [8, 4, 3, 3], "strides": [36, 9, 3, 1]}, "post": [{"op": "relu"})" +
+        middle_posts + R"(]}, {"op": "conv", )" + second_kernel +
+        R"("bf16": true, "algorithm": "direct", "in": [2, 3], "out": 4, "perm": [0, 3, 1, 2], "strides": [1, 1],
+        "dilation": [1, 1], "padding": [)" +
+        pad + ", " + pad + ", " + pad + ", " + pad + R"(], "weight": {"dims": [6, 8, )" + of + ", " + of +
+        R"(], "strides": [)" + all + ", " + std::to_string(taps) + ", " + of + R"(, 1]}, "post": [)" +
+        second_posts + "]}]}";
+    const std::vector<int64_t> shape = {6, 8, side, side};
+    return ResultOf(text,
+                    {Halves({8, 4, 3, 3}, w), second_type == "bf16" ? Halves(shape, v) : Floats(shape, v)},
+                    {Floats({2, 6, 5, 4}, x), Floats({2, 6, 5, 6}, addend)}, &steps);
+  }
+};
+
+TEST(DnnlPairs, WhatLiesBetweenIsBfloat16) {
+  Chain chain;
+  ExpectClose(chain.Run(), chain.want, 0);
+  EXPECT_EQ(CountOf(chain.steps, "conv pairs"), InPairs() ? 2 : 0) << chain.steps;
+  EXPECT_EQ(CountOf(chain.steps, "round to bfloat16"), InPairs() ? 1 : 0) << chain.steps;
+  EXPECT_EQ(CountOf(chain.steps, "not pairs"), InPairs() ? 0 : 2) << chain.steps;
+}
+
+TEST(DnnlPairs, WhatIsBfloat16IsPadded) {
+  Chain chain;
+  chain.wide = true;
+  ExpectClose(chain.Run(), chain.want, 0);
+  EXPECT_EQ(CountOf(chain.steps, "round to bfloat16"), InPairs() ? 1 : 0) << chain.steps;
+  EXPECT_EQ(CountOf(chain.steps, "pad bfloat16"), InPairs() ? 1 : 0) << chain.steps;
+}
+
+TEST(DnnlPairs, OneDnnReadsWhatItMakes) {
+  Chain chain;
+  chain.second_kernel = "";
+  chain.second_type = "f32";
+  ExpectClose(chain.Run(), chain.want, 0);
+  EXPECT_EQ(CountOf(chain.steps, "conv pairs"), InPairs() ? 1 : 0) << chain.steps;
+}
+
+TEST(DnnlPairs, AnAddendIsFloat32) {
+  Chain chain;
+  chain.second_posts = R"({"op": "add", "in": 5})";
+  const std::vector<float> got = chain.Run(), addend = Whole(360, 9, 4);
+  for (size_t i = 0; i < addend.size(); ++i) chain.want[i] += addend[i];
+  ExpectClose(got, chain.want, 0);
+}
+
+// A function that the kernel does not have is done behind it, in float32.
+TEST(DnnlPairs, WhatTheKernelCannotDoIsDoneBehindIt) {
+  Chain chain;
+  chain.middle_posts = R"(, {"op": "abs"})";
+  ExpectClose(chain.Run(), chain.want, 0);
+  EXPECT_EQ(CountOf(chain.steps, "conv pairs"), InPairs() ? 2 : 0) << chain.steps;
+  EXPECT_EQ(CountOf(chain.steps, "round to bfloat16"), InPairs() ? 2 : 0) << chain.steps;
+}
+
+TEST(DnnlPairs, ProductsOfBatches) {
+  for (const bool transposed : {true, false}) {
+    for (const int64_t weights : {1, 3}) {
+      const std::vector<float> x = Whole(3 * 7 * 11, 9, 1), w = Whole(weights * 20 * 11, 9, 2),
+                               bias = Whole(20, 99, 3);
+      const std::string text =
+          R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "outputs": [3], "constants": [1, 2],
+          "values": [["f32", [3, 7, 11]], ["bf16", [)" +
+          std::to_string(weights) + (transposed ? ", 20, 11" : ", 11, 20") +
+          R"(]], ["f32", [20]], ["f32", [3, 7, 20]]],
+          "ops": [{"op": "matmul", "kernel": "pairs", "bf16": true, "bias": true, "in": [0, 1, 2], "out": 3,
+          "transpose_b": )" +
+          (transposed ? "true" : "false") + "}]}";
+      std::vector<double> want;
+      for (int64_t i = 0; i < 3 * 7; ++i) {
+        const int64_t of = weights == 1 ? 0 : i / 7;
+        for (int64_t c = 0; c < 20; ++c) {
+          double sum = bias[c];
+          for (int64_t k = 0; k < 11; ++k) {
+            sum += static_cast<double>(x[i * 11 + k]) * w[of * 220 + (transposed ? c * 11 + k : k * 20 + c)];
+          }
+          want.push_back(sum);
+        }
+      }
+      const std::vector<int64_t> shape =
+          transposed ? std::vector<int64_t>{weights, 20, 11} : std::vector<int64_t>{weights, 11, 20};
+      std::string steps;
+      ExpectClose(ResultOf(text, {Halves(shape, w), Floats({20}, bias)}, {Floats({3, 7, 11}, x)}, &steps),
+                  want, 0);
+      EXPECT_EQ(CountOf(steps, "matmul pairs"), InPairs() ? 1 : 0) << steps;
+    }
+  }
+}
+
+TEST(DnnlPairs, WhatIsWrongWithAProgramIsSaid) {
+  const auto text = [](const std::string& kernel, const std::string& type, const std::string& constants) {
+    return R"({"format": "collage-dnnl", "version": 4, "inputs": [)" +
+           std::string(constants.empty() ? "0, 1" : "0") + R"(], "outputs": [2], "constants": [)" +
+           constants + R"(], "values": [["f32", [2, 3]], [")" + type + R"(", [4, 3]], ["f32", [2, 4]]],
+           "ops": [{"op": "matmul", )" +
+           kernel + R"("in": [0, 1], "out": 2, "transpose_b": true}]})";
+  };
+  const std::string pairs = R"("kernel": "pairs", )", narrow = R"("bf16": true, )";
+  EXPECT_EQ(Refusal([&] { CheckProgram(ParseProgram(text(pairs + narrow, "bf16", "1"))); }), "");
+  const auto refusal = [&](const std::string& kernel, const std::string& type, const std::string& constants) {
+    return Refusal([&] { CheckProgram(ParseProgram(text(kernel, type, constants))); });
+  };
+  EXPECT_TRUE(Says(refusal(pairs, "bf16", "1"), "computes in bfloat16 alone"));
+  EXPECT_TRUE(Says(refusal(pairs + narrow, "f32", "1"), "is of another type"));
+  EXPECT_TRUE(Says(refusal(narrow, "bf16", "1"), "is of another type"));
+  EXPECT_TRUE(Says(refusal(pairs + narrow, "bf16", ""), "must be constants"));
+}
+
+}  // namespace
+}  // namespace collage::onednn
