@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import SAMPLES, TREE, environment
@@ -73,6 +74,7 @@ def asked(python, program, store, extra=None, timeout=560, **options):
         text=True,
         timeout=timeout,
         env={**environment(), **(extra or {})},
+        cwd=Path(store).parent,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -114,6 +116,9 @@ for name, (module, inputs) in samples.items():
     given = dict(zip({"cnn": ["input"], "two": ["x", "mask"], "words": ["words"]}[name], inputs))
     with torch.no_grad():
         result[name] = [list(executable.inputs), off(executable.run(given), [o.numpy() for o in flat(module(*inputs))])]
+executable = collage.from_torch(cnn, torch.rand(1, 3, 8, 8), out="cnn.tar", **options)
+result["file"] = [str(executable.path), off(collage.load("cnn.tar").run(given := {"input": np.ones((1, 3, 8, 8), "f4")}),
+                                            executable.run(given))]
 for call in (lambda: collage.from_torch(cnn.train(), torch.rand(1, 3, 8, 8), **options),
              lambda: collage.from_torch(two, torch.rand(3, 16), **options)):
     try:
@@ -127,6 +132,7 @@ print(json.dumps(result))
     )
     assert told["two"][0] == ["mask", "x"] and told["words"][0] == ["words"]
     assert all(told[name][1] < 1e-4 for name in ("cnn", "two", "words")), told
+    assert told["file"] == ["cnn.tar", 0]
     assert "call its eval() first" in told["InputError"]
     assert "Two cannot be traced" in told["ModelError"]
 
@@ -188,17 +194,34 @@ with torch.no_grad():
         torch.compile(Odd(), backend="collage", options={**options, "strict": True})(x)
     except Exception as error:
         result["strict"] = str(error)
-    drops = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16))  # training
-    result["training"] = list(torch.compile(drops, backend="collage", options=options)(x).shape)
+    counts = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16))  # training: it counts means
+    right = torch.nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16))
+    right.load_state_dict(counts.state_dict())
+    right(x)
+    torch.compile(counts, backend="collage", options=options)(x)
+    result["means"] = off(counts[1].running_mean, right[1].running_mean)
+    noisy = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5))
+    class Doubles(nn.Module):
+        def forward(self, x):
+            x.mul_(2)
+            return torch.relu(x) + 1
+    doubles = torch.compile(Doubles(), backend="collage", options=options)
+    given = torch.full((2, 3), 1.0)
+    doubles(given)
+    result["in place"] = [doubles(given).tolist(), given.tolist()]
+    result["training"] = list(torch.compile(noisy, backend="collage", options=options)(x).shape)
 print(json.dumps(result))
 """,
         store,
     )
     assert told["off"] == 0 and told["training"] == [16, 16]
     assert any("stays with PyTorch" in one and "linalg_inv" in one for one in told["said"]), told
-    # Batch normalisation in training, which TVM's importer reads as if it were not.
+    assert told["means"] < 1e-6
+    # Dropout in training, which TVM's importer reads as if it were not.
     assert any("stays with PyTorch: compiled it computes something else" in one for one in told["said"]), told
     assert "linalg_inv" in told["strict"]
+    assert told["in place"] == [[[5.0] * 3] * 2, [[4.0] * 3] * 2]
+    assert any("changes its inputs in their place" in one for one in told["said"]), told
 
 
 @pytest.mark.long

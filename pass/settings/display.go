@@ -20,10 +20,9 @@ const (
 	LogFunction = "collage.host.log"
 )
 
-// Display gives what shows progress, as ShowProgress and Listener say, and sets Context
-// where it is nil. Where the listener fails (a function of Python's
-// that raises), Context ends, and heard puts its error in the place of the one that comes of that. Call heard once,
-// when all is done.
+// Display gives what shows progress, as ShowProgress and Listener say, and sets Context where it is nil. Where the
+// listener fails (a function of Python's that raises), Context ends, and heard puts its error in the place of the one
+// that comes of that. Call heard once, when all is done.
 func (c *Config) Display() (shown *progress.Printer, heard func(error) error) {
 	shown = progress.New(os.Stderr, !c.ShowProgress, false)
 	if c.Context == nil {

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import tvm
 
-from . import api, errors, frontends, library, transform
+from . import api, errors, export, frontends, library, transform
 from .executable import Executable
 from .log import logger
 
@@ -41,21 +41,25 @@ def from_torch(module: torch.nn.Module, example_inputs: Any, /, **options: Any) 
 
     The module must be in evaluation mode and on the processor; it is traced, and stays as it is. Its parameters become
     constants. ``options`` are those of ``collage.compile``. What comes out is held against what the module gives for
-    the example. Raises errors.InputError for a module that is training, and errors.ModelError where it cannot be read,
+    the example, before a file is written (``out``). Raises errors.InputError for a module that is training, and errors.ModelError where it cannot be read,
     or computes something else then.
     """
     inputs = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
     if module.training:
         raise errors.InputError("the module is training: call its eval() first")
     _require_processor([*inputs, *module.parameters(), *module.buffers()])
-    with torch.no_grad():
+    out = options.pop("out", None)
+    if out is not None:
+        export.check_output(out)
+    with torch.no_grad(), tempfile.TemporaryDirectory(prefix="collage-") as folder:
         read = _read(module, inputs, type(module).__name__)
-        executable = api.compile(read, **options)
-        expected = _flat(module(*inputs))
-    made = executable.run(dict(zip(_names(read), (array_of(one) for one in inputs), strict=True)))
-    if why := _difference([torch.from_numpy(one) for one in made], expected):
-        raise errors.ModelError(f"{type(module).__name__} compiled computes something else than PyTorch: {why}")
-    return executable
+        # Nothing is at `out` that was not compared.
+        first = {} if out is None else {"out": Path(folder) / Path(out).name}
+        executable = api.compile(read, **first, **options)
+        made = executable.run(dict(zip(_names(read), (array_of(one) for one in inputs), strict=True)))
+        if why := _difference([torch.from_numpy(one) for one in made], _flat(module(*inputs))):
+            raise errors.ModelError(f"{type(module).__name__} compiled computes something else than PyTorch: {why}")
+        return executable if out is None else executable.save(out)
 
 
 def backend(
@@ -118,13 +122,18 @@ class _Graph:
             if self._options.get("strict") or (isinstance(error, errors.BackendError) and not error.operator):
                 raise
             self._leave(key, str(error).strip().splitlines()[0])
+        weights = [(arguments[at], _version(arguments[at])) for at in self._weights]
         right = self._graph(*arguments)
         if program is not None:
-            why = _difference(list(program.run(given)), _flat(right))
+            # What it writes into its inputs no result shows.
+            if not all(map(_same, given, self._tensors(arguments))) or any(_version(one) != was for one, was in weights):
+                why = "it changes its inputs in their place, which what is compiled does not"
+            elif why := _difference(list(program.run(given)), _flat(right)):
+                why = f"compiled it computes something else: {why}"
             if why and self._options.get("strict"):
-                raise errors.StrictError(f"strict: {self._name} computes something else than PyTorch: {why}")
+                raise errors.StrictError(f"strict: {self._name} cannot be compiled: {why}")
             if why:
-                self._leave(key, f"compiled it computes something else: {why}")
+                self._leave(key, why)
             else:
                 self._known[key] = program
         return right
@@ -149,7 +158,9 @@ class _Graph:
 
 
 class _Bound(torch.nn.Module):
-    """A graph of which all but the tensors that are no weights is settled."""
+    """A graph of which all but the tensors that are no weights is settled. The weights are copies: who reads the graph
+    runs it, and it may change them.
+    """
 
     def __init__(self, graph: torch.fx.GraphModule, arguments: Sequence[Any], weights: Sequence[int]):
         super().__init__()
@@ -158,7 +169,7 @@ class _Bound(torch.nn.Module):
             at for at, one in enumerate(arguments) if isinstance(one, torch.Tensor) and at not in set(weights)
         ]
         for at in weights:
-            self.register_buffer(f"weight{at}", arguments[at].detach())
+            self.register_buffer(f"weight{at}", arguments[at].detach().clone())
         self._weights = list(weights)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
@@ -202,6 +213,11 @@ class _Program:
 def _version(tensor: torch.Tensor) -> int:
     """How often it was changed in its place; tensors of torch.inference_mode do not count that."""
     return 0 if tensor.is_inference() else tensor._version
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether all numbers are equal, no number to no number."""
+    return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def array_of(tensor: torch.Tensor) -> np.ndarray:
@@ -258,7 +274,9 @@ def _names(module: tvm.IRModule) -> list[str]:
 def _read(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], called: str) -> tvm.IRModule:
     """The module as Relay, weights bound. Raises errors.ModelError."""
     try:
-        script = torch.jit.trace(module, inputs, check_trace=False, strict=False)
+        # To read it is to run it, and it may change its inputs.
+        copies = tuple(one.clone() for one in inputs)
+        script = torch.jit.trace(module, copies, check_trace=False, strict=False)
     except Exception as error:
         raise errors.ModelError(f"{called} cannot be traced: {frontends.said_by(error)}") from error
     try:
@@ -274,7 +292,7 @@ def _by_export(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], called
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         path = Path(folder) / "module.pt2"
         try:
-            torch.export.save(torch.export.export(module, inputs), path)
+            torch.export.save(torch.export.export(module, tuple(one.clone() for one in inputs)), path)
         except Exception as error:
             raise errors.ModelError(f"{called} cannot be exported: {frontends.said_by(error)}") from error
         return frontends.load(path).module
