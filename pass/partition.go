@@ -12,7 +12,6 @@ package pass
 import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/decide"
-	"github.com/collage-tvm/collage/pass/network"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
 )
@@ -25,7 +24,7 @@ import (
 // mend are *settings.OptionError, *byoc.UnknownBackendError, *settings.UnusableError and *placing.UncoveredError.
 //
 // What comes out is the fastest of what was found, of each backend alone and of plain TVM, run as whole networks: what
-// decide.Partition keeps. Where nothing is to be run, with Config.Only or Config.Estimator, it is network.Place.
+// decide.Partition keeps. Where nothing is to be run, with Config.Only or Config.Estimator, it is decide.Parts.
 func Partition(mod *bridge.Object, cfg settings.Config) (placed *bridge.Object, made *plan.Plan, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
@@ -43,7 +42,7 @@ func Partition(mod *bridge.Object, cfg settings.Config) (placed *bridge.Object, 
 		return nil, nil, &settings.OptionError{Option: "level",
 			Reason: "is graph, which measures; costs that are given go with level=\"operator\""}
 	case cfg.RunsNothing():
-		return network.Place(mod, cfg)
+		return decide.Parts(mod, cfg)
 	}
 	return decide.Partition(mod, cfg)
 }

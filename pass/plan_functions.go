@@ -4,14 +4,16 @@ package pass
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass/decide"
-	"github.com/collage-tvm/collage/pass/network"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/report"
 	"github.com/collage-tvm/collage/pass/report/page"
+	"github.com/collage-tvm/collage/pass/report/picture"
 	"github.com/collage-tvm/collage/pass/settings"
 )
 
@@ -30,6 +32,9 @@ const (
 	PlanDiffFunction = "collage.plan.diff"
 	// PlanPageFunction takes a plan and gives the page that collage explain --report writes of it, without the command.
 	PlanPageFunction = "collage.plan.page"
+	// PlanPictureFunction takes a plan and a path that ends in .svg or .png, and writes the picture of what runs where
+	// there, in one step.
+	PlanPictureFunction = "collage.plan.picture"
 )
 
 func planFunction(mod *bridge.Object, cfg settings.Config) (placed *bridge.Object, p *plan.Plan, err error) {
@@ -46,7 +51,7 @@ func planFunction(mod *bridge.Object, cfg settings.Config) (placed *bridge.Objec
 	}
 	defer func() { err = end(err) }()
 	if cfg.RunsNothing() {
-		return network.Place(mod, cfg)
+		return decide.Parts(mod, cfg)
 	}
 	p, err = decide.PlannedBy(mod, cfg)
 	return mod, p, err
@@ -105,6 +110,33 @@ func planPage(args []bridge.Value) (any, error) {
 	var b strings.Builder
 	err = page.Write(&b, page.Content{Plan: p, Notes: p.Notes})
 	return b.String(), err
+}
+
+func planPicture(args []bridge.Value) (any, error) {
+	p, err := planArgument(args, 0, PlanPictureFunction)
+	if err != nil {
+		return nil, err
+	}
+	path, err := argument(args, 1, PlanPictureFunction)
+	if err != nil {
+		return nil, err
+	}
+	drawn, err := picture.New(p)
+	if err != nil {
+		return nil, fmt.Errorf("ValueError: %w", err)
+	}
+	write := drawn.WriteSVG
+	switch ending := filepath.Ext(path); ending {
+	case ".svg":
+	case ".png":
+		write = drawn.WritePNG
+	default:
+		return nil, fmt.Errorf("ValueError: the picture %s ends in %q: name a .svg or a .png", path, ending)
+	}
+	if err := atomicfile.Write(path, write); err != nil {
+		return nil, fmt.Errorf("OSError: the picture cannot be written: %w", err)
+	}
+	return nil, nil
 }
 
 func planDiff(args []bridge.Value) (any, error) {

@@ -87,7 +87,7 @@ func Register() error {
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
 		PartitionFunction: placer(PartitionFunction, Partition), PlaceFunction: placer(PlaceFunction, network.Place),
 		PlanFunction: placer(PlanFunction, planFunction), PlanTableFunction: planTable,
-		PlanExplainFunction: planExplain, PlanDiffFunction: planDiff, PlanPageFunction: planPage,
+		PlanExplainFunction: planExplain, PlanDiffFunction: planDiff, PlanPageFunction: planPage, PlanPictureFunction: planPicture,
 		VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
 		InstallFunction: installFunction, WorkerPathFunction: setWorkerPath,
 		NetworkFunction:       networkFunction,

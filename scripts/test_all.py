@@ -11,6 +11,7 @@ children.
 import argparse
 import collections
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def programs(first):
 
 def pytest(name, processes, marks, *arguments):
     """The command that runs the Python tests with these marks and writes build/reports/long/NAME.xml."""
-    how = f"-q -p no:cacheprovider -n {processes} --dist worksteal -m '{marks}'"
+    how = f"-v -p no:cacheprovider -n {processes} --dist worksteal -m '{marks}'"
     return " ".join(["scripts/test.sh", how, f"--junitxml=build/reports/long/{name}.xml", *arguments])
 
 
@@ -117,7 +118,10 @@ def run(piece):
             code, said = 1, f"ended after {error.timeout / 60:.0f} minutes"
     minutes = (time.monotonic() - started) / 60
     if code != 0:
-        sys.stdout.write("".join(path.read_text(errors="replace").splitlines(keepends=True)[-60:]))
+        lines = path.read_text(errors="replace").splitlines(keepends=True)
+        # pytest's own summary is missing where it was ended.
+        sys.stdout.writelines(line for line in lines[:-60] if re.search(r"\b(FAILED|ERROR) tests/", line))
+        sys.stdout.writelines(lines[-60:])
     print(
         f"test-all: {piece.name}: {'passed' if code == 0 else 'FAILED, ' + said}, {minutes:.1f} min",
         flush=True,

@@ -114,7 +114,7 @@ COMMANDS = {
         made.run("compile", made.model, "-o", made.folder / "same.so", "--plan", made.plan, "--report",
                  made.folder / "page", "-q"),
         made.run("compile", made.model, "-o", made.folder / "quick.so", "--db", made.store, *QUICK),
-        made.run("compile", made.model, "-o", made.folder / "never.so", "--db", made.store, "--dry-run", "-q"),
+        made.run("compile", made.model, "--db", made.store, "--dry-run", "-q"),
         made.run("compile", made.model, "-o", made.folder / "never.so", "--plan", made.plan, "--dry-run", "-q"),
     ],
     "plan": lambda made: [

@@ -5,6 +5,7 @@ The wheel is built once for each state of the tree and kept in build/test-packag
 """
 
 import base64
+import configparser
 import csv
 import hashlib
 import io
@@ -157,7 +158,11 @@ def test_the_metadata_is_complete(content):
     assert "Operating System :: POSIX :: Linux" in classifiers
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert metadata.get_payload().strip() == (TREE / "README.md").read_text().strip()
-    assert "collage=collage.__main__:main" in dist_info(content, "entry_points.txt").replace(" ", "")
+    entries = configparser.ConfigParser()
+    entries.read_string(dist_info(content, "entry_points.txt"))
+    assert entries["console_scripts"]["collage"] == "collage.__main__:main"
+    # How torch.compile knows the backend by its name.
+    assert entries["torch_dynamo_backends"]["collage"] == "collage.pytorch:backend"
 
 
 @pytest.mark.long

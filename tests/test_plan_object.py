@@ -57,6 +57,20 @@ def test_a_plan_is_a_page(made, command, tmp_path):
     assert told == page.read_text()
 
 
+def test_a_plan_is_a_picture(made, command, tmp_path):
+    plan = made[3]
+    plan.save(tmp_path / "plan.json")
+    svg, png = tmp_path / "told.svg", tmp_path / "told.png"
+    result = command("explain", tmp_path / "plan.json", "--svg", svg, "--png", png)
+    assert result.returncode == 0, result.stderr
+    assert plan.to_svg(tmp_path / "made.svg").read_bytes() == svg.read_bytes()
+    assert plan.to_png(tmp_path / "made.png").read_bytes() == png.read_bytes()
+    with pytest.raises(ValueError, match=r"must end in \.svg"):
+        plan.to_svg(tmp_path / "made.pdf")
+    with pytest.raises(OSError, match="cannot be written"):
+        plan.to_png(tmp_path / "nowhere" / "made.png")
+
+
 def test_a_number_is_a_node(made):
     plan = made[3]
     node = plan.regions[0]["candidates"][0]["nodes"][0]["index"]

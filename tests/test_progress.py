@@ -52,6 +52,14 @@ def test_a_function_is_told(what, collage, store, tmp_path):
     assert collage.progress._listeners == {}
 
 
+@pytest.mark.parametrize("call", ["partition", "plan"])
+def test_a_function_is_told_where_nothing_is_run(call, collage, store):
+    heard = []
+    getattr(collage, call)(network(), only="dnnl", store=store, progress=heard.append)
+    assert [(one.step, one.finished) for one in heard] == [("placing", False), ("placing", True)]
+    assert "candidates" in heard[-1].result
+
+
 def test_what_a_function_raises_ends_it(collage, store, tmp_path):
     class EnoughError(Exception):
         pass

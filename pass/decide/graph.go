@@ -151,7 +151,7 @@ func (c *decision) learnPlaces() (seeds []graphlevel.Seed, err error) {
 	} else {
 		var only *plan.Plan
 		if only, err = network.Plan(network.placed(), nil); err == nil {
-			c.donePlacing(only)
+			donePlacing(c.Progress, c.placing, only)
 		}
 	}
 	if err != nil {
@@ -295,7 +295,7 @@ func (c *decision) learn() error {
 	if err != nil {
 		return err
 	}
-	c.donePlacing(first)
+	donePlacing(c.Progress, c.placing, first)
 	return c.ctx.Err()
 }
 

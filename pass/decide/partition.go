@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/network"
@@ -73,7 +74,7 @@ func Partition(mod *bridge.Object, config settings.Config) (out *bridge.Object, 
 				Reason: "needs tvm and another backend to " +
 					"choose between: else no network is run, and nothing tells how far off it is"}
 		}
-		return placeParts(mod, config)
+		return placeParts(mod, config, shown)
 	}
 	options.Settle = true
 	end, err := options.inProcess()
@@ -87,7 +88,7 @@ func Partition(mod *bridge.Object, config settings.Config) (out *bridge.Object, 
 			return nil, nil, err
 		}
 		config.Precision = settings.Precision{} // nothing would tell how far off the whole is
-		return placeParts(mod, config)
+		return placeParts(mod, config, shown)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -126,14 +127,39 @@ func (o *Options) inProcess() (done func(), err error) {
 	}, nil
 }
 
-// placeParts is network.Place, and a warning where the time ended the measuring.
-func placeParts(mod *bridge.Object, config settings.Config) (*bridge.Object, *plan.Plan, error) {
+// Parts is network.Place, shown as Config.Display has it.
+func Parts(mod *bridge.Object, config settings.Config) (*bridge.Object, *plan.Plan, error) {
+	shown, heard := config.Display()
+	out, p, err := placeParts(mod, config, shown)
+	if err = heard(err); err != nil && out != nil {
+		out.Release()
+		return nil, nil, err
+	}
+	return out, p, err
+}
+
+// placeParts is network.Place with its progress shown, and a warning where the time ended the measuring.
+func placeParts(
+	mod *bridge.Object, config settings.Config, shown *progress.Printer,
+) (*bridge.Object, *plan.Plan, error) {
+	shown.Record(config.Recorder)
+	var step *progress.Step
+	show, also := measuring(shown, &step), config.Progress
+	config.Progress = func(e settings.Event) {
+		if show(e); also != nil {
+			also(e)
+		}
+	}
 	out, p, err := network.Place(mod, config)
-	if err == nil && config.Until.Err() != nil && byBounds(p) {
+	if err != nil {
+		return nil, nil, err
+	}
+	donePlacing(shown, step, p)
+	if config.Until != nil && config.Until.Err() != nil && byBounds(p) {
 		if err := config.Warning(noTimeToMeasure); err != nil {
 			out.Release()
 			return nil, nil, err
 		}
 	}
-	return out, p, err
+	return out, p, nil
 }

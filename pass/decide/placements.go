@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/collage-tvm/collage/internal/progress"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/network"
 	"github.com/collage-tvm/collage/pass/placing"
@@ -91,28 +92,37 @@ func (c *decision) single(name string) (*finalist, error) {
 func (c *decision) placementConfig() settings.Config {
 	config := c.config()
 	config.Pin, config.Forbid = c.Pin, c.Forbid
+	show := measuring(c.Progress, &c.placing)
 	config.Progress = func(e settings.Event) {
-		if e.Stage != settings.StageMeasure || e.Total == 0 || c.opening {
-			return
-		}
-		if c.placing == nil {
-			c.placing = c.Progress.Start("measuring candidates", e.Total)
-		}
-		c.placing.At(e.Done, e.Label)
-		if e.Cost != nil && e.Cost.Failed() {
-			c.Progress.Detail("%s: %s", e.Label, e.Cost.Failure)
-		} else if e.Cost != nil {
-			c.Progress.Detail("%s: %.4g ms (%s)", e.Label, e.Cost.Estimate(), e.Cost.Origin)
+		if !c.opening {
+			show(e)
 		}
 	}
 	return config
 }
 
-// donePlacing ends the step of the placement.
-func (c *decision) donePlacing(p *plan.Plan) {
-	step := c.placing
+// measuring shows candidates as they are measured, in a step that begins with the first of them.
+func measuring(shown *progress.Printer, step **progress.Step) func(settings.Event) {
+	return func(e settings.Event) {
+		if e.Stage != settings.StageMeasure || e.Total == 0 {
+			return
+		}
+		if *step == nil {
+			*step = shown.Start("measuring candidates", e.Total)
+		}
+		(*step).At(e.Done, e.Label)
+		if e.Cost != nil && e.Cost.Failed() {
+			shown.Detail("%s: %s", e.Label, e.Cost.Failure)
+		} else if e.Cost != nil {
+			shown.Detail("%s: %.4g ms (%s)", e.Label, e.Cost.Estimate(), e.Cost.Origin)
+		}
+	}
+}
+
+// donePlacing ends the step of the placement; where nothing was measured, one begins for that.
+func donePlacing(shown *progress.Printer, step *progress.Step, p *plan.Plan) {
 	if step == nil {
-		step = c.Progress.Start("placing", 0)
+		step = shown.Start("placing", 0)
 	}
 	n := p.Candidates
 	step.Done("%d candidates, %d different computations: %d measured now, %d from the store, %d failed; %s", n.Proposed,
@@ -146,7 +156,7 @@ func (c *decision) placement() (*finalist, error) {
 	if config.Until != nil && config.Until.Err() != nil && byBounds(p) {
 		c.warn("%s", c.hurry(noTimeToMeasure))
 	}
-	c.donePlacing(p)
+	donePlacing(c.Progress, c.placing, p)
 	p.Module.Name = c.Name
 	c.target = p.Environment.Target
 	return &finalist{name: plan.PlacementName, module: module, plan: p, eligible: true}, c.ctx.Err()

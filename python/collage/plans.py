@@ -10,7 +10,7 @@ from typing import Any
 
 import tvm
 
-from . import library, transform
+from . import errors, library, transform
 from .transform import File
 
 
@@ -92,6 +92,24 @@ class Plan:
         Path(folder).mkdir(exist_ok=True)
         write(Path(folder) / "index.html", page)
         return Path(folder) / "index.html"
+
+    def to_svg(self, path: File) -> Path:
+        """Write a picture of what runs where (``--svg`` of the command) to ``path``, which must end in .svg.
+
+        Returns the path. Raises ValueError for another ending, OSError where it cannot be written.
+        """
+        return self._picture(path, ".svg")
+
+    def to_png(self, path: File) -> Path:
+        """Write the same picture to ``path``, which must end in .png."""
+        return self._picture(path, ".png")
+
+    def _picture(self, path: File, ending: str) -> Path:
+        path = Path(path)
+        if path.suffix != ending:
+            raise errors.InputError(f"the picture {path} must end in {ending}")
+        self._ask("picture", str(path))
+        return path
 
     def save(self, path: File) -> None:
         """Write the plan to a file, which ``Plan``, ``collage.replay`` and the command line read."""
