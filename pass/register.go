@@ -163,7 +163,7 @@ func partitionPass(args []bridge.Value) (any, error) {
 			out, _, err := Partition(mod, cfg)
 			return out, err
 		}
-		return network.Annotated(mod, cfg) // nobody asks for the plan
+		return decide.Annotated(mod, cfg) // nobody asks for the plan
 	})
 }
 

@@ -101,7 +101,7 @@ def test_it_has_the_options_of_placing(made):
         for name, option in collage.options().items()
         if name != "python" and (option["part"] == "placing" or name == "search_time")
     ]
-    assert list(inspect.signature(collage.plan).parameters)[2:] == known
+    assert list(inspect.signature(collage.plan).parameters)[2:] == [*known, "progress"]
 
 
 def test_it_says_what_the_file_does(made):

@@ -52,12 +52,13 @@ def test_a_function_is_told(what, collage, store, tmp_path):
     assert collage.progress._listeners == {}
 
 
-@pytest.mark.parametrize("call", ["partition", "plan"])
-def test_a_function_is_told_where_nothing_is_run(call, collage, store):
+@pytest.mark.parametrize("call", ["partition", "partition with a plan", "plan"])
+def test_a_function_is_told_where_nothing_is_run(call, collage, store, tmp_path):
     heard = []
-    getattr(collage, call)(network(), only="dnnl", store=store, progress=heard.append)
+    options = {"plan_out": tmp_path / "plan.json"} if "with" in call else {}
+    getattr(collage, call.split()[0])(network(), only="dnnl", store=store, progress=heard.append, **options)
     assert [(one.step, one.finished) for one in heard] == [("placing", False), ("placing", True)]
-    assert "candidates" in heard[-1].result
+    assert ("all that dnnl takes" if call == "partition" else "candidates") in heard[-1].result
 
 
 def test_what_a_function_raises_ends_it(collage, store, tmp_path):

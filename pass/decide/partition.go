@@ -138,6 +138,26 @@ func Parts(mod *bridge.Object, config settings.Config) (*bridge.Object, *plan.Pl
 	return out, p, err
 }
 
+// Annotated is network.Annotated, shown in the same way.
+func Annotated(mod *bridge.Object, config settings.Config) (*bridge.Object, error) {
+	shown, heard := config.Display()
+	step := shown.Start("placing", 0)
+	out, err := network.Annotated(mod, config)
+	switch {
+	case err != nil:
+		shown.Stop()
+	case config.Only != "":
+		step.Done("all that %s takes", config.Only)
+	default:
+		step.Done("by the costs that were given")
+	}
+	if err = heard(err); err != nil && out != nil {
+		out.Release()
+		return nil, err
+	}
+	return out, err
+}
+
 // placeParts is network.Place with its progress shown, and a warning where the time ended the measuring.
 func placeParts(
 	mod *bridge.Object, config settings.Config, shown *progress.Printer,
