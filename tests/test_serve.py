@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import PACKAGE, environment
+from onnx_networks import node, values, weights, write
 
 NETWORK = """#[version = "0.0.5"]
 def @main(%x: Tensor[(4, 64), float32], %y: Tensor[(4, 64), float32]) {
@@ -113,6 +114,13 @@ def test_a_package_is_served(model, command, tmp_path):
         np.testing.assert_allclose(by_bytes(port, x, y)[0], right(x, y), rtol=1e-5)
 
 
+def batches(port):
+    """What the metrics say of batches, by name."""
+    said = ask(port, "GET", "/metrics")[1].decode()
+    lines = [line for line in said.splitlines() if line.startswith("collage_batch_")]
+    return {line.split("{")[0]: float(line.split()[-1]) for line in lines}
+
+
 def test_requests_are_gathered(model):
     """Single rows from eight clients: each has its own answer, and the model runs less often than it is asked."""
     with server(model, "--batch-delay", "20ms") as (_, port):
@@ -137,14 +145,46 @@ def test_requests_are_gathered(model):
             one.join()
         assert not wrong, wrong[0]
         np.testing.assert_allclose(by_bytes(port, x[:4], y[:4])[0], want[:4], rtol=1e-5)  # a batch that is full
-        said = ask(port, "GET", "/metrics")[1].decode()
-        told = {
-            line.split("{")[0]: float(line.split()[-1])
-            for line in said.splitlines()
-            if line.startswith("collage_batch_")
-        }
+        told = batches(port)
         assert told["collage_batch_rows_sum"] == len(x) + 4
         assert told["collage_batch_requests_sum"] == len(x) + 1 > told["collage_batch_requests_count"]
+
+
+def test_as_many_rows_as_came_run_at_once(command, tmp_path):
+    """A model whose batch is open: requests of one, two and three rows, together more than it was tried with."""
+    matrix = np.random.default_rng(5).standard_normal((64, 32)).astype("float32")
+    write(
+        tmp_path / "net.onnx",
+        [node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["out"])],
+        values(x=["N", 64]), values(out=["N", 32]), weights(w=matrix),
+    )  # fmt: skip
+    done = command(
+        "compile", tmp_path / "net.onnx", "--dynamic", "x:0", "--backends", "tvm", "--level", "operator", "-q",
+        "-o", tmp_path / "net.so",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with server(tmp_path / "net.so", "--batch-delay", "300ms") as (_, port):
+        wrong, together = [], threading.Barrier(6)
+
+        def client(number):
+            x = np.random.default_rng(number).standard_normal((number % 3 + 1, 64)).astype("float32")
+            tensor = {"name": "x", "shape": list(x.shape), "datatype": "FP32", "data": x.ravel().tolist()}
+            together.wait()
+            status, body, _ = ask(port, "POST", "/v2/models/net/infer", json.dumps({"inputs": [tensor]}))
+            said = json.loads(body)["outputs"][0] if status == 200 else {"shape": [], "data": []}
+            right = np.maximum(x @ matrix, 0)
+            if said["shape"] != list(right.shape) or not np.allclose(said["data"], right.ravel(), rtol=1e-4, atol=1e-4):
+                wrong.append((number, body))
+
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(6)]
+        for one in clients:
+            one.start()
+        for one in clients:
+            one.join()
+        assert not wrong, wrong[0]
+        told = batches(port)
+        assert told["collage_batch_rows_sum"] == 2 * (1 + 2 + 3)
+        assert told["collage_batch_requests_sum"] == 6 > told["collage_batch_requests_count"]
 
 
 def test_a_model_that_mixes_rows_is_not_gathered_for(command, tmp_path):

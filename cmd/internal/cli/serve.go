@@ -34,8 +34,9 @@ inference protocol, with tensors as JSON or as bytes. /v2/health/live and /v2/he
 
 Each of the --executors computes one request at a time, on as many threads as the model was compiled for (--threads);
 their weights are in memory once where dnnl, native and TVM hold them. With --batch-delay a model that was compiled for a
-batch answers several requests of fewer rows at once: it is tried first, on random rows, that no row's answer hangs on
-the others, and refused where it does. Requests beyond --queue are refused with the code
+batch answers several requests of fewer rows at once, and one whose first dimension is open (--dynamic) as many rows as
+have come: it is tried first, on random rows, that no row's answer hangs on the others, and refused where it does.
+Requests beyond --queue are refused with the code
 503, larger ones than --most-bytes with 413. On Ctrl-C or SIGTERM what was asked before is answered, for 30 s at most, and
 the exit code is 0.`,
 	Examples: []string{"serve model.so", "serve model --listen 127.0.0.1:8000 --executors 4 --threads 1"},
@@ -45,7 +46,8 @@ the exit code is 0.`,
 		flags.StringVar(&a.name, "name", "", "the model's `NAME` in requests; without it, that of its file")
 		flags.IntVar(&a.executors, "executors", 1, "compute `N` requests at the same time")
 		flags.DurationVar(&a.batchDelay, "batch-delay", 0,
-			"gather requests of fewer rows than the model was compiled for, and wait for `TIME` (2ms) for others; 0 does not")
+			"gather requests of fewer rows than the model was compiled for, or of a model with an open first "+
+				"dimension, and wait for `TIME` (2ms) for others; 0 does not")
 		flags.IntVar(&a.queue, "queue", 64, "let `N` requests wait beside those that are computed")
 		flags.Int64Var(&a.mostBytes, "most-bytes", 256<<20, "a request may have `N` bytes")
 		flags.IntVar(&a.run.threads, "threads", 0, "each executor uses `N` threads; 0 for what the model was compiled for")

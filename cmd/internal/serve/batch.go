@@ -11,9 +11,12 @@ import (
 	"github.com/collage-tvm/collage/internal/npz"
 )
 
+// AsMany is the Rows of a model whose first dimension is open: it computes as many as it is given.
+const AsMany = -1
+
 // Batching has requests of fewer rows than the model computes gathered up to those (BatchOf, CheckRows).
 type Batching struct {
-	// Rows is how many the model computes; 0 gathers nothing.
+	// Rows is how many the model computes, or AsMany; 0 gathers nothing.
 	Rows int64
 	// Delay is how long the first request of a batch waits for others.
 	Delay time.Duration
@@ -90,7 +93,7 @@ func (b *batcher) gather() (members []*member) {
 	take := func(m *member) (full bool) {
 		switch {
 		case m.ctx.Err() != nil: // nobody waits for it
-		case rows+m.rows > b.Rows:
+		case b.Rows != AsMany && rows+m.rows > b.Rows:
 			b.left = m
 			return true
 		default:
@@ -137,10 +140,14 @@ func (b *batcher) run(executor Executor, members []*member) {
 		rows += m.rows
 	}
 	b.metrics.batched(len(members), rows)
-	outputs, err := b.whole(executor, b.joined(members, rows))
+	computed := b.Rows
+	if computed == AsMany {
+		computed = rows
+	}
+	outputs, err := b.whole(executor, joined(members, rows, computed))
 	for i := range outputs {
-		if shape := outputs[i].Shape; err == nil && (len(shape) == 0 || shape[0] != b.Rows) {
-			err = fmt.Errorf("the output %q has the shape %v in place of %d rows", outputs[i].Name, shape, b.Rows)
+		if shape := outputs[i].Shape; err == nil && (len(shape) == 0 || shape[0] != computed) {
+			err = fmt.Errorf("the output %q has the shape %v in place of %d rows", outputs[i].Name, shape, computed)
 		}
 	}
 	at := int64(0)
@@ -149,7 +156,7 @@ func (b *batcher) run(executor Executor, members []*member) {
 			m.answer <- answer{err: err}
 			continue
 		}
-		m.answer <- answer{outputs: rowsOf(outputs, at, m.rows, b.Rows)}
+		m.answer <- answer{outputs: rowsOf(outputs, at, m.rows, computed)}
 		at += m.rows
 	}
 }
@@ -164,22 +171,22 @@ func (b *batcher) whole(executor Executor, inputs []npz.Array) (outputs []npz.Ar
 	return b.compute(executor, inputs)
 }
 
-// joined are the inputs of all, one below the other; what is left of the batch has the last row again, which is a row
-// that the model takes.
-func (b *batcher) joined(members []*member, rows int64) []npz.Array {
-	if len(members) == 1 && rows == b.Rows {
+// joined are the inputs of all, one below the other: rows of them, and computed in all. What is left of the batch has
+// the last row again, which is a row that the model takes.
+func joined(members []*member, rows, computed int64) []npz.Array {
+	if len(members) == 1 && rows == computed {
 		return members[0].inputs
 	}
 	inputs := make([]npz.Array, len(members[0].inputs))
 	for k := range inputs {
 		first := members[0].inputs[k]
-		a := npz.Array{Name: first.Name, DType: first.DType, Shape: append([]int64{b.Rows}, first.Shape[1:]...)}
+		a := npz.Array{Name: first.Name, DType: first.DType, Shape: append([]int64{computed}, first.Shape[1:]...)}
 		row := len(first.Data) / int(first.Shape[0])
-		a.Data = make([]byte, 0, row*int(b.Rows))
+		a.Data = make([]byte, 0, row*int(computed))
 		for _, m := range members {
 			a.Data = append(a.Data, m.inputs[k].Data...)
 		}
-		for range b.Rows - rows {
+		for range computed - rows {
 			a.Data = append(a.Data, a.Data[len(a.Data)-row:]...)
 		}
 		inputs[k] = a

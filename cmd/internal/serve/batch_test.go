@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -128,9 +129,21 @@ func TestBatchOf(t *testing.T) {
 	rows, err := BatchOf(info(4, 2), info(4))
 	require.NoError(t, err)
 	assert.Equal(t, int64(4), rows)
+	rows, err = BatchOf(info(-1, 2), info(-1))
+	require.NoError(t, err)
+	assert.Equal(t, int64(AsMany), rows)
+	named := func(name string, shape ...int64) []runmodel.TensorInfo {
+		infos := info(shape...)
+		infos[0].Name = name
+		return infos
+	}
 	for want, one := range map[string][2][]runmodel.TensorInfo{
 		"compiled for one row": {info(1, 2), info(1, 2)}, "has 3 rows": {info(4, 2), info(3)},
-		"has no rows": {info(4, 2), info()}, "open dimension": {info(-1, 2), info(-1)}, "no inputs": {nil, info(4)},
+		"has no rows": {info(4, 2), info()}, "no inputs": {nil, info(4)},
+		"open dimension beside":                                    {info(-1, -1), info(-1)},
+		"y float32 [?, ?] has an open":                             {info(4, 2), named("y", -1, -1)},
+		"input x float32 [?, 2] and the output y float32 [4] only": {info(-1, 2), named("y", 4)},
+		"input x float32 [4, 2] and the output y float32 [?] only": {info(4, 2), named("y", -1)},
 	} {
 		_, err := BatchOf(one[0], one[1])
 		assert.ErrorContains(t, err, want)
@@ -138,7 +151,11 @@ func TestBatchOf(t *testing.T) {
 }
 
 func batching(t *testing.T, executor Executor, delay time.Duration) *batcher {
-	b := newBatcher(Batching{Rows: batchOf, Delay: delay}, []Executor{executor}, newMetrics("net", batchOf),
+	return batchingOf(t, batchOf, executor, delay)
+}
+
+func batchingOf(t *testing.T, rows int64, executor Executor, delay time.Duration) *batcher {
+	b := newBatcher(Batching{Rows: rows, Delay: delay}, []Executor{executor}, newMetrics("net", rows),
 		func(e Executor, inputs []npz.Array) ([]npz.Array, error) {
 			return e.Infer(context.Background(), inputs)
 		})
@@ -182,6 +199,43 @@ func TestWhatDoesNotFit(t *testing.T) {
 	assert.Equal(t, [][]float32{{1, 3, 5, 5}, {7, 9, 11, 11}}, runs)
 }
 
+// A model whose first dimension is open has as many rows as came, and no copies.
+func TestAsManyRowsAsCame(t *testing.T) {
+	e := rowwise{f: twice, seen: make(chan []float32, 8)}
+	b := batchingOf(t, AsMany, e, 100*time.Millisecond)
+	many := make([]float32, 2*20)
+	answers := asked(t, b, []float32{1, 2, 3, 4, 5, 6}, many, []float32{7, 8})
+	assert.Equal(t, [][]float32{{2, 4, 6, 8, 10, 12}, many, {14, 16}}, answers)
+	rows := 0
+	for len(e.seen) > 0 {
+		rows += len(<-e.seen)
+	}
+	assert.Equal(t, 3+20+1, rows)
+}
+
+// What hangs on how many rows there are is seen by runs on fewer.
+func TestRowsThatHangOnTheirNumberAreFound(t *testing.T) {
+	open := []runmodel.TensorInfo{{Name: "x", Shape: []int64{-1, 2}, DType: "float32", Tried: []int64{2, 2}}}
+	assert.NoError(t, CheckRows(t.Context(), rowwise{f: twice}, open, AsMany))
+	for want, f := range map[string]func(elements []float32) []float32{
+		"another one among 1 rows than among 4": func(elements []float32) []float32 {
+			out := twice(elements)
+			for i := range out {
+				out[i] += float32(len(elements))
+			}
+			return out
+		},
+		"not one row for each": func(elements []float32) []float32 { return twice(elements)[:min(len(elements), 4)] },
+		"mixes rows": func(elements []float32) []float32 {
+			out := twice(elements)
+			out[0] += elements[len(elements)-1]
+			return out
+		},
+	} {
+		assert.ErrorContains(t, CheckRows(t.Context(), rowwise{f: f}, open, AsMany), want)
+	}
+}
+
 func TestABatchThatFails(t *testing.T) {
 	for sign, want := range map[float32]string{-1: "it is broken", -2: "a defect"} {
 		b := batching(t, rowwise{f: twice}, time.Hour)
@@ -208,6 +262,25 @@ func TestWhoHasGoneIsNotComputed(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, [][]float32{{2, 4, 6, 8, 10, 12, 14, 16}}, asked(t, b, []float32{1, 2, 3, 4, 5, 6, 7, 8}))
 	assert.Equal(t, []float32{1, 3, 5, 7}, <-e.seen)
+}
+
+func TestRequestsOfAnyRows(t *testing.T) {
+	open := func(name string) []runmodel.TensorInfo {
+		return []runmodel.TensorInfo{{Name: name, Shape: []int64{-1, 2}, DType: "float32", Tried: []int64{2, 2}}}
+	}
+	s := New(Options{Name: "net", Inputs: open("x"), Outputs: open("y"), Executors: []Executor{rowwise{f: twice}},
+		Queue: 8, MostBytes: 1 << 16, Batching: Batching{Rows: AsMany, Delay: time.Microsecond}})
+	defer s.End()
+	body := `{"inputs": [{"name": "x", "shape": [%s, 2], "datatype": "FP32", "data": [%s]}]}`
+	code, said, _ := ask(t, s, "POST", inferPath, fmt.Sprintf(body, "5", "1,2,3,4,5,6,7,8,9,0"))
+	assert.Equal(t, 200, code)
+	assert.Contains(t, said, `"shape":[5,2]`)
+	code, said, _ = ask(t, s, "POST", inferPath, fmt.Sprintf(body, "0", ""))
+	assert.Equal(t, 400, code)
+	assert.Contains(t, said, "0 rows; a request has 1 or more")
+	_, said, _ = ask(t, s, "GET", "/metrics", "")
+	assert.Contains(t, said, `collage_batch_rows_sum{model="net"} 5`)
+	assert.Contains(t, said, `collage_batch_rows_bucket{model="net",le="1024"} 1`)
 }
 
 func TestRequestsOfSomeRows(t *testing.T) {

@@ -23,7 +23,10 @@ type metrics struct {
 	rows, together prometheus.Histogram
 }
 
-// newMetrics has those of a model; rows is how many a batch has, 0 where nothing is gathered.
+// mostCounted is the greatest bound of rows that is counted by itself where a batch has as many as come.
+const mostCounted = 1024
+
+// newMetrics has those of a model; rows is how many a batch has, or AsMany, and 0 where nothing is gathered.
 func newMetrics(model string, rows int64) *metrics {
 	labels := prometheus.Labels{"model": model}
 	// From a tenth of a millisecond to a minute and a half.
@@ -41,7 +44,10 @@ func newMetrics(model string, rows int64) *metrics {
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.compute, m.computing, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if rows > 0 {
+	if rows != 0 {
+		if rows == AsMany {
+			rows = mostCounted
+		}
 		// One, two, four, ... as far as a batch goes.
 		var sizes []float64
 		for size := int64(1); size < rows; size *= 2 {

@@ -15,8 +15,9 @@ import (
 	"github.com/collage-tvm/collage/internal/npz"
 )
 
-// BatchOf says how many rows a model computes at once: the first extent of all its inputs and outputs. The error says why
-// requests for it cannot be gathered.
+// BatchOf says how many rows a model computes at once: the first extent of all its inputs and outputs, AsMany where
+// that is open in all of them. They may be open nowhere else, so that all requests go with each other. The error says
+// why requests for it cannot be gathered.
 func BatchOf(inputs, outputs []runmodel.TensorInfo) (rows int64, err error) {
 	if len(inputs) == 0 {
 		return 0, errors.New("the model has no inputs")
@@ -29,16 +30,20 @@ func BatchOf(inputs, outputs []runmodel.TensorInfo) (rows int64, err error) {
 		switch {
 		case len(info.Shape) == 0:
 			return 0, fmt.Errorf("the %s %s has no rows", what, info)
-		case slices.Contains(info.Shape, -1):
-			return 0, fmt.Errorf("the %s %s has an open dimension; requests are gathered for models that were compiled for a "+
-				"batch (--input-shape)", what, info)
+		case slices.Contains(info.Shape[1:], -1):
+			return 0, fmt.Errorf("the %s %s has an open dimension beside the first; requests are gathered for models "+
+				"that were compiled for a batch (--input-shape), or whose first dimensions only are open (--dynamic)",
+				what, info)
 		case i == 0:
 			rows = info.Shape[0]
+		case (rows == AsMany) != (info.Shape[0] == AsMany):
+			return 0, fmt.Errorf("the first dimension is open in one of the input %s and the %s %s only",
+				inputs[0], what, info)
 		case rows != info.Shape[0]:
 			return 0, fmt.Errorf("the %s %s has %d rows, the input %q %d", what, info, info.Shape[0], inputs[0].Name, rows)
 		}
 	}
-	if rows < 2 {
+	if rows != AsMany && rows < 2 {
 		return 0, errors.New("the model was compiled for one row; compile it for a batch of several (--input-shape)")
 	}
 	return rows, nil
@@ -48,10 +53,18 @@ func BatchOf(inputs, outputs []runmodel.TensorInfo) (rows int64, err error) {
 // in another order.
 const rowsDiffer = 1e-5
 
+// rowsTried is how many rows a model that takes as many as it is given is tried with.
+const rowsTried = 4
+
 // CheckRows runs a model three times on random rows, and says which output of a row hangs on the other rows of the batch,
-// or on its place. It is a trial and no proof: what mixes rows only for some data passes. inputs and rows are the model's
-// (BatchOf).
+// or on its place; one that takes AsMany is run on fewer rows, too. It is a trial and no proof: what mixes rows only
+// for some data passes. inputs and rows are the model's (BatchOf).
 func CheckRows(ctx context.Context, executor Executor, inputs []runmodel.TensorInfo, rows int64) error {
+	open := rows == AsMany
+	if open {
+		rows = rowsTried
+	}
+	inputs = withRows(inputs, rows)
 	var given [2][]npz.Array
 	var made [2][]npz.Array
 	var err error
@@ -96,7 +109,40 @@ func CheckRows(ctx context.Context, executor Executor, inputs []runmodel.TensorI
 	if !informative {
 		return errors.New("whether the model mixes rows cannot be tried: random inputs all give the same outputs")
 	}
+	if open {
+		return checkFewer(ctx, executor, mixed, seen, rows)
+	}
 	return nil
+}
+
+// checkFewer holds what the first of some rows give by themselves against what they gave among all.
+func checkFewer(ctx context.Context, executor Executor, inputs, outputs []npz.Array, rows int64) error {
+	for fewer := int64(1); fewer < rows; fewer++ {
+		made, err := executor.Infer(ctx, rowsOf(inputs, 0, fewer, rows))
+		if err != nil {
+			return fmt.Errorf("with %d rows in place of %d: %w", fewer, rows, err)
+		}
+		for k, want := range rowsOf(outputs, 0, fewer, rows) {
+			if len(made) != len(outputs) || len(made[k].Shape) == 0 || made[k].Shape[0] != fewer {
+				return errors.New("an output of the model has not one row for each of its inputs")
+			}
+			if !same(want.DType, made[k].Data, want.Data, rowsDiffer*greatestOf(&outputs[k])) {
+				return fmt.Errorf("the output %q of a row is another one among %d rows than among %d", want.Name, fewer,
+					rows)
+			}
+		}
+	}
+	return nil
+}
+
+// withRows are inputs of so many rows.
+func withRows(inputs []runmodel.TensorInfo, rows int64) []runmodel.TensorInfo {
+	inputs = slices.Clone(inputs)
+	for i := range inputs {
+		inputs[i].Shape = append([]int64{rows}, inputs[i].Shape[1:]...)
+		inputs[i].Tried = nil
+	}
+	return inputs
 }
 
 // source says which batch and which of its rows a row of the mixed one is.

@@ -62,7 +62,7 @@ type Server struct {
 func New(options Options) *Server {
 	s := &Server{options: options, free: make(chan Executor, len(options.Executors)), mux: http.NewServeMux(),
 		metrics: newMetrics(options.Name, options.Batching.Rows)}
-	if options.Batching.Rows > 0 {
+	if options.Batching.Rows != 0 {
 		s.batcher = newBatcher(options.Batching, options.Executors, s.metrics, s.timed)
 	} else {
 		for _, executor := range options.Executors {
@@ -308,15 +308,15 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (asked *request, i
 // have fewer rows.
 func (s *Server) check(inputs []npz.Array) ([]npz.Array, error) {
 	takes := s.options.Inputs
-	if most := s.options.Batching.Rows; most > 0 && len(inputs) > 0 && len(inputs[0].Shape) > 0 {
+	if most := s.options.Batching.Rows; most != 0 && len(inputs) > 0 && len(inputs[0].Shape) > 0 {
 		rows := inputs[0].Shape[0]
-		if rows < 1 || rows > most {
+		switch {
+		case most == AsMany && rows < 1:
+			return nil, fmt.Errorf("the input %q has %d rows; a request has 1 or more", inputs[0].Name, rows)
+		case most != AsMany && (rows < 1 || rows > most):
 			return nil, fmt.Errorf("the input %q has %d rows; a request may have 1 to %d", inputs[0].Name, rows, most)
 		}
-		takes = slices.Clone(takes)
-		for i := range takes {
-			takes[i].Shape = append([]int64{rows}, takes[i].Shape[1:]...)
-		}
+		takes = withRows(takes, rows)
 	}
 	if err := runmodel.CheckInputs(takes, inputs); err != nil {
 		return nil, err
