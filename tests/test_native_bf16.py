@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and products in bfloat16 by the kernel of our own."""
+"""Products in bfloat16 by the kernel of our own."""
 
 import json
 import math
@@ -8,8 +8,8 @@ import numpy as np
 import placed
 import pytest
 import tvm
-from test_dnnl_int8 import LAYERS, layer
-from test_precision import compiled, drawn, expected, kept, l2, network, operators_on, outputs
+from test_dnnl_int8 import layer
+from test_precision import compiled, drawn, expected, kept, l2, operators_on, outputs
 from tvm import relay
 
 pytestmark = [
@@ -30,7 +30,7 @@ def narrowed(module):
     class Weights(relay.ExprMutator):
         def visit_call(self, call):
             call = super().visit_call(call)
-            if getattr(call.op, "name", "") not in ("nn.conv2d", "nn.dense", "nn.batch_matmul"):
+            if getattr(call.op, "name", "") not in ("nn.dense", "nn.batch_matmul"):
                 return call
             weight = relay.const(narrow(call.args[1].data.numpy()))
             return relay.Call(call.op, [call.args[0], weight], call.attrs)
@@ -46,18 +46,31 @@ def batches():
     return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(y))))
 
 
-@pytest.mark.parametrize("name", [*(name for name in LAYERS if name != "in groups"), "a product of batches"])
+def layers(features):
+    """Dense layers behind one another."""
+    rng = np.random.default_rng(5)
+    x = relay.var("x", shape=(4, features))
+    y = x
+    for _ in range(3):
+        weight = rng.standard_normal((features, features)).astype("float32") / math.sqrt(features)
+        y = relay.nn.relu(relay.nn.dense(y, relay.const(weight)))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], y)))
+
+
+LAYERS = ["a dense layer", "a dense layer of one row", "a dense layer with GELU", "a product of batches"]
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_layers_are_sums_of_what_was_rounded(name, tmp_path):
     """Data and weights are rounded, and nothing else: beside float32's product of both only sums' order is off."""
     module = batches() if name == "a product of batches" else layer(name)
     (value,) = placed.values(module, 1)
     there = placed.place(module, "native_bf16")
     multiplies = placed.offloaded(there)
-    assert multiplies["nn.conv2d"] + multiplies["nn.dense"] + multiplies["nn.batch_matmul"] == 1
+    assert multiplies["nn.dense"] + multiplies["nn.batch_matmul"] == 1
     got = placed.run(placed.load(placed.export_to(tmp_path / "model.so", there)), value)[0]
-    if name != "with a residual value":  # which is added as it came
-        right = placed.expected(narrowed(module), narrow(value))[0]
-        np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5 * np.abs(right).max())
+    right = placed.expected(narrowed(module), narrow(value))[0]
+    np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5 * np.abs(right).max())
     assert 1e-4 < l2(got, placed.expected(module, value)[0]) < 1e-2
 
 
@@ -65,7 +78,7 @@ def test_a_network(tmp_path, command):
     """Layers behind one another, with weights of half the size in the artefact, and what a processor makes of it that
     has no instructions for bfloat16: the same in float32, by the weights that it has.
     """
-    module = network(sensitive=False, channels=128)
+    module = layers(512)
     values = drawn(module, 1)
     right = expected(module, values)
     for name in ("dnnl", "native_bf16"):
@@ -73,7 +86,7 @@ def test_a_network(tmp_path, command):
     path = str(tmp_path / "native_bf16.so")
     found = outputs(path, values)
     assert 1e-4 < l2(found, right) < 1e-2
-    weights = 4 * (2 * 128 * 128 * 9 + 128 * 64)
+    weights = 4 * 3 * 512 * 512
     saved = (tmp_path / "dnnl.so").stat().st_size - (tmp_path / "native_bf16.so").stat().st_size
     assert 0.4 * weights < saved < 0.6 * weights
     np.savez(tmp_path / "x.npz", **values)
@@ -90,8 +103,8 @@ def test_a_network(tmp_path, command):
 
 def test_within_an_error_and_not_beyond(tmp_path):
     """What is off by more than is allowed is never kept, and what is kept says how far it is off."""
-    module = network(sensitive=False)
-    for most, pins in ((0.03, ["nn.conv2d=native_bf16"]), (1e-5, [])):
+    module = layers(256)
+    for most, pins in ((0.03, ["nn.dense=native_bf16"]), (1e-5, [])):
         folder = tmp_path / str(most)
         folder.mkdir()
         options = {"backends": ["tvm", "native"], "precision": "bf16", "pin": pins}
@@ -99,7 +112,7 @@ def test_within_an_error_and_not_beyond(tmp_path):
         assert [backend["name"] for backend in plan["backends"]] == ["tvm", "native", "native_bf16"]
         assert kept(plan).get("error", 0) <= most
         on = operators_on(plan, "native_bf16")
-        assert on.count("nn.conv2d") == (2 if pins else 0) and bool(on) == bool(pins)
+        assert on.count("nn.dense") == (3 if pins else 0) and bool(on) == bool(pins)
         if pins:
             assert kept(plan)["error"] > 1e-4
             values = drawn(module, 7)
@@ -121,11 +134,10 @@ def test_what_is_no_number_goes_on(tmp_path):
 
 
 def test_what_it_leaves_to_others():
-    """Convolutions in groups, and weights that are no constants."""
-    x, w = relay.var("x", shape=(2, 32, 15, 14)), relay.var("w", shape=(32, 32, 3, 3))
-    weight = relay.const(np.ones((32, 1, 3, 3), "float32"))
-    y = relay.nn.conv2d(x, weight, channels=32, kernel_size=(3, 3), padding=(1, 1), groups=32)
-    y = relay.nn.conv2d(y, w, channels=32, kernel_size=(3, 3), padding=(1, 1))
+    """Convolutions, and weights that are no constants."""
+    x, w = relay.var("x", shape=(2, 32, 15, 14)), relay.var("w", shape=(32, 32))
+    y = relay.nn.conv2d(x, relay.const(np.ones((32, 32, 1, 1), "float32")), channels=32, kernel_size=(1, 1))
+    y = relay.nn.dense(relay.reshape(y, (-1, 32)), w)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, w], y)))
     assert not placed.regions(placed.place(module, "native_bf16"))
 

@@ -218,12 +218,6 @@ func TestConvolutionLimits(t *testing.T) {
 		{"native_int8.conv2d", flat(7280, 16, square), ""},
 		{"native_int8.conv2d", flat(7284, 16, square), "adds up at most 65536 products of bytes, these are 65556"},
 
-		{"native_bf16.conv2d", flat(5, 7, []int64{5, 2}, "strides", []int64{2, 1}, "dilation", []int64{1, 3}), ""},
-		{"native_bf16.conv2d", made("nn.conv2d", conv2dAttrs(), f(1, 16, 8, 8), f(1, 16, 8, 8), f(16, 16, 3, 3)),
-			"a weight that is a constant"},
-		{"native_bf16.conv2d", layer("nn.conv2d", with(conv2dAttrs(), "groups", 2), f(1, 32, 8, 8), f(1, 32, 8, 8),
-			f(32, 16, 3, 3)), "knows no groups"},
-
 		{"native.narrow_conv2d", flat(5, 6, []int64{5, 2}, "strides", []int64{2, 1}), ""},
 		{"native.narrow_conv2d", flat(5, 7, square), "at most 6 output channels"},
 

@@ -4,7 +4,6 @@ package native
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
@@ -19,14 +18,9 @@ const (
 	PairsKernel = "pairs"
 )
 
-// PairRules are those of convolutions, dense layers and products of batches whose data and weights, which are
-// constants, are rounded to bfloat16.
+// PairRules are those of dense layers and products of batches whose data and weights, which are constants, are rounded
+// to bfloat16.
 var PairRules = sync.OnceValue(func() []*onednn.Rule {
-	convolutions := onednn.Form{
-		Composite: BF16Name + ".conv2d", Kernel: PairsKernel,
-		Limits:     convolutionLimits(PairsKernel, func(*onednn.Convolution, weights) error { return nil }),
-		LimitsText: "one group, constant weights",
-	}
 	dense := onednn.Form{
 		Composite: BF16Name + ".dense", Kernel: PairsKernel,
 		Limits: func(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {
@@ -52,8 +46,7 @@ var PairRules = sync.OnceValue(func() []*onednn.Rule {
 		},
 		LimitsText: "the left side not transposed, the right one a constant",
 	}
-	all := slices.Concat(convolutions.Convolutions("nn.conv2d", 2, false, images...), dense.Dense(),
-		[]*onednn.Rule{batches.Of(onednn.BatchMatmulRules()[0])})
+	all := append(dense.Dense(), batches.Of(onednn.BatchMatmulRules()[0]))
 	for _, r := range all {
 		r.BF16 = true
 	}
@@ -62,7 +55,7 @@ var PairRules = sync.OnceValue(func() []*onednn.Rule {
 
 var pairPatterns = sync.OnceValue(func() []byoc.Pattern { return onednn.Patterns(PairRules()) })
 
-// inPairs is the backend that computes convolutions and products in bfloat16.
+// inPairs is the backend that computes products in bfloat16.
 type inPairs struct{ backend }
 
 // NewBF16 gives it. Its candidates stand in regions with those of native and dnnl; a value that only they and those of
@@ -73,7 +66,7 @@ func (inPairs) Name() string              { return BF16Name }
 func (inPairs) Patterns() []byoc.Pattern  { return pairPatterns() }
 func (inPairs) ProposedKernels() []string { return nil }
 func (inPairs) Description() string {
-	return "Collage's own kernel for products of bfloat16: convolutions, dense layers and batches of products"
+	return "Collage's own kernel for products of bfloat16: dense layers and batches of products"
 }
 
 // Propose has no attention: it proposes nothing.

@@ -76,7 +76,7 @@ bool Compiler::Bytes(const Op& op) {
   // The weights of one that could not be done so before have become float32.
   if (type(op.in[1]).dtype != s8) return false;
   const std::optional<AsImages> as = ImagesOf(op);
-  if (!as || as->matrices != 1) return false;
+  if (!as) return false;
   const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
   const auto kernel = std::make_shared<const ByteConvolution>(as->shape, posts.list, collage_num_threads());
   if (!kernel->Fits()) return false;

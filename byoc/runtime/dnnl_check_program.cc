@@ -280,8 +280,7 @@ class Checker {
         {"norm", "group_norm"},     {"norm", "channel_scale"},
         {"bytes", "conv"},          {"bytes", "matmul"},
         {"grid", "eltwise"},        {"onednn_bytes", "conv"},
-        {"onednn_bytes", "matmul"}, {"pairs", "conv"},
-        {"pairs", "matmul"},
+        {"onednn_bytes", "matmul"}, {"pairs", "matmul"},
     };
     static const char* const kOnly[] = {"upsampled_conv", "attention",  "standardise",
                                         "rms_norm",       "group_norm", "channel_scale"};

@@ -27,7 +27,7 @@
 namespace collage::native {
 class PackedWeights;
 struct ByteImages;
-struct PairImages;
+struct PairRows;
 struct NormShape;
 enum class NormAddend;
 }  // namespace collage::native
@@ -100,13 +100,11 @@ class Compiler {
     const float* const* addends = nullptr;
     float *dst = nullptr, *scratch = nullptr;
   };
-  // A convolution of images without groups, or a product as one of images of one pixel, and how its weight
-  // lies.
+  // A convolution of images without groups, or a dense layer as one of images of one pixel, and how its
+  // weight lies.
   struct AsImages {
     native::ConvolutionShape shape;
-    // Of which each has its share of the images, from one to the next, and to the next output channel, input
-    // channel, row and column.
-    int64_t matrices = 1, step = 0;
+    // To the next output channel, input channel, row and column.
     std::array<int64_t, 4> steps{};
     int64_t offset = 0;
     // How float32 data and results lie, channels innermost, in the values' own axes.
@@ -234,13 +232,13 @@ class Compiler {
   void WidenWeights(const Op& op);
   Rounded WantedAsBytes(int value, const Desc& layout, const native::ByteImages& images);
   std::vector<Rounded> rounded_;
-  // Values as bfloat16 with room around them (dnnl_pairs.cc).
+  // Values as bfloat16 in rows of pairs, which are longer than they are (dnnl_pairs.cc).
   struct Paired {
     int value;
-    std::shared_ptr<const native::PairImages> images;
+    int64_t row;
     Tensor pairs;
   };
-  Tensor WantedAsPairs(int value, const Desc& layout, const native::PairImages& images);
+  Tensor WantedAsPairs(int value, const native::PairRows& rows);
   std::vector<Paired> paired_;
   // Which values are known to stand on steps of a scale, since they were rounded to them: the others' scales
   // are found when they are there.

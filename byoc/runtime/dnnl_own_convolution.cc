@@ -112,9 +112,7 @@ std::optional<Compiler::AsImages> Compiler::ImagesOf(const Op& op) const {
     return std::nullopt;
   }
   const int64_t length = left[rank - 1], columns = out[rank - 1];
-  made.matrices = Elements({right.begin(), right.end() - 2});
-  if (made.matrices != 1 && made.matrices != Elements({out.begin(), out.end() - 2})) return std::nullopt;
-  made.step = length * columns;
+  if (Elements({right.begin(), right.end() - 2}) != 1) return std::nullopt;
   made.shape.batch = Elements({left.begin(), left.end() - 1});
   made.shape.in_channels = length;
   made.shape.out_channels = columns;

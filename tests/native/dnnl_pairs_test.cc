@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions and products in bfloat16 by the kernel of our own, as steps of a region: small whole numbers,
-// which bfloat16 has as they are, so that what comes out is exact on each processor, with or without the
-// instructions.
+// Products in bfloat16 by the kernel of our own, as steps of a region: small whole numbers, which bfloat16
+// has as they are, so that what comes out is exact on each processor, with or without the instructions.
 //
 // ctest: levels bf16 threads
 #include <gtest/gtest.h>
@@ -14,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "convolution_cases.h"
 #include "dnnl_check_program.h"
 #include "dnnl_compiler.h"
 #include "dnnl_program.h"
@@ -78,58 +76,63 @@ int CountOf(const std::string& text, const std::string& what) {
 
 bool InPairs() { return AllowedInstructionSet() >= InstructionSet::kAvx512Bf16; }
 
-// Two convolutions, channels last: 3x3 of four channels to eight, and what the case says of eight to six.
+// Two products: 30 rows of as many numbers as the case says, which become as many as it says, and then 6.
 struct Chain {
+  int64_t length = 36, middle = 8;
   std::string second_type = "bf16", second_kernel = R"("kernel": "pairs", )", middle_posts, second_posts;
-  bool wide = false;  // a kernel of 3x3, with padding
   std::vector<double> want;
   std::string steps;
 
   std::vector<float> Run() {
-    const Case first_case = {2, 4, 8, 6, 5, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
-    Case second_case = {2, 8, 6, 6, 5, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}};
-    if (wide) second_case = {2, 8, 6, 6, 5, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
-    const std::vector<float> x = Whole(2 * 6 * 5 * 4, 2, 1), w = Whole(8 * 4 * 9, 1, 2),
-                             addend = Whole(360, 9, 4);
-    const int64_t side = second_case.kernel[0], taps = side * side;
-    const std::vector<float> v = Whole(6 * 8 * taps, 1, 3);
-    const std::vector<double> middle = Direct(ShapeOf(first_case), x, w);
+    const std::vector<float> x = Whole(30 * length, 2, 1), w = Whole(middle * length, 1, 2),
+                             v = Whole(6 * middle, 1, 3), addend = Whole(180, 9, 4);
     std::vector<float> between;
-    for (const double one : middle) between.push_back(std::max(0.0F, static_cast<float>(one)));
-    want = Direct(ShapeOf(second_case), between, v);
-    const std::string of = std::to_string(side), pad = wide ? "1" : "0", all = std::to_string(8 * taps);
+    for (const double one : Product(x, w, length)) {
+      between.push_back(std::max(0.0F, static_cast<float>(one)));
+    }
+    want = Product(between, v, middle);
+    const std::string of = std::to_string(length), to = std::to_string(middle);
     const std::string text =
         R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 5], "outputs": [4], "constants": [1, 3],
-        "values": [["f32", [2, 6, 5, 4]], ["bf16", [8, 4, 3, 3]], ["f32", [2, 6, 5, 8]], [")" +
-        second_type + "\", [6, 8, " + of + ", " + of +
-        R"(]], ["f32", [2, 6, 5, 6]], ["f32", [2, 6, 5, 6]]],
-        "ops": [{"op": "conv", "kernel": "pairs", "bf16": true, "algorithm": "direct", "in": [0, 1], "out": 2,
-        "perm": [0, 3, 1, 2], "strides": [1, 1], "dilation": [1, 1], "padding": [1, 1, 1, 1],
-        "weight": {"dims": [8, 4, 3, 3], "strides": [36, 9, 3, 1]}, "post": [{"op": "relu"})" +
-        middle_posts + R"(]}, {"op": "conv", )" + second_kernel +
-        R"("bf16": true, "algorithm": "direct", "in": [2, 3], "out": 4, "perm": [0, 3, 1, 2], "strides": [1, 1],
-        "dilation": [1, 1], "padding": [)" +
-        pad + ", " + pad + ", " + pad + ", " + pad + R"(], "weight": {"dims": [6, 8, )" + of + ", " + of +
-        R"(], "strides": [)" + all + ", " + std::to_string(taps) + ", " + of + R"(, 1]}, "post": [)" +
-        second_posts + "]}]}";
-    const std::vector<int64_t> shape = {6, 8, side, side};
-    return ResultOf(text,
-                    {Halves({8, 4, 3, 3}, w), second_type == "bf16" ? Halves(shape, v) : Floats(shape, v)},
-                    {Floats({2, 6, 5, 4}, x), Floats({2, 6, 5, 6}, addend)}, &steps);
+        "values": [["f32", [30, )" +
+        of + R"(]], ["bf16", [)" + to + ", " + of + R"(]], ["f32", [30, )" + to + R"(]], [")" + second_type +
+        "\", [6, " + to + R"(]], ["f32", [30, 6]], ["f32", [30, 6]]],
+        "ops": [{"op": "matmul", "kernel": "pairs", "bf16": true, "in": [0, 1], "out": 2, "transpose_b": true,
+        "post": [{"op": "relu"})" +
+        middle_posts + R"(]}, {"op": "matmul", )" + second_kernel +
+        R"("bf16": true, "in": [2, 3], "out": 4, "transpose_b": true, "post": [)" + second_posts + "]}]}";
+    const std::vector<int64_t> shape = {6, middle};
+    return ResultOf(
+        text, {Halves({middle, length}, w), second_type == "bf16" ? Halves(shape, v) : Floats(shape, v)},
+        {Floats({30, length}, x), Floats({30, 6}, addend)}, &steps);
+  }
+
+  // Of rows of so many numbers with the rows of the other.
+  static std::vector<double> Product(const std::vector<float>& left, const std::vector<float>& right,
+                                     int64_t size) {
+    std::vector<double> all;
+    for (size_t i = 0; i < left.size(); i += size) {
+      for (size_t c = 0; c < right.size(); c += size) {
+        double sum = 0;
+        for (int64_t k = 0; k < size; ++k) sum += static_cast<double>(left[i + k]) * right[c + k];
+        all.push_back(sum);
+      }
+    }
+    return all;
   }
 };
 
 TEST(DnnlPairs, WhatLiesBetweenIsBfloat16) {
   Chain chain;
   ExpectClose(chain.Run(), chain.want, 0);
-  EXPECT_EQ(CountOf(chain.steps, "conv pairs"), InPairs() ? 2 : 0) << chain.steps;
+  EXPECT_EQ(CountOf(chain.steps, "matmul pairs"), InPairs() ? 2 : 0) << chain.steps;
   EXPECT_EQ(CountOf(chain.steps, "round to bfloat16"), InPairs() ? 1 : 0) << chain.steps;
   EXPECT_EQ(CountOf(chain.steps, "not pairs"), InPairs() ? 0 : 2) << chain.steps;
 }
 
-TEST(DnnlPairs, WhatIsBfloat16IsPadded) {
+TEST(DnnlPairs, WhatIsBfloat16IsMadePairs) {
   Chain chain;
-  chain.wide = true;
+  chain.middle = 9;
   ExpectClose(chain.Run(), chain.want, 0);
   EXPECT_EQ(CountOf(chain.steps, "round to bfloat16"), InPairs() ? 1 : 0) << chain.steps;
   EXPECT_EQ(CountOf(chain.steps, "pad bfloat16"), InPairs() ? 1 : 0) << chain.steps;
@@ -140,13 +143,13 @@ TEST(DnnlPairs, OneDnnReadsWhatItMakes) {
   chain.second_kernel = "";
   chain.second_type = "f32";
   ExpectClose(chain.Run(), chain.want, 0);
-  EXPECT_EQ(CountOf(chain.steps, "conv pairs"), InPairs() ? 1 : 0) << chain.steps;
+  EXPECT_EQ(CountOf(chain.steps, "matmul pairs"), InPairs() ? 1 : 0) << chain.steps;
 }
 
 TEST(DnnlPairs, AnAddendIsFloat32) {
   Chain chain;
   chain.second_posts = R"({"op": "add", "in": 5})";
-  const std::vector<float> got = chain.Run(), addend = Whole(360, 9, 4);
+  const std::vector<float> got = chain.Run(), addend = Whole(180, 9, 4);
   for (size_t i = 0; i < addend.size(); ++i) chain.want[i] += addend[i];
   ExpectClose(got, chain.want, 0);
 }
@@ -156,7 +159,7 @@ TEST(DnnlPairs, WhatTheKernelCannotDoIsDoneBehindIt) {
   Chain chain;
   chain.middle_posts = R"(, {"op": "abs"})";
   ExpectClose(chain.Run(), chain.want, 0);
-  EXPECT_EQ(CountOf(chain.steps, "conv pairs"), InPairs() ? 2 : 0) << chain.steps;
+  EXPECT_EQ(CountOf(chain.steps, "matmul pairs"), InPairs() ? 2 : 0) << chain.steps;
   EXPECT_EQ(CountOf(chain.steps, "round to bfloat16"), InPairs() ? 2 : 0) << chain.steps;
 }
 

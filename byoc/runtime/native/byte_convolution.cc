@@ -113,7 +113,7 @@ void ByteImages::Round(const float* from, const ByteScale* known, int threads, u
 
 ByteConvolution::ByteConvolution(const Shape& shape, std::vector<Post> posts, int threads)
     : shape_(shape),
-      data_{PaddedImages::For(shape, kWordBytes)},
+      data_{PaddedImages::For(shape)},
       posts_(std::move(posts)),
       threads_(std::max(threads, 1)),
       window_(Stretches::Of(shape, data_)) {}

@@ -2,18 +2,19 @@
 #include "native/padded_images.h"
 
 #include "native/divide_up.h"
+#include "native/dot.h"
 
 namespace collage::native {
 
-int64_t PaddedImages::Channels() const { return RoundUp(channels, unit); }
+int64_t PaddedImages::Channels() const { return RoundUp(channels, kWordBytes); }
 
 bool PaddedImages::operator==(const PaddedImages& other) const {
   return images == other.images && height == other.height && width == other.width &&
          channels == other.channels && top == other.top && left == other.left &&
-         padded_height == other.padded_height && padded_width == other.padded_width && unit == other.unit;
+         padded_height == other.padded_height && padded_width == other.padded_width;
 }
 
-PaddedImages PaddedImages::For(const ConvolutionShape& shape, int64_t unit) {
+PaddedImages PaddedImages::For(const ConvolutionShape& shape) {
   PaddedImages padded;
   padded.images = shape.batch;
   padded.height = shape.in_height;
@@ -25,7 +26,6 @@ PaddedImages PaddedImages::For(const ConvolutionShape& shape, int64_t unit) {
       (shape.out_height - 1) * shape.stride[0] + (shape.kernel[0] - 1) * shape.dilation[0] + 1;
   padded.padded_width =
       (shape.out_width - 1) * shape.stride[1] + (shape.kernel[1] - 1) * shape.dilation[1] + 1;
-  padded.unit = unit;
   return padded;
 }
 

@@ -17,12 +17,12 @@ struct ConvolutionShape {
   int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1}, pad_front[2] = {0, 0};
 };
 
-// Images, channels innermost, in multiples of `unit`, and room around them. Sizes are in elements.
+// Images, channels innermost, in multiples of a word, and room around them. Sizes are in elements, which are
+// bytes.
 struct PaddedImages {
   int64_t images = 1, height = 1, width = 1, channels = 0;
   int64_t top = 0, left = 0;                    // what is ahead of the image
   int64_t padded_height = 1, padded_width = 1;  // may be less than the image has
-  int64_t unit = 4;
 
   int64_t Channels() const;
   int64_t Line() const { return padded_width * Channels(); }
@@ -35,7 +35,7 @@ struct PaddedImages {
   bool operator==(const PaddedImages& other) const;
 
   // As far as the windows of a convolution reach.
-  static PaddedImages For(const ConvolutionShape& shape, int64_t unit);
+  static PaddedImages For(const ConvolutionShape& shape);
 };
 
 // What a window is made of: stretches of memory of the same length, which begin so far behind its first
