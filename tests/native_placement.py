@@ -31,7 +31,8 @@ def prefer(*kernels, backends=BACKENDS, **options):
         if key["backend"] == "native":
             kernel = kernel_of(key["composite"])
             return 1.0 + 0.01 * kernels.index(kernel) if kernel in kernels else float("inf")
-        return {"native_int8": 0.1, "dnnl_int8": 0.1, "dnnl": 10.0, "tvm": 1e4, "dnnl_bf16": 1e5}[key["backend"]]
+        narrow = {"native_int8": 0.1, "dnnl_int8": 0.1, "dnnl_bf16": 1e5, "native_bf16": 1e5}
+        return {"dnnl": 10.0, "tvm": 1e4, **narrow}[key["backend"]]
 
     def place(module):
         from collage import library, transform
