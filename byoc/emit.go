@@ -38,7 +38,8 @@ func (e ModuleEmitter) Install(b Backend) error {
 		if key := fn.TypeKey(); key != "relay.Function" {
 			return nil, fmt.Errorf("TypeError: %s takes a relay.Function, got a %s", name, key)
 		}
-		return e(fn)
+		made, err := e(fn)
+		return made, generatorFailed(b.Name(), err)
 	})
 }
 

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/collage-tvm/collage/bridge"
@@ -147,4 +148,12 @@ type Span struct {
 	Column    int
 	EndLine   int
 	EndColumn int
+}
+
+// String is "source:line:column", as far as there is something to say.
+func (s Span) String() string {
+	if s.Line == 0 && s.Column == 0 {
+		return s.Source
+	}
+	return fmt.Sprintf("%s:%d:%d", s.Source, s.Line, s.Column)
 }

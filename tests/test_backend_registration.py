@@ -243,6 +243,66 @@ def emit_raises(region):
     raise LookupError("no such kernel")
 
 
+class OddError(Exception):
+    """A class of the user's own that takes more than a text."""
+
+    def __init__(self, text, number):
+        super().__init__(text)
+        self.number = number
+
+
+def emit_raises_odd(region):
+    raise OddError("an odd one", 2)
+
+
+def emit_number(region):
+    return 7
+
+
+@pytest.mark.parametrize(
+    ("emit", "kind", "said"),
+    [
+        (emit_raises, LookupError, "no such kernel"),
+        (emit_raises_odd, tvm.TVMError, "an odd one"),
+        (emit_number, TypeError, "the emitter gave a int"),
+    ],
+)
+def test_an_emitters_exception_has_backend_operator_and_span(emit, kind, said):
+    collage.register_backend("t_raises", emit=emit, patterns=RELU, override=True)
+    x = relay.var("x", shape=(4, 8))
+    span = relay.Span(relay.SourceName("the_layer"), 3, 3, 5, 6)
+    call = relay.Call(tvm.ir.Op.get("nn.relu"), [x], span=span)
+    module = tvm.IRModule.from_expr(relay.Function([x], call))
+    with pytest.raises(collage.CollageError) as caught:
+        collage.compile(module, only="t_raises", store="")
+    error = caught.value
+    assert isinstance(error, kind)
+    assert error.fields == {"backend": "t_raises", "operator": "nn.relu", "span": "the_layer:3:5"}
+    assert str(error).startswith("the code generator of the backend t_raises, at nn.relu (the_layer:3:5): " + said)
+    assert said in str(error.__cause__)
+
+
+def test_a_command_says_whose_code_generator_failed(tmp_path, command):
+    (tmp_path / "t_fails.py").write_text(
+        "import collage\nfrom tvm.relay.dataflow_pattern import is_op, wildcard\n"
+        "@collage.backend(name='t_fails', patterns=[('relu', is_op('nn.relu')(wildcard()))])\n"
+        "def emit(region):\n    raise LookupError('no such kernel')\n"
+    )
+    (tmp_path / "net.relay").write_text(
+        '#[version = "0.0.5"]\ndef @main(%x: Tensor[(4, 8), float32]) { nn.relu(%x) }\n'
+    )
+    collage.register_backend("t_fails", emit=emit_raises, patterns=RELU, override=True)
+    module = tvm.relay.fromtext((tmp_path / "net.relay").read_text())
+    collage.partition(module, only="t_fails", plan_out=tmp_path / "plan.json", store="")
+    done = command(
+        "compile", tmp_path / "net.relay", "--plan", tmp_path / "plan.json", "-q", "-o", tmp_path / "net.so",
+        environment={"PYTHONPATH": str(tmp_path), "COLLAGE_REGISTER": "t_fails"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "the code generator of the backend t_fails, at nn.relu" in line and "no such kernel" in line
+
+
 def test_predicates_refuse_matches_and_their_exceptions_come_back(store):
     def wide(expression):
         return int(expression.checked_type.shape[1]) > 8

@@ -63,6 +63,29 @@ def test_an_operator_that_nobody_takes():
     assert (error.operator, error.backend) == ("erf", "dnnl_tvm")
 
 
+def test_a_code_generator_of_gos():
+    """A region made by hand, with an operator that the engine does not know behind one that it knows."""
+    import collage
+    from collage import export
+
+    spans = [relay.Span(relay.SourceName(name), 1, 1, 2, 2) for name in ("first", "second")]
+    y = relay.var("y", shape=(2, 16), dtype="float32")
+    body = relay.Call(tvm.ir.Op.get("nn.relu"), [y], span=spans[0])
+    body = relay.Call(tvm.ir.Op.get("acos"), [body], span=spans[1])
+    region = relay.Function([y], body, ret_type=y.type_annotation)
+    for name, value in {"Compiler": "collage_dnnl", "Primitive": 1, "Inline": 1, "global_symbol": "region_0"}.items():
+        region = region.with_attr(name, tvm.tir.IntImm("int32", 1) if value == 1 else value)
+    collage.library.load()
+    collage.partition(network(), only="dnnl", store="")  # has the code generator installed
+    x = relay.var("x", shape=(2, 16), dtype="float32")
+    inside = relay.GlobalVar("region_0")
+    module = tvm.IRModule({inside: region, relay.GlobalVar("main"): relay.Function([x], inside(x))})
+    error = raised(export.build, relay.transform.InferType()(module))
+    assert type(error) is collage.errors.BackendError
+    assert (error.backend, error.operator, error.span) == ("dnnl", "acos", "second:1:2")
+    assert str(error).startswith("the code generator of the backend dnnl, at acos (second:1:2): ")
+
+
 def test_the_pass_and_the_function_alike():
     """What goes through TVM's own pass manager is no other exception."""
     import collage

@@ -40,11 +40,11 @@ func (e emitter) Install(b byoc.Backend) error {
 		defer p.Graph.Release()
 		statements, err := e.kernel(p)
 		if err != nil {
-			return nil, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
+			return nil, p.Refused(b.Compiler(), err)
 		}
 		constants, err := Pack(p, pack)
 		if err != nil {
-			return nil, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
+			return nil, p.Refused(b.Compiler(), err)
 		}
 		return Module(p, e.prelude, statements, constants)
 	}).Install(b)

@@ -43,7 +43,7 @@ func lower(p *region.Program) (*lowering, error) {
 			last++
 		}
 		if err := l.group(p.Ops[first : last+1]); err != nil {
-			return nil, err
+			return nil, &region.OpError{Op: last, Err: err}
 		}
 		first = last + 1
 	}

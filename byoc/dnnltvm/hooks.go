@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -49,7 +50,7 @@ func generate(args []bridge.Value) (any, error) {
 	}
 	_, p, err := read(fn, symbol)
 	if err != nil {
-		return nil, err
+		return nil, &byoc.GeneratorError{Backend: Name, Err: err}
 	}
 	return bridge.Global(runtimeCreateName, symbol, p.graphJSON(), p.constantNames())
 }

@@ -54,20 +54,20 @@ func Register(compiler, engine, plugin string, emit Emitter) error {
 		if err != nil {
 			return nil, fmt.Errorf("TypeError: %s takes a relay.Function: %w", codegen, err)
 		}
-		return generate(create, fn, emit)
+		return generate(compiler, create, fn, emit)
 	})
 }
 
 // generate makes the runtime module of one region.
-func generate(create string, fn *bridge.Object, emit Emitter) (any, error) {
+func generate(compiler, create string, fn *bridge.Object, emit Emitter) (any, error) {
 	p, err := Read(fn)
 	if err != nil {
-		return nil, err
+		return nil, &byoc.GeneratorError{Backend: byoc.BackendOf(compiler, ""), Err: err}
 	}
 	defer p.Graph.Release()
 	text, constants, err := emit(p)
 	if err != nil {
-		return nil, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
+		return nil, p.Refused(compiler, err)
 	}
 	data := make([]any, len(constants))
 	for i, v := range constants {

@@ -62,12 +62,7 @@ func (s Selector) Selects(function string, only bool, n *Node) bool {
 }
 
 // SpanText writes a span as "source:line:column", as far as there is something to say.
-func SpanText(s relay.Span) string {
-	if s.Line == 0 && s.Column == 0 {
-		return s.Source
-	}
-	return fmt.Sprintf("%s:%d:%d", s.Source, s.Line, s.Column)
-}
+func SpanText(s relay.Span) string { return s.String() }
 
 // splitSpan takes the line and the column off a span.
 func splitSpan(text string) (source, position string) {

@@ -159,6 +159,26 @@ def about(**fields: Any) -> Iterator[None]:
         raise
 
 
+def failed(error: BaseException, text: str, **fields: Any) -> CollageError:
+    """What is raised from an exception that is none of ours: a CollageError that is of the nearest of Python's or
+    TVM's classes that ``error`` is one of, FailedError where that is only Exception.
+    """
+    for kind in type(error).__mro__:
+        if kind is Exception or not issubclass(kind, Exception) or kind is not _kind(kind.__name__):
+            continue
+        try:
+            return of(kind)(text, **fields)
+        except TypeError:  # it takes more than a text, as UnicodeDecodeError does
+            continue
+    return of(_tvm_error())(text, **fields)
+
+
+def _tvm_error() -> type[Exception]:
+    import tvm
+
+    return tvm.TVMError
+
+
 def python_name(error: BaseException) -> str:
     """What an exception is called in texts: by the exception of Python's or TVM's that it is."""
     return error._python_name if isinstance(error, CollageError) else type(error).__name__

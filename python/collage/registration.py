@@ -264,7 +264,7 @@ def _install(fields):
         return  # the registry refuses the name
     tvm.register_func(
         f"relay.ext.{compiler}",
-        workerside.code_generator(compiler, fields["emit"], fields["pack"], fields["prelude"]),
+        workerside.code_generator(name, compiler, fields["emit"], fields["pack"], fields["prelude"]),
         override=True,
     )
 
@@ -277,7 +277,9 @@ def _forget(fields):
     if before and before["emit"]:
         tvm.register_func(
             f"relay.ext.{before['compiler']}",
-            workerside.code_generator(before["compiler"], before["emit"], before["pack"], before["prelude"]),
+            workerside.code_generator(
+                before["name"], before["compiler"], before["emit"], before["pack"], before["prelude"]
+            ),
             override=True,
         )
     else:

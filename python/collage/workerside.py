@@ -83,6 +83,7 @@ def setup(fields):
             "pass its pathlib.Path"
         )
     return {
+        "name": fields["name"],
         "compiler": fields["compiler"],
         "emit": reference(fields["emit"]),
         "pack": reference(fields["pack"]),
@@ -127,7 +128,7 @@ def install(compiler):
         return True
     prelude = found["prelude"]
     prelude = Path(prelude["path"]) if "path" in prelude else prelude["text"]
-    generator = code_generator(compiler, _function(found["emit"]), _function(found["pack"]), prelude)
+    generator = code_generator(found["name"], compiler, _function(found["emit"]), _function(found["pack"]), prelude)
     tvm.register_func(f"relay.ext.{compiler}", generator, override=True)
     return True
 
@@ -169,13 +170,17 @@ def _import(name, path):
         _importing.pop()
 
 
-def code_generator(compiler, emit, pack, prelude):
-    """relay.ext.<compiler>: a region function in, a runtime module out."""
+def code_generator(name, compiler, emit, pack, prelude):
+    """relay.ext.<compiler> of the backend ``name``: a region function in, a runtime module out."""
     import tvm
 
-    from . import program
+    from . import generators, program
 
     def generate(function):
+        with generators.failures(name, function):
+            return made_of(function)
+
+    def made_of(function):
         region = program.Program(function, compiler)
         packed = region.pack(pack) if pack is not None else {}
         made = emit(region)
@@ -183,8 +188,7 @@ def code_generator(compiler, emit, pack, prelude):
             return made
         if not isinstance(made, str):
             raise errors.CallError(
-                f"the emitter of {compiler} gave a {type(made).__name__}; a region becomes a tvm.runtime.Module or C "
-                "statements (str)"
+                f"the emitter gave a {type(made).__name__}; a region becomes a tvm.runtime.Module or C statements (str)"
             )
         text = prelude.read_text() if isinstance(prelude, Path) else prelude
         arrays = [tvm.nd.array(array) for array in packed.values()]
