@@ -59,10 +59,10 @@ std::vector<int8_t> Gathered(const int8_t* plain, const View& view) {
   return all;
 }
 
-// As oneDNN packs weights.
-void Pack(std::vector<int8_t> from, const Dims& dims, const Desc& to, void* packed) {
+// As oneDNN packs weights, which it only reads.
+void Pack(const int8_t* from, const Desc& as, const Desc& to, void* packed) {
   dnnl::stream stream(CpuEngine());
-  dnnl::memory source(RowMajor(dims, kS8), CpuEngine(), from.data());
+  dnnl::memory source(as, CpuEngine(), const_cast<int8_t*>(from));
   dnnl::memory target(to, CpuEngine(), packed);
   dnnl::reorder(source, target).execute(stream, source, target);
   stream.wait();
@@ -175,7 +175,8 @@ bool Compiler::BytesConvolution(const Op& op) {
   const Desc packed_as = fused.desc.query_md(dnnl::query::weights_md, 0);
   const Tensor packed =
       WantedPacked(op.in[1], Seen(op.weight, kS8), packed_as, [&](const void* plain, void* memory) {
-        Pack(Gathered(static_cast<const int8_t*>(plain), op.weight), op.weight.dims, packed_as, memory);
+        const std::vector<int8_t> all = Gathered(static_cast<const int8_t*>(plain), op.weight);
+        Pack(all.data(), RowMajor(op.weight.dims, kS8), packed_as, memory);
       });
   const Tensor scales = NewTensor(Row(channels, kF32));
   const Tensor out = together ? Destination(op, op.perm, fused)
@@ -241,18 +242,18 @@ bool Compiler::BytesProduct(const Op& op) {
       CpuEngine());
   const Rounded rounded = WantedAsBytes(op.in[0], RowMajor(left, kF32), images);
 
-  // The weights as [length, columns], and beyond the length zeros.
+  // The weights as [length, columns]: read as they lie, but where zeros have to be beyond the length.
   View view;
   view.dims = {length, columns};
   view.strides = {op.transpose_b ? 1 : columns, op.transpose_b ? length : 1};
   const Desc seen = Seen(view, kS8), packed_as = desc.weights_desc();
-  const auto whole = [&](const void* plain) {
-    std::vector<int8_t> all = Gathered(static_cast<const int8_t*>(plain), view);
-    all.resize(static_cast<size_t>(padded * columns), 0);
-    return all;
-  };
   const Tensor packed = WantedPacked(op.in[1], seen, packed_as, [&](const void* plain, void* memory) {
-    Pack(whole(plain), {padded, columns}, packed_as, memory);
+    const auto* const bytes = static_cast<const int8_t*>(plain);
+    if (padded == length) return Pack(bytes, Desc(view.dims, kS8, view.strides), packed_as, memory);
+    std::vector<int8_t> all(static_cast<size_t>(padded * columns), 0);
+    auto to = all.begin();
+    ForEachElement(view, [&](const std::vector<int64_t>&, int64_t place) { *to++ = bytes[place]; });
+    Pack(all.data(), RowMajor({padded, columns}, kS8), packed_as, memory);
   });
   const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
   const auto scaling =
@@ -260,9 +261,11 @@ bool Compiler::BytesProduct(const Op& op) {
   const Tensor of_columns =
       WantedPacked(op.in[1], seen, Row(static_cast<int64_t>(scaling->PackedSize()), kU8),
                    [&](const void* plain, void* memory) {
-                     const std::vector<int8_t> all = whole(plain);
+                     const auto* const bytes = static_cast<const int8_t*>(plain);
                      std::vector<int32_t> sums(static_cast<size_t>(columns), 0);
-                     for (size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+                     ForEachElement(view, [&](const std::vector<int64_t>& at, int64_t place) {
+                       sums[static_cast<size_t>(at[1])] += bytes[place];
+                     });
                      scaling->Pack(Scales(op), sums.data(), memory);
                    });
 
