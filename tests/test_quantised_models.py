@@ -122,6 +122,7 @@ def in_bytes_by(backend):
 PLACED = {
     "native_int8": in_bytes_by("native_int8"),
     "dnnl_int8": in_bytes_by("dnnl_int8"),
+    "dnnl_int8 without native": prefer(backends=("tvm", "dnnl", "dnnl_int8"), precision="int8"),
     "openvino_int8": lambda module: placed.place(module, "openvino_int8"),
     "openvino": lambda module: placed.place(module, "openvino"),
     "native": prefer("grid"),
@@ -134,7 +135,7 @@ def test_backends_compute_by_the_models_own_steps(backend, form, tmp_path):
     """What the model rounds to is what its layers are computed in: ONNX Runtime's answer, up to steps of what is
     rounded the other way on the way; the weights stand as bytes in the executable.
     """
-    if lacking := placed.missing(backend):
+    if lacking := placed.missing(backend.split()[0]):
         pytest.skip(lacking)
     plain, narrow = str(tmp_path / "plain.onnx"), str(tmp_path / "narrow.onnx")
     network(plain)
@@ -212,7 +213,7 @@ def test_scales_that_nothing_can_be_divided_by(scale, told, command, tmp_path):
 @pytest.mark.parametrize("backend", [*PLACED, "onnxruntime"])
 def test_backends_compute_what_is_quantised_when_the_data_come(backend, tmp_path):
     """Dynamic quantisation: convolutions and products are the backend's, their weights are constants."""
-    if lacking := placed.missing(backend):
+    if lacking := placed.missing(backend.split()[0]):
         pytest.skip(lacking)
     plain, narrow = str(tmp_path / "plain.onnx"), str(tmp_path / "narrow.onnx")
     network(plain)
@@ -279,7 +280,7 @@ def in_the_dialect(layout):
 ])  # fmt: skip
 def test_the_quantisation_dialect(layout, backend, tmp_path):
     """What TVM computes in whole numbers is what backends compute between steps, up to one step in each layer."""
-    if lacking := placed.missing(backend):
+    if lacking := placed.missing(backend.split()[0]):
         pytest.skip(lacking)
     module, step = in_the_dialect(layout)
     value = np.random.default_rng(9).integers(-128, 128, (1, 8, 8, 16) if layout == "NHWC" else (1, 16, 8, 8))

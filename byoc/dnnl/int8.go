@@ -26,7 +26,8 @@ const (
 const leastGroup = 8
 
 // byteRules are those of convolutions and dense layers whose data and weights are rounded to bytes, as native_int8
-// rounds them: so whoever measures compares kernels.
+// rounds them: so whoever measures compares kernels. What a network that comes quantised rounds to between them stands in
+// the region, too: they compute by its scales, and find none of their own.
 var byteRules = sync.OnceValue(func() []*onednn.Rule {
 	convolutions := onednn.Form{
 		Composite: INT8Name + ".conv2d", Kernel: BytesKernel, Limits: checkConvolutionInBytes,
@@ -46,7 +47,8 @@ var byteRules = sync.OnceValue(func() []*onednn.Rule {
 		LimitsText: fmt.Sprintf("constant weights and bias, sums of at most %d products", native.MostTerms),
 	}
 	layouts := [][2]string{{"NCHW", "OIHW"}, {"NHWC", "HWIO"}}
-	return slices.Concat(convolutions.Convolutions("nn.conv2d", 2, false, layouts...), dense.Dense())
+	return slices.Concat(convolutions.Convolutions("nn.conv2d", 2, false, layouts...), dense.Dense(),
+		native.GridRules("dnnl_int8.grid"))
 })
 
 func checkConvolutionInBytes(g *relay.Graph, _ *relay.Match, layer onednn.Layer) error {

@@ -100,7 +100,7 @@ func TestTheBackendOfBytesIsValid(t *testing.T) {
 	assert.Equal(t, byoc.INT8, byoc.PrecisionOf(b))
 	assert.Equal(t, Name, byoc.WideOf(b))
 	assert.True(t, byoc.ShareRegions(b, New()))
-	assert.Equal(t, []string{BytesKernel}, byoc.Kernels(b))
+	assert.Equal(t, []string{native.GridKernel, BytesKernel}, byoc.Kernels(b))
 	for _, p := range b.Patterns() {
 		assert.True(t, strings.HasPrefix(p.Composite, INT8Name+"."), p.Composite)
 		assert.False(t, p.Bare || p.Grouped || p.Reassociates, p.Composite)

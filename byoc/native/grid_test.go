@@ -77,7 +77,7 @@ func TestGridHasTheLeastStep(t *testing.T) {
 	}{{"uint8", 0, 0}, {"uint8", 255, -255}, {"int8", 0, -128}, {"int8", -128, 0}, {"int8", 127, -255}} {
 		trip := roundTrip{from: f32, through: c.through, scale: 0.5, scaleBack: 0.5, zero: c.zero, zeroBack: c.zero}
 		g := trip.graph()
-		rule := gridRules()[0]
+		rule := GridRules("native.grid")[0]
 		matches := g.Match(rule.Shape, g.Root())
 		require.Len(t, matches, 1)
 		layer, err := rule.Read(g, matches[0])
