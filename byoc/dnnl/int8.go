@@ -26,8 +26,8 @@ const (
 const leastGroup = 8
 
 // byteRules are those of convolutions and dense layers whose data and weights are rounded to bytes, as native_int8
-// rounds them: so whoever measures compares kernels. What a network that comes quantised rounds to between them stands in
-// the region, too: they compute by its scales, and find none of their own.
+// rounds them: so whoever measures compares kernels. What a network that comes quantised rounds to between them stands
+// in the region, too: they compute by its scales, and find none of their own.
 var byteRules = sync.OnceValue(func() []*onednn.Rule {
 	convolutions := onednn.Form{
 		Composite: INT8Name + ".conv2d", Kernel: BytesKernel, Limits: checkConvolutionInBytes,

@@ -27,8 +27,8 @@ const (
 // gridLeast is the least step of each type, zero being 0.
 var gridLeast = map[string]float64{"uint8": 0, "int8": -128}
 
-// GridRules offers it under a composite's name: native does, and whoever multiplies bytes in the regions of dnnl, so that
-// where native is not among the backends a network's own scales are known there, too.
+// GridRules offers it under a composite's name: native does, and whoever multiplies bytes in the regions of dnnl, so
+// that where native is not among the backends a network's own scales are known there, too.
 func GridRules(composite string) []*onednn.Rule {
 	constant := func(name string) relay.Pattern { return relay.Named(name, relay.IsConstant()) }
 	steps := relay.Op("qnn.quantize", relay.Named(gridData, relay.Wildcard()), constant(gridScale), constant(gridZero))
