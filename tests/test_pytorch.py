@@ -117,8 +117,8 @@ for name, (module, inputs) in samples.items():
     with torch.no_grad():
         result[name] = [list(executable.inputs), off(executable.run(given), [o.numpy() for o in flat(module(*inputs))])]
 executable = collage.from_torch(cnn, torch.rand(1, 3, 8, 8), out="cnn.tar", **options)
-result["file"] = [str(executable.path), off(collage.load("cnn.tar").run(given := {"input": np.ones((1, 3, 8, 8), "f4")}),
-                                            executable.run(given))]
+given = {"input": np.ones((1, 3, 8, 8), "f4")}
+result["file"] = [str(executable.path), off(collage.load("cnn.tar").run(given), executable.run(given))]
 for call in (lambda: collage.from_torch(cnn.train(), torch.rand(1, 3, 8, 8), **options),
              lambda: collage.from_torch(two, torch.rand(3, 16), **options)):
     try:

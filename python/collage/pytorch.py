@@ -41,8 +41,8 @@ def from_torch(module: torch.nn.Module, example_inputs: Any, /, **options: Any) 
 
     The module must be in evaluation mode and on the processor; it is traced, and stays as it is. Its parameters become
     constants. ``options`` are those of ``collage.compile``. What comes out is held against what the module gives for
-    the example, before a file is written (``out``). Raises errors.InputError for a module that is training, and errors.ModelError where it cannot be read,
-    or computes something else then.
+    the example, before a file is written (``out``). Raises errors.InputError for a module that is training, and
+    errors.ModelError where it cannot be read, or computes something else then.
     """
     inputs = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
     if module.training:
@@ -54,7 +54,7 @@ def from_torch(module: torch.nn.Module, example_inputs: Any, /, **options: Any) 
     with torch.no_grad(), tempfile.TemporaryDirectory(prefix="collage-") as folder:
         read = _read(module, inputs, type(module).__name__)
         # Nothing is at `out` that was not compared.
-        first = {} if out is None else {"out": Path(folder) / Path(out).name}
+        first: dict[str, Any] = {} if out is None else {"out": Path(folder) / Path(out).name}
         executable = api.compile(read, **first, **options)
         made = executable.run(dict(zip(_names(read), (array_of(one) for one in inputs), strict=True)))
         if why := _difference([torch.from_numpy(one) for one in made], _flat(module(*inputs))):
@@ -126,7 +126,9 @@ class _Graph:
         right = self._graph(*arguments)
         if program is not None:
             # What it writes into its inputs no result shows.
-            if not all(map(_same, given, self._tensors(arguments))) or any(_version(one) != was for one, was in weights):
+            if not all(map(_same, given, self._tensors(arguments))) or any(
+                _version(one) != was for one, was in weights
+            ):
                 why = "it changes its inputs in their place, which what is compiled does not"
             elif why := _difference(list(program.run(given)), _flat(right)):
                 why = f"compiled it computes something else: {why}"
