@@ -54,8 +54,8 @@ const PackedFunc& Packed(const std::string& name) {
   return *function;
 }
 
-// Truths, bytes, or numbers of float32 up to the largest; those of one axis are above zero, since some of
-// them are variances.
+// Truths, bytes, or numbers of float32 or bfloat16 up to the largest; those of one axis are above zero, since
+// some of them are variances.
 NDArray Drawn(const onednn::ValueType& type, unsigned seed, float largest) {
   const DLDataType dtype = onednn::ElementType(type);
   NDArray tensor = NDArray::Empty({type.dims.begin(), type.dims.end()}, dtype, {kDLCPU, 0});
@@ -73,10 +73,20 @@ NDArray Drawn(const onednn::ValueType& type, unsigned seed, float largest) {
     tensor.CopyFromBytes(bytes.data(), bytes.size());
     return tensor;
   }
+  for (float& number : numbers) number = largest * (type.dims.size() == 1 ? std::abs(number) : number);
+  if (dtype.code == kDLBfloat && dtype.bits == 16) {
+    std::vector<uint16_t> halves(count);
+    for (int64_t i = 0; i < count; ++i) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, &numbers[i], sizeof(bits));
+      halves[i] = static_cast<uint16_t>(bits >> 16);
+    }
+    tensor.CopyFromBytes(halves.data(), halves.size() * sizeof(uint16_t));
+    return tensor;
+  }
   if (dtype.code != kDLFloat || dtype.bits != 32) {
     throw std::runtime_error("nothing is drawn for " + tvm::runtime::DLDataType2String(dtype));
   }
-  for (float& number : numbers) number = largest * (type.dims.size() == 1 ? std::abs(number) : number);
   tensor.CopyFromBytes(numbers.data(), numbers.size() * sizeof(float));
   return tensor;
 }
@@ -184,7 +194,7 @@ TEST(Engine, ThereIsAProgramForEachKernel) {
     EXPECT_TRUE(any) << region.name << " gives nothing but zeros";
   }
   for (const char* kernel : {"attention", "bytes", "expansion", "grid", "narrow", "norm", "onednn_bytes",
-                             "product", "strips", "upsampled", "winograd"}) {
+                             "pairs", "product", "strips", "upsampled", "winograd"}) {
     EXPECT_NE(texts.find("\"kernel\": \"" + std::string(kernel) + "\""), texts.npos) << kernel;
   }
   EXPECT_NE(texts.find("\"bf16\": true"), texts.npos);
