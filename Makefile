@@ -38,9 +38,9 @@ backends: setup ## the libraries of optional backends: make backends BACKENDS=op
 peers: setup ## PyTorch, in an environment of its own, for make bench (3 GB to fetch)
 	@scripts/peers.sh
 
-demo: setup ## compile ResNeXt-50 for TVM and oneDNN, then run the result without TVM's compiler
+demo: setup ## compile U-Net for TVM, oneDNN and our own kernels, then run the result without TVM's compiler
 	@mkdir -p build/demo
-	$(COLLAGE) compile workload:resnext50_32x4d --backends tvm,dnnl,native --search-time 30s -o build/demo/model.tar \
+	$(COLLAGE) compile workload:unet --backends tvm,dnnl,native --search-time 30s -o build/demo/model.tar \
 		--plan-out build/demo/plan.json
 	$(COLLAGE) explain build/demo/plan.json
 	$(COLLAGE) run build/demo/model.tar --repeat 20

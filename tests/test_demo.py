@@ -40,10 +40,10 @@ def test_the_demo_from_nothing(tmp_path):
     assert not (tree / ".venv").exists() and not (tree / "python" / "collage" / "lib").exists()
     out = make(tree, "demo")
     # What was placed where, what was kept and why.
-    assert re.search(r"^workload:resnext50_32x4d: \d+ operators in \d+ regions?, for llvm", out, re.M), out
+    assert re.search(r"^workload:unet: \d+ operators in \d+ regions?, for llvm", out, re.M), out
     assert re.search(r"^\S.* is kept: ", out, re.M), out
     assert "wrote build/demo/model.tar (" in out
-    assert (tree / "build" / "demo" / "model.tar").stat().st_size > 50_000_000
+    assert (tree / "build" / "demo" / "model.tar").stat().st_size > 20_000_000
     # And that it runs.
     assert re.search(r"^latency +median [\d.]+ ms, .*\(20 calls after \d+ untimed\)$", out, re.M), out
     # All is there, so that nothing is done a second time.
