@@ -182,6 +182,14 @@ func splitMessage(full string) (class, message string) {
 	return class, text
 }
 
+// SplitException takes a text apart that begins with the kind of an exception ("ValueError: why"), "" where it begins with none.
+func SplitException(text string) (kind, said string) {
+	if m := className.FindStringSubmatch(text); m != nil {
+		return strings.TrimPrefix(m[1], "tvm.error."), text[len(m[0]):]
+	}
+	return "", text
+}
+
 // setError makes err this thread's last TVM error. The callback returns -1 next, on the same thread.
 func setError(err error) {
 	var e *Error
@@ -194,8 +202,8 @@ func setError(err error) {
 	class, message := "TVMError", full
 	if e != nil && error(e) == err {
 		class, full = "", e.Full // TVM's own error: its text has the C++ stack, which Python shows as a traceback
-	} else if m := className.FindStringSubmatch(full); m != nil {
-		class, message = strings.TrimPrefix(m[1], "tvm.error."), full[len(m[0]):]
+	} else if kind, said := SplitException(full); kind != "" {
+		class, message = kind, said
 	} else {
 		full = "TVMError: " + full
 	}

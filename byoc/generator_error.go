@@ -5,7 +5,6 @@ package byoc
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/relay"
@@ -24,10 +23,9 @@ type GeneratorError struct {
 
 // Error begins with the kind of exception that Err names, ValueError where it names none.
 func (e *GeneratorError) Error() string {
-	kind, said := "ValueError", e.Err.Error()
-	if first, rest, found := strings.Cut(said, ": "); found && strings.HasSuffix(first, "Error") &&
-		!strings.Contains(first, " ") {
-		kind, said = first, rest
+	kind, said := bridge.SplitException(e.Err.Error())
+	if kind == "" {
+		kind = "ValueError"
 	}
 	var at string
 	if e.Operator != "" {

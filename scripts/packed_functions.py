@@ -7,6 +7,7 @@ Python what is registered, with its docstring. tests/test_packed_functions.py ho
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[1]
@@ -111,15 +112,9 @@ def cpp():
 
 def _wrapped(name, said):
     said = said[:1].upper() + said[1:] + ("" if said.endswith(".") else ".")
-    words, lines = f"- `{name}`: {said}".split(" "), []
-    line = words[0]
-    for word in words[1:]:
-        if len(line) + 1 + len(word) > WIDTH:
-            lines.append(line)
-            line = "  " + word
-        else:
-            line += " " + word
-    return "\n".join([*lines, line])
+    return textwrap.fill(
+        f"- `{name}`: {said}", WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def page():

@@ -35,6 +35,14 @@ def listed():
     return json.loads(told.stdout)["backends"]
 
 
+def probe_where(command, backend, variable):
+    """What the command says of a backend in an environment with one variable more ("NAME=VALUE")."""
+    name, value = variable.split("=")
+    told = command("backends", "--json", environment={name: value})
+    assert told.returncode == 0, told.stderr
+    return next(b["probe"] for b in json.loads(told.stdout)["backends"] if b["name"] == backend)
+
+
 def usable():
     """Names of the backends beside TVM that can be used here, but for those that compute narrowly."""
     return [

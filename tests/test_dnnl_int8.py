@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions and dense layers in bytes by oneDNN's own kernels: what native_int8 gives, by another library."""
 
-import json
 import math
 
 import numpy as np
@@ -112,8 +111,5 @@ def test_what_it_leaves_to_others():
     "variable", ["COLLAGE_MAX_CPU_ISA=avx2", "COLLAGE_MAX_CPU_ISA=avx512", "ONEDNN_MAX_CPU_ISA=AVX512_CORE"]
 )
 def test_no_candidate_where_the_instruction_is_missing(variable, command):
-    name, value = variable.split("=")
-    told = command("backends", "--json", environment={name: value})
-    assert told.returncode == 0, told.stderr
-    probe = next(b["probe"] for b in json.loads(told.stdout)["backends"] if b["name"] == "dnnl_int8")
+    probe = placed.probe_where(command, "dnnl_int8", variable)
     assert not probe["usable"] and "avx512_vnni" in probe["reason"] and probe["remedy"] == "use dnnl"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products in bfloat16 by the kernel of our own."""
 
-import json
 import math
 
 import numpy as np
@@ -146,8 +145,5 @@ def test_what_it_leaves_to_others():
     "variable", ["COLLAGE_MAX_CPU_ISA=avx512", "COLLAGE_MAX_CPU_ISA=avx512_vnni", "ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI"]
 )
 def test_no_candidate_where_the_instruction_is_missing(variable, command):
-    name, value = variable.split("=")
-    told = command("backends", "--json", environment={name: value})
-    assert told.returncode == 0, told.stderr
-    probe = next(b["probe"] for b in json.loads(told.stdout)["backends"] if b["name"] == "native_bf16")
+    probe = placed.probe_where(command, "native_bf16", variable)
     assert not probe["usable"] and "avx512_bf16" in probe["reason"] and probe["remedy"] == "use native"

@@ -17,7 +17,7 @@ from conftest import SAMPLES, TREE, environment
 PEERS = TREE / ".venv-peers" / "bin" / "python"
 
 SETUP = """
-import json, logging, sys
+import json, logging, os, sys
 import numpy as np
 import torch
 from torch import nn
@@ -119,6 +119,13 @@ for name, (module, inputs) in samples.items():
 executable = collage.from_torch(cnn, torch.rand(1, 3, 8, 8), out="cnn.tar", **options)
 given = {"input": np.ones((1, 3, 8, 8), "f4")}
 result["file"] = [str(executable.path), off(collage.load("cnn.tar").run(given), executable.run(given))]
+class Noisy(nn.Module):  # whatever mode it is in
+    def forward(self, x):
+        return nn.functional.dropout(x, 0.5, True)
+try:
+    collage.from_torch(Noisy().eval(), torch.rand(4, 64), out="noisy.tar", **options)
+except collage.CollageError as error:
+    result["noisy"] = [str(error), os.path.exists("noisy.tar")]
 for call in (lambda: collage.from_torch(cnn.train(), torch.rand(1, 3, 8, 8), **options),
              lambda: collage.from_torch(two, torch.rand(3, 16), **options)):
     try:
@@ -133,6 +140,8 @@ print(json.dumps(result))
     assert told["two"][0] == ["mask", "x"] and told["words"][0] == ["words"]
     assert all(told[name][1] < 1e-4 for name in ("cnn", "two", "words")), told
     assert told["file"] == ["cnn.tar", 0]
+    # Nothing is left of what computes something else.
+    assert "compiled computes something else than PyTorch" in told["noisy"][0] and not told["noisy"][1]
     assert "call its eval() first" in told["InputError"]
     assert "Two cannot be traced" in told["ModelError"]
 

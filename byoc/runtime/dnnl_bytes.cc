@@ -70,27 +70,60 @@ const float* Compiler::Scales(const Op& op) {
 }
 
 bool Compiler::Bytes(const Op& op) {
-  constexpr auto s8 = dnnl::memory::data_type::s8;
+  constexpr auto f32 = dnnl::memory::data_type::f32, s8 = dnnl::memory::data_type::s8;
   // Without the instruction oneDNN's own kernels in float32 are quicker.
   if (AllowedInstructionSet() < InstructionSet::kAvx512Vnni) return false;
   // The weights of one that could not be done so before have become float32.
   if (type(op.in[1]).dtype != s8) return false;
-  const std::optional<AsImages> as = ImagesOf(op);
-  if (!as) return false;
+  ByteConvolution::Shape shape;
+  std::array<int64_t, 4> steps{};
+  Desc data, dst;
+  int64_t offset = 0;
+  if (op.kind == "conv") {
+    const Dims from = Permuted(type(op.in[0]).dims, op.perm), to = Permuted(type(op.out).dims, op.perm);
+    // Groups are one dimension more of the weights.
+    if (from.size() != 4 || op.weight.dims.size() != 4) return false;
+    shape.batch = from[0];
+    shape.in_channels = from[1];
+    shape.in_height = from[2];
+    shape.in_width = from[3];
+    shape.out_channels = to[1];
+    shape.out_height = to[2];
+    shape.out_width = to[3];
+    for (int i = 0; i < 2; ++i) {
+      shape.kernel[i] = op.weight.dims[2 + i];
+      shape.stride[i] = op.strides[i];
+      shape.dilation[i] = op.dilation[i];
+      shape.pad_front[i] = op.pad_front[i];
+    }
+    std::copy_n(op.weight.strides.begin(), 4, steps.begin());
+    offset = op.weight.offset;
+    data = Transposed(ChannelsLast(from, f32), Inverse(op.perm));
+    dst = Transposed(ChannelsLast(to, f32), Inverse(op.perm));
+  } else {
+    const Dims &left = type(op.in[0]).dims, &out = type(op.out).dims;
+    if (op.transpose_a || left.size() != 2 || out.size() != 2) return false;
+    shape.batch = left[0];
+    shape.in_channels = left[1];
+    shape.out_channels = out[1];
+    steps = {op.transpose_b ? left[1] : 1, op.transpose_b ? 1 : out[1], 0, 0};
+    data = RowMajor(left, f32);
+    dst = RowMajor(out, f32);
+  }
   const OwnPosts posts = OwnPostsOf(op, program_.values, kMostAddends);
-  const auto kernel = std::make_shared<const ByteConvolution>(as->shape, posts.list, collage_num_threads());
+  const auto kernel = std::make_shared<const ByteConvolution>(shape, posts.list, collage_num_threads());
   if (!kernel->Fits()) return false;
 
-  const Rounded left = WantedAsBytes(op.in[0], as->data, kernel->data());
+  const Rounded left = WantedAsBytes(op.in[0], data, kernel->data());
   const Tensor packed = WantedPacked(
       op.in[1], op.kind == "conv" ? Seen(op.weight, s8) : RowMajor(type(op.in[1]).dims, s8),
       Row(static_cast<int64_t>(kernel->PackedSize()), dnnl::memory::data_type::u8),
       [&](const void* plain, void* memory) {
-        kernel->Pack(static_cast<const int8_t*>(plain) + as->offset, as->steps.data(), Scales(op), memory);
+        kernel->Pack(static_cast<const int8_t*>(plain) + offset, steps.data(), Scales(op), memory);
       });
   std::vector<Tensor> tensors = {left.bytes, left.scales, packed};
   if (op.bias) tensors.push_back(Plain(op.in[2]));
-  const Tensor result = AddResult(op, posts.addends, as->result, &tensors);
+  const Tensor result = AddResult(op, posts.addends, dst, &tensors);
   AddKernel(op.kind + " bytes", tensors,
             [kernel, bias = op.bias, count = posts.addends.size()](void* const* data) {
               const auto* const bytes = static_cast<const uint8_t*>(data[0]);

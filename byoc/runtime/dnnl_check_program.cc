@@ -65,6 +65,7 @@ class Checker {
       CheckOp();
     }
     CheckStrips();
+    CheckNarrowWeights();
     for (const int value : p_.outputs) {
       if (!made_[value]) throw std::runtime_error("the output " + Name(value) + " is made by nothing");
     }
@@ -185,6 +186,27 @@ class Checker {
     for (const int value : op_->more) CheckPost(Shape(value));
     Make(op_->out, "the result of operation " + std::to_string(index_));
     for (const int value : op_->more) Make(value, "the result of operation " + std::to_string(index_));
+  }
+
+  // Weights in a narrow type may become float32 (Compiler::WidenWeights): nobody else may read them as what
+  // they were.
+  void CheckNarrowWeights() {
+    std::vector<bool> narrow(p_.values.size(), false);
+    for (const Op& op : p_.ops) {
+      if (op.InBytes() || op.InPairs()) narrow[op.in[1]] = true;
+    }
+    for (size_t i = 0; i < p_.ops.size(); ++i) {
+      op_ = &p_.ops[i];
+      index_ = i;
+      for (size_t k = 0; k < op_->in.size(); ++k) {
+        if (narrow[op_->in[k]] && !(k == 1 && (InBytes() || InPairs()))) {
+          Fail(Argument(k) + "is a narrow weight of another operation");
+        }
+      }
+    }
+    for (const int value : p_.outputs) {
+      if (narrow[value]) throw std::runtime_error("the output " + Name(value) + " is a narrow weight");
+    }
   }
 
   // What only moves numbers takes any of one type; what computes takes float32, but for narrow weights.

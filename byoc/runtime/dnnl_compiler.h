@@ -12,7 +12,6 @@
 
 #include <tvm/runtime/ndarray.h>
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,7 +21,6 @@
 #include "dnnl_plan.h"
 #include "dnnl_program.h"
 #include "native/bytes.h"
-#include "native/padded_images.h"
 
 namespace collage::native {
 class PackedWeights;
@@ -100,17 +98,6 @@ class Compiler {
     const float* const* addends = nullptr;
     float *dst = nullptr, *scratch = nullptr;
   };
-  // A convolution of images without groups, or a dense layer as one of images of one pixel, and how its
-  // weight lies.
-  struct AsImages {
-    native::ConvolutionShape shape;
-    // To the next output channel, input channel, row and column.
-    std::array<int64_t, 4> steps{};
-    int64_t offset = 0;
-    // How float32 data and results lie, channels innermost, in the values' own axes.
-    Desc data, result;
-  };
-  std::optional<AsImages> ImagesOf(const Op& op) const;
   // Adds the step, with the first of the operator's post-operations (done) in it; sizes are in floats.
   void OwnConvolution(const Op& op, const std::string& what, size_t packed_size,
                       const std::function<void(const float* plain, float* packed)>& pack,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolutions that kernels of our own do: which, in which layout, with which post-operations.
-#include <algorithm>
 #include <array>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "collage_runtime.h"
@@ -78,48 +76,6 @@ Tensor Compiler::AddResult(const Op& op, const std::vector<int>& addends, const 
   if (result.buffer < 0) result = NewTensor(dst);
   tensors->push_back(result);
   return result;
-}
-
-std::optional<Compiler::AsImages> Compiler::ImagesOf(const Op& op) const {
-  constexpr auto f32 = dnnl::memory::data_type::f32;
-  AsImages made;
-  if (op.kind == "conv") {
-    const Dims from = Permuted(type(op.in[0]).dims, op.perm), to = Permuted(type(op.out).dims, op.perm);
-    // Groups are one dimension more of the weights.
-    if (from.size() != 4 || op.weight.dims.size() != 4) return std::nullopt;
-    made.shape.batch = from[0];
-    made.shape.in_channels = from[1];
-    made.shape.in_height = from[2];
-    made.shape.in_width = from[3];
-    made.shape.out_channels = to[1];
-    made.shape.out_height = to[2];
-    made.shape.out_width = to[3];
-    for (int i = 0; i < 2; ++i) {
-      made.shape.kernel[i] = op.weight.dims[2 + i];
-      made.shape.stride[i] = op.strides[i];
-      made.shape.dilation[i] = op.dilation[i];
-      made.shape.pad_front[i] = op.pad_front[i];
-    }
-    std::copy_n(op.weight.strides.begin(), 4, made.steps.begin());
-    made.offset = op.weight.offset;
-    made.data = Transposed(ChannelsLast(from, f32), Inverse(op.perm));
-    made.result = Transposed(ChannelsLast(to, f32), Inverse(op.perm));
-    return made;
-  }
-  const Dims &left = type(op.in[0]).dims, &right = type(op.in[1]).dims, &out = type(op.out).dims;
-  const size_t rank = left.size();
-  if (op.transpose_a || out.size() != rank || !std::equal(left.begin(), left.end() - 2, out.begin())) {
-    return std::nullopt;
-  }
-  const int64_t length = left[rank - 1], columns = out[rank - 1];
-  if (Elements({right.begin(), right.end() - 2}) != 1) return std::nullopt;
-  made.shape.batch = Elements({left.begin(), left.end() - 1});
-  made.shape.in_channels = length;
-  made.shape.out_channels = columns;
-  made.steps = {op.transpose_b ? length : 1, op.transpose_b ? 1 : columns, 0, 0};
-  made.data = RowMajor(left, f32);
-  made.result = RowMajor(out, f32);
-  return made;
 }
 
 void Compiler::OwnConvolution(const Op& op, const std::string& what, size_t packed_size,

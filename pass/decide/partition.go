@@ -57,9 +57,8 @@ func OptionsOf(config settings.Config) Options {
 func Partition(mod *bridge.Object, config settings.Config) (out *bridge.Object, p *plan.Plan, err error) {
 	shown, heard := config.Display()
 	defer func() {
-		if err = heard(err); err != nil && out != nil {
-			out.Release()
-			out, p = nil, nil
+		if out, err = unlessFailed(out, heard(err)); err != nil {
+			p = nil
 		}
 	}()
 	options := OptionsOf(config)
@@ -131,11 +130,10 @@ func (o *Options) inProcess() (done func(), err error) {
 func Parts(mod *bridge.Object, config settings.Config) (*bridge.Object, *plan.Plan, error) {
 	shown, heard := config.Display()
 	out, p, err := placeParts(mod, config, shown)
-	if err = heard(err); err != nil && out != nil {
-		out.Release()
+	if out, err = unlessFailed(out, heard(err)); err != nil {
 		return nil, nil, err
 	}
-	return out, p, err
+	return out, p, nil
 }
 
 // Annotated is network.Annotated, shown in the same way.
@@ -151,9 +149,14 @@ func Annotated(mod *bridge.Object, config settings.Config) (*bridge.Object, erro
 	default:
 		step.Done("by the costs that were given")
 	}
-	if err = heard(err); err != nil && out != nil {
+	return unlessFailed(out, heard(err))
+}
+
+// unlessFailed is the module, or the error, with which the module, where there is one, is given back.
+func unlessFailed(out *bridge.Object, err error) (*bridge.Object, error) {
+	if err != nil && out != nil {
 		out.Release()
-		return nil, err
+		out = nil
 	}
 	return out, err
 }
@@ -172,6 +175,7 @@ func placeParts(
 	}
 	out, p, err := network.Place(mod, config)
 	if err != nil {
+		shown.Stop()
 		return nil, nil, err
 	}
 	donePlacing(shown, step, p)

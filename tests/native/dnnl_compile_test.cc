@@ -199,5 +199,25 @@ TEST(DnnlCompile, RefusesBfloat16WhereItMeansNothing) {
   EXPECT_TRUE(Says(Refusal([&] { ResultsOf(ParseProgram(text)); }), "has no kernel pairs"));
 }
 
+// Where another does the operation, they become float32, for which the caller's tensor has no room.
+TEST(DnnlCompile, RefusesNarrowWeightsThatOthersRead) {
+  const std::string pairs = R"({"op": "matmul", "kernel": "pairs", "bf16": true, "in": [0, 1], "out": 2})",
+                    bytes = R"({"op": "matmul", "kernel": "bytes", "in": [0, 1, 5], "out": 2})",
+                    moved = R"(, {"op": "reshape", "in": [1], "out": 3})";
+  const auto program = [](const std::string& type, const std::string& ops, const std::string& outputs) {
+    return R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 5], "outputs": )" +
+           outputs + R"(, "values": [["f32", [4, 4]], [")" + type + R"(", [4, 4]], ["f32", [4, 4]], [")" +
+           type + R"(", [16]], ["f32", [4, 4]], ["f32", [4]]], "ops": [)" + ops + "]}";
+  };
+  for (const auto& [type, op] : {std::pair{"bf16", pairs}, std::pair{"s8", bytes}}) {
+    ParseProgram(program(type, op, "[2]"));
+    EXPECT_TRUE(Says(Refusal([&] { ParseProgram(program(type, op, "[2, 1]")); }), "is a narrow weight"))
+        << type;
+    EXPECT_TRUE(Says(Refusal([&] { ParseProgram(program(type, op + moved, "[2, 3]")); }),
+                     "is a narrow weight of another operation"))
+        << type;
+  }
+}
+
 }  // namespace
 }  // namespace collage::onednn

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "native/gemm.h"
+#include "native/post_operands.h"
 #include "native/workers.h"
 
 namespace collage::native {
@@ -159,11 +160,7 @@ void ByteConvolution::Run(const uint8_t* bytes, const ByteScale* scales, const v
   const int64_t columns = Columns(), out = shape_.out_channels, terms = window_.Terms();
   const int64_t rows = shape_.batch * shape_.out_height * shape_.out_width;
   const int64_t panels = DivideUp(out, loops.panel), blocks = DivideUp(rows, kBlock);
-  std::vector<Operand> operands;
-  for (const Post& post : posts_) {
-    if (post.operand >= 0) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
-  }
-  for (size_t i = 0; i < operands.size(); ++i) operands[i] = {addends[i], out};
+  const std::vector<Operand> operands = OperandsOf(posts_, addends, out);
   const auto* const column_scales = static_cast<const float*>(packed);
   const auto* const right = static_cast<const uint8_t*>(packed) + 8 * columns;
   const auto work = [&](int64_t item, int64_t) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "native/divide_up.h"
+#include "native/post_operands.h"
 #include "native/workers.h"
 
 namespace collage::native {
@@ -27,11 +28,7 @@ void ByteSums::Pack(const float* scales, const int32_t* sums, void* packed) cons
 
 void ByteSums::Run(const int32_t* sums, const ByteScale* scales, const void* packed, const float* bias,
                    const float* const* addends, float* out) const {
-  std::vector<Operand> operands;
-  for (const Post& post : posts) {
-    if (post.operand >= 0) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
-  }
-  for (size_t i = 0; i < operands.size(); ++i) operands[i] = {addends[i], columns};
+  const std::vector<Operand> operands = OperandsOf(posts, addends, columns);
   const int64_t each = std::max<int64_t>(1, kGrain / columns), pieces = DivideUp(rows, each);
   DivideAmongWorkers(std::max(threads, 1), pieces, [&](int64_t piece, int64_t) {
     ByteWork work;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "native/post_operands.h"
 #include "native/workers.h"
 
 namespace collage::native {
@@ -86,11 +87,7 @@ void PairProduct::Run(const uint16_t* left, const uint16_t* packed, const float*
   const int64_t most = std::clamp(kBlockElements / std::max<int64_t>(terms, 1), kLeastBlock, kMostBlock);
   const int64_t block = RoundUp(DivideUp(rows, DivideUp(rows, most)), loops.rows);
   const int64_t panels = DivideUp(out, loops.panel), blocks = DivideUp(rows, block);
-  std::vector<Operand> operands;
-  for (const Post& post : posts_) {
-    if (post.operand >= 0) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
-  }
-  for (size_t i = 0; i < operands.size(); ++i) operands[i] = {addends[i], out};
+  const std::vector<Operand> operands = OperandsOf(posts_, addends, out);
   const auto work = [&](int64_t item, int64_t) {
     const int64_t first = item % panels * loops.panel, of = item / panels / blocks;
     const int64_t start = item / panels % blocks * block, row = of * rows + start;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "native/post_operands.h"
+
 namespace collage::native {
 namespace {
 
@@ -178,8 +180,7 @@ void BatchProduct::Run(const Arguments& a, int piece, int pieces) const {
 
 // Those of one of the products.
 std::vector<Operand> BatchProduct::OperandsOf(const Arguments& a, int64_t matrix) const {
-  std::vector<Operand> operands;
-  for (const Post& post : posts) operands.resize(std::max<size_t>(operands.size(), post.operand + 1));
+  std::vector<Operand> operands(NumOperands(posts));
   for (size_t o = 0; o < operands.size(); ++o) {
     operands[o] = {a.operands[o].data + matrix * a.operand_rows * a.operands[o].row, a.operands[o].row};
   }
