@@ -27,14 +27,19 @@ func (e *GeneratorError) Error() string {
 	if kind == "" {
 		kind = "ValueError"
 	}
-	var at string
-	if e.Operator != "" {
-		at = ", at " + e.Operator
-		if where := e.Span.String(); where != "" {
-			at += " (" + where + ")"
-		}
+	return fmt.Sprintf("%s: the code generator of the backend %s: %s", kind, e.Place(), said)
+}
+
+// Place is "NAME, at OPERATOR (SPAN)", as far as these are known.
+func (e *GeneratorError) Place() string {
+	if e.Operator == "" {
+		return e.Backend
 	}
-	return fmt.Sprintf("%s: the code generator of the backend %s%s: %s", kind, e.Backend, at, said)
+	at := e.Backend + ", at " + e.Operator
+	if where := e.Span.String(); where != "" {
+		at += " (" + where + ")"
+	}
+	return at
 }
 
 // Unwrap gives Err.

@@ -14,7 +14,7 @@ from conftest import TREE, environment, run_python
 tvm = pytest.importorskip("tvm")
 
 import collage  # noqa: E402
-from collage import export, library, region, transform, workerside  # noqa: E402
+from collage import errors, export, library, region, transform, workerside  # noqa: E402
 from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 from tvm.relay.dataflow_pattern import is_constant, is_op, wildcard  # noqa: E402
@@ -282,6 +282,42 @@ def test_an_emitters_exception_has_backend_operator_and_span(emit, kind, said):
     assert said in str(error.__cause__)
 
 
+def emit_broken(region):
+    part = region.parts[0]
+    return f"for (int i = 0; i < 32; ++i)\n  {part.results[0]}[i] = twice({part.arguments[0]}[i];"
+
+
+@pytest.mark.parametrize(
+    ("prelude", "emit", "said"),
+    [
+        ("", emit_broken, "line 2 of the statements of t_c, at nn.relu (the_layer:3:5): "),
+        ("static int a;\nstatic flot b;", emit_relu, "line 2 of the prelude of t_c, at nn.relu (the_layer:3:5): "),
+    ],
+)
+def test_what_the_c_compiler_refuses_has_backend_operator_and_line(prelude, emit, said, tmp_path, caplog):
+    store = tmp_path / "costs.jsonl"
+    collage.register_backend("t_c", emit=emit, prelude=prelude, patterns=RELU, override=True)
+    span = relay.Span(relay.SourceName("the_layer"), 3, 3, 5, 6)
+    x = relay.var("x", shape=(4, 8))
+    call = relay.Call(tvm.ir.Op.get("nn.relu"), [x], span=span)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], call)))
+    code = "`static flot b;`" if prelude else "`v1[i] = twice(v0[i];`"
+    with pytest.raises(collage.CollageError) as caught:
+        collage.compile(module, only="t_c", store="", out=str(store.parent / "model.so"))
+    error = caught.value
+    assert isinstance(error, errors.BackendError)
+    assert error.fields == {"backend": "t_c", "operator": "nn.relu", "span": "the_layer:3:5"}
+    assert said in str(error) and str(error).endswith(code)
+    assert "Command line:" in str(error.__cause__), "all that it said"
+    # In a search the candidate has failed, and why is told in a line, to those who read no plan, too.
+    caplog.clear()
+    collage.partition(module, backends=["tvm", "t_c"], store=store, samples=3, plan_out=store.parent / "plan.json")
+    (failure,) = json.loads((store.parent / "plan.json").read_text())["candidates"]["failures"]
+    assert failure["failure"]["phase"] == "build" and said in failure["failure"]["detail"]
+    assert "Nothing of t_c works: each of its candidates (1) failed, the first (nn.relu): error" in caplog.text
+    assert said in caplog.text
+
+
 def test_a_command_says_whose_code_generator_failed(tmp_path, command):
     (tmp_path / "t_fails.py").write_text(
         "import collage\nfrom tvm.relay.dataflow_pattern import is_op, wildcard\n"
@@ -424,7 +460,7 @@ def test_a_proposer_is_asked_again_with_what_was_learnt(store):
 def emit_module(region):
     """What a Python function may give beside C: a runtime module."""
     (part,) = region.parts
-    code = tvm.get_global_func("collage.csource.module")(region._function, "", relu(part), [], [])
+    code = tvm.get_global_func("collage.csource.module")(region._function, "mine", "", relu(part), [], [])
     return code
 
 
@@ -487,7 +523,7 @@ def test_backend_from_tvm(store, tmp_path):
                 part = Program(function).parts[0]
                 x, y = part.arguments[0], part.results[0]
                 code = f"for (int i = 0; i < {y.size}; ++i) {y}[i] = {x}[i] > 0 ? {x}[i] : 0;"
-                return tvm.get_global_func("collage.csource.module")(function, "", code, [], [])
+                return tvm.get_global_func("collage.csource.module")(function, "mine", "", code, [], [])
             """
         )
     )

@@ -46,13 +46,13 @@ func (e emitter) Install(b byoc.Backend) error {
 		if err != nil {
 			return nil, p.Refused(b.Compiler(), err)
 		}
-		return Module(p, e.prelude, statements, constants)
+		return Module(p, b.Name(), e.prelude, statements, constants)
 	}).Install(b)
 }
 
-// Module makes the runtime module of a region from its statements and its constants (Pack).
-func Module(p *region.Program, prelude, statements string, constants Constants) (bridge.Value, error) {
-	text, err := Source(p, prelude, statements, constants)
+// Module makes the runtime module of a backend's region from its statements and its constants (Pack).
+func Module(p *region.Program, backend, prelude, statements string, constants Constants) (bridge.Value, error) {
+	text, err := Source(p, backend, prelude, statements, constants)
 	if err != nil {
 		return bridge.Value{}, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
 	}

@@ -32,7 +32,7 @@ func TestSourceNamesEachTensorOnce(t *testing.T) {
 	t.Parallel()
 	p := program(t)
 	relu, exp := p.Ops[0].Results[0], p.Ops[1].Results[0]
-	text, err := Source(p, "#define N 32", "relu("+Name(p.Inputs[0])+", "+Name(relu)+"); exp("+Name(relu)+", "+Name(
+	text, err := Source(p, "mine", "#define N 32", "relu("+Name(p.Inputs[0])+", "+Name(relu)+"); exp("+Name(relu)+", "+Name(
 		exp)+");", Constants{})
 	require.NoError(t, err)
 	for _, want := range []string{
@@ -50,7 +50,7 @@ func TestSourceNamesEachTensorOnce(t *testing.T) {
 		require.Equal(t, 1, strings.Count(text, want), "%s\nin\n%s", want, text)
 	}
 	// What the statements do not use takes no memory.
-	text, err = Source(p, "", "fused("+Name(p.Inputs[0])+", "+Name(exp)+");", Constants{})
+	text, err = Source(p, "mine", "", "fused("+Name(p.Inputs[0])+", "+Name(exp)+");", Constants{})
 	require.NoError(t, err)
 	require.NotContains(t, text, "Workspace(")
 }
@@ -61,7 +61,7 @@ func TestConstantsStandInTheSource(t *testing.T) {
 	constants := Constants{}
 	require.NoError(t, constants.Replace(p.Inputs[0]+1,
 		byoc.Tensor{DType: "uint8", Shape: []int64{3}, Data: []byte{0, 9, 255}}))
-	text, err := Source(p, "", "", constants)
+	text, err := Source(p, "mine", "", "", constants)
 	require.NoError(t, err)
 	require.Contains(t, text, `static const unsigned char v1_bytes[4] __attribute__((aligned(64))) =`+"\n"+`"\000\011\377"`)
 	require.Contains(t, text, "const uint8_t* v1 = (const uint8_t*)v1_bytes;")
@@ -81,6 +81,6 @@ func TestConstantsHaveOneForm(t *testing.T) {
 	other.DType = "custom[x]8"
 	require.ErrorContains(t, constants.Replace(7, other), "which C source cannot hold")
 	constants[8] = byoc.Tensor{DType: "uint8", Data: make([]byte, MaxConstants+1)}
-	_, err := Source(program(t), "", "", constants)
+	_, err := Source(program(t), "mine", "", "", constants)
 	require.ErrorContains(t, err, "more than 64 MiB")
 }

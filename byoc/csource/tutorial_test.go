@@ -54,7 +54,7 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := csource.Source(p, kernels, text, constants); err != nil {
+	if _, err := csource.Source(p, "loops", kernels, text, constants); err != nil {
 		t.Fatal(err)
 	}
 }

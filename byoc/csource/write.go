@@ -110,8 +110,8 @@ func (c Constants) Replace(v region.ValueID, t byoc.Tensor) error {
 	return nil
 }
 
-// Source is the whole file of a region: statements between the pointers that they use.
-func Source(p *region.Program, prelude, statements string, packed Constants) (string, error) {
+// Source is the whole file of a backend's region: statements between the pointers that they use.
+func Source(p *region.Program, backend, prelude, statements string, packed Constants) (string, error) {
 	if err := packed.check(); err != nil {
 		return "", err
 	}
@@ -120,8 +120,11 @@ func Source(p *region.Program, prelude, statements string, packed Constants) (st
 	s.WriteString("#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize(\"O3\")\n#endif\n")
 	s.WriteString("#include <stdint.h>\n#include <string.h>\n#include <tvm/runtime/c_backend_api.h>\n" +
 		"#include <tvm/runtime/c_runtime_api.h>\n\n")
+	origin := p.Origin(backend)
+	startOf(&s, "prelude of "+origin)
 	s.WriteString(strings.TrimSpace(prelude))
 	s.WriteString("\n\n")
+	startOf(&s, p.Symbol)
 	for v := range p.Values {
 		if t, ok := packed[region.ValueID(v)]; ok {
 			fmt.Fprintf(&s, "static const unsigned char %s_bytes[%d] __attribute__((aligned(64))) =\n",
@@ -181,14 +184,23 @@ func Source(p *region.Program, prelude, statements string, packed Constants) (st
 		workspaces = append(workspaces, Name(id))
 	}
 	s.WriteString("  {\n")
+	startOf(&s, "statements of "+origin)
 	s.WriteString(strings.TrimRight(statements, "\n"))
-	s.WriteString("\n  }\n")
+	s.WriteByte('\n')
+	startOf(&s, p.Symbol)
+	s.WriteString("  }\n")
 	s.WriteString(strings.Join(copies, ""))
 	for i := len(workspaces) - 1; i >= 0; i-- { // they are a stack
 		fmt.Fprintf(&s, "  TVMBackendFreeWorkspace(1, 0, %s);\n", workspaces[i])
 	}
 	s.WriteString("  return 0;\n}\n")
 	return s.String(), nil
+}
+
+// startOf makes the C compiler tell what follows as lines of a file of that name, 1 and on: so what it says of a
+// backend's code says whose that is (python/collage/c_sources.py reads it).
+func startOf(s *strings.Builder, name string) {
+	fmt.Fprintf(s, "#line 1 \"%s\"\n", strings.NewReplacer("\\", "/", `"`, "'", "\n", " ").Replace(name))
 }
 
 // argument is the data of the tensor that the caller hands over at place i.

@@ -116,7 +116,7 @@ func TestWhatIsTooFarOffTakesNobodysPlace(t *testing.T) {
 	for _, f := range c.finalists {
 		c.holdToBudget(f)
 	}
-	assert.Equal(t, 2, c.afford())
+	assert.True(t, c.afford())
 	assert.Equal(t, []string{"tvm", graphLevelName, graphLevelName + " 2"}, namesOf(c), "it is told of, the next is run")
 }
 

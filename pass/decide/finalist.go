@@ -146,6 +146,7 @@ func (c *decision) build() error {
 			}
 			if same {
 				f.sameAs = earlier.built()
+				c.warnWhereNothingWorks(f)
 				break
 			}
 		}
@@ -185,10 +186,37 @@ func sameNote(f *finalist) string {
 		return fmt.Sprintf("%s is the same network as %s; it was built and measured once.", capital(f.title()),
 			f.sameAs.title())
 	}
-	if f.sameAs.name == "tvm" {
+	if f.sameAs.name == "tvm" && f.nothingWorks() == "" {
 		return fmt.Sprintf("%s can take nothing of this network, so by itself it is the same as TVM alone.", f.name)
 	}
 	return fmt.Sprintf("%s alone is the same network as %s.", f.name, f.sameAs.title())
+}
+
+// warnWhereNothingWorks says of a backend by itself that it is plain TVM since its candidates failed.
+func (c *decision) warnWhereNothingWorks(f *finalist) {
+	if f.eligible && f.sameAs.name == "tvm" {
+		if why := f.nothingWorks(); why != "" {
+			c.warn("%s", why)
+		}
+	}
+}
+
+// nothingWorks says why a backend by itself is plain TVM where its candidates failed; "" where none did.
+func (f *finalist) nothingWorks() string {
+	var first *plan.Failure
+	count := 0
+	for i := range f.plan.Candidates.Failures {
+		if one := &f.plan.Candidates.Failures[i]; one.Backend == f.name {
+			if count++; first == nil {
+				first = one
+			}
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return fmt.Sprintf("Nothing of %s works: each of its candidates (%d) failed, the first (%s): %s.", f.name, count,
+		strings.Join(first.Operators, ", "), first.Failure.String())
 }
 
 // buildOne has TVM build a finalist into the temporary folder.

@@ -197,6 +197,8 @@ func (c *decision) goOn(seeds []graphlevel.Seed) ([]graphlevel.Seed, error) {
 			if err := c.runNetworks(seeds, all); err != nil {
 				return nil, err
 			}
+		} else if c.graph.result.Why == "" {
+			c.graph.result.Why = "there is no other network"
 		}
 	}
 	return seeds, nil

@@ -66,7 +66,7 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 		c.settle()
 		return nil
 	}
-	if c.Ending.asked() || c.afford() < 2 {
+	if c.Ending.asked() || !c.afford() {
 		if c.keepBest() {
 			return nil
 		}
@@ -119,10 +119,10 @@ func (c *decision) placedInContext() (p *genome.Placement, origin string) {
 }
 
 // afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says
-// how many there is time for, plain TVM among them. Plain TVM, which outputs are held against, and the best one are
+// whether there is time for any beside plain TVM, or none to be run. Plain TVM, which outputs are held against, and the best one are
 // never left out; the best single backend is the last of the others that is: nothing slower than it is to be kept, and
 // what disturbed its few rounds in the search had others look better.
-func (c *decision) afford() int {
+func (c *decision) afford() bool {
 	order := slices.DeleteFunc(c.all(), func(f *finalist) bool {
 		return f == c.reference || f.sameAs != nil || f.failure != nil // which is only told of
 	})
@@ -154,7 +154,7 @@ func (c *decision) afford() int {
 	if len(missed) > 0 {
 		c.warn("%s", c.hurry(fmt.Sprintf("There was no time to build %s.", joinNames(missed))))
 	}
-	return count
+	return count > 1 || len(order) == 0
 }
 
 // building is what it takes to build a finalist that was not built in this run: by what it took when it was, else by
@@ -293,6 +293,7 @@ func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) 
 	for _, earlier := range c.all() {
 		if earlier != nil && earlier.placement.Key == p.Key {
 			f.sameAs = earlier.built()
+			c.warnWhereNothingWorks(f)
 			break
 		}
 	}

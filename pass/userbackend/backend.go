@@ -40,6 +40,8 @@ type description struct {
 	Has []string `json:"has"`
 	// Libraries are absolute paths.
 	Libraries []string `json:"libraries"`
+	// Source is a digest of the code that makes regions executable; it stands for a version where the probe tells none.
+	Source string `json:"source"`
 	// Worker is for the measuring workers (byoc.WorkerSetup).
 	Worker json.RawMessage `json:"worker"`
 }
@@ -105,6 +107,15 @@ func (b *backend) Probe() byoc.Probe {
 }
 
 func (b *backend) look() byoc.Probe {
+	found := b.found()
+	if found.Usable && found.Version == "" && b.Source != "" {
+		found.Version = "source " + b.Source
+	}
+	return found
+}
+
+// found is what the probe says.
+func (b *backend) found() byoc.Probe {
 	found := byoc.Probe{Library: b.description.Name}
 	if !b.has("probe") {
 		found.Usable = true

@@ -30,9 +30,9 @@ const (
 	// ConstantFunction takes a region function and the number of one of its program's values that is a constant, and
 	// gives its NDArray.
 	ConstantFunction = "collage.region.constant"
-	// SourceFunction takes a region function, C that stands before it, the statements that compute it (csource.Kernel),
-	// and the numbers and NDArrays of constants that stand there in another form than the program has them. It gives
-	// the runtime module.
+	// SourceFunction takes a region function, the backend's name, C that stands before the function, the statements
+	// that compute it (csource.Kernel), and the numbers and NDArrays of constants that stand there in another form than
+	// the program has them. It gives the runtime module.
 	SourceFunction = "collage.csource.module"
 )
 
@@ -211,27 +211,25 @@ func constant(args []bridge.Value) (any, error) {
 }
 
 func source(args []bridge.Value) (any, error) {
-	p, err := program(args, SourceFunction, 5)
+	p, err := program(args, SourceFunction, 6)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Graph.Release()
-	prelude, err := args[1].Str()
-	if err != nil {
-		return nil, err
-	}
-	statements, err := args[2].Str()
-	if err != nil {
-		return nil, err
+	var texts [3]string // the backend's name, the prelude, the statements
+	for i := range texts {
+		if texts[i], err = args[1+i].Str(); err != nil {
+			return nil, err
+		}
 	}
 	constants, err := csource.Pack(p, nil)
 	if err == nil {
-		err = repack(constants, args[3], args[4])
+		err = repack(constants, args[4], args[5])
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ValueError: region %s: %w", p.Symbol, err)
 	}
-	return csource.Module(p, prelude, statements, constants)
+	return csource.Module(p, texts[0], texts[1], texts[2], constants)
 }
 
 // repack puts other data in the place of constants.

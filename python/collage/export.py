@@ -24,7 +24,7 @@ from tvm import autotvm, relay
 from tvm.contrib import graph_executor
 from tvm.relay.backend import executor_factory
 
-from . import debug_information, errors, library, needs, packed, target, virtual_machine
+from . import c_sources, debug_information, errors, library, needs, packed, target, virtual_machine
 
 FORMATS = (".so", ".tar")
 
@@ -257,7 +257,9 @@ def link(exportable, path, plugins=(), needed=None, notes=(), rpath=False):
             options.append(str(note))
         if needed is not None and not plugins:
             options += needed.loader_options()
-        exportable.export_library(str(path), options=options, fpack_imports=packed.imports)
+        library_module = exportable if isinstance(exportable, tvm.runtime.Module) else exportable.get_lib()
+        with c_sources.failures(library_module):
+            exportable.export_library(str(path), options=options, fpack_imports=packed.imports)
 
 
 def link_sources(module, plugins=()):
@@ -279,7 +281,8 @@ def _compiled(source, plugins):
     """A module of C source as a library in this process."""
     with tempfile.TemporaryDirectory(prefix="collage-link-") as folder:
         path = Path(folder) / "source.so"
-        source.export_library(str(path), options=link_options(plugins))
+        with c_sources.failures(source):
+            source.export_library(str(path), options=link_options(plugins))
         return tvm.runtime.load_module(str(path))  # stays mapped when the file is gone
 
 

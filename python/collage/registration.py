@@ -12,6 +12,7 @@ tutorial.
 """
 
 import dataclasses
+import hashlib
 import importlib
 import inspect
 import json
@@ -300,8 +301,23 @@ def _description(fields):
         "rules": fields["rules"],
         "has": [what for what in ("probe", "cost", "border", "propose") if fields[what] is not None],
         "libraries": fields["libraries"],
+        "source": _source(fields),
         "worker": workerside.setup(fields),
     }
+
+
+def _source(fields):
+    """A digest of the files in which the functions stand that make regions executable, and of the prelude; "" where
+    there are none.
+    """
+    functions = [workerside.reference(fields[field]) for field in ("emit", "pack") if fields[field] is not None]
+    if not functions:
+        return ""
+    prelude = fields["prelude"]
+    texts = [prelude.read_bytes() if isinstance(prelude, library.Path) else prelude.encode()]
+    for function in functions:
+        texts += [function["name"].encode(), library.Path(function["path"]).read_bytes()]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:12]
 
 
 def _answers(fields):

@@ -192,6 +192,6 @@ def code_generator(name, compiler, emit, pack, prelude):
             )
         text = prelude.read_text() if isinstance(prelude, Path) else prelude
         arrays = [tvm.nd.array(array) for array in packed.values()]
-        return tvm.get_global_func("collage.csource.module")(function, text, made, list(packed), arrays)
+        return tvm.get_global_func("collage.csource.module")(function, name, text, made, list(packed), arrays)
 
     return generate
