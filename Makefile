@@ -16,7 +16,7 @@ DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build docs report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build docs report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-serve bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -119,6 +119,10 @@ bench-region-call: backends ## what calling a region takes, backend by backend; 
 bench-memory: setup ## what a model holds in memory, and eight copies of it; writes docs/results/memory.txt
 	@.venv/bin/python scripts/bench_memory.py $(ARGS) | tee docs/results/memory.txt
 
+bench-serve: setup ## collage serve under load beside MLServer with ONNX Runtime; writes docs/results/serve.{txt,json}
+	@scripts/serve_peer.sh
+	@.venv/bin/python scripts/bench_serve.py --json docs/results/serve.json $(ARGS) | tee docs/results/serve.txt
+
 bench-partition: setup ## reading and annotating ResNet-50, beside TVM's PartitionGraph
 	@.venv/bin/python scripts/bench_partition.py
 
@@ -170,4 +174,4 @@ clean: ## remove what was built; .venv stays
 	rm -rf build dist python/collage/lib python/collage/bin
 
 distclean: clean ## remove .venv, too
-	rm -rf .venv .venv-trained
+	rm -rf .venv .venv-serve .venv-trained

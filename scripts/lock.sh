@@ -42,6 +42,7 @@ lock requirements "$@"
 lock requirements-dev --constraints requirements.txt "$@"
 lock requirements-package --constraints requirements.txt "$@"
 lock requirements-peers --constraints requirements.txt "$@"
+lock requirements-serve "$@"
 lock requirements-browser --constraints requirements.txt "$@"
 lock requirements-docs --constraints requirements.txt --constraints requirements-dev.txt \
   --constraints requirements-peers.txt "$@"

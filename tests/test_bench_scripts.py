@@ -158,6 +158,27 @@ def test_bench_memory(network, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
+def test_bench_serve(tmp_path):
+    """Triton's client, a peer of the same protocol, and answers that ONNX Runtime gives, too."""
+    fetched = subprocess.run(
+        [TREE / "scripts" / "serve_peer.sh"], capture_output=True, text=True, env=environment(),
+        stdin=subprocess.DEVNULL, timeout=600,
+    )  # fmt: skip
+    if "no package index could be reached" in fetched.stderr:
+        pytest.skip(f"the peer cannot be had here: {fetched.stderr.strip()}")
+    assert fetched.returncode == 0, fetched.stdout + fetched.stderr
+    file = tmp_path / "serve.json"
+    text = script(
+        "bench_serve", "--seconds", 1, "--rounds", 2, "--clients", 3, "--search-time", "5s", "--backends", "tvm",
+        "--json", file, folder=tmp_path,
+    )  # fmt: skip
+    readable(text, "collage serve, JSON", "collage serve, bytes", "MLServer", "p99 ms", "machine:")
+    report = schemas.hold("files/serve", schemas.parsed(file.read_text()))
+    assert len(report["rows"]) == 3 and all(row["requests"] for row in report["rows"])
+
+
+@pytest.mark.long
 def test_bench_onednn(tmp_path):
     file = tmp_path / "onednn.json"
     text = script("bench_onednn", "--rounds", 1, "--json", file, folder=tmp_path)
@@ -475,6 +496,7 @@ def test_every_script_is_here():
         "bench_drop_in",
         "bench_region_call",
         "bench_search",
+        "bench_serve",
         "bench_threads",
         "benchsolver",
     }

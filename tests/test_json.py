@@ -314,6 +314,7 @@ TAKEN = [
     ("quantised", "bench-all"),
     ("scale", "files/scale"),
     ("search", "files/search"),
+    ("serve", "files/serve"),
     ("threads", "files/threads"),
     ("trained", "files/trained"),
     ("trained_auto", "files/trained"),

@@ -10,7 +10,6 @@ package serve
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/collage-tvm/collage/cmd/internal/runmodel"
 	"github.com/collage-tvm/collage/internal/npz"
@@ -180,7 +181,7 @@ type request struct {
 type response struct {
 	Model   string   `json:"model_name"`
 	Version string   `json:"model_version"`
-	ID      string   `json:"id,omitempty"`
+	ID      string   `json:"id,omitzero"`
 	Outputs []tensor `json:"outputs"`
 }
 

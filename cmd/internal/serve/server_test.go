@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -18,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -288,15 +289,15 @@ func TestEveryTypeGoesBothWays(t *testing.T) {
 		"uint64": "[1,18446744073709551615]", "int8": "[-128,127]", "int16": "[-32768,1]", "int32": "[-2147483648,1]",
 		"int64": "[-9223372036854775808,1]", "float32": "[0.1,-3e+38]", "float64": "[0.1,-1e+300]",
 	} {
-		data, err := numbers(json.RawMessage(numbersOf), dtype, 2)
+		data, err := numbers(jsontext.Value(numbersOf), dtype, 2)
 		require.NoError(t, err, dtype)
 		back, err := text(&npz.Array{DType: dtype, Shape: []int64{2}, Data: data})
 		require.NoError(t, err, dtype)
 		assert.Equal(t, numbersOf, string(back), dtype)
 	}
-	_, err := numbers(json.RawMessage("[256]"), "uint8", 1)
+	_, err := numbers(jsontext.Value("[256]"), "uint8", 1)
 	require.Error(t, err)
-	_, err = numbers(json.RawMessage("[1.5]"), "int32", 1)
+	_, err = numbers(jsontext.Value("[1.5]"), "int32", 1)
 	require.Error(t, err)
 	_, err = text(&npz.Array{DType: "float16", Shape: []int64{1}, Data: []byte{0, 0}})
 	require.Error(t, err)

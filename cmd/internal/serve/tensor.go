@@ -3,14 +3,14 @@
 package serve
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/collage-tvm/collage/internal/npz"
 )
@@ -34,18 +34,18 @@ func dtypeOf(datatype string) (string, bool) {
 // parameters are those of a tensor that this server knows.
 type parameters struct {
 	// BinaryDataSize says that so many bytes behind the JSON are the data.
-	BinaryDataSize *int64 `json:"binary_data_size,omitempty"`
+	BinaryDataSize *int64 `json:"binary_data_size,omitzero"`
 	// BinaryData asks for an output in that way.
-	BinaryData *bool `json:"binary_data,omitempty"`
+	BinaryData *bool `json:"binary_data,omitzero"`
 }
 
 // tensor is one input or output as JSON has it.
 type tensor struct {
-	Name       string          `json:"name"`
-	Shape      []int64         `json:"shape"`
-	Datatype   string          `json:"datatype"`
-	Parameters *parameters     `json:"parameters,omitempty"`
-	Data       json.RawMessage `json:"data,omitempty"`
+	Name       string         `json:"name"`
+	Shape      []int64        `json:"shape"`
+	Datatype   string         `json:"datatype"`
+	Parameters *parameters    `json:"parameters,omitzero"`
+	Data       jsontext.Value `json:"data,omitzero"`
 }
 
 // array makes an input's array, of its JSON or of what stands behind it; rest is what is left of that.
@@ -83,7 +83,7 @@ func (t *tensor) array(behind []byte) (a npz.Array, rest []byte, err error) {
 }
 
 // numbers reads count elements of a type from a JSON array, which may be nested: in row-major order, little-endian.
-func numbers(text json.RawMessage, dtype string, count int64) ([]byte, error) {
+func numbers(text jsontext.Value, dtype string, count int64) ([]byte, error) {
 	if dtype == "float16" {
 		return nil, errors.New("JSON has no FP16: send it as bytes (binary_data_size)")
 	}
@@ -91,6 +91,7 @@ func numbers(text json.RawMessage, dtype string, count int64) ([]byte, error) {
 		return nil, errors.New("it has no data")
 	}
 	size, _ := npz.ItemSize(dtype)
+	bitsOf := reader(dtype, size)
 	// No more than the text can hold: a shape may promise anything.
 	data := make([]byte, 0, min(count*int64(size), int64(len(text))*int64(size)))
 	found, depth := int64(0), 0
@@ -107,11 +108,17 @@ func numbers(text json.RawMessage, dtype string, count int64) ([]byte, error) {
 		case depth == 0:
 			return nil, errors.New("its data are no array")
 		default:
-			end := at + bytes.IndexAny(text[at:], ",] \n\t\r") // there is one: the JSON was valid
-			var err error
-			if data, err = appendNumber(data, dtype, string(text[at:end])); err != nil {
-				return nil, err
+			end := at + 1
+			for !endsNumber(text[end]) { // something does: the JSON was valid
+				end++
 			}
+			bits, err := bitsOf(text[at:end])
+			if err != nil {
+				return nil, fmt.Errorf("%.40q is no %s", text[at:end], datatypes[dtype])
+			}
+			var little [8]byte
+			binary.LittleEndian.PutUint64(little[:], bits)
+			data = append(data, little[:size]...)
 			found++
 			at = end
 		}
@@ -132,48 +139,50 @@ func atLeast(found, count int64) string {
 	return strconv.FormatInt(found, 10)
 }
 
-// appendNumber appends one element of a type.
-func appendNumber(data []byte, dtype, text string) ([]byte, error) {
-	size, _ := npz.ItemSize(dtype)
-	var bits uint64
-	var err error
+func endsNumber(c byte) bool {
+	return c == ',' || c == ']' || c == ' ' || c == '\n' || c == '\t' || c == '\r'
+}
+
+var errNoTruth = errors.New("no truth value")
+
+// reader gives what reads one element of a type of some bytes, as its bits. That is a function for each type, since
+// requests have hundreds of thousands of them.
+func reader(dtype string, size int) func(text []byte) (uint64, error) {
 	switch {
 	case dtype == "bool":
-		switch text {
-		case "true":
-			bits = 1
-		case "false":
-		default:
-			err = errors.New("no truth value")
+		return func(text []byte) (uint64, error) {
+			switch string(text) {
+			case "true":
+				return 1, nil
+			case "false":
+				return 0, nil
+			}
+			return 0, errNoTruth
 		}
 	case dtype == "float32":
-		var number float64
-		number, err = strconv.ParseFloat(text, 32)
-		bits = uint64(math.Float32bits(float32(number)))
+		return func(text []byte) (uint64, error) {
+			number, err := strconv.ParseFloat(string(text), 32)
+			return uint64(math.Float32bits(float32(number))), err
+		}
 	case dtype == "float64":
-		var number float64
-		number, err = strconv.ParseFloat(text, 64)
-		bits = math.Float64bits(number)
+		return func(text []byte) (uint64, error) {
+			number, err := strconv.ParseFloat(string(text), 64)
+			return math.Float64bits(number), err
+		}
 	case dtype[0] == 'u':
-		bits, err = strconv.ParseUint(text, 10, 8*size)
-	default:
-		var number int64
-		number, err = strconv.ParseInt(text, 10, 8*size)
-		bits = uint64(number)
+		return func(text []byte) (uint64, error) { return strconv.ParseUint(string(text), 10, 8*size) }
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%.40q is no %s", text, datatypes[dtype])
+	return func(text []byte) (uint64, error) {
+		number, err := strconv.ParseInt(string(text), 10, 8*size)
+		return uint64(number), err
 	}
-	var little [8]byte
-	binary.LittleEndian.PutUint64(little[:], bits)
-	return append(data, little[:size]...), nil
 }
 
 // errNoNumber says that JSON cannot tell what an output holds.
 var errNoNumber = errors.New("it holds NaN or infinity, for which JSON has no numbers: ask for it as bytes (binary_data)")
 
 // text gives an output's elements as a JSON array.
-func text(a *npz.Array) (json.RawMessage, error) {
+func text(a *npz.Array) (jsontext.Value, error) {
 	if a.DType == "float16" {
 		return nil, errors.New("JSON has no FP16: ask for it as bytes (binary_data)")
 	}
