@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the libraries of optional backends into .venv: backends.sh NAME[,NAME...]. A name is that of a file
-# requirements-NAME.txt in this folder, or "all" for every one of them. The runtime plug-ins are built by
+# Installs the libraries of optional backends into .venv: backends.sh NAME[,NAME...]. A name is one of those below, whose
+# files are requirements-NAME.txt in this folder, or "all" for every one of them. The runtime plug-ins are built by
 # setup.sh whether the libraries are there or not, so nothing is compiled here. May be run as often as one
 # likes: what is there in the pinned version is left as it is.
 set -euo pipefail
@@ -12,17 +12,10 @@ source scripts/steps.sh
 
 started=$SECONDS
 
-# Compressed, in megabytes: what has to be fetched.
-declare -A megabytes=([openvino]=59 [onnxruntime]=24 [mkl]=195 [openblas]=8 [tune]=200)
-
-# These are for developers, not for a backend.
-other=" dev package peers trained browser docs "
-known=()
-for file in scripts/requirements-*.txt; do
-  name=${file#scripts/requirements-}
-  name=${name%.txt}
-  [[ $other == *" $name "* ]] || known+=("$name")
-done
+# What may be installed, and what has to be fetched for it: compressed, in megabytes. Other files requirements-NAME.txt
+# are for developers.
+declare -A megabytes=([mkl]=195 [onnxruntime]=24 [openblas]=8 [openvino]=59 [tune]=200)
+known=(mkl onnxruntime openblas openvino tune)
 list="$(printf '%s, ' "${known[@]}")all"
 
 IFS=', ' read -r -a names <<<"$*"
@@ -35,7 +28,7 @@ for name in "${names[@]}"; do
   # These two come with make setup.
   tvm | dnnl | dnnl_tvm) say "$name" "needs nothing beyond make setup" ;;
   *)
-    [[ $other != *" $name "* && -f scripts/requirements-$name.txt ]] ||
+    [[ " ${known[*]} " == *" $name "* ]] ||
       die "there is no backend $name to install (known: $list)"
     [[ " ${wanted[*]} " == *" $name "* ]] || wanted+=("$name")
     ;;

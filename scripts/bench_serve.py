@@ -5,9 +5,10 @@
 
 Both answer the same questions, which Triton's client has written (KServe v2 over HTTP, tensors as JSON), to as many
 clients at once as --clients says, each asking again as soon as it has its answer, in turn for --seconds each; `collage
-serve` then again with tensors as bytes, which MLServer does not take over HTTP. All processes share the machine's processors. Each answer
-is compared with ONNX Runtime's. Told are requests a second, the quantiles of their latency as the client sees it, and
-what the server holds of memory after the first and after the last round (VmRSS). Without --model it is a net of eight convolutions on 3x64x64 pixels.
+serve` then again with tensors as bytes, which MLServer does not take over HTTP. All processes share the machine's
+processors. Before, that client itself asks once. Each answer is compared with ONNX Runtime's. Told are requests a
+second, the quantiles of their latency as the client sees it, and what the server holds of memory after the first and
+after the last round (VmRSS). Without --model it is a net of eight convolutions on 3x64x64 pixels.
 
 Needs what scripts/serve_peer.sh installs.
 """
@@ -81,6 +82,12 @@ for turn in range(job["questions"]):
     requests.append((body, {"Content-Type": "application/json"} | more))
 
 
+def check(answer, turn):
+    for name, place in zip(job["outputs"], sorted(right)):
+        if not np.allclose(answer.as_numpy(name), right[place][turn], rtol=1e-3, atol=1e-4):
+            raise ValueError(f"the answer {name} to question {turn} is wrong")
+
+
 def client(number):
     try:
         connection = http.client.HTTPConnection(job["host"], job["port"], timeout=120)
@@ -96,14 +103,16 @@ def client(number):
             if answer.status != 200:
                 raise ValueError(f"{answer.status}: {body[:500]}")
             head = answer.getheader("Inference-Header-Content-Length")
-            parsed = InferenceServerClient.parse_response_body(body, header_length=None if head is None else int(head))
-            for name, place in zip(job["outputs"], sorted(right)):
-                if not np.allclose(parsed.as_numpy(name), right[place][turn], rtol=1e-3, atol=1e-4):
-                    raise ValueError(f"the answer {name} to question {turn} is wrong")
+            head = None if head is None else int(head)
+            check(InferenceServerClient.parse_response_body(body, header_length=head), turn)
     except Exception as error:
         wrong.append(f"{type(error).__name__}: {error}")
 
 
+with InferenceServerClient(f"{job['host']}:{job['port']}") as whole:
+    if not whole.is_server_live() or not whole.is_model_ready(job["model"]):
+        raise SystemExit("Triton's client finds no model")
+    check(whole.infer(job["model"], asked, outputs=wanted), turn)
 threads = [threading.Thread(target=client, args=[number]) for number in range(job["clients"])]
 began, until = time.perf_counter(), time.monotonic() + job["seconds"]
 for thread in threads:
@@ -118,7 +127,8 @@ def network(path):
     """Writes the net that is served where no model is given: seeded weights."""
     rng = np.random.default_rng(0)
     nodes, weights, value, before = [], [], "image", 3
-    for layer, (channels, stride) in enumerate(zip((32, 32, 64, 64, 128, 128, 256, 256), (2, 1, 2, 1, 2, 1, 2, 1))):
+    for layer, channels in enumerate((32, 32, 64, 64, 128, 128, 256, 256)):
+        stride = 2 - layer % 2
         scale = np.sqrt(2 / (9 * before))
         kernel = (scale * rng.standard_normal((channels, before, 3, 3))).astype("float32")
         weights.append(numpy_helper.from_array(kernel, f"w{layer}"))
@@ -239,7 +249,9 @@ def of_mlserver(model, port, folder, threads):
 
 def load(job):
     """What the clients found in one turn."""
-    done = subprocess.run([str(PEER), "-c", CLIENTS], input=json.dumps(job), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(PEER), "-c", CLIENTS], input=json.dumps(job), capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(f"bench_serve: error: the clients failed: {done.stderr[-2000:]}")
     found = json.loads(done.stdout)

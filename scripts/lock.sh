@@ -42,10 +42,10 @@ lock requirements "$@"
 lock requirements-dev --constraints requirements.txt "$@"
 lock requirements-package --constraints requirements.txt "$@"
 lock requirements-peers --constraints requirements.txt "$@"
-lock requirements-serve "$@"
 lock requirements-browser --constraints requirements.txt "$@"
 lock requirements-docs --constraints requirements.txt --constraints requirements-dev.txt \
   --constraints requirements-peers.txt "$@"
+lock requirements-serve "$@"
 # Files of backends (and of trained models) name all that is needed; what else the packages ask for (another oneTBB, an OpenMP, a package that
 # reports to the network) must not come with them.
 for name in mkl onnxruntime openblas openvino trained tune; do

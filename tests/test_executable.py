@@ -266,3 +266,23 @@ def test_a_plug_in_that_is_missing_is_named(here, tmp_path):
     )
     assert told.returncode == 1
     assert "libcollage_dnnl.so" in told.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("backend", ["tvm", "dnnl"])
+def test_a_file_that_is_written_again(collage, backend, tmp_path):
+    """The system's loader gives what it has by a name: what was compiled anew is another model nevertheless."""
+    import placed
+    import tvm
+    from tvm import relay
+
+    if backend != "tvm" and backend not in placed.usable():
+        pytest.skip(f"{backend} cannot be used here")
+    path, made = tmp_path / "model.so", []
+    for factor in (2, 3, 4):
+        x = relay.var("x", shape=(4, 4))
+        out = relay.nn.relu(relay.nn.dense(x, relay.const(factor * np.eye(4, dtype="float32"))))
+        module = tvm.IRModule.from_expr(relay.Function([x], out))
+        made.append(collage.compile(module, only=backend, store="", out=path, threads=1))
+        for number, one in enumerate([*made, collage.load(path)]):
+            (got,) = one.run({"x": np.ones((4, 4), "float32")})
+            assert (got == min(2 + number, factor)).all(), (factor, number)

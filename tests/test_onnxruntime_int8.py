@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import placed
 import pytest
 import tvm
@@ -17,6 +16,8 @@ from conftest import environment
 from test_precision import compiled, expected, kept, l2, network, operators_on, outputs
 from test_static_int8 import rounded, values
 from tvm import relay
+
+onnxruntime = pytest.importorskip("onnxruntime")
 
 pytestmark = [
     pytest.mark.usefixtures("collage_library"),

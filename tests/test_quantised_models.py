@@ -8,15 +8,16 @@ import json
 
 import numpy as np
 import onnx
-import onnxruntime
 import placed
 import pytest
 import tvm
 from collage import export, frontends, transform
 from native_placement import prefer
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime import quantization
 from tvm import relay
+
+onnxruntime = pytest.importorskip("onnxruntime")
+quantization = pytest.importorskip("onnxruntime.quantization")
 
 pytestmark = pytest.mark.usefixtures("collage_library")
 

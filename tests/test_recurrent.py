@@ -8,12 +8,13 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime
 import placed
 import pytest
 from collage import export, frontends
 from conftest import environment
 from onnx import TensorProto, helper, numpy_helper
+
+onnxruntime = pytest.importorskip("onnxruntime")
 
 ENGINES = ("onnxruntime", "openvino")
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

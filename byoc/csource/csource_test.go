@@ -32,11 +32,12 @@ func TestSourceNamesEachTensorOnce(t *testing.T) {
 	t.Parallel()
 	p := program(t)
 	relu, exp := p.Ops[0].Results[0], p.Ops[1].Results[0]
-	text, err := Source(p, "mine", "#define N 32", "relu("+Name(p.Inputs[0])+", "+Name(relu)+"); exp("+Name(relu)+", "+Name(
-		exp)+");", Constants{})
+	statements := "relu(" + Name(p.Inputs[0]) + ", " + Name(relu) + "); exp(" + Name(relu) + ", " + Name(exp) + ");"
+	text, err := Source(p, "mine", "\n#define N 32\n", statements, Constants{})
 	require.NoError(t, err)
 	for _, want := range []string{
-		"#define N 32\n",
+		"#line 1 \"prelude of mine, at nn.relu\"\n\n#define N 32\n",
+		"#line 1 \"statements of mine, at nn.relu\"\nrelu(",
 		"if (count != 4)",
 		"const float* v0 = (const float*)((char*)((DLTensor*)args[0].v_handle)->data + ",
 		"float* " + Name(exp) + " = (float*)((char*)((DLTensor*)args[1].v_handle)->data + ",

@@ -122,7 +122,7 @@ func Source(p *region.Program, backend, prelude, statements string, packed Const
 		"#include <tvm/runtime/c_runtime_api.h>\n\n")
 	origin := p.Origin(backend)
 	startOf(&s, "prelude of "+origin)
-	s.WriteString(strings.TrimSpace(prelude))
+	s.WriteString(strings.TrimRight(prelude, " \t\r\n")) // its lines keep their numbers
 	s.WriteString("\n\n")
 	startOf(&s, p.Symbol)
 	for v := range p.Values {

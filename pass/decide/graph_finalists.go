@@ -119,9 +119,9 @@ func (c *decision) placedInContext() (p *genome.Placement, origin string) {
 }
 
 // afford leaves out finalists that there is no time to run again, the slowest by what the search found first, and says
-// whether there is time for any beside plain TVM, or none to be run. Plain TVM, which outputs are held against, and the best one are
-// never left out; the best single backend is the last of the others that is: nothing slower than it is to be kept, and
-// what disturbed its few rounds in the search had others look better.
+// whether there is time for any beside plain TVM, or none to be run. Plain TVM, which outputs are held against, and the
+// best one are never left out; the best single backend is the last of the others that is: nothing slower than it is to
+// be kept, and what disturbed its few rounds in the search had others look better.
 func (c *decision) afford() bool {
 	order := slices.DeleteFunc(c.all(), func(f *finalist) bool {
 		return f == c.reference || f.sameAs != nil || f.failure != nil // which is only told of

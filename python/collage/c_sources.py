@@ -17,9 +17,7 @@ from . import errors
 _MESSAGE = re.compile(r"^(?P<file>[^\n]+?):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<what>[^\n]*)$", re.MULTILINE)
 
 # What byoc/csource calls the parts of a region's source that come from a backend.
-_PART = re.compile(
-    r"(?:statements|prelude) of (?P<backend>\S+?)(?:, at (?P<operator>\S+)(?: \((?P<span>.*)\))?)?"
-)
+_PART = re.compile(r"(?:statements|prelude) of (?P<backend>\S+?)(?:, at (?P<operator>\S+)(?: \((?P<span>.*)\))?)?")
 
 
 @contextlib.contextmanager

@@ -245,7 +245,7 @@ def load_executor(path):
         files = tvm.get_global_func("collage.model_files")(str(Path(path).resolve()), folder)
         library_file, graph, weights = map(str, files)
         prepare(library_file)
-        loaded = tvm.runtime.load_module(library_file)
+        loaded = _loaded(library_file, folder)
         if loaded.type_key == virtual_machine.TYPE:
             return virtual_machine.Model.loaded(loaded, library_file)
         if graph:
@@ -255,6 +255,19 @@ def load_executor(path):
         del loaded
     shared_weights.trim()
     return executor
+
+
+def _loaded(library_file, folder):
+    """The runtime module of a library. The system's loader gives what it has by a name already, also where another file
+    has taken the place of the one that it has (a model that was compiled anew, while the former one is in use): then it
+    is asked for a link in ``folder``. A file that it has by another name it knows.
+    """
+    if f" {library_file} (deleted)\n" not in Path("/proc/self/maps").read_text():
+        return tvm.runtime.load_module(library_file)
+    link = Path(folder) / "library.so"
+    link.symlink_to(library_file)
+    # tvm.runtime.load_module would follow the link.
+    return tvm.get_global_func("runtime.ModuleLoadFromFile")(str(link), "so")
 
 
 def in_phase(phase, function, *arguments):
