@@ -8,21 +8,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=serve column=7
 source scripts/steps.sh
 
-requirements=scripts/requirements-serve.txt
-
-[[ -x .venv/bin/python ]] || die "there is no .venv; run make bench-serve, or make setup first"
-stamp=.venv-serve/collage-serve
-hash=$(sha256sum <"$requirements" | cut -d ' ' -f 1)
-if [[ -f $stamp && $(<"$stamp") == "$hash" ]]; then
-  say server "is up to date"
-  exit
-fi
+needed_apart bench-serve server
 say server "installing MLServer, ONNX Runtime and Triton's client into .venv-serve (100 MB to fetch)"
-[[ -x .venv-serve/bin/python ]] || .venv/bin/python -m venv .venv-serve
-mkdir -p build
-log=build/serve.log
+make_apart
 subject="the server"
-quietly .venv-serve/bin/python -m pip install --no-input --disable-pip-version-check --require-hashes \
-  --only-binary :all: --requirement "$requirements"
-echo "$hash" >"$stamp"
+install_apart
 say "done" "scripts/bench_serve.py finds it"

@@ -23,3 +23,35 @@ quietly() {
     die "this failed: $* (all of its output: $log)"
   fi
 }
+
+# For packages in an environment of their own beside .venv: .venv-$program, by requirements-$program.txt.
+
+# needed_apart TARGET WHAT: ends the script where WHAT is there already, and where there is no .venv; `make TARGET` runs
+# the script.
+needed_apart() {
+  [[ -x .venv/bin/python ]] || die "there is no .venv; run make $1, or make setup first"
+  local stamp=.venv-$program/collage-$program
+  if [[ -f $stamp && $(<"$stamp") == "$(sha256sum <"scripts/requirements-$program.txt" | cut -d ' ' -f 1)" ]]; then
+    say "$2" "is up to date"
+    exit
+  fi
+}
+
+# make_apart makes the environment.
+make_apart() { [[ -x .venv-$program/bin/python ]] || .venv/bin/python -m venv ".venv-$program"; }
+
+# sees_venv has the environment see the packages of .venv.
+sees_venv() {
+  local where='import sysconfig; print(sysconfig.get_path("purelib"))'
+  .venv/bin/python -c "$where" >"$(".venv-$program/bin/python" -c "$where")/collage-venv.pth"
+}
+
+# install_apart [OPTION ...]: installs into the environment, with pip's options; $subject is what that is.
+install_apart() {
+  local requirements=scripts/requirements-$program.txt
+  mkdir -p build
+  log=build/$program.log
+  quietly ".venv-$program/bin/python" -m pip install --no-input --disable-pip-version-check --require-hashes \
+    --only-binary :all: "$@" --requirement "$requirements"
+  sha256sum <"$requirements" | cut -d ' ' -f 1 >".venv-$program/collage-$program"
+}

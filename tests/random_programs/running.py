@@ -198,9 +198,9 @@ class _Nudged(relay.ExprMutator):
 
 
 def nudged(module, share):
-    return relay.transform.InferType()(
-        tvm.IRModule.from_expr(_Nudged(share).visit(relay.transform.InferType()(module)["main"]))
-    )
+    """A module of which all functions are so."""
+    functions = {var: _Nudged(share).visit(function) for var, function in module.functions.items()}
+    return relay.transform.InferType()(tvm.IRModule(functions))
 
 
 def widened(slack, other, wanted):
