@@ -171,7 +171,7 @@ func (n *module) Alone(backend string) *genome.Placement {
 	return p
 }
 
-func (n *module) Learn(until context.Context, _ []*feedback.Table) error {
+func (n *module) Learn(until context.Context, _ []*feedback.Table, _ bool) error {
 	n.log = append(n.log, "candidates alone")
 	_ = n.pass(until, n.learn)
 	return nil

@@ -286,7 +286,9 @@ func (c *decision) learn() error {
 	until, done := context.WithTimeout(c.searching, free)
 	defer done()
 	network := c.graph.network
-	if err := network.Learn(until, tables); err != nil {
+	// Networks tell more than candidates alone do; where one is placed only once, its proof rests on them.
+	likelyOnly := c.Level != settings.OperatorLevel && c.Reach != ReachParts
+	if err := network.Learn(until, tables, likelyOnly); err != nil {
 		return c.laneError(err)
 	}
 	// Candidates that backends proposed since have changed all indices.

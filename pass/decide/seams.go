@@ -31,7 +31,7 @@ type someNetwork interface {
 	Key() cost.Key
 	Overhead() place.Overhead
 	Bounded() [][]bool
-	Learn(until context.Context, tables []*feedback.Table) error
+	Learn(until context.Context, tables []*feedback.Table, likelyOnly bool) error
 	Renew()
 	Plan(p *genome.Placement, learnt *graphlevel.Result) (*plan.Plan, error)
 	Exchange(p *genome.Placement, learnt *graphlevel.Result, into *plan.Plan)

@@ -30,7 +30,7 @@ func TestAPlacementIsKeptOverLearning(t *testing.T) {
 	assert.Equal(t, alone.Chosen, first.Chosen, "nothing has changed yet")
 
 	again, plainAgain := n.Kept(alone), n.Kept(plain)
-	require.NoError(t, n.Learn(context.Background(), nil))
+	require.NoError(t, n.Learn(context.Background(), nil, false))
 	require.Greater(t, len(n.Placing.Functions[0].Set.Candidates), before, "candidates came in")
 	for _, kept := range []struct{ was, is *genome.Placement }{{alone, again()}, {plain, plainAgain()}} {
 		require.NotNil(t, kept.is)

@@ -103,7 +103,7 @@ func TestOnlyWhatHasSlackIsMeasured(t *testing.T) {
 	plain, err := n.Reference()
 	require.NoError(t, err)
 	seen := seenIn(n, func(string) float64 { return 3 }, plain)
-	require.NoError(t, n.Learn(context.Background(), seen))
+	require.NoError(t, n.Learn(context.Background(), seen, false))
 	asked := map[string]bool{}
 	for _, r := range e.Requests {
 		asked[r.Key.Backend] = true
@@ -125,7 +125,7 @@ func TestNothingIsMeasuredWhereNothingCanGain(t *testing.T) {
 	n := opened(t, e)
 	plain, err := n.Reference()
 	require.NoError(t, err)
-	require.NoError(t, n.Learn(context.Background(), seenIn(n, func(string) float64 { return 0 }, plain)))
+	require.NoError(t, n.Learn(context.Background(), seenIn(n, func(string) float64 { return 0 }, plain), false))
 	for _, r := range e.Requests {
 		t.Errorf("%s is measured", r.Label)
 	}
@@ -138,7 +138,7 @@ func TestMeasuringEndsWithItsTime(t *testing.T) {
 	end()
 	plain, err := n.Reference()
 	require.NoError(t, err)
-	require.NoError(t, n.Learn(until, seenIn(n, func(string) float64 { return 3 }, plain)))
+	require.NoError(t, n.Learn(until, seenIn(n, func(string) float64 { return 3 }, plain), false))
 	assert.Empty(t, e.Requests)
 	require.NotNil(t, n.Placed)
 	_, err = n.Plan(n.Placed, nil)
@@ -166,7 +166,7 @@ func TestTheMostPromisingCandidateIsMeasuredFirst(t *testing.T) {
 	plain, err := n.Reference()
 	require.NoError(t, err)
 	seen := seenIn(n, func(string) float64 { return 3 }, plain)
-	require.NoError(t, n.Learn(context.Background(), seen))
+	require.NoError(t, n.Learn(context.Background(), seen, false))
 	require.Greater(t, len(order), 2)
 	assert.IsNonIncreasing(t, order)
 }
@@ -194,7 +194,7 @@ func TestABackendAloneIsTheSameWhateverIsKnown(t *testing.T) {
 	}
 	plain, err := n.Reference()
 	require.NoError(t, err)
-	require.NoError(t, n.Learn(context.Background(), seenIn(n, func(string) float64 { return 3 }, plain)))
+	require.NoError(t, n.Learn(context.Background(), seenIn(n, func(string) float64 { return 3 }, plain), false))
 	assert.Equal(t, before.Key, n.Alone("guest").Key)
 	assert.NotEqual(t, before.Key, n.Single("guest").Key, "which has learnt")
 }
