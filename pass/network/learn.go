@@ -25,8 +25,8 @@ func Open(mod *bridge.Object, cfg settings.Config) (*Network, error) {
 // Learn measures candidates alone, those first that may gain most beside what tables (of a graph-level search; its
 // seeds are enough) saw in place, until there is none left that could gain anything, or until is done; with likelyOnly,
 // until there is none that would gain anything if it were as good as the best of its kind. Candidates that backends
-// propose by what was learnt come in: placements that were made before are to be made again. What is measured
-// is in the store at once.
+// propose by what was learnt come in: placements that were made before are to be made again. What is measured is in the
+// store at once.
 func (n *Network) Learn(until context.Context, tables []*feedback.Table, likelyOnly bool) error {
 	return bridge.OnThread(func() error {
 		of := &placing.Slack{Until: until, Seen: map[cost.Key][]float64{}, LikelyOnly: likelyOnly}

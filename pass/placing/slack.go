@@ -87,8 +87,8 @@ func kindOf(f *Function, k int, weights []float64) kind {
 }
 
 // enoughOfAKind is how many computations of a kind must be known before others of it are expected to be no better than
-// the best of them: at half of it, one that was disturbed or is odd would speak for all; at twice, a network would have
-// to have as many different convolutions as few have.
+// the best of them: at half of it, one that was disturbed or is odd would speak for all; at twice, kernels that a
+// network has three of would all be measured, however slow the first two are.
 const enoughOfAKind = 2
 
 // efficiency says how many times their bounds computations of a kind took at least, as far as that was seen, alone or
