@@ -105,6 +105,8 @@ type module struct {
 	only string
 	// log has what was run, and when candidates were measured alone.
 	log []string
+	// likelyOnly has what Learn was told.
+	likelyOnly []bool
 }
 
 func newModule(t *testing.T, p *pace, backends ...byoc.Backend) *module {
@@ -171,7 +173,8 @@ func (n *module) Alone(backend string) *genome.Placement {
 	return p
 }
 
-func (n *module) Learn(until context.Context, _ []*feedback.Table, _ bool) error {
+func (n *module) Learn(until context.Context, _ []*feedback.Table, likelyOnly bool) error {
+	n.likelyOnly = append(n.likelyOnly, likelyOnly)
 	n.log = append(n.log, "candidates alone")
 	_ = n.pass(until, n.learn)
 	return nil
@@ -397,6 +400,7 @@ func TestOneStepOfFeedbackComesBeforeCandidatesAlone(t *testing.T) {
 		best := c.graph.result.Trials[feedback]
 		assert.InDelta(t, 6, best.Cost.Estimate(), 1e-9, "each operator where it is the fastest")
 		alone := slices.Index(w.net.log, "candidates alone")
+		assert.Equal(t, []bool{true}, w.net.likelyOnly, "whole networks tell more than what is unlikely to gain")
 		require.Greater(t, alone, 0)
 		assert.Contains(t, w.net.log[:alone], best.Placement.Key)
 	})

@@ -50,6 +50,7 @@ func TestTheOperatorLevelPlacesOnceByCostsInPlace(t *testing.T) {
 		assert.InDelta(t, 6, placed.Cost.Estimate(), 1e-9, "each operator where it is the fastest in place")
 		require.Len(t, w.net.log, 5)
 		assert.Equal(t, []string{"candidates alone", placed.Placement.Key}, w.net.log[3:])
+		assert.Equal(t, []bool{false}, w.net.likelyOnly, "its proof rests on all that might gain something")
 		assert.Equal(t, "the operator level places once", c.graph.result.Why)
 		var finalists []string
 		for _, f := range c.finalists {

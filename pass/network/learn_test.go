@@ -145,6 +145,15 @@ func TestMeasuringEndsWithItsTime(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// What Learn is told is what it is measured by.
+func TestLearnKeepsToWhatIsLikely(t *testing.T) {
+	n := opened(t, &rig.Costs{Rule: rig.ByBackend(map[string]float64{"tvm": 2, "lib": 1})})
+	for _, likelyOnly := range []bool{false, true} {
+		require.NoError(t, n.Learn(context.Background(), nil, likelyOnly))
+		assert.Equal(t, likelyOnly, n.Placing.Slack.LikelyOnly)
+	}
+}
+
 // What may gain most comes first.
 func TestTheMostPromisingCandidateIsMeasuredFirst(t *testing.T) {
 	var order []float64

@@ -106,9 +106,40 @@ func TestWhatItsKindSpeaksAgainstComesLast(t *testing.T) {
 func TestTheBestOfItsKindIsExpected(t *testing.T) {
 	c := newChain([]string{"lib"}, "multiply", "multiply", "multiply", "exp")
 	c.slack.LikelyOnly = true
-	c.saw(0, "lib", 20)
-	c.alone(1, "lib", 6)
+	c.saw(0, "lib", 6)
+	c.alone(1, "lib", 20)
 	assert.Equal(t, []string{"3 lib", "2 lib"}, c.wanted())
+}
+
+// Of what nothing is known the bound is expected: where that is above what stands so far, there is nothing to gain.
+func TestTheBoundIsExpectedOfWhatNothingIsKnown(t *testing.T) {
+	c := newChain([]string{"lib"}, "multiply", "exp")
+	c.slack.LikelyOnly = true
+	c.all.Bounds[c.at(1, "lib")] = 11
+	assert.Equal(t, []string{"0 lib"}, c.wanted())
+}
+
+// One computation speaks once, however often it stands in the network.
+func TestOneComputationSpeaksOnceForItsKind(t *testing.T) {
+	c := newChain([]string{"lib"}, "multiply", "multiply", "multiply")
+	c.slack.LikelyOnly = true
+	c.all.Of[0][1] = c.all.Of[0][0]
+	c.saw(0, "lib", 20)
+	assert.Contains(t, c.wanted(), "2 lib")
+}
+
+// What is fused is of the kind of its dearest operator, wherever that stands in it.
+func TestTheDearestOperatorNamesTheKind(t *testing.T) {
+	c := newChain([]string{"lib"}, "multiply", "exp", "exp")
+	f := c.module.Functions[0]
+	weights := singly(f, 0, c.all)
+	first, last := f.Set.Candidates[0].Root, f.Set.Candidates[1].Root
+	f.Set.Candidates = append(f.Set.Candidates, candidate.Candidate{Backend: "lib", Root: last,
+		Nodes: []relay.NodeID{first, last}})
+	weights[first], weights[last] = 2, 1
+	assert.Equal(t, kind{"lib", "", "multiply"}, kindOf(f, 3, weights))
+	weights[last] = 3
+	assert.Equal(t, kind{"lib", "", "exp"}, kindOf(f, 3, weights))
 }
 
 // A kernel is a kind of its own, whatever its backend's others take.
