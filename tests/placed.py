@@ -44,11 +44,14 @@ def probe_where(command, backend, variable):
 
 
 def usable():
-    """Names of the backends beside TVM that can be used here, but for those that compute narrowly."""
+    """Names of the backends beside TVM that can be used here, but for those that compute narrowly or on another device
+    than the processor.
+    """
     return [
         backend["name"]
         for backend in listed()
         if backend["probe"]["usable"] and not backend["takes_anything"] and backend["precision"] == "f32"
+        and backend["device"] == "cpu"
     ]
 
 

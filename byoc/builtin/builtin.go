@@ -12,6 +12,7 @@ import (
 	"github.com/collage-tvm/collage/byoc/dnnltvm"
 	"github.com/collage-tvm/collage/byoc/native"
 	"github.com/collage-tvm/collage/byoc/onnxruntime"
+	"github.com/collage-tvm/collage/byoc/opencl"
 	"github.com/collage-tvm/collage/byoc/openvino"
 	"github.com/collage-tvm/collage/byoc/tvm"
 )
@@ -34,6 +35,7 @@ func RegisterAll() (err error) {
 			onnxruntime.New(), onnxruntime.NewINT8(),
 			openvino.New(),
 			openvino.NewBF16(), openvino.NewINT8(),
+			opencl.New(),
 		} {
 			if e := byoc.Register(b); e != nil && err == nil {
 				err = e

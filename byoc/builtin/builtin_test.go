@@ -16,7 +16,8 @@ func TestRegisterAll(t *testing.T) {
 	require.NoError(t, RegisterAll())
 	require.NoError(t, RegisterAll(), "a second time")
 	names := []string{"tvm", "dnnl", "dnnl_tvm", "native", "mkl", "openblas", "onnxruntime", "openvino",
-		"dnnl_bf16", "native_bf16", "openvino_bf16", "native_int8", "dnnl_int8", "openvino_int8", "onnxruntime_int8"}
+		"dnnl_bf16", "native_bf16", "openvino_bf16", "native_int8", "dnnl_int8", "openvino_int8", "onnxruntime_int8",
+		"tvm_opencl"}
 	require.Len(t, byoc.All(), len(names))
 	compilers := map[string]string{}
 	for _, name := range names {

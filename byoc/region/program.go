@@ -24,6 +24,8 @@ type Program struct {
 	Symbol string
 	// Graph is the region function as it was read; it holds the constants' data.
 	Graph *relay.Graph
+	// Function is the region function itself, the caller's; nil where the Program was made of a Graph.
+	Function *bridge.Object
 	// Inputs are the region's parameters in order, a parameter that is a tuple as one tensor for each field.
 	Inputs []ValueID
 	// Ops stand in an order in which they can run.
@@ -78,6 +80,7 @@ func Read(fn *bridge.Object) (*Program, error) {
 		g.Release()
 		return nil, err
 	}
+	p.Function = fn
 	return p, nil
 }
 

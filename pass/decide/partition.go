@@ -35,6 +35,9 @@ func OptionsOf(config settings.Config) Options {
 	if len(options.Backends) == 0 {
 		options.Backends = settings.DefaultBackends
 	}
+	if names, err := settings.WithDevices(options.Backends, config.Devices); err == nil { // else Config.Validate tells
+		options.Backends = names
+	}
 	if config.OptLevel != nil {
 		options.OptLevel = *config.OptLevel
 	}

@@ -244,9 +244,13 @@ func (s *Module) measureLazily(estimator cost.Estimator, all *Computations,
 		}
 		for i, f := range s.Functions {
 			for k := range f.Set.Candidates {
+				b := s.ByName[f.Set.Candidates[k].Backend]
+				if byoc.DeviceOf(b) != byoc.Host {
+					continue // another device may be faster than this processor by any factor
+				}
 				if at := all.Of[i][k]; at != lazy.Free && all.Bounds[at] == 0 {
 					work := bound.Of(f.Set.Graph, &f.Set.Candidates[k])
-					all.Bounds[at] = machine.Milliseconds(work.In(byoc.PrecisionOf(s.ByName[f.Set.Candidates[k].Backend])))
+					all.Bounds[at] = machine.Milliseconds(work.In(byoc.PrecisionOf(b)))
 				}
 			}
 		}

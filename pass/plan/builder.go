@@ -332,6 +332,14 @@ func (b *Builder) regions(f *Placed) []Region {
 			r.Candidates = append(r.Candidates, part)
 		}
 		r.Milliseconds = round(r.Milliseconds)
+		if b.plan.deviceOf(&r) != "" {
+			var nodes []relay.NodeID
+			for _, i := range chosen {
+				nodes = append(nodes, set.Candidates[i].Nodes...)
+			}
+			slices.Sort(nodes)
+			r.Copies = copiesOf(g, nodes)
+		}
 		regions = append(regions, r)
 	}
 	return regions

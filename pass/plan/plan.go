@@ -133,6 +133,8 @@ type Backend struct {
 	Library  string   `json:"library"`
 	Version  string   `json:"version"`
 	Features []string `json:"features,omitempty"`
+	// Device is the kind of device that its regions run on (byoc.Remote); "" for the processor.
+	Device string `json:"device,omitempty"`
 	// Unusable says why the backend was left out; "" for one that was offered.
 	Unusable string `json:"unusable,omitempty"`
 	// Regions and Operators count what was placed on it; Milliseconds is the sum of its candidates' estimates. A region
@@ -185,6 +187,8 @@ type Region struct {
 	// Corrected are the products, ascending, behind which biases have the mean taken off of what rounded weights are off
 	// by.
 	Corrected []Corrected `json:"corrected,omitempty"`
+	// Copies are what a call of it copies to its device and from there; nil where it runs on the processor.
+	Copies *Copies `json:"copies,omitempty"`
 }
 
 // Corrected is a product, by its node, and what is taken off each channel's bias behind it.
@@ -569,6 +573,10 @@ func (p *Plan) String() string {
 // NewBackend describes a backend by its probe.
 func NewBackend(b byoc.Backend) Backend {
 	probe := b.Probe()
-	return Backend{Name: b.Name(), Compiler: b.Compiler(), Library: probe.Library, Version: probe.Version,
+	entry := Backend{Name: b.Name(), Compiler: b.Compiler(), Library: probe.Library, Version: probe.Version,
 		Features: slices.Clone(probe.Features)}
+	if device := byoc.DeviceOf(b); device != byoc.Host {
+		entry.Device = device
+	}
+	return entry
 }

@@ -36,9 +36,12 @@ type Summary struct {
 	// Exact says that kernels which associate sums otherwise than a direct sum does were not offered.
 	Exact bool `json:"exact,omitempty"`
 	// Regions are in the plan's order. Those without operators (tuples, projections) are among them.
-	Regions    []Region   `json:"regions"`
-	Backends   []Backend  `json:"backends"`
-	Candidates Candidates `json:"candidates"`
+	Regions  []Region  `json:"regions"`
+	Backends []Backend `json:"backends"`
+	// Copies are what one call copies to devices and from there, by the kind of device; empty where all runs on the
+	// processor.
+	Copies     map[string]plan.Copies `json:"copies,omitempty"`
+	Candidates Candidates             `json:"candidates"`
 	// GraphLevel is what the search among whole networks did; nil where there was none.
 	GraphLevel *plan.GraphLevel `json:"graph_level,omitempty"`
 	// PlacedBy says what is known of the parts that were placed where whole networks were run; nil where none was.
@@ -199,7 +202,7 @@ func Summarise(p *plan.Plan) *Summary {
 			Unusable: b.Unusable,
 			Regions:  b.Regions, Operators: b.Operators, Estimate: b.Milliseconds, Kernels: kernels[b.Name]})
 	}
-	s.Level, s.Precision = p.Level, p.Precision
+	s.Level, s.Precision, s.Copies = p.Level, p.Precision, p.Copies()
 	s.Exact = p.Constraints != nil && p.Constraints.Exact
 	c := p.Candidates
 	s.Candidates = Candidates{Proposed: c.Proposed, Free: c.Free, Distinct: c.Distinct, Given: c.Given,

@@ -235,10 +235,24 @@ func (s *Summary) shares() string {
 		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators,
 			s.partMS(b.Estimate)})
 	}
+	for _, device := range slices.Sorted(maps.Keys(s.Copies)) {
+		c := s.Copies[device]
+		notes += fmt.Sprintf("copied in each call: %s to the device %s, %s from there\n",
+			tensors(c.ToDevice, c.ToBytes), device, tensors(c.FromDevice, c.FromBytes))
+	}
 	if s.Exact {
 		notes += "exact: kernels that associate sums otherwise than a direct sum does were not offered\n"
 	}
 	return plaintable.Render(t) + notes
+}
+
+// tensors says how many there are, and how large they are together: "3 tensors (12.5 kB)".
+func tensors(count int, bytes int64) string {
+	word := "tensors"
+	if count == 1 {
+		word = "tensor"
+	}
+	return fmt.Sprintf("%d %s (%.1f kB)", count, word, float64(bytes)/1e3)
 }
 
 // kernels are a backend's kernels with what they run, the frequent ones first: "12 winograd, 3 projection".

@@ -27,6 +27,9 @@ import (
 type Config struct {
 	// Backends are the names of the backends that may be used; empty for DefaultBackends.
 	Backends []string `json:"backends,omitempty"`
+	// Devices are the kinds of device that parts may run on beside the processor ("opencl"): the backends of these are
+	// used, too (WithDevices). Empty for DefaultDevices.
+	Devices []string `json:"devices,omitempty"`
 	// Target is what ResolveTarget takes: a level ("x86-64-v3"), a target of TVM's, or "" for the one of the Target
 	// scope around the call, else this machine's processor.
 	Target string `json:"target,omitempty"`
@@ -199,7 +202,11 @@ func ParseJSON(text string, into any) error {
 // Validate says which option makes no sense, and why. It needs no TVM, and does not say whether the backends' libraries
 // are there.
 func (c *Config) Validate() error {
-	if _, err := FindBackends(c.backendNames()); err != nil {
+	names, err := c.backendNames()
+	if err != nil {
+		return err
+	}
+	if _, err := FindBackends(names); err != nil {
 		return err
 	}
 	if err := c.Precision.Validate(); err != nil {
@@ -233,16 +240,16 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// backendNames are the backends that a placement may use: those named, or for a single-backend placement that one and
-// TVM, which takes the rest.
-func (c *Config) backendNames() []string {
+// backendNames are the backends that a placement may use: those named and those of the devices, or for a single-backend
+// placement that one and TVM, which takes the rest.
+func (c *Config) backendNames() ([]string, error) {
 	switch {
 	case c.Only != "":
-		return slices.Compact(append([]string{"tvm"}, c.OnlyNames()...))
+		return slices.Compact(append([]string{"tvm"}, c.OnlyNames()...)), nil
 	case len(c.Backends) == 0:
-		return DefaultBackends
+		return WithDevices(DefaultBackends, c.Devices)
 	}
-	return c.Backends
+	return WithDevices(c.Backends, c.Devices)
 }
 
 // OnlyNames are the backends that Only names; none where it is "".
@@ -270,8 +277,10 @@ func (c Config) Resolved() (Config, error) {
 	if err := c.Validate(); err != nil {
 		return c, err
 	}
-	c.Backends = c.backendNames()
 	var err error
+	if c.Backends, err = c.backendNames(); err != nil {
+		return c, err
+	}
 	if c.Only == "" { // which says by itself in what parts are computed
 		if c.Backends, err = c.Offered(c.Backends); err != nil {
 			return c, err

@@ -60,6 +60,7 @@ func (c *Config) unused() (names []string, why string) {
 	switch {
 	case c.Only != "":
 		said("backends", len(c.Backends) > 0)
+		said("devices", len(c.Devices) > 0)
 		said("samples", c.Samples > 0)
 		said("exhaustive", c.Exhaustive)
 		said("search_time", c.SearchTime > 0)

@@ -152,10 +152,11 @@ def load() -> ctypes.CDLL:
         message = library.collage_last_error() or b"no reason given"
         raise LibraryError(f"{path} does not start: {message.decode(errors='replace')}", file=path)
 
-    from . import debug_information, interrupts, log, progress, regions_kernel, vnni  # noqa: F401  (Go calls by name)
+    from . import debug_information, device_library, interrupts, log, progress, regions_kernel, vnni  # noqa: F401  (Go calls by name)
 
     tvm.register_func("collage.host.log", log.said, override=True)
     tvm.register_func("collage.host.progress", progress.hear, override=True)
+    tvm.register_func("collage.host.device_library", device_library.build, override=True)
 
     # The workers import this package from where this process did, however it came onto sys.path.
     if set_worker_path := tvm.get_global_func("collage.set_worker_path", allow_missing=True):

@@ -37,6 +37,7 @@ def _measure(value: str | Callable[..., float]) -> str:
 # How options are written for Go that are more to Python than text, numbers and lists.
 _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "backends": _list,
+    "devices": _list,
     "target": str,
     "store": str,
     "disabled_passes": list,
@@ -77,6 +78,7 @@ def CollagePartition(  # noqa: N802
     outline_native: bool = False,
     *,
     backends: Names | None = None,
+    devices: Names | None = None,
     pin: Names | None = None,
     forbid: Names | None = None,
     exact: bool | None = None,

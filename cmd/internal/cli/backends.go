@@ -43,6 +43,8 @@ type backendInfo struct {
 	Description string `json:"description"`
 	// Level is "operator" or "graph".
 	Level string `json:"level"`
+	// Device is the kind of device that it runs on.
+	Device string `json:"device"`
 	// Kernels are the names that --pin and --forbid know, sorted.
 	Kernels  []string `json:"kernels,omitempty"`
 	Compiler string   `json:"compiler,omitempty"`
@@ -108,6 +110,7 @@ func listBackends() ([]backendInfo, error) {
 	var infos []backendInfo
 	for _, b := range byoc.All() {
 		info := backendInfo{Name: b.Name(), Description: b.Description(), Level: levelText(b.Level()),
+			Device:  byoc.DeviceOf(b),
 			Kernels: byoc.Kernels(b), Compiler: b.Compiler(), Precision: byoc.PrecisionOf(b),
 			TakesAnything: b.TakesAnything(), Probe: b.Probe(), Patterns: []patternInfo{}}
 		if wide := byoc.WideOf(b); wide != b.Name() {
@@ -136,6 +139,9 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 		fmt.Fprintf(w, "  remedy    %s\n", b.Probe.Remedy)
 	}
 	fmt.Fprintf(w, "  level     %s\n", b.Level)
+	if b.Device != byoc.Host {
+		fmt.Fprintf(w, "  device    %s; it is offered with --device %s\n", b.Device, b.Device)
+	}
 	if b.Wide != "" {
 		fmt.Fprintf(w, "  precision %s; it is offered where --precision allows that\n", b.Precision)
 		fmt.Fprintf(w, "  takes     %d of the patterns of %s\n", len(b.Patterns), b.Wide)
@@ -147,6 +153,10 @@ func (b *backendInfo) print(s *Session, verbose bool) {
 	}
 	if b.TakesAnything {
 		fmt.Fprintf(w, "  takes     every operator\n")
+		return
+	}
+	if len(b.Patterns) == 0 {
+		fmt.Fprintf(w, "  takes     what it has rules for; that is asked of each network\n")
 		return
 	}
 	if !verbose {

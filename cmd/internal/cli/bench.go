@@ -97,14 +97,14 @@ func (o *benchOutput) write(s *Session, report benchReport) error {
 }
 
 // usableBackends are the names of the backends that can be used here, TVM first; the others are told with the reason.
-// Those that compute narrowly are neither: a precision offers them.
+// Those that compute narrowly, or on other devices, are neither: a precision, or a device that is named, offers them.
 func usableBackends() (names []string, absent []byoc.Backend, err error) {
 	if err := builtin.RegisterAll(); err != nil {
 		return nil, nil, err
 	}
 	for _, b := range byoc.All() {
 		switch {
-		case byoc.PrecisionOf(b) != byoc.F32:
+		case byoc.PrecisionOf(b) != byoc.F32 || byoc.DeviceOf(b) != byoc.Host:
 		case b.TakesAnything():
 			names = append([]string{b.Name()}, names...)
 		case b.Probe().Usable:

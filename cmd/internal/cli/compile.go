@@ -120,7 +120,7 @@ type compileAction struct {
 }
 
 // decidedByPlan are the flags that --plan answers.
-var decidedByPlan = []string{"backends", "pin", "forbid", "target", "threads", "opt-level", "repeat", "exhaustive",
+var decidedByPlan = []string{"backends", "device", "pin", "forbid", "target", "threads", "opt-level", "repeat", "exhaustive",
 	"skip-unusable", "rounds", "level", "no-graph-search", "search-time", "trials", "memory-limit-executable",
 	"precision", "max-error", "error-measure", "calibration-method", "bias-correction"}
 

@@ -60,15 +60,19 @@ func (*completionAction) Run(s *Session, args []string) error {
 
 // values are what flags take that take one of a few words, or several of them.
 func values() map[string][]string {
-	var backends []string
+	var backends, devices []string
 	for _, b := range byoc.All() {
 		backends = append(backends, b.Name())
+		devices = append(devices, byoc.DeviceOf(b))
 	}
+	slices.Sort(devices)
+	devices = slices.Compact(devices)
 	methods := []string{settings.BiasesOn, settings.BiasesOff, settings.BiasesAuto}
 	return map[string][]string{
 		"alone":           backends,
 		"backend":         backends,
 		"backends":        backends,
+		"device":          devices,
 		"of":              backends,
 		"bias-correction": methods,
 		"error-measure":   cost.Measures(),

@@ -47,7 +47,9 @@ type doctorReport struct {
 	TVM      *tvmInfo          `json:"tvm"`
 	Plugins  []pluginInfo      `json:"plugins"`
 	Backends []doctorBackend   `json:"backends"`
-	Machine  machine.Info      `json:"machine"`
+	// Devices are those beside the processor.
+	Devices []doctorDevice `json:"devices"`
+	Machine machine.Info   `json:"machine"`
 	// Precisions are the narrow types that this processor has instructions for.
 	Precisions []doctorPrecision `json:"precisions"`
 	Store      storeInfo         `json:"cost_store"`
@@ -71,7 +73,9 @@ type pluginInfo struct {
 }
 
 type doctorBackend struct {
-	Name     string     `json:"name"`
+	Name string `json:"name"`
+	// Device is the kind of device that it runs on.
+	Device   string     `json:"device"`
 	Probe    byoc.Probe `json:"probe"`
 	Patterns int        `json:"patterns"`
 }
@@ -134,6 +138,7 @@ func diagnose(s *Session) *doctorReport {
 	r.lookAtTVM()
 	r.lookAtPlugins(backends)
 	r.lookAtBackends(backends)
+	r.lookAtDevices()
 	r.Precisions = lookAtPrecisions()
 	if _, err := exec.LookPath(linker()); err != nil {
 		r.problem("error", "there is no C++ compiler, with which TVM links what it compiles",
@@ -205,6 +210,7 @@ var pluginNames = []struct {
 	{"libcollage_mkl.so", "", ""},
 	{"libcollage_onnxruntime.so", "", ""},
 	{"libcollage_openblas.so", "", ""},
+	{"libcollage_opencl.so", "", ""},
 	{"libcollage_openvino.so", "", ""},
 }
 
@@ -264,14 +270,14 @@ func askPlugin(path, library, version string) (map[string]string, error) {
 func (r *doctorReport) lookAtBackends(backends []backendInfo) {
 	r.Backends = []doctorBackend{}
 	for _, b := range backends {
-		r.Backends = append(r.Backends, doctorBackend{b.Name, b.Probe, len(b.Patterns)})
+		r.Backends = append(r.Backends, doctorBackend{b.Name, b.Device, b.Probe, len(b.Patterns)})
 		// What TVM lacks, and which plug-ins are missing, was said before.
 		said := slices.ContainsFunc(r.Plugins, func(p pluginInfo) bool { return p.Reason == b.Probe.Reason })
 		// What computes narrowly lacks the library that was told of already, or the processor's instructions.
 		said = said || b.Wide != ""
 		if !b.Probe.Usable && b.Compiler != "" && !said {
 			severity := "warning"
-			if slices.Contains(optionalBackends, b.Name) {
+			if slices.Contains(optionalBackends, b.Name) || b.Device != byoc.Host {
 				severity = "note"
 			}
 			r.problem(severity, fmt.Sprintf("the backend %s cannot be used: %s", b.Name, b.Probe.Reason),

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/collage-tvm/collage/byoc"
 	"text/tabwriter"
 )
 
@@ -57,10 +59,20 @@ func (r *doctorReport) print(out io.Writer) {
 			continue
 		}
 		takes := "every operator"
-		if b.Patterns > 0 {
+		switch {
+		case b.Patterns > 0:
 			takes = fmt.Sprintf("%d patterns", b.Patterns)
+		case b.Device != byoc.Host:
+			takes = "what the device can run"
 		}
 		line(b.Name, "usable, takes %s; %s", takes, libraryText(b.Probe))
+	}
+
+	if len(r.Devices) > 0 {
+		section("devices")
+		for _, d := range r.Devices {
+			line(d.Kind, "%s, %s, driver %s, %d units, %s", d.Name, d.Version, d.Driver, d.Units, sizeText(d.Memory))
+		}
 	}
 
 	section("machine")

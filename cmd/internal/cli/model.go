@@ -30,6 +30,7 @@ type modelFlags struct {
 	params, format, target, store         string
 	tuningLog                             string
 	backends, shapes, values, pin, forbid []string
+	devices                               []string
 	dynamic                               []string
 	threads, optLevel, samples            int
 	exact                                 bool
@@ -86,6 +87,7 @@ func declareOption(flags *pflag.FlagSet, name string, where any) {
 // declarePlacement declares those that say how it is placed.
 func (m *modelFlags) declarePlacement(flags *pflag.FlagSet) {
 	declareOption(flags, "backends", &m.backends)
+	declareOption(flags, "devices", &m.devices)
 	declareOption(flags, "pin", &m.pin)
 	declareOption(flags, "forbid", &m.forbid)
 	declareOption(flags, "exact", &m.exact)
@@ -249,6 +251,10 @@ func (m *modelFlags) checkBackends(s *Session) error {
 	if len(names) == 0 {
 		return errors.New("--backends is empty: name at least one (see collage backends)")
 	}
+	names, err := settings.WithDevices(names, m.devices)
+	if err != nil {
+		return asFlag(err)
+	}
 	m.backends = names
 	vanished := false
 	if err := m.checkRules(); err != nil {
@@ -295,7 +301,11 @@ func checkUsable(s *Session, what string, backend byoc.Backend) error {
 func asFlag(err error) error {
 	var option *settings.OptionError
 	if errors.As(err, &option) {
-		return fmt.Errorf("--%s %s", strings.ReplaceAll(option.Option, "_", "-"), option.Reason)
+		flag := strings.ReplaceAll(option.Option, "_", "-")
+		if option.Option == "devices" {
+			flag = settings.FindOption(option.Option).Flag
+		}
+		return fmt.Errorf("--%s %s", flag, option.Reason)
 	}
 	return err
 }

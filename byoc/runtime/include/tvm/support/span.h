@@ -16,7 +16,8 @@ namespace support {
 template <class Element, class Index = Element>
 class Span {
  public:
-  Span(Element* begin, int size) : begin_(begin), end_(begin + size) {}
+  Span(Element* begin, int size) : Span(begin, begin + size) {}
+  Span(Element* begin, Element* end) : begin_(begin), end_(end) {}
   Element* begin() const { return begin_; }
   Element* end() const { return end_; }
   size_t size() const { return static_cast<size_t>(end_ - begin_); }

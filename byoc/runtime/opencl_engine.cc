@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine "opencl": runs a region (opencl_program.h) on an OpenCL device. The region is a network of its own, which
+// TVM's graph executor runs there: its weights and what lies between its operators stay in the device's memory. The
+// region's inputs are copied there and its outputs back, each once a call.
+#include <sys/mman.h>
+#include <tvm/runtime/device_api.h>
+#include <tvm/runtime/module.h>
+#include <tvm/runtime/packed_func.h>
+#include <tvm/runtime/registry.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layer_steps.h"
+#include "needs.h"
+#include "opencl_devices.h"
+#include "opencl_program.h"
+#include "region_module.h"
+
+namespace collage {
+namespace opencl {
+namespace {
+
+using tvm::runtime::Module;
+using tvm::runtime::PackedFunc;
+using tvm::runtime::TypedPackedFunc;
+
+constexpr int kDevice = 0;
+
+// A file without a name that holds a library. It lives as long as the library is loaded: the dynamic loader knows
+// libraries by their paths, and the path of a closed file is that of the next one.
+class LibraryFile {
+ public:
+  explicit LibraryFile(std::string_view bytes) : file_(memfd_create("collage-region", MFD_CLOEXEC)) {
+    if (file_ < 0) Fail("making a file in memory");
+    while (!bytes.empty()) {
+      const ssize_t written = write(file_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) {
+        const int why = errno;
+        close(file_);
+        errno = why;
+        Fail("writing a file in memory");
+      }
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+  ~LibraryFile() { close(file_); }
+  LibraryFile(const LibraryFile&) = delete;
+  LibraryFile& operator=(const LibraryFile&) = delete;
+
+  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
+
+ private:
+  [[noreturn]] static void Fail(const char* what) {
+    throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
+  }
+
+  const int file_;
+};
+
+class Engine final : public RegionEngine {
+ public:
+  explicit Engine(const RegionProgram& region)
+      : program_(Program::Parse(region.text)), device_{kDLOpenCL, kDevice}, file_(program_.library) {
+    if (program_.readers.size() != region.inputs.size() || program_.makers.size() != region.outputs.size()) {
+      throw std::runtime_error("the program is one for other inputs and outputs; compile the model again");
+    }
+    RequireDevice(kDevice);
+    const PackedFunc* load = tvm::runtime::Registry::Get("runtime.module.loadfile_so");
+    ICHECK(load != nullptr);
+    Module library = (*load)(file_.path(), "so");
+    executor_ = library.GetFunction("default")(device_);
+    set_input_ = executor_.GetFunction("set_input");
+    run_ = executor_.GetFunction("run");
+    get_output_ = executor_.GetFunction("get_output");
+  }
+
+  void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    for (size_t i = 0; i < inputs.size(); ++i) CopyIn(i, inputs[i]);
+    run_();
+    for (size_t i = 0; i < outputs.size(); ++i) get_output_(static_cast<int>(i), outputs[i]);
+    // A copy back waits for what it copies; where there is nothing to be copied, nobody has waited.
+    if (outputs.empty()) Wait();
+  }
+
+  void RunTimed(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    steps_.clear();
+    const auto begin = std::chrono::steady_clock::now();
+    auto last = begin;
+    const auto note = [&](LayerStep step) {
+      Wait();
+      const auto now = std::chrono::steady_clock::now();
+      step.milliseconds = std::chrono::duration<double, std::milli>(now - last).count();
+      last = now;
+      steps_.push_back(std::move(step));
+    };
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      CopyIn(i, inputs[i]);
+      LayerStep step;
+      step.what = "copy to the device";
+      step.reorder = true;
+      step.of = program_.readers[i];
+      note(std::move(step));
+    }
+    run_();
+    LayerStep all;
+    all.what = "kernels";
+    all.of.resize(program_.groups.size());
+    std::iota(all.of.begin(), all.of.end(), 0);
+    note(std::move(all));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      get_output_(static_cast<int>(i), outputs[i]);
+      LayerStep step;
+      step.what = "copy from the device";
+      step.reorder = true;
+      step.from = program_.makers[i];
+      note(std::move(step));
+    }
+  }
+
+  std::string Times() const final { return DescribeLayers(program_.groups, steps_, 0); }
+
+ private:
+  void CopyIn(size_t index, const DLTensor* tensor) {
+    set_input_(static_cast<int>(index), const_cast<DLTensor*>(tensor));
+  }
+
+  void Wait() { tvm::runtime::DeviceAPI::Get(device_)->StreamSync(device_, nullptr); }
+
+  const Program program_;
+  const DLDevice device_;
+  const LibraryFile file_;  // goes after what was loaded from it
+  Module executor_;
+  PackedFunc set_input_, run_, get_output_;
+  std::vector<LayerStep> steps_;
+};
+
+std::unique_ptr<RegionEngine> Make(const RegionProgram& program) { return std::make_unique<Engine>(program); }
+
+// What TVM's runtime asks of a device at least, where there is one: newer drivers take the same models.
+std::string LibraryVersion() {
+  RequireDevice(kDevice);
+  return "1.2";
+}
+
+[[maybe_unused]] const bool registered = [] {
+  RegisterPlugin("opencl", {"OpenCL", LibraryVersion, kProgramForm});
+  RegisterRegionEngine("opencl", Make);
+  return true;
+}();
+
+}  // namespace
+}  // namespace opencl
+}  // namespace collage

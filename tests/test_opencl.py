@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions on an OpenCL device: what TVM computes there is what it computes on the processor; which parts go there is a
+matter of costs; what is copied is what the plan says.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import opencl_operators
+import placed
+import pytest
+import tvm
+from conftest import environment
+from tvm import relay
+
+BACKEND = "tvm_opencl"
+SCRIPT = Path(__file__).parent.parent / "scripts" / "opencl.sh"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def device(collage_library):
+    """A driver, on every machine on which one can be had: the processor by way of pocl."""
+    done = subprocess.run([str(SCRIPT)], capture_output=True, text=True, timeout=600)
+    if done.returncode == 3:
+        pytest.skip(f"OpenCL cannot be had here: {done.stdout.strip()}")
+    assert done.returncode == 0, done.stderr
+    yield
+    placed.forget()
+
+
+def typed(expr):
+    return relay.transform.InferType()(tvm.IRModule.from_expr(expr))
+
+
+def convolution(data, channels_in, channels, seed=0):
+    weight = np.random.default_rng(seed).standard_normal((channels, channels_in, 3, 3)) / (3 * channels_in**0.5)
+    return relay.nn.conv2d(
+        data, relay.const(weight.astype("float32")), kernel_size=(3, 3), channels=channels, padding=(1, 1)
+    )
+
+
+def network():
+    """Two convolutions with what follows them, a pool, and a softmax."""
+    data = relay.var("data", shape=(1, 3, 16, 16))
+    data = relay.nn.relu(convolution(data, 3, 8))
+    data = relay.nn.max_pool2d(relay.nn.relu(convolution(data, 8, 8, 1)), (2, 2), (2, 2))
+    return typed(relay.nn.softmax(relay.nn.batch_flatten(data)))
+
+
+def by_costs(module, cost, **options):
+    """The module and the plan for costs that a function of the key gives."""
+    import collage
+
+    told = collage.transform.configuration(["tvm"], devices=["opencl"], threads=placed.THREADS, **options)
+    split, plan = tvm.get_global_func("collage.partition")(module, told, lambda key: cost(json.loads(str(key))))
+    return split, json.loads(str(plan))
+
+
+def runs_like_tvm(module, split, folder, rtol=1e-4):
+    inputs = placed.values(module, seed=5)
+    executor = placed.load(placed.export_to(folder / "model.tar", split))
+    got = placed.run(executor, *inputs)
+    placed.same(got, placed.expected(module, *inputs), rtol=rtol)
+    # A second run finds what the first one has left.
+    other = placed.values(module, seed=6)
+    placed.same(placed.run(executor, *other), placed.expected(module, *other), rtol=rtol)
+
+
+@pytest.mark.parametrize("kind", opencl_operators.OPERATORS)
+def test_operators(kind, tmp_path):
+    """Each operator is taken, and gives what it gives on the processor."""
+    made = {name: make() for name, make in opencl_operators.OPERATORS[kind].items()}
+    for name, expr in made.items():
+        assert placed.regions(placed.place(typed(expr), BACKEND)), f"{name} is not taken"
+    module = typed(relay.Tuple(list(made.values())))
+    inputs = placed.values(module, seed=5)
+    split = placed.place(module, BACKEND)
+    got = placed.run(placed.load(placed.export_to(tmp_path / "model.tar", split)), *inputs)
+    for name, one, wanted in zip(made, got, placed.expected(module, *inputs), strict=True):
+        try:
+            placed.same([one], [wanted])
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("tan", "another name"), ("float64", "float64 is not computed with"), ("empty", "without elements")],
+)
+def test_what_a_device_does_not_take_stays_on_the_processor(name, reason):
+    made = {
+        "tan": lambda: relay.tan(relay.var("x", shape=(4,))),
+        "float64": lambda: relay.exp(relay.var("x", shape=(4,), dtype="float64")),
+        "empty": lambda: relay.exp(relay.var("x", shape=(0, 4))),
+    }
+    split, plan = by_costs(typed(made[name]()), lambda key: 1.0)
+    assert not placed.regions(split)
+    refused = [one for one in plan["candidates"]["refusals"] if one["backend"] == BACKEND]
+    assert any(reason in one["reason"] for one in refused), refused
+
+
+def test_a_network_on_the_device_alone(tmp_path):
+    module = network()
+    split = placed.place(module, BACKEND)
+    (inside,) = placed.regions(split).values()
+    assert inside["nn.conv2d"] == 2 and inside["nn.softmax"] == 1
+    runs_like_tvm(module, split, tmp_path)
+
+
+def test_costs_decide_what_goes_to_the_device(tmp_path):
+    """Costs by hand: a device that is slow gets nothing, one that is quick gets all."""
+    module = network()
+    _, plan = by_costs(module, lambda key: 5.0 if key["backend"] == BACKEND else 1.0)
+    assert {region["backend"] for region in plan["regions"]} == {"tvm"}
+    split, plan = by_costs(module, lambda key: 0.01 if key["backend"] == BACKEND else 1.0)
+    assert {region["backend"] for region in plan["regions"]} == {BACKEND}
+    runs_like_tvm(module, split, tmp_path)
+
+
+def mixed(module, pins):
+    """The module with some operators on the device, the rest on the processor, and the plan."""
+    return by_costs(
+        module, lambda key: 1.0 if key["backend"] == "tvm" else 2.0, pin=[f"{name}={BACKEND}" for name in pins]
+    )
+
+
+def test_device_and_processor_together(tmp_path):
+    module = network()
+    split, plan = mixed(module, ["nn.conv2d"])
+    inside = placed.offloaded(split)
+    assert inside["nn.conv2d"] == 2 and inside["nn.softmax"] == 0
+    assert {region["backend"] for region in plan["regions"]} == {"tvm", BACKEND}
+    runs_like_tvm(module, split, tmp_path)
+
+
+def steps(split, folder, *inputs):
+    """What the regions of a placed module say of their steps in one run."""
+    executor = placed.load(placed.export_to(folder / "model.tar", split))
+    placed.run(executor, *inputs)
+    switch = tvm.get_global_func("collage.runtime.ProfileRegions")
+    switch(True)
+    try:
+        placed.run(executor, *inputs)
+        told = json.loads(str(tvm.get_global_func("collage.runtime.RegionProfile")()))
+    finally:
+        switch(False)
+    return [step for region in told.values() for step in region["steps"]["steps"]]
+
+
+@pytest.mark.parametrize("pins", [["nn.conv2d"], ["nn.max_pool2d"], ["nn.conv2d", "nn.max_pool2d", "nn.relu"]])
+def test_copies_are_counted(pins, tmp_path):
+    """The plan says how many tensors a call copies, and so many are copied."""
+    module = network()
+    split, plan = mixed(module, pins)
+    copies = [region["copies"] for region in plan["regions"] if region["backend"] == BACKEND]
+    assert copies
+    assert all("copies" not in region for region in plan["regions"] if region["backend"] == "tvm")
+    done = [step["what"] for step in steps(split, tmp_path, *placed.values(module))]
+    assert done.count("copy to the device") == sum(one["to_device"] for one in copies)
+    assert done.count("copy from the device") == sum(one["from_device"] for one in copies)
+    assert done.count("kernels") == len(copies)
+
+
+def test_copies_of_values_that_are_read_twice(tmp_path):
+    """A value that a region reads at two places is copied once, as is a result that is read twice; their bytes."""
+    data = relay.var("data", shape=(1, 8, 16, 16))
+    first = convolution(data, 8, 8)
+    both = relay.nn.relu(first) + relay.tanh(first)
+    module = typed(relay.exp(both) + relay.sqrt(relay.abs(both)))
+    split, plan = mixed(module, ["nn.relu", "tanh", "add"])
+    copies = [region["copies"] for region in plan["regions"] if region["backend"] == BACKEND]
+    done = [step["what"] for step in steps(split, tmp_path, *placed.values(module))]
+    assert done.count("copy to the device") == sum(one["to_device"] for one in copies)
+    assert done.count("copy from the device") == sum(one["from_device"] for one in copies)
+    bytes_of_one = 8 * 16 * 16 * 4
+    for one in copies:
+        assert one["to_bytes"] == one["to_device"] * bytes_of_one
+        assert one["from_bytes"] == one["from_device"] * bytes_of_one
+    assert copies[0] == {"to_device": 1, "to_bytes": bytes_of_one, "from_device": 1, "from_bytes": bytes_of_one}
+
+
+def test_a_plan_is_replayed(tmp_path):
+    import collage
+
+    module = network()
+    split, plan = mixed(module, ["nn.conv2d"])
+    again = collage.replay(module, json.dumps(plan))
+    assert tvm.ir.structural_equal(split, again)
+
+
+def test_tvms_virtual_machine_runs_regions_on_the_device(tmp_path):
+    """What branches is run by TVM's virtual machine, and parts of it on the device."""
+    from collage import export
+
+    data = relay.var("data", shape=(1, 8, 12, 12))
+    flag = relay.var("flag", shape=(), dtype="bool")
+    taken = relay.nn.relu(convolution(data, 8, 8))
+    module = typed(
+        relay.Function([data, flag], relay.If(flag, convolution(taken, 8, 8, 1), convolution(taken, 8, 8, 2)))
+    )
+    split = placed.place(module, BACKEND)
+    assert placed.offloaded(split)["nn.conv2d"] == 3
+    for truth in (True, False):
+        inputs = placed.values(module)[0], np.array(truth)
+        answers = []
+        for each in (split, module):
+            machine = export.runnable(each)
+            for place, value in enumerate(inputs):
+                machine.set_input(place, value)
+            machine.run()
+            answers.append([machine.get_output(0).numpy()])
+        placed.same(*answers)
+
+
+@pytest.mark.long
+def test_measured(command, store, tmp_path):
+    """Nothing is said about costs: they are measured, on the device too, and what is written gives TVM's answer."""
+    model = tmp_path / "network.json"
+    model.write_text(tvm.ir.save_json(network()))
+    out, plan = tmp_path / "model.tar", tmp_path / "plan.json"
+    done = command(
+        "compile", model, "-o", out, "--plan-out", plan, "--backends", "tvm", "--device", "opencl", "--search-time", "60s",
+        "--db", store, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(plan.read_text())
+    seen = {one["name"]: one for one in told["finalists"]}
+    assert BACKEND in {one["name"] for one in told["backends"]}
+    assert len(seen) > 1 and all(one.get("max_error", 0) <= 1e-4 for one in seen.values())
+    ran = command("run", out, "--repeat", 3)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["bert_full", "dcgan", "nasneta", "resnet50_3d", "resnext50_32x4d"])
+def test_the_five_networks(name, tmp_path):
+    """On the device alone, and shared between device and processor as costs without sense say."""
+    from collage import transform, workloads
+
+    module, params = workloads.build(name)
+    module["main"] = relay.build_module.bind_params_by_name(module["main"], params)
+    module = transform.Normalise()(module)
+    inputs = placed.values(module)
+    wanted = placed.expected(module, *inputs)
+    split = placed.place(module, BACKEND)
+    placed.same(placed.run(placed.load(placed.export_to(tmp_path / "alone.tar", split)), *inputs), wanted)
+    split, plan = by_costs(module, lambda key: 1 + int(key["structure"][:4], 16) % 7 + (key["backend"] == BACKEND))
+    assert {region["backend"] for region in plan["regions"]} == {"tvm", BACKEND}
+    placed.same(placed.run(placed.load(placed.export_to(tmp_path / "mixed.tar", split)), *inputs), wanted)
+
+
+def without_driver(folder):
+    """An environment in which OpenCL finds no driver."""
+    empty = folder / "vendors"
+    empty.mkdir()
+    return {"OCL_ICD_VENDORS": f"{empty}/"}
+
+
+def test_no_driver(command, tmp_path):
+    model = tmp_path / "network.json"
+    model.write_text(tvm.ir.save_json(network()))
+    lacking = without_driver(tmp_path)
+    done = command("compile", model, "-o", tmp_path / "model.tar", "--device", "opencl", environment=lacking)
+    assert done.returncode == 2
+    assert "tvm_opencl cannot be used: OpenCL" in done.stderr and "names none" in done.stderr
+    assert "pocl-opencl-icd" in done.stderr
+    assert not (tmp_path / "model.tar").exists()
+
+
+def test_a_model_where_there_is_no_device(command, tmp_path):
+    """Before anything of it runs, a model says which device it lacks."""
+    archive = placed.export_to(tmp_path / "model.tar", placed.place(network(), BACKEND))
+    done = command("run", archive, "--repeat", 1)
+    assert done.returncode == 0, done.stderr
+    done = command("run", archive, environment=without_driver(tmp_path))
+    assert done.returncode == 2
+    assert "knows no device on this machine" in done.stderr, done.stderr
+    done = command("run", archive, environment={"COLLAGE_OPENCL_LIBRARY": "/nowhere/libOpenCL.so"})
+    assert done.returncode == 2
+    assert "OpenCL cannot be opened where COLLAGE_OPENCL_LIBRARY says" in done.stderr, done.stderr
+
+
+def test_a_device_that_nobody_knows(command, tmp_path):
+    model = tmp_path / "network.json"
+    model.write_text(tvm.ir.save_json(network()))
+    done = command("compile", model, "-o", tmp_path / "model.tar", "--device", "abacus")
+    assert done.returncode == 2
+    assert '--device has "abacus", on which no backend runs (known: cpu, opencl)' in done.stderr
+
+
+def test_doctor_names_the_device(command):
+    report = json.loads(command("doctor", "--json").stdout)
+    (device,) = [one for one in report["devices"] if one["kind"] == "opencl"][:1]
+    assert device["name"] and device["driver"] and device["units"] > 0 and device["memory_bytes"] > 0
+    assert device["backends"] == [BACKEND]
+    assert device["name"] in command("doctor").stdout
+
+
+def test_the_processors_users_pay_nothing(command, tmp_path):
+    """Without --device no backend of one is offered, and nothing of OpenCL is loaded."""
+    program = (
+        "import collage, tvm, json; from tvm import relay\n"
+        "x = relay.var('x', shape=(1, 4)); m = relay.transform.InferType()(tvm.IRModule.from_expr(relay.exp(x)))\n"
+        "_, plan = tvm.get_global_func('collage.partition')(m, '{}', lambda key: 1.0)\n"
+        "names = [one['name'] for one in json.loads(str(plan))['backends']]\n"
+        "print(json.dumps([names, [line for line in open('/proc/self/maps') if 'opencl' in line.lower()]]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    names, mapped = json.loads(done.stdout.splitlines()[-1])
+    assert BACKEND not in names
+    assert mapped == []
