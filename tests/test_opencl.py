@@ -69,7 +69,14 @@ def runs_like_tvm(module, split, folder, rtol=1e-4):
     placed.same(placed.run(executor, *other), placed.expected(module, *other), rtol=rtol)
 
 
-@pytest.mark.parametrize("kind", opencl_operators.OPERATORS)
+# What networks are made of above all is looked at each time, the rest with the long tests: each kernel is compiled.
+KINDS = [
+    pytest.param(kind, marks=[] if kind in ("convolutions", "products") else pytest.mark.long)
+    for kind in opencl_operators.OPERATORS
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_operators(kind, tmp_path):
     """Each operator is taken, and gives what it gives on the processor."""
     made = {name: make() for name, make in opencl_operators.OPERATORS[kind].items()}
@@ -122,9 +129,8 @@ def test_costs_decide_what_goes_to_the_device(tmp_path):
 
 def mixed(module, pins):
     """The module with some operators on the device, the rest on the processor, and the plan."""
-    return by_costs(
-        module, lambda key: 1.0 if key["backend"] == "tvm" else 2.0, pin=[f"{name}={BACKEND}" for name in pins]
-    )
+    there = {name: BACKEND if name in pins else "tvm" for name in placed.counted(module["main"])}
+    return by_costs(module, lambda key: 1.0, pin=[f"{name}={backend}" for name, backend in there.items()])
 
 
 def test_device_and_processor_together(tmp_path):

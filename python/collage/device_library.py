@@ -13,6 +13,23 @@ from tvm import relay
 from . import export, target
 
 
+def _of_tensors(function):
+    """A region's function as one of tensors alone and without its attributes: the graph executor's inputs are no
+    tuples.
+    """
+    params, bound = [], {}
+    for param in function.params:
+        kind = param.checked_type
+        if not isinstance(kind, tvm.ir.TupleType):
+            params.append(param)
+            continue
+        fields = [relay.var(f"{param.name_hint}_{place}", field) for place, field in enumerate(kind.fields)]
+        params += fields
+        bound[param] = relay.Tuple(fields)
+    body = relay.bind(function.body, bound) if bound else function.body
+    return relay.Function(params, body, function.ret_type)
+
+
 def build(function, device):
     """collage.host.device_library: builds ``function`` for TVM's target ``device`` ("opencl"); bytes.
 
@@ -26,7 +43,7 @@ def build(function, device):
         disabled_pass=list(around.disabled_pass),
         config=dict(around.config),
     )
-    bare = relay.Function(function.params, function.body, function.ret_type)
+    bare = _of_tensors(function)
     host = tvm.target.Target.current(allow_none=True)
     if host is None or host.kind.name != "llvm":
         host = tvm.target.Target(target.default_target())

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The programs of the engines that read little by themselves: BLAS libraries, OpenVINO, ONNX Runtime.
+// The programs of the engines that read little by themselves: BLAS libraries, OpenVINO, ONNX Runtime, OpenCL.
 #include <gtest/gtest.h>
 
 #include "blas_program.h"
 #include "layer_steps.h"
 #include "onnxruntime_program.h"
+#include "opencl_program.h"
 #include "openvino_program.h"
 #include "refusal.h"
 
@@ -109,6 +110,27 @@ TEST(OpenVinoProgram, RefusesOtherFrames) {
         "collage-openvino 5\nf32\nadd", "collage-openvino 5\nf16\nadd\nx", "collage-openvino 5\nadd\nx",
         "collage-openvino 4\n0 1\nx", "collage-openvino 55\nf32\nadd\nx"}) {
     EXPECT_TRUE(Says(Refusal([&] { openvino::Program::Parse(text); }), "compile the model again")) << text;
+  }
+}
+
+TEST(OpenClProgram, SaysWhatTheTextSays) {
+  using namespace std::string_literals;
+  const std::string text = "collage-opencl 1\nadd nn.relu exp\n0,2 - \n1 \n\x7f" "ELF\0\n"s;
+  const opencl::Program program = opencl::Program::Parse(text);
+  EXPECT_EQ(program.groups, (std::vector<std::string>{"add", "nn.relu", "exp"}));
+  EXPECT_EQ(program.readers, (std::vector<std::vector<int>>{{0, 2}, {}}));
+  EXPECT_EQ(program.makers, (std::vector<std::vector<int>>{{1}}));
+  EXPECT_EQ(program.library, "\x7f" "ELF\0\n"s);
+  for (const Seed& seed : Seeds("opencl_program")) opencl::Program::Parse(seed.content);
+}
+
+TEST(OpenClProgram, RefusesOtherFrames) {
+  for (const char* text :
+       {"", "collage-opencl 1", "collage-opencl 1\n", "collage-opencl 2\nadd\n0 \n0 \nx", "collage-opencl 1\nadd\n0 \n0 \n",
+        "collage-opencl 1\nadd\n0\n0 \nx", "collage-opencl 1\nadd\n1 \n0 \nx", "collage-opencl 1\nadd\n-1 \n0 \nx",
+        "collage-opencl 1\nadd\n0, \n0 \nx", "collage-opencl 1\nadd\n0;0 \n0 \nx", "collage-opencl 1\nadd\n \n0 \nx",
+        "collage-opencl 1\nadd\n99999999999 \n0 \nx"}) {
+    EXPECT_TRUE(Says(Refusal([&] { opencl::Program::Parse(text); }), "compile the model again")) << text;
   }
 }
 

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/builtin"
+	"github.com/collage-tvm/collage/pass/settings"
+)
+
+// far is a backend on another device.
+type far struct {
+	byoc.Backend
+	name, device string
+	usable       bool
+}
+
+func (f far) Name() string     { return f.name }
+func (f far) Compiler() string { return f.name }
+func (f far) Device() string   { return f.device }
+func (f far) Probe() byoc.Probe {
+	return byoc.Probe{Usable: f.usable, Reason: "it is not plugged in", Remedy: "plug it in"}
+}
+
+func TestBackendsOfDevices(t *testing.T) {
+	defer byoc.Reset()()
+	require.NoError(t, builtin.RegisterAll())
+	like, err := byoc.Lookup("openvino")
+	require.NoError(t, err)
+	for _, b := range []far{{like, "far_a", "abacus", true}, {like, "far_b", "abacus", false}, {like, "far_c", "abacus", true},
+		{like, "near_a", "slide-rule", false}, {like, "near_b", "slide-rule", false}} {
+		require.NoError(t, byoc.Register(b))
+	}
+	with := func(names []string, devices ...string) []string {
+		all, err := settings.WithDevices(names, devices)
+		require.NoError(t, err)
+		return all
+	}
+	named := []string{"tvm", "far_c"}
+	require.Equal(t, named, with(named))
+	require.Equal(t, named, with(named, "cpu"))
+	require.Equal(t, []string{"tvm", "far_c", "far_a"}, with(named, "cpu", " abacus "), "what is named keeps its place")
+	require.Equal(t, []string{"tvm", "far_c"}, named, "what was given stays as it is")
+	require.Equal(t, []string{"tvm", "near_a"}, with([]string{"tvm"}, "slide-rule"), "who asked is told why not")
+	_, err = settings.WithDevices(named, []string{"abacas"})
+	var wrong *settings.OptionError
+	require.ErrorAs(t, err, &wrong)
+	require.Equal(t, "devices", wrong.Option)
+	require.Contains(t, wrong.Reason, `has "abacas", on which no backend runs (known: abacus, cpu, opencl, slide-rule)`)
+
+	config := settings.Config{Backends: []string{"tvm"}, Devices: []string{"abacus"}}
+	require.NoError(t, config.Validate())
+	config.Devices = []string{"abacas"}
+	require.ErrorAs(t, config.Validate(), &wrong)
+	config.Only = "tvm"
+	require.NoError(t, config.Validate(), "only leaves devices out of account")
+	config.Strict = true
+	require.ErrorContains(t, config.CheckStrict(), "backends, devices: no effect")
+}
