@@ -81,23 +81,6 @@ type PackParameters func(operator string, argument int, t Tensor) (Tensor, error
 // Packer is a backend that packs parameters. The emitters that write constants (byoc/csource) obey it.
 type Packer interface{ PackParameters() PackParameters }
 
-// Remote is a backend whose regions run on another device than the processor, with memory of its own.
-type Remote interface {
-	// Device is the kind of device, as TVM calls it: "opencl", "cuda".
-	Device() string
-}
-
-// Host is the device of backends that are not Remote.
-const Host = "cpu"
-
-// DeviceOf is the kind of device that a backend's regions run on.
-func DeviceOf(b Backend) string {
-	if r, ok := b.(Remote); ok {
-		return r.Device()
-	}
-	return Host
-}
-
 // Linker is a backend whose regions need other libraries than the plug-in named after its Compiler.
 type Linker interface {
 	// Libraries are names for PluginPath, or absolute paths of shared libraries; nil for the plug-in named after the

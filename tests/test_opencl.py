@@ -269,7 +269,8 @@ def test_no_driver(command, tmp_path):
     model = tmp_path / "network.json"
     model.write_text(tvm.ir.save_json(network()))
     lacking = without_driver(tmp_path)
-    done = command("compile", model, "-o", tmp_path / "model.tar", "--device", "opencl", environment=lacking)
+    out, store = tmp_path / "model.tar", tmp_path / "costs.jsonl"
+    done = command("compile", model, "-o", out, "--device", "opencl", "--db", store, environment=lacking)
     assert done.returncode == 2
     assert "tvm_opencl cannot be used: OpenCL" in done.stderr and "names none" in done.stderr
     assert "pocl-opencl-icd" in done.stderr
@@ -319,3 +320,32 @@ def test_the_processors_users_pay_nothing(command, tmp_path):
     names, mapped = json.loads(done.stdout.splitlines()[-1])
     assert BACKEND not in names
     assert mapped == []
+
+
+def test_copies_are_measured_and_counted_by_the_solver(store, tmp_path):
+    """What copies take is in the store, and what the plan says about borders is that; costs of parts are without it."""
+    import collage
+
+    module = network()
+    told = collage.transform.configuration(
+        ["tvm"], devices=["opencl"], threads=placed.THREADS, level="operator", store=str(tmp_path / "costs.jsonl"),
+        samples=2, rounds=1, search_time=60, pin=[f"nn.conv2d={BACKEND}", f"nn.relu={BACKEND}", "nn.max_pool2d=tvm"],
+    )  # fmt: skip
+    _, plan = tvm.get_global_func("collage.partition")(module, told)
+    plan = json.loads(str(plan))
+    took = {}
+    for record in map(json.loads, (tmp_path / "costs.jsonl").read_text().splitlines()):
+        name = record["key"]["structure"]
+        if name.startswith("copy/"):
+            assert record["key"]["backend"] == BACKEND
+            took[name.removeprefix("copy/")] = min(record["samples_ms"]), max(record["samples_ms"])
+    sizes = {int(name.rpartition("-")[2]) for name in took}
+    assert {f"{way}-{size}" for way in ("to", "from") for size in sizes} == set(took) and len(sizes) == 4
+    borders = {one["value"]: one for one in plan["borders"] if one["backend"] == BACKEND}
+    copied = [region for region in plan["regions"] if region["backend"] == BACKEND]
+    assert copied and plan["estimate"]["transfers_ms"] > 0
+    # What is smaller than the smallest that was measured takes what that takes.
+    assert module["main"].params[0].checked_type.shape[2] == 16
+    low, high = took[f"to-{min(sizes)}"]
+    assert low <= borders[0]["in_ms"] <= high
+    tvm.get_global_func("collage.plan.verify")(json.dumps(plan))

@@ -10,12 +10,15 @@
 package opencl
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/propose"
 	"github.com/collage-tvm/collage/byoc/region"
@@ -33,37 +36,74 @@ const (
 // plugin is the file of the runtime, and its engine.
 const plugin = "opencl"
 
-type backend struct{}
+type backend struct {
+	copies atomic.Pointer[byoc.CopyCosts]
+}
 
 // New gives the backend. It needs neither TVM nor OpenCL; Probe says whether that is there.
-func New() byoc.Backend { return backend{} }
+func New() byoc.Backend { return &backend{} }
 
-func (backend) Name() string { return Name }
-func (backend) Description() string {
+func (*backend) Name() string { return Name }
+func (*backend) Description() string {
 	return "TVM's own code generator, for an OpenCL device: whole regions in the device's memory"
 }
-func (backend) Level() byoc.Level        { return byoc.GraphLevel }
-func (backend) Compiler() string         { return Compiler }
-func (backend) Patterns() []byoc.Pattern { return nil }
-func (backend) TakesAnything() bool      { return false }
+func (*backend) Level() byoc.Level        { return byoc.GraphLevel }
+func (*backend) Compiler() string         { return Compiler }
+func (*backend) Patterns() []byoc.Pattern { return nil }
+func (*backend) TakesAnything() bool      { return false }
 
 // MergesRegions is true: within a region nothing is copied between the host and the device.
-func (backend) MergesRegions() bool { return true }
+func (*backend) MergesRegions() bool { return true }
 
 // Device implements byoc.Remote.
-func (backend) Device() string { return Device }
+func (*backend) Device() string { return Device }
+
+// Know implements byoc.Remote.
+func (b *backend) Know(c *byoc.CopyCosts) { b.copies.Store(c) }
+
+// BorderCost implements byoc.Borderer: what copies take, once that is known.
+func (b *backend) BorderCost() byoc.BorderCost {
+	known := b.copies.Load()
+	if known == nil {
+		return nil
+	}
+	return func(t *relay.Type) (in, out float64) {
+		bytes, _ := t.NumBytes()
+		return known.Of(bytes)
+	}
+}
+
+// measureFunction is the plug-in's.
+const measureFunction = "collage.runtime.opencl.MeasureCopies"
+
+// MeasureCopies implements byoc.Remote.
+func (*backend) MeasureCopies(bytes int64) (to, from []float64, err error) {
+	value, err := bridge.Global(measureFunction, bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := value.Str()
+	if err != nil {
+		return nil, nil, err
+	}
+	var took struct{ To, From []float64 }
+	if err := json.Unmarshal([]byte(text), &took); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", measureFunction, err)
+	}
+	return took.To, took.From, nil
+}
 
 // Libraries implements byoc.Linker.
-func (backend) Libraries() []string { return []string{plugin} }
+func (*backend) Libraries() []string { return []string{plugin} }
 
 // Rules implements byoc.Ruler: each operator by itself, and what TVM fuses.
-func (backend) Rules() *byoc.Rules {
+func (*backend) Rules() *byoc.Rules {
 	return &byoc.Rules{Supports: refusal, Style: byoc.TVMFusion}
 }
 
 // Propose implements byoc.Proposer: the greatest regions that can run on the device, and their parts between
 // post-dominators, without operators that were learnt to fail there by themselves.
-func (backend) Propose(g *relay.Graph, learnt []byoc.Learnt) []byoc.Proposal {
+func (*backend) Propose(g *relay.Graph, learnt []byoc.Learnt) []byoc.Proposal {
 	failed := map[relay.NodeID]bool{}
 	for _, l := range learnt {
 		if l.Backend == Name && math.IsInf(l.Milliseconds, 1) && len(l.Nodes) == 1 {
@@ -124,9 +164,13 @@ func computes(t *relay.Type) error {
 	return nil
 }
 
-// Install makes relay.ext.collage_opencl available in this process, and TVM's code generator for OpenCL complete.
-func (backend) Install() error {
+// Install makes relay.ext.collage_opencl available in this process, and TVM's code generator for OpenCL complete. The
+// error says so where there is no device: a driver's file does not mean that there is one.
+func (*backend) Install() error {
 	if err := region.Register(Compiler, plugin, plugin, emit); err != nil {
+		return err
+	}
+	if _, err := bridge.Global("collage.runtime.opencl.Devices"); err != nil {
 		return err
 	}
 	return completeCodeGenerator()

@@ -26,7 +26,7 @@ const writerRevision = 1
 
 // Probe looks for the runtime plug-in, OpenCL's loader and at least one driver, without loading any of them. The
 // version, which is part of the key of costs, is that of the TVM that makes the code, and names the drivers' files.
-func (backend) Probe() byoc.Probe {
+func (*backend) Probe() byoc.Probe {
 	p := byoc.Probe{Library: "OpenCL"}
 	unusable := func(reason, remedy string) byoc.Probe {
 		p.Reason, p.Remedy = reason, remedy

@@ -4,7 +4,10 @@
 #include <runtime/opencl/opencl_common.h>
 #include <tvm/runtime/registry.h>
 
+#include <atomic>
+#include <chrono>
 #include <mutex>
+#include <cstring>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -94,13 +97,68 @@ std::string DescribeDevices() {
   return text.str();
 }
 
-TVM_REGISTER_GLOBAL("collage.runtime.opencl.Devices").set_body_typed([]() -> tvm::runtime::String {
+namespace {
+
+std::atomic<bool> left_out{false};
+
+using tvm::runtime::NDArray;
+
+constexpr DLDevice kFirst{kDLOpenCL, 0};
+
+void Wait() { cl::OpenCLWorkspace::Global()->StreamSync(kFirst, nullptr); }
+
+// What copying so many bytes takes, in milliseconds, several times: {"to": [...], "from": [...]}.
+std::string MeasureCopies(int64_t bytes) {
+  RequireDevice(0);
+  constexpr int kSamples = 15;
+  const DLDataType byte{kDLUInt, 8, 1};
+  NDArray here = NDArray::Empty({bytes}, byte, {kDLCPU, 0});
+  std::memset(here->data, 1, static_cast<size_t>(bytes));
+  NDArray there = NDArray::Empty({bytes}, byte, kFirst);
+  std::ostringstream text;
+  for (const bool to : {true, false}) {
+    text << (to ? "{\"to\": [" : ", \"from\": [");
+    for (int i = -1; i < kSamples; ++i) {  // the first one is not counted: it may make room
+      Wait();
+      const auto begin = std::chrono::steady_clock::now();
+      (to ? there : here).CopyFrom(to ? here : there);
+      Wait();
+      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+      if (i >= 0) text << (i > 0 ? ", " : "") << took.count();
+    }
+    text << "]";
+  }
+  text << "}";
+  return text.str();
+}
+
+// Errors as TVM's.
+template <typename Body>
+auto Told(Body body) -> decltype(body()) {
   try {
-    return DescribeDevices();
+    return body();
   } catch (const std::runtime_error& error) {
     throw tvm::runtime::InternalError(__FILE__, __LINE__, error.what());
   }
+}
+
+}  // namespace
+
+void LeaveOutCopies(bool on) { left_out = on; }
+bool CopiesAreLeftOut() { return left_out; }
+
+TVM_REGISTER_GLOBAL("collage.runtime.opencl.Devices").set_body_typed([]() -> tvm::runtime::String {
+  return Told(DescribeDevices);
 });
+
+TVM_REGISTER_GLOBAL("collage.runtime.opencl.MeasureCopies")
+    .set_body_typed([](int64_t bytes) -> tvm::runtime::String {
+      return Told([bytes] { return MeasureCopies(bytes); });
+    });
+
+TVM_REGISTER_GLOBAL("collage.runtime.opencl.LeaveOutCopies").set_body_typed([](bool on) { LeaveOutCopies(on); });
+
+TVM_REGISTER_GLOBAL("collage.runtime.opencl.Wait").set_body_typed([] { Wait(); });
 
 }  // namespace opencl
 }  // namespace collage

@@ -20,6 +20,11 @@ void RequireDevice(int index);
 // Throws as RequireDevice(0) does.
 std::string DescribeDevices();
 
+// Regions of this process leave out the copies of their inputs and outputs from now on, and do not wait for the device:
+// for who times their kernels. Their outputs are not what they should be then.
+void LeaveOutCopies(bool on);
+bool CopiesAreLeftOut();
+
 }  // namespace opencl
 }  // namespace collage
 

@@ -86,6 +86,10 @@ class Engine final : public RegionEngine {
   }
 
   void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    if (CopiesAreLeftOut()) {
+      run_();
+      return;
+    }
     for (size_t i = 0; i < inputs.size(); ++i) CopyIn(i, inputs[i]);
     run_();
     for (size_t i = 0; i < outputs.size(); ++i) get_output_(static_cast<int>(i), outputs[i]);

@@ -39,6 +39,9 @@ func proposed(mod *bridge.Object, cfg settings.Config) (*Module, error) {
 	for _, b := range backends {
 		s.ByName[b.Name()] = b
 	}
+	if err := s.measureCopies(); err != nil {
+		return nil, err
+	}
 	if err := s.read(mod); err != nil {
 		return nil, err
 	}

@@ -88,6 +88,35 @@ class OnModule(Artefact):
         return timer(*self._inputs, *self._outputs).results
 
 
+class OnDevice(OnModule):
+    """A region that runs on another device. Its seconds are those of its kernels: what copies take counts where
+    regions meet, and calls are waited for together, as the kernels of one larger region are.
+    """
+
+    def __init__(self, module, symbol, values, types, device):
+        super().__init__(module, symbol, values, types)
+        self._leave_out, self._wait = (
+            tvm.get_global_func(f"collage.runtime.{device}.{name}") for name in ("LeaveOutCopies", "Wait")
+        )
+
+    def seconds(self, number, repeat):
+        arguments = (*self._inputs, *self._outputs)
+        self._run(*arguments)  # its inputs are there now
+        self._leave_out(True)
+        try:
+            return [self._mean(number, arguments) for _ in range(repeat)]
+        finally:
+            self._leave_out(False)
+
+    def _mean(self, number, arguments):
+        self._wait()
+        started = time.perf_counter()
+        for _ in range(number):
+            self._run(*arguments)
+        self._wait()
+        return (time.perf_counter() - started) / number
+
+
 def _results(kind):
     """[(shape, dtype)] of a result, tuples taken apart."""
     if isinstance(kind, tvm.relay.TupleType):
@@ -146,7 +175,11 @@ def _on_module(region, compiler, settings):
         return None
     if not _with_constants(module, function, symbol, compiler):
         return None
-    return lambda: OnModule(module, symbol, region.values(), _results(function.ret_type))
+    arguments = module, symbol, region.values(), _results(function.ret_type)
+    device = compiler.removeprefix("collage_")
+    if tvm.get_global_func(f"collage.runtime.{device}.LeaveOutCopies", allow_missing=True):
+        return lambda: OnDevice(*arguments, device)
+    return lambda: OnModule(*arguments)
 
 
 def _linked(region, compiler, settings, threads):
