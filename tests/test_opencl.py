@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import documents
 import numpy as np
 import opencl_operators
 import placed
 import pytest
 import tvm
 from conftest import environment
+from document_runner import Runner
 from tvm import relay
 
 BACKEND = "tvm_opencl"
@@ -256,6 +258,15 @@ def test_the_five_networks(name, tmp_path):
     split, plan = by_costs(module, lambda key: 1 + int(key["structure"][:4], 16) % 7 + (key["backend"] == BACKEND))
     assert {region["backend"] for region in plan["regions"]} == {"tvm", BACKEND}
     placed.same(placed.run(placed.load(placed.export_to(tmp_path / "mixed.tar", split)), *inputs), wanted)
+
+
+@pytest.mark.long
+def test_the_document(tmp_path):
+    """The commands of docs/devices.md, as they stand there."""
+    runner = Runner(tmp_path)
+    (block,) = [one for one in documents.read("docs/devices.md").blocks if one.run_by == "tests/test_opencl.py"]
+    said = runner.run(block)
+    assert said.count("wrote model.tar") == 3 and "on tvm_opencl" in said
 
 
 def without_driver(folder):

@@ -73,12 +73,12 @@ func (b *backend) BorderCost() byoc.BorderCost {
 	}
 }
 
-// measureFunction is the plug-in's.
-const measureFunction = "collage.runtime.opencl.MeasureCopies"
+// measures is the plug-in's packed function that measures copies.
+const measures = "collage.runtime.opencl.MeasureCopies"
 
 // MeasureCopies implements byoc.Remote.
 func (*backend) MeasureCopies(bytes int64) (to, from []float64, err error) {
-	value, err := bridge.Global(measureFunction, bytes)
+	value, err := bridge.Global(measures, bytes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,7 +88,7 @@ func (*backend) MeasureCopies(bytes int64) (to, from []float64, err error) {
 	}
 	var took struct{ To, From []float64 }
 	if err := json.Unmarshal([]byte(text), &took); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", measureFunction, err)
+		return nil, nil, fmt.Errorf("%s: %w", measures, err)
 	}
 	return took.To, took.From, nil
 }

@@ -107,7 +107,6 @@ constexpr DLDevice kFirst{kDLOpenCL, 0};
 
 void Wait() { cl::OpenCLWorkspace::Global()->StreamSync(kFirst, nullptr); }
 
-// What copying so many bytes takes, in milliseconds, several times: {"to": [...], "from": [...]}.
 std::string MeasureCopies(int64_t bytes) {
   RequireDevice(0);
   constexpr int kSamples = 15;
@@ -147,17 +146,21 @@ auto Told(Body body) -> decltype(body()) {
 void LeaveOutCopies(bool on) { left_out = on; }
 bool CopiesAreLeftOut() { return left_out; }
 
+// Gives what is known of the OpenCL devices that are here, as JSON (opencl_devices.h).
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.Devices").set_body_typed([]() -> tvm::runtime::String {
   return Told(DescribeDevices);
 });
 
+// Takes a number of bytes and gives what copying them takes, in milliseconds, several times: {"to": [...], "from": [...]}.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.MeasureCopies")
     .set_body_typed([](int64_t bytes) -> tvm::runtime::String {
       return Told([bytes] { return MeasureCopies(bytes); });
     });
 
+// Takes whether regions of this process leave out their copies, and do not wait for the device; for who times kernels.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.LeaveOutCopies").set_body_typed([](bool on) { LeaveOutCopies(on); });
 
+// Waits until the first OpenCL device has done all that it was asked for.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.Wait").set_body_typed([] { Wait(); });
 
 }  // namespace opencl
