@@ -33,7 +33,9 @@ SHAPE = (1, 16, 1, 1)
 def usable():
     """The backends that can be used here, TVM first."""
     told = from_command("backends")["backends"]
-    names = [one["name"] for one in told if one["probe"]["usable"] and one["precision"] == "f32" and one["device"] == "cpu"]
+    names = [
+        one["name"] for one in told if one["probe"]["usable"] and one["precision"] == "f32" and one["device"] == "cpu"
+    ]
     return ["tvm", *(name for name in names if name != "tvm")]
 
 

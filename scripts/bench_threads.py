@@ -154,7 +154,10 @@ def usable():
     return [
         entry["name"]
         for entry in from_command("backends")["backends"]
-        if entry["probe"]["usable"] and not entry["takes_anything"] and entry["name"] != "dnnl_tvm" and entry["device"] == "cpu"
+        if entry["probe"]["usable"]
+        and not entry["takes_anything"]
+        and entry["name"] != "dnnl_tvm"
+        and entry["device"] == "cpu"
     ]
 
 

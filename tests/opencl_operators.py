@@ -54,7 +54,11 @@ OPERATORS = {
         "depthwise": lambda: convolution(1, 3, 3, groups=8, padding=(1, 1)),
         "grouped": lambda: convolution(4, 3, 3, groups=2, padding=(1, 1)),
         "nhwc": lambda: relay.nn.conv2d(
-            x(1, 12, 12, 8), weight(3, 3, 8, 8), kernel_size=(3, 3), channels=8, data_layout="NHWC",
+            x(1, 12, 12, 8),
+            weight(3, 3, 8, 8),
+            kernel_size=(3, 3),
+            channels=8,
+            data_layout="NHWC",
             kernel_layout="HWIO",
         ),
         "conv1d": lambda: relay.nn.conv1d(x(1, 8, 32), weight(8, 8, 3), kernel_size=3, channels=8),

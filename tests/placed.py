@@ -50,7 +50,9 @@ def usable():
     return [
         backend["name"]
         for backend in listed()
-        if backend["probe"]["usable"] and not backend["takes_anything"] and backend["precision"] == "f32"
+        if backend["probe"]["usable"]
+        and not backend["takes_anything"]
+        and backend["precision"] == "f32"
         and backend["device"] == "cpu"
     ]
 

@@ -6,8 +6,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <cstring>
+#include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -77,7 +77,8 @@ std::string Quoted(const std::string& text) {
 void RequireDevice(int index) {
   const size_t count = Workspace()->devices.size();
   if (index < 0 || static_cast<size_t>(index) >= count) {
-    throw std::runtime_error("there is no OpenCL device " + std::to_string(index) + ": " + std::to_string(count) +
+    throw std::runtime_error("there is no OpenCL device " + std::to_string(index) + ": " +
+                             std::to_string(count) +
                              (count == 1 ? " is here, number 0" : " are here, numbered from 0"));
   }
 }
@@ -151,14 +152,18 @@ TVM_REGISTER_GLOBAL("collage.runtime.opencl.Devices").set_body_typed([]() -> tvm
   return Told(DescribeDevices);
 });
 
-// Takes a number of bytes and gives what copying them takes, in milliseconds, several times: {"to": [...], "from": [...]}.
+// Takes a number of bytes and gives what copying them takes, in milliseconds, several times: {"to": [...],
+// "from": [...]}.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.MeasureCopies")
     .set_body_typed([](int64_t bytes) -> tvm::runtime::String {
       return Told([bytes] { return MeasureCopies(bytes); });
     });
 
-// Takes whether regions of this process leave out their copies, and do not wait for the device; for who times kernels.
-TVM_REGISTER_GLOBAL("collage.runtime.opencl.LeaveOutCopies").set_body_typed([](bool on) { LeaveOutCopies(on); });
+// Takes whether regions of this process leave out their copies, and do not wait for the device; for who times
+// kernels.
+TVM_REGISTER_GLOBAL("collage.runtime.opencl.LeaveOutCopies").set_body_typed([](bool on) {
+  LeaveOutCopies(on);
+});
 
 // Waits until the first OpenCL device has done all that it was asked for.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.Wait").set_body_typed([] { Wait(); });

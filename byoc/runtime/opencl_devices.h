@@ -9,8 +9,9 @@
 namespace collage {
 namespace opencl {
 
-// Makes sure that device `index` is there; TVM's device with that number is it from now on. GPUs are taken where there
-// are any, all other devices where not. Throws std::runtime_error that says what is missing and what to do.
+// Makes sure that device `index` is there; TVM's device with that number is it from now on. GPUs are taken
+// where there are any, all other devices where not. Throws std::runtime_error that says what is missing and
+// what to do.
 void RequireDevice(int index);
 
 // What is known of the devices: a JSON array of
@@ -20,8 +21,8 @@ void RequireDevice(int index);
 // Throws as RequireDevice(0) does.
 std::string DescribeDevices();
 
-// Regions of this process leave out the copies of their inputs and outputs from now on, and do not wait for the device:
-// for who times their kernels. Their outputs are not what they should be then.
+// Regions of this process leave out the copies of their inputs and outputs from now on, and do not wait for
+// the device: for who times their kernels. Their outputs are not what they should be then.
 void LeaveOutCopies(bool on);
 bool CopiesAreLeftOut();
 

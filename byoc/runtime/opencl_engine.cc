@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine "opencl": runs a region (opencl_program.h) on an OpenCL device. The region is a network of its own, which
-// TVM's graph executor runs there: its weights and what lies between its operators stay in the device's memory. The
-// region's inputs are copied there and its outputs back, each once a call.
+// The engine "opencl": runs a region (opencl_program.h) on an OpenCL device. The region is a network of its
+// own, which TVM's graph executor runs there: its weights and what lies between its operators stay in the
+// device's memory. The region's inputs are copied there and its outputs back, each once a call.
 #include <sys/mman.h>
 #include <tvm/runtime/device_api.h>
 #include <tvm/runtime/module.h>
@@ -36,8 +36,8 @@ using tvm::runtime::TypedPackedFunc;
 
 constexpr int kDevice = 0;
 
-// A file without a name that holds a library. It lives as long as the library is loaded: the dynamic loader knows
-// libraries by their paths, and the path of a closed file is that of the next one.
+// A file without a name that holds a library. It lives as long as the library is loaded: the dynamic loader
+// knows libraries by their paths, and the path of a closed file is that of the next one.
 class LibraryFile {
  public:
   explicit LibraryFile(std::string_view bytes) : file_(memfd_create("collage-region", MFD_CLOEXEC)) {

@@ -14,7 +14,8 @@ const std::string kFormat = "collage-opencl " + std::to_string(kProgramForm) + "
 
 [[noreturn]] void Refuse() {
   throw std::runtime_error(
-      "the program was written by another version of Collage, or the file is damaged; compile the model again");
+      "the program was written by another version of Collage, or the file is damaged; compile the model "
+      "again");
 }
 
 // The text up to `end`, which is taken off; the text must have one.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included ahead of TVM's own sources, which are compiled unchanged. A TVM that was built with oneDNN or OpenCL
-// has their packed functions already; registering them a second time would end the process while the
+// Included ahead of TVM's own sources, which are compiled unchanged. A TVM that was built with oneDNN or
+// OpenCL has their packed functions already; registering them a second time would end the process while the
 // plug-in is being loaded. Here the one that came first stays.
 #ifndef COLLAGE_REGISTER_ONCE_H_
 #define COLLAGE_REGISTER_ONCE_H_

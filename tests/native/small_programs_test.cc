@@ -115,21 +115,25 @@ TEST(OpenVinoProgram, RefusesOtherFrames) {
 
 TEST(OpenClProgram, SaysWhatTheTextSays) {
   using namespace std::string_literals;
-  const std::string text = "collage-opencl 1\nadd nn.relu exp\n0,2 - \n1 \n\x7f" "ELF\0\n"s;
+  const std::string text =
+      "collage-opencl 1\nadd nn.relu exp\n0,2 - \n1 \n\x7f"
+      "ELF\0\n"s;
   const opencl::Program program = opencl::Program::Parse(text);
   EXPECT_EQ(program.groups, (std::vector<std::string>{"add", "nn.relu", "exp"}));
   EXPECT_EQ(program.readers, (std::vector<std::vector<int>>{{0, 2}, {}}));
   EXPECT_EQ(program.makers, (std::vector<std::vector<int>>{{1}}));
-  EXPECT_EQ(program.library, "\x7f" "ELF\0\n"s);
+  EXPECT_EQ(program.library,
+            "\x7f"
+            "ELF\0\n"s);
   for (const Seed& seed : Seeds("opencl_program")) opencl::Program::Parse(seed.content);
 }
 
 TEST(OpenClProgram, RefusesOtherFrames) {
-  for (const char* text :
-       {"", "collage-opencl 1", "collage-opencl 1\n", "collage-opencl 2\nadd\n0 \n0 \nx", "collage-opencl 1\nadd\n0 \n0 \n",
-        "collage-opencl 1\nadd\n0\n0 \nx", "collage-opencl 1\nadd\n1 \n0 \nx", "collage-opencl 1\nadd\n-1 \n0 \nx",
-        "collage-opencl 1\nadd\n0, \n0 \nx", "collage-opencl 1\nadd\n0;0 \n0 \nx", "collage-opencl 1\nadd\n \n0 \nx",
-        "collage-opencl 1\nadd\n99999999999 \n0 \nx"}) {
+  for (const char* text : {"", "collage-opencl 1", "collage-opencl 1\n", "collage-opencl 2\nadd\n0 \n0 \nx",
+                           "collage-opencl 1\nadd\n0 \n0 \n", "collage-opencl 1\nadd\n0\n0 \nx",
+                           "collage-opencl 1\nadd\n1 \n0 \nx", "collage-opencl 1\nadd\n-1 \n0 \nx",
+                           "collage-opencl 1\nadd\n0, \n0 \nx", "collage-opencl 1\nadd\n0;0 \n0 \nx",
+                           "collage-opencl 1\nadd\n \n0 \nx", "collage-opencl 1\nadd\n99999999999 \n0 \nx"}) {
     EXPECT_TRUE(Says(Refusal([&] { opencl::Program::Parse(text); }), "compile the model again")) << text;
   }
 }
