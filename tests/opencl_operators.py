@@ -42,10 +42,31 @@ def unary(name):
     return lambda: getattr(relay, name)(relay.abs(rows()) + relay.const(0.1))
 
 
-UNARY = (
-    "abs ceil cos cosh erf exp floor isfinite isinf isnan log log10 log2 negative round rsqrt sigmoid sign sin sinh "
-    "sqrt tanh trunc"
-).split()
+UNARY = [
+    "abs",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "floor",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log10",
+    "log2",
+    "negative",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tanh",
+    "trunc",
+]
 
 OPERATORS = {
     "convolutions": {

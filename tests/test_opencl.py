@@ -230,8 +230,8 @@ def test_measured(command, store, tmp_path):
     model.write_text(tvm.ir.save_json(network()))
     out, plan = tmp_path / "model.tar", tmp_path / "plan.json"
     done = command(
-        "compile", model, "-o", out, "--plan-out", plan, "--backends", "tvm", "--device", "opencl", "--search-time", "60s",
-        "--db", store, "--json",
+        "compile", model, "-o", out, "--plan-out", plan, "--backends", "tvm", "--device", "opencl",
+        "--search-time", "60s", "--db", store, "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(plan.read_text())
