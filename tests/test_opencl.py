@@ -169,7 +169,7 @@ def test_copies_are_counted(pins, tmp_path):
     done = [step["what"] for step in steps(split, tmp_path, *placed.values(module))]
     assert done.count("copy to the device") == sum(one["to_device"] for one in copies)
     assert done.count("copy from the device") == sum(one["from_device"] for one in copies)
-    assert done.count("kernels") == len(copies)
+    assert done.count("kernel") >= len(copies)
 
 
 def test_copies_of_values_that_are_read_twice(tmp_path):

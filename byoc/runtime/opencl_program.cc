@@ -12,6 +12,9 @@ namespace {
 
 const std::string kFormat = "collage-opencl " + std::to_string(kProgramForm) + "\n";
 
+// More than any network has.
+constexpr size_t kMostNodes = size_t{1} << 30;
+
 [[noreturn]] void Refuse() {
   throw std::runtime_error(
       "the program was written by another version of Collage, or the file is damaged; compile the model "
@@ -58,7 +61,12 @@ Program Program::Parse(const std::string& text) {
   program.groups = ParseGroups(Take(&rest, '\n'));
   program.readers = Lists(Take(&rest, '\n'), program.groups.size());
   program.makers = Lists(Take(&rest, '\n'), program.groups.size());
-  if (rest.empty()) Refuse();
+  program.does = Lists(Take(&rest, '\n'), program.groups.size());
+  for (const std::vector<int>& list : Lists(Take(&rest, '\n'), kMostNodes)) {
+    if (list.size() != 1 || (!program.kernels.empty() && list[0] <= program.kernels.back())) Refuse();
+    program.kernels.push_back(list[0]);
+  }
+  if (rest.empty() || program.kernels.size() != program.does.size()) Refuse();
   program.library = rest;
   return program;
 }

@@ -45,7 +45,7 @@ func singly(f *Function, i int, all *Computations) []float64 {
 	weights := make([]float64, len(f.Set.Graph.Nodes))
 	for k := range f.Set.Candidates {
 		c, at := &f.Set.Candidates[k], all.Of[i][k]
-		if at == lazy.Free || c.Operators(f.Set.Graph) != 1 {
+		if at == lazy.Free || c.Operators(f.Set.Graph) != 1 || all.Bounds[at] <= 0 { // of another device nothing is known
 			continue
 		}
 		if w := max(leastWeight, all.Bounds[at]); weights[c.Root] == 0 || w < weights[c.Root] {

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A region as a network of its own for a device, for the runtime plug-in that runs it there (byoc/opencl).
 
-In: a region's function and a kind of device. Out: the bytes of the library that TVM exports, with the weights in it.
+In: a region's function and a kind of device. Out: the bytes of the library that TVM exports, with the weights in it, and
+what its kernels are made of.
 """
 
+import json
 import tempfile
 from pathlib import Path
 
 import tvm
 from tvm import relay
 
-from . import export, target
+from . import export, profile, target
 
 
 def _of_tensors(function):
@@ -31,7 +33,9 @@ def _of_tensors(function):
 
 
 def build(function, device):
-    """collage.host.device_library: builds ``function`` for TVM's target ``device`` ("opencl"); bytes.
+    """collage.host.device_library: builds ``function`` for TVM's target ``device`` ("opencl"). Gives the names of the
+    operators of each kernel, as JSON [[node of TVM's graph, [name, ...]], ...] in the order in which they run, null
+    where that is not known; a zero; and the library.
 
     What passes there are, and what is known from tuning, is what the caller's build has: this is called in the middle
     of one. Whoever watches that build does not see this one. Raises what TVM raises where it has no code for something.
@@ -42,6 +46,7 @@ def build(function, device):
         required_pass=list(around.required_pass),
         disabled_pass=list(around.disabled_pass),
         config=dict(around.config),
+        instruments=[recorder := profile.KernelRecorder()],
     )
     bare = _of_tensors(function)
     host = tvm.target.Target.current(allow_none=True)
@@ -53,4 +58,18 @@ def build(function, device):
         with alike:
             factory = relay.build(tvm.IRModule.from_expr(bare), target=build_for)
         export.link(factory, path)
-        return bytearray(path.read_bytes())
+        return bytearray(json.dumps(_kernels(recorder.module, factory)).encode() + b"\0" + path.read_bytes())
+
+
+def _kernels(module, factory):
+    """What the kernels of a built network are made of."""
+    described = profile.describe(module, factory)
+    if described is None:
+        return None
+    graph = json.loads(factory.get_graph_json())["nodes"]
+    nodes = [place for place, node in enumerate(graph) if node["op"] == "tvm_op"]
+    kernels = [[node, []] for node in nodes]
+    for op in described["ops"]:
+        if op["kernel"] >= 0 and not op["op"].startswith("("):
+            kernels[op["kernel"]][1].append(op["op"])
+    return kernels

@@ -115,25 +115,33 @@ TEST(OpenVinoProgram, RefusesOtherFrames) {
 
 TEST(OpenClProgram, SaysWhatTheTextSays) {
   using namespace std::string_literals;
-  const std::string text =
-      "collage-opencl 1\nadd nn.relu exp\n0,2 - \n1 \n\x7f"
-      "ELF\0\n"s;
+  const std::string text = "collage-opencl 1\nadd nn.relu exp\n0,2 - \n1 \n0 1,2 \n3 7 \nELF\0\n"s;
   const opencl::Program program = opencl::Program::Parse(text);
   EXPECT_EQ(program.groups, (std::vector<std::string>{"add", "nn.relu", "exp"}));
   EXPECT_EQ(program.readers, (std::vector<std::vector<int>>{{0, 2}, {}}));
   EXPECT_EQ(program.makers, (std::vector<std::vector<int>>{{1}}));
-  EXPECT_EQ(program.library,
-            "\x7f"
-            "ELF\0\n"s);
+  EXPECT_EQ(program.does, (std::vector<std::vector<int>>{{0}, {1, 2}}));
+  EXPECT_EQ(program.kernels, (std::vector<int>{3, 7}));
+  EXPECT_EQ(program.library, "ELF\0\n"s);
   for (const Seed& seed : Seeds("opencl_program")) opencl::Program::Parse(seed.content);
 }
 
 TEST(OpenClProgram, RefusesOtherFrames) {
-  for (const char* text : {"", "collage-opencl 1", "collage-opencl 1\n", "collage-opencl 2\nadd\n0 \n0 \nx",
-                           "collage-opencl 1\nadd\n0 \n0 \n", "collage-opencl 1\nadd\n0\n0 \nx",
-                           "collage-opencl 1\nadd\n1 \n0 \nx", "collage-opencl 1\nadd\n-1 \n0 \nx",
-                           "collage-opencl 1\nadd\n0, \n0 \nx", "collage-opencl 1\nadd\n0;0 \n0 \nx",
-                           "collage-opencl 1\nadd\n \n0 \nx", "collage-opencl 1\nadd\n99999999999 \n0 \nx"}) {
+  const std::string right = "collage-opencl 1\nadd\n0 \n0 \n0 \n3 \nx";
+  opencl::Program::Parse(right);
+  const Damage damages[] = {
+      {"opencl 1", "opencl 2", ""}, {"3 \nx", "3 \n", ""},       {"3 \nx", "3 ", ""},
+      {"add\n0 ", "add\n0", ""},   {"add\n0 ", "add\n1 ", ""},   {"add\n0 ", "add\n-1 ", ""},
+      {"add\n0 ", "add\n0, ", ""}, {"add\n0 ", "add\n0;0 ", ""}, {"add\n0 ", "add\n ", ""},
+      {"3 \nx", "3 4 \nx", ""},    {"3 \nx", "- \nx", ""},      {"3 \nx", "3,4 \nx", ""},
+      {"3 \nx", "\nx", ""},        {"3 \nx", "99999999999 \nx", ""},
+      {"0 \n3 \n", "0 0 \n3 3 \n", ""},
+  };
+  for (const Damage& damage : damages) {
+    EXPECT_TRUE(Says(Refusal([&] { opencl::Program::Parse(Damaged(right, damage)); }), "compile the model again"))
+        << damage.from << " -> " << damage.to;
+  }
+  for (const char* text : {"", "collage-opencl 1", "collage-opencl 1\n"}) {
     EXPECT_TRUE(Says(Refusal([&] { opencl::Program::Parse(text); }), "compile the model again")) << text;
   }
 }
