@@ -14,6 +14,8 @@ const Host = "cpu"
 type Remote interface {
 	// Device is the kind of device, as TVM calls it: "opencl", "cuda".
 	Device() string
+	// Memory is the device's, in bytes; 0 where that is not known. The backend must have been installed.
+	Memory() int64
 	// MeasureCopies gives what copying so many bytes takes, in milliseconds, several times each way. The backend must
 	// have been installed; the error says what is wrong with the device.
 	MeasureCopies(bytes int64) (to, from []float64, err error)

@@ -38,6 +38,7 @@ const plugin = "opencl"
 
 type backend struct {
 	copies atomic.Pointer[byoc.CopyCosts]
+	memory atomic.Int64
 }
 
 // New gives the backend. It needs neither TVM nor OpenCL; Probe says whether that is there.
@@ -57,6 +58,9 @@ func (*backend) MergesRegions() bool { return true }
 
 // Device implements byoc.Remote.
 func (*backend) Device() string { return Device }
+
+// Memory implements byoc.Remote.
+func (b *backend) Memory() int64 { return b.memory.Load() }
 
 // Know implements byoc.Remote.
 func (b *backend) Know(c *byoc.CopyCosts) { b.copies.Store(c) }
@@ -166,12 +170,26 @@ func computes(t *relay.Type) error {
 
 // Install makes relay.ext.collage_opencl available in this process, and TVM's code generator for OpenCL complete. The
 // error says so where there is no device: a driver's file does not mean that there is one.
-func (*backend) Install() error {
+func (b *backend) Install() error {
 	if err := region.Register(Compiler, plugin, plugin, emit); err != nil {
 		return err
 	}
-	if _, err := bridge.Global("collage.runtime.opencl.Devices"); err != nil {
+	found, err := bridge.Global("collage.runtime.opencl.Devices")
+	if err != nil {
 		return err
+	}
+	text, err := found.Str()
+	if err != nil {
+		return err
+	}
+	var devices []struct {
+		Memory int64 `json:"memory_bytes"`
+	}
+	if err := json.Unmarshal([]byte(text), &devices); err != nil {
+		return fmt.Errorf("what the plug-in says of the devices is not readable: %w", err)
+	}
+	if len(devices) > 0 {
+		b.memory.Store(devices[0].Memory)
 	}
 	return completeCodeGenerator()
 }

@@ -23,9 +23,11 @@ type distant struct {
 	broken  error
 	known   *byoc.CopyCosts
 	version string
+	memory  int64
 }
 
 func (*distant) Name() string             { return "distant" }
+func (d *distant) Memory() int64          { return d.memory }
 func (*distant) Device() string           { return "abacus" }
 func (d *distant) Know(c *byoc.CopyCosts) { d.known = c }
 func (d *distant) Probe() byoc.Probe {

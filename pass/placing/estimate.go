@@ -145,7 +145,10 @@ func (s *Module) extend(all *Computations, costs []cost.Cost, learnt map[cost.Ke
 		}
 		// Those that the configuration rules out were taken out before, and are proposed anew.
 		allowed := slices.DeleteFunc(slices.Clone(set.Candidates),
-			func(c candidate.Candidate) bool { return s.breaks(f, &c, rules) != "" || s.unfit(set.Graph, &c) })
+			func(c candidate.Candidate) bool {
+				return s.breaks(f, &c, rules) != "" ||
+					s.unfit(set.Graph, &c) || s.tooLarge(set.Graph, &c) != ""
+			})
 		total += len(allowed) - len(f.Set.Candidates)
 		set.Candidates = allowed
 		f.Set = set

@@ -142,6 +142,7 @@ func (s *Module) propose() error {
 		}
 		f.Set = set
 		s.fitting(set)
+		s.holdable(set)
 	}
 	s.Config.Progress(settings.Event{Stage: settings.StageCandidates, Done: len(s.Functions), Total: len(s.Functions)})
 	return nil

@@ -22,6 +22,12 @@ type far struct {
 func (f far) Name() string     { return f.name }
 func (f far) Compiler() string { return f.name }
 func (f far) Device() string   { return f.device }
+func (f far) Memory() int64    { return 0 }
+
+func (f far) Know(*byoc.CopyCosts) {}
+
+func (f far) MeasureCopies(int64) (to, from []float64, err error) { return nil, nil, nil }
+
 func (f far) Probe() byoc.Probe {
 	return byoc.Probe{Usable: f.usable, Reason: "it is not plugged in", Remedy: "plug it in"}
 }
