@@ -172,6 +172,45 @@ def test_copies_are_counted(pins, tmp_path):
     assert done.count("kernel") >= len(copies)
 
 
+def test_each_kernel_says_what_it_does(tmp_path):
+    """Every operator of a region is done by one kernel."""
+    split = placed.place(network(), BACKEND)
+    told = steps(split, tmp_path, *placed.values(network()))
+    done = [group for step in told if step["what"] == "kernel" for group in step["of"]]
+    assert sorted(done) == list(range(sum(placed.offloaded(split).values())))
+    assert all(step["ms"] > 0 for step in told)
+    (there,) = [step for step in told if step["what"] == "copy to the device"]
+    (back,) = [step for step in told if step["what"] == "copy from the device"]
+    assert there["reorder"] and there["of"] == [0] and back["reorder"] and back["from"] == [max(done)]
+
+
+def test_kernels_are_timed_without_copies(tmp_path):
+    """What workers time computes on what was copied before, and gives nothing back."""
+    from collage import artefact, library
+
+    library.install("collage_opencl")
+    function = relay.Function([x := relay.var("x", shape=(4,))], relay.nn.relu(x))
+    symbol = "tvmgen_default_collage_opencl_main_0"
+    for name, value in (("Compiler", "collage_opencl"), ("global_symbol", symbol)):
+        function = function.with_attr(name, value)
+    function = relay.transform.InferType()(tvm.IRModule.from_expr(function))[symbol]
+    module = tvm.get_global_func("relay.ext.collage_opencl")(function)
+    first, second = np.array([1, -1, 2, -2], "float32"), np.array([-3, 3, -4, 4], "float32")
+    region = artefact.OnDevice(module, symbol, [first], [((4,), "float32")], "opencl")
+    np.testing.assert_array_equal(region.outputs(), [[1, 0, 2, 0]])
+    assert all(seconds > 0 for seconds in region.seconds(2, 3))
+    switch, run = tvm.get_global_func("collage.runtime.opencl.LeaveOutCopies"), module.get_function(symbol)
+    given, got = tvm.nd.array(second), tvm.nd.array(np.zeros(4, "float32"))
+    switch(True)
+    try:
+        run(given, got)
+        np.testing.assert_array_equal(got.numpy(), 0)
+    finally:
+        switch(False)
+    run(given, got)
+    np.testing.assert_array_equal(got.numpy(), [0, 3, 0, 4])
+
+
 def test_copies_of_values_that_are_read_twice(tmp_path):
     """A value that a region reads at two places is copied once, as is a result that is read twice; their bytes."""
     data = relay.var("data", shape=(1, 8, 16, 16))
