@@ -17,7 +17,7 @@ started=$SECONDS
 # are for developers.
 declare -A megabytes=([mkl]=195 [onnxruntime]=24 [openblas]=8 [openvino]=59 [tune]=200)
 known=(mkl onnxruntime openblas openvino tune)
-list="$(printf '%s, ' "${known[@]}")all; opencl"
+list="$(printf '%s, ' "${known[@]}")all, opencl"
 
 IFS=', ' read -r -a names <<<"$*"
 ((${#names[@]})) || die "name what to install, as in: make backends BACKENDS=openvino,openblas (known: $list)"

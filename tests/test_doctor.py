@@ -141,7 +141,11 @@ def test_a_good_machine(good):
     }
     for name, instructions in narrow.items():
         assert backends[name]["usable"] or instructions in backends[name]["reason"]
+    # A driver of a device may be there, or not.
+    far = {backend["name"] for backend in good["backends"] if backend["device"] != "cpu"}
     for name in set(backends) - expected - set(narrow) - {"dnnl_tvm"}:
+        if name in far and backends[name]["usable"]:
+            continue
         assert backends[name]["reason"]
         assert backends[name]["remedy"]
     for plugin in good["plugins"]:

@@ -135,7 +135,8 @@ def test_layers_are_the_regions_operators(tmp_path, engine, network):
     assert unnamed <= taken / 10, region["steps"]
     # The steps are parts of the call that was timed around them, in a profile in which nobody took the processor away.
     for again in range(4):
-        if sum(step["ms"] for step in region["steps"]) <= region["ms"] * 1.5:
+        beside = region["call_ms"] < region["ms"]
+        if beside and sum(step["ms"] for step in region["steps"]) <= region["ms"] * 1.5:
             break
         (tmp_path / str(again)).mkdir()
         _, region, _ = profiled(tmp_path / str(again), engine, NETWORKS[network])

@@ -398,4 +398,7 @@ def test_copies_are_measured_and_counted_by_the_solver(store, tmp_path):
     assert module["main"].params[0].checked_type.shape[2] == 16
     low, high = took[f"to-{min(sizes)}"]
     assert low <= borders[0]["in_ms"] <= high
+    # What the processor takes at least says nothing of another device.
+    bounded = [one for one in plan["candidates"]["rejected"] if one["origin"] == "bounded"]
+    assert all(one["estimate_ms"] == 0 for one in bounded if one["backend"] == BACKEND)
     tvm.get_global_func("collage.plan.verify")(json.dumps(plan))

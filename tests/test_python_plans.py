@@ -144,7 +144,7 @@ def test_a_plan_for_another_network_is_refused(store, tmp_path):
 def test_unknown_options_are_said():
     with pytest.raises(TypeError, match=r"no option exhaustiv; did you mean exhaustive\?"):
         transform.configuration(exhaustiv=True)
-    with pytest.raises(TypeError, match=r"no option zzz \(options: backends, pin,"):
+    with pytest.raises(TypeError, match=r"no option zzz \(options: backends, devices, pin,"):
         transform.configuration(zzz=1)
     for function in (transform.CollagePartition, collage.partition, collage.compile):
         with pytest.raises(TypeError, match="exhaustiv"):

@@ -360,7 +360,7 @@ def test_no_network_for_a_backend_is_one_line(copy):
 @pytest.mark.parametrize("names", ["opencv", "openvino,opencv", "dev", "package"])
 def test_an_unknown_backend_is_told_with_the_known_ones(copy, names):
     told = copy.refuses("backends.sh", names)
-    known = ", ".join((*EXTRAS, "all"))
+    known = ", ".join((*EXTRAS, "all", "opencl"))
     assert told == f"there is no backend {names.split(',')[-1]} to install (known: {known})"
     assert copy.called("pip") == 0
 
@@ -368,6 +368,42 @@ def test_an_unknown_backend_is_told_with_the_known_ones(copy, names):
 @pytest.mark.fast
 def test_no_name_at_all(copy):
     assert copy.refuses("backends.sh", "").startswith("name what to install")
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", ["opencl", "tvm_opencl"])
+def test_a_driver_that_is_there_is_taken(copy, tmp_path, name):
+    copy.works()
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    (vendors / "a.icd").write_text("libgpu.so.1\n")
+    (vendors / "b.icd").write_text("libother.so.2\n")
+    copy.tool("ldconfig", "echo '  libOpenCL.so.1 (libc6,x86-64) => /lib/libOpenCL.so.1'")
+    done = copy.run("backends.sh", name, OCL_ICD_VENDORS=str(vendors))
+    assert done.returncode == 0, done.stderr
+    assert "drivers: libgpu.so.1 libother.so.2" in done.stdout
+    assert copy.called("apt-get") == 0
+
+
+@pytest.mark.fast
+def test_a_driver_that_cannot_be_had(copy, tmp_path):
+    copy.tool("ldconfig", "true")
+    lacks = {"OCL_ICD_VENDORS": str(tmp_path / "nowhere")}
+    assert copy.refuses("backends.sh", "opencl", **lacks).startswith("there is no OpenCL driver, and only root on Debian")
+    # As root on Debian it is installed.
+    (copy.tools / "mktemp").symlink_to(shutil.which("mktemp"))
+    copy.tool("id", "echo 0")
+    copy.tool("apt-get", 'echo "apt-get $*" >>"$CALLS"; [[ $1 == update ]] || { echo "no such package"; exit 100; }')
+    told = copy.refuses("backends.sh", "opencl", **lacks)
+    assert told == "Debian's pocl cannot be installed: no such package"
+    assert copy.called("apt-get install") == 1
+    vendors = tmp_path / "vendors"
+    copy.tool("apt-get", f"mkdir -p {vendors}; echo libpocl.so.2 >{vendors}/pocl.icd")
+    copy.tool("ldconfig", f"[[ ! -f {vendors}/pocl.icd ]] || echo libOpenCL.so.1")
+    copy.works()
+    done = copy.run("backends.sh", "opencl", OCL_ICD_VENDORS=str(vendors))
+    assert done.returncode == 0, done.stderr
+    assert "drivers: libpocl.so.2" in done.stdout
 
 
 @pytest.mark.fast

@@ -117,7 +117,7 @@ def test_the_command_is_tvmc(command, cache, tmp_path):
 def test_options_of_the_target(driver, tmp_path):
     with_normalisation(tmp_path / "net.onnx")
     for options, why in (
-        (" -bakends=tvm", "the target collage has no option bakends (options: backends, pin,"),
+        (" -bakends=tvm", "the target collage has no option bakends (options: backends, devices, pin,"),
         (" -threads=many", "-threads=many of the target collage: it is a whole number"),
         (" -search_time=x", "-search_time=x of the target collage: it is a number"),
         (" -exact=perhaps", "-exact=perhaps of the target collage: it is 1 or 0"),
