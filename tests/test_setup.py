@@ -389,7 +389,9 @@ def test_a_driver_that_is_there_is_taken(copy, tmp_path, name):
 def test_a_driver_that_cannot_be_had(copy, tmp_path):
     copy.tool("ldconfig", "true")
     lacks = {"OCL_ICD_VENDORS": str(tmp_path / "nowhere")}
-    assert copy.refuses("backends.sh", "opencl", **lacks).startswith("there is no OpenCL driver, and only root on Debian")
+    assert copy.refuses("backends.sh", "opencl", **lacks).startswith(
+        "there is no OpenCL driver, and only root on Debian"
+    )
     # As root on Debian it is installed.
     (copy.tools / "mktemp").symlink_to(shutil.which("mktemp"))
     copy.tool("id", "echo 0")

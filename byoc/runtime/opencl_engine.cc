@@ -155,9 +155,9 @@ class Engine final : public RegionEngine {
   Timed& Apart() {
     if (timed_ == nullptr) {
       Module made = library_.GetFunction("debug_create")("default", device_);
-      timed_ = std::make_unique<Timed>(Timed{made, made.GetFunction("set_input"),
-                                             made.GetFunction("execute_node"),
-                                             made.GetFunction("get_output")});
+      timed_ =
+          std::make_unique<Timed>(Timed{made, made.GetFunction("set_input"), made.GetFunction("execute_node"),
+                                        made.GetFunction("get_output")});
     }
     return *timed_;
   }

@@ -20,7 +20,8 @@ struct Program {
   std::vector<std::string> groups;
   // For each input the groups that read it, for each output the group that makes it.
   std::vector<std::vector<int>> readers, makers;
-  // The kernels' nodes in TVM's graph, ascending, and for each the groups that it does; none where that is not known.
+  // The kernels' nodes in TVM's graph, ascending, and for each the groups that it does; none where that is
+  // not known.
   std::vector<int> kernels;
   std::vector<std::vector<int>> does;
   // A shared library, the region as TVM exports a network of it for the device; a view into the text.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A region as a network of its own for a device, for the runtime plug-in that runs it there (byoc/opencl).
 
-In: a region's function and a kind of device. Out: the bytes of the library that TVM exports, with the weights in it, and
-what its kernels are made of.
+In: a region's function and a kind of device. Out: the bytes of the library that TVM exports, with the weights in it,
+and what its kernels are made of.
 """
 
 import json

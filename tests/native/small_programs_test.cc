@@ -130,15 +130,25 @@ TEST(OpenClProgram, RefusesOtherFrames) {
   const std::string right = "collage-opencl 1\nadd\n0 \n0 \n0 \n3 \nx";
   opencl::Program::Parse(right);
   const Damage damages[] = {
-      {"opencl 1", "opencl 2", ""}, {"3 \nx", "3 \n", ""},       {"3 \nx", "3 ", ""},
-      {"add\n0 ", "add\n0", ""},   {"add\n0 ", "add\n1 ", ""},   {"add\n0 ", "add\n-1 ", ""},
-      {"add\n0 ", "add\n0, ", ""}, {"add\n0 ", "add\n0;0 ", ""}, {"add\n0 ", "add\n ", ""},
-      {"3 \nx", "3 4 \nx", ""},    {"3 \nx", "- \nx", ""},      {"3 \nx", "3,4 \nx", ""},
-      {"3 \nx", "\nx", ""},        {"3 \nx", "99999999999 \nx", ""},
+      {"opencl 1", "opencl 2", ""},
+      {"3 \nx", "3 \n", ""},
+      {"3 \nx", "3 ", ""},
+      {"add\n0 ", "add\n0", ""},
+      {"add\n0 ", "add\n1 ", ""},
+      {"add\n0 ", "add\n-1 ", ""},
+      {"add\n0 ", "add\n0, ", ""},
+      {"add\n0 ", "add\n0;0 ", ""},
+      {"add\n0 ", "add\n ", ""},
+      {"3 \nx", "3 4 \nx", ""},
+      {"3 \nx", "- \nx", ""},
+      {"3 \nx", "3,4 \nx", ""},
+      {"3 \nx", "\nx", ""},
+      {"3 \nx", "99999999999 \nx", ""},
       {"0 \n3 \n", "0 0 \n3 3 \n", ""},
   };
   for (const Damage& damage : damages) {
-    EXPECT_TRUE(Says(Refusal([&] { opencl::Program::Parse(Damaged(right, damage)); }), "compile the model again"))
+    EXPECT_TRUE(
+        Says(Refusal([&] { opencl::Program::Parse(Damaged(right, damage)); }), "compile the model again"))
         << damage.from << " -> " << damage.to;
   }
   for (const char* text : {"", "collage-opencl 1", "collage-opencl 1\n"}) {
