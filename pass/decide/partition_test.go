@@ -27,6 +27,8 @@ func TestWhatAConfigLeavesOpen(t *testing.T) {
 		Rounds: 5,
 		Level:  settings.GraphLevel, Samples: 6})
 	assert.Equal(t, []string{"tvm", "mkl"}, options.Backends)
+	// One that can be used, or not: then it is there so that the reason is told.
+	assert.Contains(t, OptionsOf(settings.Config{Devices: []string{"opencl"}}).Backends, "tvm_opencl")
 	assert.Equal(t, 1500*time.Millisecond, options.SearchTime)
 	assert.Equal(t, []int{1, 3, 5, 6}, []int{options.OptLevel, options.Trials, options.Rounds, options.Samples})
 	assert.Equal(t, settings.GraphLevel, options.Level)

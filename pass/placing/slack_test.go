@@ -207,3 +207,17 @@ func TestWhatGetsNoAnswerIsAskedForOnce(t *testing.T) {
 	require.NoError(t, c.slack.measure(c.module, e, c.all, c.problem))
 	assert.Len(t, e.keys, 2)
 }
+
+// Of another device no bound is known, and that says nothing of how much of a whole an operator is.
+func TestWhatHasNoBoundWeighsNothing(t *testing.T) {
+	t.Parallel()
+	c := newChain([]string{"tvm", "distant"}, "dear", "cheap")
+	c.all.Bounds[c.at(0, "tvm")], c.all.Bounds[c.at(1, "tvm")] = 8, 2
+	c.all.Bounds[c.at(0, "distant")], c.all.Bounds[c.at(1, "distant")] = 0, 0
+	f := c.module.Functions[0]
+	whole := f.Set.Graph.Root()
+	require.Equal(t, []float64{8, 2}, singly(f, 0, c.all)[whole-1:whole+1])
+	// 100 ms for both are 80 and 20.
+	c.slack.Covers[0] = []Cover{{Nodes: []relay.NodeID{whole - 1, whole}, Milliseconds: 100}}
+	assert.InDelta(t, 80, c.slack.shares(0, singly(f, 0, c.all))[whole-1], 1e-9)
+}
