@@ -63,7 +63,8 @@ def run_python(program, *arguments, timeout=300, **extra):
         capture_output=True,
         text=True,
         timeout=timeout,
-        env=environment(**extra),
+        # Where a crash happened is said before the process ends.
+        env=environment(PYTHONFAULTHANDLER=1, **extra),
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])

@@ -132,6 +132,10 @@ void RunInArena(tbb::task_arena& arena, void (*body)(void*), void* data) {
   });
 }
 
+void RunInArenaOfThisThread(void (*body)(void*), void* data) {
+  ArenaOfThisThreadAlone().execute([=] { body(data); });
+}
+
 void ModelThreads::Choose(int requested) {
   AllArenas().Switch(requested, [this](tbb::task_arena* arena, uint64_t when) {
     when_.store(when, std::memory_order_release);

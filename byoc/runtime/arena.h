@@ -26,6 +26,22 @@ tbb::task_arena& CurrentArena();
 // arena where it began.
 void SetNumThreads(int requested);
 
+// What calls a body that may throw where none may.
+template <typename Body>
+struct Catching {
+  Body* body;
+  std::exception_ptr thrown;
+
+  static void Run(void* data) {
+    auto* call = static_cast<Catching*>(data);
+    try {
+      (*call->body)();
+    } catch (...) {
+      call->thrown = std::current_exception();
+    }
+  }
+};
+
 // Runs body(data) inside the arena: on the calling thread, or on one of the arena's where it is full. The
 // body must not throw.
 void RunInArena(tbb::task_arena& arena, void (*body)(void*), void* data);
@@ -33,21 +49,21 @@ void RunInArena(tbb::task_arena& arena, void (*body)(void*), void* data);
 // The same for anything that takes no arguments. What it throws is thrown here.
 template <typename Body>
 void RunInArena(tbb::task_arena& arena, Body body) {
-  struct Call {
-    Body* body;
-    std::exception_ptr thrown;
-  } call{&body, nullptr};
-  RunInArena(
-      arena,
-      [](void* data) {
-        auto* c = static_cast<Call*>(data);
-        try {
-          (*c->body)();
-        } catch (...) {
-          c->thrown = std::current_exception();
-        }
-      },
-      &call);
+  Catching<Body> call{&body, nullptr};
+  RunInArena(arena, Catching<Body>::Run, &call);
+  if (call.thrown) std::rethrow_exception(call.thrown);
+}
+
+// The same in an arena of the calling thread alone, for a library that makes arenas of its own while it runs.
+// Up to oneTBB 2021.13.2, one that is bound to processors looks the thread that makes it up by the place that
+// it has in the arena around, beyond the end of its own table where that arena is larger
+// (uxlfoundation/oneTBB, pull request 2121). CurrentArena stays what it was.
+void RunInArenaOfThisThread(void (*body)(void*), void* data);
+
+template <typename Body>
+void RunInArenaOfThisThread(Body body) {
+  Catching<Body> call{&body, nullptr};
+  RunInArenaOfThisThread(Catching<Body>::Run, &call);
   if (call.thrown) std::rethrow_exception(call.thrown);
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "arena.h"
 #include "layer_steps.h"
 #include "needs.h"
 #include "openvino_api.h"
@@ -119,7 +120,9 @@ class CompiledRegion {
         api_.Check(api_.infer_request_set_input_tensor_by_index(request_.get(), i, tensor), "take an input");
       });
     }
-    api_.Check(api_.infer_request_infer(request_.get()), "run the region");
+    // OpenVINO makes an arena for each thread that runs a region, when it does so first.
+    RunInArenaOfThisThread(
+        [this] { api_.Check(api_.infer_request_infer(request_.get()), "run the region"); });
   }
 
   // What the nodes took, on the average of all runs since this was made.

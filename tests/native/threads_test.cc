@@ -58,6 +58,28 @@ TEST(Arena, AThreadSeesTheArenaThatItIsIn) {
   EXPECT_EQ(collage_num_threads(), 2);
 }
 
+TEST(Arena, OfThisThreadAloneEachStandsFirst) {
+  SetNumThreads(4);
+  tbb::task_arena& four = CurrentArena();
+  // All at once, so that they have different places in the arena around.
+  std::atomic<int> came{0};
+  Callers(4, [&](int) {
+    In(four, [&] {
+      came.fetch_add(1);
+      while (came.load() < 4) std::this_thread::yield();
+      bool ran = false;
+      RunInArenaOfThisThread([&] {
+        ran = true;
+        EXPECT_EQ(tbb::this_task_arena::current_thread_index(), 0);
+        EXPECT_EQ(collage_num_threads(), 4) << "a library is still told of the model's threads";
+      });
+      EXPECT_TRUE(ran);
+      EXPECT_EQ(tbb::this_task_arena::max_concurrency(), 4) << "back in the arena around";
+    });
+  });
+  EXPECT_THROW(RunInArenaOfThisThread([] { throw std::runtime_error("no"); }), std::runtime_error);
+}
+
 TEST(Arena, TheSameNumberIsTheSameArena) {
   SetNumThreads(2);
   tbb::task_arena* const two = &CurrentArena();
