@@ -147,8 +147,11 @@ func RulesOf(b Backend) *Rules {
 	return nil
 }
 
-// CostFunctionOf: see RulesOf.
+// CostFunctionOf: see RulesOf. What is declared (Declare) comes before what the backend says by itself.
 func CostFunctionOf(b Backend) CostFunction {
+	if d := DeclarationOf(b); d != nil && d.Cost != nil {
+		return d.Cost
+	}
 	if c, ok := b.(Coster); ok {
 		return c.CostFunction()
 	}

@@ -130,6 +130,35 @@ def test_costs_decide_what_goes_to_the_device(tmp_path):
     runs_like_tvm(module, split, tmp_path)
 
 
+def test_a_device_is_as_quick_as_a_file_says(tmp_path):
+    """The same by a file of costs; what is placed by it runs."""
+    import collage
+
+    module = network()
+    copies = [{"bytes": 4096, "to_ms": 1e-3, "from_ms": 1e-3}, {"bytes": 1 << 20, "to_ms": 1e-2, "from_ms": 1e-2}]
+    file = tmp_path / "costs.json"
+    for gflops, backends in ((1e-4, {"tvm"}), (1e5, {BACKEND})):
+        there = {BACKEND: {"gflops": gflops, "gigabytes_per_second": 1e4}}
+        file.write_text(json.dumps({"version": 1, "devices": {"opencl": {"copies": copies}}, "backends": there}))
+        options = {"backends": ["tvm"], "devices": ["opencl"], "threads": placed.THREADS, "samples": 3}
+        with collage.declared_costs(file):
+            split = collage.partition(
+                module, store=tmp_path / "costs.jsonl", plan_out=tmp_path / "plan.json", **options
+            )
+        plan = json.loads((tmp_path / "plan.json").read_text())
+        assert {region["backend"] for region in plan["regions"]} == backends, gflops
+    runs_like_tvm(module, split, tmp_path)
+
+
+def test_a_dry_run_measures_no_copies(command, tmp_path):
+    model = tmp_path / "network.json"
+    model.write_text(tvm.ir.save_json(network()))
+    arguments = ["plan", model, "--format", "relay", "--device", "opencl", "--backends", "tvm", "--dry-run", "-q"]
+    done = command(*arguments, "--db", "costs.jsonl", cwd=tmp_path)
+    assert done.returncode == 0 and BACKEND in done.stdout, done.stderr
+    assert not (tmp_path / "costs.jsonl").exists()
+
+
 def mixed(module, pins):
     """The module with some operators on the device, the rest on the processor, and the plan."""
     there = {name: BACKEND if name in pins else "tvm" for name in placed.counted(module["main"])}

@@ -8,6 +8,7 @@ import (
 	"github.com/collage-tvm/collage/cmd/internal/cli"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/pass"
+	"github.com/collage-tvm/collage/pass/declared"
 	"github.com/collage-tvm/collage/pass/dropin"
 	"github.com/collage-tvm/collage/pass/userbackend"
 )
@@ -19,6 +20,7 @@ var registrations = []func() error{
 	pass.Register,
 	dropin.Register,
 	userbackend.Register,
+	declared.Register,
 	compile.Register,
 	cli.Register,
 }

@@ -14,6 +14,7 @@ package decide
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -189,6 +190,10 @@ type decision struct {
 // Decide finds the fastest network for a normalised module, builds it, and says what stood against it.
 func Decide(ctx context.Context, module *bridge.Object, options Options) (*Decision, error) {
 	c := begun(module, options)
+	if name := settings.DeclaredAmong(c.Backends); name != "" {
+		return nil, &settings.OptionError{Option: "backends", Reason: fmt.Sprintf("has %s, whose costs are declared: what "+
+			"is compiled is run and measured; a network can be planned with it", name)}
+	}
 	if err := c.lookAtForm(); err != nil {
 		return nil, err
 	}

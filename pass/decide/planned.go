@@ -15,7 +15,7 @@ import (
 // Planned is the plan of what the operator level places, within Options.SearchTime: plain TVM and every backend alone
 // are run for what parts take in place, as Decide does it, and what is placed by that is not. There are no finalists.
 // Where there is nothing to choose between, and where the network cannot be run as a whole, it is placed by what parts
-// take alone. The notes are as in a Decision.
+// take alone, and so it is where costs are declared (byoc.Declare). The notes are as in a Decision.
 func Planned(ctx context.Context, module *bridge.Object, options Options) (*plan.Plan, []string, error) {
 	options.Level, options.Settle = settings.OperatorLevel, true
 	if options.Precision.Allowed == "" {
@@ -24,7 +24,7 @@ func Planned(ctx context.Context, module *bridge.Object, options Options) (*plan
 	c := begun(module, options)
 	c.placeOnly = true
 	decided, err := c.under(ctx, func() (*Decision, error) {
-		if c.chooses() {
+		if c.chooses() && settings.DeclaredAmong(c.Backends) == "" {
 			err := placing.Whole(module)
 			if err == nil {
 				var decided *Decision

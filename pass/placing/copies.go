@@ -17,7 +17,8 @@ import (
 var copySizes = []int64{1 << 12, 1 << 16, 1 << 20, 1 << 24}
 
 // measureCopies gives the backends of other devices what copies to these and from there take, from the store, or else
-// measured here (a tenth of a second) and kept there. Where costs are given, these are all that counts.
+// measured here (a tenth of a second) and kept there, or as they are declared. Where costs are given, these are all that
+// counts.
 func (s *Module) measureCopies() error {
 	for _, b := range s.Backends {
 		remote, ok := b.(byoc.Remote)
@@ -26,6 +27,10 @@ func (s *Module) measureCopies() error {
 		}
 		if s.Config.Estimator != nil {
 			remote.Know(nil)
+			continue
+		}
+		if d := byoc.DeclarationOf(b); d != nil && d.Copies != nil {
+			remote.Know(&d.Copies)
 			continue
 		}
 		costs, err := s.copyCosts(b, remote)

@@ -136,7 +136,7 @@ func (s *Module) extend(all *Computations, costs []cost.Cost, learnt map[cost.Ke
 			}
 			about = append(about, f.Set.Candidates[k].Learnt(costs[at].Estimate(), failure))
 		}
-		set, added, err := candidate.Extend(f.Set, s.Backends, candidate.Options{OpPattern: opPattern}, about)
+		set, added, err := candidate.Extend(f.Set, s.Backends, candidate.Options{OpPattern: candidate.RegisteredPattern}, about)
 		if err != nil {
 			return 0, err
 		}

@@ -14,11 +14,8 @@ import (
 // reads, its weights and what it gives are there together; what lies between its operators comes on top of that, and
 // where that is too much, it fails when it is measured.
 func (s *Module) tooLarge(g *relay.Graph, c *candidate.Candidate) string {
-	remote, ok := s.ByName[c.Backend].(byoc.Remote)
-	if !ok {
-		return ""
-	}
-	memory := remote.Memory()
+	backend := s.ByName[c.Backend]
+	memory := byoc.MemoryOf(backend)
 	if memory == 0 {
 		return ""
 	}
@@ -35,7 +32,7 @@ func (s *Module) tooLarge(g *relay.Graph, c *candidate.Candidate) string {
 		return ""
 	}
 	return fmt.Sprintf("what it reads and gives and its weights take %.1f MB, the device %s has %.1f MB", float64(needed)/1e6,
-		remote.Device(), float64(memory)/1e6)
+		byoc.DeviceOf(backend), float64(memory)/1e6)
 }
 
 // holdable leaves those of a set's candidates out that no device can hold, and says so.

@@ -39,9 +39,6 @@ func proposed(mod *bridge.Object, cfg settings.Config) (*Module, error) {
 	for _, b := range backends {
 		s.ByName[b.Name()] = b
 	}
-	if err := s.measureCopies(); err != nil {
-		return nil, err
-	}
 	if err := s.read(mod); err != nil {
 		return nil, err
 	}
@@ -136,7 +133,7 @@ func (s *Module) propose() error {
 	for i, f := range s.Functions {
 		s.Config.Progress(settings.Event{Stage: settings.StageCandidates, Done: i, Total: len(s.Functions),
 			Label: f.Set.Graph.Name})
-		set, err := candidate.Propose(f.Set.Graph, s.Backends, candidate.Options{OpPattern: opPattern})
+		set, err := candidate.Propose(f.Set.Graph, s.Backends, candidate.Options{OpPattern: candidate.RegisteredPattern})
 		if err != nil {
 			return err
 		}

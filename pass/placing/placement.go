@@ -21,6 +21,9 @@ func Decided(mod *bridge.Object, cfg settings.Config, measured *Slack) (*Module,
 	if err != nil {
 		return nil, err
 	}
+	if err := s.measureCopies(); err != nil {
+		return nil, err
+	}
 	s.Slack = measured
 	if err := s.constrain(); err != nil {
 		return nil, err

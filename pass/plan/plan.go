@@ -135,6 +135,8 @@ type Backend struct {
 	Features []string `json:"features,omitempty"`
 	// Device is the kind of device that its regions run on (byoc.Remote); "" for the processor.
 	Device string `json:"device,omitempty"`
+	// Declared says by whom its costs are declared (byoc.Declaration); "" where they are measured.
+	Declared string `json:"declared,omitempty"`
 	// Unusable says why the backend was left out; "" for one that was offered.
 	Unusable string `json:"unusable,omitempty"`
 	// Regions and Operators count what was placed on it; Milliseconds is the sum of its candidates' estimates. A region
@@ -577,6 +579,9 @@ func NewBackend(b byoc.Backend) Backend {
 		Features: slices.Clone(probe.Features)}
 	if device := byoc.DeviceOf(b); device != byoc.Host {
 		entry.Device = device
+	}
+	if d := byoc.DeclarationOf(b); d != nil {
+		entry.Declared = d.Source
 	}
 	return entry
 }

@@ -116,6 +116,8 @@ type Backend struct {
 	Name    string `json:"name"`
 	Library string `json:"library"`
 	Version string `json:"version"`
+	// Declared says by whom its costs are declared; "" where they are measured.
+	Declared string `json:"declared,omitempty"`
 	// Unusable says why the backend was left out; "" for one that was offered.
 	Unusable  string  `json:"unusable,omitempty"`
 	Regions   int     `json:"regions"`
@@ -199,8 +201,8 @@ func Summarise(p *plan.Plan) *Summary {
 	kernels := kernelsOf(p)
 	for _, b := range p.Backends {
 		s.Backends = append(s.Backends, Backend{Name: b.Name, Library: b.Library, Version: b.Version,
-			Unusable: b.Unusable,
-			Regions:  b.Regions, Operators: b.Operators, Estimate: b.Milliseconds, Kernels: kernels[b.Name]})
+			Unusable: b.Unusable, Declared: b.Declared,
+			Regions: b.Regions, Operators: b.Operators, Estimate: b.Milliseconds, Kernels: kernels[b.Name]})
 	}
 	s.Level, s.Precision, s.Copies = p.Level, p.Precision, p.Copies()
 	s.Exact = p.Constraints != nil && p.Constraints.Exact

@@ -235,6 +235,11 @@ func (s *Summary) shares() string {
 		t.AppendRow(table.Row{b.Name, strings.TrimSpace(b.Library + " " + b.Version), b.Regions, b.Operators,
 			s.partMS(b.Estimate)})
 	}
+	for _, b := range s.Backends {
+		if b.Declared != "" {
+			notes += fmt.Sprintf("not measured: what %s takes is declared in %s\n", b.Name, b.Declared)
+		}
+	}
 	for _, device := range slices.Sorted(maps.Keys(s.Copies)) {
 		c := s.Copies[device]
 		notes += fmt.Sprintf("copied in each call: %s to the device %s, %s from there\n",
@@ -497,7 +502,10 @@ func (s *Summary) partMS(v float64) string {
 
 // partsText says what the estimate is the sum of.
 func (s *Summary) partsText() string {
-	if s.Candidates.InPlace > 0 {
+	switch {
+	case slices.ContainsFunc(s.Backends, func(b Backend) bool { return b.Declared != "" }):
+		return "sum of the placed parts, each as it is declared, or measured by itself"
+	case s.Candidates.InPlace > 0:
 		return "sum of the placed parts, each measured by itself, or seen in place"
 	}
 	return "sum of the placed parts, each measured by itself"

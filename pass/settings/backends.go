@@ -101,7 +101,12 @@ func LookupBackends(names []string) ([]byoc.Backend, error) {
 		if r, ok := b.(byoc.Refresher); ok {
 			r.Refresh()
 		}
-		if probe := b.Probe(); !probe.Usable {
+		declared := byoc.DeclarationOf(b) != nil // a plan can do without the library
+		probe := b.Probe()
+		if !probe.Usable && declared {
+			continue
+		}
+		if !probe.Usable {
 			return nil, &UnusableError{Backend: b.Name(), Reason: probe.Reason, Remedy: probe.Remedy}
 		}
 		if err := b.Install(); err != nil {

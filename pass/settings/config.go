@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/internal/tracefile"
 	"github.com/collage-tvm/collage/pass/cost"
 )
@@ -221,6 +222,9 @@ func (c *Config) Validate() error {
 		return &OptionError{"only", "measures nothing, so there is no error for precision or max_error to limit"}
 	case c.Level != "" && c.Level != OperatorLevel && c.Level != GraphLevel:
 		return &OptionError{"level", fmt.Sprintf("is %q; it is %q or %q", c.Level, OperatorLevel, GraphLevel)}
+	case c.Level == GraphLevel && c.declared() != "":
+		return &OptionError{"level", fmt.Sprintf("is graph, which runs networks; the costs of %s are declared, and go with "+
+			"level=\"operator\"", c.declared())}
 	case c.Level == GraphLevel && c.Only != "":
 		return &OptionError{"only", "leaves the graph level nothing to search; it goes with level=\"operator\""}
 	case !(c.SearchTime >= 0) || c.Trials < 0 || c.Rounds < 0:
@@ -321,7 +325,26 @@ func (c Config) Resolved() (Config, error) {
 	return c, nil
 }
 
-// RunsNothing says that no whole network is to be run: there is nothing to choose, or the costs are given.
-func (c *Config) RunsNothing() bool { return c.Only != "" || c.Estimator != nil }
+// RunsNothing says that no whole network is to be run: there is nothing to choose, or costs are given or declared.
+func (c *Config) RunsNothing() bool { return c.Only != "" || c.Estimator != nil || c.declared() != "" }
+
+// declared is the first backend whose costs are declared; "" for none.
+func (c *Config) declared() string {
+	names, err := c.backendNames()
+	if err != nil {
+		return "" // Validate tells
+	}
+	return DeclaredAmong(names)
+}
+
+// DeclaredAmong is the first of some backends whose costs are declared (byoc.Declare); "" for none.
+func DeclaredAmong(names []string) string {
+	for _, name := range names {
+		if b, err := byoc.Lookup(strings.TrimSpace(name)); err == nil && byoc.DeclarationOf(b) != nil {
+			return b.Name()
+		}
+	}
+	return ""
+}
 
 func defaultThreads() int { return runtime.NumCPU() }

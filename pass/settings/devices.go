@@ -34,7 +34,7 @@ func WithDevices(names, devices []string) ([]string, error) {
 				continue
 			}
 			runs = append(runs, b.Name())
-			if b.Probe().Usable {
+			if b.Probe().Usable || byoc.DeclarationOf(b) != nil {
 				usable = append(usable, b.Name())
 			}
 		}

@@ -24,6 +24,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:  # what _LAZY and _MODULES say below, for checkers of types and editors
     from . import api as api
+    from . import costs as costs
     from . import errors as errors
     from . import export as export
     from . import frontends as frontends
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # what _LAZY and _MODULES say below, for checkers of types an
     from .api import partition as partition
     from .api import plan as plan
     from .api import replay as replay
+    from .costs import declared_costs as declared_costs
     from .errors import CollageError as CollageError
     from .executable import Executable as Executable
     from .plans import Plan as Plan
@@ -62,6 +64,7 @@ _LAZY = {
     "backend": "registration",
     "backend_from_tvm": "registration",
     "compile": "api",
+    "declared_costs": "costs",
     "load": "api",
     "options": "api",
     "from_torch": "pytorch",
@@ -73,6 +76,7 @@ _LAZY = {
 }
 _MODULES = (
     "api",
+    "costs",
     "errors",
     "export",
     "frontends",

@@ -282,6 +282,12 @@ def compile(
     if plan is None:
         with told(progress):
             placed, made = _partitioned(module, params, options)
+        if declared := [one["name"] for one in json.loads(made.text)["backends"] if "declared" in one]:
+            raise errors.OptionError(
+                f"backends has {declared[0]}, whose costs are declared: what is compiled is run and measured; a "
+                "network can be planned with it",
+                option="backends",
+            )
         if plan_out is not None:
             made.save(plan_out)
     else:

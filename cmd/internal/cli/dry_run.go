@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/pflag"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/cmd/internal/compile"
 	"github.com/collage-tvm/collage/internal/plaintable"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -59,6 +60,8 @@ type dryRunBackend struct {
 	Candidates   int `json:"candidates"`
 	Computations int `json:"computations"`
 	Known        int `json:"computations_known"`
+	// Declared says by whom its costs are declared; "" where they are measured.
+	Declared string `json:"declared,omitempty"`
 }
 
 type leftOutBackend struct {
@@ -125,10 +128,15 @@ func (r *dryRunReport) ofForecast(forecast *compile.Forecast) {
 	r.Target, r.Threads, r.Placeable = f.Environment.Target, f.Environment.Threads, f.Operators
 	r.Store = dryRunStore{Path: f.Store, Found: f.StoreFound}
 	for _, b := range f.Backends {
-		r.Backends = append(r.Backends, dryRunBackend{Name: b.Backend.Name(), Library: b.Library, Operators: b.Operators,
-			Candidates: b.Candidates, Computations: b.Computations, Known: b.Known})
-		r.Computations += b.Computations
-		r.Known += b.Known
+		one := dryRunBackend{Name: b.Backend.Name(), Library: b.Library, Operators: b.Operators,
+			Candidates: b.Candidates, Computations: b.Computations, Known: b.Known}
+		if d := byoc.DeclarationOf(b.Backend); d != nil {
+			one.Declared, one.Known = d.Source, b.Computations
+		} else {
+			r.Computations += b.Computations
+			r.Known += b.Known
+		}
+		r.Backends = append(r.Backends, one)
 	}
 	for _, absent := range f.Absent {
 		r.LeftOut = append(r.LeftOut, leftOutBackend{absent.Backend, absent.Text()})
@@ -145,6 +153,11 @@ func (r *dryRunReport) print(w io.Writer) error {
 	text += "\n" + r.table()
 	for _, out := range r.LeftOut {
 		text += fmt.Sprintf("%s would be left out: %s\n", out.Name, out.Reason)
+	}
+	for _, b := range r.Backends {
+		if b.Declared != "" {
+			text += fmt.Sprintf("what %s takes is declared in %s\n", b.Name, b.Declared)
+		}
 	}
 	text += fmt.Sprintf("\ntarget %s, %d threads\n", r.Target, r.Threads)
 	for _, line := range append(r.work(), r.Notes...) {

@@ -291,7 +291,7 @@ func checkUsable(s *Session, what string, backend byoc.Backend) error {
 	if backend.Compiler() == "" && !s.Hosted {
 		return nil
 	}
-	if probe := backend.Probe(); !probe.Usable {
+	if probe := backend.Probe(); !probe.Usable && byoc.DeclarationOf(backend) == nil {
 		return fmt.Errorf("%s: %s cannot be used: %s\nTo get it: %s", what, backend.Name(), probe.Reason, probe.Remedy)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/collage-tvm/collage/internal/atomicfile"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/decide"
+	"github.com/collage-tvm/collage/pass/declared"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/report"
 	"github.com/collage-tvm/collage/pass/report/page"
@@ -46,6 +47,10 @@ far off their outputs are: those of them that no other one beats in both. The pl
 Behind them is what is believed of all placements, whether they were run or not: the corners that a price of errors
 leads to, each of them the fastest that is off by no more, and by how much one between two of them may be faster.
 
+With --costs backends and devices are what a file declares (docs/devices.md), those too that are not there: nothing is run
+as a whole then, what the file says counts, and the other backends' parts are measured alone. Name its devices with
+--device, and its backends that run on the processor with --backends.
+
 With --svg or --png what runs where is drawn: a box for each operator, in the colour of its backend; with --frontier, time
 against error.
 
@@ -55,6 +60,7 @@ collage explain and collage diff read a plan; collage compile --plan builds it w
 		"plan model.onnx --db store.jsonl --pin nn.dense=dnnl --forbid %12=tvm",
 		"plan workload:resnext50_32x4d --plan-out plan.json --json",
 		"plan model.onnx --backends tvm,dnnl,mkl --skip-unusable --dry-run",
+		"plan model.onnx --costs npu.json --device npu --plan-out plan.json",
 		"plan model.onnx --frontier --max-error 0.02 --svg frontier.svg",
 	},
 	Host: hostOnly,
@@ -63,6 +69,7 @@ collage explain and collage diff read a plan; collage compile --plan builds it w
 		flags.StringVar(&a.planOut, "plan-out", "", "write the plan to `FILE` (JSON)")
 		a.declarePage(flags)
 		a.declareTrace(flags)
+		flags.StringVar(&a.costs, "costs", "", "take what `FILE` (JSON) says backends and devices take, and measure the rest")
 		a.declarePictures(flags)
 		a.declareModel(flags)
 		a.declarePlacement(flags)
@@ -83,6 +90,7 @@ type planAction struct {
 	pictureFlags
 	flags      *pflag.FlagSet
 	planOut    string
+	costs      string
 	frontier   bool
 	dry        bool
 	searchTime time.Duration
@@ -114,7 +122,7 @@ func (a *planAction) Check(s *Session, args []string) error {
 		return err
 	}
 	err := checkDifferent(usedFile{"MODEL", args[0]}, usedFile{"--params", a.params}, usedFile{"--db", a.store},
-		usedFile{"--plan-out", a.planOut}, usedFile{"--report", a.path()}, usedFile{"--trace", a.trace},
+		usedFile{"--plan-out", a.planOut}, usedFile{"--costs", a.costs}, usedFile{"--report", a.path()}, usedFile{"--trace", a.trace},
 		usedFile{"--svg", a.svg}, usedFile{"--png", a.png})
 	if err != nil {
 		return err
@@ -139,11 +147,32 @@ func (a *planAction) Check(s *Session, args []string) error {
 	if err := a.checkStore(); err != nil {
 		return err
 	}
+	if err := a.declare(); err != nil {
+		return err
+	}
 	if err := a.checkBackends(s); err != nil {
 		return err
 	}
 	asked := settings.Config{Strict: a.strict, Precision: a.precision}
 	return asked.CheckStrict()
+}
+
+// declare has what the file of costs says hold until the command ends.
+func (a *planAction) declare() error {
+	if a.costs == "" {
+		return nil
+	}
+	if a.frontier {
+		return errors.New("--costs does not go with --frontier, which runs networks")
+	}
+	file, err := declared.Read(a.costs)
+	if err != nil {
+		return fmt.Errorf("--costs: %w", err)
+	}
+	if _, err = file.Declare(); err != nil {
+		return fmt.Errorf("--costs: %w", err)
+	}
+	return nil
 }
 
 // checkFrontier looks at the time, and at what goes with --frontier.
