@@ -159,8 +159,8 @@ def test_costs_of_everything_measure_nothing(collage_library, tmp_path):
     plan = planned(network(), tmp_path, said, devices=["opencl"])
     assert backends_of(plan) == {"tvm_opencl"}
     assert json.loads(plan.text)["candidates"]["measured"] == 0
-    with pytest.raises(AssertionError):
-        assert (tmp_path / "costs.jsonl").read_text().strip()
+    said["devices"]["opencl"] = {**NPU["devices"]["npu"], "memory_bytes": 1000}
+    assert backends_of(planned(network(), tmp_path, said, devices=["opencl"])) == {"tvm"}, "it holds nothing"
 
 
 def test_without_a_driver(command, tmp_path):
@@ -244,6 +244,10 @@ def test_the_document(collage_library, tmp_path):
     (block,) = [one for one in documents.read("docs/devices.md").blocks if one.run_by == "tests/test_declared_costs.py"]
     said = runner.run(block)
     assert "wrote the plan plan.json" in said
+    (plan,) = tmp_path.rglob("plan.json")
+    made = schemas.hold("files/plan", schemas.parsed(plan.read_text()))
+    assert "graph_level" not in made, "nothing is run as a whole"
+    assert made["candidates"]["given"] and made["candidates"]["measured"] + made["candidates"]["stored"]
     (file,) = tmp_path.rglob("npu.json")
     schemas.hold("files/costs", schemas.parsed(file.read_text()))
     schemas.hold("files/costs", NPU)

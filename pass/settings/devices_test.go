@@ -52,6 +52,13 @@ func TestBackendsOfDevices(t *testing.T) {
 	require.Equal(t, []string{"tvm", "far_c", "far_a"}, with(named, "cpu", " abacus "), "what is named keeps its place")
 	require.Equal(t, make([]string, 6), named[2:8], "what was given stays as it is")
 	require.Equal(t, []string{"tvm", "near_a"}, with([]string{"tvm"}, "slide-rule"), "who asked is told why not")
+	said := &byoc.Declaration{Source: "a file"}
+	require.NoError(t, byoc.Declare("near_b", said))
+	require.Equal(t, []string{"tvm", "near_b"}, with([]string{"tvm"}, "slide-rule"),
+		"that of which costs are declared need not be here")
+	require.Equal(t, "near_b", settings.DeclaredAmong([]string{"tvm", "unheard-of", " near_b"}))
+	byoc.Withdraw("near_b", said)
+	require.Empty(t, settings.DeclaredAmong([]string{"tvm", "near_b"}))
 	_, err = settings.WithDevices(named, []string{"abacas"})
 	var wrong *settings.OptionError
 	require.ErrorAs(t, err, &wrong)
