@@ -14,6 +14,9 @@ const Host = "cpu"
 type Remote interface {
 	// Device is the kind of device, as TVM calls it: "opencl", "cuda".
 	Device() string
+	// Hardware is what its driver calls the device, and the driver's version; "" where that is not known. It is part of
+	// the key of costs. The backend must have been installed.
+	Hardware() string
 	// Memory is the device's, in bytes; 0 where that is not known. The backend must have been installed.
 	Memory() int64
 	// MeasureCopies gives what copying so many bytes takes, in milliseconds, several times each way. The backend must

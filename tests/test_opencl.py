@@ -15,7 +15,7 @@ import opencl_operators
 import placed
 import pytest
 import tvm
-from conftest import environment
+from conftest import environment, run_python
 from document_runner import Runner
 from tvm import relay
 
@@ -343,6 +343,74 @@ def without_driver(folder):
     empty = folder / "vendors"
     empty.mkdir()
     return {"OCL_ICD_VENDORS": f"{empty}/"}
+
+
+# Two devices of pocl's: "basic" computes on the calling thread, "pthread" on threads of its own.
+SEVERAL = {"POCL_DEVICES": "pthread basic"}
+
+# Runs a model and tells which share of the process's time passes on the calling thread.
+SHARE = """
+import json, sys, time
+import numpy as np
+import collage
+executor = collage.load(sys.argv[1])
+with np.load(sys.argv[2]) as arrays:
+    executor.set_input(0, arrays["input"])
+executor.run()
+whole, own = time.process_time(), time.thread_time()
+for _ in range(30): executor.run()
+whole, own = time.process_time() - whole, time.thread_time() - own
+print(json.dumps({"share": own / whole, "output": executor.get_output(0).numpy().tolist()}))
+"""
+
+
+def devices(command, **extra):
+    done = command("doctor", "--json", environment={**SEVERAL, **extra})
+    told = json.loads(done.stdout)
+    return told["devices"], [one["problem"] for one in told["problems"]]
+
+
+def test_a_device_among_several(command, tmp_path):
+    """The one that is named runs the model, and its costs are its own."""
+    found, _ = devices(command)
+    kinds = [one["name"].split("-")[0] for one in found]
+    assert sorted(kinds) == ["basic", "pthread"] and [one["used"] for one in found] == [True, False]
+    assert [one["number"] for one in found] == [0, 1]
+    data = relay.var("data", shape=(1, 16, 48, 48))
+    module = typed(convolution(convolution(data, 16, 32), 32, 32, 1))
+    (value,) = placed.values(module, seed=5)
+    (wanted,) = placed.expected(module, value)
+    np.savez(tmp_path / "input.npz", input=value)
+    path = placed.export_to(tmp_path / "model.tar", placed.place(module, BACKEND))
+    model = tmp_path / "network.json"
+    model.write_text(tvm.ir.save_json(module))
+    store, hardware = tmp_path / "costs.jsonl", []
+    for number, kind in enumerate(kinds):
+        chosen = {**SEVERAL, "COLLAGE_OPENCL_DEVICE": str(number)}
+        told = run_python(SHARE, path, tmp_path / "input.npz", **chosen)
+        placed.same([np.array(told["output"], "float32")], [wanted])
+        assert (told["share"] > 0.5) == (kind == "basic"), (kind, told["share"])
+        arguments = ["plan", model, "--device", "opencl", "--backends", "tvm", "--db", store, "--repeat", 3, "-q"]
+        plan = tmp_path / f"{number}.json"
+        done = command(*arguments, "--plan-out", plan, environment=chosen)
+        assert done.returncode == 0, done.stderr
+        (there,) = [one for one in json.loads(plan.read_text())["backends"] if one["name"] == BACKEND]
+        hardware.append(there["hardware"])
+        assert there["hardware"].startswith(f"{kind}-") and found[number]["driver"] in there["hardware"]
+    for one in hardware:
+        assert one in store.read_text(), "costs are kept by the device"
+
+
+@pytest.mark.parametrize("number", ["2", " 1", "99999999999999999999"])
+def test_a_device_that_is_not_there(command, number, tmp_path):
+    said = f"COLLAGE_OPENCL_DEVICE={number} names no OpenCL device: 2 are here, numbered from 0"
+    found, problems = devices(command, COLLAGE_OPENCL_DEVICE=number)
+    assert not any(one["used"] for one in found) and any(one.startswith(said) for one in problems)
+    model = tmp_path / "network.json"
+    model.write_text(tvm.ir.save_json(network()))
+    arguments = ["compile", model, "-o", tmp_path / "model.tar", "--device", "opencl", "--db", tmp_path / "costs.jsonl"]
+    done = command(*arguments, environment={**SEVERAL, "COLLAGE_OPENCL_DEVICE": number})
+    assert done.returncode == 2 and said in done.stderr and not (tmp_path / "model.tar").exists()
 
 
 def test_no_driver(command, tmp_path):

@@ -38,7 +38,7 @@ const plugin = "opencl"
 
 type backend struct {
 	copies atomic.Pointer[byoc.CopyCosts]
-	memory atomic.Int64
+	device atomic.Pointer[device]
 }
 
 // New gives the backend. It needs neither TVM nor OpenCL; Probe says whether that is there.
@@ -60,7 +60,20 @@ func (*backend) MergesRegions() bool { return true }
 func (*backend) Device() string { return Device }
 
 // Memory implements byoc.Remote.
-func (b *backend) Memory() int64 { return b.memory.Load() }
+func (b *backend) Memory() int64 {
+	if d := b.device.Load(); d != nil {
+		return d.Memory
+	}
+	return 0
+}
+
+// Hardware implements byoc.Remote.
+func (b *backend) Hardware() string {
+	if d := b.device.Load(); d != nil {
+		return strings.Join([]string{d.Name, d.Version, d.Driver}, ", ")
+	}
+	return ""
+}
 
 // Know implements byoc.Remote.
 func (b *backend) Know(c *byoc.CopyCosts) { b.copies.Store(c) }
@@ -174,22 +187,43 @@ func (b *backend) Install() error {
 	if err := region.Register(Compiler, plugin, plugin, emit); err != nil {
 		return err
 	}
-	found, err := bridge.Global("collage.runtime.opencl.Devices")
+	d, err := chosen()
 	if err != nil {
 		return err
+	}
+	b.device.Store(d)
+	return completeCodeGenerator()
+}
+
+// device is what the plug-in says of a device (byoc/runtime/opencl_devices.h).
+type device struct {
+	Name    string
+	Version string
+	Driver  string
+	Memory  int64 `json:"memory_bytes"`
+}
+
+// chosen is the device that regions run on.
+func chosen() (*device, error) {
+	at, err := bridge.Global("collage.runtime.opencl.Device")
+	if err != nil {
+		return nil, err
+	}
+	index, err := at.Int()
+	if err != nil {
+		return nil, err
+	}
+	found, err := bridge.Global("collage.runtime.opencl.Devices")
+	if err != nil {
+		return nil, err
 	}
 	text, err := found.Str()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var devices []struct {
-		Memory int64 `json:"memory_bytes"`
-	}
+	var devices []device
 	if err := json.Unmarshal([]byte(text), &devices); err != nil {
-		return fmt.Errorf("what the plug-in says of the devices is not readable: %w", err)
+		return nil, fmt.Errorf("what the plug-in says of the devices is not readable: %w", err)
 	}
-	if len(devices) > 0 {
-		b.memory.Store(devices[0].Memory)
-	}
-	return completeCodeGenerator()
+	return &devices[index], nil
 }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <sstream>
@@ -74,13 +75,20 @@ std::string Quoted(const std::string& text) {
 
 }  // namespace
 
-void RequireDevice(int index) {
+int ChosenDevice() {
   const size_t count = Workspace()->devices.size();
-  if (index < 0 || static_cast<size_t>(index) >= count) {
-    throw std::runtime_error("there is no OpenCL device " + std::to_string(index) + ": " +
-                             std::to_string(count) +
-                             (count == 1 ? " is here, number 0" : " are here, numbered from 0"));
+  const char* const named = std::getenv("COLLAGE_OPENCL_DEVICE");
+  if (named == nullptr || *named == '\0') return 0;
+  char* end = nullptr;
+  const unsigned long index = std::strtoul(named, &end, 10);
+  // strtoul takes signs and blanks, too; a number that is too large for it comes out as the largest one.
+  if (*named < '0' || *named > '9' || *end != '\0' || index >= count) {
+    throw std::runtime_error(
+        "COLLAGE_OPENCL_DEVICE=" + std::string(named) + " names no OpenCL device: " +
+        (count == 1 ? "one is here, number 0" : std::to_string(count) + " are here, numbered from 0") +
+        " (collage doctor lists them)");
   }
+  return static_cast<int>(index);
 }
 
 std::string DescribeDevices() {
@@ -104,25 +112,25 @@ std::atomic<bool> left_out{false};
 
 using tvm::runtime::NDArray;
 
-constexpr DLDevice kFirst{kDLOpenCL, 0};
+DLDevice Chosen() { return {kDLOpenCL, ChosenDevice()}; }
 
-void Wait() { cl::OpenCLWorkspace::Global()->StreamSync(kFirst, nullptr); }
+void Wait(DLDevice device) { cl::OpenCLWorkspace::Global()->StreamSync(device, nullptr); }
 
 std::string MeasureCopies(int64_t bytes) {
-  RequireDevice(0);
+  const DLDevice device = Chosen();
   constexpr int kSamples = 15;
   const DLDataType byte{kDLUInt, 8, 1};
   NDArray here = NDArray::Empty({bytes}, byte, {kDLCPU, 0});
   std::memset(here->data, 1, static_cast<size_t>(bytes));
-  NDArray there = NDArray::Empty({bytes}, byte, kFirst);
+  NDArray there = NDArray::Empty({bytes}, byte, device);
   std::ostringstream text;
   for (const bool to : {true, false}) {
     text << (to ? "{\"to\": [" : ", \"from\": [");
     for (int i = -1; i < kSamples; ++i) {  // the first one is not counted: it may make room
-      Wait();
+      Wait(device);
       const auto begin = std::chrono::steady_clock::now();
       (to ? there : here).CopyFrom(to ? here : there);
-      Wait();
+      Wait(device);
       const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
       if (i >= 0) text << (i > 0 ? ", " : "") << took.count();
     }
@@ -165,8 +173,14 @@ TVM_REGISTER_GLOBAL("collage.runtime.opencl.LeaveOutCopies").set_body_typed([](b
   LeaveOutCopies(on);
 });
 
-// Waits until the first OpenCL device has done all that it was asked for.
-TVM_REGISTER_GLOBAL("collage.runtime.opencl.Wait").set_body_typed([] { Wait(); });
+// Gives the number of the OpenCL device that regions run on: the one that COLLAGE_OPENCL_DEVICE names, else
+// 0.
+TVM_REGISTER_GLOBAL("collage.runtime.opencl.Device").set_body_typed([]() -> int {
+  return Told(ChosenDevice);
+});
+
+// Waits until the OpenCL device that regions run on has done all that it was asked for.
+TVM_REGISTER_GLOBAL("collage.runtime.opencl.Wait").set_body_typed([] { Told([] { Wait(Chosen()); }); });
 
 }  // namespace opencl
 }  // namespace collage

@@ -9,16 +9,17 @@
 namespace collage {
 namespace opencl {
 
-// Makes sure that device `index` is there; TVM's device with that number is it from now on. GPUs are taken
-// where there are any, all other devices where not. Throws std::runtime_error that says what is missing and
-// what to do.
-void RequireDevice(int index);
+// The device that regions run on, by its number among those that DescribeDevices tells, which is also TVM's
+// number of it: the one that COLLAGE_OPENCL_DEVICE names, else the first. It is there when this returns;
+// throws std::runtime_error that says what is missing and what to do. GPUs are taken where there are any, all
+// other devices where not.
+int ChosenDevice();
 
 // What is known of the devices: a JSON array of
 //
 //     {"name": "...", "version": "OpenCL 3.0 PoCL", "driver": "3.1", "units": 2, "memory_bytes": 21300981760}
 //
-// Throws as RequireDevice(0) does.
+// Throws where there is no device.
 std::string DescribeDevices();
 
 // Regions of this process leave out the copies of their inputs and outputs from now on, and do not wait for

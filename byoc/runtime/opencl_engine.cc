@@ -33,7 +33,6 @@ using tvm::runtime::Module;
 using tvm::runtime::PackedFunc;
 using tvm::runtime::TypedPackedFunc;
 
-constexpr int kDevice = 0;
 constexpr char kUnknown[] = "TVM did not say which of the region's operators its kernels do";
 
 // A file without a name that holds a library. It lives as long as the library is loaded: the dynamic loader
@@ -71,11 +70,10 @@ class LibraryFile {
 class Engine final : public RegionEngine {
  public:
   explicit Engine(const RegionProgram& region)
-      : program_(Program::Parse(region.text)), device_{kDLOpenCL, kDevice}, file_(program_.library) {
+      : program_(Program::Parse(region.text)), device_{kDLOpenCL, ChosenDevice()}, file_(program_.library) {
     if (program_.readers.size() != region.inputs.size() || program_.makers.size() != region.outputs.size()) {
       throw std::runtime_error("the program is one for other inputs and outputs; compile the model again");
     }
-    RequireDevice(kDevice);
     const PackedFunc* load = tvm::runtime::Registry::Get("runtime.module.loadfile_so");
     ICHECK(load != nullptr);
     library_ = (*load)(file_.path(), "so");
@@ -181,7 +179,7 @@ std::unique_ptr<RegionEngine> Make(const RegionProgram& program) { return std::m
 
 // What TVM's runtime asks of a device at least, where there is one: newer drivers take the same models.
 std::string LibraryVersion() {
-  RequireDevice(kDevice);
+  ChosenDevice();
   return "1.2";
 }
 

@@ -224,6 +224,8 @@ func staleNotes(p *plan.Plan) []string {
 			differences = append(differences,
 				fmt.Sprintf("it was made with %s %s, here is %s %s", b.Library, b.Version, here.Library,
 					here.Version))
+		} else if here.Hardware != b.Hardware && here.Hardware != "" && b.Hardware != "" {
+			differences = append(differences, fmt.Sprintf("it was made for the device %s, here is %s", b.Hardware, here.Hardware))
 		}
 	}
 	if len(differences) == 0 {

@@ -109,6 +109,9 @@ type remote struct {
 // Device implements byoc.Remote.
 func (r *remote) Device() string { return r.device }
 
+// Hardware implements byoc.Remote.
+func (r *remote) Hardware() string { return "" }
+
 // Memory implements byoc.Remote.
 func (r *remote) Memory() int64 { return r.memory }
 

@@ -24,11 +24,14 @@ type distant struct {
 	known   *byoc.CopyCosts
 	version string
 	memory  int64
+
+	hardware string
 }
 
 func (*distant) Name() string             { return "distant" }
 func (d *distant) Memory() int64          { return d.memory }
 func (*distant) Device() string           { return "abacus" }
+func (d *distant) Hardware() string       { return d.hardware }
 func (d *distant) Know(c *byoc.CopyCosts) { d.known = c }
 func (d *distant) Probe() byoc.Probe {
 	return byoc.Probe{Usable: true, Library: "beads", Version: d.version}
@@ -69,6 +72,10 @@ func TestCopiesAreMeasuredOnceForADriver(t *testing.T) {
 	other := &distant{version: "2", broken: errors.New("a bead is stuck")}
 	_, err = look(other, settings.Config{})
 	require.ErrorContains(t, err, "measuring what copies to the device abacus take: a bead is stuck")
+
+	moved := &distant{version: "1", hardware: "the other abacus", broken: errors.New("a bead is stuck")}
+	_, err = look(moved, settings.Config{})
+	require.ErrorContains(t, err, "a bead is stuck", "what another device takes is measured anew")
 
 	given := &distant{version: "1", known: first.known}
 	_, err = look(given, settings.Config{Estimator: estimator{}})

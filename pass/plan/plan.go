@@ -135,6 +135,8 @@ type Backend struct {
 	Features []string `json:"features,omitempty"`
 	// Device is the kind of device that its regions run on (byoc.Remote); "" for the processor.
 	Device string `json:"device,omitempty"`
+	// Hardware is what its driver calls that device, and the driver's version; "" where that is not known.
+	Hardware string `json:"hardware,omitempty"`
 	// Declared says by whom its costs are declared (byoc.Declaration); "" where they are measured.
 	Declared string `json:"declared,omitempty"`
 	// Unusable says why the backend was left out; "" for one that was offered.
@@ -578,7 +580,7 @@ func NewBackend(b byoc.Backend) Backend {
 	entry := Backend{Name: b.Name(), Compiler: b.Compiler(), Library: probe.Library, Version: probe.Version,
 		Features: slices.Clone(probe.Features)}
 	if device := byoc.DeviceOf(b); device != byoc.Host {
-		entry.Device = device
+		entry.Device, entry.Hardware = device, b.(byoc.Remote).Hardware()
 	}
 	if d := byoc.DeclarationOf(b); d != nil {
 		entry.Declared = d.Source

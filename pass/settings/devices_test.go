@@ -23,6 +23,7 @@ func (f far) Name() string     { return f.name }
 func (f far) Compiler() string { return f.name }
 func (f far) Device() string   { return f.device }
 func (f far) Memory() int64    { return 0 }
+func (f far) Hardware() string { return "" }
 
 func (f far) Know(*byoc.CopyCosts) {}
 

@@ -71,6 +71,9 @@ func buildOptions(cfg *settings.Config) string {
 func LibraryOf(b byoc.Backend) string {
 	probe := b.Probe()
 	parts := append([]string{probe.Library, probe.Version}, probe.Features...)
+	if r, ok := b.(byoc.Remote); ok {
+		parts = append(parts, r.Hardware())
+	}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 

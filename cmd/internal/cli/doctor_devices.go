@@ -16,6 +16,9 @@ import (
 type doctorDevice struct {
 	// Kind is what --device calls it.
 	Kind string `json:"kind"`
+	// Number is its place among the devices of this kind, and Used says that regions run on it.
+	Number int  `json:"number"`
+	Used   bool `json:"used"`
 	// Name, Version and Driver are what its driver says.
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -49,12 +52,15 @@ func (r *doctorReport) lookAtDevices() {
 	for _, kind := range kinds {
 		found, err := devicesOf(kind, plugins[kind])
 		if err != nil {
-			reason, _, _ := strings.Cut(err.Error(), "\n")
-			r.problem("warning", fmt.Sprintf("there is no device for %s: %s", kind, reason),
+			r.problem("warning", fmt.Sprintf("there is no device for %s: %s", kind, reasonOf(err)),
 				"install the device's driver, or leave --device "+kind+" out")
 		}
-		for _, device := range found {
-			device.Kind, device.Backends = kind, runs[kind]
+		used, err := usedDevice(kind, len(found))
+		if err != nil {
+			r.problem("warning", reasonOf(err), "name one that is here, or none for the first")
+		}
+		for number, device := range found {
+			device.Kind, device.Backends, device.Number, device.Used = kind, runs[kind], number, number == used
 			r.Devices = append(r.Devices, device)
 		}
 	}
@@ -77,4 +83,23 @@ func devicesOf(kind, plugin string) (devices []doctorDevice, err error) {
 		return nil, err
 	}
 	return devices, json.Unmarshal([]byte(text), &devices)
+}
+
+// usedDevice is the number of the device on which regions run; -1 where there is none.
+func usedDevice(kind string, count int) (int, error) {
+	if count == 0 {
+		return -1, nil
+	}
+	value, err := bridge.Global("collage.runtime." + kind + ".Device")
+	if err != nil {
+		return -1, err
+	}
+	number, err := value.Int()
+	return int(number), err
+}
+
+// reasonOf is the first line of an error of a plug-in's, as people read it.
+func reasonOf(err error) string {
+	reason, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimPrefix(reason, "TVMError: ")
 }

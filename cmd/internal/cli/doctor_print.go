@@ -71,7 +71,12 @@ func (r *doctorReport) print(out io.Writer) {
 	if len(r.Devices) > 0 {
 		section("devices")
 		for _, d := range r.Devices {
-			line(d.Kind, "%s, %s, driver %s, %d units, %s", d.Name, d.Version, d.Driver, d.Units, sizeText(d.Memory))
+			used := "not used"
+			if d.Used {
+				used = "used"
+			}
+			line(fmt.Sprintf("%s %d", d.Kind, d.Number), "%s, %s, driver %s, %d units, %s, %s", d.Name, d.Version, d.Driver,
+				d.Units, sizeText(d.Memory), used)
 		}
 	}
 
