@@ -5,8 +5,11 @@ matter of costs; what is copied is what the plan says.
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import documents
@@ -423,6 +426,50 @@ def test_no_driver(command, tmp_path):
     assert "tvm_opencl cannot be used: OpenCL" in done.stderr and "names none" in done.stderr
     assert "pocl-opencl-icd" in done.stderr
     assert not (tmp_path / "model.tar").exists()
+
+
+def networks_of(plan):
+    """The whole networks that were measured, by their names."""
+    return {one["name"]: one for one in json.loads(plan.read_text())["graph_level"]["networks"]}
+
+
+@pytest.mark.long
+def test_a_driver_that_disappears_while_it_is_searched(command, tmp_path):
+    """What needs the device is left out and said, what is written is right, and nothing of it is held against the
+    device when that is back.
+    """
+    vendors, model, store = tmp_path / "vendors", tmp_path / "network.json", tmp_path / "costs.jsonl"
+    shutil.copytree("/etc/OpenCL/vendors", vendors)
+    module = network()
+    model.write_text(tvm.ir.save_json(module))
+    gone, back = threading.Event(), threading.Event()
+
+    def remove():
+        # The first lines are what copies take, before any network is built.
+        while not back.is_set() and not (store.exists() and store.read_text().count("\n") >= 8):
+            time.sleep(0.02)
+        for file in vendors.iterdir():
+            file.unlink()
+        gone.set()
+
+    remover = threading.Thread(target=remove)
+    remover.start()
+    arguments = ["compile", model, "-o", tmp_path / "model.tar", "--device", "opencl", "--backends", "tvm,dnnl"]
+    arguments += ["--db", store, "--search-time", "40s", "--repeat", 5, "--plan-out", tmp_path / "plan.json"]
+    environment = {"OCL_ICD_VENDORS": f"{vendors}/"}
+    done = command(*arguments, environment=environment)
+    back.set()
+    remover.join()
+    assert done.returncode == 0, done.stderr
+    assert gone.is_set() and "tvm_opencl alone was left out" in done.stderr and "names none" in done.stderr
+    inputs = placed.values(module, seed=5)
+    placed.same(placed.run(placed.load(tmp_path / "model.tar"), *inputs), placed.expected(module, *inputs), rtol=1e-4)
+    assert "in setup" in networks_of(tmp_path / "plan.json")[BACKEND]["failure"]
+
+    shutil.copytree("/etc/OpenCL/vendors", vendors, dirs_exist_ok=True)
+    done = command(*arguments, environment=environment)
+    assert done.returncode == 0 and "left out" not in done.stderr, done.stderr
+    assert not networks_of(tmp_path / "plan.json")[BACKEND].get("failure")
 
 
 def test_a_model_where_there_is_no_device(command, tmp_path):

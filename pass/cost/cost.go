@@ -152,16 +152,20 @@ type NetworkWhole struct {
 
 // Failure says why a candidate cannot be used.
 type Failure struct {
-	// Phase is "build", "load", "run" or "check".
+	// Phase is "build", "load", "run" or "check", or PhaseSetup.
 	Phase string `json:"phase"`
 	// Kind is "error", "crash", "timeout", "out-of-memory", "wrong-result", "not-a-number" or
 	// "leak".
 	Kind   string `json:"kind"`
 	Detail string `json:"detail"`
 	// Unkept says that it is nothing to be stored: the machine was busy, or memory was short, with something that what
-	// has failed only needs.
+	// has failed only needs; or PhaseSetup.
 	Unkept bool `json:"-"`
 }
+
+// PhaseSetup is that of a network one of whose backends a worker could not make ready: its library or its device has gone
+// since the search began. That says nothing of the network.
+const PhaseSetup = "setup"
 
 // The kinds of failures. They are part of the store's format.
 const (
@@ -190,7 +194,7 @@ func (f *Failure) String() string {
 
 // Passing says that it may have been the machine's fault: another try may go well.
 func (f *Failure) Passing() bool {
-	return f.Kind == KindTimeout || f.Kind == KindOutOfMemory || f.Kind == KindCrash
+	return f.Kind == KindTimeout || f.Kind == KindOutOfMemory || f.Kind == KindCrash || f.Phase == PhaseSetup
 }
 
 // Lifetime is how long a failure is believed. What may have been the machine's fault (it was busy, memory was

@@ -298,6 +298,7 @@ func (l *Lane) Measure(ctx context.Context, placements []*genome.Placement, best
 		var profile time.Duration
 		if e.Failure != nil {
 			c = cost.FromFailure(*e.Failure, time.Now())
+			c.Failure.Unkept = c.Failure.Phase == cost.PhaseSetup
 		} else {
 			l.options.Progress("measuring")
 			var err error

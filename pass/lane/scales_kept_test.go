@@ -174,12 +174,20 @@ func TestScalesThatCannotBeFound(t *testing.T) {
 	assert.True(t, l.unknown.Unkept)
 	assert.Zero(t, entries(store))
 
+	gone := &cost.Failure{Phase: cost.PhaseSetup, Kind: cost.KindError, Detail: "the library is not there any more"}
+	n, _ = roundedOfLane(t)
+	store, looks = filepath.Join(t.TempDir(), "costs.jsonl"), 0
+	l = watching(n, store, &looks, gone)
+	require.NoError(t, l.Know(t.Context(), n.Alone("bytes")))
+	assert.True(t, l.unknown.Unkept)
+	assert.Zero(t, entries(store), "it may be there again")
+
 	n, _ = roundedOfLane(t)
 	l = watching(n, store, &looks, infinite)
 	for range 3 {
 		require.NoError(t, l.Know(t.Context(), n.Alone("bytes")))
 	}
-	assert.Equal(t, 3, looks, "that would be the same again")
+	assert.Equal(t, 2, looks, "that would be the same again")
 	assert.False(t, l.unknown.Unkept)
 	assert.Equal(t, 1, entries(store))
 	n, v = roundedOfLane(t)

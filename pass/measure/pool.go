@@ -410,7 +410,7 @@ func (p *Pool) exchange(ctx context.Context, worker *process, j *job, phase stri
 			phase, limit = "run", p.options.RunTimeout
 		case "progress":
 		case "error":
-			if r.Phase == "setup" {
+			if r.Phase == cost.PhaseSetup {
 				return nil, cost.Cost{}, true, &setupError{j.request.Label, r.Detail}
 			}
 			if r.Phase == "protocol" {
