@@ -153,6 +153,20 @@ def test_a_device_is_as_quick_as_a_file_says(tmp_path):
     runs_like_tvm(module, split, tmp_path)
 
 
+def test_a_driver_without_a_device_can_be_declared(command, tmp_path):
+    copies = [{"bytes": 4096, "to_ms": 1e-3, "from_ms": 1e-3}]
+    there = {BACKEND: {"gflops": 1e5, "gigabytes_per_second": 1e4}}
+    said = {"version": 1, "devices": {"opencl": {"copies": copies}}, "backends": there}
+    (tmp_path / "costs.json").write_text(json.dumps(said))
+    (tmp_path / "network.json").write_text(tvm.ir.save_json(network()))
+    arguments = ["plan", "network.json", "--device", "opencl", "--backends", "tvm", "--db", "costs.jsonl", "-q"]
+    none = {"POCL_DEVICES": ""}
+    done = command(*arguments, cwd=tmp_path, environment=none)
+    assert done.returncode == 2 and "knows no device on this machine" in done.stderr
+    done = command(*arguments, "--costs", "costs.json", cwd=tmp_path, environment=none)
+    assert done.returncode == 0 and f"what {BACKEND} takes is declared" in done.stdout, done.stderr
+
+
 def test_a_dry_run_measures_no_copies(command, tmp_path):
     model = tmp_path / "network.json"
     model.write_text(tvm.ir.save_json(network()))

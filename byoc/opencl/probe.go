@@ -57,7 +57,7 @@ func (*backend) Probe() byoc.Probe {
 const vendorsEnv = "OCL_ICD_VENDORS"
 
 // drivers are the names of the libraries that the files *.icd of OpenCL's folder name, sorted, and where that folder
-// is. A driver that is replaced under the same name keeps its costs: its version is known only to who loads it.
+// is. Of which version they are only who loads them knows (Hardware).
 func drivers() (names []string, folder string) {
 	folder = "/etc/OpenCL/vendors"
 	if named := os.Getenv(vendorsEnv); named != "" {

@@ -101,15 +101,11 @@ func LookupBackends(names []string) ([]byoc.Backend, error) {
 		if r, ok := b.(byoc.Refresher); ok {
 			r.Refresh()
 		}
-		declared := byoc.DeclarationOf(b) != nil // a plan can do without the library
-		probe := b.Probe()
-		if !probe.Usable && declared {
-			continue
-		}
-		if !probe.Usable {
+		declared := byoc.DeclarationOf(b) != nil // a plan can do without the library and the device
+		if probe := b.Probe(); !probe.Usable && !declared {
 			return nil, &UnusableError{Backend: b.Name(), Reason: probe.Reason, Remedy: probe.Remedy}
 		}
-		if err := b.Install(); err != nil {
+		if err := b.Install(); err != nil && !declared {
 			return nil, &UnusableError{Backend: b.Name(), Reason: err.Error()}
 		}
 	}
