@@ -54,7 +54,7 @@ func (f *File) Declare() (withdraw func(), err error) {
 	for _, kind := range slices.Sorted(maps.Keys(f.Devices)) {
 		if !meant[kind] {
 			withdraw()
-			return nil, &Error{f.source, "devices." + kind, "no backend of the file runs there"}
+			return nil, &Error{f.name, "devices." + kind, "no backend of the file runs there"}
 		}
 	}
 	return withdraw, nil
@@ -64,10 +64,10 @@ func (f *File) Declare() (withdraw func(), err error) {
 func (f *File) fits(there byoc.Backend, b *Backend, place string) error {
 	is := byoc.DeviceOf(there)
 	if b.Device != "" && b.Device != is {
-		return &Error{f.source, place + ".device", "the backend that is registered runs on " + is}
+		return &Error{f.name, place + ".device", "the backend that is registered runs on " + is}
 	}
 	if _, said := f.Devices[is]; is != byoc.Host && !said && !there.Probe().Usable {
-		return &Error{f.source, "devices", "says nothing of " + is + ", which is not here to be measured: name its copies"}
+		return &Error{f.name, "devices", "says nothing of " + is + ", which is not here to be measured: name its copies"}
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (f *File) fits(there byoc.Backend, b *Backend, place string) error {
 // register makes a backend of what the file says.
 func (f *File) register(name string, b *Backend, place string) (byoc.Backend, error) {
 	if len(b.Operators) == 0 {
-		return nil, &Error{f.source, place + ".operators", "there are none, and no backend of this name is registered: " +
+		return nil, &Error{f.name, place + ".operators", "there are none, and no backend of this name is registered: " +
 			"it could run nothing"}
 	}
 	own := made{name: name, source: f.source, said: b}
@@ -84,7 +84,7 @@ func (f *File) register(name string, b *Backend, place string) (byoc.Backend, er
 		there = &remote{made: own, device: b.Device, memory: f.Devices[b.Device].Memory}
 	}
 	if err := byoc.Register(there); err != nil {
-		return nil, &Error{f.source, place, err.Error()}
+		return nil, &Error{f.name, place, err.Error()}
 	}
 	return there, nil
 }

@@ -156,7 +156,7 @@ func TestAFileSpeaksOfBackendsThatAreThere(t *testing.T) {
 	require.Nil(t, byoc.DeclarationOf(tvm), "nothing of a file that is refused holds")
 
 	_, err = read(t, `"npu_kernels": {`, `"tvm": {`).Declare()
-	require.ErrorContains(t, err, "backends.tvm.device: the backend that is registered runs on cpu")
+	require.ErrorContains(t, err, "npu.json is no file of costs: backends.tvm.device: the backend that is registered runs on cpu")
 	_, err = read(t, `"nn.dense": {}, "nn.relu": {}, "add": {"launch_ms": 0, "gigabytes_per_second": 4}`, "").Declare()
 	require.ErrorContains(t, err, "backends.npu_kernels.operators: there are none, and no backend of this name is registered")
 	_, err = read(t, "npu_kernels", "NPU").Declare()

@@ -33,8 +33,8 @@ type File struct {
 	Devices  map[string]Device  `json:"devices"`
 	Backends map[string]Backend `json:"backends"`
 
-	// source names the file, with a digest.
-	source string
+	// name is the file's, source the same with a digest.
+	name, source string
 }
 
 // Device is a device beside the processor, with memory of its own.
@@ -123,7 +123,7 @@ func Read(path string) (*File, error) {
 
 func parse(name string, text []byte) (*File, error) {
 	digest := sha256.Sum256(text)
-	f := &File{source: fmt.Sprintf("%s (SHA-256 %x...)", name, digest[:6])}
+	f := &File{name: name, source: fmt.Sprintf("%s (SHA-256 %x...)", name, digest[:6])}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	fault := func(place, format string, args ...any) error {
