@@ -239,6 +239,9 @@ def where(pool, name):
     second = other(pool, value)
     if not (broadcast(condition.shape, value.shape) and condition.dtype == "bool"):
         return
+    # Both go with the value, and may not go with each other.
+    if any(a != b and 1 not in (a, b) for a, b in zip(condition.shape[::-1], second.shape[::-1], strict=False)):
+        return
     pool.call(
         "", relay.where, condition, value, second,
         low=min(value.low, second.low), high=max(value.high, second.high),
