@@ -29,7 +29,8 @@ pytestmark = pytest.mark.timeout(3600)
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 OWN = "{}.{}".format(*sys.version_info)
-OWN_BACKENDS = {"tvm", "dnnl", "dnnl_tvm", "native"}  # those that need no extra
+OWN_BACKENDS = {"tvm", "dnnl", "dnnl_tvm", "native"}  # those that need neither an extra nor a device
+OF_DEVICES = {"tvm_opencl"}  # those that the drivers of the machine decide on
 
 # What every glibc machine has.
 SYSTEM = {
@@ -229,11 +230,11 @@ def same(outputs):
 
 
 def usable(trial):
-    """The backends that doctor finds usable, but for those that compute narrowly, which processors decide."""
+    """The backends that doctor finds usable, but for those that compute narrowly, on which processors decide,
+    and those of devices."""
     report = json.loads(trial.collage("doctor", "--json"))
-    return {
-        b["name"] for b in report["backends"] if b["probe"]["usable"] and not b["name"].endswith(("_bf16", "_int8"))
-    }
+    found = {b["name"] for b in report["backends"] if b["probe"]["usable"]}
+    return {name for name in found - OF_DEVICES if not name.endswith(("_bf16", "_int8"))}
 
 
 # Runs a command that is to fail and prints what it complains of.
