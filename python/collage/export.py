@@ -24,7 +24,7 @@ from tvm import autotvm, relay
 from tvm.contrib import graph_executor
 from tvm.relay.backend import executor_factory
 
-from . import c_sources, debug_information, errors, library, needs, packed, target, virtual_machine
+from . import c_sources, common_subexpressions, errors, library, needs, packed, target, virtual_machine
 
 FORMATS = (".so", ".tar")
 
@@ -120,7 +120,7 @@ def _around_faults(module, left_out, attempt):
         try:
             return attempt(module, left_out, config)
         except RuntimeError as error:  # TVMError, or one of TVM's Python functions
-            if debug_information.refused(error) and not config:
+            if common_subexpressions.refused(error) and not config:
                 config = {"tir.disable_cse_tir": True}
             elif _NO_WORKLOAD in str(error) and "SimplifyExpr" in left_out:
                 left_out = [name for name in left_out if name != "SimplifyExpr"]

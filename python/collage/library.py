@@ -152,7 +152,8 @@ def load() -> ctypes.CDLL:
         message = library.collage_last_error() or b"no reason given"
         raise LibraryError(f"{path} does not start: {message.decode(errors='replace')}", file=path)
 
-    from . import debug_information, device_library, interrupts, log, progress, regions_kernel, vnni  # noqa: F401  (Go calls by name)
+    # Some are imported for what they register: Go calls it by name.
+    from . import common_subexpressions, device_library, interrupts, log, progress, regions_kernel, vnni  # noqa: F401
 
     tvm.register_func("collage.host.log", log.said, override=True)
     tvm.register_func("collage.host.progress", progress.hear, override=True)

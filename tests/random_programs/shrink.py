@@ -71,13 +71,16 @@ def candidates(program):
 
 
 def evaluated(program, calls):
-    """{index: array} of the calls that give a tensor."""
+    """{index: array} of the calls that give a tensor; of none where TVM itself cannot build them."""
     main = program.module["main"]
     tensors = [i for i, call in enumerate(calls) if isinstance(call.checked_type, relay.TensorType)]
     if not tensors:
         return {}
     module = scopes.typed(relay.Function(main.params, relay.Tuple([calls[i] for i in tensors])))
-    (outputs,), _ = running.execute([module], [program.inputs])
+    try:
+        (outputs,), _ = running.execute([module], [program.inputs])
+    except tvm.TVMError:
+        return {}
     return dict(zip(tensors, outputs, strict=True))
 
 
