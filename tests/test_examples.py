@@ -118,24 +118,38 @@ def test_run_from_cpp(example):
     assert b"collage_dnnl" in (runner.folder / "model.so").read_bytes()
 
 
+def apply(patch, folder):
+    """Apply a patch to a copy in ``folder`` of what it changes, and give that file's path."""
+    builtin = "byoc/builtin/builtin.go"
+    (folder / builtin).parent.mkdir(parents=True)
+    shutil.copy(TREE / builtin, folder / builtin)
+    how = ["patch", "--batch", "--strip=1", "--fuzz=0", "--input", patch]
+    done = subprocess.run(how, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / builtin
+
+
+@pytest.mark.fast
+def test_the_patch_of_backend_in_go_applies(tmp_path):
+    patched = apply(TREE / "examples/backend_in_go/register.patch", tmp_path)
+    assert "loops.New()," in patched.read_text()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_backend_in_go(example):
     """What register.patch and `make build` do to a tree is done by an overlay here, beside the tree."""
     runner = example("backend_in_go")
     folder = runner.folder
-    builtin = "byoc/builtin/builtin.go"
-    (folder / builtin).parent.mkdir(parents=True)
-    shutil.copy(TREE / builtin, folder / builtin)
 
     def started(*command, cwd=folder):
         done = subprocess.run(list(map(str, command)), cwd=cwd, env=runner.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    started("patch", "--batch", "--strip=1", "--fuzz=0", "--input", "register.patch")
+    patched = apply("register.patch", folder)
     overlay = folder / "overlay.json"
-    overlay.write_text(json.dumps({"Replace": {str(TREE / builtin): str(folder / builtin)}}))
+    overlay.write_text(json.dumps({"Replace": {str(TREE / patched.relative_to(folder)): str(patched)}}))
     library, program = folder / "libcollage.so", folder / "collage"
     build = ["go", "build", "-overlay", overlay]
     name = "-ldflags=-extldflags=-Wl,-soname,libcollage.so"
