@@ -129,3 +129,13 @@ func loaderFolders() []string {
 	return append(folders, "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
 		"/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib", "/usr/local/lib64")
 }
+
+// FileVersion is the version in the name of a library's file, links followed: what stands after ".so."; "" where
+// nothing does.
+func FileVersion(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	_, number, _ := strings.Cut(filepath.Base(path), ".so.")
+	return number
+}

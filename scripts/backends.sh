@@ -3,7 +3,7 @@
 #
 # Installs the libraries of optional backends into .venv: backends.sh NAME[,NAME...]. A name is one of those below, whose
 # files are requirements-NAME.txt in this folder, or "all" for every one of them; or "opencl", for which the system gets
-# a driver where it has none (opencl.sh). The runtime plug-ins are built by
+# a driver where it has none (opencl.sh), or "clblast", for which it gets CLBlast, too. The runtime plug-ins are built by
 # setup.sh whether the libraries are there or not, so nothing is compiled here. May be run as often as one
 # likes: what is there in the pinned version is left as it is.
 set -euo pipefail
@@ -17,7 +17,7 @@ started=$SECONDS
 # are for developers.
 declare -A megabytes=([mkl]=195 [onnxruntime]=24 [openblas]=8 [openvino]=59 [tune]=200)
 known=(mkl onnxruntime openblas openvino tune)
-list="$(printf '%s, ' "${known[@]}")all, opencl"
+list="$(printf '%s, ' "${known[@]}")all, opencl, clblast"
 
 IFS=', ' read -r -a names <<<"$*"
 ((${#names[@]})) || die "name what to install, as in: make backends BACKENDS=openvino,openblas (known: $list)"
@@ -29,6 +29,10 @@ for name in "${names[@]}"; do
   opencl | tvm_opencl)
     drivers=$(scripts/opencl.sh) || die "$drivers"
     say opencl "drivers: ${drivers//$'\n'/ }"
+    ;;
+  clblast)
+    drivers=$(scripts/opencl.sh clblast) || die "$drivers"
+    say clblast "is there; drivers: ${drivers//$'\n'/ }"
     ;;
   # These two come with make setup.
   tvm | dnnl | dnnl_tvm) say "$name" "needs nothing beyond make setup" ;;

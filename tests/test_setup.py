@@ -360,7 +360,7 @@ def test_no_network_for_a_backend_is_one_line(copy):
 @pytest.mark.parametrize("names", ["opencv", "openvino,opencv", "dev", "package"])
 def test_an_unknown_backend_is_told_with_the_known_ones(copy, names):
     told = copy.refuses("backends.sh", names)
-    known = ", ".join((*EXTRAS, "all", "opencl"))
+    known = ", ".join((*EXTRAS, "all", "opencl", "clblast"))
     assert told == f"there is no backend {names.split(',')[-1]} to install (known: {known})"
     assert copy.called("pip") == 0
 
@@ -397,7 +397,7 @@ def test_a_driver_that_cannot_be_had(copy, tmp_path):
     copy.tool("id", "echo 0")
     copy.tool("apt-get", 'echo "apt-get $*" >>"$CALLS"; [[ $1 == update ]] || { echo "no such package"; exit 100; }')
     told = copy.refuses("backends.sh", "opencl", **lacks)
-    assert told == "Debian's pocl cannot be installed: no such package"
+    assert told == "Debian's pocl-opencl-icd cannot be installed: no such package"
     assert copy.called("apt-get install") == 1
     vendors = tmp_path / "vendors"
     copy.tool("apt-get", f"mkdir -p {vendors}; echo libpocl.so.2 >{vendors}/pocl.icd")
@@ -406,6 +406,28 @@ def test_a_driver_that_cannot_be_had(copy, tmp_path):
     done = copy.run("backends.sh", "opencl", OCL_ICD_VENDORS=str(vendors))
     assert done.returncode == 0, done.stderr
     assert "drivers: libpocl.so.2" in done.stdout
+
+
+@pytest.mark.fast
+def test_clblast_comes_beside_a_driver(copy, tmp_path):
+    vendors, library = tmp_path / "vendors", tmp_path / "library"
+    vendors.mkdir()
+    (vendors / "a.icd").write_text("libgpu.so.1\n")
+    here = {"OCL_ICD_VENDORS": str(vendors)}
+    copy.tool("ldconfig", f"echo libOpenCL.so.1; [[ ! -f {library} ]] || echo libclblast.so.1")
+    copy.tool("id", "echo 1000")
+    copy.tool("apt-get", f'echo "apt-get $*" >>"$CALLS"; [[ $1 == update ]] || touch {library}')
+    told = copy.refuses("backends.sh", "clblast", **here)
+    assert told == "there is no CLBlast, and only root on Debian installs one (apt-get install libclblast1)"
+    assert copy.called("apt-get") == 0
+    (copy.tools / "mktemp").symlink_to(shutil.which("mktemp"))
+    copy.tool("id", "echo 0")
+    copy.works()
+    for _ in range(2):
+        done = copy.run("backends.sh", "clblast", **here)
+        assert done.returncode == 0, done.stderr
+        assert "is there; drivers: libgpu.so.1" in done.stdout
+    assert copy.called("apt-get install -q -y --no-install-recommends libclblast1") == 1
 
 
 @pytest.mark.fast

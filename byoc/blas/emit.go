@@ -108,7 +108,7 @@ func (e *emission) product(composite string, ops []*region.Op) error {
 }
 
 // write adds the line of a product.
-func (e *emission) write(p *product, with epilogue, m *relay.Match, byNode map[relay.NodeID]*region.Op,
+func (e *emission) write(p *scaled, with epilogue, m *relay.Match, byNode map[relay.NodeID]*region.Op,
 	result region.ValueID) {
 	// argument is the value of what the call named by role reads as the node named by what.
 	argument := func(role, what string) region.ValueID {
@@ -136,8 +136,8 @@ func (e *emission) write(p *product, with epilogue, m *relay.Match, byNode map[r
 		}
 		return 0
 	}
-	e.lines = append(e.lines, fmt.Sprintln("product", p.dtype, result, left, right, p.m, p.n, p.k, p.batch,
-		flag(p.leftBatch),
-		flag(p.rightBatch), flag(p.leftT), flag(p.rightT), strconv.FormatFloat(p.alpha, 'g', -1, 64), bias, sum,
+	e.lines = append(e.lines, fmt.Sprintln("product", p.DType, result, left, right, p.M, p.N, p.K, p.Batch,
+		flag(p.LeftBatch),
+		flag(p.RightBatch), flag(p.LeftT), flag(p.RightT), strconv.FormatFloat(p.alpha, 'g', -1, 64), bias, sum,
 		activation))
 }

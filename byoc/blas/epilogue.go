@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/collage-tvm/collage/byoc/product"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -70,10 +71,10 @@ func (e epilogue) on(p relay.Pattern) relay.Pattern {
 }
 
 // read checks the limits of the epilogue of a product with that result, and enters the scale into p.
-func (e epilogue) read(g *relay.Graph, m *relay.Match, out *relay.Type, p *product) error {
+func (e epilogue) read(g *relay.Graph, m *relay.Match, out *relay.Type, p *scaled) error {
 	// Nothing that the epilogue reads may widen the result.
 	for _, id := range m.Nodes {
-		t, err := tensor(g, id, "a value inside the pattern")
+		t, err := product.Tensor(g, id, "a value inside the pattern")
 		if err != nil {
 			return err
 		}
@@ -98,7 +99,7 @@ func (e epilogue) read(g *relay.Graph, m *relay.Match, out *relay.Type, p *produ
 	return nil
 }
 
-func (e epilogue) readScale(g *relay.Graph, m *relay.Match, p *product) error {
+func (e epilogue) readScale(g *relay.Graph, m *relay.Match, p *scaled) error {
 	c := g.Nodes[m.Named[roleScale]].Constant
 	if c == nil || relay.Elements(c.Shape) != 1 || math.IsNaN(c.Scalar) || math.IsInf(c.Scalar, 0) {
 		return fmt.Errorf("the scale is not a constant number")
@@ -120,7 +121,7 @@ func checkBias(g *relay.Graph, m *relay.Match, out *relay.Type) error {
 	if m.Covers(bias) {
 		return fmt.Errorf("the bias is made inside the pattern")
 	}
-	t, err := tensor(g, bias, "the bias")
+	t, err := product.Tensor(g, bias, "the bias")
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func checkSum(g *relay.Graph, m *relay.Match, out *relay.Type) error {
 	if m.Covers(sum) {
 		return fmt.Errorf("the residual value is made inside the pattern")
 	}
-	t, err := tensor(g, sum, "the residual value")
+	t, err := product.Tensor(g, sum, "the residual value")
 	if err != nil {
 		return err
 	}

@@ -36,10 +36,6 @@ func (l *library) Probe() byoc.Probe {
 // version is what a library's Python package says about itself, since the files of neither have their version in the
 // name; else the number after ".so."; "" where there is none. It is part of the key of stored costs.
 func version(path string) string {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		real = path
-	}
 	folder := filepath.Dir(path)
 	// PREFIX/lib/libmkl_rt.so.2 and SITE/scipy_openblas32/lib/libscipy_openblas.so.
 	for _, glob := range []string{
@@ -58,8 +54,7 @@ func version(path string) string {
 			}
 		}
 	}
-	_, number, _ := strings.Cut(filepath.Base(real), ".so.")
-	return number
+	return byoc.FileVersion(path)
 }
 
 var versionLine = regexp.MustCompile(`(?m)^Version: (\S+)`)

@@ -35,7 +35,7 @@ func RegisterAll() (err error) {
 			onnxruntime.New(), onnxruntime.NewINT8(),
 			openvino.New(),
 			openvino.NewBF16(), openvino.NewINT8(),
-			opencl.New(),
+			opencl.New(), opencl.NewCLBlast(),
 		} {
 			if e := byoc.Register(b); e != nil && err == nil {
 				err = e

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
 )
@@ -60,12 +59,7 @@ func version(path string) string {
 			}
 		}
 	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		real = path
-	}
-	_, number, _ := strings.Cut(filepath.Base(real), ".so.")
-	return number
+	return byoc.FileVersion(path)
 }
 
 var metadataVersion = regexp.MustCompile(`(?m)^Version: (\S+)`)

@@ -18,8 +18,9 @@ var copySizes = []int64{1 << 12, 1 << 16, 1 << 20, 1 << 24}
 
 // measureCopies gives the backends of other devices what copies to these and from there take, from the store, or else
 // measured here (a tenth of a second) and kept there, or as they are declared. Where costs are given, these are all that
-// counts.
+// counts. All backends of a device are told the same.
 func (s *Module) measureCopies() error {
+	known := map[string]*byoc.CopyCosts{}
 	for _, b := range s.Backends {
 		remote, ok := b.(byoc.Remote)
 		if !ok {
@@ -33,17 +34,21 @@ func (s *Module) measureCopies() error {
 			remote.Know(&d.Copies)
 			continue
 		}
-		costs, err := s.copyCosts(b, remote)
-		if err != nil {
-			return fmt.Errorf("measuring what copies to the device %s take: %w", remote.Device(), err)
+		device := remote.Device()
+		if known[device] == nil {
+			costs, err := s.copyCosts(remote)
+			if err != nil {
+				return fmt.Errorf("measuring what copies to the device %s take: %w", device, err)
+			}
+			known[device] = &costs
 		}
-		remote.Know(&costs)
+		remote.Know(known[device])
 	}
 	return nil
 }
 
 // copyCosts are a device's.
-func (s *Module) copyCosts(b byoc.Backend, remote byoc.Remote) (byoc.CopyCosts, error) {
+func (s *Module) copyCosts(remote byoc.Remote) (byoc.CopyCosts, error) {
 	path, err := cost.StorePath(s.Config.Store)
 	if err != nil {
 		return nil, err
@@ -53,13 +58,13 @@ func (s *Module) copyCosts(b byoc.Backend, remote byoc.Remote) (byoc.CopyCosts, 
 		return nil, err
 	}
 	defer store.Close()
-	// Compilers and other libraries have no part in it.
+	// Compilers and libraries have no part in it: it is the device's and its driver's.
 	env := cost.Environment{Target: bound.Backend, Device: s.Env.Device, TVM: "-", Threads: s.Env.Threads}
-	env.Library = s.Library(b)
+	env.Library = remote.Hardware()
 	var costs byoc.CopyCosts
 	for _, bytes := range copySizes {
 		key := func(direction string) cost.Key {
-			return cost.Key{Structure: fmt.Sprintf("copy/%s-%d", direction, bytes), Backend: b.Name(), Environment: env}
+			return cost.Key{Structure: fmt.Sprintf("copy/%s-%d", direction, bytes), Backend: remote.Device(), Environment: env}
 		}
 		to, known := store.Lookup(key("to"))
 		from, both := store.Lookup(key("from"))

@@ -69,13 +69,22 @@ func TestCopiesAreMeasuredOnceForADriver(t *testing.T) {
 	require.Empty(t, second.asked, "the store knows it")
 	require.Equal(t, first.known, second.known)
 
-	other := &distant{version: "2", broken: errors.New("a bead is stuck")}
-	_, err = look(other, settings.Config{})
-	require.ErrorContains(t, err, "measuring what copies to the device abacus take: a bead is stuck")
+	newer := &distant{version: "2", broken: errors.New("not asked")}
+	_, err = look(newer, settings.Config{})
+	require.NoError(t, err, "what multiplies there copies nothing")
 
 	moved := &distant{version: "1", hardware: "the other abacus", broken: errors.New("a bead is stuck")}
 	_, err = look(moved, settings.Config{})
-	require.ErrorContains(t, err, "a bead is stuck", "what another device takes is measured anew")
+	require.ErrorContains(t, err, "measuring what copies to the device abacus take: a bead is stuck",
+		"what another device takes is measured anew")
+
+	// Two backends of one device.
+	one, two := &distant{hardware: "a third"}, &distant{hardware: "a third", broken: errors.New("not asked")}
+	s := &Module{Config: &settings.Config{Store: filepath.Join(t.TempDir(), "costs.jsonl")},
+		Backends: []byoc.Backend{one, &probed{}, two}}
+	require.NoError(t, s.measureCopies())
+	require.Len(t, *one.known, len(copySizes))
+	require.Same(t, one.known, two.known)
 
 	given := &distant{version: "1", known: first.known}
 	_, err = look(given, settings.Config{Estimator: estimator{}})

@@ -15,8 +15,8 @@ import (
 var DefaultDevices = []string{byoc.Host}
 
 // WithDevices are the backends that are named, and behind them, in the order of the devices, those that run on one of
-// the devices and can be used here; of a device for which none can be used the first, so that whoever asked is told why
-// not. The error (*OptionError) names a device on which no backend runs.
+// the devices and can be used here; of a device for which none can be used the one that takes whole regions, else the
+// first, so that whoever asked is told why not; of one that a file of costs describes (package declared) those that the file has. The error (*OptionError) names a device on which no backend runs.
 func WithDevices(names, devices []string) ([]string, error) {
 	if err := builtin.RegisterAll(); err != nil {
 		return nil, err
@@ -26,25 +26,32 @@ func WithDevices(names, devices []string) ([]string, error) {
 		if device = strings.TrimSpace(device); device == byoc.Host {
 			continue
 		}
-		known, runs, usable := []string{byoc.Host}, []string(nil), []string(nil)
+		known, usable, declared := []string{byoc.Host}, []string(nil), []string(nil)
+		var foremost byoc.Backend
 		for _, b := range byoc.All() {
 			is := byoc.DeviceOf(b)
 			known = append(known, is)
 			if is != device {
 				continue
 			}
-			runs = append(runs, b.Name())
-			if b.Probe().Usable || byoc.DeclarationOf(b) != nil {
+			if foremost == nil || b.Level() == byoc.GraphLevel && foremost.Level() != byoc.GraphLevel {
+				foremost = b
+			}
+			if byoc.DeclarationOf(b) != nil {
+				declared = append(declared, b.Name())
+			} else if b.Probe().Usable {
 				usable = append(usable, b.Name())
 			}
 		}
 		switch {
-		case len(runs) == 0:
+		case foremost == nil:
 			slices.Sort(known)
 			return nil, &OptionError{"devices", fmt.Sprintf("has %q, on which no backend runs (known: %s)", device,
 				strings.Join(slices.Compact(known), ", "))}
+		case len(declared) > 0:
+			usable = declared
 		case len(usable) == 0:
-			usable = runs[:1]
+			usable = []string{foremost.Name()}
 		}
 		for _, name := range usable {
 			if !slices.Contains(all, name) {

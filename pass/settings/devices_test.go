@@ -58,6 +58,10 @@ func TestBackendsOfDevices(t *testing.T) {
 	require.Equal(t, []string{"tvm", "near_b"}, with([]string{"tvm"}, "slide-rule"),
 		"that of which costs are declared need not be here")
 	require.Equal(t, "near_b", settings.DeclaredAmong([]string{"tvm", "unheard-of", " near_b"}))
+	require.NoError(t, byoc.Declare("far_a", said))
+	require.Equal(t, []string{"tvm", "far_a"}, with([]string{"tvm"}, "abacus"),
+		"a device that is described has what its description has")
+	byoc.Withdraw("far_a", said)
 	byoc.Withdraw("near_b", said)
 	require.Empty(t, settings.DeclaredAmong([]string{"tvm", "near_b"}))
 	_, err = settings.WithDevices(named, []string{"abacas"})

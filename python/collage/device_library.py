@@ -32,6 +32,66 @@ def _of_tensors(function):
     return relay.Function(params, body, function.ret_type)
 
 
+# Begins the names of composite functions that are calls of CLBlast (byoc/opencl/clblast.go).
+_CLBLAST = "clblast."
+
+
+class _CallsApart(relay.ExprMutator):
+    """A region's function in which calls of CLBlast are calls of functions of their own, for the code generator
+    collage_clblast. What they read, constants as well, is their arguments: TVM keeps that in the device's memory.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.functions = {}
+        self.operators = {}
+
+    def visit_call(self, call):
+        new = super().visit_call(call)
+        name = str(call.op.attrs["Composite"]) if isinstance(call.op, relay.Function) and call.op.attrs else ""
+        if not name.startswith(_CLBLAST):
+            return new
+        constants = _constants(call.op.body)
+        params = [relay.var(f"a{i}", argument.checked_type) for i, argument in enumerate([*call.args, *constants])]
+        inner = _Exchanged(dict(zip((c.handle.value for c in constants), params[len(call.args) :], strict=True)))
+        body = inner.visit(relay.bind(call.op.body, dict(zip(call.op.params, params, strict=False))))
+        composite = relay.Function(params, body, call.checked_type).with_attr("Composite", name)
+        outer = [relay.var(f"b{i}", param.type_annotation) for i, param in enumerate(params)]
+        symbol = f"collage_clblast_{len(self.functions)}"
+        function = relay.Function(outer, relay.Call(composite, outer), call.checked_type)
+        for attribute, value in (
+            ("Compiler", "collage_clblast"), ("global_symbol", symbol), ("Primitive", 1), ("Inline", 1),
+        ):  # fmt: skip
+            function = function.with_attr(attribute, tvm.tir.IntImm("int32", value) if value == 1 else value)
+        variable = relay.GlobalVar(symbol)
+        self.functions[variable] = function
+        self.operators[symbol] = [node.op.name for node in _calls(call.op.body)]
+        return relay.Call(variable, [*new.args, *constants])
+
+
+class _Exchanged(relay.ExprMutator):
+    """An expression with variables in the places of constants, by these constants' handles."""
+
+    def __init__(self, variables):
+        super().__init__()
+        self.variables = variables
+
+    def visit_constant(self, constant):
+        return self.variables.get(constant.handle.value, constant)
+
+
+def _calls(body):
+    found = []
+    relay.analysis.post_order_visit(body, lambda e: found.append(e) if isinstance(e, relay.Call) else None)
+    return found
+
+
+def _constants(body):
+    found = []
+    relay.analysis.post_order_visit(body, lambda e: found.append(e) if isinstance(e, relay.Constant) else None)
+    return found
+
+
 def build(function, device):
     """collage.host.device_library: builds ``function`` for TVM's target ``device`` ("opencl"). Gives the names of the
     operators of each kernel, as JSON [[node of TVM's graph, [name, ...]], ...] in the order in which they run, null
@@ -48,7 +108,8 @@ def build(function, device):
         config=dict(around.config),
         instruments=[recorder := profile.KernelRecorder()],
     )
-    bare = _of_tensors(function)
+    apart = _CallsApart()
+    bare = apart.visit(_of_tensors(function))
     host = tvm.target.Target.current(allow_none=True)
     if host is None or host.kind.name != "llvm":
         host = tvm.target.Target(target.default_target())
@@ -56,13 +117,15 @@ def build(function, device):
     with tempfile.TemporaryDirectory(prefix="collage-device-") as folder:
         path = Path(folder) / "region.so"
         with alike:
-            factory = relay.build(tvm.IRModule.from_expr(bare), target=build_for)
+            module = tvm.IRModule({relay.GlobalVar("main"): bare, **apart.functions})
+            factory = relay.build(relay.transform.InferType()(module), target=build_for)
         export.link(factory, path)
-        return bytearray(json.dumps(_kernels(recorder.module, factory)).encode() + b"\0" + path.read_bytes())
+        kernels = _kernels(recorder.module, factory, apart.operators)
+        return bytearray(json.dumps(kernels).encode() + b"\0" + path.read_bytes())
 
 
-def _kernels(module, factory):
-    """What the kernels of a built network are made of."""
+def _kernels(module, factory, of_calls):
+    """What the kernels of a built network are made of; ``of_calls`` are the operators of functions that are called."""
     described = profile.describe(module, factory)
     if described is None:
         return None
@@ -71,5 +134,6 @@ def _kernels(module, factory):
     kernels = [[node, []] for node in nodes]
     for op in described["ops"]:
         if op["kernel"] >= 0 and not op["op"].startswith("("):
-            kernels[op["kernel"]][1].append(op["op"])
+            name = op["op"]
+            kernels[op["kernel"]][1].extend(of_calls[name[1:]] if name.startswith("@") else [name])
     return kernels

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CLBlast on an OpenCL device: each pattern computes what TVM does on the processor, in one region with TVM's kernels
+there, on what lies in the device's memory.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import documents
+import numpy as np
+import placed
+import pytest
+import tvm
+from document_runner import Runner
+from opencl_networks import by_costs, convolution, network, runs_like_tvm, steps, typed
+from tvm import relay
+
+BACKEND, TVM = "clblast", "tvm_opencl"
+SCRIPT = Path(__file__).parent.parent / "scripts" / "opencl.sh"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library(collage_library):
+    done = subprocess.run([str(SCRIPT), BACKEND], capture_output=True, text=True, timeout=600)
+    if done.returncode == 3:
+        pytest.skip(f"CLBlast cannot be had here: {done.stdout.strip()}")
+    assert done.returncode == 0, done.stderr
+    yield
+    placed.forget()
+
+
+def weight(*shape):
+    drawn = np.random.default_rng(sum(shape)).standard_normal(shape) / np.prod(shape[1:]) ** 0.5
+    return relay.const(drawn.astype("float32"))
+
+
+def x(*shape, name="x"):
+    return relay.var(name, shape=shape)
+
+
+def windows(channels, *kernel, **more):
+    return relay.nn.conv2d(x(2, 6, 11, 9), weight(channels, 6, *kernel), channels=channels, kernel_size=kernel, **more)
+
+
+# What CLBlast takes: by kernel, then what it is.
+TAKEN = {
+    "convgemm": {
+        "window": lambda: windows(8, 3, 3, padding=(1, 1)),
+        "not square, strides, dilation": lambda: windows(5, 3, 2, padding=(2, 1), strides=(2, 1), dilation=(1, 2)),
+        "all of the image": lambda: windows(7, 11, 9),
+        "one channel": lambda: windows(1, 1, 1),
+        "weight that comes in": lambda: relay.nn.conv2d(x(1, 4, 6, 6), x(3, 4, 3, 3, name="w"), kernel_size=(3, 3)),
+    },
+    "gemm": {
+        "pointwise": lambda: windows(8, 1, 1),
+        "dense": lambda: relay.nn.dense(x(5, 24), weight(16, 24)),
+        "one row": lambda: relay.nn.dense(x(1, 24), weight(16, 24)),
+        "of itself": lambda: relay.nn.dense(y := x(5, 24), y),
+        "batch": lambda: relay.nn.batch_matmul(x(3, 5, 24), x(3, 7, 24, name="y")),
+        "batch of one right side": lambda: relay.nn.batch_matmul(x(3, 5, 24), weight(1, 7, 24)),
+        "batch of one left side": lambda: relay.nn.batch_matmul(
+            x(1, 24, 5), x(3, 24, 7, name="y"), transpose_a=True, transpose_b=False
+        ),
+        "matmul": lambda: relay.nn.matmul(x(24, 5), x(24, 7, name="y"), transpose_a=True),
+        "matmul transposed": lambda: relay.nn.matmul(x(5, 24), weight(7, 24), transpose_b=True),
+    },
+    "gemv": {
+        "dense": lambda: relay.nn.dense(x(1, 24), weight(16, 24)),
+        "matmul": lambda: relay.nn.matmul(x(1, 24), weight(16, 24), transpose_b=True),
+    },
+}
+
+
+def on(module, kernel, **options):
+    """The module with that kernel for all that has one, and the plan; all else on the device, too."""
+    (operator,) = {name for name in placed.counted(module["main"]) if name in PRODUCTS}
+    return by_costs(
+        module, lambda key: 0.01 if key["backend"] == TVM else 1.0, pin=[f"{operator}={BACKEND}.{kernel}"], **options
+    )
+
+
+PRODUCTS = {"nn.conv2d", "nn.dense", "nn.matmul", "nn.batch_matmul"}
+
+
+@pytest.mark.parametrize("kernel", TAKEN)
+def test_what_is_taken(kernel, tmp_path):
+    """By itself, and between kernels of TVM's that read and write the same memory."""
+    for what, make in TAKEN[kernel].items():
+        for module in (typed(make()), typed(relay.tanh(relay.nn.relu(make())))):
+            split, plan = on(module, kernel)
+            (inside,) = plan["regions"]
+            assert inside["backend"] == (BACKEND if len(inside["candidates"]) == 1 else f"{BACKEND}+{TVM}"), what
+            (mine,) = [one for one in inside["candidates"] if one.get("kernel")]
+            assert mine["kernel"] == kernel and mine["composite"].startswith(f"{BACKEND}.{kernel}_")
+            runs_like_tvm(module, split, tmp_path)
+
+
+REFUSED = {
+    "groups": (lambda: relay.nn.conv2d(x(1, 4, 6, 6), weight(8, 2, 3, 3), groups=2, kernel_size=(3, 3)), "groups"),
+    "padding": (lambda: windows(8, 3, 3, padding=(0, 0, 1, 1)), "not the same on both sides"),
+    "layout": (
+        lambda: relay.nn.conv2d(
+            x(1, 6, 6, 4), weight(3, 3, 4, 8), data_layout="NHWC", kernel_layout="HWIO", kernel_size=(3, 3)
+        ),
+        "data_layout NHWC",
+    ),
+    "float64": (
+        lambda: relay.nn.dense(relay.var("x", shape=(2, 4), dtype="float64"), relay.const(np.ones((3, 4)))),
+        "float64",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused(what):
+    make, reason = REFUSED[what]
+    _, plan = by_costs(typed(make()), lambda key: 1.0)
+    refused = [one["reason"] for one in plan["candidates"]["refusals"] if one["backend"] == BACKEND]
+    assert any(reason in one for one in refused), refused
+
+
+def test_a_network_in_one_region(tmp_path):
+    """Convolutions by CLBlast, all else by TVM, with one copy there and one back; each step is somebody's."""
+    module = network()
+    split, plan = on(module, "convgemm")
+    (inside,) = plan["regions"]
+    assert inside["backend"] == f"{BACKEND}+{TVM}"
+    assert [one["kernel"] for one in inside["candidates"] if one.get("kernel")] == ["convgemm"] * 2
+    assert inside["copies"]["to_device"] == inside["copies"]["from_device"] == 1
+    runs_like_tvm(module, split, tmp_path)
+    told = steps(split, tmp_path, *placed.values(module))
+    assert [step["what"] for step in told].count("copy to the device") == 1
+    done = [group for step in told if step["what"] == "kernel" for group in step["of"]]
+    assert sorted(done) == list(range(max(done) + 1)) and len(done) == sum(placed.offloaded(split).values())
+
+
+def test_regions_that_share_a_weight(tmp_path):
+    """Two calls that read one constant, and a result that the region gives beside what is made of it."""
+    shared = weight(8, 8, 3, 3)
+    first = relay.nn.conv2d(x(1, 8, 9, 9), shared, kernel_size=(3, 3), padding=(1, 1))
+    second = relay.nn.conv2d(relay.nn.relu(first), shared, kernel_size=(3, 3), padding=(1, 1))
+    module = typed(relay.Tuple([second, first, relay.exp(second)]))
+    split, plan = on(module, "convgemm")
+    (inside,) = [region for region in plan["regions"] if region["backend"] != "tvm"]
+    assert [one["kernel"] for one in inside["candidates"] if one.get("kernel")] == ["convgemm"] * 2
+    runs_like_tvm(module, split, tmp_path)
+
+
+def test_the_processor_between(tmp_path):
+    """Without TVM's kernels on the device, each region of CLBlast's stands by itself."""
+    module = network()
+    split, plan = by_costs(
+        module, lambda key: 1.0, backends=["tvm", BACKEND], devices=["cpu"], pin=[f"nn.conv2d={BACKEND}"]
+    )
+    assert [region["backend"] for region in plan["regions"]].count(BACKEND) == 2
+    assert {region["backend"] for region in plan["regions"]} == {"tvm", BACKEND}
+    runs_like_tvm(module, split, tmp_path)
+
+
+def test_a_plan_is_replayed():
+    import collage
+
+    module = network()
+    split, plan = on(module, "convgemm")
+    assert tvm.ir.structural_equal(split, collage.replay(module, json.dumps(plan)))
+
+
+def test_a_model_where_there_is_no_clblast(command, tmp_path):
+    """It says so before anything of the region runs; a model that only TVM's kernels run on the device needs none."""
+    module = network()
+    lacking = {"COLLAGE_CLBLAST_LIBRARY": "/nowhere/libclblast.so.1"}
+    archive = placed.export_to(tmp_path / "model.tar", on(module, "convgemm")[0])
+    done = command("run", archive, "--repeat", 1)
+    assert done.returncode == 0, done.stderr
+    done = command("run", archive, environment=lacking)
+    assert done.returncode == 2
+    assert "CLBlast cannot be opened where COLLAGE_CLBLAST_LIBRARY says" in done.stderr, done.stderr
+    archive = placed.export_to(tmp_path / "other.tar", placed.place(module, TVM))
+    done = command("run", archive, "--repeat", 1, environment=lacking)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_clblast(command, tmp_path):
+    """Who names it is told how to get it; --device goes without it."""
+    model = tmp_path / "network.json"
+    model.write_text(tvm.ir.save_json(network()))
+    lacking = {"COLLAGE_CLBLAST_LIBRARY": "/nowhere/libclblast.so.1"}
+    arguments = ["plan", model, "--dry-run", "-q", "--db", tmp_path / "costs.jsonl"]
+    done = command(*arguments, "--backends", "tvm,clblast", environment=lacking)
+    assert done.returncode == 2 and "clblast cannot be used: COLLAGE_CLBLAST_LIBRARY is" in done.stderr, done.stderr
+    assert "make backends BACKENDS=clblast" in done.stderr
+    done = command(*arguments, "--device", "opencl", "--backends", "tvm", environment=lacking)
+    assert done.returncode == 0 and TVM in done.stdout and f"\n{BACKEND} " not in done.stdout, done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["bert_full", "nasneta"])
+def test_networks(name, tmp_path):
+    """All that CLBlast takes of them, the rest by TVM beside it."""
+    from collage import transform, workloads
+
+    module, params = workloads.build(name)
+    module["main"] = relay.build_module.bind_params_by_name(module["main"], params)
+    module = transform.Normalise()(module)
+    kept = [f"{name}={TVM}" for name in placed.counted(module["main"]) if name in PRODUCTS]
+    split, plan = by_costs(module, lambda key: {BACKEND: 0.01, TVM: 0.02}.get(key["backend"], 100.0), forbid=kept)
+    assert f"{BACKEND}+{TVM}" in {region["backend"] for region in plan["regions"]}
+    inputs = placed.values(module)
+    executor = placed.load(placed.export_to(tmp_path / "model.tar", split))
+    placed.same(placed.run(executor, *inputs), placed.expected(module, *inputs))
+
+
+@pytest.mark.long
+def test_measured(command, tmp_path):
+    """Its kernels are measured as others are, and what is written gives TVM's answer."""
+    data = relay.nn.relu(convolution(x(1, 16, 24, 24), 16, 32))
+    module = typed(relay.nn.softmax(relay.nn.dense(relay.nn.batch_flatten(data), weight(10, 32 * 24 * 24))))
+    model, out, plan, store = (tmp_path / name for name in ("n.json", "model.tar", "plan.json", "costs.jsonl"))
+    model.write_text(tvm.ir.save_json(module))
+    arguments = ["compile", model, "-o", out, "--plan-out", plan, "--backends", "tvm", "--device", "opencl"]
+    pins = [argument for name in ("nn.conv2d", "nn.dense") for argument in ("--pin", f"{name}={BACKEND}")]
+    done = command(*arguments, *pins, "--search-time", "60s", "--db", store, "--repeat", 5)
+    assert done.returncode == 0, done.stderr
+    parts = [one for region in json.loads(plan.read_text())["regions"] for one in region["candidates"]]
+    kernels = {one["composite"]: one for one in parts if one.get("kernel")}
+    assert "clblast.convgemm_conv2d" in kernels and kernels.keys() & {"clblast.gemv_dense", "clblast.gemm_dense"}
+    assert all(one["estimate_ms"] > 0 for one in kernels.values())
+    records = [json.loads(line) for line in store.read_text().splitlines()]
+    assert not [one["failure"] for one in records if "failure" in one]
+    inputs = placed.values(module)
+    placed.same(placed.run(placed.load(out), *inputs), placed.expected(module, *inputs))
+
+
+@pytest.mark.long
+def test_the_document(tmp_path):
+    """The commands of docs/devices.md, as they stand there."""
+    (block,) = [one for one in documents.read("docs/devices.md").blocks if one.run_by == "tests/test_clblast.py"]
+    assert "wrote model.tar" in Runner(tmp_path).run(block)
