@@ -4,6 +4,9 @@ package byoc
 
 import (
 	"slices"
+	"sync/atomic"
+
+	"github.com/collage-tvm/collage/relay"
 )
 
 // Host is the device of backends that are not Remote.
@@ -59,4 +62,22 @@ func (c CopyCosts) Of(bytes int64) (to, from float64) {
 	share := float64(bytes-low.Bytes) / float64(high.Bytes-low.Bytes)
 	// Noise may have the larger one take less.
 	return low.To + share*max(0, high.To-low.To), low.From + share*max(0, high.From-low.From)
+}
+
+// KnownCopies is the part of a Remote that keeps what copies take, to be embedded.
+type KnownCopies struct{ costs atomic.Pointer[CopyCosts] }
+
+// Know implements Remote.
+func (k *KnownCopies) Know(c *CopyCosts) { k.costs.Store(c) }
+
+// BorderCost implements Borderer: what copies take, once that is known.
+func (k *KnownCopies) BorderCost() BorderCost {
+	known := k.costs.Load()
+	if known == nil {
+		return nil
+	}
+	return func(t *relay.Type) (in, out float64) {
+		bytes, _ := t.NumBytes()
+		return known.Of(bytes)
+	}
 }

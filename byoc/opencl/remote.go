@@ -11,7 +11,6 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/region"
-	"github.com/collage-tvm/collage/relay"
 )
 
 // Compiler is the Compiler attribute of the regions of all backends of such devices, Device the kind of device.
@@ -26,7 +25,7 @@ const plugin = "opencl"
 // remote is what the backends of this package have in common: the device, and regions that any of them stand in
 // together.
 type remote struct {
-	copies atomic.Pointer[byoc.CopyCosts]
+	byoc.KnownCopies
 	device atomic.Pointer[device]
 }
 
@@ -56,21 +55,6 @@ func (r *remote) Hardware() string {
 		return strings.Join([]string{d.Name, d.Version, d.Driver}, ", ")
 	}
 	return ""
-}
-
-// Know implements byoc.Remote.
-func (r *remote) Know(c *byoc.CopyCosts) { r.copies.Store(c) }
-
-// BorderCost implements byoc.Borderer: what copies take, once that is known.
-func (r *remote) BorderCost() byoc.BorderCost {
-	known := r.copies.Load()
-	if known == nil {
-		return nil
-	}
-	return func(t *relay.Type) (in, out float64) {
-		bytes, _ := t.NumBytes()
-		return known.Of(bytes)
-	}
 }
 
 // measures is the plug-in's packed function that measures copies.

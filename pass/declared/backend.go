@@ -5,7 +5,6 @@ package declared
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/byoc"
@@ -101,9 +100,8 @@ func isFloat32(t *relay.Type) error {
 // remote is a made one on a device beside the processor.
 type remote struct {
 	made
+	byoc.KnownCopies
 	device string
-	memory int64
-	copies atomic.Pointer[byoc.CopyCosts]
 }
 
 // Device implements byoc.Remote.
@@ -112,25 +110,10 @@ func (r *remote) Device() string { return r.device }
 // Hardware implements byoc.Remote.
 func (r *remote) Hardware() string { return "" }
 
-// Memory implements byoc.Remote.
-func (r *remote) Memory() int64 { return r.memory }
+// Memory implements byoc.Remote: its declaration has it.
+func (r *remote) Memory() int64 { return 0 }
 
 // MeasureCopies implements byoc.Remote: there is nothing to measure, and nobody asks, since copies are declared.
 func (r *remote) MeasureCopies(int64) (to, from []float64, err error) {
 	return nil, nil, fmt.Errorf("the device %s is declared", r.device)
-}
-
-// Know implements byoc.Remote.
-func (r *remote) Know(c *byoc.CopyCosts) { r.copies.Store(c) }
-
-// BorderCost implements byoc.Borderer.
-func (r *remote) BorderCost() byoc.BorderCost {
-	known := r.copies.Load()
-	if known == nil {
-		return nil
-	}
-	return func(t *relay.Type) (in, out float64) {
-		bytes, _ := t.NumBytes()
-		return known.Of(bytes)
-	}
 }

@@ -81,7 +81,7 @@ func (f *File) register(name string, b *Backend, place string) (byoc.Backend, er
 	own := made{name: name, source: f.source, said: b}
 	var there byoc.Backend = &own
 	if b.Device != "" && b.Device != byoc.Host {
-		there = &remote{made: own, device: b.Device, memory: f.Devices[b.Device].Memory}
+		there = &remote{made: own, device: b.Device}
 	}
 	if err := byoc.Register(there); err != nil {
 		return nil, &Error{f.name, place, err.Error()}
