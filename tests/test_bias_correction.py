@@ -15,6 +15,7 @@ pytestmark = pytest.mark.usefixtures("collage_library")
 BACKENDS = {
     "openvino_int8": "openvino", "onnxruntime_int8": "onnxruntime", "native_int8": "native", "dnnl_int8": "dnnl",
 }  # fmt: skip
+FIRST, *OTHERS = BACKENDS
 SIZE = 12
 
 
@@ -43,7 +44,8 @@ def options(backend, **more):
     return {"backends": backends, "precision": "int8", "max_error": 0.5, "pin": [f"nn.conv2d={backend}"], **more}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+# One of them each time, the others with the long tests.
+@pytest.mark.parametrize("backend", [FIRST, *(pytest.param(one, marks=pytest.mark.long) for one in OTHERS)])
 def test_corrected_biases_lower_the_error(backend, tmp_path):
     """On inputs that nobody has seen, by most of it; the plan has what is taken off, and gives the same again."""
     if lacking := placed.missing(backend):
@@ -71,7 +73,7 @@ def test_corrected_biases_lower_the_error(backend, tmp_path):
         collage.compile(module, out=str(tmp_path / "damaged.so"), plan=str(tmp_path / "damaged.json"))
 
 
-@pytest.mark.parametrize("backend", ["openvino_int8", "onnxruntime_int8"])
+@pytest.mark.parametrize("backend", ["openvino_int8", pytest.param("onnxruntime_int8", marks=pytest.mark.long)])
 def test_the_outputs_decide(backend, tmp_path):
     """Left alone, it is done where the outputs were off by less; the plan has both errors, and so has a warm store."""
     if lacking := placed.missing(backend):

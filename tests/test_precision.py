@@ -158,7 +158,7 @@ def test_a_backend_computes_in_bytes(backend, tmp_path, command):
 
 
 @needs_int8
-@IN_BYTES
+@pytest.mark.parametrize("backend", ["native_int8", pytest.param("dnnl_int8", marks=pytest.mark.long)])
 def test_bytes_within_an_error_and_not_beyond(backend, tmp_path):
     """int8 allows bfloat16, too; what is off by more than is allowed is never kept."""
     module = network(sensitive=False)
