@@ -5,6 +5,7 @@ there, on what lies in the device's memory.
 
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import documents
@@ -156,6 +157,23 @@ def test_the_processor_between(tmp_path):
     assert [region["backend"] for region in plan["regions"]].count(BACKEND) == 2
     assert {region["backend"] for region in plan["regions"]} == {"tvm", BACKEND}
     runs_like_tvm(module, split, tmp_path)
+
+
+def test_several_callers_at_once(tmp_path):
+    """Threads with an executor each, on one device and its queue."""
+    module = network()
+    archive = placed.export_to(tmp_path / "model.tar", on(module, "convgemm")[0])
+    inputs = [placed.values(module, seed=seed) for seed in range(4)]
+    wanted = [placed.expected(module, *each) for each in inputs]
+
+    def call(first):
+        executor = placed.load(archive)
+        for turn in range(40):
+            at = (first + turn) % len(inputs)
+            placed.same(placed.run(executor, *inputs[at]), wanted[at], rtol=1e-4)
+
+    with ThreadPoolExecutor(len(inputs)) as pool:
+        list(pool.map(call, range(len(inputs))))
 
 
 def test_a_plan_is_replayed():

@@ -448,6 +448,34 @@ def test_a_model_where_there_is_no_device(command, tmp_path):
     assert "OpenCL cannot be opened where COLLAGE_OPENCL_LIBRARY says" in done.stderr, done.stderr
 
 
+# pocl's device of 1 GiB, and an exponential that it has room for, but not in one piece.
+SMALL, LARGE = {"POCL_MEMORY_LIMIT": "1"}, (80 << 20,)
+OUT_OF_MEMORY = "the device is out of memory: its 1024 MiB do not hold it"
+
+
+def test_a_model_that_the_device_has_no_room_for(command, tmp_path):
+    module = typed(relay.exp(relay.var("x", shape=LARGE)))
+    archive = placed.export_to(tmp_path / "model.tar", placed.place(module, BACKEND))
+    done = command("run", archive, environment=SMALL)
+    assert done.returncode == 2 and "the model does not start: " in done.stderr and OUT_OF_MEMORY in done.stderr
+
+
+@pytest.mark.long
+def test_a_search_where_the_device_is_short_of_memory(command, tmp_path):
+    """What its memory cannot hold by size is no candidate, the rest fails there and is tried again soon."""
+    for extents, tried in ((LARGE, True), ((140 << 20,), False)):
+        model, store = tmp_path / "network.json", tmp_path / f"{extents[0]}.jsonl"
+        model.write_text(tvm.ir.save_json(typed(relay.exp(relay.var("x", shape=extents)))))
+        arguments = ["compile", model, "-o", tmp_path / "model.tar", "--device", "opencl", "--backends", "tvm", "-v"]
+        arguments += ["--search-time", "20s", "--repeat", 3, "--db", store]
+        done = command(*arguments, environment=SMALL)
+        assert done.returncode == 0, done.stderr
+        failures = [one["failure"] for line in store.read_text().splitlines() if "failure" in (one := json.loads(line))]
+        assert bool(failures) == tried
+        assert all(one["kind"] == "out-of-memory" and OUT_OF_MEMORY in one["detail"] for one in failures), failures
+        assert (OUT_OF_MEMORY in done.stdout) == tried
+
+
 def test_a_device_that_nobody_knows(command, tmp_path):
     model = tmp_path / "network.json"
     model.write_text(tvm.ir.save_json(network()))

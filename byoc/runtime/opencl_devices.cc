@@ -106,6 +106,10 @@ std::string DescribeDevices() {
   return text.str();
 }
 
+uint64_t MemoryOf(int device) {
+  return NumberOf<cl_ulong>(Workspace()->devices[device], CL_DEVICE_GLOBAL_MEM_SIZE);
+}
+
 namespace {
 
 std::atomic<bool> left_out{false};

@@ -4,6 +4,7 @@
 #ifndef COLLAGE_OPENCL_DEVICES_H_
 #define COLLAGE_OPENCL_DEVICES_H_
 
+#include <cstdint>
 #include <string>
 
 namespace collage {
@@ -21,6 +22,9 @@ int ChosenDevice();
 //
 // Throws where there is no device.
 std::string DescribeDevices();
+
+// The size of a device's memory, in bytes.
+uint64_t MemoryOf(int device);
 
 // Regions of this process leave out the copies of their inputs and outputs from now on, and do not wait for
 // the device: for who times their kernels. Their outputs are not what they should be then.

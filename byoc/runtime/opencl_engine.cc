@@ -67,6 +67,25 @@ class LibraryFile {
   const int file_;
 };
 
+// Does something on a device, and says in words what OpenCL says in a code where its memory is short. Drivers
+// may find that out when memory is asked for, or when it is first used.
+template <typename Body>
+void InMemoryOf(DLDevice device, Body body) {
+  try {
+    body();
+  } catch (const tvm::runtime::Error& error) {
+    const std::string said = error.what();
+    for (const char* code : {"CL_MEM_OBJECT_ALLOCATION_FAILURE", "CL_INVALID_BUFFER_SIZE"}) {
+      if (said.find(code) == std::string::npos) continue;
+      // Workers know by these words that another try may go well (python/collage/region.py).
+      throw std::runtime_error("the device is out of memory: its " +
+                               std::to_string(MemoryOf(device.device_id) >> 20) +
+                               " MiB do not hold it beside what else is there (" + code + ")");
+    }
+    throw;
+  }
+}
+
 class Engine final : public RegionEngine {
  public:
   explicit Engine(const RegionProgram& region)
@@ -77,22 +96,24 @@ class Engine final : public RegionEngine {
     const PackedFunc* load = tvm::runtime::Registry::Get("runtime.module.loadfile_so");
     ICHECK(load != nullptr);
     library_ = (*load)(file_.path(), "so");
-    executor_ = library_.GetFunction("default")(device_);
+    InMemoryOf(device_, [this] { executor_ = library_.GetFunction("default")(device_); });
     set_input_ = executor_.GetFunction("set_input");
     run_ = executor_.GetFunction("run");
     get_output_ = executor_.GetFunction("get_output");
   }
 
   void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
-    if (CopiesAreLeftOut()) {
+    InMemoryOf(device_, [&] {
+      if (CopiesAreLeftOut()) {
+        run_();
+        return;
+      }
+      for (size_t i = 0; i < inputs.size(); ++i) CopyIn(i, inputs[i]);
       run_();
-      return;
-    }
-    for (size_t i = 0; i < inputs.size(); ++i) CopyIn(i, inputs[i]);
-    run_();
-    for (size_t i = 0; i < outputs.size(); ++i) get_output_(static_cast<int>(i), outputs[i]);
-    // A copy back waits for what it copies; where there is nothing to be copied, nobody has waited.
-    if (outputs.empty()) Wait();
+      for (size_t i = 0; i < outputs.size(); ++i) get_output_(static_cast<int>(i), outputs[i]);
+      // A copy back waits for what it copies; where there is nothing to be copied, nobody has waited.
+      if (outputs.empty()) Wait();
+    });
   }
 
   void RunTimed(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
@@ -152,7 +173,8 @@ class Engine final : public RegionEngine {
 
   Timed& Apart() {
     if (timed_ == nullptr) {
-      Module made = library_.GetFunction("debug_create")("default", device_);
+      Module made;
+      InMemoryOf(device_, [&] { made = library_.GetFunction("debug_create")("default", device_); });
       timed_ =
           std::make_unique<Timed>(Timed{made, made.GetFunction("set_input"), made.GetFunction("execute_node"),
                                         made.GetFunction("get_output")});

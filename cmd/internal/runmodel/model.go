@@ -91,7 +91,7 @@ func (m *Model) createExecutor(library *bridge.Module, files *Files) (params map
 	cpu := bridge.CPU()
 	created, err := bridge.Global("tvm.graph_executor.create", string(content), library, int(cpu.Type), int(cpu.ID))
 	if err != nil {
-		return nil, "", fmt.Errorf("the model's graph (mod.json) is not one of TVM's graph executor: %w", err)
+		return nil, "", notStarted(err)
 	}
 	if m.executor, err = created.Module(); err != nil {
 		return nil, "", err
@@ -139,10 +139,19 @@ func (m *Model) createFromParts(open *bridge.Function, library *bridge.Module, g
 	cpu := bridge.CPU()
 	created, err := open.Invoke(graph, library, arrays, int(cpu.Type), int(cpu.ID))
 	if err != nil {
-		return nil, "", fmt.Errorf("the model's graph (mod.json) is not one of TVM's graph executor: %w", err)
+		return nil, "", notStarted(err)
 	}
 	m.executor, err = created.Module()
 	return params, graph, err
+}
+
+// notStarted says of an error of TVM's why there is no executor: a region that cannot be made ready says so by itself
+// (byoc/runtime/region_module.cc), everything else is the graph's fault.
+func notStarted(err error) error {
+	if strings.Contains(err.Error(), "the region ") {
+		return fmt.Errorf("the model does not start: %w", err)
+	}
+	return fmt.Errorf("the model's graph (mod.json) is not one of TVM's graph executor: %w", err)
 }
 
 func (m *Model) createFromFactory(library *bridge.Module) (params map[string]bool, graph string, err error) {
