@@ -119,6 +119,10 @@ bench-region-call: backends ## what calling a region takes, backend by backend; 
 bench-memory: setup ## what a model holds in memory, and eight copies of it; writes docs/results/memory.txt
 	@.venv/bin/python scripts/bench_memory.py $(ARGS) | tee docs/results/memory.txt
 
+bench-devices: setup ## networks on an OpenCL device, with CLBlast and without; writes docs/results/devices.txt
+	@scripts/backends.sh clblast
+	@.venv/bin/python scripts/bench_devices.py $(ARGS) | tee docs/results/devices.txt
+
 bench-serve: setup ## collage serve under load beside MLServer with ONNX Runtime; writes docs/results/serve.{txt,json}
 	@scripts/serve_peer.sh
 	@.venv/bin/python scripts/bench_serve.py --json docs/results/serve.json $(ARGS) | tee docs/results/serve.txt

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
+import exported_transformer
 import placed
 import pytest
 import schemas
@@ -155,6 +156,22 @@ def test_bench_memory(network, tmp_path):
     text = script("bench_memory", network, "--backends", backend, "--runs", 3, "--copies", 2, folder=tmp_path)
     readable(text, "loaded", "after the first run", "after 3 runs", "2 models, same file again")
     assert f"{network} on {backend.replace('+', ', ')}: weights" in text
+
+
+def test_bench_devices(tmp_path):
+    fetched = subprocess.run([TREE / "scripts" / "opencl.sh", "clblast"], capture_output=True, text=True, timeout=600)
+    if fetched.returncode == 3:
+        pytest.skip(f"CLBlast cannot be had here: {fetched.stdout.strip()}")
+    model = tmp_path / "model.onnx"
+    exported_transformer.save(model, layers=1)
+    text = script("bench_devices", model, "--rounds", 1, folder=tmp_path)
+    rows = [
+        line.split() for line in readable(text, "device: ", "operators").splitlines() if line.startswith(str(model))
+    ]
+    assert [row[1] for row in rows] == ["tvm", "tvm_opencl", "clblast+tvm_opencl"]
+    assert all(float(row[2]) > 0 for row in rows)
+    there, theirs = (int(word.rstrip(",")) for word in rows[2][3:5])
+    assert there == int(rows[1][3].rstrip(",")) and 0 < theirs < there
 
 
 @pytest.mark.long
@@ -488,6 +505,7 @@ def test_every_script_is_here():
         "bench_ablation",
         "bench_anytime",
         "bench_blocking",
+        "bench_devices",
         "bench_memory",
         "bench_models",
         "bench_networks",

@@ -13,6 +13,7 @@ import numpy as np
 import placed
 import pytest
 import tvm
+from conftest import PACKAGE, environment
 from document_runner import Runner
 from opencl_networks import by_costs, convolution, network, runs_like_tvm, steps, typed
 from tvm import relay
@@ -174,6 +175,26 @@ def test_several_callers_at_once(tmp_path):
 
     with ThreadPoolExecutor(len(inputs)) as pool:
         list(pool.map(call, range(len(inputs))))
+
+
+def test_a_program_in_cpp(tmp_path):
+    """That of examples/run_from_cpp: no Python, no compiler, the device by way of the plug-in alone."""
+    hidden = relay.nn.relu(relay.nn.dense(x(1, 64), weight(128, 64)))
+    module = typed(relay.nn.softmax(relay.nn.dense(hidden, weight(10, 128))))
+    split, plan = on(module, "gemv")
+    assert {region["backend"] for region in plan["regions"]} == {f"{BACKEND}+{TVM}"}
+    model = placed.export_to(tmp_path / "model.so", split)
+    tvm_folder = Path(tvm.__file__).parent
+    third = [f"-I{tvm_folder / '3rdparty' / name / 'include'}" for name in ("dlpack", "dmlc-core")]
+    source = SCRIPT.parent.parent / "examples" / "run_from_cpp" / "main.cc"
+    built = ["g++", "-std=c++17", source, "-o", tmp_path / "main", f"-I{tvm_folder / 'include'}", *third]
+    built += ["-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>", f"-L{tvm_folder}", "-ltvm_runtime"]
+    subprocess.run([*map(str, built), f"-Wl,-rpath,{tvm_folder}"], check=True, timeout=300)
+    where = environment(LD_LIBRARY_PATH=str(PACKAGE / "lib"))
+    done = subprocess.run([tmp_path / "main", model], capture_output=True, text=True, env=where, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (wanted,) = placed.expected(module, np.ones((1, 64), "float32"))
+    np.testing.assert_allclose([float(word) for word in done.stdout.split()], wanted[0], atol=2e-6)
 
 
 def test_a_plan_is_replayed():
