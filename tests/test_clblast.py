@@ -98,6 +98,42 @@ def test_what_is_taken(kernel, tmp_path):
             runs_like_tvm(module, split, tmp_path)
 
 
+CALLS = {
+    "gemm 64 48 32 1 0 1 0 1 0 0": ((64, 32), (48, 32)),
+    "gemm 5 16 24 1 1 0 0 1 0 0": ((24, 5), (24, 16)),
+    "gemm 197 768 64 1 0 1 0 1 0 0": ((197, 64), (768, 64)),
+    "gemm 300 256 128 2 0 0 0 1 38400 32768": ((2, 300, 128), (2, 128, 256)),
+    "gemv 40 24 1 0": ((1, 24), (40, 24)),
+    "convgemm 1 8 12 12 16 3 3 1 1 1 1 1 1 0 1": ((1, 8, 12, 12), (16, 8, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("line", CALLS)
+def test_what_the_results_memory_holds_is_nobodys(line):
+    """TVM gives memory that others have written to; what is no number there must not come through."""
+    from collage import library
+
+    library.install("collage_opencl")
+    call = tvm.get_global_func("collage.runtime.opencl.ClblastCreate")("call", line)["call"]
+    device = tvm.device("opencl", 0)
+    inputs = [np.random.default_rng(1).standard_normal(shape).astype("float32") for shape in CALLS[line]]
+    word, *numbers = line.split()
+    numbers = [int(number) for number in numbers]
+    if word == "convgemm":
+        extents = (1, 16, 12, 12)
+    else:
+        extents = (numbers[3], numbers[0], numbers[1]) if word == "gemm" else (1, numbers[0])
+    given = [tvm.nd.array(value, device) for value in inputs]
+    answers = []
+    for left in (0.0, np.nan, np.inf):
+        result = tvm.nd.array(np.full(extents, left, "float32"), device)
+        call(*given, result)
+        answers.append(result.numpy())
+    assert np.abs(answers[0]).max() > 1 and np.isfinite(answers[0]).all()
+    np.testing.assert_array_equal(answers[1], answers[0])
+    np.testing.assert_array_equal(answers[2], answers[0])
+
+
 REFUSED = {
     "groups": (lambda: relay.nn.conv2d(x(1, 4, 6, 6), weight(8, 2, 3, 3), groups=2, kernel_size=(3, 3)), "groups"),
     "padding": (lambda: windows(8, 3, 3, padding=(0, 0, 1, 1)), "not the same on both sides"),
@@ -147,6 +183,32 @@ def test_regions_that_share_a_weight(tmp_path):
     (inside,) = [region for region in plan["regions"] if region["backend"] != "tvm"]
     assert [one["kernel"] for one in inside["candidates"] if one.get("kernel")] == ["convgemm"] * 2
     runs_like_tvm(module, split, tmp_path)
+
+
+def test_what_is_split_elsewhere(tmp_path):
+    """A region that is given a tuple."""
+    parts = relay.split(x(4, 48), 3, axis=1).astuple()
+    module = typed(relay.nn.relu(relay.nn.dense(relay.concatenate(parts, axis=0), weight(8, 16))))
+    pins = [f"nn.dense={BACKEND}.gemm", f"concatenate={TVM}", "split=tvm"]
+    split, plan = by_costs(module, lambda key: 0.01 if key["backend"] == TVM else 1.0, pin=pins)
+    assert f"{BACKEND}+{TVM}" in {region["backend"] for region in plan["regions"]}
+    runs_like_tvm(module, split, tmp_path)
+
+
+def test_calls_that_cannot_be_made():
+    from collage import library
+
+    library.install("collage_opencl")
+    create = tvm.get_global_func("collage.runtime.opencl.ClblastCreate")
+    for line in ("", "gemm 1 2", "gemv 40 24 1 0 7", "syrk 1 2 3 4", "gemv 40 24 1 x"):
+        with pytest.raises(Exception, match="written by another version of Collage, or the file is damaged"):
+            create("call", line)
+    here = [tvm.nd.array(np.ones(shape, "float32")) for shape in ((1, 24), (40, 24), (1, 40))]
+    with pytest.raises(Exception, match="not in a device's memory"):
+        create("call", "gemv 40 24 1 0")["call"](*here)
+    there = [tvm.nd.array(np.ones(shape, "float64"), tvm.device("opencl", 0)) for shape in ((1, 24), (40, 24), (1, 40))]
+    with pytest.raises(Exception, match="of another type than it was compiled for"):
+        create("call", "gemv 40 24 1 0")["call"](*there)
 
 
 def test_the_processor_between(tmp_path):

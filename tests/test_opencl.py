@@ -21,6 +21,7 @@ import tvm
 from conftest import environment, run_python
 from document_runner import Runner
 from opencl_networks import by_costs, convolution, network, runs_like_tvm, steps, typed
+from random_programs import program, running
 from tvm import relay
 
 BACKEND = "tvm_opencl"
@@ -76,6 +77,30 @@ def test_what_a_device_does_not_take_stays_on_the_processor(name, reason):
     assert not placed.regions(split)
     refused = [one for one in plan["candidates"]["refusals"] if one["backend"] == BACKEND]
     assert any(reason in one["reason"] for one in refused), refused
+
+
+def programs(seeds):
+    """Random programs as they are and with all that the device takes on it."""
+    from collage import transform
+
+    for seed in seeds:
+        one = program.generate(seed)
+        module = transform.Normalise()(one.module)
+        split = placed.place(module, BACKEND)
+        if not one.scoped and placed.regions(split):
+            yield seed, one, module, split
+
+
+@pytest.mark.parametrize("seeds", [range(13, 15), pytest.param(range(40), marks=pytest.mark.long)], ids=str)
+def test_random_programs(seeds):
+    """Of 13 and 14, one has come quantised, for which TVM's passes must have gone over the region."""
+    found = 0
+    for seed, one, module, split in programs(seeds):
+        (got,), _ = running.execute([split], [one.inputs])
+        (wanted,), _ = running.execute([module], [one.inputs])
+        assert running.excess(got, wanted) == "", seed
+        found += 1
+    assert found >= 0.7 * len(seeds)
 
 
 def test_a_network_on_the_device_alone(tmp_path):
@@ -474,6 +499,23 @@ def test_a_search_where_the_device_is_short_of_memory(command, tmp_path):
         assert bool(failures) == tried
         assert all(one["kind"] == "out-of-memory" and OUT_OF_MEMORY in one["detail"] for one in failures), failures
         assert (OUT_OF_MEMORY in done.stdout) == tried
+
+
+@pytest.mark.parametrize("cache", ["", "POCL_CACHE_DIR"])
+def test_a_package_of_a_model_on_a_device(command, tmp_path, cache):
+    """It has the model and the plug-ins; the driver and the kernels that it compiles are the machine's."""
+    archive = placed.export_to(tmp_path / "model.tar", placed.place(network(), BACKEND))
+    where = {cache: str(tmp_path / "kernels")} if cache else {}
+    (tmp_path / "kernels").mkdir()
+    done = command("package", archive, "-o", tmp_path / "package", environment=where)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "package" / "manifest.json").read_text())
+    assert "libcollage_opencl.so" in manifest["plugins"] and "libOpenCL.so.1" in manifest["system"]
+    packed = [path.name for path in (tmp_path / "package").rglob("*.so*")]
+    assert "libcollage_opencl.so" in packed
+    assert not [name for name in packed if "kernel" in name or "fused" in name or "pocl" in name]
+    done = command("run", tmp_path / "package", "--repeat", 1, environment=where)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_device_that_nobody_knows(command, tmp_path):

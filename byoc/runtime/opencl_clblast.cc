@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "checked_stream.h"
+#include "opencl_library.h"
 #include "optional_library.h"
 
 namespace collage {
@@ -72,6 +73,10 @@ struct Library {
                            size_t batch, cl_mem data, size_t data_offset, cl_mem weight, size_t weight_offset,
                            cl_mem result, size_t result_offset, cl_command_queue* queue, cl_event* event);
 
+  using Fill = cl_int (*)(cl_command_queue queue, cl_mem memory, const void* pattern, size_t pattern_bytes,
+                          size_t offset_bytes, size_t bytes, cl_uint waits, const cl_event* wait,
+                          cl_event* event);
+
   Library()
       : file({"CLBlast",
               "on Debian: apt-get install libclblast1",
@@ -83,6 +88,7 @@ struct Library {
     file.Get("CLBlastSgemmStridedBatched", &batched_gemm);
     file.Get("CLBlastSgemv", &gemv);
     file.Get("CLBlastSconvgemm", &convgemm);
+    Loader().Get("clEnqueueFillBuffer", &fill);
   }
 
   static const Library& Get() {
@@ -95,6 +101,8 @@ struct Library {
   BatchedGemm batched_gemm;
   Gemv gemv;
   Convgemm convgemm;
+  // OpenCL's, which TVM's runtime does not know.
+  Fill fill;
 };
 
 // A tensor as CLBlast takes it.
@@ -146,6 +154,11 @@ class Call {
     int status;
     if (name_ == "gemv") {
       const Buffer matrix = argument(n[2]), vector = argument(n[3]);
+      // CLBlast multiplies what the result's memory holds by beta here (its other kernels do not read it
+      // where beta is 0): a NaN that somebody left there would stay.
+      const float zero = 0.0F;
+      OPENCL_CALL(library.fill(queue, result.memory, &zero, sizeof(zero), result.offset * sizeof(float),
+                               n[0] * sizeof(float), 0, nullptr, nullptr));
       status = library.gemv(kRowMajor, kAsItIs, n[0], n[1], 1.0F, matrix.memory, matrix.offset, n[1],
                             vector.memory, vector.offset, 1, 0.0F, result.memory, result.offset, 1, &queue,
                             nullptr);

@@ -38,7 +38,7 @@ _CLBLAST = "clblast."
 
 class _CallsApart(relay.ExprMutator):
     """A region's function in which calls of CLBlast are calls of functions of their own, for the code generator
-    collage_clblast. What they read, constants as well, is their arguments: TVM keeps that in the device's memory.
+    collage_clblast. What a composite reads, constants as well, is its arguments: TVM keeps that in the device's memory.
     """
 
     def __init__(self):
@@ -51,14 +51,9 @@ class _CallsApart(relay.ExprMutator):
         name = str(call.op.attrs["Composite"]) if isinstance(call.op, relay.Function) and call.op.attrs else ""
         if not name.startswith(_CLBLAST):
             return new
-        constants = _constants(call.op.body)
-        params = [relay.var(f"a{i}", argument.checked_type) for i, argument in enumerate([*call.args, *constants])]
-        inner = _Exchanged(dict(zip((c.handle.value for c in constants), params[len(call.args) :], strict=True)))
-        body = inner.visit(relay.bind(call.op.body, dict(zip(call.op.params, params, strict=False))))
-        composite = relay.Function(params, body, call.checked_type).with_attr("Composite", name)
-        outer = [relay.var(f"b{i}", param.type_annotation) for i, param in enumerate(params)]
+        params = [relay.var(f"a{i}", argument.checked_type) for i, argument in enumerate(call.args)]
         symbol = f"collage_clblast_{len(self.functions)}"
-        function = relay.Function(outer, relay.Call(composite, outer), call.checked_type)
+        function = relay.Function(params, relay.Call(call.op, params), call.checked_type)
         for attribute, value in (
             ("Compiler", "collage_clblast"), ("global_symbol", symbol), ("Primitive", 1), ("Inline", 1),
         ):  # fmt: skip
@@ -66,29 +61,12 @@ class _CallsApart(relay.ExprMutator):
         variable = relay.GlobalVar(symbol)
         self.functions[variable] = function
         self.operators[symbol] = [node.op.name for node in _calls(call.op.body)]
-        return relay.Call(variable, [*new.args, *constants])
-
-
-class _Exchanged(relay.ExprMutator):
-    """An expression with variables in the places of constants, by these constants' handles."""
-
-    def __init__(self, variables):
-        super().__init__()
-        self.variables = variables
-
-    def visit_constant(self, constant):
-        return self.variables.get(constant.handle.value, constant)
+        return relay.Call(variable, new.args)
 
 
 def _calls(body):
     found = []
     relay.analysis.post_order_visit(body, lambda e: found.append(e) if isinstance(e, relay.Call) else None)
-    return found
-
-
-def _constants(body):
-    found = []
-    relay.analysis.post_order_visit(body, lambda e: found.append(e) if isinstance(e, relay.Constant) else None)
     return found
 
 
@@ -98,27 +76,34 @@ def build(function, device):
     where that is not known; a zero; and the library.
 
     What passes there are, and what is known from tuning, is what the caller's build has: this is called in the middle
-    of one. Whoever watches that build does not see this one. Raises what TVM raises where it has no code for something.
+    of one. What that has done to its module by then it has not done to the region. Whoever watches that build does not
+    see this one. Raises what TVM raises where it has no code for something.
     """
     around = tvm.transform.PassContext.current()
-    alike = tvm.transform.PassContext(
-        opt_level=around.opt_level,
-        required_pass=list(around.required_pass),
-        disabled_pass=list(around.disabled_pass),
-        config=dict(around.config),
-        instruments=[recorder := profile.KernelRecorder()],
-    )
+    asked_for = target.asked_for(around.disabled_pass)
+
+    def alike(left_out, instruments=None):
+        return tvm.transform.PassContext(
+            opt_level=around.opt_level,
+            required_pass=list(around.required_pass),
+            disabled_pass=left_out,
+            config=dict(around.config),
+            instruments=instruments,
+        )
+
     apart = _CallsApart()
     bare = apart.visit(_of_tensors(function))
+    module = relay.transform.InferType()(tvm.IRModule({relay.GlobalVar("main"): bare, **apart.functions}))
     host = tvm.target.Target.current(allow_none=True)
     if host is None or host.kind.name != "llvm":
         host = tvm.target.Target(target.default_target())
     build_for = tvm.target.Target(device, host=host)
+    with alike(asked_for):
+        module, done = export.optimise(module, build_for)
     with tempfile.TemporaryDirectory(prefix="collage-device-") as folder:
         path = Path(folder) / "region.so"
-        with alike:
-            module = tvm.IRModule({relay.GlobalVar("main"): bare, **apart.functions})
-            factory = relay.build(relay.transform.InferType()(module), target=build_for)
+        with alike(target.with_done(asked_for, done), [recorder := profile.KernelRecorder()]):
+            factory = relay.build(module, target=build_for)
         export.link(factory, path)
         kernels = _kernels(recorder.module, factory, apart.operators)
         return bytearray(json.dumps(kernels).encode() + b"\0" + path.read_bytes())

@@ -80,7 +80,8 @@ def build(
             optimised, done = optimise(module, build_for)
         if rearrange is not None:
             optimised = rearrange(optimised)
-        with target.build_context(opt_level, left_out + done, {**(lowering or {}), **config}, instruments, tuning_log):
+        left_out = target.with_done(left_out, done)
+        with target.build_context(opt_level, left_out, {**(lowering or {}), **config}, instruments, tuning_log):
             return _loadable(relay.build(optimised, target=build_for))
 
     return _around_faults(module, target.disabled_passes(disabled_passes), attempt)
@@ -166,7 +167,7 @@ def build_for_machine(module, build_target=None, opt_level=None, disabled_passes
     def attempt(module, left_out, config):
         with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
             optimised, done = optimise(module, build_for, on_machine=True)
-        with target.build_context(opt_level, left_out + done, config, tuning_log=tuning_log):
+        with target.build_context(opt_level, target.with_done(left_out, done), config, tuning_log=tuning_log):
             return relay.vm.compile(optimised, build_for)
 
     executable = _around_faults(module, left_out, attempt)

@@ -45,6 +45,21 @@ def disabled_passes(given=None):
     return [str(name) for name in tvm.get_global_func("collage.disabled_passes")()]
 
 
+# Stands among the passes that a context leaves out, before those that were run already.
+_DONE = "(done)"
+
+
+def with_done(left_out, done):
+    """The passes that a build leaves out: those that are asked for, and those that were run on the module before."""
+    return [*left_out, _DONE, *done]
+
+
+def asked_for(left_out):
+    """Of such a list the passes that are asked for: who builds something else within the build has run none yet."""
+    names = [str(name) for name in left_out]
+    return names[: names.index(_DONE)] if _DONE in names else names
+
+
 @contextlib.contextmanager
 def build_context(opt_level=None, disabled=None, config=None, instruments=(), tuning_log=None):
     """The PassContext of every relay.build in this package; None means the default.

@@ -84,7 +84,7 @@ def quick(module):
     try:
         with target.build_context(QUICK["opt_level"], left_out, config):
             optimised, done = export.optimise(module, build_for)
-        with target.build_context(QUICK["opt_level"], left_out + done, config):
+        with target.build_context(QUICK["opt_level"], target.with_done(left_out, done), config):
             return relay.build(optimised, target=build_for)
     except RuntimeError:  # the others that export.build knows a way around
         return export.build(module, **QUICK)

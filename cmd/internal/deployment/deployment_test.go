@@ -86,6 +86,14 @@ func TestTwoLibrariesOfOneName(t *testing.T) {
 	require.ErrorContains(t, err, "is in the process, and cannot be read")
 }
 
+func TestKernelsOfADriver(t *testing.T) {
+	require.True(t, isKernel("/somebody/.cache/pocl/kcache/AF/KEAI/relu/256-1-1/relu.so"))
+	require.False(t, isKernel("/usr/lib/libpocl.so.2"))
+	t.Setenv("POCL_CACHE_DIR", "/somewhere/")
+	require.True(t, isKernel("/somewhere/AF/relu.so"))
+	require.False(t, isKernel("/somewhere-else/libdnnl.so.2"))
+}
+
 // What oneMKL loads on other processors lies beside its core and is not in this process.
 func TestPartsForOtherProcessors(t *testing.T) {
 	folder := t.TempDir()

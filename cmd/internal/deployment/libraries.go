@@ -26,7 +26,9 @@ type Library struct {
 // systemFolders are where distributions have their own libraries.
 var systemFolders = []string{"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"}
 
-// Loaded are the shared libraries that are in this process, in order of their names, but for the model's own.
+// Loaded are the shared libraries that are in this process, in order of their names, but for the model's own: neither its
+// file nor what it has in a file of memory (byoc/runtime/opencl_engine.cc), nor the kernels that a device's driver has
+// compiled of it.
 func Loaded(model string) ([]Library, error) {
 	paths, err := byoc.MappedFiles()
 	if err != nil {
@@ -36,8 +38,17 @@ func Loaded(model string) ([]Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths = slices.DeleteFunc(paths, func(path string) bool { return path == executable || path == model })
+	paths = slices.DeleteFunc(paths, func(path string) bool {
+		return path == executable || path == model || strings.HasPrefix(path, "/memfd:") || isKernel(path)
+	})
 	return named(paths)
+}
+
+// isKernel says whether a file is one that pocl has compiled, which computes with shared libraries: in its folder for
+// them, or where POCL_CACHE_DIR says.
+func isKernel(path string) bool {
+	cache := os.Getenv("POCL_CACHE_DIR")
+	return strings.Contains(path, "/pocl/kcache/") || cache != "" && strings.HasPrefix(path, filepath.Clean(cache)+"/")
 }
 
 // named are the libraries at some paths, and those that they choose among on other processors.
