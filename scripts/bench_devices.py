@@ -26,13 +26,12 @@ ON_THE_DEVICE, CLBLAST = "tvm_opencl", "clblast"
 ERROR = 1e-3
 
 
-def devices():
-    """The OpenCL devices that TVM's runtime sees, the one that is used first."""
+def device():
+    """What the plug-in says of the OpenCL device that regions run on."""
     import tvm
 
     found = json.loads(str(tvm.get_global_func("collage.runtime.opencl.Devices")()))
-    used = int(tvm.get_global_func("collage.runtime.opencl.Device")())
-    return [found[used], *(one for at, one in enumerate(found) if at != used)]
+    return found[int(tvm.get_global_func("collage.runtime.opencl.Device")())]
 
 
 # Of CLBlast's kernels for one operator the more special one.
@@ -118,9 +117,12 @@ def measure(network, rounds, threads):
                 row[2] = min(row[2], 1e3 * (time.perf_counter() - began))
     told = []
     for name, _, ms, built, there, theirs, outputs in rows:
-        error = max(
-            float(np.abs(one.astype("float64") - other).max() / max(1e-30, np.abs(other).max()))
-            for one, other in zip(outputs, rows[0][-1], strict=True)
+        # NumPy's greatest is no number where one of them is none; Python's is not.
+        error = np.max(
+            [
+                np.abs(one.astype("float64") - other).max() / max(1e-30, np.abs(other).max())
+                for one, other in zip(outputs, rows[0][-1], strict=True)
+            ]
         )
         if not error <= ERROR:
             raise SystemExit(f"bench_devices: {network} on {name} is off by {error:.2g} of its outputs")
@@ -152,8 +154,8 @@ def main():
 
     collage.library.load()
     collage.library.install("collage_opencl")
-    device = devices()[0]
-    print(f"device: {device['name']}, {device['version']}, driver {device['driver']}, {device['units']} units")
+    used = device()
+    print(f"device: {used['name']}, {used['version']}, driver {used['driver']}, {used['units']} units")
     print(f"fastest of {options.rounds} rounds in turn; operators: on the device, of them CLBlast's\n")
     print(f"{'network':26} {'':20} {'ms':>10} {'operators':>11} {'error':>9} {'build s':>8}")
     for network in options.networks:
