@@ -8,15 +8,15 @@ SHELL := /bin/bash
 PYTHON ?=
 JOBS ?=
 export PYTHON JOBS
-# What `make backends` installs; what the tests install first, and then demand together with what set-up brings:
-# one that does not work fails the run.
+# What `make backends` installs; what the tests install first (and CUDA's compiler), and then demand together with what
+# set-up brings: one that does not work fails the run.
 BACKENDS ?= openvino,onnxruntime,openblas,mkl
 TEST_BACKENDS ?= openvino,onnxruntime,openblas,mkl
 DEMANDED := COLLAGE_REQUIRE_BACKENDS=dnnl,dnnl_tvm,$(TEST_BACKENDS)
 
 COLLAGE := .venv/bin/collage
 
-.PHONY: help setup build docs report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-serve bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models conformance models trained clean distclean
+.PHONY: help setup build docs report backends peers demo test test-fast test-all test-native fuzz safety mutate sabotage wheel check bench bench-networks bench-without bench-operators bench-kernels bench-blocking bench-onednn bench-backends bench-memory bench-serve bench-region-call bench-threads bench-partition bench-drop-in bench-precision bench-quantised bench-solver bench-search bench-anytime bench-ablation bench-scale bench-models gpu-bundle gpu-check conformance models trained clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,11 +49,11 @@ test-fast: setup ## under a minute: Go without TVM, small graphs through TVM
 	@scripts/test.sh fast
 
 test: setup ## what every change must pass: Go (with the race detector), C++, Python
-	@scripts/backends.sh $(TEST_BACKENDS)
+	@scripts/backends.sh $(TEST_BACKENDS),cuda
 	@$(DEMANDED) scripts/test.sh
 
 test-all: setup ## the long ones: whole networks, random programs, sanitizers, fuzzing, sabotage; ARGS=--list names the pieces
-	@scripts/backends.sh $(TEST_BACKENDS)
+	@scripts/backends.sh $(TEST_BACKENDS),cuda
 	@$(DEMANDED) .venv/bin/python scripts/test_all.py $(ARGS)
 
 test-native: setup ## the C++ parts under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
@@ -118,6 +118,13 @@ bench-region-call: backends ## what calling a region takes, backend by backend; 
 
 bench-memory: setup ## what a model holds in memory, and eight copies of it; writes docs/results/memory.txt
 	@.venv/bin/python scripts/bench_memory.py $(ARGS) | tee docs/results/memory.txt
+
+gpu-bundle: setup ## what a machine with an NVIDIA card and without a package index needs, in build/gpu-bundle.tar.xz
+	@scripts/gpu_bundle.sh
+
+gpu-check: setup ## all of CUDA on this machine's NVIDIA card; ARGS=--dry-run on the emulated one of the tests
+	@scripts/backends.sh cuda
+	@.venv/bin/python scripts/gpu_check.py $(ARGS)
 
 bench-devices: setup ## networks on an OpenCL device, with CLBlast and without; writes docs/results/devices.txt
 	@scripts/backends.sh clblast

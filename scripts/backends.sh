@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the libraries of optional backends into .venv: backends.sh NAME[,NAME...]. A name is one of those below, whose
-# files are requirements-NAME.txt in this folder, or "all" for every one of them; or "opencl", for which the system gets
-# a driver where it has none (opencl.sh), or "clblast", for which it gets CLBlast, too. The runtime plug-ins are built by
+# files are requirements-NAME.txt in this folder, or "all" for every one of them but "cublas", which is large; or
+# "opencl", for which the system gets a driver where it has none (opencl.sh), or "clblast", for which it gets CLBlast, too. The runtime plug-ins are built by
 # setup.sh whether the libraries are there or not, so nothing is compiled here. May be run as often as one
 # likes: what is there in the pinned version is left as it is.
 set -euo pipefail
@@ -15,9 +15,9 @@ started=$SECONDS
 
 # What may be installed, and what has to be fetched for it: compressed, in megabytes. Other files requirements-NAME.txt
 # are for developers.
-declare -A megabytes=([mkl]=195 [onnxruntime]=24 [openblas]=8 [openvino]=59 [tune]=200)
-known=(mkl onnxruntime openblas openvino tune)
-list="$(printf '%s, ' "${known[@]}")all, opencl, clblast"
+declare -A megabytes=([cublas]=581 [cuda]=90 [mkl]=195 [onnxruntime]=24 [openblas]=8 [openvino]=59 [tune]=200)
+known=(cuda mkl onnxruntime openblas openvino tune)
+list="$(printf '%s, ' "${known[@]}")all, cublas, opencl, clblast"
 
 IFS=', ' read -r -a names <<<"$*"
 ((${#names[@]})) || die "name what to install, as in: make backends BACKENDS=openvino,openblas (known: $list)"
@@ -36,6 +36,8 @@ for name in "${names[@]}"; do
     ;;
   # These two come with make setup.
   tvm | dnnl | dnnl_tvm) say "$name" "needs nothing beyond make setup" ;;
+  cublas) wanted+=(cublas) ;;
+  tvm_cuda) [[ " ${wanted[*]} " == *" cuda "* ]] || wanted+=(cuda) ;;
   *)
     [[ " ${known[*]} " == *" $name "* ]] ||
       die "there is no backend $name to install (known: $list)"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole networks on an OpenCL device: TVM's kernels alone, beside these with CLBlast's.
+"""Whole networks on a device: TVM's kernels alone, beside these with a library's.
 
-    bench_devices.py [NETWORK...] [--rounds N] [--threads N]
+    bench_devices.py [NETWORK...] [--device KIND] [--rounds N] [--threads N]
 
-Nothing is searched: one network has everything that the device takes on tvm_opencl, the other has on CLBlast what
-CLBlast takes, and the rest on tvm_opencl. Both are run in turn with plain TVM on the processor, whose answers theirs
-are held to; of each the fastest round counts.
+Nothing is searched: one network has everything that the device takes on TVM's kernels, the other has on the library
+(CLBlast on OpenCL, cuBLAS on CUDA) what that takes, and the rest on TVM's. Both are run in turn with plain TVM on the
+processor, whose answers theirs are held to; of each the fastest round counts.
 """
 
 import argparse
@@ -21,17 +21,21 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 NETWORKS = ("workload:bert_full", "workload:vit_b16", "workload:mobilenet_v2", "workload:nasneta")
-ON_THE_DEVICE, CLBLAST = "tvm_opencl", "clblast"
+# TVM's backend and the library's, by kind of device.
+BACKENDS = {"opencl": ("tvm_opencl", "clblast"), "cuda": ("tvm_cuda", "cublas")}
 # How far outputs may be from plain TVM's, as a share of the greatest of them.
 ERROR = 1e-3
 
 
-def device():
-    """What the plug-in says of the OpenCL device that regions run on."""
+def device(kind):
+    """What the plug-in says of the device that regions run on, which is found when this is first called."""
+    import collage
     import tvm
 
-    found = json.loads(str(tvm.get_global_func("collage.runtime.opencl.Devices")()))
-    return found[int(tvm.get_global_func("collage.runtime.opencl.Device")())]
+    collage.library.load()
+    collage.library.install(f"collage_{kind}")
+    found = json.loads(str(tvm.get_global_func(f"collage.runtime.{kind}.Devices")()))
+    return found[int(tvm.get_global_func(f"collage.runtime.{kind}.Device")())]
 
 
 # Of CLBlast's kernels for one operator the more special one.
@@ -49,7 +53,7 @@ def by_costs(module, backends, threads, **rules):
 
     def estimate(text):
         key = json.loads(str(text))
-        return costs[key["backend"]] * (0.5 if key.get("composite") in SPECIAL else 1)
+        return costs.get(key["backend"], 1.0) * (0.5 if key.get("composite") in SPECIAL else 1)
 
     told = collage.transform.configuration(backends, threads=threads, **rules)
     split, plan = tvm.get_global_func("collage.partition")(module, told, estimate)
@@ -67,16 +71,17 @@ def nodes(plan, backend):
     ]
 
 
-def placements(module, threads):
-    """{name: (module, operators on the device, those of CLBlast's)} of plain TVM and both ways of using the device."""
-    alone, plan = by_costs(module, [ON_THE_DEVICE, "tvm"], threads)
-    made = {"tvm": (module, 0, 0), ON_THE_DEVICE: (alone, len(nodes(plan, ON_THE_DEVICE)), 0)}
-    _, plan = by_costs(module, [CLBLAST, "tvm"], threads, only=CLBLAST)
-    pins = [f"%{index}={CLBLAST}" for index in nodes(plan, CLBLAST)]
+def placements(module, threads, kind):
+    """{name: (module, operators on the device, those of the library's)} of plain TVM and both ways with the device."""
+    alone, library = BACKENDS[kind]
+    split, plan = by_costs(module, [alone, "tvm"], threads)
+    made = {"tvm": (module, 0, 0), alone: (split, len(nodes(plan, alone)), 0)}
+    _, plan = by_costs(module, [library, "tvm"], threads, only=library)
+    pins = [f"%{index}={library}" for index in nodes(plan, library)]
     if pins:
-        both, plan = by_costs(module, [ON_THE_DEVICE, CLBLAST, "tvm"], threads, pin=pins)
-        theirs = len(nodes(plan, CLBLAST))
-        made[f"{CLBLAST}+{ON_THE_DEVICE}"] = both, len(nodes(plan, ON_THE_DEVICE)) + theirs, theirs
+        split, plan = by_costs(module, [alone, library, "tvm"], threads, pin=pins)
+        theirs = len(nodes(plan, library))
+        made[f"{library}+{alone}"] = split, len(nodes(plan, alone)) + theirs, theirs
     return made
 
 
@@ -90,8 +95,8 @@ def executor(module, folder, threads):
     return region.load_executor(path)
 
 
-def measure(network, rounds, threads):
-    """[(name, milliseconds, seconds to build, operators on the device, CLBlast's, error)] of a network's placements."""
+def measure(network, rounds, threads, kind):
+    """[(name, ms, seconds to build, operators on the device, the library's, error)] of a network's placements."""
     import numpy as np
     from collage import frontends, transform
 
@@ -99,7 +104,7 @@ def measure(network, rounds, threads):
     inputs = drawn(module)
     rows = []
     with tempfile.TemporaryDirectory(prefix="bench-devices-") as folder:
-        for name, (made, there, theirs) in placements(module, threads).items():
+        for name, (made, there, theirs) in placements(module, threads, kind).items():
             print(f"{network}: building {name}", file=sys.stderr, flush=True)
             began = time.perf_counter()
             model = executor(made, folder, threads)
@@ -147,19 +152,16 @@ def main():
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", nargs="*", default=NETWORKS, help=f"what to run ({', '.join(NETWORKS)})")
+    parser.add_argument("--device", default="opencl", choices=BACKENDS, help="the kind of device (opencl)")
     parser.add_argument("--rounds", type=int, default=5, help="how often each has its turn (5)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the processor's part")
     options = parser.parse_args()
-    import collage
-
-    collage.library.load()
-    collage.library.install("collage_opencl")
-    used = device()
+    used = device(options.device)
     print(f"device: {used['name']}, {used['version']}, driver {used['driver']}, {used['units']} units")
-    print(f"fastest of {options.rounds} rounds in turn; operators: on the device, of them CLBlast's\n")
+    print(f"fastest of {options.rounds} rounds in turn; operators: on the device, of them the library's\n")
     print(f"{'network':26} {'':20} {'ms':>10} {'operators':>11} {'error':>9} {'build s':>8}")
     for network in options.networks:
-        for name, ms, built, there, theirs, error in measure(network, options.rounds, options.threads):
+        for name, ms, built, there, theirs, error in measure(network, options.rounds, options.threads, options.device):
             share = f"{there}, {theirs}" if there else "-"
             shown = network.removeprefix("workload:")
             print(f"{shown:26} {name:20} {ms:10.2f} {share:>11} {error:9.1e} {built:8.1f}", flush=True)

@@ -48,6 +48,6 @@ lock requirements-docs --constraints requirements.txt --constraints requirements
 lock requirements-serve "$@"
 # Files of backends (and of trained models) name all that is needed; what else the packages ask for (another oneTBB, an OpenMP, a package that
 # reports to the network) must not come with them.
-for name in mkl onnxruntime openblas openvino trained tune; do
+for name in cublas cuda mkl onnxruntime openblas openvino trained tune; do
   lock "requirements-$name" --no-deps "$@"
 done

@@ -9,7 +9,7 @@ import sys
 import textwrap
 
 import pytest
-from conftest import environment
+from conftest import environment, run_python
 from interrupts import REACHED_BY_CTRL_C
 
 PRELUDE = """
@@ -281,3 +281,28 @@ def test_a_crash_is_still_pythons_to_report(python):
     )
     assert result.returncode != 0
     assert "Segmentation fault" in result.stderr or "SIGSEGV" in result.stderr
+
+
+# Sets a variable, takes one away, and asks what a backend makes of it.
+VARIABLES = """
+import json, os, sys
+os.environ["COLLAGE_OPENBLAS_LIBRARY"] = "/nowhere/libopenblas.so"
+del os.environ["COLLAGE_MKL_LIBRARY"]
+import collage, tvm
+said = {}
+for name in ("openblas", "mkl"):
+    try:
+        tvm.get_global_func("collage.install")("collage_" + name)
+        said[name] = ""
+    except Exception as error:
+        said[name] = str(error)
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.fast
+def test_variables_that_python_sets_before_the_import_count():
+    """Go by itself knows those that the process was started with."""
+    said = run_python(VARIABLES, COLLAGE_MKL_LIBRARY="/elsewhere/libmkl_rt.so.2")
+    assert "COLLAGE_OPENBLAS_LIBRARY is /nowhere/libopenblas.so, which is no file" in said["openblas"]
+    assert "/elsewhere" not in said["mkl"]

@@ -5,29 +5,25 @@ there, on what lies in the device's memory.
 
 import json
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import documents
 import numpy as np
+import opencl_driver
 import placed
 import pytest
 import tvm
 from conftest import PACKAGE, environment
+from device_networks import by_costs, convolution, network, runs_like_tvm, steps, threads_agree, typed
 from document_runner import Runner
-from opencl_networks import by_costs, convolution, network, runs_like_tvm, steps, typed
 from tvm import relay
 
 BACKEND, TVM = "clblast", "tvm_opencl"
-SCRIPT = Path(__file__).parent.parent / "scripts" / "opencl.sh"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def library(collage_library):
-    done = subprocess.run([str(SCRIPT), BACKEND], capture_output=True, text=True, timeout=600)
-    if done.returncode == 3:
-        pytest.skip(f"CLBlast cannot be had here: {done.stdout.strip()}")
-    assert done.returncode == 0, done.stderr
+    opencl_driver.required(BACKEND)
     yield
     placed.forget()
 
@@ -78,7 +74,11 @@ def on(module, kernel, **options):
     """The module with that kernel for all that has one, and the plan; all else on the device, too."""
     (operator,) = {name for name in placed.counted(module["main"]) if name in PRODUCTS}
     return by_costs(
-        module, lambda key: 0.01 if key["backend"] == TVM else 1.0, pin=[f"{operator}={BACKEND}.{kernel}"], **options
+        "opencl",
+        module,
+        lambda key: 0.01 if key["backend"] == TVM else 1.0,
+        pin=[f"{operator}={BACKEND}.{kernel}"],
+        **options,
     )
 
 
@@ -153,7 +153,7 @@ REFUSED = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_refused(what):
     make, reason = REFUSED[what]
-    _, plan = by_costs(typed(make()), lambda key: 1.0)
+    _, plan = by_costs("opencl", typed(make()), lambda key: 1.0)
     refused = [one["reason"] for one in plan["candidates"]["refusals"] if one["backend"] == BACKEND]
     assert any(reason in one for one in refused), refused
 
@@ -190,7 +190,7 @@ def test_what_is_split_elsewhere(tmp_path):
     parts = relay.split(x(4, 48), 3, axis=1).astuple()
     module = typed(relay.nn.relu(relay.nn.dense(relay.concatenate(parts, axis=0), weight(8, 16))))
     pins = [f"nn.dense={BACKEND}.gemm", f"concatenate={TVM}", "split=tvm"]
-    split, plan = by_costs(module, lambda key: 0.01 if key["backend"] == TVM else 1.0, pin=pins)
+    split, plan = by_costs("opencl", module, lambda key: 0.01 if key["backend"] == TVM else 1.0, pin=pins)
     assert f"{BACKEND}+{TVM}" in {region["backend"] for region in plan["regions"]}
     runs_like_tvm(module, split, tmp_path)
 
@@ -214,9 +214,7 @@ def test_calls_that_cannot_be_made():
 def test_the_processor_between(tmp_path):
     """Without TVM's kernels on the device, each region of CLBlast's stands by itself."""
     module = network()
-    split, plan = by_costs(
-        module, lambda key: 1.0, backends=["tvm", BACKEND], devices=["cpu"], pin=[f"nn.conv2d={BACKEND}"]
-    )
+    split, plan = by_costs("cpu", module, lambda key: 1.0, backends=["tvm", BACKEND], pin=[f"nn.conv2d={BACKEND}"])
     assert [region["backend"] for region in plan["regions"]].count(BACKEND) == 2
     assert {region["backend"] for region in plan["regions"]} == {"tvm", BACKEND}
     runs_like_tvm(module, split, tmp_path)
@@ -225,18 +223,7 @@ def test_the_processor_between(tmp_path):
 def test_several_callers_at_once(tmp_path):
     """Threads with an executor each, on one device and its queue."""
     module = network()
-    archive = placed.export_to(tmp_path / "model.tar", on(module, "convgemm")[0])
-    inputs = [placed.values(module, seed=seed) for seed in range(4)]
-    wanted = [placed.expected(module, *each) for each in inputs]
-
-    def call(first):
-        executor = placed.load(archive)
-        for turn in range(40):
-            at = (first + turn) % len(inputs)
-            placed.same(placed.run(executor, *inputs[at]), wanted[at], rtol=1e-4)
-
-    with ThreadPoolExecutor(len(inputs)) as pool:
-        list(pool.map(call, range(len(inputs))))
+    threads_agree(module, placed.export_to(tmp_path / "model.tar", on(module, "convgemm")[0]), turns=40)
 
 
 def test_a_program_in_cpp(tmp_path):
@@ -248,7 +235,7 @@ def test_a_program_in_cpp(tmp_path):
     model = placed.export_to(tmp_path / "model.so", split)
     tvm_folder = Path(tvm.__file__).parent
     third = [f"-I{tvm_folder / '3rdparty' / name / 'include'}" for name in ("dlpack", "dmlc-core")]
-    source = SCRIPT.parent.parent / "examples" / "run_from_cpp" / "main.cc"
+    source = Path(__file__).parent.parent / "examples" / "run_from_cpp" / "main.cc"
     built = ["g++", "-std=c++17", source, "-o", tmp_path / "main", f"-I{tvm_folder / 'include'}", *third]
     built += ["-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>", f"-L{tvm_folder}", "-ltvm_runtime"]
     subprocess.run([*map(str, built), f"-Wl,-rpath,{tvm_folder}"], check=True, timeout=300)
@@ -305,7 +292,9 @@ def test_networks(name, tmp_path):
     module["main"] = relay.build_module.bind_params_by_name(module["main"], params)
     module = transform.Normalise()(module)
     kept = [f"{name}={TVM}" for name in placed.counted(module["main"]) if name in PRODUCTS]
-    split, plan = by_costs(module, lambda key: {BACKEND: 0.01, TVM: 0.02}.get(key["backend"], 100.0), forbid=kept)
+    split, plan = by_costs(
+        "opencl", module, lambda key: {BACKEND: 0.01, TVM: 0.02}.get(key["backend"], 100.0), forbid=kept
+    )
     assert f"{BACKEND}+{TVM}" in {region["backend"] for region in plan["regions"]}
     inputs = placed.values(module)
     executor = placed.load(placed.export_to(tmp_path / "model.tar", split))

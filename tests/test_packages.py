@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(3600)
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 OWN = "{}.{}".format(*sys.version_info)
 OWN_BACKENDS = {"tvm", "dnnl", "dnnl_tvm", "native"}  # those that need neither an extra nor a device
-OF_DEVICES = {"clblast", "tvm_opencl"}  # those that the drivers of the machine decide on
+OF_DEVICES = {"clblast", "tvm_opencl", "cublas", "tvm_cuda"}  # those that the drivers of the machine decide on
 
 # What every glibc machine has.
 SYSTEM = {

@@ -18,7 +18,7 @@ TREE = Path(__file__).resolve().parents[1]
 SCRIPTS = TREE / "scripts"
 SOURCES = sorted(SCRIPTS.glob("requirements*.in"))
 # What `pip install collage-tvm[NAME]` brings is what `make backends BACKENDS=NAME` brings.
-EXTRAS = ("mkl", "onnxruntime", "openblas", "openvino", "tune")
+EXTRAS = ("cublas", "cuda", "mkl", "onnxruntime", "openblas", "openvino", "tune")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 pytestmark = pytest.mark.fast

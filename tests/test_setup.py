@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 TREE = Path(__file__).resolve().parents[1]
-EXTRAS = ("mkl", "onnxruntime", "openblas", "openvino", "tune")
+EXTRAS = ("cuda", "mkl", "onnxruntime", "openblas", "openvino", "tune")
 
 # What the scripts use of the system.
 SYSTEM = """bash cat chmod cut dirname env flock getconf grep head id mkdir mv nproc rm sed sh sha256sum sleep
@@ -360,7 +360,7 @@ def test_no_network_for_a_backend_is_one_line(copy):
 @pytest.mark.parametrize("names", ["opencv", "openvino,opencv", "dev", "package"])
 def test_an_unknown_backend_is_told_with_the_known_ones(copy, names):
     told = copy.refuses("backends.sh", names)
-    known = ", ".join((*EXTRAS, "all", "opencl", "clblast"))
+    known = ", ".join((*EXTRAS, "all", "cublas", "opencl", "clblast"))
     assert told == f"there is no backend {names.split(',')[-1]} to install (known: {known})"
     assert copy.called("pip") == 0
 

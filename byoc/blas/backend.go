@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blas is two libraries of matrix products as backends: mkl (Intel's oneMKL) and openblas.
+// Package blas is two libraries of matrix products as backends: mkl (Intel's oneMKL) and openblas. What it knows of
+// products with what follows them serves byoc/cuda as well (Products).
 //
 // What comes in: for the placement, graphs in which their patterns are looked for; from TVM, region functions through
 // relay.ext.collage_mkl and relay.ext.collage_openblas. What goes out: the patterns with their limits, and for each
@@ -15,13 +16,13 @@ import (
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
-// library is one of the two, with what differs between them.
+// library is one of the two, with what differs between them. Its name is the engine's, too.
 type library struct {
-	// name is what users write in --backends, the engine's name and the first part of composites ("mkl.dense_bias").
-	name, description string
-	// title, remedy and places are for Probe.
-	title, remedy string
-	places        byoc.Library
+	Products
+	description string
+	// remedy and places are for Probe.
+	remedy string
+	places byoc.Library
 	// settings are environment variables that choose its kernels.
 	settings []string
 	patterns func() []byoc.Pattern
@@ -30,9 +31,8 @@ type library struct {
 // NewMKL gives the backend mkl. It needs neither TVM nor oneMKL; Probe says whether oneMKL is there.
 func NewMKL() byoc.Backend {
 	return define(&library{
-		name:        "mkl",
+		Products:    Products{Name: "mkl", Title: "oneMKL", Gelu: true},
 		description: "Intel's oneMKL: matrix products with bias, residual sum and activation, on oneTBB",
-		title:       "oneMKL",
 		remedy:      "pip install mkl==2024.2.2, or make backends BACKENDS=mkl in the source tree",
 		places: byoc.Library{
 			Env:    "COLLAGE_MKL_LIBRARY",
@@ -46,9 +46,8 @@ func NewMKL() byoc.Backend {
 // NewOpenBLAS gives the backend openblas. It needs neither TVM nor OpenBLAS; Probe says whether OpenBLAS is there.
 func NewOpenBLAS() byoc.Backend {
 	return define(&library{
-		name:        "openblas",
+		Products:    Products{Name: "openblas", Title: "OpenBLAS", Gelu: true},
 		description: "OpenBLAS: matrix products with bias, residual sum and activation, split over oneTBB",
-		title:       "OpenBLAS",
 		remedy:      "pip install scipy-openblas32, or make backends BACKENDS=openblas in the source tree",
 		places: byoc.Library{
 			Env:      "COLLAGE_OPENBLAS_LIBRARY",
@@ -60,22 +59,14 @@ func NewOpenBLAS() byoc.Backend {
 }
 
 func define(l *library) byoc.Backend {
-	l.patterns = sync.OnceValue(func() []byoc.Pattern {
-		var all []byoc.Pattern
-		for _, r := range rules() {
-			p := r.pattern
-			p.Composite = l.name + "." + p.Composite
-			all = append(all, p)
-		}
-		return all
-	})
+	l.patterns = sync.OnceValue(l.Products.Patterns)
 	return l
 }
 
-func (l *library) Name() string             { return l.name }
+func (l *library) Name() string             { return l.Products.Name }
 func (l *library) Description() string      { return l.description }
 func (l *library) Level() byoc.Level        { return byoc.OperatorLevel }
-func (l *library) Compiler() string         { return "collage_" + l.name }
+func (l *library) Compiler() string         { return "collage_" + l.Products.Name }
 func (l *library) Patterns() []byoc.Pattern { return l.patterns() }
 func (l *library) TakesAnything() bool      { return false }
 
@@ -83,4 +74,6 @@ func (l *library) TakesAnything() bool      { return false }
 func (l *library) MergesRegions() bool { return false }
 
 // Install registers relay.ext.<Compiler> and loads the plug-in; the library itself is opened when a region first runs.
-func (l *library) Install() error { return region.Register(l.Compiler(), l.name, l.name, l.emit) }
+func (l *library) Install() error {
+	return region.Register(l.Compiler(), l.Products.Name, l.Products.Name, l.Write)
+}

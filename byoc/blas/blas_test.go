@@ -138,7 +138,7 @@ func TestEmit(t *testing.T) {
 	backend := NewOpenBLAS().(*library)
 	p, err := region.FromGraph(build("openblas.dense_bias_relu"), "region_0")
 	require.NoError(t, err)
-	text, constants, err := backend.emit(p)
+	text, constants, err := backend.Write(p)
 	require.NoError(t, err)
 	require.Len(t, constants, 2)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
@@ -153,14 +153,14 @@ func TestEmit(t *testing.T) {
 	} {
 		p, err := region.FromGraph(build(name), "region_0")
 		require.NoError(t, err)
-		_, _, err = backend.emit(p)
+		_, _, err = backend.Write(p)
 		require.EqualError(t, err, because)
 	}
 
 	m := relay.NewGraph("main")
 	p, err = region.FromGraph(m.Finish(m.Call("nn.relu", f(4), nil, m.Var([]int64{4}, f32))), "region_0")
 	require.NoError(t, err)
-	_, _, err = backend.emit(p)
+	_, _, err = backend.Write(p)
 	require.EqualError(t, err, "OpenBLAS cannot run nn.relu outside of a composite function")
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// emit writes a region for blas_program.cc: lines of words, in which tensors go by the region's value numbers.
+// Write is a region.Emitter. It writes a region of such products for blas_program.cc: lines of words, in which tensors go by the region's value numbers.
 //
 //	collage-blas 1
 //	input <value>                the region's arguments, in order
@@ -20,14 +20,14 @@ import (
 //	product <dtype> <result> <left> <right> <m> <n> <k> <batch> <left has a batch> <right has a batch>
 //	        <left is transposed> <right is transposed> <alpha> <bias or -1> <residual or -1> <activation>
 //	output <value>               its results, in order
-func (l *library) emit(p *region.Program) ([]byte, []region.ValueID, error) {
+func (of Products) Write(p *region.Program) ([]byte, []region.ValueID, error) {
 	var text strings.Builder
 	line := func(words ...any) { fmt.Fprintln(&text, words...) }
 	line("collage-blas 1")
 	for _, v := range p.Inputs {
 		line("input", v)
 	}
-	e := &emission{library: l, p: p}
+	e := &emission{of: of, p: p}
 	if err := e.products(); err != nil {
 		return nil, nil, err
 	}
@@ -44,10 +44,10 @@ func (l *library) emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	return []byte(text.String()), e.constants, nil
 }
 
-// emission is one call of emit.
+// emission is one call of Write.
 type emission struct {
-	library *library
-	p       *region.Program
+	of Products
+	p  *region.Program
 	// lines are the products', and read what they read.
 	lines     []string
 	read      []region.ValueID
@@ -59,7 +59,7 @@ func (e *emission) products() error {
 	for at := 0; at < len(e.p.Ops); {
 		index := e.p.Ops[at].CompositeIndex
 		if index < 0 {
-			return fmt.Errorf("%s cannot run %s outside of a composite function", e.library.title, e.p.Ops[at].Name)
+			return fmt.Errorf("%s cannot run %s outside of a composite function", e.of.Title, e.p.Ops[at].Name)
 		}
 		var ops []*region.Op
 		for i := at; i < len(e.p.Ops); i++ {
@@ -80,9 +80,9 @@ func (e *emission) products() error {
 
 // product writes the operators of one composite function.
 func (e *emission) product(composite string, ops []*region.Op) error {
-	r := ruleByName()[strings.TrimPrefix(composite, e.library.name+".")]
+	r := ruleByName()[strings.TrimPrefix(composite, e.of.Name+".")]
 	if r == nil {
-		return fmt.Errorf("the backend %s does not know the composite %q", e.library.name, composite)
+		return fmt.Errorf("the backend %s does not know the composite %q", e.of.Name, composite)
 	}
 	g := e.p.Graph
 	byNode := map[relay.NodeID]*region.Op{}

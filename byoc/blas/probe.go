@@ -13,8 +13,8 @@ import (
 
 // Probe looks for the plug-in and the library's file and loads neither.
 func (l *library) Probe() byoc.Probe {
-	p := byoc.Probe{Library: l.title}
-	if _, err := byoc.PluginPath(l.name); err != nil {
+	p := byoc.Probe{Library: l.Title}
+	if _, err := byoc.PluginPath(l.Products.Name); err != nil {
 		p.Reason, p.Remedy = err.Error(), "build the plug-ins with `make build`"
 		return p
 	}

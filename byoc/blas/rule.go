@@ -43,6 +43,29 @@ var rules = sync.OnceValue(func() []*rule {
 	return all
 })
 
+// Products are what a library of matrix products takes: products with a scale, a bias, a residual sum and a rectifier
+// behind them.
+type Products struct {
+	// Name begins the names of composites ("mkl.dense_bias"), Title is what people call the library.
+	Name, Title string
+	// Gelu says that it computes GELU behind products, too.
+	Gelu bool
+}
+
+// Patterns are what the library takes, those that cover most first.
+func (of Products) Patterns() []byoc.Pattern {
+	var all []byoc.Pattern
+	for _, r := range rules() {
+		if r.epilogue.activation == "gelu" && !of.Gelu {
+			continue
+		}
+		p := r.pattern
+		p.Composite = of.Name + "." + p.Composite
+		all = append(all, p)
+	}
+	return all
+}
+
 // ruleByName finds a rule by its composite's name without the library's.
 var ruleByName = sync.OnceValue(func() map[string]*rule {
 	byName := map[string]*rule{}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/blas"
+	"github.com/collage-tvm/collage/byoc/cuda"
 	"github.com/collage-tvm/collage/byoc/dnnl"
 	"github.com/collage-tvm/collage/byoc/dnnltvm"
 	"github.com/collage-tvm/collage/byoc/native"
@@ -36,6 +37,7 @@ func RegisterAll() (err error) {
 			openvino.New(),
 			openvino.NewBF16(), openvino.NewINT8(),
 			opencl.New(), opencl.NewCLBlast(),
+			cuda.New(), cuda.NewCuBLAS(),
 		} {
 			if e := byoc.Register(b); e != nil && err == nil {
 				err = e

@@ -17,7 +17,7 @@ func TestRegisterAll(t *testing.T) {
 	require.NoError(t, RegisterAll(), "a second time")
 	names := []string{"tvm", "dnnl", "dnnl_tvm", "native", "mkl", "openblas", "onnxruntime", "openvino",
 		"dnnl_bf16", "native_bf16", "openvino_bf16", "native_int8", "dnnl_int8", "openvino_int8", "onnxruntime_int8",
-		"tvm_opencl", "clblast"}
+		"tvm_opencl", "clblast", "tvm_cuda", "cublas"}
 	require.Len(t, byoc.All(), len(names))
 	compilers := map[string]string{}
 	for _, name := range names {
@@ -34,7 +34,7 @@ func TestRegisterAll(t *testing.T) {
 		if other := compilers[b.Compiler()]; other != "" {
 			lodgers := map[string][]string{"dnnl": {"native", "dnnl_bf16", "native_bf16", "native_int8", "dnnl_int8"},
 				"openvino": {"openvino_bf16", "openvino_int8"}, "onnxruntime": {"onnxruntime_int8"},
-				"tvm_opencl": {"clblast"}}
+				"tvm_opencl": {"clblast"}, "tvm_cuda": {"cublas"}}
 			require.Contains(t, lodgers[other], name, "only what stands in its regions shares a compiler")
 		} else {
 			compilers[b.Compiler()] = name

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/byoc/device"
 	"github.com/collage-tvm/collage/byoc/product"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -24,10 +25,10 @@ const (
 	convgemmKernel = "convgemm"
 )
 
-type clblast struct{ remote }
+type clblast struct{ *device.Remote }
 
 // NewCLBlast gives the backend clblast. It needs neither TVM nor OpenCL nor CLBlast; Probe says whether they are there.
-func NewCLBlast() byoc.Backend { return &clblast{} }
+func NewCLBlast() byoc.Backend { return &clblast{device.NewRemote(&kind)} }
 
 func (*clblast) Name() string { return CLBlastName }
 func (*clblast) Description() string {
@@ -43,9 +44,9 @@ var clblastPlaces = byoc.Library{
 
 // Probe looks for what tvm_opencl needs, and for CLBlast, without loading any of it.
 func (*clblast) Probe() byoc.Probe {
-	device := New().Probe()
-	p := byoc.Probe{Library: "CLBlast", Reason: device.Reason, Remedy: device.Remedy}
-	if !device.Usable {
+	driver := New().Probe()
+	p := byoc.Probe{Library: "CLBlast", Reason: driver.Reason, Remedy: driver.Remedy}
+	if !driver.Usable {
 		return p
 	}
 	path, err := clblastPlaces.Find()
@@ -53,8 +54,8 @@ func (*clblast) Probe() byoc.Probe {
 		p.Reason, p.Remedy = err.Error(), "make backends BACKENDS=clblast, or on Debian apt-get install libclblast1"
 		return p
 	}
-	p.Usable, p.Path, p.Features = true, path, device.Features
-	p.Version = byoc.FileVersion(path) + "+" + device.Version
+	p.Usable, p.Path, p.Features = true, path, driver.Features
+	p.Version = byoc.FileVersion(path) + "+" + driver.Version
 	return p
 }
 

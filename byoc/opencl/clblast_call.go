@@ -6,47 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc/device"
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
-// callCompiler is the Compiler attribute that Python gives to the calls of CLBlast within a region
-// (python/collage/device_library.py). Nobody else writes it: it is no backend's.
-const callCompiler = "collage_clblast"
-
-// makesCall is the plug-in's packed function that makes the module of a call.
-const makesCall = "collage.runtime.opencl.ClblastCreate"
-
-var registering sync.Mutex
-
-// registerCalls has TVM make modules of the calls of CLBlast's that stand in a region.
-func registerCalls() error {
-	registering.Lock()
-	defer registering.Unlock()
-	name := "relay.ext." + callCompiler
-	if f, ok := bridge.LookupGlobalFunction(name); ok {
-		f.Release()
-		return nil
-	}
-	return bridge.RegisterFunction(name, false, func(args []bridge.Value) (any, error) {
-		fn, err := args[0].Object()
-		if err != nil {
-			return nil, err
-		}
-		p, err := region.Read(fn)
-		if err != nil {
-			return nil, err
-		}
-		defer p.Graph.Release()
-		line, err := callLine(p)
-		if err != nil {
-			return nil, p.Refused(Compiler, err)
-		}
-		return bridge.Global(makesCall, p.Symbol, line)
-	})
-}
+// calls are the calls of CLBlast within a region.
+var calls = device.Calls{Of: "clblast", Creates: "collage.runtime.opencl.ClblastCreate", Kind: kindName, Write: callLine}
 
 // callLine writes the function of one composite as a line for byoc/runtime/opencl_clblast.cc.
 func callLine(p *region.Program) (string, error) {

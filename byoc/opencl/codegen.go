@@ -12,7 +12,7 @@ import (
 )
 
 // codeGenerator is TVM's for OpenCL.
-const codeGenerator = "target.build." + Device
+const codeGenerator = "target.build.opencl"
 
 var complete sync.Mutex
 

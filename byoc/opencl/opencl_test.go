@@ -3,7 +3,6 @@
 package opencl
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -13,14 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/collage-tvm/collage/byoc"
-	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, byoc.Validate(New()))
-	require.Equal(t, Device, byoc.DeviceOf(New()))
+	require.Equal(t, kindName, byoc.DeviceOf(New()))
 	require.NotEmpty(t, New().Description())
 }
 
@@ -41,12 +39,12 @@ func TestWhatStaysOnTheProcessor(t *testing.T) {
 		m := relay.NewGraph("main")
 		call := m.Call(of.operator, relay.Tensor(of.dtype, of.shape...), nil, m.Var(of.shape, of.dtype))
 		g := m.Finish(call)
-		if err := refusal(g, call); reason == "" {
+		if err := limits.Refusal(g, call); reason == "" {
 			require.NoError(t, err)
 		} else {
 			require.ErrorContains(t, err, reason)
 		}
-		require.Equal(t, refusal(g, call), New().(byoc.Ruler).Rules().Supports(g, call))
+		require.Equal(t, limits.Refusal(g, call), New().(byoc.Ruler).Rules().Supports(g, call))
 	}
 	// A result that the device takes, of what it does not; and a tuple with such a field.
 	m := relay.NewGraph("main")
@@ -55,10 +53,10 @@ func TestWhatStaysOnTheProcessor(t *testing.T) {
 	both := m.Tuple(cast, x)
 	joined := m.Call("concatenate", relay.Tensor("float32", 4), nil, both)
 	g := m.Finish(joined)
-	require.ErrorContains(t, refusal(g, cast), "float64")
+	require.ErrorContains(t, limits.Refusal(g, cast), "float64")
 	g.Nodes[both].Type = &relay.Type{Kind: relay.TypeTuple, Fields: []*relay.Type{relay.Tensor("float32", 2),
 		relay.Tensor("float64", 2)}}
-	require.ErrorContains(t, refusal(g, joined), "float64")
+	require.ErrorContains(t, limits.Refusal(g, joined), "float64")
 }
 
 // Regions are proposed without operators that are known to fail by themselves.
@@ -82,46 +80,6 @@ func TestWhatFailsAloneIsInNoRegion(t *testing.T) {
 		"no failure":         {Backend: Name, Nodes: []relay.NodeID{b}, Milliseconds: 1},
 	} {
 		require.Equal(t, []relay.NodeID{a, b, c, d}, greatest(other), name)
-	}
-}
-
-// The head says who reads each input and who makes each output, for the engine's times.
-func TestHead(t *testing.T) {
-	t.Parallel()
-	m := relay.NewGraph("r")
-	kind := relay.Tensor("float32", 8)
-	x, y, unread := m.Var([]int64{8}, "float32"), m.Var([]int64{8}, "float32"), m.Var([]int64{8}, "float32")
-	a := m.Call("exp", kind, nil, x)
-	b := m.Call("add", kind, nil, a, y)
-	c := m.Call("multiply", kind, nil, b, x)
-	p, err := region.FromGraph(m.Finish(m.Tuple(c, a, unread)), "r")
-	require.NoError(t, err)
-	require.Equal(t, "collage-opencl 1\nexp add multiply\n0,2 1 - \n2 0 - \n\n\n", head(p, nil))
-	var kernels []kernel
-	require.NoError(t, json.Unmarshal([]byte(`[[3, ["exp"]], [5, ["layout_transform"]], [6, ["add", "multiply"]]]`), &kernels))
-	require.Equal(t, "collage-opencl 1\nexp add multiply\n0,2 1 - \n2 0 - \n0 - 1,2 \n3 5 6 \n", head(p, kernels))
-	require.Nil(t, groupsOf(p, kernels[:2]), "an operator is nowhere")
-	_, _, err = emit(p)
-	require.ErrorContains(t, err, "from its function")
-}
-
-// Operators of one name are told apart by their order, and those that TVM writes otherwise by what is left of the name.
-func TestKernelsAreKnownByTheirOperators(t *testing.T) {
-	t.Parallel()
-	m := relay.NewGraph("r")
-	kind := relay.Tensor("float32", 8)
-	x := m.Var([]int64{8}, "float32")
-	a := m.Call("nn.conv2d", kind, nil, x)
-	b := m.Call("exp", kind, nil, a)
-	c := m.Call("nn.conv2d", kind, nil, b)
-	p, err := region.FromGraph(m.Finish(m.Call("exp", kind, nil, c)), "r")
-	require.NoError(t, err)
-	require.Equal(t, [][]int{{0, 1}, {2}, {3}}, groupsOf(p, []kernel{{0, []string{"nn.conv2d", "exp"}},
-		{1, []string{"nn.contrib_conv2d_winograd_without_weight_transform"}}, {2, []string{"exp"}}}))
-	for name, plain := range map[string]string{"exp": "exp", "nn.conv2d": "nn.conv2d",
-		"nn.contrib_conv2d_NCHWc": "nn.conv2d", "nn.contrib_dense_pack": "nn.dense",
-		"nn.contrib_conv3d_winograd_without_weight_transform": "nn.conv3d"} {
-		require.Equal(t, plain, plainName(name))
 	}
 }
 

@@ -22,7 +22,7 @@ var library = byoc.Library{Env: "COLLAGE_OPENCL_LIBRARY", Names: []string{"libOp
 
 // writerRevision is raised whenever what is written for a region changes, or how the plug-in runs it: what was measured
 // of the other form is measured anew.
-const writerRevision = 2
+const writerRevision = 3
 
 // Probe looks for the runtime plug-in, OpenCL's loader and at least one driver, without loading any of them. The
 // version, which is part of the key of costs, is that of the TVM that makes the code, and names the drivers' files.
@@ -35,7 +35,7 @@ func (*backend) Probe() byoc.Probe {
 	if runtime.GOOS != "linux" {
 		return unusable("the OpenCL plug-in exists for Linux only, this is "+runtime.GOOS, "use the other backends")
 	}
-	if _, err := byoc.PluginPath(plugin); err != nil {
+	if _, err := byoc.PluginPath(kindName); err != nil {
 		return unusable(err.Error(), "build the plug-ins with `make build`")
 	}
 	path, err := library.Find()

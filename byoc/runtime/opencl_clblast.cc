@@ -12,7 +12,6 @@
 //
 // left, right, matrix, vector, data and weight are arguments of the call, by their numbers; the result is the
 // last one. A step is how many elements lie between the matrices of a batch, 0 where all share one.
-#include <dmlc/io.h>
 #include <runtime/opencl/opencl_common.h>
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/packed_func.h>
@@ -26,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "checked_stream.h"
+#include "device_call.h"
 #include "opencl_library.h"
 #include "optional_library.h"
 
@@ -35,18 +34,7 @@ namespace opencl {
 namespace {
 
 namespace cl = tvm::runtime::cl;
-using tvm::runtime::Module;
-using tvm::runtime::ModuleNode;
-using tvm::runtime::Object;
-using tvm::runtime::ObjectPtr;
-using tvm::runtime::PackedFunc;
-using tvm::runtime::String;
 using tvm::runtime::TVMArgs;
-using tvm::runtime::TVMRetValue;
-
-constexpr char kType[] = "collage_clblast";
-// Begins the saved form. A change of form takes another word.
-constexpr uint64_t kFormat = 0x3154534C42434C43;  // "CLCBLST1"
 
 // CLBlast's numbers for what it is asked (clblast_c.h).
 constexpr int kRowMajor = 101, kAsItIs = 111, kTransposed = 112, kCrossCorrelation = 151, kSuccess = 0;
@@ -190,58 +178,23 @@ class Call {
   std::vector<size_t> numbers_;
 };
 
-// The runtime module of one call.
-class ClblastModuleNode final : public ModuleNode {
- public:
-  ClblastModuleNode(std::string symbol, std::string line)
-      : symbol_(std::move(symbol)), line_(std::move(line)), call_(line_) {}
-
-  const char* type_key() const final { return kType; }
-  int GetPropertyMask() const final { return tvm::runtime::kBinarySerializable | tvm::runtime::kRunnable; }
-
-  PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
-    if (name != symbol_) return nullptr;
-    return PackedFunc([this, self](TVMArgs args, TVMRetValue*) { call_(args); });
-  }
-
-  bool ImplementsFunction(const String& name, bool) final { return name == symbol_; }
-
-  void SaveToBinary(dmlc::Stream* stream) final {
-    CheckedWriter writer(stream);
-    writer.Number(kFormat);
-    writer.Text(symbol_);
-    writer.Text(line_);
-    writer.Seal();
-  }
-
-  // The library is opened here already: a model that needs it and has it not says so before anything of the
-  // region runs.
-  static Module Load(dmlc::Stream* stream) {
-    CheckedReader reader(stream);
-    uint64_t format = 0;
-    std::string symbol, line;
-    ICHECK(reader.Number(&format) && format == kFormat && reader.Text(&symbol) && reader.Text(&line) &&
-           reader.Sealed())
-        << "a call of CLBlast was written by another version of Collage, or the file is damaged; compile the "
-           "model again";
-    Library::Get();
-    return Module(tvm::runtime::make_object<ClblastModuleNode>(symbol, line));
-  }
-
- private:
-  const std::string symbol_, line_;
-  const Call call_;
+const device::Calls calls = {
+    "collage_clblast",
+    "CLBlast",
+    0x3154534C42434C43,  // "CLCBLST1"
+    [](const std::string& text) -> device::Call { return Call(text); },
+    [] { Library::Get(); },
 };
 
 // The module of one call: the symbol under which TVM calls it, and the line that says what it is.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.ClblastCreate")
     .set_body_typed([](std::string symbol, std::string line) {
-      return Module(tvm::runtime::make_object<ClblastModuleNode>(std::move(symbol), std::move(line)));
+      return device::MakeCall(calls, symbol, line);
     });
 
 // What TVM loads such a module with.
 TVM_REGISTER_GLOBAL("runtime.module.loadbinary_collage_clblast").set_body_typed([](void* stream) {
-  return ClblastModuleNode::Load(static_cast<dmlc::Stream*>(stream));
+  return device::LoadCall(calls, stream);
 });
 
 }  // namespace

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "opencl_devices.h"
-
+// The OpenCL devices of this machine, as TVM's OpenCL runtime has them.
 #include <runtime/opencl/opencl_common.h>
 #include <tvm/runtime/registry.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "device_kind.h"
 #include "opencl_library.h"
 
 namespace tvm::runtime::cl {
@@ -63,41 +59,18 @@ Number NumberOf(cl_device_id device, cl_device_info what) {
   return number;
 }
 
-// A text within quotes, as JSON has it.
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  }
-  return quoted + '"';
-}
-
-}  // namespace
-
+// GPUs are taken where there are any, all other devices where not.
 int ChosenDevice() {
-  const size_t count = Workspace()->devices.size();
-  const char* const named = std::getenv("COLLAGE_OPENCL_DEVICE");
-  if (named == nullptr || *named == '\0') return 0;
-  char* end = nullptr;
-  const unsigned long index = std::strtoul(named, &end, 10);
-  // strtoul takes signs and blanks, too; a number that is too large for it comes out as the largest one.
-  if (*named < '0' || *named > '9' || *end != '\0' || index >= count) {
-    throw std::runtime_error(
-        "COLLAGE_OPENCL_DEVICE=" + std::string(named) + " names no OpenCL device: " +
-        (count == 1 ? "one is here, number 0" : std::to_string(count) + " are here, numbered from 0") +
-        " (collage doctor lists them)");
-  }
-  return static_cast<int>(index);
+  return device::NumberIn("COLLAGE_OPENCL_DEVICE", "OpenCL", Workspace()->devices.size());
 }
 
 std::string DescribeDevices() {
   std::ostringstream text;
   const char* separator = "[";
   for (cl_device_id device : Workspace()->devices) {
-    text << separator << "{\"name\": " << Quoted(cl::GetDeviceInfo(device, CL_DEVICE_NAME))
-         << ", \"version\": " << Quoted(cl::GetDeviceInfo(device, CL_DEVICE_VERSION))
-         << ", \"driver\": " << Quoted(cl::GetDeviceInfo(device, CL_DRIVER_VERSION))
+    text << separator << "{\"name\": " << device::Quoted(cl::GetDeviceInfo(device, CL_DEVICE_NAME))
+         << ", \"version\": " << device::Quoted(cl::GetDeviceInfo(device, CL_DEVICE_VERSION))
+         << ", \"driver\": " << device::Quoted(cl::GetDeviceInfo(device, CL_DRIVER_VERSION))
          << ", \"units\": " << NumberOf<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS)
          << ", \"memory_bytes\": " << NumberOf<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE) << "}";
     separator = ", ";
@@ -110,81 +83,54 @@ uint64_t MemoryOf(int device) {
   return NumberOf<cl_ulong>(Workspace()->devices[device], CL_DEVICE_GLOBAL_MEM_SIZE);
 }
 
-namespace {
-
-std::atomic<bool> left_out{false};
-
-using tvm::runtime::NDArray;
-
-DLDevice Chosen() { return {kDLOpenCL, ChosenDevice()}; }
-
-void Wait(DLDevice device) { cl::OpenCLWorkspace::Global()->StreamSync(device, nullptr); }
-
-std::string MeasureCopies(int64_t bytes) {
-  const DLDevice device = Chosen();
-  constexpr int kSamples = 15;
-  const DLDataType byte{kDLUInt, 8, 1};
-  NDArray here = NDArray::Empty({bytes}, byte, {kDLCPU, 0});
-  std::memset(here->data, 1, static_cast<size_t>(bytes));
-  NDArray there = NDArray::Empty({bytes}, byte, device);
-  std::ostringstream text;
-  for (const bool to : {true, false}) {
-    text << (to ? "{\"to\": [" : ", \"from\": [");
-    for (int i = -1; i < kSamples; ++i) {  // the first one is not counted: it may make room
-      Wait(device);
-      const auto begin = std::chrono::steady_clock::now();
-      (to ? there : here).CopyFrom(to ? here : there);
-      Wait(device);
-      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-      if (i >= 0) text << (i > 0 ? ", " : "") << took.count();
-    }
-    text << "]";
-  }
-  text << "}";
-  return text.str();
-}
-
-// Errors as TVM's.
-template <typename Body>
-auto Told(Body body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const std::runtime_error& error) {
-    throw tvm::runtime::InternalError(__FILE__, __LINE__, error.what());
-  }
+// What TVM's runtime asks of a device at least, where there is one: newer drivers take the same models.
+std::string NeededVersion() {
+  ChosenDevice();
+  return "1.2";
 }
 
 }  // namespace
 
-void LeaveOutCopies(bool on) { left_out = on; }
-bool CopiesAreLeftOut() { return left_out; }
-
-// Gives what is known of the OpenCL devices that are here, as JSON (opencl_devices.h).
+// Gives what is known of the OpenCL devices that are here, as JSON (device_kind.h).
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.Devices").set_body_typed([]() -> tvm::runtime::String {
-  return Told(DescribeDevices);
+  return device::Told(DescribeDevices);
 });
 
 // Takes a number of bytes and gives what copying them takes, in milliseconds, several times: {"to": [...],
 // "from": [...]}.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.MeasureCopies")
-    .set_body_typed([](int64_t bytes) -> tvm::runtime::String {
-      return Told([bytes] { return MeasureCopies(bytes); });
-    });
+    .set_body_typed([](int64_t bytes) -> tvm::runtime::String { return device::MeasureCopies(bytes); });
 
 // Takes whether regions of this process leave out their copies, and do not wait for the device; for who times
 // kernels.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.LeaveOutCopies").set_body_typed([](bool on) {
-  LeaveOutCopies(on);
+  device::LeaveOutCopies(on);
 });
 
 // Gives the number of the OpenCL device that regions run on: the one that COLLAGE_OPENCL_DEVICE names, else
 // 0.
 TVM_REGISTER_GLOBAL("collage.runtime.opencl.Device").set_body_typed([]() -> int {
-  return Told(ChosenDevice);
+  return device::Told(ChosenDevice);
 });
 
 // Waits until the OpenCL device that regions run on has done all that it was asked for.
-TVM_REGISTER_GLOBAL("collage.runtime.opencl.Wait").set_body_typed([] { Told([] { Wait(Chosen()); }); });
+TVM_REGISTER_GLOBAL("collage.runtime.opencl.Wait").set_body_typed([] { device::Wait(); });
 
 }  // namespace opencl
+
+const device::Kind& device::Here() {
+  static const Kind kind = {
+      kDLOpenCL,
+      "opencl",
+      "OpenCL",
+      opencl::NeededVersion,
+      opencl::ChosenDevice,
+      opencl::DescribeDevices,
+      opencl::MemoryOf,
+      [](int, const std::string&) {},  // kernels are kept as their source
+      {"CL_MEM_OBJECT_ALLOCATION_FAILURE", "CL_INVALID_BUFFER_SIZE"},
+  };
+  return kind;
+}
+
 }  // namespace collage

@@ -57,6 +57,9 @@ func initialise(libtvm, python, self string) (err error) {
 			err = fmt.Errorf("InternalError: panic in collage_init: %v\n%s", r, debug.Stack())
 		}
 	}()
+	if err := adoptEnvironment(); err != nil {
+		return err
+	}
 	if err := bridge.Load(libtvm); err != nil {
 		return err
 	}

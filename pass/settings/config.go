@@ -28,7 +28,7 @@ import (
 type Config struct {
 	// Backends are the names of the backends that may be used; empty for DefaultBackends.
 	Backends []string `json:"backends,omitempty"`
-	// Devices are the kinds of device that parts may run on beside the processor ("opencl"): the backends of these are
+	// Devices are the kinds of device that parts may run on beside the processor ("opencl", "cuda"): the backends of these are
 	// used, too (WithDevices). Empty for DefaultDevices.
 	Devices []string `json:"devices,omitempty"`
 	// Target is what ResolveTarget takes: a level ("x86-64-v3"), a target of TVM's, or "" for the one of the Target

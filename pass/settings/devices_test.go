@@ -68,7 +68,7 @@ func TestBackendsOfDevices(t *testing.T) {
 	var wrong *settings.OptionError
 	require.ErrorAs(t, err, &wrong)
 	require.Equal(t, "devices", wrong.Option)
-	require.Contains(t, wrong.Reason, `has "abacas", on which no backend runs (known: abacus, cpu, opencl, slide-rule)`)
+	require.Contains(t, wrong.Reason, `has "abacas", on which no backend runs (known: abacus, cpu, cuda, opencl, slide-rule)`)
 
 	config := settings.Config{Backends: []string{"tvm"}, Devices: []string{"abacus"}}
 	require.NoError(t, config.Validate())

@@ -58,7 +58,7 @@ const (
 var options = []Option{
 	{"backends", "backends", DefaultBackends, "the backends that may be used, as `NAMES` with commas", Placing},
 	{"devices", "device", DefaultDevices, "the kinds of device that parts may run on, as `NAMES` with commas: cpu, which " +
-		"always is one, and opencl; all backends of a device that can be used here are offered beside {backends}", Placing},
+		"always is one, opencl and cuda; all backends of a device that can be used here are offered beside {backends}", Placing},
 	{"pin", "pin", nil, "put operators on a backend, as `WHAT=BACKEND`: nn.conv2d=dnnl, %12=tvm, or what the front end " +
 		"calls it; BACKEND.KERNEL (nn.conv2d=native.winograd) names one of its kernels; may be repeated", Placing},
 	{"forbid", "forbid", nil, "keep operators off a backend or one of its kernels, as `WHAT=BACKEND` or " +

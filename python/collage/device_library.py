@@ -5,12 +5,14 @@ In: a region's function and a kind of device. Out: the bytes of the library that
 and what its kernels are made of.
 """
 
+import contextlib
 import json
 import tempfile
 from pathlib import Path
 
 import tvm
 from tvm import relay
+from tvm.contrib import nvcc
 
 from . import export, profile, target
 
@@ -32,13 +34,26 @@ def _of_tensors(function):
     return relay.Function(params, body, function.ret_type)
 
 
-# Begins the names of composite functions that are calls of CLBlast (byoc/opencl/clblast.go).
-_CLBLAST = "clblast."
+# The libraries whose composite functions are calls within a region (byoc/device/calls.go).
+_LIBRARIES = ("clblast", "cublas")
+
+
+def _operators(expr):
+    """The names of the operators of an expression, arguments before those who read them."""
+    names = []
+
+    def visit(node):
+        if isinstance(node, relay.Call) and isinstance(node.op, tvm.ir.Op):
+            names.append(node.op.name)
+
+    relay.analysis.post_order_visit(expr, visit)
+    return names
 
 
 class _CallsApart(relay.ExprMutator):
-    """A region's function in which calls of CLBlast are calls of functions of their own, for the code generator
-    collage_clblast. What a composite reads, constants as well, is its arguments: TVM keeps that in the device's memory.
+    """A region's function in which calls of libraries are calls of functions of their own, for the code generators
+    collage_<library>. What a composite reads, constants as well, is its arguments: TVM keeps that in the device's
+    memory.
     """
 
     def __init__(self):
@@ -49,25 +64,37 @@ class _CallsApart(relay.ExprMutator):
     def visit_call(self, call):
         new = super().visit_call(call)
         name = str(call.op.attrs["Composite"]) if isinstance(call.op, relay.Function) and call.op.attrs else ""
-        if not name.startswith(_CLBLAST):
+        library = name.partition(".")[0]
+        if library not in _LIBRARIES:
             return new
         params = [relay.var(f"a{i}", argument.checked_type) for i, argument in enumerate(call.args)]
-        symbol = f"collage_clblast_{len(self.functions)}"
+        symbol = f"collage_{library}_{len(self.functions)}"
         function = relay.Function(params, relay.Call(call.op, params), call.checked_type)
         for attribute, value in (
-            ("Compiler", "collage_clblast"), ("global_symbol", symbol), ("Primitive", 1), ("Inline", 1),
+            ("Compiler", f"collage_{library}"), ("global_symbol", symbol), ("Primitive", 1), ("Inline", 1),
         ):  # fmt: skip
             function = function.with_attr(attribute, tvm.tir.IntImm("int32", value) if value == 1 else value)
         variable = relay.GlobalVar(symbol)
         self.functions[variable] = function
-        self.operators[symbol] = [call.op.body.op.name]  # one operator each: byoc/opencl/clblast_call.go
+        self.operators[symbol] = _operators(call.op.body)
         return relay.Call(variable, new.args)
 
 
+@contextlib.contextmanager
+def _without_headers():
+    """TVM's schedules for CUDA's tensor cores include a header of NVIDIA's, which its compiler as a library has not."""
+    known = nvcc.have_tensorcore
+    nvcc.have_tensorcore = lambda compute_version=None, target=None: False
+    try:
+        yield
+    finally:
+        nvcc.have_tensorcore = known
+
+
 def build(function, device):
-    """collage.host.device_library: builds ``function`` for TVM's target ``device`` ("opencl"). Gives the names of the
-    operators of each kernel, as JSON [[node of TVM's graph, [name, ...]], ...] in the order in which they run, null
-    where that is not known; a zero; and the library.
+    """collage.host.device_library: builds ``function`` for TVM's target ``device`` ("opencl", "cuda -arch=sm_90").
+    Gives the names of the operators of each kernel, as JSON [[node of TVM's graph, [name, ...]], ...] in the order in
+    which they run, null where that is not known; a zero; and the library.
 
     What passes there are, and what is known from tuning, is what the caller's build has: this is called in the middle
     of one. What that has done to its module by then it has not done to the region. Whoever watches that build does not
@@ -92,11 +119,11 @@ def build(function, device):
     if host is None or host.kind.name != "llvm":
         host = tvm.target.Target(target.default_target())
     build_for = tvm.target.Target(device, host=host)
-    with alike(asked_for):
+    with _without_headers(), alike(asked_for):
         module, done = export.optimise(module, build_for)
     with tempfile.TemporaryDirectory(prefix="collage-device-") as folder:
         path = Path(folder) / "region.so"
-        with alike(target.with_done(asked_for, done), [recorder := profile.KernelRecorder()]):
+        with _without_headers(), alike(target.with_done(asked_for, done), [recorder := profile.KernelRecorder()]):
             factory = relay.build(module, target=build_for)
         export.link(factory, path)
         kernels = _kernels(recorder.module, factory, apart.operators)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The programs of the engines that read little by themselves: BLAS libraries, OpenVINO, ONNX Runtime, OpenCL.
+// The programs of the engines that read little by themselves: BLAS libraries, OpenVINO, ONNX Runtime,
+// devices.
 #include <gtest/gtest.h>
 
 #include "blas_program.h"
+#include "device_program.h"
 #include "layer_steps.h"
 #include "onnxruntime_program.h"
-#include "opencl_program.h"
 #include "openvino_program.h"
 #include "refusal.h"
 
@@ -113,24 +114,28 @@ TEST(OpenVinoProgram, RefusesOtherFrames) {
   }
 }
 
-TEST(OpenClProgram, SaysWhatTheTextSays) {
+TEST(DeviceProgram, SaysWhatTheTextSays) {
   using namespace std::string_literals;
-  const std::string text = "collage-opencl 1\nadd nn.relu exp\n0,2 - \n1 \n0 1,2 \n3 7 \nELF\0\n"s;
-  const opencl::Program program = opencl::Program::Parse(text);
+  const std::string text =
+      "collage-device 2\ncuda sm_90\nadd nn.relu exp\n0,2 - \n1 \n0 1,2 \n3 7 \nELF\0\n"s;
+  const device::Program program = device::Program::Parse(text);
   EXPECT_EQ(program.groups, (std::vector<std::string>{"add", "nn.relu", "exp"}));
   EXPECT_EQ(program.readers, (std::vector<std::vector<int>>{{0, 2}, {}}));
   EXPECT_EQ(program.makers, (std::vector<std::vector<int>>{{1}}));
   EXPECT_EQ(program.does, (std::vector<std::vector<int>>{{0}, {1, 2}}));
   EXPECT_EQ(program.kernels, (std::vector<int>{3, 7}));
+  EXPECT_EQ(program.device, "cuda");
+  EXPECT_EQ(program.architecture, "sm_90");
   EXPECT_EQ(program.library, "ELF\0\n"s);
-  for (const Seed& seed : Seeds("opencl_program")) opencl::Program::Parse(seed.content);
+  for (const Seed& seed : Seeds("device_program")) device::Program::Parse(seed.content);
 }
 
-TEST(OpenClProgram, RefusesOtherFrames) {
-  const std::string right = "collage-opencl 1\nadd\n0 \n0 \n0 \n3 \nx";
-  opencl::Program::Parse(right);
+TEST(DeviceProgram, RefusesOtherFrames) {
+  const std::string right = "collage-device 2\nopencl -\nadd\n0 \n0 \n0 \n3 \nx";
+  device::Program::Parse(right);
   const Damage damages[] = {
-      {"opencl 1", "opencl 2", ""},
+      {"device 2", "device 1", ""},
+      {"opencl -", "opencl", ""},
       {"3 \nx", "3 \n", ""},
       {"3 \nx", "3 ", ""},
       {"add\n0 ", "add\n0", ""},
@@ -148,11 +153,11 @@ TEST(OpenClProgram, RefusesOtherFrames) {
   };
   for (const Damage& damage : damages) {
     EXPECT_TRUE(
-        Says(Refusal([&] { opencl::Program::Parse(Damaged(right, damage)); }), "compile the model again"))
+        Says(Refusal([&] { device::Program::Parse(Damaged(right, damage)); }), "compile the model again"))
         << damage.from << " -> " << damage.to;
   }
-  for (const char* text : {"", "collage-opencl 1", "collage-opencl 1\n"}) {
-    EXPECT_TRUE(Says(Refusal([&] { opencl::Program::Parse(text); }), "compile the model again")) << text;
+  for (const char* text : {"", "collage-device 2", "collage-device 2\n", "collage-device 2\ncuda sm_90\n"}) {
+    EXPECT_TRUE(Says(Refusal([&] { device::Program::Parse(text); }), "compile the model again")) << text;
   }
 }
 

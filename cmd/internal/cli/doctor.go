@@ -205,6 +205,7 @@ var pluginNames = []struct {
 	version string
 }{
 	{"libcollage_runtime.so", "oneTBB", "collage.runtime.TBBVersion"},
+	{"libcollage_cuda.so", "", ""},
 	{"libcollage_dnnl.so", "oneDNN", "collage.runtime.DNNLVersion"},
 	{"libcollage_dnnl_tvm.so", "", ""},
 	{"libcollage_mkl.so", "", ""},

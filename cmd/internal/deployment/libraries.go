@@ -19,7 +19,7 @@ import (
 type Library struct {
 	// Path is the file, Name what those who need it call it (its SONAME).
 	Path, Name string
-	// System says that the machine's distribution has it.
+	// System says that the machine has it: its distribution's, or its card's driver's.
 	System bool
 }
 
@@ -27,7 +27,7 @@ type Library struct {
 var systemFolders = []string{"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"}
 
 // Loaded are the shared libraries that are in this process, in order of their names, but for the model's own: neither its
-// file nor what it has in a file of memory (byoc/runtime/opencl_engine.cc), nor the kernels that a device's driver has
+// file nor what it has in a file of memory (byoc/runtime/device_engine.cc), nor the kernels that a device's driver has
 // compiled of it.
 func Loaded(model string) ([]Library, error) {
 	paths, err := byoc.MappedFiles()
@@ -59,7 +59,8 @@ func named(paths []string) ([]Library, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s is in the process, and cannot be read: %w", path, err)
 		}
-		system := slices.ContainsFunc(systemFolders, func(folder string) bool { return strings.HasPrefix(path, folder) })
+		system := isDriver(name) ||
+			slices.ContainsFunc(systemFolders, func(folder string) bool { return strings.HasPrefix(path, folder) })
 		found = append(found, Library{path, name, system})
 		if strings.HasPrefix(name, "libmkl_core.so") {
 			found = append(found, otherProcessors(path)...)
@@ -76,6 +77,12 @@ func named(paths []string) ([]Library, error) {
 		}
 	}
 	return found, nil
+}
+
+// isDriver says whether a library is of NVIDIA's driver, which belongs to the module in the machine's kernel, wherever it
+// lies.
+func isDriver(name string) bool {
+	return strings.HasPrefix(name, "libcuda.so") || strings.HasPrefix(name, "libnvidia-")
 }
 
 // otherProcessors are the parts of oneMKL beside one of them that it loads by the processor that it finds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "opencl_program.h"
+#include "device_program.h"
 
 #include <charconv>
 #include <stdexcept>
@@ -7,10 +7,10 @@
 #include "layer_steps.h"
 
 namespace collage {
-namespace opencl {
+namespace device {
 namespace {
 
-const std::string kFormat = "collage-opencl " + std::to_string(kProgramForm) + "\n";
+const std::string kFormat = "collage-device " + std::to_string(kProgramForm) + "\n";
 
 // More than any network has.
 constexpr size_t kMostNodes = size_t{1} << 30;
@@ -58,6 +58,8 @@ Program Program::Parse(const std::string& text) {
   if (rest.substr(0, kFormat.size()) != kFormat) Refuse();
   rest.remove_prefix(kFormat.size());
   Program program;
+  program.device = Take(&rest, ' ');
+  program.architecture = Take(&rest, '\n');
   program.groups = ParseGroups(Take(&rest, '\n'));
   program.readers = Lists(Take(&rest, '\n'), program.groups.size());
   program.makers = Lists(Take(&rest, '\n'), program.groups.size());
@@ -71,5 +73,5 @@ Program Program::Parse(const std::string& text) {
   return program;
 }
 
-}  // namespace opencl
+}  // namespace device
 }  // namespace collage

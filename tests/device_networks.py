@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small networks placed on an OpenCL device by given costs, and run there."""
+"""Small networks placed on a device by given costs, and run there."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import placed
@@ -28,13 +29,19 @@ def network():
     return typed(relay.nn.softmax(relay.nn.batch_flatten(data)))
 
 
-def by_costs(module, cost, backends=("tvm",), devices=("opencl",), **options):
+def by_costs(kind, module, cost, backends=("tvm",), **options):
     """The module and the plan for costs that a function of the key gives."""
     import collage
 
-    told = collage.transform.configuration(list(backends), devices=list(devices), threads=placed.THREADS, **options)
+    told = collage.transform.configuration(list(backends), devices=[kind], threads=placed.THREADS, **options)
     split, plan = tvm.get_global_func("collage.partition")(module, told, lambda key: cost(json.loads(str(key))))
     return split, json.loads(str(plan))
+
+
+def mixed(kind, module, pins):
+    """The module with some operators on the device, by TVM's kernels, the rest on the processor, and the plan."""
+    there = {name: f"tvm_{kind}" if name in pins else "tvm" for name in placed.counted(module["main"])}
+    return by_costs(kind, module, lambda key: 1.0, pin=[f"{name}={backend}" for name, backend in there.items()])
 
 
 def runs_like_tvm(module, split, folder, rtol=1e-4):
@@ -59,3 +66,18 @@ def steps(split, folder, *inputs):
     finally:
         switch(False)
     return [step for region in told.values() for step in region["steps"]["steps"]]
+
+
+def threads_agree(module, path, turns):
+    """Four threads, each with an executor of one exported model, give TVM's answers, each for other inputs in turn."""
+    inputs = [placed.values(module, seed=seed) for seed in range(4)]
+    wanted = [placed.expected(module, *each) for each in inputs]
+
+    def call(first):
+        executor = placed.load(path)
+        for turn in range(turns):
+            at = (first + turn) % len(inputs)
+            placed.same(placed.run(executor, *inputs[at]), wanted[at], rtol=1e-4)
+
+    with ThreadPoolExecutor(len(inputs)) as pool:
+        list(pool.map(call, range(len(inputs))))

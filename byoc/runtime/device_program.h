@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text of a region for an OpenCL device, as byoc/opencl/program.go writes it.
-#ifndef COLLAGE_OPENCL_PROGRAM_H_
-#define COLLAGE_OPENCL_PROGRAM_H_
+// The text of a region for a device, as byoc/device/program.go writes it.
+#ifndef COLLAGE_DEVICE_PROGRAM_H_
+#define COLLAGE_DEVICE_PROGRAM_H_
 
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace collage {
-namespace opencl {
+namespace device {
 
 // The form of programs that is read.
-constexpr int kProgramForm = 1;
+constexpr int kProgramForm = 2;
 
 // What a program's text holds.
 struct Program {
+  // The kind of device that it is for ("opencl"), and what of that kind its code runs on ("sm_90"); "-" for
+  // all.
+  std::string device, architecture;
   // The names of the region's groups (layer_steps.h).
   std::vector<std::string> groups;
   // For each input the groups that read it, for each output the group that makes it.
@@ -31,7 +34,7 @@ struct Program {
   static Program Parse(const std::string& text);
 };
 
-}  // namespace opencl
+}  // namespace device
 }  // namespace collage
 
-#endif  // COLLAGE_OPENCL_PROGRAM_H_
+#endif  // COLLAGE_DEVICE_PROGRAM_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package opencl
+package device
 
 import (
 	"encoding/json"
@@ -13,20 +13,25 @@ import (
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
-// formatLine begins the text of a region; libcollage_opencl.so (byoc/runtime/opencl_program.cc) reads it.
-const formatLine = "collage-opencl 1\n"
+// formatLine begins the text of a region; the kind's plug-in (byoc/runtime/device_program.cc) reads it.
+const formatLine = "collage-device 2\n"
 
 // buildFunction has Python build a region's function for a device and gives the bytes of the library.
 const buildFunction = "collage.host.device_library"
 
-// emit is the region.Emitter. It writes formatLine, the names of the region's groups, which of them read each input,
+// emit is the region.Emitter. It writes formatLine, the kind of device and its architecture, the names of the region's
+// groups, which of them read each input,
 // which of them makes each output, which of them each kernel does and which node of TVM's graph that is, and the
 // library; the weights are in that.
-func emit(p *region.Program) ([]byte, []region.ValueID, error) {
+func (k *Kind) emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if p.Function == nil {
 		return nil, nil, errors.New("a region for a device is built from its function")
 	}
-	built, err := bridge.Global(buildFunction, p.Function, Device)
+	target, architecture, err := k.Target(k)
+	if err != nil {
+		return nil, nil, err
+	}
+	built, err := bridge.Global(buildFunction, p.Function, target)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,7 +45,7 @@ func emit(p *region.Program) ([]byte, []region.ValueID, error) {
 	if err := json.Unmarshal([]byte(told), &kernels); err != nil {
 		return nil, nil, fmt.Errorf("%s: what it says of kernels is not readable: %w", buildFunction, err)
 	}
-	return []byte(head(p, kernels) + library), nil, nil
+	return []byte(formatLine + k.Name + " " + architecture + "\n" + head(p, kernels) + library), nil, nil
 }
 
 // kernel is one of TVM's kernels: its node in TVM's graph and the names of the operators that it does.
@@ -95,7 +100,7 @@ func plainName(name string) string {
 	return "nn." + rest
 }
 
-// head is the text before the library.
+// head is the text between the kind of device and the library.
 func head(p *region.Program, kernels []kernel) string {
 	groups, of := p.Groups()
 	readers := make([][]int, len(p.Values))
@@ -105,7 +110,7 @@ func head(p *region.Program, kernels []kernel) string {
 		}
 	}
 	var text strings.Builder
-	text.WriteString(formatLine + region.GroupsLine(groups))
+	text.WriteString(region.GroupsLine(groups))
 	for _, v := range p.Inputs {
 		writeList(&text, readers[v])
 	}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators by kind, for an OpenCL device: {kind: {name: a function that makes an expression}}."""
+"""Operators by kind, for a device: {kind: {name: a function that makes an expression}}."""
 
 import numpy as np
 from tvm import relay
@@ -17,6 +17,15 @@ def weight(*shape):
 
 def whole(*values, dtype="int64"):
     return relay.const(np.array(values, dtype))
+
+
+def small(*shape):
+    """Bytes, from floats that are given."""
+    return relay.cast(relay.clip(x(*shape) * relay.const(20.0), -100, 100), "int8")
+
+
+def few(*shape):
+    return relay.const(np.random.default_rng(len(shape)).integers(-100, 100, shape).astype("int8"))
 
 
 def image():
@@ -170,5 +179,16 @@ OPERATORS = {
         "one_hot": lambda: relay.one_hot(x(4, kind="i"), relay.const(1.0), relay.const(0.0), 8, -1, "float32"),
         "topk": lambda: relay.topk(rows(), 3, ret_type="values"),
         "sort": lambda: relay.sort(rows()),
+    },
+    "bytes": {
+        "dense": lambda: relay.nn.dense(small(32, 64), few(16, 64), out_dtype="int32"),
+        "dense of one row": lambda: relay.nn.dense(small(1, 52), few(16, 52), out_dtype="int32"),
+        "conv2d": lambda: relay.nn.conv2d(
+            small(1, 16, 12, 12), few(32, 16, 3, 3), kernel_size=(3, 3), channels=32, padding=(1, 1), out_dtype="int32"
+        ),
+        "conv2d of three channels": lambda: relay.nn.conv2d(
+            small(1, 3, 12, 12), few(8, 3, 3, 3), kernel_size=(3, 3), channels=8, out_dtype="int32"
+        ),
+        "batch_matmul": lambda: relay.nn.batch_matmul(small(2, 16, 32), few(2, 16, 32), out_dtype="int32"),
     },
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine "opencl": runs a region (opencl_program.h) on an OpenCL device. The region is a network of its
-// own, which TVM's graph executor runs there: its weights and what lies between its operators stay in the
-// device's memory. The region's inputs are copied there and its outputs back, each once a call.
+// The engine of a kind of device (device_kind.h): runs a region (device_program.h) there. The region is a
+// network of its own, which TVM's graph executor runs: its weights and what lies between its operators stay
+// in the device's memory. The region's inputs are copied there and its outputs back, each once a call.
 #include <sys/mman.h>
 #include <tvm/runtime/device_api.h>
 #include <tvm/runtime/module.h>
@@ -19,14 +19,14 @@
 #include <utility>
 #include <vector>
 
+#include "device_kind.h"
+#include "device_program.h"
 #include "layer_steps.h"
 #include "needs.h"
-#include "opencl_devices.h"
-#include "opencl_program.h"
 #include "region_module.h"
 
 namespace collage {
-namespace opencl {
+namespace device {
 namespace {
 
 using tvm::runtime::Module;
@@ -67,29 +67,40 @@ class LibraryFile {
   const int file_;
 };
 
-// Does something on a device, and says in words what OpenCL says in a code where its memory is short. Drivers
-// may find that out when memory is asked for, or when it is first used.
+// Does something on a device, and says in words what its driver says in a code where its memory is short.
+// Drivers may find that out when memory is asked for, or when it is first used.
 template <typename Body>
 void InMemoryOf(DLDevice device, Body body) {
   try {
     body();
   } catch (const tvm::runtime::Error& error) {
     const std::string said = error.what();
-    for (const char* code : {"CL_MEM_OBJECT_ALLOCATION_FAILURE", "CL_INVALID_BUFFER_SIZE"}) {
+    for (const char* code : Here().out_of_memory) {
       if (said.find(code) == std::string::npos) continue;
       // Workers know by these words that another try may go well (python/collage/region.py).
       throw std::runtime_error("the device is out of memory: its " +
-                               std::to_string(MemoryOf(device.device_id) >> 20) +
+                               std::to_string(Here().memory_bytes(device.device_id) >> 20) +
                                " MiB do not hold it beside what else is there (" + code + ")");
     }
     throw;
   }
 }
 
+// The device that a program is run on. Throws where it is for another one.
+DLDevice DeviceFor(const Program& program) {
+  if (program.device != Here().name) {
+    throw std::runtime_error("the region is one for the device " + program.device +
+                             "; compile the model again");
+  }
+  const int device = Here().chosen();
+  Here().check_architecture(device, program.architecture);
+  return {Here().type, device};
+}
+
 class Engine final : public RegionEngine {
  public:
   explicit Engine(const RegionProgram& region)
-      : program_(Program::Parse(region.text)), device_{kDLOpenCL, ChosenDevice()}, file_(program_.library) {
+      : program_(Program::Parse(region.text)), device_(DeviceFor(program_)), file_(program_.library) {
     if (program_.readers.size() != region.inputs.size() || program_.makers.size() != region.outputs.size()) {
       throw std::runtime_error("the program is one for other inputs and outputs; compile the model again");
     }
@@ -111,8 +122,9 @@ class Engine final : public RegionEngine {
       for (size_t i = 0; i < inputs.size(); ++i) CopyIn(i, inputs[i]);
       run_();
       for (size_t i = 0; i < outputs.size(); ++i) get_output_(static_cast<int>(i), outputs[i]);
-      // A copy back waits for what it copies; where there is nothing to be copied, nobody has waited.
-      if (outputs.empty()) Wait();
+      // A copy back need not wait for what it copies: not into memory that CUDA knows, nor where there is
+      // none.
+      Wait();
     });
   }
 
@@ -199,18 +211,12 @@ class Engine final : public RegionEngine {
 
 std::unique_ptr<RegionEngine> Make(const RegionProgram& program) { return std::make_unique<Engine>(program); }
 
-// What TVM's runtime asks of a device at least, where there is one: newer drivers take the same models.
-std::string LibraryVersion() {
-  ChosenDevice();
-  return "1.2";
-}
-
 [[maybe_unused]] const bool registered = [] {
-  RegisterPlugin("opencl", {"OpenCL", LibraryVersion, kProgramForm});
-  RegisterRegionEngine("opencl", Make);
+  RegisterPlugin(Here().name, {Here().title, Here().needed_version, kProgramForm});
+  RegisterRegionEngine(Here().name, Make);
   return true;
 }();
 
 }  // namespace
-}  // namespace opencl
+}  // namespace device
 }  // namespace collage
