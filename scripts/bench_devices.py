@@ -97,7 +97,6 @@ def executor(module, folder, threads):
 
 def measure(network, rounds, threads, kind):
     """[(name, ms, seconds to build, operators on the device, the library's, error)] of a network's placements."""
-    import numpy as np
     from collage import frontends, transform
 
     module = transform.Normalise()(frontends.load(network).module)
@@ -109,11 +108,7 @@ def measure(network, rounds, threads, kind):
             began = time.perf_counter()
             model = executor(made, folder, threads)
             built = time.perf_counter() - began
-            for index, value in enumerate(inputs):
-                model.set_input(index, value)
-            model.run()
-            outputs = [model.get_output(i).numpy() for i in range(model.get_num_outputs())]
-            rows.append([name, model, math.inf, built, there, theirs, outputs])
+            rows.append([name, model, math.inf, built, there, theirs, answers(model, inputs)])
         for turn in range(rounds):
             print(f"{network}: round {turn + 1} of {rounds}", file=sys.stderr, flush=True)
             for row in rows:
@@ -122,17 +117,30 @@ def measure(network, rounds, threads, kind):
                 row[2] = min(row[2], 1e3 * (time.perf_counter() - began))
     told = []
     for name, _, ms, built, there, theirs, outputs in rows:
-        # NumPy's greatest is no number where one of them is none; Python's is not.
-        error = np.max(
-            [
-                np.abs(one.astype("float64") - other).max() / max(1e-30, np.abs(other).max())
-                for one, other in zip(outputs, rows[0][-1], strict=True)
-            ]
-        )
+        error = difference(outputs, rows[0][-1])
         if not error <= ERROR:
             raise SystemExit(f"bench_devices: {network} on {name} is off by {error:.2g} of its outputs")
         told.append((name, ms, built, there, theirs, error))
     return told
+
+
+def answers(model, inputs):
+    """The outputs of a loaded model."""
+    for index, value in enumerate(inputs):
+        model.set_input(index, value)
+    model.run()
+    return [model.get_output(i).numpy() for i in range(model.get_num_outputs())]
+
+
+def difference(outputs, wanted):
+    """How far outputs are from what is wanted, as a share of the greatest of that; no number where one is none."""
+    import numpy as np
+
+    pairs = zip(outputs, wanted, strict=True)
+    # NumPy's greatest is no number where one of them is none; Python's is not.
+    return np.max(
+        [np.abs(one.astype("float64") - other).max() / max(1e-30, np.abs(other).max()) for one, other in pairs]
+    )
 
 
 def drawn(module):

@@ -27,8 +27,6 @@ for folder in (HERE, HERE.parent / "tests", HERE.parent / "python"):
 
 KERNELS, LIBRARY = "tvm_cuda", "cublas"
 THREADS = min(8, os.cpu_count() or 1)
-# How far outputs may be from TVM's on the processor, as a share of the greatest of them.
-ERROR = 1e-3
 
 
 def machine(_):
@@ -60,18 +58,13 @@ def versions():
 def error_of(module, split, folder):
     """How far a placed module's outputs are from TVM's on the processor."""
     import bench_devices
-    import numpy as np
 
-    inputs, answers = bench_devices.drawn(module), []
-    for each in (module, split):
-        model = bench_devices.executor(each, folder, THREADS)
-        for index, value in enumerate(inputs):
-            model.set_input(index, value)
-        model.run()
-        answers.append([model.get_output(i).numpy().astype("float64") for i in range(model.get_num_outputs())])
-    errors = [np.abs(a - b).max() / max(1e-30, np.abs(a).max()) for a, b in zip(*answers, strict=True)]
-    worst = float(np.max(errors))
-    if not worst <= ERROR:
+    inputs = bench_devices.drawn(module)
+    wanted, outputs = (
+        bench_devices.answers(bench_devices.executor(each, folder, THREADS), inputs) for each in (module, split)
+    )
+    worst = float(bench_devices.difference(outputs, wanted))
+    if not worst <= bench_devices.ERROR:
         raise ValueError(f"the outputs are off by {worst:.2g} of the greatest")
     return worst
 

@@ -332,6 +332,7 @@ with open(sys.argv[1]) as file:
     module = tvm.ir.load_json(file.read())
 with open(sys.argv[2]) as file:
     plan = file.read()
+collage.library.install("collage_cuda")  # for who builds a module that was placed before
 with collage.declared_costs(sys.argv[3]):
     split = collage.replay(module, plan, verify=False)
     plugins = [plugin for compiler in ("", *api.compilers(split)) for plugin in region.plugins_for(compiler)]

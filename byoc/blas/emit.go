@@ -12,7 +12,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// Write is a region.Emitter. It writes a region of such products for blas_program.cc: lines of words, in which tensors go by the region's value numbers.
+// Write is a region.Emitter. It writes a region of such products for blas_program.cc: lines of words, in which tensors go
+// by the region's value numbers.
 //
 //	collage-blas 1
 //	input <value>                the region's arguments, in order

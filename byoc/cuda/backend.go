@@ -30,7 +30,8 @@ const ArchEnv = "COLLAGE_CUDA_ARCH"
 
 const kindName = "cuda"
 
-var kind = device.Kind{Name: kindName, Target: target, Prepare: func() error { return calls.Register() }}
+var kind = device.Kind{Name: kindName, Target: target, Prepare: calls.Register,
+	Elsewhere: func() bool { return os.Getenv(ArchEnv) != "" }}
 
 type backend struct{ *device.Remote }
 
@@ -57,17 +58,6 @@ func (*backend) Rules() *byoc.Rules { return limits.Rules() }
 // Propose implements byoc.Proposer.
 func (*backend) Propose(g *relay.Graph, learnt []byoc.Learnt) []byoc.Proposal {
 	return limits.Propose(Name, g, learnt)
-}
-
-// Install implements byoc.Installer. Where an architecture is named, no card need be here: what is built is not run then.
-func (b *backend) Install() error { return install(b.Remote) }
-
-func install(card *device.Remote) error {
-	err := card.Install()
-	if named, _ := architecture(); named != "" && err != nil {
-		return kind.Register()
-	}
-	return err
 }
 
 var architectures = regexp.MustCompile(`^sm_[0-9]{2,3}[af]?$`)

@@ -35,9 +35,6 @@ func (*cublas) Patterns() []byoc.Pattern { return cublasPatterns() }
 
 var cublasPatterns = sync.OnceValue(products.Patterns)
 
-// Install implements byoc.Installer, as tvm_cuda does.
-func (b *cublas) Install() error { return install(b.Remote) }
-
 // cublasPlaces are where cuBLASLt may lie (byoc/runtime/cuda_cublas.cc).
 var cublasPlaces = byoc.Library{
 	Env:      "COLLAGE_CUBLASLT_LIBRARY",
@@ -47,19 +44,8 @@ var cublasPlaces = byoc.Library{
 
 // Probe looks for what tvm_cuda needs, and for cuBLASLt, without loading any of it.
 func (*cublas) Probe() byoc.Probe {
-	card := New().Probe()
-	p := byoc.Probe{Library: "cuBLAS", Reason: card.Reason, Remedy: card.Remedy}
-	if !card.Usable {
-		return p
-	}
-	path, err := cublasPlaces.Find()
-	if err != nil {
-		p.Reason, p.Remedy = err.Error(), "make backends BACKENDS=cublas, or pip install nvidia-cublas-cu12"
-		return p
-	}
-	p.Usable, p.Path, p.Features = true, path, card.Features
-	p.Version = "cublaslt." + byoc.FileVersion(path) + "+" + card.Version
-	return p
+	return device.ProbeBeside(New().Probe(), "cuBLAS", cublasPlaces, "cublaslt.",
+		"make backends BACKENDS=cublas, or pip install nvidia-cublas-cu12")
 }
 
 // callText writes the function of one composite for byoc/runtime/cuda_cublas.cc, as a region of one product.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/byoc/region"
 )
 
@@ -21,6 +22,23 @@ type Calls struct {
 	Kind string
 	// Write is the text of a call.
 	Write func(p *region.Program) (string, error)
+}
+
+// ProbeBeside is what is found of a library whose calls stand beside TVM's kernels: what these need (kernels), and the
+// library, whose version stands in the costs' key behind prefix. remedy is how one gets it.
+func ProbeBeside(kernels byoc.Probe, title string, places byoc.Library, prefix, remedy string) byoc.Probe {
+	p := byoc.Probe{Library: title, Reason: kernels.Reason, Remedy: kernels.Remedy}
+	if !kernels.Usable {
+		return p
+	}
+	path, err := places.Find()
+	if err != nil {
+		p.Reason, p.Remedy = err.Error(), remedy
+		return p
+	}
+	p.Usable, p.Path, p.Features = true, path, kernels.Features
+	p.Version = prefix + byoc.FileVersion(path) + "+" + kernels.Version
+	return p
 }
 
 var registering sync.Mutex

@@ -30,6 +30,8 @@ type Kind struct {
 	Target func(k *Kind) (text, architecture string, err error)
 	// Prepare makes TVM able to build for the device, once the plug-in is loaded.
 	Prepare func() error
+	// Elsewhere says that regions are built for another machine, so that no device need be here; nil for never.
+	Elsewhere func() bool
 }
 
 // AnyOf is the architecture of code that runs on every device of its kind.
@@ -107,23 +109,21 @@ func (r *Remote) Libraries() []string { return []string{r.kind.Name} }
 // Install makes relay.ext.collage_<kind> available in this process, and TVM able to build for the device. The error says
 // so where there is no device: a driver's file does not mean that there is one.
 func (r *Remote) Install() error {
-	if err := r.kind.Register(); err != nil {
-		return err
-	}
-	found, err := r.kind.Chosen()
-	if err != nil {
-		return err
-	}
-	r.found.Store(found)
-	return nil
-}
-
-// Register is Install without looking for a device: regions can be built then, and not run.
-func (k *Kind) Register() error {
+	k := r.kind
 	if err := region.Register(Compiler(k.Name), k.Name, k.Name, k.emit); err != nil {
 		return err
 	}
-	return k.Prepare()
+	if err := k.Prepare(); err != nil {
+		return err
+	}
+	found, err := k.Chosen()
+	switch {
+	case err == nil:
+		r.found.Store(found)
+	case k.Elsewhere != nil && k.Elsewhere():
+		return nil // what is built is not run here
+	}
+	return err
 }
 
 // Found is what the plug-in says of a device (byoc/runtime/device_kind.h).

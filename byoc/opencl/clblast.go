@@ -44,19 +44,8 @@ var clblastPlaces = byoc.Library{
 
 // Probe looks for what tvm_opencl needs, and for CLBlast, without loading any of it.
 func (*clblast) Probe() byoc.Probe {
-	driver := New().Probe()
-	p := byoc.Probe{Library: "CLBlast", Reason: driver.Reason, Remedy: driver.Remedy}
-	if !driver.Usable {
-		return p
-	}
-	path, err := clblastPlaces.Find()
-	if err != nil {
-		p.Reason, p.Remedy = err.Error(), "make backends BACKENDS=clblast, or on Debian apt-get install libclblast1"
-		return p
-	}
-	p.Usable, p.Path, p.Features = true, path, driver.Features
-	p.Version = byoc.FileVersion(path) + "+" + driver.Version
-	return p
+	return device.ProbeBeside(New().Probe(), "CLBlast", clblastPlaces, "",
+		"make backends BACKENDS=clblast, or on Debian apt-get install libclblast1")
 }
 
 // call is how CLBlast runs a pattern.

@@ -82,11 +82,21 @@ class Owned {
   Handle handle_ = nullptr;
 };
 
+// What cuBLASLt has of a card, which calls of all threads may use. It lives as long as the process.
+cublasLtHandle_t HandleOf(int card) {
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;
+  const std::lock_guard<std::mutex> lock(mutex);
+  cublasLtHandle_t& handle = handles[card];
+  if (handle == nullptr) Check(Library::Get().cublasLtCreate(&handle), "beginning");
+  return handle;
+}
+
 // A product as cuBLASLt is told it on one card. Its matrices are stored by columns; one stored by rows is its
 // own transpose then, so that it computes the transposed result, of the right side times the left.
 struct Prepared {
-  explicit Prepared(const BlasProduct& p)
-      : handle(Library::Get().cublasLtDestroy),
+  Prepared(const BlasProduct& p, int card)
+      : handle(HandleOf(card)),
         product(Library::Get().cublasLtMatmulDescDestroy),
         right(Library::Get().cublasLtMatrixLayoutDestroy),
         left(Library::Get().cublasLtMatrixLayoutDestroy),
@@ -94,7 +104,6 @@ struct Prepared {
         preference(Library::Get().cublasLtMatmulPreferenceDestroy) {
     const Library& lt = Library::Get();
     const cudaDataType_t type = p.is_double ? CUDA_R_64F : CUDA_R_32F;
-    Check(lt.cublasLtCreate(handle.to()), "beginning");
     Check(lt.cublasLtMatmulDescCreate(product.to(), p.is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
                                       type),
           "describing a product");
@@ -124,7 +133,7 @@ struct Prepared {
   void Choose() {
     if (chosen) return;
     int found = 0;
-    Check(Library::Get().cublasLtMatmulAlgoGetHeuristic(handle.get(), product.get(), right.get(), left.get(),
+    Check(Library::Get().cublasLtMatmulAlgoGetHeuristic(handle, product.get(), right.get(), left.get(),
                                                         result.get(), result.get(), preference.get(), 1,
                                                         &algorithm, &found),
           "choosing an algorithm");
@@ -152,7 +161,7 @@ struct Prepared {
           "describing a matrix");
   }
 
-  Owned<cublasLtHandle_t> handle;
+  const cublasLtHandle_t handle;
   Owned<cublasLtMatmulDesc_t> product;
   Owned<cublasLtMatrixLayout_t> right, left, result;
   Owned<cublasLtMatmulPreference_t> preference;
@@ -187,19 +196,20 @@ class Product {
     const DLDevice card = args[last].operator DLTensor*()->device;
     void *const left = memory(p.left), *const right = memory(p.right), *const bias = memory(p.bias),
                 *const residual = memory(p.residual);
+    tvm::runtime::DeviceAPI* const api = tvm::runtime::DeviceAPI::Get(card);
+    api->SetDevice(card);
     const std::lock_guard<std::mutex> lock(state_->mutex);
     std::unique_ptr<Prepared>& prepared = state_->on[card.device_id];
-    if (prepared == nullptr) prepared = std::make_unique<Prepared>(p);
+    if (prepared == nullptr) prepared = std::make_unique<Prepared>(p, card.device_id);
     if (bias != nullptr) prepared->Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     prepared->Choose();
     const size_t bytes = prepared->algorithm.workspaceSize;
-    tvm::runtime::DeviceAPI* const api = tvm::runtime::DeviceAPI::Get(card);
     // TVM's pool: given back at once, and not to another stream before this one has run.
     void* const workspace = bytes > 0 ? api->AllocWorkspace(card, bytes, {}) : nullptr;
     const float alpha = static_cast<float>(p.alpha), beta = residual != nullptr ? 1.0F : 0.0F;
     const double wide_alpha = p.alpha, wide_beta = beta;
     const cublasStatus_t status = Library::Get().cublasLtMatmul(
-        prepared->handle.get(), prepared->product.get(),
+        prepared->handle, prepared->product.get(),
         p.is_double ? static_cast<const void*>(&wide_alpha) : &alpha, right, prepared->right.get(), left,
         prepared->left.get(), p.is_double ? static_cast<const void*>(&wide_beta) : &beta,
         residual != nullptr ? residual : result, prepared->result.get(), result, prepared->result.get(),

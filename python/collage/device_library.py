@@ -8,6 +8,7 @@ and what its kernels are made of.
 import contextlib
 import json
 import tempfile
+import threading
 from pathlib import Path
 
 import tvm
@@ -80,15 +81,20 @@ class _CallsApart(relay.ExprMutator):
         return relay.Call(variable, new.args)
 
 
+# TVM's schedules for CUDA's tensor cores include a header of NVIDIA's, which its compiler as a library has not. So TVM
+# is told, on a thread that builds a region, that there are none.
+_this_thread = threading.local()
+_have_tensorcore = nvcc.have_tensorcore
+nvcc.have_tensorcore = lambda *args, **named: not vars(_this_thread).get("builds") and _have_tensorcore(*args, **named)
+
+
 @contextlib.contextmanager
 def _without_headers():
-    """TVM's schedules for CUDA's tensor cores include a header of NVIDIA's, which its compiler as a library has not."""
-    known = nvcc.have_tensorcore
-    nvcc.have_tensorcore = lambda compute_version=None, target=None: False
+    _this_thread.builds = True
     try:
         yield
     finally:
-        nvcc.have_tensorcore = known
+        _this_thread.builds = False
 
 
 def build(function, device):

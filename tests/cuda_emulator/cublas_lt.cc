@@ -92,10 +92,6 @@ int cublasLtCreate(void** handle) {
   *handle = new int(0);
   return kSuccess;
 }
-int cublasLtDestroy(void* handle) {
-  delete static_cast<int*>(handle);
-  return kSuccess;
-}
 int cublasLtMatmulDescCreate(void** product, int computed, int scale) {
   if ((computed != 68 || scale != 0) && (computed != 70 || scale != 1)) return kNotSupported;
   auto* const made = new Product;

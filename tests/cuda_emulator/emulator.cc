@@ -8,8 +8,7 @@
 //	EMULATED_CUDA_COUNT       how many of it there are (1)
 //	EMULATED_CUDA_MIB         its memory (1024)
 //	EMULATED_CUDA_LOST        a file: while it is there, the card is not
-//	EMULATED_CUDA_LOG         a file that gets a line for each call of the driver that does something; of
-// a launch, with 	                          the number of the card
+//	EMULATED_CUDA_LOG         a file that gets a line for each call that does something
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,7 +25,6 @@
 #include <map>
 #include <mutex>
 #include <regex>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>

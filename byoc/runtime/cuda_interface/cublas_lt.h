@@ -51,7 +51,6 @@ typedef struct {
 // Each function: its name in the library, and what it takes.
 #define COLLAGE_CUBLASLT(F)                                                                                 \
   F(cublasLtCreate, (cublasLtHandle_t * handle))                                                            \
-  F(cublasLtDestroy, (cublasLtHandle_t handle))                                                             \
   F(cublasLtMatmulDescCreate,                                                                               \
     (cublasLtMatmulDesc_t * product, cublasComputeType_t computed, cudaDataType_t scale))                   \
   F(cublasLtMatmulDescDestroy, (cublasLtMatmulDesc_t product))                                              \
