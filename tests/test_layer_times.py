@@ -231,20 +231,28 @@ def searched(command, folder, engine, network, **environment):
 
 def test_a_search_learns_what_each_operator_takes(command, tmp_path, engine):
     """The region of a whole network falls into parts, which together are all operators and all of its time."""
-    told, found = searched(command, tmp_path, engine, residual)
-    assert told, found
-    for network in told:
-        assert "whole" not in network
-        nodes = [node for part in network["parts"] for node in part["nodes"]]
-        assert len(nodes) == len(set(nodes))
-    # The one with the fewest regions: the engine alone, or nearly.
-    alone = min(told, key=lambda network: sum(border.get("calls", 0) for border in network["borders"]))
-    # Three convolutions, the sigmoid's product, the pool, the product at the end: no engine does two of them at once.
-    assert len(alone["parts"]) >= 5, alone
-    assert sum(part["ms"] > 0 for part in alone["parts"]) >= 5, alone
-    assert len({node for part in alone["parts"] for node in part["nodes"]}) >= 14
-    call = sum(border.get("call_ms", 0) for border in alone["borders"])
-    assert 0 <= call < sum(part["ms"] for part in alone["parts"])
+    # Some 20 microseconds of work: where another process takes the processor in the middle of it, the time around the
+    # operators is longer than theirs. So one search of a few must have been undisturbed.
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        told, found = searched(command, folder, engine, residual)
+        assert told, found
+        for network in told:
+            assert "whole" not in network
+            nodes = [node for part in network["parts"] for node in part["nodes"]]
+            assert len(nodes) == len(set(nodes))
+        # The one with the fewest regions: the engine alone, or nearly.
+        alone = min(told, key=lambda network: sum(border.get("calls", 0) for border in network["borders"]))
+        # Three convolutions, the sigmoid's product, the pool, the product at the end: no engine does two at once.
+        assert len(alone["parts"]) >= 5, alone
+        assert sum(part["ms"] > 0 for part in alone["parts"]) >= 5, alone
+        assert len({node for part in alone["parts"] for node in part["nodes"]}) >= 14
+        call = sum(border.get("call_ms", 0) for border in alone["borders"])
+        assert call >= 0
+        if call < sum(part["ms"] for part in alone["parts"]):
+            return
+    pytest.fail(f"the call took longer than the operators in each of the searches, last: {alone}")
 
 
 def test_a_region_that_cannot_be_told_apart_is_one_part_and_says_why(command, tmp_path):
