@@ -19,6 +19,7 @@ import (
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
+	"github.com/collage-tvm/collage/pass/symbolic"
 	"github.com/collage-tvm/collage/pass/workers"
 	"github.com/collage-tvm/collage/relay"
 )
@@ -29,6 +30,10 @@ const (
 	PartitionPass = "collage.transform.CollagePartition"
 	// NormalisePass takes normalise.Options as JSON (may be missing) and gives the pass.
 	NormalisePass = "collage.transform.Normalise"
+	// OpenDimensionsPass takes the names of the open dimensions of main's parameters as JSON (an object: for a parameter a
+	// list of names, "" for a dimension without; may be missing) and gives the pass symbolic.Settle, which Normalise does
+	// without names: it gives a module with open dimensions the form that it would have with fixed ones.
+	OpenDimensionsPass = "collage.transform.OpenDimensions"
 	// ReplayPass takes a plan as JSON, and a Config as JSON (may be missing), and gives the pass that places as the
 	// plan says.
 	ReplayPass = "collage.transform.Replay"
@@ -85,7 +90,8 @@ func Register() error {
 	}
 	for name, f := range map[string]func([]bridge.Value) (any, error){
 		PartitionPass: partitionPass, NormalisePass: normalisePassObject, ReplayPass: replayPass,
-		PartitionFunction: placer(PartitionFunction, Partition), PlaceFunction: placer(PlaceFunction, network.Place),
+		OpenDimensionsPass: openDimensionsPass,
+		PartitionFunction:  placer(PartitionFunction, Partition), PlaceFunction: placer(PlaceFunction, network.Place),
 		PlanFunction: placer(PlanFunction, planFunction), PlanTableFunction: planTable,
 		PlanExplainFunction: planExplain, PlanDiffFunction: planDiff, PlanPageFunction: planPage, PlanPictureFunction: planPicture,
 		VerifyFunction: verifyFunction, OperatorsFunction: operatorsFunction,
@@ -179,6 +185,20 @@ func normalisePassObject(args []bridge.Value) (any, error) {
 	return makePass("CollageNormalise", func(mod *bridge.Object) (*bridge.Object,
 		error) {
 		return normalise.Normalise(mod, opts)
+	})
+}
+
+func openDimensionsPass(args []bridge.Value) (any, error) {
+	text, err := argument(args, 0, OpenDimensionsPass)
+	if err != nil {
+		return nil, err
+	}
+	var inputs symbolic.Inputs
+	if err := settings.ParseJSON(text, &inputs); err != nil {
+		return nil, err
+	}
+	return makePass("CollageOpenDimensions", func(mod *bridge.Object) (*bridge.Object, error) {
+		return symbolic.Settle(mod, inputs)
 	})
 }
 

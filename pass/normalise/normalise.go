@@ -10,6 +10,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/fold"
 	"github.com/collage-tvm/collage/pass/settings"
+	"github.com/collage-tvm/collage/pass/symbolic"
 )
 
 // normalisePass is a pass of Relay's with its arguments.
@@ -26,6 +27,8 @@ func (p normalisePass) steps(disabled []string) []func(*bridge.Object) (*bridge.
 	switch itself := pass(p.name, p.args...); p.name {
 	case "Inline":
 		return []func(*bridge.Object) (*bridge.Object, error){inlineCalls}
+	case "OpenDimensions":
+		return []func(*bridge.Object) (*bridge.Object, error){openDimensions}
 	case "QuantisedForm":
 		return []func(*bridge.Object) (*bridge.Object, error){quantisedForm}
 	case "FoldScaleAxis":
@@ -52,6 +55,7 @@ var normalisePasses = []normalisePass{
 	{"Inline", nil}, // our own
 	{"RemoveUnusedFunctions", []any{[]string{"main"}}},
 	{"InferType", nil},
+	{"OpenDimensions", nil}, // our own
 	{"SimplifyInference", nil},
 	{"FoldConstant", []any{false}},
 	{"QuantisedForm", nil},   // our own
@@ -61,8 +65,8 @@ var normalisePasses = []normalisePass{
 	{"InferType", nil},
 }
 
-// Normalise gives the module the form that candidates are looked for in: types inferred, training-only operators
-// removed, constants folded, what is computed in whole numbers between scales written as float32 between quantisations
+// Normalise gives the module the form that candidates are looked for in: types inferred, what is computed of open
+// dimensions settled (symbolic.Settle), training-only operators removed, constants folded, what is computed in whole numbers between scales written as float32 between quantisations
 // (quantisedForm), scales folded into convolutions but for those that are computed of the data, functions put in the
 // place of their calls, and those that nothing calls removed. The module that comes in is not changed.
 func Normalise(mod *bridge.Object, opts Options) (*bridge.Object, error) {
@@ -100,6 +104,16 @@ func Normalise(mod *bridge.Object, opts Options) (*bridge.Object, error) {
 		return nil, fmt.Errorf("normalising the module: %w", err)
 	}
 	return out, nil
+}
+
+// openDimensions is symbolic.Settle, with types.
+func openDimensions(mod *bridge.Object) (*bridge.Object, error) {
+	settled, err := symbolic.Settle(mod, nil)
+	if err != nil || settled.Same(mod) {
+		return settled, err
+	}
+	defer settled.Release()
+	return runPass(settled, "InferType")
 }
 
 // FoldConstants does what FoldConstant would do with a compiler run for each operator; what it leaves is TVM's.

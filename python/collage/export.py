@@ -24,7 +24,7 @@ from tvm import autotvm, relay
 from tvm.contrib import graph_executor
 from tvm.relay.backend import executor_factory
 
-from . import c_sources, common_subexpressions, errors, library, needs, packed, target, virtual_machine
+from . import c_sources, common_subexpressions, errors, library, needs, packed, shape_functions, target, virtual_machine
 
 FORMATS = (".so", ".tar")
 
@@ -159,6 +159,7 @@ def build_for_machine(module, build_target=None, opt_level=None, disabled_passes
     """relay.vm.compile with the project's settings, for what the graph executor does not take; returns a
     virtual_machine.Executable. ``tried`` {name: sizes} are those at which open dimensions are tried.
     """
+    shape_functions.register()
     build_for = tvm.target.Target(target.resolve(build_target))
     left_out = target.disabled_passes(disabled_passes)
     if relay.analysis.Feature.fIf in relay.analysis.detect_feature(module):

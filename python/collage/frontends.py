@@ -287,7 +287,7 @@ def onnx_module(proto, path, input_shapes, input_values, dynamic=None, folder=No
         raise errors.ModelError(
             f"TVM's ONNX importer cannot read {path}: {errors.python_name(error)}: {said_by(error)}"
         ) from None
-    module = typed(module, path)
+    module = open_dimensions.settled(typed(module, path), sizes)
     _require_tensors(module, path, by_data)
     return module, fixed, sizes.tried
 

@@ -6,10 +6,11 @@ and the axes that are to stay open. Out: Sizes. What does not fit raises ValueEr
 """
 
 import dataclasses
+import json
 
 import tvm
 
-from . import errors
+from . import errors, library
 
 # At which sizes open dimensions are tried where nobody says: a batch; an image's sides, which pools make smaller; what
 # else there is, as words.
@@ -18,10 +19,13 @@ _BATCH, _SIDE, _OTHER = 2, 64, 16
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """``shapes`` {name: sizes, None for what is open}; ``tried`` {name: sizes at which it is measured and checked}."""
+    """``shapes`` {name: sizes, None for what is open}; ``tried`` {name: sizes at which it is measured and checked};
+    ``names`` {name: a text for each dimension}, which is what the model calls those that are open, else empty.
+    """
 
     shapes: dict
     tried: dict
+    names: dict
 
     def open_axes(self):
         """{name: axes that are open}, of inputs that have any."""
@@ -35,7 +39,7 @@ def settle(declared, given, open_axes, what):
     """
     refuse_unknown(given, declared, what)
     refuse_unknown(open_axes, declared, what)
-    shapes, tried, unclear, named = {}, {}, {}, {}
+    shapes, tried, names, unclear, named = {}, {}, {}, {}, {}
     for name, dims in declared.items():
         left = _axes(name, dims, open_axes.get(name, ()), what)
         require_fit(name, dims, given.get(name, dims), what)
@@ -44,12 +48,15 @@ def settle(declared, given, open_axes, what):
             unclear[name] = dims
             continue
         shapes[name] = [None if axis in left else size for axis, size in enumerate(known)]
+        names[name] = [
+            size if axis in left and isinstance(size, str) else "" for axis, size in enumerate(declared[name])
+        ]
         tried[name] = [
             size if isinstance(size, int) else named.setdefault(size or (name, axis), _tried(axis, len(known)))
             for axis, size in enumerate(known)
         ]
     ask_for(unclear, what)
-    return Sizes(shapes, tried)
+    return Sizes(shapes, tried, names)
 
 
 def _axes(name, dims, axes, what):
@@ -78,6 +85,15 @@ def tried_shape(kind):
 def relay_shape(sizes):
     """Sizes as Relay has them."""
     return [tvm.relay.Any() if size is None else size for size in sizes]
+
+
+def settled(module, sizes):
+    """A typed module with what is computed of open dimensions settled, by their names (Go's symbolic.Settle)."""
+    if not sizes.open_axes():
+        return module
+    library.load()
+    change = tvm.get_global_func("collage.transform.OpenDimensions")(json.dumps(sizes.names))
+    return tvm.relay.transform.InferType()(change(module))
 
 
 def dims_of(kind):

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbolic
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Extents are a tensor's dimensions.
+type Extents []Expression
+
+// Equal says that two tensors have the same dimensions whatever the open ones are.
+func (e Extents) Equal(other Extents) bool { return slices.EqualFunc(e, other, Expression.Equal) }
+
+// String is "[1, 4*len]".
+func (e Extents) String() string { return fmt.Sprint([]Expression(e)) }
+
+// elements is of how many items a tensor is.
+func (e Extents) elements() Expression {
+	product := Constant(1)
+	for _, extent := range e {
+		product = product.Times(extent)
+	}
+	return product
+}
+
+// Value is what is known of a node's value: the extents of a tensor, and its items where these are few whole numbers that
+// depend on the sizes of others alone; or the fields of a tuple. All are nil where nothing is known.
+type Value struct {
+	Shape  Extents
+	Items  []Expression
+	Fields []Value
+	known  bool // a tensor: a scalar has a nil Shape
+}
+
+// mostItems is of how many items tensors are whose items are followed: a shape has a few.
+const mostItems = 64
+
+// Analysis is what is known of the nodes of one function.
+type Analysis struct {
+	g      *relay.Graph
+	values []Value
+}
+
+// Inputs are the names of the open dimensions of a function's parameters, by the parameters' names: a text for each
+// dimension, "" where it has a number or no name. Dimensions of the same name are of the same size.
+type Inputs map[string][]string
+
+// Analyse works out the dimensions of all nodes of a function that has types. What has no name in inputs, and what no
+// operator tells, is a symbol of its own. An open dimension of an input is at least 1.
+func Analyse(g *relay.Graph, inputs Inputs) (*Analysis, error) {
+	a := &Analysis{g: g, values: make([]Value, len(g.Nodes))}
+	for _, p := range g.Params {
+		n := &g.Nodes[p]
+		names := inputs[n.Name]
+		if names != nil && n.Type != nil && n.Type.Kind == relay.TypeTensor && len(names) != len(n.Type.Shape) {
+			return nil, fmt.Errorf("the input %s has %d dimensions; %d are named", n.Name, len(n.Type.Shape), len(names))
+		}
+		a.values[p] = a.parameter(n, names)
+	}
+	for i := range g.Nodes {
+		id := relay.NodeID(i)
+		if a.values[i].known || a.values[i].Fields != nil {
+			continue // a parameter
+		}
+		found, err := a.node(id, &g.Nodes[i])
+		if err != nil {
+			return nil, err
+		}
+		a.values[i] = a.agreeing(found, g.Nodes[i].Type, fmt.Sprintf("n%d", i))
+	}
+	return a, nil
+}
+
+// Of is what is known of a node.
+func (a *Analysis) Of(id relay.NodeID) Value { return a.values[id] }
+
+func (a *Analysis) parameter(n *relay.Node, names []string) Value {
+	v := a.agreeing(Value{}, n.Type, n.Name)
+	for d := range v.Shape {
+		if n.Type.Shape[d] != relay.AnyDim {
+			continue
+		}
+		name := fmt.Sprintf("%s.%d", n.Name, d)
+		if names != nil && names[d] != "" {
+			name = names[d]
+		}
+		v.Shape[d] = Symbol(name, 1, Unbounded)
+	}
+	return v
+}
+
+// agreeing is what is known of a value with what its type says: numbers are the type's, and what neither tells is a
+// symbol whose name begins with name.
+func (a *Analysis) agreeing(v Value, t *relay.Type, name string) Value {
+	switch {
+	case t == nil:
+		return Value{}
+	case t.Kind == relay.TypeTuple:
+		fields := make([]Value, len(t.Fields))
+		for i, field := range t.Fields {
+			var of Value
+			if len(v.Fields) == len(fields) {
+				of = v.Fields[i]
+			}
+			fields[i] = a.agreeing(of, field, fmt.Sprintf("%s.%d", name, i))
+		}
+		return Value{Fields: fields}
+	case t.Kind != relay.TypeTensor:
+		return Value{}
+	}
+	out := Value{Shape: make(Extents, len(t.Shape)), known: true}
+	for d, extent := range t.Shape {
+		switch {
+		case extent != relay.AnyDim:
+			out.Shape[d] = Constant(extent)
+		case v.known && len(v.Shape) == len(t.Shape):
+			out.Shape[d] = v.Shape[d]
+		default:
+			out.Shape[d] = Symbol(fmt.Sprintf("%s.%d", name, d), 0, Unbounded)
+		}
+	}
+	if count, ok := out.Shape.elements().Value(); ok && count == int64(len(v.Items)) && v.Items != nil && isWhole(t.DType) {
+		out.Items = v.Items
+	}
+	return out
+}
+
+func isWhole(dtype string) bool { return dtype == "int64" || dtype == "int32" || dtype == "bool" }
+
+func (a *Analysis) node(id relay.NodeID, n *relay.Node) (Value, error) {
+	switch n.Kind {
+	case relay.KindConstant:
+		return a.constant(id, n)
+	case relay.KindTuple:
+		fields := make([]Value, len(n.Inputs))
+		for i, in := range n.Inputs {
+			fields[i] = a.values[in]
+		}
+		return Value{Fields: fields}, nil
+	case relay.KindTupleGetItem:
+		if of := a.values[n.Inputs[0]]; n.Index < len(of.Fields) {
+			return of.Fields[n.Index], nil
+		}
+	case relay.KindCall:
+		if n.Callee == relay.NoNode {
+			return a.call(n), nil
+		}
+	}
+	return Value{}, nil
+}
+
+// constant reads the items of a small constant of whole numbers.
+func (a *Analysis) constant(id relay.NodeID, n *relay.Node) (Value, error) {
+	c := n.Constant
+	v := Value{Shape: make(Extents, len(c.Shape)), known: true}
+	for d, extent := range c.Shape {
+		v.Shape[d] = Constant(extent)
+	}
+	count, ok := v.Shape.elements().Value()
+	if !ok || count > mostItems || !isWhole(c.DType) {
+		return v, nil
+	}
+	if count == 1 && math.Abs(c.Scalar) < 1<<53 {
+		v.Items = []Expression{Constant(int64(c.Scalar))}
+		return v, nil
+	}
+	if a.g.Function() == nil {
+		return v, nil // made in Go, without items
+	}
+	array, err := a.g.Tensor(id)
+	if err != nil {
+		return v, err
+	}
+	defer array.Release()
+	data, err := array.Memory()
+	if err != nil {
+		return v, err
+	}
+	size := map[string]int{"int64": 8, "int32": 4, "bool": 1}[c.DType]
+	if !array.Contiguous() || len(data) != int(count)*size {
+		return v, nil
+	}
+	v.Items = make([]Expression, count)
+	for i := range v.Items {
+		at := data[i*size:]
+		switch size {
+		case 8:
+			v.Items[i] = Constant(int64(binary.NativeEndian.Uint64(at)))
+		case 4:
+			v.Items[i] = Constant(int64(int32(binary.NativeEndian.Uint32(at))))
+		default:
+			v.Items[i] = Constant(int64(at[0]))
+		}
+	}
+	return v, nil
+}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shape functions of operators that TVM has none of: how large a result is, computed when the network runs.
+
+TVM's virtual machine builds no operator with an open dimension that lacks one, and TVM 0.19 has none for erf, so for no
+GELU. In: nothing. Out: TVM's registry with them.
+"""
+
+import functools
+
+import tvm
+from tvm.relay.op import op as registry
+from tvm.relay.op._reduce import reduce_shape_func
+from tvm.relay.op._tensor import broadcast_shape_func
+from tvm.te.hybrid import script
+
+# As large as the first argument.
+_AS_THE_FIRST = """abs acos acosh asin asinh atan atanh cos cosh erf isfinite isinf isnan log10 sign sin sinh trunc
+    fixed_point_multiply reverse reverse_sequence
+    sequence_mask trilu nn.log_softmax nn.lrn""".split()
+_BROADCAST = ["fixed_point_multiply_per_axis"]
+
+
+@script
+def _same(shape):
+    out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
+    for i in const_range(shape.shape[0]):  # noqa: F821
+        out[i] = shape[i]
+    return out
+
+
+def _as_the_first(_attrs, inputs, _ranks):
+    return [_same(inputs[0])]
+
+
+@script
+def _blocks(shape, channels, rows, columns, size, apart):
+    out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
+    for i in const_range(shape.shape[0]):  # noqa: F821
+        out[i] = shape[i]
+    if apart:
+        out[channels] = shape[channels] // int64(size * size)  # noqa: F821
+        out[rows] = shape[rows] * int64(size)  # noqa: F821
+        out[columns] = shape[columns] * int64(size)  # noqa: F821
+    else:
+        out[channels] = shape[channels] * int64(size * size)  # noqa: F821
+        out[rows] = shape[rows] // int64(size)  # noqa: F821
+        out[columns] = shape[columns] // int64(size)  # noqa: F821
+    return out
+
+
+def _between_depth_and_space(apart):
+    def shape(attrs, inputs, _ranks):
+        axes = [tvm.runtime.convert(str(attrs.layout).index(axis)) for axis in "CHW"]
+        return [_blocks(inputs[0], *axes, tvm.runtime.convert(int(attrs.block_size)), tvm.runtime.convert(apart))]
+
+    return shape
+
+
+# Elementwise operators whose shape functions TVM writes as computations. Its schedule puts these into what comes behind,
+# and fails where that has another argument whose size is computed.
+_REWRITTEN = """bitwise_not cast cast_like ceil clip copy exp fast_erf fast_exp fast_tanh floor full_like log log2
+    logical_not negative nn.leaky_relu nn.relu ones_like round rsqrt sigmoid sqrt tan tanh zeros_like""".split()
+# TVM registers its own with 10; one of a higher level takes its place.
+_ABOVE = 11
+
+
+@functools.cache
+def register():
+    """Register them; what TVM has stays, but that it reads all sizes."""
+    wanted = {
+        **dict.fromkeys(_AS_THE_FIRST, _as_the_first),
+        **dict.fromkeys(_BROADCAST, broadcast_shape_func),
+        "any": reduce_shape_func,
+        "nn.depth_to_space": _between_depth_and_space(1),
+        "nn.space_to_depth": _between_depth_and_space(0),
+    }
+    for name, function in wanted.items():
+        if registry.get(name).get_attr("FShapeFunc") is None:
+            registry.register_shape_func(name, False, function)
+    for name in _REWRITTEN:
+        registry.register_shape_func(name, False, _as_the_first, _ABOVE)
