@@ -69,12 +69,15 @@ func (b *backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
 		propose.Regions(g, func(id relay.NodeID) bool { return refusal(g, id) == nil }, propose.Limit)...)
 }
 
+// TakesOpen implements byoc.OpenTaker.
+func (*backend) TakesOpen() bool { return true }
+
 // ProposedKernels implements byoc.KernelProposer.
 func (*backend) ProposedKernels() []string { return recurrent.Kernels() }
 
 // Install makes relay.ext.collage_onnxruntime and the engine's plug-in available in this process.
 func (*backend) Install() error {
-	if err := region.Register(Compiler, Name, Name, emit); err != nil {
+	if err := region.RegisterOpen(Compiler, Name, Name, emit); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
 	return nil

@@ -38,6 +38,9 @@ func (*inBytes) Precision() byoc.Precision { return byoc.INT8 }
 func (*inBytes) Wide() string              { return Name }
 
 // Description says in what it computes, too.
+// TakesOpen implements byoc.OpenTaker: what multiplies bytes is written with its sizes.
+func (*inBytes) TakesOpen() bool { return false }
+
 func (b *inBytes) Description() string { return b.backend.Description() + ", which multiplies bytes" }
 
 // Probe is ONNX Runtime's, on a processor that gains by bytes.

@@ -75,7 +75,8 @@ func callOfOp(p *region.Program, op *region.Op) *call {
 // result is the first result's type.
 func (c *call) result() *relay.Type { return c.results[0] }
 
-// basics checks what holds for all operators: known element types, no dimension that is unknown or zero.
+// basics checks what holds for all operators: known element types, no dimension that is zero, and none that is open
+// where sizes are written.
 func (c *call) basics() error {
 	if len(c.results) == 0 {
 		return fmt.Errorf("%s makes nothing", c.name)
@@ -85,11 +86,14 @@ func (c *call) basics() error {
 			return fmt.Errorf("%s has a tensor of %s, which ONNX has no type for", c.name, t.DType)
 		}
 		for _, d := range t.Shape {
-			if d < 1 {
+			if d < 1 && d != relay.AnyDim {
 				return fmt.Errorf("%s has a tensor of the shape %s; dimensions must be known and at least 1", c.name,
 					shapeText(t.Shape))
 			}
 		}
+	}
+	if c.isOpen() {
+		return c.mayBeOpen()
 	}
 	return nil
 }
@@ -221,4 +225,4 @@ func (c *call) axis(name string, fallback int64, rank int) (int64, error) {
 	return a, nil
 }
 
-func shapeText(shape []int64) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ") }
+func shapeText(shape []int64) string { return relay.ShapeText(shape) }

@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/collage-tvm/collage/relay"
 )
 
 // What is written of ONNX's messages (onnx.proto of IR version 9), by field number.
@@ -118,7 +120,9 @@ func encodeValue(name, dtype string, shape []int64) []byte {
 	var dims message
 	for _, d := range shape {
 		var dim message
-		dim.number(dimValue, uint64(d))
+		if d != relay.AnyDim { // an open one is told nothing of
+			dim.number(dimValue, uint64(d))
+		}
 		dims.bytes(shapeDim, dim)
 	}
 	var tensor, typ, m message

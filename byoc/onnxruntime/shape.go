@@ -23,14 +23,21 @@ func shapes() map[string]rule {
 				if len(c.args) == 0 {
 					return fmt.Errorf("%s reads nothing", c.name)
 				}
-				if relay.Elements(c.args[0].Shape) != relay.Elements(c.result().Shape) {
+				if !c.isOpen() && relay.Elements(c.args[0].Shape) != relay.Elements(c.result().Shape) {
 					return fmt.Errorf("%s makes %s of %s", c.name, shapeText(c.result().Shape),
 						shapeText(c.args[0].Shape))
 				}
 				return c.dtype("the data", c.args[0], anything...)
 			},
 			emit: func(w *writer, o *operation) error {
-				w.emit("Reshape", []string{o.in[0], w.ints(o.last.result().Shape...)}, o.out)
+				target := o.last.result().Shape
+				if o.last == o.call {
+					var err error
+					if target, err = o.openTarget(); err != nil {
+						return err
+					}
+				}
+				w.emit("Reshape", []string{o.in[0], w.ints(target...)}, o.out)
 				return nil
 			},
 			merge:  mergeReshapes,
@@ -149,11 +156,13 @@ func shapes() map[string]rule {
 	return all
 }
 
-// mergeReshapes takes the reshapes that alone read a reshape into one.
+// mergeReshapes takes the reshapes that alone read a reshape into one. Those with several open dimensions are told by
+// what each reads (openTarget), and stand for themselves.
 func mergeReshapes(w *writer, o *operation, i int) int {
 	for {
 		k := w.onlyReader(i)
-		if k < 0 || !slices.Contains(reshapes, w.p.Ops[k].Name) || w.p.Ops[k].Args[0] != w.p.Ops[i].Results[0] {
+		if k < 0 || !slices.Contains(reshapes, w.p.Ops[k].Name) || w.p.Ops[k].Args[0] != w.p.Ops[i].Results[0] ||
+			openDimensions(w.p.Values[w.p.Ops[k].Results[0]].Type) > 1 {
 			return i
 		}
 		w.take(k)

@@ -15,6 +15,9 @@ const fewestSteps = 2
 // Find gives the recurrent layers of a program, in the order of their first operators. No operator is in two of them.
 // Whoever computes a layer as one, reads what it reads and gives its outputs computes the same as its operators.
 func Find(p *region.Program) []Layer {
+	if p.Open {
+		return nil // layers are written with their sizes
+	}
 	f := &finder{matcher: matcher{p: p, zeros: map[region.ValueID]bool{}}, owner: make([]int, len(p.Ops))}
 	for i := range f.owner {
 		f.owner[i] = -1

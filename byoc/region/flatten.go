@@ -4,6 +4,7 @@ package region
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/collage-tvm/collage/relay"
 )
@@ -64,12 +65,7 @@ func (f *flattening) leaves(typ *relay.Type, tensor func(*relay.Type) ValueID) (
 	}
 	switch typ.Kind {
 	case relay.TypeTensor:
-		for _, d := range typ.Shape {
-			if d == relay.AnyDim {
-				return nil, fmt.Errorf("has the shape %v; dimensions that are known only at run time are not "+
-					"supported in a region", typ.Shape)
-			}
-		}
+		f.p.Open = f.p.Open || slices.Contains(typ.Shape, relay.AnyDim)
 		return &tree{tensor: tensor(typ)}, nil
 	case relay.TypeTuple:
 		t := &tree{tuple: true}

@@ -9,6 +9,7 @@ package region
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/relay"
@@ -26,6 +27,8 @@ type Program struct {
 	Graph *relay.Graph
 	// Function is the region function itself, the caller's; nil where the Program was made of a Graph.
 	Function *bridge.Object
+	// Open says that dimensions of some tensors are known only when the region runs (relay.AnyDim).
+	Open bool
 	// Inputs are the region's parameters in order, a parameter that is a tuple as one tensor for each field.
 	Inputs []ValueID
 	// Ops stand in an order in which they can run.
@@ -66,7 +69,12 @@ type Value struct {
 
 // Read reads a region function, which has the attribute global_symbol. The error says which expression no engine can
 // take. The caller owns the Program's Graph: it may Release it when the Program is no longer needed.
-func Read(fn *bridge.Object) (*Program, error) {
+func Read(fn *bridge.Object) (*Program, error) { return read(fn, FromGraph) }
+
+// ReadOpen is Read of what may have open dimensions.
+func ReadOpen(fn *bridge.Object) (*Program, error) { return read(fn, OpenFromGraph) }
+
+func read(fn *bridge.Object, from func(*relay.Graph, string) (*Program, error)) (*Program, error) {
 	symbol, err := globalSymbol(fn)
 	if err != nil {
 		return nil, err
@@ -75,7 +83,7 @@ func Read(fn *bridge.Object) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := FromGraph(g, symbol)
+	p, err := from(g, symbol)
 	if err != nil {
 		g.Release()
 		return nil, err
@@ -104,6 +112,22 @@ func globalSymbol(fn *bridge.Object) (string, error) {
 
 // FromGraph is Read for a function that has been read already.
 func FromGraph(g *relay.Graph, symbol string) (*Program, error) {
+	p, err := OpenFromGraph(g, symbol)
+	if err != nil || !p.Open {
+		return p, err
+	}
+	open := func(v Value) bool { return slices.Contains(v.Type.Shape, relay.AnyDim) }
+	at := slices.IndexFunc(p.Values, open)
+	what := "a tensor"
+	if i := slices.IndexFunc(p.Inputs, func(v ValueID) bool { return open(p.Values[v]) }); i >= 0 {
+		at, what = int(p.Inputs[i]), fmt.Sprintf("parameter %d", i+1)
+	}
+	return nil, fmt.Errorf("ValueError: region %s: %s has the shape %s; dimensions that are known only at run time "+
+		"are not supported in a region of this backend", symbol, what, relay.ShapeText(p.Values[at].Type.Shape))
+}
+
+// OpenFromGraph is FromGraph of what may have open dimensions.
+func OpenFromGraph(g *relay.Graph, symbol string) (*Program, error) {
 	f := &flattening{p: &Program{Symbol: symbol, Graph: g}, constants: map[relay.NodeID]ValueID{}}
 	outer := &frame{composite: -1, values: map[relay.NodeID]*tree{}}
 	for i, param := range g.Params {

@@ -25,7 +25,19 @@ var registering sync.Mutex
 // loaded. Where relay.ext.<compiler> is there already nothing happens. TVM must be loaded.
 //
 // emit is called on the thread that compiles; the Program is released after it has returned.
+//
+// A region with open dimensions is refused: RegisterOpen is for engines that take such.
 func Register(compiler, engine, plugin string, emit Emitter) error {
+	return register(compiler, engine, plugin, Read, emit)
+}
+
+// RegisterOpen is Register for an engine whose regions may have open dimensions (Program.Open), which the module's inputs
+// and outputs then have.
+func RegisterOpen(compiler, engine, plugin string, emit Emitter) error {
+	return register(compiler, engine, plugin, ReadOpen, emit)
+}
+
+func register(compiler, engine, plugin string, read func(*bridge.Object) (*Program, error), emit Emitter) error {
 	registering.Lock()
 	defer registering.Unlock()
 	if !bridge.Loaded() {
@@ -54,13 +66,14 @@ func Register(compiler, engine, plugin string, emit Emitter) error {
 		if err != nil {
 			return nil, fmt.Errorf("TypeError: %s takes a relay.Function: %w", codegen, err)
 		}
-		return generate(compiler, create, fn, emit)
+		return generate(compiler, create, fn, read, emit)
 	})
 }
 
 // generate makes the runtime module of one region.
-func generate(compiler, create string, fn *bridge.Object, emit Emitter) (any, error) {
-	p, err := Read(fn)
+func generate(compiler, create string, fn *bridge.Object, read func(*bridge.Object) (*Program, error), emit Emitter) (any,
+	error) {
+	p, err := read(fn)
 	if err != nil {
 		return nil, &byoc.GeneratorError{Backend: byoc.BackendOf(compiler, ""), Err: err}
 	}

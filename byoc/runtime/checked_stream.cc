@@ -42,9 +42,25 @@ bool TensorType::Bytes(size_t* bytes) const {
   return true;
 }
 
+bool TensorType::Takes(int rank, const int64_t* extents) const {
+  if (rank != static_cast<int>(shape.size())) return false;
+  for (int i = 0; i < rank; ++i) {
+    if (shape[i] != extents[i] && (shape[i] != kOpenExtent || extents[i] < 0)) return false;
+  }
+  return true;
+}
+
+TensorType TensorType::Smallest() const {
+  TensorType type = *this;
+  std::replace(type.shape.begin(), type.shape.end(), kOpenExtent, int64_t{1});
+  return type;
+}
+
 std::string TensorType::Text() const {
   std::string text = tvm::runtime::DLDataType2String(dtype) + " [";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += (i > 0 ? ", " : "") + (shape[i] == kOpenExtent ? "?" : std::to_string(shape[i]));
+  }
   return text + "]";
 }
 
@@ -89,12 +105,16 @@ bool CheckedReader::Text(std::string* text) {
   return true;
 }
 
-bool CheckedReader::Type(TensorType* type) {
+bool CheckedReader::Extents(TensorType* type) {
   uint64_t rank = 0;
   if (!Bytes(&type->dtype, sizeof(type->dtype)) || !Number(&rank) || rank > kMostAxes) return false;
   type->shape.resize(rank);
+  return Bytes(type->shape.data(), rank * sizeof(int64_t));
+}
+
+bool CheckedReader::Type(TensorType* type) {
   size_t bytes = 0;
-  return Bytes(type->shape.data(), rank * sizeof(int64_t)) && type->Bytes(&bytes);
+  return Extents(type) && type->Bytes(&bytes);
 }
 
 bool CheckedReader::Types(std::vector<TensorType>* types) {
@@ -103,7 +123,8 @@ bool CheckedReader::Types(std::vector<TensorType>* types) {
   types->clear();
   for (uint64_t i = 0; i < count; ++i) {
     TensorType type;
-    if (!Type(&type)) return false;
+    size_t bytes = 0;
+    if (!Extents(&type) || !type.Smallest().Bytes(&bytes)) return false;
     types->push_back(std::move(type));
   }
   return true;

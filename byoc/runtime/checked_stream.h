@@ -15,7 +15,10 @@
 
 namespace collage {
 
-// A tensor's element type and extents.
+// An extent that is known only when a region runs.
+constexpr int64_t kOpenExtent = -1;
+
+// A tensor's element type and extents; of a region's inputs and outputs an extent may be kOpenExtent.
 struct TensorType {
   DLDataType dtype;
   std::vector<int64_t> shape;
@@ -23,7 +26,11 @@ struct TensorType {
   // The bytes that its elements take; nothing where that is no number of bytes that memory could have, or an
   // extent is negative.
   bool Bytes(size_t* bytes) const;
-  // "float32 [1, 64]".
+  // Whether a tensor of this shape is of the type: open extents are of any size.
+  bool Takes(int rank, const int64_t* extents) const;
+  // The type with 1 for each open extent.
+  TensorType Smallest() const;
+  // "float32 [1, 64]"; an open extent is a question mark.
   std::string Text() const;
 };
 
@@ -54,11 +61,14 @@ class CheckedReader {
   bool Number(uint64_t* number) { return Bytes(number, sizeof(*number)); }
   bool Text(std::string* text);
   bool Type(TensorType* type);
+  // Types of inputs or outputs: extents may be open.
   bool Types(std::vector<TensorType>* types);
   // Whether the checksum of what was read so far follows.
   bool Sealed();
 
  private:
+  bool Extents(TensorType* type);
+
   dmlc::Stream* const stream_;
   uint64_t sum_ = 0xcbf29ce484222325;
 };

@@ -4,6 +4,7 @@
 // constants are the model's initialisers and stay where they are.
 #include <tvm/runtime/registry.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -79,8 +80,8 @@ int ElementType(const DLDataType& type) {
   throw std::runtime_error("a tensor has an element type that ONNX does not know");
 }
 
-// A tensor of the caller's as ONNX Runtime sees it, kept for as long as it lies in the same place: an
-// executor passes the same ones again and again.
+// A tensor of the caller's as ONNX Runtime sees it, kept for as long as it lies in the same place and is of the same
+// shape: an executor passes the same ones again and again.
 class SharedTensor {
  public:
   explicit SharedTensor(const Runtime& runtime)
@@ -88,21 +89,27 @@ class SharedTensor {
 
   OrtValue* Of(const DLTensor* tensor) {
     void* data = TensorData(tensor);
-    if (value_ == nullptr || data != data_) {
+    if (value_ == nullptr || data != data_ || !IsShaped(tensor)) {
       OrtValue* made = nullptr;
       runtime_.functions.Check(runtime_.functions.CreateTensorWithDataAsOrtValue(
           runtime_.memory, data, tvm::runtime::GetDataSize(*tensor), tensor->shape, tensor->ndim,
           ElementType(tensor->dtype), &made));
       value_.reset(made);
       data_ = data;
+      shape_.assign(tensor->shape, tensor->shape + tensor->ndim);
     }
     return value_.get();
   }
 
  private:
+  bool IsShaped(const DLTensor* tensor) const {
+    return std::equal(shape_.begin(), shape_.end(), tensor->shape, tensor->shape + tensor->ndim);
+  }
+
   const Runtime& runtime_;
   Owned<OrtValue> value_;
   const void* data_ = nullptr;
+  std::vector<int64_t> shape_;
 };
 
 class OnnxRuntimeEngine final : public RegionEngine {

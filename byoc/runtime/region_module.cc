@@ -68,11 +68,10 @@ const char* WrongWith(const DLTensor* tensor, const TensorType& type) {
   }
   const DLDataType &given = tensor->dtype, &wanted = type.dtype;
   if (given.code != wanted.code || given.bits != wanted.bits || given.lanes != wanted.lanes ||
-      tensor->ndim != static_cast<int>(type.shape.size()) ||
-      !std::equal(type.shape.begin(), type.shape.end(), tensor->shape)) {
+      !type.Takes(tensor->ndim, tensor->shape)) {
     return "is of another type";
   }
-  const bool empty = std::find(type.shape.begin(), type.shape.end(), 0) != type.shape.end();
+  const bool empty = std::find(tensor->shape, tensor->shape + tensor->ndim, 0) != tensor->shape + tensor->ndim;
   if (tensor->data == nullptr && !empty) return "has no memory";
   if (!IsCompact(tensor)) return "has strides with gaps; copy it into a compact tensor";
   // An element of 8 bytes stands at a multiple of 8.
@@ -291,7 +290,7 @@ std::vector<TensorType> TypesOf(const std::string& text) {
     types.push_back({tvm::runtime::String2DLDataType(dtype), {}});
     for (int64_t extent; words >> extent;) types.back().shape.push_back(extent);
     size_t bytes = 0;
-    ICHECK(words.eof() && types.back().Bytes(&bytes)) << "there is no tensor type " << line;
+    ICHECK(words.eof() && types.back().Smallest().Bytes(&bytes)) << "there is no tensor type " << line;
   }
   return types;
 }

@@ -26,7 +26,7 @@ func (p *proposer) matches(b int, backend byoc.Backend) error {
 		return fmt.Errorf("the patterns of the backend %s: %w", backend.Name(), err)
 	}
 	for _, m := range found {
-		if reason := p.unfit(m.Nodes); reason != "" {
+		if reason := p.unfit(backend, m.Nodes); reason != "" {
 			root := m.Nodes[len(m.Nodes)-1]
 			p.refuse(Refusal{Node: root, Backend: backend.Name(), Composite: m.Composite, Reason: reason})
 			continue
@@ -37,20 +37,23 @@ func (p *proposer) matches(b int, backend byoc.Backend) error {
 }
 
 // unfit says why nodes cannot be a candidate; "" where they can.
-func (p *proposer) unfit(nodes []relay.NodeID) string {
+func (p *proposer) unfit(backend byoc.Backend, nodes []relay.NodeID) string {
 	if err := Check(p.g, nodes); err != nil {
 		return err.Error()
 	}
-	return p.immovable(nodes)
+	return p.immovable(backend, nodes)
 }
 
-// immovable says what of the nodes keeps them where they are; "" for nothing.
-func (p *proposer) immovable(nodes []relay.NodeID) string {
+// immovable says what of the nodes keeps them from a backend; "" for nothing.
+func (p *proposer) immovable(backend byoc.Backend, nodes []relay.NodeID) string {
 	computes := false
 	for _, v := range nodes {
 		switch p.class[v] {
 		case dynamic:
-			return "a dimension is not known before the program runs"
+			if !byoc.TakesOpen(backend) {
+				return "a dimension is not known before the program runs"
+			}
+			computes = true
 		case alone, unplaced:
 			return OperatorName(&p.g.Nodes[v]) + " stays where it is"
 		case operator:
@@ -82,7 +85,7 @@ func (p *proposer) applyRules(b int, backend byoc.Backend) {
 		if !IsOperator(&p.g.Nodes[i]) || p.class[i] != operator && p.class[i] != dynamic {
 			continue
 		}
-		reason := p.immovable([]relay.NodeID{v})
+		reason := p.immovable(backend, []relay.NodeID{v})
 		if reason == "" {
 			if err := rules.Supports(p.g, v); err != nil {
 				reason = err.Error()
@@ -105,7 +108,7 @@ func (p *proposer) applyRules(b int, backend byoc.Backend) {
 	combining.Complete, combining.Limit = true, limit
 	groups, _ := flow.Combine(singles, combining)
 	for _, group := range groups {
-		if nodes := flow.Placeable(group); flow.Legal(group, depth) && p.movable(nodes) {
+		if nodes := flow.Placeable(group); flow.Legal(group, depth) && p.movable(backend, nodes) {
 			p.add(b, byoc.Proposal{Bare: true, Nodes: nodes})
 		}
 	}

@@ -34,6 +34,8 @@ type Candidate struct {
 	// projection, a call of a function), or one that cannot be run by itself, or one that is already
 	// partitioned. Free candidates are single nodes on TVM, and their Key is "".
 	Free bool
+	// Open says that it holds an operator with a dimension that is not known before the program runs. TVM's are Free.
+	Open bool
 	// Rank breaks ties between placements of equal cost (place.Option.Rank): fewer regions first, then fewer
 	// kernels of TVM's, then the backend that stands first in the list.
 	Rank int

@@ -24,7 +24,7 @@ func (p *proposer) propose(b int, backend byoc.Backend, learnt []byoc.Learnt) er
 		proposals = source.Propose(p.g, learnt)
 	}
 	for _, proposal := range proposals {
-		if CheckEither(p.g, proposal.Nodes, mayBranch(backend, &proposal)) == nil && p.movable(proposal.Nodes) {
+		if CheckEither(p.g, proposal.Nodes, mayBranch(backend, &proposal)) == nil && p.movable(backend, proposal.Nodes) {
 			p.add(b, proposal)
 		}
 	}
@@ -38,7 +38,9 @@ func mayBranch(backend byoc.Backend, proposal *byoc.Proposal) bool {
 }
 
 // movable says that the nodes hold an operator, and none that stays where it is.
-func (p *proposer) movable(nodes []relay.NodeID) bool { return p.immovable(nodes) == "" }
+func (p *proposer) movable(backend byoc.Backend, nodes []relay.NodeID) bool {
+	return p.immovable(backend, nodes) == ""
+}
 
 // Extend asks the backends that propose by themselves (byoc.Proposer) again, with what was learnt about the set's
 // candidates, and gives a set with what is new in it, and how many those are. backends and opts are those that Propose

@@ -25,7 +25,7 @@ func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
 		var refusals []refusal
 		for _, pattern := range patterns {
 			for _, m := range p.g.Match(pattern.Shape, relay.NodeID(v)) {
-				if reason := p.reasonAgainst(&pattern, m); reason != "" {
+				if reason := p.reasonAgainst(backend, &pattern, m); reason != "" {
 					refusals = append(refusals, refusal{
 						Refusal{Node: m.Root, Backend: backend.Name(), Composite: pattern.Composite, Reason: reason},
 						m.Nodes})
@@ -44,8 +44,8 @@ func (p *proposer) matchPatterns(b int, backend byoc.Backend) {
 }
 
 // reasonAgainst says why a match cannot be a candidate; "" where it can.
-func (p *proposer) reasonAgainst(pattern *byoc.Pattern, m *relay.Match) string {
-	if reason := p.immovable(m.Nodes); reason != "" {
+func (p *proposer) reasonAgainst(backend byoc.Backend, pattern *byoc.Pattern, m *relay.Match) string {
+	if reason := p.immovable(backend, m.Nodes); reason != "" {
 		return reason
 	}
 	if pattern.Limits != nil {

@@ -22,7 +22,8 @@ const (
 	// left alone: free, on TVM, in no group: calls of functions, control flow, references, what is already
 	// partitioned, operators that cannot be run by themselves.
 	alone
-	// dynamic: an operator with a dimension that is not known before the program runs. Free, on TVM.
+	// dynamic: an operator with a dimension that is not known before the program runs. Free, on TVM; and for backends that
+	// take such (byoc.OpenTaker).
 	dynamic
 	// structural: tuples and projections. Free by themselves, and may be inside groups.
 	structural
@@ -170,7 +171,9 @@ func (p *proposer) add(b int, proposal byoc.Proposal) {
 			c.Exits = exits
 		}
 	}
-	c.Free = !slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == operator })
+	c.Open = slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == dynamic })
+	c.Free = !slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == operator }) &&
+		!(c.Open && byoc.TakesOpen(p.backends[b]))
 	c.Rank = p.rank(b, c.Free)
 	p.found = append(p.found, c)
 }

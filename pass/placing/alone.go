@@ -37,7 +37,7 @@ func (s *Module) Alone(backends []string, own func(i, k int) float64) ([][]int, 
 			c := &f.Set.Candidates[k]
 			options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank}
 			switch {
-			case c.Free:
+			case c.Free && !c.Open:
 			case f.Costs[k].Failed():
 				options[k].Cost = math.Inf(1)
 			case slices.Contains(backends, c.Backend):

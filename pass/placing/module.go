@@ -137,6 +137,7 @@ func (s *Module) propose() error {
 		if err != nil {
 			return err
 		}
+		s.withoutOpen(set)
 		f.Set = set
 		s.fitting(set)
 		s.holdable(set)

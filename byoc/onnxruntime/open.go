@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package onnxruntime
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// ONNX Runtime takes dimensions that are known only when it runs, and finds all sizes by itself. What we write must not
+// depend on them: openRules says of which operators that holds, and when.
+
+// openRules are the operators that may have open dimensions; nil where all are written without any size.
+var openRules map[string]func(c *call) error
+
+func init() {
+	openRules = map[string]func(c *call) error{
+		"nn.prelu": fixedBut(0), "nn.bias_add": nil, "where": nil, "cast": nil, "clip": nil, "nn.leaky_relu": nil,
+		"not_equal": nil, "rsqrt": nil, "isnan": nil,
+		"nn.softmax": nil, "nn.log_softmax": nil, "nn.layer_norm": nil,
+		"sum": nil, "mean": nil, "max": nil, "min": nil, "prod": nil,
+		"nn.dense": nil, "nn.matmul": nil, "nn.batch_matmul": nil,
+		"transpose": nil, "concatenate": nil, "layout_transform": nil,
+		"take": (*call).takenOfFixed, "strided_slice": (*call).slicedAlongFixed,
+		"nn.conv1d": fixedBut(0), "nn.conv2d": fixedBut(0), "nn.conv3d": fixedBut(0),
+		"nn.max_pool1d": fixedBut(0), "nn.max_pool2d": fixedBut(0), "nn.avg_pool1d": fixedBut(0),
+		"nn.avg_pool2d": fixedBut(0), "nn.global_avg_pool2d": fixedBut(0), "nn.global_max_pool2d": fixedBut(0),
+		"nn.adaptive_avg_pool2d": fixedBut(0),
+	}
+	for name := range unaryOps {
+		openRules[name] = nil
+	}
+	for name := range binaryOps {
+		openRules[name] = nil
+	}
+	for _, name := range reshapes {
+		openRules[name] = func(c *call) error { _, err := c.openTarget(); return err }
+	}
+}
+
+// isOpen says that some of a call's tensors has a dimension that is known only when it runs.
+func (c *call) isOpen() bool {
+	return slices.ContainsFunc(slices.Concat(c.args, c.results), isOpen)
+}
+
+func isOpen(t *relay.Type) bool { return slices.Contains(t.Shape, relay.AnyDim) }
+
+// openDimensions counts the dimensions of a tensor that are known only when it is there.
+func openDimensions(t *relay.Type) (count int) {
+	for _, extent := range t.Shape {
+		if extent == relay.AnyDim {
+			count++
+		}
+	}
+	return count
+}
+
+// mayBeOpen says why a call cannot be written with its open dimensions; nil where it can.
+func (c *call) mayBeOpen() error {
+	check, ok := openRules[c.name]
+	if !ok {
+		return fmt.Errorf("%s is written with the sizes of its tensors, and those of %s are known only when it runs", c.name,
+			shapeText(c.result().Shape))
+	}
+	if check == nil {
+		return nil
+	}
+	return check(c)
+}
+
+// fixedBut allows the dimension axis alone to be open.
+func fixedBut(axis int) func(c *call) error {
+	return func(c *call) error {
+		for _, t := range slices.Concat(c.args, c.results) {
+			for d, extent := range t.Shape {
+				if extent == relay.AnyDim && d != axis {
+					return fmt.Errorf("%s is written with the sizes of its tensors; the dimension %d of %s is known only when it "+
+						"runs", c.name, d, shapeText(t.Shape))
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// openTarget is the shape that ONNX's Reshape is given for a result with open dimensions: 0 for one that is the data's at
+// the same place, -1 for one more.
+func (c *call) openTarget() ([]int64, error) {
+	from, to := c.args[0].Shape, c.result().Shape
+	open := openDimensions(c.result())
+	target := slices.Clone(to)
+	if open <= 1 {
+		return target, nil
+	}
+	if given, ok := c.attrs.Ints("newshape"); ok && c.name == "reshape" && len(given) == len(to) {
+		zero := c.flag("allowzero", false)
+		if !slices.ContainsFunc(given, func(d int64) bool { return d < -1 || d == 0 && zero }) {
+			return given, nil
+		}
+	}
+	// What stands in front of the first dimension that changes is the data's.
+	left := open
+	for d := 0; d < min(len(from), len(to)) && from[d] == to[d]; d++ {
+		if to[d] == relay.AnyDim {
+			target[d] = 0
+			left--
+		}
+	}
+	if left > 1 {
+		return nil, fmt.Errorf("%s makes %s of %s, of which ONNX would have to be told sizes", c.name, shapeText(to),
+			shapeText(from))
+	}
+	return target, nil
+}
+
+// takenOfFixed: indices are clipped to the size of the data.
+func (c *call) takenOfFixed() error {
+	if isOpen(c.args[0]) {
+		return fmt.Errorf("take is written with the size of its data, and that of %s is known only when it runs",
+			shapeText(c.args[0].Shape))
+	}
+	return nil
+}
+
+// slicedAlongFixed: the bounds along an axis depend on its size.
+func (c *call) slicedAlongFixed() error {
+	if mode := c.text("slice_mode", "end"); mode != "end" {
+		return fmt.Errorf("strided_slice has the mode %q", mode)
+	}
+	begins, _ := c.attrs.Ints("begin")
+	axes, ok := c.attrs.Ints("axes")
+	for a := range begins {
+		at := int64(a)
+		if ok && a < len(axes) {
+			at = axes[a]
+		}
+		if at < 0 {
+			at += int64(len(c.args[0].Shape))
+		}
+		if at < 0 || at >= int64(len(c.args[0].Shape)) || c.args[0].Shape[at] == relay.AnyDim {
+			return fmt.Errorf("strided_slice along a dimension of %s whose size is known only when it runs",
+				shapeText(c.args[0].Shape))
+		}
+	}
+	return nil
+}
