@@ -20,7 +20,7 @@ func init() {
 		"nn.prelu": fixedBut(0), "nn.bias_add": nil, "where": nil, "cast": nil, "clip": nil, "nn.leaky_relu": nil,
 		"not_equal": nil, "rsqrt": nil, "isnan": nil,
 		"nn.softmax": nil, "nn.log_softmax": nil, "nn.layer_norm": nil,
-		"sum": nil, "mean": nil, "max": nil, "min": nil, "prod": nil,
+		"sum": nil, "mean": nil, "max": nil, "min": nil, "prod": nil, "variance": (*call).reducedAlongFixed,
 		"nn.dense": nil, "nn.matmul": nil, "nn.batch_matmul": nil,
 		"transpose": nil, "concatenate": nil, "layout_transform": nil,
 		"take": (*call).takenOfFixed, "strided_slice": (*call).slicedAlongFixed,
@@ -113,6 +113,21 @@ func (c *call) openTarget() ([]int64, error) {
 			shapeText(from))
 	}
 	return target, nil
+}
+
+// reducedAlongFixed: a variance is divided by the number of what it is of.
+func (c *call) reducedAlongFixed() error {
+	axes, err := c.reduced()
+	if err != nil {
+		return err
+	}
+	for _, a := range axes {
+		if c.args[0].Shape[a] == relay.AnyDim {
+			return fmt.Errorf("%s is over the dimension %d of %s, whose size is known only when it runs", c.name, a,
+				shapeText(c.args[0].Shape))
+		}
+	}
+	return nil
 }
 
 // takenOfFixed: indices are clipped to the size of the data.
