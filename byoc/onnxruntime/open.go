@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -47,16 +48,6 @@ func (c *call) isOpen() bool {
 
 func isOpen(t *relay.Type) bool { return slices.Contains(t.Shape, relay.AnyDim) }
 
-// openDimensions counts the dimensions of a tensor that are known only when it is there.
-func openDimensions(t *relay.Type) (count int) {
-	for _, extent := range t.Shape {
-		if extent == relay.AnyDim {
-			count++
-		}
-	}
-	return count
-}
-
 // mayBeOpen says why a call cannot be written with its open dimensions; nil where it can.
 func (c *call) mayBeOpen() error {
 	check, ok := openRules[c.name]
@@ -85,34 +76,9 @@ func fixedBut(axis int) func(c *call) error {
 	}
 }
 
-// openTarget is the shape that ONNX's Reshape is given for a result with open dimensions: 0 for one that is the data's at
-// the same place, -1 for one more.
+// openTarget is region.OpenTarget of a call.
 func (c *call) openTarget() ([]int64, error) {
-	from, to := c.args[0].Shape, c.result().Shape
-	open := openDimensions(c.result())
-	target := slices.Clone(to)
-	if open <= 1 {
-		return target, nil
-	}
-	if given, ok := c.attrs.Ints("newshape"); ok && c.name == "reshape" && len(given) == len(to) {
-		zero := c.flag("allowzero", false)
-		if !slices.ContainsFunc(given, func(d int64) bool { return d < -1 || d == 0 && zero }) {
-			return given, nil
-		}
-	}
-	// What stands in front of the first dimension that changes is the data's.
-	left := open
-	for d := 0; d < min(len(from), len(to)) && from[d] == to[d]; d++ {
-		if to[d] == relay.AnyDim {
-			target[d] = 0
-			left--
-		}
-	}
-	if left > 1 {
-		return nil, fmt.Errorf("%s makes %s of %s, of which ONNX would have to be told sizes", c.name, shapeText(to),
-			shapeText(from))
-	}
-	return target, nil
+	return region.OpenTarget(c.name, c.attrs, c.args[0], c.result())
 }
 
 // reducedAlongFixed: a variance is divided by the number of what it is of.

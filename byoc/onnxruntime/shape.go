@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
 )
 
@@ -162,7 +163,7 @@ func mergeReshapes(w *writer, o *operation, i int) int {
 	for {
 		k := w.onlyReader(i)
 		if k < 0 || !slices.Contains(reshapes, w.p.Ops[k].Name) || w.p.Ops[k].Args[0] != w.p.Ops[i].Results[0] ||
-			openDimensions(w.p.Values[w.p.Ops[k].Results[0]].Type) > 1 {
+			region.OpenDimensions(w.p.Values[w.p.Ops[k].Results[0]].Type) > 1 {
 			return i
 		}
 		w.take(k)

@@ -108,6 +108,9 @@ func (b backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal {
 	})...)
 }
 
+// TakesOpen implements byoc.OpenTaker. What is computed narrowly is written with its sizes.
+func (b backend) TakesOpen() bool { return b.precision == byoc.F32 }
+
 // ProposedKernels implements byoc.KernelProposer.
 func (backend) ProposedKernels() []string { return recurrent.Kernels() }
 
@@ -129,7 +132,7 @@ func (b backend) matched(g *relay.Graph, nodes []relay.NodeID) bool {
 // Install makes relay.ext.collage_openvino available in this process. OpenVINO itself is opened when a region is first
 // run.
 func (backend) Install() error {
-	return region.Register(Compiler, Name, Name, emit)
+	return region.RegisterOpen(Compiler, Name, Name, emit)
 }
 
 // Libraries implements byoc.Linker: one plug-in runs the regions of both precisions.

@@ -153,8 +153,7 @@ func (c *call) shape(t *relay.Type, what string) error {
 	elements := int64(1)
 	for _, d := range t.Shape {
 		if d == relay.AnyDim {
-			return c.refuse("has the shape %s; dimensions that are known only at run time are not supported",
-				shapeText(t.Shape))
+			continue // operators says which may have such (mayBeOpen)
 		}
 		if d < 1 {
 			return c.refuse("has the shape %s; empty tensors are not supported", shapeText(t.Shape))

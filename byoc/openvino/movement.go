@@ -15,6 +15,9 @@ func movements() map[string]*operator {
 	for _, name := range []string{"reshape", "squeeze", "expand_dims", "nn.batch_flatten", "reshape_like",
 		"contrib_reverse_reshape"} {
 		all[name] = &operator{checkReshape, func(w *writer, c *call, in []port) []port {
+			if target, err := c.openTarget(); err == nil && c.isOpen() {
+				return []port{w.reshapeOpen(in[0], c.out[0], target)}
+			}
 			return []port{w.reshape(in[0], c.out[0].Shape...)}
 		}, movableStatic}
 	}

@@ -57,7 +57,13 @@ func check(c *call) error {
 	if len(c.in) > 0 && !slices.Contains(c.constants, nil) && c.op != "full" {
 		return c.refuse("reads nothing but constants; TVM computes that when it compiles")
 	}
-	return o.check(c)
+	if err := o.check(c); err != nil {
+		return err
+	}
+	if c.isOpen() {
+		return c.mayBeOpen()
+	}
+	return nil
 }
 
 // arities are how many arguments the checks may rely on where that is not one; -1 for none.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
@@ -81,7 +82,10 @@ func (w *writer) keepsPadding(kind string, in []port, out []*relay.Type) bool {
 		return false
 	}
 	after, known := out[0].NumElements()
-	return known && slices.ContainsFunc(in, func(p port) bool {
+	if !known {
+		return slices.ContainsFunc(in, func(p port) bool { return w.padded[p.layer] })
+	}
+	return slices.ContainsFunc(in, func(p port) bool {
 		before, _ := p.typ.NumElements()
 		return w.padded[p.layer] && before == after
 	})
@@ -98,7 +102,7 @@ func (w *writer) one(kind, opset string, out *relay.Type, attrs []xml.Attr, in .
 
 // parameter adds an input of the model.
 func (w *writer) parameter(t *relay.Type) port {
-	return w.one("Parameter", "opset1", t, []xml.Attr{attrInts("shape", t.Shape...),
+	return w.one("Parameter", "opset1", t, []xml.Attr{attr("shape", strings.ReplaceAll(join(t.Shape, ","), "-1", "?")),
 		attr("element_type", elements[t.DType].attribute)})
 }
 
@@ -181,6 +185,11 @@ func (w *writer) reshape(p port, shape ...int64) port {
 	}
 	return w.one("Reshape", "opset1", tensor(p.typ.DType, shape...), []xml.Attr{attrBool("special_zero", false)}, p,
 		w.ints(shape...))
+}
+
+// reshapeOpen gives a tensor a shape with open dimensions: target is region.OpenTarget's.
+func (w *writer) reshapeOpen(p port, t *relay.Type, target []int64) port {
+	return w.one("Reshape", "opset1", t, []xml.Attr{attrBool("special_zero", true)}, p, w.ints(target...))
 }
 
 // convert gives a tensor another dtype.

@@ -2,6 +2,7 @@
 //
 // Runs regions by OpenVINO on the CPU. Each region is one compiled model with one request; the region's
 // tensors are OpenVINO's too, nothing is copied.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -100,8 +101,8 @@ class CompiledRegion {
     InferRequest* request = nullptr;
     api_.Check(api_.compiled_model_create_infer_request(compiled, &request), "prepare the region");
     request_.reset(request);
-    for (size_t i = 0; i < inputs; ++i) inputs_.push_back({nullptr, NoTensor()});
-    for (size_t i = 0; i < outputs; ++i) outputs_.push_back({nullptr, NoTensor()});
+    for (size_t i = 0; i < inputs; ++i) inputs_.push_back({nullptr, NoTensor(), {}});
+    for (size_t i = 0; i < outputs; ++i) outputs_.push_back({nullptr, NoTensor(), {}});
   }
 
   void Run(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) {
@@ -143,6 +144,12 @@ class CompiledRegion {
   struct Binding {
     void* data = nullptr;
     Owned<Tensor> tensor;
+    std::vector<int64_t> shape;
+
+    bool Is(const DLTensor* given, const void* elements) const {
+      return elements == data &&
+             std::equal(shape.begin(), shape.end(), given->shape, given->shape + given->ndim);
+    }
   };
 
   Owned<Tensor> NoTensor() const { return Owned<Tensor>(nullptr, api_.tensor_free); }
@@ -175,7 +182,7 @@ class CompiledRegion {
   template <typename Set>
   bool Bind(const DLTensor* given, Binding* bound, Set set) const {
     void* data = TensorData(given);
-    if (data == bound->data) return false;
+    if (bound->Is(given, data)) return false;
     Tensor* made = nullptr;
     api_.Check(api_.tensor_create_from_host_ptr(TypeOf(given), Shape{given->ndim, given->shape}, data, &made),
                "take a tensor");
@@ -183,6 +190,7 @@ class CompiledRegion {
     set(made);
     bound->tensor = std::move(tensor);
     bound->data = data;
+    bound->shape.assign(given->shape, given->shape + given->ndim);
     return true;
   }
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openvino
+
+import (
+	"slices"
+
+	"github.com/collage-tvm/collage/byoc/region"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// OpenVINO takes dimensions that are known only when it runs, and finds all sizes by itself. What we write must not depend
+// on them: openChecks says of which operators that holds, and when.
+
+// openChecks are the operators that may have open dimensions; nil where all are written without any size.
+var openChecks map[string]func(c *call) error
+
+func init() {
+	openChecks = map[string]func(c *call) error{
+		"where": nil, "cast": nil, "clip": nil, "nn.leaky_relu": nil, "nn.bias_add": nil, "nn.softmax": nil,
+		"nn.log_softmax": nil, "nn.layer_norm": nil, "sum": nil, "mean": nil, "max": nil, "min": nil, "prod": nil,
+		"variance": (*call).reducedAlongFixed, "transpose": nil, "concatenate": nil, "nn.dense": nil, "nn.matmul": nil,
+		"nn.batch_matmul": nil, "take": (*call).takenOfFixed, "strided_slice": (*call).slicedAlongFixed,
+		"nn.conv1d": onlyBatch, "nn.conv2d": onlyBatch, "nn.conv3d": onlyBatch, "nn.max_pool2d": onlyBatch,
+		"nn.avg_pool2d": onlyBatch, "nn.global_avg_pool2d": onlyBatch, "nn.global_max_pool2d": onlyBatch,
+	}
+	for _, family := range []map[string]*operator{unaries(), binaries()} {
+		for name := range family {
+			if _, there := openChecks[name]; !there {
+				openChecks[name] = nil
+			}
+		}
+	}
+	for _, name := range []string{"reshape", "squeeze", "expand_dims", "nn.batch_flatten"} {
+		openChecks[name] = func(c *call) error { _, err := c.openTarget(); return err }
+	}
+	for _, name := range writtenBySize {
+		delete(openChecks, name)
+	}
+}
+
+// writtenBySize are operators of these families that are written with the sizes of their tensors.
+var writtenBySize = []string{"nn.prelu"}
+
+// isOpen says that some of a call's tensors has a dimension that is known only when it runs.
+func (c *call) isOpen() bool {
+	return slices.ContainsFunc(slices.Concat(c.in, c.out), func(t *relay.Type) bool {
+		return t != nil && region.OpenDimensions(t) > 0
+	})
+}
+
+// mayBeOpen says why a call cannot be written with its open dimensions; nil where it can.
+func (c *call) mayBeOpen() error {
+	check, ok := openChecks[c.op]
+	if !ok {
+		return c.refuse("is written with the sizes of its tensors, and those of %s are known only when it runs",
+			relay.ShapeText(c.out[0].Shape))
+	}
+	if check == nil {
+		return nil
+	}
+	return check(c)
+}
+
+// onlyBatch allows the first dimension alone to be open.
+func onlyBatch(c *call) error {
+	for _, t := range slices.Concat(c.in, c.out) {
+		if at := slices.Index(t.Shape, relay.AnyDim); at > 0 || at == 0 && region.OpenDimensions(t) > 1 {
+			return c.refuse("is written with the sizes of its tensors, and that of %s but for the batch is known only when it "+
+				"runs", relay.ShapeText(t.Shape))
+		}
+	}
+	return nil
+}
+
+// openTarget is region.OpenTarget of a call.
+func (c *call) openTarget() ([]int64, error) {
+	return region.OpenTarget(c.op, c.attrs, c.in[0], c.out[0])
+}
+
+// reducedAlongFixed: a variance is divided by the number of what it is of.
+func (c *call) reducedAlongFixed() error {
+	axes, ok := c.axes(len(c.in[0].Shape))
+	if !ok || slices.ContainsFunc(axes, func(a int64) bool { return c.in[0].Shape[a] == relay.AnyDim }) {
+		return c.refuse("is over dimensions of %s whose size is known only when it runs", relay.ShapeText(c.in[0].Shape))
+	}
+	return nil
+}
+
+// takenOfFixed: indices are clipped to the size of the data.
+func (c *call) takenOfFixed() error {
+	if region.OpenDimensions(c.in[0]) > 0 {
+		return c.refuse("is written with the size of its data, and that of %s is known only when it runs",
+			relay.ShapeText(c.in[0].Shape))
+	}
+	return nil
+}
+
+// slicedAlongFixed: the bounds along an axis depend on its size.
+func (c *call) slicedAlongFixed() error {
+	begins, _ := c.attrs.Ints("begin")
+	axes, given := c.attrs.Ints("axes")
+	rank := int64(len(c.in[0].Shape))
+	for i := range begins {
+		at := int64(i)
+		if given && i < len(axes) {
+			at = axes[i]
+		}
+		if at < 0 {
+			at += rank
+		}
+		if at < 0 || at >= rank || c.in[0].Shape[at] == relay.AnyDim {
+			return c.refuse("is along a dimension of %s whose size is known only when it runs",
+				relay.ShapeText(c.in[0].Shape))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// OpenDimensions counts the dimensions of a tensor that are known only when it is there.
+func OpenDimensions(t *relay.Type) (count int) {
+	for _, extent := range t.Shape {
+		if extent == relay.AnyDim {
+			count++
+		}
+	}
+	return count
+}
+
+// OpenTarget is the shape that a reshape of an engine's is given for a result with open dimensions: 0 for a dimension that
+// is the data's at the same place, -1 for one more. op and attrs are Relay's operator. The error says what the engine
+// would have to be told.
+func OpenTarget(op string, attrs *relay.Attrs, data, result *relay.Type) ([]int64, error) {
+	from, to := data.Shape, result.Shape
+	open := OpenDimensions(result)
+	target := slices.Clone(to)
+	if open <= 1 {
+		return target, nil
+	}
+	if given, ok := attrs.Ints("newshape"); ok && op == "reshape" && len(given) == len(to) {
+		zero, _ := attrs.Bool("allowzero")
+		if !slices.ContainsFunc(given, func(d int64) bool { return d < -1 || d == 0 && zero }) {
+			return given, nil
+		}
+	}
+	// reshape says which dimensions are the data's; of squeeze and expand_dims those are that stand in front of all that
+	// changes.
+	for d := 0; op != "reshape" && d < min(len(from), len(to)) && from[d] == to[d]; d++ {
+		if to[d] == relay.AnyDim {
+			target[d] = 0
+			open--
+		}
+	}
+	if open > 1 {
+		return nil, fmt.Errorf("%s makes %s of %s; the engine would have to be told %d sizes that are known only when it runs",
+			op, relay.ShapeText(to), relay.ShapeText(from), open)
+	}
+	return target, nil
+}
