@@ -24,7 +24,7 @@ from tvm import autotvm, relay
 from tvm.contrib import graph_executor
 from tvm.relay.backend import executor_factory
 
-from . import c_sources, common_subexpressions, errors, library, needs, packed, shape_functions, target, virtual_machine
+from . import c_sources, common_subexpressions, errors, library, needs, packed, quiet, shape_functions, target, virtual_machine
 
 FORMATS = (".so", ".tar")
 
@@ -168,7 +168,10 @@ def build_for_machine(module, build_target=None, opt_level=None, disabled_passes
     def attempt(module, left_out, config):
         with target.build_context(opt_level, left_out, config, tuning_log=tuning_log):
             optimised, done = optimise(module, build_for, on_machine=True)
-        with target.build_context(opt_level, target.with_done(left_out, done), config, tuning_log=tuning_log):
+        with (
+            target.build_context(opt_level, target.with_done(left_out, done), config, tuning_log=tuning_log),
+            quiet.without_notes(),
+        ):
             return relay.vm.compile(optimised, build_for)
 
     executable = _around_faults(module, left_out, attempt)
