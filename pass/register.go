@@ -30,9 +30,10 @@ const (
 	PartitionPass = "collage.transform.CollagePartition"
 	// NormalisePass takes normalise.Options as JSON (may be missing) and gives the pass.
 	NormalisePass = "collage.transform.Normalise"
-	// OpenDimensionsPass takes the names of the open dimensions of main's parameters as JSON (an object: for a parameter a
-	// list of names, "" for a dimension without; may be missing) and gives the pass symbolic.Settle, which Normalise does
-	// without names: it gives a module with open dimensions the form that it would have with fixed ones.
+	// OpenDimensionsPass takes what is known of the open dimensions of main's parameters as JSON (an object: for a
+	// parameter a list with an object for each dimension, with "name", "" for one without, "least" and "most"; may be
+	// missing) and gives the pass symbolic.Settle, which Normalise does without names: it gives a module with open
+	// dimensions the form that it would have with fixed ones.
 	OpenDimensionsPass = "collage.transform.OpenDimensions"
 	// ReplayPass takes a plan as JSON, and a Config as JSON (may be missing), and gives the pass that places as the
 	// plan says.

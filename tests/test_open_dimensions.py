@@ -228,7 +228,7 @@ def test_a_relay_program_with_open_dimensions(tmp_path):
     path = tmp_path / "program.relay"
     path.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(?, 8), float32]) { nn.relu(%x) }\n')
     read = frontends.load(path, dynamic={"x": [0]})
-    model = export.runnable(read.module, tried={"x": [3, 8]})
+    model = export.runnable(read.module, tried={"x": {"shape": [3, 8]}})
     for count in (1, 6):
         x = normal(count, count, 8)
         hold(ran(model, {"x": x}), [np.maximum(x, 0)])

@@ -205,6 +205,7 @@ func (c *decision) record(chosen *finalist) {
 		}
 		c.plan.Finalists = append(c.plan.Finalists, entry)
 	}
+	c.notePoints()
 }
 
 // sameModule says whether two modules are the same network.

@@ -143,6 +143,7 @@ func (c *decision) compare() error {
 		return err
 	}
 	turnTook := time.Since(began)
+	c.points = comparison.Points
 	for turn := 1; ; turn++ {
 		for _, f := range c.distinct() {
 			if turn > 1 && f.rounds > 0 {

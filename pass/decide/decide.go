@@ -23,6 +23,7 @@ import (
 	"github.com/collage-tvm/collage/internal/tracefile"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/calibration"
+	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
@@ -93,7 +94,7 @@ type Options struct {
 	Python string
 	// Tried are the sizes of inputs, by name, at which a network with open dimensions is measured and checked; those
 	// that are not there the host chooses.
-	Tried map[string][]int64
+	Tried map[string]Sizes
 	// Temporary is a folder for what is built; the caller removes it. Extension is that of executables, ".so" or
 	// ".tar".
 	Temporary, Extension string
@@ -115,6 +116,14 @@ type Options struct {
 	Poll func() error
 }
 
+// Sizes are what is known of an input with open dimensions: at which sizes it is tried, what the model calls its
+// dimensions ("" for those without a name), and between which sizes they may be, both included (nil for any).
+type Sizes struct {
+	Shape  []int64     `json:"shape"`
+	Names  []string    `json:"names,omitempty"`
+	Domain []*[2]int64 `json:"domain,omitempty"`
+}
+
 // Build says how a module is built.
 type Build struct {
 	// Target, OptLevel, DisabledPasses, TuningLog and Threads are as in Options; Target is TVM's string.
@@ -123,7 +132,7 @@ type Build struct {
 	DisabledPasses    []string
 	// OnMachine says that it is built for TVM's virtual machine, and Tried is as in Options.
 	OnMachine bool
-	Tried     map[string][]int64
+	Tried     map[string]Sizes
 	// Plugins are the runtime plug-ins that it is linked with, Out is the file.
 	Plugins []string
 	Out     string
@@ -183,6 +192,8 @@ type decision struct {
 	notes, warnings, hurried []string
 	// agreement is set once what TVM read was held against the witness.
 	agreement *witness.Agreement
+	// points are the sizes of open dimensions at which finalists were run; none where nobody said which there may be.
+	points []measure.Point
 	// testRunner runs the finalists in tests.
 	testRunner runner
 }

@@ -56,6 +56,18 @@ type Comparison struct {
 	Costs map[string]cost.Cost
 	// Outputs has no entry for the first model.
 	Outputs map[string]OutputCheck
+	// Points are the sizes at which models were run whose open dimensions have domains, of which the samples are means;
+	// none of other models.
+	Points []Point
+}
+
+// Point is what models take at some sizes of open dimensions.
+type Point struct {
+	// Sizes are the inputs' shapes, Weight what the point counts in the mean.
+	Sizes  map[string][]int64 `json:"sizes"`
+	Weight float64            `json:"weight"`
+	// Milliseconds are medians, by the models' names.
+	Milliseconds map[string]float64 `json:"ms"`
 }
 
 // Compare runs finished models on the same random inputs in turn (A B C A B C ...), so that what else happens on the
@@ -158,7 +170,8 @@ func (p *Pool) compare(ctx context.Context, models []Model, options CompareOptio
 			if err := json.Unmarshal(line, &result); err != nil {
 				return nil, fmt.Errorf("measure: comparing models: the worker's result is not readable: %w", err)
 			}
-			comparison = &Comparison{Costs: map[string]cost.Cost{}, Outputs: map[string]OutputCheck{}}
+			comparison = &Comparison{Costs: map[string]cost.Cost{}, Outputs: map[string]OutputCheck{},
+				Points: result.Points}
 			for _, m := range models {
 				if seen := result.Outputs[m.Name]; seen != nil {
 					check := OutputCheck{MaxError: seen.greatest(), Mismatch: seen.mismatch(), Errors: result.Errors[m.Name]}

@@ -47,9 +47,17 @@ type Analysis struct {
 	values []Value
 }
 
-// Inputs are the names of the open dimensions of a function's parameters, by the parameters' names: a text for each
-// dimension, "" where it has a number or no name. Dimensions of the same name are of the same size.
-type Inputs map[string][]string
+// Inputs are what is known of the dimensions of a function's parameters, by the parameters' names.
+type Inputs map[string][]Dimension
+
+// Dimension is one of a parameter's. Dimensions of the same name are of the same size.
+type Dimension struct {
+	// Name is "" where it has a number or no name.
+	Name string `json:"name"`
+	// Least and Most are between which an open one is, both included; 0 where nothing is said.
+	Least int64 `json:"least,omitempty"`
+	Most  int64 `json:"most,omitempty"`
+}
 
 // Analyse works out the dimensions of all nodes of a function that has types. What has no name in inputs, and what no
 // operator tells, is a symbol of its own. An open dimension of an input is at least 1.
@@ -80,17 +88,24 @@ func Analyse(g *relay.Graph, inputs Inputs) (*Analysis, error) {
 // Of is what is known of a node.
 func (a *Analysis) Of(id relay.NodeID) Value { return a.values[id] }
 
-func (a *Analysis) parameter(n *relay.Node, names []string) Value {
+func (a *Analysis) parameter(n *relay.Node, names []Dimension) Value {
 	v := a.agreeing(Value{}, n.Type, n.Name)
 	for d := range v.Shape {
 		if n.Type.Shape[d] != relay.AnyDim {
 			continue
 		}
-		name := fmt.Sprintf("%s.%d", n.Name, d)
-		if names != nil && names[d] != "" {
-			name = names[d]
+		name, most := fmt.Sprintf("%s.%d", n.Name, d), int64(Unbounded)
+		var told Dimension
+		if names != nil {
+			told = names[d]
 		}
-		v.Shape[d] = Symbol(name, 1, Unbounded)
+		if told.Name != "" {
+			name = told.Name
+		}
+		if told.Most > 0 {
+			most = told.Most
+		}
+		v.Shape[d] = Symbol(name, max(1, told.Least), most)
 	}
 	return v
 }

@@ -6,7 +6,7 @@ from collections import OrderedDict
 import numpy as np
 import tvm
 
-from . import check, error_measure, library, precision, seeded, timing
+from . import check, error_measure, library, precision, seeded, timing, virtual_machine
 from .region import RegionError, in_phase, load_executor, model_inputs, outputs_of, spoil_outputs
 
 
@@ -96,7 +96,9 @@ def errors(got, expected, own, inputs):
 def compare(request, progress=None):
     """Do what one "compare" request asks: run whole models in turn on the same inputs; the first is the
     reference. Gives {"samples_ms", "outputs", "errors"}, by the models' names: check.seen of the outputs of all others,
-    and how far they are off on the inputs "held_out", as ``sample`` takes them.
+    and how far they are off on the inputs "held_out", as ``sample`` takes them. Of models whose open dimensions have
+    domains a sample is the mean over these (open_dimensions.points), and outputs are compared at all points and at both
+    ends; then "points" has what they take where: [{"sizes", "weight", "ms": {name: median}}].
     """
     models = request["models"]
     threads = int(request.get("threads") or 0)
@@ -113,6 +115,9 @@ def compare(request, progress=None):
         outputs[name] = in_phase("run", ran, executor, inputs)
 
     seen = {name: check.seen(outputs[name], outputs[first], request) for name in list(executors)[1:]}
+    points = executors[first].points() if isinstance(executors[first], virtual_machine.Model) else []
+    if points:
+        return _over_domains(request, executors, points, progress)
     errors_of = {}
     if held_out := request.get("held_out"):
         values = [sample(one, model_inputs(executors[first])) for one in held_out]
@@ -140,3 +145,66 @@ def compare(request, progress=None):
         if progress:
             progress(round_number + 1)
     return {"samples_ms": samples, "outputs": seen, "errors": errors_of}
+
+
+def _worse(one, other):
+    """Whether what check.seen gives is worse than another."""
+
+    def how(seen):
+        wrong = sum(output["wrong"] for output in seen["each"])
+        greatest = [np.inf if output["greatest"] is None else output["greatest"] for output in seen["each"]]
+        return bool(seen["unlike"]), wrong, max(greatest, default=0.0)
+
+    return how(one) > how(other)
+
+
+def _over_domains(request, executors, points, progress):
+    """``compare`` of models whose open dimensions have domains."""
+    first = next(iter(executors))
+    types = model_inputs(executors[first])
+    seed = request.get("seed") or 0
+
+    def inputs(sizes):
+        return seeded.inputs(seed, {name: (tuple(sizes[name]), dtype) for name, (_, dtype) in types.items()})
+
+    seen = {}
+    for sizes in [*executors[first].corners(), *(point["sizes"] for point in points)]:
+        values = inputs(sizes)
+        expected = ran(executors[first], values)
+        for name in list(executors)[1:]:
+            here = check.seen(ran(executors[name], values), expected, request)
+            if name not in seen or _worse(here, seen[name]):
+                seen[name] = here
+
+    min_ms = float(request.get("min_sample_ms") or 2.0)
+    values = [inputs(point["sizes"]) for point in points]
+    numbers = {}
+
+    def timed(name, at):
+        executor = executors[name]
+        for key, value in values[at].items():
+            executor.set_input(key, value)
+        if (name, at) not in numbers:
+            numbers[name, at] = runs(executor, min_ms)
+        timer = executor.module.time_evaluator("run", tvm.cpu(), number=numbers[name, at], repeat=1)
+        return 1000.0 * timer().results[0]
+
+    rounds = int(request.get("rounds") or 20)
+    most = {model["name"]: model.get("rounds") or rounds for model in request["models"]}
+    taken = {name: [[] for _ in points] for name in executors}
+    for round_number in range(rounds):
+        for name in executors:
+            if round_number < most[name]:
+                for at, times in enumerate(taken[name]):
+                    times.append(timed(name, at))
+        if progress:
+            progress(round_number + 1)
+    weights = [point["weight"] for point in points]
+    return {
+        "samples_ms": {name: [float(np.dot(weights, one)) for one in zip(*taken[name], strict=True)] for name in taken},
+        "outputs": seen,
+        "errors": {},
+        "points": [
+            {**point, "ms": {name: float(np.median(taken[name][at])) for name in taken}} for at, point in enumerate(points)
+        ],
+    }

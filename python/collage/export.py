@@ -157,7 +157,7 @@ _NOT_WITH_BRANCHES = "AlterOpLayout"
 
 def build_for_machine(module, build_target=None, opt_level=None, disabled_passes=None, tuning_log=None, tried=None):
     """relay.vm.compile with the project's settings, for what the graph executor does not take; returns a
-    virtual_machine.Executable. ``tried`` {name: sizes} are those at which open dimensions are tried.
+    virtual_machine.Executable. ``tried`` is virtual_machine.signature's.
     """
     shape_functions.register()
     build_for = tvm.target.Target(target.resolve(build_target))

@@ -56,19 +56,23 @@ _IN_ANOTHER_FORM = {
 
 class Model:
     """A model that was read: ``module``, ``name``, ``format``, ``inputs`` ({name: (shape, dtype)}) and ``open`` ({name:
-    axes} of dimensions that are known only when it runs; ``inputs`` has the sizes at which these are tried).
+    axes} of dimensions that are known only when it runs; ``inputs`` has the sizes at which these are tried). ``names``
+    and ``domains`` are open_dimensions.Sizes', of inputs that have any.
     """
 
-    def __init__(self, module, name, form, path=None, fixed=None, tried=None):
+    def __init__(self, module, name, form, path=None, fixed=None, sizes=None):
         self.module = module
         self.name = name
         self.format = form
         self._path = path
         self._fixed = fixed or {}
         self.inputs, self.open = {}, {}
+        tried = sizes.tried if sizes else {}
+        self.names = {key: names for key, names in (sizes.names if sizes else {}).items() if any(names)}
+        self.domains = {key: domain for key, domain in (sizes.domains if sizes else {}).items() if any(domain)}
         for var in module["main"].params:
             kind, key = var.checked_type, var.name_hint
-            self.inputs[key] = (tuple((tried or {}).get(key) or open_dimensions.tried_shape(kind)), kind.dtype)
+            self.inputs[key] = (tuple(tried.get(key) or open_dimensions.tried_shape(kind)), kind.dtype)
             if axes := [axis for axis, size in enumerate(open_dimensions.dims_of(kind)) if size is None]:
                 self.open[key] = axes
 
@@ -79,7 +83,15 @@ class Model:
             "name": self.name,
             "format": self.format,
             "inputs": {
-                name: {"shape": list(shape), "dtype": dtype} | ({"open": self.open[name]} if name in self.open else {})
+                name: {
+                    "shape": list(shape),
+                    "dtype": dtype,
+                    **{
+                        key: told[name]
+                        for key, told in (("open", self.open), ("names", self.names), ("domain", self.domains))
+                        if name in told
+                    },
+                }
                 for name, (shape, dtype) in self.inputs.items()
             },
             "operators": sum(counts.values()),
@@ -111,7 +123,8 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None, dy
     fixes what the model leaves open, ``form`` is one of FORMATS where the file name does not tell.
     ``input_values`` {name: array} makes constants of inputs of an ONNX model: of those that say of which shape
     something is (the sizes of a Resize), which must be known when it is read. ``dynamic`` {name: axes} are dimensions
-    of what the model leaves open that stay open; ``input_shapes`` then says at which sizes they are tried.
+    of what the model leaves open that stay open, or {name: {axis: (least, most) or None}} with the sizes that they may
+    have; ``input_shapes`` then says at which sizes they are tried.
     Raises errors.ModelError, MissingFileError and others of collage.errors, which have the model's file.
     """
     with errors.about(file=None if str(model).startswith(WORKLOAD) else model):
@@ -157,16 +170,16 @@ def _load(model, params, input_shapes, form, input_values, dynamic):
         raise errors.ModelError(f"{path} is {form}; dimensions can stay open in ONNX models and Relay programs only")
     if form not in _BY_ONNX:  # 0 is how many tensors a sequence of ONNX's may have
         _require_sizes(input_shapes, path)
-    fixed, tried = {}, None
+    fixed, sizes = {}, None
     if form in _BY_ONNX:
-        module, fixed, tried = _BY_ONNX[form](path, input_shapes, input_values or {}, dynamic)
+        module, fixed, sizes = _BY_ONNX[form](path, input_shapes, input_values or {}, dynamic)
     elif form == "tflite":
         module = _tflite(path, input_shapes)
     elif form == "torchscript":
         module = _torchscript(path, input_shapes)
     else:
-        module, tried = _relay(path, input_shapes, params, dynamic)
-    return Model(module, path.stem, form, path, fixed, tried)
+        module, sizes = _relay(path, input_shapes, params, dynamic)
+    return Model(module, path.stem, form, path, fixed, sizes)
 
 
 def _require_sizes(shapes, what, allowed=()):
@@ -255,7 +268,7 @@ def _onnx_proto(path):
 
 def onnx_module(proto, path, input_shapes, input_values, dynamic=None, folder=None):
     """The module of an ONNX model (a ModelProto, which is used up), the values of those inputs that became constants,
-    and the sizes with which the others are tried. ``path`` stands in errors; ``folder`` is where weights are that were
+    and the open_dimensions.Sizes of the others. ``path`` stands in errors; ``folder`` is where weights are that were
     left in their files.
     """
     from .onnx_reader import form, narrow, table
@@ -289,7 +302,7 @@ def onnx_module(proto, path, input_shapes, input_values, dynamic=None, folder=No
         ) from None
     module = open_dimensions.settled(typed(module, path), sizes)
     _require_tensors(module, path, by_data)
-    return module, fixed, sizes.tried
+    return module, fixed, sizes
 
 
 def _require_tensors(module, path, by_data):
@@ -362,7 +375,7 @@ def _said_zero(graph):
 
 
 def _relay(path, input_shapes, params, dynamic):
-    """The module with its parameters, and the sizes with which its inputs are tried."""
+    """The module with its parameters, and the Sizes of its inputs."""
     content = path.read_bytes()
     try:
         text = content.decode("utf-8")
@@ -392,7 +405,7 @@ def _relay(path, input_shapes, params, dynamic):
         declared[var.name_hint] = open_dimensions.dims_of(var.checked_type)
     sizes = open_dimensions.settle(declared, input_shapes, dynamic, str(path))
     given = {name: open_dimensions.relay_shape(sizes.shapes[name]) for name in input_shapes}
-    return _with_shapes(module, given, str(path)), sizes.tried
+    return _with_shapes(module, given, str(path)), sizes
 
 
 def _with_shapes(module, input_shapes, what):

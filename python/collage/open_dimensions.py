@@ -2,11 +2,14 @@
 """The sizes of a model's inputs: what it declares, what is given, and what stays open until it runs.
 
 In: each input's dimensions (numbers; None or a name for one that the model leaves open), the shapes that are given,
-and the axes that are to stay open. Out: Sizes. What does not fit raises ValueError with a text that names the input.
+and the axes that are to stay open, with the sizes from and up to which they may be (their domains). Out: Sizes, and the
+points of the domains at which networks are measured. What does not fit raises ValueError with a text that names the
+input.
 """
 
 import dataclasses
 import json
+import math
 
 import tvm
 
@@ -20,12 +23,14 @@ _BATCH, _SIDE, _OTHER = 2, 64, 16
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """``shapes`` {name: sizes, None for what is open}; ``tried`` {name: sizes at which it is measured and checked};
-    ``names`` {name: a text for each dimension}, which is what the model calls those that are open, else empty.
+    ``names`` {name: a text for each dimension}, which is what the model calls those that are open, else empty;
+    ``domains`` {name: (least, most) or None for each dimension}.
     """
 
     shapes: dict
     tried: dict
     names: dict
+    domains: dict
 
     def open_axes(self):
         """{name: axes that are open}, of inputs that have any."""
@@ -35,13 +40,15 @@ class Sizes:
 
 def settle(declared, given, open_axes, what):
     """The Sizes of inputs that are declared as ``declared`` {name: dimensions} by the model ``what``. ``given`` {name:
-    shape} fixes what is open, and says at which size that is tried which ``open_axes`` {name: axes} leaves open.
+    shape} fixes what is open, and says at which size that is tried which ``open_axes`` leaves open: {name: axes}, or
+    {name: {axis: (least, most), or None}}. What the model calls by one name has one size and one domain.
     """
     refuse_unknown(given, declared, what)
     refuse_unknown(open_axes, declared, what)
+    domains = _domains(declared, open_axes, what)
     shapes, tried, names, unclear, named = {}, {}, {}, {}, {}
     for name, dims in declared.items():
-        left = _axes(name, dims, open_axes.get(name, ()), what)
+        left = _axes(name, dims, [int(axis) for axis in open_axes.get(name, ())], what)
         require_fit(name, dims, given.get(name, dims), what)
         known = list(given.get(name, dims))
         if not all(isinstance(size, int) or axis in left for axis, size in enumerate(known)):
@@ -52,11 +59,92 @@ def settle(declared, given, open_axes, what):
             size if axis in left and isinstance(size, str) else "" for axis, size in enumerate(declared[name])
         ]
         tried[name] = [
-            size if isinstance(size, int) else named.setdefault(size or (name, axis), _tried(axis, len(known)))
+            size
+            if isinstance(size, int)
+            else named.setdefault(size or (name, axis), _tried_in(domains[name][axis], axis, len(known)))
             for axis, size in enumerate(known)
         ]
     ask_for(unclear, what)
-    return Sizes(shapes, tried, names)
+    for name, sizes in tried.items():
+        require_within(name, sizes, domains[name], what, "--input-shape")
+    return Sizes(shapes, tried, names, domains)
+
+
+def _domains(declared, open_axes, what):
+    """{name: (least, most) or None for each dimension}; a name that has a domain in one place has it everywhere."""
+    found, by_name = {name: [None] * len(dims) for name, dims in declared.items()}, {}
+    for name, axes in open_axes.items():
+        for axis, domain in axes.items() if isinstance(axes, dict) else ():
+            axis = int(axis)
+            if domain is None or not 0 <= axis < len(declared[name]):
+                continue  # _axes says of the second what is wrong
+            least, most = map(int, domain)
+            if not 1 <= least <= most:
+                raise errors.ModelError(
+                    f"the sizes of dimension {axis} of the input {name} of {what} cannot be {least} to {most}: give "
+                    "whole numbers from 1 up, the smaller one first"
+                )
+            found[name][axis] = (least, most)
+            called = declared[name][axis]
+            if isinstance(called, str) and by_name.setdefault(called, (least, most)) != (least, most):
+                other = by_name[called]
+                raise errors.ModelError(
+                    f"{what} calls dimension {axis} of its input {name} {called!r}, of which the sizes {other[0]} to "
+                    f"{other[1]} were given elsewhere, and {least} to {most} here"
+                )
+    for name, dims in declared.items():
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, str) and found[name][axis] is None:
+                found[name][axis] = by_name.get(dim)
+    return found
+
+
+def require_within(name, sizes, domain, what, given):
+    """Raise ValueError where a size, given by ``given``, is outside of its domain."""
+    for axis, (size, bounds) in enumerate(zip(sizes, domain, strict=True)):
+        if bounds is not None and not bounds[0] <= size <= bounds[1]:
+            raise errors.ModelError(
+                f"input {name} of {what}: {given} has the size {size} for dimension {axis}, which is to be {bounds[0]} "
+                f"to {bounds[1]}"
+            )
+
+
+# The points and weights of Gauss's and Legendre's rule, in the middle of -1 and 1: what is a polynomial of the size, of
+# degree five at most, has exactly the mean over all sizes that these have. (Costs are nearly linear, attention is square.)
+_RULE = (-math.sqrt(0.6), 5 / 18), (0.0, 8 / 18), (math.sqrt(0.6), 5 / 18)
+
+
+def points(tried, domains):
+    """At which sizes a network with domains is measured: [{"sizes": {name: sizes}, "weight"}], weights that sum up to 1;
+    every size of a domain counts alike. All domains go from their least to their most together. Without domains nothing.
+    """
+    spans = [bounds for domain in domains.values() for bounds in domain if bounds is not None]
+    if not spans:
+        return []
+    widest = max(most - least for least, most in spans)
+    if widest < len(_RULE):
+        rule = [(2 * step / widest - 1 if widest else 0.0, 1 / (widest + 1)) for step in range(widest + 1)]
+    else:
+        rule = _RULE
+    return [{"sizes": _at(place, tried, domains), "weight": weight} for place, weight in rule]
+
+
+def corners(tried, domains):
+    """The least and the greatest sizes, [{name: sizes}], at which outputs are compared too; without domains nothing."""
+    if not any(bounds for domain in domains.values() for bounds in domain):
+        return []
+    return [_at(-1.0, tried, domains), _at(1.0, tried, domains)]
+
+
+def _at(place, tried, domains):
+    """Sizes with those of all domains at a place between -1 and 1."""
+    return {
+        name: [
+            size if bounds is None else round((bounds[0] + bounds[1]) / 2 + place * (bounds[1] - bounds[0]) / 2)
+            for size, bounds in zip(sizes, domains[name], strict=True)
+        ]
+        for name, sizes in tried.items()
+    }
 
 
 def _axes(name, dims, axes, what):
@@ -69,6 +157,10 @@ def _axes(name, dims, axes, what):
                 "stay open only where the model leaves it open (export it with that dimension dynamic)"
             )
     return set(axes)
+
+
+def _tried_in(domain, axis, rank):
+    return _tried(axis, rank) if domain is None else (domain[0] + domain[1]) // 2
 
 
 def _tried(axis, rank):
@@ -92,7 +184,14 @@ def settled(module, sizes):
     if not sizes.open_axes():
         return module
     library.load()
-    change = tvm.get_global_func("collage.transform.OpenDimensions")(json.dumps(sizes.names))
+    named = {
+        name: [
+            {"name": called, **({} if bounds is None else {"least": bounds[0], "most": bounds[1]})}
+            for called, bounds in zip(names, sizes.domains[name], strict=True)
+        ]
+        for name, names in sizes.names.items()
+    }
+    change = tvm.get_global_func("collage.transform.OpenDimensions")(json.dumps(named))
     return tvm.relay.transform.InferType()(change(module))
 
 
@@ -117,6 +216,31 @@ def require_fit(name, dims, given, what, thing=""):
     """Raise ValueError where a shape (that of ``thing``) does not agree with an input's dimensions."""
     if not fits(dims, given):
         raise errors.ModelError(f"input {name} of {what} is {show(dims)}; {thing}{show(given)} does not fit")
+
+
+def outside(name, dims, given, domain):
+    """Why an input may not be of a shape that fits: an open dimension is at least 1, and within its domain."""
+    for axis, (dim, size) in enumerate(zip(dims, given, strict=True)):
+        least, most = (domain[axis] if domain else None) or (1, None)
+        if dim is None and (size < least or most is not None and size > most):
+            allowed = "at least 1" if most is None else f"from {least} to {most}"
+            return f"the input {name} has the size {size} in dimension {axis}; the model was compiled for {allowed}"
+    return ""
+
+
+def disagreeing(inputs, shapes):
+    """Which dimensions of one name have two sizes, of inputs as a signature has them; "" for none."""
+    seen = {}
+    for one in inputs:
+        for axis, called in enumerate(one.get("names") or ()):
+            if not called:
+                continue
+            size = shapes[one["name"]][axis]
+            where = f"dimension {axis} of {one['name']}"
+            other, before = seen.setdefault(called, (where, size))
+            if before != size:
+                return f"{called} is {before} in {other}, and {size} in {where}: it is one size for the model"
+    return ""
 
 
 def refuse_unknown(given, names, what):

@@ -5,10 +5,12 @@ they run. TVM's virtual machine runs them.
 In: a module, with regions or without. Out: an Executable, which export.write writes. In: what was written. Out: a
 Model, which is used like TVM's GraphModule. The library says in an ELF note which inputs and results it has, as JSON:
 
-    {"inputs": [{"name", "dtype", "shape": sizes, -1 for what is open, "tried": sizes}, ...],
+    {"inputs": [{"name", "dtype", "shape": sizes, -1 for what is open, "tried": sizes,
+                 "names": what the model calls its dimensions, "domain": [[least, most] or null, ...]}, ...],
      "outputs": [{"dtype", "shape"}, ...]}
 
-"tried" are the sizes at which it was measured and checked.
+"tried" are the sizes at which it was measured and checked. Dimensions of one name are of one size; "names" and "domain"
+may be missing.
 """
 
 import json
@@ -27,7 +29,7 @@ SECTION = ".note.collage.signature"
 
 
 class Executable:
-    """What the virtual machine runs, built; ``signature`` is the note's."""
+    """What the virtual machine runs, built; ``signature`` is the note's. ``tried`` is signature's."""
 
     def __init__(self, executable, module, build_for, tried):
         self.target = build_for
@@ -68,13 +70,17 @@ def _constants(module):
 
 
 def signature(module, tried):
-    """What a typed module's main takes and gives. A result that is no tensor raises ValueError."""
+    """What a typed module's main takes and gives. ``tried`` {name: {"shape": sizes, "names", "domain"}}, of which any may
+    be missing, is what is known of inputs' open dimensions. A result that is no tensor raises ValueError.
+    """
     main = module["main"]
     inputs = []
     for var in main.params:
         kind, name = var.checked_type, var.name_hint
-        sizes = list(tried.get(name) or open_dimensions.tried_shape(kind))
-        inputs.append({"name": name, **_tensor(kind), "tried": sizes})
+        told = tried.get(name) or {}
+        sizes = list(told.get("shape") or open_dimensions.tried_shape(kind))
+        known = {key: told[key] for key in ("names", "domain") if any(told.get(key) or ())}
+        inputs.append({"name": name, **_tensor(kind), "tried": sizes, **known})
     kind = main.ret_type
     fields = kind.fields if isinstance(kind, tvm.ir.TupleType) else [kind]
     for number, field in enumerate(fields):
@@ -124,6 +130,9 @@ class Model:
                 f"the input {told['name']} is {told['dtype']}{open_dimensions.show(dims)}; "
                 f"{array.dtype}{open_dimensions.show(array.shape)} does not fit"
             )
+        outside = open_dimensions.outside(told["name"], dims, array.shape, told.get("domain"))
+        if outside:
+            raise errors.InputError(outside)
         self._values[place] = tvm.nd.array(array)
         self._set = False
 
@@ -134,6 +143,9 @@ class Model:
             ]
             if missing:
                 raise errors.InputError(f"the input {missing[0]} is not set")
+            shapes = {one["name"]: value.shape for one, value in zip(self.signature["inputs"], self._values, strict=True)}
+            if disagreeing := open_dimensions.disagreeing(self.signature["inputs"], shapes):
+                raise errors.InputError(disagreeing)
             self._machine.set_input("main", *self._values)
             self._set = True
 
@@ -158,6 +170,19 @@ class Model:
         """({name: sizes}, {name: dtype}) as GraphModule's; open dimensions as they are tried."""
         told = self.signature["inputs"]
         return {one["name"]: one["tried"] for one in told}, {one["name"]: one["dtype"] for one in told}
+
+    def points(self):
+        """open_dimensions.points of the model."""
+        return open_dimensions.points(*self._sizes())
+
+    def corners(self):
+        """open_dimensions.corners of the model."""
+        return open_dimensions.corners(*self._sizes())
+
+    def _sizes(self):
+        told = self.signature["inputs"]
+        tried = {one["name"]: one["tried"] for one in told}
+        return tried, {one["name"]: one.get("domain") or [None] * len(one["tried"]) for one in told}
 
     def time_evaluator(self, _name, device, number=1, repeat=1, min_repeat_ms=0):
         """What times "run", as that of a module of TVM's."""

@@ -29,11 +29,24 @@ var inputValue = inputFlag[float64]{"--input-value", "value", "NAME:2,2", func(f
 	return x, err == nil && !math.IsNaN(x) && !math.IsInf(x, 0)
 }, "a number"}
 
-var openDimensions = inputFlag[int64]{"--dynamic", "open dimensions", "NAME:0 or NAME:0,1", func(field string) (int64,
-	bool) {
-	n, err := strconv.ParseInt(field, 10, 32)
-	return n, err == nil && n >= 0
-}, "a dimension (a whole number from 0 up)"}
+// openDimension is a dimension that stays open, and between which sizes it may be, both included; nil for any.
+type openDimension struct {
+	axis   int64
+	domain *[2]int64
+}
+
+var openDimensions = inputFlag[openDimension]{"--dynamic", "open dimensions", "NAME:0, NAME:0,1 or NAME:1=1..512",
+	func(field string) (openDimension, bool) {
+		number, sizes, bounded := strings.Cut(field, "=")
+		axis, err := strconv.ParseInt(strings.TrimSpace(number), 10, 32)
+		if err != nil || axis < 0 || !bounded {
+			return openDimension{axis: axis}, err == nil && axis >= 0
+		}
+		first, last, ok := strings.Cut(sizes, "..")
+		least, err := strconv.ParseInt(strings.TrimSpace(first), 10, 64)
+		most, err2 := strconv.ParseInt(strings.TrimSpace(last), 10, 64)
+		return openDimension{axis, &[2]int64{least, most}}, ok && err == nil && err2 == nil && 1 <= least && least <= most
+	}, "a dimension (a whole number from 0 up, with =1..512 behind it where its sizes are known)"}
 
 // parse reads all that was given, by the inputs' names, which may hold colons (TensorFlow's do).
 func (f *inputFlag[T]) parse(texts []string) (map[string][]T, error) {
@@ -61,4 +74,22 @@ func (f *inputFlag[T]) parse(texts []string) (map[string][]T, error) {
 		inputs[name] = numbers
 	}
 	return inputs, nil
+}
+
+// open are the dimensions that --dynamic leaves open, by inputs and axes.
+func open(given map[string][]openDimension) (map[string]map[int64]*[2]int64, error) {
+	left := map[string]map[int64]*[2]int64{}
+	for name, dimensions := range given {
+		if len(dimensions) == 0 {
+			return nil, fmt.Errorf("--dynamic %s: names no dimension: give it as %s", name, openDimensions.example)
+		}
+		left[name] = map[int64]*[2]int64{}
+		for _, d := range dimensions {
+			if _, twice := left[name][d.axis]; twice {
+				return nil, fmt.Errorf("--dynamic %s names the dimension %d twice", name, d.axis)
+			}
+			left[name][d.axis] = d.domain
+		}
+	}
+	return left, nil
 }

@@ -41,7 +41,7 @@ type modelFlags struct {
 
 	inputShapes map[string][]int64
 	inputValues map[string][]float64
-	openAxes    map[string][]int64
+	openAxes    map[string]map[int64]*[2]int64
 }
 
 // declareModel declares the flags that say what the model is.
@@ -54,8 +54,8 @@ func (m *modelFlags) declareModel(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&m.values, "input-value", nil,
 		"make a constant of an input of an ONNX model that says of which shape something is, as `NAME:2,2`; may be repeated")
 	flags.StringArrayVar(&m.dynamic, "dynamic", nil, "leave dimensions of an input open that the model leaves open, as "+
-		"`NAME:0,1`: TVM's virtual machine then runs it at any size, and --input-shape says at which it is tried; may be "+
-		"repeated")
+		"`NAME:0,1` or, with the sizes that it may have, NAME:1=1..512: TVM's virtual machine then runs it at any size, and "+
+		"it is measured all over the sizes given, else at the one of --input-shape; may be repeated")
 }
 
 // declareOption declares the flag of an option (settings.Options), whose value goes where that points.
@@ -155,13 +155,12 @@ func (m *modelFlags) checkModel(model string) (err error) {
 	if m.inputShapes, err = inputShape.parse(m.shapes); err != nil {
 		return err
 	}
-	if m.openAxes, err = openDimensions.parse(m.dynamic); err != nil {
+	given, err := openDimensions.parse(m.dynamic)
+	if err != nil {
 		return err
 	}
-	for name, axes := range m.openAxes {
-		if len(axes) == 0 {
-			return fmt.Errorf("--dynamic %s: names no dimension: give it as %s", name, openDimensions.example)
-		}
+	if m.openAxes, err = open(given); err != nil {
+		return err
 	}
 	if name, isWorkload := strings.CutPrefix(model, workloadPrefix); isWorkload {
 		switch {

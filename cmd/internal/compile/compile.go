@@ -42,8 +42,9 @@ type Options struct {
 	InputShapes map[string][]int64
 	// InputValues make constants of inputs of an ONNX model, which say of which shape something is.
 	InputValues map[string][]float64
-	// Dynamic are dimensions of inputs that stay open; InputShapes then say at which sizes they are tried.
-	Dynamic map[string][]int64
+	// Dynamic are dimensions of inputs that stay open, with the sizes between which they may be (nil for any); InputShapes
+	// then say at which sizes they are tried.
+	Dynamic map[string]map[int64]*[2]int64
 	// Format is "onnx", "pt2", "relay", "tflite" or "torchscript"; "" to tell by the file.
 	Format string
 	// Output is the executable, .so or .tar.
@@ -84,6 +85,10 @@ type ModelInfo struct {
 		Shape []int64 `json:"shape"`
 		DType string  `json:"dtype"`
 		Open  []int64 `json:"open,omitempty"`
+		// Names are what the model calls its open dimensions ("" for others), Domain between which sizes they may be, both
+		// included (nil for any); nil where there are none.
+		Names  []string    `json:"names,omitempty"`
+		Domain []*[2]int64 `json:"domain,omitempty"`
 	} `json:"inputs"`
 	Operators      int            `json:"operators"`
 	OperatorCounts map[string]int `json:"operator_counts"`
@@ -251,9 +256,9 @@ func (c *compilation) load(info *ModelInfo) error {
 	if err := json.Unmarshal([]byte(description), &told); err != nil {
 		return fmt.Errorf("the Python host's description of the model is not readable: %w", err)
 	}
-	c.Tried = map[string][]int64{}
+	c.Tried = map[string]decide.Sizes{}
 	for name, input := range info.Inputs {
-		c.Tried[name] = input.Shape
+		c.Tried[name] = decide.Sizes{Shape: input.Shape, Names: input.Names, Domain: input.Domain}
 	}
 	step.Done("%d operators, %.1f MB of weights", info.Operators, float64(info.ParameterBytes)/1e6)
 

@@ -4,6 +4,7 @@ package runmodel
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -22,6 +23,10 @@ type TensorInfo struct {
 	Shape []int64 `json:"shape"`
 	DType string  `json:"dtype"`
 	Tried []int64 `json:"tried_shape,omitempty"`
+	// Names are what the model calls its open dimensions ("" for others): those of one name are of one size. Domain is
+	// between which sizes they may be, both included (nil for any from 1 up). Both are nil where there are none.
+	Names  []string    `json:"names,omitempty"`
+	Domain []*[2]int64 `json:"domain,omitempty"`
 }
 
 // String is "data float32 [1, 3, 224, 224]".
@@ -34,6 +39,48 @@ func shapeText(shape []int64) string {
 // fits says whether an array of a shape can be the input.
 func (t TensorInfo) fits(shape []int64) bool {
 	return slices.EqualFunc(t.Shape, shape, func(size, given int64) bool { return size < 0 || size == given })
+}
+
+// outside says why an input may not be of a shape that fits; "" where it may.
+func (t TensorInfo) outside(shape []int64) string {
+	for axis, size := range shape {
+		if t.Shape[axis] >= 0 {
+			continue
+		}
+		least, most, allowed := int64(1), int64(math.MaxInt64), "at least 1"
+		if t.Domain != nil && t.Domain[axis] != nil {
+			least, most = t.Domain[axis][0], t.Domain[axis][1]
+			allowed = fmt.Sprintf("from %d to %d", least, most)
+		}
+		if size < least || size > most {
+			return fmt.Sprintf("the input %q has the size %d in dimension %d; the model was compiled for %s", t.Name, size, axis,
+				allowed)
+		}
+	}
+	return ""
+}
+
+// disagreeing says which dimensions of one name have two sizes; "" for none. Inputs that are not given are not looked at.
+func disagreeing(inputs []TensorInfo, given map[string]*npz.Array) string {
+	type place struct {
+		where string
+		size  int64
+	}
+	seen := map[string]place{}
+	for _, in := range inputs {
+		for axis, name := range in.Names {
+			if name == "" || given[in.Name] == nil {
+				continue
+			}
+			here := place{fmt.Sprintf("dimension %d of %q", axis, in.Name), given[in.Name].Shape[axis]}
+			if before, ok := seen[name]; ok && before.size != here.size {
+				return fmt.Sprintf("%s is %d in %s, and %d in %s: it is one size for the model", name, before.size, before.where,
+					here.size, here.where)
+			}
+			seen[name] = here
+		}
+	}
+	return ""
 }
 
 // example is a shape that the input may have.
@@ -77,6 +124,12 @@ func CheckInputs(inputs []TensorInfo, arrays []npz.Array) error {
 			return fmt.Errorf("the input %q has the shape %s, the model takes %s", in.Name, shapeText(a.Shape),
 				shapeText(in.Shape))
 		}
+		if wrong := in.outside(a.Shape); wrong != "" {
+			return errors.New(wrong)
+		}
+	}
+	if wrong := disagreeing(inputs, given); wrong != "" {
+		return errors.New(wrong)
 	}
 	return nil
 }

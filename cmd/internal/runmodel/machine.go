@@ -22,10 +22,12 @@ const (
 // signature is what python/collage/virtual_machine.py says of a model, in the order in which it takes and gives.
 type signature struct {
 	Inputs []struct {
-		Name  string  `json:"name"`
-		DType string  `json:"dtype"`
-		Shape []int64 `json:"shape"`
-		Tried []int64 `json:"tried"`
+		Name   string      `json:"name"`
+		DType  string      `json:"dtype"`
+		Shape  []int64     `json:"shape"`
+		Tried  []int64     `json:"tried"`
+		Names  []string    `json:"names"`
+		Domain []*[2]int64 `json:"domain"`
 	} `json:"inputs"`
 	Outputs []struct {
 		DType string  `json:"dtype"`
@@ -56,7 +58,10 @@ func (m *Model) startMachine(library *bridge.Module, path string) error {
 			if len(in.Tried) != len(in.Shape) || in.Tried[i] < 1 {
 				return fmt.Errorf("what the model says of its input %q is damaged", in.Name)
 			}
-			info.Tried = in.Tried
+			info.Tried, info.Names, info.Domain = in.Tried, in.Names, in.Domain
+		}
+		if info.Names != nil && len(info.Names) != len(in.Shape) || info.Domain != nil && len(info.Domain) != len(in.Shape) {
+			return fmt.Errorf("what the model says of its input %q is damaged", in.Name)
 		}
 		m.Inputs = append(m.Inputs, info)
 	}
