@@ -23,7 +23,7 @@ func (c *decision) notePoints() {
 	for i, p := range c.points {
 		texts[i] = pointText(p, c.opened())
 	}
-	c.note("What a run takes is the mean over all sizes that open dimensions may have. %s.", strings.Join(texts, "; "))
+	c.note("What a run takes is the mean over all sizes that open dimensions may have. %s.", strings.Join(texts, ". "))
 }
 
 // opened are the inputs with open dimensions that have a domain, sorted.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/relay"
 )
@@ -37,6 +38,9 @@ type Value struct {
 	Fields []Value
 	known  bool // a tensor: a scalar has a nil Shape
 }
+
+// unnamed begins the names of symbols that nobody has named, and no other's.
+const unnamed = "%"
 
 // mostItems is of how many items tensors are whose items are followed: a shape has a few.
 const mostItems = 64
@@ -80,7 +84,7 @@ func Analyse(g *relay.Graph, inputs Inputs) (*Analysis, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.values[i] = a.agreeing(found, g.Nodes[i].Type, fmt.Sprintf("n%d", i))
+		a.values[i] = a.agreeing(found, g.Nodes[i].Type, fmt.Sprintf("%s%d", unnamed, i))
 	}
 	return a, nil
 }
@@ -89,17 +93,17 @@ func Analyse(g *relay.Graph, inputs Inputs) (*Analysis, error) {
 func (a *Analysis) Of(id relay.NodeID) Value { return a.values[id] }
 
 func (a *Analysis) parameter(n *relay.Node, names []Dimension) Value {
-	v := a.agreeing(Value{}, n.Type, n.Name)
+	v := a.agreeing(Value{}, n.Type, unnamed+n.Name)
 	for d := range v.Shape {
 		if n.Type.Shape[d] != relay.AnyDim {
 			continue
 		}
-		name, most := fmt.Sprintf("%s.%d", n.Name, d), int64(Unbounded)
+		name, most := fmt.Sprintf("%s%s.%d", unnamed, n.Name, d), int64(Unbounded)
 		var told Dimension
 		if names != nil {
 			told = names[d]
 		}
-		if told.Name != "" {
+		if told.Name != "" && !strings.HasPrefix(told.Name, unnamed) {
 			name = told.Name
 		}
 		if told.Most > 0 {
