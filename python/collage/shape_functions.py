@@ -64,6 +64,27 @@ _REWRITTEN = """bitwise_not cast cast_like ceil clip copy exp fast_erf fast_exp 
 _ABOVE = 11
 
 
+@script
+def _depthwise(shape, weights, strides, padding, dilation):
+    out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
+    out[0] = shape[0]
+    out[1] = weights[0]
+    for i in const_range(2):  # noqa: F821
+        reach = (weights[i + 2] - 1) * dilation[i] + 1
+        out[i + 2] = (shape[i + 2] + padding[i] + padding[i + 2] - reach) // strides[i] + 1
+    out[4] = weights[5]
+    return out
+
+
+def _of_depthwise(attrs, inputs, _ranks):
+    """Data in blocks of channels, [n, C, h, w, c], and weights [C, 1, kh, kw, 1, c]."""
+    padding = [int(one) for one in attrs.padding]
+    if len(padding) < 4:
+        padding = [padding[0], padding[-1]] * 2
+    lists = [int(one) for one in attrs.strides], padding, [int(one) for one in attrs.dilation]
+    return [_depthwise(*inputs, *map(tvm.runtime.convert, lists))]
+
+
 @functools.cache
 def register():
     """Register them; what TVM has stays, but that it reads all sizes."""
@@ -71,6 +92,7 @@ def register():
         **dict.fromkeys(_AS_THE_FIRST, _as_the_first),
         **dict.fromkeys(_BROADCAST, broadcast_shape_func),
         "any": reduce_shape_func,
+        "nn.contrib_depthwise_conv2d_NCHWc": _of_depthwise,
         "nn.depth_to_space": _between_depth_and_space(1),
         "nn.space_to_depth": _between_depth_and_space(0),
     }
