@@ -131,7 +131,7 @@ def test_what_is_static_is_placed(command, store, tmp_path):
                    "--pin", "nn.conv2d=dnnl", "--json")  # fmt: skip
     assert told.returncode == 0, told.stderr
     report = json.loads(told.stdout)
-    assert report["model_info"]["inputs"]["ids"] == {"shape": [6], "dtype": "int64", "open": [0]}
+    assert report["model_info"]["inputs"]["ids"] == {"shape": [6], "dtype": "int64", "open": [0], "names": ["L"]}
     assert "unchecked" not in report["import_check"]
     plan = json.loads((tmp_path / "plan.json").read_text())
     placed = {one["name"]: one for one in plan["backends"]}
@@ -144,7 +144,7 @@ def test_what_is_static_is_placed(command, store, tmp_path):
                        "--json")  # fmt: skip
         assert told.returncode == 0, told.stderr
         shown = json.loads(told.stdout)
-        assert shown["inputs"][1] == {"name": "ids", "shape": [-1], "dtype": "int64", "tried_shape": [6]}
+        assert shown["inputs"][1] == {"name": "ids", "shape": [-1], "dtype": "int64", "tried_shape": [6], "names": ["L"]}
         assert shown["outputs"] == [{"name": "output_0", "shape": [len(given["ids"]), 32], "dtype": "float32"}]
         assert "libcollage_dnnl.so" in shown["plugins"]
         with np.load(tmp_path / "out.npz") as archive:
@@ -195,9 +195,9 @@ def test_an_open_dimension_wants_a_size_or_to_stay_open(command, tmp_path):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ("x", "--dynamic x: give it as NAME:0 or NAME:0,1"),
+        ("x", "--dynamic x: give it as NAME:0, NAME:0,1 or NAME:1=1..512"),
         ("x:", "--dynamic x: names no dimension"),
-        ("x:-1", '"-1" is not a dimension (a whole number from 0 up)'),
+        ("x:-1", '"-1" is not a dimension (a whole number from 0 up, with'),
     ],
 )
 def test_what_the_command_line_refuses(command, tmp_path, given, why):
