@@ -44,7 +44,7 @@ def compiled(tmp_path_factory, command, store):
 
 
 def test_it_is_measured_over_the_domain(compiled):
-    made, path, report, plan = compiled
+    _, _, report, plan = compiled
     inputs = report["model_info"]["inputs"]
     for name in ("x", "mask"):  # what one is told of a name holds for the other
         assert inputs[name]["domain"] == [None, [2, 40], None]
@@ -148,5 +148,7 @@ def test_few_sizes_are_all_measured(domain, sizes):
     points = open_dimensions.points({"x": [1, 4]}, {"x": [None, domain]})
     assert [point["sizes"]["x"][1] for point in points] == sizes
     assert sum(point["weight"] for point in points) == pytest.approx(1)
-    assert open_dimensions.corners({"x": [1, 4]}, {"x": [None, domain]}) == [{"x": [1, d]} for d in (sizes[0], sizes[-1])]
+    assert open_dimensions.corners({"x": [1, 4]}, {"x": [None, domain]}) == [
+        {"x": [1, d]} for d in (sizes[0], sizes[-1])
+    ]
     assert open_dimensions.points({"x": [1, 4]}, {"x": [None, None]}) == []

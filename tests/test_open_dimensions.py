@@ -144,7 +144,13 @@ def test_what_is_static_is_placed(command, store, tmp_path):
                        "--json")  # fmt: skip
         assert told.returncode == 0, told.stderr
         shown = json.loads(told.stdout)
-        assert shown["inputs"][1] == {"name": "ids", "shape": [-1], "dtype": "int64", "tried_shape": [6], "names": ["L"]}
+        assert shown["inputs"][1] == {
+            "name": "ids",
+            "shape": [-1],
+            "dtype": "int64",
+            "tried_shape": [6],
+            "names": ["L"],
+        }
         assert shown["outputs"] == [{"name": "output_0", "shape": [len(given["ids"]), 32], "dtype": "float32"}]
         assert "libcollage_dnnl.so" in shown["plugins"]
         with np.load(tmp_path / "out.npz") as archive:

@@ -113,7 +113,11 @@ OPERATORS = {
     "attention": sentence(attention),
     "take": words(lambda ids: nn.relu(relay.take(const(6, 8), ids, axis=0))),
     "slice": sentence(lambda x: relay.strided_slice(nn.relu(x), [1], [5], axes=[2])),
-    "convolution": images(lambda x: nn.relu(nn.conv2d(x, const(6, 4, 3, 3), padding=(1, 1), channels=6, kernel_size=3) + const(6, 1, 1))),
+    "convolution": images(
+        lambda x: nn.relu(
+            nn.conv2d(x, const(6, 4, 3, 3), padding=(1, 1), channels=6, kernel_size=3) + const(6, 1, 1)
+        )
+    ),
     "depthwise": images(lambda x: nn.conv2d(x, const(4, 1, 3, 3), groups=4, strides=2, channels=4, kernel_size=3)),
     "pools": images(lambda x: nn.global_avg_pool2d(nn.avg_pool2d(nn.max_pool2d(x, (2, 2), (2, 2)), (2, 2), (2, 2)))),
 }  # fmt: skip

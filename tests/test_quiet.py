@@ -44,7 +44,8 @@ def test_a_process_that_was_started_meanwhile_is_heard_on(tmp_path):
     program.write_text(
         "import subprocess\nfrom collage import quiet\n"
         "with quiet.without_notes():\n"
-        "    other = subprocess.Popen(['sh', '-c', 'echo first >&2; read go; echo second >&2'], stdin=subprocess.PIPE)\n"
+        "    said = 'echo first >&2; read go; echo second >&2'\n"
+        "    other = subprocess.Popen(['sh', '-c', said], stdin=subprocess.PIPE)\n"
         "other.communicate(b'go')\n"
         "assert other.returncode == 0\n"
         "import threading\n[one.join() for one in threading.enumerate() if one.daemon]\n"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/collage-tvm/collage/relay"
@@ -39,6 +40,16 @@ func rules() map[string]rule {
 			reductions(),
 			shapes(), selections(), scatters(), orders(), images(), samplings(), divisions()} {
 			maps.Copy(ruleTable.all, group)
+		}
+		for name, check := range openRules {
+			r, ok := ruleTable.all[name]
+			if !ok {
+				panic("onnxruntime: " + name + " may have open dimensions, and there is no rule for it")
+			}
+			if r.limits += ", open dimensions"; check != nil {
+				r.limits = strings.TrimSuffix(r.limits, "open dimensions") + "some open dimensions"
+			}
+			ruleTable.all[name] = r
 		}
 	})
 	return ruleTable.all

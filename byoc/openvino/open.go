@@ -4,6 +4,7 @@ package openvino
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/relay"
@@ -41,6 +42,23 @@ func init() {
 
 // writtenBySize are operators of these families that are written with the sizes of their tensors.
 var writtenBySize = []string{"nn.prelu"}
+
+// described is the operator with what openChecks says of it in its limits.
+func (o *operator) described(name string) *operator {
+	check, ok := openChecks[name]
+	if !ok {
+		return o
+	}
+	open := "open dimensions"
+	if check != nil {
+		open = "some open dimensions"
+	}
+	with := *o
+	if with.limits = strings.Replace(o.limits, "static shapes", open, 1); with.limits == o.limits {
+		with.limits += ", " + open
+	}
+	return &with
+}
 
 // isOpen says that some of a call's tensors has a dimension that is known only when it runs.
 func (c *call) isOpen() bool {

@@ -31,7 +31,7 @@ var operators = sync.OnceValue(func() map[string]*operator {
 			if _, twice := all[name]; twice {
 				panic("openvino: two ways to write " + name)
 			}
-			all[name] = o
+			all[name] = o.described(name)
 		}
 	}
 	return all

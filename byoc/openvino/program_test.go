@@ -312,3 +312,9 @@ func TestOperatorsAreTakenAlone(t *testing.T) {
 	}
 	require.Len(t, alone, len(names()))
 }
+
+func TestWhatMayBeOpenIsAnOperator(t *testing.T) {
+	for name := range openChecks {
+		require.Contains(t, operators(), name)
+	}
+}

@@ -80,8 +80,8 @@ int ElementType(const DLDataType& type) {
   throw std::runtime_error("a tensor has an element type that ONNX does not know");
 }
 
-// A tensor of the caller's as ONNX Runtime sees it, kept for as long as it lies in the same place and is of the same
-// shape: an executor passes the same ones again and again.
+// A tensor of the caller's as ONNX Runtime sees it, kept for as long as it lies in the same place and is of
+// the same shape: an executor passes the same ones again and again.
 class SharedTensor {
  public:
   explicit SharedTensor(const Runtime& runtime)

@@ -86,16 +86,16 @@ class CompiledRegion {
     // and are not pinned.
     const std::string precision(program.precision);
     const std::string threads = std::to_string(collage_num_threads());
-    // 2026.4 makes one kernel (a snippet) of a product, a softmax and another product, and where the number of columns
-    // is known only at run time, and is 16 or more, the sum of the softmax is not divided by.
+    // 2026.4 makes one kernel (a snippet) of a product, a softmax and another product, and where the number
+    // of columns is known only at run time, and is 16 or more, the sum of the softmax is not divided by.
     CompiledModel* compiled = nullptr;
-    api_.Check(api_.core_compile_model(core, model.get(), "CPU", IsOpen(region) ? 14 : 12, &compiled,        //
-                                       "INFERENCE_PRECISION_HINT", precision.c_str(),  //
-                                       "PERFORMANCE_HINT", "LATENCY",                  //
-                                       "NUM_STREAMS", "1",                             //
-                                       "INFERENCE_NUM_THREADS", threads.c_str(),       //
-                                       "ENABLE_CPU_PINNING", "NO",                     //
-                                       "PERF_COUNT", timed ? "YES" : "NO",             //
+    api_.Check(api_.core_compile_model(core, model.get(), "CPU", IsOpen(region) ? 14 : 12, &compiled,  //
+                                       "INFERENCE_PRECISION_HINT", precision.c_str(),                  //
+                                       "PERFORMANCE_HINT", "LATENCY",                                  //
+                                       "NUM_STREAMS", "1",                                             //
+                                       "INFERENCE_NUM_THREADS", threads.c_str(),                       //
+                                       "ENABLE_CPU_PINNING", "NO",                                     //
+                                       "PERF_COUNT", timed ? "YES" : "NO",                             //
                                        "SNIPPETS_MODE", "DISABLE"),
                "compile the region");
     compiled_.reset(compiled);

@@ -71,7 +71,8 @@ const char* WrongWith(const DLTensor* tensor, const TensorType& type) {
       !type.Takes(tensor->ndim, tensor->shape)) {
     return "is of another type";
   }
-  const bool empty = std::find(tensor->shape, tensor->shape + tensor->ndim, 0) != tensor->shape + tensor->ndim;
+  const bool empty =
+      std::find(tensor->shape, tensor->shape + tensor->ndim, 0) != tensor->shape + tensor->ndim;
   if (tensor->data == nullptr && !empty) return "has no memory";
   if (!IsCompact(tensor)) return "has strides with gaps; copy it into a compact tensor";
   // An element of 8 bytes stands at a multiple of 8.

@@ -27,8 +27,8 @@ struct RegionProgram {
   std::string text;
   // Weights, in the order that the code generator gave them.
   RegionConstants constants;
-  // What it is called with, in order. The module refuses other arguments. Of engines whose code generator takes open
-  // dimensions (byoc/region.RegisterOpen) extents may be kOpenExtent.
+  // What it is called with, in order. The module refuses other arguments. Of engines whose code generator
+  // takes open dimensions (byoc/region.RegisterOpen) extents may be kOpenExtent.
   std::vector<TensorType> inputs, outputs;
 
   int num_inputs() const { return static_cast<int>(inputs.size()); }
@@ -80,8 +80,8 @@ COLLAGE_EXPORT void PrepareRegionsForThreads();
 //     runtime.module.loadbinary_collage_<engine>
 //
 // text is bytes, constants an Array of NDArrays; inputs and outputs are the arguments' types, each a line of
-// words: the element type and the extents ("float32 1 64 56 56\n"), -1 for an open one. Where the names are taken already, they
-// stay as they are.
+// words: the element type and the extents ("float32 1 64 56 56\n"), -1 for an open one. Where the names are
+// taken already, they stay as they are.
 COLLAGE_EXPORT void RegisterRegionEngine(const char* engine, MakeEngine make);
 
 // Where a tensor's elements begin.

@@ -205,6 +205,7 @@ def _over_domains(request, executors, points, progress):
         "outputs": seen,
         "errors": {},
         "points": [
-            {**point, "ms": {name: float(np.median(taken[name][at])) for name in taken}} for at, point in enumerate(points)
+            {**point, "ms": {name: float(np.median(taken[name][at])) for name in taken}}
+            for at, point in enumerate(points)
         ],
     }

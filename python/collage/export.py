@@ -24,7 +24,18 @@ from tvm import autotvm, relay
 from tvm.contrib import graph_executor
 from tvm.relay.backend import executor_factory
 
-from . import c_sources, common_subexpressions, errors, library, needs, packed, quiet, shape_functions, target, virtual_machine
+from . import (
+    c_sources,
+    common_subexpressions,
+    errors,
+    library,
+    needs,
+    packed,
+    quiet,
+    shape_functions,
+    target,
+    virtual_machine,
+)
 
 FORMATS = (".so", ".tar")
 

@@ -109,14 +109,15 @@ def require_within(name, sizes, domain, what, given):
             )
 
 
-# The points and weights of Gauss's and Legendre's rule, in the middle of -1 and 1: what is a polynomial of the size, of
-# degree five at most, has exactly the mean over all sizes that these have. (Costs are nearly linear, attention is square.)
+# The points, between -1 and 1, and weights of Gauss's and Legendre's rule: a polynomial of the size, of degree five at
+# most, has exactly the mean over all sizes that it has over these. (Costs are nearly linear, attention is square.)
 _RULE = (-math.sqrt(0.6), 5 / 18), (0.0, 8 / 18), (math.sqrt(0.6), 5 / 18)
 
 
 def points(tried, domains):
-    """At which sizes a network with domains is measured: [{"sizes": {name: sizes}, "weight"}], weights that sum up to 1;
-    every size of a domain counts alike. All domains go from their least to their most together. Without domains nothing.
+    """At which sizes a network with domains is measured: [{"sizes": {name: sizes}, "weight"}], the weights adding up to
+    1; every size of a domain counts alike. All domains go from their least to their most together. Without domains
+    nothing.
     """
     spans = [bounds for domain in domains.values() for bounds in domain if bounds is not None]
     if not spans:
@@ -222,7 +223,7 @@ def outside(name, dims, given, domain):
     """Why an input may not be of a shape that fits: an open dimension is at least 1, and within its domain."""
     for axis, (dim, size) in enumerate(zip(dims, given, strict=True)):
         least, most = (domain[axis] if domain else None) or (1, None)
-        if dim is None and (size < least or most is not None and size > most):
+        if dim is None and (size < least or (most is not None and size > most)):
             allowed = "at least 1" if most is None else f"from {least} to {most}"
             return f"the input {name} has the size {size} in dimension {axis}; the model was compiled for {allowed}"
     return ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps from the standard error what TVM notes there for its own developers while it builds for its virtual machine.
 
-In: what this process writes to its standard error, from C++ too. Out: the same, but for lines about stages of schedules,
-each as soon as it is whole.
+In: what this process writes to its standard error, from C++ too. Out: the same, but for lines about stages of
+schedules, each as soon as it is whole.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def without_notes():
     finally:
         sys.stderr.flush()
         os.dup2(kept, 2)
-        # That was the last end for writing, unless a process was started meanwhile: what that says goes on through here.
+        # That was the last end for writing, unless a process was started meanwhile: what it says goes on through here.
         passing.join(_PATIENCE)
 
 

@@ -14,9 +14,11 @@ from tvm.relay.op._tensor import broadcast_shape_func
 from tvm.te.hybrid import script
 
 # As large as the first argument.
-_AS_THE_FIRST = """abs acos acosh asin asinh atan atanh cos cosh erf isfinite isinf isnan log10 sign sin sinh trunc
-    fixed_point_multiply reverse reverse_sequence
-    sequence_mask trilu nn.log_softmax nn.lrn""".split()
+_AS_THE_FIRST = [
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "isfinite", "isinf",
+    "isnan", "log10", "sign", "sin", "sinh", "trunc", "fixed_point_multiply", "reverse", "reverse_sequence",
+    "sequence_mask", "trilu", "nn.log_softmax", "nn.lrn",
+]  # fmt: skip
 _BROADCAST = ["fixed_point_multiply_per_axis"]
 
 
@@ -56,10 +58,13 @@ def _between_depth_and_space(apart):
     return shape
 
 
-# Elementwise operators whose shape functions TVM writes as computations. Its schedule puts these into what comes behind,
+# Elementwise operators whose shape functions TVM writes as computations. Its schedule puts these into what is behind,
 # and fails where that has another argument whose size is computed.
-_REWRITTEN = """bitwise_not cast cast_like ceil clip copy exp fast_erf fast_exp fast_tanh floor full_like log log2
-    logical_not negative nn.leaky_relu nn.relu ones_like round rsqrt sigmoid sqrt tan tanh zeros_like""".split()
+_REWRITTEN = [
+    "bitwise_not", "cast", "cast_like", "ceil", "clip", "copy", "exp", "fast_erf", "fast_exp", "fast_tanh",
+    "floor", "full_like", "log", "log2", "logical_not", "negative", "nn.leaky_relu", "nn.relu", "ones_like",
+    "round", "rsqrt", "sigmoid", "sqrt", "tan", "tanh", "zeros_like",
+]  # fmt: skip
 # TVM registers its own with 10; one of a higher level takes its place.
 _ABOVE = 11
 

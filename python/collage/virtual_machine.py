@@ -70,8 +70,8 @@ def _constants(module):
 
 
 def signature(module, tried):
-    """What a typed module's main takes and gives. ``tried`` {name: {"shape": sizes, "names", "domain"}}, of which any may
-    be missing, is what is known of inputs' open dimensions. A result that is no tensor raises ValueError.
+    """What a typed module's main takes and gives. ``tried`` {name: {"shape": sizes, "names", "domain"}}, of which any
+    may be missing, is what is known of inputs' open dimensions. A result that is no tensor raises ValueError.
     """
     main = module["main"]
     inputs = []
@@ -143,7 +143,9 @@ class Model:
             ]
             if missing:
                 raise errors.InputError(f"the input {missing[0]} is not set")
-            shapes = {one["name"]: value.shape for one, value in zip(self.signature["inputs"], self._values, strict=True)}
+            shapes = {
+                one["name"]: value.shape for one, value in zip(self.signature["inputs"], self._values, strict=True)
+            }
             if disagreeing := open_dimensions.disagreeing(self.signature["inputs"], shapes):
                 raise errors.InputError(disagreeing)
             self._machine.set_input("main", *self._values)
