@@ -168,13 +168,17 @@ func (a *serveAction) batching(s *Session, inputs, outputs []runmodel.TensorInfo
 		return serve.Batching{}, nil
 	}
 	rows, err := serve.BatchOf(inputs, outputs)
+	most := int64(0)
+	if err == nil {
+		most, err = serve.MostRows(inputs)
+	}
 	if err == nil {
 		err = serve.CheckRows(s.Context, one, inputs, rows)
 	}
 	if err != nil {
 		return serve.Batching{}, fmt.Errorf("--batch-delay: %w", err)
 	}
-	return serve.Batching{Rows: rows, Delay: a.batchDelay}, nil
+	return serve.Batching{Rows: rows, Most: most, Delay: a.batchDelay}, nil
 }
 
 // load gives the model as often as there are executors.

@@ -18,6 +18,8 @@ const AsMany = -1
 type Batching struct {
 	// Rows is how many the model computes, or AsMany; 0 gathers nothing.
 	Rows int64
+	// Most is how many rows a model may be given that computes AsMany (MostRows); 0 for as many as there are.
+	Most int64
 	// Delay is how long the first request of a batch waits for others.
 	Delay time.Duration
 }
@@ -93,13 +95,13 @@ func (b *batcher) gather() (members []*member) {
 	take := func(m *member) (full bool) {
 		switch {
 		case m.ctx.Err() != nil: // nobody waits for it
-		case b.Rows != AsMany && rows+m.rows > b.Rows:
+		case b.Rows != AsMany && rows+m.rows > b.Rows, b.Most > 0 && len(members) > 0 && rows+m.rows > b.Most:
 			b.left = m
 			return true
 		default:
 			members, rows = append(members, m), rows+m.rows
 		}
-		return rows == b.Rows
+		return rows == b.Rows || b.Most > 0 && rows >= b.Most
 	}
 	if m := b.left; m != nil {
 		b.left = nil

@@ -150,6 +150,54 @@ func TestBatchOf(t *testing.T) {
 	}
 }
 
+func TestMostRows(t *testing.T) {
+	input := func(domains ...*[2]int64) []runmodel.TensorInfo {
+		var infos []runmodel.TensorInfo
+		for _, domain := range domains {
+			infos = append(infos, runmodel.TensorInfo{Name: "x", Shape: []int64{-1, 2}, DType: "float32",
+				Domain: []*[2]int64{domain, nil}})
+		}
+		return infos
+	}
+	for want, domains := range map[int64][]*[2]int64{0: {nil}, 9: {nil, {1, 9}}, 5: {{1, 9}, {1, 5}}} {
+		most, err := MostRows(input(domains...))
+		require.NoError(t, err)
+		assert.Equal(t, want, most)
+	}
+	for _, domain := range [][2]int64{{2, 9}, {1, 3}} {
+		_, err := MostRows(input(&domain))
+		assert.ErrorContains(t, err, "requests are gathered for models that take from 1 to 4 or more")
+	}
+}
+
+// TestNoMoreRowsThanTheDomainHas gathers five requests of a row where three rows may be computed at once.
+func TestNoMoreRowsThanTheDomainHas(t *testing.T) {
+	executor := &countingRows{}
+	b := newBatcher(Batching{Rows: AsMany, Most: 3, Delay: 200 * time.Millisecond}, []Executor{executor},
+		newMetrics("net", AsMany), func(e Executor, inputs []npz.Array) ([]npz.Array, error) {
+			return e.Infer(context.Background(), inputs)
+		})
+	t.Cleanup(b.close)
+	asked(t, b, []float32{1, 1}, []float32{2, 2}, []float32{3, 3}, []float32{4, 4}, []float32{5, 5})
+	for _, rows := range executor.seen {
+		assert.LessOrEqual(t, rows, int64(3))
+	}
+	assert.Less(t, len(executor.seen), 5, "some were gathered")
+}
+
+// countingRows gives back what it gets, and notes how many rows that were.
+type countingRows struct {
+	mu   sync.Mutex
+	seen []int64
+}
+
+func (e *countingRows) Infer(_ context.Context, inputs []npz.Array) ([]npz.Array, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = append(e.seen, inputs[0].Shape[0])
+	return inputs, nil
+}
+
 func batching(t *testing.T, executor Executor, delay time.Duration) *batcher {
 	return batchingOf(t, batchOf, executor, delay)
 }
@@ -307,4 +355,13 @@ func TestRequestsOfSomeRows(t *testing.T) {
 	_, said, _ = ask(t, s, "GET", "/metrics", "")
 	assert.Contains(t, said, `collage_batch_rows_sum{model="net"} 1`)
 	assert.Contains(t, said, `collage_batch_requests_count{model="net"} 1`)
+}
+
+func TestARequestOfMoreRowsThanTheDomainHas(t *testing.T) {
+	s := &Server{options: Options{Inputs: []runmodel.TensorInfo{{Name: "x", Shape: []int64{-1, 2}, DType: "float32"}},
+		Batching: Batching{Rows: AsMany, Most: 3}}}
+	_, err := s.check([]npz.Array{arrayOf("x", make([]float32, 6))})
+	require.NoError(t, err)
+	_, err = s.check([]npz.Array{arrayOf("x", make([]float32, 8))})
+	assert.ErrorContains(t, err, `the input "x" has 4 rows; the model was compiled for 1 to 3`)
 }

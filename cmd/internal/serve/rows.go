@@ -49,6 +49,25 @@ func BatchOf(inputs, outputs []runmodel.TensorInfo) (rows int64, err error) {
 	return rows, nil
 }
 
+// MostRows is how many rows a model may be given whose first dimension is open, by its inputs' domains; 0 where nothing
+// bounds them. The error says why requests cannot be gathered: one row must be allowed, and as many as are tried.
+func MostRows(inputs []runmodel.TensorInfo) (most int64, err error) {
+	for _, info := range inputs {
+		if len(info.Domain) == 0 || info.Domain[0] == nil {
+			continue
+		}
+		least, last := info.Domain[0][0], info.Domain[0][1]
+		if least > 1 || last < rowsTried {
+			return 0, fmt.Errorf("the input %s was compiled for %d to %d rows; requests are gathered for models that take from "+
+				"1 to %d or more (--dynamic)", info, least, last, rowsTried)
+		}
+		if most == 0 || last < most {
+			most = last
+		}
+	}
+	return most, nil
+}
+
 // rowsDiffer is by how much a row may differ among other rows, as a share of the output's greatest value: kernels may add
 // in another order.
 const rowsDiffer = 1e-5

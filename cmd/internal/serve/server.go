@@ -314,6 +314,9 @@ func (s *Server) check(inputs []npz.Array) ([]npz.Array, error) {
 		switch {
 		case most == AsMany && rows < 1:
 			return nil, fmt.Errorf("the input %q has %d rows; a request has 1 or more", inputs[0].Name, rows)
+		case most == AsMany && s.options.Batching.Most > 0 && rows > s.options.Batching.Most:
+			return nil, fmt.Errorf("the input %q has %d rows; the model was compiled for 1 to %d", inputs[0].Name, rows,
+				s.options.Batching.Most)
 		case most != AsMany && (rows < 1 || rows > most):
 			return nil, fmt.Errorf("the input %q has %d rows; a request may have 1 to %d", inputs[0].Name, rows, most)
 		}
