@@ -99,7 +99,22 @@ def partly(path):
     )  # fmt: skip
 
 
+def sound(path):
+    """A wave of any length: convolutions along it, with strides and dilation."""
+    return write(
+        path,
+        [
+            node("Conv", ["x", "w1", "b1"], ["a"], kernel_shape=[5], strides=[2], pads=[2, 1]),
+            node("Relu", ["a"], ["r"]),
+            node("Conv", ["r", "w2"], ["c"], kernel_shape=[3], dilations=[2], pads=[2, 2]),
+            node("Mul", ["c", "c"], ["out"]),
+        ],
+        values(x=["N", 2, "T"]), values(out=["N", 8, "U"]), weights(w1=(8, 2, 5), b1=(8,), w2=(8, 8, 3)),
+    )  # fmt: skip
+
+
 NETWORKS = {
+    sound: ({"x": [0, 2]}, [{"x": normal(n, b, 2, n)} for b, n in ((1, 5), (2, 16), (1, 37))]),
     perceptron: ({"x": [0]}, [{"x": normal(n, n, 32)} for n in (1, 2, 7)]),
     convolutions: (
         {"x": [0, 2, 3]},

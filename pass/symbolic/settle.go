@@ -127,9 +127,57 @@ func (s *settler) settle(id relay.NodeID, n *relay.Node) {
 			return
 		}
 	}
+	if n.Op == "nn.conv1d" {
+		s.flatImage(id, n, data)
+	}
 	if strings.HasPrefix(n.Op, "dyn.") {
 		s.tell(id, n.Type, v.Shape)
 	}
+}
+
+// flatImage writes a convolution along an open dimension as one of an image of one line: of these TVM has kernels for any
+// width, of those it has none that it can build.
+func (s *settler) flatImage(id relay.NodeID, n *relay.Node, data Value) {
+	if len(data.Shape) != 3 || !hasOpenWidth(&s.g.Nodes[n.Inputs[0]]) {
+		return
+	}
+	ints := func(name string) []int64 { list, _ := n.Attrs.Ints(name); return list }
+	strides, padding, dilation, kernel := ints("strides"), ints("padding"), ints("dilation"), ints("kernel_size")
+	groups, ok := n.Attrs.Int("groups")
+	channels, ok2 := n.Attrs.Int("channels")
+	layout, _ := n.Attrs.String("data_layout")
+	weights, _ := n.Attrs.String("kernel_layout")
+	outLayout, _ := n.Attrs.String("out_layout")
+	dtype, _ := n.Attrs.String("out_dtype")
+	if len(padding) == 1 {
+		padding = append(padding, padding[0])
+	}
+	if !ok || !ok2 || len(strides) != 1 || len(padding) != 2 || len(dilation) != 1 || len(kernel) != 1 ||
+		layout != "NCW" || weights != "OIW" || outLayout != "" && outLayout != "NCW" {
+		return
+	}
+	line := func(along int64) []any { return []any{int64(1), along} }
+	s.r.Replace(id, n.Inputs, func(now []*bridge.Object) (*bridge.Object, error) {
+		args := make([]any, 0, len(now))
+		for _, o := range now {
+			image, err := s.called(id, "relay.op._make.expand_dims", o, int64(2), int64(1))
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, image)
+		}
+		image, err := s.called(id, "relay.op.nn._make.conv2d", append(args, line(strides[0]),
+			[]any{int64(0), padding[0], int64(0), padding[1]}, line(dilation[0]), groups, channels, line(kernel[0]), "NCHW",
+			"OIHW", "", dtype)...)
+		if err != nil {
+			return nil, err
+		}
+		return s.called(id, "relay.op._make.squeeze", image, []any{int64(2)})
+	})
+}
+
+func hasOpenWidth(n *relay.Node) bool {
+	return n.Type != nil && len(n.Type.Shape) == 3 && n.Type.Shape[2] == relay.AnyDim
 }
 
 // tell has a reshape, which computes nothing, say which dimensions of an operator's result are numbers: TVM's type of what

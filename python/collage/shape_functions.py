@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shape functions of operators that TVM has none of: how large a result is, computed when the network runs.
+"""Shape functions of operators that TVM has none of, or wrong ones: how large a result is, computed when it is made.
 
 TVM's virtual machine builds no operator with an open dimension that lacks one, and TVM 0.19 has none for erf, so for no
 GELU. In: nothing. Out: TVM's registry with them.
@@ -11,6 +11,7 @@ import tvm
 from tvm.relay.op import op as registry
 from tvm.relay.op._reduce import reduce_shape_func
 from tvm.relay.op._tensor import broadcast_shape_func
+from tvm.relay.op.nn._nn import conv_shape_func
 from tvm.te.hybrid import script
 
 # As large as the first argument.
@@ -70,39 +71,70 @@ _ABOVE = 11
 
 
 @script
-def _depthwise(shape, weights, strides, padding, dilation):
+def _convolved(shape, weights, strides, around, dilation):
+    out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
+    out[0] = shape[0]
+    out[1] = weights[0]
+    for i in const_range(shape.shape[0] - 2):  # noqa: F821
+        reach = (weights[i + 2] - 1) * dilation[i] + 1
+        out[i + 2] = (shape[i + 2] + around[i] - reach) // strides[i] + 1
+    return out
+
+
+@script
+def _convolved_in_blocks(shape, weights, strides, around, dilation):
     out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
     out[0] = shape[0]
     out[1] = weights[0]
     for i in const_range(2):  # noqa: F821
         reach = (weights[i + 2] - 1) * dilation[i] + 1
-        out[i + 2] = (shape[i + 2] + padding[i] + padding[i + 2] - reach) // strides[i] + 1
+        out[i + 2] = (shape[i + 2] + around[i] - reach) // strides[i] + 1
     out[4] = weights[5]
     return out
 
 
-def _of_depthwise(attrs, inputs, _ranks):
-    """Data in blocks of channels, [n, C, h, w, c], and weights [C, 1, kh, kw, 1, c]."""
+def _window(attrs):
+    """Strides, padding of both sides, and dilation of a convolution."""
+    strides, dilation = [int(one) for one in attrs.strides], [int(one) for one in attrs.dilation]
     padding = [int(one) for one in attrs.padding]
-    if len(padding) < 4:
-        padding = [padding[0], padding[-1]] * 2
-    lists = [int(one) for one in attrs.strides], padding, [int(one) for one in attrs.dilation]
-    return [_depthwise(*inputs, *map(tvm.runtime.convert, lists))]
+    if len(padding) == 1:
+        padding = padding * len(strides)
+    if len(padding) == len(strides):
+        padding = padding * 2
+    around = [before + behind for before, behind in zip(padding, padding[len(strides) :], strict=False)]
+    return [tvm.runtime.convert(one) for one in (strides, around, dilation)]
+
+
+def _of_blocks(attrs, inputs, _ranks):
+    """Data in blocks of channels, [n, C, h, w, c], and weights [K, C or 1, kh, kw, c or 1, k]."""
+    return [_convolved_in_blocks(*inputs, *_window(attrs))]
+
+
+def _of_convolution(attrs, inputs, ranks):
+    """TVM's own takes what is in front for what is on both sides."""
+    if str(attrs.data_layout) in ("NCW", "NCHW", "NCDHW") and str(attrs.kernel_layout) in ("OIW", "OIHW", "OIDHW"):
+        return [_convolved(*inputs, *_window(attrs))]
+    return conv_shape_func(attrs, inputs, ranks)
 
 
 @functools.cache
 def register():
-    """Register them; what TVM has stays, but that it reads all sizes."""
+    """Register those that TVM lacks, and others in the place of those that it cannot schedule, or that are wrong."""
     wanted = {
         **dict.fromkeys(_AS_THE_FIRST, _as_the_first),
         **dict.fromkeys(_BROADCAST, broadcast_shape_func),
         "any": reduce_shape_func,
-        "nn.contrib_depthwise_conv2d_NCHWc": _of_depthwise,
+        "nn.contrib_depthwise_conv2d_NCHWc": _of_blocks,
         "nn.depth_to_space": _between_depth_and_space(1),
         "nn.space_to_depth": _between_depth_and_space(0),
     }
     for name, function in wanted.items():
         if registry.get(name).get_attr("FShapeFunc") is None:
             registry.register_shape_func(name, False, function)
-    for name in _REWRITTEN:
-        registry.register_shape_func(name, False, _as_the_first, _ABOVE)
+    instead = {
+        **dict.fromkeys(_REWRITTEN, _as_the_first),
+        **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _of_convolution),
+        "nn.contrib_conv2d_NCHWc": _of_blocks,
+    }
+    for name, function in instead.items():
+        registry.register_shape_func(name, False, function, _ABOVE)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators whose shape functions are ours: with an open dimension they give what they give with a fixed one."""
+
+import numpy as np
+import pytest
+import tvm
+from collage import export
+from onnx_networks import hold, ran
+from tvm import relay
+
+pytestmark = pytest.mark.usefixtures("collage_library")
+
+ANY = relay.Any()
+nn = relay.nn
+
+
+def items_of_computed_places(x):
+    """What TVM's own shape functions of one operator each cannot be scheduled for."""
+    first = relay.sum(x, [1, 2]) * relay.const(0.0)
+    return relay.gather_nd(relay.exp(x), relay.cast(relay.stack([first, first], 0), "int32"))
+
+
+UNARY = {
+    name: getattr(relay, name)
+    for name in (
+        "abs acosh asinh atan cos cosh erf isfinite isinf isnan sign sin sinh trunc ceil floor exp sqrt rsqrt log log2 "
+        "log10 negative round sigmoid tan tanh zeros_like ones_like copy"
+    ).split()
+}
+OTHERS = {
+    "acos": lambda x: relay.acos(relay.tanh(x)),
+    "asin": lambda x: relay.asin(relay.tanh(x)),
+    "atanh": lambda x: relay.atanh(relay.tanh(x) * relay.const(0.5)),
+    "cast": lambda x: relay.cast(x, "int32"),
+    "clip": lambda x: relay.clip(x, 0.2, 0.7),
+    "relu": nn.relu,
+    "leaky_relu": nn.leaky_relu,
+    "logical_not": lambda x: relay.logical_not(relay.greater(x, relay.const(1.0))),
+    "bitwise_not": lambda x: relay.bitwise_not(relay.cast(x, "int32")),
+    "full_like": lambda x: relay.full_like(x, relay.const(3.0)),
+    "cast_like": lambda x: relay.cast_like(x, relay.const(1, "int32")),
+    "any": lambda x: relay.any(relay.greater(x, relay.const(1.0)), axis=1),
+    "log_softmax": lambda x: nn.log_softmax(x, axis=-1),
+    "reverse": lambda x: relay.reverse(x, 1),
+    "sequence_mask": lambda x: relay.sequence_mask(
+        relay.transpose(x, [1, 0, 2]), relay.const(np.array([1, 2], "int32")), mask_value=5.0
+    ),
+    "trilu": lambda x: relay.trilu(x, relay.const(0), True),
+    "behind_what_is_computed": items_of_computed_places,
+}
+IMAGES = {
+    "depth_to_space": lambda x: nn.depth_to_space(x, 2),
+    "space_to_depth": lambda x: nn.space_to_depth(x, 2),
+    "lrn": nn.lrn,
+    "padded_on_one_side": lambda x: nn.conv2d(
+        x, relay.const(np.ones((4, 8, 3, 3), "float32")), channels=4, kernel_size=3, padding=(2, 1, 0, 1)
+    ),
+}
+
+
+def typed(function):
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+
+
+def alike(compute, open_shape, shapes):
+    """One model with an open dimension gives at each size what one of that size gives."""
+    x = relay.var("x", shape=open_shape)
+    model = export.runnable(typed(relay.Function([x], compute(x))))
+    for shape in shapes:
+        given = {"x": 1 + np.random.default_rng(sum(shape)).random(shape, "float32")}
+        fixed = relay.var("x", shape=shape)
+        other = export.runnable(typed(relay.Function([fixed], compute(fixed))))
+        other.run(**given)
+        hold(ran(model, given), [other.get_output(0).numpy()])
+
+
+@pytest.mark.parametrize("operator", [*UNARY, *OTHERS])
+def test_operators(operator):
+    alike({**UNARY, **OTHERS}[operator], (2, ANY, 4), [(2, 1, 4), (2, 7, 4)])
+
+
+@pytest.mark.parametrize("operator", IMAGES)
+def test_operators_on_images(operator):
+    alike(IMAGES[operator], (1, 8, ANY, 4), [(1, 8, 2, 4), (1, 8, 6, 4)])
