@@ -130,6 +130,10 @@ bench-devices: setup ## networks on an OpenCL device, with CLBlast and without; 
 	@scripts/backends.sh clblast
 	@.venv/bin/python scripts/bench_devices.py $(ARGS) | tee docs/results/devices.txt
 
+bench-dynamic: setup peers ## networks whose sizes vary, beside engines that find sizes when they run; writes docs/results/dynamic.*
+	@PYTHONPATH=scripts .venv-peers/bin/python -m models --open
+	@.venv/bin/python scripts/bench_dynamic.py --json docs/results/dynamic.json $(ARGS) | tee docs/results/dynamic.txt
+
 bench-serve: setup ## collage serve under load beside MLServer with ONNX Runtime; writes docs/results/serve.{txt,json}
 	@scripts/serve_peer.sh
 	@.venv/bin/python scripts/bench_serve.py --json docs/results/serve.json $(ARGS) | tee docs/results/serve.txt

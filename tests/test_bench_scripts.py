@@ -15,6 +15,7 @@ import placed
 import pytest
 import schemas
 from conftest import SAMPLES, TREE, environment
+from test_dynamic_domains import two_inputs
 from test_json import small_network
 
 RESULTS = TREE / "docs" / "results"
@@ -171,6 +172,29 @@ def test_bench_devices(tmp_path):
     assert all(float(row[2]) > 0 for row in rows)
     there, theirs = (int(word.rstrip(",")) for word in rows[2][3:5])
     assert 0 < theirs < there and int(rows[1][3].rstrip(",")) > 0
+
+
+def test_bench_dynamic(tmp_path):
+    if not {"onnxruntime", "openvino"} <= set(placed.usable()):
+        pytest.skip("ONNX Runtime or OpenVINO is not usable here")
+    model, file = two_inputs(tmp_path / "sentence.onnx"), tmp_path / "dynamic.json"
+    text = script("bench_dynamic", model, "--sizes", "len=1..30", "--shapes", 4, "--rounds", 2, "--json", file,
+                  "--db", tmp_path / "costs.jsonl", folder=tmp_path)  # fmt: skip
+    lines = readable(text, "sentence.onnx", "rounds").splitlines()
+    assert "is wrong" not in text
+    assert sum(line.startswith("len=") for line in lines) == 4
+    (found,) = schemas.hold("files/dynamic", schemas.parsed(file.read_text()))["models"]
+    assert len(found["shapes"]) == 4
+    for row in found["shapes"]:
+        assert 1 <= row["sizes"]["len"] <= 30
+        assert set(row["ms"]) == {"collage", "onnxruntime", "openvino"}
+        assert all(took > 0 for took in row["ms"].values())
+    for given, why in ((["--sizes", "other=1..3"], ""), (["--sizes", "len=5"], "give it as NAME=1..512")):
+        told = subprocess.run(
+            [sys.executable, TREE / "scripts" / "bench_dynamic.py", tmp_path / "nothing.onnx", *given],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert told.returncode != 0 and why in told.stderr
 
 
 @pytest.mark.long
@@ -514,6 +538,7 @@ def test_every_script_is_here():
         "bench_quantised",
         "bench_scale",
         "bench_drop_in",
+        "bench_dynamic",
         "bench_region_call",
         "bench_search",
         "bench_serve",

@@ -303,6 +303,7 @@ def test_failures_in_the_store(made, command, tmp_path):
 # Results of docs/results that may be there: each is taken by a make target, on its own.
 TAKEN = [
     ("ablation", "bench-all"),
+    ("dynamic", "files/dynamic"),
     ("anytime", "bench-anytime"),
     ("kernels_int8", "bench-kernels"),
     ("kernels_dnnl_int8", "bench-kernels"),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the networks as files: python -m models [--only NAME,...] [--exporter new|old|pt2] [--out FOLDER].
+"""Write the networks as files: python -m models [--only NAME,...] [--exporter new|old|pt2] [--open] [--out FOLDER].
 
 "new" is torch.onnx.export as it is by default (dynamo=True), "old" the one by TorchScript, "pt2" torch.export.save. A
 file NAME.EXPORTER.onnx, or NAME.pt2, that is there stays. What an exporter cannot write is told, and is no error of
-ours; with none written the exit code is 1.
+ours; with none written the exit code is 1. With --open those networks are written that table.OPEN has, as
+NAME.open.onnx by "new", with the dimensions open that stand there.
 """
 
 import argparse
@@ -21,6 +22,7 @@ def arguments():
     parser = argparse.ArgumentParser(prog="python -m models", description=__doc__)
     parser.add_argument("--only", default="", help="these, with commas between them")
     parser.add_argument("--exporter", choices=EXPORTERS, help="this one instead of all")
+    parser.add_argument("--open", action="store_true", help="networks with open dimensions")
     parser.add_argument("--out", type=Path, default=Path("build/models"), help="the folder")
     return parser.parse_args()
 
@@ -41,8 +43,8 @@ def silence():
         os.close(nowhere)
 
 
-def write(make, exporter, path):
-    """Write one network."""
+def write(make, exporter, path, dimensions=None):
+    """Write one network; ``dimensions`` are the open ones of its inputs, as torch.onnx.export has them."""
     import torch
 
     torch.manual_seed(0)
@@ -56,7 +58,8 @@ def write(make, exporter, path):
     partial = path.with_name("part." + path.name)
     with torch.no_grad(), silence():
         if exporter == "new":
-            torch.onnx.export(network, inputs, str(partial), dynamo=True, verbose=False, external_data=False)
+            torch.onnx.export(network, inputs, str(partial), dynamo=True, verbose=False, external_data=False,
+                              dynamic_shapes=dimensions)  # fmt: skip
         elif exporter == "pt2":
             torch.export.save(torch.export.export(network, inputs), str(partial))
         else:
@@ -64,12 +67,26 @@ def write(make, exporter, path):
     os.replace(partial, path)
 
 
+def write_open(networks, given):
+    """The networks with open dimensions; what is there stays."""
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name, (make, dimensions) in networks.items():
+        path = given.out / f"{name}.open.onnx"
+        if (given.only and name not in given.only.split(",")) or path.exists():
+            continue
+        write(make, "new", path, dimensions())
+        print(f"models: {name:20} open {path.stat().st_size / 1e6:7.1f} MB", flush=True)
+    return 0
+
+
 def main():
     given = arguments()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    from .table import NETWORKS
+    from .table import NETWORKS, OPEN
 
+    if given.open:
+        return write_open(OPEN, given)
     names = given.only.split(",") if given.only else list(NETWORKS)
     for name in names:
         if name not in NETWORKS:

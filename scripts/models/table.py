@@ -83,3 +83,22 @@ NETWORKS = {
     "tcn": sequences.tcn,
     "recommendation": sequences.recommendation,
 }
+
+
+def _lengths(count):
+    """Sentences of any length, in so many inputs."""
+    length = torch.export.Dim("len", min=2, max=512)
+    return lambda: {"values": tuple({1: length} for _ in range(count))}
+
+
+def _batches():
+    return {"x": {0: torch.export.Dim("batch", min=2, max=64)}}
+
+
+# Networks with open dimensions: how each is made, and what is open, as torch.onnx.export has it.
+OPEN = {
+    "bert": (sequences.bert, _lengths(2)),
+    "gpt2": (sequences.gpt2, _lengths(1)),
+    "llama": (sequences.llama, _lengths(1)),
+    "mobilenet_v2": (lambda: (torchvision.models.mobilenet_v2(), (torch.randn(2, 3, 224, 224),)), _batches),
+}
