@@ -70,7 +70,30 @@ func settled(g *relay.Graph, inputs Inputs) (*bridge.Object, error) {
 			s.settle(relay.NodeID(id), n)
 		}
 	}
-	return s.r.Function()
+	function, err := s.r.Function()
+	if err != nil || function.Same(g.Function()) {
+		return function, err
+	}
+	defer function.Release()
+	return withoutResultType(function)
+}
+
+// withoutResultType is a function whose result's type is yet to be inferred: it was of before.
+func withoutResultType(function *bridge.Object) (*bridge.Object, error) {
+	fields := map[string]any{}
+	for _, name := range []string{"params", "body", "type_params", "attrs", "span"} {
+		field, err := function.Attr(name)
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = field
+	}
+	v, err := bridge.Global("relay.ir.Function", fields["params"], fields["body"], nil, fields["type_params"],
+		fields["attrs"], fields["span"])
+	if err != nil {
+		return nil, err
+	}
+	return v.Object()
 }
 
 // settler replaces the calls of one function.

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is computed of open dimensions is written as with fixed sizes where it is the same at all of them, and only there."""
+
+import re
+
+import numpy as np
+import pytest
+from collage import export, frontends
+from onnx_networks import answers, hold, node, normal, ran, values, weights, write
+
+pytestmark = pytest.mark.usefixtures("collage_library")
+
+
+def text(read):
+    return read.module["main"].astext(show_meta_data=False)
+
+
+def dynamic_operators(read):
+    return sorted(re.findall(r"= (dyn\.\w+|shape_of)\(", text(read)) + re.findall(r"^  (dyn\.\w+)\(", text(read), re.M))
+
+
+def head(path):
+    """As PyTorch's exporter writes a head of attention: products of matrices of three dimensions, shapes that are taken
+    apart and put together, a broadcast to the size that is there, a table of positions that is cut.
+    """
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "one"], ["length"]),
+        node("Unsqueeze", ["length", "zeros"], ["lengths"]),
+        node("Slice", ["table", "zeros", "lengths", "zeros"], ["places"]),
+        node("Add", ["x", "places"], ["e"]),
+        node("MatMul", ["e", "w"], ["q"]),
+        node("Shape", ["q"], ["of_q"]),
+        node("Slice", ["of_q", "zeros", "twos"], ["outer"]),
+        node("Concat", ["outer", "heads"], ["split"], axis=0),
+        node("Reshape", ["q", "split"], ["q1"]),
+        node("Transpose", ["q1"], ["q2"], perm=[0, 2, 1, 3]),
+        node("Shape", ["q2"], ["of_q2"]),
+        node("Expand", ["q2", "of_q2"], ["q3"]),
+        node("Transpose", ["q3"], ["q4"], perm=[0, 1, 3, 2]),
+        node("MatMul", ["q3", "q4"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("MatMul", ["p", "q3"], ["o"]),
+        node("Erf", ["o"], ["out"]),
+    ]
+    inside = {
+        "one": np.array(1), "zeros": np.array([0]), "twos": np.array([2]), "heads": np.array([2, 8]),
+        "table": (40, 16), "w": (16, 16),
+    }  # fmt: skip
+    return write(path, nodes, values(x=[1, "len", 16]), values(out=[1, 2, "len", 8]), weights(**inside))
+
+
+def test_shapes_that_are_taken_apart_and_put_together(tmp_path):
+    path = head(tmp_path / "network.onnx")
+    read = frontends.load(path, dynamic={"x": {1: (1, 40)}})
+    assert dynamic_operators(read) == ["dyn.strided_slice", "shape_of"], "the table is cut at what the length is"
+    assert "[(1, 2, ?, ?), float32]" in text(read)
+    assert "[(?, ?, ?" not in text(read)
+    model = export.runnable(read.module)
+    for length in (1, 2, 16, 40):
+        given = {"x": normal(length, 1, length, 16)}
+        hold(ran(model, given), answers(path, given))
+
+
+def either(path, second):
+    """A tensor in the shape of another one."""
+    return write(
+        path,
+        [node("Shape", ["b"], ["shape"]), node("Reshape", ["a", "shape"], ["r"]), node("Relu", ["r"], ["out"])],
+        values(a=["n", "m"], b=second), values(out=["p", "q"]), weights(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("second", "stays"), [(["n", "m"], False), (["m", "n"], True), (["k", "l"], True)])
+def test_only_what_has_one_name_is_one_size(second, stays, tmp_path):
+    path = either(tmp_path / "network.onnx", second)
+    read = frontends.load(path, dynamic={"a": [0, 1], "b": [0, 1]})
+    assert bool(dynamic_operators(read)) == stays
+    if stays:
+        model = export.runnable(read.module)
+        given = {"a": normal(1, 2, 6), "b": normal(2, 6, 2)}
+        hold(ran(model, given), answers(path, given))
+
+
+def cut(path):
+    """The first 8 of a sequence."""
+    nodes = [node("Slice", ["x", "zeros", "eights", "ones"], ["c"]), node("Relu", ["c"], ["out"])]
+    inside = {"zeros": np.array([0]), "eights": np.array([8]), "ones": np.array([1])}
+    return write(path, nodes, values(x=[2, "len"]), values(out=[2, "k"]), weights(**inside))
+
+
+def test_a_slice_is_dropped_only_where_it_takes_all(tmp_path):
+    path = cut(tmp_path / "network.onnx")
+    for most in (8, 9):
+        read = frontends.load(path, dynamic={"x": {1: (1, most)}})
+        model = export.runnable(read.module)
+        for length in (1, 8, most):
+            given = {"x": normal(length, 2, length)}
+            hold(ran(model, given), answers(path, given))
