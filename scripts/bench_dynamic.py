@@ -26,6 +26,7 @@ sys.path.insert(0, str(TREE / "python"))
 
 SIZES = {"len": (1, 512), "batch": (1, 16)}
 ENGINES = ("collage", "onnxruntime", "openvino")
+BACKENDS = "tvm,dnnl,native,onnxruntime,openvino"
 # How far outputs may be from ONNX Runtime's, as a share of the greatest of them.
 ERROR = 1e-3
 # A run is timed as the mean of as many as fill this.
@@ -162,11 +163,12 @@ def compiled(model, asked, domains, given, folder):
         if axes:
             dynamic += ["--dynamic", f"{name}:{','.join(axes)}"]
     began = time.monotonic()
-    subprocess.run(
-        [str(TREE / "python/collage/bin/collage"), "compile", str(model), "-o", str(path), "-q",
-         "--threads", str(given.threads), *dynamic, *(["--db", given.db] if given.db else [])],
-        check=True, env={**os.environ, "COLLAGE_PYTHON": sys.executable, "PYTHONPATH": str(TREE / "python")},
-    )  # fmt: skip
+    command = [str(TREE / "python/collage/bin/collage"), "compile", str(model), "-o", str(path), "-q"]
+    command += ["--backends", BACKENDS, "--threads", str(given.threads), *dynamic]
+    if given.db:
+        command += ["--db", given.db]
+    environment = {**os.environ, "COLLAGE_PYTHON": sys.executable, "PYTHONPATH": str(TREE / "python")}
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     return path, time.monotonic() - began
 
 
@@ -229,6 +231,10 @@ def told(found):
     for peer in ENGINES[1:]:
         lines.append(f"{peer} / ours: geometric mean "
                      f"{mean([row['ms'][peer] / row['ms']['collage'] for row in found['shapes']]):.2f}")  # fmt: skip
+    means = (
+        f"{engine} {sum(row['ms'][engine] for row in found['shapes']) / len(found['shapes']):.2f}" for engine in ENGINES
+    )
+    lines.append("mean ms over the shapes: " + ", ".join(means))
     return "\n".join(lines)
 
 

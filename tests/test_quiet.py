@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from collage import quiet
+from conftest import environment
 
 pytestmark = pytest.mark.fast
 
@@ -33,7 +34,7 @@ def test_notes_are_left_out_and_nothing_else(written, seen, tmp_path):
         "with quiet.without_notes():\n    for one in written:\n        os.write(2, one.encode())\n"
         "os.write(2, b'|' + written[0].encode())\n"
     )
-    told = subprocess.run([sys.executable, program], capture_output=True, timeout=60)
+    told = subprocess.run([sys.executable, program], capture_output=True, timeout=60, env=environment())
     assert told.returncode == 0
     assert told.stderr.decode() == seen + "|" + written[0]
 
@@ -50,7 +51,7 @@ def test_a_process_that_was_started_meanwhile_is_heard_on(tmp_path):
         "assert other.returncode == 0\n"
         "import threading\n[one.join() for one in threading.enumerate() if one.daemon]\n"
     )
-    told = subprocess.run([sys.executable, program], capture_output=True, timeout=60)
+    told = subprocess.run([sys.executable, program], capture_output=True, timeout=60, env=environment())
     assert told.returncode == 0, told.stderr
     assert told.stderr.decode() == "first\nsecond\n"
 

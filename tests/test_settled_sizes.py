@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is computed of open dimensions is written as with fixed sizes where it is the same at all of them, and only there."""
+"""What is computed of open dimensions is written as with fixed sizes where it is the same at all, and only there."""
 
 import re
 

@@ -13,7 +13,8 @@ import (
 // ONNX Runtime takes dimensions that are known only when it runs, and finds all sizes by itself. What we write must not
 // depend on them: openRules says of which operators that holds, and when.
 
-// openRules are the operators that may have open dimensions; nil where all are written without any size.
+// openRules are the operators that may have open dimensions; nil where all are written without any size. Each must have
+// a shape function in TVM or of ours (python/collage/shape_functions.py): TVM works out how large results are.
 var openRules map[string]func(c *call) error
 
 func init() {
@@ -26,9 +27,8 @@ func init() {
 		"transpose": nil, "concatenate": nil, "layout_transform": nil,
 		"take": (*call).takenOfFixed, "strided_slice": (*call).slicedAlongFixed,
 		"nn.conv1d": fixedBut(0), "nn.conv2d": fixedBut(0), "nn.conv3d": fixedBut(0),
-		"nn.max_pool1d": fixedBut(0), "nn.max_pool2d": fixedBut(0), "nn.avg_pool1d": fixedBut(0),
-		"nn.avg_pool2d": fixedBut(0), "nn.global_avg_pool2d": fixedBut(0), "nn.global_max_pool2d": fixedBut(0),
-		"nn.adaptive_avg_pool2d": fixedBut(0),
+		"nn.max_pool2d": fixedBut(0), "nn.avg_pool2d": fixedBut(0), "nn.global_avg_pool2d": fixedBut(0),
+		"nn.global_max_pool2d": fixedBut(0),
 	}
 	for name := range unaryOps {
 		openRules[name] = nil
@@ -36,7 +36,7 @@ func init() {
 	for name := range binaryOps {
 		openRules[name] = nil
 	}
-	for _, name := range reshapes {
+	for _, name := range []string{"reshape", "nn.batch_flatten", "expand_dims", "squeeze"} {
 		openRules[name] = func(c *call) error { _, err := c.openTarget(); return err }
 	}
 }

@@ -13,7 +13,8 @@ import (
 // OpenVINO takes dimensions that are known only when it runs, and finds all sizes by itself. What we write must not depend
 // on them: openChecks says of which operators that holds, and when.
 
-// openChecks are the operators that may have open dimensions; nil where all are written without any size.
+// openChecks are the operators that may have open dimensions; nil where all are written without any size. Each must have
+// a shape function in TVM or of ours (python/collage/shape_functions.py): TVM works out how large results are.
 var openChecks map[string]func(c *call) error
 
 func init() {

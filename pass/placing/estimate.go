@@ -143,10 +143,10 @@ func (s *Module) extend(all *Computations, costs []cost.Cost, learnt map[cost.Ke
 		if added == 0 {
 			continue
 		}
-		// Those that the configuration rules out were taken out before, and are proposed anew.
+		// Those that the configuration rules out, and those without costs, were taken out before, and are proposed anew.
 		allowed := slices.DeleteFunc(slices.Clone(set.Candidates),
 			func(c candidate.Candidate) bool {
-				return s.breaks(f, &c, rules) != "" ||
+				return s.breaks(f, &c, rules) != "" || s.withoutCost(&c) ||
 					s.unfit(set.Graph, &c) || s.tooLarge(set.Graph, &c) != ""
 			})
 		total += len(allowed) - len(f.Set.Candidates)

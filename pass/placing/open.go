@@ -11,8 +11,9 @@ import (
 // withoutOpen leaves out what backends would take of parts with open dimensions, where costs decide: nothing is known of
 // these before whole networks are run. A backend that is to have all that it takes (Config.Only) has them.
 func (s *Module) withoutOpen(set *candidate.Set) {
-	if s.Config.Only != "" {
-		return
-	}
-	set.Candidates = slices.DeleteFunc(set.Candidates, func(c candidate.Candidate) bool { return c.Open && !c.Free })
+	set.Candidates = slices.DeleteFunc(set.Candidates, func(c candidate.Candidate) bool { return s.withoutCost(&c) })
+}
+
+func (s *Module) withoutCost(c *candidate.Candidate) bool {
+	return s.Config.Only == "" && c.Open && !c.Free
 }

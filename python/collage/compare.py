@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole models, run in turn on the same inputs."""
 
+import time
 from collections import OrderedDict
 
 import numpy as np
@@ -178,30 +179,33 @@ def _over_domains(request, executors, points, progress):
 
     min_ms = float(request.get("min_sample_ms") or 2.0)
     values = [inputs(point["sizes"]) for point in points]
-    numbers = {}
 
-    def timed(name, at):
-        executor = executors[name]
-        for key, value in values[at].items():
-            executor.set_input(key, value)
-        if (name, at) not in numbers:
-            numbers[name, at] = runs(executor, min_ms)
-        timer = executor.module.time_evaluator("run", tvm.cpu(), number=numbers[name, at], repeat=1)
-        return 1000.0 * timer().results[0]
+    def timed(executor):
+        """What one run takes at each point, in milliseconds. Sizes change with each run, as they are going to: what an
+        engine does then is a part of it.
+        """
+        times = [[] for _ in points]
+        while sum(map(sum, times)) < min_ms:
+            for at, given in enumerate(values):
+                for key, value in given.items():
+                    executor.set_input(key, value)
+                began = time.perf_counter()
+                executor.run()
+                times[at].append(1000.0 * (time.perf_counter() - began))
+        return [float(np.mean(one)) for one in times]
 
     rounds = int(request.get("rounds") or 20)
     most = {model["name"]: model.get("rounds") or rounds for model in request["models"]}
-    taken = {name: [[] for _ in points] for name in executors}
+    taken = {name: [] for name in executors}
     for round_number in range(rounds):
-        for name in executors:
+        for name, executor in executors.items():
             if round_number < most[name]:
-                for at, times in enumerate(taken[name]):
-                    times.append(timed(name, at))
+                taken[name].append(timed(executor))
         if progress:
             progress(round_number + 1)
     weights = [point["weight"] for point in points]
     return {
-        "samples_ms": {name: [float(np.dot(weights, one)) for one in zip(*taken[name], strict=True)] for name in taken},
+        "samples_ms": {name: [float(np.dot(weights, one)) for one in each] for name, each in taken.items()},
         "outputs": seen,
         "errors": {},
         "points": [

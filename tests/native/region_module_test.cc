@@ -111,7 +111,7 @@ TEST(RegionModule, SaysWhichWeightsAreDamaged) {
 
 TEST(RegionModule, RefusesTypesThatCannotBe) {
   for (const char* types :
-       {"float32 -1\n", "float32 1 x\n", "flood 1\n", "float32 9223372036854775807 8\n"}) {
+       {"float32 -2\n", "float32 1 x\n", "flood 1\n", "float32 9223372036854775807 8\n"}) {
     EXPECT_NE(Refusal([&] { Created(types); }), "") << types;
   }
 }
@@ -134,6 +134,23 @@ TEST(RegionModule, NamesTheRegionAndTheArgumentThatItRefuses) {
       Says(refusal(Tensor({2, 3}, 1, {kDLInt, 32, 1}), good), "input 0 (int32 [2, 3]) is of another"));
   EXPECT_TRUE(Says(Refusal([&] { region(good); }), "takes 1 inputs and 1 outputs, 1 tensors were given"));
   EXPECT_NE(Refusal([&] { region(good, nullptr); }), "");
+}
+
+TEST(RegionModule, TakesAnySizeOfAnOpenExtent) {
+  const Module made = Created("float32 -1 3\n");
+  std::string text;
+  dmlc::MemoryStringStream stream(&text);
+  Module(made)->SaveToBinary(&stream);
+  for (const Module& module : {made, Loaded(text)}) {
+    const PackedFunc region = Module(module).GetFunction("the_region");
+    const auto refusal = [&](const NDArray& in) { return Refusal([&] { region(in, Tensor({2, 3}, 1)); }); };
+    EXPECT_EQ(refusal(Tensor({2, 3}, 1)), "");
+    EXPECT_EQ(refusal(Tensor({5, 3}, 1)), "");
+    EXPECT_TRUE(Says(refusal(Tensor({2, 4}, 1)),
+                     "input 0 (float32 [2, 4]) is of another type; the region takes "
+                     "float32 [?, 3]"));
+    EXPECT_TRUE(Says(refusal(Tensor({6}, 1)), "is of another type"));
+  }
 }
 
 // What no NDArray is: views with gaps, at odd addresses, without memory.
