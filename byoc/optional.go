@@ -15,8 +15,8 @@ import (
 // What follows a backend may have beside the methods of Backend. Each interface has one method that gives what the
 // backend has, nil where it has nothing, so that a backend which is data (Definition) can implement them all.
 
-// OpenTaker is a backend whose regions may have dimensions that are known only when the network runs (relay.AnyDim): its
-// limits are asked for operators with such, and its code generator takes them.
+// OpenTaker is a backend whose regions may have dimensions that are known only when the network runs (relay.AnyDim):
+// its limits are asked for operators with such, and its code generator takes them.
 type OpenTaker interface{ TakesOpen() bool }
 
 // TakesOpen says that a backend is such a one.

@@ -10,11 +10,11 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// OpenVINO takes dimensions that are known only when it runs, and finds all sizes by itself. What we write must not depend
-// on them: openChecks says of which operators that holds, and when.
+// OpenVINO takes dimensions that are known only when it runs, and finds all sizes by itself. What we write must not
+// depend on them: openChecks says of which operators that holds, and when.
 
-// openChecks are the operators that may have open dimensions; nil where all are written without any size. Each must have
-// a shape function in TVM or of ours (python/collage/shape_functions.py): TVM works out how large results are.
+// openChecks are the operators that may have open dimensions; nil where all are written without any size. Each must
+// have a shape function in TVM or of ours (python/collage/shape_functions.py): TVM works out how large results are.
 var openChecks map[string]func(c *call) error
 
 func init() {
@@ -83,11 +83,9 @@ func (c *call) mayBeOpen() error {
 
 // onlyBatch allows the first dimension alone to be open.
 func onlyBatch(c *call) error {
-	for _, t := range slices.Concat(c.in, c.out) {
-		if at := slices.Index(t.Shape, relay.AnyDim); at > 0 || at == 0 && region.OpenDimensions(t) > 1 {
-			return c.refuse("is written with the sizes of its tensors, and that of %s but for the batch is known only when it "+
-				"runs", relay.ShapeText(t.Shape))
-		}
+	if t := region.OpenBesideBatch(slices.Concat(c.in, c.out)); t != nil {
+		return c.refuse("is written with the sizes of its tensors, and one of %s but for the batch is known only when it "+
+			"runs", relay.ShapeText(t.Shape))
 	}
 	return nil
 }
@@ -117,21 +115,8 @@ func (c *call) takenOfFixed() error {
 
 // slicedAlongFixed: the bounds along an axis depend on its size.
 func (c *call) slicedAlongFixed() error {
-	begins, _ := c.attrs.Ints("begin")
-	axes, given := c.attrs.Ints("axes")
-	rank := int64(len(c.in[0].Shape))
-	for i := range begins {
-		at := int64(i)
-		if given && i < len(axes) {
-			at = axes[i]
-		}
-		if at < 0 {
-			at += rank
-		}
-		if at < 0 || at >= rank || c.in[0].Shape[at] == relay.AnyDim {
-			return c.refuse("is along a dimension of %s whose size is known only when it runs",
-				relay.ShapeText(c.in[0].Shape))
-		}
+	if region.SlicesOpen(c.attrs, c.in[0]) {
+		return c.refuse("is along a dimension of %s whose size is known only when it runs", relay.ShapeText(c.in[0].Shape))
 	}
 	return nil
 }

@@ -19,9 +19,41 @@ func OpenDimensions(t *relay.Type) (count int) {
 	return count
 }
 
-// OpenTarget is the shape that a reshape of an engine's is given for a result with open dimensions: 0 for a dimension that
-// is the data's at the same place, -1 for one more. op and attrs are Relay's operator. The error says what the engine
-// would have to be told.
+// OpenBesideBatch is the first of some tensors that has an open dimension which is not its first; nil for none.
+func OpenBesideBatch(tensors []*relay.Type) *relay.Type {
+	at := slices.IndexFunc(tensors, func(t *relay.Type) bool {
+		return len(t.Shape) > 0 && slices.Contains(t.Shape[1:], relay.AnyDim)
+	})
+	if at < 0 {
+		return nil
+	}
+	return tensors[at]
+}
+
+// SlicesOpen says that a strided_slice with these attributes cuts data along an open dimension, on whose size its bounds
+// depend.
+func SlicesOpen(attrs *relay.Attrs, data *relay.Type) bool {
+	begins, _ := attrs.Ints("begin")
+	axes, given := attrs.Ints("axes")
+	rank := int64(len(data.Shape))
+	for i := range begins {
+		at := int64(i)
+		if given && i < len(axes) {
+			at = axes[i]
+		}
+		if at < 0 {
+			at += rank
+		}
+		if at < 0 || at >= rank || data.Shape[at] == relay.AnyDim {
+			return true
+		}
+	}
+	return false
+}
+
+// OpenTarget is the shape that a reshape of an engine's is given for a result with open dimensions: 0 for a dimension
+// that is the data's at the same place, -1 for one more. op and attrs are Relay's operator. The error says what the
+// engine would have to be told.
 func OpenTarget(op string, attrs *relay.Attrs, data, result *relay.Type) ([]int64, error) {
 	from, to := data.Shape, result.Shape
 	open := OpenDimensions(result)
@@ -44,8 +76,8 @@ func OpenTarget(op string, attrs *relay.Attrs, data, result *relay.Type) ([]int6
 		}
 	}
 	if open > 1 {
-		return nil, fmt.Errorf("%s makes %s of %s; the engine would have to be told %d sizes that are known only when it runs",
-			op, relay.ShapeText(to), relay.ShapeText(from), open)
+		return nil, fmt.Errorf("%s makes %s of %s; the engine would have to be told %d sizes that are known only when it "+
+			"runs", op, relay.ShapeText(to), relay.ShapeText(from), open)
 	}
 	return target, nil
 }

@@ -31,8 +31,8 @@ func Register(compiler, engine, plugin string, emit Emitter) error {
 	return register(compiler, engine, plugin, Read, emit)
 }
 
-// RegisterOpen is Register for an engine whose regions may have open dimensions (Program.Open), which the module's inputs
-// and outputs then have.
+// RegisterOpen is Register for an engine whose regions may have open dimensions (Program.Open), which the module's
+// inputs and outputs then have.
 func RegisterOpen(compiler, engine, plugin string, emit Emitter) error {
 	return register(compiler, engine, plugin, ReadOpen, emit)
 }
@@ -71,8 +71,8 @@ func register(compiler, engine, plugin string, read func(*bridge.Object) (*Progr
 }
 
 // generate makes the runtime module of one region.
-func generate(compiler, create string, fn *bridge.Object, read func(*bridge.Object) (*Program, error), emit Emitter) (any,
-	error) {
+func generate(compiler, create string, fn *bridge.Object, read func(*bridge.Object) (*Program, error),
+	emit Emitter) (any, error) {
 	p, err := read(fn)
 	if err != nil {
 		return nil, &byoc.GeneratorError{Backend: byoc.BackendOf(compiler, ""), Err: err}

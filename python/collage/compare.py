@@ -109,6 +109,9 @@ def compare(request, progress=None):
     for model in models:
         executors[model["name"]] = in_phase("load", load_executor, model["path"])
     first = next(iter(executors))
+    points = executors[first].points() if isinstance(executors[first], virtual_machine.Model) else []
+    if points:
+        return _over_domains(request, executors, points, progress)
     inputs = seeded.inputs(request.get("seed") or 0, model_inputs(executors[first]))
 
     outputs = {}
@@ -116,16 +119,8 @@ def compare(request, progress=None):
         outputs[name] = in_phase("run", ran, executor, inputs)
 
     seen = {name: check.seen(outputs[name], outputs[first], request) for name in list(executors)[1:]}
-    points = executors[first].points() if isinstance(executors[first], virtual_machine.Model) else []
-    if points:
-        return _over_domains(request, executors, points, progress)
-    errors_of = {}
-    if held_out := request.get("held_out"):
-        values = [sample(one, model_inputs(executors[first])) for one in held_out]
-        expected = [ran(executors[first], one) for one in values]
-        for name in seen:
-            got = [ran(executors[name], one) for one in values]
-            errors_of[name] = errors(got, expected, request.get("measure"), values)
+    errors_of = _held_out(request, executors)
+    if errors_of:
         for executor in executors.values():
             for key, value in inputs.items():
                 executor.set_input(key, value)
@@ -146,6 +141,19 @@ def compare(request, progress=None):
         if progress:
             progress(round_number + 1)
     return {"samples_ms": samples, "outputs": seen, "errors": errors_of}
+
+
+def _held_out(request, executors):
+    """{name: errors} of all but the first on the inputs that are held out; nothing without such."""
+    first, *others = executors
+    errors_of = {}
+    if held_out := request.get("held_out"):
+        values = [sample(one, model_inputs(executors[first])) for one in held_out]
+        expected = [ran(executors[first], one) for one in values]
+        for name in others:
+            got = [ran(executors[name], one) for one in values]
+            errors_of[name] = errors(got, expected, request.get("measure"), values)
+    return errors_of
 
 
 def _worse(one, other):
@@ -207,7 +215,7 @@ def _over_domains(request, executors, points, progress):
     return {
         "samples_ms": {name: [float(np.dot(weights, one)) for one in each] for name, each in taken.items()},
         "outputs": seen,
-        "errors": {},
+        "errors": _held_out(request, executors),
         "points": [
             {**point, "ms": {name: float(np.median(taken[name][at])) for name in taken}}
             for at, point in enumerate(points)

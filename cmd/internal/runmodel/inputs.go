@@ -60,7 +60,8 @@ func (t TensorInfo) outside(shape []int64) string {
 	return ""
 }
 
-// disagreeing says which dimensions of one name have two sizes; "" for none. Inputs that are not given are not looked at.
+// disagreeing says which dimensions of one name have two sizes; "" for none. Inputs that are not given are not looked
+// at.
 func disagreeing(inputs []TensorInfo, given map[string]*npz.Array) string {
 	type place struct {
 		where string

@@ -170,7 +170,7 @@ func TestMostRows(t *testing.T) {
 	}
 }
 
-// TestNoMoreRowsThanTheDomainHas gathers five requests of a row where three rows may be computed at once.
+// TestNoMoreRowsThanTheDomainHas gathers five requests of one and two rows where three may be computed at once.
 func TestNoMoreRowsThanTheDomainHas(t *testing.T) {
 	executor := &countingRows{}
 	b := newBatcher(Batching{Rows: AsMany, Most: 3, Delay: 200 * time.Millisecond}, []Executor{executor},
@@ -178,7 +178,7 @@ func TestNoMoreRowsThanTheDomainHas(t *testing.T) {
 			return e.Infer(context.Background(), inputs)
 		})
 	t.Cleanup(b.close)
-	asked(t, b, []float32{1, 1}, []float32{2, 2}, []float32{3, 3}, []float32{4, 4}, []float32{5, 5})
+	asked(t, b, []float32{1, 1, 1, 1}, []float32{2, 2, 2, 2}, []float32{3, 3}, []float32{4, 4}, []float32{5, 5})
 	for _, rows := range executor.seen {
 		assert.LessOrEqual(t, rows, int64(3))
 	}
