@@ -19,10 +19,22 @@ import (
 // its limits are asked for operators with such, and its code generator takes them.
 type OpenTaker interface{ TakesOpen() bool }
 
-// TakesOpen says that a backend is such a one.
+// SizedTaker is a backend whose regions may have open dimensions, too, but which knows sizes when it looks at an
+// operator: its limits, and what it proposes, are asked of graphs in which each open dimension has a size, several times
+// with others, and what it takes each time is a candidate. Its code generator writes a region for all sizes
+// (byoc/region.RegisterSized).
+type SizedTaker interface{ TakesSized() bool }
+
+// TakesSized says that a backend is such a one.
+func TakesSized(b Backend) bool {
+	s, ok := b.(SizedTaker)
+	return ok && s.TakesSized()
+}
+
+// TakesOpen says that a backend's regions may have open dimensions.
 func TakesOpen(b Backend) bool {
 	o, ok := b.(OpenTaker)
-	return ok && o.TakesOpen()
+	return ok && o.TakesOpen() || TakesSized(b)
 }
 
 // Style says how the operators that a backend supports are combined to larger candidates.

@@ -19,9 +19,9 @@ import (
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
-	"github.com/collage-tvm/collage/pass/symbolic"
 	"github.com/collage-tvm/collage/pass/workers"
 	"github.com/collage-tvm/collage/relay"
+	"github.com/collage-tvm/collage/relay/symbolic"
 )
 
 // The packed functions that Register registers.

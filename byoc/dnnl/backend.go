@@ -100,12 +100,15 @@ func (backend) MergesRegions() bool { return true }
 // SharesCompiler is true: candidates of native stand in the same regions.
 func (backend) SharesCompiler() bool { return true }
 
+// TakesSized implements byoc.SizedTaker.
+func (backend) TakesSized() bool { return true }
+
 // Install makes relay.ext.collage_dnnl and the runtime available in this process.
 func (backend) Install() error { return Install() }
 
 // Install is that of the backend; native has the same.
 func Install() error {
-	if err := region.Register(Compiler, onednn.Engine, onednn.Engine, emit); err != nil {
+	if err := region.RegisterSized(Compiler, onednn.Engine, onednn.Engine, emit); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
 	return nil
@@ -125,6 +128,9 @@ func (narrow) Patterns() []byoc.Pattern { return narrowPatterns() }
 func (n narrow) Description() string {
 	return n.backend.Description() + ", convolutions and products in bfloat16"
 }
+
+// TakesSized implements byoc.SizedTaker: nothing narrow has open dimensions.
+func (narrow) TakesSized() bool { return false }
 
 // Precision and Wide implement byoc.Narrow.
 func (narrow) Precision() byoc.Precision { return byoc.BF16 }

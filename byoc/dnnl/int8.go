@@ -90,6 +90,9 @@ func (b inBytes) Description() string {
 	return b.backend.Description() + ", convolutions and dense layers in bytes, rounded as they come"
 }
 
+// TakesSized implements byoc.SizedTaker: nothing narrow has open dimensions.
+func (inBytes) TakesSized() bool { return false }
+
 // Precision and Wide implement byoc.Narrow.
 func (inBytes) Precision() byoc.Precision { return byoc.INT8 }
 func (inBytes) Wide() string              { return Name }

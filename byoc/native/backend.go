@@ -48,6 +48,9 @@ func (backend) TakesAnything() bool      { return false }
 func (backend) MergesRegions() bool  { return true }
 func (backend) SharesCompiler() bool { return true }
 
+// TakesSized implements byoc.SizedTaker.
+func (backend) TakesSized() bool { return true }
+
 func (b backend) Install() error {
 	if err := b.install(); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)

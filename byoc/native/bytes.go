@@ -86,6 +86,9 @@ func (narrow) Description() string {
 // Propose has no attention: it proposes nothing.
 func (narrow) Propose(*relay.Graph, []byoc.Learnt) []byoc.Proposal { return nil }
 
+// TakesSized implements byoc.SizedTaker: nothing narrow has open dimensions.
+func (narrow) TakesSized() bool { return false }
+
 // Precision and Wide implement byoc.Narrow.
 func (narrow) Precision() byoc.Precision { return byoc.INT8 }
 func (narrow) Wide() string              { return Name }

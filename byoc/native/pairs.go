@@ -72,6 +72,9 @@ func (inPairs) Description() string {
 // Propose has no attention: it proposes nothing.
 func (inPairs) Propose(*relay.Graph, []byoc.Learnt) []byoc.Proposal { return nil }
 
+// TakesSized implements byoc.SizedTaker: nothing narrow has open dimensions.
+func (inPairs) TakesSized() bool { return false }
+
 // Precision and Wide implement byoc.Narrow.
 func (inPairs) Precision() byoc.Precision { return byoc.BF16 }
 func (inPairs) Wide() string              { return Name }

@@ -28,16 +28,38 @@ var registering sync.Mutex
 //
 // A region with open dimensions is refused: RegisterOpen is for engines that take such.
 func Register(compiler, engine, plugin string, emit Emitter) error {
-	return register(compiler, engine, plugin, Read, emit)
+	return register(compiler, engine, plugin, Read, plainly(emit))
 }
 
 // RegisterOpen is Register for an engine whose regions may have open dimensions (Program.Open), which the module's
 // inputs and outputs then have.
 func RegisterOpen(compiler, engine, plugin string, emit Emitter) error {
-	return register(compiler, engine, plugin, ReadOpen, emit)
+	return register(compiler, engine, plugin, ReadOpen, plainly(emit))
 }
 
-func register(compiler, engine, plugin string, read func(*bridge.Object) (*Program, error), emit Emitter) error {
+// RegisterSized is Register for an engine that knows sizes (byoc.SizedTaker): emit is called with a region of fixed sizes,
+// several times for one with open dimensions, and the engine is given what that becomes at all sizes
+// (byoc/runtime/dnnl_sized_text.h).
+func RegisterSized(compiler, engine, plugin string, emit Emitter) error {
+	return register(compiler, engine, plugin, ReadOpen, func(p *Program) ([]byte, *Program, []ValueID, error) {
+		if p.Open {
+			return emitSized(p, emit)
+		}
+		return plainly(emit)(p)
+	})
+}
+
+// writer writes a program; the constants are those of `of`.
+type writer func(p *Program) (text []byte, of *Program, constants []ValueID, err error)
+
+func plainly(emit Emitter) writer {
+	return func(p *Program) ([]byte, *Program, []ValueID, error) {
+		text, constants, err := emit(p)
+		return text, p, constants, err
+	}
+}
+
+func register(compiler, engine, plugin string, read func(*bridge.Object) (*Program, error), write writer) error {
 	registering.Lock()
 	defer registering.Unlock()
 	if !bridge.Loaded() {
@@ -66,25 +88,25 @@ func register(compiler, engine, plugin string, read func(*bridge.Object) (*Progr
 		if err != nil {
 			return nil, fmt.Errorf("TypeError: %s takes a relay.Function: %w", codegen, err)
 		}
-		return generate(compiler, create, fn, read, emit)
+		return generate(compiler, create, fn, read, write)
 	})
 }
 
 // generate makes the runtime module of one region.
 func generate(compiler, create string, fn *bridge.Object, read func(*bridge.Object) (*Program, error),
-	emit Emitter) (any, error) {
+	write writer) (any, error) {
 	p, err := read(fn)
 	if err != nil {
 		return nil, &byoc.GeneratorError{Backend: byoc.BackendOf(compiler, ""), Err: err}
 	}
 	defer p.Graph.Release()
-	text, constants, err := emit(p)
+	text, of, constants, err := write(p)
 	if err != nil {
 		return nil, p.Refused(compiler, err)
 	}
 	data := make([]any, len(constants))
 	for i, v := range constants {
-		tensor, err := p.constant(v)
+		tensor, err := of.constant(v)
 		if err != nil {
 			return nil, err
 		}

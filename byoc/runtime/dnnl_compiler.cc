@@ -15,10 +15,17 @@ namespace {
 
 constexpr int kForEver = std::numeric_limits<int>::max();
 
+// A layout as a part of a key.
+std::string KeyOf(const Desc& desc) {
+  return std::string(reinterpret_cast<const char*>(&desc.data), sizeof desc.data);
+}
+
 }  // namespace
 
-Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants)
+Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants,
+                   MadeConstants* made)
     : program_(program),
+      made_(made),
       types_(program.values),
       tensors_(program.values.size()),
       last_use_(program.values.size(), -1) {
@@ -43,6 +50,7 @@ Compiler::Compiler(const Program& program, const std::vector<tvm::runtime::NDArr
     const int buffer = NewBuffer(Buffer::Kind::kConstant);
     buffers_[buffer].data = TensorData(constants[i].operator->());
     buffers_[buffer].owner = std::make_shared<tvm::runtime::NDArray>(constants[i]);
+    buffers_[buffer].made_of = "constant " + std::to_string(i) + ' ';
     Define(value, {RowMajor(type(value).dims, type(value).dtype), buffer});
   }
 }
@@ -187,12 +195,9 @@ Tensor Compiler::WantedPacked(int value, const Desc& view, const Desc& desc,
   for (const Packed& one : packed_) {
     if (one.value == value && one.view == view && one.tensor.desc == desc) return one.tensor;
   }
-  std::shared_ptr<void> packed(AllocateAligned(desc.get_size()).release(), AlignedFree());
-  pack(buffers_[Plain(value).buffer].data, packed.get());
-  packed = Shared(std::move(packed), desc.get_size());
-  const int buffer = NewBuffer(Buffer::Kind::kConstant);
-  buffers_[buffer].data = packed.get();
-  buffers_[buffer].owner = std::move(packed);
+  const int from = Plain(value).buffer;
+  const int buffer = MadeBuffer("packed " + buffers_[from].made_of + KeyOf(view) + KeyOf(desc), desc.get_size(),
+                                [&](void* packed) { pack(buffers_[from].data, packed); });
   needed_until_[buffer] = last_use_[value];
   packed_.push_back({value, view, {desc, buffer}});
   return {desc, buffer};
@@ -204,17 +209,28 @@ Tensor Compiler::Reordered(const Tensor& from, const Desc& to, bool constant) {
     AddReorder(from, made);
     return made;
   }
+  const auto pack = [&](void* packed) {
+    dnnl::stream stream(CpuEngine());
+    dnnl::memory source(from.desc, CpuEngine(), buffers_[from.buffer].data);
+    dnnl::memory target(to, CpuEngine(), packed);
+    dnnl::reorder(source, target).execute(stream, source, target);
+    stream.wait();
+  };
+  const std::string key = "reordered " + buffers_[from.buffer].made_of + KeyOf(from.desc) + KeyOf(to);
+  return {to, MadeBuffer(key, to.get_size(), pack)};
+}
+
+int Compiler::MadeBuffer(const std::string& key, size_t bytes, const std::function<void(void* packed)>& pack) {
+  std::shared_ptr<void> made = Made<void>(key, [&] {
+    std::shared_ptr<void> packed(AllocateAligned(bytes).release(), AlignedFree());
+    pack(packed.get());
+    return Shared(std::move(packed), bytes);
+  });
   const int buffer = NewBuffer(Buffer::Kind::kConstant);
-  std::shared_ptr<void> packed(AllocateAligned(to.get_size()).release(), AlignedFree());
-  dnnl::stream stream(CpuEngine());
-  dnnl::memory source(from.desc, CpuEngine(), buffers_[from.buffer].data);
-  dnnl::memory target(to, CpuEngine(), packed.get());
-  dnnl::reorder(source, target).execute(stream, source, target);
-  stream.wait();
-  packed = Shared(std::move(packed), to.get_size());
-  buffers_[buffer].data = packed.get();
-  buffers_[buffer].owner = std::move(packed);
-  return {to, buffer};
+  buffers_[buffer].data = made.get();
+  buffers_[buffer].owner = std::move(made);
+  buffers_[buffer].made_of = key;
+  return buffer;
 }
 
 bool Compiler::Overwritable(const Tensor& tensor) const {

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "dnnl_made_constants.h"
 #include "dnnl_plan.h"
 #include "dnnl_program.h"
 #include "native/bytes.h"
@@ -41,8 +42,10 @@ struct Tensor {
 class Compiler {
  public:
   // The program is one that CheckProgram has passed. Constants that oneDNN reads as they are belong to the
-  // plan, too; the others are no longer referred to.
-  Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants);
+  // plan, too; the others are no longer referred to. made, if not nullptr, has what was made of these constants
+  // for other programs, and is given what is made for this one.
+  Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants,
+           MadeConstants* made = nullptr);
 
   // Throws dnnl::error or std::runtime_error where oneDNN has no primitive for an operator; the text says
   // which.
@@ -136,6 +139,13 @@ class Compiler {
   Tensor WantedPacked(int value, const Desc& view, const Desc& desc,
                       const std::function<void(const void* plain, void* packed)>& pack);
   Tensor Reordered(const Tensor& from, const Desc& to, bool constant);
+  // What make gives, or what it gave for another program under the same key.
+  template <typename T>
+  std::shared_ptr<T> Made(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
+    return made_ == nullptr ? make() : made_->Get<T>(key, make);
+  }
+  // A buffer of what was made of constants.
+  int MadeBuffer(const std::string& key, size_t bytes, const std::function<void(void* packed)>& pack);
   // The layout, in the value's own axes, in which the first convolution that reads it wants it; other where
   // there is none, or any layout will do.
   Desc LayoutForReader(int value, const Desc& other) const;  // dnnl_convolution.cc
@@ -192,6 +202,7 @@ class Compiler {
                         bool in_place);
 
   const Program& program_;
+  MadeConstants* const made_;
   // By value, what it is within the region.
   std::vector<ValueType> types_;
   // By value: its tensor, and copies of it in other layouts.

@@ -4,6 +4,7 @@
 // step, and batches of products.
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "collage_runtime.h"
@@ -54,15 +55,22 @@ bool Compiler::DenseProduct(const Op& op) {
   }
 
   const int64_t length = left.dims[1];
-  auto weights = std::make_shared<PackedWeights>(length, columns);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto numbers = [&](int value) {
-      return static_cast<const float*>(buffers_[Plain(value).buffer].data);
-    };
-    weights->Add(numbers(parts[i].in[1]), op.transpose_b ? 1 : columns[i], op.transpose_b ? length : 1,
-                 op.bias ? numbers(parts[i].in[2]) : nullptr);
+  std::string key = op.transpose_b ? "product, turned " : "product ";
+  for (const Op& part : parts) {
+    for (size_t i = 1; i < part.in.size(); ++i) key += buffers_[Plain(part.in[i]).buffer].made_of;
   }
-  weights->Share(Shared);
+  const auto weights = Made<PackedWeights>(key, [&] {
+    auto made = std::make_shared<PackedWeights>(length, columns);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto numbers = [&](int value) {
+        return static_cast<const float*>(buffers_[Plain(value).buffer].data);
+      };
+      made->Add(numbers(parts[i].in[1]), op.transpose_b ? 1 : columns[i], op.transpose_b ? length : 1,
+                op.bias ? numbers(parts[i].in[2]) : nullptr);
+    }
+    made->Share(Shared);
+    return made;
+  });
   if (last_weights_ != nullptr) last_weights_->next = weights.get();
   last_weights_ = weights;
 

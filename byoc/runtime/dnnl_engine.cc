@@ -4,8 +4,12 @@
 #include <tvm/runtime/registry.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <dnnl.hpp>
+#include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +18,7 @@
 #include "dnnl_check_program.h"
 #include "dnnl_compiler.h"
 #include "dnnl_program.h"
+#include "dnnl_sized_text.h"
 #include "dnnl_times.h"
 #include "needs.h"
 #include "region_module.h"
@@ -33,7 +38,8 @@ std::vector<TensorType> TypesOf(const Program& program, const std::vector<int>& 
 
 // Whether the region's arguments are the program's inputs and outputs. A tensor without axes is one of one
 // element there.
-void CheckTypes(const Program& program, const RegionProgram& region) {
+void CheckTypes(const Program& program, const std::vector<TensorType>& inputs,
+                const std::vector<TensorType>& outputs) {
   const auto differ = [](const std::vector<TensorType>& a, const std::vector<TensorType>& b) {
     return !std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const TensorType& x, const TensorType& y) {
       size_t bytes_x = 0, bytes_y = 0;
@@ -41,17 +47,32 @@ void CheckTypes(const Program& program, const RegionProgram& region) {
              y.Bytes(&bytes_y) && bytes_x == bytes_y;
     });
   };
-  if (differ(TypesOf(program, program.inputs), region.inputs) ||
-      differ(TypesOf(program, program.outputs), region.outputs)) {
+  if (differ(TypesOf(program, program.inputs), inputs) ||
+      differ(TypesOf(program, program.outputs), outputs)) {
     throw std::runtime_error("the program and the region differ in their inputs or outputs");
   }
 }
 
+// A program with what it was compiled to.
+struct Compiled {
+  Program program;
+  std::unique_ptr<Plan> plan;
+};
+
+// Of how many sizes the plans of a region with open dimensions are kept, those that were run last. A plan holds
+// what is done with which memory, no weights and no memory of its own to work in.
+constexpr size_t kMostPlans = 256;
+
 class DnnlEngine final : public RegionEngine {
  public:
-  explicit DnnlEngine(const RegionProgram& region)
-      : program_(ParseProgram(region.text)), constants_(region.constants) {
-    CheckTypes(program_, region);
+  explicit DnnlEngine(const RegionProgram& region) : region_(region), constants_(region.constants) {
+    if (SizedText::Is(region.text)) {
+      sized_.emplace(region.text, region.inputs.size());
+      return;
+    }
+    fixed_.program = ParseProgram(region.text);
+    CheckTypes(fixed_.program, region_.inputs, region_.outputs);
+    current_ = &fixed_;
     Compile();
   }
 
@@ -64,43 +85,104 @@ class DnnlEngine final : public RegionEngine {
   }
 
   std::string Times() const override {
-    return program_.groups.empty() ? "" : DescribeTimes(program_, plan_->steps(), milliseconds_);
+    return current_ == nullptr || current_->program.groups.empty()
+               ? ""
+               : DescribeTimes(current_->program, current_->plan->steps(), milliseconds_);
   }
 
   // Primitives divide their work, and the scratchpads, among the threads that there were when they were made.
   void NumThreadsChanged() override {
     if (threads_ == collage_num_threads()) return;
+    if (sized_.has_value()) {
+      current_ = nullptr;
+      plans_.clear();
+      by_sizes_.clear();
+      made_.Clear();
+      threads_ = collage_num_threads();
+      return;
+    }
     Compile();
     constants_.Forget();
   }
 
-  std::string Describe() const { return plan_->Describe(); }
+  std::string Describe() const { return current_->plan->Describe(); }
 
  private:
   void RunPlan(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs,
                std::vector<double>* milliseconds) {
     // For a call that came between SetNumThreads and its turn to compile.
     NumThreadsChanged();
+    if (sized_.has_value()) Choose(inputs, outputs);
     inputs_.clear();
     for (const DLTensor* tensor : inputs) inputs_.push_back(TensorData(tensor));
     outputs_.clear();
     for (const DLTensor* tensor : outputs) outputs_.push_back(TensorData(tensor));
-    plan_->Run(inputs_, outputs_, milliseconds);
+    current_->plan->Run(inputs_, outputs_, milliseconds);
+  }
+
+  // Has the plan for the sizes of these tensors.
+  void Choose(const std::vector<const DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) {
+    sized_->SizesOf(inputs, &sizes_);
+    const auto known = by_sizes_.find(sizes_);
+    if (known != by_sizes_.end()) {
+      plans_.splice(plans_.begin(), plans_, known->second);
+      current_ = &plans_.front().second;
+      CheckTypes(current_->program, TypesOf(inputs), TypesOf(outputs));
+      return;
+    }
+    std::list<std::pair<std::vector<int64_t>, Compiled>> made(1);
+    Compiled& compiled = made.front().second;
+    made.front().first = sizes_;
+    compiled.program = ParseProgram(sized_->At(sizes_));
+    CheckTypes(compiled.program, TypesOf(inputs), TypesOf(outputs));
+    compiled.plan = Compiler(compiled.program, Tensors(), &made_).Compile();
+    if (plans_.size() == kMostPlans) {
+      if (current_ == &plans_.back().second) current_ = nullptr;
+      by_sizes_.erase(plans_.back().first);
+      plans_.pop_back();
+    }
+    plans_.splice(plans_.begin(), made);
+    by_sizes_[sizes_] = plans_.begin();
+    current_ = &plans_.front().second;
+    constants_.Forget();
+  }
+
+  template <typename Tensor>
+  static std::vector<TensorType> TypesOf(const std::vector<Tensor*>& tensors) {
+    std::vector<TensorType> types;
+    types.reserve(tensors.size());
+    for (const DLTensor* one : tensors) {
+      types.push_back({one->dtype, {one->shape, one->shape + one->ndim}});
+    }
+    return types;
+  }
+
+  std::vector<tvm::runtime::NDArray> Tensors() const {
+    std::vector<tvm::runtime::NDArray> tensors;
+    for (size_t i = 0; i < constants_.size(); ++i) tensors.push_back(constants_.Tensor(i));
+    return tensors;
   }
 
   void Compile() {
-    plan_.reset();  // before, so that packed constants are not there twice
-    threads_ = 0;   // until it has worked
-    std::vector<tvm::runtime::NDArray> tensors;
-    for (size_t i = 0; i < constants_.size(); ++i) tensors.push_back(constants_.Tensor(i));
-    plan_ = Compiler(program_, tensors).Compile();
+    fixed_.plan.reset();  // before, so that packed constants are not there twice
+    threads_ = 0;         // until it has worked
+    fixed_.plan = Compiler(fixed_.program, Tensors()).Compile();
     threads_ = collage_num_threads();
   }
 
-  const Program program_;
+  const RegionProgram& region_;
   const RegionConstants constants_;
   int threads_ = 0;
-  std::unique_ptr<Plan> plan_;
+  // Of a region without open dimensions.
+  Compiled fixed_;
+  // Of one with open dimensions: its text, and the plans for sizes, those that were run last first.
+  std::optional<SizedText> sized_;
+  std::list<std::pair<std::vector<int64_t>, Compiled>> plans_;
+  std::map<std::vector<int64_t>, decltype(plans_)::iterator> by_sizes_;
+  MadeConstants made_;
+  // What runs, or ran last.
+  Compiled* current_ = nullptr;
+  std::vector<int64_t> sizes_;
   std::vector<void*> inputs_, outputs_;
   std::vector<double> milliseconds_;  // of the last RunTimed
 };

@@ -30,6 +30,8 @@ struct Buffer {
   // kConstant: where it is, and what keeps it alive.
   void* data = nullptr;
   std::shared_ptr<void> owner;
+  // kConstant: which constant it is, and what was made of it (MadeConstants).
+  std::string made_of;
   // kInternal: the operator for which it was made.
   int op = -1;
 };

@@ -12,6 +12,7 @@ import (
 	"github.com/collage-tvm/collage/byoc/region"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/relay"
+	"github.com/collage-tvm/collage/relay/symbolic"
 )
 
 // Function is what is written back of one global function.
@@ -23,6 +24,8 @@ type Function struct {
 	// each of them a further parameter, NoisePrefix and its number among them, is added for all who read it outside of the
 	// region that it is made in.
 	Watched []relay.NodeID
+	// analysis is what is known of open dimensions, once it was needed.
+	analysis *symbolic.Analysis
 }
 
 // NoisePrefix begins the names of the parameters that Function.Watched makes.
@@ -195,7 +198,7 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int, noise
 		shifts: r.Shifts, byBytes: map[relay.NodeID]*bridge.Object{}}
 	var params []*bridge.Object
 	for i, in := range r.Inputs {
-		p, err := param(fmt.Sprintf("%s_%d_i%d", r.Compiler, number, i), g.Handle(in))
+		p, err := param(parameterName(r, number, i), g.Handle(in))
 		if err != nil {
 			return made, err
 		}
@@ -218,6 +221,11 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int, noise
 	attrs := map[string]any{"global_symbol": r.Symbol, "Primitive": 1, "Compiler": r.Compiler, "Inline": 1}
 	if said := precisionsOf(f.Set, r); said != "" {
 		attrs[region.PrecisionsAttr] = said
+	}
+	if sizes, err := f.sizes(r, number); err != nil {
+		return made, err
+	} else if sizes != "" {
+		attrs[symbolic.SizesAttr] = sizes
 	}
 	made.Function, err = relay.NewTypedFunction(params, body, resultType, attrs)
 	if err != nil {
@@ -250,6 +258,33 @@ func (f *Function) outline(r *Region, outside *relay.Rewriter, number int, noise
 		})
 	}
 	return made, nil
+}
+
+// parameterName is what the i-th parameter of a region's function is called.
+func parameterName(r *Region, number, i int) string {
+	return fmt.Sprintf("%s_%d_i%d", r.Compiler, number, i)
+}
+
+// sizes says what is known of the open dimensions of a region's parameters (symbolic.SizesAttr); "" where there are none.
+func (f *Function) sizes(r *Region, number int) (string, error) {
+	g := f.Set.Graph
+	open := func(v relay.NodeID) bool { return symbolic.IsOpen(g.Nodes[v].Type) }
+	if !slices.ContainsFunc(r.Nodes, open) && !slices.ContainsFunc(r.Inputs, open) {
+		return "", nil
+	}
+	if f.analysis == nil {
+		var err error
+		if f.analysis, err = symbolic.AnalyseNamed(g); err != nil {
+			return "", err
+		}
+	}
+	inputs := symbolic.Inputs{}
+	for i, in := range r.Inputs {
+		if named, ok := f.analysis.Named(in); ok {
+			inputs[parameterName(r, number, i)] = named
+		}
+	}
+	return inputs.Text(), nil
 }
 
 // flatResults says at which field of a region's result each of its outputs begins: a tuple takes one for each of its

@@ -99,12 +99,7 @@ func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error
 	}
 	for i, b := range backends {
 		if !b.TakesAnything() {
-			p.matchPatterns(i, b)
-			if err := p.matches(i, b); err != nil {
-				return nil, err
-			}
-			p.applyRules(i, b)
-			if err := p.propose(i, b, nil); err != nil {
+			if err := p.offered(i, b); err != nil {
 				return nil, err
 			}
 		}
@@ -123,6 +118,19 @@ func Propose(g *relay.Graph, backends []byoc.Backend, opts Options) (*Set, error
 	p.sort()
 	p.finish()
 	return &Set{Graph: g, Candidates: p.found, Refusals: p.refusals}, nil
+}
+
+// offered adds all that backend number b takes.
+func (p *proposer) offered(b int, backend byoc.Backend) error {
+	if p.isSized(backend) {
+		return p.atSizes(b, func(at *proposer) error { return at.offered(b, backend) })
+	}
+	p.matchPatterns(b, backend)
+	if err := p.matches(b, backend); err != nil {
+		return err
+	}
+	p.applyRules(b, backend)
+	return p.propose(b, backend, nil)
 }
 
 // Results are the nodes whose values are used outside, ascending: Exits, or Root alone.

@@ -13,6 +13,9 @@ import (
 
 // propose adds what backend number b proposes by itself, if it does; what cannot be a candidate is left out.
 func (p *proposer) propose(b int, backend byoc.Backend, learnt []byoc.Learnt) error {
+	if p.isSized(backend) {
+		return p.atSizes(b, func(at *proposer) error { return at.propose(b, backend, learnt) })
+	}
 	var proposals []byoc.Proposal
 	switch source := backend.(type) {
 	case byoc.FallibleProposer:

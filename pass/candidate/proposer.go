@@ -37,6 +37,10 @@ type proposer struct {
 	backends []byoc.Backend
 	opts     Options
 	class    []class
+	// open says that some operator has an open dimension, and sizes is the graph with fixed ones once it was needed.
+	// fixedSizes says that this is such a graph.
+	open, fixedSizes bool
+	sizes            *sizes
 
 	found    []Candidate
 	seen     map[string]bool // backend, composite and nodes of what was found
@@ -76,6 +80,7 @@ func (p *proposer) classify() error {
 				return err
 			}
 			p.class[v] = c
+			p.open = p.open || c == dynamic
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/fold"
 	"github.com/collage-tvm/collage/pass/settings"
-	"github.com/collage-tvm/collage/pass/symbolic"
+	"github.com/collage-tvm/collage/relay/symbolic"
 )
 
 // normalisePass is a pass of Relay's with its arguments.

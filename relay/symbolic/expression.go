@@ -21,13 +21,28 @@ type term struct {
 	factors []*atom // by their names, with repetition
 }
 
-// atom is an open dimension, or what is computed of expressions and is no polynomial of them (a quotient, a maximum). Its
-// name says which it is: atoms of the same name are the same number. low and high bound it, inclusively.
+// atom is an open dimension, or what is computed of two expressions and is no polynomial of them (a quotient, a maximum).
+// Its name says which it is: atoms of the same name are the same number. low and high bound it, inclusively.
 type atom struct {
 	name      string
 	low, high int64
-	smaller   []Expression // of which two it is the smaller one; else nil
+	operation operation
+	of        []Expression // two; nil of an open dimension
 }
+
+// operation is what an atom does with two expressions. Its value is its name in texts.
+type operation string
+
+const (
+	quotientOf operation = "floor_div"
+	maximumOf  operation = "max"
+	minimumOf  operation = "min"
+	// What would run over: nobody computes it.
+	sumTooLarge     operation = "sum"
+	productTooLarge operation = "product"
+	// broadcastOf is the size of two that are broadcast, one of which may be 0.
+	broadcastOf operation = "broadcast"
+)
 
 // Unbounded is the upper bound of what has none.
 const Unbounded = math.MaxInt64
@@ -160,7 +175,7 @@ func exactSum(a, b int64) (int64, bool) {
 func (e Expression) Plus(other Expression) Expression {
 	sum, ok := sumOf(slices.Concat(e.terms, other.terms))
 	if !ok {
-		return opaque("sum", e, other, math.MinInt64, Unbounded)
+		return opaque(sumTooLarge, e, other, math.MinInt64, Unbounded)
 	}
 	return sum
 }
@@ -189,7 +204,7 @@ func (e Expression) Times(other Expression) Expression {
 		l1, h1 := e.Bounds()
 		l2, h2 := other.Bounds()
 		low, high := productBounds(l1, h1, l2, h2)
-		return opaque("product", e, other, low, high)
+		return opaque(productTooLarge, e, other, low, high)
 	}
 	return product
 }
@@ -226,8 +241,11 @@ func sumOf(terms []term) (Expression, bool) {
 }
 
 // opaque is what two expressions give by an operation, as an atom that lies within bounds.
-func opaque(operation string, a, b Expression, low, high int64) Expression {
-	return Symbol(fmt.Sprintf("%s(%s, %s)", operation, a, b), low, high)
+func opaque(operation operation, a, b Expression, low, high int64) Expression {
+	e := Symbol(fmt.Sprintf("%s(%s, %s)", operation, a, b), low, high)
+	made := e.terms[0].factors[0]
+	made.operation, made.of = operation, []Expression{a, b}
+	return e
 }
 
 // Over is the quotient of two expressions, rounded down. The divisor must not be 0, whatever the open dimensions are;
@@ -256,7 +274,7 @@ func (e Expression) Over(divisor Expression) (Expression, bool) {
 	if len(whole.terms) > 0 { // the bounds are those of the whole quotient
 		floor, quotient = 0, Unbounded
 	}
-	return whole.Plus(opaque("floor_div", rest, divisor, floor, quotient)), true
+	return whole.Plus(opaque(quotientOf, rest, divisor, floor, quotient)), true
 }
 
 // divide gives w and r with e = w * divisor + r: w of those terms that divisor, if it is one term, goes into.
@@ -308,7 +326,7 @@ func Max(a, b Expression) Expression {
 	a, b = inOrder(a, b)
 	l1, h1 := a.Bounds()
 	l2, h2 := b.Bounds()
-	return opaque("max", a, b, max(l1, l2), max(h1, h2))
+	return opaque(maximumOf, a, b, max(l1, l2), max(h1, h2))
 }
 
 // Min is the smaller one of two expressions.
@@ -326,9 +344,7 @@ func Min(a, b Expression) Expression {
 	a, b = inOrder(a, b)
 	l1, h1 := a.Bounds()
 	l2, h2 := b.Bounds()
-	smaller := opaque("min", a, b, min(l1, l2), min(h1, h2))
-	smaller.terms[0].factors[0].smaller = []Expression{a, b}
-	return smaller
+	return opaque(minimumOf, a, b, min(l1, l2), min(h1, h2))
 }
 
 func inOrder(a, b Expression) (Expression, Expression) {
@@ -343,5 +359,6 @@ func (e Expression) isMinimumOf(other Expression) bool {
 	if len(e.terms) != 1 || e.terms[0].by != 1 || len(e.terms[0].factors) != 1 {
 		return false
 	}
-	return slices.ContainsFunc(e.terms[0].factors[0].smaller, other.Equal)
+	f := e.terms[0].factors[0]
+	return f.operation == minimumOf && slices.ContainsFunc(f.of, other.Equal)
 }

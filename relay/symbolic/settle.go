@@ -16,7 +16,7 @@ import (
 // Settle gives each function of a module the form that it would have with fixed sizes, as far as its dimensions tell: a
 // reshape to a shape that is computed becomes one with the shape as an attribute, a broadcast or a slice that changes
 // nothing goes, and what is computed of sizes alone and is always the same becomes a constant. inputs names the open
-// dimensions of main's parameters. A module without open dimensions stays the same. The module must have types and is
+// dimensions of main's parameters, which main says from then on (SizesAttr). A module without open dimensions stays the same. The module must have types and is
 // unchanged; the new one, which is the caller's, needs types for what is new. Errors name the operator.
 func Settle(mod *bridge.Object, inputs Inputs) (*bridge.Object, error) {
 	m, err := relay.Read(mod)
@@ -26,18 +26,26 @@ func Settle(mod *bridge.Object, inputs Inputs) (*bridge.Object, error) {
 	defer m.Release()
 	var changed []relay.GlobalFunction
 	for _, g := range m.Functions {
-		if g.Attrs["Compiler"] != "" || relay.IsSet(g.Attrs["Primitive"]) || !hasOpen(g) {
+		if g.Attrs["Compiler"] != "" || relay.IsSet(g.Attrs["Primitive"]) || !HasOpen(g) {
 			continue
 		}
 		named := inputs
-		if g.Name != "main" {
-			named = nil
+		if g.Name != "main" || inputs == nil {
+			if named, err = InputsOf(g); err != nil {
+				return nil, err
+			}
 		}
 		function, err := settled(g, named)
 		if err != nil {
 			return nil, fmt.Errorf("working out open dimensions: function %s: %w", g.Name, err)
 		}
 		defer function.Release()
+		if g.Name == "main" && inputs != nil {
+			if function, err = relay.WithAttr(function, SizesAttr, inputs.Text()); err != nil {
+				return nil, err
+			}
+			defer function.Release()
+		}
 		if !function.Same(g.Function()) {
 			changed = append(changed, relay.GlobalFunction{Var: m.GlobalVar(g.Name), Function: function})
 		}
@@ -48,14 +56,15 @@ func Settle(mod *bridge.Object, inputs Inputs) (*bridge.Object, error) {
 	return m.Replace(changed)
 }
 
-// hasOpen says that some tensor of a function has a dimension that is not known before it runs.
-func hasOpen(g *relay.Graph) bool {
-	return slices.ContainsFunc(g.Nodes, func(n relay.Node) bool { return isOpen(n.Type) })
+// HasOpen says that some tensor of a function has a dimension that is not known before it runs.
+func HasOpen(g *relay.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n relay.Node) bool { return IsOpen(n.Type) })
 }
 
-func isOpen(t *relay.Type) bool {
+// IsOpen says that a tensor, or one of a tuple's, has such a dimension.
+func IsOpen(t *relay.Type) bool {
 	return t != nil && (t.Kind == relay.TypeTensor && slices.Contains(t.Shape, relay.AnyDim) ||
-		t.Kind == relay.TypeTuple && slices.ContainsFunc(t.Fields, isOpen))
+		t.Kind == relay.TypeTuple && slices.ContainsFunc(t.Fields, IsOpen))
 }
 
 func settled(g *relay.Graph, inputs Inputs) (*bridge.Object, error) {

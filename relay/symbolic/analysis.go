@@ -49,6 +49,9 @@ const mostItems = 64
 type Analysis struct {
 	g      *relay.Graph
 	values []Value
+	// done says which nodes have been looked at, bound what the parameters of local functions are given.
+	done  []bool
+	bound map[relay.NodeID]relay.NodeID
 }
 
 // Inputs are what is known of the dimensions of a function's parameters, by the parameters' names.
@@ -66,27 +69,97 @@ type Dimension struct {
 // Analyse works out the dimensions of all nodes of a function that has types. What has no name in inputs, and what no
 // operator tells, is a symbol of its own. An open dimension of an input is at least 1.
 func Analyse(g *relay.Graph, inputs Inputs) (*Analysis, error) {
-	a := &Analysis{g: g, values: make([]Value, len(g.Nodes))}
+	a := &Analysis{g: g, values: make([]Value, len(g.Nodes)), done: make([]bool, len(g.Nodes)), bound: bindings(g)}
 	for _, p := range g.Params {
 		n := &g.Nodes[p]
 		names := inputs[n.Name]
 		if names != nil && n.Type != nil && n.Type.Kind == relay.TypeTensor && len(names) != len(n.Type.Shape) {
 			return nil, fmt.Errorf("the input %s has %d dimensions; %d are named", n.Name, len(n.Type.Shape), len(names))
 		}
-		a.values[p] = a.parameter(n, names)
+		a.values[p], a.done[p] = a.parameter(n, names), true
 	}
 	for i := range g.Nodes {
-		id := relay.NodeID(i)
-		if a.values[i].known || a.values[i].Fields != nil {
-			continue // a parameter
-		}
-		found, err := a.node(id, &g.Nodes[i])
-		if err != nil {
+		if err := a.look(relay.NodeID(i)); err != nil {
 			return nil, err
 		}
-		a.values[i] = a.agreeing(found, g.Nodes[i].Type, fmt.Sprintf("%s%d", unnamed, i))
 	}
 	return a, nil
+}
+
+// bindings says what the parameters of local functions that are called once are given there.
+func bindings(g *relay.Graph) map[relay.NodeID]relay.NodeID {
+	calls := map[relay.NodeID]int{}
+	for i := range g.Nodes {
+		if n := &g.Nodes[i]; n.Kind == relay.KindCall && n.Callee != relay.NoNode {
+			calls[n.Callee]++
+		}
+	}
+	bound := map[relay.NodeID]relay.NodeID{}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if n.Kind != relay.KindCall || n.Callee == relay.NoNode || calls[n.Callee] > 1 {
+			continue
+		}
+		callee := &g.Nodes[n.Callee]
+		if callee.Kind != relay.KindFunction || len(callee.Binds) != len(n.Inputs) {
+			continue
+		}
+		for k, param := range callee.Binds {
+			bound[param] = n.Inputs[k]
+		}
+	}
+	return bound
+}
+
+// look works a node out, and before it what it depends on: a local function's parameters come before its arguments.
+func (a *Analysis) look(id relay.NodeID) error {
+	if a.done[id] {
+		return nil
+	}
+	a.done[id] = true
+	n := &a.g.Nodes[id]
+	needs := n.Inputs
+	argument, isBound := a.bound[id]
+	if isBound {
+		needs = []relay.NodeID{argument}
+	}
+	result := relay.NoNode // of the local function that is called
+	if n.Kind == relay.KindCall && n.Callee != relay.NoNode {
+		if callee := &a.g.Nodes[n.Callee]; callee.Kind == relay.KindFunction && len(callee.Nested) == 1 {
+			result = a.g.Scopes[callee.Nested[0]].Root
+			needs = append(slices.Clone(needs), result)
+		}
+	}
+	for _, in := range needs {
+		if err := a.look(in); err != nil {
+			return err
+		}
+	}
+	var found Value
+	var err error
+	switch {
+	case isBound:
+		found = a.values[argument]
+	case result != relay.NoNode && a.calledOnce(n.Callee):
+		found = a.values[result]
+	default:
+		found, err = a.node(id, n)
+	}
+	if err != nil {
+		return err
+	}
+	a.values[id] = a.agreeing(found, n.Type, fmt.Sprintf("%s%d", unnamed, id))
+	return nil
+}
+
+// calledOnce says that the sizes in a local function are those of its one call.
+func (a *Analysis) calledOnce(function relay.NodeID) bool {
+	for _, param := range a.g.Nodes[function].Binds {
+		if _, ok := a.bound[param]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // Of is what is known of a node.

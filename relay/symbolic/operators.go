@@ -218,7 +218,7 @@ func common(a, b Expression) Expression {
 // unclear is the size of two that are broadcast where one may be 0.
 func unclear(a, b Expression) Expression {
 	a, b = inOrder(a, b)
-	return opaque("broadcast", a, b, 0, Unbounded)
+	return opaque(broadcastOf, a, b, 0, Unbounded)
 }
 
 // broadcasting is an operator of two tensors; compute, where it is not nil, gives an item of two.

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/collage-tvm/collage/relay/symbolic"
+)
+
+// sizedForm is the form of texts for all sizes; the runtime (byoc/runtime/dnnl_sized_text.h) reads no other.
+const sizedForm = 1
+
+// mostApart is of how many open dimensions each that may be 1 is told apart from the others when a text is written.
+const mostApart = 3
+
+// extraSamples are sizes at which a text for all sizes is held against what the engine is told there, beside those that
+// it was made of, and beside the ends of the bounds.
+const extraSamples = 4
+
+// sized is what an engine that knows sizes is given for a region with open dimensions: what it is told depends on them
+// only by numbers, which are polynomials of them.
+type sized struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	// Sizes says where each size is found: input, dimension.
+	Sizes [][2]int `json:"sizes"`
+	// Texts are one for all sizes, and before it others for those of which some are 1.
+	Texts []sizedText `json:"texts"`
+}
+
+// sizedText is the text where the sizes in Ones are 1, and no other is: Pieces with a number behind each but the last.
+type sizedText struct {
+	Ones   []int    `json:"ones"`
+	Pieces []string `json:"pieces"`
+	// Numbers are sums of terms: a factor, and how often it is multiplied by each size.
+	Numbers [][][]int64 `json:"numbers"`
+}
+
+// emitSized writes a region with open dimensions for all their sizes. constants are those of fixed, which is the region
+// at some sizes and refers to what p does.
+func emitSized(p *Program, emit Emitter) (text []byte, fixed *Program, constants []ValueID, err error) {
+	a, err := symbolic.AnalyseNamed(p.Graph)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	s := &sampler{p: p, emit: emit, analysis: a, dimensions: a.Open(), known: map[string]*sample{}}
+	out := sized{Format: "collage-sized", Version: sizedForm}
+	if out.Sizes, err = s.places(); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, ones := range s.onesApart() {
+		t, err := s.text(ones)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if t != nil {
+			out.Texts = append(out.Texts, *t)
+		}
+	}
+	if out.Texts, err = s.unlikeLast(out.Texts); err != nil {
+		return nil, nil, nil, err
+	}
+	text, err = json.Marshal(out)
+	return text, s.first.program, s.first.constants, err
+}
+
+// sampler asks an engine's emitter what it is told at some sizes.
+type sampler struct {
+	p          *Program
+	emit       Emitter
+	analysis   *symbolic.Analysis
+	dimensions []symbolic.Dimension
+	known      map[string]*sample
+	first      *sample
+}
+
+// sample is what the engine is told where dimensions have these sizes, in order.
+type sample struct {
+	sizes     []int64
+	program   *Program
+	constants []ValueID
+	pieces    []string
+	numbers   []int64
+}
+
+// places finds for each open dimension where an input has it.
+func (s *sampler) places() ([][2]int, error) {
+	places := make([][2]int, len(s.dimensions))
+	found := make([]bool, len(places))
+	input := 0
+	var leaf func(v *symbolic.Value)
+	leaf = func(v *symbolic.Value) {
+		if v.Fields != nil {
+			for i := range v.Fields {
+				leaf(&v.Fields[i])
+			}
+			return
+		}
+		for d, extent := range v.Shape {
+			at := slices.IndexFunc(s.dimensions, func(known symbolic.Dimension) bool {
+				return extent.Equal(symbolic.Symbol(known.Name, known.Least, known.Most))
+			})
+			if at >= 0 && !found[at] {
+				places[at], found[at] = [2]int{input, d}, true
+			}
+		}
+		input++
+	}
+	for _, param := range s.p.Graph.Params {
+		v := s.analysis.Of(param)
+		leaf(&v)
+	}
+	if at := slices.Index(found, false); at >= 0 {
+		return nil, fmt.Errorf("no input has the size %s by itself", s.dimensions[at].Name)
+	}
+	return places, nil
+}
+
+// onesApart are the sets of dimensions that are 1 for which there may be texts of their own; none of them last.
+func (s *sampler) onesApart() [][]int {
+	var may []int
+	for i, d := range s.dimensions {
+		if d.Least <= 1 {
+			may = append(may, i)
+		}
+	}
+	var sets [][]int
+	if len(may) > mostApart { // each alone, and all together
+		sets = append(sets, may)
+		for _, i := range may {
+			sets = append(sets, []int{i})
+		}
+		return append(sets, []int{})
+	}
+	for bits := 1<<len(may) - 1; bits >= 0; bits-- {
+		set := []int{}
+		for k, i := range may {
+			if bits>>k&1 == 1 {
+				set = append(set, i)
+			}
+		}
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+// at asks the emitter.
+func (s *sampler) at(sizes []int64) (*sample, error) {
+	key := fmt.Sprint(sizes)
+	if one := s.known[key]; one != nil {
+		return one, nil
+	}
+	named := map[string]int64{}
+	for i, d := range s.dimensions {
+		named[d.Name] = sizes[i]
+	}
+	g, err := s.analysis.Fixed(named)
+	if err != nil {
+		return nil, err
+	}
+	p, err := FromGraph(g, s.p.Symbol)
+	if err != nil {
+		return nil, err
+	}
+	p.Function = s.p.Function
+	text, constants, err := s.emit(p)
+	if about := (*OpError)(nil); errors.As(err, &about) {
+		return nil, &OpError{Op: about.Op, Err: fmt.Errorf("%w (where %s)", about.Err, s.describe(sizes))}
+	} else if err != nil {
+		return nil, err
+	}
+	one := &sample{sizes: sizes, program: p, constants: constants}
+	one.pieces, one.numbers = cut(text)
+	s.known[key] = one
+	if s.first == nil {
+		s.first = one
+	}
+	if !slices.EqualFunc(constants, s.first.constants, func(a, b ValueID) bool {
+		return p.Values[a].Constant == s.first.program.Values[b].Constant &&
+			slices.Equal(p.Values[a].added, s.first.program.Values[b].added)
+	}) {
+		return nil, fmt.Errorf("the engine is given other constants where %s than where %s", s.describe(sizes),
+			s.describe(s.first.sizes))
+	}
+	return one, nil
+}
+
+func (s *sampler) describe(sizes []int64) string {
+	text := ""
+	for i, d := range s.dimensions {
+		if i > 0 {
+			text += ", "
+		}
+		text += d.Name + " is " + strconv.FormatInt(sizes[i], 10)
+	}
+	return text
+}
+
+// cut takes the numbers out of a text: whole ones, with what stands before and behind.
+func cut(text []byte) (pieces []string, numbers []int64) {
+	begin := 0
+	digit := func(i int) bool { return i < len(text) && text[i] >= '0' && text[i] <= '9' }
+	for i := 0; i < len(text); {
+		if !digit(i) {
+			i++
+			continue
+		}
+		end := i
+		for digit(end) {
+			end++
+		}
+		// Digits of what is no whole number stay where they are.
+		if n, err := strconv.ParseInt(string(text[i:end]), 10, 64); err == nil && (text[i] != '0' || end == i+1) {
+			if n != 0 && i > begin && text[i-1] == '-' { // -0.5 begins with no whole number below 0
+				i, n = i-1, -n
+			}
+			pieces, numbers = append(pieces, string(text[begin:i])), append(numbers, n)
+			begin = end
+		}
+		i = end
+	}
+	return append(pieces, string(text[begin:])), numbers
+}
+
+// text is the one for all sizes of which those in ones are 1, and no others; nil where the bounds have none such.
+func (s *sampler) text(ones []int) (*sizedText, error) {
+	var free []int // dimensions that are not fixed
+	least := make([]int64, len(s.dimensions))
+	for i, d := range s.dimensions {
+		most := d.Most
+		if most == 0 {
+			most = symbolic.Unbounded
+		}
+		switch least[i] = max(d.Least, 1); {
+		case slices.Contains(ones, i):
+			continue
+		case least[i] == 1 && most == 1:
+			return nil, nil
+		case least[i] == 1:
+			least[i] = 2
+		}
+		free = append(free, i)
+	}
+	monomials := monomialsOf(len(s.dimensions), free)
+	var samples []*sample
+	for number := range len(monomials) + extraSamples {
+		sizes := s.sizes(ones, least, number)
+		if slices.ContainsFunc(samples, func(one *sample) bool { return slices.Equal(one.sizes, sizes) }) {
+			continue
+		}
+		one, err := s.at(sizes)
+		if err != nil {
+			return nil, err
+		}
+		if len(samples) > 0 && !slices.Equal(one.pieces, samples[0].pieces) {
+			return nil, fmt.Errorf("what the engine is told where %s has another form than where %s", s.describe(sizes),
+				s.describe(samples[0].sizes))
+		}
+		samples = append(samples, one)
+	}
+	out := &sizedText{Ones: ones}
+	for k, number := range samples[0].numbers {
+		out.Pieces = extended(out.Pieces, len(out.Numbers), samples[0].pieces[k])
+		if !slices.ContainsFunc(samples, func(one *sample) bool { return one.numbers[k] != number }) {
+			out.Pieces = extended(out.Pieces, len(out.Numbers), strconv.FormatInt(number, 10))
+			continue
+		}
+		terms, err := fit(samples, k, monomials)
+		if err != nil {
+			return nil, fmt.Errorf("a number that the engine is told is no polynomial of the sizes: %w", err)
+		}
+		out.Numbers = append(out.Numbers, terms)
+	}
+	out.Pieces = extended(out.Pieces, len(out.Numbers), samples[0].pieces[len(samples[0].numbers)])
+	return out, nil
+}
+
+// extended has text behind the piece that stands behind so many numbers.
+func extended(pieces []string, numbers int, text string) []string {
+	if len(pieces) == numbers {
+		return append(pieces, text)
+	}
+	pieces[numbers] += text
+	return pieces
+}
+
+// sizes are those of the sample of a number: first the ends of the bounds, then primes.
+func (s *sampler) sizes(ones []int, least []int64, number int) []int64 {
+	bounds := slices.Clone(s.dimensions)
+	for i := range bounds {
+		bounds[i].Least = least[i]
+	}
+	sampled := symbolic.Sample(bounds, number)
+	sizes := make([]int64, len(bounds))
+	for i, d := range bounds {
+		switch {
+		case slices.Contains(ones, i):
+			sizes[i] = 1
+		case number == 1:
+			sizes[i] = least[i]
+		case number == 2 && d.Most > 0 && d.Most < mostTried:
+			sizes[i] = d.Most
+		default:
+			sizes[i] = sampled[d.Name]
+		}
+	}
+	return sizes
+}
+
+// mostTried is below which the greatest size is tried, too: engines refuse tensors that no memory holds.
+const mostTried = 1 << 16
+
+// unlikeLast leaves out texts that the last one, which is for all sizes, gives at their sizes, too.
+func (s *sampler) unlikeLast(texts []sizedText) ([]sizedText, error) {
+	last := &texts[len(texts)-1]
+	if len(last.Ones) > 0 {
+		return texts, nil // all are apart
+	}
+	kept := texts[:0:0]
+	for i := range texts[:len(texts)-1] {
+		same := true
+		for _, one := range s.known {
+			if s.isOf(one, texts[i].Ones) && last.at(one.sizes) != texts[i].at(one.sizes) {
+				same = false
+			}
+		}
+		if !same {
+			kept = append(kept, texts[i])
+		}
+	}
+	may := 0
+	for _, d := range s.dimensions {
+		if d.Least <= 1 {
+			may++
+		}
+	}
+	if len(kept) > 0 && may > mostApart {
+		return nil, fmt.Errorf("it has %d open dimensions that may be 1, which the engine tells apart; at most %d may be so",
+			may, mostApart)
+	}
+	return append(kept, *last), nil
+}
+
+// isOf says that a sample is one of those of which ones, and no others, are 1.
+func (s *sampler) isOf(one *sample, ones []int) bool {
+	for i, size := range one.sizes {
+		if (size == 1) != slices.Contains(ones, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// at is the text at sizes.
+func (t *sizedText) at(sizes []int64) string {
+	text := ""
+	for i, piece := range t.Pieces {
+		text += piece
+		if i < len(t.Numbers) {
+			text += strconv.FormatInt(polynomialAt(t.Numbers[i], sizes), 10)
+		}
+	}
+	return text
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbolic
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Fixed is the function as it is where open dimensions have these sizes, by name: the same nodes, with types in which
+// every dimension is a number. The error names the first node of which the sizes do not tell that.
+func (a *Analysis) Fixed(sizes map[string]int64) (*relay.Graph, error) {
+	return a.g.Retyped(func(id relay.NodeID) (*relay.Type, error) {
+		t, err := a.values[id].fixed(a.g.Nodes[id].Type, sizes)
+		if err != nil {
+			return nil, fmt.Errorf("%%%d: %w", id, err)
+		}
+		return t, nil
+	})
+}
+
+// fixed is a type with numbers for what is open.
+func (v *Value) fixed(t *relay.Type, sizes map[string]int64) (*relay.Type, error) {
+	if !IsOpen(t) {
+		return t, nil
+	}
+	out := *t
+	if t.Kind == relay.TypeTuple {
+		out.Fields = make([]*relay.Type, len(t.Fields))
+		for i, field := range t.Fields {
+			var of Value
+			if i < len(v.Fields) {
+				of = v.Fields[i]
+			}
+			var err error
+			if out.Fields[i], err = of.fixed(field, sizes); err != nil {
+				return nil, err
+			}
+		}
+		return &out, nil
+	}
+	out.Shape = slices.Clone(t.Shape)
+	for d, extent := range t.Shape {
+		if extent != relay.AnyDim {
+			continue
+		}
+		if d >= len(v.Shape) {
+			return nil, fmt.Errorf("nothing is known of its sizes")
+		}
+		size, err := v.Shape[d].At(sizes)
+		if err != nil {
+			return nil, err
+		}
+		out.Shape[d] = size
+	}
+	return &out, nil
+}
+
+// FixedWhereKnown is Fixed in which types stay open of what the sizes do not tell.
+func (a *Analysis) FixedWhereKnown(sizes map[string]int64) *relay.Graph {
+	g, err := a.g.Retyped(func(id relay.NodeID) (*relay.Type, error) {
+		t, err := a.values[id].fixed(a.g.Nodes[id].Type, sizes)
+		if err != nil {
+			t = a.g.Nodes[id].Type
+		}
+		return t, nil
+	})
+	if err != nil {
+		panic(err) // there is none
+	}
+	return g
+}
+
+// Follows says that all sizes of a node are told by those of its inputs: nothing in them is known only when it is
+// computed.
+func (a *Analysis) Follows(id relay.NodeID) bool {
+	known := map[string]bool{}
+	for _, in := range a.g.Nodes[id].Inputs {
+		for _, d := range a.values[in].dimensions() {
+			known[d.Name] = true
+		}
+	}
+	return !slices.ContainsFunc(a.values[id].dimensions(), func(d Dimension) bool { return !known[d.Name] })
+}
+
+// dimensions are the open dimensions of a value, some of them several times.
+func (v *Value) dimensions() (list []Dimension) {
+	for _, extent := range v.Shape {
+		list = append(list, extent.Dimensions()...)
+	}
+	for i := range v.Fields {
+		list = append(list, v.Fields[i].dimensions()...)
+	}
+	return list
+}
+
+// Open are the open dimensions of a function's parameters, each once, by name.
+func (a *Analysis) Open() []Dimension { return a.dimensionsOf(slices.Values(a.g.Params)) }
+
+// All are Open with those that are known only when the function runs: how many items satisfy something.
+func (a *Analysis) All() []Dimension {
+	return a.dimensionsOf(func(yield func(relay.NodeID) bool) {
+		for i := range a.values {
+			if !yield(relay.NodeID(i)) {
+				return
+			}
+		}
+	})
+}
+
+func (a *Analysis) dimensionsOf(nodes iter.Seq[relay.NodeID]) []Dimension {
+	found := map[string]Dimension{}
+	for id := range nodes {
+		for _, d := range a.values[id].dimensions() {
+			found[d.Name] = d
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), byName)
+}
+
+// Named is a node's sizes for Inputs: dimensions of the same expression have the same name, which is its text; ok is
+// false of what is no tensor.
+func (a *Analysis) Named(id relay.NodeID) (named []Dimension, ok bool) {
+	v := &a.values[id]
+	if !v.known {
+		return nil, false
+	}
+	for _, extent := range v.Shape {
+		if _, fixed := extent.Value(); fixed {
+			named = append(named, Dimension{})
+			continue
+		}
+		least, most := extent.Bounds()
+		named = append(named, Dimension{Name: extent.String(), Least: max(least, 0), Most: most})
+	}
+	return named, true
+}
