@@ -23,31 +23,37 @@ func (c *decision) lookAtForm() error {
 		return fmt.Errorf("--memory-limit-executable: what a network takes is not known on TVM's virtual machine, which "+
 			"runs this one (%s %s)", c.machine.Where, c.machine.Reason)
 	}
-	c.note("TVM's virtual machine runs it, since %s %s; it was placed by what its parts "+
-		"take alone.", c.machine.Where, c.machine.Reason)
+	c.note("TVM's virtual machine runs it, since %s %s.", c.machine.Where, c.machine.Reason)
 	return nil
 }
 
-// placeOnMachine places by what candidates take alone; what came of it stands against plain TVM and every backend alone
-// on TVM's virtual machine. Whole networks are not searched: what their parts take in place only the graph executor
-// tells.
+// placeOnMachine makes finalists of plain TVM, of every backend alone, and of what is placed: where sizes are open, what a
+// search among whole networks finds at fixed ones (placeAtSize), and otherwise what candidates take alone. They are run
+// on TVM's virtual machine: what parts take in place only the graph executor tells.
 func (c *decision) placeOnMachine() error {
 	if err := c.quiet(c.ctx); err != nil {
 		return err
 	}
-	placed, err := c.placement()
+	placed, err := c.placeAtSize()
+	if err == nil && len(placed) == 0 {
+		var one *finalist
+		if one, err = c.placement(); err == nil {
+			placed = []*finalist{one}
+			c.note("It was placed by what its parts take alone.")
+		}
+	}
 	if err != nil {
 		return err
 	}
 	if c.reference, err = c.single("tvm"); err != nil {
 		return err
 	}
-	c.finalists = []*finalist{placed}
 	if c.reference.eligible = !c.constrained(); !c.reference.eligible {
+		c.finalists = placed
 		return nil // outputs are held against it, and only the placement keeps to what was asked for
 	}
 	c.finalists = []*finalist{c.reference}
-	for _, b := range placed.plan.Backends {
+	for _, b := range placed[0].plan.Backends {
 		if b.Name == "tvm" || b.Unusable != "" {
 			continue
 		}
@@ -57,6 +63,6 @@ func (c *decision) placeOnMachine() error {
 		}
 		c.finalists = append(c.finalists, alone)
 	}
-	c.finalists = append(c.finalists, placed)
+	c.finalists = append(c.finalists, placed...)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
 	"github.com/collage-tvm/collage/pass/settings"
+	"github.com/collage-tvm/collage/relay"
 )
 
 // Place is pass.Partition by what parts take alone: no whole network is run, and what is the cheapest by the sum may be
@@ -33,6 +34,28 @@ func Place(mod *bridge.Object, cfg settings.Config) (out *bridge.Object, p *plan
 		}
 		s.Timings.Keep()
 		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, p, nil
+}
+
+// PlaceLike is placing.Like with the module and the plan written.
+func PlaceLike(mod *bridge.Object, cfg settings.Config, like *plan.Plan, nodes []relay.NodeID) (out *bridge.Object,
+	p *plan.Plan, err error) {
+	err = bridge.OnThread(func() error {
+		s, err := placing.Like(mod, cfg, like, nodes)
+		if err != nil {
+			return err
+		}
+		if out, err = s.Annotate(); err != nil {
+			return err
+		}
+		if p, err = s.Plan(); err != nil {
+			out.Release()
+		}
+		return err
 	})
 	if err != nil {
 		return nil, nil, err

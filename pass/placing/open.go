@@ -9,11 +9,12 @@ import (
 )
 
 // withoutOpen leaves out what backends would take of parts with open dimensions, where costs decide: nothing is known of
-// these before whole networks are run. A backend that is to have all that it takes (Config.Only) has them.
+// these by themselves. A backend that is to have all that it takes (Config.Only) has them, and what is placed as it was
+// with fixed sizes (Like).
 func (s *Module) withoutOpen(set *candidate.Set) {
 	set.Candidates = slices.DeleteFunc(set.Candidates, func(c candidate.Candidate) bool { return s.withoutCost(&c) })
 }
 
 func (s *Module) withoutCost(c *candidate.Candidate) bool {
-	return s.Config.Only == "" && c.Open && !c.Free
+	return s.Config.Only == "" && !s.Config.Likeness && c.Open && !c.Free
 }

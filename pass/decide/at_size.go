@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/collage-tvm/collage/pass/budget"
+	"github.com/collage-tvm/collage/pass/network"
+	"github.com/collage-tvm/collage/pass/placing"
+	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/relay"
+	"github.com/collage-tvm/collage/relay/symbolic"
+)
+
+// placeAtSize has the network with fixed sizes, those that it is tried at, searched as any other one, and places as what
+// was the fastest there does: the graph executor tells what parts take in place, which nothing does of open sizes. None
+// come back where the network cannot be had with fixed sizes.
+func (c *decision) placeAtSize() ([]*finalist, error) {
+	shapes := map[string][]int64{}
+	for name, sizes := range c.Tried {
+		shapes[name] = sizes.Shape
+	}
+	fixed, nodes, err := symbolic.FixModule(c.module, shapes)
+	if symbolic.IsNotFixed(err) {
+		c.Progress.Detail("%v", err)
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer fixed.Release()
+	if part := (*placing.NotWholeError)(nil); errors.As(placing.Whole(fixed), &part) {
+		c.Progress.Detail("with fixed sizes: %v", part)
+		return nil, nil
+	}
+	c.Progress.Note("searching at %s, where sizes are open", c.triedText())
+	searched := &decision{Options: c.Options, module: fixed, ctx: c.ctx, quit: c.quit, searching: c.searching}
+	searched.Witness, searched.Tried, searched.Prices, searched.Corners = nil, nil, false, false
+	searched.Settle = true
+	searched.Temporary = filepath.Join(c.Temporary, "fixed")
+	if err := os.MkdirAll(searched.Temporary, 0o755); err != nil {
+		return nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
+	}
+	searched.budget = budget.New(partsTime(c.budget.Left()-c.budget.Writing(), machineShare), nil)
+	searched.Budget = searched.budget
+	defer searched.graph.close()
+	if err := searched.search(); err != nil {
+		return nil, err
+	}
+	placed, err := c.placedAs(searched.best(), nodes)
+	if len(placed) > 0 {
+		c.note("It was placed as what was the fastest where its sizes are fixed, at %s.", c.triedText())
+	}
+	return placed, err
+}
+
+// triedText is "ids [1, 256]" of the inputs with open dimensions.
+func (c *decision) triedText() string {
+	var names []string
+	for name := range c.Tried {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	text := ""
+	for i, name := range names {
+		if i > 0 {
+			text += ", "
+		}
+		text += name + " " + relay.ShapeText(c.Tried[name].Shape)
+	}
+	return text
+}
+
+// best are the finalists that are not a backend alone, the fastest first.
+func (c *decision) best() []*finalist {
+	list := slices.DeleteFunc(slices.Clone(c.finalists), func(f *finalist) bool {
+		return f.failure != nil || f.sameAs != nil || slices.Contains(c.Backends, f.name) || f.name == "tvm"
+	})
+	slices.SortStableFunc(list, byEstimate)
+	return list[:min(len(list), bestFew)]
+}
+
+// placedAs are finalists that place as others do at fixed sizes.
+func (c *decision) placedAs(found []*finalist, nodes []relay.NodeID) ([]*finalist, error) {
+	var placed []*finalist
+	for i, f := range found {
+		module, p, err := network.PlaceLike(c.module, c.placementConfig(), f.plan, nodes)
+		if err != nil {
+			return nil, err
+		}
+		p.Module.Name = c.Name
+		c.target = p.Environment.Target
+		name := plan.PlacementName
+		if i > 0 {
+			name = fmt.Sprintf("%s %d", name, i+1)
+		}
+		placed = append(placed, &finalist{name: name, module: module, plan: p, eligible: true, origin: f.origin})
+	}
+	return placed, nil
+}

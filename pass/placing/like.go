@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package placing
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/collage-tvm/collage/bridge"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/place"
+	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
+	"github.com/collage-tvm/collage/relay"
+)
+
+// Like places main as a plan does that was made for the same network with fixed sizes (symbolic.FixModule): what the plan
+// has on a backend is there, where that takes it with open dimensions, and the rest is TVM's. nodes says of each node of
+// the plan's main which one of this main's it is; NoNode for none. What candidates cost was measured at these sizes, and
+// is not in the plan that Plan writes. Errors: as Decided's.
+func Like(mod *bridge.Object, cfg settings.Config, p *plan.Plan, nodes []relay.NodeID) (*Module, error) {
+	cfg.Likeness = true
+	s, err := proposed(mod, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.constrain(); err != nil {
+		return nil, err
+	}
+	defer clock(&s.Timings.Place)()
+	for _, f := range s.Functions {
+		f.Costs = make([]cost.Cost, len(f.Set.Candidates))
+		chosen, err := s.like(f, p, nodes)
+		if err != nil {
+			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
+		}
+		f.Options = f.lazyOptions()
+		for k := range f.Options {
+			f.Options[k].Cost = cost.Cost{}.Estimate()
+		}
+		for _, k := range chosen.Chosen {
+			f.Options[k].Cost = 0
+		}
+		f.decide(&place.Solution{Chosen: chosen.Chosen}, s.ByName)
+	}
+	return s, nil
+}
+
+// like chooses what the plan has.
+func (s *Module) like(f *Function, p *plan.Plan, nodes []relay.NodeID) (*place.Solution, error) {
+	planned := map[string]bool{}
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		for j := range r.Candidates {
+			c := &r.Candidates[j]
+			var here []relay.NodeID
+			for _, n := range c.Nodes {
+				if n.Index < len(nodes) && nodes[n.Index] != relay.NoNode {
+					here = append(here, nodes[n.Index])
+				}
+			}
+			if len(here) == len(c.Nodes) && r.Function == f.Set.Graph.Name {
+				planned[candidateID(r.BackendOf(c), c.Composite, here)] = true
+			}
+		}
+	}
+	options := make([]place.Option, len(f.Set.Candidates))
+	for k := range f.Set.Candidates {
+		c := &f.Set.Candidates[k]
+		options[k] = place.Option{Nodes: c.Nodes, Rank: c.Rank, Cost: math.Inf(1)}
+		switch {
+		case s.ByName[c.Backend].TakesAnything():
+			options[k].Cost = 1 + float64(c.Operators(f.Set.Graph)) // as much as it takes to take what is planned
+		case planned[candidateID(c.Backend, c.Composite, c.Nodes)]:
+			options[k].Cost = EachCandidate
+		}
+	}
+	return place.Solve(options, place.TreeOf(f.Set.Graph))
+}
