@@ -228,7 +228,7 @@ def test_an_exported_model_needs_neither_go_nor_python_of_ours(partition, tmp_pa
 
 
 CONVOLUTION = {
-    "format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1], "outputs": [2],
+    "format": "collage-dnnl", "version": 5, "inputs": [0], "constants": [1], "outputs": [2],
     "values": [["f32", [1, 64, 14, 14]], ["f32", [64, 64, 3, 3]], ["f32", [1, 64, 14, 14]]],
     "ops": [{
         "op": "conv", "algorithm": "direct", "in": [0, 1], "out": 2, "strides": [1, 1], "dilation": [1, 1],

@@ -207,7 +207,7 @@ def test_threads(partition):
 
 
 BLOCK = {
-    "format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 2], "outputs": [4],
+    "format": "collage-dnnl", "version": 5, "inputs": [0], "constants": [1, 2], "outputs": [4],
     "values": [["f32", [1, 16, 14, 14]], ["f32", [32, 16, 1, 1]], ["f32", [32, 1, 3, 3]],
                ["f32", [1, 32, 14, 14]], ["f32", [1, 32, 7, 7]]],
     "ops": [{

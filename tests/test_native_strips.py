@@ -316,7 +316,7 @@ def test_threads(partition):
 
 
 SEPARABLE = {
-    "format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 2], "outputs": [4],
+    "format": "collage-dnnl", "version": 5, "inputs": [0], "constants": [1, 2], "outputs": [4],
     "values": [["f32", [1, 16, 14, 14]], ["f32", [16, 1, 3, 3]], ["f32", [16, 16, 1, 1]],
                ["f32", [1, 16, 14, 14]], ["f32", [1, 16, 14, 14]]],
     "ops": [{

@@ -293,7 +293,7 @@ def test_what_becomes_of_it(collage_library):
     weight = {"dims": [64, 64, 3, 3], "strides": [576, 9, 3, 1]}
     few = {"dims": [3, 64, 3, 3], "strides": [576, 9, 3, 1]}
     program = {
-        "format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 2], "outputs": [5],
+        "format": "collage-dnnl", "version": 5, "inputs": [0], "constants": [1, 2], "outputs": [5],
         "values": [["f32", [1, 64, 16, 16]], ["f32", [64, 64, 3, 3]], ["f32", [3, 64, 3, 3]], tensor, tensor,
                    ["f32", [1, 3, 32, 32]]],
         "ops": [

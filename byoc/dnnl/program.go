@@ -14,7 +14,7 @@ import (
 )
 
 // formatVersion is that of the text; the runtime refuses any other.
-const formatVersion = 4
+const formatVersion = 5
 
 // dtypes are the runtime's names of dtypes.
 var dtypes = map[string]string{"float32": "f32", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "int32": "s32",
@@ -175,6 +175,9 @@ func (w *writer) operation(o *operation) {
 	}
 	if o.attention != nil {
 		w.masks(o.attention.Masks)
+		if o.attention.Cleared {
+			w.b.WriteString(", \"cleared\": true")
+		}
 	}
 	for _, f := range []struct {
 		name string

@@ -30,6 +30,8 @@ type AttentionLayer struct {
 	// Masks are seen as [products, queries, keys], in the order in which they are done.
 	Masks []Mask
 	Scale float64
+	// Cleared says that the weights of a query become 0 where they are no numbers: it sees no key.
+	Cleared bool
 	// Root is the node whose value is the result; Result is how the product with the values lies in it.
 	Root   relay.NodeID
 	Result Side

@@ -32,7 +32,8 @@ type foundMask struct {
 // attentionAt is the attention whose softmax ends in a node; nil where it is that of none.
 func attentionAt(g *relay.Graph, id relay.NodeID, c constants) *AttentionLayer {
 	f := &attentionFinder{g: g, constants: c, scale: 1}
-	from, ok := f.softmax(id)
+	end, cleared := f.cleared(id)
+	from, ok := f.softmax(end)
 	if !ok {
 		return nil
 	}
@@ -70,7 +71,7 @@ func attentionAt(g *relay.Graph, id relay.NodeID, c constants) *AttentionLayer {
 	}
 	layer := &AttentionLayer{
 		Query: sides[0].chosen(), Key: sides[1].chosen(), Value: sides[2].chosen(),
-		Root: result.end(), Result: result.chosen(),
+		Root: result.end(), Result: result.chosen(), Cleared: cleared,
 	}
 	for i := range f.masks {
 		mask := f.masks[len(f.masks)-1-i].Mask
@@ -144,6 +145,24 @@ func (f *attentionFinder) readOnlyBy(id relay.NodeID, readers ...relay.NodeID) b
 		}
 	}
 	return true
+}
+
+// cleared takes the operators of where(isnan(x), 0, x) that end in a node, and gives x, which nobody else reads; the node
+// itself where they are not there.
+func (f *attentionFinder) cleared(id relay.NodeID) (of relay.NodeID, ok bool) {
+	n := &f.g.Nodes[id]
+	if n.Op != "where" || len(n.Inputs) != 3 {
+		return id, false
+	}
+	asked, of := n.Inputs[0], n.Inputs[2]
+	own, known := f.shape(of)
+	if fill, isNumber := f.constants.uniform(n.Inputs[1]); !known || !isNumber || fill != 0 || math.Signbit(fill) ||
+		f.g.Nodes[asked].Op != "isnan" || f.g.Nodes[asked].Inputs[0] != of || !slices.Equal(own, n.Type.Shape) ||
+		!f.readOnlyBy(asked, id) || !f.readOnlyBy(of, asked, id) {
+		return id, false
+	}
+	f.nodes = append(f.nodes, id, asked)
+	return of, true
 }
 
 // overLast says that a reduction is over the last axis alone, which stays.

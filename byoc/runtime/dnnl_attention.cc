@@ -21,6 +21,7 @@ bool Compiler::Attention(const Op& op) {
   shape.size = query.dims.at(4);
   shape.value_size = value.dims.at(4);
   shape.scale = op.alpha;
+  shape.cleared = op.cleared;
   shape.query = steps(query);
   shape.key = steps(key);
   shape.value = steps(value);

@@ -242,6 +242,7 @@ class Reader {
     }
     op.transpose_a = object.Truth("transpose_a");
     op.transpose_b = object.Truth("transpose_b");
+    op.cleared = object.Truth("cleared");
     op.bias = object.Truth("bias");
     op.bf16 = object.Truth("bf16");
     op.unbiased = object.Truth("unbiased");

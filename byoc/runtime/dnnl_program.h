@@ -91,6 +91,8 @@ struct Op {
   // groups, heads, rows and columns, and what the masks do, in order. alpha is the scale of the scores.
   std::vector<View> views;
   std::vector<MaskForm> masks;
+  // attention: weights of a query that are no numbers become 0.
+  bool cleared = false;
   // matmul: the last two dimensions of a side are to be exchanged.
   bool transpose_a = false, transpose_b = false;
   // conv, deconv, matmul: in[2] is one value for each channel of the result. With the kernels bytes and
@@ -121,7 +123,7 @@ struct Op {
 };
 
 // The form of programs that are read; no other is.
-constexpr int kProgramForm = 4;
+constexpr int kProgramForm = 5;
 
 struct Program {
   std::vector<ValueType> values;
@@ -140,7 +142,7 @@ struct Program {
 
 // Reads the text; throws std::runtime_error that says what is wrong with it.
 //
-//     {"format": "collage-dnnl", "version": 4,
+//     {"format": "collage-dnnl", "version": 5,
 //      "values": [["f32", [1, 64, 56, 56]], ...], "inputs": [0], "constants": [1, 2], "outputs": [4],
 //      "ops": [{"op": "conv", "kernel": "winograd", "algorithm": "direct", "in": [0, 1, 2], "out": 3,
 //      "bias": true, "strides": [1, 1],

@@ -8,11 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/pass/budget"
+	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/network"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
+	"github.com/collage-tvm/collage/pass/settings"
 	"github.com/collage-tvm/collage/relay"
 	"github.com/collage-tvm/collage/relay/symbolic"
 )
@@ -51,7 +54,11 @@ func (c *decision) placeAtSize() ([]*finalist, error) {
 	if err := searched.search(); err != nil {
 		return nil, err
 	}
-	placed, err := c.placedAs(searched.best(), nodes)
+	found, err := searched.bestMixes()
+	if err != nil {
+		return nil, err
+	}
+	placed, err := c.placedAs(found, nodes)
 	if len(placed) > 0 {
 		c.note("It was placed as what was the fastest where its sizes are fixed, at %s.", c.triedText())
 	}
@@ -75,20 +82,61 @@ func (c *decision) triedText() string {
 	return text
 }
 
-// best are the finalists that are not a backend alone, the fastest first.
-func (c *decision) best() []*finalist {
-	list := slices.DeleteFunc(slices.Clone(c.finalists), func(f *finalist) bool {
-		return f.failure != nil || f.sameAs != nil || slices.Contains(c.Backends, f.name) || f.name == "tvm"
-	})
-	slices.SortStableFunc(list, byEstimate)
-	return list[:min(len(list), bestFew)]
+// bestMixes are the plans of the fastest networks of a search, the fastest first, each of other backends than those before
+// it: what is the fastest at one size need not be so at all, and the next few of a search are much like the first.
+// Backends alone are not among them.
+func (c *decision) bestMixes() ([]*plan.Plan, error) {
+	seen := map[string]bool{"": true}
+	for _, b := range c.Backends {
+		seen[b] = true
+	}
+	var found []*plan.Plan
+	take := func(p *genome.Placement) error {
+		written, err := c.graph.network.Plan(p, c.graph.result)
+		if err != nil {
+			return err
+		}
+		if of := strings.Join(backendsOf(written), " "); !seen[of] {
+			seen[of] = true
+			found = append(found, written)
+		}
+		return nil
+	}
+	for _, i := range c.graph.result.Best() {
+		t := &c.graph.result.Trials[i]
+		if len(found) == bestFew || !c.mayBeKept(t) {
+			break
+		}
+		if err := take(t.Placement); err != nil {
+			return nil, err
+		}
+	}
+	if len(found) == 0 || c.Level == settings.OperatorLevel {
+		p, _ := c.placedInContext()
+		return found, take(p)
+	}
+	return found, nil
 }
 
-// placedAs are finalists that place as others do at fixed sizes.
-func (c *decision) placedAs(found []*finalist, nodes []relay.NodeID) ([]*finalist, error) {
+// backendsOf are the backends that a plan has beside TVM, sorted.
+func backendsOf(p *plan.Plan) []string {
+	var names []string
+	for i := range p.Regions {
+		for _, name := range p.Regions[i].Backends() {
+			if name != "tvm" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// placedAs are finalists that place as plans do that were made at fixed sizes.
+func (c *decision) placedAs(found []*plan.Plan, nodes []relay.NodeID) ([]*finalist, error) {
 	var placed []*finalist
-	for i, f := range found {
-		module, p, err := network.PlaceLike(c.module, c.placementConfig(), f.plan, nodes)
+	for i, like := range found {
+		module, p, err := network.PlaceLike(c.module, c.placementConfig(), like, nodes)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +146,7 @@ func (c *decision) placedAs(found []*finalist, nodes []relay.NodeID) ([]*finalis
 		if i > 0 {
 			name = fmt.Sprintf("%s %d", name, i+1)
 		}
-		placed = append(placed, &finalist{name: name, module: module, plan: p, eligible: true, origin: f.origin})
+		placed = append(placed, &finalist{name: name, module: module, plan: p, eligible: true})
 	}
 	return placed, nil
 }

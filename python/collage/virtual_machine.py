@@ -98,7 +98,9 @@ class Model:
 
     def __init__(self, module, signature):
         self.signature = signature
-        self._machine = tvm.runtime.vm.VirtualMachine(module, tvm.cpu())
+        # Memory that is kept is kept for tensors of one size: where sizes are open there would be more with each.
+        is_open = any(-1 in one["shape"] for one in signature["inputs"])
+        self._machine = tvm.runtime.vm.VirtualMachine(module, tvm.cpu(), "naive" if is_open else "pooled")
         self._values = [None] * len(self.signature["inputs"])
         self._set = False
         self.module = self

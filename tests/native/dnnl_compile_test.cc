@@ -71,7 +71,7 @@ TEST(DnnlCompile, RunsTheSeeds) {
 TEST(DnnlCompile, AnUpsampledConvolutionReadsItsWeightFromWhereItBegins) {
   const auto program = [](const char* weight, const char* view, const char* constants, const char* inputs) {
     return ParseProgram(
-        std::string(R"({"format": "collage-dnnl", "version": 4, "outputs": [2], "inputs": )") + inputs +
+        std::string(R"({"format": "collage-dnnl", "version": 5, "outputs": [2], "inputs": )") + inputs +
         ", \"constants\": " + constants + R"(, "values": [["f32", [1, 2, 4, 4]], ["f32", )" + weight +
         R"(], ["f32", [1, 2, 8, 8]]], "ops": [{"op": "upsampled_conv",
         "kernel": "upsampled", "algorithm": "direct", "in": [0, 1], "out": 2, "scale": [2, 2], "strides": [1, 1], "dilation": [1, 1],
@@ -101,7 +101,7 @@ TEST(DnnlCompile, AnUpsampledConvolutionReadsItsWeightFromWhereItBegins) {
 // Two convolutions with bias, one behind the other, the second with a residual value and an activation, then
 // a pool, and a dense layer of what is left; all that can be in bfloat16 where that is asked for.
 std::string Narrowable(bool bf16) {
-  std::string text = R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "outputs": [8, 9],
+  std::string text = R"({"format": "collage-dnnl", "version": 5, "inputs": [0], "outputs": [8, 9],
     "constants": [1, 2, 3, 6], "values": [["f32", [1, 32, 9, 9]], ["f32", [32, 32, 3, 3]], ["f32", [32]],
       ["f32", [32, 32, 3, 3]], ["f32", [1, 32, 9, 9]], ["f32", [1, 32, 9, 9]], ["f32", [10, 32]],
       ["f32", [1, 32, 9, 9]], ["f32", [1, 10]], ["f32", [1, 32, 1, 1]], ["f32", [1, 32]]],
@@ -156,7 +156,7 @@ TEST(DnnlCompile, DataOnAGridAreExactAsBytes) {
   for (const bool moved : {false, true}) {
     const Program program = ParseProgram(
         std::string(
-            R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "outputs": [4], "constants": [2, 3],
+            R"({"format": "collage-dnnl", "version": 5, "inputs": [0], "outputs": [4], "constants": [2, 3],
           "values": [["f32", [6, 8]], ["f32", [6, 8]], ["s8", [5, 8]], ["f32", [5]], ["f32", [6, 5]],
                      ["f32", [6, 8]]], "ops": [
             {"op": "eltwise", "kernel": "grid", "algorithm": "grid", "in": [0], "out": 1, "alpha": 0.25, "beta": -3},)") +
@@ -205,7 +205,7 @@ TEST(DnnlCompile, RefusesNarrowWeightsThatOthersRead) {
                     bytes = R"({"op": "matmul", "kernel": "bytes", "in": [0, 1, 5], "out": 2})",
                     moved = R"(, {"op": "reshape", "in": [1], "out": 3})";
   const auto program = [](const std::string& type, const std::string& ops, const std::string& outputs) {
-    return R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 5], "outputs": )" +
+    return R"({"format": "collage-dnnl", "version": 5, "inputs": [0], "constants": [1, 5], "outputs": )" +
            outputs + R"(, "values": [["f32", [4, 4]], [")" + type + R"(", [4, 4]], ["f32", [4, 4]], [")" +
            type + R"(", [16]], ["f32", [4, 4]], ["f32", [4]]], "ops": [)" + ops + "]}";
   };

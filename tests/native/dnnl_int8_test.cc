@@ -158,7 +158,7 @@ struct Convolution {
     const std::string out = ListOf(Shape(c.out, to[0], to[1]));
     std::ostringstream text;
     text
-        << R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 4], "outputs": [5], "constants": [1, 2, 3],
+        << R"({"format": "collage-dnnl", "version": 5, "inputs": [0, 4], "outputs": [5], "constants": [1, 2, 3],
       "values": [["f32", )"
         << ListOf(Shape(c.in, c.height, c.width)) << R"(], ["s8", )"
         << ListOf({c.out, of_group, c.kernel[0], c.kernel[1]}) << "], [\"f32\", [" << c.out
@@ -270,7 +270,7 @@ TEST(DnnlInt8, WhatIsNoNumberStaysWithItsImage) {
 std::string Dense(int64_t rows, int64_t length, int64_t columns, bool transpose, const std::string& posts) {
   std::ostringstream text;
   text
-      << R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 4], "outputs": [5], "constants": [1, 2, 3],
+      << R"({"format": "collage-dnnl", "version": 5, "inputs": [0, 4], "outputs": [5], "constants": [1, 2, 3],
     "values": [["f32", )"
       << ListOf({rows, length}) << "], [\"s8\", "
       << (transpose ? ListOf({columns, length}) : ListOf({length, columns})) << "], [\"f32\", [" << columns

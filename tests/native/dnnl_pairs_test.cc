@@ -93,7 +93,7 @@ struct Chain {
     want = Product(between, v, middle);
     const std::string of = std::to_string(length), to = std::to_string(middle);
     const std::string text =
-        R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 5], "outputs": [4], "constants": [1, 3],
+        R"({"format": "collage-dnnl", "version": 5, "inputs": [0, 5], "outputs": [4], "constants": [1, 3],
         "values": [["f32", [30, )" +
         of + R"(]], ["bf16", [)" + to + ", " + of + R"(]], ["f32", [30, )" + to + R"(]], [")" + second_type +
         "\", [6, " + to + R"(]], ["f32", [30, 6]], ["f32", [30, 6]]],
@@ -169,7 +169,7 @@ TEST(DnnlPairs, ProductsOfBatches) {
       const std::vector<float> x = Whole(3 * 7 * 11, 9, 1), w = Whole(weights * 20 * 11, 9, 2),
                                bias = Whole(20, 99, 3);
       const std::string text =
-          R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "outputs": [3], "constants": [1, 2],
+          R"({"format": "collage-dnnl", "version": 5, "inputs": [0], "outputs": [3], "constants": [1, 2],
           "values": [["f32", [3, 7, 11]], ["bf16", [)" +
           std::to_string(weights) + (transposed ? ", 20, 11" : ", 11, 20") +
           R"(]], ["f32", [20]], ["f32", [3, 7, 20]]],
@@ -199,7 +199,7 @@ TEST(DnnlPairs, ProductsOfBatches) {
 
 TEST(DnnlPairs, WhatIsWrongWithAProgramIsSaid) {
   const auto text = [](const std::string& kernel, const std::string& type, const std::string& constants) {
-    return R"({"format": "collage-dnnl", "version": 4, "inputs": [)" +
+    return R"({"format": "collage-dnnl", "version": 5, "inputs": [)" +
            std::string(constants.empty() ? "0, 1" : "0") + R"(], "outputs": [2], "constants": [)" +
            constants + R"(], "values": [["f32", [2, 3]], [")" + type + R"(", [4, 3]], ["f32", [2, 4]]],
            "ops": [{"op": "matmul", )" +

@@ -14,7 +14,7 @@
 namespace collage::onednn {
 namespace {
 
-constexpr char kConvolution[] = R"({"format": "collage-dnnl", "version": 4,
+constexpr char kConvolution[] = R"({"format": "collage-dnnl", "version": 5,
 "inputs": [0, 4], "outputs": [3],
 "constants": [1, 2],
 "values": [["f32", [1, 8, 4, 4]], ["f32", [8, 8, 3, 3]], ["f32", [8, 1, 1]], ["f32", [1, 8, 4, 4]], ["f32", []]],
@@ -249,7 +249,7 @@ TEST(DnnlProgram, RefusesOperationsWhoseTensorsDoNotFit) {
   };
   for (const auto& one : cases) {
     std::string text =
-        std::string(R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 1], "constants": [],
+        std::string(R"({"format": "collage-dnnl", "version": 5, "inputs": [0, 1], "constants": [],
         "outputs": [2], "values": )") +
         one.values + ", \"ops\": [{" + one.op;
     text += ", \"out\": 2}]}";
@@ -268,7 +268,7 @@ std::string Attending(const std::string& in, const std::string& masks, const std
   for (size_t i = 3; i < static_cast<size_t>(std::count(in.begin(), in.end(), ',')) + 1; ++i) {
     views += ", " + view("[1, 1, 1, 2, 2]", "[0, 0, 0, 2, 1]");
   }
-  return R"({"format": "collage-dnnl", "version": 4, "inputs": [0, 1, 3, 4], "constants": [], "outputs": [2],
+  return R"({"format": "collage-dnnl", "version": 5, "inputs": [0, 1, 3, 4], "constants": [], "outputs": [2],
     "values": [["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 2]], ["bool", [2, 2]]],
     "ops": [{"op": "attention", "kernel": "attention", "in": )" +
          in + R"(, "out": 2, "views": [)" + views + R"(], "masks": [)" + masks + "]}]}";
@@ -302,7 +302,7 @@ TEST(DnnlProgram, MasksOfAttention) {
 
 // A convolution of bytes, whose weight is value 1 and whose scales are value 2, and a dense layer (3, 4).
 const char* const kBytes =
-    R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [1, 2, 3, 4],
+    R"({"format": "collage-dnnl", "version": 5, "inputs": [0], "constants": [1, 2, 3, 4],
   "outputs": [7], "values": [["f32", [1, 8, 4, 4]], ["s8", [8, 8, 3, 3]], ["f32", [8]], ["s8", [5, 128]],
     ["f32", [5]], ["f32", [1, 8, 4, 4]], ["f32", [1, 128]], ["f32", [1, 5]]],
   "ops": [{"op": "conv", "kernel": "bytes", "algorithm": "direct", "in": [0, 1, 2], "out": 5, "strides": [1, 1],
@@ -339,7 +339,7 @@ TEST(DnnlProgram, WeightsOfBytes) {
 }
 
 TEST(DnnlProgram, StepsOfAGrid) {
-  const std::string text = R"({"format": "collage-dnnl", "version": 4, "inputs": [0], "constants": [],
+  const std::string text = R"({"format": "collage-dnnl", "version": 5, "inputs": [0], "constants": [],
     "outputs": [2], "values": [["f32", [2, 8]], ["f32", [2, 8]], ["f32", [2, 8]]], "ops": [
       {"op": "eltwise", "kernel": "grid", "algorithm": "grid", "in": [0], "out": 1, "alpha": 0.5, "beta": -7},
       {"op": "eltwise", "algorithm": "relu", "in": [1], "out": 2, "post": [{"op": "grid", "alpha": 2}]}]})";

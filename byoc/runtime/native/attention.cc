@@ -271,6 +271,10 @@ class Attention {
       work.initial = first > 0 ? work.out : nullptr;
       level_.gemm.multiply(work);
     }
+    if (!last || !s_.cleared) return;
+    for (int64_t r = 0; r < rows; ++r) {
+      if (!(memory.sums[top + r] > 0)) std::fill_n(result + r * s_.result.row, s_.value_size, 0.0F);
+    }
   }
 
   const AttentionShape s_;

@@ -6,16 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/npz"
 )
 
 // machineType is the type of the module that a library for TVM's virtual machine begins with, machineMain the function
-// of it that is run, and pooled TVM's name for memory that is kept between calls.
+// of it that is run; freed and pooled are TVM's names for memory that is given back when it is needed no more, and that
+// is kept for tensors of the same size. Where sizes are open there would be more of that with each new one.
 const (
 	machineType = "VMExecutable"
 	machineMain = "main"
+	freed       = 1
 	pooled      = 2
 )
 
@@ -87,8 +90,11 @@ func (m *Model) startMachine(library *bridge.Module, path string) error {
 			return fmt.Errorf("the virtual machine has no function %s: %w", name, err)
 		}
 	}
-	cpu := bridge.CPU()
-	if _, err := m.call("init", int(cpu.Type), int(cpu.ID), pooled); err != nil {
+	cpu, memory := bridge.CPU(), pooled
+	if slices.ContainsFunc(m.Inputs, func(in TensorInfo) bool { return in.Tried != nil }) {
+		memory = freed
+	}
+	if _, err := m.call("init", int(cpu.Type), int(cpu.ID), memory); err != nil {
 		return fmt.Errorf("the model does not start: %w", err)
 	}
 	return nil
