@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks whose sizes vary: one executable of Collage's beside ONNX Runtime and OpenVINO, for all sizes.
+"""Networks whose sizes vary: one executable of Collage's beside ONNX Runtime, OpenVINO and PyTorch, for all sizes.
 
     bench_dynamic.py [MODEL.onnx...] [--sizes NAME=1..512] [--shapes N] [--rounds N] [--threads N] [--json FILE]
 
 A dimension that the model leaves open is called by the model's own name for it (len=1..512 and batch=1..16 unless
 --sizes says otherwise). Each engine runs in a process of its own. In each round all are asked in turn for each shape,
-in another order each time: so the first run is one after a change of shape. Of each shape the fastest round counts.
-Answers are held to ONNX Runtime's. Models: those that `python -m models --open` writes into build/models.
+in another order each time: so the first run is one after a change of shape. Of each shape the fastest round counts,
+and, beside it, what the first run of a shape took that the engine had not met. Answers are held to ONNX Runtime's.
+Models: those that `python -m models --open` writes into build/models. PyTorch, eager and by
+torch.compile(dynamic=True), runs those alone, which are its own, where `make peers` has installed it.
 """
 
 import argparse
@@ -26,11 +28,16 @@ sys.path.insert(0, str(TREE / "python"))
 
 SIZES = {"len": (1, 512), "batch": (1, 16)}
 ENGINES = ("collage", "onnxruntime", "openvino")
+OF_TORCH = ("torch", "torch_compile")
+PEERS = TREE / ".venv-peers/bin/python"
 BACKENDS = "tvm,dnnl,native,onnxruntime,openvino"
 # How far outputs may be from ONNX Runtime's, as a share of the greatest of them.
 ERROR = 1e-3
 # A run is timed as the mean of as many as fill this.
 LEAST_MS = 2.0
+# How long is waited before an engine is asked: ONNX Runtime's threads look for work for a while when there is no more,
+# and whoever came next would have the processors with them.
+PAUSE_S = 0.05
 
 
 def inputs(path):
@@ -105,12 +112,47 @@ class _OpenVino:
         return self.request.infer(given)[0]
 
 
+class _Torch:
+    """The network that scripts/models wrote into the file, as PyTorch runs it."""
+
+    def __init__(self, path, threads):
+        sys.path.insert(0, str(TREE / "scripts"))
+        import torch
+        from models.table import OPEN
+
+        self.version, self.torch = torch.__version__, torch
+        torch.set_num_threads(threads)
+        torch.manual_seed(0)  # as the file was written
+        network, _ = OPEN[Path(path).name.removesuffix(".open.onnx")][0]()
+        self.network = network.eval()
+
+    def run(self, given):
+        with self.torch.no_grad():
+            out = self.network(*map(self.torch.from_numpy, given.values()))
+        return (out[0] if isinstance(out, (tuple, list)) else out).numpy()
+
+
+class _TorchCompile(_Torch):
+    def __init__(self, path, threads):
+        super().__init__(path, threads)
+        self.network = self.torch.compile(self.network, dynamic=True)
+
+
+RUNNERS = {
+    "collage": _Collage,
+    "onnxruntime": _OnnxRuntime,
+    "openvino": _OpenVino,
+    "torch": _Torch,
+    "torch_compile": _TorchCompile,
+}
+
+
 def work(engine, path, model, threads):
     """Serve runs: a line with sizes in, a line with milliseconds out, and the output's file where one is named."""
     import numpy as np
 
     asked = inputs(model)
-    running = {"collage": _Collage, "onnxruntime": _OnnxRuntime, "openvino": _OpenVino}[engine](path, threads)
+    running = RUNNERS[engine](path, threads)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     print(json.dumps({"version": running.version}), file=out, flush=True)
@@ -132,7 +174,8 @@ def work(engine, path, model, threads):
 
 class _Process:
     def __init__(self, engine, path, model, threads):
-        command = [sys.executable, __file__, "--work", engine, "--threads", str(threads), str(path), str(model)]
+        python = PEERS if engine in OF_TORCH else sys.executable
+        command = [str(python), __file__, "--work", engine, "--threads", str(threads), str(path), str(model)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -145,6 +188,7 @@ class _Process:
         return json.loads(line)
 
     def ask(self, sizes, out=None):
+        time.sleep(PAUSE_S)
         print(json.dumps({"sizes": sizes, "out": out}), file=self.process.stdin, flush=True)
         return self._answer()
 
@@ -185,19 +229,23 @@ def measured(model, given, folder):
             raise SystemExit(f"bench-dynamic: error: {model} has the open dimension {name}: give --sizes {name}=1..64")
     domains = {name: given.sizes[name] for name in names}
     path, seconds = compiled(model, asked, domains, given, folder)
+    of_torch = OF_TORCH if PEERS.exists() and model.name.endswith(".open.onnx") else ()
     engines = {
-        engine: _Process(engine, path if engine == "collage" else model, model, given.threads) for engine in ENGINES
+        engine: _Process(engine, path if engine == "collage" else model, model, given.threads)
+        for engine in (*ENGINES, *of_torch)
     }
     order = random.Random(0)
     shapes = [{name: order.randint(*domains[name]) for name in names} for _ in range(given.shapes)]
-    rows = [{"sizes": sizes, "ms": {}, "error": {}} for sizes in shapes]
+    rows = [{"sizes": sizes, "ms": {}, "new_ms": {}, "error": {}} for sizes in shapes]
     for round_number in range(given.rounds):
-        for at in order.sample(range(len(shapes)), len(shapes)):
+        for place, at in enumerate(order.sample(range(len(shapes)), len(shapes))):
             row = rows[at]
             for engine, process in engines.items():
                 out = str(folder / f"{engine}.npy") if round_number == 0 else None
-                took = process.ask(row["sizes"], out)["ms"]
-                row["ms"][engine] = min(took, row["ms"].get(engine, math.inf))
+                told = process.ask(row["sizes"], out)
+                if round_number == 0 and place > 0:  # at the very first an engine makes more than is the shape's
+                    row["new_ms"][engine] = told["first_ms"]
+                row["ms"][engine] = min(told["ms"], row["ms"].get(engine, math.inf))
             if round_number == 0:
                 answers = {engine: np.load(folder / f"{engine}.npy") for engine in engines}
                 wanted = answers["onnxruntime"]
@@ -216,25 +264,29 @@ def mean(ratios):
 
 def told(found):
     """The table of one model."""
+    rows = found["shapes"]
+    engines = list(rows[0]["ms"])
+    peers = engines[1:]
     lines = [f"{found['model']}  (compiled in {found['seconds']:.0f} s)"]
-    lines.append(f"{'sizes':24}" + "".join(f"{engine + ' ms':>16}" for engine in ENGINES) + f"{'best peer / ours':>20}")
-    for row in sorted(found["shapes"], key=lambda row: list(row["sizes"].values())):
+    lines.append(f"{'sizes':24}" + "".join(f"{engine + ' ms':>18}" for engine in engines) + f"{'best peer / ours':>20}")
+    for row in sorted(rows, key=lambda row: list(row["sizes"].values())):
         sizes = " ".join(f"{name}={size}" for name, size in row["sizes"].items())
-        best = min(row["ms"][engine] for engine in ENGINES[1:])
+        best = min(row["ms"][engine] for engine in peers)
         wrong = "".join(
-            f"  {engine} is wrong" for engine in ENGINES if row["error"][engine] is None or row["error"][engine] > ERROR
+            f"  {engine} is wrong" for engine in engines if row["error"][engine] is None or row["error"][engine] > ERROR
         )
-        times = "".join(f"{row['ms'][engine]:16.3f}" for engine in ENGINES)
+        times = "".join(f"{row['ms'][engine]:18.3f}" for engine in engines)
         lines.append(f"{sizes:24}{times}{best / row['ms']['collage']:20.2f}{wrong}")
-    ratios = [min(row["ms"][engine] for engine in ENGINES[1:]) / row["ms"]["collage"] for row in found["shapes"]]
+    ratios = [min(row["ms"][engine] for engine in peers) / row["ms"]["collage"] for row in rows]
     lines.append(f"best peer / ours: geometric mean {mean(ratios):.2f}, least {min(ratios):.2f}")
-    for peer in ENGINES[1:]:
-        lines.append(f"{peer} / ours: geometric mean "
-                     f"{mean([row['ms'][peer] / row['ms']['collage'] for row in found['shapes']]):.2f}")  # fmt: skip
-    means = (
-        f"{engine} {sum(row['ms'][engine] for row in found['shapes']) / len(found['shapes']):.2f}" for engine in ENGINES
-    )
-    lines.append("mean ms over the shapes: " + ", ".join(means))
+    for peer in peers:
+        ratio = mean([row["ms"][peer] / row["ms"]["collage"] for row in rows])
+        lines.append(f"{peer} / ours: geometric mean {ratio:.2f}")
+    for what, of in (("mean ms over the shapes", "ms"), ("mean ms of the first run of a new shape", "new_ms")):
+        some = [row for row in rows if row[of]]
+        if some:
+            means = (f"{engine} {sum(row[of][engine] for row in some) / len(some):.2f}" for engine in engines)
+            lines.append(f"{what}: " + ", ".join(means))
     return "\n".join(lines)
 
 
