@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/collage-tvm/collage/relay"
 )
@@ -29,6 +30,15 @@ type SizedTaker interface{ TakesSized() bool }
 func TakesSized(b Backend) bool {
 	s, ok := b.(SizedTaker)
 	return ok && s.TakesSized()
+}
+
+// LimitsText is a pattern's, as a backend has it: one that knows sizes takes open ones where the limits speak of static
+// shapes.
+func LimitsText(b Backend, p *Pattern) string {
+	if TakesSized(b) {
+		return strings.Replace(p.LimitsText, "static shapes", "open dimensions", 1)
+	}
+	return p.LimitsText
 }
 
 // TakesOpen says that a backend's regions may have open dimensions.

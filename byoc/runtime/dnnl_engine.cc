@@ -39,7 +39,7 @@ std::vector<TensorType> TypesOf(const Program& program, const std::vector<int>& 
 // Whether the region's arguments are the program's inputs and outputs. A tensor without axes is one of one
 // element there.
 void CheckTypes(const Program& program, const std::vector<TensorType>& inputs,
-                const std::vector<TensorType>& outputs) {
+                const std::vector<TensorType>& outputs, const char* otherwise) {
   const auto differ = [](const std::vector<TensorType>& a, const std::vector<TensorType>& b) {
     return !std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const TensorType& x, const TensorType& y) {
       size_t bytes_x = 0, bytes_y = 0;
@@ -49,9 +49,12 @@ void CheckTypes(const Program& program, const std::vector<TensorType>& inputs,
   };
   if (differ(TypesOf(program, program.inputs), inputs) ||
       differ(TypesOf(program, program.outputs), outputs)) {
-    throw std::runtime_error("the program and the region differ in their inputs or outputs");
+    throw std::runtime_error(otherwise);
   }
 }
+
+constexpr char kNotTheRegions[] = "the program and the region differ in their inputs or outputs";
+constexpr char kContradict[] = "the sizes of its inputs and outputs do not go together";
 
 // A program with what it was compiled to.
 struct Compiled {
@@ -71,7 +74,7 @@ class DnnlEngine final : public RegionEngine {
       return;
     }
     fixed_.program = ParseProgram(region.text);
-    CheckTypes(fixed_.program, region_.inputs, region_.outputs);
+    CheckTypes(fixed_.program, region_.inputs, region_.outputs, kNotTheRegions);
     current_ = &fixed_;
     Compile();
   }
@@ -127,14 +130,14 @@ class DnnlEngine final : public RegionEngine {
     if (known != by_sizes_.end()) {
       plans_.splice(plans_.begin(), plans_, known->second);
       current_ = &plans_.front().second;
-      CheckTypes(current_->program, TypesOf(inputs), TypesOf(outputs));
+      CheckTypes(current_->program, TypesOf(inputs), TypesOf(outputs), kContradict);
       return;
     }
     std::list<std::pair<std::vector<int64_t>, Compiled>> made(1);
     Compiled& compiled = made.front().second;
     made.front().first = sizes_;
     compiled.program = ParseProgram(sized_->At(sizes_));
-    CheckTypes(compiled.program, TypesOf(inputs), TypesOf(outputs));
+    CheckTypes(compiled.program, TypesOf(inputs), TypesOf(outputs), kContradict);
     compiled.plan = Compiler(compiled.program, Tensors(), &made_).Compile();
     if (plans_.size() == kMostPlans) {
       if (current_ == &plans_.back().second) current_ = nullptr;

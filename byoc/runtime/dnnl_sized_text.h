@@ -22,9 +22,10 @@ class SizedText {
   // Throws std::runtime_error where the text cannot be read, or names what a region of so many inputs has not.
   SizedText(const std::string& text, size_t num_inputs);
 
+  size_t num_sizes() const { return places_.size(); }
   // The sizes of the open dimensions, in order. Throws where an input has not so many dimensions.
   void SizesOf(const std::vector<const DLTensor*>& inputs, std::vector<int64_t>* sizes) const;
-  // The text at these sizes. Throws where they are for none of the texts, or too large.
+  // The text at these sizes, num_sizes() of them. Throws where they are for none of the texts, or too large.
   std::string At(const std::vector<int64_t>& sizes) const;
 
  private:

@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/collage-tvm/collage/pass/budget"
+	"github.com/collage-tvm/collage/pass/cost"
+	"github.com/collage-tvm/collage/pass/graphlevel"
 	"github.com/collage-tvm/collage/pass/graphlevel/genome"
 	"github.com/collage-tvm/collage/pass/network"
 	"github.com/collage-tvm/collage/pass/placing"
@@ -59,6 +62,7 @@ func (c *decision) placeAtSize() ([]*finalist, error) {
 		return nil, err
 	}
 	placed, err := c.placedAs(found, nodes)
+	c.noteExpected(searched, placed, found)
 	if len(placed) > 0 {
 		c.note("It was placed as what was the fastest where its sizes are fixed, at %s.", c.triedText())
 	}
@@ -82,15 +86,21 @@ func (c *decision) triedText() string {
 	return text
 }
 
+// mix is a network of the search at fixed sizes, with its plan.
+type mix struct {
+	placement *genome.Placement
+	plan      *plan.Plan
+}
+
 // bestMixes are the plans of the fastest networks of a search, the fastest first, each of other backends than those before
 // it: what is the fastest at one size need not be so at all, and the next few of a search are much like the first.
 // Backends alone are not among them.
-func (c *decision) bestMixes() ([]*plan.Plan, error) {
+func (c *decision) bestMixes() ([]mix, error) {
 	seen := map[string]bool{"": true}
 	for _, b := range c.Backends {
 		seen[b] = true
 	}
-	var found []*plan.Plan
+	var found []mix
 	take := func(p *genome.Placement) error {
 		written, err := c.graph.network.Plan(p, c.graph.result)
 		if err != nil {
@@ -98,7 +108,7 @@ func (c *decision) bestMixes() ([]*plan.Plan, error) {
 		}
 		if of := strings.Join(backendsOf(written), " "); !seen[of] {
 			seen[of] = true
-			found = append(found, written)
+			found = append(found, mix{p, written})
 		}
 		return nil
 	}
@@ -118,6 +128,59 @@ func (c *decision) bestMixes() ([]*plan.Plan, error) {
 	return found, nil
 }
 
+// noteExpected notes what the finalists took in the search at fixed sizes.
+func (c *decision) noteExpected(searched *decision, placed []*finalist, found []mix) {
+	c.expected = map[string]cost.Cost{}
+	for _, f := range searched.finalists {
+		if t := searched.trialOf(f.built().placement); t != nil && slices.Contains(c.Backends, f.name) {
+			c.expected[f.name] = t.Cost
+		}
+	}
+	for i, f := range placed {
+		if t := searched.trialOf(found[i].placement); t != nil {
+			c.expected[f.name] = t.Cost
+		}
+	}
+}
+
+// curtailExpected is curtail by what finalists took where sizes are fixed.
+func (c *decision) curtailExpected() {
+	best := cost.Cost{}
+	for _, one := range c.expected {
+		if !one.Failed() && (!best.Known() || graphlevel.Score(one) < graphlevel.Score(best)) {
+			best = one
+		}
+	}
+	for _, f := range c.distinct() {
+		if known, ok := c.expected[f.name]; ok && graphlevel.Hopeless(known, best) {
+			f.rounds = leastRounds
+		}
+	}
+}
+
+// expectedRounds is how many rounds there is time for where finalists take what they took at fixed sizes, at each size at
+// which they are run; one that is curtailed is not counted.
+func (c *decision) expectedRounds() int {
+	c.curtailExpected()
+	round := 0.0
+	for _, f := range c.contending() {
+		if known, ok := c.expected[f.name]; ok {
+			round += known.Estimate()
+		}
+	}
+	if len(c.opened()) > 0 {
+		round *= mostPoints
+	}
+	if c.budget == nil || round <= 0 {
+		return c.Rounds
+	}
+	left := float64(c.budget.Left()-c.budget.Writing()) / float64(time.Millisecond)
+	return min(c.Rounds, max(leastRounds, int(left/round)))
+}
+
+// mostPoints is at how many sizes of a domain networks are run at most (python/collage/open_dimensions.py).
+const mostPoints = 3
+
 // backendsOf are the backends that a plan has beside TVM, sorted.
 func backendsOf(p *plan.Plan) []string {
 	var names []string
@@ -133,10 +196,10 @@ func backendsOf(p *plan.Plan) []string {
 }
 
 // placedAs are finalists that place as plans do that were made at fixed sizes.
-func (c *decision) placedAs(found []*plan.Plan, nodes []relay.NodeID) ([]*finalist, error) {
+func (c *decision) placedAs(found []mix, nodes []relay.NodeID) ([]*finalist, error) {
 	var placed []*finalist
 	for i, like := range found {
-		module, p, err := network.PlaceLike(c.module, c.placementConfig(), like, nodes)
+		module, p, err := network.PlaceLike(c.module, c.placementConfig(), like.plan, nodes)
 		if err != nil {
 			return nil, err
 		}

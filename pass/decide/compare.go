@@ -52,7 +52,11 @@ const leastRounds = 5
 // curtail has those run in a few rounds alone that the search found to be hopeless: what is worth knowing of them is
 // about how much slower they are.
 func (c *decision) curtail(rounds int) {
-	if c.graph == nil || rounds <= leastRounds {
+	if rounds <= leastRounds {
+		return
+	}
+	if c.graph == nil {
+		c.curtailExpected()
 		return
 	}
 	best := c.graph.result.Best()
@@ -84,7 +88,7 @@ func (c *decision) surprised() []*finalist {
 // affordableRounds is how many rounds there is time for, by what the search found, when the models are loaded.
 func (c *decision) affordableRounds() int {
 	if c.graph == nil {
-		return c.Rounds
+		return c.expectedRounds()
 	}
 	round := 0.0
 	finalists := c.distinct()

@@ -23,6 +23,7 @@ import (
 	"github.com/collage-tvm/collage/internal/tracefile"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/calibration"
+	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/measure"
 	"github.com/collage-tvm/collage/pass/placing"
 	"github.com/collage-tvm/collage/pass/plan"
@@ -192,6 +193,8 @@ type decision struct {
 	notes, warnings, hurried []string
 	// agreement is set once what TVM read was held against the witness.
 	agreement *witness.Agreement
+	// expected is what finalists took where sizes are fixed (placeAtSize), by name; nil where nothing is known.
+	expected map[string]cost.Cost
 	// points are the sizes of open dimensions at which finalists were run; none where nobody said which there may be.
 	points []measure.Point
 	// testRunner runs the finalists in tests.

@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # what _LAZY and _MODULES say below, for checkers of types an
     from .costs import declared_costs as declared_costs
     from .errors import CollageError as CollageError
     from .executable import Executable as Executable
+    from .open_dimensions import Dim as Dim
     from .plans import Plan as Plan
     from .pytorch import from_torch as from_torch
     from .registration import Probe as Probe
@@ -57,6 +58,7 @@ if TYPE_CHECKING:  # what _LAZY and _MODULES say below, for checkers of types an
 _LAZY = {
     "CollageError": "errors",
     "CollagePartition": "transform",
+    "Dim": "open_dimensions",
     "Executable": "executable",
     "Plan": "plans",
     "Probe": "registration",

@@ -16,7 +16,18 @@ from typing import Any
 
 import tvm
 
-from . import calibration_data, errors, export, frontends, library, plans, region, transform, workerside
+from . import (
+    calibration_data,
+    errors,
+    export,
+    frontends,
+    library,
+    open_dimensions,
+    plans,
+    region,
+    transform,
+    workerside,
+)
 from .executable import Executable
 from .log import logger
 from .progress import Shown, told
@@ -231,6 +242,7 @@ def compile(
     memory_limit_executable: int | None = None,
     progress: Shown = False,
     verify: bool = True,
+    dynamic: Mapping[str, Any] | None = None,
 ) -> Executable:
     """Place and build ``module``.
 
@@ -250,10 +262,18 @@ def compile(
     standard error, or as bars in a notebook where tqdm is installed; a function is told instead
     (``collage.progress.Progress``), and what it raises ends the search and comes out of this function. Ctrl-C is as in
     ``partition``. The other options are CollagePartition's.
+
+    ``dynamic`` says what is known of open dimensions of the module's inputs: {name: {axis: Dim("len", 1, 512)}}, or
+    (least, most) for one without a name. Dimensions of one Dim (a ``torch.export.Dim`` is one, too) have one size, and
+    networks are measured and checked over all sizes that there may be (docs/dynamic.md). It needs ``out``.
     """
     options = transform.given(locals())
     workerside.refuse()
     library.load()
+    if dynamic and (out is None or options.get("only")):
+        raise errors.OptionError(
+            "dynamic needs out, a file for the executable, and goes without only", option="dynamic"
+        )
     if out is not None:
         export.check_output(out)
     if level not in (None, "graph", "operator"):
@@ -270,7 +290,7 @@ def compile(
             "plan_out": "" if plan_out is None else str(plan_out),
             "memory_limit_executable_bytes": int(memory_limit_executable or 0),
         }
-        return _search(module, params, searching, options, progress)
+        return _search(module, params, searching, options, progress, dynamic)
     if plan is not None and out is not None:
         replaying = {
             "out": str(out),
@@ -278,7 +298,7 @@ def compile(
             "plan": transform.plan_text(plan),
             "no_verify": not verify,
         }
-        return _search(module, params, replaying, options, progress)
+        return _search(module, params, replaying, options, progress, dynamic)
     if plan is None:
         with told(progress):
             placed, made = _partitioned(module, params, options)
@@ -337,12 +357,20 @@ def _search(
     searching: dict[str, Any],
     options: dict[str, Any],
     progress: Shown,
+    dynamic: Mapping[str, Any] | None,
 ) -> Executable:
     from . import host
 
     host.register()
     with told(progress), _calibrated(options, module, params) as options:
         configuration = transform.configuration(**options)
+        if dynamic:
+            module = tvm.relay.transform.InferType()(module)
+            sizes = open_dimensions.of_module(module, dynamic)
+            module, searching = (
+                open_dimensions.settled(module, sizes),
+                {**searching, "tried": open_dimensions.tried(sizes)},
+            )
         module = _normalised(module, params, options.get("disabled_passes"))
         answer = tvm.get_global_func("collage.compile")(module, configuration, json.dumps(searching))
     return Executable(searching["out"], plan=plans.Plan(json.loads(str(answer))["plan"]))

@@ -123,8 +123,8 @@ def load(model, params=None, input_shapes=None, form=None, input_values=None, dy
     fixes what the model leaves open, ``form`` is one of FORMATS where the file name does not tell.
     ``input_values`` {name: array} makes constants of inputs of an ONNX model: of those that say of which shape
     something is (the sizes of a Resize), which must be known when it is read. ``dynamic`` {name: axes} are dimensions
-    of what the model leaves open that stay open, or {name: {axis: (least, most) or None}} with the sizes that they may
-    have; ``input_shapes`` then says at which sizes they are tried.
+    of what the model leaves open that stay open, or {name: {axis: (least, most), a collage.Dim or None}} with the sizes
+    that they may have; ``input_shapes`` then says at which sizes they are tried.
     Raises errors.ModelError, MissingFileError and others of collage.errors, which have the model's file.
     """
     with errors.about(file=None if str(model).startswith(WORKLOAD) else model):

@@ -21,6 +21,27 @@ _BATCH, _SIDE, _OTHER = 2, 64, 16
 
 
 @dataclasses.dataclass(frozen=True)
+class Dim:
+    """An open dimension: what it is called, its least size, and its greatest one (None for any). Dimensions of one name
+    are of one size.
+    """
+
+    name: str
+    least: int = 1
+    most: int | None = None
+
+
+def _told(domain):
+    """(name, domain) of what is told of a dimension: a Dim, a torch.export.Dim, (least, most), or None."""
+    if isinstance(domain, Dim):
+        return domain.name, None if domain.most is None else (domain.least, domain.most)
+    if hasattr(domain, "min") and hasattr(domain, "max") and hasattr(domain, "__name__"):
+        # What has no bound there has the greatest number of Python's or of C's int.
+        return domain.__name__, None if domain.max is None or domain.max >= 2**31 - 1 else (domain.min, domain.max)
+    return "", domain
+
+
+@dataclasses.dataclass(frozen=True)
 class Sizes:
     """``shapes`` {name: sizes, None for what is open}; ``tried`` {name: sizes at which it is measured and checked};
     ``names`` {name: a text for each dimension}, which is what the model calls those that are open, else empty;
@@ -41,10 +62,12 @@ class Sizes:
 def settle(declared, given, open_axes, what):
     """The Sizes of inputs that are declared as ``declared`` {name: dimensions} by the model ``what``. ``given`` {name:
     shape} fixes what is open, and says at which size that is tried which ``open_axes`` leaves open: {name: axes}, or
-    {name: {axis: (least, most), or None}}. What the model calls by one name has one size and one domain.
+    {name: {axis: (least, most), a Dim or torch.export.Dim, or None}}. What the model, or a Dim, calls by one name has
+    one size and one domain.
     """
     refuse_unknown(given, declared, what)
     refuse_unknown(open_axes, declared, what)
+    declared, open_axes = _named(declared, open_axes)
     domains = _domains(declared, open_axes, what)
     shapes, tried, names, unclear, named = {}, {}, {}, {}, {}
     for name, dims in declared.items():
@@ -68,6 +91,45 @@ def settle(declared, given, open_axes, what):
     for name, sizes in tried.items():
         require_within(name, sizes, domains[name], what, "--input-shape")
     return Sizes(shapes, tried, names, domains)
+
+
+def _named(declared, open_axes):
+    """What is declared, with the names of Dims for what is open, and what is told of it without these."""
+    declared = {name: list(dims) for name, dims in declared.items()}
+    told = {}
+    for name, axes in open_axes.items():
+        if not isinstance(axes, dict):
+            told[name] = axes
+            continue
+        told[name] = {}
+        for axis, domain in axes.items():
+            called, told[name][axis] = _told(domain)
+            if called and 0 <= int(axis) < len(declared[name]) and not isinstance(declared[name][int(axis)], int):
+                declared[name][int(axis)] = called
+    return declared, told
+
+
+def of_module(module, dynamic):
+    """The Sizes of a typed module's main, all of whose open dimensions stay open. ``dynamic`` {name: {axis: (least,
+    most), a Dim, or None}} is what is known of them. Raises ValueError for what is not open, or no input.
+    """
+    declared = {var.name_hint: dims_of(var.checked_type) for var in module["main"].params
+                if isinstance(var.checked_type, tvm.relay.TensorType)}  # fmt: skip
+    refuse_unknown(dynamic, declared, "the module")
+    told = {}
+    for name, dims in declared.items():
+        given = dynamic.get(name) or {}
+        given = {int(axis): of for axis, of in (given if isinstance(given, dict) else dict.fromkeys(given)).items()}
+        told[name] = {**{axis: None for axis, size in enumerate(dims) if size is None}, **given}
+    return settle(declared, {}, told, "the module")
+
+
+def tried(sizes):
+    """What Go and export.build_for_machine take of Sizes: {name: {"shape", "names", "domain"}}."""
+    return {
+        name: {"shape": shape, "names": sizes.names[name], "domain": sizes.domains[name]}
+        for name, shape in sizes.tried.items()
+    }
 
 
 def _domains(declared, open_axes, what):

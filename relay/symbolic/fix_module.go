@@ -13,7 +13,9 @@ import (
 // NotFixedError says why a network cannot be had with fixed sizes.
 type NotFixedError struct{ Reason string }
 
-func (e *NotFixedError) Error() string { return "the network cannot be had with fixed sizes: " + e.Reason }
+func (e *NotFixedError) Error() string {
+	return "the network cannot be had with fixed sizes: " + e.Reason
+}
 
 // FixModule is a module whose main has open dimensions as it is with parameters of these shapes, by name: with types of
 // numbers alone, for whoever measures its parts. What TVM cannot tell the sizes of, though the names do (a slice to a

@@ -49,6 +49,7 @@ func init() {
 			return withFirst(a, func(v Value) Value { return of(nil, []Expression{v.Shape.elements()}) })
 		},
 		"cast": sameItems, "copy": sameItems, "annotation.stop_fusion": sameItems, "collage.keep_scale": sameItems,
+		"cast_like": sameItems, "slice_like": sliceLike,
 		"where": where, "concatenate": concatenate, "stack": stack, "split": split,
 		"reshape": reshape, "dyn.reshape": dynamicReshape, "expand_dims": expandDims, "squeeze": squeeze,
 		"transpose": transpose, "strided_slice": stridedSlice, "dyn.strided_slice": dynamicSlice,

@@ -319,6 +319,32 @@ func dynamicSlice(a arguments) Value {
 	})
 }
 
+// sliceLike cuts the first argument to the size of the second, along all dimensions or some.
+func sliceLike(a arguments) Value {
+	like, ok := a.at(1)
+	axes, given := a.attrs.Ints("axes")
+	return withFirst(a, func(v Value) Value {
+		if !ok {
+			return Value{}
+		}
+		if !given || len(axes) == 0 {
+			for i := range v.Shape {
+				axes = append(axes, int64(i))
+			}
+		}
+		begin, by := make([]Expression, len(axes)), make([]Expression, len(axes))
+		end := make([]Expression, len(axes))
+		for i := range axes {
+			axis, ok := axisOf(axes[i], len(v.Shape))
+			if !ok || axis >= len(like.Shape) {
+				return Value{}
+			}
+			begin[i], end[i], by[i] = Constant(0), like.Shape[axis], Constant(1)
+		}
+		return sliced(v, axes, begin, end, by)
+	})
+}
+
 // sliced cuts as TVM does: bounds are counted from the end where they are negative, and pulled into the tensor.
 func sliced(v Value, axes []int64, begin, end, by []Expression) Value {
 	out := slices.Clone(v.Shape)

@@ -253,6 +253,8 @@ struct Unusual {
   // A number of the last value, or key, that is not like the others.
   float last_value = 0.5F, last_key = 0.5F;
   float values = 1;  // how large they are
+  // Weights that are no numbers become 0.
+  bool cleared = false;
 };
 
 void CheckAttention(const Sizes& s, int masks, int threads, const Unusual& unusual = {}) {
@@ -265,6 +267,7 @@ void CheckAttention(const Sizes& s, int masks, int threads, const Unusual& unusu
   shape.size = s.size;
   shape.value_size = s.value_size;
   shape.scale = unusual.scale;
+  shape.cleared = unusual.cleared;
   // Heads side by side in a row, as they come from a dense layer; the keys once more transposed. The heads of
   // a group share them, and the values, which lie behind something else.
   const int64_t heads = s.groups * s.heads, shared = s.groups > 1 ? 0 : 1;
@@ -347,7 +350,10 @@ void CheckAttention(const Sizes& s, int masks, int threads, const Unusual& unusu
           }
           scores.push_back(score);
         }
-        const std::vector<double> weights = Weights(scores);
+        std::vector<double> weights = Weights(scores);
+        for (double& weight : weights) {
+          if (unusual.cleared && std::isnan(weight)) weight = 0;
+        }
         for (int64_t v = 0; v < s.value_size; ++v) {
           double total = 0;
           for (int64_t k = 0; k < s.keys; ++k) total += weights[k] * value[at(shape.value, n, h, k, v)];
@@ -390,6 +396,23 @@ TEST(Attention, HeadsAndQueriesAmongThreads) {
 }
 
 // More keys than a block has.
+// Queries that see no key, and scores that are no numbers.
+TEST(Attention, ClearsWhatIsNoNumber) {
+  Unusual unusual;
+  unusual.cleared = true;
+  for (const int threads : {1, 3}) {
+    CheckAttention({2, 3, 9, 5, 8, 16}, kCausal, threads, unusual);
+    CheckAttention({1, 1, 40, 3, 8, 7}, kCausalChosen, threads, unusual);
+    CheckAttention({1, 2, 20, 20, 8, 16}, kBoth, threads, unusual);
+    for (const float last : {kNan, kInfinity, -kInfinity}) {
+      unusual.last_key = last;
+      CheckAttention({1, 2, 5, 1300, 4, 8}, kNone, threads, unusual);
+      CheckAttention({1, 2, 5, 7, 4, 8}, kOfKeys, threads, unusual);
+      unusual.last_key = 0.5F;
+    }
+  }
+}
+
 TEST(Attention, ManyKeys) {
   for (const int64_t keys : {512, 513, 1100}) {
     CheckAttention({1, 1, 20, keys, 8, 24}, kNone, 1);

@@ -117,7 +117,8 @@ func listBackends() ([]backendInfo, error) {
 			info.Wide = wide
 		}
 		for _, p := range b.Patterns() {
-			info.Patterns = append(info.Patterns, patternInfo{p.Composite, p.Kernel, p.Reassociates, p.LimitsText})
+			info.Patterns = append(info.Patterns, patternInfo{p.Composite, p.Kernel, p.Reassociates,
+				byoc.LimitsText(b, &p)})
 		}
 		infos = append(infos, info)
 	}

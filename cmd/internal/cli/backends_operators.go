@@ -63,14 +63,15 @@ func newOperatorTable(backends []byoc.Backend) *operatorTable {
 			}
 		}
 		for _, p := range patterns {
-			t.add(name, &p)
+			t.add(b, &p)
 		}
 	}
 	return t
 }
 
 // add enters the operators of one of a backend's patterns.
-func (t *operatorTable) add(backend string, p *byoc.Pattern) {
+func (t *operatorTable) add(b byoc.Backend, p *byoc.Pattern) {
+	backend, limits := b.Name(), byoc.LimitsText(b, p)
 	for _, operator := range relay.Operators(p.Shape) {
 		if t.uses[operator] == nil {
 			t.uses[operator] = map[string]*operatorUse{}
@@ -82,8 +83,8 @@ func (t *operatorTable) add(backend string, p *byoc.Pattern) {
 	for _, operator := range relay.Alone(p.Shape) {
 		use := t.uses[operator][backend]
 		use.alone = true
-		if p.LimitsText != "" && !slices.Contains(use.limits, p.LimitsText) {
-			use.limits = append(use.limits, p.LimitsText)
+		if limits != "" && !slices.Contains(use.limits, limits) {
+			use.limits = append(use.limits, limits)
 		}
 	}
 }

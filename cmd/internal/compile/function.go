@@ -29,6 +29,8 @@ type call struct {
 	// Plan is one that is built as it is, as JSON; "" to decide. NoVerify does not compare its outputs with TVM's.
 	Plan     string `json:"plan"`
 	NoVerify bool   `json:"no_verify"`
+	// Tried is as in Options.
+	Tried map[string]decide.Sizes `json:"tried"`
 }
 
 // answer is what CompileFunction gives.
@@ -102,7 +104,7 @@ func compileCall(module *bridge.Object, configText, callText string) (given *ans
 	}
 	defer func() { err = end(err) }()
 	options := Options{Module: module, Model: config.ModuleName, Output: what.Out, Options: decide.OptionsOf(config)}
-	options.ExecutableMemory = what.ExecutableMemory
+	options.ExecutableMemory, options.Tried = what.ExecutableMemory, what.Tried
 	var heard func(error) error
 	options.Progress, heard = config.Display()
 	options.Progress.Record(options.Trace)

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/relay"
+	"github.com/collage-tvm/collage/relay/symbolic"
+)
+
+// heads is a region of x [batch, len, 8], seen as rows and as heads.
+func heads(least int64) *relay.Graph {
+	m := relay.NewGraph("r")
+	open := relay.AnyDim
+	x := m.Var([]int64{open, open, 8}, "float32")
+	rows := m.Call("reshape", tensor(open, 8), map[string]any{"newshape": []int64{-1, 8}}, x)
+	dense := m.Call("nn.dense", tensor(open, 8), nil, rows, m.Const([]int64{8, 8}, "float32"))
+	sum := m.Call("add", tensor(open, open, 8), nil, x, m.Call("nn.relu", tensor(open, open, 8), nil, x))
+	g := m.Finish(m.Tuple(dense, sum))
+	g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{"v0": {{Name: "batch", Least: least, Most: 30},
+		{Name: "len", Least: least}, {}}}.Text()}
+	return g
+}
+
+// shapes is an emitter that tells an engine of all shapes and strides.
+func shapes(p *Program) ([]byte, []ValueID, error) {
+	var text strings.Builder
+	var constants []ValueID
+	for i, v := range p.Values {
+		step := int64(1)
+		for d := len(v.Type.Shape) - 1; d >= 0; d-- {
+			fmt.Fprintf(&text, "%d:%d ", v.Type.Shape[d], step)
+			step *= v.Type.Shape[d]
+		}
+		text.WriteString("-0.5 0.05 v07;")
+		if v.Constant != relay.NoNode {
+			constants = append(constants, ValueID(i))
+		}
+	}
+	return []byte(text.String()), constants, nil
+}
+
+func written(t *testing.T, text []byte) sized {
+	t.Helper()
+	var out sized
+	require.NoError(t, json.Unmarshal(text, &out))
+	return out
+}
+
+// at is the text for sizes, as the runtime chooses it.
+func (s *sized) at(sizes ...int64) string {
+	for _, t := range s.Texts {
+		if !slices.ContainsFunc(t.Ones, func(i int) bool { return sizes[i] != 1 }) {
+			return t.at(sizes)
+		}
+	}
+	return "none"
+}
+
+// What is written for all sizes is at each of them what would be written for that.
+func TestATextForAllSizes(t *testing.T) {
+	p, err := OpenFromGraph(heads(1), "r")
+	require.NoError(t, err)
+	require.True(t, p.Open)
+	text, fixed, constants, err := emitSized(p, shapes)
+	require.NoError(t, err)
+	require.Len(t, constants, 1)
+	require.NotEqual(t, relay.NoNode, fixed.Values[constants[0]].Constant)
+	out := written(t, text)
+	require.Equal(t, [][2]int{{0, 0}, {0, 1}}, out.Sizes)
+	require.Len(t, out.Texts, 1, "a size of 1 is nothing special here")
+	a, err := symbolic.AnalyseNamed(p.Graph)
+	require.NoError(t, err)
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		batch, length := 1+r.Int64N(30), 1+r.Int64N(5000)
+		g, err := a.Fixed(map[string]int64{"batch": batch, "len": length})
+		require.NoError(t, err)
+		one, err := FromGraph(g, "r")
+		require.NoError(t, err)
+		want, _, err := shapes(one)
+		require.NoError(t, err)
+		require.Equal(t, string(want), out.at(batch, length))
+	}
+}
+
+// An engine that is told other things where a size is 1 gets texts of their own.
+func TestSizesOfOneAreApart(t *testing.T) {
+	emit := func(p *Program) ([]byte, []ValueID, error) {
+		text, constants, err := shapes(p)
+		x := p.Values[p.Inputs[0]].Type.Shape
+		if x[1] == 1 {
+			text = append(text, "one word"...)
+		}
+		if x[0] == 1 && x[1] == 1 {
+			text = append(text, " in all"...)
+		}
+		return text, constants, err
+	}
+	p, err := OpenFromGraph(heads(1), "r")
+	require.NoError(t, err)
+	text, _, _, err := emitSized(p, emit)
+	require.NoError(t, err)
+	out := written(t, text)
+	require.Len(t, out.Texts, 3)
+	require.True(t, strings.HasSuffix(out.at(1, 1), "one word in all"))
+	require.True(t, strings.HasSuffix(out.at(5, 1), "one word"))
+	require.NotContains(t, out.at(1, 5), "word")
+
+	p, err = OpenFromGraph(heads(2), "r")
+	require.NoError(t, err)
+	text, _, _, err = emitSized(p, emit)
+	require.NoError(t, err)
+	require.Len(t, written(t, text).Texts, 1, "there is no such size")
+}
+
+func TestWhatCannotBeWrittenForAllSizes(t *testing.T) {
+	of := func(change func(p *Program, text []byte) ([]byte, error)) error {
+		p, err := OpenFromGraph(heads(1), "r")
+		require.NoError(t, err)
+		_, _, _, err = emitSized(p, func(p *Program) ([]byte, []ValueID, error) {
+			text, constants, err := shapes(p)
+			require.NoError(t, err)
+			text, err = change(p, text)
+			return text, constants, err
+		})
+		return err
+	}
+	length := func(p *Program) int64 { return p.Values[p.Inputs[0]].Type.Shape[1] }
+	require.ErrorContains(t, of(func(p *Program, text []byte) ([]byte, error) {
+		if length(p) > 80 {
+			text = append(text, "long"...)
+		}
+		return text, nil
+	}), "another form")
+	require.ErrorContains(t, of(func(p *Program, text []byte) ([]byte, error) {
+		return fmt.Append(text, length(p)/3), nil
+	}), "no polynomial")
+	require.ErrorContains(t, of(func(p *Program, text []byte) ([]byte, error) {
+		return fmt.Append(text, length(p)*length(p)*length(p)*length(p)), nil
+	}), "no polynomial")
+	err := of(func(*Program, []byte) ([]byte, error) { return nil, &OpError{Op: 1, Err: errors.New("too long")} })
+	var about *OpError
+	require.ErrorAs(t, err, &about)
+	require.Equal(t, 1, about.Op)
+	require.ErrorContains(t, err, "too long (where batch is ")
+}
+
+// Of two free dimensions, with numbers that polynomials of them are, fit finds these polynomials.
+func TestFit(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	monomials := monomialsOf(2, []int{0, 1})
+	require.Len(t, monomials, 8)
+	for range 50 {
+		var terms [][]int64
+		for _, m := range monomials {
+			if factor := r.Int64N(7) - 3; factor != 0 {
+				terms = append(terms, append([]int64{factor * (1 + r.Int64N(1000))}, m...))
+			}
+		}
+		var samples []*sample
+		for range len(monomials) + extraSamples {
+			sizes := []int64{1 + r.Int64N(500), 1 + r.Int64N(500)}
+			samples = append(samples, &sample{sizes: sizes, numbers: []int64{polynomialAt(terms, sizes)}})
+		}
+		got, err := fit(samples, 0, monomials)
+		require.NoError(t, err)
+		for range 10 {
+			sizes := []int64{r.Int64N(9000), r.Int64N(9000)}
+			require.Equal(t, polynomialAt(terms, sizes), polynomialAt(got, sizes))
+		}
+	}
+	require.Equal(t, [][]int64{{0, 0}, {0, 1}, {0, 2}}, monomialsOf(2, []int{1}))
+}

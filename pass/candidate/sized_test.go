@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package candidate
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/relay"
+	"github.com/collage-tvm/collage/relay/symbolic"
+)
+
+// sizedLibrary is a backend that is asked about fixed sizes.
+type sizedLibrary struct{ library }
+
+func (sizedLibrary) TakesSized() bool { return true }
+
+// A backend that knows sizes is asked at several, and has what it takes at all of them and what no running decides.
+func TestBackendsThatKnowSizes(t *testing.T) {
+	open := relay.AnyDim
+	m := relay.NewGraph("main")
+	x := m.Var([]int64{open, 8}, "float32")
+	exp := m.Call("exp", relay.Tensor("float32", open, 8), nil, x)
+	relu := m.Call("nn.relu", relay.Tensor("float32", open, 8), nil, exp)
+	found := m.Call("argwhere", relay.Tensor("int64", open, 2), nil, relu)
+	again := m.Call("exp", relay.Tensor("int64", open, 2), nil, found)
+	tanh := m.Call("tanh", relay.Tensor("float32", open, 8), nil, relu)
+	g := m.Finish(m.Tuple(again, tanh))
+	g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{"v0": {{Name: "len", Least: 1, Most: 512}, {}}}.Text()}
+
+	var asked []int64
+	any := relay.Wildcard
+	b := sizedLibrary{library{"dnnl", []byoc.Pattern{
+		{Composite: "dnnl.exp", Shape: relay.Op("exp", any()), Limits: func(g *relay.Graph, m *relay.Match) error {
+			shape := g.Nodes[m.Root].Type.Shape
+			if shape[0] == relay.AnyDim {
+				return errors.New("a size is open")
+			}
+			asked = append(asked, shape[0])
+			return nil
+		}},
+		{Composite: "dnnl.relu", Shape: relay.Op("nn.relu", any()), Limits: func(g *relay.Graph, m *relay.Match) error {
+			if g.Nodes[m.Root].Type.Shape[0] == 1 {
+				return errors.New("one row")
+			}
+			return nil
+		}},
+		{Composite: "dnnl.argwhere", Shape: relay.Op("argwhere", any())},
+		{Composite: "dnnl.tanh", Shape: relay.Op("tanh", any()), Limits: func(*relay.Graph, *relay.Match) error {
+			return errors.New("never")
+		}},
+	}}}
+	set, err := Propose(g, []byoc.Backend{tvm, b}, Options{OpPattern: patterns})
+	require.NoError(t, err)
+	var taken []string
+	for _, c := range set.Candidates {
+		if c.Backend == "dnnl" {
+			require.True(t, c.Open)
+			require.False(t, c.Free)
+			taken = append(taken, c.Label(g))
+		}
+	}
+	require.Equal(t, []string{"dnnl.exp %1 on dnnl", "dnnl.exp %4 on dnnl"}, taken)
+	require.Contains(t, asked, int64(1))
+	reasons := map[string]string{}
+	for _, r := range set.Refusals {
+		reasons[r.Composite] = r.Reason
+	}
+	require.Equal(t, map[string]string{"dnnl.relu": "the backend takes it at some sizes of the open dimensions alone",
+		"dnnl.argwhere": "a dimension is known only when it has been computed", "dnnl.tanh": "never"}, reasons)
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbolic
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/collage-tvm/collage/relay"
+)
+
+// An expression at sizes is the number that it was made of, whatever it is made of.
+func TestExpressionsAtSizes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		made := randomPair(r, 4)
+		everywhere(func(sizes [3]int64) {
+			named := map[string]int64{}
+			for i, v := range variables {
+				named[v.name] = sizes[i]
+			}
+			got, err := made.e.At(named)
+			require.NoError(t, err, made.e)
+			require.Equal(t, made.value(sizes), got, "%s at %v", made.e, sizes)
+		})
+	}
+}
+
+func TestSizesThatAreNotKnown(t *testing.T) {
+	e := Symbol("a", 1, 9).Times(Symbol("b", 1, 9)).Plus(Max(Symbol("c", 1, 9), Symbol("a", 1, 9)))
+	_, err := e.At(map[string]int64{"a": 2, "b": 3})
+	require.EqualError(t, err, "the size c is not known")
+	value, err := e.At(map[string]int64{"a": 2, "b": 3, "c": 7})
+	require.NoError(t, err)
+	require.Equal(t, int64(13), value)
+	_, err = Symbol("a", 1, Unbounded).Times(Constant(1 << 40)).At(map[string]int64{"a": 1 << 40})
+	require.ErrorContains(t, err, "too large")
+	var names []string
+	for _, d := range e.Dimensions() {
+		names = append(names, d.Name)
+	}
+	require.Equal(t, []string{"a", "b", "c"}, names)
+}
+
+// encoder is a dense layer in a composite function on [1, len, 8], with a value that only running tells.
+func encoder() (g *relay.Graph, dense, relu, found relay.NodeID) {
+	m := relay.NewGraph("main")
+	x := m.Var([]int64{1, relay.AnyDim, 8}, "float32")
+	rows := m.Call("reshape", float(relay.AnyDim, 8), map[string]any{"newshape": []int64{-1, 8}}, x)
+	w := m.Const([]int64{16, 8}, "float32")
+	a := m.LocalVar([]int64{relay.AnyDim, 8}, "float32")
+	dense = m.Call("nn.dense", float(relay.AnyDim, 16), nil, a, w)
+	relu = m.Call("nn.relu", float(relay.AnyDim, 16), nil, dense)
+	composite := m.Function([]relay.NodeID{a}, relu, map[string]string{"Composite": "x.dense_relu"})
+	called := m.CallFunction(composite, float(relay.AnyDim, 16), rows)
+	found = m.Call("argwhere", whole(relay.AnyDim, 2), nil, called)
+	return m.Finish(m.Tuple(called, found)), dense, relu, found
+}
+
+func TestAGraphAtSizes(t *testing.T) {
+	g, dense, relu, found := encoder()
+	a, err := Analyse(g, Inputs{"v0": {{}, {Name: "len", Least: 2, Most: 40}, {}}})
+	require.NoError(t, err)
+	require.Equal(t, []Dimension{{Name: "len", Least: 2, Most: 40}}, a.Open())
+	require.Len(t, a.All(), 2)
+	require.True(t, a.Follows(dense))
+	require.False(t, a.Follows(found))
+	_, err = a.Fixed(map[string]int64{"len": 7})
+	require.ErrorContains(t, err, "is not known")
+	fixed := a.FixedWhereKnown(map[string]int64{"len": 7})
+	require.Equal(t, []int64{7, 16}, fixed.Nodes[dense].Type.Shape, "in a local function, too")
+	require.Equal(t, []int64{7, 16}, fixed.Nodes[relu].Type.Shape)
+	require.Equal(t, relay.AnyDim, fixed.Nodes[found].Type.Shape[0])
+	require.Equal(t, relay.AnyDim, g.Nodes[dense].Type.Shape[0], "the graph itself stays as it was")
+	named, ok := a.Named(relu)
+	require.True(t, ok)
+	require.Equal(t, []Dimension{{Name: "len", Least: 2, Most: 40}, {}}, named)
+}
+
+// A local function that is called twice has sizes of its own.
+func TestFunctionsThatAreCalledTwice(t *testing.T) {
+	m := relay.NewGraph("main")
+	x := m.Var([]int64{relay.AnyDim, 8}, "float32")
+	y := m.Var([]int64{relay.AnyDim, 8}, "float32")
+	a := m.LocalVar([]int64{relay.AnyDim, 8}, "float32")
+	f := m.Function([]relay.NodeID{a}, m.Call("nn.relu", float(relay.AnyDim, 8), nil, a), nil)
+	one, two := m.CallFunction(f, float(relay.AnyDim, 8), x), m.CallFunction(f, float(relay.AnyDim, 8), y)
+	analysis, err := Analyse(m.Finish(m.Tuple(one, two)), nil)
+	require.NoError(t, err)
+	first, second := analysis.Of(one), analysis.Of(two)
+	require.False(t, first.Shape.Equal(second.Shape))
+}
+
+func TestWhatAFunctionSaysOfItsSizes(t *testing.T) {
+	inputs := Inputs{"x": {{}, {Name: "2*len", Least: 2, Most: 80}}}
+	g, _, _, _ := encoder()
+	g.Attrs = map[string]string{SizesAttr: inputs.Text()}
+	read, err := InputsOf(g)
+	require.NoError(t, err)
+	require.Equal(t, inputs, read)
+	g.Attrs[SizesAttr] = "{"
+	_, err = AnalyseNamed(g)
+	require.ErrorContains(t, err, SizesAttr)
+}
+
+// Samples are within the bounds, and, as far as these allow, of sizes that differ from each other and from the last.
+func TestSamples(t *testing.T) {
+	for _, bounds := range [][2]int64{{1, Unbounded}, {1, 512}, {1, 16}, {3, 4}, {5, 5}, {200, 300}, {1000, 2000}} {
+		dimensions := []Dimension{{Name: "a", Least: bounds[0], Most: bounds[1]}, {Name: "b", Least: bounds[0], Most: bounds[1]}}
+		seen := map[int64]bool{}
+		for number := range 12 {
+			for _, size := range Sample(dimensions, number) {
+				require.GreaterOrEqual(t, size, bounds[0])
+				require.LessOrEqual(t, size, bounds[1])
+				seen[size] = true
+			}
+		}
+		require.GreaterOrEqual(t, int64(len(seen)), min(bounds[1]-bounds[0]+1, 5), "%v", bounds)
+	}
+	require.Equal(t, map[string]int64{"a": 1, "b": 3}, Least([]Dimension{{Name: "a"}, {Name: "b", Least: 3}}))
+}
