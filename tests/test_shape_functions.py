@@ -40,6 +40,11 @@ OTHERS = {
     "bitwise_not": lambda x: relay.bitwise_not(relay.cast(x, "int32")),
     "full_like": lambda x: relay.full_like(x, relay.const(3.0)),
     "cast_like": lambda x: relay.cast_like(x, relay.const(1, "int32")),
+    # A slice along the open dimension, of which a reshape is computed.
+    "slice_and_reshape": lambda x: relay.reshape(relay.strided_slice(x, [0, 0, 1], [1, 2**62, 4]), [-1, 3]),
+    "slices": lambda x: relay.strided_slice(x, [-1], [2**62], axes=[1]) + relay.const(1.0),
+    "slice_by_two": lambda x: relay.exp(relay.strided_slice(x, [0], [2**62], [2], axes=[1])),
+    "slice_of_a_size": lambda x: relay.strided_slice(x, [0, 0], [-1, 1], slice_mode="size") + relay.const(1.0),
     "any": lambda x: relay.any(relay.greater(x, relay.const(1.0)), axis=1),
     "log_softmax": lambda x: nn.log_softmax(x, axis=-1),
     "reverse": lambda x: relay.reverse(x, 1),

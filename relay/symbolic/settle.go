@@ -155,7 +155,13 @@ func (s *settler) settle(id relay.NodeID, n *relay.Node) {
 		}
 	case "dyn.strided_slice":
 		if begin, end, by, ok := s.fixedSlice(n, data); ok {
-			s.instead(id, n.Inputs[:1], "relay.op._make.strided_slice", begin, end, by, "end", nil)
+			if !s.takeFew(id, n, data, v, begin, end, by) {
+				s.instead(id, n.Inputs[:1], "relay.op._make.strided_slice", begin, end, by, "end", nil)
+			}
+			return
+		}
+	case "strided_slice":
+		if begin, end, by, ok := writtenSlice(n, data); ok && s.takeFew(id, n, data, v, begin, end, by) {
 			return
 		}
 	}
