@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 import tvm
-from collage import export, frontends, transform
+from collage import Dim, export, frontends, open_dimensions, transform
 from onnx_networks import answers, hold, normal, ran
 from placed import THREADS, place, regions
 from test_open_dimensions import NETWORKS
@@ -91,7 +91,7 @@ def encoder():
     masked = scores + relay.where(mask, relay.const(0.0), relay.const(-np.inf, "float32"))
     weights = nn.softmax(masked, axis=-1)
     cleared = relay.where(relay.isnan(weights), relay.const(0.0), weights)
-    mixed = nn.batch_matmul(relay.reshape(cleared, [8, 0, -1]), relay.transpose(heads(5), [0, 2, 1]))
+    mixed = nn.batch_matmul(relay.reshape(cleared, [-3, 0, 0]), relay.transpose(heads(5), [0, 2, 1]))
     joined = relay.reshape(relay.transpose(relay.reshape(mixed, [2, 4, -1, 8]), [0, 2, 1, 3]), [2, -1, 32])
     normed = nn.layer_norm(joined + x, const(32, seed=7), const(32, seed=8))
     return relay.Function(
@@ -110,7 +110,11 @@ def sentences(length, seen=None):
 @pytest.fixture(scope="module")
 def encoders():
     """(the network on dnnl and native, plain TVM's)"""
-    placed, plain = placed_on(encoder(), "dnnl,native")
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(encoder()))
+    length = Dim("len")
+    sizes = open_dimensions.of_module(module, {"x": {1: length}, "mask": {3: length}})
+    plain = transform.Normalise()(open_dimensions.settled(module, sizes))
+    placed = place(plain, "dnnl,native")
     assert '"native.attention"' in placed.astext(show_meta_data=False)
     assert "batch_matmul" not in placed["main"].astext(show_meta_data=False)
     return export.runnable(placed), export.runnable(plain)
@@ -146,12 +150,20 @@ def test_threads_change_between_sizes(encoders):
         set_threads(0)
 
 
-def test_sizes_that_contradict_one_another(encoders):
+def test_sizes_that_contradict_one_another():
     """Whoever drives TVM's virtual machine by himself learns it from the region."""
-    given = {**sentences(5), "mask": sentences(6)["mask"]}
-    with pytest.raises(tvm.TVMError, match="sizes of its inputs and outputs do not go together"):
-        ran(encoders[0], given)
-    hold(ran(encoders[0], sentences(5)), ran(encoders[1], sentences(5)))
+    x, y = var(None, 8), var(None, 8, name="y")
+    flat = [relay.reshape(nn.relu(one), [-1]) for one in (x, y)]
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, y], relay.concatenate(flat, 0))))
+    sizes = open_dimensions.of_module(module, {name: {0: Dim("len", 1, 20)} for name in ("x", "y")})
+    plain = transform.Normalise()(open_dimensions.settled(module, sizes))
+    placed = place(plain, "dnnl")
+    assert len(regions(placed)) == 1
+    model = export.runnable(placed)
+    with pytest.raises(tvm.TVMError, match="the sizes of its inputs and outputs do not go together"):
+        ran(model, {"x": normal(1, 5, 8), "y": normal(2, 6, 8)})
+    given = {"x": normal(1, 6, 8), "y": normal(2, 6, 8)}
+    hold(ran(model, given), [np.maximum(np.concatenate([given["x"], given["y"]]).reshape(-1), 0)])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -3,6 +3,8 @@
 package candidate
 
 import (
+	"slices"
+
 	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/relay"
 	"github.com/collage-tvm/collage/relay/symbolic"
@@ -76,8 +78,10 @@ func (p *proposer) atSizes(b int, ask func(at *proposer) error) error {
 		switch {
 		case times[string(p.identify(c.Backend, c.Composite, c.Nodes))] < len(fixed.graphs):
 			refusal.Reason = "the backend takes it at some sizes of the open dimensions alone"
-		case !p.follows(fixed.analysis, c.Nodes):
+		case !p.all(c.Nodes, fixed.analysis.Follows):
 			refusal.Reason = "a dimension is known only when it has been computed"
+		case !p.all(c.Nodes, fixed.analysis.Polynomial):
+			refusal.Reason = "a size of its result is no polynomial of the open ones"
 		default:
 			p.add(b, byoc.Proposal{Composite: c.Composite, Bare: c.Bare, Kernel: c.Kernel, Reassociates: c.Reassociates,
 				Grouped: c.Grouped, OwnConstants: c.OwnConstants, Nodes: c.Nodes})
@@ -88,12 +92,7 @@ func (p *proposer) atSizes(b int, ask func(at *proposer) error) error {
 	return nil
 }
 
-// follows says that the sizes of all nodes are told by those of what they read.
-func (p *proposer) follows(analysis *symbolic.Analysis, nodes []relay.NodeID) bool {
-	for _, v := range nodes {
-		if p.class[v] == dynamic && !analysis.Follows(v) {
-			return false
-		}
-	}
-	return true
+// all says that something holds of all nodes with open dimensions.
+func (p *proposer) all(nodes []relay.NodeID, holds func(relay.NodeID) bool) bool {
+	return !slices.ContainsFunc(nodes, func(v relay.NodeID) bool { return p.class[v] == dynamic && !holds(v) })
 }

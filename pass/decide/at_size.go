@@ -3,8 +3,10 @@
 package decide
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -176,6 +178,70 @@ func (c *decision) expectedRounds() int {
 	}
 	left := float64(c.budget.Left()-c.budget.Writing()) / float64(time.Millisecond)
 	return min(c.Rounds, max(leastRounds, int(left/round)))
+}
+
+// leastBuilt is how many finalists are built however short the time is: plain TVM, the backend alone that was the fastest
+// at fixed sizes, and what was placed.
+const leastBuilt = 3
+
+// byExpected are finalists in the order in which they are built: those of leastBuilt, then what else was placed, then the
+// other backends, what was the fastest at fixed sizes first. As they are where nothing is expected.
+func (c *decision) byExpected(finalists []*finalist) []*finalist {
+	if c.expected == nil {
+		return finalists
+	}
+	rank := func(f *finalist) (class int, score float64) {
+		known, ok := c.expected[f.name]
+		if score = math.Inf(1); ok {
+			score = graphlevel.Score(known)
+		}
+		switch {
+		case f == c.reference:
+			return 0, 0
+		case !slices.Contains(c.Backends, f.name):
+			return 1, score
+		}
+		return 2, score
+	}
+	sorted := slices.Clone(finalists)
+	slices.SortStableFunc(sorted, func(a, b *finalist) int {
+		x, p := rank(a)
+		y, q := rank(b)
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(p, q))
+	})
+	alone := slices.IndexFunc(sorted, func(f *finalist) bool { class, _ := rank(f); return class == 2 })
+	if alone > 1 {
+		best := sorted[alone]
+		sorted = slices.Insert(slices.Delete(sorted, alone, alone+1), 1, best)
+	}
+	return sorted
+}
+
+// tooLate says that there is no time to build one more finalist and to run them then.
+func (c *decision) tooLate() bool {
+	if c.expected == nil || c.budget == nil {
+		return false
+	}
+	runs := 0.0
+	for _, known := range c.expected {
+		if !known.Failed() {
+			runs += leastRounds * known.Estimate()
+		}
+	}
+	if len(c.opened()) > 0 {
+		runs *= mostPoints
+	}
+	return c.budget.Left()-c.budget.Writing() < c.budget.Build()+time.Duration(runs*float64(time.Millisecond))
+}
+
+// leaveOut takes finalists out that there was no time to build.
+func (c *decision) leaveOut(late []*finalist) {
+	if len(late) == 0 {
+		return
+	}
+	c.finalists = slices.DeleteFunc(c.finalists, func(f *finalist) bool { return slices.Contains(late, f) })
+	c.note("%s", c.hurry(fmt.Sprintf("There was no time to build %s: at fixed sizes that was no better.",
+		joinNames(titles(late)))))
 }
 
 // mostPoints is at how many sizes of a domain networks are run at most (python/collage/open_dimensions.py).

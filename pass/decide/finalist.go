@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/internal/atomicfile"
@@ -139,7 +140,8 @@ func (c *decision) distinct() []*finalist {
 // build builds every finalist. One that TVM cannot build has lost, with the reason; only the reference must be
 // built.
 func (c *decision) build() error {
-	all := c.all()
+	all := c.byExpected(c.all())
+	var late []*finalist
 	for i, f := range all {
 		for _, earlier := range all[:i] {
 			same, err := sameModule(earlier.module, f.module)
@@ -161,6 +163,10 @@ func (c *decision) build() error {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
+		if i >= leastBuilt && c.tooLate() {
+			late = append(late, f)
+			continue
+		}
 		err := c.buildOne(f)
 		switch {
 		case err == nil:
@@ -174,6 +180,7 @@ func (c *decision) build() error {
 			f.failure = &cost.Failure{Phase: "build", Kind: cost.KindError, Detail: oneLine(err)}
 		}
 	}
+	c.leaveOut(late)
 	return nil
 }
 
@@ -223,7 +230,7 @@ func (f *finalist) nothingWorks() string {
 
 // buildOne has TVM build a finalist into the temporary folder.
 func (c *decision) buildOne(f *finalist) error {
-	step := c.Progress.Start("building "+f.title(), 0)
+	step, began := c.Progress.Start("building "+f.title(), 0), time.Now()
 	f.path = filepath.Join(c.Temporary, f.name+c.Extension)
 	err := c.Build(f.module, Build{Target: c.target, OptLevel: c.OptLevel,
 		DisabledPasses: normalise.BuildWithout(c.disabledPasses()),
@@ -238,6 +245,9 @@ func (c *decision) buildOne(f *finalist) error {
 		return fmt.Errorf("the Python host did not write what it built: %w", err)
 	}
 	f.bytes = info.Size()
+	if c.budget != nil {
+		c.budget.Built(time.Since(began))
+	}
 	step.Done("%d regions outside of TVM, %.1f MB", f.regions(), float64(f.bytes)/1e6)
 	return nil
 }

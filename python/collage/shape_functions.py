@@ -107,6 +107,76 @@ def _window(attrs):
     return [tvm.runtime.convert(one) for one in (strides, around, dilation)]
 
 
+@script
+def _unconvolved(shape, weights, strides, around, dilation, more):
+    out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
+    out[0] = shape[0]
+    out[1] = weights[1]
+    for i in const_range(shape.shape[0] - 2):  # noqa: F821
+        reach = (weights[i + 2] - 1) * dilation[i] + 1
+        out[i + 2] = strides[i] * (shape[i + 2] - 1) + reach - around[i] + more[i]
+    return out
+
+
+def _of_transposed_convolution(attrs, inputs, _ranks):
+    return [_unconvolved(*inputs, *_window(attrs), tvm.runtime.convert([int(one) for one in attrs.output_padding]))]
+
+
+@script
+def _seen_through(shape, window, strides, around, dilation, first):
+    out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
+    for i in const_range(shape.shape[0]):  # noqa: F821
+        out[i] = shape[i]
+    for i in const_range(len(window)):  # noqa: F821
+        out[first + i] = (shape[first + i] + around[i] - (window[i] - 1) * dilation[i] - 1) // strides[i] + 1
+    return out
+
+
+def _first_side(layout):
+    return tvm.runtime.convert(min(str(layout).index(side) for side in "DHW" if side in str(layout)))
+
+
+def _of_pool(attrs, inputs, _ranks):
+    """TVM has some for images alone, which know neither dilation nor ceil_mode."""
+    strides, around, dilation = ([int(one) for one in numbers] for numbers in _window(attrs))
+    if attrs.ceil_mode:
+        around = [size + stride - 1 for size, stride in zip(around, strides, strict=True)]
+    told = [[int(one) for one in attrs.pool_size], strides, around, dilation]
+    return [_seen_through(inputs[0], *map(tvm.runtime.convert, told), _first_side(attrs.layout))]
+
+
+@script
+def _of_sizes(shape, sizes, first):
+    out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
+    for i in const_range(shape.shape[0]):  # noqa: F821
+        out[i] = shape[i]
+    for i in const_range(len(sizes)):  # noqa: F821
+        out[first + i] = int64(sizes[i])  # noqa: F821
+    return out
+
+
+def _of_adaptive_pool(attrs, inputs, _ranks):
+    sizes = tvm.runtime.convert([int(one) for one in attrs.output_size or ()])
+    return [_of_sizes(inputs[0], sizes, _first_side(attrs.layout))] if len(sizes) else [_same(inputs[0])]
+
+
+@script
+def _enlarged(shape, scales, first):
+    out = output_tensor((shape.shape[0],), "int64")  # noqa: F821
+    for i in const_range(shape.shape[0]):  # noqa: F821
+        out[i] = shape[i]
+    for i in const_range(len(scales)):  # noqa: F821
+        out[first + i] = shape[first + i] * int64(scales[i])  # noqa: F821
+    return out
+
+
+def _of_upsampling(attrs, inputs, _ranks):
+    scales = [float(attrs.scale_h), float(attrs.scale_w)]
+    if any(scale != int(scale) for scale in scales):
+        raise ValueError(f"nn.upsampling of an open image by {scales}: only whole factors can be built")
+    return [_enlarged(inputs[0], tvm.runtime.convert([int(scale) for scale in scales]), _first_side(attrs.layout))]
+
+
 def _of_blocks(attrs, inputs, _ranks):
     """Data in blocks of channels, [n, C, h, w, c], and weights [K, C or 1, kh, kw, c or 1, k]."""
     return [_convolved_in_blocks(*inputs, *_window(attrs))]
@@ -182,8 +252,13 @@ def register():
         **dict.fromkeys(_BROADCAST, broadcast_shape_func),
         "any": reduce_shape_func,
         "nn.contrib_depthwise_conv2d_NCHWc": _of_blocks,
+        "nn.conv3d_transpose": _of_transposed_convolution,
         "nn.depth_to_space": _between_depth_and_space(1),
         "nn.space_to_depth": _between_depth_and_space(0),
+        "nn.upsampling": _of_upsampling,
+        **dict.fromkeys(
+            (f"nn.adaptive_{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3)), _of_adaptive_pool
+        ),
     }
     for name, function in wanted.items():
         if registry.get(name).get_attr("FShapeFunc") is None:
@@ -192,6 +267,7 @@ def register():
         **dict.fromkeys(_REWRITTEN, _as_the_first),
         **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _of_convolution),
         "nn.contrib_conv2d_NCHWc": _of_blocks,
+        **dict.fromkeys((f"nn.{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3)), _of_pool),
     }
     for name, function in instead.items():
         registry.register_shape_func(name, False, function, _ABOVE)

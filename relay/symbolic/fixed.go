@@ -87,6 +87,34 @@ func (a *Analysis) Follows(id relay.NodeID) bool {
 	return !slices.ContainsFunc(a.values[id].dimensions(), func(d Dimension) bool { return !known[d.Name] })
 }
 
+// Polynomial says that all sizes of a node are polynomials of those of its inputs: none is a quotient or a maximum that
+// these are not.
+func (a *Analysis) Polynomial(id relay.NodeID) bool {
+	known := map[string]bool{}
+	for _, in := range a.g.Nodes[id].Inputs {
+		a.values[in].derived(func(name string) { known[name] = true })
+	}
+	polynomial := true
+	a.values[id].derived(func(name string) { polynomial = polynomial && known[name] })
+	return polynomial
+}
+
+// derived calls f with each part of a value's sizes that is no polynomial.
+func (v *Value) derived(f func(name string)) {
+	for _, extent := range v.Shape {
+		for _, t := range extent.terms {
+			for _, factor := range t.factors {
+				if factor.of != nil {
+					f(factor.name)
+				}
+			}
+		}
+	}
+	for i := range v.Fields {
+		v.Fields[i].derived(f)
+	}
+}
+
 // dimensions are the open dimensions of a value, some of them several times.
 func (v *Value) dimensions() (list []Dimension) {
 	for _, extent := range v.Shape {
