@@ -93,6 +93,39 @@ func TestATextForAllSizes(t *testing.T) {
 	}
 }
 
+// A size that is a product of others is one at all of them.
+func TestSizesOfOtherSizes(t *testing.T) {
+	build := func(batchIsThere bool) *relay.Graph {
+		m := relay.NewGraph("r")
+		open := relay.AnyDim
+		rows := m.Var([]int64{open, 8}, "float32")
+		x := m.Var([]int64{open, open, 8}, "float32")
+		flat := m.Call("reshape", tensor(open, 8), map[string]any{"newshape": []int64{-1, 8}}, x)
+		g := m.Finish(m.Call("add", tensor(open, 8), nil, rows, flat))
+		first := symbolic.Dimension{Name: "batch", Most: 30}
+		if !batchIsThere {
+			first = symbolic.Dimension{Name: "2*batch", Least: 2, Of: []symbolic.Product{{By: 2, Sizes: []string{"batch"}}}}
+		}
+		g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{
+			"v0": {{Name: "batch*len", Of: []symbolic.Product{{By: 1, Sizes: []string{"batch", "len"}}}}, {}},
+			"v1": {first, {Name: "len"}, {}}}.Text()}
+		return g
+	}
+	p, err := OpenFromGraph(build(true), "r")
+	require.NoError(t, err)
+	text, _, _, err := emitSized(p, shapes)
+	require.NoError(t, err)
+	out := written(t, text)
+	require.Equal(t, [][2]int{{1, 0}, {1, 1}}, out.Sizes)
+	require.True(t, strings.HasPrefix(out.at(3, 5), "8:1 15:8 "), out.at(3, 5))
+
+	p, err = OpenFromGraph(build(false), "r")
+	require.NoError(t, err)
+	a, err := symbolic.AnalyseNamed(p.Graph)
+	require.NoError(t, err)
+	require.Len(t, a.Open(), 3, "what is of a size that no input has is a size of its own")
+}
+
 // An engine that is told other things where a size is 1 gets texts of their own.
 func TestSizesOfOneAreApart(t *testing.T) {
 	emit := func(p *Program) ([]byte, []ValueID, error) {

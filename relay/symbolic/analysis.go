@@ -52,6 +52,8 @@ type Analysis struct {
 	// done says which nodes have been looked at, bound what the parameters of local functions are given.
 	done  []bool
 	bound map[relay.NodeID]relay.NodeID
+	// named are the dimensions that inputs have by themselves, by name.
+	named map[string]Expression
 }
 
 // Inputs are what is known of the dimensions of a function's parameters, by the parameters' names.
@@ -64,12 +66,29 @@ type Dimension struct {
 	// Least and Most are between which an open one is, both included; 0 where nothing is said.
 	Least int64 `json:"least,omitempty"`
 	Most  int64 `json:"most,omitempty"`
+	// Of, where it is not empty, says what an open one is of dimensions that have these names elsewhere among the
+	// parameters: a sum of products.
+	Of []Product `json:"of,omitempty"`
+}
+
+// Product is a number of times the sizes of dimensions, by name, with repetition.
+type Product struct {
+	By    int64    `json:"by"`
+	Sizes []string `json:"sizes,omitempty"`
 }
 
 // Analyse works out the dimensions of all nodes of a function that has types. What has no name in inputs, and what no
 // operator tells, is a symbol of its own. An open dimension of an input is at least 1.
 func Analyse(g *relay.Graph, inputs Inputs) (*Analysis, error) {
-	a := &Analysis{g: g, values: make([]Value, len(g.Nodes)), done: make([]bool, len(g.Nodes)), bound: bindings(g)}
+	a := &Analysis{g: g, values: make([]Value, len(g.Nodes)), done: make([]bool, len(g.Nodes)), bound: bindings(g),
+		named: map[string]Expression{}}
+	for _, dimensions := range inputs {
+		for _, d := range dimensions {
+			if d.Name != "" && !strings.HasPrefix(d.Name, unnamed) && len(d.Of) == 0 {
+				a.named[d.Name] = d.symbol(d.Name)
+			}
+		}
+	}
 	for _, p := range g.Params {
 		n := &g.Nodes[p]
 		names := inputs[n.Name]
@@ -171,7 +190,7 @@ func (a *Analysis) parameter(n *relay.Node, names []Dimension) Value {
 		if n.Type.Shape[d] != relay.AnyDim {
 			continue
 		}
-		name, most := fmt.Sprintf("%s%s.%d", unnamed, n.Name, d), int64(Unbounded)
+		name := fmt.Sprintf("%s%s.%d", unnamed, n.Name, d)
 		var told Dimension
 		if names != nil {
 			told = names[d]
@@ -179,12 +198,38 @@ func (a *Analysis) parameter(n *relay.Node, names []Dimension) Value {
 		if told.Name != "" && !strings.HasPrefix(told.Name, unnamed) {
 			name = told.Name
 		}
-		if told.Most > 0 {
-			most = told.Most
+		v.Shape[d] = told.symbol(name)
+		if sum, ok := a.sum(told.Of); ok {
+			v.Shape[d] = sum
 		}
-		v.Shape[d] = Symbol(name, max(1, told.Least), most)
 	}
 	return v
+}
+
+// symbol is a dimension as an open one of that name.
+func (d Dimension) symbol(name string) Expression {
+	most := int64(Unbounded)
+	if d.Most > 0 {
+		most = d.Most
+	}
+	return Symbol(name, max(1, d.Least), most)
+}
+
+// sum is what a dimension is of others; false where it is of none, or of such as no input has by itself.
+func (a *Analysis) sum(products []Product) (Expression, bool) {
+	sum := Expression{}
+	for _, p := range products {
+		product := Constant(p.By)
+		for _, name := range p.Sizes {
+			size, ok := a.named[name]
+			if !ok {
+				return Expression{}, false
+			}
+			product = product.Times(size)
+		}
+		sum = sum.Plus(product)
+	}
+	return sum, len(products) > 0
 }
 
 // agreeing is what is known of a value with what its type says: numbers are the type's, and what neither tells is a

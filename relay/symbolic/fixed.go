@@ -163,7 +163,27 @@ func (a *Analysis) Named(id relay.NodeID) (named []Dimension, ok bool) {
 			continue
 		}
 		least, most := extent.Bounds()
-		named = append(named, Dimension{Name: extent.String(), Least: max(least, 0), Most: most})
+		named = append(named, Dimension{Name: extent.String(), Least: max(least, 0), Most: most, Of: extent.products()})
 	}
 	return named, true
+}
+
+// products are the terms of an expression that is a polynomial of open dimensions, and more than one of them; nil of any
+// other.
+func (e Expression) products() []Product {
+	var list []Product
+	for _, t := range e.terms {
+		p := Product{By: t.by}
+		for _, f := range t.factors {
+			if f.of != nil {
+				return nil
+			}
+			p.Sizes = append(p.Sizes, f.name)
+		}
+		list = append(list, p)
+	}
+	if len(list) == 1 && list[0].By == 1 && len(list[0].Sizes) == 1 {
+		return nil
+	}
+	return list
 }
