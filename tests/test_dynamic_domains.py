@@ -3,11 +3,14 @@
 
 import json
 
+import collage
 import numpy as np
 import pytest
-from collage import errors, frontends, open_dimensions, region
+import tvm
+from collage import Dim, errors, frontends, open_dimensions, region
 from onnx_networks import answers, hold, node, normal, ran, values, weights, write
 from placed import usable
+from tvm import relay
 
 ENGINES = [one for one in ("onnxruntime", "openvino") if one in usable()]
 
@@ -152,3 +155,52 @@ def test_few_sizes_are_all_measured(domain, sizes):
         {"x": [1, d]} for d in (sizes[0], sizes[-1])
     ]
     assert open_dimensions.points({"x": [1, 4]}, {"x": [None, None]}) == []
+
+
+class TorchDim:
+    """What torch.export.Dim is, without PyTorch."""
+
+    __name__, min, max = "len", 2, 40
+
+
+def product_of_words():
+    """Words and a mask of them, of one length."""
+    x, mask = (relay.var(name, shape=(1, relay.Any(), size)) for name, size in (("x", 16), ("mask", 1)))
+    weights = relay.const(normal(3, 24, 16))
+    rows = relay.nn.relu(relay.nn.dense(relay.reshape(x * mask, [-1, 16]), weights))
+    return tvm.IRModule.from_expr(relay.Function([x, mask], rows)), weights.data.numpy()
+
+
+@pytest.mark.parametrize("length", [Dim("len", 2, 40), TorchDim()], ids=["ours", "torch's"])
+def test_a_module_in_python(tmp_path, store, length):
+    """It is searched at a fixed length, and every length of the domain is one of the executable's."""
+    module, weights = product_of_words()
+    dynamic = {"x": {1: length}, "mask": {1: length}}
+    made = collage.compile(module, out=tmp_path / "network.so", backends=["tvm", "dnnl", "native"], dynamic=dynamic,
+                           store=store, rounds=3, samples=3, search_time=30)  # fmt: skip
+    notes = " ".join(made.plan.notes if hasattr(made.plan, "notes") else json.loads(made.plan.text)["notes"])
+    assert "the fastest where its sizes are fixed, at mask [1, 21, 1], x [1, 21, 16]" in notes
+    assert "the mean over all sizes" in notes
+    model = region.load_executor(tmp_path / "network.so")
+    for words in (2, 40, 17, 3):
+        given = asked(words)
+        hold(ran(model, given), [np.maximum((given["x"] * given["mask"])[0] @ weights.T, 0)])
+    for given, why in ((asked(41), "from 2 to 40"), ({**asked(5), "mask": asked(6)["mask"]}, "one size for the model")):
+        with pytest.raises(errors.InputError, match=why):
+            model.run(**given)
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "out", "why"),
+    [
+        ({"x": {2: Dim("len")}}, True, "its dimension 2 is 16 in the model"),
+        ({"y": {1: Dim("len")}}, True, "has no input 'y'"),
+        ({"x": {1: Dim("len", 5, 4)}}, True, "cannot be 5 to 4"),
+        ({"x": {1: Dim("len", 2, 9)}, "mask": {1: Dim("len", 2, 8)}}, True, "of which the sizes 2 to 9 were given"),
+        ({"x": {1: Dim("len")}}, False, "dynamic needs out"),
+    ],
+)
+def test_what_python_refuses(tmp_path, dynamic, out, why):
+    with pytest.raises(ValueError, match=why):
+        collage.compile(product_of_words()[0], dynamic=dynamic, **({"out": tmp_path / "x.so"} if out else {}))
+    assert not (tmp_path / "x.so").exists()

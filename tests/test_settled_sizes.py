@@ -97,3 +97,37 @@ def test_a_slice_is_dropped_only_where_it_takes_all(tmp_path):
         for length in (1, 8, most):
             given = {"x": normal(length, 2, length)}
             hold(ran(model, given), answers(path, given))
+
+
+def positions(path):
+    """As PyTorch's exporter finds where sentences begin in a batch of one: a sequence of numbers, with one in front
+    that is made of the first of them, less itself without the last; slices with one computed bound.
+    """
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "ones"], ["lengths"]),
+        node("Slice", ["x", "zeros", "ones", "ones"], ["first"]),
+        node("Sub", ["first", "step"], ["before"]),
+        node("Concat", ["before", "x"], ["longer"], axis=1),
+        node("Add", ["lengths", "ones"], ["ends"]),
+        node("Slice", ["longer", "ones", "ends", "ones"], ["later"]),
+        node("Slice", ["longer", "zeros", "lengths", "ones"], ["earlier"]),
+        node("Sub", ["later", "earlier"], ["steps"]),
+        node("Reshape", ["steps", "flat"], ["out"]),
+    ]
+    inside = {
+        "ones": np.array([1]), "zeros": np.array([0]), "step": np.array([0.5], "float32"), "flat": np.array([-1])
+    }  # fmt: skip
+    return write(path, nodes, values(x=[1, "len"]), values(out=["k"]), weights(**inside))
+
+
+def test_slices_of_known_sizes(tmp_path):
+    """Of the first item the size is known: it is taken. What is cut at the length has the length."""
+    path = positions(tmp_path / "network.onnx")
+    read = frontends.load(path, dynamic={"x": {1: (1, 40)}})
+    shown = text(read)
+    assert "take(" in shown and "Tensor[(1, 1), float32]" in shown, shown
+    model = export.runnable(read.module)
+    for length in (1, 2, 16, 40):
+        given = {"x": normal(length, 1, length)}
+        hold(ran(model, given), answers(path, given))

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Regions of dnnl and native with open dimensions: written once for all sizes, compiled for each that comes."""
 
+import collage
 import numpy as np
 import pytest
 import tvm
 from collage import Dim, export, frontends, open_dimensions, transform
 from onnx_networks import answers, hold, normal, ran
-from placed import THREADS, place, regions
+from placed import THREADS, place, regions, usable
 from test_open_dimensions import NETWORKS
 from test_open_regions import OPERATORS, REFUSED, const, runs_alike, var
 from tvm import relay
@@ -187,3 +188,14 @@ def test_open_is_what_fixed_is(seed):
         )
         wanted = (wanted @ const(16, 24, seed=seed + 2).data.numpy().T) * (powers / powers.sum(-1, keepdims=True))
         hold(ran(model, {"x": given}), [wanted])
+
+
+@pytest.mark.parametrize("backends", ["dnnl", "dnnl,native", "openvino"])
+def test_a_plan_is_replayed(backends, tmp_path):
+    """What is placed needs no costs, which parts with open dimensions do not have."""
+    if not set(backends.split(",")) <= set(usable()):
+        pytest.skip(f"{backends} cannot be used here")
+    module = transform.Normalise()(tvm.IRModule.from_expr(OPERATORS["dense"][0]))
+    placed = place(module, backends, plan_out=tmp_path / "plan.json")
+    assert regions(placed)
+    assert tvm.ir.structural_equal(placed, collage.replay(module, tmp_path / "plan.json"))

@@ -181,6 +181,12 @@ func TestWhatCannotBeWrittenForAllSizes(t *testing.T) {
 	require.ErrorContains(t, of(func(p *Program, text []byte) ([]byte, error) {
 		return fmt.Append(text, length(p)*length(p)*length(p)*length(p)), nil
 	}), "no polynomial")
+	require.ErrorContains(t, of(func(p *Program, text []byte) ([]byte, error) {
+		if p.Values[p.Inputs[0]].Type.Shape[0] == 30 { // the greatest
+			text = append(text, "many"...)
+		}
+		return text, nil
+	}), "another form")
 	err := of(func(*Program, []byte) ([]byte, error) { return nil, &OpError{Op: 1, Err: errors.New("too long")} })
 	var about *OpError
 	require.ErrorAs(t, err, &about)
@@ -212,5 +218,16 @@ func TestFit(t *testing.T) {
 			require.Equal(t, polynomialAt(terms, sizes), polynomialAt(got, sizes))
 		}
 	}
-	require.Equal(t, [][]int64{{0, 0}, {0, 1}, {0, 2}}, monomialsOf(2, []int{1}))
+	monomials = monomialsOf(2, []int{1})
+	require.Equal(t, [][]int64{{0, 0}, {0, 1}, {0, 2}}, monomials)
+	var samples []*sample
+	for _, size := range []int64{1, 2, 3, 4} {
+		samples = append(samples, &sample{sizes: []int64{1, size}, numbers: []int64{size}})
+	}
+	terms, err := fit(samples, 0, monomials)
+	require.NoError(t, err)
+	require.Equal(t, [][]int64{{1, 0, 1}}, terms)
+	samples[3].numbers[0]++
+	_, err = fit(samples, 0, monomials)
+	require.ErrorContains(t, err, "do not agree")
 }

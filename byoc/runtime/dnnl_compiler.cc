@@ -196,8 +196,8 @@ Tensor Compiler::WantedPacked(int value, const Desc& view, const Desc& desc,
     if (one.value == value && one.view == view && one.tensor.desc == desc) return one.tensor;
   }
   const int from = Plain(value).buffer;
-  const int buffer = MadeBuffer("packed " + buffers_[from].made_of + KeyOf(view) + KeyOf(desc), desc.get_size(),
-                                [&](void* packed) { pack(buffers_[from].data, packed); });
+  const int buffer = MadeBuffer("packed " + buffers_[from].made_of + KeyOf(view) + KeyOf(desc),
+                                desc.get_size(), [&](void* packed) { pack(buffers_[from].data, packed); });
   needed_until_[buffer] = last_use_[value];
   packed_.push_back({value, view, {desc, buffer}});
   return {desc, buffer};
@@ -220,7 +220,8 @@ Tensor Compiler::Reordered(const Tensor& from, const Desc& to, bool constant) {
   return {to, MadeBuffer(key, to.get_size(), pack)};
 }
 
-int Compiler::MadeBuffer(const std::string& key, size_t bytes, const std::function<void(void* packed)>& pack) {
+int Compiler::MadeBuffer(const std::string& key, size_t bytes,
+                         const std::function<void(void* packed)>& pack) {
   std::shared_ptr<void> made = Made<void>(key, [&] {
     std::shared_ptr<void> packed(AllocateAligned(bytes).release(), AlignedFree());
     pack(packed.get());

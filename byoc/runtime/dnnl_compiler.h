@@ -42,8 +42,8 @@ struct Tensor {
 class Compiler {
  public:
   // The program is one that CheckProgram has passed. Constants that oneDNN reads as they are belong to the
-  // plan, too; the others are no longer referred to. made, if not nullptr, has what was made of these constants
-  // for other programs, and is given what is made for this one.
+  // plan, too; the others are no longer referred to. made, if not nullptr, has what was made of these
+  // constants for other programs, and is given what is made for this one.
   Compiler(const Program& program, const std::vector<tvm::runtime::NDArray>& constants,
            MadeConstants* made = nullptr);
 

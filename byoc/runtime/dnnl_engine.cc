@@ -62,9 +62,9 @@ struct Compiled {
   std::unique_ptr<Plan> plan;
 };
 
-// Of how many sizes the plans of a region with open dimensions are kept, those that were run last. A plan holds
-// what is done with which memory, no weights and no memory of its own to work in.
-constexpr size_t kMostPlans = 256;
+// Of how many sizes the plans of a region with open dimensions are kept, those that were run last. A plan
+// holds what is done with which memory, no weights and no memory of its own to work in.
+constexpr size_t kMostPlans = 128;
 
 class DnnlEngine final : public RegionEngine {
  public:

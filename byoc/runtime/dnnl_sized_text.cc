@@ -54,10 +54,14 @@ SizedText::SizedText(const std::string& text, size_t num_inputs) {
   int depth = 0;
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\') ++i;
-    else if (text[i] == '"') quoted = !quoted;
-    else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > 8) Fail("it is nested too deeply");
-    else if (!quoted && (text[i] == ']' || text[i] == '}')) --depth;
+    if (text[i] == '\\')
+      ++i;
+    else if (text[i] == '"')
+      quoted = !quoted;
+    else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > 8)
+      Fail("it is nested too deeply");
+    else if (!quoted && (text[i] == ']' || text[i] == '}'))
+      --depth;
   }
   try {
     picojson::parse(root, text.data(), text.data() + text.size(), &error);
@@ -112,7 +116,8 @@ SizedText::SizedText(const std::string& text, size_t num_inputs) {
 void SizedText::SizesOf(const std::vector<const DLTensor*>& inputs, std::vector<int64_t>* sizes) const {
   sizes->clear();
   for (const auto& [input, dimension] : places_) {
-    if (static_cast<int64_t>(dimension) >= inputs[input]->ndim) Fail("a size is of a dimension that is not there");
+    if (static_cast<int64_t>(dimension) >= inputs[input]->ndim)
+      Fail("a size is of a dimension that is not there");
     sizes->push_back(inputs[input]->shape[dimension]);
   }
 }

@@ -19,7 +19,8 @@ class SizedText {
  public:
   // Whether a text is one for all sizes.
   static bool Is(const std::string& text);
-  // Throws std::runtime_error where the text cannot be read, or names what a region of so many inputs has not.
+  // Throws std::runtime_error where the text cannot be read, or names what a region of so many inputs has
+  // not.
   SizedText(const std::string& text, size_t num_inputs);
 
   size_t num_sizes() const { return places_.size(); }

@@ -28,7 +28,9 @@ func TestBackendsThatKnowSizes(t *testing.T) {
 	found := m.Call("argwhere", relay.Tensor("int64", open, 2), nil, relu)
 	again := m.Call("exp", relay.Tensor("int64", open, 2), nil, found)
 	tanh := m.Call("tanh", relay.Tensor("float32", open, 8), nil, relu)
-	g := m.Finish(m.Tuple(again, tanh))
+	half := m.Call("strided_slice", relay.Tensor("float32", open, 8), map[string]any{"begin": []int64{0},
+		"end": []int64{1 << 60}, "strides": []int64{2}, "axes": []int64{0}, "slice_mode": "end"}, tanh)
+	g := m.Finish(m.Tuple(again, tanh, half))
 	g.Attrs = map[string]string{symbolic.SizesAttr: symbolic.Inputs{"v0": {{Name: "len", Least: 1, Most: 512}, {}}}.Text()}
 
 	var asked []int64
@@ -49,6 +51,7 @@ func TestBackendsThatKnowSizes(t *testing.T) {
 			return nil
 		}},
 		{Composite: "dnnl.argwhere", Shape: relay.Op("argwhere", any())},
+		{Composite: "dnnl.slice", Shape: relay.Op("strided_slice", any())},
 		{Composite: "dnnl.tanh", Shape: relay.Op("tanh", any()), Limits: func(*relay.Graph, *relay.Match) error {
 			return errors.New("never")
 		}},
@@ -70,5 +73,6 @@ func TestBackendsThatKnowSizes(t *testing.T) {
 		reasons[r.Composite] = r.Reason
 	}
 	require.Equal(t, map[string]string{"dnnl.relu": "the backend takes it at some sizes of the open dimensions alone",
-		"dnnl.argwhere": "a dimension is known only when it has been computed", "dnnl.tanh": "never"}, reasons)
+		"dnnl.argwhere": "a dimension is known only when it has been computed", "dnnl.tanh": "never",
+		"dnnl.slice": "a size of its result is no polynomial of the open ones"}, reasons)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/collage-tvm/collage/bridge"
 	"github.com/collage-tvm/collage/pass/budget"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/graphlevel"
@@ -27,7 +28,7 @@ import (
 
 // placeAtSize has the network with fixed sizes, those that it is tried at, searched as any other one, and places as what
 // was the fastest there does: the graph executor tells what parts take in place, which nothing does of open sizes. None
-// come back where the network cannot be had with fixed sizes.
+// come back where the network cannot be had with fixed sizes, and, with a warning, where it cannot be searched with them.
 func (c *decision) placeAtSize() ([]*finalist, error) {
 	shapes := map[string][]int64{}
 	for name, sizes := range c.Tried {
@@ -47,8 +48,8 @@ func (c *decision) placeAtSize() ([]*finalist, error) {
 	}
 	c.Progress.Note("searching at %s, where sizes are open", c.triedText())
 	searched := &decision{Options: c.Options, module: fixed, ctx: c.ctx, quit: c.quit, searching: c.searching}
-	searched.Witness, searched.Tried, searched.Prices, searched.Corners = nil, nil, false, false
-	searched.Settle = true
+	searched.Witness, searched.Tried, searched.Rehearse, searched.Settle = nil, nil, nil, true
+	searched.Prices, searched.Corners = false, false
 	searched.Temporary = filepath.Join(c.Temporary, "fixed")
 	if err := os.MkdirAll(searched.Temporary, 0o755); err != nil {
 		return nil, fmt.Errorf("making a folder for what is built on the way: %w", err)
@@ -56,8 +57,20 @@ func (c *decision) placeAtSize() ([]*finalist, error) {
 	searched.budget = budget.New(partsTime(c.budget.Left()-c.budget.Writing(), machineShare), nil)
 	searched.Budget = searched.budget
 	defer searched.graph.close()
-	if err := searched.search(); err != nil {
+	err = searched.search()
+	if searched.stopped != nil {
+		c.stopped = searched.stopped
+	}
+	if err != nil && c.ctx.Err() == nil && !errors.Is(err, bridge.ErrInterrupted) {
+		c.warn("It could not be searched with fixed sizes: %s.", oneLine(err))
+		return nil, nil
+	} else if err != nil {
 		return nil, err
+	}
+	for _, warning := range searched.warnings {
+		if !slices.Contains(searched.hurried, warning) { // its time is not that of the whole
+			c.warn("With fixed sizes: %s", warning)
+		}
 	}
 	found, err := searched.bestMixes()
 	if err != nil {
@@ -92,6 +105,7 @@ func (c *decision) triedText() string {
 type mix struct {
 	placement *genome.Placement
 	plan      *plan.Plan
+	origin    string // what the search called it
 }
 
 // bestMixes are the plans of the fastest networks of a search, the fastest first, each of other backends than those before
@@ -100,17 +114,17 @@ type mix struct {
 func (c *decision) bestMixes() ([]mix, error) {
 	seen := map[string]bool{"": true}
 	for _, b := range c.Backends {
-		seen[b] = true
+		seen[b] = !c.constrained() // what is pinned may leave one
 	}
 	var found []mix
-	take := func(p *genome.Placement) error {
+	take := func(p *genome.Placement, origin string) error {
 		written, err := c.graph.network.Plan(p, c.graph.result)
 		if err != nil {
 			return err
 		}
 		if of := strings.Join(backendsOf(written), " "); !seen[of] {
 			seen[of] = true
-			found = append(found, mix{p, written})
+			found = append(found, mix{p, written, origin})
 		}
 		return nil
 	}
@@ -119,13 +133,15 @@ func (c *decision) bestMixes() ([]mix, error) {
 		if len(found) == bestFew || !c.mayBeKept(t) {
 			break
 		}
-		if err := take(t.Placement); err != nil {
+		if err := take(t.Placement, t.Name); err != nil {
 			return nil, err
 		}
 	}
 	if len(found) == 0 || c.Level == settings.OperatorLevel {
-		p, _ := c.placedInContext()
-		return found, take(p)
+		p, origin := c.placedInContext()
+		if err := take(p, origin); err != nil {
+			return nil, err
+		}
 	}
 	return found, nil
 }
@@ -217,10 +233,13 @@ func (c *decision) byExpected(finalists []*finalist) []*finalist {
 	return sorted
 }
 
-// tooLate says that there is no time to build one more finalist and to run them then.
+// tooLate says that there is no time to build one more finalist and to run them then, or that nobody wants to wait.
 func (c *decision) tooLate() bool {
 	if c.expected == nil || c.budget == nil {
 		return false
+	}
+	if c.Ending.asked() {
+		return true
 	}
 	runs := 0.0
 	for _, known := range c.expected {
@@ -271,11 +290,14 @@ func (c *decision) placedAs(found []mix, nodes []relay.NodeID) ([]*finalist, err
 		}
 		p.Module.Name = c.Name
 		c.target = p.Environment.Target
-		name := plan.PlacementName
-		if i > 0 {
+		name := graphLevelName
+		switch {
+		case c.Level == settings.OperatorLevel || c.constrained():
+			name = plan.PlacementName
+		case i > 0:
 			name = fmt.Sprintf("%s %d", name, i+1)
 		}
-		placed = append(placed, &finalist{name: name, module: module, plan: p, eligible: true})
+		placed = append(placed, &finalist{name: name, module: module, plan: p, eligible: true, origin: like.origin})
 	}
 	return placed, nil
 }

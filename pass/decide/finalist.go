@@ -60,8 +60,6 @@ func (f *finalist) title() string {
 	switch {
 	case f.name == plan.PlacementName:
 		return "the placement"
-	case strings.HasPrefix(f.name, plan.PlacementName+" "):
-		return "the placement" + strings.TrimPrefix(f.name, plan.PlacementName)
 	case f.name == operatorLevelName:
 		return "the operator level's placement"
 	case strings.HasPrefix(f.name, graphLevelName):

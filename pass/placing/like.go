@@ -19,7 +19,7 @@ import (
 // the plan's main which one of this main's it is; NoNode for none. What candidates cost was measured at these sizes, and
 // is not in the plan that Plan writes. Errors: as Decided's.
 func Like(mod *bridge.Object, cfg settings.Config, p *plan.Plan, nodes []relay.NodeID) (*Module, error) {
-	cfg.Likeness = true
+	cfg.WithoutCosts = true
 	s, err := proposed(mod, cfg)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func Replay(mod *bridge.Object, p *plan.Plan, cfg settings.Config) (out *bridge.
 	if cfg.Progress == nil {
 		cfg.Progress = func(settings.Event) {}
 	}
-	cfg.KnowsScales = true
+	cfg.KnowsScales, cfg.WithoutCosts = true, true
 	err = bridge.OnThread(func() error {
 		backends, err := settings.LookupBackends(usedBackends(p))
 		if err != nil {

@@ -125,8 +125,8 @@ type Config struct {
 	// KnowsScales says that there will be scales for what backends have rounded (byoc.Rounding): Explore finds them, a
 	// plan has them.
 	KnowsScales bool `json:"-"`
-	// Likeness says that what is placed is known (placing.Like): candidates need no costs.
-	Likeness bool `json:"-"`
+	// WithoutCosts says that what is placed is known (placing.Like, Replay): candidates need no costs.
+	WithoutCosts bool `json:"-"`
 }
 
 // Level says how far the search goes.

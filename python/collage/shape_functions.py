@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shape functions of operators that TVM has none of, or wrong ones: how large a result is, computed when it is made.
+And the kernel of slices along open dimensions.
 
 TVM's virtual machine builds no operator with an open dimension that lacks one, and TVM 0.19 has none for erf, so for no
 GELU. In: nothing. Out: TVM's registry with them.
@@ -201,7 +202,7 @@ def _sliced(attrs, inputs, kind):
     if attrs.slice_mode == "size":
         strides = [1]
         end = [_FAR if size < 0 else low + size for low, size in zip(begin, end, strict=True)]
-    strides = strides * len(begin) if len(strides) == 1 else strides
+    strides = (strides or [1]) * len(begin) if len(strides) < 2 else strides
     extents = [int(size) if isinstance(size, tvm.tir.IntImm) else size for size in data.shape]
     open_ones = [at for at, axis in enumerate(axes) if not isinstance(extents[axis], int)]
     bounded = any(0 <= end[at] < _FAR or begin[at] < 0 for at in open_ones)

@@ -98,8 +98,11 @@ class Model:
 
     def __init__(self, module, signature):
         self.signature = signature
-        # Memory that is kept is kept for tensors of one size: where sizes are open there would be more with each.
+        # What TVM keeps is for tensors of one size: where sizes are open there would be more with each. What it gives
+        # back then stays with the process, or each large tensor's pages would come one by one again.
         is_open = any(-1 in one["shape"] for one in signature["inputs"])
+        if is_open and (keep := tvm.get_global_func("collage.runtime.KeepFreedMemory", allow_missing=True)):
+            keep()
         self._machine = tvm.runtime.vm.VirtualMachine(module, tvm.cpu(), "naive" if is_open else "pooled")
         self._values = [None] * len(self.signature["inputs"])
         self._set = False

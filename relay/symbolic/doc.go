@@ -7,5 +7,6 @@
 // every pattern, and cannot always be built.
 //
 // In: a function of Relay with types, and names of its inputs' open dimensions. Out: what is known of each node
-// (Analysis), and the function in the form that it would have with fixed sizes (Settle).
+// (Analysis), the function in the form that it would have with fixed sizes (Settle), the graph with the types that it has
+// at some sizes (Analysis.Fixed), and the module with parameters of these (FixModule).
 package symbolic

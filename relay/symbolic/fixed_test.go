@@ -79,6 +79,16 @@ func TestAGraphAtSizes(t *testing.T) {
 	require.Equal(t, []Dimension{{Name: "len", Least: 2, Most: 40}, {}}, named)
 }
 
+// What a size is of others is told where it is a sum of products of them.
+func TestWhatSizesAreOf(t *testing.T) {
+	a, b := Symbol("a", 1, 9), Symbol("b", 1, 9)
+	half, ok := a.Over(Constant(2))
+	require.True(t, ok)
+	require.Nil(t, a.products())
+	require.Equal(t, []Product{{By: 3}, {By: 2, Sizes: []string{"a", "b"}}}, a.Times(b).Times(Constant(2)).Plus(Constant(3)).products())
+	require.Nil(t, half.Plus(b).products())
+}
+
 // A local function that is called twice has sizes of its own.
 func TestFunctionsThatAreCalledTwice(t *testing.T) {
 	m := relay.NewGraph("main")

@@ -56,9 +56,9 @@ TEST(DnnlProgram, TakesWhatTheCodeGeneratorWrites) {
 TEST(DnnlProgram, RefusesWhatMakesNoSense) {
   const Damage damages[] = {
       {"collage-dnnl", "collage-dnn", "of another version"},
-      {"\"version\": 4", "\"version\": 5", "of another version, 5; this runtime reads 4"},
-      {"\"version\": 4", "\"version\": 2", "of another version, 2; this runtime reads 4"},
-      {"\"version\": 4", "\"version\": 1.5", "version is no whole number"},
+      {"\"version\": 5", "\"version\": 6", "of another version, 6; this runtime reads 5"},
+      {"\"version\": 5", "\"version\": 2", "of another version, 2; this runtime reads 5"},
+      {"\"version\": 5", "\"version\": 1.5", "version is no whole number"},
       {"\"op\": \"conv\", ", "", "the field op is not there"},
       {"\"out\": 3, ", "", "the field out is not there"},
       {"\"out\": 3", "\"out\": 3.5", "out is no whole number"},

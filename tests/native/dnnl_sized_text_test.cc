@@ -14,8 +14,8 @@
 namespace collage::onednn {
 namespace {
 
-// Two sizes: those of input 0, dimension 1, and of input 1, dimension 0. A text where both are 1, one where the
-// first is, and one for all others.
+// Two sizes: those of input 0, dimension 1, and of input 1, dimension 0. A text where both are 1, one where
+// the first is, and one for all others.
 constexpr char kText[] =
     R"({"format":"collage-sized","version":1,"sizes":[[0,1],[1,0]],"texts":[)"
     R"({"ones":[0,1],"pieces":["both"],"numbers":null},)"

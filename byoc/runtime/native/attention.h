@@ -34,8 +34,8 @@ struct AttentionShape {
   int64_t size = 1;                                                 // of a query and a key
   int64_t value_size = 1;                                           // of a value and a result
   float scale = 1;
-  // Weights of a query that are no numbers (all of its scores are -infinity, or one is no number) become 0, and
-  // so does its result, whatever the values are.
+  // Weights of a query that are no numbers (all of its scores are -infinity, or one is no number) become 0,
+  // and so does its result, whatever the values are.
   bool cleared = false;
   // The columns of the query and the result lie one after the other (step 1), those of masks do or are one
   // (0).

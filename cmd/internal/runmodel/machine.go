@@ -14,12 +14,15 @@ import (
 
 // machineType is the type of the module that a library for TVM's virtual machine begins with, machineMain the function
 // of it that is run; freed and pooled are TVM's names for memory that is given back when it is needed no more, and that
-// is kept for tensors of the same size. Where sizes are open there would be more of that with each new one.
+// is kept for tensors of the same size. Where sizes are open there would be more of that with each new one, and what is
+// given back stays with the process (keepFreed).
 const (
 	machineType = "VMExecutable"
 	machineMain = "main"
 	freed       = 1
 	pooled      = 2
+	// keepFreed is the packed function that sees to that (byoc/runtime/kept_memory.cc); models of before have none.
+	keepFreed = "collage.runtime.KeepFreedMemory"
 )
 
 // signature is what python/collage/virtual_machine.py says of a model, in the order in which it takes and gives.
@@ -93,6 +96,12 @@ func (m *Model) startMachine(library *bridge.Module, path string) error {
 	cpu, memory := bridge.CPU(), pooled
 	if slices.ContainsFunc(m.Inputs, func(in TensorInfo) bool { return in.Tried != nil }) {
 		memory = freed
+		if keep, there := bridge.LookupGlobalFunction(keepFreed); there {
+			defer keep.Release()
+			if _, err := keep.Invoke(); err != nil {
+				return err
+			}
+		}
 	}
 	if _, err := m.call("init", int(cpu.Type), int(cpu.ID), memory); err != nil {
 		return fmt.Errorf("the model does not start: %w", err)
