@@ -178,7 +178,7 @@ def test_a_module_in_python(tmp_path, store, length):
     dynamic = {"x": {1: length}, "mask": {1: length}}
     made = collage.compile(module, out=tmp_path / "network.so", backends=["tvm", "dnnl", "native"], dynamic=dynamic,
                            store=store, rounds=3, samples=3, search_time=30)  # fmt: skip
-    notes = " ".join(made.plan.notes if hasattr(made.plan, "notes") else json.loads(made.plan.text)["notes"])
+    notes = " ".join(json.loads(made.plan.text)["notes"])
     assert "the fastest where its sizes are fixed, at mask [1, 21, 1], x [1, 21, 16]" in notes
     assert "the mean over all sizes" in notes
     model = region.load_executor(tmp_path / "network.so")

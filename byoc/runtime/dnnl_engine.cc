@@ -68,13 +68,13 @@ constexpr size_t kMostPlans = 128;
 
 class DnnlEngine final : public RegionEngine {
  public:
-  explicit DnnlEngine(const RegionProgram& region) : region_(region), constants_(region.constants) {
+  explicit DnnlEngine(const RegionProgram& region) : constants_(region.constants) {
     if (SizedText::Is(region.text)) {
       sized_.emplace(region.text, region.inputs.size());
       return;
     }
     fixed_.program = ParseProgram(region.text);
-    CheckTypes(fixed_.program, region_.inputs, region_.outputs, kNotTheRegions);
+    CheckTypes(fixed_.program, region.inputs, region.outputs, kNotTheRegions);
     current_ = &fixed_;
     Compile();
   }
@@ -173,7 +173,6 @@ class DnnlEngine final : public RegionEngine {
     threads_ = collage_num_threads();
   }
 
-  const RegionProgram& region_;
   const RegionConstants constants_;
   int threads_ = 0;
   // Of a region without open dimensions.

@@ -25,15 +25,10 @@ func Place(mod *bridge.Object, cfg settings.Config) (out *bridge.Object, p *plan
 			}
 			return err
 		}
-		if out, err = s.Annotate(); err != nil {
-			return err
+		if out, p, err = written(s); err == nil {
+			s.Timings.Keep()
 		}
-		if p, err = s.Plan(); err != nil {
-			out.Release()
-			return err
-		}
-		s.Timings.Keep()
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, nil, err
@@ -49,15 +44,24 @@ func PlaceLike(mod *bridge.Object, cfg settings.Config, like *plan.Plan, nodes [
 		if err != nil {
 			return err
 		}
-		if out, err = s.Annotate(); err != nil {
-			return err
-		}
-		if p, err = s.Plan(); err != nil {
-			out.Release()
-		}
+		out, p, err = written(s)
 		return err
 	})
 	if err != nil {
+		return nil, nil, err
+	}
+	return out, p, nil
+}
+
+// written is the module and the plan of what was decided.
+func written(s *placing.Module) (*bridge.Object, *plan.Plan, error) {
+	out, err := s.Annotate()
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := s.Plan()
+	if err != nil {
+		out.Release()
 		return nil, nil, err
 	}
 	return out, p, nil

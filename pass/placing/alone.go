@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/collage-tvm/collage/byoc"
 	"github.com/collage-tvm/collage/pass/cost"
 	"github.com/collage-tvm/collage/pass/place"
 )
@@ -77,14 +78,19 @@ func (s *Module) PlaceOnly() error {
 		return err
 	}
 	for i, f := range s.Functions {
-		f.Options = f.lazyOptions()
-		for k := range f.Options {
-			f.Options[k].Cost = cost.Cost{}.Estimate()
-		}
-		for _, k := range chosen[i] {
-			f.Options[k].Cost = 0
-		}
-		f.decide(&place.Solution{Chosen: chosen[i]}, s.ByName)
+		f.decideUncosted(chosen[i], s.ByName)
 	}
 	return nil
+}
+
+// decideUncosted is decide of candidates that something else than their costs chose.
+func (f *Function) decideUncosted(chosen []int, byName map[string]byoc.Backend) {
+	f.Options = f.lazyOptions()
+	for k := range f.Options {
+		f.Options[k].Cost = cost.Cost{}.Estimate()
+	}
+	for _, k := range chosen {
+		f.Options[k].Cost = 0
+	}
+	f.decide(&place.Solution{Chosen: chosen}, byName)
 }

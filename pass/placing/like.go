@@ -34,14 +34,7 @@ func Like(mod *bridge.Object, cfg settings.Config, p *plan.Plan, nodes []relay.N
 		if err != nil {
 			return nil, fmt.Errorf("function %s: %w", f.Set.Graph.Name, err)
 		}
-		f.Options = f.lazyOptions()
-		for k := range f.Options {
-			f.Options[k].Cost = cost.Cost{}.Estimate()
-		}
-		for _, k := range chosen.Chosen {
-			f.Options[k].Cost = 0
-		}
-		f.decide(&place.Solution{Chosen: chosen.Chosen}, s.ByName)
+		f.decideUncosted(chosen.Chosen, s.ByName)
 	}
 	return s, nil
 }
