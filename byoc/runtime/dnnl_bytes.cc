@@ -123,17 +123,22 @@ bool Compiler::Bytes(const Op& op) {
       });
   std::vector<Tensor> tensors = {left.bytes, left.scales, packed};
   if (op.bias) tensors.push_back(Plain(op.in[2]));
+  const size_t scratch = kernel->ScratchSize();
+  if (scratch > 0) {
+    tensors.push_back(NewTensor(RowMajor({static_cast<int64_t>(scratch)}, dnnl::memory::data_type::u8)));
+  }
   const Tensor result = AddResult(op, posts.addends, dst, &tensors);
   AddKernel(op.kind + " bytes", tensors,
-            [kernel, bias = op.bias, count = posts.addends.size()](void* const* data) {
+            [kernel, bias = op.bias, scratch = scratch > 0, count = posts.addends.size()](void* const* data) {
               const auto* const bytes = static_cast<const uint8_t*>(data[0]);
               const auto* const scales = static_cast<const ByteScale*>(data[1]);
               const void* const packed = data[2];
               data += 3;
               const float* const biases = bias ? static_cast<const float*>(*data++) : nullptr;
+              void* const rows = scratch ? *data++ : nullptr;
               std::array<const float*, kMostAddends> list{};
               for (size_t i = 0; i < count; ++i) list[i] = static_cast<const float*>(*data++);
-              kernel->Run(bytes, scales, packed, biases, list.data(), static_cast<float*>(*data));
+              kernel->Run(bytes, scales, packed, biases, list.data(), rows, static_cast<float*>(*data));
             });
   Finish(op, posts.list.size(), result);
   return true;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "instruction_set.h"
 
+#if defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -102,6 +107,20 @@ InstructionSet AllowedInstructionSet() {
 }
 
 InstructionSet BestInstructionSet() { return std::min(AllowedInstructionSet(), InstructionSet::kAvx512); }
+
+bool MayUseTiles() {
+  static const bool may = [] {
+    if (AllowedInstructionSet() < InstructionSet::kAmx) return false;
+#if defined(__linux__) && defined(__x86_64__)
+    // Names that headers of older systems lack (arch/x86/include/uapi/asm/prctl.h).
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+    return false;
+#endif
+  }();
+  return may;
+}
 
 bool InstructionSetIsCapped() { return TheCap().ours; }
 

@@ -87,6 +87,13 @@ const std::vector<Case>& Cases() {
       {1, 3, 20, 1, 2, {1, 1}, {9, 9}, {1, 1}, {3, 4}, {0, 0}},     // windows in front of the image alone
       {13, 70, 100, 1, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},  // a dense layer
       {1, 259, 47, 1, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+      // Stretches of whole tiles, and pixels that are equally far apart within a line, in an image, in all.
+      {1, 64, 48, 5, 16, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {3, 128, 65, 9, 10, {2, 2}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+      {3, 64, 20, 9, 5, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+      {2, 64, 20, 9, 5, {1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
+      {70, 64, 20, 2, 1, {2, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+      {70, 6, 20, 2, 3, {2, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
   };
   return cases;
 }
@@ -119,7 +126,8 @@ std::vector<float> Computed(const ByteConvolution::Shape& s, const std::vector<f
   std::vector<ByteScale> scales(s.batch);
   kernel.data().Round(src.data(), known, threads, bytes.data(), scales.data());
   std::vector<float> dst(s.batch * s.out_height * s.out_width * s.out_channels, 1e9F);
-  kernel.Run(bytes.data(), scales.data(), packed.data(), bias, addends, dst.data());
+  std::vector<uint8_t> scratch(kernel.ScratchSize(), 77);
+  kernel.Run(bytes.data(), scales.data(), packed.data(), bias, addends, scratch.data(), dst.data());
   return dst;
 }
 
@@ -159,6 +167,52 @@ TEST(ByteConvolution, WholeNumbersAreExact) {
       }
     }
   }
+}
+
+// Every rest of a tile, or of a block of tiles, of pixels, columns and products.
+TEST(ByteConvolution, AnyRest) {
+  for (const int64_t in : {1, 20, 64, 67, 130}) {
+    for (const int64_t out : {5, 16, 31, 40, 64, 100}) {
+      for (int64_t wide = 1; wide <= 66; wide += wide < 35 ? 1 : 7) {
+        for (const int64_t kernel : {1, 3}) {
+          const ByteConvolution::Shape s =
+              ShapeOf({1, in, out, 2, wide, {1, kernel}, {1, 1}, {1, 1}, {0, kernel / 2}, {0, kernel / 2}});
+          const std::vector<float> src = Whole(1, 2 * wide * in, -30, 1), weight = WholeWeights(out, in * kernel, 2);
+          ExpectClose(Computed(s, src, weight, nullptr, {}, nullptr, 1), Direct(s, src, weight), 1e-6,
+                      std::to_string(in) + " to " + std::to_string(out) + ", " + std::to_string(wide) + " wide");
+        }
+      }
+    }
+  }
+}
+
+TEST(DotRows, StepsAreThoseOfMemory) {
+  std::mt19937 random(1);
+  const auto upto = [&](int64_t most) { return std::uniform_int_distribution<int64_t>(1, most)(random); };
+  int64_t even = 0;
+  for (int round = 0; round < 20000; ++round) {
+    DotRows at{upto(4), upto(3), upto(3), 0, 0};
+    at.line = upto(3) == 1 ? upto(9) : at.pixel * at.width;
+    at.image = upto(3) == 1 ? upto(30) : at.line * at.height;
+    const int64_t first = upto(20) - 1, rows = 1 + upto(12);
+    const auto begins = [&](int64_t r) {
+      const int64_t line = r / at.width;
+      return line / at.height * at.image + line % at.height * at.line + r % at.width * at.pixel;
+    };
+    const int64_t step = begins(first + 1) - begins(first), told = StepOfRows(at, first, rows);
+    bool same = true;
+    for (int64_t r = first + 1; r < first + rows; ++r) same &= begins(r) - begins(r - 1) == step;
+    // Rows of three axes may lie equally far apart by chance, which need not be seen.
+    if (told >= 0) {
+      ASSERT_TRUE(same && told == step) << round;
+      ++even;
+    }
+    const bool contiguous = at.line == at.pixel * at.width && at.image == at.line * at.height;
+    if (contiguous) {
+      ASSERT_EQ(told, at.pixel) << round;
+    }
+  }
+  EXPECT_GT(even, 5000);
 }
 
 TEST(ByteConvolution, BiasAndPosts) {

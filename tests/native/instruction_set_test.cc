@@ -8,8 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <iterator>
+#include <thread>
 #include <string>
 
 #include "native/level.h"
@@ -88,6 +90,38 @@ TEST(InstructionSetDeathTest, TheEnvironmentCapsIt) {
   // Ours goes first.
   ExpectLevel("avx512", "SSE41", avx512);
   ExpectLevel("plain", "ALL", 0);
+}
+
+// Where they may be used, threads that were there before they were asked for have them, too.
+TEST(InstructionSetDeathTest, TilesAreAskedForOnce) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        setenv("COLLAGE_MAX_CPU_ISA", "avx512_bf16", 1);
+        std::exit(MayUseTiles() ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+  if (OfThisProcessor() < static_cast<int>(InstructionSet::kAmx)) GTEST_SKIP() << "this processor has no AMX";
+#if defined(COLLAGE_X86_GCC) && defined(__linux__)
+  EXPECT_EXIT(
+      {
+        unsetenv("COLLAGE_MAX_CPU_ISA");
+        unsetenv("DNNL_MAX_CPU_ISA");
+        unsetenv("ONEDNN_MAX_CPU_ISA");
+        std::atomic<bool> asked{false};
+        std::thread before([&] {
+          while (!asked) std::this_thread::yield();
+          asm volatile("tilerelease");
+          alignas(64) char shapes[64] = {1};
+          asm volatile("ldtilecfg %0\n\ttilerelease" ::"m"(shapes));
+        });
+        const bool may = MayUseTiles();
+        asked = true;
+        before.join();
+        std::exit(may && MayUseTiles() ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+#endif
 }
 
 }  // namespace

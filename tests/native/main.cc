@@ -18,6 +18,9 @@ bool ProcessorHas(const std::string& level) {
   }
   if (level == "avx512_vnni") return __builtin_cpu_supports("avx512vnni");
   if (level == "avx512_bf16") return __builtin_cpu_supports("avx512bf16");
+#if !defined(__clang__)  // which does not know these names
+  if (level == "amx") return __builtin_cpu_supports("amx-int8") && __builtin_cpu_supports("amx-bf16");
+#endif
   if (level == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
   return level == "plain";

@@ -173,6 +173,20 @@ TEST(PairProduct, WholeNumbersAreExact) {
   }
 }
 
+// Every rest of a tile, or of a block of tiles, of rows, columns and products.
+TEST(PairProduct, AnyRest) {
+  for (const int64_t length : {1, 31, 32, 33, 63, 64, 130}) {
+    for (const int64_t columns : {5, 16, 31, 40, 64, 100}) {
+      for (int64_t rows = 1; rows <= 66; rows += rows < 35 ? 1 : 7) {
+        const Shape s{rows, length, columns, 1, true};
+        const std::vector<float> left = Whole(LeftOf(s), 1), right = Whole(RightOf(s), 2);
+        ExpectClose(Computed(s, left, right, nullptr, {}, nullptr, 1), Direct(s, left, right), 0,
+                    std::to_string(rows) + " x " + std::to_string(length) + " x " + std::to_string(columns));
+      }
+    }
+  }
+}
+
 // Beside sums in float64 of what was rounded: nothing but the sums' own rounding is off.
 TEST(PairProduct, SumsAreFloat32) {
   for (const Shape& s : kShapes) {

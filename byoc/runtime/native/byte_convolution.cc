@@ -154,21 +154,45 @@ void ByteConvolution::Pack(const int8_t* weight, const int64_t* steps, const flo
   }
 }
 
+int64_t ByteConvolution::Workers() const {
+  const int64_t rows = Rows(), out = shape_.out_channels;
+  return std::min({int64_t{threads_}, DivideUp(rows, kBlock) * DivideUp(out, BestByteLoops().panel),
+                   std::max<int64_t>(1, rows * window_.Terms() * out / kProductGrain)});
+}
+
+DotRows ByteConvolution::At() const {
+  return {shape_.out_width, shape_.out_height, shape_.stride[1] * data_.Channels(),
+          shape_.stride[0] * data_.Line(), data_.Image()};
+}
+
+int64_t ByteConvolution::GatheredSize() const {
+  const bool whole = window_.begins.size() == 1 || window_.length % kGatheredBytes == 0;
+  if (!BestByteLoops().gathers || (whole && StepOfRows(At(), 0, Rows()) >= 0)) return 0;
+  return std::min(kBlock, Rows()) * RoundUp(window_.Terms(), kGatheredBytes);
+}
+
+size_t ByteConvolution::ScratchSize() const { return static_cast<size_t>(Workers() * GatheredSize()); }
+
 void ByteConvolution::Run(const uint8_t* bytes, const ByteScale* scales, const void* packed,
-                          const float* bias, const float* const* addends, float* dst) const {
+                          const float* bias, const float* const* addends, void* scratch, float* dst) const {
   const ByteLoops& loops = BestByteLoops();
   const int64_t columns = Columns(), out = shape_.out_channels, terms = window_.Terms();
-  const int64_t rows = shape_.batch * shape_.out_height * shape_.out_width;
+  const int64_t rows = Rows();
   const int64_t panels = DivideUp(out, loops.panel), blocks = DivideUp(rows, kBlock);
+  const int64_t workers = Workers();
+  std::vector<GatheredRows> gathered(static_cast<size_t>(GatheredSize() > 0 ? workers : 0));
+  for (size_t i = 0; i < gathered.size(); ++i) {
+    gathered[i].to = static_cast<uint8_t*>(scratch) + i * static_cast<size_t>(GatheredSize());
+  }
   const std::vector<Operand> operands = OperandsOf(posts_, addends, out);
   const auto* const column_scales = static_cast<const float*>(packed);
   const auto* const right = static_cast<const uint8_t*>(packed) + 8 * columns;
-  const auto work = [&](int64_t item, int64_t) {
+  const auto work = [&](int64_t item, int64_t worker) {
     const int64_t first = item % panels * loops.panel, start = item / panels * kBlock;
     ByteWork product;
+    if (!gathered.empty()) product.gathered = &gathered[static_cast<size_t>(worker)];
     product.left = bytes;
-    product.at = {shape_.out_width, shape_.out_height, shape_.stride[1] * data_.Channels(),
-                  shape_.stride[0] * data_.Line(), data_.Image()};
+    product.at = At();
     product.stretches = window_.begins.data();
     product.num_stretches = static_cast<int64_t>(window_.begins.size());
     product.length = window_.length;
@@ -185,11 +209,10 @@ void ByteConvolution::Run(const uint8_t* bytes, const ByteScale* scales, const v
     product.num_posts = static_cast<int>(posts_.size());
     product.operands = operands.data();
     product.row = start;
+    product.step = StepOfRows(product.at, start, product.rows);
     product.column = first;
     loops.multiply(product);
   };
-  const int64_t workers = std::min(
-      {int64_t{threads_}, blocks * panels, std::max<int64_t>(1, rows * terms * out / kProductGrain)});
   DivideAmongWorkers(workers, blocks * panels, work);
 }
 

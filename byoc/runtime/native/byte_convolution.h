@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "native/bytes.h"
+#include "native/dot.h"
 #include "native/padded_images.h"
 #include "native/post.h"
 
@@ -41,13 +42,19 @@ class ByteConvolution {
   // Weights, -127 to 127, with steps, in elements, for output channel, input channel, row and column, and the
   // scale of each output channel.
   void Pack(const int8_t* weight, const int64_t* steps, const float* scales, void* packed) const;
+  // What Run needs beside its tensors, in bytes; they begin at multiples of 64. May be 0.
+  size_t ScratchSize() const;
   // bias has one number for each output channel, or is null. Addends are laid out like dst, [pixels,
   // channels], and may be dst.
   void Run(const uint8_t* bytes, const ByteScale* scales, const void* packed, const float* bias,
-           const float* const* addends, float* dst) const;
+           const float* const* addends, void* scratch, float* dst) const;
 
  private:
   int64_t Columns() const;  // whole vectors
+  int64_t Rows() const { return shape_.batch * shape_.out_height * shape_.out_width; }
+  int64_t Workers() const;
+  DotRows At() const;            // where windows begin
+  int64_t GatheredSize() const;  // of what one worker copies
 
   Shape shape_;
   ByteImages data_;

@@ -44,6 +44,7 @@ struct ByteWork : DotWork {
 struct ByteLoops {
   int64_t rows, panel;  // rows of a tile, columns of a panel
   int lanes;
+  bool gathers;  // whether multiply makes use of DotWork::gathered
   void (*multiply)(const ByteWork&);
   // The same, where somebody else has made the sums: rows of as many as there are columns, each row with a
   // scale of its own. What says where left and right are is not read, and there may be any number of columns.

@@ -20,6 +20,17 @@ struct DotRows {
   int64_t pixel = 0, line = 0, image = 0;
 };
 
+// How far apart `rows` rows from the first one on are; -1: not equally.
+int64_t StepOfRows(const DotRows& at, int64_t first, int64_t rows);
+
+// Rows that are not equally far apart, copied so that they are, by loops that read them so (AMX's). Who has
+// several panels multiplied with the same rows keeps it from one to the next.
+struct GatheredRows {
+  uint8_t* to = nullptr;  // as many as the work has, each of all stretches in whole kGatheredBytes
+  int64_t row = -1;       // the first one of the work for which they were copied
+};
+constexpr int64_t kGatheredBytes = 64;
+
 // out = posts(bias + the sum over stretches of left * right) of one panel of the right side.
 struct DotWork {
   const uint8_t* left = nullptr;
@@ -37,6 +48,8 @@ struct DotWork {
   int num_posts = 0;
   const Operand* operands = nullptr;
   int64_t row = 0, column = 0;  // the first one of all rows and columns: of `at`, operands and `out`
+  int64_t step = -1;                 // StepOfRows of these rows
+  GatheredRows* gathered = nullptr;  // null: loops do without
 };
 
 }  // namespace collage::native

@@ -51,6 +51,22 @@ COLLAGE_ALWAYS void StoreRows(const DotWork& w, int64_t top, Lanes last, const V
   }
 }
 
+// Where R rows from row `top` of the work on begin, and of which image each of them is.
+template <int R>
+COLLAGE_ALWAYS void PlaceRows(const DotWork& w, int64_t top, const uint8_t* (&row)[R], int64_t (&of)[R]) {
+  const int64_t first = w.row + top, line = first / w.at.width;
+  int64_t x = first % w.at.width, y = line % w.at.height, image = line / w.at.height;
+  for (int r = 0; r < R; ++r) {
+    row[r] = w.left + image * w.at.image + y * w.at.line + x * w.at.pixel;
+    of[r] = image;
+    if (++x < w.at.width) continue;
+    x = 0;
+    if (++y < w.at.height) continue;
+    y = 0;
+    ++image;
+  }
+}
+
 // R rows from row `top` of the work on, and V vectors of columns; see Tile in native/gemm_loops.h. What the
 // words are made of Kind says: Work, which is a DotWork; Sum, a vector of sums; kAhead, how many
 // bytes ahead the right side is fetched (0: not); Add, which adds products to
@@ -59,19 +75,7 @@ template <typename Kind, int R, int V, bool kWhole>
 void DotTile(const typename Kind::Work& w, int64_t top, Lanes last) {
   const uint8_t* row[R];
   int64_t of[R];
-  {
-    const int64_t first = w.row + top, line = first / w.at.width;
-    int64_t x = first % w.at.width, y = line % w.at.height, image = line / w.at.height;
-    for (int r = 0; r < R; ++r) {
-      row[r] = w.left + image * w.at.image + y * w.at.line + x * w.at.pixel;
-      of[r] = image;
-      if (++x < w.at.width) continue;
-      x = 0;
-      if (++y < w.at.height) continue;
-      y = 0;
-      ++image;
-    }
-  }
+  PlaceRows<R>(w, top, row, of);
   typename Kind::Sum sum[R][V];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {

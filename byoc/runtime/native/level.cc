@@ -16,6 +16,7 @@ const Level& BestLevel() {
 
 const ByteLoops& BestByteLoops() {
 #ifdef COLLAGE_X86_GCC
+  if (MayUseTiles()) return AmxByteLoops();
   if (AllowedInstructionSet() >= InstructionSet::kAvx512Vnni) return Avx512VnniByteLoops();
 #endif
   return BestLevel().bytes;
@@ -23,6 +24,7 @@ const ByteLoops& BestByteLoops() {
 
 const PairLoops& BestPairLoops() {
 #ifdef COLLAGE_X86_GCC
+  if (MayUseTiles()) return AmxPairLoops();
   if (AllowedInstructionSet() >= InstructionSet::kAvx512Bf16) return Avx512Bf16PairLoops();
 #endif
   return BestLevel().pairs;

@@ -49,6 +49,9 @@ const Level& Avx512Level();
 const ByteLoops& Avx512VnniByteLoops();
 // The same for pairs.
 const PairLoops& Avx512Bf16PairLoops();
+// With products by AMX; only where MayUseTiles.
+const ByteLoops& AmxByteLoops();
+const PairLoops& AmxPairLoops();
 #endif
 
 }  // namespace collage::native

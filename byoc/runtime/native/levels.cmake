@@ -10,4 +10,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     COMPILE_OPTIONS "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mavx512vnni;-mfma")
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/level_avx512_bf16.cc PROPERTIES
     COMPILE_OPTIONS "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mavx512bf16;-mfma")
+  # What AMX has beyond these is written as assembly.
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/level_amx.cc PROPERTIES
+    COMPILE_OPTIONS "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mavx512vnni;-mavx512bf16;-mfma")
 endif()

@@ -94,6 +94,7 @@ void PairProduct::Run(const uint16_t* left, const uint16_t* packed, const float*
     PairWork product;
     product.left = reinterpret_cast<const uint8_t*>(left);
     product.at = {shape_.rows, 1, terms * kBytes, 0, 0};
+    product.step = terms * kBytes;
     product.length = terms * kBytes;
     product.right = reinterpret_cast<const uint8_t*>(packed + (of * columns + first) * terms);
     product.rows = std::min(block, rows - start);
