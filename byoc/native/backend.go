@@ -65,11 +65,13 @@ func (backend) Propose(g *relay.Graph, _ []byoc.Learnt) []byoc.Proposal { return
 func (backend) ProposedKernels() []string { return []string{AttentionKernel} }
 
 // runtimeRevision is raised whenever kernels change: what was measured with others is measured anew.
-const runtimeRevision = 14
+const runtimeRevision = 15
 
 // Probe says whether the engine is here, which is dnnl's, and for which instructions the kernels are chosen: they are
 // part of the version, and so of the key of costs.
-func (backend) Probe() byoc.Probe {
+func (backend) Probe() byoc.Probe { return probeFor(bestInstructionSet()) }
+
+func probeFor(set instructionSet) byoc.Probe {
 	engine := onednn.Probe(onednn.Engine)
 	p := byoc.Probe{Library: "Collage's kernels", Usable: engine.Usable}
 	if !p.Usable {
@@ -77,7 +79,6 @@ func (backend) Probe() byoc.Probe {
 		p.Reason, p.Remedy = "the engine that runs its regions is that of dnnl, which cannot be used", engine.Remedy
 		return p
 	}
-	set := bestInstructionSet()
 	p.Version = fmt.Sprintf("%d.%s+oneDNN.%s", runtimeRevision, set, engine.Version)
 	p.Features = []string{set.String()}
 	return p

@@ -99,7 +99,7 @@ func (n narrow) WeightsRounded(g *relay.Graph, nodes []relay.NodeID) []relay.Nod
 }
 
 // Probe is that of native, on a processor with instructions for products of bytes.
-func (n narrow) Probe() byoc.Probe { return ProbeBytes(n.backend.Probe(), Name) }
+func (narrow) Probe() byoc.Probe { return ProbeBytes(probeFor(allowedInstructionSet()), Name) }
 
 // ProbeBytes is the probe of a backend that multiplies bytes in the regions of another one, wide, whose probe is p: it
 // can be used on a processor with AVX-512 VNNI.

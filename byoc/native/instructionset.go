@@ -19,10 +19,11 @@ const (
 	avx512
 	avx512VNNI // products of bytes
 	avx512BF16 // products of bfloat16
+	amx        // tiles of both
 )
 
 func (s instructionSet) String() string {
-	return [...]string{"plain", "avx2", "avx512", "avx512_vnni", "avx512_bf16"}[s]
+	return [...]string{"plain", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx"}[s]
 }
 
 // bestInstructionSet is what the kernels of float32 will use in this process.
@@ -36,6 +37,8 @@ func allowedInstructionSet() instructionSet {
 func ofProcessor(features []string) instructionSet {
 	has := func(feature string) bool { return slices.Contains(features, feature) }
 	switch {
+	case has("avx512_core") && has("avx512_core_vnni") && has("avx512_core_bf16") && has("avx512_core_amx"):
+		return amx
 	case has("avx512_core") && has("avx512_core_vnni") && has("avx512_core_bf16"):
 		return avx512BF16
 	case has("avx512_core") && has("avx512_core_vnni"):
@@ -59,8 +62,10 @@ func capOf(getenv func(string) string) instructionSet {
 		return avx512
 	case "avx512_vnni":
 		return avx512VNNI
-	case "avx512_bf16", "amx":
+	case "avx512_bf16":
 		return avx512BF16
+	case "amx":
+		return amx
 	}
 	theirs := getenv("ONEDNN_MAX_CPU_ISA")
 	if theirs == "" {
@@ -76,6 +81,8 @@ func capOf(getenv func(string) string) instructionSet {
 		return avx512
 	case theirs == "avx512_core_vnni":
 		return avx512VNNI
+	case theirs == "avx512_core_bf16":
+		return avx512BF16
 	}
-	return avx512BF16
+	return amx
 }

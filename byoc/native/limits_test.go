@@ -574,16 +574,18 @@ func TestInstructionSets(t *testing.T) {
 	require.Equal(t, avx512, ofProcessor([]string{"avx2", "avx512_core"}))
 	require.Equal(t, avx512VNNI, ofProcessor([]string{"avx2", "avx512_core", "avx512_core_vnni"}))
 	require.Equal(t, avx512BF16, ofProcessor([]string{"avx2", "avx512_core", "avx512_core_vnni", "avx512_core_bf16"}))
+	require.Equal(t, amx, ofProcessor([]string{"avx2", "avx512_core", "avx512_core_vnni", "avx512_core_bf16",
+		"avx512_core_amx"}))
 	require.Equal(t, avx2, ofProcessor([]string{"sse41", "avx", "avx2"}))
 	require.Equal(t, plain, ofProcessor(nil))
 	for _, c := range []struct {
 		ours, theirs string
 		want         instructionSet
 	}{
-		{"", "", avx512BF16}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512},
-		{"avx512_vnni", "", avx512VNNI}, {"avx512_bf16", "", avx512BF16}, {"amx", "", avx512BF16},
+		{"", "", amx}, {"plain", "", plain}, {"AVX2", "AVX512_CORE", avx2}, {"avx512", "SSE41", avx512},
+		{"avx512_vnni", "", avx512VNNI}, {"avx512_bf16", "", avx512BF16}, {"amx", "", amx},
 		{"", "AVX512_CORE_VNNI", avx512VNNI}, {"", "AVX512_CORE_BF16", avx512BF16}, {"", "SSE41", plain},
-		{"", "AVX2", avx2}, {"", "AVX512_CORE", avx512}, {"what", "AVX", plain}, {"", "AVX512_CORE_AMX", avx512BF16},
+		{"", "AVX2", avx2}, {"", "AVX512_CORE", avx512}, {"what", "AVX", plain}, {"", "AVX512_CORE_AMX", amx},
 	} {
 		set := capOf(func(name string) string {
 			return map[string]string{"COLLAGE_MAX_CPU_ISA": c.ours, "ONEDNN_MAX_CPU_ISA": c.theirs}[name]

@@ -80,8 +80,8 @@ func (inPairs) Precision() byoc.Precision { return byoc.BF16 }
 func (inPairs) Wide() string              { return Name }
 
 // Probe is that of native, on a processor with AVX-512's instructions for products of bfloat16.
-func (n inPairs) Probe() byoc.Probe {
-	p := n.backend.Probe()
+func (inPairs) Probe() byoc.Probe {
+	p := probeFor(allowedInstructionSet())
 	if p.Usable && allowedInstructionSet() < avx512BF16 {
 		p.Usable, p.Remedy = false, "use "+Name
 		p.Reason = "this processor has no avx512_bf16, or the environment forbids it: products of bfloat16 would be no " +

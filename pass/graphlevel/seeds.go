@@ -16,11 +16,15 @@ import (
 // looks better than the best would be passed over; at twice, builds go to what looks three times as slow.
 const hopelessSeed = 1.5
 
-// sow measures the seeds: the first few as they stand, then, by what is learnt on the way, the most promising first.
+// sow measures the seeds: the first few as they stand, or, where parts may be narrow, the first one and the most
+// promising of the others, then, by what is learnt on the way, the most promising first.
 // Those that can be done without and look hopeless by then are passed over, and all that are left when the budget ends,
 // which it says.
 func (s *search) sow(seeds []Seed) (ended bool, err error) {
 	rest := slices.Clone(seeds)
+	if s.sensitivity != nil && len(rest) > 0 {
+		s.byPromise(rest[1:]) // which may be all that there is time for
+	}
 	for first := true; len(rest) > 0 || s.standIn(seeds, rest) != nil; first = false {
 		if wide := s.standIn(seeds, rest); wide != nil && !first {
 			s.regardless = true
@@ -32,9 +36,7 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 			continue
 		}
 		if !first {
-			slices.SortStableFunc(rest, func(a, b Seed) int {
-				return cmp.Compare(s.space.Predict(a.Placement), s.space.Predict(b.Placement))
-			})
+			s.byPromise(rest)
 			rest = slices.DeleteFunc(rest, func(seed Seed) bool {
 				// What the store has costs nothing and says something.
 				known := s.stored([]pending{{seed.Name, seed.Placement}})
@@ -80,6 +82,20 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 		s.believe()
 	}
 	return s.ended() || len(s.result.Late) > 0, nil
+}
+
+// byPromise puts those first that are expected to take the least. What is believed to be so many times further off than
+// is allowed counts as so many times as slow: it may well not be kept, and what is nearer to the limit comes first, from
+// which it is learnt how far off the others are.
+func (s *search) byPromise(seeds []Seed) {
+	expected := map[string]float64{}
+	for _, seed := range seeds {
+		p := seed.Placement
+		expected[p.Key] = s.space.Predict(p) * max(1, s.sensitivity.excess(p))
+	}
+	slices.SortStableFunc(seeds, func(a, b Seed) int {
+		return cmp.Compare(expected[a.Placement.Key], expected[b.Placement.Key])
+	})
 }
 
 // standIn is what is to be measured next in the place of a seed that may not be kept; nil for nothing.

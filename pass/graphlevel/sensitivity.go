@@ -214,10 +214,21 @@ const margin = 0.9
 // aimed is the squared error that is aimed at, with so much of what is allowed.
 func (n *sensitivity) aimed(margin float64) float64 { return n.squared(margin * n.limit.Most) }
 
-// exceeds says that a placement is believed to be further off than is allowed.
-func (n *sensitivity) exceeds(p *genome.Placement) bool {
-	return n != nil && n.sum(n.covered(p.Chosen)) > n.squared(n.limit.Most)
+// excess is how many times as far off as is allowed a placement is believed to be; 0 where nothing of it is narrow, or
+// nothing is limited.
+func (n *sensitivity) excess(p *genome.Placement) float64 {
+	if n == nil {
+		return 0
+	}
+	sum := n.sum(n.covered(p.Chosen))
+	if sum == 0 {
+		return 0
+	}
+	return n.unsquared(sum) / n.limit.Most // without end where no error is allowed
 }
+
+// exceeds says that a placement is believed to be further off than is allowed.
+func (n *sensitivity) exceeds(p *genome.Placement) bool { return n.excess(p) > 1 }
 
 // priced are a function's options with the price of what each adds to the error.
 func (n *sensitivity) priced(function int, options []place.Option, price float64) []place.Option {

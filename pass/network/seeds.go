@@ -131,14 +131,19 @@ const apart = 1e3
 
 // Together is Alone of backends that share regions: each operator is the one's whose lower bound is the lowest there,
 // and where the bounds are alike the last one's, which has kernels for what the others do. Kernels that work on
-// neighbours together do all that they can, as in Grouped, the first of GroupedKernels before the others.
+// neighbours together do all that they can, as in Grouped, the first of GroupedKernels before the others; but not what
+// one of these backends may do in a narrower type, where the lowest bound says.
 func (n *Network) Together(backends ...string) *genome.Placement {
 	overhead, all := n.Placing.Overhead().Option, n.Placing.All
 	kernels := n.GroupedKernels()
+	narrowest := 0
+	for _, name := range backends {
+		narrowest = max(narrowest, n.precision(name))
+	}
 	return n.alone(backends, func(i, k int) float64 {
 		f := n.Placing.Functions[i]
 		c := &f.Set.Candidates[k]
-		if c.Grouped {
+		if c.Grouped && n.precision(c.Backend) == narrowest {
 			return overhead + later(c.Kernel != kernels[0])
 		}
 		ms := all.Bounds[all.Of[i][k]]
@@ -147,6 +152,11 @@ func (n *Network) Together(backends ...string) *genome.Placement {
 		}
 		return ms + overhead + apart*float64(c.Operators(f.Set.Graph))
 	})
+}
+
+// precision is the place among byoc.Precisions of what a backend computes in.
+func (n *Network) precision(backend string) int {
+	return slices.Index(byoc.Precisions(), byoc.PrecisionOf(n.Placing.ByName[backend]))
 }
 
 // alike is by what share lower bounds of one operator may differ and say nothing about who is faster.
@@ -170,9 +180,7 @@ func (n *Network) Families() [][]string {
 		if len(family) > 1 && !seen[b.Name()] {
 			before := 1
 			for k := range byoc.Precisions() {
-				some := slices.DeleteFunc(slices.Clone(family), func(name string) bool {
-					return slices.Index(byoc.Precisions(), byoc.PrecisionOf(n.Placing.ByName[name])) > k
-				})
+				some := slices.DeleteFunc(slices.Clone(family), func(name string) bool { return n.precision(name) > k })
 				if len(some) > before {
 					families, before = append(families, some), len(some)
 				}

@@ -84,6 +84,16 @@ COLLAGE_ALWAYS void StoreTiles(float* sums, int64_t step, std::integer_sequence<
   }
 }
 
+template <int M, int N>
+COLLAGE_ALWAYS void FetchSums(const float* sums) {
+  for (int r = 0; r < M * kAmxRows; ++r) {
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+      __builtin_prefetch(sums + (r * kDotVectors + n) * kAmxColumns, 1, 3);
+    }
+  }
+}
+
 template <int M, int... kN>
 COLLAGE_ALWAYS void ClearTiles(std::integer_sequence<int, kN...>) {
   (ClearTile<kN>(), ...);
@@ -96,24 +106,30 @@ struct Ends {
   alignas(64) uint8_t right[kAmxBytes / kWordBytes][kDotVectors * kAmxBytes];
 };
 
+// What is fetched into the second cache while tiles are multiplied: so many cache lines a step.
+constexpr int64_t kStepsAhead = 4;
+struct Ahead {
+  const uint8_t* at = nullptr;
+  int lines = 0;
+};
+
 // M tiles of rows by N of columns, from column tile `first` of the panel on, of V of them.
 template <typename Kind, int M, int N>
 void SumBlock(const typename Kind::Work& w, const BlockRows& left, int64_t panel_step, int first,
-              const Ends* ends, float* sums) {
+              const Ends* ends, Ahead* ahead, float* sums) {
   constexpr auto kColumns = std::make_integer_sequence<int, N>{};
   ClearTiles<M>(kColumns);
   const uint8_t* right = w.right + first * kAmxBytes;
   const int64_t whole = w.length / kAmxBytes * kAmxBytes;
+  int64_t left_to_do = w.num_stretches * (whole / kAmxBytes);
   for (int64_t stretch = 0; stretch < w.num_stretches; ++stretch) {
     const int64_t begin = w.stretches == nullptr ? 0 : w.stretches[stretch];
     for (int64_t k = 0; k < whole; k += kAmxBytes) {
-      if (Kind::kAhead > 0) {
-        for (int row = 0; row < kAmxBytes / kWordBytes; ++row) {
-#pragma GCC unroll 4
-          for (int n = 0; n < N; ++n) {
-            __builtin_prefetch(right + row * panel_step + n * kAmxBytes + Kind::kAhead, 0, 3);
-          }
-        }
+      // What was multiplied has pushed the sums' memory out of the first cache.
+      if (--left_to_do == kStepsAhead) FetchSums<M, N>(sums + first * kAmxColumns);
+      for (int line = 0; line < ahead->lines; ++line) {
+        __builtin_prefetch(ahead->at, 0, 2);
+        ahead->at += kAmxBytes;
       }
       AddTiles<Kind, M, N>(left, begin + k, right, panel_step, kColumns);
       right += panel_step * (kAmxBytes / kWordBytes);
@@ -230,6 +246,13 @@ void MultiplyTiles(const typename Kind::Work& given) {
       }
     }
   }
+  // The panel behind this one, spread over the steps of all blocks.
+  Ahead ahead;
+  if (w.next) {
+    const int64_t passes = DivideUp(w.rows, int64_t{kAmxBlockRows}) * (w.rows > kAmxRows && vectors > 2 ? 2 : 1);
+    ahead.at = w.right + w.length / kWordBytes * panel_step;
+    ahead.lines = static_cast<int>(DivideUp(vectors * (kAmxBytes / kWordBytes), passes));
+  }
   TileShapes shapes;
   for (int tile = 0; tile < 8; ++tile) shapes.bytes[tile] = kAmxBytes;
   int64_t shaped = 0;  // for so many rows
@@ -257,15 +280,15 @@ void MultiplyTiles(const typename Kind::Work& given) {
     }
     const Ends* const with = end > 0 ? &ends : nullptr;
     if (rows > kAmxRows) {
-      if (vectors > 1) SumBlock<Kind, 2, 2>(w, left, panel_step, 0, with, sums);
-      if (vectors == 1) SumBlock<Kind, 2, 1>(w, left, panel_step, 0, with, sums);
-      if (vectors == 3) SumBlock<Kind, 2, 1>(w, left, panel_step, 2, with, sums);
-      if (vectors == 4) SumBlock<Kind, 2, 2>(w, left, panel_step, 2, with, sums);
+      if (vectors > 1) SumBlock<Kind, 2, 2>(w, left, panel_step, 0, with, &ahead, sums);
+      if (vectors == 1) SumBlock<Kind, 2, 1>(w, left, panel_step, 0, with, &ahead, sums);
+      if (vectors == 3) SumBlock<Kind, 2, 1>(w, left, panel_step, 2, with, &ahead, sums);
+      if (vectors == 4) SumBlock<Kind, 2, 2>(w, left, panel_step, 2, with, &ahead, sums);
     } else {
-      if (vectors == 1) SumBlock<Kind, 1, 1>(w, left, panel_step, 0, with, sums);
-      if (vectors == 2) SumBlock<Kind, 1, 2>(w, left, panel_step, 0, with, sums);
-      if (vectors == 3) SumBlock<Kind, 1, 3>(w, left, panel_step, 0, with, sums);
-      if (vectors == 4) SumBlock<Kind, 1, 4>(w, left, panel_step, 0, with, sums);
+      if (vectors == 1) SumBlock<Kind, 1, 1>(w, left, panel_step, 0, with, &ahead, sums);
+      if (vectors == 2) SumBlock<Kind, 1, 2>(w, left, panel_step, 0, with, &ahead, sums);
+      if (vectors == 3) SumBlock<Kind, 1, 3>(w, left, panel_step, 0, with, &ahead, sums);
+      if (vectors == 4) SumBlock<Kind, 1, 4>(w, left, panel_step, 0, with, &ahead, sums);
     }
     for (int64_t r = 0; r < rows; r += kDotRows) {
       const int64_t these = rows - r < kDotRows ? rows - r : kDotRows;

@@ -18,6 +18,9 @@ constexpr int64_t kRoundGrain = 1 << 14, kProductGrain = 1 << 19, kWeightGrain =
 // second cache beside the panel.
 constexpr int64_t kBlockElements = 3 << 16, kLeastBlock = 24, kMostBlock = 96;
 
+// So many elements of rows stay in the second cache beside a panel.
+constexpr int64_t kCachedElements = 1 << 19;
+
 constexpr int64_t kPair = 2, kBytes = sizeof(uint16_t);
 
 }  // namespace
@@ -83,14 +86,19 @@ void PairProduct::Run(const uint16_t* left, const uint16_t* packed, const float*
   const int64_t columns = Columns(), out = shape_.columns, terms = left_.Row();
   const int64_t rows = shape_.rows / shape_.matrices;
   if (rows == 0) return;
+  const int64_t panels = DivideUp(out, loops.panel);
+  // Where all rows stay in the second cache, each panel is read from memory once, and multiplied with all of them.
+  const bool by_panel = rows * terms <= kCachedElements;
   // As equal blocks as possible, in whole tiles.
-  const int64_t most = std::clamp(kBlockElements / std::max<int64_t>(terms, 1), kLeastBlock, kMostBlock);
-  const int64_t block = RoundUp(DivideUp(rows, DivideUp(rows, most)), loops.rows);
-  const int64_t panels = DivideUp(out, loops.panel), blocks = DivideUp(rows, block);
+  const int64_t most = by_panel && panels >= 2 * threads_
+                           ? rows
+                           : std::clamp(kBlockElements / std::max<int64_t>(terms, 1), kLeastBlock, kMostBlock);
+  const int64_t block = RoundUp(DivideUp(rows, DivideUp(rows, most)), loops.rows), blocks = DivideUp(rows, block);
   const std::vector<Operand> operands = OperandsOf(posts_, addends, out);
   const auto work = [&](int64_t item, int64_t) {
-    const int64_t first = item % panels * loops.panel, of = item / panels / blocks;
-    const int64_t start = item / panels % blocks * block, row = of * rows + start;
+    const int64_t of = item / panels / blocks, within = item % (panels * blocks);
+    const int64_t first = (by_panel ? within / blocks : within % panels) * loops.panel;
+    const int64_t start = (by_panel ? within % blocks : within / panels) * block, row = of * rows + start;
     PairWork product;
     product.left = reinterpret_cast<const uint8_t*>(left);
     product.at = {shape_.rows, 1, terms * kBytes, 0, 0};
@@ -102,6 +110,7 @@ void PairProduct::Run(const uint16_t* left, const uint16_t* packed, const float*
     product.bias = bias == nullptr ? nullptr : bias + first;
     product.row = row;
     product.column = first;
+    product.next = by_panel && first + loops.panel < columns;
     product.out_row = out;
     product.posts = posts_.data();
     product.num_posts = static_cast<int>(posts_.size());
