@@ -608,7 +608,7 @@ func TestBackendsAloneComeByWhatTheyLeaveToTVM(t *testing.T) {
 	})
 }
 
-// Narrow backends come first where they are allowed. Where their outputs are too far off, the engine that computes the
+// Narrow backends come first where they are allowed, the one first that is expected to take the least. Where their outputs are too far off, the engine that computes the
 // same in float32 is built however short the time is: else plain TVM were all that is left.
 func TestAnEngineIsKeptWhereNarrowOnesAreTooFarOff(t *testing.T) {
 	for _, of := range []struct {
@@ -622,7 +622,7 @@ func TestAnEngineIsKeptWhereNarrowOnesAreTooFarOff(t *testing.T) {
 		p := &pace{build: 2 * time.Second, run: time.Second, start: time.Second, learn: 3 * time.Second}
 		synctest.Test(t, func(t *testing.T) {
 			c, w := prepareWith(t, p, time.Duration(of.seconds)*time.Second, filepath.Join(t.TempDir(), "costs.jsonl"),
-				library("tvm"), library("one"), library("two"), narrowed{"one_int8", "one"}, narrowed{"two_int8", "two"})
+				library("tvm"), library("one"), library("two"), narrowed{"two_int8", "two"}, narrowed{"one_int8", "one"})
 			c.Precision = settings.Precision{Allowed: settings.PrecisionINT8}
 			w.off = map[string]float64{"one_int8": of.off, "two_int8": of.off}
 			w.parts = map[string]map[string]float64{}

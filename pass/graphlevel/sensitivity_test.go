@@ -347,6 +347,29 @@ func TestEachPrecisionHasSharesOfItsOwn(t *testing.T) {
 	assert.LessOrEqual(t, n.sum(n.covered([][]int{placed.Chosen})), 1e-4)
 }
 
+// What is expected to take less, but is believed to be off by more times as much as it is quicker, comes later.
+func TestSeedsComeByTimeAndByHowFarOffTheyAreBelievedToBe(t *testing.T) {
+	t.Parallel()
+	for off, want := range map[float64][]string{0.005: {"slimmer", "slim", "tvm"}, 0.05: {"slim", "slimmer", "tvm"},
+		0.5: {"slim", "tvm", "slimmer"}} {
+		s, n, all := inTwoPrecisions(t, 0.01, map[string]float64{"slim": 0.004, "slimmer": off})
+		for k := range s.Functions[0].Set.Candidates {
+			c := &s.Functions[0].Set.Candidates[k]
+			s.Functions[0].Costs[k] = map[string]float64{"tvm": 10, "slim": 2, "slimmer": 1}[c.Backend]
+		}
+		var seeds []Seed
+		for _, name := range []string{"tvm", "slim", "slimmer"} {
+			seeds = append(seeds, Seed{Name: name, Placement: s.Place([][]int{all(name)})})
+		}
+		(&search{space: s, sensitivity: n}).byPromise(seeds)
+		var names []string
+		for _, seed := range seeds {
+			names = append(names, seed.Name)
+		}
+		assert.Equal(t, want, names, off)
+	}
+}
+
 func TestNothingIsBelievedOfErrorsWhereNoneAreLimited(t *testing.T) {
 	t.Parallel()
 	s := narrowable(t, rand.New(rand.NewPCG(1, 1)), 3)
