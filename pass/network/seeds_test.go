@@ -127,6 +127,12 @@ func (guest) Patterns() []byoc.Pattern {
 	return []byoc.Pattern{{Composite: "guest.conv2d", Kernel: "own"}, {Composite: "guest.a_conv2d", Kernel: "another"}}
 }
 
+// thin does what guest does in bfloat16.
+type thin struct{ guest }
+
+func (thin) Precision() byoc.Precision { return byoc.BF16 }
+func (thin) Wide() string              { return "guest" }
+
 func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 	n, _ := explored(t, map[string]float64{"tvm ": 0.1, "lib lib.conv2d_relu": 4, "lib lib.winograd_conv2d_relu": 3,
 		"lib lib.conv2d": 2,
@@ -175,6 +181,14 @@ func TestBackendsThatShareRegionsAreASeedTogether(t *testing.T) {
 	f.Set.Candidates[len(f.Set.Candidates)-1].Grouped = true
 	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Together("lib", "guest")),
 		"whatever its bound")
+	narrow := thin{guest{rig.Offered{Called: "thin"}}}
+	n.Placing.Backends, n.Placing.ByName["thin"] = append(n.Placing.Backends, narrow), narrow
+	assert.Equal(t, [][]string{{"lib", "guest"}, {"lib", "guest", "thin"}}, n.Families())
+	n.Placing.All.Bounds[5] = 0.1
+	assert.Equal(t, []string{"lib.winograd_conv2d_relu", ""}, composites(n.Together("lib", "guest", "thin")),
+		"by its bound, since some of it may be narrow")
+	n.Placing.All.Bounds[5] = 2
+	n.Placing.Backends = n.Placing.Backends[:3]
 	assert.Equal(t, []string{"another"}, n.GroupedKernels())
 	assert.Equal(t, []string{"guest.a_conv2d", "lib.relu", ""}, composites(n.Grouped("another", "lib", "guest")),
 		"whatever it takes alone")

@@ -46,6 +46,11 @@ template <int kTile>
 COLLAGE_ALWAYS void LoadTile(const uint8_t* from, int64_t step) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step), "i"(kTile) : "memory");
 }
+// What is read once, or not soon again, so that it does not push the left side out of the first cache.
+template <int kTile>
+COLLAGE_ALWAYS void LoadTileOnce(const uint8_t* from, int64_t step) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step), "i"(kTile) : "memory");
+}
 template <int kTile>
 COLLAGE_ALWAYS void StoreTile(void* to, int64_t step) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(step), "i"(kTile) : "memory");
@@ -68,7 +73,7 @@ COLLAGE_ALWAYS void AddTiles(const BlockRows& left, int64_t at, const uint8_t* r
   if constexpr (M == 2) LoadTile<kLeftTile + 1>(left.tile[1] + at, left.step[1]);
   const auto add = [&](auto n) __attribute__((always_inline)) {
     constexpr int kColumn = decltype(n)::value, kRight = kLeftTile + M + kColumn % kRightTiles<M>;
-    LoadTile<kRight>(right + kColumn * kAmxBytes, right_step);
+    LoadTileOnce<kRight>(right + kColumn * kAmxBytes, right_step);
     Kind::template AddTile<kColumn, kLeftTile, kRight>();
     if constexpr (M == 2) Kind::template AddTile<kSecondSums + kColumn, kLeftTile + 1, kRight>();
   };
@@ -81,16 +86,6 @@ COLLAGE_ALWAYS void StoreTiles(float* sums, int64_t step, std::integer_sequence<
   (StoreTile<kN>(sums + kN * kAmxColumns, step * kElement), ...);
   if constexpr (M == 2) {
     (StoreTile<kSecondSums + kN>(sums + kAmxRows * step + kN * kAmxColumns, step * kElement), ...);
-  }
-}
-
-template <int M, int N>
-COLLAGE_ALWAYS void FetchSums(const float* sums) {
-  for (int r = 0; r < M * kAmxRows; ++r) {
-#pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) {
-      __builtin_prefetch(sums + (r * kDotVectors + n) * kAmxColumns, 1, 3);
-    }
   }
 }
 
@@ -107,40 +102,10 @@ struct Ends {
 };
 
 // What is fetched into the second cache while tiles are multiplied: so many cache lines a step.
-constexpr int64_t kStepsAhead = 4;
 struct Ahead {
   const uint8_t* at = nullptr;
   int lines = 0;
 };
-
-// M tiles of rows by N of columns, from column tile `first` of the panel on, of V of them.
-template <typename Kind, int M, int N>
-void SumBlock(const typename Kind::Work& w, const BlockRows& left, int64_t panel_step, int first,
-              const Ends* ends, Ahead* ahead, float* sums) {
-  constexpr auto kColumns = std::make_integer_sequence<int, N>{};
-  ClearTiles<M>(kColumns);
-  const uint8_t* right = w.right + first * kAmxBytes;
-  const int64_t whole = w.length / kAmxBytes * kAmxBytes;
-  int64_t left_to_do = w.num_stretches * (whole / kAmxBytes);
-  for (int64_t stretch = 0; stretch < w.num_stretches; ++stretch) {
-    const int64_t begin = w.stretches == nullptr ? 0 : w.stretches[stretch];
-    for (int64_t k = 0; k < whole; k += kAmxBytes) {
-      // What was multiplied has pushed the sums' memory out of the first cache.
-      if (--left_to_do == kStepsAhead) FetchSums<M, N>(sums + first * kAmxColumns);
-      for (int line = 0; line < ahead->lines; ++line) {
-        __builtin_prefetch(ahead->at, 0, 2);
-        ahead->at += kAmxBytes;
-      }
-      AddTiles<Kind, M, N>(left, begin + k, right, panel_step, kColumns);
-      right += panel_step * (kAmxBytes / kWordBytes);
-    }
-  }
-  if (ends != nullptr) {
-    const BlockRows end{{ends->left[0], ends->left[kAmxRows]}, {kAmxBytes, kAmxBytes}};
-    AddTiles<Kind, M, N>(end, 0, ends->right[0] + first * kAmxBytes, kDotVectors * kAmxBytes, kColumns);
-  }
-  StoreTiles<M, N>(sums + first * kAmxColumns, kDotVectors * kAmxColumns, kColumns);
-}
 
 // R rows of sums, from row `top` on, to where they belong.
 template <typename Kind, int R, int V, bool kWhole>
@@ -178,6 +143,54 @@ constexpr const StoreSumsFunction<Kind>* kStoreSumsByVectors[][2] = {
     {kStoreSums<Kind, 3, false>, kStoreSums<Kind, 3, true>},
     {kStoreSums<Kind, 4, false>, kStoreSums<Kind, 4, true>},
 };
+
+// A block whose sums are there and have to become results: a few rows at a time, while tiles of the next one are
+// multiplied by units of their own.
+template <typename Kind>
+struct Finished {
+  const typename Kind::Work& work;
+  const StoreSumsFunction<Kind>* store;
+  Lanes last;
+  const float* sums = nullptr;
+  int64_t top = 0, done = 0, rows = 0;
+
+  COLLAGE_ALWAYS void Some() {
+    if (done == rows) return;
+    const int64_t these = rows - done < kDotRows ? rows - done : kDotRows;
+    store[these - 1](work, top + done, last, sums + done * kDotVectors * kWidth);
+    done += these;
+  }
+  void Rest() {
+    while (done < rows) Some();
+  }
+};
+
+// M tiles of rows by N of columns, from column tile `first` of the panel on, of V of them.
+template <typename Kind, int M, int N>
+void SumBlock(const typename Kind::Work& w, const BlockRows& left, int64_t panel_step, int first,
+              const Ends* ends, Ahead* ahead, Finished<Kind>* before, float* sums) {
+  constexpr auto kColumns = std::make_integer_sequence<int, N>{};
+  ClearTiles<M>(kColumns);
+  const uint8_t* right = w.right + first * kAmxBytes;
+  const int64_t whole = w.length / kAmxBytes * kAmxBytes;
+  for (int64_t stretch = 0; stretch < w.num_stretches; ++stretch) {
+    const int64_t begin = w.stretches == nullptr ? 0 : w.stretches[stretch];
+    for (int64_t k = 0; k < whole; k += kAmxBytes) {
+      for (int line = 0; line < ahead->lines; ++line) {
+        __builtin_prefetch(ahead->at, 0, 2);
+        ahead->at += kAmxBytes;
+      }
+      AddTiles<Kind, M, N>(left, begin + k, right, panel_step, kColumns);
+      right += panel_step * (kAmxBytes / kWordBytes);
+      before->Some();
+    }
+  }
+  if (ends != nullptr) {
+    const BlockRows end{{ends->left[0], ends->left[kAmxRows]}, {kAmxBytes, kAmxBytes}};
+    AddTiles<Kind, M, N>(end, 0, ends->right[0] + first * kAmxBytes, kDotVectors * kAmxBytes, kColumns);
+  }
+  StoreTiles<M, N>(sums + first * kAmxColumns, kDotVectors * kAmxColumns, kColumns);
+}
 
 COLLAGE_ALWAYS __mmask64 FirstOf(int64_t count) { return (__mmask64{1} << count) - 1; }
 
@@ -234,7 +247,9 @@ void MultiplyTiles(const typename Kind::Work& given) {
   const int64_t panel_step = vectors * kAmxBytes, end = w.length % kAmxBytes;
   const Lanes last = FirstLanes(rest);
   const StoreSumsFunction<Kind>* const store = kStoreSumsByVectors<Kind>[vectors - 1][rest == kWidth ? 1 : 0];
-  alignas(64) float sums[kAmxBlockRows * kDotVectors * kWidth];
+  // Of the block that is multiplied, and of the one before it.
+  alignas(64) float both[2][kAmxBlockRows * kDotVectors * kWidth];
+  Finished<Kind> before{w, store, last};
   Ends ends;
   if (end > 0) {
     for (int64_t word = 0; word < kAmxBytes / kWordBytes; ++word) {
@@ -279,23 +294,26 @@ void MultiplyTiles(const typename Kind::Work& given) {
       }
     }
     const Ends* const with = end > 0 ? &ends : nullptr;
+    float* const sums = both[top / kAmxBlockRows % 2];
     if (rows > kAmxRows) {
-      if (vectors > 1) SumBlock<Kind, 2, 2>(w, left, panel_step, 0, with, &ahead, sums);
-      if (vectors == 1) SumBlock<Kind, 2, 1>(w, left, panel_step, 0, with, &ahead, sums);
-      if (vectors == 3) SumBlock<Kind, 2, 1>(w, left, panel_step, 2, with, &ahead, sums);
-      if (vectors == 4) SumBlock<Kind, 2, 2>(w, left, panel_step, 2, with, &ahead, sums);
+      if (vectors > 1) SumBlock<Kind, 2, 2>(w, left, panel_step, 0, with, &ahead, &before, sums);
+      if (vectors == 1) SumBlock<Kind, 2, 1>(w, left, panel_step, 0, with, &ahead, &before, sums);
+      if (vectors == 3) SumBlock<Kind, 2, 1>(w, left, panel_step, 2, with, &ahead, &before, sums);
+      if (vectors == 4) SumBlock<Kind, 2, 2>(w, left, panel_step, 2, with, &ahead, &before, sums);
     } else {
-      if (vectors == 1) SumBlock<Kind, 1, 1>(w, left, panel_step, 0, with, &ahead, sums);
-      if (vectors == 2) SumBlock<Kind, 1, 2>(w, left, panel_step, 0, with, &ahead, sums);
-      if (vectors == 3) SumBlock<Kind, 1, 3>(w, left, panel_step, 0, with, &ahead, sums);
-      if (vectors == 4) SumBlock<Kind, 1, 4>(w, left, panel_step, 0, with, &ahead, sums);
+      if (vectors == 1) SumBlock<Kind, 1, 1>(w, left, panel_step, 0, with, &ahead, &before, sums);
+      if (vectors == 2) SumBlock<Kind, 1, 2>(w, left, panel_step, 0, with, &ahead, &before, sums);
+      if (vectors == 3) SumBlock<Kind, 1, 3>(w, left, panel_step, 0, with, &ahead, &before, sums);
+      if (vectors == 4) SumBlock<Kind, 1, 4>(w, left, panel_step, 0, with, &ahead, &before, sums);
     }
-    for (int64_t r = 0; r < rows; r += kDotRows) {
-      const int64_t these = rows - r < kDotRows ? rows - r : kDotRows;
-      store[these - 1](w, top + r, last, sums + r * kDotVectors * kWidth);
-    }
+    before.Rest();
+    before.sums = sums;
+    before.top = top;
+    before.done = 0;
+    before.rows = rows;
   }
   ReleaseTiles();
+  before.Rest();
 }
 
 }  // namespace
