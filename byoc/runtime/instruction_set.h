@@ -35,9 +35,9 @@ COLLAGE_EXPORT InstructionSet AllowedInstructionSet();
 // float32.
 COLLAGE_EXPORT InstructionSet BestInstructionSet();
 
-// Whether threads of this process may use AMX's tiles: whether AllowedInstructionSet is kAmx and the operating
-// system, which is asked once, when this is, lets them. Linux wants to be asked, since signals need more room on
-// their stacks from then on; it refuses where a thread has an alternate stack without that room.
+// Whether threads of this process may use AMX's tiles: whether AllowedInstructionSet is kAmx and the
+// operating system, which is asked once, when this is, lets them. Linux wants to be asked, since signals need
+// more room on their stacks from then on; it refuses where a thread has an alternate stack without that room.
 COLLAGE_EXPORT bool MayUseTiles();
 
 // Whether COLLAGE_MAX_CPU_ISA says something, which libraries with kernels of their own should be told.

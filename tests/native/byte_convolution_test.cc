@@ -177,9 +177,11 @@ TEST(ByteConvolution, AnyRest) {
         for (const int64_t kernel : {1, 3}) {
           const ByteConvolution::Shape s =
               ShapeOf({1, in, out, 2, wide, {1, kernel}, {1, 1}, {1, 1}, {0, kernel / 2}, {0, kernel / 2}});
-          const std::vector<float> src = Whole(1, 2 * wide * in, -30, 1), weight = WholeWeights(out, in * kernel, 2);
-          ExpectClose(Computed(s, src, weight, nullptr, {}, nullptr, 1), Direct(s, src, weight), 1e-6,
-                      std::to_string(in) + " to " + std::to_string(out) + ", " + std::to_string(wide) + " wide");
+          const std::vector<float> src = Whole(1, 2 * wide * in, -30, 1),
+                                   weight = WholeWeights(out, in * kernel, 2);
+          ExpectClose(
+              Computed(s, src, weight, nullptr, {}, nullptr, 1), Direct(s, src, weight), 1e-6,
+              std::to_string(in) + " to " + std::to_string(out) + ", " + std::to_string(wide) + " wide");
         }
       }
     }

@@ -11,8 +11,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <iterator>
-#include <thread>
 #include <string>
+#include <thread>
 
 #include "native/level.h"
 

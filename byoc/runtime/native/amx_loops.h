@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The products of native/dot.h by AMX: an instruction multiplies 16 rows of 64 bytes with a tile of 16 words by
-// 16 columns, and adds up the products in a tile of 16 rows by 16 columns. Of the right side, as panels have it,
-// such tiles are read as they lie.
+// The products of native/dot.h by AMX: an instruction multiplies 16 rows of 64 bytes with a tile of 16 words
+// by 16 columns, and adds up the products in a tile of 16 rows by 16 columns. Of the right side, as panels
+// have it, such tiles are read as they lie.
 //
-// A block is 32 rows by 32 columns, or 16 by 64 where no more rows are left: four tiles of sums, and those that
-// are multiplied (Intel's optimisation manual, chapter on AMX). Sums go through memory to the epilogue that
-// native/dot_loops.h has.
+// A block is 32 rows by 32 columns, or 16 by 64 where no more rows are left: four tiles of sums, and those
+// that are multiplied (Intel's optimisation manual, chapter on AMX). Sums go through memory to the epilogue
+// that native/dot_loops.h has.
 #ifndef COLLAGE_NATIVE_AMX_LOOPS_H_
 #define COLLAGE_NATIVE_AMX_LOOPS_H_
 
@@ -30,15 +30,13 @@ struct alignas(64) TileShapes {
   uint8_t rows[16] = {};
 };
 
-// The tiles of a block of M by N: sums, those of the second 16 rows from kSecondSums on, then M of the left side,
-// then those of the right side.
+// The tiles of a block of M by N: sums, those of the second 16 rows from kSecondSums on, then M of the left
+// side, then those of the right side.
 constexpr int kSecondSums = 2, kLeftTile = 4;
 template <int M>
 constexpr int kRightTiles = 4 - M;
 
-COLLAGE_ALWAYS void ShapeTiles(const TileShapes& shapes) {
-  asm volatile("ldtilecfg %0" ::"m"(shapes));
-}
+COLLAGE_ALWAYS void ShapeTiles(const TileShapes& shapes) { asm volatile("ldtilecfg %0" ::"m"(shapes)); }
 // So that threads do not carry 8 KB that nobody reads.
 COLLAGE_ALWAYS void ReleaseTiles() { asm volatile("tilerelease" ::: "memory"); }
 
@@ -144,8 +142,8 @@ constexpr const StoreSumsFunction<Kind>* kStoreSumsByVectors[][2] = {
     {kStoreSums<Kind, 4, false>, kStoreSums<Kind, 4, true>},
 };
 
-// A block whose sums are there and have to become results: a few rows at a time, while tiles of the next one are
-// multiplied by units of their own.
+// A block whose sums are there and have to become results: a few rows at a time, while tiles of the next one
+// are multiplied by units of their own.
 template <typename Kind>
 struct Finished {
   const typename Kind::Work& work;
@@ -254,7 +252,8 @@ void MultiplyTiles(const typename Kind::Work& given) {
   if (end > 0) {
     for (int64_t word = 0; word < kAmxBytes / kWordBytes; ++word) {
       const bool there = word * kWordBytes < end;
-      const uint8_t* const from = w.right + (w.length / kAmxBytes * (kAmxBytes / kWordBytes) + word) * panel_step;
+      const uint8_t* const from =
+          w.right + (w.length / kAmxBytes * (kAmxBytes / kWordBytes) + word) * panel_step;
       for (int64_t v = 0; v < vectors; ++v) {
         const __m512i words = there ? _mm512_loadu_si512(from + v * kAmxBytes) : _mm512_setzero_si512();
         _mm512_store_si512(ends.right[word] + v * kAmxBytes, words);
@@ -264,7 +263,8 @@ void MultiplyTiles(const typename Kind::Work& given) {
   // The panel behind this one, spread over the steps of all blocks.
   Ahead ahead;
   if (w.next) {
-    const int64_t passes = DivideUp(w.rows, int64_t{kAmxBlockRows}) * (w.rows > kAmxRows && vectors > 2 ? 2 : 1);
+    const int64_t passes =
+        DivideUp(w.rows, int64_t{kAmxBlockRows}) * (w.rows > kAmxRows && vectors > 2 ? 2 : 1);
     ahead.at = w.right + w.length / kWordBytes * panel_step;
     ahead.lines = static_cast<int>(DivideUp(vectors * (kAmxBytes / kWordBytes), passes));
   }

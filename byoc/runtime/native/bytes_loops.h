@@ -153,9 +153,15 @@ void RoundAllToGrid(const float* from, int64_t count, float scale, float least, 
   }
 }
 
-constexpr ByteLoops kByteLoops{
-    kDotRows,  int64_t{kDotVectors} * kWidth, kWidth,       false,         MultiplyWords<ByteKind>,
-    ScaleSums, RangeOf,                       RoundToBytes, RoundAllToGrid};
+constexpr ByteLoops kByteLoops{kDotRows,
+                               int64_t{kDotVectors} * kWidth,
+                               kWidth,
+                               false,
+                               MultiplyWords<ByteKind>,
+                               ScaleSums,
+                               RangeOf,
+                               RoundToBytes,
+                               RoundAllToGrid};
 
 }  // namespace
 }  // namespace collage::native

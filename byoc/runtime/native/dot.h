@@ -47,7 +47,7 @@ struct DotWork {
   const Post* posts = nullptr;
   int num_posts = 0;
   const Operand* operands = nullptr;
-  int64_t row = 0, column = 0;  // the first one of all rows and columns: of `at`, operands and `out`
+  int64_t row = 0, column = 0;       // the first one of all rows and columns: of `at`, operands and `out`
   int64_t step = -1;                 // StepOfRows of these rows
   GatheredRows* gathered = nullptr;  // null: loops do without
   bool next = false;  // whether what lies behind `right` is multiplied next, and not in the caches yet

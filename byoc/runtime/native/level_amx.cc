@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The products of native/bytes.h and native/pairs.h for processors with AMX; the compiler's flags for this file
-// are in levels.cmake.
+// The products of native/bytes.h and native/pairs.h for processors with AMX; the compiler's flags for this
+// file are in levels.cmake.
 #include "instruction_set.h"
 
 #ifdef COLLAGE_X86_GCC

@@ -87,13 +87,16 @@ void PairProduct::Run(const uint16_t* left, const uint16_t* packed, const float*
   const int64_t rows = shape_.rows / shape_.matrices;
   if (rows == 0) return;
   const int64_t panels = DivideUp(out, loops.panel);
-  // Where all rows stay in the second cache, each panel is read from memory once, and multiplied with all of them.
+  // Where all rows stay in the second cache, each panel is read from memory once, and multiplied with all of
+  // them.
   const bool by_panel = rows * terms <= kCachedElements;
   // As equal blocks as possible, in whole tiles.
-  const int64_t most = by_panel && panels >= 2 * threads_
-                           ? rows
-                           : std::clamp(kBlockElements / std::max<int64_t>(terms, 1), kLeastBlock, kMostBlock);
-  const int64_t block = RoundUp(DivideUp(rows, DivideUp(rows, most)), loops.rows), blocks = DivideUp(rows, block);
+  const int64_t most =
+      by_panel && panels >= 2 * threads_
+          ? rows
+          : std::clamp(kBlockElements / std::max<int64_t>(terms, 1), kLeastBlock, kMostBlock);
+  const int64_t block = RoundUp(DivideUp(rows, DivideUp(rows, most)), loops.rows),
+                blocks = DivideUp(rows, block);
   const std::vector<Operand> operands = OperandsOf(posts_, addends, out);
   const auto work = [&](int64_t item, int64_t) {
     const int64_t of = item / panels / blocks, within = item % (panels * blocks);
