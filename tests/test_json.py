@@ -311,7 +311,7 @@ TAKEN = [
     ("models", "files/models"),
     ("models_speed", "bench-all"),
     ("onednn_t2", "files/onednn"),
-    *((f"precision_{of}", "bench-all") for of in ("f32", "bf16", "int8", "1e-3", "1e-2", "3e-2")),
+    *((f"precision_{of}", "bench-all") for of in ("f32", "bf16", "int8", "1e-3", "1e-2", "1e-2_amx", "3e-2")),
     ("quantised", "bench-all"),
     ("scale", "files/scale"),
     ("search", "files/search"),
