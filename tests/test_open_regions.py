@@ -171,13 +171,3 @@ def test_networks(network, engine, tmp_path):
     model = export.runnable(placed)
     for given in [*inputs, *reversed(inputs)]:
         hold(ran(model, given), answers(path, given))
-
-
-def test_what_is_costed_is_not_placed(collage_library):
-    """Where costs decide, parts with open dimensions are TVM's: nothing is known of them before networks are run."""
-    if "onnxruntime" not in usable():
-        pytest.skip("the onnxruntime backend is not usable here")
-    function, _ = OPERATORS["dense"]
-    module = transform.Normalise()(tvm.IRModule.from_expr(function))
-    placed = transform.CollagePartition(backends=["tvm", "onnxruntime"])(module)
-    assert not regions(placed)
