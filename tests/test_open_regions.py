@@ -171,3 +171,12 @@ def test_networks(network, engine, tmp_path):
     model = export.runnable(placed)
     for given in [*inputs, *reversed(inputs)]:
         hold(ran(model, given), answers(path, given))
+
+
+@pytest.mark.parametrize("operator", ["dense", "convolution"])
+def test_what_costs_decide_is_right_at_every_size(operator):
+    """Where costs decide, a search with fixed sizes says whose parts with open dimensions are: TVM's or an engine's."""
+    function, asked = OPERATORS[operator]
+    module = transform.Normalise()(tvm.IRModule.from_expr(function))
+    backends = ["tvm", "dnnl", *(name for name in ENGINES if name in usable())]
+    runs_alike(transform.CollagePartition(backends=backends)(module), module, asked)

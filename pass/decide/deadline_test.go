@@ -608,8 +608,9 @@ func TestBackendsAloneComeByWhatTheyLeaveToTVM(t *testing.T) {
 	})
 }
 
-// Narrow backends come first where they are allowed, the one first that is expected to take the least. Where their outputs are too far off, the engine that computes the
-// same in float32 is built however short the time is: else plain TVM were all that is left.
+// Narrow backends come first where they are allowed, the one first that is expected to take the least. Where their
+// outputs are too far off, the engine that computes the same in float32 is built however short the time is: else plain
+// TVM were all that is left.
 func TestAnEngineIsKeptWhereNarrowOnesAreTooFarOff(t *testing.T) {
 	for _, of := range []struct {
 		seconds int

@@ -17,9 +17,8 @@ import (
 const hopelessSeed = 1.5
 
 // sow measures the seeds: the first few as they stand, or, where parts may be narrow, the first one and the most
-// promising of the others, then, by what is learnt on the way, the most promising first.
-// Those that can be done without and look hopeless by then are passed over, and all that are left when the budget ends,
-// which it says.
+// promising of the others, then, by what is learnt on the way, the most promising first. Those that can be done without
+// and look hopeless by then are passed over, and all that are left when the budget ends, which it says.
 func (s *search) sow(seeds []Seed) (ended bool, err error) {
 	rest := slices.Clone(seeds)
 	if s.sensitivity != nil && len(rest) > 0 {

@@ -61,14 +61,14 @@ COLLAGE_ALWAYS void ClearTile() {
 // Where the rows of a block are: each tile's first one, and how far apart they are.
 struct BlockRows {
   const uint8_t* tile[2];
-  int64_t step[2];
+  int64_t step;
 };
 
-template <typename Kind, int M, int N, int... kN>
+template <typename Kind, int M, int... kN>
 COLLAGE_ALWAYS void AddTiles(const BlockRows& left, int64_t at, const uint8_t* right, int64_t right_step,
                              std::integer_sequence<int, kN...>) {
-  LoadTile<kLeftTile>(left.tile[0] + at, left.step[0]);
-  if constexpr (M == 2) LoadTile<kLeftTile + 1>(left.tile[1] + at, left.step[1]);
+  LoadTile<kLeftTile>(left.tile[0] + at, left.step);
+  if constexpr (M == 2) LoadTile<kLeftTile + 1>(left.tile[1] + at, left.step);
   const auto add = [&](auto n) __attribute__((always_inline)) {
     constexpr int kColumn = decltype(n)::value, kRight = kLeftTile + M + kColumn % kRightTiles<M>;
     LoadTileOnce<kRight>(right + kColumn * kAmxBytes, right_step);
@@ -78,7 +78,7 @@ COLLAGE_ALWAYS void AddTiles(const BlockRows& left, int64_t at, const uint8_t* r
   (add(std::integral_constant<int, kN>{}), ...);
 }
 
-template <int M, int N, int... kN>
+template <int M, int... kN>
 COLLAGE_ALWAYS void StoreTiles(float* sums, int64_t step, std::integer_sequence<int, kN...>) {
   constexpr int64_t kElement = sizeof(float);
   (StoreTile<kN>(sums + kN * kAmxColumns, step * kElement), ...);
@@ -123,23 +123,10 @@ void StoreSums(const typename Kind::Work& w, int64_t top, Lanes last, const floa
 }
 
 template <typename Kind>
-using StoreSumsFunction = void (*)(const typename Kind::Work&, int64_t, Lanes, const float*);
-template <typename Kind, int V, bool kWhole, typename RowsLessOne>
-struct StoreSumsOf;
-template <typename Kind, int V, bool kWhole, int... kRowsLessOne>
-struct StoreSumsOf<Kind, V, kWhole, std::integer_sequence<int, kRowsLessOne...>> {
-  static constexpr StoreSumsFunction<Kind> kAll[] = {StoreSums<Kind, kRowsLessOne + 1, V, kWhole>...};
-};
-template <typename Kind, int V, bool kWhole>
-constexpr const StoreSumsFunction<Kind>* kStoreSums =
-    StoreSumsOf<Kind, V, kWhole, std::make_integer_sequence<int, kDotRows>>::kAll;
-// By vectors less one, and whether all columns are wanted.
-template <typename Kind>
-constexpr const StoreSumsFunction<Kind>* kStoreSumsByVectors[][2] = {
-    {kStoreSums<Kind, 1, false>, kStoreSums<Kind, 1, true>},
-    {kStoreSums<Kind, 2, false>, kStoreSums<Kind, 2, true>},
-    {kStoreSums<Kind, 3, false>, kStoreSums<Kind, 3, true>},
-    {kStoreSums<Kind, 4, false>, kStoreSums<Kind, 4, true>},
+struct StoresOfSums {
+  using Function = void (*)(const typename Kind::Work&, int64_t, Lanes, const float*);
+  template <int R, int V, bool kWhole>
+  static constexpr Function kOf = StoreSums<Kind, R, V, kWhole>;
 };
 
 // A block whose sums are there and have to become results: a few rows at a time, while tiles of the next one
@@ -147,7 +134,7 @@ constexpr const StoreSumsFunction<Kind>* kStoreSumsByVectors[][2] = {
 template <typename Kind>
 struct Finished {
   const typename Kind::Work& work;
-  const StoreSumsFunction<Kind>* store;
+  const typename StoresOfSums<Kind>::Function* store;
   Lanes last;
   const float* sums = nullptr;
   int64_t top = 0, done = 0, rows = 0;
@@ -178,16 +165,16 @@ void SumBlock(const typename Kind::Work& w, const BlockRows& left, int64_t panel
         __builtin_prefetch(ahead->at, 0, 2);
         ahead->at += kAmxBytes;
       }
-      AddTiles<Kind, M, N>(left, begin + k, right, panel_step, kColumns);
+      AddTiles<Kind, M>(left, begin + k, right, panel_step, kColumns);
       right += panel_step * (kAmxBytes / kWordBytes);
       before->Some();
     }
   }
   if (ends != nullptr) {
-    const BlockRows end{{ends->left[0], ends->left[kAmxRows]}, {kAmxBytes, kAmxBytes}};
-    AddTiles<Kind, M, N>(end, 0, ends->right[0] + first * kAmxBytes, kDotVectors * kAmxBytes, kColumns);
+    const BlockRows end{{ends->left[0], ends->left[kAmxRows]}, kAmxBytes};
+    AddTiles<Kind, M>(end, 0, ends->right[0] + first * kAmxBytes, kDotVectors * kAmxBytes, kColumns);
   }
-  StoreTiles<M, N>(sums + first * kAmxColumns, kDotVectors * kAmxColumns, kColumns);
+  StoreTiles<M>(sums + first * kAmxColumns, kDotVectors * kAmxColumns, kColumns);
 }
 
 COLLAGE_ALWAYS __mmask64 FirstOf(int64_t count) { return (__mmask64{1} << count) - 1; }
@@ -205,20 +192,14 @@ template <typename Work>
 Work Gather(const Work& w) {
   const int64_t length = w.num_stretches * w.length, step = RoundUp(length, kGatheredBytes);
   if (w.gathered->row != w.row) {
-    const int64_t line = w.row / w.at.width;
-    int64_t x = w.row % w.at.width, y = line % w.at.height, image = line / w.at.height;
-    for (int64_t r = 0; r < w.rows; ++r) {
-      const uint8_t* const from = w.left + image * w.at.image + y * w.at.line + x * w.at.pixel;
+    RowWalk walk(w, 0);
+    for (int64_t r = 0; r < w.rows; ++r, walk.Next()) {
+      const uint8_t* const from = walk.Begin();
       uint8_t* const to = w.gathered->to + r * step;
       _mm512_storeu_si512(to + step - kAmxBytes, _mm512_setzero_si512());
       for (int64_t s = 0; s < w.num_stretches; ++s) {
         CopyBytes(from + (w.stretches == nullptr ? 0 : w.stretches[s]), w.length, to + s * w.length);
       }
-      if (++x < w.at.width) continue;
-      x = 0;
-      if (++y < w.at.height) continue;
-      y = 0;
-      ++image;
     }
     w.gathered->row = w.row;
   }
@@ -237,14 +218,11 @@ void MultiplyTiles(const typename Kind::Work& given) {
   if (given.rows < kFewRows || (!even && given.gathered == nullptr)) return MultiplyWords<Kind>(given);
   const typename Kind::Work w = even ? given : Gather(given);
   const int64_t step = even ? w.step : RoundUp(w.length, kGatheredBytes);
-  const uint8_t* base[1];
-  int64_t of[1];
-  PlaceRows<1>(w, 0, base, of);
-  if (!even) base[0] = w.gathered->to;
+  const uint8_t* const base = even ? RowWalk(w, 0).Begin() : w.gathered->to;
   const int64_t vectors = DivideUp(w.columns, kWidth), rest = w.columns - (vectors - 1) * kWidth;
   const int64_t panel_step = vectors * kAmxBytes, end = w.length % kAmxBytes;
   const Lanes last = FirstLanes(rest);
-  const StoreSumsFunction<Kind>* const store = kStoreSumsByVectors<Kind>[vectors - 1][rest == kWidth ? 1 : 0];
+  const auto* const store = kByVectors<StoresOfSums<Kind>>[vectors - 1][rest == kWidth ? 1 : 0];
   // Of the block that is multiplied, and of the one before it.
   alignas(64) float both[2][kAmxBlockRows * kDotVectors * kWidth];
   Finished<Kind> before{w, store, last};
@@ -286,10 +264,10 @@ void MultiplyTiles(const typename Kind::Work& given) {
       ShapeTiles(shapes);
       shaped = rows;
     }
-    const BlockRows left{{base[0] + top * step, base[0] + (top + kAmxRows) * step}, {step, step}};
+    const BlockRows left{{base + top * step, base + (top + kAmxRows) * step}, step};
     if (end > 0) {
       for (int64_t r = 0; r < rows; ++r) {
-        const uint8_t* const from = base[0] + (top + r) * step + w.length - end;
+        const uint8_t* const from = base + (top + r) * step + w.length - end;
         _mm512_store_si512(ends.left[r], _mm512_maskz_loadu_epi8(FirstOf(end), from));
       }
     }

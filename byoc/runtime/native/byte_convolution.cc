@@ -180,9 +180,10 @@ void ByteConvolution::Run(const uint8_t* bytes, const ByteScale* scales, const v
   const int64_t rows = Rows();
   const int64_t panels = DivideUp(out, loops.panel), blocks = DivideUp(rows, kBlock);
   const int64_t workers = Workers();
-  std::vector<GatheredRows> gathered(static_cast<size_t>(GatheredSize() > 0 ? workers : 0));
+  const int64_t each = GatheredSize();
+  std::vector<GatheredRows> gathered(static_cast<size_t>(each > 0 ? workers : 0));
   for (size_t i = 0; i < gathered.size(); ++i) {
-    gathered[i].to = static_cast<uint8_t*>(scratch) + i * static_cast<size_t>(GatheredSize());
+    gathered[i].to = static_cast<uint8_t*>(scratch) + i * static_cast<size_t>(each);
   }
   const std::vector<Operand> operands = OperandsOf(posts_, addends, out);
   const auto* const column_scales = static_cast<const float*>(packed);

@@ -51,19 +51,36 @@ COLLAGE_ALWAYS void StoreRows(const DotWork& w, int64_t top, Lanes last, const V
   }
 }
 
+// From one row of a work to the next: where it begins, and of which image it is.
+struct RowWalk {
+  const DotWork& w;
+  int64_t x, y, image;
+
+  COLLAGE_ALWAYS RowWalk(const DotWork& work, int64_t top) : w(work) {
+    const int64_t first = w.row + top, line = first / w.at.width;
+    x = first % w.at.width;
+    y = line % w.at.height;
+    image = line / w.at.height;
+  }
+  COLLAGE_ALWAYS const uint8_t* Begin() const {
+    return w.left + image * w.at.image + y * w.at.line + x * w.at.pixel;
+  }
+  COLLAGE_ALWAYS void Next() {
+    if (++x < w.at.width) return;
+    x = 0;
+    if (++y < w.at.height) return;
+    y = 0;
+    ++image;
+  }
+};
+
 // Where R rows from row `top` of the work on begin, and of which image each of them is.
 template <int R>
 COLLAGE_ALWAYS void PlaceRows(const DotWork& w, int64_t top, const uint8_t* (&row)[R], int64_t (&of)[R]) {
-  const int64_t first = w.row + top, line = first / w.at.width;
-  int64_t x = first % w.at.width, y = line % w.at.height, image = line / w.at.height;
-  for (int r = 0; r < R; ++r) {
-    row[r] = w.left + image * w.at.image + y * w.at.line + x * w.at.pixel;
-    of[r] = image;
-    if (++x < w.at.width) continue;
-    x = 0;
-    if (++y < w.at.height) continue;
-    y = 0;
-    ++image;
+  RowWalk walk(w, top);
+  for (int r = 0; r < R; ++r, walk.Next()) {
+    row[r] = walk.Begin();
+    of[r] = walk.image;
   }
 }
 
@@ -106,36 +123,42 @@ void DotTile(const typename Kind::Work& w, int64_t top, Lanes last) {
   Kind::template Store<R, V, kWhole>(w, top, last, of, sum);
 }
 
-template <typename Kind>
-using DotTileFunction = void (*)(const typename Kind::Work&, int64_t, Lanes);
-
-// The tiles of V vectors, by rows less one.
-template <typename Kind, int V, bool kWhole, typename RowsLessOne>
-struct DotTilesOf;
-template <typename Kind, int V, bool kWhole, int... kRowsLessOne>
-struct DotTilesOf<Kind, V, kWhole, std::integer_sequence<int, kRowsLessOne...>> {
-  static constexpr DotTileFunction<Kind> kAll[] = {DotTile<Kind, kRowsLessOne + 1, V, kWhole>...};
+// Functions of one type, Of::Function: Of::kOf<R, V, kWhole> for each number of rows and of vectors of
+// columns.
+template <typename Of, int V, bool kWhole, typename RowsLessOne>
+struct ByRows;
+template <typename Of, int V, bool kWhole, int... kRowsLessOne>
+struct ByRows<Of, V, kWhole, std::integer_sequence<int, kRowsLessOne...>> {
+  static constexpr typename Of::Function kAll[] = {Of::template kOf<kRowsLessOne + 1, V, kWhole>...};
 };
-template <typename Kind, int V, bool kWhole>
-constexpr const DotTileFunction<Kind>* kDotTiles =
-    DotTilesOf<Kind, V, kWhole, std::make_integer_sequence<int, kDotRows>>::kAll;
+// Those of V vectors, by rows less one.
+template <typename Of, int V, bool kWhole>
+constexpr const typename Of::Function* kByRows =
+    ByRows<Of, V, kWhole, std::make_integer_sequence<int, kDotRows>>::kAll;
 
 // By vectors less one, and whether all columns are wanted.
-template <typename Kind>
-constexpr const DotTileFunction<Kind>* kDotTilesByVectors[][2] = {
-    {kDotTiles<Kind, 1, false>, kDotTiles<Kind, 1, true>},
-    {kDotTiles<Kind, 2, false>, kDotTiles<Kind, 2, true>},
+template <typename Of>
+constexpr const typename Of::Function* kByVectors[][2] = {
+    {kByRows<Of, 1, false>, kByRows<Of, 1, true>},
+    {kByRows<Of, 2, false>, kByRows<Of, 2, true>},
 #if COLLAGE_LANES == 16
-    {kDotTiles<Kind, 3, false>, kDotTiles<Kind, 3, true>},
-    {kDotTiles<Kind, 4, false>, kDotTiles<Kind, 4, true>},
+    {kByRows<Of, 3, false>, kByRows<Of, 3, true>},
+    {kByRows<Of, 4, false>, kByRows<Of, 4, true>},
 #endif
+};
+
+template <typename Kind>
+struct DotTiles {
+  using Function = void (*)(const typename Kind::Work&, int64_t, Lanes);
+  template <int R, int V, bool kWhole>
+  static constexpr Function kOf = DotTile<Kind, R, V, kWhole>;
 };
 
 template <typename Kind>
 void MultiplyWords(const typename Kind::Work& w) {
   if (w.rows <= 0 || w.columns <= 0) return;
   const int64_t vectors = DivideUp(w.columns, kWidth), rest = w.columns - (vectors - 1) * kWidth;
-  const DotTileFunction<Kind>* const tiles = kDotTilesByVectors<Kind>[vectors - 1][rest == kWidth ? 1 : 0];
+  const auto* const tiles = kByVectors<DotTiles<Kind>>[vectors - 1][rest == kWidth ? 1 : 0];
   // As equal tiles as possible.
   const int64_t count = DivideUp(w.rows, kDotRows), least = w.rows / count, more = w.rows % count;
   const Lanes last = FirstLanes(rest);
