@@ -161,7 +161,7 @@ struct Prepared {
           "describing a matrix");
   }
 
-  const cublasLtHandle_t handle;
+  cublasLtContext* const handle;
   Owned<cublasLtMatmulDesc_t> product;
   Owned<cublasLtMatrixLayout_t> right, left, result;
   Owned<cublasLtMatmulPreference_t> preference;
