@@ -94,8 +94,16 @@ func TestRoundsThatThereIsTimeFor(t *testing.T) {
 		c.graph.result.Trials[i].Cost.Samples = []float64{600}
 	}
 	assert.Equal(t, leastRounds, c.affordableRounds())
+	c = late(100*time.Second, five()...)
+	c.Rounds = 100
+	for i := range c.graph.result.Trials {
+		c.graph.result.Trials[i].Cost.Samples = []float64{1000, 1000, 1000}
+	}
+	few := c.affordableRounds()
+	c.graph.result.Trials[0].Cost.Samples = []float64{2000, 2000, 2000}
+	assert.Less(t, few, c.affordableRounds(), "what is hopeless runs in few of the rounds, however long it takes")
 	c.graph = nil
-	assert.Equal(t, 20, c.affordableRounds(), "the operator level has no limit")
+	assert.Equal(t, 100, c.affordableRounds(), "the operator level has no limit")
 }
 
 func TestTheBestThatWasFoundNeedNotBeBuilt(t *testing.T) {

@@ -46,26 +46,41 @@ func (c *decision) contending() []*finalist {
 	return some
 }
 
-// leastRounds is how often finalists are run at least where time is short.
-const leastRounds = 5
+const (
+	// leastRounds is how often finalists are run at least where time is short.
+	leastRounds = 5
+	// hopelessRounds is how often at least those are run that the search found to be hopeless.
+	hopelessRounds = 3
+)
 
 // curtail has those run in a few rounds alone that the search found to be hopeless: what is worth knowing of them is
-// about how much slower they are.
+// about how much slower they are. None of them takes longer in all than the best one does, as far as that goes.
 func (c *decision) curtail(rounds int) {
-	if rounds <= leastRounds {
-		return
-	}
 	if c.graph == nil {
-		c.curtailExpected()
+		if rounds > leastRounds {
+			c.curtailExpected()
+		}
 		return
 	}
-	best := c.graph.result.Best()
 	for _, f := range c.distinct() {
-		if t := c.trialOf(f.placement); t != nil && len(best) > 0 &&
-			graphlevel.Hopeless(t.Cost, c.graph.result.Trials[best[0]].Cost) {
-			f.rounds = leastRounds
+		if best := c.hopelessBeside(f); best != nil {
+			longest := float64(rounds) * best.Estimate() / c.trialOf(f.placement).Cost.Estimate()
+			f.rounds = min(leastRounds, max(hopelessRounds, int(longest)))
 		}
 	}
+}
+
+// hopelessBeside is what the best network of the search costs, beside which this finalist is hopeless; nil where it is
+// not.
+func (c *decision) hopelessBeside(f *finalist) *cost.Cost {
+	t, order := c.trialOf(f.placement), c.graph.result.Best()
+	if t == nil || len(order) == 0 {
+		return nil
+	}
+	if best := &c.graph.result.Trials[order[0]].Cost; graphlevel.Hopeless(t.Cost, *best) {
+		return best
+	}
+	return nil
 }
 
 // surprised are the finalists that the search found to be hopeless, and that keep up with the fastest in the rounds
@@ -90,14 +105,17 @@ func (c *decision) affordableRounds() int {
 	if c.graph == nil {
 		return c.expectedRounds()
 	}
-	round := 0.0
-	finalists := c.distinct()
+	round, finalists := 0.0, c.distinct()
+	left := float64(c.budget.Left()-c.budget.Writing()-c.budget.Loading(len(finalists))) / float64(time.Millisecond)
 	for _, f := range finalists {
-		if t := c.trialOf(f.placement); t != nil && !t.Cost.Failed() {
+		switch t := c.trialOf(f.placement); {
+		case t == nil || t.Cost.Failed():
+		case c.hopelessBeside(f) != nil: // it runs in few of the rounds
+			left -= hopelessRounds * t.Cost.Estimate()
+		default:
 			round += t.Cost.Estimate()
 		}
 	}
-	left := float64(c.budget.Left()-c.budget.Writing()-c.budget.Loading(len(finalists))) / float64(time.Millisecond)
 	if round <= 0 || float64(c.Rounds)*round <= left {
 		return c.Rounds
 	}
@@ -201,13 +219,14 @@ func (c *decision) compare() error {
 // not run in all of them before, everybody's count from the beginning then.
 func (c *decision) runAgain(ctx context.Context, pool runner, surprised []*finalist, rounds int) (*measure.Comparison,
 	error) {
-	for _, f := range surprised {
-		f.rounds = 0
+	before := make([]int, len(surprised))
+	for i, f := range surprised {
+		before[i], f.rounds = f.rounds, 0
 	}
 	comparison, err := c.compareIn(ctx, pool, c.distinct(), rounds)
 	if err != nil {
-		for _, f := range surprised {
-			f.rounds = leastRounds
+		for i, f := range surprised {
+			f.rounds = before[i]
 		}
 		return nil, err
 	}

@@ -345,9 +345,7 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 	run := measure.NetworkRun{Model: e.Path, Reference: plain.Path, Against: plain.Path, Step: roundsAtOnce,
 		Rounds: rounds,
 		More:   func(c cost.Cost) bool { return best == nil || !graphlevel.Hopeless(c, *best) }}
-	if e != plain {
-		run.Inputs, run.Narrow = l.options.Inputs, e.narrow
-	}
+	run.Inputs, run.Narrow = l.options.Inputs, e.narrow
 	if l.pace.executable != nil && e != plain {
 		run.Against, run.Pace = l.pace.executable.Path, l.pace.score
 		// The best so far may be the luckiest of many, and the pace one that may not be kept: who is given up is behind
@@ -355,6 +353,9 @@ func (l *Lane) measure(ctx context.Context, e, plain *Executable, best *cost.Cos
 		run.More = func(c cost.Cost) bool {
 			return best == nil || !graphlevel.Hopeless(c, *best) || !graphlevel.Behind(c, l.pace.score)
 		}
+	}
+	if undecided := run.More; e != plain {
+		run.More = func(c cost.Cost) bool { return undecided(c) && !farAhead(c) }
 	}
 	c, err = l.pool.Run(ctx, run)
 	if err == nil && c.Failed() && c.Failure.Kind == cost.KindBadMeasure {

@@ -49,6 +49,24 @@ func (p *pace) follow(ctx context.Context, e *Executable, c cost.Cost, goesOn bo
 	return fresh, nil
 }
 
+// farAheadRatio is so small a part of the time of what it runs in turn with that a network need not run on: it sets the
+// pace from now on, and what its score is off by all that follow have in common. Plain TVM may take a second for what
+// others do in forty milliseconds.
+const farAheadRatio = 0.25
+
+// farAhead says that in none of its rounds a network took more than a small part of what it ran in turn with took.
+func farAhead(c cost.Cost) bool {
+	if c.Network == nil || len(c.Samples) == 0 || len(c.Samples) != len(c.Network.Against) {
+		return false
+	}
+	for i, took := range c.Samples {
+		if took > farAheadRatio*c.Network.Against[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // ahead says that a network was faster than what it ran in turn with, in more rounds than chance explains.
 func ahead(c cost.Cost) bool { return aheadOf(c, chance) }
 

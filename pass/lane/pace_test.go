@@ -157,3 +157,11 @@ func TestAheadIsMoreThanChance(t *testing.T) {
 	assert.True(t, ahead(of(1, 0)), "whoever asks for one round wants an answer")
 	assert.False(t, ahead(cost.Cost{}))
 }
+
+func TestFarAhead(t *testing.T) {
+	c := cost.Cost{Samples: []float64{10, 11, 12}, Network: &cost.Network{Against: []float64{50, 51, 52}}}
+	assert.True(t, farAhead(c))
+	c.Samples[1] = 13
+	assert.False(t, farAhead(c), "in one of its rounds it took more than a quarter")
+	assert.False(t, farAhead(cost.Cost{}))
+}

@@ -22,7 +22,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from . import export, graph_cut, library
+from . import export, graph_cut, library, parameters
 from .folding import laid_out
 from .region import (
     POSITIVE,
@@ -215,7 +215,7 @@ def build(request):
         )
     base = Path(request["folder"], request["name"])
     export.link(factory.get_lib(), f"{base}.so", plugins)
-    Path(f"{base}.params").write_bytes(relay.save_param_dict(small))
+    parameters.write(small, f"{base}.params")
     manifest = base.with_suffix(".json")
     manifest.write_text(json.dumps({"library": f"{base}.so", "params": f"{base}.params", "regions": regions}))
     return {"manifest": str(manifest)}
@@ -269,5 +269,5 @@ def load(manifest):
     for plugin in plugins_for(""):  # the library names them, and lies beside none
         library.load_plugin(plugin)
     module = tvm.runtime.load_module(told["library"])
-    params = dict(relay.load_param_dict(Path(told["params"]).read_bytes()))
+    params = parameters.read(told["params"])
     return [Built(module, params, description) for description in told["regions"]]

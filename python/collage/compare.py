@@ -11,11 +11,34 @@ from . import check, error_measure, library, precision, seeded, timing, virtual_
 from .region import RegionError, in_phase, load_executor, model_inputs, outputs_of, spoil_outputs
 
 
-def runs(executor, min_sample_ms):
-    """How many runs of a loaded model fill ``min_sample_ms``."""
-    # time_evaluator itself makes a run before, untimed.
-    once = executor.module.time_evaluator("run", tvm.cpu(), number=1, repeat=1)().mean
-    return timing.runs(once, min_sample_ms)
+def timer(executor, min_sample_ms, warm=True):
+    """A function that gives the seconds of a run of a loaded model that has run before, by as many runs as fill
+    ``min_sample_ms``. One untimed run precedes these, but for a model that takes long (timing.LONG_SECONDS), and
+    without ``warm`` for each whose one run fills the time.
+    """
+    number, long = _runs(executor, min_sample_ms)
+    if number == 1 and (long or not warm):
+        return lambda: _once(executor)
+    evaluator = executor.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
+    return lambda: evaluator().results[0]
+
+
+def _runs(executor, min_sample_ms):
+    """How many runs of a loaded model fill ``min_sample_ms``, and whether one takes long; found out once."""
+    known = getattr(executor, "collage_runs", None)
+    if known is None:
+        seconds = _once(executor)
+        if seconds < timing.LONG_SECONDS:  # time_evaluator itself makes a run before, untimed
+            seconds = executor.module.time_evaluator("run", tvm.cpu(), number=1, repeat=1)().mean
+        known = executor.collage_runs = timing.runs(seconds, min_sample_ms), seconds >= timing.LONG_SECONDS
+    return known
+
+
+def _once(executor):
+    """The seconds that one run takes."""
+    began = time.perf_counter()
+    executor.run()
+    return time.perf_counter() - began
 
 
 def sample(what, types):
@@ -126,18 +149,15 @@ def compare(request, progress=None):
                 executor.set_input(key, value)
 
     min_ms = float(request.get("min_sample_ms") or 2.0)
-    timers = {}
-    for name, executor in executors.items():
-        number = runs(executor, min_ms)
-        timers[name] = executor.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
+    timers = {name: timer(executor, min_ms) for name, executor in executors.items()}
     samples = {name: [] for name in executors}
     rounds = int(request.get("rounds") or 20)
     most = {model["name"]: model.get("rounds") or rounds for model in models}
     for round_number in range(rounds):
-        for name, timer in timers.items():
+        for name, timed in timers.items():
             if round_number >= most[name]:
                 continue
-            samples[name].append(1000.0 * timer().results[0])
+            samples[name].append(1000.0 * timed())
         if progress:
             progress(round_number + 1)
     return {"samples_ms": samples, "outputs": seen, "errors": errors_of}

@@ -31,6 +31,7 @@ from . import (
     library,
     needs,
     packed,
+    parameters,
     quiet,
     shape_functions,
     target,
@@ -341,15 +342,16 @@ def _pack(factory, library_file, archive):
         with tarfile.open(archive, "w") as tar:
             tar.add(library_file, virtual_machine.MEMBER, filter=_plain_entry)
         return
-    with tarfile.open(archive, "w") as tar:
+    graph = factory.get_graph_json().encode()
+    with tarfile.open(archive, "w", copybufsize=1 << 20) as tar:
         tar.add(library_file, "mod.so", filter=_plain_entry)
-        for name, content in (
-            ("mod.json", factory.get_graph_json().encode()),
-            ("mod.params", relay.save_param_dict(factory.get_params())),
+        for name, (content, size) in (
+            ("mod.json", (io.BytesIO(graph), len(graph))),
+            ("mod.params", parameters.opened(factory.get_params())),
         ):
             entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(_plain_entry(entry), io.BytesIO(content))
+            entry.size = size
+            tar.addfile(_plain_entry(entry), content)
 
 
 def _plain_entry(entry):

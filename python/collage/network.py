@@ -17,7 +17,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import check, compare, export, library, precision, profile, region, seeded, timing
+from . import check, compare, export, library, parameters, precision, profile, region, seeded, timing
 
 # Into so many parts is divided what a value's numbers reach.
 _PARTS = 4096
@@ -47,7 +47,7 @@ class Networks:
         """The normalised module, its weights bound again as constants."""
         if path not in self._modules:
             module = tvm.ir.load_json(Path(path).read_text())
-            values = dict(tvm.runtime.load_param_dict(Path(params).read_bytes()).items())
+            values = parameters.read(params)
             for var in module.get_global_vars():
                 function = module[var]
                 if not isinstance(function, relay.Function):
@@ -129,7 +129,7 @@ class Networks:
         "against_ms", "outputs", "resident_bytes"}; "outputs" is check.seen's, resident_bytes is by how much this
         process has grown over loading and running the model the first time, 0 where it was loaded before. With
         "inputs" and "held_out", lists as of ``_errors``, there are "errors" and "held_out_errors", those on these
-        inputs.
+        inputs; where the model is plain TVM's, it is run on them, so that the time that this takes is told with its own.
         """
         model, against, reference = request["model"], request["against"], request["reference"]
         seed = request.get("seed") or 0
@@ -140,11 +140,15 @@ class Networks:
         pace = self._ready(against, reference, seed)
         before, known = timing.resident(), model in self._models
         executor = self._ready(model, reference, seed)
-        region.spoil_outputs(executor)
-        region.in_phase("run", executor.run)
+        if model != reference:  # plain TVM has run on these inputs
+            region.spoil_outputs(executor)
+            region.in_phase("run", executor.run)
         result = {"outputs": None, "resident_bytes": 0}
         if not known:
             result["resident_bytes"] = max(0, timing.resident() - before)
+        if model == reference and request.get("inputs"):
+            self._right(reference, [*request["inputs"], *request["held_out"]])
+            executor = self._ready(model, reference, seed)
         if request.get("check") and model != reference:
             outputs = region.in_phase("run", region.outputs_of, executor)
             result["outputs"] = check.seen(outputs, expected, request)
@@ -154,9 +158,10 @@ class Networks:
                 result["held_out_errors"] = self._errors(executor, reference, request["held_out"], own)
                 executor = self._ready(model, reference, seed)
         minimum = float(request.get("min_sample_ms") or 2.0)
-        timers = [self._timer(executor, minimum)]
+        timers = [region.in_phase("run", compare.timer, executor, minimum)]
         if model != against:
-            timers.append(self._timer(pace, minimum, warm=against != reference))
+            # Plain TVM may take many times as long as what runs beside it.
+            timers.append(region.in_phase("run", compare.timer, pace, minimum, against != reference))
         samples = [[] for _ in timers]
         for _ in range(int(request.get("rounds") or 3)):
             for timer, taken in zip(timers, samples, strict=True):
@@ -176,6 +181,15 @@ class Networks:
         """How far off a model is where "reference" is right (precision.errors, which takes ``own``), on ``samples``, as
         compare.sample takes them.
         """
+        known = self._right(reference, samples)
+        got = [compare.ran(executor, values) for values, _ in known]
+        for ours, (_, theirs) in zip(got, known, strict=True):
+            if check.has_new_nan(ours, theirs):
+                raise region.RegionError("check", "not-a-number", "the outputs hold NaN where TVM's hold numbers")
+        return compare.errors(got, [theirs for _, theirs in known], own, [values for values, _ in known])
+
+    def _right(self, reference, samples):
+        """(inputs, what "reference" gives for them) of each of ``samples``, run once."""
         known = self._samples.setdefault(reference, {})
         samples = [sample if isinstance(sample, int) else tuple(sample) for sample in samples]
         for sample in samples:
@@ -183,12 +197,7 @@ class Networks:
                 right = self._load(reference)
                 values = compare.sample(sample, region.model_inputs(right))
                 known[sample] = (values, compare.ran(right, values))
-        got = [compare.ran(executor, known[sample][0]) for sample in samples]
-        expected = [known[sample][1] for sample in samples]
-        for ours, theirs in zip(got, expected, strict=True):
-            if check.has_new_nan(ours, theirs):
-                raise region.RegionError("check", "not-a-number", "the outputs hold NaN where TVM's hold numbers")
-        return compare.errors(got, expected, own, [known[sample][0] for sample in samples])
+        return [known[sample] for sample in samples]
 
     def agree(self, request):
         """Hold the outputs of "model" against those that another engine gave for the same inputs (collage.witness).
@@ -312,19 +321,6 @@ class Networks:
         own = request.get("measure")
         return {"inputs": len(given), "errors": [compare.errors(got, right, own, given) for got in rounded]}
 
-    @staticmethod
-    def _timer(executor, minimum, warm=True):
-        """A function that gives the seconds of a run. TVM makes a run before it, untimed; without ``warm`` not where
-        one run alone takes longer than ``minimum``: plain TVM may take many times as long as what runs beside it.
-        """
-        number = getattr(executor, "collage_runs", None)
-        if number is None:
-            number = executor.collage_runs = region.in_phase("run", compare.runs, executor, minimum)
-        if number == 1 and not warm:
-            return lambda: _once(executor)
-        evaluator = executor.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
-        return lambda: evaluator().results[0]
-
     def profile(self, request):
         """What each kernel of "model" takes in place; see profile.profile."""
         values = self._values(request["reference"], request.get("seed") or 0)
@@ -375,13 +371,6 @@ def _counted(x, low, high):
     part = (x.astype("float64").reshape(-1) - low) * (_PARTS / (high - low))
     part = np.minimum(part.astype("int32"), _PARTS - 1)
     return np.bincount(part[x.reshape(-1) != 0], minlength=_PARTS)
-
-
-def _once(executor):
-    """The seconds that one run takes."""
-    began = time.perf_counter()
-    executor.run()
-    return time.perf_counter() - began
 
 
 def footprint(request):

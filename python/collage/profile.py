@@ -9,7 +9,7 @@ placed.
 
 import itertools
 import json
-import tarfile
+import math
 import tempfile
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from . import tvm_threads
+from . import parameters, tvm_threads
 
 
 @tvm.instrument.pass_instrument
@@ -157,13 +157,14 @@ def debug_module(path):
     if path.suffix != ".tar":
         return tvm.runtime.load_module(str(path))["debug_create"]("default", tvm.cpu())
     with tempfile.TemporaryDirectory(prefix="collage-load-") as folder:
-        with tarfile.open(path) as tar:
-            for name in ("mod.so", "mod.json", "mod.params"):
-                tar.extract(name, folder, filter="data")
-        library = tvm.runtime.load_module(str(Path(folder, "mod.so")))
+        files = tvm.get_global_func("collage.model_files")(str(path.resolve()), folder)
+        library, graph, weights = map(Path, map(str, files))
         create = tvm.get_global_func("tvm.graph_executor_debug.create")
-        executor = create(Path(folder, "mod.json").read_text(), library, tvm.cpu().device_type, tvm.cpu().device_id)
-        executor["load_params"](bytearray(Path(folder, "mod.params").read_bytes()))
+        device = tvm.cpu()
+        functions = tvm.runtime.load_module(str(library))
+        executor = create(graph.read_text(), functions, device.device_type, device.device_id)
+        for name, array in parameters.read(weights).items():
+            executor["set_input"](name, array)
     return executor
 
 
@@ -244,13 +245,13 @@ def profile(path, inputs, rounds=5):
     return {"kernels_ms": estimates, "names": names, "regions": regions}
 
 
-# For so many seconds a network is profiled, and so often at least: the less noisy of two counts.
-_PROFILE_SECONDS, _LEAST_ROUNDS = 1.0, 2
+# For so many seconds a network is profiled: once where a round takes longer.
+_PROFILE_SECONDS = 1.0
 
 
 def _affordable(rounds, took):
     """How many of so many rounds there is time for, of which each takes so many seconds."""
-    return min(rounds, max(_LEAST_ROUNDS, int(_PROFILE_SECONDS / took)))
+    return min(rounds, math.ceil(_PROFILE_SECONDS / took))
 
 
 def _runs(run, rounds):

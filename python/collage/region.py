@@ -249,7 +249,7 @@ def load_executor(path):
         if loaded.type_key == virtual_machine.TYPE:
             return virtual_machine.Model.loaded(loaded, library_file)
         if graph:
-            executor = shared_weights.of_parts(Path(graph).read_text(), loaded, Path(weights).read_bytes())
+            executor = shared_weights.of_parts(Path(graph).read_text(), loaded, weights)
         else:
             executor = shared_weights.of_library(loaded)
         del loaded

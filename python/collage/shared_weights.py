@@ -7,8 +7,12 @@ set of its own. A run writes to no weight. Whoever sets one by this module's fun
 ``executor.module`` go past that, and would set it for all.
 """
 
+from pathlib import Path
+
 import tvm
 from tvm.contrib import graph_executor
+
+from . import parameters
 
 
 class Model(graph_executor.GraphModule):
@@ -71,11 +75,11 @@ def of_library(factory):
 
 
 def of_parts(graph, functions, weights):
-    """The executor of a graph (JSON), the module with its functions, and its weights as TVM saves them."""
+    """The executor of a graph (JSON), the module with its functions, and its weights, the file as TVM saves them."""
     create = _shared("OpenParts")
     if create is None:
         executor = graph_executor.create(graph, functions, tvm.cpu())
-        executor.load_params(weights)
+        executor.load_params(Path(weights).read_bytes())
         return executor
-    arrays, device = tvm.get_global_func("runtime.LoadParams")(bytearray(weights)), tvm.cpu()
+    arrays, device = parameters.read(weights), tvm.cpu()
     return Model(create(graph, functions, arrays, device.device_type, device.device_id), arrays.keys())

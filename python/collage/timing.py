@@ -19,6 +19,10 @@ def resident():
         return 0
 
 
+# Of a run that takes so many seconds caches that are cold are not noticed: 32 MB are read in a hundredth of it.
+LONG_SECONDS = 0.3
+
+
 def runs(seconds, min_sample_ms):
     """How many runs of so many seconds fill ``min_sample_ms``."""
     return max(1, math.ceil(min_sample_ms / 1000.0 / max(seconds, 1e-7)))
