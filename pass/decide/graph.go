@@ -322,6 +322,9 @@ func (c *decision) runNetworks(seeds []graphlevel.Seed, until stage) error {
 	defer store.Close()
 	if until != onlySeeds { // what the store knows of these says nothing of what their parts add to errors
 		for i := range seeds {
+			if c.trialOf(seeds[i].Placement) == nil {
+				continue
+			}
 			if err := c.graph.lane.Know(c.ctx, seeds[i].Placement); err != nil {
 				return c.laneError(err)
 			}

@@ -280,9 +280,11 @@ func (c *decision) tooLarge(f *finalist) {
 
 func (c *decision) addFinalist(name string, p *genome.Placement, eligible bool) error {
 	learnt := c.graph.result
-	// The store may know all about it, so that nothing was built.
-	if err := c.graph.lane.Know(c.ctx, p); err != nil {
-		return c.laneError(err)
+	// The store may know all about it, so that nothing was built. For what was not measured there may be no time.
+	if c.trialOf(p) != nil || c.budget.Free(1) > 0 {
+		if err := c.graph.lane.Know(c.ctx, p); err != nil {
+			return c.laneError(err)
+		}
 	}
 	written, err := c.graph.network.Plan(p, learnt)
 	if err != nil {

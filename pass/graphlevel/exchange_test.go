@@ -105,3 +105,43 @@ func TestExchangesCoverWhatIsLeft(t *testing.T) {
 	assert.InDelta(t, 2.5+2-3, more[3], 1e-9, "nothing is outlined")
 	assert.True(t, math.IsNaN(more[0]) && math.IsNaN(more[7]))
 }
+
+// Where one candidate stands for a whole large network, the effort goes to what has the least to lose.
+func TestExchangesBeginWithTheClosest(t *testing.T) {
+	m := relay.NewGraph("main")
+	x := m.Var([]int64{8}, "float32")
+	var nodes []relay.NodeID
+	for range 600 {
+		x = m.Call("tanh", relay.Tensor("float32", 8), nil, x)
+		nodes = append(nodes, x)
+	}
+	g := m.Finish(x)
+	set := &candidate.Set{Graph: g}
+	var costs []float64
+	add := func(backend string, ms float64, of ...relay.NodeID) {
+		inputs, constants := g.Boundary(of)
+		set.Candidates = append(set.Candidates, candidate.Candidate{Backend: backend, Nodes: of, Root: of[len(of)-1],
+			Inputs: inputs, Constants: constants, Key: "tanh"})
+		costs = append(costs, ms)
+	}
+	add("red", 500, nodes...)
+	for i, v := range nodes {
+		add("tvm", 1, v)
+		add("red", 1+float64((i*37)%600)/600, v)
+	}
+	s, err := genome.NewSpace([]byoc.Backend{engines[0], engines[1]},
+		[]genome.Function{{Set: set, Tree: place.TreeOf(g), Costs: costs}})
+	require.NoError(t, err)
+	s.Border = func(int, relay.NodeID, int16) (in, out float64) { return 0, 0 }
+	more := s.Exchanges(s.Place([][]int{{0}}), 0, believed(s, 0, place.Overhead{}))
+	var known []float64
+	for k := 2; k < len(costs); k += 2 {
+		if !math.IsNaN(more[k]) {
+			known = append(known, costs[k])
+		}
+	}
+	assert.Greater(t, len(known), 100)
+	assert.Less(t, len(known), len(nodes))
+	slices.Sort(known)
+	assert.Less(t, known[len(known)-1], 1+float64(len(known)+1)/600, "none is left out before one that is further off")
+}

@@ -14,8 +14,8 @@ import (
 	"github.com/collage-tvm/collage/relay"
 )
 
-// exchangeEffort bounds what Exchanges looks at, in nodes of regions that are formed anew: half a second. What is
-// closest by its own costs has its turn first.
+// exchangeEffort bounds what Exchanges looks at, in nodes that are covered anew, and then in nodes of regions that are
+// formed anew: half a second each. What is closest by its own costs has its turn first.
 const exchangeEffort = 500_000
 
 // exchange is a placement with one candidate in the place of those that it overlaps.
@@ -84,34 +84,83 @@ func (s *Space) exchanges(chosen []int, f *Function, options []place.Option) []e
 		}
 	}
 	var list []exchange
-	for k := range options {
-		if f.Set.Candidates[k].Free || math.IsInf(options[k].Cost, 1) || slices.Contains(chosen, k) {
-			continue
-		}
-		e := exchange{candidate: k, own: options[k].Cost}
-		var over []int
-		var rest []relay.NodeID
-		for _, v := range options[k].Nodes {
-			if at := owner[v] - 1; at >= 0 && !slices.Contains(over, at) {
-				over = append(over, at)
-			}
-		}
-		for _, at := range over {
+	for _, r := range replacements(chosen, owner, f, options) {
+		e := exchange{candidate: r.candidate, own: options[r.candidate].Cost}
+		for _, at := range r.over {
 			e.own -= options[at].Cost
-			for _, v := range options[at].Nodes {
-				if _, in := slices.BinarySearch(options[k].Nodes, v); !in {
-					rest = append(rest, v)
-				}
-			}
 		}
-		cover, cost, done := covered(f.Set, f.Tree, rest, byRoot, options)
+		cover, cost, done := covered(f.Set, f.Tree, r.rest, byRoot, options)
 		if !done {
 			continue
 		}
 		e.own += cost
 		e.chosen = append(append(slices.DeleteFunc(slices.Clone(chosen),
-			func(c int) bool { return slices.Contains(over, c) }), k), cover...)
+			func(c int) bool { return slices.Contains(r.over, c) }), r.candidate), cover...)
 		list = append(list, e)
+	}
+	return list
+}
+
+// replacement is a candidate that is not chosen, those chosen ones that it overlaps, and what is left of these.
+type replacement struct {
+	candidate int
+	over      []int
+	rest      []relay.NodeID
+}
+
+// replacements are those that exchangeEffort suffices for, in nodes that are left and must be covered anew: of one
+// candidate that is chosen for a whole network there are as many as there are candidates, each with nearly all nodes.
+// Where it does not suffice for all, those come first that have the least to lose: the candidate's cost beyond the
+// prices of its nodes (place.Solution.Prices), which is what it adds at least to the cheapest cover without those that
+// are chosen.
+func replacements(chosen, owner []int, f *Function, options []place.Option) []replacement {
+	var list []replacement
+	effort := 0
+	for k := range options {
+		if f.Set.Candidates[k].Free || math.IsInf(options[k].Cost, 1) || slices.Contains(chosen, k) {
+			continue
+		}
+		r := replacement{candidate: k}
+		for _, v := range options[k].Nodes {
+			if at := owner[v] - 1; at >= 0 && !slices.Contains(r.over, at) {
+				r.over = append(r.over, at)
+			}
+		}
+		for _, at := range r.over {
+			effort += len(options[at].Nodes)
+		}
+		list = append(list, r)
+	}
+	if effort > exchangeEffort {
+		others := slices.Clone(options)
+		for _, k := range chosen {
+			others[k].Cost = math.Inf(1)
+		}
+		if cheapest, err := (place.TreeSolver{}).Solve(others, f.Tree); err == nil {
+			beyond := func(r replacement) float64 {
+				more := options[r.candidate].Cost
+				for _, v := range options[r.candidate].Nodes {
+					more -= cheapest.Prices[v]
+				}
+				return more
+			}
+			slices.SortStableFunc(list, func(a, b replacement) int { return cmp.Compare(beyond(a), beyond(b)) })
+		}
+	}
+	left := exchangeEffort
+	for i := range list {
+		r := &list[i]
+		for _, at := range r.over {
+			left -= len(options[at].Nodes)
+			for _, v := range options[at].Nodes {
+				if _, in := slices.BinarySearch(options[r.candidate].Nodes, v); !in {
+					r.rest = append(r.rest, v)
+				}
+			}
+		}
+		if left < 0 {
+			return list[:i]
+		}
 	}
 	return list
 }
@@ -126,18 +175,19 @@ func covered(set *candidate.Set, tree *place.Tree, nodes []relay.NodeID, byRoot 
 	slices.Sort(nodes)
 	part := &place.Tree{Parent: slices.Repeat([]relay.NodeID{relay.NoNode}, len(tree.Parent)),
 		Needs: make([]bool, len(tree.Needs))}
-	inside := func(v relay.NodeID) bool { _, in := slices.BinarySearch(nodes, v); return in }
+	for _, v := range nodes {
+		part.Needs[v] = true
+	}
 	var within []place.Option
 	var index []int
 	for _, v := range nodes {
-		part.Needs[v] = true
-		if up := tree.Parent[v]; up != relay.NoNode && inside(up) {
+		if up := tree.Parent[v]; up != relay.NoNode && part.Needs[up] {
 			part.Parent[v] = up
 		}
 		for _, k := range byRoot[v] {
 			// With several exits it may be no subtree of what is left.
 			if len(set.Candidates[k].Exits) == 0 &&
-				!slices.ContainsFunc(options[k].Nodes, func(v relay.NodeID) bool { return !inside(v) }) {
+				!slices.ContainsFunc(options[k].Nodes, func(v relay.NodeID) bool { return !part.Needs[v] }) {
 				within, index = append(within, options[k]), append(index, k)
 			}
 		}
