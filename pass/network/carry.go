@@ -27,7 +27,12 @@ func (n *Network) Save(folder string) (files Carried, err error) {
 	files = Carried{Module: filepath.Join(folder, "network.json"), Params: filepath.Join(folder, "network.params")}
 	err = bridge.OnThread(func() error {
 		var changed []relay.GlobalFunction
-		var weights []any
+		var weights []weight
+		defer func() {
+			for _, w := range weights {
+				w.tensor.Release()
+			}
+		}()
 		for i, f := range n.Placing.Functions {
 			function, found, err := lift(f.Set.Graph, fmt.Sprintf("collage_weight_%d_", i))
 			if err != nil {
@@ -53,20 +58,7 @@ func (n *Network) Save(folder string) (files Carried, err error) {
 		if err := os.WriteFile(files.Module, []byte(json), 0o600); err != nil {
 			return fmt.Errorf("writing the network for the workers: %w", err)
 		}
-		params, err := bridge.NewMap(weights...)
-		if err != nil {
-			return err
-		}
-		defer params.Release()
-		packed, err := bridge.Global("runtime.SaveParams", params)
-		if err != nil {
-			return err
-		}
-		bytes, err := packed.Bytes()
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(files.Params, bytes, 0o600); err != nil {
+		if err := saveWeights(files.Params, weights); err != nil {
 			return fmt.Errorf("writing the network's weights for the workers: %w", err)
 		}
 		return nil
@@ -74,9 +66,8 @@ func (n *Network) Save(folder string) (files Carried, err error) {
 	return files, err
 }
 
-// lift makes the large constants of a function parameters of it, behind its own; weights are their names and tensors,
-// in turn.
-func lift(g *relay.Graph, prefix string) (function *bridge.Object, weights []any, err error) {
+// lift makes the large constants of a function parameters of it, behind its own, which weights has.
+func lift(g *relay.Graph, prefix string) (function *bridge.Object, weights []weight, err error) {
 	rewriter := relay.NewRewriter(g)
 	var params []*bridge.Object
 	for _, p := range g.Params {
@@ -103,7 +94,7 @@ func lift(g *relay.Graph, prefix string) (function *bridge.Object, weights []any
 		}
 		rewriter.Set(id, variable)
 		params = append(params, variable)
-		weights = append(weights, name, tensor)
+		weights = append(weights, weight{name, tensor})
 	}
 	body, err := rewriter.Expr(g.Root())
 	if err != nil {
