@@ -356,7 +356,7 @@ func (c *decision) runNetworks(seeds []graphlevel.Seed, until stage) error {
 	case c.Level == settings.OperatorLevel:
 		options.FeedbackSteps, options.Batch = 1, 1 // there is no other network to be built beside it
 	case until == oneStep:
-		options.FeedbackSteps, c.graph.steps = 1, 1
+		options.FeedbackSteps = 1
 	default:
 		options.FeedbackBefore = c.graph.steps
 	}
@@ -377,6 +377,9 @@ func (c *decision) runNetworks(seeds []graphlevel.Seed, until stage) error {
 		return c.laneError(err)
 	}
 	c.graph.result = result
+	if until == oneStep {
+		c.graph.steps = result.Fed
+	}
 	best := result.Best()
 	if len(best) == 0 {
 		step.Done("none of %d networks runs", len(result.Trials))
@@ -386,6 +389,10 @@ func (c *decision) runNetworks(seeds []graphlevel.Seed, until stage) error {
 	if len(result.PassedOver) > 0 {
 		c.Progress.Note("  not built, since others are expected to take much less: %s",
 			strings.Join(result.PassedOver, ", "))
+	}
+	if len(result.FarOff) > 0 {
+		c.Progress.Note("  not built, since their outputs are expected to be off by many times what is allowed: %s",
+			strings.Join(result.FarOff, ", "))
 	}
 	if len(result.Late) > 0 {
 		c.Progress.Note("  not built, since there was no time: %s", strings.Join(result.Late, ", "))

@@ -31,7 +31,7 @@ func (c *decision) graphFinalists(seeds []graphlevel.Seed) error {
 	if eligible {
 		for _, b := range c.Backends {
 			i := slices.IndexFunc(seeds, func(s graphlevel.Seed) bool { return s.Name == b && b != "tvm" })
-			if i < 0 || slices.Contains(c.graph.result.PassedOver, b) {
+			if i < 0 || slices.Contains(c.graph.result.PassedOver, b) || slices.Contains(c.graph.result.FarOff, b) {
 				continue
 			}
 			if err := c.addFinalist(b, seeds[i].Placement, true); err != nil {
@@ -86,7 +86,8 @@ func (c *decision) addOperatorLevel(seeds []graphlevel.Seed) error {
 		return nil
 	}
 	if len(c.graph.result.Trials) > 0 && !slices.ContainsFunc(seeds,
-		func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) {
+		func(s graphlevel.Seed) bool { return s.Name == operatorLevelName }) ||
+		slices.Contains(c.graph.result.FarOff, operatorLevelName) {
 		return nil
 	}
 	if err := c.addFinalist(operatorLevelName, placed, true); err != nil {

@@ -159,10 +159,14 @@ type Trial struct {
 type Result struct {
 	// Trials are in the order in which they were tried.
 	Trials []Trial
-	// Steps are the turns of the feedback.
+	// Steps are the turns of the feedback, Fed how many networks were measured for it.
 	Steps []plan.Step
+	Fed   int
 	// PassedOver are the names of seeds that were not measured, since they looked hopeless.
 	PassedOver []string
+	// FarOff are the names of those that were not measured, since their outputs were believed to be off by many times
+	// what is allowed.
+	FarOff []string
 	// Late are the names of those that the budget did not reach.
 	Late []string
 	// Spent is how long building and measuring took, in this run or another.

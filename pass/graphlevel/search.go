@@ -429,6 +429,11 @@ func (s *search) ended() bool {
 	return true
 }
 
+// mostRepairs is how many networks of a feedback need not count as steps since their outputs were off by more than is
+// allowed. They take seconds; what comes behind them takes most of the time, and is quicker to end where a fast network
+// may be kept.
+const mostRepairs = 3
+
 // feedback profiles, places again by what was seen in place, and so on until a placement repeats.
 func (s *search) feedback() error {
 	if s.main < 0 || s.options.FeedbackSteps < 0 {
@@ -437,7 +442,8 @@ func (s *search) feedback() error {
 	if len(s.result.Steps) == 0 {
 		return nil // nothing could be profiled
 	}
-	for n := 1; n <= s.options.FeedbackSteps && (n == 1 || !s.ended()); n++ {
+	steps := s.options.FeedbackSteps
+	for n := 1; n <= steps && (n == 1 || !s.ended()); n++ {
 		p, gap, err := s.again()
 		if err != nil {
 			return err
@@ -470,6 +476,10 @@ func (s *search) feedback() error {
 		if len(s.result.Trials) > at { // it may have been another of the list that there was no time for
 			s.step(at, false, gap)
 			s.believe()
+			s.result.Fed++
+			if s.result.Trials[at].Exceeds != "" && steps < s.options.FeedbackSteps+mostRepairs {
+				steps++ // what it was off by is known now, and the next may be nearer to what is allowed
+			}
 		}
 		if err != nil {
 			return err

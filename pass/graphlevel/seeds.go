@@ -16,9 +16,19 @@ import (
 // looks better than the best would be passed over; at twice, builds go to what looks three times as slow.
 const hopelessSeed = 1.5
 
+const (
+	// mostFaster is how many times as fast as the fastest network so far a seed is expected to be at most.
+	mostFaster = 2
+	// farOffMix and farOffAlone are how many times as far off as is allowed a seed must be believed to be for not being
+	// measured: a placement of this search's own, and a backend alone, which may round otherwise than those that
+	// were seen. What was believed of twenty networks, and what they were off by, lay within a half of each other.
+	farOffMix, farOffAlone = 1.5, 3
+)
+
 // sow measures the seeds: the first few as they stand, or, where parts may be narrow, the first one and the most
 // promising of the others, then, by what is learnt on the way, the most promising first. Those that can be done without
-// and look hopeless by then are passed over, and all that are left when the budget ends, which it says.
+// and look hopeless by then are passed over, those that are believed to be much further off than is allowed, and all
+// that are left when the budget ends, which it says.
 func (s *search) sow(seeds []Seed) (ended bool, err error) {
 	rest := slices.Clone(seeds)
 	if s.sensitivity != nil && len(rest) > 0 {
@@ -39,11 +49,17 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 			rest = slices.DeleteFunc(rest, func(seed Seed) bool {
 				// What the store has costs nothing and says something.
 				known := s.stored([]pending{{seed.Name, seed.Placement}})
-				pass := (seed.Optional || seed.Alone) && !known && s.hopeless(&seed)
-				if pass {
+				switch {
+				case known:
+					return false
+				case (seed.Optional || seed.Alone) && s.hopeless(&seed):
 					s.result.PassedOver = append(s.result.PassedOver, seed.Name)
+				case s.farOff(&seed):
+					s.result.FarOff = append(s.result.FarOff, seed.Name)
+				default:
+					return false
 				}
-				return pass
+				return true
 			})
 		}
 		rest = s.fresh(rest)
@@ -85,15 +101,28 @@ func (s *search) sow(seeds []Seed) (ended bool, err error) {
 
 // byPromise puts those first that are expected to take the least. What is believed to be so many times further off than
 // is allowed counts as so many times as slow: it may well not be kept, and what is nearer to the limit comes first, from
-// which it is learnt how far off the others are.
+// which it is learnt how far off the others are. Of an engine whose layers nobody has seen it is believed that they take
+// nothing: no network counts as much faster than the fastest that ran.
 func (s *search) byPromise(seeds []Seed) {
-	expected := map[string]float64{}
+	least := math.Inf(1)
+	for i := range s.result.Trials {
+		if t := &s.result.Trials[i]; t.Cost.Known() {
+			least = min(least, t.Cost.Estimate()/mostFaster)
+		}
+	}
+	if math.IsInf(least, 1) {
+		least = 0
+	}
+	type promise struct{ expected, alone float64 }
+	of := map[string]promise{}
 	for _, seed := range seeds {
 		p := seed.Placement
-		expected[p.Key] = s.space.Predict(p) * max(1, s.sensitivity.excess(p))
+		alone := s.space.Predict(p)
+		of[p.Key] = promise{max(least, alone) * max(1, s.sensitivity.excess(p)), alone}
 	}
 	slices.SortStableFunc(seeds, func(a, b Seed) int {
-		return cmp.Compare(expected[a.Placement.Key], expected[b.Placement.Key])
+		one, other := of[a.Placement.Key], of[b.Placement.Key]
+		return cmp.Or(cmp.Compare(one.expected, other.expected), cmp.Compare(one.alone, other.alone))
 	})
 }
 
@@ -187,6 +216,16 @@ func (s *search) hopeless(seed *Seed) bool {
 		expected = s.space.Predict(seed.Placement)
 	}
 	return hopelessWith(expected, before, hopelessSeed)
+}
+
+// farOff says that the outputs of a seed are believed to be off by many times what is allowed, by those of its narrow
+// operators alone that compute in a type that was seen in a network.
+func (s *search) farOff(seed *Seed) bool {
+	most := float64(farOffMix)
+	if seed.Alone {
+		most = farOffAlone
+	}
+	return s.sensitivity.seenExcess(seed.Placement) > most
 }
 
 func hopelessWith(expected, best, times float64) bool {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/collage-tvm/collage/byoc"
+	"github.com/collage-tvm/collage/internal/statistics"
 	"github.com/collage-tvm/collage/pass/bound"
 	"github.com/collage-tvm/collage/pass/candidate"
 	"github.com/collage-tvm/collage/pass/cost"
@@ -44,6 +45,9 @@ type sensitivity struct {
 	share [][]float64
 	// seen are the networks that were measured.
 	seen []measuredError
+	// caution is by which factor the squares of these were further off than is believed, their upper quartile; 1 where
+	// they were not.
+	caution float64
 	// solve is place.Solve, but for tests.
 	solve func(options []place.Option, tree *place.Tree) (*place.Solution, error)
 }
@@ -167,6 +171,12 @@ const (
 	// steepest is how far a share is changed at most at a time: an error of 0 says that shares are small, not how
 	// small.
 	steepest = 100.0
+	// explained is by which factor a measured squared error and the sum of its shares may be apart without operators
+	// being told apart for it: that errors are independent is true on the average alone. Were each network explained to
+	// the last digit, operators that no network had yet would look as if they added little, and those be taken next.
+	explained = 1.2
+	// mostCaution is by which factor the square is at most taken to be further off than what is believed.
+	mostCaution = 2.0
 	// leastShare is how small a share becomes at most, in parts of what it is believed to be before anything is
 	// measured: errors of 0 (no answer changed, say) would have it vanish, and prices of errors would be without limit.
 	leastShare = 1e-9
@@ -195,9 +205,10 @@ func (n *sensitivity) fit() {
 			least[i] = append(least[i], leastShare*share)
 		}
 	}
+	n.scale(least)
 	for range fitRounds {
 		for _, m := range n.seen {
-			ratio := m.square / n.sum(m.parts)
+			ratio := unexplained(m.square / n.sum(m.parts))
 			ratio = math.Pow(min(steepest, max(1/steepest, ratio)), fitDamping)
 			for i := range m.parts {
 				for _, p := range m.parts[i] {
@@ -206,13 +217,70 @@ func (n *sensitivity) fit() {
 			}
 		}
 	}
+	n.caution = 1
+	if len(n.seen) > 0 {
+		var off []float64
+		for _, m := range n.seen {
+			off = append(off, m.square/n.sum(m.parts))
+		}
+		n.caution = min(mostCaution, max(1, statistics.Quantile(off, 0.75)))
+	}
+}
+
+// scale multiplies all shares of a narrowing by the same, for each such that what was measured is explained best: what
+// is believed of operators beforehand says well how much more one adds than another, and less well how much all do.
+func (n *sensitivity) scale(least [][]float64) {
+	kinds := len(narrowings())
+	for range fitRounds {
+		moved, weight := make([]float64, kinds), make([]float64, kinds)
+		for _, m := range n.seen {
+			sum, by := 0.0, make([]float64, kinds)
+			for i := range m.parts {
+				for _, p := range m.parts[i] {
+					by[p/len(n.space.Functions[i].Set.Graph.Nodes)] += n.share[i][p]
+				}
+			}
+			for _, part := range by {
+				sum += part
+			}
+			if sum == 0 {
+				continue
+			}
+			off := math.Log(min(steepest, max(1/steepest, m.square/sum)))
+			for kind := range by {
+				moved[kind] += by[kind] / sum * off
+				weight[kind] += by[kind] / sum
+			}
+		}
+		for i := range n.share {
+			for p := range n.share[i] {
+				if kind := p / len(n.space.Functions[i].Set.Graph.Nodes); weight[kind] > 0 {
+					n.share[i][p] = max(least[i][p], n.share[i][p]*math.Exp(fitDamping*moved[kind]/weight[kind]))
+				}
+			}
+		}
+	}
+}
+
+// unexplained is by which factor a squared error is further off what is believed than independence explains.
+func unexplained(ratio float64) float64 {
+	switch {
+	case ratio > explained:
+		return ratio / explained
+	case ratio < 1/explained:
+		return ratio * explained
+	}
+	return 1
 }
 
 // margin is how much less than what is allowed is aimed at: what is believed is not exact.
 const margin = 0.9
 
-// aimed is the squared error that is aimed at, with so much of what is allowed.
-func (n *sensitivity) aimed(margin float64) float64 { return n.squared(margin * n.limit.Most) }
+// aimed is the squared error that is aimed at, with so much of what is allowed: less where networks were further off than
+// is believed now.
+func (n *sensitivity) aimed(margin float64) float64 {
+	return n.squared(margin*n.limit.Most) / max(1, n.caution)
+}
 
 // excess is how many times as far off as is allowed a placement is believed to be; 0 where nothing of it is narrow, or
 // nothing is limited.
@@ -225,6 +293,31 @@ func (n *sensitivity) excess(p *genome.Placement) float64 {
 		return 0
 	}
 	return n.unsquared(sum) / n.limit.Most // without end where no error is allowed
+}
+
+// seenExcess is excess by those parts alone whose narrowing a network had that was measured.
+func (n *sensitivity) seenExcess(p *genome.Placement) float64 {
+	if n == nil {
+		return 0
+	}
+	seen := make([]bool, len(narrowings()))
+	narrowing := func(function int, of part) int { return of / len(n.space.Functions[function].Set.Graph.Nodes) }
+	for _, m := range n.seen {
+		for i := range m.parts {
+			for _, of := range m.parts[i] {
+				seen[narrowing(i, of)] = true
+			}
+		}
+	}
+	parts := n.covered(p.Chosen)
+	for i := range parts {
+		parts[i] = slices.DeleteFunc(parts[i], func(of part) bool { return !seen[narrowing(i, of)] })
+	}
+	sum := n.sum(parts)
+	if sum == 0 {
+		return 0
+	}
+	return n.unsquared(sum) / n.limit.Most
 }
 
 // exceeds says that a placement is believed to be further off than is allowed.

@@ -361,10 +361,22 @@ func TestSeedsComeByTimeAndByHowFarOffTheyAreBelievedToBe(t *testing.T) {
 		for _, name := range []string{"tvm", "slim", "slimmer"} {
 			seeds = append(seeds, Seed{Name: name, Placement: s.Place([][]int{all(name)})})
 		}
-		(&search{space: s, sensitivity: n}).byPromise(seeds)
+		(&search{space: s, sensitivity: n, result: &Result{}}).byPromise(seeds)
 		var names []string
 		for _, seed := range seeds {
 			names = append(names, seed.Name)
+		}
+		assert.Equal(t, want, names, off)
+
+		// Once a network ran, none counts as more than twice as fast, and of those that would, the faster comes first.
+		ran := &Result{Trials: []Trial{{Cost: cost.Cost{Samples: []float64{40}}}}}
+		(&search{space: s, sensitivity: n, result: ran}).byPromise(seeds)
+		names = nil
+		for _, seed := range seeds {
+			names = append(names, seed.Name)
+		}
+		if off == 0.05 {
+			want = []string{"slim", "tvm", "slimmer"}
 		}
 		assert.Equal(t, want, names, off)
 	}
